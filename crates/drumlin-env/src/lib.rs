@@ -1,0 +1,1 @@
+//! Drumlin's only door to the operating system.

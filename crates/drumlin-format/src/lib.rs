@@ -1,0 +1,1 @@
+//! Every byte that Drumlin puts on disk.

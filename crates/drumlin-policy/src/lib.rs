@@ -1,0 +1,1 @@
+//! Every decision that Drumlin takes: compaction policies, pure and deterministic.

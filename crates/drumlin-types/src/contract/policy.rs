@@ -1,0 +1,87 @@
+//! The policy trait: pure decisions over plain data.
+
+use super::flight::TicketView;
+use super::load::{CostView, LimitView, LoadView};
+use super::plan::{Decision, Outcome};
+use super::tree::{RunTag, TreeView};
+use crate::Key;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+
+/// All that a policy may look at.
+#[derive(Clone, Copy)]
+pub struct PolicyInput<'a> {
+    /// The tree with the states of its files, coming files included.
+    pub tree: &'a TreeView,
+    /// Unfinished tickets, oldest first.
+    pub tickets: &'a [TicketView],
+    /// Observed load.
+    pub load: &'a LoadView,
+    /// Measured costs.
+    pub costs: &'a CostView,
+    /// Limits.
+    pub limits: &'a LimitView,
+    /// Recently wanted keys, sorted.
+    pub wanted: &'a [Key],
+    /// Monotonic time, microseconds.
+    pub now: u64,
+    /// Fresh randomness for this call.
+    pub seed: u64,
+    /// Whether adaptation is frozen.
+    pub frozen: bool,
+}
+
+/// A policy's saved state could not be used.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PolicyError(
+    /// What is wrong, naming option, value and bounds.
+    pub String,
+);
+
+impl fmt::Display for PolicyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+impl core::error::Error for PolicyError {}
+
+/// A compaction policy.
+///
+/// Pure: the same calls with the same inputs give the same answers, on every machine. It never blocks
+/// and never panics on a tree that keeps invariant R. It learns only through `observe`.
+pub trait CompactionPolicy: fmt::Debug + Send {
+    /// Its name with arguments, as `drumlin_policy::by_name` takes it.
+    fn name(&self) -> String;
+
+    /// What to merge now, and how fast to admit writers.
+    fn decide(&mut self, input: &PolicyInput<'_>) -> Decision;
+
+    /// Hears how a plan ended and what was flushed.
+    fn observe(&mut self, outcome: &Outcome) {
+        let _ = outcome;
+    }
+
+    /// The tag of the run that a flush of `bytes` is about to make.
+    fn flush_tag(&mut self, bytes: u64, tree: &TreeView) -> RunTag {
+        let _ = (bytes, tree);
+        RunTag::default()
+    }
+
+    /// State that must survive, versioned, at most 4 KiB.
+    fn save(&self) -> Vec<u8> {
+        Vec::new()
+    }
+
+    /// Takes back what `save` gave. An error leaves the policy as it was, with defaults.
+    fn restore(&mut self, blob: &[u8]) -> Result<(), PolicyError> {
+        let _ = blob;
+        Ok(())
+    }
+}
+
+/// A longer search over an immutable copy of the picture, stepped by the engine in bounded slices.
+pub trait Think: Send {
+    /// Does one slice of work, under a millisecond; `Some` ends the search with its encoded answer.
+    fn step(&mut self) -> Option<Vec<u8>>;
+}

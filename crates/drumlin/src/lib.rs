@@ -1,0 +1,7 @@
+//! Drumlin: an embedded, ordered, durable key-value store.
+
+mod cursor;
+mod error;
+mod rangedel;
+
+pub use error::{Error, ErrorKind, Result};
