@@ -1,0 +1,249 @@
+//! Commands that tell about a store: verify, tree, stats, explain, keyspaces, options.
+
+use super::fine;
+use crate::args::{ExplainArgs, OptionsArgs, ReportArgs, TreeArgs};
+use crate::failure::{Outcome, Verdict};
+use crate::figures::{counted, metric, size};
+use crate::output::{Output, note};
+use crate::picture::{self, Style};
+use crate::store::{DecisionRecord, OptionRow, Store};
+use serde_json::{Map, Value};
+
+/// Microseconds of a second.
+const MICROS_PER_SECOND: u64 = 1_000_000;
+
+pub(super) fn verify(store: &dyn Store, args: &ReportArgs, out: &mut Output<'_>) -> Outcome {
+    let report = store.verify()?;
+    if args.json {
+        out.json(&report)?;
+    } else {
+        for finding in &report.findings {
+            let offset = finding.offset.map_or("-".to_owned(), |offset| offset.to_string());
+            out.line(&format!("{}\t{offset}\t{}", finding.file, finding.what))?;
+        }
+    }
+    note(&format!(
+        "verify: {}, {}, {}, {}: {}",
+        counted(report.tables, "table"),
+        counted(report.blocks, "block"),
+        counted(report.entries, "entry"),
+        size(report.bytes),
+        counted(report.findings.len() as u64, "finding"),
+    ));
+    Ok(if report.findings.is_empty() { Verdict::Fine } else { Verdict::Finding })
+}
+
+pub(super) fn tree(
+    store: &dyn Store,
+    args: &TreeArgs,
+    keyspace: Option<&str>,
+    out: &mut Output<'_>,
+) -> Outcome {
+    let mut shapes = store.tree()?;
+    shapes.retain(|shape| keyspace.is_none_or(|name| name == shape.name));
+    if shapes.is_empty()
+        && let Some(name) = keyspace
+    {
+        note(&format!("drumlin: no keyspace {name}"));
+        return Ok(Verdict::Finding);
+    }
+    if args.json {
+        return fine(out.json(&shapes));
+    }
+    let style = Style { ascii: args.ascii, colour: out.colour(), files: args.files };
+    for (i, shape) in shapes.iter().enumerate() {
+        if i > 0 {
+            out.line("")?;
+        }
+        out.bytes(picture::draw(shape, style).as_bytes())?;
+    }
+    Ok(Verdict::Fine)
+}
+
+pub(super) fn stats(store: &dyn Store, args: &ReportArgs, out: &mut Output<'_>) -> Outcome {
+    let metrics = store.metrics()?;
+    if args.json {
+        let object: Map<_, _> = metrics.into_iter().map(|(name, value)| (name, json_number(value))).collect();
+        return fine(out.json(&object));
+    }
+    let width = metrics.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    for (name, value) in &metrics {
+        out.line(&format!("{name:width$}  {}", metric(*value)))?;
+    }
+    Ok(Verdict::Fine)
+}
+
+/// A number that is whole stays so; JSON has no infinities, which become null.
+fn json_number(value: f64) -> Value {
+    if value.fract() == 0.0 && (0.0..9e15).contains(&value) { (value as u64).into() } else { value.into() }
+}
+
+pub(super) fn explain(
+    store: &dyn Store,
+    args: &ExplainArgs,
+    keyspace: Option<&str>,
+    out: &mut Output<'_>,
+) -> Outcome {
+    let mut decisions = store.explain()?;
+    decisions.retain(|decision| keyspace.is_none_or(|name| name == decision.keyspace));
+    if let Some(last) = args.last {
+        decisions.drain(..decisions.len().saturating_sub(last));
+    }
+    if args.json {
+        return fine(out.json(&decisions));
+    }
+    decisions.iter().try_for_each(|decision| out.line(&decision_line(decision)))?;
+    Ok(Verdict::Fine)
+}
+
+fn decision_line(decision: &DecisionRecord) -> String {
+    let (seconds, micros) = (decision.micros / MICROS_PER_SECOND, decision.micros % MICROS_PER_SECOND);
+    format!("{seconds}.{micros:06}  {}  {}: {}", decision.keyspace, decision.what, decision.reason)
+}
+
+pub(super) fn keyspaces(store: &dyn Store, args: &ReportArgs, out: &mut Output<'_>) -> Outcome {
+    let names = store.keyspaces()?;
+    if args.json {
+        return fine(out.json(&names));
+    }
+    fine(names.iter().try_for_each(|name| out.line(name)))
+}
+
+pub(super) fn options(rows: &[OptionRow], args: &OptionsArgs, out: &mut Output<'_>) -> Outcome {
+    if args.json {
+        return fine(out.json(&rows));
+    }
+    fine(option_lines(rows).iter().try_for_each(|line| out.line(line)))
+}
+
+/// The table of options: a header, then a line for each, in aligned columns.
+fn option_lines(rows: &[OptionRow]) -> Vec<String> {
+    let header = ["OPTION", "UNIT", "DEFAULT", "BOUNDS", "ABOUT"].map(str::to_owned);
+    let cells = |row: &OptionRow| {
+        [&row.name, &row.unit, &row.default, &row.bounds, &row.about].map(|cell| cell.to_owned())
+    };
+    let table: Vec<_> = std::iter::once(header).chain(rows.iter().map(cells)).collect();
+    let width = |column: usize| table.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths = [width(0), width(1), width(2), width(3)];
+    let line = |row: &[String; 5]| {
+        let columns: String =
+            row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}  ")).collect();
+        format!("{columns}{}", row[4]).trim_end().to_owned()
+    };
+    table.iter().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Cli, Command};
+    use crate::store::fake::FakeStore;
+    use crate::store::{Finding, KeyspaceShape, Verification};
+    use clap::Parser;
+
+    /// Runs a command line on `store`; what it printed and how it ended.
+    fn run(store: &FakeStore, line: &[&str]) -> (String, Outcome) {
+        let cli = Cli::try_parse_from([&["drumlin"], line].concat()).expect("good usage");
+        let mut sink = Vec::new();
+        let mut out = Output::new(&mut sink, false);
+        let keyspace = cli.keyspace.as_deref();
+        let outcome = match &cli.command {
+            Command::Verify(args) => verify(store, args, &mut out),
+            Command::Tree(args) => tree(store, args, keyspace, &mut out),
+            Command::Stats(args) => stats(store, args, &mut out),
+            Command::Explain(args) => explain(store, args, keyspace, &mut out),
+            Command::Keyspaces(args) => keyspaces(store, args, &mut out),
+            other => panic!("not a report: {other:?}"),
+        };
+        (String::from_utf8(sink).expect("UTF-8"), outcome)
+    }
+
+    fn json(text: &str) -> Value {
+        serde_json::from_str(text).expect("JSON")
+    }
+
+    #[test]
+    fn damage_is_a_finding() {
+        let mut store = FakeStore::default();
+        assert_eq!(run(&store, &["verify", "db"]), (String::new(), Ok(Verdict::Fine)));
+        let finding = |offset| Finding { file: "7.table".to_owned(), offset, what: "checksum".to_owned() };
+        store.verification =
+            Verification { findings: vec![finding(Some(9)), finding(None)], ..Default::default() };
+        let expected = "7.table\t9\tchecksum\n7.table\t-\tchecksum\n".to_owned();
+        assert_eq!(run(&store, &["verify", "db"]), (expected, Ok(Verdict::Finding)));
+        let (text, outcome) = run(&store, &["verify", "db", "--json"]);
+        assert_eq!(json(&text)["findings"][0]["offset"], 9);
+        assert_eq!(outcome, Ok(Verdict::Finding));
+    }
+
+    #[test]
+    fn metrics_are_aligned_or_numbers() {
+        let store = FakeStore::default();
+        let expected = "puts                 12\nwrite_amplification  2.500\n";
+        assert_eq!(run(&store, &["stats", "db"]).0, expected);
+        let expected = serde_json::json!({"puts": 12, "write_amplification": 2.5});
+        assert_eq!(json(&run(&store, &["stats", "db", "--json"]).0), expected);
+        assert_eq!(json_number(f64::NAN), Value::Null);
+    }
+
+    #[test]
+    fn decisions_are_told_by_keyspace_and_number() {
+        let record = |micros, keyspace: &str| DecisionRecord {
+            micros,
+            keyspace: keyspace.to_owned(),
+            what: "merge L0 into L1".to_owned(),
+            reason: "4 runs".to_owned(),
+        };
+        let decisions = vec![record(1, "users"), record(2_000_003, "default"), record(4, "users")];
+        let store = FakeStore { decisions, ..FakeStore::default() };
+        let told = |line: &[&str]| run(&store, &[&["explain", "db"], line].concat()).0;
+        assert_eq!(told(&[]).lines().count(), 3);
+        assert_eq!(
+            told(&["--last", "2"]).lines().next(),
+            Some("2.000003  default  merge L0 into L1: 4 runs")
+        );
+        assert_eq!(
+            told(&["--last", "1", "--keyspace", "users"]),
+            "0.000004  users  merge L0 into L1: 4 runs\n"
+        );
+        assert_eq!(json(&told(&["--json"]))[1]["micros"], 2_000_003);
+    }
+
+    #[test]
+    fn trees_are_drawn_for_all_keyspaces_or_the_one_named() {
+        let shape = |name: &str| KeyspaceShape { name: name.to_owned(), ..KeyspaceShape::default() };
+        let store = FakeStore { shapes: vec![shape("default"), shape("users")], ..FakeStore::default() };
+        let (both, _) = run(&store, &["tree", "db"]);
+        assert!(both.starts_with("default: ") && both.contains("\n\nusers: "), "{both}");
+        let (one, _) = run(&store, &["tree", "db", "--keyspace", "users"]);
+        assert!(one.starts_with("users: ") && one.lines().count() == 1, "{one}");
+        assert_eq!(run(&store, &["tree", "db", "--keyspace", "x"]), (String::new(), Ok(Verdict::Finding)));
+        assert_eq!(json(&run(&store, &["tree", "db", "--json"]).0)[1]["name"], "users");
+    }
+
+    #[test]
+    fn keyspaces_are_listed() {
+        assert_eq!(run(&FakeStore::default(), &["keyspaces", "db"]).0, "default\nusers\n");
+        assert_eq!(json(&run(&FakeStore::default(), &["keyspaces", "db", "--json"]).0)[0], "default");
+    }
+
+    #[test]
+    fn options_stand_in_columns() {
+        let row = |name: &str, unit: &str, default: &str| OptionRow {
+            name: name.to_owned(),
+            unit: unit.to_owned(),
+            default: default.to_owned(),
+            bounds: "1..9".to_owned(),
+            about: "What it does".to_owned(),
+        };
+        let lines = option_lines(&[row("memory_budget", "bytes", "64MiB"), row("x", "", "1")]);
+        assert_eq!(
+            lines,
+            [
+                "OPTION         UNIT   DEFAULT  BOUNDS  ABOUT",
+                "memory_budget  bytes  64MiB    1..9    What it does",
+                "x                     1        1..9    What it does",
+            ]
+        );
+    }
+}
