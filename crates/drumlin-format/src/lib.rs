@@ -1,1 +1,10 @@
 //! Every byte that Drumlin puts on disk.
+#![no_std]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+pub mod bytes;
+pub mod checksum;
+pub mod error;
