@@ -5,6 +5,13 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod batch;
 pub mod bytes;
 pub mod checksum;
 pub mod error;
+mod file_header;
+mod frame;
+pub mod log;
+
+/// Longest bound of a key range, in bytes: the successor of a longest key.
+pub const MAX_BOUND_LEN: usize = drumlin_types::MAX_KEY_LEN + 1;
