@@ -7,4 +7,6 @@ extern crate std;
 
 pub mod bytes;
 pub mod checksum;
+pub mod compression;
 pub mod error;
+pub mod filter;
