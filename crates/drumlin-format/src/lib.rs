@@ -5,6 +5,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod block;
 pub mod bytes;
 pub mod checksum;
 pub mod compression;
