@@ -11,3 +11,4 @@ pub mod checksum;
 pub mod compression;
 pub mod error;
 pub mod filter;
+pub mod index;
