@@ -6,11 +6,15 @@ extern crate alloc;
 extern crate std;
 
 pub mod batch;
+pub mod block;
 pub mod bytes;
 pub mod checksum;
+pub mod compression;
 pub mod error;
 mod file_header;
+pub mod filter;
 mod frame;
+pub mod index;
 pub mod log;
 
 /// Longest bound of a key range, in bytes: the successor of a longest key.
