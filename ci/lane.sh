@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# Runs one lane of `drumlin-torture` and holds its figure lines against ci/floors.toml.
+# A lane fails when a run fails, when a figure misses its floor, or when a figure line is absent.
+#
+#     bash ci/lane.sh merge|nightly
+set -euo pipefail
+lane=$1
+cd "$(dirname "$0")/.."
+
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+
+cargo run --quiet --profile sim --package drumlin-torture -- "$lane" | tee "$log"
+cargo xtask floors "$log" --lane "$lane"
