@@ -19,7 +19,8 @@ if [ $# -gt 0 ]; then
 else
     # Lists kept in the temporary folder, so that nothing of the system changes.
     mkdir -p "$work/lists/partial" "$work/cache"
-    set -- -o Dir::State::Lists="$work/lists" -o Dir::Cache="$work/cache" -o Acquire::Languages=none
+    set -- -o Dir::State::Lists="$work/lists" -o Dir::Cache="$work/cache" -o Acquire::Languages=none \
+        -o APT::Sandbox::User=root
     apt-get "$@" -qq update
     apt-cache "$@" dumpavail > "$index"
 fi
@@ -40,7 +41,7 @@ fi
 
 # One package from the middle of the index; the last stanza with its key is the one that the store keeps.
 key=$(sed -n "$((expected / 2))p" "$work/keys")
-"$drumlin" scan "$store" --prefix "${key%%/*}/"
+"$drumlin" scan "$store" --prefix "${key%%/*}/" --keys-only
 awk -v key="$key" 'function done() { if (p "/" v "/" a == key) last = text; text = p = v = a = "" }
      /^[ \t]*$/ { done(); next } { text = text $0 "\n" }
      /^Package: / { p = $2 } /^Version: / { v = $2 } /^Architecture: / { a = $2 } END { done(); printf "%s", last }' \

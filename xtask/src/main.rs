@@ -11,13 +11,14 @@ mod floors;
 mod tidy;
 mod toml;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 const HELP: &str = "\
 Repository tasks
 
-    cargo xtask tidy               check the habits that ARCHITECTURE.md and CONTRIBUTING.md state
+    cargo xtask tidy [FOLDER]      check the habits that ARCHITECTURE.md and CONTRIBUTING.md state,
+                                   in this repository or in the one at FOLDER
     cargo xtask floors FILE [--lane merge|nightly]
                                    check the figure lines in FILE against ci/floors.toml
     cargo xtask bless [ARG..]      run the text tests and rewrite their expected output;
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
             Ok(())
         }
         ["tidy"] => tidy::run(&repository_root()),
+        ["tidy", folder] => tidy::run(Path::new(folder)),
         ["floors", rest @ ..] => floors::run(&repository_root(), rest),
         ["bless", rest @ ..] => bless::run(&repository_root(), rest),
         [unknown, ..] => Err(format!("no task is called `{unknown}`\n\n{HELP}")),

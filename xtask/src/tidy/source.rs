@@ -4,7 +4,7 @@
 //! 1. `mask` blanks comments and the insides of strings and characters, keeping every line break, so that a word in
 //!    a comment or a message is never taken for code;
 //! 2. the masked text is cut into tokens: identifiers, numbers and single punctuation marks, each with its line;
-//! 3. the item after each `#[cfg(test)]` is marked as test code, up to its `;` or closing brace.
+//! 3. the item after each `#[cfg(test)]` or `#[test]` is marked as test code, up to its `;` or closing brace.
 //!
 //! This is no parser: it knows just enough Rust for the rules, and it is exact on what it claims to know. Code made by
 //! a macro's body counts as written where the macro is.
@@ -17,7 +17,7 @@ pub(crate) struct Token {
     pub(crate) text: String,
     /// Counted from 1.
     pub(crate) line: usize,
-    /// Inside an item marked `#[cfg(test)]`, or in a file of tests.
+    /// Inside an item marked `#[cfg(test)]` or `#[test]`, or in a file of tests.
     pub(crate) in_test: bool,
 }
 
@@ -30,7 +30,7 @@ pub(crate) struct Source {
     /// The lines with comments, strings and characters blanked.
     pub(crate) code: Vec<String>,
     pub(crate) tokens: Vec<Token>,
-    /// Line ranges (from 1, half open) of `#[cfg(test)]` items.
+    /// Line ranges (from 1, half open) of the items marked so.
     pub(crate) test_lines: Vec<Range<usize>>,
     /// The modules that the file declares as `#[cfg(test)] mod name;`.
     pub(crate) test_modules: Vec<String>,
@@ -91,14 +91,15 @@ impl Source {
     }
 }
 
-/// If `#[cfg(test)]` or `#[cfg(all(test, ..))]` starts at `at`, where the item after it (and after the other
+/// If `#[cfg(test)]`, `#[cfg(all(test, ..))]` or `#[test]` starts at `at`, where the item after it (and after the other
 /// attributes) starts.
 fn test_attribute_end(tokens: &[Token], at: usize) -> Option<usize> {
     let word = |offset: usize| tokens.get(at + offset).map_or("", |token| token.text.as_str());
     let plain = ["#", "[", "cfg", "(", "test", ")", "]"];
     let all = ["#", "[", "cfg", "(", "all", "(", "test"];
+    let function = ["#", "[", "test", "]"];
     let is = |pattern: &[&str]| pattern.iter().enumerate().all(|(offset, text)| word(offset) == *text);
-    if !is(&plain) && !is(&all) {
+    if !is(&plain) && !is(&all) && !is(&function) {
         return None;
     }
     let mut end = at;
@@ -295,14 +296,14 @@ mod tests {
 
     #[test]
     fn test_items_are_marked() {
-        let text = "use a::b;\n#[cfg(test)]\nuse c::{d, e};\nfn f() {}\n#[cfg(test)]\n#[rustfmt::skip]\nmod tests {\n fn g() { }\n}\nfn h() {}\n#[cfg(not(test))]\nfn i() {}\n#[cfg(test)]\nmod oracle;\n";
+        let text = "use a::b;\n#[cfg(test)]\nuse c::{d, e};\nfn f() {}\n#[cfg(test)]\n#[rustfmt::skip]\nmod tests {\n fn g() { }\n}\nfn h() {}\n#[cfg(not(test))]\nfn i() {}\n#[cfg(test)]\nmod oracle;\nmacro_rules! m { () => { #[test] fn j() {} }; }\n";
         let source = Source::new("a.rs", text);
         let plain: Vec<_> = source.tokens.iter().filter(|t| !t.in_test).map(|t| t.text.as_str()).collect();
         assert_eq!(
             plain.join(" "),
-            "use a :: b ; fn f ( ) { } fn h ( ) { } # [ cfg ( not ( test ) ) ] fn i ( ) { }"
+            "use a :: b ; fn f ( ) { } fn h ( ) { } # [ cfg ( not ( test ) ) ] fn i ( ) { } macro_rules ! m { ( ) = > { } ; }"
         );
-        assert_eq!(source.test_lines, [2..4, 5..10, 13..15]);
+        assert_eq!(source.test_lines, [2..4, 5..10, 13..15, 15..16]);
         assert_eq!(source.test_modules, ["oracle"]);
     }
 }
