@@ -49,10 +49,8 @@ fn door(path: &NamedPath) -> Option<(&'static str, &'static str)> {
         ["fs" | "*", ..] => Some(("fs", "`drumlin_env::Fs`")),
         ["thread", ..] => Some(("thread", "`Env::spawn`")),
         // A length of time is a plain value.
-        ["time", "Duration", ..] if path.in_test => None,
-        ["time", ..] => {
-            Some(("time", "`drumlin_env::Clock`, or `core::time::Duration` for a length of time"))
-        }
+        ["time", "Duration", ..] => None,
+        ["time", ..] => Some(("time", "`drumlin_env::Clock`")),
         ["sync", "Mutex" | "MutexGuard" | "RwLock" | "Condvar" | "*", ..] => {
             Some(("sync", "`drumlin_env::sync`"))
         }
@@ -102,7 +100,7 @@ mod tests {
 
     #[test]
     fn tests_read_no_clock() {
-        let text = "#[cfg(test)]\nmod tests {\n use std::fs;\n use std::time::Duration;\n use std::time::Instant;\n}\n";
+        let text = "#[cfg(test)]\nmod tests {\n use std::fs;\n use std::time::Duration;\n use std::time::{Duration, Instant};\n}\n";
         assert_eq!(found("crates/drumlin/src/db.rs", text), [5]);
     }
 
