@@ -12,6 +12,9 @@ pub mod error;
 mod file_header;
 mod frame;
 pub mod log;
+pub mod manifest;
+pub mod names;
+pub mod pointer;
 
 /// Longest bound of a key range, in bytes: the successor of a longest key.
 pub const MAX_BOUND_LEN: usize = drumlin_types::MAX_KEY_LEN + 1;
