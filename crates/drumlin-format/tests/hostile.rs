@@ -153,7 +153,7 @@ fn hostile_counts_cost_no_memory() {
     let bytes =
         Edit { changes: vec![Change::AddFile { keyspace: KeyspaceId(1), file: support::file_record() }] };
     let bytes = bytes.encode().expect("valid");
-    let mut body = bytes[3..].to_vec();
+    let mut body = bytes[2..].to_vec();
     // Behind the references lie three rates; two references of 5 bytes each are before those.
     let at = body.len() - 12 - (1 + 1 + 3) - (2 + 1 + 2) - 1;
     assert_eq!(body[at], 2);
