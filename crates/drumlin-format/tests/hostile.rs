@@ -7,7 +7,9 @@ use drumlin_format::batch::{BatchReader, BatchWriter, Operation, range_end};
 use drumlin_format::bytes::{put_slice, put_varint};
 use drumlin_format::error::DecodeError;
 use drumlin_format::log::MAX_RECORD_OPERATIONS;
-use drumlin_format::manifest::{self, Change, Edit, FileRecord, MAX_CHANGES, ManifestEnd};
+use drumlin_format::manifest::{
+    self, Change, Edit, FileRecord, MAX_CHANGES, ManifestEnd, ManifestHeader, ManifestWriter,
+};
 use drumlin_format::pointer::Pointer;
 use drumlin_types::contract::RunTag;
 use drumlin_types::{Key, KeyspaceId, Kind, MAX_KEY_LEN, RunId, TableId};
@@ -61,6 +63,23 @@ fn a_manifest_under_another_number_is_damaged() {
     let (bytes, _) = support::manifest();
     let visit = |_| Ok::<(), DecodeError>(());
     assert!(manifest::replay(&bytes, support::MANIFEST_NUMBER + 1, 0, visit).is_err());
+}
+
+#[test]
+fn an_edit_of_another_history_breaks_the_chain() {
+    let header = ManifestHeader { number: support::MANIFEST_NUMBER, store: support::STORE };
+    let manifest = |first| {
+        let (mut writer, mut bytes) = ManifestWriter::create(header);
+        bytes.extend(writer.append(&Edit { changes: vec![Change::NextFile(first)] }).expect("valid"));
+        let second = bytes.len();
+        bytes.extend(writer.append(&Edit { changes: vec![Change::NextRun(7)] }).expect("valid"));
+        (bytes, second)
+    };
+    let ((mut bytes, second), (other, _)) = (manifest(1), manifest(2));
+    assert_eq!(read(&bytes, 0).expect("sound").1.len(), 2);
+    bytes[second..].copy_from_slice(&other[second..]);
+    let error = read(&bytes, 0).expect_err("another history");
+    assert!(error.to_string().starts_with("manifest edit does not follow the one before"), "{error}");
 }
 
 #[test]

@@ -3,13 +3,17 @@
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses a part")]
 
 use drumlin_format::batch::{BatchWriter, Operation, range_end_value};
-use drumlin_format::log::{Predecessor, RecordHeader, RecordKind, SegmentHeader, encode_record};
+use drumlin_format::log::{
+    LogDamage, Predecessor, Record, RecordHeader, RecordKind, Recovered, Replay, SegmentHeader,
+    encode_record, record_len, recover,
+};
 use drumlin_format::manifest::{
     Change, Edit, FileRecord, ManifestHeader, ManifestWriter, MapRecord, ValueFileRecord, ValueFileState,
     ValueRef,
 };
 use drumlin_types::contract::RunTag;
 use drumlin_types::{Key, KeyspaceId, Kind, LogNumber, RunId, TableId, ValueFileId};
+use std::collections::BTreeMap;
 
 /// A seeded stream of numbers (splitmix64).
 pub struct Numbers(pub u64);
@@ -36,6 +40,53 @@ impl Numbers {
     pub fn bytes(&mut self, len: usize) -> Vec<u8> {
         (0..len).map(|_| self.next() as u8).collect()
     }
+}
+
+/// Log segments by number.
+pub type Files = BTreeMap<u64, Vec<u8>>;
+
+/// A batch as it was written, or read back.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Written {
+    pub position: u64,
+    pub end: u64,
+    pub first_seq: u64,
+    pub payload: Vec<u8>,
+}
+
+/// Replays from files into a list.
+pub struct Reading<'a> {
+    files: &'a Files,
+    records: Vec<Written>,
+}
+
+impl Replay for Reading<'_> {
+    type Error = LogDamage;
+    fn header(&mut self, number: LogNumber) -> Result<Vec<u8>, LogDamage> {
+        let bytes = &self.files[&number.0];
+        Ok(bytes[..bytes.len().min(4096)].to_vec())
+    }
+    fn segment(&mut self, number: LogNumber) -> Result<Vec<u8>, LogDamage> {
+        Ok(self.files[&number.0].clone())
+    }
+    fn record(&mut self, record: &Record<'_>) -> Result<(), LogDamage> {
+        if record.header.kind == RecordKind::Batch {
+            self.records.push(Written {
+                position: record.position,
+                end: record.position + record_len(record.payload.len()),
+                first_seq: record.header.first_seq,
+                payload: record.payload.to_vec(),
+            });
+        }
+        Ok(())
+    }
+}
+
+/// Recovers the log in `files`, and returns its batches.
+pub fn read_log(files: &Files, floor: LogNumber) -> Result<(Recovered, Vec<Written>), LogDamage> {
+    let numbers: Vec<LogNumber> = files.keys().map(|number| LogNumber(*number)).collect();
+    let mut reading = Reading { files, records: Vec::new() };
+    recover(&numbers, floor, &mut reading).map(|recovered| (recovered, reading.records))
 }
 
 /// Every byte changed by each of three masks: calls `check` with the changed copy and the index.
