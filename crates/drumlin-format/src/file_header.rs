@@ -35,8 +35,8 @@ pub(crate) struct HeaderKind {
 }
 
 impl HeaderKind {
-    /// The header block of the file numbered `number`. The fields must fit.
-    pub(crate) fn encode(&self, number: u64, fields: &[u8]) -> Vec<u8> {
+    /// The header block of the file numbered `number`, and its checksum. The fields must fit.
+    pub(crate) fn encode(&self, number: u64, fields: &[u8]) -> (Vec<u8>, u32) {
         let mut block = Vec::with_capacity(self.len);
         block.extend_from_slice(&self.magic);
         put_u32(&mut block, self.version);
@@ -46,7 +46,7 @@ impl HeaderKind {
         let sum = checksum(number, 0, &[&block, &rest]);
         put_u32(&mut block, sum);
         block.extend_from_slice(&rest);
-        block
+        (block, sum)
     }
 
     /// Checks the block at the start of `bytes`, of the file numbered `number`, and returns its fields and its

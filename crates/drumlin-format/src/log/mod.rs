@@ -30,7 +30,8 @@
 //! - a mark is never ahead of what is durable;
 //! - after recovery: everything that was replayed is made durable, then a new segment that names the end of the
 //!   log is, and only then is a write accepted. What was read back after a killed process may be in the page
-//!   cache only; building on it without a sync could leave a hole.
+//!   cache only; building on it without a sync could leave a hole;
+//! - only segments below the floor are recycled, never those that recovery dropped.
 
 mod record;
 mod recover;
@@ -41,9 +42,9 @@ pub use record::{
 };
 pub use recover::{LogDamage, Recovered, Replay, recover};
 
-use crate::bytes::put_u64;
+use crate::bytes::{Reader, put_u64};
 use crate::error::{Corruption, DecodeError};
-use crate::file_header::HeaderKind;
+use crate::file_header::{HeaderKind, PREFIX_LEN};
 use alloc::vec::Vec;
 use drumlin_types::{LogNumber, Seq};
 
@@ -90,7 +91,7 @@ impl SegmentHeader {
         put_u64(&mut fields, self.base);
         put_u64(&mut fields, self.predecessor.map_or(0, |p| p.number.0));
         put_u64(&mut fields, self.predecessor.map_or(0, |p| p.last_seq));
-        HEADER.encode(self.number.0, &fields)
+        HEADER.encode(self.number.0, &fields).0
     }
 
     /// Reads the header of segment `number` from the segment's bytes. A recycled file that still has the header
@@ -109,6 +110,12 @@ impl SegmentHeader {
             return Err(Corruption::new("segment does not follow its predecessor", 32).into());
         }
         Ok(SegmentHeader { number, base, predecessor })
+    }
+
+    /// The number that the header in `bytes` names, whether sound or not.
+    fn named(bytes: &[u8]) -> Option<LogNumber> {
+        let mut reader = Reader::new(bytes.get(PREFIX_LEN..)?);
+        reader.u64().ok().map(LogNumber)
     }
 
     /// Log position of `offset` in this segment.

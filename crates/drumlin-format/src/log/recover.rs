@@ -74,7 +74,8 @@ pub struct Recovered {
     pub torn: bool,
     /// Segments replayed, oldest first. They must be made durable before anything builds on them.
     pub replayed: Vec<LogNumber>,
-    /// Segments that play no part any more, and may go once a new segment is durable.
+    /// Segments that play no part any more. They may be deleted once a new segment is durable, but never recycled:
+    /// only segments below the floor may be.
     pub dropped: Vec<LogNumber>,
 }
 
@@ -113,7 +114,7 @@ pub fn recover<R: Replay>(
     numbers.dedup();
     let mut found = Vec::with_capacity(numbers.len());
     for number in numbers {
-        found.push(Found { number, header: read_header(number, &replay.header(number)?)? });
+        found.push(Found { number, header: read_header(number, floor, &replay.header(number)?)? });
     }
     let chain = chain(&found, floor)?;
     let mut recovered = Recovered::default();
@@ -126,11 +127,22 @@ pub fn recover<R: Replay>(
     Ok(recovered)
 }
 
-fn read_header(number: LogNumber, bytes: &[u8]) -> Result<Option<SegmentHeader>, LogDamage> {
+/// The header of segment `number`; `None` when it was never begun, or is damaged: marks will tell.
+fn read_header(
+    number: LogNumber,
+    floor: LogNumber,
+    bytes: &[u8],
+) -> Result<Option<SegmentHeader>, LogDamage> {
     match SegmentHeader::decode(bytes, number) {
         Ok(header) => Ok(Some(header)),
-        Err(DecodeError::Corruption(_)) => Ok(None),
         Err(error @ DecodeError::NewerFormat { .. }) => Err(LogDamage { segment: number, error }),
+        // A recycled segment may still have its old header, but only one that was not needed any more.
+        Err(DecodeError::Corruption(_)) => match SegmentHeader::named(bytes) {
+            Some(other) if other >= floor && SegmentHeader::decode(bytes, other).is_ok() => {
+                Err(LogDamage::corrupt(number, "log segment under the name of another", 0))
+            }
+            _ => Ok(None),
+        },
     }
 }
 
