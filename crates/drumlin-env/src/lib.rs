@@ -18,7 +18,9 @@ mod temp;
 pub use clock::Clock;
 pub use env::{Env, JoinHandle, Stepping};
 pub use fs::{DirEntry, File, FileKind, FileLock, Fs};
-pub use mem::MemEnv;
+pub use mem::{
+    Call, Disk, Effect, Fault, Fired, ImageMode, ImageReport, MemEnv, Op, Site, SyncFailure, When,
+};
 pub use note::Note;
 pub use random::Random;
 pub use temp::TempDir;
