@@ -7,10 +7,10 @@ use std::fs::{self, OpenOptions};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::os::fd::IntoRawFd;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-use rustix::fs::FallocateFlags;
+use rustix::fs::{FallocateFlags, OFlags};
 use rustix::io::Errno;
 
 use crate::fs::{Access, DirEntry};
@@ -38,7 +38,9 @@ fn dir_path(dir: &Path) -> &Path {
 }
 
 pub(crate) fn sync_dir(dir: &Path) -> io::Result<()> {
-    fs::File::open(dir_path(dir))?.sync_all()
+    let mut options = OpenOptions::new();
+    options.read(true).custom_flags(OFlags::DIRECTORY.bits() as i32);
+    options.open(dir_path(dir))?.sync_all()
 }
 
 pub(crate) fn list(dir: &Path) -> io::Result<Vec<DirEntry>> {
@@ -69,7 +71,8 @@ pub(crate) fn free_space(dir: &Path) -> io::Result<u64> {
 }
 
 pub(crate) fn file_len(path: &Path) -> io::Result<u64> {
-    fs::metadata(path).map(|metadata| metadata.len())
+    let metadata = fs::metadata(path)?;
+    if metadata.is_dir() { Err(Errno::ISDIR.into()) } else { Ok(metadata.len()) }
 }
 
 /// Device and inode of each file locked by this process. A lock of the system is tied to the process or to the open

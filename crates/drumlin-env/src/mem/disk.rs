@@ -126,8 +126,9 @@ impl Disk {
     }
 
     pub(crate) fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()> {
-        let id = self.file(from)?;
+        self.require_parent(from)?;
         self.require_parent(to)?;
+        let id = self.file(from)?;
         match self.find(to)? {
             Some(Entry::Dir) => return Err(Errno::ISDIR.into()),
             // Two names of one file: both stay.
@@ -141,15 +142,12 @@ impl Disk {
     }
 
     pub(crate) fn link(&mut self, from: &Path, to: &Path) -> io::Result<()> {
-        let id = match self.find(from)? {
-            Some(Entry::File(id)) => id,
-            Some(Entry::Dir) => return Err(Errno::PERM.into()),
-            None => return Err(Errno::NOENT.into()),
-        };
+        let from = self.find(from)?.ok_or(Errno::NOENT)?;
         self.require_parent(to)?;
         if self.find(to)?.is_some() {
             return Err(Errno::EXIST.into());
         }
+        let id = from.file().ok_or(Errno::PERM)?;
         self.names_mut().set(to, Some(Entry::File(id)));
         Ok(())
     }

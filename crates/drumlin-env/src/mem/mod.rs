@@ -15,8 +15,6 @@ mod image;
 mod monitor;
 mod names;
 mod node;
-#[cfg(test)]
-mod tests;
 mod world;
 
 use std::fmt;
