@@ -23,6 +23,12 @@ pub enum Note<'a> {
     },
     /// Every edit noted so far is on stable storage: the manifest has been synced since (O1).
     EditDurable,
+    /// After recovery, before it deletes anything: the store consists of exactly these files, tables to logs. Edits noted
+    /// before are settled, one way or the other (O1).
+    Recovered {
+        /// Tables, value files, maps, and the logs whose records are still needed.
+        files: &'a [PathBuf],
+    },
     /// Before a log record is written: `log` holds the sequence numbers from `first` on.
     Logged {
         /// The segment.

@@ -166,6 +166,11 @@ impl MemEnv {
         }
     }
 
+    /// Makes the first broken durability order rule a panic in the call that breaks it, to see where it comes from.
+    pub fn stop_at_order_violation(&self) {
+        self.0.state().monitor.stops = true;
+    }
+
     /// What broke a durability order rule, in order. Empty in a correct run.
     pub fn order_violations(&self) -> Vec<String> {
         self.0.state().monitor.violations()

@@ -31,6 +31,8 @@ const KEPT: usize = 100;
 #[derive(Debug, Default)]
 pub(crate) struct Monitor {
     violations: Vec<String>,
+    /// Whether the first violation ends the run by a panic, at the call that broke the order.
+    pub(crate) stops: bool,
     /// Names that numbered files have had.
     used: BTreeSet<PathBuf>,
     unlinked: BTreeSet<PathBuf>,
@@ -119,6 +121,7 @@ impl Monitor {
     }
 
     fn report(&mut self, violation: String) {
+        assert!(!self.stops, "broken order: {violation}");
         if self.violations.len() < KEPT {
             self.violations.push(violation);
         }
@@ -183,11 +186,10 @@ impl Monitor {
 
     /// A name that the durable state, or an edit that may become durable, needs must stay.
     fn check_unreferenced(&mut self, seen: &Seen<'_>, path: &Path) {
-        if self.edit.adds.contains(path)
-            || self.referenced.contains(path) && !self.edit.removes.contains(path)
-        {
+        let leaves = self.edit.removes.contains(path) || self.edit.obsolete.contains(path);
+        if self.edit.adds.contains(path) || self.referenced.contains(path) && !leaves {
             self.broken(seen, "O1", format_args!("{} is still referenced", path.display()));
-        } else if self.edit.removes.contains(path) || self.edit.obsolete.contains(path) {
+        } else if leaves {
             self.broken(seen, "O1", format_args!("{} goes before its edit is durable", path.display()));
         } else if self.logs.values().any(|log| log.path == path) {
             self.broken(seen, "O1", format_args!("{} holds records that no edit released", path.display()));
@@ -271,6 +273,11 @@ impl Monitor {
                 self.edit.obsolete.insert(log.to_owned());
                 self.edit.unsynced = true;
             }
+            Note::Recovered { files } => {
+                self.edit = Edit::default();
+                self.referenced = files.iter().cloned().collect();
+                self.logs.retain(|_, log| self.referenced.contains(&log.path));
+            }
             Note::EditDurable => self.edit_durable(index),
             Note::Logged { log, first } => self.logged(log, first, disk, index),
             Note::AckSynced { seq } => self.ack_synced(seq, disk, index),
@@ -312,7 +319,7 @@ impl Monitor {
         }
         let edit = std::mem::take(&mut self.edit);
         // An edit may drop and add one file: it moved.
-        self.referenced.retain(|path| !edit.removes.contains(path));
+        self.referenced.retain(|path| !edit.removes.contains(path) && !edit.obsolete.contains(path));
         self.referenced.extend(edit.adds);
         self.logs.retain(|_, log| !edit.obsolete.contains(&log.path));
     }

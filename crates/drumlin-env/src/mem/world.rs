@@ -8,6 +8,8 @@ use std::io;
 use std::panic::Location;
 use std::path::Path;
 
+use rustix::io::Errno;
+
 use super::disk::{Disk, Open};
 use super::fault::{Effect, Faults, Op};
 use super::image::ImageReport;
@@ -166,7 +168,9 @@ impl World {
         state.tell_monitor(&about, index, None);
         let outcome = match effect {
             Some(Effect::Fail(errno)) => {
-                if about.op.is_sync() || about.op == Op::Close {
+                let loses =
+                    (about.op.is_sync() || about.op == Op::Close) && errno != Errno::INTR.raw_os_error();
+                if loses {
                     state.fail_sync(&about, SyncFailure::Lost, errno);
                 }
                 Err(io::Error::from_raw_os_error(errno))

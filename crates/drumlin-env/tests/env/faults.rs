@@ -136,12 +136,16 @@ fn short_and_interrupted_transfers_are_continued() {
     mem.inject(rule(Op::Read, When::OneIn(3), Effect::Fail(EINTR)));
     mem.inject(rule(Op::Write, When::OneIn(3), Effect::Fail(EINTR)));
     mem.inject(rule(Op::SyncData, When::Nth(0), Effect::Fail(EINTR)));
+    mem.inject(rule(Op::Close, When::Nth(0), Effect::Fail(EINTR)));
     for number in 0..20 {
         let log = file(&env, &number.to_string(), FileKind::Log, &data);
         log.sync_data().unwrap();
+        env.fs().sync_dir(Path::new("d")).unwrap();
+        assert!(mem.is_durable(log.path()), "an interrupted sync lost something");
         let mut read = vec![0; data.len()];
         log.read_exact_at(0, &mut read).unwrap();
         assert_eq!(read, data);
+        log.close().unwrap();
     }
     assert!(mem.fired().len() > 25);
     assert!(mem.order_violations().is_empty());

@@ -169,6 +169,39 @@ fn a_log_with_records_is_not_deleted_without_an_edit() {
     assert_eq!(rules(&mem), ["O1"]);
 }
 
+#[test]
+fn recovery_settles_what_was_open() {
+    let (mem, env) = world();
+    let files = ["d/1.table", "d/1.log", "d/2.table"].map(PathBuf::from);
+    durable(&env, "1.table", FileKind::Table, b"one");
+    durable(&env, "1.log", FileKind::Log, b"records");
+    durable(&env, "2.table", FileKind::Table, b"two");
+    env.note(Note::EditAdds { files: &files[2..] });
+    env.note(Note::EditRemoves { files: &files[..1] });
+    // The edit failed; the store is opened again without it.
+    env.note(Note::Recovered { files: &files[..2] });
+    env.fs().unlink(&files[2], FileKind::Table).unwrap();
+    assert!(rules(&mem).is_empty());
+    env.note(Note::LogObsolete { log: &files[1] });
+    durable(&env, "manifest", FileKind::Manifest, b"edit");
+    env.note(Note::EditDurable);
+    env.fs().unlink(&files[1], FileKind::Log).unwrap();
+    assert!(rules(&mem).is_empty());
+    env.fs().unlink(&files[0], FileKind::Table).unwrap();
+    assert_eq!(rules(&mem), ["O1"]);
+}
+
+#[test]
+#[should_panic = "broken order: O6"]
+fn a_violation_can_end_the_run_where_it_happens() {
+    let (mem, env) = world();
+    mem.stop_at_order_violation();
+    let log = durable(&env, "1.log", FileKind::Log, b"torn");
+    env.note(Note::LogSealed { log: log.path() });
+    // Ends here.
+    _ = log.write_at(4, b"more");
+}
+
 /// A manifest rewrite; each step can be left out.
 fn move_pointer(manifest_synced: bool, pointer_synced: bool, dir_synced: bool) -> MemEnv {
     let (mem, env) = world();
