@@ -210,3 +210,38 @@ pub(crate) fn total_memory() -> Option<u64> {
     #[cfg(not(target_os = "linux"))]
     None
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::temp::TempDir;
+
+    #[test]
+    fn writing_zeros_does_what_reserving_does() {
+        let dir = TempDir::new("drumlin-os").unwrap();
+        for (name, before, offset, len) in [("short", 10, 5, 100_000), ("long", 200_000, 0, 100_000)] {
+            let file = OsFile::open(&dir.path().join(name), Access::Create).unwrap();
+            assert_eq!(file.write_at(0, &vec![7; before]).unwrap(), before);
+            file.extend_with_zeros(offset, len).unwrap();
+            let mut content = vec![9; (offset + len).max(before as u64) as usize];
+            assert_eq!(file.len().unwrap(), content.len() as u64);
+            file.0.read_exact_at(&mut content, 0).unwrap();
+            assert!(content[..before].iter().all(|&byte| byte == 7));
+            assert!(content[before..].iter().all(|&byte| byte == 0));
+        }
+    }
+
+    #[test]
+    fn a_lock_that_somebody_else_holds_is_not_given() {
+        let dir = TempDir::new("drumlin-os").unwrap();
+        let path = dir.path().join("LOCK");
+        // A handle that this module's set does not know stands for another process.
+        let other = fs::File::create(&path).unwrap();
+        other.lock().unwrap();
+        assert!(lock(&path).unwrap().is_none());
+        other.unlock().unwrap();
+        let held = lock(&path).unwrap();
+        assert!(held.is_some());
+        assert!(matches!(other.try_lock(), Err(fs::TryLockError::WouldBlock)));
+    }
+}

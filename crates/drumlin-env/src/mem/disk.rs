@@ -95,9 +95,14 @@ impl Disk {
 
     /// Puts a file on the disk without a name.
     pub(crate) fn add_node(&mut self, node: Node) -> NodeId {
+        self.add_shared(Arc::new(node))
+    }
+
+    /// As [`Disk::add_node`], for a file that another disk holds too.
+    pub(crate) fn add_shared(&mut self, node: Arc<Node>) -> NodeId {
         let id = self.next_node;
         self.next_node += 1;
-        self.nodes.insert(id, Arc::new(node));
+        self.nodes.insert(id, node);
         id
     }
 

@@ -90,9 +90,10 @@ pub(crate) fn draw(disk: &Disk, mode: ImageMode, seed: u64) -> (Disk, ImageRepor
     for (path, entry) in names {
         let entry = match entry {
             Entry::Dir => Entry::Dir,
-            Entry::File(old) => {
-                Entry::File(*ids.entry(old).or_insert_with(|| image.add_node(drawing.node(old))))
-            }
+            Entry::File(old) => Entry::File(*ids.entry(old).or_insert_with(|| match &disk.nodes[&old] {
+                node if node.is_pristine() => image.add_shared(node.clone()),
+                _ => image.add_node(drawing.node(old)),
+            })),
         };
         image.names_mut().set_durable(&path, entry);
     }

@@ -138,6 +138,11 @@ impl Node {
         self.dirty.is_empty() && self.lost.is_empty() && self.durable_len == self.len
     }
 
+    /// Whether the file is as if it had never been anything but synced.
+    pub(crate) fn is_pristine(&self) -> bool {
+        self.is_durable() && self.sync_error.is_none()
+    }
+
     /// Whether a power loss leaves the first `end` bytes as readers see them.
     pub(crate) fn is_durable_to(&self, end: u64) -> bool {
         self.durable_len >= end
@@ -251,7 +256,8 @@ impl Node {
         if let Some(errno) = self.sync_error {
             return Err(errno);
         }
-        self.past.append(&mut self.dirty);
+        // Few pages are dirty and many are past: `append` would build the whole map again.
+        self.past.extend(std::mem::take(&mut self.dirty));
         if self.len_dirty {
             self.durable_len = self.len;
             self.len_dirty = false;
