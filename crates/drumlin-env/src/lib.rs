@@ -1,9 +1,9 @@
 //! Drumlin's only door to the operating system: files, clock, randomness, threads and locks.
 //!
-//! The engine takes an [`Env`] and knows nothing else of the world. [`Env::os`] is the machine; [`MemEnv`] is a
-//! simulated one, whose disk forgets what was not synced, fails on demand and counts every call, whose clock moves only
-//! when told, and whose random numbers follow from one seed. Lints keep the standard library's files, threads, clocks
-//! and locks out of every other crate.
+//! The engine takes an [`Env`] and knows nothing else of the world. [`Env::os`] is the machine; [`MemEnv`] is
+//! a simulated one, whose disk forgets what was not synced, fails on demand and counts every call, whose
+//! clock moves only when told, and whose random numbers follow from one seed. Lints keep the standard
+//! library's files, threads, clocks and locks out of every other crate.
 
 mod clock;
 mod env;

@@ -75,8 +75,9 @@ pub(crate) fn file_len(path: &Path) -> io::Result<u64> {
     if metadata.is_dir() { Err(Errno::ISDIR.into()) } else { Ok(metadata.len()) }
 }
 
-/// Device and inode of each file locked by this process. A lock of the system is tied to the process or to the open
-/// file, by platform and file system; this set makes a second open in one process fail on all of them.
+/// Device and inode of each file locked by this process. A lock of the system is tied to the process or to
+/// the open file, by platform and file system; this set makes a second open in one process fail on all of
+/// them.
 static LOCKED: Mutex<BTreeSet<(u64, u64)>> = Mutex::new(BTreeSet::new());
 
 /// A lock held by this process, until dropped.
@@ -180,8 +181,8 @@ impl OsFile {
 
     pub(crate) fn close(self) -> io::Result<()> {
         let descriptor = self.0.into_raw_fd();
-        // SAFETY: `into_raw_fd` gave this function the only ownership of the descriptor, and it is not used again,
-        // whatever the call returns.
+        // SAFETY: `into_raw_fd` gave this function the only ownership of the descriptor, and it is not used
+        // again, whatever the call returns.
         unsafe { rustix::io::try_close(descriptor) }.or_else(|error| match error {
             // The descriptor is gone even so; closing again could hit another thread's file.
             Errno::INTR => Ok(()),
@@ -190,7 +191,8 @@ impl OsFile {
     }
 }
 
-/// Random bits from the system. The hasher's keys are unique in the process and start from the system's source.
+/// Random bits from the system. The hasher's keys are unique in the process and start from the system's
+/// source.
 pub(crate) fn random_u64() -> u64 {
     RandomState::new().build_hasher().finish()
 }

@@ -1,7 +1,8 @@
 //! The simulated disk: files, names, capacity, and what each file system call does to them.
 //!
-//! This module knows nothing of faults, counting or threads. Its calls fail as the system's do, with the same error
-//! codes. A copy of a disk shares all pages with the original, so a picture of it can be taken at any call.
+//! This module knows nothing of faults, counting or threads. Its calls fail as the system's do, with the same
+//! error codes. A copy of a disk shares all pages with the original, so a picture of it can be taken at any
+//! call.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;

@@ -67,8 +67,9 @@ impl Op {
 /// What a fault does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// The call fails with this code of the operating system and has no effect. A sync, or a close, that fails so loses
-    /// data as [`SyncFailure::Lost`] says. `EINTR` is called again by [`crate::Fs`]: do not make it sticky.
+    /// The call fails with this code of the operating system and has no effect. A sync, or a close, that
+    /// fails so loses data as [`SyncFailure::Lost`] says. `EINTR` is called again by [`crate::Fs`]: do not
+    /// make it sticky.
     Fail(i32),
     /// A read or write transfers about half of its bytes; [`crate::File`] goes on from there.
     Short,
@@ -157,7 +158,8 @@ impl Faults {
         self.rules.clear();
     }
 
-    /// What happens to the call: the effect of the first rule that hits it. Every rule counts the calls that it matches.
+    /// What happens to the call: the effect of the first rule that hits it. Every rule counts the calls that
+    /// it matches.
     pub(crate) fn judge(&mut self, index: u64, op: Op, kind: Option<FileKind>) -> Option<Effect> {
         let mut hit = None;
         for (fault, matched) in &mut self.rules {

@@ -1,7 +1,7 @@
 //! What a power loss, or the death of the process, makes of a disk.
 //!
-//! Each image is drawn from a seed, so the same picture, mode and seed give the same image. Nothing is kept or lost in
-//! an order: a page or a name that was written last may survive alone.
+//! Each image is drawn from a seed, so the same picture, mode and seed give the same image. Nothing is kept
+//! or lost in an order: a page or a name that was written last may survive alone.
 
 use std::collections::BTreeMap;
 

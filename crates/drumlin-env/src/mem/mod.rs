@@ -1,12 +1,13 @@
 //! A simulated world: a disk that forgets, a clock that stands still, chance that repeats.
 //!
-//! [`MemEnv`] is the tester's side; the engine sees the [`Env`] made from it. The disk (`disk`, `node`, `names`) keeps
-//! what readers see apart from what is on stable storage. `image` draws what a power loss leaves, `fault` says which
-//! calls go wrong, `monitor` checks the durability order rules, `world` ties them to one lock and one count of calls.
+//! [`MemEnv`] is the tester's side; the engine sees the [`Env`] made from it. The disk (`disk`, `node`,
+//! `names`) keeps what readers see apart from what is on stable storage. `image` draws what a power loss
+//! leaves, `fault` says which calls go wrong, `monitor` checks the durability order rules, `world` ties them
+//! to one lock and one count of calls.
 //!
 //! What holds: the same seed and the same calls give the same results, trace and images, in a stepped world;
-//! [`MemEnv`]'s own calls are not counted and meet no faults; a [`Disk`] never changes once taken. It is a belief
-//! about disks, made to be harsher than real ones, and not a proof about any of them.
+//! [`MemEnv`]'s own calls are not counted and meet no faults; a [`Disk`] never changes once taken. It is a
+//! belief about disks, made to be harsher than real ones, and not a proof about any of them.
 
 mod calls;
 mod disk;
@@ -63,7 +64,8 @@ impl MemEnv {
         self.0.state().index
     }
 
-    /// A hash over every call so far: operation, kind, path, offset, length and written data. Equal seeds give equal traces.
+    /// A hash over every call so far: operation, kind, path, offset, length and written data. Equal seeds
+    /// give equal traces.
     pub fn trace_hash(&self) -> u64 {
         self.0.state().trace
     }
@@ -78,7 +80,8 @@ impl MemEnv {
         self.0.sleep_micros(micros);
     }
 
-    /// Makes every later call take virtual time: so much each, and so much per KiB transferred. Free at first.
+    /// Makes every later call take virtual time: so much each, and so much per KiB transferred. Free at
+    /// first.
     pub fn set_io_cost(&self, nanos_per_call: u64, nanos_per_kib: u64) {
         let mut state = self.0.state();
         (state.nanos_per_call, state.nanos_per_kib) = (nanos_per_call, nanos_per_kib);
@@ -92,13 +95,14 @@ impl MemEnv {
         self.0.state().picture()
     }
 
-    /// Has a picture taken just before the call with this index, while the run goes on. See [`MemEnv::taken`].
+    /// Has a picture taken just before the call with this index, while the run goes on. See
+    /// [`MemEnv::taken`].
     pub fn take_snapshot_at(&self, index: u64) {
         self.0.state().wanted.insert(index);
     }
 
-    /// Asks `recorder` at every call whether a picture of the disk is to be taken just before it. It must not call
-    /// into this world.
+    /// Asks `recorder` at every call whether a picture of the disk is to be taken just before it. It must not
+    /// call into this world.
     pub fn record(&self, recorder: impl FnMut(&Call<'_>) -> bool + Send + 'static) {
         self.0.state().recorder = Some(Box::new(recorder));
     }
@@ -115,8 +119,8 @@ impl MemEnv {
 }
 
 impl Disk {
-    /// A world whose disk is what a power loss, or the death of the process, leaves of this one. Drawn from `seed`, which
-    /// also becomes the seed of the new world. See [`MemEnv::image_report`].
+    /// A world whose disk is what a power loss, or the death of the process, leaves of this one. Drawn from
+    /// `seed`, which also becomes the seed of the new world. See [`MemEnv::image_report`].
     pub fn image(&self, mode: ImageMode, seed: u64) -> MemEnv {
         let (disk, report) = image::draw(self, mode, seed);
         MemEnv::over(disk, seed, report)
@@ -145,7 +149,8 @@ impl MemEnv {
         self.0.state().faults.fired.clone()
     }
 
-    /// Limits the disk to so many bytes, counted in whole pages of files that have a name or are open; none for no limit.
+    /// Limits the disk to so many bytes, counted in whole pages of files that have a name or are open; none
+    /// for no limit.
     pub fn set_capacity(&self, bytes: impl Into<Option<u64>>) {
         self.0.state().disk.capacity = bytes.into();
     }
@@ -156,8 +161,8 @@ impl MemEnv {
         state.disk.used(&state.open)
     }
 
-    /// Forgets the pages whose sync failed with [`SyncFailure::Lost`], as memory pressure does to a real system:
-    /// readers see stable storage again.
+    /// Forgets the pages whose sync failed with [`SyncFailure::Lost`], as memory pressure does to a real
+    /// system: readers see stable storage again.
     pub fn evict(&self) {
         let mut state = self.0.state();
         let ids: Vec<NodeId> = state.disk.nodes.keys().copied().collect();
@@ -166,7 +171,8 @@ impl MemEnv {
         }
     }
 
-    /// Makes the first broken durability order rule a panic in the call that breaks it, to see where it comes from.
+    /// Makes the first broken durability order rule a panic in the call that breaks it, to see where it comes
+    /// from.
     pub fn stop_at_order_violation(&self) {
         self.0.state().monitor.stops = true;
     }
@@ -204,7 +210,8 @@ impl MemEnv {
         state.disk.names.is_durable(path) && state.disk.node_at(path).is_some_and(Node::is_durable)
     }
 
-    /// Damages a file: changes bytes, for readers and on stable storage alike. False when there is no such file.
+    /// Damages a file: changes bytes, for readers and on stable storage alike. False when there is no such
+    /// file.
     pub fn patch(&self, path: &Path, offset: u64, bytes: &[u8]) -> bool {
         let mut state = self.0.state();
         let Ok(id) = state.disk.file(path) else { return false };
@@ -212,7 +219,8 @@ impl MemEnv {
         true
     }
 
-    /// Damages a file: cuts it, or extends it with zeros, on stable storage too. False when there is no such file.
+    /// Damages a file: cuts it, or extends it with zeros, on stable storage too. False when there is no such
+    /// file.
     pub fn truncate_file(&self, path: &Path, len: u64) -> bool {
         let mut state = self.0.state();
         let Ok(id) = state.disk.file(path) else { return false };

@@ -1,8 +1,8 @@
 //! The order monitor: checks the durability order rules at each call of a simulated run.
 //!
-//! A crash image shows a broken order only when the cut falls on the right call and the seed drops the right page. The
-//! monitor needs neither: it knows from the engine's notes what each file is for, from the disk what is durable,
-//! and reports the call that breaks a rule, whether or not anything is lost in that run.
+//! A crash image shows a broken order only when the cut falls on the right call and the seed drops the right
+//! page. The monitor needs neither: it knows from the engine's notes what each file is for, from the disk
+//! what is durable, and reports the call that breaks a rule, whether or not anything is lost in that run.
 //!
 //! | rule | checked at | broken when |
 //! |---|---|---|

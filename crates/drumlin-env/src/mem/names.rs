@@ -1,9 +1,10 @@
 //! The names of the simulated disk: what they mean now, and what a power loss may make of them.
 //!
-//! Each name keeps every state that it has had since its directory was last synced. A power loss leaves any one of them,
-//! for each name on its own: a create, rename, link or unlink may be kept or lost apart from its neighbours. What a
-//! rename replaces is old or new, never absent, because no such state is in the name's history; the source of the
-//! rename may be there too. A file that had a durable name and still has a name keeps at least one.
+//! Each name keeps every state that it has had since its directory was last synced. A power loss leaves any
+//! one of them, for each name on its own: a create, rename, link or unlink may be kept or lost apart from its
+//! neighbours. What a rename replaces is old or new, never absent, because no such state is in the name's
+//! history; the source of the rename may be there too. A file that had a durable name and still has a name
+//! keeps at least one.
 //!
 //! The empty path and the root are directories that always exist. Paths are compared as they are given.
 

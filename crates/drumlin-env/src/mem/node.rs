@@ -1,11 +1,11 @@
 //! A file of the simulated disk: what readers see now, and what stable storage holds.
 //!
-//! Content is kept in 4 KiB pages. A page that changed since the last sync also keeps its old content, the one on stable
-//! storage; a page without such an entry is the same in both places. Pages are shared and copied when written, so
-//! copying a node copies pointers.
+//! Content is kept in 4 KiB pages. A page that changed since the last sync also keeps its old content, the
+//! one on stable storage; a page without such an entry is the same in both places. Pages are shared and
+//! copied when written, so copying a node copies pointers.
 //!
-//! Invariants: bytes past `len` in the last page are zero; an absent page reads as zeros; a page is in at most one of
-//! `dirty` and `lost`.
+//! Invariants: bytes past `len` in the last page are zero; an absent page reads as zeros; a page is in at
+//! most one of `dirty` and `lost`.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -52,8 +52,8 @@ fn clear_past_end(pages: &mut Vec<Slot>, len: u64) {
 /// What a failed sync does to the data that it should have made durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyncFailure {
-    /// The error is told once. The pages count as clean, so a later sync succeeds without writing them: readers
-    /// see the new bytes, a power loss brings back the old ones.
+    /// The error is told once. The pages count as clean, so a later sync succeeds without writing them:
+    /// readers see the new bytes, a power loss brings back the old ones.
     Lost,
     /// The content reverts to what the last good sync left.
     Reverts,
@@ -158,7 +158,8 @@ impl Node {
         self.read_pages(offset, buf, |page| bytes(self.pages.get(page).unwrap_or(&None)))
     }
 
-    /// As [`Node::read`], from before the last change of each page: what a disk that lost the last write returns.
+    /// As [`Node::read`], from before the last change of each page: what a disk that lost the last write
+    /// returns.
     pub(crate) fn read_stale(&self, offset: u64, buf: &mut [u8]) -> usize {
         self.read_pages(offset, buf, |page| {
             let past = self.dirty.get(&page).or_else(|| self.past.get(&page));

@@ -1,7 +1,9 @@
-//! The simulated world behind a [`crate::MemEnv`]: one lock around disk, clock, random streams, faults and records.
+//! The simulated world behind a [`crate::MemEnv`]: one lock around disk, clock, random streams, faults and
+//! records.
 //!
-//! Every file system call goes through [`World::call`]: it takes the next I/O index, takes a picture of the disk if one is
-//! wanted, records the site and the trace, asks the faults, tells the order monitor, and lets the call act.
+//! Every file system call goes through [`World::call`]: it takes the next I/O index, takes a picture of the
+//! disk if one is wanted, records the site and the trace, asks the faults, tells the order monitor, and lets
+//! the call act.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;

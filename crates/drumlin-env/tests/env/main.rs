@@ -1,4 +1,5 @@
-//! The public surface of the crate: the two worlds agree, and the simulated one forgets, fails and watches as it says.
+//! The public surface of the crate: the two worlds agree, and the simulated one forgets, fails and watches as
+//! it says.
 
 mod agreement;
 mod faults;
