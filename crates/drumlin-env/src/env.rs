@@ -61,7 +61,8 @@ impl Env {
         }
     }
 
-    /// Starts a thread. Fails with [`io::ErrorKind::Unsupported`] in a stepped world, where nothing is spawned.
+    /// Starts a thread. Fails with [`io::ErrorKind::Unsupported`] in a stepped world, where nothing is
+    /// spawned.
     pub fn spawn(&self, name: &str, f: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle> {
         if self.stepping().is_some() {
             return Err(io::Error::new(io::ErrorKind::Unsupported, "a stepped world starts no threads"));

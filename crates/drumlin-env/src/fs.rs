@@ -1,11 +1,12 @@
 //! Files and directories.
 //!
-//! One set of calls over two worlds: the operating system and the simulated disk. What both share is written here
-//! once: transfers that end early are continued, and interrupted calls are made again. Every call takes part in
-//! the simulated disk's count of I/O calls, with the file's kind and the caller's place in the source.
+//! One set of calls over two worlds: the operating system and the simulated disk. What both share is written
+//! here once: transfers that end early are continued, and interrupted calls are made again. Every call takes
+//! part in the simulated disk's count of I/O calls, with the file's kind and the caller's place in the
+//! source.
 //!
-//! Nothing is durable by itself. `sync_data` and `sync_all` cover the file's bytes and length, [`Fs::sync_dir`] covers
-//! the names in a directory, and closing covers nothing.
+//! Nothing is durable by itself. `sync_data` and `sync_all` cover the file's bytes and length,
+//! [`Fs::sync_dir`] covers the names in a directory, and closing covers nothing.
 
 use std::fmt;
 use std::io;
@@ -83,7 +84,8 @@ pub struct DirEntry {
 pub struct Fs(pub(crate) Backend);
 
 impl Fs {
-    /// Makes a directory and its missing parents. Their names last once the directories that hold them are synced.
+    /// Makes a directory and its missing parents. Their names last once the directories that hold them are
+    /// synced.
     #[track_caller]
     pub fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
         let at = Location::caller();
@@ -179,8 +181,8 @@ impl Fs {
         })
     }
 
-    /// Locks the file at `path`, made if it is missing, until the lock is dropped or its process ends. `None` when
-    /// this process or another one holds it.
+    /// Locks the file at `path`, made if it is missing, until the lock is dropped or its process ends. `None`
+    /// when this process or another one holds it.
     #[track_caller]
     pub fn lock(&self, path: &Path) -> io::Result<Option<FileLock>> {
         let at = Location::caller();
@@ -336,8 +338,8 @@ impl File {
         })
     }
 
-    /// Closes the file and reports what only closing tells; some file systems report a failed write here first. With
-    /// other clones left, the last one to go closes the file.
+    /// Closes the file and reports what only closing tells; some file systems report a failed write here
+    /// first. With other clones left, the last one to go closes the file.
     #[track_caller]
     pub fn close(self) -> io::Result<()> {
         let at = Location::caller();

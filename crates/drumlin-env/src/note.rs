@@ -1,16 +1,17 @@
 //! What the engine tells the order monitor about the meaning of its I/O.
 //!
 //! The simulated disk sees writes and syncs, not what they are for. With these notes it checks the durability
-//! order rules while a run goes on, and stops being blind to an order that only a crash at the wrong moment would
-//! show. Outside [`crate::MemEnv`] a note costs nothing but the call. Paths are those given to [`crate::Fs`].
+//! order rules while a run goes on, and stops being blind to an order that only a crash at the wrong moment
+//! would show. Outside [`crate::MemEnv`] a note costs nothing but the call. Paths are those given to
+//! [`crate::Fs`].
 
 use std::path::{Path, PathBuf};
 
 /// One fact for the order monitor. See the variants for when to tell it.
 #[derive(Clone, Copy, Debug)]
 pub enum Note<'a> {
-    /// Before the bytes of a manifest edit are written: the edit refers to these files from now on. Each must be
-    /// synced, entry included, by the time that the manifest is next written or synced (O1).
+    /// Before the bytes of a manifest edit are written: the edit refers to these files from now on. Each must
+    /// be synced, entry included, by the time that the manifest is next written or synced (O1).
     EditAdds {
         /// Tables, value files, maps.
         files: &'a [PathBuf],
@@ -23,6 +24,12 @@ pub enum Note<'a> {
     },
     /// Every edit noted so far is on stable storage: the manifest has been synced since (O1).
     EditDurable,
+    /// After recovery, before it deletes anything: the store consists of exactly these files, tables to logs.
+    /// Edits noted before are settled, one way or the other (O1).
+    Recovered {
+        /// Tables, value files, maps, and the logs whose records are still needed.
+        files: &'a [PathBuf],
+    },
     /// Before a log record is written: `log` holds the sequence numbers from `first` on.
     Logged {
         /// The segment.
@@ -36,8 +43,8 @@ pub enum Note<'a> {
         /// The sequence number of the write.
         seq: u64,
     },
-    /// With an edit, before its bytes are written: once that edit is durable nothing needs this segment. It may not be
-    /// unlinked, renamed or overwritten before [`Note::EditDurable`] (O1).
+    /// With an edit, before its bytes are written: once that edit is durable nothing needs this segment. It
+    /// may not be unlinked, renamed or overwritten before [`Note::EditDurable`] (O1).
     LogObsolete {
         /// The segment.
         log: &'a Path,

@@ -7,10 +7,10 @@ use std::fs::{self, OpenOptions};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::os::fd::IntoRawFd;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-use rustix::fs::FallocateFlags;
+use rustix::fs::{FallocateFlags, OFlags};
 use rustix::io::Errno;
 
 use crate::fs::{Access, DirEntry};
@@ -38,7 +38,9 @@ fn dir_path(dir: &Path) -> &Path {
 }
 
 pub(crate) fn sync_dir(dir: &Path) -> io::Result<()> {
-    fs::File::open(dir_path(dir))?.sync_all()
+    let mut options = OpenOptions::new();
+    options.read(true).custom_flags(OFlags::DIRECTORY.bits() as i32);
+    options.open(dir_path(dir))?.sync_all()
 }
 
 pub(crate) fn list(dir: &Path) -> io::Result<Vec<DirEntry>> {
@@ -69,11 +71,13 @@ pub(crate) fn free_space(dir: &Path) -> io::Result<u64> {
 }
 
 pub(crate) fn file_len(path: &Path) -> io::Result<u64> {
-    fs::metadata(path).map(|metadata| metadata.len())
+    let metadata = fs::metadata(path)?;
+    if metadata.is_dir() { Err(Errno::ISDIR.into()) } else { Ok(metadata.len()) }
 }
 
-/// Device and inode of each file locked by this process. A lock of the system is tied to the process or to the open
-/// file, by platform and file system; this set makes a second open in one process fail on all of them.
+/// Device and inode of each file locked by this process. A lock of the system is tied to the process or to
+/// the open file, by platform and file system; this set makes a second open in one process fail on all of
+/// them.
 static LOCKED: Mutex<BTreeSet<(u64, u64)>> = Mutex::new(BTreeSet::new());
 
 /// A lock held by this process, until dropped.
@@ -177,8 +181,8 @@ impl OsFile {
 
     pub(crate) fn close(self) -> io::Result<()> {
         let descriptor = self.0.into_raw_fd();
-        // SAFETY: `into_raw_fd` gave this function the only ownership of the descriptor, and it is not used again,
-        // whatever the call returns.
+        // SAFETY: `into_raw_fd` gave this function the only ownership of the descriptor, and it is not used
+        // again, whatever the call returns.
         unsafe { rustix::io::try_close(descriptor) }.or_else(|error| match error {
             // The descriptor is gone even so; closing again could hit another thread's file.
             Errno::INTR => Ok(()),
@@ -187,7 +191,8 @@ impl OsFile {
     }
 }
 
-/// Random bits from the system. The hasher's keys are unique in the process and start from the system's source.
+/// Random bits from the system. The hasher's keys are unique in the process and start from the system's
+/// source.
 pub(crate) fn random_u64() -> u64 {
     RandomState::new().build_hasher().finish()
 }
@@ -206,4 +211,39 @@ pub(crate) fn total_memory() -> Option<u64> {
     }
     #[cfg(not(target_os = "linux"))]
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::temp::TempDir;
+
+    #[test]
+    fn writing_zeros_does_what_reserving_does() {
+        let dir = TempDir::new("drumlin-os").unwrap();
+        for (name, before, offset, len) in [("short", 10, 5, 100_000), ("long", 200_000, 0, 100_000)] {
+            let file = OsFile::open(&dir.path().join(name), Access::Create).unwrap();
+            assert_eq!(file.write_at(0, &vec![7; before]).unwrap(), before);
+            file.extend_with_zeros(offset, len).unwrap();
+            let mut content = vec![9; (offset + len).max(before as u64) as usize];
+            assert_eq!(file.len().unwrap(), content.len() as u64);
+            file.0.read_exact_at(&mut content, 0).unwrap();
+            assert!(content[..before].iter().all(|&byte| byte == 7));
+            assert!(content[before..].iter().all(|&byte| byte == 0));
+        }
+    }
+
+    #[test]
+    fn a_lock_that_somebody_else_holds_is_not_given() {
+        let dir = TempDir::new("drumlin-os").unwrap();
+        let path = dir.path().join("LOCK");
+        // A handle that this module's set does not know stands for another process.
+        let other = fs::File::create(&path).unwrap();
+        other.lock().unwrap();
+        assert!(lock(&path).unwrap().is_none());
+        other.unlock().unwrap();
+        let held = lock(&path).unwrap();
+        assert!(held.is_some());
+        assert!(matches!(other.try_lock(), Err(fs::TryLockError::WouldBlock)));
+    }
 }

@@ -1,7 +1,7 @@
 //! Seeded randomness: one stream per seed and purpose.
 //!
-//! A run has one 64-bit seed. Each purpose draws from its own stream, made from the seed and the purpose's name, so a
-//! new draw in one place moves no other. The generator is xoshiro256++, filled by splitmix64.
+//! A run has one 64-bit seed. Each purpose draws from its own stream, made from the seed and the purpose's
+//! name, so a new draw in one place moves no other. The generator is xoshiro256++, filled by splitmix64.
 
 /// A reproducible stream of random numbers.
 #[derive(Clone, Debug)]

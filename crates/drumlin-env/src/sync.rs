@@ -1,9 +1,9 @@
 //! Locks and atomics for the whole project, so that one place decides what they are made of.
 //!
 //! The locks are those of the standard library without poisoning. A panic while a lock is held is caught
-//! where the job that panicked was started, and the state behind every lock is kept valid at each point where a panic
-//! can happen; a second error type at every `lock()` would only hide the first failure. A model checker
-//! can replace the types in this module without a change anywhere else.
+//! where the job that panicked was started, and the state behind every lock is kept valid at each point where
+//! a panic can happen; a second error type at every `lock()` would only hide the first failure. A model
+//! checker can replace the types in this module without a change anywhere else.
 
 use std::sync::PoisonError;
 use std::time::Duration;
