@@ -2,6 +2,7 @@
 
 mod cursor;
 mod error;
+mod memtable;
 mod rangedel;
 
 pub use error::{Error, ErrorKind, Result};
