@@ -2,6 +2,13 @@
 
 mod cursor;
 mod error;
+mod iter;
+mod merge_operator;
 mod rangedel;
+mod read;
+mod slice;
 
 pub use error::{Error, ErrorKind, Result};
+pub use iter::RangeIter;
+pub use merge_operator::MergeOperator;
+pub use slice::Slice;
