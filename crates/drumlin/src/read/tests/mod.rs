@@ -6,5 +6,6 @@
 mod cursors;
 mod gets;
 pub(crate) mod history;
+mod live;
 pub(crate) mod vec_cursor;
 mod views;

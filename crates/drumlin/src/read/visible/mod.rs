@@ -4,14 +4,8 @@
 //! newest range tombstone over the key. The newest of them decides: a put gives its value, a deletion or
 //! an expired value none, and operands are collected down to the version that they build on.
 //!
-//! Forward, the inner cursor meets the newest version of a key first. It stays on the entry that it shows,
-//! so keys and values are not copied; the step after copies the key once and passes over its older versions.
-//!
-//! Backward, it meets the oldest version first. Every version may be the one that counts, so the latest
-//! candidate is copied, and the key is known only when the cursor has left it to the one before.
-//!
-//! Neither way walks long chains: after [`MAX_STEPS`] versions of one key that do not matter a seek takes the
-//! cursor past the rest (forward), or to the newest version that counts (backward).
+//! `forward` and `backward` hold the two searches. The first copies no values; neither walks long chains of
+//! versions. A change of direction is one seek.
 //!
 //! Invariants, by position:
 //! - `Shown`: the inner cursor is on the version that gives the value.
@@ -20,8 +14,11 @@
 //! - `Held(Behind)`: held too; the inner cursor is on the last entry before `key`, or before the beginning.
 //! - `Nowhere`: not valid.
 
+mod backward;
+mod forward;
+
 use super::coverage::{Coverage, TombstoneSource};
-use super::resolve::{Meaning, Operands, PointerReader, Resolver};
+use super::resolve::{Operands, PointerReader, Resolver};
 use super::sticky::Sticky;
 use crate::cursor::Cursor;
 use crate::error::Result;
@@ -251,191 +248,5 @@ impl<C: Cursor> VisibleIter<C> {
             operator: self.operator.as_deref(),
             pointers: self.pointers.as_deref(),
         }
-    }
-
-    /// Finds the first visible key at or after the entry under the cursor. `passing`: the versions of `key`
-    /// are done with.
-    fn search_forward(&mut self, mut passing: bool) -> Result<()> {
-        self.position = Position::Nowhere;
-        self.shared = None;
-        let mut steps = 0;
-        while self.cursor.valid() {
-            let same = self.cursor.key() == self.key;
-            if passing && same {
-                steps += 1;
-                match steps > MAX_STEPS {
-                    true => self.cursor.seek(&self.key, 0)?,
-                    false => self.cursor.next()?,
-                }
-                continue;
-            }
-            if !self.bounds.is_before_end(self.cursor.key()) {
-                break;
-            }
-            if self.cursor.seq() > self.snapshot {
-                if passing || !same {
-                    self.take_key();
-                    (passing, steps) = (false, 0);
-                }
-                steps += 1;
-                match steps > MAX_STEPS {
-                    true => self.cursor.seek(&self.key, self.snapshot)?,
-                    false => self.cursor.next()?,
-                }
-                continue;
-            }
-            if self.decide_newest_first()? {
-                break;
-            }
-            self.take_key();
-            (passing, steps) = (true, 0);
-        }
-        Ok(())
-    }
-
-    /// Whether the key under the cursor is visible; the cursor is on the newest version that the snapshot
-    /// sees. Sets the position if so, and leaves the cursor where it is if not.
-    fn decide_newest_first(&mut self) -> Result<bool> {
-        let cover = self.coverage.at(self.cursor.key());
-        if self.cursor.seq() < cover {
-            return Ok(false);
-        }
-        match Meaning::of(self.cursor.kind(), self.cursor.value(), || self.now_micros)? {
-            Meaning::Absent => return Ok(false),
-            Meaning::Value { skip } => self.position = Position::Shown { skip },
-            Meaning::Pointer | Meaning::Operand if self.keys_only => {
-                self.position = Position::Shown { skip: 0 }
-            }
-            Meaning::Pointer => {
-                self.take_key();
-                self.shared = Some(self.resolver().follow(&self.key, self.cursor.value())?);
-                self.position = Position::Held(Side::Ahead);
-            }
-            Meaning::Operand => {
-                self.merge_newest_first(cover)?;
-                self.position = Position::Held(Side::Ahead);
-            }
-        }
-        Ok(true)
-    }
-
-    /// Collects the operands from the cursor on, down to what they build on, and merges them.
-    fn merge_newest_first(&mut self, cover: Seq) -> Result<()> {
-        self.take_key();
-        self.operands.clear();
-        let mut pointed = None;
-        let mut base = None;
-        while self.cursor.valid() && self.cursor.seq() >= cover && self.cursor.key() == self.key {
-            match Meaning::of(self.cursor.kind(), self.cursor.value(), || self.now_micros)? {
-                Meaning::Operand => {
-                    self.operands.push(self.cursor.value());
-                    self.cursor.next()?;
-                    continue;
-                }
-                Meaning::Absent => {}
-                Meaning::Value { skip } => base = Some(&self.cursor.value()[skip..]),
-                Meaning::Pointer => pointed = Some(self.resolver().follow(&self.key, self.cursor.value())?),
-            }
-            break;
-        }
-        let mut operands = self.operands.list();
-        operands.reverse();
-        let merged = self.resolver().merge(&self.key, base.or(pointed.as_deref()), &operands)?;
-        self.shared = Some(merged);
-        Ok(())
-    }
-
-    /// Finds the last visible key at or before the entry under the cursor, which is the last of its key.
-    fn search_backward(&mut self) -> Result<()> {
-        self.position = Position::Nowhere;
-        while self.cursor.valid() && *self.cursor.key() >= *self.bounds.start {
-            self.take_key();
-            if self.decide_oldest_first()? {
-                self.position = Position::Held(Side::Behind);
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether `key` is visible; the cursor is on its oldest version. Holds the value if so, and leaves
-    /// the cursor on the last entry before the key in either case.
-    fn decide_oldest_first(&mut self) -> Result<bool> {
-        let cover = self.coverage.at(&self.key);
-        let mut base = Meaning::Absent;
-        self.operands.clear();
-        self.shared = None;
-        let mut steps = 0;
-        while self.cursor.valid() && self.cursor.key() == self.key {
-            let seq = self.cursor.seq();
-            let too_new = seq > self.snapshot;
-            steps += 1;
-            if steps > MAX_STEPS {
-                if !too_new {
-                    return self.decide_by_seek();
-                }
-                self.cursor.seek_before(&self.key)?;
-                break;
-            }
-            if seq >= cover && !too_new {
-                match Meaning::of(self.cursor.kind(), self.cursor.value(), || self.now_micros)? {
-                    Meaning::Operand => self.operands.push(self.cursor.value()),
-                    meaning => {
-                        base = meaning;
-                        self.operands.clear();
-                        self.hold_value(meaning);
-                    }
-                }
-            }
-            self.cursor.prev()?;
-        }
-        self.settle(base)
-    }
-
-    /// Copies the value under the cursor, unless it is not needed.
-    fn hold_value(&mut self, meaning: Meaning) {
-        self.buffer.clear();
-        match meaning {
-            Meaning::Value { skip } if !self.keys_only => {
-                self.buffer.extend_from_slice(&self.cursor.value()[skip..]);
-            }
-            Meaning::Pointer if !self.keys_only => self.buffer.extend_from_slice(self.cursor.value()),
-            _ => {}
-        }
-    }
-
-    /// Whether `base`, held in the buffer, and the operands, oldest first, make a value; holds it.
-    fn settle(&mut self, base: Meaning) -> Result<bool> {
-        if self.operands.is_empty() && base == Meaning::Absent {
-            return Ok(false);
-        }
-        if self.keys_only {
-            return Ok(true);
-        }
-        if base == Meaning::Pointer {
-            self.shared = Some(self.resolver().follow(&self.key, &self.buffer)?);
-        }
-        if !self.operands.is_empty() {
-            let below = match (base, &self.shared) {
-                (Meaning::Absent, _) => None,
-                (_, Some(pointed)) => Some(&**pointed),
-                (_, None) => Some(&*self.buffer),
-            };
-            let merged = self.resolver().merge(&self.key, below, &self.operands.list())?;
-            self.shared = Some(merged);
-        }
-        Ok(true)
-    }
-
-    /// Decides a key of many versions from its newest one; leaves the cursor before the key.
-    fn decide_by_seek(&mut self) -> Result<bool> {
-        self.cursor.seek(&self.key, self.snapshot)?;
-        let seen = self.cursor.valid() && self.cursor.key() == self.key;
-        let visible = seen && self.decide_newest_first()?;
-        if visible && let Position::Shown { skip } = self.position {
-            self.hold_value(Meaning::Value { skip });
-        }
-        self.cursor.seek_before(&self.key)?;
-        Ok(visible)
     }
 }
