@@ -209,3 +209,43 @@ fn errors_stick() {
     }
     assert!((10..30).contains(&failed), "{failed}");
 }
+
+#[test]
+fn a_run_keeps_the_error_of_a_file() {
+    let file = |start: &str| {
+        let table = vec![Entry::put(start, 2, "v"), Entry::put(start, 1, "v")];
+        (KeyRange::inclusive(start.as_bytes(), start.as_bytes()), Arc::new(table))
+    };
+    // The calls of the walk: open, seek, step, step, open, seek, step, step.
+    for calls in 0..8 {
+        let files = vec![file("a"), file("b")];
+        let run = VecRun { files, meter: Arc::default(), fuse: Fuse::after(calls) };
+        let mut cursor = RunCursor::new(run);
+        let mut seen = 0;
+        let mut moved = cursor.seek_first();
+        while moved.is_ok() && cursor.valid() {
+            seen += 1;
+            moved = cursor.next();
+        }
+        assert!(moved.is_err());
+        assert_eq!(seen, [0, 0, 1, 2, 2, 2, 3, 4][calls]);
+        assert!(!cursor.valid());
+        assert!(cursor.seek_first().is_err() && cursor.seek(b"a", 9).is_err() && cursor.next().is_err());
+        assert!(cursor.seek_last().is_err() && cursor.seek_before(b"z").is_err() && cursor.prev().is_err());
+        assert!(!cursor.valid());
+    }
+}
+
+#[test]
+fn a_run_that_cannot_open_a_file_is_no_longer_on_the_one_before() {
+    let files = ["a", "b"].map(|start| {
+        let bounds = KeyRange::inclusive(start.as_bytes(), start.as_bytes());
+        (bounds, Arc::new(vec![Entry::put(start, 1, "v")]))
+    });
+    let run = VecRun { files: files.to_vec(), meter: Arc::default(), fuse: Fuse::after(2) };
+    let mut cursor = RunCursor::new(run);
+    cursor.seek_first().unwrap();
+    assert!(cursor.valid());
+    assert!(cursor.seek(b"b", 1).is_err());
+    assert!(!cursor.valid());
+}

@@ -189,6 +189,10 @@ impl OpenFile for VecRun {
     fn len(&self) -> usize {
         self.files.len()
     }
+    fn is_narrowed(&self, index: usize) -> bool {
+        let (bounds, table) = &self.files[index];
+        table.iter().any(|entry| !bounds.contains(&entry.key))
+    }
 }
 
 enum Spot {

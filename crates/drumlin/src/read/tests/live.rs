@@ -20,6 +20,33 @@ fn insert(memtable: &Memtable, entry: Entry) {
     memtable.lock().unwrap().insert((entry.key.clone(), Reverse(entry.seq)), entry);
 }
 
+/// Spreads the entries of `history` over a table and two memtables.
+fn spread(draw: &mut Draw, history: &History) -> (MergeCursor<Box<dyn Cursor>>, [Memtable; 2]) {
+    let memtables: [Memtable; 2] = Default::default();
+    let mut table = Vec::new();
+    for entry in &history.entries {
+        match draw.below(3) {
+            2 => table.push(entry.clone()),
+            index => insert(&memtables[index], entry.clone()),
+        }
+    }
+    sort(&mut table);
+    let mut sources: Vec<Box<dyn Cursor>> = vec![Box::new(VecCursor::new(table))];
+    for memtable in &memtables {
+        sources.push(Box::new(LiveCursor { memtable: memtable.clone(), at: None }));
+    }
+    (MergeCursor::new(sources), memtables)
+}
+
+/// Mostly writes to one of the memtables.
+fn write(draw: &mut Draw, history: &History, memtables: &[Memtable; 2], seq: Seq) {
+    if draw.chance(60) {
+        let key = draw.pick(&history.pool).clone();
+        let kind = *draw.pick(&[Kind::Put, Kind::Delete, Kind::Merge]);
+        insert(&memtables[draw.below(2)], Entry { key, seq, kind, value: b"later".to_vec() });
+    }
+}
+
 /// Finds its neighbours anew at every step.
 struct LiveCursor {
     memtable: Memtable,
@@ -83,30 +110,13 @@ fn entries_written_during_a_walk_do_not_show() {
         let history = History::random(&mut draw, 12, 60);
         let snapshot: Seq = 60;
         let expected: Vec<_> = history.visible(snapshot, &KeyRange::all()).into_iter().collect();
-        let memtables: [Memtable; 2] = Default::default();
-        let mut table = Vec::new();
-        for entry in &history.entries {
-            match draw.below(3) {
-                2 => table.push(entry.clone()),
-                index => insert(&memtables[index], entry.clone()),
-            }
-        }
-        sort(&mut table);
+        let (cursor, memtables) = spread(&mut draw, &history);
         let tombstones = Arc::new(RangeTombstones::new(&history.tombstones));
-        let mut sources: Vec<Box<dyn Cursor>> = vec![Box::new(VecCursor::new(table))];
-        for memtable in &memtables {
-            sources.push(Box::new(LiveCursor { memtable: memtable.clone(), at: None }));
-        }
         let options = options(snapshot, KeyRange::all(), vec![(KeyRange::all(), tombstones)]);
-        let mut view = VisibleIter::new(MergeCursor::new(sources), options);
+        let mut view = VisibleIter::new(cursor, options);
         let mut at: Option<usize> = None;
         for turn in 0..150 {
-            if draw.chance(60) {
-                let seq = snapshot + 1 + turn;
-                let key = draw.pick(&history.pool).clone();
-                let kind = *draw.pick(&[Kind::Put, Kind::Delete, Kind::Merge]);
-                insert(&memtables[draw.below(2)], Entry { key, seq, kind, value: b"later".to_vec() });
-            }
+            write(&mut draw, &history, &memtables, snapshot + 1 + turn);
             let to = match (draw.below(20), at) {
                 (0, _) => view.seek_first().map(|()| Some(0)),
                 (1, _) => view.seek_last().map(|()| expected.len().checked_sub(1)),
@@ -117,6 +127,40 @@ fn entries_written_during_a_walk_do_not_show() {
             at = to.unwrap().filter(|&to| to < expected.len());
             let shown = view.valid().then(|| (view.key().to_vec(), view.value().to_vec()));
             assert_eq!(shown.as_ref(), at.map(|at| &expected[at]), "seed {seed}, turn {turn}");
+        }
+    }
+}
+
+#[test]
+fn a_merge_passes_every_old_entry_once_while_new_ones_come() {
+    for seed in 0..300 {
+        let mut draw = Draw::new(seed);
+        let history = History::random(&mut draw, 12, 60);
+        let snapshot: Seq = 60;
+        let mut expected = history.entries.clone();
+        sort(&mut expected);
+        let (mut cursor, memtables) = spread(&mut draw, &history);
+        let mut at: Option<usize> = None;
+        for turn in 0..150 {
+            write(&mut draw, &history, &memtables, snapshot + 1 + turn);
+            let forward = draw.chance(50);
+            at = match (at, forward) {
+                (None, true) => cursor.seek_first().map(|()| Some(0)),
+                (None, false) => cursor.seek_last().map(|()| expected.len().checked_sub(1)),
+                (Some(at), true) => cursor.next().map(|()| Some(at + 1)),
+                (Some(at), false) => cursor.prev().map(|()| at.checked_sub(1)),
+            }
+            .unwrap();
+            while cursor.valid() && cursor.seq() > snapshot {
+                if forward { cursor.next() } else { cursor.prev() }.unwrap();
+            }
+            at = at.filter(|&at| at < expected.len());
+            let shown = cursor.valid().then(|| (cursor.key().to_vec(), cursor.seq()));
+            assert_eq!(
+                shown,
+                at.map(|at| (expected[at].key.clone(), expected[at].seq)),
+                "seed {seed}, turn {turn}"
+            );
         }
     }
 }

@@ -245,6 +245,29 @@ fn single_versions_cost_one_step_each() {
 }
 
 #[test]
+fn newer_versions_cost_one_step_each() {
+    let entries = (0..100).flat_map(|i| [9, 1].map(|seq| Entry::put(&format!("{i:03}"), seq, "v")));
+    let (mut view, meter) = metered(entries.collect(), 1);
+    view.seek_first().unwrap();
+    (0..99).for_each(|_| view.next().unwrap());
+    assert_eq!((view.key(), Meter::take(&meter.steps)), (&b"099"[..], 199));
+    view.seek_last().unwrap();
+    (0..99).for_each(|_| view.prev().unwrap());
+    assert_eq!((view.key(), Meter::take(&meter.steps)), (&b"000"[..], 200));
+    assert_eq!(Meter::take(&meter.seeks), 2);
+}
+
+#[test]
+fn keys_that_are_all_new_cost_one_step_each() {
+    let entries = (0..100).map(|i| Entry::put(&format!("{i:03}"), 9, "v"));
+    let (mut view, meter) = metered(entries.collect(), 1);
+    view.seek_first().unwrap();
+    view.seek_last().unwrap();
+    assert!(!view.valid());
+    assert_eq!((Meter::take(&meter.steps), Meter::take(&meter.seeks)), (200, 2));
+}
+
+#[test]
 fn bounds_stop_the_search() {
     // Deleted keys beyond the bounds are not searched through.
     let dead =

@@ -32,17 +32,11 @@ impl<C: Cursor> VisibleIter<C> {
         self.shared = None;
         let mut steps = 0;
         while self.cursor.valid() && self.cursor.key() == self.key {
-            let seq = self.cursor.seq();
-            let too_new = seq > self.snapshot;
             steps += 1;
             if steps > MAX_STEPS {
-                if !too_new {
-                    return self.decide_by_seek();
-                }
-                self.cursor.seek_before(&self.key)?;
-                break;
+                return self.decide_by_seek();
             }
-            if seq >= cover && !too_new {
+            if (cover..=self.snapshot).contains(&self.cursor.seq()) {
                 match Meaning::of(self.cursor.kind(), self.cursor.value(), || self.now_micros)? {
                     Meaning::Operand => self.operands.push(self.cursor.value()),
                     meaning => {
