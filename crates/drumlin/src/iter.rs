@@ -21,6 +21,9 @@ pub(crate) type StoreView = VisibleIter<MergeCursor<Box<dyn Cursor>>>;
 /// Makes a view for one end of an iterator; both of its views must be of one snapshot.
 pub(crate) type OpenView = Box<dyn FnMut() -> Result<StoreView> + Send>;
 
+/// A key and its value.
+type Pair = (Slice, Slice);
+
 /// The keys of a range with their values, as of one moment.
 ///
 /// Items are `Result<(key, value)>`. When reading fails, the iterator gives the error, and **keeps giving
@@ -55,7 +58,7 @@ impl RangeIter {
     }
 
     /// The next key of the front.
-    fn step_front(&mut self) -> Result<Option<(Slice, Slice)>> {
+    fn step_front(&mut self) -> Result<Option<Pair>> {
         let is_new = self.front.is_none();
         let view = match &mut self.front {
             Some(view) => view,
@@ -75,7 +78,7 @@ impl RangeIter {
     }
 
     /// The next key of the back.
-    fn step_back(&mut self) -> Result<Option<(Slice, Slice)>> {
+    fn step_back(&mut self) -> Result<Option<Pair>> {
         let is_new = self.back.is_none();
         let view = match &mut self.back {
             Some(view) => view,
@@ -95,10 +98,7 @@ impl RangeIter {
     }
 
     /// Gives what `step` found, or the error that ended the iteration.
-    fn give(
-        &mut self,
-        step: fn(&mut RangeIter) -> Result<Option<(Slice, Slice)>>,
-    ) -> Option<Result<(Slice, Slice)>> {
+    fn give(&mut self, step: fn(&mut RangeIter) -> Result<Option<Pair>>) -> Option<Result<Pair>> {
         if let Some(error) = &self.error {
             return Some(Err(error.clone()));
         }
@@ -122,7 +122,7 @@ impl RangeIter {
 }
 
 /// Copies of the key and value that `view` is on, if it is on any.
-fn current(view: &StoreView) -> Option<(Slice, Slice)> {
+fn current(view: &StoreView) -> Option<Pair> {
     view.valid().then(|| (Slice::from(view.key()), view.value_slice()))
 }
 

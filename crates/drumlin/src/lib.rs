@@ -10,5 +10,5 @@ mod slice;
 
 pub use error::{Error, ErrorKind, Result};
 pub use iter::RangeIter;
-pub use merge_operator::MergeOperator;
+pub use merge_operator::{AddI64, Append, MergeOperator};
 pub use slice::Slice;

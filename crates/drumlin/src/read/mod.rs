@@ -36,7 +36,6 @@ mod sticky;
 mod tests;
 mod visible;
 
-#[allow(unused_imports)]
 pub(crate) use clip::ClippedCursor;
 pub(crate) use coverage::TombstoneSource;
 pub(crate) use get::{Flow, GetState, Source, get};

@@ -25,10 +25,4 @@ impl Sticky {
         }
         result
     }
-
-    /// Whether there was no error yet.
-    #[inline]
-    pub(crate) fn is_clear(&self) -> bool {
-        self.0.is_none()
-    }
 }

@@ -211,7 +211,7 @@ fn long_chains_are_passed_by_seeks() {
     entries.push(Entry::put("c", 1, "last"));
     for snapshot in [1, 500, 1000] {
         let (mut view, meter) = metered(entries.clone(), snapshot);
-        let mut effort = |view: &VisibleIter<VecCursor>, key: &str| {
+        let effort = |view: &VisibleIter<VecCursor>, key: &str| {
             assert_eq!(view.key(), key.as_bytes());
             let (steps, seeks) = (Meter::take(&meter.steps), Meter::take(&meter.seeks));
             assert!(steps <= 2 * MAX_STEPS + 2 && seeks <= 3, "{steps} steps, {seeks} seeks to {key}");
