@@ -113,7 +113,7 @@ impl World {
         let mut found: Vec<&Version> = Vec::new();
         for level in &self.store.tree.levels {
             let mut files: Vec<_> = level.runs.iter().filter_map(|run| run.file_for(&[key])).collect();
-            files.sort_by(|a, b| b.max_seq.cmp(&a.max_seq));
+            files.sort_by_key(|file| std::cmp::Reverse(file.max_seq));
             let mut here: Vec<&Version> = Vec::new();
             let mut base: Option<Seq> = None;
             for file in files {
@@ -129,7 +129,7 @@ impl World {
                     }
                 }
             }
-            here.sort_by(|a, b| b.seq.cmp(&a.seq));
+            here.sort_by_key(|version| std::cmp::Reverse(version.seq));
             found.extend(here);
             if base.is_some() {
                 break;
