@@ -12,3 +12,5 @@ pub mod compression;
 pub mod error;
 pub mod filter;
 pub mod index;
+pub mod seal;
+pub mod table;
