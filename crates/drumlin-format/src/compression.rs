@@ -17,6 +17,8 @@ use zstd_safe::{CCtx, DCtx};
 pub const EXPANSION_LIMIT: u64 = 250;
 /// A claimed length that needs no further reason.
 pub const ALWAYS_ALLOWED: u64 = 1 << 20;
+/// Longer blocks are stored as they are: LZ4 cannot take more than about twice this.
+const LONGEST_INPUT: usize = 1 << 30;
 /// Zstandard's own default: the knee of its curve for blocks of a few kilobytes.
 const ZSTD_LEVEL: i32 = 3;
 
@@ -82,6 +84,7 @@ impl Compressor {
     /// How to store `raw`: the method that paid, and the bytes to store.
     pub fn compress<'a>(&'a mut self, raw: &'a [u8]) -> (Compression, &'a [u8]) {
         let compressed = match self.method {
+            _ if raw.len() > LONGEST_INPUT => None,
             Compression::None => None,
             Compression::Lz4 => self.lz4(raw),
             Compression::Zstd => self.zstd(raw),

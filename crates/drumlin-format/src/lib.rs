@@ -39,6 +39,8 @@ pub mod log;
 pub mod manifest;
 pub mod names;
 pub mod pointer;
+pub mod seal;
+pub mod table;
 
 /// Longest bound of a key range, in bytes: the successor of a longest key.
 pub const MAX_BOUND_LEN: usize = drumlin_types::MAX_KEY_LEN + 1;

@@ -84,6 +84,11 @@ impl Batch {
         }
     }
 
+    /// Writes an entry as it was found, expiry and all.
+    pub(crate) fn restore(&mut self, keyspace: &Keyspace, kind: Kind, key: &[u8], value: &[u8]) {
+        self.add(keyspace, kind, key, value);
+    }
+
     fn add(&mut self, keyspace: &Keyspace, kind: Kind, key: &[u8], value: &[u8]) {
         if self.accepts(keyspace, key.len(), value.len()) {
             self.push(keyspace, kind, key, value);

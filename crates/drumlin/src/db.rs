@@ -38,21 +38,6 @@ impl Drop for OpenStore {
 }
 
 /// An open store. Cheap to clone; the store is closed when the last handle to it is dropped.
-///
-/// ```
-/// # fn main() -> drumlin::Result<()> {
-/// # let dir = drumlin::doc_dir();
-/// let db = drumlin::Db::open(dir.path())?;
-/// let users = db.keyspace("users")?;
-/// users.put(b"ada", b"1815")?;
-/// assert_eq!(users.get(b"ada")?.as_deref(), Some(&b"1815"[..]));
-/// for entry in users.range(b"a".as_slice()..b"n".as_slice()) {
-///     let (key, value) = entry?;
-///     assert_eq!((&*key, &*value), (&b"ada"[..], &b"1815"[..]));
-/// }
-/// # Ok(())
-/// # }
-/// ```
 #[derive(Clone)]
 pub struct Db {
     store: Arc<OpenStore>,

@@ -12,6 +12,7 @@ use crate::cursor::Cursor;
 use crate::error::{Error, Result};
 use crate::read::{MergeCursor, VisibleIter};
 use crate::slice::Slice;
+use drumlin_env::sync::{Arc, atomic};
 use std::fmt;
 use std::iter::FusedIterator;
 
@@ -31,8 +32,10 @@ type Pair = (Slice, Slice);
 /// would not end.
 ///
 /// An iterator pins the state of the store that it reads. Drop it when it is no longer needed.
-pub struct RangeIter {
+pub struct Iter {
     open: OpenView,
+    /// Read by `open`: values are not wanted.
+    keys_only: Arc<atomic::AtomicBool>,
     front: Option<StoreView>,
     back: Option<StoreView>,
     /// The latest key of the front, until the back has been told to stop before it.
@@ -43,11 +46,12 @@ pub struct RangeIter {
     error: Option<Error>,
 }
 
-impl RangeIter {
+impl Iter {
     /// An iterator over the views that `open` makes.
-    pub(crate) fn new(open: OpenView) -> RangeIter {
-        RangeIter {
+    pub(crate) fn new(open: OpenView, keys_only: Arc<atomic::AtomicBool>) -> Iter {
+        Iter {
             open,
+            keys_only,
             front: None,
             back: None,
             given_by_front: None,
@@ -55,6 +59,13 @@ impl RangeIter {
             done: false,
             error: None,
         }
+    }
+
+    /// The same iterator without values: they come empty, and are never read. Before the first step.
+    #[must_use]
+    pub fn keys_only(self) -> Iter {
+        self.keys_only.store(true, atomic::Ordering::Relaxed);
+        self
     }
 
     /// The next key of the front.
@@ -98,7 +109,7 @@ impl RangeIter {
     }
 
     /// Gives what `step` found, or the error that ended the iteration.
-    fn give(&mut self, step: fn(&mut RangeIter) -> Result<Option<Pair>>) -> Option<Result<Pair>> {
+    fn give(&mut self, step: fn(&mut Iter) -> Result<Option<Pair>>) -> Option<Result<Pair>> {
         if let Some(error) = &self.error {
             return Some(Err(error.clone()));
         }
@@ -126,25 +137,25 @@ fn current(view: &StoreView) -> Option<Pair> {
     view.valid().then(|| (Slice::from(view.key()), view.value_slice()))
 }
 
-impl Iterator for RangeIter {
+impl Iterator for Iter {
     type Item = Result<(Slice, Slice)>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.give(RangeIter::step_front)
+        self.give(Iter::step_front)
     }
 }
 
-impl DoubleEndedIterator for RangeIter {
+impl DoubleEndedIterator for Iter {
     fn next_back(&mut self) -> Option<Self::Item> {
-        self.give(RangeIter::step_back)
+        self.give(Iter::step_back)
     }
 }
 
-impl FusedIterator for RangeIter {}
+impl FusedIterator for Iter {}
 
-impl fmt::Debug for RangeIter {
+impl fmt::Debug for Iter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RangeIter")
+        f.debug_struct("Iter")
             .field("done", &self.done)
             .field("error", &self.error)
             .finish_non_exhaustive()

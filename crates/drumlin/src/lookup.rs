@@ -11,10 +11,10 @@ use crate::read::{
 };
 use crate::slice::Slice;
 use crate::store::Store;
-use crate::table::TableCache;
+use crate::table::{CursorOptions, TableCache};
 use crate::version::{FileMeta, Run};
 use drumlin_env::sync::{Arc, atomic};
-use drumlin_format::filter::hash_key;
+use drumlin_format::filter::key_hash;
 use drumlin_types::{KeyRange, Seq};
 
 /// A memtable as a lookup sees it.
@@ -50,18 +50,11 @@ impl Source for FileSource<'_> {
     }
 
     fn lookup(&self, key: &[u8], hash: u64, snapshot: Seq, state: &mut GetState) -> Result<()> {
-        let table = self.tables.get(&self.file.table)?;
+        let table = self.tables.get(self.file.id(), self.file.table.len)?;
         if self.file.counts.range_tombstones > 0 {
             state.cover(table.range_tombstones().covering(key, snapshot));
         }
-        let mut below = snapshot;
-        while let Some(found) = table.get(key, hash, below)? {
-            let seq = found.seq;
-            if state.offer(seq, found.kind, || found.value) == Flow::Done || seq == 0 {
-                break;
-            }
-            below = seq - 1;
-        }
+        table.lookup(key, hash, snapshot, |found| state.offer(found.seq, found.kind, || found.value) == Flow::Continue)?;
         Ok(())
     }
 }
@@ -94,7 +87,7 @@ impl Store {
     }
 
     fn get_in(&self, keyspace: &KeyspaceState, view: &View, key: &[u8], seq: Seq) -> Result<Option<Slice>> {
-        let hash = hash_key(self.filter_seed, key);
+        let hash = key_hash(key, self.filter_seed);
         let memtables = view.memtables().filter(|m| !m.is_empty()).map(MemSource);
         let levels = view.tree.levels.iter().map(|level| {
             let files = level.runs.iter().filter_map(|run| run.file_for(key));
@@ -172,7 +165,7 @@ fn scan(store: &Arc<Store>, view: &View, mut options: VisibleOptions) -> Result<
         }
         for file in &files.files {
             if file.counts.range_tombstones > 0 {
-                let source: TombstoneSource = (file.bounds.clone(), store.tables.get(&file.table)?.range_tombstones());
+                let source: TombstoneSource = (file.bounds.clone(), store.tables.get(file.id(), file.table.len)?.range_tombstones().clone());
                 options.tombstones.push(source);
             }
         }
@@ -197,8 +190,8 @@ impl RunFiles {
 
 impl OpenFile for RunFiles {
     fn open(&self, index: usize) -> Result<Box<dyn Cursor>> {
-        let table = self.store.tables.get(&self.files[index].table)?;
-        Ok(Box::new(table.scan_cursor()))
+        let table = self.store.tables.get(self.files[index].id(), self.files[index].table.len)?;
+        Ok(Box::new(table.cursor(CursorOptions::SCAN)))
     }
 
     fn bounds(&self, index: usize) -> &KeyRange {
@@ -207,5 +200,9 @@ impl OpenFile for RunFiles {
 
     fn len(&self) -> usize {
         self.files.len()
+    }
+
+    fn is_narrowed(&self, index: usize) -> bool {
+        self.files[index].is_narrowed()
     }
 }

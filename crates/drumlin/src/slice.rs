@@ -3,12 +3,12 @@
 //! A slice is a range of a shared, immutable buffer: a cached block, a read-ahead buffer, or bytes of its own. It
 //! keeps the whole buffer alive, so what is kept for long should be copied out.
 
+use drumlin_env::sync::Arc;
 use std::borrow::Borrow;
 use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::ops::{Deref, Range};
-use std::sync::Arc;
 
 /// Immutable bytes, reference counted. Cloning copies no bytes.
 #[derive(Clone, Default)]

@@ -389,8 +389,8 @@ impl Store {
             table: TableOptions {
                 block_bytes: options.block_bytes() as usize,
                 compression: options.compression_at(out, bottom),
-                filter_seed: self.filter_seed,
-                ..TableOptions::default()
+                seed: self.filter_seed,
+                created_seq: self.publisher.visible(),
             },
             file_bytes: store.file_bytes(),
             filter_bits: options.filter_bits().unwrap_or(DEFAULT_FILTER_BITS),

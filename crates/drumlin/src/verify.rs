@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 use crate::keyspace::KeyspaceState;
 use crate::read::{ClippedCursor, MergeCursor};
 use crate::store::Store;
+use crate::table::CursorOptions;
 use crate::version::{Level, check};
 use drumlin_env::sync::Arc;
 use drumlin_format::names::FileName;
@@ -66,12 +67,15 @@ impl Store {
                     continue;
                 }
                 let name = FileName::Table(file.id()).to_string();
-                match self.tables.get(&file.table).and_then(|table| table.verify()) {
+                match self.tables.get(file.id(), file.table.len).and_then(|table| table.verify()) {
                     Ok(counts) => {
                         report.tables += 1;
-                        report.blocks += counts.blocks;
+                        report.blocks += counts.data_blocks;
                         report.entries += counts.entries;
                         report.bytes += counts.bytes;
+                        if counts.checksum != file.checksum {
+                            report.find(&name, None, "the file's checksum is not the manifest's".to_owned());
+                        }
                         if counts.entries != file.table_entries {
                             let what =
                                 format!("holds {} entries, the manifest says {}", counts.entries, file.table_entries);
@@ -148,8 +152,8 @@ impl Store {
     fn level_cursor(&self, level: &Level) -> Result<MergeCursor<Box<dyn Cursor>>> {
         let mut cursors: Vec<Box<dyn Cursor>> = Vec::new();
         for file in level.runs.iter().flat_map(|run| &run.files) {
-            let table = self.tables.get(&file.table)?;
-            cursors.push(Box::new(ClippedCursor::new(table.merge_cursor(), file.bounds.clone())));
+            let table = self.tables.get(file.id(), file.table.len)?;
+            cursors.push(Box::new(ClippedCursor::new(table.cursor(CursorOptions::MERGE), file.bounds.clone())));
         }
         Ok(MergeCursor::new(cursors))
     }

@@ -37,7 +37,8 @@ pub const MAX_BLOCK_LEN: u64 = u32::MAX as u64 - 1024;
 /// Most bytes that an entry adds to a block beside its key and value.
 pub const MAX_ENTRY_OVERHEAD: usize = 3 * 5 + 1 + 10 + 1 + 4;
 
-const HEADER_LEN: usize = 16;
+/// Length of the header.
+pub const HEADER_LEN: usize = 16;
 const FLAG_WIDE: u8 = 1;
 
 /// The tag of a key with this hash.

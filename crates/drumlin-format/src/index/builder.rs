@@ -95,6 +95,11 @@ impl IndexBuilder {
         &self.separators[self.separator_start(index)..self.rows[index].separator_end]
     }
 
+    /// Whether the child behind fence `index` goes on with its separator.
+    pub fn continues(&self, index: usize) -> bool {
+        self.rows[index].continues
+    }
+
     /// Entries before fence `index`.
     pub fn ordinal(&self, index: usize) -> u64 {
         self.rows[index].ordinal

@@ -11,6 +11,7 @@ use crate::flush::guard;
 use crate::keyspace::KeyspaceState;
 use crate::rangedel::{RangeTombstone, RangeTombstones};
 use crate::store::Store;
+use crate::table::CursorOptions;
 use crate::version::{FileMeta, Tree};
 use drumlin_env::sync::{Arc, Mutex};
 use drumlin_types::contract::{FileSpan, PieceId};
@@ -85,8 +86,8 @@ fn merge_job(store: &Arc<Store>, start: PieceStart) -> Result<PieceJob> {
     let mut inputs: Vec<Box<dyn Cursor>> = Vec::new();
     let mut tombstones: Vec<RangeTombstone> = Vec::new();
     for (file, range) in input_files(&tree, &piece.inputs) {
-        let table = store.tables.get(&file.table)?;
-        inputs.push(Box::new(crate::read::ClippedCursor::new(table.merge_cursor(), range.clone())));
+        let table = store.tables.get(file.id(), file.table.len)?;
+        inputs.push(Box::new(crate::read::ClippedCursor::new(table.cursor(CursorOptions::MERGE), range.clone())));
         for fragment in table.range_tombstones().fragments() {
             if let Some(range) = fragment.range.intersect(&range) {
                 tombstones.extend(fragment.seqs.iter().map(|&seq| RangeTombstone { range: range.clone(), seq }));

@@ -8,7 +8,8 @@
 use crate::error::Result;
 use crate::rangedel::RangeTombstone;
 use crate::store::Store;
-use crate::table::{TableSummary, TableWriter};
+use crate::table::TableWriter;
+use drumlin_format::table::TableSummary;
 use crate::version::{Counts, FileMeta, TableHandle};
 use drumlin_env::FileKind;
 use drumlin_env::sync::Arc;
@@ -96,7 +97,7 @@ impl Outputs {
     fn start(&self) -> Result<OpenTable> {
         let id = self.store.next_table_id();
         let path = self.store.table_path(id);
-        let writer = TableWriter::create(&self.store.env, &path, id, self.spec.table.clone())?;
+        let writer = TableWriter::create(&self.store.env, &path, id, self.spec.table)?;
         Ok(OpenTable { id, writer, points: None, bounds: None })
     }
 
@@ -107,7 +108,7 @@ impl Outputs {
             open.bounds = Some(KeyRange::inclusive(first, last));
         }
         for here in self.tombstones_before(boundary) {
-            open.writer.add_range_tombstone(&here.range, here.seq)?;
+            open.writer.add_range_tombstone(here.range.clone(), here.seq)?;
             open.bounds = Some(match open.bounds.take() {
                 Some(bounds) => bounds.hull(&here.range),
                 None => here.range,
@@ -115,7 +116,7 @@ impl Outputs {
         }
         let summary = open.writer.finish(self.spec.filter_bits)?;
         let bounds = open.bounds.unwrap_or_else(KeyRange::all);
-        self.done.push(Arc::new(self.file(open.id, bounds, summary)));
+        self.done.push(Arc::new(self.file(open.id, bounds, &summary)));
         Ok(())
     }
 
@@ -138,22 +139,23 @@ impl Outputs {
         here
     }
 
-    fn file(&self, id: TableId, bounds: KeyRange, summary: TableSummary) -> FileMeta {
+    fn file(&self, id: TableId, bounds: KeyRange, summary: &TableSummary) -> FileMeta {
+        let properties = &summary.properties;
         FileMeta {
             table: TableHandle::new(id, summary.file_len, self.store.obsolete.clone()),
             bounds,
             counts: Counts {
                 bytes: summary.file_len,
-                entries: summary.entries,
-                keys: summary.keys,
-                tombstones: summary.tombstones,
-                range_tombstones: summary.range_tombstones,
+                entries: properties.entries,
+                keys: properties.keys,
+                tombstones: properties.deletes,
+                range_tombstones: properties.range_tombstones,
             },
-            table_entries: summary.entries,
-            min_seq: summary.min_seq,
-            max_seq: summary.max_seq,
-            filter_bits: summary.filter_bits as f32,
-            fp_rate: summary.fp_rate as f32,
+            table_entries: properties.entries,
+            min_seq: properties.min_seq,
+            max_seq: properties.max_seq,
+            filter_bits: properties.filter.bits_per_key() as f32,
+            fp_rate: properties.filter.fp_rate as f32,
             checksum: summary.checksum,
             accounted: true,
             value_refs: Arc::from([]),

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! scan   table cursor -> RunCursor --+
-//!        table cursor -> RunCursor --+--> MergeCursor --> VisibleIter --> RangeIter (public)
+//!        table cursor -> RunCursor --+--> MergeCursor --> VisibleIter --> Iter (public)
 //!        memtable cursor ------------+     internal        user keys       owned, double-ended
 //!                                          entries
 //! get    memtable, memtable, level 0, level 1, ...  --> GetState --> value

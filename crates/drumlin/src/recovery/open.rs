@@ -168,6 +168,8 @@ fn policy(record_policy: Option<(String, Vec<u8>)>, configured: &str) -> (Box<dy
     (policy, problem)
 }
 
+/// Tables kept open.
+const OPEN_TABLES: usize = 4096;
 /// The policy of a new keyspace.
 pub(crate) const DEFAULT_POLICY: &str = "1-leveling";
 
@@ -244,7 +246,7 @@ fn assemble(
     let edit = snapshot(&controls, &options.to_pairs(), &manifest.carried, &numbers);
     let writer = ManifestWriter::create(&env, dir.clone(), manifest_header, &edit)?;
     let cache = Arc::new(BlockCache::new(sizes.cache));
-    let tables = TableCache::new(env.clone(), dir.clone(), cache.clone());
+    let tables = TableCache::new(&env, &dir, cache.clone(), manifest.store, OPEN_TABLES);
     let store = Arc::new(Store::new(Parts {
         lane: CommitLane::new(home, LaneState { next_seq: last_seq + 1, log: tail }),
         publisher: Publisher::new(published),

@@ -9,7 +9,7 @@ use drumlin_format::manifest::{self, Change, Edit, FileRecord};
 use drumlin_format::names::FileName;
 use drumlin_format::pointer::Pointer;
 use drumlin_types::contract::RunTag;
-use drumlin_types::{Key, KeyspaceId, LogNumber, RunId, Seq, TableId};
+use drumlin_types::{Key, KeyRange, KeyspaceId, LogNumber, RunId, Seq, TableId};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -169,6 +169,11 @@ impl ManifestState {
 }
 
 impl KeyspaceRecord {
+    /// Every reference: table, length of its file, bounds.
+    pub(crate) fn references(&self) -> Vec<(TableId, u64, KeyRange)> {
+        self.files.values().map(|file| (file.table, file.file_len, file.bounds())).collect()
+    }
+
     /// The tree of this keyspace. References to one table share its handle.
     pub(crate) fn tree(&self, obsolete: &Arc<Obsolete>) -> Result<Tree, String> {
         let mut handles: BTreeMap<TableId, Arc<TableHandle>> = BTreeMap::new();

@@ -5,8 +5,8 @@
 //! the directory is synced again after. O10: after a failed write or sync nothing more is written to it.
 
 use crate::error::{Error, ErrorKind, Result};
-use drumlin_env::{Env, File, FileKind};
-use drumlin_format::manifest::{Edit, ManifestHeader, ManifestWriter as Encoder};
+use drumlin_env::{Env, File, FileKind, Note};
+use drumlin_format::manifest::{Edit, MAX_CHANGES, ManifestHeader, ManifestWriter as Encoder};
 use drumlin_format::names::FileName;
 use drumlin_format::pointer::Pointer;
 use std::path::PathBuf;
@@ -33,7 +33,10 @@ impl ManifestWriter {
         let fail = |what: &str, e| Error::io(&path, what, e);
         let file = env.fs().create(&path, FileKind::Manifest).map_err(|e| fail("cannot create the manifest", e))?;
         let (mut encoder, mut bytes) = Encoder::create(header);
-        bytes.extend(encoder.append(snapshot).map_err(|e| Error::new(ErrorKind::Bug, e.what))?);
+        for changes in snapshot.changes.chunks(MAX_CHANGES) {
+            let edit = Edit { changes: changes.to_vec() };
+            bytes.extend(encoder.append(&edit).map_err(|e| Error::new(ErrorKind::Bug, e.what))?);
+        }
         file.write_at(0, &bytes).map_err(|e| fail("cannot write the manifest", e))?;
         file.sync_data().map_err(|e| fail("cannot sync the manifest", e))?;
         encoder.synced_to(encoder.offset());
@@ -56,6 +59,7 @@ impl ManifestWriter {
         let target = self.dir.join(FileName::Pointer.to_string());
         let fail = |what: &str, e| Error::io(&temp, what, e);
         let fs = self.env.fs();
+        self.env.note(Note::PointerTo { manifest: self.file.path() });
         let content = Pointer { manifest: self.header.number, synced: self.encoder.offset() }.encode();
         let file = fs.create(&temp, FileKind::Pointer).map_err(|e| fail("cannot create the pointer", e))?;
         file.write_at(0, content.as_bytes()).map_err(|e| fail("cannot write the pointer", e))?;

@@ -4,7 +4,7 @@ use super::history::{Draw, History, Spread, VecRun, key_pool, options};
 use super::vec_cursor::{Entry, Fuse, Meter, VecCursor};
 use crate::cursor::Cursor;
 use crate::error::{ErrorKind, Result};
-use crate::iter::RangeIter;
+use crate::iter::Iter;
 use crate::merge_operator::MergeOperator;
 use crate::rangedel::{RangeTombstone, RangeTombstones};
 use crate::read::coverage::Coverage;
@@ -104,10 +104,10 @@ fn keys_only_shows_the_same_keys_without_operator_or_value_files() {
     }
 }
 
-fn range_iter(spread: &Spread, snapshot: Seq, bounds: &KeyRange, fuse: &Fuse) -> RangeIter {
+fn range_iter(spread: &Spread, snapshot: Seq, bounds: &KeyRange, fuse: &Fuse) -> Iter {
     // Both ends are made beforehand, in whatever order they are asked for: they are alike.
     let mut views = vec![spread.view(snapshot, bounds, fuse), spread.view(snapshot, bounds, fuse)];
-    RangeIter::new(Box::new(move || Ok(views.pop().expect("two ends"))))
+    Iter::new(Box::new(move || Ok(views.pop().expect("two ends"))), Arc::default())
 }
 
 #[test]
@@ -297,10 +297,10 @@ fn both_ends_share_the_search() {
         meter: meter.clone(),
         fuse: Fuse::none(),
     };
-    let mut iter = RangeIter::new(Box::new(move || {
+    let mut iter = Iter::new(Box::new(move || {
         let cursor: Box<dyn Cursor> = Box::new(RunCursor::new(run.clone()));
         Ok(VisibleIter::new(MergeCursor::new(vec![cursor]), options(9, KeyRange::all(), Vec::new())))
-    }));
+    }), Arc::default());
     assert_eq!(&*iter.next().unwrap().unwrap().0, b"0990");
     assert_eq!(Meter::take(&meter.steps), 990);
     assert!(iter.next_back().is_none());
