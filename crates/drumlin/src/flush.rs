@@ -115,7 +115,7 @@ pub(crate) fn merge_memtables(
         operator: keyspace.operator.clone(),
         tombstones: RangeTombstones::new(&tombstones),
     };
-    let expected = memtables.iter().map(|m| m.entries()).sum();
+    let expected = memtables.iter().map(|m| m.entries() as u64).sum();
     let spec = store.output_spec(keyspace, 0, false);
     MergeJob::new(store.clone(), inputs, rules, spec, Some(expected))
 }

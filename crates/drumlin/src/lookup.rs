@@ -165,7 +165,7 @@ fn scan(store: &Arc<Store>, view: &View, mut options: VisibleOptions) -> Result<
         }
         for file in &files.files {
             if file.counts.range_tombstones > 0 {
-                let source: TombstoneSource = (file.bounds.clone(), store.tables.get(file.id(), file.table.len)?.range_tombstones().clone());
+                let source: TombstoneSource = (file.bounds.clone(), store.tables.get(file.id(), file.table.len)?.range_tombstones().clone().into());
                 options.tombstones.push(source);
             }
         }

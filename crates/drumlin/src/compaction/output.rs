@@ -155,7 +155,7 @@ impl Outputs {
             min_seq: properties.min_seq,
             max_seq: properties.max_seq,
             filter_bits: properties.filter.bits_per_key() as f32,
-            fp_rate: properties.filter.fp_rate as f32,
+            fp_rate: properties.filter.false_positive_rate as f32,
             checksum: summary.checksum,
             accounted: true,
             value_refs: Arc::from([]),
