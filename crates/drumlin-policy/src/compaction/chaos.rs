@@ -32,7 +32,7 @@ impl Chaos {
             tree.files().filter(|(_, _, f)| f.is_takeable()).map(|(level, _, f)| (level, f)).collect();
         let clip = if dice.one_in(3) { drawn_range(dice, edges) } else { KeyRange::all() };
         let mut chosen: Vec<(u8, Take)> = Vec::new();
-        for _ in 0..1 + dice.below(5) {
+        for _ in 0..1 + dice.below(3 + files.len() / 4) {
             let &(level, file) = files.get(dice.below(files.len()))?;
             let Some(range) = file.bounds.intersect(&clip) else { continue };
             let take = Take { table: file.table, range };
@@ -43,13 +43,13 @@ impl Chaos {
         }
         let deepest = chosen.iter().map(|(level, _)| *level).max()?;
         let out = deepest + dice.below(tree.levels.len() - usize::from(deepest)) as u8;
-        let moves = chosen.iter().any(|(level, _)| *level < out);
-        let merges = chosen
-            .iter()
-            .enumerate()
-            .any(|(i, (_, a))| chosen[..i].iter().any(|(_, b)| a.range.overlaps(&b.range)));
-        if !moves && !merges {
-            return None;
+        if chosen.iter().all(|(level, _)| *level == out) {
+            // In place only what overlaps the first take: then no output covers a gap, and depth falls.
+            let first = chosen.first()?.1.range.clone();
+            chosen.retain(|(_, take)| take.range.overlaps(&first));
+            if chosen.len() < 2 {
+                return None;
+            }
         }
         let take: Vec<Take> = chosen.into_iter().map(|(_, take)| take).collect();
         let mut plan = Plan::new(take, out, String::new());

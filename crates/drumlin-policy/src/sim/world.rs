@@ -7,7 +7,7 @@
 //! Invariants, asserted by [`World::check`] and by every admission: the tree keeps its shape, no bytes
 //! appear or vanish, a piece is installed only after those it waits for.
 
-use crate::share::{narrowed, split};
+use crate::share::split;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use drumlin_types::contract::draw::plain_file;
@@ -122,25 +122,14 @@ impl World {
         tree
     }
 
-    /// The merged output of a piece as one file.
+    /// The output that a piece will have, as one file.
     fn expected(&self, piece: &PieceView, table: TableId) -> FileView {
-        let hull = piece.inputs.iter().map(|f| f.range.clone()).reduce(|a, b| a.hull(&b));
-        let mut file = plain_file(table, hull.unwrap_or(KeyRange::all()), Seq::MAX, 0);
-        for input in &piece.inputs {
-            file.min_seq = file.min_seq.min(input.min_seq);
-            file.max_seq = file.max_seq.max(input.max_seq);
-            for part in self.parts(input) {
-                file.bytes += part.bytes;
-                file.entries += part.entries;
-                file.keys += part.keys;
-            }
-        }
-        file
-    }
-
-    fn parts<'a>(&'a self, input: &'a FileSpan) -> impl Iterator<Item = FileView> + 'a {
-        let files = self.tree.files().filter(|(_, _, f)| f.table == input.table);
-        files.filter_map(|(_, _, f)| split(f, &input.range).1)
+        let files = || self.tree.files().map(|(_, _, f)| f);
+        let parts = piece.inputs.iter().flat_map(|input| {
+            files().filter(|f| f.table == input.table).filter_map(|f| split(f, &input.range).1)
+        });
+        let parts: Vec<FileView> = parts.collect();
+        merged(&parts, table)
     }
 
     /// Lets the policy decide once.
@@ -215,10 +204,8 @@ impl World {
         let Some(at) = self.flights.iter().position(|flight| flight.view.ticket == id.ticket) else { return };
         let Some(piece) = self.flights[at].pieces.iter().position(|piece| piece.id == id) else { return };
         let piece = self.flights[at].pieces.remove(piece);
-        let outputs = self.outputs(&piece);
-        for input in &piece.inputs {
-            cut_out(&mut self.tree, input);
-        }
+        let parts = piece.inputs.iter().flat_map(|input| take_out(&mut self.tree, input)).collect();
+        let outputs = self.outputs(&piece, parts);
         let Flight { view, run, .. } = &mut self.flights[at];
         view.pieces_done += 1;
         view.bytes_done += outputs.iter().map(|f| f.bytes).sum::<u64>();
@@ -236,8 +223,7 @@ impl World {
     }
 
     /// The files that a piece leaves: its inputs as they are when they share no keys, else merged ones.
-    fn outputs(&mut self, piece: &PieceView) -> Vec<FileView> {
-        let mut parts: Vec<FileView> = piece.inputs.iter().flat_map(|input| self.parts(input)).collect();
+    fn outputs(&mut self, piece: &PieceView, mut parts: Vec<FileView>) -> Vec<FileView> {
         parts.sort_by(|a, b| a.bounds.start.cmp(&b.bounds.start));
         let bytes: u64 = parts.iter().map(|f| f.bytes).sum();
         if parts.windows(2).all(|pair| !pair[0].bounds.overlaps(&pair[1].bounds)) {
@@ -245,16 +231,15 @@ impl World {
             return parts;
         }
         self.totals.merged += bytes;
-        let whole = self.expected(piece, TableId(0));
+        let mut rest = merged(&parts, TableId(0));
         let span = FileSpan {
             level: piece.out,
-            table: whole.table,
-            range: whole.bounds.clone(),
-            min_seq: whole.min_seq,
-            max_seq: whole.max_seq,
+            table: rest.table,
+            range: rest.bounds.clone(),
+            min_seq: rest.min_seq,
+            max_seq: rest.max_seq,
         };
         let count = bytes.div_ceil(self.limits.file_bytes.max(1)).clamp(1, 4096) as u32;
-        let mut rest = whole;
         let mut outputs: Vec<FileView> = Vec::new();
         for range in even_cuts(&[span], count) {
             let (mut rests, part) = split(&rest, &range);
@@ -359,19 +344,36 @@ fn mark_leaving(tree: &mut TreeView, input: &FileSpan, ticket: Ticket) {
     }
 }
 
-fn cut_out(tree: &mut TreeView, input: &FileSpan) {
+/// Takes a span out of the tree and returns what was there.
+fn take_out(tree: &mut TreeView, input: &FileSpan) -> Vec<FileView> {
+    let mut taken = Vec::new();
     for level in &mut tree.levels {
-        for run in &mut level.runs {
-            if run.files.iter().any(|f| f.table == input.table) {
-                let files = core::mem::take(&mut run.files);
-                let rests = |f: FileView| {
-                    if f.table == input.table { split(&f, &input.range).0 } else { Vec::from([f]) }
-                };
-                run.files = files.into_iter().flat_map(rests).collect();
+        for run in level.runs.iter_mut().filter(|run| run.files.iter().any(|f| f.table == input.table)) {
+            for file in core::mem::take(&mut run.files) {
+                if file.table == input.table {
+                    let (rests, inside) = split(&file, &input.range);
+                    run.files.extend(rests);
+                    taken.extend(inside);
+                } else {
+                    run.files.push(file);
+                }
             }
         }
         level.runs.retain(|run| !run.files.is_empty());
     }
+    taken
+}
+
+/// All parts as one file over their hull.
+fn merged(parts: &[FileView], table: TableId) -> FileView {
+    let hull = parts.iter().map(|f| f.bounds.clone()).reduce(|a, b| a.hull(&b));
+    let min = parts.iter().map(|f| f.min_seq).min().unwrap_or_default();
+    let max = parts.iter().map(|f| f.max_seq).max().unwrap_or_default();
+    let mut file = plain_file(table, hull.unwrap_or(KeyRange::all()), min, max);
+    file.bytes = parts.iter().map(|f| f.bytes).sum();
+    file.entries = parts.iter().map(|f| f.entries).sum();
+    file.keys = parts.iter().map(|f| f.keys).sum();
+    file
 }
 
 fn has_room(tree: &TreeView, level: u8, run: RunId, files: &[FileView]) -> bool {
@@ -388,10 +390,4 @@ fn put(tree: &mut TreeView, level: u8, run: RunId, tag: &RunTag, file: FileView)
         }
         None => runs.push(RunView { id: run, tag: tag.clone(), files: Vec::from([file]) }),
     }
-}
-
-/// The whole of `tree` clipped to `range`, for reports.
-pub fn clipped(tree: &TreeView, range: &KeyRange) -> u64 {
-    let parts = tree.files().filter_map(|(_, _, f)| Some(narrowed(f, f.bounds.intersect(range)?).bytes));
-    parts.sum()
 }
