@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn wrong_names_and_values_say_what_is_allowed() {
-        let refused = |name: &str| by_name(name).err().expect(name).to_string();
+        let refused = |name: &str| by_name(name).expect_err(name).to_string();
         assert_eq!(refused("tiering:1"), "tiering = 1: T must be 2..=100");
         assert_eq!(refused("leveling:x"), "leveling = x: T must be 2..=100");
         assert_eq!(refused("ucs:99"), "ucs = 99: w must be -10..=36");

@@ -12,7 +12,7 @@
 //! its size.
 
 use super::arguments::Arguments;
-use super::preset::{Marks, Preset, Rule, Scene, Size, power, size};
+use super::preset::{Counted, Marks, Preset, Rule, Scene, Size, power, size};
 use super::stack::{largest_run, overlapping};
 use alloc::boxed::Box;
 use alloc::format;
@@ -97,15 +97,15 @@ impl OneLeveling {
     }
 
     /// All idle runs of level 0 with what they overlap in the base.
-    fn from_level0(&self, scene: &Scene<'_>, base: u8, score: f64) -> Option<Plan> {
+    fn flushed(&self, scene: &Scene<'_>, base: u8, score: f64) -> Option<Plan> {
         let idle: Vec<&RunView> = scene.tree.levels[0].runs.iter().filter(|run| run.is_takeable()).collect();
         let hull = idle.iter().filter_map(|run| run.hull()).reduce(|a, b| a.hull(&b))?;
         let others = free_overlap(scene, base, &hull, |_| true)?;
         let reason = format!(
-            "level 0 scores {score:.2}: its {} idle runs, {}, and {} files, {}, of level {base}",
-            idle.len(),
+            "level 0 scores {score:.2}: its {}, {}, and {}, {}, of level {base}",
+            Counted(idle.len(), "idle run"),
             size(idle.iter().map(|run| run.bytes()).sum()),
-            others.len(),
+            Counted(others.len(), "file"),
             size(others.iter().map(|f| f.bytes).sum())
         );
         let files = idle.iter().flat_map(|run| &run.files).chain(others);
@@ -113,7 +113,7 @@ impl OneLeveling {
     }
 
     /// The files of `level` with least overlap for their size, the best few.
-    fn from_level(&self, scene: &Scene<'_>, level: u8, score: f64, target: f64) -> Vec<Plan> {
+    fn oversized(&self, scene: &Scene<'_>, level: u8, score: f64, target: f64) -> Vec<Plan> {
         let out = level + 1;
         let filled = scene.tree.levels[usize::from(level)].bytes();
         let candidates = best(
@@ -123,12 +123,12 @@ impl OneLeveling {
         );
         let plan = |c: Candidate<'_>| {
             let reason = format!(
-                "level {level} scores {score:.2}, {} of {}: file {} of {} overlaps {} files, {:.2} times its size",
+                "level {level} scores {score:.2}, {} of {}: file {} of {} overlaps {}, {:.2} times its size",
                 size(filled),
                 Size(target),
                 c.file.table,
                 size(c.file.bytes),
-                c.others.len(),
+                Counted(c.others.len(), "file"),
                 c.ratio
             );
             leveled(scene, c.files(), out, score, reason)
@@ -149,11 +149,11 @@ impl OneLeveling {
         );
         let plan = |c: Candidate<'_>| {
             let reason = format!(
-                "level {level} has {} runs: file {} of {} overlaps {} files beside it, {:.2} times its size",
-                runs.len(),
+                "level {level} has {}: file {} of {} overlaps {} beside it, {:.2} times its size",
+                Counted(runs.len(), "run"),
                 c.file.table,
                 size(c.file.bytes),
-                c.others.len(),
+                Counted(c.others.len(), "file"),
                 c.ratio
             );
             leveled(scene, c.files(), level, -1.0, reason)
@@ -233,9 +233,9 @@ impl Rule for OneLeveling {
         let mut plans = Vec::new();
         for (score, level) in due {
             if level == 0 {
-                plans.extend(self.from_level0(scene, base, score));
+                plans.extend(self.flushed(scene, base, score));
             } else {
-                plans.extend(self.from_level(scene, level, score, self.target(scene, base, level)));
+                plans.extend(self.oversized(scene, level, score, self.target(scene, base, level)));
             }
         }
         plans.extend((1..=last).flat_map(|level| self.tidy(scene, level)));

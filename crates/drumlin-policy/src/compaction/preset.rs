@@ -150,9 +150,18 @@ pub(super) fn size(bytes: u64) -> Size {
     Size(bytes as f64)
 }
 
+/// "1 run", "3 runs".
+pub(super) struct Counted(pub(super) usize, pub(super) &'static str);
+
+impl fmt::Display for Counted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}{}", self.0, self.1, if self.0 == 1 { "" } else { "s" })
+    }
+}
+
 /// "3 runs, 96 MiB" for reasons.
 pub(super) fn amount(runs: &[super::stack::Run<'_>]) -> String {
-    format!("{} runs, {}", runs.len(), size(super::stack::bytes(runs)))
+    format!("{}, {}", Counted(runs.len(), "run"), size(super::stack::bytes(runs)))
 }
 
 /// `base^exponent` for the small powers of size ratios.

@@ -252,13 +252,18 @@ fn parse_take(tree: &TreeView, word: &str) -> Result<Take, String> {
     Ok(Take { table, range: ranges.next().unwrap_or(Ok(whole))? })
 }
 
-/// A plan's takes and output level as text, naming files by level and bounds where it can.
+/// A plan's takes and output level as text. Files are named by level and bounds, by their table where that
+/// would mean several.
 pub fn show_plan(tree: &TreeView, plan: &Plan) -> String {
     let mut text = String::new();
     for take in &plan.take {
         match tree.files().find(|(_, _, f)| f.table == take.table) {
             Some((level, _, file)) => {
-                text += &format!("L{level}:[{}]", Extent(&file.bounds));
+                let alike = |(l, _, f): &(u8, &RunView, &FileView)| *l == level && f.bounds == file.bounds;
+                text += &match tree.files().filter(alike).count() {
+                    1 => format!("L{level}:[{}]", Extent(&file.bounds)),
+                    _ => take.table.to_string(),
+                };
                 if let Some(part) = file.bounds.intersect(&take.range).filter(|part| *part != file.bounds) {
                     text += &format!("[{}]", Extent(&part));
                 }
