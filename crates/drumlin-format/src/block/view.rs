@@ -187,6 +187,15 @@ impl<'a> BlockView<'a> {
         Ok(is_version.then_some(entry))
     }
 
+    /// The entry behind entry `index`, if it is a version of `key` too.
+    pub fn next_version(&self, index: usize, key: &[u8]) -> Result<Option<(usize, Entry<'a>)>, Corruption> {
+        let next = index + 1;
+        if next >= self.count() {
+            return Ok(None);
+        }
+        Ok(self.version_at(next, key, Seq::MAX)?.map(|entry| (next, entry)))
+    }
+
     /// Index of the first entry at or after (`key`, `seq`) in internal order; the count when there is none.
     pub fn find(&self, key: &[u8], seq: Seq) -> Result<usize, Corruption> {
         let groups = self.count().div_ceil(GROUP);

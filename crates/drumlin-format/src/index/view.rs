@@ -4,6 +4,7 @@ use super::builder::head_of;
 use super::{CONTINUES, FENCE_LEN, HEADER_LEN};
 use crate::bytes::Reader;
 use crate::error::Corruption;
+use alloc::vec::Vec;
 use core::cmp::Ordering;
 
 /// The header of an index block, checked. Cheap to copy, so that a cache can keep it beside the bytes.
@@ -152,6 +153,11 @@ impl<'a> IndexView<'a> {
         let base = self.layout.separators_start() as usize;
         let separators = self.bytes.get(base..).unwrap_or_default();
         separators.get(start..end).ok_or(Corruption::new("separator lies outside its block", base as u64))
+    }
+
+    /// Separator `index`, put together.
+    pub fn separator(&self, index: usize) -> Result<Vec<u8>, Corruption> {
+        Ok([self.common(), self.separator_rest(index)?].concat())
     }
 
     /// Fence `index`.
