@@ -63,6 +63,11 @@ pub(super) enum Block {
 }
 
 impl Block {
+    /// Whether losing it costs more than one read of its length: index and filters serve many lookups.
+    pub(super) fn is_important(&self) -> bool {
+        !matches!(self, Block::Data(_))
+    }
+
     /// Bytes of memory that the block keeps alive.
     pub(super) fn held_bytes(&self) -> usize {
         match self {

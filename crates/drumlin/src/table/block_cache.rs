@@ -8,7 +8,7 @@
 //! again meanwhile, else it goes, and only its name is kept for a while; a block that comes back while its name is
 //! known goes to the main queue at once. So a scan passes through the small queue and leaves the rest alone. The
 //! main queue gives each block as many more rounds as it was asked for, up to three. Index and filter blocks enter
-//! the main queue directly, with all three: without them a lookup costs more than one read.
+//! the main queue directly, and are given all three each time: without them a lookup costs more than one read.
 //!
 //! Invariants: every entry is in exactly one queue, once; what is held never exceeds the capacity, except that the
 //! capacity of a shard is a share of the whole, so a block larger than that is not kept at all.
@@ -108,7 +108,8 @@ impl Shard {
     fn get(&mut self, place: Place) -> Option<Block> {
         match self.entries.get_mut(&place) {
             Some(entry) => {
-                entry.rounds = (entry.rounds + 1).min(MOST_ROUNDS);
+                let gain = if entry.block.is_important() { MOST_ROUNDS } else { 1 };
+                entry.rounds = (entry.rounds + gain).min(MOST_ROUNDS);
                 self.hits += 1;
                 Some(entry.block.clone())
             }
@@ -124,7 +125,7 @@ impl Shard {
         if charge > self.capacity {
             return;
         }
-        let important = !matches!(block, Block::Data(_));
+        let important = block.is_important();
         let MapEntry::Vacant(vacant) = self.entries.entry(place) else {
             // Two readers missed at once; the blocks are equal.
             return;
