@@ -9,7 +9,7 @@ use crate::flush::FlushLane;
 use crate::keyspace::KeyspaceState;
 use crate::memtable::Memtable;
 use crate::options::KeyspaceOptions;
-use crate::recovery::open::DEFAULT_POLICY;
+use crate::recovery::open::keyspace_options;
 use crate::store::{Store, unlink};
 use crate::version::Tree;
 use drumlin_env::FileKind;
@@ -49,7 +49,7 @@ impl Store {
             return Ok(found);
         }
         self.check_poison()?;
-        let options = KeyspaceOptions::from_pairs(wanted)?;
+        let options = keyspace_options(wanted)?;
         let policy = policy_for(&options)?;
         let mut control = self.control.lock();
         if let Some(found) = find() {
@@ -58,14 +58,14 @@ impl Store {
         let id = self.next_keyspace.fetch_add(1, atomic::Ordering::AcqRel);
         let id = u32::try_from(id).map(KeyspaceId).map_err(|_| Error::new(ErrorKind::InvalidArgument, "no keyspace ids are left"))?;
         let mut changes = vec![Change::CreateKeyspace { id, name: name.to_owned() }];
-        for (name, value) in options.to_pairs() {
-            changes.push(Change::KeyspaceOption { id, name, value });
+        for (name, value) in options.pairs() {
+            changes.push(Change::KeyspaceOption { id, name: name.to_owned(), value });
         }
         self.append_edit(&mut control, Edit { changes }, || {})?;
         let log = self.lane.state.lock().log.segment.number;
         let operator = self.components.operators.get(name).cloned();
         let seed = self.env.random_u64("memtable");
-        let state = Arc::new(KeyspaceState::new(id, name.into(), options, operator, Tree::empty(), log, seed));
+        let state = Arc::new(KeyspaceState::new(id, name.into(), &self.options.load(), options, operator, Tree::empty(), log, seed));
         control.keyspaces.push(KeyspaceControl::new(state.clone(), policy, 0));
         let mut all = self.keyspaces().to_vec();
         all.push(state.clone());
@@ -116,7 +116,7 @@ impl Store {
         self.append_edit(&mut control, Edit { changes }, || {})?;
         let mut options = KeyspaceOptions::clone(&keyspace.options.load());
         options.set("compaction", name)?;
-        keyspace.options.store(Arc::new(options));
+        keyspace.set_options(&self.options.load(), options);
         let now = self.now();
         control.decisions.note(now, &keyspace.name, format!("policy {name}"), "set by the user".to_owned());
         if let Some(entry) = control.keyspace(keyspace) {
@@ -139,7 +139,7 @@ impl Store {
         let mut control = self.control.lock();
         let change = Change::KeyspaceOption { id: keyspace.id, name: name.to_owned(), value: value.to_owned() };
         self.append_edit(&mut control, Edit { changes: vec![change] }, || {})?;
-        keyspace.options.store(Arc::new(options));
+        keyspace.set_options(&self.options.load(), options);
         Ok(())
     }
 
@@ -269,9 +269,7 @@ impl Store {
 
 /// The policy that a new keyspace's options ask for.
 fn policy_for(options: &KeyspaceOptions) -> Result<Box<dyn drumlin_types::contract::CompactionPolicy>> {
-    let name = options.compaction();
-    let name: &str = if name.is_empty() { DEFAULT_POLICY } else { &name };
-    drumlin_policy::by_name(name).map_err(|e| Error::new(ErrorKind::InvalidOption, e.0))
+    drumlin_policy::by_name(&options.compaction).map_err(|e| Error::new(ErrorKind::InvalidOption, e.0))
 }
 
 /// The lane that removes obsolete files and rewrites the manifest.

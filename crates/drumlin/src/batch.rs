@@ -43,7 +43,7 @@ impl Batch {
 
     /// Writes `value` under `key`.
     pub fn put(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
-        let ttl = keyspace.state.options.load().ttl_seconds();
+        let ttl = keyspace.state.options.load().ttl_seconds;
         let value = value.as_ref();
         if ttl == 0 {
             return self.add(keyspace, Kind::Put, key.as_ref(), value);

@@ -83,7 +83,7 @@ impl Store {
         let numbers =
             Numbers { floor, next_file, next_run: control.next_run, last_seq: seq, clock: self.unix_micros() };
         let keyspaces: &[KeyspaceControl] = &control.keyspaces;
-        snapshot(keyspaces, &self.options.load().to_pairs(), &control.carried, &numbers)
+        snapshot(keyspaces, &self.options.load(), &control.carried, &numbers)
     }
 }
 

@@ -58,7 +58,6 @@ impl Store {
             keyspaces: &batch.keyspaces,
             operations: batch.len() as u64,
             record_len: logged.then(|| format::record_len(batch.size())),
-            memtable_bytes: self.sizes.memtable,
         };
         let reserved = self.lane.reserve(&request, &self.publisher, || self.fresh_number())?;
         let last_seq = reserved.first_seq + batch.len() as u64 - 1;
@@ -168,7 +167,10 @@ impl Store {
 
     fn stall(&self, reason: StallReason, what: &str, free: impl Fn() -> bool) -> Result<()> {
         let began = self.now();
-        let limit = self.options.load().write_timeout_micros();
+        let limit = match self.options.load().write_timeout_ms {
+            0 => u64::MAX,
+            millis => millis.saturating_mul(1000),
+        };
         self.background.wake();
         let result = self.background.wait(what, || {
             if free() {

@@ -223,8 +223,8 @@ impl Db {
     }
 
     /// Every option in force, by name.
-    pub fn options(&self) -> Vec<(String, String)> {
-        self.store.options.load().to_pairs()
+    pub fn options(&self) -> Vec<(&'static str, String)> {
+        self.store.options.load().pairs()
     }
 
     /// Runs background steps in a stepped environment, for tests; gives whether any could run.

@@ -9,7 +9,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::iter::Iter;
 use crate::memtable::Memtable;
 use crate::merge_operator::MergeOperator;
-use crate::options::{Durability, KeyspaceOptions};
+use crate::options::{Durability, KeyspaceOptions, Options};
 use crate::slice::Slice;
 use crate::snapshot::SnapshotGuard;
 use crate::db::OpenStore;
@@ -48,12 +48,15 @@ pub(crate) struct KeyspaceState {
     update: Mutex<()>,
     dropped: atomic::AtomicBool,
     memtable_seed: u64,
+    /// Size at which a memtable is sealed, from the options.
+    memtable_bytes: atomic::AtomicUsize,
 }
 
 impl KeyspaceState {
     pub(crate) fn new(
         id: KeyspaceId,
         name: Arc<str>,
+        store: &Options,
         options: KeyspaceOptions,
         operator: Option<Arc<dyn MergeOperator>>,
         tree: Tree,
@@ -61,6 +64,7 @@ impl KeyspaceState {
         memtable_seed: u64,
     ) -> KeyspaceState {
         let active = Arc::new(Memtable::new(log.0, memtable_seed));
+        let memtable_bytes = store.memtable_bytes(&options) as usize;
         KeyspaceState {
             id,
             name,
@@ -70,7 +74,20 @@ impl KeyspaceState {
             update: Mutex::new(()),
             dropped: atomic::AtomicBool::new(false),
             memtable_seed,
+            memtable_bytes: atomic::AtomicUsize::new(memtable_bytes),
         }
+    }
+
+    /// Size at which a memtable is sealed.
+    pub(crate) fn memtable_bytes(&self) -> usize {
+        self.memtable_bytes.load(atomic::Ordering::Relaxed)
+    }
+
+    /// Takes new settings.
+    pub(crate) fn set_options(&self, store: &Options, options: KeyspaceOptions) {
+        let bytes = store.memtable_bytes(&options) as usize;
+        self.memtable_bytes.store(bytes, atomic::Ordering::Relaxed);
+        self.options.store(Arc::new(options));
     }
 
     /// The present view, without taking a reference to it.

@@ -75,7 +75,7 @@ pub use iter::Iter;
 pub use keyspace::{Keyspace, Snapshot};
 pub use merge_operator::{AddI64, Append, MergeOperator};
 pub use metrics::Metrics;
-pub use options::{Durability, option_table};
+pub use options::{Compression, Durability, KeyspaceOptions, OptionDef, Options, options_help, options_markdown};
 pub use repair::{RepairReport, repair};
 pub use shape::{FileShape, KeyspaceShape, LevelShape, RunShape};
 pub use slice::Slice;

@@ -45,8 +45,6 @@ pub(crate) struct Components {
 /// Sizes derived from the options when the store is opened.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sizes {
-    /// Memtable size at which it is sealed.
-    pub(crate) memtable: usize,
     /// Bytes of all memtables at which writers wait.
     pub(crate) memtables: usize,
     /// Bytes of the block cache.
@@ -175,12 +173,12 @@ impl Store {
     }
 
     pub(crate) fn durability(&self) -> Durability {
-        self.options.load().durability()
+        self.options.load().durability
     }
 
     /// Largest encoded batch that is accepted: a quarter of the memory budget.
     pub(crate) fn max_batch_bytes(&self) -> u64 {
-        self.options.load().memory_budget() / 4
+        self.options.load().memory_budget / 4
     }
 
     /// All keyspaces, dropped ones excepted.
@@ -383,36 +381,28 @@ impl Store {
 
     /// How tables of `keyspace` are written at level `out`.
     pub(crate) fn output_spec(&self, keyspace: &KeyspaceState, out: u8, bottom: bool) -> OutputSpec {
-        let store = self.options.load();
         let options = keyspace.options.load();
+        let is_bottom = bottom && out > 0;
         OutputSpec {
             table: TableOptions {
-                block_bytes: options.block_bytes() as usize,
-                compression: options.compression_at(out, bottom),
+                block_bytes: options.block_bytes as usize,
+                compression: if is_bottom { options.bottom_compression() } else { options.compression },
                 seed: self.filter_seed,
                 created_seq: self.publisher.visible(),
             },
-            file_bytes: store.file_bytes(),
-            filter_bits: options.filter_bits().unwrap_or(DEFAULT_FILTER_BITS),
+            file_bytes: options.file_bytes,
+            filter_bits: options.filter_bits.unwrap_or(DEFAULT_FILTER_BITS),
         }
     }
 
     /// The piece that a merge slot should start now, or when one may become ready.
     pub(crate) fn next_piece(&self) -> std::result::Result<PieceStart, Option<u64>> {
-        let options = self.options.load();
         let moment = Moment {
             now: self.now(),
             seed: self.env.random_u64("policy"),
-            limits: LimitView {
-                memtable_bytes: self.sizes.memtable as u64,
-                file_bytes: options.file_bytes(),
-                slots: self.sizes.slots as u32,
-                max_runs: options.max_runs() as u32,
-                max_write_amp: options.max_write_amp(),
-                ..LimitView::default()
-            },
+            limits: LimitView { slots: self.sizes.slots as u32, ..LimitView::default() },
             costs: CostView { merge_bytes_per_s: SLOT_SPEED_GUESS, ..CostView::default() },
-            piece_bytes: PIECE_BYTES.min(options.file_bytes() * 4),
+            piece_bytes: PIECE_BYTES,
         };
         let mut control = self.control.lock();
         let piece = control.next_piece(&moment, &|keyspace| self.sample(keyspace));
@@ -424,7 +414,7 @@ impl Store {
         let view = keyspace.view();
         let mut sample = Sample::default();
         sample.load.sealed_memtables = view.sealed.len() as u32;
-        sample.load.memtable_fill = view.active.bytes() as f64 / self.sizes.memtable as f64;
+        sample.load.memtable_fill = view.active.bytes() as f64 / keyspace.memtable_bytes() as f64;
         sample.load.snapshots = self.snapshots.len() as u32;
         sample
     }

@@ -9,8 +9,6 @@ fn builder(env: Env, path: &Path) -> drumlin::Builder {
     let set = |b: drumlin::Builder, n: &str, v: &str| b.set(n, v).expect("a known option");
     let b = Db::builder(path).env(env);
     let b = set(b, "memory_budget", "8388608");
-    let b = set(b, "memtable_bytes", "65536");
-    let b = set(b, "file_bytes", "65536");
     set(b, "log_segment_bytes", "65536")
 }
 
@@ -67,7 +65,7 @@ fn run(env: Env, path: &Path, rounds: usize, seed: u64) {
     let (mut oracle, mut draw) = (Oracle::new(), Draw(seed));
     for round in 0..rounds {
         let db = builder(env.clone(), path).open().expect("open");
-        let keys = db.keyspace("main").expect("keyspace");
+        let keys = db.keyspace_with("main", &[("memtable_bytes", "64KiB"), ("file_bytes", "64KiB")]).expect("keyspace");
         compare(&keys, &oracle);
         for policy in ["leveling:4", "tiering:4", "1-leveling", "lazy-leveling:4", "universal"] {
             keys.set_policy(policy).expect("policy");

@@ -236,12 +236,18 @@ impl Control {
         let view = keyspace.view();
         let tickets = keyspace.flight.ticket_views();
         let sample = sample(&keyspace.state);
+        let options = keyspace.state.options.load();
+        let limits = LimitView {
+            memtable_bytes: keyspace.state.memtable_bytes() as u64,
+            file_bytes: options.file_bytes,
+            ..moment.limits
+        };
         let input = PolicyInput {
             tree: &view,
             tickets: &tickets,
             load: &sample.load,
             costs: &moment.costs,
-            limits: &moment.limits,
+            limits: &limits,
             wanted: &sample.wanted,
             now: moment.now,
             seed: moment.seed,
@@ -346,7 +352,9 @@ impl Admission<'_> {
         let (run, tag, breaks) = self.destination(&projected, &plan, &spans);
         let tree = keyspace.state.peek().tree.clone();
         let earlier = keyspace.flight.piece_views();
-        let pieces = cut::cut(&tree, &spans, plan.out, self.moment.piece_bytes, breaks)
+        // Small files mean small pieces: a piece is not to hold more than a few of them back.
+        let target = self.moment.piece_bytes.min(keyspace.state.options.load().file_bytes.saturating_mul(4));
+        let pieces = cut::cut(&tree, &spans, plan.out, target, breaks)
             .into_iter()
             .enumerate()
             .map(|(index, cut)| Piece {

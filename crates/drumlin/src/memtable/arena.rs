@@ -11,12 +11,12 @@
 //! * A piece stays valid until the arena is dropped; nothing is freed before.
 //! * Pieces start at multiples of [`ALIGN`]; their bytes are uninitialised.
 
-use super::sync::atomic::{
+use core::mem::MaybeUninit;
+use core::ptr::{self, NonNull};
+use drumlin_env::sync::atomic::{
     AtomicPtr, AtomicUsize,
     Ordering::{AcqRel, Acquire, Relaxed},
 };
-use core::mem::MaybeUninit;
-use core::ptr::{self, NonNull};
 
 /// Every piece starts at a multiple of this many bytes.
 pub(super) const ALIGN: usize = 8;
@@ -231,6 +231,7 @@ mod tests {
 
     /// Four threads race for pieces across many chunk changes; no address is handed out twice.
     #[test]
+    #[expect(clippy::disallowed_methods, reason = "races real threads")]
     fn threads_get_pieces_of_their_own() {
         let arena = Arena::new();
         let each = if cfg!(miri) { 60 } else { 5000 };

@@ -15,18 +15,17 @@
 //!   reader's part.
 
 use super::skiplist::{ListCursor, MemEntry, SkipList};
-use super::sync::{
+use crate::cursor::Cursor;
+use crate::error::Result;
+use crate::rangedel::{RangeTombstone, RangeTombstones};
+use arc_swap::ArcSwap;
+use drumlin_env::sync::{
     Arc, Mutex,
     atomic::{
         AtomicU64, AtomicUsize,
         Ordering::{AcqRel, Acquire, Relaxed, Release},
     },
-    lock,
 };
-use crate::cursor::Cursor;
-use crate::error::Result;
-use crate::rangedel::{RangeTombstone, RangeTombstones};
-use arc_swap::ArcSwap;
 use drumlin_types::{KeyRange, Kind, Seq};
 
 /// Recent writes of one keyspace. Shared by all its writers and readers.
@@ -72,7 +71,7 @@ impl Ranges {
     fn add(&self, tombstone: RangeTombstone) {
         let ends = tombstone.range.start.len() + tombstone.range.end.as_ref().map_or(0, |end| end.len());
         self.bytes.fetch_add(ends + size_of::<RangeTombstone>(), Relaxed);
-        let mut list = lock(&self.list);
+        let mut list = self.list.lock();
         list.push(tombstone);
         self.count.store(list.len(), Release);
     }
@@ -83,7 +82,7 @@ impl Ranges {
             return cached.tombstones.clone();
         }
         drop(cached);
-        let list = lock(&self.list);
+        let list = self.list.lock();
         // Another reader may have done the work while this one waited for the lock.
         let cached = self.fragmented.load();
         if cached.count == list.len() {

@@ -12,9 +12,9 @@
 //! level; and the flush finds its entries already in order. The life of a memtable is the life of its
 //! `Arc`: whoever reads it, or holds a cursor on it, keeps it.
 //!
-//! Architecture invariants: this module imports only the vocabulary, the errors, the cursor interface and
-//! the range tombstones. `unsafe` is in `arena` and `skiplist` alone, and nothing unsafe leaves `skiplist`.
-//! All atomics and locks come from [`sync`], so that a model checker can put its own in their place.
+//! Architecture invariants: this module imports only the vocabulary, the locks, the errors, the cursor
+//! interface and the range tombstones. `unsafe` is in `arena` and `skiplist` alone, and nothing unsafe leaves `skiplist`.
+//! All atomics and locks come from `drumlin_env::sync`, where a model checker can put its own in their place.
 
 #[expect(unsafe_code, reason = "hands out uninitialised memory")]
 mod arena;
@@ -27,14 +27,3 @@ mod tests;
 
 pub(crate) use memtable::{MemCursor, Memtable};
 pub(crate) use skiplist::MemEntry;
-
-/// The one place that says whose atomics and locks the memtable uses.
-mod sync {
-    pub(super) use core::sync::atomic;
-    pub(super) use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-    /// Locks `mutex`. A panic under the lock leaves the data as it was, so poison is passed over.
-    pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-        mutex.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}

@@ -32,16 +32,16 @@
 //! * Nodes live as long as the list. A [`NodeRef`] exists only for a complete node and never outlives its list.
 
 use super::arena::{ALIGN, Arena};
-use super::sync::{
+use core::cmp::Ordering;
+use core::marker::PhantomData;
+use core::ptr::{self, NonNull};
+use drumlin_env::sync::{
     Arc,
     atomic::{
         AtomicPtr, AtomicUsize,
         Ordering::{Acquire, Relaxed, Release},
     },
 };
-use core::cmp::Ordering;
-use core::marker::PhantomData;
-use core::ptr::{self, NonNull};
 use drumlin_types::{Kind, Seq};
 
 /// With one node in four on each next level, good for 4^12 = 16 million entries.

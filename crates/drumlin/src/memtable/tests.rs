@@ -206,6 +206,7 @@ fn range_tombstones_are_seen_once_added() {
 
 /// A cursor keeps what it walks alive.
 #[test]
+#[expect(clippy::disallowed_methods, reason = "moves the cursor to a real thread")]
 fn cursor_outlives_its_owner() {
     let table = Arc::new(Memtable::new(1, 0));
     table.insert(b"k", 1, Kind::Put, b"v");
@@ -221,6 +222,7 @@ fn cursor_outlives_its_owner() {
 /// Four threads insert, appending and in random order, on shared and on own keys, while two read. A reader finds
 /// everything that was inserted before it looked, always in order; in the end all is there.
 #[test]
+#[expect(clippy::disallowed_methods, reason = "races real threads")]
 fn concurrent_inserts_and_reads() {
     const WRITERS: u64 = 4;
     let each: u64 = if cfg!(miri) { 40 } else { 4000 };

@@ -15,6 +15,7 @@ pub(crate) mod replay;
 pub(crate) mod state;
 
 use crate::compaction::scheduler::{Control, KeyspaceControl};
+use crate::options::Options;
 use crate::store::Store;
 use drumlin_env::sync::atomic;
 use drumlin_format::manifest::{Change, Edit};
@@ -32,7 +33,7 @@ pub(crate) struct Numbers {
 /// Everything that the manifest must say, as one edit.
 pub(crate) fn snapshot(
     keyspaces: &[KeyspaceControl],
-    options: &[(String, String)],
+    options: &Options,
     carried: &[Change],
     numbers: &Numbers,
 ) -> Edit {
@@ -43,14 +44,14 @@ pub(crate) fn snapshot(
         Change::LastSeq(numbers.last_seq),
         Change::ClockMark(numbers.clock),
     ];
-    for (name, value) in options {
-        changes.push(Change::StoreOption { name: name.clone(), value: value.clone() });
+    for (name, value) in options.pairs() {
+        changes.push(Change::StoreOption { name: name.to_owned(), value });
     }
     for keyspace in keyspaces {
         let id = keyspace.state.id;
         changes.push(Change::CreateKeyspace { id, name: keyspace.state.name.to_string() });
-        for (name, value) in keyspace.state.options.load().to_pairs() {
-            changes.push(Change::KeyspaceOption { id, name, value });
+        for (name, value) in keyspace.state.options.load().pairs() {
+            changes.push(Change::KeyspaceOption { id, name: name.to_owned(), value });
         }
         changes.push(Change::Flushed { keyspace: id, seq: keyspace.flushed_seq });
         changes.push(Change::Policy { keyspace: id, name: keyspace.policy.name(), blob: keyspace.policy.save() });
@@ -78,5 +79,5 @@ pub(crate) fn snapshot_edit(store: &Store, control: &Control) -> Edit {
         last_seq: store.publisher.visible(),
         clock: store.unix_micros(),
     };
-    snapshot(&control.keyspaces, &store.options.load().to_pairs(), &control.carried, &numbers)
+    snapshot(&control.keyspaces, &store.options.load(), &control.carried, &numbers)
 }

@@ -38,7 +38,7 @@ pub(crate) struct OpenRequest {
 /// Opens the store, or makes it.
 pub(crate) fn open(request: OpenRequest) -> Result<Arc<Store>> {
     let OpenRequest { env, dir, create, options: wanted, components } = request;
-    Options::from_pairs(&wanted)?;
+    store_options(&wanted)?;
     let fs = env.fs();
     if create {
         fs.create_dir_all(&dir).map_err(|e| Error::io(&dir, "cannot create the directory", e))?;
@@ -61,7 +61,7 @@ pub(crate) fn open(request: OpenRequest) -> Result<Arc<Store>> {
             None => manifest.options.push((name, value)),
         }
     }
-    let options = Options::from_pairs(&manifest.options)?;
+    let options = store_options(&manifest.options)?;
     check_tables(&dir, &manifest, &entries)?;
     let store = assemble(env, dir, options, components, manifest, &entries, lock)?;
     remove_orphans(&store, &entries)?;
@@ -133,21 +133,16 @@ fn check_tables(dir: &Path, manifest: &ManifestState, entries: &[DirEntry]) -> R
 }
 
 fn sizes(options: &Options, env: &Env) -> Sizes {
-    let budget = options.memory_budget();
-    let memtable = match options.memtable_bytes() {
-        0 => (budget / 8).min(64 << 20),
-        set => set,
-    };
-    let memtables = (budget * 3 / 8).max(memtable * 2);
-    let slots = match options.workers() {
+    let budget = options.memory_budget;
+    let memtables = budget * 3 / 8;
+    let slots = match options.workers {
         0 => env.available_cores().saturating_sub(1).clamp(1, 4),
         set => set as usize,
     };
     Sizes {
-        memtable: memtable as usize,
         memtables: memtables as usize,
-        cache: (budget / 2).saturating_sub(memtable.saturating_sub(budget / 8)) as usize,
-        log: (memtables * 2).max(options.log_segment_bytes() * 4),
+        cache: (budget / 2) as usize,
+        log: (memtables * 2).max(options.log_segment_bytes * 4),
         slots,
     }
 }
@@ -170,8 +165,22 @@ fn policy(record_policy: Option<(String, Vec<u8>)>, configured: &str) -> (Box<dy
 
 /// Tables kept open.
 const OPEN_TABLES: usize = 4096;
-/// The policy of a new keyspace.
-pub(crate) const DEFAULT_POLICY: &str = "1-leveling";
+/// The options that `pairs` set, the others by default.
+fn store_options(pairs: &[(String, String)]) -> Result<Options> {
+    let mut options = Options::default();
+    pairs.iter().try_for_each(|(name, value)| options.set(name, value))?;
+    Ok(options)
+}
+
+/// The options of a keyspace that `pairs` set, the others by default.
+pub(crate) fn keyspace_options(pairs: &[(String, String)]) -> Result<KeyspaceOptions> {
+    let mut options = KeyspaceOptions::default();
+    pairs.iter().try_for_each(|(name, value)| options.set(name, value))?;
+    Ok(options)
+}
+
+/// The policy that serves when a keyspace's own is not known.
+const DEFAULT_POLICY: &str = "1-leveling";
 
 #[expect(clippy::too_many_lines, reason = "a list of parts, each made once")]
 fn assemble(
@@ -205,7 +214,7 @@ fn assemble(
         .collect();
     let (recovered, log_bytes) = replay(&env, &dir, &numbers, manifest.floor, &mut targets, memtable_seed)?;
     let last_seq: Seq = recovered.last_seq.max(manifest.last_seq).max(largest_table_seq(&manifest, &targets));
-    let home = LogHome { env: env.clone(), dir: dir.clone(), segment_bytes: options.log_segment_bytes() };
+    let home = LogHome { env: env.clone(), dir: dir.clone(), segment_bytes: options.log_segment_bytes };
     let log_number = LogNumber(fresh());
     let header = recovered.next_header(log_number);
     let lens = |n: LogNumber| entries.iter().find(|e| e.name == FileName::Log(n).to_string()).map_or(0, |e| e.len);
@@ -220,14 +229,15 @@ fn assemble(
     for (id, record) in &manifest.keyspaces {
         let path = dir.join(FileName::Pointer.to_string());
         let tree = record.tree(&obsolete).map_err(|what| Error::corruption(&path, 0, what))?;
-        let options = KeyspaceOptions::from_pairs(&record.options)?;
-        let (policy, problem) = policy(record.policy.clone(), &options.compaction());
+        let keyspace_options = keyspace_options(&record.options)?;
+        let (policy, problem) = policy(record.policy.clone(), &keyspace_options.compaction);
         problems.extend(problem);
         let operator = components.operators.get(&record.name).cloned();
         let state = Arc::new(KeyspaceState::new(
             *id,
             record.name.as_str().into(),
-            options,
+            &options,
+            keyspace_options,
             operator,
             tree,
             log_number,
@@ -243,7 +253,7 @@ fn assemble(
     let clock = manifest.clock.max(env.clock().unix_micros());
     let manifest_header = ManifestHeader { number: fresh(), store: manifest.store };
     let numbers = Numbers { floor, next_file, next_run: manifest.next_run.max(1), last_seq, clock };
-    let edit = snapshot(&controls, &options.to_pairs(), &manifest.carried, &numbers);
+    let edit = snapshot(&controls, &options, &manifest.carried, &numbers);
     let writer = ManifestWriter::create(&env, dir.clone(), manifest_header, &edit)?;
     let cache = Arc::new(BlockCache::new(sizes.cache));
     let tables = TableCache::new(&env, &dir, cache.clone(), manifest.store, OPEN_TABLES);

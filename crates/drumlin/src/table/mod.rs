@@ -39,7 +39,7 @@ use std::path::Path;
 
 /// Name of the file of table `id`.
 pub(crate) fn table_file_name(id: TableId) -> String {
-    format!("{:06}.table", id.0)
+    drumlin_format::names::FileName::Table(id).to_string()
 }
 
 /// The error for bytes of `path` that do not decode; `offset` is that of the block they are in.

@@ -39,8 +39,6 @@ pub(crate) struct Request<'a> {
     pub(crate) operations: u64,
     /// Bytes of the log record, framing included; `None` for an unlogged commit.
     pub(crate) record_len: Option<u64>,
-    /// Memtable size at which it is sealed.
-    pub(crate) memtable_bytes: usize,
 }
 
 impl CommitLane {
@@ -64,7 +62,7 @@ impl CommitLane {
         let mut sealed = false;
         let mut memtables = Vec::with_capacity(request.keyspaces.len());
         for keyspace in request.keyspaces {
-            if keyspace.active_bytes() >= request.memtable_bytes {
+            if keyspace.active_bytes() >= keyspace.memtable_bytes() {
                 sealed |= keyspace.seal(lane.log.segment.number);
             }
             let memtable = keyspace.active();
