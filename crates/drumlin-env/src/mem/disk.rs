@@ -1,0 +1,319 @@
+//! The simulated disk: files, names, capacity, and what each file system call does to them.
+//!
+//! This module knows nothing of faults, counting or threads. Its calls fail as the system's do, with the same
+//! error codes. A copy of a disk shares all pages with the original, so a picture of it can be taken at any
+//! call.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustix::io::Errno;
+
+use super::names::{Entry, Names, NodeId};
+use super::node::{Node, Page, SyncFailure};
+use crate::fs::{DirEntry, FileKind};
+
+/// How many pages of deleted files are kept as the garbage that grown files may show after a power loss.
+const GRAVEYARD: usize = 64;
+/// No file of a test is larger; a larger offset is a mistake.
+const MAX_LEN: u64 = 1 << 36;
+
+/// A picture of the simulated disk: what was written, and what of it is on stable storage.
+#[derive(Clone, Debug, Default)]
+pub struct Disk {
+    pub(crate) nodes: BTreeMap<NodeId, Arc<Node>>,
+    pub(crate) names: Arc<Names>,
+    pub(crate) graveyard: Arc<VecDeque<Arc<Page>>>,
+    pub(crate) capacity: Option<u64>,
+    pub(crate) next_node: NodeId,
+    /// What the clock showed.
+    pub(crate) nanos: u64,
+    /// Whether the world that it comes from is stepped.
+    pub(crate) stepped: bool,
+}
+
+/// How many handles each file has open.
+pub(crate) type Open = BTreeMap<NodeId, u32>;
+
+impl Disk {
+    pub(crate) fn new(stepped: bool) -> Disk {
+        Disk { stepped, ..Disk::default() }
+    }
+
+    /// What `path` means; an error when a part of it above the last is a file.
+    pub(crate) fn find(&self, path: &Path) -> io::Result<Option<Entry>> {
+        for above in path.ancestors().skip(1) {
+            match self.names.live(above) {
+                Some(Entry::Dir) => return Ok(self.names.live(path)),
+                Some(Entry::File(_)) => return Err(Errno::NOTDIR.into()),
+                None => {}
+            }
+        }
+        Ok(self.names.live(path))
+    }
+
+    /// The file at `path`.
+    pub(crate) fn file(&self, path: &Path) -> io::Result<NodeId> {
+        match self.find(path)? {
+            Some(Entry::File(id)) => Ok(id),
+            Some(Entry::Dir) => Err(Errno::ISDIR.into()),
+            None => Err(Errno::NOENT.into()),
+        }
+    }
+
+    /// The file at `path`, if there is one.
+    pub(crate) fn node_at(&self, path: &Path) -> Option<&Node> {
+        self.file(path).ok().map(|id| self.node(id))
+    }
+
+    /// Fails unless `path` is a directory.
+    pub(crate) fn require_dir(&self, path: &Path) -> io::Result<()> {
+        match self.find(path)? {
+            Some(Entry::Dir) => Ok(()),
+            Some(Entry::File(_)) => Err(Errno::NOTDIR.into()),
+            None => Err(Errno::NOENT.into()),
+        }
+    }
+
+    fn require_parent(&self, path: &Path) -> io::Result<()> {
+        self.require_dir(path.parent().ok_or(Errno::INVAL)?)
+    }
+
+    /// A file that is named, open, or may come back.
+    pub(crate) fn node(&self, id: NodeId) -> &Node {
+        &self.nodes[&id]
+    }
+
+    pub(crate) fn node_mut(&mut self, id: NodeId) -> &mut Node {
+        Arc::make_mut(self.nodes.get_mut(&id).expect("a file lives while it is open or may be named"))
+    }
+
+    pub(crate) fn names_mut(&mut self) -> &mut Names {
+        Arc::make_mut(&mut self.names)
+    }
+
+    /// Puts a file on the disk without a name.
+    pub(crate) fn add_node(&mut self, node: Node) -> NodeId {
+        self.add_shared(Arc::new(node))
+    }
+
+    /// As [`Disk::add_node`], for a file that another disk holds too.
+    pub(crate) fn add_shared(&mut self, node: Arc<Node>) -> NodeId {
+        let id = self.next_node;
+        self.next_node += 1;
+        self.nodes.insert(id, node);
+        id
+    }
+
+    pub(crate) fn create_dir_all(&mut self, dir: &Path) -> io::Result<()> {
+        match self.find(dir)? {
+            Some(Entry::Dir) => return Ok(()),
+            Some(Entry::File(_)) => return Err(Errno::EXIST.into()),
+            None => {}
+        }
+        let missing: Vec<&Path> =
+            dir.ancestors().take_while(|path| self.names.live(path).is_none()).collect();
+        for path in missing.into_iter().rev() {
+            self.names_mut().set(path, Some(Entry::Dir));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn create(&mut self, path: &Path, kind: FileKind) -> io::Result<NodeId> {
+        self.require_parent(path)?;
+        if self.find(path)?.is_some() {
+            return Err(Errno::EXIST.into());
+        }
+        let id = self.add_node(Node::new(kind));
+        self.names_mut().set(path, Some(Entry::File(id)));
+        Ok(id)
+    }
+
+    pub(crate) fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()> {
+        self.require_parent(from)?;
+        self.require_parent(to)?;
+        let id = self.file(from)?;
+        match self.find(to)? {
+            Some(Entry::Dir) => return Err(Errno::ISDIR.into()),
+            // Two names of one file: both stay.
+            Some(Entry::File(replaced)) if replaced == id => return Ok(()),
+            _ => {}
+        }
+        let names = self.names_mut();
+        names.set(to, Some(Entry::File(id)));
+        names.set(from, None);
+        Ok(())
+    }
+
+    pub(crate) fn link(&mut self, from: &Path, to: &Path) -> io::Result<()> {
+        let from = self.find(from)?.ok_or(Errno::NOENT)?;
+        self.require_parent(to)?;
+        if self.find(to)?.is_some() {
+            return Err(Errno::EXIST.into());
+        }
+        let id = from.file().ok_or(Errno::PERM)?;
+        self.names_mut().set(to, Some(Entry::File(id)));
+        Ok(())
+    }
+
+    pub(crate) fn unlink(&mut self, path: &Path) -> io::Result<()> {
+        self.file(path)?;
+        self.names_mut().set(path, None);
+        Ok(())
+    }
+
+    pub(crate) fn sync_dir(&mut self, dir: &Path, open: &Open) -> io::Result<()> {
+        self.require_dir(dir)?;
+        self.names_mut().sync(dir);
+        self.bury(open);
+        Ok(())
+    }
+
+    /// Frees the files that nothing can reach any more; their bytes stay in the ground for a while.
+    fn bury(&mut self, open: &Open) {
+        let reachable = self.names.reachable();
+        let gone: Vec<NodeId> = self
+            .nodes
+            .keys()
+            .copied()
+            .filter(|id| !reachable.contains(id) && !open.contains_key(id))
+            .collect();
+        for id in gone {
+            let node = self.nodes.remove(&id).expect("the id was just listed");
+            self.inter(node.pages().iter().flatten().cloned());
+        }
+    }
+
+    fn inter(&mut self, pages: impl Iterator<Item = Arc<Page>>) {
+        let graveyard = Arc::make_mut(&mut self.graveyard);
+        graveyard.extend(pages.filter(|page| page.iter().any(|&byte| byte != 0)));
+        let excess = graveyard.len().saturating_sub(GRAVEYARD);
+        graveyard.drain(..excess);
+    }
+
+    pub(crate) fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
+        self.require_dir(dir)?;
+        let entries = self.names.list(dir).filter_map(|(path, entry)| {
+            let name = path.file_name()?.to_str()?.to_owned();
+            let len = entry.file().map_or(0, |id| self.node(id).len());
+            Some(DirEntry { name, len, is_dir: entry == Entry::Dir })
+        });
+        let mut entries: Vec<DirEntry> = entries.collect();
+        entries.sort();
+        Ok(entries)
+    }
+
+    /// Bytes in use by files that have a name or are open.
+    pub(crate) fn used(&self, open: &Open) -> u64 {
+        let mut held: Vec<NodeId> =
+            self.names.files().map(|(_, id)| id).chain(open.keys().copied()).collect();
+        held.sort_unstable();
+        held.dedup();
+        held.iter().map(|&id| self.node(id).allocated()).sum()
+    }
+
+    /// Bytes that can still be written.
+    pub(crate) fn free(&self, open: &Open) -> u64 {
+        self.capacity.map_or(1 << 40, |capacity| capacity.saturating_sub(self.used(open)))
+    }
+
+    /// Writes what fits; an error when nothing does.
+    pub(crate) fn write(&mut self, id: NodeId, offset: u64, data: &[u8], open: &Open) -> io::Result<usize> {
+        let len = data.len() as u64;
+        check_range(offset, len)?;
+        let fits = match self.capacity {
+            Some(_) => self.node(id).fits(offset, len, self.free(open)),
+            None => len,
+        };
+        if fits == 0 && len > 0 {
+            return Err(Errno::NOSPC.into());
+        }
+        self.node_mut(id).write(offset, &data[..fits as usize]);
+        Ok(fits as usize)
+    }
+
+    pub(crate) fn allocate(&mut self, id: NodeId, offset: u64, len: u64, open: &Open) -> io::Result<()> {
+        check_range(offset, len)?;
+        if self.capacity.is_some() && self.node(id).fits(offset, len, self.free(open)) < len {
+            return Err(Errno::NOSPC.into());
+        }
+        self.node_mut(id).allocate(offset, len);
+        Ok(())
+    }
+
+    pub(crate) fn set_len(&mut self, id: NodeId, len: u64) -> io::Result<()> {
+        check_range(len, 0)?;
+        let gone = self.node_mut(id).set_len(len);
+        self.inter(gone.into_iter());
+        Ok(())
+    }
+
+    pub(crate) fn sync(&mut self, id: NodeId) -> io::Result<()> {
+        self.node_mut(id).sync().map_err(io::Error::from_raw_os_error)
+    }
+
+    pub(crate) fn fail_sync(&mut self, id: NodeId, failure: SyncFailure, errno: i32) {
+        self.node_mut(id).fail_sync(failure, errno);
+    }
+}
+
+fn check_range(offset: u64, len: u64) -> io::Result<()> {
+    match offset.checked_add(len) {
+        Some(end) if end <= MAX_LEN => Ok(()),
+        _ => Err(Errno::FBIG.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_takes_what_fits_and_gives_space_back() {
+        let mut disk = Disk::new(true);
+        let open = Open::new();
+        disk.capacity = Some(3 * 4096);
+        let a = disk.create(Path::new("a"), FileKind::Table).unwrap();
+        assert_eq!(disk.write(a, 0, &[1; 5000], &open).unwrap(), 5000);
+        assert_eq!(disk.free(&open), 4096);
+        // Inside a page that is there already, and into one more.
+        assert_eq!(disk.write(a, 5000, &[1; 9000], &open).unwrap(), 3 * 4096 - 5000);
+        let error = disk.write(a, 3 * 4096, &[1], &open).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+        assert_eq!(disk.write(a, 0, &[2; 4096], &open).unwrap(), 4096);
+        let b = disk.create(Path::new("b"), FileKind::Table).unwrap();
+        assert_eq!(disk.allocate(b, 0, 1, &open).unwrap_err().kind(), io::ErrorKind::StorageFull);
+        let held = Open::from([(a, 1)]);
+        disk.unlink(Path::new("a")).unwrap();
+        assert_eq!((disk.free(&held), disk.free(&open)), (0, 3 * 4096));
+    }
+
+    #[test]
+    fn a_file_lives_until_nothing_can_reach_it() {
+        let mut disk = Disk::new(true);
+        let a = disk.create(Path::new("a"), FileKind::Table).unwrap();
+        disk.write(a, 0, b"bytes", &Open::new()).unwrap();
+        let open = Open::from([(a, 1)]);
+        disk.unlink(Path::new("a")).unwrap();
+        disk.sync_dir(Path::new(""), &open).unwrap();
+        assert_eq!(disk.node(a).len(), 5);
+        disk.sync_dir(Path::new(""), &Open::new()).unwrap();
+        assert!(disk.nodes.is_empty());
+        assert_eq!(&disk.graveyard[0][..5], b"bytes");
+    }
+
+    #[test]
+    fn a_copy_is_not_changed_by_later_calls() {
+        let mut disk = Disk::new(true);
+        let a = disk.create(Path::new("a"), FileKind::Table).unwrap();
+        disk.write(a, 0, b"one", &Open::new()).unwrap();
+        let copy = disk.clone();
+        disk.write(a, 0, b"two", &Open::new()).unwrap();
+        disk.unlink(Path::new("a")).unwrap();
+        let mut buf = [0; 3];
+        copy.node_at(Path::new("a")).unwrap().read(0, &mut buf);
+        assert_eq!(&buf, b"one");
+    }
+}

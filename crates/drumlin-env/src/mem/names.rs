@@ -1,0 +1,305 @@
+//! The names of the simulated disk: what they mean now, and what a power loss may make of them.
+//!
+//! Each name keeps every state that it has had since its directory was last synced. A power loss leaves any
+//! one of them, for each name on its own: a create, rename, link or unlink may be kept or lost apart from its
+//! neighbours. What a rename replaces is old or new, never absent, because no such state is in the name's
+//! history; the source of the rename may be there too. A file that had a durable name and still has a name
+//! keeps at least one.
+//!
+//! The empty path and the root are directories that always exist. Paths are compared as they are given.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+use std::path::{Path, PathBuf};
+
+use crate::random::Random;
+
+/// A file's identity, behind all its names.
+pub(crate) type NodeId = u64;
+
+/// What a name means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Entry {
+    Dir,
+    File(NodeId),
+}
+
+impl Entry {
+    pub(crate) fn file(self) -> Option<NodeId> {
+        match self {
+            Entry::Dir => None,
+            Entry::File(id) => Some(id),
+        }
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+struct Name {
+    durable: Option<Entry>,
+    /// The states since the directory was synced, the newest last; none when it is as synced.
+    since: Vec<Option<Entry>>,
+    /// A sync of the directory failed and the change counts as written: later syncs pass it over.
+    lost: bool,
+}
+
+impl Name {
+    fn live(&self) -> Option<Entry> {
+        self.since.last().copied().unwrap_or(self.durable)
+    }
+}
+
+/// Which names a power loss leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Survival {
+    /// Only what was synced.
+    Synced,
+    /// Everything.
+    Live,
+    /// For each name, any state since the last sync.
+    Any,
+}
+
+/// All names.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Names {
+    map: BTreeMap<PathBuf, Name>,
+}
+
+fn always_exists(path: &Path) -> bool {
+    path.as_os_str().is_empty() || path == Path::new("/")
+}
+
+impl Names {
+    /// What `path` means now.
+    pub(crate) fn live(&self, path: &Path) -> Option<Entry> {
+        if always_exists(path) { Some(Entry::Dir) } else { self.map.get(path).and_then(Name::live) }
+    }
+
+    /// Whether a power loss leaves the name, and the directories above it, as they are now.
+    pub(crate) fn is_durable(&self, path: &Path) -> bool {
+        path.ancestors().filter(|path| !always_exists(path)).all(|path| {
+            self.map.get(path).is_some_and(|name| name.durable.is_some() && name.since.is_empty())
+        })
+    }
+
+    /// Gives `path` a meaning, or none.
+    pub(crate) fn set(&mut self, path: &Path, entry: Option<Entry>) {
+        let name = self.map.entry(path.to_owned()).or_default();
+        name.since.push(entry);
+        name.lost = false;
+    }
+
+    /// Gives `path` a meaning that is already on stable storage.
+    pub(crate) fn set_durable(&mut self, path: &Path, entry: Entry) {
+        self.map.insert(path.to_owned(), Name { durable: Some(entry), ..Name::default() });
+    }
+
+    fn below<'a>(&'a self, dir: &'a Path) -> impl Iterator<Item = (&'a PathBuf, &'a Name)> {
+        self.map
+            .range::<Path, _>((Bound::Excluded(dir), Bound::Unbounded))
+            .take_while(move |(path, _)| path.starts_with(dir))
+            .filter(move |(path, _)| path.parent() == Some(dir))
+    }
+
+    /// The names in `dir`.
+    pub(crate) fn list<'a>(&'a self, dir: &'a Path) -> impl Iterator<Item = (&'a Path, Entry)> {
+        self.below(dir).filter_map(|(path, name)| Some((path.as_path(), name.live()?)))
+    }
+
+    /// Every name of a file.
+    pub(crate) fn files(&self) -> impl Iterator<Item = (&Path, NodeId)> {
+        self.map.iter().filter_map(|(path, name)| Some((path.as_path(), name.live()?.file()?)))
+    }
+
+    /// Makes the names in `dir` durable, except those that an earlier sync lost.
+    pub(crate) fn sync(&mut self, dir: &Path) {
+        let changed: Vec<PathBuf> = self
+            .below(dir)
+            .filter(|(_, name)| !name.since.is_empty() && !name.lost)
+            .map(|(path, _)| path.clone())
+            .collect();
+        for path in changed {
+            match self.map[&path].live() {
+                Some(entry) => self.set_durable(&path, entry),
+                None => {
+                    self.map.remove(&path);
+                }
+            }
+        }
+    }
+
+    /// Makes the changes in `dir` count as written although they are not.
+    pub(crate) fn lose_sync(&mut self, dir: &Path) {
+        let changed: Vec<PathBuf> = self.below(dir).map(|(path, _)| path.clone()).collect();
+        for path in changed {
+            let name = self.map.get_mut(&path).expect("the path was just listed");
+            name.lost = !name.since.is_empty();
+        }
+    }
+
+    /// Every file that some name means now, or may mean after a power loss.
+    pub(crate) fn reachable(&self) -> BTreeSet<NodeId> {
+        let states = self.map.values().flat_map(|name| name.since.iter().copied().chain([name.durable]));
+        states.flatten().filter_map(Entry::file).collect()
+    }
+
+    /// The names that a power loss leaves, and how many of them are not as they are now.
+    pub(crate) fn after_power_loss(
+        &self,
+        survival: Survival,
+        random: &mut Random,
+    ) -> (BTreeMap<PathBuf, Entry>, u64) {
+        let mut left: BTreeMap<PathBuf, Option<Entry>> = BTreeMap::new();
+        for (path, name) in &self.map {
+            let entry = match survival {
+                Survival::Synced => name.durable,
+                Survival::Live => name.live(),
+                Survival::Any => match random.index(name.since.len() + 1) {
+                    0 => name.durable,
+                    n => name.since[n - 1],
+                },
+            };
+            left.insert(path.clone(), entry);
+        }
+        if survival == Survival::Any {
+            self.keep_one_name(&mut left);
+        }
+        drop_without_parent(&mut left);
+        let dropped = self.map.iter().filter(|(path, name)| left[*path] != name.live()).count() as u64;
+        let left = left.into_iter().filter_map(|(path, entry)| Some((path, entry?))).collect();
+        (left, dropped)
+    }
+
+    /// Gives a file that had a durable name, has one now, and would be left with none, its present name. That
+    /// may take the name from another file, so look again until all have one.
+    fn keep_one_name(&self, left: &mut BTreeMap<PathBuf, Option<Entry>>) {
+        let durable: BTreeSet<NodeId> = self.map.values().filter_map(|name| name.durable?.file()).collect();
+        let present: BTreeMap<NodeId, &Path> =
+            self.files().filter(|(_, id)| durable.contains(id)).map(|(path, id)| (id, path)).collect();
+        loop {
+            let kept: BTreeSet<NodeId> = left.values().flatten().filter_map(|entry| entry.file()).collect();
+            let Some((&id, path)) = present.iter().find(|(id, _)| !kept.contains(id)) else { return };
+            left.insert(path.to_path_buf(), Some(Entry::File(id)));
+        }
+    }
+}
+
+/// What is in a directory goes with it. Parents sort before their children.
+fn drop_without_parent(left: &mut BTreeMap<PathBuf, Option<Entry>>) {
+    let mut dirs = BTreeSet::new();
+    for (path, entry) in left {
+        let parent = path.parent().unwrap_or(Path::new(""));
+        if !always_exists(parent) && !dirs.contains(parent) {
+            *entry = None;
+        } else if *entry == Some(Entry::Dir) {
+            dirs.insert(path.clone());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: &str = "d/a";
+    const B: &str = "d/b";
+
+    fn with_dir() -> Names {
+        let mut names = Names::default();
+        names.set_durable(Path::new("d"), Entry::Dir);
+        names
+    }
+
+    fn set(names: &mut Names, path: &str, id: Option<NodeId>) {
+        names.set(Path::new(path), id.map(Entry::File));
+    }
+
+    /// Every outcome of many power losses, as (meaning of A, meaning of B).
+    fn outcomes(names: &Names) -> BTreeSet<(Option<NodeId>, Option<NodeId>)> {
+        (0..200)
+            .map(|seed| {
+                let (left, _) = names.after_power_loss(Survival::Any, &mut Random::new(seed, "names"));
+                let id = |path: &str| left.get(Path::new(path)).and_then(|entry| entry.file());
+                (id(A), id(B))
+            })
+            .collect()
+    }
+
+    #[test]
+    fn unsynced_creates_are_kept_or_lost_one_by_one() {
+        let mut names = with_dir();
+        set(&mut names, A, Some(1));
+        set(&mut names, B, Some(2));
+        assert_eq!(
+            outcomes(&names),
+            BTreeSet::from([(None, None), (Some(1), None), (None, Some(2)), (Some(1), Some(2))])
+        );
+        names.sync(Path::new("d"));
+        assert_eq!(outcomes(&names), BTreeSet::from([(Some(1), Some(2))]));
+    }
+
+    #[test]
+    fn a_rename_over_a_name_leaves_old_or_new_and_perhaps_the_source() {
+        let mut names = with_dir();
+        set(&mut names, A, Some(1));
+        set(&mut names, B, Some(2));
+        names.sync(Path::new("d"));
+        set(&mut names, B, Some(1));
+        set(&mut names, A, None);
+        assert_eq!(
+            outcomes(&names),
+            // Never (None, Some(2)): file 1 was durable and keeps a name.
+            BTreeSet::from([(Some(1), Some(2)), (Some(1), Some(1)), (None, Some(1))])
+        );
+    }
+
+    #[test]
+    fn an_unlinked_file_may_come_back_until_the_directory_is_synced() {
+        let mut names = with_dir();
+        set(&mut names, A, Some(1));
+        names.sync(Path::new("d"));
+        set(&mut names, A, None);
+        assert_eq!(outcomes(&names), BTreeSet::from([(Some(1), None), (None, None)]));
+        names.sync(Path::new("d"));
+        assert_eq!(outcomes(&names), BTreeSet::from([(None, None)]));
+        assert!(names.reachable().is_empty());
+    }
+
+    #[test]
+    fn a_lost_sync_is_not_made_good_by_the_next() {
+        let mut names = with_dir();
+        set(&mut names, A, Some(1));
+        names.lose_sync(Path::new("d"));
+        names.sync(Path::new("d"));
+        assert!(!names.is_durable(Path::new(A)));
+        set(&mut names, A, Some(1));
+        names.sync(Path::new("d"));
+        assert!(names.is_durable(Path::new(A)));
+    }
+
+    #[test]
+    fn what_is_in_a_lost_directory_is_lost() {
+        let mut names = Names::default();
+        names.set(Path::new("d"), Some(Entry::Dir));
+        set(&mut names, A, Some(1));
+        names.sync(Path::new("d"));
+        assert!(!names.is_durable(Path::new(A)));
+        let (left, dropped) = names.after_power_loss(Survival::Synced, &mut Random::new(0, ""));
+        assert!(left.is_empty());
+        assert_eq!(dropped, 2);
+        names.sync(Path::new(""));
+        assert!(names.is_durable(Path::new(A)));
+    }
+
+    #[test]
+    fn listing_shows_one_directory() {
+        let mut names = with_dir();
+        for path in ["d/a", "d/sub", "d/sub/x", "da", "d-a"] {
+            set(&mut names, path, Some(1));
+        }
+        let listed: Vec<_> = names.list(Path::new("d")).map(|(path, _)| path.to_owned()).collect();
+        assert_eq!(listed, [Path::new("d/a"), Path::new("d/sub")]);
+        let listed: Vec<_> = names.list(Path::new("")).map(|(path, _)| path.to_owned()).collect();
+        assert_eq!(listed, [Path::new("d"), Path::new("d-a"), Path::new("da")]);
+    }
+}

@@ -1,0 +1,264 @@
+//! The simulated world behind a [`crate::MemEnv`]: one lock around disk, clock, random streams, faults and
+//! records.
+//!
+//! Every file system call goes through [`World::call`]: it takes the next I/O index, takes a picture of the
+//! disk if one is wanted, records the site and the trace, asks the faults, tells the order monitor, and lets
+//! the call act.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::panic::Location;
+use std::path::Path;
+
+use rustix::io::Errno;
+
+use super::disk::{Disk, Open};
+use super::fault::{Effect, Faults, Op};
+use super::image::ImageReport;
+use super::monitor::{Monitor, Seen};
+use super::names::NodeId;
+use super::node::SyncFailure;
+use crate::fs::{Caller, FileKind};
+use crate::note::Note;
+use crate::random::{Random, fold, fold_word};
+use crate::sync::{Mutex, MutexGuard};
+
+/// What the clock of a new world shows, in microseconds since 1970.
+const START_UNIX_MICROS: u64 = 1_600_000_000_000_000;
+
+/// A place in the source that does I/O: an operation on a kind of file, by a caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Site {
+    /// The operation.
+    pub op: Op,
+    /// The file's kind; none for directories.
+    pub kind: Option<FileKind>,
+    /// The caller.
+    pub at: &'static Location<'static>,
+}
+
+/// One I/O call, as it begins.
+#[derive(Clone, Copy, Debug)]
+pub struct Call<'a> {
+    /// Its I/O index.
+    pub index: u64,
+    /// Where it comes from.
+    pub site: Site,
+    /// The file or directory.
+    pub path: &'a Path,
+    /// How often the site was seen before.
+    pub seen_before: u64,
+}
+
+/// Decides for each call whether a picture of the disk is taken just before it.
+pub(crate) type Recorder = Box<dyn FnMut(&Call<'_>) -> bool + Send>;
+
+pub(crate) struct World {
+    stepped: bool,
+    seed: u64,
+    pub(crate) image_report: ImageReport,
+    state: Mutex<State>,
+}
+
+pub(crate) struct State {
+    pub(crate) disk: Disk,
+    pub(crate) open: Open,
+    pub(crate) locked: BTreeSet<NodeId>,
+    pub(crate) index: u64,
+    pub(crate) nanos: u64,
+    pub(crate) nanos_per_call: u64,
+    pub(crate) nanos_per_kib: u64,
+    pub(crate) trace: u64,
+    pub(crate) sites: BTreeMap<Site, u64>,
+    pub(crate) wanted: BTreeSet<u64>,
+    pub(crate) taken: Vec<(u64, Disk)>,
+    pub(crate) recorder: Option<Recorder>,
+    pub(crate) faults: Faults,
+    pub(crate) monitor: Monitor,
+    streams: BTreeMap<&'static str, Random>,
+}
+
+/// What a call is about, for counting, faults and the order monitor.
+pub(crate) struct About<'a> {
+    pub(crate) op: Op,
+    pub(crate) kind: Option<FileKind>,
+    pub(crate) path: &'a Path,
+    pub(crate) to: Option<&'a Path>,
+    pub(crate) node: Option<NodeId>,
+    pub(crate) offset: u64,
+    pub(crate) len: u64,
+    pub(crate) data: &'a [u8],
+    pub(crate) at: Caller,
+}
+
+impl<'a> About<'a> {
+    pub(crate) fn path(op: Op, path: &'a Path, at: Caller) -> About<'a> {
+        About { op, kind: None, path, to: None, node: None, offset: 0, len: 0, data: &[], at }
+    }
+}
+
+impl World {
+    pub(crate) fn new(disk: Disk, seed: u64, image_report: ImageReport) -> World {
+        let state = State {
+            open: Open::new(),
+            locked: BTreeSet::new(),
+            index: 0,
+            nanos: disk.nanos,
+            nanos_per_call: 0,
+            nanos_per_kib: 0,
+            trace: 0,
+            sites: BTreeMap::new(),
+            wanted: BTreeSet::new(),
+            taken: Vec::new(),
+            recorder: None,
+            faults: Faults::new(seed),
+            monitor: Monitor::new(&disk),
+            streams: BTreeMap::new(),
+            disk,
+        };
+        let stepped = state.disk.stepped;
+        World { stepped, seed, image_report, state: Mutex::new(state) }
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock()
+    }
+
+    pub(crate) fn is_stepped(&self) -> bool {
+        self.stepped
+    }
+
+    pub(crate) fn monotonic_nanos(&self) -> u64 {
+        self.state().nanos
+    }
+
+    pub(crate) fn unix_micros(&self) -> u64 {
+        START_UNIX_MICROS + self.monotonic_nanos() / 1000
+    }
+
+    pub(crate) fn sleep_micros(&self, micros: u64) {
+        let mut state = self.state();
+        state.nanos = state.nanos.saturating_add(micros.saturating_mul(1000));
+        drop(state);
+        if !self.stepped {
+            std::thread::yield_now();
+        }
+    }
+
+    pub(crate) fn random_u64(&self, purpose: &'static str) -> u64 {
+        self.state().stream(self.seed, purpose).next_u64()
+    }
+
+    pub(crate) fn choose(&self, n: usize) -> usize {
+        self.state().stream(self.seed, "schedule").index(n)
+    }
+
+    pub(crate) fn note(&self, note: Note<'_>) {
+        let state = &mut *self.state();
+        state.monitor.note(note, &state.disk, state.index);
+    }
+
+    /// Carries out one I/O call. `act` gets the effect of a fault that leaves the call to itself.
+    pub(crate) fn call<T>(
+        &self,
+        about: About<'_>,
+        act: impl FnOnce(&mut State, Option<Effect>) -> io::Result<T>,
+    ) -> io::Result<T> {
+        let state = &mut *self.state();
+        let index = state.begin(&about);
+        let effect = state.faults.judge(index, about.op, about.kind);
+        state.tell_monitor(&about, index, None);
+        let outcome = match effect {
+            Some(Effect::Fail(errno)) => {
+                let loses =
+                    (about.op.is_sync() || about.op == Op::Close) && errno != Errno::INTR.raw_os_error();
+                if loses {
+                    state.fail_sync(&about, SyncFailure::Lost, errno);
+                }
+                Err(io::Error::from_raw_os_error(errno))
+            }
+            Some(Effect::FailSync(errno, failure)) => {
+                state.fail_sync(&about, failure, errno);
+                Err(io::Error::from_raw_os_error(errno))
+            }
+            effect => act(state, effect),
+        };
+        // What is made again after a signal has not failed.
+        if !matches!(&outcome, Err(error) if error.kind() == io::ErrorKind::Interrupted) {
+            state.tell_monitor(&about, index, Some(outcome.is_err()));
+        }
+        outcome
+    }
+}
+
+impl State {
+    fn stream(&mut self, seed: u64, purpose: &'static str) -> &mut Random {
+        self.streams.entry(purpose).or_insert_with(|| Random::new(seed, purpose))
+    }
+
+    /// Takes the next index and records the call; the index.
+    fn begin(&mut self, about: &About<'_>) -> u64 {
+        let index = self.index;
+        self.index += 1;
+        let site = Site { op: about.op, kind: about.kind, at: about.at };
+        let count = self.sites.entry(site).or_default();
+        let call = Call { index, site, path: about.path, seen_before: *count };
+        *count += 1;
+        let asked = self.recorder.as_mut().is_some_and(|recorder| recorder(&call));
+        if self.wanted.remove(&index) || asked {
+            let picture = self.picture();
+            self.taken.push((index, picture));
+        }
+        let cost = self.nanos_per_call + self.nanos_per_kib * about.len.div_ceil(1024);
+        self.nanos = self.nanos.saturating_add(cost);
+        let kind = about.kind.map_or(0, |kind| 1 + kind as u64);
+        let mut trace = fold_word(self.trace, about.op as u64 | kind << 8);
+        trace = fold(trace, about.path.as_os_str().as_encoded_bytes());
+        if let Some(to) = about.to {
+            trace = fold(trace, to.as_os_str().as_encoded_bytes());
+        }
+        trace = fold_word(fold_word(trace, about.offset), about.len);
+        self.trace = if about.data.is_empty() { trace } else { fold(trace, about.data) };
+        index
+    }
+
+    /// The disk as it is now.
+    pub(crate) fn picture(&self) -> Disk {
+        Disk { nanos: self.nanos, ..self.disk.clone() }
+    }
+
+    fn fail_sync(&mut self, about: &About<'_>, failure: SyncFailure, errno: i32) {
+        match about.node {
+            Some(node) => self.disk.fail_sync(node, failure, errno),
+            // A sticky failure loses nothing by itself: the rule has to fail the later syncs too.
+            None if failure != SyncFailure::Sticky => self.disk.names_mut().lose_sync(about.path),
+            None => {}
+        }
+    }
+
+    /// `failed` is none before the call acts.
+    fn tell_monitor(&mut self, about: &About<'_>, index: u64, failed: Option<bool>) {
+        let seen = Seen {
+            disk: &self.disk,
+            index,
+            op: about.op,
+            kind: about.kind,
+            path: about.path,
+            to: about.to,
+            node: about.node,
+        };
+        match failed {
+            None => self.monitor.before(&seen),
+            Some(failed) => self.monitor.after(&seen, failed),
+        }
+    }
+
+    pub(crate) fn closed(&mut self, node: NodeId) {
+        if let Some(count) = self.open.get_mut(&node) {
+            *count -= 1;
+            if *count == 0 {
+                self.open.remove(&node);
+            }
+        }
+    }
+}

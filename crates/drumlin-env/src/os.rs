@@ -1,0 +1,249 @@
+//! The operating system's side of the door. The one module of this crate with `unsafe` in it.
+
+#![allow(unsafe_code)]
+
+use std::collections::BTreeSet;
+use std::fs::{self, OpenOptions};
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io;
+use std::os::fd::IntoRawFd;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+use rustix::fs::{FallocateFlags, OFlags};
+use rustix::io::Errno;
+
+use crate::fs::{Access, DirEntry};
+use crate::sync::Mutex;
+
+pub(crate) fn create_dir_all(dir: &Path) -> io::Result<()> {
+    fs::create_dir_all(dir)
+}
+
+pub(crate) fn rename(from: &Path, to: &Path) -> io::Result<()> {
+    fs::rename(from, to)
+}
+
+pub(crate) fn link(from: &Path, to: &Path) -> io::Result<()> {
+    fs::hard_link(from, to)
+}
+
+pub(crate) fn unlink(path: &Path) -> io::Result<()> {
+    fs::remove_file(path)
+}
+
+/// A relative path of one part has the empty path as its parent; the system knows it as `.`.
+fn dir_path(dir: &Path) -> &Path {
+    if dir.as_os_str().is_empty() { Path::new(".") } else { dir }
+}
+
+pub(crate) fn sync_dir(dir: &Path) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.read(true).custom_flags(OFlags::DIRECTORY.bits() as i32);
+    options.open(dir_path(dir))?.sync_all()
+}
+
+pub(crate) fn list(dir: &Path) -> io::Result<Vec<DirEntry>> {
+    let mut entries = Vec::new();
+    for entry in fs::read_dir(dir_path(dir))? {
+        let entry = entry?;
+        let Ok(name) = entry.file_name().into_string() else { continue };
+        // The entry may be gone since it was read: another thread deletes obsolete files.
+        let metadata = match entry.metadata() {
+            Ok(metadata) => metadata,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(error),
+        };
+        let is_dir = metadata.is_dir();
+        entries.push(DirEntry { name, len: if is_dir { 0 } else { metadata.len() }, is_dir });
+    }
+    entries.sort();
+    Ok(entries)
+}
+
+pub(crate) fn exists(path: &Path) -> io::Result<bool> {
+    fs::exists(path)
+}
+
+pub(crate) fn free_space(dir: &Path) -> io::Result<u64> {
+    let stat = rustix::fs::statvfs(dir_path(dir))?;
+    Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+}
+
+pub(crate) fn file_len(path: &Path) -> io::Result<u64> {
+    let metadata = fs::metadata(path)?;
+    if metadata.is_dir() { Err(Errno::ISDIR.into()) } else { Ok(metadata.len()) }
+}
+
+/// Device and inode of each file locked by this process. A lock of the system is tied to the process or to
+/// the open file, by platform and file system; this set makes a second open in one process fail on all of
+/// them.
+static LOCKED: Mutex<BTreeSet<(u64, u64)>> = Mutex::new(BTreeSet::new());
+
+/// A lock held by this process, until dropped.
+pub(crate) struct OsLock {
+    file: fs::File,
+    id: (u64, u64),
+}
+
+impl Drop for OsLock {
+    fn drop(&mut self) {
+        let mut locked = LOCKED.lock();
+        // Closing the file gives the lock back too, should this fail.
+        let _ = self.file.unlock();
+        locked.remove(&self.id);
+    }
+}
+
+pub(crate) fn lock(path: &Path) -> io::Result<Option<OsLock>> {
+    let mut locked = LOCKED.lock();
+    // Where locks belong to the process, closing any handle of the file would give the lock back: look first.
+    if let Ok(metadata) = fs::metadata(path)
+        && locked.contains(&(metadata.dev(), metadata.ino()))
+    {
+        return Ok(None);
+    }
+    let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+    let metadata = file.metadata()?;
+    let id = (metadata.dev(), metadata.ino());
+    match file.try_lock() {
+        Ok(()) => {
+            locked.insert(id);
+            Ok(Some(OsLock { file, id }))
+        }
+        Err(fs::TryLockError::WouldBlock) => Ok(None),
+        Err(fs::TryLockError::Error(error)) => Err(error),
+    }
+}
+
+/// An open file of the operating system.
+pub(crate) struct OsFile(fs::File);
+
+impl OsFile {
+    pub(crate) fn open(path: &Path, access: Access) -> io::Result<OsFile> {
+        let mut options = OpenOptions::new();
+        options.read(true);
+        match access {
+            Access::Create => options.write(true).create_new(true),
+            Access::Read => &mut options,
+            Access::Write => options.write(true),
+        };
+        options.open(path).map(OsFile)
+    }
+
+    pub(crate) fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
+        self.0.read_at(buf, offset)
+    }
+
+    pub(crate) fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<usize> {
+        self.0.write_at(data, offset)
+    }
+
+    pub(crate) fn allocate(&self, offset: u64, len: u64) -> io::Result<()> {
+        if len == 0 {
+            return Ok(());
+        }
+        match rustix::fs::fallocate(&self.0, FallocateFlags::empty(), offset, len) {
+            Ok(()) => Ok(()),
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => self.extend_with_zeros(offset, len),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// For file systems that cannot reserve: writing the zeros reserves as well.
+    fn extend_with_zeros(&self, offset: u64, len: u64) -> io::Result<()> {
+        static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
+        let end = offset.checked_add(len).ok_or(io::ErrorKind::InvalidInput)?;
+        let mut at = self.len()?;
+        while at < end {
+            let n = (end - at).min(ZEROS.len() as u64);
+            self.0.write_all_at(&ZEROS[..n as usize], at)?;
+            at += n;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn set_len(&self, len: u64) -> io::Result<()> {
+        self.0.set_len(len)
+    }
+
+    pub(crate) fn len(&self) -> io::Result<u64> {
+        self.0.metadata().map(|metadata| metadata.len())
+    }
+
+    pub(crate) fn sync_data(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+
+    pub(crate) fn sync_all(&self) -> io::Result<()> {
+        self.0.sync_all()
+    }
+
+    pub(crate) fn close(self) -> io::Result<()> {
+        let descriptor = self.0.into_raw_fd();
+        // SAFETY: `into_raw_fd` gave this function the only ownership of the descriptor, and it is not used
+        // again, whatever the call returns.
+        unsafe { rustix::io::try_close(descriptor) }.or_else(|error| match error {
+            // The descriptor is gone even so; closing again could hit another thread's file.
+            Errno::INTR => Ok(()),
+            error => Err(error.into()),
+        })
+    }
+}
+
+/// Random bits from the system. The hasher's keys are unique in the process and start from the system's
+/// source.
+pub(crate) fn random_u64() -> u64 {
+    RandomState::new().build_hasher().finish()
+}
+
+/// Physical memory, or the limit of the control group when that is lower.
+pub(crate) fn total_memory() -> Option<u64> {
+    #[cfg(target_os = "linux")]
+    {
+        let info = rustix::system::sysinfo();
+        let physical = (info.totalram as u64).checked_mul(u64::from(info.mem_unit))?;
+        let limit = fs::read_to_string("/sys/fs/cgroup/memory.max")
+            .ok()
+            .and_then(|text| text.trim().parse::<u64>().ok())
+            .unwrap_or(u64::MAX);
+        Some(physical.min(limit))
+    }
+    #[cfg(not(target_os = "linux"))]
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::temp::TempDir;
+
+    #[test]
+    fn writing_zeros_does_what_reserving_does() {
+        let dir = TempDir::new("drumlin-os").unwrap();
+        for (name, before, offset, len) in [("short", 10, 5, 100_000), ("long", 200_000, 0, 100_000)] {
+            let file = OsFile::open(&dir.path().join(name), Access::Create).unwrap();
+            assert_eq!(file.write_at(0, &vec![7; before]).unwrap(), before);
+            file.extend_with_zeros(offset, len).unwrap();
+            let mut content = vec![9; (offset + len).max(before as u64) as usize];
+            assert_eq!(file.len().unwrap(), content.len() as u64);
+            file.0.read_exact_at(&mut content, 0).unwrap();
+            assert!(content[..before].iter().all(|&byte| byte == 7));
+            assert!(content[before..].iter().all(|&byte| byte == 0));
+        }
+    }
+
+    #[test]
+    fn a_lock_that_somebody_else_holds_is_not_given() {
+        let dir = TempDir::new("drumlin-os").unwrap();
+        let path = dir.path().join("LOCK");
+        // A handle that this module's set does not know stands for another process.
+        let other = fs::File::create(&path).unwrap();
+        other.lock().unwrap();
+        assert!(lock(&path).unwrap().is_none());
+        other.unlock().unwrap();
+        let held = lock(&path).unwrap();
+        assert!(held.is_some());
+        assert!(matches!(other.try_lock(), Err(fs::TryLockError::WouldBlock)));
+    }
+}

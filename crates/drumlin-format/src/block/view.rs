@@ -1,0 +1,289 @@
+//! Reads data blocks in place.
+
+use super::builder::{directory_len, seq_from_zigzag};
+use super::{FLAG_WIDE, GROUP, HEADER_LEN, common_prefix};
+use crate::bytes::Reader;
+use crate::error::Corruption;
+use core::cmp::Ordering;
+use drumlin_types::{Kind, Seq};
+
+/// The header of a block, checked. Cheap to copy, so that a cache can keep it beside the bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BlockLayout {
+    count: u32,
+    wide: bool,
+    base_seq: Seq,
+}
+
+impl BlockLayout {
+    /// Checks the header of `bytes`: the directory it announces lies inside.
+    pub fn parse(bytes: &[u8]) -> Result<BlockLayout, Corruption> {
+        let mut reader = Reader::new(bytes);
+        let count = reader.u32()?;
+        let [flags, rest @ ..] = reader.array::<4>()?;
+        if flags & !FLAG_WIDE != 0 || rest != [0; 3] {
+            return Err(Corruption::new("block has unknown flags", 4));
+        }
+        let layout = BlockLayout { count, wide: flags & FLAG_WIDE != 0, base_seq: reader.u64()? };
+        if count == 0 {
+            return Err(Corruption::new("block holds no entries", 0));
+        }
+        if count as usize > bytes.len() || layout.directory_len() > bytes.len() {
+            return Err(Corruption::new("block is shorter than its directory", 0));
+        }
+        Ok(layout)
+    }
+
+    fn directory_len(self) -> usize {
+        directory_len(self.count as usize, self.wide)
+    }
+
+    /// The block with this layout. `bytes` must be those that were parsed; others give errors.
+    #[inline]
+    pub fn view(self, bytes: &[u8]) -> BlockView<'_> {
+        BlockView { bytes, layout: self }
+    }
+}
+
+/// One entry, borrowed from its block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Entry<'a> {
+    /// How many bytes of the key are those of the group's head.
+    pub shared: usize,
+    /// The rest of the key.
+    pub suffix: &'a [u8],
+    /// Its sequence number.
+    pub seq: Seq,
+    /// Its kind.
+    pub kind: Kind,
+    /// Its value.
+    pub value: &'a [u8],
+    /// Where the value starts in the block.
+    pub value_offset: usize,
+}
+
+/// A block, borrowed.
+#[derive(Clone, Copy)]
+pub struct BlockView<'a> {
+    bytes: &'a [u8],
+    layout: BlockLayout,
+}
+
+impl<'a> BlockView<'a> {
+    /// Checks the header of `bytes`.
+    pub fn parse(bytes: &'a [u8]) -> Result<BlockView<'a>, Corruption> {
+        Ok(BlockLayout::parse(bytes)?.view(bytes))
+    }
+
+    /// Number of entries, at least one.
+    #[inline]
+    pub fn count(&self) -> usize {
+        self.layout.count as usize
+    }
+
+    fn tags(&self) -> &'a [u8] {
+        self.bytes.get(HEADER_LEN..HEADER_LEN + self.count()).unwrap_or_default()
+    }
+
+    /// The tag of entry `index`.
+    pub fn tag(&self, index: usize) -> Option<u8> {
+        self.tags().get(index).copied()
+    }
+
+    /// Where entry `index` starts, in the whole block.
+    #[inline]
+    fn start(&self, index: usize) -> Result<usize, Corruption> {
+        let outside = Corruption::new("entry number outside its block", 0);
+        if index >= self.count() {
+            return Err(outside);
+        }
+        let offsets = HEADER_LEN + self.count();
+        let offset = if self.layout.wide {
+            let place = self.bytes.get(offsets + 4 * index..).and_then(<[u8]>::first_chunk::<4>);
+            u32::from_le_bytes(*place.ok_or(outside)?) as usize
+        } else {
+            let place = self.bytes.get(offsets + 2 * index..).and_then(<[u8]>::first_chunk::<2>);
+            usize::from(u16::from_le_bytes(*place.ok_or(outside)?))
+        };
+        Ok(self.layout.directory_len() + offset)
+    }
+
+    /// Entry `index`.
+    #[inline]
+    pub fn entry(&self, index: usize) -> Result<Entry<'a>, Corruption> {
+        let start = self.start(index)?;
+        let outside = Corruption::new("entry lies outside its block", start as u64);
+        let bytes = self.bytes.get(start..).ok_or(outside)?;
+        let mut reader = Reader::at(bytes, start as u64);
+        let shared = reader.varint_u32()? as usize;
+        let suffix_len = reader.varint_u32()? as usize;
+        let value_len = reader.varint_u32()? as usize;
+        let kind =
+            Kind::from_u8(reader.u8()?).ok_or(Corruption::new("unknown kind of entry", start as u64))?;
+        let seq = seq_from_zigzag(reader.varint_u64()?, self.layout.base_seq);
+        if shared > 0 && index.is_multiple_of(GROUP) {
+            return Err(Corruption::new("group head shares bytes", start as u64));
+        }
+        let suffix = reader.bytes(suffix_len)?;
+        let value_offset = reader.offset() as usize;
+        let value = reader.bytes(value_len)?;
+        Ok(Entry { shared, suffix, seq, kind, value, value_offset })
+    }
+
+    /// The whole key of the head of the group that entry `index` is in.
+    #[inline]
+    pub fn head(&self, index: usize) -> Result<&'a [u8], Corruption> {
+        Ok(self.entry(index - index % GROUP)?.suffix)
+    }
+
+    /// The bytes that `entry`, which has this `index`, shares with its head.
+    #[inline]
+    pub(super) fn shared(&self, index: usize, entry: &Entry<'a>) -> Result<&'a [u8], Corruption> {
+        if entry.shared == 0 {
+            return Ok(&[]);
+        }
+        let head = self.head(index)?;
+        head.get(..entry.shared).ok_or(Corruption::new("entry shares more than its head has", 0))
+    }
+
+    /// The newest version of `key`, whose tag is `tag`, that is not newer than `snapshot`, and its index.
+    ///
+    /// Tags are compared eight at a time; only entries with the right tag are looked at.
+    pub fn get(&self, key: &[u8], tag: u8, snapshot: Seq) -> Result<Option<(usize, Entry<'a>)>, Corruption> {
+        const LOW: u64 = 0x7f7f_7f7f_7f7f_7f7f;
+        let tags = self.tags();
+        let wanted = u64::from_le_bytes([tag; 8]);
+        let (words, rest) = tags.as_chunks::<8>();
+        for (word_index, word) in words.iter().enumerate() {
+            let difference = u64::from_le_bytes(*word) ^ wanted;
+            // The high bit of each byte that is zero.
+            let mut equal = !(((difference & LOW) + LOW) | difference | LOW);
+            while equal != 0 {
+                let index = word_index * 8 + equal.trailing_zeros() as usize / 8;
+                if let Some(entry) = self.version_at(index, key, snapshot)? {
+                    return Ok(Some((index, entry)));
+                }
+                equal &= equal - 1;
+            }
+        }
+        for (place, _) in rest.iter().enumerate().filter(|&(_, &t)| t == tag) {
+            let index = words.len() * 8 + place;
+            if let Some(entry) = self.version_at(index, key, snapshot)? {
+                return Ok(Some((index, entry)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Entry `index` if it is a version of `key` that `snapshot` sees.
+    #[inline]
+    fn version_at(&self, index: usize, key: &[u8], snapshot: Seq) -> Result<Option<Entry<'a>>, Corruption> {
+        let entry = self.entry(index)?;
+        let Some((start, end)) = key.split_at_checked(entry.shared) else {
+            return Ok(None);
+        };
+        let is_version =
+            entry.seq <= snapshot && end == entry.suffix && start == self.shared(index, &entry)?;
+        Ok(is_version.then_some(entry))
+    }
+
+    /// The entry behind entry `index`, if it is a version of `key` too.
+    pub fn next_version(&self, index: usize, key: &[u8]) -> Result<Option<(usize, Entry<'a>)>, Corruption> {
+        let next = index + 1;
+        if next >= self.count() {
+            return Ok(None);
+        }
+        Ok(self.version_at(next, key, Seq::MAX)?.map(|entry| (next, entry)))
+    }
+
+    /// Index of the first entry at or after (`key`, `seq`) in internal order; the count when there is none.
+    pub fn find(&self, key: &[u8], seq: Seq) -> Result<usize, Corruption> {
+        let groups = self.count().div_ceil(GROUP);
+        // The first group whose head is at or after the target.
+        let (mut low, mut high) = (0, groups);
+        while low < high {
+            let middle = low.midpoint(high);
+            let head = self.entry(middle * GROUP)?;
+            if is_before(head.suffix, head.seq, key, seq) {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        if low == 0 {
+            return Ok(0);
+        }
+        self.find_in_group((low - 1) * GROUP, key, seq)
+    }
+
+    /// The same within the group of the head at `head_index`, which is before the target.
+    fn find_in_group(&self, head_index: usize, key: &[u8], seq: Seq) -> Result<usize, Corruption> {
+        let head = self.entry(head_index)?.suffix;
+        let common = common_prefix(head, key);
+        let (mut low, mut high) = (head_index + 1, (head_index + GROUP).min(self.count()));
+        while low < high {
+            let middle = low.midpoint(high);
+            let entry = self.entry(middle)?;
+            // Shared lengths are maximal: an entry that leaves the head earlier than the key does is greater than
+            // the key, and one that leaves it later is smaller, as the head is.
+            let before = match entry.shared.cmp(&common) {
+                Ordering::Less => false,
+                Ordering::Greater => true,
+                Ordering::Equal => is_before(entry.suffix, entry.seq, &key[common..], seq),
+            };
+            if before {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        Ok(low)
+    }
+
+    /// Checks every entry: they fill the block without gaps, decode, share as much as they can, and are in order.
+    pub fn validate(&self) -> Result<(), Corruption> {
+        let mut expected = self.layout.directory_len();
+        let mut cursor = super::EntryCursor::default();
+        let mut previous = (alloc::vec::Vec::new(), 0);
+        for index in 0..self.count() {
+            let start = self.start(index)?;
+            let at = |what| Corruption::new(what, start as u64);
+            if start != expected {
+                return Err(at("entries are not next to each other"));
+            }
+            let entry = self.entry(index)?;
+            expected = entry.value_offset + entry.value.len();
+            cursor.load(*self, index)?;
+            if entry.shared > 0 || !index.is_multiple_of(GROUP) {
+                let most = common_prefix(self.head(index)?, cursor.key());
+                if entry.shared != most {
+                    return Err(at("entry does not share all it can"));
+                }
+            }
+            if index > 0 && !is_before(&previous.0, previous.1, cursor.key(), cursor.seq()) {
+                return Err(at("entries are out of order"));
+            }
+            previous.0.clear();
+            previous.0.extend_from_slice(cursor.key());
+            previous.1 = cursor.seq();
+        }
+        if expected != self.bytes.len() {
+            return Err(Corruption::new("bytes after the last entry", expected as u64));
+        }
+        let last_offset = self.start(self.count() - 1)? - self.layout.directory_len();
+        if self.layout.wide != (last_offset > usize::from(u16::MAX)) {
+            return Err(Corruption::new("offsets have the wrong width", 4));
+        }
+        Ok(())
+    }
+}
+
+/// Whether one version comes before another in internal order.
+#[inline]
+fn is_before(key: &[u8], seq: Seq, other_key: &[u8], other_seq: Seq) -> bool {
+    match key.cmp(other_key) {
+        Ordering::Less => true,
+        Ordering::Equal => seq > other_seq,
+        Ordering::Greater => false,
+    }
+}

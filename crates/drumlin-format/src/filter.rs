@@ -1,0 +1,281 @@
+//! Filters: "is this key perhaps in the table?" answered without reading a data block.
+//!
+//! Format 1 is a blocked Bloom filter: all bits of a key lie in one line of 64 bytes, so a probe costs one cache
+//! miss. A filter is cut into up to four *modules*, each a filter of its own over all keys of the table. A key is
+//! absent as soon as one module says so; a module that is not in memory may be left out and costs accuracy only.
+//!
+//! ```text
+//! h     XXH3-64(user key, seed)                     G = 0x9E3779B97F4A7C15, arithmetic wraps
+//! h_0 = h;  h_j = mix(h + j G)                      for module j; mix = MurmurHash3's 64-bit finaliser
+//! line  high 64 bits of h_j * lines
+//! bits  p = mix(h_j): probe i < 7 is bit (p >> 9 i) & 511 of the line; probes 7.. use mix(p + G) likewise
+//! ```
+//!
+//! Bit b of a line is bit b % 8 of its byte b / 8. The number of probes `k` grows with the bits per key *as
+//! built* (lines are whole), at bounds where k and k + 1 probes give the same false-positive rate. That rate is
+//! not estimated: it is computed from the bits that are set, and is exact for keys that are not in the table.
+//!
+//! Invariants: a key that was added is never denied. Anything odd (no lines, a length that is not 64 * lines) is
+//! answered with "perhaps". The scalar code here is the definition; any faster code must agree bit for bit.
+
+use crate::checksum::hash64_seeded;
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// Bytes of one line: a cache line.
+pub const LINE_BYTES: usize = 64;
+/// Most modules of one filter.
+pub const MAX_MODULES: usize = 4;
+/// Most probes that a descriptor may ask for.
+pub const MAX_PROBES: u8 = 14;
+/// Most lines of one module, so that its length fits into 32 bits.
+pub const MAX_LINES: u64 = (u32::MAX as u64 - 1024) / LINE_BYTES as u64;
+const LINE_BITS: u64 = LINE_BYTES as u64 * 8;
+const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+/// Built bits per key from which one more probe is worth it.
+const PROBE_BOUNDS: [f64; 8] = [2.09, 3.59, 5.11, 6.68, 8.32, 10.06, 11.93, 13.94];
+
+/// The hash of `key` that filters and block tags are made of.
+#[inline]
+pub fn key_hash(key: &[u8], seed: u64) -> u64 {
+    hash64_seeded(key, seed)
+}
+
+/// MurmurHash3's 64-bit finaliser.
+#[inline]
+pub const fn mix(value: u64) -> u64 {
+    let mut v = value;
+    v ^= v >> 33;
+    v = v.wrapping_mul(0xff51_afd7_ed55_8ccd);
+    v ^= v >> 33;
+    v = v.wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    v ^ (v >> 33)
+}
+
+/// The hash that module `module` goes by.
+#[inline]
+const fn module_hash(hash: u64, module: usize) -> u64 {
+    if module == 0 { hash } else { mix(hash.wrapping_add(GOLDEN.wrapping_mul(module as u64))) }
+}
+
+/// The line of module hash `hash` among `lines`.
+#[inline]
+const fn line_of(hash: u64, lines: u64) -> u64 {
+    ((hash as u128 * lines as u128) >> 64) as u64
+}
+
+/// The bits of a module hash within its line, one per probe.
+#[derive(Clone, Copy)]
+struct Probes {
+    bits: u64,
+    taken: u32,
+}
+
+impl Probes {
+    #[inline]
+    const fn new(hash: u64) -> Probes {
+        Probes { bits: mix(hash), taken: 0 }
+    }
+
+    #[inline]
+    const fn next(&mut self) -> usize {
+        if self.taken == 7 {
+            self.bits = mix(self.bits.wrapping_add(GOLDEN));
+            self.taken = 0;
+        }
+        let bit = (self.bits >> (9 * self.taken)) & (LINE_BITS - 1);
+        self.taken += 1;
+        bit as usize
+    }
+}
+
+/// Probes to make in a filter of `bits_per_key` as built.
+pub fn probes_for(bits_per_key: f64) -> u8 {
+    1 + PROBE_BOUNDS.iter().filter(|&&bound| bits_per_key >= bound).count() as u8
+}
+
+/// One built module.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Module {
+    /// `64 * lines` bytes.
+    pub bits: Vec<u8>,
+    /// Probes per key.
+    pub probes: u8,
+    /// Share of absent keys that it lets pass.
+    pub false_positive_rate: f64,
+}
+
+impl Module {
+    /// Builds module number `module` over the keys with these `hashes`, with about `bits_per_key` bits for each.
+    pub fn build(hashes: &[u64], module: usize, bits_per_key: f64) -> Module {
+        let keys = hashes.len().max(1) as f64;
+        // The cast saturates, and gives 0 for a value that is not a number.
+        let wanted = (keys * bits_per_key / LINE_BITS as f64) as u64;
+        let whole = (wanted as f64) * LINE_BITS as f64 >= keys * bits_per_key;
+        let lines = (wanted + u64::from(!whole)).clamp(1, MAX_LINES);
+        let probes = probes_for((lines * LINE_BITS) as f64 / keys);
+        let mut bits = vec![0u8; lines as usize * LINE_BYTES];
+        for &hash in hashes {
+            let hash = module_hash(hash, module);
+            let start = line_of(hash, lines) as usize * LINE_BYTES;
+            let line = &mut bits[start..start + LINE_BYTES];
+            let mut sequence = Probes::new(hash);
+            for _ in 0..probes {
+                let bit = sequence.next();
+                line[bit / 8] |= 1 << (bit % 8);
+            }
+        }
+        let false_positive_rate = false_positive_rate(&bits, probes);
+        Module { bits, probes, false_positive_rate }
+    }
+
+    /// How many lines it has.
+    pub fn lines(&self) -> u64 {
+        (self.bits.len() / LINE_BYTES) as u64
+    }
+}
+
+/// The mean over all lines of (share of ones)^probes.
+fn false_positive_rate(bits: &[u8], probes: u8) -> f64 {
+    let mut lines = 0u64;
+    let mut sum = 0.0;
+    for line in bits.chunks_exact(LINE_BYTES) {
+        let ones: u32 = line.iter().map(|byte| byte.count_ones()).sum();
+        let share = f64::from(ones) / LINE_BITS as f64;
+        sum += (0..probes).fold(1.0, |product, _| product * share);
+        lines += 1;
+    }
+    if lines == 0 { 1.0 } else { sum / lines as f64 }
+}
+
+/// Whether the key with this `hash` may be in the table, by module number `module` with these `bits`.
+#[inline]
+pub fn may_contain(bits: &[u8], module: usize, probes: u8, hash: u64) -> bool {
+    let hash = module_hash(hash, module);
+    let lines = (bits.len() / LINE_BYTES) as u64;
+    let start = line_of(hash, lines) as usize * LINE_BYTES;
+    let Some(line) = bits.get(start..).and_then(<[u8]>::first_chunk::<LINE_BYTES>) else {
+        return true;
+    };
+    let mut sequence = Probes::new(hash);
+    for _ in 0..probes.min(MAX_PROBES) {
+        let bit = sequence.next();
+        if line[bit / 8] & (1 << (bit % 8)) == 0 {
+            return false;
+        }
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const SEED: u64 = 0x0123_4567_89ab_cdef;
+
+    fn bits_of(hash: u64, module: usize, count: usize) -> Vec<usize> {
+        let mut probes = Probes::new(module_hash(hash, module));
+        (0..count).map(|_| probes.next()).collect()
+    }
+
+    #[test]
+    fn hash_line_and_bits_are_as_specified() {
+        assert_eq!(mix(1), 0xb456_bcfc_34c2_cb2c);
+        let a = key_hash(b"a", SEED);
+        assert_eq!((a, line_of(a, 1000)), (0xfcf3_69f9_e754_1d1b, 988));
+        assert_eq!(bits_of(a, 0, 9), [48, 185, 201, 358, 116, 396, 94, 293, 127]);
+        let ada = key_hash(b"ada", SEED);
+        assert_eq!((ada, line_of(ada, 1000)), (0xe893_58a4_e8a1_6060, 908));
+        assert_eq!(bits_of(ada, 0, 9), [149, 441, 165, 321, 328, 43, 17, 58, 462]);
+        let second = module_hash(ada, 1);
+        assert_eq!((second, line_of(second, 1000)), (0x3e42_31b2_d16a_abbd, 243));
+        assert_eq!(bits_of(ada, 1, 9), [470, 175, 23, 78, 508, 33, 100, 249, 7]);
+    }
+
+    #[test]
+    fn the_bytes_of_a_small_filter() {
+        let module = Module::build(&[key_hash(b"ada", SEED)], 0, 10.0);
+        assert_eq!((module.lines(), module.probes), (1, 9));
+        let set: Vec<usize> = (0..512).filter(|bit| module.bits[bit / 8] >> (bit % 8) & 1 == 1).collect();
+        assert_eq!(set, [17, 43, 58, 149, 165, 321, 328, 441, 462]);
+    }
+
+    #[test]
+    fn probes_grow_with_the_bits() {
+        let at = [0.0, 2.08, 2.09, 3.6, 5.2, 6.7, 8.4, 10.0, 10.1, 12.0, 14.0, 100.0];
+        assert_eq!(at.map(probes_for), [1, 1, 2, 3, 4, 5, 6, 6, 7, 8, 9, 9]);
+    }
+
+    /// The rates of the design, for keys and absent keys that are consecutive numbers.
+    #[test]
+    fn false_positives_are_as_designed() {
+        let number = |i: u64| key_hash(&i.to_be_bytes(), SEED);
+        let hashes: Vec<u64> = (0..300_000).map(number).collect();
+        let absent: Vec<u64> = (300_000..1_300_000).map(number).collect();
+        let designed = [
+            (2.0, 0.3935),
+            (4.0, 0.1481),
+            (6.0, 0.0577),
+            (8.0, 0.0233),
+            (10.0, 0.00967),
+            (12.0, 0.00414),
+            (16.0, 0.00084),
+        ];
+        for (bits, rate) in designed {
+            let rate: f64 = rate;
+            let module = Module::build(&hashes, 0, bits);
+            let passed = absent.iter().filter(|&&h| may_contain(&module.bits, 0, module.probes, h)).count();
+            let measured = passed as f64 / 1e6;
+            let tolerance = 0.02 * rate + 4.0 * (rate * (1.0 - rate) / 1e6).sqrt();
+            assert!((measured - rate).abs() <= tolerance, "{bits} bits: {measured} against {rate}");
+            assert!((module.false_positive_rate - rate).abs() <= 0.02 * rate + 5e-6, "{bits} bits as built");
+        }
+    }
+
+    #[test]
+    fn modules_are_independent() {
+        let number = |i: u64| key_hash(&i.to_be_bytes(), 7);
+        let hashes: Vec<u64> = (0..50_000).map(number).collect();
+        let modules: Vec<Module> = (0..2).map(|m| Module::build(&hashes, m, 5.0)).collect();
+        let passes = |hash| (0..2).all(|m| may_contain(&modules[m].bits, m, modules[m].probes, hash));
+        let passed = (50_000..350_000).map(number).filter(|&h| passes(h)).count();
+        let together = modules[0].false_positive_rate * modules[1].false_positive_rate;
+        let measured = passed as f64 / 300_000.0;
+        assert!((together - 0.0087).abs() < 0.0003, "{together}");
+        assert!((measured - together).abs() < 0.1 * together, "{measured} against {together}");
+    }
+
+    #[test]
+    fn odd_filters_say_perhaps() {
+        assert!(may_contain(&[], 0, 7, 1));
+        assert!(may_contain(&[0; 63], 0, 7, 1));
+        assert!(may_contain(&[0; 64], 0, 0, 1));
+        assert!(!may_contain(&[0; 64], 3, 255, 1));
+        for bits in [f64::NAN, -1.0, 0.0, f64::MIN_POSITIVE] {
+            assert_eq!(Module::build(&[1, 2, 3], 0, bits).lines(), 1);
+        }
+        assert_eq!(Module::build(&[], 0, 16.0).lines(), 1);
+    }
+
+    #[test]
+    fn lines_are_rounded_up() {
+        let hashes = [0; 64];
+        let lines = |bits| Module::build(&hashes, 0, bits).lines();
+        assert_eq!([lines(8.0), lines(8.001), lines(16.0), lines(0.1)], [1, 2, 2, 1]);
+    }
+
+    proptest! {
+        #[test]
+        fn no_key_is_ever_denied(
+            hashes in proptest::collection::vec(any::<u64>(), 0..500),
+            bits in 0.5f64..17.0,
+            module in 0usize..MAX_MODULES,
+        ) {
+            let built = Module::build(&hashes, module, bits);
+            for &hash in &hashes {
+                prop_assert!(may_contain(&built.bits, module, built.probes, hash));
+            }
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! Collects fences and encodes them, flat or partitioned.
+
+use super::{CONTINUES, FENCE_LEN, FLAT_LIMIT, HEADER_LEN, PARTITION_TARGET};
+use crate::block::common_prefix;
+use crate::bytes::{put_u32, put_u64};
+use alloc::vec::Vec;
+use core::ops::Range;
+
+/// The table is too large for its index: more than 2^32 entries or 4 GiB of index.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct IndexError;
+
+/// Length of the shortest separator: `last[..len]` with its final byte raised by one when `raised`, else the
+/// first `len` bytes of `last`, which then are all of it.
+///
+/// `last` must be smaller than `next`. The result is not smaller than `last` and smaller than `next`.
+pub fn separator_len(last: &[u8], next: &[u8]) -> (usize, bool) {
+    let common = common_prefix(last, next);
+    if last.len() <= common + 1 {
+        return (last.len(), false);
+    }
+    // Raising the byte at `common` stays below `next` when it stays below next's byte there, or equals it and
+    // next goes on.
+    let next_byte = next.get(common).copied().unwrap_or(0);
+    if last[common] < 0xff && (last[common] + 1 < next_byte || next.len() > common + 1) {
+        return (common + 1, true);
+    }
+    match (common + 1..last.len() - 1).find(|&i| last[i] != 0xff) {
+        Some(place) => (place + 1, true),
+        None => (last.len(), false),
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Row {
+    /// End of the separator in the shared buffer.
+    separator_end: usize,
+    continues: bool,
+    offset: u64,
+    raw_len: u32,
+    ordinal: u64,
+}
+
+/// Collects the fences of a table, or of its partitions.
+#[derive(Default)]
+pub struct IndexBuilder {
+    rows: Vec<Row>,
+    separators: Vec<u8>,
+    /// Where the children end.
+    end: u64,
+}
+
+/// How to cut the fences into index blocks.
+pub struct Partitions(Vec<Range<usize>>);
+
+impl Partitions {
+    /// The fences of each block, in order; one range means that the index is flat.
+    pub fn ranges(&self) -> &[Range<usize>] {
+        &self.0
+    }
+}
+
+impl IndexBuilder {
+    /// No fences.
+    pub fn new() -> IndexBuilder {
+        IndexBuilder::default()
+    }
+
+    /// Appends the fence of a child that is stored at `offset..end`, directly behind the one before.
+    pub fn add(&mut self, separator: &[u8], continues: bool, child: Range<u64>, raw_len: u32, ordinal: u64) {
+        debug_assert!(self.rows.is_empty() || self.end == child.start, "children lie next to each other");
+        self.separators.extend_from_slice(separator);
+        let separator_end = self.separators.len();
+        self.rows.push(Row { separator_end, continues, offset: child.start, raw_len, ordinal });
+        self.end = child.end;
+    }
+
+    /// Number of fences.
+    pub fn count(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Most bytes that the encoded fences take in one block.
+    pub fn len(&self) -> usize {
+        encoded_len(self.rows.len(), self.separators.len())
+    }
+
+    /// Whether there are no fences.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// Separator of fence `index`.
+    pub fn separator(&self, index: usize) -> &[u8] {
+        &self.separators[self.separator_start(index)..self.rows[index].separator_end]
+    }
+
+    /// Whether the child behind fence `index` goes on with its separator.
+    pub fn continues(&self, index: usize) -> bool {
+        self.rows[index].continues
+    }
+
+    /// Entries before fence `index`.
+    pub fn ordinal(&self, index: usize) -> u64 {
+        self.rows[index].ordinal
+    }
+
+    fn separator_start(&self, index: usize) -> usize {
+        if index == 0 { 0 } else { self.rows[index - 1].separator_end }
+    }
+
+    fn child_end(&self, index: usize) -> u64 {
+        self.rows.get(index + 1).map_or(self.end, |next| next.offset)
+    }
+
+    /// Cuts the fences into blocks: one if that stays small, else several.
+    pub fn partitions(&self) -> Partitions {
+        let flat = self.cut(FLAT_LIMIT);
+        Partitions(if flat.len() == 1 { flat } else { self.cut(PARTITION_TARGET) })
+    }
+
+    fn cut(&self, limit: usize) -> Vec<Range<usize>> {
+        let mut ranges = Vec::new();
+        let mut start = 0;
+        for index in 0..self.rows.len() {
+            let separators = self.rows[index].separator_end - self.separator_start(start);
+            let too_long = encoded_len(index + 1 - start, separators) > limit;
+            let too_far = self.child_end(index) - self.rows[start].offset > u64::from(u32::MAX);
+            if index > start && (too_long || too_far) {
+                ranges.push(start..index);
+                start = index;
+            }
+        }
+        ranges.push(start..self.rows.len());
+        ranges
+    }
+
+    /// Appends the index block of the fences in `range` to `out`.
+    pub fn encode(&self, range: Range<usize>, level: u8, out: &mut Vec<u8>) -> Result<(), IndexError> {
+        let rows = &self.rows[range.clone()];
+        let common = match (rows.first(), rows.last()) {
+            (Some(_), Some(_)) => common_prefix(self.separator(range.start), self.separator(range.end - 1)),
+            _ => 0,
+        };
+        let base_offset = rows.first().map_or(0, |row| row.offset);
+        let base_ordinal = rows.first().map_or(0, |row| row.ordinal);
+        put_u32(out, rows.len() as u32);
+        out.extend_from_slice(&[level, 0, 0, 0]);
+        put_u32(out, common as u32);
+        put_u32(out, 0);
+        put_u64(out, base_offset);
+        put_u64(out, base_ordinal);
+        for index in range.clone() {
+            put_u64(out, head_of(&self.separator(index)[common..]));
+        }
+        let narrow = |wide: u64| u32::try_from(wide).map_err(|_| IndexError);
+        put_u32(out, 0);
+        for index in range.clone() {
+            put_u32(out, narrow(self.child_end(index) - base_offset)?);
+        }
+        for row in rows {
+            put_u32(out, narrow(row.ordinal - base_ordinal)?);
+        }
+        for row in rows {
+            put_u32(out, row.raw_len);
+        }
+        let mut end = 0;
+        for index in range.clone() {
+            end += (self.separator(index).len() - common) as u64;
+            let end = narrow(end)?;
+            if end >= CONTINUES {
+                return Err(IndexError);
+            }
+            put_u32(out, if self.rows[index].continues { end | CONTINUES } else { end });
+        }
+        if !rows.is_empty() {
+            out.extend_from_slice(&self.separator(range.start)[..common]);
+        }
+        for index in range {
+            out.extend_from_slice(&self.separator(index)[common..]);
+        }
+        Ok(())
+    }
+}
+
+const fn encoded_len(count: usize, separators: usize) -> usize {
+    HEADER_LEN + 4 + count * FENCE_LEN + separators
+}
+
+/// The first eight bytes as a number that sorts like them.
+#[inline]
+pub(super) fn head_of(bytes: &[u8]) -> u64 {
+    match bytes.first_chunk::<8>() {
+        Some(head) => u64::from_be_bytes(*head),
+        None => {
+            let mut head = [0; 8];
+            head[..bytes.len()].copy_from_slice(bytes);
+            u64::from_be_bytes(head)
+        }
+    }
+}

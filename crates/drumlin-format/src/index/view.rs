@@ -1,0 +1,241 @@
+//! Searches index blocks in place.
+
+use super::builder::head_of;
+use super::{CONTINUES, FENCE_LEN, HEADER_LEN};
+use crate::bytes::Reader;
+use crate::error::Corruption;
+use alloc::vec::Vec;
+use core::cmp::Ordering;
+
+/// The header of an index block, checked. Cheap to copy, so that a cache can keep it beside the bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct IndexLayout {
+    count: u32,
+    level: u8,
+    common: u32,
+    base_offset: u64,
+    base_ordinal: u64,
+}
+
+/// Where a data block, or a partition of the index, lies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Fence {
+    /// Offset in the file.
+    pub offset: u64,
+    /// Stored length, with the seal.
+    pub sealed_len: u32,
+    /// Length before compression.
+    pub raw_len: u32,
+    /// Entries of the table that come before it.
+    pub ordinal: u64,
+    /// Whether the next block goes on with the key that is this one's separator.
+    pub continues: bool,
+}
+
+impl Fence {
+    /// First offset behind the block.
+    pub const fn end(&self) -> u64 {
+        self.offset + self.sealed_len as u64
+    }
+}
+
+impl IndexLayout {
+    /// Checks the header of `bytes`: the columns it announces lie inside.
+    pub fn parse(bytes: &[u8]) -> Result<IndexLayout, Corruption> {
+        let mut reader = Reader::new(bytes);
+        let count = reader.u32()?;
+        let [level, rest @ ..] = reader.array::<4>()?;
+        let common = reader.u32()?;
+        let zero = reader.u32()?;
+        let layout =
+            IndexLayout { count, level, common, base_offset: reader.u64()?, base_ordinal: reader.u64()? };
+        if level > 1 || rest != [0; 3] || zero != 0 {
+            return Err(Corruption::new("index block has an unknown level", 4));
+        }
+        if layout.separators_start() > bytes.len() as u64 {
+            return Err(Corruption::new("index block is shorter than its columns", 0));
+        }
+        // No offset or ordinal that is made from the base may wrap.
+        let room = u64::MAX / 2;
+        if layout.base_offset > room || layout.base_ordinal > room {
+            return Err(Corruption::new("index block has an impossible base", 16));
+        }
+        Ok(layout)
+    }
+
+    /// 0 when it points to data blocks, 1 when it points to index blocks.
+    pub const fn level(self) -> u8 {
+        self.level
+    }
+
+    /// Number of fences.
+    pub const fn count(self) -> usize {
+        self.count as usize
+    }
+
+    fn common_start(self) -> u64 {
+        HEADER_LEN as u64 + 4 + u64::from(self.count) * FENCE_LEN as u64
+    }
+
+    fn separators_start(self) -> u64 {
+        self.common_start() + u64::from(self.common)
+    }
+
+    /// The block with this layout. `bytes` must be those that were parsed; others give errors.
+    #[inline]
+    pub fn view(self, bytes: &[u8]) -> IndexView<'_> {
+        IndexView { bytes, layout: self }
+    }
+}
+
+/// An index block, borrowed.
+#[derive(Clone, Copy)]
+pub struct IndexView<'a> {
+    bytes: &'a [u8],
+    layout: IndexLayout,
+}
+
+impl<'a> IndexView<'a> {
+    /// Checks the header of `bytes`.
+    pub fn parse(bytes: &'a [u8]) -> Result<IndexView<'a>, Corruption> {
+        Ok(IndexLayout::parse(bytes)?.view(bytes))
+    }
+
+    /// Number of fences.
+    #[inline]
+    pub fn count(&self) -> usize {
+        self.layout.count as usize
+    }
+
+    /// 0 when it points to data blocks, 1 when it points to index blocks.
+    pub fn level(&self) -> u8 {
+        self.layout.level
+    }
+
+    /// Number `index` of the 32-bit column that starts behind `rows` heads' worth of bytes.
+    #[inline]
+    fn number(&self, column_start: usize, index: usize) -> Result<u32, Corruption> {
+        let place = column_start + 4 * index;
+        match self.bytes.get(place..).and_then(<[u8]>::first_chunk::<4>) {
+            Some(bytes) => Ok(u32::from_le_bytes(*bytes)),
+            None => Err(Corruption::new("fence lies outside its block", place as u64)),
+        }
+    }
+
+    #[inline]
+    fn head(&self, index: usize) -> u64 {
+        let place = HEADER_LEN + 8 * index;
+        self.bytes.get(place..).and_then(<[u8]>::first_chunk::<8>).map_or(0, |head| u64::from_le_bytes(*head))
+    }
+
+    fn ends_start(&self) -> usize {
+        HEADER_LEN + 8 * self.count()
+    }
+
+    fn keys_start(&self) -> usize {
+        self.ends_start() + 4 + 12 * self.count()
+    }
+
+    /// What all separators start with.
+    pub fn common(&self) -> &'a [u8] {
+        let start = self.layout.common_start() as usize;
+        self.bytes.get(start..start + self.layout.common as usize).unwrap_or_default()
+    }
+
+    /// The rest of separator `index`.
+    pub fn separator_rest(&self, index: usize) -> Result<&'a [u8], Corruption> {
+        let keys = self.keys_start();
+        let end = (self.number(keys, index)? & !CONTINUES) as usize;
+        let start = match index.checked_sub(1) {
+            Some(before) => (self.number(keys, before)? & !CONTINUES) as usize,
+            None => 0,
+        };
+        let base = self.layout.separators_start() as usize;
+        let separators = self.bytes.get(base..).unwrap_or_default();
+        separators.get(start..end).ok_or(Corruption::new("separator lies outside its block", base as u64))
+    }
+
+    /// Separator `index`, put together.
+    pub fn separator(&self, index: usize) -> Result<Vec<u8>, Corruption> {
+        Ok([self.common(), self.separator_rest(index)?].concat())
+    }
+
+    /// Fence `index`.
+    #[inline]
+    pub fn fence(&self, index: usize) -> Result<Fence, Corruption> {
+        let count = self.count();
+        if index >= count {
+            return Err(Corruption::new("fence number outside its block", 0));
+        }
+        let ends = self.ends_start();
+        let (start, end) = (self.number(ends, index)?, self.number(ends, index + 1)?);
+        let ordinal = self.number(ends + 4 + 4 * count, index)?;
+        let raw_len = self.number(ends + 4 + 8 * count, index)?;
+        let key_end = self.number(self.keys_start(), index)?;
+        let Some(sealed_len) = end.checked_sub(start) else {
+            return Err(Corruption::new("fence ends before it starts", (ends + 4 * index) as u64));
+        };
+        Ok(Fence {
+            offset: self.layout.base_offset + u64::from(start),
+            sealed_len,
+            raw_len,
+            ordinal: self.layout.base_ordinal + u64::from(ordinal),
+            continues: key_end & CONTINUES != 0,
+        })
+    }
+
+    /// Index of the first fence whose separator is not smaller than `key`; the count when there is none.
+    pub fn find(&self, key: &[u8]) -> Result<usize, Corruption> {
+        let common = self.common();
+        let start = &key[..key.len().min(common.len())];
+        let rest = match start.cmp(common) {
+            Ordering::Equal => &key[common.len()..],
+            Ordering::Less => return Ok(0),
+            Ordering::Greater => return Ok(self.count()),
+        };
+        let target = head_of(rest);
+        let (mut low, mut high) = (0, self.count());
+        while low < high {
+            let middle = low.midpoint(high);
+            let before = match self.head(middle).cmp(&target) {
+                Ordering::Less => true,
+                Ordering::Greater => false,
+                Ordering::Equal => self.separator_rest(middle)? < rest,
+            };
+            if before {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        Ok(low)
+    }
+
+    /// Checks all fences: separators in order and filling the block, heads equal to them, numbers rising.
+    pub fn validate(&self) -> Result<(), Corruption> {
+        let at = |what| Corruption::new(what, 0);
+        let mut previous: Option<(&[u8], Fence)> = None;
+        let mut length = self.layout.separators_start() as usize;
+        for index in 0..self.count() {
+            let rest = self.separator_rest(index)?;
+            let fence = self.fence(index)?;
+            length += rest.len();
+            if self.head(index) != head_of(rest) {
+                return Err(at("head of a fence differs from its separator"));
+            }
+            if let Some((before, fence_before)) = previous {
+                if before > rest || (before == rest && !fence_before.continues) {
+                    return Err(at("separators are out of order"));
+                }
+                if fence.ordinal <= fence_before.ordinal {
+                    return Err(at("ordinals do not rise"));
+                }
+            }
+            previous = Some((rest, fence));
+        }
+        if length != self.bytes.len() {
+            return Err(at("index block has the wrong length"));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,420 @@
+//! Builds a table, block by block, into anything that takes bytes.
+
+use super::{
+    FILTER_BLOOM, FOOTER_LEN, FilterDescriptor, Footer, Handle, ModuleDescriptor, Properties, Tombstone,
+    ValueReference, encode_tombstones,
+};
+use crate::block::{BlockBuilder, HEADER_LEN, MAX_BLOCK_LEN, MAX_ENTRY_OVERHEAD, tag_of};
+use crate::checksum::FileHasher;
+use crate::compression::{Compression, Compressor};
+use crate::filter::{MAX_MODULES, Module, key_hash, may_contain};
+use crate::index::{FENCE_LEN, IndexBuilder, separator_len};
+use crate::seal::{SEAL_LEN, seal};
+use alloc::vec::Vec;
+use core::cmp::Ordering;
+use core::fmt;
+use drumlin_types::{Key, KeyRange, Kind, MAX_KEY_LEN, Seq};
+
+/// Longest target for data blocks; a longer one is cut to this.
+pub const MAX_BLOCK_TARGET: usize = 16 << 20;
+
+/// Takes the bytes of a file from front to back.
+pub trait Sink {
+    /// Why it could not.
+    type Error;
+    /// Appends `bytes`.
+    fn append(&mut self, bytes: &[u8]) -> Result<(), Self::Error>;
+}
+
+impl Sink for Vec<u8> {
+    type Error = core::convert::Infallible;
+    fn append(&mut self, bytes: &[u8]) -> Result<(), Self::Error> {
+        self.extend_from_slice(bytes);
+        Ok(())
+    }
+}
+
+/// How to build a table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TableSettings {
+    /// The table's number; all checksums are bound to it.
+    pub file_id: u64,
+    /// Target length of data blocks before compression.
+    pub block_bytes: usize,
+    /// Compression of data blocks.
+    pub compression: Compression,
+    /// Seed of the hash for filter and tags.
+    pub seed: u64,
+    /// The store's newest sequence number now.
+    pub created_seq: Seq,
+}
+
+/// Which filter to build.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct FilterSpec {
+    /// Bits per distinct key, over all modules; none without any.
+    pub bits_per_key: f64,
+    /// Number of equal modules, 1 to 4.
+    pub modules: usize,
+}
+
+impl From<f64> for FilterSpec {
+    fn from(bits_per_key: f64) -> FilterSpec {
+        FilterSpec { bits_per_key, modules: 1 }
+    }
+}
+
+/// Why a table could not be built.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BuildError<E> {
+    /// The sink failed.
+    Sink(E),
+    /// An entry is not after the one before, or is of a kind that has no place here.
+    OutOfOrder,
+    /// Key and value are too long for a block, or the key for a key.
+    EntryTooLong,
+    /// More entries or index than a table can have.
+    TableTooLarge,
+    /// Neither entries nor range tombstones.
+    Empty,
+    /// The filter denies one of its keys.
+    FilterLies,
+}
+
+impl<E: fmt::Display> fmt::Display for BuildError<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BuildError::Sink(error) => error.fmt(f),
+            BuildError::OutOfOrder => f.write_str("entries reach a table out of order"),
+            BuildError::EntryTooLong => f.write_str("an entry is too long for a table"),
+            BuildError::TableTooLarge => f.write_str("a table has too many entries"),
+            BuildError::Empty => f.write_str("a table has nothing in it"),
+            BuildError::FilterLies => f.write_str("a filter denies one of its keys"),
+        }
+    }
+}
+
+/// A finished table.
+#[derive(Clone, PartialEq, Debug)]
+pub struct TableSummary {
+    /// Length of the file.
+    pub file_len: u64,
+    /// XXH3-64 of the whole file.
+    pub checksum: u64,
+    /// What the table says about itself.
+    pub properties: Properties,
+}
+
+/// A data block that is written, and whose separator waits for the next block's first key.
+struct Pending {
+    offset: u64,
+    end: u64,
+    raw_len: u32,
+    ordinal: u64,
+}
+
+/// Builds a table. Add the entries in internal order, range tombstones in any, then finish.
+pub struct TableBuilder<S> {
+    sink: S,
+    settings: TableSettings,
+    properties: Properties,
+    written: u64,
+    hasher: FileHasher,
+    block: BlockBuilder,
+    /// Ordinal of the first entry of `block`.
+    block_ordinal: u64,
+    raw: Vec<u8>,
+    compressor: Compressor,
+    pending: Option<Pending>,
+    index: IndexBuilder,
+    last_key: Vec<u8>,
+    last_seq: Seq,
+    /// One hash per distinct key.
+    hashes: Vec<u64>,
+    tombstones: Vec<Tombstone>,
+}
+
+impl<S: Sink> TableBuilder<S> {
+    /// An empty table that is written to `sink`.
+    pub fn new(sink: S, settings: TableSettings) -> TableBuilder<S> {
+        let properties = Properties {
+            compression: settings.compression,
+            block_bytes: settings.block_bytes as u64,
+            seed: settings.seed,
+            created_seq: settings.created_seq,
+            min_seq: Seq::MAX,
+            ..Properties::default()
+        };
+        TableBuilder {
+            sink,
+            settings,
+            properties,
+            written: 0,
+            hasher: FileHasher::new(),
+            block: BlockBuilder::new(),
+            block_ordinal: 0,
+            raw: Vec::new(),
+            compressor: Compressor::new(settings.compression),
+            pending: None,
+            index: IndexBuilder::new(),
+            last_key: Vec::new(),
+            last_seq: 0,
+            hashes: Vec::new(),
+            tombstones: Vec::new(),
+        }
+    }
+
+    /// Appends an entry, which must come after the one before in internal order.
+    pub fn add(
+        &mut self,
+        key: &[u8],
+        seq: Seq,
+        kind: Kind,
+        value: &[u8],
+    ) -> Result<(), BuildError<S::Error>> {
+        let block_len = (key.len() + MAX_ENTRY_OVERHEAD + HEADER_LEN) as u64 + value.len() as u64;
+        if key.len() > MAX_KEY_LEN || block_len > MAX_BLOCK_LEN {
+            return Err(BuildError::EntryTooLong);
+        }
+        if kind == Kind::DeleteRange {
+            return Err(BuildError::OutOfOrder);
+        }
+        if self.properties.entries == u64::from(u32::MAX) {
+            return Err(BuildError::TableTooLarge);
+        }
+        let order = match self.properties.entries {
+            0 => Ordering::Greater,
+            _ => key.cmp(&self.last_key),
+        };
+        if order == Ordering::Less || (order == Ordering::Equal && seq >= self.last_seq) {
+            return Err(BuildError::OutOfOrder);
+        }
+        let target = self.settings.block_bytes.min(MAX_BLOCK_TARGET).saturating_sub(SEAL_LEN);
+        if !self.block.is_empty() && self.block.len_with(key.len(), value.len()) > target {
+            self.close_block()?;
+        }
+        self.settle_pending(Some(key));
+        if order == Ordering::Greater {
+            self.hashes.push(key_hash(key, self.settings.seed));
+            self.last_key.clear();
+            self.last_key.extend_from_slice(key);
+        }
+        if self.properties.entries == 0 {
+            self.properties.key_bounds = Some((Key::new(key), Key::empty()));
+        }
+        let tag = tag_of(self.hashes.last().copied().unwrap_or(0));
+        self.block.add(key, tag, seq, kind, value);
+        self.last_seq = seq;
+        self.count(key, seq, kind, value);
+        Ok(())
+    }
+
+    fn count(&mut self, key: &[u8], seq: Seq, kind: Kind, value: &[u8]) {
+        let properties = &mut self.properties;
+        properties.entries += 1;
+        properties.raw_bytes += (key.len() + value.len()) as u64;
+        properties.min_seq = properties.min_seq.min(seq);
+        properties.max_seq = properties.max_seq.max(seq);
+        match kind {
+            Kind::Delete => properties.deletes += 1,
+            Kind::Merge => properties.merges += 1,
+            Kind::PutExpiring => properties.expiring += 1,
+            Kind::PutPointer => properties.pointers += 1,
+            Kind::Put | Kind::DeleteRange => {}
+        }
+    }
+
+    /// Adds a range tombstone, at any time. One that covers nothing is ignored.
+    pub fn add_range_tombstone(&mut self, range: KeyRange, seq: Seq) {
+        if !range.is_empty() {
+            self.properties.min_seq = self.properties.min_seq.min(seq);
+            self.properties.max_seq = self.properties.max_seq.max(seq);
+            self.tombstones.push(Tombstone { range, seq });
+        }
+    }
+
+    /// Sets the list of value files that pointers are indices into.
+    pub fn set_value_files(&mut self, value_files: Vec<ValueReference>) {
+        self.properties.value_files = value_files;
+    }
+
+    /// Entries so far.
+    pub fn entries(&self) -> u64 {
+        self.properties.entries
+    }
+
+    /// Distinct keys so far.
+    pub fn keys(&self) -> u64 {
+        self.hashes.len() as u64
+    }
+
+    /// Whether there is nothing to finish.
+    pub fn is_empty(&self) -> bool {
+        self.properties.entries == 0 && self.tombstones.is_empty()
+    }
+
+    /// About how long the file would be, without filter, if finished now.
+    pub fn file_len_estimate(&self) -> u64 {
+        let index = self.index.len() + FENCE_LEN;
+        let open_block = if self.block.is_empty() { 0 } else { self.block.len() + SEAL_LEN };
+        self.written + (open_block + index + FOOTER_LEN) as u64
+    }
+
+    /// Bytes of memory held for the filter to come.
+    pub fn hash_bytes(&self) -> usize {
+        self.hashes.len() * size_of::<u64>()
+    }
+
+    /// Builds the filter, writes the rest, and gives back the sink.
+    pub fn finish(
+        mut self,
+        filter: impl Into<FilterSpec>,
+    ) -> Result<(TableSummary, S), BuildError<S::Error>> {
+        if self.is_empty() {
+            return Err(BuildError::Empty);
+        }
+        if !self.block.is_empty() {
+            self.close_block()?;
+        }
+        self.settle_pending(None);
+        self.properties.keys = self.hashes.len() as u64;
+        self.properties.data_bytes = self.written;
+        self.properties.data_blocks = self.index.count() as u64;
+        if let Some((_, last)) = &mut self.properties.key_bounds {
+            *last = Key::new(&self.last_key);
+        }
+        self.write_tombstones()?;
+        self.write_filter(filter.into())?;
+        let root = self.write_index()?;
+        let properties = self.write_sealed(&self.properties.encode())?;
+        let footer = Footer { properties, root }.encode(self.settings.file_id, self.written);
+        self.write(&footer)?;
+        let summary = TableSummary {
+            file_len: self.written,
+            checksum: self.hasher.finish(),
+            properties: self.properties,
+        };
+        Ok((summary, self.sink))
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<(), BuildError<S::Error>> {
+        self.hasher.update(bytes);
+        self.written += bytes.len() as u64;
+        self.sink.append(bytes).map_err(BuildError::Sink)
+    }
+
+    /// Writes a block that is not compressed.
+    fn write_sealed(&mut self, stored: &[u8]) -> Result<Handle, BuildError<S::Error>> {
+        let offset = self.written;
+        let sealed_len = u32::try_from(stored.len() + SEAL_LEN).map_err(|_| BuildError::TableTooLarge)?;
+        self.write(stored)?;
+        self.write(&seal(self.settings.file_id, offset, stored, Compression::None))?;
+        Ok(Handle { offset, sealed_len })
+    }
+
+    fn close_block(&mut self) -> Result<(), BuildError<S::Error>> {
+        self.raw.clear();
+        self.block.finish_into(&mut self.raw);
+        let offset = self.written;
+        let (method, stored) = self.compressor.compress(&self.raw);
+        let seal = seal(self.settings.file_id, offset, stored, method);
+        self.hasher.update(stored);
+        self.hasher.update(&seal);
+        self.written += (stored.len() + SEAL_LEN) as u64;
+        self.sink.append(stored).map_err(BuildError::Sink)?;
+        self.sink.append(&seal).map_err(BuildError::Sink)?;
+        self.pending = Some(Pending {
+            offset,
+            end: self.written,
+            raw_len: self.raw.len() as u32,
+            ordinal: self.block_ordinal,
+        });
+        self.block_ordinal = self.properties.entries;
+        self.block.clear();
+        Ok(())
+    }
+
+    /// Adds the fence of the block before, now that the next key, if there is one, is known.
+    fn settle_pending(&mut self, next: Option<&[u8]>) {
+        let Some(block) = self.pending.take() else { return };
+        let continues = next == Some(&self.last_key[..]);
+        let (len, raised) = match next {
+            Some(next) if !continues => separator_len(&self.last_key, next),
+            _ => (self.last_key.len(), false),
+        };
+        let last_byte = len.saturating_sub(1);
+        if raised {
+            self.last_key[last_byte] += 1;
+        }
+        let children = block.offset..block.end;
+        self.index.add(&self.last_key[..len], continues, children, block.raw_len, block.ordinal);
+        if raised {
+            self.last_key[last_byte] -= 1;
+        }
+    }
+
+    fn write_tombstones(&mut self) -> Result<(), BuildError<S::Error>> {
+        let encoded = encode_tombstones(&mut self.tombstones);
+        let hull = self.tombstones.iter().map(|t| t.range.clone()).reduce(|a, b| a.hull(&b));
+        if let Some(hull) = hull {
+            let handle = self.write_sealed(&encoded)?;
+            self.properties.range_tombstones = self.tombstones.len() as u64;
+            self.properties.tombstones = Some((handle, hull));
+        }
+        Ok(())
+    }
+
+    fn write_filter(&mut self, spec: FilterSpec) -> Result<(), BuildError<S::Error>> {
+        if self.hashes.is_empty() || !spec.bits_per_key.is_finite() || spec.bits_per_key <= 0.0 {
+            return Ok(());
+        }
+        let count = spec.modules.clamp(1, MAX_MODULES);
+        let mut filter = FilterDescriptor {
+            format: FILTER_BLOOM,
+            keys: self.hashes.len() as u64,
+            false_positive_rate: 1.0,
+            modules: Vec::with_capacity(count),
+        };
+        for number in (0..count).rev() {
+            let module = Module::build(&self.hashes, number, spec.bits_per_key / count as f64);
+            // A denied key would be a lost key: look up a sample of what was put in, or all of it in debug builds.
+            let step = if cfg!(debug_assertions) { 1 } else { 64 };
+            let mut sample = self.hashes.iter().step_by(step);
+            if !sample.all(|&hash| may_contain(&module.bits, number, module.probes, hash)) {
+                return Err(BuildError::FilterLies);
+            }
+            let handle = self.write_sealed(&module.bits)?;
+            filter.false_positive_rate *= module.false_positive_rate;
+            let descriptor =
+                ModuleDescriptor { offset: handle.offset, lines: module.lines(), probes: module.probes };
+            filter.modules.insert(0, descriptor);
+        }
+        self.properties.filter = filter;
+        Ok(())
+    }
+
+    fn write_index(&mut self) -> Result<Handle, BuildError<S::Error>> {
+        let index = core::mem::take(&mut self.index);
+        let partitions = index.partitions();
+        let mut encoded = Vec::new();
+        if let [all] = partitions.ranges() {
+            index.encode(all.clone(), 0, &mut encoded).map_err(|_| BuildError::TableTooLarge)?;
+            return self.write_sealed(&encoded);
+        }
+        let mut root = IndexBuilder::new();
+        for range in partitions.ranges() {
+            encoded.clear();
+            index.encode(range.clone(), 0, &mut encoded).map_err(|_| BuildError::TableTooLarge)?;
+            let handle = self.write_sealed(&encoded)?;
+            let separator = index.separator(range.end - 1);
+            // The versions of one key may go on in the next partition too.
+            let continues = range.end < index.count() && index.continues(range.end - 1);
+            let children = handle.offset..handle.end();
+            root.add(separator, continues, children, encoded.len() as u32, index.ordinal(range.start));
+        }
+        encoded.clear();
+        let all = 0..root.count();
+        root.encode(all, 1, &mut encoded).map_err(|_| BuildError::TableTooLarge)?;
+        self.write_sealed(&encoded)
+    }
+}

@@ -1,0 +1,60 @@
+//! The block of range tombstones.
+//!
+//! ```text
+//! count varint, then per tombstone, by start and then falling seq:
+//! start slice | has end bool | end slice (if it has one) | seq varint
+//! ```
+
+use crate::bytes::{Reader, put_bool, put_slice, put_varint};
+use crate::error::Corruption;
+use alloc::vec::Vec;
+use drumlin_types::{Key, KeyRange, MAX_KEY_LEN, Seq};
+
+/// Hides all versions older than `seq` of the keys in `range`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Tombstone {
+    /// The keys it hides; never empty.
+    pub range: KeyRange,
+    /// Versions older than this are hidden.
+    pub seq: Seq,
+}
+
+/// Sorts the tombstones and encodes them.
+pub fn encode_tombstones(tombstones: &mut Vec<Tombstone>) -> Vec<u8> {
+    tombstones
+        .sort_by(|a, b| (&a.range.start, b.seq, &a.range.end).cmp(&(&b.range.start, a.seq, &b.range.end)));
+    tombstones.dedup();
+    let mut out = Vec::new();
+    put_varint(&mut out, tombstones.len() as u64);
+    for Tombstone { range, seq } in tombstones {
+        put_slice(&mut out, &range.start);
+        put_bool(&mut out, range.end.is_some());
+        if let Some(end) = &range.end {
+            put_slice(&mut out, end);
+        }
+        put_varint(&mut out, *seq);
+    }
+    out
+}
+
+/// Decodes what [`encode_tombstones`] made.
+pub fn decode_tombstones(bytes: &[u8]) -> Result<Vec<Tombstone>, Corruption> {
+    let mut reader = Reader::new(bytes);
+    let count = reader.count(3)?;
+    let mut tombstones: Vec<Tombstone> = Vec::new();
+    for _ in 0..count {
+        let at = reader.offset();
+        let start = Key::new(reader.slice_up_to(MAX_KEY_LEN)?);
+        let end = if reader.bool()? { Some(Key::new(reader.slice_up_to(MAX_KEY_LEN + 1)?)) } else { None };
+        let range = KeyRange::new(start, end);
+        if range.is_empty() {
+            return Err(Corruption::new("range tombstone covers nothing", at));
+        }
+        if tombstones.last().is_some_and(|before| before.range.start > range.start) {
+            return Err(Corruption::new("range tombstones are out of order", at));
+        }
+        tombstones.push(Tombstone { range, seq: reader.varint_u64()? });
+    }
+    reader.finish()?;
+    Ok(tombstones)
+}

@@ -1,0 +1,250 @@
+//! Memory that is handed out piece by piece and freed whole.
+//!
+//! Pieces are cut from the front of the current chunk with one `fetch_add`. A chunk that cannot hold the
+//! next piece is left behind, its rest unused, and a new one, twice as large up to 1 MiB, takes its place by
+//! compare-and-swap: of the threads that try at once one wins, the others free the chunk they
+//! made and use the winner's. A piece too big to be worth cutting from a chunk gets one of its own, which never is
+//! current. All chunks hang on two lists that only grow, and are freed when the arena is dropped.
+//!
+//! Invariants:
+//! * No two pieces overlap, and no piece moves.
+//! * A piece stays valid until the arena is dropped; nothing is freed before.
+//! * Pieces start at multiples of [`ALIGN`]; their bytes are uninitialised.
+
+use core::mem::MaybeUninit;
+use core::ptr::{self, NonNull};
+use drumlin_env::sync::atomic::{
+    AtomicPtr, AtomicUsize,
+    Ordering::{AcqRel, Acquire, Relaxed},
+};
+
+/// Every piece starts at a multiple of this many bytes.
+pub(super) const ALIGN: usize = 8;
+
+/// The first chunk is small, so that a keyspace with a handful of entries costs little.
+const FIRST_CHUNK_BYTES: usize = 4 << 10;
+/// Chunks stop growing here.
+const MAX_CHUNK_BYTES: usize = 1 << 20;
+/// A piece above this gets a chunk of its own; it also bounds what is lost at the end of a chunk.
+const MAX_CUT_BYTES: usize = MAX_CHUNK_BYTES / 4;
+
+/// Chunks are made of cache lines, so that a chunk starts at the start of one.
+#[repr(C, align(64))]
+struct Line([u8; 64]);
+
+/// A block of memory and how much of it is used.
+struct Chunk {
+    memory: NonNull<[MaybeUninit<Line>]>,
+    /// Bytes asked for so far; above the capacity once the chunk has been found too small.
+    asked: AtomicUsize,
+    /// Bytes handed out by all earlier chunks of the list.
+    before: usize,
+    previous: *mut Chunk,
+}
+
+impl Chunk {
+    /// A new chunk with room for `bytes`, the first `asked` of which are taken.
+    fn boxed(bytes: usize, asked: usize, before: usize, previous: *mut Chunk) -> Box<Chunk> {
+        let memory: Box<[MaybeUninit<Line>]> = Box::new_uninit_slice(bytes.div_ceil(size_of::<Line>()));
+        let memory = NonNull::from(Box::leak(memory));
+        Box::new(Chunk { memory, asked: AtomicUsize::new(asked), before, previous })
+    }
+
+    fn capacity(&self) -> usize {
+        self.memory.len() * size_of::<Line>()
+    }
+
+    /// Bytes handed out by this chunk, give or take a last piece that did not fit.
+    fn used(&self) -> usize {
+        self.asked.load(Relaxed).min(self.capacity())
+    }
+
+    /// The piece that starts `offset` bytes into the chunk.
+    ///
+    /// # Safety
+    /// `offset` is at most the capacity.
+    unsafe fn piece(&self, offset: usize) -> NonNull<u8> {
+        // SAFETY: by the contract of this function the result is inside the memory, or just after it.
+        unsafe { self.memory.cast::<u8>().add(offset) }
+    }
+}
+
+impl Drop for Chunk {
+    fn drop(&mut self) {
+        // SAFETY: the memory came from a leaked box in `boxed`, and only this chunk owns it.
+        drop(unsafe { Box::from_raw(self.memory.as_ptr()) });
+    }
+}
+
+/// Hands out memory to any number of threads, and frees it all at once.
+pub(super) struct Arena {
+    /// The chunk that pieces are cut from; null before the first piece. Earlier ones hang behind it.
+    current: AtomicPtr<Chunk>,
+    /// Chunks that hold one big piece each.
+    big: AtomicPtr<Chunk>,
+}
+
+impl Arena {
+    /// An arena that holds no memory yet.
+    pub(super) fn new() -> Arena {
+        Arena { current: AtomicPtr::new(ptr::null_mut()), big: AtomicPtr::new(ptr::null_mut()) }
+    }
+
+    /// `bytes` uninitialised bytes that belong to the caller until the arena is dropped.
+    pub(super) fn allocate(&self, bytes: usize) -> NonNull<u8> {
+        let bytes = bytes.next_multiple_of(ALIGN);
+        if bytes > MAX_CUT_BYTES {
+            return self.allocate_big(bytes);
+        }
+        loop {
+            let current = self.current.load(Acquire);
+            // SAFETY: chunks are freed only when the arena is dropped, and nobody has one mutably.
+            if let Some(chunk) = unsafe { current.as_ref() } {
+                // Failed attempts add to `asked` too. Each is followed by a new chunk of at least that size,
+                // so the sum cannot come near the end of `usize`.
+                let offset = chunk.asked.fetch_add(bytes, Relaxed);
+                if offset + bytes <= chunk.capacity() {
+                    // SAFETY: the piece ends inside the chunk, so it starts there too.
+                    return unsafe { chunk.piece(offset) };
+                }
+            }
+            if let Some(piece) = self.replace(current, bytes) {
+                return piece;
+            }
+        }
+    }
+
+    /// Puts a new chunk in the place of `full` and cuts `bytes` from it; `None` when another thread was faster.
+    #[cold]
+    fn replace(&self, full: *mut Chunk, bytes: usize) -> Option<NonNull<u8>> {
+        // SAFETY: as in `allocate`: chunks live as long as the arena.
+        let (capacity, before) = match unsafe { full.as_ref() } {
+            Some(chunk) => ((2 * chunk.capacity()).min(MAX_CHUNK_BYTES), chunk.before + chunk.capacity()),
+            None => (FIRST_CHUNK_BYTES, 0),
+        };
+        let chunk = Box::into_raw(Chunk::boxed(capacity.max(bytes.next_power_of_two()), bytes, before, full));
+        match self.current.compare_exchange(full, chunk, AcqRel, Relaxed) {
+            // SAFETY: the chunk was just made, and offset 0 is in it.
+            Ok(_) => Some(unsafe { (*chunk).piece(0) }),
+            Err(_) => {
+                // SAFETY: the chunk was never published, so it is still this thread's alone.
+                drop(unsafe { Box::from_raw(chunk) });
+                None
+            }
+        }
+    }
+
+    #[cold]
+    fn allocate_big(&self, bytes: usize) -> NonNull<u8> {
+        let mut chunk = Chunk::boxed(bytes, bytes, 0, ptr::null_mut());
+        // SAFETY: offset 0 is in every chunk.
+        let piece = unsafe { chunk.piece(0) };
+        let mut first = self.big.load(Acquire);
+        loop {
+            // SAFETY: as in `allocate`: chunks live as long as the arena.
+            chunk.before = unsafe { first.as_ref() }.map_or(0, |first| first.before + first.capacity());
+            chunk.previous = first;
+            let raw = Box::into_raw(chunk);
+            match self.big.compare_exchange(first, raw, AcqRel, Acquire) {
+                Ok(_) => return piece,
+                Err(now) => {
+                    first = now;
+                    // SAFETY: the chunk was not published, so it is still this thread's alone.
+                    chunk = unsafe { Box::from_raw(raw) };
+                }
+            }
+        }
+    }
+
+    /// Bytes handed out, with the ends of chunks that were left behind. Never falls.
+    pub(super) fn bytes(&self) -> usize {
+        self.sum(Chunk::used)
+    }
+
+    /// Bytes held: those handed out and those still to be.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.sum(Chunk::capacity)
+    }
+
+    fn sum(&self, of_last: impl Fn(&Chunk) -> usize) -> usize {
+        [&self.current, &self.big]
+            .into_iter()
+            // SAFETY: as in `allocate`: chunks live as long as the arena.
+            .filter_map(|list| unsafe { list.load(Acquire).as_ref() })
+            .map(|chunk| chunk.before + of_last(chunk))
+            .sum()
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        for list in [&self.current, &self.big] {
+            let mut chunk = list.load(Acquire);
+            while !chunk.is_null() {
+                // SAFETY: every listed chunk came from `Box::into_raw` and is listed once; `&mut self` says that
+                // no other thread uses the arena any more.
+                let freed = unsafe { Box::from_raw(chunk) };
+                chunk = freed.previous;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Fills each piece with its own byte, and finds every byte unharmed after all are filled.
+    #[test]
+    fn pieces_do_not_overlap() {
+        let arena = Arena::new();
+        assert_eq!((arena.bytes(), arena.held_bytes()), (0, 0));
+        let sizes = [1, 8, 63, 64, 4000, 5000, 17, MAX_CUT_BYTES, MAX_CUT_BYTES + 1, 0, 9];
+        let rounds = if cfg!(miri) { 2 } else { 40 };
+        let pieces: Vec<(NonNull<u8>, usize)> =
+            (0..rounds).flat_map(|_| sizes).map(|size| (arena.allocate(size), size)).collect();
+        for (i, (piece, size)) in pieces.iter().enumerate() {
+            assert_eq!(piece.as_ptr().addr() % ALIGN, 0);
+            // SAFETY: the piece is `size` bytes, this thread's alone.
+            unsafe { piece.write_bytes(i as u8, *size) };
+        }
+        for (i, (piece, size)) in pieces.iter().enumerate() {
+            // SAFETY: initialised above, and not written since.
+            let bytes = unsafe { core::slice::from_raw_parts(piece.as_ptr(), *size) };
+            assert!(bytes == vec![i as u8; *size]);
+        }
+        let asked: usize = pieces.iter().map(|(_, size)| size).sum();
+        assert!(arena.bytes() >= asked);
+        assert!(arena.held_bytes() >= arena.bytes());
+        assert!(arena.held_bytes() <= 2 * asked + 2 * MAX_CHUNK_BYTES);
+    }
+
+    /// Few entries must not hold a large chunk.
+    #[test]
+    fn a_small_arena_is_small() {
+        let arena = Arena::new();
+        arena.allocate(100);
+        assert_eq!((arena.bytes(), arena.held_bytes()), (104, FIRST_CHUNK_BYTES));
+        arena.allocate(MAX_CUT_BYTES + 1);
+        assert!(arena.held_bytes() < FIRST_CHUNK_BYTES + MAX_CUT_BYTES + 128);
+    }
+
+    /// Four threads race for pieces across many chunk changes; no address is handed out twice.
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "races real threads")]
+    fn threads_get_pieces_of_their_own() {
+        let arena = Arena::new();
+        let each = if cfg!(miri) { 60 } else { 5000 };
+        let mut starts: Vec<usize> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4)
+                .map(|_| {
+                    scope.spawn(|| (0..each).map(|_| arena.allocate(200).as_ptr().addr()).collect::<Vec<_>>())
+                })
+                .collect();
+            threads.into_iter().flat_map(|thread| thread.join().expect("no panic")).collect()
+        });
+        starts.sort_unstable();
+        assert_eq!(starts.len(), 4 * each);
+        assert!(starts.windows(2).all(|pair| pair[1] - pair[0] >= 200));
+    }
+}

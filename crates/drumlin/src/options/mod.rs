@@ -1,0 +1,64 @@
+//! Settings: what a user may choose, said once.
+//!
+//! Every option is one entry in `defs`: name, type, default, bounds, whether an open store takes it, and the
+//! text that explains it. From that entry come
+//! * a field of [`Options`] (one per store) or [`KeyspaceOptions`] (one per keyspace), with that text as its doc,
+//! * parsing and printing: `set("memory_budget", "64MiB")`, `get`, and the text pairs that the manifest keeps,
+//! * the check of fields that were assigned directly (`validate`), with the same errors as parsing,
+//! * the help text and `docs/options.md`,
+//! * random settings for tests.
+//!
+//! Settings are plain numbers and names. Components, which are code (environment, merge operator, listener), are
+//! given apart from them and never stored.
+//!
+//! Invariants:
+//! * An option is printed so that parsing gives the same value again.
+//! * A value out of bounds is refused with the option's name, the value and the bounds, before anything changes.
+//! * An option only exists once something obeys it.
+//! * Names are never reused with another meaning: stores in the field have them in their manifests.
+
+mod defs;
+mod parse;
+mod random;
+mod registry;
+mod render;
+#[cfg(test)]
+mod tests;
+
+pub use defs::{KeyspaceOptions, Options};
+pub use drumlin_format::compression::Compression;
+pub use registry::{OptionDef, Scope, Shape};
+pub use render::{options_help, options_markdown};
+
+use registry::named;
+
+named! {
+    /// What a returned write survives.
+    #[derive(Default)]
+    pub enum Durability {
+        /// Nothing, until the memtable that holds it is flushed: no log is written.
+        None = "none",
+        /// The end of the process: the log record was handed to the operating system.
+        #[default]
+        Buffered = "buffered",
+        /// Power loss: the log was synced.
+        Sync = "sync",
+    }
+}
+
+impl Options {
+    /// The memtable size of a keyspace: its own option, or derived from the memory budget.
+    pub fn memtable_bytes(&self, keyspace: &KeyspaceOptions) -> u64 {
+        match keyspace.memtable_bytes {
+            0 => (self.memory_budget / 8).min(64 << 20),
+            bytes => bytes,
+        }
+    }
+}
+
+impl KeyspaceOptions {
+    /// The compression of files in the bottom level.
+    pub fn bottom_compression(&self) -> Compression {
+        self.compression_bottom.unwrap_or(self.compression)
+    }
+}

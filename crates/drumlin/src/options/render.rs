@@ -1,0 +1,66 @@
+//! The option list for people: help for a terminal, and the table of `docs/options.md`.
+
+use super::defs::{KeyspaceOptions, Options};
+use super::parse::{bounds, print};
+use super::registry::{OptionDef, Settings};
+use std::fmt::Write;
+
+/// Every option with its default, its bounds and what it does, for a terminal.
+pub fn options_help() -> String {
+    let mut out = String::new();
+    for_each_group(|title, rows| {
+        let _ = writeln!(out, "{title}:");
+        for (def, default) in rows {
+            let unit = if def.unit.is_empty() { String::new() } else { format!(" {}", def.unit) };
+            let _ = writeln!(out, "  {} = {default}   [{}{unit}]", def.name, bounds(def));
+            let _ = writeln!(out, "      {}", description(def));
+        }
+        out.push('\n');
+    });
+    out
+}
+
+/// The text of `docs/options.md`.
+pub fn options_markdown() -> String {
+    let mut out = String::from(
+        "# Options\n\n\
+         Made from the option list in `crates/drumlin/src/options/defs.rs`; do not edit. Options that an open\n\
+         store takes are marked *live*. Byte sizes take a unit: `64MiB`, `64M` and `67108864` are the same.\n",
+    );
+    for_each_group(|title, rows| {
+        let _ = write!(out, "\n## {title}\n\n");
+        out.push_str("| name | default | unit | bounds | live | what it does |\n|---|---|---|---|---|---|\n");
+        for (def, default) in rows {
+            let live = if def.live { "live" } else { "" };
+            let cells = [&bounds(def), live, &description(def)].map(|cell| cell.replace('|', "\\|"));
+            let [bounds, live, description] = cells;
+            let (name, unit) = (def.name, def.unit);
+            let _ = writeln!(out, "| `{name}` | `{default}` | {unit} | {bounds} | {live} | {description} |");
+        }
+    });
+    out
+}
+
+fn description(def: &OptionDef) -> String {
+    let mut text = def.doc.trim().to_owned();
+    if let Some(zero) = def.zero {
+        let _ = write!(text, " 0: {zero}.");
+    }
+    text
+}
+
+type Row = (&'static OptionDef, String);
+
+fn for_each_group(mut write: impl FnMut(&str, Vec<Row>)) {
+    for expert in [false, true] {
+        let tier = if expert { ", expert tier" } else { "" };
+        write(&format!("Store{tier}"), rows::<Options>(expert));
+        write(&format!("Keyspace{tier}"), rows::<KeyspaceOptions>(expert));
+    }
+}
+
+fn rows<S: Settings>(expert: bool) -> Vec<Row> {
+    let defaults = S::default();
+    let all = S::DEFS.iter().enumerate().filter(|(_, def)| def.expert == expert);
+    all.map(|(position, def)| (def, print(def, &defaults.value(position)))).collect()
+}
