@@ -30,7 +30,7 @@ pub(crate) struct StoreArgs {
     #[arg(value_name = "DB")]
     pub(crate) path: PathBuf,
 
-    /// Set an option of the store (drumlin options lists them); may be given several times
+    /// Set an option of the store or the keyspace for good (drumlin options lists them); may be given often
     #[arg(long = "set", value_name = "OPTION=VALUE", value_parser = parse_setting)]
     pub(crate) settings: Vec<(String, String)>,
 }
@@ -336,8 +336,12 @@ pub(crate) struct PolicyArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct OptionsArgs {
-    /// Print JSON
+    /// Print the page of the documentation
     #[arg(long)]
+    pub(crate) markdown: bool,
+
+    /// Print JSON
+    #[arg(long, conflicts_with = "markdown")]
     pub(crate) json: bool,
 }
 

@@ -32,12 +32,4 @@ impl Failure {
     pub(crate) fn failed(doing: impl fmt::Display, why: impl fmt::Display) -> Failure {
         Failure::Failed(format!("{doing}: {why}"))
     }
-
-    /// The same trouble, blamed on the command line.
-    pub(crate) fn into_usage(self) -> Failure {
-        match self {
-            Failure::Failed(what) => Failure::Usage(what),
-            other => other,
-        }
-    }
 }

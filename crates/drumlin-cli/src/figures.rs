@@ -43,11 +43,6 @@ pub(crate) fn rate(count: u64, seconds: f64) -> u64 {
     if seconds > 0.0 { (count as f64 / seconds) as u64 } else { 0 }
 }
 
-/// A metric's value: whole numbers without decimals, others with three.
-pub(crate) fn metric(value: f64) -> String {
-    if value.fract() == 0.0 && value.abs() < 9e15 { format!("{value:.0}") } else { format!("{value:.3}") }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -87,12 +82,5 @@ mod tests {
     fn a_rate_needs_time() {
         assert_eq!(rate(10, 0.0), 0);
         assert_eq!(rate(10, 4.0), 2);
-    }
-
-    #[test]
-    fn metrics_show_decimals_only_where_there_are_some() {
-        assert_eq!(metric(12.0), "12");
-        assert_eq!(metric(-1.5), "-1.500");
-        assert_eq!(metric(f64::INFINITY), "inf");
     }
 }

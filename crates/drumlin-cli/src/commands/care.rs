@@ -29,9 +29,10 @@ fn print_repair(report: &RepairReport, json: bool, out: &mut Output<'_>) -> Outc
         }
     }
     note(&format!(
-        "repair: kept {} in {}, lost {}",
+        "repair: kept {} from {} and {} of the log, lost {}",
         counted(report.entries_kept, "entry"),
         counted(report.tables_kept, "table"),
+        counted(report.commits_kept, "commit"),
         counted(report.lost.len() as u64, "thing"),
     ));
     Ok(if report.lost.is_empty() { Verdict::Fine } else { Verdict::Finding })
@@ -60,13 +61,16 @@ mod tests {
 
     #[test]
     fn a_repair_that_lost_something_is_a_finding() {
-        let whole = RepairReport { tables_kept: 2, entries_kept: 10, lost: vec![] };
+        let whole = RepairReport { tables_kept: 2, entries_kept: 10, commits_kept: 3, lost: vec![] };
         assert_eq!(printed(&whole, false), (String::new(), Ok(Verdict::Fine)));
         let partial = RepairReport { lost: vec!["table 7".to_owned()], ..whole };
         assert_eq!(printed(&partial, false), ("lost\ttable 7\n".to_owned(), Ok(Verdict::Finding)));
         let (text, outcome) = printed(&partial, true);
         let json: serde_json::Value = serde_json::from_str(&text).expect("JSON");
-        assert_eq!(json, json!({"tables_kept": 2, "entries_kept": 10, "lost": ["table 7"]}));
+        assert_eq!(
+            json,
+            json!({"tables_kept": 2, "entries_kept": 10, "commits_kept": 3, "lost": ["table 7"]})
+        );
         assert_eq!(outcome, Ok(Verdict::Finding));
     }
 }

@@ -51,7 +51,7 @@ pub(crate) fn run(cli: Cli, out: &mut Output<'_>) -> Outcome {
         Command::Checkpoint(a) => closing(existing(&a.store)?, |s| care::checkpoint(s, a)),
         Command::Policy(a) => closing(existing(&a.store)?, |s| care::policy(s, a, out)),
         Command::Repair(a) => care::repair(a, out),
-        Command::Options(a) => report::options(&engine::options(), a, out),
+        Command::Options(a) => report::options(a, out),
     }
 }
 

@@ -3,11 +3,11 @@
 use super::fine;
 use crate::args::{ExplainArgs, OptionsArgs, ReportArgs, TreeArgs};
 use crate::failure::{Outcome, Verdict};
-use crate::figures::{counted, metric, size};
+use crate::figures::{counted, size};
 use crate::output::{Output, note};
 use crate::picture::{self, Style};
-use crate::store::{DecisionRecord, OptionRow, Store};
-use serde_json::{Map, Value};
+use crate::store::{DecisionRecord, Store, engine};
+use serde_json::Map;
 
 /// Microseconds of a second.
 const MICROS_PER_SECOND: u64 = 1_000_000;
@@ -63,19 +63,14 @@ pub(super) fn tree(
 pub(super) fn stats(store: &dyn Store, args: &ReportArgs, out: &mut Output<'_>) -> Outcome {
     let metrics = store.metrics()?;
     if args.json {
-        let object: Map<_, _> = metrics.into_iter().map(|(name, value)| (name, json_number(value))).collect();
+        let object: Map<_, _> = metrics.into_iter().map(|(name, value)| (name, value.into())).collect();
         return fine(out.json(&object));
     }
     let width = metrics.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     for (name, value) in &metrics {
-        out.line(&format!("{name:width$}  {}", metric(*value)))?;
+        out.line(&format!("{name:width$}  {}", value))?;
     }
     Ok(Verdict::Fine)
-}
-
-/// A number that is whole stays so; JSON has no infinities, which become null.
-fn json_number(value: f64) -> Value {
-    if value.fract() == 0.0 && (0.0..9e15).contains(&value) { (value as u64).into() } else { value.into() }
 }
 
 pub(super) fn explain(
@@ -109,28 +104,12 @@ pub(super) fn keyspaces(store: &dyn Store, args: &ReportArgs, out: &mut Output<'
     fine(names.iter().try_for_each(|name| out.line(name)))
 }
 
-pub(super) fn options(rows: &[OptionRow], args: &OptionsArgs, out: &mut Output<'_>) -> Outcome {
+pub(super) fn options(args: &OptionsArgs, out: &mut Output<'_>) -> Outcome {
     if args.json {
-        return fine(out.json(&rows));
+        return fine(out.json(&engine::options()?));
     }
-    fine(option_lines(rows).iter().try_for_each(|line| out.line(line)))
-}
-
-/// The table of options: a header, then a line for each, in aligned columns.
-fn option_lines(rows: &[OptionRow]) -> Vec<String> {
-    let header = ["OPTION", "UNIT", "DEFAULT", "BOUNDS", "ABOUT"].map(str::to_owned);
-    let cells = |row: &OptionRow| {
-        [&row.name, &row.unit, &row.default, &row.bounds, &row.about].map(|cell| cell.to_owned())
-    };
-    let table: Vec<_> = std::iter::once(header).chain(rows.iter().map(cells)).collect();
-    let width = |column: usize| table.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths = [width(0), width(1), width(2), width(3)];
-    let line = |row: &[String; 5]| {
-        let columns: String =
-            row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}  ")).collect();
-        format!("{columns}{}", row[4]).trim_end().to_owned()
-    };
-    table.iter().map(line).collect()
+    let text = if args.markdown { engine::options_page() } else { engine::options_text() };
+    fine(out.bytes(text.as_bytes()))
 }
 
 #[cfg(test)]
@@ -140,6 +119,7 @@ mod tests {
     use crate::store::fake::FakeStore;
     use crate::store::{Finding, KeyspaceShape, Verification};
     use clap::Parser;
+    use serde_json::Value;
 
     /// Runs a command line on `store`; what it printed and how it ended.
     fn run(store: &FakeStore, line: &[&str]) -> (String, Outcome) {
@@ -153,6 +133,7 @@ mod tests {
             Command::Stats(args) => stats(store, args, &mut out),
             Command::Explain(args) => explain(store, args, keyspace, &mut out),
             Command::Keyspaces(args) => keyspaces(store, args, &mut out),
+            Command::Options(args) => options(args, &mut out),
             other => panic!("not a report: {other:?}"),
         };
         (String::from_utf8(sink).expect("UTF-8"), outcome)
@@ -179,11 +160,10 @@ mod tests {
     #[test]
     fn metrics_are_aligned_or_numbers() {
         let store = FakeStore::default();
-        let expected = "puts                 12\nwrite_amplification  2.500\n";
+        let expected = "gets               12\nlog_bytes_written  2500\n";
         assert_eq!(run(&store, &["stats", "db"]).0, expected);
-        let expected = serde_json::json!({"puts": 12, "write_amplification": 2.5});
+        let expected = serde_json::json!({"gets": 12, "log_bytes_written": 2500});
         assert_eq!(json(&run(&store, &["stats", "db", "--json"]).0), expected);
-        assert_eq!(json_number(f64::NAN), Value::Null);
     }
 
     #[test]
@@ -228,22 +208,15 @@ mod tests {
     }
 
     #[test]
-    fn options_stand_in_columns() {
-        let row = |name: &str, unit: &str, default: &str| OptionRow {
-            name: name.to_owned(),
-            unit: unit.to_owned(),
-            default: default.to_owned(),
-            bounds: "1..9".to_owned(),
-            about: "What it does".to_owned(),
-        };
-        let lines = option_lines(&[row("memory_budget", "bytes", "64MiB"), row("x", "", "1")]);
-        assert_eq!(
-            lines,
-            [
-                "OPTION         UNIT   DEFAULT  BOUNDS  ABOUT",
-                "memory_budget  bytes  64MiB    1..9    What it does",
-                "x                     1        1..9    What it does",
-            ]
-        );
+    fn options_are_told_as_text_page_and_data() {
+        let store = FakeStore::default();
+        let (text, page) = (run(&store, &["options"]).0, run(&store, &["options", "--markdown"]).0);
+        let rows = json(&run(&store, &["options", "--json"]).0);
+        let rows = rows.as_array().expect("a list");
+        assert!(rows.iter().any(|row| row["name"] == "memory_budget" && row["scope"] == "store"));
+        for row in rows {
+            let name = row["name"].as_str().expect("a name");
+            assert!(text.contains(name) && page.contains(name), "{name}");
+        }
     }
 }

@@ -28,7 +28,9 @@ const LINE_COLUMNS: usize = 100;
 /// Columns left of the bar's edge.
 const LEFT_COLUMNS: usize = 10;
 /// Characters of a key at most, where it stands in a line with others.
-const KEY_COLUMNS: usize = 24;
+const KEY_COLUMNS: usize = 16;
+/// An empty memtable has a few bytes of its own; fewer than this in memory are not worth a line.
+const MEMORY_BYTES_SHOWN: u64 = 1024;
 /// Marks from a few bytes to all of a column.
 const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 const ASCII: [char; 8] = ['.', ':', '-', '=', '+', '*', '#', '@'];
@@ -70,6 +72,7 @@ impl Totals {
 pub(crate) fn draw(shape: &KeyspaceShape, style: Style) -> String {
     let drawing = Drawing::new(shape, style);
     let mut lines = vec![drawing.headline(shape)];
+    lines.extend(memory_line(shape));
     for level in shape.levels.iter().filter(|level| !level.runs.is_empty()) {
         lines.push(drawing.level_line(level));
         for run in &level.runs {
@@ -166,6 +169,14 @@ impl Drawing {
         }
         format!("\x1b[{}m{text}\x1b[0m", COLOURS[usize::from(level) % COLOURS.len()])
     }
+}
+
+/// What is in memory, if anything is.
+fn memory_line(shape: &KeyspaceShape) -> Option<String> {
+    let bytes = shape.active_bytes.saturating_add(shape.sealed_bytes);
+    let waiting = counted(shape.sealed_memtables, "memtable");
+    (bytes >= MEMORY_BYTES_SHOWN || shape.sealed_memtables > 0)
+        .then(|| format!("mem   {} in memory, {waiting} sealed", size(bytes)))
 }
 
 /// The tag of a run, and how many of its files are narrowed or busy.

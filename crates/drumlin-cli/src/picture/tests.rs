@@ -5,7 +5,8 @@ use super::*;
 /// A tree from lines like `L1 r4 tag: 1..9 a-m 400` and, for more files of the same run, `1..9 m-z 400`.
 /// Bytes are in KiB, an end of `$` is none, and a trailing `n` or `b` makes a file narrowed or busy.
 fn tree(name: &str, text: &str) -> KeyspaceShape {
-    let mut shape = KeyspaceShape { name: name.to_owned(), policy: "arce".to_owned(), levels: Vec::new() };
+    let mut shape =
+        KeyspaceShape { name: name.to_owned(), policy: "arce".to_owned(), ..KeyspaceShape::default() };
     for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
         let words = match line.split_once(": ") {
             None => line,
@@ -45,6 +46,7 @@ fn file(text: &str, table: u64) -> FileShape {
         bytes: kib << 10,
         entries: kib * 10,
         tombstones: kib / 100,
+        range_tombstones: 0,
         min_seq: min.parse().expect("a number"),
         max_seq: max.parse().expect("a number"),
         narrowed: flags.contains('n'),

@@ -1,52 +1,91 @@
 //! The engine behind the [`Store`] trait: the one file of the command that names `drumlin`.
 //!
-//! It turns calls into calls and reports into plain data, and decides nothing but two things: reading from a
-//! keyspace that is not there is an error rather than a reason to make one, and an option or a policy that
-//! the engine does not know is bad usage rather than a failed call.
+//! It turns calls into calls and reports into plain data, and decides three things: reading from a keyspace
+//! that is not there is an error rather than a reason to make one; an option or a policy that the engine does
+//! not know is bad usage rather than a failed call; an option goes to the store or to the keyspace by its name.
 
 use super::{
     Bounds, DecisionRecord, Entries, FileShape, Finding, KeyspaceShape, LevelShape, OpenOptions, OptionRow,
     RepairReport, RunShape, Store, Verification, Want,
 };
 use crate::args::Durability;
+use crate::escape::to_hex;
 use crate::failure::{Failure, Result};
-use drumlin::{Batch, Db, Error, ErrorKind, Keyspace};
+use drumlin::{Batch, Db, Error, ErrorKind, Keyspace, KeyspaceOptions, OptionDef, Options};
 use std::cell::OnceCell;
 use std::path::Path;
 
 /// Opens a store.
 pub(crate) fn open(options: &OpenOptions) -> Result<Box<dyn Store>> {
-    let mut builder = Db::builder(&options.path);
+    let of_keyspace = |name: &str| KeyspaceOptions::defs().iter().any(|def| def.name == name);
+    let mut builder = Db::builder(&options.path).create_if_missing(options.create);
+    let mut settings = Vec::new();
     for (name, value) in &options.settings {
-        builder = builder.set(name, value).map_err(|e| failure(e).into_usage())?;
+        if of_keyspace(name) {
+            // Refused before the store is made, if it must be.
+            KeyspaceOptions::default().set(name, value).map_err(failure)?;
+            settings.push((name.clone(), value.clone()));
+        } else {
+            builder = builder.set(name, value).map_err(failure)?;
+        }
     }
-    let db = builder.create_if_missing(options.create).open().map_err(failure)?;
+    let db = builder.open().map_err(failure)?;
     let name = options.keyspace.clone();
-    Ok(Box::new(Engine { db, name, create: options.create, keyspace: OnceCell::new() }))
+    let engine = Engine { db, name, create: options.create, settings, keyspace: OnceCell::new() };
+    if !engine.settings.is_empty() {
+        engine.keyspace()?;
+    }
+    Ok(Box::new(engine))
 }
 
 /// Saves what can be saved of the store in `from` into the new directory `to`.
 pub(crate) fn repair(from: &Path, to: &Path) -> Result<RepairReport> {
     let report = drumlin::repair(from, to).map_err(failure)?;
-    Ok(RepairReport { tables_kept: report.tables_kept, entries_kept: report.entries_kept, lost: report.lost })
+    Ok(RepairReport {
+        tables_kept: report.tables_kept,
+        entries_kept: report.entries_kept,
+        commits_kept: report.commits_kept,
+        lost: report.lost,
+    })
 }
 
-/// Every option of the engine.
-pub(crate) fn options() -> Vec<OptionRow> {
-    let row = |option: &drumlin::OptionSpec| OptionRow {
-        name: option.name.to_owned(),
-        unit: option.unit.to_owned(),
-        default: option.default.to_owned(),
-        bounds: option.bounds.to_owned(),
-        about: option.about.to_owned(),
-    };
-    drumlin::OPTIONS.iter().map(row).collect()
+/// Every option, with its default, its bounds and what it does, as text for a terminal.
+pub(crate) fn options_text() -> String {
+    drumlin::options_help()
+}
+
+/// The same as the page of the documentation.
+pub(crate) fn options_page() -> String {
+    drumlin::options_markdown()
+}
+
+/// Every option as data.
+pub(crate) fn options() -> Result<Vec<OptionRow>> {
+    let (store, keyspace) = (Options::default(), KeyspaceOptions::default());
+    let of_store = Options::defs().iter().map(|def| option_row(def, "store", store.get(def.name)));
+    let of_keyspace =
+        KeyspaceOptions::defs().iter().map(|def| option_row(def, "keyspace", keyspace.get(def.name)));
+    of_store.chain(of_keyspace).collect()
+}
+
+fn option_row(def: &OptionDef, scope: &'static str, default: drumlin::Result<String>) -> Result<OptionRow> {
+    Ok(OptionRow {
+        name: def.name,
+        scope,
+        unit: def.unit,
+        default: default.map_err(failure)?,
+        live: def.live,
+        expert: def.expert,
+        about: def.doc.trim(),
+    })
 }
 
 struct Engine {
     db: Db,
     name: String,
     create: bool,
+    /// Options of the keyspace, set when it is resolved.
+    settings: Vec<(String, String)>,
     /// Resolved at its first use, so that commands on the whole store need no keyspace.
     keyspace: OnceCell<Keyspace>,
 }
@@ -59,7 +98,8 @@ impl Engine {
         if !self.create && !self.db.keyspaces().contains(&self.name) {
             return Err(Failure::Failed(format!("the store has no keyspace named {}", self.name)));
         }
-        let keyspace = self.db.keyspace(&self.name).map_err(failure)?;
+        let settings: Vec<_> = self.settings.iter().map(|(name, value)| (&**name, &**value)).collect();
+        let keyspace = self.db.keyspace_with(&self.name, &settings).map_err(failure)?;
         Ok(self.keyspace.get_or_init(|| keyspace))
     }
 }
@@ -88,7 +128,7 @@ impl Store for Engine {
     }
 
     fn scan(&self, bounds: &Bounds, want: Want, reverse: bool) -> Result<Entries<'_>> {
-        let iter = self.keyspace()?.range(bounds.as_range());
+        let iter = self.keyspace()?.range::<&[u8]>(bounds.as_range());
         let iter = match want {
             Want::Entries => iter,
             Want::Keys => iter.keys_only(),
@@ -104,10 +144,7 @@ impl Store for Engine {
     }
 
     fn set_policy(&self, name: &str) -> Result<()> {
-        self.keyspace()?.set_policy(name).map_err(|error| match error.kind() {
-            ErrorKind::InvalidArgument => failure(error).into_usage(),
-            _ => failure(error),
-        })
+        self.keyspace()?.set_policy(name).map_err(failure)
     }
 
     fn keyspaces(&self) -> Result<Vec<String>> {
@@ -135,11 +172,12 @@ impl Store for Engine {
             blocks: report.blocks,
             entries: report.entries,
             bytes: report.bytes,
+            keys: report.keys,
             findings: report.findings.into_iter().map(finding).collect(),
         })
     }
 
-    fn metrics(&self) -> Result<Vec<(String, f64)>> {
+    fn metrics(&self) -> Result<Vec<(String, u64)>> {
         let pairs = self.db.metrics().to_pairs();
         Ok(pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
     }
@@ -180,7 +218,14 @@ fn keyspace_shape(shape: drumlin::KeyspaceShape) -> KeyspaceShape {
         level: level.level,
         runs: level.runs.into_iter().map(run_shape).collect(),
     });
-    KeyspaceShape { name: shape.name, policy: shape.policy, levels: levels.collect() }
+    KeyspaceShape {
+        name: shape.name,
+        policy: shape.policy,
+        active_bytes: shape.active_bytes,
+        sealed_memtables: shape.sealed_memtables as u64,
+        sealed_bytes: shape.sealed_bytes,
+        levels: levels.collect(),
+    }
 }
 
 fn run_shape(run: drumlin::RunShape) -> RunShape {
@@ -191,12 +236,21 @@ fn run_shape(run: drumlin::RunShape) -> RunShape {
         bytes: file.bytes,
         entries: file.entries,
         tombstones: file.tombstones,
+        range_tombstones: file.range_tombstones,
         min_seq: file.min_seq,
         max_seq: file.max_seq,
         narrowed: file.narrowed,
         state: file.state,
     };
-    RunShape { id: run.id, tag: run.tag, files: run.files.into_iter().map(file).collect() }
+    RunShape { id: run.id, tag: tag_text(&run.tag), files: run.files.into_iter().map(file).collect() }
+}
+
+/// A tag that is plain text as it is, any other as hex digits.
+fn tag_text(tag: &[u8]) -> String {
+    match std::str::from_utf8(tag) {
+        Ok(text) if text.bytes().all(|b| b.is_ascii_graphic()) => text.to_owned(),
+        _ => to_hex(tag),
+    }
 }
 
 fn failure(error: Error) -> Failure {

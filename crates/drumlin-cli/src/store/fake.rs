@@ -124,8 +124,8 @@ impl Store for FakeStore {
         Ok(self.verification.clone())
     }
 
-    fn metrics(&self) -> Result<Vec<(String, f64)>> {
-        Ok(vec![("puts".to_owned(), 12.0), ("write_amplification".to_owned(), 2.5)])
+    fn metrics(&self) -> Result<Vec<(String, u64)>> {
+        Ok(vec![("gets".to_owned(), 12), ("log_bytes_written".to_owned(), 2500)])
     }
 
     fn tree(&self) -> Result<Vec<KeyspaceShape>> {

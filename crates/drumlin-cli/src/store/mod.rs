@@ -112,7 +112,7 @@ pub(crate) trait Store {
     /// Reads every byte and checks it.
     fn verify(&self) -> Result<Verification>;
     /// All metrics by name.
-    fn metrics(&self) -> Result<Vec<(String, f64)>>;
+    fn metrics(&self) -> Result<Vec<(String, u64)>>;
     /// The trees of all keyspaces.
     fn tree(&self) -> Result<Vec<KeyspaceShape>>;
     /// The recent decisions of the policies, oldest first.
@@ -133,6 +133,8 @@ pub(crate) struct Verification {
     pub(crate) entries: u64,
     /// Bytes read.
     pub(crate) bytes: u64,
+    /// Keys whose versions were compared between levels.
+    pub(crate) keys: u64,
     /// Damage; empty when all is well.
     pub(crate) findings: Vec<Finding>,
 }
@@ -155,6 +157,8 @@ pub(crate) struct RepairReport {
     pub(crate) tables_kept: u64,
     /// Entries in the new store.
     pub(crate) entries_kept: u64,
+    /// Commits saved from the log.
+    pub(crate) commits_kept: u64,
     /// What could not be saved, in words.
     pub(crate) lost: Vec<String>,
 }
@@ -162,7 +166,7 @@ pub(crate) struct RepairReport {
 /// A decision of a policy.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub(crate) struct DecisionRecord {
-    /// When, in microseconds of the store's clock.
+    /// When, in microseconds of a clock that never goes back.
     pub(crate) micros: u64,
     /// For which keyspace.
     pub(crate) keyspace: String,
@@ -176,15 +180,19 @@ pub(crate) struct DecisionRecord {
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub(crate) struct OptionRow {
     /// Its name, as `--set` takes it.
-    pub(crate) name: String,
+    pub(crate) name: &'static str,
+    /// `store` or `keyspace`.
+    pub(crate) scope: &'static str,
     /// The unit of its value, empty for plain numbers and words.
-    pub(crate) unit: String,
+    pub(crate) unit: &'static str,
     /// Its default.
     pub(crate) default: String,
-    /// The values it may take.
-    pub(crate) bounds: String,
+    /// Whether an open store takes a new value.
+    pub(crate) live: bool,
+    /// Whether it is for experts.
+    pub(crate) expert: bool,
     /// What it does.
-    pub(crate) about: String,
+    pub(crate) about: &'static str,
 }
 
 /// The tree of a keyspace.
@@ -194,6 +202,12 @@ pub(crate) struct KeyspaceShape {
     pub(crate) name: String,
     /// Its policy.
     pub(crate) policy: String,
+    /// Bytes in the memtable that takes writes.
+    pub(crate) active_bytes: u64,
+    /// Memtables that wait for their flush.
+    pub(crate) sealed_memtables: u64,
+    /// Bytes in them.
+    pub(crate) sealed_bytes: u64,
     /// Its levels, newest first.
     pub(crate) levels: Vec<LevelShape>,
 }
@@ -235,6 +249,8 @@ pub(crate) struct FileShape {
     pub(crate) entries: u64,
     /// Tombstones among them.
     pub(crate) tombstones: u64,
+    /// Range tombstones of the table.
+    pub(crate) range_tombstones: u64,
     /// Smallest sequence number.
     pub(crate) min_seq: u64,
     /// Largest sequence number.
