@@ -30,6 +30,9 @@ impl Store {
             }
         }
         fs.create_dir_all(path).map_err(|e| Error::io(path, "cannot create the checkpoint", e))?;
+        if let Some(parent) = path.parent() {
+            sync_dir(&self.env, parent)?;
+        }
         let made = self.hold_flushes().and_then(|seq| self.copy_to(path, seq));
         self.control.lock().flush_ceiling = Seq::MAX;
         self.background.progressed();

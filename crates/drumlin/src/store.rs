@@ -270,11 +270,17 @@ impl Store {
         for (level, run, file) in &edit.add {
             changes.push(Change::AddFile { keyspace: keyspace.id, file: file.record(*level, *run) });
         }
+        let live: BTreeSet<TableId> = next.files().map(|(_, _, f)| f.id()).collect();
+        let gone: BTreeSet<TableId> = edit.remove.iter().map(|(t, _)| *t).filter(|t| !live.contains(t)).collect();
+        let removed: Vec<PathBuf> = gone.iter().map(|table| self.table_path(*table)).collect();
+        self.env.note(Note::EditRemoves { files: &removed });
         changes.extend_from_slice(more);
         changes.push(Change::NextFile(self.next_file.load(atomic::Ordering::Acquire)));
         changes.push(Change::NextRun(control.next_run));
         self.append_edit(control, Edit { changes }, durable)?;
-        self.retire(&next, edit);
+        for (_, _, file) in tree.files().filter(|(_, _, f)| gone.contains(&f.id())) {
+            file.table.retire();
+        }
         Ok(next)
     }
 
@@ -282,6 +288,14 @@ impl Store {
     pub(crate) fn append_edit(&self, control: &mut Control, edit: Edit, durable: impl FnOnce()) -> Result<()> {
         let added: Vec<PathBuf> = edit.changes.iter().filter_map(|change| self.added_file(change)).collect();
         self.env.note(Note::EditAdds { files: &added });
+        for change in &edit.changes {
+            if let Change::LogFloor(floor) = change {
+                for number in self.lane.state.lock().log.below(*floor) {
+                    let log = crate::write::log::path_in(&self.dir, number);
+                    self.env.note(Note::LogObsolete { log: &log });
+                }
+            }
+        }
         durable();
         if let Err(error) = control.manifest.append(&edit) {
             self.poison(&error);
@@ -295,25 +309,6 @@ impl Store {
         match change {
             Change::AddFile { file, .. } => Some(self.table_path(file.table)),
             _ => None,
-        }
-    }
-
-    /// Retires the tables that the edit took their last reference from.
-    fn retire(&self, next: &Tree, edit: &KeyspaceEdit) {
-        let live: BTreeSet<TableId> = next.files().map(|(_, _, f)| f.id()).collect();
-        for (table, _) in &edit.remove {
-            if !live.contains(table) {
-                self.retire_table(*table);
-            }
-        }
-    }
-
-    fn retire_table(&self, table: TableId) {
-        for keyspace in self.keyspaces().iter() {
-            let tree = keyspace.view().tree.clone();
-            if let Some((_, _, file)) = tree.refs(table).next() {
-                file.table.retire();
-            }
         }
     }
 

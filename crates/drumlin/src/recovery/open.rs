@@ -16,7 +16,7 @@ use crate::write::lane::LaneState;
 use crate::write::log::{LogHome, LogTail};
 use crate::write::{CommitLane, Log, Published, Publisher};
 use drumlin_env::sync::Arc;
-use drumlin_env::{DirEntry, Env, FileKind, FileLock};
+use drumlin_env::{DirEntry, Env, FileKind, FileLock, Note};
 use drumlin_format::log::{Recovered, RecordKind, SegmentScanner};
 use drumlin_format::manifest::ManifestHeader;
 use drumlin_format::names::FileName;
@@ -42,6 +42,10 @@ pub(crate) fn open(request: OpenRequest) -> Result<Arc<Store>> {
     let fs = env.fs();
     if create {
         fs.create_dir_all(&dir).map_err(|e| Error::io(&dir, "cannot create the directory", e))?;
+        // A file is only as durable as the entries of the directories above it.
+        if let Some(parent) = dir.parent() {
+            sync_dir(&env, parent)?;
+        }
     } else if !fs.exists(&dir).map_err(|e| Error::io(&dir, "cannot look for the store", e))? {
         return Err(Error::new(ErrorKind::NotFound, format!("there is no store at {}", dir.display())));
     }
@@ -324,6 +328,8 @@ fn remove_orphans(store: &Arc<Store>, entries: &[DirEntry]) -> Result<()> {
     let current = control.manifest.header().number;
     drop(control);
     let floor = store.log_floor(&[]);
+    let files: Vec<PathBuf> = live.iter().map(|id| store.table_path(*id)).collect();
+    store.env.note(Note::Recovered { files: &files });
     for entry in entries {
         let path = store.dir.join(&entry.name);
         let kind = match FileName::parse(&entry.name) {

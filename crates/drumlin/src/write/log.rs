@@ -147,6 +147,11 @@ impl LogTail {
         self.position
     }
 
+    /// The segments below `floor` that recovery would still read.
+    pub(crate) fn below(&self, floor: LogNumber) -> Vec<LogNumber> {
+        self.live.iter().map(|(number, _)| *number).filter(|number| *number < floor).collect()
+    }
+
     /// Last logged sequence number.
     pub(crate) fn last_seq(&self) -> Seq {
         self.last_seq
