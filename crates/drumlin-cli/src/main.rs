@@ -1,2 +1,2 @@
-//! The drumlin command. 
+//! The drumlin command.
 fn main() {}

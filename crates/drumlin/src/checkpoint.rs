@@ -83,8 +83,13 @@ impl Store {
     }
 
     fn checkpoint_edit(&self, control: &Control, floor: LogNumber, next_file: u64, seq: Seq) -> Edit {
-        let numbers =
-            Numbers { floor, next_file, next_run: control.next_run, last_seq: seq, clock: self.unix_micros() };
+        let numbers = Numbers {
+            floor,
+            next_file,
+            next_run: control.next_run,
+            last_seq: seq,
+            clock: self.unix_micros(),
+        };
         let keyspaces: &[KeyspaceControl] = &control.keyspaces;
         snapshot(keyspaces, &self.options.load(), &control.carried, &numbers)
     }
@@ -92,4 +97,3 @@ impl Store {
 
 /// Bytes of the empty log segment of a checkpoint.
 const LOG_BYTES: u64 = 4096;
-

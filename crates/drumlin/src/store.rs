@@ -259,19 +259,29 @@ impl Store {
         let mut changes: Vec<Change> = edit
             .remove
             .iter()
-            .map(|(table, start)| Change::RemoveFile { keyspace: keyspace.id, table: *table, start: start.clone() })
+            .map(|(table, start)| Change::RemoveFile {
+                keyspace: keyspace.id,
+                table: *table,
+                start: start.clone(),
+            })
             .collect();
         for (level, run, tag) in &edit.runs {
             let known = tree.levels[*level as usize].runs.iter().any(|r| r.id == *run);
             if !known && edit.add.iter().any(|(_, to, _)| to == run) {
-                changes.push(Change::AddRun { keyspace: keyspace.id, run: *run, level: *level, tag: tag.clone() });
+                changes.push(Change::AddRun {
+                    keyspace: keyspace.id,
+                    run: *run,
+                    level: *level,
+                    tag: tag.clone(),
+                });
             }
         }
         for (level, run, file) in &edit.add {
             changes.push(Change::AddFile { keyspace: keyspace.id, file: file.record(*level, *run) });
         }
         let live: BTreeSet<TableId> = next.files().map(|(_, _, f)| f.id()).collect();
-        let gone: BTreeSet<TableId> = edit.remove.iter().map(|(t, _)| *t).filter(|t| !live.contains(t)).collect();
+        let gone: BTreeSet<TableId> =
+            edit.remove.iter().map(|(t, _)| *t).filter(|t| !live.contains(t)).collect();
         let removed: Vec<PathBuf> = gone.iter().map(|table| self.table_path(*table)).collect();
         self.env.note(Note::EditRemoves { files: &removed });
         changes.extend_from_slice(more);
@@ -285,7 +295,12 @@ impl Store {
     }
 
     /// Appends to the manifest. A failure poisons the store.
-    pub(crate) fn append_edit(&self, control: &mut Control, edit: Edit, durable: impl FnOnce()) -> Result<()> {
+    pub(crate) fn append_edit(
+        &self,
+        control: &mut Control,
+        edit: Edit,
+        durable: impl FnOnce(),
+    ) -> Result<()> {
         let added: Vec<PathBuf> = edit.changes.iter().filter_map(|change| self.added_file(change)).collect();
         self.env.note(Note::EditAdds { files: &added });
         for change in &edit.changes {

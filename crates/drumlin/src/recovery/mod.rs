@@ -54,7 +54,11 @@ pub(crate) fn snapshot(
             changes.push(Change::KeyspaceOption { id, name: name.to_owned(), value });
         }
         changes.push(Change::Flushed { keyspace: id, seq: keyspace.flushed_seq });
-        changes.push(Change::Policy { keyspace: id, name: keyspace.policy.name(), blob: keyspace.policy.save() });
+        changes.push(Change::Policy {
+            keyspace: id,
+            name: keyspace.policy.name(),
+            blob: keyspace.policy.save(),
+        });
         let tree = keyspace.state.view().tree.clone();
         for (level, runs) in tree.levels.iter().enumerate() {
             let level = level as u8;

@@ -17,7 +17,7 @@ use crate::write::log::{LogHome, LogTail};
 use crate::write::{CommitLane, Log, Published, Publisher};
 use drumlin_env::sync::Arc;
 use drumlin_env::{DirEntry, Env, FileKind, FileLock, Note};
-use drumlin_format::log::{Recovered, RecordKind, SegmentScanner};
+use drumlin_format::log::{RecordKind, Recovered, SegmentScanner};
 use drumlin_format::manifest::ManifestHeader;
 use drumlin_format::names::FileName;
 use drumlin_types::contract::CompactionPolicy;
@@ -95,10 +95,18 @@ fn check_kind_of_directory(env: &Env, dir: &Path, entries: &[DirEntry], create: 
         let path = dir.join(&entry.name);
         match FileName::parse(&entry.name) {
             Some(FileName::Table(_) | FileName::Value(_) | FileName::Map(_)) => {
-                return Err(Error::corruption(&path, 0, "the directory holds tables but no CURRENT file; see repair"));
+                return Err(Error::corruption(
+                    &path,
+                    0,
+                    "the directory holds tables but no CURRENT file; see repair",
+                ));
             }
             Some(FileName::Log(number)) if holds_records(env, &path, number)? => {
-                return Err(Error::corruption(&path, 0, "the directory holds a log but no CURRENT file; see repair"));
+                return Err(Error::corruption(
+                    &path,
+                    0,
+                    "the directory holds a log but no CURRENT file; see repair",
+                ));
             }
             Some(_) => {}
             None => {
@@ -152,7 +160,10 @@ fn sizes(options: &Options, env: &Env) -> Sizes {
 }
 
 /// A keyspace of the manifest with its policy, and what the policy's saved state was good for.
-fn policy(record_policy: Option<(String, Vec<u8>)>, configured: &str) -> (Box<dyn CompactionPolicy>, Option<String>) {
+fn policy(
+    record_policy: Option<(String, Vec<u8>)>,
+    configured: &str,
+) -> (Box<dyn CompactionPolicy>, Option<String>) {
     let (name, blob) = record_policy.unwrap_or_else(|| (configured.to_owned(), Vec::new()));
     let mut problem = None;
     let mut policy = drumlin_policy::by_name(&name).unwrap_or_else(|error| {
@@ -198,7 +209,8 @@ fn assemble(
 ) -> Result<Arc<Store>> {
     let sizes = sizes(&options, &env);
     let on_disk = entries.iter().filter_map(|e| FileName::parse(&e.name)?.number()).max().unwrap_or(0);
-    let mut next_file = manifest.next_file.max(if drumlin_types::bug!("B14") { 0 } else { on_disk + 1 }).max(1);
+    let mut next_file =
+        manifest.next_file.max(if drumlin_types::bug!("B14") { 0 } else { on_disk + 1 }).max(1);
     let mut fresh = || {
         next_file += 1;
         next_file - 1
@@ -221,7 +233,8 @@ fn assemble(
     let home = LogHome { env: env.clone(), dir: dir.clone(), segment_bytes: options.log_segment_bytes };
     let log_number = LogNumber(fresh());
     let header = recovered.next_header(log_number);
-    let lens = |n: LogNumber| entries.iter().find(|e| e.name == FileName::Log(n).to_string()).map_or(0, |e| e.len);
+    let lens =
+        |n: LogNumber| entries.iter().find(|e| e.name == FileName::Log(n).to_string()).map_or(0, |e| e.len);
     let older: Vec<(LogNumber, u64)> = recovered.replayed.iter().map(|n| (*n, lens(*n))).collect();
     let tail = LogTail::begin(&home, &header, older)?;
     let published = Published { seq: last_seq, log_end: recovered.end };

@@ -77,7 +77,8 @@ impl LogHome {
                 fs.open_write(&path, FileKind::Log).map_err(|e| fail("cannot open a log segment", e))?
             }
             None => {
-                let file = fs.create(&path, FileKind::Log).map_err(|e| fail("cannot create a log segment", e))?;
+                let file =
+                    fs.create(&path, FileKind::Log).map_err(|e| fail("cannot create a log segment", e))?;
                 if let Err(e) = file.allocate(0, HEADER_LEN + capacity) {
                     let _ = fs.unlink(&path, FileKind::Log);
                     return Err(fail("cannot allocate a log segment", e));
@@ -95,7 +96,11 @@ impl LogHome {
 impl LogTail {
     /// Begins, or goes on with, the log in segment `header.number`. `older` are the durable segments before
     /// it that recovery would read, with the lengths of their files.
-    pub(crate) fn begin(home: &LogHome, header: &SegmentHeader, mut older: Vec<(LogNumber, u64)>) -> Result<LogTail> {
+    pub(crate) fn begin(
+        home: &LogHome,
+        header: &SegmentHeader,
+        mut older: Vec<(LogNumber, u64)>,
+    ) -> Result<LogTail> {
         let file = home.make(header, None, home.segment_bytes)?;
         let segment = Arc::new(Segment { number: header.number, file, base: header.base });
         older.push((header.number, HEADER_LEN + home.segment_bytes));
@@ -133,9 +138,11 @@ impl LogTail {
         let header = SegmentHeader { number, base: self.position, predecessor: Some(predecessor) };
         let capacity = home.segment_bytes.max(len);
         let wanted = HEADER_LEN + capacity;
-        let recycled = self.spare.iter().position(|&(_, bytes)| bytes >= wanted).map(|i| self.spare.swap_remove(i));
+        let recycled =
+            self.spare.iter().position(|&(_, bytes)| bytes >= wanted).map(|i| self.spare.swap_remove(i));
         let file = home.make(&header, recycled.map(|(old, _)| old), capacity)?;
-        let closed = std::mem::replace(&mut self.segment, Arc::new(Segment { number, file, base: self.position }));
+        let closed =
+            std::mem::replace(&mut self.segment, Arc::new(Segment { number, file, base: self.position }));
         self.unsynced.push(closed);
         self.capacity = recycled.map_or(capacity, |(_, bytes)| bytes - HEADER_LEN);
         self.live.push((number, recycled.map_or(wanted, |(_, bytes)| bytes)));
@@ -228,7 +235,12 @@ impl Log {
     /// Makes the log durable up to global position `end`, which must be published. One thread syncs for
     /// all that wait; those whose records were written after it began go again. Returns the number of
     /// syncs this call made.
-    pub(crate) fn sync_to(&self, end: u64, publisher: &Publisher, tail: &Mutex<super::lane::LaneState>) -> Result<u64> {
+    pub(crate) fn sync_to(
+        &self,
+        end: u64,
+        publisher: &Publisher,
+        tail: &Mutex<super::lane::LaneState>,
+    ) -> Result<u64> {
         let mut calls = 0;
         let mut syncing = self.syncing.lock();
         loop {
@@ -249,7 +261,12 @@ impl Log {
         }
     }
 
-    fn sync_once(&self, publisher: &Publisher, tail: &Mutex<super::lane::LaneState>, calls: &mut u64) -> Result<()> {
+    fn sync_once(
+        &self,
+        publisher: &Publisher,
+        tail: &Mutex<super::lane::LaneState>,
+        calls: &mut u64,
+    ) -> Result<()> {
         let (segments, published) = {
             let lane = tail.lock();
             (lane.log.to_sync(), publisher.published())
