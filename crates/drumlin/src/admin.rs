@@ -166,7 +166,10 @@ impl Store {
 
     /// Writes the memtables of one keyspace, or of all, to tables and waits for it.
     pub(crate) fn flush(&self, only: Option<&Arc<KeyspaceState>>) -> Result<()> {
+        self.check_open()?;
         self.check_poison()?;
+        // Whether there is room shall be found out anew.
+        self.disk_full.store(false, atomic::Ordering::Release);
         let wanted: Vec<Arc<KeyspaceState>> = match only {
             Some(keyspace) => vec![keyspace.clone()],
             None => self.keyspaces().to_vec(),
@@ -184,6 +187,13 @@ impl Store {
             pending.extend(keyspace.view().sealed.iter().map(|m| (keyspace.clone(), m.clone())));
         }
         pending
+    }
+
+    /// Every sealed memtable that waits to be flushed.
+    pub(crate) fn pending_flushes(&self) -> Vec<(Arc<KeyspaceState>, Arc<Memtable>)> {
+        let keyspaces = self.keyspaces();
+        let of = |k: &Arc<KeyspaceState>| k.view().sealed.iter().map(|m| (k.clone(), m.clone())).collect::<Vec<_>>();
+        keyspaces.iter().flat_map(of).collect()
     }
 
     pub(crate) fn wait_flushed(&self, pending: &[(Arc<KeyspaceState>, Arc<Memtable>)]) -> Result<()> {
@@ -255,6 +265,12 @@ impl Store {
             return Ok(());
         }
         self.background.stop();
+        let result = self.save_at_close();
+        self.unlock();
+        result
+    }
+
+    fn save_at_close(&self) -> Result<()> {
         self.check_poison()?;
         self.sync()?;
         self.write_close_record()?;

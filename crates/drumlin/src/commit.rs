@@ -124,13 +124,6 @@ impl Store {
         Ok(())
     }
 
-    fn check_open(&self) -> Result<()> {
-        if self.closed.load(atomic::Ordering::Acquire) {
-            return Err(Error::new(ErrorKind::Closed, "the store was closed"));
-        }
-        Ok(())
-    }
-
     /// Waits until there is room for `bytes`, and as long as the pace says.
     fn admit(&self, bytes: u64) -> Result<()> {
         if self.memtables_full() {

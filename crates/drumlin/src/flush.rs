@@ -205,6 +205,7 @@ impl Store {
             entry.due = true;
             entry.policy.observe(&Outcome::Flushed { bytes, entries: result.counts.written });
         }
+        self.disk_full.store(false, drumlin_env::sync::atomic::Ordering::Release);
         self.metrics.flushed(&result.counts, bytes);
         self.refresh_pace(&control);
         drop(control);

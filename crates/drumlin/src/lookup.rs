@@ -83,6 +83,7 @@ impl Store {
         snapshot: Option<Seq>,
     ) -> Result<Option<Slice>> {
         self.background.interleave();
+        self.check_open()?;
         keyspace.check_alive()?;
         Counters::add(&self.metrics.gets, 1);
         loop {
@@ -115,6 +116,7 @@ impl Store {
         snapshot: Option<Seq>,
     ) -> Result<Vec<Option<Slice>>> {
         self.background.interleave();
+        self.check_open()?;
         keyspace.check_alive()?;
         Counters::add(&self.metrics.gets, keys.len() as u64);
         let (view, visible) = self.view_at(keyspace);
@@ -145,6 +147,7 @@ impl Store {
         let keys_only = Arc::new(atomic::AtomicBool::new(false));
         let flag = keys_only.clone();
         let open = Box::new(move || {
+            store.check_open()?;
             keyspace.check_alive()?;
             let options = VisibleOptions {
                 snapshot: seq,

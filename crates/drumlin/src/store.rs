@@ -83,7 +83,7 @@ pub(crate) struct Store {
     /// Set while the last flush failed for want of space.
     pub(crate) disk_full: atomic::AtomicBool,
     pub(crate) closed: atomic::AtomicBool,
-    pub(crate) _lock: FileLock,
+    lock: Mutex<Option<FileLock>>,
 }
 
 /// The parts that recovery makes.
@@ -138,7 +138,7 @@ impl Store {
             first_cause: Mutex::new(None),
             disk_full: atomic::AtomicBool::new(false),
             closed: atomic::AtomicBool::new(false),
-            _lock: parts.lock,
+            lock: Mutex::new(Some(parts.lock)),
         }
     }
 
@@ -188,6 +188,18 @@ impl Store {
 
     pub(crate) fn set_keyspaces(&self, keyspaces: Vec<Arc<KeyspaceState>>) {
         self.keyspaces.store(Arc::new(keyspaces));
+    }
+
+    /// Lets go of the directory: another open may have it.
+    pub(crate) fn unlock(&self) {
+        self.lock.lock().take();
+    }
+
+    pub(crate) fn check_open(&self) -> Result<()> {
+        if self.closed.load(atomic::Ordering::Acquire) {
+            return Err(Error::new(ErrorKind::Closed, "the store was closed"));
+        }
+        Ok(())
     }
 
     // --- Failure

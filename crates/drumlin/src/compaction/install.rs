@@ -135,6 +135,7 @@ impl Store {
         ticket.dropped += result.counts.dropped();
         ticket.pieces[id.index as usize].state = PieceState::Installed;
         entry.due = true;
+        self.disk_full.store(false, drumlin_env::sync::atomic::Ordering::Release);
         self.metrics.merged(&result.counts, bytes_out);
         control.end_tickets(keyspace, self.now());
         self.refresh_pace(&control);

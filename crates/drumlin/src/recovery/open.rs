@@ -1,6 +1,6 @@
 //! The steps of opening a directory.
 
-use super::replay::{Target, replay};
+use super::replay::{Target, replay, sync};
 use super::state::{self, ManifestState};
 use super::{Numbers, snapshot};
 use crate::compaction::scheduler::{Control, KeyspaceControl};
@@ -67,10 +67,28 @@ pub(crate) fn open(request: OpenRequest) -> Result<Arc<Store>> {
     }
     let options = store_options(&manifest.options)?;
     check_tables(&dir, &manifest, &entries)?;
-    let store = assemble(env, dir, options, components, manifest, &entries, lock)?;
+    let (store, recovered) = assemble(env, dir, options, components, manifest, &entries, lock)?;
     remove_orphans(&store, &entries)?;
     store.start_lanes()?;
+    if let Err(error) = settle(&store, &recovered) {
+        let _ = store.close();
+        return Err(error);
+    }
     Ok(store)
+}
+
+/// Brings what was recovered into tables, unless it is known to be durable in the log.
+fn settle(store: &Arc<Store>, recovered: &Recovered) -> Result<()> {
+    if recovered.closed {
+        return Ok(());
+    }
+    match store.wait_flushed(&store.pending_flushes()) {
+        Err(error) if error.kind() == ErrorKind::NoSpace => {
+            let path = |n: &LogNumber| crate::write::log::path_in(&store.dir, *n);
+            recovered.replayed.iter().try_for_each(|n| sync(&store.env, &path(n)))
+        }
+        settled => settled,
+    }
 }
 
 fn list(env: &Env, dir: &Path) -> Result<Vec<DirEntry>> {
@@ -206,7 +224,7 @@ fn assemble(
     manifest: ManifestState,
     entries: &[DirEntry],
     lock: FileLock,
-) -> Result<Arc<Store>> {
+) -> Result<(Arc<Store>, Recovered)> {
     let sizes = sizes(&options, &env);
     let on_disk = entries.iter().filter_map(|e| FileName::parse(&e.name)?.number()).max().unwrap_or(0);
     let mut next_file =
@@ -305,7 +323,7 @@ fn assemble(
         lock,
     }));
     report(&store, &recovered, manifest.bytes_read + log_bytes, log_bytes, problems);
-    Ok(store)
+    Ok((store, recovered))
 }
 
 fn report(store: &Store, recovered: &Recovered, bytes: u64, log_bytes: u64, problems: Vec<String>) {
