@@ -44,8 +44,8 @@ pub(crate) struct LogTail {
     last_seq: Seq,
     /// Room for records in the open segment.
     capacity: u64,
-    /// Closed segments that are not yet known to be durable, oldest first.
-    unsynced: Vec<Arc<Segment>>,
+    /// Closed segments that are not yet known to be durable whole, oldest first, with their end positions.
+    unsynced: Vec<(Arc<Segment>, u64)>,
     /// Segments whose records are all in tables, to be recycled: number and file length.
     spare: Vec<(LogNumber, u64)>,
     /// All segments that recovery would read, oldest first.
@@ -143,7 +143,7 @@ impl LogTail {
         let file = home.make(&header, recycled.map(|(old, _)| old), capacity)?;
         let closed =
             std::mem::replace(&mut self.segment, Arc::new(Segment { number, file, base: self.position }));
-        self.unsynced.push(closed);
+        self.unsynced.push((closed, self.position));
         self.capacity = recycled.map_or(capacity, |(_, bytes)| bytes - HEADER_LEN);
         self.live.push((number, recycled.map_or(wanted, |(_, bytes)| bytes)));
         Ok(())
@@ -179,7 +179,7 @@ impl LogTail {
     pub(crate) fn release_below(&mut self, floor: LogNumber) -> Vec<LogNumber> {
         let (old, live): (Vec<_>, Vec<_>) = self.live.drain(..).partition(|(number, _)| *number < floor);
         self.live = live;
-        self.unsynced.retain(|segment| segment.number >= floor);
+        self.unsynced.retain(|(segment, _)| segment.number >= floor);
         let mut unlink = Vec::new();
         for segment in old {
             if self.spare.len() < SPARE_SEGMENTS {
@@ -192,12 +192,13 @@ impl LogTail {
     }
 
     fn to_sync(&self) -> Vec<Arc<Segment>> {
-        self.unsynced.iter().chain([&self.segment]).cloned().collect()
+        self.unsynced.iter().map(|(segment, _)| segment).chain([&self.segment]).cloned().collect()
     }
 
-    fn synced(&mut self, segments: &[Arc<Segment>]) {
-        let open = self.segment.number;
-        self.unsynced.retain(|s| s.number == open || !segments.iter().any(|done| done.number == s.number));
+    /// Everything below `end` is durable. A closed segment that ends later may still be written to, by a
+    /// commit that reserved its place before the segment was closed.
+    fn synced_up_to(&mut self, end: u64) {
+        self.unsynced.retain(|(_, segment_end)| *segment_end > end);
     }
 }
 
@@ -278,7 +279,7 @@ impl Log {
             }
             *calls += 1;
         }
-        tail.lock().log.synced(&segments);
+        tail.lock().log.synced_up_to(published.log_end);
         self.durable_end.fetch_max(published.log_end, atomic::Ordering::AcqRel);
         self.durable_seq.fetch_max(published.seq, atomic::Ordering::AcqRel);
         Ok(())
