@@ -56,7 +56,9 @@ impl Store {
             return Ok(found);
         }
         let id = self.next_keyspace.fetch_add(1, atomic::Ordering::AcqRel);
-        let id = u32::try_from(id).map(KeyspaceId).map_err(|_| Error::new(ErrorKind::InvalidArgument, "no keyspace ids are left"))?;
+        let id = u32::try_from(id)
+            .map(KeyspaceId)
+            .map_err(|_| Error::new(ErrorKind::InvalidArgument, "no keyspace ids are left"))?;
         let mut changes = vec![Change::CreateKeyspace { id, name: name.to_owned() }];
         for (name, value) in options.pairs() {
             changes.push(Change::KeyspaceOption { id, name: name.to_owned(), value });
@@ -65,7 +67,16 @@ impl Store {
         let log = self.lane.state.lock().log.segment.number;
         let operator = self.components.operators.get(name).cloned();
         let seed = self.env.random_u64("memtable");
-        let state = Arc::new(KeyspaceState::new(id, name.into(), &self.options.load(), options, operator, Tree::empty(), log, seed));
+        let state = Arc::new(KeyspaceState::new(
+            id,
+            name.into(),
+            &self.options.load(),
+            options,
+            operator,
+            Tree::empty(),
+            log,
+            seed,
+        ));
         control.keyspaces.push(KeyspaceControl::new(state.clone(), policy, 0));
         let mut all = self.keyspaces().to_vec();
         all.push(state.clone());
@@ -85,7 +96,11 @@ impl Store {
         let mut control = self.control.lock();
         state.mark_dropped();
         if !drumlin_types::bug!("E3") {
-            self.append_edit(&mut control, Edit { changes: vec![Change::DropKeyspace { id: state.id }] }, || {})?;
+            self.append_edit(
+                &mut control,
+                Edit { changes: vec![Change::DropKeyspace { id: state.id }] },
+                || {},
+            )?;
         }
         for (_, _, file) in state.view().tree.files() {
             file.table.retire();
@@ -130,14 +145,20 @@ impl Store {
         Ok(())
     }
 
-    pub(crate) fn set_keyspace_option(&self, keyspace: &Arc<KeyspaceState>, name: &str, value: &str) -> Result<()> {
+    pub(crate) fn set_keyspace_option(
+        &self,
+        keyspace: &Arc<KeyspaceState>,
+        name: &str,
+        value: &str,
+    ) -> Result<()> {
         let mut options = KeyspaceOptions::clone(&keyspace.options.load());
         options.set(name, value)?;
         if name == "compaction" {
             return self.set_policy(keyspace, value);
         }
         let mut control = self.control.lock();
-        let change = Change::KeyspaceOption { id: keyspace.id, name: name.to_owned(), value: value.to_owned() };
+        let change =
+            Change::KeyspaceOption { id: keyspace.id, name: name.to_owned(), value: value.to_owned() };
         self.append_edit(&mut control, Edit { changes: vec![change] }, || {})?;
         keyspace.set_options(&self.options.load(), options);
         Ok(())
@@ -145,7 +166,10 @@ impl Store {
 
     /// Writes the memtables of one keyspace, or of all, to tables and waits for it.
     pub(crate) fn flush(&self, only: Option<&Arc<KeyspaceState>>) -> Result<()> {
+        self.check_open()?;
         self.check_poison()?;
+        // Whether there is room shall be found out anew.
+        self.disk_full.store(false, atomic::Ordering::Release);
         let wanted: Vec<Arc<KeyspaceState>> = match only {
             Some(keyspace) => vec![keyspace.clone()],
             None => self.keyspaces().to_vec(),
@@ -165,14 +189,26 @@ impl Store {
         pending
     }
 
+    /// Every sealed memtable that waits to be flushed.
+    pub(crate) fn pending_flushes(&self) -> Vec<(Arc<KeyspaceState>, Arc<Memtable>)> {
+        let keyspaces = self.keyspaces();
+        let of = |k: &Arc<KeyspaceState>| k.view().sealed.iter().map(|m| (k.clone(), m.clone())).collect::<Vec<_>>();
+        keyspaces.iter().flat_map(of).collect()
+    }
+
     pub(crate) fn wait_flushed(&self, pending: &[(Arc<KeyspaceState>, Arc<Memtable>)]) -> Result<()> {
         self.background.wake();
         self.background.wait("flush waits for its memtables", || {
             self.check_poison()?;
             if self.disk_full.load(atomic::Ordering::Acquire) {
-                return Err(Error::new(ErrorKind::NoSpace, "the disk has no room for a flush; it goes on when there is"));
+                return Err(Error::new(
+                    ErrorKind::NoSpace,
+                    "the disk has no room for a flush; it goes on when there is",
+                ));
             }
-            let waiting = |(k, m): &(Arc<KeyspaceState>, Arc<Memtable>)| k.view().sealed.iter().any(|s| Arc::ptr_eq(s, m));
+            let waiting = |(k, m): &(Arc<KeyspaceState>, Arc<Memtable>)| {
+                k.view().sealed.iter().any(|s| Arc::ptr_eq(s, m))
+            };
             Ok(!pending.iter().any(waiting))
         })
     }
@@ -229,6 +265,12 @@ impl Store {
             return Ok(());
         }
         self.background.stop();
+        let result = self.save_at_close();
+        self.unlock();
+        result
+    }
+
+    fn save_at_close(&self) -> Result<()> {
         self.check_poison()?;
         self.sync()?;
         self.write_close_record()?;
@@ -247,7 +289,12 @@ impl Store {
         let last = lane.log.last_seq();
         let len = drumlin_format::log::record_len(0);
         let place = lane.log.reserve(&self.lane.home, len, last, || self.fresh_number())?;
-        let header = RecordHeader { kind: RecordKind::Close, synced_mark: self.log.durable_end(), first_seq: 0, count: 0 };
+        let header = RecordHeader {
+            kind: RecordKind::Close,
+            synced_mark: self.log.durable_end(),
+            first_seq: 0,
+            count: 0,
+        };
         let mut record = Vec::new();
         drumlin_format::log::encode_record(&mut record, place.segment.number, place.offset(), &header, &[])
             .map_err(|e| Error::new(ErrorKind::Bug, e.what))?;

@@ -99,7 +99,9 @@ impl Background {
             let sleep = match lane.step() {
                 Step::More => continue,
                 Step::Idle => IDLE_SLEEP_MICROS,
-                Step::Until(when) => when.saturating_sub(self.env.clock().monotonic_micros()).clamp(1, IDLE_SLEEP_MICROS),
+                Step::Until(when) => {
+                    when.saturating_sub(self.env.clock().monotonic_micros()).clamp(1, IDLE_SLEEP_MICROS)
+                }
             };
             let signals = self.signals.lock();
             if signals.work == seen && !signals.stopping {
@@ -141,7 +143,8 @@ impl Background {
                 return Err(Error::new(ErrorKind::Closed, "the store was closed"));
             }
             if signals.progress == seen {
-                let _ = self.progress.wait_timeout(signals, std::time::Duration::from_micros(IDLE_SLEEP_MICROS));
+                let _ =
+                    self.progress.wait_timeout(signals, std::time::Duration::from_micros(IDLE_SLEEP_MICROS));
             }
         }
     }
@@ -158,7 +161,10 @@ impl Background {
                 if done()? {
                     return Ok(());
                 }
-                return Err(Error::new(ErrorKind::Bug, format!("deadlock: {what}, and no background work can run")));
+                return Err(Error::new(
+                    ErrorKind::Bug,
+                    format!("deadlock: {what}, and no background work can run"),
+                ));
             }
         }
         Err(Error::new(ErrorKind::Bug, format!("hung: {what} for {STEP_BUDGET} background steps")))

@@ -30,6 +30,9 @@ impl Store {
             }
         }
         fs.create_dir_all(path).map_err(|e| Error::io(path, "cannot create the checkpoint", e))?;
+        if let Some(parent) = path.parent() {
+            sync_dir(&self.env, parent)?;
+        }
         let made = self.hold_flushes().and_then(|seq| self.copy_to(path, seq));
         self.control.lock().flush_ceiling = Seq::MAX;
         self.background.progressed();
@@ -80,8 +83,13 @@ impl Store {
     }
 
     fn checkpoint_edit(&self, control: &Control, floor: LogNumber, next_file: u64, seq: Seq) -> Edit {
-        let numbers =
-            Numbers { floor, next_file, next_run: control.next_run, last_seq: seq, clock: self.unix_micros() };
+        let numbers = Numbers {
+            floor,
+            next_file,
+            next_run: control.next_run,
+            last_seq: seq,
+            clock: self.unix_micros(),
+        };
         let keyspaces: &[KeyspaceControl] = &control.keyspaces;
         snapshot(keyspaces, &self.options.load(), &control.carried, &numbers)
     }
@@ -89,4 +97,3 @@ impl Store {
 
 /// Bytes of the empty log segment of a checkpoint.
 const LOG_BYTES: u64 = 4096;
-

@@ -96,8 +96,14 @@ impl Store {
             self.env.note(Note::Logged { log: log.segment.file.path(), first: reserved.first_seq });
             RECORD.with_borrow_mut(|record| {
                 record.clear();
-                format::encode_record(record, log.segment.number, log.offset(), &header, batch.writer.payload())
-                    .map_err(|e| Error::new(ErrorKind::Bug, e.what))?;
+                format::encode_record(
+                    record,
+                    log.segment.number,
+                    log.offset(),
+                    &header,
+                    batch.writer.payload(),
+                )
+                .map_err(|e| Error::new(ErrorKind::Bug, e.what))?;
                 Counters::add(&self.metrics.log_bytes_written, record.len() as u64);
                 let written = crate::write::log::write(log, record);
                 if record.capacity() > RECORD_KEPT {
@@ -110,16 +116,10 @@ impl Store {
         for operation in batch.writer.operations() {
             let operation = operation.map_err(|e| Error::new(ErrorKind::Bug, e.what))?;
             let memtable = reserved.memtables.iter().find(|(id, _)| *id == operation.keyspace);
-            let (_, memtable) = memtable.ok_or_else(|| Error::new(ErrorKind::Bug, "a batch lost a keyspace"))?;
+            let (_, memtable) =
+                memtable.ok_or_else(|| Error::new(ErrorKind::Bug, "a batch lost a keyspace"))?;
             insert(memtable, &operation, seq)?;
             seq += 1;
-        }
-        Ok(())
-    }
-
-    fn check_open(&self) -> Result<()> {
-        if self.closed.load(atomic::Ordering::Acquire) {
-            return Err(Error::new(ErrorKind::Closed, "the store was closed"));
         }
         Ok(())
     }
@@ -127,10 +127,14 @@ impl Store {
     /// Waits until there is room for `bytes`, and as long as the pace says.
     fn admit(&self, bytes: u64) -> Result<()> {
         if self.memtables_full() {
-            self.stall(StallReason::Memory, "a writer waits for memtables to be flushed", || !self.memtables_full())?;
+            self.stall(StallReason::Memory, "a writer waits for memtables to be flushed", || {
+                !self.memtables_full()
+            })?;
         }
         if self.gate.rate() == SHUT {
-            self.stall(StallReason::Runs, "a writer waits for runs to be merged", || self.gate.rate() != SHUT)?;
+            self.stall(StallReason::Runs, "a writer waits for runs to be merged", || {
+                self.gate.rate() != SHUT
+            })?;
         }
         let micros = self.gate.pay(bytes, self.now());
         if micros > 0 {
@@ -178,7 +182,10 @@ impl Store {
             }
             self.check_poison()?;
             if reason == StallReason::Memory && self.disk_full.load(atomic::Ordering::Acquire) {
-                return Err(Error::new(ErrorKind::NoSpace, "memtables are full and the disk has no room to flush them"));
+                return Err(Error::new(
+                    ErrorKind::NoSpace,
+                    "memtables are full and the disk has no room to flush them",
+                ));
             }
             if self.now().saturating_sub(began) > limit {
                 return Err(Error::new(ErrorKind::Busy, format!("{what}, for longer than write_timeout")));
@@ -205,7 +212,11 @@ impl Store {
 const RECORD_KEPT: usize = 1 << 20;
 
 /// Puts an operation into a memtable.
-pub(crate) fn insert(memtable: &crate::memtable::Memtable, operation: &Operation<'_>, seq: Seq) -> Result<()> {
+pub(crate) fn insert(
+    memtable: &crate::memtable::Memtable,
+    operation: &Operation<'_>,
+    seq: Seq,
+) -> Result<()> {
     if operation.kind == Kind::DeleteRange {
         let end = range_end(operation.value).map_err(|e| Error::new(ErrorKind::Bug, e.what))?;
         let range = KeyRange::new(Key::new(operation.key), end.map(Key::new));

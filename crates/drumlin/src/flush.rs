@@ -81,13 +81,19 @@ impl FlushLane {
         }
         let Some((_, keyspace)) = chosen else { return Ok(None) };
         let view = keyspace.view();
-        let memtables: Vec<Arc<Memtable>> = view.sealed.iter().rev().take_while(|m| ready(m)).take(1).cloned().collect();
+        let memtables: Vec<Arc<Memtable>> =
+            view.sealed.iter().rev().take_while(|m| ready(m)).take(1).cloned().collect();
         let job = flush_job(store, keyspace, memtables, &view.tree)?;
         Ok(Some(job))
     }
 }
 
-fn flush_job(store: &Arc<Store>, keyspace: Arc<KeyspaceState>, memtables: Vec<Arc<Memtable>>, tree: &Tree) -> Result<FlushJob> {
+fn flush_job(
+    store: &Arc<Store>,
+    keyspace: Arc<KeyspaceState>,
+    memtables: Vec<Arc<Memtable>>,
+    tree: &Tree,
+) -> Result<FlushJob> {
     let max_seq = memtables.iter().map(|m| m.max_seq()).max().unwrap_or(0);
     let merge = merge_memtables(store, &keyspace, &memtables, tree)?;
     Ok(FlushJob { keyspace, memtables, merge: Some(merge), max_seq })
@@ -190,13 +196,16 @@ impl Store {
             edit.add.push((0, run, file.clone()));
         }
         let flushed = FlushMark { keyspace: keyspace.id, seq: max_seq, floor: self.log_floor(memtables) };
-        let next = self.commit_edit(&mut control, keyspace, &tree, &edit, &flushed.changes(self), || result.outputs.installed())?;
+        let next = self.commit_edit(&mut control, keyspace, &tree, &edit, &flushed.changes(self), || {
+            result.outputs.installed()
+        })?;
         keyspace.install(next, memtables);
         if let Some(entry) = control.keyspace(keyspace) {
             entry.flushed_seq = entry.flushed_seq.max(max_seq);
             entry.due = true;
             entry.policy.observe(&Outcome::Flushed { bytes, entries: result.counts.written });
         }
+        self.disk_full.store(false, drumlin_env::sync::atomic::Ordering::Release);
         self.metrics.flushed(&result.counts, bytes);
         self.refresh_pace(&control);
         drop(control);

@@ -155,9 +155,6 @@ impl FusedIterator for Iter {}
 
 impl fmt::Debug for Iter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Iter")
-            .field("done", &self.done)
-            .field("error", &self.error)
-            .finish_non_exhaustive()
+        f.debug_struct("Iter").field("done", &self.done).field("error", &self.error).finish_non_exhaustive()
     }
 }

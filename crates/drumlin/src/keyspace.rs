@@ -5,6 +5,7 @@
 //! the keyspace's own `update` lock, which is the innermost lock of the store.
 
 use crate::batch::Batch;
+use crate::db::OpenStore;
 use crate::error::{Error, ErrorKind, Result};
 use crate::iter::Iter;
 use crate::memtable::Memtable;
@@ -12,7 +13,6 @@ use crate::merge_operator::MergeOperator;
 use crate::options::{Durability, KeyspaceOptions, Options};
 use crate::slice::Slice;
 use crate::snapshot::SnapshotGuard;
-use crate::db::OpenStore;
 use crate::version::Tree;
 use arc_swap::ArcSwap;
 use drumlin_env::sync::{Arc, Mutex, atomic};
@@ -165,7 +165,10 @@ impl KeyspaceState {
 
     pub(crate) fn check_alive(&self) -> Result<()> {
         if self.is_dropped() {
-            return Err(Error::new(ErrorKind::InvalidArgument, format!("keyspace {:?} was dropped", self.name)));
+            return Err(Error::new(
+                ErrorKind::InvalidArgument,
+                format!("keyspace {:?} was dropped", self.name),
+            ));
         }
         Ok(())
     }
@@ -194,7 +197,12 @@ impl Keyspace {
     }
 
     /// [`Keyspace::put`] with the given durability.
-    pub fn put_with(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>, durability: Durability) -> Result<Seq> {
+    pub fn put_with(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        durability: Durability,
+    ) -> Result<Seq> {
         let mut batch = Batch::new();
         batch.put(self, key, value);
         self.store.write(batch, durability)

@@ -75,7 +75,9 @@ pub use iter::Iter;
 pub use keyspace::{Keyspace, Snapshot};
 pub use merge_operator::{AddI64, Append, MergeOperator};
 pub use metrics::Metrics;
-pub use options::{Compression, Durability, KeyspaceOptions, OptionDef, Options, options_help, options_markdown};
+pub use options::{
+    Compression, Durability, KeyspaceOptions, OptionDef, Options, options_help, options_markdown,
+};
 pub use repair::{RepairReport, repair};
 pub use shape::{FileShape, KeyspaceShape, LevelShape, RunShape};
 pub use slice::Slice;

@@ -7,7 +7,8 @@ use crate::keyspace::{KeyspaceState, View};
 use crate::memtable::Memtable;
 use crate::metrics::Counters;
 use crate::read::{
-    Flow, GetState, MergeCursor, OpenFile, Resolver, RunCursor, Source, TombstoneSource, VisibleIter, VisibleOptions,
+    Flow, GetState, MergeCursor, OpenFile, Resolver, RunCursor, Source, TombstoneSource, VisibleIter,
+    VisibleOptions,
 };
 use crate::slice::Slice;
 use crate::store::Store;
@@ -54,7 +55,9 @@ impl Source for FileSource<'_> {
         if self.file.counts.range_tombstones > 0 {
             state.cover(table.range_tombstones().covering(key, snapshot));
         }
-        table.lookup(key, hash, snapshot, |found| state.offer(found.seq, found.kind, || found.value) == Flow::Continue)?;
+        table.lookup(key, hash, snapshot, |found| {
+            state.offer(found.seq, found.kind, || found.value) == Flow::Continue
+        })?;
         Ok(())
     }
 }
@@ -73,8 +76,14 @@ impl Store {
     }
 
     /// The value of `key` as of `snapshot`, or as of now.
-    pub(crate) fn get(&self, keyspace: &Arc<KeyspaceState>, key: &[u8], snapshot: Option<Seq>) -> Result<Option<Slice>> {
+    pub(crate) fn get(
+        &self,
+        keyspace: &Arc<KeyspaceState>,
+        key: &[u8],
+        snapshot: Option<Seq>,
+    ) -> Result<Option<Slice>> {
         self.background.interleave();
+        self.check_open()?;
         keyspace.check_alive()?;
         Counters::add(&self.metrics.gets, 1);
         loop {
@@ -107,6 +116,7 @@ impl Store {
         snapshot: Option<Seq>,
     ) -> Result<Vec<Option<Slice>>> {
         self.background.interleave();
+        self.check_open()?;
         keyspace.check_alive()?;
         Counters::add(&self.metrics.gets, keys.len() as u64);
         let (view, visible) = self.view_at(keyspace);
@@ -122,7 +132,12 @@ impl Store {
     }
 
     /// An iterator over `range` as of `snapshot`, or as of now.
-    pub(crate) fn iter(self: &Arc<Self>, keyspace: &Arc<KeyspaceState>, range: KeyRange, snapshot: Option<Seq>) -> Iter {
+    pub(crate) fn iter(
+        self: &Arc<Self>,
+        keyspace: &Arc<KeyspaceState>,
+        range: KeyRange,
+        snapshot: Option<Seq>,
+    ) -> Iter {
         self.background.interleave();
         Counters::add(&self.metrics.scans, 1);
         let (view, visible) = self.view_at(keyspace);
@@ -132,6 +147,7 @@ impl Store {
         let keys_only = Arc::new(atomic::AtomicBool::new(false));
         let flag = keys_only.clone();
         let open = Box::new(move || {
+            store.check_open()?;
             keyspace.check_alive()?;
             let options = VisibleOptions {
                 snapshot: seq,
@@ -165,7 +181,10 @@ fn scan(store: &Arc<Store>, view: &View, mut options: VisibleOptions) -> Result<
         }
         for file in &files.files {
             if file.counts.range_tombstones > 0 {
-                let source: TombstoneSource = (file.bounds.clone(), store.tables.get(file.id(), file.table.len)?.range_tombstones().clone().into());
+                let source: TombstoneSource = (
+                    file.bounds.clone(),
+                    store.tables.get(file.id(), file.table.len)?.range_tombstones().clone().into(),
+                );
                 options.tombstones.push(source);
             }
         }
@@ -182,7 +201,8 @@ struct RunFiles {
 
 impl RunFiles {
     fn new(store: &Arc<Store>, run: &Run, bounds: &KeyRange) -> RunFiles {
-        let first = run.files.partition_point(|f| f.bounds.end.as_ref().is_some_and(|end| *end <= bounds.start));
+        let first =
+            run.files.partition_point(|f| f.bounds.end.as_ref().is_some_and(|end| *end <= bounds.start));
         let files = run.files[first..].iter().take_while(|f| bounds.is_before_end(&f.bounds.start));
         RunFiles { store: store.clone(), files: files.cloned().collect() }
     }

@@ -77,7 +77,8 @@ pub(crate) fn repair_in(env: &Env, from: &Path, to: &Path) -> Result<RepairRepor
         None => rescue.all_tables(entries.iter().filter_map(|e| FileName::parse(&e.name))),
     }
     rescue.log(entries.iter().filter_map(|e| FileName::parse(&e.name)), manifest.as_ref());
-    let names = manifest.map(|m| m.keyspaces.into_iter().map(|(id, k)| (id, k.name)).collect()).unwrap_or_default();
+    let names =
+        manifest.map(|m| m.keyspaces.into_iter().map(|(id, k)| (id, k.name)).collect()).unwrap_or_default();
     rescue.write(to, &names)
 }
 
@@ -125,7 +126,14 @@ impl Rescue<'_> {
         }
     }
 
-    fn read_table(&mut self, keyspace: KeyspaceId, path: &Path, id: TableId, len: u64, bounds: &KeyRange) -> Result<()> {
+    fn read_table(
+        &mut self,
+        keyspace: KeyspaceId,
+        path: &Path,
+        id: TableId,
+        len: u64,
+        bounds: &KeyRange,
+    ) -> Result<()> {
         let cache = Arc::new(BlockCache::new(0));
         let table = Arc::new(Table::open(self.env, path, id, len, cache, 0)?);
         for fragment in table.range_tombstones().fragments() {
@@ -145,7 +153,9 @@ impl Rescue<'_> {
 
     fn keep(&mut self, keyspace: KeyspaceId, key: &[u8], seq: Seq, kind: Kind, value: &[u8]) {
         if matches!(kind, Kind::Merge | Kind::PutPointer) {
-            self.report.lost.push(format!("a merge operand or pointer at #{seq}: only whole values are saved"));
+            self.report
+                .lost
+                .push(format!("a merge operand or pointer at #{seq}: only whole values are saved"));
             return;
         }
         let place = (keyspace, key.to_vec());
@@ -207,7 +217,11 @@ impl Rescue<'_> {
             let handle = match handles.get(&saved.keyspace) {
                 Some(handle) => handle.clone(),
                 None => {
-                    let name = if names.is_empty() { "default".to_owned() } else { format!("recovered-{}", saved.keyspace.0) };
+                    let name = if names.is_empty() {
+                        "default".to_owned()
+                    } else {
+                        format!("recovered-{}", saved.keyspace.0)
+                    };
                     let handle = db.keyspace(&name)?;
                     handles.insert(saved.keyspace, handle.clone());
                     handle

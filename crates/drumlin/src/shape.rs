@@ -136,7 +136,8 @@ impl Store {
         metrics.snapshots = self.snapshots.len() as u64;
         metrics.log_bytes_live = self.lane.state.lock().log.live_bytes();
         let cache = self.cache.stats();
-        (metrics.cache_hits, metrics.cache_misses, metrics.cache_bytes) = (cache.hits, cache.misses, cache.bytes);
+        (metrics.cache_hits, metrics.cache_misses, metrics.cache_bytes) =
+            (cache.hits, cache.misses, cache.bytes);
         let control = self.control.lock();
         metrics.tickets = control.keyspaces.iter().map(|k| k.flight.tickets.len() as u64).sum();
         metrics.plans_admitted = control.decisions.admitted;

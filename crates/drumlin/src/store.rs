@@ -83,7 +83,7 @@ pub(crate) struct Store {
     /// Set while the last flush failed for want of space.
     pub(crate) disk_full: atomic::AtomicBool,
     pub(crate) closed: atomic::AtomicBool,
-    pub(crate) _lock: FileLock,
+    lock: Mutex<Option<FileLock>>,
 }
 
 /// The parts that recovery makes.
@@ -138,7 +138,7 @@ impl Store {
             first_cause: Mutex::new(None),
             disk_full: atomic::AtomicBool::new(false),
             closed: atomic::AtomicBool::new(false),
-            _lock: parts.lock,
+            lock: Mutex::new(Some(parts.lock)),
         }
     }
 
@@ -188,6 +188,18 @@ impl Store {
 
     pub(crate) fn set_keyspaces(&self, keyspaces: Vec<Arc<KeyspaceState>>) {
         self.keyspaces.store(Arc::new(keyspaces));
+    }
+
+    /// Lets go of the directory: another open may have it.
+    pub(crate) fn unlock(&self) {
+        self.lock.lock().take();
+    }
+
+    pub(crate) fn check_open(&self) -> Result<()> {
+        if self.closed.load(atomic::Ordering::Acquire) {
+            return Err(Error::new(ErrorKind::Closed, "the store was closed"));
+        }
+        Ok(())
     }
 
     // --- Failure
@@ -259,29 +271,58 @@ impl Store {
         let mut changes: Vec<Change> = edit
             .remove
             .iter()
-            .map(|(table, start)| Change::RemoveFile { keyspace: keyspace.id, table: *table, start: start.clone() })
+            .map(|(table, start)| Change::RemoveFile {
+                keyspace: keyspace.id,
+                table: *table,
+                start: start.clone(),
+            })
             .collect();
         for (level, run, tag) in &edit.runs {
             let known = tree.levels[*level as usize].runs.iter().any(|r| r.id == *run);
             if !known && edit.add.iter().any(|(_, to, _)| to == run) {
-                changes.push(Change::AddRun { keyspace: keyspace.id, run: *run, level: *level, tag: tag.clone() });
+                changes.push(Change::AddRun {
+                    keyspace: keyspace.id,
+                    run: *run,
+                    level: *level,
+                    tag: tag.clone(),
+                });
             }
         }
         for (level, run, file) in &edit.add {
             changes.push(Change::AddFile { keyspace: keyspace.id, file: file.record(*level, *run) });
         }
+        let live: BTreeSet<TableId> = next.files().map(|(_, _, f)| f.id()).collect();
+        let gone: BTreeSet<TableId> =
+            edit.remove.iter().map(|(t, _)| *t).filter(|t| !live.contains(t)).collect();
+        let removed: Vec<PathBuf> = gone.iter().map(|table| self.table_path(*table)).collect();
+        self.env.note(Note::EditRemoves { files: &removed });
         changes.extend_from_slice(more);
         changes.push(Change::NextFile(self.next_file.load(atomic::Ordering::Acquire)));
         changes.push(Change::NextRun(control.next_run));
         self.append_edit(control, Edit { changes }, durable)?;
-        self.retire(&next, edit);
+        for (_, _, file) in tree.files().filter(|(_, _, f)| gone.contains(&f.id())) {
+            file.table.retire();
+        }
         Ok(next)
     }
 
     /// Appends to the manifest. A failure poisons the store.
-    pub(crate) fn append_edit(&self, control: &mut Control, edit: Edit, durable: impl FnOnce()) -> Result<()> {
+    pub(crate) fn append_edit(
+        &self,
+        control: &mut Control,
+        edit: Edit,
+        durable: impl FnOnce(),
+    ) -> Result<()> {
         let added: Vec<PathBuf> = edit.changes.iter().filter_map(|change| self.added_file(change)).collect();
         self.env.note(Note::EditAdds { files: &added });
+        for change in &edit.changes {
+            if let Change::LogFloor(floor) = change {
+                for number in self.lane.state.lock().log.below(*floor) {
+                    let log = crate::write::log::path_in(&self.dir, number);
+                    self.env.note(Note::LogObsolete { log: &log });
+                }
+            }
+        }
         durable();
         if let Err(error) = control.manifest.append(&edit) {
             self.poison(&error);
@@ -295,25 +336,6 @@ impl Store {
         match change {
             Change::AddFile { file, .. } => Some(self.table_path(file.table)),
             _ => None,
-        }
-    }
-
-    /// Retires the tables that the edit took their last reference from.
-    fn retire(&self, next: &Tree, edit: &KeyspaceEdit) {
-        let live: BTreeSet<TableId> = next.files().map(|(_, _, f)| f.id()).collect();
-        for (table, _) in &edit.remove {
-            if !live.contains(table) {
-                self.retire_table(*table);
-            }
-        }
-    }
-
-    fn retire_table(&self, table: TableId) {
-        for keyspace in self.keyspaces().iter() {
-            let tree = keyspace.view().tree.clone();
-            if let Some((_, _, file)) = tree.refs(table).next() {
-                file.table.retire();
-            }
         }
     }
 

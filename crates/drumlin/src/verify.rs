@@ -77,8 +77,10 @@ impl Store {
                             report.find(&name, None, "the file's checksum is not the manifest's".to_owned());
                         }
                         if counts.entries != file.table_entries {
-                            let what =
-                                format!("holds {} entries, the manifest says {}", counts.entries, file.table_entries);
+                            let what = format!(
+                                "holds {} entries, the manifest says {}",
+                                counts.entries, file.table_entries
+                            );
                             report.find(&name, None, what);
                         }
                     }
@@ -117,7 +119,8 @@ impl Store {
         }
         let mut counted = 0;
         loop {
-            let least = levels.iter().filter(|(_, c)| c.valid()).map(|(_, c)| c.key()).min().map(<[u8]>::to_vec);
+            let least =
+                levels.iter().filter(|(_, c)| c.valid()).map(|(_, c)| c.key()).min().map(<[u8]>::to_vec);
             let Some(key) = least else { break };
             report.keys += 1;
             let mut oldest_above: Option<(usize, Seq)> = None;
@@ -128,7 +131,9 @@ impl Store {
                     if let Some((above, limit)) = oldest_above
                         && seq >= limit
                     {
-                        let what = format!("level {number} holds a version #{seq} of a key that has #{limit} in level {above}");
+                        let what = format!(
+                            "level {number} holds a version #{seq} of a key that has #{limit} in level {above}"
+                        );
                         report.find(&keyspace.name, None, what);
                         return Ok(());
                     }
@@ -143,7 +148,8 @@ impl Store {
         }
         let claimed: u64 = view.tree.files().map(|(_, _, f)| f.counts.entries).sum();
         if counted != claimed {
-            let what = format!("the files hold {counted} entries inside their bounds, the manifest says {claimed}");
+            let what =
+                format!("the files hold {counted} entries inside their bounds, the manifest says {claimed}");
             report.find(&keyspace.name, None, what);
         }
         Ok(())
@@ -153,7 +159,8 @@ impl Store {
         let mut cursors: Vec<Box<dyn Cursor>> = Vec::new();
         for file in level.runs.iter().flat_map(|run| &run.files) {
             let table = self.tables.get(file.id(), file.table.len)?;
-            cursors.push(Box::new(ClippedCursor::new(table.cursor(CursorOptions::MERGE), file.bounds.clone())));
+            cursors
+                .push(Box::new(ClippedCursor::new(table.cursor(CursorOptions::MERGE), file.bounds.clone())));
         }
         Ok(MergeCursor::new(cursors))
     }

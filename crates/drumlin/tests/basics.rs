@@ -49,7 +49,8 @@ fn churn(keys: &Keyspace, oracle: &mut Oracle, draw: &mut Draw, operations: usiz
 }
 
 fn compare(keys: &Keyspace, oracle: &Oracle) {
-    let found: Vec<_> = keys.iter().map(|e| e.expect("an entry")).map(|(k, v)| (k.to_vec(), v.to_vec())).collect();
+    let found: Vec<_> =
+        keys.iter().map(|e| e.expect("an entry")).map(|(k, v)| (k.to_vec(), v.to_vec())).collect();
     let wanted: Vec<_> = oracle.iter().map(|(k, v)| (k.clone(), v.clone())).collect();
     assert_eq!(found.len(), wanted.len());
     assert!(found == wanted, "forward scan differs");
@@ -65,7 +66,9 @@ fn run(env: Env, path: &Path, rounds: usize, seed: u64) {
     let (mut oracle, mut draw) = (Oracle::new(), Draw(seed));
     for round in 0..rounds {
         let db = builder(env.clone(), path).open().expect("open");
-        let keys = db.keyspace_with("main", &[("memtable_bytes", "64KiB"), ("file_bytes", "64KiB")]).expect("keyspace");
+        let keys = db
+            .keyspace_with("main", &[("memtable_bytes", "64KiB"), ("file_bytes", "64KiB")])
+            .expect("keyspace");
         compare(&keys, &oracle);
         for policy in ["leveling:4", "tiering:4", "1-leveling", "lazy-leveling:4", "universal"] {
             keys.set_policy(policy).expect("policy");

@@ -43,7 +43,9 @@ pub(crate) fn cut(tree: &Tree, spans: &[FileSpan], out: u8, target: u64, mut bre
 /// Whether `span` may change its place without being read: it is a whole reference, it sinks or changes
 /// its run, and it holds no tombstone that would come to rest with nothing older below it.
 fn may_move(tree: &Tree, span: &FileSpan, out: u8) -> bool {
-    let Some((_, _, file)) = tree.refs(span.table).find(|(_, _, f)| f.bounds == span.range) else { return false };
+    let Some((_, _, file)) = tree.refs(span.table).find(|(_, _, f)| f.bounds == span.range) else {
+        return false;
+    };
     if file.counts.tombstones == 0 && file.counts.range_tombstones == 0 {
         return span.level < out;
     }
@@ -62,7 +64,9 @@ fn bytes_of(tree: &Tree, span: &FileSpan) -> u64 {
 }
 
 fn cut_merge(tree: &Tree, spans: &[FileSpan], target: u64, breaks: &[Key]) -> Vec<Cut> {
-    let Some(hull) = spans.iter().map(|s| s.range.clone()).reduce(|a, b| a.hull(&b)) else { return Vec::new() };
+    let Some(hull) = spans.iter().map(|s| s.range.clone()).reduce(|a, b| a.hull(&b)) else {
+        return Vec::new();
+    };
     let mut edges: Vec<Key> = spans.iter().map(|s| s.range.start.clone()).collect();
     edges.extend(spans.iter().filter_map(|s| s.range.end.clone()));
     edges.extend(breaks.iter().cloned());

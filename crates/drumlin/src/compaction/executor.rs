@@ -78,7 +78,12 @@ impl MergeJob {
         if counts.read != expected || counts.read != counts.written + counts.dropped() {
             return Err(Error::new(
                 ErrorKind::Bug,
-                format!("a merge expected {expected} entries, read {}, wrote {}, dropped {}", counts.read, counts.written, counts.dropped()),
+                format!(
+                    "a merge expected {expected} entries, read {}, wrote {}, dropped {}",
+                    counts.read,
+                    counts.written,
+                    counts.dropped()
+                ),
             ));
         }
         self.outputs.finish()?;

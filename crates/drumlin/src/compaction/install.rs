@@ -28,7 +28,8 @@ pub(crate) fn count_inputs(store: &Store, tree: &Tree, spans: &[FileSpan]) -> Re
     for span in spans {
         for (_, _, file) in tree.refs(span.table) {
             let Some(range) = file.bounds.intersect(&span.range) else { continue };
-            let entries = if range == file.bounds { file.counts.entries } else { count(store, file, &range)? };
+            let entries =
+                if range == file.bounds { file.counts.entries } else { count(store, file, &range)? };
             counts.push(InputCount { table: span.table, range, entries });
         }
     }
@@ -47,7 +48,13 @@ fn count(store: &Store, file: &FileMeta, range: &KeyRange) -> Result<u64> {
 }
 
 /// Removes the inputs of `piece` from `tree`, leaving the parts outside its range.
-fn remove_inputs(store: &Store, tree: &Tree, piece: &Piece, counts: &[InputCount], edit: &mut KeyspaceEdit) -> Result<()> {
+fn remove_inputs(
+    store: &Store,
+    tree: &Tree,
+    piece: &Piece,
+    counts: &[InputCount],
+    edit: &mut KeyspaceEdit,
+) -> Result<()> {
     for span in &piece.inputs {
         for (level, run, file) in tree.refs(span.table) {
             let Some(inside) = file.bounds.intersect(&span.range) else { continue };
@@ -57,9 +64,14 @@ fn remove_inputs(store: &Store, tree: &Tree, piece: &Piece, counts: &[InputCount
                 .iter()
                 .find(|c| c.table == span.table && c.range == inside)
                 .map(|c| c.entries)
-                .ok_or_else(|| Error::new(ErrorKind::Bug, format!("{inside:?} of {} was never counted", span.table)))?;
+                .ok_or_else(|| {
+                    Error::new(ErrorKind::Bug, format!("{inside:?} of {} was never counted", span.table))
+                })?;
             let rest = file.counts.entries.checked_sub(taken).ok_or_else(|| {
-                Error::new(ErrorKind::Bug, format!("{taken} entries taken from {file:?}, which has {}", file.counts.entries))
+                Error::new(
+                    ErrorKind::Bug,
+                    format!("{taken} entries taken from {file:?}, which has {}", file.counts.entries),
+                )
             })?;
             let left = match (&before, &after) {
                 (Some(range), Some(_)) => count(store, file, range)?,
@@ -77,7 +89,14 @@ fn remove_inputs(store: &Store, tree: &Tree, piece: &Piece, counts: &[InputCount
 }
 
 /// Keeps a part of a file, unless nothing is in it.
-fn keep_part(file: &FileMeta, range: KeyRange, entries: u64, level: u8, run: drumlin_types::RunId, edit: &mut KeyspaceEdit) {
+fn keep_part(
+    file: &FileMeta,
+    range: KeyRange,
+    entries: u64,
+    level: u8,
+    run: drumlin_types::RunId,
+    edit: &mut KeyspaceEdit,
+) {
     if entries > 0 || file.counts.range_tombstones > 0 {
         edit.add.push((level, run, Arc::new(file.narrowed(range, entries))));
     }
@@ -104,7 +123,8 @@ impl Store {
         for file in result.files() {
             edit.add.push((ticket.plan.out, ticket.run, file.clone()));
         }
-        let next = self.commit_edit(&mut control, keyspace, &tree, &edit, &[], || result.outputs.installed())?;
+        let next =
+            self.commit_edit(&mut control, keyspace, &tree, &edit, &[], || result.outputs.installed())?;
         keyspace.install(next, &[]);
         let bytes_out: u64 = result.files().iter().map(|f| f.table.len).sum();
         let entry = control.keyspace(keyspace).expect("seen under the same lock");
@@ -115,6 +135,7 @@ impl Store {
         ticket.dropped += result.counts.dropped();
         ticket.pieces[id.index as usize].state = PieceState::Installed;
         entry.due = true;
+        self.disk_full.store(false, drumlin_env::sync::atomic::Ordering::Release);
         self.metrics.merged(&result.counts, bytes_out);
         control.end_tickets(keyspace, self.now());
         self.refresh_pace(&control);

@@ -64,7 +64,10 @@ impl MergeLane {
         }
     }
 
-    fn advance(&self, mut job: PieceJob) -> Result<Option<PieceJob>, (Arc<KeyspaceState>, PieceId, Vec<TableId>, Error)> {
+    fn advance(
+        &self,
+        mut job: PieceJob,
+    ) -> Result<Option<PieceJob>, (Arc<KeyspaceState>, PieceId, Vec<TableId>, Error)> {
         let fail = |job: &PieceJob, error| (job.keyspace.clone(), job.id, job.tables.clone(), error);
         match job.merge.step() {
             Ok(Progress::More) => Ok(Some(job)),
@@ -87,10 +90,14 @@ fn merge_job(store: &Arc<Store>, start: PieceStart) -> Result<PieceJob> {
     let mut tombstones: Vec<RangeTombstone> = Vec::new();
     for (file, range) in input_files(&tree, &piece.inputs) {
         let table = store.tables.get(file.id(), file.table.len)?;
-        inputs.push(Box::new(crate::read::ClippedCursor::new(table.cursor(CursorOptions::MERGE), range.clone())));
+        inputs.push(Box::new(crate::read::ClippedCursor::new(
+            table.cursor(CursorOptions::MERGE),
+            range.clone(),
+        )));
         for fragment in table.range_tombstones().fragments() {
             if let Some(range) = fragment.range.intersect(&range) {
-                tombstones.extend(fragment.seqs.iter().map(|&seq| RangeTombstone { range: range.clone(), seq }));
+                tombstones
+                    .extend(fragment.seqs.iter().map(|&seq| RangeTombstone { range: range.clone(), seq }));
             }
         }
     }

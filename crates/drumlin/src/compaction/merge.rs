@@ -288,7 +288,8 @@ impl<C: Cursor> MergeStream<C> {
                 break;
             }
         }
-        self.hiding = Some(stripe).filter(|_| group.last().is_some_and(|o| o.kind != Kind::Merge) || base.is_some());
+        self.hiding =
+            Some(stripe).filter(|_| group.last().is_some_and(|o| o.kind != Kind::Merge) || base.is_some());
         let folded = match base {
             Some(base) if self.rules.guard.is_contiguous(&self.key, newest, oldest) => {
                 self.folded_value(&group, base)

@@ -9,10 +9,10 @@ use crate::error::Result;
 use crate::rangedel::RangeTombstone;
 use crate::store::Store;
 use crate::table::TableWriter;
-use drumlin_format::table::TableSummary;
 use crate::version::{Counts, FileMeta, TableHandle};
 use drumlin_env::FileKind;
 use drumlin_env::sync::Arc;
+use drumlin_format::table::TableSummary;
 use drumlin_types::{Key, KeyRange, Kind, Seq, TableId};
 
 /// How outputs are made.

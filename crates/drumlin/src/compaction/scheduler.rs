@@ -15,12 +15,12 @@ use crate::keyspace::KeyspaceState;
 use crate::stats::Sample;
 use crate::version::ManifestWriter;
 use drumlin_env::sync::Arc;
+use drumlin_format::manifest::Change;
 use drumlin_types::contract::legal::{self, Illegal};
 use drumlin_types::contract::{
-    CompactionPolicy, CostView, FileState, LimitView, Outcome, Pace, PieceId, Place, Plan, PlanResult, PolicyInput,
-    RunTag, Take, TreeView,
+    CompactionPolicy, CostView, FileState, LimitView, Outcome, Pace, PieceId, Place, Plan, PlanResult,
+    PolicyInput, RunTag, Take, TreeView,
 };
-use drumlin_format::manifest::Change;
 use drumlin_types::{KeyRange, RunId, Seq, TableId, Ticket};
 use std::collections::BTreeSet;
 
@@ -96,7 +96,11 @@ pub(crate) struct Moment {
 }
 
 impl KeyspaceControl {
-    pub(crate) fn new(state: Arc<KeyspaceState>, policy: Box<dyn CompactionPolicy>, flushed_seq: Seq) -> KeyspaceControl {
+    pub(crate) fn new(
+        state: Arc<KeyspaceState>,
+        policy: Box<dyn CompactionPolicy>,
+        flushed_seq: Seq,
+    ) -> KeyspaceControl {
         KeyspaceControl {
             state,
             policy,
@@ -175,7 +179,11 @@ impl Control {
 
     /// Asks every keyspace's policy that is due, admits its plans, and gives the piece to start next;
     /// otherwise the time at which one may become ready.
-    pub(crate) fn next_piece(&mut self, moment: &Moment, sample: &dyn Fn(&KeyspaceState) -> Sample) -> Result<PieceStart, Option<u64>> {
+    pub(crate) fn next_piece(
+        &mut self,
+        moment: &Moment,
+        sample: &dyn Fn(&KeyspaceState) -> Sample,
+    ) -> Result<PieceStart, Option<u64>> {
         let mut timer: Option<u64> = None;
         for index in 0..self.keyspaces.len() {
             self.ask(index, moment, sample);
@@ -191,7 +199,8 @@ impl Control {
                     continue;
                 }
                 let rank = (ticket.plan.deadline.unwrap_or(u64::MAX), piece.id.ticket.0, -piece.priority);
-                if best.as_ref().is_none_or(|(_, _, b)| rank.partial_cmp(b) == Some(std::cmp::Ordering::Less)) {
+                if best.as_ref().is_none_or(|(_, _, b)| rank.partial_cmp(b) == Some(std::cmp::Ordering::Less))
+                {
                     best = Some((index, piece.id, rank));
                 }
             }
@@ -277,7 +286,15 @@ impl Control {
 
     /// A piece failed. `retry` when it may succeed later; otherwise it is withdrawn and `damaged` tables
     /// are left alone from now on.
-    pub(crate) fn failed(&mut self, state: &Arc<KeyspaceState>, id: PieceId, retry: bool, damaged: &[TableId], why: &str, now: u64) {
+    pub(crate) fn failed(
+        &mut self,
+        state: &Arc<KeyspaceState>,
+        id: PieceId,
+        retry: bool,
+        damaged: &[TableId],
+        why: &str,
+        now: u64,
+    ) {
         let Some(keyspace) = self.keyspace(state) else { return };
         keyspace.damaged.extend(damaged);
         let Some(piece) = keyspace.flight.piece_mut(id) else { return };
@@ -440,6 +457,7 @@ impl Admission<'_> {
 }
 
 fn priority(plan: &Plan, range: &drumlin_types::KeyRange, bytes: u64) -> f64 {
-    let value: f64 = plan.piece_priority.iter().filter(|(r, _)| r.overlaps(range)).map(|(_, value)| value).sum();
+    let value: f64 =
+        plan.piece_priority.iter().filter(|(r, _)| r.overlaps(range)).map(|(_, value)| value).sum();
     if plan.piece_priority.is_empty() { 0.0 } else { value / bytes.max(1) as f64 }
 }

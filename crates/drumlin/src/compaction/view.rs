@@ -57,7 +57,9 @@ fn parts(file: &FileMeta, flight: &Flight) -> Vec<FileView> {
         let (before, after) = whole.subtract(&claim);
         ranges.extend(before.map(|range| (range, idle)));
         match ranges.last_mut() {
-            Some((last, FileState::Leaving(same))) if *same == ticket && last.end.as_ref() == Some(&claim.start) => {
+            Some((last, FileState::Leaving(same)))
+                if *same == ticket && last.end.as_ref() == Some(&claim.start) =>
+            {
                 *last = last.hull(&claim);
             }
             _ => ranges.push((claim, FileState::Leaving(ticket))),

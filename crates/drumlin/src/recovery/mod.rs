@@ -1,14 +1,16 @@
 //! Opening a store after any crash.
 //!
 //! 1. [`state`]: the manifest, edit by edit, gives trees, options and numbers.
-//! 2. [`replay`]: the log gives the commits that are not in tables yet, up to the first gap. What the
-//!    log holds is made durable before anything builds on it.
+//! 2. [`replay`]: the log gives the commits that are not in tables yet, up to the first gap.
 //! 3. A new log segment continues the chain where recovery stopped: from then on a torn tail is sealed
 //!    (order rule O6). A new manifest says where everything stands.
 //! 4. Files that no version refers to are removed; numbers are never used again (O4).
 //!
-//! Recovered commits stay in sealed memtables, to be flushed in the background. Crashing anywhere in
-//! here and recovering again gives the same store.
+//! 5. Unless the store was closed in order, what was recovered is flushed before open returns. Bytes that
+//!    a failed sync left in the page cache can be read and synced again without being on disk (order rule
+//!    O10), so nothing builds on them until they are in tables.
+//!
+//! Crashing anywhere in here and recovering again gives the same store.
 
 pub(crate) mod open;
 pub(crate) mod replay;
@@ -54,7 +56,11 @@ pub(crate) fn snapshot(
             changes.push(Change::KeyspaceOption { id, name: name.to_owned(), value });
         }
         changes.push(Change::Flushed { keyspace: id, seq: keyspace.flushed_seq });
-        changes.push(Change::Policy { keyspace: id, name: keyspace.policy.name(), blob: keyspace.policy.save() });
+        changes.push(Change::Policy {
+            keyspace: id,
+            name: keyspace.policy.name(),
+            blob: keyspace.policy.save(),
+        });
         let tree = keyspace.state.view().tree.clone();
         for (level, runs) in tree.levels.iter().enumerate() {
             let level = level as u8;

@@ -1,6 +1,6 @@
 //! The steps of opening a directory.
 
-use super::replay::{Target, replay};
+use super::replay::{Target, replay, sync};
 use super::state::{self, ManifestState};
 use super::{Numbers, snapshot};
 use crate::compaction::scheduler::{Control, KeyspaceControl};
@@ -16,8 +16,8 @@ use crate::write::lane::LaneState;
 use crate::write::log::{LogHome, LogTail};
 use crate::write::{CommitLane, Log, Published, Publisher};
 use drumlin_env::sync::Arc;
-use drumlin_env::{DirEntry, Env, FileKind, FileLock};
-use drumlin_format::log::{Recovered, RecordKind, SegmentScanner};
+use drumlin_env::{DirEntry, Env, FileKind, FileLock, Note};
+use drumlin_format::log::{RecordKind, Recovered, SegmentScanner};
 use drumlin_format::manifest::ManifestHeader;
 use drumlin_format::names::FileName;
 use drumlin_types::contract::CompactionPolicy;
@@ -42,6 +42,10 @@ pub(crate) fn open(request: OpenRequest) -> Result<Arc<Store>> {
     let fs = env.fs();
     if create {
         fs.create_dir_all(&dir).map_err(|e| Error::io(&dir, "cannot create the directory", e))?;
+        // A file is only as durable as the entries of the directories above it.
+        if let Some(parent) = dir.parent() {
+            sync_dir(&env, parent)?;
+        }
     } else if !fs.exists(&dir).map_err(|e| Error::io(&dir, "cannot look for the store", e))? {
         return Err(Error::new(ErrorKind::NotFound, format!("there is no store at {}", dir.display())));
     }
@@ -63,10 +67,28 @@ pub(crate) fn open(request: OpenRequest) -> Result<Arc<Store>> {
     }
     let options = store_options(&manifest.options)?;
     check_tables(&dir, &manifest, &entries)?;
-    let store = assemble(env, dir, options, components, manifest, &entries, lock)?;
+    let (store, recovered) = assemble(env, dir, options, components, manifest, &entries, lock)?;
     remove_orphans(&store, &entries)?;
     store.start_lanes()?;
+    if let Err(error) = settle(&store, &recovered) {
+        let _ = store.close();
+        return Err(error);
+    }
     Ok(store)
+}
+
+/// Brings what was recovered into tables, unless it is known to be durable in the log.
+fn settle(store: &Arc<Store>, recovered: &Recovered) -> Result<()> {
+    if recovered.closed {
+        return Ok(());
+    }
+    match store.wait_flushed(&store.pending_flushes()) {
+        Err(error) if error.kind() == ErrorKind::NoSpace => {
+            let path = |n: &LogNumber| crate::write::log::path_in(&store.dir, *n);
+            recovered.replayed.iter().try_for_each(|n| sync(&store.env, &path(n)))
+        }
+        settled => settled,
+    }
 }
 
 fn list(env: &Env, dir: &Path) -> Result<Vec<DirEntry>> {
@@ -91,10 +113,18 @@ fn check_kind_of_directory(env: &Env, dir: &Path, entries: &[DirEntry], create: 
         let path = dir.join(&entry.name);
         match FileName::parse(&entry.name) {
             Some(FileName::Table(_) | FileName::Value(_) | FileName::Map(_)) => {
-                return Err(Error::corruption(&path, 0, "the directory holds tables but no CURRENT file; see repair"));
+                return Err(Error::corruption(
+                    &path,
+                    0,
+                    "the directory holds tables but no CURRENT file; see repair",
+                ));
             }
             Some(FileName::Log(number)) if holds_records(env, &path, number)? => {
-                return Err(Error::corruption(&path, 0, "the directory holds a log but no CURRENT file; see repair"));
+                return Err(Error::corruption(
+                    &path,
+                    0,
+                    "the directory holds a log but no CURRENT file; see repair",
+                ));
             }
             Some(_) => {}
             None => {
@@ -148,7 +178,10 @@ fn sizes(options: &Options, env: &Env) -> Sizes {
 }
 
 /// A keyspace of the manifest with its policy, and what the policy's saved state was good for.
-fn policy(record_policy: Option<(String, Vec<u8>)>, configured: &str) -> (Box<dyn CompactionPolicy>, Option<String>) {
+fn policy(
+    record_policy: Option<(String, Vec<u8>)>,
+    configured: &str,
+) -> (Box<dyn CompactionPolicy>, Option<String>) {
     let (name, blob) = record_policy.unwrap_or_else(|| (configured.to_owned(), Vec::new()));
     let mut problem = None;
     let mut policy = drumlin_policy::by_name(&name).unwrap_or_else(|error| {
@@ -191,10 +224,11 @@ fn assemble(
     manifest: ManifestState,
     entries: &[DirEntry],
     lock: FileLock,
-) -> Result<Arc<Store>> {
+) -> Result<(Arc<Store>, Recovered)> {
     let sizes = sizes(&options, &env);
     let on_disk = entries.iter().filter_map(|e| FileName::parse(&e.name)?.number()).max().unwrap_or(0);
-    let mut next_file = manifest.next_file.max(if drumlin_types::bug!("B14") { 0 } else { on_disk + 1 }).max(1);
+    let mut next_file =
+        manifest.next_file.max(if drumlin_types::bug!("B14") { 0 } else { on_disk + 1 }).max(1);
     let mut fresh = || {
         next_file += 1;
         next_file - 1
@@ -217,7 +251,8 @@ fn assemble(
     let home = LogHome { env: env.clone(), dir: dir.clone(), segment_bytes: options.log_segment_bytes };
     let log_number = LogNumber(fresh());
     let header = recovered.next_header(log_number);
-    let lens = |n: LogNumber| entries.iter().find(|e| e.name == FileName::Log(n).to_string()).map_or(0, |e| e.len);
+    let lens =
+        |n: LogNumber| entries.iter().find(|e| e.name == FileName::Log(n).to_string()).map_or(0, |e| e.len);
     let older: Vec<(LogNumber, u64)> = recovered.replayed.iter().map(|n| (*n, lens(*n))).collect();
     let tail = LogTail::begin(&home, &header, older)?;
     let published = Published { seq: last_seq, log_end: recovered.end };
@@ -288,7 +323,7 @@ fn assemble(
         lock,
     }));
     report(&store, &recovered, manifest.bytes_read + log_bytes, log_bytes, problems);
-    Ok(store)
+    Ok((store, recovered))
 }
 
 fn report(store: &Store, recovered: &Recovered, bytes: u64, log_bytes: u64, problems: Vec<String>) {
@@ -324,6 +359,8 @@ fn remove_orphans(store: &Arc<Store>, entries: &[DirEntry]) -> Result<()> {
     let current = control.manifest.header().number;
     drop(control);
     let floor = store.log_floor(&[]);
+    let files: Vec<PathBuf> = live.iter().map(|id| store.table_path(*id)).collect();
+    store.env.note(Note::Recovered { files: &files });
     for entry in entries {
         let path = store.dir.join(&entry.name);
         let kind = match FileName::parse(&entry.name) {

@@ -55,9 +55,6 @@ pub(crate) fn replay(
     match drumlin_format::log::recover(numbers, floor, &mut replay) {
         Ok(recovered) => {
             let bytes = replay.bytes_read;
-            for number in &recovered.replayed {
-                sync(env, &path_in(dir, *number))?;
-            }
             Ok((recovered, bytes))
         }
         Err(ReplayError::Damage(damage)) => Err(decode_error(&path_in(dir, damage.segment), damage.error)),
@@ -65,7 +62,9 @@ pub(crate) fn replay(
     }
 }
 
-fn sync(env: &Env, path: &Path) -> Result<()> {
+/// Syncs a segment that was replayed. Only the second choice: if an earlier sync of it failed, this one may
+/// succeed without its bytes being on disk.
+pub(crate) fn sync(env: &Env, path: &Path) -> Result<()> {
     let fail = |e| Error::io(path, "cannot sync a log segment", e);
     env.fs().open_write(path, FileKind::Log).map_err(fail)?.sync_data().map_err(fail)
 }

@@ -71,7 +71,8 @@ pub(crate) fn read(env: &Env, dir: &Path) -> Result<ManifestState> {
         return Err(Error::corruption(&path, 0, "the manifest that CURRENT names is missing"));
     }
     let bytes = read_file(env, &path, FileKind::Manifest)?;
-    let mut state = ManifestState { bytes_read: (bytes.len() + pointer_bytes.len()) as u64, ..ManifestState::default() };
+    let mut state =
+        ManifestState { bytes_read: (bytes.len() + pointer_bytes.len()) as u64, ..ManifestState::default() };
     let end = manifest::replay::<Failure>(&bytes, pointer.manifest, pointer.synced, |edit| {
         state.apply(edit).map_err(Failure::Inconsistent)
     });
@@ -105,7 +106,9 @@ impl ManifestState {
     }
 
     fn keyspace(&mut self, id: KeyspaceId) -> Result<&mut KeyspaceRecord, String> {
-        self.keyspaces.get_mut(&id).ok_or_else(|| format!("an edit names keyspace {id}, which does not exist"))
+        self.keyspaces
+            .get_mut(&id)
+            .ok_or_else(|| format!("an edit names keyspace {id}, which does not exist"))
     }
 
     fn change(&mut self, change: Change) -> Result<(), String> {
@@ -117,7 +120,9 @@ impl ManifestState {
                 }
             }
             Change::DropKeyspace { id } => {
-                self.keyspaces.remove(&id).ok_or_else(|| format!("keyspace {id} is dropped and does not exist"))?;
+                self.keyspaces
+                    .remove(&id)
+                    .ok_or_else(|| format!("keyspace {id} is dropped and does not exist"))?;
             }
             Change::KeyspaceOption { id, name, value } => set(&mut self.keyspace(id)?.options, name, value),
             Change::StoreOption { name, value } => set(&mut self.options, name, value),
@@ -129,7 +134,10 @@ impl ManifestState {
                 self.next_file = self.next_file.max(file.table.0 + 1);
                 let record = self.keyspace(keyspace)?;
                 if !record.runs.get(&file.run).is_some_and(|(level, _)| *level == file.level) {
-                    return Err(format!("{} is added to {}, which is not in level {}", file.table, file.run, file.level));
+                    return Err(format!(
+                        "{} is added to {}, which is not in level {}",
+                        file.table, file.run, file.level
+                    ));
                 }
                 if record.files.insert((file.table, file.start.clone()), file).is_some() {
                     return Err("a reference to a table is added twice".to_owned());
@@ -194,7 +202,8 @@ impl KeyspaceRecord {
         for (id, mut run) in runs {
             run.files.sort_by(|a, b| a.bounds.start.cmp(&b.bounds.start));
             let level = self.runs.get(&id).map_or(0, |(level, _)| *level);
-            let level = tree.levels.get_mut(level as usize).ok_or_else(|| format!("{id} is in level {level}"))?;
+            let level =
+                tree.levels.get_mut(level as usize).ok_or_else(|| format!("{id} is in level {level}"))?;
             level.runs.push(Arc::new(run));
         }
         crate::version::check::check(&tree)?;

@@ -28,10 +28,16 @@ pub(crate) struct ManifestWriter {
 
 impl ManifestWriter {
     /// Writes a manifest that says `snapshot` and makes it the store's.
-    pub(crate) fn create(env: &Env, dir: PathBuf, header: ManifestHeader, snapshot: &Edit) -> Result<ManifestWriter> {
+    pub(crate) fn create(
+        env: &Env,
+        dir: PathBuf,
+        header: ManifestHeader,
+        snapshot: &Edit,
+    ) -> Result<ManifestWriter> {
         let path = dir.join(FileName::Manifest(header.number).to_string());
         let fail = |what: &str, e| Error::io(&path, what, e);
-        let file = env.fs().create(&path, FileKind::Manifest).map_err(|e| fail("cannot create the manifest", e))?;
+        let file =
+            env.fs().create(&path, FileKind::Manifest).map_err(|e| fail("cannot create the manifest", e))?;
         let (mut encoder, mut bytes) = Encoder::create(header);
         for changes in snapshot.changes.chunks(MAX_CHANGES) {
             let edit = Edit { changes: changes.to_vec() };

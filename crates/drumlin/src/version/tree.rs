@@ -83,15 +83,13 @@ impl Tree {
 
     /// The tree after `edit`. Runs that become empty vanish. An edit that does not fit is a bug.
     pub(crate) fn apply(&self, edit: &KeyspaceEdit) -> Result<Tree> {
-        let mut levels: Vec<Vec<Run>> = self
-            .levels
-            .iter()
-            .map(|level| level.runs.iter().map(|run| Run::clone(run)).collect())
-            .collect();
+        let mut levels: Vec<Vec<Run>> =
+            self.levels.iter().map(|level| level.runs.iter().map(|run| Run::clone(run)).collect()).collect();
         let mut touched = Vec::new();
         for (table, start) in &edit.remove {
-            let run = remove_file(&mut levels, *table, start)
-                .ok_or_else(|| bug(format!("edit removes {table} from {start:?}, which is not in the tree")))?;
+            let run = remove_file(&mut levels, *table, start).ok_or_else(|| {
+                bug(format!("edit removes {table} from {start:?}, which is not in the tree"))
+            })?;
             touched.push(run);
         }
         for (level, id, tag) in &edit.runs {
@@ -108,7 +106,13 @@ impl Tree {
             add_file(run, file.clone())?;
             touched.push(*id);
         }
-        Ok(Tree { levels: levels.into_iter().zip(&self.levels).map(|(new, old)| share(new, old, &touched)).collect() })
+        Ok(Tree {
+            levels: levels
+                .into_iter()
+                .zip(&self.levels)
+                .map(|(new, old)| share(new, old, &touched))
+                .collect(),
+        })
     }
 }
 
@@ -133,7 +137,8 @@ fn remove_file(levels: &mut [Vec<Run>], table: TableId, start: &Key) -> Option<R
 fn add_file(run: &mut Run, file: Arc<FileMeta>) -> Result<()> {
     let at = run.files.partition_point(|f| f.bounds.start < file.bounds.start);
     let clash = |f: &Arc<FileMeta>| f.bounds.overlaps(&file.bounds);
-    if file.bounds.is_empty() || run.files.get(at).is_some_and(clash) || (at > 0 && clash(&run.files[at - 1])) {
+    if file.bounds.is_empty() || run.files.get(at).is_some_and(clash) || (at > 0 && clash(&run.files[at - 1]))
+    {
         return Err(bug(format!("edit adds {file:?} where {} has other files", run.id)));
     }
     run.files.insert(at, file);

@@ -44,8 +44,8 @@ pub(crate) struct LogTail {
     last_seq: Seq,
     /// Room for records in the open segment.
     capacity: u64,
-    /// Closed segments that are not yet known to be durable, oldest first.
-    unsynced: Vec<Arc<Segment>>,
+    /// Closed segments that are not yet known to be durable whole, oldest first, with their end positions.
+    unsynced: Vec<(Arc<Segment>, u64)>,
     /// Segments whose records are all in tables, to be recycled: number and file length.
     spare: Vec<(LogNumber, u64)>,
     /// All segments that recovery would read, oldest first.
@@ -77,7 +77,8 @@ impl LogHome {
                 fs.open_write(&path, FileKind::Log).map_err(|e| fail("cannot open a log segment", e))?
             }
             None => {
-                let file = fs.create(&path, FileKind::Log).map_err(|e| fail("cannot create a log segment", e))?;
+                let file =
+                    fs.create(&path, FileKind::Log).map_err(|e| fail("cannot create a log segment", e))?;
                 if let Err(e) = file.allocate(0, HEADER_LEN + capacity) {
                     let _ = fs.unlink(&path, FileKind::Log);
                     return Err(fail("cannot allocate a log segment", e));
@@ -95,7 +96,11 @@ impl LogHome {
 impl LogTail {
     /// Begins, or goes on with, the log in segment `header.number`. `older` are the durable segments before
     /// it that recovery would read, with the lengths of their files.
-    pub(crate) fn begin(home: &LogHome, header: &SegmentHeader, mut older: Vec<(LogNumber, u64)>) -> Result<LogTail> {
+    pub(crate) fn begin(
+        home: &LogHome,
+        header: &SegmentHeader,
+        mut older: Vec<(LogNumber, u64)>,
+    ) -> Result<LogTail> {
         let file = home.make(header, None, home.segment_bytes)?;
         let segment = Arc::new(Segment { number: header.number, file, base: header.base });
         older.push((header.number, HEADER_LEN + home.segment_bytes));
@@ -133,10 +138,12 @@ impl LogTail {
         let header = SegmentHeader { number, base: self.position, predecessor: Some(predecessor) };
         let capacity = home.segment_bytes.max(len);
         let wanted = HEADER_LEN + capacity;
-        let recycled = self.spare.iter().position(|&(_, bytes)| bytes >= wanted).map(|i| self.spare.swap_remove(i));
+        let recycled =
+            self.spare.iter().position(|&(_, bytes)| bytes >= wanted).map(|i| self.spare.swap_remove(i));
         let file = home.make(&header, recycled.map(|(old, _)| old), capacity)?;
-        let closed = std::mem::replace(&mut self.segment, Arc::new(Segment { number, file, base: self.position }));
-        self.unsynced.push(closed);
+        let closed =
+            std::mem::replace(&mut self.segment, Arc::new(Segment { number, file, base: self.position }));
+        self.unsynced.push((closed, self.position));
         self.capacity = recycled.map_or(capacity, |(_, bytes)| bytes - HEADER_LEN);
         self.live.push((number, recycled.map_or(wanted, |(_, bytes)| bytes)));
         Ok(())
@@ -145,6 +152,11 @@ impl LogTail {
     /// Global position of the next record.
     pub(crate) fn position(&self) -> u64 {
         self.position
+    }
+
+    /// The segments below `floor` that recovery would still read.
+    pub(crate) fn below(&self, floor: LogNumber) -> Vec<LogNumber> {
+        self.live.iter().map(|(number, _)| *number).filter(|number| *number < floor).collect()
     }
 
     /// Last logged sequence number.
@@ -167,7 +179,7 @@ impl LogTail {
     pub(crate) fn release_below(&mut self, floor: LogNumber) -> Vec<LogNumber> {
         let (old, live): (Vec<_>, Vec<_>) = self.live.drain(..).partition(|(number, _)| *number < floor);
         self.live = live;
-        self.unsynced.retain(|segment| segment.number >= floor);
+        self.unsynced.retain(|(segment, _)| segment.number >= floor);
         let mut unlink = Vec::new();
         for segment in old {
             if self.spare.len() < SPARE_SEGMENTS {
@@ -180,12 +192,13 @@ impl LogTail {
     }
 
     fn to_sync(&self) -> Vec<Arc<Segment>> {
-        self.unsynced.iter().chain([&self.segment]).cloned().collect()
+        self.unsynced.iter().map(|(segment, _)| segment).chain([&self.segment]).cloned().collect()
     }
 
-    fn synced(&mut self, segments: &[Arc<Segment>]) {
-        let open = self.segment.number;
-        self.unsynced.retain(|s| s.number == open || !segments.iter().any(|done| done.number == s.number));
+    /// Everything below `end` is durable. A closed segment that ends later may still be written to, by a
+    /// commit that reserved its place before the segment was closed.
+    fn synced_up_to(&mut self, end: u64) {
+        self.unsynced.retain(|(_, segment_end)| *segment_end > end);
     }
 }
 
@@ -223,7 +236,12 @@ impl Log {
     /// Makes the log durable up to global position `end`, which must be published. One thread syncs for
     /// all that wait; those whose records were written after it began go again. Returns the number of
     /// syncs this call made.
-    pub(crate) fn sync_to(&self, end: u64, publisher: &Publisher, tail: &Mutex<super::lane::LaneState>) -> Result<u64> {
+    pub(crate) fn sync_to(
+        &self,
+        end: u64,
+        publisher: &Publisher,
+        tail: &Mutex<super::lane::LaneState>,
+    ) -> Result<u64> {
         let mut calls = 0;
         let mut syncing = self.syncing.lock();
         loop {
@@ -244,7 +262,12 @@ impl Log {
         }
     }
 
-    fn sync_once(&self, publisher: &Publisher, tail: &Mutex<super::lane::LaneState>, calls: &mut u64) -> Result<()> {
+    fn sync_once(
+        &self,
+        publisher: &Publisher,
+        tail: &Mutex<super::lane::LaneState>,
+        calls: &mut u64,
+    ) -> Result<()> {
         let (segments, published) = {
             let lane = tail.lock();
             (lane.log.to_sync(), publisher.published())
@@ -256,7 +279,7 @@ impl Log {
             }
             *calls += 1;
         }
-        tail.lock().log.synced(&segments);
+        tail.lock().log.synced_up_to(published.log_end);
         self.durable_end.fetch_max(published.log_end, atomic::Ordering::AcqRel);
         self.durable_seq.fetch_max(published.seq, atomic::Ordering::AcqRel);
         Ok(())

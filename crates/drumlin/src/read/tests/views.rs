@@ -297,10 +297,13 @@ fn both_ends_share_the_search() {
         meter: meter.clone(),
         fuse: Fuse::none(),
     };
-    let mut iter = Iter::new(Box::new(move || {
-        let cursor: Box<dyn Cursor> = Box::new(RunCursor::new(run.clone()));
-        Ok(VisibleIter::new(MergeCursor::new(vec![cursor]), options(9, KeyRange::all(), Vec::new())))
-    }), Arc::default());
+    let mut iter = Iter::new(
+        Box::new(move || {
+            let cursor: Box<dyn Cursor> = Box::new(RunCursor::new(run.clone()));
+            Ok(VisibleIter::new(MergeCursor::new(vec![cursor]), options(9, KeyRange::all(), Vec::new())))
+        }),
+        Arc::default(),
+    );
     assert_eq!(&*iter.next().unwrap().unwrap().0, b"0990");
     assert_eq!(Meter::take(&meter.steps), 990);
     assert!(iter.next_back().is_none());
