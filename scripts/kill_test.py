@@ -13,7 +13,7 @@ acknowledges. At a random moment the process gets SIGKILL. The store is then ope
 Between rounds some keys are deleted with --durability sync; they must stay away until written again. The
 state found after a kill is the base of the next round. Prints one line of figures:
 
-    kills N, writes W, acknowledged A, kept K, deleted D, lost 0, wrong 0, damaged 0 (durability X, seed S)
+    kill-X: kills N, writes W, acknowledged A, kept K, deleted D, lost 0, wrong 0, damaged 0, seed S
 
 `lost` counts acknowledged writes that are gone, `wrong` keys whose state no m explains, `damaged` rounds with
 findings of verify. Exit status 0 if the three are 0. SIGKILL ends a process, not the machine: this tests
@@ -199,9 +199,9 @@ def main():
         parser.error(f"{arguments.db} exists")
     figures = run(arguments, arguments.db)
     print(
-        f"kills {figures.kills}, writes {figures.writes}, acknowledged {figures.acknowledged}, "
+        f"kill-{arguments.durability}: kills {figures.kills}, writes {figures.writes}, acknowledged {figures.acknowledged}, "
         f"kept {figures.kept}, deleted {figures.deleted}, lost {figures.lost}, wrong {figures.wrong}, "
-        f"damaged {figures.damaged} (durability {arguments.durability}, seed {arguments.seed})"
+        f"damaged {figures.damaged}, seed {arguments.seed}"
     )
     good = figures.lost == figures.wrong == figures.damaged == 0
     if parent and good:
