@@ -215,7 +215,6 @@ pub(crate) fn keyspace_options(pairs: &[(String, String)]) -> Result<KeyspaceOpt
 /// The policy that serves when a keyspace's own is not known.
 const DEFAULT_POLICY: &str = "1-leveling";
 
-#[expect(clippy::too_many_lines, reason = "a list of parts, each made once")]
 fn assemble(
     env: Env,
     dir: PathBuf,
