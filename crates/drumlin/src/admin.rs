@@ -8,7 +8,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::flush::FlushLane;
 use crate::keyspace::KeyspaceState;
 use crate::memtable::Memtable;
-use crate::options::KeyspaceOptions;
+use crate::options::{KeyspaceOptions, Options};
 use crate::recovery::open::keyspace_options;
 use crate::store::{Store, unlink};
 use crate::version::Tree;
@@ -142,6 +142,21 @@ impl Store {
         self.refresh_pace(&control);
         drop(control);
         self.background.progressed();
+        Ok(())
+    }
+
+    /// Changes an option of the open store.
+    pub(crate) fn set_option(&self, name: &str, value: &str) -> Result<()> {
+        let mut options = Options::clone(&self.options.load());
+        options.set(name, value)?;
+        if Options::defs().iter().any(|def| def.name == name && !def.live) {
+            let what = format!("{name} is taken when the store is opened: give it to the builder");
+            return Err(Error::new(ErrorKind::InvalidOption, what));
+        }
+        let mut control = self.control.lock();
+        let change = Change::StoreOption { name: name.to_owned(), value: value.to_owned() };
+        self.append_edit(&mut control, Edit { changes: vec![change] }, || {})?;
+        self.options.store(Arc::new(options));
         Ok(())
     }
 
