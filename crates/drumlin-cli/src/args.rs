@@ -49,7 +49,7 @@ impl StoreArgs {
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
-    /// Write the entries of a file, making the store if need be
+    /// Write the entries of a file and flush them, making the store if need be
     Load(LoadArgs),
     /// Write one entry, making the store if need be
     Put(PutArgs),

@@ -81,16 +81,24 @@ pub(crate) fn from_hex(text: &str) -> Option<Vec<u8>> {
 /// `bytes` as pairs of lower-case hex digits.
 pub(crate) fn to_hex(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len() * 2);
-    for byte in bytes {
-        text.push_str(&format!("{byte:02x}"));
+    for &byte in bytes {
+        push_digits(&mut text, byte);
     }
     text
 }
 
 fn push_hex(text: &mut String, bytes: &[u8]) {
-    for byte in bytes {
-        text.push_str(&format!("\\x{byte:02x}"));
+    for &byte in bytes {
+        text.push_str("\\x");
+        push_digits(text, byte);
     }
+}
+
+fn push_digits(text: &mut String, byte: u8) {
+    const DIGITS: [char; 16] =
+        ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'];
+    text.push(DIGITS[usize::from(byte >> 4)]);
+    text.push(DIGITS[usize::from(byte & 15)]);
 }
 
 fn hex_byte(high: u8, low: u8) -> Option<u8> {

@@ -2,9 +2,10 @@
 //!
 //! With `--ack` every entry is a write of its own, and its key is printed, and flushed, once the write has
 //! returned: a key on stdout is one that the store has promised to keep. Without it entries are written in
-//! batches, which is what a bulk load wants. Entries before the first bad one stay written.
+//! batches, which is what a bulk load wants. A whole load ends with a flush; entries before the first bad one
+//! stay written.
 
-use crate::args::{Durability, LoadArgs, LoadFormat};
+use crate::args::{LoadArgs, LoadFormat};
 use crate::escape::escape;
 use crate::failure::{Failure, Outcome, Result, Verdict};
 use crate::figures::{grouped, rate, size};
@@ -33,11 +34,8 @@ pub(super) fn load(store: &dyn Store, args: &LoadArgs, source: Source, out: &mut
         true => write_each(store, args, &mut *entries, &mut progress, out),
         false => write_batches(store, args, &mut *entries, &mut progress),
     };
-    // Without a log, entries are safe from the end of the process only once they are flushed.
-    let done = done.and_then(|bytes| match args.durability {
-        Durability::None => store.flush().map(|()| bytes),
-        Durability::Buffered | Durability::Sync => Ok(bytes),
-    });
+    // What is loaded ends in tables, synced, whatever its writes asked for one by one.
+    let done = done.and_then(|bytes| store.flush().map(|()| bytes));
     let seconds = progress.seconds();
     let records = progress.records();
     let summary = match &done {
@@ -47,6 +45,7 @@ pub(super) fn load(store: &dyn Store, args: &LoadArgs, source: Source, out: &mut
             size(*bytes),
             grouped(rate(records, seconds))
         ),
+        Err(Failure::PipeClosed) => return Err(Failure::PipeClosed),
         Err(_) => format!("stopped after {} entries", grouped(records)),
     };
     progress.finish(&summary);
