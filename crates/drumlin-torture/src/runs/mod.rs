@@ -1,0 +1,2 @@
+//! The runs: each drives many workloads and ends with one figure line.
+pub mod model;
