@@ -9,6 +9,7 @@
 //!
 //! Everything follows from one seed. No clock decides a verdict.
 
+pub mod command;
 pub mod failure;
 pub mod ops;
 pub mod oracle;

@@ -127,30 +127,39 @@ pub fn contents(db: &Db) -> drumlin::Result<BTreeMap<String, Content>> {
 impl Runner {
     /// A new store in `mem`.
     pub fn create(mem: MemEnv, setup: &Workload) -> Result<Runner, Failure> {
-        let mut runner = Runner {
-            mem,
-            oracle: Oracle::default(),
-            promise: Arc::default(),
-            tally: Tally::default(),
-            history: None,
-            setup: Workload { ops: Vec::new(), ..setup.clone() },
-            db: None,
-            keyspaces: BTreeMap::new(),
-            snapshots: BTreeMap::new(),
-            complaints: Arc::default(),
-            checkpoints: 0,
-            kills: 0,
-        };
+        Runner::create_promising(mem, setup, Arc::default())
+    }
+
+    /// A new store in `mem`, which keeps what it promises in `promise`.
+    pub fn create_promising(
+        mem: MemEnv,
+        setup: &Workload,
+        promise: Arc<Mutex<Promise>>,
+    ) -> Result<Runner, Failure> {
+        let mut runner = Runner::closed(mem, setup, Oracle::default(), promise);
         runner.start()?;
         Ok(runner)
     }
 
     /// A recovered store in `mem`, with the oracle of where it was recovered.
     pub fn resume(mem: MemEnv, setup: &Workload, oracle: Oracle) -> Result<Runner, Failure> {
-        let mut runner = Runner {
+        let mut runner = Runner::closed(mem, setup, oracle, Arc::default());
+        let lives: BTreeMap<_, _> =
+            runner.oracle.maps.keys().map(|name| (name.clone(), vec![Some(0)])).collect();
+        runner.promise.lock().lives = lives;
+        runner.start()?;
+        let mut promise = runner.promise.lock();
+        promise.issued = runner.db().visible_seq();
+        promise.buffered = promise.issued;
+        drop(promise);
+        Ok(runner)
+    }
+
+    fn closed(mem: MemEnv, setup: &Workload, oracle: Oracle, promise: Arc<Mutex<Promise>>) -> Runner {
+        Runner {
             mem,
             oracle,
-            promise: Arc::default(),
+            promise,
             tally: Tally::default(),
             history: None,
             setup: Workload { ops: Vec::new(), ..setup.clone() },
@@ -160,12 +169,7 @@ impl Runner {
             complaints: Arc::default(),
             checkpoints: 0,
             kills: 0,
-        };
-        let lives: BTreeMap<_, _> =
-            runner.oracle.maps.keys().map(|name| (name.clone(), vec![Some(0)])).collect();
-        runner.promise.lock().lives = lives;
-        runner.start()?;
-        Ok(runner)
+        }
     }
 
     /// Opens the store and makes the keyspaces that are missing.
@@ -302,8 +306,20 @@ impl Runner {
     }
 
     fn write(&mut self, items: &[Item], durability: Durability) -> Result<(), Failure> {
-        let live: Vec<Item> =
+        let mut live: Vec<Item> =
             items.iter().filter(|item| self.keyspaces.contains_key(&item.keyspace)).cloned().collect();
+        // A keyspace is written with the log or without it for all of its life.
+        let is_unlogged = |name: &str| self.oracle.map(name).is_some_and(|map| map.unlogged);
+        let alone = live.first().map(|item| item.keyspace.clone()).filter(|name| is_unlogged(name));
+        live.retain(|item| match &alone {
+            Some(name) => item.keyspace == *name,
+            None => !is_unlogged(&item.keyspace),
+        });
+        let durability = match durability {
+            _ if alone.is_some() => Durability::None,
+            Durability::None => Durability::Buffered,
+            logged => logged,
+        };
         let mut batch = Batch::new();
         let mut written = Vec::new();
         for item in live {
