@@ -12,11 +12,13 @@ use crate::options::{KeyspaceOptions, Options};
 use crate::recovery::open::keyspace_options;
 use crate::store::{Store, unlink};
 use crate::version::Tree;
-use drumlin_env::FileKind;
 use drumlin_env::sync::{Arc, atomic};
+use drumlin_env::{FileKind, Note};
 use drumlin_format::log::{RecordHeader, RecordKind};
 use drumlin_format::manifest::{Change, Edit};
 use drumlin_types::{KeyRange, KeyspaceId, Seq};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
 
 /// Longest keyspace name, in bytes.
 const MAX_NAME: usize = 255;
@@ -95,6 +97,10 @@ impl Store {
         self.sync_log(self.publisher.published().log_end)?;
         let mut control = self.control.lock();
         state.mark_dropped();
+        let tree = state.view().tree.clone();
+        let tables: BTreeSet<PathBuf> = tree.files().map(|(_, _, f)| self.table_path(f.id())).collect();
+        let tables: Vec<PathBuf> = tables.into_iter().collect();
+        self.env.note(Note::EditRemoves { files: &tables });
         if !drumlin_types::bug!("E3") {
             self.append_edit(
                 &mut control,
@@ -102,7 +108,7 @@ impl Store {
                 || {},
             )?;
         }
-        for (_, _, file) in state.view().tree.files() {
+        for (_, _, file) in tree.files() {
             file.table.retire();
         }
         control.keyspaces.retain(|k| !Arc::ptr_eq(&k.state, &state));
