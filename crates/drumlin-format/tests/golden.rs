@@ -5,6 +5,8 @@
 //!
 //! A golden file is a hex dump: offset and 16 bytes per line, lines of zeros left out, the length last.
 
+#![expect(clippy::disallowed_methods, reason = "tests read and damage files on purpose")]
+
 mod support;
 
 use drumlin_format::log::{SegmentHeader, SegmentScanner, Tail};

@@ -3,6 +3,8 @@
 //! `tree` draws; `slots N` and `memtable BYTES` set limits (1 and 1M at first); `decide POLICY` prints
 //! the plans in order with their reasons, and the pace.
 
+#![expect(clippy::disallowed_methods, reason = "tests read and damage files on purpose")]
+
 use drumlin_policy::by_name;
 use drumlin_types::contract::draw::{Drawing, parse_plan, parse_tree, show_plan};
 use drumlin_types::contract::{CostView, LimitView, LoadView, Pace, PolicyInput, TicketView, TreeView};

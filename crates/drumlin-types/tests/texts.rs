@@ -4,6 +4,8 @@
 //! `admit PLAN` closes nothing, gives the plan the next ticket, shows whom it waits for and puts its
 //! output on the projected tree; `show` draws the tree as it then is.
 
+#![expect(clippy::disallowed_methods, reason = "tests read and damage files on purpose")]
+
 use drumlin_types::contract::draw::{Drawing, parse_plan, parse_tree, plain_file, show_plan};
 use drumlin_types::contract::legal::{check, close_plan, legal, spans, waits};
 use drumlin_types::contract::{FileState, PieceId, PieceView, Plan, RunTag, RunView, TreeView};

@@ -8,15 +8,17 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::flush::FlushLane;
 use crate::keyspace::KeyspaceState;
 use crate::memtable::Memtable;
-use crate::options::KeyspaceOptions;
+use crate::options::{KeyspaceOptions, Options};
 use crate::recovery::open::keyspace_options;
 use crate::store::{Store, unlink};
 use crate::version::Tree;
-use drumlin_env::FileKind;
 use drumlin_env::sync::{Arc, atomic};
+use drumlin_env::{FileKind, Note};
 use drumlin_format::log::{RecordHeader, RecordKind};
 use drumlin_format::manifest::{Change, Edit};
 use drumlin_types::{KeyRange, KeyspaceId, Seq};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
 
 /// Longest keyspace name, in bytes.
 const MAX_NAME: usize = 255;
@@ -95,6 +97,10 @@ impl Store {
         self.sync_log(self.publisher.published().log_end)?;
         let mut control = self.control.lock();
         state.mark_dropped();
+        let tree = state.view().tree.clone();
+        let tables: BTreeSet<PathBuf> = tree.files().map(|(_, _, f)| self.table_path(f.id())).collect();
+        let tables: Vec<PathBuf> = tables.into_iter().collect();
+        self.env.note(Note::EditRemoves { files: &tables });
         if !drumlin_types::bug!("E3") {
             self.append_edit(
                 &mut control,
@@ -102,7 +108,7 @@ impl Store {
                 || {},
             )?;
         }
-        for (_, _, file) in state.view().tree.files() {
+        for (_, _, file) in tree.files() {
             file.table.retire();
         }
         control.keyspaces.retain(|k| !Arc::ptr_eq(&k.state, &state));
@@ -142,6 +148,21 @@ impl Store {
         self.refresh_pace(&control);
         drop(control);
         self.background.progressed();
+        Ok(())
+    }
+
+    /// Changes an option of the open store.
+    pub(crate) fn set_option(&self, name: &str, value: &str) -> Result<()> {
+        let mut options = Options::clone(&self.options.load());
+        options.set(name, value)?;
+        if Options::defs().iter().any(|def| def.name == name && !def.live) {
+            let what = format!("{name} is taken when the store is opened: give it to the builder");
+            return Err(Error::new(ErrorKind::InvalidOption, what));
+        }
+        let mut control = self.control.lock();
+        let change = Change::StoreOption { name: name.to_owned(), value: value.to_owned() };
+        self.append_edit(&mut control, Edit { changes: vec![change] }, || {})?;
+        self.options.store(Arc::new(options));
         Ok(())
     }
 

@@ -201,7 +201,6 @@ impl Store {
         let (count, time) = match reason {
             StallReason::Runs => (&m.stalls_runs, &m.stall_micros_runs),
             StallReason::Memory => (&m.stalls_memory, &m.stall_micros_memory),
-            StallReason::Disk => (&m.stalls_disk, &m.stall_micros_disk),
         };
         Counters::add(count, 1);
         Counters::add(time, micros);

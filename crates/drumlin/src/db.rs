@@ -222,6 +222,14 @@ impl Db {
         self.store.control.lock().decisions.records()
     }
 
+    /// Changes an option of the store, at once and for good.
+    ///
+    /// # Errors
+    /// `InvalidOption` naming option, value and bounds, or when only the next open can take it.
+    pub fn set_option(&self, name: &str, value: &str) -> Result<()> {
+        self.store.set_option(name, value)
+    }
+
     /// Every option in force, by name.
     pub fn options(&self) -> Vec<(&'static str, String)> {
         self.store.options.load().pairs()

@@ -77,10 +77,6 @@ metrics! {
     stalls_memory,
     /// Microseconds that writers waited for that reason.
     stall_micros_memory,
-    /// Writers that waited because the disk was full.
-    stalls_disk,
-    /// Microseconds that writers waited for that reason.
-    stall_micros_disk,
     /// Bytes read by open: manifest, log and table tails.
     open_bytes_read,
     /// Commits read from the log by open.

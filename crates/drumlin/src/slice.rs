@@ -35,7 +35,7 @@ impl Slice {
     }
 
     /// The bytes from `start` on, in the same buffer; nothing when there are fewer.
-    pub(crate) fn from_offset(&self, start: usize) -> Slice {
+    pub(crate) fn skip(&self, start: usize) -> Slice {
         self.part(start.min(self.len)..self.len).unwrap_or_default()
     }
 
@@ -133,8 +133,8 @@ mod tests {
         let part = whole.part(1..5).expect("inside");
         assert_eq!(part, b"ruml");
         assert_eq!(part.part(1..3).expect("inside"), b"um");
-        assert_eq!(part.from_offset(2), b"ml");
-        assert_eq!(part.from_offset(9), b"");
+        assert_eq!(part.skip(2), b"ml");
+        assert_eq!(part.skip(9), b"");
         assert_eq!(part.held_bytes(), 7);
         let outside = [3..5, 5..5];
         assert!(outside.into_iter().all(|range| part.part(range).is_none()));

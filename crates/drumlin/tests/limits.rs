@@ -1,5 +1,7 @@
 //! Bad input and hard limits: each gives one clear error or works; nothing panics, nothing is lost.
 
+#![expect(clippy::disallowed_methods, reason = "tests read and damage files on purpose")]
+
 use drumlin::env::{Env, Fault, FileKind, MemEnv, Op, TempDir, When, Effect};
 use drumlin::{AddI64, Batch, Db, Durability, ErrorKind, repair};
 use std::path::Path;

@@ -1,5 +1,7 @@
 //! Many threads on one store: batches are seen whole, commits are dense, snapshots stand still.
 
+#![expect(clippy::disallowed_methods, reason = "threads are what is tested")]
+
 use drumlin::env::TempDir;
 use drumlin::{Batch, Db, Durability};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -182,8 +182,9 @@ impl<'a> BlockView<'a> {
         let Some((start, end)) = key.split_at_checked(entry.shared) else {
             return Ok(None);
         };
-        let is_version =
-            entry.seq <= snapshot && end == entry.suffix && start == self.shared(index, &entry)?;
+        // Both lie far apart in the block: fetch the two before either is compared.
+        let shared = self.shared(index, &entry)?;
+        let is_version = entry.seq <= snapshot && end == entry.suffix && start == shared;
         Ok(is_version.then_some(entry))
     }
 

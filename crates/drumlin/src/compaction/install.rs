@@ -6,13 +6,14 @@
 
 use super::claims::{Piece, PieceState};
 use super::executor::MergeResult;
+use super::scheduler::Control;
 use crate::error::{Error, ErrorKind, Result};
 use crate::keyspace::KeyspaceState;
 use crate::store::Store;
 use crate::version::{FileMeta, KeyspaceEdit, Tree};
 use drumlin_env::sync::Arc;
 use drumlin_types::contract::{FileSpan, PieceId};
-use drumlin_types::{KeyRange, TableId};
+use drumlin_types::{KeyRange, RunId, TableId};
 
 /// Exact entries of one input reference inside a piece's range, taken when the piece began.
 #[derive(Clone, Debug)]
@@ -94,11 +95,31 @@ fn keep_part(
     range: KeyRange,
     entries: u64,
     level: u8,
-    run: drumlin_types::RunId,
+    run: RunId,
     edit: &mut KeyspaceEdit,
 ) {
     if entries > 0 || file.counts.range_tombstones > 0 {
         edit.add.push((level, run, Arc::new(file.narrowed(range, entries))));
+    }
+}
+
+/// The run that takes files with these `bounds`: `wanted`, unless files lie there that an earlier plan has
+/// not taken away yet; then a run of their own.
+fn room<'a>(
+    control: &mut Control,
+    tree: &Tree,
+    edit: &KeyspaceEdit,
+    out: u8,
+    wanted: RunId,
+    mut bounds: impl Iterator<Item = &'a KeyRange>,
+) -> RunId {
+    let run = tree.levels[out as usize].runs.iter().find(|run| run.id == wanted);
+    let Some(run) = run else { return wanted };
+    let goes = |f: &Arc<FileMeta>| edit.remove.iter().any(|(t, start)| *t == f.id() && *start == f.bounds.start);
+    let stays: Vec<&Arc<FileMeta>> = run.files.iter().filter(|f| !goes(f)).collect();
+    match bounds.any(|b| stays.iter().any(|f| f.bounds.overlaps(b))) {
+        true => control.fresh_run(),
+        false => wanted,
     }
 }
 
@@ -119,9 +140,11 @@ impl Store {
         let piece = &ticket.pieces[id.index as usize];
         let mut edit = KeyspaceEdit::default();
         remove_inputs(self, &tree, piece, counts, &mut edit)?;
-        edit.runs.push((ticket.plan.out, ticket.run, ticket.tag.clone()));
+        let (out, run, tag) = (ticket.plan.out, ticket.run, ticket.tag.clone());
+        let run = room(&mut control, &tree, &edit, out, run, result.files().iter().map(|f| &f.bounds));
+        edit.runs.push((out, run, tag));
         for file in result.files() {
-            edit.add.push((ticket.plan.out, ticket.run, file.clone()));
+            edit.add.push((out, run, file.clone()));
         }
         let next =
             self.commit_edit(&mut control, keyspace, &tree, &edit, &[], || result.outputs.installed())?;
@@ -151,16 +174,20 @@ impl Store {
         let Some(ticket) = entry.flight.ticket(id.ticket) else { return Ok(()) };
         let piece = &ticket.pieces[id.index as usize];
         let mut edit = KeyspaceEdit::default();
-        edit.runs.push((ticket.plan.out, ticket.run, ticket.tag.clone()));
+        let (out, run, tag) = (ticket.plan.out, ticket.run, ticket.tag.clone());
+        let mut moved: Vec<Arc<FileMeta>> = Vec::new();
         for span in &piece.inputs {
             for (_, _, file) in tree.refs(span.table).filter(|(_, _, f)| f.bounds.overlaps(&span.range)) {
                 if !span.range.covers(&file.bounds) {
                     return Err(Error::new(ErrorKind::Bug, format!("a move takes a part of {file:?}")));
                 }
                 edit.remove.push((span.table, file.bounds.start.clone()));
-                edit.add.push((ticket.plan.out, ticket.run, file.clone()));
+                moved.push(file.clone());
             }
         }
+        let run = room(&mut control, &tree, &edit, out, run, moved.iter().map(|f| &f.bounds));
+        edit.runs.push((out, run, tag));
+        edit.add.extend(moved.into_iter().map(|file| (out, run, file)));
         let next = self.commit_edit(&mut control, keyspace, &tree, &edit, &[], || {})?;
         keyspace.install(next, &[]);
         let entry = control.keyspace(keyspace).expect("seen under the same lock");

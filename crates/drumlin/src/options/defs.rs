@@ -5,28 +5,26 @@
 //! its first sentence says what the option does. Public options come first; at most about twenty are
 //! public, the rest is marked `expert`: what an experiment needs to match another engine.
 
-use super::registry::{bytes, count, flag, names, ratio, settings, text};
+use super::registry::{bytes, count, names, ratio, settings, text};
 use super::{Compression, Durability};
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 const TIB: u64 = 1 << 40;
-/// "No bound of ours".
-const ANY: u64 = u64::MAX;
 
 settings! {
     /// Settings of a store.
     Options, Store;
 
     /// Memory of the store in all: memtables, block cache, filters and indexes.
-    memory_budget: u64 = 512 * MIB => bytes(8 * MIB, 1024 * TIB).live();
+    memory_budget: u64 = 512 * MIB => bytes(8 * MIB, 1024 * TIB);
 
     /// What a write survives that does not say so itself.
     durability: Durability = Durability::Buffered => names(Durability::NAMES).live();
 
-    /// Merges and collections that may run at the same time.
-    workers: u64 = 0 => count(1, 64).zero("from the number of cores").live().expert();
+    /// Merges that may run at the same time.
+    workers: u64 = 0 => count(1, 64).zero("from the number of cores").expert();
 
     /// Size of a log segment. Segments are preallocated and recycled.
     log_segment_bytes: u64 = 16 * MIB => bytes(64 * KIB, GIB).expert();
@@ -48,7 +46,7 @@ settings! {
     ttl_seconds: u64 = 0
         => count(1, 3_153_600_000).zero("values do not end").unit("s").live().alters_answers();
 
-    /// Compression of table blocks and separated values. Acts on files written from then on.
+    /// Compression of table blocks. Acts on files written from then on.
     compression: Compression = Compression::Lz4 => names(COMPRESSIONS).live();
 
     /// Compression of files in the bottom level, which are the bulk of the store and rarely rewritten.

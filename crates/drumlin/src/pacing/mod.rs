@@ -11,13 +11,11 @@ use drumlin_types::contract::Pace;
 
 /// Why a writer waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum StallReason {
+pub(crate) enum StallReason {
     /// Too many runs await merging.
     Runs,
     /// The memtables are full.
     Memory,
-    /// The disk is full.
-    Disk,
 }
 
 /// Rate that means "no limit".

@@ -215,7 +215,6 @@ pub(crate) fn keyspace_options(pairs: &[(String, String)]) -> Result<KeyspaceOpt
 /// The policy that serves when a keyspace's own is not known.
 const DEFAULT_POLICY: &str = "1-leveling";
 
-#[expect(clippy::too_many_lines, reason = "a list of parts, each made once")]
 fn assemble(
     env: Env,
     dir: PathBuf,
@@ -361,8 +360,13 @@ fn remove_orphans(store: &Arc<Store>, entries: &[DirEntry]) -> Result<()> {
     let floor = store.log_floor(&[]);
     let files: Vec<PathBuf> = live.iter().map(|id| store.table_path(*id)).collect();
     store.env.note(Note::Recovered { files: &files });
+    // A log that recovery dropped may also be below the floor: each file is unlinked once (O9).
+    let dropped: std::collections::BTreeSet<PathBuf> = store.obsolete.take_files().into_iter().collect();
     for entry in entries {
         let path = store.dir.join(&entry.name);
+        if dropped.contains(&path) {
+            continue;
+        }
         let kind = match FileName::parse(&entry.name) {
             Some(FileName::Table(id)) if !live.contains(&id) => FileKind::Table,
             Some(FileName::Manifest(number)) if number != current => FileKind::Manifest,
@@ -372,8 +376,8 @@ fn remove_orphans(store: &Arc<Store>, entries: &[DirEntry]) -> Result<()> {
         };
         unlink(&store.env, &path, kind)?;
     }
-    for path in store.obsolete.take_files() {
-        unlink(&store.env, &path, FileKind::Log)?;
+    for path in &dropped {
+        unlink(&store.env, path, FileKind::Log)?;
     }
     sync_dir(&store.env, &store.dir)
 }

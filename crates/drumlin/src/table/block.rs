@@ -1,6 +1,7 @@
 //! Verified, decompressed blocks in memory, and how they get there.
 
 use super::decode_error;
+use super::slot::Noted;
 use crate::error::{Error, Result};
 use crate::slice::Slice;
 use drumlin_env::File;
@@ -57,9 +58,9 @@ impl IndexBlock {
 #[derive(Clone, Debug)]
 pub(super) enum Block {
     Data(DataBlock),
-    Index(IndexBlock),
+    Index(Arc<Noted<IndexBlock>>),
     /// The bits of a filter module.
-    Filter(Slice),
+    Filter(Arc<Noted<Slice>>),
 }
 
 impl Block {
@@ -68,12 +69,21 @@ impl Block {
         !matches!(self, Block::Data(_))
     }
 
+    /// Whether it was asked for past the cache since this was last called.
+    pub(super) fn take_touched(&self) -> bool {
+        match self {
+            Block::Data(_) => false,
+            Block::Index(noted) => noted.take_touched(),
+            Block::Filter(noted) => noted.take_touched(),
+        }
+    }
+
     /// Bytes of memory that the block keeps alive.
     pub(super) fn held_bytes(&self) -> usize {
         match self {
             Block::Data(block) => block.bytes.held_bytes(),
-            Block::Index(block) => block.bytes.held_bytes(),
-            Block::Filter(bits) => bits.held_bytes(),
+            Block::Index(noted) => noted.block.bytes.held_bytes(),
+            Block::Filter(noted) => noted.block.held_bytes(),
         }
     }
 }

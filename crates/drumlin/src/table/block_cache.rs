@@ -8,7 +8,8 @@
 //! again meanwhile, else it goes, and only its name is kept for a while; a block that comes back while its name is
 //! known goes to the main queue at once. So a scan passes through the small queue and leaves the rest alone. The
 //! main queue gives each block as many more rounds as it was asked for, up to three. Index and filter blocks enter
-//! the main queue directly, and are given all three each time: without them a lookup costs more than one read.
+//! the main queue directly, and are given all three rounds each time they were used: without them a lookup costs
+//! more than one read. Open tables reach them past the map (module slot).
 //!
 //! Invariants: every entry is in exactly one queue, once; what is held never exceeds the capacity, except that the
 //! capacity of a shard is a share of the whole, so a block larger than that is not kept at all.
@@ -76,7 +77,7 @@ struct Entry {
 /// Counts since the cache was made, and what it holds now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct CacheStats {
-    /// Lookups that found their block.
+    /// Lookups that found their block. Those that went past the map are not counted.
     pub(crate) hits: u64,
     /// Lookups that did not.
     pub(crate) misses: u64,
@@ -108,8 +109,7 @@ impl Shard {
     fn get(&mut self, place: Place) -> Option<Block> {
         match self.entries.get_mut(&place) {
             Some(entry) => {
-                let gain = if entry.block.is_important() { MOST_ROUNDS } else { 1 };
-                entry.rounds = (entry.rounds + gain).min(MOST_ROUNDS);
+                entry.rounds = (entry.rounds + 1).min(MOST_ROUNDS);
                 self.hits += 1;
                 Some(entry.block.clone())
             }
@@ -178,6 +178,9 @@ impl Shard {
     fn turn_main(&mut self) {
         let Some(place) = self.main.pop_front() else { return };
         let Some(entry) = self.entries.get_mut(&place) else { return };
+        if entry.block.take_touched() {
+            entry.rounds = MOST_ROUNDS;
+        }
         if entry.rounds > 0 {
             entry.rounds -= 1;
             self.main.push_back(place);

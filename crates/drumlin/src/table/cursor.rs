@@ -1,9 +1,9 @@
 //! Walks a table in both directions.
 //!
 //! A cursor keeps one data block and its place among the fences. Going forward from block to block it reads ahead:
-//! the first time twice the size of a block's neighbourhood, then twice as much each time, up to the limit it was
-//! given. Cursors of merges take what the cache has but leave no trace there, and their blocks are parts of the
-//! read-ahead buffer, not copies.
+//! 32 KiB at first, then twice as much each time, up to the limit it was given; a jump starts that over. Cursors of
+//! merges take what the cache has but leave no trace there, and their uncompressed blocks are parts of the
+//! read-ahead buffer, not copies. Blocks that go to the cache are copies, as a part would keep the buffer alive.
 //!
 //! Invariants: valid exactly when it is on an entry. An error is kept and given again by every later call.
 

@@ -2,7 +2,9 @@
 
 use super::block::{Block, IndexBlock};
 use super::reader::Table;
+use super::slot::{Noted, Slot};
 use crate::error::{Error, Result};
+use drumlin_env::sync::Arc;
 use drumlin_format::error::Corruption;
 use drumlin_format::index::Fence;
 use drumlin_format::table::Handle;
@@ -21,7 +23,7 @@ struct Partition {
     /// The fence of the root that points to it.
     number: usize,
     offset: u64,
-    block: IndexBlock,
+    index: Arc<Noted<IndexBlock>>,
 }
 
 impl FenceCursor {
@@ -103,7 +105,7 @@ impl FenceCursor {
     }
 
     fn block<'a>(&'a self, table: &'a Table) -> &'a IndexBlock {
-        self.partition.as_ref().map_or(&table.root, |partition| &partition.block)
+        self.partition.as_ref().map_or(&table.root, |partition| &partition.index.block)
     }
 
     /// Loads partition `number`; `false` if there is none. The cursor is on no fence then.
@@ -115,8 +117,8 @@ impl FenceCursor {
         if self.partition.as_ref().is_none_or(|partition| partition.number != number) {
             let fence = table.root.view().fence(number);
             let fence = fence.map_err(|damage| table.blocks.decode_error(table.root_offset, damage))?;
-            let block = table.partition(&fence)?;
-            self.partition = Some(Partition { number, offset: fence.offset, block });
+            let index = table.partition(number, &fence)?;
+            self.partition = Some(Partition { number, offset: fence.offset, index });
         }
         Ok(true)
     }
@@ -136,10 +138,10 @@ impl FenceCursor {
 }
 
 impl Table {
-    /// A partition of the index, from the cache or the file.
-    pub(super) fn partition(&self, fence: &Fence) -> Result<IndexBlock> {
-        if let Some(Block::Index(block)) = self.cache.get(self.id(), fence.offset) {
-            return Ok(block);
+    /// Partition `number` of the index, behind `fence`, from memory or the file.
+    pub(super) fn partition(&self, number: usize, fence: &Fence) -> Result<Arc<Noted<IndexBlock>>> {
+        if let Some(partition) = self.partitions.get(number).and_then(Slot::get) {
+            return Ok(partition);
         }
         let handle = Handle { offset: fence.offset, sealed_len: fence.sealed_len };
         if handle.end() > self.file_len() {
@@ -150,8 +152,12 @@ impl Table {
         if block.view().level() != 0 {
             return Err(self.blocks.corruption(fence.offset, "index has too many levels"));
         }
-        self.cache.insert(self.id(), fence.offset, Block::Index(block.clone()));
-        Ok(block)
+        let partition = Noted::new(block);
+        if let Some(slot) = self.partitions.get(number) {
+            slot.set(&partition);
+        }
+        self.cache.insert(self.id(), fence.offset, Block::Index(Arc::clone(&partition)));
+        Ok(partition)
     }
 
     /// Refuses a fence whose block cannot lie among the data blocks.

@@ -6,8 +6,10 @@
 
 use super::block::{Block, BlockFile};
 use super::block_cache::BlockCache;
+use super::slot::{Noted, Slot};
 use crate::error::Result;
 use crate::slice::Slice;
+use drumlin_env::sync::Arc;
 use drumlin_env::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use drumlin_format::filter::may_contain;
 use drumlin_format::table::{FilterDescriptor, Handle};
@@ -19,6 +21,7 @@ const LOAD_EVERY: u32 = 16;
 struct ModuleState {
     handle: Handle,
     probes: u8,
+    slot: Slot<Slice>,
     /// How often it was not in memory.
     missed: AtomicU32,
     damaged: AtomicBool,
@@ -37,8 +40,13 @@ impl TableFilter {
     pub(super) fn new(descriptor: &FilterDescriptor, limit: u64) -> TableFilter {
         let states = descriptor.modules.iter().map(|module| {
             let handle = module.handle(limit)?;
-            let missed = AtomicU32::new(0);
-            Some(ModuleState { handle, probes: module.probes, missed, damaged: AtomicBool::new(false) })
+            Some(ModuleState {
+                handle,
+                probes: module.probes,
+                slot: Slot::default(),
+                missed: AtomicU32::new(0),
+                damaged: AtomicBool::new(false),
+            })
         });
         match states.collect() {
             Some(modules) => TableFilter { modules, absurd: false },
@@ -63,7 +71,7 @@ impl TableFilter {
                 continue;
             }
             if let Some(bits) = module.resident(number, blocks, cache)
-                && !may_contain(&bits, number, module.probes, hash)
+                && !may_contain(&bits.block, number, module.probes, hash)
             {
                 return false;
             }
@@ -85,16 +93,24 @@ impl TableFilter {
         let Some(sealed) = tail.part(start..start + module.handle.sealed_len as usize) else { return };
         match blocks.unseal_plain(module.handle, &sealed) {
             // A copy: the tail itself should not stay in memory.
-            Ok(bits) => cache.insert(blocks.id, module.handle.offset, Block::Filter(Slice::from(&*bits))),
+            Ok(bits) => drop(module.keep(Slice::from(&*bits), blocks, cache)),
             Err(_) => module.damaged.store(true, Ordering::Relaxed),
         }
     }
 }
 
 impl ModuleState {
+    /// Gives the module's bits to the cache.
+    fn keep(&self, bits: Slice, blocks: &BlockFile, cache: &BlockCache) -> Arc<Noted<Slice>> {
+        let bits = Noted::new(bits);
+        self.slot.set(&bits);
+        cache.insert(blocks.id, self.handle.offset, Block::Filter(Arc::clone(&bits)));
+        bits
+    }
+
     /// The module's bits if they are in memory, or are worth fetching.
-    fn resident(&self, number: usize, blocks: &BlockFile, cache: &BlockCache) -> Option<Slice> {
-        if let Some(Block::Filter(bits)) = cache.get(blocks.id, self.handle.offset) {
+    fn resident(&self, number: usize, blocks: &BlockFile, cache: &BlockCache) -> Option<Arc<Noted<Slice>>> {
+        if let Some(bits) = self.slot.get() {
             return Some(bits);
         }
         // A module that cannot stay would cost every lookup more than the block that it may save.
@@ -107,10 +123,7 @@ impl ModuleState {
             return None;
         }
         match blocks.read_plain(self.handle) {
-            Ok(bits) => {
-                cache.insert(blocks.id, self.handle.offset, Block::Filter(bits.clone()));
-                Some(bits)
-            }
+            Ok(bits) => Some(self.keep(bits, blocks, cache)),
             Err(error) => {
                 // A failed read may succeed later; damage stays.
                 if error.is_corruption() {

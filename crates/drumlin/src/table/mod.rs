@@ -19,6 +19,7 @@ mod cursor;
 mod fences;
 mod filter;
 mod reader;
+mod slot;
 mod table_cache;
 #[cfg(test)]
 mod tests;

@@ -6,6 +6,7 @@ use super::cursor::{CursorOptions, TableCursor};
 use super::decode_error;
 use super::fences::FenceCursor;
 use super::filter::TableFilter;
+use super::slot::Slot;
 use crate::error::{Error, Result};
 use crate::rangedel::{RangeTombstone, RangeTombstones};
 use crate::slice::Slice;
@@ -48,6 +49,8 @@ pub(crate) struct Table {
     pub(super) cache: Arc<BlockCache>,
     pub(super) root: IndexBlock,
     pub(super) root_offset: u64,
+    /// The partitions of the index; empty when it is flat.
+    pub(super) partitions: Box<[Slot<IndexBlock>]>,
     pub(super) filter: TableFilter,
     file_len: u64,
     properties: Properties,
@@ -68,7 +71,12 @@ impl Table {
     ) -> Result<Table> {
         let file =
             env.fs().open(path, FileKind::Table).map_err(|e| Error::io(path, "cannot open table", e))?;
-        let blocks = BlockFile { id, file };
+        Table::over(BlockFile { id, file }, file_len, cache, seed)
+    }
+
+    /// Reads what an open table holds, from the file.
+    fn over(blocks: BlockFile, file_len: u64, cache: Arc<BlockCache>, seed: u64) -> Result<Table> {
+        let id = blocks.id;
         if file_len < FOOTER_LEN as u64 {
             return Err(blocks.corruption(0, "table is shorter than its footer"));
         }
@@ -78,7 +86,7 @@ impl Table {
         let footer_offset = file_len - FOOTER_LEN as u64;
         let footer_bytes = &tail.bytes[tail.bytes.len() - FOOTER_LEN..];
         let footer = Footer::decode(footer_bytes, id.0, file_len)
-            .map_err(|error| decode_error(path, footer_offset, error))?;
+            .map_err(|error| decode_error(blocks.file.path(), footer_offset, error))?;
         let properties = tail.block(&blocks, footer.properties)?;
         let properties = Properties::decode(&properties, footer_offset)
             .map_err(|damage| blocks.decode_error(footer.properties.offset, damage))?;
@@ -92,8 +100,25 @@ impl Table {
         let filter = TableFilter::new(&properties.filter, footer_offset);
         filter.adopt(&tail.bytes, tail.offset, &blocks, &cache);
         let foreign_seed = properties.seed != seed;
-        let root_offset = footer.root.offset;
-        Ok(Table { blocks, cache, root, root_offset, filter, file_len, properties, tombstones, foreign_seed })
+        let partitions = if root.view().level() == 1 { root.view().count() } else { 0 };
+        Ok(Table {
+            blocks,
+            cache,
+            root,
+            root_offset: footer.root.offset,
+            partitions: (0..partitions).map(|_| Slot::default()).collect(),
+            filter,
+            file_len,
+            properties,
+            tombstones,
+            foreign_seed,
+        })
+    }
+
+    /// The same table, opened again from its file, without any cache.
+    pub(super) fn reopened(&self) -> Result<Table> {
+        let cache = Arc::new(BlockCache::new(0));
+        Table::over(self.blocks.clone(), self.file_len, cache, self.properties.seed)
     }
 
     /// Its number.
@@ -124,7 +149,7 @@ impl Table {
     /// Bytes of memory that it holds beside the cache.
     pub(crate) fn memory(&self) -> usize {
         let tombstones = self.tombstones.fragments().len() * 128;
-        size_of::<Table>() + self.root.bytes() + tombstones
+        size_of::<Table>() + self.root.bytes() + size_of_val(&*self.partitions) + tombstones
     }
 
     /// Whether its filter has been found damaged and is not used.

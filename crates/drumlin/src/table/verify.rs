@@ -1,7 +1,8 @@
 //! Reads all of a table and checks all that can be checked.
 //!
 //! Beyond checksums: order over all blocks, separators, ordinals, tags, counts and bounds against the properties,
-//! every key against every filter module, and the range tombstones. Nothing comes from the cache, or goes there.
+//! every key against every filter module, and the range tombstones. Nothing comes from memory: the file is
+//! read anew.
 
 use super::block::DataBlock;
 use super::fences::FenceCursor;
@@ -37,22 +38,24 @@ impl Table {
     /// Reads every byte and checks everything; an error names the first damage.
     pub(crate) fn verify(&self) -> Result<VerifyCounts> {
         let checksum = self.file_checksum()?;
-        self.verify_index_blocks()?;
-        let mut walk = Walk::new(self)?;
+        // What this table holds in memory may be sound while the file is not.
+        let table = self.reopened()?;
+        table.verify_index_blocks()?;
+        let mut walk = Walk::new(&table)?;
         let mut fences = FenceCursor::default();
-        fences.seek_first(self)?;
+        fences.seek_first(&table)?;
         while let Some(fence) = fences.fence() {
-            let block = self.blocks.read_data(&fence)?;
-            walk.block(&fence, fences.separator(self)?, &block)?;
-            fences.next(self)?;
+            let block = table.blocks.read_data(&fence)?;
+            walk.block(&fence, fences.separator(&table)?, &block)?;
+            fences.next(&table)?;
         }
         walk.finish()?;
         Ok(VerifyCounts {
             entries: walk.entries,
             keys: walk.keys,
             data_blocks: walk.blocks,
-            range_tombstones: self.properties().range_tombstones,
-            bytes: self.file_len(),
+            range_tombstones: table.properties().range_tombstones,
+            bytes: table.file_len(),
             checksum,
         })
     }
@@ -80,8 +83,8 @@ impl Table {
                 let fence = root
                     .fence(number)
                     .map_err(|damage| self.blocks.decode_error(self.root_offset, damage))?;
-                let partition = self.partition(&fence)?;
-                let view = partition.view();
+                let partition = self.partition(number, &fence)?;
+                let view = partition.block.view();
                 view.validate().map_err(|damage| self.blocks.decode_error(fence.offset, damage))?;
                 let last = view.count().checked_sub(1).map(|last| view.separator(last)).transpose();
                 let last = last.map_err(|damage| self.blocks.decode_error(fence.offset, damage))?;

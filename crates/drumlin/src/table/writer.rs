@@ -4,11 +4,9 @@
 //! is the caller's to sync, once for all tables of a job. A writer that is dropped unfinished removes its file, as
 //! no one can refer to it. A file that could not be synced is removed the same way: nothing is tried twice on it.
 
-use super::decode_error;
 use crate::error::{Error, ErrorKind, Result};
 use drumlin_env::{Env, File, FileKind, Fs};
 use drumlin_format::compression::Compression;
-use drumlin_format::error::Corruption;
 use drumlin_format::table::{
     BuildError, FilterSpec, Sink, TableBuilder, TableSettings, TableSummary, ValueReference,
 };
@@ -127,15 +125,15 @@ impl TableWriter {
     }
 
     fn error(&self, error: BuildError<io::Error>) -> Error {
-        let bug = |what: String| Error::new(ErrorKind::Bug, format!("{what} ({})", self.path.display()));
         match error {
             BuildError::Sink(error) => Error::io(&self.path, "cannot write table", error),
             BuildError::EntryTooLong => Error::new(ErrorKind::InvalidArgument, error.to_string()),
-            BuildError::FilterLies => {
-                decode_error(&self.path, 0, Corruption::new("filter denies one of its keys", 0))
-                    .with_kind(ErrorKind::Bug)
+            BuildError::OutOfOrder
+            | BuildError::TableTooLarge
+            | BuildError::Empty
+            | BuildError::FilterLies => {
+                Error::new(ErrorKind::Bug, format!("{error} ({})", self.path.display()))
             }
-            BuildError::OutOfOrder | BuildError::TableTooLarge | BuildError::Empty => bug(error.to_string()),
         }
     }
 }

@@ -21,10 +21,6 @@ impl Run {
         let after = self.files.partition_point(|f| *f.bounds.start <= *key);
         self.files[..after].last().filter(|f| f.bounds.is_before_end(key))
     }
-
-    pub(crate) fn bytes(&self) -> u64 {
-        self.files.iter().map(|f| f.counts.bytes).sum()
-    }
 }
 
 /// A level: runs, in no particular age order.
@@ -48,12 +44,6 @@ pub(crate) struct KeyspaceEdit {
     pub(crate) runs: Vec<(u8, RunId, RunTag)>,
     /// Files to add, with level and run.
     pub(crate) add: Vec<(u8, RunId, Arc<FileMeta>)>,
-}
-
-impl KeyspaceEdit {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.remove.is_empty() && self.add.is_empty() && self.runs.is_empty()
-    }
 }
 
 impl Tree {

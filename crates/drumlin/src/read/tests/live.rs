@@ -1,5 +1,7 @@
 //! A memtable that gains entries while it is read: they are newer than the snapshot and must not show.
 
+#![expect(clippy::disallowed_types, reason = "a test may use what it likes")]
+
 use super::history::{Draw, History, options};
 use super::vec_cursor::{Entry, VecCursor, sort};
 use crate::cursor::Cursor;

@@ -1,6 +1,7 @@
 //! The block cache and the table cache.
 
 use super::super::block::Block;
+use super::super::slot::{Noted, Slot};
 use super::*;
 use crate::slice::Slice;
 
@@ -96,20 +97,23 @@ fn a_block_that_comes_back_is_remembered() {
 fn filters_and_indexes_outlive_data() {
     let (_, _, blocks) = data_blocks(500);
     let cache = BlockCache::new(100_000);
-    cache.insert(TableId(9), 7, Block::Filter(Slice::from(vec![1; 20_000])));
+    let filter = Noted::new(Slice::from(vec![1; 20_000]));
+    let slot = Slot::default();
+    slot.set(&filter);
+    cache.insert(TableId(9), 7, Block::Filter(filter));
     for (number, (offset, block)) in blocks.iter().enumerate() {
         cache.insert(ID, *offset, block.clone());
         let _ = cache.get(ID, *offset);
         // Asked for about once while three times the cache's capacity passes.
         if number % 200 == 0 {
-            assert!(cache.get(TableId(9), 7).is_some());
+            assert!(slot.get().is_some());
         }
     }
     cache.check();
     assert!(cache.stats().evictions > 300);
-    assert!(cache.peek(TableId(9), 7).is_some());
+    assert!(slot.get().is_some());
     cache.set_capacity(1000);
-    assert!(cache.peek(TableId(9), 7).is_none());
+    assert!(slot.get().is_none(), "a slot keeps nothing alive");
     assert!(!cache.admits(1000) && cache.admits(500));
 }
 
@@ -140,7 +144,8 @@ fn directory(mem: &MemEnv, count: u64) -> Vec<u64> {
 fn tables_are_opened_once_and_let_go_in_order_of_use() {
     let mem = MemEnv::new(1);
     let lengths = directory(&mem, 5);
-    let cache = TableCache::new(&mem.env(), "/db".as_ref(), Arc::new(BlockCache::new(0)), SEED, 3);
+    let blocks = Arc::new(BlockCache::new(1 << 20));
+    let cache = TableCache::new(&mem.env(), "/db".as_ref(), blocks, SEED, 3);
     let open = |number: u64| cache.get(TableId(number), lengths[number as usize - 1]).expect("there");
     let opens = |number: u64| {
         let before = mem.io_index();
@@ -152,9 +157,14 @@ fn tables_are_opened_once_and_let_go_in_order_of_use() {
     assert_eq!(cache.open_tables(), 3);
     assert_eq!([1, 3, 4, 2].map(opens), [false, false, false, true]);
     let held = open(3);
+    assert!(held.get(&3u64.to_be_bytes(), hash(&3u64.to_be_bytes()), 9).expect("sound").is_some());
+    assert_eq!(cache.blocks().stats().blocks, 1);
     cache.remove(TableId(3));
-    assert_eq!(cache.open_tables(), 2);
-    assert_eq!(held.get(&3u64.to_be_bytes(), 0, 9).expect("still open").expect("there").seq, 3);
+    assert_eq!((cache.open_tables(), cache.blocks().stats().blocks), (2, 0));
+    assert_eq!(
+        held.get(&3u64.to_be_bytes(), hash(&3u64.to_be_bytes()), 9).expect("still open").expect("there").seq,
+        3
+    );
     cache.set_limit(0);
     assert_eq!(cache.open_tables(), 1);
     assert!(cache.get(TableId(77), 100).is_err());

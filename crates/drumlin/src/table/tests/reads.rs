@@ -189,6 +189,61 @@ fn merges_read_ahead_and_leave_the_cache_alone() {
     let (reads, filled) = count(CursorOptions { fill_cache: true, readahead: 0 });
     assert_eq!((reads, filled), (data_blocks, data_blocks));
     assert_eq!(count(CursorOptions::SCAN), (0, 0));
+    // What the cache has serves merges too.
+    assert_eq!(count(CursorOptions::MERGE), (0, 0));
+}
+
+#[test]
+fn scans_cache_blocks_one_by_one() {
+    let mut versions = Versions::new();
+    for i in 0..5000u32 {
+        versions.insert((i.to_be_bytes().to_vec(), Reverse(1)), (Kind::Put, vec![i as u8; 100]));
+    }
+    let fixture = Fixture::write(&versions, &[], options(4096, Compression::None), FilterSpec::from(0.0));
+    let table = fixture.open(64 << 20).expect("sound");
+    let mut cursor = table.cursor(CursorOptions::SCAN);
+    cursor.seek_first().expect("sound");
+    while cursor.valid() {
+        cursor.next().expect("sound");
+    }
+    let stats = table.cache.stats();
+    assert_eq!(stats.blocks, table.properties().data_blocks);
+    assert!(stats.bytes < table.file_len() * 11 / 10, "no block keeps the read-ahead buffer alive");
+}
+
+#[test]
+fn jumps_read_one_block_each() {
+    let mut versions = Versions::new();
+    for i in 0..5000u32 {
+        versions.insert((i.to_be_bytes().to_vec(), Reverse(1)), (Kind::Put, vec![i as u8; 100]));
+    }
+    let fixture = Fixture::write(&versions, &[], options(4096, Compression::None), FilterSpec::from(0.0));
+    let table = fixture.open(0).expect("sound");
+    let mut cursor = table.cursor(CursorOptions::MERGE);
+    fixture.mem.set_io_cost(0, 1_000_000);
+    let clock = |mem: &MemEnv| mem.env().clock().monotonic_micros();
+    let before = clock(&fixture.mem);
+    for i in 0..50u32 {
+        cursor.seek(&(i * 1999 % 5000).to_be_bytes(), 9).expect("sound");
+    }
+    let kib = (clock(&fixture.mem) - before) / 1000;
+    assert!(kib <= 50 * 5, "{kib} KiB read for 50 blocks of 4 KiB");
+}
+
+#[test]
+fn a_filter_that_cannot_stay_is_not_fetched() {
+    let mut versions = Versions::new();
+    for i in 0..5000u32 {
+        versions.insert((i.to_be_bytes().to_vec(), Reverse(1)), (Kind::Put, vec![i as u8; 10]));
+    }
+    let fixture = Fixture::write(&versions, &[], options(4096, Compression::None), FilterSpec::from(10.0));
+    let table = fixture.open(1000).expect("sound");
+    let before = fixture.mem.io_index();
+    for i in 0..100u32 {
+        let key = [&i.to_be_bytes()[..], b"absent"].concat();
+        assert_eq!(table.get(&key, hash(&key), 9).expect("sound"), None);
+    }
+    assert_eq!(fixture.mem.io_index() - before, 100);
 }
 
 #[test]
@@ -206,6 +261,13 @@ fn two_index_levels() {
     assert_eq!((counts.bytes, counts.checksum), (fixture.summary.file_len, fixture.summary.checksum));
     let mut draw = Draw(1);
     walk(&versions, &table, &mut draw, CursorOptions::SCAN);
+    let mut cursor = table.cursor(CursorOptions::SCAN);
+    cursor.seek_last().expect("sound");
+    for (key, Reverse(seq)) in versions.keys().rev() {
+        assert_eq!((cursor.key(), cursor.seq()), (&key[..], *seq));
+        cursor.prev().expect("sound");
+    }
+    assert!(!cursor.valid());
     for (rank, (key, Reverse(seq))) in versions.keys().enumerate() {
         assert_eq!(table.rank(key).expect("sound"), rank as u64);
         assert_eq!(table.get(key, hash(key), Seq::MAX).expect("sound").expect("there").seq, *seq);

@@ -1,0 +1,3 @@
+//! The runs: each drives many workloads and ends with one figure line.
+pub mod crash;
+pub mod model;
