@@ -16,6 +16,9 @@ pub type Seq = u64;
 /// The content of a keyspace.
 pub type Content = BTreeMap<Vec<u8>, Vec<u8>>;
 
+/// The versions of a key, oldest first; none for a deletion.
+type History = Vec<(Seq, Option<Vec<u8>>)>;
+
 /// One life of a keyspace.
 #[derive(Clone, Debug, Default)]
 pub struct Map {
@@ -23,7 +26,7 @@ pub struct Map {
     pub counts: bool,
     /// Whether all its writes bypass the log.
     pub unlogged: bool,
-    versions: BTreeMap<Vec<u8>, Vec<(Seq, Option<Vec<u8>>)>>,
+    versions: BTreeMap<Vec<u8>, History>,
     /// Ends of its commits, when it is unlogged.
     ends: Vec<Seq>,
 }
@@ -46,9 +49,8 @@ impl Map {
         seq: Seq,
     ) -> impl DoubleEndedIterator<Item = (&'a [u8], &'a [u8])> {
         let start = bounds.start.as_deref().unwrap_or_default().as_bytes();
-        let inside = move |key: &[u8]| {
-            key >= start && bounds.end.as_ref().is_none_or(|end| key < end.as_bytes())
-        };
+        let inside =
+            move |key: &[u8]| key >= start && bounds.end.as_ref().is_none_or(|end| key < end.as_bytes());
         let live = move |(key, versions): (&'a Vec<u8>, &'a Vec<_>)| {
             Some((&key[..], at(versions, seq).filter(|_| inside(key))?))
         };
@@ -258,7 +260,8 @@ impl Oracle {
             return Verdict::Lost.of(format!("the store ends at {seq}, and {least} was promised"));
         }
         let range = format!("{least} to {}", promise.issued);
-        Verdict::Hole.of(format!("no commit from {range} explains all keys, though each key is explained by one"))
+        Verdict::Hole
+            .of(format!("no commit from {range} explains all keys, though each key is explained by one"))
     }
 }
 

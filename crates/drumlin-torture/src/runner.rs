@@ -239,7 +239,9 @@ impl Runner {
                 self.snapshots.insert(name.clone(), (snapshot, seq));
             }
             Op::Drop(name) => drop(self.snapshots.remove(name)),
-            Op::Get { at, keyspace, key } => self.multi_get(at.as_deref(), keyspace, &[key.clone()], true)?,
+            Op::Get { at, keyspace, key } => {
+                self.multi_get(at.as_deref(), keyspace, std::slice::from_ref(key), true)?
+            }
             Op::MultiGet { at, keyspace, keys } => self.multi_get(at.as_deref(), keyspace, keys, false)?,
             Op::Scan { at, keyspace, bounds, reverse } => {
                 self.scan(at.as_deref(), keyspace, bounds, *reverse)?;
@@ -600,7 +602,8 @@ fn compare<'a>(
         None => Ok((seen, digest)),
         Some((key, _)) => {
             let key = String::from_utf8_lossy(key);
-            Err(Verdict::Wrong.of(format!("keyspace {name}: the scan ends after {seen} entries, before {key}")))
+            Err(Verdict::Wrong
+                .of(format!("keyspace {name}: the scan ends after {seen} entries, before {key}")))
         }
     }
 }

@@ -2,8 +2,8 @@
 //! keyspaces, policies, closing.
 
 use crate::background::{Lane, Step};
+use crate::compaction::control::{KeyspaceControl, ManualCompaction};
 use crate::compaction::lane::MergeLane;
-use crate::compaction::scheduler::{KeyspaceControl, ManualCompaction};
 use crate::error::{Error, ErrorKind, Result};
 use crate::flush::FlushLane;
 use crate::keyspace::KeyspaceState;
@@ -213,7 +213,9 @@ impl Store {
     /// Every sealed memtable that waits to be flushed.
     pub(crate) fn pending_flushes(&self) -> Vec<(Arc<KeyspaceState>, Arc<Memtable>)> {
         let keyspaces = self.keyspaces();
-        let of = |k: &Arc<KeyspaceState>| k.view().sealed.iter().map(|m| (k.clone(), m.clone())).collect::<Vec<_>>();
+        let of = |k: &Arc<KeyspaceState>| {
+            k.view().sealed.iter().map(|m| (k.clone(), m.clone())).collect::<Vec<_>>()
+        };
         keyspaces.iter().flat_map(of).collect()
     }
 

@@ -220,7 +220,8 @@ impl Background {
         self.progress.notify_all();
         let threads = std::mem::take(&mut *self.threads.lock());
         for thread in threads {
-            thread.join();
+            // A lane that panicked has ended all the same.
+            let _ = thread.join();
         }
         for lane in std::mem::take(&mut *self.lanes.lock()) {
             lane.abandon();

@@ -6,7 +6,7 @@
 //! 4. Write a log segment without records, a manifest and its pointer there. Until the pointer is
 //!    durable the copy is no store.
 
-use crate::compaction::scheduler::{Control, KeyspaceControl};
+use crate::compaction::control::{Control, KeyspaceControl};
 use crate::error::{Error, ErrorKind, Result};
 use crate::recovery::{Numbers, snapshot};
 use crate::store::{Store, sync_dir};

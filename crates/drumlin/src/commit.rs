@@ -112,14 +112,12 @@ impl Store {
                 written
             })?;
         }
-        let mut seq = reserved.first_seq;
-        for operation in batch.writer.operations() {
+        for (seq, operation) in (reserved.first_seq..).zip(batch.writer.operations()) {
             let operation = operation.map_err(|e| Error::new(ErrorKind::Bug, e.what))?;
             let memtable = reserved.memtables.iter().find(|(id, _)| *id == operation.keyspace);
             let (_, memtable) =
                 memtable.ok_or_else(|| Error::new(ErrorKind::Bug, "a batch lost a keyspace"))?;
             insert(memtable, &operation, seq)?;
-            seq += 1;
         }
         Ok(())
     }

@@ -1,8 +1,6 @@
 //! What the store tells about itself: events for a listener, and the bounded log of decisions.
 
-use crate::compaction::claims::TicketState;
 use crate::error::Error;
-use drumlin_types::contract::{Plan, PlanResult};
 use std::collections::VecDeque;
 
 /// Something that happened in the background. Events hold no user keys or values.
@@ -77,43 +75,5 @@ impl DecisionLog {
             self.records.pop_front();
         }
         self.records.push_back(DecisionRecord { micros, keyspace: keyspace.to_owned(), what, reason });
-    }
-
-    pub(crate) fn admitted(&mut self, micros: u64, keyspace: &str, ticket: &TicketState) {
-        self.admitted += 1;
-        let bytes: u64 = ticket.pieces.iter().map(|p| p.bytes).sum();
-        let moves = ticket.pieces.iter().filter(|p| p.is_move).count();
-        let tables: std::collections::BTreeSet<_> = ticket.plan.take.iter().map(|t| t.table).collect();
-        let what = format!(
-            "{} {} tables -> L{} {}, {bytes} bytes, {} pieces, {moves} moves",
-            ticket.ticket,
-            tables.len(),
-            ticket.plan.out,
-            ticket.run,
-            ticket.pieces.len(),
-        );
-        self.note(micros, keyspace, what, ticket.plan.reason.clone());
-    }
-
-    pub(crate) fn refused(&mut self, micros: u64, keyspace: &str, plan: &Plan, why: &str) {
-        self.refused += 1;
-        let what = format!("refused: {} takes -> L{}: {why}", plan.take.len(), plan.out);
-        self.note(micros, keyspace, what, plan.reason.clone());
-    }
-
-    pub(crate) fn ended(&mut self, micros: u64, keyspace: &str, ticket: &TicketState, result: PlanResult) {
-        let what = format!(
-            "{} {}: {} bytes in, {} out, {} entries dropped",
-            ticket.ticket,
-            match result {
-                PlanResult::Done => "done",
-                PlanResult::Cut => "cut short",
-                PlanResult::Refused => "refused",
-            },
-            ticket.bytes_in,
-            ticket.bytes_out,
-            ticket.dropped
-        );
-        self.note(micros, keyspace, what, ticket.cut_short.clone().unwrap_or_default());
     }
 }

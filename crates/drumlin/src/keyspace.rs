@@ -53,6 +53,10 @@ pub(crate) struct KeyspaceState {
 }
 
 impl KeyspaceState {
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "each is a part of the state, and there is one caller for each way to get one"
+    )]
     pub(crate) fn new(
         id: KeyspaceId,
         name: Arc<str>,

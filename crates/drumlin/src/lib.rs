@@ -76,7 +76,8 @@ pub use keyspace::{Keyspace, Snapshot};
 pub use merge_operator::{AddI64, Append, MergeOperator};
 pub use metrics::Metrics;
 pub use options::{
-    Compression, Durability, KeyspaceOptions, OptionDef, Options, options_help, options_markdown,
+    Compression, Durability, KeyspaceOptions, OptionDef, Options, Scope as OptionScope, Shape as OptionShape,
+    options_help, options_markdown,
 };
 pub use repair::{RepairReport, repair};
 pub use shape::{FileShape, KeyspaceShape, LevelShape, RunShape};

@@ -1,7 +1,26 @@
 //! Counters of the store. Monotonic since open unless said otherwise.
 
-use crate::compaction::merge::MergeCounts;
 use drumlin_env::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Entries read and dropped, by reason.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub(crate) struct MergeCounts {
+    pub(crate) read: u64,
+    pub(crate) written: u64,
+    /// Hidden by a newer version of the same stripe.
+    pub(crate) superseded: u64,
+    /// Tombstones, and values under range tombstones, that nothing needs.
+    pub(crate) deleted: u64,
+    /// Operands folded into a value.
+    pub(crate) folded: u64,
+}
+
+impl MergeCounts {
+    /// Entries dropped for any reason.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.superseded + self.deleted + self.folded
+    }
+}
 
 macro_rules! metrics {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {

@@ -183,8 +183,8 @@ impl Rescue<'_> {
             };
             let Ok(header) = SegmentHeader::decode(&bytes, number) else { continue };
             for record in SegmentScanner::new(&bytes, header) {
-                let mut seq = record.header.first_seq;
-                for operation in BatchReader::new(record.payload, record.header.count).flatten() {
+                let operations = BatchReader::new(record.payload, record.header.count).flatten();
+                for (seq, operation) in (record.header.first_seq..).zip(operations) {
                     if operation.kind == Kind::DeleteRange {
                         if let Ok(end) = range_end(operation.value) {
                             let range = KeyRange::new(operation.key.into(), end.map(Into::into));
@@ -193,7 +193,6 @@ impl Rescue<'_> {
                     } else {
                         self.keep(operation.keyspace, operation.key, seq, operation.kind, operation.value);
                     }
-                    seq += 1;
                 }
                 self.report.commits_kept += u64::from(record.header.count > 0);
             }

@@ -4,8 +4,9 @@
 //! Readers take none of them.
 
 use crate::background::Background;
+use crate::compaction::control::Control;
 use crate::compaction::output::OutputSpec;
-use crate::compaction::scheduler::{Control, Moment, PieceStart};
+use crate::compaction::scheduler::{Moment, PieceStart};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{Event, EventListener};
 use crate::keyspace::KeyspaceState;

@@ -2,7 +2,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "tests read and damage files on purpose")]
 
-use drumlin::env::{Env, Fault, FileKind, MemEnv, Op, TempDir, When, Effect};
+use drumlin::env::{Effect, Env, Fault, FileKind, MemEnv, Op, TempDir, When};
 use drumlin::{AddI64, Batch, Db, Durability, ErrorKind, repair};
 use std::path::Path;
 use std::sync::Arc;
@@ -66,7 +66,8 @@ fn directories_that_are_no_stores() {
     let content = std::fs::read(&pointer).expect("read");
     std::fs::write(&pointer, &content[..5]).expect("write");
     assert_eq!(kind(Db::open(&store)), ErrorKind::Corruption);
-    std::fs::write(&pointer, String::from_utf8_lossy(&content).replacen("drumlin 1", "drumlin 9", 1)).expect("write");
+    std::fs::write(&pointer, String::from_utf8_lossy(&content).replacen("drumlin 1", "drumlin 9", 1))
+        .expect("write");
     assert!(matches!(kind(Db::open(&store)), ErrorKind::NewerFormat | ErrorKind::Corruption));
     std::fs::write(&pointer, &content).expect("write");
     drop(Db::open(&store).expect("whole again"));
@@ -96,9 +97,8 @@ fn options_out_of_bounds_change_nothing() {
 #[test]
 fn merges_and_expiry() {
     let mem = MemEnv::new(5);
-    let open = || {
-        Db::builder("/s").env(mem.env()).merge_operator("n", Arc::new(AddI64::Text)).open().expect("open")
-    };
+    let open =
+        || Db::builder("/s").env(mem.env()).merge_operator("n", Arc::new(AddI64::Text)).open().expect("open");
     let db = open();
     let numbers = db.keyspace_with("n", TINY).expect("keyspace");
     let plain = db.keyspace_with("p", &[("ttl_seconds", "10")]).expect("keyspace");

@@ -32,12 +32,17 @@ fn writers_readers_and_swaps() {
                         let value = (w * COMMITS + i).to_be_bytes();
                         batch.put(a, [b"same", &w.to_be_bytes()[..]].concat(), value);
                         batch.put(b, [b"same", &w.to_be_bytes()[..]].concat(), value);
-                        batch.put(a, [b"each", &w.to_be_bytes()[..], &i.to_be_bytes()[..]].concat(), [5u8; 40]);
+                        batch.put(
+                            a,
+                            [b"each", &w.to_be_bytes()[..], &i.to_be_bytes()[..]].concat(),
+                            [5u8; 40],
+                        );
                         let durability = if i % 100 == 0 { Durability::Sync } else { Durability::Buffered };
                         let seq = db.write_with(batch, durability).expect("write");
                         assert!(seq > last && db.visible_seq() >= seq);
                         last = seq;
-                        let own = a.get([b"same", &w.to_be_bytes()[..]].concat()).expect("get").expect("there");
+                        let own =
+                            a.get([b"same", &w.to_be_bytes()[..]].concat()).expect("get").expect("there");
                         assert_eq!(&*own, &value[..], "a writer reads its own write");
                     }
                 })
@@ -51,13 +56,16 @@ fn writers_readers_and_swaps() {
                     let of = |k| snapshot.get(k, &key).expect("get").map(|v| v.to_vec());
                     assert_eq!(of(&a), of(&b), "a batch is seen whole");
                 }
-                let count = |k| snapshot.prefix(k, "same").map(|e| e.expect("entry").1.to_vec()).collect::<Vec<_>>();
+                let count =
+                    |k| snapshot.prefix(k, "same").map(|e| e.expect("entry").1.to_vec()).collect::<Vec<_>>();
                 assert_eq!(count(&a), count(&b), "scans of one snapshot agree");
                 scans.fetch_add(1, Ordering::Relaxed);
             }
         });
         scope.spawn(|| {
-            for policy in ["leveling:3", "tiering:3", "universal", "lazy-leveling:3", "1-leveling"].iter().cycle() {
+            for policy in
+                ["leveling:3", "tiering:3", "universal", "lazy-leveling:3", "1-leveling"].iter().cycle()
+            {
                 if stop.load(Ordering::Relaxed) {
                     break;
                 }

@@ -101,7 +101,7 @@ pub type Cuts = Arc<Mutex<BTreeMap<Site, u64>>>;
 
 /// The workload of `seed`.
 pub fn workload(seed: u64, operations: usize) -> Workload {
-    let unlogged = seed % 2 == 0;
+    let unlogged = seed.is_multiple_of(2);
     let taste = Taste { operations, unlogged, kills: !unlogged, ..TASTE };
     let mut workload = Workload::generate("crash", seed, &taste);
     // A kill inside the workload would be a world of its own.
@@ -242,9 +242,8 @@ fn unopenable(error: drumlin::Error) -> Failure {
 /// Runs `count` seeds from `first` on.
 pub fn run(first: u64, count: u64, operations: usize) -> Figures {
     let cuts = Cuts::default();
-    let results = parallel::each(count, move |number| {
-        one(&workload(first.wrapping_add(number), operations), &cuts)
-    });
+    let results =
+        parallel::each(count, move |number| one(&workload(first.wrapping_add(number), operations), &cuts));
     let mut figures = Figures::default();
     for (number, result) in results {
         match result {

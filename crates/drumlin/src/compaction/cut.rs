@@ -54,13 +54,11 @@ fn may_move(tree: &Tree, span: &FileSpan, out: u8) -> bool {
 }
 
 fn bytes_of(tree: &Tree, span: &FileSpan) -> u64 {
-    let parts = tree.refs(span.table).filter_map(|(_, _, file)| {
-        file.bounds.overlaps(&span.range).then(|| match span.range.covers(&file.bounds) {
-            true => file.counts.bytes,
-            false => file.counts.bytes / 2,
-        })
-    });
-    parts.sum()
+    let parts = tree.refs(span.table).filter(|(_, _, file)| file.bounds.overlaps(&span.range));
+    // A part of a file counts as half of it.
+    parts
+        .map(|(_, _, f)| if span.range.covers(&f.bounds) { f.counts.bytes } else { f.counts.bytes / 2 })
+        .sum()
 }
 
 fn cut_merge(tree: &Tree, spans: &[FileSpan], target: u64, breaks: &[Key]) -> Vec<Cut> {

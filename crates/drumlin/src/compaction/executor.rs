@@ -8,10 +8,11 @@
 //!
 //! A read error ends the job (order rule O11): it never shortens the input.
 
-use super::merge::{MergeCounts, MergeRules, MergeStream};
+use super::merge::{MergeRules, MergeStream};
 use super::output::{OutputSpec, Outputs};
 use crate::cursor::Cursor;
 use crate::error::{Error, ErrorKind, Result};
+use crate::metrics::MergeCounts;
 use crate::rangedel::RangeTombstone;
 use crate::read::MergeCursor;
 use crate::store::Store;

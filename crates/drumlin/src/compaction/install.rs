@@ -5,8 +5,8 @@
 //! Nothing is visible before the edit is durable, and nothing is deleted before that either (O1).
 
 use super::claims::{Piece, PieceState};
+use super::control::Control;
 use super::executor::MergeResult;
-use super::scheduler::Control;
 use crate::error::{Error, ErrorKind, Result};
 use crate::keyspace::KeyspaceState;
 use crate::store::Store;
@@ -90,14 +90,7 @@ fn remove_inputs(
 }
 
 /// Keeps a part of a file, unless nothing is in it.
-fn keep_part(
-    file: &FileMeta,
-    range: KeyRange,
-    entries: u64,
-    level: u8,
-    run: RunId,
-    edit: &mut KeyspaceEdit,
-) {
+fn keep_part(file: &FileMeta, range: KeyRange, entries: u64, level: u8, run: RunId, edit: &mut KeyspaceEdit) {
     if entries > 0 || file.counts.range_tombstones > 0 {
         edit.add.push((level, run, Arc::new(file.narrowed(range, entries))));
     }
@@ -115,7 +108,8 @@ fn room<'a>(
 ) -> RunId {
     let run = tree.levels[out as usize].runs.iter().find(|run| run.id == wanted);
     let Some(run) = run else { return wanted };
-    let goes = |f: &Arc<FileMeta>| edit.remove.iter().any(|(t, start)| *t == f.id() && *start == f.bounds.start);
+    let goes =
+        |f: &Arc<FileMeta>| edit.remove.iter().any(|(t, start)| *t == f.id() && *start == f.bounds.start);
     let stays: Vec<&Arc<FileMeta>> = run.files.iter().filter(|f| !goes(f)).collect();
     match bounds.any(|b| stays.iter().any(|f| f.bounds.overlaps(b))) {
         true => control.fresh_run(),

@@ -26,6 +26,9 @@ struct PieceJob {
     merge: MergeJob,
 }
 
+/// A piece that failed: its tables, and why.
+type Failed = (Arc<KeyspaceState>, PieceId, Vec<TableId>, Error);
+
 /// One merge slot.
 pub(crate) struct MergeLane {
     store: Arc<Store>,
@@ -38,7 +41,7 @@ impl MergeLane {
         MergeLane { store, number, job: Mutex::new(None) }
     }
 
-    fn begin(&self) -> std::result::Result<Step, (Arc<KeyspaceState>, PieceId, Vec<TableId>, Error)> {
+    fn begin(&self) -> std::result::Result<Step, Failed> {
         let start = match self.store.next_piece() {
             Ok(start) => start,
             Err(Some(when)) => return Ok(Step::Until(when)),
@@ -64,10 +67,7 @@ impl MergeLane {
         }
     }
 
-    fn advance(
-        &self,
-        mut job: PieceJob,
-    ) -> Result<Option<PieceJob>, (Arc<KeyspaceState>, PieceId, Vec<TableId>, Error)> {
+    fn advance(&self, mut job: PieceJob) -> Result<Option<PieceJob>, Failed> {
         let fail = |job: &PieceJob, error| (job.keyspace.clone(), job.id, job.tables.clone(), error);
         match job.merge.step() {
             Ok(Progress::More) => Ok(Some(job)),

@@ -18,6 +18,7 @@
 use crate::cursor::Cursor;
 use crate::error::Result;
 use crate::merge_operator::MergeOperator;
+use crate::metrics::MergeCounts;
 use crate::rangedel::{RangeTombstone, RangeTombstones};
 use drumlin_env::sync::Arc;
 use drumlin_types::contract::legal::DropGuard;
@@ -66,32 +67,13 @@ impl MergeRules {
             for &seq in &fragment.seqs {
                 let stripe = self.stripe(seq);
                 let hidden = last_stripe.replace(stripe) == Some(stripe);
-                if !hidden && !(stripe == 0 && self.guard.oldest_in(&fragment.range) >= seq) {
+                let needless = stripe == 0 && self.guard.oldest_in(&fragment.range) >= seq;
+                if !hidden && !needless {
                     kept.push(RangeTombstone { range: fragment.range.clone(), seq });
                 }
             }
         }
         kept
-    }
-}
-
-/// Entries read and dropped, by reason.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub(crate) struct MergeCounts {
-    pub(crate) read: u64,
-    pub(crate) written: u64,
-    /// Hidden by a newer version of the same stripe.
-    pub(crate) superseded: u64,
-    /// Tombstones, and values under range tombstones, that nothing needs.
-    pub(crate) deleted: u64,
-    /// Operands folded into a value.
-    pub(crate) folded: u64,
-}
-
-impl MergeCounts {
-    /// Entries dropped for any reason.
-    pub(crate) fn dropped(&self) -> u64 {
-        self.superseded + self.deleted + self.folded
     }
 }
 
@@ -140,10 +122,6 @@ impl<C: Cursor> MergeStream<C> {
             queue: VecDeque::new(),
             at: At::Nothing,
         }
-    }
-
-    pub(crate) fn rules(&self) -> &MergeRules {
-        &self.rules
     }
 
     pub(crate) fn counts(&self) -> MergeCounts {

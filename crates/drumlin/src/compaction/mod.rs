@@ -8,6 +8,7 @@
 //!
 //! - [`view`]: the tree with the states of its files, as a policy sees it.
 //! - [`claims`]: tickets and pieces under way, and what they hold.
+//! - [`control`]: the state behind the control lock.
 //! - [`cut`]: dividing a plan into pieces.
 //! - [`scheduler`]: asking the policy, admitting plans, choosing the next piece.
 //! - [`executor`]: one piece or one flush, step by step.
@@ -18,8 +19,10 @@
 //! sees a file handle.
 
 pub(crate) mod claims;
+pub(crate) mod control;
 pub(crate) mod cut;
 pub(crate) mod executor;
+mod explain;
 pub(crate) mod install;
 pub(crate) mod lane;
 pub(crate) mod merge;

@@ -25,5 +25,6 @@ mod skiplist;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use memtable::{MemCursor, Memtable};
-pub(crate) use skiplist::MemEntry;
+#[cfg(test)]
+pub(crate) use memtable::MemCursor;
+pub(crate) use memtable::Memtable;

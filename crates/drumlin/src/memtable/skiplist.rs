@@ -221,6 +221,7 @@ impl SkipList {
         self.arena.bytes()
     }
 
+    #[cfg(test)]
     /// Bytes that the arena holds.
     pub(super) fn held_bytes(&self) -> usize {
         self.arena.held_bytes()
@@ -325,6 +326,7 @@ impl SkipList {
         (node != self.head()).then_some(node)
     }
 
+    #[cfg(test)]
     /// The newest version of `key` that is not newer than `seq`.
     pub(super) fn get(&self, key: &[u8], seq: Seq) -> Option<MemEntry<'_>> {
         let (_, found) = self.search(&Place::new(key, seq));

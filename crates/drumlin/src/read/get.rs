@@ -116,7 +116,7 @@ impl GetState {
         let base = match self.base {
             None => None,
             Some((kind, value)) => match Meaning::of(kind, &value, now)? {
-                Meaning::Value { skip } => Some(value.from_offset(skip)),
+                Meaning::Value { skip } => Some(value.skip(skip)),
                 Meaning::Pointer => Some(resolver.follow(key, &value)?),
                 Meaning::Absent | Meaning::Operand => None,
             },

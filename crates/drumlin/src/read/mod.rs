@@ -40,6 +40,8 @@ pub(crate) use clip::ClippedCursor;
 pub(crate) use coverage::TombstoneSource;
 pub(crate) use get::{Flow, GetState, Source, get};
 pub(crate) use merge::MergeCursor;
-pub(crate) use resolve::{PointerReader, Resolver};
+#[cfg(test)]
+pub(crate) use resolve::PointerReader;
+pub(crate) use resolve::Resolver;
 pub(crate) use run::{OpenFile, RunCursor};
 pub(crate) use visible::{VisibleIter, VisibleOptions};

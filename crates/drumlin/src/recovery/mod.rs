@@ -16,7 +16,7 @@ pub(crate) mod open;
 pub(crate) mod replay;
 pub(crate) mod state;
 
-use crate::compaction::scheduler::{Control, KeyspaceControl};
+use crate::compaction::control::{Control, KeyspaceControl};
 use crate::options::Options;
 use crate::store::Store;
 use drumlin_env::sync::atomic;

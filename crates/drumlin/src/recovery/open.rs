@@ -3,7 +3,7 @@
 use super::replay::{Target, replay, sync};
 use super::state::{self, ManifestState};
 use super::{Numbers, snapshot};
-use crate::compaction::scheduler::{Control, KeyspaceControl};
+use crate::compaction::control::{Control, KeyspaceControl};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{DecisionLog, Event};
 use crate::keyspace::KeyspaceState;

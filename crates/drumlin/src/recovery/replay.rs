@@ -94,8 +94,8 @@ impl Replay for LogReplay<'_> {
     }
 
     fn record(&mut self, record: &Record<'_>) -> Result<(), ReplayError> {
-        let mut seq = record.header.first_seq;
-        for operation in BatchReader::new(record.payload, record.header.count) {
+        let operations = BatchReader::new(record.payload, record.header.count);
+        for (seq, operation) in (record.header.first_seq..).zip(operations) {
             let operation = operation.map_err(|c| {
                 let error = DecodeError::Corruption(c);
                 ReplayError::Other(decode_error(&path_in(self.dir, record.segment), error))
@@ -109,7 +109,6 @@ impl Replay for LogReplay<'_> {
                     target.memtable.get_or_insert_with(|| Arc::new(Memtable::new(record.segment.0, seed)));
                 insert(memtable, &operation, seq).map_err(ReplayError::Other)?;
             }
-            seq += 1;
         }
         Ok(())
     }

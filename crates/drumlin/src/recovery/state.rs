@@ -133,7 +133,7 @@ impl ManifestState {
             Change::AddFile { keyspace, file } => {
                 self.next_file = self.next_file.max(file.table.0 + 1);
                 let record = self.keyspace(keyspace)?;
-                if !record.runs.get(&file.run).is_some_and(|(level, _)| *level == file.level) {
+                if record.runs.get(&file.run).is_none_or(|(level, _)| *level != file.level) {
                     return Err(format!(
                         "{} is added to {}, which is not in level {}",
                         file.table, file.run, file.level

@@ -49,6 +49,7 @@ impl IndexBlock {
         self.layout.view(&self.bytes)
     }
 
+    #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
         self.bytes.len()
     }

@@ -67,6 +67,7 @@ impl TableCursor {
         }
     }
 
+    #[cfg(test)]
     /// The value, sharing the memory of its block. Only when valid.
     pub(crate) fn value_slice(&self) -> Slice {
         let block = self.block.as_ref().filter(|_| self.valid);

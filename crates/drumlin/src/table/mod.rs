@@ -26,11 +26,14 @@ mod tests;
 mod verify;
 mod writer;
 
-pub(crate) use block_cache::{BlockCache, CacheStats};
-pub(crate) use cursor::{CursorOptions, TableCursor};
-pub(crate) use reader::{Found, Lookup, Table};
+pub(crate) use block_cache::BlockCache;
+#[cfg(test)]
+pub(crate) use block_cache::CacheStats;
+pub(crate) use cursor::CursorOptions;
+pub(crate) use reader::Table;
+#[cfg(test)]
+pub(crate) use reader::{Found, Lookup};
 pub(crate) use table_cache::TableCache;
-pub(crate) use verify::VerifyCounts;
 pub(crate) use writer::{TableOptions, TableWriter};
 
 use crate::error::{Error, ErrorKind};

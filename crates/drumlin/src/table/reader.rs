@@ -16,7 +16,9 @@ use drumlin_format::block::{Entry, tag_of};
 use drumlin_format::filter::key_hash;
 use drumlin_format::index::Fence;
 use drumlin_format::table::{FOOTER_LEN, Footer, Handle, Properties, decode_tombstones};
-use drumlin_types::{KeyRange, Kind, Seq, TableId};
+#[cfg(test)]
+use drumlin_types::KeyRange;
+use drumlin_types::{Kind, Seq, TableId};
 use std::fmt;
 use std::path::Path;
 
@@ -146,17 +148,13 @@ impl Table {
         &self.tombstones
     }
 
-    /// Bytes of memory that it holds beside the cache.
-    pub(crate) fn memory(&self) -> usize {
-        let tombstones = self.tombstones.fragments().len() * 128;
-        size_of::<Table>() + self.root.bytes() + size_of_val(&*self.partitions) + tombstones
-    }
-
+    #[cfg(test)]
     /// Whether its filter has been found damaged and is not used.
     pub(crate) fn has_damaged_filter(&self) -> bool {
         self.filter.is_damaged()
     }
 
+    #[cfg(test)]
     /// The newest version of `key` that `snapshot` sees. Range tombstones are not considered.
     pub(crate) fn get(&self, key: &[u8], hash: u64, snapshot: Seq) -> Result<Option<Found>> {
         let mut found = None;
@@ -217,6 +215,7 @@ impl Table {
         Ok(fence.ordinal + before as u64)
     }
 
+    #[cfg(test)]
     /// Entries in `range`, exact.
     pub(crate) fn entries_in(&self, range: &KeyRange) -> Result<u64> {
         let start = self.rank(&range.start)?;
@@ -224,6 +223,7 @@ impl Table {
         Ok(end.saturating_sub(start))
     }
 
+    #[cfg(test)]
     /// About how much of the file `range` takes, by whole blocks; from the index alone.
     pub(crate) fn approximate_bytes(&self, range: &KeyRange) -> Result<u64> {
         let data_bytes = self.properties.data_bytes;

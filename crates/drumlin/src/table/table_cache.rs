@@ -46,14 +46,10 @@ impl TableCache {
         }
     }
 
+    #[cfg(test)]
     /// The cache of blocks that its tables use.
     pub(crate) fn blocks(&self) -> &Arc<BlockCache> {
         &self.blocks
-    }
-
-    /// The store's seed for filter hashes.
-    pub(crate) fn seed(&self) -> u64 {
-        self.seed
     }
 
     /// Where the file of table `id` is.
@@ -84,16 +80,13 @@ impl TableCache {
         self.blocks.forget_table(id);
     }
 
+    #[cfg(test)]
     /// Number of tables that are kept open.
     pub(crate) fn open_tables(&self) -> usize {
         self.tables.read().len()
     }
 
-    /// Bytes of memory of the open tables, beside their blocks in the cache.
-    pub(crate) fn memory(&self) -> usize {
-        self.tables.read().values().map(|open| open.table.memory()).sum()
-    }
-
+    #[cfg(test)]
     /// Changes how many tables are kept open.
     pub(crate) fn set_limit(&self, limit: usize) {
         self.limit.store(limit.max(1), Ordering::Relaxed);

@@ -7,9 +7,7 @@
 use crate::error::{Error, ErrorKind, Result};
 use drumlin_env::{Env, File, FileKind, Fs};
 use drumlin_format::compression::Compression;
-use drumlin_format::table::{
-    BuildError, FilterSpec, Sink, TableBuilder, TableSettings, TableSummary, ValueReference,
-};
+use drumlin_format::table::{BuildError, FilterSpec, Sink, TableBuilder, TableSettings, TableSummary};
 use drumlin_types::{KeyRange, Kind, Seq, TableId};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -82,32 +80,30 @@ impl TableWriter {
         Ok(())
     }
 
-    /// Sets the value files that pointers of this table are indices into.
-    pub(crate) fn set_value_files(&mut self, value_files: Vec<ValueReference>) -> Result<()> {
-        self.builder()?.set_value_files(value_files);
-        Ok(())
-    }
-
     /// About how long the file would be, without filter, if finished now.
     pub(crate) fn size(&self) -> u64 {
         self.builder.as_ref().map_or(0, TableBuilder::file_len_estimate)
     }
 
+    #[cfg(test)]
     /// Entries so far.
     pub(crate) fn entries(&self) -> u64 {
         self.builder.as_ref().map_or(0, TableBuilder::entries)
     }
 
+    #[cfg(test)]
     /// Distinct keys so far.
     pub(crate) fn keys(&self) -> u64 {
         self.builder.as_ref().map_or(0, TableBuilder::keys)
     }
 
+    #[cfg(test)]
     /// Whether there are neither entries nor range tombstones.
     pub(crate) fn is_empty(&self) -> bool {
         self.builder.as_ref().is_none_or(TableBuilder::is_empty)
     }
 
+    #[cfg(test)]
     /// Bytes of memory held for the filter to come.
     pub(crate) fn hash_bytes(&self) -> usize {
         self.builder.as_ref().map_or(0, TableBuilder::hash_bytes)

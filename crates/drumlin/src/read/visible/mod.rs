@@ -163,6 +163,7 @@ impl<C: Cursor> VisibleIter<C> {
         })
     }
 
+    #[cfg(test)]
     /// To the first key at or after `key`.
     pub(crate) fn seek(&mut self, key: &[u8]) -> Result<()> {
         self.guarded(|view| {
@@ -171,6 +172,7 @@ impl<C: Cursor> VisibleIter<C> {
         })
     }
 
+    #[cfg(test)]
     /// To the last key before `key`.
     pub(crate) fn seek_before(&mut self, key: &[u8]) -> Result<()> {
         self.guarded(|view| {
