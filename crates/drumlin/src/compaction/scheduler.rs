@@ -418,7 +418,12 @@ impl Admission<'_> {
     }
 
     fn refuse(&mut self, keyspace: &mut KeyspaceControl, plan: &Plan, illegal: &Illegal) {
-        self.decisions.refused(self.moment.now, &keyspace.state.name, plan, &illegal.to_string());
+        self.decisions.refused(
+            self.moment.now,
+            &keyspace.state.name,
+            plan,
+            &format!("illegal: {}", illegal.rule()),
+        );
         keyspace.policy.observe(&Outcome::Plan {
             ticket: Ticket(0),
             reason: plan.reason.clone(),
