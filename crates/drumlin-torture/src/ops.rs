@@ -180,9 +180,9 @@ impl Words<'_> {
 
     fn value(&mut self) -> Result<Value, String> {
         let word = self.word("value")?;
-        let parsed = word.split_once('*').and_then(|(tag, len)| {
-            Some(Value { tag: tag.parse().ok()?, len: len.parse().ok()? })
-        });
+        let parsed = word
+            .split_once('*')
+            .and_then(|(tag, len)| Some(Value { tag: tag.parse().ok()?, len: len.parse().ok()? }));
         parsed.ok_or_else(|| format!("`{word}` is no value TAG*LEN"))
     }
 
@@ -298,7 +298,9 @@ mod tests {
             assert_eq!(op.to_string(), line.trim_start());
             assert_eq!(op.to_string().parse::<Op>(), Ok(op));
         }
-        for bad in ["", "fly", "put a k1", "put a k1 7", "put a k1 7*2 forever", "batch { get a k }", "step x"] {
+        for bad in
+            ["", "fly", "put a k1", "put a k1 7", "put a k1 7*2 forever", "batch { get a k }", "step x"]
+        {
             assert!(bad.parse::<Op>().is_err(), "{bad}");
         }
     }

@@ -46,9 +46,8 @@ impl Map {
         seq: Seq,
     ) -> impl DoubleEndedIterator<Item = (&'a [u8], &'a [u8])> {
         let start = bounds.start.as_deref().unwrap_or_default().as_bytes();
-        let inside = move |key: &[u8]| {
-            key >= start && bounds.end.as_ref().is_none_or(|end| key < end.as_bytes())
-        };
+        let inside =
+            move |key: &[u8]| key >= start && bounds.end.as_ref().is_none_or(|end| key < end.as_bytes());
         let live = move |(key, versions): (&'a Vec<u8>, &'a Vec<_>)| {
             Some((&key[..], at(versions, seq).filter(|_| inside(key))?))
         };
@@ -177,12 +176,14 @@ impl Oracle {
         }
     }
 
-    /// The commit that explains `found`, under `promise`; `power` when the power was lost.
+    /// The commit that explains `found`, under `promise`; `power` when the power was lost. The store says that it
+    /// shows nothing after `visible`.
     pub fn find_cut(
         &self,
         found: &BTreeMap<String, Content>,
         promise: &Promise,
         power: bool,
+        visible: Seq,
     ) -> Result<Cut, Failure> {
         let mut cut = Cut { lives: self.lives(found, promise)?, ..Cut::default() };
         let mut least = if power { promise.synced } else { promise.buffered };
@@ -192,8 +193,12 @@ impl Oracle {
                 least = least.max(promise.buffered);
             }
         }
-        let mut candidates: Vec<Seq> =
-            self.commits.iter().copied().filter(|end| *end > least && *end <= promise.issued).collect();
+        let mut candidates: Vec<Seq> = self
+            .commits
+            .iter()
+            .copied()
+            .filter(|end| *end > least && *end <= promise.issued.min(visible))
+            .collect();
         candidates.insert(0, least);
         let mut possible = vec![true; candidates.len()];
         for (name, life) in &cut.lives {
@@ -258,7 +263,8 @@ impl Oracle {
             return Verdict::Lost.of(format!("the store ends at {seq}, and {least} was promised"));
         }
         let range = format!("{least} to {}", promise.issued);
-        Verdict::Hole.of(format!("no commit from {range} explains all keys, though each key is explained by one"))
+        Verdict::Hole
+            .of(format!("no commit from {range} explains all keys, though each key is explained by one"))
     }
 }
 

@@ -87,7 +87,9 @@ pub fn small_options(random: &mut Random) -> Vec<(String, String)> {
         let changed = |(name, value): &(&str, String)| usual.get(name).is_ok_and(|usual| usual != *value);
         options.extend(drawn.pairs().into_iter().filter(changed).map(|(name, value)| pair(name, &value)));
     }
-    options.retain(|(name, _)| !["memtable_bytes", "file_bytes", "compaction", "block_bytes"].contains(&&**name));
+    options.retain(|(name, _)| {
+        !["memtable_bytes", "file_bytes", "compaction", "block_bytes"].contains(&&**name)
+    });
     options.push(pair("memtable_bytes", one_of(random, &["4KiB", "4KiB", "8KiB", "16KiB"])));
     options.push(pair("file_bytes", one_of(random, &["4KiB", "8KiB", "16KiB", "64KiB"])));
     options.push(pair("block_bytes", one_of(random, &["512", "512", "1KiB", "4KiB"])));

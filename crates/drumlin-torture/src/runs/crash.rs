@@ -215,7 +215,7 @@ fn judge(
     }
     let db = open(&mem, workload).map_err(unopenable)?;
     let found = contents(&db).map_err(|e| Verdict::Failed.of(format!("reading after recovery: {e}")))?;
-    let explained = oracle.find_cut(&found, &picture.promise, power)?;
+    let explained = oracle.find_cut(&found, &picture.promise, power, db.visible_seq())?;
     if db.visible_seq() < explained.seq {
         let what = format!("visible_seq is {}, behind the state at {}", db.visible_seq(), explained.seq);
         return Err(Verdict::Wrong.of(what));
@@ -242,9 +242,8 @@ fn unopenable(error: drumlin::Error) -> Failure {
 /// Runs `count` seeds from `first` on.
 pub fn run(first: u64, count: u64, operations: usize) -> Figures {
     let cuts = Cuts::default();
-    let results = parallel::each(count, move |number| {
-        one(&workload(first.wrapping_add(number), operations), &cuts)
-    });
+    let results =
+        parallel::each(count, move |number| one(&workload(first.wrapping_add(number), operations), &cuts));
     let mut figures = Figures::default();
     for (number, result) in results {
         match result {
