@@ -1,7 +1,7 @@
 //! The command line: which run, with which seeds and volumes, and what is printed when it fails.
 
 use crate::failure::Failure;
-use crate::runs::{crash, model};
+use crate::runs::{crash, meta, model, repeat};
 use crate::shrink::shrink;
 use crate::workload::{Taste, Workload, number};
 use drumlin_env::ImageMode;
@@ -60,6 +60,20 @@ fn dispatch(run: &str, arguments: &Arguments<'_>) -> Result<bool, String> {
             Ok(figures.failures.is_empty())
         }
         "crash" => crash(seed, arguments),
+        "meta" => {
+            let operations = arguments.or("--ops", meta::TASTE.operations as u64)? as usize;
+            let figures = meta::run(seed, arguments.or("--cases", 4)?, operations);
+            println!("{}", figures.line());
+            figures.failures.iter().for_each(|(seed, failure)| report("meta", *seed, operations, failure));
+            Ok(figures.failures.is_empty())
+        }
+        "repeat" => {
+            let operations = arguments.or("--ops", 300)? as usize;
+            let figures = repeat::run(seed, arguments.or("--cases", 100)?, operations);
+            println!("{}", figures.line());
+            figures.failures.iter().for_each(|(seed, failure)| report("repeat", *seed, operations, failure));
+            Ok(figures.failures.is_empty())
+        }
         _ => Err("there is no such run".into()),
     }
 }

@@ -179,12 +179,14 @@ impl Oracle {
         }
     }
 
-    /// The commit that explains `found`, under `promise`; `power` when the power was lost.
+    /// The commit that explains `found`, under `promise`; `power` when the power was lost. The store says that it
+    /// shows nothing after `visible`.
     pub fn find_cut(
         &self,
         found: &BTreeMap<String, Content>,
         promise: &Promise,
         power: bool,
+        visible: Seq,
     ) -> Result<Cut, Failure> {
         let mut cut = Cut { lives: self.lives(found, promise)?, ..Cut::default() };
         let mut least = if power { promise.synced } else { promise.buffered };
@@ -194,8 +196,12 @@ impl Oracle {
                 least = least.max(promise.buffered);
             }
         }
-        let mut candidates: Vec<Seq> =
-            self.commits.iter().copied().filter(|end| *end > least && *end <= promise.issued).collect();
+        let mut candidates: Vec<Seq> = self
+            .commits
+            .iter()
+            .copied()
+            .filter(|end| *end > least && *end <= promise.issued.min(visible))
+            .collect();
         candidates.insert(0, least);
         let mut possible = vec![true; candidates.len()];
         for (name, life) in &cut.lives {

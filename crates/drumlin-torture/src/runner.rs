@@ -85,7 +85,8 @@ pub struct Runner {
 fn failed(what: &str) -> impl FnOnce(drumlin::Error) -> Failure + '_ {
     move |error| {
         let text = format!("{error} {error:?}");
-        let verdict = if leaks(&text) { Verdict::Leaked } else { Verdict::Failed };
+        let is_bug = error.kind() == drumlin::ErrorKind::Bug;
+        let verdict = if leaks(&text) && !is_bug { Verdict::Leaked } else { Verdict::Failed };
         verdict.of(format!("{what}: {error}"))
     }
 }
@@ -456,8 +457,7 @@ impl Runner {
             return Err(Verdict::Order.of(violation));
         }
         if let Some(complaint) = self.complaints.0.lock().first() {
-            let verdict = if leaks(complaint) { Verdict::Leaked } else { Verdict::Failed };
-            return Err(verdict.of(complaint));
+            return Err(Verdict::Failed.of(complaint));
         }
         Ok(())
     }
@@ -520,7 +520,7 @@ impl Runner {
         let db = opened.map_err(|e| Verdict::Unopenable.of(e.to_string()))?;
         let found = contents(&db).map_err(failed("reading after opening again"))?;
         let promise = self.promise.lock().clone();
-        let cut = self.oracle.find_cut(&found, &promise, false)?;
+        let cut = self.oracle.find_cut(&found, &promise, false, db.visible_seq())?;
         self.oracle = self.oracle.recovered(&cut);
         {
             let mut promise = self.promise.lock();

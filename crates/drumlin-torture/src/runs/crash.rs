@@ -215,7 +215,7 @@ fn judge(
     }
     let db = open(&mem, workload).map_err(unopenable)?;
     let found = contents(&db).map_err(|e| Verdict::Failed.of(format!("reading after recovery: {e}")))?;
-    let explained = oracle.find_cut(&found, &picture.promise, power)?;
+    let explained = oracle.find_cut(&found, &picture.promise, power, db.visible_seq())?;
     if db.visible_seq() < explained.seq {
         let what = format!("visible_seq is {}, behind the state at {}", db.visible_seq(), explained.seq);
         return Err(Verdict::Wrong.of(what));

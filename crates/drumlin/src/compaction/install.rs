@@ -14,6 +14,7 @@ use crate::version::{FileMeta, KeyspaceEdit, Tree};
 use drumlin_env::sync::Arc;
 use drumlin_types::contract::{FileSpan, PieceId};
 use drumlin_types::{KeyRange, RunId, TableId};
+use std::collections::BTreeSet;
 
 /// Exact entries of one input reference inside a piece's range, taken when the piece began.
 #[derive(Clone, Debug)]
@@ -56,37 +57,42 @@ fn remove_inputs(
     counts: &[InputCount],
     edit: &mut KeyspaceEdit,
 ) -> Result<()> {
-    for span in &piece.inputs {
-        for (level, run, file) in tree.refs(span.table) {
-            let Some(inside) = file.bounds.intersect(&span.range) else { continue };
-            edit.remove.push((span.table, file.bounds.start.clone()));
-            let (before, after) = file.bounds.subtract(&span.range);
-            let taken = counts
-                .iter()
-                .find(|c| c.table == span.table && c.range == inside)
-                .map(|c| c.entries)
-                .ok_or_else(|| {
-                    Error::new(ErrorKind::Bug, format!("{inside:?} of {} was never counted", span.table))
-                })?;
-            let rest = file.counts.entries.checked_sub(taken).ok_or_else(|| {
-                Error::new(
-                    ErrorKind::Bug,
-                    format!("{taken} entries taken from {file:?}, which has {}", file.counts.entries),
-                )
+    let tables: BTreeSet<TableId> = piece.inputs.iter().map(|span| span.table).collect();
+    for (level, run, file) in tree.files().filter(|(_, _, file)| tables.contains(&file.id())) {
+        // A piece may take several parts of one reference.
+        let spans = piece.inputs.iter().filter(|span| span.table == file.id());
+        let taken: Vec<KeyRange> = spans.filter_map(|span| file.bounds.intersect(&span.range)).collect();
+        if taken.is_empty() {
+            continue;
+        }
+        edit.remove.push((file.id(), file.bounds.start.clone()));
+        let (mut left, mut rest) = (vec![file.bounds.clone()], file.counts.entries);
+        for inside in &taken {
+            let entries = counted(counts, file, inside)?;
+            rest = rest.checked_sub(entries).ok_or_else(|| {
+                Error::new(ErrorKind::Bug, format!("{entries} entries taken of {rest} in {}", file.id()))
             })?;
-            let left = match (&before, &after) {
-                (Some(range), Some(_)) => count(store, file, range)?,
-                (Some(_), None) => rest,
-                _ => 0,
-            };
-            for (range, entries) in [(before, left), (after, rest.saturating_sub(left))] {
-                if let Some(range) = range {
-                    keep_part(file, range, entries, level, run.id, edit);
-                }
-            }
+            left = left
+                .iter()
+                .map(|range| range.subtract(inside))
+                .flat_map(|(a, b)| a.into_iter().chain(b))
+                .collect();
+        }
+        while let Some(range) = left.pop() {
+            let entries = if left.is_empty() { rest } else { count(store, file, &range)? };
+            rest = rest.saturating_sub(entries);
+            keep_part(file, range, entries, level, run.id, edit);
         }
     }
     Ok(())
+}
+
+/// The entries of `file` in `range`, counted when the piece began.
+fn counted(counts: &[InputCount], file: &FileMeta, range: &KeyRange) -> Result<u64> {
+    let found = counts.iter().find(|c| c.table == file.id() && c.range == *range);
+    found
+        .map(|c| c.entries)
+        .ok_or_else(|| Error::new(ErrorKind::Bug, format!("a part of {} was never counted", file.id())))
 }
 
 /// Keeps a part of a file, unless nothing is in it.
