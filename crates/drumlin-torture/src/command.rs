@@ -60,11 +60,26 @@ fn dispatch(run: &str, arguments: &Arguments<'_>) -> Result<bool, String> {
             Ok(figures.failures.is_empty())
         }
         "crash" => crash(seed, arguments),
+        "replay" => {
+            let path = arguments.0.first().ok_or("which tape?")?;
+            let text = crate::tapes::read(std::path::Path::new(path))?;
+            crate::tapes::replay(&text).map_err(|failure| failure.to_string()).map(|()| true)
+        }
         "meta" => {
             let operations = arguments.or("--ops", meta::TASTE.operations as u64)? as usize;
             let figures = meta::run(seed, arguments.or("--cases", 4)?, operations);
             println!("{}", figures.line());
-            figures.failures.iter().for_each(|(seed, failure)| report("meta", *seed, operations, failure));
+            for (seed, failure) in &figures.failures {
+                report("meta", *seed, operations, failure);
+                // A wrong answer shows without the other sets.
+                for set in 0..meta::SETS {
+                    let workload = meta::workload(*seed, set, operations);
+                    if let Err(failure) = model::one(&workload) {
+                        print_shrunk(&workload, &failure, |workload| model::one(workload).map(drop));
+                        break;
+                    }
+                }
+            }
             Ok(figures.failures.is_empty())
         }
         "repeat" => {
