@@ -74,7 +74,8 @@ impl FlushLane {
         let mut chosen: Option<(u64, Arc<KeyspaceState>)> = None;
         for keyspace in store.keyspaces().iter() {
             let view = keyspace.view();
-            let Some(oldest) = view.sealed.last().filter(|m| ready(m)) else { continue };
+            let next = if drumlin_types::bug!("E11") { view.sealed.first() } else { view.sealed.last() };
+            let Some(oldest) = next.filter(|m| ready(m)) else { continue };
             if chosen.as_ref().is_none_or(|(log, _)| oldest.id() < *log) {
                 chosen = Some((oldest.id(), keyspace.clone()));
             }
@@ -83,6 +84,10 @@ impl FlushLane {
         let view = keyspace.view();
         let memtables: Vec<Arc<Memtable>> =
             view.sealed.iter().rev().take_while(|m| ready(m)).take(1).cloned().collect();
+        let memtables = match view.sealed.first() {
+            Some(newest) if drumlin_types::bug!("E11") && ready(newest) => vec![newest.clone()],
+            _ => memtables,
+        };
         let job = flush_job(store, keyspace, memtables, &view.tree)?;
         Ok(Some(job))
     }

@@ -185,7 +185,7 @@ impl Admission<'_> {
         let spans = legal::spans(&projected, &plan.take);
         let ticket = Ticket(*self.next_ticket);
         *self.next_ticket += 1;
-        let (run, tag, breaks) = self.destination(&projected, &plan, &spans);
+        let (run, tag, breaks) = self.destination(&view, &projected, &plan, &spans);
         let tree = keyspace.state.peek().tree.clone();
         let earlier = keyspace.flight.piece_views();
         // Small files mean small pieces: a piece is not to hold more than a few of them back.
@@ -253,6 +253,7 @@ impl Admission<'_> {
     /// The run that takes the outputs, and the keys at which they must be cut to fit into it.
     fn destination(
         &mut self,
+        view: &TreeView,
         projected: &TreeView,
         plan: &Plan,
         spans: &[drumlin_types::contract::FileSpan],
@@ -266,7 +267,10 @@ impl Admission<'_> {
                 let stays: Vec<_> = run.files.iter().filter(|f| !is_input(f)).collect();
                 let fits = !stays.iter().any(|f| spans.iter().any(|s| s.range.overlaps(&f.bounds)));
                 if fits {
-                    let breaks = stays.iter().map(|f| f.bounds.start.clone()).collect();
+                    // A file that is leaving the run may still be there when the outputs come.
+                    let there = view.levels[plan.out as usize].runs.iter().find(|r| r.id == id);
+                    let there = there.into_iter().flat_map(|r| &r.files).filter(|f| !is_input(f));
+                    let breaks = there.map(|f| f.bounds.start.clone()).collect();
                     return (id, run.tag.clone(), breaks);
                 }
             }
