@@ -1,8 +1,10 @@
 //! The corrupt run: a store with a damaged file answers the truth, or an error that names the file.
 //!
 //! A small store of every kind of file is closed cleanly. Each case damages one of its files: a byte changed by a
-//! mask, a cut, a page of zeros, two files of a kind exchanged. Then it is opened and read whole. A log that is cut,
-//! or zeroed to its end, loses the mark of what was synced along with the records: it may answer with any prefix.
+//! mask, a cut, a page of zeros, two files of a kind exchanged. Then it is opened and read whole.
+//!
+//! A log or a manifest that is cut, or zeroed, loses the mark of what was synced along with its last records, and
+//! looks like one with a torn tail: there the answer may lack them. Those cases are counted as tails.
 
 use crate::failure::{Failure, Verdict};
 use crate::oracle::{Oracle, Promise};
@@ -42,6 +44,8 @@ pub struct Report {
     cases: u64,
     refused: u64,
     truths: u64,
+    /// Ends lost together with their marks.
+    tails: u64,
     /// Damage to a table that neither reading nor `verify` saw.
     unseen: u64,
 }
@@ -58,11 +62,11 @@ impl Figures {
     /// The figure line.
     pub fn line(&self) -> String {
         let count = |verdict: Verdict| self.failures.iter().filter(|(_, f)| f.verdict == verdict).count();
-        let Report { cases, refused, truths, unseen } = self.report;
+        let Report { cases, refused, truths, tails, unseen } = self.report;
         let named = [Verdict::Silent, Verdict::Panic, Verdict::Misnamed];
         let other = self.failures.iter().filter(|(_, f)| !named.contains(&f.verdict)).count();
         format!(
-            "corrupt: cases {cases}, refused {refused}, true {truths}, unseen {unseen}, silent {}, panics {}, \
+            "corrupt: cases {cases}, refused {refused}, true {truths}, tails {tails}, unseen {unseen}, silent {}, panics {}, \
              misnamed {}, wrong {other}",
             count(Verdict::Silent),
             count(Verdict::Panic),
@@ -128,12 +132,16 @@ impl Fixture {
             }
         }
         report.cases += 1;
-        // The truth about a log that lost its end is a prefix.
-        let ends = *kind == FileKind::Log && !matches!(damage, Damage::Mask { .. });
+        let is_tail = matches!(kind, FileKind::Log | FileKind::Manifest)
+            && matches!(damage, Damage::Cut { .. } | Damage::ZeroPage { .. });
         let mut promise = self.promise.clone();
-        promise.synced = if ends { 0 } else { promise.issued };
-        promise.buffered = promise.synced;
-        let blamed = |error: drumlin::Error| self.blame(&error, path, damage);
+        promise.synced = promise.issued;
+        promise.buffered = promise.issued;
+        let blamed = |error: drumlin::Error| match is_tail && error.is_corruption() {
+            // What the last records named may be missing now.
+            true => Ok(()),
+            false => self.blame(&error, path, damage),
+        };
         let db = match open(&mem, &self.workload) {
             Ok(db) => db,
             Err(error) => {
@@ -146,6 +154,7 @@ impl Fixture {
                 report.refused += 1;
                 blamed(error)?;
             }
+            Ok(_) if is_tail => report.tails += 1,
             Ok(found) => {
                 let explained = self.oracle.find_cut(&found, &promise, true, db.visible_seq());
                 explained.map_err(|failure| Verdict::Silent.of(failure.what))?;
@@ -198,6 +207,7 @@ pub fn run(first: u64, count: u64) -> Figures {
                 figures.report.cases += report.cases;
                 figures.report.refused += report.refused;
                 figures.report.truths += report.truths;
+                figures.report.tails += report.tails;
                 figures.report.unseen += report.unseen;
             }
             Err(failure) => figures.failures.push((first.wrapping_add(number), failure)),

@@ -195,7 +195,7 @@ impl Admission<'_> {
             .enumerate()
             .map(|(index, cut)| Piece {
                 id: PieceId { ticket, index: index as u32 },
-                waits: legal::waits(&cut.inputs, plan.out, &earlier),
+                waits: waits(&cut, &plan, &leaving_run(&view, plan.out, run), &earlier),
                 priority: priority(&plan, &cut.range, cut.bytes),
                 range: cut.range,
                 inputs: cut.inputs,
@@ -279,6 +279,32 @@ impl Admission<'_> {
         *self.next_run += 1;
         (id, plan.tag.clone(), Vec::new())
     }
+}
+
+/// The files that plans under way take out of `run`, and that are still in it.
+fn leaving_run(view: &TreeView, level: u8, run: RunId) -> Vec<(TableId, KeyRange)> {
+    let runs = view.levels[level as usize].runs.iter().filter(|r| r.id == run);
+    let leaving = runs.flat_map(|r| &r.files).filter(|f| matches!(f.state, FileState::Leaving(_)));
+    leaving.map(|f| (f.table, f.bounds.clone())).collect()
+}
+
+/// What a piece waits for: what the wait rule says, and the pieces that make room for it in its run.
+fn waits(
+    cut: &cut::Cut,
+    plan: &Plan,
+    leaving: &[(TableId, KeyRange)],
+    earlier: &[drumlin_types::contract::PieceView],
+) -> Vec<PieceId> {
+    let mut waits = legal::waits(&cut.inputs, plan.out, earlier);
+    let in_the_way = |span: &drumlin_types::contract::FileSpan| {
+        span.range.overlaps(&cut.range)
+            && leaving.iter().any(|(table, range)| *table == span.table && range.overlaps(&span.range))
+    };
+    let makers = earlier.iter().filter(|piece| piece.inputs.iter().any(in_the_way));
+    waits.extend(makers.map(|piece| piece.id));
+    waits.sort_unstable();
+    waits.dedup();
+    waits
 }
 
 fn priority(plan: &Plan, range: &drumlin_types::KeyRange, bytes: u64) -> f64 {
