@@ -14,7 +14,9 @@
 //! node that the link leads to: most of a search's steps down a level are decided by it, and do not touch that node.
 //! In a list that is larger than the processor's caches a node touched is a cache miss.
 //!
-//! **Height.** A node has another level with probability 1/4. The draw is a hash of the list's seed, the
+//! **Height.** A node has another level with probability 1/2. With hints only the nodes that a search moves to are touched,
+//! and one in two makes them fewest: half a node a level, where one in four makes one and a half on half as many
+//! levels. The draw is a hash of the list's seed, the
 //! key's prefix and the sequence number: the same entries make the same list in whatever order the
 //! threads come, and nobody who does not know the seed can make a slow one.
 //!
@@ -48,8 +50,8 @@ use drumlin_env::sync::{
 };
 use drumlin_types::{Kind, Seq};
 
-/// With one node in four on each next level, good for 4^12 = 16 million entries.
-const MAX_HEIGHT: usize = 12;
+/// With one node in two on each next level, good for 2^20 entries, and hardly worse for ten times as many.
+const MAX_HEIGHT: usize = 20;
 
 /// Keys must be shorter than this: the length has 24 bits in the header.
 const KEY_LEN_LIMIT: usize = 1 << 24;
@@ -60,12 +62,12 @@ const _: () = assert!(drumlin_types::MAX_KEY_LEN < KEY_LEN_LIMIT);
 struct Node {
     prefix: u64,
     seq: Seq,
-    /// Key length in the upper 24 bits, then 4 bits of height, 4 bits of kind.
+    /// Key length in the upper 24 bits, then 5 bits of height, 3 bits of kind.
     shape: u32,
     value_len: u32,
 }
 const _: () = assert!(align_of::<Node>() <= ALIGN && size_of::<Node>() == 24);
-const _: () = assert!(MAX_HEIGHT < 16 && Kind::ALL.len() <= 16);
+const _: () = assert!(MAX_HEIGHT < 32 && Kind::ALL.len() <= 8);
 
 /// From one node to the next on a level, with the *hint*: a prefix that is not above that of the next node.
 #[repr(C)]
@@ -95,11 +97,11 @@ impl Node {
     }
 
     fn height(&self) -> usize {
-        ((self.shape >> 4) & 15) as usize
+        ((self.shape >> 3) & 31) as usize
     }
 
     fn kind(&self) -> Kind {
-        Kind::ALL[(self.shape & 15) as usize]
+        Kind::ALL[(self.shape & 7) as usize]
     }
 }
 
@@ -393,7 +395,7 @@ impl SkipList {
 ///
 /// # Safety
 /// `from` is more than `level` high.
-#[inline]
+#[inline(always)]
 unsafe fn walk<'a>(from: NodeRef<'a>, level: usize, place: &Place<'_>, above: Option<Gap<'a>>) -> Gap<'a> {
     let mut before = from;
     loop {
@@ -424,14 +426,14 @@ fn to_ptr(node: Option<NodeRef<'_>>) -> *mut Node {
     node.map_or(ptr::null_mut(), |node| node.0.as_ptr())
 }
 
-/// 1 with probability 3/4, 2 with 3/16, and so on.
+/// 1 with probability 1/2, 2 with 1/4, and so on.
 fn draw_height(seed: u64, place: &Place<'_>) -> usize {
     // The finaliser of SplitMix64, whose output bits all depend on all input bits.
     let mut hash = seed ^ place.prefix.rotate_left(32) ^ place.seq.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     hash ^= hash >> 31;
-    MAX_HEIGHT.min(1 + hash.trailing_zeros() as usize / 2)
+    MAX_HEIGHT.min(1 + hash.trailing_zeros() as usize)
 }
 
 /// A complete node with null links, linked nowhere.
@@ -440,7 +442,7 @@ fn allocate(arena: &Arena, place: &Place<'_>, kind: Kind, value: &[u8], height: 
     assert!(key.len() < KEY_LEN_LIMIT && value.len() <= u32::MAX as usize, "lengths are checked on entry");
     let tower = height * size_of::<Link>();
     let piece = arena.allocate(tower + size_of::<Node>() + key.len() + value.len());
-    let shape = ((key.len() as u32) << 8) | ((height as u32) << 4) | kind as u32;
+    let shape = ((key.len() as u32) << 8) | ((height as u32) << 3) | kind as u32;
     let header = Node { prefix: place.prefix, seq: place.seq, shape, value_len: value.len() as u32 };
     // SAFETY: the piece is this thread's alone and as long as the four parts together, written here one
     // after the other; it starts at a multiple of ALIGN, and links and header need no more than that.
