@@ -68,7 +68,6 @@ impl Store {
         self.append_edit(&mut control, Edit { changes }, || {})?;
         let log = self.lane.state.lock().log.segment.number;
         let operator = self.components.operators.get(name).cloned();
-        let seed = self.env.random_u64("memtable");
         let state = Arc::new(KeyspaceState::new(
             id,
             name.into(),
@@ -77,7 +76,7 @@ impl Store {
             operator,
             Tree::empty(),
             log,
-            seed,
+            self.filter_seed,
         ));
         control.keyspaces.push(KeyspaceControl::new(state.clone(), policy, 0));
         let mut all = self.keyspaces().to_vec();

@@ -14,6 +14,7 @@
 //! * `get`, `versions` and cursors show point entries only: laying the range tombstones over them is the
 //!   reader's part.
 
+use super::presence::Presence;
 use super::skiplist::{ListCursor, MemEntry, SkipList};
 use crate::cursor::Cursor;
 use crate::error::Result;
@@ -26,12 +27,16 @@ use drumlin_env::sync::{
         Ordering::{AcqRel, Acquire, Relaxed, Release},
     },
 };
+use drumlin_format::filter::key_hash;
 use drumlin_types::{KeyRange, Kind, Seq};
 
 /// Recent writes of one keyspace. Shared by all its writers and readers.
 pub(crate) struct Memtable {
     id: u64,
     list: Arc<SkipList>,
+    presence: Presence,
+    /// Seed of the key hashes that `presence` goes by.
+    seed: u64,
     entries: AtomicUsize,
     tombstones: AtomicUsize,
     /// `Seq::MAX` while empty.
@@ -95,11 +100,14 @@ impl Ranges {
 }
 
 impl Memtable {
-    /// An empty memtable. `seed` decides the inner shape of its list, never an answer.
+    /// An empty memtable. `seed` is that of the key hashes that lookups bring. It also decides the inner shape of
+    /// the list, never an answer.
     pub(crate) fn new(id: u64, seed: u64) -> Memtable {
         Memtable {
             id,
             list: Arc::new(SkipList::new(seed)),
+            presence: Presence::new(),
+            seed,
             entries: AtomicUsize::new(0),
             tombstones: AtomicUsize::new(0),
             min_seq: AtomicU64::new(Seq::MAX),
@@ -117,6 +125,7 @@ impl Memtable {
     /// Adds an entry. (`key`, `seq`) must be new; key and value must keep to the length limits.
     pub(crate) fn insert(&self, key: &[u8], seq: Seq, kind: Kind, value: &[u8]) {
         debug_assert!(kind != Kind::DeleteRange, "range tombstones are kept apart");
+        self.presence.add(key_hash(key, self.seed), self.entries.load(Relaxed));
         self.list.insert(key, seq, kind, value);
         if kind == Kind::Delete {
             self.tombstones.fetch_add(1, Relaxed);
@@ -142,6 +151,11 @@ impl Memtable {
         if seq > self.max_seq.load(Relaxed) {
             self.max_seq.fetch_max(seq, Relaxed);
         }
+    }
+
+    /// Whether there may be point entries of the key with this hash.
+    pub(crate) fn may_contain(&self, hash: u64) -> bool {
+        self.presence.may_contain(hash)
     }
 
     #[cfg(test)]
@@ -183,7 +197,7 @@ impl Memtable {
     #[cfg(test)]
     /// Bytes of memory held, room for entries to come included: what to charge to the memory budget.
     pub(crate) fn held_bytes(&self) -> usize {
-        self.list.held_bytes() + self.ranges.bytes.load(Relaxed)
+        self.list.held_bytes() + self.presence.bytes() + self.ranges.bytes.load(Relaxed)
     }
 
     /// Point entries.

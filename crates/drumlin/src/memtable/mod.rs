@@ -1,10 +1,11 @@
 //! Where writes live until they are flushed.
 //!
-//! Three layers, each knowing only the one below:
+//! Four layers, each knowing only those below:
 //!
 //! 1. `arena`: memory that is handed out piece by piece, by many threads at once, and freed whole;
 //! 2. `skiplist`: an insert-only ordered list in that memory, with a safe interface;
-//! 3. `memtable`: the list of point entries, the range tombstones beside it, and the counts that sealing,
+//! 3. `presence`: a filter over the keys of the list, for lookups of keys that are not there;
+//! 4. `memtable`: the list of point entries, the range tombstones beside it, and the counts that sealing,
 //!    flushing and pacing go by.
 //!
 //! Why a skip list in an arena: readers take no lock and announce themselves to nobody, because nothing is ever
@@ -20,6 +21,7 @@
 mod arena;
 #[expect(clippy::module_inception, reason = "the file is named after its type")]
 mod memtable;
+mod presence;
 #[expect(unsafe_code, reason = "nodes are laid out by hand in the arena")]
 mod skiplist;
 #[cfg(test)]

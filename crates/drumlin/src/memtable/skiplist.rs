@@ -10,14 +10,18 @@
 //! The tower of links grows downward from the header. So the key is at a fixed place, and the
 //! two fields that a search touches in nearly every node, the lowest link and the *prefix*, are neighbours. The prefix
 //! is the first eight key bytes as a big-endian number, short keys filled up with zeros: if two prefixes differ, the keys
-//! differ in the same sense, and only equal ones need a look at the key.
+//! differ in the same sense, and only equal ones need a look at the key. Beside each link lies its *hint*, the prefix of the
+//! node that the link leads to: most of a search's steps down a level are decided by it, and do not touch that node.
+//! In a list that is larger than the processor's caches a node touched is a cache miss.
 //!
-//! **Height.** A node has another level with probability 1/4. The draw is a hash of the list's seed, the
+//! **Height.** A node has another level with probability 1/2. With hints only the nodes that a search moves to are touched,
+//! and one in two makes them fewest: half a node a level, where one in four makes one and a half on half as many
+//! levels. The draw is a hash of the list's seed, the
 //! key's prefix and the sequence number: the same entries make the same list in whatever order the
 //! threads come, and nobody who does not know the seed can make a slow one.
 //!
 //! **Insert.** Find the neighbours on each level of the new node, then link it in from level 0 upward, each
-//! level with one compare-and-swap; where that fails, another node came between, and the search goes on from
+//! level: the hint is lowered, then the link set with one compare-and-swap; where that fails, another node came between, and the search goes on from
 //! the old neighbour, which is still in the list because nothing ever leaves it. An entry is in the list from
 //! the moment it is linked on level 0; the levels above only shorten the way. Appending has a short cut: the last node of each
 //! level is remembered, so keys that come in order need no search.
@@ -28,6 +32,8 @@
 //! Invariants:
 //! * Every node reachable on level l is at least l+1 high and reachable on level l-1 (at the latest once
 //!   its insert has returned).
+//! * A link's hint is not above the prefix of any node that the link led to at any time. It is seldom below that of its
+//!   present node, and then only costs a look at the node.
 //! * Each level is strictly ascending in internal order, as long as (key, seq) is unique.
 //! * Nodes live as long as the list. A [`NodeRef`] exists only for a complete node and never outlives its list.
 
@@ -38,14 +44,14 @@ use core::ptr::{self, NonNull};
 use drumlin_env::sync::{
     Arc,
     atomic::{
-        AtomicPtr, AtomicUsize,
+        AtomicPtr, AtomicU64, AtomicUsize,
         Ordering::{Acquire, Relaxed, Release},
     },
 };
 use drumlin_types::{Kind, Seq};
 
-/// With one node in four on each next level, good for 4^12 = 16 million entries.
-const MAX_HEIGHT: usize = 12;
+/// With one node in two on each next level, good for 2^20 entries, and hardly worse for ten times as many.
+const MAX_HEIGHT: usize = 20;
 
 /// Keys must be shorter than this: the length has 24 bits in the header.
 const KEY_LEN_LIMIT: usize = 1 << 24;
@@ -56,14 +62,34 @@ const _: () = assert!(drumlin_types::MAX_KEY_LEN < KEY_LEN_LIMIT);
 struct Node {
     prefix: u64,
     seq: Seq,
-    /// Key length in the upper 24 bits, then 4 bits of height, 4 bits of kind.
+    /// Key length in the upper 24 bits, then 5 bits of height, 3 bits of kind.
     shape: u32,
     value_len: u32,
 }
 const _: () = assert!(align_of::<Node>() <= ALIGN && size_of::<Node>() == 24);
-const _: () = assert!(MAX_HEIGHT < 16 && Kind::ALL.len() <= 16);
+const _: () = assert!(MAX_HEIGHT < 32 && Kind::ALL.len() <= 8);
 
-type Link = AtomicPtr<Node>;
+/// From one node to the next on a level, with the *hint*: a prefix that is not above that of the next node.
+#[repr(C)]
+struct Link {
+    node: AtomicPtr<Node>,
+    hint: AtomicU64,
+}
+const _: () = assert!(align_of::<Link>() <= ALIGN);
+
+impl Link {
+    /// The end of a level.
+    fn end() -> Link {
+        Link { node: AtomicPtr::new(ptr::null_mut()), hint: AtomicU64::new(u64::MAX) }
+    }
+
+    /// Lowers the hint to `prefix`, if it is higher.
+    fn lower_hint(&self, prefix: u64) {
+        if prefix < self.hint.load(Relaxed) {
+            self.hint.fetch_min(prefix, Relaxed);
+        }
+    }
+}
 
 impl Node {
     fn key_len(&self) -> usize {
@@ -71,11 +97,11 @@ impl Node {
     }
 
     fn height(&self) -> usize {
-        ((self.shape >> 4) & 15) as usize
+        ((self.shape >> 3) & 31) as usize
     }
 
     fn kind(&self) -> Kind {
-        Kind::ALL[(self.shape & 15) as usize]
+        Kind::ALL[(self.shape & 7) as usize]
     }
 }
 
@@ -123,7 +149,7 @@ impl<'a> NodeRef<'a> {
     /// As for `link`.
     unsafe fn next(self, level: usize) -> Option<NodeRef<'a>> {
         // SAFETY: the caller keeps the contract of `link`; only complete nodes are ever linked.
-        unsafe { NonNull::new(self.link(level).load(Acquire)).map(|node| NodeRef::new(node)) }
+        unsafe { NonNull::new(self.link(level).node.load(Acquire)).map(|node| NodeRef::new(node)) }
     }
 
     /// Whether this node comes before `place`.
@@ -184,11 +210,17 @@ pub(crate) struct MemEntry<'a> {
     pub(crate) value: &'a [u8],
 }
 
-/// The neighbours of a place on each level. `before` and `after` are adjacent, or were when they were read.
-struct Neighbours<'a> {
-    before: [NodeRef<'a>; MAX_HEIGHT],
-    after: [Option<NodeRef<'a>>; MAX_HEIGHT],
+/// The neighbours of a place on one level: adjacent, or they were when they were read.
+#[derive(Clone, Copy)]
+struct Gap<'a> {
+    before: NodeRef<'a>,
+    after: Option<NodeRef<'a>>,
+    /// A prefix that is not above that of `after`. Above that of the place, it says that `after` is not at the place.
+    hint: u64,
 }
+
+/// The neighbours of a place on each level.
+type Neighbours<'a> = [Gap<'a>; MAX_HEIGHT];
 
 /// The list. Insert and read from as many threads as you like.
 pub(super) struct SkipList {
@@ -197,7 +229,7 @@ pub(super) struct SkipList {
     /// Height of the highest node. Only a hint where to start: links above it are null, or just being set.
     height: AtomicUsize,
     /// The last node of each level, or one close to it; null before the first.
-    last: [Link; MAX_HEIGHT],
+    last: [AtomicPtr<Node>; MAX_HEIGHT],
     seed: u64,
     arena: Arena,
 }
@@ -240,27 +272,25 @@ impl SkipList {
         let mut around =
             self.neighbours_at_end(&place, height).unwrap_or_else(|| self.neighbours(&place, height));
         debug_assert!(
-            around.after[0].is_none_or(|next| next.header().seq != seq || next.key() != key),
+            around[0].after.is_none_or(|next| next.header().seq != seq || next.key() != key),
             "sequence number {seq} is used twice for one key"
         );
-        for level in 0..height {
-            // SAFETY: `neighbours` found the node before on this very level, and the new one is `height` high.
-            let (link, own) = unsafe { (around.before[level].link(level), node.link(level)) };
-            let mut link = link;
+        for (level, gap) in around.iter_mut().enumerate().take(height) {
+            // SAFETY: the new node is `height` high.
+            let own = unsafe { node.link(level) };
             loop {
-                let after = to_ptr(around.after[level]);
-                own.store(after, Relaxed);
-                if link.compare_exchange(after, node.0.as_ptr(), Release, Relaxed).is_ok() {
+                own.hint.store(gap.hint, Relaxed);
+                own.node.store(to_ptr(gap.after), Relaxed);
+                // SAFETY: the node before was found on this very level.
+                let link = unsafe { gap.before.link(level) };
+                link.lower_hint(place.prefix);
+                if link.node.compare_exchange(to_ptr(gap.after), node.0.as_ptr(), Release, Relaxed).is_ok() {
                     break;
                 }
                 // SAFETY: the node before is on this level.
-                let (before, after) = unsafe { walk(around.before[level], level, &place, None) };
-                around.before[level] = before;
-                around.after[level] = after;
-                // SAFETY: `walk` stays on the level.
-                link = unsafe { before.link(level) };
+                *gap = unsafe { walk(gap.before, level, &place, None) };
             }
-            if around.after[level].is_none() {
+            if gap.after.is_none() {
                 self.last[level].store(node.0.as_ptr(), Release);
             }
         }
@@ -268,21 +298,20 @@ impl SkipList {
 
     /// The neighbours of `place` on the levels below `height`, found from the top.
     fn neighbours(&self, place: &Place<'_>, height: usize) -> Neighbours<'_> {
-        let mut around = Neighbours { before: [self.head(); MAX_HEIGHT], after: [None; MAX_HEIGHT] };
-        let (mut before, mut after) = (self.head(), None);
+        let mut gap = self.whole();
+        let mut around = [gap; MAX_HEIGHT];
         for level in (0..self.height.load(Relaxed).max(height)).rev() {
             // SAFETY: the head is on every level, and a node of a level is on those below.
-            (before, after) = unsafe { walk(before, level, place, after) };
-            around.before[level] = before;
-            around.after[level] = after;
+            gap = unsafe { walk(gap.before, level, place, Some(gap)) };
+            around[level] = gap;
         }
         around
     }
 
     /// The same, if `place` comes after all nodes, as far as one look at the remembered ends can tell.
     fn neighbours_at_end(&self, place: &Place<'_>, height: usize) -> Option<Neighbours<'_>> {
-        let mut around = Neighbours { before: [self.head(); MAX_HEIGHT], after: [None; MAX_HEIGHT] };
-        for level in 0..height {
+        let mut around = [self.whole(); MAX_HEIGHT];
+        for (level, gap) in around.iter_mut().enumerate().take(height) {
             let last = NonNull::new(self.last[level].load(Acquire))?;
             // SAFETY: only complete nodes of this list are remembered.
             let last = unsafe { NodeRef::new(last) };
@@ -290,7 +319,7 @@ impl SkipList {
                 return None;
             }
             // SAFETY: a node is remembered for a level that it is on.
-            (around.before[level], around.after[level]) = unsafe { walk(last, level, place, None) };
+            *gap = unsafe { walk(last, level, place, None) };
         }
         Some(around)
     }
@@ -300,14 +329,26 @@ impl SkipList {
         unsafe { NodeRef::new(self.head) }
     }
 
+    /// The gap that holds every place.
+    fn whole(&self) -> Gap<'_> {
+        Gap { before: self.head(), after: None, hint: u64::MAX }
+    }
+
     /// The last node before `place`, perhaps the head, and the first that is not.
-    fn search(&self, place: &Place<'_>) -> (NodeRef<'_>, Option<NodeRef<'_>>) {
-        let (mut before, mut after) = (self.head(), None);
+    fn search(&self, place: &Place<'_>) -> Gap<'_> {
+        let mut gap = self.whole();
         for level in (0..self.height.load(Relaxed)).rev() {
             // SAFETY: the head is on every level, and a node of a level is on those below.
-            (before, after) = unsafe { walk(before, level, place, after) };
+            gap = unsafe { walk(gap.before, level, place, Some(gap)) };
         }
-        (before, after)
+        gap
+    }
+
+    /// The newest node of `key` that is not newer than `seq`. A node that the hint rules out is not touched.
+    fn find(&self, key: &[u8], seq: Seq) -> Option<NodeRef<'_>> {
+        let place = Place::new(key, seq);
+        let gap = self.search(&place);
+        gap.after.filter(|node| gap.hint <= place.prefix && node.key() == key)
     }
 
     fn first_node(&self) -> Option<NodeRef<'_>> {
@@ -329,8 +370,7 @@ impl SkipList {
     #[cfg(test)]
     /// The newest version of `key` that is not newer than `seq`.
     pub(super) fn get(&self, key: &[u8], seq: Seq) -> Option<MemEntry<'_>> {
-        let (_, found) = self.search(&Place::new(key, seq));
-        found.filter(|node| node.key() == key).map(NodeRef::entry)
+        self.find(key, seq).map(NodeRef::entry)
     }
 
     /// The versions of `key` that are not newer than `seq`, newest first.
@@ -339,8 +379,7 @@ impl SkipList {
         key: &[u8],
         seq: Seq,
     ) -> impl Iterator<Item = MemEntry<'a>> + use<'a> {
-        let (_, found) = self.search(&Place::new(key, seq));
-        let mut upcoming = found.filter(|node| node.key() == key);
+        let mut upcoming = self.find(key, seq);
         core::iter::from_fn(move || {
             let node = upcoming?;
             // SAFETY: every node is on level 0.
@@ -351,25 +390,37 @@ impl SkipList {
 }
 
 /// From `from`, which is on `level` and before `place`, to the last such node; and the node after it.
-/// `not_before` is a node that is known to be not before `place`.
+/// `above` is the gap on the level above, if it is known: its end is not before `place`.
+///
+/// A node whose prefix the hint already shows to be above the place's is not touched. The link is loaded before the
+/// hint: whoever linked a node lowered the hint first, so the hint covers the node that was seen.
 ///
 /// # Safety
 /// `from` is more than `level` high.
-#[inline]
-unsafe fn walk<'a>(
-    from: NodeRef<'a>,
-    level: usize,
-    place: &Place<'_>,
-    not_before: Option<NodeRef<'a>>,
-) -> (NodeRef<'a>, Option<NodeRef<'a>>) {
+#[inline(always)]
+unsafe fn walk<'a>(from: NodeRef<'a>, level: usize, place: &Place<'_>, above: Option<Gap<'a>>) -> Gap<'a> {
     let mut before = from;
     loop {
         // SAFETY: `before` is `from`, or was reached over a link of this level.
-        let after = unsafe { before.next(level) };
-        match after {
-            Some(node) if after != not_before && node.is_before(place) => before = node,
-            _ => return (before, after),
+        let link = unsafe { before.link(level) };
+        let Some(node) = NonNull::new(link.node.load(Acquire)) else {
+            return Gap { before, after: None, hint: u64::MAX };
+        };
+        // SAFETY: only complete nodes are ever linked.
+        let node = unsafe { NodeRef::new(node) };
+        if let Some(above) = above
+            && above.after == Some(node)
+        {
+            return Gap { before, ..above };
         }
+        let hint = link.hint.load(Relaxed);
+        if hint > place.prefix {
+            return Gap { before, after: Some(node), hint };
+        }
+        if !node.is_before(place) {
+            return Gap { before, after: Some(node), hint: node.header().prefix };
+        }
+        before = node;
     }
 }
 
@@ -377,14 +428,14 @@ fn to_ptr(node: Option<NodeRef<'_>>) -> *mut Node {
     node.map_or(ptr::null_mut(), |node| node.0.as_ptr())
 }
 
-/// 1 with probability 3/4, 2 with 3/16, and so on.
+/// 1 with probability 1/2, 2 with 1/4, and so on.
 fn draw_height(seed: u64, place: &Place<'_>) -> usize {
     // The finaliser of SplitMix64, whose output bits all depend on all input bits.
     let mut hash = seed ^ place.prefix.rotate_left(32) ^ place.seq.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     hash ^= hash >> 31;
-    MAX_HEIGHT.min(1 + hash.trailing_zeros() as usize / 2)
+    MAX_HEIGHT.min(1 + hash.trailing_zeros() as usize)
 }
 
 /// A complete node with null links, linked nowhere.
@@ -393,13 +444,13 @@ fn allocate(arena: &Arena, place: &Place<'_>, kind: Kind, value: &[u8], height: 
     assert!(key.len() < KEY_LEN_LIMIT && value.len() <= u32::MAX as usize, "lengths are checked on entry");
     let tower = height * size_of::<Link>();
     let piece = arena.allocate(tower + size_of::<Node>() + key.len() + value.len());
-    let shape = ((key.len() as u32) << 8) | ((height as u32) << 4) | kind as u32;
+    let shape = ((key.len() as u32) << 8) | ((height as u32) << 3) | kind as u32;
     let header = Node { prefix: place.prefix, seq: place.seq, shape, value_len: value.len() as u32 };
     // SAFETY: the piece is this thread's alone and as long as the four parts together, written here one
     // after the other; it starts at a multiple of ALIGN, and links and header need no more than that.
     unsafe {
         for slot in 0..height {
-            piece.cast::<Link>().add(slot).write(AtomicPtr::new(ptr::null_mut()));
+            piece.cast::<Link>().add(slot).write(Link::end());
         }
         let node = piece.add(tower).cast::<Node>();
         node.write(header);
@@ -446,12 +497,12 @@ impl ListCursor {
 
     /// To the first entry at or after (`key`, `seq`).
     pub(super) fn seek(&mut self, key: &[u8], seq: Seq) {
-        self.node = self.list.search(&Place::new(key, seq)).1.map(|node| node.0);
+        self.node = self.list.search(&Place::new(key, seq)).after.map(|node| node.0);
     }
 
     /// To the last entry before (`key`, `seq`).
     pub(super) fn seek_before(&mut self, key: &[u8], seq: Seq) {
-        let (before, _) = self.list.search(&Place::new(key, seq));
+        let before = self.list.search(&Place::new(key, seq)).before;
         self.node = (before != self.list.head()).then_some(before.0);
     }
 
@@ -465,7 +516,7 @@ impl ListCursor {
         self.node = self.node().and_then(|node| {
             let header = node.header();
             let place = Place { prefix: header.prefix, key: node.key(), seq: header.seq };
-            let (before, _) = self.list.search(&place);
+            let before = self.list.search(&place).before;
             (before != self.list.head()).then_some(before.0)
         });
     }

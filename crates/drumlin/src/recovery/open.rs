@@ -232,7 +232,6 @@ fn assemble(
         next_file += 1;
         next_file - 1
     };
-    let memtable_seed = env.random_u64("memtable");
     let mut targets: BTreeMap<KeyspaceId, Target> = manifest
         .keyspaces
         .iter()
@@ -245,7 +244,7 @@ fn assemble(
             _ => None,
         })
         .collect();
-    let (recovered, log_bytes) = replay(&env, &dir, &numbers, manifest.floor, &mut targets, memtable_seed)?;
+    let (recovered, log_bytes) = replay(&env, &dir, &numbers, manifest.floor, &mut targets, manifest.store)?;
     let last_seq: Seq = recovered.last_seq.max(manifest.last_seq).max(largest_table_seq(&manifest, &targets));
     let home = LogHome { env: env.clone(), dir: dir.clone(), segment_bytes: options.log_segment_bytes };
     let log_number = LogNumber(fresh());
@@ -275,7 +274,7 @@ fn assemble(
             operator,
             tree,
             log_number,
-            memtable_seed,
+            manifest.store,
         ));
         if let Some(memtable) = targets.remove(id).and_then(|t| t.memtable) {
             state.adopt(memtable);
