@@ -17,9 +17,9 @@ use crate::stats::Sample;
 use drumlin_env::sync::Arc;
 use drumlin_types::contract::legal::{self, Illegal};
 use drumlin_types::contract::{
-    CostView, LimitView, Outcome, PieceId, Place, Plan, PlanResult, PolicyInput, RunTag, TreeView,
+    CostView, FileState, LimitView, Outcome, PieceId, Place, Plan, PlanResult, PolicyInput, RunTag, TreeView,
 };
-use drumlin_types::{RunId, Ticket};
+use drumlin_types::{KeyRange, RunId, TableId, Ticket};
 use std::collections::BTreeSet;
 
 /// Unfinished tickets a keyspace may have.

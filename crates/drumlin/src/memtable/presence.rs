@@ -52,6 +52,7 @@ impl Presence {
     }
 
     /// Bytes of memory held.
+    #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
         self.filters.iter().filter_map(OnceLock::get).map(|words| size_of_val(&**words)).sum()
     }
