@@ -9,8 +9,10 @@
 //!    are recycled once it is durable.
 
 use crate::background::{Lane, Step};
+use crate::compaction::claims::Flight;
 use crate::compaction::executor::{MergeJob, MergeResult, Progress};
 use crate::compaction::merge::MergeRules;
+use crate::compaction::view::tree_view;
 use crate::cursor::Cursor;
 use crate::error::{ErrorKind, Result};
 use crate::keyspace::KeyspaceState;
@@ -19,8 +21,8 @@ use crate::rangedel::{RangeTombstone, RangeTombstones};
 use crate::store::Store;
 use crate::version::{KeyspaceEdit, Tree};
 use drumlin_env::sync::{Arc, Mutex};
+use drumlin_types::contract::Outcome;
 use drumlin_types::contract::legal::DropGuard;
-use drumlin_types::contract::{FileSpan, Outcome};
 use drumlin_types::{KeyRange, Seq};
 
 /// A flush under way.
@@ -122,28 +124,13 @@ pub(crate) fn merge_memtables(
     let rules = MergeRules {
         snapshots: store.snapshots.list(),
         now_micros: store.unix_micros(),
-        guard: guard(tree, &KeyRange::all(), |_| false),
+        guard: DropGuard::for_piece(&tree_view(tree, &Flight::default()), &[], &KeyRange::all()),
         operator: keyspace.operator.clone(),
         tombstones: RangeTombstones::new(&tombstones),
     };
     let expected = memtables.iter().map(|m| m.entries() as u64).sum();
     let spec = store.output_spec(keyspace, 0, false);
     MergeJob::new(store.clone(), inputs, rules, spec, Some(expected))
-}
-
-/// The guard over all files of `tree` in `range` but the inputs.
-pub(crate) fn guard(tree: &Tree, range: &KeyRange, is_input: impl Fn(&FileSpan) -> bool) -> DropGuard {
-    let spans = tree.files().filter_map(|(level, _, file)| {
-        Some(FileSpan {
-            level,
-            table: file.id(),
-            range: file.bounds.intersect(range)?,
-            min_seq: file.min_seq,
-            max_seq: file.max_seq,
-        })
-    });
-    let outside: Vec<FileSpan> = spans.filter(|span| !is_input(span)).collect();
-    DropGuard::new(&outside, range)
 }
 
 impl Lane for FlushLane {
