@@ -122,7 +122,7 @@ pub(crate) fn merge_memtables(
     let rules = MergeRules {
         snapshots: store.snapshots.list(),
         now_micros: store.unix_micros(),
-        guard: guard(tree, &KeyRange::all(), |_| false),
+        guard: guard(tree, &KeyRange::all(), &[]),
         operator: keyspace.operator.clone(),
         tombstones: RangeTombstones::new(&tombstones),
     };
@@ -131,18 +131,27 @@ pub(crate) fn merge_memtables(
     MergeJob::new(store.clone(), inputs, rules, spec, Some(expected))
 }
 
-/// The guard over all files of `tree` in `range` but the inputs.
-pub(crate) fn guard(tree: &Tree, range: &KeyRange, is_input: impl Fn(&FileSpan) -> bool) -> DropGuard {
-    let spans = tree.files().filter_map(|(level, _, file)| {
-        Some(FileSpan {
+/// The guard over all that `tree` holds in `range` and that is not among `inputs`: of a file that a merge takes in
+/// part, the other part stays, and may hold older versions.
+pub(crate) fn guard(tree: &Tree, range: &KeyRange, inputs: &[FileSpan]) -> DropGuard {
+    let mut outside = Vec::new();
+    for (level, _, file) in tree.files() {
+        let mut parts: Vec<KeyRange> = file.bounds.intersect(range).into_iter().collect();
+        for input in inputs.iter().filter(|input| input.table == file.id()) {
+            parts = parts
+                .iter()
+                .map(|p| p.subtract(&input.range))
+                .flat_map(|(a, b)| a.into_iter().chain(b))
+                .collect();
+        }
+        outside.extend(parts.into_iter().map(|range| FileSpan {
             level,
             table: file.id(),
-            range: file.bounds.intersect(range)?,
+            range,
             min_seq: file.min_seq,
             max_seq: file.max_seq,
-        })
-    });
-    let outside: Vec<FileSpan> = spans.filter(|span| !is_input(span)).collect();
+        }));
+    }
     DropGuard::new(&outside, range)
 }
 

@@ -101,13 +101,10 @@ fn merge_job(store: &Arc<Store>, start: PieceStart) -> Result<PieceJob> {
             }
         }
     }
-    let is_input = |span: &FileSpan| {
-        piece.inputs.iter().any(|input| input.table == span.table && input.range.overlaps(&span.range))
-    };
     let rules = MergeRules {
         snapshots: store.snapshots.list(),
         now_micros: store.unix_micros(),
-        guard: guard(&tree, &piece.range, is_input),
+        guard: guard(&tree, &piece.range, &piece.inputs),
         operator: keyspace.operator.clone(),
         tombstones: RangeTombstones::new(&tombstones),
     };
