@@ -15,5 +15,5 @@ fi
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 
-cargo run --quiet --profile sim --package drumlin-torture -- "$lane" | tee "$log"
+cargo xtask sim "$lane" | tee "$log"
 cargo xtask floors "$log" --lane "$lane"

@@ -317,7 +317,13 @@ impl Map {
     }
 
     /// The cut of an unlogged map.
-    fn own_cut(&self, name: &str, content: &Content, promise: &Promise, visible: Seq) -> Result<Seq, Failure> {
+    fn own_cut(
+        &self,
+        name: &str,
+        content: &Content,
+        promise: &Promise,
+        visible: Seq,
+    ) -> Result<Seq, Failure> {
         let most = promise.issued.min(visible);
         let least = promise.flushed.get(name).copied().unwrap_or(0);
         let after = self.ends.iter().rev().copied().filter(|end| *end > least && *end <= most);

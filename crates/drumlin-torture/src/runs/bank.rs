@@ -21,7 +21,7 @@ pub const BUGS: &[(&str, Hunt)] = &[
     ("E3", Hunt::Model),
     ("E4", Hunt::Model),
     ("E5", Hunt::Model),
-    ("E11", Hunt::Model),
+    ("E11", Hunt::Crash),
 ];
 
 /// Which run looks for a bug.
@@ -76,7 +76,12 @@ impl Figures {
     /// The figure line.
     pub fn line(&self) -> String {
         let bugs = self.found + self.missed.len();
-        format!("bank: bugs {bugs}, found {}, missed {}, false alarms {}", self.found, self.missed.len(), self.alarms)
+        format!(
+            "bank: bugs {bugs}, found {}, missed {}, false alarms {}",
+            self.found,
+            self.missed.len(),
+            self.alarms
+        )
     }
 
     /// Whether every bug was found, and nothing else.

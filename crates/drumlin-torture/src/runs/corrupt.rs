@@ -187,9 +187,8 @@ fn one(seed: u64, cases: u64) -> Result<Report, Failure> {
     let mut report = Report::default();
     for _ in 0..cases {
         let (which, damage) = fixture.draw(&mut random);
-        parallel::guarded(|| fixture.judge(which, &damage, &mut report)).map_err(|failure| {
-            failure.within(&format!("{} {damage:?}", fixture.files[which].0.display()))
-        })?;
+        parallel::guarded(|| fixture.judge(which, &damage, &mut report))
+            .map_err(|failure| failure.within(&format!("{} {damage:?}", fixture.files[which].0.display())))?;
     }
     Ok(report)
 }
