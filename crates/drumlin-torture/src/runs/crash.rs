@@ -72,7 +72,7 @@ impl Figures {
         let other = self.failures.iter().filter(|(_, f)| !named.contains(&f.verdict)).count();
         let percent = |part: u64, whole: u64| part * 100 / whole.max(1);
         format!(
-            "crash: images {images}, depth 2 {second}, lost {}, resurrected {}, holes {}, split {}, unopenable {}, \
+            "crash: images {images}, cut twice {second}, lost {}, resurrected {}, holes {}, split {}, unopenable {}, \
              orphans {}, order {}, wrong {other}, calls {calls}, sites {} %, dropped something {} %, torn {} %",
             count(Verdict::Lost),
             count(Verdict::Resurrected),
