@@ -87,7 +87,7 @@ impl Fixture {
         let mem = MemEnv::new(seed);
         let mut runner = Runner::create(mem.clone(), &workload)?;
         runner.run(&workload.ops, usize::MAX)?;
-        let is_closed = seed % 2 == 0;
+        let is_closed = seed.is_multiple_of(2);
         if !is_closed {
             // The last record carries the mark of all that was synced before it.
             for durability in [Durability::Sync, Durability::Buffered] {
