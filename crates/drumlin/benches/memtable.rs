@@ -1,4 +1,5 @@
-//! Prints what a memtable insert and a lookup cost: `cargo bench -p drumlin --bench memtable -- [entries] [value bytes]`.
+//! Prints what a memtable insert and a lookup cost: `cargo bench -p drumlin --bench memtable -- [entries]
+//! [value bytes]`.
 //!
 //! The modules are compiled in by path, because the memtable is private to the engine.
 #![expect(dead_code, unused_imports, unreachable_pub, reason = "private modules, used in part")]
@@ -53,7 +54,7 @@ fn main() {
     let value = vec![7u8; numbers.get(1).copied().unwrap_or(100) as usize];
     for style in ["binary", "text", "common prefix", "sequential"] {
         println!("{entries} entries, {style} keys of 16 bytes, values of {} bytes", value.len());
-        let table = Arc::new(Memtable::new(1, 42));
+        let table = Arc::new(Memtable::new(1));
         let keys: Vec<[u8; 16]> = (0..entries).map(|n| key(style, n)).collect();
         let order: Vec<usize> = (0..entries).map(|n| (scatter(n ^ 0xabcd) % entries) as usize).collect();
         measure("insert", entries, || {
@@ -89,7 +90,7 @@ fn main() {
 #[expect(clippy::disallowed_methods, reason = "a measurement of real threads")]
 fn two_threads(entries: u64, value: &[u8]) {
     println!("{entries} entries by two threads, binary keys");
-    let table = Memtable::new(1, 42);
+    let table = Memtable::new(1);
     measure("insert, wall", entries, || {
         std::thread::scope(|scope| {
             for thread in 0..2 {

@@ -14,7 +14,8 @@
 //! * `get`, `versions` and cursors show point entries only: laying the range tombstones over them is the
 //!   reader's part.
 
-use super::skiplist::{ListCursor, MemEntry, SkipList};
+use super::list::{List, ListCursor};
+use super::node::MemEntry;
 use crate::cursor::Cursor;
 use crate::error::Result;
 use crate::rangedel::{RangeTombstone, RangeTombstones};
@@ -31,7 +32,7 @@ use drumlin_types::{KeyRange, Kind, Seq};
 /// Recent writes of one keyspace. Shared by all its writers and readers.
 pub(crate) struct Memtable {
     id: u64,
-    list: Arc<SkipList>,
+    list: Arc<List>,
     entries: AtomicUsize,
     tombstones: AtomicUsize,
     /// `Seq::MAX` while empty.
@@ -95,11 +96,11 @@ impl Ranges {
 }
 
 impl Memtable {
-    /// An empty memtable. `seed` decides the inner shape of its list, never an answer.
-    pub(crate) fn new(id: u64, seed: u64) -> Memtable {
+    /// An empty memtable.
+    pub(crate) fn new(id: u64) -> Memtable {
         Memtable {
             id,
-            list: Arc::new(SkipList::new(seed)),
+            list: Arc::new(List::new()),
             entries: AtomicUsize::new(0),
             tombstones: AtomicUsize::new(0),
             min_seq: AtomicU64::new(Seq::MAX),
@@ -223,7 +224,8 @@ impl Memtable {
         debug_assert!(before > 0, "end_write without begin_write");
     }
 
-    /// Writers between `begin_write` and `end_write`. When a sealed memtable has none, all its entries are seen.
+    /// Writers between `begin_write` and `end_write`. When a sealed memtable has none, all its entries are
+    /// seen.
     pub(crate) fn writers(&self) -> usize {
         self.writers.load(Acquire)
     }
