@@ -81,3 +81,18 @@ impl fmt::Display for DecodeError {
 }
 
 impl core::error::Error for DecodeError {}
+
+/// A value that the format cannot hold. Encoders refuse whatever their decoder would.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct EncodeError {
+    /// Which limit the value breaks.
+    pub what: &'static str,
+}
+
+impl fmt::Display for EncodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.what)
+    }
+}
+
+impl core::error::Error for EncodeError {}

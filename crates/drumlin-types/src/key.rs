@@ -125,7 +125,10 @@ impl KeyRange {
 
     /// Whether some key is in both ranges.
     pub fn overlaps(&self, other: &KeyRange) -> bool {
-        !self.is_empty() && !other.is_empty() && self.is_before_end(&other.start) && other.is_before_end(&self.start)
+        !self.is_empty()
+            && !other.is_empty()
+            && self.is_before_end(&other.start)
+            && other.is_before_end(&self.start)
     }
 
     /// The keys in both ranges, if there are any.

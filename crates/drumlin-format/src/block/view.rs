@@ -182,9 +182,19 @@ impl<'a> BlockView<'a> {
         let Some((start, end)) = key.split_at_checked(entry.shared) else {
             return Ok(None);
         };
-        let is_version =
-            entry.seq <= snapshot && end == entry.suffix && start == self.shared(index, &entry)?;
+        // Both lie far apart in the block: fetch the two before either is compared.
+        let shared = self.shared(index, &entry)?;
+        let is_version = entry.seq <= snapshot && end == entry.suffix && start == shared;
         Ok(is_version.then_some(entry))
+    }
+
+    /// The entry behind entry `index`, if it is a version of `key` too.
+    pub fn next_version(&self, index: usize, key: &[u8]) -> Result<Option<(usize, Entry<'a>)>, Corruption> {
+        let next = index + 1;
+        if next >= self.count() {
+            return Ok(None);
+        }
+        Ok(self.version_at(next, key, Seq::MAX)?.map(|entry| (next, entry)))
     }
 
     /// Index of the first entry at or after (`key`, `seq`) in internal order; the count when there is none.

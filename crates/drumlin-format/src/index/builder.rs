@@ -154,24 +154,18 @@ impl IndexBuilder {
             put_u64(out, head_of(&self.separator(index)[common..]));
         }
         let narrow = |wide: u64| u32::try_from(wide).map_err(|_| IndexError);
-        put_u32(out, 0);
+        let mut separator_end = 0;
         for index in range.clone() {
-            put_u32(out, narrow(self.child_end(index) - base_offset)?);
-        }
-        for row in rows {
-            put_u32(out, narrow(row.ordinal - base_ordinal)?);
-        }
-        for row in rows {
-            put_u32(out, row.raw_len);
-        }
-        let mut end = 0;
-        for index in range.clone() {
-            end += (self.separator(index).len() - common) as u64;
-            let end = narrow(end)?;
-            if end >= CONTINUES {
+            let row = &self.rows[index];
+            separator_end += (self.separator(index).len() - common) as u64;
+            let key = narrow(separator_end)?;
+            if key >= CONTINUES {
                 return Err(IndexError);
             }
-            put_u32(out, if self.rows[index].continues { end | CONTINUES } else { end });
+            put_u32(out, narrow(self.child_end(index) - base_offset)?);
+            put_u32(out, narrow(row.ordinal - base_ordinal)?);
+            put_u32(out, row.raw_len);
+            put_u32(out, if row.continues { key | CONTINUES } else { key });
         }
         if !rows.is_empty() {
             out.extend_from_slice(&self.separator(range.start)[..common]);
@@ -184,7 +178,7 @@ impl IndexBuilder {
 }
 
 const fn encoded_len(count: usize, separators: usize) -> usize {
-    HEADER_LEN + 4 + count * FENCE_LEN + separators
+    HEADER_LEN + count * FENCE_LEN + separators
 }
 
 /// The first eight bytes as a number that sorts like them.

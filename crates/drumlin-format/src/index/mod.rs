@@ -15,16 +15,17 @@
 //!            | base offset u64 | base ordinal u64
 //! heads      count x u64       first eight bytes of the separator after the common prefix, big endian as a
 //!                              number, zero padded: most comparisons end here
-//! ends       count+1 x u32     child i is stored at base offset + ends[i] and ends, seal included, at ends[i+1]
-//! ordinals   count x u32       entries before child i, less the base ordinal
-//! raw        count x u32       length of child i before compression
-//! keys       count x u32       end of separator i in `separators`; the top bit says that it continues
+//! rows       count x (end u32 | ordinal u32 | raw u32 | key u32)
+//!            end       child i ends, seal included, at base offset + end; it starts where child i-1 ends
+//!            ordinal   entries before child i, less the base ordinal
+//!            raw       length of child i before compression
+//!            key       end of separator i in `separators`; the top bit says that it continues
 //! common     common length bytes at the start of all separators
 //! separators the rest of each
 //! ```
 //!
-//! Level 0 points to data blocks, level 1 to index blocks of level 0. Columns have fixed widths, so that a block
-//! is searched in place, without decoding it first.
+//! Level 0 points to data blocks, level 1 to index blocks of level 0. Widths are fixed, so that a block is searched
+//! in place, without decoding it first: through the dense heads, and then in one row and its neighbour.
 
 mod builder;
 #[cfg(test)]
@@ -39,8 +40,9 @@ pub const FLAT_LIMIT: usize = 64 << 10;
 /// Length at which a partition is complete.
 pub const PARTITION_TARGET: usize = 16 << 10;
 /// Bytes that a fence takes beside its separator.
-pub const FENCE_LEN: usize = 8 + 4 + 4 + 4 + 4;
+pub const FENCE_LEN: usize = 8 + ROW_LEN;
 
 const HEADER_LEN: usize = 32;
-/// Top bit of the key column.
+const ROW_LEN: usize = 16;
+/// Top bit of a row's key.
 const CONTINUES: u32 = 1 << 31;

@@ -1,9 +1,10 @@
 //! Searches index blocks in place.
 
 use super::builder::head_of;
-use super::{CONTINUES, FENCE_LEN, HEADER_LEN};
+use super::{CONTINUES, FENCE_LEN, HEADER_LEN, ROW_LEN};
 use crate::bytes::Reader;
 use crate::error::Corruption;
+use alloc::vec::Vec;
 use core::cmp::Ordering;
 
 /// The header of an index block, checked. Cheap to copy, so that a cache can keep it beside the bytes.
@@ -39,7 +40,7 @@ impl Fence {
 }
 
 impl IndexLayout {
-    /// Checks the header of `bytes`: the columns it announces lie inside.
+    /// Checks the header of `bytes`: the fences it announces lie inside.
     pub fn parse(bytes: &[u8]) -> Result<IndexLayout, Corruption> {
         let mut reader = Reader::new(bytes);
         let count = reader.u32()?;
@@ -52,7 +53,7 @@ impl IndexLayout {
             return Err(Corruption::new("index block has an unknown level", 4));
         }
         if layout.separators_start() > bytes.len() as u64 {
-            return Err(Corruption::new("index block is shorter than its columns", 0));
+            return Err(Corruption::new("index block is shorter than its fences", 0));
         }
         // No offset or ordinal that is made from the base may wrap.
         let room = u64::MAX / 2;
@@ -73,7 +74,7 @@ impl IndexLayout {
     }
 
     fn common_start(self) -> u64 {
-        HEADER_LEN as u64 + 4 + u64::from(self.count) * FENCE_LEN as u64
+        HEADER_LEN as u64 + u64::from(self.count) * FENCE_LEN as u64
     }
 
     fn separators_start(self) -> u64 {
@@ -111,13 +112,21 @@ impl<'a> IndexView<'a> {
         self.layout.level
     }
 
-    /// Number `index` of the 32-bit column that starts behind `rows` heads' worth of bytes.
+    /// Row `index`: end, ordinal, raw length, key.
     #[inline]
-    fn number(&self, column_start: usize, index: usize) -> Result<u32, Corruption> {
-        let place = column_start + 4 * index;
-        match self.bytes.get(place..).and_then(<[u8]>::first_chunk::<4>) {
-            Some(bytes) => Ok(u32::from_le_bytes(*bytes)),
-            None => Err(Corruption::new("fence lies outside its block", place as u64)),
+    fn row(&self, index: usize) -> Result<[u32; 4], Corruption> {
+        let place = HEADER_LEN + 8 * self.count() + ROW_LEN * index;
+        let row = self.bytes.get(place..).and_then(<[u8]>::first_chunk::<ROW_LEN>);
+        let (numbers, _) = row.ok_or(Corruption::new("fence lies outside its block", 0))?.as_chunks::<4>();
+        Ok([0, 1, 2, 3].map(|column: usize| u32::from_le_bytes(numbers[column])))
+    }
+
+    /// Where the child and the separator before number `index` end.
+    #[inline]
+    fn starts(&self, index: usize) -> Result<(u32, u32), Corruption> {
+        match index.checked_sub(1) {
+            Some(before) => self.row(before).map(|[end, _, _, key]| (end, key & !CONTINUES)),
+            None => Ok((0, 0)),
         }
     }
 
@@ -125,14 +134,6 @@ impl<'a> IndexView<'a> {
     fn head(&self, index: usize) -> u64 {
         let place = HEADER_LEN + 8 * index;
         self.bytes.get(place..).and_then(<[u8]>::first_chunk::<8>).map_or(0, |head| u64::from_le_bytes(*head))
-    }
-
-    fn ends_start(&self) -> usize {
-        HEADER_LEN + 8 * self.count()
-    }
-
-    fn keys_start(&self) -> usize {
-        self.ends_start() + 4 + 12 * self.count()
     }
 
     /// What all separators start with.
@@ -143,38 +144,35 @@ impl<'a> IndexView<'a> {
 
     /// The rest of separator `index`.
     pub fn separator_rest(&self, index: usize) -> Result<&'a [u8], Corruption> {
-        let keys = self.keys_start();
-        let end = (self.number(keys, index)? & !CONTINUES) as usize;
-        let start = match index.checked_sub(1) {
-            Some(before) => (self.number(keys, before)? & !CONTINUES) as usize,
-            None => 0,
-        };
+        let [_, _, _, key] = self.row(index)?;
+        let (start, end) = (self.starts(index)?.1 as usize, (key & !CONTINUES) as usize);
         let base = self.layout.separators_start() as usize;
         let separators = self.bytes.get(base..).unwrap_or_default();
         separators.get(start..end).ok_or(Corruption::new("separator lies outside its block", base as u64))
     }
 
+    /// Separator `index`, put together.
+    pub fn separator(&self, index: usize) -> Result<Vec<u8>, Corruption> {
+        Ok([self.common(), self.separator_rest(index)?].concat())
+    }
+
     /// Fence `index`.
     #[inline]
     pub fn fence(&self, index: usize) -> Result<Fence, Corruption> {
-        let count = self.count();
-        if index >= count {
+        if index >= self.count() {
             return Err(Corruption::new("fence number outside its block", 0));
         }
-        let ends = self.ends_start();
-        let (start, end) = (self.number(ends, index)?, self.number(ends, index + 1)?);
-        let ordinal = self.number(ends + 4 + 4 * count, index)?;
-        let raw_len = self.number(ends + 4 + 8 * count, index)?;
-        let key_end = self.number(self.keys_start(), index)?;
+        let [end, ordinal, raw_len, key] = self.row(index)?;
+        let (start, _) = self.starts(index)?;
         let Some(sealed_len) = end.checked_sub(start) else {
-            return Err(Corruption::new("fence ends before it starts", (ends + 4 * index) as u64));
+            return Err(Corruption::new("fence ends before it starts", 0));
         };
         Ok(Fence {
             offset: self.layout.base_offset + u64::from(start),
             sealed_len,
             raw_len,
             ordinal: self.layout.base_ordinal + u64::from(ordinal),
-            continues: key_end & CONTINUES != 0,
+            continues: key & CONTINUES != 0,
         })
     }
 

@@ -243,6 +243,11 @@ impl<S: Sink> TableBuilder<S> {
         self.properties.entries
     }
 
+    /// Distinct keys so far.
+    pub fn keys(&self) -> u64 {
+        self.hashes.len() as u64
+    }
+
     /// Whether there is nothing to finish.
     pub fn is_empty(&self) -> bool {
         self.properties.entries == 0 && self.tombstones.is_empty()

@@ -162,6 +162,7 @@ impl Arena {
         self.sum(Chunk::used)
     }
 
+    #[cfg(test)]
     /// Bytes held: those handed out and those still to be.
     pub(super) fn held_bytes(&self) -> usize {
         self.sum(Chunk::capacity)

@@ -59,6 +59,7 @@ impl List {
         self.arena.bytes()
     }
 
+    #[cfg(test)]
     /// Bytes that the arena holds.
     pub(super) fn held_bytes(&self) -> usize {
         self.arena.held_bytes()
@@ -100,6 +101,7 @@ impl List {
         (before, after)
     }
 
+    #[cfg(test)]
     /// The newest version of `key` that is not newer than `seq`.
     pub(super) fn get(&self, key: &[u8], seq: Seq) -> Option<MemEntry<'_>> {
         let (_, found) = self.search(&Place { key, seq });

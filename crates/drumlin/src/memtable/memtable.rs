@@ -145,6 +145,7 @@ impl Memtable {
         }
     }
 
+    #[cfg(test)]
     /// The newest version of `key` that `snapshot` sees.
     pub(crate) fn get(&self, key: &[u8], snapshot: Seq) -> Option<MemEntry<'_>> {
         self.list.get(key, snapshot)
@@ -180,6 +181,7 @@ impl Memtable {
         self.list.bytes() + self.ranges.bytes.load(Relaxed)
     }
 
+    #[cfg(test)]
     /// Bytes of memory held, room for entries to come included: what to charge to the memory budget.
     pub(crate) fn held_bytes(&self) -> usize {
         self.list.held_bytes() + self.ranges.bytes.load(Relaxed)
@@ -190,11 +192,13 @@ impl Memtable {
         self.entries.load(Acquire)
     }
 
+    #[cfg(test)]
     /// Point entries that are deletes.
     pub(crate) fn tombstones(&self) -> usize {
         self.tombstones.load(Relaxed)
     }
 
+    #[cfg(test)]
     /// Smallest sequence number of all entries and range tombstones; 0 when there are none.
     pub(crate) fn min_seq(&self) -> Seq {
         match self.min_seq.load(Relaxed) {

@@ -34,5 +34,6 @@ mod node;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use memtable::{MemCursor, Memtable};
-pub(crate) use node::MemEntry;
+#[cfg(test)]
+pub(crate) use memtable::MemCursor;
+pub(crate) use memtable::Memtable;

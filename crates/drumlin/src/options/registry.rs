@@ -103,10 +103,6 @@ pub(super) const fn ratio(least: f64, most: f64) -> OptionDef {
     def(Shape::Ratio { least, most }, "")
 }
 
-pub(super) const fn flag() -> OptionDef {
-    def(Shape::Flag, "")
-}
-
 pub(super) const fn names(names: &'static [&'static str]) -> OptionDef {
     def(Shape::Names(names), "")
 }

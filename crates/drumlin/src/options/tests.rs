@@ -175,7 +175,7 @@ fn errors_help() {
     let said = complaint(options.set("compaction", "1-leveling"));
     assert_eq!(said, "compaction is an option of a keyspace, not of the store");
     assert_eq!(complaint(keyspace.get("workers")), "workers is an option of the store, not of a keyspace");
-    assert_eq!(complaint(keyspace.set("max_runs", "4")), "max_runs = 4: must be 8..=512");
+    assert_eq!(complaint(keyspace.set("block_bytes", "4")), "block_bytes = 4: must be 512..=1MiB");
     let said = complaint(keyspace.set("compression_bottom", "brotli"));
     assert_eq!(said, "compression_bottom = brotli: must be same, none, lz4 or zstd");
     assert_eq!(complaint(keyspace.set("filter_bits", "NaN")), "filter_bits = NaN: must be auto or 0..=16");

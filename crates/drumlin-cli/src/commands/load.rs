@@ -1,0 +1,188 @@
+//! Writes the entries of a file.
+//!
+//! With `--ack` every entry is a write of its own, and its key is printed, and flushed, once the write has
+//! returned: a key on stdout is one that the store has promised to keep. Without it entries are written in
+//! batches, which is what a bulk load wants. A whole load ends with a flush; entries before the first bad one
+//! stay written.
+
+use crate::args::{LoadArgs, LoadFormat};
+use crate::escape::escape;
+use crate::failure::{Failure, Outcome, Result, Verdict};
+use crate::figures::{grouped, rate, size};
+use crate::input::csv::CsvReader;
+use crate::input::deb822::Deb822Reader;
+use crate::input::jsonl::JsonlReader;
+use crate::input::tsv::TsvReader;
+use crate::input::{EntryReader, Source};
+use crate::output::Output;
+use crate::progress::Progress;
+use crate::store::Store;
+use std::io::BufRead;
+
+/// Entries of a batch at most.
+const BATCH_ENTRIES: usize = 256;
+/// Bytes of keys and values after which a batch is written.
+const BATCH_BYTES: usize = 256 << 10;
+
+pub(super) fn load(store: &dyn Store, args: &LoadArgs, source: Source, out: &mut Output<'_>) -> Outcome {
+    if let Some(name) = &args.policy {
+        store.set_policy(name)?;
+    }
+    let mut progress = Progress::start("load", source.bytes);
+    let mut entries = reader(args.format, source.reader);
+    let done = match args.ack {
+        true => write_each(store, args, &mut *entries, &mut progress, out),
+        false => write_batches(store, args, &mut *entries, &mut progress),
+    };
+    // What is loaded ends in tables, synced, whatever its writes asked for one by one.
+    let done = done.and_then(|bytes| store.flush().map(|()| bytes));
+    let seconds = progress.seconds();
+    let records = progress.records();
+    let summary = match &done {
+        Ok(bytes) => format!(
+            "{} entries, {} of keys and values in {seconds:.1} s, {} entries/s",
+            grouped(records),
+            size(*bytes),
+            grouped(rate(records, seconds))
+        ),
+        Err(Failure::PipeClosed) => return Err(Failure::PipeClosed),
+        Err(_) => format!("stopped after {} entries", grouped(records)),
+    };
+    progress.finish(&summary);
+    done.map(|_| Verdict::Fine)
+}
+
+fn reader(format: LoadFormat, input: Box<dyn BufRead>) -> Box<dyn EntryReader> {
+    match format {
+        LoadFormat::Tsv => Box::new(TsvReader::new(input)),
+        LoadFormat::Csv => Box::new(CsvReader::new(input)),
+        LoadFormat::Jsonl => Box::new(JsonlReader::new(input)),
+        LoadFormat::Deb822 => Box::new(Deb822Reader::new(input)),
+    }
+}
+
+/// Writes entry by entry and prints each key. Returns the bytes of keys and values.
+fn write_each(
+    store: &dyn Store,
+    args: &LoadArgs,
+    entries: &mut dyn EntryReader,
+    progress: &mut Progress,
+    out: &mut Output<'_>,
+) -> Result<u64> {
+    let mut bytes = 0;
+    while let Some(entry) = entries.next() {
+        let entry = entry.map_err(|e| Failure::failed(&args.file, e))?;
+        store.put(&entry.key, &entry.value, args.durability)?;
+        out.line(&escape(&entry.key))?;
+        out.flush()?;
+        bytes += (entry.key.len() + entry.value.len()) as u64;
+        progress.record(entries.bytes_read());
+    }
+    Ok(bytes)
+}
+
+/// Writes entries in batches. Returns the bytes of keys and values.
+fn write_batches(
+    store: &dyn Store,
+    args: &LoadArgs,
+    entries: &mut dyn EntryReader,
+    progress: &mut Progress,
+) -> Result<u64> {
+    let mut bytes = 0;
+    loop {
+        let mut batch = Vec::with_capacity(BATCH_ENTRIES);
+        let mut batch_bytes = 0;
+        let mut bad = None;
+        while batch.len() < BATCH_ENTRIES && batch_bytes < BATCH_BYTES {
+            match entries.next() {
+                Some(Ok(entry)) => {
+                    batch_bytes += entry.key.len() + entry.value.len();
+                    batch.push((entry.key, entry.value));
+                }
+                Some(Err(error)) => {
+                    bad = Some(Failure::failed(&args.file, error));
+                    break;
+                }
+                None => break,
+            }
+        }
+        let at_end = batch.is_empty();
+        if !at_end {
+            store.put_all(&batch, args.durability)?;
+            bytes += batch_bytes as u64;
+            batch.iter().for_each(|_| progress.record(entries.bytes_read()));
+        }
+        match bad {
+            Some(failure) => return Err(failure),
+            None if at_end => return Ok(bytes),
+            None => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Cli, Command};
+    use crate::store::fake::FakeStore;
+    use clap::Parser;
+
+    /// Loads `text` with the options `line`; what was printed and how it ended.
+    fn run(store: &FakeStore, text: &str, line: &[&str]) -> (String, Outcome) {
+        let line = [&["drumlin", "load", "db", "input.tsv", "--format", "tsv"], line].concat();
+        let cli = Cli::try_parse_from(line).expect("good usage");
+        let Command::Load(args) = cli.command else { panic!("not a load: {cli:?}") };
+        let mut sink = Vec::new();
+        let mut out = Output::new(&mut sink, false);
+        let mut progress = Progress::start("load", None);
+        let mut entries = reader(args.format, Box::new(std::io::Cursor::new(text.to_owned())));
+        let done = match args.ack {
+            true => write_each(store, &args, &mut *entries, &mut progress, &mut out),
+            false => write_batches(store, &args, &mut *entries, &mut progress),
+        };
+        (String::from_utf8(sink).expect("UTF-8"), done.map(|_| Verdict::Fine))
+    }
+
+    #[test]
+    fn entries_go_in_batches_and_the_last_of_a_key_stays() {
+        let store = FakeStore::default();
+        let text: String = (0..600).map(|i| format!("k{}\t{i}\n", i % 500)).collect();
+        assert_eq!(run(&store, &text, &[]), (String::new(), Ok(Verdict::Fine)));
+        assert_eq!(
+            *store.calls.borrow(),
+            ["put_all 256 Buffered", "put_all 256 Buffered", "put_all 88 Buffered"]
+        );
+        assert_eq!(store.map.borrow().len(), 500);
+        assert_eq!(store.get(b"k99").expect("a map reads"), Some(b"599".to_vec()));
+    }
+
+    #[test]
+    fn a_batch_is_bounded_in_bytes() {
+        let store = FakeStore::default();
+        let text: String = (0..4).map(|i| format!("k{i}\t{}\n", "v".repeat(BATCH_BYTES / 2))).collect();
+        assert_eq!(run(&store, &text, &[]).1, Ok(Verdict::Fine));
+        assert_eq!(*store.calls.borrow(), ["put_all 2 Buffered", "put_all 2 Buffered"]);
+    }
+
+    #[test]
+    fn only_keys_whose_write_returned_are_acknowledged() {
+        let store = FakeStore::default();
+        store.writes_left.set(Some(2));
+        let (acknowledged, outcome) =
+            run(&store, "a\\t\t1\nb\t2\nc\t3\n", &["--ack", "--durability", "sync"]);
+        assert_eq!(acknowledged, "a\\t\nb\n");
+        assert_eq!(outcome, Err(Failure::Failed("the disk is full".to_owned())));
+        assert_eq!(*store.calls.borrow(), ["put Sync", "put Sync"]);
+    }
+
+    #[test]
+    fn entries_before_a_bad_line_stay() {
+        for mode in [&[][..], &["--ack"]] {
+            let store = FakeStore::default();
+            let (_, outcome) = run(&store, "a\t1\nb\t2\nbad\nc\t3\n", mode);
+            let Err(Failure::Failed(what)) = outcome else { panic!("a bad line must fail: {outcome:?}") };
+            assert!(what.starts_with("input.tsv: line 3: "), "{what}");
+            assert_eq!(store.map.borrow().len(), 2);
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Entries as JSON objects, one a line: `{"key": ..., "value": ...}`.
+//!
+//! A key is a string. A value is a string, stored as its text, or any other JSON value but null, stored as
+//! its JSON text exactly as it stands in the line. Bytes that are not UTF-8 come as hex digits under
+//! `key_hex` or `value_hex` instead. Empty lines are skipped; other members are refused.
+
+use super::lines::Lines;
+use super::{Entry, EntryReader, InputError};
+use crate::escape::from_hex;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use std::io::BufRead;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Line<'a> {
+    key: Option<String>,
+    key_hex: Option<String>,
+    #[serde(borrow)]
+    value: Option<&'a RawValue>,
+    value_hex: Option<String>,
+}
+
+/// Reads entries from lines of JSON.
+pub(crate) struct JsonlReader<R> {
+    lines: Lines<R>,
+}
+
+impl<R: BufRead> JsonlReader<R> {
+    /// The entries of `input`.
+    pub(crate) fn new(input: R) -> JsonlReader<R> {
+        JsonlReader { lines: Lines::new(input) }
+    }
+
+    fn read(&mut self) -> Result<Option<Entry>, InputError> {
+        loop {
+            let number = self.lines.number() + 1;
+            let Some(line) = self.lines.next_line()? else { return Ok(None) };
+            if !line.trim_ascii().is_empty() {
+                return parse(line).map(Some).map_err(|what| InputError::bad(number, what));
+            }
+        }
+    }
+}
+
+fn parse(line: &[u8]) -> Result<Entry, String> {
+    let line: Line<'_> = serde_json::from_slice(line).map_err(|e| e.to_string())?;
+    let key = one_of("key", line.key.map(String::into_bytes), line.key_hex)?;
+    let value = one_of("value", line.value.map(text_of).transpose()?, line.value_hex)?;
+    Ok(Entry { key, value })
+}
+
+fn text_of(value: &RawValue) -> Result<Vec<u8>, String> {
+    let raw = value.get();
+    if !raw.starts_with('"') {
+        return Ok(raw.as_bytes().to_vec());
+    }
+    serde_json::from_str::<String>(raw).map(String::into_bytes).map_err(|e| e.to_string())
+}
+
+fn one_of(name: &str, text: Option<Vec<u8>>, hex: Option<String>) -> Result<Vec<u8>, String> {
+    match (text, hex) {
+        (Some(bytes), None) => Ok(bytes),
+        (None, Some(hex)) => from_hex(&hex).ok_or_else(|| format!("{name}_hex is not pairs of hex digits")),
+        (None, None) => Err(format!("no {name}")),
+        (Some(_), Some(_)) => Err(format!("both {name} and {name}_hex")),
+    }
+}
+
+impl<R: BufRead> Iterator for JsonlReader<R> {
+    type Item = Result<Entry, InputError>;
+    fn next(&mut self) -> Option<Self::Item> {
+        self.read().transpose()
+    }
+}
+
+impl<R: BufRead> EntryReader for JsonlReader<R> {
+    fn bytes_read(&self) -> u64 {
+        self.lines.bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::TextFormat;
+    use crate::output::Output;
+
+    type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
+
+    fn read(text: &str) -> Result<Pairs, String> {
+        JsonlReader::new(text.as_bytes())
+            .map(|r| r.map(|e| (e.key, e.value)).map_err(|e| e.to_string()))
+            .collect()
+    }
+
+    #[test]
+    fn strings_are_text_and_other_values_keep_their_json() {
+        assert_eq!(
+            read(
+                "{\"key\":\"a\\u00e9\",\"value\":\"x\\ny\"}\n\n{\"value\": {\"n\": [1, 2.50]},\"key\":\"b\"}\r\n"
+            ),
+            Ok(vec![
+                ("aé".as_bytes().to_vec(), b"x\ny".to_vec()),
+                (b"b".to_vec(), b"{\"n\": [1, 2.50]}".to_vec()),
+            ])
+        );
+    }
+
+    #[test]
+    fn what_scan_prints_is_read_back() {
+        for value in [&b"plain"[..], b"\xff\x00\"", b"", "é\u{1}".as_bytes()] {
+            let mut sink = Vec::new();
+            Output::new(&mut sink, false).entry(TextFormat::Jsonl, b"k\xfe", Some(value)).expect("a Vec");
+            let text = String::from_utf8(sink).expect("JSON is UTF-8");
+            assert_eq!(read(&text), Ok(vec![(b"k\xfe".to_vec(), value.to_vec())]), "{text}");
+        }
+    }
+
+    #[test]
+    fn other_shapes_are_refused_by_line() {
+        for text in [
+            "{\"key\":\"a\"}",
+            "{\"value\":\"a\"}",
+            "{\"key\":1,\"value\":\"a\"}",
+            "{\"key\":\"a\",\"value\":null}",
+            "{\"key\":\"a\",\"value\":\"b\",\"more\":1}",
+            "{\"key\":\"a\",\"key_hex\":\"00\",\"value\":\"b\"}",
+            "{\"key_hex\":\"0\",\"value\":\"b\"}",
+            "[\"a\",\"b\"]",
+            "{\"key\":\"a\",",
+            "\u{1}",
+        ] {
+            let refused = read(&format!("\n{text}\n")).expect_err(text);
+            assert!(refused.starts_with("line 2: "), "{text}: {refused}");
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! What comes in: entries in four formats, traces, and the values that a replay writes.
+//!
+//! Every reader is an iterator that holds one record at a time, so memory is bounded by the longest record
+//! that was really read. Trouble names the line. Input is never trusted: nothing here panics on it.
+
+pub(crate) mod csv;
+pub(crate) mod deb822;
+pub(crate) mod jsonl;
+mod lines;
+pub(crate) mod trace;
+pub(crate) mod trace_value;
+pub(crate) mod tsv;
+
+use crate::failure::Failure;
+use std::fmt;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+
+/// Bytes read from a file at once.
+const READ_BUFFER_BYTES: usize = 256 << 10;
+/// The largest window a zstd frame may ask for, as a power of two: what `zstd --long=27` writes.
+const ZSTD_WINDOW_LOG_MAX: u32 = 27;
+/// The first bytes of a zstd frame.
+const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+
+/// A key and its value.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Entry {
+    /// The key.
+    pub(crate) key: Vec<u8>,
+    /// The value.
+    pub(crate) value: Vec<u8>,
+}
+
+/// Why a record could not be read.
+#[derive(Debug)]
+pub(crate) enum InputError {
+    /// The bytes did not come.
+    Io(io::Error),
+    /// The bytes came, and are not what the format says.
+    Bad {
+        /// What the input is counted in: lines or objects.
+        unit: &'static str,
+        /// The one that the record starts at, from 1.
+        number: u64,
+        /// What is wrong.
+        what: String,
+    },
+}
+
+impl InputError {
+    fn bad(line: u64, what: impl Into<String>) -> InputError {
+        InputError::Bad { unit: "line", number: line, what: what.into() }
+    }
+}
+
+impl From<io::Error> for InputError {
+    fn from(error: io::Error) -> InputError {
+        InputError::Io(error)
+    }
+}
+
+impl fmt::Display for InputError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            InputError::Io(error) => error.fmt(f),
+            InputError::Bad { unit, number, what } => write!(f, "{unit} {number}: {what}"),
+        }
+    }
+}
+
+/// A reader of entries that knows how much of its input it has taken.
+pub(crate) trait EntryReader: Iterator<Item = Result<Entry, InputError>> {
+    /// Bytes of input behind the entries returned so far.
+    fn bytes_read(&self) -> u64;
+}
+
+/// A file, or stdin for `-`, with its length where that is known.
+pub(crate) struct Source {
+    /// The bytes.
+    pub(crate) reader: Box<dyn BufRead>,
+    /// How many there are.
+    pub(crate) bytes: Option<u64>,
+}
+
+impl Source {
+    /// Opens `name`.
+    pub(crate) fn open(name: &str) -> Result<Source, Failure> {
+        if name == "-" {
+            let reader = BufReader::with_capacity(READ_BUFFER_BYTES, io::stdin());
+            return Ok(Source { reader: Box::new(reader), bytes: None });
+        }
+        let file = File::open(name).map_err(|e| Failure::failed(name, e))?;
+        let meta = file.metadata().map_err(|e| Failure::failed(name, e))?;
+        let reader = Box::new(BufReader::with_capacity(READ_BUFFER_BYTES, file));
+        Ok(Source { reader, bytes: meta.is_file().then_some(meta.len()) })
+    }
+
+    /// The same bytes, decompressed when they are a zstd frame. Their number is then unknown.
+    pub(crate) fn decompressed(mut self) -> io::Result<Source> {
+        if !self.reader.fill_buf()?.starts_with(&ZSTD_MAGIC) {
+            return Ok(self);
+        }
+        let mut decoder = zstd::Decoder::with_buffer(self.reader)?;
+        decoder.window_log_max(ZSTD_WINDOW_LOG_MAX)?;
+        let reader = Box::new(BufReader::with_capacity(READ_BUFFER_BYTES, decoder));
+        Ok(Source { reader, bytes: None })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Cursor, Read};
+
+    fn text_of(bytes: Vec<u8>) -> String {
+        let source = Source { reader: Box::new(Cursor::new(bytes)), bytes: None };
+        let mut text = String::new();
+        source.decompressed().expect("readable").reader.read_to_string(&mut text).expect("readable");
+        text
+    }
+
+    #[test]
+    fn compressed_and_plain_bytes_read_alike() {
+        let text = "ts,op,key,size\n".repeat(100);
+        assert_eq!(text_of(text.clone().into_bytes()), text);
+        assert_eq!(text_of(zstd::encode_all(text.as_bytes(), 3).expect("compresses")), text);
+        assert_eq!(text_of(Vec::new()), "");
+    }
+}

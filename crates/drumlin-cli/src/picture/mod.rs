@@ -1,0 +1,253 @@
+//! The drawing of a tree: one line a run, at most 100 columns wide.
+//!
+//! ```text
+//! default: leveling; 2 levels, 2 runs, 3 files, 12.0 MiB, 1,200 entries, 0 tombstones
+//! L0    1 run, 1 file, 4.0 MiB (33 %)
+//!   r9      │▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄│    1f    4.0 MiB  801..1200
+//! L1    1 run, 2 files, 8.0 MiB (67 %)
+//!   r4      │████████████████████████████████████████│    2f    8.0 MiB  1..800
+//!            a                                      z
+//! ```
+//!
+//! The bar is the key space, stretched as [`axis`] says; a mark is as high as the bytes that the run has in
+//! its column, against the fullest column of the tree, and the lowest mark means "a few". Then come files, bytes, the span of sequence numbers,
+//! the policy's tag, and how many files are narrowed or busy (`2n`, `1b`). The last line names the first key
+//! and the end of the key space.
+
+mod axis;
+
+use crate::escape::escape;
+use crate::figures::{counted, size};
+use crate::store::{FileShape, KeyspaceShape, LevelShape, RunShape};
+use axis::{Axis, files};
+
+/// Columns of the key space.
+const BAR_COLUMNS: usize = 40;
+/// Columns of a line, which is cut there.
+const LINE_COLUMNS: usize = 100;
+/// Columns left of the bar's edge.
+const LEFT_COLUMNS: usize = 10;
+/// Characters of a key at most, where it stands in a line with others.
+const KEY_COLUMNS: usize = 16;
+/// An empty memtable has a few bytes of its own; fewer than this in memory are not worth a line.
+const MEMORY_BYTES_SHOWN: u64 = 1024;
+/// Marks from a few bytes to all of a column.
+const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+const ASCII: [char; 8] = ['.', ':', '-', '=', '+', '*', '#', '@'];
+/// Colours of levels in turn, as SGR parameters.
+const COLOURS: [&str; 6] = ["36", "32", "33", "35", "34", "31"];
+
+/// How to draw.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Style {
+    /// With ASCII characters alone.
+    pub(crate) ascii: bool,
+    /// With colours.
+    pub(crate) colour: bool,
+    /// With a line for every file.
+    pub(crate) files: bool,
+}
+
+/// Sums over files.
+#[derive(Default)]
+struct Totals {
+    files: u64,
+    bytes: u64,
+    entries: u64,
+    tombstones: u64,
+}
+
+impl Totals {
+    fn of<'a>(files: impl Iterator<Item = &'a FileShape>) -> Totals {
+        files.fold(Totals::default(), |sum, file| Totals {
+            files: sum.files + 1,
+            bytes: sum.bytes.saturating_add(file.bytes),
+            entries: sum.entries.saturating_add(file.entries),
+            tombstones: sum.tombstones.saturating_add(file.tombstones),
+        })
+    }
+}
+
+/// The picture of `shape`, lines ended.
+pub(crate) fn draw(shape: &KeyspaceShape, style: Style) -> String {
+    let drawing = Drawing::new(shape, style);
+    let mut lines = vec![drawing.headline(shape)];
+    lines.extend(memory_line(shape));
+    for level in shape.levels.iter().filter(|level| !level.runs.is_empty()) {
+        lines.push(drawing.level_line(level));
+        for run in &level.runs {
+            lines.push(drawing.run_line(level.level, run));
+            if style.files {
+                lines.extend(run.files.iter().map(file_line));
+            }
+        }
+    }
+    lines.extend(span_line(shape));
+    lines.iter().map(|line| format!("{}\n", line.trim_end())).collect()
+}
+
+struct Drawing {
+    axis: Axis,
+    total: Totals,
+    /// Bytes of the fullest column of any run.
+    fullest: f64,
+    style: Style,
+}
+
+impl Drawing {
+    fn new(shape: &KeyspaceShape, style: Style) -> Drawing {
+        let axis = Axis::new(shape, BAR_COLUMNS);
+        let mut drawing = Drawing { axis, total: Totals::of(files(shape)), fullest: 0.0, style };
+        let runs = shape.levels.iter().flat_map(|level| &level.runs);
+        drawing.fullest = runs.flat_map(|run| drawing.columns(run)).fold(0.0, f64::max);
+        drawing
+    }
+
+    /// Bytes of `run` in each column.
+    fn columns(&self, run: &RunShape) -> [f64; BAR_COLUMNS] {
+        let mut columns = [0.0; BAR_COLUMNS];
+        run.files.iter().for_each(|file| self.axis.add(file, &mut columns));
+        columns
+    }
+
+    fn headline(&self, shape: &KeyspaceShape) -> String {
+        let levels = shape.levels.iter().filter(|level| !level.runs.is_empty()).count();
+        let runs: usize = shape.levels.iter().map(|level| level.runs.len()).sum();
+        cut(&format!(
+            "{}: {}; {}, {}, {}, {}, {}, {}",
+            escape(shape.name.as_bytes()),
+            escape(shape.policy.as_bytes()),
+            counted(levels as u64, "level"),
+            counted(runs as u64, "run"),
+            counted(self.total.files, "file"),
+            size(self.total.bytes),
+            counted(self.total.entries, "entry"),
+            counted(self.total.tombstones, "tombstone"),
+        ))
+    }
+
+    fn level_line(&self, level: &LevelShape) -> String {
+        let total = Totals::of(level.runs.iter().flat_map(|run| run.files.iter()));
+        let share = match self.total.bytes {
+            0 => 0.0,
+            all => total.bytes as f64 * 100.0 / all as f64,
+        };
+        format!(
+            "{:<5} {}, {}, {} ({share:.0} %)",
+            format!("L{}", level.level),
+            counted(level.runs.len() as u64, "run"),
+            counted(total.files, "file"),
+            size(total.bytes),
+        )
+    }
+
+    fn run_line(&self, level: u8, run: &RunShape) -> String {
+        let total = Totals::of(run.files.iter());
+        let edge = if self.style.ascii { '|' } else { '│' };
+        let min_seq = run.files.iter().map(|file| file.min_seq).min().unwrap_or(0);
+        let max_seq = run.files.iter().map(|file| file.max_seq).max().unwrap_or(0);
+        let label = format!("  r{}", run.id);
+        let facts =
+            format!("{:>5}f {:>10}  {min_seq}..{max_seq}{}", total.files, size(total.bytes), marks(run));
+        let rest = cut_to(&facts, LINE_COLUMNS - LEFT_COLUMNS - BAR_COLUMNS - 2);
+        let bar = self.coloured(level, &self.bar(run));
+        format!("{}{edge}{bar}{edge}{rest}", padded(&label, LEFT_COLUMNS))
+    }
+
+    fn bar(&self, run: &RunShape) -> String {
+        let marks = if self.style.ascii { ASCII } else { BLOCKS };
+        let mark = |bytes: f64| match bytes / self.fullest * marks.len() as f64 {
+            height if height > 0.0 => marks[(height.ceil() as usize).clamp(1, marks.len()) - 1],
+            _ => ' ',
+        };
+        self.columns(run).map(mark).iter().collect()
+    }
+
+    fn coloured(&self, level: u8, text: &str) -> String {
+        if !self.style.colour {
+            return text.to_owned();
+        }
+        format!("\x1b[{}m{text}\x1b[0m", COLOURS[usize::from(level) % COLOURS.len()])
+    }
+}
+
+/// What is in memory, if anything is.
+fn memory_line(shape: &KeyspaceShape) -> Option<String> {
+    let bytes = shape.active_bytes.saturating_add(shape.sealed_bytes);
+    let waiting = counted(shape.sealed_memtables, "memtable");
+    (bytes >= MEMORY_BYTES_SHOWN || shape.sealed_memtables > 0)
+        .then(|| format!("mem   {} in memory, {waiting} sealed", size(bytes)))
+}
+
+/// The tag of a run, and how many of its files are narrowed or busy.
+fn marks(run: &RunShape) -> String {
+    let mut text = String::new();
+    if !run.tag.is_empty() {
+        text.push_str(&format!("  {}", escape(run.tag.as_bytes())));
+    }
+    let narrowed = run.files.iter().filter(|file| file.narrowed).count();
+    let busy = run.files.iter().filter(|file| file.is_busy()).count();
+    for (count, letter) in [(narrowed, 'n'), (busy, 'b')] {
+        if count > 0 {
+            text.push_str(&format!("  {count}{letter}"));
+        }
+    }
+    text
+}
+
+fn file_line(file: &FileShape) -> String {
+    let end = file.end.as_deref().map_or("end".to_owned(), short_key);
+    let mut facts = format!(
+        "    t{}  {} .. {end}  {}, {}, {}  {}..{}",
+        file.table,
+        short_key(&file.first),
+        size(file.bytes),
+        counted(file.entries, "entry"),
+        counted(file.tombstones, "tombstone"),
+        file.min_seq,
+        file.max_seq,
+    );
+    if file.narrowed {
+        facts.push_str("  narrowed");
+    }
+    if file.is_busy() {
+        facts.push_str(&format!("  {}", file.state));
+    }
+    cut(&facts)
+}
+
+/// The first key under the left edge of the bar, and the end of the keys under the right one.
+fn span_line(shape: &KeyspaceShape) -> Option<String> {
+    let first = files(shape).map(|file| &file.first).min()?;
+    // No end is greater than every end.
+    let unbounded = files(shape).any(|file| file.end.is_none());
+    let end = files(shape).filter_map(|file| file.end.as_ref()).max().filter(|_| !unbounded);
+    let (first, end) =
+        (cut_to(&escape(first), BAR_COLUMNS / 2 - 1), end.map_or("end".to_owned(), |e| escape(e)));
+    let end = cut_to(&end, BAR_COLUMNS / 2 - 1);
+    let gap = BAR_COLUMNS - first.chars().count() - end.chars().count();
+    Some(format!("{}{first}{}{end}", " ".repeat(LEFT_COLUMNS + 1), " ".repeat(gap)))
+}
+
+fn short_key(key: &[u8]) -> String {
+    cut_to(&escape(key), KEY_COLUMNS)
+}
+
+fn cut(line: &str) -> String {
+    cut_to(line, LINE_COLUMNS)
+}
+
+/// The first `columns` characters of `text`; a `~` in the last place says that there were more.
+fn cut_to(text: &str, columns: usize) -> String {
+    if text.chars().count() <= columns {
+        return text.to_owned();
+    }
+    text.chars().take(columns - 1).chain(['~']).collect()
+}
+
+fn padded(text: &str, columns: usize) -> String {
+    format!("{:<columns$}", cut_to(text, columns))
+}
+
+#[cfg(test)]
+mod tests;

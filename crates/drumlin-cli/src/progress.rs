@@ -1,0 +1,84 @@
+//! How far a long command has come: a bar with a rate on a terminal, a plain line every ten seconds
+//! elsewhere. All of it goes to stderr.
+
+use crate::figures::{grouped, rate, size};
+use crate::output::note;
+use indicatif::{ProgressBar, ProgressStyle};
+use std::io::{self, IsTerminal};
+use std::time::{Duration, Instant};
+
+/// Time between two plain lines.
+const PLAIN_INTERVAL: Duration = Duration::from_secs(10);
+/// Records between two looks at the clock.
+const RECORDS_PER_LOOK: u64 = 64;
+
+/// Counts records and bytes, and shows them.
+pub(crate) struct Progress {
+    doing: &'static str,
+    bar: Option<ProgressBar>,
+    started: Instant,
+    last_plain: Instant,
+    records: u64,
+    bytes: u64,
+}
+
+impl Progress {
+    /// Starts counting. `total_bytes` is the size of the input where it is known.
+    pub(crate) fn start(doing: &'static str, total_bytes: Option<u64>) -> Progress {
+        let now = Instant::now();
+        let bar = io::stderr().is_terminal().then(|| bar(doing, total_bytes));
+        Progress { doing, bar, started: now, last_plain: now, records: 0, bytes: 0 }
+    }
+
+    /// One more record is done, and `bytes` of the input in all.
+    pub(crate) fn record(&mut self, bytes: u64) {
+        self.records += 1;
+        self.bytes = bytes;
+        if !self.records.is_multiple_of(RECORDS_PER_LOOK) {
+            return;
+        }
+        match &self.bar {
+            Some(bar) => {
+                bar.set_position(self.bytes);
+                bar.set_message(self.text());
+            }
+            None if self.last_plain.elapsed() >= PLAIN_INTERVAL => {
+                self.last_plain = Instant::now();
+                note(&format!("{}: {}", self.doing, self.text()));
+            }
+            None => {}
+        }
+    }
+
+    /// Records so far.
+    pub(crate) fn records(&self) -> u64 {
+        self.records
+    }
+
+    /// Seconds since the start.
+    pub(crate) fn seconds(&self) -> f64 {
+        self.started.elapsed().as_secs_f64()
+    }
+
+    /// Takes the bar away and says `summary`.
+    pub(crate) fn finish(self, summary: &str) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+        note(&format!("{}: {summary}", self.doing));
+    }
+
+    fn text(&self) -> String {
+        let per_second = rate(self.records, self.seconds());
+        format!("{} records, {}, {} records/s", grouped(self.records), size(self.bytes), grouped(per_second))
+    }
+}
+
+fn bar(doing: &'static str, total_bytes: Option<u64>) -> ProgressBar {
+    let (bar, template) = match total_bytes {
+        Some(total) => (ProgressBar::new(total), "{prefix} [{bar:32}] {percent:>3} %, {msg}, {eta} left"),
+        None => (ProgressBar::new_spinner(), "{prefix} {spinner} {msg}"),
+    };
+    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+    bar.with_style(style).with_prefix(doing)
+}

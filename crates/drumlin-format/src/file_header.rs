@@ -1,0 +1,77 @@
+//! The block that opens a log segment or a manifest.
+//!
+//! ```text
+//!  0  magic      8 bytes, one per file kind
+//!  8  version    u32   format version of the file
+//! 12  checksum   u32   over the whole block but these four bytes; bound to the file's number and offset 0
+//! 16  fields           as the file kind defines them, zeros to the end of the block
+//! ```
+//!
+//! These sixteen bytes and the block's length never change with the version, so that any version can tell
+//! "newer" from "damaged". The number in the checksum makes a renamed or recycled file with its old header a
+//! damaged one.
+
+use crate::bytes::{Reader, put_u32};
+use crate::checksum::checksum;
+use crate::error::{Corruption, DecodeError};
+use alloc::vec::Vec;
+
+/// Bytes before the fields.
+pub(crate) const PREFIX_LEN: usize = 16;
+/// Bytes that the checksum covers on its left.
+const BEFORE_CHECKSUM: usize = 12;
+
+/// What tells one kind of file header from another.
+pub(crate) struct HeaderKind {
+    pub(crate) magic: [u8; 8],
+    /// Length of the block.
+    pub(crate) len: usize,
+    /// The newest version that this build knows, and the one it writes.
+    pub(crate) version: u32,
+    /// Errors.
+    pub(crate) too_short: &'static str,
+    pub(crate) wrong_magic: &'static str,
+    pub(crate) version_name: &'static str,
+}
+
+impl HeaderKind {
+    /// The header block of the file numbered `number`, and its checksum. The fields must fit.
+    pub(crate) fn encode(&self, number: u64, fields: &[u8]) -> (Vec<u8>, u32) {
+        let mut block = Vec::with_capacity(self.len);
+        block.extend_from_slice(&self.magic);
+        put_u32(&mut block, self.version);
+        let mut rest = fields.to_vec();
+        debug_assert!(PREFIX_LEN + rest.len() <= self.len, "fields fit into the block");
+        rest.resize(self.len - PREFIX_LEN, 0);
+        let sum = checksum(number, 0, &[&block, &rest]);
+        put_u32(&mut block, sum);
+        block.extend_from_slice(&rest);
+        (block, sum)
+    }
+
+    /// Checks the block at the start of `bytes`, of the file numbered `number`, and returns its fields and its
+    /// checksum.
+    pub(crate) fn decode<'a>(&self, bytes: &'a [u8], number: u64) -> Result<(Reader<'a>, u32), DecodeError> {
+        let mut reader = Reader::new(bytes);
+        let Ok(block) = reader.bytes(self.len) else {
+            return Err(Corruption::new(self.too_short, 0).into());
+        };
+        let mut reader = Reader::new(block);
+        let front = reader.bytes(BEFORE_CHECKSUM)?;
+        let stored = reader.u32()?;
+        if !front.starts_with(&self.magic) {
+            return Err(Corruption::new(self.wrong_magic, 0).into());
+        }
+        if checksum(number, 0, &[front, reader.peek()]) != stored {
+            return Err(Corruption::new("file header does not match its checksum", 0).into());
+        }
+        let version = Reader::new(front.get(self.magic.len()..).unwrap_or_default()).u32()?;
+        match version {
+            0 => Err(Corruption::new("format version 0", self.magic.len() as u64).into()),
+            _ if version > self.version => {
+                Err(DecodeError::NewerFormat { what: self.version_name, found: version, known: self.version })
+            }
+            _ => Ok((reader, stored)),
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! The part of a policy's name after the colon.
+
+use alloc::format;
+use alloc::vec::Vec;
+use core::fmt::Display;
+use core::ops::RangeInclusive;
+use core::str::FromStr;
+use drumlin_types::contract::PolicyError;
+
+pub(super) struct Arguments<'a> {
+    policy: &'static str,
+    pub(super) text: &'a str,
+    /// Whether `hard-stop` was the last argument; it is not in `text`.
+    pub(super) hard_stop: bool,
+}
+
+impl<'a> Arguments<'a> {
+    pub(super) fn new(policy: &'static str, text: &'a str) -> Arguments<'a> {
+        let rest = text
+            .strip_suffix("hard-stop")
+            .and_then(|r| if r.is_empty() { Some(r) } else { r.strip_suffix(',') });
+        Arguments { policy, text: rest.unwrap_or(text), hard_stop: rest.is_some() }
+    }
+
+    pub(super) fn error(&self, what: impl Display) -> PolicyError {
+        PolicyError(format!("{} = {}: {what}", self.policy, self.text))
+    }
+
+    pub(super) fn none(&self) -> Result<(), PolicyError> {
+        if self.text.is_empty() { Ok(()) } else { Err(self.error("takes no arguments")) }
+    }
+
+    /// The one number that the text must be.
+    pub(super) fn number<T>(
+        &self,
+        name: &str,
+        default: T,
+        bounds: RangeInclusive<T>,
+    ) -> Result<T, PolicyError>
+    where
+        T: FromStr + PartialOrd + Display,
+    {
+        if self.text.is_empty() { Ok(default) } else { self.bounded(self.text, name, &bounds) }
+    }
+
+    /// Numbers between commas.
+    pub(super) fn numbers<T>(
+        &self,
+        text: &str,
+        name: &str,
+        bounds: RangeInclusive<T>,
+    ) -> Result<Vec<T>, PolicyError>
+    where
+        T: FromStr + PartialOrd + Display,
+    {
+        text.split(',').map(|part| self.bounded(part, name, &bounds)).collect()
+    }
+
+    fn bounded<T>(&self, text: &str, name: &str, bounds: &RangeInclusive<T>) -> Result<T, PolicyError>
+    where
+        T: FromStr + PartialOrd + Display,
+    {
+        let number = text.parse().ok().filter(|n| bounds.contains(n));
+        number.ok_or_else(|| self.error(format_args!("{name} must be {}..={}", bounds.start(), bounds.end())))
+    }
+}

@@ -1,0 +1,80 @@
+//! Leveling: every level is one run, T times larger than the one above. A flush is merged with level 1 at
+//! once; a level that has reached its size is merged whole with the next.
+//!
+//! A level that another policy left with several runs is merged in place, once nothing else is to do.
+
+use super::arguments::Arguments;
+use super::preset::{Marks, Preset, Rule, Scene, Size, amount, power, size};
+use super::stack::{Run, bytes, stack, whole_runs};
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use drumlin_types::contract::{CompactionPolicy, PaceScope, Plan, PolicyError, TreeView};
+
+#[derive(Debug)]
+struct Leveling {
+    ratio: usize,
+}
+
+pub(super) fn build(arguments: &Arguments<'_>) -> Result<Box<dyn CompactionPolicy>, PolicyError> {
+    let ratio = arguments.number("T", 10, 2..=100)?;
+    Ok(Preset::boxed(Leveling { ratio }, arguments.hard_stop))
+}
+
+impl Leveling {
+    fn step(&self, scene: &Scene<'_>, level: u8) -> Option<Plan> {
+        let mut runs = stack(scene.tree, level);
+        let below = stack(scene.tree, level + 1);
+        let limit = if level == 0 { 1.0 } else { scene.flush_bytes() * power(self.ratio as f64, level) };
+        let filled = bytes(&runs);
+        if runs.is_empty() || (filled as f64) < limit {
+            return None;
+        }
+        let what = if level == 0 {
+            format!("{} flushed", amount(&runs))
+        } else {
+            format!("{} of {}", size(filled), Size(limit))
+        };
+        let reason = format!(
+            "level {level} holds {what}: all of it and {} below, to level {}",
+            amount(&below),
+            level + 1
+        );
+        runs.extend(below);
+        let mut plan = whole_runs(scene.tree, &runs, level + 1, reason)?;
+        plan.priority = filled as f64 / limit.max(scene.flush_bytes());
+        Some(plan)
+    }
+}
+
+/// Merges what is more than `allowed` runs of a level in place, its newest runs first.
+pub(super) fn surplus(tree: &TreeView, level: u8, allowed: usize) -> Option<Plan> {
+    let runs: Vec<Run<'_>> = stack(tree, level);
+    let surplus = runs.len().checked_sub(allowed).filter(|&n| n > 0)?;
+    let newest = &runs[..=surplus];
+    let reason = format!(
+        "level {level} has {} runs, {allowed} allowed: the newest {} in place",
+        runs.len(),
+        amount(newest)
+    );
+    let mut plan = whole_runs(tree, newest, level, reason)?;
+    plan.priority = -1.0;
+    Some(plan)
+}
+
+impl Rule for Leveling {
+    fn name(&self) -> String {
+        format!("leveling:{}", self.ratio)
+    }
+
+    fn proposals(&self, scene: &Scene<'_>) -> Vec<Plan> {
+        let last = scene.last_level();
+        let steps = (0..last).filter_map(|level| self.step(scene, level));
+        steps.chain((1..=last).filter_map(|level| surplus(scene.tree, level, 1))).collect()
+    }
+
+    fn marks(&self, _: &Scene<'_>) -> Marks {
+        Marks { scope: PaceScope::Level0, slow: 1.0, stop: 4.0 }
+    }
+}

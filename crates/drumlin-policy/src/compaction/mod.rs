@@ -1,0 +1,172 @@
+//! Compaction policies by name, and what the presets share.
+//!
+//! A preset is a fixed rule for the shape of the tree (arce.md 3.8). It sees runs and sizes, proposes
+//! merges in order of preference, and knows nothing of plans in flight: [`preset`] projects the tree,
+//! drops what is not free, closes each proposal and lets only legal plans out. Each preset also copes
+//! with every tree that another policy left behind, and comes to rest when nothing is flushed any more.
+//!
+//! - [`by_name`], [`names`]: the registry. A new policy is one entry in [`REGISTRY`].
+//! - `stack`: runs as the presets count them, and whole-run closure.
+//! - `arguments`: the part of a name after the colon.
+
+mod arguments;
+mod chaos;
+mod fluid;
+mod lazy_leveling;
+mod leveling;
+mod one_leveling;
+mod preset;
+mod stack;
+mod tiering;
+mod ucs;
+mod universal;
+
+use alloc::borrow::ToOwned;
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
+use arguments::Arguments;
+use drumlin_types::contract::{CompactionPolicy, PolicyError};
+
+/// One policy of the registry.
+pub struct Entry {
+    /// Its name, without arguments.
+    pub name: &'static str,
+    /// What may follow the name after a colon; empty for nothing.
+    pub arguments: &'static str,
+    /// What it does, in one line.
+    pub doc: &'static str,
+    build: fn(&Arguments<'_>) -> Result<Box<dyn CompactionPolicy>, PolicyError>,
+}
+
+/// Every policy, in the order in which lists show them.
+static REGISTRY: [Entry; 8] = [
+    Entry {
+        name: "1-leveling",
+        arguments: "[static|dynamic]",
+        doc: "one run per level, merged file by file where the overlap is least (RocksDB)",
+        build: one_leveling::build,
+    },
+    Entry {
+        name: "leveling",
+        arguments: "[T]",
+        doc: "one run per level, each T times the one above, merged whole",
+        build: leveling::build,
+    },
+    Entry {
+        name: "tiering",
+        arguments: "[T]",
+        doc: "up to T runs per level, merged together into one run of the next",
+        build: tiering::build,
+    },
+    Entry {
+        name: "lazy-leveling",
+        arguments: "[T]",
+        doc: "tiering above the last filled level, which is one run",
+        build: lazy_leveling::build,
+    },
+    Entry {
+        name: "fluid",
+        arguments: "[r/K]",
+        doc: "growth r and run count K of each level set apart (Moose)",
+        build: fluid::build,
+    },
+    Entry {
+        name: "universal",
+        arguments: "",
+        doc: "runs in order of age, merged by size ratio and space amplification (RocksDB)",
+        build: universal::build,
+    },
+    Entry {
+        name: "ucs",
+        arguments: "[w]",
+        doc: "runs bucketed by size: leveled for w < 0, tiered for w > 0 (Cassandra)",
+        build: ucs::build,
+    },
+    Entry {
+        name: "chaos",
+        arguments: "",
+        doc: "random legal plans and paces, for tests",
+        build: chaos::build,
+    },
+];
+
+/// The policies there are.
+pub fn names() -> &'static [Entry] {
+    &REGISTRY
+}
+
+/// The policy `name[:arguments]`. With `hard-stop` as the last argument a preset stops writers outright at
+/// its limit, as the system that it is taken from does.
+pub fn by_name(name: &str) -> Result<Box<dyn CompactionPolicy>, PolicyError> {
+    let (policy, arguments) = name.split_once(':').unwrap_or((name, ""));
+    match REGISTRY.iter().find(|entry| entry.name == policy) {
+        Some(entry) => (entry.build)(&Arguments::new(entry.name, arguments)),
+        None => Err(PolicyError(format!("compaction = {name}: no such policy; there are {}", listed()))),
+    }
+}
+
+fn listed() -> String {
+    let show = |entry: &Entry| match entry.arguments {
+        "" => entry.name.to_owned(),
+        arguments => format!("{}:{arguments}", entry.name),
+    };
+    REGISTRY.iter().map(show).reduce(|a, b| a + ", " + &b).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::string::ToString;
+
+    #[test]
+    fn names_come_back_as_they_were_given() {
+        for name in [
+            "1-leveling",
+            "1-leveling:static",
+            "1-leveling:dynamic",
+            "leveling:10",
+            "leveling:4,hard-stop",
+            "tiering:2",
+            "lazy-leveling:7",
+            "fluid:40,40,41/6,6,6",
+            "fluid:4/2,hard-stop",
+            "universal",
+            "universal:hard-stop",
+            "ucs:-2",
+            "ucs:8",
+            "chaos",
+        ] {
+            assert_eq!(by_name(name).unwrap().name(), name);
+        }
+        for (short, full) in [
+            ("tiering", "tiering:10"),
+            ("ucs", "ucs:0"),
+            ("fluid", "fluid:40,40,41/6,6,6"),
+            ("leveling:", "leveling:10"),
+        ] {
+            assert_eq!(by_name(short).unwrap().name(), full);
+        }
+        for entry in names() {
+            assert!(by_name(entry.name).is_ok(), "{}", entry.name);
+        }
+    }
+
+    #[test]
+    fn wrong_names_and_values_say_what_is_allowed() {
+        let refused = |name: &str| by_name(name).expect_err(name).to_string();
+        assert_eq!(refused("tiering:1"), "tiering = 1: T must be 2..=100");
+        assert_eq!(refused("leveling:x"), "leveling = x: T must be 2..=100");
+        assert_eq!(refused("ucs:99"), "ucs = 99: w must be -10..=36");
+        assert_eq!(refused("universal:3"), "universal = 3: takes no arguments");
+        assert_eq!(refused("1-leveling:fast"), "1-leveling = fast: must be static or dynamic");
+        assert_eq!(refused("fluid:4/5"), "fluid = 4/5: K must be 1..=4 at level 1");
+        assert_eq!(refused("fluid:4,1/2"), "fluid = 4,1/2: r must be 2..=1000");
+        assert_eq!(refused("fluid:4"), "fluid = 4: must be r,../K,..");
+        assert_eq!(refused("fluid:2,2,2,2,2,2,2,2/1"), "fluid = 2,2,2,2,2,2,2,2/1: at most 7 values");
+        assert!(
+            refused("lsm")
+                .starts_with("compaction = lsm: no such policy; there are 1-leveling:[static|dynamic], ")
+        );
+    }
+}

@@ -1,0 +1,248 @@
+//! 1-leveling, as RocksDB has it: level 0 holds flushed runs, each further level is one run of files, and
+//! the level that is fullest for its size gives one file at a time to the next: the file that overlaps
+//! the least there for its size.
+//!
+//! The score of level 0 is the larger of runs/4 and bytes/C_1, of level i it is bytes/C_i; the highest
+//! from 1 on goes. Sizes grow by 10 from C_1 = 256 MiB; `static` starts at ten flushes instead; `dynamic`
+//! takes the last level as it is and divides upward until C_1 is reached: the base, into which level 0
+//! is merged. Levels above the base are emptied.
+//!
+//! Files that a plan in flight holds, or is about to make, keep a file that overlaps them where it is.
+//! Extra runs that another policy left in a level are merged in place, file by file, when nothing is over
+//! its size.
+
+use super::arguments::Arguments;
+use super::preset::{Counted, Marks, Preset, Rule, Scene, Size, power, size};
+use super::stack::{largest_run, overlapping};
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use drumlin_types::contract::{
+    CompactionPolicy, FileView, PaceScope, Place, Plan, PolicyError, RunView, Take,
+};
+
+const BASE_BYTES: f64 = (256u64 << 20) as f64;
+const GROWTH: f64 = 10.0;
+const LEVEL0_RUNS: f64 = 4.0;
+/// Candidates per level that are tried when the best cannot be closed.
+const TRIED: usize = 4;
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Sizes {
+    Plain,
+    Static,
+    Dynamic,
+}
+
+#[derive(Debug)]
+struct OneLeveling {
+    sizes: Sizes,
+}
+
+pub(super) fn build(arguments: &Arguments<'_>) -> Result<Box<dyn CompactionPolicy>, PolicyError> {
+    let sizes = match arguments.text {
+        "" => Sizes::Plain,
+        "static" => Sizes::Static,
+        "dynamic" => Sizes::Dynamic,
+        _ => return Err(arguments.error("must be static or dynamic")),
+    };
+    Ok(Preset::boxed(OneLeveling { sizes }, arguments.hard_stop))
+}
+
+/// A file and what it would be merged with.
+struct Candidate<'a> {
+    file: &'a FileView,
+    others: Vec<&'a FileView>,
+    /// Bytes of the others per byte of the file.
+    ratio: f64,
+}
+
+impl OneLeveling {
+    fn first_size(&self, scene: &Scene<'_>) -> f64 {
+        if self.sizes == Sizes::Static { 10.0 * scene.flush_bytes() } else { BASE_BYTES }
+    }
+
+    /// The level that takes what level 0 gives.
+    fn base(&self, scene: &Scene<'_>) -> u8 {
+        if self.sizes != Sizes::Dynamic {
+            return 1.min(scene.last_level());
+        }
+        let mut base = scene.last_level();
+        let mut target = scene.tree.levels.last().map_or(0, |level| level.bytes()) as f64;
+        while target > BASE_BYTES && base > 1 {
+            target /= GROWTH;
+            base -= 1;
+        }
+        base
+    }
+
+    /// Target size of level `level` below 0; the last level of `dynamic` is as large as it is.
+    fn target(&self, scene: &Scene<'_>, base: u8, level: u8) -> f64 {
+        if self.sizes != Sizes::Dynamic {
+            return self.first_size(scene) * power(GROWTH, level - 1);
+        }
+        let last = scene.tree.levels.last().map_or(0, |l| l.bytes()) as f64;
+        if level < base { 0.0 } else { (last / power(GROWTH, scene.last_level() - level)).max(1.0) }
+    }
+
+    fn score(&self, scene: &Scene<'_>, base: u8, level: u8) -> f64 {
+        let view = &scene.tree.levels[usize::from(level)];
+        let bytes = view.bytes() as f64;
+        if level == 0 {
+            (view.runs.len() as f64 / LEVEL0_RUNS).max(bytes / self.first_size(scene))
+        } else {
+            bytes / self.target(scene, base, level)
+        }
+    }
+
+    /// All idle runs of level 0 with what they overlap in the base.
+    fn flushed(&self, scene: &Scene<'_>, base: u8, score: f64) -> Option<Plan> {
+        let idle: Vec<&RunView> = scene.tree.levels[0].runs.iter().filter(|run| run.is_takeable()).collect();
+        let hull = idle.iter().filter_map(|run| run.hull()).reduce(|a, b| a.hull(&b))?;
+        let others = free_overlap(scene, base, &hull, |_| true)?;
+        let reason = format!(
+            "level 0 scores {score:.2}: its {}, {}, and {}, {}, of level {base}",
+            Counted(idle.len(), "idle run"),
+            size(idle.iter().map(|run| run.bytes()).sum()),
+            Counted(others.len(), "file"),
+            size(others.iter().map(|f| f.bytes).sum())
+        );
+        let files = idle.iter().flat_map(|run| &run.files).chain(others);
+        Some(leveled(scene, files, base, score, reason))
+    }
+
+    /// The files of `level` with least overlap for their size, the best few.
+    fn oversized(&self, scene: &Scene<'_>, level: u8, score: f64, target: f64) -> Vec<Plan> {
+        let out = level + 1;
+        let filled = scene.tree.levels[usize::from(level)].bytes();
+        let candidates = best(
+            scene.tree.levels[usize::from(level)]
+                .files()
+                .filter_map(|file| Candidate::new(file, free_overlap(scene, out, &file.bounds, |_| true)?)),
+        );
+        let plan = |c: Candidate<'_>| {
+            let reason = format!(
+                "level {level} scores {score:.2}, {} of {}: file {} of {} overlaps {}, {:.2} times its size",
+                size(filled),
+                Size(target),
+                c.file.table,
+                size(c.file.bytes),
+                Counted(c.others.len(), "file"),
+                c.ratio
+            );
+            leveled(scene, c.files(), out, score, reason)
+        };
+        candidates.into_iter().map(plan).collect()
+    }
+
+    /// Files of extra runs of `level` with what they overlap beside them.
+    fn tidy(&self, scene: &Scene<'_>, level: u8) -> Vec<Plan> {
+        let main = largest_run(scene.tree, level);
+        let runs = &scene.tree.levels[usize::from(level)].runs;
+        let extra = runs.iter().filter(|run| Some(run.id) != main);
+        let candidates = best(
+            extra.flat_map(|run| run.files.iter().map(move |file| (run, file))).filter_map(|(home, file)| {
+                let others = free_overlap(scene, level, &file.bounds, |run| run.id != home.id)?;
+                (!others.is_empty()).then(|| Candidate::new(file, others)).flatten()
+            }),
+        );
+        let plan = |c: Candidate<'_>| {
+            let reason = format!(
+                "level {level} has {}: file {} of {} overlaps {} beside it, {:.2} times its size",
+                Counted(runs.len(), "run"),
+                c.file.table,
+                size(c.file.bytes),
+                Counted(c.others.len(), "file"),
+                c.ratio
+            );
+            leveled(scene, c.files(), level, -1.0, reason)
+        };
+        candidates.into_iter().map(plan).collect()
+    }
+}
+
+impl<'a> Candidate<'a> {
+    fn new(file: &'a FileView, others: Vec<&'a FileView>) -> Option<Candidate<'a>> {
+        let overlap: u64 = others.iter().map(|f| f.bytes).sum();
+        let ratio = overlap as f64 / file.bytes.max(1) as f64;
+        file.is_takeable().then_some(Candidate { file, others, ratio })
+    }
+
+    fn files(&self) -> impl Iterator<Item = &'a FileView> {
+        core::iter::once(self.file).chain(self.others.iter().copied())
+    }
+}
+
+fn best<'a>(candidates: impl Iterator<Item = Candidate<'a>>) -> Vec<Candidate<'a>> {
+    let mut candidates: Vec<Candidate<'a>> = candidates.collect();
+    candidates.sort_by(|a, b| {
+        a.ratio.total_cmp(&b.ratio).then_with(|| a.file.bounds.start.cmp(&b.file.bounds.start))
+    });
+    candidates.truncate(TRIED);
+    candidates
+}
+
+/// The files of `level` in `range`, in wanted runs; `None` when one of them is not free to be taken.
+fn free_overlap<'a>(
+    scene: &Scene<'a>,
+    level: u8,
+    range: &drumlin_types::KeyRange,
+    wanted: impl Fn(&RunView) -> bool,
+) -> Option<Vec<&'a FileView>> {
+    let mut found = Vec::new();
+    for run in scene.tree.levels[usize::from(level)].runs.iter().filter(|run| wanted(run)) {
+        for file in overlapping(run, range) {
+            if !file.is_takeable() {
+                return None;
+            }
+            found.push(file);
+        }
+    }
+    Some(found)
+}
+
+fn leveled<'a>(
+    scene: &Scene<'_>,
+    files: impl Iterator<Item = &'a FileView>,
+    out: u8,
+    priority: f64,
+    reason: String,
+) -> Plan {
+    let take = files.map(|f| Take { table: f.table, range: f.bounds.clone() }).collect();
+    let mut plan = Plan::new(take, out, reason);
+    plan.place = largest_run(scene.tree, out).map_or(Place::NewRun, Place::Run);
+    plan.priority = priority;
+    plan
+}
+
+impl Rule for OneLeveling {
+    fn name(&self) -> String {
+        match self.sizes {
+            Sizes::Plain => "1-leveling".into(),
+            Sizes::Static => "1-leveling:static".into(),
+            Sizes::Dynamic => "1-leveling:dynamic".into(),
+        }
+    }
+
+    fn proposals(&self, scene: &Scene<'_>) -> Vec<Plan> {
+        let (base, last) = (self.base(scene), scene.last_level());
+        let scores = (0..last).map(|level| (self.score(scene, base, level), level));
+        let mut due: Vec<(f64, u8)> = scores.filter(|(score, _)| *score >= 1.0).collect();
+        due.sort_by(|a, b| b.0.total_cmp(&a.0));
+        let mut plans = Vec::new();
+        for (score, level) in due {
+            if level == 0 {
+                plans.extend(self.flushed(scene, base, score));
+            } else {
+                plans.extend(self.oversized(scene, level, score, self.target(scene, base, level)));
+            }
+        }
+        plans.extend((1..=last).flat_map(|level| self.tidy(scene, level)));
+        plans
+    }
+
+    fn marks(&self, _: &Scene<'_>) -> Marks {
+        Marks { scope: PaceScope::Level0, slow: 20.0, stop: 36.0 }
+    }
+}

@@ -1,0 +1,170 @@
+//! What every preset shares: the projected tree, the limit on plans in flight, closure, pace.
+//!
+//! A rule proposes; this module disposes. It takes the first proposal that can be closed into a legal
+//! plan, projects the tree as if that plan were admitted, and asks again, until nothing is proposed or
+//! `2 * slots + 1` plans are under way: enough that a short merge near the top need not wait for a long
+//! one below, and few enough that late decisions still see the tree as it is.
+
+use crate::share::project;
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+use drumlin_types::Ticket;
+use drumlin_types::contract::legal::close_plan;
+use drumlin_types::contract::{
+    CompactionPolicy, CostView, Decision, LimitView, Pace, PaceScope, Plan, PolicyInput, TreeView,
+};
+
+/// What a rule looks at.
+pub(super) struct Scene<'a> {
+    /// The tree after all plans under way and those decided just now.
+    pub(super) tree: &'a TreeView,
+    pub(super) limits: &'a LimitView,
+    /// Fresh randomness.
+    pub(super) seed: u64,
+}
+
+impl Scene<'_> {
+    /// Bytes of a full flush, F in arce.md.
+    pub(super) fn flush_bytes(&self) -> f64 {
+        self.limits.memtable_bytes.max(1) as f64
+    }
+
+    /// The deepest level of the tree.
+    pub(super) fn last_level(&self) -> u8 {
+        (self.tree.levels.len() as u8).saturating_sub(1)
+    }
+}
+
+/// Run counts between which writers are slowed.
+pub(super) struct Marks {
+    pub(super) scope: PaceScope,
+    pub(super) slow: f64,
+    pub(super) stop: f64,
+}
+
+/// The rule of a preset.
+pub(super) trait Rule: fmt::Debug + Send {
+    /// Name and arguments, as the registry takes them.
+    fn name(&self) -> String;
+
+    /// Merges in order of preference. They need not be legal and may name what is not free.
+    fn proposals(&self, scene: &Scene<'_>) -> Vec<Plan>;
+
+    /// When to slow writers, and when to stop them.
+    fn marks(&self, scene: &Scene<'_>) -> Marks;
+}
+
+/// A rule as a policy.
+#[derive(Debug)]
+pub(super) struct Preset<R> {
+    rule: R,
+    hard_stop: bool,
+}
+
+impl<R: Rule + 'static> Preset<R> {
+    pub(super) fn boxed(rule: R, hard_stop: bool) -> Box<dyn CompactionPolicy> {
+        Box::new(Preset { rule, hard_stop })
+    }
+}
+
+impl<R: Rule> CompactionPolicy for Preset<R> {
+    fn name(&self) -> String {
+        let name = self.rule.name();
+        match (self.hard_stop, name.contains(':')) {
+            (false, _) => name,
+            (true, true) => name + ",hard-stop",
+            (true, false) => name + ":hard-stop",
+        }
+    }
+
+    fn decide(&mut self, input: &PolicyInput<'_>) -> Decision {
+        let limits = input.limits;
+        let most = 2 * limits.slots.max(1) as usize + 1;
+        let mut tree = input.tree.projected();
+        let mut plans: Vec<Plan> = Vec::new();
+        let Marks { scope, slow, stop } = self.rule.marks(&Scene { tree: &tree, limits, seed: input.seed });
+        while input.tickets.len() + plans.len() < most {
+            let scene = Scene { tree: &tree, limits, seed: input.seed.wrapping_add(plans.len() as u64) };
+            let proposals = self.rule.proposals(&scene);
+            let Some(plan) = proposals.iter().find_map(|plan| close_plan(&tree, plan).ok()) else { break };
+            // Numbers of their own for plans that have no ticket yet.
+            project(&mut tree, &plan, Ticket(u64::MAX / 2 + plans.len() as u64));
+            plans.push(plan);
+        }
+        let under_way = input.tickets.iter().map(|ticket| &ticket.plan).chain(&plans);
+        let drain = drain(under_way, input.tree, input.costs, limits);
+        let pace = Pace { scope, slow, stop, passes: 2.0, drain, hard_stop: self.hard_stop };
+        Decision { plans, pace: Some(pace), ..Decision::default() }
+    }
+}
+
+/// Bytes per second that the best of the plans drains: flushes' worth of runs removed over merge time.
+fn drain<'a>(
+    plans: impl Iterator<Item = &'a Plan>,
+    tree: &TreeView,
+    costs: &CostView,
+    limits: &LimitView,
+) -> f64 {
+    if costs.merge_bytes_per_s.is_nan() || costs.merge_bytes_per_s <= 0.0 {
+        return 0.0;
+    }
+    let rate = |plan: &Plan| {
+        let is_taken = |f: &drumlin_types::contract::FileView| {
+            plan.take.iter().any(|take| take.table == f.table && take.range.overlaps(&f.bounds))
+        };
+        let mut removed = -1.0;
+        let mut bytes = 0;
+        for run in tree.levels.iter().flat_map(|level| &level.runs) {
+            let taken: u64 = run.files.iter().filter(|f| is_taken(f)).map(|f| f.bytes).sum();
+            removed += if taken > 0 { 1.0 } else { 0.0 };
+            bytes += taken;
+        }
+        let seconds = costs.merge_fixed_ns.max(0.0) / 1e9 + bytes as f64 / costs.merge_bytes_per_s;
+        if removed > 0.0 && seconds > 0.0 { limits.memtable_bytes as f64 * removed / seconds } else { 0.0 }
+    };
+    plans.map(rate).fold(0.0, f64::max)
+}
+
+/// Bytes in reasons: whole units, three digits.
+pub(super) struct Size(pub(super) f64);
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (mut value, mut unit) = (self.0, "B");
+        for next in ["KiB", "MiB", "GiB", "TiB"] {
+            if value < 1024.0 {
+                break;
+            }
+            (value, unit) = (value / 1024.0, next);
+        }
+        let digits = if value < 10.0 && unit != "B" { 1 } else { 0 };
+        write!(f, "{value:.digits$} {unit}")
+    }
+}
+
+/// `size` as a [`Size`].
+pub(super) fn size(bytes: u64) -> Size {
+    Size(bytes as f64)
+}
+
+/// "1 run", "3 runs".
+pub(super) struct Counted(pub(super) usize, pub(super) &'static str);
+
+impl fmt::Display for Counted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}{}", self.0, self.1, if self.0 == 1 { "" } else { "s" })
+    }
+}
+
+/// "3 runs, 96 MiB" for reasons.
+pub(super) fn amount(runs: &[super::stack::Run<'_>]) -> String {
+    format!("{}, {}", Counted(runs.len(), "run"), size(super::stack::bytes(runs)))
+}
+
+/// `base^exponent` for the small powers of size ratios.
+pub(super) fn power(base: f64, exponent: u8) -> f64 {
+    (0..exponent).fold(1.0, |product, _| product * base)
+}

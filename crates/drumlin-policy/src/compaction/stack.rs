@@ -1,0 +1,124 @@
+//! Runs as the presets count them.
+//!
+//! What a ticket has installed and what it still will install count as one run and are left alone:
+//! merging half-built runs would rewrite bytes that the finished run lets rest (downforce.md 3.1). A run
+//! is idle when no unfinished plan touches it; presets that take whole runs take only idle ones.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use drumlin_types::contract::{FileState, FileView, Plan, RunView, Take, TreeView};
+use drumlin_types::{KeyRange, RunId, Seq, Ticket};
+
+/// One run of a level, or what of a ticket's output stands for one.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Run<'a> {
+    pub(super) level: u8,
+    pub(super) view: &'a RunView,
+    pub(super) bytes: u64,
+    pub(super) max_seq: Seq,
+    /// Free as a whole: a preset may take it.
+    pub(super) idle: bool,
+}
+
+/// The runs of a level of a projected tree, newest first. The runs of one ticket are one entry, which is
+/// not idle.
+pub(super) fn stack(tree: &TreeView, level: u8) -> Vec<Run<'_>> {
+    let mut half_built: Vec<(Ticket, usize)> = Vec::new();
+    let mut runs: Vec<Run<'_>> = Vec::new();
+    for view in tree.levels.get(usize::from(level)).map(|l| &l.runs).into_iter().flatten() {
+        let idle = view.files.iter().all(|f| f.state == FileState::Free);
+        let run = Run { level, view, bytes: view.bytes(), max_seq: view.max_seq(), idle };
+        let Some(ticket) = lone_ticket(view) else {
+            runs.push(run);
+            continue;
+        };
+        match half_built.iter().find(|(t, _)| *t == ticket) {
+            Some(&(_, at)) => {
+                runs[at].bytes += run.bytes;
+                runs[at].max_seq = runs[at].max_seq.max(run.max_seq);
+            }
+            None => {
+                half_built.push((ticket, runs.len()));
+                runs.push(run);
+            }
+        }
+    }
+    runs.sort_by_key(|run| core::cmp::Reverse(run.max_seq));
+    runs
+}
+
+/// The ticket whose output all files of `run` are, if there is one.
+fn lone_ticket(run: &RunView) -> Option<Ticket> {
+    let mut tickets = run.files.iter().map(|f| match f.state {
+        FileState::Settling(ticket) | FileState::Coming(ticket) => Some(ticket),
+        FileState::Free | FileState::Leaving(_) => None,
+    });
+    let first = tickets.next()??;
+    tickets.all(|ticket| ticket == Some(first)).then_some(first)
+}
+
+/// All runs of the tree by level, within a level newest first: for every key from new to old.
+pub(super) fn line(tree: &TreeView) -> Vec<Run<'_>> {
+    (0..tree.levels.len()).flat_map(|level| stack(tree, level as u8)).collect()
+}
+
+pub(super) fn bytes(runs: &[Run<'_>]) -> u64 {
+    runs.iter().map(|run| run.bytes).sum()
+}
+
+pub(super) fn all_idle(runs: &[Run<'_>]) -> bool {
+    runs.iter().all(|run| run.idle)
+}
+
+/// A plan that merges whole runs into a new run of level `out`, with every further whole run that must
+/// not stay behind. `None` when one of them is not idle, or when the plan would change nothing: a single
+/// run of `out` itself.
+pub(super) fn whole_runs(tree: &TreeView, chosen: &[Run<'_>], out: u8, reason: String) -> Option<Plan> {
+    if !all_idle(chosen) {
+        return None;
+    }
+    let mut runs: Vec<(u8, &RunView)> = chosen.iter().map(|run| (run.level, run.view)).collect();
+    let mut next = 0;
+    while let Some(&(level, run)) = runs.get(next) {
+        next += 1;
+        for other_level in level..out {
+            for other in &tree.levels.get(usize::from(other_level))?.runs {
+                let is_chosen = runs.iter().any(|(_, run)| run.id == other.id);
+                if is_chosen || !must_join(run, other, other_level > level) {
+                    continue;
+                }
+                if other.files.iter().any(|f| f.state != FileState::Free) {
+                    return None;
+                }
+                runs.push((other_level, other));
+            }
+        }
+    }
+    if let [(level, _)] = runs[..]
+        && level == out
+    {
+        return None;
+    }
+    let files = runs.iter().flat_map(|(_, run)| &run.files);
+    let take = files.map(|f| Take { table: f.table, range: f.bounds.clone() }).collect();
+    Some(Plan::new(take, out, reason))
+}
+
+/// Whether `other` may not stay behind when `run` moves down past it.
+fn must_join(run: &RunView, other: &RunView, is_deeper: bool) -> bool {
+    run.files.iter().any(|f| {
+        other.files.iter().any(|g| (is_deeper || g.min_seq <= f.max_seq) && g.bounds.overlaps(&f.bounds))
+    })
+}
+
+/// The run of most bytes in a level, in whose gap a leveled output belongs.
+pub(super) fn largest_run(tree: &TreeView, level: u8) -> Option<RunId> {
+    tree.levels.get(usize::from(level))?.runs.iter().max_by_key(|run| run.bytes()).map(|run| run.id)
+}
+
+/// The files of a run that share keys with `range`.
+pub(super) fn overlapping<'a>(run: &'a RunView, range: &KeyRange) -> impl Iterator<Item = &'a FileView> {
+    let is_before = |f: &FileView| f.bounds.end.as_ref().is_some_and(|end| *end <= range.start);
+    let files = run.files[run.files.partition_point(is_before)..].iter();
+    files.take_while(|f| range.is_before_end(&f.bounds.start)).filter(|f| f.bounds.overlaps(range))
+}

@@ -1,0 +1,51 @@
+//! Tiering: a level holds up to T runs; the T oldest of them become one run of the next level. The last
+//! level merges in place. Writes each byte about once per level, and reads up to T runs per level.
+
+use super::arguments::Arguments;
+use super::preset::{Marks, Preset, Rule, Scene, amount};
+use super::stack::{stack, whole_runs};
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use drumlin_types::contract::{CompactionPolicy, PaceScope, Plan, PolicyError, TreeView};
+
+#[derive(Debug)]
+struct Tiering {
+    ratio: usize,
+}
+
+pub(super) fn build(arguments: &Arguments<'_>) -> Result<Box<dyn CompactionPolicy>, PolicyError> {
+    let ratio = arguments.number("T", 10, 2..=100)?;
+    Ok(Preset::boxed(Tiering { ratio }, arguments.hard_stop))
+}
+
+/// The merge that a full tier of `level` asks for: its `ratio` oldest runs into a new run of `out`.
+pub(super) fn full_tier(tree: &TreeView, level: u8, ratio: usize, out: u8) -> Option<Plan> {
+    let runs = stack(tree, level);
+    let oldest = &runs[runs.len().checked_sub(ratio)?..];
+    let count = runs.len();
+    let reason = format!(
+        "level {level} has {count} runs, {ratio} allowed: the oldest {} to level {out}",
+        amount(oldest)
+    );
+    let mut plan = whole_runs(tree, oldest, out, reason)?;
+    plan.priority = count as f64 / ratio as f64;
+    Some(plan)
+}
+
+impl Rule for Tiering {
+    fn name(&self) -> String {
+        format!("tiering:{}", self.ratio)
+    }
+
+    fn proposals(&self, scene: &Scene<'_>) -> Vec<Plan> {
+        let last = scene.last_level();
+        (0..=last).filter_map(|l| full_tier(scene.tree, l, self.ratio, (l + 1).min(last))).collect()
+    }
+
+    fn marks(&self, _: &Scene<'_>) -> Marks {
+        let slow = self.ratio as f64;
+        Marks { scope: PaceScope::Level0, slow, stop: slow + 4.0 }
+    }
+}

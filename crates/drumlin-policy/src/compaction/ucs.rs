@@ -1,0 +1,89 @@
+//! Unified compaction (Cassandra): one number w from leveled to tiered. Runs are put into buckets of
+//! sizes that grow by f; a bucket with t runs is merged. For w >= 0, t = f = 2 + w (tiered); for w < 0,
+//! f = 2 - w and t = 2 (leveled). The lowest bucket begins at `m = F * (1 - 0.9 / f)`.
+//!
+//! The output's level is that of the oldest input, or below it as far as its bucket says and the next
+//! older run allows, so that a bucket is about a level.
+
+use super::arguments::Arguments;
+use super::preset::{Marks, Preset, Rule, Scene, amount};
+use super::stack::{Run, line, whole_runs};
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use drumlin_types::contract::{CompactionPolicy, PaceScope, Plan, PolicyError};
+
+#[derive(Debug)]
+struct Ucs {
+    w: i32,
+}
+
+pub(super) fn build(arguments: &Arguments<'_>) -> Result<Box<dyn CompactionPolicy>, PolicyError> {
+    let w = arguments.number("w", 0, -10..=36)?;
+    Ok(Preset::boxed(Ucs { w }, arguments.hard_stop))
+}
+
+impl Ucs {
+    /// Growth of the buckets, f.
+    fn growth(&self) -> f64 {
+        f64::from(2 + self.w.abs())
+    }
+
+    /// Runs at which a bucket merges, t.
+    fn trigger(&self) -> usize {
+        2 + self.w.max(0) as usize
+    }
+
+    fn bucket(&self, scene: &Scene<'_>, bytes: u64) -> usize {
+        let mut bound = scene.flush_bytes() * (1.0 - 0.9 / self.growth()) * self.growth();
+        let mut bucket = 0;
+        while bytes as f64 >= bound && bound.is_finite() {
+            bound *= self.growth();
+            bucket += 1;
+        }
+        bucket
+    }
+
+    fn merge(&self, scene: &Scene<'_>, line: &[Run<'_>], bucket: usize) -> Option<Plan> {
+        let is_member = |run: &Run<'_>| self.bucket(scene, run.bytes) == bucket;
+        // A run that is coming would be merged again at once if it counted now: it waits for its turn.
+        let members: Vec<Run<'_>> = line.iter().filter(|run| run.idle && is_member(run)).copied().collect();
+        let count = members.len();
+        if count < self.trigger() {
+            return None;
+        }
+        let oldest = members.last()?;
+        let next_older = line.iter().skip_while(|run| run.view.id != oldest.view.id).nth(1);
+        let floor = next_older.map_or(scene.last_level(), |run| run.level);
+        let wanted = self.bucket(scene, super::stack::bytes(&members)).min(usize::from(floor)) as u8;
+        let out = wanted.max(oldest.level);
+        let reason = format!(
+            "bucket {bucket} has {count} runs, {} allowed: {} to level {out}",
+            self.trigger() - 1,
+            amount(&members)
+        );
+        let mut plan = whole_runs(scene.tree, &members, out, reason)?;
+        plan.priority = count as f64 / self.trigger() as f64;
+        Some(plan)
+    }
+}
+
+impl Rule for Ucs {
+    fn name(&self) -> String {
+        format!("ucs:{}", self.w)
+    }
+
+    fn proposals(&self, scene: &Scene<'_>) -> Vec<Plan> {
+        let line = line(scene.tree);
+        let deepest = line.iter().map(|run| self.bucket(scene, run.bytes)).max().unwrap_or(0);
+        (0..=deepest).filter_map(|bucket| self.merge(scene, &line, bucket)).collect()
+    }
+
+    fn marks(&self, scene: &Scene<'_>) -> Marks {
+        // A tree at rest has less than t runs in every bucket.
+        let buckets = self.bucket(scene, scene.tree.bytes()) + 1;
+        let slow = (buckets * (self.trigger() - 1)).max(20) as f64;
+        Marks { scope: PaceScope::All, slow, stop: slow + 16.0 }
+    }
+}

@@ -1,0 +1,102 @@
+//! Universal compaction, as RocksDB has it: runs in order of age, and from four runs on
+//!
+//! 1. everything into one run when the runs newer than the oldest exceed twice its size;
+//! 2. else, from the newest run on from which it works, as many runs as are no larger than 1.01 times
+//!    what was gathered so far, two at least;
+//! 3. else the newest runs, so that four remain.
+//!
+//! The output goes to the last level when the oldest run is in it, else to just above the next older run.
+
+use super::arguments::Arguments;
+use super::preset::{Marks, Preset, Rule, Scene, amount, size};
+use super::stack::{Run, all_idle, bytes, line, whole_runs};
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::ops::Range;
+use drumlin_types::contract::{CompactionPolicy, PaceScope, Plan, PolicyError};
+
+const TRIGGER: usize = 4;
+const SIZE_RATIO_PERCENT: u64 = 1;
+const MAX_SPACE_PERCENT: u64 = 200;
+
+#[derive(Debug)]
+struct Universal;
+
+pub(super) fn build(arguments: &Arguments<'_>) -> Result<Box<dyn CompactionPolicy>, PolicyError> {
+    arguments.none()?;
+    Ok(Preset::boxed(Universal, arguments.hard_stop))
+}
+
+/// The merge of the runs `range` of the age line, into the level that keeps it a line.
+pub(super) fn interval(scene: &Scene<'_>, line: &[Run<'_>], range: Range<usize>, why: &str) -> Option<Plan> {
+    let chosen = line.get(range.clone())?;
+    let deepest = chosen.last()?.level;
+    let out = match line.get(range.end) {
+        None => scene.last_level(),
+        Some(older) => deepest.max(older.level.saturating_sub(1)),
+    };
+    let reason = format!(
+        "{why}: {} of {} from the {}. newest, to level {out}",
+        amount(chosen),
+        line.len(),
+        range.start + 1
+    );
+    whole_runs(scene.tree, chosen, out, reason)
+}
+
+impl Universal {
+    fn by_space(&self, scene: &Scene<'_>, line: &[Run<'_>]) -> Option<Plan> {
+        let (oldest, newer) = line.split_last()?;
+        let extra = bytes(newer);
+        if extra.saturating_mul(100) < oldest.bytes.saturating_mul(MAX_SPACE_PERCENT) || !all_idle(line) {
+            return None;
+        }
+        let why = format!("{} are newer than the oldest run of {}", size(extra), size(oldest.bytes));
+        interval(scene, line, 0..line.len(), &why)
+    }
+
+    fn by_ratio(&self, scene: &Scene<'_>, line: &[Run<'_>]) -> Option<Plan> {
+        (0..line.len()).find_map(|start| {
+            let mut gathered = line[start].bytes;
+            let mut end = start + 1;
+            while let Some(run) = line.get(end).filter(|run| run.idle && line[start].idle) {
+                if u128::from(gathered) * u128::from(100 + SIZE_RATIO_PERCENT) < u128::from(run.bytes) * 100 {
+                    break;
+                }
+                gathered += run.bytes;
+                end += 1;
+            }
+            (end - start >= 2).then(|| interval(scene, line, start..end, "similar sizes")).flatten()
+        })
+    }
+
+    fn by_count(&self, scene: &Scene<'_>, line: &[Run<'_>]) -> Option<Plan> {
+        let idle = line.iter().filter(|run| run.idle).count();
+        let surplus = (idle + 1).checked_sub(TRIGGER).filter(|&n| n > 1)?;
+        let first = line.iter().position(|run| run.idle)?;
+        interval(scene, line, first..first + surplus, &format!("{idle} runs, {TRIGGER} allowed"))
+    }
+}
+
+impl Rule for Universal {
+    fn name(&self) -> String {
+        "universal".into()
+    }
+
+    fn proposals(&self, scene: &Scene<'_>) -> Vec<Plan> {
+        let line = line(scene.tree);
+        if line.len() < TRIGGER {
+            return Vec::new();
+        }
+        let rules = [self.by_space(scene, &line), self.by_ratio(scene, &line), self.by_count(scene, &line)];
+        let mut plans: Vec<Plan> = rules.into_iter().flatten().collect();
+        plans.iter_mut().for_each(|plan| plan.priority = line.len() as f64 / TRIGGER as f64);
+        plans
+    }
+
+    fn marks(&self, _: &Scene<'_>) -> Marks {
+        Marks { scope: PaceScope::All, slow: 20.0, stop: 36.0 }
+    }
+}

@@ -1,0 +1,133 @@
+//! Estimates of how much of a file lies in a part of its bounds, and a projected tree after one plan.
+//!
+//! Keys are taken as fractions: eight bytes after the prefix that the bounds have in common, spread
+//! evenly. Where the engine knows better, from fences, it puts better numbers into the picture; here they
+//! only order candidates and keep several plans of one decision consistent.
+
+use alloc::vec;
+use alloc::vec::Vec;
+use drumlin_types::contract::draw::plain_file;
+use drumlin_types::contract::legal::spans;
+use drumlin_types::contract::{FileState, FileView, Plan, RunView, TreeView};
+use drumlin_types::{KeyRange, RunId, TableId, Ticket};
+
+/// The share of `whole` that lies in `part`, 0 to 1.
+pub(crate) fn share(whole: &KeyRange, part: &KeyRange) -> f64 {
+    let Some(part) = whole.intersect(part) else { return 0.0 };
+    if part == *whole {
+        return 1.0;
+    }
+    let prefix = match &whole.end {
+        Some(end) => whole.start.iter().zip(end.iter()).take_while(|(a, b)| a == b).count(),
+        None => 0,
+    };
+    let start = position(&whole.start, prefix);
+    let width = whole.end.as_ref().map_or(f64::from(u32::MAX), |end| position(end, prefix)) - start;
+    let from = position(&part.start, prefix);
+    let to = part.end.as_ref().map_or(start + width, |end| position(end, prefix));
+    if width <= 0.0 { 1.0 } else { ((to - from) / width).clamp(0.0, 1.0) }
+}
+
+fn position(key: &[u8], prefix: usize) -> f64 {
+    let mut digits = [0u8; 8];
+    for (digit, byte) in digits.iter_mut().zip(key.iter().skip(prefix)) {
+        *digit = *byte;
+    }
+    u64::from_be_bytes(digits) as f64 / (1u64 << 32) as f64
+}
+
+/// `file` narrowed to `bounds`, with counts in proportion.
+pub(crate) fn narrowed(file: &FileView, bounds: KeyRange) -> FileView {
+    let part = share(&file.bounds, &bounds);
+    let scaled = |n: u64| (n as f64 * part) as u64;
+    FileView {
+        bytes: scaled(file.bytes),
+        entries: scaled(file.entries),
+        keys: scaled(file.keys),
+        tombstones: scaled(file.tombstones),
+        bounds,
+        ..file.clone()
+    }
+}
+
+/// What is left of `file` outside `cut`, with the counts that the cut part leaves, and that part.
+pub(crate) fn split(file: &FileView, cut: &KeyRange) -> (Vec<FileView>, Option<FileView>) {
+    let Some(part) = file.bounds.intersect(cut) else { return (vec![file.clone()], None) };
+    let (before, after) = file.bounds.subtract(&part);
+    let mut inside = narrowed(file, part);
+    let rests: Vec<FileView> = before.into_iter().chain(after).map(|b| narrowed(file, b)).collect();
+    // Rounding goes to the part that is cut out, so that nothing is lost or made.
+    let rest = |count: fn(&FileView) -> u64| rests.iter().map(count).sum::<u64>();
+    inside.bytes = file.bytes.saturating_sub(rest(|f| f.bytes));
+    inside.entries = file.entries.saturating_sub(rest(|f| f.entries));
+    inside.keys = file.keys.saturating_sub(rest(|f| f.keys));
+    inside.tombstones = file.tombstones.saturating_sub(rest(|f| f.tombstones));
+    (rests, Some(inside))
+}
+
+/// Takes `plan` for admitted under `ticket` on a projected tree: its inputs go, its output comes.
+pub(crate) fn project(tree: &mut TreeView, plan: &Plan, ticket: Ticket) {
+    let inputs = spans(tree, &plan.take);
+    let Some(hull) = inputs.iter().map(|f| f.range.clone()).reduce(|a, b| a.hull(&b)) else { return };
+    let min = inputs.iter().map(|f| f.min_seq).min().unwrap_or_default();
+    let max = inputs.iter().map(|f| f.max_seq).max().unwrap_or_default();
+    let mut coming = plain_file(TableId(u64::MAX - ticket.0), hull, min, max);
+    for level in &mut tree.levels {
+        for run in &mut level.runs {
+            for input in &inputs {
+                let files = core::mem::take(&mut run.files);
+                for file in files {
+                    if file.table != input.table {
+                        run.files.push(file);
+                        continue;
+                    }
+                    let (rests, taken) = split(&file, &input.range);
+                    run.files.extend(rests);
+                    if let Some(taken) = taken {
+                        coming.bytes += taken.bytes;
+                        coming.entries += taken.entries;
+                        coming.keys += taken.keys;
+                        coming.tombstones += taken.tombstones;
+                    }
+                }
+            }
+        }
+        level.runs.retain(|run| !run.files.is_empty());
+    }
+    coming.state = FileState::Coming(ticket);
+    let run = RunView { id: RunId(u64::MAX - ticket.0), tag: plan.tag.clone(), files: vec![coming] };
+    if let Some(level) = tree.levels.get_mut(usize::from(plan.out)) {
+        level.runs.push(run);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use drumlin_types::Key;
+
+    fn range(start: &str, end: &str) -> KeyRange {
+        KeyRange::new(Key::new(start.as_bytes()), Some(Key::new(end.as_bytes())))
+    }
+
+    #[test]
+    fn shares_follow_the_keys() {
+        assert_eq!(share(&range("a", "e"), &range("b", "c")), 0.25);
+        assert_eq!(share(&range("user0", "user4"), &range("user1", "user2")), 0.25);
+        assert_eq!(share(&range("a", "e"), &range("a", "z")), 1.0);
+        assert_eq!(share(&range("a", "e"), &range("x", "z")), 0.0);
+        assert_eq!(share(&KeyRange::all(), &KeyRange::all()), 1.0);
+        assert!(share(&KeyRange::all(), &range("a", "b")) < 0.01);
+    }
+
+    #[test]
+    fn splits_keep_every_byte() {
+        let mut file = plain_file(TableId(1), range("a", "z"), 1, 9);
+        (file.bytes, file.entries) = (1001, 77);
+        let (rests, inside) = split(&file, &range("c", "m"));
+        assert_eq!(rests.len(), 2);
+        assert_eq!(rests.iter().chain(&inside).map(|f| f.bytes).sum::<u64>(), 1001);
+        assert_eq!(rests.iter().chain(&inside).map(|f| f.entries).sum::<u64>(), 77);
+        assert_eq!(split(&file, &range("z", "zz")), (vec![file.clone()], None));
+    }
+}

@@ -1,0 +1,393 @@
+//! A simulated tree: flushes come in, plans are admitted, cut into pieces, and installed one by one.
+//!
+//! Keys are 32-bit numbers in big-endian bytes. Merged outputs hold the sum of their inputs, spread
+//! evenly over their range, and are cut at the file size. Inputs that share no keys are moved as they
+//! are and count as no work.
+//!
+//! Invariants, asserted by [`World::check`] and by every admission: the tree keeps its shape, no bytes
+//! appear or vanish, a piece is installed only after those it waits for.
+
+use crate::share::split;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use drumlin_types::contract::draw::plain_file;
+use drumlin_types::contract::legal::{Illegal, check, legal, spans, waits};
+use drumlin_types::contract::{
+    CompactionPolicy, CostView, Decision, FileSpan, FileState, FileView, LimitView, LoadView, Outcome,
+    PieceId, PieceView, Place, Plan, PlanResult, PolicyInput, RunTag, RunView, TicketView, TreeView,
+};
+use drumlin_types::{Key, KeyRange, LEVELS, RunId, Seq, TableId, Ticket};
+
+/// What happened so far.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Totals {
+    /// Bytes flushed.
+    pub flushed: u64,
+    /// Bytes read and written by merges.
+    pub merged: u64,
+    /// Bytes that moved down without being rewritten.
+    pub moved: u64,
+    /// Plans admitted.
+    pub plans: u64,
+}
+
+/// An admitted plan with unfinished pieces.
+#[derive(Clone, Debug)]
+struct Flight {
+    view: TicketView,
+    /// The run of its own for outputs that do not fit the wanted one.
+    run: RunId,
+    pieces: Vec<PieceView>,
+}
+
+/// A tree, what is in flight on it, and what a policy is told.
+#[derive(Clone, Debug)]
+pub struct World {
+    /// What is installed.
+    tree: TreeView,
+    flights: Vec<Flight>,
+    /// What a policy may count on.
+    pub limits: LimitView,
+    /// What happened so far.
+    pub totals: Totals,
+    seq: Seq,
+    numbers: u64,
+    now: u64,
+}
+
+/// Key `n` of the universe.
+pub fn key(n: u32) -> Key {
+    Key::new(&n.to_be_bytes())
+}
+
+/// The number of a key, for keys that [`key`] made.
+fn number(key: &Key) -> u32 {
+    let mut bytes = [0; 4];
+    bytes.iter_mut().zip(key.iter()).for_each(|(to, from)| *to = *from);
+    u32::from_be_bytes(bytes)
+}
+
+impl World {
+    /// An empty tree of all levels.
+    pub fn new(limits: LimitView) -> World {
+        World {
+            tree: TreeView::empty(LEVELS),
+            flights: Vec::new(),
+            limits,
+            totals: Totals::default(),
+            seq: 0,
+            numbers: 0,
+            now: 0,
+        }
+    }
+
+    fn fresh_number(&mut self) -> u64 {
+        self.numbers += 1;
+        self.numbers
+    }
+
+    /// A full memtable over the keys `from..to` becomes a run of level 0.
+    pub fn flush(&mut self, policy: &mut dyn CompactionPolicy, from: u32, to: u32) {
+        let bytes = self.limits.memtable_bytes;
+        let tag = policy.flush_tag(bytes, &self.tree);
+        let entries = (bytes >> 10).max(1);
+        let table = TableId(self.fresh_number());
+        let bounds = KeyRange::new(key(from), Some(key(to.max(from + 1))));
+        let mut file = plain_file(table, bounds, self.seq + 1, self.seq + entries);
+        self.seq += entries;
+        (file.bytes, file.entries, file.keys) = (bytes, entries, entries);
+        let id = RunId(self.fresh_number());
+        self.tree.levels[0].runs.push(RunView { id, tag, files: Vec::from([file]) });
+        self.totals.flushed += bytes;
+        policy.observe(&Outcome::Flushed { bytes, entries });
+    }
+
+    /// The tree with what plans in flight do to it, as a policy sees it.
+    pub fn view(&self) -> TreeView {
+        let mut tree = self.tree.clone();
+        for Flight { view, pieces, .. } in &self.flights {
+            for input in pieces.iter().flat_map(|piece| &piece.inputs) {
+                mark_leaving(&mut tree, input, view.ticket);
+            }
+        }
+        for Flight { view, run, pieces } in &self.flights {
+            for (at, piece) in pieces.iter().enumerate() {
+                // Numbers of their own for tables that are not there yet.
+                let table = TableId((1 << 62) + (view.ticket.0 << 20) + at as u64);
+                let mut file = self.expected(piece, table);
+                file.state = FileState::Coming(view.ticket);
+                put(&mut tree, piece.out, *run, &view.plan.tag, file);
+            }
+        }
+        tree
+    }
+
+    /// The output that a piece will have, as one file.
+    fn expected(&self, piece: &PieceView, table: TableId) -> FileView {
+        let files = || self.tree.files().map(|(_, _, f)| f);
+        let parts = piece.inputs.iter().flat_map(|input| {
+            files().filter(|f| f.table == input.table).filter_map(|f| split(f, &input.range).1)
+        });
+        let parts: Vec<FileView> = parts.collect();
+        merged(&parts, table)
+    }
+
+    /// Lets the policy decide once.
+    pub fn decide(&mut self, policy: &mut dyn CompactionPolicy, seed: u64) -> Decision {
+        let tree = self.view();
+        let tickets: Vec<TicketView> = self.flights.iter().map(|flight| flight.view.clone()).collect();
+        self.now += 1;
+        policy.decide(&PolicyInput {
+            tree: &tree,
+            tickets: &tickets,
+            load: &LoadView::default(),
+            costs: &CostView { merge_bytes_per_s: 150e6, merge_fixed_ns: 1e6, ..CostView::default() },
+            limits: &self.limits,
+            wanted: &[],
+            now: self.now,
+            seed,
+            frozen: false,
+        })
+    }
+
+    /// Admits a plan, cut at even key distances into at most `pieces` pieces.
+    pub fn admit(&mut self, plan: &Plan, pieces: u32) -> Result<Ticket, Illegal> {
+        let tree = self.view().projected();
+        legal(&tree, plan)?;
+        let inputs = spans(&tree, &plan.take);
+        let ticket = Ticket(self.fresh_number());
+        let run = RunId(self.fresh_number());
+        let earlier: Vec<PieceView> = self.flights.iter().flat_map(|f| f.pieces.iter().cloned()).collect();
+        let mut cut = Vec::new();
+        for range in even_cuts(&inputs, pieces) {
+            let clip = |f: &FileSpan| Some(FileSpan { range: f.range.intersect(&range)?, ..f.clone() });
+            let inputs: Vec<FileSpan> = inputs.iter().filter_map(clip).collect();
+            if !inputs.is_empty() {
+                let id = PieceId { ticket, index: cut.len() as u32 };
+                let waits = waits(&inputs, plan.out, &earlier);
+                cut.push(PieceView { id, range, inputs, out: plan.out, waits });
+            }
+        }
+        let bytes = cut.iter().map(|piece| self.expected(piece, TableId(0)).bytes).sum();
+        let view = TicketView {
+            ticket,
+            plan: plan.clone(),
+            pieces: cut.len() as u32,
+            pieces_done: 0,
+            bytes,
+            bytes_done: 0,
+        };
+        self.flights.push(Flight { view, run, pieces: cut });
+        self.totals.plans += 1;
+        Ok(ticket)
+    }
+
+    /// Pieces that wait for nothing, oldest ticket first.
+    pub fn ready(&self) -> Vec<PieceId> {
+        let pieces = || self.flights.iter().flat_map(|flight| &flight.pieces);
+        let is_open = |id: &PieceId| pieces().any(|piece| piece.id == *id);
+        pieces().filter(|piece| !piece.waits.iter().any(is_open)).map(|piece| piece.id).collect()
+    }
+
+    /// Plans under way.
+    pub fn in_flight(&self) -> usize {
+        self.flights.len()
+    }
+
+    /// What is installed.
+    pub fn tree(&self) -> &TreeView {
+        &self.tree
+    }
+
+    /// Installs one piece; the policy hears of it when it was the last of its plan.
+    pub fn install(&mut self, id: PieceId, policy: &mut dyn CompactionPolicy) {
+        let Some(at) = self.flights.iter().position(|flight| flight.view.ticket == id.ticket) else { return };
+        let Some(piece) = self.flights[at].pieces.iter().position(|piece| piece.id == id) else { return };
+        let piece = self.flights[at].pieces.remove(piece);
+        let parts = piece.inputs.iter().flat_map(|input| take_out(&mut self.tree, input)).collect();
+        let outputs = self.outputs(&piece, parts);
+        let Flight { view, run, .. } = &mut self.flights[at];
+        view.pieces_done += 1;
+        view.bytes_done += outputs.iter().map(|f| f.bytes).sum::<u64>();
+        let wanted = match view.plan.place {
+            Place::Run(wanted) => Some(wanted).filter(|&w| has_room(&self.tree, piece.out, w, &outputs)),
+            Place::NewRun => None,
+        };
+        for mut file in outputs {
+            file.state = FileState::Settling(id.ticket);
+            put(&mut self.tree, piece.out, wanted.unwrap_or(*run), &view.plan.tag, file);
+        }
+        if self.flights[at].pieces.is_empty() {
+            self.finish(at, policy);
+        }
+    }
+
+    /// The files that a piece leaves: its inputs as they are when they share no keys, else merged ones.
+    fn outputs(&mut self, piece: &PieceView, mut parts: Vec<FileView>) -> Vec<FileView> {
+        parts.sort_by(|a, b| a.bounds.start.cmp(&b.bounds.start));
+        let bytes: u64 = parts.iter().map(|f| f.bytes).sum();
+        if parts.windows(2).all(|pair| !pair[0].bounds.overlaps(&pair[1].bounds)) {
+            self.totals.moved += bytes;
+            return parts;
+        }
+        self.totals.merged += bytes;
+        let mut rest = merged(&parts, TableId(0));
+        let span = FileSpan {
+            level: piece.out,
+            table: rest.table,
+            range: rest.bounds.clone(),
+            min_seq: rest.min_seq,
+            max_seq: rest.max_seq,
+        };
+        let count = bytes.div_ceil(self.limits.file_bytes.max(1)).clamp(1, 4096) as u32;
+        let mut outputs: Vec<FileView> = Vec::new();
+        for range in even_cuts(&[span], count) {
+            let (mut rests, part) = split(&rest, &range);
+            let Some(mut part) = part else { continue };
+            part.table = TableId(self.fresh_number());
+            outputs.push(part);
+            match rests.pop() {
+                Some(next) => rest = next,
+                None => break,
+            }
+        }
+        // Rounding must not lose bytes: the last file takes them.
+        let written: u64 = outputs.iter().map(|f| f.bytes).sum();
+        if let Some(last) = outputs.last_mut() {
+            last.bytes += bytes.saturating_sub(written);
+        }
+        outputs
+    }
+
+    fn finish(&mut self, at: usize, policy: &mut dyn CompactionPolicy) {
+        let view = self.flights.remove(at).view;
+        for file in self.tree.levels.iter_mut().flat_map(|l| &mut l.runs).flat_map(|run| &mut run.files) {
+            if file.state == FileState::Settling(view.ticket) {
+                file.state = FileState::Free;
+            }
+        }
+        policy.observe(&Outcome::Plan {
+            ticket: view.ticket,
+            reason: view.plan.reason,
+            result: PlanResult::Done,
+            why: String::new(),
+            bytes_in: view.bytes,
+            bytes_out: view.bytes_done,
+            dropped: 0,
+        });
+    }
+
+    /// Lets the policy decide and installs everything at once, until it wants nothing more. An error when
+    /// a plan is illegal or there is no end within `most` plans.
+    pub fn settle(&mut self, policy: &mut dyn CompactionPolicy, most: usize) -> Result<(), String> {
+        for round in 0..most {
+            let plans = self.decide(policy, round as u64).plans;
+            if plans.is_empty() {
+                return Ok(());
+            }
+            for plan in plans {
+                self.admit(&plan, 1).map_err(|e| e.to_string())?;
+            }
+            while let Some(&id) = self.ready().first() {
+                self.install(id, policy);
+            }
+        }
+        Err(alloc::format!("no end after {most} decisions"))
+    }
+
+    /// Shape, and that every flushed byte is still there.
+    pub fn check(&self) -> Result<(), String> {
+        check(&self.tree)?;
+        check(&self.view().projected())?;
+        match self.tree.bytes() == self.totals.flushed {
+            true => Ok(()),
+            false => Err(alloc::format!(
+                "{} bytes flushed, {} in the tree",
+                self.totals.flushed,
+                self.tree.bytes()
+            )),
+        }
+    }
+}
+
+/// Ranges that cut the hull of the inputs into `pieces` of even width, fewer when it is narrow.
+fn even_cuts(inputs: &[FileSpan], pieces: u32) -> Vec<KeyRange> {
+    let Some(hull) = inputs.iter().map(|f| f.range.clone()).reduce(|a, b| a.hull(&b)) else {
+        return Vec::new();
+    };
+    let start = number(&hull.start);
+    let end = hull.end.as_ref().map_or(u32::MAX, number);
+    let width = u64::from(end.saturating_sub(start));
+    let pieces = u64::from(pieces).min(width).max(1);
+    let mut edges: Vec<Key> = (1..pieces).map(|i| key(start + (width * i / pieces) as u32)).collect();
+    edges.insert(0, hull.start.clone());
+    let ends = edges[1..].iter().cloned().map(Some).chain([hull.end.clone()]);
+    edges.iter().cloned().zip(ends).map(|(start, end)| KeyRange::new(start, end)).collect()
+}
+
+fn mark_leaving(tree: &mut TreeView, input: &FileSpan, ticket: Ticket) {
+    for run in tree.levels.iter_mut().flat_map(|level| &mut level.runs) {
+        if !run.files.iter().any(|f| f.table == input.table && f.bounds.overlaps(&input.range)) {
+            continue;
+        }
+        let files = core::mem::take(&mut run.files);
+        for file in files {
+            if file.table != input.table {
+                run.files.push(file);
+                continue;
+            }
+            let (rests, taken) = split(&file, &input.range);
+            run.files.extend(rests);
+            run.files.extend(taken.map(|f| FileView { state: FileState::Leaving(ticket), ..f }));
+        }
+        run.files.sort_by(|a, b| a.bounds.start.cmp(&b.bounds.start));
+    }
+}
+
+/// Takes a span out of the tree and returns what was there.
+fn take_out(tree: &mut TreeView, input: &FileSpan) -> Vec<FileView> {
+    let mut taken = Vec::new();
+    for level in &mut tree.levels {
+        for run in level.runs.iter_mut().filter(|run| run.files.iter().any(|f| f.table == input.table)) {
+            for file in core::mem::take(&mut run.files) {
+                if file.table == input.table {
+                    let (rests, inside) = split(&file, &input.range);
+                    run.files.extend(rests);
+                    taken.extend(inside);
+                } else {
+                    run.files.push(file);
+                }
+            }
+        }
+        level.runs.retain(|run| !run.files.is_empty());
+    }
+    taken
+}
+
+/// All parts as one file over their hull.
+fn merged(parts: &[FileView], table: TableId) -> FileView {
+    let hull = parts.iter().map(|f| f.bounds.clone()).reduce(|a, b| a.hull(&b));
+    let min = parts.iter().map(|f| f.min_seq).min().unwrap_or_default();
+    let max = parts.iter().map(|f| f.max_seq).max().unwrap_or_default();
+    let mut file = plain_file(table, hull.unwrap_or(KeyRange::all()), min, max);
+    file.bytes = parts.iter().map(|f| f.bytes).sum();
+    file.entries = parts.iter().map(|f| f.entries).sum();
+    file.keys = parts.iter().map(|f| f.keys).sum();
+    file
+}
+
+fn has_room(tree: &TreeView, level: u8, run: RunId, files: &[FileView]) -> bool {
+    let home = tree.levels[usize::from(level)].runs.iter().find(|r| r.id == run);
+    home.is_some_and(|home| files.iter().all(|f| home.has_gap_for(&f.bounds)))
+}
+
+fn put(tree: &mut TreeView, level: u8, run: RunId, tag: &RunTag, file: FileView) {
+    let runs = &mut tree.levels[usize::from(level)].runs;
+    match runs.iter_mut().find(|r| r.id == run) {
+        Some(home) => {
+            let at = home.files.partition_point(|f| f.bounds.start < file.bounds.start);
+            home.files.insert(at, file);
+        }
+        None => runs.push(RunView { id: run, tag: tag.clone(), files: Vec::from([file]) }),
+    }
+}

@@ -1,0 +1,307 @@
+//! The operation language: one text form for every driver, every tape and every shrunk failure.
+//!
+//! A line is an operation. Keys are words; `*` as a bound is "no bound". A value is written `TAG*LEN`: a number and
+//! a length, from which the bytes follow, so that tapes stay short. In a keyspace that counts, the value is the
+//! number itself. Reading what was printed gives the same operation.
+//!
+//! ```text
+//! put a k1 7*20 sync          batch { put a k1 7*20; del b k2 } buffered      scan @s1 a k1 k9 rev
+//! del a k1                    range-del a k1 k5                               merge a k1 1*3
+//! snap s1                     get @s1 a k1                                    multi-get a k1 k3
+//! drop s1                     flush a        compact a k1 *       idle        step 20
+//! policy a tiering:4          set a file_bytes 4KiB                           reopen
+//! drop-keyspace b             keyspace b     checkpoint     sync  kill        sleep 5000
+//! ```
+//!
+//! Any operation can be left out of a list: what refers to a keyspace or snapshot that is not there does nothing.
+//! The shrinker depends on that.
+
+use drumlin::Durability;
+use std::fmt;
+
+/// A value: its bytes follow from these two.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Value {
+    /// What makes it different from others.
+    pub tag: u64,
+    /// Its length in keyspaces that hold text.
+    pub len: u32,
+}
+
+/// What every generated value of text starts with, so that a leak into messages is seen.
+pub const VALUE_MARK: &str = "w8x";
+/// What every generated key starts with.
+pub const KEY_MARK: &str = "q7z";
+
+impl Value {
+    /// The bytes.
+    pub fn bytes(self, counts: bool) -> Vec<u8> {
+        if counts {
+            return self.tag.to_string().into_bytes();
+        }
+        let unit = format!("{VALUE_MARK}{}.", self.tag);
+        unit.bytes().cycle().take(self.len as usize).collect()
+    }
+}
+
+/// One operation of a write.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Item {
+    /// The keyspace's name.
+    pub keyspace: String,
+    /// What is written.
+    pub change: Change,
+}
+
+/// What an operation of a write does.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Change {
+    /// Writes a value.
+    Put(String, Value),
+    /// Removes a key.
+    Delete(String),
+    /// Removes a range.
+    DeleteRange(Bounds),
+    /// Applies an operand.
+    Merge(String, Value),
+}
+
+/// A half-open range of keys; none is no bound.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Bounds {
+    /// The first key.
+    pub start: Option<String>,
+    /// The first key after the range.
+    pub end: Option<String>,
+}
+
+/// An operation.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[expect(missing_docs, reason = "the module's text lists them")]
+pub enum Op {
+    Write { items: Vec<Item>, durability: Durability },
+    Snap(String),
+    Drop(String),
+    Get { at: Option<String>, keyspace: String, key: String },
+    MultiGet { at: Option<String>, keyspace: String, keys: Vec<String> },
+    Scan { at: Option<String>, keyspace: String, bounds: Bounds, reverse: bool },
+    Flush(String),
+    Compact { keyspace: String, bounds: Bounds },
+    Idle,
+    Step(usize),
+    Policy { keyspace: String, name: String },
+    Set { keyspace: String, option: String, value: String },
+    DropKeyspace(String),
+    MakeKeyspace(String),
+    Checkpoint,
+    Sync,
+    Reopen,
+    Kill,
+    Sleep(u64),
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}*{}", self.tag, self.len)
+    }
+}
+
+impl fmt::Display for Bounds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = |bound: &Option<String>| bound.clone().unwrap_or_else(|| "*".into());
+        write!(f, "{} {}", text(&self.start), text(&self.end))
+    }
+}
+
+impl fmt::Display for Item {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let keyspace = &self.keyspace;
+        match &self.change {
+            Change::Put(key, value) => write!(f, "put {keyspace} {key} {value}"),
+            Change::Delete(key) => write!(f, "del {keyspace} {key}"),
+            Change::DeleteRange(bounds) => write!(f, "range-del {keyspace} {bounds}"),
+            Change::Merge(key, value) => write!(f, "merge {keyspace} {key} {value}"),
+        }
+    }
+}
+
+impl fmt::Display for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let at = |at: &Option<String>| at.as_ref().map(|at| format!("@{at} ")).unwrap_or_default();
+        match self {
+            Op::Write { items, durability } => {
+                match &items[..] {
+                    [only] => write!(f, "{only}")?,
+                    _ => {
+                        let items: Vec<String> = items.iter().map(Item::to_string).collect();
+                        write!(f, "batch {{ {} }}", items.join("; "))?;
+                    }
+                }
+                write!(f, " {}", durability.name())
+            }
+            Op::Snap(name) => write!(f, "snap {name}"),
+            Op::Drop(name) => write!(f, "drop {name}"),
+            Op::Get { at: name, keyspace, key } => write!(f, "get {}{keyspace} {key}", at(name)),
+            Op::MultiGet { at: name, keyspace, keys } => {
+                write!(f, "multi-get {}{keyspace} {}", at(name), keys.join(" "))
+            }
+            Op::Scan { at: name, keyspace, bounds, reverse } => {
+                write!(f, "scan {}{keyspace} {bounds}{}", at(name), if *reverse { " rev" } else { "" })
+            }
+            Op::Flush(keyspace) => write!(f, "flush {keyspace}"),
+            Op::Compact { keyspace, bounds } => write!(f, "compact {keyspace} {bounds}"),
+            Op::Idle => f.write_str("idle"),
+            Op::Step(steps) => write!(f, "step {steps}"),
+            Op::Policy { keyspace, name } => write!(f, "policy {keyspace} {name}"),
+            Op::Set { keyspace, option, value } => write!(f, "set {keyspace} {option} {value}"),
+            Op::DropKeyspace(name) => write!(f, "drop-keyspace {name}"),
+            Op::MakeKeyspace(name) => write!(f, "keyspace {name}"),
+            Op::Checkpoint => f.write_str("checkpoint"),
+            Op::Sync => f.write_str("sync"),
+            Op::Reopen => f.write_str("reopen"),
+            Op::Kill => f.write_str("kill"),
+            Op::Sleep(micros) => write!(f, "sleep {micros}"),
+        }
+    }
+}
+
+/// The words of a line, taken one after the other.
+struct Words<'a>(std::str::SplitWhitespace<'a>);
+
+impl Words<'_> {
+    fn word(&mut self, what: &str) -> Result<String, String> {
+        self.0.next().map(str::to_owned).ok_or_else(|| format!("{what} is missing"))
+    }
+
+    fn number<T: std::str::FromStr>(&mut self, what: &str) -> Result<T, String> {
+        let word = self.word(what)?;
+        word.parse().map_err(|_| format!("`{word}` is no {what}"))
+    }
+
+    fn value(&mut self) -> Result<Value, String> {
+        let word = self.word("value")?;
+        let parsed = word
+            .split_once('*')
+            .and_then(|(tag, len)| Some(Value { tag: tag.parse().ok()?, len: len.parse().ok()? }));
+        parsed.ok_or_else(|| format!("`{word}` is no value TAG*LEN"))
+    }
+
+    fn bounds(&mut self) -> Result<Bounds, String> {
+        let mut bound = |what| self.word(what).map(|word| (word != "*").then_some(word));
+        Ok(Bounds { start: bound("start")?, end: bound("end")? })
+    }
+
+    /// A snapshot, if the next word names one, and the word after it.
+    fn at(&mut self) -> Result<(Option<String>, String), String> {
+        let word = self.word("keyspace")?;
+        match word.strip_prefix('@') {
+            Some(at) => Ok((Some(at.to_owned()), self.word("keyspace")?)),
+            None => Ok((None, word)),
+        }
+    }
+
+    fn durability(&mut self) -> Result<Durability, String> {
+        let Some(word) = self.0.next() else { return Ok(Durability::Buffered) };
+        let found = Durability::ALL.iter().find(|durability| durability.name() == word);
+        found.copied().ok_or_else(|| format!("`{word}` is no durability"))
+    }
+}
+
+fn item(verb: &str, words: &mut Words<'_>) -> Result<Option<Item>, String> {
+    if !matches!(verb, "put" | "del" | "range-del" | "merge") {
+        return Ok(None);
+    }
+    let keyspace = words.word("keyspace")?;
+    let change = match verb {
+        "put" => Change::Put(words.word("key")?, words.value()?),
+        "del" => Change::Delete(words.word("key")?),
+        "range-del" => Change::DeleteRange(words.bounds()?),
+        _ => Change::Merge(words.word("key")?, words.value()?),
+    };
+    Ok(Some(Item { keyspace, change }))
+}
+
+fn batch(line: &str) -> Result<Op, String> {
+    let inside = line.split_once('{').and_then(|(_, rest)| rest.split_once('}'));
+    let (inside, after) = inside.ok_or("a batch stands in { }")?;
+    let mut items = Vec::new();
+    for part in inside.split(';').map(str::trim).filter(|part| !part.is_empty()) {
+        let mut words = Words(part.split_whitespace());
+        let verb = words.word("operation")?;
+        items.push(item(&verb, &mut words)?.ok_or_else(|| format!("`{verb}` cannot be in a batch"))?);
+    }
+    Ok(Op::Write { items, durability: Words(after.split_whitespace()).durability()? })
+}
+
+impl std::str::FromStr for Op {
+    type Err = String;
+
+    fn from_str(line: &str) -> Result<Op, String> {
+        let mut words = Words(line.split_whitespace());
+        let verb = words.word("operation")?;
+        if verb == "batch" {
+            return batch(line);
+        }
+        if let Some(item) = item(&verb, &mut words)? {
+            return Ok(Op::Write { items: vec![item], durability: words.durability()? });
+        }
+        Ok(match verb.as_str() {
+            "snap" => Op::Snap(words.word("name")?),
+            "drop" => Op::Drop(words.word("name")?),
+            "get" => {
+                let (at, keyspace) = words.at()?;
+                Op::Get { at, keyspace, key: words.word("key")? }
+            }
+            "multi-get" => {
+                let (at, keyspace) = words.at()?;
+                Op::MultiGet { at, keyspace, keys: words.0.map(str::to_owned).collect() }
+            }
+            "scan" => {
+                let (at, keyspace) = words.at()?;
+                Op::Scan { at, keyspace, bounds: words.bounds()?, reverse: words.0.next() == Some("rev") }
+            }
+            "flush" => Op::Flush(words.word("keyspace")?),
+            "compact" => Op::Compact { keyspace: words.word("keyspace")?, bounds: words.bounds()? },
+            "idle" => Op::Idle,
+            "step" => Op::Step(words.number("number of steps")?),
+            "policy" => Op::Policy { keyspace: words.word("keyspace")?, name: words.word("policy")? },
+            "set" => Op::Set {
+                keyspace: words.word("keyspace")?,
+                option: words.word("option")?,
+                value: words.word("value")?,
+            },
+            "drop-keyspace" => Op::DropKeyspace(words.word("name")?),
+            "keyspace" => Op::MakeKeyspace(words.word("name")?),
+            "checkpoint" => Op::Checkpoint,
+            "sync" => Op::Sync,
+            "reopen" => Op::Reopen,
+            "kill" => Op::Kill,
+            "sleep" => Op::Sleep(words.number("number of microseconds")?),
+            _ => return Err(format!("`{verb}` is no operation")),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_operation_reads_back_as_printed() {
+        let lines = "put a k1 7*20 sync\ndel a k1 none\nrange-del a k1 * buffered\nmerge b k1 1*3 buffered\n\
+            batch { put a k1 7*20; del b k2; range-del a * k5 } sync\nbatch {  } buffered\nsnap s1\ndrop s1\n\
+            get @s1 a k1\nget a k1\nmulti-get @s1 a k1 k3\nscan @s1 a k1 k9 rev\nscan a * *\nflush a\n\
+            compact a k1 *\nidle\nstep 20\npolicy a tiering:4\nset a file_bytes 4KiB\ndrop-keyspace b\n\
+            keyspace b\ncheckpoint\nsync\nreopen\nkill\nsleep 5000";
+        for line in lines.lines() {
+            let op: Op = line.parse().unwrap_or_else(|why| panic!("{line}: {why}"));
+            assert_eq!(op.to_string(), line.trim_start());
+            assert_eq!(op.to_string().parse::<Op>(), Ok(op));
+        }
+        for bad in
+            ["", "fly", "put a k1", "put a k1 7", "put a k1 7*2 forever", "batch { get a k }", "step x"]
+        {
+            assert!(bad.parse::<Op>().is_err(), "{bad}");
+        }
+    }
+}

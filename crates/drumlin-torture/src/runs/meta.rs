@@ -1,0 +1,112 @@
+//! The metamorphic run: one list of operations under many option sets gives the same answers, byte for byte.
+//!
+//! A set is drawn from the option list and the policies. On top of the swaps in the list, each set swaps policies of
+//! its own accord at about one operation in fifty, also while plans are under way.
+
+use crate::failure::{Failure, Verdict};
+use crate::parallel;
+use crate::runner::{Runner, Tally};
+use crate::workload::{POLICIES, Taste, Workload, small_options};
+use drumlin_env::{MemEnv, Random};
+
+/// What the run wants. Unlogged writes may be lost by a kill, which is no difference to be judged here.
+pub const TASTE: Taste = Taste { operations: 4000, unlogged: false, kills: true, swaps: true };
+
+/// Option sets a list.
+pub const SETS: u64 = 16;
+
+/// What came out.
+#[derive(Debug, Default)]
+pub struct Figures {
+    tally: Tally,
+    runs: u64,
+    /// Failures, each with the seed of its list.
+    pub failures: Vec<(u64, Failure)>,
+}
+
+impl Figures {
+    /// The figure line.
+    pub fn line(&self) -> String {
+        let diverged = self.failures.iter().filter(|(_, f)| f.verdict == Verdict::Diverged).count();
+        format!(
+            "meta: runs {}, ops {}, swaps {}, installs {}, wrong {}, diverged {diverged}",
+            self.runs,
+            self.tally.operations,
+            self.tally.swaps,
+            self.tally.installs,
+            self.failures.len() - diverged,
+        )
+    }
+}
+
+/// The list of `seed` with the options of set `set`.
+pub fn workload(seed: u64, set: u64, operations: usize) -> Workload {
+    let mut workload = Workload::generate("meta", seed, &Taste { operations, ..TASTE });
+    let mut random = Random::new(seed ^ set.wrapping_mul(0x9E37_79B9_7F4A_7C15), "set");
+    workload.seed = random.next_u64();
+    for keyspace in &mut workload.keyspaces {
+        keyspace.options = small_options(&mut random);
+    }
+    workload
+}
+
+/// Runs one list under one set; what it answered.
+fn one(seed: u64, set: u64, operations: usize) -> Result<(Tally, String), Failure> {
+    let workload = workload(seed, set, operations);
+    let mut runner = Runner::create(MemEnv::new(workload.seed), &workload)?;
+    runner.history = Some(String::new());
+    let mut random = Random::new(workload.seed, "swaps");
+    let names: Vec<String> = workload.keyspaces.iter().map(|keyspace| keyspace.name.clone()).collect();
+    for (number, op) in workload.ops.iter().enumerate() {
+        if random.chance(1, 50) {
+            let name = &names[random.index(names.len())];
+            runner
+                .swap(name, POLICIES[random.index(POLICIES.len())])
+                .map_err(|failure| failure.at(number))?;
+        }
+        runner.apply(op).map_err(|failure| failure.within(&op.to_string()).at(number))?;
+    }
+    runner.compare_all()?;
+    runner.check_health()?;
+    let history = runner.history.take().unwrap_or_default();
+    let mut tally = runner.finish()?;
+    tally.operations = workload.ops.len() as u64;
+    Ok((tally, history))
+}
+
+/// Runs one list under all sets.
+fn all(seed: u64, operations: usize) -> Result<(Tally, u64), Failure> {
+    let mut tally = Tally::default();
+    let mut first: Option<String> = None;
+    for set in 0..SETS {
+        let named = |failure: Failure| failure.within(&format!("set {set}"));
+        let (more, history) = parallel::guarded(|| one(seed, set, operations)).map_err(named)?;
+        tally += more;
+        match &first {
+            None => first = Some(history),
+            Some(first) if *first == history => {}
+            Some(first) => {
+                let differs = first.lines().zip(history.lines()).find(|(a, b)| a != b);
+                let what = differs.map_or("one ends early".into(), |(a, b)| format!("{a}, not {b}"));
+                return Err(named(Verdict::Diverged.of(what)));
+            }
+        }
+    }
+    Ok((tally, SETS))
+}
+
+/// Runs `count` lists from seed `first` on.
+pub fn run(first: u64, count: u64, operations: usize) -> Figures {
+    let results = parallel::each(count, move |number| all(first.wrapping_add(number), operations));
+    let mut figures = Figures::default();
+    for (number, result) in results {
+        match result {
+            Ok((tally, runs)) => {
+                figures.tally += tally;
+                figures.runs += runs;
+            }
+            Err(failure) => figures.failures.push((first.wrapping_add(number), failure)),
+        }
+    }
+    figures
+}

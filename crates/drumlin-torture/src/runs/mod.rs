@@ -1,0 +1,5 @@
+//! The runs: each drives many workloads and ends with one figure line.
+pub mod crash;
+pub mod meta;
+pub mod model;
+pub mod repeat;

@@ -1,0 +1,67 @@
+//! The model run: every answer is compared with the oracle's, and full scans both ways from each snapshot every 500
+//! operations.
+
+use crate::failure::{Failure, Verdict};
+use crate::parallel;
+use crate::runner::{Runner, Tally};
+use crate::workload::{Taste, Workload};
+use drumlin_env::MemEnv;
+
+/// Operations between two full comparisons.
+const EVERY: usize = 500;
+
+/// What the run wants.
+pub const TASTE: Taste = Taste { operations: 2000, unlogged: true, kills: true, swaps: true };
+
+/// What came out.
+#[derive(Debug, Default)]
+pub struct Figures {
+    /// What happened.
+    pub tally: Tally,
+    /// Seeds run.
+    pub seeds: u64,
+    /// Failures, each with its seed.
+    pub failures: Vec<(u64, Failure)>,
+}
+
+impl Figures {
+    /// The figure line.
+    pub fn line(&self) -> String {
+        let leaked = self.failures.iter().filter(|(_, f)| f.verdict == Verdict::Leaked).count();
+        let Tally { operations, swaps, installs, reopened, checkpoints, .. } = self.tally;
+        format!(
+            "model: ops {operations}, seeds {}, swaps {swaps}, installs {installs}, reopened {reopened}, \
+             checkpoints {checkpoints}, wrong {}, leaked {leaked}; order: operations {}, broken {}",
+            self.seeds,
+            self.failures.len() - leaked,
+            self.tally.calls,
+            self.failures.iter().filter(|(_, f)| f.verdict == Verdict::Order).count(),
+        )
+    }
+}
+
+/// Runs one workload.
+pub fn one(workload: &Workload) -> Result<Tally, Failure> {
+    parallel::guarded(|| {
+        let mut runner = Runner::create(MemEnv::new(workload.seed), workload)?;
+        runner.run(&workload.ops, EVERY)?;
+        runner.finish()
+    })
+}
+
+/// Runs `count` seeds from `first` on.
+pub fn run(first: u64, count: u64, operations: usize) -> Figures {
+    let results = parallel::each(count, move |number| {
+        let seed = first.wrapping_add(number);
+        one(&Workload::generate("model", seed, &Taste { operations, ..TASTE }))
+    });
+    let mut figures = Figures::default();
+    for (number, result) in results {
+        figures.seeds += 1;
+        match result {
+            Ok(tally) => figures.tally += tally,
+            Err(failure) => figures.failures.push((first.wrapping_add(number), failure)),
+        }
+    }
+    figures
+}

@@ -1,0 +1,77 @@
+//! Closure: the smallest legal plan around a given one.
+//!
+//! Ages of runs in one level may interleave, so a plan that takes a file must often take others with
+//! it. What joins is clipped to the input that needs it, hence to the keys that the plan takes anyway:
+//! closure adds files and never widens the key range. Each joined part is an input itself and is closed
+//! in its turn, until nothing that stays behind is in the way.
+
+use super::illegal::{Conflict, Illegal};
+use super::inputs::{Inputs, span};
+use super::rules::{in_the_way, legal};
+use crate::contract::plan::{Plan, Take};
+use crate::contract::tree::TreeView;
+use crate::{KeyRange, TableId};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+/// `plan` with every part of a file added that must not stay behind. Fails as [`legal`] does, and when
+/// such a part is not free: a file yet to come cannot join.
+pub fn close_plan(projected: &TreeView, plan: &Plan) -> Result<Plan, Illegal> {
+    let mut inputs = Inputs::resolve(projected, plan)?;
+    let mut joined: Vec<Take> = Vec::new();
+    let mut next = 0;
+    while let Some(input) = inputs.spans.get(next).cloned() {
+        next += 1;
+        for ((level, file), part) in in_the_way(projected, &inputs, &input, plan.out) {
+            if !file.is_takeable() {
+                let other = span(level, file, file.bounds.clone());
+                let conflict = Box::new(Conflict { input, other, overlap: part, out: plan.out });
+                let is_between = level > conflict.input.level;
+                return Err(if is_between {
+                    Illegal::Between(conflict)
+                } else {
+                    Illegal::NotNewer(conflict)
+                });
+            }
+            joined.push(Take { table: file.table, range: part.clone() });
+            inputs.add(span(level, file, part));
+        }
+    }
+    let mut closed = plan.clone();
+    if !joined.is_empty() {
+        closed.take.append(&mut joined);
+        closed.take = joint(closed.take);
+        // What joined is read anyway; folding it as well would name it twice.
+        closed.may_fold.retain(|fold| !closed.take.iter().any(|take| overlap(take, fold)));
+    }
+    legal(projected, &closed)?;
+    Ok(closed)
+}
+
+fn overlap(a: &Take, b: &Take) -> bool {
+    a.table == b.table && a.range.overlaps(&b.range)
+}
+
+/// The takes with neighbouring ranges of a table made one, tables in the order of their first take.
+fn joint(takes: Vec<Take>) -> Vec<Take> {
+    let mut tables: Vec<(TableId, Vec<KeyRange>)> = Vec::new();
+    for take in takes {
+        match tables.iter_mut().find(|(table, _)| *table == take.table) {
+            Some((_, ranges)) => ranges.push(take.range),
+            None => tables.push((take.table, Vec::from([take.range]))),
+        }
+    }
+    let mut joint: Vec<Take> = Vec::new();
+    for (table, mut ranges) in tables {
+        ranges.sort_by(|a, b| a.start.cmp(&b.start));
+        for range in ranges {
+            match joint.last_mut() {
+                Some(last) if last.table == table && last.range.end.as_ref() == Some(&range.start) => {
+                    last.range.end = range.end;
+                }
+                _ => joint.push(Take { table, range }),
+            }
+        }
+    }
+    joint
+}

@@ -1,0 +1,85 @@
+//! The two conditions of a legal plan, and the plain sanity of what it names.
+//!
+//! Files of a run are sorted and disjoint, so what overlaps an input is found by binary search in each
+//! run between the input's level and the output level.
+
+use super::illegal::{Conflict, Illegal};
+use super::inputs::{Inputs, is_leaving, span};
+use crate::KeyRange;
+use crate::contract::flight::FileSpan;
+use crate::contract::plan::{Place, Plan};
+use crate::contract::tree::{FileView, RunTag, RunView, TreeView};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+/// Whether `plan` may be admitted on `projected`, the tree after all unfinished plans.
+///
+/// Rule L1 is judged for all inputs before rule L2. A named output run that is gone, or has no gap for
+/// the output, is no fault: the output then becomes a run of its own.
+pub fn legal(projected: &TreeView, plan: &Plan) -> Result<(), Illegal> {
+    let inputs = Inputs::resolve(projected, plan)?;
+    check_target(projected, plan)?;
+    let mut not_newer = None;
+    for input in &inputs.spans {
+        for (other, overlap) in in_the_way(projected, &inputs, input, plan.out) {
+            let conflict = || {
+                let other = span(other.0, other.1, other.1.bounds.clone());
+                Box::new(Conflict { input: input.clone(), other, overlap, out: plan.out })
+            };
+            if other.0 > input.level {
+                return Err(Illegal::Between(conflict()));
+            }
+            not_newer.get_or_insert_with(conflict);
+        }
+    }
+    not_newer.map_or(Ok(()), |conflict| Err(Illegal::NotNewer(conflict)))
+}
+
+/// What must not stay behind when `input` moves to level `out`: each such file with its level, and the
+/// keys of it that overlap `input` and are not inputs themselves.
+pub(super) fn in_the_way<'a>(
+    tree: &'a TreeView,
+    inputs: &Inputs,
+    input: &FileSpan,
+    out: u8,
+) -> Vec<((u8, &'a FileView), KeyRange)> {
+    let mut found = Vec::new();
+    for level in input.level..out {
+        for run in &tree.levels[usize::from(level)].runs {
+            for file in overlapping(run, &input.range) {
+                let may_stay = level == input.level && file.min_seq > input.max_seq;
+                if may_stay || is_leaving(file) {
+                    continue;
+                }
+                if let Some(part) = file.bounds.intersect(&input.range) {
+                    found.extend(inputs.taken.rests(file, &part).map(|rest| ((level, file), rest)));
+                }
+            }
+        }
+    }
+    found
+}
+
+fn overlapping<'a>(run: &'a RunView, range: &KeyRange) -> impl Iterator<Item = &'a FileView> + use<'a> {
+    let first = run.files.partition_point(|f| f.bounds.end.as_ref().is_some_and(|end| *end <= range.start));
+    let past = run.files.partition_point(|f| range.is_before_end(&f.bounds.start));
+    run.files.get(first..past).into_iter().flatten()
+}
+
+fn check_target(tree: &TreeView, plan: &Plan) -> Result<(), Illegal> {
+    if plan.tag.0.len() > RunTag::MAX {
+        return Err(Illegal::Tag { length: plan.tag.0.len() });
+    }
+    if let Place::Run(wanted) = plan.place {
+        let home = tree.levels.iter().position(|level| level.runs.iter().any(|run| run.id == wanted));
+        if let Some(level) = home.filter(|&level| level != usize::from(plan.out)) {
+            return Err(Illegal::Place { run: wanted, level: level as u8, out: plan.out });
+        }
+    }
+    for file in super::spans(tree, &plan.may_fold) {
+        if file.level != plan.out {
+            return Err(Illegal::Fold { file, out: plan.out });
+        }
+    }
+    Ok(())
+}

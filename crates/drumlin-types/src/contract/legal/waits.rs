@@ -1,0 +1,27 @@
+//! The wait rule (downforce.md 2).
+//!
+//! A piece waits for an earlier unfinished one exactly when it would be illegal with that one's inputs
+//! left in place. Waits are fixed at admission and point only to earlier tickets, so they make no cycle.
+
+use crate::contract::flight::{FileSpan, PieceId, PieceView};
+use alloc::vec::Vec;
+
+/// The pieces among `earlier`, unfinished ones of earlier tickets, that must be installed before a piece
+/// which moves `inputs` to level `out`. A landed piece counts with its landed output as its input.
+pub fn waits(inputs: &[FileSpan], out: u8, earlier: &[PieceView]) -> Vec<PieceId> {
+    let mut waits: Vec<PieceId> = earlier
+        .iter()
+        .filter(|piece| piece.inputs.iter().any(|lying| inputs.iter().any(|f| blocks(lying, f, out))))
+        .map(|piece| piece.id)
+        .collect();
+    waits.sort_unstable();
+    waits.dedup();
+    waits
+}
+
+/// Whether `moving` may not pass to level `out` while `lying` is still where it is.
+fn blocks(lying: &FileSpan, moving: &FileSpan, out: u8) -> bool {
+    let is_between = moving.level < lying.level && lying.level < out;
+    let is_beside = lying.level == moving.level && moving.level < out && lying.min_seq <= moving.max_seq;
+    (is_between || is_beside) && lying.range.overlaps(&moving.range)
+}

@@ -1,0 +1,233 @@
+//! Background work as step functions, run by threads or, in simulation, by seeded choices.
+//!
+//! A *lane* does one kind of work: flushing, one merge slot, or maintenance. Its step does a bounded part
+//! and says whether there is more. Really, each lane has a thread that loops over steps and sleeps when
+//! idle. In simulation nothing is spawned: around each client operation, and whenever a client waits,
+//! the environment's seeded choices pick lanes and run steps of them.
+//!
+//! Waiting: a client that needs a condition (room, a flush, quiet) calls [`Background::wait`]. With
+//! threads it sleeps until something is installed. In simulation it runs steps until the condition
+//! holds; when no lane can run and no timer is pending, that is a deadlock, and a bug.
+
+use crate::error::{Error, ErrorKind, Result};
+use drumlin_env::sync::{Arc, Condvar, Mutex, atomic};
+use drumlin_env::{Env, JoinHandle};
+
+/// What a step left behind.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Step {
+    /// There is more to do at once.
+    More,
+    /// Nothing to do until something happens.
+    Idle,
+    /// Nothing to do until this monotonic time in microseconds.
+    Until(u64),
+}
+
+/// One kind of background work. `step` is never called twice at the same time for one lane.
+pub(crate) trait Lane: Send + Sync {
+    fn name(&self) -> String;
+    fn step(&self) -> Step;
+    /// Gives up what is under way, at shutdown.
+    fn abandon(&self);
+}
+
+#[derive(Default)]
+struct Signals {
+    /// Counts events that may give a lane something to do.
+    work: u64,
+    /// Counts events that may end a wait.
+    progress: u64,
+    stopping: bool,
+}
+
+/// The lanes and how they are run.
+pub(crate) struct Background {
+    env: Env,
+    lanes: Mutex<Vec<Arc<dyn Lane>>>,
+    threads: Mutex<Vec<JoinHandle>>,
+    signals: Mutex<Signals>,
+    work: Condvar,
+    progress: Condvar,
+    /// In simulation: whether steps are being run now, so that they do not nest.
+    stepping: atomic::AtomicBool,
+}
+
+/// Longest sleep of an idle lane, so that a missed timer cannot hang it.
+const IDLE_SLEEP_MICROS: u64 = 500_000;
+/// Steps in one simulated wait after which it counts as hung.
+const STEP_BUDGET: u64 = 20_000_000;
+
+impl Background {
+    pub(crate) fn new(env: Env) -> Background {
+        Background {
+            env,
+            lanes: Mutex::new(Vec::new()),
+            threads: Mutex::new(Vec::new()),
+            signals: Mutex::new(Signals::default()),
+            work: Condvar::new(),
+            progress: Condvar::new(),
+            stepping: atomic::AtomicBool::new(false),
+        }
+    }
+
+    /// Starts `lane`: on a thread of its own, or as something to step.
+    pub(crate) fn start(self: &Arc<Self>, lane: Arc<dyn Lane>) -> Result<()> {
+        self.lanes.lock().push(lane.clone());
+        if self.env.stepping().is_some() {
+            return Ok(());
+        }
+        let this = self.clone();
+        let name = lane.name();
+        let thread = self
+            .env
+            .spawn(&name, move || this.run(&*lane))
+            .map_err(|e| Error::new(ErrorKind::Io, format!("cannot start thread {name}: {e}")))?;
+        self.threads.lock().push(thread);
+        Ok(())
+    }
+
+    fn run(&self, lane: &dyn Lane) {
+        loop {
+            let seen = {
+                let signals = self.signals.lock();
+                if signals.stopping {
+                    break;
+                }
+                signals.work
+            };
+            let sleep = match lane.step() {
+                Step::More => continue,
+                Step::Idle => IDLE_SLEEP_MICROS,
+                Step::Until(when) => {
+                    when.saturating_sub(self.env.clock().monotonic_micros()).clamp(1, IDLE_SLEEP_MICROS)
+                }
+            };
+            let signals = self.signals.lock();
+            if signals.work == seen && !signals.stopping {
+                let _ = self.work.wait_timeout(signals, std::time::Duration::from_micros(sleep));
+            }
+        }
+        lane.abandon();
+    }
+
+    /// Something happened that may give a lane work.
+    pub(crate) fn wake(&self) {
+        self.signals.lock().work += 1;
+        self.work.notify_all();
+    }
+
+    /// Something happened that may end a wait, and may give a lane work.
+    pub(crate) fn progressed(&self) {
+        {
+            let mut signals = self.signals.lock();
+            signals.progress += 1;
+            signals.work += 1;
+        }
+        self.progress.notify_all();
+        self.work.notify_all();
+    }
+
+    /// Waits until `done` holds. `what` says who waits for what.
+    pub(crate) fn wait(&self, what: &str, mut done: impl FnMut() -> Result<bool>) -> Result<()> {
+        if self.env.stepping().is_some() {
+            return self.wait_stepping(what, done);
+        }
+        loop {
+            let seen = self.signals.lock().progress;
+            if done()? {
+                return Ok(());
+            }
+            let signals = self.signals.lock();
+            if signals.stopping {
+                return Err(Error::new(ErrorKind::Closed, "the store was closed"));
+            }
+            if signals.progress == seen {
+                let _ =
+                    self.progress.wait_timeout(signals, std::time::Duration::from_micros(IDLE_SLEEP_MICROS));
+            }
+        }
+    }
+
+    fn wait_stepping(&self, what: &str, mut done: impl FnMut() -> Result<bool>) -> Result<()> {
+        for _ in 0..STEP_BUDGET {
+            if done()? {
+                return Ok(());
+            }
+            if self.signals.lock().stopping {
+                return Err(Error::new(ErrorKind::Closed, "the store was closed"));
+            }
+            if !self.step_any()? {
+                if done()? {
+                    return Ok(());
+                }
+                return Err(Error::new(
+                    ErrorKind::Bug,
+                    format!("deadlock: {what}, and no background work can run"),
+                ));
+            }
+        }
+        Err(Error::new(ErrorKind::Bug, format!("hung: {what} for {STEP_BUDGET} background steps")))
+    }
+
+    /// Runs one step of some lane that can run; lets virtual time pass when all of them wait for a
+    /// timer. `false` when nothing can ever run.
+    pub(crate) fn step_any(&self) -> Result<bool> {
+        let Some(choices) = self.env.stepping() else { return Ok(false) };
+        if self.stepping.swap(true, atomic::Ordering::AcqRel) {
+            return Err(Error::new(ErrorKind::Bug, "a background step waited for background work"));
+        }
+        let mut lanes: Vec<Arc<dyn Lane>> = self.lanes.lock().clone();
+        let mut timer: Option<u64> = None;
+        let mut ran = false;
+        while !lanes.is_empty() {
+            let lane = lanes.swap_remove(choices.choose(lanes.len()));
+            match lane.step() {
+                Step::More => {
+                    ran = true;
+                    break;
+                }
+                Step::Idle => {}
+                Step::Until(when) => timer = Some(timer.map_or(when, |t| t.min(when))),
+            }
+        }
+        if let (false, Some(when)) = (ran, timer) {
+            let now = self.env.clock().monotonic_micros();
+            self.env.clock().sleep_micros(when.saturating_sub(now).max(1));
+            ran = true;
+        }
+        self.stepping.store(false, atomic::Ordering::Release);
+        Ok(ran)
+    }
+
+    /// In simulation, runs a few steps before a client operation.
+    pub(crate) fn interleave(&self) {
+        let Some(choices) = self.env.stepping() else { return };
+        if self.stepping.load(atomic::Ordering::Acquire) {
+            return;
+        }
+        for _ in 0..choices.choose(INTERLEAVED_STEPS) {
+            if !matches!(self.step_any(), Ok(true)) {
+                break;
+            }
+        }
+    }
+
+    /// Ends all lanes: the running step of each is the last.
+    pub(crate) fn stop(&self) {
+        self.signals.lock().stopping = true;
+        self.work.notify_all();
+        self.progress.notify_all();
+        let threads = std::mem::take(&mut *self.threads.lock());
+        for thread in threads {
+            // A lane that panicked has ended all the same.
+            let _ = thread.join();
+        }
+        for lane in std::mem::take(&mut *self.lanes.lock()) {
+            lane.abandon();
+        }
+    }
+}
+
+/// Most background steps that simulation runs before one client operation.
+const INTERLEAVED_STEPS: usize = 4;

@@ -1,0 +1,225 @@
+//! Writing a batch: admission, reservation, log, memtables, publishing, sync.
+
+use crate::batch::Batch;
+use crate::error::{Error, ErrorKind, Result};
+use crate::metrics::Counters;
+use crate::options::Durability;
+use crate::pacing::{SHUT, StallReason};
+use crate::store::Store;
+use crate::write::lane::{Request, Reserved};
+use drumlin_env::Note;
+use drumlin_env::sync::atomic;
+use drumlin_format::batch::{Operation, range_end};
+use drumlin_format::log::{self as format, RecordHeader, RecordKind};
+use drumlin_types::{Key, KeyRange, Kind, Seq};
+use std::cell::RefCell;
+
+/// Bytes that an entry takes in a memtable besides key and value, for admission.
+const ENTRY_OVERHEAD: u64 = 64;
+
+thread_local! {
+    /// The encoded record of the commit under way on this thread.
+    static RECORD: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Store {
+    /// Writes `batch` as one commit and gives its commit sequence: the sequence number of its last
+    /// operation. An empty batch writes nothing and gives the visible sequence.
+    pub(crate) fn write(&self, batch: Batch, durability: Durability) -> Result<Seq> {
+        self.background.interleave();
+        batch.check()?;
+        self.check_open()?;
+        if batch.is_empty() {
+            return Ok(self.publisher.visible());
+        }
+        if batch.size() as u64 > self.max_batch_bytes() {
+            return Err(Error::new(
+                ErrorKind::InvalidArgument,
+                format!(
+                    "a batch of {} bytes is larger than {}, a quarter of memory_budget; split it or raise memory_budget",
+                    batch.size(),
+                    self.max_batch_bytes()
+                ),
+            ));
+        }
+        for keyspace in &batch.keyspaces {
+            keyspace.check_alive()?;
+        }
+        let logged = durability != Durability::None;
+        if !logged && batch.keyspaces.len() > 1 {
+            return Err(Error::new(
+                ErrorKind::InvalidArgument,
+                "a batch over several keyspaces needs the log to be atomic: use Durability::Buffered or Sync",
+            ));
+        }
+        self.admit(batch.size() as u64 + ENTRY_OVERHEAD * batch.len() as u64)?;
+        self.check_poison()?;
+        let request = Request {
+            keyspaces: &batch.keyspaces,
+            operations: batch.len() as u64,
+            record_len: logged.then(|| format::record_len(batch.size())),
+        };
+        let reserved = self.lane.reserve(&request, &self.publisher, || self.fresh_number())?;
+        let last_seq = reserved.first_seq + batch.len() as u64 - 1;
+        let applied = self.log_and_insert(&batch, &reserved);
+        for (_, memtable) in &reserved.memtables {
+            memtable.end_write();
+        }
+        if let Err(error) = applied {
+            self.poison(&error);
+            return Err(error.with_kind(ErrorKind::Poisoned));
+        }
+        self.publisher.finish(reserved.place)?;
+        if reserved.sealed {
+            self.background.wake();
+        }
+        Counters::add(&self.metrics.commits, 1);
+        Counters::add(&self.metrics.operations, batch.len() as u64);
+        Counters::add(&self.metrics.user_bytes_written, batch.user_bytes);
+        if durability == Durability::Sync
+            && let Some(log) = &reserved.log
+        {
+            self.sync_log(log.end)?;
+            self.env.note(Note::AckSynced { seq: last_seq });
+        }
+        Ok(last_seq)
+    }
+
+    fn log_and_insert(&self, batch: &Batch, reserved: &Reserved) -> Result<()> {
+        if let Some(log) = &reserved.log {
+            let header = RecordHeader {
+                kind: RecordKind::Batch,
+                synced_mark: if drumlin_types::bug!("B5") { 0 } else { self.log.durable_end() },
+                first_seq: reserved.first_seq,
+                count: batch.writer.count(),
+            };
+            self.env.note(Note::Logged { log: log.segment.file.path(), first: reserved.first_seq });
+            RECORD.with_borrow_mut(|record| {
+                record.clear();
+                format::encode_record(
+                    record,
+                    log.segment.number,
+                    log.offset(),
+                    &header,
+                    batch.writer.payload(),
+                )
+                .map_err(|e| Error::new(ErrorKind::Bug, e.what))?;
+                Counters::add(&self.metrics.log_bytes_written, record.len() as u64);
+                let written = crate::write::log::write(log, record);
+                if record.capacity() > RECORD_KEPT {
+                    *record = Vec::new();
+                }
+                written
+            })?;
+        }
+        for (seq, operation) in (reserved.first_seq..).zip(batch.writer.operations()) {
+            let operation = operation.map_err(|e| Error::new(ErrorKind::Bug, e.what))?;
+            let memtable = reserved.memtables.iter().find(|(id, _)| *id == operation.keyspace);
+            let (_, memtable) =
+                memtable.ok_or_else(|| Error::new(ErrorKind::Bug, "a batch lost a keyspace"))?;
+            insert(memtable, &operation, seq)?;
+        }
+        Ok(())
+    }
+
+    /// Waits until there is room for `bytes`, and as long as the pace says.
+    fn admit(&self, bytes: u64) -> Result<()> {
+        if self.memtables_full() {
+            self.stall(StallReason::Memory, "a writer waits for memtables to be flushed", || {
+                !self.memtables_full()
+            })?;
+        }
+        if self.gate.rate() == SHUT {
+            self.stall(StallReason::Runs, "a writer waits for runs to be merged", || {
+                self.gate.rate() != SHUT
+            })?;
+        }
+        let micros = self.gate.pay(bytes, self.now());
+        if micros > 0 {
+            self.count_stall(StallReason::Runs, micros);
+            self.env.clock().sleep_micros(micros);
+        }
+        Ok(())
+    }
+
+    /// Whether the memtables hold all the memory that they may.
+    fn memtables_full(&self) -> bool {
+        let keyspaces = self.keyspaces();
+        if let [only] = &keyspaces[..] {
+            let view = only.peek();
+            if view.sealed.is_empty() {
+                return false;
+            }
+        }
+        let bytes: usize = keyspaces.iter().map(|k| k.peek().memtable_bytes()).sum();
+        if bytes < self.sizes.memtables {
+            return false;
+        }
+        // With many keyspaces no single memtable may be large: seal the largest so that a flush can help.
+        if keyspaces.iter().all(|k| k.peek().sealed.is_empty())
+            && let Some(largest) = keyspaces.iter().max_by_key(|k| k.active_bytes())
+        {
+            let lane = self.lane.state.lock();
+            largest.seal(lane.log.segment.number);
+            drop(lane);
+            self.background.wake();
+        }
+        true
+    }
+
+    fn stall(&self, reason: StallReason, what: &str, free: impl Fn() -> bool) -> Result<()> {
+        let began = self.now();
+        let limit = match self.options.load().write_timeout_ms {
+            0 => u64::MAX,
+            millis => millis.saturating_mul(1000),
+        };
+        self.background.wake();
+        let result = self.background.wait(what, || {
+            if free() {
+                return Ok(true);
+            }
+            self.check_poison()?;
+            if reason == StallReason::Memory && self.disk_full.load(atomic::Ordering::Acquire) {
+                return Err(Error::new(
+                    ErrorKind::NoSpace,
+                    "memtables are full and the disk has no room to flush them",
+                ));
+            }
+            if self.now().saturating_sub(began) > limit {
+                return Err(Error::new(ErrorKind::Busy, format!("{what}, for longer than write_timeout")));
+            }
+            Ok(false)
+        });
+        self.count_stall(reason, self.now().saturating_sub(began));
+        result
+    }
+
+    fn count_stall(&self, reason: StallReason, micros: u64) {
+        let m = &self.metrics;
+        let (count, time) = match reason {
+            StallReason::Runs => (&m.stalls_runs, &m.stall_micros_runs),
+            StallReason::Memory => (&m.stalls_memory, &m.stall_micros_memory),
+        };
+        Counters::add(count, 1);
+        Counters::add(time, micros);
+    }
+}
+
+/// Capacity of the record buffer that a thread keeps.
+const RECORD_KEPT: usize = 1 << 20;
+
+/// Puts an operation into a memtable.
+pub(crate) fn insert(
+    memtable: &crate::memtable::Memtable,
+    operation: &Operation<'_>,
+    seq: Seq,
+) -> Result<()> {
+    if operation.kind == Kind::DeleteRange {
+        let end = range_end(operation.value).map_err(|e| Error::new(ErrorKind::Bug, e.what))?;
+        let range = KeyRange::new(Key::new(operation.key), end.map(Key::new));
+        memtable.insert_range_tombstone(range, seq);
+    } else {
+        memtable.insert(operation.key, seq, operation.kind, operation.value);
+    }
+    Ok(())
+}

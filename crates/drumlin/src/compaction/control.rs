@@ -1,0 +1,196 @@
+//! The state behind the control lock: everything that changes versions, keyspace by keyspace, and what
+//! happens to it when pieces fail and tickets end.
+
+use super::claims::{Flight, PieceState};
+use super::explain;
+use super::view::tree_view;
+use crate::event::DecisionLog;
+use crate::keyspace::KeyspaceState;
+use crate::version::ManifestWriter;
+use drumlin_env::sync::Arc;
+use drumlin_format::manifest::Change;
+use drumlin_types::contract::{
+    CompactionPolicy, FileState, Outcome, Pace, PieceId, Place, Plan, PlanResult, Take, TreeView,
+};
+use drumlin_types::{KeyRange, RunId, Seq, TableId, Ticket};
+use std::collections::BTreeSet;
+
+/// First pause after a failed piece, doubling to the last one; microseconds.
+const RETRY_FIRST: u64 = 1_000_000;
+const RETRY_LAST: u64 = 60_000_000;
+/// Attempts at a piece before it is withdrawn.
+const MAX_ATTEMPTS: u32 = 5;
+
+/// The state behind the control lock: everything that changes versions.
+pub(crate) struct Control {
+    pub(crate) manifest: ManifestWriter,
+    pub(crate) keyspaces: Vec<KeyspaceControl>,
+    pub(crate) next_run: u64,
+    pub(crate) next_ticket: u64,
+    pub(crate) decisions: DecisionLog,
+    /// Memtables that hold anything newer wait with their flush, for a checkpoint.
+    pub(crate) flush_ceiling: Seq,
+    /// Manifest changes that this version only keeps.
+    pub(crate) carried: Vec<Change>,
+    /// Number of the next compaction asked for by hand.
+    pub(crate) next_manual: u64,
+}
+
+/// A compaction asked for by hand. It is planned when nothing else is under way.
+#[derive(Debug)]
+pub(crate) struct ManualCompaction {
+    pub(crate) id: u64,
+    pub(crate) range: KeyRange,
+    pub(crate) ticket: Option<Ticket>,
+}
+
+/// One keyspace behind the control lock.
+pub(crate) struct KeyspaceControl {
+    pub(crate) state: Arc<KeyspaceState>,
+    pub(crate) policy: Box<dyn CompactionPolicy>,
+    pub(crate) flight: Flight,
+    /// Something happened since the policy was asked last.
+    pub(crate) due: bool,
+    /// No plan before this monotonic time, after refusals and failures.
+    pub(crate) rest_until: u64,
+    pub(crate) failures: u32,
+    /// Compactions asked for by hand; they go first.
+    pub(crate) manual: Vec<ManualCompaction>,
+    /// Tables that cannot be read; no plan may take them.
+    pub(crate) damaged: BTreeSet<TableId>,
+    pub(crate) pace: Option<Pace>,
+    /// Largest sequence number that is in tables.
+    pub(crate) flushed_seq: Seq,
+    pub(crate) frozen: bool,
+}
+
+impl KeyspaceControl {
+    pub(crate) fn new(
+        state: Arc<KeyspaceState>,
+        policy: Box<dyn CompactionPolicy>,
+        flushed_seq: Seq,
+    ) -> KeyspaceControl {
+        KeyspaceControl {
+            state,
+            policy,
+            flight: Flight::default(),
+            due: true,
+            rest_until: 0,
+            failures: 0,
+            manual: Vec::new(),
+            damaged: BTreeSet::new(),
+            pace: None,
+            flushed_seq,
+            frozen: false,
+        }
+    }
+
+    /// The tree as the policy sees it. Damaged tables show as coming, so that nobody takes them and
+    /// legality still counts them.
+    pub(crate) fn view(&self) -> TreeView {
+        let mut view = tree_view(&self.state.peek().tree, &self.flight);
+        if !self.damaged.is_empty() {
+            for file in view.levels.iter_mut().flat_map(|l| &mut l.runs).flat_map(|r| &mut r.files) {
+                if self.damaged.contains(&file.table) {
+                    file.state = FileState::Coming(Ticket(0));
+                }
+            }
+        }
+        view
+    }
+
+    /// Whether nothing is under way and nothing was asked for.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.flight.tickets.is_empty() && self.manual.is_empty() && !self.due
+    }
+
+    /// Whether the compaction asked for as `id` is not done yet.
+    pub(crate) fn is_compacting(&self, id: u64) -> bool {
+        self.manual.iter().any(|m| m.id == id)
+    }
+
+    /// Forgets compactions by hand whose tickets are done.
+    fn end_manual(&mut self) {
+        let flight = &self.flight;
+        self.manual.retain(|m| m.ticket.is_none_or(|ticket| flight.ticket(ticket).is_some()));
+    }
+
+    /// The plan that merges everything of `range` into one run of the deepest level in use.
+    pub(super) fn manual_plan(&self, range: &KeyRange) -> Option<Plan> {
+        let view = self.view();
+        let overlapping = || view.files().filter(|(_, _, f)| f.bounds.overlaps(range) && f.is_takeable());
+        let out = view.deepest()?.max(1);
+        let take: Vec<Take> =
+            overlapping().map(|(_, _, f)| Take { table: f.table, range: f.bounds.clone() }).collect();
+        // Reasons are shown and logged: no user bytes in them.
+        let mut plan = Plan::new(take, out, "a compaction asked for by hand".to_owned());
+        if let Some(run) = view.levels[out as usize].runs.first() {
+            plan.place = Place::Run(run.id);
+        }
+        (!plan.take.is_empty()).then_some(plan)
+    }
+
+    pub(super) fn rest(&mut self, now: u64) {
+        let pause = (RETRY_FIRST << self.failures.min(6)).min(RETRY_LAST);
+        self.failures += 1;
+        self.rest_until = now + pause;
+    }
+}
+
+impl Control {
+    pub(crate) fn keyspace(&mut self, state: &Arc<KeyspaceState>) -> Option<&mut KeyspaceControl> {
+        self.keyspaces.iter_mut().find(|k| Arc::ptr_eq(&k.state, state))
+    }
+
+    pub(crate) fn fresh_run(&mut self) -> RunId {
+        self.next_run += 1;
+        RunId(self.next_run - 1)
+    }
+
+    /// A piece failed. `retry` when it may succeed later; otherwise it is withdrawn and `damaged` tables
+    /// are left alone from now on.
+    pub(crate) fn failed(
+        &mut self,
+        state: &Arc<KeyspaceState>,
+        id: PieceId,
+        retry: bool,
+        damaged: &[TableId],
+        why: &str,
+        now: u64,
+    ) {
+        let Some(keyspace) = self.keyspace(state) else { return };
+        keyspace.damaged.extend(damaged);
+        let Some(piece) = keyspace.flight.piece_mut(id) else { return };
+        piece.attempts += 1;
+        if retry && piece.attempts < MAX_ATTEMPTS {
+            piece.state = PieceState::Ready;
+            piece.not_before = now + (RETRY_FIRST << (piece.attempts - 1)).min(RETRY_LAST);
+        } else {
+            keyspace.flight.withdraw(id, why);
+            keyspace.rest(now);
+        }
+        keyspace.due = true;
+        self.end_tickets(state, now);
+    }
+
+    /// Tells the policy of finished tickets and forgets them.
+    pub(crate) fn end_tickets(&mut self, state: &Arc<KeyspaceState>, now: u64) {
+        let Some(index) = self.keyspaces.iter().position(|k| Arc::ptr_eq(&k.state, state)) else { return };
+        for ticket in self.keyspaces[index].flight.take_finished() {
+            let result = if ticket.cut_short.is_some() { PlanResult::Cut } else { PlanResult::Done };
+            let outcome = Outcome::Plan {
+                ticket: ticket.ticket,
+                reason: ticket.plan.reason.clone(),
+                result,
+                why: ticket.cut_short.clone().unwrap_or_default(),
+                bytes_in: ticket.bytes_in,
+                bytes_out: ticket.bytes_out,
+                dropped: ticket.dropped,
+            };
+            explain::ended(&mut self.decisions, now, &state.name, &ticket, result);
+            self.keyspaces[index].policy.observe(&outcome);
+            self.keyspaces[index].due = true;
+        }
+        self.keyspaces[index].end_manual();
+    }
+}

@@ -1,0 +1,50 @@
+//! Decisions in words, for the decision log.
+
+use super::claims::TicketState;
+use crate::event::DecisionLog;
+use drumlin_types::contract::{Plan, PlanResult};
+use std::collections::BTreeSet;
+
+/// A plan became a ticket.
+pub(super) fn admitted(log: &mut DecisionLog, micros: u64, keyspace: &str, ticket: &TicketState) {
+    log.admitted += 1;
+    let bytes: u64 = ticket.pieces.iter().map(|p| p.bytes).sum();
+    let moves = ticket.pieces.iter().filter(|p| p.is_move).count();
+    let tables: BTreeSet<_> = ticket.plan.take.iter().map(|t| t.table).collect();
+    let what = format!(
+        "{} {} tables -> L{} {}, {bytes} bytes, {} pieces, {moves} moves",
+        ticket.ticket,
+        tables.len(),
+        ticket.plan.out,
+        ticket.run,
+        ticket.pieces.len(),
+    );
+    log.note(micros, keyspace, what, ticket.plan.reason.clone());
+}
+
+/// A plan was not admitted.
+pub(super) fn refused(log: &mut DecisionLog, micros: u64, keyspace: &str, plan: &Plan, why: &str) {
+    log.refused += 1;
+    let what = format!("refused: {} takes -> L{}: {why}", plan.take.len(), plan.out);
+    log.note(micros, keyspace, what, plan.reason.clone());
+}
+
+/// A ticket ended.
+pub(super) fn ended(
+    log: &mut DecisionLog,
+    micros: u64,
+    keyspace: &str,
+    ticket: &TicketState,
+    result: PlanResult,
+) {
+    let how = match result {
+        PlanResult::Done => "done",
+        PlanResult::Cut => "cut short",
+        PlanResult::Refused => "refused",
+    };
+    let what = format!(
+        "{} {how}: {} bytes in, {} out, {} entries dropped",
+        ticket.ticket, ticket.bytes_in, ticket.bytes_out, ticket.dropped
+    );
+    log.note(micros, keyspace, what, ticket.cut_short.clone().unwrap_or_default());
+}

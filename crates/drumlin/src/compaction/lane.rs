@@ -1,0 +1,176 @@
+//! A merge slot: runs one piece at a time, step by step, and installs it.
+
+use super::executor::{MergeJob, Progress};
+use super::install::{InputCount, count_inputs};
+use super::merge::MergeRules;
+use super::scheduler::PieceStart;
+use crate::background::{Lane, Step};
+use crate::cursor::Cursor;
+use crate::error::{Error, ErrorKind, Result};
+use crate::flush::guard;
+use crate::keyspace::KeyspaceState;
+use crate::rangedel::{RangeTombstone, RangeTombstones};
+use crate::store::Store;
+use crate::table::CursorOptions;
+use crate::version::{FileMeta, Tree};
+use drumlin_env::sync::{Arc, Mutex};
+use drumlin_types::contract::{FileSpan, PieceId};
+use drumlin_types::{KeyRange, TableId};
+
+/// A piece under way.
+struct PieceJob {
+    keyspace: Arc<KeyspaceState>,
+    id: PieceId,
+    tables: Vec<TableId>,
+    counts: Vec<InputCount>,
+    merge: MergeJob,
+}
+
+/// A piece that failed: its tables, and why.
+type Failed = (Arc<KeyspaceState>, PieceId, Vec<TableId>, Error);
+
+/// One merge slot.
+pub(crate) struct MergeLane {
+    store: Arc<Store>,
+    number: usize,
+    job: Mutex<Option<PieceJob>>,
+}
+
+impl MergeLane {
+    pub(crate) fn new(store: Arc<Store>, number: usize) -> MergeLane {
+        MergeLane { store, number, job: Mutex::new(None) }
+    }
+
+    fn begin(&self) -> std::result::Result<Step, Failed> {
+        let start = match self.store.next_piece() {
+            Ok(start) => start,
+            Err(Some(when)) => return Ok(Step::Until(when)),
+            Err(None) => return Ok(Step::Idle),
+        };
+        let id = start.piece.id;
+        let tables: Vec<TableId> = start.piece.inputs.iter().map(|s| s.table).collect();
+        let keyspace = start.keyspace.clone();
+        let began = if start.piece.is_move {
+            self.store.install_move(&keyspace, id).map(|()| {
+                self.store.background.progressed();
+                None
+            })
+        } else {
+            merge_job(&self.store, start).map(Some)
+        };
+        match began {
+            Ok(job) => {
+                *self.job.lock() = job;
+                Ok(Step::More)
+            }
+            Err(error) => Err((keyspace, id, tables, error)),
+        }
+    }
+
+    fn advance(&self, mut job: PieceJob) -> Result<Option<PieceJob>, Failed> {
+        let fail = |job: &PieceJob, error| (job.keyspace.clone(), job.id, job.tables.clone(), error);
+        match job.merge.step() {
+            Ok(Progress::More) => Ok(Some(job)),
+            Ok(Progress::Done) => {
+                let PieceJob { keyspace, id, tables, counts, merge } = job;
+                let installed = self.store.install_merge(&keyspace, id, &counts, merge.into_result());
+                self.store.background.progressed();
+                installed.map(|()| None).map_err(|error| (keyspace, id, tables, error))
+            }
+            Err(error) => Err(fail(&job, error)),
+        }
+    }
+}
+
+fn merge_job(store: &Arc<Store>, start: PieceStart) -> Result<PieceJob> {
+    let PieceStart { keyspace, piece, out, bottom, .. } = start;
+    let tree = keyspace.view().tree.clone();
+    let counts = count_inputs(store, &tree, &piece.inputs)?;
+    let mut inputs: Vec<Box<dyn Cursor>> = Vec::new();
+    let mut tombstones: Vec<RangeTombstone> = Vec::new();
+    for (file, range) in input_files(&tree, &piece.inputs) {
+        let table = store.tables.get(file.id(), file.table.len)?;
+        inputs.push(Box::new(crate::read::ClippedCursor::new(
+            table.cursor(CursorOptions::MERGE),
+            range.clone(),
+        )));
+        for fragment in table.range_tombstones().fragments() {
+            if let Some(range) = fragment.range.intersect(&range) {
+                tombstones
+                    .extend(fragment.seqs.iter().map(|&seq| RangeTombstone { range: range.clone(), seq }));
+            }
+        }
+    }
+    let is_input = |span: &FileSpan| {
+        piece.inputs.iter().any(|input| input.table == span.table && input.range.overlaps(&span.range))
+    };
+    let rules = MergeRules {
+        snapshots: store.snapshots.list(),
+        now_micros: store.unix_micros(),
+        guard: guard(&tree, &piece.range, is_input),
+        operator: keyspace.operator.clone(),
+        tombstones: RangeTombstones::new(&tombstones),
+    };
+    let expected = counts.iter().map(|c| c.entries).sum();
+    let spec = store.output_spec(&keyspace, out, bottom);
+    let merge = MergeJob::new(store.clone(), inputs, rules, spec, Some(expected))?;
+    let tables = piece.inputs.iter().map(|s| s.table).collect();
+    Ok(PieceJob { keyspace, id: piece.id, tables, counts, merge })
+}
+
+/// The references that `spans` name, each with the part that is meant.
+fn input_files(tree: &Tree, spans: &[FileSpan]) -> Vec<(Arc<FileMeta>, KeyRange)> {
+    let mut files = Vec::new();
+    for span in spans {
+        for (_, _, file) in tree.refs(span.table) {
+            if let Some(range) = file.bounds.intersect(&span.range) {
+                files.push((file.clone(), range));
+            }
+        }
+    }
+    files
+}
+
+impl Lane for MergeLane {
+    fn name(&self) -> String {
+        format!("drumlin-merge-{}", self.number)
+    }
+
+    fn step(&self) -> Step {
+        let job = self.job.lock().take();
+        let result = match job {
+            Some(job) => self.advance(job).map(|job| {
+                *self.job.lock() = job;
+                Step::More
+            }),
+            None if self.store.is_poisoned() => Ok(Step::Idle),
+            None => self.begin(),
+        };
+        match result {
+            Ok(step) => step,
+            Err((keyspace, id, tables, error)) => {
+                self.store.piece_failed(&keyspace, id, &tables, &error);
+                Step::More
+            }
+        }
+    }
+
+    fn abandon(&self) {
+        self.job.lock().take();
+    }
+}
+
+impl Store {
+    /// A piece failed: what can pass is tried again; damage takes its tables out of the plans.
+    fn piece_failed(&self, keyspace: &Arc<KeyspaceState>, id: PieceId, tables: &[TableId], error: &Error) {
+        self.background_failed("merge", error);
+        let retry = matches!(error.kind(), ErrorKind::NoSpace | ErrorKind::Io);
+        let damaged: &[TableId] = match error.kind() {
+            ErrorKind::Corruption | ErrorKind::Bug => tables,
+            _ => &[],
+        };
+        let now = self.now();
+        self.control.lock().failed(keyspace, id, retry, damaged, &error.to_string(), now);
+        self.background.progressed();
+    }
+}

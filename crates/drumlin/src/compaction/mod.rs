@@ -1,0 +1,31 @@
+//! Compaction: carrying out what a policy decides.
+//!
+//!     version + flight --view--> policy --decide--> plans
+//!                                                     | admit: close, check, cut
+//!                                                   ticket
+//!                                                     | pieces, one key sub-range each
+//!                                                  executor --merge--> output --install--> next version
+//!
+//! - [`view`]: the tree with the states of its files, as a policy sees it.
+//! - [`claims`]: tickets and pieces under way, and what they hold.
+//! - [`control`]: the state behind the control lock.
+//! - [`cut`]: dividing a plan into pieces.
+//! - [`scheduler`]: asking the policy, admitting plans, choosing the next piece.
+//! - [`executor`]: one piece or one flush, step by step.
+//! - [`merge`]: which entries survive. [`output`]: where they are written.
+//! - [`lane`]: a merge slot. [`install`]: one edit a piece, and what it does to the tree.
+//!
+//! Architecture invariant: the executor never asks why; the scheduler never reads a table; a policy never
+//! sees a file handle.
+
+pub(crate) mod claims;
+pub(crate) mod control;
+pub(crate) mod cut;
+pub(crate) mod executor;
+mod explain;
+pub(crate) mod install;
+pub(crate) mod lane;
+pub(crate) mod merge;
+pub(crate) mod output;
+pub(crate) mod scheduler;
+pub(crate) mod view;

@@ -1,0 +1,185 @@
+//! The output of a flush or a merge piece: tables cut at the target size, between user keys.
+//!
+//! Range tombstones that reach over a cut are divided at it, so the bounds of the outputs are disjoint.
+//! A table's bounds are the hull of its points and of its pieces of range tombstones.
+//!
+//! Until the outputs are installed they belong to this set: dropping it removes the files.
+
+use crate::error::Result;
+use crate::rangedel::RangeTombstone;
+use crate::store::Store;
+use crate::table::TableWriter;
+use crate::version::{Counts, FileMeta, TableHandle};
+use drumlin_env::FileKind;
+use drumlin_env::sync::Arc;
+use drumlin_format::table::TableSummary;
+use drumlin_types::{Key, KeyRange, Kind, Seq, TableId};
+
+/// How outputs are made.
+#[derive(Clone)]
+pub(crate) struct OutputSpec {
+    pub(crate) table: crate::table::TableOptions,
+    /// Size at which a table is cut.
+    pub(crate) file_bytes: u64,
+    /// Filter bits per key.
+    pub(crate) filter_bits: f64,
+}
+
+/// Tables being written.
+pub(crate) struct Outputs {
+    store: Arc<Store>,
+    spec: OutputSpec,
+    open: Option<OpenTable>,
+    tombstones: Vec<RangeTombstone>,
+    done: Vec<Arc<FileMeta>>,
+    installed: bool,
+}
+
+struct OpenTable {
+    id: TableId,
+    writer: TableWriter,
+    points: Option<(Key, Vec<u8>)>,
+    bounds: Option<KeyRange>,
+}
+
+impl Outputs {
+    /// A set whose range tombstones are `tombstones`: disjoint or equal ranges, in key order.
+    pub(crate) fn new(store: Arc<Store>, spec: OutputSpec, tombstones: Vec<RangeTombstone>) -> Outputs {
+        Outputs { store, spec, open: None, tombstones, done: Vec::new(), installed: false }
+    }
+
+    /// Adds an entry, in internal order.
+    pub(crate) fn add(&mut self, key: &[u8], seq: Seq, kind: Kind, value: &[u8]) -> Result<()> {
+        let cut = self.open.as_ref().is_some_and(|open| {
+            open.writer.size() >= self.spec.file_bytes
+                && open.points.as_ref().is_some_and(|(_, last)| last.as_slice() != key)
+        });
+        if cut {
+            self.cut(Some(key))?;
+        }
+        if self.open.is_none() {
+            self.open = Some(self.start()?);
+        }
+        let open = self.open.as_mut().expect("just opened");
+        open.writer.add(key, seq, kind, value)?;
+        match &mut open.points {
+            Some((_, last)) => {
+                last.clear();
+                last.extend_from_slice(key);
+            }
+            points => *points = Some((Key::new(key), key.to_vec())),
+        }
+        Ok(())
+    }
+
+    /// Ends the last table and makes all of them durable, directory entries included.
+    pub(crate) fn finish(&mut self) -> Result<()> {
+        if self.open.is_none() && !self.tombstones.is_empty() {
+            self.open = Some(self.start()?);
+        }
+        self.cut(None)?;
+        if !self.done.is_empty() {
+            self.store.sync_dir()?;
+        }
+        Ok(())
+    }
+
+    /// The finished files, in key order.
+    pub(crate) fn files(&self) -> &[Arc<FileMeta>] {
+        &self.done
+    }
+
+    /// The outputs are part of a durable version: they no longer go with this set.
+    pub(crate) fn installed(&mut self) {
+        self.installed = true;
+    }
+
+    fn start(&self) -> Result<OpenTable> {
+        let id = self.store.next_table_id();
+        let path = self.store.table_path(id);
+        let writer = TableWriter::create(&self.store.env, &path, id, self.spec.table)?;
+        Ok(OpenTable { id, writer, points: None, bounds: None })
+    }
+
+    /// Ends the open table before `boundary`, giving it the range tombstones up to there.
+    fn cut(&mut self, boundary: Option<&[u8]>) -> Result<()> {
+        let Some(mut open) = self.open.take() else { return Ok(()) };
+        if let Some((first, last)) = &open.points {
+            open.bounds = Some(KeyRange::inclusive(first, last));
+        }
+        for here in self.tombstones_before(boundary) {
+            open.writer.add_range_tombstone(here.range.clone(), here.seq)?;
+            open.bounds = Some(match open.bounds.take() {
+                Some(bounds) => bounds.hull(&here.range),
+                None => here.range,
+            });
+        }
+        let summary = open.writer.finish(self.spec.filter_bits)?;
+        let bounds = open.bounds.unwrap_or_else(KeyRange::all);
+        self.done.push(Arc::new(self.file(open.id, bounds, &summary)));
+        Ok(())
+    }
+
+    /// Takes the range tombstones before `boundary`; those that reach over it are divided there.
+    fn tombstones_before(&mut self, boundary: Option<&[u8]>) -> Vec<RangeTombstone> {
+        let Some(at) = boundary else { return std::mem::take(&mut self.tombstones) };
+        let (mut here, mut later) = (Vec::new(), Vec::new());
+        for tombstone in self.tombstones.drain(..) {
+            if *tombstone.range.start >= *at {
+                later.push(tombstone);
+            } else if tombstone.range.end.as_deref().is_none_or(|end| end > at) {
+                let (before, rest) = split(tombstone, at);
+                here.push(before);
+                later.push(rest);
+            } else {
+                here.push(tombstone);
+            }
+        }
+        self.tombstones = later;
+        here
+    }
+
+    fn file(&self, id: TableId, bounds: KeyRange, summary: &TableSummary) -> FileMeta {
+        let properties = &summary.properties;
+        FileMeta {
+            table: TableHandle::new(id, summary.file_len, self.store.obsolete.clone()),
+            bounds,
+            counts: Counts {
+                bytes: summary.file_len,
+                entries: properties.entries,
+                keys: properties.keys,
+                tombstones: properties.deletes,
+                range_tombstones: properties.range_tombstones,
+            },
+            table_entries: properties.entries,
+            min_seq: properties.min_seq,
+            max_seq: properties.max_seq,
+            filter_bits: properties.filter.bits_per_key() as f32,
+            fp_rate: properties.filter.false_positive_rate as f32,
+            checksum: summary.checksum,
+            accounted: true,
+            value_refs: Arc::from([]),
+            access: Arc::default(),
+        }
+    }
+}
+
+fn split(tombstone: RangeTombstone, at: &[u8]) -> (RangeTombstone, RangeTombstone) {
+    let at = Key::new(at);
+    let here = KeyRange::new(tombstone.range.start, Some(at.clone()));
+    let rest = KeyRange::new(at, tombstone.range.end);
+    (RangeTombstone { range: here, seq: tombstone.seq }, RangeTombstone { range: rest, seq: tombstone.seq })
+}
+
+impl Drop for Outputs {
+    fn drop(&mut self) {
+        if self.installed {
+            return;
+        }
+        for file in &self.done {
+            self.store.tables.remove(file.id());
+            // A file that cannot be removed is an orphan, which the next open removes.
+            let _ = self.store.env.fs().unlink(&self.store.table_path(file.id()), FileKind::Table);
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! Asking the policy, admitting its plans, and choosing the next piece.
+//!
+//! A plan is admitted when, after closing it over the files that must come along, it is legal on the
+//! projected tree. It then becomes a ticket whose pieces claim their inputs at once. A piece may start
+//! when every earlier piece that it waits for is installed; among those, deadlines go first, then
+//! tickets in order, then the pieces' own priority, then the lowest key.
+//!
+//! Everything here runs under the control lock and does no I/O.
+
+use super::claims::{Flight, Piece, PieceState, TicketState};
+use super::control::{Control, KeyspaceControl};
+use super::cut;
+use super::explain;
+use crate::event::DecisionLog;
+use crate::keyspace::KeyspaceState;
+use crate::stats::Sample;
+use drumlin_env::sync::Arc;
+use drumlin_types::contract::legal::{self, Illegal};
+use drumlin_types::contract::{
+    CostView, LimitView, Outcome, PieceId, Place, Plan, PlanResult, PolicyInput, RunTag, TreeView,
+};
+use drumlin_types::{RunId, Ticket};
+use std::collections::BTreeSet;
+
+/// Unfinished tickets a keyspace may have.
+const MAX_TICKETS: usize = 16;
+/// A piece that an executor may start.
+#[derive(Clone)]
+pub(crate) struct PieceStart {
+    pub(crate) keyspace: Arc<KeyspaceState>,
+    pub(crate) piece: Piece,
+    pub(crate) out: u8,
+    /// Whether the output level is the deepest that holds anything.
+    pub(crate) bottom: bool,
+}
+
+/// What the scheduler needs to know at the moment of asking.
+pub(crate) struct Moment {
+    pub(crate) now: u64,
+    pub(crate) seed: u64,
+    pub(crate) limits: LimitView,
+    pub(crate) costs: CostView,
+    pub(crate) piece_bytes: u64,
+}
+
+impl Control {
+    /// Asks every keyspace's policy that is due, admits its plans, and gives the piece to start next;
+    /// otherwise the time at which one may become ready.
+    pub(crate) fn next_piece(
+        &mut self,
+        moment: &Moment,
+        sample: &dyn Fn(&KeyspaceState) -> Sample,
+    ) -> Result<PieceStart, Option<u64>> {
+        let mut timer: Option<u64> = None;
+        for index in 0..self.keyspaces.len() {
+            self.ask(index, moment, sample);
+        }
+        let mut best: Option<(usize, PieceId, (u64, u64, f64))> = None;
+        for (index, keyspace) in self.keyspaces.iter().enumerate() {
+            for (ticket, piece) in keyspace.flight.unfinished() {
+                if piece.state != PieceState::Ready || !keyspace.flight.is_clear(piece) {
+                    continue;
+                }
+                if piece.not_before > moment.now {
+                    timer = Some(timer.map_or(piece.not_before, |t| t.min(piece.not_before)));
+                    continue;
+                }
+                let rank = (ticket.plan.deadline.unwrap_or(u64::MAX), piece.id.ticket.0, -piece.priority);
+                if best.as_ref().is_none_or(|(_, _, b)| rank.partial_cmp(b) == Some(std::cmp::Ordering::Less))
+                {
+                    best = Some((index, piece.id, rank));
+                }
+            }
+            if keyspace.due && keyspace.rest_until > moment.now {
+                timer = Some(timer.map_or(keyspace.rest_until, |t| t.min(keyspace.rest_until)));
+            }
+        }
+        let Some((index, id, _)) = best else { return Err(timer) };
+        let keyspace = &mut self.keyspaces[index];
+        let out = keyspace.flight.ticket(id.ticket).expect("just seen").plan.out;
+        let piece = keyspace.flight.piece_mut(id).expect("just seen");
+        piece.state = PieceState::Running;
+        let piece = piece.clone();
+        let tree = keyspace.state.peek().tree.clone();
+        let bottom = !tree.files().any(|(level, _, _)| level > out);
+        Ok(PieceStart { keyspace: keyspace.state.clone(), piece, out, bottom })
+    }
+
+    fn ask(&mut self, index: usize, moment: &Moment, sample: &dyn Fn(&KeyspaceState) -> Sample) {
+        let Control { keyspaces, next_run, next_ticket, decisions, .. } = self;
+        let keyspace = &mut keyspaces[index];
+        let admission = &mut Admission { next_run, next_ticket, decisions, moment };
+        if keyspace.flight.tickets.is_empty() && !keyspace.manual.is_empty() {
+            let range = keyspace.manual[0].range.clone();
+            let plan = keyspace.manual_plan(&range);
+            match plan.map(|plan| admission.admit(keyspace, &plan)) {
+                Some(Ok(ticket)) => keyspace.manual[0].ticket = Some(ticket),
+                // Nothing to merge, or damage in the way: it is as done as it can be.
+                _ => {
+                    keyspace.manual.remove(0);
+                }
+            }
+        }
+        if !keyspace.due || keyspace.rest_until > moment.now || keyspace.flight.tickets.len() >= MAX_TICKETS {
+            return;
+        }
+        keyspace.due = false;
+        if !keyspace.manual.is_empty() {
+            return;
+        }
+        let view = keyspace.view();
+        let tickets = keyspace.flight.ticket_views();
+        let sample = sample(&keyspace.state);
+        let options = keyspace.state.options.load();
+        let limits = LimitView {
+            memtable_bytes: keyspace.state.memtable_bytes() as u64,
+            file_bytes: options.file_bytes,
+            ..moment.limits
+        };
+        let input = PolicyInput {
+            tree: &view,
+            tickets: &tickets,
+            load: &sample.load,
+            costs: &moment.costs,
+            limits: &limits,
+            wanted: &sample.wanted,
+            now: moment.now,
+            seed: moment.seed,
+            frozen: keyspace.frozen,
+        };
+        let decision = keyspace.policy.decide(&input);
+        if let Some(pace) = decision.pace {
+            keyspace.pace = Some(pace);
+        }
+        for ticket in decision.park {
+            park(&mut keyspace.flight, ticket);
+        }
+        let planned = decision.plans.len();
+        let mut admitted = 0;
+        for plan in &decision.plans {
+            admitted += usize::from(admission.admit(keyspace, plan).is_ok());
+        }
+        if admitted > 0 {
+            // With these under way the policy may see more to do.
+            keyspace.due = keyspace.flight.tickets.len() < MAX_TICKETS;
+            keyspace.failures = 0;
+        } else if planned > 0 && keyspace.flight.tickets.is_empty() {
+            keyspace.rest(moment.now);
+            keyspace.due = true;
+        }
+    }
+}
+
+fn park(flight: &mut Flight, ticket: Ticket) {
+    let ready: Vec<PieceId> = match flight.ticket(ticket) {
+        Some(t) => t.pieces.iter().filter(|p| p.state == PieceState::Ready).map(|p| p.id).collect(),
+        None => return,
+    };
+    for id in ready {
+        flight.withdraw(id, "parked by the policy");
+    }
+}
+
+struct Admission<'a> {
+    next_run: &'a mut u64,
+    next_ticket: &'a mut u64,
+    decisions: &'a mut DecisionLog,
+    moment: &'a Moment,
+}
+
+impl Admission<'_> {
+    /// Turns `plan` into a ticket, or says why not.
+    fn admit(&mut self, keyspace: &mut KeyspaceControl, plan: &Plan) -> Result<Ticket, Illegal> {
+        let view = keyspace.view();
+        let projected = view.projected();
+        let closed = self.close(&projected, plan);
+        let checked = closed.and_then(|plan| legal::legal(&projected, &plan).map(|()| plan));
+        let plan = match checked {
+            Ok(plan) => plan,
+            Err(illegal) => {
+                self.refuse(keyspace, plan, &illegal);
+                return Err(illegal);
+            }
+        };
+        let spans = legal::spans(&projected, &plan.take);
+        let ticket = Ticket(*self.next_ticket);
+        *self.next_ticket += 1;
+        let (run, tag, breaks) = self.destination(&projected, &plan, &spans);
+        let tree = keyspace.state.peek().tree.clone();
+        let earlier = keyspace.flight.piece_views();
+        // Small files mean small pieces: a piece is not to hold more than a few of them back.
+        let target = self.moment.piece_bytes.min(keyspace.state.options.load().file_bytes.saturating_mul(4));
+        let pieces = cut::cut(&tree, &spans, plan.out, target, breaks)
+            .into_iter()
+            .enumerate()
+            .map(|(index, cut)| Piece {
+                id: PieceId { ticket, index: index as u32 },
+                waits: legal::waits(&cut.inputs, plan.out, &earlier),
+                priority: priority(&plan, &cut.range, cut.bytes),
+                range: cut.range,
+                inputs: cut.inputs,
+                state: PieceState::Ready,
+                bytes: cut.bytes,
+                is_move: cut.is_move,
+                attempts: 0,
+                not_before: 0,
+            })
+            .collect();
+        let state = TicketState {
+            ticket,
+            plan,
+            run,
+            tag,
+            pieces,
+            outputs: BTreeSet::new(),
+            bytes_in: 0,
+            bytes_out: 0,
+            dropped: 0,
+            cut_short: None,
+        };
+        explain::admitted(self.decisions, self.moment.now, &keyspace.state.name, &state);
+        keyspace.flight.tickets.push(state);
+        Ok(ticket)
+    }
+
+    /// Adds the foldable files that are free, and the files that must come along.
+    fn close(&self, projected: &TreeView, plan: &Plan) -> Result<Plan, Illegal> {
+        let mut plan = plan.clone();
+        for fold in std::mem::take(&mut plan.may_fold) {
+            let is_free = projected.files().any(|(_, _, f)| f.table == fold.table && f.is_takeable());
+            if is_free {
+                plan.take.push(fold);
+            }
+        }
+        legal::close_plan(projected, &plan)
+    }
+
+    fn refuse(&mut self, keyspace: &mut KeyspaceControl, plan: &Plan, illegal: &Illegal) {
+        // The rule alone: the whole text would show user keys.
+        let why = format!("illegal: {}", illegal.rule());
+        explain::refused(self.decisions, self.moment.now, &keyspace.state.name, plan, &why);
+        keyspace.policy.observe(&Outcome::Plan {
+            ticket: Ticket(0),
+            reason: plan.reason.clone(),
+            result: PlanResult::Refused,
+            why: illegal.to_string(),
+            bytes_in: 0,
+            bytes_out: 0,
+            dropped: 0,
+        });
+    }
+
+    /// The run that takes the outputs, and the keys at which they must be cut to fit into it.
+    fn destination(
+        &mut self,
+        projected: &TreeView,
+        plan: &Plan,
+        spans: &[drumlin_types::contract::FileSpan],
+    ) -> (RunId, RunTag, Vec<drumlin_types::Key>) {
+        if let Place::Run(id) = plan.place {
+            let run = projected.levels[plan.out as usize].runs.iter().find(|r| r.id == id);
+            if let Some(run) = run {
+                let is_input = |f: &drumlin_types::contract::FileView| {
+                    spans.iter().any(|s| s.table == f.table && s.range.covers(&f.bounds))
+                };
+                let stays: Vec<_> = run.files.iter().filter(|f| !is_input(f)).collect();
+                let fits = !stays.iter().any(|f| spans.iter().any(|s| s.range.overlaps(&f.bounds)));
+                if fits {
+                    let breaks = stays.iter().map(|f| f.bounds.start.clone()).collect();
+                    return (id, run.tag.clone(), breaks);
+                }
+            }
+        }
+        let id = RunId(*self.next_run);
+        *self.next_run += 1;
+        (id, plan.tag.clone(), Vec::new())
+    }
+}
+
+fn priority(plan: &Plan, range: &drumlin_types::KeyRange, bytes: u64) -> f64 {
+    let value: f64 =
+        plan.piece_priority.iter().filter(|(r, _)| r.overlaps(range)).map(|(_, value)| value).sum();
+    if plan.piece_priority.is_empty() { 0.0 } else { value / bytes.max(1) as f64 }
+}

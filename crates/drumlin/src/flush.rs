@@ -1,0 +1,234 @@
+//! The flush lane: sealed memtables become runs of level 0, oldest first.
+//!
+//! 1. Take the oldest sealed memtables of a keyspace whose writers are done and whose commits are all
+//!    visible. They are flushed in the order in which they were sealed.
+//! 2. Merge them into tables, as any merge does; tombstones go only when the tree holds nothing older.
+//! 3. Sync the log up to the newest commit in them: otherwise power loss could keep this keyspace's
+//!    later writes and lose another's earlier ones, a hole in the commit order.
+//! 4. Install: files, flushed sequence number and log floor in one edit. Log segments below the floor
+//!    are recycled once it is durable.
+
+use crate::background::{Lane, Step};
+use crate::compaction::executor::{MergeJob, MergeResult, Progress};
+use crate::compaction::merge::MergeRules;
+use crate::cursor::Cursor;
+use crate::error::{ErrorKind, Result};
+use crate::keyspace::KeyspaceState;
+use crate::memtable::Memtable;
+use crate::rangedel::{RangeTombstone, RangeTombstones};
+use crate::store::Store;
+use crate::version::{KeyspaceEdit, Tree};
+use drumlin_env::sync::{Arc, Mutex};
+use drumlin_types::contract::legal::DropGuard;
+use drumlin_types::contract::{FileSpan, Outcome};
+use drumlin_types::{KeyRange, Seq};
+
+/// A flush under way.
+struct FlushJob {
+    keyspace: Arc<KeyspaceState>,
+    memtables: Vec<Arc<Memtable>>,
+    merge: Option<MergeJob>,
+    max_seq: Seq,
+}
+
+/// The lane that flushes.
+pub(crate) struct FlushLane {
+    store: Arc<Store>,
+    job: Mutex<Option<FlushJob>>,
+    rest_until: Mutex<u64>,
+}
+
+/// Pause after a failed flush, microseconds.
+const RETRY: u64 = 1_000_000;
+
+impl FlushLane {
+    pub(crate) fn new(store: Arc<Store>) -> FlushLane {
+        FlushLane { store, job: Mutex::new(None), rest_until: Mutex::new(0) }
+    }
+
+    fn try_step(&self) -> Result<Step> {
+        let mut slot = self.job.lock();
+        let Some(mut job) = slot.take() else {
+            self.store.check_poison()?;
+            *slot = self.begin()?;
+            return Ok(if slot.is_some() { Step::More } else { Step::Idle });
+        };
+        let merge = job.merge.as_mut().expect("a job has its merge until it is done");
+        if merge.step()? == Progress::More {
+            *slot = Some(job);
+            return Ok(Step::More);
+        }
+        let result = job.merge.take().expect("just stepped").into_result();
+        self.store.install_flush(&job.keyspace, &job.memtables, job.max_seq, result)?;
+        self.store.background.progressed();
+        Ok(Step::More)
+    }
+
+    /// The next flush: of the keyspace whose oldest sealed memtable reaches furthest back in the log.
+    fn begin(&self) -> Result<Option<FlushJob>> {
+        let store = &self.store;
+        store.relieve_log();
+        let ceiling = store.control.lock().flush_ceiling;
+        let visible = store.publisher.visible();
+        let ready = |m: &Arc<Memtable>| m.writers() == 0 && m.max_seq() <= visible && m.max_seq() <= ceiling;
+        let mut chosen: Option<(u64, Arc<KeyspaceState>)> = None;
+        for keyspace in store.keyspaces().iter() {
+            let view = keyspace.view();
+            let Some(oldest) = view.sealed.last().filter(|m| ready(m)) else { continue };
+            if chosen.as_ref().is_none_or(|(log, _)| oldest.id() < *log) {
+                chosen = Some((oldest.id(), keyspace.clone()));
+            }
+        }
+        let Some((_, keyspace)) = chosen else { return Ok(None) };
+        let view = keyspace.view();
+        let memtables: Vec<Arc<Memtable>> =
+            view.sealed.iter().rev().take_while(|m| ready(m)).take(1).cloned().collect();
+        let job = flush_job(store, keyspace, memtables, &view.tree)?;
+        Ok(Some(job))
+    }
+}
+
+fn flush_job(
+    store: &Arc<Store>,
+    keyspace: Arc<KeyspaceState>,
+    memtables: Vec<Arc<Memtable>>,
+    tree: &Tree,
+) -> Result<FlushJob> {
+    let max_seq = memtables.iter().map(|m| m.max_seq()).max().unwrap_or(0);
+    let merge = merge_memtables(store, &keyspace, &memtables, tree)?;
+    Ok(FlushJob { keyspace, memtables, merge: Some(merge), max_seq })
+}
+
+/// The merge that turns `memtables` into tables above `tree`.
+pub(crate) fn merge_memtables(
+    store: &Arc<Store>,
+    keyspace: &Arc<KeyspaceState>,
+    memtables: &[Arc<Memtable>],
+    tree: &Tree,
+) -> Result<MergeJob> {
+    let inputs = memtables.iter().map(|m| Box::new(m.cursor()) as Box<dyn Cursor>).collect();
+    let mut tombstones = Vec::new();
+    for memtable in memtables {
+        for fragment in memtable.range_tombstones().fragments() {
+            let of_seq = |&seq: &Seq| RangeTombstone { range: fragment.range.clone(), seq };
+            tombstones.extend(fragment.seqs.iter().map(of_seq));
+        }
+    }
+    let rules = MergeRules {
+        snapshots: store.snapshots.list(),
+        now_micros: store.unix_micros(),
+        guard: guard(tree, &KeyRange::all(), |_| false),
+        operator: keyspace.operator.clone(),
+        tombstones: RangeTombstones::new(&tombstones),
+    };
+    let expected = memtables.iter().map(|m| m.entries() as u64).sum();
+    let spec = store.output_spec(keyspace, 0, false);
+    MergeJob::new(store.clone(), inputs, rules, spec, Some(expected))
+}
+
+/// The guard over all files of `tree` in `range` but the inputs.
+pub(crate) fn guard(tree: &Tree, range: &KeyRange, is_input: impl Fn(&FileSpan) -> bool) -> DropGuard {
+    let spans = tree.files().filter_map(|(level, _, file)| {
+        Some(FileSpan {
+            level,
+            table: file.id(),
+            range: file.bounds.intersect(range)?,
+            min_seq: file.min_seq,
+            max_seq: file.max_seq,
+        })
+    });
+    let outside: Vec<FileSpan> = spans.filter(|span| !is_input(span)).collect();
+    DropGuard::new(&outside, range)
+}
+
+impl Lane for FlushLane {
+    fn name(&self) -> String {
+        "drumlin-flush".into()
+    }
+
+    fn step(&self) -> Step {
+        let until = *self.rest_until.lock();
+        let now = self.store.now();
+        if until > now {
+            return Step::Until(until);
+        }
+        match self.try_step() {
+            Ok(step) => step,
+            Err(error) if error.kind() == ErrorKind::Poisoned => Step::Idle,
+            Err(error) => {
+                self.job.lock().take();
+                self.store.background_failed("flush", &error);
+                *self.rest_until.lock() = now + RETRY;
+                Step::Until(now + RETRY)
+            }
+        }
+    }
+
+    fn abandon(&self) {
+        self.job.lock().take();
+    }
+}
+
+impl Store {
+    /// Installs a finished flush.
+    fn install_flush(
+        &self,
+        keyspace: &Arc<KeyspaceState>,
+        memtables: &[Arc<Memtable>],
+        max_seq: Seq,
+        mut result: MergeResult,
+    ) -> Result<()> {
+        self.make_log_durable(max_seq)?;
+        let mut control = self.control.lock();
+        self.check_poison()?;
+        if keyspace.is_dropped() {
+            return Ok(());
+        }
+        let tree = keyspace.view().tree.clone();
+        let run = control.fresh_run();
+        let bytes: u64 = result.files().iter().map(|f| f.table.len).sum();
+        let mut edit = KeyspaceEdit::default();
+        if let Some(entry) = control.keyspace(keyspace).filter(|_| !result.files().is_empty()) {
+            let tag = entry.policy.flush_tag(bytes, &entry.view());
+            edit.runs.push((0, run, tag));
+        }
+        for file in result.files() {
+            edit.add.push((0, run, file.clone()));
+        }
+        let flushed = FlushMark { keyspace: keyspace.id, seq: max_seq, floor: self.log_floor(memtables) };
+        let next = self.commit_edit(&mut control, keyspace, &tree, &edit, &flushed.changes(self), || {
+            result.outputs.installed()
+        })?;
+        keyspace.install(next, memtables);
+        if let Some(entry) = control.keyspace(keyspace) {
+            entry.flushed_seq = entry.flushed_seq.max(max_seq);
+            entry.due = true;
+            entry.policy.observe(&Outcome::Flushed { bytes, entries: result.counts.written });
+        }
+        self.disk_full.store(false, drumlin_env::sync::atomic::Ordering::Release);
+        self.metrics.flushed(&result.counts, bytes);
+        self.refresh_pace(&control);
+        drop(control);
+        self.release_log(flushed.floor);
+        Ok(())
+    }
+}
+
+/// What a flush adds to its edit besides files.
+pub(crate) struct FlushMark {
+    pub(crate) keyspace: drumlin_types::KeyspaceId,
+    pub(crate) seq: Seq,
+    pub(crate) floor: drumlin_types::LogNumber,
+}
+
+impl FlushMark {
+    pub(crate) fn changes(&self, store: &Store) -> Vec<drumlin_format::manifest::Change> {
+        use drumlin_format::manifest::Change;
+        vec![
+            Change::Flushed { keyspace: self.keyspace, seq: self.seq },
+            Change::LogFloor(self.floor),
+            Change::LastSeq(store.publisher.visible().max(self.seq)),
+            Change::ClockMark(store.unix_micros()),
+        ]
+    }
+}

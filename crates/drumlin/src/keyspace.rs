@@ -1,0 +1,337 @@
+//! A keyspace: its view, and the public handle.
+//!
+//! The *view* is what a reader works on: the active memtable, the sealed ones and the tree. It is
+//! immutable and swapped as a whole; readers load it without a lock. Every change of it happens under
+//! the keyspace's own `update` lock, which is the innermost lock of the store.
+
+use crate::batch::Batch;
+use crate::db::OpenStore;
+use crate::error::{Error, ErrorKind, Result};
+use crate::iter::Iter;
+use crate::memtable::Memtable;
+use crate::merge_operator::MergeOperator;
+use crate::options::{Durability, KeyspaceOptions, Options};
+use crate::slice::Slice;
+use crate::snapshot::SnapshotGuard;
+use crate::version::Tree;
+use arc_swap::ArcSwap;
+use drumlin_env::sync::{Arc, Mutex, atomic};
+use drumlin_types::{KeyRange, KeyspaceId, LogNumber, Seq};
+use std::ops::RangeBounds;
+
+/// What readers of a keyspace see.
+pub(crate) struct View {
+    pub(crate) active: Arc<Memtable>,
+    /// Sealed memtables that are not in tables yet, newest first.
+    pub(crate) sealed: Vec<Arc<Memtable>>,
+    pub(crate) tree: Arc<Tree>,
+}
+
+impl View {
+    /// All memtables, newest first.
+    pub(crate) fn memtables(&self) -> impl Iterator<Item = &Arc<Memtable>> {
+        std::iter::once(&self.active).chain(&self.sealed)
+    }
+
+    pub(crate) fn memtable_bytes(&self) -> usize {
+        self.memtables().map(|m| m.bytes()).sum()
+    }
+}
+
+/// The inner state of a keyspace.
+pub(crate) struct KeyspaceState {
+    pub(crate) id: KeyspaceId,
+    pub(crate) name: Arc<str>,
+    pub(crate) options: ArcSwap<KeyspaceOptions>,
+    pub(crate) operator: Option<Arc<dyn MergeOperator>>,
+    view: ArcSwap<View>,
+    update: Mutex<()>,
+    dropped: atomic::AtomicBool,
+    /// Size at which a memtable is sealed, from the options.
+    memtable_bytes: atomic::AtomicUsize,
+}
+
+impl KeyspaceState {
+    pub(crate) fn new(
+        id: KeyspaceId,
+        name: Arc<str>,
+        store: &Options,
+        options: KeyspaceOptions,
+        operator: Option<Arc<dyn MergeOperator>>,
+        tree: Tree,
+        log: LogNumber,
+    ) -> KeyspaceState {
+        let active = Arc::new(Memtable::new(log.0));
+        let memtable_bytes = store.memtable_bytes(&options) as usize;
+        KeyspaceState {
+            id,
+            name,
+            options: ArcSwap::from_pointee(options),
+            operator,
+            view: ArcSwap::from_pointee(View { active, sealed: Vec::new(), tree: Arc::new(tree) }),
+            update: Mutex::new(()),
+            dropped: atomic::AtomicBool::new(false),
+            memtable_bytes: atomic::AtomicUsize::new(memtable_bytes),
+        }
+    }
+
+    /// Size at which a memtable is sealed.
+    pub(crate) fn memtable_bytes(&self) -> usize {
+        self.memtable_bytes.load(atomic::Ordering::Relaxed)
+    }
+
+    /// Takes new settings.
+    pub(crate) fn set_options(&self, store: &Options, options: KeyspaceOptions) {
+        let bytes = store.memtable_bytes(&options) as usize;
+        self.memtable_bytes.store(bytes, atomic::Ordering::Relaxed);
+        self.options.store(Arc::new(options));
+    }
+
+    /// The present view, without taking a reference to it.
+    pub(crate) fn peek(&self) -> arc_swap::Guard<Arc<View>> {
+        self.view.load()
+    }
+
+    /// The present view.
+    pub(crate) fn view(&self) -> Arc<View> {
+        self.view.load_full()
+    }
+
+    pub(crate) fn active(&self) -> Arc<Memtable> {
+        self.view.load().active.clone()
+    }
+
+    pub(crate) fn active_bytes(&self) -> usize {
+        self.view.load().active.bytes()
+    }
+
+    pub(crate) fn is_dropped(&self) -> bool {
+        self.dropped.load(atomic::Ordering::Acquire)
+    }
+
+    pub(crate) fn mark_dropped(&self) {
+        self.dropped.store(true, atomic::Ordering::Release);
+    }
+
+    /// Seals the active memtable unless it is empty; the new one starts at log segment `log`. Called
+    /// under the commit lane's lock, so that no commit can reserve a place in between.
+    pub(crate) fn seal(&self, log: LogNumber) -> bool {
+        let _update = self.update.lock();
+        let view = self.view.load();
+        if view.active.is_empty() && view.active.writers() == 0 {
+            return false;
+        }
+        let mut sealed = Vec::with_capacity(view.sealed.len() + 1);
+        sealed.push(view.active.clone());
+        sealed.extend(view.sealed.iter().cloned());
+        let active = Arc::new(Memtable::new(log.0));
+        self.view.store(Arc::new(View { active, sealed, tree: view.tree.clone() }));
+        true
+    }
+
+    /// Replaces the tree, and takes out the sealed memtables that it now holds.
+    pub(crate) fn install(&self, tree: Tree, flushed: &[Arc<Memtable>]) {
+        let _update = self.update.lock();
+        let view = self.view.load();
+        let gone = |m: &Arc<Memtable>| flushed.iter().any(|f| Arc::ptr_eq(f, m));
+        let sealed = view.sealed.iter().filter(|m| !gone(m)).cloned().collect();
+        self.view.store(Arc::new(View { active: view.active.clone(), sealed, tree: Arc::new(tree) }));
+    }
+
+    /// Takes a memtable that recovery filled, as the newest sealed one. Before anybody reads.
+    pub(crate) fn adopt(&self, memtable: Arc<Memtable>) {
+        let view = self.view.load();
+        let sealed = std::iter::once(memtable).chain(view.sealed.iter().cloned()).collect();
+        self.view.store(Arc::new(View { active: view.active.clone(), sealed, tree: view.tree.clone() }));
+    }
+
+    /// Empties the keyspace's view after it was dropped.
+    pub(crate) fn clear(&self, log: LogNumber) {
+        let _update = self.update.lock();
+        let active = Arc::new(Memtable::new(log.0));
+        self.view.store(Arc::new(View { active, sealed: Vec::new(), tree: Arc::new(Tree::empty()) }));
+    }
+
+    /// The first log segment that holds something of this keyspace that is not in tables; `None` when
+    /// everything is. Called under the commit lane's lock.
+    pub(crate) fn first_log(&self) -> Option<LogNumber> {
+        let view = self.view.load();
+        let pending = |m: &&Arc<Memtable>| !m.is_empty() || m.writers() > 0;
+        view.memtables().filter(pending).map(|m| LogNumber(m.id())).min()
+    }
+
+    pub(crate) fn check_alive(&self) -> Result<()> {
+        if self.is_dropped() {
+            return Err(Error::new(
+                ErrorKind::InvalidArgument,
+                format!("keyspace {:?} was dropped", self.name),
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// A keyspace (column family) of an open store: an ordered map of its own. Cheap to clone.
+#[derive(Clone)]
+pub struct Keyspace {
+    pub(crate) store: Arc<OpenStore>,
+    pub(crate) state: Arc<KeyspaceState>,
+}
+
+impl Keyspace {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.state.name
+    }
+
+    /// Writes `value` under `key` with the store's default durability. Returns the commit sequence.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a key over 1 MiB or a value over the store's limit; `Busy`, `NoSpace`,
+    /// `Poisoned`, `Io`.
+    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<Seq> {
+        self.put_with(key, value, self.store.durability())
+    }
+
+    /// [`Keyspace::put`] with the given durability.
+    pub fn put_with(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        durability: Durability,
+    ) -> Result<Seq> {
+        let mut batch = Batch::new();
+        batch.put(self, key, value);
+        self.store.write(batch, durability)
+    }
+
+    /// Removes `key`, whether it is there or not. Returns the commit sequence.
+    pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<Seq> {
+        self.delete_with(key, self.store.durability())
+    }
+
+    /// [`Keyspace::delete`] with the given durability.
+    pub fn delete_with(&self, key: impl AsRef<[u8]>, durability: Durability) -> Result<Seq> {
+        let mut batch = Batch::new();
+        batch.delete(self, key);
+        self.store.write(batch, durability)
+    }
+
+    /// Removes every key of `range`, at the cost of one write.
+    pub fn delete_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<Seq> {
+        let mut batch = Batch::new();
+        batch.delete_range(self, range);
+        self.store.write(batch, self.store.durability())
+    }
+
+    /// Adds `operand` to what is under `key`, by the keyspace's merge operator, without reading it.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when the keyspace was opened without a merge operator.
+    pub fn merge(&self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<Seq> {
+        let mut batch = Batch::new();
+        batch.merge(self, key, operand);
+        self.store.write(batch, self.store.durability())
+    }
+
+    /// The value under `key`.
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
+        self.store.get(&self.state, key.as_ref(), None)
+    }
+
+    /// Whether there is a value under `key`.
+    pub fn contains_key(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        Ok(self.get(key)?.is_some())
+    }
+
+    /// The values under `keys`, in their order, all as of one moment.
+    pub fn multi_get<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>) -> Result<Vec<Option<Slice>>> {
+        let keys: Vec<K> = keys.into_iter().collect();
+        let keys: Vec<&[u8]> = keys.iter().map(|k| k.as_ref()).collect();
+        self.store.multi_get(&self.state, &keys, None)
+    }
+
+    /// The entries of `range` in key order, as of now; the iterator goes both ways.
+    pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Iter {
+        self.store.iter(&self.state, crate::batch::key_range(range), None)
+    }
+
+    /// The entries whose keys start with `prefix`.
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Iter {
+        self.store.iter(&self.state, KeyRange::prefix(prefix.as_ref()), None)
+    }
+
+    /// All entries.
+    pub fn iter(&self) -> Iter {
+        self.store.iter(&self.state, KeyRange::all(), None)
+    }
+
+    /// Name and arguments of the compaction policy.
+    pub fn policy(&self) -> String {
+        self.store.policy_name(&self.state)
+    }
+
+    /// Switches the compaction policy, at once and for good. Answers never depend on it.
+    ///
+    /// # Errors
+    /// `InvalidOption` for an unknown name or an argument out of bounds; nothing changes then.
+    pub fn set_policy(&self, name: &str) -> Result<()> {
+        self.store.set_policy(&self.state, name)
+    }
+
+    /// Changes one option of the keyspace, at once and for good.
+    pub fn set_option(&self, name: &str, value: &str) -> Result<()> {
+        self.store.set_keyspace_option(&self.state, name, value)
+    }
+
+    /// Writes what is in memory to tables and waits until it is there.
+    pub fn flush(&self) -> Result<()> {
+        self.store.flush(Some(&self.state))
+    }
+
+    /// Merges everything in `range` into one run and waits for it.
+    pub fn compact<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<()> {
+        self.store.compact(&self.state, crate::batch::key_range(range))
+    }
+}
+
+impl std::fmt::Debug for Keyspace {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Keyspace({:?})", self.state.name)
+    }
+}
+
+/// A consistent picture of the whole store at one sequence number. Reads through it see exactly the
+/// commits up to there; merges keep what it needs until it is dropped.
+pub struct Snapshot {
+    pub(crate) store: Arc<OpenStore>,
+    pub(crate) guard: SnapshotGuard,
+}
+
+impl Snapshot {
+    /// Its sequence number.
+    pub fn seq(&self) -> Seq {
+        self.guard.seq
+    }
+
+    /// The value under `key` in `keyspace`.
+    pub fn get(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
+        self.store.get(&keyspace.state, key.as_ref(), Some(self.guard.seq))
+    }
+
+    /// The values under `keys`, in their order.
+    pub fn multi_get<K: AsRef<[u8]>>(&self, keyspace: &Keyspace, keys: &[K]) -> Result<Vec<Option<Slice>>> {
+        let keys: Vec<&[u8]> = keys.iter().map(|k| k.as_ref()).collect();
+        self.store.multi_get(&keyspace.state, &keys, Some(self.guard.seq))
+    }
+
+    /// The entries of `range` in `keyspace`, in key order.
+    pub fn range<K: AsRef<[u8]>>(&self, keyspace: &Keyspace, range: impl RangeBounds<K>) -> Iter {
+        self.store.iter(&keyspace.state, crate::batch::key_range(range), Some(self.guard.seq))
+    }
+
+    /// The entries of `keyspace` whose keys start with `prefix`.
+    pub fn prefix(&self, keyspace: &Keyspace, prefix: impl AsRef<[u8]>) -> Iter {
+        self.store.iter(&keyspace.state, KeyRange::prefix(prefix.as_ref()), Some(self.guard.seq))
+    }
+}

@@ -1,0 +1,156 @@
+//! Counters of the store. Monotonic since open unless said otherwise.
+
+use drumlin_env::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Entries read and dropped, by reason.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub(crate) struct MergeCounts {
+    pub(crate) read: u64,
+    pub(crate) written: u64,
+    /// Hidden by a newer version of the same stripe.
+    pub(crate) superseded: u64,
+    /// Tombstones, and values under range tombstones, that nothing needs.
+    pub(crate) deleted: u64,
+    /// Operands folded into a value.
+    pub(crate) folded: u64,
+}
+
+impl MergeCounts {
+    /// Entries dropped for any reason.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.superseded + self.deleted + self.folded
+    }
+}
+
+macro_rules! metrics {
+    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
+        /// Live counters.
+        #[derive(Default)]
+        pub(crate) struct Counters {
+            $(pub(crate) $name: AtomicU64,)*
+        }
+
+        /// A reading of the store's counters and gauges.
+        #[derive(Clone, Debug, Default, PartialEq)]
+        #[non_exhaustive]
+        pub struct Metrics {
+            $($(#[$doc])* pub $name: u64,)*
+        }
+
+        impl Counters {
+            /// Reads all counters. Gauges are filled in by the caller.
+            pub(crate) fn read(&self) -> Metrics {
+                Metrics { $($name: self.$name.load(Relaxed),)* }
+            }
+        }
+
+        impl Metrics {
+            /// Every figure by name, in the order of declaration.
+            pub fn to_pairs(&self) -> Vec<(&'static str, u64)> {
+                vec![$((stringify!($name), self.$name),)*]
+            }
+        }
+    };
+}
+
+metrics! {
+    /// Commits written.
+    commits,
+    /// Operations written.
+    operations,
+    /// Key and value bytes of written operations.
+    user_bytes_written,
+    /// Bytes of log records.
+    log_bytes_written,
+    /// Syncs of log segments.
+    log_syncs,
+    /// Point lookups.
+    gets,
+    /// Iterators made.
+    scans,
+    /// Flushes installed.
+    flushes,
+    /// Bytes of tables written by flushes.
+    flush_bytes_written,
+    /// Merge pieces installed.
+    merges,
+    /// Bytes of tables written by merges.
+    merge_bytes_written,
+    /// Entries read by merges.
+    merge_entries_read,
+    /// Entries that merges and flushes dropped: hidden by newer versions.
+    entries_superseded,
+    /// Entries that merges and flushes dropped: tombstones and what they hide.
+    entries_deleted,
+    /// Merge operands folded.
+    entries_folded,
+    /// Files that changed level or run without being read.
+    moves,
+    /// Background jobs that failed.
+    background_errors,
+    /// Writers that waited because too many runs await merging.
+    stalls_runs,
+    /// Microseconds that writers waited for that reason.
+    stall_micros_runs,
+    /// Writers that waited because the memtables were full.
+    stalls_memory,
+    /// Microseconds that writers waited for that reason.
+    stall_micros_memory,
+    /// Bytes read by open: manifest, log and table tails.
+    open_bytes_read,
+    /// Commits read from the log by open.
+    recovered_commits,
+    /// Block cache hits.
+    cache_hits,
+    /// Block cache misses.
+    cache_misses,
+    /// Gauge: bytes in the block cache.
+    cache_bytes,
+    /// Gauge: bytes in memtables.
+    memtable_bytes,
+    /// Gauge: bytes of log segments that recovery would read.
+    log_bytes_live,
+    /// Gauge: bytes of tables in the present versions.
+    table_bytes,
+    /// Gauge: runs over all keyspaces.
+    runs,
+    /// Gauge: snapshots alive.
+    snapshots,
+    /// Gauge: plans under way.
+    tickets,
+    /// Plans admitted.
+    plans_admitted,
+    /// Plans refused.
+    plans_refused,
+    /// Manifest rewrites.
+    manifest_rewrites,
+}
+
+impl Counters {
+    pub(crate) fn add(counter: &AtomicU64, n: u64) {
+        counter.fetch_add(n, Relaxed);
+    }
+
+    fn dropped(&self, counts: &MergeCounts) {
+        Counters::add(&self.entries_superseded, counts.superseded);
+        Counters::add(&self.entries_deleted, counts.deleted);
+        Counters::add(&self.entries_folded, counts.folded);
+    }
+
+    pub(crate) fn merged(&self, counts: &MergeCounts, bytes_out: u64) {
+        Counters::add(&self.merges, 1);
+        Counters::add(&self.merge_bytes_written, bytes_out);
+        Counters::add(&self.merge_entries_read, counts.read);
+        self.dropped(counts);
+    }
+
+    pub(crate) fn moved(&self) {
+        Counters::add(&self.moves, 1);
+    }
+
+    pub(crate) fn flushed(&self, counts: &MergeCounts, bytes: u64) {
+        Counters::add(&self.flushes, 1);
+        Counters::add(&self.flush_bytes_written, bytes);
+        self.dropped(counts);
+    }
+}

@@ -1,0 +1,106 @@
+//! A cursor that shows only the keys of a range.
+//!
+//! File references may be narrower than their tables, and a piece of a merge reads only its part of each
+//! input. The entries outside the range may be stale: they must never be shown.
+//!
+//! Invariant: valid exactly when the inner cursor is on an entry inside the bounds.
+
+use crate::cursor::Cursor;
+use crate::error::Result;
+use drumlin_types::{KeyRange, Kind, Seq};
+
+/// `inner`, clipped to `bounds`.
+pub(crate) struct ClippedCursor<C> {
+    inner: C,
+    bounds: KeyRange,
+    inside: bool,
+}
+
+impl<C: Cursor> ClippedCursor<C> {
+    /// Clips `inner` to `bounds`. Not valid until a seek.
+    pub(crate) fn new(inner: C, bounds: KeyRange) -> ClippedCursor<C> {
+        ClippedCursor { inner, bounds, inside: false }
+    }
+
+    /// After a move forward: inside unless past the end.
+    #[inline]
+    fn check_end(&mut self, moved: Result<()>) -> Result<()> {
+        self.inside = moved.is_ok() && self.inner.valid() && self.bounds.is_before_end(self.inner.key());
+        moved
+    }
+
+    /// After a move backward: inside unless before the start.
+    #[inline]
+    fn check_start(&mut self, moved: Result<()>) -> Result<()> {
+        self.inside = moved.is_ok() && self.inner.valid() && *self.inner.key() >= *self.bounds.start;
+        moved
+    }
+}
+
+impl<C: Cursor> Cursor for ClippedCursor<C> {
+    #[inline]
+    fn valid(&self) -> bool {
+        self.inside
+    }
+
+    #[inline]
+    fn key(&self) -> &[u8] {
+        self.inner.key()
+    }
+
+    #[inline]
+    fn seq(&self) -> Seq {
+        self.inner.seq()
+    }
+
+    #[inline]
+    fn kind(&self) -> Kind {
+        self.inner.kind()
+    }
+
+    #[inline]
+    fn value(&self) -> &[u8] {
+        self.inner.value()
+    }
+
+    fn seek_first(&mut self) -> Result<()> {
+        let moved = self.inner.seek(&self.bounds.start, Seq::MAX);
+        self.check_end(moved)
+    }
+
+    fn seek_last(&mut self) -> Result<()> {
+        let moved = match &self.bounds.end {
+            Some(end) => self.inner.seek_before(end),
+            None => self.inner.seek_last(),
+        };
+        self.check_start(moved)
+    }
+
+    fn seek(&mut self, key: &[u8], seq: Seq) -> Result<()> {
+        if *key < *self.bounds.start {
+            return self.seek_first();
+        }
+        let moved = self.inner.seek(key, seq);
+        self.check_end(moved)
+    }
+
+    fn seek_before(&mut self, key: &[u8]) -> Result<()> {
+        if !self.bounds.is_before_end(key) {
+            return self.seek_last();
+        }
+        let moved = self.inner.seek_before(key);
+        self.check_start(moved)
+    }
+
+    #[inline]
+    fn next(&mut self) -> Result<()> {
+        let moved = self.inner.next();
+        self.check_end(moved)
+    }
+
+    #[inline]
+    fn prev(&mut self) -> Result<()> {
+        let moved = self.inner.prev();
+        self.check_start(moved)
+    }
+}

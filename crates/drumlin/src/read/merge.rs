@@ -1,0 +1,265 @@
+//! Many cursors as one, in internal order, both ways.
+//!
+//! The merge keeps one head per source that has entries left (see `heads`); the least head is the current
+//! entry. A step moves the source of the current entry and puts its head back.
+//!
+//! Invariant: going forward, every other source stands on its first entry after the current one, or is past
+//! its end; going backward, on its last entry before the current one, or is before its beginning. A change
+//! of direction is therefore one step of every source across the current entry, not a seek. Likewise a seek
+//! in the direction of travel moves only the sources that are behind the target.
+//!
+//! (key, seq) pairs are unique across the sources. While a merge is under way a memtable may gain entries,
+//! all newer than the reader's snapshot; the loops in `cross_forward` and `cross_backward` make sure
+//! that such an entry never makes the merge go back over entries it has passed.
+
+use super::heads::{Head, Heads, prefix};
+use super::sticky::Sticky;
+use crate::cursor::Cursor;
+use crate::error::Result;
+use drumlin_types::{Kind, Seq};
+use std::cmp::Ordering;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Direction {
+    Forward,
+    Backward,
+}
+
+/// A merge of cursors.
+pub(crate) struct MergeCursor<C> {
+    sources: Vec<C>,
+    heads: Heads,
+    direction: Direction,
+    error: Sticky,
+}
+
+impl<C: Cursor> MergeCursor<C> {
+    /// Merges `sources`. Not valid until a seek.
+    pub(crate) fn new(sources: Vec<C>) -> MergeCursor<C> {
+        MergeCursor {
+            sources,
+            heads: Heads::default(),
+            direction: Direction::Forward,
+            error: Sticky::default(),
+        }
+    }
+
+    /// Runs `body` unless there was an error before; after one the merge is no longer valid.
+    #[inline]
+    fn guarded(&mut self, body: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+        self.error.check()?;
+        let result = body(self);
+        if result.is_err() {
+            self.heads.clear();
+        }
+        self.error.keep(result)
+    }
+
+    fn current(&self) -> &C {
+        let head = self.heads.first().expect("the cursor is valid");
+        &self.sources[head.source]
+    }
+
+    /// Seeks every source with `seek` and starts in `direction`.
+    fn seek_all(&mut self, direction: Direction, mut seek: impl FnMut(&mut C) -> Result<()>) -> Result<()> {
+        for source in &mut self.sources {
+            seek(source)?;
+        }
+        self.restart(direction);
+        Ok(())
+    }
+
+    /// Orders the heads anew, for `direction`.
+    fn restart(&mut self, direction: Direction) {
+        self.direction = direction;
+        let sources = &self.sources;
+        let heads = sources
+            .iter()
+            .enumerate()
+            .filter(|(_, source)| source.valid())
+            .map(|(index, source)| Head::new(source.key(), source.seq(), index));
+        self.heads.rebuild(heads, |a, b| comes_before(sources, direction, a, b));
+    }
+
+    /// Moves the source of the current entry with `step` and restores the order.
+    #[inline]
+    fn move_first(&mut self, index: usize, step: impl FnOnce(&mut C) -> Result<()>) -> Result<()> {
+        step(&mut self.sources[index])?;
+        let (sources, direction) = (&self.sources, self.direction);
+        let before = |a: &Head, b: &Head| comes_before(sources, direction, a, b);
+        let source = &sources[index];
+        if source.valid() {
+            self.heads.replace_first(Head::new(source.key(), source.seq(), index), before);
+        } else {
+            self.heads.remove_first(before);
+        }
+        Ok(())
+    }
+
+    /// Takes every other source across the current entry, which stays current.
+    #[cold]
+    fn turn(&mut self, direction: Direction) -> Result<()> {
+        let Some(head) = self.heads.first() else { return Ok(()) };
+        let key = self.sources[head.source].key().to_vec();
+        for (index, source) in self.sources.iter_mut().enumerate() {
+            if index == head.source {
+                continue;
+            }
+            match direction {
+                Direction::Forward => cross_forward(source, &key, head.seq)?,
+                Direction::Backward => cross_backward(source, &key, head.seq)?,
+            }
+        }
+        self.restart(direction);
+        Ok(())
+    }
+
+    /// One step in `direction`.
+    #[inline]
+    fn step(&mut self, direction: Direction) -> Result<()> {
+        if self.direction != direction {
+            self.turn(direction)?;
+        }
+        let Some(head) = self.heads.first() else { return Ok(()) };
+        self.move_first(head.source, |source| match direction {
+            Direction::Forward => source.next(),
+            Direction::Backward => source.prev(),
+        })
+    }
+}
+
+/// Whether head `a` comes before head `b` in `direction`.
+#[inline]
+fn comes_before<C: Cursor>(sources: &[C], direction: Direction, a: &Head, b: &Head) -> bool {
+    let (a, b) = match direction {
+        Direction::Forward => (a, b),
+        Direction::Backward => (b, a),
+    };
+    if a.prefix != b.prefix {
+        return a.prefix < b.prefix;
+    }
+    match sources[a.source].key().cmp(sources[b.source].key()) {
+        Ordering::Less => true,
+        Ordering::Greater => false,
+        // Newer first; the index only makes the order total.
+        Ordering::Equal => (b.seq, a.source) < (a.seq, b.source),
+    }
+}
+
+/// From before (`key`, `seq`) to the first entry after it.
+fn cross_forward(source: &mut impl Cursor, key: &[u8], seq: Seq) -> Result<()> {
+    if source.valid() {
+        source.next()?;
+    } else {
+        source.seek(key, seq)?;
+    }
+    while source.valid() && order(source, key, seq) != Ordering::Greater {
+        source.next()?;
+    }
+    Ok(())
+}
+
+/// From after (`key`, `seq`) to the last entry before it.
+fn cross_backward(source: &mut impl Cursor, key: &[u8], seq: Seq) -> Result<()> {
+    if !source.valid() {
+        source.seek(key, seq)?;
+    }
+    if source.valid() {
+        source.prev()?;
+    } else {
+        source.seek_last()?;
+    }
+    while source.valid() && order(source, key, seq) != Ordering::Less {
+        source.prev()?;
+    }
+    Ok(())
+}
+
+/// The entry of `source` against (`key`, `seq`), in internal order.
+fn order(source: &impl Cursor, key: &[u8], seq: Seq) -> Ordering {
+    source.key().cmp(key).then(seq.cmp(&source.seq()))
+}
+
+/// Whether the entry of `head` comes before (`key`, `seq`), in internal order.
+fn is_behind<C: Cursor>(sources: &[C], head: &Head, key: &[u8], seq: Seq) -> bool {
+    match head.prefix.cmp(&prefix(key)) {
+        Ordering::Equal => order(&sources[head.source], key, seq) == Ordering::Less,
+        unequal => unequal == Ordering::Less,
+    }
+}
+
+impl<C: Cursor> Cursor for MergeCursor<C> {
+    #[inline]
+    fn valid(&self) -> bool {
+        self.heads.first().is_some()
+    }
+
+    #[inline]
+    fn key(&self) -> &[u8] {
+        self.current().key()
+    }
+
+    #[inline]
+    fn seq(&self) -> Seq {
+        self.heads.first().expect("the cursor is valid").seq
+    }
+
+    #[inline]
+    fn kind(&self) -> Kind {
+        self.current().kind()
+    }
+
+    #[inline]
+    fn value(&self) -> &[u8] {
+        self.current().value()
+    }
+
+    fn seek_first(&mut self) -> Result<()> {
+        self.guarded(|merge| merge.seek_all(Direction::Forward, C::seek_first))
+    }
+
+    fn seek_last(&mut self) -> Result<()> {
+        self.guarded(|merge| merge.seek_all(Direction::Backward, C::seek_last))
+    }
+
+    fn seek(&mut self, key: &[u8], seq: Seq) -> Result<()> {
+        self.guarded(|merge| {
+            let mut ahead = merge.direction == Direction::Forward && merge.valid();
+            ahead = ahead && order(merge.current(), key, seq) != Ordering::Greater;
+            if !ahead {
+                return merge.seek_all(Direction::Forward, |source| source.seek(key, seq));
+            }
+            while let Some(head) = merge.heads.first().filter(|h| is_behind(&merge.sources, h, key, seq)) {
+                merge.move_first(head.source, |source| source.seek(key, seq))?;
+            }
+            Ok(())
+        })
+    }
+
+    fn seek_before(&mut self, key: &[u8]) -> Result<()> {
+        self.guarded(|merge| {
+            let mut ahead = merge.direction == Direction::Backward && merge.valid();
+            ahead = ahead && merge.current().key() >= key;
+            if !ahead {
+                return merge.seek_all(Direction::Backward, |source| source.seek_before(key));
+            }
+            // Before every version of `key` is behind its newest possible one.
+            while let Some(head) =
+                merge.heads.first().filter(|h| !is_behind(&merge.sources, h, key, Seq::MAX))
+            {
+                merge.move_first(head.source, |source| source.seek_before(key))?;
+            }
+            Ok(())
+        })
+    }
+
+    #[inline]
+    fn next(&mut self) -> Result<()> {
+        self.guarded(|merge| merge.step(Direction::Forward))
+    }
+
+    #[inline]
+    fn prev(&mut self) -> Result<()> {
+        self.guarded(|merge| merge.step(Direction::Backward))
+    }
+}

@@ -1,0 +1,112 @@
+//! Replaying the log into memtables.
+
+use super::state::decode_error;
+use crate::commit::insert;
+use crate::error::{Error, Result};
+use crate::memtable::Memtable;
+use crate::write::log::path_in;
+use drumlin_env::sync::Arc;
+use drumlin_env::{Env, FileKind};
+use drumlin_format::batch::BatchReader;
+use drumlin_format::error::DecodeError;
+use drumlin_format::log::{LogDamage, Record, Recovered, Replay, SEGMENT_HEADER_LEN};
+use drumlin_types::{KeyspaceId, LogNumber, Seq};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// What a keyspace gets from the log.
+pub(crate) struct Target {
+    /// Commits up to here are in tables.
+    pub(crate) flushed: Seq,
+    pub(crate) memtable: Option<Arc<Memtable>>,
+}
+
+/// Reads segments and fills memtables.
+pub(crate) struct LogReplay<'a> {
+    env: &'a Env,
+    dir: &'a Path,
+    targets: &'a mut BTreeMap<KeyspaceId, Target>,
+    pub(crate) bytes_read: u64,
+}
+
+/// Why replay failed.
+pub(crate) enum ReplayError {
+    Damage(LogDamage),
+    Other(Error),
+}
+
+impl From<LogDamage> for ReplayError {
+    fn from(damage: LogDamage) -> ReplayError {
+        ReplayError::Damage(damage)
+    }
+}
+
+/// Replays the segments `numbers` from `floor` on into `targets`.
+pub(crate) fn replay(
+    env: &Env,
+    dir: &Path,
+    numbers: &[LogNumber],
+    floor: LogNumber,
+    targets: &mut BTreeMap<KeyspaceId, Target>,
+) -> Result<(Recovered, u64)> {
+    let mut replay = LogReplay { env, dir, targets, bytes_read: 0 };
+    match drumlin_format::log::recover(numbers, floor, &mut replay) {
+        Ok(recovered) => {
+            let bytes = replay.bytes_read;
+            Ok((recovered, bytes))
+        }
+        Err(ReplayError::Damage(damage)) => Err(decode_error(&path_in(dir, damage.segment), damage.error)),
+        Err(ReplayError::Other(error)) => Err(error),
+    }
+}
+
+/// Syncs a segment that was replayed. Only the second choice: if an earlier sync of it failed, this one may
+/// succeed without its bytes being on disk.
+pub(crate) fn sync(env: &Env, path: &Path) -> Result<()> {
+    let fail = |e| Error::io(path, "cannot sync a log segment", e);
+    env.fs().open_write(path, FileKind::Log).map_err(fail)?.sync_data().map_err(fail)
+}
+
+impl LogReplay<'_> {
+    fn read(&mut self, number: LogNumber, most: u64) -> Result<Vec<u8>, ReplayError> {
+        let path: PathBuf = path_in(self.dir, number);
+        let fail = |e| ReplayError::Other(Error::io(&path, "cannot read a log segment", e));
+        let file = self.env.fs().open(&path, FileKind::Log).map_err(fail)?;
+        let len = file.len().map_err(fail)?.min(most);
+        let mut bytes = vec![0; usize::try_from(len).unwrap_or(usize::MAX)];
+        file.read_exact_at(0, &mut bytes).map_err(fail)?;
+        self.bytes_read += len;
+        Ok(bytes)
+    }
+}
+
+impl Replay for LogReplay<'_> {
+    type Error = ReplayError;
+
+    fn header(&mut self, number: LogNumber) -> Result<Vec<u8>, ReplayError> {
+        self.read(number, SEGMENT_HEADER_LEN as u64)
+    }
+
+    fn segment(&mut self, number: LogNumber) -> Result<Vec<u8>, ReplayError> {
+        self.read(number, u64::MAX)
+    }
+
+    fn record(&mut self, record: &Record<'_>) -> Result<(), ReplayError> {
+        let operations = BatchReader::new(record.payload, record.header.count);
+        for (seq, operation) in (record.header.first_seq..).zip(operations) {
+            let operation = operation.map_err(|c| {
+                let error = DecodeError::Corruption(c);
+                ReplayError::Other(decode_error(&path_in(self.dir, record.segment), error))
+            })?;
+            // Operations of keyspaces that were dropped later lead nowhere.
+            if let Some(target) = self.targets.get_mut(&operation.keyspace)
+                && seq > target.flushed
+            {
+                let memtable =
+                    target.memtable.get_or_insert_with(|| Arc::new(Memtable::new(record.segment.0)));
+                insert(memtable, &operation, seq).map_err(ReplayError::Other)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,147 @@
+//! The shape of the trees, for people and tools.
+
+use crate::compaction::view::tree_view;
+use crate::metrics::Metrics;
+use crate::store::Store;
+use drumlin_types::contract::FileState;
+
+/// One keyspace.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KeyspaceShape {
+    /// Its name.
+    pub name: String,
+    /// Its compaction policy.
+    pub policy: String,
+    /// Bytes in the active memtable.
+    pub active_bytes: u64,
+    /// Sealed memtables that wait for their flush.
+    pub sealed_memtables: usize,
+    /// Bytes in them.
+    pub sealed_bytes: u64,
+    /// Levels, 0 first.
+    pub levels: Vec<LevelShape>,
+}
+
+/// One level.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LevelShape {
+    /// Its number.
+    pub level: u8,
+    /// Its runs.
+    pub runs: Vec<RunShape>,
+}
+
+/// One run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunShape {
+    /// Its id.
+    pub id: u64,
+    /// The policy's tag.
+    pub tag: Vec<u8>,
+    /// Its files, in key order.
+    pub files: Vec<FileShape>,
+}
+
+/// One file reference.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FileShape {
+    /// Number of the table.
+    pub table: u64,
+    /// First key of the bounds.
+    pub first: Vec<u8>,
+    /// First key after the bounds; none for no end.
+    pub end: Option<Vec<u8>>,
+    /// Stored bytes inside the bounds.
+    pub bytes: u64,
+    /// Entries inside the bounds.
+    pub entries: u64,
+    /// Tombstones inside the bounds.
+    pub tombstones: u64,
+    /// Range tombstones of the table.
+    pub range_tombstones: u64,
+    /// Smallest sequence number of the table.
+    pub min_seq: u64,
+    /// Largest sequence number of the table.
+    pub max_seq: u64,
+    /// Whether the bounds leave entries of the table out.
+    pub narrowed: bool,
+    /// `free`, `settling #t`, `leaving #t`.
+    pub state: String,
+}
+
+fn state_name(state: FileState) -> String {
+    match state {
+        FileState::Free => "free".to_owned(),
+        FileState::Settling(ticket) => format!("settling {ticket}"),
+        FileState::Leaving(ticket) => format!("leaving {ticket}"),
+        FileState::Coming(ticket) => format!("coming {ticket}"),
+    }
+}
+
+impl Store {
+    pub(crate) fn shape(&self) -> Vec<KeyspaceShape> {
+        let control = self.control.lock();
+        let mut shapes = Vec::new();
+        for keyspace in &control.keyspaces {
+            let view = keyspace.state.view();
+            let picture = tree_view(&view.tree, &keyspace.flight).live();
+            let narrowed = |table| view.tree.refs(table).any(|(_, _, f)| f.is_narrowed());
+            let levels = picture.levels.iter().enumerate().map(|(level, l)| LevelShape {
+                level: level as u8,
+                runs: l
+                    .runs
+                    .iter()
+                    .map(|run| RunShape {
+                        id: run.id.0,
+                        tag: run.tag.0.clone(),
+                        files: run
+                            .files
+                            .iter()
+                            .map(|f| FileShape {
+                                table: f.table.0,
+                                first: f.bounds.start.to_vec(),
+                                end: f.bounds.end.as_ref().map(|end| end.to_vec()),
+                                bytes: f.bytes,
+                                entries: f.entries,
+                                tombstones: f.tombstones,
+                                range_tombstones: f.range_tombstones,
+                                min_seq: f.min_seq,
+                                max_seq: f.max_seq,
+                                narrowed: narrowed(f.table),
+                                state: state_name(f.state),
+                            })
+                            .collect(),
+                    })
+                    .collect(),
+            });
+            shapes.push(KeyspaceShape {
+                name: keyspace.state.name.to_string(),
+                policy: keyspace.policy.name(),
+                active_bytes: view.active.bytes() as u64,
+                sealed_memtables: view.sealed.len(),
+                sealed_bytes: view.sealed.iter().map(|m| m.bytes() as u64).sum(),
+                levels: levels.collect(),
+            });
+        }
+        shapes
+    }
+
+    pub(crate) fn read_metrics(&self) -> Metrics {
+        let mut metrics = self.metrics.read();
+        let keyspaces = self.keyspaces();
+        let views: Vec<_> = keyspaces.iter().map(|k| k.view()).collect();
+        metrics.memtable_bytes = views.iter().map(|v| v.memtable_bytes() as u64).sum();
+        metrics.table_bytes = views.iter().map(|v| v.tree.bytes()).sum();
+        metrics.runs = views.iter().map(|v| v.tree.runs() as u64).sum();
+        metrics.snapshots = self.snapshots.len() as u64;
+        metrics.log_bytes_live = self.lane.state.lock().log.live_bytes();
+        let cache = self.cache.stats();
+        (metrics.cache_hits, metrics.cache_misses, metrics.cache_bytes) =
+            (cache.hits, cache.misses, cache.bytes);
+        let control = self.control.lock();
+        metrics.tickets = control.keyspaces.iter().map(|k| k.flight.tickets.len() as u64).sum();
+        metrics.plans_admitted = control.decisions.admitted;
+        metrics.plans_refused = control.decisions.refused;
+        metrics
+    }
+}

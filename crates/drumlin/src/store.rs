@@ -1,0 +1,499 @@
+//! The open store: what all parts share, and the few steps that tie them together.
+//!
+//! Locks, outermost first: `control` (versions, manifest, plans), the commit lane, a keyspace's `update`.
+//! Readers take none of them.
+
+use crate::background::Background;
+use crate::compaction::control::Control;
+use crate::compaction::output::OutputSpec;
+use crate::compaction::scheduler::{Moment, PieceStart};
+use crate::error::{Error, ErrorKind, Result};
+use crate::event::{Event, EventListener};
+use crate::keyspace::KeyspaceState;
+use crate::memtable::Memtable;
+use crate::merge_operator::MergeOperator;
+use crate::metrics::Counters;
+use crate::options::{Durability, Options};
+use crate::pacing::{self, Gate};
+use crate::snapshot::SnapshotList;
+use crate::stats::Sample;
+use crate::table::{BlockCache, TableCache, TableOptions};
+use crate::version::{KeyspaceEdit, ManifestWriter, Obsolete, Tree, check};
+use crate::write::{CommitLane, Log, Publisher};
+use arc_swap::ArcSwap;
+use drumlin_env::sync::{Arc, Mutex, atomic};
+use drumlin_env::{Env, FileKind, FileLock, Note};
+use drumlin_format::manifest::{Change, Edit};
+use drumlin_format::names::FileName;
+use drumlin_types::contract::{CostView, LimitView, PaceScope};
+use drumlin_types::{LogNumber, Seq, TableId};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+/// Input bytes of a merge piece, unless that is set for a test.
+pub(crate) const PIECE_BYTES: u64 = 64 << 20;
+/// Merge speed of a slot assumed before any was measured, bytes per second.
+const SLOT_SPEED_GUESS: f64 = 150e6;
+
+/// Everything that is not a number: given when the store is opened.
+#[derive(Clone, Default)]
+pub(crate) struct Components {
+    pub(crate) listener: Option<Arc<dyn EventListener>>,
+    /// Merge operators by keyspace name.
+    pub(crate) operators: BTreeMap<String, Arc<dyn MergeOperator>>,
+}
+
+/// Sizes derived from the options when the store is opened.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sizes {
+    /// Bytes of all memtables at which writers wait.
+    pub(crate) memtables: usize,
+    /// Bytes of the block cache.
+    pub(crate) cache: usize,
+    /// Bytes of live log at which the oldest memtables are sealed.
+    pub(crate) log: u64,
+    pub(crate) slots: usize,
+}
+
+/// An open store.
+pub(crate) struct Store {
+    pub(crate) env: Env,
+    pub(crate) dir: PathBuf,
+    pub(crate) options: ArcSwap<Options>,
+    pub(crate) sizes: Sizes,
+    pub(crate) components: Components,
+    pub(crate) lane: CommitLane,
+    pub(crate) publisher: Publisher,
+    pub(crate) log: Log,
+    pub(crate) snapshots: Arc<SnapshotList>,
+    pub(crate) cache: Arc<BlockCache>,
+    pub(crate) tables: TableCache,
+    pub(crate) obsolete: Arc<Obsolete>,
+    pub(crate) control: Mutex<Control>,
+    pub(crate) background: Arc<Background>,
+    pub(crate) gate: Gate,
+    pub(crate) metrics: Counters,
+    pub(crate) filter_seed: u64,
+    pub(crate) recovered_seq: Seq,
+    pub(crate) last_clock: atomic::AtomicU64,
+    pub(crate) next_file: atomic::AtomicU64,
+    pub(crate) next_keyspace: atomic::AtomicU64,
+    keyspaces: ArcSwap<Vec<Arc<KeyspaceState>>>,
+    poisoned: atomic::AtomicBool,
+    first_cause: Mutex<Option<Error>>,
+    /// Set while the last flush failed for want of space.
+    pub(crate) disk_full: atomic::AtomicBool,
+    pub(crate) closed: atomic::AtomicBool,
+    lock: Mutex<Option<FileLock>>,
+}
+
+/// The parts that recovery makes.
+pub(crate) struct Parts {
+    pub(crate) env: Env,
+    pub(crate) dir: PathBuf,
+    pub(crate) options: Options,
+    pub(crate) sizes: Sizes,
+    pub(crate) components: Components,
+    pub(crate) lane: CommitLane,
+    pub(crate) publisher: Publisher,
+    pub(crate) log: Log,
+    pub(crate) cache: Arc<BlockCache>,
+    pub(crate) tables: TableCache,
+    pub(crate) obsolete: Arc<Obsolete>,
+    pub(crate) control: Control,
+    pub(crate) filter_seed: u64,
+    pub(crate) recovered_seq: Seq,
+    pub(crate) last_clock: u64,
+    pub(crate) next_file: u64,
+    pub(crate) next_keyspace: u64,
+    pub(crate) keyspaces: Vec<Arc<KeyspaceState>>,
+    pub(crate) lock: FileLock,
+}
+
+impl Store {
+    pub(crate) fn new(parts: Parts) -> Store {
+        Store {
+            background: Arc::new(Background::new(parts.env.clone())),
+            env: parts.env,
+            dir: parts.dir,
+            options: ArcSwap::from_pointee(parts.options),
+            sizes: parts.sizes,
+            components: parts.components,
+            lane: parts.lane,
+            publisher: parts.publisher,
+            log: parts.log,
+            snapshots: Arc::default(),
+            cache: parts.cache,
+            tables: parts.tables,
+            obsolete: parts.obsolete,
+            control: Mutex::new(parts.control),
+            gate: Gate::new(),
+            metrics: Counters::default(),
+            filter_seed: parts.filter_seed,
+            recovered_seq: parts.recovered_seq,
+            last_clock: atomic::AtomicU64::new(parts.last_clock),
+            next_file: atomic::AtomicU64::new(parts.next_file),
+            next_keyspace: atomic::AtomicU64::new(parts.next_keyspace),
+            keyspaces: ArcSwap::from_pointee(parts.keyspaces),
+            poisoned: atomic::AtomicBool::new(false),
+            first_cause: Mutex::new(None),
+            disk_full: atomic::AtomicBool::new(false),
+            closed: atomic::AtomicBool::new(false),
+            lock: Mutex::new(Some(parts.lock)),
+        }
+    }
+
+    // --- Time, names, numbers
+
+    /// Monotonic time in microseconds.
+    pub(crate) fn now(&self) -> u64 {
+        self.env.clock().monotonic_micros()
+    }
+
+    /// Unix time in microseconds. It never goes back, not even over restarts.
+    pub(crate) fn unix_micros(&self) -> u64 {
+        let now = self.env.clock().unix_micros();
+        self.last_clock.fetch_max(now, atomic::Ordering::AcqRel).max(now)
+    }
+
+    /// A file number that was never used.
+    pub(crate) fn fresh_number(&self) -> u64 {
+        self.next_file.fetch_add(1, atomic::Ordering::AcqRel)
+    }
+
+    pub(crate) fn next_table_id(&self) -> TableId {
+        TableId(self.fresh_number())
+    }
+
+    pub(crate) fn table_path(&self, id: TableId) -> PathBuf {
+        self.dir.join(FileName::Table(id).to_string())
+    }
+
+    pub(crate) fn sync_dir(&self) -> Result<()> {
+        sync_dir(&self.env, &self.dir)
+    }
+
+    pub(crate) fn durability(&self) -> Durability {
+        self.options.load().durability
+    }
+
+    /// Largest encoded batch that is accepted: a quarter of the memory budget.
+    pub(crate) fn max_batch_bytes(&self) -> u64 {
+        self.options.load().memory_budget / 4
+    }
+
+    /// All keyspaces, dropped ones excepted.
+    pub(crate) fn keyspaces(&self) -> arc_swap::Guard<Arc<Vec<Arc<KeyspaceState>>>> {
+        self.keyspaces.load()
+    }
+
+    pub(crate) fn set_keyspaces(&self, keyspaces: Vec<Arc<KeyspaceState>>) {
+        self.keyspaces.store(Arc::new(keyspaces));
+    }
+
+    /// Lets go of the directory: another open may have it.
+    pub(crate) fn unlock(&self) {
+        self.lock.lock().take();
+    }
+
+    pub(crate) fn check_open(&self) -> Result<()> {
+        if self.closed.load(atomic::Ordering::Acquire) {
+            return Err(Error::new(ErrorKind::Closed, "the store was closed"));
+        }
+        Ok(())
+    }
+
+    // --- Failure
+
+    pub(crate) fn is_poisoned(&self) -> bool {
+        self.poisoned.load(atomic::Ordering::Acquire)
+    }
+
+    /// Fails with the first cause once the log or the manifest has failed.
+    pub(crate) fn check_poison(&self) -> Result<()> {
+        if !self.is_poisoned() {
+            return Ok(());
+        }
+        match &*self.first_cause.lock() {
+            Some(error) => Err(error.with_kind(ErrorKind::Poisoned)),
+            None => Err(Error::new(ErrorKind::Poisoned, "an earlier failure")),
+        }
+    }
+
+    /// The log or the manifest failed: no write is accepted from now on.
+    pub(crate) fn poison(&self, error: &Error) {
+        let first = {
+            let mut cause = self.first_cause.lock();
+            let first = cause.is_none();
+            cause.get_or_insert_with(|| error.clone());
+            first
+        };
+        self.poisoned.store(true, atomic::Ordering::Release);
+        self.publisher.fail(error.with_kind(ErrorKind::Poisoned));
+        if first {
+            self.tell(Event::Poisoned { error: error.clone() });
+        }
+        self.background.progressed();
+    }
+
+    pub(crate) fn tell(&self, event: Event) {
+        if let Some(listener) = &self.components.listener {
+            listener.on_event(&event);
+        }
+    }
+
+    /// A background job failed; it is tried again later.
+    pub(crate) fn background_failed(&self, job: &'static str, error: &Error) {
+        Counters::add(&self.metrics.background_errors, 1);
+        if error.kind() == ErrorKind::NoSpace {
+            self.disk_full.store(true, atomic::Ordering::Release);
+        }
+        self.tell(Event::BackgroundError { job, error: error.clone() });
+        self.background.progressed();
+    }
+
+    // --- Versions
+
+    /// Makes `edit` durable and gives the next tree. `durable` is called once it is, or may be, on disk:
+    /// from then on its files must not be removed.
+    pub(crate) fn commit_edit(
+        &self,
+        control: &mut Control,
+        keyspace: &KeyspaceState,
+        tree: &Tree,
+        edit: &KeyspaceEdit,
+        more: &[Change],
+        durable: impl FnOnce(),
+    ) -> Result<Tree> {
+        let next = tree.apply(edit)?;
+        if cfg!(debug_assertions) {
+            check::check(&next).map_err(|what| Error::new(ErrorKind::Bug, what))?;
+        }
+        let mut changes: Vec<Change> = edit
+            .remove
+            .iter()
+            .map(|(table, start)| Change::RemoveFile {
+                keyspace: keyspace.id,
+                table: *table,
+                start: start.clone(),
+            })
+            .collect();
+        for (level, run, tag) in &edit.runs {
+            let known = tree.levels[*level as usize].runs.iter().any(|r| r.id == *run);
+            if !known && edit.add.iter().any(|(_, to, _)| to == run) {
+                changes.push(Change::AddRun {
+                    keyspace: keyspace.id,
+                    run: *run,
+                    level: *level,
+                    tag: tag.clone(),
+                });
+            }
+        }
+        for (level, run, file) in &edit.add {
+            changes.push(Change::AddFile { keyspace: keyspace.id, file: file.record(*level, *run) });
+        }
+        let live: BTreeSet<TableId> = next.files().map(|(_, _, f)| f.id()).collect();
+        let gone: BTreeSet<TableId> =
+            edit.remove.iter().map(|(t, _)| *t).filter(|t| !live.contains(t)).collect();
+        let removed: Vec<PathBuf> = gone.iter().map(|table| self.table_path(*table)).collect();
+        self.env.note(Note::EditRemoves { files: &removed });
+        changes.extend_from_slice(more);
+        changes.push(Change::NextFile(self.next_file.load(atomic::Ordering::Acquire)));
+        changes.push(Change::NextRun(control.next_run));
+        self.append_edit(control, Edit { changes }, durable)?;
+        for (_, _, file) in tree.files().filter(|(_, _, f)| gone.contains(&f.id())) {
+            file.table.retire();
+        }
+        Ok(next)
+    }
+
+    /// Appends to the manifest. A failure poisons the store.
+    pub(crate) fn append_edit(
+        &self,
+        control: &mut Control,
+        edit: Edit,
+        durable: impl FnOnce(),
+    ) -> Result<()> {
+        let added: Vec<PathBuf> = edit.changes.iter().filter_map(|change| self.added_file(change)).collect();
+        self.env.note(Note::EditAdds { files: &added });
+        for change in &edit.changes {
+            if let Change::LogFloor(floor) = change {
+                for number in self.lane.state.lock().log.below(*floor) {
+                    let log = crate::write::log::path_in(&self.dir, number);
+                    self.env.note(Note::LogObsolete { log: &log });
+                }
+            }
+        }
+        durable();
+        if let Err(error) = control.manifest.append(&edit) {
+            self.poison(&error);
+            return Err(error);
+        }
+        self.env.note(Note::EditDurable);
+        Ok(())
+    }
+
+    fn added_file(&self, change: &Change) -> Option<PathBuf> {
+        match change {
+            Change::AddFile { file, .. } => Some(self.table_path(file.table)),
+            _ => None,
+        }
+    }
+
+    /// The first log segment that anything not in tables needs, once `flushed` is in tables.
+    pub(crate) fn log_floor(&self, flushed: &[Arc<Memtable>]) -> LogNumber {
+        let lane = self.lane.state.lock();
+        let mut floor = lane.log.segment.number;
+        for keyspace in self.keyspaces().iter() {
+            let view = keyspace.view();
+            for memtable in view.memtables() {
+                let is_flushed = flushed.iter().any(|f| Arc::ptr_eq(f, memtable));
+                if !is_flushed && (!memtable.is_empty() || memtable.writers() > 0) {
+                    floor = floor.min(LogNumber(memtable.id()));
+                }
+            }
+        }
+        floor
+    }
+
+    /// Recycles or unlinks the log segments below `floor`, which is durable.
+    pub(crate) fn release_log(&self, floor: LogNumber) {
+        let unlink = self.lane.state.lock().log.release_below(floor);
+        for number in unlink {
+            self.obsolete.push_file(crate::write::log::path_in(&self.dir, number));
+        }
+    }
+
+    /// Seals the memtables that hold the log back when it has grown too long.
+    pub(crate) fn relieve_log(&self) {
+        let lane = self.lane.state.lock();
+        if lane.log.live_bytes() <= self.sizes.log {
+            return;
+        }
+        let number = lane.log.segment.number;
+        let oldest = self.keyspaces().iter().filter_map(|k| k.first_log()).min();
+        for keyspace in self.keyspaces().iter() {
+            if oldest.is_some_and(|oldest| oldest < number) && keyspace.first_log() == oldest {
+                keyspace.seal(number);
+            }
+        }
+    }
+
+    /// Makes the log durable up to sequence number `seq`, which is visible.
+    pub(crate) fn make_log_durable(&self, seq: Seq) -> Result<()> {
+        if self.log.durable_seq() >= seq {
+            return Ok(());
+        }
+        self.sync_log(self.publisher.published().log_end)
+    }
+
+    pub(crate) fn sync_log(&self, end: u64) -> Result<()> {
+        match self.log.sync_to(end, &self.publisher, &self.lane.state) {
+            Ok(calls) => {
+                Counters::add(&self.metrics.log_syncs, calls);
+                Ok(())
+            }
+            Err(error) => {
+                self.poison(&error);
+                Err(error.with_kind(ErrorKind::Poisoned))
+            }
+        }
+    }
+
+    // --- Plans
+
+    /// How tables of `keyspace` are written at level `out`.
+    pub(crate) fn output_spec(&self, keyspace: &KeyspaceState, out: u8, bottom: bool) -> OutputSpec {
+        let options = keyspace.options.load();
+        let is_bottom = bottom && out > 0;
+        OutputSpec {
+            table: TableOptions {
+                block_bytes: options.block_bytes as usize,
+                compression: if is_bottom { options.bottom_compression() } else { options.compression },
+                seed: self.filter_seed,
+                created_seq: self.publisher.visible(),
+            },
+            file_bytes: options.file_bytes,
+            filter_bits: options.filter_bits.unwrap_or(DEFAULT_FILTER_BITS),
+        }
+    }
+
+    /// The piece that a merge slot should start now, or when one may become ready.
+    pub(crate) fn next_piece(&self) -> std::result::Result<PieceStart, Option<u64>> {
+        let moment = Moment {
+            now: self.now(),
+            seed: self.env.random_u64("policy"),
+            limits: LimitView { slots: self.sizes.slots as u32, ..LimitView::default() },
+            costs: CostView { merge_bytes_per_s: SLOT_SPEED_GUESS, ..CostView::default() },
+            piece_bytes: PIECE_BYTES,
+        };
+        let mut control = self.control.lock();
+        let piece = control.next_piece(&moment, &|keyspace| self.sample(keyspace));
+        self.refresh_pace(&control);
+        piece
+    }
+
+    fn sample(&self, keyspace: &KeyspaceState) -> Sample {
+        let view = keyspace.view();
+        let mut sample = Sample::default();
+        sample.load.sealed_memtables = view.sealed.len() as u32;
+        sample.load.memtable_fill = view.active.bytes() as f64 / keyspace.memtable_bytes() as f64;
+        sample.load.snapshots = self.snapshots.len() as u32;
+        sample
+    }
+
+    /// Sets the writers' gate from the paces of all keyspaces: the narrowest counts.
+    pub(crate) fn refresh_pace(&self, control: &Control) {
+        let mut rate = pacing::OPEN;
+        for keyspace in &control.keyspaces {
+            let Some(pace) = &keyspace.pace else { continue };
+            let tree = keyspace.state.view().tree.clone();
+            let runs = match pace.scope {
+                PaceScope::Level0 => tree.levels[0].runs.len(),
+                PaceScope::All => tree.runs(),
+            };
+            rate = rate.min(pacing::rate(pace, runs as f64, SLOT_SPEED_GUESS));
+        }
+        self.gate.set_rate(rate);
+    }
+
+    /// Rewrites the manifest when that makes it much smaller.
+    pub(crate) fn rewrite_manifest_if_grown(&self) -> Result<bool> {
+        let mut control = self.control.lock();
+        if !control.manifest.wants_rewrite() || self.is_poisoned() {
+            return Ok(false);
+        }
+        let header = drumlin_format::manifest::ManifestHeader {
+            number: self.fresh_number(),
+            ..control.manifest.header()
+        };
+        let snapshot = crate::recovery::snapshot_edit(self, &control);
+        match ManifestWriter::create(&self.env, self.dir.clone(), header, &snapshot) {
+            Ok(manifest) => {
+                let old = std::mem::replace(&mut control.manifest, manifest);
+                self.obsolete.push_file(old.path());
+                Counters::add(&self.metrics.manifest_rewrites, 1);
+                Ok(true)
+            }
+            Err(error) => {
+                self.poison(&error);
+                Err(error)
+            }
+        }
+    }
+}
+
+/// Filter bits per key when they are left to the store.
+const DEFAULT_FILTER_BITS: f64 = 10.0;
+
+pub(crate) fn sync_dir(env: &Env, dir: &Path) -> Result<()> {
+    env.fs().sync_dir(dir).map_err(|e| Error::io(dir, "cannot sync the directory", e))
+}
+
+/// Unlinks a file, for callers to whom it does not matter whether it was there.
+pub(crate) fn unlink(env: &Env, path: &Path, kind: FileKind) -> Result<()> {
+    match env.fs().unlink(path, kind) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(Error::io(path, "cannot remove a file", e)),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,318 @@
+//! The cache of verified, decompressed blocks.
+//!
+//! Blocks are found by table and offset. Tables are immutable and their numbers are never used again, so an entry
+//! can be useless but never wrong. The cache is cut into shards, each behind its own lock.
+//!
+//! A shard evicts in the way of S3-FIFO ("FIFO queues are all you need for cache eviction", SOSP 2023). A block
+//! enters a small queue on probation. When it leaves that queue it moves to the main queue if it was asked for
+//! again meanwhile, else it goes, and only its name is kept for a while; a block that comes back while its name is
+//! known goes to the main queue at once. So a scan passes through the small queue and leaves the rest alone. The
+//! main queue gives each block as many more rounds as it was asked for, up to three. Index and filter blocks enter
+//! the main queue directly, and are given all three rounds each time they were used: without them a lookup costs
+//! more than one read. Open tables reach them past the map (module slot).
+//!
+//! Invariants: every entry is in exactly one queue, once; what is held never exceeds the capacity, except that the
+//! capacity of a shard is a share of the whole, so a block larger than that is not kept at all.
+
+use super::block::Block;
+use drumlin_env::sync::Mutex;
+use drumlin_env::sync::atomic::{AtomicUsize, Ordering};
+use drumlin_format::filter::mix;
+use drumlin_types::TableId;
+use std::collections::hash_map::Entry as MapEntry;
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// Bytes that an entry costs beside its block: map, queue, and the block's own header.
+const ENTRY_OVERHEAD: usize = 160;
+/// Most rounds that a block is given in the main queue.
+const MOST_ROUNDS: u8 = 3;
+/// The small queue's share of the capacity is one in this many.
+const PROBATION_SHARE: usize = 10;
+/// A shard should hold at least this much, or large blocks could not be kept.
+const LEAST_SHARD_BYTES: usize = 512 << 10;
+const MOST_SHARDS: usize = 64;
+
+/// Where a block lies.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct Place {
+    table: TableId,
+    offset: u64,
+}
+
+impl Place {
+    fn hash(self) -> u64 {
+        mix(self.offset ^ self.table.0.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+    }
+}
+
+/// Hashes places; they are no user data, so a fixed mixer will do.
+#[derive(Default)]
+struct PlaceHasher(u64);
+
+impl Hasher for PlaceHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u64(u64::from(byte));
+        }
+    }
+    fn write_u64(&mut self, value: u64) {
+        self.0 = mix(self.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ value);
+    }
+}
+
+type PlaceBuilder = BuildHasherDefault<PlaceHasher>;
+
+#[derive(Debug)]
+struct Entry {
+    block: Block,
+    charge: usize,
+    /// Rounds left in the main queue; how often it was asked for.
+    rounds: u8,
+}
+
+/// Counts since the cache was made, and what it holds now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct CacheStats {
+    /// Lookups that found their block. Those that went past the map are not counted.
+    pub(crate) hits: u64,
+    /// Lookups that did not.
+    pub(crate) misses: u64,
+    /// Blocks that were put out.
+    pub(crate) evictions: u64,
+    /// Blocks held.
+    pub(crate) blocks: u64,
+    /// Bytes charged for them.
+    pub(crate) bytes: u64,
+}
+
+#[derive(Debug, Default)]
+struct Shard {
+    capacity: usize,
+    entries: HashMap<Place, Entry, PlaceBuilder>,
+    small: VecDeque<Place>,
+    main: VecDeque<Place>,
+    small_bytes: usize,
+    main_bytes: usize,
+    /// Places whose blocks left the small queue, oldest first, and the same as a set.
+    ghosts: VecDeque<Place>,
+    ghost_set: HashSet<Place, PlaceBuilder>,
+    hits: u64,
+    misses: u64,
+    evictions: u64,
+}
+
+impl Shard {
+    fn get(&mut self, place: Place) -> Option<Block> {
+        match self.entries.get_mut(&place) {
+            Some(entry) => {
+                entry.rounds = (entry.rounds + 1).min(MOST_ROUNDS);
+                self.hits += 1;
+                Some(entry.block.clone())
+            }
+            None => {
+                self.misses += 1;
+                None
+            }
+        }
+    }
+
+    fn insert(&mut self, place: Place, block: Block) {
+        let charge = block.held_bytes() + ENTRY_OVERHEAD;
+        if charge > self.capacity {
+            return;
+        }
+        let important = block.is_important();
+        let MapEntry::Vacant(vacant) = self.entries.entry(place) else {
+            // Two readers missed at once; the blocks are equal.
+            return;
+        };
+        vacant.insert(Entry { block, charge, rounds: if important { MOST_ROUNDS } else { 0 } });
+        if important || self.ghost_set.contains(&place) {
+            self.main.push_back(place);
+            self.main_bytes += charge;
+        } else {
+            self.small.push_back(place);
+            self.small_bytes += charge;
+        }
+        self.shrink();
+    }
+
+    fn shrink(&mut self) {
+        while self.small_bytes + self.main_bytes > self.capacity {
+            if self.small_bytes > self.capacity / PROBATION_SHARE || self.main.is_empty() {
+                self.leave_probation();
+            } else {
+                self.turn_main();
+            }
+        }
+        while self.ghosts.len() > self.entries.len().max(16) {
+            if let Some(place) = self.ghosts.pop_front() {
+                self.ghost_set.remove(&place);
+            }
+        }
+    }
+
+    /// The oldest block on probation moves to the main queue, or goes.
+    fn leave_probation(&mut self) {
+        let Some(place) = self.small.pop_front() else { return };
+        let Some(entry) = self.entries.get_mut(&place) else { return };
+        self.small_bytes -= entry.charge;
+        if entry.rounds > 0 {
+            entry.rounds = 0;
+            self.main_bytes += entry.charge;
+            self.main.push_back(place);
+            return;
+        }
+        self.entries.remove(&place);
+        self.evictions += 1;
+        if self.ghost_set.insert(place) {
+            self.ghosts.push_back(place);
+        }
+    }
+
+    /// The oldest block of the main queue gets another round, or goes.
+    fn turn_main(&mut self) {
+        let Some(place) = self.main.pop_front() else { return };
+        let Some(entry) = self.entries.get_mut(&place) else { return };
+        if entry.block.take_touched() {
+            entry.rounds = MOST_ROUNDS;
+        }
+        if entry.rounds > 0 {
+            entry.rounds -= 1;
+            self.main.push_back(place);
+            return;
+        }
+        self.main_bytes -= entry.charge;
+        self.entries.remove(&place);
+        self.evictions += 1;
+    }
+
+    fn forget_table(&mut self, table: TableId) {
+        self.small_bytes -= take_out(&mut self.small, &mut self.entries, table);
+        self.main_bytes -= take_out(&mut self.main, &mut self.entries, table);
+        self.ghosts.retain(|place| place.table != table);
+        self.ghost_set.retain(|place| place.table != table);
+    }
+}
+
+/// Removes the blocks of `table` that are in `queue`; gives the bytes they were charged.
+fn take_out(
+    queue: &mut VecDeque<Place>,
+    entries: &mut HashMap<Place, Entry, PlaceBuilder>,
+    table: TableId,
+) -> usize {
+    let mut freed = 0;
+    queue.retain(|place| {
+        if place.table == table {
+            freed += entries.remove(place).map_or(0, |entry| entry.charge);
+        }
+        place.table != table
+    });
+    freed
+}
+
+/// A cache of blocks, shared by all tables of a store.
+#[derive(Debug)]
+pub(crate) struct BlockCache {
+    shards: Box<[Mutex<Shard>]>,
+    capacity: AtomicUsize,
+}
+
+impl BlockCache {
+    /// A cache for `capacity` bytes. The number of shards is set by it, once.
+    pub(crate) fn new(capacity: usize) -> BlockCache {
+        let shards = (capacity / LEAST_SHARD_BYTES).next_power_of_two().min(MOST_SHARDS);
+        let cache = BlockCache {
+            shards: (0..shards).map(|_| Mutex::new(Shard::default())).collect(),
+            capacity: AtomicUsize::new(0),
+        };
+        cache.set_capacity(capacity);
+        cache
+    }
+
+    fn shard(&self, place: Place) -> &Mutex<Shard> {
+        // The high bits: the maps inside use the low ones.
+        &self.shards[(place.hash() >> 48) as usize % self.shards.len()]
+    }
+
+    /// The block of `table` at `offset`, if it is here.
+    pub(super) fn get(&self, table: TableId, offset: u64) -> Option<Block> {
+        let place = Place { table, offset };
+        self.shard(place).lock().get(place)
+    }
+
+    /// The same, without a trace: for readers whose interest should keep no block here.
+    pub(super) fn peek(&self, table: TableId, offset: u64) -> Option<Block> {
+        let place = Place { table, offset };
+        self.shard(place).lock().entries.get(&place).map(|entry| entry.block.clone())
+    }
+
+    /// Takes a block in.
+    pub(super) fn insert(&self, table: TableId, offset: u64, block: Block) {
+        let place = Place { table, offset };
+        self.shard(place).lock().insert(place, block);
+    }
+
+    /// Whether a block of this length could be kept at all.
+    pub(super) fn admits(&self, bytes: usize) -> bool {
+        bytes + ENTRY_OVERHEAD <= self.capacity() / self.shards.len()
+    }
+
+    /// Drops all blocks of a table that is gone.
+    pub(crate) fn forget_table(&self, table: TableId) {
+        for shard in &self.shards {
+            shard.lock().forget_table(table);
+        }
+    }
+
+    /// Bytes that it may hold.
+    pub(crate) fn capacity(&self) -> usize {
+        self.capacity.load(Ordering::Relaxed)
+    }
+
+    /// Changes the capacity; what is too much goes at once.
+    pub(crate) fn set_capacity(&self, capacity: usize) {
+        self.capacity.store(capacity, Ordering::Relaxed);
+        for shard in &self.shards {
+            let mut shard = shard.lock();
+            shard.capacity = capacity / self.shards.len();
+            shard.shrink();
+        }
+    }
+
+    /// Counts.
+    pub(crate) fn stats(&self) -> CacheStats {
+        let mut stats = CacheStats::default();
+        for shard in &self.shards {
+            let shard = shard.lock();
+            stats.hits += shard.hits;
+            stats.misses += shard.misses;
+            stats.evictions += shard.evictions;
+            stats.blocks += shard.entries.len() as u64;
+            stats.bytes += (shard.small_bytes + shard.main_bytes) as u64;
+        }
+        stats
+    }
+
+    /// Panics if an invariant is broken.
+    #[cfg(test)]
+    pub(super) fn check(&self) {
+        for shard in &self.shards {
+            let shard = shard.lock();
+            let charges = |queue: &VecDeque<Place>| -> usize {
+                queue.iter().map(|place| shard.entries[place].charge).sum()
+            };
+            assert_eq!(charges(&shard.small), shard.small_bytes);
+            assert_eq!(charges(&shard.main), shard.main_bytes);
+            let queued: HashSet<Place> = shard.small.iter().chain(&shard.main).copied().collect();
+            assert_eq!(queued.len(), shard.entries.len());
+            assert_eq!(shard.small.len() + shard.main.len(), shard.entries.len());
+            assert!(shard.small_bytes + shard.main_bytes <= shard.capacity);
+            assert_eq!(shard.ghosts.len(), shard.ghost_set.len());
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! Walks a table in both directions.
+//!
+//! A cursor keeps one data block and its place among the fences. Going forward from block to block it reads ahead:
+//! 32 KiB at first, then twice as much each time, up to the limit it was given; a jump starts that over. Cursors of
+//! merges take what the cache has but leave no trace there, and their uncompressed blocks are parts of the
+//! read-ahead buffer, not copies. Blocks that go to the cache are copies, as a part would keep the buffer alive.
+//!
+//! Invariants: valid exactly when it is on an entry. An error is kept and given again by every later call.
+
+use super::block::{Block, DataBlock};
+use super::fences::FenceCursor;
+use super::reader::Table;
+use crate::cursor::Cursor;
+use crate::error::{Error, Result};
+use crate::slice::Slice;
+use drumlin_env::sync::Arc;
+use drumlin_format::block::EntryCursor;
+use drumlin_format::error::Corruption;
+use drumlin_format::index::Fence;
+use drumlin_types::{Kind, Seq};
+
+/// The first read-ahead of a cursor.
+const FIRST_READ_AHEAD: usize = 32 << 10;
+
+/// How a cursor deals with the cache and the disk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct CursorOptions {
+    /// Whether blocks that are read go to the cache.
+    pub(crate) fill_cache: bool,
+    /// Most bytes to read ahead; 0 for none.
+    pub(crate) readahead: usize,
+}
+
+impl CursorOptions {
+    /// For the scans of users.
+    pub(crate) const SCAN: CursorOptions = CursorOptions { fill_cache: true, readahead: 256 << 10 };
+    /// For merges and other work that passes once over everything.
+    pub(crate) const MERGE: CursorOptions = CursorOptions { fill_cache: false, readahead: 1 << 20 };
+}
+
+/// Walks a table.
+pub(crate) struct TableCursor {
+    table: Arc<Table>,
+    options: CursorOptions,
+    fences: FenceCursor,
+    /// The block of the current fence.
+    block: Option<DataBlock>,
+    index: usize,
+    entry: EntryCursor,
+    valid: bool,
+    ahead: ReadAhead,
+    error: Option<Error>,
+}
+
+impl TableCursor {
+    pub(super) fn new(table: Arc<Table>, options: CursorOptions) -> TableCursor {
+        TableCursor {
+            table,
+            options,
+            fences: FenceCursor::default(),
+            block: None,
+            index: 0,
+            entry: EntryCursor::default(),
+            valid: false,
+            ahead: ReadAhead::default(),
+            error: None,
+        }
+    }
+
+    #[cfg(test)]
+    /// The value, sharing the memory of its block. Only when valid.
+    pub(crate) fn value_slice(&self) -> Slice {
+        let block = self.block.as_ref().filter(|_| self.valid);
+        block.and_then(|block| block.bytes.part(self.entry.value())).unwrap_or_default()
+    }
+
+    /// Runs one move; keeps its error.
+    fn guarded(&mut self, body: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+        if let Some(error) = &self.error {
+            return Err(error.clone());
+        }
+        self.valid = false;
+        body(self).inspect_err(|error| {
+            self.valid = false;
+            self.error = Some(error.clone());
+        })
+    }
+
+    /// Loads the block of the current fence; `false` if there is no fence.
+    fn enter(&mut self) -> Result<bool> {
+        self.entry.leave_block();
+        self.block = None;
+        let Some(fence) = self.fences.fence() else { return Ok(false) };
+        self.block = Some(self.load(&fence)?);
+        Ok(true)
+    }
+
+    fn load(&mut self, fence: &Fence) -> Result<DataBlock> {
+        let table = &self.table;
+        let cached = if self.options.fill_cache {
+            table.cache.get(table.id(), fence.offset)
+        } else {
+            table.cache.peek(table.id(), fence.offset)
+        };
+        if let Some(Block::Data(block)) = cached {
+            self.ahead.passed(fence);
+            return Ok(block);
+        }
+        let sealed = self.ahead.take(table, fence, self.options.readahead)?;
+        let block = match sealed {
+            None => table.blocks.read_data(fence)?,
+            Some(sealed) if self.options.fill_cache => table.blocks.copy_data(fence, &sealed)?,
+            Some(sealed) => table.blocks.unseal_data(fence, &sealed)?,
+        };
+        if self.options.fill_cache {
+            table.cache.insert(table.id(), fence.offset, Block::Data(block.clone()));
+        }
+        Ok(block)
+    }
+
+    fn damage(&self, damage: Corruption) -> Error {
+        let offset = self.fences.fence().map_or(0, |fence| fence.offset);
+        self.table.blocks.decode_error(offset, damage)
+    }
+
+    fn count(&self) -> usize {
+        self.block.as_ref().map_or(0, |block| block.view().count())
+    }
+
+    /// Onto entry `index` of the current block.
+    fn settle(&mut self, index: usize) -> Result<()> {
+        let Some(block) = &self.block else { return Ok(()) };
+        self.entry.load(block.view(), index).map_err(|damage| self.damage(damage))?;
+        self.index = index;
+        self.valid = true;
+        Ok(())
+    }
+
+    fn find(&self, key: &[u8], seq: Seq) -> Result<usize> {
+        let Some(block) = &self.block else { return Ok(0) };
+        block.view().find(key, seq).map_err(|damage| self.damage(damage))
+    }
+
+    /// Onto the last entry of the fence before the current one.
+    fn settle_in_previous_block(&mut self) -> Result<()> {
+        let table = Arc::clone(&self.table);
+        self.fences.prev(&table)?;
+        if self.enter()? { self.settle(self.count() - 1) } else { Ok(()) }
+    }
+}
+
+impl Cursor for TableCursor {
+    fn valid(&self) -> bool {
+        self.valid
+    }
+
+    fn key(&self) -> &[u8] {
+        debug_assert!(self.valid);
+        self.entry.key()
+    }
+
+    fn seq(&self) -> Seq {
+        debug_assert!(self.valid);
+        self.entry.seq()
+    }
+
+    fn kind(&self) -> Kind {
+        debug_assert!(self.valid);
+        self.entry.kind()
+    }
+
+    fn value(&self) -> &[u8] {
+        debug_assert!(self.valid);
+        let block = self.block.as_ref();
+        block.and_then(|block| block.bytes.get(self.entry.value())).unwrap_or_default()
+    }
+
+    fn seek_first(&mut self) -> Result<()> {
+        self.guarded(|this| {
+            this.fences.seek_first(&this.table)?;
+            if this.enter()? { this.settle(0) } else { Ok(()) }
+        })
+    }
+
+    fn seek_last(&mut self) -> Result<()> {
+        self.guarded(|this| {
+            this.fences.seek_last(&this.table)?;
+            if this.enter()? { this.settle(this.count() - 1) } else { Ok(()) }
+        })
+    }
+
+    fn seek(&mut self, key: &[u8], seq: Seq) -> Result<()> {
+        self.guarded(|this| {
+            this.fences.seek(&this.table, key)?;
+            // More than once only when the versions of one key fill several blocks.
+            while this.enter()? {
+                let index = this.find(key, seq)?;
+                if index < this.count() {
+                    return this.settle(index);
+                }
+                this.fences.next(&this.table)?;
+            }
+            Ok(())
+        })
+    }
+
+    fn seek_before(&mut self, key: &[u8]) -> Result<()> {
+        self.guarded(|this| {
+            this.fences.seek(&this.table, key)?;
+            if this.fences.fence().is_none() {
+                this.fences.seek_last(&this.table)?;
+            }
+            if !this.enter()? {
+                return Ok(());
+            }
+            match this.find(key, Seq::MAX)?.checked_sub(1) {
+                Some(index) => this.settle(index),
+                None => this.settle_in_previous_block(),
+            }
+        })
+    }
+
+    fn next(&mut self) -> Result<()> {
+        debug_assert!(self.valid || self.error.is_some());
+        self.guarded(|this| {
+            if this.index + 1 < this.count() {
+                return this.settle(this.index + 1);
+            }
+            this.fences.next(&this.table)?;
+            if this.enter()? { this.settle(0) } else { Ok(()) }
+        })
+    }
+
+    fn prev(&mut self) -> Result<()> {
+        debug_assert!(self.valid || self.error.is_some());
+        self.guarded(|this| match this.index.checked_sub(1) {
+            Some(index) => this.settle(index),
+            None => this.settle_in_previous_block(),
+        })
+    }
+}
+
+/// Sealed blocks read before they are asked for.
+#[derive(Default)]
+struct ReadAhead {
+    /// Bytes of the file from `start` on.
+    buffer: Slice,
+    start: u64,
+    /// End of the block that was loaded last.
+    last_end: u64,
+    /// Length of the read-ahead before; 0 before the first.
+    window: usize,
+}
+
+impl ReadAhead {
+    /// Notes a block that came from elsewhere.
+    fn passed(&mut self, fence: &Fence) {
+        self.last_end = fence.end();
+    }
+
+    /// The sealed bytes of the block behind `fence`, if they are here or it is time to read ahead.
+    fn take(&mut self, table: &Table, fence: &Fence, limit: usize) -> Result<Option<Slice>> {
+        let is_next = fence.offset == self.last_end && fence.offset > 0;
+        self.last_end = fence.end();
+        if let Some(sealed) = self.part(fence) {
+            return Ok(Some(sealed));
+        }
+        let len = fence.sealed_len as usize;
+        if !is_next || limit <= len {
+            self.window = 0;
+            return Ok(None);
+        }
+        self.window = (self.window * 2).max(FIRST_READ_AHEAD).min(limit).max(len);
+        let rest = table.properties().data_bytes.saturating_sub(fence.offset);
+        let window = usize::try_from(rest).unwrap_or(usize::MAX).min(self.window);
+        self.buffer = table.blocks.read(fence.offset, window)?;
+        self.start = fence.offset;
+        Ok(self.part(fence))
+    }
+
+    fn part(&self, fence: &Fence) -> Option<Slice> {
+        let start = usize::try_from(fence.offset.checked_sub(self.start)?).ok()?;
+        self.buffer.part(start..start.checked_add(fence.sealed_len as usize)?)
+    }
+}

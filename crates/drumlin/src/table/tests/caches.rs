@@ -1,0 +1,202 @@
+//! The block cache and the table cache.
+
+use super::super::block::Block;
+use super::super::slot::{Noted, Slot};
+use super::*;
+use crate::slice::Slice;
+
+fn data_blocks(count: usize) -> (Fixture, Arc<Table>, Vec<(u64, Block)>) {
+    let mut versions = Versions::new();
+    for i in 0..count as u32 {
+        versions.insert((i.to_be_bytes().to_vec(), Reverse(1)), (Kind::Put, vec![i as u8; 1000]));
+    }
+    let fixture = Fixture::write(&versions, &[], options(1000, Compression::None), FilterSpec::from(0.0));
+    let table = fixture.open(0).expect("sound");
+    let mut fences = super::super::fences::FenceCursor::default();
+    fences.seek_first(&table).expect("sound");
+    let mut blocks = Vec::new();
+    while let Some(fence) = fences.fence() {
+        blocks.push((fence.offset, Block::Data(table.blocks.read_data(&fence).expect("sound"))));
+        fences.next(&table).expect("sound");
+    }
+    (fixture, table, blocks)
+}
+
+#[test]
+fn what_was_put_in_comes_out_or_is_gone() {
+    let (_, _, blocks) = data_blocks(300);
+    let cache = BlockCache::new(100_000);
+    let mut draw = Draw(1);
+    let mut hits = 0;
+    for step in 0..20_000 {
+        let (offset, block) = &blocks[draw.next(300) as usize];
+        let table = TableId(1 + draw.next(3));
+        match draw.next(100) {
+            0 => cache.forget_table(table),
+            1 => cache.set_capacity(draw.next(200_000) as usize),
+            2..50 => cache.insert(table, *offset, block.clone()),
+            _ => {
+                if let Some(Block::Data(got)) = cache.get(table, *offset) {
+                    let Block::Data(block) = block else { unreachable!("all are data blocks") };
+                    assert_eq!(got.bytes, block.bytes);
+                    hits += 1;
+                }
+            }
+        }
+        if step % 50 == 0 {
+            cache.check();
+        }
+    }
+    cache.check();
+    assert!(hits > 500, "{hits}");
+    assert_eq!(cache.stats().hits, hits);
+    for table in 1..=3 {
+        cache.forget_table(TableId(table));
+    }
+    let stats = cache.stats();
+    assert_eq!((stats.blocks, stats.bytes), (0, 0));
+}
+
+#[test]
+fn a_scan_does_not_push_out_what_is_used() {
+    let (_, _, blocks) = data_blocks(1000);
+    let (hot, cold) = blocks.split_at(50);
+    let cache = BlockCache::new(100 * 1300);
+    for _ in 0..3 {
+        for (offset, block) in hot {
+            if cache.get(ID, *offset).is_none() {
+                cache.insert(ID, *offset, block.clone());
+            }
+        }
+    }
+    for (offset, block) in cold {
+        assert!(cache.get(ID, *offset).is_none());
+        cache.insert(ID, *offset, block.clone());
+    }
+    let kept = hot.iter().filter(|(offset, _)| cache.peek(ID, *offset).is_some()).count();
+    assert!(kept >= 48, "{kept} of 50 hot blocks survive a scan of 950");
+}
+
+#[test]
+fn a_block_that_comes_back_is_remembered() {
+    let (_, _, blocks) = data_blocks(200);
+    let cache = BlockCache::new(20 * 1300);
+    for (offset, block) in &blocks[..30] {
+        cache.insert(ID, *offset, block.clone());
+    }
+    let (offset, block) = &blocks[3];
+    assert!(cache.peek(ID, *offset).is_none());
+    cache.insert(ID, *offset, block.clone());
+    for (offset, block) in &blocks[30..] {
+        cache.insert(ID, *offset, block.clone());
+    }
+    assert!(cache.peek(ID, *offset).is_some());
+}
+
+#[test]
+fn filters_and_indexes_outlive_data() {
+    let (_, _, blocks) = data_blocks(500);
+    let cache = BlockCache::new(100_000);
+    let filter = Noted::new(Slice::from(vec![1; 20_000]));
+    let slot = Slot::default();
+    slot.set(&filter);
+    cache.insert(TableId(9), 7, Block::Filter(filter));
+    for (number, (offset, block)) in blocks.iter().enumerate() {
+        cache.insert(ID, *offset, block.clone());
+        let _ = cache.get(ID, *offset);
+        // Asked for about once while three times the cache's capacity passes.
+        if number % 200 == 0 {
+            assert!(slot.get().is_some());
+        }
+    }
+    cache.check();
+    assert!(cache.stats().evictions > 300);
+    assert!(slot.get().is_some());
+    cache.set_capacity(1000);
+    assert!(slot.get().is_none(), "a slot keeps nothing alive");
+    assert!(!cache.admits(1000) && cache.admits(500));
+}
+
+#[test]
+fn a_cache_without_room_keeps_nothing() {
+    let (_, _, blocks) = data_blocks(3);
+    let cache = BlockCache::new(0);
+    cache.insert(ID, blocks[0].0, blocks[0].1.clone());
+    assert!(cache.get(ID, blocks[0].0).is_none());
+    assert_eq!(cache.stats(), CacheStats { misses: 1, ..CacheStats::default() });
+}
+
+/// A directory with tables 1 to `count`, and their lengths.
+fn directory(mem: &MemEnv, count: u64) -> Vec<u64> {
+    mem.env().fs().create_dir_all("/db".as_ref()).expect("room");
+    let mut lengths = Vec::new();
+    for number in 1..=count {
+        let path = PathBuf::from("/db").join(table_file_name(TableId(number)));
+        let mut writer =
+            TableWriter::create(&mem.env(), &path, TableId(number), TableOptions::default()).expect("room");
+        writer.add(&number.to_be_bytes(), number, Kind::Put, b"").expect("first");
+        lengths.push(writer.finish(0.0).expect("room").file_len);
+    }
+    lengths
+}
+
+#[test]
+fn tables_are_opened_once_and_let_go_in_order_of_use() {
+    let mem = MemEnv::new(1);
+    let lengths = directory(&mem, 5);
+    let blocks = Arc::new(BlockCache::new(1 << 20));
+    let cache = TableCache::new(&mem.env(), "/db".as_ref(), blocks, SEED, 3);
+    let open = |number: u64| cache.get(TableId(number), lengths[number as usize - 1]).expect("there");
+    let opens = |number: u64| {
+        let before = mem.io_index();
+        open(number);
+        mem.io_index() > before
+    };
+    assert_eq!([1, 2, 3, 1, 2, 3].map(opens), [true, true, true, false, false, false]);
+    assert_eq!([1, 4].map(opens), [false, true]);
+    assert_eq!(cache.open_tables(), 3);
+    assert_eq!([1, 3, 4, 2].map(opens), [false, false, false, true]);
+    let held = open(3);
+    assert!(held.get(&3u64.to_be_bytes(), hash(&3u64.to_be_bytes()), 9).expect("sound").is_some());
+    assert_eq!(cache.blocks().stats().blocks, 1);
+    cache.remove(TableId(3));
+    assert_eq!((cache.open_tables(), cache.blocks().stats().blocks), (2, 0));
+    assert_eq!(
+        held.get(&3u64.to_be_bytes(), hash(&3u64.to_be_bytes()), 9).expect("still open").expect("there").seq,
+        3
+    );
+    cache.set_limit(0);
+    assert_eq!(cache.open_tables(), 1);
+    assert!(cache.get(TableId(77), 100).is_err());
+}
+
+#[test]
+fn threads_share_tables() {
+    let mem = MemEnv::threaded(1);
+    let lengths = directory(&mem, 8);
+    let blocks = Arc::new(BlockCache::new(1 << 20));
+    let cache = Arc::new(TableCache::new(&mem.env(), "/db".as_ref(), blocks, SEED, 4));
+    let threads: Vec<_> = (0..4u64)
+        .map(|thread| {
+            let (cache, lengths) = (Arc::clone(&cache), lengths.clone());
+            let job = move || {
+                let mut draw = Draw(thread);
+                for _ in 0..500 {
+                    let number = 1 + draw.next(8);
+                    let table = cache.get(TableId(number), lengths[number as usize - 1]).expect("there");
+                    let key = number.to_be_bytes();
+                    assert_eq!(table.get(&key, hash(&key), 99).expect("sound").expect("there").seq, number);
+                    if draw.next(50) == 0 {
+                        cache.remove(TableId(number));
+                    }
+                }
+            };
+            mem.env().spawn("reader", job).expect("threads")
+        })
+        .collect();
+    for thread in threads {
+        thread.join().expect("no panic");
+    }
+    assert!(cache.open_tables() <= 4);
+    cache.blocks().check();
+}

@@ -1,0 +1,116 @@
+//! Tables on a simulated disk, against an ordered map.
+
+mod caches;
+mod damage;
+mod reads;
+mod writes;
+
+use super::*;
+use drumlin_env::MemEnv;
+use drumlin_env::sync::Arc;
+use drumlin_format::compression::Compression;
+use drumlin_format::filter::key_hash;
+use drumlin_format::table::{FilterSpec, TableSummary};
+use drumlin_types::{Key, KeyRange, Kind, Seq};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// All versions, in internal order.
+type Versions = BTreeMap<(Vec<u8>, Reverse<Seq>), (Kind, Vec<u8>)>;
+
+const SEED: u64 = 0x5eed;
+const ID: TableId = TableId(12);
+
+/// A small generator: tests must not depend on anything but their seed.
+struct Draw(u64);
+
+impl Draw {
+    fn next(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        drumlin_format::filter::mix(self.0) % bound
+    }
+
+    fn versions(&mut self, count: usize) -> Versions {
+        let prefix = vec![b'p'; self.next(3) as usize * 9];
+        let mut versions = Versions::new();
+        let mut seq = 1;
+        for _ in 0..count {
+            let mut key = prefix.clone();
+            for _ in 0..self.next(6) {
+                key.push(self.next(4) as u8 * 80);
+            }
+            // Now and then a key with so many versions that they fill blocks.
+            for _ in 0..if self.next(20) == 0 { 40 } else { 1 } {
+                seq += 1 + self.next(3);
+                let kind =
+                    [Kind::Put, Kind::Put, Kind::Delete, Kind::Merge, Kind::PutExpiring, Kind::PutPointer]
+                        [self.next(6) as usize];
+                let len = if kind == Kind::Delete { 0 } else { self.next(30) as usize };
+                versions.insert((key.clone(), Reverse(seq)), (kind, vec![self.next(256) as u8; len]));
+            }
+        }
+        versions
+    }
+}
+
+/// A table on a disk of its own.
+struct Fixture {
+    mem: MemEnv,
+    path: PathBuf,
+    summary: TableSummary,
+}
+
+impl Fixture {
+    fn write(
+        versions: &Versions,
+        tombstones: &[(KeyRange, Seq)],
+        options: TableOptions,
+        filter: FilterSpec,
+    ) -> Fixture {
+        let mem = MemEnv::new(1);
+        let env = mem.env();
+        env.fs().create_dir_all("/db".as_ref()).expect("room");
+        let path = PathBuf::from("/db").join(table_file_name(ID));
+        let mut writer = TableWriter::create(&env, &path, ID, options).expect("room");
+        for ((key, Reverse(seq)), (kind, value)) in versions {
+            writer.add(key, *seq, *kind, value).expect("in order");
+        }
+        for (range, seq) in tombstones {
+            writer.add_range_tombstone(range.clone(), *seq).expect("not finished");
+        }
+        let summary = writer.finish(filter).expect("room");
+        Fixture { mem, path, summary }
+    }
+
+    fn open(&self, cache_bytes: usize) -> Result<Arc<Table>, Error> {
+        let cache = Arc::new(BlockCache::new(cache_bytes));
+        let len = self.summary.file_len;
+        Table::open(&self.mem.env(), &self.path, ID, len, cache, SEED).map(Arc::new)
+    }
+}
+
+fn options(block_bytes: usize, compression: Compression) -> TableOptions {
+    TableOptions { block_bytes, compression, seed: SEED, created_seq: 1 }
+}
+
+fn hash(key: &[u8]) -> u64 {
+    key_hash(key, SEED)
+}
+
+/// Every key, its prefix, and the keys around it.
+fn keys_around(versions: &Versions) -> Vec<Vec<u8>> {
+    let mut keys = vec![Vec::new(), vec![255; 4]];
+    for (key, _) in versions.keys() {
+        let mut after = key.clone();
+        after.push(0);
+        keys.extend([key.clone(), after, key[..key.len() / 2].to_vec()]);
+    }
+    keys.sort();
+    keys.dedup();
+    keys
+}
+
+fn range(start: &[u8], end: Option<&[u8]>) -> KeyRange {
+    KeyRange::new(Key::new(start), end.map(Key::new))
+}

@@ -1,0 +1,102 @@
+//! Writing the manifest: edits are appended and synced; a snapshot of everything replaces the file when
+//! it has grown, or when the store is opened.
+//!
+//! Order rule O3: a new manifest and its directory entry are durable before the pointer moves to it, and
+//! the directory is synced again after. O10: after a failed write or sync nothing more is written to it.
+
+use crate::error::{Error, ErrorKind, Result};
+use drumlin_env::{Env, File, FileKind, Note};
+use drumlin_format::manifest::{Edit, MAX_CHANGES, ManifestHeader, ManifestWriter as Encoder};
+use drumlin_format::names::FileName;
+use drumlin_format::pointer::Pointer;
+use std::path::PathBuf;
+
+/// Manifests below this size are never rewritten.
+const REWRITE_LEAST: u64 = 1 << 20;
+/// A manifest is rewritten when it is this many times as large as its snapshot was.
+const REWRITE_GROWTH: u64 = 4;
+
+/// The manifest, open for appending.
+pub(crate) struct ManifestWriter {
+    env: Env,
+    dir: PathBuf,
+    file: File,
+    header: ManifestHeader,
+    encoder: Encoder,
+    snapshot_bytes: u64,
+}
+
+impl ManifestWriter {
+    /// Writes a manifest that says `snapshot` and makes it the store's.
+    pub(crate) fn create(
+        env: &Env,
+        dir: PathBuf,
+        header: ManifestHeader,
+        snapshot: &Edit,
+    ) -> Result<ManifestWriter> {
+        let path = dir.join(FileName::Manifest(header.number).to_string());
+        let fail = |what: &str, e| Error::io(&path, what, e);
+        let file =
+            env.fs().create(&path, FileKind::Manifest).map_err(|e| fail("cannot create the manifest", e))?;
+        let (mut encoder, mut bytes) = Encoder::create(header);
+        for changes in snapshot.changes.chunks(MAX_CHANGES) {
+            let edit = Edit { changes: changes.to_vec() };
+            bytes.extend(encoder.append(&edit).map_err(|e| Error::new(ErrorKind::Bug, e.what))?);
+        }
+        file.write_at(0, &bytes).map_err(|e| fail("cannot write the manifest", e))?;
+        file.sync_data().map_err(|e| fail("cannot sync the manifest", e))?;
+        encoder.synced_to(encoder.offset());
+        let writer =
+            ManifestWriter { env: env.clone(), dir, file, header, snapshot_bytes: encoder.offset(), encoder };
+        if !drumlin_types::bug!("B11") {
+            writer.sync_dir()?;
+        }
+        writer.point()?;
+        Ok(writer)
+    }
+
+    fn sync_dir(&self) -> Result<()> {
+        self.env.fs().sync_dir(&self.dir).map_err(|e| Error::io(&self.dir, "cannot sync the directory", e))
+    }
+
+    /// Moves the pointer to this manifest.
+    fn point(&self) -> Result<()> {
+        let temp = self.dir.join(FileName::Temp(self.header.number).to_string());
+        let target = self.dir.join(FileName::Pointer.to_string());
+        let fail = |what: &str, e| Error::io(&temp, what, e);
+        let fs = self.env.fs();
+        self.env.note(Note::PointerTo { manifest: self.file.path() });
+        let content = Pointer { manifest: self.header.number, synced: self.encoder.offset() }.encode();
+        let file = fs.create(&temp, FileKind::Pointer).map_err(|e| fail("cannot create the pointer", e))?;
+        file.write_at(0, content.as_bytes()).map_err(|e| fail("cannot write the pointer", e))?;
+        file.sync_data().map_err(|e| fail("cannot sync the pointer", e))?;
+        fs.rename(&temp, &target).map_err(|e| fail("cannot rename the pointer", e))?;
+        self.sync_dir()
+    }
+
+    /// Appends `edit` and makes it durable.
+    pub(crate) fn append(&mut self, edit: &Edit) -> Result<()> {
+        let offset = self.encoder.offset();
+        let bytes = self.encoder.append(edit).map_err(|e| Error::new(ErrorKind::Bug, e.what))?;
+        let fail = |what: &str, e| Error::io(self.file.path(), what, e);
+        self.file.write_at(offset, &bytes).map_err(|e| fail("cannot write to the manifest", e))?;
+        self.file.sync_data().map_err(|e| fail("cannot sync the manifest", e))?;
+        self.encoder.synced_to(self.encoder.offset());
+        Ok(())
+    }
+
+    /// Whether a snapshot would make the manifest much smaller.
+    pub(crate) fn wants_rewrite(&self) -> bool {
+        self.encoder.offset() > REWRITE_LEAST.max(self.snapshot_bytes * REWRITE_GROWTH)
+    }
+
+    /// Number of the manifest, and of the store that it belongs to.
+    pub(crate) fn header(&self) -> ManifestHeader {
+        self.header
+    }
+
+    /// Where the manifest is.
+    pub(crate) fn path(&self) -> PathBuf {
+        self.file.path().to_owned()
+    }
+}

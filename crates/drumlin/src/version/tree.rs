@@ -1,0 +1,145 @@
+//! A tree: levels of runs of files, immutable. An edit makes the next tree from this one and shares
+//! every run that it leaves alone.
+
+use super::file::FileMeta;
+use crate::error::{Error, ErrorKind, Result};
+use drumlin_env::sync::Arc;
+use drumlin_types::contract::RunTag;
+use drumlin_types::{Key, LEVELS, RunId, TableId};
+
+/// A sorted run: files with disjoint bounds, in key order.
+#[derive(Clone, Debug)]
+pub(crate) struct Run {
+    pub(crate) id: RunId,
+    pub(crate) tag: RunTag,
+    pub(crate) files: Vec<Arc<FileMeta>>,
+}
+
+impl Run {
+    /// The one file whose bounds hold `key`.
+    pub(crate) fn file_for(&self, key: &[u8]) -> Option<&Arc<FileMeta>> {
+        let after = self.files.partition_point(|f| *f.bounds.start <= *key);
+        self.files[..after].last().filter(|f| f.bounds.is_before_end(key))
+    }
+}
+
+/// A level: runs, in no particular age order.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Level {
+    pub(crate) runs: Vec<Arc<Run>>,
+}
+
+/// The tree of one keyspace.
+#[derive(Clone, Debug)]
+pub(crate) struct Tree {
+    pub(crate) levels: Vec<Level>,
+}
+
+/// A change of one tree: what goes and what comes. Removals come first.
+#[derive(Default, Debug)]
+pub(crate) struct KeyspaceEdit {
+    /// References to remove, by table and first key of the bounds.
+    pub(crate) remove: Vec<(TableId, Key)>,
+    /// Runs to create before files are added to them.
+    pub(crate) runs: Vec<(u8, RunId, RunTag)>,
+    /// Files to add, with level and run.
+    pub(crate) add: Vec<(u8, RunId, Arc<FileMeta>)>,
+}
+
+impl Tree {
+    pub(crate) fn empty() -> Tree {
+        Tree { levels: vec![Level::default(); LEVELS] }
+    }
+
+    /// Every file with its level and run.
+    pub(crate) fn files(&self) -> impl Iterator<Item = (u8, &Arc<Run>, &Arc<FileMeta>)> {
+        self.levels.iter().enumerate().flat_map(|(level, l)| {
+            l.runs.iter().flat_map(move |run| run.files.iter().map(move |f| (level as u8, run, f)))
+        })
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.files().map(|(_, _, f)| f.counts.bytes).sum()
+    }
+
+    pub(crate) fn runs(&self) -> usize {
+        self.levels.iter().map(|l| l.runs.len()).sum()
+    }
+
+    /// References to `table`, with level and run.
+    pub(crate) fn refs(&self, table: TableId) -> impl Iterator<Item = (u8, &Arc<Run>, &Arc<FileMeta>)> {
+        self.files().filter(move |(_, _, f)| f.id() == table)
+    }
+
+    /// The tree after `edit`. Runs that become empty vanish. An edit that does not fit is a bug.
+    pub(crate) fn apply(&self, edit: &KeyspaceEdit) -> Result<Tree> {
+        let mut levels: Vec<Vec<Run>> =
+            self.levels.iter().map(|level| level.runs.iter().map(|run| Run::clone(run)).collect()).collect();
+        let mut touched = Vec::new();
+        for (table, start) in &edit.remove {
+            let run = remove_file(&mut levels, *table, start).ok_or_else(|| {
+                bug(format!("edit removes {table} from {start:?}, which is not in the tree"))
+            })?;
+            touched.push(run);
+        }
+        for (level, id, tag) in &edit.runs {
+            let runs = level_mut(&mut levels, *level)?;
+            if !runs.iter().any(|run| run.id == *id) {
+                runs.push(Run { id: *id, tag: tag.clone(), files: Vec::new() });
+            }
+        }
+        for (level, id, file) in &edit.add {
+            let run = level_mut(&mut levels, *level)?
+                .iter_mut()
+                .find(|run| run.id == *id)
+                .ok_or_else(|| bug(format!("edit adds {file:?} to {id}, which is not in level {level}")))?;
+            add_file(run, file.clone())?;
+            touched.push(*id);
+        }
+        Ok(Tree {
+            levels: levels
+                .into_iter()
+                .zip(&self.levels)
+                .map(|(new, old)| share(new, old, &touched))
+                .collect(),
+        })
+    }
+}
+
+fn bug(what: String) -> Error {
+    Error::new(ErrorKind::Bug, what)
+}
+
+fn level_mut(levels: &mut [Vec<Run>], level: u8) -> Result<&mut Vec<Run>> {
+    levels.get_mut(level as usize).ok_or_else(|| bug(format!("edit names level {level}")))
+}
+
+fn remove_file(levels: &mut [Vec<Run>], table: TableId, start: &Key) -> Option<RunId> {
+    for run in levels.iter_mut().flatten() {
+        if let Some(at) = run.files.iter().position(|f| f.id() == table && f.bounds.start == *start) {
+            run.files.remove(at);
+            return Some(run.id);
+        }
+    }
+    None
+}
+
+fn add_file(run: &mut Run, file: Arc<FileMeta>) -> Result<()> {
+    let at = run.files.partition_point(|f| f.bounds.start < file.bounds.start);
+    let clash = |f: &Arc<FileMeta>| f.bounds.overlaps(&file.bounds);
+    if file.bounds.is_empty() || run.files.get(at).is_some_and(clash) || (at > 0 && clash(&run.files[at - 1]))
+    {
+        return Err(bug(format!("edit adds {file:?} where {} has other files", run.id)));
+    }
+    run.files.insert(at, file);
+    Ok(())
+}
+
+/// Keeps the old `Arc` of every run that the edit did not touch.
+fn share(new: Vec<Run>, old: &Level, touched: &[RunId]) -> Level {
+    let keep = |run: Run| match old.runs.iter().find(|r| r.id == run.id) {
+        Some(same) if !touched.contains(&run.id) => same.clone(),
+        _ => Arc::new(run),
+    };
+    Level { runs: new.into_iter().filter(|run| !run.files.is_empty()).map(keep).collect() }
+}

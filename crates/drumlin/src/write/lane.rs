@@ -1,0 +1,78 @@
+//! The commit lane: what must happen in order, and nothing else, happens under its lock.
+
+use super::log::{LogHome, LogTail, Reservation};
+use super::publish::{Published, Publisher};
+use crate::error::Result;
+use crate::keyspace::KeyspaceState;
+use crate::memtable::Memtable;
+use drumlin_env::sync::{Arc, Mutex};
+use drumlin_types::{KeyspaceId, Seq};
+
+/// The state under the lock.
+pub(crate) struct LaneState {
+    /// Sequence number of the next operation.
+    pub(crate) next_seq: Seq,
+    pub(crate) log: LogTail,
+}
+
+/// The commit lane.
+pub(crate) struct CommitLane {
+    pub(crate) home: LogHome,
+    pub(crate) state: Mutex<LaneState>,
+}
+
+/// A commit's reserved places.
+pub(crate) struct Reserved {
+    pub(crate) first_seq: Seq,
+    pub(crate) log: Option<Reservation>,
+    /// The memtables to insert into, one a keyspace; each counts this commit as a writer in flight.
+    pub(crate) memtables: Vec<(KeyspaceId, Arc<Memtable>)>,
+    /// Place in the publishing queue.
+    pub(crate) place: u64,
+    /// Whether a memtable was sealed on the way.
+    pub(crate) sealed: bool,
+}
+
+/// What a commit asks for.
+pub(crate) struct Request<'a> {
+    pub(crate) keyspaces: &'a [Arc<KeyspaceState>],
+    pub(crate) operations: u64,
+    /// Bytes of the log record, framing included; `None` for an unlogged commit.
+    pub(crate) record_len: Option<u64>,
+}
+
+impl CommitLane {
+    pub(crate) fn new(home: LogHome, state: LaneState) -> CommitLane {
+        CommitLane { home, state: Mutex::new(state) }
+    }
+
+    /// Reserves everything that `request` needs. On an error nothing is reserved.
+    pub(crate) fn reserve(
+        &self,
+        request: &Request<'_>,
+        publisher: &Publisher,
+        fresh_number: impl Fn() -> u64,
+    ) -> Result<Reserved> {
+        let mut lane = self.state.lock();
+        let last_seq = lane.next_seq + request.operations - 1;
+        let log = match request.record_len {
+            Some(len) => Some(lane.log.reserve(&self.home, len, last_seq, &fresh_number)?),
+            None => None,
+        };
+        let mut sealed = false;
+        let mut memtables = Vec::with_capacity(request.keyspaces.len());
+        for keyspace in request.keyspaces {
+            if keyspace.active_bytes() >= keyspace.memtable_bytes() {
+                sealed |= keyspace.seal(lane.log.segment.number);
+            }
+            let memtable = keyspace.active();
+            memtable.begin_write();
+            memtables.push((keyspace.id, memtable));
+        }
+        let first_seq = lane.next_seq;
+        lane.next_seq += request.operations;
+        let after = Published { seq: lane.next_seq - 1, log_end: lane.log.position() };
+        let place = publisher.enter(after);
+        Ok(Reserved { first_seq, log, memtables, place, sealed })
+    }
+}

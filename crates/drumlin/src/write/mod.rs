@@ -1,0 +1,19 @@
+//! The write path.
+//!
+//! 1. [`lane`]: a commit reserves sequence numbers, log space and memtables under one short lock.
+//! 2. It writes its record into the log and its entries into the memtables outside the lock.
+//! 3. [`publish`]: commits become visible in order.
+//! 4. [`log`]: a `Sync` commit then waits for a sync that covers its record; concurrent syncs share one.
+//!
+//! Invariants. Sequence numbers are dense and follow log order. A commit is acknowledged only when every
+//! commit before it is written, so the log has no hole behind an acknowledged record. Segment N is synced
+//! whole before anything in segment N+1 counts as synced (order rule O2). After a failed write or sync of
+//! the log nothing is written to it again (O10): the store is poisoned.
+
+pub(crate) mod lane;
+pub(crate) mod log;
+pub(crate) mod publish;
+
+pub(crate) use lane::CommitLane;
+pub(crate) use log::Log;
+pub(crate) use publish::{Published, Publisher};

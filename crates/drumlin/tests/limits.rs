@@ -1,0 +1,271 @@
+//! Bad input and hard limits: each gives one clear error or works; nothing panics, nothing is lost.
+
+#![expect(clippy::disallowed_methods, reason = "tests read and damage files on purpose")]
+
+use drumlin::env::{Effect, Env, Fault, FileKind, MemEnv, Op, TempDir, When};
+use drumlin::{AddI64, Batch, Db, Durability, ErrorKind, repair};
+use std::path::Path;
+use std::sync::Arc;
+
+fn small(env: Env, path: &Path) -> Db {
+    Db::builder(path)
+        .env(env)
+        .set("memory_budget", "8MiB")
+        .and_then(|b| b.set("log_segment_bytes", "64KiB"))
+        .and_then(|b| b.open())
+        .expect("open")
+}
+
+const TINY: &[(&str, &str)] = &[("memtable_bytes", "16KiB"), ("file_bytes", "16KiB")];
+
+#[test]
+fn keys_and_values_at_their_limits() {
+    let dir = TempDir::new("drumlin-limits").expect("a directory");
+    let db = Db::open(dir.path()).expect("open");
+    let keys = db.keyspace("k").expect("keyspace");
+    let long = vec![7u8; 1 << 20];
+    keys.put(b"", b"the empty key").expect("an empty key is a key");
+    keys.put(&long, b"").expect("1 MiB of key");
+    let error = keys.put(vec![7u8; (1 << 20) + 1], b"").expect_err("one byte more");
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    let big = vec![1u8; 20 << 20];
+    keys.put(b"big", &big).expect("20 MiB of value");
+    let error = keys.put(b"huge", vec![0u8; 129 << 20]).expect_err("over a quarter of the budget");
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    assert!(error.to_string().contains("memory_budget"), "{error}");
+    for round in 0..2 {
+        assert_eq!(keys.get(b"").expect("get").as_deref(), Some(&b"the empty key"[..]));
+        assert_eq!(keys.get(&long).expect("get").as_deref(), Some(&b""[..]));
+        assert_eq!(keys.get(b"big").expect("get").expect("there").len(), big.len());
+        let order: Vec<usize> = keys.iter().map(|e| e.expect("entry").0.len()).collect();
+        assert_eq!(order, [0, 1 << 20, 3]);
+        if round == 0 {
+            db.flush().expect("flush");
+            db.compact().expect("compact");
+        }
+    }
+    assert_eq!(db.verify().expect("verify").findings, vec![]);
+}
+
+#[test]
+fn directories_that_are_no_stores() {
+    let dir = TempDir::new("drumlin-open").expect("a directory");
+    let kind = |result: drumlin::Result<Db>| result.map(|_| ()).expect_err("an error").kind();
+    let missing = dir.path().join("missing");
+    assert_eq!(kind(Db::builder(&missing).create_if_missing(false).open()), ErrorKind::NotFound);
+    let foreign = dir.path().join("foreign");
+    std::fs::create_dir(&foreign).expect("mkdir");
+    std::fs::write(foreign.join("letter.txt"), "dear diary").expect("write");
+    assert_eq!(kind(Db::open(&foreign)), ErrorKind::NotAStore);
+    let store = dir.path().join("store");
+    let db = Db::open(&store).expect("open");
+    assert_eq!(kind(Db::open(&store)), ErrorKind::Locked);
+    drop(db);
+    drop(Db::open(&store).expect("the lock went with its holder"));
+    let pointer = store.join("CURRENT");
+    let content = std::fs::read(&pointer).expect("read");
+    std::fs::write(&pointer, &content[..5]).expect("write");
+    assert_eq!(kind(Db::open(&store)), ErrorKind::Corruption);
+    std::fs::write(&pointer, String::from_utf8_lossy(&content).replacen("drumlin 1", "drumlin 9", 1))
+        .expect("write");
+    assert!(matches!(kind(Db::open(&store)), ErrorKind::NewerFormat | ErrorKind::Corruption));
+    std::fs::write(&pointer, &content).expect("write");
+    drop(Db::open(&store).expect("whole again"));
+}
+
+#[test]
+fn options_out_of_bounds_change_nothing() {
+    let dir = TempDir::new("drumlin-options").expect("a directory");
+    let refused = |name: &str, value: &str| {
+        let error = Db::builder(dir.path()).set(name, value).map(|_| ()).expect_err("refused");
+        assert_eq!(error.kind(), ErrorKind::InvalidOption);
+        error.to_string()
+    };
+    assert!(refused("memory_budget", "1").contains("memory_budget"));
+    assert!(refused("memory_budgte", "1GiB").contains("memory_budget"));
+    let db = Db::open(dir.path()).expect("open");
+    let keys = db.keyspace("k").expect("keyspace");
+    assert_eq!(keys.set_policy("leveling:1").expect_err("too small").kind(), ErrorKind::InvalidOption);
+    assert_eq!(keys.set_policy("levelling").expect_err("unknown").kind(), ErrorKind::InvalidOption);
+    assert_eq!(keys.policy(), "1-leveling");
+    keys.set_policy("tiering:4").expect("known");
+    drop((keys, db));
+    let db = Db::open(dir.path()).expect("open");
+    assert_eq!(db.keyspace("k").expect("keyspace").policy(), "tiering:4");
+}
+
+#[test]
+fn merges_and_expiry() {
+    let mem = MemEnv::new(5);
+    let open =
+        || Db::builder("/s").env(mem.env()).merge_operator("n", Arc::new(AddI64::Text)).open().expect("open");
+    let db = open();
+    let numbers = db.keyspace_with("n", TINY).expect("keyspace");
+    let plain = db.keyspace_with("p", &[("ttl_seconds", "10")]).expect("keyspace");
+    assert_eq!(plain.merge("k", "1").expect_err("no operator").kind(), ErrorKind::InvalidArgument);
+    for i in 0..300 {
+        numbers.merge(format!("k{}", i % 3), "+1").expect("merge");
+        if i % 50 == 0 {
+            db.flush().expect("flush");
+        }
+    }
+    let sum = |db: &Db| db.keyspace("n").expect("n").get("k1").expect("get").map(|v| v.to_vec());
+    assert_eq!(sum(&db), Some(b"100".to_vec()));
+    db.compact().expect("compact");
+    assert_eq!(sum(&db), Some(b"100".to_vec()));
+    plain.put("short", "lived").expect("put");
+    assert!(plain.get("short").expect("get").is_some());
+    mem.advance(9_000_000);
+    assert!(plain.get("short").expect("get").is_some());
+    mem.advance(1_100_000);
+    assert_eq!(plain.get("short").expect("get"), None);
+    assert_eq!(plain.iter().count(), 0);
+    db.compact().expect("compact");
+    assert_eq!(db.metrics().entries_deleted, 1);
+    db.close().expect("close");
+    assert_eq!(sum(&open()), Some(b"100".to_vec()));
+}
+
+#[test]
+fn a_failed_log_sync_poisons_and_reads_go_on() {
+    let mem = MemEnv::new(6);
+    let db = small(mem.env(), Path::new("/s"));
+    let keys = db.keyspace("k").expect("keyspace");
+    keys.put_with("a", "1", Durability::Sync).expect("put");
+    mem.inject(Fault {
+        op: Some(Op::SyncData),
+        kind: Some(FileKind::Log),
+        when: When::Nth(0),
+        effect: Effect::Fail(5),
+    });
+    assert_eq!(keys.put_with("b", "2", Durability::Sync).expect_err("EIO").kind(), ErrorKind::Poisoned);
+    assert_eq!(keys.put("c", "3").expect_err("poisoned").kind(), ErrorKind::Poisoned);
+    assert_eq!(keys.get("a").expect("get").as_deref(), Some(&b"1"[..]));
+    assert_eq!(db.flush().expect_err("poisoned").kind(), ErrorKind::Poisoned);
+    drop((keys, db));
+    mem.clear_faults();
+    let db = small(mem.env(), Path::new("/s"));
+    let keys = db.keyspace("k").expect("keyspace");
+    assert_eq!(keys.get("a").expect("get").as_deref(), Some(&b"1"[..]));
+    assert_eq!(keys.get("c").expect("get"), None);
+    keys.put("c", "4").expect("writes again");
+    assert_eq!(mem.order_violations(), Vec::<String>::new());
+}
+
+#[test]
+fn a_full_disk_loses_nothing_and_passes() {
+    let mem = MemEnv::new(7);
+    let db = small(mem.env(), Path::new("/s"));
+    let keys = db.keyspace_with("k", TINY).expect("keyspace");
+    mem.set_capacity(mem.used_space() + (600 << 10));
+    let mut written = 0u32;
+    let error = loop {
+        match keys.put(written.to_be_bytes(), [9u8; 400]) {
+            Ok(_) => written += 1,
+            Err(error) => break error,
+        }
+        assert!(written < 100_000, "the disk never filled");
+    };
+    assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}");
+    for i in 0..written {
+        assert!(keys.get(i.to_be_bytes()).expect("get").is_some(), "{i} of {written}");
+    }
+    mem.set_capacity(None);
+    mem.advance(120_000_000);
+    let mut tries = 0;
+    while keys.put(written.to_be_bytes(), [9u8; 400]).is_err() {
+        db.step_background(1000).expect("steps");
+        mem.advance(2_000_000);
+        tries += 1;
+        assert!(tries < 100, "writes never resumed");
+    }
+    db.flush().expect("flush");
+    db.wait_idle().expect("idle");
+    assert_eq!(keys.iter().count(), written as usize + 1);
+    assert_eq!(db.verify().expect("verify").findings, vec![]);
+}
+
+#[test]
+fn a_damaged_table_is_named_and_the_rest_stays_readable() {
+    let mem = MemEnv::new(8);
+    let db = small(mem.env(), Path::new("/s"));
+    let keys = db.keyspace_with("k", TINY).expect("keyspace");
+    for i in 0..2000u32 {
+        keys.put(i.to_be_bytes(), [3u8; 50]).expect("put");
+    }
+    db.compact().expect("compact");
+    let number = db.tree()[0].levels.iter().flat_map(|l| &l.runs).next().expect("a run").files[0].table;
+    db.close().expect("close");
+    let table = Path::new("/s").join(format!("{number:06}.tbl"));
+    mem.patch(&table, 700, &[0xff, 0xfe, 0xfd]);
+    let db = small(mem.env(), Path::new("/s"));
+    let report = db.verify().expect("verify");
+    let name = table.file_name().expect("name").to_string_lossy().into_owned();
+    assert!(report.findings.iter().any(|f| f.file == name), "{:?}", report.findings);
+    let keys = db.keyspace("k").expect("keyspace");
+    let (mut good, mut bad) = (0, 0);
+    for i in 0..2000u32 {
+        match keys.get(i.to_be_bytes()) {
+            Ok(value) => {
+                assert_eq!(value.as_deref(), Some(&[3u8; 50][..]));
+                good += 1;
+            }
+            Err(error) => {
+                assert!(error.is_corruption() && error.path().is_some(), "{error}");
+                bad += 1;
+            }
+        }
+    }
+    assert!(good > 1500 && bad > 0, "{good} readable, {bad} not");
+    let mut scan = keys.iter().skip_while(Result::is_ok);
+    assert!(scan.next().expect("an error").is_err());
+    assert!(scan.next().expect("the error again").is_err());
+}
+
+#[test]
+fn checkpoint_and_repair() {
+    let dir = TempDir::new("drumlin-care").expect("a directory");
+    let (live, copy, fixed) = (dir.path().join("live"), dir.path().join("copy"), dir.path().join("fixed"));
+    let db = small(Env::os(), &live);
+    let keys = db.keyspace_with("k", TINY).expect("keyspace");
+    for i in 0..3000u32 {
+        keys.put(i.to_be_bytes(), i.to_le_bytes()).expect("put");
+    }
+    keys.delete_range(100u32.to_be_bytes()..200u32.to_be_bytes()).expect("delete");
+    db.checkpoint(&copy).expect("checkpoint");
+    keys.put("later", "not in the copy").expect("put");
+    let there = Db::open(&copy).expect("the copy opens");
+    assert_eq!(there.keyspace("k").expect("k").iter().count(), 2900);
+    assert_eq!(there.verify().expect("verify").findings, vec![]);
+    assert_eq!(repair(&live, &fixed).expect_err("open").kind(), ErrorKind::Locked);
+    drop(there);
+    drop(keys);
+    db.close().expect("close");
+    std::fs::remove_file(live.join("CURRENT")).expect("remove");
+    assert_eq!(Db::open(&live).map(|_| ()).expect_err("no pointer").kind(), ErrorKind::Corruption);
+    let report = repair(&live, &fixed).expect("repair");
+    assert!(report.lost.iter().any(|l| l.contains("manifest")), "{:?}", report.lost);
+    let fixed = Db::open(&fixed).expect("open");
+    let saved = fixed.keyspace("default").expect("default");
+    assert_eq!(saved.get("later").expect("get").as_deref(), Some(&b"not in the copy"[..]));
+    assert_eq!(saved.iter().count(), 2901);
+}
+
+#[test]
+fn none_is_promised_by_a_flush_and_not_before() {
+    let mem = MemEnv::new(9);
+    let db = small(mem.env(), Path::new("/s"));
+    let keys = db.keyspace("k").expect("keyspace");
+    keys.put_with("flushed", "1", Durability::None).expect("put");
+    db.flush().expect("flush");
+    keys.put_with("not", "2", Durability::None).expect("put");
+    let mut batch = Batch::new();
+    batch.put(&keys, "logged", "3");
+    db.write_with(batch, Durability::Sync).expect("write");
+    let cut = mem.snapshot().image(drumlin::env::ImageMode::None, 1);
+    let after = small(cut.env(), Path::new("/s"));
+    let keys = after.keyspace("k").expect("keyspace");
+    assert_eq!(keys.get("flushed").expect("get").as_deref(), Some(&b"1"[..]));
+    assert_eq!(keys.get("logged").expect("get").as_deref(), Some(&b"3"[..]));
+    assert_eq!(keys.get("not").expect("get"), None);
+}

@@ -1,0 +1,86 @@
+//! Many threads on one store: batches are seen whole, commits are dense, snapshots stand still.
+
+#![expect(clippy::disallowed_methods, reason = "threads are what is tested")]
+
+use drumlin::env::TempDir;
+use drumlin::{Batch, Db, Durability};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+const WRITERS: u64 = 4;
+const COMMITS: u64 = 10_000;
+
+#[test]
+fn writers_readers_and_swaps() {
+    let dir = TempDir::new("drumlin-threads").expect("a directory");
+    let db = Db::builder(dir.path())
+        .set("memory_budget", "8MiB")
+        .and_then(|b| b.set("log_segment_bytes", "64KiB"))
+        .and_then(|b| b.set("workers", "2"))
+        .and_then(|b| b.open())
+        .expect("open");
+    let small: &[(&str, &str)] = &[("memtable_bytes", "32KiB"), ("file_bytes", "32KiB")];
+    let (a, b) = (db.keyspace_with("a", small).expect("a"), db.keyspace_with("b", small).expect("b"));
+    let (stop, scans) = (AtomicBool::new(false), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..WRITERS)
+            .map(|w| {
+                let (db, a, b) = (&db, &a, &b);
+                scope.spawn(move || {
+                    let mut last = 0;
+                    for i in 0..COMMITS {
+                        let mut batch = Batch::new();
+                        let value = (w * COMMITS + i).to_be_bytes();
+                        batch.put(a, [b"same", &w.to_be_bytes()[..]].concat(), value);
+                        batch.put(b, [b"same", &w.to_be_bytes()[..]].concat(), value);
+                        batch.put(
+                            a,
+                            [b"each", &w.to_be_bytes()[..], &i.to_be_bytes()[..]].concat(),
+                            [5u8; 40],
+                        );
+                        let durability = if i % 100 == 0 { Durability::Sync } else { Durability::Buffered };
+                        let seq = db.write_with(batch, durability).expect("write");
+                        assert!(seq > last && db.visible_seq() >= seq);
+                        last = seq;
+                        let own =
+                            a.get([b"same", &w.to_be_bytes()[..]].concat()).expect("get").expect("there");
+                        assert_eq!(&*own, &value[..], "a writer reads its own write");
+                    }
+                })
+            })
+            .collect();
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                let snapshot = db.snapshot();
+                for w in 0..WRITERS {
+                    let key = [b"same", &w.to_be_bytes()[..]].concat();
+                    let of = |k| snapshot.get(k, &key).expect("get").map(|v| v.to_vec());
+                    assert_eq!(of(&a), of(&b), "a batch is seen whole");
+                }
+                let count =
+                    |k| snapshot.prefix(k, "same").map(|e| e.expect("entry").1.to_vec()).collect::<Vec<_>>();
+                assert_eq!(count(&a), count(&b), "scans of one snapshot agree");
+                scans.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        scope.spawn(|| {
+            for policy in
+                ["leveling:3", "tiering:3", "universal", "lazy-leveling:3", "1-leveling"].iter().cycle()
+            {
+                if stop.load(Ordering::Relaxed) {
+                    break;
+                }
+                a.set_policy(policy).expect("policy");
+                b.set_policy(policy).expect("policy");
+                a.flush().expect("flush");
+            }
+        });
+        writers.into_iter().for_each(|w| w.join().expect("a writer"));
+        stop.store(true, Ordering::Relaxed);
+    });
+    assert!(scans.load(Ordering::Relaxed) > 0);
+    assert_eq!(db.visible_seq(), WRITERS * COMMITS * 3);
+    assert_eq!(a.prefix("each").count() as u64, WRITERS * COMMITS);
+    db.compact().expect("compact");
+    assert_eq!(a.prefix("each").count() as u64, WRITERS * COMMITS);
+    assert_eq!(db.verify().expect("verify").findings, vec![]);
+}

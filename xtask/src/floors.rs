@@ -1,0 +1,192 @@
+//! `cargo xtask floors FILE`: a lane is green only if its figures say that it looked.
+//!
+//! `ci/floors.toml` has a section per run of the merge lane, `[model]`, and of the nightly lane, `[nightly.model]`:
+//!
+//! - `ops = 3000000` is a floor: the figure must be at least that;
+//! - `wrong = "0"` is exact: the text of the figure must be just that;
+//! - `heap = "<= 110"` is a ceiling.
+//!
+//! A run fails when a figure misses its bound, when a figure that has a bound is absent, or when the whole line is.
+//! A line that appears more than once must hold each time. Floors only rise.
+
+use crate::figures::{self, Figure};
+use crate::toml;
+use std::path::Path;
+
+/// What `ci/floors.toml` demands of one figure.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Bound {
+    AtLeast(u64),
+    AtMost(u64),
+    Exactly(String),
+}
+
+#[derive(Debug)]
+struct Floor {
+    run: String,
+    figure: String,
+    bound: Bound,
+}
+
+/// The command: `arguments` are `FILE [--lane LANE]`.
+pub(crate) fn run(root: &Path, arguments: &[&str]) -> Result<(), String> {
+    let (file, lane) = match arguments {
+        [file] => (*file, "merge"),
+        [file, "--lane", lane] | ["--lane", lane, file] => (*file, *lane),
+        _ => return Err("usage: cargo xtask floors FILE [--lane merge|nightly]".into()),
+    };
+    let floors_file = root.join("ci/floors.toml");
+    let read =
+        |path: &Path| std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()));
+    let (floors, log) = (read(&floors_file)?, read(Path::new(file))?);
+    let faults = check(&floors, lane, &log)?;
+    if faults.is_empty() {
+        println!("floors: lane {lane} holds");
+        Ok(())
+    } else {
+        Err(format!("floors: lane {lane} fails\n  {}", faults.join("\n  ")))
+    }
+}
+
+/// The faults of `log`, one line each; `Err` when the floors themselves cannot be read.
+fn check(floors: &str, lane: &str, log: &str) -> Result<Vec<String>, String> {
+    let floors = of_lane(floors, lane)?;
+    if floors.is_empty() {
+        return Err(format!("ci/floors.toml has no floor for lane {lane}"));
+    }
+    let mut runs: Vec<&str> = floors.iter().map(|floor| floor.run.as_str()).collect();
+    runs.dedup();
+    let mut faults = Vec::new();
+    for run in runs {
+        let lines: Vec<_> = log
+            .lines()
+            .filter_map(|line| figures::of_run(line, run).map(|read| (line.trim(), read)))
+            .collect();
+        if lines.is_empty() {
+            faults.push(format!("{run}: its figure line is missing"));
+        }
+        for (line, read) in lines {
+            match read {
+                Ok(figures) => faults.extend(
+                    floors
+                        .iter()
+                        .filter(|floor| floor.run == run)
+                        .filter_map(|floor| floor.fault(&figures))
+                        .map(|fault| format!("{fault}   in: {line}")),
+                ),
+                Err(why) => faults.push(format!("{run}: {why}   in: {line}")),
+            }
+        }
+    }
+    Ok(faults)
+}
+
+impl Floor {
+    fn fault(&self, figures: &[Figure]) -> Option<String> {
+        let Floor { run, figure: name, bound } = self;
+        let Some(figure) = figures.iter().find(|figure| figure.name == *name) else {
+            return Some(format!("{run}: figure `{name}` is missing"));
+        };
+        let held = match bound {
+            Bound::AtLeast(floor) => figure.value >= *floor,
+            Bound::AtMost(ceiling) => figure.value <= *ceiling,
+            Bound::Exactly(text) => figure.text == *text,
+        };
+        let demand = match bound {
+            Bound::AtLeast(floor) => format!("at least {floor}"),
+            Bound::AtMost(ceiling) => format!("at most {ceiling}"),
+            Bound::Exactly(text) => format!("exactly {text}"),
+        };
+        (!held).then(|| format!("{run}: {name} is {}, must be {demand}", figure.text))
+    }
+}
+
+/// The floors of one lane. Merge sections are bare run names; other lanes prefix theirs.
+fn of_lane(text: &str, lane: &str) -> Result<Vec<Floor>, String> {
+    let mut floors = Vec::new();
+    for entry in toml::entries(text) {
+        let (entry_lane, run) = entry.section.split_once('.').unwrap_or(("merge", &entry.section));
+        if entry_lane != lane {
+            continue;
+        }
+        let number = |text: &str| text.trim().replace('_', "").parse::<u64>().ok();
+        let bound = if !entry.quoted {
+            number(&entry.value).map(Bound::AtLeast)
+        } else if let Some(ceiling) = entry.value.strip_prefix("<=") {
+            number(ceiling).map(Bound::AtMost)
+        } else {
+            Some(Bound::Exactly(entry.value.trim().to_string()))
+        };
+        let Some(bound) = bound else {
+            return Err(format!("ci/floors.toml:{}: `{}` is no bound", entry.line, entry.value));
+        };
+        floors.push(Floor { run: run.to_string(), figure: entry.key.clone(), bound });
+    }
+    Ok(floors)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FLOORS: &str = "\
+[model]
+ops = 3_000_000
+wrong = \"0\"
+[kill]
+\"lock held\" = \"0\"
+heap = \"<= 110\"
+[nightly.model]
+ops = 30000000
+";
+
+    fn faults(lane: &str, log: &str) -> Vec<String> {
+        check(FLOORS, lane, log).expect("the floors can be read")
+    }
+
+    #[test]
+    fn a_lane_that_meets_its_floors_is_clean() {
+        let log =
+            "   Compiling x\nmodel: ops 3000000, seeds 9, wrong 0\nkill: kills 3, lock held 0, heap 110 %\n";
+        assert_eq!(faults("merge", log), Vec::<String>::new());
+    }
+
+    #[test]
+    fn each_kind_of_miss_is_told() {
+        let log = "model: ops 2999999, wrong 1\nkill: lock held 0, heap 111 %\n";
+        assert_eq!(
+            faults("merge", log),
+            [
+                "model: ops is 2999999, must be at least 3000000   in: model: ops 2999999, wrong 1",
+                "model: wrong is 1, must be exactly 0   in: model: ops 2999999, wrong 1",
+                "kill: heap is 111 %, must be at most 110   in: kill: lock held 0, heap 111 %",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_missing_line_or_figure_fails() {
+        assert_eq!(
+            faults("merge", "model: ops 4000000\n"),
+            ["model: figure `wrong` is missing   in: model: ops 4000000", "kill: its figure line is missing"]
+        );
+    }
+
+    #[test]
+    fn every_line_of_a_run_must_hold() {
+        let log = "model: ops 30000000, wrong 0\nmodel: ops 5, wrong 0\n";
+        assert_eq!(faults("nightly", log).len(), 1);
+    }
+
+    #[test]
+    fn a_lane_without_floors_or_a_bound_that_is_none_is_an_error() {
+        assert!(check(FLOORS, "hourly", "").is_err());
+        assert!(check("[model]\nops = many\n", "merge", "").is_err());
+    }
+
+    #[test]
+    fn the_floors_of_the_repository_can_be_read() {
+        let text = std::fs::read_to_string(crate::repository_root().join("ci/floors.toml")).unwrap();
+        assert!(!of_lane(&text, "merge").unwrap().is_empty());
+    }
+}

@@ -1,0 +1,90 @@
+//! Rule *crates*: crates depend only in the directions of the crate table of ARCHITECTURE.md.
+//!
+//! Every `Cargo.toml` under `crates/` is read: plain, build, development and target dependencies alike. A dependency is
+//! ours when its name, or the package that it renames, starts with `drumlin`.
+
+use super::Finding;
+use super::architecture::{Architecture, CrateRow, FILE};
+use super::repository::Repository;
+use crate::toml::{self, Entry};
+
+pub(crate) fn check(repository: &Repository, architecture: &Architecture) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (path, text) in &repository.manifests {
+        if !path.starts_with("crates/") {
+            continue;
+        }
+        let entries = toml::entries(text);
+        let name = entries.iter().find(|entry| entry.section == "package" && entry.key == "name");
+        let Some(name) = name.map(|entry| entry.value.as_str()) else { continue };
+        let Some(row) = architecture.crates.iter().find(|row| row.name == name) else {
+            let message = format!("crate `{name}` has no row in the crate table of {FILE}; add one");
+            findings.push(Finding::new(path, 1, "crates", message));
+            continue;
+        };
+        for (dependency, line) in entries.iter().filter_map(ours) {
+            if !allows(row, &dependency) {
+                let message = format!(
+                    "`{name}` may not depend on `{dependency}`; the directions are in {FILE}, move what both need below both"
+                );
+                findings.push(Finding::new(path, line, "crates", message));
+            }
+        }
+    }
+    findings
+}
+
+fn allows(row: &CrateRow, dependency: &str) -> bool {
+    row.may_depend_on.iter().any(|name| name == dependency)
+}
+
+/// The crate of this workspace that `entry` depends on, if it does.
+fn ours(entry: &Entry) -> Option<(String, usize)> {
+    let is_list = |section: &str| section.ends_with("dependencies");
+    // `[dependencies.drumlin-types]` spells the same as `[dependencies]` + `drumlin-types.`.
+    let key = match entry.section.rsplit_once('.') {
+        _ if is_list(&entry.section) => entry.key.split('.').next().unwrap_or_default(),
+        Some((list, name)) if is_list(list) => name,
+        _ => return None,
+    };
+    let renamed = entry.value.split_once("package").and_then(|(_, rest)| rest.split('"').nth(1));
+    let renamed = renamed.or((entry.key == "package").then_some(entry.value.as_str()));
+    let name = renamed.unwrap_or(key);
+    name.starts_with("drumlin").then(|| (name.to_string(), entry.line))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(manifest: &str) -> Vec<usize> {
+        let table =
+            "| crate | role | may depend on |\n|---|---|---|\n| `drumlin-env` | door | `drumlin-types` |\n";
+        let repository = Repository::of(&[(FILE, table), ("crates/drumlin-env/Cargo.toml", manifest)]);
+        let (architecture, _) = Architecture::read(&repository);
+        check(&repository, &architecture).iter().map(|finding| finding.line).collect()
+    }
+
+    #[test]
+    fn directions_of_the_table() {
+        let package = "[package]\nname = \"drumlin-env\"\n";
+        assert_eq!(
+            found(&format!("{package}[dependencies]\ndrumlin-types.workspace = true\nlibm = \"1\"\n")),
+            [0; 0]
+        );
+        assert_eq!(found(&format!("{package}[dependencies]\ndrumlin.workspace = true\n")), [4]);
+        assert_eq!(
+            found(&format!("{package}[dev-dependencies]\ndrumlin-policy = {{ path = \"x\" }}\n")),
+            [4]
+        );
+        assert_eq!(
+            found(&format!("{package}[target.'cfg(unix)'.dependencies.drumlin]\nworkspace = true\n")),
+            [4]
+        );
+        assert_eq!(
+            found(&format!("{package}[dependencies]\nengine = {{ package = \"drumlin\", path = \"x\" }}\n")),
+            [4]
+        );
+        assert_eq!(found("[package]\nname = \"drumlin-extra\"\n"), [1]);
+    }
+}

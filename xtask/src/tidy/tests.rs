@@ -1,0 +1,71 @@
+//! Tidy as a whole: the order and form of its findings, and this repository itself.
+
+use super::*;
+
+#[test]
+fn findings_read_like_a_compiler_s() {
+    let finding = Finding::new("a/b.rs", 7, "door", "wrong; do this");
+    assert_eq!(finding.to_string(), "a/b.rs:7: door: wrong; do this");
+}
+
+#[test]
+fn every_rule_takes_part() {
+    let architecture = "\
+| crate | role | may depend on |
+|---|---|---|
+| `drumlin` | engine | `drumlin-env` |
+
+| module | may import | crates |
+|---|---|---|
+| `a` | nothing | |
+| `b` | nothing | |
+
+| fenced file | why |
+|---|---|
+| `f.rs` | |
+
+| door | may use | why |
+|---|---|---|
+| `xtask/` | `fs` | |
+
+[gone](gone.md)
+";
+    let long = format!("//! x\n{}", "f();\n".repeat(601));
+    let repository = Repository::of(&[
+        ("ARCHITECTURE.md", architecture),
+        (
+            "crates/drumlin/Cargo.toml",
+            "[package]\nname = \"drumlin\"\n[dependencies]\ndrumlin-cli.workspace = true\n",
+        ),
+        (
+            "crates/drumlin/src/a.rs",
+            "//! x\nuse crate::b;\nuse std::fs;\nunsafe {}\ntodo!();\nstruct Helper;\n",
+        ),
+        ("crates/drumlin/src/b.rs", "fn f() {}\n"),
+        ("crates/drumlin-bench/src/lib.rs", &long),
+    ]);
+    let found: Vec<String> =
+        check(&repository).iter().map(|f| format!("{}:{} {}", f.path, f.line, f.rule)).collect();
+    assert_eq!(
+        found,
+        [
+            "ARCHITECTURE.md:18 links",
+            "crates/drumlin-bench/src/lib.rs:1 size",
+            "crates/drumlin/Cargo.toml:4 crates",
+            "crates/drumlin/src/a.rs:2 imports",
+            "crates/drumlin/src/a.rs:3 door",
+            "crates/drumlin/src/a.rs:4 unsafe",
+            "crates/drumlin/src/a.rs:5 unfinished",
+            "crates/drumlin/src/a.rs:6 names",
+            "crates/drumlin/src/b.rs:1 essay",
+        ]
+    );
+}
+
+#[test]
+fn this_repository_is_tidy() {
+    let repository = Repository::read(&crate::repository_root()).unwrap();
+    assert!(repository.sources.len() > 20, "the walk found too little to trust its verdict");
+    let findings: Vec<String> = check(&repository).iter().map(Finding::to_string).collect();
+    assert!(findings.is_empty(), "\n{}\n", findings.join("\n"));
+}
