@@ -80,18 +80,23 @@ impl Guide {
     fn descend(&self, place: &Place<'_>, level: u32) -> (&Block, usize) {
         let at_end = self.edge.get().filter(|edge| level == 0 && edge.low().is_before(place));
         let mut block = at_end.unwrap_or(self.root());
+        // Digits mean something only within the range of their block. A parent leads there; the other ways
+        // may not.
+        let mut sideways = at_end.is_some();
         loop {
             let count = block.count();
             let before = block.slots_before(place, count);
-            if before == count
+            if (before == count || sideways)
                 && let Some(right) = block.right.get()
                 && right.low().is_before(place)
             {
                 block = right;
+                sideways = true;
             } else if block.level == level {
                 return (block, before);
             } else {
                 block = block.child(before.saturating_sub(1));
+                sideways = false;
                 block.prefetch();
             }
         }
@@ -307,6 +312,20 @@ impl Guide {
         }
         assert_eq!(self.edge.get().map(Target::block), row.last().map(|leaf| Target::block(leaf)));
         census
+    }
+
+    /// Puts the guide back to where it was before its first split, as a reader finds it that was stopped
+    /// there.
+    pub(super) fn forget_all_but_the_first_leaf(&self) {
+        let mut leaf = self.root();
+        while leaf.level > 0 {
+            leaf = leaf.child(0);
+        }
+        // SAFETY: a block of the guide.
+        unsafe {
+            self.root.set(leaf);
+            self.edge.set(leaf);
+        }
     }
 
     /// Takes the lock for good, as a writer does that is stopped in the middle of a change.

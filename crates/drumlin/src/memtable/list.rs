@@ -70,11 +70,9 @@ impl List {
         let place = Place { key, seq };
         let node = NodeRef::allocate(&self.arena, &place, kind, value);
         let spot = self.guide.spot(&place);
-        let (mut before, mut after) = self.search_from(&place, &spot);
+        let (before, after) = self.search_from(&place, &spot);
         debug_assert!(after.is_none_or(|next| next.place() != place), "sequence number {seq} is used twice");
-        while !before.link(node, after) {
-            (before, after, _) = walk(before, &place, usize::MAX);
-        }
+        link(node, before, after);
         // SAFETY: the node is of this list's arena, and so is the guide.
         unsafe { self.guide.add(&self.arena, node, spot) };
     }
@@ -121,6 +119,14 @@ impl List {
             upcoming = node.next().filter(|next| next.key() == node.key());
             Some(node.entry())
         })
+    }
+}
+
+/// Links `node` in behind `before`, or further on if other nodes have come between.
+fn link<'a>(node: NodeRef<'a>, before: NodeRef<'a>, after: Option<NodeRef<'a>>) {
+    let (mut before, mut after) = (before, after);
+    while !before.link(node, after) {
+        (before, after, _) = walk(before, &node.place(), usize::MAX);
     }
 }
 

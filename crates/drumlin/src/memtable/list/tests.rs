@@ -127,9 +127,63 @@ fn any_spot_will_do() {
         let spot = list.guide.spot(&Place { key: from, seq: *from_seq });
         for (key, seq) in &places {
             let place = Place { key, seq: *seq };
-            assert!(list.search_from(&place, &spot) == list.search(&place));
+            let found = list.search(&place);
+            assert!(list.search_from(&place, &spot) == found);
+            if from > key {
+                // The way left is slot by slot, so it ends at the very node.
+                assert!(list.guide.node_before(&place, &spot).unwrap_or(list.head()) == found.0);
+            }
         }
     }
+}
+
+/// Leaves that other searches do not know yet are found over the links between blocks.
+#[test]
+fn split_leaves_are_found_from_the_left() {
+    let list = List::new();
+    let numbers = shuffled(COUNT / 10);
+    let style = STYLES[0].1;
+    insert_all(&list, &numbers, style);
+    list.guide.forget_all_but_the_first_leaf();
+    for &n in &numbers {
+        let (key, seq) = style(n);
+        let place = Place { key: &key, seq };
+        let hint = list.guide.node_before(&place, &list.guide.spot(&place));
+        assert!(hint.unwrap_or(list.head()) == list.search(&place).0);
+    }
+    answers_are_right(&list, &numbers, style);
+}
+
+/// A leaf that has missed several nodes is filled from the list by the next writer, full or not; a node that
+/// got its slot that way gets no second one.
+#[test]
+fn a_leaf_catches_up() {
+    let list = List::new();
+    insert_all(&list, &[10, 20, 30], STYLES[0].1);
+    let held = list.guide.hold();
+    insert_all(&list, &[1, 2, 3, 4, 5, 25, 26, 27], STYLES[0].1);
+    drop(held);
+    assert_eq!((list.guide.check().slots, list.guide.check().missed), (3, 8));
+    insert_all(&list, &[28], STYLES[0].1);
+    assert_eq!((list.guide.check().slots, list.guide.check().missed), (12, 0));
+    let node = list.head().next().expect("not empty");
+    // SAFETY: a node of this list, whose arena is the guide's.
+    unsafe { list.guide.add(&list.arena, node, list.guide.spot(&node.place())) };
+    assert_eq!(list.guide.check().slots, 12);
+}
+
+/// A writer whose neighbours are no longer neighbours goes on from there.
+#[test]
+fn stale_neighbours_will_do() {
+    let list = List::new();
+    insert_all(&list, &[10, 30], STYLES[0].1);
+    let (key, seq) = STYLES[0].1(20);
+    let place = Place { key: &key, seq };
+    let (before, after) = list.search(&place);
+    insert_all(&list, &[15, 16, 17, 25], STYLES[0].1);
+    let node = NodeRef::allocate(&list.arena, &place, Kind::Put, &20u64.to_le_bytes());
+    link(node, before, after);
+    answers_are_right(&list, &[10, 15, 16, 17, 20, 25, 30], STYLES[0].1);
 }
 
 /// Four writers that collide: order and shape hold, and most nodes have slots.
