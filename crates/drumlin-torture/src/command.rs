@@ -1,7 +1,7 @@
 //! The command line: which run, with which seeds and volumes, and what is printed when it fails.
 
 use crate::failure::Failure;
-use crate::runs::{crash, meta, model, repeat};
+use crate::runs::{bank, corrupt, crash, meta, model, repeat};
 use crate::shrink::shrink;
 use crate::workload::{Taste, Workload, number};
 use drumlin_env::ImageMode;
@@ -60,11 +60,35 @@ fn dispatch(run: &str, arguments: &Arguments<'_>) -> Result<bool, String> {
             Ok(figures.failures.is_empty())
         }
         "crash" => crash(seed, arguments),
+        "corrupt" => {
+            let figures = corrupt::run(seed, arguments.or("--cases", 10_000)?);
+            println!("{}", figures.line());
+            for (seed, failure) in &figures.failures {
+                println!("corrupt: {failure}\nrepro: cargo xtask sim corrupt --seed {seed:#x} --cases 500");
+            }
+            Ok(figures.failures.is_empty())
+        }
+        "bank" => bank(seed, arguments),
+        "replay" => {
+            let path = arguments.0.first().ok_or("which tape?")?;
+            let text = crate::tapes::read(std::path::Path::new(path))?;
+            crate::tapes::replay(&text).map_err(|failure| failure.to_string()).map(|()| true)
+        }
         "meta" => {
             let operations = arguments.or("--ops", meta::TASTE.operations as u64)? as usize;
             let figures = meta::run(seed, arguments.or("--cases", 4)?, operations);
             println!("{}", figures.line());
-            figures.failures.iter().for_each(|(seed, failure)| report("meta", *seed, operations, failure));
+            for (seed, failure) in &figures.failures {
+                report("meta", *seed, operations, failure);
+                // A wrong answer shows without the other sets.
+                for set in 0..meta::SETS {
+                    let workload = meta::workload(*seed, set, operations);
+                    if let Err(failure) = model::one(&workload) {
+                        print_shrunk(&workload, &failure, |workload| model::one(workload).map(drop));
+                        break;
+                    }
+                }
+            }
             Ok(figures.failures.is_empty())
         }
         "repeat" => {
@@ -96,6 +120,30 @@ fn crash(seed: u64, arguments: &Arguments<'_>) -> Result<bool, String> {
     }
     Ok(figures.failures.is_empty())
 }
+
+fn bank(seed: u64, arguments: &Arguments<'_>) -> Result<bool, String> {
+    let Some(name) = arguments.text("--bug") else {
+        let figures = bank::run(seed)?;
+        figures.notes.iter().for_each(|note| println!("{note}"));
+        println!("{}", figures.line());
+        return Ok(figures.is_good());
+    };
+    let hunts = [bank::Hunt::Model, bank::Hunt::Crash, bank::Hunt::Corrupt];
+    let wanted = arguments.text("--hunt").unwrap_or("Model");
+    let hunt = hunts.into_iter().find(|hunt| format!("{hunt:?}") == wanted).ok_or("there is no such hunt")?;
+    match bank::hunt(name, hunt, seed) {
+        (cases, Some(failure)) => {
+            let words: String = failure.to_string().chars().take(120).collect();
+            println!("{name}: found by {hunt:?} in case {cases}: {words}");
+            std::process::exit(FOUND);
+        }
+        (cases, None) => println!("{name}: not found by {hunt:?} in {cases} cases"),
+    }
+    Ok(true)
+}
+
+/// Exit code of a hunt that found something.
+const FOUND: i32 = 3;
 
 fn report(run: &str, seed: u64, operations: usize, failure: &Failure) {
     println!("{run}: {failure}");

@@ -17,4 +17,5 @@ pub mod parallel;
 pub mod runner;
 pub mod runs;
 pub mod shrink;
+pub mod tapes;
 pub mod workload;

@@ -167,16 +167,16 @@ impl Oracle {
         end
     }
 
-    /// The oracle of a store that was recovered at `cut`.
+    /// The oracle of a store that was recovered at `cut`. Lives keep their numbers: pictures from before refer to them.
     pub fn recovered(&self, cut: &Cut) -> Oracle {
-        let maps = cut.lives.iter().map(|(name, life)| {
+        let mut maps = self.maps.clone();
+        for (name, life) in &cut.lives {
             let seq = cut.unlogged.get(name).copied().unwrap_or(cut.seq);
-            (name.clone(), vec![self.maps[name][*life].cut(seq)])
-        });
-        Oracle {
-            maps: maps.collect(),
-            commits: self.commits.iter().copied().filter(|end| *end <= cut.seq).collect(),
+            let lives = maps.entry(name.clone()).or_default();
+            lives.truncate(life + 1);
+            lives.iter_mut().skip(*life).for_each(|map| *map = map.cut(seq));
         }
+        Oracle { maps, commits: self.commits.iter().copied().filter(|end| *end <= cut.seq).collect() }
     }
 
     /// The commit that explains `found`, under `promise`; `power` when the power was lost. The store says that it
@@ -208,7 +208,7 @@ impl Oracle {
             let map = &self.maps[name][*life];
             let (content, unlogged) = (&found[name], map.unlogged);
             if unlogged {
-                cut.unlogged.insert(name.clone(), map.own_cut(name, content, promise)?);
+                cut.unlogged.insert(name.clone(), map.own_cut(name, content, promise, visible)?);
                 continue;
             }
             for key in map.keys_with(content) {
@@ -217,7 +217,9 @@ impl Oracle {
         }
         match possible.iter().rposition(|possible| *possible) {
             Some(last) => {
-                cut.seq = candidates[last];
+                // What was promised may end in an unlogged write.
+                let logged = self.commits.iter().rev().find(|end| **end <= candidates[last]);
+                cut.seq = logged.copied().unwrap_or(0);
                 Ok(cut)
             }
             None => Err(self.explain_hole(&cut, found, least, promise)),
@@ -318,9 +320,16 @@ impl Map {
     }
 
     /// The cut of an unlogged map.
-    fn own_cut(&self, name: &str, content: &Content, promise: &Promise) -> Result<Seq, Failure> {
+    fn own_cut(
+        &self,
+        name: &str,
+        content: &Content,
+        promise: &Promise,
+        visible: Seq,
+    ) -> Result<Seq, Failure> {
+        let most = promise.issued.min(visible);
         let least = promise.flushed.get(name).copied().unwrap_or(0);
-        let after = self.ends.iter().rev().copied().filter(|end| *end > least && *end <= promise.issued);
+        let after = self.ends.iter().rev().copied().filter(|end| *end > least && *end <= most);
         let mut candidates = after.chain([least]);
         candidates.find(|seq| self.content(*seq) == *content).ok_or_else(|| {
             let at_least = self.content(least);

@@ -6,7 +6,7 @@
 
 use crate::failure::{Failure, Verdict};
 use crate::ops::{Bounds, Change, Item, KEY_MARK, Op, VALUE_MARK};
-use crate::oracle::{Content, Map, Oracle, Promise, Seq, show};
+use crate::oracle::{Content, Cut, Map, Oracle, Promise, Seq, show};
 use crate::workload::{KeyspaceSetup, Workload};
 use drumlin::{AddI64, Append, Batch, Db, Durability, Event, EventListener, Keyspace, Snapshot};
 use drumlin_env::sync::{Arc, Mutex};
@@ -142,11 +142,10 @@ impl Runner {
         Ok(runner)
     }
 
-    /// A recovered store in `mem`, with the oracle of where it was recovered.
-    pub fn resume(mem: MemEnv, setup: &Workload, oracle: Oracle) -> Result<Runner, Failure> {
-        let mut runner = Runner::closed(mem, setup, oracle, Arc::default());
-        let lives: BTreeMap<_, _> =
-            runner.oracle.maps.keys().map(|name| (name.clone(), vec![Some(0)])).collect();
+    /// A store in `mem` that was recovered at `cut`, with the oracle of all that was written before.
+    pub fn resume(mem: MemEnv, setup: &Workload, oracle: &Oracle, cut: &Cut) -> Result<Runner, Failure> {
+        let mut runner = Runner::closed(mem, setup, oracle.recovered(cut), Arc::default());
+        let lives = cut.lives.iter().map(|(name, life)| (name.clone(), vec![Some(*life)])).collect();
         runner.promise.lock().lives = lives;
         runner.start()?;
         let mut promise = runner.promise.lock();
@@ -269,7 +268,7 @@ impl Runner {
             }
         }
         self.keep_promises();
-        Ok(())
+        self.check_complaints()
     }
 
     /// Switches the policy of `keyspace`.
@@ -456,7 +455,16 @@ impl Runner {
         if let Some(violation) = self.mem.order_violations().first() {
             return Err(Verdict::Order.of(violation));
         }
+        self.check_complaints()
+    }
+
+    fn check_complaints(&self) -> Result<(), Failure> {
         if let Some(complaint) = self.complaints.0.lock().first() {
+            if let (Some(db), Some(_)) = (&self.db, std::env::var_os("TORTURE_EXPLAIN")) {
+                for d in db.explain().iter().rev().take(30) {
+                    eprintln!("{} {} {} {}", d.micros, d.keyspace, d.what, d.reason);
+                }
+            }
             return Err(Verdict::Failed.of(complaint));
         }
         Ok(())
@@ -476,7 +484,13 @@ impl Runner {
     }
 
     fn checkpoint(&mut self) -> Result<(), Failure> {
-        self.checkpoints += 1;
+        // What an earlier life of the world left is in the way.
+        let taken = self.mem.files();
+        let free = |number: &u32| {
+            let path = PathBuf::from(format!("/checkpoint-{number}"));
+            !taken.iter().any(|file| file.starts_with(&path))
+        };
+        self.checkpoints = (self.checkpoints + 1..).find(free).unwrap_or(u32::MAX);
         let path = PathBuf::from(format!("/checkpoint-{}", self.checkpoints));
         self.db().checkpoint(&path).map_err(failed("checkpoint"))?;
         let seq = self.db().visible_seq();
@@ -524,7 +538,7 @@ impl Runner {
         self.oracle = self.oracle.recovered(&cut);
         {
             let mut promise = self.promise.lock();
-            promise.lives = cut.lives.keys().map(|name| (name.clone(), vec![Some(0)])).collect();
+            promise.lives = cut.lives.iter().map(|(name, life)| (name.clone(), vec![Some(*life)])).collect();
             promise.issued = db.visible_seq();
             promise.buffered = promise.issued;
         }

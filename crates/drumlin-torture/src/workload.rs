@@ -185,7 +185,7 @@ impl Generator {
         rare("kill", taste.kills);
         let random = Random::new(workload.seed, "operations drawn");
         let keyspaces = workload.keyspaces.iter().map(|k| (k.name.clone(), k.unlogged)).collect();
-        let value_len = [20, 60, 200, 600][Random::new(workload.seed, "value length").index(4)];
+        let value_len = [20, 60, 200, 600, 2500][Random::new(workload.seed, "value length").index(5)];
         Generator { random, keyspaces, keys, snapshots: Vec::new(), menu, value_len, tag: 0 }
     }
 

@@ -76,6 +76,7 @@ impl Store {
             operator,
             Tree::empty(),
             log,
+            self.filter_seed,
         ));
         control.keyspaces.push(KeyspaceControl::new(state.clone(), policy, 0));
         let mut all = self.keyspaces().to_vec();

@@ -9,8 +9,10 @@
 //!    are recycled once it is durable.
 
 use crate::background::{Lane, Step};
+use crate::compaction::claims::Flight;
 use crate::compaction::executor::{MergeJob, MergeResult, Progress};
 use crate::compaction::merge::MergeRules;
+use crate::compaction::view::tree_view;
 use crate::cursor::Cursor;
 use crate::error::{ErrorKind, Result};
 use crate::keyspace::KeyspaceState;
@@ -19,8 +21,8 @@ use crate::rangedel::{RangeTombstone, RangeTombstones};
 use crate::store::Store;
 use crate::version::{KeyspaceEdit, Tree};
 use drumlin_env::sync::{Arc, Mutex};
+use drumlin_types::contract::Outcome;
 use drumlin_types::contract::legal::DropGuard;
-use drumlin_types::contract::{FileSpan, Outcome};
 use drumlin_types::{KeyRange, Seq};
 
 /// A flush under way.
@@ -74,7 +76,8 @@ impl FlushLane {
         let mut chosen: Option<(u64, Arc<KeyspaceState>)> = None;
         for keyspace in store.keyspaces().iter() {
             let view = keyspace.view();
-            let Some(oldest) = view.sealed.last().filter(|m| ready(m)) else { continue };
+            let next = if drumlin_types::bug!("E11") { view.sealed.first() } else { view.sealed.last() };
+            let Some(oldest) = next.filter(|m| ready(m)) else { continue };
             if chosen.as_ref().is_none_or(|(log, _)| oldest.id() < *log) {
                 chosen = Some((oldest.id(), keyspace.clone()));
             }
@@ -83,6 +86,10 @@ impl FlushLane {
         let view = keyspace.view();
         let memtables: Vec<Arc<Memtable>> =
             view.sealed.iter().rev().take_while(|m| ready(m)).take(1).cloned().collect();
+        let memtables = match view.sealed.first() {
+            Some(newest) if drumlin_types::bug!("E11") && ready(newest) => vec![newest.clone()],
+            _ => memtables,
+        };
         let job = flush_job(store, keyspace, memtables, &view.tree)?;
         Ok(Some(job))
     }
@@ -117,28 +124,13 @@ pub(crate) fn merge_memtables(
     let rules = MergeRules {
         snapshots: store.snapshots.list(),
         now_micros: store.unix_micros(),
-        guard: guard(tree, &KeyRange::all(), |_| false),
+        guard: DropGuard::for_piece(&tree_view(tree, &Flight::default()), &[], &KeyRange::all()),
         operator: keyspace.operator.clone(),
         tombstones: RangeTombstones::new(&tombstones),
     };
     let expected = memtables.iter().map(|m| m.entries() as u64).sum();
     let spec = store.output_spec(keyspace, 0, false);
     MergeJob::new(store.clone(), inputs, rules, spec, Some(expected))
-}
-
-/// The guard over all files of `tree` in `range` but the inputs.
-pub(crate) fn guard(tree: &Tree, range: &KeyRange, is_input: impl Fn(&FileSpan) -> bool) -> DropGuard {
-    let spans = tree.files().filter_map(|(level, _, file)| {
-        Some(FileSpan {
-            level,
-            table: file.id(),
-            range: file.bounds.intersect(range)?,
-            min_seq: file.min_seq,
-            max_seq: file.max_seq,
-        })
-    });
-    let outside: Vec<FileSpan> = spans.filter(|span| !is_input(span)).collect();
-    DropGuard::new(&outside, range)
 }
 
 impl Lane for FlushLane {

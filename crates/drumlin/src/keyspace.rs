@@ -47,11 +47,16 @@ pub(crate) struct KeyspaceState {
     view: ArcSwap<View>,
     update: Mutex<()>,
     dropped: atomic::AtomicBool,
+    memtable_seed: u64,
     /// Size at which a memtable is sealed, from the options.
     memtable_bytes: atomic::AtomicUsize,
 }
 
 impl KeyspaceState {
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "each is a part of the state, and there is one caller for each way to get one"
+    )]
     pub(crate) fn new(
         id: KeyspaceId,
         name: Arc<str>,
@@ -60,8 +65,9 @@ impl KeyspaceState {
         operator: Option<Arc<dyn MergeOperator>>,
         tree: Tree,
         log: LogNumber,
+        memtable_seed: u64,
     ) -> KeyspaceState {
-        let active = Arc::new(Memtable::new(log.0));
+        let active = Arc::new(Memtable::new(log.0, memtable_seed));
         let memtable_bytes = store.memtable_bytes(&options) as usize;
         KeyspaceState {
             id,
@@ -71,6 +77,7 @@ impl KeyspaceState {
             view: ArcSwap::from_pointee(View { active, sealed: Vec::new(), tree: Arc::new(tree) }),
             update: Mutex::new(()),
             dropped: atomic::AtomicBool::new(false),
+            memtable_seed,
             memtable_bytes: atomic::AtomicUsize::new(memtable_bytes),
         }
     }
@@ -124,7 +131,7 @@ impl KeyspaceState {
         let mut sealed = Vec::with_capacity(view.sealed.len() + 1);
         sealed.push(view.active.clone());
         sealed.extend(view.sealed.iter().cloned());
-        let active = Arc::new(Memtable::new(log.0));
+        let active = Arc::new(Memtable::new(log.0, self.memtable_seed));
         self.view.store(Arc::new(View { active, sealed, tree: view.tree.clone() }));
         true
     }
@@ -148,7 +155,7 @@ impl KeyspaceState {
     /// Empties the keyspace's view after it was dropped.
     pub(crate) fn clear(&self, log: LogNumber) {
         let _update = self.update.lock();
-        let active = Arc::new(Memtable::new(log.0));
+        let active = Arc::new(Memtable::new(log.0, self.memtable_seed));
         self.view.store(Arc::new(View { active, sealed: Vec::new(), tree: Arc::new(Tree::empty()) }));
     }
 

@@ -26,9 +26,12 @@ impl Source for MemSource<'_> {
         self.0.max_seq()
     }
 
-    fn lookup(&self, key: &[u8], _hash: u64, snapshot: Seq, state: &mut GetState) -> Result<()> {
+    fn lookup(&self, key: &[u8], hash: u64, snapshot: Seq, state: &mut GetState) -> Result<()> {
         if self.0.has_range_tombstones() {
             state.cover(self.0.range_tombstones().covering(key, snapshot));
+        }
+        if !self.0.may_contain(hash) {
+            return Ok(());
         }
         for entry in self.0.versions(key, snapshot) {
             if state.offer(entry.seq, entry.kind, || Slice::from(entry.value)) == Flow::Done {

@@ -321,6 +321,9 @@ impl Store {
                 for number in self.lane.state.lock().log.below(*floor) {
                     let log = crate::write::log::path_in(&self.dir, number);
                     self.env.note(Note::LogObsolete { log: &log });
+                    if drumlin_types::bug!("B12") {
+                        unlink(&self.env, &log, FileKind::Log)?;
+                    }
                 }
             }
         }

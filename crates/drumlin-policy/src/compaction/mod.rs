@@ -1,11 +1,11 @@
 //! Compaction policies by name, and what the presets share.
 //!
 //! A preset is a fixed rule for the shape of the tree (arce.md 3.8). It sees runs and sizes, proposes
-//! merges in order of preference, and knows nothing of plans in flight: [`preset`] projects the tree,
+//! merges in order of preference, and knows nothing of plans in flight: `preset` projects the tree,
 //! drops what is not free, closes each proposal and lets only legal plans out. Each preset also copes
 //! with every tree that another policy left behind, and comes to rest when nothing is flushed any more.
 //!
-//! - [`by_name`], [`names`]: the registry. A new policy is one entry in [`REGISTRY`].
+//! - [`by_name`], [`names`]: the registry. A new policy is one entry in `REGISTRY`.
 //! - `stack`: runs as the presets count them, and whole-run closure.
 //! - `arguments`: the part of a name after the colon.
 

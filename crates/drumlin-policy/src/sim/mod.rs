@@ -2,7 +2,7 @@
 //!
 //! - [`world`]: a tree with flushes, admitted plans, their pieces and installs, under the same rules of
 //!   legality and waiting as in the engine.
-//! - [`unit`]: equal flushes and instant merges, for exact figures.
+//! - [`mod@unit`]: equal flushes and instant merges, for exact figures.
 
 pub mod unit;
 pub mod world;

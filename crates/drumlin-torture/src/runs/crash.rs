@@ -226,7 +226,7 @@ fn judge(
     // Once recovered, the state is durable: another power loss, at once, changes nothing.
     let again = mem.snapshot().image(ImageMode::None, seed);
     drop(db);
-    let mut after = Runner::resume(again, workload, oracle.recovered(&explained))
+    let mut after = Runner::resume(again, workload, oracle, &explained)
         .map_err(|failure| failure.within("opening a second time"))?;
     after.compare_all().map_err(|failure| failure.within("opening a second time"))?;
     let taste = Taste { operations: AFTER, unlogged: false, kills: true, swaps: true };

@@ -4,6 +4,7 @@
 //! its own accord at about one operation in fifty, also while plans are under way.
 
 use crate::failure::{Failure, Verdict};
+use crate::ops::Op;
 use crate::parallel;
 use crate::runner::{Runner, Tally};
 use crate::workload::{POLICIES, Taste, Workload, small_options};
@@ -20,7 +21,7 @@ pub const SETS: u64 = 16;
 pub struct Figures {
     tally: Tally,
     runs: u64,
-    /// Failures, each with the seed of its list.
+    /// Failures, each with the seed of its list, and the set.
     pub failures: Vec<(u64, Failure)>,
 }
 
@@ -47,6 +48,15 @@ pub fn workload(seed: u64, set: u64, operations: usize) -> Workload {
     for keyspace in &mut workload.keyspaces {
         keyspace.options = small_options(&mut random);
     }
+    let mut ops = Vec::new();
+    for op in std::mem::take(&mut workload.ops) {
+        if random.chance(1, 50) {
+            let keyspace = workload.keyspaces[random.index(workload.keyspaces.len())].name.clone();
+            ops.push(Op::Policy { keyspace, name: POLICIES[random.index(POLICIES.len())].to_owned() });
+        }
+        ops.push(op);
+    }
+    workload.ops = ops;
     workload
 }
 
@@ -55,23 +65,9 @@ fn one(seed: u64, set: u64, operations: usize) -> Result<(Tally, String), Failur
     let workload = workload(seed, set, operations);
     let mut runner = Runner::create(MemEnv::new(workload.seed), &workload)?;
     runner.history = Some(String::new());
-    let mut random = Random::new(workload.seed, "swaps");
-    let names: Vec<String> = workload.keyspaces.iter().map(|keyspace| keyspace.name.clone()).collect();
-    for (number, op) in workload.ops.iter().enumerate() {
-        if random.chance(1, 50) {
-            let name = &names[random.index(names.len())];
-            runner
-                .swap(name, POLICIES[random.index(POLICIES.len())])
-                .map_err(|failure| failure.at(number))?;
-        }
-        runner.apply(op).map_err(|failure| failure.within(&op.to_string()).at(number))?;
-    }
-    runner.compare_all()?;
-    runner.check_health()?;
+    runner.run(&workload.ops, usize::MAX)?;
     let history = runner.history.take().unwrap_or_default();
-    let mut tally = runner.finish()?;
-    tally.operations = workload.ops.len() as u64;
-    Ok((tally, history))
+    Ok((runner.finish()?, history))
 }
 
 /// Runs one list under all sets.

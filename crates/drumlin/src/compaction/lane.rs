@@ -1,19 +1,21 @@
 //! A merge slot: runs one piece at a time, step by step, and installs it.
 
+use super::claims::Flight;
 use super::executor::{MergeJob, Progress};
 use super::install::{InputCount, count_inputs};
 use super::merge::MergeRules;
 use super::scheduler::PieceStart;
+use super::view::tree_view;
 use crate::background::{Lane, Step};
 use crate::cursor::Cursor;
 use crate::error::{Error, ErrorKind, Result};
-use crate::flush::guard;
 use crate::keyspace::KeyspaceState;
 use crate::rangedel::{RangeTombstone, RangeTombstones};
 use crate::store::Store;
 use crate::table::CursorOptions;
 use crate::version::{FileMeta, Tree};
 use drumlin_env::sync::{Arc, Mutex};
+use drumlin_types::contract::legal::DropGuard;
 use drumlin_types::contract::{FileSpan, PieceId};
 use drumlin_types::{KeyRange, TableId};
 
@@ -101,13 +103,13 @@ fn merge_job(store: &Arc<Store>, start: PieceStart) -> Result<PieceJob> {
             }
         }
     }
-    let is_input = |span: &FileSpan| {
-        piece.inputs.iter().any(|input| input.table == span.table && input.range.overlaps(&span.range))
-    };
+    // A piece may take parts of a file: what it leaves of the file inside its range is outside.
+    let files = tree_view(&tree, &Flight::default());
+    let guard = DropGuard::for_piece(&files, &piece.inputs, &piece.range);
     let rules = MergeRules {
         snapshots: store.snapshots.list(),
         now_micros: store.unix_micros(),
-        guard: guard(&tree, &piece.range, is_input),
+        guard,
         operator: keyspace.operator.clone(),
         tombstones: RangeTombstones::new(&tombstones),
     };

@@ -1,10 +1,12 @@
 //! Compaction: carrying out what a policy decides.
 //!
+//! ```text
 //!     version + flight --view--> policy --decide--> plans
 //!                                                     | admit: close, check, cut
 //!                                                   ticket
 //!                                                     | pieces, one key sub-range each
 //!                                                  executor --merge--> output --install--> next version
+//! ```
 //!
 //! - [`view`]: the tree with the states of its files, as a policy sees it.
 //! - [`claims`]: tickets and pieces under way, and what they hold.

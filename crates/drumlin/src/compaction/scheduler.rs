@@ -17,9 +17,9 @@ use crate::stats::Sample;
 use drumlin_env::sync::Arc;
 use drumlin_types::contract::legal::{self, Illegal};
 use drumlin_types::contract::{
-    CostView, LimitView, Outcome, PieceId, Place, Plan, PlanResult, PolicyInput, RunTag, TreeView,
+    CostView, FileState, LimitView, Outcome, PieceId, Place, Plan, PlanResult, PolicyInput, RunTag, TreeView,
 };
-use drumlin_types::{RunId, Ticket};
+use drumlin_types::{KeyRange, RunId, TableId, Ticket};
 use std::collections::BTreeSet;
 
 /// Unfinished tickets a keyspace may have.
@@ -185,7 +185,7 @@ impl Admission<'_> {
         let spans = legal::spans(&projected, &plan.take);
         let ticket = Ticket(*self.next_ticket);
         *self.next_ticket += 1;
-        let (run, tag, breaks) = self.destination(&projected, &plan, &spans);
+        let (run, tag, breaks) = self.destination(&view, &projected, &plan, &spans);
         let tree = keyspace.state.peek().tree.clone();
         let earlier = keyspace.flight.piece_views();
         // Small files mean small pieces: a piece is not to hold more than a few of them back.
@@ -195,7 +195,7 @@ impl Admission<'_> {
             .enumerate()
             .map(|(index, cut)| Piece {
                 id: PieceId { ticket, index: index as u32 },
-                waits: legal::waits(&cut.inputs, plan.out, &earlier),
+                waits: waits(&cut, &plan, &leaving_run(&view, plan.out, run), &earlier),
                 priority: priority(&plan, &cut.range, cut.bytes),
                 range: cut.range,
                 inputs: cut.inputs,
@@ -253,6 +253,7 @@ impl Admission<'_> {
     /// The run that takes the outputs, and the keys at which they must be cut to fit into it.
     fn destination(
         &mut self,
+        view: &TreeView,
         projected: &TreeView,
         plan: &Plan,
         spans: &[drumlin_types::contract::FileSpan],
@@ -266,7 +267,10 @@ impl Admission<'_> {
                 let stays: Vec<_> = run.files.iter().filter(|f| !is_input(f)).collect();
                 let fits = !stays.iter().any(|f| spans.iter().any(|s| s.range.overlaps(&f.bounds)));
                 if fits {
-                    let breaks = stays.iter().map(|f| f.bounds.start.clone()).collect();
+                    // A file that is leaving the run may still be there when the outputs come.
+                    let there = view.levels[plan.out as usize].runs.iter().find(|r| r.id == id);
+                    let there = there.into_iter().flat_map(|r| &r.files).filter(|f| !is_input(f));
+                    let breaks = there.map(|f| f.bounds.start.clone()).collect();
                     return (id, run.tag.clone(), breaks);
                 }
             }
@@ -275,6 +279,32 @@ impl Admission<'_> {
         *self.next_run += 1;
         (id, plan.tag.clone(), Vec::new())
     }
+}
+
+/// The files that plans under way take out of `run`, and that are still in it.
+fn leaving_run(view: &TreeView, level: u8, run: RunId) -> Vec<(TableId, KeyRange)> {
+    let runs = view.levels[level as usize].runs.iter().filter(|r| r.id == run);
+    let leaving = runs.flat_map(|r| &r.files).filter(|f| matches!(f.state, FileState::Leaving(_)));
+    leaving.map(|f| (f.table, f.bounds.clone())).collect()
+}
+
+/// What a piece waits for: what the wait rule says, and the pieces that make room for it in its run.
+fn waits(
+    cut: &cut::Cut,
+    plan: &Plan,
+    leaving: &[(TableId, KeyRange)],
+    earlier: &[drumlin_types::contract::PieceView],
+) -> Vec<PieceId> {
+    let mut waits = legal::waits(&cut.inputs, plan.out, earlier);
+    let in_the_way = |span: &drumlin_types::contract::FileSpan| {
+        span.range.overlaps(&cut.range)
+            && leaving.iter().any(|(table, range)| *table == span.table && range.overlaps(&span.range))
+    };
+    let makers = earlier.iter().filter(|piece| piece.inputs.iter().any(in_the_way));
+    waits.extend(makers.map(|piece| piece.id));
+    waits.sort_unstable();
+    waits.dedup();
+    waits
 }
 
 fn priority(plan: &Plan, range: &drumlin_types::KeyRange, bytes: u64) -> f64 {

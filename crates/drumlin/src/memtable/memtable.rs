@@ -1,4 +1,4 @@
-//! The memtable: point entries in a skip list, range tombstones beside it, and the counts that others go by.
+//! The memtable: point entries in a sorted list, range tombstones beside it, and the counts that others go by.
 //!
 //! How it is used:
 //! 1. A writer calls `begin_write` under the lock that also seals memtables, inserts outside that lock, and
@@ -16,6 +16,7 @@
 
 use super::list::{List, ListCursor};
 use super::node::MemEntry;
+use super::presence::Presence;
 use crate::cursor::Cursor;
 use crate::error::Result;
 use crate::rangedel::{RangeTombstone, RangeTombstones};
@@ -27,12 +28,16 @@ use drumlin_env::sync::{
         Ordering::{AcqRel, Acquire, Relaxed, Release},
     },
 };
+use drumlin_format::filter::key_hash;
 use drumlin_types::{KeyRange, Kind, Seq};
 
 /// Recent writes of one keyspace. Shared by all its writers and readers.
 pub(crate) struct Memtable {
     id: u64,
     list: Arc<List>,
+    presence: Presence,
+    /// Seed of the key hashes that `presence` goes by.
+    seed: u64,
     entries: AtomicUsize,
     tombstones: AtomicUsize,
     /// `Seq::MAX` while empty.
@@ -96,11 +101,13 @@ impl Ranges {
 }
 
 impl Memtable {
-    /// An empty memtable.
-    pub(crate) fn new(id: u64) -> Memtable {
+    /// An empty memtable. `seed` is that of the key hashes that lookups bring.
+    pub(crate) fn new(id: u64, seed: u64) -> Memtable {
         Memtable {
             id,
             list: Arc::new(List::new()),
+            presence: Presence::new(),
+            seed,
             entries: AtomicUsize::new(0),
             tombstones: AtomicUsize::new(0),
             min_seq: AtomicU64::new(Seq::MAX),
@@ -118,6 +125,7 @@ impl Memtable {
     /// Adds an entry. (`key`, `seq`) must be new; key and value must keep to the length limits.
     pub(crate) fn insert(&self, key: &[u8], seq: Seq, kind: Kind, value: &[u8]) {
         debug_assert!(kind != Kind::DeleteRange, "range tombstones are kept apart");
+        self.presence.add(key_hash(key, self.seed), self.entries.load(Relaxed));
         self.list.insert(key, seq, kind, value);
         if kind == Kind::Delete {
             self.tombstones.fetch_add(1, Relaxed);
@@ -143,6 +151,11 @@ impl Memtable {
         if seq > self.max_seq.load(Relaxed) {
             self.max_seq.fetch_max(seq, Relaxed);
         }
+    }
+
+    /// Whether there may be point entries of the key with this hash.
+    pub(crate) fn may_contain(&self, hash: u64) -> bool {
+        self.presence.may_contain(hash)
     }
 
     #[cfg(test)]
@@ -184,7 +197,7 @@ impl Memtable {
     #[cfg(test)]
     /// Bytes of memory held, room for entries to come included: what to charge to the memory budget.
     pub(crate) fn held_bytes(&self) -> usize {
-        self.list.held_bytes() + self.ranges.bytes.load(Relaxed)
+        self.list.held_bytes() + self.presence.bytes() + self.ranges.bytes.load(Relaxed)
     }
 
     /// Point entries.

@@ -6,7 +6,8 @@
 //! 2. `node`: an entry in that memory, with a link to the next one;
 //! 3. `block` and `guide`: a tree of hints that finds a node close to any place;
 //! 4. `list`: the ordered list of nodes, insert-only, with a safe interface;
-//! 5. `memtable`: the list of point entries, the range tombstones beside it, and the counts that sealing,
+//! 5. `presence`: a filter over the keys of the list, for lookups of keys that are not there;
+//! 6. `memtable`: the list of point entries, the range tombstones beside it, and the counts that sealing,
 //!    flushing and pacing go by.
 //!
 //! Why so: nothing is ever unlinked or freed while the memtable lives, so readers take no lock and announce
@@ -31,6 +32,7 @@ mod list;
 mod memtable;
 #[expect(unsafe_code, reason = "nodes are laid out by hand in the arena")]
 mod node;
+mod presence;
 #[cfg(test)]
 mod tests;
 

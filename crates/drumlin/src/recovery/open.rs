@@ -244,7 +244,7 @@ fn assemble(
             _ => None,
         })
         .collect();
-    let (recovered, log_bytes) = replay(&env, &dir, &numbers, manifest.floor, &mut targets)?;
+    let (recovered, log_bytes) = replay(&env, &dir, &numbers, manifest.floor, &mut targets, manifest.store)?;
     let last_seq: Seq = recovered.last_seq.max(manifest.last_seq).max(largest_table_seq(&manifest, &targets));
     let home = LogHome { env: env.clone(), dir: dir.clone(), segment_bytes: options.log_segment_bytes };
     let log_number = LogNumber(fresh());
@@ -274,6 +274,7 @@ fn assemble(
             operator,
             tree,
             log_number,
+            manifest.store,
         ));
         if let Some(memtable) = targets.remove(id).and_then(|t| t.memtable) {
             state.adopt(memtable);

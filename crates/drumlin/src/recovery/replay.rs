@@ -26,6 +26,7 @@ pub(crate) struct LogReplay<'a> {
     env: &'a Env,
     dir: &'a Path,
     targets: &'a mut BTreeMap<KeyspaceId, Target>,
+    memtable_seed: u64,
     pub(crate) bytes_read: u64,
 }
 
@@ -48,8 +49,9 @@ pub(crate) fn replay(
     numbers: &[LogNumber],
     floor: LogNumber,
     targets: &mut BTreeMap<KeyspaceId, Target>,
+    memtable_seed: u64,
 ) -> Result<(Recovered, u64)> {
-    let mut replay = LogReplay { env, dir, targets, bytes_read: 0 };
+    let mut replay = LogReplay { env, dir, targets, memtable_seed, bytes_read: 0 };
     match drumlin_format::log::recover(numbers, floor, &mut replay) {
         Ok(recovered) => {
             let bytes = replay.bytes_read;
@@ -102,8 +104,9 @@ impl Replay for LogReplay<'_> {
             if let Some(target) = self.targets.get_mut(&operation.keyspace)
                 && seq > target.flushed
             {
+                let seed = self.memtable_seed;
                 let memtable =
-                    target.memtable.get_or_insert_with(|| Arc::new(Memtable::new(record.segment.0)));
+                    target.memtable.get_or_insert_with(|| Arc::new(Memtable::new(record.segment.0, seed)));
                 insert(memtable, &operation, seq).map_err(ReplayError::Other)?;
             }
         }
