@@ -73,7 +73,11 @@ impl List {
         let (before, after) = self.search_from(&place, &spot);
         debug_assert!(after.is_none_or(|next| next.place() != place), "sequence number {seq} is used twice");
         link(node, before, after);
-        // SAFETY: the node is of this list's arena, and so is the guide.
+        self.show_to_guide(node, spot);
+    }
+
+    fn show_to_guide<'a>(&'a self, node: NodeRef<'a>, spot: Spot<'a>) {
+        // SAFETY: nodes only come from this list's arena, which is the guide's too.
         unsafe { self.guide.add(&self.arena, node, spot) };
     }
 

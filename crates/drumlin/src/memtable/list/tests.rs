@@ -167,8 +167,7 @@ fn a_leaf_catches_up() {
     insert_all(&list, &[28], STYLES[0].1);
     assert_eq!((list.guide.check().slots, list.guide.check().missed), (12, 0));
     let node = list.head().next().expect("not empty");
-    // SAFETY: a node of this list, whose arena is the guide's.
-    unsafe { list.guide.add(&list.arena, node, list.guide.spot(&node.place())) };
+    list.show_to_guide(node, list.guide.spot(&node.place()));
     assert_eq!(list.guide.check().slots, 12);
 }
 
