@@ -8,6 +8,7 @@
 mod bless;
 mod figures;
 mod floors;
+mod sim;
 mod tidy;
 mod toml;
 
@@ -21,6 +22,8 @@ Repository tasks
                                    in this repository or in the one at FOLDER
     cargo xtask floors FILE [--lane merge|nightly]
                                    check the figure lines in FILE against ci/floors.toml
+    cargo xtask sim RUN [ARG..]    build drumlin-torture with --cfg sim and start a run: merge, nightly,
+                                   model, meta, crash, corrupt, repeat, bank, replay FILE
     cargo xtask bless [ARG..]      run the text tests and rewrite their expected output;
                                    ARG is passed to `cargo test`, for example `-p drumlin-types`
     cargo xtask help               print this text
@@ -37,6 +40,7 @@ fn main() -> ExitCode {
         ["tidy"] => tidy::run(&repository_root()),
         ["tidy", folder] => tidy::run(Path::new(folder)),
         ["floors", rest @ ..] => floors::run(&repository_root(), rest),
+        ["sim", rest @ ..] => sim::run(&repository_root(), rest),
         ["bless", rest @ ..] => bless::run(&repository_root(), rest),
         [unknown, ..] => Err(format!("no task is called `{unknown}`\n\n{HELP}")),
     };

@@ -1,6 +1,7 @@
 //! The command line: which run, with which seeds and volumes, and what is printed when it fails.
 
 use crate::failure::Failure;
+use crate::lane;
 use crate::runs::{bank, corrupt, crash, meta, model, repeat};
 use crate::shrink::shrink;
 use crate::workload::{Taste, Workload, number};
@@ -30,7 +31,9 @@ impl Arguments<'_> {
 /// Runs the program with these arguments.
 pub fn main(arguments: &[String]) -> ExitCode {
     let Some((run, rest)) = arguments.split_first() else {
-        eprintln!("usage: drumlin-torture model|crash [--seed S] [--cases N] [--ops N]");
+        eprintln!(
+            "usage: drumlin-torture merge|nightly|model|meta|crash|corrupt|repeat|bank|replay [--seed S] [--cases N] [--ops N]"
+        );
         return ExitCode::FAILURE;
     };
     // Panics are failures of a run like others; they are printed once, with how to see them again.
@@ -69,10 +72,15 @@ fn dispatch(run: &str, arguments: &Arguments<'_>) -> Result<bool, String> {
             Ok(figures.failures.is_empty())
         }
         "bank" => bank(seed, arguments),
+        "merge" => lane::run(&lane::MERGE, seed),
+        "nightly" => {
+            lane::run(&lane::NIGHTLY, arguments.number("--seed")?.unwrap_or_else(lane::seed_of_the_day))
+        }
         "replay" => {
             let path = arguments.0.first().ok_or("which tape?")?;
             let text = crate::tapes::read(std::path::Path::new(path))?;
-            crate::tapes::replay(&text).map_err(|failure| failure.to_string()).map(|()| true)
+            let every = arguments.or("--every", 1)? as usize;
+            crate::tapes::replay(&text, every).map_err(|failure| failure.to_string()).map(|()| true)
         }
         "meta" => {
             let operations = arguments.or("--ops", meta::TASTE.operations as u64)? as usize;

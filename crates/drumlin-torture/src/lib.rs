@@ -11,6 +11,7 @@
 
 pub mod command;
 pub mod failure;
+pub mod lane;
 pub mod ops;
 pub mod oracle;
 pub mod parallel;

@@ -460,11 +460,6 @@ impl Runner {
 
     fn check_complaints(&self) -> Result<(), Failure> {
         if let Some(complaint) = self.complaints.0.lock().first() {
-            if let (Some(db), Some(_)) = (&self.db, std::env::var_os("TORTURE_EXPLAIN")) {
-                for d in db.explain().iter().rev().take(30) {
-                    eprintln!("{} {} {} {}", d.micros, d.keyspace, d.what, d.reason);
-                }
-            }
             return Err(Verdict::Failed.of(complaint));
         }
         Ok(())

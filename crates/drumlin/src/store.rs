@@ -298,7 +298,8 @@ impl Store {
         let removed: Vec<PathBuf> = gone.iter().map(|table| self.table_path(*table)).collect();
         self.env.note(Note::EditRemoves { files: &removed });
         changes.extend_from_slice(more);
-        changes.push(Change::NextFile(self.next_file.load(atomic::Ordering::Acquire)));
+        let next_file = self.next_file.load(atomic::Ordering::Acquire);
+        changes.push(Change::NextFile(next_file + crate::recovery::NUMBER_LEASE));
         changes.push(Change::NextRun(control.next_run));
         self.append_edit(control, Edit { changes }, durable)?;
         for (_, _, file) in tree.files().filter(|(_, _, f)| gone.contains(&f.id())) {

@@ -21,7 +21,7 @@ pub const BUGS: &[(&str, Hunt)] = &[
     ("E3", Hunt::Model),
     ("E4", Hunt::Model),
     ("E5", Hunt::Model),
-    ("E11", Hunt::Model),
+    ("E11", Hunt::Crash),
 ];
 
 /// Which run looks for a bug.

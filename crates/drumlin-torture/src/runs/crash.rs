@@ -72,7 +72,7 @@ impl Figures {
         let other = self.failures.iter().filter(|(_, f)| !named.contains(&f.verdict)).count();
         let percent = |part: u64, whole: u64| part * 100 / whole.max(1);
         format!(
-            "crash: images {images}, depth 2 {second}, lost {}, resurrected {}, holes {}, split {}, unopenable {}, \
+            "crash: images {images}, cut twice {second}, lost {}, resurrected {}, holes {}, split {}, unopenable {}, \
              orphans {}, order {}, wrong {other}, calls {calls}, sites {} %, dropped something {} %, torn {} %",
             count(Verdict::Lost),
             count(Verdict::Resurrected),
@@ -164,16 +164,17 @@ pub fn one(workload: &Workload, cuts: &Cuts) -> Result<Report, Failure> {
             let then = random.chance(1, 5).then(|| random.below(70));
             let cut = Cut { index: picture.index, mode, then };
             parallel::guarded(|| judge(workload, picture, &cut, &oracle, &mut report))
-                .map_err(|failure| failure.within(&repro(workload.seed, &cut)))?;
+                .map_err(|failure| failure.within(&repro(workload, &cut)))?;
         }
     }
     Ok(report)
 }
 
 /// What to type to see one image again.
-fn repro(seed: u64, cut: &Cut) -> String {
+fn repro(workload: &Workload, cut: &Cut) -> String {
     let then = cut.then.map(|then| format!(" --then {then}")).unwrap_or_default();
-    format!("crash --seed {seed:#x} --at {} --image {:?}{then}", cut.index, cut.mode)
+    let (seed, operations) = (workload.seed, workload.ops.len());
+    format!("crash --seed {seed:#x} --ops {operations} --at {} --image {:?}{then}", cut.index, cut.mode)
 }
 
 /// Crashes `workload` once.
@@ -239,13 +240,20 @@ fn unopenable(error: drumlin::Error) -> Failure {
     Verdict::Unopenable.of(error.to_string())
 }
 
+/// Workloads that share their knowledge of where pictures were taken. They run one after the other, so that the
+/// same seeds give the same pictures.
+const GROUP: u64 = 10;
+
 /// Runs `count` seeds from `first` on.
 pub fn run(first: u64, count: u64, operations: usize) -> Figures {
-    let cuts = Cuts::default();
-    let results =
-        parallel::each(count, move |number| one(&workload(first.wrapping_add(number), operations), &cuts));
+    let groups = parallel::each(count.div_ceil(GROUP), move |group| {
+        let cuts = Cuts::default();
+        let seeds = group * GROUP..((group + 1) * GROUP).min(count);
+        let one = |number| (number, one(&workload(first.wrapping_add(number), operations), &cuts));
+        Ok(seeds.map(one).collect::<Vec<_>>())
+    });
     let mut figures = Figures::default();
-    for (number, result) in results {
+    for (number, result) in groups.into_iter().filter_map(|(_, group)| group.ok()).flatten() {
         match result {
             Ok(report) => {
                 let sum = &mut figures.report;

@@ -42,9 +42,14 @@ impl Figures {
 
 /// Runs one workload.
 pub fn one(workload: &Workload) -> Result<Tally, Failure> {
+    closely(workload, EVERY)
+}
+
+/// Runs one workload, with a full comparison every `every` operations.
+pub fn closely(workload: &Workload, every: usize) -> Result<Tally, Failure> {
     parallel::guarded(|| {
         let mut runner = Runner::create(MemEnv::new(workload.seed), workload)?;
-        runner.run(&workload.ops, EVERY)?;
+        runner.run(&workload.ops, every)?;
         runner.finish()
     })
 }

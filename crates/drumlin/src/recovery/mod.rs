@@ -23,6 +23,10 @@ use drumlin_env::sync::atomic;
 use drumlin_format::manifest::{Change, Edit};
 use drumlin_types::{LogNumber, Seq};
 
+/// How far ahead of the next file number the manifest is kept. A table that was begun and removed again between
+/// two edits leaves no trace on disk; its number is not used again all the same (order rule O4).
+pub(crate) const NUMBER_LEASE: u64 = 256;
+
 /// The numbers of a manifest snapshot.
 pub(crate) struct Numbers {
     pub(crate) floor: LogNumber,
@@ -41,7 +45,7 @@ pub(crate) fn snapshot(
 ) -> Edit {
     let mut changes = vec![
         Change::LogFloor(numbers.floor),
-        Change::NextFile(numbers.next_file),
+        Change::NextFile(numbers.next_file + NUMBER_LEASE),
         Change::NextRun(numbers.next_run),
         Change::LastSeq(numbers.last_seq),
         Change::ClockMark(numbers.clock),
