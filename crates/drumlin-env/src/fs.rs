@@ -287,6 +287,17 @@ impl File {
         Ok(())
     }
 
+    /// From now on writes inside the file's present length cost a copy instead of a system call, where the file system
+    /// lets them, and no more can fail before the next sync. The file must be reserved to its end, must not be cut
+    /// any more, and no two threads may write to the same bytes at the same time. What a kill or power loss leaves is
+    /// no different.
+    pub fn map_writes(&self) -> io::Result<()> {
+        match &self.inner.raw {
+            Raw::Os(file) => file.map_writes(),
+            Raw::Mem(_) => Ok(()),
+        }
+    }
+
     /// Reserves space for the range and extends the file to its end with zeros. Bytes already there stay.
     #[track_caller]
     pub fn allocate(&self, offset: u64, len: u64) -> io::Result<()> {

@@ -8,6 +8,8 @@
 mod clock;
 mod env;
 mod fs;
+#[cfg(target_os = "linux")]
+mod map;
 mod mem;
 mod note;
 mod os;
