@@ -54,7 +54,7 @@ impl Source for FileSource<'_> {
     }
 
     fn lookup(&self, key: &[u8], hash: u64, snapshot: Seq, state: &mut GetState) -> Result<()> {
-        let table = self.tables.get(self.file.id(), self.file.table.len)?;
+        let table = self.file.table.open(self.tables)?;
         if self.file.counts.range_tombstones > 0 {
             state.cover(table.range_tombstones().covering(key, snapshot));
         }
@@ -184,10 +184,8 @@ fn scan(store: &Arc<Store>, view: &View, mut options: VisibleOptions) -> Result<
         }
         for file in &files.files {
             if file.counts.range_tombstones > 0 {
-                let source: TombstoneSource = (
-                    file.bounds.clone(),
-                    store.tables.get(file.id(), file.table.len)?.range_tombstones().clone().into(),
-                );
+                let source: TombstoneSource =
+                    (file.bounds.clone(), file.table.open(&store.tables)?.range_tombstones().clone().into());
                 options.tombstones.push(source);
             }
         }
@@ -213,7 +211,7 @@ impl RunFiles {
 
 impl OpenFile for RunFiles {
     fn open(&self, index: usize) -> Result<Box<dyn Cursor>> {
-        let table = self.store.tables.get(self.files[index].id(), self.files[index].table.len)?;
+        let table = self.files[index].table.open(&self.store.tables)?;
         Ok(Box::new(table.cursor(CursorOptions::SCAN)))
     }
 

@@ -40,7 +40,7 @@ pub(crate) fn count_inputs(store: &Store, tree: &Tree, spans: &[FileSpan]) -> Re
 
 /// Entries of the table of `file` in `range`, exact.
 fn count(store: &Store, file: &FileMeta, range: &KeyRange) -> Result<u64> {
-    let table = store.tables.get(file.id(), file.table.len)?;
+    let table = file.table.open(&store.tables)?;
     let before = table.rank(&range.start)?;
     let until = match &range.end {
         Some(end) => table.rank(end)?,

@@ -91,7 +91,7 @@ fn merge_job(store: &Arc<Store>, start: PieceStart) -> Result<PieceJob> {
     let mut inputs: Vec<Box<dyn Cursor>> = Vec::new();
     let mut tombstones: Vec<RangeTombstone> = Vec::new();
     for (file, range) in input_files(&tree, &piece.inputs) {
-        let table = store.tables.get(file.id(), file.table.len)?;
+        let table = file.table.open(&store.tables)?;
         inputs.push(Box::new(crate::read::ClippedCursor::new(
             table.cursor(CursorOptions::MERGE),
             range.clone(),

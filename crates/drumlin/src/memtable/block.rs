@@ -271,7 +271,7 @@ fn shared(low: NodeRef<'_>, high: Option<NodeRef<'_>>) -> u32 {
 }
 
 /// Asks for a cache line that is about to be used.
-fn prefetch<T>(line: *const T) {
+pub(super) fn prefetch<T>(line: *const T) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: a prefetch may name any address, and changes nothing.
     unsafe {

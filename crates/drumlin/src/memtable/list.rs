@@ -22,6 +22,7 @@
 //!   list.
 
 use super::arena::Arena;
+use super::block::prefetch;
 use super::guide::{Guide, Spot};
 use super::node::{MemEntry, Node, NodeRef, Place};
 use core::ptr::NonNull;
@@ -196,8 +197,16 @@ impl ListCursor {
         self.node = self.node_before(&Place { key, seq });
     }
 
+    /// To the following entry. The one after that is fetched from memory meanwhile: neighbours in order lie far
+    /// apart, and whoever walks on would wait for each of them.
     pub(super) fn next(&mut self) {
-        self.node = self.node().and_then(NodeRef::next).map(NodeRef::as_ptr);
+        let node = self.node().and_then(NodeRef::next);
+        if let Some(upcoming) = node.and_then(NodeRef::next) {
+            let start = upcoming.as_ptr().as_ptr();
+            prefetch(start);
+            prefetch(start.wrapping_byte_add(64));
+        }
+        self.node = node.map(NodeRef::as_ptr);
     }
 
     /// Links go one way only, so this searches for the node before.

@@ -97,14 +97,15 @@ impl TableCursor {
 
     fn load(&mut self, fence: &Fence) -> Result<DataBlock> {
         let table = &self.table;
+        let slot = self.fences.slot(table);
         let cached = if self.options.fill_cache {
-            table.cache.get(table.id(), fence.offset)
+            table.cache.get(table.id(), fence.offset, slot)
         } else {
-            table.cache.peek(table.id(), fence.offset)
+            table.cache.peek(table.id(), fence.offset, slot)
         };
-        if let Some(Block::Data(block)) = cached {
+        if let Some(cached) = cached {
             self.ahead.passed(fence);
-            return Ok(block);
+            return cached.data().cloned().ok_or_else(|| table.not_data(fence));
         }
         let sealed = self.ahead.take(table, fence, self.options.readahead)?;
         let block = match sealed {
@@ -113,7 +114,7 @@ impl TableCursor {
             Some(sealed) => table.blocks.unseal_data(fence, &sealed)?,
         };
         if self.options.fill_cache {
-            table.cache.insert(table.id(), fence.offset, Block::Data(block.clone()));
+            table.cache.insert(table.id(), fence.offset, slot, Block::Data(block.clone()));
         }
         Ok(block)
     }
