@@ -12,6 +12,8 @@ mod error;
 mod memtable;
 #[path = "../src/rangedel.rs"]
 mod rangedel;
+#[path = "../src/slice.rs"]
+mod slice;
 
 use crate::cursor::Cursor;
 use drumlin_env::Env;

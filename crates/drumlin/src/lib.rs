@@ -48,10 +48,12 @@ mod merge_operator;
 mod metrics;
 mod options;
 mod pacing;
+mod range_cursor;
 mod rangedel;
 mod read;
 mod recovery;
 mod repair;
+mod scan;
 mod shape;
 mod slice;
 mod snapshot;
@@ -79,6 +81,7 @@ pub use options::{
     Compression, Durability, KeyspaceOptions, OptionDef, Options, Scope as OptionScope, Shape as OptionShape,
     options_help, options_markdown,
 };
+pub use range_cursor::RangeCursor;
 pub use repair::{RepairReport, repair};
 pub use shape::{FileShape, KeyspaceShape, LevelShape, RunShape};
 pub use slice::Slice;

@@ -1,19 +1,17 @@
 //! Reading from an open store: the sources that a view offers to lookups and iterators.
 
-use crate::cursor::Cursor;
 use crate::error::Result;
-use crate::iter::{Iter, StoreView};
+use crate::iter::Iter;
 use crate::keyspace::{KeyspaceState, View};
 use crate::memtable::Memtable;
 use crate::metrics::Counters;
-use crate::read::{
-    Flow, GetState, MergeCursor, OpenFile, Resolver, RunCursor, Source, TombstoneSource, VisibleIter,
-    VisibleOptions,
-};
+use crate::range_cursor::RangeCursor;
+use crate::read::{Flow, GetState, Resolver, Source, VisibleOptions};
+use crate::scan::Scan;
 use crate::slice::Slice;
 use crate::store::Store;
-use crate::table::{CursorOptions, TableCache};
-use crate::version::{FileMeta, Run};
+use crate::table::TableCache;
+use crate::version::FileMeta;
 use drumlin_env::sync::{Arc, atomic};
 use drumlin_format::filter::key_hash;
 use drumlin_types::{KeyRange, Seq};
@@ -141,89 +139,46 @@ impl Store {
         range: KeyRange,
         snapshot: Option<Seq>,
     ) -> Iter {
-        self.background.interleave();
-        Counters::add(&self.metrics.scans, 1);
-        let (view, visible) = self.view_at(keyspace);
-        let seq = snapshot.unwrap_or(visible);
-        let (store, keyspace) = (self.clone(), keyspace.clone());
-        let now_micros = self.unix_micros();
         let keys_only = Arc::new(atomic::AtomicBool::new(false));
+        let mut scan = self.scan_of(keyspace, range, snapshot);
         let flag = keys_only.clone();
         let open = Box::new(move || {
-            store.check_open()?;
-            keyspace.check_alive()?;
-            let options = VisibleOptions {
-                snapshot: seq,
-                now_micros,
-                bounds: range.clone(),
-                keys_only: flag.load(atomic::Ordering::Relaxed),
-                keyspace: keyspace.name.clone(),
-                operator: keyspace.operator.clone(),
-                pointers: None,
-                tombstones: Vec::new(),
-            };
-            scan(&store, &view, options)
+            scan.options.keys_only = flag.load(atomic::Ordering::Relaxed);
+            scan.open()
         });
         Iter::new(open, keys_only)
     }
-}
 
-/// The cursors of every source of `view` that may hold keys of the bounds, as one.
-fn scan(store: &Arc<Store>, view: &View, mut options: VisibleOptions) -> Result<StoreView> {
-    let mut sources: Vec<Box<dyn Cursor>> = Vec::new();
-    for memtable in view.memtables().filter(|m| !m.is_empty()) {
-        sources.push(Box::new(memtable.cursor()));
-        if memtable.has_range_tombstones() {
-            options.tombstones.push((KeyRange::all(), memtable.range_tombstones()));
-        }
-    }
-    for run in view.tree.levels.iter().flat_map(|level| &level.runs) {
-        let files = RunFiles::new(store, run, &options.bounds);
-        if files.files.is_empty() {
-            continue;
-        }
-        for file in &files.files {
-            if file.counts.range_tombstones > 0 {
-                let source: TombstoneSource =
-                    (file.bounds.clone(), file.table.open(&store.tables)?.range_tombstones().clone().into());
-                options.tombstones.push(source);
-            }
-        }
-        sources.push(Box::new(RunCursor::new(files)));
-    }
-    Ok(VisibleIter::new(MergeCursor::new(sources), options))
-}
-
-/// The files of a run that overlap a range, opened as a cursor reaches them.
-struct RunFiles {
-    store: Arc<Store>,
-    files: Vec<Arc<FileMeta>>,
-}
-
-impl RunFiles {
-    fn new(store: &Arc<Store>, run: &Run, bounds: &KeyRange) -> RunFiles {
-        let first =
-            run.files.partition_point(|f| f.bounds.end.as_ref().is_some_and(|end| *end <= bounds.start));
-        let files = run.files[first..].iter().take_while(|f| bounds.is_before_end(&f.bounds.start));
-        RunFiles { store: store.clone(), files: files.cloned().collect() }
-    }
-}
-
-impl OpenFile for RunFiles {
-    fn open(&self, index: usize) -> Result<Box<dyn Cursor>> {
-        let table = self.files[index].table.open(&self.store.tables)?;
-        Ok(Box::new(table.cursor(CursorOptions::SCAN)))
+    /// A cursor over `range` as of `snapshot`, or as of now.
+    pub(crate) fn cursor(
+        self: &Arc<Self>,
+        keyspace: &Arc<KeyspaceState>,
+        range: KeyRange,
+        snapshot: Option<Seq>,
+    ) -> Result<RangeCursor> {
+        let scan = self.scan_of(keyspace, range, snapshot);
+        Ok(RangeCursor::new(scan.open()?, self.clone(), keyspace.clone()))
     }
 
-    fn bounds(&self, index: usize) -> &KeyRange {
-        &self.files[index].bounds
-    }
-
-    fn len(&self) -> usize {
-        self.files.len()
-    }
-
-    fn is_narrowed(&self, index: usize) -> bool {
-        self.files[index].is_narrowed()
+    fn scan_of(
+        self: &Arc<Self>,
+        keyspace: &Arc<KeyspaceState>,
+        bounds: KeyRange,
+        snapshot: Option<Seq>,
+    ) -> Scan {
+        self.background.interleave();
+        Counters::add(&self.metrics.scans, 1);
+        let (view, visible) = self.view_at(keyspace);
+        let options = VisibleOptions {
+            snapshot: snapshot.unwrap_or(visible),
+            now_micros: self.unix_micros(),
+            bounds,
+            keys_only: false,
+            keyspace: keyspace.name.clone(),
+            operator: keyspace.operator.clone(),
+            pointers: None,
+            tombstones: Vec::new(),
+        };
+        Scan { store: self.clone(), keyspace: keyspace.clone(), view, options }
     }
 }

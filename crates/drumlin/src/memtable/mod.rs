@@ -36,6 +36,4 @@ mod presence;
 #[cfg(test)]
 mod tests;
 
-#[cfg(test)]
-pub(crate) use memtable::MemCursor;
-pub(crate) use memtable::Memtable;
+pub(crate) use memtable::{MemCursor, Memtable};

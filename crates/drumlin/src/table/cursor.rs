@@ -67,13 +67,6 @@ impl TableCursor {
         }
     }
 
-    #[cfg(test)]
-    /// The value, sharing the memory of its block. Only when valid.
-    pub(crate) fn value_slice(&self) -> Slice {
-        let block = self.block.as_ref().filter(|_| self.valid);
-        block.and_then(|block| block.bytes.part(self.entry.value())).unwrap_or_default()
-    }
-
     /// Runs one move; keeps its error.
     fn guarded(&mut self, body: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
         if let Some(error) = &self.error {
@@ -174,6 +167,12 @@ impl Cursor for TableCursor {
         debug_assert!(self.valid);
         let block = self.block.as_ref();
         block.and_then(|block| block.bytes.get(self.entry.value())).unwrap_or_default()
+    }
+
+    /// Shares the memory of the block.
+    fn value_slice(&self) -> Slice {
+        let block = self.block.as_ref().filter(|_| self.valid);
+        block.and_then(|block| block.bytes.part(self.entry.value())).unwrap_or_default()
     }
 
     fn seek_first(&mut self) -> Result<()> {

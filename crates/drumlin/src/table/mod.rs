@@ -30,7 +30,7 @@ mod writer;
 pub(crate) use block_cache::BlockCache;
 #[cfg(test)]
 pub(crate) use block_cache::CacheStats;
-pub(crate) use cursor::CursorOptions;
+pub(crate) use cursor::{CursorOptions, TableCursor};
 pub(crate) use reader::Table;
 #[cfg(test)]
 pub(crate) use reader::{Found, Lookup};
