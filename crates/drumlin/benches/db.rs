@@ -169,7 +169,13 @@ fn run() -> drumlin::Result<()> {
     measure("fillrandom", entries, || load(&keys, entries).expect("load"));
     measure("settle", entries, || db.wait_idle().map(|()| shape(&db)).expect("wait"));
     for pass in ["", "warm"] {
-        if wants("readrandom") {
+        if wants("compact") {
+        measure("compact", entries, || {
+            keys.compact::<[u8; 16]>(..).expect("compact");
+            String::new()
+        });
+    }
+    if wants("readrandom") {
             let read = || read_random(&keys, entries, reads, false).expect("read");
             measure("readrandom", reads, || format!("{} {pass}", read()));
         }
