@@ -107,6 +107,12 @@ impl Fs {
         self.open_with(path, kind, Access::Read, Location::caller())
     }
 
+    /// Opens a file for reading past the page cache, where the file system lets one; elsewhere as [`Fs::open`].
+    #[track_caller]
+    pub fn open_direct(&self, path: &Path, kind: FileKind) -> io::Result<File> {
+        self.open_with(path, kind, Access::ReadDirect, Location::caller())
+    }
+
     /// Opens an existing file for reading and writing.
     #[track_caller]
     pub fn open_write(&self, path: &Path, kind: FileKind) -> io::Result<File> {
@@ -218,6 +224,7 @@ impl Fs {
 pub(crate) enum Access {
     Create,
     Read,
+    ReadDirect,
     Write,
 }
 

@@ -121,6 +121,8 @@ pub(crate) fn lock(path: &Path) -> io::Result<Option<OsLock>> {
 /// An open file of the operating system.
 pub(crate) struct OsFile {
     file: fs::File,
+    /// Whether reads go past the page cache.
+    direct: bool,
     #[cfg(target_os = "linux")]
     mapping: OnceLock<Mapping>,
 }
@@ -131,18 +133,28 @@ impl OsFile {
         options.read(true);
         match access {
             Access::Create => options.write(true).create_new(true),
-            Access::Read => &mut options,
+            Access::Read | Access::ReadDirect => &mut options,
             Access::Write => options.write(true),
         };
-        options.open(path).map(|file| OsFile {
+        let direct = match access {
+            Access::ReadDirect => open_direct(path)?,
+            _ => None,
+        };
+        let is_direct = direct.is_some();
+        let file = direct.map_or_else(|| options.open(path), Ok)?;
+        Ok(OsFile {
             file,
+            direct: is_direct,
             #[cfg(target_os = "linux")]
             mapping: OnceLock::new(),
         })
     }
 
     pub(crate) fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
-        self.file.read_at(buf, offset)
+        match self.direct {
+            true => crate::direct::read_at(&self.file, offset, buf),
+            false => self.file.read_at(buf, offset),
+        }
     }
 
     pub(crate) fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<usize> {
@@ -211,6 +223,23 @@ impl OsFile {
             Errno::INTR => Ok(()),
             error => Err(error.into()),
         })
+    }
+}
+
+/// The file at `path`, if its file system lets reads pass the page cache.
+fn open_direct(path: &Path) -> io::Result<Option<fs::File>> {
+    #[cfg(target_os = "linux")]
+    {
+        let opened = OpenOptions::new().read(true).custom_flags(OFlags::DIRECT.bits() as i32).open(path);
+        match opened {
+            Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => Ok(None),
+            opened => opened.map(Some),
+        }
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = path;
+        Ok(None)
     }
 }
 

@@ -170,12 +170,12 @@ fn run() -> drumlin::Result<()> {
     measure("settle", entries, || db.wait_idle().map(|()| shape(&db)).expect("wait"));
     for pass in ["", "warm"] {
         if wants("compact") {
-        measure("compact", entries, || {
-            keys.compact::<[u8; 16]>(..).expect("compact");
-            String::new()
-        });
-    }
-    if wants("readrandom") {
+            measure("compact", entries, || {
+                keys.compact::<[u8; 16]>(..).expect("compact");
+                String::new()
+            });
+        }
+        if wants("readrandom") {
             let read = || read_random(&keys, entries, reads, false).expect("read");
             measure("readrandom", reads, || format!("{} {pass}", read()));
         }
