@@ -287,6 +287,7 @@ impl Store {
             return Ok(());
         }
         self.background.stop();
+        self.write_decisions();
         let result = self.save_at_close();
         self.unlock();
         result
@@ -341,7 +342,7 @@ fn policy_for(options: &KeyspaceOptions) -> Result<Box<dyn drumlin_types::contra
     drumlin_policy::by_name(&options.compaction).map_err(|e| Error::new(ErrorKind::InvalidOption, e.0))
 }
 
-/// The lane that removes obsolete files and rewrites the manifest.
+/// The lane that removes obsolete files, rewrites the manifest and writes the decision log.
 struct MaintenanceLane {
     store: Arc<Store>,
 }
@@ -365,7 +366,8 @@ impl MaintenanceLane {
             store.background.progressed();
             return Ok(Step::More);
         }
-        Ok(if store.rewrite_manifest_if_grown()? { Step::More } else { Step::Idle })
+        let worked = store.rewrite_manifest_if_grown()? || store.write_decisions();
+        Ok(if worked { Step::More } else { Step::Idle })
     }
 }
 

@@ -192,6 +192,9 @@ impl Store {
             result.outputs.installed()
         })?;
         keyspace.install(next, memtables);
+        let what = format!("flush of {} entries, {bytes} bytes -> L0 {run}", result.counts.written);
+        let why = format!("a sealed memtable up to #{max_seq}");
+        control.decisions.note(self.now(), &keyspace.name, what, why);
         if let Some(entry) = control.keyspace(keyspace) {
             entry.flushed_seq = entry.flushed_seq.max(max_seq);
             entry.due = true;

@@ -7,6 +7,7 @@ use crate::background::Background;
 use crate::compaction::control::Control;
 use crate::compaction::output::OutputSpec;
 use crate::compaction::scheduler::{Moment, PieceStart};
+use crate::decisions::DecisionFiles;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{Event, EventListener};
 use crate::keyspace::KeyspaceState;
@@ -73,6 +74,7 @@ pub(crate) struct Store {
     pub(crate) background: Arc<Background>,
     pub(crate) gate: Gate,
     pub(crate) metrics: Counters,
+    pub(crate) decisions: DecisionFiles,
     pub(crate) filter_seed: u64,
     pub(crate) recovered_seq: Seq,
     pub(crate) last_clock: atomic::AtomicU64,
@@ -107,6 +109,7 @@ pub(crate) struct Parts {
     pub(crate) next_file: u64,
     pub(crate) next_keyspace: u64,
     pub(crate) keyspaces: Vec<Arc<KeyspaceState>>,
+    pub(crate) decisions: DecisionFiles,
     pub(crate) lock: FileLock,
 }
 
@@ -129,6 +132,7 @@ impl Store {
             control: Mutex::new(parts.control),
             gate: Gate::new(),
             metrics: Counters::default(),
+            decisions: parts.decisions,
             filter_seed: parts.filter_seed,
             recovered_seq: parts.recovered_seq,
             last_clock: atomic::AtomicU64::new(parts.last_clock),

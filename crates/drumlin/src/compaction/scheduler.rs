@@ -11,7 +11,7 @@ use super::claims::{Flight, Piece, PieceState, TicketState};
 use super::control::{Control, KeyspaceControl};
 use super::cut;
 use super::explain;
-use crate::event::DecisionLog;
+use crate::decisions::DecisionLog;
 use crate::keyspace::KeyspaceState;
 use crate::stats::Sample;
 use drumlin_env::sync::Arc;
@@ -128,7 +128,12 @@ impl Control {
             seed: moment.seed,
             frozen: keyspace.frozen,
         };
+        let before = (keyspace.policy.name(), keyspace.policy.save());
         let decision = keyspace.policy.decide(&input);
+        let changes_pace = decision.pace.is_some() && decision.pace != keyspace.pace;
+        if changes_pace || !decision.plans.is_empty() || !decision.park.is_empty() {
+            explain::decided(admission.decisions, &keyspace.state.name, &before, &input, &decision);
+        }
         if let Some(pace) = decision.pace {
             keyspace.pace = Some(pace);
         }
