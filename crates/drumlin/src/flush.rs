@@ -188,9 +188,15 @@ impl Store {
             edit.add.push((0, run, file.clone()));
         }
         let flushed = FlushMark { keyspace: keyspace.id, seq: max_seq, floor: self.log_floor(memtables) };
-        let next = self.commit_edit(&mut control, keyspace, &tree, &edit, &flushed.changes(self), || {
-            result.outputs.installed()
-        })?;
+        let next = self.commit_edit(
+            &mut control,
+            keyspace,
+            &tree,
+            &edit,
+            memtables,
+            &flushed.changes(self),
+            || result.outputs.installed(),
+        )?;
         keyspace.install(next, memtables);
         let what = format!("flush of {} entries, {bytes} bytes -> L0 {run}", result.counts.written);
         let why = format!("a sealed memtable up to #{max_seq}");

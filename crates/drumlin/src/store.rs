@@ -4,6 +4,7 @@
 //! Readers take none of them.
 
 use crate::background::Background;
+use crate::compaction::audit::Audit;
 use crate::compaction::control::Control;
 use crate::compaction::output::OutputSpec;
 use crate::compaction::scheduler::{Moment, PieceStart};
@@ -258,7 +259,7 @@ impl Store {
 
     // --- Versions
 
-    /// Makes `edit` durable and gives the next tree. `durable` is called once it is, or may be, on disk:
+    /// Makes `edit`, which takes the content of `flushed` into the tree, durable and gives the next tree. `durable` is called once it is, or may be, on disk:
     /// from then on its files must not be removed.
     pub(crate) fn commit_edit(
         &self,
@@ -266,12 +267,14 @@ impl Store {
         keyspace: &KeyspaceState,
         tree: &Tree,
         edit: &KeyspaceEdit,
+        flushed: &[Arc<Memtable>],
         more: &[Change],
         durable: impl FnOnce(),
     ) -> Result<Tree> {
         let next = tree.apply(edit)?;
         if cfg!(debug_assertions) {
             check::check(&next).map_err(|what| Error::new(ErrorKind::Bug, what))?;
+            Audit { store: self, keyspace, before: tree, flushed, after: &next }.run()?;
         }
         let mut changes: Vec<Change> = edit
             .remove

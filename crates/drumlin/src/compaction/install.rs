@@ -150,7 +150,7 @@ impl Store {
             edit.add.push((out, run, file.clone()));
         }
         let next =
-            self.commit_edit(&mut control, keyspace, &tree, &edit, &[], || result.outputs.installed())?;
+            self.commit_edit(&mut control, keyspace, &tree, &edit, &[], &[], || result.outputs.installed())?;
         keyspace.install(next, &[]);
         let bytes_out: u64 = result.files().iter().map(|f| f.table.len).sum();
         let entry = control.keyspace(keyspace).expect("seen under the same lock");
@@ -191,7 +191,7 @@ impl Store {
         let run = room(&mut control, &tree, &edit, out, run, moved.iter().map(|f| &f.bounds));
         edit.runs.push((out, run, tag));
         edit.add.extend(moved.into_iter().map(|file| (out, run, file)));
-        let next = self.commit_edit(&mut control, keyspace, &tree, &edit, &[], || {})?;
+        let next = self.commit_edit(&mut control, keyspace, &tree, &edit, &[], &[], || {})?;
         keyspace.install(next, &[]);
         let entry = control.keyspace(keyspace).expect("seen under the same lock");
         let ticket = entry.flight.ticket_mut(id.ticket).expect("seen under the same lock");
