@@ -26,7 +26,7 @@ torture=$target/cfgsim/sim/drumlin-torture
 run() { "$torture" "$@" --seed "$seed" | tee -a "$log"; }
 run model --cases $((1500 * times))
 run crash --cases $((115 * times))
-run meta --cases $((12 * times))
+run meta --cases $((30 * times))
 run corrupt --cases $((60000 * times))
 run repeat --cases $((100 * times))
 # Its floor says how many of the seeded bugs must be found; it fails by itself unless all are.

@@ -91,13 +91,19 @@ fn dispatch(run: &str, arguments: &Arguments<'_>) -> Result<bool, String> {
                 // A wrong answer shows without the other sets.
                 for set in 0..meta::SETS {
                     let workload = meta::workload(*seed, set, operations);
-                    if let Err(failure) = model::one(&workload) {
-                        print_shrunk(&workload, &failure, |workload| model::one(workload).map(drop));
+                    let alone = |workload: &Workload| model::closely(workload, usize::MAX).map(drop);
+                    if let Err(failure) = alone(&workload) {
+                        print_shrunk(&workload, &failure, alone);
                         break;
                     }
                 }
             }
             Ok(figures.failures.is_empty())
+        }
+        "tape" => {
+            let operations = arguments.or("--ops", meta::TASTE.operations as u64)? as usize;
+            println!("{}", meta::workload(seed, arguments.or("--set", 0)?, operations).tape());
+            Ok(true)
         }
         "repeat" => {
             let operations = arguments.or("--ops", 300)? as usize;

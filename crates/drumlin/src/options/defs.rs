@@ -69,7 +69,8 @@ settings! {
 
 const COMPRESSIONS: &[&str] = &[Compression::None.name(), Compression::Lz4.name(), Compression::Zstd.name()];
 
-/// Whether `value` has the form of a policy's name with arguments. Which policies there are is known elsewhere.
+/// Whether `value` has the form of a policy's name with arguments. Which policies there are is known
+/// elsewhere.
 fn policy_name(value: &str) -> bool {
     let (name, arguments) = value.split_once(':').unwrap_or((value, "-"));
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
