@@ -220,8 +220,10 @@ impl Store {
 
     pub(crate) fn wait_flushed(&self, pending: &[(Arc<KeyspaceState>, Arc<Memtable>)]) -> Result<()> {
         self.background.wake();
+        let failed = self.failed_flushes();
         self.background.wait("flush waits for its memtables", || {
             self.check_poison()?;
+            self.check_flushes(failed)?;
             if self.disk_full.load(atomic::Ordering::Acquire) {
                 return Err(Error::new(
                     ErrorKind::NoSpace,
@@ -260,8 +262,10 @@ impl Store {
     /// Waits until nothing is to be flushed, merged or removed.
     pub(crate) fn wait_idle(&self) -> Result<()> {
         self.background.wake();
+        let failed = self.failed_flushes();
         self.background.wait("the store is not idle", || {
             self.check_poison()?;
+            self.check_flushes(failed)?;
             if self.keyspaces().iter().any(|k| !k.peek().sealed.is_empty()) {
                 return Ok(false);
             }

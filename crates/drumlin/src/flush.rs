@@ -149,7 +149,7 @@ impl Lane for FlushLane {
             Err(error) if error.kind() == ErrorKind::Poisoned => Step::Idle,
             Err(error) => {
                 self.job.lock().take();
-                self.store.background_failed("flush", &error);
+                self.store.flush_failed(&error);
                 *self.rest_until.lock() = now + RETRY;
                 Step::Until(now + RETRY)
             }

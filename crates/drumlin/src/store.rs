@@ -84,6 +84,8 @@ pub(crate) struct Store {
     keyspaces: ArcSwap<Vec<Arc<KeyspaceState>>>,
     poisoned: atomic::AtomicBool,
     first_cause: Mutex<Option<Error>>,
+    /// Flushes that failed so far, and how the last of them did.
+    pub(crate) flush_failures: Mutex<(u64, Option<Error>)>,
     /// Set while the last flush failed for want of space.
     pub(crate) disk_full: atomic::AtomicBool,
     pub(crate) closed: atomic::AtomicBool,
@@ -142,6 +144,7 @@ impl Store {
             keyspaces: ArcSwap::from_pointee(parts.keyspaces),
             poisoned: atomic::AtomicBool::new(false),
             first_cause: Mutex::new(None),
+            flush_failures: Mutex::new((0, None)),
             disk_full: atomic::AtomicBool::new(false),
             closed: atomic::AtomicBool::new(false),
             lock: Mutex::new(Some(parts.lock)),
@@ -255,6 +258,29 @@ impl Store {
         }
         self.tell(Event::BackgroundError { job, error: error.clone() });
         self.background.progressed();
+    }
+
+    /// A flush failed; it is tried again later.
+    pub(crate) fn flush_failed(&self, error: &Error) {
+        let mut failures = self.flush_failures.lock();
+        *failures = (failures.0 + 1, Some(error.clone()));
+        drop(failures);
+        self.background_failed("flush", error);
+    }
+
+    /// Flushes that failed so far.
+    pub(crate) fn failed_flushes(&self) -> u64 {
+        self.flush_failures.lock().0
+    }
+
+    /// Fails with the cause once [`PATIENCE`] flushes failed since there were `before`: who waits for one shall hear of
+    /// it. The flush itself is tried on.
+    pub(crate) fn check_flushes(&self, before: u64) -> Result<()> {
+        let failures = self.flush_failures.lock();
+        match &failures.1 {
+            Some(error) if failures.0 >= before + PATIENCE => Err(error.clone()),
+            _ => Ok(()),
+        }
     }
 
     // --- Versions
@@ -493,6 +519,9 @@ impl Store {
         }
     }
 }
+
+/// Failed flushes that a waiter sits out.
+const PATIENCE: u64 = 3;
 
 /// Filter bits per key when they are left to the store.
 const DEFAULT_FILTER_BITS: f64 = 10.0;

@@ -251,7 +251,10 @@ fn assemble(
     });
     let decision_logs = decision_logs.collect();
     let (recovered, log_bytes) = replay(&env, &dir, &numbers, manifest.floor, &mut targets, manifest.store)?;
-    let last_seq: Seq = recovered.last_seq.max(manifest.last_seq).max(largest_table_seq(&manifest, &targets));
+    let last_seq: Seq = match drumlin_types::bug!("B8") {
+        false => recovered.last_seq.max(manifest.last_seq).max(largest_table_seq(&manifest, &targets)),
+        true => manifest.last_seq,
+    };
     let home = LogHome { env: env.clone(), dir: dir.clone(), segment_bytes: options.log_segment_bytes };
     let log_number = LogNumber(fresh());
     let header = recovered.next_header(log_number);

@@ -41,6 +41,10 @@ struct Place {
 }
 
 impl Place {
+    fn new(table: TableId, offset: u64) -> Place {
+        Place { table: if drumlin_types::bug!("B21") { TableId(0) } else { table }, offset }
+    }
+
     fn hash(self) -> u64 {
         mix(self.offset ^ self.table.0.wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
@@ -241,19 +245,19 @@ impl BlockCache {
 
     /// The block of `table` at `offset`, if it is here.
     pub(super) fn get(&self, table: TableId, offset: u64) -> Option<Block> {
-        let place = Place { table, offset };
+        let place = Place::new(table, offset);
         self.shard(place).lock().get(place)
     }
 
     /// The same, without a trace: for readers whose interest should keep no block here.
     pub(super) fn peek(&self, table: TableId, offset: u64) -> Option<Block> {
-        let place = Place { table, offset };
+        let place = Place::new(table, offset);
         self.shard(place).lock().entries.get(&place).map(|entry| entry.block.clone())
     }
 
     /// Takes a block in.
     pub(super) fn insert(&self, table: TableId, offset: u64, block: Block) {
-        let place = Place { table, offset };
+        let place = Place::new(table, offset);
         self.shard(place).lock().insert(place, block);
     }
 
