@@ -95,6 +95,18 @@ impl Env {
         }
     }
 
+    /// Runs `look`, whose I/O is for checks that are no part of the program: a [`crate::MemEnv`] neither counts nor
+    /// disturbs it. It must not change anything.
+    pub fn peek<T>(&self, look: impl FnOnce() -> T) -> T {
+        match &self.fs.0 {
+            Backend::Os => look(),
+            Backend::Mem(mem) => {
+                let _peeking = mem.begin_peek();
+                look()
+            }
+        }
+    }
+
     /// How many threads can run at once.
     pub fn available_cores(&self) -> usize {
         match &self.fs.0 {

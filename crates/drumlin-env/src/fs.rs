@@ -37,11 +37,13 @@ pub enum FileKind {
     Lock,
     /// Anything that is renamed or thrown away before it counts.
     Temp,
+    /// A file of the decision log.
+    Decisions,
 }
 
 impl FileKind {
     /// Every kind.
-    pub const ALL: [FileKind; 8] = [
+    pub const ALL: [FileKind; 9] = [
         FileKind::Log,
         FileKind::Table,
         FileKind::Value,
@@ -50,6 +52,7 @@ impl FileKind {
         FileKind::Pointer,
         FileKind::Lock,
         FileKind::Temp,
+        FileKind::Decisions,
     ];
 }
 
@@ -64,6 +67,7 @@ impl fmt::Display for FileKind {
             FileKind::Pointer => "pointer",
             FileKind::Lock => "lock",
             FileKind::Temp => "temp",
+            FileKind::Decisions => "decisions",
         })
     }
 }

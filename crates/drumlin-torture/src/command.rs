@@ -32,7 +32,7 @@ impl Arguments<'_> {
 pub fn main(arguments: &[String]) -> ExitCode {
     let Some((run, rest)) = arguments.split_first() else {
         eprintln!(
-            "usage: drumlin-torture merge|nightly|model|meta|crash|corrupt|repeat|bank|replay [--seed S] [--cases N] [--ops N]"
+            "usage: drumlin-torture merge|nightly|tapes|model|meta|crash|corrupt|repeat|bank|replay [--seed S] [--cases N] [--ops N]"
         );
         return ExitCode::FAILURE;
     };
@@ -81,6 +81,11 @@ fn dispatch(run: &str, arguments: &Arguments<'_>) -> Result<bool, String> {
             let text = crate::tapes::read(std::path::Path::new(path))?;
             let every = arguments.or("--every", 1)? as usize;
             crate::tapes::replay(&text, every).map_err(|failure| failure.to_string()).map(|()| true)
+        }
+        "tapes" => {
+            let count = crate::tapes::replay_all(std::path::Path::new(crate::tapes::REGRESS));
+            println!("tapes: replayed {}, failed {}", count.as_ref().unwrap_or(&0), u8::from(count.is_err()));
+            count.map(|_| true).map_err(|failure| failure.to_string())
         }
         "meta" => {
             let operations = arguments.or("--ops", meta::TASTE.operations as u64)? as usize;

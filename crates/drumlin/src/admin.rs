@@ -220,8 +220,10 @@ impl Store {
 
     pub(crate) fn wait_flushed(&self, pending: &[(Arc<KeyspaceState>, Arc<Memtable>)]) -> Result<()> {
         self.background.wake();
+        let failed = self.failed_flushes();
         self.background.wait("flush waits for its memtables", || {
             self.check_poison()?;
+            self.check_flushes(failed)?;
             if self.disk_full.load(atomic::Ordering::Acquire) {
                 return Err(Error::new(
                     ErrorKind::NoSpace,
@@ -260,8 +262,10 @@ impl Store {
     /// Waits until nothing is to be flushed, merged or removed.
     pub(crate) fn wait_idle(&self) -> Result<()> {
         self.background.wake();
+        let failed = self.failed_flushes();
         self.background.wait("the store is not idle", || {
             self.check_poison()?;
+            self.check_flushes(failed)?;
             if self.keyspaces().iter().any(|k| !k.peek().sealed.is_empty()) {
                 return Ok(false);
             }
@@ -287,6 +291,7 @@ impl Store {
             return Ok(());
         }
         self.background.stop();
+        self.write_decisions();
         let result = self.save_at_close();
         self.unlock();
         result
@@ -341,7 +346,7 @@ fn policy_for(options: &KeyspaceOptions) -> Result<Box<dyn drumlin_types::contra
     drumlin_policy::by_name(&options.compaction).map_err(|e| Error::new(ErrorKind::InvalidOption, e.0))
 }
 
-/// The lane that removes obsolete files and rewrites the manifest.
+/// The lane that removes obsolete files, rewrites the manifest and writes the decision log.
 struct MaintenanceLane {
     store: Arc<Store>,
 }
@@ -365,7 +370,8 @@ impl MaintenanceLane {
             store.background.progressed();
             return Ok(Step::More);
         }
-        Ok(if store.rewrite_manifest_if_grown()? { Step::More } else { Step::Idle })
+        let worked = store.rewrite_manifest_if_grown()? || store.write_decisions();
+        Ok(if worked { Step::More } else { Step::Idle })
     }
 }
 

@@ -37,8 +37,10 @@ mod commit;
 mod compaction;
 mod cursor;
 mod db;
+mod decisions;
 mod error;
 mod event;
+mod explain;
 mod flush;
 mod iter;
 mod keyspace;
@@ -71,8 +73,9 @@ pub mod env {
 
 pub use batch::Batch;
 pub use db::{Builder, Db};
+pub use decisions::{DecisionRecord, ReplayReport};
 pub use error::{Error, ErrorKind, Result};
-pub use event::{DecisionRecord, Event, EventListener};
+pub use event::{Event, EventListener};
 pub use iter::Iter;
 pub use keyspace::{Keyspace, Snapshot};
 pub use merge_operator::{AddI64, Append, MergeOperator};

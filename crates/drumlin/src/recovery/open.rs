@@ -4,8 +4,9 @@ use super::replay::{Target, replay, sync};
 use super::state::{self, ManifestState};
 use super::{Numbers, snapshot};
 use crate::compaction::control::{Control, KeyspaceControl};
+use crate::decisions::{DecisionFiles, DecisionLog};
 use crate::error::{Error, ErrorKind, Result};
-use crate::event::{DecisionLog, Event};
+use crate::event::Event;
 use crate::keyspace::KeyspaceState;
 use crate::metrics::Counters;
 use crate::options::{KeyspaceOptions, Options};
@@ -244,8 +245,16 @@ fn assemble(
             _ => None,
         })
         .collect();
+    let decision_logs = entries.iter().filter_map(|e| match FileName::parse(&e.name) {
+        Some(FileName::Decisions(number)) => Some(number),
+        _ => None,
+    });
+    let decision_logs = decision_logs.collect();
     let (recovered, log_bytes) = replay(&env, &dir, &numbers, manifest.floor, &mut targets, manifest.store)?;
-    let last_seq: Seq = recovered.last_seq.max(manifest.last_seq).max(largest_table_seq(&manifest, &targets));
+    let last_seq: Seq = match drumlin_types::bug!("B8") {
+        false => recovered.last_seq.max(manifest.last_seq).max(largest_table_seq(&manifest, &targets)),
+        true => manifest.last_seq,
+    };
     let home = LogHome { env: env.clone(), dir: dir.clone(), segment_bytes: options.log_segment_bytes };
     let log_number = LogNumber(fresh());
     let header = recovered.next_header(log_number);
@@ -299,11 +308,12 @@ fn assemble(
             keyspaces: controls,
             next_run: numbers.next_run,
             next_ticket: 1,
-            decisions: DecisionLog::default(),
+            decisions: DecisionLog::new(env.clock().monotonic_micros(), clock),
             flush_ceiling: Seq::MAX,
             carried: manifest.carried,
             next_manual: 1,
         },
+        decisions: DecisionFiles::new(&dir, decision_logs, next_file),
         filter_seed: manifest.store,
         recovered_seq: last_seq,
         last_clock: clock,

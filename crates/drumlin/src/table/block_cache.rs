@@ -44,6 +44,10 @@ struct Place {
 }
 
 impl Place {
+    fn new(table: TableId, offset: u64) -> Place {
+        Place { table: if drumlin_types::bug!("B21") { TableId(0) } else { table }, offset }
+    }
+
     fn hash(self) -> u64 {
         mix(self.offset ^ self.table.0.wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
@@ -300,7 +304,7 @@ impl BlockCache {
             self.slot_hits[counter].0.fetch_add(1, Ordering::Relaxed);
             return Some(BlockRef::Borrowed(borrowed));
         }
-        let place = Place { table, offset };
+        let place = Place::new(table, offset);
         self.shard(place).lock().get(place, slot).map(BlockRef::Owned)
     }
 
@@ -309,14 +313,14 @@ impl BlockCache {
         if let Some(borrowed) = slot.borrow(false) {
             return Some(BlockRef::Borrowed(borrowed));
         }
-        let place = Place { table, offset };
+        let place = Place::new(table, offset);
         let shard = self.shard(place).lock();
         shard.entries.get(&place).map(|entry| BlockRef::Owned(entry.cached.block.clone()))
     }
 
     /// Takes a block in, and puts it into its slot.
     pub(super) fn insert(&self, table: TableId, offset: u64, slot: Slot<'_>, block: Block) {
-        let place = Place { table, offset };
+        let place = Place::new(table, offset);
         self.shard(place).lock().insert(place, block, slot);
     }
 
