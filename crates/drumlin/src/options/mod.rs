@@ -49,6 +49,18 @@ named! {
     }
 }
 
+named! {
+    /// Where reads of tables come from, when the block cache does not have them.
+    #[derive(Default)]
+    pub enum TableReads {
+        /// The page cache of the operating system.
+        #[default]
+        Buffered = "buffered",
+        /// The disk, past the page cache: memory is what `memory_budget` says and no more.
+        Direct = "direct",
+    }
+}
+
 impl Options {
     /// The memtable size of a keyspace: its own option, or derived from the memory budget.
     pub fn memtable_bytes(&self, keyspace: &KeyspaceOptions) -> u64 {

@@ -9,7 +9,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::event::Event;
 use crate::keyspace::KeyspaceState;
 use crate::metrics::Counters;
-use crate::options::{KeyspaceOptions, Options};
+use crate::options::{KeyspaceOptions, Options, TableReads};
 use crate::store::{Components, Parts, Sizes, Store, sync_dir, unlink};
 use crate::table::{BlockCache, TableCache};
 use crate::version::{ManifestWriter, Obsolete};
@@ -298,7 +298,8 @@ fn assemble(
     let edit = snapshot(&controls, &options, &manifest.carried, &numbers);
     let writer = ManifestWriter::create(&env, dir.clone(), manifest_header, &edit)?;
     let cache = Arc::new(BlockCache::new(sizes.cache));
-    let tables = TableCache::new(&env, &dir, cache.clone(), manifest.store, OPEN_TABLES);
+    let tables = TableCache::new(&env, &dir, cache.clone(), manifest.store, OPEN_TABLES)
+        .reading(options.table_reads == TableReads::Direct);
     let store = Arc::new(Store::new(Parts {
         lane: CommitLane::new(home, LaneState { next_seq: last_seq + 1, log: tail }),
         publisher: Publisher::new(published),

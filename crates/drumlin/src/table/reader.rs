@@ -56,7 +56,7 @@ pub(crate) struct Table {
     properties: Properties,
     tombstones: RangeTombstones,
     /// Whether the hashes that lookups bring were made with another seed.
-    foreign_seed: bool,
+    pub(super) foreign_seed: bool,
 }
 
 impl Table {
@@ -75,7 +75,7 @@ impl Table {
     }
 
     /// Reads what an open table holds, from the file.
-    fn over(blocks: BlockFile, file_len: u64, cache: Arc<BlockCache>, seed: u64) -> Result<Table> {
+    pub(super) fn over(blocks: BlockFile, file_len: u64, cache: Arc<BlockCache>, seed: u64) -> Result<Table> {
         let id = blocks.id;
         if file_len < FOOTER_LEN as u64 {
             return Err(blocks.corruption(0, "table is shorter than its footer"));

@@ -7,12 +7,13 @@
 //! passes with every table that is opened, so that asking for an open one writes nothing that others write too. Two
 //! threads that ask for the same closed table may both open it; one of the two results is kept.
 
+use super::block::BlockFile;
 use super::block_cache::BlockCache;
 use super::reader::Table;
 use super::table_file_name;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use arc_swap::{ArcSwapOption, Guard};
-use drumlin_env::Env;
+use drumlin_env::{Env, FileKind};
 use drumlin_env::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use drumlin_env::sync::{Arc, RwLock};
 use drumlin_types::TableId;
@@ -88,6 +89,8 @@ pub(crate) struct TableCache {
     seed: u64,
     tables: RwLock<HashMap<TableId, Kept>>,
     limit: AtomicUsize,
+    /// Whether tables are read past the page cache.
+    direct: bool,
     tick: AtomicU64,
 }
 
@@ -101,8 +104,14 @@ impl TableCache {
             seed,
             tables: RwLock::new(HashMap::new()),
             limit: AtomicUsize::new(limit.max(1)),
+            direct: false,
             tick: AtomicU64::new(0),
         }
+    }
+
+    /// The same cache, whose tables are read past the page cache if `direct` says so.
+    pub(crate) fn reading(self, direct: bool) -> TableCache {
+        TableCache { direct, ..self }
     }
 
     #[cfg(test)]
@@ -134,7 +143,13 @@ impl TableCache {
         }
         // Opened outside the lock: readers of other tables should not wait for this file.
         let blocks = Arc::clone(&self.blocks);
-        let table = Arc::new(Table::open(&self.env, &self.path(id), id, file_len, blocks, self.seed)?);
+        let path = self.path(id);
+        let opened = match self.direct {
+            true => self.env.fs().open_direct(&path, FileKind::Table),
+            false => self.env.fs().open(&path, FileKind::Table),
+        };
+        let file = opened.map_err(|e| Error::io(&path, "cannot open table", e))?;
+        let table = Arc::new(Table::over(BlockFile { id, file }, file_len, blocks, self.seed)?);
         let mut tables = self.tables.write();
         // Whoever is asked for from now on was asked for later than those before.
         let used = AtomicU64::new(self.tick.fetch_add(1, Ordering::Relaxed) + 1);
