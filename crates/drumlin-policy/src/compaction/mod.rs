@@ -9,6 +9,7 @@
 //! - `stack`: runs as the presets count them, and whole-run closure.
 //! - `arguments`: the part of a name after the colon.
 
+mod arce;
 mod arguments;
 mod chaos;
 mod fluid;
