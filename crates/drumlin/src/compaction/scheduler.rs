@@ -124,6 +124,7 @@ impl Control {
             costs: &moment.costs,
             limits: &limits,
             wanted: &sample.wanted,
+            wanted_seeks: &sample.wanted_seeks,
             now: moment.now,
             seed: moment.seed,
             frozen: keyspace.frozen,

@@ -127,7 +127,8 @@ impl Intervals {
             for to in from + 1..=self.ends[from].min(from + EVERY_WIDTH) {
                 union.union(&line[to - 1].cover);
                 weight += line[to - 1].weight;
-                if to < from + 2 || !self.passes(line, rho, from, to) {
+                // A link of several runs is worth merging alone; it then has no others to be balanced with.
+                if to > from + 1 && !self.passes(line, rho, from, to) {
                     continue;
                 }
                 let removed = weight - scale.runs(&union);

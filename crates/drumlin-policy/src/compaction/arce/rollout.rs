@@ -13,6 +13,7 @@ use super::interval::{Candidate, Intervals, Part};
 use super::model::{Model, Stall};
 use super::score::{Choice, Tuple, UnderWay};
 use crate::pace::{Admission, NARROW, admission};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use drumlin_types::contract::{Pace, PaceScope};
 
@@ -86,8 +87,8 @@ impl Slot {
 
 /// A simulation of one tuple.
 #[derive(Clone, Debug)]
-pub(crate) struct Rollout<'a> {
-    start: &'a Start,
+pub(crate) struct Rollout {
+    start: Arc<Start>,
     tuple: Tuple,
     stall: Stall,
     line: Vec<Part>,
@@ -100,6 +101,8 @@ pub(crate) struct Rollout<'a> {
     operations: f64,
     until_flush: f64,
     cost: f64,
+    /// Covered runs times operations.
+    runs_met: f64,
     scratch: Scratch,
     /// Bytes of merges started.
     pub(crate) started: f64,
@@ -123,15 +126,15 @@ pub(crate) enum Ended {
     Abandoned,
 }
 
-impl<'a> Rollout<'a> {
-    pub(crate) fn new(start: &'a Start, tuple: Tuple, scratch: Scratch) -> Rollout<'a> {
+impl Rollout {
+    pub(crate) fn new(start: &Arc<Start>, tuple: Tuple, scratch: Scratch) -> Rollout {
         let slots = start.model.slots as usize;
         let mut stall = tuple.stall(&start.model);
         if let Some(delay) = start.limits.fixed_delay {
             stall.delay = delay;
         }
         let mut rollout = Rollout {
-            start,
+            start: start.clone(),
             tuple,
             stall,
             owners: alloc::vec![0; start.line.len()],
@@ -143,6 +146,7 @@ impl<'a> Rollout<'a> {
             operations: 0.0,
             until_flush: start.model.flush_ops(),
             cost: 0.0,
+            runs_met: 0.0,
             scratch,
             started: 0.0,
         };
@@ -151,6 +155,15 @@ impl<'a> Rollout<'a> {
         }
         rollout.decide();
         rollout
+    }
+
+    pub(crate) fn tuple(&self) -> Tuple {
+        self.tuple
+    }
+
+    /// Covered runs, in the mean of the operations so far.
+    pub(crate) fn mean_runs(&self) -> f64 {
+        if self.operations > 0.0 { self.runs_met / self.operations } else { self.runs() }
     }
 
     pub(crate) fn into_scratch(self) -> Scratch {
@@ -199,6 +212,7 @@ impl<'a> Rollout<'a> {
         self.operations += operations;
         self.until_flush -= operations;
         self.cost += operations * each;
+        self.runs_met += operations * runs;
         if piece_first {
             self.end_piece(next_end);
         } else if self.until_flush < 1e-3 {
@@ -282,7 +296,7 @@ impl<'a> Rollout<'a> {
     }
 
     fn flush(&mut self) {
-        let Start { model, scale, flushed, .. } = self.start;
+        let Start { model, scale, flushed, .. } = &*self.start;
         let part =
             Part { bytes: model.flush_bytes, cover: *flushed, weight: scale.runs(flushed), idle: true };
         self.line.insert(0, part);
@@ -312,7 +326,7 @@ impl<'a> Rollout<'a> {
                 beside: longest.map(|(_, under_way)| under_way),
             };
             let Scratch { intervals, candidates } = &mut self.scratch;
-            let found = choice.choose(&self.line, &self.start.scale, intervals, candidates);
+            let found = choice.choose(&self.line, &self.start.scale, intervals, candidates, |_| ());
             let Some(Candidate { from, to, bytes, removed }) = found.map(|score| score.candidate) else {
                 return;
             };
@@ -369,8 +383,8 @@ mod tests {
 
     const LINE: [f64; 8] = [2.0, 2.0, 2.0, 2.0, 20.0, 24.0, 400.0, 4096.0];
 
-    fn start(model: Model, horizon: f64, piece_bytes: f64) -> Start {
-        Start {
+    fn start(model: Model, horizon: f64, piece_bytes: f64) -> Arc<Start> {
+        Arc::new(Start {
             model,
             scale: full_scale(),
             line: line(&LINE),
@@ -384,7 +398,7 @@ mod tests {
             },
             balance: Balance::new(f64::INFINITY, 20.0),
             horizon,
-        }
+        })
     }
 
     fn tuple(horizon: f64, balance: f64) -> Tuple {
@@ -392,14 +406,14 @@ mod tests {
     }
 
     /// Cost per operation in microseconds, MiB started, runs at the end.
-    fn run(start: &Start, tuple: Tuple) -> (f64, f64, usize) {
+    fn run(start: &Arc<Start>, tuple: Tuple) -> (f64, f64, usize) {
         let mut rollout = Rollout::new(start, tuple, Scratch::default());
         let Ended::At(cost) = rollout.advance(u32::MAX, f64::INFINITY) else { panic!("no end") };
         (cost / 1e3, rollout.started / MIB, rollout.line.len())
     }
 
     #[track_caller]
-    fn check(start: &Start, tuple: Tuple, expected: (f64, f64, usize), digits: i32) {
+    fn check(start: &Arc<Start>, tuple: Tuple, expected: (f64, f64, usize), digits: i32) {
         let found = run(start, tuple);
         close(found.0, expected.0, digits);
         assert_eq!((found.1, found.2), (expected.1, expected.2));
@@ -418,9 +432,9 @@ mod tests {
         check(&pieces, tuple(50.0, ANY), (73.010, 4548.0, 28), 3);
         let writes = start(model(1.0, 98.0, 1.0), 100.0, f64::INFINITY);
         check(&writes, tuple(5.0, ANY), (6.5096, 212.0, 24), 4);
-        let mut stalled = start(model(1.0, 98.0, 1.0), 100.0, f64::INFINITY);
+        let mut stalled = Start::clone(&writes);
         stalled.limits.fixed_delay = Some(13_500.0);
-        check(&stalled, Tuple { calm: 12.0, ..tuple(5.0, ANY) }, (14.839, 456.0, 19), 3);
+        check(&Arc::new(stalled), Tuple { calm: 12.0, ..tuple(5.0, ANY) }, (14.839, 456.0, 19), 3);
     }
 
     #[test]

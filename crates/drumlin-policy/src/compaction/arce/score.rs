@@ -130,21 +130,25 @@ impl Choice<'_> {
         useful.reduce(|best, next| if next.value() > best.value() { next } else { best })
     }
 
-    /// The merge of `line` to start. `candidates` is left with what it was chosen from.
+    /// The merge of `line` to start. `candidates` is left with what it was chosen from; `exact` corrects
+    /// the bytes of each.
     pub(crate) fn choose(
         &self,
         line: &[Part],
         scale: &Scale,
         intervals: &mut Intervals,
         candidates: &mut Vec<Candidate>,
+        mut exact: impl FnMut(&mut Candidate),
     ) -> Option<Score> {
         intervals.list(line, scale, self.tuple.balance, candidates);
+        candidates.iter_mut().for_each(&mut exact);
         let best = self.best(candidates);
         if best.is_some() || !self.must || self.tuple.balance.is_infinite() {
             return best;
         }
         // Nothing passes the size balance, and merging is a must.
         intervals.list(line, scale, f64::INFINITY, candidates);
+        candidates.iter_mut().for_each(&mut exact);
         self.best(candidates)
     }
 }
