@@ -52,6 +52,7 @@ mod rangedel;
 mod read;
 mod recovery;
 mod repair;
+mod search;
 mod shape;
 mod slice;
 mod snapshot;

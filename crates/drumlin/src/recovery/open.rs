@@ -9,6 +9,7 @@ use crate::event::{DecisionLog, Event};
 use crate::keyspace::KeyspaceState;
 use crate::metrics::Counters;
 use crate::options::{KeyspaceOptions, Options};
+use crate::stats::{Meter, fresh_store};
 use crate::store::{Components, Parts, Sizes, Store, sync_dir, unlink};
 use crate::table::{BlockCache, TableCache};
 use crate::version::{ManifestWriter, Obsolete};
@@ -213,7 +214,7 @@ pub(crate) fn keyspace_options(pairs: &[(String, String)]) -> Result<KeyspaceOpt
 }
 
 /// The policy that serves when a keyspace's own is not known.
-const DEFAULT_POLICY: &str = "1-leveling";
+const DEFAULT_POLICY: &str = "arce";
 
 fn assemble(
     env: Env,
@@ -256,6 +257,7 @@ fn assemble(
     let published = Published { seq: last_seq, log_end: recovered.end };
 
     let obsolete = Arc::new(Obsolete::default());
+    let sampling = fresh_store();
     let mut keyspaces = Vec::new();
     let mut controls = Vec::new();
     let mut problems = Vec::new();
@@ -275,6 +277,7 @@ fn assemble(
             tree,
             log_number,
             manifest.store,
+            Meter::new(sampling),
         ));
         if let Some(memtable) = targets.remove(id).and_then(|t| t.memtable) {
             state.adopt(memtable);
@@ -305,6 +308,7 @@ fn assemble(
             next_manual: 1,
         },
         filter_seed: manifest.store,
+        sampling,
         recovered_seq: last_seq,
         last_clock: clock,
         next_keyspace: manifest.next_keyspace,

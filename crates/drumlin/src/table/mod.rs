@@ -30,9 +30,9 @@ pub(crate) use block_cache::BlockCache;
 #[cfg(test)]
 pub(crate) use block_cache::CacheStats;
 pub(crate) use cursor::CursorOptions;
-pub(crate) use reader::Table;
 #[cfg(test)]
-pub(crate) use reader::{Found, Lookup};
+pub(crate) use reader::Found;
+pub(crate) use reader::{Lookup, Table};
 pub(crate) use table_cache::TableCache;
 pub(crate) use writer::{TableOptions, TableWriter};
 

@@ -454,7 +454,10 @@ impl CompactionPolicy for Arce {
             }
             Outcome::Plan { .. } => {}
             Outcome::Thought(answer) => {
-                if let (Some(trigger), Ok(answer)) = (self.thinking.take(), Answer::decode(answer)) {
+                if let (Some(trigger), Ok(answer)) = (self.thinking, Answer::decode(answer)) {
+                    if answer.done {
+                        self.thinking = None;
+                    }
                     self.tuple = Some(answer.tuple);
                     self.drift.predicted(answer.runs, answer.cost);
                     self.found = Some((trigger, answer));

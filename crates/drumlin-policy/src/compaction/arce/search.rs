@@ -45,6 +45,8 @@ pub(crate) struct Answer {
     pub(crate) incumbent: f64,
     /// Steps taken.
     pub(crate) steps: u64,
+    /// Nothing better will come.
+    pub(crate) done: bool,
     /// The best tuples and their costs, best first.
     pub(crate) best: Vec<(Tuple, f64)>,
 }
@@ -58,6 +60,7 @@ impl Search {
             runs: 0.0,
             incumbent: f64::INFINITY,
             steps: 0,
+            done: false,
             best: Vec::new(),
         };
         let (start, scratch) = (Arc::new(start), Scratch::default());
@@ -107,7 +110,10 @@ impl Think for Search {
             self.queue = tried.clone();
             self.queue.extend(neighbours.into_iter().filter(|tuple| !tried.contains(tuple)));
         }
-        let Some(&tuple) = self.queue.get(self.next) else { return Some(self.answer.encode()) };
+        let Some(&tuple) = self.queue.get(self.next) else {
+            self.answer.done = true;
+            return Some(self.answer.encode());
+        };
         self.next += 1;
         self.rollout = Some(Rollout::new(&self.start, tuple, core::mem::take(&mut self.scratch)));
         None
@@ -159,7 +165,9 @@ impl Answer {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut writer = Writer::new(VERSION);
         writer.tuple(&self.tuple);
-        writer.numbers(&[self.cost, self.runs, self.incumbent, self.steps as f64, self.best.len() as f64]);
+        let done = f64::from(u8::from(self.done));
+        let count = self.best.len() as f64;
+        writer.numbers(&[self.cost, self.runs, self.incumbent, self.steps as f64, done, count]);
         for (tuple, cost) in &self.best {
             writer.tuple(tuple);
             writer.numbers(&[*cost]);
@@ -170,14 +178,14 @@ impl Answer {
     pub(crate) fn decode(bytes: &[u8]) -> Result<Answer, PolicyError> {
         let mut reader = Reader::new(bytes, VERSION)?;
         let tuple = reader.tuple()?;
-        let [cost, runs, incumbent, steps, count] = reader.numbers()?;
+        let [cost, runs, incumbent, steps, done, count] = reader.numbers()?;
         let mut best = Vec::new();
         for _ in 0..(count as usize).min(TOLD) {
             let tuple = reader.tuple()?;
             let [cost] = reader.numbers()?;
             best.push((tuple, cost));
         }
-        Ok(Answer { tuple, cost, runs, incumbent, steps: steps as u64, best })
+        Ok(Answer { tuple, cost, runs, incumbent, steps: steps as u64, done: done == 1.0, best })
     }
 }
 
