@@ -2,6 +2,7 @@
 //! the costs gives the same answer on every machine.
 //!
 //! - [`compaction`]: the compaction policies and their registry, [`by_name`].
+//! - [`pace`]: how fast writers are admitted.
 //! - [`sim`]: trees without data, on which policies are tried out.
 //!
 //! What belongs here: choosing what to merge, and simulating it. What does not: I/O, clocks, threads,
@@ -15,6 +16,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod compaction;
+pub mod pace;
 mod random;
 mod share;
 pub mod sim;

@@ -54,6 +54,7 @@ impl Desk {
             costs: &CostView { merge_bytes_per_s: (1 << 20) as f64, ..CostView::default() },
             limits: &self.limits,
             wanted: &[],
+            wanted_seeks: &[],
             now: 0,
             seed: 1,
             frozen: false,

@@ -10,9 +10,11 @@ use crate::keyspace::KeyspaceState;
 use crate::memtable::Memtable;
 use crate::options::{KeyspaceOptions, Options};
 use crate::recovery::open::keyspace_options;
+use crate::search::SearchJob;
+use crate::stats::Meter;
 use crate::store::{Store, unlink};
 use crate::version::Tree;
-use drumlin_env::sync::{Arc, atomic};
+use drumlin_env::sync::{Arc, Mutex, atomic};
 use drumlin_env::{FileKind, Note};
 use drumlin_format::log::{RecordHeader, RecordKind};
 use drumlin_format::manifest::{Change, Edit};
@@ -29,7 +31,7 @@ impl Store {
         for number in 0..self.sizes.slots {
             self.background.start(Arc::new(MergeLane::new(self.clone(), number)))?;
         }
-        self.background.start(Arc::new(MaintenanceLane { store: self.clone() }))
+        self.background.start(Arc::new(MaintenanceLane::new(self.clone())))
     }
 
     /// The keyspace called `name`, made when there is none.
@@ -77,6 +79,7 @@ impl Store {
             Tree::empty(),
             log,
             self.filter_seed,
+            Meter::new(self.sampling),
         ));
         control.keyspaces.push(KeyspaceControl::new(state.clone(), policy, 0));
         let mut all = self.keyspaces().to_vec();
@@ -123,6 +126,11 @@ impl Store {
         self.control.lock().keyspace(keyspace).map_or_else(String::new, |k| k.policy.name())
     }
 
+    /// What the policy of `keyspace` goes by, in lines for people.
+    pub(crate) fn policy_state(&self, keyspace: &Arc<KeyspaceState>) -> String {
+        self.control.lock().keyspace(keyspace).map_or_else(String::new, |k| k.policy.explain())
+    }
+
     pub(crate) fn set_policy(&self, keyspace: &Arc<KeyspaceState>, name: &str) -> Result<()> {
         let policy = drumlin_policy::by_name(name).map_err(|e| Error::new(ErrorKind::InvalidOption, e.0))?;
         self.check_poison()?;
@@ -140,9 +148,7 @@ impl Store {
         let now = self.now();
         control.decisions.note(now, &keyspace.name, format!("policy {name}"), "set by the user".to_owned());
         if let Some(entry) = control.keyspace(keyspace) {
-            entry.policy = policy;
-            entry.pace = None;
-            entry.due = true;
+            entry.set_policy(policy);
         }
         self.refresh_pace(&control);
         drop(control);
@@ -181,6 +187,11 @@ impl Store {
             Change::KeyspaceOption { id: keyspace.id, name: name.to_owned(), value: value.to_owned() };
         self.append_edit(&mut control, Edit { changes: vec![change] }, || {})?;
         keyspace.set_options(&self.options.load(), options);
+        if let Some(entry) = control.keyspace(keyspace) {
+            entry.due = true;
+        }
+        drop(control);
+        self.background.wake();
         Ok(())
     }
 
@@ -346,12 +357,18 @@ fn policy_for(options: &KeyspaceOptions) -> Result<Box<dyn drumlin_types::contra
     drumlin_policy::by_name(&options.compaction).map_err(|e| Error::new(ErrorKind::InvalidOption, e.0))
 }
 
-/// The lane that removes obsolete files, rewrites the manifest and writes the decision log.
+/// The lane that removes obsolete files, rewrites the manifest, writes the decision log, and searches for policies.
 struct MaintenanceLane {
     store: Arc<Store>,
+    search: Mutex<SearchJob>,
 }
 
 impl MaintenanceLane {
+    fn new(store: Arc<Store>) -> MaintenanceLane {
+        let search = Mutex::new(SearchJob::new(store.now()));
+        MaintenanceLane { store, search }
+    }
+
     fn try_step(&self) -> Result<Step> {
         let store = &self.store;
         if let Some((table, _)) = store.obsolete.next_table() {
@@ -370,8 +387,11 @@ impl MaintenanceLane {
             store.background.progressed();
             return Ok(Step::More);
         }
-        let worked = store.rewrite_manifest_if_grown()? || store.write_decisions();
-        Ok(if worked { Step::More } else { Step::Idle })
+        if store.rewrite_manifest_if_grown()? || store.write_decisions() {
+            return Ok(Step::More);
+        }
+        store.tick();
+        self.search.lock().step(store)
     }
 }
 
@@ -390,5 +410,7 @@ impl Lane for MaintenanceLane {
         }
     }
 
-    fn abandon(&self) {}
+    fn abandon(&self) {
+        self.search.lock().abandon();
+    }
 }

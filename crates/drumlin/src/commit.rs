@@ -4,7 +4,8 @@ use crate::batch::Batch;
 use crate::error::{Error, ErrorKind, Result};
 use crate::metrics::Counters;
 use crate::options::Durability;
-use crate::pacing::{SHUT, StallReason};
+use crate::pacing::{OPEN, SHUT, StallReason};
+use crate::stats::Kind as SampleKind;
 use crate::store::Store;
 use crate::write::lane::{Request, Reserved};
 use drumlin_env::Note;
@@ -52,8 +53,13 @@ impl Store {
                 "a batch over several keyspaces needs the log to be atomic: use Durability::Buffered or Sync",
             ));
         }
+        let sampled = batch.keyspaces.first().is_some_and(|keyspace| keyspace.meter.samples());
+        if sampled && self.gate.rate() != OPEN {
+            self.refresh_pace_if_free();
+        }
         self.admit(batch.size() as u64 + ENTRY_OVERHEAD * batch.len() as u64)?;
         self.check_poison()?;
+        let began = if sampled { self.env.clock().monotonic_nanos() } else { 0 };
         let request = Request {
             keyspaces: &batch.keyspaces,
             operations: batch.len() as u64,
@@ -73,6 +79,9 @@ impl Store {
         if reserved.sealed {
             self.background.wake();
         }
+        if sampled {
+            self.sampled_write(&batch, began);
+        }
         Counters::add(&self.metrics.commits, 1);
         Counters::add(&self.metrics.operations, batch.len() as u64);
         Counters::add(&self.metrics.user_bytes_written, batch.user_bytes);
@@ -83,6 +92,24 @@ impl Store {
             self.env.note(Note::AckSynced { seq: last_seq });
         }
         Ok(last_seq)
+    }
+
+    /// Counts a sampled commit, which began at `began`, for all those that it stands for.
+    fn sampled_write(&self, batch: &Batch, began: u64) {
+        let nanos = self.env.clock().monotonic_nanos().saturating_sub(began);
+        let operations = batch.len() as u64;
+        self.costs.wrote(nanos / operations.max(1));
+        for keyspace in &batch.keyspaces {
+            let own = |operation: &Operation<'_>| operation.keyspace == keyspace.id;
+            let (mut count, mut bytes) = (0, 0);
+            let mut last: &[u8] = &[];
+            for operation in batch.writer.operations().flatten().filter(own) {
+                (count, bytes) = (count + 1, bytes + operation.key.len() + operation.value.len());
+                last = operation.key;
+            }
+            keyspace.meter.sampled(SampleKind::Write, last, count);
+            keyspace.meter.wrote(bytes as u64);
+        }
     }
 
     fn log_and_insert(&self, batch: &Batch, reserved: &Reserved) -> Result<()> {

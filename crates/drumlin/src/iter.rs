@@ -11,6 +11,7 @@
 use crate::error::{Error, Result};
 use crate::scan::StoreView;
 use crate::slice::Slice;
+use crate::stats::Stopwatch;
 use drumlin_env::sync::{Arc, atomic};
 use std::fmt;
 use std::iter::FusedIterator;
@@ -40,11 +41,17 @@ pub struct Iter {
     given_by_back: Option<Slice>,
     done: bool,
     error: Option<Error>,
+    /// Times the first step of a sampled scan.
+    stopwatch: Option<Stopwatch>,
 }
 
 impl Iter {
     /// An iterator over the views that `open` makes.
-    pub(crate) fn new(open: OpenView, keys_only: Arc<atomic::AtomicBool>) -> Iter {
+    pub(crate) fn new(
+        open: OpenView,
+        keys_only: Arc<atomic::AtomicBool>,
+        stopwatch: Option<Stopwatch>,
+    ) -> Iter {
         Iter {
             open,
             keys_only,
@@ -54,6 +61,7 @@ impl Iter {
             given_by_back: None,
             done: false,
             error: None,
+            stopwatch,
         }
     }
 
@@ -112,7 +120,15 @@ impl Iter {
         if self.done {
             return None;
         }
-        match step(self) {
+        let stopwatch = self.stopwatch.take().map(|mut stopwatch| {
+            stopwatch.begin();
+            stopwatch
+        });
+        let item = step(self);
+        if let Some(stopwatch) = stopwatch {
+            stopwatch.stop();
+        }
+        match item {
             Ok(item) => {
                 self.done = item.is_none();
                 if self.done {

@@ -14,6 +14,7 @@ use crate::options::{Durability, KeyspaceOptions, Options};
 use crate::range_cursor::RangeCursor;
 use crate::slice::Slice;
 use crate::snapshot::SnapshotGuard;
+use crate::stats::Meter;
 use crate::version::Tree;
 use arc_swap::ArcSwap;
 use drumlin_env::sync::{Arc, Mutex, atomic};
@@ -45,6 +46,8 @@ pub(crate) struct KeyspaceState {
     pub(crate) name: Arc<str>,
     pub(crate) options: ArcSwap<KeyspaceOptions>,
     pub(crate) operator: Option<Arc<dyn MergeOperator>>,
+    /// Counts its load.
+    pub(crate) meter: Meter,
     view: ArcSwap<View>,
     update: Mutex<()>,
     dropped: atomic::AtomicBool,
@@ -67,6 +70,7 @@ impl KeyspaceState {
         tree: Tree,
         log: LogNumber,
         memtable_seed: u64,
+        meter: Meter,
     ) -> KeyspaceState {
         let active = Arc::new(Memtable::new(log.0, memtable_seed));
         let memtable_bytes = store.memtable_bytes(&options) as usize;
@@ -75,6 +79,7 @@ impl KeyspaceState {
             name,
             options: ArcSwap::from_pointee(options),
             operator,
+            meter,
             view: ArcSwap::from_pointee(View { active, sealed: Vec::new(), tree: Arc::new(tree) }),
             update: Mutex::new(()),
             dropped: atomic::AtomicBool::new(false),
@@ -282,6 +287,12 @@ impl Keyspace {
     /// Name and arguments of the compaction policy.
     pub fn policy(&self) -> String {
         self.store.policy_name(&self.state)
+    }
+
+    /// What the compaction policy goes by at present and what led to it, in lines for people. Empty for
+    /// policies whose name says it all.
+    pub fn policy_state(&self) -> String {
+        self.store.policy_state(&self.state)
     }
 
     /// Switches the compaction policy, at once and for good. Answers never depend on it.

@@ -56,6 +56,7 @@ mod read;
 mod recovery;
 mod repair;
 mod scan;
+mod search;
 mod shape;
 mod slice;
 mod snapshot;
@@ -82,8 +83,7 @@ pub use merge_operator::{AddI64, Append, MergeOperator};
 pub use metrics::Metrics;
 pub use options::{
     Compression, Durability, KeyspaceOptions, OptionDef, Options, Scope as OptionScope, Shape as OptionShape,
-    TableReads,
-    options_help, options_markdown,
+    TableReads, options_help, options_markdown,
 };
 pub use range_cursor::RangeCursor;
 pub use repair::{RepairReport, repair};

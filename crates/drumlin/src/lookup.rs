@@ -9,8 +9,9 @@ use crate::range_cursor::RangeCursor;
 use crate::read::{Flow, GetState, Resolver, Source, VisibleOptions};
 use crate::scan::Scan;
 use crate::slice::Slice;
+use crate::stats::{Kind, Stopwatch};
 use crate::store::Store;
-use crate::table::TableCache;
+use crate::table::{Lookup, TableCache};
 use crate::version::FileMeta;
 use drumlin_env::sync::{Arc, atomic};
 use drumlin_format::filter::key_hash;
@@ -44,6 +45,8 @@ impl Source for MemSource<'_> {
 struct FileSource<'a> {
     file: &'a Arc<FileMeta>,
     tables: &'a TableCache,
+    /// A sampled lookup is timed.
+    timed: Option<&'a Store>,
 }
 
 impl Source for FileSource<'_> {
@@ -56,9 +59,17 @@ impl Source for FileSource<'_> {
         if self.file.counts.range_tombstones > 0 {
             state.cover(table.range_tombstones().covering(key, snapshot));
         }
-        table.lookup(key, hash, snapshot, |found| {
+        let began = self.timed.map(|store| store.env.clock().monotonic_nanos());
+        let outcome = table.lookup(key, hash, snapshot, |found| {
             state.offer(found.seq, found.kind, || found.value) == Flow::Continue
         })?;
+        if let (Some(store), Some(began)) = (self.timed, began) {
+            let nanos = store.env.clock().monotonic_nanos().saturating_sub(began);
+            match outcome {
+                Lookup::Denied => store.costs.probes.denied(nanos),
+                Lookup::Absent | Lookup::Found => store.costs.probes.reached(nanos),
+            }
+        }
         Ok(())
     }
 }
@@ -87,21 +98,47 @@ impl Store {
         self.check_open()?;
         keyspace.check_alive()?;
         Counters::add(&self.metrics.gets, 1);
+        if keyspace.meter.samples() {
+            return self.get_sampled(keyspace, key, snapshot);
+        }
         loop {
             let view = keyspace.peek();
             let seq = snapshot.unwrap_or_else(|| self.publisher.visible());
             if Arc::ptr_eq(&view, &keyspace.peek()) {
-                return self.get_in(keyspace, &view, key, seq);
+                return self.get_in(keyspace, &view, key, seq, None);
             }
         }
     }
 
-    fn get_in(&self, keyspace: &KeyspaceState, view: &View, key: &[u8], seq: Seq) -> Result<Option<Slice>> {
+    /// A lookup that is timed, and stands for others.
+    #[cold]
+    fn get_sampled(
+        &self,
+        keyspace: &Arc<KeyspaceState>,
+        key: &[u8],
+        snapshot: Option<Seq>,
+    ) -> Result<Option<Slice>> {
+        keyspace.meter.sampled(Kind::Point, key, 1);
+        let began = self.env.clock().monotonic_nanos();
+        let (view, visible) = self.view_at(keyspace);
+        let value = self.get_in(keyspace, &view, key, snapshot.unwrap_or(visible), Some(self));
+        self.costs.got(self.env.clock().monotonic_nanos().saturating_sub(began));
+        value
+    }
+
+    fn get_in(
+        &self,
+        keyspace: &KeyspaceState,
+        view: &View,
+        key: &[u8],
+        seq: Seq,
+        timed: Option<&Store>,
+    ) -> Result<Option<Slice>> {
         let hash = key_hash(key, self.filter_seed);
         let memtables = view.memtables().filter(|m| !m.is_empty()).map(MemSource);
         let levels = view.tree.levels.iter().map(|level| {
             let files = level.runs.iter().filter_map(|run| run.file_for(key));
-            files.map(|file| FileSource { file, tables: &self.tables })
+            files.map(|file| FileSource { file, tables: &self.tables, timed })
         });
         let state = crate::read::get(key, hash, seq, memtables, levels)?;
         let resolver =
@@ -120,6 +157,9 @@ impl Store {
         self.check_open()?;
         keyspace.check_alive()?;
         Counters::add(&self.metrics.gets, keys.len() as u64);
+        if let Some(first) = keys.first().filter(|_| keyspace.meter.samples()) {
+            keyspace.meter.sampled(Kind::Point, first, keys.len() as u64);
+        }
         let (view, visible) = self.view_at(keyspace);
         let seq = snapshot.unwrap_or(visible);
         // In key order, so that neighbours find their blocks in the cache.
@@ -127,7 +167,7 @@ impl Store {
         order.sort_by_key(|&i| keys[i]);
         let mut values = vec![None; keys.len()];
         for i in order {
-            values[i] = self.get_in(keyspace, &view, keys[i], seq)?;
+            values[i] = self.get_in(keyspace, &view, keys[i], seq, None)?;
         }
         Ok(values)
     }
@@ -141,12 +181,13 @@ impl Store {
     ) -> Iter {
         let keys_only = Arc::new(atomic::AtomicBool::new(false));
         let mut scan = self.scan_of(keyspace, range, snapshot);
+        let stopwatch = self.stopwatch(keyspace, &scan.options.bounds.start, scan.view.tree.runs());
         let flag = keys_only.clone();
         let open = Box::new(move || {
             scan.options.keys_only = flag.load(atomic::Ordering::Relaxed);
             scan.open()
         });
-        Iter::new(open, keys_only)
+        Iter::new(open, keys_only, stopwatch)
     }
 
     /// A cursor over `range` as of `snapshot`, or as of now.
@@ -157,7 +198,16 @@ impl Store {
         snapshot: Option<Seq>,
     ) -> Result<RangeCursor> {
         let scan = self.scan_of(keyspace, range, snapshot);
-        Ok(RangeCursor::new(scan.open()?, self.clone(), keyspace.clone()))
+        Ok(RangeCursor::new(scan.open()?, self.clone(), keyspace.clone(), scan.view.tree.runs()))
+    }
+
+    /// A watch for a seek to `key` over `runs` runs, if it is a sampled one.
+    #[inline]
+    pub(crate) fn stopwatch(&self, keyspace: &KeyspaceState, key: &[u8], runs: usize) -> Option<Stopwatch> {
+        keyspace.meter.samples().then(|| {
+            keyspace.meter.sampled(Kind::Seek, key, 1);
+            Stopwatch::new(self.env.clone(), self.costs.clone(), runs)
+        })
     }
 
     fn scan_of(

@@ -8,6 +8,7 @@
 use crate::error::Result;
 use crate::keyspace::KeyspaceState;
 use crate::scan::StoreView;
+use crate::stats::Stopwatch;
 use crate::store::Store;
 use drumlin_env::sync::Arc;
 use std::fmt;
@@ -19,38 +20,52 @@ pub struct RangeCursor {
     view: StoreView,
     store: Arc<Store>,
     keyspace: Arc<KeyspaceState>,
+    /// Runs of the tree that it walks.
+    runs: usize,
 }
 
 impl RangeCursor {
-    pub(crate) fn new(view: StoreView, store: Arc<Store>, keyspace: Arc<KeyspaceState>) -> RangeCursor {
-        RangeCursor { view, store, keyspace }
+    pub(crate) fn new(
+        view: StoreView,
+        store: Arc<Store>,
+        keyspace: Arc<KeyspaceState>,
+        runs: usize,
+    ) -> RangeCursor {
+        RangeCursor { view, store, keyspace, runs }
     }
 
-    fn moved(&mut self, how: impl FnOnce(&mut StoreView) -> Result<()>) -> Result<bool> {
+    fn moved(&mut self, key: &[u8], how: impl FnOnce(&mut StoreView) -> Result<()>) -> Result<bool> {
         self.store.check_open()?;
         self.keyspace.check_alive()?;
+        let mut stopwatch = self.store.stopwatch(&self.keyspace, key, self.runs);
+        stopwatch.iter_mut().for_each(Stopwatch::begin);
         how(&mut self.view)?;
+        if let Some(stopwatch) = stopwatch {
+            stopwatch.stop();
+        }
         Ok(self.view.valid())
     }
 
     /// To the first key of the range; `false` when there is none.
     pub fn seek_first(&mut self) -> Result<bool> {
-        self.moved(StoreView::seek_first)
+        self.moved(&[], StoreView::seek_first)
     }
 
     /// To the last key of the range; `false` when there is none.
     pub fn seek_last(&mut self) -> Result<bool> {
-        self.moved(StoreView::seek_last)
+        self.moved(&[], StoreView::seek_last)
     }
 
     /// To the first key of the range at or after `key`; `false` when there is none.
     pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
-        self.moved(|view| view.seek(key.as_ref()))
+        let key = key.as_ref();
+        self.moved(key, |view| view.seek(key))
     }
 
     /// To the last key of the range before `key`; `false` when there is none.
     pub fn seek_before(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
-        self.moved(|view| view.seek_before(key.as_ref()))
+        let key = key.as_ref();
+        self.moved(key, |view| view.seek_before(key))
     }
 
     /// To the following key; `false` when there is none, or the cursor was on no entry.

@@ -18,7 +18,7 @@ use crate::metrics::Counters;
 use crate::options::{Durability, Options};
 use crate::pacing::{self, Gate};
 use crate::snapshot::SnapshotList;
-use crate::stats::Sample;
+use crate::stats::{Costs, Sample};
 use crate::table::{BlockCache, TableCache, TableOptions};
 use crate::version::{KeyspaceEdit, ManifestWriter, Obsolete, Tree, check};
 use crate::write::{CommitLane, Log, Publisher};
@@ -27,7 +27,7 @@ use drumlin_env::sync::{Arc, Mutex, atomic};
 use drumlin_env::{Env, FileKind, FileLock, Note};
 use drumlin_format::manifest::{Change, Edit};
 use drumlin_format::names::FileName;
-use drumlin_types::contract::{CostView, LimitView, PaceScope};
+use drumlin_types::contract::LimitView;
 use drumlin_types::{LogNumber, Seq, TableId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -36,6 +36,8 @@ use std::path::{Path, PathBuf};
 pub(crate) const PIECE_BYTES: u64 = 64 << 20;
 /// Merge speed of a slot assumed before any was measured, bytes per second.
 const SLOT_SPEED_GUESS: f64 = 150e6;
+/// From this share of the most runs on, writers may be slowed at once.
+const URGENT_SHARE: f64 = 0.95;
 
 /// Everything that is not a number: given when the store is opened.
 #[derive(Clone, Default)]
@@ -76,6 +78,9 @@ pub(crate) struct Store {
     pub(crate) gate: Gate,
     pub(crate) metrics: Counters,
     pub(crate) decisions: DecisionFiles,
+    pub(crate) costs: Arc<Costs>,
+    /// Number of this open store for the samplers of its clients.
+    pub(crate) sampling: u64,
     pub(crate) filter_seed: u64,
     pub(crate) recovered_seq: Seq,
     pub(crate) last_clock: atomic::AtomicU64,
@@ -107,6 +112,7 @@ pub(crate) struct Parts {
     pub(crate) obsolete: Arc<Obsolete>,
     pub(crate) control: Control,
     pub(crate) filter_seed: u64,
+    pub(crate) sampling: u64,
     pub(crate) recovered_seq: Seq,
     pub(crate) last_clock: u64,
     pub(crate) next_file: u64,
@@ -147,6 +153,8 @@ impl Store {
             gate: Gate::new(),
             metrics: Counters::default(),
             decisions: parts.decisions,
+            costs: Arc::default(),
+            sampling: parts.sampling,
             filter_seed: parts.filter_seed,
             recovered_seq: parts.recovered_seq,
             last_clock: atomic::AtomicU64::new(parts.last_clock),
@@ -470,7 +478,7 @@ impl Store {
             now: self.now(),
             seed: self.env.random_u64("policy"),
             limits: LimitView { slots: self.sizes.slots as u32, ..LimitView::default() },
-            costs: CostView { merge_bytes_per_s: SLOT_SPEED_GUESS, ..CostView::default() },
+            costs: self.costs.view(),
             piece_bytes: PIECE_BYTES,
         };
         let mut control = self.control.lock();
@@ -480,27 +488,52 @@ impl Store {
     }
 
     fn sample(&self, keyspace: &KeyspaceState) -> Sample {
-        let view = keyspace.view();
-        let mut sample = Sample::default();
+        let view = keyspace.peek();
+        let mut sample = keyspace.meter.sample();
         sample.load.sealed_memtables = view.sealed.len() as u32;
         sample.load.memtable_fill = view.active.bytes() as f64 / keyspace.memtable_bytes() as f64;
         sample.load.snapshots = self.snapshots.len() as u32;
         sample
     }
 
+    /// Reads the counters of the load, once a second; keyspaces that were used are asked for merges.
+    pub(crate) fn tick(&self) {
+        let now = self.now();
+        let active: Vec<_> = self.keyspaces().iter().filter(|k| k.meter.roll(now)).cloned().collect();
+        if active.is_empty() {
+            return;
+        }
+        let mut control = self.control.lock();
+        for keyspace in &active {
+            if let Some(entry) = control.keyspace(keyspace) {
+                entry.due = true;
+            }
+        }
+        drop(control);
+        self.background.wake();
+    }
+
     /// Sets the writers' gate from the paces of all keyspaces: the narrowest counts.
     pub(crate) fn refresh_pace(&self, control: &Control) {
-        let mut rate = pacing::OPEN;
+        let speed = match self.costs.view().merge_bytes_per_s {
+            measured if measured > 0.0 => measured,
+            _ => SLOT_SPEED_GUESS,
+        } * self.sizes.slots as f64;
+        let (mut rate, mut urgent) = (pacing::OPEN, false);
         for keyspace in &control.keyspaces {
             let Some(pace) = &keyspace.pace else { continue };
-            let tree = keyspace.state.view().tree.clone();
-            let runs = match pace.scope {
-                PaceScope::Level0 => tree.levels[0].runs.len(),
-                PaceScope::All => tree.runs(),
-            };
-            rate = rate.min(pacing::rate(pace, runs as f64, SLOT_SPEED_GUESS));
+            let runs = keyspace.paced_runs(pace);
+            rate = rate.min(pacing::rate(pace, runs, speed));
+            urgent |= runs >= URGENT_SHARE * pace.stop || pace.hard_stop;
         }
-        self.gate.set_rate(rate);
+        self.gate.approach(rate, self.now(), urgent);
+    }
+
+    /// Brings the writers' gate up to date, unless someone else is at it.
+    pub(crate) fn refresh_pace_if_free(&self) {
+        if let Some(control) = self.control.try_lock() {
+            self.refresh_pace(&control);
+        }
     }
 
     /// Rewrites the manifest when that makes it much smaller.

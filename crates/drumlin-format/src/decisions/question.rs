@@ -3,15 +3,17 @@
 //! ```text
 //! question   policy slice | state slice | picture | answer
 //!
-//! picture    levels: count of (runs: count of run) | tickets: count of ticket | load: 6 f64, 2 more after
-//!            sealed u32, snapshots u32 | costs: 9 f64 | limits | wanted: count of slice | now, seed, frozen
+//! picture    levels: count of (runs: count of run) | tickets: count of ticket | load: 8 f64, sealed u32,
+//!            snapshots u32, 3 counts | costs: 9 f64 | limits, pin u8, 4 f64 when 1 | wanted, wanted seeks: count of
+//!            slice | now, seed, frozen
 //! run        id | tag slice | files: count of file
 //! file       table | range | bytes, entries, keys, tombstones, range tombstones, smallest, largest seq |
 //!            bits, false positives, empty, found, dead f64 | state u8, ticket when not free
 //! ticket     number | plan | pieces, pieces done, bytes, bytes done
 //! plan       take: count of (table, range) | may fold: the same | out u8 | place u8, run when 1 | tag slice |
 //!            deadline u8, number when 1 | priority f64 | count of (range, f64) | reason slice
-//! answer     plans: count of plan | park: count of ticket | pace u8, then scope u8, 4 f64, hard stop u8 |
+//! answer     plans: count of plan | park: count of ticket | pace u8, then scope u8, 4 f64, hard stop u8,
+//!            covered u8, f64 when 1 |
 //!            forecast: count of (born, dies, bytes) | think u8
 //! range      start slice | 0 | end slice, or 1 alone: no end
 //! ```
@@ -26,7 +28,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use drumlin_types::contract::{
     CostView, Decision, FileState, FileView, LevelView, LimitView, LoadView, LookupStats, Pace, PaceScope,
-    Place, Plan, PolicyInput, RunForecast, RunTag, RunView, Take, TicketView, TreeView,
+    Pin, Place, Plan, PolicyInput, RunForecast, RunTag, RunView, Take, TicketView, TreeView,
 };
 use drumlin_types::{Key, KeyRange, RunId, TableId, Ticket};
 
@@ -39,6 +41,7 @@ pub struct Picture {
     costs: CostView,
     limits: LimitView,
     wanted: Vec<Key>,
+    wanted_seeks: Vec<Key>,
     now: u64,
     seed: u64,
     frozen: bool,
@@ -55,6 +58,7 @@ impl Picture {
             costs: &self.costs,
             limits: &self.limits,
             wanted: &self.wanted,
+            wanted_seeks: &self.wanted_seeks,
             now: self.now,
             seed: self.seed,
             frozen: self.frozen,
@@ -186,7 +190,7 @@ fn range(reader: &mut Reader<'_>) -> Result<KeyRange, Corruption> {
 }
 
 fn put_picture(out: &mut Vec<u8>, input: &PolicyInput<'_>) {
-    let PolicyInput { tree, tickets, load, costs, limits, wanted, now, seed, frozen } = *input;
+    let PolicyInput { tree, tickets, load, costs, limits, wanted, wanted_seeks, now, seed, frozen } = *input;
     let TreeView { levels } = tree;
     put_list(out, levels, |out, LevelView { runs }| put_list(out, runs, put_run));
     put_list(out, tickets, put_ticket);
@@ -194,6 +198,7 @@ fn put_picture(out: &mut Vec<u8>, input: &PolicyInput<'_>) {
     put_costs(out, costs);
     put_limits(out, limits);
     put_list(out, wanted, |out, key| put_slice(out, key));
+    put_list(out, wanted_seeks, |out, key| put_slice(out, key));
     put_varint(out, now);
     put_u64(out, seed);
     put_bool(out, frozen);
@@ -208,6 +213,7 @@ fn picture(reader: &mut Reader<'_>) -> Result<Picture, Corruption> {
         costs: costs(reader)?,
         limits: limits(reader)?,
         wanted: list(reader, key)?,
+        wanted_seeks: list(reader, key)?,
         now: reader.varint_u64()?,
         seed: reader.u64()?,
         frozen: reader.bool()?,
@@ -343,11 +349,12 @@ fn plan(reader: &mut Reader<'_>) -> Result<Plan, Corruption> {
 
 fn put_load(out: &mut Vec<u8>, load: &LoadView) {
     let LoadView { gets, seeks, writes, write_bytes, entry_bytes, clients, memtable_fill, .. } = load;
-    let LoadView { sealed_memtables, snapshots, .. } = load;
-    let rates = [gets, seeks, writes, write_bytes, entry_bytes, clients, memtable_fill];
+    let LoadView { sealed_memtables, snapshots, read_bytes, counted, .. } = load;
+    let rates = [gets, seeks, writes, write_bytes, entry_bytes, clients, memtable_fill, read_bytes];
     rates.iter().for_each(|rate| put_f64(out, **rate));
     put_varint(out, u64::from(*sealed_memtables));
     put_varint(out, u64::from(*snapshots));
+    counted.iter().for_each(|count| put_varint(out, *count));
 }
 
 fn load(reader: &mut Reader<'_>) -> Result<LoadView, Corruption> {
@@ -359,8 +366,10 @@ fn load(reader: &mut Reader<'_>) -> Result<LoadView, Corruption> {
         entry_bytes: f64(reader)?,
         clients: f64(reader)?,
         memtable_fill: f64(reader)?,
+        read_bytes: f64(reader)?,
         sealed_memtables: reader.varint_u32()?,
         snapshots: reader.varint_u32()?,
+        counted: [reader.varint_u64()?, reader.varint_u64()?, reader.varint_u64()?],
     })
 }
 
@@ -387,8 +396,8 @@ fn costs(reader: &mut Reader<'_>) -> Result<CostView, Corruption> {
 }
 
 fn put_limits(out: &mut Vec<u8>, limits: &LimitView) {
-    let LimitView { memtable_bytes, file_bytes, slots, max_runs, max_write_amp, disk_budget, disk_used } =
-        limits;
+    let LimitView { memtable_bytes, file_bytes, slots, max_runs, max_write_amp, .. } = limits;
+    let LimitView { disk_budget, disk_used, pin, .. } = limits;
     put_varint(out, *memtable_bytes);
     put_varint(out, *file_bytes);
     put_varint(out, u64::from(*slots));
@@ -396,6 +405,9 @@ fn put_limits(out: &mut Vec<u8>, limits: &LimitView) {
     put_f64(out, *max_write_amp);
     put_varint(out, *disk_budget);
     put_varint(out, *disk_used);
+    put_option(out, *pin, |out, Pin { horizon, calm, passes, balance }| {
+        [horizon, calm, passes, balance].iter().for_each(|number| put_f64(out, *number));
+    });
 }
 
 fn limits(reader: &mut Reader<'_>) -> Result<LimitView, Corruption> {
@@ -407,6 +419,10 @@ fn limits(reader: &mut Reader<'_>) -> Result<LimitView, Corruption> {
         max_write_amp: f64(reader)?,
         disk_budget: reader.varint_u64()?,
         disk_used: reader.varint_u64()?,
+        pin: option(reader, |reader| {
+            let [horizon, calm] = [f64(reader)?, f64(reader)?];
+            Ok(Pin { horizon, calm, passes: f64(reader)?, balance: f64(reader)? })
+        })?,
     })
 }
 
@@ -435,10 +451,11 @@ fn answer(reader: &mut Reader<'_>) -> Result<Answer, Corruption> {
 }
 
 fn put_pace(out: &mut Vec<u8>, pace: &Pace) {
-    let Pace { scope, slow, stop, passes, drain, hard_stop } = pace;
+    let Pace { scope, slow, stop, passes, drain, hard_stop, covered } = pace;
     put_bool(out, *scope == PaceScope::All);
     [slow, stop, passes, drain].iter().for_each(|number| put_f64(out, **number));
     put_bool(out, *hard_stop);
+    put_option(out, *covered, put_f64);
 }
 
 fn pace(reader: &mut Reader<'_>) -> Result<Pace, Corruption> {
@@ -449,6 +466,7 @@ fn pace(reader: &mut Reader<'_>) -> Result<Pace, Corruption> {
         passes: f64(reader)?,
         drain: f64(reader)?,
         hard_stop: reader.bool()?,
+        covered: option(reader, f64)?,
     })
 }
 
@@ -492,7 +510,7 @@ mod tests {
         let decision = Decision {
             plans: vec![plan],
             park: vec![Ticket(1), Ticket(2)],
-            pace: Some(Pace::free(PaceScope::All, 64.0)),
+            pace: Some(Pace { covered: Some(4.5), ..Pace::free(PaceScope::All, 64.0) }),
             forecast: vec![RunForecast { born: 1, dies: 9, bytes: 1 << 33 }],
             think: None,
         };
@@ -501,16 +519,25 @@ mod tests {
 
     fn encoded() -> (Vec<u8>, Answer) {
         let (tree, tickets, decision) = drawn();
-        let load = LoadView { gets: 1.5, snapshots: 3, ..LoadView::default() };
+        let load = LoadView {
+            gets: 1.5,
+            snapshots: 3,
+            counted: [7, 8, 1 << 40],
+            read_bytes: 2.5,
+            ..LoadView::default()
+        };
         let costs = CostView { write_ns: f64::MIN_POSITIVE, ..CostView::default() };
+        let pin = Some(Pin { horizon: 8.0, calm: f64::INFINITY, passes: 2.0, balance: 1.0 });
+        let limits = LimitView { pin, ..LimitView::default() };
         let wanted = [Key::new(b"a"), Key::new(b"b")];
         let input = PolicyInput {
             tree: &tree,
             tickets: &tickets,
             load: &load,
             costs: &costs,
-            limits: &LimitView::default(),
+            limits: &limits,
             wanted: &wanted,
+            wanted_seeks: &wanted[1..],
             now: 99,
             seed: u64::MAX,
             frozen: true,
@@ -523,7 +550,8 @@ mod tests {
         assert_eq!(question.picture.tickets, tickets);
         assert_eq!(question.picture.load, load);
         assert_eq!(question.picture.costs, costs);
-        assert_eq!(question.picture.limits, LimitView::default());
+        assert_eq!(question.picture.limits, limits);
+        assert_eq!(question.picture.wanted_seeks, wanted[1..]);
         assert_eq!(question.picture.wanted, wanted);
         let again = question.picture.input();
         assert_eq!((again.now, again.seed, again.frozen), (99, u64::MAX, true));

@@ -9,6 +9,7 @@
 //! - `stack`: runs as the presets count them, and whole-run closure.
 //! - `arguments`: the part of a name after the colon.
 
+mod arce;
 mod arguments;
 mod chaos;
 mod fluid;
@@ -40,7 +41,13 @@ pub struct Entry {
 }
 
 /// Every policy, in the order in which lists show them.
-static REGISTRY: [Entry; 8] = [
+static REGISTRY: [Entry; 9] = [
+    Entry {
+        name: "arce",
+        arguments: "[M/c/q/rho]",
+        doc: "no fixed shape: the merge that gains readers most for its cost, and a pace for writers (ArceKV)",
+        build: arce::build,
+    },
     Entry {
         name: "1-leveling",
         arguments: "[static|dynamic]",
@@ -136,6 +143,9 @@ mod tests {
             "ucs:-2",
             "ucs:8",
             "chaos",
+            "arce",
+            "arce:8/24/2/1",
+            "arce:1.5/none/2/none",
         ] {
             assert_eq!(by_name(name).unwrap().name(), name);
         }
@@ -158,15 +168,15 @@ mod tests {
         assert_eq!(refused("tiering:1"), "tiering = 1: T must be 2..=100");
         assert_eq!(refused("leveling:x"), "leveling = x: T must be 2..=100");
         assert_eq!(refused("ucs:99"), "ucs = 99: w must be -10..=36");
+        assert_eq!(refused("arce:0/24/2/1"), "arce = 0/24/2/1: M = 0: must be 1..=1000000");
         assert_eq!(refused("universal:3"), "universal = 3: takes no arguments");
         assert_eq!(refused("1-leveling:fast"), "1-leveling = fast: must be static or dynamic");
         assert_eq!(refused("fluid:4/5"), "fluid = 4/5: K must be 1..=4 at level 1");
         assert_eq!(refused("fluid:4,1/2"), "fluid = 4,1/2: r must be 2..=1000");
         assert_eq!(refused("fluid:4"), "fluid = 4: must be r,../K,..");
         assert_eq!(refused("fluid:2,2,2,2,2,2,2,2/1"), "fluid = 2,2,2,2,2,2,2,2/1: at most 7 values");
-        assert!(
-            refused("lsm")
-                .starts_with("compaction = lsm: no such policy; there are 1-leveling:[static|dynamic], ")
-        );
+        assert!(refused("lsm").starts_with(
+            "compaction = lsm: no such policy; there are arce:[M/c/q/rho], 1-leveling:[static|dynamic], "
+        ));
     }
 }

@@ -96,7 +96,7 @@ impl<R: Rule> CompactionPolicy for Preset<R> {
         }
         let under_way = input.tickets.iter().map(|ticket| &ticket.plan).chain(&plans);
         let drain = drain(under_way, input.tree, input.costs, limits);
-        let pace = Pace { scope, slow, stop, passes: 2.0, drain, hard_stop: self.hard_stop };
+        let pace = Pace { scope, slow, stop, passes: 2.0, drain, hard_stop: self.hard_stop, covered: None };
         Decision { plans, pace: Some(pace), ..Decision::default() }
     }
 }

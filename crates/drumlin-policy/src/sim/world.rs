@@ -144,6 +144,7 @@ impl World {
             costs: &CostView { merge_bytes_per_s: 150e6, merge_fixed_ns: 1e6, ..CostView::default() },
             limits: &self.limits,
             wanted: &[],
+            wanted_seeks: &[],
             now: self.now,
             seed,
             frozen: false,

@@ -1,6 +1,12 @@
 //! What a policy sees of the workload, of measured costs and of limits. Everything here is measured or
 //! set by the user; nothing is assumed. Unknown figures are 0.
 
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+use core::str::FromStr;
+
 /// Observed load of one keyspace: decayed rates, per second.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct LoadView {
@@ -14,6 +20,10 @@ pub struct LoadView {
     pub write_bytes: f64,
     /// Mean bytes of one written entry.
     pub entry_bytes: f64,
+    /// Bytes per second that user reads fetched from the device.
+    pub read_bytes: f64,
+    /// Point lookups, seeks and writes counted since the store was opened.
+    pub counted: [u64; 3],
     /// Client threads seen active lately.
     pub clients: f64,
     /// Sealed memtables that wait for their flush.
@@ -64,6 +74,8 @@ pub struct LimitView {
     pub disk_budget: u64,
     /// Bytes of disk in use by the store.
     pub disk_used: u64,
+    /// Numbers that an adaptive policy must not choose itself.
+    pub pin: Option<Pin>,
 }
 
 impl Default for LimitView {
@@ -76,6 +88,81 @@ impl Default for LimitView {
             max_write_amp: 20.0,
             disk_budget: u64::MAX,
             disk_used: 0,
+            pin: None,
         }
+    }
+}
+
+/// Fixed values for what the adaptive policy otherwise chooses (arce.md 3.7): the windows M over which a
+/// gain counts, the covered runs c above which writers slow, the merge passes q per written byte, and the
+/// size balance rho. As text `M/c/q/rho`, with `none` for no limit.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Pin {
+    /// M, 1 to 1000000 windows.
+    pub horizon: f64,
+    /// c, 2 to 512 runs; infinite for none.
+    pub calm: f64,
+    /// q, 0.25 to 64 passes.
+    pub passes: f64,
+    /// rho, 0.1 to 100; infinite for none.
+    pub balance: f64,
+}
+
+impl FromStr for Pin {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Pin, String> {
+        let parts: Vec<&str> = text.split('/').collect();
+        let [horizon, calm, passes, balance] = parts[..] else {
+            return Err(format!("{text}: must be M/c/q/rho"));
+        };
+        let number = |name: &str, text: &str, least: f64, most: f64, or_none: bool| {
+            if or_none && text == "none" {
+                return Ok(f64::INFINITY);
+            }
+            let value = text.parse::<f64>().ok().filter(|value| (least..=most).contains(value));
+            let none = if or_none { " or none" } else { "" };
+            value.ok_or_else(|| format!("{name} = {text}: must be {least}..={most}{none}"))
+        };
+        Ok(Pin {
+            horizon: number("M", horizon, 1.0, 1e6, false)?,
+            calm: number("c", calm, 2.0, 512.0, true)?,
+            passes: number("q", passes, 0.25, 64.0, false)?,
+            balance: number("rho", balance, 0.1, 100.0, true)?,
+        })
+    }
+}
+
+impl fmt::Display for Pin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Pin { horizon, calm, passes, balance } = self;
+        write!(f, "{horizon}/")?;
+        if calm.is_finite() {
+            write!(f, "{calm}/")?
+        } else {
+            f.write_str("none/")?
+        }
+        write!(f, "{passes}/")?;
+        if balance.is_finite() { write!(f, "{balance}") } else { f.write_str("none") }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    #[test]
+    fn pins_come_back_from_their_text() {
+        for text in ["8/24/2/1", "1000000/none/0.25/none", "1.5/2/64/0.1"] {
+            assert_eq!(text.parse::<Pin>().unwrap().to_string(), text);
+        }
+        let refused = |text: &str| text.parse::<Pin>().unwrap_err();
+        assert_eq!(refused("8/24/2"), "8/24/2: must be M/c/q/rho");
+        assert_eq!(refused("0/24/2/1"), "M = 0: must be 1..=1000000");
+        assert_eq!(refused("8/1/2/1"), "c = 1: must be 2..=512 or none");
+        assert_eq!(refused("8/9/none/1"), "q = none: must be 0.25..=64");
+        assert_eq!(refused("8/9/NaN/1"), "q = NaN: must be 0.25..=64");
+        assert_eq!(refused("8/9/2/inf"), "rho = inf: must be 0.1..=100 or none");
     }
 }

@@ -93,12 +93,14 @@ pub struct Pace {
     pub drain: f64,
     /// Full stop at `stop`, as the originals of the presets do; for comparisons.
     pub hard_stop: bool,
+    /// The policy's own count of runs on the tree that it saw; `None` for all runs of the scope.
+    pub covered: Option<f64>,
 }
 
 impl Pace {
     /// No limit below `stop` runs.
     pub fn free(scope: PaceScope, stop: f64) -> Pace {
-        Pace { scope, slow: f64::INFINITY, stop, passes: 2.0, drain: 0.0, hard_stop: false }
+        Pace { scope, slow: f64::INFINITY, stop, passes: 2.0, drain: 0.0, hard_stop: false, covered: None }
     }
 }
 

@@ -22,8 +22,10 @@ pub struct PolicyInput<'a> {
     pub costs: &'a CostView,
     /// Limits.
     pub limits: &'a LimitView,
-    /// Recently wanted keys, sorted.
+    /// Keys that point lookups wanted lately, sorted. Written keys stand in where there are few.
     pub wanted: &'a [Key],
+    /// Keys at which scans began lately, sorted.
+    pub wanted_seeks: &'a [Key],
     /// Monotonic time, microseconds.
     pub now: u64,
     /// Fresh randomness for this call.
@@ -68,6 +70,11 @@ pub trait CompactionPolicy: fmt::Debug + Send {
         RunTag::default()
     }
 
+    /// What it goes by at present and what led to it, in lines for people. No user keys.
+    fn explain(&self) -> String {
+        String::new()
+    }
+
     /// State that must survive, versioned, at most 4 KiB.
     fn save(&self) -> Vec<u8> {
         Vec::new()
@@ -84,4 +91,9 @@ pub trait CompactionPolicy: fmt::Debug + Send {
 pub trait Think: Send {
     /// Does one slice of work, under a millisecond; `Some` ends the search with its encoded answer.
     fn step(&mut self) -> Option<Vec<u8>>;
+
+    /// The answer as far as it is known, for an engine that cannot go on now; it may still be improved.
+    fn best(&self) -> Option<Vec<u8>> {
+        None
+    }
 }

@@ -10,7 +10,8 @@ use crate::version::ManifestWriter;
 use drumlin_env::sync::Arc;
 use drumlin_format::manifest::Change;
 use drumlin_types::contract::{
-    CompactionPolicy, FileState, Outcome, Pace, PieceId, Place, Plan, PlanResult, Take, TreeView,
+    CompactionPolicy, FileState, Outcome, Pace, PaceScope, PieceId, Place, Plan, PlanResult, Take, Think,
+    TreeView,
 };
 use drumlin_types::{KeyRange, RunId, Seq, TableId, Ticket};
 use std::collections::BTreeSet;
@@ -59,6 +60,14 @@ pub(crate) struct KeyspaceControl {
     /// Tables that cannot be read; no plan may take them.
     pub(crate) damaged: BTreeSet<TableId>,
     pub(crate) pace: Option<Pace>,
+    /// Runs of the tree when the pace was set.
+    pub(crate) runs_then: usize,
+    /// A search that the policy asked for, until a lane takes it.
+    pub(crate) think: Option<Box<dyn Think>>,
+    /// A search was asked for, and its last answer is not there yet.
+    pub(crate) searching: bool,
+    /// Counts the policies that this keyspace had, so that no answer reaches the wrong one.
+    pub(crate) policies: u64,
     /// Largest sequence number that is in tables.
     pub(crate) flushed_seq: Seq,
     pub(crate) frozen: bool,
@@ -80,6 +89,10 @@ impl KeyspaceControl {
             manual: Vec::new(),
             damaged: BTreeSet::new(),
             pace: None,
+            runs_then: 0,
+            think: None,
+            searching: false,
+            policies: 0,
             flushed_seq,
             frozen: false,
         }
@@ -101,7 +114,29 @@ impl KeyspaceControl {
 
     /// Whether nothing is under way and nothing was asked for.
     pub(crate) fn is_quiet(&self) -> bool {
-        self.flight.tickets.is_empty() && self.manual.is_empty() && !self.due
+        self.flight.tickets.is_empty() && self.manual.is_empty() && !self.due && !self.searching
+    }
+
+    /// The runs that `pace` counts now. Where the policy counts itself, what came and went since is added,
+    /// and memtables count as the runs that they will be: so the count has no steps.
+    pub(crate) fn paced_runs(&self, pace: &Pace) -> f64 {
+        let view = self.state.peek();
+        let runs = match pace.scope {
+            PaceScope::Level0 => view.tree.levels[0].runs.len(),
+            PaceScope::All => view.tree.runs(),
+        };
+        let Some(covered) = pace.covered else { return runs as f64 };
+        let fill = view.active.bytes() as f64 / self.state.memtable_bytes().max(1) as f64;
+        let since = runs as f64 - self.runs_then as f64;
+        (covered + since).max(0.0) + view.sealed.len() as f64 + fill.min(1.0)
+    }
+
+    /// Takes another policy.
+    pub(crate) fn set_policy(&mut self, policy: Box<dyn CompactionPolicy>) {
+        self.policy = policy;
+        self.policies += 1;
+        (self.pace, self.think, self.searching) = (None, None, false);
+        self.due = true;
     }
 
     /// Whether the compaction asked for as `id` is not done yet.

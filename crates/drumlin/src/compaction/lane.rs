@@ -26,6 +26,9 @@ struct PieceJob {
     tables: Vec<TableId>,
     counts: Vec<InputCount>,
     merge: MergeJob,
+    bytes: u64,
+    /// Time spent in its steps so far, nanoseconds.
+    nanos: u64,
 }
 
 /// A piece that failed: its tables, and why.
@@ -71,11 +74,17 @@ impl MergeLane {
 
     fn advance(&self, mut job: PieceJob) -> Result<Option<PieceJob>, Failed> {
         let fail = |job: &PieceJob, error| (job.keyspace.clone(), job.id, job.tables.clone(), error);
-        match job.merge.step() {
+        let clock = self.store.env.clock();
+        let began = clock.monotonic_nanos();
+        let step = job.merge.step();
+        let ended = clock.monotonic_nanos();
+        job.nanos += ended.saturating_sub(began);
+        match step {
             Ok(Progress::More) => Ok(Some(job)),
             Ok(Progress::Done) => {
-                let PieceJob { keyspace, id, tables, counts, merge } = job;
+                let PieceJob { keyspace, id, tables, counts, merge, bytes, nanos } = job;
                 let installed = self.store.install_merge(&keyspace, id, &counts, merge.into_result());
+                self.store.costs.merged(bytes, nanos, clock.monotonic_nanos().saturating_sub(ended));
                 self.store.background.progressed();
                 installed.map(|()| None).map_err(|error| (keyspace, id, tables, error))
             }
@@ -122,7 +131,7 @@ fn merge_job(store: &Arc<Store>, start: PieceStart) -> Result<PieceJob> {
     let spec = store.output_spec(&keyspace, out, bottom);
     let merge = MergeJob::new(store.clone(), inputs, rules, spec, Some(expected))?;
     let tables = piece.inputs.iter().map(|s| s.table).collect();
-    Ok(PieceJob { keyspace, id: piece.id, tables, counts, merge })
+    Ok(PieceJob { keyspace, id: piece.id, tables, counts, merge, bytes: piece.bytes, nanos: 0 })
 }
 
 /// The references that `spans` name, each with the part that is meant.

@@ -116,6 +116,9 @@ impl Control {
         let limits = LimitView {
             memtable_bytes: keyspace.state.memtable_bytes() as u64,
             file_bytes: options.file_bytes,
+            max_runs: options.max_runs as u32,
+            max_write_amp: options.max_write_amp,
+            pin: options.arce_pin,
             ..moment.limits
         };
         let input = PolicyInput {
@@ -125,6 +128,7 @@ impl Control {
             costs: &moment.costs,
             limits: &limits,
             wanted: &sample.wanted,
+            wanted_seeks: &sample.wanted_seeks,
             now: moment.now,
             seed: moment.seed,
             frozen: keyspace.frozen,
@@ -137,6 +141,11 @@ impl Control {
         }
         if let Some(pace) = decision.pace {
             keyspace.pace = Some(pace);
+            keyspace.runs_then = keyspace.state.peek().tree.runs();
+        }
+        if let Some(think) = decision.think {
+            keyspace.think = Some(think);
+            keyspace.searching = true;
         }
         for ticket in decision.park {
             park(&mut keyspace.flight, ticket);

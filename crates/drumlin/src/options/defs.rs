@@ -7,6 +7,7 @@
 
 use super::registry::{bytes, count, names, ratio, settings, text};
 use super::{Compression, Durability, TableReads};
+use drumlin_types::contract::Pin;
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -43,7 +44,10 @@ settings! {
     KeyspaceOptions, Keyspace;
 
     /// The policy that decides what is merged when, with its arguments.
-    compaction: String = "1-leveling".to_owned() => text("name or name:arguments", policy_name, &["1-leveling"]).live();
+    compaction: String = "arce".to_owned() => text("name or name:arguments", policy_name, &["1-leveling"]).live();
+
+    /// Bytes that merges may rewrite per flushed byte, unless there are too many runs.
+    max_write_amp: f64 = 20.0 => ratio(3.0, 1000.0).live();
 
     /// Age at which a value ends by itself. Acts on values put from then on.
     ttl_seconds: u64 = 0
@@ -65,6 +69,12 @@ settings! {
     /// Size at which a merge starts its next output file.
     file_bytes: u64 = 64 * MIB => bytes(4 * KIB, 4 * GIB).live().expert();
 
+    /// Runs that may cover a key before writers are slowed to what merges drain.
+    max_runs: u64 = 64 => count(8, 512).unit("runs").live().expert();
+
+    /// Fixed M/c/q/rho for the policy `arce`, in place of those that it finds: for experiments.
+    arce_pin: Option<Pin> = None => text("M/c/q/rho", pin, &["8/24/2/1"]).absent("none").live().expert();
+
     /// Size of a data block before compression.
     block_bytes: u64 = 4 * KIB => bytes(512, MIB).live().expert();
 
@@ -72,8 +82,12 @@ settings! {
 
 const COMPRESSIONS: &[&str] = &[Compression::None.name(), Compression::Lz4.name(), Compression::Zstd.name()];
 
-/// Whether `value` has the form of a policy's name with arguments. Which policies there are is known
-/// elsewhere.
+/// Whether `value` is a pin.
+fn pin(value: &str) -> bool {
+    value.parse::<Pin>().is_ok()
+}
+
+/// Whether `value` has the form of a policy's name with arguments. Which policies there are is known elsewhere.
 fn policy_name(value: &str) -> bool {
     let (name, arguments) = value.split_once(':').unwrap_or((value, "-"));
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';

@@ -1,6 +1,7 @@
 //! What an entry of the option list is made of, and the macro that turns a list into a struct.
 
 use drumlin_format::compression::Compression;
+use drumlin_types::contract::Pin;
 
 /// What an option belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -190,6 +191,16 @@ impl Field for Compression {
     fn from_value(value: &Value) -> Option<Self> {
         let Value::Text(name) = value else { return None };
         Compression::ALL.into_iter().find(|method| method.name() == name)
+    }
+}
+
+impl Field for Pin {
+    fn to_value(&self) -> Value {
+        Value::Text(self.to_string())
+    }
+    fn from_value(value: &Value) -> Option<Self> {
+        let Value::Text(text) = value else { return None };
+        text.parse().ok()
     }
 }
 

@@ -7,6 +7,7 @@
 
 use drumlin_env::sync::Mutex;
 use drumlin_env::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use drumlin_policy::pace::{Admission, admission};
 use drumlin_types::contract::Pace;
 
 /// Why a writer waits.
@@ -24,32 +25,16 @@ pub(crate) const OPEN: u64 = u64::MAX;
 pub(crate) const SHUT: u64 = 0;
 /// Bucket capacity in microseconds of rate.
 const BUCKET_MICROS: f64 = 250.0;
-/// Drain assumed before any merge was measured, bytes per second.
-const DRAIN_GUESS: f64 = 100e6;
-/// Writers slow to no less than this share of the drain before they wait.
-const LEAST_SHARE: f64 = 1.0 / 64.0;
-/// Runs above the safety mark at which writers wait.
-const STOP_SLACK: f64 = 8.0;
+/// Shortest time in which the rate may halve, microseconds, unless that is urgent.
+const HALVING: u64 = 100_000;
 
-/// The bytes per second that `pace` admits at `runs` runs, for a merge slot speed in bytes per second.
-pub(crate) fn rate(pace: &Pace, runs: f64, slot_speed: f64) -> u64 {
-    if pace.hard_stop && runs >= pace.stop {
-        return SHUT;
+/// The bytes per second that `pace` admits at `runs` runs, when all merge slots handle `speed`.
+pub(crate) fn rate(pace: &Pace, runs: f64, speed: f64) -> u64 {
+    match admission(pace, runs, speed) {
+        Admission::Open => OPEN,
+        Admission::Limited(rate) => (rate as u64).max(1),
+        Admission::Shut => SHUT,
     }
-    if runs >= pace.stop + STOP_SLACK {
-        return SHUT;
-    }
-    let drain = if pace.drain > 0.0 { pace.drain } else { DRAIN_GUESS };
-    let mut rate = f64::INFINITY;
-    if runs > pace.slow {
-        let passes = pace.passes.max(0.1);
-        rate = slot_speed.max(1e6) / (passes * (runs - pace.slow).min(1.0));
-    }
-    if runs > 0.75 * pace.stop {
-        let safe = (drain * 4.0 * (pace.stop - runs) / pace.stop).max(drain * LEAST_SHARE);
-        rate = rate.min(safe);
-    }
-    if rate.is_finite() { (rate as u64).max(1) } else { OPEN }
 }
 
 #[derive(Default)]
@@ -63,16 +48,33 @@ struct Bucket {
 /// The gate that writers pass.
 pub(crate) struct Gate {
     rate: AtomicU64,
+    /// When the rate fell last, monotonic microseconds.
+    fell: AtomicU64,
     bucket: Mutex<Bucket>,
 }
 
 impl Gate {
     pub(crate) fn new() -> Gate {
-        Gate { rate: AtomicU64::new(OPEN), bucket: Mutex::new(Bucket::default()) }
+        Gate { rate: AtomicU64::new(OPEN), fell: AtomicU64::new(0), bucket: Mutex::new(Bucket::default()) }
     }
 
     pub(crate) fn set_rate(&self, rate: u64) {
         self.rate.store(rate, Relaxed);
+    }
+
+    /// Moves to `rate`. Unless that is urgent it no more than halves in a tenth of a second.
+    pub(crate) fn approach(&self, rate: u64, now: u64, urgent: bool) {
+        let old = self.rate();
+        if rate >= old || urgent || old == OPEN {
+            self.set_rate(rate);
+        } else if rate < old / 2 {
+            if now.saturating_sub(self.fell.load(Relaxed)) >= HALVING {
+                self.fell.store(now, Relaxed);
+                self.set_rate((old / 2).max(1));
+            }
+        } else {
+            self.set_rate(rate);
+        }
     }
 
     pub(crate) fn rate(&self) -> u64 {
@@ -101,27 +103,28 @@ mod tests {
     use super::*;
     use drumlin_types::contract::PaceScope;
 
-    fn pace(slow: f64, stop: f64, drain: f64) -> Pace {
-        Pace { scope: PaceScope::All, slow, stop, passes: 2.0, drain, hard_stop: false }
-    }
-
     #[test]
-    fn the_safety_mark_narrows_evenly() {
-        let pace = pace(f64::INFINITY, 64.0, 100e6);
+    fn rates_are_whole_bytes() {
+        let pace = Pace { slow: 8.0, drain: 100e6, ..Pace::free(PaceScope::All, 64.0) };
         let at = |runs| rate(&pace, runs, 150e6);
-        assert_eq!(at(48.0), OPEN);
-        assert_eq!([at(52.0), at(56.0), at(60.0), at(63.0)], [75_000_000, 50_000_000, 25_000_000, 6_250_000]);
-        assert_eq!(at(64.0), 1_562_500);
-        assert_eq!(at(72.0), SHUT);
+        assert_eq!([8.0, 9.0, 64.0, 72.0].map(at), [OPEN, 75_000_000, 1_562_500, SHUT]);
     }
 
     #[test]
-    fn slowing_has_no_step_above_its_first_run() {
-        let pace = pace(8.0, 64.0, 100e6);
-        assert_eq!(rate(&pace, 8.0, 150e6), OPEN);
-        assert_eq!(rate(&pace, 8.5, 150e6), 150_000_000);
-        assert_eq!(rate(&pace, 9.0, 150e6), 75_000_000);
-        assert_eq!(rate(&pace, 20.0, 150e6), 75_000_000);
+    fn rates_fall_by_halves_unless_it_is_urgent() {
+        let gate = Gate::new();
+        gate.approach(1000, 1_000_000, false);
+        assert_eq!(gate.rate(), 1000);
+        gate.approach(100, 1_000_000, false);
+        assert_eq!(gate.rate(), 500);
+        gate.approach(100, 1_050_000, false);
+        assert_eq!(gate.rate(), 500);
+        gate.approach(100, 1_100_000, false);
+        assert_eq!(gate.rate(), 250);
+        gate.approach(SHUT, 1_100_001, true);
+        assert_eq!(gate.rate(), SHUT);
+        gate.approach(OPEN, 1_100_002, false);
+        assert_eq!(gate.rate(), OPEN);
     }
 
     #[test]

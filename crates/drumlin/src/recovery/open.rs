@@ -10,6 +10,7 @@ use crate::event::Event;
 use crate::keyspace::KeyspaceState;
 use crate::metrics::Counters;
 use crate::options::{KeyspaceOptions, Options, TableReads};
+use crate::stats::{Meter, fresh_store};
 use crate::store::{Components, Parts, Sizes, Store, sync_dir, unlink};
 use crate::table::{BlockCache, TableCache};
 use crate::version::{ManifestWriter, Obsolete};
@@ -214,7 +215,7 @@ pub(crate) fn keyspace_options(pairs: &[(String, String)]) -> Result<KeyspaceOpt
 }
 
 /// The policy that serves when a keyspace's own is not known.
-const DEFAULT_POLICY: &str = "1-leveling";
+const DEFAULT_POLICY: &str = "arce";
 
 fn assemble(
     env: Env,
@@ -265,6 +266,7 @@ fn assemble(
     let published = Published { seq: last_seq, log_end: recovered.end };
 
     let obsolete = Arc::new(Obsolete::default());
+    let sampling = fresh_store();
     let mut keyspaces = Vec::new();
     let mut controls = Vec::new();
     let mut problems = Vec::new();
@@ -284,6 +286,7 @@ fn assemble(
             tree,
             log_number,
             manifest.store,
+            Meter::new(sampling),
         ));
         if let Some(memtable) = targets.remove(id).and_then(|t| t.memtable) {
             state.adopt(memtable);
@@ -316,6 +319,7 @@ fn assemble(
         },
         decisions: DecisionFiles::new(&dir, decision_logs, next_file),
         filter_seed: manifest.store,
+        sampling,
         recovered_seq: last_seq,
         last_clock: clock,
         next_keyspace: manifest.next_keyspace,

@@ -1,4 +1,16 @@
 //! What the engine observes, for policies: load and costs as decayed means.
+//!
+//! Most operations pass with one decrement of a number of their thread. One in 64, drawn at random, stands
+//! for the others: it is counted 64 times, timed, and its key is kept for a while.
+//!
+//! - [`Meter`]: the load of a keyspace.
+//! - [`Costs`]: how long things take, for the whole store.
+
+mod costs;
+mod meter;
+
+pub(crate) use costs::{Costs, Stopwatch};
+pub(crate) use meter::{Kind, Meter, fresh_store};
 
 use drumlin_types::Key;
 use drumlin_types::contract::LoadView;
@@ -7,6 +19,8 @@ use drumlin_types::contract::LoadView;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sample {
     pub(crate) load: LoadView,
-    /// Recently wanted keys, sorted.
+    /// Keys that point lookups wanted lately, sorted.
     pub(crate) wanted: Vec<Key>,
+    /// Keys at which scans began lately, sorted.
+    pub(crate) wanted_seeks: Vec<Key>,
 }

@@ -14,7 +14,6 @@
 //! bytes only; a filter that is absent, damaged or unknown says "perhaps", and never makes a read fail. Any damage
 //! of other blocks is an error that names the file and the offset of the block.
 
-pub(crate) mod ahead;
 mod block;
 mod block_cache;
 mod cursor;
@@ -32,9 +31,9 @@ pub(crate) use block_cache::BlockCache;
 #[cfg(test)]
 pub(crate) use block_cache::CacheStats;
 pub(crate) use cursor::{CursorOptions, TableCursor};
-pub(crate) use reader::Table;
 #[cfg(test)]
-pub(crate) use reader::{Found, Lookup};
+pub(crate) use reader::Found;
+pub(crate) use reader::{Lookup, Table};
 pub(crate) use table_cache::{OpenTable, TableCache, TableSlot};
 pub(crate) use writer::{TableOptions, TableWriter};
 

@@ -108,7 +108,7 @@ fn keys_only_shows_the_same_keys_without_operator_or_value_files() {
 fn range_iter(spread: &Spread, snapshot: Seq, bounds: &KeyRange, fuse: &Fuse) -> Iter {
     // Both ends are made beforehand, in whatever order they are asked for: they are alike.
     let mut views = vec![spread.view(snapshot, bounds, fuse), spread.view(snapshot, bounds, fuse)];
-    Iter::new(Box::new(move || Ok(views.pop().expect("two ends"))), Arc::default())
+    Iter::new(Box::new(move || Ok(views.pop().expect("two ends"))), Arc::default(), None)
 }
 
 #[test]
@@ -304,6 +304,7 @@ fn both_ends_share_the_search() {
             Ok(VisibleIter::new(MergeCursor::new(vec![cursor]), options(9, KeyRange::all(), Vec::new())))
         }),
         Arc::default(),
+        None,
     );
     assert_eq!(&*iter.next().unwrap().unwrap().0, b"0990");
     assert_eq!(Meter::take(&meter.steps), 990);

@@ -1,0 +1,169 @@
+//! Which of the recently wanted keys a run covers, as bit masks (arce.md 2.1).
+//!
+//! A mask has a bit for each of up to 256 sampled keys: those of point lookups and those at which scans
+//! began, apart. The covered runs s of a tree are the mean number of runs that cover a sampled key;
+//! merging a set of runs takes away y of them: the sum of their bits less the bits of their union. Runs
+//! without a common key give y = 0, whatever they weigh.
+
+use drumlin_types::{Key, KeyRange};
+
+/// Bits of a mask.
+const BITS: usize = 256;
+
+/// One bit for each sampled key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Mask([u64; BITS / 64]);
+
+impl Mask {
+    /// The first `count` bits.
+    pub(crate) fn first(count: usize) -> Mask {
+        let mut mask = Mask::default();
+        mask.set(0, count);
+        mask
+    }
+
+    /// Sets the bits from `from` up to, not including, `to`.
+    fn set(&mut self, from: usize, to: usize) {
+        for (index, word) in self.0.iter_mut().enumerate() {
+            let start = from.clamp(index * 64, index * 64 + 64) - index * 64;
+            let end = to.clamp(index * 64, index * 64 + 64) - index * 64;
+            if start < end {
+                let below = |bit: usize| if bit == 64 { u64::MAX } else { (1 << bit) - 1 };
+                *word |= below(end) & !below(start);
+            }
+        }
+    }
+
+    /// The keys of the sorted sample `keys` that lie in one of the sorted, disjoint `ranges`.
+    pub(crate) fn of<'a>(keys: &[Key], ranges: impl Iterator<Item = &'a KeyRange>) -> Mask {
+        let keys = &keys[..keys.len().min(BITS)];
+        let mut mask = Mask::default();
+        for range in ranges {
+            let from = keys.partition_point(|key| *key < range.start);
+            let to = match &range.end {
+                Some(end) => keys.partition_point(|key| key < end),
+                None => keys.len(),
+            };
+            mask.set(from, to);
+        }
+        mask
+    }
+
+    /// The number of keys.
+    pub(crate) fn count(&self) -> u32 {
+        self.0.iter().map(|word| word.count_ones()).sum()
+    }
+
+    fn union(&mut self, other: &Mask) {
+        self.0.iter_mut().zip(other.0).for_each(|(word, more)| *word |= more);
+    }
+}
+
+/// What a run covers of both samples.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Cover {
+    pub(crate) points: Mask,
+    pub(crate) seeks: Mask,
+}
+
+impl Cover {
+    /// Takes in what `other` covers.
+    pub(crate) fn union(&mut self, other: &Cover) {
+        self.points.union(&other.points);
+        self.seeks.union(&other.seeks);
+    }
+}
+
+/// How bits become runs: the sizes of the samples, and how much each sample matters to readers.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Scale {
+    /// Runs per bit of the points and of the seeks.
+    weights: [f64; 2],
+    /// What a run that covers every key has.
+    pub(crate) full: Cover,
+}
+
+impl Scale {
+    /// The scale for samples of `points` and `seeks` keys, when a covered run costs the mean operation
+    /// `costs` by way of each. Costs of nothing count both alike.
+    pub(crate) fn new(points: usize, seeks: usize, costs: [f64; 2]) -> Scale {
+        let sizes = [points.min(BITS), seeks.min(BITS)];
+        let full = Cover { points: Mask::first(sizes[0]), seeks: Mask::first(sizes[1]) };
+        let mut costs = if costs[0] + costs[1] > 0.0 { costs } else { [1.0, 1.0] };
+        for (cost, size) in costs.iter_mut().zip(sizes) {
+            if size == 0 {
+                *cost = 0.0;
+            }
+        }
+        let sum = costs[0] + costs[1];
+        let weight =
+            |i: usize| if sum > 0.0 && sizes[i] > 0 { costs[i] / sum / sizes[i] as f64 } else { 0.0 };
+        Scale { weights: [weight(0), weight(1)], full }
+    }
+
+    /// The covered runs that a run counts as, 0 to 1.
+    pub(crate) fn runs(&self, cover: &Cover) -> f64 {
+        if *cover == self.full && self.weights != [0.0, 0.0] {
+            return 1.0;
+        }
+        self.weights[0] * f64::from(cover.points.count()) + self.weights[1] * f64::from(cover.seeks.count())
+    }
+
+    /// The covered runs that merging takes away.
+    #[cfg(test)]
+    pub(crate) fn removed(&self, covers: &[Cover]) -> f64 {
+        let mut union = Cover::default();
+        covers.iter().for_each(|cover| union.union(cover));
+        covers.iter().map(|cover| self.runs(cover)).sum::<f64>() - self.runs(&union)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec::Vec;
+
+    fn cover(count: usize) -> Cover {
+        Cover { points: Mask::first(count), seeks: Mask::default() }
+    }
+
+    #[test]
+    fn nested_masks_take_their_smaller_ones_away() {
+        let scale = Scale::new(256, 0, [1.0, 0.0]);
+        assert_eq!(scale.removed(&[cover(256), cover(128), cover(64)]), 0.75);
+        assert_eq!(scale.removed(&[cover(256), cover(256), cover(256)]), 2.0);
+    }
+
+    #[test]
+    fn masks_are_what_their_ranges_hold() {
+        let keys: Vec<Key> = (0..250u16).map(|n| Key::new(&n.to_be_bytes())).collect();
+        let range =
+            |a: u16, b: u16| KeyRange::new(Key::new(&a.to_be_bytes()), Some(Key::new(&b.to_be_bytes())));
+        for ranges in [
+            Vec::from([range(0, 1)]),
+            Vec::from([range(3, 64), range(64, 65), range(127, 129)]),
+            Vec::from([range(200, 900)]),
+            Vec::from([range(10, 10), KeyRange::new(Key::new(&[0, 128]), None)]),
+            Vec::new(),
+        ] {
+            let mask = Mask::of(&keys, ranges.iter());
+            for (bit, key) in keys.iter().enumerate() {
+                let is_in = ranges.iter().any(|range| range.contains(key));
+                assert_eq!(mask.0[bit / 64] >> (bit % 64) & 1 == 1, is_in, "{bit} of {ranges:?}");
+            }
+        }
+        assert_eq!(Mask::of(&keys, [KeyRange::all()].iter()), Mask::first(250));
+    }
+
+    #[test]
+    fn disjoint_runs_are_nothing_to_merge() {
+        let (mut low, mut high) = (Cover::default(), Cover::default());
+        low.points.set(0, 100);
+        high.points.set(100, 256);
+        let scale = Scale::new(256, 0, [1.0, 1.0]);
+        assert_eq!(scale.removed(&[low, high]), 0.0);
+        assert_eq!(scale.runs(&low) + scale.runs(&high), 1.0);
+        // No samples at all: nothing is known to be covered.
+        assert_eq!(Scale::new(0, 0, [1.0, 1.0]).runs(&low), 0.0);
+    }
+}

@@ -1,0 +1,257 @@
+//! When to search again (arce.md 3.7.6).
+//!
+//! Everything is compared with how it was at the last search. A drift of the mix must last two ticks, so
+//! that chance alone does not look like one; it also ends a phase, whose length bounds later horizons.
+
+use super::real;
+use alloc::vec::Vec;
+
+/// Total variation of the mix that counts as a drift.
+const MIX: f64 = 0.1;
+/// Relative change of runs, costs and measured figures.
+const SURPRISE: f64 = 0.25;
+/// Relative change of the tree's size.
+const GROWTH: f64 = 0.1;
+/// Flushes that a tree must hold before its growth counts.
+const LEAST_FLUSHES: f64 = 8.0;
+/// Time and operations after which a search is due in any case.
+const LONG_MICROS: u64 = 300_000_000;
+const LONG_OPERATIONS: f64 = 1e5;
+/// Windows over which predictions are judged.
+const JUDGED_WINDOWS: f64 = 16.0;
+/// Phase lengths that are kept, and how many must be known.
+const PHASES: usize = 4;
+const LEAST_PHASES: usize = 3;
+
+/// Why a search is due.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Trigger {
+    /// There was none since the store was opened, or an option changed.
+    Fresh,
+    /// The mix of operations is another one.
+    Mix,
+    /// Runs or costs are not as predicted.
+    Surprise,
+    /// The tree grew or shrank.
+    Size,
+    /// Measured costs or the number of clients changed.
+    Costs,
+    /// It is long ago.
+    Age,
+}
+
+impl Trigger {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Trigger::Fresh => "none since the store was opened",
+            Trigger::Mix => "another mix of operations",
+            Trigger::Surprise => "runs or costs are not as predicted",
+            Trigger::Size => "the tree changed its size",
+            Trigger::Costs => "measured costs changed",
+            Trigger::Age => "the last one is long ago",
+        }
+    }
+}
+
+/// What searches are compared by.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub(crate) struct Picture {
+    pub(crate) now: u64,
+    pub(crate) operations: f64,
+    pub(crate) mix: [f64; 3],
+    /// Bytes of the tree, and flushes in it.
+    pub(crate) bytes: f64,
+    pub(crate) flushes: f64,
+    /// Merge speed, slopes of lookups and seeks, clients.
+    pub(crate) costs: [f64; 4],
+    /// Covered runs and the cost of an operation.
+    pub(crate) runs: f64,
+    pub(crate) cost: f64,
+    /// Operations of a window.
+    pub(crate) window_ops: f64,
+}
+
+/// The memory of the triggers.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(crate) struct Drift {
+    /// How everything was at the last search.
+    basis: Option<Picture>,
+    /// What that search predicted: covered runs and cost; 0 before it ended.
+    predicted: [f64; 2],
+    drifting: bool,
+    /// Sums of runs and cost over operations, since the judgement began.
+    judged: [f64; 3],
+    phase_began: f64,
+    /// Operations between drifts, the latest last.
+    pub(crate) phases: Vec<f64>,
+}
+
+impl Drift {
+    /// A search begins with this picture.
+    pub(crate) fn searched(&mut self, picture: Picture) {
+        self.basis = Some(picture);
+        self.predicted = [0.0; 2];
+        self.judged = [0.0; 3];
+        self.drifting = false;
+    }
+
+    /// The search ended with these predictions.
+    pub(crate) fn predicted(&mut self, runs: f64, cost: f64) {
+        self.predicted = [runs, cost];
+        self.judged = [0.0; 3];
+    }
+
+    /// Options or the policy changed: search at the next chance.
+    pub(crate) fn forget(&mut self) {
+        self.basis = None;
+    }
+
+    /// Takes in a tick of `operations` with the mix `fast`. Why a search is due, if one is.
+    pub(crate) fn tick(&mut self, picture: &Picture, fast: [f64; 3], operations: f64) -> Option<Trigger> {
+        let Some(basis) = &self.basis else {
+            return (picture.flushes >= 1.0).then_some(Trigger::Fresh);
+        };
+        let off = total_variation(&fast, &basis.mix) > MIX;
+        if off && self.drifting {
+            self.end_phase(picture.operations);
+            return Some(Trigger::Mix);
+        }
+        self.drifting = off;
+        self.judged[0] += operations;
+        self.judged[1] += operations * picture.runs;
+        self.judged[2] += operations * picture.cost;
+        if self.judged[0] >= JUDGED_WINDOWS * picture.window_ops {
+            let [runs, cost] = [self.judged[1], self.judged[2]].map(|sum| sum / self.judged[0]);
+            self.judged = [0.0; 3];
+            let wrong = |found: f64, expected: f64| expected > 0.0 && differ(found, expected, SURPRISE);
+            if wrong(runs, self.predicted[0]) || wrong(cost, self.predicted[1]) {
+                return Some(Trigger::Surprise);
+            }
+        }
+        let basis = self.basis.as_ref()?;
+        if picture.flushes >= LEAST_FLUSHES && differ(picture.bytes, basis.bytes, GROWTH) {
+            return Some(Trigger::Size);
+        }
+        if picture.costs.iter().zip(basis.costs).any(|(now, then)| differ(*now, then, SURPRISE)) {
+            return Some(Trigger::Costs);
+        }
+        let is_old = picture.now.saturating_sub(basis.now) >= LONG_MICROS
+            && picture.operations - basis.operations >= LONG_OPERATIONS;
+        is_old.then_some(Trigger::Age)
+    }
+
+    fn end_phase(&mut self, operations: f64) {
+        if self.phases.len() == PHASES {
+            self.phases.remove(0);
+        }
+        self.phases.push((operations - self.phase_began).max(1.0));
+        self.phase_began = operations;
+        self.drifting = false;
+    }
+
+    /// How many operations a phase usually lasts, once enough are known: the geometric mean.
+    pub(crate) fn usual_phase(&self) -> Option<f64> {
+        if self.phases.len() < LEAST_PHASES {
+            return None;
+        }
+        let sum: f64 = self.phases.iter().map(|length| real::ln(*length)).sum();
+        Some(real::exp(sum / self.phases.len() as f64))
+    }
+}
+
+/// Half the sum of the differences.
+fn total_variation(a: &[f64; 3], b: &[f64; 3]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| (a - b).abs()).sum::<f64>() / 2.0
+}
+
+fn differ(a: f64, b: f64, share: f64) -> bool {
+    (a - b).abs() > share * b.abs()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A B C D E F G H I J, as shares of lookups, seeks and writes.
+    const MIXES: [(char, [f64; 3]); 10] = [
+        ('A', [1.0, 98.0, 1.0]),
+        ('B', [1.0, 1.0, 98.0]),
+        ('C', [98.0, 1.0, 1.0]),
+        ('D', [49.0, 49.0, 2.0]),
+        ('E', [49.0, 2.0, 49.0]),
+        ('F', [2.0, 49.0, 49.0]),
+        ('G', [20.0, 40.0, 40.0]),
+        ('H', [40.0, 40.0, 20.0]),
+        ('I', [40.0, 20.0, 40.0]),
+        ('J', [34.0, 33.0, 33.0]),
+    ];
+
+    fn mix(name: char) -> [f64; 3] {
+        MIXES.iter().find(|(n, _)| *n == name).unwrap().1.map(|percent| percent / 100.0)
+    }
+
+    #[test]
+    fn the_changes_of_the_paper_are_all_seen() {
+        let (mut least, mut most) = (1.0f64, 0.0f64);
+        for plan in ["ABDJCE", "JEBFDC", "GHI"] {
+            let names: std::vec::Vec<char> = plan.chars().collect();
+            for pair in names.windows(2) {
+                let change = total_variation(&mix(pair[0]), &mix(pair[1]));
+                least = least.min(change);
+                most = most.max(change);
+            }
+        }
+        assert!((least - 0.20).abs() < 0.005 && (most - 0.97).abs() < 0.005, "{least} {most}");
+    }
+
+    fn picture(operations: f64, name: char) -> Picture {
+        Picture {
+            operations,
+            mix: mix(name),
+            bytes: 1e9,
+            flushes: 100.0,
+            window_ops: 6000.0,
+            ..Picture::default()
+        }
+    }
+
+    #[test]
+    fn a_drift_lasts_two_ticks_and_ends_a_phase() {
+        let mut drift = Drift::default();
+        assert_eq!(drift.tick(&picture(0.0, 'A'), mix('A'), 4096.0), Some(Trigger::Fresh));
+        drift.searched(picture(0.0, 'A'));
+        for (at, name, expected) in [
+            (1.0, 'A', None),
+            (2.0, 'B', None),
+            (3.0, 'A', None),
+            (4.0, 'B', None),
+            (5.0, 'B', Some(Trigger::Mix)),
+        ] {
+            assert_eq!(drift.tick(&picture(at * 5000.0, name), mix(name), 5000.0), expected, "{at}");
+        }
+        assert_eq!(drift.phases, [25_000.0]);
+        assert_eq!(drift.usual_phase(), None);
+        drift.phases = std::vec::Vec::from([100.0, 1000.0, 10_000.0]);
+        assert!((drift.usual_phase().unwrap() - 1000.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn other_triggers() {
+        let basis = Picture { costs: [1.0, 1.0, 1.0, 4.0], runs: 5.0, cost: 100.0, ..picture(0.0, 'J') };
+        let tick = |change: fn(&mut Picture)| {
+            let mut drift = Drift::default();
+            drift.searched(basis);
+            drift.predicted(5.0, 100.0);
+            let mut next = basis;
+            change(&mut next);
+            drift.tick(&next, mix('J'), 1e6)
+        };
+        assert_eq!(tick(|_| ()), None);
+        assert_eq!(tick(|p| p.bytes *= 1.09), None);
+        assert_eq!(tick(|p| p.bytes *= 1.11), Some(Trigger::Size));
+        assert_eq!(tick(|p| p.costs[3] = 6.0), Some(Trigger::Costs));
+        assert_eq!(tick(|p| p.runs = 7.0), Some(Trigger::Surprise));
+        assert_eq!(tick(|p| (p.now, p.operations) = (LONG_MICROS, 1e5)), Some(Trigger::Age));
+        assert_eq!(tick(|p| (p.now, p.operations) = (LONG_MICROS, 9e4)), None);
+    }
+}

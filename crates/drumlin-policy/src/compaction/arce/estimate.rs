@@ -1,0 +1,199 @@
+//! From what the engine measured to a model (arce.md 2.1, 2.2).
+//!
+//! The mix of operations comes from counters, decayed with a half-life of eight windows; figures that
+//! nobody measured yet have priors. The base of each cost is the measured mean less what the covered
+//! runs explain, so the model passes through the present.
+
+use super::model::{Line, Model, bounded};
+use super::real;
+use drumlin_types::contract::{CostView, FileState, Outcome, PlanResult, PolicyInput, TreeView};
+
+/// Shares of point lookups, seeks and writes before anything was counted.
+const MIX: [f64; 3] = [0.4, 0.1, 0.5];
+/// Filter and fence probe, block access, placing a cursor; nanoseconds.
+const PROBE: f64 = 100.0;
+const BLOCK: f64 = 2000.0;
+const CURSOR: f64 = 3000.0;
+/// Input bytes of a merge slot per second, fixed time of a piece in nanoseconds.
+const MERGE_SPEED: f64 = 150e6;
+const MERGE_FIXED: f64 = 1e6;
+const WRITE: f64 = 1000.0;
+/// Bytes of a written entry.
+const ENTRY: f64 = 1024.0;
+/// Interference that is assumed at least.
+const LEAST_CHI: f64 = 0.1;
+/// Windows in which the weight of the past halves.
+const HALF_LIFE: f64 = 8.0;
+/// Weight of news about flushes and merges.
+const NEWS: f64 = 0.25;
+/// Operations that make a tick.
+const TICK: f64 = 4096.0;
+
+/// What a policy has learned about load and costs.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Estimate {
+    /// Shares over the last windows.
+    pub(crate) mix: [f64; 3],
+    /// Shares over the last tick.
+    pub(crate) fast: [f64; 3],
+    /// Bytes and entries of a flush; 0 before the first.
+    pub(crate) flush_bytes: f64,
+    pub(crate) flush_entries: f64,
+    /// Bytes written per byte read by merges.
+    pub(crate) shrink: f64,
+    /// Operations counted, at the last tick and now.
+    counted: [u64; 3],
+    pub(crate) operations: f64,
+    /// Operations of the last tick.
+    pub(crate) last_tick: f64,
+    /// Mean cost of an operation without and with a merge running; 0 when unknown.
+    calm_cost: f64,
+    busy_cost: f64,
+}
+
+impl Estimate {
+    pub(crate) const PRIOR: Estimate = Estimate {
+        mix: MIX,
+        fast: MIX,
+        flush_bytes: 0.0,
+        flush_entries: 0.0,
+        shrink: 1.0,
+        counted: [0; 3],
+        operations: 0.0,
+        last_tick: 0.0,
+        calm_cost: 0.0,
+        busy_cost: 0.0,
+    };
+
+    /// Takes in the engine's counters. Whether a tick has passed.
+    pub(crate) fn count(&mut self, input: &PolicyInput<'_>, window_ops: f64) -> bool {
+        let mut news = [0.0; 3];
+        for (kind, new) in news.iter_mut().enumerate() {
+            let counted = input.load.counted[kind];
+            // A counter that went back began anew.
+            let before = if counted < self.counted[kind] { 0 } else { self.counted[kind] };
+            *new = (counted - before) as f64;
+        }
+        let sum: f64 = news.iter().sum();
+        if sum < TICK {
+            return false;
+        }
+        self.counted = input.load.counted;
+        self.operations += sum;
+        self.last_tick = sum;
+        let keep = real::decay(sum / window_ops.max(1.0), HALF_LIFE);
+        for (kind, new) in news.into_iter().enumerate() {
+            self.fast[kind] = new / sum;
+            self.mix[kind] = keep * self.mix[kind] + (1.0 - keep) * self.fast[kind];
+        }
+        let cost = mean_cost(&self.fast, input.costs);
+        if cost > 0.0 {
+            let mean = if input.tickets.is_empty() { &mut self.calm_cost } else { &mut self.busy_cost };
+            *mean = if *mean > 0.0 { *mean + NEWS * (cost - *mean) } else { cost };
+        }
+        true
+    }
+
+    /// Hears of flushes and merges.
+    pub(crate) fn observe(&mut self, outcome: &Outcome) {
+        let blend =
+            |old: &mut f64, new: f64| *old = if *old > 0.0 { *old + NEWS * (new - *old) } else { new };
+        match outcome {
+            Outcome::Flushed { bytes, entries } if *bytes > 0 && *entries > 0 => {
+                blend(&mut self.flush_bytes, *bytes as f64);
+                blend(&mut self.flush_entries, *entries as f64);
+            }
+            Outcome::Plan { result: PlanResult::Done, bytes_in, bytes_out, .. } if *bytes_in > 0 => {
+                let ratio = bounded(*bytes_out as f64 / *bytes_in as f64, 0.01, 1.0);
+                self.shrink += NEWS * (ratio - self.shrink);
+            }
+            _ => {}
+        }
+    }
+
+    /// What a covered run costs a point lookup and a seek.
+    pub(crate) fn slopes(&self, costs: &CostView, tree: &TreeView) -> [f64; 2] {
+        let probe = known(costs.probe_ns, PROBE);
+        let block = known(costs.block_ns, BLOCK);
+        [probe + false_positives(tree) * block, known(costs.cursor_ns, CURSOR)]
+    }
+
+    /// The present model, at `runs` covered runs.
+    pub(crate) fn model(&self, input: &PolicyInput<'_>, slopes: [f64; 2], runs: f64) -> Model {
+        let (costs, limits) = (input.costs, input.limits);
+        let flush_bytes = known(self.flush_bytes, limits.memtable_bytes as f64);
+        let entries = known(self.flush_entries, flush_bytes / known(input.load.entry_bytes, ENTRY));
+        let base = |mean: f64, per_run: f64, prior: f64| {
+            let base = if mean > 0.0 { (mean - per_run * runs).max(0.0) } else { prior };
+            Line { base, per_run }
+        };
+        let chi = if self.calm_cost > 0.0 { self.busy_cost / self.calm_cost - 1.0 } else { 0.0 };
+        let rate = (input.load.gets + input.load.seeks + input.load.writes) / 1e9;
+        let clients = input.load.clients.max(1.0);
+        let mut model = Model {
+            shares: self.mix,
+            point: base(costs.get_ns, slopes[0], BLOCK),
+            seek: base(costs.scan_ns, slopes[1], BLOCK),
+            write: known(costs.write_ns, WRITE),
+            chi: bounded(chi, LEAST_CHI, 1.0),
+            think: 0.0,
+            clients,
+            flush_bytes,
+            entry_bytes: flush_bytes / entries.max(1.0),
+            window_ops: 0.0,
+            fill: 0.0,
+            speed: known(costs.merge_bytes_per_s, MERGE_SPEED) / 1e9,
+            setup: known(costs.merge_fixed_ns, MERGE_FIXED),
+            slots: limits.slots,
+            shrink: self.shrink,
+        };
+        if rate > 0.0 {
+            model.think = (clients / rate - model.operation(runs, 0.0, false)).max(0.0);
+        }
+        Model::new(model)
+    }
+}
+
+/// `figure`, or `prior` when it is not known.
+fn known(figure: f64, prior: f64) -> f64 {
+    if figure.is_finite() && figure > 0.0 { figure } else { prior }
+}
+
+/// The mean cost of operations of this mix as measured; 0 when some are unknown.
+fn mean_cost(mix: &[f64; 3], costs: &CostView) -> f64 {
+    let means = [costs.get_ns, costs.scan_ns, costs.write_ns];
+    let unknown = mix.iter().zip(means).any(|(share, mean)| *share > 0.01 && (mean.is_nan() || mean <= 0.0));
+    if unknown { 0.0 } else { mix.iter().zip(means).map(|(share, mean)| share * mean).sum() }
+}
+
+/// Weight of a filter's rate as built, in probes.
+const BUILT_WEIGHT: f64 = 256.0;
+
+/// The false-positive rate of a filter that was built for the rate `built`, after some probes.
+pub(crate) fn filter_rate(built: f64, false_positives: f64, probes: f64) -> f64 {
+    (false_positives + BUILT_WEIGHT * built) / (probes + BUILT_WEIGHT)
+}
+
+/// Mean rate over the runs that readers meet, by lookups where they were counted.
+fn false_positives(tree: &TreeView) -> f64 {
+    let (mut sum, mut weight) = (0.0, 0.0);
+    for (_, _, file) in tree.files().filter(|(_, _, f)| !matches!(f.state, FileState::Coming(_))) {
+        let rate = bounded(filter_rate(file.fp_rate, 0.0, 0.0), 0.0, 1.0);
+        let reached = (file.lookups.empty + file.lookups.found).max(1.0);
+        sum += rate * reached;
+        weight += reached;
+    }
+    if weight > 0.0 { sum / weight } else { 0.01 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_filters_rate_is_never_taken_for_granted() {
+        let built = 0.008193;
+        assert_eq!(filter_rate(built, 0.0, 0.0), built);
+        assert!((filter_rate(built, 3.0, 1000.0) - 0.004058).abs() < 5e-7);
+    }
+}

@@ -1,0 +1,191 @@
+//! Why, with the numbers that led to it. Reasons hold no user keys.
+
+use super::decide::Scene;
+use super::drift::Trigger;
+use super::estimate::Estimate;
+use super::guard::Balance;
+use super::interval::Candidate;
+use super::model::Model;
+use super::score::{Choice, Score, Tuple};
+use super::search::Answer;
+use crate::compaction::preset::Size;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt::{self, Display, Write};
+use drumlin_types::contract::{Pace, Pin};
+
+/// Candidates named beside the one that was chosen.
+const RUNNERS_UP: usize = 3;
+
+impl Display for Tuple {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Tuple { horizon, calm, passes, balance } = *self;
+        let rounded = super::real::round(horizon * 100.0) / 100.0;
+        write!(f, "{}", Pin { horizon: rounded, calm, passes, balance })
+    }
+}
+
+/// Nanoseconds for people.
+struct Time(f64);
+
+impl Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            ns if ns < 1e6 => write!(f, "{:.2} us", ns / 1e3),
+            ns if ns < 1e9 => write!(f, "{:.2} ms", ns / 1e6),
+            ns => write!(f, "{:.2} s", ns / 1e9),
+        }
+    }
+}
+
+/// The reason of a plan.
+pub(super) fn plan(
+    choice: &Choice<'_>,
+    scene: &Scene<'_>,
+    score: &Score,
+    candidates: &[Candidate],
+    balance: &Balance,
+) -> String {
+    let Candidate { from, to, bytes, removed } = score.candidate;
+    let kind = match (choice.must, choice.beside.is_some()) {
+        (true, false) => "must",
+        (true, true) => "must, in between",
+        (false, true) => "elective, in between",
+        (false, false) => "elective",
+    };
+    let mut text = format!(
+        "{kind}: runs {} to {to} of {} by age, {}, y {removed:.2}, t {:.3}, gain {}, cost {}, score {}; \
+         s {:.2}, tuple {}, balance {}",
+        from + 1,
+        scene.line.links.len(),
+        Size(bytes),
+        score.windows,
+        Time(score.gain),
+        Time(score.cost),
+        Signed(score.value()),
+        scene.line.runs,
+        scene.tuple,
+        Size(balance.left().max(0.0)),
+    );
+    let mut others: Vec<Score> = candidates.iter().map(|c| choice.score(*c)).collect();
+    others.retain(|other| other.candidate != score.candidate);
+    others.sort_by(|a, b| b.value().total_cmp(&a.value()));
+    for other in others.iter().take(RUNNERS_UP) {
+        let c = other.candidate;
+        let _ =
+            write!(text, "; not {} to {}: {}, {}", c.from + 1, c.to, Size(c.bytes), Signed(other.value()));
+    }
+    text
+}
+
+struct Signed(f64);
+
+impl Display for Signed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sign = if self.0 < 0.0 { "-" } else { "" };
+        write!(f, "{sign}{}", Time(self.0.abs()))
+    }
+}
+
+/// What the last decision went by.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Told {
+    seen: Option<Seen>,
+}
+
+#[derive(Clone, Debug)]
+struct Seen {
+    tuple: Tuple,
+    model: Model,
+    mix: [f64; 3],
+    runs: f64,
+    links: usize,
+    max_runs: f64,
+    must: bool,
+    bytes: f64,
+    balance: f64,
+    pace: Pace,
+}
+
+impl Told {
+    pub(super) fn of(scene: &Scene<'_>, estimate: &Estimate, balance: &Balance, pace: &Pace) -> Told {
+        Told {
+            seen: Some(Seen {
+                tuple: scene.tuple,
+                model: scene.model,
+                mix: estimate.mix,
+                runs: scene.line.runs,
+                links: scene.line.links.len(),
+                max_runs: scene.max_runs,
+                must: scene.must,
+                bytes: scene.line.bytes,
+                balance: balance.left(),
+                pace: pace.clone(),
+            }),
+        }
+    }
+}
+
+/// What the policy goes by, for people.
+pub(super) fn policy(told: &Told, found: Option<&(Trigger, Answer)>, thinking: Option<Trigger>) -> String {
+    let Some(seen) = &told.seen else { return String::from("no decision was taken yet") };
+    let Seen { model, mix, pace, .. } = seen;
+    let percent = mix.map(|share| share * 100.0);
+    let slow = if pace.slow.is_finite() { format!("from {:.1} runs on", pace.slow) } else { "never".into() };
+    let mut text = format!(
+        "tuple M/c/q/rho: {}\n\
+         runs: {:.2} covered, {} in the tree, at most {}{}\n\
+         load: {:.1} % lookups, {:.1} % seeks, {:.1} % writes; {:.0} operations per window, {} clients\n\
+         costs: lookup {} + {} per run, seek {} + {} per run, write {}; merge {}/s, {} each; interference {:.2}\n\
+         one more run costs {} per window; bytes of the tree: {}, of a flush: {}; output per input {:.2}\n\
+         pace: slowing {slow}, {} passes per byte, drain {}/s; stop at {}\n\
+         rewrite balance: {}{}",
+        seen.tuple,
+        seen.runs,
+        seen.links,
+        seen.max_runs,
+        if seen.must { ", merging is a must" } else { "" },
+        percent[0],
+        percent[1],
+        percent[2],
+        model.window_ops,
+        model.clients,
+        Time(model.point.base),
+        Time(model.point.per_run),
+        Time(model.seek.base),
+        Time(model.seek.per_run),
+        Time(model.write),
+        Size(model.speed * 1e9),
+        Time(model.setup),
+        model.chi,
+        Time(model.run_per_window()),
+        Size(seen.bytes),
+        Size(model.flush_bytes),
+        model.shrink,
+        pace.passes,
+        Size(pace.drain),
+        pace.stop,
+        if seen.balance < 0.0 { "minus " } else { "" },
+        Size(seen.balance.abs()),
+    );
+    if let Some((trigger, answer)) = found {
+        let _ = write!(
+            text,
+            "\nlast search, {}: {} at {} per operation and {:.1} runs; before {}; {} steps",
+            trigger.name(),
+            answer.tuple,
+            Time(answer.cost),
+            answer.runs,
+            Time(answer.incumbent),
+            answer.steps,
+        );
+        for (tuple, cost) in &answer.best {
+            let _ = write!(text, "\n  {tuple}: {}", Time(*cost));
+        }
+    }
+    if let Some(trigger) = thinking {
+        let _ = write!(text, "\na search is under way: {}", trigger.name());
+    }
+    text
+}

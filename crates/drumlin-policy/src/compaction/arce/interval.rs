@@ -1,0 +1,263 @@
+//! Candidates: the intervals of the age line that are worth a score (arce.md 3.2).
+//!
+//! Every merge that ARCE proposes is an interval of neighbours in age. Of each width only the interval of
+//! fewest bytes counts, ties going to the oldest: with runs that cover all keys nothing is lost by that,
+//! since at the same number of runs removed a merge of more bytes never scores higher. Where runs cover
+//! keys in part, the interval that removes most per byte counts as well.
+//!
+//! Busy runs cut the line into segments. The size balance rho bars intervals whose oldest run outweighs
+//! the others: rewriting it would pay little for its bytes.
+
+use super::cover::{Cover, Scale};
+use alloc::vec::Vec;
+
+/// One run, or one link of runs that go together, as far as scores see it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part {
+    pub(crate) bytes: f64,
+    pub(crate) cover: Cover,
+    /// Covered runs, 0 to 1; more for links.
+    pub(crate) weight: f64,
+    /// Whether a merge may take it.
+    pub(crate) idle: bool,
+}
+
+/// An interval of the line, newest first.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Candidate {
+    pub(crate) from: usize,
+    /// The first one that is not in it.
+    pub(crate) to: usize,
+    pub(crate) bytes: f64,
+    /// Covered runs that it takes away: y.
+    pub(crate) removed: f64,
+}
+
+/// Widths up to here are all tried; beyond, they grow by a quarter.
+const EVERY_WIDTH: usize = 16;
+
+/// The search for candidates, with the memory that it needs again and again.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Intervals {
+    /// Bytes of the parts before each place.
+    sums: Vec<f64>,
+    /// The end of the segment that each part is in; its own place when it is busy.
+    ends: Vec<usize>,
+    /// Parts before each place that do not cover all keys as one run does.
+    partial: Vec<u32>,
+}
+
+impl Intervals {
+    /// Fills `found` with the candidates of `line`, newest part first, that pass `rho`.
+    pub(crate) fn list(&mut self, line: &[Part], scale: &Scale, rho: f64, found: &mut Vec<Candidate>) {
+        found.clear();
+        self.prepare(line, scale);
+        let longest = self.ends.iter().enumerate().map(|(at, end)| end - at).max().unwrap_or(0);
+        if self.partial.last() == Some(&0) {
+            let mut width = 2;
+            while width <= longest {
+                found.extend(self.lightest(line, scale, rho, width));
+                width = if width < EVERY_WIDTH { width + 1 } else { width + width.div_ceil(4) };
+            }
+        } else {
+            self.masked(line, scale, rho, found);
+            let mut width = EVERY_WIDTH + EVERY_WIDTH / 4;
+            while width <= longest {
+                found.extend(self.lightest(line, scale, rho, width));
+                width += width.div_ceil(4);
+            }
+        }
+        for (from, &to) in self.ends.iter().enumerate() {
+            let begins = to > from + EVERY_WIDTH && (from == 0 || self.ends[from - 1] == from - 1);
+            if begins && self.passes(line, rho, from, to) {
+                found.extend(self.candidate(line, scale, from, to));
+            }
+        }
+    }
+
+    fn prepare(&mut self, line: &[Part], scale: &Scale) {
+        self.sums.clear();
+        self.partial.clear();
+        let (mut bytes, mut partial) = (0.0, 0);
+        for part in line {
+            self.sums.push(bytes);
+            self.partial.push(partial);
+            bytes += part.bytes;
+            partial += u32::from(part.weight != 1.0 || part.cover != scale.full);
+        }
+        self.sums.push(bytes);
+        self.partial.push(partial);
+        self.ends.clear();
+        self.ends.resize(line.len(), 0);
+        let mut end = line.len();
+        for (at, part) in line.iter().enumerate().rev() {
+            if !part.idle {
+                end = at;
+            }
+            self.ends[at] = end;
+        }
+    }
+
+    fn passes(&self, line: &[Part], rho: f64, from: usize, to: usize) -> bool {
+        let oldest = line[to - 1].bytes;
+        rho.is_infinite() || oldest <= rho * (self.sums[to] - self.sums[from] - oldest)
+    }
+
+    /// The interval of `width` parts that has fewest bytes.
+    fn lightest(&self, line: &[Part], scale: &Scale, rho: f64, width: usize) -> Option<Candidate> {
+        let mut best: Option<(f64, usize)> = None;
+        for from in 0..=line.len().checked_sub(width)? {
+            let bytes = self.sums[from + width] - self.sums[from];
+            let fits = self.ends[from] >= from + width && best.is_none_or(|(least, _)| bytes <= least);
+            if fits && self.passes(line, rho, from, from + width) {
+                best = Some((bytes, from));
+            }
+        }
+        let (_, from) = best?;
+        self.candidate(line, scale, from, from + width)
+    }
+
+    /// For each small width the lightest interval that removes anything, and the one that removes most
+    /// per byte.
+    fn masked(&self, line: &[Part], scale: &Scale, rho: f64, found: &mut Vec<Candidate>) {
+        let mut light: [Option<Candidate>; EVERY_WIDTH + 1] = [None; EVERY_WIDTH + 1];
+        let mut dense = light;
+        for from in 0..line.len() {
+            let (mut union, mut weight) = (Cover::default(), 0.0);
+            for to in from + 1..=self.ends[from].min(from + EVERY_WIDTH) {
+                union.union(&line[to - 1].cover);
+                weight += line[to - 1].weight;
+                // A link of several runs is worth merging alone; it then has no others to be balanced with.
+                if to > from + 1 && !self.passes(line, rho, from, to) {
+                    continue;
+                }
+                let removed = weight - scale.runs(&union);
+                if removed <= LEAST {
+                    continue;
+                }
+                let next = Candidate { from, to, bytes: self.sums[to] - self.sums[from], removed };
+                let (light, dense) = (&mut light[to - from], &mut dense[to - from]);
+                if light.is_none_or(|c| next.bytes <= c.bytes) {
+                    *light = Some(next);
+                }
+                if dense.is_none_or(|c| next.removed * c.bytes >= c.removed * next.bytes) {
+                    *dense = Some(next);
+                }
+            }
+        }
+        for (light, dense) in light.into_iter().zip(dense) {
+            found.extend(light);
+            found.extend(dense.filter(|c| Some(*c) != light));
+        }
+    }
+
+    /// The interval as a candidate, if it removes anything.
+    fn candidate(&self, line: &[Part], scale: &Scale, from: usize, to: usize) -> Option<Candidate> {
+        let removed = if self.partial[to] == self.partial[from] {
+            (to - from - 1) as f64
+        } else {
+            let (mut union, mut weight) = (Cover::default(), 0.0);
+            for part in &line[from..to] {
+                union.union(&part.cover);
+                weight += part.weight;
+            }
+            weight - scale.runs(&union)
+        };
+        let bytes = self.sums[to] - self.sums[from];
+        (removed > LEAST).then_some(Candidate { from, to, bytes, removed })
+    }
+}
+
+/// Less than a whole key of a sample is nothing: rounding.
+const LEAST: f64 = 1e-9;
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::super::model::paper::MIB;
+    use super::*;
+    use crate::random::SplitMix;
+
+    /// Samples of which a run covers all.
+    pub(crate) fn full_scale() -> Scale {
+        Scale::new(256, 256, [1.0, 1.0])
+    }
+
+    pub(crate) fn line(mib: &[f64]) -> Vec<Part> {
+        let cover = full_scale().full;
+        mib.iter().map(|mib| Part { bytes: mib * MIB, cover, weight: 1.0, idle: true }).collect()
+    }
+
+    fn sizes(line: &[Part], rho: f64) -> Vec<f64> {
+        let mut found = Vec::new();
+        Intervals::default().list(line, &full_scale(), rho, &mut found);
+        found.iter().map(|c| c.bytes / MIB).collect()
+    }
+
+    #[test]
+    fn the_line_of_the_paper() {
+        let line = line(&[2.0, 2.0, 2.0, 2.0, 20.0, 24.0, 400.0, 4096.0]);
+        assert_eq!(sizes(&line, f64::INFINITY), [4.0, 6.0, 8.0, 28.0, 52.0, 452.0, 4548.0]);
+        assert_eq!(sizes(&line, 1.0), [4.0, 6.0, 8.0, 50.0, 52.0]);
+        let mut found = Vec::new();
+        Intervals::default().list(&line, &full_scale(), f64::INFINITY, &mut found);
+        // Of equal pairs the oldest.
+        assert_eq!((found[0].from, found[0].to), (2, 4));
+    }
+
+    /// Random lines: full or partial covers, some parts busy.
+    fn drawn(dice: &mut SplitMix, partial: bool) -> Vec<Part> {
+        let scale = full_scale();
+        let count = 2 + dice.below(14);
+        let parts = (0..count).map(|_| {
+            let mut cover = scale.full;
+            if partial && dice.one_in(2) {
+                cover.points = super::super::cover::Mask::first(dice.below(257));
+            }
+            let bytes = (1 + dice.below(64)) as f64;
+            Part { bytes, cover, weight: scale.runs(&cover), idle: !dice.one_in(6) }
+        });
+        parts.collect()
+    }
+
+    /// Every interval of idle parts that passes rho, by brute force.
+    pub(crate) fn all(line: &[Part], rho: f64) -> Vec<Candidate> {
+        let scale = full_scale();
+        let mut all = Vec::new();
+        for from in 0..line.len() {
+            for to in from + 2..=line.len() {
+                let parts = &line[from..to];
+                let bytes: f64 = parts.iter().map(|p| p.bytes).sum();
+                let oldest = parts.last().unwrap().bytes;
+                if !parts.iter().all(|p| p.idle) || oldest > rho * (bytes - oldest) {
+                    continue;
+                }
+                let covers: Vec<Cover> = parts.iter().map(|p| p.cover).collect();
+                all.push(Candidate { from, to, bytes, removed: scale.removed(&covers) });
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn pruned_lists_hold_the_lightest_of_every_width() {
+        let mut dice = SplitMix::new(11);
+        for round in 0..600 {
+            let line = drawn(&mut dice, round % 2 == 1);
+            let rho = if dice.one_in(2) { 1.0 } else { f64::INFINITY };
+            let mut found = Vec::new();
+            Intervals::default().list(&line, &full_scale(), rho, &mut found);
+            let all = all(&line, rho);
+            for candidate in &found {
+                let same = all.iter().find(|c| (c.from, c.to) == (candidate.from, candidate.to)).unwrap();
+                assert_eq!(candidate.bytes, same.bytes);
+                assert!((candidate.removed - same.removed).abs() < 1e-9);
+            }
+            for width in 2..=line.len() {
+                let useful = all.iter().filter(|c| c.to - c.from == width && c.removed > LEAST);
+                let least = useful.map(|c| c.bytes).fold(f64::INFINITY, f64::min);
+                let listed = found.iter().filter(|c| c.to - c.from == width);
+                assert_eq!(least, listed.map(|c| c.bytes).fold(f64::INFINITY, f64::min), "width {width}");
+            }
+        }
+    }
+}

@@ -1,0 +1,326 @@
+//! The age line: the runs of a tree from new to old, and plans for its intervals (arce.md 3.1, 3.2).
+//!
+//! Runs are ordered by level, and within a level by falling largest sequence number. By invariant R that
+//! is the order of age for every key. Runs of one level whose ages and keys interlock form one *link*,
+//! which is taken whole. What unfinished plans touch is busy: it stays on the line and bars its way.
+//!
+//! Every plan made here is an interval of the line, so merges meet the versions of a key in unbroken
+//! order of age. The output may go to any level from that of the oldest input to that of the next older
+//! run that shares keys with it.
+
+use super::cover::{Cover, Mask, Scale};
+use super::interval::{Candidate, Part};
+use super::real;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+use drumlin_types::contract::{FileState, FileView, Place, Plan, RunView, Take, TreeView};
+use drumlin_types::{Key, KeyRange, RunId, Seq};
+
+/// Keys that runs are measured by.
+pub(super) struct Samples {
+    pub(super) points: Vec<Key>,
+    pub(super) seeks: Vec<Key>,
+}
+
+/// Sample keys at most.
+const MOST_KEYS: usize = 256;
+
+impl Samples {
+    /// The wanted keys; where nothing was wanted yet, where files begin.
+    pub(super) fn of(points: &[Key], seeks: &[Key], tree: &TreeView) -> Samples {
+        let cut = |keys: &[Key]| keys.iter().take(MOST_KEYS).cloned().collect::<Vec<Key>>();
+        if !points.is_empty() || !seeks.is_empty() {
+            return Samples { points: cut(points), seeks: cut(seeks) };
+        }
+        let mut starts: Vec<&Key> = tree.files().map(|(_, _, f)| &f.bounds.start).collect();
+        starts.sort();
+        starts.dedup();
+        let stride = starts.len().div_ceil(MOST_KEYS).max(1);
+        Samples { points: starts.into_iter().step_by(stride).cloned().collect(), seeks: Vec::new() }
+    }
+
+    fn cover<'a>(&self, files: impl Iterator<Item = &'a FileView> + Clone) -> Cover {
+        Cover {
+            points: Mask::of(&self.points, files.clone().map(|f| &f.bounds)),
+            seeks: Mask::of(&self.seeks, files.map(|f| &f.bounds)),
+        }
+    }
+}
+
+/// Runs that go together, nearly always one.
+#[derive(Debug)]
+pub(super) struct Link<'a> {
+    pub(super) level: u8,
+    pub(super) runs: Vec<&'a RunView>,
+}
+
+/// The files of a run that a plan may still count on: those that are not leaving.
+fn staying(run: &RunView) -> impl Iterator<Item = &FileView> + Clone {
+    run.files.iter().filter(|f| !matches!(f.state, FileState::Leaving(_)))
+}
+
+impl Link<'_> {
+    pub(super) fn files(&self) -> impl Iterator<Item = &FileView> {
+        self.runs.iter().flat_map(|run| staying(run))
+    }
+
+    fn overlaps(&self, range: &KeyRange) -> bool {
+        self.files().any(|f| f.bounds.overlaps(range))
+    }
+
+    /// The id of its newest run.
+    pub(super) fn id(&self) -> RunId {
+        self.runs.first().map_or(RunId(0), |run| run.id)
+    }
+}
+
+/// The line, newest link first, with what scores see of each link.
+pub(super) struct AgeLine<'a> {
+    pub(super) links: Vec<Link<'a>>,
+    pub(super) parts: Vec<Part>,
+    /// Covered runs as readers meet them now.
+    pub(super) runs: f64,
+    /// Bytes that are in the tree or on their way.
+    pub(super) bytes: f64,
+}
+
+struct Aged<'a> {
+    run: &'a RunView,
+    min_seq: Seq,
+    max_seq: Seq,
+}
+
+impl<'a> AgeLine<'a> {
+    pub(super) fn of(tree: &'a TreeView, samples: &Samples, scale: &Scale) -> AgeLine<'a> {
+        let mut line = AgeLine { links: Vec::new(), parts: Vec::new(), runs: 0.0, bytes: 0.0 };
+        for (level, runs) in tree.levels.iter().enumerate() {
+            for run in &runs.runs {
+                let live = run.files.iter().filter(|f| !matches!(f.state, FileState::Coming(_)));
+                line.runs += scale.runs(&samples.cover(live));
+            }
+            let mut aged: Vec<Aged<'a>> = runs.runs.iter().filter_map(aged).collect();
+            aged.sort_by_key(|a| Reverse((a.max_seq, a.run.id)));
+            let mut at = 0;
+            while at < aged.len() {
+                let end = link_end(&aged, at);
+                let runs = aged[at..end].iter().map(|a| a.run).collect();
+                line.push(Link { level: level as u8, runs }, samples, scale);
+                at = end;
+            }
+        }
+        line
+    }
+
+    fn push(&mut self, link: Link<'a>, samples: &Samples, scale: &Scale) {
+        let (mut cover, mut weight) = (Cover::default(), 0.0);
+        for run in &link.runs {
+            let own = samples.cover(staying(run));
+            weight += scale.runs(&own);
+            cover.union(&own);
+        }
+        let bytes = link.files().map(|f| f.bytes as f64).sum();
+        let idle = link.files().all(|f| f.state == FileState::Free);
+        self.bytes += bytes;
+        self.parts.push(Part { bytes, cover, weight, idle });
+        self.links.push(link);
+    }
+
+    /// Bytes of `candidate` that a merge of it rewrites: files that share no keys with another input stay
+    /// as they are.
+    pub(super) fn rewritten(&self, candidate: &Candidate) -> f64 {
+        let mut files: Vec<(&KeyRange, f64)> = self.links[candidate.from..candidate.to]
+            .iter()
+            .flat_map(|link| link.files().map(|f| (&f.bounds, f.bytes as f64)))
+            .collect();
+        files.sort_by(|a, b| a.0.start.cmp(&b.0.start));
+        let mut bytes = 0.0;
+        let mut at = 0;
+        while at < files.len() {
+            // A group of files that hang together; alone it is not rewritten.
+            let (mut end, mut last, mut sum) = (at + 1, files[at].0, files[at].1);
+            while let Some((range, more)) =
+                files.get(end).filter(|(range, _)| last.is_before_end(&range.start))
+            {
+                if reaches_further(range, last) {
+                    last = range;
+                }
+                sum += more;
+                end += 1;
+            }
+            bytes += if end - at > 1 { sum } else { 0.0 };
+            at = end;
+        }
+        bytes
+    }
+
+    /// The oldest link that shares keys with the one at `from`; itself when there is none.
+    pub(super) fn oldest_below(&self, from: usize) -> Option<usize> {
+        let own = self.links.get(from)?;
+        let shares = |older: &Link<'_>| own.files().any(|f| older.overlaps(&f.bounds));
+        Some(self.links[from + 1..].iter().rposition(shares).map_or(from, |at| from + 1 + at))
+    }
+
+    /// Tombstones per entry.
+    pub(super) fn tombstone_share(&self, candidate: &Candidate) -> f64 {
+        let files = || self.links[candidate.from..candidate.to].iter().flat_map(Link::files);
+        let tombstones: u64 = files().map(|f| f.tombstones).sum();
+        tombstones as f64 / files().map(|f| f.entries).sum::<u64>().max(1) as f64
+    }
+
+    /// Covered runs that merging these links takes away.
+    pub(super) fn removed(&self, range: core::ops::Range<usize>, scale: &Scale) -> f64 {
+        let (mut union, mut weight) = (Cover::default(), 0.0);
+        for part in &self.parts[range] {
+            union.union(&part.cover);
+            weight += part.weight;
+        }
+        weight - scale.runs(&union)
+    }
+
+    /// The levels that the output of `candidate` may go to.
+    fn outputs(&self, candidate: &Candidate, last: u8) -> (u8, u8) {
+        let inputs = &self.links[candidate.from..candidate.to];
+        let least = inputs.last().map_or(last, |link| link.level);
+        let shares =
+            |older: &&Link<'_>| inputs.iter().flat_map(Link::files).any(|f| older.overlaps(&f.bounds));
+        let next = self.links[candidate.to..].iter().find(shares);
+        (least, next.map_or(last, |older| older.level).max(least))
+    }
+
+    /// The plan that merges `candidate`.
+    pub(super) fn plan(&self, candidate: &Candidate, flush_bytes: f64, last: u8, reason: String) -> Plan {
+        let (least, most) = self.outputs(candidate, last);
+        let inputs = &self.links[candidate.from..candidate.to];
+        let bytes: f64 = inputs.iter().flat_map(Link::files).map(|f| f.bytes as f64).sum();
+        let out = wished_level(bytes, flush_bytes).clamp(least, most);
+        let runs: Vec<(u8, &RunView)> =
+            inputs.iter().flat_map(|link| link.runs.iter().map(|run| (link.level, *run))).collect();
+        let mut take = Vec::new();
+        let mut place = Place::NewRun;
+        for &(level, run) in &runs {
+            let mut is_whole = true;
+            for file in staying(run) {
+                // A file of the output level that shares no keys with another input is where it belongs.
+                let others = runs.iter().filter(|(_, other)| other.id != run.id);
+                if level == out && !others.flat_map(|(_, other)| around(other, &file.bounds)).any(|_| true) {
+                    is_whole = false;
+                    continue;
+                }
+                take.push(Take { table: file.table, range: file.bounds.clone() });
+            }
+            if !is_whole {
+                place = Place::Run(run.id);
+            }
+        }
+        let mut plan = Plan::new(take, out, reason);
+        plan.place = place;
+        plan
+    }
+
+    /// A run that shares no keys with anything between it and a deeper level, moved there by an edit
+    /// alone: into a gap of a run, or together with a neighbour of its level into a new one.
+    pub(super) fn join(&self, scale: &Scale, flush_bytes: f64, last: u8) -> Option<Plan> {
+        for at in (0..self.links.len()).rev() {
+            if !self.may_join(at, scale) {
+                continue;
+            }
+            let alone = Candidate { from: at, to: at + 1, bytes: 0.0, removed: 0.0 };
+            let (level, most) = self.outputs(&alone, last);
+            let run = self.links[at].runs[0];
+            let deeper = |older: &&Link<'_>| older.level > level && older.level <= most;
+            let targets = self.links[at + 1..].iter().filter(deeper);
+            let fits = |older: &&Link<'_>| older.runs.len() == 1 && gap_for(older.runs[0], run);
+            if let Some(older) = targets.rev().find(fits) {
+                let reason =
+                    String::from("a run beside the keys of a deeper one joins it: 0 bytes rewritten");
+                return Some(move_plan(&[run], older.level, Place::Run(older.runs[0].id), reason));
+            }
+            let newer = at.checked_sub(1).filter(|&newer| {
+                self.links[newer].level == level && self.may_join(newer, scale) && level < most
+            });
+            let Some(newer) = newer else { continue };
+            let other = self.links[newer].runs[0];
+            let both = Candidate { from: newer, ..alone };
+            let (_, most) = self.outputs(&both, last);
+            if most > level && gap_for(other, run) {
+                let bytes = self.parts[at].bytes + self.parts[newer].bytes;
+                let out = wished_level(bytes, flush_bytes).clamp(level + 1, most);
+                let reason = String::from("two runs without common keys join: 0 bytes rewritten");
+                return Some(move_plan(&[other, run], out, Place::NewRun, reason));
+            }
+        }
+        None
+    }
+
+    fn may_join(&self, at: usize, scale: &Scale) -> bool {
+        let part = &self.parts[at];
+        // Tombstones may have to be dropped on the way down: such runs are merged, not moved.
+        let is_plain = |f: &FileView| f.tombstones == 0 && f.range_tombstones == 0;
+        part.idle
+            && part.cover != scale.full
+            && self.links[at].runs.len() == 1
+            && self.links[at].files().all(is_plain)
+    }
+}
+
+fn move_plan(runs: &[&RunView], out: u8, place: Place, reason: String) -> Plan {
+    let files = runs.iter().flat_map(|run| staying(run));
+    let take = files.map(|f| Take { table: f.table, range: f.bounds.clone() }).collect();
+    let mut plan = Plan::new(take, out, reason);
+    plan.place = place;
+    plan
+}
+
+/// The level whose usual size is next to `bytes`: tenfold from one to the next.
+fn wished_level(bytes: f64, flush_bytes: f64) -> u8 {
+    let tens = real::ln((bytes / flush_bytes.max(1.0)).max(1.0)) / core::f64::consts::LN_10;
+    real::round(tens).min(64.0) as u8
+}
+
+fn reaches_further(a: &KeyRange, b: &KeyRange) -> bool {
+    match (&a.end, &b.end) {
+        (_, None) => false,
+        (None, Some(_)) => true,
+        (Some(a), Some(b)) => a > b,
+    }
+}
+
+fn aged(run: &RunView) -> Option<Aged<'_>> {
+    let max_seq = staying(run).map(|f| f.max_seq).max()?;
+    let min_seq = staying(run).map(|f| f.min_seq).min()?;
+    Some(Aged { run, min_seq, max_seq })
+}
+
+/// Where the link that begins with the run at `from` ends.
+fn link_end(aged: &[Aged<'_>], from: usize) -> usize {
+    let mut end = from + 1;
+    let mut at = from;
+    while at < end {
+        // Only runs whose largest sequence number reaches into this one's ages can interlock with it.
+        let reach = aged[at..].partition_point(|other| other.max_seq >= aged[at].min_seq) + at;
+        let last = (end..reach).rev().find(|&other| share_keys(aged[at].run, aged[other].run));
+        end = last.map_or(end, |last| last + 1);
+        at += 1;
+    }
+    end
+}
+
+/// The files of `run` that share keys with `range`.
+fn around<'a>(run: &'a RunView, range: &'a KeyRange) -> impl Iterator<Item = &'a FileView> {
+    let is_before = |f: &FileView| f.bounds.end.as_ref().is_some_and(|end| *end <= range.start);
+    let files = run.files[run.files.partition_point(is_before)..].iter();
+    let near = files.take_while(|f| range.is_before_end(&f.bounds.start));
+    near.filter(|f| !matches!(f.state, FileState::Leaving(_)) && f.bounds.overlaps(range))
+}
+
+fn share_keys(a: &RunView, b: &RunView) -> bool {
+    let (few, many) = if a.files.len() <= b.files.len() { (a, b) } else { (b, a) };
+    staying(few).any(|f| around(many, &f.bounds).next().is_some())
+}
+
+/// Whether the files of `run` lie in gaps of `home`, which nothing is leaving.
+fn gap_for(home: &RunView, run: &RunView) -> bool {
+    home.files.iter().all(|f| f.state == FileState::Free)
+        && staying(run).all(|f| around(home, &f.bounds).next().is_none())
+}

@@ -1,0 +1,106 @@
+//! A small world in which the best schedule is known exactly, to compare the score with.
+//!
+//! One run of one unit comes in each window, merging handles a fixed number of units per window and takes
+//! whole windows, and a window costs the number of its runs. Dynamic programming over all schedules of
+//! merges of neighbours gives the optimum.
+
+use alloc::collections::BTreeMap;
+use std::vec::Vec;
+
+/// Sizes of the runs, newest first.
+type Runs = Vec<u32>;
+
+struct World {
+    horizon: u32,
+    /// Units merged per window.
+    speed: u32,
+}
+
+impl World {
+    fn windows(&self, units: u32) -> u32 {
+        units.div_ceil(self.speed)
+    }
+
+    /// Cost of `busy` windows during which nothing else merges, and the runs after them.
+    fn wait(&self, runs: &Runs, at: u32, busy: u32) -> (u32, Runs, u32) {
+        let (mut runs, mut cost) = (runs.clone(), 0);
+        let end = (at + busy).min(self.horizon);
+        for _ in at..end {
+            cost += runs.len() as u32;
+            runs.insert(0, 1);
+        }
+        (cost, runs, end)
+    }
+
+    /// The merge of `from..to` from window `at` on.
+    fn merge(&self, runs: &Runs, at: u32, from: usize, to: usize) -> (u32, Runs, u32) {
+        let units: u32 = runs[from..to].iter().sum();
+        let busy = self.windows(units);
+        let (cost, mut after, end) = self.wait(runs, at, busy);
+        if at + busy <= self.horizon {
+            let shift = after.len() - runs.len();
+            after.splice(from + shift..to + shift, [units]);
+        }
+        (cost, after, end)
+    }
+
+    fn optimum(&self, runs: &Runs, at: u32, known: &mut BTreeMap<(u32, Runs), u32>) -> u32 {
+        if at >= self.horizon {
+            return 0;
+        }
+        if let Some(&cost) = known.get(&(at, runs.clone())) {
+            return cost;
+        }
+        let (cost, after, next) = self.wait(runs, at, 1);
+        let mut best = cost + self.optimum(&after, next, known);
+        for from in 0..runs.len() {
+            for to in from + 2..=runs.len() {
+                let (cost, after, next) = self.merge(runs, at, from, to);
+                best = best.min(cost + self.optimum(&after, next, known));
+            }
+        }
+        known.insert((at, runs.clone()), best);
+        best
+    }
+
+    /// The cost of always starting the merge of the best score M*y - t above nothing.
+    fn scored(&self, mut runs: Runs, horizon: f64) -> u32 {
+        let (mut at, mut cost) = (0, 0);
+        while at < self.horizon {
+            let mut best: Option<(f64, usize, usize)> = None;
+            for width in 2..=runs.len() {
+                // Of each width the lightest, of these the oldest.
+                let weights =
+                    (0..=runs.len() - width).map(|from| runs[from..from + width].iter().sum::<u32>());
+                let (from, units) =
+                    weights.enumerate().reduce(|a, b| if b.1 <= a.1 { b } else { a }).unwrap();
+                let score = horizon * (width - 1) as f64 - f64::from(self.windows(units));
+                if score > 0.0 && best.is_none_or(|(value, ..)| score > value) {
+                    best = Some((score, from, from + width));
+                }
+            }
+            let (more, after, next) = match best {
+                Some((_, from, to)) => self.merge(&runs, at, from, to),
+                None => self.wait(&runs, at, 1),
+            };
+            (cost, runs, at) = (cost + more, after, next);
+        }
+        cost
+    }
+}
+
+#[test]
+fn scores_come_near_the_best_schedule() {
+    for (start, horizon, speed, optimum, idle, scored) in [
+        (&[8][..], 12, 2, 47, 78, [47, 47, 60]),
+        (&[8], 14, 4, 47, 105, [49, 49, 65]),
+        (&[1, 1, 1, 1, 8], 12, 2, 64, 126, [65, 65, 87]),
+        (&[1, 2, 4, 8, 16], 12, 4, 66, 126, [69, 66, 96]),
+    ] {
+        let world = World { horizon, speed };
+        let runs = start.to_vec();
+        assert_eq!(world.optimum(&runs, 0, &mut BTreeMap::new()), optimum, "{start:?}");
+        assert_eq!(world.wait(&runs, 0, horizon).0, idle, "{start:?}");
+        assert_eq!([1.01, 2.0, 5.0].map(|m| world.scored(runs.clone(), m)), scored, "{start:?}");
+    }
+}

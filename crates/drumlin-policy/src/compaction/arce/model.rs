@@ -1,0 +1,354 @@
+//! What operations cost at a number of covered runs, and how long windows and merges take (arce.md 2).
+//!
+//! Times are nanoseconds, sizes bytes. A *window* is the time in which one flush is written, or less when
+//! writes are few. The cost of an operation is linear in the covered runs s:
+//!
+//! ```text
+//! lookup  a_p + e_p*s      seek  a_r + e_r*s      write  a_w + kappa
+//! cbar    the mean of the three by their shares, times 1 + chi while a merge runs
+//! D(s)    N_w * (z + cbar) / eta, the length of a window
+//! ```
+//!
+//! All figures are measured or set; [`Model::new`] clamps them, so that no input gives anything but
+//! finite times.
+
+use super::real;
+
+/// Load and costs at one moment.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Model {
+    /// Shares of point lookups, seeks and writes; their sum is 1.
+    pub(crate) shares: [f64; 3],
+    /// Cost of a point lookup without runs, and of each covered run.
+    pub(crate) point: Line,
+    /// Cost of a seek with what follows it without runs, and of each covered run.
+    pub(crate) seek: Line,
+    /// Cost of a write that does not wait.
+    pub(crate) write: f64,
+    /// Interference: the share by which a running merge makes operations slower.
+    pub(crate) chi: f64,
+    /// Time of a client between two operations.
+    pub(crate) think: f64,
+    /// Client threads.
+    pub(crate) clients: f64,
+    /// Bytes of a flushed run.
+    pub(crate) flush_bytes: f64,
+    /// Bytes of a written entry.
+    pub(crate) entry_bytes: f64,
+    /// Operations per window.
+    pub(crate) window_ops: f64,
+    /// The part of a flush that one window holds, at most 1.
+    pub(crate) fill: f64,
+    /// Input bytes that a merge slot handles per nanosecond.
+    pub(crate) speed: f64,
+    /// Fixed time of a merge.
+    pub(crate) setup: f64,
+    /// Merge slots.
+    pub(crate) slots: u32,
+    /// Bytes that a merge writes per byte that it reads.
+    pub(crate) shrink: f64,
+}
+
+/// A cost that grows with the covered runs.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub(crate) struct Line {
+    pub(crate) base: f64,
+    pub(crate) per_run: f64,
+}
+
+/// Operations in a window at most.
+const WINDOW_OPS: f64 = 1_048_576.0;
+/// Time of a window at most.
+const WINDOW_NS: f64 = 10e9;
+
+/// When writers begin to be delayed, and by how much.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Stall {
+    /// Covered runs above which writers are delayed; infinite for never.
+    pub(crate) above: f64,
+    /// Delay of each write.
+    pub(crate) delay: f64,
+}
+
+impl Stall {
+    /// No delay at any count.
+    pub(crate) const NEVER: Stall = Stall { above: f64::INFINITY, delay: 0.0 };
+}
+
+/// `value` in its bounds; the lower one when it is not a number.
+pub(crate) fn bounded(value: f64, least: f64, most: f64) -> f64 {
+    if value.is_nan() { least } else { value.clamp(least, most) }
+}
+
+impl Model {
+    /// The model with every figure brought into its bounds, and its windows cut.
+    pub(crate) fn new(raw: Model) -> Model {
+        let cost = |ns: f64| bounded(ns, 0.0, 1e9);
+        let line = |line: Line| Line { base: cost(line.base), per_run: cost(line.per_run) };
+        let shares = raw.shares.map(|share| bounded(share, 0.0, 1.0));
+        let sum: f64 = shares.iter().sum();
+        let mut model = Model {
+            shares: if sum > 0.0 { shares.map(|share| share / sum) } else { [0.4, 0.1, 0.5] },
+            point: line(raw.point),
+            seek: line(raw.seek),
+            write: cost(raw.write).max(1.0),
+            chi: bounded(raw.chi, 0.0, 1.0),
+            think: bounded(raw.think, 0.0, 1e12),
+            clients: bounded(raw.clients, 1.0, 1e6),
+            flush_bytes: bounded(raw.flush_bytes, 1.0, 1e15),
+            entry_bytes: bounded(raw.entry_bytes, 1.0, 1e12),
+            window_ops: 1.0,
+            fill: 0.0,
+            speed: bounded(raw.speed, 1e-3, 64.0),
+            setup: bounded(raw.setup, 0.0, 1e12),
+            slots: raw.slots.clamp(1, 256),
+            shrink: bounded(raw.shrink, 0.01, 1.0),
+        };
+        let full = model.flush_ops();
+        let by_time = WINDOW_NS * model.clients / (model.think + model.operation(0.0, 0.0, false));
+        model.window_ops = full.min(WINDOW_OPS).min(by_time).max(1.0);
+        model.fill = (model.window_ops / full).min(1.0);
+        model
+    }
+
+    /// Operations until the next flush after one; infinite without writes.
+    pub(crate) fn flush_ops(&self) -> f64 {
+        let writes = self.shares[2];
+        if writes > 0.0 { (self.flush_bytes / self.entry_bytes).max(1.0) / writes } else { f64::INFINITY }
+    }
+
+    /// Mean cost of an operation at `runs` covered runs, writes delayed by `delay`, with or without a
+    /// merge running.
+    pub(crate) fn operation(&self, runs: f64, delay: f64, busy: bool) -> f64 {
+        let [points, seeks, writes] = self.shares;
+        let mean = points * (self.point.base + self.point.per_run * runs)
+            + seeks * (self.seek.base + self.seek.per_run * runs)
+            + writes * (self.write + delay);
+        mean * if busy { 1.0 + self.chi } else { 1.0 }
+    }
+
+    /// What one more covered run costs all reads of a window: g1.
+    pub(crate) fn run_per_window(&self) -> f64 {
+        self.window_ops * self.run_per_operation()
+    }
+
+    /// What one more covered run costs the mean operation.
+    pub(crate) fn run_per_operation(&self) -> f64 {
+        self.shares[0] * self.point.per_run + self.shares[1] * self.seek.per_run
+    }
+
+    /// Length of a window.
+    pub(crate) fn window(&self, runs: f64, delay: f64, busy: bool) -> f64 {
+        self.window_ops * (self.think + self.operation(runs, delay, busy)) / self.clients
+    }
+
+    /// Time of a merge of `bytes`.
+    pub(crate) fn merge(&self, bytes: f64) -> f64 {
+        self.setup + bytes / self.speed
+    }
+
+    /// The windows that a merge of `bytes` fills, beginning at `runs` covered runs; the last one counts
+    /// in part. Runs grow by what each window flushes.
+    pub(crate) fn windows(&self, bytes: f64, runs: f64, stall: Stall) -> f64 {
+        let left = self.merge(bytes);
+        let free = match self.fill {
+            fill if runs > stall.above || stall.delay <= 0.0 && fill <= 0.0 => 0.0,
+            fill if stall.above.is_infinite() || fill <= 0.0 => f64::INFINITY,
+            fill => real::floor((stall.above - runs) / fill) + 1.0,
+        };
+        let slope = self.window(1.0, 0.0, true) - self.window(0.0, 0.0, true);
+        let row =
+            |from: f64, delay: f64| Row { first: self.window(from, delay, true), step: slope * self.fill };
+        let before = row(runs, 0.0);
+        if free > 0.0 {
+            let whole = before.sum(free);
+            if free.is_infinite() || whole >= left {
+                return before.count(left);
+            }
+            return free + row(runs + free * self.fill, stall.delay).count(left - whole);
+        }
+        row(runs, stall.delay).count(left)
+    }
+
+    /// Client delay per write that keeps writes at `rate` bytes per nanosecond.
+    pub(crate) fn delay_for(&self, rate: f64, runs: f64, busy: bool) -> f64 {
+        let writes = self.shares[2];
+        if writes <= 0.0 || rate.is_infinite() {
+            return 0.0;
+        }
+        let spacing = self.clients * writes * self.entry_bytes / rate.max(1e-9);
+        let slack = spacing - self.think - self.operation(runs, 0.0, busy);
+        // The delay is part of the operation's cost, so interference would stretch it: take that out.
+        (slack / writes / if busy { 1.0 + self.chi } else { 1.0 }).max(0.0)
+    }
+}
+
+/// Windows whose lengths grow evenly.
+struct Row {
+    first: f64,
+    step: f64,
+}
+
+impl Row {
+    fn sum(&self, count: f64) -> f64 {
+        count * self.first + self.step * count * (count - 1.0) / 2.0
+    }
+
+    /// How many windows `time` fills.
+    fn count(&self, time: f64) -> f64 {
+        if time <= self.first {
+            return (time / self.first).max(0.0);
+        }
+        // The whole ones by the quadratic formula, then corrected for rounding.
+        let (half, b) = (self.step / 2.0, self.first - self.step / 2.0);
+        let mut whole = if half <= 0.0 {
+            real::floor(time / self.first)
+        } else {
+            let root = square_root(b * b + 4.0 * half * time);
+            real::floor((root - b) / (2.0 * half))
+        };
+        while self.sum(whole + 1.0) <= time && self.first + self.step * whole < time {
+            whole += 1.0;
+        }
+        while whole > 0.0 && self.sum(whole) > time {
+            whole -= 1.0;
+        }
+        whole + (time - self.sum(whole)) / (self.first + self.step * whole)
+    }
+}
+
+fn square_root(x: f64) -> f64 {
+    if x <= 0.0 {
+        return 0.0;
+    }
+    let mut root = real::exp(real::ln(x) / 2.0);
+    for _ in 0..2 {
+        root = (root + x / root) / 2.0;
+    }
+    root
+}
+
+#[cfg(test)]
+pub(crate) mod paper {
+    //! The constants of the paper, for exact figures.
+    use super::*;
+
+    pub(crate) const MIB: f64 = 1_048_576.0;
+    const READ: f64 = 12_000.0;
+    const WRITE: f64 = 15_000.0;
+
+    /// The model in paper mode for percent of seeks, writes and lookups.
+    pub(crate) fn model(seeks: f64, writes: f64, points: f64) -> Model {
+        let (flush, entry) = (2.0 * MIB, 1024.0);
+        Model::new(Model {
+            shares: [points, seeks, writes].map(|percent| percent / 100.0),
+            point: Line { base: READ, per_run: 0.01 * READ },
+            seek: Line { base: 0.0, per_run: READ },
+            write: flush / 4096.0 * WRITE / (flush / entry),
+            chi: 0.0,
+            think: 0.0,
+            clients: 1.0,
+            flush_bytes: flush,
+            entry_bytes: entry,
+            window_ops: 0.0,
+            fill: 0.0,
+            speed: 4096.0 / (READ + WRITE),
+            setup: 0.0,
+            slots: 1,
+            shrink: 1.0,
+        })
+    }
+
+    /// One third of each.
+    pub(crate) fn thirds() -> Model {
+        model(100.0 / 3.0, 100.0 / 3.0, 100.0 / 3.0)
+    }
+
+    #[track_caller]
+    pub(crate) fn close(found: f64, expected: f64, digits: i32) {
+        let unit = 10f64.powi(-digits);
+        assert!((found - expected).abs() <= 0.51 * unit, "{found} is not {expected}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::paper::{MIB, close, model, thirds};
+    use super::*;
+
+    #[test]
+    fn windows_of_the_paper() {
+        let m = thirds();
+        for (runs, millis, digits) in
+            [(7.0, 206.0, 1), (8.0, 230.83, 2), (10.0, 280.47, 2), (20.0, 528.69, 2)]
+        {
+            close(m.window(runs, 0.0, false) / 1e6, millis, digits);
+        }
+        close(m.run_per_window() / 1e3, 24_821.76, 2);
+        close(m.speed * 1e3, 151.70, 2);
+        assert_eq!(m.fill, 1.0);
+    }
+
+    #[test]
+    fn merges_fill_windows_in_part() {
+        let m = thirds();
+        for (mib, windows, digits) in [(4.0, 0.0986, 4), (1024.0, 15.405, 3), (20.0 * 1024.0, 96.543, 3)] {
+            close(m.windows(mib * MIB, 10.0, Stall::NEVER), windows, digits);
+        }
+        for (micros, windows) in [(6.0, 15.176), (24.0, 14.520)] {
+            let stall = Stall { above: 12.0, delay: micros * 1e3 };
+            close(m.windows(1024.0 * MIB, 10.0, stall), windows, 3);
+        }
+    }
+
+    #[test]
+    fn windows_add_up_to_the_merge() {
+        // Against the plain sum, window by window.
+        for (seeks, writes, points) in [(1.0, 98.0, 1.0), (98.0, 1.0, 1.0), (20.0, 40.0, 40.0)] {
+            let m = model(seeks, writes, points);
+            for mib in [1.0, 77.0, 900.0, 20_000.0] {
+                for above in [3.0, 11.0, 60.0, f64::INFINITY] {
+                    let stall = Stall { above, delay: 9000.0 };
+                    let (mut left, mut runs, mut count) = (m.merge(mib * MIB), 5.0, 0.0);
+                    loop {
+                        let delay = if runs > above { stall.delay } else { 0.0 };
+                        let window = m.window(runs, delay, true);
+                        if window > left {
+                            count += left / window;
+                            break;
+                        }
+                        (left, runs, count) = (left - window, runs + m.fill, count + 1.0);
+                    }
+                    let found = m.windows(mib * MIB, 5.0, stall);
+                    assert!((found - count).abs() <= 1e-6 * count.max(1.0), "{found} is not {count}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn think_time_makes_fixed_arrival_rates() {
+        let m = thirds();
+        close(m.operation(10.0, 0.0, false) / 1e3, 45.65, 2);
+        close(1e9 / m.operation(10.0, 0.0, false), 21_906.0, 0);
+        let four = Model { clients: 4.0, think: 4e9 / 5000.0 - m.operation(10.0, 0.0, false), ..m };
+        close(four.think / 1e3, 754.35, 2);
+        let rate = |m: &Model, runs| m.clients * 1e9 / (m.think + m.operation(runs, 0.0, false));
+        close(rate(&four, 20.0), 4760.0, 0);
+        close(rate(&Model { think: 0.0, ..four }, 20.0), 46_485.0, 0);
+    }
+
+    #[test]
+    fn bad_figures_come_into_bounds() {
+        let bad = Model { speed: f64::NAN, clients: -1.0, flush_bytes: f64::INFINITY, ..thirds() };
+        let m = Model::new(Model { shares: [f64::NAN, 0.0, -3.0], setup: f64::INFINITY, ..bad });
+        assert_eq!(m.shares, [0.4, 0.1, 0.5]);
+        for bytes in [0.0, 1.0, 1e18] {
+            assert!(m.windows(bytes, 1e9, Stall::NEVER).is_finite());
+        }
+        // Without writes windows end by count, and hold no part of a flush.
+        let reads = Model::new(Model { shares: [1.0, 0.0, 0.0], ..thirds() });
+        assert_eq!(reads.fill, 0.0);
+        assert!(reads.window_ops < 1_048_577.0 && reads.windows(1e9, 8.0, Stall::NEVER).is_finite());
+    }
+}

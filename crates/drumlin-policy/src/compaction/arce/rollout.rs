@@ -1,0 +1,458 @@
+//! A tuple tried out: flushes, merges and reads from here on, event by event (arce.md 3.7.2).
+//!
+//! The next event is the end of a piece or of a flush, whichever comes first. Between events everything
+//! is constant: covered runs, delay, rate of operations. At each event the same decision is taken as in
+//! life. What comes out is the mean cost of an operation over the horizon.
+//!
+//! A merge runs as equal pieces; each takes its share of the runs away. Each slot works on one merge, and
+//! may put it aside for a smaller one that was interleaved.
+
+use super::cover::{Cover, Scale};
+use super::guard::Balance;
+use super::interval::{Candidate, Intervals, Part};
+use super::model::{Model, Stall};
+use super::score::{Choice, Tuple, UnderWay};
+use crate::pace::{Admission, NARROW, admission};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use drumlin_types::contract::{Pace, PaceScope};
+
+/// What all rollouts of a search begin with.
+#[derive(Clone, Debug)]
+pub(crate) struct Start {
+    pub(crate) model: Model,
+    pub(crate) scale: Scale,
+    /// Newest first. Those of merges under way are not idle, and in `jobs`.
+    pub(crate) line: Vec<Part>,
+    /// What a new run covers.
+    pub(crate) flushed: Cover,
+    pub(crate) jobs: Vec<StartJob>,
+    pub(crate) limits: Limits,
+    pub(crate) balance: Balance,
+    /// Windows to go.
+    pub(crate) horizon: f64,
+}
+
+/// A merge under way: places of the line, and how far it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StartJob {
+    pub(crate) from: usize,
+    pub(crate) to: usize,
+    pub(crate) bytes: f64,
+    pub(crate) removed: f64,
+}
+
+/// What bounds the merges of a rollout.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Covered runs at which writers stop: S_max.
+    pub(crate) max_runs: f64,
+    /// Bytes of a piece.
+    pub(crate) piece_bytes: f64,
+    /// Whether a long merge gives way to short ones.
+    pub(crate) interleave: bool,
+    /// A fixed delay of writes above c in place of the pace; for comparisons with the paper.
+    pub(crate) fixed_delay: Option<f64>,
+}
+
+/// Pieces of a merge at most.
+const MOST_PIECES: f64 = 32.0;
+/// Bytes of a piece.
+pub(crate) const PIECE_BYTES: f64 = 67_108_864.0;
+
+#[derive(Clone, Debug)]
+struct Job {
+    id: u32,
+    bytes: f64,
+    removed: f64,
+    pieces: u32,
+    done: u32,
+}
+
+/// A slot: the merge that it is at, the end of the piece under way, and merges put aside.
+#[derive(Clone, Debug, Default)]
+struct Slot {
+    job: Option<Job>,
+    until: f64,
+    aside: Vec<Job>,
+    /// The last one put aside goes first, from the next end of a piece on.
+    urgent: bool,
+}
+
+impl Slot {
+    fn jobs(&self) -> impl Iterator<Item = &Job> {
+        self.job.iter().chain(&self.aside)
+    }
+}
+
+/// A simulation of one tuple.
+#[derive(Clone, Debug)]
+pub(crate) struct Rollout {
+    start: Arc<Start>,
+    tuple: Tuple,
+    stall: Stall,
+    line: Vec<Part>,
+    /// The job of each part of the line; 0 for none.
+    owners: Vec<u32>,
+    slots: Vec<Slot>,
+    balance: Balance,
+    next_job: u32,
+    now: f64,
+    operations: f64,
+    until_flush: f64,
+    cost: f64,
+    /// Covered runs times operations.
+    runs_met: f64,
+    scratch: Scratch,
+    /// Bytes of merges started.
+    pub(crate) started: f64,
+}
+
+/// Memory that rollouts hand on.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Scratch {
+    intervals: Intervals,
+    candidates: Vec<Candidate>,
+}
+
+/// What a rollout came to.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) enum Ended {
+    /// Not yet.
+    No,
+    /// At the end of the horizon, with the mean cost of an operation.
+    At(f64),
+    /// It cannot become better than the bound.
+    Abandoned,
+}
+
+impl Rollout {
+    pub(crate) fn new(start: &Arc<Start>, tuple: Tuple, scratch: Scratch) -> Rollout {
+        let slots = start.model.slots as usize;
+        let mut stall = tuple.stall(&start.model);
+        if let Some(delay) = start.limits.fixed_delay {
+            stall.delay = delay;
+        }
+        let mut rollout = Rollout {
+            start: start.clone(),
+            tuple,
+            stall,
+            owners: alloc::vec![0; start.line.len()],
+            line: start.line.clone(),
+            slots: alloc::vec![Slot::default(); slots],
+            balance: start.balance,
+            next_job: 1,
+            now: 0.0,
+            operations: 0.0,
+            until_flush: start.model.flush_ops(),
+            cost: 0.0,
+            runs_met: 0.0,
+            scratch,
+            started: 0.0,
+        };
+        for job in &start.jobs {
+            rollout.admit(job.from..job.to, job.bytes, job.removed, None);
+        }
+        rollout.decide();
+        rollout
+    }
+
+    pub(crate) fn tuple(&self) -> Tuple {
+        self.tuple
+    }
+
+    /// Covered runs, in the mean of the operations so far.
+    pub(crate) fn mean_runs(&self) -> f64 {
+        if self.operations > 0.0 { self.runs_met / self.operations } else { self.runs() }
+    }
+
+    pub(crate) fn into_scratch(self) -> Scratch {
+        self.scratch
+    }
+
+    /// Covered runs, progress of pieces included.
+    pub(crate) fn runs(&self) -> f64 {
+        let whole: f64 = self.line.iter().map(|part| part.weight).sum();
+        let jobs = self.slots.iter().flat_map(Slot::jobs);
+        whole - jobs.map(|job| job.removed * f64::from(job.done) / f64::from(job.pieces)).sum::<f64>()
+    }
+
+    fn horizon(&self) -> f64 {
+        self.start.horizon * self.start.model.window_ops
+    }
+
+    /// Runs up to `events` events. A cost above `bound` per operation cannot win any more.
+    pub(crate) fn advance(&mut self, events: u32, bound: f64) -> Ended {
+        let horizon = self.horizon();
+        for _ in 0..events {
+            if self.operations >= horizon {
+                return Ended::At(self.cost / horizon);
+            }
+            let least = (horizon - self.operations) * self.start.model.operation(1.0, 0.0, false);
+            if (self.cost + least) / horizon > bound {
+                return Ended::Abandoned;
+            }
+            self.event(horizon);
+        }
+        Ended::No
+    }
+
+    fn event(&mut self, horizon: f64) {
+        let model = &self.start.model;
+        let runs = self.runs();
+        let busy = self.slots.iter().any(|slot| slot.job.is_some());
+        let each = model.operation(runs, self.delay(runs, busy), busy);
+        let spacing = (model.think + each) / model.clients;
+        let ends = self.slots.iter().filter(|slot| slot.job.is_some()).map(|slot| slot.until);
+        let next_end = ends.fold(f64::INFINITY, f64::min);
+        let to_flush = self.until_flush.min(horizon - self.operations);
+        let piece_first = next_end - self.now <= to_flush * spacing;
+        let operations = if piece_first { (next_end - self.now).max(0.0) / spacing } else { to_flush };
+        self.now = if piece_first { next_end.max(self.now) } else { self.now + to_flush * spacing };
+        self.operations += operations;
+        self.until_flush -= operations;
+        self.cost += operations * each;
+        self.runs_met += operations * runs;
+        if piece_first {
+            self.end_piece(next_end);
+        } else if self.until_flush < 1e-3 {
+            // A thousandth of an operation is rounding.
+            self.flush();
+        } else {
+            // The horizon.
+            self.operations = horizon;
+        }
+        // What is decided at the end of the horizon changes no cost.
+        if self.operations < horizon {
+            self.decide();
+        }
+    }
+
+    /// The delay of writes at `runs` covered runs.
+    fn delay(&self, runs: f64, busy: bool) -> f64 {
+        if let Some(delay) = self.start.limits.fixed_delay {
+            return if runs > self.stall.above { delay } else { 0.0 };
+        }
+        let model = &self.start.model;
+        let rate = |job: &Job| job.removed / model.merge(job.bytes).max(1.0);
+        let drain = self.slots.iter().flat_map(Slot::jobs).map(rate).fold(0.0, f64::max);
+        let pace = Pace {
+            slow: self.tuple.calm,
+            passes: self.tuple.passes,
+            drain: drain * model.flush_bytes * 1e9,
+            ..Pace::free(PaceScope::All, self.start.limits.max_runs)
+        };
+        let rate = match admission(&pace, runs, model.speed * f64::from(model.slots) * 1e9) {
+            Admission::Open => return 0.0,
+            Admission::Limited(rate) => rate,
+            // What passes between two merges, in the mean.
+            Admission::Shut => pace.drain / 64.0,
+        };
+        model.delay_for(rate / 1e9, runs, busy)
+    }
+
+    fn end_piece(&mut self, end: f64) {
+        for at in 0..self.slots.len() {
+            let slot = &mut self.slots[at];
+            let Some(job) = slot.job.as_mut().filter(|_| slot.until <= end) else { continue };
+            job.done += 1;
+            let finished = (job.done == job.pieces).then_some(job.id);
+            if finished.is_some() {
+                slot.job = slot.aside.pop();
+            } else if slot.urgent {
+                slot.job = slot.aside.pop().inspect(|_| slot.aside.extend(slot.job.take()));
+            }
+            slot.urgent = false;
+            if let Some(id) = finished {
+                self.finish(id);
+            }
+            self.begin_piece(at);
+        }
+    }
+
+    fn begin_piece(&mut self, slot: usize) {
+        let (model, now) = (&self.start.model, self.now);
+        if let Some(job) = &self.slots[slot].job {
+            self.slots[slot].until = now + model.setup + job.bytes / f64::from(job.pieces) / model.speed;
+        }
+    }
+
+    /// The inputs of a job become one run, in the place of the oldest.
+    fn finish(&mut self, id: u32) {
+        let Some(from) = self.owners.iter().position(|owner| *owner == id) else { return };
+        let to = from + self.owners[from..].iter().take_while(|owner| **owner == id).count();
+        let mut union = Cover::default();
+        let mut bytes = 0.0;
+        for part in &self.line[from..to] {
+            union.union(&part.cover);
+            bytes += part.bytes;
+        }
+        let bytes = bytes * self.start.model.shrink;
+        let weight = self.start.scale.runs(&union);
+        self.line[from] = Part { bytes, cover: union, weight, idle: true };
+        self.owners[from] = 0;
+        self.line.drain(from + 1..to);
+        self.owners.drain(from + 1..to);
+    }
+
+    fn flush(&mut self) {
+        let Start { model, scale, flushed, .. } = &*self.start;
+        let part =
+            Part { bytes: model.flush_bytes, cover: *flushed, weight: scale.runs(flushed), idle: true };
+        self.line.insert(0, part);
+        self.owners.insert(0, 0);
+        self.until_flush = model.flush_ops();
+        self.balance.flushed(model.flush_bytes, self.line.iter().map(|part| part.bytes).sum());
+    }
+
+    fn decide(&mut self) {
+        let Limits { max_runs, interleave, .. } = self.start.limits;
+        loop {
+            let idle = self.slots.iter().filter(|slot| slot.job.is_none()).count();
+            let longest = match idle {
+                0 if !interleave || self.slots.iter().any(|slot| !slot.aside.is_empty()) => return,
+                0 => self.slowest(),
+                _ => None,
+            };
+            let runs = self.runs();
+            let choice = Choice {
+                model: &self.start.model,
+                tuple: self.tuple,
+                stall: self.stall,
+                runs,
+                must: runs > self.tuple.calm || runs >= NARROW * max_runs,
+                balance: self.balance.left(),
+                last_slot: self.slots.len() > 1 && idle == 1,
+                beside: longest.map(|(_, under_way)| under_way),
+            };
+            let Scratch { intervals, candidates } = &mut self.scratch;
+            let found = choice.choose(&self.line, &self.start.scale, intervals, candidates, |_| ());
+            let Some(Candidate { from, to, bytes, removed }) = found.map(|score| score.candidate) else {
+                return;
+            };
+            self.balance.merged(bytes, self.line.iter().map(|part| part.bytes).sum());
+            self.started += bytes;
+            self.admit(from..to, bytes, removed, longest.map(|(slot, _)| slot));
+        }
+    }
+
+    /// The slot whose merge has most left, and what is left of it.
+    fn slowest(&self) -> Option<(usize, UnderWay)> {
+        let model = &self.start.model;
+        let left = |(at, slot): (usize, &Slot)| {
+            let job = slot.job.as_ref()?;
+            let share = f64::from(job.pieces - job.done) / f64::from(job.pieces);
+            let time = model.merge(job.bytes);
+            Some((at, UnderWay { left: time * share, rate: job.removed / time.max(1.0) }))
+        };
+        let slots = self.slots.iter().enumerate().filter_map(left);
+        slots.reduce(|a, b| if b.1.left > a.1.left { b } else { a })
+    }
+
+    /// A merge begins: on a free slot, or at the next end of a piece of `slot`.
+    fn admit(&mut self, range: core::ops::Range<usize>, bytes: f64, removed: f64, slot: Option<usize>) {
+        let id = self.next_job;
+        self.next_job += 1;
+        for at in range {
+            self.line[at].idle = false;
+            self.owners[at] = id;
+        }
+        let pieces = super::real::ceil(bytes / self.start.limits.piece_bytes).clamp(1.0, MOST_PIECES) as u32;
+        let job = Job { id, bytes, removed, pieces, done: 0 };
+        if let Some(slot) = slot {
+            self.slots[slot].aside.push(job);
+            self.slots[slot].urgent = true;
+            return;
+        }
+        match self.slots.iter().position(|slot| slot.job.is_none()) {
+            Some(free) => {
+                self.slots[free].job = Some(job);
+                self.begin_piece(free);
+            }
+            // More under way than there are slots: behind the others.
+            None => self.slots[0].aside.insert(0, job),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::interval::tests::{full_scale, line};
+    use super::super::model::paper::{MIB, close, model, thirds};
+    use super::*;
+
+    const LINE: [f64; 8] = [2.0, 2.0, 2.0, 2.0, 20.0, 24.0, 400.0, 4096.0];
+
+    fn start(model: Model, horizon: f64, piece_bytes: f64) -> Arc<Start> {
+        Arc::new(Start {
+            model,
+            scale: full_scale(),
+            line: line(&LINE),
+            flushed: full_scale().full,
+            jobs: Vec::new(),
+            limits: Limits {
+                max_runs: f64::INFINITY,
+                piece_bytes,
+                interleave: false,
+                fixed_delay: Some(0.0),
+            },
+            balance: Balance::new(f64::INFINITY, 20.0),
+            horizon,
+        })
+    }
+
+    fn tuple(horizon: f64, balance: f64) -> Tuple {
+        Tuple { horizon, calm: f64::INFINITY, passes: 2.0, balance }
+    }
+
+    /// Cost per operation in microseconds, MiB started, runs at the end.
+    fn run(start: &Arc<Start>, tuple: Tuple) -> (f64, f64, usize) {
+        let mut rollout = Rollout::new(start, tuple, Scratch::default());
+        let Ended::At(cost) = rollout.advance(u32::MAX, f64::INFINITY) else { panic!("no end") };
+        (cost / 1e3, rollout.started / MIB, rollout.line.len())
+    }
+
+    #[track_caller]
+    fn check(start: &Arc<Start>, tuple: Tuple, expected: (f64, f64, usize), digits: i32) {
+        let found = run(start, tuple);
+        close(found.0, expected.0, digits);
+        assert_eq!((found.1, found.2), (expected.1, expected.2));
+    }
+
+    #[test]
+    fn fixed_tuples_of_the_paper() {
+        const ANY: f64 = f64::INFINITY;
+        let whole = start(thirds(), 20.0, f64::INFINITY);
+        let pieces = start(thirds(), 20.0, PIECE_BYTES);
+        check(&whole, tuple(1.0, ANY), (26.094, 256.0, 6), 3);
+        check(&whole, tuple(6.0, ANY), (31.840, 614.0, 8), 3);
+        check(&pieces, tuple(6.0, ANY), (30.878, 618.0, 7), 3);
+        check(&whole, tuple(6.0, 1.0), (28.455, 136.0, 7), 3);
+        check(&whole, tuple(50.0, ANY), (75.950, 4548.0, 28), 3);
+        check(&pieces, tuple(50.0, ANY), (73.010, 4548.0, 28), 3);
+        let writes = start(model(1.0, 98.0, 1.0), 100.0, f64::INFINITY);
+        check(&writes, tuple(5.0, ANY), (6.5096, 212.0, 24), 4);
+        let mut stalled = Start::clone(&writes);
+        stalled.limits.fixed_delay = Some(13_500.0);
+        check(&Arc::new(stalled), Tuple { calm: 12.0, ..tuple(5.0, ANY) }, (14.839, 456.0, 19), 3);
+    }
+
+    #[test]
+    fn merges_start_when_the_last_one_ends() {
+        let start = start(thirds(), 20.0, f64::INFINITY);
+        let mut rollout = Rollout::new(&start, tuple(6.0, f64::INFINITY), Scratch::default());
+        let mut starts = Vec::from([(rollout.started / MIB, 0.0)]);
+        while starts.len() < 5 {
+            let before = rollout.started;
+            rollout.advance(1, f64::INFINITY);
+            if rollout.started > before {
+                starts.push(((rollout.started - before) / MIB, rollout.now / 1e6));
+            }
+        }
+        let expected = [(52.0, 0.0), (54.0, 359.4), (58.0, 732.7), (62.0, 1133.6), (68.0, 1562.1)];
+        for (found, expected) in starts.into_iter().zip(expected) {
+            assert_eq!(found.0, expected.0);
+            close(found.1, expected.1, 1);
+        }
+    }
+}

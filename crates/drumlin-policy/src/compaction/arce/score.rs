@@ -1,0 +1,244 @@
+//! The score of a merge: what readers gain minus what a busy slot costs (arce.md 2.4).
+//!
+//! ```text
+//! gain   M * g1 * y                     y runs less for M windows
+//! cost   g1 * t + (F/E) * k * stalled   nothing else merges for t windows; writers are delayed in those
+//!                                       that begin above c
+//! ```
+//!
+//! More runs removed at no more time always score higher, and a larger M chooses larger merges.
+
+use super::cover::Scale;
+use super::interval::{Candidate, Intervals, Part};
+use super::model::{Model, Stall};
+use alloc::vec::Vec;
+
+/// The three numbers that steer the score, and the size balance.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Tuple {
+    /// M: windows over which a gain counts.
+    pub(crate) horizon: f64,
+    /// c: covered runs above which writers are slowed; infinite for never.
+    pub(crate) calm: f64,
+    /// q: merge passes per written byte that the pace leaves room for.
+    pub(crate) passes: f64,
+    /// rho: the oldest input is at most so many times the others; infinite for any.
+    pub(crate) balance: f64,
+}
+
+impl Tuple {
+    /// Before anything was measured.
+    pub(crate) const PRIOR: Tuple = Tuple { horizon: 8.0, calm: 24.0, passes: 2.0, balance: 1.0 };
+
+    /// The delay of writes above c: k = q * E / beta.
+    pub(crate) fn stall(&self, model: &Model) -> Stall {
+        Stall { above: self.calm, delay: self.passes * model.entry_bytes / model.speed }
+    }
+}
+
+/// A scored candidate.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Score {
+    pub(crate) candidate: Candidate,
+    /// Windows that the merge fills: t.
+    pub(crate) windows: f64,
+    /// E_l, nanoseconds.
+    pub(crate) gain: f64,
+    /// E_s, nanoseconds.
+    pub(crate) cost: f64,
+}
+
+impl Score {
+    pub(crate) fn value(&self) -> f64 {
+        self.gain - self.cost
+    }
+}
+
+/// The score of `candidate` at `runs` covered runs.
+pub(crate) fn score(model: &Model, horizon: f64, stall: Stall, runs: f64, candidate: Candidate) -> Score {
+    let windows = model.windows(candidate.bytes, runs, stall);
+    let per_window = model.run_per_window();
+    let free = match model.fill {
+        _ if runs > stall.above => 0.0,
+        fill if fill <= 0.0 => f64::INFINITY,
+        fill => ((stall.above - runs) / fill + 1.0).max(0.0),
+    };
+    let stalled = (windows - free).max(0.0);
+    let writes = model.window_ops * model.shares[2];
+    let cost = per_window * windows + if stalled > 0.0 { writes * stall.delay * stalled } else { 0.0 };
+    Score { candidate, windows, gain: horizon * per_window * candidate.removed, cost }
+}
+
+/// A merge under way, beside which a smaller one may be put.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct UnderWay {
+    /// Time that it still takes.
+    pub(crate) left: f64,
+    /// Runs that it removes per nanosecond.
+    pub(crate) rate: f64,
+}
+
+/// What is chosen from, and under which conditions.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Choice<'a> {
+    pub(crate) model: &'a Model,
+    pub(crate) tuple: Tuple,
+    pub(crate) stall: Stall,
+    /// Covered runs.
+    pub(crate) runs: f64,
+    /// Merging is a must: there are too many runs.
+    pub(crate) must: bool,
+    /// Bytes that an elective merge may rewrite.
+    pub(crate) balance: f64,
+    /// Several slots, and this is the last idle one.
+    pub(crate) last_slot: bool,
+    /// All slots are taken; only a merge that is small beside this one may come in between.
+    pub(crate) beside: Option<UnderWay>,
+}
+
+/// A merge comes between when it removes so many times the runs per second.
+const BETWEEN_RATE: f64 = 2.0;
+/// And when it takes no more than this share of the time that is left.
+const BETWEEN_TIME: f64 = 0.25;
+/// Windows of a merge that may not take the last idle slot.
+const LONG: f64 = 16.0;
+
+impl Choice<'_> {
+    fn allows(&self, candidate: &Candidate) -> bool {
+        self.beside.is_none_or(|under_way| {
+            let time = self.model.merge(candidate.bytes);
+            time <= BETWEEN_TIME * under_way.left && candidate.removed >= BETWEEN_RATE * under_way.rate * time
+        })
+    }
+
+    pub(crate) fn score(&self, candidate: Candidate) -> Score {
+        score(self.model, self.tuple.horizon, self.stall, self.runs, candidate)
+    }
+
+    /// The merge to start among `candidates`, all of which pass the size balance: what removes most runs
+    /// in its time when merging is a must, else the highest score above nothing.
+    pub(crate) fn best(&self, candidates: &[Candidate]) -> Option<Score> {
+        let allowed = candidates.iter().filter(|candidate| self.allows(candidate));
+        if self.must {
+            let rate = |c: &Candidate| c.removed / self.model.merge(c.bytes).max(1.0);
+            let better = |best, next| if rate(next) > rate(best) { next } else { best };
+            return allowed.reduce(better).map(|candidate| self.score(*candidate));
+        }
+        let affordable = allowed.filter(|candidate| candidate.bytes <= self.balance);
+        let scored = affordable.map(|candidate| self.score(*candidate));
+        let useful = scored.filter(|s| s.value() > 0.0 && !(self.last_slot && s.windows > LONG));
+        useful.reduce(|best, next| if next.value() > best.value() { next } else { best })
+    }
+
+    /// The merge of `line` to start. `candidates` is left with what it was chosen from; `exact` corrects
+    /// the bytes of each.
+    pub(crate) fn choose(
+        &self,
+        line: &[Part],
+        scale: &Scale,
+        intervals: &mut Intervals,
+        candidates: &mut Vec<Candidate>,
+        mut exact: impl FnMut(&mut Candidate),
+    ) -> Option<Score> {
+        intervals.list(line, scale, self.tuple.balance, candidates);
+        candidates.iter_mut().for_each(&mut exact);
+        let best = self.best(candidates);
+        if best.is_some() || !self.must || self.tuple.balance.is_infinite() {
+            return best;
+        }
+        // Nothing passes the size balance, and merging is a must.
+        intervals.list(line, scale, f64::INFINITY, candidates);
+        candidates.iter_mut().for_each(&mut exact);
+        self.best(candidates)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::interval::Intervals;
+    use super::super::interval::tests::{full_scale, line};
+    use super::super::model::paper::{close, thirds};
+    use super::*;
+    use std::vec::Vec;
+
+    const PAPER: [f64; 8] = [2.0, 2.0, 2.0, 2.0, 20.0, 24.0, 400.0, 4096.0];
+
+    fn scores(horizon: f64, stall: Stall) -> Vec<Score> {
+        let mut found = Vec::new();
+        Intervals::default().list(&line(&PAPER), &full_scale(), f64::INFINITY, &mut found);
+        found.into_iter().map(|c| score(&thirds(), horizon, stall, 8.0, c)).collect()
+    }
+
+    fn winner(horizon: f64, stall: Stall) -> f64 {
+        let better = |a: Score, b: Score| if b.value() > a.value() { b } else { a };
+        scores(horizon, stall).into_iter().reduce(better).unwrap().candidate.removed
+    }
+
+    #[test]
+    fn scores_of_the_paper() {
+        let windows = [0.1198, 0.1797, 0.2396, 0.8384, 1.5030, 9.3372, 42.2901];
+        for (score, expected) in scores(5.0, Stall::NEVER).iter().zip(windows) {
+            close(score.windows, expected, 4);
+        }
+        let values = [4.880, 9.820, 14.760, 19.162, 23.497, 20.663, -7.290];
+        for (score, expected) in scores(5.0, Stall::NEVER).iter().zip(values) {
+            close(score.value() / thirds().run_per_window(), expected, 3);
+        }
+        let winners = [0.1, 1.0, 10.0, 50.0].map(|horizon| winner(horizon, Stall::NEVER));
+        assert_eq!(winners, [3.0, 5.0, 6.0, 7.0]);
+        for turn in [7.834, 32.953] {
+            let [below, above] = [turn - 0.001, turn + 0.001].map(|horizon| winner(horizon, Stall::NEVER));
+            assert!(above == below + 1.0, "{below} {above} at {turn}");
+        }
+    }
+
+    #[test]
+    fn stalls_bend_the_frontier() {
+        let stall = Stall { above: 9.0, delay: 24_000.0 };
+        assert_eq!(winner(50.0, stall), 6.0);
+        let scored = scores(50.0, stall);
+        close(scored[5].value() / thirds().run_per_window(), 278.327, 3);
+        close(scored[6].value() / thirds().run_per_window(), 232.472, 3);
+        let turn = |delay: f64| {
+            let stall = Stall { above: 9.0, delay };
+            (10..5000).map(f64::from).find(|&m| winner(m, stall) == 7.0).unwrap()
+        };
+        assert_eq!(turn(24_000.0), 96.0);
+        assert_eq!(turn(1e12), 1141.0);
+    }
+
+    #[test]
+    fn stalled_windows_are_exact() {
+        // Through the cost: one unit of delay per write and window, no readers.
+        let model = Model { shares: [0.0, 0.0, 1.0], ..thirds() };
+        let model = Model::new(model);
+        for (runs, windows, above, stalled) in
+            [(8.0, 5.0, 9.0, 3.0), (12.0, 5.0, 9.0, 5.0), (8.0, 2.0, 9.0, 0.0)]
+        {
+            let candidate = |bytes| Candidate { from: 0, to: 2, bytes, removed: 1.0 };
+            let stall = Stall { above, delay: 1e-9 };
+            let bytes = windows * model.window(runs, 0.0, true) * model.speed;
+            let found = score(&model, 1.0, stall, runs, candidate(bytes));
+            close(found.windows, windows, 6);
+            close(found.cost / (model.window_ops * 1e-9), stalled, 5);
+        }
+    }
+
+    #[test]
+    fn scores_are_monotone_and_dominate() {
+        let mut dice = crate::SplitMix::new(3);
+        for _ in 0..2000 {
+            let mut draw = |most: usize| 1.0 + dice.below(most) as f64;
+            let (bytes, removed, horizon, runs) = (draw(1 << 33), draw(40), draw(200), draw(60));
+            let stall = Stall { above: draw(64), delay: draw(30_000) };
+            let at = |bytes, removed, horizon| {
+                let candidate = Candidate { from: 0, to: 2, bytes, removed };
+                score(&thirds(), horizon, stall, runs, candidate).value()
+            };
+            let base = at(bytes, removed, horizon);
+            assert!(at(bytes, removed + 1.0, horizon) > base);
+            assert!(at(bytes * 1.5, removed, horizon) < base);
+            assert!(at(bytes, removed, horizon + 1.0) > base);
+        }
+    }
+}

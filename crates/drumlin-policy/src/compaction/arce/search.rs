@@ -1,0 +1,256 @@
+//! The search for the tuple that will cost least (arce.md 3.7).
+//!
+//! Every tuple is tried out on the same start over the same horizon; the incumbent goes first, and yields
+//! only to one that is half a percent better. Tuples that fall behind are abandoned. The neighbours of the
+//! best come last. All of it is a chain of small steps whose number depends on nothing but the start.
+
+use super::real;
+use super::rollout::{Ended, Rollout, Scratch, Start};
+use super::score::Tuple;
+use super::state::{Reader, Writer};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use drumlin_types::contract::{PolicyError, Think};
+
+/// How much better a tuple must be than the incumbent.
+const HYSTERESIS: f64 = 0.995;
+/// Values of M.
+const HORIZONS: usize = 6;
+/// Values of c, as shares of the most runs.
+const CALMS: [f64; 3] = [8.0 / 64.0, 24.0 / 64.0, 48.0 / 64.0];
+/// Events in a step.
+const EVENTS: u32 = 256;
+/// Tuples that the answer tells of.
+const TOLD: usize = 5;
+
+/// A search under way.
+pub(crate) struct Search {
+    start: Arc<Start>,
+    queue: Vec<Tuple>,
+    next: usize,
+    rollout: Option<Rollout>,
+    scratch: Scratch,
+    refined: bool,
+    answer: Answer,
+}
+
+/// What a search found.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Answer {
+    pub(crate) tuple: Tuple,
+    /// Predicted cost of an operation, and mean covered runs.
+    pub(crate) cost: f64,
+    pub(crate) runs: f64,
+    /// The incumbent's cost.
+    pub(crate) incumbent: f64,
+    /// Steps taken.
+    pub(crate) steps: u64,
+    /// Nothing better will come.
+    pub(crate) done: bool,
+    /// The best tuples and their costs, best first.
+    pub(crate) best: Vec<(Tuple, f64)>,
+}
+
+impl Search {
+    pub(crate) fn new(start: Start, incumbent: Tuple, whole_tree: f64) -> Search {
+        let queue = grid(incumbent, start.limits.max_runs, whole_tree);
+        let answer = Answer {
+            tuple: incumbent,
+            cost: f64::INFINITY,
+            runs: 0.0,
+            incumbent: f64::INFINITY,
+            steps: 0,
+            done: false,
+            best: Vec::new(),
+        };
+        let (start, scratch) = (Arc::new(start), Scratch::default());
+        Search { start, queue, next: 0, rollout: None, scratch, refined: false, answer }
+    }
+
+    /// The cost above which the rollout under way is lost.
+    fn bound(&self) -> f64 {
+        if self.next <= 1 { f64::INFINITY } else { self.answer.cost.min(self.answer.incumbent * HYSTERESIS) }
+    }
+
+    fn ended(&mut self, tuple: Tuple, cost: f64, runs: f64) {
+        let answer = &mut self.answer;
+        if self.next == 1 {
+            answer.incumbent = cost;
+        }
+        let is_better = self.next == 1 || (cost < answer.incumbent * HYSTERESIS && cost < answer.cost);
+        if is_better {
+            (answer.tuple, answer.cost, answer.runs) = (tuple, cost, runs);
+        }
+        let at = answer.best.partition_point(|(_, other)| *other <= cost);
+        answer.best.insert(at, (tuple, cost));
+        answer.best.truncate(TOLD);
+    }
+}
+
+impl Think for Search {
+    fn step(&mut self) -> Option<Vec<u8>> {
+        self.answer.steps += 1;
+        let bound = self.bound();
+        if let Some(rollout) = &mut self.rollout {
+            let ended = rollout.advance(EVENTS, bound);
+            if ended == Ended::No {
+                return None;
+            }
+            let (tuple, runs) = (rollout.tuple(), rollout.mean_runs());
+            self.scratch = self.rollout.take().map(Rollout::into_scratch).unwrap_or_default();
+            if let Ended::At(cost) = ended {
+                self.ended(tuple, cost, runs);
+            }
+        }
+        if self.next == self.queue.len() && !self.refined {
+            self.refined = true;
+            let tried = core::mem::take(&mut self.queue);
+            let best = self.answer.best.first().map_or(self.answer.tuple, |(tuple, _)| *tuple);
+            let neighbours = neighbours(best, self.start.limits.max_runs);
+            self.queue = tried.clone();
+            self.queue.extend(neighbours.into_iter().filter(|tuple| !tried.contains(tuple)));
+        }
+        let Some(&tuple) = self.queue.get(self.next) else {
+            self.answer.done = true;
+            return Some(self.answer.encode());
+        };
+        self.next += 1;
+        self.rollout = Some(Rollout::new(&self.start, tuple, core::mem::take(&mut self.scratch)));
+        None
+    }
+
+    fn best(&self) -> Option<Vec<u8>> {
+        (!self.answer.best.is_empty()).then(|| self.answer.encode())
+    }
+}
+
+/// The incumbent, then every mix of the coarse values.
+fn grid(incumbent: Tuple, max_runs: f64, whole_tree: f64) -> Vec<Tuple> {
+    let mut tuples = Vec::from([incumbent]);
+    let most = whole_tree.max(8.0);
+    for step in 0..HORIZONS {
+        let horizon = real::power(most, step as f64 / (HORIZONS - 1) as f64);
+        for calm in CALMS.map(|share| share * max_runs).into_iter().chain([f64::INFINITY]) {
+            for balance in [1.0, f64::INFINITY] {
+                tuples.push(Tuple { horizon, calm, passes: 2.0, balance });
+            }
+        }
+    }
+    tuples
+}
+
+/// Tuples that differ from `best` in one number.
+fn neighbours(best: Tuple, max_runs: f64) -> Vec<Tuple> {
+    // Half a step of a grid whose widest has a ratio of four or so between its values.
+    let half = 1.6;
+    let mut tuples = Vec::from([
+        Tuple { horizon: best.horizon * half, ..best },
+        Tuple { horizon: (best.horizon / half).max(1.0), ..best },
+        Tuple { passes: 1.0, ..best },
+        Tuple { passes: 4.0, ..best },
+        Tuple { calm: f64::INFINITY, ..best },
+        Tuple { balance: if best.balance.is_finite() { f64::INFINITY } else { 1.0 }, ..best },
+    ]);
+    let calms = CALMS.map(|share| share * max_runs);
+    let above = calms.iter().find(|calm| **calm > best.calm);
+    let below = calms.iter().rev().find(|calm| **calm < best.calm);
+    tuples.extend(above.into_iter().chain(below).map(|&calm| Tuple { calm, ..best }));
+    tuples
+}
+
+/// First byte of an encoded answer.
+const VERSION: u8 = 1;
+
+impl Answer {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut writer = Writer::new(VERSION);
+        writer.tuple(&self.tuple);
+        let done = f64::from(u8::from(self.done));
+        let count = self.best.len() as f64;
+        writer.numbers(&[self.cost, self.runs, self.incumbent, self.steps as f64, done, count]);
+        for (tuple, cost) in &self.best {
+            writer.tuple(tuple);
+            writer.numbers(&[*cost]);
+        }
+        writer.done()
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Answer, PolicyError> {
+        let mut reader = Reader::new(bytes, VERSION)?;
+        let tuple = reader.tuple()?;
+        let [cost, runs, incumbent, steps, done, count] = reader.numbers()?;
+        let mut best = Vec::new();
+        for _ in 0..(count as usize).min(TOLD) {
+            let tuple = reader.tuple()?;
+            let [cost] = reader.numbers()?;
+            best.push((tuple, cost));
+        }
+        Ok(Answer { tuple, cost, runs, incumbent, steps: steps as u64, done: done == 1.0, best })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::guard::Balance;
+    use super::super::interval::tests::{full_scale, line};
+    use super::super::model::paper;
+    use super::super::rollout::{Limits, PIECE_BYTES};
+    use super::*;
+
+    fn start(mix: (f64, f64, f64), horizon: f64) -> Start {
+        let flushes: Vec<f64> = core::iter::repeat_n(2.0, 5).chain([40.0, 600.0, 4096.0]).collect();
+        Start {
+            model: paper::model(mix.0, mix.1, mix.2),
+            scale: full_scale(),
+            line: line(&flushes),
+            flushed: full_scale().full,
+            jobs: Vec::new(),
+            limits: Limits { max_runs: 64.0, piece_bytes: PIECE_BYTES, interleave: true, fixed_delay: None },
+            balance: Balance::new(1e12, 20.0),
+            horizon,
+        }
+    }
+
+    pub(crate) fn run(search: &mut Search) -> Answer {
+        loop {
+            if let Some(answer) = search.step() {
+                return Answer::decode(&answer).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn a_search_finds_the_best_of_its_tuples_and_settles() {
+        for mix in [(98.0, 1.0, 1.0), (1.0, 98.0, 1.0), (33.0, 33.0, 34.0), (1.0, 1.0, 98.0)] {
+            let start = start(mix, 400.0);
+            let mut search = Search::new(start.clone(), Tuple::PRIOR, 500.0);
+            let answer = run(&mut search);
+            assert!(answer.cost <= answer.incumbent && answer.cost.is_finite(), "{answer:?}");
+            // Every tuple by itself, none abandoned.
+            let start = Arc::new(start);
+            for tuple in &search.queue {
+                let mut rollout = Rollout::new(&start, *tuple, Scratch::default());
+                let Ended::At(cost) = rollout.advance(u32::MAX, f64::INFINITY) else { panic!("no end") };
+                assert!(
+                    cost >= answer.cost.min(answer.incumbent * HYSTERESIS) * (1.0 - 1e-9),
+                    "{mix:?} {tuple:?}"
+                );
+            }
+            // From its own answer the search moves by no more than the neighbours give.
+            let again = run(&mut Search::new(Start::clone(&start), answer.tuple, 500.0));
+            let third = run(&mut Search::new(Start::clone(&start), again.tuple, 500.0));
+            assert_eq!(again.tuple, third.tuple, "{mix:?} does not settle");
+            assert_eq!(run(&mut Search::new(Start::clone(&start), Tuple::PRIOR, 500.0)), answer);
+        }
+    }
+
+    #[test]
+    fn answers_come_back_from_their_bytes() {
+        let answer = run(&mut Search::new(start((20.0, 40.0, 40.0), 64.0), Tuple::PRIOR, 100.0));
+        let bytes = answer.encode();
+        assert_eq!(Answer::decode(&bytes).unwrap(), answer);
+        for cut in 0..bytes.len() {
+            assert!(Answer::decode(&bytes[..cut]).is_err());
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! How long things take: running means that nobody waits for.
+//!
+//! A sample that cannot be used (no time passed, as on a simulated clock) is dropped and the mean stays.
+//! Means are kept with plain loads and stores: of two samples at the same moment one may be lost.
+
+use drumlin_env::Env;
+use drumlin_env::sync::Arc;
+use drumlin_env::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use drumlin_types::contract::CostView;
+
+/// A running mean; 0 when nothing is known.
+#[derive(Debug)]
+pub(crate) struct Mean {
+    bits: AtomicU64,
+}
+
+/// Weight of a sample of an operation.
+const SAMPLE: f64 = 1.0 / 128.0;
+/// Weight of a merge's speed at most, and the bytes that give it half of that.
+const MERGE: f64 = 0.25;
+const MERGE_BYTES: f64 = (4 << 20) as f64;
+/// Bounds of a merge slot's speed, bytes per second.
+const SPEEDS: (f64, f64) = (1e6, 64e9);
+
+impl Default for Mean {
+    fn default() -> Mean {
+        Mean { bits: AtomicU64::new(0f64.to_bits()) }
+    }
+}
+
+impl Mean {
+    pub(crate) fn get(&self) -> f64 {
+        f64::from_bits(self.bits.load(Relaxed))
+    }
+
+    /// Takes in a sample with a weight of 0 to 1; the first one is taken as it is.
+    pub(crate) fn add(&self, value: f64, weight: f64) {
+        if !value.is_finite() || value < 0.0 {
+            return;
+        }
+        let old = self.get();
+        let new = if old > 0.0 { old + weight * (value - old) } else { value };
+        self.bits.store(new.to_bits(), Relaxed);
+    }
+}
+
+/// The costs of a store.
+#[derive(Debug, Default)]
+pub(crate) struct Costs {
+    merge_speed: Mean,
+    merge_fixed: Mean,
+    pub(crate) probes: Probes,
+    cursor: Mean,
+    get: Mean,
+    scan: Mean,
+    write: Mean,
+}
+
+/// What a point lookup spends on one run.
+#[derive(Debug, Default)]
+pub(crate) struct Probes {
+    denied: Mean,
+    reached: Mean,
+}
+
+impl Probes {
+    /// A filter said no after `nanos`.
+    pub(crate) fn denied(&self, nanos: u64) {
+        self.denied.add(nanos as f64, SAMPLE);
+    }
+
+    /// A block was looked into.
+    pub(crate) fn reached(&self, nanos: u64) {
+        self.reached.add(nanos as f64, SAMPLE);
+    }
+}
+
+impl Costs {
+    pub(crate) fn got(&self, nanos: u64) {
+        self.get.add(nanos as f64, SAMPLE);
+    }
+
+    pub(crate) fn wrote(&self, nanos: u64) {
+        self.write.add(nanos as f64, SAMPLE);
+    }
+
+    /// A seek over `runs` runs took `nanos`.
+    pub(crate) fn sought(&self, nanos: u64, runs: usize) {
+        self.scan.add(nanos as f64, SAMPLE);
+        self.cursor.add(nanos as f64 / runs.max(1) as f64, SAMPLE);
+    }
+
+    /// A merge piece read `bytes` in `nanos`, and was installed in `install` more.
+    pub(crate) fn merged(&self, bytes: u64, nanos: u64, install: u64) {
+        if bytes == 0 || nanos == 0 {
+            return;
+        }
+        let bytes = bytes as f64;
+        let weight = MERGE * bytes / (bytes + MERGE_BYTES);
+        let speed = (bytes * 1e9 / nanos as f64).clamp(SPEEDS.0, SPEEDS.1);
+        // Small pieces say little about speed: not even the first of them is taken as it is.
+        if bytes >= MERGE_BYTES || self.merge_speed.get() > 0.0 {
+            self.merge_speed.add(speed, weight);
+        }
+        self.merge_fixed.add(install as f64, MERGE);
+    }
+
+    /// The means, as policies see them.
+    pub(crate) fn view(&self) -> CostView {
+        let probe = self.probes.denied.get();
+        CostView {
+            merge_bytes_per_s: self.merge_speed.get(),
+            merge_fixed_ns: self.merge_fixed.get(),
+            flush_bytes_per_s: 0.0,
+            probe_ns: probe,
+            block_ns: (self.probes.reached.get() - probe).max(0.0),
+            cursor_ns: self.cursor.get(),
+            get_ns: self.get.get(),
+            scan_ns: self.scan.get(),
+            write_ns: self.write.get(),
+        }
+    }
+}
+
+/// Times the first step of a scan.
+pub(crate) struct Stopwatch {
+    env: Env,
+    costs: Arc<Costs>,
+    runs: usize,
+    began: u64,
+}
+
+impl Stopwatch {
+    /// A watch for a scan over `runs` runs. It runs from [`Stopwatch::begin`] on.
+    pub(crate) fn new(env: Env, costs: Arc<Costs>, runs: usize) -> Stopwatch {
+        Stopwatch { env, costs, runs, began: 0 }
+    }
+
+    pub(crate) fn begin(&mut self) {
+        self.began = self.env.clock().monotonic_nanos();
+    }
+
+    pub(crate) fn stop(self) {
+        let nanos = self.env.clock().monotonic_nanos().saturating_sub(self.began);
+        self.costs.sought(nanos, self.runs);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn means_drop_what_they_cannot_use() {
+        let mean = Mean::default();
+        mean.add(f64::NAN, 0.5);
+        mean.add(-1.0, 0.5);
+        assert_eq!(mean.get(), 0.0);
+        mean.add(10.0, 0.5);
+        mean.add(20.0, 0.5);
+        assert_eq!(mean.get(), 15.0);
+    }
+
+    #[test]
+    fn speeds_of_merges_stay_in_their_bounds() {
+        let costs = Costs::default();
+        costs.merged(1 << 10, 1, 0);
+        costs.merged(0, 5, 5);
+        assert_eq!(costs.view().merge_bytes_per_s, 0.0, "a small piece says nothing");
+        costs.merged(1 << 30, 1, 7);
+        assert_eq!(costs.view().merge_bytes_per_s, SPEEDS.1);
+        assert_eq!(costs.view().merge_fixed_ns, 7.0, "nothing is no cost yet");
+    }
+}

@@ -1,0 +1,249 @@
+//! The load of a keyspace: how many operations of which kind, and which keys they want.
+
+use super::Sample;
+use drumlin_env::sync::Mutex;
+use drumlin_env::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use drumlin_types::Key;
+use std::cell::Cell;
+
+/// Operations that one sampled operation stands for, in the mean.
+pub(crate) const EACH: u64 = 64;
+/// Keys kept of each kind.
+const KEYS: usize = 256;
+/// Below so many wanted keys, written ones stand in.
+const FEW_KEYS: usize = 64;
+/// Time between two readings of the counters, microseconds.
+const TICK: u64 = 1_000_000;
+/// Times in which rates halve, microseconds: under load, and without any.
+const HALF_LIFE: f64 = 8e6;
+const IDLE_HALF_LIFE: f64 = 600e6;
+
+/// What the gaps of every thread begin with.
+const SEED: u32 = 0x9e37_79b9;
+
+/// Sampling of one thread. It begins anew with each store, so that a simulated one is the same each time.
+#[derive(Clone, Copy, Default)]
+struct Sampler {
+    store: u64,
+    left: u32,
+    state: u32,
+    /// The tick in which this thread was last counted as active.
+    tick: u64,
+}
+
+thread_local! {
+    static SAMPLER: Cell<Sampler> = const { Cell::new(Sampler { store: 0, left: 0, state: 0, tick: 0 }) };
+}
+
+/// The kinds of operations.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    Point,
+    Seek,
+    Write,
+}
+
+#[derive(Default)]
+struct Keys {
+    ring: Vec<Key>,
+    next: usize,
+}
+
+impl Keys {
+    fn keep(&mut self, key: &[u8]) {
+        match self.ring.get_mut(self.next) {
+            Some(place) => *place = Key::new(key),
+            None => self.ring.push(Key::new(key)),
+        }
+        self.next = (self.next + 1) % KEYS;
+    }
+
+    /// The keys in order, with some of `others` where there are few.
+    fn sorted(&self, others: &Keys) -> Vec<Key> {
+        let mut keys = self.ring.clone();
+        if keys.len() < FEW_KEYS {
+            keys.extend(others.ring.iter().take(KEYS - keys.len()).cloned());
+        }
+        keys.sort();
+        keys
+    }
+}
+
+/// Rates as of the last reading.
+#[derive(Default)]
+struct Rates {
+    at: u64,
+    counted: [u64; 4],
+    per_second: [f64; 4],
+    clients: f64,
+}
+
+/// Counts what happens to a keyspace.
+pub(crate) struct Meter {
+    /// Which store this is, for the threads' samplers.
+    store: u64,
+    counts: [AtomicU64; 3],
+    write_bytes: AtomicU64,
+    /// The number of the present tick, and threads seen in it.
+    tick: AtomicU64,
+    clients: AtomicU64,
+    keys: [Mutex<Keys>; 3],
+    rates: Mutex<Rates>,
+}
+
+/// Numbers of open stores, only ever compared.
+static STORES: AtomicU64 = AtomicU64::new(1);
+
+/// A number for an open store, by which threads know that their sampling begins anew.
+pub(crate) fn fresh_store() -> u64 {
+    STORES.fetch_add(1, Relaxed)
+}
+
+impl Meter {
+    /// The meter of a keyspace of the store that [`fresh_store`] numbered.
+    pub(crate) fn new(store: u64) -> Meter {
+        Meter {
+            store,
+            counts: Default::default(),
+            write_bytes: AtomicU64::new(0),
+            tick: AtomicU64::new(1),
+            clients: AtomicU64::new(0),
+            keys: Default::default(),
+            rates: Mutex::default(),
+        }
+    }
+
+    /// Whether the operation that begins is a sampled one.
+    #[inline]
+    pub(crate) fn samples(&self) -> bool {
+        SAMPLER.with(|cell| {
+            let mut sampler = cell.get();
+            if sampler.store == self.store && sampler.left > 1 {
+                sampler.left -= 1;
+                cell.set(sampler);
+                return false;
+            }
+            self.draw(cell, sampler)
+        })
+    }
+
+    /// Draws the next gap: 1 to 127 operations. A thread that comes from another store starts anew.
+    #[cold]
+    fn draw(&self, cell: &Cell<Sampler>, mut sampler: Sampler) -> bool {
+        let is_due = sampler.store == self.store;
+        if !is_due {
+            sampler = Sampler { store: self.store, left: 0, state: SEED, tick: 0 };
+        }
+        // Marsaglia's shifts; the state is never 0.
+        sampler.state ^= sampler.state << 13;
+        sampler.state ^= sampler.state >> 17;
+        sampler.state ^= sampler.state << 5;
+        sampler.left = 1 + sampler.state % (2 * EACH as u32 - 1);
+        let tick = self.tick.load(Relaxed);
+        if sampler.tick != tick {
+            sampler.tick = tick;
+            self.clients.fetch_add(1, Relaxed);
+        }
+        cell.set(sampler);
+        is_due
+    }
+
+    /// A sampled operation of `kind` on `key`, which stands for `operations` others each.
+    pub(crate) fn sampled(&self, kind: Kind, key: &[u8], operations: u64) {
+        self.counts[kind as usize].fetch_add(EACH * operations, Relaxed);
+        self.keys[kind as usize].lock().keep(key);
+    }
+
+    /// A sampled commit wrote so many bytes.
+    pub(crate) fn wrote(&self, bytes: u64) {
+        self.write_bytes.fetch_add(EACH * bytes, Relaxed);
+    }
+
+    fn counted(&self) -> [u64; 4] {
+        let [points, seeks, writes] = [0, 1, 2].map(|kind| self.counts[kind].load(Relaxed));
+        [points, seeks, writes, self.write_bytes.load(Relaxed)]
+    }
+
+    /// Brings the rates up to now. Whether there was a tick in which anything happened.
+    pub(crate) fn roll(&self, now: u64) -> bool {
+        let mut rates = self.rates.lock();
+        let elapsed = now.saturating_sub(rates.at);
+        if rates.at == 0 || elapsed < TICK {
+            if rates.at == 0 {
+                rates.at = now.max(1);
+            }
+            return false;
+        }
+        let counted = self.counted();
+        let is_active = counted != rates.counted;
+        let half_life = if is_active { HALF_LIFE } else { IDLE_HALF_LIFE };
+        let keep = (-(elapsed as f64) / half_life).exp2();
+        for (kind, counted) in counted.into_iter().enumerate() {
+            let rate = (counted - rates.counted[kind]) as f64 * 1e6 / elapsed as f64;
+            let old = rates.per_second[kind];
+            // What is known of a new keyspace is what was seen first.
+            rates.per_second[kind] = if old == 0.0 { rate } else { keep * old + (1.0 - keep) * rate };
+        }
+        self.tick.fetch_add(1, Relaxed);
+        let clients = self.clients.swap(0, Relaxed) as f64;
+        if is_active {
+            rates.clients = if rates.clients == 0.0 { clients } else { (rates.clients + clients) / 2.0 };
+        }
+        (rates.at, rates.counted) = (now, counted);
+        is_active
+    }
+
+    /// What is known now.
+    pub(crate) fn sample(&self) -> Sample {
+        let mut sample = Sample::default();
+        let rates = self.rates.lock();
+        let load = &mut sample.load;
+        [load.gets, load.seeks, load.writes, load.write_bytes] = rates.per_second;
+        load.clients = rates.clients;
+        drop(rates);
+        let [points, seeks, writes, bytes] = self.counted();
+        load.counted = [points, seeks, writes];
+        load.entry_bytes = if writes > 0 { bytes as f64 / writes as f64 } else { 0.0 };
+        let written = self.keys[Kind::Write as usize].lock();
+        sample.wanted = self.keys[Kind::Point as usize].lock().sorted(&written);
+        sample.wanted_seeks = self.keys[Kind::Seek as usize].lock().sorted(&written);
+        sample
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_in_sixty_four_stands_for_all() {
+        let meter = Meter::new(fresh_store());
+        let operations = 640_000;
+        for n in 0..operations as u32 {
+            if meter.samples() {
+                meter.sampled(Kind::Point, &n.to_be_bytes(), 1);
+            }
+        }
+        let counted = meter.sample().load.counted[0] as f64;
+        assert!((counted / f64::from(operations) - 1.0).abs() < 0.03, "{counted}");
+        let keys = meter.sample().wanted;
+        assert_eq!(keys.len(), KEYS);
+        assert!(keys.is_sorted());
+    }
+
+    #[test]
+    fn rates_follow_the_load_and_fade_slowly() {
+        let meter = Meter::new(fresh_store());
+        assert!(!meter.roll(5_000_000));
+        meter.sampled(Kind::Write, b"k", 100);
+        meter.wrote(6400);
+        assert!(!meter.roll(5_500_000), "less than a tick");
+        assert!(meter.roll(7_000_000));
+        let load = meter.sample().load;
+        assert_eq!((load.writes, load.entry_bytes), (3200.0, 64.0));
+        // Ten idle minutes halve it.
+        assert!(!meter.roll(607_000_000));
+        assert_eq!(meter.sample().load.writes, 1600.0);
+        assert_eq!(meter.sample().wanted.len(), 1, "written keys stand in");
+    }
+}
