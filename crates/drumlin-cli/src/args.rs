@@ -83,6 +83,44 @@ pub(crate) enum Command {
     Keyspaces(ReportArgs),
     /// Print the table of options
     Options(OptionsArgs),
+    /// Simulate compaction policies under changing mixes of operations, in virtual time and without a store
+    Sim(SimArgs),
+}
+
+/// What is simulated. The costs are those of the ArceKV paper.
+#[derive(Args, Debug)]
+pub(crate) struct SimArgs {
+    /// I, II or III of the paper, or the letters A to J of their mixes in a row
+    #[arg(default_value = "I")]
+    pub(crate) plan: String,
+
+    /// Policies to compare, with their arguments; may be given often [default: arce and the presets]
+    #[arg(long = "policy", value_name = "NAME")]
+    pub(crate) policies: Vec<String>,
+
+    /// Client threads
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) clients: u32,
+
+    /// Merges at the same time
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) slots: u32,
+
+    /// Bytes of a flush
+    #[arg(long, default_value_t = 128 << 10, value_parser = clap::value_parser!(u64).range(4096..=1 << 30))]
+    pub(crate) flush_bytes: u64,
+
+    /// Entries of 1 KiB in the store at first, and operations of a phase
+    #[arg(long, default_value_t = 2_560_000, value_parser = clap::value_parser!(u64).range(1000..=100_000_000))]
+    pub(crate) entries: u64,
+
+    /// Share by which a running merge slows operations down
+    #[arg(long, default_value_t = 0.1)]
+    pub(crate) interference: f64,
+
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Args, Debug)]

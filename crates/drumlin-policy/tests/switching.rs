@@ -8,7 +8,7 @@ use drumlin_policy::{SplitMix, by_name};
 use drumlin_types::contract::legal::check;
 use drumlin_types::contract::{CompactionPolicy, FileState, LimitView, Pace, TreeView};
 
-const POLICIES: [&str; 18] = [
+const POLICIES: [&str; 19] = [
     "1-leveling",
     "1-leveling:static",
     "1-leveling:dynamic",
@@ -24,6 +24,7 @@ const POLICIES: [&str; 18] = [
     "ucs:-4",
     "ucs:0",
     "ucs:3",
+    "adaptive-ucs",
     "chaos",
     "arce",
     "arce:2/8/1/none",

@@ -25,6 +25,10 @@ pub const POLICIES: &[&str] = &[
     "ucs:-2",
     "ucs:0",
     "ucs:3",
+    "adaptive-ucs",
+    "arce",
+    "arce:2/8/1/none",
+    "arce:60/none/4/1",
     "chaos",
     "chaos",
 ];

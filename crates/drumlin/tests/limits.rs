@@ -87,7 +87,7 @@ fn options_out_of_bounds_change_nothing() {
     let keys = db.keyspace("k").expect("keyspace");
     assert_eq!(keys.set_policy("leveling:1").expect_err("too small").kind(), ErrorKind::InvalidOption);
     assert_eq!(keys.set_policy("levelling").expect_err("unknown").kind(), ErrorKind::InvalidOption);
-    assert_eq!(keys.policy(), "1-leveling");
+    assert_eq!(keys.policy(), "arce");
     keys.set_policy("tiering:4").expect("known");
     drop((keys, db));
     let db = Db::open(dir.path()).expect("open");

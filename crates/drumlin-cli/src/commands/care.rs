@@ -45,8 +45,11 @@ pub(super) fn policy(store: &dyn Store, args: &PolicyArgs, out: &mut Output<'_>)
         note(&format!("policy: {before} -> {}", store.policy()?));
         return Ok(Verdict::Fine);
     }
-    let name = store.policy()?;
-    fine(if args.json { out.json(&json!({ "policy": name })) } else { out.line(&name) })
+    let (name, state) = (store.policy()?, store.policy_state()?);
+    if args.json {
+        return fine(out.json(&json!({ "policy": name, "state": state })));
+    }
+    fine(out.line(&name).and_then(|()| if state.is_empty() { Ok(()) } else { out.line(&state) }))
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ mod care;
 mod load;
 mod replay;
 mod report;
+mod sim;
 
 use crate::args::{Cli, Command, StoreArgs};
 use crate::failure::{Outcome, Result, Verdict};
@@ -52,6 +53,7 @@ pub(crate) fn run(cli: Cli, out: &mut Output<'_>) -> Outcome {
         Command::Policy(a) => closing(existing(&a.store)?, |s| care::policy(s, a, out)),
         Command::Repair(a) => care::repair(a, out),
         Command::Options(a) => report::options(a, out),
+        Command::Sim(a) => sim::sim(a, out),
     }
 }
 

@@ -143,6 +143,10 @@ impl Store for Engine {
         Ok(self.keyspace()?.policy())
     }
 
+    fn policy_state(&self) -> Result<String> {
+        Ok(self.keyspace()?.policy_state())
+    }
+
     fn set_policy(&self, name: &str) -> Result<()> {
         self.keyspace()?.set_policy(name).map_err(failure)
     }

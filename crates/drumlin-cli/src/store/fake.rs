@@ -98,6 +98,10 @@ impl Store for FakeStore {
         Ok("arce".to_owned())
     }
 
+    fn policy_state(&self) -> Result<String> {
+        Ok(String::new())
+    }
+
     fn set_policy(&self, name: &str) -> Result<()> {
         self.called(format!("policy {name}"));
         Ok(())

@@ -97,6 +97,9 @@ pub(crate) trait Store {
 
     /// The policy of the keyspace.
     fn policy(&self) -> Result<String>;
+
+    /// What the compaction policy goes by, in lines; empty when its name says it all.
+    fn policy_state(&self) -> Result<String>;
     /// Gives the keyspace another policy.
     fn set_policy(&self, name: &str) -> Result<()>;
     /// Names of all keyspaces.

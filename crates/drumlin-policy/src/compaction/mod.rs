@@ -9,6 +9,7 @@
 //! - `stack`: runs as the presets count them, and whole-run closure.
 //! - `arguments`: the part of a name after the colon.
 
+mod adaptive_ucs;
 mod arce;
 mod arguments;
 mod chaos;
@@ -41,7 +42,7 @@ pub struct Entry {
 }
 
 /// Every policy, in the order in which lists show them.
-static REGISTRY: [Entry; 9] = [
+static REGISTRY: [Entry; 10] = [
     Entry {
         name: "arce",
         arguments: "[M/c/q/rho]",
@@ -89,6 +90,12 @@ static REGISTRY: [Entry; 9] = [
         arguments: "[w]",
         doc: "runs bucketed by size: leveled for w < 0, tiered for w > 0 (Cassandra)",
         build: ucs::build,
+    },
+    Entry {
+        name: "adaptive-ucs",
+        arguments: "",
+        doc: "ucs whose w follows the load, level by level, every five minutes (DataStax)",
+        build: adaptive_ucs::build,
     },
     Entry {
         name: "chaos",
@@ -146,6 +153,8 @@ mod tests {
             "arce",
             "arce:8/24/2/1",
             "arce:1.5/none/2/none",
+            "adaptive-ucs",
+            "adaptive-ucs:hard-stop",
         ] {
             assert_eq!(by_name(name).unwrap().name(), name);
         }

@@ -53,6 +53,11 @@ pub(super) trait Rule: fmt::Debug + Send {
     /// Merges in order of preference. They need not be legal and may name what is not free.
     fn proposals(&self, scene: &Scene<'_>) -> Vec<Plan>;
 
+    /// Most plans under way with so many slots.
+    fn most(&self, slots: usize) -> usize {
+        2 * slots + 1
+    }
+
     /// When to slow writers, and when to stop them.
     fn marks(&self, scene: &Scene<'_>) -> Marks;
 }
@@ -60,8 +65,8 @@ pub(super) trait Rule: fmt::Debug + Send {
 /// A rule as a policy.
 #[derive(Debug)]
 pub(super) struct Preset<R> {
-    rule: R,
-    hard_stop: bool,
+    pub(super) rule: R,
+    pub(super) hard_stop: bool,
 }
 
 impl<R: Rule + 'static> Preset<R> {
@@ -82,7 +87,7 @@ impl<R: Rule> CompactionPolicy for Preset<R> {
 
     fn decide(&mut self, input: &PolicyInput<'_>) -> Decision {
         let limits = input.limits;
-        let most = 2 * limits.slots.max(1) as usize + 1;
+        let most = self.rule.most(limits.slots.max(1) as usize);
         let mut tree = input.tree.projected();
         let mut plans: Vec<Plan> = Vec::new();
         let Marks { scope, slow, stop } = self.rule.marks(&Scene { tree: &tree, limits, seed: input.seed });

@@ -1,6 +1,7 @@
 //! Unified compaction (Cassandra): one number w from leveled to tiered. Runs are put into buckets of
 //! sizes that grow by f; a bucket with t runs is merged. For w >= 0, t = f = 2 + w (tiered); for w < 0,
-//! f = 2 - w and t = 2 (leveled). The lowest bucket begins at `m = F * (1 - 0.9 / f)`.
+//! f = 2 - w and t = 2 (leveled). The lowest bucket begins at `m = F * (1 - 0.9 / f)`. Buckets may have
+//! a w of their own each, which `adaptive-ucs` makes use of; the last one holds for all deeper ones.
 //!
 //! The output's level is that of the oldest input, or below it as far as its bucket says and the next
 //! older run allows, so that a bucket is about a level.
@@ -15,32 +16,43 @@ use alloc::vec::Vec;
 use drumlin_types::contract::{CompactionPolicy, PaceScope, Plan, PolicyError};
 
 #[derive(Debug)]
-struct Ucs {
-    w: i32,
+pub(super) struct Ucs {
+    /// One for each bucket, at least one.
+    pub(super) ws: Vec<i32>,
+    /// Most merges at once, where that is limited.
+    pub(super) most: Option<usize>,
 }
 
+/// Growth of the buckets for w, f.
+pub(super) fn growth(w: i32) -> f64 {
+    f64::from(2 + w.abs())
+}
+
+/// Runs at which a bucket merges for w, t.
+pub(super) fn trigger(w: i32) -> usize {
+    2 + w.max(0) as usize
+}
+
+/// The values of w.
+pub(super) const BOUNDS: core::ops::RangeInclusive<i32> = -10..=36;
+
 pub(super) fn build(arguments: &Arguments<'_>) -> Result<Box<dyn CompactionPolicy>, PolicyError> {
-    let w = arguments.number("w", 0, -10..=36)?;
-    Ok(Preset::boxed(Ucs { w }, arguments.hard_stop))
+    let w = arguments.number("w", 0, BOUNDS)?;
+    Ok(Preset::boxed(Ucs { ws: Vec::from([w]), most: None }, arguments.hard_stop))
 }
 
 impl Ucs {
-    /// Growth of the buckets, f.
-    fn growth(&self) -> f64 {
-        f64::from(2 + self.w.abs())
-    }
-
-    /// Runs at which a bucket merges, t.
-    fn trigger(&self) -> usize {
-        2 + self.w.max(0) as usize
+    fn w(&self, bucket: usize) -> i32 {
+        self.ws.get(bucket).or(self.ws.last()).copied().unwrap_or(0)
     }
 
     fn bucket(&self, scene: &Scene<'_>, bytes: u64) -> usize {
-        let mut bound = scene.flush_bytes() * (1.0 - 0.9 / self.growth()) * self.growth();
+        let first = growth(self.w(0));
+        let mut bound = scene.flush_bytes() * (1.0 - 0.9 / first) * first;
         let mut bucket = 0;
         while bytes as f64 >= bound && bound.is_finite() {
-            bound *= self.growth();
             bucket += 1;
+            bound *= growth(self.w(bucket));
         }
         bucket
     }
@@ -50,7 +62,8 @@ impl Ucs {
         // A run that is coming would be merged again at once if it counted now: it waits for its turn.
         let members: Vec<Run<'_>> = line.iter().filter(|run| run.idle && is_member(run)).copied().collect();
         let count = members.len();
-        if count < self.trigger() {
+        let trigger = trigger(self.w(bucket));
+        if count < trigger {
             return None;
         }
         let oldest = members.last()?;
@@ -60,18 +73,22 @@ impl Ucs {
         let out = wanted.max(oldest.level);
         let reason = format!(
             "bucket {bucket} has {count} runs, {} allowed: {} to level {out}",
-            self.trigger() - 1,
+            trigger - 1,
             amount(&members)
         );
         let mut plan = whole_runs(scene.tree, &members, out, reason)?;
-        plan.priority = count as f64 / self.trigger() as f64;
+        plan.priority = count as f64 / trigger as f64;
         Some(plan)
     }
 }
 
 impl Rule for Ucs {
     fn name(&self) -> String {
-        format!("ucs:{}", self.w)
+        format!("ucs:{}", self.w(0))
+    }
+
+    fn most(&self, slots: usize) -> usize {
+        (2 * slots + 1).min(self.most.unwrap_or(usize::MAX))
     }
 
     fn proposals(&self, scene: &Scene<'_>) -> Vec<Plan> {
@@ -82,8 +99,9 @@ impl Rule for Ucs {
 
     fn marks(&self, scene: &Scene<'_>) -> Marks {
         // A tree at rest has less than t runs in every bucket.
-        let buckets = self.bucket(scene, scene.tree.bytes()) + 1;
-        let slow = (buckets * (self.trigger() - 1)).max(20) as f64;
+        let deepest = self.bucket(scene, scene.tree.bytes());
+        let runs: usize = (0..=deepest).map(|bucket| trigger(self.w(bucket)) - 1).sum();
+        let slow = runs.max(20) as f64;
         Marks { scope: PaceScope::All, slow, stop: slow + 16.0 }
     }
 }

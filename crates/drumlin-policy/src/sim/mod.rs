@@ -1,11 +1,14 @@
-//! Trees without data, on which policies are tried out: counts of bytes, runs and merges, no time yet.
+//! Trees without data, on which policies are tried out: bytes, runs, merges, and virtual time.
 //!
 //! - [`world`]: a tree with flushes, admitted plans, their pieces and installs, under the same rules of
 //!   legality and waiting as in the engine.
 //! - [`mod@unit`]: equal flushes and instant merges, for exact figures.
+//! - [`mod@phases`]: changing mixes of operations in virtual time.
 
+pub mod phases;
 pub mod unit;
 pub mod world;
 
+pub use phases::{PLANS, PhaseReport, Setup, phases};
 pub use unit::{UnitReport, unit_flushes};
 pub use world::{Totals, World};

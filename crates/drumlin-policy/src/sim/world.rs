@@ -50,9 +50,16 @@ pub struct World {
     pub limits: LimitView,
     /// What happened so far.
     pub totals: Totals,
+    /// What the policy is told of the load.
+    pub load: LoadView,
+    /// And of costs.
+    pub costs: CostView,
+    /// And of wanted keys, sorted.
+    pub wanted: Vec<Key>,
+    /// The time of the next decision, microseconds; each takes one.
+    pub now: u64,
     seq: Seq,
     numbers: u64,
-    now: u64,
 }
 
 /// Key `n` of the universe.
@@ -75,9 +82,12 @@ impl World {
             flights: Vec::new(),
             limits,
             totals: Totals::default(),
+            load: LoadView::default(),
+            costs: CostView { merge_bytes_per_s: 150e6, merge_fixed_ns: 1e6, ..CostView::default() },
+            wanted: Vec::new(),
+            now: 0,
             seq: 0,
             numbers: 0,
-            now: 0,
         }
     }
 
@@ -140,11 +150,11 @@ impl World {
         policy.decide(&PolicyInput {
             tree: &tree,
             tickets: &tickets,
-            load: &LoadView::default(),
-            costs: &CostView { merge_bytes_per_s: 150e6, merge_fixed_ns: 1e6, ..CostView::default() },
+            load: &self.load,
+            costs: &self.costs,
             limits: &self.limits,
-            wanted: &[],
-            wanted_seeks: &[],
+            wanted: &self.wanted,
+            wanted_seeks: &self.wanted,
             now: self.now,
             seed,
             frozen: false,
@@ -188,6 +198,51 @@ impl World {
         let pieces = || self.flights.iter().flat_map(|flight| &flight.pieces);
         let is_open = |id: &PieceId| pieces().any(|piece| piece.id == *id);
         pieces().filter(|piece| !piece.waits.iter().any(is_open)).map(|piece| piece.id).collect()
+    }
+
+    /// The ready piece that an engine would start next: by deadline, then the oldest ticket. Those in
+    /// `but` are left out.
+    pub fn next_ready(&self, but: impl Fn(PieceId) -> bool) -> Option<PieceId> {
+        let deadline = |id: &PieceId| {
+            let flight = self.flights.iter().find(|flight| flight.view.ticket == id.ticket);
+            (flight.and_then(|flight| flight.view.plan.deadline).unwrap_or(u64::MAX), *id)
+        };
+        self.ready().into_iter().filter(|id| !but(*id)).min_by_key(deadline)
+    }
+
+    /// Bytes that a piece rewrites: none when its inputs share no keys.
+    pub fn rewrites(&self, id: PieceId) -> u64 {
+        let pieces = self.flights.iter().flat_map(|flight| &flight.pieces);
+        let Some(piece) = pieces.into_iter().find(|piece| piece.id == id) else { return 0 };
+        let pairs = piece.inputs.iter().enumerate();
+        let meets = |(at, input): (usize, &FileSpan)| {
+            piece.inputs[at + 1..].iter().any(|other| other.range.overlaps(&input.range))
+        };
+        if pairs.into_iter().any(meets) { self.expected(piece, TableId(0)).bytes } else { 0 }
+    }
+
+    /// Withdraws the pieces of a ticket that are not in `running`, and those of others that wait for them.
+    pub fn park(&mut self, ticket: Ticket, running: &[PieceId], policy: &mut dyn CompactionPolicy) {
+        let ids = |flights: &[Flight], of: &dyn Fn(&PieceView) -> bool| -> Vec<PieceId> {
+            let pieces = flights.iter().flat_map(|flight| &flight.pieces);
+            pieces.filter(|piece| !running.contains(&piece.id) && of(piece)).map(|piece| piece.id).collect()
+        };
+        let mut gone = ids(&self.flights, &|piece| piece.id.ticket == ticket);
+        loop {
+            let more = ids(&self.flights, &|piece| {
+                !gone.contains(&piece.id) && piece.waits.iter().any(|id| gone.contains(id))
+            });
+            if more.is_empty() {
+                break;
+            }
+            gone.extend(more);
+        }
+        for flight in &mut self.flights {
+            flight.pieces.retain(|piece| !gone.contains(&piece.id));
+        }
+        while let Some(at) = self.flights.iter().position(|flight| flight.pieces.is_empty()) {
+            self.finish(at, policy);
+        }
     }
 
     /// Plans under way.

@@ -54,6 +54,11 @@ impl Control {
         let mut timer: Option<u64> = None;
         for index in 0..self.keyspaces.len() {
             self.ask(index, moment, sample);
+            if self.keyspaces[index].flight.tickets.iter().any(TicketState::is_finished) {
+                let state = self.keyspaces[index].state.clone();
+                self.end_tickets(&state, moment.now);
+                self.ask(index, moment, sample);
+            }
         }
         let mut best: Option<(usize, PieceId, (u64, u64, f64))> = None;
         for (index, keyspace) in self.keyspaces.iter().enumerate() {
@@ -149,6 +154,8 @@ impl Control {
         }
         for ticket in decision.park {
             park(&mut keyspace.flight, ticket);
+            // What was given back may be merged otherwise.
+            keyspace.due = true;
         }
         let planned = decision.plans.len();
         let mut admitted = 0;

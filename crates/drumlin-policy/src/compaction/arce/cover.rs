@@ -34,17 +34,24 @@ impl Mask {
         }
     }
 
-    /// The keys of the sorted sample `keys` that lie in one of the sorted, disjoint `ranges`.
+    /// The keys of the sorted sample `keys` that lie in one of `ranges`, which are sorted by start.
     pub(crate) fn of<'a>(keys: &[Key], ranges: impl Iterator<Item = &'a KeyRange>) -> Mask {
         let keys = &keys[..keys.len().min(BITS)];
         let mut mask = Mask::default();
+        let mut at = 0;
         for range in ranges {
-            let from = keys.partition_point(|key| *key < range.start);
+            let Some(next) = keys.get(at) else { break };
+            // Most files of a large run lie between two sampled keys.
+            if range.end.as_ref().is_some_and(|end| end <= next) {
+                continue;
+            }
+            let from = at + keys[at..].partition_point(|key| *key < range.start);
             let to = match &range.end {
-                Some(end) => keys.partition_point(|key| key < end),
+                Some(end) => from + keys[from..].partition_point(|key| key < end),
                 None => keys.len(),
             };
             mask.set(from, to);
+            at = from;
         }
         mask
     }

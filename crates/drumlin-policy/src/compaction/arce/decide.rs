@@ -58,6 +58,8 @@ pub(super) struct Arce {
     balance: Option<f64>,
     resting: Resting,
     begun: Vec<Begun>,
+    /// Parked, and not ended yet.
+    parked: Vec<Ticket>,
     now: u64,
     flushes: u64,
     /// Bytes flushed since the last decision.
@@ -105,6 +107,7 @@ impl Arce {
             balance: None,
             resting: Resting::default(),
             begun: Vec::new(),
+            parked: Vec::new(),
             now: 0,
             flushes: 0,
             flushed: 0.0,
@@ -157,7 +160,7 @@ impl Arce {
     }
 
     /// Merges under way whose rest costs more than it gains.
-    fn parked(&self, scene: &Scene<'_>) -> Vec<Ticket> {
+    fn park(&mut self, scene: &Scene<'_>) -> Vec<Ticket> {
         let pays = |ticket: &TicketView| {
             let Some(begun) = self.begun_as(ticket).filter(|begun| !begun.must && !scene.must) else {
                 return true;
@@ -167,7 +170,12 @@ impl Arce {
             let rest = Candidate { from: 0, to: 0, bytes, removed: begun.removed * left };
             ticket.pieces <= ticket.pieces_done + 1 || scene.choice(0.0).score(rest).value() > 0.0
         };
-        scene.input.tickets.iter().filter(|ticket| !pays(ticket)).map(|ticket| ticket.ticket).collect()
+        let tickets = || scene.input.tickets.iter();
+        let lost = |t: &&TicketView| !self.parked.contains(&t.ticket) && !pays(t);
+        let lost: Vec<Ticket> = tickets().filter(lost).map(|ticket| ticket.ticket).collect();
+        self.parked.retain(|parked| tickets().any(|ticket| ticket.ticket == *parked));
+        self.parked.extend(&lost);
+        lost
     }
 
     fn begun_as(&self, ticket: &TicketView) -> Option<&Begun> {
@@ -176,26 +184,25 @@ impl Arce {
     }
 
     /// What is left of the longest merge under way, and how fast it removes runs.
-    fn longest(&self, scene: &Scene<'_>, parked: &[Ticket]) -> Option<UnderWay> {
+    fn longest(&self, scene: &Scene<'_>) -> Option<UnderWay> {
         let under_way = |ticket: &TicketView| {
             let left = 1.0 - ticket.bytes_done as f64 / ticket.bytes.max(1) as f64;
             let time = scene.model.merge(ticket.bytes as f64);
             let removed = self.begun_as(ticket).map_or(1.0, |begun| begun.removed);
             UnderWay { left: time * left, rate: removed / time.max(1.0) }
         };
-        let tickets = scene.input.tickets.iter().filter(|t| !parked.contains(&t.ticket)).map(under_way);
-        tickets.reduce(|a, b| if b.left > a.left { b } else { a })
+        scene.input.tickets.iter().map(under_way).reduce(|a, b| if b.left > a.left { b } else { a })
     }
 
-    fn plans(&mut self, scene: &mut Scene<'_>, balance: &mut Balance, parked: &[Ticket]) -> Vec<Plan> {
+    fn plans(&mut self, scene: &mut Scene<'_>, balance: &mut Balance) -> Vec<Plan> {
         let slots = scene.model.slots as usize;
-        let mut under_way = scene.input.tickets.len() - parked.len();
+        let mut under_way = scene.input.tickets.len();
         let mut plans: Vec<Plan> = Vec::new();
         let mut projected: Option<TreeView> = None;
         let mut failures = 0;
         while under_way <= slots && failures < MOST_FAILURES {
             let idle = slots - under_way;
-            let beside = if idle == 0 { self.longest(scene, parked) } else { None };
+            let beside = if idle == 0 { self.longest(scene) } else { None };
             if idle == 0 && beside.is_none() {
                 break;
             }
@@ -337,6 +344,7 @@ impl Arce {
             runs: scene.line.runs,
             cost: model.operation(scene.line.runs, 0.0, busy),
             window_ops: model.window_ops,
+            horizon: self.horizon(scene),
         }
     }
 
@@ -362,6 +370,14 @@ impl Arce {
         Some(Box::new(Search::new(self.start(scene, *balance), scene.tuple, whole_tree)))
     }
 
+    /// Windows that a search looks ahead: longer for larger trees, cut to the usual length of phases.
+    fn horizon(&self, scene: &Scene<'_>) -> f64 {
+        let model = &scene.model;
+        let windows = (scene.line.bytes / (4.0 * model.flush_bytes)).clamp(HORIZON.0, HORIZON.1);
+        let usual = self.drift.usual_phase().map_or(windows, |operations| operations / model.window_ops);
+        windows.min(usual).max(LEAST_HORIZON)
+    }
+
     /// The present as rollouts begin with it.
     fn start(&self, scene: &Scene<'_>, balance: Balance) -> Start {
         let model = Model { shares: self.estimate.mix, ..scene.model };
@@ -381,8 +397,6 @@ impl Arce {
             line[at].weight += removed;
             jobs.push(StartJob { from: at, to: at + 1, bytes: ticket.bytes as f64 * left, removed });
         }
-        let windows = (scene.line.bytes / (4.0 * model.flush_bytes)).clamp(HORIZON.0, HORIZON.1);
-        let usual = self.drift.usual_phase().map_or(windows, |operations| operations / model.window_ops);
         Start {
             model: Model::new(model),
             scale: scene.scale,
@@ -396,7 +410,7 @@ impl Arce {
                 fixed_delay: None,
             },
             balance,
-            horizon: windows.min(usual).max(LEAST_HORIZON),
+            horizon: self.horizon(scene),
         }
     }
 }
@@ -430,10 +444,11 @@ impl CompactionPolicy for Arce {
         self.now = input.now;
         let tickets = input.tickets;
         self.begun.retain(|begun| tickets.iter().any(|t| t.plan.reason == begun.reason));
-        let park = self.parked(&scene);
+        let park = self.park(&scene);
         let think = self.think(&scene, ticked, &balance);
         self.candidates.clear();
-        let plans = self.plans(&mut scene, &mut balance, &park);
+        // What is parked changes the tree: merges that count on that are decided next time.
+        let plans = if park.is_empty() { self.plans(&mut scene, &mut balance) } else { Vec::new() };
         self.balance = Some(balance.left());
         let pace = self.pace(&scene);
         self.told = Told::of(&scene, &self.estimate, &balance, &pace);
@@ -454,7 +469,11 @@ impl CompactionPolicy for Arce {
             }
             Outcome::Plan { .. } => {}
             Outcome::Thought(answer) => {
-                if let (Some(trigger), Ok(answer)) = (self.thinking, Answer::decode(answer)) {
+                let Ok(answer) = Answer::decode(answer) else {
+                    self.thinking = None;
+                    return;
+                };
+                if let Some(trigger) = self.thinking {
                     if answer.done {
                         self.thinking = None;
                     }
@@ -498,6 +517,7 @@ impl CompactionPolicy for Arce {
         self.balance = (balance.is_finite() && balance != -1.0).then_some(balance);
         self.estimate = Estimate::PRIOR;
         (self.estimate.mix, self.estimate.fast) = (mix, mix);
+        self.estimate.is_counted = mix != Estimate::PRIOR.mix;
         (self.estimate.flush_bytes, self.estimate.flush_entries) = (flush_bytes, flush_entries);
         self.estimate.shrink = shrink.clamp(0.01, 1.0);
         self.drift.phases = phases.into_iter().filter(|length| *length > 0.0).collect();

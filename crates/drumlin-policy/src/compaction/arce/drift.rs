@@ -17,8 +17,10 @@ const LEAST_FLUSHES: f64 = 8.0;
 /// Time and operations after which a search is due in any case.
 const LONG_MICROS: u64 = 300_000_000;
 const LONG_OPERATIONS: f64 = 1e5;
-/// Windows over which predictions are judged.
+/// Windows over which predictions are judged at least, and the share of the horizon that they cover: what
+/// is predicted is a mean, and runs come and go with long merges.
 const JUDGED_WINDOWS: f64 = 16.0;
+const JUDGED_SHARE: f64 = 1.0 / 16.0;
 /// Phase lengths that are kept, and how many must be known.
 const PHASES: usize = 4;
 const LEAST_PHASES: usize = 3;
@@ -67,8 +69,9 @@ pub(crate) struct Picture {
     /// Covered runs and the cost of an operation.
     pub(crate) runs: f64,
     pub(crate) cost: f64,
-    /// Operations of a window.
+    /// Operations of a window, and the windows that searches look ahead.
     pub(crate) window_ops: f64,
+    pub(crate) horizon: f64,
 }
 
 /// The memory of the triggers.
@@ -120,7 +123,8 @@ impl Drift {
         self.judged[0] += operations;
         self.judged[1] += operations * picture.runs;
         self.judged[2] += operations * picture.cost;
-        if self.judged[0] >= JUDGED_WINDOWS * picture.window_ops {
+        let windows = (picture.horizon * JUDGED_SHARE).max(JUDGED_WINDOWS);
+        if self.judged[0] >= windows * picture.window_ops {
             let [runs, cost] = [self.judged[1], self.judged[2]].map(|sum| sum / self.judged[0]);
             self.judged = [0.0; 3];
             let wrong = |found: f64, expected: f64| expected > 0.0 && differ(found, expected, SURPRISE);

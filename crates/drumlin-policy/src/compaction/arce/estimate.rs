@@ -20,8 +20,9 @@ const MERGE_FIXED: f64 = 1e6;
 const WRITE: f64 = 1000.0;
 /// Bytes of a written entry.
 const ENTRY: f64 = 1024.0;
-/// Interference that is assumed at least.
-const LEAST_CHI: f64 = 0.1;
+/// Interference. Measured means hold that of the merges that ran meanwhile; what is assumed here makes no
+/// merge free.
+const CHI: f64 = 0.1;
 /// Windows in which the weight of the past halves.
 const HALF_LIFE: f64 = 8.0;
 /// Weight of news about flushes and merges.
@@ -44,11 +45,10 @@ pub(crate) struct Estimate {
     /// Operations counted, at the last tick and now.
     counted: [u64; 3],
     pub(crate) operations: f64,
+    /// The mix was counted, in this life or the last; else it is a prior, and the first tick replaces it.
+    pub(crate) is_counted: bool,
     /// Operations of the last tick.
     pub(crate) last_tick: f64,
-    /// Mean cost of an operation without and with a merge running; 0 when unknown.
-    calm_cost: f64,
-    busy_cost: f64,
 }
 
 impl Estimate {
@@ -60,9 +60,8 @@ impl Estimate {
         shrink: 1.0,
         counted: [0; 3],
         operations: 0.0,
+        is_counted: false,
         last_tick: 0.0,
-        calm_cost: 0.0,
-        busy_cost: 0.0,
     };
 
     /// Takes in the engine's counters. Whether a tick has passed.
@@ -81,15 +80,11 @@ impl Estimate {
         self.counted = input.load.counted;
         self.operations += sum;
         self.last_tick = sum;
-        let keep = real::decay(sum / window_ops.max(1.0), HALF_LIFE);
+        let keep = if self.is_counted { real::decay(sum / window_ops.max(1.0), HALF_LIFE) } else { 0.0 };
+        self.is_counted = true;
         for (kind, new) in news.into_iter().enumerate() {
             self.fast[kind] = new / sum;
             self.mix[kind] = keep * self.mix[kind] + (1.0 - keep) * self.fast[kind];
-        }
-        let cost = mean_cost(&self.fast, input.costs);
-        if cost > 0.0 {
-            let mean = if input.tickets.is_empty() { &mut self.calm_cost } else { &mut self.busy_cost };
-            *mean = if *mean > 0.0 { *mean + NEWS * (cost - *mean) } else { cost };
         }
         true
     }
@@ -127,7 +122,6 @@ impl Estimate {
             let base = if mean > 0.0 { (mean - per_run * runs).max(0.0) } else { prior };
             Line { base, per_run }
         };
-        let chi = if self.calm_cost > 0.0 { self.busy_cost / self.calm_cost - 1.0 } else { 0.0 };
         let rate = (input.load.gets + input.load.seeks + input.load.writes) / 1e9;
         let clients = input.load.clients.max(1.0);
         let mut model = Model {
@@ -135,7 +129,7 @@ impl Estimate {
             point: base(costs.get_ns, slopes[0], BLOCK),
             seek: base(costs.scan_ns, slopes[1], BLOCK),
             write: known(costs.write_ns, WRITE),
-            chi: bounded(chi, LEAST_CHI, 1.0),
+            chi: CHI,
             think: 0.0,
             clients,
             flush_bytes,
@@ -157,13 +151,6 @@ impl Estimate {
 /// `figure`, or `prior` when it is not known.
 fn known(figure: f64, prior: f64) -> f64 {
     if figure.is_finite() && figure > 0.0 { figure } else { prior }
-}
-
-/// The mean cost of operations of this mix as measured; 0 when some are unknown.
-fn mean_cost(mix: &[f64; 3], costs: &CostView) -> f64 {
-    let means = [costs.get_ns, costs.scan_ns, costs.write_ns];
-    let unknown = mix.iter().zip(means).any(|(share, mean)| *share > 0.01 && (mean.is_nan() || mean <= 0.0));
-    if unknown { 0.0 } else { mix.iter().zip(means).map(|(share, mean)| share * mean).sum() }
 }
 
 /// Weight of a filter's rate as built, in probes.

@@ -11,6 +11,7 @@
 use super::cover::{Cover, Mask, Scale};
 use super::interval::{Candidate, Part};
 use super::real;
+use alloc::borrow::Cow;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
@@ -18,18 +19,18 @@ use drumlin_types::contract::{FileState, FileView, Place, Plan, RunView, Take, T
 use drumlin_types::{Key, KeyRange, RunId, Seq};
 
 /// Keys that runs are measured by.
-pub(super) struct Samples {
-    pub(super) points: Vec<Key>,
-    pub(super) seeks: Vec<Key>,
+pub(super) struct Samples<'a> {
+    pub(super) points: Cow<'a, [Key]>,
+    pub(super) seeks: Cow<'a, [Key]>,
 }
 
 /// Sample keys at most.
 const MOST_KEYS: usize = 256;
 
-impl Samples {
+impl<'a> Samples<'a> {
     /// The wanted keys; where nothing was wanted yet, where files begin.
-    pub(super) fn of(points: &[Key], seeks: &[Key], tree: &TreeView) -> Samples {
-        let cut = |keys: &[Key]| keys.iter().take(MOST_KEYS).cloned().collect::<Vec<Key>>();
+    pub(super) fn of(points: &'a [Key], seeks: &'a [Key], tree: &TreeView) -> Samples<'a> {
+        let cut = |keys: &'a [Key]| Cow::Borrowed(&keys[..keys.len().min(MOST_KEYS)]);
         if !points.is_empty() || !seeks.is_empty() {
             return Samples { points: cut(points), seeks: cut(seeks) };
         }
@@ -37,10 +38,11 @@ impl Samples {
         starts.sort();
         starts.dedup();
         let stride = starts.len().div_ceil(MOST_KEYS).max(1);
-        Samples { points: starts.into_iter().step_by(stride).cloned().collect(), seeks: Vec::new() }
+        let points = starts.into_iter().step_by(stride).cloned().collect();
+        Samples { points: Cow::Owned(points), seeks: Cow::Borrowed(&[]) }
     }
 
-    fn cover<'a>(&self, files: impl Iterator<Item = &'a FileView> + Clone) -> Cover {
+    fn cover<'b>(&self, files: impl Iterator<Item = &'b FileView> + Clone) -> Cover {
         Cover {
             points: Mask::of(&self.points, files.clone().map(|f| &f.bounds)),
             seeks: Mask::of(&self.seeks, files.map(|f| &f.bounds)),
@@ -85,6 +87,11 @@ pub(super) struct AgeLine<'a> {
     pub(super) bytes: f64,
 }
 
+/// Whether files of `run` are leaving or yet to come, so that readers meet other files than plans.
+fn is_in_motion(run: &RunView) -> bool {
+    run.files.iter().any(|f| matches!(f.state, FileState::Leaving(_) | FileState::Coming(_)))
+}
+
 struct Aged<'a> {
     run: &'a RunView,
     min_seq: Seq,
@@ -92,10 +99,10 @@ struct Aged<'a> {
 }
 
 impl<'a> AgeLine<'a> {
-    pub(super) fn of(tree: &'a TreeView, samples: &Samples, scale: &Scale) -> AgeLine<'a> {
+    pub(super) fn of(tree: &'a TreeView, samples: &Samples<'_>, scale: &Scale) -> AgeLine<'a> {
         let mut line = AgeLine { links: Vec::new(), parts: Vec::new(), runs: 0.0, bytes: 0.0 };
         for (level, runs) in tree.levels.iter().enumerate() {
-            for run in &runs.runs {
+            for run in runs.runs.iter().filter(|run| is_in_motion(run)) {
                 let live = run.files.iter().filter(|f| !matches!(f.state, FileState::Coming(_)));
                 line.runs += scale.runs(&samples.cover(live));
             }
@@ -112,12 +119,16 @@ impl<'a> AgeLine<'a> {
         line
     }
 
-    fn push(&mut self, link: Link<'a>, samples: &Samples, scale: &Scale) {
+    fn push(&mut self, link: Link<'a>, samples: &Samples<'_>, scale: &Scale) {
         let (mut cover, mut weight) = (Cover::default(), 0.0);
         for run in &link.runs {
             let own = samples.cover(staying(run));
-            weight += scale.runs(&own);
+            let own_weight = scale.runs(&own);
+            weight += own_weight;
             cover.union(&own);
+            if !is_in_motion(run) {
+                self.runs += own_weight;
+            }
         }
         let bytes = link.files().map(|f| f.bytes as f64).sum();
         let idle = link.files().all(|f| f.state == FileState::Free);

@@ -1,0 +1,107 @@
+//! Policies compared in virtual time: one line for each, one column for each phase.
+//!
+//! Three tables: microseconds per operation, MiB merged, covered runs (mean and most). The figures follow
+//! from the arguments alone.
+
+use crate::args::SimArgs;
+use crate::failure::{Failure, Outcome, Result, Verdict};
+use crate::output::Output;
+use drumlin_policy::sim::{PLANS, PhaseReport, Setup, phases};
+use serde_json::json;
+
+/// What is compared when nothing is named.
+const POLICIES: [&str; 12] = [
+    "arce",
+    "1-leveling:static",
+    "1-leveling:dynamic",
+    "leveling:10",
+    "leveling:4",
+    "tiering:10",
+    "tiering:4",
+    "lazy-leveling:10",
+    "fluid:40,40,41/6,6,6",
+    "universal",
+    "ucs:0",
+    "ucs:2",
+];
+
+const MIB: f64 = 1_048_576.0;
+
+pub(super) fn sim(args: &SimArgs, out: &mut Output<'_>) -> Outcome {
+    let known = PLANS.iter().find(|(name, ..)| *name == args.plan);
+    let (letters, share) = known.map_or((args.plan.as_str(), 1.0), |(_, letters, share)| (*letters, *share));
+    let setup = Setup {
+        flush_bytes: args.flush_bytes,
+        preload: args.entries.saturating_mul(1024),
+        operations: args.entries as f64,
+        clients: args.clients,
+        slots: args.slots,
+        interference: args.interference.clamp(0.0, 10.0),
+    };
+    let named: Vec<&str> = args.policies.iter().map(String::as_str).collect();
+    let names = if named.is_empty() { &POLICIES[..] } else { &named[..] };
+    let mut courses = Vec::new();
+    for name in names {
+        let mut policy = drumlin_policy::by_name(name).map_err(|e| Failure::Usage(e.to_string()))?;
+        let reports = phases(&mut *policy, setup, letters, share)
+            .map_err(|what| Failure::Usage(format!("{name} in {letters}: {what}")))?;
+        courses.push((*name, reports));
+    }
+    if args.json {
+        print_json(&courses, out)?
+    } else {
+        print_tables(letters, &courses, out)?
+    }
+    Ok(Verdict::Fine)
+}
+
+fn print_json(courses: &[(&str, Vec<PhaseReport>)], out: &mut Output<'_>) -> Result<()> {
+    let phase = |report: &PhaseReport| {
+        json!({
+            "phase": report.name.to_string(),
+            "operations": report.operations,
+            "ns_per_operation": report.each,
+            "bytes_merged": report.merged,
+            "mean_runs": report.runs.0,
+            "most_runs": report.runs.1,
+            "ns_stopped": report.stopped,
+            "search_steps": report.steps,
+        })
+    };
+    let course = |(name, reports): &(&str, Vec<PhaseReport>)| json!({ "policy": name, "phases": reports.iter().map(phase).collect::<Vec<_>>() });
+    out.json(&json!(courses.iter().map(course).collect::<Vec<_>>()))
+}
+
+fn print_tables(letters: &str, courses: &[(&str, Vec<PhaseReport>)], out: &mut Output<'_>) -> Result<()> {
+    let micros = |r: &PhaseReport| format!("{:.1}", r.each / 1000.0);
+    let merged = |r: &PhaseReport| format!("{:.0}", r.merged as f64 / MIB);
+    let runs = |r: &PhaseReport| format!("{:.1} {:.0}", r.runs.0, r.runs.1);
+    let mean = |reports: &[PhaseReport]| {
+        let time: f64 = reports.iter().map(|r| r.each * r.operations).sum();
+        format!("{:.1}", time / reports.iter().map(|r| r.operations).sum::<f64>() / 1000.0)
+    };
+    let sum = |reports: &[PhaseReport]| {
+        format!("{:.0}", reports.iter().map(|r| r.merged as f64).sum::<f64>() / MIB)
+    };
+    table("us per operation", letters, "mean", courses, micros, mean, out)?;
+    table("MiB merged", letters, "all", courses, merged, sum, out)?;
+    table("covered runs, mean and most", letters, "", courses, runs, |_| String::new(), out)
+}
+
+fn table(
+    title: &str,
+    letters: &str,
+    last: &str,
+    courses: &[(&str, Vec<PhaseReport>)],
+    cell: impl Fn(&PhaseReport) -> String,
+    whole: impl Fn(&[PhaseReport]) -> String,
+    out: &mut Output<'_>,
+) -> Result<()> {
+    let heads: String = letters.chars().map(|letter| format!("{letter:>10}")).collect();
+    out.line(&format!("{title:<28}{heads}{last:>10}"))?;
+    for (name, reports) in courses {
+        let cells: String = reports.iter().map(|report| format!("{:>10}", cell(report))).collect();
+        out.line(&format!("{name:<28}{cells}{:>10}", whole(reports)))?;
+    }
+    out.line("")
+}

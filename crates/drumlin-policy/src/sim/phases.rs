@@ -1,0 +1,458 @@
+//! Changing mixes of operations in virtual time: what a policy costs its readers and writers.
+//!
+//! Costs are those of the ArceKV paper: a block read takes 12 us, a block written 15 us; a lookup reads one
+//! block and one of a hundred runs more, a seek one block of every run. Clients run in closed loops; merges
+//! take their bytes' time on a number of slots, and make operations slower meanwhile. Writers are delayed
+//! as the policy's pace says. Everything follows from the setup: no clock, no chance.
+//!
+//! The store is filled in ascending order first, which costs nothing; then come the phases.
+
+use super::world::{World, key};
+use crate::pace::{Admission, admission};
+use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use drumlin_types::contract::{
+    CompactionPolicy, CostView, Decision, LimitView, LoadView, Outcome, Pace, PaceScope, PieceId, Think,
+};
+
+/// Mixes in percent of seeks, writes and lookups.
+const MIXES: [(char, [f64; 3]); 10] = [
+    ('A', [98.0, 1.0, 1.0]),
+    ('B', [1.0, 98.0, 1.0]),
+    ('C', [1.0, 1.0, 98.0]),
+    ('D', [49.0, 2.0, 49.0]),
+    ('E', [2.0, 49.0, 49.0]),
+    ('F', [49.0, 49.0, 2.0]),
+    ('G', [40.0, 40.0, 20.0]),
+    ('H', [40.0, 20.0, 40.0]),
+    ('I', [20.0, 40.0, 40.0]),
+    ('J', [100.0 / 3.0, 100.0 / 3.0, 100.0 / 3.0]),
+];
+
+/// The sequences of mixes of the paper, with the share of the operations that each phase has.
+pub const PLANS: [(&str, &str, f64); 3] = [("I", "ABDJCE", 1.0), ("II", "JEBFDC", 1.0), ("III", "GHI", 0.5)];
+
+const BLOCK_READ: f64 = 12_000.0;
+const BLOCK_WRITE: f64 = 15_000.0;
+const BLOCK: f64 = 4096.0;
+const FALSE_POSITIVES: f64 = 0.01;
+const ENTRY: f64 = 1024.0;
+/// Flushes whose bytes make a file, and a piece: 64 MiB for the 2 MiB of the paper.
+const FILE_FLUSHES: u64 = 32;
+/// Keys are spread over this many numbers.
+const KEYS: u32 = 1 << 30;
+/// Keys at which runs are counted.
+const SAMPLES: u32 = 64;
+/// The share of a core that searches may use, what they may save, and the time of a step; nanoseconds.
+const SEARCH_SHARE: f64 = 0.02;
+const SEARCH_SAVED: f64 = 400e6;
+const SEARCH_STEP: f64 = 100e3;
+/// Time between decisions when nothing else happens, nanoseconds.
+const TICK: f64 = 1e9;
+
+/// Sizes and limits of a simulation.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Setup {
+    /// Bytes of a flush.
+    pub flush_bytes: u64,
+    /// Bytes in the store before the first phase.
+    pub preload: u64,
+    /// Operations of a whole phase.
+    pub operations: f64,
+    /// Client threads.
+    pub clients: u32,
+    /// Merge slots.
+    pub slots: u32,
+    /// Share by which a running merge slows operations down.
+    pub interference: f64,
+}
+
+impl Default for Setup {
+    /// A sixteenth of the paper's, with the same number of flushes in a store.
+    fn default() -> Setup {
+        let operations = 2_560_000.0;
+        Setup {
+            flush_bytes: 128 << 10,
+            preload: 2_560_000 * ENTRY as u64,
+            operations,
+            clients: 1,
+            slots: 1,
+            interference: 0.1,
+        }
+    }
+}
+
+impl Setup {
+    fn file_bytes(&self) -> u64 {
+        self.flush_bytes * FILE_FLUSHES
+    }
+}
+
+/// What one phase came to.
+#[derive(Clone, PartialEq, Debug)]
+pub struct PhaseReport {
+    /// Its letter.
+    pub name: char,
+    /// Operations.
+    pub operations: f64,
+    /// Mean time of an operation in nanoseconds, as a client sees it.
+    pub each: f64,
+    /// Bytes merged.
+    pub merged: u64,
+    /// Covered runs: mean over the operations, and most.
+    pub runs: (f64, f64),
+    /// Nanoseconds in which no write could pass.
+    pub stopped: f64,
+    /// Steps of searches.
+    pub steps: u64,
+}
+
+/// Runs `policy` through the phases of `plan`, one letter each, `share` of the operations long.
+pub fn phases(
+    policy: &mut dyn CompactionPolicy,
+    setup: Setup,
+    plan: &str,
+    share: f64,
+) -> Result<Vec<PhaseReport>, String> {
+    let mut course = Course::new(setup);
+    course.fill(policy)?;
+    plan.chars().map(|name| course.phase(policy, name, setup.operations * share)).collect()
+}
+
+struct Course {
+    setup: Setup,
+    world: World,
+    mix: [f64; 3],
+    now: f64,
+    next_tick: f64,
+    until_flush: f64,
+    counted: [f64; 3],
+    pace: Option<Pace>,
+    running: Vec<(f64, PieceId)>,
+    runs: f64,
+    steps: u64,
+    decisions: u64,
+    search: Option<Box<dyn Think>>,
+    /// Nanoseconds that searches may use, and since when that was counted.
+    budget: f64,
+    budget_at: f64,
+    /// The best answer of a search that waits for time was handed over.
+    told: bool,
+}
+
+impl Course {
+    fn new(setup: Setup) -> Course {
+        let limits = LimitView {
+            memtable_bytes: setup.file_bytes(),
+            file_bytes: setup.file_bytes(),
+            slots: setup.slots,
+            ..LimitView::default()
+        };
+        let mut world = World::new(limits);
+        world.wanted = (0..256).map(|n| key(n * (KEYS / 256) + KEYS / 512)).collect();
+        Course {
+            setup,
+            world,
+            mix: [0.0; 3],
+            now: 0.0,
+            next_tick: 0.0,
+            until_flush: f64::INFINITY,
+            counted: [0.0; 3],
+            pace: None,
+            running: Vec::new(),
+            runs: 0.0,
+            steps: 0,
+            decisions: 0,
+            search: None,
+            budget: SEARCH_SAVED,
+            budget_at: 0.0,
+            told: false,
+        }
+    }
+
+    /// Fills the store in ascending order, with merges that take no time.
+    fn fill(&mut self, policy: &mut dyn CompactionPolicy) -> Result<(), String> {
+        let parts = self.setup.preload.div_ceil(self.setup.file_bytes()).max(1) as u32;
+        let width = KEYS / parts;
+        for part in 0..parts {
+            let to = if part + 1 == parts { KEYS } else { (part + 1) * width };
+            self.world.flush(policy, part * width, to);
+            self.world.settle(policy, 10_000)?;
+        }
+        self.world.limits.memtable_bytes = self.setup.flush_bytes;
+        self.world.totals.merged = 0;
+        self.count_runs();
+        Ok(())
+    }
+
+    fn writes_per_flush(&self) -> f64 {
+        self.setup.flush_bytes as f64 / ENTRY
+    }
+
+    /// Covered runs: files that cover a key, in the mean of some keys.
+    fn count_runs(&mut self) {
+        let keys: Vec<_> = (0..SAMPLES).map(|n| key(n * (KEYS / SAMPLES) + KEYS / SAMPLES / 2)).collect();
+        let runs = self.world.tree().levels.iter().flat_map(|level| &level.runs);
+        let covering = |run: &drumlin_types::contract::RunView| {
+            keys.iter().filter(|key| run.file_for(key).is_some()).count()
+        };
+        self.runs = runs.map(covering).sum::<usize>() as f64 / f64::from(SAMPLES);
+    }
+
+    /// Costs of a lookup, a seek and a write now, without waiting.
+    fn costs(&self) -> [f64; 3] {
+        let flush_blocks = self.setup.flush_bytes as f64 / BLOCK;
+        let busy = if self.running.is_empty() { 1.0 } else { 1.0 + self.setup.interference };
+        [
+            BLOCK_READ * (1.0 + FALSE_POSITIVES * self.runs) * busy,
+            BLOCK_READ * self.runs * busy,
+            flush_blocks * BLOCK_WRITE / self.writes_per_flush() * busy,
+        ]
+    }
+
+    /// Input bytes per nanosecond of a slot.
+    fn speed(&self) -> f64 {
+        BLOCK / (BLOCK_READ + BLOCK_WRITE)
+    }
+
+    /// Mean cost of an operation with the delay of writes; `None` when writes cannot pass.
+    fn operation(&self) -> Option<f64> {
+        let [get, seek, write] = self.costs();
+        let [seeks, writes, gets] = self.mix;
+        let free = gets * get + seeks * seek + writes * write;
+        let Some(pace) = &self.pace else { return Some(free) };
+        let fill = 1.0 - self.until_flush * writes / self.writes_per_flush();
+        let tree = self.world.tree();
+        let runs = match (pace.covered, pace.scope) {
+            (Some(_), _) => self.runs + fill,
+            (None, PaceScope::All) => tree.runs() as f64,
+            (None, PaceScope::Level0) => tree.levels[0].runs.len() as f64,
+        };
+        match admission(pace, runs, self.speed() * 1e9 * f64::from(self.setup.slots)) {
+            Admission::Open => Some(free),
+            Admission::Limited(rate) => {
+                let spacing = f64::from(self.setup.clients) * writes * ENTRY / (rate / 1e9);
+                Some(free.max(spacing))
+            }
+            Admission::Shut => None,
+        }
+    }
+
+    fn phase(
+        &mut self,
+        policy: &mut dyn CompactionPolicy,
+        name: char,
+        operations: f64,
+    ) -> Result<PhaseReport, String> {
+        let (_, mix) = MIXES.iter().find(|(n, _)| *n == name).ok_or("no such mix")?;
+        // The part of a flush that is written stays.
+        let written = if self.until_flush.is_finite() {
+            self.writes_per_flush() - self.until_flush * self.mix[1]
+        } else {
+            0.0
+        };
+        self.mix = mix.map(|percent| percent / 100.0);
+        self.until_flush = (self.writes_per_flush() - written).max(1.0) / self.mix[1];
+        let mut report = PhaseReport {
+            name,
+            operations,
+            each: 0.0,
+            merged: self.world.totals.merged,
+            runs: (0.0, 0.0),
+            stopped: 0.0,
+            steps: self.steps,
+        };
+        let began = self.now;
+        let mut left = operations;
+        self.decide(policy)?;
+        while left > 0.0 {
+            left -= self.event(policy, left, &mut report)?;
+        }
+        report.each = (self.now - began) / operations * f64::from(self.setup.clients);
+        report.merged = self.world.totals.merged - report.merged;
+        report.runs.0 /= operations;
+        report.steps = self.steps - report.steps;
+        Ok(report)
+    }
+
+    /// Lets time pass up to the next event. The operations that passed.
+    fn event(
+        &mut self,
+        policy: &mut dyn CompactionPolicy,
+        left: f64,
+        report: &mut PhaseReport,
+    ) -> Result<f64, String> {
+        let next_end = self.running.iter().map(|(end, _)| *end).fold(f64::INFINITY, f64::min);
+        let next = next_end.min(self.next_tick);
+        let Some(each) = self.operation() else {
+            report.stopped += (next - self.now).max(0.0);
+            self.now = next.max(self.now);
+            self.arrive(policy, next_end)?;
+            return Ok(0.0);
+        };
+        let spacing = each / f64::from(self.setup.clients);
+        let to_flush = self.until_flush.min(left);
+        let timed = next - self.now <= to_flush * spacing;
+        let operations = if timed { (next - self.now).max(0.0) / spacing } else { to_flush };
+        self.now = if timed { next.max(self.now) } else { self.now + to_flush * spacing };
+        self.until_flush -= operations;
+        report.runs.0 += operations * self.runs;
+        report.runs.1 = report.runs.1.max(self.runs);
+        let [seeks, writes, gets] = self.mix;
+        for (count, share) in self.counted.iter_mut().zip([gets, seeks, writes]) {
+            *count += operations * share;
+        }
+        if timed {
+            self.arrive(policy, next_end)?;
+        } else if self.until_flush < 1e-3 {
+            self.world.flush(policy, 0, KEYS);
+            self.until_flush = self.writes_per_flush() / self.mix[1];
+            self.decide(policy)?;
+        }
+        Ok(if timed { operations } else { operations.max(1e-9) })
+    }
+
+    /// Pieces that end now are installed; then the policy is asked.
+    fn arrive(&mut self, policy: &mut dyn CompactionPolicy, next_end: f64) -> Result<(), String> {
+        if next_end <= self.now {
+            let (done, running) = self.running.iter().partition(|(end, _)| *end <= self.now);
+            self.running = running;
+            let done: Vec<(f64, PieceId)> = done;
+            done.into_iter().for_each(|(_, id)| self.world.install(id, policy));
+        }
+        self.decide(policy)
+    }
+
+    fn decide(&mut self, policy: &mut dyn CompactionPolicy) -> Result<(), String> {
+        self.next_tick = self.now + TICK;
+        self.count_runs();
+        self.tell();
+        self.decisions += 1;
+        let Decision { plans, park, pace, think, .. } = self.world.decide(policy, self.decisions);
+        self.pace = pace.or(self.pace.take());
+        let again = !park.is_empty() && plans.is_empty();
+        for ticket in park {
+            let running: Vec<PieceId> = self.running.iter().map(|(_, id)| *id).collect();
+            self.world.park(ticket, &running, policy);
+        }
+        for plan in &plans {
+            let taken =
+                |f: &drumlin_types::contract::FileView| plan.take.iter().any(|take| take.table == f.table);
+            let bytes: u64 =
+                self.world.tree().files().filter(|(_, _, f)| taken(f)).map(|(_, _, f)| f.bytes).sum();
+            self.world
+                .admit(plan, bytes.div_ceil(self.setup.file_bytes()).clamp(1, 1024) as u32)
+                .map_err(|e| e.to_string())?;
+        }
+        self.start(policy);
+        if think.is_some() {
+            (self.search, self.told) = (think, false);
+        }
+        if self.think(policy) || again { self.decide(policy) } else { Ok(()) }
+    }
+
+    /// Lets the search go on as far as its share of a core allows. Whether the policy heard of it.
+    fn think(&mut self, policy: &mut dyn CompactionPolicy) -> bool {
+        let gained = (self.now - self.budget_at) * SEARCH_SHARE;
+        self.budget = (self.budget + gained).min(SEARCH_SAVED);
+        self.budget_at = self.now;
+        let Some(search) = &mut self.search else { return false };
+        while self.budget > 0.0 {
+            self.budget -= SEARCH_STEP;
+            self.steps += 1;
+            if let Some(answer) = search.step() {
+                self.search = None;
+                policy.observe(&Outcome::Thought(answer));
+                return true;
+            }
+        }
+        let best = if self.told { None } else { search.best() };
+        self.told |= best.is_some();
+        best.is_some_and(|best| {
+            policy.observe(&Outcome::Thought(best));
+            true
+        })
+    }
+
+    /// Gives work to the free slots. Moves take no time.
+    fn start(&mut self, policy: &mut dyn CompactionPolicy) {
+        while self.running.len() < self.setup.slots as usize {
+            let running = |id: PieceId| self.running.iter().any(|(_, other)| *other == id);
+            let Some(id) = self.world.next_ready(running) else { return };
+            match self.world.rewrites(id) {
+                0 => self.world.install(id, policy),
+                bytes => self.running.push((self.now + bytes as f64 / self.speed(), id)),
+            }
+        }
+    }
+
+    /// What the policy is told.
+    fn tell(&mut self) {
+        let [get, seek, write] = self.costs();
+        let [seeks, writes, gets] = self.mix;
+        let free = gets * get + seeks * seek + writes * write;
+        let rate = f64::from(self.setup.clients) * 1e9 / self.operation().unwrap_or(free).max(1.0);
+        let fill = 1.0 - self.until_flush * writes / self.writes_per_flush();
+        self.world.load = LoadView {
+            gets: gets * rate,
+            seeks: seeks * rate,
+            writes: writes * rate,
+            write_bytes: writes * rate * ENTRY,
+            entry_bytes: ENTRY,
+            counted: self.counted.map(|count| count as u64),
+            clients: f64::from(self.setup.clients),
+            memtable_fill: fill.clamp(0.0, 1.0),
+            ..LoadView::default()
+        };
+        self.world.costs = CostView {
+            merge_bytes_per_s: self.speed() * 1e9,
+            merge_fixed_ns: 1.0,
+            // All of a run's cost to lookups is in the block that one of a hundred reads.
+            probe_ns: 1e-3,
+            block_ns: BLOCK_READ,
+            cursor_ns: BLOCK_READ,
+            get_ns: get,
+            scan_ns: seek,
+            write_ns: write,
+            ..CostView::default()
+        };
+        self.world.now = (self.now / 1000.0) as u64 + self.decisions;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::by_name;
+
+    fn small() -> Setup {
+        Setup { preload: 256 << 20, operations: 100_000.0, ..Setup::default() }
+    }
+
+    fn mean(reports: &[PhaseReport]) -> f64 {
+        let time: f64 = reports.iter().map(|r| r.each * r.operations).sum();
+        time / reports.iter().map(|r| r.operations).sum::<f64>()
+    }
+
+    #[test]
+    fn a_course_is_the_same_each_time_and_arce_is_among_the_best() {
+        let run = |name: &str| phases(&mut *by_name(name).unwrap(), small(), "ABDJCE", 1.0).unwrap();
+        assert_eq!(run("arce"), run("arce"));
+        let arce = mean(&run("arce"));
+        for name in ["1-leveling:static", "leveling:10", "tiering:10", "lazy-leveling:10", "universal"] {
+            let other = mean(&run(name));
+            assert!(arce < 1.1 * other, "{name} takes {other} ns per operation, arce {arce}");
+        }
+    }
+
+    #[test]
+    fn reads_alone_are_merged_for_and_then_left_in_peace() {
+        let mut policy = by_name("arce").unwrap();
+        let reports = phases(&mut *policy, small(), "BAAAA", 1.0).unwrap();
+        let last = &reports[4];
+        assert!(last.runs.0 < 8.0 && reports[1].merged > 0, "{reports:?}");
+        // Little is flushed, and little merged: the tree keeps its two runs.
+        assert!((last.merged as f64) < 40.0 * last.operations * 0.01 * ENTRY, "{reports:?}");
+    }
+}

@@ -1,0 +1,223 @@
+//! What follows from ARCE's rules on whole trees: nothing needless is rewritten, everything comes to rest,
+//! the bounds hold, and decisions are legal and quick to find again.
+
+use drumlin_policy::sim::World;
+use drumlin_policy::{SplitMix, by_name};
+use drumlin_types::contract::{CompactionPolicy, LimitView, LoadView, Outcome, Plan, TreeView};
+
+const FLUSH: u64 = 2 << 20;
+const KEYS: u32 = 1 << 20;
+
+fn world(slots: u32) -> World {
+    World::new(LimitView { memtable_bytes: FLUSH, file_bytes: 16 * FLUSH, slots, ..LimitView::default() })
+}
+
+/// A load of so many lookups, seeks and writes per second, of which `seconds` have been counted.
+fn load(gets: f64, seeks: f64, writes: f64, seconds: f64) -> LoadView {
+    let counted = [gets, seeks, writes].map(|rate| (rate * seconds) as u64);
+    LoadView { gets, seeks, writes, entry_bytes: 1024.0, counted, clients: 1.0, ..LoadView::default() }
+}
+
+/// Lets all searches of a decision end at once, and carries out its plans.
+fn settle(world: &mut World, policy: &mut dyn CompactionPolicy, most: usize) -> usize {
+    let mut merges = 0;
+    for round in 0..most {
+        let decision = world.decide(policy, round as u64);
+        if let Some(mut think) = decision.think {
+            let answer = loop {
+                if let Some(answer) = think.step() {
+                    break answer;
+                }
+            };
+            policy.observe(&Outcome::Thought(answer));
+        } else if decision.plans.is_empty() {
+            return merges;
+        }
+        for plan in &decision.plans {
+            world.admit(plan, 3).unwrap_or_else(|e| panic!("{}: {e}", plan.reason));
+            merges += 1;
+        }
+        while let Some(&id) = world.ready().first() {
+            world.install(id, policy);
+        }
+    }
+    panic!("no end after {most} decisions");
+}
+
+#[test]
+fn a_sorted_load_is_never_rewritten() {
+    let (mut world, mut policy) = (world(1), by_name("arce").unwrap());
+    for part in 0..600 {
+        world.flush(&mut *policy, part * 100, part * 100 + 100);
+        settle(&mut world, &mut *policy, 100);
+    }
+    world.check().unwrap();
+    assert_eq!(world.totals.merged, 0);
+    assert!(world.tree().runs() <= 3, "{} runs", world.tree().runs());
+}
+
+#[test]
+fn writes_alone_wait_for_too_many_runs() {
+    let (mut world, mut policy) = (world(1), by_name("arce").unwrap());
+    let mut most = 0;
+    for flush in 0..400 {
+        world.load = load(0.0, 0.0, 50_000.0, f64::from(flush));
+        world.flush(&mut *policy, 0, KEYS);
+        if flush == 20 {
+            assert_eq!(world.totals.merged, 0, "nobody reads, nothing is merged");
+        }
+        settle(&mut world, &mut *policy, 100);
+        most = most.max(world.tree().runs());
+    }
+    assert!((25..=64).contains(&most), "{most} runs");
+    let amplification = world.totals.merged as f64 / world.totals.flushed as f64;
+    assert!(amplification < 4.0, "writes alone are rewritten {amplification} times");
+}
+
+#[test]
+fn reads_merge_deep_and_then_stop() {
+    for (gets, seeks) in [(0.0, 10_000.0), (100_000.0, 0.0), (5000.0, 5000.0)] {
+        let (mut world, mut policy) = (world(2), by_name("arce").unwrap());
+        for _ in 0..20 {
+            world.flush(&mut *policy, 0, KEYS);
+        }
+        let mut quiet = 0;
+        for second in 1..200 {
+            world.load = load(gets, seeks, 0.0, f64::from(second));
+            world.now += 1_000_000;
+            quiet = if settle(&mut world, &mut *policy, 100) == 0 { quiet + 1 } else { 0 };
+        }
+        assert!(quiet > 100, "reads alone keep on merging");
+        assert!(world.tree().runs() <= 2, "{} runs", world.tree().runs());
+        assert!(world.totals.merged <= 4 * world.totals.flushed, "{:?}", world.totals);
+    }
+}
+
+#[test]
+fn a_hot_range_is_merged_without_the_rest() {
+    let (mut world, mut policy) = (world(1), by_name("arce").unwrap());
+    for part in 0..200 {
+        world.flush(&mut *policy, part * 5000, part * 5000 + 5000);
+        settle(&mut world, &mut *policy, 100);
+    }
+    let filled = world.tree().bytes();
+    for second in 0..200 {
+        world.load = load(1000.0, 1000.0, 2000.0, f64::from(second));
+        world.flush(&mut *policy, 20_000, 22_000);
+        settle(&mut world, &mut *policy, 100);
+    }
+    let hot = world.totals.flushed - filled;
+    assert!(world.totals.merged < 30 * hot, "{} merged for {hot} written", world.totals.merged);
+    world.check().unwrap();
+}
+
+/// Whether the inputs of a plan are neighbours in age for every key: no run that stays lies between.
+fn is_age_contiguous(tree: &TreeView, plan: &Plan) -> bool {
+    let age = |level: u8, max_seq: u64| (level, u64::MAX - max_seq);
+    let taken = |table| plan.take.iter().any(|take| take.table == table);
+    let files: Vec<_> = tree.files().collect();
+    files.iter().filter(|(.., f)| !taken(f.table)).all(|(level, _, stays)| {
+        let inputs = || files.iter().filter(|(.., f)| taken(f.table) && f.bounds.overlaps(&stays.bounds));
+        let newer = inputs().any(|(l, _, f)| age(*l, f.max_seq) < age(*level, stays.max_seq));
+        let older = inputs().any(|(l, _, f)| age(*l, f.max_seq) > age(*level, stays.max_seq));
+        !(newer && older)
+    })
+}
+
+#[test]
+fn random_trees_keep_every_rule() {
+    let (mut plans, mut pieces) = (0, 0);
+    for seed in 0..30 {
+        let mut dice = SplitMix::new(seed);
+        let mut world = world(1 + seed as u32 % 3);
+        let mut policy = by_name("arce").unwrap();
+        let mut counted = [0.0f64; 3];
+        for _ in 0..150 {
+            let rates = [0, 1, 2].map(|_| dice.below(20_000) as f64);
+            counted = [0, 1, 2].map(|kind| counted[kind] + rates[kind]);
+            world.load = load(rates[0], rates[1], rates[2], 1.0);
+            world.load.counted = counted.map(|count| count as u64);
+            world.now += 1_000_000;
+            match dice.below(4) {
+                0 => {
+                    let from = dice.below(KEYS as usize / 2) as u32;
+                    let to = from + 1 + dice.below(KEYS as usize / 2) as u32;
+                    world.flush(&mut *policy, from, to);
+                }
+                1 | 2 => world.flush(&mut *policy, 0, KEYS),
+                _ => {}
+            }
+            let decision = world.decide(&mut *policy, 0);
+            for ticket in decision.park {
+                world.park(ticket, &[], &mut *policy);
+                world.check().unwrap();
+            }
+            for plan in &decision.plans {
+                let tree = world.view().projected();
+                assert!(
+                    is_age_contiguous(&tree, plan) || tree.runs() != world.tree().runs(),
+                    "{}",
+                    plan.reason
+                );
+                world
+                    .admit(plan, 1 + dice.below(5) as u32)
+                    .unwrap_or_else(|e| panic!("{}: {e}", plan.reason));
+                plans += 1;
+            }
+            for _ in 0..dice.below(4) {
+                let ready = world.ready();
+                let Some(&id) = ready.get(dice.below(ready.len())) else { break };
+                world.install(id, &mut *policy);
+                world.check().unwrap();
+                pieces += 1;
+            }
+        }
+        while let Some(&id) = world.ready().first() {
+            world.install(id, &mut *policy);
+        }
+        world.load = load(0.0, 0.0, 0.0, 0.0);
+        settle(&mut world, &mut *policy, 1000);
+        assert!(world.tree().runs() <= 64 + 8);
+    }
+    assert!(plans > 300 && pieces > 600, "too little happened: {plans} plans, {pieces} pieces");
+}
+
+#[test]
+fn what_is_saved_comes_back_and_the_same_answers_follow() {
+    let run = |restart: bool| {
+        let (mut world, mut policy) = (world(1), by_name("arce").unwrap());
+        for second in 0..60 {
+            world.load = load(3000.0, 500.0, 2000.0, f64::from(second));
+            world.now += 1_000_000;
+            world.flush(&mut *policy, 0, KEYS);
+            settle(&mut world, &mut *policy, 100);
+        }
+        let blob = policy.save();
+        assert!(blob.len() <= 512);
+        if restart {
+            policy = by_name("arce").unwrap();
+            policy.restore(&blob).unwrap();
+            assert_eq!(policy.save(), blob);
+        }
+        (world.tree().clone(), world.totals, blob)
+    };
+    assert_eq!(run(false), run(true));
+    let mut policy = by_name("arce").unwrap();
+    assert!(
+        policy.restore(&[]).is_err()
+            && policy.restore(&[200, 1, 2]).is_err()
+            && policy.restore(&[1, 9]).is_err()
+    );
+    let (.., blob) = run(false);
+    for at in 0..blob.len() {
+        let mut bytes = blob.clone();
+        bytes[at] ^= 0xff;
+        // Damage is refused, or gives numbers within their bounds.
+        if policy.restore(&bytes).is_ok() {
+            let mut world = world(1);
+            world.flush(&mut *policy, 0, KEYS);
+            let pace = world.decide(&mut *policy, 0).pace.unwrap();
+            assert!(pace.slow >= 0.0 && pace.passes >= 0.25);
+        }
+    }
+}
