@@ -301,6 +301,7 @@ impl Store {
         self.check_poison()?;
         self.sync()?;
         self.write_close_record()?;
+        self.save_lookups()?;
         let mut control = self.control.lock();
         let changes = control
             .keyspaces
@@ -346,7 +347,7 @@ fn policy_for(options: &KeyspaceOptions) -> Result<Box<dyn drumlin_types::contra
     drumlin_policy::by_name(&options.compaction).map_err(|e| Error::new(ErrorKind::InvalidOption, e.0))
 }
 
-/// The lane that removes obsolete files, rewrites the manifest and writes the decision log.
+/// The lane that removes obsolete files, rewrites the manifest, writes the decision log and ages statistics.
 struct MaintenanceLane {
     store: Arc<Store>,
 }
@@ -370,7 +371,7 @@ impl MaintenanceLane {
             store.background.progressed();
             return Ok(Step::More);
         }
-        let worked = store.rewrite_manifest_if_grown()? || store.write_decisions();
+        let worked = store.rewrite_manifest_if_grown()? || store.write_decisions() || store.age_lookups()?;
         Ok(if worked { Step::More } else { Step::Idle })
     }
 }

@@ -18,7 +18,7 @@ use crate::error::{ErrorKind, Result};
 use crate::keyspace::KeyspaceState;
 use crate::memtable::Memtable;
 use crate::rangedel::{RangeTombstone, RangeTombstones};
-use crate::store::Store;
+use crate::store::{Along, Store};
 use crate::version::{KeyspaceEdit, Tree};
 use drumlin_env::sync::{Arc, Mutex};
 use drumlin_types::contract::Outcome;
@@ -188,15 +188,9 @@ impl Store {
             edit.add.push((0, run, file.clone()));
         }
         let flushed = FlushMark { keyspace: keyspace.id, seq: max_seq, floor: self.log_floor(memtables) };
-        let next = self.commit_edit(
-            &mut control,
-            keyspace,
-            &tree,
-            &edit,
-            memtables,
-            &flushed.changes(self),
-            || result.outputs.installed(),
-        )?;
+        let along = Along { flushed: memtables, changes: &flushed.changes(self) };
+        let next =
+            self.commit_edit(&mut control, keyspace, &tree, &edit, along, || result.outputs.installed())?;
         keyspace.install(next, memtables);
         let what = format!("flush of {} entries, {bytes} bytes -> L0 {run}", result.counts.written);
         let why = format!("a sealed memtable up to #{max_seq}");

@@ -29,6 +29,7 @@
 //!
 //! The modules and what they may know of each other are in `ARCHITECTURE.md`.
 
+mod access;
 mod admin;
 mod background;
 mod batch;

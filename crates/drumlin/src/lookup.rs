@@ -13,10 +13,10 @@ use crate::read::{
 use crate::slice::Slice;
 use crate::store::Store;
 use crate::table::{CursorOptions, TableCache};
-use crate::version::{FileMeta, Run};
+use crate::version::{FileMeta, Hit, LOOKUP_SAMPLE, Run};
 use drumlin_env::sync::{Arc, atomic};
 use drumlin_format::filter::key_hash;
-use drumlin_types::{KeyRange, Seq};
+use drumlin_types::{KeyRange, Kind, Seq};
 
 /// A memtable as a lookup sees it.
 struct MemSource<'a>(&'a Arc<Memtable>);
@@ -46,6 +46,8 @@ impl Source for MemSource<'_> {
 struct FileSource<'a> {
     file: &'a Arc<FileMeta>,
     tables: &'a TableCache,
+    /// Whether the lookup counts for the access statistics.
+    sampled: bool,
 }
 
 impl Source for FileSource<'_> {
@@ -58,9 +60,16 @@ impl Source for FileSource<'_> {
         if self.file.counts.range_tombstones > 0 {
             state.cover(table.range_tombstones().covering(key, snapshot));
         }
+        let mut hit = Hit::Nothing;
         table.lookup(key, hash, snapshot, |found| {
+            if hit == Hit::Nothing {
+                hit = if found.kind == Kind::Delete { Hit::Tombstone } else { Hit::Version };
+            }
             state.offer(found.seq, found.kind, || found.value) == Flow::Continue
         })?;
+        if self.sampled {
+            self.file.access.count(hit);
+        }
         Ok(())
     }
 }
@@ -88,22 +97,29 @@ impl Store {
         self.background.interleave();
         self.check_open()?;
         keyspace.check_alive()?;
-        Counters::add(&self.metrics.gets, 1);
+        let sampled = is_sampled(self.metrics.gets.fetch_add(1, atomic::Ordering::Relaxed));
         loop {
             let view = keyspace.peek();
             let seq = snapshot.unwrap_or_else(|| self.publisher.visible());
             if Arc::ptr_eq(&view, &keyspace.peek()) {
-                return self.get_in(keyspace, &view, key, seq);
+                return self.get_in(keyspace, &view, key, seq, sampled);
             }
         }
     }
 
-    fn get_in(&self, keyspace: &KeyspaceState, view: &View, key: &[u8], seq: Seq) -> Result<Option<Slice>> {
+    fn get_in(
+        &self,
+        keyspace: &KeyspaceState,
+        view: &View,
+        key: &[u8],
+        seq: Seq,
+        sampled: bool,
+    ) -> Result<Option<Slice>> {
         let hash = key_hash(key, self.filter_seed);
         let memtables = view.memtables().filter(|m| !m.is_empty()).map(MemSource);
         let levels = view.tree.levels.iter().map(|level| {
             let files = level.runs.iter().filter_map(|run| run.file_for(key));
-            files.map(|file| FileSource { file, tables: &self.tables })
+            files.map(|file| FileSource { file, tables: &self.tables, sampled })
         });
         let state = crate::read::get(key, hash, seq, memtables, levels)?;
         let resolver =
@@ -121,15 +137,36 @@ impl Store {
         self.background.interleave();
         self.check_open()?;
         keyspace.check_alive()?;
-        Counters::add(&self.metrics.gets, keys.len() as u64);
+        let first = self.metrics.gets.fetch_add(keys.len() as u64, atomic::Ordering::Relaxed);
         let (view, visible) = self.view_at(keyspace);
         let seq = snapshot.unwrap_or(visible);
-        // In key order, so that neighbours find their blocks in the cache.
+        // In key order: neighbours share a file, and find their blocks in the cache.
         let mut order: Vec<usize> = (0..keys.len()).collect();
         order.sort_by_key(|&i| keys[i]);
+        let wanted: Vec<Wanted<'_>> = (first..)
+            .zip(&order)
+            .map(|(number, &i)| Wanted {
+                key: keys[i],
+                hash: key_hash(keys[i], self.filter_seed),
+                sampled: is_sampled(number),
+            })
+            .collect();
+        let memtables: Vec<MemSource<'_>> =
+            view.memtables().filter(|m| !m.is_empty()).map(MemSource).collect();
+        let levels = view.tree.levels.iter().map(|level| {
+            |open: &[usize]| level.runs.iter().flat_map(|run| shared_files(run, &wanted, open)).collect()
+        });
+        let lookup = |(file, i): (&Arc<FileMeta>, usize), state: &mut GetState| {
+            let Wanted { key, hash, sampled } = wanted[i];
+            FileSource { file, tables: &self.tables, sampled }.lookup(key, hash, seq, state)
+        };
+        let pairs: Vec<(&[u8], u64)> = wanted.iter().map(|w| (w.key, w.hash)).collect();
+        let states = crate::read::get_many(&pairs, seq, &memtables, levels, lookup)?;
+        let resolver =
+            Resolver { keyspace: &keyspace.name, operator: keyspace.operator.as_deref(), pointers: None };
         let mut values = vec![None; keys.len()];
-        for i in order {
-            values[i] = self.get_in(keyspace, &view, keys[i], seq)?;
+        for (state, i) in states.into_iter().zip(order) {
+            values[i] = state.finish(keys[i], &resolver, || self.unix_micros())?;
         }
         Ok(values)
     }
@@ -166,6 +203,43 @@ impl Store {
         });
         Iter::new(open, keys_only)
     }
+}
+
+/// A key that a lookup of several wants.
+#[derive(Clone, Copy)]
+struct Wanted<'a> {
+    key: &'a [u8],
+    hash: u64,
+    sampled: bool,
+}
+
+/// The files of `run` that hold some of the keys `open`, which are in key order, each with those of them.
+fn shared_files<'a>(
+    run: &'a Run,
+    wanted: &[Wanted<'_>],
+    open: &[usize],
+) -> Vec<(Seq, &'a Arc<FileMeta>, Vec<usize>)> {
+    let mut files: Vec<(Seq, &Arc<FileMeta>, Vec<usize>)> = Vec::new();
+    for &i in open {
+        let key = wanted[i].key;
+        match files.last_mut() {
+            // Keys rise: what is before the end of the last file is in it.
+            Some((_, file, keys)) if file.bounds.is_before_end(key) => keys.push(i),
+            _ => {
+                if let Some(file) = run.file_for(key) {
+                    files.push((file.max_seq, file, vec![i]));
+                }
+            }
+        }
+    }
+    files
+}
+
+/// Whether the lookup numbered `number` counts for the access statistics: one in each [`LOOKUP_SAMPLE`], at a place
+/// that looks drawn, so that no rhythm of a program meets it.
+fn is_sampled(number: u64) -> bool {
+    let block = number / LOOKUP_SAMPLE;
+    (block.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) % LOOKUP_SAMPLE == number % LOOKUP_SAMPLE
 }
 
 /// The cursors of every source of `view` that may hold keys of the bounds, as one.

@@ -79,6 +79,9 @@ pub(crate) struct Store {
     pub(crate) filter_seed: u64,
     pub(crate) recovered_seq: Seq,
     pub(crate) last_clock: atomic::AtomicU64,
+    /// Point lookups when the present epoch of the access statistics began, and epochs so far.
+    pub(crate) epoch_began: atomic::AtomicU64,
+    pub(crate) epochs: atomic::AtomicU64,
     pub(crate) next_file: atomic::AtomicU64,
     pub(crate) next_keyspace: atomic::AtomicU64,
     keyspaces: ArcSwap<Vec<Arc<KeyspaceState>>>,
@@ -90,6 +93,15 @@ pub(crate) struct Store {
     pub(crate) disk_full: atomic::AtomicBool,
     pub(crate) closed: atomic::AtomicBool,
     lock: Mutex<Option<FileLock>>,
+}
+
+/// What goes along with an edit of a tree.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Along<'a> {
+    /// Memtables whose content the edit takes into the tree.
+    pub(crate) flushed: &'a [Arc<Memtable>],
+    /// Other changes of the same edit.
+    pub(crate) changes: &'a [Change],
 }
 
 /// The parts that recovery makes.
@@ -139,6 +151,8 @@ impl Store {
             filter_seed: parts.filter_seed,
             recovered_seq: parts.recovered_seq,
             last_clock: atomic::AtomicU64::new(parts.last_clock),
+            epoch_began: atomic::AtomicU64::new(0),
+            epochs: atomic::AtomicU64::new(0),
             next_file: atomic::AtomicU64::new(parts.next_file),
             next_keyspace: atomic::AtomicU64::new(parts.next_keyspace),
             keyspaces: ArcSwap::from_pointee(parts.keyspaces),
@@ -285,7 +299,7 @@ impl Store {
 
     // --- Versions
 
-    /// Makes `edit`, which takes the content of `flushed` into the tree, durable and gives the next tree. `durable` is called once it is, or may be, on disk:
+    /// Makes `edit`, with what goes along, durable and gives the next tree. `durable` is called once it is, or may be, on disk:
     /// from then on its files must not be removed.
     pub(crate) fn commit_edit(
         &self,
@@ -293,14 +307,13 @@ impl Store {
         keyspace: &KeyspaceState,
         tree: &Tree,
         edit: &KeyspaceEdit,
-        flushed: &[Arc<Memtable>],
-        more: &[Change],
+        with: Along<'_>,
         durable: impl FnOnce(),
     ) -> Result<Tree> {
         let next = tree.apply(edit)?;
         if cfg!(debug_assertions) {
             check::check(&next).map_err(|what| Error::new(ErrorKind::Bug, what))?;
-            Audit { store: self, keyspace, before: tree, flushed, after: &next }.run()?;
+            Audit { store: self, keyspace, before: tree, flushed: with.flushed, after: &next }.run()?;
         }
         let mut changes: Vec<Change> = edit
             .remove
@@ -330,7 +343,7 @@ impl Store {
             edit.remove.iter().map(|(t, _)| *t).filter(|t| !live.contains(t)).collect();
         let removed: Vec<PathBuf> = gone.iter().map(|table| self.table_path(*table)).collect();
         self.env.note(Note::EditRemoves { files: &removed });
-        changes.extend_from_slice(more);
+        changes.extend_from_slice(with.changes);
         let next_file = self.next_file.load(atomic::Ordering::Acquire);
         changes.push(Change::NextFile(next_file + crate::recovery::NUMBER_LEASE));
         changes.push(Change::NextRun(control.next_run));

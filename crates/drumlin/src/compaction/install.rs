@@ -9,7 +9,7 @@ use super::control::Control;
 use super::executor::MergeResult;
 use crate::error::{Error, ErrorKind, Result};
 use crate::keyspace::KeyspaceState;
-use crate::store::Store;
+use crate::store::{Along, Store};
 use crate::version::{FileMeta, KeyspaceEdit, Tree};
 use drumlin_env::sync::Arc;
 use drumlin_types::contract::{FileSpan, PieceId};
@@ -149,8 +149,9 @@ impl Store {
         for file in result.files() {
             edit.add.push((out, run, file.clone()));
         }
-        let next =
-            self.commit_edit(&mut control, keyspace, &tree, &edit, &[], &[], || result.outputs.installed())?;
+        let next = self.commit_edit(&mut control, keyspace, &tree, &edit, Along::default(), || {
+            result.outputs.installed()
+        })?;
         keyspace.install(next, &[]);
         let bytes_out: u64 = result.files().iter().map(|f| f.table.len).sum();
         let entry = control.keyspace(keyspace).expect("seen under the same lock");
@@ -191,7 +192,7 @@ impl Store {
         let run = room(&mut control, &tree, &edit, out, run, moved.iter().map(|f| &f.bounds));
         edit.runs.push((out, run, tag));
         edit.add.extend(moved.into_iter().map(|file| (out, run, file)));
-        let next = self.commit_edit(&mut control, keyspace, &tree, &edit, &[], &[], || {})?;
+        let next = self.commit_edit(&mut control, keyspace, &tree, &edit, Along::default(), || {})?;
         keyspace.install(next, &[]);
         let entry = control.keyspace(keyspace).expect("seen under the same lock");
         let ticket = entry.flight.ticket_mut(id.ticket).expect("seen under the same lock");
