@@ -312,6 +312,7 @@ impl Store {
         self.check_poison()?;
         self.sync()?;
         self.write_close_record()?;
+        self.save_lookups()?;
         let mut control = self.control.lock();
         let changes = control
             .keyspaces
@@ -357,7 +358,8 @@ fn policy_for(options: &KeyspaceOptions) -> Result<Box<dyn drumlin_types::contra
     drumlin_policy::by_name(&options.compaction).map_err(|e| Error::new(ErrorKind::InvalidOption, e.0))
 }
 
-/// The lane that removes obsolete files, rewrites the manifest, writes the decision log, and searches for policies.
+/// The lane that removes obsolete files, rewrites the manifest, writes the decision log, ages statistics, and searches
+/// for policies.
 struct MaintenanceLane {
     store: Arc<Store>,
     search: Mutex<SearchJob>,
@@ -387,7 +389,7 @@ impl MaintenanceLane {
             store.background.progressed();
             return Ok(Step::More);
         }
-        if store.rewrite_manifest_if_grown()? || store.write_decisions() {
+        if store.rewrite_manifest_if_grown()? || store.write_decisions() || store.age_lookups()? {
             return Ok(Step::More);
         }
         store.tick();

@@ -29,6 +29,7 @@
 //!
 //! The modules and what they may know of each other are in `ARCHITECTURE.md`.
 
+mod access;
 mod admin;
 mod background;
 mod batch;
@@ -48,6 +49,7 @@ mod lookup;
 mod memtable;
 mod merge_operator;
 mod metrics;
+mod multi_get;
 mod options;
 mod pacing;
 mod range_cursor;

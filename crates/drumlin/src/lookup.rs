@@ -12,13 +12,13 @@ use crate::slice::Slice;
 use crate::stats::{Kind, Stopwatch};
 use crate::store::Store;
 use crate::table::{Lookup, TableCache};
-use crate::version::FileMeta;
+use crate::version::{FileMeta, Hit, LOOKUP_SAMPLE};
 use drumlin_env::sync::{Arc, atomic};
 use drumlin_format::filter::key_hash;
-use drumlin_types::{KeyRange, Seq};
+use drumlin_types::{KeyRange, Kind as EntryKind, Seq};
 
 /// A memtable as a lookup sees it.
-struct MemSource<'a>(&'a Arc<Memtable>);
+pub(crate) struct MemSource<'a>(pub(crate) &'a Arc<Memtable>);
 
 impl Source for MemSource<'_> {
     fn max_seq(&self) -> Seq {
@@ -42,11 +42,13 @@ impl Source for MemSource<'_> {
 }
 
 /// A file as a lookup sees it.
-struct FileSource<'a> {
-    file: &'a Arc<FileMeta>,
-    tables: &'a TableCache,
-    /// A sampled lookup is timed.
-    timed: Option<&'a Store>,
+pub(crate) struct FileSource<'a> {
+    pub(crate) file: &'a Arc<FileMeta>,
+    pub(crate) tables: &'a TableCache,
+    /// Whether the lookup counts for the access statistics.
+    pub(crate) sampled: bool,
+    /// Some lookups are timed.
+    pub(crate) timed: Option<&'a Store>,
 }
 
 impl Source for FileSource<'_> {
@@ -60,9 +62,16 @@ impl Source for FileSource<'_> {
             state.cover(table.range_tombstones().covering(key, snapshot));
         }
         let began = self.timed.map(|store| store.env.clock().monotonic_nanos());
+        let mut hit = Hit::Nothing;
         let outcome = table.lookup(key, hash, snapshot, |found| {
+            if hit == Hit::Nothing {
+                hit = if found.kind == EntryKind::Delete { Hit::Tombstone } else { Hit::Version };
+            }
             state.offer(found.seq, found.kind, || found.value) == Flow::Continue
         })?;
+        if self.sampled {
+            self.file.access.count(hit);
+        }
         if let (Some(store), Some(began)) = (self.timed, began) {
             let nanos = store.env.clock().monotonic_nanos().saturating_sub(began);
             match outcome {
@@ -77,7 +86,7 @@ impl Source for FileSource<'_> {
 impl Store {
     /// The view of `keyspace` and the newest sequence number that it holds whole. The view is loaded
     /// again after the number was read: if it is the same, no memtable that the number needs is missing.
-    fn view_at(&self, keyspace: &KeyspaceState) -> (Arc<View>, Seq) {
+    pub(crate) fn view_at(&self, keyspace: &KeyspaceState) -> (Arc<View>, Seq) {
         loop {
             let view = keyspace.view();
             let seq = self.publisher.visible();
@@ -97,31 +106,33 @@ impl Store {
         self.background.interleave();
         self.check_open()?;
         keyspace.check_alive()?;
-        Counters::add(&self.metrics.gets, 1);
+        let sampled = is_sampled(self.metrics.gets.fetch_add(1, atomic::Ordering::Relaxed));
         if keyspace.meter.samples() {
-            return self.get_sampled(keyspace, key, snapshot);
+            return self.get_timed(keyspace, key, snapshot, sampled);
         }
         loop {
             let view = keyspace.peek();
             let seq = snapshot.unwrap_or_else(|| self.publisher.visible());
             if Arc::ptr_eq(&view, &keyspace.peek()) {
-                return self.get_in(keyspace, &view, key, seq, None);
+                return self.get_in(keyspace, &view, key, seq, (sampled, None));
             }
         }
     }
 
     /// A lookup that is timed, and stands for others.
     #[cold]
-    fn get_sampled(
+    fn get_timed(
         &self,
         keyspace: &Arc<KeyspaceState>,
         key: &[u8],
         snapshot: Option<Seq>,
+        sampled: bool,
     ) -> Result<Option<Slice>> {
         keyspace.meter.sampled(Kind::Point, key, 1);
         let began = self.env.clock().monotonic_nanos();
         let (view, visible) = self.view_at(keyspace);
-        let value = self.get_in(keyspace, &view, key, snapshot.unwrap_or(visible), Some(self));
+        let seq = snapshot.unwrap_or(visible);
+        let value = self.get_in(keyspace, &view, key, seq, (sampled, Some(self)));
         self.costs.got(self.env.clock().monotonic_nanos().saturating_sub(began));
         value
     }
@@ -132,44 +143,18 @@ impl Store {
         view: &View,
         key: &[u8],
         seq: Seq,
-        timed: Option<&Store>,
+        (sampled, timed): (bool, Option<&Store>),
     ) -> Result<Option<Slice>> {
         let hash = key_hash(key, self.filter_seed);
         let memtables = view.memtables().filter(|m| !m.is_empty()).map(MemSource);
         let levels = view.tree.levels.iter().map(|level| {
             let files = level.runs.iter().filter_map(|run| run.file_for(key));
-            files.map(|file| FileSource { file, tables: &self.tables, timed })
+            files.map(|file| FileSource { file, tables: &self.tables, sampled, timed })
         });
         let state = crate::read::get(key, hash, seq, memtables, levels)?;
         let resolver =
             Resolver { keyspace: &keyspace.name, operator: keyspace.operator.as_deref(), pointers: None };
         state.finish(key, &resolver, || self.unix_micros())
-    }
-
-    /// The values of `keys`, all as of one moment.
-    pub(crate) fn multi_get(
-        &self,
-        keyspace: &Arc<KeyspaceState>,
-        keys: &[&[u8]],
-        snapshot: Option<Seq>,
-    ) -> Result<Vec<Option<Slice>>> {
-        self.background.interleave();
-        self.check_open()?;
-        keyspace.check_alive()?;
-        Counters::add(&self.metrics.gets, keys.len() as u64);
-        if let Some(first) = keys.first().filter(|_| keyspace.meter.samples()) {
-            keyspace.meter.sampled(Kind::Point, first, keys.len() as u64);
-        }
-        let (view, visible) = self.view_at(keyspace);
-        let seq = snapshot.unwrap_or(visible);
-        // In key order, so that neighbours find their blocks in the cache.
-        let mut order: Vec<usize> = (0..keys.len()).collect();
-        order.sort_by_key(|&i| keys[i]);
-        let mut values = vec![None; keys.len()];
-        for i in order {
-            values[i] = self.get_in(keyspace, &view, keys[i], seq, None)?;
-        }
-        Ok(values)
     }
 
     /// An iterator over `range` as of `snapshot`, or as of now.
@@ -231,4 +216,11 @@ impl Store {
         };
         Scan { store: self.clone(), keyspace: keyspace.clone(), view, options }
     }
+}
+
+/// Whether the lookup numbered `number` counts for the access statistics: one in each [`LOOKUP_SAMPLE`], at a place
+/// that looks drawn, so that no rhythm of a program meets it.
+pub(crate) fn is_sampled(number: u64) -> bool {
+    let block = number / LOOKUP_SAMPLE;
+    (block.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) % LOOKUP_SAMPLE == number % LOOKUP_SAMPLE
 }

@@ -3,7 +3,7 @@
 use crate::compaction::view::tree_view;
 use crate::metrics::Metrics;
 use crate::store::Store;
-use drumlin_types::contract::FileState;
+use drumlin_types::contract::{FileState, FileView};
 
 /// One keyspace.
 #[derive(Clone, Debug, PartialEq)]
@@ -65,6 +65,12 @@ pub struct FileShape {
     pub max_seq: u64,
     /// Whether the bounds leave entries of the table out.
     pub narrowed: bool,
+    /// Point lookups, decayed, that reached the file and found no version of their key.
+    pub lookups_empty: f64,
+    /// Those that found one.
+    pub lookups_found: f64,
+    /// The part of these that found a tombstone.
+    pub lookups_dead: f64,
     /// `free`, `settling #t`, `leaving #t`.
     pub state: String,
 }
@@ -85,7 +91,10 @@ impl Store {
         for keyspace in &control.keyspaces {
             let view = keyspace.state.view();
             let picture = tree_view(&view.tree, &keyspace.flight).live();
-            let narrowed = |table| view.tree.refs(table).any(|(_, _, f)| f.is_narrowed());
+            let narrowed = |shown: &FileView| {
+                let mut references = view.tree.refs(shown.table);
+                references.any(|(_, _, f)| f.bounds.contains(&shown.bounds.start) && f.is_narrowed())
+            };
             let levels = picture.levels.iter().enumerate().map(|(level, l)| LevelShape {
                 level: level as u8,
                 runs: l
@@ -107,7 +116,10 @@ impl Store {
                                 range_tombstones: f.range_tombstones,
                                 min_seq: f.min_seq,
                                 max_seq: f.max_seq,
-                                narrowed: narrowed(f.table),
+                                narrowed: narrowed(f),
+                                lookups_empty: f.lookups.empty,
+                                lookups_found: f.lookups.found,
+                                lookups_dead: f.lookups.dead,
                                 state: state_name(f.state),
                             })
                             .collect(),

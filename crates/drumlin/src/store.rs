@@ -84,6 +84,9 @@ pub(crate) struct Store {
     pub(crate) filter_seed: u64,
     pub(crate) recovered_seq: Seq,
     pub(crate) last_clock: atomic::AtomicU64,
+    /// Point lookups when the present epoch of the access statistics began, and epochs so far.
+    pub(crate) epoch_began: atomic::AtomicU64,
+    pub(crate) epochs: atomic::AtomicU64,
     pub(crate) next_file: atomic::AtomicU64,
     pub(crate) next_keyspace: atomic::AtomicU64,
     keyspaces: ArcSwap<Vec<Arc<KeyspaceState>>>,
@@ -158,6 +161,8 @@ impl Store {
             filter_seed: parts.filter_seed,
             recovered_seq: parts.recovered_seq,
             last_clock: atomic::AtomicU64::new(parts.last_clock),
+            epoch_began: atomic::AtomicU64::new(0),
+            epochs: atomic::AtomicU64::new(0),
             next_file: atomic::AtomicU64::new(parts.next_file),
             next_keyspace: atomic::AtomicU64::new(parts.next_keyspace),
             keyspaces: ArcSwap::from_pointee(parts.keyspaces),

@@ -1,17 +1,21 @@
-//! Checking a whole store: every checksum, every order and count inside tables, the shape of the trees,
-//! and the recency invariant R between levels.
+//! Checking a whole store: every checksum, every order and count inside tables, the records of the log, the shape of
+//! the trees, and the recency invariant R between levels.
 
 use crate::cursor::Cursor;
 use crate::error::{Error, Result};
 use crate::keyspace::KeyspaceState;
 use crate::read::{ClippedCursor, MergeCursor};
+use crate::recovery::replay::replay;
 use crate::store::Store;
 use crate::table::CursorOptions;
 use crate::version::{Level, check};
 use drumlin_env::sync::Arc;
 use drumlin_format::names::FileName;
-use drumlin_types::Seq;
-use std::collections::BTreeSet;
+use drumlin_types::{LogNumber, Seq};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Attempts at reading the log while it moves.
+const LOG_ATTEMPTS: usize = 8;
 
 /// Something wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +39,8 @@ pub struct VerifyReport {
     pub entries: u64,
     /// Bytes read.
     pub bytes: u64,
+    /// Records of the log read.
+    pub log_records: u64,
     /// User keys whose versions were compared between levels.
     pub keys: u64,
     /// Everything that is wrong; empty for a sound store.
@@ -56,6 +62,7 @@ impl Store {
     pub(crate) fn verify(self: &Arc<Self>) -> Result<VerifyReport> {
         let mut report = VerifyReport::default();
         self.verify_manifest(&mut report);
+        self.verify_log(&mut report);
         let mut seen = BTreeSet::new();
         for keyspace in self.keyspaces().iter() {
             let view = keyspace.view();
@@ -102,6 +109,25 @@ impl Store {
         let path = control.manifest.path();
         if let Err(error) = crate::recovery::state::read(&self.env, &self.dir) {
             report.find_error(&path.display().to_string(), &error);
+        }
+    }
+
+    /// Reads the records of the log that recovery would read, as recovery does. Writers go on meanwhile: if segments
+    /// came or went, what was read says nothing, and it is read again.
+    fn verify_log(&self, report: &mut VerifyReport) {
+        let live = || self.lane.state.lock().log.below(LogNumber(u64::MAX));
+        for _ in 0..LOG_ATTEMPTS {
+            let numbers = live();
+            let floor = numbers.iter().copied().min().unwrap_or(LogNumber(0));
+            let replayed = replay(&self.env, &self.dir, &numbers, floor, &mut BTreeMap::new(), 0);
+            if live() != numbers {
+                continue;
+            }
+            match replayed {
+                Ok((recovered, _)) => report.log_records += recovered.records,
+                Err(error) => report.find_error("log", &error),
+            }
+            return;
         }
     }
 

@@ -291,3 +291,23 @@ fn who_waits_for_a_flush_hears_that_it_fails() {
     db.flush().expect("it was tried on");
     db.wait_idle().expect("quiet");
 }
+
+#[test]
+fn verify_reads_the_log() {
+    let mem = MemEnv::new(10);
+    let db = Db::builder("/store").env(mem.env()).open().expect("the store opens");
+    let keyspace = db.keyspace("k").expect("a keyspace");
+    for key in 0..10u32 {
+        keyspace.put_with(key.to_be_bytes(), "value", Durability::Sync).expect("a put");
+    }
+    let report = db.verify().expect("verified");
+    assert_eq!((report.log_records, report.findings.len()), (10, 0));
+    let is_log = |path: &std::path::PathBuf| mem.kind_of(path) == Some(FileKind::Log);
+    let log = mem.files().into_iter().find(is_log).expect("a log");
+    let bytes = mem.peek(&log).expect("its bytes");
+    let value = bytes.windows(5).position(|window| window == b"value").expect("a record");
+    mem.patch(&log, value as u64, b"V");
+    let report = db.verify().expect("verified");
+    let name = log.file_name().expect("a name").to_string_lossy();
+    assert!(report.findings.iter().any(|finding| *finding.file == *name), "{report:?}");
+}

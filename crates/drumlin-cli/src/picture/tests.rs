@@ -51,6 +51,7 @@ fn file(text: &str, table: u64) -> FileShape {
         max_seq: max.parse().expect("a number"),
         narrowed: flags.contains('n'),
         state: if flags.contains('b') { "leaving 3" } else { "free" }.to_owned(),
+        ..FileShape::default()
     }
 }
 

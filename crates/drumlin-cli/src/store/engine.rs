@@ -74,6 +74,7 @@ fn option_row(def: &OptionDef, scope: &'static str, default: drumlin::Result<Str
         scope,
         unit: def.unit,
         default: default.map_err(failure)?,
+        bounds: def.bounds(),
         live: def.live,
         expert: def.expert,
         about: def.doc.trim(),
@@ -176,6 +177,7 @@ impl Store for Engine {
             blocks: report.blocks,
             entries: report.entries,
             bytes: report.bytes,
+            log_records: report.log_records,
             keys: report.keys,
             findings: report.findings.into_iter().map(finding).collect(),
         })
@@ -249,6 +251,9 @@ fn run_shape(run: drumlin::RunShape) -> RunShape {
         min_seq: file.min_seq,
         max_seq: file.max_seq,
         narrowed: file.narrowed,
+        lookups_empty: file.lookups_empty,
+        lookups_found: file.lookups_found,
+        lookups_dead: file.lookups_dead,
         state: file.state,
     };
     RunShape { id: run.id, tag: tag_text(&run.tag), files: run.files.into_iter().map(file).collect() }

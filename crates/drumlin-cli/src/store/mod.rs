@@ -138,6 +138,8 @@ pub(crate) struct Verification {
     pub(crate) entries: u64,
     /// Bytes read.
     pub(crate) bytes: u64,
+    /// Records of the log read.
+    pub(crate) log_records: u64,
     /// Keys whose versions were compared between levels.
     pub(crate) keys: u64,
     /// Damage; empty when all is well.
@@ -201,6 +203,8 @@ pub(crate) struct OptionRow {
     pub(crate) unit: &'static str,
     /// Its default.
     pub(crate) default: String,
+    /// The values it takes, in words.
+    pub(crate) bounds: String,
     /// Whether an open store takes a new value.
     pub(crate) live: bool,
     /// Whether it is for experts.
@@ -271,6 +275,12 @@ pub(crate) struct FileShape {
     pub(crate) max_seq: u64,
     /// Whether the reference is narrower than its table.
     pub(crate) narrowed: bool,
+    /// Point lookups, decayed, that reached it and found nothing.
+    pub(crate) lookups_empty: f64,
+    /// Those that found a version.
+    pub(crate) lookups_found: f64,
+    /// The part of these that found a tombstone.
+    pub(crate) lookups_dead: f64,
     /// What plans in flight do to it; `free` when none does anything.
     pub(crate) state: String,
 }

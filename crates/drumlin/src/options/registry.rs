@@ -117,6 +117,11 @@ pub(super) const fn text(
 }
 
 impl OptionDef {
+    /// The values it takes, in words: `64KiB..=1GiB`, `none, lz4 or zstd`.
+    pub fn bounds(&self) -> String {
+        super::parse::bounds(self)
+    }
+
     pub(super) const fn named(self, name: &'static str, doc: &'static str, scope: Scope) -> OptionDef {
         OptionDef { name, doc, scope, ..self }
     }

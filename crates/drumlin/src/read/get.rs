@@ -143,6 +143,45 @@ pub(crate) fn get<M: Source, F: Source>(
     get_with(key, hash, snapshot, memtables, levels, may_stop)
 }
 
+/// Looks several keys up, by the same rules, in one pass over memtables and files: each file is visited once, with all
+/// the keys that want it. `keys` are in key order, with their hashes. Each of `levels` gives, for the keys that are
+/// still open, its files with their largest sequence numbers and those of the keys that lie in their bounds.
+pub(crate) fn get_many<M: Source, F: Copy, L>(
+    keys: &[(&[u8], u64)],
+    snapshot: Seq,
+    memtables: &[M],
+    levels: impl Iterator<Item = L>,
+    lookup: impl Fn((F, usize), &mut GetState) -> Result<()>,
+) -> Result<Vec<GetState>>
+where
+    L: FnOnce(&[usize]) -> Vec<(Seq, F, Vec<usize>)>,
+{
+    let mut states: Vec<GetState> = keys.iter().map(|_| GetState::new()).collect();
+    let mut open: Vec<usize> = (0..keys.len()).collect();
+    for memtable in memtables {
+        for &i in &open {
+            memtable.lookup(keys[i].0, keys[i].1, snapshot, &mut states[i])?;
+        }
+        open.retain(|&i| !states[i].is_settled());
+    }
+    for files_of in levels {
+        if open.is_empty() {
+            break;
+        }
+        let mut files = files_of(&open);
+        files.sort_by_key(|(max_seq, ..)| Reverse(*max_seq));
+        for (max_seq, file, wanted) in files {
+            for i in wanted {
+                if !may_stop(&states[i], max_seq) {
+                    lookup((file, i), &mut states[i])?;
+                }
+            }
+        }
+        open.retain(|&i| !states[i].is_settled());
+    }
+    Ok(states)
+}
+
 /// Whether a level whose unvisited files hold nothing newer than `max_seq` can be left.
 fn may_stop(state: &GetState, max_seq: Seq) -> bool {
     state.outweighs(max_seq) || (bug!("E5") && state.has_hit())

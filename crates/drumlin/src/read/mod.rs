@@ -38,7 +38,7 @@ mod visible;
 
 pub(crate) use clip::ClippedCursor;
 pub(crate) use coverage::TombstoneSource;
-pub(crate) use get::{Flow, GetState, Source, get};
+pub(crate) use get::{Flow, GetState, Source, get, get_many};
 pub(crate) use merge::MergeCursor;
 #[cfg(test)]
 pub(crate) use resolve::PointerReader;

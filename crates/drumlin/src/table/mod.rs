@@ -14,6 +14,7 @@
 //! bytes only; a filter that is absent, damaged or unknown says "perhaps", and never makes a read fail. Any damage
 //! of other blocks is an error that names the file and the offset of the block.
 
+pub(crate) mod ahead;
 mod block;
 mod block_cache;
 mod cursor;

@@ -56,7 +56,7 @@ pub(crate) struct Table {
     properties: Properties,
     tombstones: RangeTombstones,
     /// Whether the hashes that lookups bring were made with another seed.
-    foreign_seed: bool,
+    pub(super) foreign_seed: bool,
 }
 
 impl Table {

@@ -42,12 +42,59 @@ impl Counts {
     }
 }
 
-/// Lookup counters of one reference, sampled by all reading threads without a lock.
+/// Lookups that one sampled lookup stands for.
+pub(crate) const LOOKUP_SAMPLE: u64 = 16;
+
+/// Lookup counters of one reference, decayed, sampled by all reading threads without a lock.
 #[derive(Default)]
 pub(crate) struct AccessCounters {
-    pub(crate) empty: atomic::AtomicU64,
-    pub(crate) found: atomic::AtomicU64,
-    pub(crate) dead: atomic::AtomicU64,
+    /// Lookups that reached the file and found no version of their key there.
+    empty: atomic::AtomicU64,
+    /// Lookups that found one.
+    found: atomic::AtomicU64,
+    /// Those of them that found a tombstone.
+    dead: atomic::AtomicU64,
+}
+
+/// What a lookup found in a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Hit {
+    Nothing,
+    Version,
+    Tombstone,
+}
+
+impl AccessCounters {
+    /// Counts a sampled lookup.
+    pub(crate) fn count(&self, hit: Hit) {
+        let add = |counter: &atomic::AtomicU64| counter.fetch_add(LOOKUP_SAMPLE, atomic::Ordering::Relaxed);
+        match hit {
+            Hit::Nothing => add(&self.empty),
+            Hit::Version => add(&self.found),
+            Hit::Tombstone => {
+                add(&self.dead);
+                add(&self.found)
+            }
+        };
+    }
+
+    /// Leaves `factor` of all counts. What is counted meanwhile is not lost.
+    pub(crate) fn decay(&self, factor: f64) {
+        for counter in [&self.empty, &self.found, &self.dead] {
+            let now = counter.load(atomic::Ordering::Relaxed);
+            let gone = now - ((now as f64 * factor) as u64).min(now);
+            counter.fetch_sub(gone, atomic::Ordering::Relaxed);
+        }
+    }
+
+    /// Counters for a part of the file that holds `entries` of its `whole` entries.
+    fn part(&self, entries: u64, whole: u64) -> AccessCounters {
+        let share = |counter: &atomic::AtomicU64| {
+            let count = u128::from(counter.load(atomic::Ordering::Relaxed));
+            atomic::AtomicU64::new((count * u128::from(entries) / u128::from(whole.max(1))) as u64)
+        };
+        AccessCounters { empty: share(&self.empty), found: share(&self.found), dead: share(&self.dead) }
+    }
 }
 
 /// A file of a tree. Immutable but for its access counters.
@@ -88,7 +135,7 @@ impl FileMeta {
             bounds: range,
             counts: self.counts.part(entries),
             value_refs: self.value_refs.clone(),
-            access: Arc::default(),
+            access: Arc::new(self.access.part(entries, self.counts.entries)),
             ..*self
         }
     }
@@ -146,7 +193,7 @@ impl FileMeta {
         }
     }
 
-    /// What lookups found so far.
+    /// What lookups found lately.
     pub(crate) fn lookups(&self) -> LookupStats {
         let read = |counter: &atomic::AtomicU64| counter.load(atomic::Ordering::Relaxed) as f64;
         LookupStats {

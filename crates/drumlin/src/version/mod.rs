@@ -16,7 +16,7 @@ pub(crate) mod manifest;
 pub(crate) mod pins;
 pub(crate) mod tree;
 
-pub(crate) use file::{Counts, FileMeta};
+pub(crate) use file::{Counts, FileMeta, Hit, LOOKUP_SAMPLE};
 pub(crate) use manifest::ManifestWriter;
 pub(crate) use pins::{Obsolete, TableHandle};
 pub(crate) use tree::{KeyspaceEdit, Level, Run, Tree};
