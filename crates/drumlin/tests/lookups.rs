@@ -1,6 +1,6 @@
 //! Point lookups, one by one and together: the same answers, counted at the files that they reach.
 
-use drumlin::env::{MemEnv, Random};
+use drumlin::env::{MemEnv, Random, TempDir};
 use drumlin::{Db, FileShape, Keyspace};
 
 fn open(mem: &MemEnv) -> (Db, Keyspace) {
@@ -81,4 +81,34 @@ fn lookups_are_counted_where_they_go_and_kept() {
     db.close().expect("closed");
     let (db, _) = open(&mem);
     assert_eq!(sum(&db, |f| f.lookups_found), found, "counts outlive the process");
+}
+
+/// On real files with a cold cache, past the page cache and through it, blocks are read side by side.
+#[test]
+fn keys_read_from_disk_together_are_the_right_ones() {
+    for reads in ["direct", "buffered"] {
+        let dir = TempDir::new("drumlin-lookups").expect("a directory");
+        let open = || {
+            let builder = Db::builder(dir.path()).set("memory_budget", "8MiB").expect("an option");
+            builder.set("table_reads", reads).expect("an option").open().expect("the store opens")
+        };
+        let value = |n: usize| vec![n as u8; 100 + n % 300];
+        let db = open();
+        let keyspace = db.keyspace_with("k", &[("memtable_bytes", "256KiB")]).expect("a keyspace");
+        for n in 0..8000 {
+            keyspace.put(format!("{:05}", n * 7919 % 8000), value(n * 7919 % 8000)).expect("a put");
+        }
+        db.close().expect("closed");
+        let db = open();
+        let keyspace = db.keyspace("k").expect("a keyspace");
+        for round in 0..20 {
+            let numbers: Vec<usize> = (0..64).map(|n| (n * 997 + round * 131) % 9000).collect();
+            let keys: Vec<String> = numbers.iter().map(|n| format!("{n:05}")).collect();
+            let found = keyspace.multi_get(&keys).expect("many keys");
+            for (n, found) in numbers.iter().zip(found) {
+                assert_eq!(found.as_deref(), (*n < 8000).then(|| value(*n)).as_deref(), "{reads} {n}");
+            }
+        }
+        assert_eq!(db.verify().expect("verified").findings, vec![]);
+    }
 }
