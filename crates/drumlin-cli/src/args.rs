@@ -354,6 +354,10 @@ pub(crate) struct ExplainArgs {
     #[arg(long, value_name = "N")]
     pub(crate) last: Option<usize>,
 
+    /// Put every logged question to its policy again; exit status 1 if an answer differs
+    #[arg(long, conflicts_with = "last")]
+    pub(crate) replay: bool,
+
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,

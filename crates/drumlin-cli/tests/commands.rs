@@ -165,6 +165,9 @@ fn a_store_is_looked_after() {
         let text = bench.ends(0, line);
         assert!(serde_json::from_str::<serde_json::Value>(&text).is_ok(), "{line}: {text}");
     }
+    let explained = bench.ends(0, "explain db");
+    assert!(explained.contains("flush of"), "decisions outlive the process: {explained}");
+    bench.ends(0, "explain db --replay");
     bench.ends(0, "checkpoint db copy");
     let expected = bench.ends(0, "scan db");
     assert_eq!(bench.ends(0, "scan copy"), expected);

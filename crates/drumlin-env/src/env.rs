@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
+use crate::batch::{self, ReadRequest};
 use crate::clock::Clock;
 use crate::fs::Fs;
 use crate::mem::World;
@@ -83,6 +84,26 @@ impl Env {
     pub fn note(&self, note: Note<'_>) {
         if let Backend::Mem(mem) = &self.fs.0 {
             mem.note(note);
+        }
+    }
+
+    /// Does many reads side by side; the results are in their order. Where the world is simulated, one by one.
+    pub fn read_batch(&self, requests: Vec<ReadRequest>) -> Vec<io::Result<Vec<u8>>> {
+        match &self.fs.0 {
+            Backend::Os => batch::side_by_side(requests),
+            Backend::Mem(_) => batch::one_by_one(&requests),
+        }
+    }
+
+    /// Runs `look`, whose I/O is for checks that are no part of the program: a [`crate::MemEnv`] neither counts nor
+    /// disturbs it. It must not change anything.
+    pub fn peek<T>(&self, look: impl FnOnce() -> T) -> T {
+        match &self.fs.0 {
+            Backend::Os => look(),
+            Backend::Mem(mem) => {
+                let _peeking = mem.begin_peek();
+                look()
+            }
         }
     }
 

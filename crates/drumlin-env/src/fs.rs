@@ -37,11 +37,13 @@ pub enum FileKind {
     Lock,
     /// Anything that is renamed or thrown away before it counts.
     Temp,
+    /// A file of the decision log.
+    Decisions,
 }
 
 impl FileKind {
     /// Every kind.
-    pub const ALL: [FileKind; 8] = [
+    pub const ALL: [FileKind; 9] = [
         FileKind::Log,
         FileKind::Table,
         FileKind::Value,
@@ -50,6 +52,7 @@ impl FileKind {
         FileKind::Pointer,
         FileKind::Lock,
         FileKind::Temp,
+        FileKind::Decisions,
     ];
 }
 
@@ -64,6 +67,7 @@ impl fmt::Display for FileKind {
             FileKind::Pointer => "pointer",
             FileKind::Lock => "lock",
             FileKind::Temp => "temp",
+            FileKind::Decisions => "decisions",
         })
     }
 }
@@ -105,6 +109,12 @@ impl Fs {
     #[track_caller]
     pub fn open(&self, path: &Path, kind: FileKind) -> io::Result<File> {
         self.open_with(path, kind, Access::Read, Location::caller())
+    }
+
+    /// Opens a file for reading past the page cache, where the file system lets one; elsewhere as [`Fs::open`].
+    #[track_caller]
+    pub fn open_direct(&self, path: &Path, kind: FileKind) -> io::Result<File> {
+        self.open_with(path, kind, Access::ReadDirect, Location::caller())
     }
 
     /// Opens an existing file for reading and writing.
@@ -218,6 +228,7 @@ impl Fs {
 pub(crate) enum Access {
     Create,
     Read,
+    ReadDirect,
     Write,
 }
 
@@ -285,6 +296,17 @@ impl File {
             }
         }
         Ok(())
+    }
+
+    /// From now on writes inside the file's present length cost a copy instead of a system call, where the file system
+    /// lets them, and no more can fail before the next sync. The file must be reserved to its end, must not be cut
+    /// any more, and no two threads may write to the same bytes at the same time. What a kill or power loss leaves is
+    /// no different.
+    pub fn map_writes(&self) -> io::Result<()> {
+        match &self.inner.raw {
+            Raw::Os(file) => file.map_writes(),
+            Raw::Mem(_) => Ok(()),
+        }
     }
 
     /// Reserves space for the range and extends the file to its end with zeros. Bytes already there stay.

@@ -5,9 +5,13 @@
 //! clock moves only when told, and whose random numbers follow from one seed. Lints keep the standard
 //! library's files, threads, clocks and locks out of every other crate.
 
+mod batch;
 mod clock;
+mod direct;
 mod env;
 mod fs;
+#[cfg(target_os = "linux")]
+mod map;
 mod mem;
 mod note;
 mod os;
@@ -15,6 +19,7 @@ mod random;
 pub mod sync;
 mod temp;
 
+pub use batch::ReadRequest;
 pub use clock::Clock;
 pub use env::{Env, JoinHandle, Stepping};
 pub use fs::{DirEntry, File, FileKind, FileLock, Fs};

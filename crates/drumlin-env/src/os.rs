@@ -1,4 +1,4 @@
-//! The operating system's side of the door. The one module of this crate with `unsafe` in it.
+//! The operating system's side of the door.
 
 #![allow(unsafe_code)]
 
@@ -14,7 +14,9 @@ use rustix::fs::{FallocateFlags, OFlags};
 use rustix::io::Errno;
 
 use crate::fs::{Access, DirEntry};
-use crate::sync::Mutex;
+#[cfg(target_os = "linux")]
+use crate::map::Mapping;
+use crate::sync::{Mutex, OnceLock};
 
 pub(crate) fn create_dir_all(dir: &Path) -> io::Result<()> {
     fs::create_dir_all(dir)
@@ -117,7 +119,13 @@ pub(crate) fn lock(path: &Path) -> io::Result<Option<OsLock>> {
 }
 
 /// An open file of the operating system.
-pub(crate) struct OsFile(fs::File);
+pub(crate) struct OsFile {
+    file: fs::File,
+    /// Whether reads go past the page cache.
+    direct: bool,
+    #[cfg(target_os = "linux")]
+    mapping: OnceLock<Mapping>,
+}
 
 impl OsFile {
     pub(crate) fn open(path: &Path, access: Access) -> io::Result<OsFile> {
@@ -125,25 +133,52 @@ impl OsFile {
         options.read(true);
         match access {
             Access::Create => options.write(true).create_new(true),
-            Access::Read => &mut options,
+            Access::Read | Access::ReadDirect => &mut options,
             Access::Write => options.write(true),
         };
-        options.open(path).map(OsFile)
+        let direct = match access {
+            Access::ReadDirect => open_direct(path)?,
+            _ => None,
+        };
+        let is_direct = direct.is_some();
+        let file = direct.map_or_else(|| options.open(path), Ok)?;
+        Ok(OsFile {
+            file,
+            direct: is_direct,
+            #[cfg(target_os = "linux")]
+            mapping: OnceLock::new(),
+        })
     }
 
     pub(crate) fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
-        self.0.read_at(buf, offset)
+        match self.direct {
+            true => crate::direct::read_at(&self.file, offset, buf),
+            false => self.file.read_at(buf, offset),
+        }
     }
 
     pub(crate) fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<usize> {
-        self.0.write_at(data, offset)
+        #[cfg(target_os = "linux")]
+        if self.mapping.get().is_some_and(|mapping| mapping.write(offset, data)) {
+            return Ok(data.len());
+        }
+        self.file.write_at(data, offset)
+    }
+
+    /// Writes inside the present length go through memory from now on, where that is safe.
+    pub(crate) fn map_writes(&self) -> io::Result<()> {
+        #[cfg(target_os = "linux")]
+        if let Some(mapping) = Mapping::of(&self.file)? {
+            self.mapping.get_or_init(|| mapping);
+        }
+        Ok(())
     }
 
     pub(crate) fn allocate(&self, offset: u64, len: u64) -> io::Result<()> {
         if len == 0 {
             return Ok(());
         }
-        match rustix::fs::fallocate(&self.0, FallocateFlags::empty(), offset, len) {
+        match rustix::fs::fallocate(&self.file, FallocateFlags::empty(), offset, len) {
             Ok(()) => Ok(()),
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => self.extend_with_zeros(offset, len),
             Err(error) => Err(error.into()),
@@ -157,30 +192,30 @@ impl OsFile {
         let mut at = self.len()?;
         while at < end {
             let n = (end - at).min(ZEROS.len() as u64);
-            self.0.write_all_at(&ZEROS[..n as usize], at)?;
+            self.file.write_all_at(&ZEROS[..n as usize], at)?;
             at += n;
         }
         Ok(())
     }
 
     pub(crate) fn set_len(&self, len: u64) -> io::Result<()> {
-        self.0.set_len(len)
+        self.file.set_len(len)
     }
 
     pub(crate) fn len(&self) -> io::Result<u64> {
-        self.0.metadata().map(|metadata| metadata.len())
+        self.file.metadata().map(|metadata| metadata.len())
     }
 
     pub(crate) fn sync_data(&self) -> io::Result<()> {
-        self.0.sync_data()
+        self.file.sync_data()
     }
 
     pub(crate) fn sync_all(&self) -> io::Result<()> {
-        self.0.sync_all()
+        self.file.sync_all()
     }
 
     pub(crate) fn close(self) -> io::Result<()> {
-        let descriptor = self.0.into_raw_fd();
+        let descriptor = self.file.into_raw_fd();
         // SAFETY: `into_raw_fd` gave this function the only ownership of the descriptor, and it is not used
         // again, whatever the call returns.
         unsafe { rustix::io::try_close(descriptor) }.or_else(|error| match error {
@@ -188,6 +223,23 @@ impl OsFile {
             Errno::INTR => Ok(()),
             error => Err(error.into()),
         })
+    }
+}
+
+/// The file at `path`, if its file system lets reads pass the page cache.
+fn open_direct(path: &Path) -> io::Result<Option<fs::File>> {
+    #[cfg(target_os = "linux")]
+    {
+        let opened = OpenOptions::new().read(true).custom_flags(OFlags::DIRECT.bits() as i32).open(path);
+        match opened {
+            Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => Ok(None),
+            opened => opened.map(Some),
+        }
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = path;
+        Ok(None)
     }
 }
 
@@ -227,7 +279,7 @@ mod tests {
             file.extend_with_zeros(offset, len).unwrap();
             let mut content = vec![9; (offset + len).max(before as u64) as usize];
             assert_eq!(file.len().unwrap(), content.len() as u64);
-            file.0.read_exact_at(&mut content, 0).unwrap();
+            file.file.read_exact_at(&mut content, 0).unwrap();
             assert!(content[..before].iter().all(|&byte| byte == 7));
             assert!(content[before..].iter().all(|&byte| byte == 0));
         }

@@ -3,7 +3,7 @@
 //! ```text
 //! names      which files there are          pointer    CURRENT: the manifest in force
 //! log        segments, records, recovery    manifest   edits of the store's state
-//! batch      the payload of a log record
+//! batch      the payload of a log record    decisions  what policies decided, and why
 //!
 //! bytes      checked reading, varints       checksum   CRC-32C bound to file and offset; XXH3
 //! error      damaged, or newer              frame      records of append-only files
@@ -30,6 +30,7 @@ pub mod block;
 pub mod bytes;
 pub mod checksum;
 pub mod compression;
+pub mod decisions;
 pub mod error;
 mod file_header;
 pub mod filter;

@@ -5,6 +5,7 @@
 //! 000123.tbl         table                  MANIFEST-000123    manifest
 //! 000123.val         value file             LOCK               held while the store is open
 //! 000123.map         map of a value file    000123.tmp         being written; means nothing after a crash
+//! 000123.why         decision log
 //! ```
 //!
 //! A number has at least six digits, and no more zeros in front than that takes. All kinds share one number
@@ -41,12 +42,14 @@ pub enum FileName {
     Lock,
     /// A file that is being written, to be renamed.
     Temp(u64),
+    /// A file of the decision log.
+    Decisions(u64),
 }
 
 impl FileName {
     /// One name of each kind, numbered `number` where it has a number.
     #[must_use]
-    pub const fn all_kinds(number: u64) -> [FileName; 8] {
+    pub const fn all_kinds(number: u64) -> [FileName; 9] {
         [
             FileName::Log(LogNumber(number)),
             FileName::Table(TableId(number)),
@@ -56,6 +59,7 @@ impl FileName {
             FileName::Pointer,
             FileName::Lock,
             FileName::Temp(number),
+            FileName::Decisions(number),
         ]
     }
 
@@ -85,7 +89,8 @@ impl FileName {
             | FileName::Value(ValueFileId(number))
             | FileName::Map(number)
             | FileName::Manifest(number)
-            | FileName::Temp(number) => Some(number),
+            | FileName::Temp(number)
+            | FileName::Decisions(number) => Some(number),
             FileName::Pointer | FileName::Lock => None,
         }
     }
@@ -98,6 +103,7 @@ impl FileName {
             FileName::Value(_) => Some("val"),
             FileName::Map(_) => Some("map"),
             FileName::Temp(_) => Some("tmp"),
+            FileName::Decisions(_) => Some("why"),
             FileName::Manifest(_) | FileName::Pointer | FileName::Lock => None,
         }
     }
@@ -138,6 +144,7 @@ mod tests {
             "CURRENT",
             "LOCK",
             "000123.tmp",
+            "000123.why",
         ];
         assert_eq!(names, expected);
         assert_eq!(FileName::Table(TableId(u64::MAX)).to_string(), "18446744073709551615.tbl");
@@ -177,7 +184,7 @@ mod tests {
         }
 
         #[test]
-        fn what_parses_prints_the_same(name in "(MANIFEST-)?[0-9]{0,9}(\\.(log|tbl|val|map|tmp))?") {
+        fn what_parses_prints_the_same(name in "(MANIFEST-)?[0-9]{0,9}(\\.(log|tbl|val|map|tmp|why))?") {
             if let Some(file) = FileName::parse(&name) {
                 prop_assert_eq!(file.to_string(), name);
             }

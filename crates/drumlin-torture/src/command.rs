@@ -32,7 +32,7 @@ impl Arguments<'_> {
 pub fn main(arguments: &[String]) -> ExitCode {
     let Some((run, rest)) = arguments.split_first() else {
         eprintln!(
-            "usage: drumlin-torture merge|nightly|model|meta|crash|corrupt|repeat|bank|replay [--seed S] [--cases N] [--ops N]"
+            "usage: drumlin-torture merge|nightly|tapes|model|meta|crash|corrupt|repeat|bank|replay [--seed S] [--cases N] [--ops N]"
         );
         return ExitCode::FAILURE;
     };
@@ -82,6 +82,11 @@ fn dispatch(run: &str, arguments: &Arguments<'_>) -> Result<bool, String> {
             let every = arguments.or("--every", 1)? as usize;
             crate::tapes::replay(&text, every).map_err(|failure| failure.to_string()).map(|()| true)
         }
+        "tapes" => {
+            let count = crate::tapes::replay_all(std::path::Path::new(crate::tapes::REGRESS));
+            println!("tapes: replayed {}, failed {}", count.as_ref().unwrap_or(&0), u8::from(count.is_err()));
+            count.map(|_| true).map_err(|failure| failure.to_string())
+        }
         "meta" => {
             let operations = arguments.or("--ops", meta::TASTE.operations as u64)? as usize;
             let figures = meta::run(seed, arguments.or("--cases", 4)?, operations);
@@ -91,13 +96,19 @@ fn dispatch(run: &str, arguments: &Arguments<'_>) -> Result<bool, String> {
                 // A wrong answer shows without the other sets.
                 for set in 0..meta::SETS {
                     let workload = meta::workload(*seed, set, operations);
-                    if let Err(failure) = model::one(&workload) {
-                        print_shrunk(&workload, &failure, |workload| model::one(workload).map(drop));
+                    let alone = |workload: &Workload| model::closely(workload, usize::MAX).map(drop);
+                    if let Err(failure) = alone(&workload) {
+                        print_shrunk(&workload, &failure, alone);
                         break;
                     }
                 }
             }
             Ok(figures.failures.is_empty())
+        }
+        "tape" => {
+            let operations = arguments.or("--ops", meta::TASTE.operations as u64)? as usize;
+            println!("{}", meta::workload(seed, arguments.or("--set", 0)?, operations).tape());
+            Ok(true)
         }
         "repeat" => {
             let operations = arguments.or("--ops", 300)? as usize;

@@ -36,7 +36,7 @@ pub fn replay_all(folder: &Path) -> Result<usize, Failure> {
     names.sort();
     for name in &names {
         let text = read(&folder.join(name)).map_err(unreadable)?;
-        replay(&text, 10).map_err(|failure| failure.within(name))?;
+        replay(&text, model::EVERY).map_err(|failure| failure.within(name))?;
     }
     Ok(names.len())
 }

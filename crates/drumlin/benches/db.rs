@@ -110,11 +110,27 @@ fn seek_random(keys: &Keyspace, entries: u64, seeks: u64) -> drumlin::Result<Str
     Ok(format!("{NEXTS} nexts, {bytes} bytes"))
 }
 
+fn seek_reuse(keys: &Keyspace, entries: u64, seeks: u64) -> drumlin::Result<String> {
+    let mut bytes = 0;
+    let mut cursor = keys.cursor::<[u8; 16]>(..)?;
+    for i in 0..seeks {
+        cursor.seek(key(scatter(i ^ 0xdcba) % entries))?;
+        for _ in 0..=NEXTS {
+            let Some((key, value)) = cursor.entry() else { break };
+            bytes += key.len() + value.len();
+            cursor.next()?;
+        }
+    }
+    Ok(format!("{NEXTS} nexts, {bytes} bytes"))
+}
+
 fn read_seq(keys: &Keyspace, entries: u64) -> drumlin::Result<String> {
     let mut seen = 0;
-    for item in keys.iter() {
-        item?;
+    let mut cursor = keys.cursor::<[u8; 16]>(..)?;
+    let mut more = cursor.seek_first()?;
+    while more {
         seen += 1;
+        more = cursor.next()?;
     }
     assert_eq!(seen, entries);
     Ok(String::new())
@@ -153,6 +169,12 @@ fn run() -> drumlin::Result<()> {
     measure("fillrandom", entries, || load(&keys, entries).expect("load"));
     measure("settle", entries, || db.wait_idle().map(|()| shape(&db)).expect("wait"));
     for pass in ["", "warm"] {
+        if wants("compact") {
+            measure("compact", entries, || {
+                keys.compact::<[u8; 16]>(..).expect("compact");
+                String::new()
+            });
+        }
         if wants("readrandom") {
             let read = || read_random(&keys, entries, reads, false).expect("read");
             measure("readrandom", reads, || format!("{} {pass}", read()));
@@ -164,6 +186,10 @@ fn run() -> drumlin::Result<()> {
     if wants("seekrandom") {
         let seeks = (reads / 5).max(1);
         measure("seekrandom", seeks, || seek_random(&keys, entries, seeks).expect("seek"));
+    }
+    if wants("seekreuse") {
+        let seeks = (reads / 5).max(1);
+        measure("seekreuse", seeks, || seek_reuse(&keys, entries, seeks).expect("seek"));
     }
     if wants("readseq") {
         measure("readseq", entries, || read_seq(&keys, entries).expect("scan"));

@@ -1,4 +1,5 @@
-//! Prints what a memtable insert and a lookup cost: `cargo bench -p drumlin --bench memtable -- [entries] [value bytes]`.
+//! Prints what a memtable insert and a lookup cost: `cargo bench -p drumlin --bench memtable -- [entries]
+//! [value bytes]`.
 //!
 //! The modules are compiled in by path, because the memtable is private to the engine.
 #![expect(dead_code, unused_imports, unreachable_pub, reason = "private modules, used in part")]
@@ -11,6 +12,8 @@ mod error;
 mod memtable;
 #[path = "../src/rangedel.rs"]
 mod rangedel;
+#[path = "../src/slice.rs"]
+mod slice;
 
 use crate::cursor::Cursor;
 use drumlin_env::Env;

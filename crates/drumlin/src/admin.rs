@@ -231,8 +231,10 @@ impl Store {
 
     pub(crate) fn wait_flushed(&self, pending: &[(Arc<KeyspaceState>, Arc<Memtable>)]) -> Result<()> {
         self.background.wake();
+        let failed = self.failed_flushes();
         self.background.wait("flush waits for its memtables", || {
             self.check_poison()?;
+            self.check_flushes(failed)?;
             if self.disk_full.load(atomic::Ordering::Acquire) {
                 return Err(Error::new(
                     ErrorKind::NoSpace,
@@ -271,8 +273,10 @@ impl Store {
     /// Waits until nothing is to be flushed, merged or removed.
     pub(crate) fn wait_idle(&self) -> Result<()> {
         self.background.wake();
+        let failed = self.failed_flushes();
         self.background.wait("the store is not idle", || {
             self.check_poison()?;
+            self.check_flushes(failed)?;
             if self.keyspaces().iter().any(|k| !k.peek().sealed.is_empty()) {
                 return Ok(false);
             }
@@ -298,6 +302,7 @@ impl Store {
             return Ok(());
         }
         self.background.stop();
+        self.write_decisions();
         let result = self.save_at_close();
         self.unlock();
         result
@@ -352,7 +357,7 @@ fn policy_for(options: &KeyspaceOptions) -> Result<Box<dyn drumlin_types::contra
     drumlin_policy::by_name(&options.compaction).map_err(|e| Error::new(ErrorKind::InvalidOption, e.0))
 }
 
-/// The lane that removes obsolete files, rewrites the manifest, and searches for policies.
+/// The lane that removes obsolete files, rewrites the manifest, writes the decision log, and searches for policies.
 struct MaintenanceLane {
     store: Arc<Store>,
     search: Mutex<SearchJob>,
@@ -382,7 +387,7 @@ impl MaintenanceLane {
             store.background.progressed();
             return Ok(Step::More);
         }
-        if store.rewrite_manifest_if_grown()? {
+        if store.rewrite_manifest_if_grown()? || store.write_decisions() {
             return Ok(Step::More);
         }
         store.tick();

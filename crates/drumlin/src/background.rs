@@ -51,6 +51,8 @@ pub(crate) struct Background {
     progress: Condvar,
     /// In simulation: whether steps are being run now, so that they do not nest.
     stepping: atomic::AtomicBool,
+    /// In simulation: client operations that still go by without any background step.
+    starved: atomic::AtomicUsize,
 }
 
 /// Longest sleep of an idle lane, so that a missed timer cannot hang it.
@@ -68,6 +70,7 @@ impl Background {
             work: Condvar::new(),
             progress: Condvar::new(),
             stepping: atomic::AtomicBool::new(false),
+            starved: atomic::AtomicUsize::new(0),
         }
     }
 
@@ -200,11 +203,20 @@ impl Background {
         Ok(ran)
     }
 
-    /// In simulation, runs a few steps before a client operation.
+    /// In simulation, runs a few steps before a client operation. Now and then it runs none for a while, as when the
+    /// machine is busy: work piles up that hardly ever waits otherwise.
     pub(crate) fn interleave(&self) {
         let Some(choices) = self.env.stepping() else { return };
         if self.stepping.load(atomic::Ordering::Acquire) {
             return;
+        }
+        let starved = self.starved.load(atomic::Ordering::Relaxed);
+        if starved > 0 {
+            self.starved.store(starved - 1, atomic::Ordering::Relaxed);
+            return;
+        }
+        if choices.choose(STARVED_ONE_IN) == 0 {
+            self.starved.store(choices.choose(STARVED_OPERATIONS), atomic::Ordering::Relaxed);
         }
         for _ in 0..choices.choose(INTERLEAVED_STEPS) {
             if !matches!(self.step_any(), Ok(true)) {
@@ -231,3 +243,7 @@ impl Background {
 
 /// Most background steps that simulation runs before one client operation.
 const INTERLEAVED_STEPS: usize = 4;
+/// At one in this many client operations, simulation stops running background steps by itself.
+const STARVED_ONE_IN: usize = 48;
+/// For at most this many operations.
+const STARVED_OPERATIONS: usize = 48;

@@ -201,11 +201,13 @@ impl Store {
             millis => millis.saturating_mul(1000),
         };
         self.background.wake();
+        let failed = self.failed_flushes();
         let result = self.background.wait(what, || {
             if free() {
                 return Ok(true);
             }
             self.check_poison()?;
+            self.check_flushes(failed)?;
             if reason == StallReason::Memory && self.disk_full.load(atomic::Ordering::Acquire) {
                 return Err(Error::new(
                     ErrorKind::NoSpace,

@@ -8,6 +8,7 @@
 //! an error and `valid` is false: an error never looks like the end of the data.
 
 use crate::error::Result;
+use crate::slice::Slice;
 use drumlin_types::{Kind, Seq};
 
 /// Walks entries both ways in internal order.
@@ -22,6 +23,10 @@ pub(crate) trait Cursor: Send {
     fn kind(&self) -> Kind;
     /// Value of the entry. Only when valid.
     fn value(&self) -> &[u8];
+    /// The value to keep, sharing memory where that can be. Only when valid.
+    fn value_slice(&self) -> Slice {
+        Slice::from(self.value())
+    }
     /// To the first entry.
     fn seek_first(&mut self) -> Result<()>;
     /// To the last entry.
@@ -52,6 +57,9 @@ impl Cursor for Box<dyn Cursor> {
     }
     fn value(&self) -> &[u8] {
         (**self).value()
+    }
+    fn value_slice(&self) -> Slice {
+        (**self).value_slice()
     }
     fn seek_first(&mut self) -> Result<()> {
         (**self).seek_first()

@@ -1,8 +1,9 @@
 //! The store as users hold it: opening, keyspaces, batches, snapshots, care.
 
 use crate::batch::Batch;
+use crate::decisions::{DecisionRecord, ReplayReport};
 use crate::error::Result;
-use crate::event::{DecisionRecord, EventListener};
+use crate::event::EventListener;
 use crate::keyspace::{Keyspace, Snapshot};
 use crate::merge_operator::MergeOperator;
 use crate::metrics::Metrics;
@@ -217,9 +218,14 @@ impl Db {
         self.store.shape()
     }
 
-    /// The latest decisions and their reasons, oldest first.
+    /// The latest decisions and their reasons, oldest first. They are kept over restarts, up to a bound.
     pub fn explain(&self) -> Vec<DecisionRecord> {
-        self.store.control.lock().decisions.records()
+        self.store.explain()
+    }
+
+    /// Puts the logged questions to their policies again and compares the answers.
+    pub fn replay_decisions(&self) -> ReplayReport {
+        self.store.replay_decisions()
     }
 
     /// Changes an option of the store, at once and for good.

@@ -1,7 +1,6 @@
-//! What the store tells about itself: events for a listener, and the bounded log of decisions.
+//! What the store tells about itself while it works: events for a listener.
 
 use crate::error::Error;
-use std::collections::VecDeque;
 
 /// Something that happened in the background. Events hold no user keys or values.
 #[derive(Clone, Debug)]
@@ -9,7 +8,7 @@ use std::collections::VecDeque;
 pub enum Event {
     /// A background job failed. It is tried again, or its inputs stay as they are.
     BackgroundError {
-        /// `flush`, `merge` or `maintenance`.
+        /// `flush`, `merge`, `maintenance` or `decisions`.
         job: &'static str,
         /// What went wrong.
         error: Error,
@@ -39,41 +38,4 @@ pub enum Event {
 pub trait EventListener: Send + Sync {
     /// Something happened.
     fn on_event(&self, event: &Event);
-}
-
-/// A decision or its outcome, as `explain` shows it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct DecisionRecord {
-    /// Monotonic time of the store's process, in microseconds.
-    pub micros: u64,
-    /// The keyspace.
-    pub keyspace: String,
-    /// What was decided, or how it ended.
-    pub what: String,
-    /// Why, with the numbers that led to it.
-    pub reason: String,
-}
-
-/// Decisions kept for `explain`.
-const DECISIONS_KEPT: usize = 4096;
-
-/// The latest decisions, oldest first.
-#[derive(Default)]
-pub(crate) struct DecisionLog {
-    records: VecDeque<DecisionRecord>,
-    pub(crate) admitted: u64,
-    pub(crate) refused: u64,
-}
-
-impl DecisionLog {
-    pub(crate) fn records(&self) -> Vec<DecisionRecord> {
-        self.records.iter().cloned().collect()
-    }
-
-    pub(crate) fn note(&mut self, micros: u64, keyspace: &str, what: String, reason: String) {
-        if self.records.len() == DECISIONS_KEPT {
-            self.records.pop_front();
-        }
-        self.records.push_back(DecisionRecord { micros, keyspace: keyspace.to_owned(), what, reason });
-    }
 }

@@ -18,7 +18,7 @@ use crate::error::{ErrorKind, Result};
 use crate::keyspace::KeyspaceState;
 use crate::memtable::Memtable;
 use crate::rangedel::{RangeTombstone, RangeTombstones};
-use crate::store::Store;
+use crate::store::{Store, TreeStep};
 use crate::version::{KeyspaceEdit, Tree};
 use drumlin_env::sync::{Arc, Mutex};
 use drumlin_types::contract::Outcome;
@@ -149,7 +149,7 @@ impl Lane for FlushLane {
             Err(error) if error.kind() == ErrorKind::Poisoned => Step::Idle,
             Err(error) => {
                 self.job.lock().take();
-                self.store.background_failed("flush", &error);
+                self.store.flush_failed(&error);
                 *self.rest_until.lock() = now + RETRY;
                 Step::Until(now + RETRY)
             }
@@ -188,10 +188,13 @@ impl Store {
             edit.add.push((0, run, file.clone()));
         }
         let flushed = FlushMark { keyspace: keyspace.id, seq: max_seq, floor: self.log_floor(memtables) };
-        let next = self.commit_edit(&mut control, keyspace, &tree, &edit, &flushed.changes(self), || {
-            result.outputs.installed()
-        })?;
+        let more = flushed.changes(self);
+        let step = TreeStep { tree: &tree, edit: &edit, flushed: memtables, more: &more };
+        let next = self.commit_edit(&mut control, keyspace, &step, || result.outputs.installed())?;
         keyspace.install(next, memtables);
+        let what = format!("flush of {} entries, {bytes} bytes -> L0 {run}", result.counts.written);
+        let why = format!("a sealed memtable up to #{max_seq}");
+        control.decisions.note(self.now(), &keyspace.name, what, why);
         if let Some(entry) = control.keyspace(keyspace) {
             entry.flushed_seq = entry.flushed_seq.max(max_seq);
             entry.due = true;

@@ -8,17 +8,13 @@
 //! Invariants: the front gives ascending, the back descending keys, and every key of the front is smaller
 //! than every key of the back. Once one end has found no key left, both are done for good.
 
-use crate::cursor::Cursor;
 use crate::error::{Error, Result};
-use crate::read::{MergeCursor, VisibleIter};
+use crate::scan::StoreView;
 use crate::slice::Slice;
 use crate::stats::Stopwatch;
 use drumlin_env::sync::{Arc, atomic};
 use std::fmt;
 use std::iter::FusedIterator;
-
-/// A view of the entries of all sources of a keyspace.
-pub(crate) type StoreView = VisibleIter<MergeCursor<Box<dyn Cursor>>>;
 
 /// Makes a view for one end of an iterator; both of its views must be of one snapshot.
 pub(crate) type OpenView = Box<dyn FnMut() -> Result<StoreView> + Send>;

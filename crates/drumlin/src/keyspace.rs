@@ -11,6 +11,7 @@ use crate::iter::Iter;
 use crate::memtable::Memtable;
 use crate::merge_operator::MergeOperator;
 use crate::options::{Durability, KeyspaceOptions, Options};
+use crate::range_cursor::RangeCursor;
 use crate::slice::Slice;
 use crate::snapshot::SnapshotGuard;
 use crate::stats::Meter;
@@ -278,6 +279,11 @@ impl Keyspace {
         self.store.iter(&self.state, KeyRange::all(), None)
     }
 
+    /// A cursor over `range`, as of now.
+    pub fn cursor<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<RangeCursor> {
+        self.store.cursor(&self.state, crate::batch::key_range(range), None)
+    }
+
     /// Name and arguments of the compaction policy.
     pub fn policy(&self) -> String {
         self.store.policy_name(&self.state)
@@ -346,6 +352,15 @@ impl Snapshot {
     /// The entries of `range` in `keyspace`, in key order.
     pub fn range<K: AsRef<[u8]>>(&self, keyspace: &Keyspace, range: impl RangeBounds<K>) -> Iter {
         self.store.iter(&keyspace.state, crate::batch::key_range(range), Some(self.guard.seq))
+    }
+
+    /// A cursor over `range` in `keyspace`.
+    pub fn cursor<K: AsRef<[u8]>>(
+        &self,
+        keyspace: &Keyspace,
+        range: impl RangeBounds<K>,
+    ) -> Result<RangeCursor> {
+        self.store.cursor(&keyspace.state, crate::batch::key_range(range), Some(self.guard.seq))
     }
 
     /// The entries of `keyspace` whose keys start with `prefix`.

@@ -37,8 +37,10 @@ mod commit;
 mod compaction;
 mod cursor;
 mod db;
+mod decisions;
 mod error;
 mod event;
+mod explain;
 mod flush;
 mod iter;
 mod keyspace;
@@ -48,10 +50,12 @@ mod merge_operator;
 mod metrics;
 mod options;
 mod pacing;
+mod range_cursor;
 mod rangedel;
 mod read;
 mod recovery;
 mod repair;
+mod scan;
 mod search;
 mod shape;
 mod slice;
@@ -70,16 +74,18 @@ pub mod env {
 
 pub use batch::Batch;
 pub use db::{Builder, Db};
+pub use decisions::{DecisionRecord, ReplayReport};
 pub use error::{Error, ErrorKind, Result};
-pub use event::{DecisionRecord, Event, EventListener};
+pub use event::{Event, EventListener};
 pub use iter::Iter;
 pub use keyspace::{Keyspace, Snapshot};
 pub use merge_operator::{AddI64, Append, MergeOperator};
 pub use metrics::Metrics;
 pub use options::{
     Compression, Durability, KeyspaceOptions, OptionDef, Options, Scope as OptionScope, Shape as OptionShape,
-    options_help, options_markdown,
+    TableReads, options_help, options_markdown,
 };
+pub use range_cursor::RangeCursor;
 pub use repair::{RepairReport, repair};
 pub use shape::{FileShape, KeyspaceShape, LevelShape, RunShape};
 pub use slice::Slice;

@@ -1,20 +1,18 @@
 //! Reading from an open store: the sources that a view offers to lookups and iterators.
 
-use crate::cursor::Cursor;
 use crate::error::Result;
-use crate::iter::{Iter, StoreView};
+use crate::iter::Iter;
 use crate::keyspace::{KeyspaceState, View};
 use crate::memtable::Memtable;
 use crate::metrics::Counters;
-use crate::read::{
-    Flow, GetState, MergeCursor, OpenFile, Resolver, RunCursor, Source, TombstoneSource, VisibleIter,
-    VisibleOptions,
-};
+use crate::range_cursor::RangeCursor;
+use crate::read::{Flow, GetState, Resolver, Source, VisibleOptions};
+use crate::scan::Scan;
 use crate::slice::Slice;
 use crate::stats::{Kind, Stopwatch};
 use crate::store::Store;
-use crate::table::{CursorOptions, Lookup, TableCache};
-use crate::version::{FileMeta, Run};
+use crate::table::{Lookup, TableCache};
+use crate::version::FileMeta;
 use drumlin_env::sync::{Arc, atomic};
 use drumlin_format::filter::key_hash;
 use drumlin_types::{KeyRange, Seq};
@@ -57,7 +55,7 @@ impl Source for FileSource<'_> {
     }
 
     fn lookup(&self, key: &[u8], hash: u64, snapshot: Seq, state: &mut GetState) -> Result<()> {
-        let table = self.tables.get(self.file.id(), self.file.table.len)?;
+        let table = self.file.table.open(self.tables)?;
         if self.file.counts.range_tombstones > 0 {
             state.cover(table.range_tombstones().covering(key, snapshot));
         }
@@ -181,95 +179,56 @@ impl Store {
         range: KeyRange,
         snapshot: Option<Seq>,
     ) -> Iter {
-        self.background.interleave();
-        Counters::add(&self.metrics.scans, 1);
-        let (view, visible) = self.view_at(keyspace);
-        let seq = snapshot.unwrap_or(visible);
-        let stopwatch = keyspace.meter.samples().then(|| {
-            keyspace.meter.sampled(Kind::Seek, &range.start, 1);
-            Stopwatch::new(self.env.clone(), self.costs.clone(), view.tree.runs())
-        });
-        let (store, keyspace) = (self.clone(), keyspace.clone());
-        let now_micros = self.unix_micros();
         let keys_only = Arc::new(atomic::AtomicBool::new(false));
+        let mut scan = self.scan_of(keyspace, range, snapshot);
+        let stopwatch = self.stopwatch(keyspace, &scan.options.bounds.start, scan.view.tree.runs());
         let flag = keys_only.clone();
         let open = Box::new(move || {
-            store.check_open()?;
-            keyspace.check_alive()?;
-            let options = VisibleOptions {
-                snapshot: seq,
-                now_micros,
-                bounds: range.clone(),
-                keys_only: flag.load(atomic::Ordering::Relaxed),
-                keyspace: keyspace.name.clone(),
-                operator: keyspace.operator.clone(),
-                pointers: None,
-                tombstones: Vec::new(),
-            };
-            scan(&store, &view, options)
+            scan.options.keys_only = flag.load(atomic::Ordering::Relaxed);
+            scan.open()
         });
         Iter::new(open, keys_only, stopwatch)
     }
-}
 
-/// The cursors of every source of `view` that may hold keys of the bounds, as one.
-fn scan(store: &Arc<Store>, view: &View, mut options: VisibleOptions) -> Result<StoreView> {
-    let mut sources: Vec<Box<dyn Cursor>> = Vec::new();
-    for memtable in view.memtables().filter(|m| !m.is_empty()) {
-        sources.push(Box::new(memtable.cursor()));
-        if memtable.has_range_tombstones() {
-            options.tombstones.push((KeyRange::all(), memtable.range_tombstones()));
-        }
-    }
-    for run in view.tree.levels.iter().flat_map(|level| &level.runs) {
-        let files = RunFiles::new(store, run, &options.bounds);
-        if files.files.is_empty() {
-            continue;
-        }
-        for file in &files.files {
-            if file.counts.range_tombstones > 0 {
-                let source: TombstoneSource = (
-                    file.bounds.clone(),
-                    store.tables.get(file.id(), file.table.len)?.range_tombstones().clone().into(),
-                );
-                options.tombstones.push(source);
-            }
-        }
-        sources.push(Box::new(RunCursor::new(files)));
-    }
-    Ok(VisibleIter::new(MergeCursor::new(sources), options))
-}
-
-/// The files of a run that overlap a range, opened as a cursor reaches them.
-struct RunFiles {
-    store: Arc<Store>,
-    files: Vec<Arc<FileMeta>>,
-}
-
-impl RunFiles {
-    fn new(store: &Arc<Store>, run: &Run, bounds: &KeyRange) -> RunFiles {
-        let first =
-            run.files.partition_point(|f| f.bounds.end.as_ref().is_some_and(|end| *end <= bounds.start));
-        let files = run.files[first..].iter().take_while(|f| bounds.is_before_end(&f.bounds.start));
-        RunFiles { store: store.clone(), files: files.cloned().collect() }
-    }
-}
-
-impl OpenFile for RunFiles {
-    fn open(&self, index: usize) -> Result<Box<dyn Cursor>> {
-        let table = self.store.tables.get(self.files[index].id(), self.files[index].table.len)?;
-        Ok(Box::new(table.cursor(CursorOptions::SCAN)))
+    /// A cursor over `range` as of `snapshot`, or as of now.
+    pub(crate) fn cursor(
+        self: &Arc<Self>,
+        keyspace: &Arc<KeyspaceState>,
+        range: KeyRange,
+        snapshot: Option<Seq>,
+    ) -> Result<RangeCursor> {
+        let scan = self.scan_of(keyspace, range, snapshot);
+        Ok(RangeCursor::new(scan.open()?, self.clone(), keyspace.clone(), scan.view.tree.runs()))
     }
 
-    fn bounds(&self, index: usize) -> &KeyRange {
-        &self.files[index].bounds
+    /// A watch for a seek to `key` over `runs` runs, if it is a sampled one.
+    #[inline]
+    pub(crate) fn stopwatch(&self, keyspace: &KeyspaceState, key: &[u8], runs: usize) -> Option<Stopwatch> {
+        keyspace.meter.samples().then(|| {
+            keyspace.meter.sampled(Kind::Seek, key, 1);
+            Stopwatch::new(self.env.clone(), self.costs.clone(), runs)
+        })
     }
 
-    fn len(&self) -> usize {
-        self.files.len()
-    }
-
-    fn is_narrowed(&self, index: usize) -> bool {
-        self.files[index].is_narrowed()
+    fn scan_of(
+        self: &Arc<Self>,
+        keyspace: &Arc<KeyspaceState>,
+        bounds: KeyRange,
+        snapshot: Option<Seq>,
+    ) -> Scan {
+        self.background.interleave();
+        Counters::add(&self.metrics.scans, 1);
+        let (view, visible) = self.view_at(keyspace);
+        let options = VisibleOptions {
+            snapshot: snapshot.unwrap_or(visible),
+            now_micros: self.unix_micros(),
+            bounds,
+            keys_only: false,
+            keyspace: keyspace.name.clone(),
+            operator: keyspace.operator.clone(),
+            pointers: None,
+            tombstones: Vec::new(),
+        };
+        Scan { store: self.clone(), keyspace: keyspace.clone(), view, options }
     }
 }

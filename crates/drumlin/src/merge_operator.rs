@@ -1,16 +1,16 @@
 //! Merge operators: how the operands written by `merge` turn into a value.
 //!
 //! A write of a merge operand does not read: it only adds the operand. Whoever reads the key, or merges the
-//! tables that hold it, folds the operands onto the put that they build on, or onto nothing after a delete
-//! or at the bottom of the tree. Each keyspace has at most one operator. It is a component given by code,
-//! not a setting: the store keeps only its name, and refuses to open the keyspace with another one.
+//! tables that hold it, folds the operands onto the put that they build on, or onto nothing after a delete or
+//! at the bottom of the tree. Each keyspace has at most one operator. It is a component given by code, not a
+//! setting: the store keeps only its name, and refuses to open the keyspace with another one.
 //!
 //! What an operator must promise:
 //! * The same arguments give the same answer, always: reads, merges and recovery repeat the fold.
-//! * Folding in steps is the same as folding at once: `merge(base, [a, b])` equals
-//!   `merge(merge(base, [a]), [b])`, and where `partial_merge(a, b)` gives `c`, `merge(base, [c])`.
-//! * Bad operands give `None`, never a panic. A read then answers with an error of kind corruption; a merge of tables
-//!   keeps the operands as they are.
+//! * Folding in steps is the same as folding at once: `merge(base, [a, b])` equals `merge(merge(base, [a]),
+//!   [b])`, and where `partial_merge(a, b)` gives `c`, `merge(base, [c])`.
+//! * Bad operands give `None`, never a panic. A read then answers with an error of kind corruption; a merge
+//!   of tables keeps the operands as they are.
 
 use std::fmt;
 
@@ -76,8 +76,8 @@ impl MergeOperator for Append {
     }
 }
 
-/// Adds signed 64-bit integers. Without a base the sum starts at 0; it wraps around at the ends of the range, so that the
-/// order of operands never matters.
+/// Adds signed 64-bit integers. Without a base the sum starts at 0; it wraps around at the ends of the range,
+/// so that the order of operands never matters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AddI64 {
     /// Values and operands are decimal text: `12`, `+1`, `-3`. The result has no plus sign.

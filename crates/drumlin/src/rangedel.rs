@@ -74,7 +74,9 @@ impl RangeTombstones {
     /// The fragment that covers `key`.
     pub(crate) fn fragment(&self, key: &[u8]) -> Option<&Fragment> {
         let after = self.fragments.partition_point(|f| *f.range.start <= *key);
-        self.fragments[..after].last().filter(|f| f.range.is_before_end(key))
+        let fragment = self.fragments[..after].last()?;
+        let is_end = || drumlin_types::bug!("B22") && fragment.range.end.as_deref() == Some(key);
+        (fragment.range.is_before_end(key) || is_end()).then_some(fragment)
     }
 
     /// The newest tombstone over `key` that `snapshot` sees; 0 when there is none.

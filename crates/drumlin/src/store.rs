@@ -4,9 +4,11 @@
 //! Readers take none of them.
 
 use crate::background::Background;
+use crate::compaction::audit::Audit;
 use crate::compaction::control::Control;
 use crate::compaction::output::OutputSpec;
 use crate::compaction::scheduler::{Moment, PieceStart};
+use crate::decisions::DecisionFiles;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{Event, EventListener};
 use crate::keyspace::KeyspaceState;
@@ -75,6 +77,7 @@ pub(crate) struct Store {
     pub(crate) background: Arc<Background>,
     pub(crate) gate: Gate,
     pub(crate) metrics: Counters,
+    pub(crate) decisions: DecisionFiles,
     pub(crate) costs: Arc<Costs>,
     /// Number of this open store for the samplers of its clients.
     pub(crate) sampling: u64,
@@ -86,6 +89,8 @@ pub(crate) struct Store {
     keyspaces: ArcSwap<Vec<Arc<KeyspaceState>>>,
     poisoned: atomic::AtomicBool,
     first_cause: Mutex<Option<Error>>,
+    /// Flushes that failed so far, and how the last of them did.
+    pub(crate) flush_failures: Mutex<(u64, Option<Error>)>,
     /// Set while the last flush failed for want of space.
     pub(crate) disk_full: atomic::AtomicBool,
     pub(crate) closed: atomic::AtomicBool,
@@ -113,7 +118,19 @@ pub(crate) struct Parts {
     pub(crate) next_file: u64,
     pub(crate) next_keyspace: u64,
     pub(crate) keyspaces: Vec<Arc<KeyspaceState>>,
+    pub(crate) decisions: DecisionFiles,
     pub(crate) lock: FileLock,
+}
+
+/// A step from one tree of a keyspace to the next.
+#[derive(Clone, Copy)]
+pub(crate) struct TreeStep<'a> {
+    pub(crate) tree: &'a Tree,
+    pub(crate) edit: &'a KeyspaceEdit,
+    /// Memtables whose content the edit takes into the tree.
+    pub(crate) flushed: &'a [Arc<Memtable>],
+    /// What else becomes durable with it.
+    pub(crate) more: &'a [Change],
 }
 
 impl Store {
@@ -135,6 +152,7 @@ impl Store {
             control: Mutex::new(parts.control),
             gate: Gate::new(),
             metrics: Counters::default(),
+            decisions: parts.decisions,
             costs: Arc::default(),
             sampling: parts.sampling,
             filter_seed: parts.filter_seed,
@@ -145,6 +163,7 @@ impl Store {
             keyspaces: ArcSwap::from_pointee(parts.keyspaces),
             poisoned: atomic::AtomicBool::new(false),
             first_cause: Mutex::new(None),
+            flush_failures: Mutex::new((0, None)),
             disk_full: atomic::AtomicBool::new(false),
             closed: atomic::AtomicBool::new(false),
             lock: Mutex::new(Some(parts.lock)),
@@ -260,22 +279,45 @@ impl Store {
         self.background.progressed();
     }
 
+    /// A flush failed; it is tried again later.
+    pub(crate) fn flush_failed(&self, error: &Error) {
+        let mut failures = self.flush_failures.lock();
+        *failures = (failures.0 + 1, Some(error.clone()));
+        drop(failures);
+        self.background_failed("flush", error);
+    }
+
+    /// Flushes that failed so far.
+    pub(crate) fn failed_flushes(&self) -> u64 {
+        self.flush_failures.lock().0
+    }
+
+    /// Fails with the cause once [`PATIENCE`] flushes failed since there were `before`: who waits for one shall hear of
+    /// it. The flush itself is tried on.
+    pub(crate) fn check_flushes(&self, before: u64) -> Result<()> {
+        let failures = self.flush_failures.lock();
+        match &failures.1 {
+            Some(error) if failures.0 >= before + PATIENCE => Err(error.clone()),
+            _ => Ok(()),
+        }
+    }
+
     // --- Versions
 
-    /// Makes `edit` durable and gives the next tree. `durable` is called once it is, or may be, on disk:
-    /// from then on its files must not be removed.
+    /// Makes `step` durable and gives the next tree. `durable` is called once it is, or may be, on disk: from then on
+    /// its files must not be removed.
     pub(crate) fn commit_edit(
         &self,
         control: &mut Control,
         keyspace: &KeyspaceState,
-        tree: &Tree,
-        edit: &KeyspaceEdit,
-        more: &[Change],
+        step: &TreeStep<'_>,
         durable: impl FnOnce(),
     ) -> Result<Tree> {
+        let TreeStep { tree, edit, flushed, more } = *step;
         let next = tree.apply(edit)?;
         if cfg!(debug_assertions) {
             check::check(&next).map_err(|what| Error::new(ErrorKind::Bug, what))?;
+            Audit { store: self, keyspace, before: tree, flushed, after: &next }.run()?;
         }
         let mut changes: Vec<Change> = edit
             .remove
@@ -519,6 +561,9 @@ impl Store {
         }
     }
 }
+
+/// Failed flushes that a waiter sits out.
+const PATIENCE: u64 = 3;
 
 /// Filter bits per key when they are left to the store.
 const DEFAULT_FILTER_BITS: f64 = 10.0;

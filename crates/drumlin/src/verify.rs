@@ -67,7 +67,7 @@ impl Store {
                     continue;
                 }
                 let name = FileName::Table(file.id()).to_string();
-                match self.tables.get(file.id(), file.table.len).and_then(|table| table.verify()) {
+                match file.table.open(&self.tables).and_then(|table| table.verify()) {
                     Ok(counts) => {
                         report.tables += 1;
                         report.blocks += counts.data_blocks;
@@ -158,7 +158,7 @@ impl Store {
     fn level_cursor(&self, level: &Level) -> Result<MergeCursor<Box<dyn Cursor>>> {
         let mut cursors: Vec<Box<dyn Cursor>> = Vec::new();
         for file in level.runs.iter().flat_map(|run| &run.files) {
-            let table = self.tables.get(file.id(), file.table.len)?;
+            let table = file.table.open(&self.tables)?;
             cursors
                 .push(Box::new(ClippedCursor::new(table.cursor(CursorOptions::MERGE), file.bounds.clone())));
         }

@@ -49,6 +49,8 @@ fn churn(keys: &Keyspace, oracle: &mut Oracle, draw: &mut Draw, operations: usiz
 }
 
 fn compare(keys: &Keyspace, oracle: &Oracle) {
+    let mut draw = Draw(oracle.len() as u64);
+    (0..10).for_each(|_| wander(keys, oracle, &mut draw));
     let found: Vec<_> =
         keys.iter().map(|e| e.expect("an entry")).map(|(k, v)| (k.to_vec(), v.to_vec())).collect();
     let wanted: Vec<_> = oracle.iter().map(|(k, v)| (k.clone(), v.clone())).collect();
@@ -59,6 +61,33 @@ fn compare(keys: &Keyspace, oracle: &Oracle) {
     for i in (0..5000).step_by(7) {
         let key = format!("key{i:06}").into_bytes();
         assert_eq!(keys.get(&key).expect("get").map(|v| v.to_vec()), oracle.get(&key).cloned());
+    }
+}
+
+/// A cursor over a part of the keys, moved at random, beside a position in the map.
+fn wander(keys: &Keyspace, oracle: &Oracle, draw: &mut Draw) {
+    let key = |draw: &mut Draw| format!("key{:06}", draw.below(5000)).into_bytes();
+    let (a, b) = (key(draw), key(draw));
+    let (start, end) = if a < b { (a, b) } else { (b, a) };
+    let inside: Vec<(&[u8], &[u8])> =
+        oracle.range(start.clone()..end.clone()).map(|(k, v)| (&k[..], &v[..])).collect();
+    let mut cursor = keys.cursor(start..end).expect("a cursor");
+    assert_eq!(cursor.entry(), None);
+    let mut at: Option<usize> = None;
+    for _ in 0..200 {
+        let target = key(draw);
+        let lower = inside.partition_point(|(k, _)| *k < &target[..]);
+        let moved = match draw.below(12) {
+            0 => (cursor.seek_first(), Some(0)),
+            1 => (cursor.seek_last(), inside.len().checked_sub(1)),
+            2 => (cursor.seek(&target), Some(lower)),
+            3 => (cursor.seek_before(&target), lower.checked_sub(1)),
+            4..=8 => (cursor.next(), at.map(|at| at + 1)),
+            _ => (cursor.prev(), at.and_then(|at| at.checked_sub(1))),
+        };
+        at = moved.1.filter(|at| *at < inside.len());
+        assert_eq!(moved.0.expect("a move"), at.is_some());
+        assert!(cursor.entry() == at.map(|at| inside[at]), "the cursor is elsewhere");
     }
 }
 

@@ -269,3 +269,25 @@ fn none_is_promised_by_a_flush_and_not_before() {
     assert_eq!(keys.get("logged").expect("get").as_deref(), Some(&b"3"[..]));
     assert_eq!(keys.get("not").expect("get"), None);
 }
+
+#[test]
+fn who_waits_for_a_flush_hears_that_it_fails() {
+    /// `EIO`.
+    const IO_ERROR: i32 = 5;
+    let mem = MemEnv::new(9);
+    let db = Db::builder("/store").env(mem.env()).open().expect("the store opens");
+    let keyspace = db.keyspace("k").expect("a keyspace");
+    keyspace.put("a", "1").expect("a put");
+    let fault = Fault {
+        op: Some(Op::Create),
+        kind: Some(FileKind::Table),
+        when: When::From(0),
+        effect: Effect::Fail(IO_ERROR),
+    };
+    mem.inject(fault);
+    assert_eq!(db.flush().expect_err("no table can be made").kind(), ErrorKind::Io);
+    assert_eq!(keyspace.get("a").expect("reads go on").as_deref(), Some(&b"1"[..]));
+    mem.clear_faults();
+    db.flush().expect("it was tried on");
+    db.wait_idle().expect("quiet");
+}

@@ -79,6 +79,9 @@ pub(super) fn explain(
     keyspace: Option<&str>,
     out: &mut Output<'_>,
 ) -> Outcome {
+    if args.replay {
+        return replay(store, args.json, out);
+    }
     let mut decisions = store.explain()?;
     decisions.retain(|decision| keyspace.is_none_or(|name| name == decision.keyspace));
     if let Some(last) = args.last {
@@ -89,6 +92,18 @@ pub(super) fn explain(
     }
     decisions.iter().try_for_each(|decision| out.line(&decision_line(decision)))?;
     Ok(Verdict::Fine)
+}
+
+fn replay(store: &dyn Store, json: bool, out: &mut Output<'_>) -> Outcome {
+    let report = store.replay_decisions()?;
+    if json {
+        out.json(&report)?;
+    } else {
+        report.differing.iter().try_for_each(|decision| out.line(decision))?;
+    }
+    let (decisions, differing) = (report.decisions, report.differing.len());
+    note(&format!("replay: {}, {differing} came out otherwise", counted(decisions, "decision")));
+    Ok(if differing == 0 { Verdict::Fine } else { Verdict::Finding })
 }
 
 fn decision_line(decision: &DecisionRecord) -> String {
@@ -117,7 +132,7 @@ mod tests {
     use super::*;
     use crate::args::{Cli, Command};
     use crate::store::fake::FakeStore;
-    use crate::store::{Finding, KeyspaceShape, Verification};
+    use crate::store::{DecisionReplay, Finding, KeyspaceShape, Verification};
     use clap::Parser;
     use serde_json::Value;
 
@@ -187,6 +202,16 @@ mod tests {
             "0.000004  users  merge L0 into L1: 4 runs\n"
         );
         assert_eq!(json(&told(&["--json"]))[1]["micros"], 2_000_003);
+    }
+
+    #[test]
+    fn a_decision_that_does_not_repeat_itself_is_a_finding() {
+        let mut store = FakeStore::default();
+        assert_eq!(run(&store, &["explain", "db", "--replay"]), (String::new(), Ok(Verdict::Fine)));
+        store.replayed = DecisionReplay { decisions: 3, differing: vec!["users: at 7".to_owned()] };
+        let expected = ("users: at 7\n".to_owned(), Ok(Verdict::Finding));
+        assert_eq!(run(&store, &["explain", "db", "--replay"]), expected);
+        assert_eq!(json(&run(&store, &["explain", "db", "--replay", "--json"]).0)["decisions"], 3);
     }
 
     #[test]

@@ -5,8 +5,8 @@
 //! not know is bad usage rather than a failed call; an option goes to the store or to the keyspace by its name.
 
 use super::{
-    Bounds, DecisionRecord, Entries, FileShape, Finding, KeyspaceShape, LevelShape, OpenOptions, OptionRow,
-    RepairReport, RunShape, Store, Verification, Want,
+    Bounds, DecisionRecord, DecisionReplay, Entries, FileShape, Finding, KeyspaceShape, LevelShape,
+    OpenOptions, OptionRow, RepairReport, RunShape, Store, Verification, Want,
 };
 use crate::args::Durability;
 use crate::escape::to_hex;
@@ -198,6 +198,11 @@ impl Store for Engine {
             reason: d.reason,
         };
         Ok(self.db.explain().into_iter().map(record).collect())
+    }
+
+    fn replay_decisions(&self) -> Result<DecisionReplay> {
+        let report = self.db.replay_decisions();
+        Ok(DecisionReplay { decisions: report.decisions, differing: report.differing })
     }
 
     fn close(self: Box<Self>) -> Result<()> {

@@ -1,6 +1,6 @@
 //! A store for unit tests: an ordered map, with reports that a test sets.
 
-use super::{Bounds, DecisionRecord, Entries, KeyspaceShape, Store, Verification, Want};
+use super::{Bounds, DecisionRecord, DecisionReplay, Entries, KeyspaceShape, Store, Verification, Want};
 use crate::args::Durability;
 use crate::failure::{Failure, Result};
 use std::cell::{Cell, RefCell};
@@ -22,6 +22,8 @@ pub(crate) struct FakeStore {
     pub(crate) shapes: Vec<KeyspaceShape>,
     /// What `explain` answers.
     pub(crate) decisions: Vec<DecisionRecord>,
+    /// What `explain --replay` answers.
+    pub(crate) replayed: DecisionReplay,
 }
 
 impl FakeStore {
@@ -138,6 +140,10 @@ impl Store for FakeStore {
 
     fn explain(&self) -> Result<Vec<DecisionRecord>> {
         Ok(self.decisions.clone())
+    }
+
+    fn replay_decisions(&self) -> Result<DecisionReplay> {
+        Ok(self.replayed.clone())
     }
 
     fn close(self: Box<Self>) -> Result<()> {

@@ -120,6 +120,8 @@ pub(crate) trait Store {
     fn tree(&self) -> Result<Vec<KeyspaceShape>>;
     /// The recent decisions of the policies, oldest first.
     fn explain(&self) -> Result<Vec<DecisionRecord>>;
+    /// Makes the logged decisions again.
+    fn replay_decisions(&self) -> Result<DecisionReplay>;
 
     /// Ends background work and closes the store.
     fn close(self: Box<Self>) -> Result<()>;
@@ -169,7 +171,7 @@ pub(crate) struct RepairReport {
 /// A decision of a policy.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub(crate) struct DecisionRecord {
-    /// When, in microseconds of a clock that never goes back.
+    /// When, in microseconds of Unix time.
     pub(crate) micros: u64,
     /// For which keyspace.
     pub(crate) keyspace: String,
@@ -177,6 +179,15 @@ pub(crate) struct DecisionRecord {
     pub(crate) what: String,
     /// Why, with the numbers that led to it.
     pub(crate) reason: String,
+}
+
+/// What came of making the logged decisions again.
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+pub(crate) struct DecisionReplay {
+    /// Decisions made again.
+    pub(crate) decisions: u64,
+    /// Those that came out otherwise, in words.
+    pub(crate) differing: Vec<String>,
 }
 
 /// An option of the engine.

@@ -126,17 +126,17 @@ impl MemFile {
     ) -> io::Result<MemFile> {
         let op = match access {
             Access::Create => Op::Create,
-            Access::Read => Op::Open,
+            Access::Read | Access::ReadDirect => Op::Open,
             Access::Write => Op::OpenWrite,
         };
         let about = About { kind: Some(kind), ..About::path(op, path, at) };
         world.call(about, |state, _| {
             let node = match access {
                 Access::Create => state.disk.create(path, kind)?,
-                Access::Read | Access::Write => state.disk.file(path)?,
+                Access::Read | Access::ReadDirect | Access::Write => state.disk.file(path)?,
             };
             *state.open.entry(node).or_default() += 1;
-            let writable = access != Access::Read;
+            let writable = !matches!(access, Access::Read | Access::ReadDirect);
             Ok(MemFile { world: world.clone(), path: path.to_owned(), kind, node, writable })
         })
     }

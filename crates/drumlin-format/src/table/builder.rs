@@ -376,7 +376,8 @@ impl<S: Sink> TableBuilder<S> {
             modules: Vec::with_capacity(count),
         };
         for number in (0..count).rev() {
-            let module = Module::build(&self.hashes, number, spec.bits_per_key / count as f64);
+            let hashes = if drumlin_types::bug!("B20") { &self.hashes[1..] } else { &self.hashes[..] };
+            let module = Module::build(hashes, number, spec.bits_per_key / count as f64);
             // A denied key would be a lost key: look up a sample of what was put in, or all of it in debug builds.
             let step = if cfg!(debug_assertions) { 1 } else { 64 };
             let mut sample = self.hashes.iter().step_by(step);

@@ -14,14 +14,28 @@ pub const BUGS: &[(&str, Hunt)] = &[
     ("B2", Hunt::Crash),
     ("B3", Hunt::Crash),
     ("B5", Hunt::Corrupt),
+    ("B7", Hunt::Crash),
+    ("B8", Hunt::Crash),
+    ("B10", Hunt::Crash),
     ("B11", Hunt::Crash),
     ("B12", Hunt::Crash),
+    ("B13", Hunt::Model),
     ("B14", Hunt::Crash),
     ("B16", Hunt::Model),
+    ("B18", Hunt::Model),
+    ("B20", Hunt::Model),
+    ("B21", Hunt::Model),
+    ("B22", Hunt::Model),
+    ("B23", Hunt::Model),
+    ("B25", Hunt::Model),
+    ("B27", Hunt::Model),
+    ("E2", Hunt::Model),
     ("E3", Hunt::Model),
     ("E4", Hunt::Model),
     ("E5", Hunt::Model),
-    ("E11", Hunt::Crash),
+    ("E6", Hunt::Model),
+    ("E7", Hunt::Model),
+    ("E11", Hunt::Model),
 ];
 
 /// Which run looks for a bug.
@@ -36,7 +50,9 @@ pub enum Hunt {
 }
 
 /// Cases that a hunt may take.
-const BUDGET: u64 = 40;
+const BUDGET: u64 = 120;
+/// Cases without a bug, to see that the hunt raises no alarm.
+const CALM: u64 = 40;
 
 /// Hunts in this process, with the bug `name` switched on, or none: the first failure and the number of cases.
 pub fn hunt(name: &str, hunt: Hunt, first: u64) -> (u64, Option<Failure>) {
@@ -44,7 +60,8 @@ pub fn hunt(name: &str, hunt: Hunt, first: u64) -> (u64, Option<Failure>) {
     drumlin_types::bug::activate(name);
     #[cfg(not(sim))]
     let _ = name;
-    for case in 0..BUDGET {
+    let budget = if name == "none" { CALM } else { BUDGET };
+    for case in 0..budget {
         let seed = first.wrapping_add(case);
         let failure = match hunt {
             Hunt::Model => {
@@ -58,7 +75,7 @@ pub fn hunt(name: &str, hunt: Hunt, first: u64) -> (u64, Option<Failure>) {
             return (case + 1, failure);
         }
     }
-    (BUDGET, None)
+    (budget, None)
 }
 
 /// What came out.

@@ -1,16 +1,19 @@
 //! The corrupt run: a store with a damaged file answers the truth, or an error that names the file.
 //!
-//! A small store of every kind of file is closed cleanly. Each case damages one of its files: a byte changed by a
+//! A small store of every kind of file is closed cleanly, or left by a process that died right after a synced commit
+//! and one more. Each case damages one of its files: a byte changed by a
 //! mask, a cut, a page of zeros, two files of a kind exchanged. Then it is opened and read whole.
 //!
 //! A log or a manifest that is cut, or zeroed, loses the mark of what was synced along with its last records, and
 //! looks like one with a torn tail: there the answer may lack them. Those cases are counted as tails.
 
 use crate::failure::{Failure, Verdict};
+use crate::ops::{Change, Item, Op, Value};
 use crate::oracle::{Oracle, Promise};
 use crate::parallel;
 use crate::runner::{Runner, contents, open};
 use crate::workload::{Taste, Workload};
+use drumlin::Durability;
 use drumlin_env::sync::Arc;
 use drumlin_env::{Disk, FileKind, ImageMode, MemEnv, Random};
 use std::path::{Path, PathBuf};
@@ -27,6 +30,7 @@ struct Fixture {
     files: Vec<(PathBuf, FileKind, Vec<u8>)>,
     oracle: Oracle,
     promise: Promise,
+    is_closed: bool,
 }
 
 /// Damage to a file.
@@ -79,20 +83,37 @@ impl Fixture {
     fn make(seed: u64) -> Result<Fixture, Failure> {
         let taste = Taste { operations: 160, unlogged: false, kills: false, swaps: false };
         let mut workload = Workload::generate("corrupt", seed, &taste);
-        workload.ops.retain(|op| *op != crate::ops::Op::Checkpoint);
+        workload.ops.retain(|op| *op != Op::Checkpoint);
         let mem = MemEnv::new(seed);
         let mut runner = Runner::create(mem.clone(), &workload)?;
         runner.run(&workload.ops, usize::MAX)?;
+        let is_closed = seed.is_multiple_of(2);
+        if !is_closed {
+            // The last record carries the mark of all that was synced before it.
+            for durability in [Durability::Sync, Durability::Buffered] {
+                let change = Change::Put("last".into(), Value { tag: seed, len: 40 });
+                let items = vec![Item { keyspace: workload.keyspaces[0].name.clone(), change }];
+                runner.apply(&Op::Write { items, durability })?;
+            }
+        }
         let (oracle, promise) = (runner.oracle.clone(), runner.promise.clone());
-        runner.finish()?;
+        let left = if is_closed {
+            runner.finish()?;
+            mem
+        } else {
+            mem.snapshot().image(ImageMode::All, seed)
+        };
         let kind = |path: PathBuf| {
-            let kind = mem.kind_of(&path)?;
-            let bytes = mem.peek(&path)?;
+            let kind = left.kind_of(&path)?;
+            let bytes = left.peek(&path)?;
             (kind != FileKind::Lock).then_some((path, kind, bytes))
         };
-        let files = mem.files().into_iter().filter_map(kind).collect();
-        let promise = promise.lock().clone();
-        Ok(Fixture { workload, disk: mem.snapshot(), files, oracle, promise })
+        let files = left.files().into_iter().filter_map(kind).collect();
+        let mut promise = promise.lock().clone();
+        if is_closed {
+            promise.synced = promise.issued;
+        }
+        Ok(Fixture { workload, disk: left.snapshot(), files, oracle, promise, is_closed })
     }
 
     fn draw(&self, random: &mut Random) -> (usize, Damage) {
@@ -132,11 +153,11 @@ impl Fixture {
             }
         }
         report.cases += 1;
-        let is_tail = matches!(kind, FileKind::Log | FileKind::Manifest)
-            && matches!(damage, Damage::Cut { .. } | Damage::ZeroPage { .. });
-        let mut promise = self.promise.clone();
-        promise.synced = promise.issued;
-        promise.buffered = promise.issued;
+        // Without a clean close nothing vouches for the manifest's last edit.
+        let is_open_end = *kind == FileKind::Manifest && !self.is_closed;
+        let is_tail = is_open_end
+            || matches!(kind, FileKind::Log | FileKind::Manifest)
+                && matches!(damage, Damage::Cut { .. } | Damage::ZeroPage { .. });
         let blamed = |error: drumlin::Error| match is_tail && error.is_corruption() {
             // What the last records named may be missing now.
             true => Ok(()),
@@ -156,7 +177,7 @@ impl Fixture {
             }
             Ok(_) if is_tail => report.tails += 1,
             Ok(found) => {
-                let explained = self.oracle.find_cut(&found, &promise, true, db.visible_seq());
+                let explained = self.oracle.find_cut(&found, &self.promise, true, db.visible_seq());
                 explained.map_err(|failure| Verdict::Silent.of(failure.what))?;
                 report.truths += 1;
                 let verified = db.verify();

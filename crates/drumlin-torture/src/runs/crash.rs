@@ -56,6 +56,11 @@ pub struct Figures {
 }
 
 impl Figures {
+    /// Images made.
+    pub fn images(&self) -> u64 {
+        self.report.images
+    }
+
     /// The figure line.
     pub fn line(&self) -> String {
         let Report { images, second, dropped, torn, calls, sites, cut } = &self.report;

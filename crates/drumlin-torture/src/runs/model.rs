@@ -8,7 +8,7 @@ use crate::workload::{Taste, Workload};
 use drumlin_env::MemEnv;
 
 /// Operations between two full comparisons.
-const EVERY: usize = 500;
+pub const EVERY: usize = 500;
 
 /// What the run wants.
 pub const TASTE: Taste = Taste { operations: 2000, unlogged: true, kills: true, swaps: true };

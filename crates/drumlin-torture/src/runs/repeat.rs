@@ -1,4 +1,4 @@
-//! The repeat run: the same seed twice gives the same I/O calls, to the byte.
+//! The repeat run: the same seed twice gives the same I/O calls, to the byte, and a logged decision repeats itself.
 
 use crate::failure::{Failure, Verdict};
 use crate::parallel;
@@ -11,6 +11,7 @@ use drumlin_env::MemEnv;
 #[derive(Debug, Default)]
 pub struct Figures {
     seeds: u64,
+    decisions: u64,
     /// Failures, each with its seed.
     pub failures: Vec<(u64, Failure)>,
 }
@@ -20,22 +21,28 @@ impl Figures {
     pub fn line(&self) -> String {
         let differing = self.failures.iter().filter(|(_, f)| f.verdict == Verdict::Diverged).count();
         format!(
-            "repeat: seeds {}, traces differing {differing}, wrong {}",
+            "repeat: seeds {}, decisions {}, traces differing {differing}, wrong {}",
             self.seeds,
+            self.decisions,
             self.failures.len() - differing
         )
     }
 }
 
-/// What a run leaves: the hash over its I/O calls, and its answers.
-fn trace(workload: &Workload) -> Result<(u64, Option<String>), Failure> {
+/// What a run leaves: the hash over its I/O calls, its answers, and how many decisions it logged.
+fn trace(workload: &Workload) -> Result<(u64, Option<String>, u64), Failure> {
     let mut runner = Runner::create(MemEnv::new(workload.seed), workload)?;
     runner.history = Some(String::new());
     runner.run(&workload.ops, usize::MAX)?;
     let mem = runner.mem.clone();
     let history = runner.history.take();
+    let replay = runner.db().replay_decisions();
+    if let Some(first) = replay.differing.first() {
+        let what = format!("{} logged decisions do not repeat themselves: {first}", replay.differing.len());
+        return Err(Verdict::Diverged.of(what));
+    }
     runner.finish()?;
-    Ok((mem.trace_hash(), history))
+    Ok((mem.trace_hash(), history, replay.decisions))
 }
 
 /// Runs `count` seeds from `first` on, each twice.
@@ -43,15 +50,19 @@ pub fn run(first: u64, count: u64, operations: usize) -> Figures {
     let results = parallel::each(count, move |number| {
         let seed = first.wrapping_add(number);
         let workload = Workload::generate("repeat", seed, &Taste { operations, ..model::TASTE });
-        match trace(&workload)? == trace(&workload)? {
-            true => Ok(()),
+        let first = trace(&workload)?;
+        match first == trace(&workload)? {
+            true => Ok(first.2),
             false => Err(Verdict::Diverged.of("the same seed gave other I/O calls, or other answers")),
         }
     });
     let mut figures = Figures::default();
     for (number, result) in results {
         figures.seeds += 1;
-        figures.failures.extend(result.err().map(|failure| (first.wrapping_add(number), failure)));
+        match result {
+            Ok(decisions) => figures.decisions += decisions,
+            Err(failure) => figures.failures.push((first.wrapping_add(number), failure)),
+        }
     }
     figures
 }

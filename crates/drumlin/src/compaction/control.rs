@@ -4,7 +4,7 @@
 use super::claims::{Flight, PieceState};
 use super::explain;
 use super::view::tree_view;
-use crate::event::DecisionLog;
+use crate::decisions::DecisionLog;
 use crate::keyspace::KeyspaceState;
 use crate::version::ManifestWriter;
 use drumlin_env::sync::Arc;

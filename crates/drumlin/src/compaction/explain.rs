@@ -1,9 +1,31 @@
 //! Decisions in words, for the decision log.
 
 use super::claims::TicketState;
-use crate::event::DecisionLog;
-use drumlin_types::contract::{Plan, PlanResult};
+use crate::decisions::DecisionLog;
+use drumlin_format::decisions::Question;
+use drumlin_types::contract::{Decision, Plan, PlanResult, PolicyInput};
 use std::collections::BTreeSet;
+
+/// Files of a tree beyond which a question is not logged: it would not fit.
+const MAX_FILES: usize = 4096;
+
+/// A policy was asked and had something to say. `before` is its name and its state when it was asked.
+pub(super) fn decided(
+    log: &mut DecisionLog,
+    keyspace: &str,
+    before: &(String, Vec<u8>),
+    input: &PolicyInput<'_>,
+    decision: &Decision,
+) {
+    let (policy, state) = before;
+    let mut what = format!("asked: {} plans, {} parked", decision.plans.len(), decision.park.len());
+    if let Some(pace) = &decision.pace {
+        what.push_str(&format!(", slow at {} runs, stop at {}", pace.slow, pace.stop));
+    }
+    let fits = input.tree.files().count() <= MAX_FILES;
+    let question = if fits { Question::encode(policy, state, input, decision) } else { Vec::new() };
+    log.note_question(input.now, keyspace, what, format!("policy {policy}"), question);
+}
 
 /// A plan became a ticket.
 pub(super) fn admitted(log: &mut DecisionLog, micros: u64, keyspace: &str, ticket: &TicketState) {

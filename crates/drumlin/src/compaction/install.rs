@@ -9,7 +9,7 @@ use super::control::Control;
 use super::executor::MergeResult;
 use crate::error::{Error, ErrorKind, Result};
 use crate::keyspace::KeyspaceState;
-use crate::store::Store;
+use crate::store::{Store, TreeStep};
 use crate::version::{FileMeta, KeyspaceEdit, Tree};
 use drumlin_env::sync::Arc;
 use drumlin_types::contract::{FileSpan, PieceId};
@@ -40,7 +40,7 @@ pub(crate) fn count_inputs(store: &Store, tree: &Tree, spans: &[FileSpan]) -> Re
 
 /// Entries of the table of `file` in `range`, exact.
 fn count(store: &Store, file: &FileMeta, range: &KeyRange) -> Result<u64> {
-    let table = store.tables.get(file.id(), file.table.len)?;
+    let table = file.table.open(&store.tables)?;
     let before = table.rank(&range.start)?;
     let until = match &range.end {
         Some(end) => table.rank(end)?,
@@ -149,8 +149,8 @@ impl Store {
         for file in result.files() {
             edit.add.push((out, run, file.clone()));
         }
-        let next =
-            self.commit_edit(&mut control, keyspace, &tree, &edit, &[], || result.outputs.installed())?;
+        let step = TreeStep { tree: &tree, edit: &edit, flushed: &[], more: &[] };
+        let next = self.commit_edit(&mut control, keyspace, &step, || result.outputs.installed())?;
         keyspace.install(next, &[]);
         let bytes_out: u64 = result.files().iter().map(|f| f.table.len).sum();
         let entry = control.keyspace(keyspace).expect("seen under the same lock");
@@ -191,7 +191,8 @@ impl Store {
         let run = room(&mut control, &tree, &edit, out, run, moved.iter().map(|f| &f.bounds));
         edit.runs.push((out, run, tag));
         edit.add.extend(moved.into_iter().map(|file| (out, run, file)));
-        let next = self.commit_edit(&mut control, keyspace, &tree, &edit, &[], || {})?;
+        let step = TreeStep { tree: &tree, edit: &edit, flushed: &[], more: &[] };
+        let next = self.commit_edit(&mut control, keyspace, &step, || {})?;
         keyspace.install(next, &[]);
         let entry = control.keyspace(keyspace).expect("seen under the same lock");
         let ticket = entry.flight.ticket_mut(id.ticket).expect("seen under the same lock");

@@ -47,11 +47,16 @@ impl MergeRules {
 
     /// Whether a range tombstone of the same stripe hides (`key`, `seq`).
     fn is_covered(&self, key: &[u8], seq: Seq, stripe: usize) -> bool {
+        self.cover(key, stripe) > seq
+    }
+
+    /// The newest range tombstone over `key` in a stripe; 0 for none.
+    fn cover(&self, key: &[u8], stripe: usize) -> Seq {
         if self.tombstones.is_empty() {
-            return false;
+            return 0;
         }
         let newest_in_stripe = self.snapshots.get(stripe).copied().unwrap_or(Seq::MAX);
-        self.tombstones.covering(key, newest_in_stripe) > seq
+        self.tombstones.covering(key, newest_in_stripe)
     }
 
     /// Whether a tombstone of `key` at `seq` may be dropped.
@@ -235,8 +240,11 @@ impl<C: Cursor> MergeStream<C> {
         let newest = oldest;
         loop {
             let seq = self.input.seq();
-            if self.rules.is_covered(&self.key, seq, stripe) {
+            let cover = self.rules.cover(&self.key, stripe);
+            if cover > seq {
+                // They build on the tombstone: a version between it and them may lie outside.
                 base = Some(None);
+                oldest = cover;
                 break;
             }
             oldest = seq;

@@ -20,6 +20,7 @@
 //! Architecture invariant: the executor never asks why; the scheduler never reads a table; a policy never
 //! sees a file handle.
 
+pub(crate) mod audit;
 pub(crate) mod claims;
 pub(crate) mod control;
 pub(crate) mod cut;

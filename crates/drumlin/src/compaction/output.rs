@@ -13,7 +13,7 @@ use crate::version::{Counts, FileMeta, TableHandle};
 use drumlin_env::FileKind;
 use drumlin_env::sync::Arc;
 use drumlin_format::table::TableSummary;
-use drumlin_types::{Key, KeyRange, Kind, Seq, TableId};
+use drumlin_types::{Key, KeyRange, Kind, Seq, TableId, bug};
 
 /// How outputs are made.
 #[derive(Clone)]
@@ -52,7 +52,7 @@ impl Outputs {
     pub(crate) fn add(&mut self, key: &[u8], seq: Seq, kind: Kind, value: &[u8]) -> Result<()> {
         let cut = self.open.as_ref().is_some_and(|open| {
             open.writer.size() >= self.spec.file_bytes
-                && open.points.as_ref().is_some_and(|(_, last)| last.as_slice() != key)
+                && open.points.as_ref().is_some_and(|(_, last)| last.as_slice() != key || bug!("B27"))
         });
         if cut {
             self.cut(Some(key))?;

@@ -11,7 +11,7 @@ use super::claims::{Flight, Piece, PieceState, TicketState};
 use super::control::{Control, KeyspaceControl};
 use super::cut;
 use super::explain;
-use crate::event::DecisionLog;
+use crate::decisions::DecisionLog;
 use crate::keyspace::KeyspaceState;
 use crate::stats::Sample;
 use drumlin_env::sync::Arc;
@@ -19,7 +19,7 @@ use drumlin_types::contract::legal::{self, Illegal};
 use drumlin_types::contract::{
     CostView, FileState, LimitView, Outcome, PieceId, Place, Plan, PlanResult, PolicyInput, RunTag, TreeView,
 };
-use drumlin_types::{KeyRange, RunId, TableId, Ticket};
+use drumlin_types::{KeyRange, RunId, TableId, Ticket, bug};
 use std::collections::BTreeSet;
 
 /// Unfinished tickets a keyspace may have.
@@ -63,7 +63,8 @@ impl Control {
         let mut best: Option<(usize, PieceId, (u64, u64, f64))> = None;
         for (index, keyspace) in self.keyspaces.iter().enumerate() {
             for (ticket, piece) in keyspace.flight.unfinished() {
-                if piece.state != PieceState::Ready || !keyspace.flight.is_clear(piece) {
+                let is_clear = keyspace.flight.is_clear(piece) || bug!("E2");
+                if piece.state != PieceState::Ready || !is_clear {
                     continue;
                 }
                 if piece.not_before > moment.now {
@@ -137,7 +138,12 @@ impl Control {
             seed: moment.seed,
             frozen: keyspace.frozen,
         };
+        let before = (keyspace.policy.name(), keyspace.policy.save());
         let decision = keyspace.policy.decide(&input);
+        let changes_pace = decision.pace.is_some() && decision.pace != keyspace.pace;
+        if changes_pace || !decision.plans.is_empty() || !decision.park.is_empty() {
+            explain::decided(admission.decisions, &keyspace.state.name, &before, &input, &decision);
+        }
         if let Some(pace) = decision.pace {
             keyspace.pace = Some(pace);
             keyspace.runs_then = keyspace.state.peek().tree.runs();
@@ -188,7 +194,7 @@ impl Admission<'_> {
     /// Turns `plan` into a ticket, or says why not.
     fn admit(&mut self, keyspace: &mut KeyspaceControl, plan: &Plan) -> Result<Ticket, Illegal> {
         let view = keyspace.view();
-        let projected = view.projected();
+        let projected = if bug!("E1") { view.live() } else { view.projected() };
         let closed = self.close(&projected, plan);
         let checked = closed.and_then(|plan| legal::legal(&projected, &plan).map(|()| plan));
         let plan = match checked {

@@ -1,9 +1,9 @@
 //! Memory that is handed out piece by piece and freed whole.
 //!
-//! Pieces are cut from the front of the current chunk with one `fetch_add`. A chunk that cannot hold the
-//! next piece is left behind, its rest unused, and a new one, twice as large up to 1 MiB, takes its place by
-//! compare-and-swap: of the threads that try at once one wins, the others free the chunk they
-//! made and use the winner's. A piece too big to be worth cutting from a chunk gets one of its own, which never is
+//! Pieces are cut from the front of the current chunk with one `fetch_add`. A chunk that cannot hold the next
+//! piece is left behind, its rest unused, and a new one, twice as large up to 1 MiB, takes its place by
+//! compare-and-swap: of the threads that try at once one wins, the others free the chunk they made and use
+//! the winner's. A piece too big to be worth cutting from a chunk gets one of its own, which never is
 //! current. All chunks hang on two lists that only grow, and are freed when the arena is dropped.
 //!
 //! Invariants:
@@ -114,7 +114,8 @@ impl Arena {
         }
     }
 
-    /// Puts a new chunk in the place of `full` and cuts `bytes` from it; `None` when another thread was faster.
+    /// Puts a new chunk in the place of `full` and cuts `bytes` from it; `None` when another thread was
+    /// faster.
     #[cold]
     fn replace(&self, full: *mut Chunk, bytes: usize) -> Option<NonNull<u8>> {
         // SAFETY: as in `allocate`: chunks live as long as the arena.
@@ -182,8 +183,8 @@ impl Drop for Arena {
         for list in [&self.current, &self.big] {
             let mut chunk = list.load(Acquire);
             while !chunk.is_null() {
-                // SAFETY: every listed chunk came from `Box::into_raw` and is listed once; `&mut self` says that
-                // no other thread uses the arena any more.
+                // SAFETY: every listed chunk came from `Box::into_raw` and is listed once; `&mut self` says
+                // that no other thread uses the arena any more.
                 let freed = unsafe { Box::from_raw(chunk) };
                 chunk = freed.previous;
             }

@@ -1,4 +1,4 @@
-//! The memtable: point entries in a skip list, range tombstones beside it, and the counts that others go by.
+//! The memtable: point entries in a sorted list, range tombstones beside it, and the counts that others go by.
 //!
 //! How it is used:
 //! 1. A writer calls `begin_write` under the lock that also seals memtables, inserts outside that lock, and
@@ -14,8 +14,9 @@
 //! * `get`, `versions` and cursors show point entries only: laying the range tombstones over them is the
 //!   reader's part.
 
+use super::list::{List, ListCursor};
+use super::node::MemEntry;
 use super::presence::Presence;
-use super::skiplist::{ListCursor, MemEntry, SkipList};
 use crate::cursor::Cursor;
 use crate::error::Result;
 use crate::rangedel::{RangeTombstone, RangeTombstones};
@@ -33,7 +34,7 @@ use drumlin_types::{KeyRange, Kind, Seq};
 /// Recent writes of one keyspace. Shared by all its writers and readers.
 pub(crate) struct Memtable {
     id: u64,
-    list: Arc<SkipList>,
+    list: Arc<List>,
     presence: Presence,
     /// Seed of the key hashes that `presence` goes by.
     seed: u64,
@@ -100,12 +101,11 @@ impl Ranges {
 }
 
 impl Memtable {
-    /// An empty memtable. `seed` is that of the key hashes that lookups bring. It also decides the inner shape of
-    /// the list, never an answer.
+    /// An empty memtable. `seed` is that of the key hashes that lookups bring.
     pub(crate) fn new(id: u64, seed: u64) -> Memtable {
         Memtable {
             id,
-            list: Arc::new(SkipList::new(seed)),
+            list: Arc::new(List::new()),
             presence: Presence::new(),
             seed,
             entries: AtomicUsize::new(0),
@@ -241,7 +241,8 @@ impl Memtable {
         debug_assert!(before > 0, "end_write without begin_write");
     }
 
-    /// Writers between `begin_write` and `end_write`. When a sealed memtable has none, all its entries are seen.
+    /// Writers between `begin_write` and `end_write`. When a sealed memtable has none, all its entries are
+    /// seen.
     pub(crate) fn writers(&self) -> usize {
         self.writers.load(Acquire)
     }

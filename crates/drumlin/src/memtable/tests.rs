@@ -1,7 +1,7 @@
 //! The memtable against an ordered map, and under threads.
 //!
-//! Keys come from a small alphabet and many lengths, so that equal prefixes, keys that are prefixes of others,
-//! zero bytes at the end and many versions of one key all happen often.
+//! Keys come from a small alphabet and many lengths, so that equal prefixes, keys that are prefixes of
+//! others, zero bytes at the end and many versions of one key all happen often.
 
 use super::{MemCursor, Memtable};
 use crate::cursor::Cursor;
@@ -32,7 +32,7 @@ impl Draw {
 
 /// `count` random entries in a memtable and in the oracle.
 fn filled(seed: u64, count: u64) -> (Arc<Memtable>, Oracle, Draw) {
-    let table = Arc::new(Memtable::new(1, seed));
+    let table = Arc::new(Memtable::new(1, 5));
     let mut oracle = Oracle::new();
     let mut draw = Draw(seed);
     let mut keys: Vec<Vec<u8>> = vec![Vec::new()];
@@ -137,7 +137,7 @@ fn point_reads_agree_with_the_ordered_map() {
 #[test]
 fn ordered_inserts() {
     let count: u32 = if cfg!(miri) { 40 } else { 2000 };
-    let table = Arc::new(Memtable::new(1, 9));
+    let table = Arc::new(Memtable::new(1, 5));
     let ascending = count..2 * count;
     let descending = (0..count).rev();
     for (seq, n) in ascending.chain(descending).enumerate() {
@@ -158,7 +158,7 @@ fn ordered_inserts() {
 /// An empty memtable answers everything with nothing.
 #[test]
 fn empty() {
-    let table = Arc::new(Memtable::new(7, 0));
+    let table = Arc::new(Memtable::new(7, 5));
     let mut cursor = table.cursor();
     cursor.seek_first().unwrap();
     assert!(!cursor.valid());
@@ -175,7 +175,7 @@ fn empty() {
 /// Values too big to share a chunk come back whole, and are counted.
 #[test]
 fn big_values() {
-    let table = Memtable::new(1, 3);
+    let table = Memtable::new(1, 5);
     let lens = [300 << 10, 10, 2 << 20, 0];
     for (i, len) in lens.into_iter().enumerate() {
         table.insert(&[i as u8], 1, Kind::Put, &vec![i as u8; len]);
@@ -189,7 +189,7 @@ fn big_values() {
 
 #[test]
 fn range_tombstones_are_seen_once_added() {
-    let table = Memtable::new(1, 0);
+    let table = Memtable::new(1, 5);
     let range = |a: &str, b: &str| KeyRange::new(Key::new(a.as_bytes()), Some(Key::new(b.as_bytes())));
     table.insert_range_tombstone(range("m", "m"), 4);
     assert!(table.is_empty());
@@ -208,7 +208,7 @@ fn range_tombstones_are_seen_once_added() {
 #[test]
 #[expect(clippy::disallowed_methods, reason = "moves the cursor to a real thread")]
 fn cursor_outlives_its_owner() {
-    let table = Arc::new(Memtable::new(1, 0));
+    let table = Arc::new(Memtable::new(1, 5));
     table.insert(b"k", 1, Kind::Put, b"v");
     let mut cursor: Box<dyn Cursor> = Box::new(table.cursor());
     drop(table);
@@ -219,8 +219,8 @@ fn cursor_outlives_its_owner() {
     assert_eq!(walked.join().unwrap(), (b"k".to_vec(), b"v".to_vec()));
 }
 
-/// Four threads insert, appending and in random order, on shared and on own keys, while two read. A reader finds
-/// everything that was inserted before it looked, always in order; in the end all is there.
+/// Four threads insert, appending and in random order, on shared and on own keys, while two read. A reader
+/// finds everything that was inserted before it looked, always in order; in the end all is there.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "races real threads")]
 fn concurrent_inserts_and_reads() {
@@ -235,7 +235,7 @@ fn concurrent_inserts_and_reads() {
             _ => format!("shared-{}", step % 16).into_bytes(),
         }
     };
-    let table = Arc::new(Memtable::new(1, 77));
+    let table = Arc::new(Memtable::new(1, 5));
     let done: [AtomicU64; WRITERS as usize] = Default::default();
     std::thread::scope(|scope| {
         for writer in 0..WRITERS {

@@ -6,7 +6,7 @@
 //! public, the rest is marked `expert`: what an experiment needs to match another engine.
 
 use super::registry::{bytes, count, names, ratio, settings, text};
-use super::{Compression, Durability};
+use super::{Compression, Durability, TableReads};
 use drumlin_types::contract::Pin;
 
 const KIB: u64 = 1 << 10;
@@ -29,6 +29,9 @@ settings! {
 
     /// Size of a log segment. Segments are preallocated and recycled.
     log_segment_bytes: u64 = 16 * MIB => bytes(64 * KIB, GIB).expert();
+
+    /// Whether reads of tables use the page cache of the operating system, or pass it where the file system lets them.
+    table_reads: TableReads = TableReads::Buffered => names(TableReads::NAMES).expert();
 
     /// Longest time that a write waits for merges or memory before it fails with `Busy`.
     write_timeout_ms: u64 = 0

@@ -2,18 +2,21 @@
 //!
 //! Every option is one entry in `defs`: name, type, default, bounds, whether an open store takes it, and the
 //! text that explains it. From that entry come
-//! * a field of [`Options`] (one per store) or [`KeyspaceOptions`] (one per keyspace), with that text as its doc,
-//! * parsing and printing: `set("memory_budget", "64MiB")`, `get`, and the text pairs that the manifest keeps,
+//! * a field of [`Options`] (one per store) or [`KeyspaceOptions`] (one per keyspace), with that text as its
+//!   doc,
+//! * parsing and printing: `set("memory_budget", "64MiB")`, `get`, and the text pairs that the manifest
+//!   keeps,
 //! * the check of fields that were assigned directly (`validate`), with the same errors as parsing,
 //! * the help text and `docs/options.md`,
 //! * random settings for tests.
 //!
-//! Settings are plain numbers and names. Components, which are code (environment, merge operator, listener), are
-//! given apart from them and never stored.
+//! Settings are plain numbers and names. Components, which are code (environment, merge operator, listener),
+//! are given apart from them and never stored.
 //!
 //! Invariants:
 //! * An option is printed so that parsing gives the same value again.
-//! * A value out of bounds is refused with the option's name, the value and the bounds, before anything changes.
+//! * A value out of bounds is refused with the option's name, the value and the bounds, before anything
+//!   changes.
 //! * An option only exists once something obeys it.
 //! * Names are never reused with another meaning: stores in the field have them in their manifests.
 
@@ -43,6 +46,18 @@ named! {
         Buffered = "buffered",
         /// Power loss: the log was synced.
         Sync = "sync",
+    }
+}
+
+named! {
+    /// Where reads of tables come from, when the block cache does not have them.
+    #[derive(Default)]
+    pub enum TableReads {
+        /// The page cache of the operating system.
+        #[default]
+        Buffered = "buffered",
+        /// The disk, past the page cache: memory is what `memory_budget` says and no more.
+        Direct = "direct",
     }
 }
 

@@ -1,7 +1,7 @@
 //! Options as text: parsing, printing, bounds, and errors that help.
 //!
-//! Byte sizes take a unit: `64MiB`, `64M` and `67108864` are the same; `64MB` is 64 million. A fraction is fine
-//! if it comes out whole: `1.5KiB`. Printing picks the largest binary unit that divides the number.
+//! Byte sizes take a unit: `64MiB`, `64M` and `67108864` are the same; `64MB` is 64 million. A fraction is
+//! fine if it comes out whole: `1.5KiB`. Printing picks the largest binary unit that divides the number.
 
 use super::defs::{KeyspaceOptions, Options};
 use super::registry::{OptionDef, Scope, Settings, Shape, Value};

@@ -1,9 +1,9 @@
 //! Random legal settings for tests, drawn from the option list, so that a new option is tested from the day
 //! it is added.
 //!
-//! A quarter of the options keep their default, a quarter stand at an end of their bounds or have no value, and the rest lie
-//! between, each order of magnitude as likely as the next. Sizes are kept from growing far above their defaults:
-//! large ones do nothing in a small test.
+//! A quarter of the options keep their default, a quarter stand at an end of their bounds or have no value,
+//! and the rest lie between, each order of magnitude as likely as the next. Sizes are kept from growing far
+//! above their defaults: large ones do nothing in a small test.
 
 use super::registry::{OptionDef, Settings, Shape, Value};
 

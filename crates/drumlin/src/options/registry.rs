@@ -316,7 +316,8 @@ macro_rules! settings {
             /// Sets the option `name` to `value`, as text: `64MiB`, `1.5`, `true`, a name.
             ///
             /// # Errors
-            /// `InvalidOption` when there is no such option or the value is out of bounds. Then nothing changed.
+            /// `InvalidOption` when there is no such option or the value is out of bounds. Then nothing
+            /// changed.
             pub fn set(&mut self, name: &str, value: &str) -> $crate::error::Result<()> {
                 $crate::options::parse::set(self, name, value)
             }

@@ -211,7 +211,8 @@ fn derived_values() {
     assert_eq!(keyspace.bottom_compression(), Compression::Zstd);
 }
 
-/// Random settings are legal, survive the manifest's pairs, leave answers alone, and reach every value that matters.
+/// Random settings are legal, survive the manifest's pairs, leave answers alone, and reach every value that
+/// matters.
 fn random_settings<S: Settings + PartialEq + std::fmt::Debug>() {
     let mut reached: Vec<Vec<Value>> = vec![Vec::new(); S::DEFS.len()];
     for seed in 0..400 {

@@ -7,6 +7,7 @@
 
 use crate::cursor::Cursor;
 use crate::error::Result;
+use crate::slice::Slice;
 use drumlin_types::{KeyRange, Kind, Seq};
 
 /// `inner`, clipped to `bounds`.
@@ -61,6 +62,10 @@ impl<C: Cursor> Cursor for ClippedCursor<C> {
     #[inline]
     fn value(&self) -> &[u8] {
         self.inner.value()
+    }
+
+    fn value_slice(&self) -> Slice {
+        self.inner.value_slice()
     }
 
     fn seek_first(&mut self) -> Result<()> {

@@ -16,6 +16,7 @@ use super::heads::{Head, Heads, prefix};
 use super::sticky::Sticky;
 use crate::cursor::Cursor;
 use crate::error::Result;
+use crate::slice::Slice;
 use drumlin_types::{Kind, Seq};
 use std::cmp::Ordering;
 
@@ -212,6 +213,10 @@ impl<C: Cursor> Cursor for MergeCursor<C> {
     #[inline]
     fn value(&self) -> &[u8] {
         self.current().value()
+    }
+
+    fn value_slice(&self) -> Slice {
+        self.current().value_slice()
     }
 
     fn seek_first(&mut self) -> Result<()> {

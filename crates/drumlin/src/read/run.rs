@@ -9,12 +9,15 @@ use super::clip::ClippedCursor;
 use super::sticky::Sticky;
 use crate::cursor::Cursor;
 use crate::error::Result;
+use crate::slice::Slice;
 use drumlin_types::{KeyRange, Kind, Seq};
 
 /// The files of one run, in key order.
 pub(crate) trait OpenFile: Send {
+    /// Walks one table.
+    type Cursor: Cursor;
     /// A cursor over the whole table of file `index`.
-    fn open(&self, index: usize) -> Result<Box<dyn Cursor>>;
+    fn open(&self, index: usize) -> Result<Self::Cursor>;
     /// The keys that file `index` answers for.
     fn bounds(&self, index: usize) -> &KeyRange;
     /// Number of files.
@@ -27,10 +30,10 @@ pub(crate) trait OpenFile: Send {
 }
 
 /// Walks the files of a run.
-pub(crate) struct RunCursor<F> {
+pub(crate) struct RunCursor<F: OpenFile> {
     files: F,
     /// The open file and its index.
-    open: Option<(usize, ClippedCursor<Box<dyn Cursor>>)>,
+    open: Option<(usize, ClippedCursor<F::Cursor>)>,
     error: Sticky,
 }
 
@@ -49,7 +52,7 @@ impl<F: OpenFile> RunCursor<F> {
         self.error.keep(result)
     }
 
-    fn current(&self) -> &ClippedCursor<Box<dyn Cursor>> {
+    fn current(&self) -> &ClippedCursor<F::Cursor> {
         &self.open.as_ref().expect("the cursor is valid").1
     }
 
@@ -68,7 +71,11 @@ impl<F: OpenFile> RunCursor<F> {
     }
 
     /// Moves to file `index` with `seek`; keeps the cursor if that file is open already.
-    fn enter(&mut self, index: usize, seek: impl FnOnce(&mut dyn Cursor) -> Result<()>) -> Result<()> {
+    fn enter(
+        &mut self,
+        index: usize,
+        seek: impl FnOnce(&mut ClippedCursor<F::Cursor>) -> Result<()>,
+    ) -> Result<()> {
         if let Some((open, cursor)) = &mut self.open
             && *open == index
         {
@@ -133,6 +140,10 @@ impl<F: OpenFile> Cursor for RunCursor<F> {
     #[inline]
     fn value(&self) -> &[u8] {
         self.current().value()
+    }
+
+    fn value_slice(&self) -> Slice {
+        self.current().value_slice()
     }
 
     fn seek_first(&mut self) -> Result<()> {

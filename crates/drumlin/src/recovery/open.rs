@@ -4,11 +4,12 @@ use super::replay::{Target, replay, sync};
 use super::state::{self, ManifestState};
 use super::{Numbers, snapshot};
 use crate::compaction::control::{Control, KeyspaceControl};
+use crate::decisions::{DecisionFiles, DecisionLog};
 use crate::error::{Error, ErrorKind, Result};
-use crate::event::{DecisionLog, Event};
+use crate::event::Event;
 use crate::keyspace::KeyspaceState;
 use crate::metrics::Counters;
-use crate::options::{KeyspaceOptions, Options};
+use crate::options::{KeyspaceOptions, Options, TableReads};
 use crate::stats::{Meter, fresh_store};
 use crate::store::{Components, Parts, Sizes, Store, sync_dir, unlink};
 use crate::table::{BlockCache, TableCache};
@@ -245,8 +246,16 @@ fn assemble(
             _ => None,
         })
         .collect();
+    let decision_logs = entries.iter().filter_map(|e| match FileName::parse(&e.name) {
+        Some(FileName::Decisions(number)) => Some(number),
+        _ => None,
+    });
+    let decision_logs = decision_logs.collect();
     let (recovered, log_bytes) = replay(&env, &dir, &numbers, manifest.floor, &mut targets, manifest.store)?;
-    let last_seq: Seq = recovered.last_seq.max(manifest.last_seq).max(largest_table_seq(&manifest, &targets));
+    let last_seq: Seq = match drumlin_types::bug!("B8") {
+        false => recovered.last_seq.max(manifest.last_seq).max(largest_table_seq(&manifest, &targets)),
+        true => manifest.last_seq,
+    };
     let home = LogHome { env: env.clone(), dir: dir.clone(), segment_bytes: options.log_segment_bytes };
     let log_number = LogNumber(fresh());
     let header = recovered.next_header(log_number);
@@ -292,7 +301,8 @@ fn assemble(
     let edit = snapshot(&controls, &options, &manifest.carried, &numbers);
     let writer = ManifestWriter::create(&env, dir.clone(), manifest_header, &edit)?;
     let cache = Arc::new(BlockCache::new(sizes.cache));
-    let tables = TableCache::new(&env, &dir, cache.clone(), manifest.store, OPEN_TABLES);
+    let tables = TableCache::new(&env, &dir, cache.clone(), manifest.store, OPEN_TABLES)
+        .reading(options.table_reads == TableReads::Direct);
     let store = Arc::new(Store::new(Parts {
         lane: CommitLane::new(home, LaneState { next_seq: last_seq + 1, log: tail }),
         publisher: Publisher::new(published),
@@ -302,11 +312,12 @@ fn assemble(
             keyspaces: controls,
             next_run: numbers.next_run,
             next_ticket: 1,
-            decisions: DecisionLog::default(),
+            decisions: DecisionLog::new(env.clock().monotonic_micros(), clock),
             flush_ceiling: Seq::MAX,
             carried: manifest.carried,
             next_manual: 1,
         },
+        decisions: DecisionFiles::new(&dir, decision_logs, next_file),
         filter_seed: manifest.store,
         sampling,
         recovered_seq: last_seq,

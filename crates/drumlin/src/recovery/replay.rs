@@ -10,7 +10,7 @@ use drumlin_env::{Env, FileKind};
 use drumlin_format::batch::BatchReader;
 use drumlin_format::error::DecodeError;
 use drumlin_format::log::{LogDamage, Record, Recovered, Replay, SEGMENT_HEADER_LEN};
-use drumlin_types::{KeyspaceId, LogNumber, Seq};
+use drumlin_types::{KeyspaceId, LogNumber, Seq, bug};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -96,6 +96,9 @@ impl Replay for LogReplay<'_> {
     fn record(&mut self, record: &Record<'_>) -> Result<(), ReplayError> {
         let operations = BatchReader::new(record.payload, record.header.count);
         for (seq, operation) in (record.header.first_seq..).zip(operations) {
+            if bug!("B7") && seq > record.header.first_seq {
+                break;
+            }
             let operation = operation.map_err(|c| {
                 let error = DecodeError::Corruption(c);
                 ReplayError::Other(decode_error(&path_in(self.dir, record.segment), error))

@@ -191,11 +191,8 @@ impl KeyspaceRecord {
                 .entry(file.table)
                 .or_insert_with(|| TableHandle::new(file.table, file.file_len, obsolete.clone()))
                 .clone();
-            let run = runs.entry(file.run).or_insert_with(|| Run {
-                id: file.run,
-                tag: self.runs.get(&file.run).map(|(_, tag)| tag.clone()).unwrap_or_default(),
-                files: Vec::new(),
-            });
+            let tag = || self.runs.get(&file.run).map(|(_, tag)| tag.clone()).unwrap_or_default();
+            let run = runs.entry(file.run).or_insert_with(|| Run::new(file.run, tag()));
             run.files.push(Arc::new(FileMeta::from_record(file, handle)));
         }
         let mut tree = Tree::empty();
@@ -204,7 +201,7 @@ impl KeyspaceRecord {
             let level = self.runs.get(&id).map_or(0, |(level, _)| *level);
             let level =
                 tree.levels.get_mut(level as usize).ok_or_else(|| format!("{id} is in level {level}"))?;
-            level.runs.push(Arc::new(run));
+            level.runs.push(run.share());
         }
         crate::version::check::check(&tree)?;
         Ok(tree)

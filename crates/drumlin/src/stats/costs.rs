@@ -169,6 +169,6 @@ mod tests {
         assert_eq!(costs.view().merge_bytes_per_s, 0.0, "a small piece says nothing");
         costs.merged(1 << 30, 1, 7);
         assert_eq!(costs.view().merge_bytes_per_s, SPEEDS.1);
-        assert_eq!(costs.view().merge_fixed_ns, 7.0);
+        assert_eq!(costs.view().merge_fixed_ns, 7.0, "nothing is no cost yet");
     }
 }

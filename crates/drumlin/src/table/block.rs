@@ -1,7 +1,7 @@
 //! Verified, decompressed blocks in memory, and how they get there.
 
 use super::decode_error;
-use super::slot::Noted;
+use super::slots::Slots;
 use crate::error::{Error, Result};
 use crate::slice::Slice;
 use drumlin_env::File;
@@ -33,16 +33,18 @@ impl DataBlock {
     }
 }
 
-/// A block of the index.
+/// A block of the index, and a slot for each of the blocks that it leads to.
 #[derive(Clone, Debug)]
 pub(super) struct IndexBlock {
     bytes: Slice,
     layout: IndexLayout,
+    pub(super) slots: Slots,
 }
 
 impl IndexBlock {
     pub(super) fn parse(bytes: Slice) -> Result<IndexBlock, Corruption> {
-        Ok(IndexBlock { layout: IndexLayout::parse(&bytes)?, bytes })
+        let layout = IndexLayout::parse(&bytes)?;
+        Ok(IndexBlock { slots: Slots::new(layout.count()), layout, bytes })
     }
 
     pub(super) fn view(&self) -> IndexView<'_> {
@@ -53,15 +55,20 @@ impl IndexBlock {
     pub(super) fn bytes(&self) -> usize {
         self.bytes.len()
     }
+
+    /// Bytes of memory that it keeps alive.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.bytes.held_bytes() + self.slots.bytes()
+    }
 }
 
 /// Any block that the cache can hold.
 #[derive(Clone, Debug)]
 pub(super) enum Block {
     Data(DataBlock),
-    Index(Arc<Noted<IndexBlock>>),
+    Index(IndexBlock),
     /// The bits of a filter module.
-    Filter(Arc<Noted<Slice>>),
+    Filter(Slice),
 }
 
 impl Block {
@@ -70,21 +77,12 @@ impl Block {
         !matches!(self, Block::Data(_))
     }
 
-    /// Whether it was asked for past the cache since this was last called.
-    pub(super) fn take_touched(&self) -> bool {
-        match self {
-            Block::Data(_) => false,
-            Block::Index(noted) => noted.take_touched(),
-            Block::Filter(noted) => noted.take_touched(),
-        }
-    }
-
     /// Bytes of memory that the block keeps alive.
     pub(super) fn held_bytes(&self) -> usize {
         match self {
             Block::Data(block) => block.bytes.held_bytes(),
-            Block::Index(noted) => noted.block.bytes.held_bytes(),
-            Block::Filter(noted) => noted.block.held_bytes(),
+            Block::Index(block) => block.held_bytes(),
+            Block::Filter(bits) => bits.held_bytes(),
         }
     }
 }

@@ -8,15 +8,18 @@
 //! again meanwhile, else it goes, and only its name is kept for a while; a block that comes back while its name is
 //! known goes to the main queue at once. So a scan passes through the small queue and leaves the rest alone. The
 //! main queue gives each block as many more rounds as it was asked for, up to three. Index and filter blocks enter
-//! the main queue directly, and are given all three rounds each time they were used: without them a lookup costs
-//! more than one read. Open tables reach them past the map (module slot).
+//! the main queue directly, and are given all three each time: without them a lookup costs more than one read.
+//!
+//! Readers that have a slot for a block (see `slots`) find it there, and only leave a mark that it was used; the mark
+//! counts when the block's turn comes.
 //!
 //! Invariants: every entry is in exactly one queue, once; what is held never exceeds the capacity, except that the
 //! capacity of a shard is a share of the whole, so a block larger than that is not kept at all.
 
 use super::block::Block;
-use drumlin_env::sync::Mutex;
-use drumlin_env::sync::atomic::{AtomicUsize, Ordering};
+use super::slots::{BlockRef, Cached, Home, Slot};
+use drumlin_env::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use drumlin_env::sync::{Arc, Mutex};
 use drumlin_format::filter::mix;
 use drumlin_types::TableId;
 use std::collections::hash_map::Entry as MapEntry;
@@ -24,7 +27,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 
 /// Bytes that an entry costs beside its block: map, queue, and the block's own header.
-const ENTRY_OVERHEAD: usize = 160;
+const ENTRY_OVERHEAD: usize = 240;
 /// Most rounds that a block is given in the main queue.
 const MOST_ROUNDS: u8 = 3;
 /// The small queue's share of the capacity is one in this many.
@@ -41,6 +44,10 @@ struct Place {
 }
 
 impl Place {
+    fn new(table: TableId, offset: u64) -> Place {
+        Place { table: if drumlin_types::bug!("B21") { TableId(0) } else { table }, offset }
+    }
+
     fn hash(self) -> u64 {
         mix(self.offset ^ self.table.0.wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
@@ -68,16 +75,50 @@ type PlaceBuilder = BuildHasherDefault<PlaceHasher>;
 
 #[derive(Debug)]
 struct Entry {
-    block: Block,
+    cached: Arc<Cached>,
     charge: usize,
     /// Rounds left in the main queue; how often it was asked for.
     rounds: u8,
+    /// The slot that leads to it too.
+    home: Option<Home>,
+}
+
+impl Entry {
+    fn used(&mut self) {
+        let gain = if self.cached.block.is_important() { MOST_ROUNDS } else { 1 };
+        self.rounds = (self.rounds + gain).min(MOST_ROUNDS);
+    }
+
+    /// Rounds, with what readers left in the slot.
+    fn rounds(&mut self) -> u8 {
+        if self.cached.take_used() {
+            self.used();
+        }
+        self.rounds
+    }
+
+    /// Moves into `slot`, unless it is there.
+    fn settle(&mut self, slot: Slot<'_>) {
+        if self.home.as_ref().is_some_and(|home| home.is(&slot)) {
+            return;
+        }
+        self.leave();
+        let home = slot.owned();
+        home.set(Some(Arc::clone(&self.cached)));
+        self.home = Some(home);
+    }
+
+    fn leave(&mut self) {
+        if let Some(home) = self.home.take() {
+            home.set(None);
+        }
+    }
 }
 
 /// Counts since the cache was made, and what it holds now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct CacheStats {
-    /// Lookups that found their block. Those that went past the map are not counted.
+    /// Lookups that found their block.
     pub(crate) hits: u64,
     /// Lookups that did not.
     pub(crate) misses: u64,
@@ -106,12 +147,13 @@ struct Shard {
 }
 
 impl Shard {
-    fn get(&mut self, place: Place) -> Option<Block> {
+    fn get(&mut self, place: Place, slot: Slot<'_>) -> Option<Block> {
         match self.entries.get_mut(&place) {
             Some(entry) => {
-                entry.rounds = (entry.rounds + 1).min(MOST_ROUNDS);
+                entry.used();
+                entry.settle(slot);
                 self.hits += 1;
-                Some(entry.block.clone())
+                Some(entry.cached.block.clone())
             }
             None => {
                 self.misses += 1;
@@ -120,7 +162,7 @@ impl Shard {
         }
     }
 
-    fn insert(&mut self, place: Place, block: Block) {
+    fn insert(&mut self, place: Place, block: Block, slot: Slot<'_>) {
         let charge = block.held_bytes() + ENTRY_OVERHEAD;
         if charge > self.capacity {
             return;
@@ -130,7 +172,9 @@ impl Shard {
             // Two readers missed at once; the blocks are equal.
             return;
         };
-        vacant.insert(Entry { block, charge, rounds: if important { MOST_ROUNDS } else { 0 } });
+        let rounds = if important { MOST_ROUNDS } else { 0 };
+        let entry = vacant.insert(Entry { cached: Cached::new(block), charge, rounds, home: None });
+        entry.settle(slot);
         if important || self.ghost_set.contains(&place) {
             self.main.push_back(place);
             self.main_bytes += charge;
@@ -161,12 +205,13 @@ impl Shard {
         let Some(place) = self.small.pop_front() else { return };
         let Some(entry) = self.entries.get_mut(&place) else { return };
         self.small_bytes -= entry.charge;
-        if entry.rounds > 0 {
+        if entry.rounds() > 0 {
             entry.rounds = 0;
             self.main_bytes += entry.charge;
             self.main.push_back(place);
             return;
         }
+        entry.leave();
         self.entries.remove(&place);
         self.evictions += 1;
         if self.ghost_set.insert(place) {
@@ -178,14 +223,12 @@ impl Shard {
     fn turn_main(&mut self) {
         let Some(place) = self.main.pop_front() else { return };
         let Some(entry) = self.entries.get_mut(&place) else { return };
-        if entry.block.take_touched() {
-            entry.rounds = MOST_ROUNDS;
-        }
-        if entry.rounds > 0 {
+        if entry.rounds() > 0 {
             entry.rounds -= 1;
             self.main.push_back(place);
             return;
         }
+        entry.leave();
         self.main_bytes -= entry.charge;
         self.entries.remove(&place);
         self.evictions += 1;
@@ -208,7 +251,10 @@ fn take_out(
     let mut freed = 0;
     queue.retain(|place| {
         if place.table == table {
-            freed += entries.remove(place).map_or(0, |entry| entry.charge);
+            freed += entries.remove(place).map_or(0, |mut entry| {
+                entry.leave();
+                entry.charge
+            });
         }
         place.table != table
     });
@@ -220,7 +266,16 @@ fn take_out(
 pub(crate) struct BlockCache {
     shards: Box<[Mutex<Shard>]>,
     capacity: AtomicUsize,
+    /// Hits by slot.
+    slot_hits: [Counter; COUNTERS],
 }
+
+/// Threads that count should seldom meet: each counter has a cache line to itself, and there are several.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Counter(AtomicU64);
+
+const COUNTERS: usize = 16;
 
 impl BlockCache {
     /// A cache for `capacity` bytes. The number of shards is set by it, once.
@@ -229,6 +284,7 @@ impl BlockCache {
         let cache = BlockCache {
             shards: (0..shards).map(|_| Mutex::new(Shard::default())).collect(),
             capacity: AtomicUsize::new(0),
+            slot_hits: Default::default(),
         };
         cache.set_capacity(capacity);
         cache
@@ -239,22 +295,33 @@ impl BlockCache {
         &self.shards[(place.hash() >> 48) as usize % self.shards.len()]
     }
 
-    /// The block of `table` at `offset`, if it is here.
-    pub(super) fn get(&self, table: TableId, offset: u64) -> Option<Block> {
-        let place = Place { table, offset };
-        self.shard(place).lock().get(place)
+    /// The block of `table` at `offset`, if it is here. `slot` is the one for this block.
+    #[inline]
+    pub(super) fn get(&self, table: TableId, offset: u64, slot: Slot<'_>) -> Option<BlockRef> {
+        if let Some(borrowed) = slot.borrow(true) {
+            // The lowest bits of an offset say little, the next ones differ from block to block.
+            let counter = ((offset >> 12) ^ table.0) as usize % COUNTERS;
+            self.slot_hits[counter].0.fetch_add(1, Ordering::Relaxed);
+            return Some(BlockRef::Borrowed(borrowed));
+        }
+        let place = Place::new(table, offset);
+        self.shard(place).lock().get(place, slot).map(BlockRef::Owned)
     }
 
     /// The same, without a trace: for readers whose interest should keep no block here.
-    pub(super) fn peek(&self, table: TableId, offset: u64) -> Option<Block> {
-        let place = Place { table, offset };
-        self.shard(place).lock().entries.get(&place).map(|entry| entry.block.clone())
+    pub(super) fn peek(&self, table: TableId, offset: u64, slot: Slot<'_>) -> Option<BlockRef> {
+        if let Some(borrowed) = slot.borrow(false) {
+            return Some(BlockRef::Borrowed(borrowed));
+        }
+        let place = Place::new(table, offset);
+        let shard = self.shard(place).lock();
+        shard.entries.get(&place).map(|entry| BlockRef::Owned(entry.cached.block.clone()))
     }
 
-    /// Takes a block in.
-    pub(super) fn insert(&self, table: TableId, offset: u64, block: Block) {
-        let place = Place { table, offset };
-        self.shard(place).lock().insert(place, block);
+    /// Takes a block in, and puts it into its slot.
+    pub(super) fn insert(&self, table: TableId, offset: u64, slot: Slot<'_>, block: Block) {
+        let place = Place::new(table, offset);
+        self.shard(place).lock().insert(place, block, slot);
     }
 
     /// Whether a block of this length could be kept at all.
@@ -286,7 +353,8 @@ impl BlockCache {
 
     /// Counts.
     pub(crate) fn stats(&self) -> CacheStats {
-        let mut stats = CacheStats::default();
+        let by_slot = self.slot_hits.iter().map(|counter| counter.0.load(Ordering::Relaxed)).sum();
+        let mut stats = CacheStats { hits: by_slot, ..CacheStats::default() };
         for shard in &self.shards {
             let shard = shard.lock();
             stats.hits += shard.hits;

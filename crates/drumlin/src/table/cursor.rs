@@ -67,13 +67,6 @@ impl TableCursor {
         }
     }
 
-    #[cfg(test)]
-    /// The value, sharing the memory of its block. Only when valid.
-    pub(crate) fn value_slice(&self) -> Slice {
-        let block = self.block.as_ref().filter(|_| self.valid);
-        block.and_then(|block| block.bytes.part(self.entry.value())).unwrap_or_default()
-    }
-
     /// Runs one move; keeps its error.
     fn guarded(&mut self, body: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
         if let Some(error) = &self.error {
@@ -97,14 +90,15 @@ impl TableCursor {
 
     fn load(&mut self, fence: &Fence) -> Result<DataBlock> {
         let table = &self.table;
+        let slot = self.fences.slot(table);
         let cached = if self.options.fill_cache {
-            table.cache.get(table.id(), fence.offset)
+            table.cache.get(table.id(), fence.offset, slot)
         } else {
-            table.cache.peek(table.id(), fence.offset)
+            table.cache.peek(table.id(), fence.offset, slot)
         };
-        if let Some(Block::Data(block)) = cached {
+        if let Some(cached) = cached {
             self.ahead.passed(fence);
-            return Ok(block);
+            return cached.data().cloned().ok_or_else(|| table.not_data(fence));
         }
         let sealed = self.ahead.take(table, fence, self.options.readahead)?;
         let block = match sealed {
@@ -113,7 +107,7 @@ impl TableCursor {
             Some(sealed) => table.blocks.unseal_data(fence, &sealed)?,
         };
         if self.options.fill_cache {
-            table.cache.insert(table.id(), fence.offset, Block::Data(block.clone()));
+            table.cache.insert(table.id(), fence.offset, slot, Block::Data(block.clone()));
         }
         Ok(block)
     }
@@ -173,6 +167,12 @@ impl Cursor for TableCursor {
         debug_assert!(self.valid);
         let block = self.block.as_ref();
         block.and_then(|block| block.bytes.get(self.entry.value())).unwrap_or_default()
+    }
+
+    /// Shares the memory of the block.
+    fn value_slice(&self) -> Slice {
+        let block = self.block.as_ref().filter(|_| self.valid);
+        block.and_then(|block| block.bytes.part(self.entry.value())).unwrap_or_default()
     }
 
     fn seek_first(&mut self) -> Result<()> {

@@ -2,9 +2,8 @@
 
 use super::block::{Block, IndexBlock};
 use super::reader::Table;
-use super::slot::{Noted, Slot};
+use super::slots::Slot;
 use crate::error::{Error, Result};
-use drumlin_env::sync::Arc;
 use drumlin_format::error::Corruption;
 use drumlin_format::index::Fence;
 use drumlin_format::table::Handle;
@@ -23,13 +22,18 @@ struct Partition {
     /// The fence of the root that points to it.
     number: usize,
     offset: u64,
-    index: Arc<Noted<IndexBlock>>,
+    block: IndexBlock,
 }
 
 impl FenceCursor {
     /// The fence it is on.
     pub(super) fn fence(&self) -> Option<Fence> {
         self.fence
+    }
+
+    /// The slot for the block behind the fence it is on.
+    pub(super) fn slot<'a>(&'a self, table: &'a Table) -> Slot<'a> {
+        self.block(table).slots.slot(self.at)
     }
 
     /// The separator of the fence it is on.
@@ -105,7 +109,7 @@ impl FenceCursor {
     }
 
     fn block<'a>(&'a self, table: &'a Table) -> &'a IndexBlock {
-        self.partition.as_ref().map_or(&table.root, |partition| &partition.index.block)
+        self.partition.as_ref().map_or(&table.root, |partition| &partition.block)
     }
 
     /// Loads partition `number`; `false` if there is none. The cursor is on no fence then.
@@ -117,8 +121,8 @@ impl FenceCursor {
         if self.partition.as_ref().is_none_or(|partition| partition.number != number) {
             let fence = table.root.view().fence(number);
             let fence = fence.map_err(|damage| table.blocks.decode_error(table.root_offset, damage))?;
-            let index = table.partition(number, &fence)?;
-            self.partition = Some(Partition { number, offset: fence.offset, index });
+            let block = table.partition(number, &fence)?;
+            self.partition = Some(Partition { number, offset: fence.offset, block });
         }
         Ok(true)
     }
@@ -138,10 +142,13 @@ impl FenceCursor {
 }
 
 impl Table {
-    /// Partition `number` of the index, behind `fence`, from memory or the file.
-    pub(super) fn partition(&self, number: usize, fence: &Fence) -> Result<Arc<Noted<IndexBlock>>> {
-        if let Some(partition) = self.partitions.get(number).and_then(Slot::get) {
-            return Ok(partition);
+    /// Partition `number` of the index, which is behind `fence`, from the cache or the file.
+    pub(super) fn partition(&self, number: usize, fence: &Fence) -> Result<IndexBlock> {
+        let slot = self.root.slots.slot(number);
+        if let Some(cached) = self.cache.get(self.id(), fence.offset, slot)
+            && let Some(Block::Index(block)) = cached.block()
+        {
+            return Ok(block.clone());
         }
         let handle = Handle { offset: fence.offset, sealed_len: fence.sealed_len };
         if handle.end() > self.file_len() {
@@ -152,12 +159,8 @@ impl Table {
         if block.view().level() != 0 {
             return Err(self.blocks.corruption(fence.offset, "index has too many levels"));
         }
-        let partition = Noted::new(block);
-        if let Some(slot) = self.partitions.get(number) {
-            slot.set(&partition);
-        }
-        self.cache.insert(self.id(), fence.offset, Block::Index(Arc::clone(&partition)));
-        Ok(partition)
+        self.cache.insert(self.id(), fence.offset, slot, Block::Index(block.clone()));
+        Ok(block)
     }
 
     /// Refuses a fence whose block cannot lie among the data blocks.

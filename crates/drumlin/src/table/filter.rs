@@ -6,10 +6,9 @@
 
 use super::block::{Block, BlockFile};
 use super::block_cache::BlockCache;
-use super::slot::{Noted, Slot};
+use super::slots::{BlockRef, Slots};
 use crate::error::Result;
 use crate::slice::Slice;
-use drumlin_env::sync::Arc;
 use drumlin_env::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use drumlin_format::filter::may_contain;
 use drumlin_format::table::{FilterDescriptor, Handle};
@@ -21,10 +20,10 @@ const LOAD_EVERY: u32 = 16;
 struct ModuleState {
     handle: Handle,
     probes: u8,
-    slot: Slot<Slice>,
     /// How often it was not in memory.
     missed: AtomicU32,
     damaged: AtomicBool,
+    slots: Slots,
 }
 
 /// The filter of an open table.
@@ -43,9 +42,9 @@ impl TableFilter {
             Some(ModuleState {
                 handle,
                 probes: module.probes,
-                slot: Slot::default(),
                 missed: AtomicU32::new(0),
                 damaged: AtomicBool::new(false),
+                slots: Slots::new(1),
             })
         });
         match states.collect() {
@@ -70,8 +69,9 @@ impl TableFilter {
             if module.damaged.load(Ordering::Relaxed) {
                 continue;
             }
-            if let Some(bits) = module.resident(number, blocks, cache)
-                && !may_contain(&bits.block, number, module.probes, hash)
+            if let Some(resident) = module.resident(number, blocks, cache)
+                && let Some(Block::Filter(bits)) = resident.block()
+                && !may_contain(bits, number, module.probes, hash)
             {
                 return false;
             }
@@ -93,24 +93,20 @@ impl TableFilter {
         let Some(sealed) = tail.part(start..start + module.handle.sealed_len as usize) else { return };
         match blocks.unseal_plain(module.handle, &sealed) {
             // A copy: the tail itself should not stay in memory.
-            Ok(bits) => drop(module.keep(Slice::from(&*bits), blocks, cache)),
+            Ok(bits) => {
+                let bits = Block::Filter(Slice::from(&*bits));
+                cache.insert(blocks.id, module.handle.offset, module.slots.slot(0), bits);
+            }
             Err(_) => module.damaged.store(true, Ordering::Relaxed),
         }
     }
 }
 
 impl ModuleState {
-    /// Gives the module's bits to the cache.
-    fn keep(&self, bits: Slice, blocks: &BlockFile, cache: &BlockCache) -> Arc<Noted<Slice>> {
-        let bits = Noted::new(bits);
-        self.slot.set(&bits);
-        cache.insert(blocks.id, self.handle.offset, Block::Filter(Arc::clone(&bits)));
-        bits
-    }
-
     /// The module's bits if they are in memory, or are worth fetching.
-    fn resident(&self, number: usize, blocks: &BlockFile, cache: &BlockCache) -> Option<Arc<Noted<Slice>>> {
-        if let Some(bits) = self.slot.get() {
+    fn resident(&self, number: usize, blocks: &BlockFile, cache: &BlockCache) -> Option<BlockRef> {
+        let slot = self.slots.slot(0);
+        if let Some(bits) = cache.get(blocks.id, self.handle.offset, slot) {
             return Some(bits);
         }
         // A module that cannot stay would cost every lookup more than the block that it may save.
@@ -123,7 +119,10 @@ impl ModuleState {
             return None;
         }
         match blocks.read_plain(self.handle) {
-            Ok(bits) => Some(self.keep(bits, blocks, cache)),
+            Ok(bits) => {
+                cache.insert(blocks.id, self.handle.offset, slot, Block::Filter(bits.clone()));
+                Some(BlockRef::Owned(Block::Filter(bits)))
+            }
             Err(error) => {
                 // A failed read may succeed later; damage stays.
                 if error.is_corruption() {

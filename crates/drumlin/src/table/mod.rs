@@ -5,7 +5,8 @@
 //! - [`Table`] is an open table. It holds the footer's places, the properties, the root of the index and the range
 //!   tombstones; everything else is read when needed. It answers point lookups, ranks and sizes, and verifies.
 //! - [`TableCursor`] walks a table both ways.
-//! - [`BlockCache`] holds data blocks, index partitions and filter modules, by table and offset.
+//! - [`BlockCache`] holds data blocks, index partitions and filter modules, by table and offset. A slot beside each
+//!   fence leads to its block without asking the cache.
 //! - [`TableCache`] holds the open tables.
 //!
 //! Invariants: no byte is used before its checksum, which is bound to table and offset, has been verified; blocks
@@ -19,7 +20,7 @@ mod cursor;
 mod fences;
 mod filter;
 mod reader;
-mod slot;
+mod slots;
 mod table_cache;
 #[cfg(test)]
 mod tests;
@@ -29,11 +30,11 @@ mod writer;
 pub(crate) use block_cache::BlockCache;
 #[cfg(test)]
 pub(crate) use block_cache::CacheStats;
-pub(crate) use cursor::CursorOptions;
+pub(crate) use cursor::{CursorOptions, TableCursor};
 #[cfg(test)]
 pub(crate) use reader::Found;
 pub(crate) use reader::{Lookup, Table};
-pub(crate) use table_cache::TableCache;
+pub(crate) use table_cache::{OpenTable, TableCache, TableSlot};
 pub(crate) use writer::{TableOptions, TableWriter};
 
 use crate::error::{Error, ErrorKind};

@@ -6,7 +6,7 @@ use super::cursor::{CursorOptions, TableCursor};
 use super::decode_error;
 use super::fences::FenceCursor;
 use super::filter::TableFilter;
-use super::slot::Slot;
+use super::slots::{BlockRef, Slot};
 use crate::error::{Error, Result};
 use crate::rangedel::{RangeTombstone, RangeTombstones};
 use crate::slice::Slice;
@@ -51,8 +51,6 @@ pub(crate) struct Table {
     pub(super) cache: Arc<BlockCache>,
     pub(super) root: IndexBlock,
     pub(super) root_offset: u64,
-    /// The partitions of the index; empty when it is flat.
-    pub(super) partitions: Box<[Slot<IndexBlock>]>,
     pub(super) filter: TableFilter,
     file_len: u64,
     properties: Properties,
@@ -77,7 +75,7 @@ impl Table {
     }
 
     /// Reads what an open table holds, from the file.
-    fn over(blocks: BlockFile, file_len: u64, cache: Arc<BlockCache>, seed: u64) -> Result<Table> {
+    pub(super) fn over(blocks: BlockFile, file_len: u64, cache: Arc<BlockCache>, seed: u64) -> Result<Table> {
         let id = blocks.id;
         if file_len < FOOTER_LEN as u64 {
             return Err(blocks.corruption(0, "table is shorter than its footer"));
@@ -102,19 +100,8 @@ impl Table {
         let filter = TableFilter::new(&properties.filter, footer_offset);
         filter.adopt(&tail.bytes, tail.offset, &blocks, &cache);
         let foreign_seed = properties.seed != seed;
-        let partitions = if root.view().level() == 1 { root.view().count() } else { 0 };
-        Ok(Table {
-            blocks,
-            cache,
-            root,
-            root_offset: footer.root.offset,
-            partitions: (0..partitions).map(|_| Slot::default()).collect(),
-            filter,
-            file_len,
-            properties,
-            tombstones,
-            foreign_seed,
-        })
+        let root_offset = footer.root.offset;
+        Ok(Table { blocks, cache, root, root_offset, filter, file_len, properties, tombstones, foreign_seed })
     }
 
     /// The same table, opened again from its file, without any cache.
@@ -183,13 +170,14 @@ impl Table {
         fences.seek(self, key)?;
         let mut outcome = Lookup::Absent;
         while let Some(fence) = fences.fence() {
-            let block = self.data_block(&fence)?;
+            let cached = self.data_block(&fence, fences.slot(self))?;
+            let Some(block) = cached.data() else { return Err(self.not_data(&fence)) };
             let view = block.view();
             let damage = |damage| self.blocks.decode_error(fence.offset, damage);
             let mut next = view.get(key, tag_of(hash), snapshot).map_err(damage)?;
             while let Some((index, entry)) = next {
                 outcome = Lookup::Found;
-                if !take(found(&block, &entry)) {
+                if !take(found(block, &entry)) {
                     return Ok(outcome);
                 }
                 next = view.next_version(index, key).map_err(damage)?;
@@ -209,7 +197,8 @@ impl Table {
         let Some(fence) = fences.fence() else {
             return Ok(self.properties.entries);
         };
-        let block = self.data_block(&fence)?;
+        let cached = self.data_block(&fence, fences.slot(self))?;
+        let Some(block) = cached.data() else { return Err(self.not_data(&fence)) };
         let before = block.view().find(key, Seq::MAX);
         let before = before.map_err(|damage| self.blocks.decode_error(fence.offset, damage))?;
         Ok(fence.ordinal + before as u64)
@@ -246,14 +235,20 @@ impl Table {
         TableCursor::new(Arc::clone(self), options)
     }
 
-    /// The data block behind `fence`, from the cache or the file.
-    fn data_block(&self, fence: &Fence) -> Result<DataBlock> {
-        if let Some(Block::Data(block)) = self.cache.get(self.id(), fence.offset) {
-            return Ok(block);
+    /// The data block behind `fence`, from its slot, the cache or the file.
+    fn data_block(&self, fence: &Fence, slot: Slot<'_>) -> Result<BlockRef> {
+        if let Some(cached) = self.cache.get(self.id(), fence.offset, slot) {
+            return Ok(cached);
         }
-        let block = self.blocks.read_data(fence)?;
-        self.cache.insert(self.id(), fence.offset, Block::Data(block.clone()));
-        Ok(block)
+        let block = Block::Data(self.blocks.read_data(fence)?);
+        self.cache.insert(self.id(), fence.offset, slot, block.clone());
+        Ok(BlockRef::Owned(block))
+    }
+
+    /// Two handles of a table lead to the same place.
+    #[cold]
+    pub(super) fn not_data(&self, fence: &Fence) -> Error {
+        self.blocks.corruption(fence.offset, "a fence points to a block that is not data")
     }
 }
 

@@ -84,7 +84,7 @@ impl Table {
                     .fence(number)
                     .map_err(|damage| self.blocks.decode_error(self.root_offset, damage))?;
                 let partition = self.partition(number, &fence)?;
-                let view = partition.block.view();
+                let view = partition.view();
                 view.validate().map_err(|damage| self.blocks.decode_error(fence.offset, damage))?;
                 let last = view.count().checked_sub(1).map(|last| view.separator(last)).transpose();
                 let last = last.map_err(|damage| self.blocks.decode_error(fence.offset, damage))?;

@@ -163,7 +163,9 @@ impl FileSink {
 
     fn finish(mut self) -> io::Result<()> {
         self.flush()?;
-        self.file.sync_data()?;
+        if !drumlin_types::bug!("B10") {
+            self.file.sync_data()?;
+        }
         self.file.close()
     }
 }

@@ -4,6 +4,8 @@
 //! a reference, its handle is *retired*; when the last version that still holds it is dropped, the table
 //! joins the queue of files to unlink. A maintenance step empties the queue.
 
+use crate::error::Result;
+use crate::table::{OpenTable, TableCache, TableSlot};
 use drumlin_env::sync::{Arc, Mutex, atomic};
 use drumlin_types::TableId;
 use std::path::PathBuf;
@@ -14,13 +16,22 @@ pub(crate) struct TableHandle {
     pub(crate) id: TableId,
     /// Length of the file in bytes.
     pub(crate) len: u64,
+    /// Leads to the open table.
+    slot: TableSlot,
     retired: atomic::AtomicBool,
     queue: Arc<Obsolete>,
 }
 
 impl TableHandle {
     pub(crate) fn new(id: TableId, len: u64, queue: Arc<Obsolete>) -> Arc<TableHandle> {
-        Arc::new(TableHandle { id, len, retired: atomic::AtomicBool::new(false), queue })
+        let slot = TableSlot::default();
+        Arc::new(TableHandle { id, len, slot, retired: atomic::AtomicBool::new(false), queue })
+    }
+
+    /// The table, opened if it is not open.
+    #[inline]
+    pub(crate) fn open(&self, tables: &TableCache) -> Result<OpenTable> {
+        tables.get(self.id, self.len, &self.slot)
     }
 
     /// No installed version refers to the table any more.

@@ -13,9 +13,22 @@ pub(crate) struct Run {
     pub(crate) id: RunId,
     pub(crate) tag: RunTag,
     pub(crate) files: Vec<Arc<FileMeta>>,
+    /// Range tombstones of all its files; set when the run is shared.
+    pub(crate) range_tombstones: u64,
 }
 
 impl Run {
+    /// A run without files.
+    pub(crate) fn new(id: RunId, tag: RunTag) -> Run {
+        Run { id, tag, files: Vec::new(), range_tombstones: 0 }
+    }
+
+    /// The run as it will be read, now that it has its files.
+    pub(crate) fn share(mut self) -> Arc<Run> {
+        self.range_tombstones = self.files.iter().map(|f| f.counts.range_tombstones).sum();
+        Arc::new(self)
+    }
+
     /// The one file whose bounds hold `key`.
     pub(crate) fn file_for(&self, key: &[u8]) -> Option<&Arc<FileMeta>> {
         let after = self.files.partition_point(|f| *f.bounds.start <= *key);
@@ -85,7 +98,7 @@ impl Tree {
         for (level, id, tag) in &edit.runs {
             let runs = level_mut(&mut levels, *level)?;
             if !runs.iter().any(|run| run.id == *id) {
-                runs.push(Run { id: *id, tag: tag.clone(), files: Vec::new() });
+                runs.push(Run::new(*id, tag.clone()));
             }
         }
         for (level, id, file) in &edit.add {
@@ -139,7 +152,7 @@ fn add_file(run: &mut Run, file: Arc<FileMeta>) -> Result<()> {
 fn share(new: Vec<Run>, old: &Level, touched: &[RunId]) -> Level {
     let keep = |run: Run| match old.runs.iter().find(|r| r.id == run.id) {
         Some(same) if !touched.contains(&run.id) => same.clone(),
-        _ => Arc::new(run),
+        _ => run.share(),
     };
     Level { runs: new.into_iter().filter(|run| !run.files.is_empty()).map(keep).collect() }
 }

@@ -91,6 +91,7 @@ impl LogHome {
         if !drumlin_types::bug!("B2") {
             fs.sync_dir(&self.dir).map_err(|e| Error::io(&self.dir, "cannot sync the directory", e))?;
         }
+        file.map_writes().map_err(|e| fail("cannot map a log segment", e))?;
         Ok(file)
     }
 }

@@ -208,7 +208,7 @@ mod tests {
         close(scored[6].value() / thirds().run_per_window(), 232.472, 3);
         let turn = |delay: f64| {
             let stall = Stall { above: 9.0, delay };
-            (10..5000).map(|m| f64::from(m)).find(|&m| winner(m, stall) == 7.0).unwrap()
+            (10..5000).map(f64::from).find(|&m| winner(m, stall) == 7.0).unwrap()
         };
         assert_eq!(turn(24_000.0), 96.0);
         assert_eq!(turn(1e12), 1141.0);

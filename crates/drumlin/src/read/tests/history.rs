@@ -8,6 +8,7 @@ use crate::rangedel::{RangeTombstone, RangeTombstones};
 use crate::read::{
     MergeCursor, OpenFile, PointerReader, RunCursor, TombstoneSource, VisibleIter, VisibleOptions,
 };
+use crate::scan::{ScanSource, StoreView};
 use crate::slice::Slice;
 use drumlin_types::{Key, KeyRange, Kind, Seq};
 use std::collections::BTreeMap;
@@ -177,6 +178,7 @@ pub(crate) struct VecRun {
 }
 
 impl OpenFile for VecRun {
+    type Cursor = Box<dyn Cursor>;
     fn open(&self, index: usize) -> Result<Box<dyn Cursor>> {
         self.meter.opens.fetch_add(1, Relaxed);
         self.fuse.check()?;
@@ -275,25 +277,20 @@ impl Spread {
     }
 
     /// A merge of all sources, whose calls burn `fuse`.
-    pub(crate) fn cursor(&self, fuse: &Fuse) -> MergeCursor<Box<dyn Cursor>> {
-        let sources = self.spots.iter().map(|spot| -> Box<dyn Cursor> {
-            match spot {
+    pub(crate) fn cursor(&self, fuse: &Fuse) -> MergeCursor<ScanSource> {
+        let sources = self.spots.iter().map(|spot| {
+            ScanSource::Test(match spot {
                 Spot::Memtable(entries) => {
                     Box::new(VecCursor::with(entries.clone(), Arc::default(), fuse.clone()))
                 }
                 Spot::Run(run) => Box::new(RunCursor::new(VecRun { fuse: fuse.clone(), ..run.clone() })),
-            }
+            })
         });
         MergeCursor::new(sources.collect())
     }
 
     /// The view of a reader of `bounds` at `snapshot`.
-    pub(crate) fn view(
-        &self,
-        snapshot: Seq,
-        bounds: &KeyRange,
-        fuse: &Fuse,
-    ) -> VisibleIter<MergeCursor<Box<dyn Cursor>>> {
+    pub(crate) fn view(&self, snapshot: Seq, bounds: &KeyRange, fuse: &Fuse) -> StoreView {
         VisibleIter::new(self.cursor(fuse), options(snapshot, bounds.clone(), self.tombstones.clone()))
     }
 }

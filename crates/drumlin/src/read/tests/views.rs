@@ -10,6 +10,7 @@ use crate::rangedel::{RangeTombstone, RangeTombstones};
 use crate::read::coverage::Coverage;
 use crate::read::visible::MAX_STEPS;
 use crate::read::{MergeCursor, RunCursor, TombstoneSource, VisibleIter};
+use crate::scan::ScanSource;
 use drumlin_types::{Key, KeyRange, Kind, Seq};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -299,7 +300,7 @@ fn both_ends_share_the_search() {
     };
     let mut iter = Iter::new(
         Box::new(move || {
-            let cursor: Box<dyn Cursor> = Box::new(RunCursor::new(run.clone()));
+            let cursor = ScanSource::Test(Box::new(RunCursor::new(run.clone())));
             Ok(VisibleIter::new(MergeCursor::new(vec![cursor]), options(9, KeyRange::all(), Vec::new())))
         }),
         Arc::default(),

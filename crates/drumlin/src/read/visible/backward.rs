@@ -46,6 +46,10 @@ impl<C: Cursor> VisibleIter<C> {
                     }
                 }
             }
+            if drumlin_types::bug!("B18") {
+                self.cursor.seek_before(&self.key)?;
+                break;
+            }
             self.cursor.prev()?;
         }
         self.settle(base)

@@ -135,11 +135,13 @@ impl<C: Cursor> VisibleIter<C> {
         }
     }
 
-    /// The value to keep: copied unless it is held as a slice already. Empty if values are not wanted.
+    /// The value to keep: copied unless it lies in a block or is held as a slice already. Empty if values are not wanted.
     pub(crate) fn value_slice(&self) -> Slice {
         match (self.position, &self.shared) {
             _ if self.keys_only => Slice::default(),
             (Position::Held(_), Some(shared)) => shared.clone(),
+            (Position::Shown { skip: 0 }, _) => self.cursor.value_slice(),
+            (Position::Shown { skip }, _) => self.cursor.value_slice().skip(skip),
             _ => Slice::from(self.value()),
         }
     }
@@ -163,7 +165,6 @@ impl<C: Cursor> VisibleIter<C> {
         })
     }
 
-    #[cfg(test)]
     /// To the first key at or after `key`.
     pub(crate) fn seek(&mut self, key: &[u8]) -> Result<()> {
         self.guarded(|view| {
@@ -172,7 +173,6 @@ impl<C: Cursor> VisibleIter<C> {
         })
     }
 
-    #[cfg(test)]
     /// To the last key before `key`.
     pub(crate) fn seek_before(&mut self, key: &[u8]) -> Result<()> {
         self.guarded(|view| {

@@ -1,7 +1,7 @@
 //! The block cache and the table cache.
 
 use super::super::block::Block;
-use super::super::slot::{Noted, Slot};
+use super::super::slots::{BlockRef, Slot, Slots};
 use super::*;
 use crate::slice::Slice;
 
@@ -22,29 +22,72 @@ fn data_blocks(count: usize) -> (Fixture, Arc<Table>, Vec<(u64, Block)>) {
     (fixture, table, blocks)
 }
 
+/// A cache whose readers have no slots.
+struct Plain {
+    cache: BlockCache,
+    none: Slots,
+}
+
+impl Plain {
+    fn new(capacity: usize) -> Plain {
+        Plain { cache: BlockCache::new(capacity), none: Slots::new(0) }
+    }
+
+    fn slot(&self) -> Slot<'_> {
+        self.none.slot(0)
+    }
+
+    fn get(&self, table: TableId, offset: u64) -> Option<BlockRef> {
+        self.cache.get(table, offset, self.slot())
+    }
+
+    fn peek(&self, table: TableId, offset: u64) -> Option<BlockRef> {
+        self.cache.peek(table, offset, self.slot())
+    }
+
+    fn insert(&self, table: TableId, offset: u64, block: Block) {
+        self.cache.insert(table, offset, self.slot(), block);
+    }
+}
+
+impl std::ops::Deref for Plain {
+    type Target = BlockCache;
+    fn deref(&self) -> &BlockCache {
+        &self.cache
+    }
+}
+
+/// Whatever is evicted or forgotten leaves its slot, and what is in the cache is in one.
 #[test]
 fn what_was_put_in_comes_out_or_is_gone() {
     let (_, _, blocks) = data_blocks(300);
     let cache = BlockCache::new(100_000);
+    // Two sets of slots for the same blocks, as when an index block is read again.
+    let sets = [Slots::new(1200), Slots::new(1200)];
+    let full =
+        || sets.iter().flat_map(|set| (0..1200).filter(|&at| set.slot(at).borrow(false).is_some())).count();
     let mut draw = Draw(1);
     let mut hits = 0;
     for step in 0..20_000 {
-        let (offset, block) = &blocks[draw.next(300) as usize];
+        let number = draw.next(300) as usize;
+        let (offset, block) = &blocks[number];
         let table = TableId(1 + draw.next(3));
+        let slot = sets[draw.next(2) as usize].slot(table.0 as usize * 300 + number);
         match draw.next(100) {
             0 => cache.forget_table(table),
             1 => cache.set_capacity(draw.next(200_000) as usize),
-            2..50 => cache.insert(table, *offset, block.clone()),
+            2..50 => cache.insert(table, *offset, slot, block.clone()),
             _ => {
-                if let Some(Block::Data(got)) = cache.get(table, *offset) {
+                if let Some(got) = cache.get(table, *offset, slot) {
                     let Block::Data(block) = block else { unreachable!("all are data blocks") };
-                    assert_eq!(got.bytes, block.bytes);
+                    assert_eq!(got.data().expect("a data block").bytes, block.bytes);
                     hits += 1;
                 }
             }
         }
         if step % 50 == 0 {
             cache.check();
+            assert_eq!(full() as u64, cache.stats().blocks);
         }
     }
     cache.check();
@@ -61,7 +104,7 @@ fn what_was_put_in_comes_out_or_is_gone() {
 fn a_scan_does_not_push_out_what_is_used() {
     let (_, _, blocks) = data_blocks(1000);
     let (hot, cold) = blocks.split_at(50);
-    let cache = BlockCache::new(100 * 1300);
+    let cache = Plain::new(100 * 1300);
     for _ in 0..3 {
         for (offset, block) in hot {
             if cache.get(ID, *offset).is_none() {
@@ -80,7 +123,7 @@ fn a_scan_does_not_push_out_what_is_used() {
 #[test]
 fn a_block_that_comes_back_is_remembered() {
     let (_, _, blocks) = data_blocks(200);
-    let cache = BlockCache::new(20 * 1300);
+    let cache = Plain::new(20 * 1300);
     for (offset, block) in &blocks[..30] {
         cache.insert(ID, *offset, block.clone());
     }
@@ -96,31 +139,28 @@ fn a_block_that_comes_back_is_remembered() {
 #[test]
 fn filters_and_indexes_outlive_data() {
     let (_, _, blocks) = data_blocks(500);
-    let cache = BlockCache::new(100_000);
-    let filter = Noted::new(Slice::from(vec![1; 20_000]));
-    let slot = Slot::default();
-    slot.set(&filter);
-    cache.insert(TableId(9), 7, Block::Filter(filter));
+    let cache = Plain::new(100_000);
+    cache.insert(TableId(9), 7, Block::Filter(Slice::from(vec![1; 20_000])));
     for (number, (offset, block)) in blocks.iter().enumerate() {
         cache.insert(ID, *offset, block.clone());
         let _ = cache.get(ID, *offset);
         // Asked for about once while three times the cache's capacity passes.
-        if number % 200 == 0 {
-            assert!(slot.get().is_some());
+        if number % 180 == 0 {
+            assert!(cache.get(TableId(9), 7).is_some());
         }
     }
     cache.check();
     assert!(cache.stats().evictions > 300);
-    assert!(slot.get().is_some());
+    assert!(cache.peek(TableId(9), 7).is_some());
     cache.set_capacity(1000);
-    assert!(slot.get().is_none(), "a slot keeps nothing alive");
+    assert!(cache.peek(TableId(9), 7).is_none());
     assert!(!cache.admits(1000) && cache.admits(500));
 }
 
 #[test]
 fn a_cache_without_room_keeps_nothing() {
     let (_, _, blocks) = data_blocks(3);
-    let cache = BlockCache::new(0);
+    let cache = Plain::new(0);
     cache.insert(ID, blocks[0].0, blocks[0].1.clone());
     assert!(cache.get(ID, blocks[0].0).is_none());
     assert_eq!(cache.stats(), CacheStats { misses: 1, ..CacheStats::default() });
@@ -144,18 +184,24 @@ fn directory(mem: &MemEnv, count: u64) -> Vec<u64> {
 fn tables_are_opened_once_and_let_go_in_order_of_use() {
     let mem = MemEnv::new(1);
     let lengths = directory(&mem, 5);
-    let blocks = Arc::new(BlockCache::new(1 << 20));
-    let cache = TableCache::new(&mem.env(), "/db".as_ref(), blocks, SEED, 3);
-    let open = |number: u64| cache.get(TableId(number), lengths[number as usize - 1]).expect("there");
+    let cache = TableCache::new(&mem.env(), "/db".as_ref(), Arc::new(BlockCache::new(1 << 20)), SEED, 3);
+    let slots: Vec<TableSlot> = (0..5).map(|_| TableSlot::default()).collect();
+    let open = |number: u64| {
+        let place = number as usize - 1;
+        cache.get(TableId(number), lengths[place], &slots[place]).expect("there")
+    };
     let opens = |number: u64| {
         let before = mem.io_index();
         open(number);
         mem.io_index() > before
     };
-    assert_eq!([1, 2, 3, 1, 2, 3].map(opens), [true, true, true, false, false, false]);
-    assert_eq!([1, 4].map(opens), [false, true]);
+    assert_eq!([1, 2, 3, 1, 3, 4].map(opens), [true, true, true, false, false, true]);
     assert_eq!(cache.open_tables(), 3);
     assert_eq!([1, 3, 4, 2].map(opens), [false, false, false, true]);
+    // Another slot for an open table takes over.
+    let (again, before) = (TableSlot::default(), mem.io_index());
+    cache.get(TableId(2), lengths[1], &again).expect("there");
+    assert_eq!((mem.io_index(), cache.open_tables()), (before, 3));
     let held = open(3);
     assert!(held.get(&3u64.to_be_bytes(), hash(&3u64.to_be_bytes()), 9).expect("sound").is_some());
     assert_eq!(cache.blocks().stats().blocks, 1);
@@ -167,7 +213,7 @@ fn tables_are_opened_once_and_let_go_in_order_of_use() {
     );
     cache.set_limit(0);
     assert_eq!(cache.open_tables(), 1);
-    assert!(cache.get(TableId(77), 100).is_err());
+    assert!(cache.get(TableId(77), 100, &TableSlot::default()).is_err());
 }
 
 #[test]
@@ -176,14 +222,16 @@ fn threads_share_tables() {
     let lengths = directory(&mem, 8);
     let blocks = Arc::new(BlockCache::new(1 << 20));
     let cache = Arc::new(TableCache::new(&mem.env(), "/db".as_ref(), blocks, SEED, 4));
+    let slots: Arc<[TableSlot]> = (0..8).map(|_| TableSlot::default()).collect();
     let threads: Vec<_> = (0..4u64)
         .map(|thread| {
-            let (cache, lengths) = (Arc::clone(&cache), lengths.clone());
+            let (cache, slots, lengths) = (Arc::clone(&cache), Arc::clone(&slots), lengths.clone());
             let job = move || {
                 let mut draw = Draw(thread);
                 for _ in 0..500 {
                     let number = 1 + draw.next(8);
-                    let table = cache.get(TableId(number), lengths[number as usize - 1]).expect("there");
+                    let place = number as usize - 1;
+                    let table = cache.get(TableId(number), lengths[place], &slots[place]).expect("there");
                     let key = number.to_be_bytes();
                     assert_eq!(table.get(&key, hash(&key), 99).expect("sound").expect("there").seq, number);
                     if draw.next(50) == 0 {

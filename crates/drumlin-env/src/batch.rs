@@ -1,0 +1,174 @@
+//! Many reads at once: a disk serves sixteen readers nearly as fast as one.
+//!
+//! A batch is shared by the thread that brings it and a few readers that wait for work, started with the first batch
+//! and kept. Each takes the next read that nobody has taken, until there is none; the bringer works too, so a batch gets
+//! done even when every reader is busy with others. A simulated world does its reads one after the other, in order.
+
+use crate::fs::File;
+use crate::sync::{Arc, Condvar, Mutex};
+use std::collections::VecDeque;
+use std::io;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Threads that read for others.
+const READERS: usize = 15;
+
+/// One read of a batch: so many bytes from `offset`.
+#[derive(Clone, Debug)]
+pub struct ReadRequest {
+    /// The file.
+    pub file: File,
+    /// Where to begin.
+    pub offset: u64,
+    /// Bytes to read; fewer are an error.
+    pub len: usize,
+}
+
+impl ReadRequest {
+    fn run(&self) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; self.len];
+        self.file.read_exact_at(self.offset, &mut bytes)?;
+        Ok(bytes)
+    }
+}
+
+/// A batch under way.
+struct Batch {
+    requests: Vec<ReadRequest>,
+    next: AtomicUsize,
+    done: Mutex<Done>,
+    all_done: Condvar,
+}
+
+struct Done {
+    results: Vec<Option<io::Result<Vec<u8>>>>,
+    missing: usize,
+}
+
+impl Batch {
+    /// Does reads until nobody has to begin one.
+    fn help(&self) {
+        loop {
+            let number = self.next.fetch_add(1, Ordering::Relaxed);
+            let Some(request) = self.requests.get(number) else { return };
+            let result = request.run();
+            let mut done = self.done.lock();
+            done.results[number] = Some(result);
+            done.missing -= 1;
+            if done.missing == 0 {
+                self.all_done.notify_all();
+            }
+        }
+    }
+}
+
+/// Calls for help that no reader has answered yet.
+struct Calls {
+    waiting: Mutex<VecDeque<Arc<Batch>>>,
+    called: Condvar,
+}
+
+fn readers() -> &'static Calls {
+    static CALLS: OnceLock<Calls> = OnceLock::new();
+    let mut is_new = false;
+    let calls = CALLS.get_or_init(|| {
+        is_new = true;
+        Calls { waiting: Mutex::new(VecDeque::new()), called: Condvar::new() }
+    });
+    if is_new {
+        for _ in 0..READERS {
+            // Without a reader, the others and the bringer do its part.
+            let _ = std::thread::Builder::new().name("drumlin-read".into()).spawn(|| answer(calls));
+        }
+    }
+    calls
+}
+
+fn answer(calls: &Calls) {
+    loop {
+        let mut waiting = calls.waiting.lock();
+        let batch = loop {
+            match waiting.pop_front() {
+                Some(batch) => break batch,
+                None => waiting = calls.called.wait(waiting),
+            }
+        };
+        drop(waiting);
+        batch.help();
+    }
+}
+
+/// Does all `requests`, side by side; the results are in their order.
+pub(crate) fn side_by_side(requests: Vec<ReadRequest>) -> Vec<io::Result<Vec<u8>>> {
+    if requests.len() < 2 {
+        return one_by_one(&requests);
+    }
+    let count = requests.len();
+    let done = Done { results: (0..count).map(|_| None).collect(), missing: count };
+    let batch = Arc::new(Batch {
+        requests,
+        next: AtomicUsize::new(0),
+        done: Mutex::new(done),
+        all_done: Condvar::new(),
+    });
+    let calls = readers();
+    let wanted = READERS.min(count - 1);
+    calls.waiting.lock().extend((0..wanted).map(|_| batch.clone()));
+    (0..wanted).for_each(|_| calls.called.notify_one());
+    batch.help();
+    let mut done = batch.done.lock();
+    while done.missing > 0 {
+        done = batch.all_done.wait(done);
+    }
+    let never = || Err(io::Error::other("a read was lost"));
+    std::mem::take(&mut done.results).into_iter().map(|result| result.unwrap_or_else(never)).collect()
+}
+
+/// Does all `requests` in order.
+pub(crate) fn one_by_one(requests: &[ReadRequest]) -> Vec<io::Result<Vec<u8>>> {
+    requests.iter().map(ReadRequest::run).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::env::Env;
+    use crate::fs::FileKind;
+    use crate::temp::TempDir;
+
+    fn requests(env: &Env, dir: &std::path::Path) -> Vec<ReadRequest> {
+        let path = dir.join("table");
+        let file = env.fs().create(&path, FileKind::Table).unwrap();
+        let bytes: Vec<u8> = (0..100_000u32).map(|n| (n * 7 + n / 256) as u8).collect();
+        file.write_at(0, &bytes).unwrap();
+        file.sync_all().unwrap();
+        let mut all = Vec::new();
+        for file in [file, env.fs().open_direct(&path, FileKind::Table).unwrap()] {
+            all.extend((0..60).map(|n| ReadRequest {
+                file: file.clone(),
+                offset: n * 1663,
+                len: 1 + n as usize * 23,
+            }));
+            all.push(ReadRequest { file, offset: 99_990, len: 11 });
+        }
+        all
+    }
+
+    #[test]
+    fn a_batch_reads_what_single_reads_do_and_errors_stay_with_their_read() {
+        let dir = TempDir::new("drumlin-batch").unwrap();
+        let requests = requests(&Env::os(), dir.path());
+        for _ in 0..50 {
+            let found = side_by_side(requests.clone());
+            for (found, wanted) in found.iter().zip(one_by_one(&requests)) {
+                match (found, wanted) {
+                    (Ok(found), Ok(wanted)) => assert!(*found == wanted && !wanted.is_empty()),
+                    (Err(found), Err(wanted)) => assert_eq!(found.kind(), wanted.kind()),
+                    _ => panic!("one of the two failed"),
+                }
+            }
+            assert_eq!(found.iter().filter(|result| result.is_err()).count(), 2);
+        }
+    }
+}

@@ -1,0 +1,581 @@
+//! What a policy was asked and what it answered, as bytes.
+//!
+//! ```text
+//! question   policy slice | state slice | picture | answer
+//!
+//! picture    levels: count of (runs: count of run) | tickets: count of ticket | load: 8 f64, sealed u32,
+//!            snapshots u32, 3 counts | costs: 9 f64 | limits, pin u8, 4 f64 when 1 | wanted, wanted seeks: count of
+//!            slice | now, seed, frozen
+//! run        id | tag slice | files: count of file
+//! file       table | range | bytes, entries, keys, tombstones, range tombstones, smallest, largest seq |
+//!            bits, false positives, empty, found, dead f64 | state u8, ticket when not free
+//! ticket     number | plan | pieces, pieces done, bytes, bytes done
+//! plan       take: count of (table, range) | may fold: the same | out u8 | place u8, run when 1 | tag slice |
+//!            deadline u8, number when 1 | priority f64 | count of (range, f64) | reason slice
+//! answer     plans: count of plan | park: count of ticket | pace u8, then scope u8, 4 f64, hard stop u8,
+//!            covered u8, f64 when 1 |
+//!            forecast: count of (born, dies, bytes) | think u8
+//! range      start slice | 0 | end slice, or 1 alone: no end
+//! ```
+//!
+//! Numbers are varints where no width is given, floats the 64 bits of an IEEE number, so that the policy sees exactly
+//! what it saw. Structs are taken apart field by field: one that grows does not compile here until it is recorded.
+
+use crate::MAX_BOUND_LEN;
+use crate::bytes::{Reader, put_bool, put_slice, put_u64, put_varint};
+use crate::error::Corruption;
+use alloc::string::String;
+use alloc::vec::Vec;
+use drumlin_types::contract::{
+    CostView, Decision, FileState, FileView, LevelView, LimitView, LoadView, LookupStats, Pace, PaceScope,
+    Pin, Place, Plan, PolicyInput, RunForecast, RunTag, RunView, Take, TicketView, TreeView,
+};
+use drumlin_types::{Key, KeyRange, RunId, TableId, Ticket};
+
+/// A [`PolicyInput`] that owns what it shows.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Picture {
+    tree: TreeView,
+    tickets: Vec<TicketView>,
+    load: LoadView,
+    costs: CostView,
+    limits: LimitView,
+    wanted: Vec<Key>,
+    wanted_seeks: Vec<Key>,
+    now: u64,
+    seed: u64,
+    frozen: bool,
+}
+
+impl Picture {
+    /// What the policy saw.
+    #[must_use]
+    pub fn input(&self) -> PolicyInput<'_> {
+        PolicyInput {
+            tree: &self.tree,
+            tickets: &self.tickets,
+            load: &self.load,
+            costs: &self.costs,
+            limits: &self.limits,
+            wanted: &self.wanted,
+            wanted_seeks: &self.wanted_seeks,
+            now: self.now,
+            seed: self.seed,
+            frozen: self.frozen,
+        }
+    }
+}
+
+/// A decision as plain data. Of a search that was asked for, only that it was.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Answer {
+    plans: Vec<Plan>,
+    park: Vec<Ticket>,
+    pace: Option<Pace>,
+    forecast: Vec<RunForecast>,
+    think: bool,
+}
+
+impl From<&Decision> for Answer {
+    fn from(decision: &Decision) -> Answer {
+        let Decision { plans, park, pace, forecast, think } = decision;
+        Answer {
+            plans: plans.clone(),
+            park: park.clone(),
+            pace: pace.clone(),
+            forecast: forecast.clone(),
+            think: think.is_some(),
+        }
+    }
+}
+
+/// A question with its answer.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Question {
+    /// Name of the policy, with arguments.
+    pub policy: String,
+    /// Its saved state before it was asked.
+    pub state: Vec<u8>,
+    /// What it saw.
+    pub picture: Picture,
+    /// What it answered.
+    pub answer: Answer,
+}
+
+impl Question {
+    /// The bytes of a question.
+    #[must_use]
+    pub fn encode(policy: &str, state: &[u8], input: &PolicyInput<'_>, decision: &Decision) -> Vec<u8> {
+        let mut out = Vec::new();
+        put_slice(&mut out, policy.as_bytes());
+        put_slice(&mut out, state);
+        put_picture(&mut out, input);
+        put_answer(&mut out, decision);
+        out
+    }
+
+    /// Reads a question.
+    ///
+    /// # Errors
+    /// When the bytes are none.
+    pub fn decode(bytes: &[u8]) -> Result<Question, Corruption> {
+        let mut reader = Reader::new(bytes);
+        let question = Question {
+            policy: text(&mut reader)?,
+            state: reader.slice()?.to_vec(),
+            picture: picture(&mut reader)?,
+            answer: answer(&mut reader)?,
+        };
+        reader.finish()?;
+        Ok(question)
+    }
+}
+
+fn put_f64(out: &mut Vec<u8>, value: f64) {
+    put_u64(out, value.to_bits());
+}
+
+fn f64(reader: &mut Reader<'_>) -> Result<f64, Corruption> {
+    reader.u64().map(f64::from_bits)
+}
+
+fn text(reader: &mut Reader<'_>) -> Result<String, Corruption> {
+    let damage = reader.damage("text is not UTF-8");
+    core::str::from_utf8(reader.slice()?).map(String::from).map_err(|_| damage)
+}
+
+fn put_list<T>(out: &mut Vec<u8>, list: &[T], put: impl Fn(&mut Vec<u8>, &T)) {
+    put_varint(out, list.len() as u64);
+    list.iter().for_each(|item| put(out, item));
+}
+
+fn list<T>(
+    reader: &mut Reader<'_>,
+    item: impl Fn(&mut Reader<'_>) -> Result<T, Corruption>,
+) -> Result<Vec<T>, Corruption> {
+    // Each item takes a byte at least. The list grows with what is read, not with what is claimed.
+    let count = reader.count(1)?;
+    let mut items = Vec::new();
+    for _ in 0..count {
+        items.push(item(reader)?);
+    }
+    Ok(items)
+}
+
+fn put_option<T>(out: &mut Vec<u8>, value: Option<T>, put: impl FnOnce(&mut Vec<u8>, T)) {
+    put_bool(out, value.is_some());
+    if let Some(value) = value {
+        put(out, value);
+    }
+}
+
+fn option<T>(
+    reader: &mut Reader<'_>,
+    item: impl FnOnce(&mut Reader<'_>) -> Result<T, Corruption>,
+) -> Result<Option<T>, Corruption> {
+    if reader.bool()? { item(reader).map(Some) } else { Ok(None) }
+}
+
+fn put_range(out: &mut Vec<u8>, range: &KeyRange) {
+    put_slice(out, &range.start);
+    put_option(out, range.end.as_ref(), |out, end| put_slice(out, end));
+}
+
+fn key(reader: &mut Reader<'_>) -> Result<Key, Corruption> {
+    reader.slice_up_to(MAX_BOUND_LEN).map(Key::new)
+}
+
+fn range(reader: &mut Reader<'_>) -> Result<KeyRange, Corruption> {
+    Ok(KeyRange::new(key(reader)?, option(reader, key)?))
+}
+
+fn put_picture(out: &mut Vec<u8>, input: &PolicyInput<'_>) {
+    let PolicyInput { tree, tickets, load, costs, limits, wanted, wanted_seeks, now, seed, frozen } = *input;
+    let TreeView { levels } = tree;
+    put_list(out, levels, |out, LevelView { runs }| put_list(out, runs, put_run));
+    put_list(out, tickets, put_ticket);
+    put_load(out, load);
+    put_costs(out, costs);
+    put_limits(out, limits);
+    put_list(out, wanted, |out, key| put_slice(out, key));
+    put_list(out, wanted_seeks, |out, key| put_slice(out, key));
+    put_varint(out, now);
+    put_u64(out, seed);
+    put_bool(out, frozen);
+}
+
+fn picture(reader: &mut Reader<'_>) -> Result<Picture, Corruption> {
+    let levels = list(reader, |reader| Ok(LevelView { runs: list(reader, run)? }))?;
+    Ok(Picture {
+        tree: TreeView { levels },
+        tickets: list(reader, ticket)?,
+        load: load(reader)?,
+        costs: costs(reader)?,
+        limits: limits(reader)?,
+        wanted: list(reader, key)?,
+        wanted_seeks: list(reader, key)?,
+        now: reader.varint_u64()?,
+        seed: reader.u64()?,
+        frozen: reader.bool()?,
+    })
+}
+
+fn put_run(out: &mut Vec<u8>, RunView { id, tag, files }: &RunView) {
+    put_varint(out, id.0);
+    put_slice(out, &tag.0);
+    put_list(out, files, put_file);
+}
+
+fn run(reader: &mut Reader<'_>) -> Result<RunView, Corruption> {
+    Ok(RunView { id: RunId(reader.varint_u64()?), tag: tag(reader)?, files: list(reader, file)? })
+}
+
+fn tag(reader: &mut Reader<'_>) -> Result<RunTag, Corruption> {
+    Ok(RunTag(reader.slice_up_to(RunTag::MAX)?.to_vec()))
+}
+
+fn put_file(out: &mut Vec<u8>, view: &FileView) {
+    let FileView { table, bounds, bytes, entries, keys, tombstones, range_tombstones, .. } = view;
+    let FileView { min_seq, max_seq, filter_bits, fp_rate, lookups, state, .. } = view;
+    let LookupStats { empty, found, dead } = lookups;
+    put_varint(out, table.0);
+    put_range(out, bounds);
+    for count in [bytes, entries, keys, tombstones, range_tombstones, min_seq, max_seq] {
+        put_varint(out, *count);
+    }
+    [filter_bits, fp_rate, empty, found, dead].iter().for_each(|rate| put_f64(out, **rate));
+    let (code, ticket) = match state {
+        FileState::Free => (0, None),
+        FileState::Settling(ticket) => (1, Some(ticket)),
+        FileState::Leaving(ticket) => (2, Some(ticket)),
+        FileState::Coming(ticket) => (3, Some(ticket)),
+    };
+    out.push(code);
+    ticket.into_iter().for_each(|ticket| put_varint(out, ticket.0));
+}
+
+fn file(reader: &mut Reader<'_>) -> Result<FileView, Corruption> {
+    Ok(FileView {
+        table: TableId(reader.varint_u64()?),
+        bounds: range(reader)?,
+        bytes: reader.varint_u64()?,
+        entries: reader.varint_u64()?,
+        keys: reader.varint_u64()?,
+        tombstones: reader.varint_u64()?,
+        range_tombstones: reader.varint_u64()?,
+        min_seq: reader.varint_u64()?,
+        max_seq: reader.varint_u64()?,
+        filter_bits: f64(reader)?,
+        fp_rate: f64(reader)?,
+        lookups: LookupStats { empty: f64(reader)?, found: f64(reader)?, dead: f64(reader)? },
+        state: file_state(reader)?,
+    })
+}
+
+fn file_state(reader: &mut Reader<'_>) -> Result<FileState, Corruption> {
+    let damage = reader.damage("file in an impossible state");
+    let make = match reader.u8()? {
+        0 => return Ok(FileState::Free),
+        1 => FileState::Settling,
+        2 => FileState::Leaving,
+        3 => FileState::Coming,
+        _ => return Err(damage),
+    };
+    Ok(make(Ticket(reader.varint_u64()?)))
+}
+
+fn put_ticket(out: &mut Vec<u8>, view: &TicketView) {
+    let TicketView { ticket, plan, pieces, pieces_done, bytes, bytes_done } = view;
+    put_varint(out, ticket.0);
+    put_plan(out, plan);
+    let counts = [u64::from(*pieces), u64::from(*pieces_done), *bytes, *bytes_done];
+    counts.iter().for_each(|count| put_varint(out, *count));
+}
+
+fn ticket(reader: &mut Reader<'_>) -> Result<TicketView, Corruption> {
+    Ok(TicketView {
+        ticket: Ticket(reader.varint_u64()?),
+        plan: plan(reader)?,
+        pieces: reader.varint_u32()?,
+        pieces_done: reader.varint_u32()?,
+        bytes: reader.varint_u64()?,
+        bytes_done: reader.varint_u64()?,
+    })
+}
+
+fn put_take(out: &mut Vec<u8>, Take { table, range }: &Take) {
+    put_varint(out, table.0);
+    put_range(out, range);
+}
+
+fn take(reader: &mut Reader<'_>) -> Result<Take, Corruption> {
+    Ok(Take { table: TableId(reader.varint_u64()?), range: range(reader)? })
+}
+
+fn put_plan(out: &mut Vec<u8>, plan: &Plan) {
+    let Plan { take, may_fold, out: level, place, tag, deadline, priority, piece_priority, reason } = plan;
+    put_list(out, take, put_take);
+    put_list(out, may_fold, put_take);
+    out.push(*level);
+    let run = match place {
+        Place::NewRun => None,
+        Place::Run(run) => Some(run.0),
+    };
+    put_option(out, run, put_varint);
+    put_slice(out, &tag.0);
+    put_option(out, *deadline, put_varint);
+    put_f64(out, *priority);
+    put_list(out, piece_priority, |out, (range, value)| {
+        put_range(out, range);
+        put_f64(out, *value);
+    });
+    put_slice(out, reason.as_bytes());
+}
+
+fn plan(reader: &mut Reader<'_>) -> Result<Plan, Corruption> {
+    Ok(Plan {
+        take: list(reader, take)?,
+        may_fold: list(reader, take)?,
+        out: reader.u8()?,
+        place: option(reader, |reader| reader.varint_u64())?
+            .map_or(Place::NewRun, |run| Place::Run(RunId(run))),
+        tag: tag(reader)?,
+        deadline: option(reader, |reader| reader.varint_u64())?,
+        priority: f64(reader)?,
+        piece_priority: list(reader, |reader| Ok((range(reader)?, f64(reader)?)))?,
+        reason: text(reader)?,
+    })
+}
+
+fn put_load(out: &mut Vec<u8>, load: &LoadView) {
+    let LoadView { gets, seeks, writes, write_bytes, entry_bytes, clients, memtable_fill, .. } = load;
+    let LoadView { sealed_memtables, snapshots, read_bytes, counted, .. } = load;
+    let rates = [gets, seeks, writes, write_bytes, entry_bytes, clients, memtable_fill, read_bytes];
+    rates.iter().for_each(|rate| put_f64(out, **rate));
+    put_varint(out, u64::from(*sealed_memtables));
+    put_varint(out, u64::from(*snapshots));
+    counted.iter().for_each(|count| put_varint(out, *count));
+}
+
+fn load(reader: &mut Reader<'_>) -> Result<LoadView, Corruption> {
+    Ok(LoadView {
+        gets: f64(reader)?,
+        seeks: f64(reader)?,
+        writes: f64(reader)?,
+        write_bytes: f64(reader)?,
+        entry_bytes: f64(reader)?,
+        clients: f64(reader)?,
+        memtable_fill: f64(reader)?,
+        read_bytes: f64(reader)?,
+        sealed_memtables: reader.varint_u32()?,
+        snapshots: reader.varint_u32()?,
+        counted: [reader.varint_u64()?, reader.varint_u64()?, reader.varint_u64()?],
+    })
+}
+
+fn put_costs(out: &mut Vec<u8>, costs: &CostView) {
+    let CostView { merge_bytes_per_s, merge_fixed_ns, flush_bytes_per_s, probe_ns, block_ns, .. } = costs;
+    let CostView { cursor_ns, get_ns, scan_ns, write_ns, .. } = costs;
+    let speeds = [merge_bytes_per_s, merge_fixed_ns, flush_bytes_per_s, probe_ns, block_ns];
+    let times = [cursor_ns, get_ns, scan_ns, write_ns];
+    speeds.iter().chain(&times).for_each(|cost| put_f64(out, **cost));
+}
+
+fn costs(reader: &mut Reader<'_>) -> Result<CostView, Corruption> {
+    Ok(CostView {
+        merge_bytes_per_s: f64(reader)?,
+        merge_fixed_ns: f64(reader)?,
+        flush_bytes_per_s: f64(reader)?,
+        probe_ns: f64(reader)?,
+        block_ns: f64(reader)?,
+        cursor_ns: f64(reader)?,
+        get_ns: f64(reader)?,
+        scan_ns: f64(reader)?,
+        write_ns: f64(reader)?,
+    })
+}
+
+fn put_limits(out: &mut Vec<u8>, limits: &LimitView) {
+    let LimitView { memtable_bytes, file_bytes, slots, max_runs, max_write_amp, .. } = limits;
+    let LimitView { disk_budget, disk_used, pin, .. } = limits;
+    put_varint(out, *memtable_bytes);
+    put_varint(out, *file_bytes);
+    put_varint(out, u64::from(*slots));
+    put_varint(out, u64::from(*max_runs));
+    put_f64(out, *max_write_amp);
+    put_varint(out, *disk_budget);
+    put_varint(out, *disk_used);
+    put_option(out, *pin, |out, Pin { horizon, calm, passes, balance }| {
+        [horizon, calm, passes, balance].iter().for_each(|number| put_f64(out, *number));
+    });
+}
+
+fn limits(reader: &mut Reader<'_>) -> Result<LimitView, Corruption> {
+    Ok(LimitView {
+        memtable_bytes: reader.varint_u64()?,
+        file_bytes: reader.varint_u64()?,
+        slots: reader.varint_u32()?,
+        max_runs: reader.varint_u32()?,
+        max_write_amp: f64(reader)?,
+        disk_budget: reader.varint_u64()?,
+        disk_used: reader.varint_u64()?,
+        pin: option(reader, |reader| {
+            let [horizon, calm] = [f64(reader)?, f64(reader)?];
+            Ok(Pin { horizon, calm, passes: f64(reader)?, balance: f64(reader)? })
+        })?,
+    })
+}
+
+fn put_answer(out: &mut Vec<u8>, decision: &Decision) {
+    let Decision { plans, park, pace, forecast, think } = decision;
+    put_list(out, plans, put_plan);
+    put_list(out, park, |out, ticket| put_varint(out, ticket.0));
+    put_option(out, pace.as_ref(), put_pace);
+    put_list(out, forecast, |out, RunForecast { born, dies, bytes }| {
+        [u64::from(*born), u64::from(*dies), *bytes].iter().for_each(|number| put_varint(out, *number));
+    });
+    put_bool(out, think.is_some());
+}
+
+fn answer(reader: &mut Reader<'_>) -> Result<Answer, Corruption> {
+    Ok(Answer {
+        plans: list(reader, plan)?,
+        park: list(reader, |reader| reader.varint_u64().map(Ticket))?,
+        pace: option(reader, pace)?,
+        forecast: list(reader, |reader| {
+            let (born, dies) = (reader.varint_u32()?, reader.varint_u32()?);
+            Ok(RunForecast { born, dies, bytes: reader.varint_u64()? })
+        })?,
+        think: reader.bool()?,
+    })
+}
+
+fn put_pace(out: &mut Vec<u8>, pace: &Pace) {
+    let Pace { scope, slow, stop, passes, drain, hard_stop, covered } = pace;
+    put_bool(out, *scope == PaceScope::All);
+    [slow, stop, passes, drain].iter().for_each(|number| put_f64(out, **number));
+    put_bool(out, *hard_stop);
+    put_option(out, *covered, put_f64);
+}
+
+fn pace(reader: &mut Reader<'_>) -> Result<Pace, Corruption> {
+    Ok(Pace {
+        scope: if reader.bool()? { PaceScope::All } else { PaceScope::Level0 },
+        slow: f64(reader)?,
+        stop: f64(reader)?,
+        passes: f64(reader)?,
+        drain: f64(reader)?,
+        hard_stop: reader.bool()?,
+        covered: option(reader, f64)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+    use alloc::vec;
+    use drumlin_types::contract::draw::plain_file;
+
+    /// A picture with something in every field.
+    fn drawn() -> (TreeView, Vec<TicketView>, Decision) {
+        let bounds = |a: &[u8], b: Option<&[u8]>| KeyRange::new(Key::new(a), b.map(Key::new));
+        let mut files = vec![
+            plain_file(TableId(3), bounds(b"", Some(b"k")), 4, 9),
+            plain_file(TableId(900), bounds(b"k", None), 1, u64::MAX),
+        ];
+        files[0].state = FileState::Leaving(Ticket(5));
+        files[1].lookups = LookupStats { empty: 0.5, found: f64::MAX, dead: 2.0 };
+        let run = RunView { id: RunId(7), tag: RunTag(vec![1, 2]), files };
+        let mut tree = TreeView::empty(3);
+        tree.levels[1].runs.push(run);
+        let mut plan = Plan::new(
+            vec![Take { table: TableId(3), range: bounds(b"a", Some(b"b")) }],
+            2,
+            "runs 9 > 8".to_string(),
+        );
+        plan.place = Place::Run(RunId(7));
+        plan.deadline = Some(12);
+        plan.priority = -0.25;
+        plan.may_fold = plan.take.clone();
+        plan.piece_priority = vec![(KeyRange::all(), 3.5)];
+        let ticket = TicketView {
+            ticket: Ticket(5),
+            plan: plan.clone(),
+            pieces: 4,
+            pieces_done: 1,
+            bytes: 1 << 40,
+            bytes_done: 77,
+        };
+        let decision = Decision {
+            plans: vec![plan],
+            park: vec![Ticket(1), Ticket(2)],
+            pace: Some(Pace { covered: Some(4.5), ..Pace::free(PaceScope::All, 64.0) }),
+            forecast: vec![RunForecast { born: 1, dies: 9, bytes: 1 << 33 }],
+            think: None,
+        };
+        (tree, vec![ticket], decision)
+    }
+
+    fn encoded() -> (Vec<u8>, Answer) {
+        let (tree, tickets, decision) = drawn();
+        let load = LoadView {
+            gets: 1.5,
+            snapshots: 3,
+            counted: [7, 8, 1 << 40],
+            read_bytes: 2.5,
+            ..LoadView::default()
+        };
+        let costs = CostView { write_ns: f64::MIN_POSITIVE, ..CostView::default() };
+        let pin = Some(Pin { horizon: 8.0, calm: f64::INFINITY, passes: 2.0, balance: 1.0 });
+        let limits = LimitView { pin, ..LimitView::default() };
+        let wanted = [Key::new(b"a"), Key::new(b"b")];
+        let input = PolicyInput {
+            tree: &tree,
+            tickets: &tickets,
+            load: &load,
+            costs: &costs,
+            limits: &limits,
+            wanted: &wanted,
+            wanted_seeks: &wanted[1..],
+            now: 99,
+            seed: u64::MAX,
+            frozen: true,
+        };
+        let bytes = Question::encode("tiering:4", b"state", &input, &decision);
+        let question = Question::decode(&bytes).expect("just made");
+        assert_eq!(question.policy, "tiering:4");
+        assert_eq!(question.state, b"state");
+        assert_eq!(question.picture.tree, tree);
+        assert_eq!(question.picture.tickets, tickets);
+        assert_eq!(question.picture.load, load);
+        assert_eq!(question.picture.costs, costs);
+        assert_eq!(question.picture.limits, limits);
+        assert_eq!(question.picture.wanted_seeks, wanted[1..]);
+        assert_eq!(question.picture.wanted, wanted);
+        let again = question.picture.input();
+        assert_eq!((again.now, again.seed, again.frozen), (99, u64::MAX, true));
+        assert_eq!(Question::encode("tiering:4", b"state", &again, &decision), bytes);
+        (bytes, question.answer)
+    }
+
+    #[test]
+    fn questions_read_back() {
+        let (_, answer) = encoded();
+        assert_eq!(answer, Answer::from(&drawn().2));
+    }
+
+    #[test]
+    fn hostile_bytes_give_an_error() {
+        let (bytes, _) = encoded();
+        for at in 0..bytes.len() {
+            assert!(Question::decode(&bytes[..at]).is_err(), "cut at {at}");
+            for mask in [0x01, 0x80, 0xff] {
+                let mut damaged = bytes.clone();
+                damaged[at] ^= mask;
+                // Whatever it says, it says it without a panic.
+                let _ = Question::decode(&damaged);
+            }
+        }
+    }
+}

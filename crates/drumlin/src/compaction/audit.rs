@@ -1,0 +1,328 @@
+//! What every install is held against, in builds with debug assertions: the tree that it would make is compared with
+//! the tree it starts from, before anything is durable.
+//!
+//! 1. *Outputs*: each new table is read back whole; counts, sequence numbers, bounds and checksum are what its
+//!    reference claims.
+//! 2. *Bounds* of references with fewer keys than their tables lie inside the tables.
+//! 3. *Entry counts*: a reference holds as many entries inside its bounds as it claims.
+//! 4. *Recency*: of two versions of a key in different levels, the one above is newer.
+//! 5. *Equal answers*: for each key, the newest state and every snapshot see the same before and after.
+//!
+//! Legality is not judged again on the tree that a piece lands on. What arrived from above since its plan was admitted
+//! is newer key by key, though ranges of sequence numbers may interlock, which is all that the rule looks at; checks 4
+//! and 5 look at the versions themselves.
+//!
+//! Tables are opened apart and read through [`drumlin_env::Env::peek`], which a simulated disk neither counts nor
+//! disturbs: what the program itself reads, and when, stays as it is without these checks. At most [`MAX_ENTRIES`]
+//! entries are compared; of a larger tree, the keys of a drawn file.
+//!
+//! Architecture invariant: it knows trees, not why they change.
+
+use crate::cursor::Cursor;
+use crate::error::{Error, ErrorKind, Result};
+use crate::keyspace::KeyspaceState;
+use crate::memtable::Memtable;
+use crate::rangedel::RangeTombstones;
+use crate::read::{ClippedCursor, Flow, GetState, Resolver};
+use crate::slice::Slice;
+use crate::store::Store;
+use crate::table::{BlockCache, CursorOptions, Table};
+use crate::version::{FileMeta, Run, Tree};
+use drumlin_env::sync::Arc;
+use drumlin_types::{KeyRange, Kind, Seq, TableId};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Entries read of each tree.
+const MAX_ENTRIES: u64 = 64 << 10;
+
+/// Two trees of one keyspace: what an install starts from, and what it would make.
+pub(crate) struct Audit<'a> {
+    pub(crate) store: &'a Store,
+    pub(crate) keyspace: &'a KeyspaceState,
+    pub(crate) before: &'a Tree,
+    /// Memtables whose content moves into the tree.
+    pub(crate) flushed: &'a [Arc<Memtable>],
+    pub(crate) after: &'a Tree,
+}
+
+/// An audit with the tables that it has opened.
+struct Auditor<'a> {
+    audit: &'a Audit<'a>,
+    cache: Arc<BlockCache>,
+    tables: BTreeMap<TableId, Arc<Table>>,
+}
+
+/// Where versions are read from: levels, or memtables above them.
+struct Source {
+    /// 0 for memtables, 1 for level 0 and so on.
+    place: usize,
+    cursor: Box<dyn Cursor>,
+    tombstones: Arc<RangeTombstones>,
+    bounds: KeyRange,
+}
+
+/// A version of a key, with its place.
+struct Version {
+    place: usize,
+    seq: Seq,
+    kind: Kind,
+    value: Vec<u8>,
+}
+
+fn bug(what: String) -> Error {
+    Error::new(ErrorKind::Bug, format!("install check: {what}"))
+}
+
+impl Audit<'_> {
+    /// The first thing that is wrong, as an error. Tables that cannot be read are not judged: reading them is not the
+    /// install's business.
+    pub(crate) fn run(&self) -> Result<()> {
+        let cache = Arc::new(BlockCache::new(0));
+        let mut auditor = Auditor { audit: self, cache, tables: BTreeMap::new() };
+        self.store.env.peek(|| match auditor.check() {
+            Err(error) if error.kind() != ErrorKind::Bug => Ok(()),
+            checked => checked,
+        })
+    }
+}
+
+impl Auditor<'_> {
+    fn table(&mut self, file: &FileMeta) -> Result<Arc<Table>> {
+        if let Some(table) = self.tables.get(&file.id()) {
+            return Ok(table.clone());
+        }
+        let Audit { store, .. } = self.audit;
+        let (path, cache) = (store.table_path(file.id()), self.cache.clone());
+        let table = Table::open(&store.env, &path, file.id(), file.table.len, cache, store.filter_seed)?;
+        let table = Arc::new(table);
+        self.tables.insert(file.id(), table.clone());
+        Ok(table)
+    }
+
+    fn check(&mut self) -> Result<()> {
+        let Audit { before, after, .. } = *self.audit;
+        let known: BTreeSet<_> = before.files().map(|(_, _, f)| f.id()).collect();
+        for file in changed_files(after, before) {
+            if !known.contains(&file.id()) {
+                self.read_back(file)?;
+            }
+            self.check_reference(file)?;
+        }
+        self.compare()
+    }
+
+    /// A new table is what its reference says.
+    fn read_back(&mut self, file: &FileMeta) -> Result<()> {
+        if file.table_entries > MAX_ENTRIES {
+            return Ok(());
+        }
+        let table = self.table(file)?;
+        let unsound = |error: Error| bug(format!("{} was written and is not sound: {error}", file.id()));
+        let counts = table.verify().map_err(unsound)?;
+        let properties = table.properties();
+        let claims = [
+            ("entries", file.table_entries, counts.entries),
+            ("bytes", file.table.len, counts.bytes),
+            ("checksum", file.checksum, counts.checksum),
+            ("smallest sequence number", file.min_seq, properties.min_seq),
+            ("largest sequence number", file.max_seq, properties.max_seq),
+        ];
+        match claims.iter().find(|(_, claimed, found)| claimed != found) {
+            None => Ok(()),
+            Some((what, claimed, found)) => {
+                Err(bug(format!("{} has {what} {found}, and {claimed} is claimed", file.id())))
+            }
+        }
+    }
+
+    /// A new or changed reference lies inside its table and holds as many entries as it claims.
+    fn check_reference(&mut self, file: &FileMeta) -> Result<()> {
+        let table = self.table(file)?;
+        let properties = table.properties();
+        let points = properties.key_bounds.as_ref().map(|(first, last)| KeyRange::inclusive(first, last));
+        let tombstones = properties.tombstones.as_ref().map(|(_, range)| range.clone());
+        let whole = points.into_iter().chain(tombstones).reduce(|a, b| a.hull(&b));
+        if !whole.is_some_and(|whole| whole.covers(&file.bounds)) {
+            return Err(bug(format!("{} is referred to beyond its bounds", file.id())));
+        }
+        let until = file.bounds.end.as_ref().map_or(Ok(file.table_entries), |end| table.rank(end))?;
+        let entries = until.saturating_sub(table.rank(&file.bounds.start)?);
+        if entries != file.counts.entries {
+            let claimed = file.counts.entries;
+            return Err(bug(format!("{} holds {entries} entries and claims {claimed}", file.id())));
+        }
+        Ok(())
+    }
+
+    /// Walks both trees key by key.
+    fn compare(&mut self) -> Result<()> {
+        let Audit { store, keyspace, before, flushed, after } = *self.audit;
+        let range = self.range();
+        let mut before = self.sources(before, flushed, &range)?;
+        let mut after = self.sources(after, &[], &range)?;
+        let now = store.unix_micros();
+        let mut moments = store.snapshots.list();
+        moments.push(Seq::MAX);
+        let mut read = 0;
+        while let Some(key) = [before.least(), after.least()].into_iter().flatten().min() {
+            let (old, new) = (before.take(&key)?, after.take(&key)?);
+            read += old.len().max(new.len()) as u64;
+            if read > MAX_ENTRIES {
+                break;
+            }
+            check_recency(&new)?;
+            for &moment in &moments {
+                let was = self.answer(&before, &key, &old, moment, now);
+                let is = self.answer(&after, &key, &new, moment, now);
+                // What cannot be resolved has no answer to be kept.
+                if let (Ok(was), Ok(is)) = (was, is)
+                    && was != is
+                {
+                    let what = match (was.is_some(), is.is_some()) {
+                        (true, false) => "a value is gone",
+                        (false, true) => "a value appears",
+                        _ => "a value changes",
+                    };
+                    return Err(bug(format!("{what} as of #{moment} in keyspace {}", keyspace.name)));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The keys to look at: those of changed files, or in a large tree of a drawn file. A flush changes all.
+    fn range(&self) -> KeyRange {
+        let Audit { before, flushed, after, .. } = *self.audit;
+        let files: Vec<&Arc<FileMeta>> = after.files().map(|(_, _, f)| f).collect();
+        let entries: u64 = files.iter().map(|f| f.counts.entries).sum();
+        if entries <= MAX_ENTRIES {
+            let changed = changed_files(before, after).chain(changed_files(after, before));
+            let hull = changed.map(|file| file.bounds.clone()).reduce(|a, b| a.hull(&b));
+            return hull.filter(|_| flushed.is_empty()).unwrap_or_else(KeyRange::all);
+        }
+        let drawn = self.audit.store.env.random_u64("audit") % files.len() as u64;
+        files[drawn as usize].bounds.clone()
+    }
+
+    fn sources(&mut self, tree: &Tree, memtables: &[Arc<Memtable>], range: &KeyRange) -> Result<Sources> {
+        let mut sources = Vec::new();
+        for memtable in memtables {
+            sources.push(Source {
+                place: 0,
+                cursor: Box::new(ClippedCursor::new(memtable.cursor(), range.clone())),
+                tombstones: memtable.range_tombstones(),
+                bounds: range.clone(),
+            });
+        }
+        for (level, _, file) in tree.files() {
+            let Some(bounds) = file.bounds.intersect(range) else { continue };
+            let table = self.table(file)?;
+            sources.push(Source {
+                place: 1 + usize::from(level),
+                cursor: Box::new(ClippedCursor::new(table.cursor(CursorOptions::MERGE), bounds.clone())),
+                tombstones: Arc::new(table.range_tombstones().clone()),
+                bounds,
+            });
+        }
+        for source in &mut sources {
+            source.cursor.seek_first()?;
+        }
+        Ok(Sources { sources })
+    }
+
+    fn answer(
+        &self,
+        sources: &Sources,
+        key: &[u8],
+        versions: &[Version],
+        moment: Seq,
+        now: u64,
+    ) -> Result<Option<Slice>> {
+        let mut state = GetState::new();
+        state.cover(sources.covering(key, moment));
+        for version in versions.iter().filter(|version| version.seq <= moment) {
+            if state.offer(version.seq, version.kind, || Slice::from(&*version.value)) == Flow::Done {
+                break;
+            }
+        }
+        let Audit { keyspace, .. } = self.audit;
+        let (name, operator) = (&keyspace.name, keyspace.operator.as_deref());
+        let resolver = Resolver { keyspace: name, operator, pointers: None };
+        state.finish(key, &resolver, || now)
+    }
+}
+
+/// The files of `tree` that are not at the same place in `other`.
+fn changed_files<'a>(tree: &'a Tree, other: &'a Tree) -> impl Iterator<Item = &'a Arc<FileMeta>> {
+    let known: BTreeSet<_> = other.files().map(|(level, run, f)| (level, run.id, Arc::as_ptr(f))).collect();
+    let changed = move |(level, run, f): &(u8, &Arc<Run>, &'a Arc<FileMeta>)| {
+        !known.contains(&(*level, run.id, Arc::as_ptr(f)))
+    };
+    tree.files().filter(changed).map(|(_, _, f)| f)
+}
+
+/// Versions of one key, newest first: none in a place is as old as one in a lower place.
+fn check_recency(versions: &[Version]) -> Result<()> {
+    for pair in versions.windows(2) {
+        if pair[0].place > pair[1].place {
+            let ([above, below], [newer, older]) =
+                ([pair[1].place - 1, pair[0].place - 1], [pair[0].seq, pair[1].seq]);
+            let what = format!("level {below} holds #{newer} of a key that has #{older} in level {above}");
+            return Err(bug(what));
+        }
+    }
+    Ok(())
+}
+
+/// All versions of a tree and of memtables above it.
+struct Sources {
+    sources: Vec<Source>,
+}
+
+impl Sources {
+    fn least(&self) -> Option<Vec<u8>> {
+        let valid = self.sources.iter().filter(|source| source.cursor.valid());
+        valid.map(|source| source.cursor.key()).min().map(<[u8]>::to_vec)
+    }
+
+    /// Takes the versions of `key`, newest first.
+    fn take(&mut self, key: &[u8]) -> Result<Vec<Version>> {
+        let mut versions = Vec::new();
+        for Source { place, cursor, .. } in &mut self.sources {
+            while cursor.valid() && cursor.key() == key {
+                let (seq, kind, value) = (cursor.seq(), cursor.kind(), cursor.value().to_vec());
+                versions.push(Version { place: *place, seq, kind, value });
+                cursor.next()?;
+            }
+        }
+        versions.sort_by_key(|version| std::cmp::Reverse(version.seq));
+        Ok(versions)
+    }
+
+    /// The newest range tombstone over `key` that `moment` sees.
+    fn covering(&self, key: &[u8], moment: Seq) -> Seq {
+        let over = self.sources.iter().filter(|source| source.bounds.contains(key));
+        over.map(|source| source.tombstones.covering(key, moment)).max().unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn version((place, seq): (usize, Seq)) -> Version {
+        Version { place, seq, kind: Kind::Put, value: Vec::new() }
+    }
+
+    #[test]
+    fn recency_is_judged_between_places_only() {
+        let judge = |versions: &[(usize, Seq)]| {
+            check_recency(&versions.iter().copied().map(version).collect::<Vec<_>>()).is_ok()
+        };
+        assert!(judge(&[]));
+        assert!(judge(&[(1, 9), (1, 7), (3, 5), (7, 1)]));
+        assert!(judge(&[(0, 9), (1, 8)]));
+        assert!(!judge(&[(3, 9), (1, 7)]));
+        assert!(!judge(&[(1, 9), (3, 7), (2, 5)]));
+    }
+}

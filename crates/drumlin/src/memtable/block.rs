@@ -1,0 +1,344 @@
+//! A block of the guide: a short sorted array of slots that name nodes or other blocks.
+//!
+//! The *low* of a block is the node at which its range of places starts; the range ends at the low of its
+//! right neighbour. In a *leaf*, level 0, slots name nodes of the list; above, they name blocks of the level
+//! below. Beside each target stand the *digits* of its low: eight key bytes as a big-endian number, taken
+//! after the bytes that all keys of the block's range share, with zeros where the key has ended; or, if the
+//! range lies within the versions of one key, the inverted sequence number. So different digits order as the
+//! places do, and equal ones leave it to a look at the nodes.
+//!
+//! Slots are atomics that one writer at a time changes in place while readers scan them. Slots are moved one
+//! by one from the end, so a reader misses none; but it may see the digits of one target beside another
+//! target, or digits made for another number of shared bytes. Readers check what they find.
+//!
+//! Invariants:
+//! * A target below the count is a linked node in a leaf, above it a complete block of the level below.
+//! * `level` and `low` never change; the end of the range only moves left, when the block is split.
+//! * Blocks and what they name are memory of one arena, and live as long as it.
+
+use super::arena::{ALIGN, Arena};
+use super::node::{Node, NodeRef, Place};
+use core::ptr::{self, NonNull};
+use drumlin_env::sync::atomic::{
+    AtomicBool, AtomicPtr, AtomicU32, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
+
+/// Slots of a block: few enough to scan, enough for a flat tree.
+pub(super) const WIDTH: usize = 32;
+
+/// In the place of a number of shared bytes: the range lies within the versions of one key.
+const ONE_KEY: u32 = u32::MAX;
+
+/// What a slot names: a node in a leaf, else a block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Target(NonNull<Node>);
+
+impl Target {
+    pub(super) fn node(node: NodeRef<'_>) -> Target {
+        Target(node.as_ptr())
+    }
+
+    /// The type of the pointer is a lie, which `Block::low_of` and `Block::child` know.
+    pub(super) fn block(block: &Block) -> Target {
+        Target(NonNull::from(block).cast())
+    }
+}
+
+/// A block that others link to; perhaps none.
+pub(super) struct BlockLink(AtomicPtr<Block>);
+
+impl BlockLink {
+    pub(super) fn new(block: Option<&Block>) -> BlockLink {
+        BlockLink(AtomicPtr::new(block.map_or(ptr::null_mut(), |block| ptr::from_ref(block).cast_mut())))
+    }
+
+    pub(super) fn get(&self) -> Option<&Block> {
+        // SAFETY: `set` was told that the block lives as long as this link; so does the first one, as all the
+        // blocks of a guide are in one arena.
+        unsafe { self.0.load(Acquire).as_ref() }
+    }
+
+    /// # Safety
+    /// `block` lives as long as this link.
+    pub(super) unsafe fn set(&self, block: &Block) {
+        self.0.store(ptr::from_ref(block).cast_mut(), Release);
+    }
+}
+
+/// Some slots in order.
+#[repr(C)]
+pub(super) struct Block {
+    /// 0 for a leaf.
+    pub(super) level: u32,
+    count: AtomicU32,
+    /// How many bytes all keys of the range share, or `ONE_KEY`. The digits are made for it.
+    shared: AtomicU32,
+    /// Only of a leaf: nodes of its range that have no slot, or had none when they were counted.
+    pub(super) missed: AtomicU32,
+    /// The node at which the range starts; the head of the list for the first block of each level.
+    low: NonNull<Node>,
+    pub(super) left: BlockLink,
+    pub(super) right: BlockLink,
+    /// Only of a leaf: held by the one who changes the slots. Above, the guide's lock does.
+    locked: AtomicBool,
+    digits: [AtomicU64; WIDTH],
+    targets: [AtomicPtr<Node>; WIDTH],
+}
+const _: () = assert!(align_of::<Block>() <= ALIGN);
+
+impl Block {
+    /// A block between `left` and `right`, to which nothing links yet.
+    ///
+    /// # Safety
+    /// `low` and the neighbours are of `arena`; `targets` are at most `WIDTH`, and as `fill` demands.
+    pub(super) unsafe fn allocate<'a>(
+        arena: &'a Arena,
+        (level, low): (u32, NodeRef<'_>),
+        (left, right): (Option<&Block>, Option<&Block>),
+        targets: &[Target],
+    ) -> &'a Block {
+        let block = arena.allocate(size_of::<Block>()).cast::<Block>();
+        let empty = Block {
+            level,
+            count: AtomicU32::new(0),
+            shared: AtomicU32::new(0),
+            missed: AtomicU32::new(0),
+            low: low.as_ptr(),
+            left: BlockLink::new(left),
+            right: BlockLink::new(right),
+            locked: AtomicBool::new(false),
+            digits: [const { AtomicU64::new(0) }; WIDTH],
+            targets: [const { AtomicPtr::new(ptr::null_mut()) }; WIDTH],
+        };
+        // SAFETY: the piece is this thread's alone, long enough, and aligned to ALIGN, which is enough for a
+        // block; from now on it is only shared. The caller vouches for the targets.
+        unsafe {
+            block.write(empty);
+            let block = block.as_ref();
+            block.fill(targets);
+            block
+        }
+    }
+
+    /// Slots in use.
+    pub(super) fn count(&self) -> usize {
+        self.count.load(Acquire) as usize
+    }
+
+    pub(super) fn low(&self) -> NodeRef<'_> {
+        // SAFETY: the low of a block is of the same arena.
+        unsafe { NodeRef::new(self.low) }
+    }
+
+    fn target(&self, slot: usize) -> Target {
+        Target(NonNull::new(self.targets[slot].load(Acquire)).expect("slots below the count are set"))
+    }
+
+    /// What the slots name.
+    pub(super) fn targets(&self) -> Vec<Target> {
+        (0..self.count()).map(|slot| self.target(slot)).collect()
+    }
+
+    /// The node that `slot`, below the count, of a leaf names.
+    pub(super) fn node(&self, slot: usize) -> NodeRef<'_> {
+        assert_eq!(self.level, 0, "leaves name nodes");
+        self.low_of(self.target(slot))
+    }
+
+    /// The block that `slot`, below the count, of a block above the leaves names.
+    pub(super) fn child(&self, slot: usize) -> &Block {
+        assert_ne!(self.level, 0, "leaves have no children");
+        // SAFETY: here targets are complete blocks, of the same arena.
+        unsafe { self.target(slot).0.cast::<Block>().as_ref() }
+    }
+
+    /// The node at which a target of this block starts.
+    pub(super) fn low_of(&self, target: Target) -> NodeRef<'_> {
+        // SAFETY: targets are complete nodes in a leaf, complete blocks above, all of the same arena.
+        unsafe {
+            match self.level {
+                0 => NodeRef::new(target.0),
+                _ => NodeRef::new(target.0.cast::<Block>().as_ref().low),
+            }
+        }
+    }
+
+    /// How many of the first `count` slots start before `place`, which must lie in the block's range.
+    pub(super) fn slots_before(&self, place: &Place<'_>, count: usize) -> usize {
+        let wanted = digits(place, self.shared.load(Relaxed));
+        let smaller = |slot: &AtomicU64| usize::from(slot.load(Relaxed) < wanted);
+        let before: usize = self.digits[..count].iter().map(smaller).sum();
+        let tied = self.digits[before..count].iter().take_while(|slot| slot.load(Relaxed) == wanted).count();
+        let (mut least, mut most) = (before, before + tied);
+        while least < most {
+            let middle = usize::midpoint(least, most);
+            let starts_before = self.low_of(self.target(middle)).is_before(place);
+            (least, most) = if starts_before { (middle + 1, most) } else { (least, middle) };
+        }
+        least
+    }
+
+    /// Makes room at `slot` for `target`. There must be room, and the caller must hold the lock of this
+    /// level.
+    ///
+    /// # Safety
+    /// As for `fill`.
+    pub(super) unsafe fn put(&self, slot: usize, target: Target) {
+        let count = self.count();
+        for to in (slot + 1..=count).rev() {
+            self.digits[to].store(self.digits[to - 1].load(Relaxed), Relaxed);
+            self.targets[to].store(self.targets[to - 1].load(Relaxed), Release);
+        }
+        let place = self.low_of(target).place();
+        self.targets[slot].store(target.0.as_ptr(), Release);
+        self.digits[slot].store(digits(&place, self.shared.load(Relaxed)), Relaxed);
+        self.count.store(count as u32 + 1, Release);
+    }
+
+    /// Names `targets`, in order, and nothing else. The caller must hold the lock of this level.
+    ///
+    /// # Safety
+    /// In a leaf the targets are linked nodes, above it complete blocks of the level below; all of this
+    /// block's arena.
+    pub(super) unsafe fn fill(&self, targets: &[Target]) {
+        let shared = shared(self.low(), self.right.get().map(Block::low));
+        self.shared.store(shared, Relaxed);
+        for (slot, &target) in targets.iter().enumerate() {
+            self.targets[slot].store(target.0.as_ptr(), Release);
+            self.digits[slot].store(digits(&self.low_of(target).place(), shared), Relaxed);
+        }
+        self.count.store(targets.len() as u32, Release);
+    }
+
+    /// The nodes of a leaf's range, as the list has them now.
+    pub(super) fn listed(&self) -> Vec<Target> {
+        let high = self.right.get().map(Block::low);
+        // The head of the list is no entry: the first leaf starts behind it.
+        let first = match self.left.get() {
+            Some(_) => Some(self.low()),
+            None => self.low().next(),
+        };
+        let nodes = core::iter::successors(first, |node| node.next());
+        nodes.take_while(|node| Some(*node) != high).map(Target::node).collect()
+    }
+
+    /// Takes the lock of a leaf if it is free.
+    pub(super) fn try_lock(&self) -> bool {
+        !self.locked.swap(true, Acquire)
+    }
+
+    pub(super) fn unlock(&self) {
+        self.locked.store(false, Release);
+    }
+
+    /// Asks for the memory of the block, which is about to be scanned.
+    pub(super) fn prefetch(&self) {
+        for line in (0..size_of::<Block>()).step_by(64) {
+            prefetch(ptr::from_ref(self).wrapping_byte_add(line));
+        }
+    }
+
+    /// Asks for the memory of what `slot` names.
+    pub(super) fn prefetch_target(&self, slot: usize) {
+        prefetch(self.targets[slot].load(Relaxed));
+    }
+}
+
+/// The digits of a place in a block whose keys share so many bytes.
+fn digits(place: &Place<'_>, shared: u32) -> u64 {
+    if shared == ONE_KEY {
+        return !place.seq;
+    }
+    let rest = place.key.get(shared as usize..).unwrap_or(&[]);
+    match rest.first_chunk() {
+        Some(bytes) => u64::from_be_bytes(*bytes),
+        None => {
+            let mut bytes = [0; 8];
+            bytes[..rest.len()].copy_from_slice(rest);
+            u64::from_be_bytes(bytes)
+        }
+    }
+}
+
+/// How many bytes all keys between two nodes share.
+fn shared(low: NodeRef<'_>, high: Option<NodeRef<'_>>) -> u32 {
+    let Some(high) = high else { return 0 };
+    if low.key() == high.key() {
+        return ONE_KEY;
+    }
+    low.key().iter().zip(high.key()).take_while(|(a, b)| a == b).count() as u32
+}
+
+/// Asks for a cache line that is about to be used.
+pub(super) fn prefetch<T>(line: *const T) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: a prefetch may name any address, and changes nothing.
+    unsafe {
+        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(line.cast());
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = line;
+}
+
+#[cfg(test)]
+impl Block {
+    /// Checks the slots, while nobody changes them.
+    pub(super) fn check(&self) {
+        let shared = self.shared.load(Relaxed);
+        let lows: Vec<NodeRef<'_>> = self.targets().into_iter().map(|target| self.low_of(target)).collect();
+        for (low, found) in lows.iter().zip(&self.digits) {
+            assert_eq!(found.load(Relaxed), digits(&low.place(), shared));
+            assert!(!low.is_before(&self.low().place()), "below the range");
+            assert!(
+                self.right.get().is_none_or(|right| low.is_before(&right.low().place())),
+                "above the range"
+            );
+        }
+        assert!(lows.is_sorted_by(|a, b| a.is_before(&b.place())));
+        let first = lows.first().copied();
+        assert!(self.level == 0 && self.left.get().is_none() || first == Some(self.low()), "low has no slot");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use drumlin_types::{Kind, Seq};
+
+    /// Digits never contradict the order of places, whatever two nodes bound the range.
+    #[test]
+    fn digits_order_as_places_do() {
+        let arena = Arena::new();
+        let keys: [&[u8]; 12] = [
+            b"",
+            b"\0",
+            b"\0\0\0\0\0\0\0\0\0",
+            b"a",
+            b"a\0",
+            b"aa",
+            b"aaaaaaaa",
+            b"aaaaaaaab",
+            b"aaaaaaaab\0",
+            b"aaaaaaaac",
+            b"b",
+            b"\xff\xff\xff\xff\xff\xff\xff\xff\xff",
+        ];
+        let seqs = [Seq::MAX, 7, 3, 0];
+        let nodes: Vec<NodeRef<'_>> = keys
+            .iter()
+            .flat_map(|key| seqs.map(|seq| Place { key, seq }))
+            .map(|place| NodeRef::allocate(&arena, &place, Kind::Put, b""))
+            .collect();
+        for low in (0..nodes.len()).step_by(if cfg!(miri) { 9 } else { 1 }) {
+            for high in low + 1..=nodes.len() {
+                let shared = shared(nodes[low], nodes.get(high).copied());
+                let digits = nodes[low..high].iter().map(|node| digits(&node.place(), shared));
+                assert!(digits.is_sorted());
+            }
+        }
+        assert_eq!(shared(nodes[0], Some(nodes[1])), ONE_KEY);
+        assert_eq!(shared(nodes[28], Some(nodes[39])), 8);
+    }
+}

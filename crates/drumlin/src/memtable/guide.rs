@@ -1,0 +1,342 @@
+//! A tree over the nodes of a list that finds a node close before any place.
+//!
+//! **Why not a skip list.** What a search costs is cache misses, one for each node that it looks at, and in a
+//! skip list of a million entries it looks at some fifteen nodes that are in no cache. The guide keeps what
+//! decides a comparison, eight bytes of each key, side by side in blocks: a search scans a few short arrays
+//! and looks at two or three nodes. It is a B-link tree: blocks of one level are linked both ways, and a
+//! block that is split gives its upper half to a new right neighbour.
+//!
+//! **All of it is a hint.** Readers take no lock and may find a block in the middle of a change. So a search
+//! checks the one node that it ends at, by a real comparison, and goes left until the check holds: to the
+//! slot before, to the block before, at last to the head of the list. To the right it goes wherever the right
+//! neighbour starts before the wanted place, and at last along the list. All that it meets is linked nodes,
+//! so a wrong hint costs time and nothing else.
+//!
+//! **Writers do not wait for each other.** A leaf has a lock; the blocks above, and which leaves there are,
+//! share another, the *version*, odd while somebody holds it. A writer that finds a lock taken leaves its
+//! node out and counts it as missed in the leaf. A leaf that is full, or has missed several nodes, is filled
+//! anew by the next writer that comes: from the list itself if it has missed any, so nothing is missed for
+//! long. To split a leaf takes both locks, the leaf's first.
+//!
+//! Invariants:
+//! * While nobody changes the guide: the blocks of each level cover all places, each with a slot one level
+//!   up, and slots are in order.
+//! * A node without a slot was counted as missed, in the leaf that was its own when its writer came.
+//! * Blocks live in the arena of the list, and as long as it.
+
+use super::arena::Arena;
+use super::block::{Block, BlockLink, Target, WIDTH};
+use super::node::{NodeRef, Place};
+use drumlin_env::sync::atomic::{
+    AtomicUsize,
+    Ordering::{Acquire, Relaxed, Release},
+    fence,
+};
+
+/// Slots that a block gets when many are spread over new blocks.
+const FILL: usize = WIDTH * 3 / 4;
+/// Missed nodes for which a leaf is filled anew before it is full.
+const MISSED_LIMIT: u32 = 8;
+/// How often a writer looks for the leaf of its node while the tree changes under it.
+const ATTEMPTS: usize = 3;
+
+/// Where in the guide a place belongs, and how old that knowledge is.
+pub(super) struct Spot<'a> {
+    leaf: &'a Block,
+    /// How many of the leaf's slots start before the place.
+    before: usize,
+    version: usize,
+}
+
+/// The tree.
+pub(super) struct Guide {
+    root: BlockLink,
+    /// The last leaf, or one close to it: the short way for entries that come in order.
+    edge: BlockLink,
+    /// Odd while somebody holds the lock of the blocks above the leaves; two higher after each change.
+    version: AtomicUsize,
+}
+
+impl Guide {
+    /// A guide over an empty list that starts at `head`.
+    ///
+    /// # Safety
+    /// `head` is of `arena`, which lives as long as the guide and is the one given to `add`.
+    pub(super) unsafe fn new(arena: &Arena, head: NodeRef<'_>) -> Guide {
+        // SAFETY: no neighbours, no targets; the caller vouches for the head.
+        let root = unsafe { Block::allocate(arena, (0, head), (None, None), &[]) };
+        Guide {
+            root: BlockLink::new(Some(root)),
+            edge: BlockLink::new(Some(root)),
+            version: AtomicUsize::new(0),
+        }
+    }
+
+    fn root(&self) -> &Block {
+        self.root.get().expect("set from the start")
+    }
+
+    /// The block of `level` in whose range `place` lies, and how many of its slots start before it.
+    fn descend(&self, place: &Place<'_>, level: u32) -> (&Block, usize) {
+        let at_end = self.edge.get().filter(|edge| level == 0 && edge.low().is_before(place));
+        let mut block = at_end.unwrap_or(self.root());
+        // Digits mean something only within the range of their block. A parent leads there; the other ways
+        // may not.
+        let mut sideways = at_end.is_some();
+        loop {
+            let count = block.count();
+            let before = block.slots_before(place, count);
+            if (before == count || sideways)
+                && let Some(right) = block.right.get()
+                && right.low().is_before(place)
+            {
+                block = right;
+                sideways = true;
+            } else if block.level == level {
+                return (block, before);
+            } else {
+                block = block.child(before.saturating_sub(1));
+                sideways = false;
+                block.prefetch();
+            }
+        }
+    }
+
+    /// Where `place` belongs.
+    pub(super) fn spot(&self, place: &Place<'_>) -> Spot<'_> {
+        let version = self.version.load(Acquire);
+        let (leaf, before) = self.descend(place, 0);
+        Spot { leaf, before, version }
+    }
+
+    /// A linked node before `place`, usually the last; `None` when only the head of the list will do.
+    pub(super) fn node_before<'a>(&self, place: &Place<'_>, spot: &Spot<'a>) -> Option<NodeRef<'a>> {
+        let Spot { mut leaf, mut before, .. } = *spot;
+        if before < WIDTH {
+            // Most likely the node behind the place, at which the caller will look next.
+            leaf.prefetch_target(before);
+        }
+        loop {
+            while before > 0 {
+                before -= 1;
+                let node = leaf.node(before);
+                if node.is_before(place) {
+                    return Some(node);
+                }
+            }
+            leaf = leaf.left.get()?;
+            before = leaf.count();
+        }
+    }
+
+    /// A linked node at or near the end of the list.
+    pub(super) fn last_node(&self) -> Option<NodeRef<'_>> {
+        let mut leaf = self.edge.get()?;
+        while let Some(right) = leaf.right.get() {
+            leaf = right;
+        }
+        leaf.count().checked_sub(1).map(|slot| leaf.node(slot))
+    }
+
+    /// Gives `node`, which was just linked, a slot, if that needs no waiting. `spot` is where it belonged
+    /// before it was linked.
+    ///
+    /// # Safety
+    /// `node` is of `arena`, and `arena` is that of the guide.
+    pub(super) unsafe fn add(&self, arena: &Arena, node: NodeRef<'_>, spot: Spot<'_>) {
+        let mut spot = spot;
+        for _ in 0..ATTEMPTS {
+            let Spot { leaf, version, .. } = spot;
+            if !leaf.try_lock() {
+                leaf.missed.fetch_add(1, Release);
+                return;
+            }
+            // If the tree was not just changing, and has not changed since, this is the right leaf, and stays
+            // so: to change its range takes its lock.
+            fence(Acquire);
+            let sure = version.is_multiple_of(2) && self.version.load(Relaxed) == version;
+            if sure {
+                self.add_to_leaf(arena, leaf, node);
+            }
+            leaf.unlock();
+            if sure {
+                return;
+            }
+            spot = self.spot(&node.place());
+        }
+        spot.leaf.missed.fetch_add(1, Release);
+    }
+
+    /// The caller holds the lock of `leaf`, and `node` lies in its range.
+    fn add_to_leaf(&self, arena: &Arena, leaf: &Block, node: NodeRef<'_>) {
+        let count = leaf.count();
+        let slot = leaf.slots_before(&node.place(), count);
+        if slot < count && leaf.node(slot) == node {
+            return;
+        }
+        let missed = leaf.missed.load(Acquire);
+        if count < WIDTH && missed < MISSED_LIMIT {
+            // SAFETY: a linked node, of the leaf's arena.
+            unsafe { leaf.put(slot, Target::node(node)) };
+            return;
+        }
+        let targets = if missed > 0 {
+            leaf.listed()
+        } else {
+            let mut targets = leaf.targets();
+            targets.insert(slot, Target::node(node));
+            targets
+        };
+        if targets.len() <= WIDTH {
+            // SAFETY: nodes of the leaf's part of the list.
+            unsafe { leaf.fill(&targets) };
+        } else if self.lock() {
+            self.spread(arena, leaf, &targets, slot == count);
+            self.unlock();
+        } else {
+            leaf.missed.fetch_add(1, Release);
+            return;
+        }
+        // Those that were counted before the list was read have slots now.
+        leaf.missed.fetch_sub(missed, Relaxed);
+    }
+
+    /// Takes the lock of the blocks above the leaves if it is free.
+    fn lock(&self) -> bool {
+        let version = self.version.load(Relaxed);
+        let locked = version.is_multiple_of(2)
+            && self.version.compare_exchange(version, version + 1, Acquire, Relaxed).is_ok();
+        // Who sees one of the changes that follow, and then looks, sees that the version has moved.
+        fence(Release);
+        locked
+    }
+
+    fn unlock(&self) {
+        self.version.fetch_add(1, Release);
+    }
+
+    /// Leaves the first of `targets`, which are too many, to `block`, and gives the others to new blocks on
+    /// its right. `growing`: the new target is the last; if there also is nothing on the right, more are
+    /// likely to follow it, so `block` stays full. The caller holds the lock.
+    fn spread(&self, arena: &Arena, block: &Block, targets: &[Target], growing: bool) {
+        let each = targets.len().div_ceil(targets.len().div_ceil(FILL));
+        let own = if growing && block.right.get().is_none() { WIDTH } else { each };
+        let mut last = block;
+        for part in targets[own..].chunks(each) {
+            let (low, right) = (block.low_of(part[0]), last.right.get());
+            // SAFETY: all of one arena; the targets are of `block`'s level, and `chunks` cuts below WIDTH.
+            let new = unsafe { Block::allocate(arena, (block.level, low), (Some(last), right), part) };
+            let back = match right {
+                Some(right) => Some(&right.left),
+                None if block.level == 0 => Some(&self.edge),
+                None => None,
+            };
+            // SAFETY: blocks of one arena live equally long, and as long as the guide.
+            unsafe {
+                if let Some(back) = back {
+                    back.set(new);
+                }
+                last.right.set(new);
+            }
+            self.add_block(arena, new);
+            last = new;
+        }
+        // SAFETY: a part of the targets that `block` had, and new ones of its level.
+        unsafe { block.fill(&targets[..own]) };
+    }
+
+    /// Gives a new block, to which its left neighbour links, a slot one level up. The caller holds the lock.
+    fn add_block(&self, arena: &Arena, block: &Block) {
+        let level = block.level + 1;
+        let root = self.root();
+        if root.level < level {
+            let targets = [Target::block(root), Target::block(block)];
+            // SAFETY: the old root and its new neighbour are complete, of one arena, and one level lower.
+            unsafe {
+                self.root.set(Block::allocate(arena, (level, root.low()), (None, None), &targets));
+            }
+            return;
+        }
+        let (parent, slot) = self.descend(&block.low().place(), level);
+        let count = parent.count();
+        if count < WIDTH {
+            // SAFETY: complete, of one arena, and one level lower.
+            unsafe { parent.put(slot, Target::block(block)) };
+        } else {
+            let mut targets = parent.targets();
+            targets.insert(slot, Target::block(block));
+            self.spread(arena, parent, &targets, slot == count);
+        }
+    }
+}
+
+/// What a check of the guide found.
+#[cfg(test)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Census {
+    pub(super) levels: u32,
+    /// Nodes that leaves name.
+    pub(super) slots: usize,
+    /// Nodes of the list.
+    pub(super) nodes: usize,
+    pub(super) missed: usize,
+}
+
+#[cfg(test)]
+impl Guide {
+    /// Checks every invariant of the shape, while nobody changes the guide.
+    pub(super) fn check(&self) -> Census {
+        let root = self.root();
+        let mut census = Census { levels: root.level + 1, slots: 0, nodes: 0, missed: 0 };
+        assert!(root.left.get().is_none() && root.right.get().is_none());
+        let mut row = vec![root];
+        while row[0].level > 0 {
+            for block in &row {
+                block.check();
+            }
+            let below: Vec<&Block> =
+                row.iter().flat_map(|block| (0..block.count()).map(|slot| block.child(slot))).collect();
+            for (i, block) in below.iter().enumerate() {
+                assert_eq!(block.level + 1, row[0].level);
+                let (left, right) = (i.checked_sub(1).map(|left| below[left]), below.get(i + 1).copied());
+                assert_eq!(block.left.get().map(Target::block), left.map(Target::block));
+                assert_eq!(block.right.get().map(Target::block), right.map(Target::block));
+            }
+            row = below;
+        }
+        for leaf in &row {
+            leaf.check();
+            census.slots += leaf.count();
+            census.nodes += leaf.listed().len();
+            census.missed += leaf.missed.load(Acquire) as usize;
+        }
+        assert_eq!(self.edge.get().map(Target::block), row.last().map(|leaf| Target::block(leaf)));
+        census
+    }
+
+    /// Puts the guide back to where it was before its first split, as a reader finds it that was stopped
+    /// there.
+    pub(super) fn forget_all_but_the_first_leaf(&self) {
+        let mut leaf = self.root();
+        while leaf.level > 0 {
+            leaf = leaf.child(0);
+        }
+        // SAFETY: a block of the guide.
+        unsafe {
+            self.root.set(leaf);
+            self.edge.set(leaf);
+        }
+    }
+
+    /// Takes the lock for good, as a writer does that is stopped in the middle of a change.
+    pub(super) fn hold(&self) -> impl Drop {
+        struct Held<'a>(&'a Guide);
+        impl Drop for Held<'_> {
+            fn drop(&mut self) {
+                self.0.unlock();
+            }
+        }
+        assert!(self.lock());
+        Held(self)
+    }
+}

@@ -1,0 +1,206 @@
+//! The list with a guide that is whole, lame or wrong: answers stay right, and the guide recovers.
+
+use super::*;
+
+/// Numbers in a random order, without repeats.
+fn shuffled(count: u64) -> Vec<u64> {
+    let mut numbers: Vec<u64> = (0..count).collect();
+    let mut state = 5u64;
+    for i in (1..numbers.len()).rev() {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        numbers.swap(i, (state >> 33) as usize % (i + 1));
+    }
+    numbers
+}
+
+const COUNT: u64 = if cfg!(miri) { 70 } else { 5000 };
+
+/// A name and a way to make a key and a sequence number.
+type Style = (&'static str, fn(u64) -> (Vec<u8>, Seq));
+
+/// Ways to make a key and a sequence number from a number, each hard on the guide in its own way.
+const STYLES: [Style; 5] = [
+    ("the digits tell all apart", |n| ((n << 40).to_be_bytes().to_vec(), 1 + n)),
+    ("a long common beginning", |n| (format!("a-long-common-beginning-{n:08}").into_bytes(), 1)),
+    ("versions of one key", |n| (b"the one key".to_vec(), 1 + n)),
+    ("versions of few keys", |n| (vec![(n % 3) as u8; 9], 1 + n)),
+    ("keys that begin alike", |n| (vec![0; (n / 50) as usize], 1 + n % 50)),
+];
+
+fn insert_all(list: &List, numbers: &[u64], style: fn(u64) -> (Vec<u8>, Seq)) {
+    for &n in numbers {
+        let (key, seq) = style(n);
+        list.insert(&key, seq, Kind::Put, &n.to_le_bytes());
+    }
+}
+
+/// Every entry is found, and so is the one before it.
+fn answers_are_right(list: &List, numbers: &[u64], style: fn(u64) -> (Vec<u8>, Seq)) {
+    let mut sorted: Vec<(Vec<u8>, core::cmp::Reverse<Seq>)> = Vec::new();
+    for &n in numbers {
+        let (key, seq) = style(n);
+        let entry = list.get(&key, seq).expect("inserted");
+        assert_eq!((entry.seq, entry.value), (seq, &n.to_le_bytes()[..]));
+        sorted.push((key, core::cmp::Reverse(seq)));
+    }
+    sorted.sort();
+    let mut before = list.head();
+    for (key, core::cmp::Reverse(seq)) in &sorted {
+        let place = Place { key, seq: *seq };
+        assert!(list.search(&place).0 == before);
+        before = before.next().expect("as many nodes as entries");
+        assert!(before.place() == place);
+    }
+    assert!(before.next().is_none());
+}
+
+/// With one writer no node goes without a slot, and the guide names the very node before each place.
+#[test]
+fn one_writer_misses_nothing() {
+    let ascending: Vec<u64> = (0..COUNT).collect();
+    let descending: Vec<u64> = (0..COUNT).rev().collect();
+    for (name, style) in STYLES {
+        let orders = [&shuffled(COUNT), &ascending, &descending];
+        for order in orders.into_iter().take(if cfg!(miri) { 1 } else { 3 }) {
+            let list = List::new();
+            insert_all(&list, order, style);
+            let census = list.guide.check();
+            assert_eq!((census.nodes, census.slots, census.missed), (order.len(), order.len(), 0), "{name}");
+            assert!(cfg!(miri) || (3..=5).contains(&census.levels), "{name}: {census:?}");
+            answers_are_right(&list, order, style);
+            for &n in order.iter().take(if cfg!(miri) { 5 } else { 500 }) {
+                let (key, seq) = style(n);
+                let place = Place { key: &key, seq };
+                let hint = list.guide.node_before(&place, &list.guide.spot(&place));
+                assert!(hint.unwrap_or(list.head()) == list.search(&place).0, "{name}: a walk was needed");
+            }
+        }
+    }
+}
+
+/// Entries in ascending order fill their leaves.
+#[test]
+fn ascending_entries_are_packed() {
+    let list = List::new();
+    for n in 0..COUNT {
+        list.insert(&n.to_be_bytes(), 1, Kind::Put, b"");
+    }
+    let guide_bytes = list.bytes() as u64 - COUNT * 32;
+    assert!(guide_bytes < COUNT * 21 + 8000, "{guide_bytes} bytes for {COUNT} entries");
+}
+
+/// While the lock above the leaves is held, splits do not happen and nodes are missed; nothing else changes.
+/// Afterwards the writers that come along put everything right.
+#[test]
+fn a_lame_guide_costs_time_only() {
+    for (_, style) in STYLES {
+        let numbers = shuffled(COUNT);
+        let (first, rest) = numbers.split_at(numbers.len() / 4);
+        let (second, third) = rest.split_at(rest.len() / 3);
+        let list = List::new();
+        insert_all(&list, first, style);
+        let held = list.guide.hold();
+        insert_all(&list, second, style);
+        let census = list.guide.check();
+        assert_eq!((census.nodes, census.slots), (first.len() + second.len(), first.len()));
+        assert_eq!(census.missed, second.len());
+        answers_are_right(&list, &numbers[..census.nodes], style);
+        drop(held);
+        insert_all(&list, third, style);
+        let census = list.guide.check();
+        assert_eq!(census.nodes, numbers.len());
+        assert_eq!(census.nodes - census.slots, census.missed);
+        assert!(census.missed * 10 < census.nodes, "{census:?}");
+        answers_are_right(&list, &numbers, style);
+    }
+}
+
+/// A search that starts from a stale, wrong spot still ends at the right place.
+#[test]
+fn any_spot_will_do() {
+    let list = List::new();
+    let numbers = shuffled(COUNT);
+    let style = STYLES[1].1;
+    insert_all(&list, &numbers, style);
+    let places: Vec<(Vec<u8>, Seq)> = numbers.iter().take(40).map(|&n| style(n)).collect();
+    for (from, from_seq) in &places {
+        let spot = list.guide.spot(&Place { key: from, seq: *from_seq });
+        for (key, seq) in &places {
+            let place = Place { key, seq: *seq };
+            let found = list.search(&place);
+            assert!(list.search_from(&place, &spot) == found);
+            if from > key {
+                // The way left is slot by slot, so it ends at the very node.
+                assert!(list.guide.node_before(&place, &spot).unwrap_or(list.head()) == found.0);
+            }
+        }
+    }
+}
+
+/// Leaves that other searches do not know yet are found over the links between blocks.
+#[test]
+fn split_leaves_are_found_from_the_left() {
+    let list = List::new();
+    let numbers = shuffled(COUNT / 10);
+    let style = STYLES[0].1;
+    insert_all(&list, &numbers, style);
+    list.guide.forget_all_but_the_first_leaf();
+    for &n in &numbers {
+        let (key, seq) = style(n);
+        let place = Place { key: &key, seq };
+        let hint = list.guide.node_before(&place, &list.guide.spot(&place));
+        assert!(hint.unwrap_or(list.head()) == list.search(&place).0);
+    }
+    answers_are_right(&list, &numbers, style);
+}
+
+/// A leaf that has missed several nodes is filled from the list by the next writer, full or not; a node that
+/// got its slot that way gets no second one.
+#[test]
+fn a_leaf_catches_up() {
+    let list = List::new();
+    insert_all(&list, &[10, 20, 30], STYLES[0].1);
+    let held = list.guide.hold();
+    insert_all(&list, &[1, 2, 3, 4, 5, 25, 26, 27], STYLES[0].1);
+    drop(held);
+    assert_eq!((list.guide.check().slots, list.guide.check().missed), (3, 8));
+    insert_all(&list, &[28], STYLES[0].1);
+    assert_eq!((list.guide.check().slots, list.guide.check().missed), (12, 0));
+    let node = list.head().next().expect("not empty");
+    list.show_to_guide(node, list.guide.spot(&node.place()));
+    assert_eq!(list.guide.check().slots, 12);
+}
+
+/// A writer whose neighbours are no longer neighbours goes on from there.
+#[test]
+fn stale_neighbours_will_do() {
+    let list = List::new();
+    insert_all(&list, &[10, 30], STYLES[0].1);
+    let (key, seq) = STYLES[0].1(20);
+    let place = Place { key: &key, seq };
+    let (before, after) = list.search(&place);
+    insert_all(&list, &[15, 16, 17, 25], STYLES[0].1);
+    let node = NodeRef::allocate(&list.arena, &place, Kind::Put, &20u64.to_le_bytes());
+    link(node, before, after);
+    answers_are_right(&list, &[10, 15, 16, 17, 20, 25, 30], STYLES[0].1);
+}
+
+/// Four writers that collide: order and shape hold, and most nodes have slots.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "races real threads")]
+fn writers_collide() {
+    for (name, style) in STYLES {
+        let list = List::new();
+        let numbers = shuffled(COUNT);
+        std::thread::scope(|scope| {
+            for part in numbers.chunks(numbers.len().div_ceil(4)) {
+                let list = &list;
+                scope.spawn(move || insert_all(list, part, style));
+            }
+        });
+        answers_are_right(&list, &numbers, style);
+        let census = list.guide.check();
+        assert_eq!(census.nodes, numbers.len(), "{name}");
+        assert!(census.slots * 2 > census.nodes, "{name}: {census:?}");
+    }
+}

@@ -1,0 +1,102 @@
+//! A cursor over a range of keys: it can be moved anywhere again and again, and shows keys and values where they lie.
+//!
+//! Beside [`Iter`](crate::Iter), whose items can be kept, this is the cheaper way to read: nothing is copied, and a
+//! second seek opens nothing anew. It sees one moment for all its life.
+//!
+//! Invariant: after an error every further call gives it again, and the cursor is on no entry.
+
+use crate::error::Result;
+use crate::keyspace::KeyspaceState;
+use crate::scan::StoreView;
+use crate::stats::Stopwatch;
+use crate::store::Store;
+use drumlin_env::sync::Arc;
+use std::fmt;
+
+/// Moves over the keys of a range, as of one moment. Not on an entry until it is moved for the first time.
+///
+/// A cursor pins the state of the store that it reads. Drop it when it is no longer needed.
+pub struct RangeCursor {
+    view: StoreView,
+    store: Arc<Store>,
+    keyspace: Arc<KeyspaceState>,
+    /// Runs of the tree that it walks.
+    runs: usize,
+}
+
+impl RangeCursor {
+    pub(crate) fn new(
+        view: StoreView,
+        store: Arc<Store>,
+        keyspace: Arc<KeyspaceState>,
+        runs: usize,
+    ) -> RangeCursor {
+        RangeCursor { view, store, keyspace, runs }
+    }
+
+    fn moved(&mut self, key: &[u8], how: impl FnOnce(&mut StoreView) -> Result<()>) -> Result<bool> {
+        self.store.check_open()?;
+        self.keyspace.check_alive()?;
+        let mut stopwatch = self.store.stopwatch(&self.keyspace, key, self.runs);
+        stopwatch.iter_mut().for_each(Stopwatch::begin);
+        how(&mut self.view)?;
+        if let Some(stopwatch) = stopwatch {
+            stopwatch.stop();
+        }
+        Ok(self.view.valid())
+    }
+
+    /// To the first key of the range; `false` when there is none.
+    pub fn seek_first(&mut self) -> Result<bool> {
+        self.moved(&[], StoreView::seek_first)
+    }
+
+    /// To the last key of the range; `false` when there is none.
+    pub fn seek_last(&mut self) -> Result<bool> {
+        self.moved(&[], StoreView::seek_last)
+    }
+
+    /// To the first key of the range at or after `key`; `false` when there is none.
+    pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
+        let key = key.as_ref();
+        self.moved(key, |view| view.seek(key))
+    }
+
+    /// To the last key of the range before `key`; `false` when there is none.
+    pub fn seek_before(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
+        let key = key.as_ref();
+        self.moved(key, |view| view.seek_before(key))
+    }
+
+    /// To the following key; `false` when there is none, or the cursor was on no entry.
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "the entry is borrowed from the cursor: no iterator can do so"
+    )]
+    pub fn next(&mut self) -> Result<bool> {
+        self.view.next()?;
+        Ok(self.view.valid())
+    }
+
+    /// To the preceding key; `false` when there is none, or the cursor was on no entry.
+    pub fn prev(&mut self) -> Result<bool> {
+        self.view.prev()?;
+        Ok(self.view.valid())
+    }
+
+    /// The key and the value that it is on.
+    pub fn entry(&self) -> Option<(&[u8], &[u8])> {
+        self.view.valid().then(|| (self.view.key(), self.view.value()))
+    }
+
+    /// The key that it is on.
+    pub fn key(&self) -> Option<&[u8]> {
+        self.view.valid().then(|| self.view.key())
+    }
+}
+
+impl fmt::Debug for RangeCursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RangeCursor").field("on_entry", &self.view.valid()).finish_non_exhaustive()
+    }
+}

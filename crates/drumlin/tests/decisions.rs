@@ -1,0 +1,100 @@
+//! The decision log: kept over restarts, bounded, made again to the same answers, and never in the way.
+
+use drumlin::env::{Effect, Fault, FileKind, MemEnv, When};
+use drumlin::{Db, Keyspace};
+
+fn open(mem: &MemEnv) -> Db {
+    Db::builder("/store").env(mem.env()).open().expect("the store opens")
+}
+
+fn fill(db: &Db, rounds: u32) -> Keyspace {
+    let options = [("memtable_bytes", "4KiB"), ("compaction", "tiering:3")];
+    let keyspace = db.keyspace_with("k", &options).expect("a keyspace");
+    for round in 0..rounds {
+        for key in 0..40u32 {
+            keyspace.put(key.to_be_bytes(), [round as u8; 100]).expect("a put");
+        }
+    }
+    db.flush().expect("a flush");
+    db.wait_idle().expect("quiet");
+    keyspace
+}
+
+fn logs(mem: &MemEnv) -> Vec<std::path::PathBuf> {
+    mem.files().into_iter().filter(|path| path.extension().is_some_and(|suffix| suffix == "why")).collect()
+}
+
+#[test]
+fn decisions_outlive_the_process_and_repeat_themselves() {
+    let mem = MemEnv::new(1);
+    let db = open(&mem);
+    fill(&db, 20);
+    let first = db.explain();
+    assert!(
+        first.iter().any(|d| d.what.starts_with("flush of 40 entries") || d.what.starts_with("flush of"))
+    );
+    assert!(first.iter().any(|d| d.what.starts_with("asked: 1 plans")), "{first:?}");
+    assert!(first.windows(2).all(|pair| pair[0].micros <= pair[1].micros));
+    db.close().expect("closed");
+
+    let db = open(&mem);
+    assert!(db.explain().starts_with(&first), "what was decided before is still known");
+    fill(&db, 20).set_policy("leveling").expect("a policy");
+    let second = db.explain();
+    assert!(second.len() > first.len() && second.starts_with(&first));
+    assert!(second.iter().any(|d| d.what == "policy leveling"));
+    let report = db.replay_decisions();
+    assert!(report.decisions >= 4, "{report:?}");
+    assert_eq!(report.differing, Vec::<String>::new());
+}
+
+#[test]
+fn damage_shortens_the_log_and_nothing_else() {
+    let mem = MemEnv::new(2);
+    let db = open(&mem);
+    fill(&db, 12);
+    let whole = db.explain();
+    db.close().expect("closed");
+    let path = logs(&mem).pop().expect("a decision log");
+    let bytes = mem.peek(&path).expect("its bytes");
+    for at in (0..bytes.len()).step_by(331) {
+        mem.plant(&path, FileKind::Decisions, &bytes);
+        mem.patch(&path, at as u64, &[bytes[at] ^ 0x55]);
+        let db = open(&mem);
+        let found = db.explain();
+        let damaged = found.len();
+        assert!(whole.starts_with(&found[..damaged.min(whole.len())]), "byte {at}");
+        assert!(damaged < whole.len(), "byte {at}");
+        db.close().expect("closed");
+    }
+}
+
+#[test]
+fn the_log_is_bounded() {
+    let mem = MemEnv::new(3);
+    for _ in 0..20 {
+        let db = open(&mem);
+        fill(&db, 2);
+        db.close().expect("closed");
+    }
+    assert!(logs(&mem).len() <= 8, "{:?}", logs(&mem));
+}
+
+#[test]
+fn a_failing_disk_costs_records_only() {
+    /// `ENOSPC`.
+    const NO_SPACE: i32 = 28;
+    let mem = MemEnv::new(4);
+    let db = open(&mem);
+    let (effect, when) = (Effect::Fail(NO_SPACE), When::From(0));
+    mem.inject(Fault { op: None, kind: Some(FileKind::Decisions), when, effect });
+    fill(&db, 12);
+    assert!(!mem.fired().is_empty());
+    assert!(!db.explain().is_empty());
+    db.close().expect("closed");
+    mem.clear_faults();
+    let db = open(&mem);
+    assert_eq!(db.explain(), []);
+    let keyspace = db.keyspace("k").expect("a keyspace");
+    assert_eq!(keyspace.iter().count(), 40);
+}
