@@ -3,7 +3,7 @@
 
 use drumlin_policy::sim::World;
 use drumlin_policy::{SplitMix, by_name};
-use drumlin_types::contract::{CompactionPolicy, LimitView, LoadView, Outcome, Plan, TreeView};
+use drumlin_types::contract::{CompactionPolicy, CostView, LimitView, LoadView, Outcome, Plan, TreeView};
 
 const FLUSH: u64 = 2 << 20;
 const KEYS: u32 = 1 << 20;
@@ -219,5 +219,62 @@ fn what_is_saved_comes_back_and_the_same_answers_follow() {
             let pace = world.decide(&mut *policy, 0).pace.unwrap();
             assert!(pace.slow >= 0.0 && pace.passes >= 0.25);
         }
+    }
+}
+
+#[test]
+fn no_figure_whatever_breaks_it() {
+    let figures = [0.0, -1.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1e-300, 1e300, 1.0, 150e6];
+    let mut dice = SplitMix::new(9);
+    for seed in 0..60 {
+        let (mut world, mut policy) = (world(1 + seed % 4), by_name("arce").unwrap());
+        for _ in 0..12 {
+            let mut figure = || figures[dice.below(figures.len())];
+            world.costs = CostView {
+                merge_bytes_per_s: figure(),
+                merge_fixed_ns: figure(),
+                flush_bytes_per_s: figure(),
+                probe_ns: figure(),
+                block_ns: figure(),
+                cursor_ns: figure(),
+                get_ns: figure(),
+                scan_ns: figure(),
+                write_ns: figure(),
+            };
+            world.load = LoadView {
+                gets: figure(),
+                seeks: figure(),
+                writes: figure(),
+                write_bytes: figure(),
+                entry_bytes: figure(),
+                read_bytes: figure(),
+                clients: figure(),
+                memtable_fill: figure(),
+                ..LoadView::default()
+            };
+            // Counters that run, stand or go back.
+            world.load.counted = [0, 1, 2].map(|_| dice.next_u64() >> dice.below(60));
+            world.now = dice.next_u64() >> dice.below(60);
+            world.limits.max_runs = dice.below(600) as u32;
+            world.limits.max_write_amp = figures[dice.below(figures.len())];
+            world.flush(&mut *policy, 0, KEYS);
+            let decision = world.decide(&mut *policy, 0);
+            let pace = decision.pace.unwrap();
+            assert!(!pace.slow.is_nan() && pace.drain.is_finite() && pace.drain >= 0.0, "{pace:?}");
+            assert!(pace.covered.is_some_and(|runs| runs.is_finite()), "{pace:?}");
+            for plan in &decision.plans {
+                world.admit(plan, 2).unwrap();
+            }
+            if let Some(mut think) = decision.think {
+                // Some answers come, others stay away.
+                let answer = (0..8).find_map(|_| think.step());
+                answer.into_iter().for_each(|answer| policy.observe(&Outcome::Thought(answer)));
+            }
+            while let Some(&id) = world.ready().first() {
+                world.install(id, &mut *policy);
+            }
+            assert!(policy.explain().len() > 100);
+        }
+        world.check().unwrap();
     }
 }

@@ -427,7 +427,7 @@ mod tests {
     use crate::by_name;
 
     fn small() -> Setup {
-        Setup { preload: 256 << 20, operations: 100_000.0, ..Setup::default() }
+        Setup { preload: 96 << 20, operations: 40_000.0, ..Setup::default() }
     }
 
     fn mean(reports: &[PhaseReport]) -> f64 {

@@ -96,11 +96,11 @@ impl Scale {
     pub(crate) fn new(points: usize, seeks: usize, costs: [f64; 2]) -> Scale {
         let sizes = [points.min(BITS), seeks.min(BITS)];
         let full = Cover { points: Mask::first(sizes[0]), seeks: Mask::first(sizes[1]) };
-        let mut costs = if costs[0] + costs[1] > 0.0 { costs } else { [1.0, 1.0] };
-        for (cost, size) in costs.iter_mut().zip(sizes) {
-            if size == 0 {
-                *cost = 0.0;
-            }
+        // What nobody sampled says nothing, and what costs nothing counts alike.
+        let known = |i: usize, cost: f64| if sizes[i] > 0 { cost } else { 0.0 };
+        let mut costs = [known(0, costs[0]), known(1, costs[1])];
+        if costs[0] + costs[1] <= 0.0 {
+            costs = [known(0, 1.0), known(1, 1.0)];
         }
         let sum = costs[0] + costs[1];
         let weight =
@@ -170,6 +170,8 @@ mod tests {
         let scale = Scale::new(256, 0, [1.0, 1.0]);
         assert_eq!(scale.removed(&[low, high]), 0.0);
         assert_eq!(scale.runs(&low) + scale.runs(&high), 1.0);
+        // A sample that matters to nobody counts when there is no other.
+        assert_eq!(Scale::new(256, 0, [0.0, 1.0]).runs(&cover(256)), 1.0);
         // No samples at all: nothing is known to be covered.
         assert_eq!(Scale::new(0, 0, [1.0, 1.0]).runs(&low), 0.0);
     }

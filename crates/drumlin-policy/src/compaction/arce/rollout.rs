@@ -311,7 +311,11 @@ impl Rollout {
             let idle = self.slots.iter().filter(|slot| slot.job.is_none()).count();
             let longest = match idle {
                 0 if !interleave || self.slots.iter().any(|slot| !slot.aside.is_empty()) => return,
-                0 => self.slowest(),
+                0 => match self.slowest() {
+                    // Not even two flushes would fit in between.
+                    Some((_, under_way)) if !under_way.has_room(&self.start.model) => return,
+                    slowest => slowest,
+                },
                 _ => None,
             };
             let runs = self.runs();

@@ -78,6 +78,13 @@ pub(crate) struct UnderWay {
     pub(crate) rate: f64,
 }
 
+impl UnderWay {
+    /// Whether the smallest of merges fits beside this one.
+    pub(crate) fn has_room(&self, model: &Model) -> bool {
+        model.merge(2.0 * model.flush_bytes) <= BETWEEN_TIME * self.left
+    }
+}
+
 /// What is chosen from, and under which conditions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Choice<'a> {

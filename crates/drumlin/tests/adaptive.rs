@@ -1,0 +1,122 @@
+//! The adaptive policy inside the engine: it is the default, sees the load, searches, explains itself, and
+//! comes back after a restart as it was.
+
+use drumlin::env::MemEnv;
+use drumlin::{Db, ErrorKind, Keyspace};
+use std::path::Path;
+
+fn open(mem: &MemEnv) -> Db {
+    let builder = Db::builder(Path::new("/store")).env(mem.env());
+    let builder = builder.set("memory_budget", "8MiB").and_then(|b| b.set("workers", "2")).expect("options");
+    builder.open().expect("open")
+}
+
+fn keyspace(db: &Db) -> Keyspace {
+    db.keyspace_with("main", &[("memtable_bytes", "32KiB"), ("file_bytes", "64KiB")]).expect("keyspace")
+}
+
+fn key(n: u64) -> Vec<u8> {
+    format!("key{:06}", n.wrapping_mul(2_654_435_761) % 20_000).into_bytes()
+}
+
+fn write(keys: &Keyspace, from: u64, count: u64) {
+    for n in from..from + count {
+        keys.put(key(n), n.to_be_bytes().repeat(8)).expect("put");
+    }
+}
+
+fn runs(db: &Db) -> usize {
+    let shape = db.tree().into_iter().find(|k| k.name == "main").expect("the keyspace");
+    shape.levels.iter().map(|level| level.runs.len()).sum()
+}
+
+#[test]
+fn reads_are_seen_and_merged_for() {
+    let mem = MemEnv::new(11);
+    let db = open(&mem);
+    let keys = keyspace(&db);
+    assert_eq!(keys.policy(), "arce");
+    write(&keys, 0, 8000);
+    db.flush().expect("flush");
+    db.wait_idle().expect("idle");
+    // Long scans in number, with virtual time between them.
+    for n in 0..20_000 {
+        assert!(keys.range(key(n)..).next().is_some() || n > 0);
+        if n % 500 == 0 {
+            mem.env().clock().sleep_micros(400_000);
+        }
+    }
+    write(&keys, 8000, 600);
+    db.flush().expect("flush");
+    db.wait_idle().expect("idle");
+    assert!(runs(&db) <= 6, "{} runs after many scans", runs(&db));
+    let state = keys.policy_state();
+    assert!(state.contains("last search"), "{state}");
+    let decisions = db.explain();
+    assert!(decisions.iter().any(|d| d.reason.contains("elective")), "no merge for readers");
+    assert!(decisions.iter().any(|d| d.what == "search"));
+    for n in 0..8600 {
+        assert!(keys.get(key(n)).expect("get").is_some());
+    }
+    assert_eq!(db.verify().expect("verify").findings, vec![]);
+    let tuple = |state: &str| state.lines().next().map(str::to_owned);
+    let before = tuple(&keys.policy_state());
+    drop(keys);
+    db.close().expect("close");
+    let db = open(&mem);
+    let keys = keyspace(&db);
+    write(&keys, 8600, 10);
+    db.flush().expect("flush");
+    db.wait_idle().expect("idle");
+    assert_eq!(tuple(&keys.policy_state()), before, "the tuple survives");
+}
+
+#[test]
+fn options_steer_it_and_bad_ones_change_nothing() {
+    let mem = MemEnv::new(12);
+    let db = open(&mem);
+    let keys = keyspace(&db);
+    for (name, value, bounds) in [
+        ("max_runs", "4", "8"),
+        ("max_write_amp", "2", "3"),
+        ("arce_pin", "8/24/2", "M/c/q/rho"),
+        ("arce_pin", "0/24/2/1", "M/c/q/rho"),
+    ] {
+        let error = keys.set_option(name, value).expect_err("out of bounds");
+        assert_eq!(error.kind(), ErrorKind::InvalidOption);
+        assert!(error.to_string().contains(name) && error.to_string().contains(bounds), "{error}");
+    }
+    keys.set_option("arce_pin", "3/none/1/none").expect("a pin");
+    keys.set_option("max_runs", "8").expect("fewer runs");
+    write(&keys, 0, 6000);
+    db.flush().expect("flush");
+    db.wait_idle().expect("idle");
+    assert!(keys.policy_state().starts_with("tuple M/c/q/rho: 3/none/1/none"), "{}", keys.policy_state());
+    assert!(runs(&db) <= 16, "{} runs", runs(&db));
+    // Another policy, and back: nothing of the old one's searches or pace stays.
+    for policy in ["tiering:4", "adaptive-ucs", "arce:20/48/2/1", "arce"] {
+        keys.set_policy(policy).expect("policy");
+        write(&keys, 6000, 2000);
+        db.wait_idle().expect("idle");
+        assert_eq!(keys.policy(), policy);
+    }
+    for n in 0..8000 {
+        assert!(keys.get(key(n)).expect("get").is_some());
+    }
+}
+
+#[test]
+fn a_sorted_load_is_not_rewritten() {
+    let mem = MemEnv::new(13);
+    let db = open(&mem);
+    let keys = keyspace(&db);
+    for n in 0..12_000u64 {
+        keys.put(format!("key{n:08}"), [7; 60]).expect("put");
+    }
+    db.flush().expect("flush");
+    db.wait_idle().expect("idle");
+    let metrics = db.metrics();
+    assert_eq!(metrics.merge_bytes_written, 0);
+    assert!(runs(&db) <= 4, "{} runs", runs(&db));
+    assert_eq!(keys.iter().count(), 12_000);
+}
