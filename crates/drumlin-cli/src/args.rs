@@ -1,7 +1,7 @@
 //! The command line.
 
 use crate::escape::{BadEscape, Bytes, unescape};
-use crate::store::{Bounds, OpenOptions};
+use crate::store::{Access, Bounds, OpenOptions};
 use clap::builder::{OsStringValueParser, TypedValueParser, ValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
@@ -36,13 +36,13 @@ pub(crate) struct StoreArgs {
 }
 
 impl StoreArgs {
-    /// How to open it; `create` says whether to make it when it is not there.
-    pub(crate) fn options(&self, keyspace: Option<&str>, create: bool) -> OpenOptions {
+    /// How to open it for `access`.
+    pub(crate) fn options(&self, keyspace: Option<&str>, access: Access) -> OpenOptions {
         OpenOptions {
             path: self.path.clone(),
             keyspace: keyspace.unwrap_or("default").to_owned(),
             settings: self.settings.clone(),
-            create,
+            access,
         }
     }
 }

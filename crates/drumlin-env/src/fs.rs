@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::env::Backend;
+use crate::holders::Hold;
 use crate::mem::{MemFile, MemLock};
 use crate::os::{self, OsFile, OsLock};
 
@@ -195,10 +196,22 @@ impl Fs {
     /// when this process or another one holds it.
     #[track_caller]
     pub fn lock(&self, path: &Path) -> io::Result<Option<FileLock>> {
-        let at = Location::caller();
+        self.lock_as(path, Hold::Alone, Location::caller())
+    }
+
+    /// Locks the file at `path`, which must exist, beside others who call this, until the lock is dropped or its
+    /// process ends. Writes nothing. `None` when this process or another one holds it by [`Fs::lock`].
+    #[track_caller]
+    pub fn lock_shared(&self, path: &Path) -> io::Result<Option<FileLock>> {
+        self.lock_as(path, Hold::Shared, Location::caller())
+    }
+
+    fn lock_as(&self, path: &Path, hold: Hold, at: Caller) -> io::Result<Option<FileLock>> {
         retry(|| match &self.0 {
-            Backend::Os => Ok(os::lock(path)?.map(|lock| FileLock { _held: Held::Os(lock) })),
-            Backend::Mem(mem) => Ok(mem.lock(path, at)?.map(|lock| FileLock { _held: Held::Mem(lock) })),
+            Backend::Os => Ok(os::lock(path, hold)?.map(|lock| FileLock { _held: Held::Os(lock) })),
+            Backend::Mem(mem) => {
+                Ok(mem.lock(path, hold, at)?.map(|lock| FileLock { _held: Held::Mem(lock) }))
+            }
         })
     }
 

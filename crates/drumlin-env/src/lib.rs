@@ -10,6 +10,7 @@ mod clock;
 mod direct;
 mod env;
 mod fs;
+mod holders;
 #[cfg(target_os = "linux")]
 mod map;
 mod mem;

@@ -2,7 +2,6 @@
 
 #![allow(unsafe_code)]
 
-use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
@@ -14,6 +13,7 @@ use rustix::fs::{FallocateFlags, OFlags};
 use rustix::io::Errno;
 
 use crate::fs::{Access, DirEntry};
+use crate::holders::{Hold, Holders};
 #[cfg(target_os = "linux")]
 use crate::map::Mapping;
 use crate::sync::{Mutex, OnceLock};
@@ -80,7 +80,7 @@ pub(crate) fn file_len(path: &Path) -> io::Result<u64> {
 /// Device and inode of each file locked by this process. A lock of the system is tied to the process or to
 /// the open file, by platform and file system; this set makes a second open in one process fail on all of
 /// them.
-static LOCKED: Mutex<BTreeSet<(u64, u64)>> = Mutex::new(BTreeSet::new());
+static LOCKED: Mutex<Holders<(u64, u64)>> = Mutex::new(Holders::new());
 
 /// A lock held by this process, until dropped.
 pub(crate) struct OsLock {
@@ -93,26 +93,30 @@ impl Drop for OsLock {
         let mut locked = LOCKED.lock();
         // Closing the file gives the lock back too, should this fail.
         let _ = self.file.unlock();
-        locked.remove(&self.id);
+        locked.give_back(self.id);
     }
 }
 
-pub(crate) fn lock(path: &Path) -> io::Result<Option<OsLock>> {
+pub(crate) fn lock(path: &Path, hold: Hold) -> io::Result<Option<OsLock>> {
     let mut locked = LOCKED.lock();
     // Where locks belong to the process, closing any handle of the file would give the lock back: look first.
     if let Ok(metadata) = fs::metadata(path)
-        && locked.contains(&(metadata.dev(), metadata.ino()))
+        && !locked.admits((metadata.dev(), metadata.ino()), hold)
     {
         return Ok(None);
     }
-    let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+    let writes = hold == Hold::Alone;
+    let file = OpenOptions::new().read(true).write(writes).create(writes).truncate(false).open(path)?;
     let metadata = file.metadata()?;
     let id = (metadata.dev(), metadata.ino());
-    match file.try_lock() {
-        Ok(()) => {
-            locked.insert(id);
-            Ok(Some(OsLock { file, id }))
-        }
+    let taken = match hold {
+        Hold::Alone => file.try_lock(),
+        Hold::Shared => file.try_lock_shared(),
+    };
+    match taken {
+        // Another name of a file that is held here already: the system may let a process lock it twice.
+        Ok(()) if !locked.take(id, hold) => Ok(None),
+        Ok(()) => Ok(Some(OsLock { file, id })),
         Err(fs::TryLockError::WouldBlock) => Ok(None),
         Err(fs::TryLockError::Error(error)) => Err(error),
     }
@@ -292,10 +296,17 @@ mod tests {
         // A handle that this module's set does not know stands for another process.
         let other = fs::File::create(&path).unwrap();
         other.lock().unwrap();
-        assert!(lock(&path).unwrap().is_none());
+        assert!(lock(&path, Hold::Alone).unwrap().is_none());
+        assert!(lock(&path, Hold::Shared).unwrap().is_none());
         other.unlock().unwrap();
-        let held = lock(&path).unwrap();
+        let held = lock(&path, Hold::Alone).unwrap();
         assert!(held.is_some());
         assert!(matches!(other.try_lock(), Err(fs::TryLockError::WouldBlock)));
+        drop(held);
+        let readers = [lock(&path, Hold::Shared).unwrap(), lock(&path, Hold::Shared).unwrap()];
+        assert!(readers.iter().all(Option::is_some));
+        assert!(lock(&path, Hold::Alone).unwrap().is_none());
+        assert!(matches!(other.try_lock(), Err(fs::TryLockError::WouldBlock)));
+        other.try_lock_shared().unwrap();
     }
 }

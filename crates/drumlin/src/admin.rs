@@ -272,6 +272,9 @@ impl Store {
 
     /// Waits until nothing is to be flushed, merged or removed.
     pub(crate) fn wait_idle(&self) -> Result<()> {
+        if self.read_only {
+            return Ok(());
+        }
         self.background.wake();
         let failed = self.failed_flushes();
         self.background.wait("the store is not idle", || {
@@ -302,8 +305,13 @@ impl Store {
             return Ok(());
         }
         self.background.stop();
-        self.write_decisions();
-        let result = self.save_at_close();
+        let result = match self.read_only {
+            true => Ok(()),
+            false => {
+                self.write_decisions();
+                self.save_at_close()
+            }
+        };
         self.unlock();
         result
     }
@@ -337,10 +345,7 @@ impl Store {
         let mut record = Vec::new();
         drumlin_format::log::encode_record(&mut record, place.segment.number, place.offset(), &header, &[])
             .map_err(|e| Error::new(ErrorKind::Bug, e.what))?;
-        let written = crate::write::log::write(&place, &record).and_then(|()| {
-            let failed = |e| Error::io(place.segment.file.path(), "cannot sync the log", e);
-            place.segment.file.sync_data().map_err(failed)
-        });
+        let written = crate::write::log::write(&place, &record).and_then(|()| place.segment.sync());
         if let Err(error) = &written {
             self.poison(error);
         }

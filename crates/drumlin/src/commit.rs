@@ -30,6 +30,7 @@ impl Store {
         self.background.interleave();
         batch.check()?;
         self.check_open()?;
+        self.check_read_only()?;
         if batch.is_empty() {
             return Ok(self.publisher.visible());
         }
@@ -120,7 +121,7 @@ impl Store {
                 first_seq: reserved.first_seq,
                 count: batch.writer.count(),
             };
-            self.env.note(Note::Logged { log: log.segment.file.path(), first: reserved.first_seq });
+            self.env.note(Note::Logged { log: log.segment.file()?.path(), first: reserved.first_seq });
             RECORD.with_borrow_mut(|record| {
                 record.clear();
                 format::encode_record(

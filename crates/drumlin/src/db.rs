@@ -50,6 +50,7 @@ pub struct Builder {
     env: Env,
     path: PathBuf,
     create: bool,
+    read_only: bool,
     options: Vec<(String, String)>,
     components: Components,
 }
@@ -70,6 +71,18 @@ impl Builder {
     /// Whether a missing store is made; the default is yes.
     pub fn create_if_missing(mut self, create: bool) -> Builder {
         self.create = create;
+        self
+    }
+
+    /// Whether the store is opened for reading alone; the default is no.
+    ///
+    /// Nothing is written then, not even a lock file, so a store on a full disk or in a directory without write
+    /// permission can be read: what the log holds stays in memory, and every call that would change something gives
+    /// `ReadOnly`. Options that are set hold for this handle only. Stores opened read-only share the directory; while
+    /// one is open nobody can open it for writing, and the other way round: both give `Locked`. A copy of a store
+    /// without its lock file is read without a lock, so it must be left alone meanwhile.
+    pub fn read_only(mut self, read_only: bool) -> Builder {
+        self.read_only = read_only;
         self
     }
 
@@ -94,10 +107,11 @@ impl Builder {
     /// Opens the store.
     ///
     /// # Errors
-    /// `NotFound`, `NotAStore`, `NewerFormat`, `Locked`, `Corruption`, `InvalidOption`, `Io`, `NoSpace`.
+    /// `NotFound` (always, when a missing store is opened read-only), `NotAStore`, `NewerFormat`, `Locked`, `Corruption`, `InvalidOption`, `Io`, `NoSpace`.
     pub fn open(self) -> Result<Db> {
-        let Builder { env, path, create, options, components } = self;
-        let store = open(OpenRequest { env, dir: path, create, options, components })?;
+        let Builder { env, path, create, read_only, options, components } = self;
+        let create = create && !read_only;
+        let store = open(OpenRequest { env, dir: path, create, read_only, options, components })?;
         Ok(Db { store: Arc::new(OpenStore { store }) })
     }
 }
@@ -115,6 +129,7 @@ impl Db {
             env: Env::os(),
             path: path.as_ref().to_owned(),
             create: true,
+            read_only: false,
             options: Vec::new(),
             components: Components::default(),
         }

@@ -35,6 +35,8 @@ pub enum ErrorKind {
     Busy,
     /// An earlier failure of the log or the manifest stopped writes for good; reads go on. Reopen.
     Poisoned,
+    /// The store was opened read-only.
+    ReadOnly,
     /// The store was closed.
     Closed,
     /// An invariant of Drumlin itself is broken.
@@ -57,6 +59,11 @@ impl Error {
     /// An error of `kind` that says `what`.
     pub(crate) fn new(kind: ErrorKind, what: impl Into<String>) -> Error {
         Error(Arc::new(Inner { kind, what: what.into(), path: None, offset: None, source: None }))
+    }
+
+    /// A write to a store that was opened read-only.
+    pub(crate) fn read_only() -> Error {
+        Error::new(ErrorKind::ReadOnly, "the store was opened read-only: nothing in it can be changed")
     }
 
     /// Damage in `path` at `offset`.

@@ -97,6 +97,8 @@ pub(crate) struct Store {
     /// Set while the last flush failed for want of space.
     pub(crate) disk_full: atomic::AtomicBool,
     pub(crate) closed: atomic::AtomicBool,
+    /// Whether nothing may be written: no lane runs, no file is made, changed or removed.
+    pub(crate) read_only: bool,
     lock: Mutex<Option<FileLock>>,
 }
 
@@ -122,7 +124,9 @@ pub(crate) struct Parts {
     pub(crate) next_keyspace: u64,
     pub(crate) keyspaces: Vec<Arc<KeyspaceState>>,
     pub(crate) decisions: DecisionFiles,
-    pub(crate) lock: FileLock,
+    pub(crate) read_only: bool,
+    /// None when a store that is only read has no file to lock.
+    pub(crate) lock: Option<FileLock>,
 }
 
 /// A step from one tree of a keyspace to the next.
@@ -171,7 +175,8 @@ impl Store {
             flush_failures: Mutex::new((0, None)),
             disk_full: atomic::AtomicBool::new(false),
             closed: atomic::AtomicBool::new(false),
-            lock: Mutex::new(Some(parts.lock)),
+            read_only: parts.read_only,
+            lock: Mutex::new(parts.lock),
         }
     }
 
@@ -241,8 +246,15 @@ impl Store {
         self.poisoned.load(atomic::Ordering::Acquire)
     }
 
-    /// Fails with the first cause once the log or the manifest has failed.
+    /// Fails when the store was opened read-only.
+    pub(crate) fn check_read_only(&self) -> Result<()> {
+        if self.read_only { Err(Error::read_only()) } else { Ok(()) }
+    }
+
+    /// Fails when nothing can be written: with the first cause once the log or the manifest has failed, and always
+    /// in a store that was opened read-only.
     pub(crate) fn check_poison(&self) -> Result<()> {
+        self.check_read_only()?;
         if !self.is_poisoned() {
             return Ok(());
         }
@@ -370,6 +382,7 @@ impl Store {
         edit: Edit,
         durable: impl FnOnce(),
     ) -> Result<()> {
+        self.check_read_only()?;
         let added: Vec<PathBuf> = edit.changes.iter().filter_map(|change| self.added_file(change)).collect();
         self.env.note(Note::EditAdds { files: &added });
         for change in &edit.changes {

@@ -11,24 +11,18 @@ use crate::args::{Cli, Command, StoreArgs};
 use crate::failure::{Outcome, Result, Verdict};
 use crate::input::Source;
 use crate::output::Output;
-use crate::store::{Store, engine};
+use crate::store::{Access, Store, engine};
 
 /// The policies that `replay --switch-every` goes through, in this order.
 const PRESETS: [&str; 5] = ["leveling", "1-leveling", "tiering", "lazy-leveling", "universal"];
 
-/// Whether a command may make the store.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Access {
-    Create,
-    Existing,
-}
-
 /// Runs what the command line asks for. Inputs are opened before the store, so that a name mistyped makes
 /// no store.
 pub(crate) fn run(cli: Cli, out: &mut Output<'_>) -> Outcome {
-    use Access::{Create, Existing};
+    use Access::{Create, Existing, Read};
     let named = cli.keyspace.as_deref();
     let existing = |args| open(args, named, Existing);
+    let read = |args| open(args, named, Read);
     match &cli.command {
         Command::Load(a) => {
             let source = Source::open(&a.file)?;
@@ -39,15 +33,15 @@ pub(crate) fn run(cli: Cli, out: &mut Output<'_>) -> Outcome {
             closing(open(&a.store, named, Create)?, |s| replay::replay(s, a, inputs))
         }
         Command::Put(a) => closing(open(&a.store, named, Create)?, |s| access::put(s, a)),
-        Command::Get(a) => closing(existing(&a.store)?, |s| access::get(s, a, out)),
+        Command::Get(a) => closing(read(&a.store)?, |s| access::get(s, a, out)),
         Command::Delete(a) => closing(existing(&a.store)?, |s| access::delete(s, a)),
-        Command::Scan(a) => closing(existing(&a.store)?, |s| access::scan(s, a, out)),
-        Command::Count(a) => closing(existing(&a.store)?, |s| access::count(s, a, out)),
-        Command::Verify(a) => closing(existing(&a.store)?, |s| report::verify(s, a, out)),
-        Command::Tree(a) => closing(existing(&a.store)?, |s| report::tree(s, a, named, out)),
-        Command::Stats(a) => closing(existing(&a.store)?, |s| report::stats(s, a, out)),
-        Command::Explain(a) => closing(existing(&a.store)?, |s| report::explain(s, a, named, out)),
-        Command::Keyspaces(a) => closing(existing(&a.store)?, |s| report::keyspaces(s, a, out)),
+        Command::Scan(a) => closing(read(&a.store)?, |s| access::scan(s, a, out)),
+        Command::Count(a) => closing(read(&a.store)?, |s| access::count(s, a, out)),
+        Command::Verify(a) => closing(read(&a.store)?, |s| report::verify(s, a, out)),
+        Command::Tree(a) => closing(read(&a.store)?, |s| report::tree(s, a, named, out)),
+        Command::Stats(a) => closing(read(&a.store)?, |s| report::stats(s, a, out)),
+        Command::Explain(a) => closing(read(&a.store)?, |s| report::explain(s, a, named, out)),
+        Command::Keyspaces(a) => closing(read(&a.store)?, |s| report::keyspaces(s, a, out)),
         Command::Compact(a) => closing(existing(a)?, care::compact),
         Command::Checkpoint(a) => closing(existing(&a.store)?, |s| care::checkpoint(s, a)),
         Command::Policy(a) => closing(existing(&a.store)?, |s| care::policy(s, a, out)),
@@ -58,7 +52,7 @@ pub(crate) fn run(cli: Cli, out: &mut Output<'_>) -> Outcome {
 }
 
 fn open(args: &StoreArgs, keyspace: Option<&str>, access: Access) -> Result<Box<dyn Store>> {
-    engine::open(&args.options(keyspace, access == Access::Create))
+    engine::open(&args.options(keyspace, access))
 }
 
 /// Runs `command` on `store`, and closes the store however that ended. The first trouble counts.

@@ -5,20 +5,29 @@
 //! not know is bad usage rather than a failed call; an option goes to the store or to the keyspace by its name.
 
 use super::{
-    Bounds, DecisionRecord, DecisionReplay, Entries, FileShape, Finding, KeyspaceShape, LevelShape,
+    Access, Bounds, DecisionRecord, DecisionReplay, Entries, FileShape, Finding, KeyspaceShape, LevelShape,
     OpenOptions, OptionRow, RepairReport, RunShape, Store, Verification, Want,
 };
 use crate::args::Durability;
 use crate::escape::to_hex;
 use crate::failure::{Failure, Result};
-use drumlin::{Batch, Db, Error, ErrorKind, Keyspace, KeyspaceOptions, OptionDef, Options};
+use drumlin::{Batch, Builder, Db, Error, ErrorKind, Keyspace, KeyspaceOptions, OptionDef, Options};
 use std::cell::OnceCell;
+use std::io;
 use std::path::Path;
+
+#[cfg(test)]
+mod tests;
 
 /// Opens a store.
 pub(crate) fn open(options: &OpenOptions) -> Result<Box<dyn Store>> {
+    open_with(Db::builder(&options.path), options)
+}
+
+fn open_with(builder: Builder, options: &OpenOptions) -> Result<Box<dyn Store>> {
     let of_keyspace = |name: &str| KeyspaceOptions::defs().iter().any(|def| def.name == name);
-    let mut builder = Db::builder(&options.path).create_if_missing(options.create);
+    let create = options.access == Access::Create;
+    let mut builder = builder.create_if_missing(create);
     let mut settings = Vec::new();
     for (name, value) in &options.settings {
         if of_keyspace(name) {
@@ -29,13 +38,29 @@ pub(crate) fn open(options: &OpenOptions) -> Result<Box<dyn Store>> {
             builder = builder.set(name, value).map_err(failure)?;
         }
     }
-    let db = builder.open().map_err(failure)?;
+    let only_reads = options.access == Access::Read && options.settings.is_empty();
+    let db = match builder.clone().open() {
+        Err(error) if only_reads && cannot_write(&error) => {
+            eprintln!("drumlin: opened read-only: {error}");
+            builder.read_only(true).open()
+        }
+        opened => opened,
+    };
+    let db = db.map_err(failure)?;
     let name = options.keyspace.clone();
-    let engine = Engine { db, name, create: options.create, settings, keyspace: OnceCell::new() };
+    let engine = Engine { db, name, create, settings, keyspace: OnceCell::new() };
     if !engine.settings.is_empty() {
         engine.keyspace()?;
     }
     Ok(Box::new(engine))
+}
+
+/// Whether a store may be sound and is just in a place where nothing can be written.
+fn cannot_write(error: &Error) -> bool {
+    use io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
+    let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<io::Error>());
+    error.kind() == ErrorKind::NoSpace
+        || cause.is_some_and(|cause| matches!(cause.kind(), PermissionDenied | ReadOnlyFilesystem))
 }
 
 /// Saves what can be saved of the store in `from` into the new directory `to`.

@@ -23,8 +23,19 @@ pub(crate) struct OpenOptions {
     pub(crate) keyspace: String,
     /// Options by name, as given.
     pub(crate) settings: Vec<(String, String)>,
-    /// Whether to make the store and the keyspace when they are not there.
-    pub(crate) create: bool,
+    /// What will be done with it.
+    pub(crate) access: Access,
+}
+
+/// What a command does with a store.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Access {
+    /// It writes, and makes the store and the keyspace when they are not there.
+    Create,
+    /// It may write to a store that is there.
+    Existing,
+    /// It reads a store that is there. Where that cannot be opened for writing, read-only will do.
+    Read,
 }
 
 /// Keys from `start` on and below `end`.

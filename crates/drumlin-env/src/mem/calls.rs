@@ -11,6 +11,7 @@ use super::names::NodeId;
 use super::node::PAGE;
 use super::world::{About, State, World};
 use crate::fs::{Access, Caller, DirEntry, FileKind, Sync};
+use crate::holders::Hold;
 
 /// Bytes of a transfer that a fault ends early.
 fn half(len: usize) -> usize {
@@ -58,14 +59,14 @@ impl World {
         self.call(About::path(Op::Exists, path, at), |state, _| Ok(state.disk.find(path)?.is_some()))
     }
 
-    pub(crate) fn lock(self: &Arc<Self>, path: &Path, at: Caller) -> io::Result<Option<MemLock>> {
+    pub(crate) fn lock(self: &Arc<Self>, path: &Path, hold: Hold, at: Caller) -> io::Result<Option<MemLock>> {
         let about = About { kind: Some(FileKind::Lock), ..About::path(Op::Lock, path, at) };
         self.call(about, |state, _| {
             let node = match state.disk.find(path)? {
-                None => state.disk.create(path, FileKind::Lock)?,
-                Some(_) => state.disk.file(path)?,
+                None if hold == Hold::Alone => state.disk.create(path, FileKind::Lock)?,
+                _ => state.disk.file(path)?,
             };
-            if !state.locked.insert(node) {
+            if !state.locked.take(node, hold) {
                 return Ok(None);
             }
             *state.open.entry(node).or_default() += 1;
@@ -96,7 +97,7 @@ pub(crate) struct MemLock {
 impl Drop for MemLock {
     fn drop(&mut self) {
         let mut state = self.world.state();
-        state.locked.remove(&self.node);
+        state.locked.give_back(self.node);
         state.closed(self.node);
     }
 }

@@ -19,6 +19,7 @@ use super::monitor::{Monitor, Seen};
 use super::names::NodeId;
 use super::node::SyncFailure;
 use crate::fs::{Caller, FileKind};
+use crate::holders::Holders;
 use crate::note::Note;
 use crate::random::{Random, fold, fold_word};
 use crate::sync::{Mutex, MutexGuard};
@@ -63,7 +64,7 @@ pub(crate) struct World {
 pub(crate) struct State {
     pub(crate) disk: Disk,
     pub(crate) open: Open,
-    pub(crate) locked: BTreeSet<NodeId>,
+    pub(crate) locked: Holders<NodeId>,
     pub(crate) index: u64,
     pub(crate) nanos: u64,
     pub(crate) nanos_per_call: u64,
@@ -112,7 +113,7 @@ impl World {
     pub(crate) fn new(disk: Disk, seed: u64, image_report: ImageReport) -> World {
         let state = State {
             open: Open::new(),
-            locked: BTreeSet::new(),
+            locked: Holders::new(),
             index: 0,
             nanos: disk.nanos,
             nanos_per_call: 0,

@@ -79,7 +79,7 @@ impl Side {
             11 => outcome(fs.file_len(&from)),
             12 if step.byte < 60 => outcome(fs.create_dir_all(&from)),
             13 if !is_dir => {
-                let locked = fs.lock(&from);
+                let locked = if step.byte.is_multiple_of(2) { fs.lock(&from) } else { fs.lock_shared(&from) };
                 outcome(locked.map(|lock| lock.map(|lock| self.locks.push(lock)).is_some()))
             }
             14 => {
@@ -133,6 +133,27 @@ fn random_calls_agree() {
     }
     // Both good and bad calls were compared.
     assert!(failures > calls / 10 && failures < calls / 2, "{failures} of {calls}");
+}
+
+#[test]
+fn locks_to_read_are_shared_and_make_no_file() {
+    let dir = TempDir::new("drumlin-lock").unwrap();
+    for (env, root) in [(Env::os(), dir.path()), (MemEnv::new(1).env(), Path::new(""))] {
+        let path = root.join("LOCK");
+        let missing = env.fs().lock_shared(&path).map(|_| ()).unwrap_err();
+        assert_eq!(missing.kind(), std::io::ErrorKind::NotFound);
+        assert!(!env.fs().exists(&path).unwrap());
+        let writer = env.fs().lock(&path).unwrap();
+        assert!(env.fs().lock_shared(&path).unwrap().is_none());
+        drop(writer);
+        let readers = [env.fs().lock_shared(&path).unwrap(), env.fs().lock_shared(&path).unwrap()];
+        assert!(readers.iter().all(Option::is_some));
+        let [one, other] = readers;
+        drop(one);
+        assert!(env.fs().lock(&path).unwrap().is_none(), "one reader is left");
+        drop(other);
+        assert!(env.fs().lock(&path).unwrap().is_some());
+    }
 }
 
 #[test]

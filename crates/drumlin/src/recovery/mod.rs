@@ -10,6 +10,9 @@
 //!    a failed sync left in the page cache can be read and synced again without being on disk (order rule
 //!    O10), so nothing builds on them until they are in tables.
 //!
+//! A store that is opened read-only gets steps 1 and 2 alone: what was recovered stays in memtables, and nothing on
+//! disk changes.
+//!
 //! Crashing anywhere in here and recovering again gives the same store.
 
 pub(crate) mod open;

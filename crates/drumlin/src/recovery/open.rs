@@ -32,6 +32,8 @@ pub(crate) struct OpenRequest {
     pub(crate) env: Env,
     pub(crate) dir: PathBuf,
     pub(crate) create: bool,
+    /// Nothing is written, and what the log holds stays in memtables.
+    pub(crate) read_only: bool,
     /// Options set by the caller; they win over those in the manifest.
     pub(crate) options: Vec<(String, String)>,
     pub(crate) components: Components,
@@ -39,7 +41,7 @@ pub(crate) struct OpenRequest {
 
 /// Opens the store, or makes it.
 pub(crate) fn open(request: OpenRequest) -> Result<Arc<Store>> {
-    let OpenRequest { env, dir, create, options: wanted, components } = request;
+    let OpenRequest { env, dir, create, read_only, options: wanted, components } = request;
     store_options(&wanted)?;
     let fs = env.fs();
     if create {
@@ -53,7 +55,7 @@ pub(crate) fn open(request: OpenRequest) -> Result<Arc<Store>> {
     }
     let entries = list(&env, &dir)?;
     check_kind_of_directory(&env, &dir, &entries, create)?;
-    let lock = lock(&env, &dir)?;
+    let lock = if read_only { lock_shared(&env, &dir)? } else { Some(lock(&env, &dir)?) };
     // Once more under the lock: another process may have worked here until now.
     let entries = list(&env, &dir)?;
     let is_new = !entries.iter().any(|e| e.name == FileName::Pointer.to_string());
@@ -69,7 +71,11 @@ pub(crate) fn open(request: OpenRequest) -> Result<Arc<Store>> {
     }
     let options = store_options(&manifest.options)?;
     check_tables(&dir, &manifest, &entries)?;
-    let (store, recovered) = assemble(env, dir, options, components, manifest, &entries, lock)?;
+    let found = Found { env, dir, options, components, manifest, entries: &entries, lock, read_only };
+    let (store, recovered) = assemble(found)?;
+    if read_only {
+        return Ok(store);
+    }
     remove_orphans(&store, &entries)?;
     store.start_lanes()?;
     if let Err(error) = settle(&store, &recovered) {
@@ -102,6 +108,21 @@ fn lock(env: &Env, dir: &Path) -> Result<FileLock> {
     match env.fs().lock(&path).map_err(|e| Error::io(&path, "cannot lock the store", e))? {
         Some(lock) => Ok(lock),
         None => Err(Error::new(ErrorKind::Locked, format!("the store at {} is open already", dir.display()))),
+    }
+}
+
+/// Keeps writers out, beside other readers. A store without a lock file, such as a copy of the other files, is read
+/// without: making the file would be a write.
+fn lock_shared(env: &Env, dir: &Path) -> Result<Option<FileLock>> {
+    let path = dir.join(FileName::Lock.to_string());
+    match env.fs().lock_shared(&path) {
+        Ok(Some(lock)) => Ok(Some(lock)),
+        Ok(None) => {
+            let what = format!("the store at {} is open for writing", dir.display());
+            Err(Error::new(ErrorKind::Locked, what))
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Error::io(&path, "cannot lock the store", error)),
     }
 }
 
@@ -217,15 +238,20 @@ pub(crate) fn keyspace_options(pairs: &[(String, String)]) -> Result<KeyspaceOpt
 /// The policy that serves when a keyspace's own is not known.
 const DEFAULT_POLICY: &str = "arce";
 
-fn assemble(
+/// What a store is made of.
+struct Found<'a> {
     env: Env,
     dir: PathBuf,
     options: Options,
     components: Components,
     manifest: ManifestState,
-    entries: &[DirEntry],
-    lock: FileLock,
-) -> Result<(Arc<Store>, Recovered)> {
+    entries: &'a [DirEntry],
+    lock: Option<FileLock>,
+    read_only: bool,
+}
+
+fn assemble(found: Found<'_>) -> Result<(Arc<Store>, Recovered)> {
+    let Found { env, dir, options, components, manifest, entries, lock, read_only } = found;
     let sizes = sizes(&options, &env);
     let on_disk = entries.iter().filter_map(|e| FileName::parse(&e.name)?.number()).max().unwrap_or(0);
     let mut next_file =
@@ -262,8 +288,14 @@ fn assemble(
     let lens =
         |n: LogNumber| entries.iter().find(|e| e.name == FileName::Log(n).to_string()).map_or(0, |e| e.len);
     let older: Vec<(LogNumber, u64)> = recovered.replayed.iter().map(|n| (*n, lens(*n))).collect();
-    let tail = LogTail::begin(&home, &header, older)?;
+    let tail = match read_only {
+        true => LogTail::ended(&header, older),
+        false => LogTail::begin(&home, &header, older)?,
+    };
     let published = Published { seq: last_seq, log_end: recovered.end };
+    // What is only read is not made durable: without an orderly close no more is known to be than what was flushed.
+    let flushed = manifest.keyspaces.values().map(|k| k.flushed).max().unwrap_or(0);
+    let durable_seq = if read_only && !recovered.closed { flushed } else { last_seq };
 
     let obsolete = Arc::new(Obsolete::default());
     let sampling = fresh_store();
@@ -296,17 +328,23 @@ fn assemble(
     }
     let floor = older_floor(&keyspaces, log_number);
     let clock = manifest.clock.max(env.clock().unix_micros());
-    let manifest_header = ManifestHeader { number: fresh(), store: manifest.store };
+    let header_of = |number| ManifestHeader { number, store: manifest.store };
+    let manifest_number = fresh();
     let numbers = Numbers { floor, next_file, next_run: manifest.next_run.max(1), last_seq, clock };
-    let edit = snapshot(&controls, &options, &manifest.carried, &numbers);
-    let writer = ManifestWriter::create(&env, dir.clone(), manifest_header, &edit)?;
+    let writer = match read_only {
+        true => ManifestWriter::read_only(&env, dir.clone(), header_of(manifest.number)),
+        false => {
+            let edit = snapshot(&controls, &options, &manifest.carried, &numbers);
+            ManifestWriter::create(&env, dir.clone(), header_of(manifest_number), &edit)?
+        }
+    };
     let cache = Arc::new(BlockCache::new(sizes.cache));
     let tables = TableCache::new(&env, &dir, cache.clone(), manifest.store, OPEN_TABLES)
         .reading(options.table_reads == TableReads::Direct);
     let store = Arc::new(Store::new(Parts {
         lane: CommitLane::new(home, LaneState { next_seq: last_seq + 1, log: tail }),
         publisher: Publisher::new(published),
-        log: Log::new(published),
+        log: Log::new(Published { seq: durable_seq, ..published }),
         control: Control {
             manifest: writer,
             keyspaces: controls,
@@ -333,6 +371,7 @@ fn assemble(
         tables,
         obsolete,
         keyspaces,
+        read_only,
         lock,
     }));
     report(&store, &recovered, manifest.bytes_read + log_bytes, log_bytes, problems);
@@ -342,9 +381,11 @@ fn assemble(
 fn report(store: &Store, recovered: &Recovered, bytes: u64, log_bytes: u64, problems: Vec<String>) {
     Counters::add(&store.metrics.open_bytes_read, bytes);
     Counters::add(&store.metrics.recovered_commits, recovered.records);
-    store.release_log(store.log_floor(&[]));
-    for number in &recovered.dropped {
-        store.obsolete.push_file(crate::write::log::path_in(&store.dir, *number));
+    if !store.read_only {
+        store.release_log(store.log_floor(&[]));
+        for number in &recovered.dropped {
+            store.obsolete.push_file(crate::write::log::path_in(&store.dir, *number));
+        }
     }
     for what in problems {
         store.tell(Event::StateIgnored { what });

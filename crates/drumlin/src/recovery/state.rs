@@ -28,6 +28,8 @@ pub(crate) struct KeyspaceRecord {
 #[derive(Default)]
 pub(crate) struct ManifestState {
     pub(crate) store: u64,
+    /// Number of the manifest that was read.
+    pub(crate) number: u64,
     pub(crate) keyspaces: BTreeMap<KeyspaceId, KeyspaceRecord>,
     pub(crate) options: Vec<(String, String)>,
     pub(crate) floor: LogNumber,
@@ -79,6 +81,7 @@ pub(crate) fn read(env: &Env, dir: &Path) -> Result<ManifestState> {
     match end {
         Ok(end) => {
             state.store = end.header.store;
+            state.number = end.header.number;
             Ok(state)
         }
         Err(Failure::Decode(error)) => Err(decode_error(&path, error)),

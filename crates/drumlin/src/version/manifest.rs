@@ -16,11 +16,13 @@ const REWRITE_LEAST: u64 = 1 << 20;
 /// A manifest is rewritten when it is this many times as large as its snapshot was.
 const REWRITE_GROWTH: u64 = 4;
 
-/// The manifest, open for appending.
+/// The manifest, open for appending, unless the store is only read.
 pub(crate) struct ManifestWriter {
     env: Env,
     dir: PathBuf,
-    file: File,
+    path: PathBuf,
+    /// None in a store that was opened read-only.
+    file: Option<File>,
     header: ManifestHeader,
     encoder: Encoder,
     snapshot_bytes: u64,
@@ -46,13 +48,21 @@ impl ManifestWriter {
         file.write_at(0, &bytes).map_err(|e| fail("cannot write the manifest", e))?;
         file.sync_data().map_err(|e| fail("cannot sync the manifest", e))?;
         encoder.synced_to(encoder.offset());
-        let writer =
-            ManifestWriter { env: env.clone(), dir, file, header, snapshot_bytes: encoder.offset(), encoder };
+        let snapshot_bytes = encoder.offset();
+        let file = Some(file);
+        let writer = ManifestWriter { env: env.clone(), dir, path, file, header, snapshot_bytes, encoder };
         if !drumlin_types::bug!("B11") {
             writer.sync_dir()?;
         }
         writer.point()?;
         Ok(writer)
+    }
+
+    /// The manifest `header` in `dir`, which takes no edit.
+    pub(crate) fn read_only(env: &Env, dir: PathBuf, header: ManifestHeader) -> ManifestWriter {
+        let path = dir.join(FileName::Manifest(header.number).to_string());
+        let (encoder, _) = Encoder::create(header);
+        ManifestWriter { env: env.clone(), dir, path, file: None, header, snapshot_bytes: 0, encoder }
     }
 
     fn sync_dir(&self) -> Result<()> {
@@ -65,7 +75,7 @@ impl ManifestWriter {
         let target = self.dir.join(FileName::Pointer.to_string());
         let fail = |what: &str, e| Error::io(&temp, what, e);
         let fs = self.env.fs();
-        self.env.note(Note::PointerTo { manifest: self.file.path() });
+        self.env.note(Note::PointerTo { manifest: &self.path });
         let content = Pointer { manifest: self.header.number, synced: self.encoder.offset() }.encode();
         let file = fs.create(&temp, FileKind::Pointer).map_err(|e| fail("cannot create the pointer", e))?;
         file.write_at(0, content.as_bytes()).map_err(|e| fail("cannot write the pointer", e))?;
@@ -76,11 +86,12 @@ impl ManifestWriter {
 
     /// Appends `edit` and makes it durable.
     pub(crate) fn append(&mut self, edit: &Edit) -> Result<()> {
+        let file = self.file.as_ref().ok_or_else(Error::read_only)?;
         let offset = self.encoder.offset();
         let bytes = self.encoder.append(edit).map_err(|e| Error::new(ErrorKind::Bug, e.what))?;
-        let fail = |what: &str, e| Error::io(self.file.path(), what, e);
-        self.file.write_at(offset, &bytes).map_err(|e| fail("cannot write to the manifest", e))?;
-        self.file.sync_data().map_err(|e| fail("cannot sync the manifest", e))?;
+        let fail = |what: &str, e| Error::io(&self.path, what, e);
+        file.write_at(offset, &bytes).map_err(|e| fail("cannot write to the manifest", e))?;
+        file.sync_data().map_err(|e| fail("cannot sync the manifest", e))?;
         self.encoder.synced_to(self.encoder.offset());
         Ok(())
     }
@@ -97,6 +108,6 @@ impl ManifestWriter {
 
     /// Where the manifest is.
     pub(crate) fn path(&self) -> PathBuf {
-        self.file.path().to_owned()
+        self.path.clone()
     }
 }

@@ -21,9 +21,23 @@ const HEADER_LEN: u64 = SEGMENT_HEADER_LEN as u64;
 /// A log segment that is open for writing.
 pub(crate) struct Segment {
     pub(crate) number: LogNumber,
-    pub(crate) file: File,
+    /// None in a store that was opened read-only: there is no segment then, and none is made.
+    file: Option<File>,
     /// Global position of its first record.
     pub(crate) base: u64,
+}
+
+impl Segment {
+    /// The file that takes records.
+    pub(crate) fn file(&self) -> Result<&File> {
+        self.file.as_ref().ok_or_else(Error::read_only)
+    }
+
+    /// Makes what was written to the segment durable.
+    pub(crate) fn sync(&self) -> Result<()> {
+        let file = self.file()?;
+        file.sync_data().map_err(|e| Error::io(file.path(), "cannot sync the log", e))
+    }
 }
 
 /// A place for one record.
@@ -105,17 +119,30 @@ impl LogTail {
         mut older: Vec<(LogNumber, u64)>,
     ) -> Result<LogTail> {
         let file = home.make(header, None, home.segment_bytes)?;
-        let segment = Arc::new(Segment { number: header.number, file, base: header.base });
         older.push((header.number, HEADER_LEN + home.segment_bytes));
-        Ok(LogTail {
-            segment,
+        Ok(LogTail::after(header, Some(file), home.segment_bytes, older))
+    }
+
+    /// The end of a log that is only read. `header` is what the next segment would begin with.
+    pub(crate) fn ended(header: &SegmentHeader, older: Vec<(LogNumber, u64)>) -> LogTail {
+        LogTail::after(header, None, 0, older)
+    }
+
+    fn after(
+        header: &SegmentHeader,
+        file: Option<File>,
+        capacity: u64,
+        live: Vec<(LogNumber, u64)>,
+    ) -> LogTail {
+        LogTail {
+            segment: Arc::new(Segment { number: header.number, file, base: header.base }),
             position: header.base,
             last_seq: header.last_seq_before(),
-            capacity: home.segment_bytes,
+            capacity,
             unsynced: Vec::new(),
             spare: Vec::new(),
-            live: older,
-        })
+            live,
+        }
     }
 
     /// Room for a record of `len` bytes, framing included, whose last operation is `last_seq`. `number`
@@ -145,7 +172,7 @@ impl LogTail {
             self.spare.iter().position(|&(_, bytes)| bytes >= wanted).map(|i| self.spare.swap_remove(i));
         let file = home.make(&header, recycled.map(|(old, _)| old), capacity)?;
         let closed =
-            std::mem::replace(&mut self.segment, Arc::new(Segment { number, file, base: self.position }));
+            std::mem::replace(&mut self.segment, Arc::new(Segment { number, file: Some(file), base: self.position }));
         self.unsynced.push((closed, self.position));
         self.capacity = recycled.map_or(capacity, |(_, bytes)| bytes - HEADER_LEN);
         self.live.push((number, recycled.map_or(wanted, |(_, bytes)| bytes)));
@@ -278,8 +305,7 @@ impl Log {
         };
         for segment in &segments {
             if !drumlin_types::bug!("B1") {
-                let failed = |e| Error::io(segment.file.path(), "cannot sync the log", e);
-                segment.file.sync_data().map_err(failed)?;
+                segment.sync()?;
             }
             *calls += 1;
         }
@@ -300,7 +326,7 @@ impl Reservation {
 /// Writes `record` at its reserved place.
 pub(crate) fn write(reservation: &Reservation, record: &[u8]) -> Result<()> {
     let offset = reservation.offset();
-    let file = &reservation.segment.file;
+    let file = reservation.segment.file()?;
     file.write_at(offset, record).map_err(|e| Error::io(file.path(), "cannot write to the log", e))
 }
 
