@@ -167,7 +167,12 @@ impl Store {
         let mut control = self.control.lock();
         let change = Change::StoreOption { name: name.to_owned(), value: value.to_owned() };
         self.append_edit(&mut control, Edit { changes: vec![change] }, || {})?;
+        self.lane.home.budget.limit.store(options.disk_budget, atomic::Ordering::Relaxed);
         self.options.store(Arc::new(options));
+        control.shortage = None;
+        drop(control);
+        // A limit may have been lifted that lanes wait for.
+        self.background.progressed();
         Ok(())
     }
 
@@ -199,8 +204,7 @@ impl Store {
     pub(crate) fn flush(&self, only: Option<&Arc<KeyspaceState>>) -> Result<()> {
         self.check_open()?;
         self.check_poison()?;
-        // Whether there is room shall be found out anew.
-        self.disk_full.store(false, atomic::Ordering::Release);
+        self.look_for_room();
         let wanted: Vec<Arc<KeyspaceState>> = match only {
             Some(keyspace) => vec![keyspace.clone()],
             None => self.keyspaces().to_vec(),
@@ -265,6 +269,7 @@ impl Store {
         self.background.wake();
         self.background.wait("a compaction waits for its merge", || {
             self.check_poison()?;
+            self.check_room_to_merge()?;
             let mut control = self.control.lock();
             Ok(control.keyspace(keyspace).is_none_or(|entry| !entry.is_compacting(id)))
         })
@@ -275,11 +280,13 @@ impl Store {
         if self.read_only {
             return Ok(());
         }
+        self.look_for_room();
         self.background.wake();
         let failed = self.failed_flushes();
         self.background.wait("the store is not idle", || {
             self.check_poison()?;
             self.check_flushes(failed)?;
+            self.check_room_to_merge()?;
             if self.keyspaces().iter().any(|k| !k.peek().sealed.is_empty()) {
                 return Ok(false);
             }
@@ -381,7 +388,7 @@ impl MaintenanceLane {
         if let Some((table, _)) = store.obsolete.next_table() {
             store.tables.remove(table);
             unlink(&store.env, &store.table_path(table), FileKind::Table)?;
-            store.disk_full.store(false, atomic::Ordering::Release);
+            store.look_for_room();
             store.background.progressed();
             return Ok(Step::More);
         }

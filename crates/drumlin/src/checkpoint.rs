@@ -11,7 +11,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::recovery::{Numbers, snapshot};
 use crate::store::{Store, sync_dir};
 use crate::version::ManifestWriter;
-use crate::write::log::{LogHome, LogTail};
+use crate::write::log::{DiskBudget, LogHome, LogTail};
 use drumlin_env::sync::atomic;
 use drumlin_format::log::SegmentHeader;
 use drumlin_format::manifest::{Edit, ManifestHeader};
@@ -74,7 +74,8 @@ impl Store {
         sync_dir(&self.env, path)?;
         let next_file = self.next_file.load(atomic::Ordering::Acquire);
         let (log, manifest) = (LogNumber(next_file), next_file + 1);
-        let home = LogHome { env: self.env.clone(), dir: path.to_owned(), segment_bytes: LOG_BYTES };
+        let (env, dir, budget) = (self.env.clone(), path.to_owned(), DiskBudget::default());
+        let home = LogHome { env, dir, segment_bytes: LOG_BYTES, budget };
         LogTail::begin(&home, &SegmentHeader { number: log, base: 0, predecessor: None }, Vec::new())?;
         let edit = self.checkpoint_edit(&control, log, next_file + 2, seq);
         let header = ManifestHeader { number: manifest, store: self.filter_seed };

@@ -90,6 +90,7 @@ impl FlushLane {
             Some(newest) if drumlin_types::bug!("E11") && ready(newest) => vec![newest.clone()],
             _ => memtables,
         };
+        store.check_room_to_flush(&memtables)?;
         let job = flush_job(store, keyspace, memtables, &view.tree)?;
         Ok(Some(job))
     }

@@ -57,6 +57,7 @@ mod rangedel;
 mod read;
 mod recovery;
 mod repair;
+mod room;
 mod scan;
 mod search;
 mod shape;

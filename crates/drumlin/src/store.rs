@@ -498,6 +498,7 @@ impl Store {
             limits: LimitView { slots: self.sizes.slots as u32, ..LimitView::default() },
             costs: self.costs.view(),
             piece_bytes: PIECE_BYTES,
+            room: self.room_for_merges(),
         };
         let mut control = self.control.lock();
         let piece = control.next_piece(&moment, &|keyspace| self.sample(keyspace));

@@ -35,6 +35,25 @@ pub(crate) struct Control {
     pub(crate) carried: Vec<Change>,
     /// Number of the next compaction asked for by hand.
     pub(crate) next_manual: u64,
+    /// Set while merges wait for room on the disk, and none runs that could make it.
+    pub(crate) shortage: Option<Shortage>,
+    /// The piece whose wait for room was logged last.
+    pub(crate) short_piece: Option<PieceId>,
+}
+
+/// A merge that does not fit on the disk.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shortage {
+    /// Bytes that it may write.
+    pub(crate) wanted: u64,
+    /// Bytes that it might.
+    pub(crate) left: u64,
+}
+
+impl std::fmt::Display for Shortage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "a merge that may write {} bytes waits: {} are left for merges", self.wanted, self.left)
+    }
 }
 
 /// A compaction asked for by hand. It is planned when nothing else is under way.

@@ -8,7 +8,7 @@
 //! Everything here runs under the control lock and does no I/O.
 
 use super::claims::{Flight, Piece, PieceState, TicketState};
-use super::control::{Control, KeyspaceControl};
+use super::control::{Control, KeyspaceControl, Shortage};
 use super::cut;
 use super::explain;
 use crate::decisions::DecisionLog;
@@ -24,6 +24,12 @@ use std::collections::BTreeSet;
 
 /// Unfinished tickets a keyspace may have.
 const MAX_TICKETS: usize = 16;
+/// Pause before a merge that found no room is looked at again, microseconds.
+const ROOM_RETRY: u64 = 1_000_000;
+
+/// What decides between pieces, smallest first: deadline, ticket, the piece's own priority.
+type Rank = (u64, u64, f64);
+
 /// A piece that an executor may start.
 #[derive(Clone)]
 pub(crate) struct PieceStart {
@@ -41,6 +47,13 @@ pub(crate) struct Moment {
     pub(crate) limits: LimitView,
     pub(crate) costs: CostView,
     pub(crate) piece_bytes: u64,
+    /// Bytes that merges may write, those that run included.
+    pub(crate) room: u64,
+}
+
+/// Bytes that a merge of `bytes` may write: its input, and a little for blocks that come out less dense.
+pub(crate) fn with_margin(bytes: u64) -> u64 {
+    bytes.saturating_add(bytes / 16)
 }
 
 impl Control {
@@ -60,7 +73,9 @@ impl Control {
                 self.ask(index, moment, sample);
             }
         }
-        let mut best: Option<(usize, PieceId, (u64, u64, f64))> = None;
+        let left = self.room_left(moment.room);
+        let mut best: Option<(usize, PieceId, Rank)> = None;
+        let mut too_big: Option<(usize, PieceId, Rank)> = None;
         for (index, keyspace) in self.keyspaces.iter().enumerate() {
             for (ticket, piece) in keyspace.flight.unfinished() {
                 let is_clear = keyspace.flight.is_clear(piece) || bug!("E2");
@@ -72,14 +87,21 @@ impl Control {
                     continue;
                 }
                 let rank = (ticket.plan.deadline.unwrap_or(u64::MAX), piece.id.ticket.0, -piece.priority);
-                if best.as_ref().is_none_or(|(_, _, b)| rank.partial_cmp(b) == Some(std::cmp::Ordering::Less))
-                {
-                    best = Some((index, piece.id, rank));
+                let fits = piece.is_move || with_margin(piece.bytes) <= left;
+                let first = if fits { &mut best } else { &mut too_big };
+                let is_before = |other: &Rank| rank.partial_cmp(other) == Some(std::cmp::Ordering::Less);
+                if first.as_ref().is_none_or(|(_, _, other)| is_before(other)) {
+                    *first = Some((index, piece.id, rank));
                 }
             }
             if keyspace.due && keyspace.rest_until > moment.now {
                 timer = Some(timer.map_or(keyspace.rest_until, |t| t.min(keyspace.rest_until)));
             }
+        }
+        self.shortage = None;
+        if let Some((index, id, _)) = too_big {
+            let when = self.wait_for_room(index, id, left, best.is_none(), moment.now);
+            timer = Some(timer.map_or(when, |t| t.min(when)));
         }
         let Some((index, id, _)) = best else { return Err(timer) };
         let keyspace = &mut self.keyspaces[index];
@@ -90,6 +112,33 @@ impl Control {
         let tree = keyspace.state.peek().tree.clone();
         let bottom = !tree.files().any(|(level, _, _)| level > out);
         Ok(PieceStart { keyspace: keyspace.state.clone(), piece, out, bottom })
+    }
+
+    /// What is left of `room` beside the merges that run.
+    fn room_left(&self, room: u64) -> u64 {
+        let running = self.running().map(|piece| with_margin(piece.bytes)).sum();
+        room.saturating_sub(running)
+    }
+
+    fn running(&self) -> impl Iterator<Item = &Piece> {
+        let pieces = self.keyspaces.iter().flat_map(|k| k.flight.unfinished().map(|(_, piece)| piece));
+        pieces.filter(|piece| piece.state == PieceState::Running && !piece.is_move)
+    }
+
+    /// Piece `id` does not fit into the `left` bytes: says so, once, and gives the time to look again.
+    fn wait_for_room(&mut self, index: usize, id: PieceId, left: u64, none_fits: bool, now: u64) -> u64 {
+        let keyspace = &self.keyspaces[index];
+        let bytes = keyspace.flight.piece(id).map_or(0, |piece| piece.bytes);
+        let shortage = Shortage { wanted: with_margin(bytes), left };
+        if self.short_piece != Some(id) {
+            self.short_piece = Some(id);
+            let what = format!("{} waits for room: piece {}", id.ticket, id.index);
+            self.decisions.note(now, &keyspace.state.name, what, shortage.to_string());
+        }
+        if none_fits && self.running().next().is_none() {
+            self.shortage = Some(shortage);
+        }
+        now.saturating_add(ROOM_RETRY)
     }
 
     fn ask(&mut self, index: usize, moment: &Moment, sample: &dyn Fn(&KeyspaceState) -> Sample) {

@@ -21,6 +21,9 @@ settings! {
     /// Memory of the store in all: memtables, block cache, filters and indexes.
     memory_budget: u64 = 512 * MIB => bytes(8 * MIB, 1024 * TIB);
 
+    /// Disk space of tables and log: as on a full disk, merges wait and writes fail before they would take more.
+    disk_budget: u64 = 0 => bytes(MIB, 1024 * TIB).zero("the whole disk").live().alters_answers();
+
     /// What a write survives that does not say so itself.
     durability: Durability = Durability::Buffered => names(Durability::NAMES).live();
 

@@ -15,7 +15,7 @@ use crate::store::{Components, Parts, Sizes, Store, sync_dir, unlink};
 use crate::table::{BlockCache, TableCache};
 use crate::version::{ManifestWriter, Obsolete};
 use crate::write::lane::LaneState;
-use crate::write::log::{LogHome, LogTail};
+use crate::write::log::{DiskBudget, LogHome, LogTail};
 use crate::write::{CommitLane, Log, Published, Publisher};
 use drumlin_env::sync::Arc;
 use drumlin_env::{DirEntry, Env, FileKind, FileLock, Note};
@@ -282,7 +282,13 @@ fn assemble(found: Found<'_>) -> Result<(Arc<Store>, Recovered)> {
         false => recovered.last_seq.max(manifest.last_seq).max(largest_table_seq(&manifest, &targets)),
         true => manifest.last_seq,
     };
-    let home = LogHome { env: env.clone(), dir: dir.clone(), segment_bytes: options.log_segment_bytes };
+    let obsolete = Arc::new(Obsolete::default());
+    let home = LogHome {
+        env: env.clone(),
+        dir: dir.clone(),
+        segment_bytes: options.log_segment_bytes,
+        budget: DiskBudget::new(options.disk_budget, obsolete.clone()),
+    };
     let log_number = LogNumber(fresh());
     let header = recovered.next_header(log_number);
     let lens =
@@ -297,7 +303,6 @@ fn assemble(found: Found<'_>) -> Result<(Arc<Store>, Recovered)> {
     let flushed = manifest.keyspaces.values().map(|k| k.flushed).max().unwrap_or(0);
     let durable_seq = if read_only && !recovered.closed { flushed } else { last_seq };
 
-    let obsolete = Arc::new(Obsolete::default());
     let sampling = fresh_store();
     let mut keyspaces = Vec::new();
     let mut controls = Vec::new();
@@ -354,6 +359,8 @@ fn assemble(found: Found<'_>) -> Result<(Arc<Store>, Recovered)> {
             flush_ceiling: Seq::MAX,
             carried: manifest.carried,
             next_manual: 1,
+            shortage: None,
+            short_piece: None,
         },
         decisions: DecisionFiles::new(&dir, decision_logs, next_file),
         filter_seed: manifest.store,

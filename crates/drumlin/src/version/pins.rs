@@ -24,6 +24,7 @@ pub(crate) struct TableHandle {
 
 impl TableHandle {
     pub(crate) fn new(id: TableId, len: u64, queue: Arc<Obsolete>) -> Arc<TableHandle> {
+        queue.bytes.fetch_add(len, atomic::Ordering::Relaxed);
         let slot = TableSlot::default();
         Arc::new(TableHandle { id, len, slot, retired: atomic::AtomicBool::new(false), queue })
     }
@@ -44,6 +45,8 @@ impl Drop for TableHandle {
     fn drop(&mut self) {
         if *self.retired.get_mut() {
             self.queue.push_table(self.id, self.len);
+        } else {
+            self.queue.bytes.fetch_sub(self.len, atomic::Ordering::Relaxed);
         }
     }
 }
@@ -59,6 +62,8 @@ impl std::fmt::Debug for TableHandle {
 pub(crate) struct Obsolete {
     tables: Mutex<Vec<(TableId, u64)>>,
     files: Mutex<Vec<PathBuf>>,
+    /// Bytes of all tables, those that wait here included.
+    bytes: atomic::AtomicU64,
 }
 
 impl Obsolete {
@@ -73,7 +78,16 @@ impl Obsolete {
 
     /// The next table that may go now.
     pub(crate) fn next_table(&self) -> Option<(TableId, u64)> {
-        self.tables.lock().pop()
+        let next = self.tables.lock().pop();
+        if let Some((_, len)) = next {
+            self.bytes.fetch_sub(len, atomic::Ordering::Relaxed);
+        }
+        next
+    }
+
+    /// Bytes of all finished tables on disk.
+    pub(crate) fn bytes_on_disk(&self) -> u64 {
+        self.bytes.load(atomic::Ordering::Relaxed)
     }
 
     /// The next other file that may go now.

@@ -7,7 +7,8 @@
 //! - [`Log`] is shared: what is durable, and the one sync at a time that makes more so.
 
 use super::publish::{Published, Publisher};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
+use crate::version::Obsolete;
 use drumlin_env::sync::{Arc, Condvar, Mutex, atomic};
 use drumlin_env::{Env, File, FileKind};
 use drumlin_format::log::{Predecessor, SEGMENT_HEADER_LEN, SegmentHeader};
@@ -72,6 +73,34 @@ pub(crate) struct LogHome {
     pub(crate) dir: PathBuf,
     /// Bytes of records in a segment.
     pub(crate) segment_bytes: u64,
+    pub(crate) budget: DiskBudget,
+}
+
+/// What log and tables may take on disk.
+#[derive(Default)]
+pub(crate) struct DiskBudget {
+    /// In bytes; 0 for no limit.
+    pub(crate) limit: atomic::AtomicU64,
+    /// Knows the bytes of all tables.
+    pub(crate) tables: Arc<Obsolete>,
+}
+
+impl DiskBudget {
+    pub(crate) fn new(limit: u64, tables: Arc<Obsolete>) -> DiskBudget {
+        DiskBudget { limit: atomic::AtomicU64::new(limit), tables }
+    }
+
+    /// Fails when the budget does not allow so many bytes of log.
+    fn check(&self, log: u64) -> Result<()> {
+        let limit = self.limit.load(atomic::Ordering::Relaxed);
+        let tables = self.tables.bytes_on_disk();
+        if limit == 0 || tables.saturating_add(log) <= limit {
+            return Ok(());
+        }
+        let what =
+            format!("disk_budget is {limit} bytes: tables take {tables} of it, and the log would take {log}");
+        Err(Error::new(ErrorKind::NoSpace, what))
+    }
 }
 
 impl LogHome {
@@ -170,9 +199,14 @@ impl LogTail {
         let wanted = HEADER_LEN + capacity;
         let recycled =
             self.spare.iter().position(|&(_, bytes)| bytes >= wanted).map(|i| self.spare.swap_remove(i));
+        if recycled.is_none() {
+            home.budget.check(self.bytes_on_disk() + wanted)?;
+        }
         let file = home.make(&header, recycled.map(|(old, _)| old), capacity)?;
-        let closed =
-            std::mem::replace(&mut self.segment, Arc::new(Segment { number, file: Some(file), base: self.position }));
+        let closed = std::mem::replace(
+            &mut self.segment,
+            Arc::new(Segment { number, file: Some(file), base: self.position }),
+        );
         self.unsynced.push((closed, self.position));
         self.capacity = recycled.map_or(capacity, |(_, bytes)| bytes - HEADER_LEN);
         self.live.push((number, recycled.map_or(wanted, |(_, bytes)| bytes)));
@@ -202,6 +236,11 @@ impl LogTail {
     /// Bytes of all segments that recovery would read.
     pub(crate) fn live_bytes(&self) -> u64 {
         self.live.iter().map(|(_, bytes)| bytes).sum()
+    }
+
+    /// Bytes of all segments, those kept for recycling included.
+    pub(crate) fn bytes_on_disk(&self) -> u64 {
+        self.live_bytes() + self.spare.iter().map(|(_, bytes)| bytes).sum::<u64>()
     }
 
     /// Segments below `floor` hold nothing that is not in tables: keeps up to two for recycling and gives
