@@ -168,6 +168,7 @@ impl Store {
         let change = Change::StoreOption { name: name.to_owned(), value: value.to_owned() };
         self.append_edit(&mut control, Edit { changes: vec![change] }, || {})?;
         self.lane.home.budget.limit.store(options.disk_budget, atomic::Ordering::Relaxed);
+        self.write_gate.limit(options.background_rate);
         self.options.store(Arc::new(options));
         control.shortage = None;
         drop(control);

@@ -56,7 +56,11 @@ impl FlushLane {
             return Ok(if slot.is_some() { Step::More } else { Step::Idle });
         };
         let merge = job.merge.as_mut().expect("a job has its merge until it is done");
-        if merge.step()? == Progress::More {
+        let before = merge.bytes_written();
+        let progress = merge.step()?;
+        // A flush never waits for the rate limit: what it writes is taken from the merges.
+        self.store.write_gate.pay(merge.bytes_written().saturating_sub(before), self.store.now());
+        if progress == Progress::More {
             *slot = Some(job);
             return Ok(Step::More);
         }

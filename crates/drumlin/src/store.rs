@@ -75,7 +75,10 @@ pub(crate) struct Store {
     pub(crate) obsolete: Arc<Obsolete>,
     pub(crate) control: Mutex<Control>,
     pub(crate) background: Arc<Background>,
+    /// What writers pass.
     pub(crate) gate: Gate,
+    /// What the writes of merges and flushes pass.
+    pub(crate) write_gate: Gate,
     pub(crate) metrics: Counters,
     pub(crate) decisions: DecisionFiles,
     pub(crate) costs: Arc<Costs>,
@@ -146,6 +149,7 @@ impl Store {
             background: Arc::new(Background::new(parts.env.clone())),
             env: parts.env,
             dir: parts.dir,
+            write_gate: Gate::limited(parts.options.background_rate),
             options: ArcSwap::from_pointee(parts.options),
             sizes: parts.sizes,
             components: parts.components,
@@ -538,6 +542,7 @@ impl Store {
             measured if measured > 0.0 => measured,
             _ => SLOT_SPEED_GUESS,
         } * self.sizes.slots as f64;
+        let speed = speed.min(self.write_gate.rate() as f64);
         let (mut rate, mut urgent) = (pacing::OPEN, false);
         for keyspace in &control.keyspaces {
             let Some(pace) = &keyspace.pace else { continue };

@@ -73,6 +73,11 @@ impl MergeJob {
         Ok(Progress::More)
     }
 
+    /// Bytes written so far, about.
+    pub(crate) fn bytes_written(&self) -> u64 {
+        self.outputs.bytes()
+    }
+
     fn finish(&mut self) -> Result<()> {
         let counts = self.stream.counts();
         let expected = self.expected.unwrap_or(counts.read);

@@ -1,4 +1,6 @@
 //! A merge slot: runs one piece at a time, step by step, and installs it.
+//!
+//! What its steps write is paid into the bucket of `background_rate`; while that is in debt, no slot takes a step.
 
 use super::claims::Flight;
 use super::executor::{MergeJob, Progress};
@@ -27,6 +29,8 @@ struct PieceJob {
     counts: Vec<InputCount>,
     merge: MergeJob,
     bytes: u64,
+    /// Bytes written so far, as the rate limit knows them.
+    written: u64,
     /// Time spent in its steps so far, nanoseconds.
     nanos: u64,
 }
@@ -79,10 +83,13 @@ impl MergeLane {
         let step = job.merge.step();
         let ended = clock.monotonic_nanos();
         job.nanos += ended.saturating_sub(began);
+        let written = job.merge.bytes_written();
+        self.store.write_gate.pay(written.saturating_sub(job.written), ended / 1000);
+        job.written = written;
         match step {
             Ok(Progress::More) => Ok(Some(job)),
             Ok(Progress::Done) => {
-                let PieceJob { keyspace, id, tables, counts, merge, bytes, nanos } = job;
+                let PieceJob { keyspace, id, tables, counts, merge, bytes, nanos, .. } = job;
                 let installed = self.store.install_merge(&keyspace, id, &counts, merge.into_result());
                 self.store.costs.merged(bytes, nanos, clock.monotonic_nanos().saturating_sub(ended));
                 self.store.background.progressed();
@@ -131,7 +138,7 @@ fn merge_job(store: &Arc<Store>, start: PieceStart) -> Result<PieceJob> {
     let spec = store.output_spec(&keyspace, out, bottom);
     let merge = MergeJob::new(store.clone(), inputs, rules, spec, Some(expected))?;
     let tables = piece.inputs.iter().map(|s| s.table).collect();
-    Ok(PieceJob { keyspace, id: piece.id, tables, counts, merge, bytes: piece.bytes, nanos: 0 })
+    Ok(PieceJob { keyspace, id: piece.id, tables, counts, merge, bytes: piece.bytes, written: 0, nanos: 0 })
 }
 
 /// The references that `spans` name, each with the part that is meant.
@@ -153,6 +160,11 @@ impl Lane for MergeLane {
     }
 
     fn step(&self) -> Step {
+        let now = self.store.now();
+        let debt = self.store.write_gate.pay(0, now);
+        if debt > 0 {
+            return Step::Until(now + debt);
+        }
         let job = self.job.lock().take();
         let result = match job {
             Some(job) => self.advance(job).map(|job| {

@@ -89,6 +89,12 @@ impl Outputs {
         &self.done
     }
 
+    /// Bytes written so far, about.
+    pub(crate) fn bytes(&self) -> u64 {
+        let done: u64 = self.done.iter().map(|file| file.table.len).sum();
+        done + self.open.as_ref().map_or(0, |open| open.writer.size())
+    }
+
     /// The outputs are part of a durable version: they no longer go with this set.
     pub(crate) fn installed(&mut self) {
         self.installed = true;

@@ -24,6 +24,9 @@ settings! {
     /// Disk space of tables and log: as on a full disk, merges wait and writes fail before they would take more.
     disk_budget: u64 = 0 => bytes(MIB, 1024 * TIB).zero("the whole disk").live().alters_answers();
 
+    /// Bytes per second that merges write at most. Flushes are counted, but never wait.
+    background_rate: u64 = 0 => bytes(MIB, TIB).zero("no limit").unit("bytes/s").live();
+
     /// What a write survives that does not say so itself.
     durability: Durability = Durability::Buffered => names(Durability::NAMES).live();
 

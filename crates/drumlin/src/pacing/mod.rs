@@ -45,7 +45,7 @@ struct Bucket {
     at: u64,
 }
 
-/// The gate that writers pass.
+/// A gate for bytes: writers pass one, the writes of background work another.
 pub(crate) struct Gate {
     rate: AtomicU64,
     /// When the rate fell last, monotonic microseconds.
@@ -56,6 +56,18 @@ pub(crate) struct Gate {
 impl Gate {
     pub(crate) fn new() -> Gate {
         Gate { rate: AtomicU64::new(OPEN), fell: AtomicU64::new(0), bucket: Mutex::new(Bucket::default()) }
+    }
+
+    /// A gate for so many bytes per second; 0 for no limit.
+    pub(crate) fn limited(bytes_per_second: u64) -> Gate {
+        let gate = Gate::new();
+        gate.limit(bytes_per_second);
+        gate
+    }
+
+    /// Lets so many bytes pass per second; 0 for no limit.
+    pub(crate) fn limit(&self, bytes_per_second: u64) {
+        self.set_rate(if bytes_per_second == 0 { OPEN } else { bytes_per_second });
     }
 
     pub(crate) fn set_rate(&self, rate: u64) {
