@@ -91,7 +91,7 @@ mod tests {
         let set = Presence::new();
         assert!(!set.may_contain(mix(1)));
         assert_eq!(set.bytes(), 0);
-        let keys: u64 = if cfg!(miri) { 300 } else { 40_000 };
+        let keys: u64 = if cfg!(miri) { 100 } else { 40_000 };
         for n in 0..keys {
             set.add(mix(n), n as usize);
         }

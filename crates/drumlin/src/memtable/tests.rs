@@ -50,8 +50,8 @@ fn filled(seed: u64, count: u64) -> (Arc<Memtable>, Oracle, Draw) {
     (table, oracle, draw)
 }
 
-const ENTRIES: u64 = if cfg!(miri) { 60 } else { 3000 };
-const PROBES: u64 = if cfg!(miri) { 60 } else { 3000 };
+const ENTRIES: u64 = if cfg!(miri) { 40 } else { 3000 };
+const PROBES: u64 = if cfg!(miri) { 15 } else { 3000 };
 
 /// One entry: key, sequence number, kind, value.
 type Row = (Vec<u8>, Seq, Kind, Vec<u8>);
@@ -136,7 +136,7 @@ fn point_reads_agree_with_the_ordered_map() {
 /// Ascending, descending, then keys between: all ways of finding the neighbours of a new node.
 #[test]
 fn ordered_inserts() {
-    let count: u32 = if cfg!(miri) { 40 } else { 2000 };
+    let count: u32 = if cfg!(miri) { 12 } else { 2000 };
     let table = Arc::new(Memtable::new(1, 5));
     let ascending = count..2 * count;
     let descending = (0..count).rev();
@@ -225,7 +225,7 @@ fn cursor_outlives_its_owner() {
 #[expect(clippy::disallowed_methods, reason = "races real threads")]
 fn concurrent_inserts_and_reads() {
     const WRITERS: u64 = 4;
-    let each: u64 = if cfg!(miri) { 40 } else { 4000 };
+    let each: u64 = if cfg!(miri) { 12 } else { 4000 };
     // Sequence numbers of writer w are w+1, w+1+WRITERS, ..: unique, and known from (writer, step).
     let seq = |writer: u64, step: u64| 1 + writer + step * WRITERS;
     let key = |writer: u64, step: u64| -> Vec<u8> {

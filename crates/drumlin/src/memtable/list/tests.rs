@@ -13,7 +13,8 @@ fn shuffled(count: u64) -> Vec<u64> {
     numbers
 }
 
-const COUNT: u64 = if cfg!(miri) { 70 } else { 5000 };
+/// Under Miri, enough for a second leaf.
+const COUNT: u64 = if cfg!(miri) { 44 } else { 5000 };
 
 /// A name and a way to make a key and a sequence number.
 type Style = (&'static str, fn(u64) -> (Vec<u8>, Seq));
@@ -59,7 +60,7 @@ fn answers_are_right(list: &List, numbers: &[u64], style: fn(u64) -> (Vec<u8>, S
 fn one_writer_misses_nothing() {
     let ascending: Vec<u64> = (0..COUNT).collect();
     let descending: Vec<u64> = (0..COUNT).rev().collect();
-    for (name, style) in STYLES {
+    for (name, style) in STYLES.into_iter().step_by(if cfg!(miri) { 2 } else { 1 }) {
         let orders = [&shuffled(COUNT), &ascending, &descending];
         for order in orders.into_iter().take(if cfg!(miri) { 1 } else { 3 }) {
             let list = List::new();
@@ -93,7 +94,7 @@ fn ascending_entries_are_packed() {
 /// Afterwards the writers that come along put everything right.
 #[test]
 fn a_lame_guide_costs_time_only() {
-    for (_, style) in STYLES {
+    for (_, style) in STYLES.into_iter().step_by(if cfg!(miri) { 3 } else { 1 }) {
         let numbers = shuffled(COUNT);
         let (first, rest) = numbers.split_at(numbers.len() / 4);
         let (second, third) = rest.split_at(rest.len() / 3);
@@ -122,7 +123,8 @@ fn any_spot_will_do() {
     let numbers = shuffled(COUNT);
     let style = STYLES[1].1;
     insert_all(&list, &numbers, style);
-    let places: Vec<(Vec<u8>, Seq)> = numbers.iter().take(40).map(|&n| style(n)).collect();
+    let places: Vec<(Vec<u8>, Seq)> =
+        numbers.iter().take(if cfg!(miri) { 6 } else { 40 }).map(|&n| style(n)).collect();
     for (from, from_seq) in &places {
         let spot = list.guide.spot(&Place { key: from, seq: *from_seq });
         for (key, seq) in &places {
@@ -141,7 +143,7 @@ fn any_spot_will_do() {
 #[test]
 fn split_leaves_are_found_from_the_left() {
     let list = List::new();
-    let numbers = shuffled(COUNT / 10);
+    let numbers = shuffled(if cfg!(miri) { COUNT } else { COUNT / 10 });
     let style = STYLES[0].1;
     insert_all(&list, &numbers, style);
     list.guide.forget_all_but_the_first_leaf();
@@ -189,7 +191,7 @@ fn stale_neighbours_will_do() {
 #[test]
 #[expect(clippy::disallowed_methods, reason = "races real threads")]
 fn writers_collide() {
-    for (name, style) in STYLES {
+    for (name, style) in STYLES.into_iter().step_by(if cfg!(miri) { 3 } else { 1 }) {
         let list = List::new();
         let numbers = shuffled(COUNT);
         std::thread::scope(|scope| {
