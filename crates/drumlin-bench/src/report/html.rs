@@ -1,0 +1,4 @@
+//! page
+use super::model::Report;
+/// page
+pub fn page(_report: &Report) -> String { String::new() }
