@@ -86,7 +86,11 @@ pub struct Comparison {
 }
 
 /// The usable reports of `engine` in phase `name`.
-fn of<'a>(phases: &'a [PhaseReport], engine: &'a str, name: &'a str) -> impl Iterator<Item = &'a PhaseReport> {
+fn of<'a>(
+    phases: &'a [PhaseReport],
+    engine: &'a str,
+    name: &'a str,
+) -> impl Iterator<Item = &'a PhaseReport> {
     phases.iter().filter(move |p| p.usable && p.engine == engine && p.name == name)
 }
 

@@ -1,7 +1,8 @@
 //! Drumlin behind [`Engine`].
 
 use crate::engine::{
-    Compression, Counters, Decision, Direction, Durability, Engine, EngineConfig, EngineKind, Result, Stall, Visit,
+    Compression, Counters, Decision, Direction, Durability, Engine, EngineConfig, EngineKind, Result, Stall,
+    Visit,
 };
 use drumlin::env::{Env, MemEnv};
 use drumlin::{Batch, Db, Keyspace};

@@ -122,9 +122,12 @@ const NOT_MEASURED: [(u32, &str); 6] = [
 /// Measures the rows that were asked for.
 pub fn run(args: &GoalsArgs, common: &Common, program: &Program) -> Ended {
     let bases: Vec<&str> = program.engines.iter().map(|kind| kind.name()).collect();
-    let bases: Vec<&str> = bases.into_iter().filter(|name| ["rocksdb", "rocksdb-tuned"].contains(name)).collect();
+    let bases: Vec<&str> =
+        bases.into_iter().filter(|name| ["rocksdb", "rocksdb-tuned"].contains(name)).collect();
     if bases.is_empty() {
-        return Ended::Usage("the goals are against RocksDB, which this program does not have; use drumlin-compare".into());
+        return Ended::Usage(
+            "the goals are against RocksDB, which this program does not have; use drumlin-compare".into(),
+        );
     }
     let wanted = |row: &&Row| args.rows.is_empty() || args.rows.contains(&row.number);
     let rows: Vec<&Row> = ROWS.iter().filter(wanted).collect();
@@ -133,7 +136,8 @@ pub fn run(args: &GoalsArgs, common: &Common, program: &Program) -> Ended {
         common.engines = std::iter::once("drumlin").chain(bases.iter().copied()).map(str::to_owned).collect();
     }
     let mut phases: Vec<PhaseReport> = Vec::new();
-    let mut lines = vec![["row", "what", "ratio", "min", "max", "target", "against", "verdict"].map(str::to_owned)];
+    let mut lines =
+        vec![["row", "what", "ratio", "min", "max", "target", "against", "verdict"].map(str::to_owned)];
     for source in sources(&rows) {
         let outcome = task(source, &common).and_then(|task| measured(&[task], &common, program));
         let report = match outcome {
@@ -190,7 +194,8 @@ fn task(group: &str, common: &Common) -> Result<Task> {
         Some(Scale::Quick) => 0.1,
         Some(Scale::Factor(factor)) => factor,
     };
-    let mut config = EngineConfig { memory_bytes: common.memory.unwrap_or(3 << 30), ..EngineConfig::default() };
+    let mut config =
+        EngineConfig { memory_bytes: common.memory.unwrap_or(3 << 30), ..EngineConfig::default() };
     config.in_memory = common.in_memory;
     let scaled = |n: u64| crate::workload::scaled(n, factor);
     let micro = |names: &[&str], num: u64, key_bytes: usize, value_bytes: usize| -> Result<Workload> {
@@ -230,7 +235,8 @@ fn task(group: &str, common: &Common) -> Result<Task> {
 /// All phases of a plan together: operations over time, without the load.
 fn combined(phases: &[PhaseReport], plan: &str) -> Vec<PhaseReport> {
     let mut combined: Vec<PhaseReport> = Vec::new();
-    let of_plan = phases.iter().filter(|phase| phase.name.starts_with(plan) && !phase.name.ends_with("preload"));
+    let of_plan =
+        phases.iter().filter(|phase| phase.name.starts_with(plan) && !phase.name.ends_with("preload"));
     for phase in of_plan {
         let found = combined.iter_mut().find(|c| c.engine == phase.engine && c.round == phase.round);
         match found {
@@ -324,7 +330,10 @@ mod tests {
         let line = judge(&row, &phases, &["rocksdb", "rocksdb-tuned"]);
         assert_eq!(line[2..].join(" "), "1.50 1.50 1.50 >= 2 rocksdb-tuned missed");
         assert_eq!(verdict(&Spread { median: 0.6, min: 0.6, max: 0.6, rounds: 1 }, 0.7, true), "met");
-        assert_eq!(verdict(&Spread { median: 1.01, min: 1.0, max: 1.1, rounds: 2 }, 2.0, false), "no difference");
+        assert_eq!(
+            verdict(&Spread { median: 1.01, min: 1.0, max: 1.1, rounds: 2 }, 2.0, false),
+            "no difference"
+        );
     }
 
     #[test]

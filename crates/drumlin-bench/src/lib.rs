@@ -28,3 +28,5 @@ pub mod report;
 pub mod rounds;
 pub mod workload;
 
+#[cfg(test)]
+mod tests;

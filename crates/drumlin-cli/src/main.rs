@@ -37,6 +37,10 @@ use std::process::ExitCode;
 /// Bytes gathered before a write to stdout.
 const STDOUT_BUFFER_BYTES: usize = 64 << 10;
 
+#[cfg(feature = "counted")]
+#[global_allocator]
+static ALLOCATOR: drumlin_bench::allocations::Counting = drumlin_bench::allocations::Counting;
+
 /// What `drumlin bench` offers: this engine alone. Comparisons with others are a program of their own.
 const BENCHMARKS: Program = Program { engines: &[&Drumlin], prefix: &["bench"], allocator: "the system's" };
 

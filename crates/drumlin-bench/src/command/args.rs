@@ -419,7 +419,9 @@ fn parse_scale(text: &str) -> Result<Scale, String> {
         None => text.parse().ok(),
     };
     let factor = factor.filter(|factor: &f64| factor.is_finite() && *factor > 0.0);
-    factor.map(Scale::Factor).ok_or_else(|| "a scale is quick, a number or a fraction such as 1/64".to_owned())
+    factor
+        .map(Scale::Factor)
+        .ok_or_else(|| "a scale is quick, a number or a fraction such as 1/64".to_owned())
 }
 
 /// A number of bytes with a unit of powers of 1024.

@@ -69,7 +69,9 @@ pub fn run(args: &BenchArgs, program: &Program) -> Ended {
     let family = match &args.family {
         Some(family) => family,
         None if args.as_db_bench.benchmarks.is_empty() => {
-            return Ended::Usage("name a family, as in `bench micro fillrandom`; --help lists them".to_owned());
+            return Ended::Usage(
+                "name a family, as in `bench micro fillrandom`; --help lists them".to_owned(),
+            );
         }
         None => {
             from_db_bench = Family::Micro(MicroArgs {
@@ -87,7 +89,7 @@ pub fn run(args: &BenchArgs, program: &Program) -> Ended {
     match family {
         Family::Child { input, output } => or_failed(child(input, output, program.engines)),
         Family::Calibrate => calibrate_now(&args.common),
-        Family::Gate(gate_args) => gate::run(gate_args),
+        Family::Gate(gate_args) => gate::run(gate_args, program.prefix),
         Family::Report(report_args) => show_reports(report_args, &args.common),
         Family::Options { engine } => or_failed(show_options(engine, &args.common, program)),
         Family::Goals(goal_args) => goals::run(goal_args, &args.common, program),
@@ -161,13 +163,16 @@ pub(crate) fn measured(tasks: &[Task], common: &Common, program: &Program) -> cr
         phases: Vec::new(),
     };
     if report.build.profile == "debug" {
-        report.warnings.push("this program was built without optimisation: its times mean nothing".to_owned());
+        report
+            .warnings
+            .push("this program was built without optimisation: its times mean nothing".to_owned());
     }
     if common.in_memory {
         report.warnings.push("files were kept in memory: times mean nothing".to_owned());
     }
     check_disk(tasks, &plan)?;
-    for kind in program.engines.iter().filter(|kind| plan.engines.iter().any(|e| e.starts_with(kind.name()))) {
+    for kind in program.engines.iter().filter(|kind| plan.engines.iter().any(|e| e.starts_with(kind.name())))
+    {
         let dir = plan.dir.join("check");
         kind.check_build(&dir).map_err(|e| format!("{} is no fair baseline: {e}", kind.name()))?;
         crate::measure::run::remove(&dir);
@@ -195,7 +200,12 @@ fn check_disk(tasks: &[Task], plan: &Plan) -> crate::engine::Result<()> {
         note(&format!("about {} MiB of disk are needed, {} MiB are free", needed >> 20, free >> 20));
     }
     if needed > free {
-        return Err(format!("{} has {} MiB free, about {} are needed", plan.dir.display(), free >> 20, needed >> 20));
+        return Err(format!(
+            "{} has {} MiB free, about {} are needed",
+            plan.dir.display(),
+            free >> 20,
+            needed >> 20
+        ));
     }
     Ok(())
 }
@@ -208,7 +218,11 @@ fn warn_of_memory(rounds: &Rounds, warnings: &mut Vec<String>) {
         let (least, most) = peaks.fold((u64::MAX, 0), |(least, most), rss| (least.min(rss), most.max(rss)));
         let engines = crate::compare::names(&rounds.phases, |phase| &phase.engine);
         if engines.len() > 1 && most as f64 > least as f64 * APART {
-            warnings.push(format!("{name}: memory_unequal, peaks from {} to {} MiB", least >> 20, most >> 20));
+            warnings.push(format!(
+                "{name}: memory_unequal, peaks from {} to {} MiB",
+                least >> 20,
+                most >> 20
+            ));
         }
     }
 }

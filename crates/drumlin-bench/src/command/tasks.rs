@@ -1,8 +1,8 @@
 //! From the command line to tasks: a workload with the settings that every engine gets.
 
 use super::args::{
-    Common, DynamicArgs, Family, FiltersArgs, GrowthArgs, Keys, MicroArgs, PipelineArgs, Scale, SuiteName, TraceArgs,
-    TraceKind, ValuesArgs, YcsbArgs,
+    Common, DynamicArgs, Family, FiltersArgs, GrowthArgs, Keys, MicroArgs, PipelineArgs, Scale, SuiteName,
+    TraceArgs, TraceKind, ValuesArgs, YcsbArgs,
 };
 use crate::engine::{Durability, EngineConfig, Result};
 use crate::rounds::Task;
@@ -80,7 +80,7 @@ fn factor(common: &Common, default: f64, quick: f64) -> f64 {
 }
 
 /// The tasks that `family` asks for; empty for families that are no workloads.
-pub fn of_family(family: &Family, common: &Common) -> Result<Vec<Task>> {
+pub(super) fn of_family(family: &Family, common: &Common) -> Result<Vec<Task>> {
     match family {
         Family::Micro(args) => of_micro(args, common),
         Family::Ycsb(args) => of_ycsb(args, common),
@@ -212,9 +212,12 @@ fn of_suite(suite: SuiteName, common: &Common) -> Result<Vec<Task>> {
         let defaults = match workload.name.split(' ').next() {
             Some("dynamic") => dynamic_defaults(&common),
             Some("micro" | "ycsb") => Defaults { memory: 3 << 30, ..Defaults::default() },
-            Some("pipeline") => {
-                Defaults { memory: 64 * MIB, memtable: 4 * MIB, durability: Durability::None, ..Defaults::default() }
-            }
+            Some("pipeline") => Defaults {
+                memory: 64 * MIB,
+                memtable: 4 * MIB,
+                durability: Durability::None,
+                ..Defaults::default()
+            },
             _ => Defaults { memory: 64 * MIB, memtable: 2 * MIB, file: 2 * MIB, ..Defaults::default() },
         };
         tasks(&common, &defaults, workload, &[])

@@ -12,3 +12,5 @@ pub mod trace;
 pub mod values;
 pub mod zipf;
 
+#[cfg(test)]
+mod tests;

@@ -135,7 +135,8 @@ impl Requests {
                 self.expanding = None;
             }
             self.text.clear();
-            let read = self.input.read_line(&mut self.text).map_err(|e| format!("line {}: {e}", self.line))?;
+            let read =
+                self.input.read_line(&mut self.text).map_err(|e| format!("line {}: {e}", self.line))?;
             self.line += 1;
             if read == 0 {
                 return Ok(None);
@@ -158,7 +159,8 @@ impl Requests {
             return Ok(Some(Request::Get(id)));
         }
         self.touched = id + 1;
-        let size = self.sizes.get(id as usize).copied().ok_or_else(|| format!("no size is given for id {id}"))?;
+        let size =
+            self.sizes.get(id as usize).copied().ok_or_else(|| format!("no size is given for id {id}"))?;
         Ok(Some(Request::Put(id, u32::from(size))))
     }
 

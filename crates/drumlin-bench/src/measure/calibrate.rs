@@ -68,7 +68,8 @@ fn files(dir: &Path, bytes: &[u8]) -> Result<(f64, f64)> {
     std::fs::create_dir_all(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
     let path = dir.join("calibration");
     let failed = |e: std::io::Error| format!("{}: {e}", path.display());
-    let mut file = File::options().read(true).write(true).create(true).truncate(true).open(&path).map_err(failed)?;
+    let mut file =
+        File::options().read(true).write(true).create(true).truncate(true).open(&path).map_err(failed)?;
     let mut written = 0;
     let mut error = None;
     let (calls, nanos) = repeat(|| {

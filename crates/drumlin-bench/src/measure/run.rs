@@ -8,7 +8,7 @@ use super::oracle::Oracle;
 use super::process::{self, Machine};
 use super::sampler::{Samples, Shared, Watched};
 use super::thread::{Context, Done, Thread};
-use crate::engine::{Counters, Decision, Durability, Engine, EngineConfig, EngineKind, Result, Stall};
+use crate::engine::{Counters, Decision, Engine, EngineConfig, EngineKind, Result, Stall};
 use crate::generate::choose::Target;
 use crate::generate::random::Random;
 use crate::generate::stream::Stream;
@@ -63,6 +63,8 @@ pub struct Run<'a> {
 /// What lasts over phases.
 struct Session {
     engine: Option<Box<dyn Engine>>,
+    /// When it was opened.
+    opened: u64,
     oracle: Oracle,
     values: Values,
     /// Ids below this were used.
@@ -76,6 +78,7 @@ impl Run<'_> {
         let longest = self.workload.value_bytes.max(if varied { LONGEST_VALUE } else { 0 });
         let mut session = Session {
             engine: None,
+            opened: 0,
             oracle: Oracle::new(self.workload.ids(), varied),
             values: Values::new(self.seed, self.workload.value_ratio, longest),
             base: 0,
@@ -113,9 +116,11 @@ impl Run<'_> {
             }
             session.oracle.clear();
             session.base = 0;
+            session.opened = process::wall();
             session.engine = Some(self.open(&self.config)?);
         } else if let (Some(memory_bytes), false) = (phase.reopen, self.config.in_memory) {
             close(session)?;
+            session.opened = process::wall();
             session.engine = Some(self.open(&EngineConfig { memory_bytes, ..self.config.clone() })?);
         }
         Ok(())
@@ -157,7 +162,9 @@ impl Run<'_> {
         match phase.after {
             After::Nothing => {}
             After::Idle => engine.flush().and_then(|()| engine.wait_idle())?,
-            After::Compact => engine.flush().and_then(|()| engine.compact()).and_then(|()| engine.wait_idle())?,
+            After::Compact => {
+                engine.flush().and_then(|()| engine.compact()).and_then(|()| engine.wait_idle())?
+            }
         }
         let settled = (process::wall() - settle_from) as f64 / 1e9;
         let after = Readings::take(engine);
@@ -170,9 +177,11 @@ impl Run<'_> {
         report.settle_seconds = settled;
         report.space_amp.r#final = watched.space_amp();
         report.space_amp.live_bytes_final = session.oracle.live_bytes();
-        report.space_amp.peak =
-            [report.space_amp.peak, peak_before, report.space_amp.r#final].into_iter().flatten().reduce(f64::max);
-        report.decisions.latest = latest(engine.decisions(), before.opened_for(&after));
+        report.space_amp.peak = [report.space_amp.peak, peak_before, report.space_amp.r#final]
+            .into_iter()
+            .flatten()
+            .reduce(f64::max);
+        report.decisions.latest = latest(engine.decisions(), (before.wall - session.opened) as f64 / 1e9);
         let inserted = threads.iter().map(|(_, _, inserted)| *inserted).max().unwrap_or(0);
         session.base += inserted * u64::from(phase.threads);
         session.base = session.base.max(reached(phase, self.workload));
@@ -260,10 +269,8 @@ fn missing(phase: &Phase, session: &Session) -> Option<String> {
     (reuses && engine.seeker().is_none()).then(|| "the engine has no iterator that can be kept".to_owned())
 }
 
-/// The decisions since the phase began, `t` counted from there.
-fn latest(decisions: Vec<Decision>, seconds: f64) -> Vec<Decision> {
-    let end = decisions.last().map_or(0.0, |last| last.t);
-    let start = end - seconds;
+/// The decisions since the phase began, `start` seconds after the engine was opened; `t` is counted from there.
+fn latest(decisions: Vec<Decision>, start: f64) -> Vec<Decision> {
     let kept = decisions.into_iter().filter(|decision| decision.t >= start).rev().take(DECISIONS_KEPT);
     let mut kept: Vec<Decision> = kept.map(|d| Decision { t: d.t - start, ..d }).collect();
     kept.reverse();
@@ -286,11 +293,6 @@ impl Readings {
             machine: Machine::read(),
             counters: engine.counters(),
         }
-    }
-
-    /// Seconds until `after`.
-    fn opened_for(&self, after: &Readings) -> f64 {
-        (after.wall - self.wall) as f64 / 1e9
     }
 }
 
@@ -321,7 +323,8 @@ impl Summary<'_> {
         let by_op = latencies.by_kind(intended).into_iter();
         let bytes = self.bytes(sum(|d| d.ingested));
         let tables = bytes.flush.zip(bytes.merge).map(|(f, m)| (f + m + bytes.gc.unwrap_or(0)) as f64);
-        let amp = |written: Option<f64>| written.filter(|_| bytes.ingested > 0).map(|w| w / bytes.ingested as f64);
+        let amp =
+            |written: Option<f64>| written.filter(|_| bytes.ingested > 0).map(|w| w / bytes.ingested as f64);
         let process_cpu = self.after.process_cpu - self.before.process_cpu;
         let machine = self.after.machine.zip(self.before.machine);
         PhaseReport {
@@ -393,13 +396,15 @@ impl Summary<'_> {
     }
 
     fn stalls(&self) -> Stalls {
-        let Some((after, before)) = self.after.counters.stalls.as_ref().zip(self.before.counters.stalls.as_ref())
+        let Some((after, before)) =
+            self.after.counters.stalls.as_ref().zip(self.before.counters.stalls.as_ref())
         else {
             return Stalls::default();
         };
         let since = |(reason, stall): (&String, &Stall)| {
             let earlier = before.get(reason).copied().unwrap_or_default();
-            let grown = Stall { count: stall.count - earlier.count, seconds: stall.seconds - earlier.seconds };
+            let grown =
+                Stall { count: stall.count - earlier.count, seconds: stall.seconds - earlier.seconds };
             (reason.clone(), grown)
         };
         let by_reason: BTreeMap<String, Stall> = after.iter().map(since).collect();

@@ -116,7 +116,8 @@ impl Watched<'_> {
 
     fn one(&self, started: u64, before: &crate::engine::Counters) -> Sample {
         let now = self.engine.counters();
-        let written = |c: &crate::engine::Counters| Some(c.flush_bytes? + c.merge_bytes? + c.gc_bytes.unwrap_or(0));
+        let written =
+            |c: &crate::engine::Counters| Some(c.flush_bytes? + c.merge_bytes? + c.gc_bytes.unwrap_or(0));
         let stalled = |c: &crate::engine::Counters| {
             c.stalls.as_ref().map(|stalls| stalls.values().map(|stall| stall.seconds).sum::<f64>())
         };

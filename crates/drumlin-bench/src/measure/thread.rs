@@ -266,7 +266,11 @@ impl<'a> Thread<'a> {
 
     /// A lookup that expected an entry, or none, found one, or none.
     fn found(&mut self, id: u64, expected: bool, found: bool) {
-        if found { self.done.found.0 += 1 } else { self.done.found.1 += 1 }
+        if found {
+            self.done.found.0 += 1
+        } else {
+            self.done.found.1 += 1
+        }
         // Beside other writers an entry may have come since it was looked up here, but never gone.
         if expected && !found {
             self.check.fail(format!("id {id} is there and was not found"));
@@ -304,7 +308,8 @@ impl<'a> Thread<'a> {
     fn range(&mut self, item: &Item, key: &[u8], direction: Direction) -> Result<u64> {
         let expected = self.context.oracle.is_present(item.id);
         let Thread { check, last_key, context, .. } = self;
-        let mut order = Order { check, last: last_key, direction, given: 0, first: Some((key, item.id, expected)) };
+        let mut order =
+            Order { check, last: last_key, direction, given: 0, first: Some((key, item.id, expected)) };
         let limit = item.size as usize;
         let given = context.engine.range(Some(key), direction, limit, &mut |k, v| order.entry(k, v))?;
         order.end(given, limit);

@@ -106,7 +106,10 @@ fn head(report: &Report, out: &mut String) {
         ("kernel", text(&machine.kernel)),
         ("file system", text(&machine.filesystem)),
         ("virtual", machine.virtual_machine.map_or("-".to_owned(), |yes| yes.to_string())),
-        ("program", format!("{} {}, {}", report.build.version, report.build.profile, text(&report.build.commit))),
+        (
+            "program",
+            format!("{} {}, {}", report.build.version, report.build.profile, text(&report.build.commit)),
+        ),
         ("compiler", text(&report.build.rustc)),
         ("allocator", report.build.allocator.clone()),
         ("command", report.command.join(" ")),
@@ -134,7 +137,8 @@ fn results(report: &Report, out: &mut String) {
     if comparison.is_empty() {
         return;
     }
-    let mut body = String::from("<div class=\"scroll\"><table>\n<tr><th>phase</th><th>of</th><th>to</th><th>ratio</th>");
+    let mut body =
+        String::from("<div class=\"scroll\"><table>\n<tr><th>phase</th><th>of</th><th>to</th><th>ratio</th>");
     body += "<th>min</th><th>max</th><th>verdict</th><th></th></tr>\n";
     for c in compare(&report.phases, &comparison[1][1]) {
         let t = c.throughput;
@@ -200,7 +204,8 @@ fn of_engine(report: &Report, engine: &str, out: &mut String) {
 
 /// One value of every sample of all phases, where it is known.
 fn over_time(phases: &[(f64, &PhaseReport)], of: impl Fn(&Sample) -> Option<f64>) -> Vec<(f64, f64)> {
-    let samples = phases.iter().flat_map(|(start, phase)| phase.timeline.iter().map(move |s| (start + s.t, s)));
+    let samples =
+        phases.iter().flat_map(|(start, phase)| phase.timeline.iter().map(move |s| (start + s.t, s)));
     samples.filter_map(|(t, sample)| Some((t, of(sample)?))).collect()
 }
 
@@ -210,7 +215,9 @@ fn rows_of(series: &[Series]) -> Vec<Vec<String>> {
     let count = series.iter().map(|series| series.points.len()).max().unwrap_or(0);
     for index in (0..count).step_by(count.div_ceil(ROWS_MOST).max(1)) {
         let t = series.iter().find_map(|series| series.points.get(index)).map_or(0.0, |point| point.0);
-        let values = series.iter().map(|s| s.points.get(index).map_or("-".to_owned(), |point| format!("{:.1}", point.1)));
+        let values = series
+            .iter()
+            .map(|s| s.points.get(index).map_or("-".to_owned(), |point| format!("{:.1}", point.1)));
         rows.push(std::iter::once(format!("{t:.1}")).chain(values).collect());
     }
     rows
@@ -244,12 +251,12 @@ fn runs(engine: &str, phases: &[(f64, &PhaseReport)], bands: &[Band], out: &mut 
     let levels = samples().filter_map(|s| s.runs.as_ref()).map(Vec::len).max().unwrap_or(0);
     let of_level = |level: usize| Series {
         name: format!("level {level}"),
-        points: over_time(phases, |s| s.runs.as_ref().map(|runs| runs.get(level).copied().unwrap_or(0) as f64)),
+        points: over_time(phases, |s| {
+            s.runs.as_ref().map(|runs| runs.get(level).copied().unwrap_or(0) as f64)
+        }),
     };
-    let series: Vec<Series> = (0..levels)
-        .map(of_level)
-        .filter(|series| series.points.iter().any(|point| point.1 > 0.0))
-        .collect();
+    let series: Vec<Series> =
+        (0..levels).map(of_level).filter(|series| series.points.iter().any(|point| point.1 > 0.0)).collect();
     if series.is_empty() {
         return;
     }
@@ -269,7 +276,8 @@ fn latencies(engine: &str, phases: &[(f64, &PhaseReport)], out: &mut String) {
         }
     }
     let title = format!("{engine}: latency percentiles");
-    let mut table = vec![std::iter::once("us".to_owned()).chain(quantiles.map(str::to_owned)).collect::<Vec<_>>()];
+    let mut table =
+        vec![std::iter::once("us".to_owned()).chain(quantiles.map(str::to_owned)).collect::<Vec<_>>()];
     table.extend(rows.iter().map(|(name, values)| {
         std::iter::once(name.clone()).chain(values.iter().map(|value| format!("{value:.2}"))).collect()
     }));
@@ -292,7 +300,8 @@ fn write_amp(engine: &str, phases: &[(f64, &PhaseReport)], out: &mut String) {
         return;
     }
     let title = format!("{engine}: bytes written for a byte ingested");
-    let mut table = vec![std::iter::once("phase".to_owned()).chain(parts.map(str::to_owned)).collect::<Vec<_>>()];
+    let mut table =
+        vec![std::iter::once("phase".to_owned()).chain(parts.map(str::to_owned)).collect::<Vec<_>>()];
     table.extend(rows.iter().map(|(name, values)| {
         std::iter::once(name.clone()).chain(values.iter().map(|value| format!("{value:.3}"))).collect()
     }));
@@ -329,11 +338,19 @@ fn stalls(engine: &str, phases: &[(f64, &PhaseReport)], out: &mut String) {
     section(&format!("{engine}: stalls"), &body, out);
 }
 
+/// The number before the word `bytes`; 0 when there is none.
+fn bytes_named(what: &str) -> u64 {
+    let words: Vec<&str> = what.split([' ', ',']).collect();
+    let pair = words.windows(2).find(|pair| pair[1] == "bytes");
+    pair.and_then(|pair| pair[0].parse().ok()).unwrap_or(0)
+}
+
 fn decisions(engine: &str, phases: &[(f64, &PhaseReport)], out: &mut String) {
-    let all = phases.iter().flat_map(|(_, phase)| phase.decisions.latest.iter().map(move |d| (short_name(phase), d)));
+    let all = phases
+        .iter()
+        .flat_map(|(_, phase)| phase.decisions.latest.iter().map(move |d| (short_name(phase), d)));
     let mut all: Vec<_> = all.collect();
-    // The largest first: a reason tells its numbers, so the longer story is the larger decision's.
-    all.sort_by_key(|(_, decision)| std::cmp::Reverse(decision.what.len() + decision.reason.len()));
+    all.sort_by_key(|(_, decision)| std::cmp::Reverse(bytes_named(&decision.what)));
     let mut body = String::new();
     if !all.is_empty() {
         body += "<div class=\"scroll\"><table>\n<tr><th>phase</th><th>t</th><th class=\"words\">decision</th><th class=\"words\">reason</th></tr>\n";

@@ -7,3 +7,5 @@ pub mod svg;
 pub mod table;
 pub mod tsv;
 
+#[cfg(test)]
+mod tests;

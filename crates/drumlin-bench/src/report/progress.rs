@@ -35,13 +35,8 @@ impl Progress {
     pub fn new(quiet: bool) -> Progress {
         let on_terminal = !quiet && io::stderr().is_terminal();
         let now = Instant::now();
-        let present = Present {
-            title: String::new(),
-            ops: 0,
-            started: now,
-            last_plain: now,
-            last: Sample::default(),
-        };
+        let present =
+            Present { title: String::new(), ops: 0, started: now, last_plain: now, last: Sample::default() };
         Progress { bar: on_terminal.then(bar), quiet, present: Mutex::new(present) }
     }
 

@@ -151,8 +151,10 @@ pub fn lines(title: &str, unit: &str, series: &[Series], behind: &[Band], marks:
     bands(behind, &axes, &mut out);
     axes.draw(unit, &mut out);
     for (number, series) in series.iter().enumerate() {
-        let path: Vec<String> =
-            thin(&series.points).iter().map(|(x, y)| format!("{:.1},{:.1}", axes.across(*x), axes.up(*y))).collect();
+        let path: Vec<String> = thin(&series.points)
+            .iter()
+            .map(|(x, y)| format!("{:.1},{:.1}", axes.across(*x), axes.up(*y)))
+            .collect();
         let _ = writeln!(
             out,
             "<polyline class=\"line s{}\" points=\"{}\"><title>{}</title></polyline>",
@@ -197,7 +199,8 @@ pub fn stacked(title: &str, unit: &str, series: &[Series], behind: &[Band]) -> S
             thin(&points)
         };
         let edge = at(above).into_iter().chain(at(below).into_iter().rev());
-        let path: Vec<String> = edge.map(|(x, y)| format!("{:.1},{:.1}", axes.across(x), axes.up(y))).collect();
+        let path: Vec<String> =
+            edge.map(|(x, y)| format!("{:.1},{:.1}", axes.across(x), axes.up(y))).collect();
         let _ = writeln!(
             out,
             "<polygon class=\"area s{}\" points=\"{}\"><title>{}</title></polygon>",
@@ -212,7 +215,8 @@ pub fn stacked(title: &str, unit: &str, series: &[Series], behind: &[Band]) -> S
 
 /// A bar of parts for each name; `parts` names what a bar is made of.
 pub fn bars(title: &str, unit: &str, parts: &[&str], rows: &[(String, Vec<f64>)]) -> String {
-    let axes = Axes { x: (0.0, rows.len() as f64), y: span(rows.iter().map(|(_, v)| v.iter().sum())), log: false };
+    let axes =
+        Axes { x: (0.0, rows.len() as f64), y: span(rows.iter().map(|(_, v)| v.iter().sum())), log: false };
     let mut out = open(title);
     axes.draw(unit, &mut out);
     for (row, (name, values)) in rows.iter().enumerate() {

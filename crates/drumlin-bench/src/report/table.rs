@@ -50,7 +50,11 @@ pub fn aligned(rows: &[Vec<String>], left: usize) -> String {
         let mut line = String::new();
         for (column, cell) in row.iter().enumerate() {
             let width = widths[column];
-            let _ = if column < left { write!(line, "{cell:<width$}  ") } else { write!(line, "{cell:>width$}  ") };
+            let _ = if column < left {
+                write!(line, "{cell:<width$}  ")
+            } else {
+                write!(line, "{cell:>width$}  ")
+            };
         }
         text += line.trim_end();
         text.push('\n');
@@ -134,7 +138,8 @@ pub fn text(report: &Report) -> String {
 /// One phase as db_bench prints it.
 fn db_bench_line(phase: &PhaseReport) -> String {
     let micros = phase.seconds * 1e6 / phase.ops.max(1) as f64;
-    let name = phase.name.split_once(' ').filter(|(family, _)| *family == "micro").map_or(&*phase.name, |(_, n)| n);
+    let name =
+        phase.name.split_once(' ').filter(|(family, _)| *family == "micro").map_or(&*phase.name, |(_, n)| n);
     let mut line = format!(
         "{name:<12} : {micros:11.3} micros/op {:.0} ops/sec {:.3} seconds {} operations;",
         phase.ops_per_s, phase.seconds, phase.ops
@@ -142,6 +147,12 @@ fn db_bench_line(phase: &PhaseReport) -> String {
     if phase.bytes.ingested > 0 && phase.seconds > 0.0 {
         let _ = write!(line, " {:.1} MB/s;", phase.bytes.ingested as f64 / phase.seconds / 1048576.0);
     }
-    let _ = writeln!(line, " {} round {}{}", phase.engine, phase.round, if phase.usable { "" } else { ", unusable" });
+    let _ = writeln!(
+        line,
+        " {} round {}{}",
+        phase.engine,
+        phase.round,
+        if phase.usable { "" } else { ", unusable" }
+    );
     line
 }

@@ -4,9 +4,9 @@
 use super::model::{PhaseReport, Report};
 
 const COLUMNS: [&str; 30] = [
-    "ops_sec", "mb_sec", "lsm_sz", "blob_sz", "c_wgb", "w_amp", "c_mbps", "c_wsecs", "c_csecs", "b_rgb", "b_wgb",
-    "usec_op", "p50", "p99", "p99.9", "p99.99", "pmax", "uptime", "stall%", "Nstall", "u_cpu", "s_cpu", "rss", "test",
-    "date", "version", "job_id", "githash", "engine", "round",
+    "ops_sec", "mb_sec", "lsm_sz", "blob_sz", "c_wgb", "w_amp", "c_mbps", "c_wsecs", "c_csecs", "b_rgb",
+    "b_wgb", "usec_op", "p50", "p99", "p99.9", "p99.99", "pmax", "uptime", "stall%", "Nstall", "u_cpu",
+    "s_cpu", "rss", "test", "date", "version", "job_id", "githash", "engine", "round",
 ];
 
 fn number(value: Option<f64>, digits: usize) -> String {

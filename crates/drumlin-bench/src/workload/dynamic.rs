@@ -159,7 +159,10 @@ mod tests {
             let workload = workload(plan, 1.0 / 1024.0).expect("a known plan");
             workload.phases.iter().map(|phase| format!("{} {}", phase.name, phase.ops)).collect::<Vec<_>>()
         };
-        assert_eq!(names("I").join(", "), "preload 40000, A 40000, B 40000, D 40000, J 40000, C 40000, E 40000");
+        assert_eq!(
+            names("I").join(", "),
+            "preload 40000, A 40000, B 40000, D 40000, J 40000, C 40000, E 40000"
+        );
         assert_eq!(names("III").join(", "), "preload 40000, G 20000, H 20000, I 20000");
         assert_eq!(names("gradient").len(), 18);
         assert_eq!(names("gradient")[9], "09 u=90 488");
@@ -168,7 +171,8 @@ mod tests {
 
     #[test]
     fn plan_files() {
-        let phases = parse("preload 10 # load\n\nphase J 5\nphase r=1,u=2,p=0 7 dist=zipf\n").expect("a plan");
+        let phases =
+            parse("preload 10 # load\n\nphase J 5\nphase r=1,u=2,p=0 7 dist=zipf\n").expect("a plan");
         assert_eq!(phases.iter().map(|p| p.ops).collect::<Vec<_>>(), [10, 5, 7]);
         assert_eq!(phases[2].mix.len(), 3);
         for (text, what) in [

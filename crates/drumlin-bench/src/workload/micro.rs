@@ -33,8 +33,10 @@ pub const NAMES: [(&str, &str); 19] = [
 ];
 
 /// Names that are known but are not in `all`.
-pub const EXTRA: [(&str, &str); 2] =
-    [("deleterandom", "delete of every key, in random order"), ("waitforidle", "nothing but the wait for merges")];
+pub const EXTRA: [(&str, &str); 2] = [
+    ("deleterandom", "delete of every key, in random order"),
+    ("waitforidle", "nothing but the wait for merges"),
+];
 
 /// Sizes of a micro workload.
 #[derive(Clone, Debug)]

@@ -36,10 +36,17 @@ fn load(name: &str, entries: u64) -> Phase {
 /// keys that are there, except that the store grows: two thirds are new.
 pub fn growth(mix: &str, dist: &str, scale: f64) -> Result<Workload> {
     let keys = keys_from(dist)?;
-    let mixes = [("read-heavy", 0.1, false), ("balanced", 0.5, false), ("write-heavy", 0.9, false), ("range", 0.75, true)];
+    let mixes = [
+        ("read-heavy", 0.1, false),
+        ("balanced", 0.5, false),
+        ("write-heavy", 0.9, false),
+        ("range", 0.75, true),
+    ];
     let wanted: Vec<_> = mixes.iter().filter(|(name, ..)| mix == "all" || mix == *name).collect();
     if wanted.is_empty() {
-        return Err(format!("no mix is called {mix}; there are read-heavy, balanced, write-heavy, range and all"));
+        return Err(format!(
+            "no mix is called {mix}; there are read-heavy, balanced, write-heavy, range and all"
+        ));
     }
     let mut phases = vec![load("load", scaled(10_000_000, scale))];
     for (name, updates, ranges) in wanted {
@@ -71,7 +78,8 @@ pub fn filters(kind: &str, empty: f64, dist: &str, scale: f64) -> Result<Workloa
                 (31.0 * empty, Action::GetAbsent(keys)),
                 (10.0, Action::Put(keys)),
             ];
-            let phases = vec![load("load", million(21)), Phase::new("mixed", million(41), &mix).then(After::Idle)];
+            let phases =
+                vec![load("load", million(21)), Phase::new("mixed", million(41), &mix).then(After::Idle)];
             Ok(made(format!("filters II {dist} Z={empty}"), 128, 384, phases))
         }
         "II" => Err("--empty is a share from 0 to 1".to_owned()),

@@ -31,7 +31,8 @@ pub fn workload(path: &Path, form: Form, sizes: Option<&Path>, scale: f64) -> Re
     }
     let name = path.file_name().map_or("trace".into(), |name| name.to_string_lossy());
     let name = name.split('.').next().unwrap_or("trace");
-    let replay = Phase::of("replay", super::scaled(count, scale), Action::Replay).on_empty().then(After::Idle);
+    let replay =
+        Phase::of("replay", super::scaled(count, scale), Action::Replay).on_empty().then(After::Idle);
     Ok(Workload {
         name: format!("trace {name}"),
         keys: KeyForm::Block,
