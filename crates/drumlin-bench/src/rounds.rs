@@ -185,7 +185,7 @@ fn enough_rounds(seconds: f64) -> u64 {
 
 fn job(plan: &Plan, task: &Task, engine: &str, round: u64) -> Job {
     let mut config = task.config.clone();
-    if let Some((_, policy)) = engine.split_once(':') {
+    if let Some((_, policy)) = engine.trim_end_matches(CONTROL).split_once(':') {
         config.policy = Some(policy.to_owned());
     }
     let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };

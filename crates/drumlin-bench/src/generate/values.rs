@@ -60,10 +60,10 @@ impl Values {
 
     /// Whether `value` is, byte by byte, what was written for `id` at the version that it names.
     pub fn is_whole(&self, id: u64, value: &[u8]) -> bool {
-        let (named, version) = read_header(value);
-        if value.len() < HEADER {
-            return value == &id.to_le_bytes()[..value.len().min(8)] || value.len() > 8;
-        }
-        named == id && value[HEADER..] == *self.slice(id, version, value.len() - HEADER)
+        let id_bytes = id.to_le_bytes();
+        let named = value.len().min(id_bytes.len());
+        let (_, version) = read_header(value);
+        let rest = value.get(HEADER..).unwrap_or_default();
+        value[..named] == id_bytes[..named] && *rest == *self.slice(id, version, rest.len())
     }
 }

@@ -60,6 +60,9 @@ pub struct Run<'a> {
     pub progress: &'a Progress,
 }
 
+/// A thread that has ended: what it did, the digest of its operations, and how many ids it inserted.
+type Ended = (Done, u64, u64);
+
 /// What lasts over phases.
 struct Session {
     engine: Option<Box<dyn Engine>>,
@@ -108,12 +111,7 @@ impl Run<'_> {
     fn prepare(&self, phase: &Phase, session: &mut Session) -> Result<()> {
         if phase.fresh || session.engine.is_none() {
             close(session)?;
-            let gone = std::fs::remove_dir_all(&self.dir);
-            if let Err(e) = gone
-                && e.kind() != std::io::ErrorKind::NotFound
-            {
-                return Err(format!("{}: {e}", self.dir.display()));
-            }
+            self.empty_dir()?;
             session.oracle.clear();
             session.base = 0;
             session.opened = process::wall();
@@ -124,6 +122,17 @@ impl Run<'_> {
             session.engine = Some(self.open(&EngineConfig { memory_bytes, ..self.config.clone() })?);
         }
         Ok(())
+    }
+
+    /// Removes the store of an earlier phase.
+    fn empty_dir(&self) -> Result<()> {
+        if self.config.in_memory {
+            return Ok(());
+        }
+        match std::fs::remove_dir_all(&self.dir) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(format!("{}: {e}", self.dir.display())),
+            _ => Ok(()),
+        }
     }
 
     fn open(&self, config: &EngineConfig) -> Result<Box<dyn Engine>> {
@@ -188,15 +197,15 @@ impl Run<'_> {
         Ok(report)
     }
 
-    /// Runs the threads of `phase`; gives what each did, its digest, and how many ids it inserted.
+    /// Runs the threads of `phase`.
     fn threads(
         &self,
         phase: &Phase,
         base: u64,
         context: &Context<'_>,
         watched: &Watched<'_>,
-    ) -> Result<(Vec<(Done, u64, u64)>, Samples)> {
-        let work = |thread: u32| -> Result<(Done, u64, u64)> {
+    ) -> Result<(Vec<Ended>, Samples)> {
+        let work = |thread: u32| -> Result<Ended> {
             let trace = self.workload.trace.as_ref().map(Requests::open).transpose()?;
             let Workload { keys, value_bytes, .. } = *self.workload;
             let mut stream = Stream::new(phase, keys, value_bytes, base, self.seed, thread, trace);
@@ -299,7 +308,7 @@ impl Readings {
 /// The readings of a phase, about to become its report.
 struct Summary<'a> {
     phase: &'a Phase,
-    threads: &'a [(Done, u64, u64)],
+    threads: &'a [Ended],
     samples: Samples,
     before: &'a Readings,
     after: &'a Readings,

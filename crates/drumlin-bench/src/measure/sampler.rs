@@ -1,20 +1,20 @@
-//! Readings while a phase runs: the disk every 100 ms, everything once a second.
+//! Readings while a phase runs: disk and runs every 100 ms, everything once a second.
 //!
 //! A thread of its own takes them, so a stalled writer shows as a flat line and not as a gap. Long phases keep every
 //! second, fourth, .. sample, so that no timeline has more than [`SAMPLES_MOST`].
 
 use super::oracle::Oracle;
 use super::process;
-use crate::engine::{Engine, allocated_bytes};
+use crate::engine::{Counters, Engine, allocated_bytes};
 use crate::report::model::Sample;
 use crate::report::progress::Progress;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Time between two looks at the disk.
+/// Time between two looks at the disk and the runs.
 const DISK_INTERVAL: Duration = Duration::from_millis(100);
-/// Looks at the disk between two samples of everything.
+/// Looks between two samples of everything.
 const LOOKS_PER_SAMPLE: u32 = 10;
 /// Most samples of a timeline.
 const SAMPLES_MOST: usize = 2000;
@@ -61,14 +61,18 @@ pub struct Watched<'a> {
 
 impl Watched<'_> {
     /// Bytes on the disk: the engine's own figure for stores in memory.
-    pub fn disk_bytes(&self) -> u64 {
-        self.engine.counters().disk_bytes.unwrap_or_else(|| allocated_bytes(self.dir))
+    fn disk_bytes(&self, now: &Counters) -> u64 {
+        now.disk_bytes.unwrap_or_else(|| allocated_bytes(self.dir))
     }
 
     /// Disk against live bytes; `None` while there are none.
     pub fn space_amp(&self) -> Option<f64> {
+        self.space_amp_at(&self.engine.counters())
+    }
+
+    fn space_amp_at(&self, now: &Counters) -> Option<f64> {
         let live = self.oracle.live_bytes();
-        (live > 0).then(|| self.disk_bytes() as f64 / live as f64)
+        (live > 0).then(|| self.disk_bytes(now) as f64 / live as f64)
     }
 
     /// Takes samples until the phase has ended.
@@ -76,23 +80,22 @@ impl Watched<'_> {
         let started = process::wall();
         let before = self.engine.counters();
         let mut samples = Samples::default();
-        let mut looks = 0;
-        let mut stride = 1;
-        let mut seconds = 0u32;
+        let (mut looks, mut seconds, mut stride) = (0u32, 0u32, 1);
         let mut ops_before = 0;
         while !self.shared.done.load(Relaxed) {
             std::thread::park_timeout(DISK_INTERVAL);
-            if let Some(amp) = self.space_amp() {
+            let now = self.engine.counters();
+            if let Some(amp) = self.space_amp_at(&now) {
                 samples.peak_space_amp = Some(samples.peak_space_amp.unwrap_or(0.0).max(amp));
             }
+            let ops = self.shared.ops.load(Relaxed);
+            samples.note_runs(&now, ops - ops_before);
+            ops_before = ops;
             looks += 1;
-            if looks % LOOKS_PER_SAMPLE != 0 {
+            if !looks.is_multiple_of(LOOKS_PER_SAMPLE) {
                 continue;
             }
-            let sample = self.one(started, &before);
-            let runs = sample.runs.as_ref().map(|runs| runs.iter().sum::<u64>());
-            samples.note_runs(runs, sample.ops - ops_before);
-            ops_before = sample.ops;
+            let sample = self.one(started, &before, now);
             self.progress.show(&sample);
             seconds += 1;
             if seconds.is_multiple_of(stride) {
@@ -107,18 +110,15 @@ impl Watched<'_> {
                 stride *= 2;
             }
         }
-        let last = self.one(started, &before);
-        let runs = last.runs.as_ref().map(|runs| runs.iter().sum::<u64>());
-        samples.note_runs(runs, last.ops - ops_before);
+        let now = self.engine.counters();
+        let last = self.one(started, &before, now);
         samples.timeline.push(last);
         samples
     }
 
-    fn one(&self, started: u64, before: &crate::engine::Counters) -> Sample {
-        let now = self.engine.counters();
-        let written =
-            |c: &crate::engine::Counters| Some(c.flush_bytes? + c.merge_bytes? + c.gc_bytes.unwrap_or(0));
-        let stalled = |c: &crate::engine::Counters| {
+    fn one(&self, started: u64, before: &Counters, now: Counters) -> Sample {
+        let written = |c: &Counters| Some(c.flush_bytes? + c.merge_bytes? + c.gc_bytes.unwrap_or(0));
+        let stalled = |c: &Counters| {
             c.stalls.as_ref().map(|stalls| stalls.values().map(|stall| stall.seconds).sum::<f64>())
         };
         let p99 = f64::from_bits(self.shared.p99_bits.swap(0, Relaxed));
@@ -127,7 +127,7 @@ impl Watched<'_> {
             t: (process::wall() - started) as f64 / 1e9,
             ops: self.shared.ops.load(Relaxed),
             p99_us: (p99 > 0.0).then_some(p99),
-            disk_bytes: Some(now.disk_bytes.unwrap_or_else(|| allocated_bytes(self.dir))),
+            disk_bytes: Some(self.disk_bytes(&now)),
             live_bytes: self.oracle.live_bytes(),
             written_bytes: written(&now).zip(written(before)).map(|(now, before)| now - before),
             stall_ms: stalled(&now).zip(stalled(before)).map(|(now, before)| (now - before) * 1e3),
@@ -138,8 +138,8 @@ impl Watched<'_> {
 }
 
 impl Samples {
-    fn note_runs(&mut self, runs: Option<u64>, ops: u64) {
-        let Some(runs) = runs else { return };
+    fn note_runs(&mut self, now: &Counters, ops: u64) {
+        let Some(runs) = now.runs_per_level.as_ref().map(|levels| levels.iter().sum::<u64>()) else { return };
         self.runs_max = Some(self.runs_max.unwrap_or(0).max(runs));
         self.runs_weighted.0 += runs as f64 * ops as f64;
         self.runs_weighted.1 += ops as f64;

@@ -11,6 +11,8 @@ use std::fmt::Write;
 
 /// Decisions that are listed.
 const DECISIONS_MOST: usize = 50;
+/// Marks of decisions in a plot.
+const MARKS_MOST: usize = 400;
 /// Rows of numbers under a plot over time.
 const ROWS_MOST: usize = 200;
 
@@ -239,8 +241,9 @@ fn throughput(engine: &str, phases: &[(f64, &PhaseReport)], bands: &[Band], out:
         .flat_map(|(start, phase)| phase.decisions.latest.iter().map(move |d| (start + d.t, d)))
         .filter(|(t, _)| bands.last().is_some_and(|last| *t <= last.to))
         .map(|(t, decision)| (t, format!("{}: {}", decision.what, decision.reason)))
-        .take(DECISIONS_MOST)
         .collect();
+    let step = marks.len().div_ceil(MARKS_MOST).max(1);
+    let marks: Vec<_> = marks.into_iter().step_by(step).collect();
     let title = format!("{engine}: throughput over time");
     let plot = svg::lines(&title, "operations/s", &series, bands, &marks);
     section(&title, &(plot + &numbers(&rows_of(&series))), out);

@@ -137,16 +137,25 @@ fn thin(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     points.iter().copied().step_by(step).collect()
 }
 
-/// The span of `values`, from 0 and not empty.
+/// From 0 to the largest of `values`, not empty.
 fn span(values: impl Iterator<Item = f64>) -> (f64, f64) {
     let most = values.fold(0.0, f64::max);
-    (0.0, if most > 0.0 { most * 1.05 } else { 1.0 })
+    (0.0, if most > 0.0 { most } else { 1.0 })
+}
+
+/// From 0 to a round number, of which a quarter is round too, not below the largest of `values`.
+fn round_span(values: impl Iterator<Item = f64>) -> (f64, f64) {
+    let (_, most) = span(values);
+    let unit = 10f64.powf(most.log10().floor());
+    let steps = [1.0, 1.2, 1.6, 2.0, 2.4, 3.2, 4.0, 6.0, 8.0, 10.0];
+    let top = steps.iter().map(|step| step * unit).find(|top| *top >= most);
+    (0.0, top.unwrap_or(most))
 }
 
 /// Lines over `x`, with bands behind them and marks at the given places.
 pub fn lines(title: &str, unit: &str, series: &[Series], behind: &[Band], marks: &[(f64, String)]) -> String {
     let points = || series.iter().flat_map(|series| series.points.iter());
-    let axes = Axes { x: span(points().map(|p| p.0)), y: span(points().map(|p| p.1)), log: false };
+    let axes = Axes { x: span(points().map(|p| p.0)), y: round_span(points().map(|p| p.1)), log: false };
     let mut out = open(title);
     bands(behind, &axes, &mut out);
     axes.draw(unit, &mut out);
@@ -189,7 +198,7 @@ pub fn stacked(title: &str, unit: &str, series: &[Series], behind: &[Band]) -> S
         layers.push((series, below, sums.clone()));
     }
     let places = series.iter().flat_map(|series| series.points.iter().map(|p| p.0));
-    let axes = Axes { x: span(places), y: span(sums.iter().copied()), log: false };
+    let axes = Axes { x: span(places), y: round_span(sums.iter().copied()), log: false };
     let mut out = open(title);
     bands(behind, &axes, &mut out);
     axes.draw(unit, &mut out);
@@ -215,8 +224,11 @@ pub fn stacked(title: &str, unit: &str, series: &[Series], behind: &[Band]) -> S
 
 /// A bar of parts for each name; `parts` names what a bar is made of.
 pub fn bars(title: &str, unit: &str, parts: &[&str], rows: &[(String, Vec<f64>)]) -> String {
-    let axes =
-        Axes { x: (0.0, rows.len() as f64), y: span(rows.iter().map(|(_, v)| v.iter().sum())), log: false };
+    let axes = Axes {
+        x: (0.0, rows.len() as f64),
+        y: round_span(rows.iter().map(|(_, v)| v.iter().sum())),
+        log: false,
+    };
     let mut out = open(title);
     axes.draw(unit, &mut out);
     for (row, (name, values)) in rows.iter().enumerate() {
