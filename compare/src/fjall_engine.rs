@@ -6,7 +6,9 @@
 use drumlin_bench::engine::{
     Compression, Counters, Direction, Durability, Engine, EngineConfig, EngineKind, Result, Visit,
 };
-use fjall::config::{BlockSizePolicy, BloomConstructionPolicy, CompressionPolicy, FilterPolicy, FilterPolicyEntry};
+use fjall::config::{
+    BlockSizePolicy, BloomConstructionPolicy, CompressionPolicy, FilterPolicy, FilterPolicyEntry,
+};
 use fjall::{CompressionType, Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -121,7 +123,13 @@ impl Engine for Open {
         Ok(())
     }
 
-    fn range(&self, from: Option<&[u8]>, direction: Direction, limit: usize, visit: Visit<'_>) -> Result<usize> {
+    fn range(
+        &self,
+        from: Option<&[u8]>,
+        direction: Direction,
+        limit: usize,
+        visit: Visit<'_>,
+    ) -> Result<usize> {
         match (direction, from) {
             (Direction::Forward, Some(from)) => give(self.keys.range(from..), limit, visit),
             (Direction::Forward, None) => give(self.keys.iter(), limit, visit),

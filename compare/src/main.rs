@@ -11,6 +11,8 @@ mod fjall_engine;
 mod rocksdb_engine;
 #[cfg(feature = "rocksdb")]
 mod rocksdb_log;
+#[cfg(feature = "rocksdb")]
+mod rocksdb_options;
 
 use clap::Parser;
 use drumlin_bench::command::args::BenchArgs;
@@ -33,9 +35,9 @@ const PROGRAM: Program = Program {
     engines: &[
         &Drumlin,
         #[cfg(feature = "rocksdb")]
-        &rocksdb_engine::RocksDb { name: "rocksdb", tuned: false },
+        &rocksdb_options::RocksDb { name: "rocksdb", tuned: false },
         #[cfg(feature = "rocksdb")]
-        &rocksdb_engine::RocksDb { name: "rocksdb-tuned", tuned: true },
+        &rocksdb_options::RocksDb { name: "rocksdb-tuned", tuned: true },
         #[cfg(feature = "fjall")]
         &fjall_engine::Fjall,
     ],

@@ -120,7 +120,10 @@ mod tests {
             log.line(line);
         }
         let counters = log.counters();
-        assert_eq!((counters.flush_bytes, counters.merge_bytes, counters.merge_entries), (Some(70), Some(60), Some(5)));
+        assert_eq!(
+            (counters.flush_bytes, counters.merge_bytes, counters.merge_entries),
+            (Some(70), Some(60), Some(5))
+        );
     }
 
     #[test]

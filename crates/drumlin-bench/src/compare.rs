@@ -45,6 +45,8 @@ pub enum Verdict {
     Worse,
     /// Neither, or the rounds disagree.
     NoDifference,
+    /// There is no second round to tell a difference from noise.
+    OneRound,
 }
 
 impl Verdict {
@@ -54,6 +56,7 @@ impl Verdict {
             Verdict::Better => "better",
             Verdict::Worse => "worse",
             Verdict::NoDifference => "no difference",
+            Verdict::OneRound => "one round",
         }
     }
 
@@ -61,6 +64,7 @@ impl Verdict {
     pub fn of(spread: &Spread, noise: f64) -> Verdict {
         let (low, high) = (1.0 - noise.max(NO_DIFFERENCE), 1.0 + noise.max(NO_DIFFERENCE));
         match spread.median {
+            _ if spread.rounds < 2 => Verdict::OneRound,
             median if median > high && spread.min > 1.0 => Verdict::Better,
             median if median < low && spread.max < 1.0 => Verdict::Worse,
             _ => Verdict::NoDifference,
@@ -192,5 +196,6 @@ mod tests {
         assert_eq!(verdict(&[0.9, 1.2, 1.3]), Verdict::NoDifference);
         assert_eq!(verdict(&[1.06, 1.2, 1.3]), Verdict::Better);
         assert_eq!(verdict(&[0.7, 0.8, 0.99]), Verdict::Worse);
+        assert_eq!(verdict(&[7.0]), Verdict::OneRound);
     }
 }

@@ -1,9 +1,11 @@
 //! `ci/gate.toml`: a section for each case, a line for each figure.
 //!
-//!     rustc = "rustc 1.95.0 (..)"
+//! ```text
+//! rustc = "rustc 1.95.0 (..)"
 //!
-//!     [put-random]
-//!     instructions = { value = 4321.5, tolerance = 0.02, reason = "why it is what it is" }
+//! [put-random]
+//! instructions = { value = 4321.5, tolerance = 0.02, reason = "why it is what it is" }
+//! ```
 //!
 //! This is the part of TOML that is read and written: `key = value` on one line, comments at the top.
 
