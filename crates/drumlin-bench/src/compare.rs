@@ -1,9 +1,11 @@
 //! Ratios of engines, and what they mean.
 //!
 //! A ratio is of two engines in one round, whose streams have equal digests; the result is the median of the rounds with
-//! minimum and maximum. Rounds that met noise are left out. A ratio never uses a number of another invocation.
+//! minimum and maximum. Rounds that met noise are left out. A difference counts when it is above 5 % and above what the
+//! engine differs from its own control, where one ran. A ratio never uses a number of another invocation.
 
 use crate::report::model::PhaseReport;
+use crate::rounds::CONTROL;
 
 /// Differences of throughput that say nothing.
 pub const NO_DIFFERENCE: f64 = 0.05;
@@ -131,6 +133,13 @@ pub fn streams_differ(phases: &[PhaseReport], name: &str) -> bool {
     of_name.iter().any(|a| of_name.iter().any(|b| a.round == b.round && a.stream != b.stream))
 }
 
+/// How far `engine` was from its own control in phase `name`; 0 without a control.
+fn control_noise(phases: &[PhaseReport], name: &str, engine: &str) -> f64 {
+    let control = format!("{engine}{CONTROL}");
+    let rates = ratios(phases, name, engine, &control, |phase| Some(phase.ops_per_s));
+    rates.iter().map(|ratio| (ratio - 1.0).abs()).fold(0.0, f64::max)
+}
+
 /// Every phase of `engine` beside every other engine, the worst first.
 pub fn compare(phases: &[PhaseReport], engine: &str) -> Vec<Comparison> {
     let engines = names(phases, |phase| &phase.engine);
@@ -140,7 +149,7 @@ pub fn compare(phases: &[PhaseReport], engine: &str) -> Vec<Comparison> {
             let rates = ratios(phases, &name, engine, base, |phase| Some(phase.ops_per_s));
             let Some(throughput) = Spread::of(rates) else { continue };
             let cpu = ratios(phases, &name, base, engine, |phase| Some(phase.thread_cpu_us_per_op));
-            let verdict = Verdict::of(&throughput, NO_DIFFERENCE);
+            let verdict = Verdict::of(&throughput, control_noise(phases, &name, engine));
             comparisons.push(Comparison {
                 name,
                 engine: engine.to_owned(),
@@ -187,6 +196,9 @@ mod tests {
         assert_eq!(only.throughput, Spread { median: 2.5, min: 2.0, max: 3.0, rounds: 2 });
         assert_eq!(only.verdict, Verdict::Better);
         assert!(streams_differ(&phases, "fill"));
+        let noisy = [&phases[..], &[phase("a#2", 1, "s", 10.0)]].concat();
+        let against_b = compare(&noisy, "a").into_iter().find(|c| c.base == "b").expect("b is there");
+        assert_eq!(against_b.verdict, Verdict::NoDifference, "three times off its own control");
     }
 
     #[test]

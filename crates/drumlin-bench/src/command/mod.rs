@@ -167,7 +167,7 @@ pub(crate) fn measured(tasks: &[Task], common: &Common, program: &Program) -> cr
             .warnings
             .push("this program was built without optimisation: its times mean nothing".to_owned());
     }
-    if common.in_memory {
+    if tasks.iter().any(|task| task.config.in_memory) {
         report.warnings.push("files were kept in memory: times mean nothing".to_owned());
     }
     check_disk(tasks, &plan)?;
