@@ -493,6 +493,9 @@ impl Store {
         sample.load.sealed_memtables = view.sealed.len() as u32;
         sample.load.memtable_fill = view.active.bytes() as f64 / keyspace.memtable_bytes() as f64;
         sample.load.snapshots = self.snapshots.len() as u32;
+        // Each keyspace is taken to have its share of what reads fetched.
+        let fetched = self.costs.fetched_per_second() * keyspace.options.load().block_bytes as f64;
+        sample.load.read_bytes = fetched / self.keyspaces().len().max(1) as f64;
         sample
     }
 
@@ -503,6 +506,7 @@ impl Store {
         if active.is_empty() {
             return;
         }
+        self.costs.fetched(now, self.cache.stats().misses);
         let mut control = self.control.lock();
         for keyspace in &active {
             if let Some(entry) = control.keyspace(keyspace) {

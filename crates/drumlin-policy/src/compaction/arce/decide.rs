@@ -198,7 +198,8 @@ impl Arce {
         let slots = scene.model.slots as usize;
         let mut under_way = scene.input.tickets.len();
         let mut plans: Vec<Plan> = Vec::new();
-        let mut projected: Option<TreeView> = None;
+        // The tree after the first few of the plans: made when a further one is to be judged on it.
+        let (mut projected, mut applied): (Option<TreeView>, usize) = (None, 0);
         let mut failures = 0;
         while under_way <= slots && failures < MOST_FAILURES {
             let idle = slots - under_way;
@@ -212,6 +213,10 @@ impl Arce {
             let links = &scene.line.links[candidate.from..candidate.to];
             let ends = (links[0].id(), links[links.len() - 1].id());
             let tree = projected.get_or_insert_with(|| scene.input.tree.projected());
+            for (number, plan) in plans.iter().enumerate().skip(applied) {
+                project(tree, plan, Ticket(u64::MAX / 2 + number as u64));
+            }
+            applied = plans.len();
             let plan = if self.resting.holds(ends, self.now) {
                 None
             } else {
@@ -230,7 +235,6 @@ impl Arce {
             };
             plan.deadline = Some(self.flushes + real::ceil(score.windows.min(1e9)) as u64);
             balance.merged(candidate.bytes, scene.line.bytes);
-            project(tree, &plan, Ticket(u64::MAX / 2 + plans.len() as u64));
             scene.line.parts[candidate.from..candidate.to].iter_mut().for_each(|part| part.idle = false);
             self.begun.push(Begun {
                 table: plan.take[0].table,
@@ -281,9 +285,11 @@ impl Arce {
         let line = &scene.line;
         let candidates = (0..line.links.len()).filter_map(|from| {
             let share = line.tombstone_share(&Candidate { from, to: from + 1, bytes: 0.0, removed: 0.0 });
+            if share < PURGE_SHARE {
+                return None;
+            }
             let to = line.oldest_below(from)? + 1;
-            let is_idle = line.parts[from..to].iter().all(|part| part.idle);
-            if share < PURGE_SHARE || to < from + 2 || !is_idle {
+            if to < from + 2 || !line.parts[from..to].iter().all(|part| part.idle) {
                 return None;
             }
             let mut candidate =
