@@ -484,6 +484,12 @@ impl Store {
         let mut control = self.control.lock();
         let piece = control.next_piece(&moment, &|keyspace| self.sample(keyspace));
         self.refresh_pace(&control);
+        let thinks = control.keyspaces.iter().any(|keyspace| keyspace.think.is_some());
+        drop(control);
+        if thinks {
+            // The lane that searches may be asleep.
+            self.background.wake();
+        }
         piece
     }
 

@@ -4,8 +4,8 @@
 //! Means are kept with plain loads and stores: of two samples at the same moment one may be lost.
 
 use drumlin_env::Env;
-use drumlin_env::sync::{Arc, Mutex};
 use drumlin_env::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use drumlin_env::sync::{Arc, Mutex};
 use drumlin_types::contract::CostView;
 
 /// A running mean; 0 when nothing is known.

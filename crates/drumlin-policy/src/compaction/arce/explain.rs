@@ -1,11 +1,11 @@
 //! Why, with the numbers that led to it. Reasons hold no user keys.
 
-use super::decide::Scene;
 use super::drift::Trigger;
 use super::estimate::Estimate;
 use super::guard::Balance;
 use super::interval::Candidate;
 use super::model::Model;
+use super::scene::Scene;
 use super::score::{Choice, Score, Tuple};
 use super::search::Answer;
 use crate::compaction::preset::Size;
