@@ -16,6 +16,7 @@ use super::explain::{self, Told};
 use super::guard::{Balance, Resting};
 use super::interval::{Candidate, Intervals};
 use super::line::{AgeLine, Samples};
+use super::plans::removed_by;
 use super::scene::Scene;
 use super::score::Tuple;
 use super::search::Answer;
@@ -27,7 +28,7 @@ use alloc::vec::Vec;
 use drumlin_types::contract::{
     CompactionPolicy, Decision, Outcome, Pace, PaceScope, Pin, PlanResult, PolicyError, PolicyInput,
 };
-use drumlin_types::{RunId, TableId, Ticket};
+use drumlin_types::{RunId, Ticket};
 
 /// The share of the disk budget from which on merges free disk first.
 const DISK_SHORT: f64 = 0.9;
@@ -43,7 +44,8 @@ pub(super) struct Arce {
     /// Bytes that elective merges may rewrite; unknown before the first decision.
     pub(super) balance: Option<f64>,
     pub(super) resting: Resting,
-    pub(super) begun: Vec<Begun>,
+    /// The ends and the reasons of the latest plans, to know those that are refused.
+    pub(super) begun: Vec<((RunId, RunId), String)>,
     /// Parked, and not ended yet.
     pub(super) parked: Vec<Ticket>,
     pub(super) now: u64,
@@ -58,16 +60,6 @@ pub(super) struct Arce {
     pub(super) told: Told,
     pub(super) intervals: Intervals,
     pub(super) candidates: Vec<Candidate>,
-}
-
-/// A merge that was decided here.
-#[derive(Clone, Debug)]
-pub(super) struct Begun {
-    pub(super) table: TableId,
-    pub(super) ends: (RunId, RunId),
-    pub(super) removed: f64,
-    pub(super) must: bool,
-    pub(super) reason: String,
 }
 
 impl Arce {
@@ -119,6 +111,13 @@ impl Arce {
         (Scene { input, line, scale, model, tuple, stall, max_runs, must, disk_short }, ticked)
     }
 
+    /// The store was opened since the last decision: times, tickets and searches of then are gone.
+    fn begin_anew(&mut self) {
+        (self.now, self.thinking) = (0, None);
+        (self.resting, self.parked) = (Resting::default(), Vec::new());
+        self.drift.forget();
+    }
+
     /// The rewrite balance, brought up to now.
     fn balance(&mut self, scene: &Scene<'_>) -> Balance {
         let (limits, tree) = (scene.input.limits, scene.line.bytes);
@@ -134,9 +133,11 @@ impl Arce {
 
     fn pace(&self, scene: &Scene<'_>) -> Pace {
         let time = |bytes: f64| scene.model.merge(bytes).max(1.0);
-        let running = scene.input.tickets.iter().filter_map(|ticket| {
-            self.begun_as(ticket).map(|begun| begun.removed / time(ticket.bytes as f64))
-        });
+        let running = scene
+            .input
+            .tickets
+            .iter()
+            .filter_map(|ticket| removed_by(ticket).map(|removed| removed / time(ticket.bytes as f64)));
         let possible = self.candidates.iter().map(|c| c.removed / time(c.bytes));
         let rate = running.chain(possible).fold(0.0, f64::max);
         let mut slow = scene.tuple.calm.min(scene.max_runs);
@@ -165,11 +166,13 @@ impl CompactionPolicy for Arce {
     }
 
     fn decide(&mut self, input: &PolicyInput<'_>) -> Decision {
+        if input.now < self.now || self.estimate.is_behind(&input.load.counted) {
+            self.begin_anew();
+        }
         let (mut scene, ticked) = self.look(input);
         let mut balance = self.balance(&scene);
         self.now = input.now;
-        let tickets = input.tickets;
-        self.begun.retain(|begun| tickets.iter().any(|t| t.plan.reason == begun.reason));
+        self.begun.clear();
         let park = self.park(&scene);
         let think = self.think(&scene, ticked, &balance);
         self.candidates.clear();
@@ -189,8 +192,8 @@ impl CompactionPolicy for Arce {
                 self.flushed += *bytes as f64;
             }
             Outcome::Plan { result: PlanResult::Refused, reason, .. } => {
-                if let Some(begun) = self.begun.iter().find(|begun| begun.reason == *reason) {
-                    self.resting.failed(begun.ends, self.now);
+                if let Some((ends, _)) = self.begun.iter().find(|(_, own)| own == reason) {
+                    self.resting.failed(*ends, self.now);
                 }
             }
             Outcome::Plan { .. } => {}
@@ -225,6 +228,19 @@ impl CompactionPolicy for Arce {
         let mut phases = [0.0; 4];
         phases.iter_mut().zip(&self.drift.phases).for_each(|(to, from)| *to = *from);
         writer.numbers(&phases);
+        writer.numbers(&self.estimate.numbers());
+        writer.numbers(&self.drift.numbers());
+        let trigger = self.thinking.and_then(|t| Trigger::ALL.iter().position(|other| *other == t));
+        let trigger = trigger.map_or(-1.0, |at| at as f64);
+        writer.numbers(&[self.now as f64, self.flushes as f64, self.flushed, trigger]);
+        let (max_runs, pin) = self.options.map_or((0, None), |(max_runs, pin)| (max_runs, pin));
+        writer.numbers(&[f64::from(max_runs), f64::from(u8::from(pin.is_some()))]);
+        let Pin { horizon, calm, passes, balance } = pin.unwrap_or(NO_PIN);
+        writer.tuple(&Tuple { horizon, calm, passes, balance });
+        let parked = &self.parked[..self.parked.len().min(MOST_PARKED)];
+        writer.numbers(&[parked.len() as f64, self.resting.numbers().count() as f64]);
+        parked.iter().for_each(|ticket| writer.numbers(&[ticket.0 as f64]));
+        self.resting.numbers().for_each(|rest| writer.numbers(&rest));
         writer.done()
     }
 
@@ -235,21 +251,45 @@ impl CompactionPolicy for Arce {
         let mix = reader.numbers()?;
         let [flush_bytes, flush_entries, shrink] = reader.numbers()?;
         let phases: [f64; 4] = reader.numbers()?;
+        let counted: [f64; 9] = reader.numbers()?;
+        let drift: [f64; Drift::NUMBERS] = reader.numbers()?;
+        let [now, flushes, flushed, trigger] = reader.numbers()?;
+        let [max_runs, is_pinned] = reader.numbers()?;
+        let Tuple { horizon, calm, passes, balance: rho } = reader.tuple()?;
+        let [parked, resting] = reader.numbers()?;
         let sane = |figures: &[f64]| figures.iter().all(|figure| figure.is_finite() && *figure >= 0.0);
-        if !sane(&mix) || !sane(&[flush_bytes, flush_entries, shrink]) || !sane(&phases) {
+        let all = [&mix[..], &[flush_bytes, flush_entries, shrink], &phases, &counted, &drift];
+        if !all.iter().all(|figures| sane(figures)) || !sane(&[now, flushes, flushed, parked, resting]) {
             return Err(PolicyError("the state of arce holds what is no number".into()));
         }
-        self.tuple = (known == 1.0).then_some(tuple);
-        self.balance = (balance.is_finite() && balance != -1.0).then_some(balance);
-        self.estimate = Estimate::PRIOR;
-        (self.estimate.mix, self.estimate.fast) = (mix, mix);
-        self.estimate.is_counted = mix != Estimate::PRIOR.mix;
-        (self.estimate.flush_bytes, self.estimate.flush_entries) = (flush_bytes, flush_entries);
-        self.estimate.shrink = shrink.clamp(0.01, 1.0);
-        self.drift.phases = phases.into_iter().filter(|length| *length > 0.0).collect();
+        let mut next = Arce::new(self.pin);
+        for _ in 0..(parked as usize).min(MOST_PARKED) {
+            let [ticket] = reader.numbers()?;
+            next.parked.push(Ticket(ticket as u64));
+        }
+        for _ in 0..(resting as usize).min(64) {
+            next.resting.push(reader.numbers()?);
+        }
+        next.tuple = (known == 1.0).then_some(tuple);
+        next.balance = (balance.is_finite() && balance != -1.0).then_some(balance);
+        next.estimate.restore(counted);
+        next.estimate.mix = mix;
+        (next.estimate.flush_bytes, next.estimate.flush_entries) = (flush_bytes, flush_entries);
+        next.estimate.shrink = shrink.clamp(0.01, 1.0);
+        next.drift.restore(drift);
+        next.drift.phases = phases.into_iter().filter(|length| *length > 0.0).collect();
+        (next.now, next.flushes, next.flushed) = (now as u64, flushes as u64, flushed);
+        next.thinking = if trigger < 0.0 { None } else { Trigger::ALL.get(trigger as usize).copied() };
+        let pin = (is_pinned == 1.0).then_some(Pin { horizon, calm, passes, balance: rho });
+        next.options = (max_runs > 0.0).then_some((max_runs as u32, pin));
+        *self = next;
         Ok(())
     }
 }
 
+/// Tickets whose parking is saved.
+const MOST_PARKED: usize = 4;
+/// Stands where there is no pin.
+const NO_PIN: Pin = Pin { horizon: 1.0, calm: 2.0, passes: 1.0, balance: 1.0 };
 /// First byte of the saved state.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;

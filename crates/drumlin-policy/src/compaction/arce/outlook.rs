@@ -4,6 +4,7 @@ use super::decide::Arce;
 use super::drift::{Picture, Trigger};
 use super::guard::Balance;
 use super::model::{Model, Stall};
+use super::plans::removed_by;
 use super::rollout::{Limits, PIECE_BYTES, Start, StartJob};
 use super::scene::Scene;
 use super::search::Search;
@@ -83,7 +84,7 @@ impl Arce {
                 continue;
             };
             let left = 1.0 - ticket.bytes_done as f64 / ticket.bytes.max(1) as f64;
-            let removed = self.begun_as(ticket).map_or(1.0, |begun| begun.removed) * left;
+            let removed = removed_by(ticket).unwrap_or(1.0) * left;
             line[at].weight += removed;
             jobs.push(StartJob { from: at, to: at + 1, bytes: ticket.bytes as f64 * left, removed });
         }

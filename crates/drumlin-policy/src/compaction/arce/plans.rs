@@ -3,7 +3,7 @@
 //! Each plan is judged on the tree as it will be after the merges under way and those decided just before.
 //! What turns out illegal, or was refused, rests for a while; its oldest run then bars the line.
 
-use super::decide::{Arce, Begun};
+use super::decide::Arce;
 use super::explain;
 use super::guard::Balance;
 use super::interval::Candidate;
@@ -25,12 +25,12 @@ impl Arce {
     /// Merges under way whose rest costs more than it gains.
     pub(super) fn park(&mut self, scene: &Scene<'_>) -> Vec<Ticket> {
         let pays = |ticket: &TicketView| {
-            let Some(begun) = self.begun_as(ticket).filter(|begun| !begun.must && !scene.must) else {
+            let Some(removed) = removed_by(ticket).filter(|_| !is_must(ticket) && !scene.must) else {
                 return true;
             };
             let left = 1.0 - ticket.bytes_done as f64 / ticket.bytes.max(1) as f64;
             let bytes = ticket.bytes as f64 * left;
-            let rest = Candidate { from: 0, to: 0, bytes, removed: begun.removed * left };
+            let rest = Candidate { from: 0, to: 0, bytes, removed: removed * left };
             ticket.pieces <= ticket.pieces_done + 1 || scene.choice(0.0).score(rest).value() > 0.0
         };
         let tickets = || scene.input.tickets.iter();
@@ -41,17 +41,12 @@ impl Arce {
         lost
     }
 
-    pub(super) fn begun_as(&self, ticket: &TicketView) -> Option<&Begun> {
-        let table = ticket.plan.take.first()?.table;
-        self.begun.iter().find(|begun| begun.table == table && begun.reason == ticket.plan.reason)
-    }
-
     /// What is left of the longest merge under way, and how fast it removes runs.
     fn longest(&self, scene: &Scene<'_>) -> Option<UnderWay> {
         let under_way = |ticket: &TicketView| {
             let left = 1.0 - ticket.bytes_done as f64 / ticket.bytes.max(1) as f64;
             let time = scene.model.merge(ticket.bytes as f64);
-            let removed = self.begun_as(ticket).map_or(1.0, |begun| begun.removed);
+            let removed = removed_by(ticket).unwrap_or(1.0);
             UnderWay { left: time * left, rate: removed / time.max(1.0) }
         };
         scene.input.tickets.iter().map(under_way).reduce(|a, b| if b.left > a.left { b } else { a })
@@ -97,16 +92,12 @@ impl Arce {
                 failures += 1;
                 continue;
             };
+            // What it removes goes with the plan, to be found again in its ticket.
+            plan.priority = candidate.removed;
             plan.deadline = Some(self.flushes + real::ceil(score.windows.min(1e9)) as u64);
             balance.merged(candidate.bytes, scene.line.bytes);
             scene.line.parts[candidate.from..candidate.to].iter_mut().for_each(|part| part.idle = false);
-            self.begun.push(Begun {
-                table: plan.take[0].table,
-                ends,
-                removed: candidate.removed,
-                must: scene.must,
-                reason: plan.reason.clone(),
-            });
+            self.begun.push((ends, plan.reason.clone()));
             plans.push(plan);
             under_way += 1;
         }
@@ -178,3 +169,17 @@ impl Arce {
         (closed.take == plan.take).then_some(closed)
     }
 }
+
+/// The covered runs that the merge of `ticket` takes away; `None` for the plan of another policy.
+pub(super) fn removed_by(ticket: &TicketView) -> Option<f64> {
+    let is_own = is_must(ticket) || ticket.plan.reason.starts_with(ELECTIVE);
+    is_own.then_some(ticket.plan.priority)
+}
+
+fn is_must(ticket: &TicketView) -> bool {
+    ticket.plan.reason.starts_with(MUST)
+}
+
+/// What the reasons of plans begin with.
+pub(super) const MUST: &str = "must";
+pub(super) const ELECTIVE: &str = "elective";
