@@ -1,11 +1,11 @@
 //! Drumlin behind [`Engine`].
 
 use crate::engine::{
-    Compression, Counters, Decision, Direction, Durability, Engine, EngineConfig, EngineKind, Result, Stall,
-    Visit,
+    Compression, Counters, Decision, Direction, Durability, Engine, EngineConfig, EngineKind, Result, Seeker,
+    Stall, Visit,
 };
 use drumlin::env::{Env, MemEnv};
-use drumlin::{Batch, Db, Keyspace};
+use drumlin::{Batch, Db, Keyspace, RangeCursor};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -95,19 +95,40 @@ fn promise(durability: Durability) -> drumlin::Durability {
     }
 }
 
-/// Gives up to `limit` of `entries` to `visit`.
+/// Gives up to `limit` entries to `visit`, from where `cursor` was moved on; `is_there` says whether it is on one.
 fn give(
-    entries: impl Iterator<Item = drumlin::Result<(drumlin::Value, drumlin::Value)>>,
+    cursor: &mut RangeCursor,
+    is_there: drumlin::Result<bool>,
+    direction: Direction,
     limit: usize,
     visit: Visit<'_>,
 ) -> Result<usize> {
     let mut given = 0;
-    for entry in entries.take(limit) {
-        let (key, value) = entry.map_err(text)?;
-        visit(&key, &value);
+    let mut is_there = is_there.map_err(text)?;
+    while is_there && given < limit {
+        if let Some((key, value)) = cursor.entry() {
+            visit(key, value);
+        }
         given += 1;
+        if given < limit {
+            let moved = match direction {
+                Direction::Forward => cursor.next(),
+                Direction::Back => cursor.prev(),
+            };
+            is_there = moved.map_err(text)?;
+        }
     }
     Ok(given)
+}
+
+/// A cursor that is kept.
+struct Kept(RangeCursor);
+
+impl Seeker for Kept {
+    fn seek(&mut self, from: &[u8], limit: usize, visit: Visit<'_>) -> Result<usize> {
+        let is_there = self.0.seek(from);
+        give(&mut self.0, is_there, Direction::Forward, limit, visit)
+    }
 }
 
 impl Engine for Open {
@@ -150,12 +171,21 @@ impl Engine for Open {
         limit: usize,
         visit: Visit<'_>,
     ) -> Result<usize> {
-        match (direction, from) {
-            (Direction::Forward, Some(from)) => give(self.keys.range(from..), limit, visit),
-            (Direction::Forward, None) => give(self.keys.iter(), limit, visit),
-            (Direction::Back, Some(from)) => give(self.keys.range(..=from).rev(), limit, visit),
-            (Direction::Back, None) => give(self.keys.iter().rev(), limit, visit),
+        let mut cursor = match (direction, from) {
+            (Direction::Back, Some(from)) => self.keys.cursor(..=from),
+            _ => self.keys.cursor::<&[u8]>(..),
         }
+        .map_err(text)?;
+        let is_there = match (direction, from) {
+            (Direction::Forward, Some(from)) => cursor.seek(from),
+            (Direction::Forward, None) => cursor.seek_first(),
+            (Direction::Back, _) => cursor.seek_last(),
+        };
+        give(&mut cursor, is_there, direction, limit, visit)
+    }
+
+    fn seeker(&self) -> Option<Box<dyn Seeker + '_>> {
+        Some(Box::new(Kept(self.keys.cursor::<&[u8]>(..).ok()?)))
     }
 
     fn flush(&self) -> Result<()> {
