@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The merge lane: the runs that every change passes, and the floors that show they looked.
+# The merge lane: the runs that every change passes, the floors that show they looked, and the regression gate.
 # Same commit, same seeds, same result.
 set -euo pipefail
-exec bash "$(dirname "$0")/lane.sh" merge
+bash "$(dirname "$0")/lane.sh" merge
+exec bash "$(dirname "$0")/gate.sh"

@@ -83,6 +83,8 @@ pub(crate) enum Command {
     Keyspaces(ReportArgs),
     /// Print the table of options
     Options(OptionsArgs),
+    /// Measure: workloads, comparisons, reports, the regression gate
+    Bench(Box<drumlin_bench::command::args::BenchArgs>),
     /// Simulate compaction policies under changing mixes of operations, in virtual time and without a store
     Sim(SimArgs),
 }

@@ -9,6 +9,8 @@
 //! - [`picture`]: the drawing of a tree;
 //! - [`args`]: the command line.
 //!
+//! `drumlin bench` is the crate `drumlin-bench` with this one engine; it takes over before a store is opened.
+//!
 //! Promises to scripts: data goes to stdout, words and progress to stderr; keys and values are escaped as
 //! [`escape`] says; the exit status is 0 for success, 1 for a finding (a key that is not there, damage) or a
 //! failed call, 2 for bad usage. A reader that closes stdout early ends the command quietly.
@@ -25,6 +27,8 @@ mod progress;
 mod store;
 
 use clap::Parser;
+use drumlin_bench::command::Program;
+use drumlin_bench::drumlin_engine::Drumlin;
 use failure::{Failure, Outcome, Verdict};
 use output::{Output, note};
 use std::io::{self, BufWriter, IsTerminal};
@@ -33,8 +37,18 @@ use std::process::ExitCode;
 /// Bytes gathered before a write to stdout.
 const STDOUT_BUFFER_BYTES: usize = 64 << 10;
 
+#[cfg(feature = "counted")]
+#[global_allocator]
+static ALLOCATOR: drumlin_bench::allocations::Counting = drumlin_bench::allocations::Counting;
+
+/// What `drumlin bench` offers: this engine alone. Comparisons with others are a program of their own.
+const BENCHMARKS: Program = Program { engines: &[&Drumlin], prefix: &["bench"], allocator: "the system's" };
+
 fn main() -> ExitCode {
     let cli = args::Cli::parse();
+    if let args::Command::Bench(bench) = &cli.command {
+        return drumlin_bench::command::run(bench, &BENCHMARKS).exit_code();
+    }
     let stdout = io::stdout();
     let colour = stdout.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
     let mut sink = BufWriter::with_capacity(STDOUT_BUFFER_BYTES, stdout.lock());

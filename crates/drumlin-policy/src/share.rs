@@ -75,6 +75,9 @@ pub(crate) fn project(tree: &mut TreeView, plan: &Plan, ticket: Ticket) {
     for level in &mut tree.levels {
         for run in &mut level.runs {
             for input in &inputs {
+                if !run.files.iter().any(|file| file.table == input.table) {
+                    continue;
+                }
                 let files = core::mem::take(&mut run.files);
                 for file in files {
                     if file.table != input.table {

@@ -193,7 +193,7 @@ fn what_is_saved_comes_back_and_the_same_answers_follow() {
             settle(&mut world, &mut *policy, 100);
         }
         let blob = policy.save();
-        assert!(blob.len() <= 512);
+        assert!(blob.len() <= 800, "{} bytes", blob.len());
         if restart {
             policy = by_name("arce").unwrap();
             policy.restore(&blob).unwrap();
@@ -205,8 +205,8 @@ fn what_is_saved_comes_back_and_the_same_answers_follow() {
     let mut policy = by_name("arce").unwrap();
     assert!(
         policy.restore(&[]).is_err()
-            && policy.restore(&[200, 1, 2]).is_err()
-            && policy.restore(&[1, 9]).is_err()
+            && policy.restore(&[200, 1, 3]).is_err()
+            && policy.restore(&[2, 9]).is_err()
     );
     let (.., blob) = run(false);
     for at in 0..blob.len() {

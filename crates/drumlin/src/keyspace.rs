@@ -303,6 +303,11 @@ impl Keyspace {
         self.store.set_policy(&self.state, name)
     }
 
+    /// Every option in force, by name.
+    pub fn options(&self) -> Vec<(&'static str, String)> {
+        self.state.options.load().pairs()
+    }
+
     /// Changes one option of the keyspace, at once and for good.
     pub fn set_option(&self, name: &str, value: &str) -> Result<()> {
         self.store.set_keyspace_option(&self.state, name, value)

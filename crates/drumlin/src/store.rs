@@ -507,6 +507,12 @@ impl Store {
         let mut control = self.control.lock();
         let piece = control.next_piece(&moment, &|keyspace| self.sample(keyspace));
         self.refresh_pace(&control);
+        let thinks = control.keyspaces.iter().any(|keyspace| keyspace.think.is_some());
+        drop(control);
+        if thinks {
+            // The lane that searches may be asleep.
+            self.background.wake();
+        }
         piece
     }
 
@@ -516,6 +522,9 @@ impl Store {
         sample.load.sealed_memtables = view.sealed.len() as u32;
         sample.load.memtable_fill = view.active.bytes() as f64 / keyspace.memtable_bytes() as f64;
         sample.load.snapshots = self.snapshots.len() as u32;
+        // Each keyspace is taken to have its share of what reads fetched.
+        let fetched = self.costs.fetched_per_second() * keyspace.options.load().block_bytes as f64;
+        sample.load.read_bytes = fetched / self.keyspaces().len().max(1) as f64;
         sample
     }
 
@@ -526,6 +535,7 @@ impl Store {
         if active.is_empty() {
             return;
         }
+        self.costs.fetched(now, self.cache.stats().misses);
         let mut control = self.control.lock();
         for keyspace in &active {
             if let Some(entry) = control.keyspace(keyspace) {

@@ -106,9 +106,8 @@ pub(super) fn whole_runs(tree: &TreeView, chosen: &[Run<'_>], out: u8, reason: S
 
 /// Whether `other` may not stay behind when `run` moves down past it.
 fn must_join(run: &RunView, other: &RunView, is_deeper: bool) -> bool {
-    run.files.iter().any(|f| {
-        other.files.iter().any(|g| (is_deeper || g.min_seq <= f.max_seq) && g.bounds.overlaps(&f.bounds))
-    })
+    let meets = |f: &FileView| overlapping(other, &f.bounds).any(|g| is_deeper || g.min_seq <= f.max_seq);
+    run.files.iter().any(meets)
 }
 
 /// The run of most bytes in a level, in whose gap a leveled output belongs.

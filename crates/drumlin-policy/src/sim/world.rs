@@ -8,6 +8,7 @@
 //! appear or vanish, a piece is installed only after those it waits for.
 
 use crate::share::split;
+use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use drumlin_types::contract::draw::plain_file;
@@ -114,17 +115,25 @@ impl World {
 
     /// The tree with what plans in flight do to it, as a policy sees it.
     pub fn view(&self) -> TreeView {
-        let mut tree = self.tree.clone();
+        let mut leaving: BTreeMap<TableId, Vec<(KeyRange, Ticket)>> = BTreeMap::new();
         for Flight { view, pieces, .. } in &self.flights {
             for input in pieces.iter().flat_map(|piece| &piece.inputs) {
-                mark_leaving(&mut tree, input, view.ticket);
+                leaving.entry(input.table).or_default().push((input.range.clone(), view.ticket));
             }
         }
+        let mut tree = self.tree.clone();
+        for run in tree.levels.iter_mut().flat_map(|level| &mut level.runs) {
+            if run.files.iter().any(|file| leaving.contains_key(&file.table)) {
+                let files = core::mem::take(&mut run.files);
+                run.files = files.into_iter().flat_map(|file| parted(file, &leaving)).collect();
+            }
+        }
+        let files = self.files_by_table();
         for Flight { view, run, pieces } in &self.flights {
             for (at, piece) in pieces.iter().enumerate() {
                 // Numbers of their own for tables that are not there yet.
                 let table = TableId((1 << 62) + (view.ticket.0 << 20) + at as u64);
-                let mut file = self.expected(piece, table);
+                let mut file = expected(&files, piece, table);
                 file.state = FileState::Coming(view.ticket);
                 put(&mut tree, piece.out, *run, &view.plan.tag, file);
             }
@@ -132,14 +141,12 @@ impl World {
         tree
     }
 
-    /// The output that a piece will have, as one file.
-    fn expected(&self, piece: &PieceView, table: TableId) -> FileView {
-        let files = || self.tree.files().map(|(_, _, f)| f);
-        let parts = piece.inputs.iter().flat_map(|input| {
-            files().filter(|f| f.table == input.table).filter_map(|f| split(f, &input.range).1)
-        });
-        let parts: Vec<FileView> = parts.collect();
-        merged(&parts, table)
+    fn files_by_table(&self) -> BTreeMap<TableId, Vec<&FileView>> {
+        let mut files: BTreeMap<TableId, Vec<&FileView>> = BTreeMap::new();
+        for (_, _, file) in self.tree.files() {
+            files.entry(file.table).or_default().push(file);
+        }
+        files
     }
 
     /// Lets the policy decide once.
@@ -179,7 +186,10 @@ impl World {
                 cut.push(PieceView { id, range, inputs, out: plan.out, waits });
             }
         }
-        let bytes = cut.iter().map(|piece| self.expected(piece, TableId(0)).bytes).sum();
+        let bytes = {
+            let files = self.files_by_table();
+            cut.iter().map(|piece| expected(&files, piece, TableId(0)).bytes).sum()
+        };
         let view = TicketView {
             ticket,
             plan: plan.clone(),
@@ -218,7 +228,11 @@ impl World {
         let meets = |(at, input): (usize, &FileSpan)| {
             piece.inputs[at + 1..].iter().any(|other| other.range.overlaps(&input.range))
         };
-        if pairs.into_iter().any(meets) { self.expected(piece, TableId(0)).bytes } else { 0 }
+        if pairs.into_iter().any(meets) {
+            expected(&self.files_by_table(), piece, TableId(0)).bytes
+        } else {
+            0
+        }
     }
 
     /// Withdraws the pieces of a ticket that are not in `running`, and those of others that wait for them.
@@ -381,23 +395,30 @@ fn even_cuts(inputs: &[FileSpan], pieces: u32) -> Vec<KeyRange> {
     edges.iter().cloned().zip(ends).map(|(start, end)| KeyRange::new(start, end)).collect()
 }
 
-fn mark_leaving(tree: &mut TreeView, input: &FileSpan, ticket: Ticket) {
-    for run in tree.levels.iter_mut().flat_map(|level| &mut level.runs) {
-        if !run.files.iter().any(|f| f.table == input.table && f.bounds.overlaps(&input.range)) {
-            continue;
+/// The output that a piece will have, as one file.
+fn expected(files: &BTreeMap<TableId, Vec<&FileView>>, piece: &PieceView, table: TableId) -> FileView {
+    let parts = piece.inputs.iter().flat_map(|input| {
+        let files = files.get(&input.table).into_iter().flatten();
+        files.filter_map(|f| split(f, &input.range).1)
+    });
+    let parts: Vec<FileView> = parts.collect();
+    merged(&parts, table)
+}
+
+/// The parts of `file`, those that plans take marked as leaving.
+fn parted(file: FileView, leaving: &BTreeMap<TableId, Vec<(KeyRange, Ticket)>>) -> Vec<FileView> {
+    let mut parts = Vec::from([file]);
+    for (range, ticket) in leaving.get(&parts[0].table).into_iter().flatten() {
+        let mut next = Vec::new();
+        for part in parts {
+            let (rests, taken) = split(&part, range);
+            next.extend(rests);
+            next.extend(taken.map(|f| FileView { state: FileState::Leaving(*ticket), ..f }));
         }
-        let files = core::mem::take(&mut run.files);
-        for file in files {
-            if file.table != input.table {
-                run.files.push(file);
-                continue;
-            }
-            let (rests, taken) = split(&file, &input.range);
-            run.files.extend(rests);
-            run.files.extend(taken.map(|f| FileView { state: FileState::Leaving(ticket), ..f }));
-        }
-        run.files.sort_by(|a, b| a.bounds.start.cmp(&b.bounds.start));
+        parts = next;
     }
+    parts.sort_by(|a, b| a.bounds.start.cmp(&b.bounds.start));
+    parts
 }
 
 /// Takes a span out of the tree and returns what was there.

@@ -4,8 +4,8 @@
 //! Means are kept with plain loads and stores: of two samples at the same moment one may be lost.
 
 use drumlin_env::Env;
-use drumlin_env::sync::Arc;
 use drumlin_env::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use drumlin_env::sync::{Arc, Mutex};
 use drumlin_types::contract::CostView;
 
 /// A running mean; 0 when nothing is known.
@@ -54,6 +54,16 @@ pub(crate) struct Costs {
     get: Mean,
     scan: Mean,
     write: Mean,
+    fetched: Mutex<Fetched>,
+}
+
+/// What user reads fetched from the device: blocks that the cache did not have.
+#[derive(Debug, Default)]
+struct Fetched {
+    /// Monotonic microseconds and blocks at the last reading.
+    at: u64,
+    blocks: u64,
+    per_second: f64,
 }
 
 /// What a point lookup spends on one run.
@@ -103,6 +113,21 @@ impl Costs {
             self.merge_speed.add(speed, weight);
         }
         self.merge_fixed.add(install as f64, MERGE);
+    }
+
+    /// The cache has missed `blocks` so far.
+    pub(crate) fn fetched(&self, now: u64, blocks: u64) {
+        let mut fetched = self.fetched.lock();
+        let elapsed = now.saturating_sub(fetched.at);
+        if fetched.at > 0 && elapsed > 0 {
+            fetched.per_second = blocks.saturating_sub(fetched.blocks) as f64 * 1e6 / elapsed as f64;
+        }
+        (fetched.at, fetched.blocks) = (now, blocks);
+    }
+
+    /// Blocks per second that user reads fetched of late.
+    pub(crate) fn fetched_per_second(&self) -> f64 {
+        self.fetched.lock().per_second
     }
 
     /// The means, as policies see them.
@@ -159,6 +184,18 @@ mod tests {
         mean.add(10.0, 0.5);
         mean.add(20.0, 0.5);
         assert_eq!(mean.get(), 15.0);
+    }
+
+    #[test]
+    fn fetched_blocks_are_a_rate() {
+        let costs = Costs::default();
+        costs.fetched(1_000_000, 500);
+        assert_eq!(costs.fetched_per_second(), 0.0);
+        costs.fetched(3_000_000, 700);
+        assert_eq!(costs.fetched_per_second(), 100.0);
+        costs.fetched(3_000_000, 900);
+        costs.fetched(4_000_000, 100);
+        assert_eq!(costs.fetched_per_second(), 0.0, "a counter that went back is no rate");
     }
 
     #[test]

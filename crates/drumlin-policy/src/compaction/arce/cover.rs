@@ -45,6 +45,9 @@ impl Mask {
             if range.end.as_ref().is_some_and(|end| end <= next) {
                 continue;
             }
+            if at == 0 && range.start <= *next && keys.last().is_some_and(|last| range.is_before_end(last)) {
+                return Mask::first(keys.len());
+            }
             let from = at + keys[at..].partition_point(|key| *key < range.start);
             let to = match &range.end {
                 Some(end) => from + keys[from..].partition_point(|key| key < end),

@@ -10,91 +10,56 @@
 //! Runs are counted as readers meet them, so a merge helps from its first piece on.
 
 use super::cover::Scale;
-use super::drift::{Drift, Picture, Trigger};
+use super::drift::{Drift, Trigger};
 use super::estimate::Estimate;
 use super::explain::{self, Told};
 use super::guard::{Balance, Resting};
 use super::interval::{Candidate, Intervals};
 use super::line::{AgeLine, Samples};
-use super::model::{Model, Stall};
-use super::real;
-use super::rollout::{Limits, PIECE_BYTES, Start, StartJob};
-use super::score::{Choice, Score, Tuple, UnderWay};
-use super::search::{Answer, Search};
+use super::plans::removed_by;
+use super::scene::Scene;
+use super::score::Tuple;
+use super::search::Answer;
 use super::state::{Reader, Writer};
 use crate::pace::NARROW;
-use crate::share::project;
-use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-use drumlin_types::contract::legal::close_plan;
 use drumlin_types::contract::{
-    CompactionPolicy, Decision, FileState, Outcome, Pace, PaceScope, Pin, Plan, PlanResult, PolicyError,
-    PolicyInput, Think, TicketView, TreeView,
+    CompactionPolicy, Decision, Outcome, Pace, PaceScope, Pin, PlanResult, PolicyError, PolicyInput,
 };
-use drumlin_types::{RunId, TableId, Ticket};
+use drumlin_types::{RunId, Ticket};
 
-/// Horizon of a search in windows, and the least after a cut to the usual length of phases.
-const HORIZON: (f64, f64) = (400.0, 4096.0);
-const LEAST_HORIZON: f64 = 64.0;
 /// The share of the disk budget from which on merges free disk first.
 const DISK_SHORT: f64 = 0.9;
-/// Candidates that may fail in one decision.
-const MOST_FAILURES: usize = 8;
-/// The share of tombstones from which on a run is worth purging.
-const PURGE_SHARE: f64 = 0.25;
 
-/// The policy `arce`.
 #[derive(Debug)]
 pub(super) struct Arce {
     /// Fixed by the policy's argument.
-    pin: Option<Pin>,
+    pub(super) pin: Option<Pin>,
     /// Chosen by a search, or before.
-    tuple: Option<Tuple>,
-    estimate: Estimate,
-    drift: Drift,
+    pub(super) tuple: Option<Tuple>,
+    pub(super) estimate: Estimate,
+    pub(super) drift: Drift,
     /// Bytes that elective merges may rewrite; unknown before the first decision.
-    balance: Option<f64>,
-    resting: Resting,
-    begun: Vec<Begun>,
+    pub(super) balance: Option<f64>,
+    pub(super) resting: Resting,
+    /// The ends and the reasons of the latest plans, to know those that are refused.
+    pub(super) begun: Vec<((RunId, RunId), String)>,
     /// Parked, and not ended yet.
-    parked: Vec<Ticket>,
-    now: u64,
-    flushes: u64,
+    pub(super) parked: Vec<Ticket>,
+    pub(super) now: u64,
+    pub(super) flushes: u64,
     /// Bytes flushed since the last decision.
-    flushed: f64,
+    pub(super) flushed: f64,
     /// A search is under way.
-    thinking: Option<Trigger>,
-    found: Option<(Trigger, Answer)>,
+    pub(super) thinking: Option<Trigger>,
+    pub(super) found: Option<(Trigger, Answer)>,
     /// Options that the last decision was taken under.
-    options: Option<(u32, Option<Pin>)>,
-    told: Told,
-    intervals: Intervals,
-    candidates: Vec<Candidate>,
-}
-
-/// A merge that was decided here.
-#[derive(Clone, Debug)]
-struct Begun {
-    table: TableId,
-    ends: (RunId, RunId),
-    removed: f64,
-    must: bool,
-    reason: String,
-}
-
-/// Everything that one decision looks at.
-pub(super) struct Scene<'a> {
-    input: &'a PolicyInput<'a>,
-    pub(super) line: AgeLine<'a>,
-    scale: Scale,
-    pub(super) model: Model,
-    pub(super) tuple: Tuple,
-    stall: Stall,
-    pub(super) max_runs: f64,
-    pub(super) must: bool,
-    disk_short: bool,
+    pub(super) options: Option<(u32, Option<Pin>)>,
+    pub(super) told: Told,
+    pub(super) intervals: Intervals,
+    pub(super) candidates: Vec<Candidate>,
 }
 
 impl Arce {
@@ -146,6 +111,13 @@ impl Arce {
         (Scene { input, line, scale, model, tuple, stall, max_runs, must, disk_short }, ticked)
     }
 
+    /// The store was opened since the last decision: times, tickets and searches of then are gone.
+    fn begin_anew(&mut self) {
+        (self.now, self.thinking) = (0, None);
+        (self.resting, self.parked) = (Resting::default(), Vec::new());
+        self.drift.forget();
+    }
+
     /// The rewrite balance, brought up to now.
     fn balance(&mut self, scene: &Scene<'_>) -> Balance {
         let (limits, tree) = (scene.input.limits, scene.line.bytes);
@@ -159,160 +131,13 @@ impl Arce {
         balance
     }
 
-    /// Merges under way whose rest costs more than it gains.
-    fn park(&mut self, scene: &Scene<'_>) -> Vec<Ticket> {
-        let pays = |ticket: &TicketView| {
-            let Some(begun) = self.begun_as(ticket).filter(|begun| !begun.must && !scene.must) else {
-                return true;
-            };
-            let left = 1.0 - ticket.bytes_done as f64 / ticket.bytes.max(1) as f64;
-            let bytes = ticket.bytes as f64 * left;
-            let rest = Candidate { from: 0, to: 0, bytes, removed: begun.removed * left };
-            ticket.pieces <= ticket.pieces_done + 1 || scene.choice(0.0).score(rest).value() > 0.0
-        };
-        let tickets = || scene.input.tickets.iter();
-        let lost = |t: &&TicketView| !self.parked.contains(&t.ticket) && !pays(t);
-        let lost: Vec<Ticket> = tickets().filter(lost).map(|ticket| ticket.ticket).collect();
-        self.parked.retain(|parked| tickets().any(|ticket| ticket.ticket == *parked));
-        self.parked.extend(&lost);
-        lost
-    }
-
-    fn begun_as(&self, ticket: &TicketView) -> Option<&Begun> {
-        let table = ticket.plan.take.first()?.table;
-        self.begun.iter().find(|begun| begun.table == table && begun.reason == ticket.plan.reason)
-    }
-
-    /// What is left of the longest merge under way, and how fast it removes runs.
-    fn longest(&self, scene: &Scene<'_>) -> Option<UnderWay> {
-        let under_way = |ticket: &TicketView| {
-            let left = 1.0 - ticket.bytes_done as f64 / ticket.bytes.max(1) as f64;
-            let time = scene.model.merge(ticket.bytes as f64);
-            let removed = self.begun_as(ticket).map_or(1.0, |begun| begun.removed);
-            UnderWay { left: time * left, rate: removed / time.max(1.0) }
-        };
-        scene.input.tickets.iter().map(under_way).reduce(|a, b| if b.left > a.left { b } else { a })
-    }
-
-    fn plans(&mut self, scene: &mut Scene<'_>, balance: &mut Balance) -> Vec<Plan> {
-        let slots = scene.model.slots as usize;
-        let mut under_way = scene.input.tickets.len();
-        let mut plans: Vec<Plan> = Vec::new();
-        let mut projected: Option<TreeView> = None;
-        let mut failures = 0;
-        while under_way <= slots && failures < MOST_FAILURES {
-            let idle = slots - under_way;
-            let beside = if idle == 0 { self.longest(scene) } else { None };
-            if idle == 0 && beside.is_none() {
-                break;
-            }
-            let choice = Choice { last_slot: slots > 1 && idle == 1, beside, ..scene.choice(balance.left()) };
-            let Some(score) = self.choose(scene, &choice) else { break };
-            let candidate = score.candidate;
-            let links = &scene.line.links[candidate.from..candidate.to];
-            let ends = (links[0].id(), links[links.len() - 1].id());
-            let tree = projected.get_or_insert_with(|| scene.input.tree.projected());
-            let plan = if self.resting.holds(ends, self.now) {
-                None
-            } else {
-                let reason = explain::plan(&choice, scene, &score, &self.candidates, balance);
-                let last = (tree.levels.len() as u8).saturating_sub(1);
-                let plan = scene.line.plan(&candidate, scene.model.flush_bytes, last, reason);
-                close_plan(tree, &plan).ok().filter(|plan| !plan.take.is_empty())
-            };
-            let Some(mut plan) = plan else {
-                if !self.resting.holds(ends, self.now) {
-                    self.resting.failed(ends, self.now);
-                }
-                scene.line.parts[candidate.to - 1].idle = false;
-                failures += 1;
-                continue;
-            };
-            plan.deadline = Some(self.flushes + real::ceil(score.windows.min(1e9)) as u64);
-            balance.merged(candidate.bytes, scene.line.bytes);
-            project(tree, &plan, Ticket(u64::MAX / 2 + plans.len() as u64));
-            scene.line.parts[candidate.from..candidate.to].iter_mut().for_each(|part| part.idle = false);
-            self.begun.push(Begun {
-                table: plan.take[0].table,
-                ends,
-                removed: candidate.removed,
-                must: scene.must,
-                reason: plan.reason.clone(),
-            });
-            plans.push(plan);
-            under_way += 1;
-        }
-        if plans.is_empty() && scene.input.tickets.is_empty() {
-            plans.extend(self.join(scene));
-        }
-        plans
-    }
-
-    /// The best merge, with bytes counted exactly where runs cover keys in part.
-    fn choose(&mut self, scene: &Scene<'_>, choice: &Choice<'_>) -> Option<Score> {
-        let (line, candidates) = (&scene.line, &mut self.candidates);
-        let exact = |candidate: &mut Candidate| {
-            let parts = &line.parts[candidate.from..candidate.to];
-            if parts.iter().any(|part| part.cover != scene.scale.full) {
-                candidate.bytes = line.rewritten(candidate);
-            }
-        };
-        let best = choice.choose(&line.parts, &scene.scale, &mut self.intervals, candidates, exact);
-        if scene.disk_short && !candidates.is_empty() {
-            return self.freeing(scene, choice);
-        }
-        best.or_else(|| self.purge(scene, choice))
-    }
-
-    /// With the disk short: the merge that frees most for its bytes.
-    fn freeing(&self, scene: &Scene<'_>, choice: &Choice<'_>) -> Option<Score> {
-        let freed = |c: &Candidate| {
-            let newer: f64 = scene.line.parts[c.from..c.to - 1].iter().map(|part| part.bytes).sum();
-            ((1.0 - scene.model.shrink) * newer + scene.line.tombstone_share(c) * c.bytes) / c.bytes.max(1.0)
-        };
-        let affordable = self.candidates.iter().filter(|c| scene.must || c.bytes <= choice.balance);
-        let best = affordable.copied().reduce(|a, b| if freed(&b) > freed(&a) { b } else { a })?;
-        Some(choice.score(best))
-    }
-
-    /// A merge that rids scans of tombstones: from a run that is full of them down to the oldest run that
-    /// shares keys with it. Skipping them costs a seek about their share of placing a cursor.
-    fn purge(&self, scene: &Scene<'_>, choice: &Choice<'_>) -> Option<Score> {
-        let line = &scene.line;
-        let candidates = (0..line.links.len()).filter_map(|from| {
-            let share = line.tombstone_share(&Candidate { from, to: from + 1, bytes: 0.0, removed: 0.0 });
-            let to = line.oldest_below(from)? + 1;
-            let is_idle = line.parts[from..to].iter().all(|part| part.idle);
-            if share < PURGE_SHARE || to < from + 2 || !is_idle {
-                return None;
-            }
-            let mut candidate =
-                Candidate { from, to, bytes: 0.0, removed: line.removed(from..to, &scene.scale) };
-            candidate.bytes = line.rewritten(&candidate);
-            let mut score = choice.score(candidate);
-            let skipped = scene.model.seek.per_run * share * line.parts[from].weight;
-            score.gain += choice.tuple.horizon * scene.model.window_ops * scene.model.shares[1] * skipped;
-            Some(score)
-        });
-        let affordable = candidates.filter(|s| s.value() > 0.0 && s.candidate.bytes <= choice.balance);
-        let affordable = affordable.filter(|_| choice.beside.is_none());
-        affordable.reduce(|a, b| if b.value() > a.value() { b } else { a })
-    }
-
-    /// A run that only changes its place.
-    fn join(&mut self, scene: &Scene<'_>) -> Option<Plan> {
-        let last = (scene.input.tree.levels.len() as u8).saturating_sub(1);
-        let plan = scene.line.join(&scene.scale, scene.model.flush_bytes, last)?;
-        let closed = close_plan(&scene.input.tree.projected(), &plan).ok()?;
-        // Whatever had to come along would be rewritten: then it is no mere move.
-        (closed.take == plan.take).then_some(closed)
-    }
-
     fn pace(&self, scene: &Scene<'_>) -> Pace {
         let time = |bytes: f64| scene.model.merge(bytes).max(1.0);
-        let running = scene.input.tickets.iter().filter_map(|ticket| {
-            self.begun_as(ticket).map(|begun| begun.removed / time(ticket.bytes as f64))
-        });
+        let running = scene
+            .input
+            .tickets
+            .iter()
+            .filter_map(|ticket| removed_by(ticket).map(|removed| removed / time(ticket.bytes as f64)));
         let possible = self.candidates.iter().map(|c| c.removed / time(c.bytes));
         let rate = running.chain(possible).fold(0.0, f64::max);
         let mut slow = scene.tuple.calm.min(scene.max_runs);
@@ -330,104 +155,6 @@ impl Arce {
             ..Pace::free(PaceScope::All, scene.max_runs)
         }
     }
-
-    fn picture(&self, scene: &Scene<'_>) -> Picture {
-        let model = &scene.model;
-        let busy = !scene.input.tickets.is_empty();
-        Picture {
-            now: scene.input.now,
-            operations: self.estimate.operations,
-            mix: self.estimate.mix,
-            bytes: scene.line.bytes,
-            flushes: scene.line.bytes / model.flush_bytes,
-            costs: [model.speed, model.point.per_run, model.seek.per_run, model.clients],
-            runs: scene.line.runs,
-            cost: model.operation(scene.line.runs, 0.0, busy),
-            window_ops: model.window_ops,
-            horizon: self.horizon(scene),
-        }
-    }
-
-    /// A search, if one is due.
-    fn think(&mut self, scene: &Scene<'_>, ticked: bool, balance: &Balance) -> Option<Box<dyn Think>> {
-        let input = scene.input;
-        let options = (input.limits.max_runs, input.limits.pin);
-        if self.options.replace(options).is_some_and(|before| before != options) {
-            self.drift.forget();
-        }
-        if !ticked || input.frozen || self.thinking.is_some() || self.pin.or(input.limits.pin).is_some() {
-            return None;
-        }
-        let picture = self.picture(scene);
-        let trigger = self.drift.tick(&picture, self.estimate.fast, self.estimate.last_tick)?;
-        if trigger == Trigger::Mix {
-            // The past is of another phase.
-            self.estimate.mix = self.estimate.fast;
-        }
-        self.drift.searched(Picture { mix: self.estimate.fast, ..picture });
-        self.thinking = Some(trigger);
-        let whole_tree = scene.model.windows(scene.line.bytes, 1.0, Stall::NEVER);
-        Some(Box::new(Search::new(self.start(scene, *balance), scene.tuple, whole_tree)))
-    }
-
-    /// Windows that a search looks ahead: longer for larger trees, cut to the usual length of phases.
-    fn horizon(&self, scene: &Scene<'_>) -> f64 {
-        let model = &scene.model;
-        let windows = (scene.line.bytes / (4.0 * model.flush_bytes)).clamp(HORIZON.0, HORIZON.1);
-        let usual = self.drift.usual_phase().map_or(windows, |operations| operations / model.window_ops);
-        windows.min(usual).max(LEAST_HORIZON)
-    }
-
-    /// The present as rollouts begin with it.
-    fn start(&self, scene: &Scene<'_>, balance: Balance) -> Start {
-        let model = Model { shares: self.estimate.mix, ..scene.model };
-        let mut line = scene.line.parts.clone();
-        line.iter_mut().for_each(|part| part.idle = true);
-        let mut jobs = Vec::new();
-        for ticket in scene.input.tickets {
-            let of_ticket = |state: FileState| {
-                state == FileState::Coming(ticket.ticket) || state == FileState::Settling(ticket.ticket)
-            };
-            let Some(at) = scene.line.links.iter().position(|link| link.files().any(|f| of_ticket(f.state)))
-            else {
-                continue;
-            };
-            let left = 1.0 - ticket.bytes_done as f64 / ticket.bytes.max(1) as f64;
-            let removed = self.begun_as(ticket).map_or(1.0, |begun| begun.removed) * left;
-            line[at].weight += removed;
-            jobs.push(StartJob { from: at, to: at + 1, bytes: ticket.bytes as f64 * left, removed });
-        }
-        Start {
-            model: Model::new(model),
-            scale: scene.scale,
-            flushed: line.first().map_or(scene.scale.full, |part| part.cover),
-            line,
-            jobs,
-            limits: Limits {
-                max_runs: scene.max_runs,
-                piece_bytes: PIECE_BYTES,
-                interleave: true,
-                fixed_delay: None,
-            },
-            balance,
-            horizon: self.horizon(scene),
-        }
-    }
-}
-
-impl<'a> Scene<'a> {
-    fn choice(&self, balance: f64) -> Choice<'_> {
-        Choice {
-            model: &self.model,
-            tuple: self.tuple,
-            stall: self.stall,
-            runs: self.line.runs,
-            must: self.must,
-            balance,
-            last_slot: false,
-            beside: None,
-        }
-    }
 }
 
 impl CompactionPolicy for Arce {
@@ -439,11 +166,13 @@ impl CompactionPolicy for Arce {
     }
 
     fn decide(&mut self, input: &PolicyInput<'_>) -> Decision {
+        if input.now < self.now || self.estimate.is_behind(&input.load.counted) {
+            self.begin_anew();
+        }
         let (mut scene, ticked) = self.look(input);
         let mut balance = self.balance(&scene);
         self.now = input.now;
-        let tickets = input.tickets;
-        self.begun.retain(|begun| tickets.iter().any(|t| t.plan.reason == begun.reason));
+        self.begun.clear();
         let park = self.park(&scene);
         let think = self.think(&scene, ticked, &balance);
         self.candidates.clear();
@@ -463,8 +192,8 @@ impl CompactionPolicy for Arce {
                 self.flushed += *bytes as f64;
             }
             Outcome::Plan { result: PlanResult::Refused, reason, .. } => {
-                if let Some(begun) = self.begun.iter().find(|begun| begun.reason == *reason) {
-                    self.resting.failed(begun.ends, self.now);
+                if let Some((ends, _)) = self.begun.iter().find(|(_, own)| own == reason) {
+                    self.resting.failed(*ends, self.now);
                 }
             }
             Outcome::Plan { .. } => {}
@@ -499,6 +228,19 @@ impl CompactionPolicy for Arce {
         let mut phases = [0.0; 4];
         phases.iter_mut().zip(&self.drift.phases).for_each(|(to, from)| *to = *from);
         writer.numbers(&phases);
+        writer.numbers(&self.estimate.numbers());
+        writer.numbers(&self.drift.numbers());
+        let trigger = self.thinking.and_then(|t| Trigger::ALL.iter().position(|other| *other == t));
+        let trigger = trigger.map_or(-1.0, |at| at as f64);
+        writer.numbers(&[self.now as f64, self.flushes as f64, self.flushed, trigger]);
+        let (max_runs, pin) = self.options.map_or((0, None), |(max_runs, pin)| (max_runs, pin));
+        writer.numbers(&[f64::from(max_runs), f64::from(u8::from(pin.is_some()))]);
+        let Pin { horizon, calm, passes, balance } = pin.unwrap_or(NO_PIN);
+        writer.tuple(&Tuple { horizon, calm, passes, balance });
+        let parked = &self.parked[..self.parked.len().min(MOST_PARKED)];
+        writer.numbers(&[parked.len() as f64, self.resting.numbers().count() as f64]);
+        parked.iter().for_each(|ticket| writer.numbers(&[ticket.0 as f64]));
+        self.resting.numbers().for_each(|rest| writer.numbers(&rest));
         writer.done()
     }
 
@@ -509,21 +251,45 @@ impl CompactionPolicy for Arce {
         let mix = reader.numbers()?;
         let [flush_bytes, flush_entries, shrink] = reader.numbers()?;
         let phases: [f64; 4] = reader.numbers()?;
+        let counted: [f64; 9] = reader.numbers()?;
+        let drift: [f64; Drift::NUMBERS] = reader.numbers()?;
+        let [now, flushes, flushed, trigger] = reader.numbers()?;
+        let [max_runs, is_pinned] = reader.numbers()?;
+        let Tuple { horizon, calm, passes, balance: rho } = reader.tuple()?;
+        let [parked, resting] = reader.numbers()?;
         let sane = |figures: &[f64]| figures.iter().all(|figure| figure.is_finite() && *figure >= 0.0);
-        if !sane(&mix) || !sane(&[flush_bytes, flush_entries, shrink]) || !sane(&phases) {
+        let all = [&mix[..], &[flush_bytes, flush_entries, shrink], &phases, &counted, &drift];
+        if !all.iter().all(|figures| sane(figures)) || !sane(&[now, flushes, flushed, parked, resting]) {
             return Err(PolicyError("the state of arce holds what is no number".into()));
         }
-        self.tuple = (known == 1.0).then_some(tuple);
-        self.balance = (balance.is_finite() && balance != -1.0).then_some(balance);
-        self.estimate = Estimate::PRIOR;
-        (self.estimate.mix, self.estimate.fast) = (mix, mix);
-        self.estimate.is_counted = mix != Estimate::PRIOR.mix;
-        (self.estimate.flush_bytes, self.estimate.flush_entries) = (flush_bytes, flush_entries);
-        self.estimate.shrink = shrink.clamp(0.01, 1.0);
-        self.drift.phases = phases.into_iter().filter(|length| *length > 0.0).collect();
+        let mut next = Arce::new(self.pin);
+        for _ in 0..(parked as usize).min(MOST_PARKED) {
+            let [ticket] = reader.numbers()?;
+            next.parked.push(Ticket(ticket as u64));
+        }
+        for _ in 0..(resting as usize).min(64) {
+            next.resting.push(reader.numbers()?);
+        }
+        next.tuple = (known == 1.0).then_some(tuple);
+        next.balance = (balance.is_finite() && balance != -1.0).then_some(balance);
+        next.estimate.restore(counted);
+        next.estimate.mix = mix;
+        (next.estimate.flush_bytes, next.estimate.flush_entries) = (flush_bytes, flush_entries);
+        next.estimate.shrink = shrink.clamp(0.01, 1.0);
+        next.drift.restore(drift);
+        next.drift.phases = phases.into_iter().filter(|length| *length > 0.0).collect();
+        (next.now, next.flushes, next.flushed) = (now as u64, flushes as u64, flushed);
+        next.thinking = if trigger < 0.0 { None } else { Trigger::ALL.get(trigger as usize).copied() };
+        let pin = (is_pinned == 1.0).then_some(Pin { horizon, calm, passes, balance: rho });
+        next.options = (max_runs > 0.0).then_some((max_runs as u32, pin));
+        *self = next;
         Ok(())
     }
 }
 
+/// Tickets whose parking is saved.
+const MOST_PARKED: usize = 4;
+/// Stands where there is no pin.
+const NO_PIN: Pin = Pin { horizon: 1.0, calm: 2.0, passes: 1.0, balance: 1.0 };
 /// First byte of the saved state.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;

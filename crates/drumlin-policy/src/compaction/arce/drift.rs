@@ -43,6 +43,9 @@ pub(crate) enum Trigger {
 }
 
 impl Trigger {
+    pub(crate) const ALL: [Trigger; 6] =
+        [Trigger::Fresh, Trigger::Mix, Trigger::Surprise, Trigger::Size, Trigger::Costs, Trigger::Age];
+
     pub(crate) fn name(self) -> &'static str {
         match self {
             Trigger::Fresh => "none since the store was opened",
@@ -142,6 +145,38 @@ impl Drift {
         let is_old = picture.now.saturating_sub(basis.now) >= LONG_MICROS
             && picture.operations - basis.operations >= LONG_OPERATIONS;
         is_old.then_some(Trigger::Age)
+    }
+
+    /// As numbers; the phases are apart.
+    pub(crate) fn numbers(&self) -> [f64; Drift::NUMBERS] {
+        let b = self.basis.unwrap_or_default();
+        let known = f64::from(u8::from(self.basis.is_some()));
+        let drifting = f64::from(u8::from(self.drifting));
+        let ([m0, m1, m2], [c0, c1, c2, c3]) = (b.mix, b.costs);
+        let ([p0, p1], [j0, j1, j2]) = (self.predicted, self.judged);
+        let (now, began) = (b.now as f64, self.phase_began);
+        let basis = [b.operations, b.bytes, b.flushes, b.runs, b.cost, b.window_ops, b.horizon];
+        let [b0, b1, b2, b3, b4, b5, b6] = basis;
+        [
+            known, drifting, now, began, m0, m1, m2, c0, c1, c2, c3, p0, p1, j0, j1, j2, b0, b1, b2, b3, b4,
+            b5, b6,
+        ]
+    }
+
+    /// How many they are.
+    pub(crate) const NUMBERS: usize = 23;
+
+    /// Takes back [`Drift::numbers`].
+    pub(crate) fn restore(&mut self, numbers: [f64; Drift::NUMBERS]) {
+        let [known, drifting, now, began, m0, m1, m2, c0, c1, c2, c3, p0, p1, j0, j1, j2, rest @ ..] =
+            numbers;
+        let [operations, bytes, flushes, runs, cost, window_ops, horizon] = rest;
+        let (mix, costs) = ([m0, m1, m2], [c0, c1, c2, c3]);
+        let now = now as u64;
+        let basis = Picture { now, operations, mix, bytes, flushes, costs, runs, cost, window_ops, horizon };
+        self.basis = (known == 1.0).then_some(basis);
+        (self.drifting, self.phase_began) = (drifting == 1.0, began);
+        (self.predicted, self.judged) = ([p0, p1], [j0, j1, j2]);
     }
 
     fn end_phase(&mut self, operations: f64) {

@@ -89,6 +89,24 @@ impl Estimate {
         true
     }
 
+    /// As numbers, those that change with each count.
+    pub(crate) fn numbers(&self) -> [f64; 9] {
+        let ([f0, f1, f2], [c0, c1, c2]) = (self.fast, self.counted.map(|count| count as f64));
+        [f0, f1, f2, c0, c1, c2, self.operations, self.last_tick, f64::from(u8::from(self.is_counted))]
+    }
+
+    /// Takes back [`Estimate::numbers`].
+    pub(crate) fn restore(&mut self, [f0, f1, f2, c0, c1, c2, operations, last_tick, is_counted]: [f64; 9]) {
+        self.fast = [f0, f1, f2];
+        self.counted = [c0, c1, c2].map(|count| count as u64);
+        (self.operations, self.last_tick, self.is_counted) = (operations, last_tick, is_counted == 1.0);
+    }
+
+    /// Whether a counter is behind what it was: the store was opened anew.
+    pub(crate) fn is_behind(&self, counted: &[u64; 3]) -> bool {
+        counted.iter().zip(self.counted).any(|(now, then)| *now < then)
+    }
+
     /// Hears of flushes and merges.
     pub(crate) fn observe(&mut self, outcome: &Outcome) {
         let blend =

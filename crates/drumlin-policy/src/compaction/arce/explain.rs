@@ -1,11 +1,12 @@
 //! Why, with the numbers that led to it. Reasons hold no user keys.
 
-use super::decide::Scene;
 use super::drift::Trigger;
 use super::estimate::Estimate;
 use super::guard::Balance;
 use super::interval::Candidate;
 use super::model::Model;
+use super::plans::{ELECTIVE, MUST};
+use super::scene::Scene;
 use super::score::{Choice, Score, Tuple};
 use super::search::Answer;
 use crate::compaction::preset::Size;
@@ -48,12 +49,8 @@ pub(super) fn plan(
     balance: &Balance,
 ) -> String {
     let Candidate { from, to, bytes, removed } = score.candidate;
-    let kind = match (choice.must, choice.beside.is_some()) {
-        (true, false) => "must",
-        (true, true) => "must, in between",
-        (false, true) => "elective, in between",
-        (false, false) => "elective",
-    };
+    let kind = if choice.must { MUST } else { ELECTIVE };
+    let kind = if choice.beside.is_some() { format!("{kind}, in between") } else { kind.into() };
     let mut text = format!(
         "{kind}: runs {} to {to} of {} by age, {}, y {removed:.2}, t {:.3}, gain {}, cost {}, score {}; \
          s {:.2}, tuple {}, balance {}",

@@ -56,7 +56,7 @@ impl Balance {
 const REST_FIRST: u64 = 1_000_000;
 const REST_LAST: u64 = 60_000_000;
 /// Merges at rest that are remembered.
-const MOST_RESTING: usize = 32;
+const MOST_RESTING: usize = 8;
 
 /// Merges that were refused or failed, and rest for a while.
 #[derive(Clone, Debug, Default)]
@@ -80,6 +80,19 @@ impl Resting {
             self.0.remove(0);
         }
         self.0.push(Rest { ends, until: now.saturating_add(pause), pause });
+    }
+
+    /// As numbers, four for each.
+    pub(crate) fn numbers(&self) -> impl Iterator<Item = [f64; 4]> {
+        self.0.iter().map(|r| [r.ends.0.0 as f64, r.ends.1.0 as f64, r.until as f64, r.pause as f64])
+    }
+
+    /// Takes back one of [`Resting::numbers`].
+    pub(crate) fn push(&mut self, [newest, oldest, until, pause]: [f64; 4]) {
+        let ends = (RunId(newest as u64), RunId(oldest as u64));
+        let pause = (pause as u64).clamp(REST_FIRST, REST_LAST);
+        self.0.push(Rest { ends, until: until as u64, pause });
+        self.0.truncate(MOST_RESTING);
     }
 
     /// Whether the merge between `ends` rests.

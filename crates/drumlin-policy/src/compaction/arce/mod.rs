@@ -9,7 +9,8 @@
 //! - [`cover`], [`line`], [`interval`], [`score`]: the runs by age, the merges of them, the best one.
 //! - [`guard`]: bounds on what is rewritten.
 //! - [`rollout`], [`search`], [`drift`]: choosing the tuple, and when.
-//! - [`decide`], [`explain`], [`state`]: the policy itself, its words, what it saves.
+//! - [`decide`], [`scene`], [`plans`], [`outlook`]: the policy itself: what it sees, merges, and asks for.
+//! - [`explain`], [`state`]: its words, what it saves.
 
 pub(crate) mod cover;
 mod decide;
@@ -22,8 +23,11 @@ mod line;
 #[cfg(test)]
 mod lockstep;
 mod model;
+mod outlook;
+mod plans;
 pub(crate) mod real;
 mod rollout;
+mod scene;
 mod score;
 mod search;
 mod state;

@@ -1,0 +1,201 @@
+//! RocksDB behind the trait. Which options it runs with is said in `rocksdb_options`; what it tells of itself comes from
+//! its log, and the options in effect from its own OPTIONS file.
+
+use crate::rocksdb_log::{Log, stalls};
+use crate::rocksdb_options::{RocksDb, in_effect};
+use drumlin_bench::engine::{
+    Counters, Direction, Durability, Engine, EngineConfig, EngineKind, Result, Seeker, Visit,
+};
+use rocksdb::{
+    ColumnFamilyDescriptor, DB, DBRawIterator, DEFAULT_COLUMN_FAMILY_NAME, FlushOptions, ReadOptions,
+    WaitForCompactOptions, WriteBatch, WriteOptions,
+};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Levels that it has by default.
+const LEVELS: usize = 7;
+
+struct Open {
+    db: DB,
+    dir: PathBuf,
+    log: Arc<Log>,
+    /// One for each durability, in its order.
+    writes: [WriteOptions; 3],
+}
+
+fn text(error: rocksdb::Error) -> String {
+    error.into_string()
+}
+
+impl RocksDb {
+    fn open_store(&self, dir: &Path, config: &EngineConfig) -> Result<Open> {
+        let log = Arc::new(Log::default());
+        let options = self.options(config, &log)?;
+        // Named, so that batched reads can name it.
+        let family = ColumnFamilyDescriptor::new(DEFAULT_COLUMN_FAMILY_NAME, options.clone());
+        let db = DB::open_cf_descriptors(&options, dir, [family]).map_err(text)?;
+        let writes = [Durability::None, Durability::Buffered, Durability::Sync].map(|durability| {
+            let mut options = WriteOptions::default();
+            options.disable_wal(durability == Durability::None);
+            options.set_sync(durability == Durability::Sync);
+            options
+        });
+        Ok(Open { db, dir: dir.to_owned(), log, writes })
+    }
+}
+
+impl EngineKind for RocksDb {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn open(&self, dir: &Path, config: &EngineConfig) -> Result<Box<dyn Engine>> {
+        Ok(Box::new(self.open_store(dir, config)?))
+    }
+
+    fn check_build(&self, dir: &Path) -> Result<()> {
+        std::fs::create_dir_all(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
+        let open = self.open_store(dir, &EngineConfig::default())?;
+        match open.log.build() {
+            (true, true) => Ok(()),
+            (false, _) => Err("its log does not report fast CRC32; build with target-cpu=native".to_owned()),
+            (_, false) => Err("its log does not report jemalloc".to_owned()),
+        }
+    }
+}
+
+impl Open {
+    fn write_options(&self, durability: Durability) -> &WriteOptions {
+        &self.writes[durability as usize]
+    }
+
+    fn property(&self, name: &str) -> String {
+        self.db.property_value(name).ok().flatten().unwrap_or_default()
+    }
+}
+
+/// Gives up to `limit` entries from where `entries` stands.
+fn give(
+    entries: &mut DBRawIterator<'_>,
+    direction: Direction,
+    limit: usize,
+    visit: Visit<'_>,
+) -> Result<usize> {
+    let mut given = 0;
+    while given < limit
+        && let Some((key, value)) = entries.item()
+    {
+        visit(key, value);
+        given += 1;
+        if given < limit {
+            match direction {
+                Direction::Forward => entries.next(),
+                Direction::Back => entries.prev(),
+            }
+        }
+    }
+    entries.status().map_err(text)?;
+    Ok(given)
+}
+
+struct Kept<'a>(DBRawIterator<'a>);
+
+impl Seeker for Kept<'_> {
+    fn seek(&mut self, from: &[u8], limit: usize, visit: Visit<'_>) -> Result<usize> {
+        self.0.seek(from);
+        give(&mut self.0, Direction::Forward, limit, visit)
+    }
+}
+
+impl Engine for Open {
+    fn put(&self, key: &[u8], value: &[u8], durability: Durability) -> Result<()> {
+        self.db.put_opt(key, value, self.write_options(durability)).map_err(text)
+    }
+
+    fn batch(&self, entries: &[(&[u8], &[u8])], durability: Durability) -> Result<()> {
+        let mut batch = WriteBatch::default();
+        entries.iter().for_each(|(key, value)| batch.put(key, value));
+        self.db.write_opt(batch, self.write_options(durability)).map_err(text)
+    }
+
+    fn delete(&self, key: &[u8], durability: Durability) -> Result<()> {
+        self.db.delete_opt(key, self.write_options(durability)).map_err(text)
+    }
+
+    fn get(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        let value = self.db.get_pinned(key).map_err(text)?;
+        if let Some(value) = &value {
+            visit(value);
+        }
+        Ok(value.is_some())
+    }
+
+    fn multi_get(&self, keys: &[&[u8]], visit: &mut dyn FnMut(usize, Option<&[u8]>)) -> Result<()> {
+        let cf = self.db.cf_handle(DEFAULT_COLUMN_FAMILY_NAME).ok_or("no default column family")?;
+        let values = self.db.batched_multi_get_cf(cf, keys, false);
+        for (position, value) in values.into_iter().enumerate() {
+            visit(position, value.map_err(text)?.as_deref());
+        }
+        Ok(())
+    }
+
+    fn range(
+        &self,
+        from: Option<&[u8]>,
+        direction: Direction,
+        limit: usize,
+        visit: Visit<'_>,
+    ) -> Result<usize> {
+        let mut entries = self.db.raw_iterator_opt(ReadOptions::default());
+        match (direction, from) {
+            (Direction::Forward, Some(from)) => entries.seek(from),
+            (Direction::Forward, None) => entries.seek_to_first(),
+            (Direction::Back, Some(from)) => entries.seek_for_prev(from),
+            (Direction::Back, None) => entries.seek_to_last(),
+        }
+        give(&mut entries, direction, limit, visit)
+    }
+
+    fn seeker(&self) -> Option<Box<dyn Seeker + '_>> {
+        Some(Box::new(Kept(self.db.raw_iterator_opt(ReadOptions::default()))))
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.db.flush_opt(&FlushOptions::default()).map_err(text)
+    }
+
+    fn wait_idle(&self) -> Result<()> {
+        self.db.wait_for_compact(&WaitForCompactOptions::default()).map_err(text)
+    }
+
+    fn compact(&self) -> Result<()> {
+        self.db.compact_range(None::<&[u8]>, None::<&[u8]>);
+        Ok(())
+    }
+
+    fn counters(&self) -> Counters {
+        let files = |level| self.property(&format!("rocksdb.num-files-at-level{level}")).parse::<u64>();
+        let counts: Option<Vec<u64>> = (0..LEVELS).map(|level| files(level).ok()).collect();
+        // Below level 0 the files of a level are one run.
+        let runs = |(level, files): (usize, u64)| if level == 0 { files } else { files.min(1) };
+        Counters {
+            runs_per_level: counts.map(|counts| counts.into_iter().enumerate().map(runs).collect()),
+            stalls: stalls(
+                &self.property("rocksdb.dbstats"),
+                &self.property("rocksdb.cfstats-no-file-histogram"),
+            ),
+            ..self.log.counters()
+        }
+    }
+
+    fn options(&self) -> BTreeMap<String, String> {
+        in_effect(&self.dir)
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        self.db.cancel_all_background_work(true);
+        Ok(())
+    }
+}

@@ -1,0 +1,93 @@
+//! What RocksDB runs with: its defaults, or tuned.
+//!
+//! `rocksdb` has RocksDB's defaults and what equal resources ask for: one cache that is charged with index, filters and
+//! write buffers, the same filter bits, compression, memtable, file and block size, and as many background jobs.
+//! `rocksdb-tuned` adds what its documentation offers for speed at the same resources. Direct I/O is not among it: all
+//! engines read and write through the page cache. Options without a setter in the crate go in as text.
+
+use crate::rocksdb_log::Log;
+use drumlin_bench::engine::{Compression, EngineConfig, Result};
+use rocksdb::statistics::StatsLevel;
+use rocksdb::{
+    BlockBasedOptions, Cache, DBCompressionType, DataBlockIndexType, InfoLogger, LogLevel, Options,
+    WriteBufferManager,
+};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+/// RocksDB as a kind of engine.
+pub struct RocksDb {
+    /// Its name.
+    pub name: &'static str,
+    /// Whether it is tuned.
+    pub tuned: bool,
+}
+
+impl RocksDb {
+    fn table(&self, config: &EngineConfig, cache: &Cache) -> BlockBasedOptions {
+        let mut table = BlockBasedOptions::default();
+        table.set_block_cache(cache);
+        table.set_block_size(config.block_bytes as usize);
+        table.set_cache_index_and_filter_blocks(true);
+        if config.filter_bits > 0.0 {
+            table.set_bloom_filter(config.filter_bits, false);
+        }
+        if self.tuned {
+            table.set_data_block_index_type(DataBlockIndexType::BinaryAndHash);
+            table.set_optimize_filters_for_memory(true);
+            table.set_pin_l0_filter_and_index_blocks_in_cache(true);
+            table.set_pin_top_level_index_and_filter(true);
+        }
+        table
+    }
+
+    /// The options of a store whose log `log` hears.
+    pub fn options(&self, config: &EngineConfig, log: &Arc<Log>) -> Result<Options> {
+        let memory = config.memory_bytes as usize;
+        let cache = match self.tuned {
+            true => Cache::new_hyper_clock_cache(memory, 0),
+            false => Cache::new_lru_cache(memory),
+        };
+        let mut options = Options::default();
+        options.set_block_based_table_factory(&self.table(config, &cache));
+        if self.tuned {
+            // No setters: a search of the index that interpolates where keys are even, and keys apart from values.
+            let more = "block_based_table_factory={index_block_search_type=kAuto;uniform_cv_threshold=0.2;\
+                        separate_key_value_in_data_block=true}";
+            options = options.get_options_from_string(more).map_err(rocksdb::Error::into_string)?;
+            options.set_memtable_whole_key_filtering(true);
+            options.set_memtable_prefix_bloom_ratio(0.1);
+            options.set_recycle_log_file_num(4);
+        }
+        options.create_if_missing(true);
+        options.set_write_buffer_size(config.memtable_bytes as usize);
+        options.set_target_file_size_base(config.file_bytes);
+        options.set_max_background_jobs(1 + config.merges as i32);
+        let compression = match config.compression {
+            Compression::None => DBCompressionType::None,
+            Compression::Lz4 => DBCompressionType::Lz4,
+            Compression::Zstd => DBCompressionType::Zstd,
+        };
+        options.set_compression_type(compression);
+        let buffers = WriteBufferManager::new_write_buffer_manager_with_cache(0, false, cache);
+        options.set_write_buffer_manager(&buffers);
+        options.set_statistics_level(StatsLevel::DisableAll);
+        let heard = log.clone();
+        options.set_info_logger(InfoLogger::new_callback_logger(LogLevel::Info, move |_, line| {
+            heard.line(line)
+        }));
+        Ok(options)
+    }
+}
+
+/// The options that the store in `dir` says are in effect, from the newest of its OPTIONS files.
+pub fn in_effect(dir: &Path) -> BTreeMap<String, String> {
+    let files = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    let names = files
+        .map(|file| file.path())
+        .filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("OPTIONS-")));
+    let text = names.max().and_then(|path| std::fs::read_to_string(path).ok()).unwrap_or_default();
+    let pairs = text.lines().filter_map(|line| line.trim().split_once('='));
+    pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+}

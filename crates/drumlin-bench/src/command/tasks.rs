@@ -1,0 +1,226 @@
+//! From the command line to tasks: a workload with the settings that every engine gets.
+
+use super::args::{
+    Common, DynamicArgs, Family, FiltersArgs, GrowthArgs, Keys, MicroArgs, PipelineArgs, Scale, SuiteName,
+    TraceArgs, TraceKind, ValuesArgs, YcsbArgs,
+};
+use crate::engine::{Durability, EngineConfig, Result};
+use crate::rounds::Task;
+use crate::workload::trace::{self, Form};
+use crate::workload::{Workload, dynamic, micro, papers, scaled, suites, ycsb};
+
+const MIB: u64 = 1 << 20;
+/// Smallest memtable that scaling makes.
+const MEMTABLE_LEAST: u64 = 64 << 10;
+
+/// What a family is run with where the command line is silent.
+struct Defaults {
+    memory: u64,
+    memtable: u64,
+    file: u64,
+    bits: f64,
+    durability: Durability,
+}
+
+impl Default for Defaults {
+    fn default() -> Self {
+        Defaults {
+            memory: 1 << 30,
+            memtable: 64 * MIB,
+            file: 64 * MIB,
+            bits: 10.0,
+            durability: Durability::Buffered,
+        }
+    }
+}
+
+fn config(common: &Common, defaults: &Defaults, bits: f64) -> EngineConfig {
+    EngineConfig {
+        memory_bytes: common.memory.unwrap_or(defaults.memory),
+        memtable_bytes: common.memtable.unwrap_or(defaults.memtable),
+        file_bytes: common.file_size.unwrap_or(defaults.file),
+        filter_bits: bits,
+        compression: common.compression,
+        durability: common.durability.unwrap_or(defaults.durability),
+        merges: common.merges,
+        set: common.set.clone(),
+        in_memory: common.in_memory,
+        ..EngineConfig::default()
+    }
+}
+
+/// Tasks of one workload, one for each number of filter bits that was asked for.
+fn tasks(common: &Common, defaults: &Defaults, workload: &Workload, own_bits: &[f64]) -> Vec<Task> {
+    let bits = match (common.bits.as_slice(), own_bits) {
+        ([], []) => &[defaults.bits],
+        ([], own) => own,
+        (given, _) => given,
+    };
+    let several = bits.len() > 1;
+    let task = |bits: &f64| {
+        let mut workload = workload.clone();
+        if several {
+            workload.name += &format!(" {bits} bits");
+        }
+        if let Some(rate) = common.rate {
+            workload.phases.iter_mut().for_each(|phase| phase.rate = Some(rate));
+        }
+        Task { workload, config: config(common, defaults, *bits) }
+    };
+    bits.iter().map(task).collect()
+}
+
+/// The factor of `--scale`: `quick` and `default` are the family's own.
+fn factor(common: &Common, default: f64, quick: f64) -> f64 {
+    match common.scale {
+        None => default,
+        Some(Scale::Quick) => quick,
+        Some(Scale::Factor(factor)) => factor,
+    }
+}
+
+/// The tasks that `family` asks for; empty for families that are no workloads.
+pub(super) fn of_family(family: &Family, common: &Common) -> Result<Vec<Task>> {
+    match family {
+        Family::Micro(args) => of_micro(args, common),
+        Family::Ycsb(args) => of_ycsb(args, common),
+        Family::Dynamic(args) => of_dynamic(args, common),
+        Family::Growth(args) => of_growth(args, common),
+        Family::Filters(args) => of_filters(args, common),
+        Family::Pipeline(args) => of_pipeline(args, common),
+        Family::Values(args) => of_values(args, common),
+        Family::Trace(args) => of_trace(args, common),
+        Family::Suite(args) => of_suite(args.suite, common),
+        _ => Ok(Vec::new()),
+    }
+}
+
+fn of_micro(args: &MicroArgs, common: &Common) -> Result<Vec<Task>> {
+    let default = scaled(10_000_000, factor(common, 1.0, 0.1));
+    let usual = micro::Sizes::default();
+    let sizes = micro::Sizes {
+        num: args.num.unwrap_or(default),
+        reads: args.reads,
+        nexts: args.nexts,
+        batch: args.batch.max(1),
+        key_bytes: common.key_size.unwrap_or(usual.key_bytes).max(8),
+        value_bytes: common.value_size.unwrap_or(usual.value_bytes),
+        value_ratio: common.value_ratio,
+        dense: args.keys == Keys::Dense,
+        threads: common.threads,
+        write_rate: args.write_rate.max(1.0),
+    };
+    let defaults = Defaults { memory: 3 << 30, ..Defaults::default() };
+    let workloads = micro::workloads(&args.names, &sizes)?;
+    Ok(workloads.iter().flat_map(|workload| tasks(common, &defaults, workload, &[])).collect())
+}
+
+fn of_ycsb(args: &YcsbArgs, common: &Common) -> Result<Vec<Task>> {
+    let scale = |default: u64, quick: u64| match common.scale {
+        None => default,
+        Some(Scale::Quick) => quick,
+        Some(Scale::Factor(factor)) => scaled(default, factor),
+    };
+    let sizes = ycsb::Sizes {
+        records: args.records.unwrap_or_else(|| scale(10_000_000, 1_000_000)),
+        ops: args.ops.unwrap_or_else(|| scale(5_000_000, 1_000_000)),
+        value_bytes: common.value_size.unwrap_or(100),
+        value_ratio: common.value_ratio,
+        threads: common.threads,
+        distribution: args.dist,
+        update: args.update,
+    };
+    let defaults = Defaults { memory: 3 << 30, ..Defaults::default() };
+    Ok(tasks(common, &defaults, &ycsb::workload(&args.workload, &sizes)?, &[]))
+}
+
+/// `--fit cached`: a block cache of 32 MiB, which is half of the memory, and room for memtables.
+fn dynamic_defaults(common: &Common) -> Defaults {
+    let memtable = common.memtable.unwrap_or(2 * MIB);
+    Defaults { memory: (64 * MIB).max(8 * memtable), memtable, file: 64 * MIB, ..Defaults::default() }
+}
+
+fn of_dynamic(args: &DynamicArgs, common: &Common) -> Result<Vec<Task>> {
+    let mut workload = dynamic::workload(&args.plan, factor(common, 1.0 / 16.0, 1.0 / 64.0))?;
+    workload.value_bytes = common.value_size.unwrap_or(workload.value_bytes);
+    workload.value_ratio = common.value_ratio;
+    Ok(tasks(common, &dynamic_defaults(common), &workload, &[]))
+}
+
+fn of_growth(args: &GrowthArgs, common: &Common) -> Result<Vec<Task>> {
+    let scale = factor(common, 0.25, 1.0 / 64.0);
+    // A cache of 32 MiB at scale 1 is half of the memory.
+    let memory = scaled(64 * MIB, scale).max(16 * MIB);
+    let defaults = Defaults { memory, memtable: 2 * MIB, file: 2 * MIB, bits: 5.0, ..Defaults::default() };
+    Ok(tasks(common, &defaults, &papers::growth(&args.mix, &args.dist, scale)?, &[]))
+}
+
+fn of_filters(args: &FiltersArgs, common: &Common) -> Result<Vec<Task>> {
+    let scale = factor(common, 1.0 / 16.0, 1.0 / 64.0);
+    let memtable = scaled(16 * MIB, scale).max(MEMTABLE_LEAST);
+    let defaults = Defaults { memory: 64 * MIB, memtable, file: memtable, ..Defaults::default() };
+    let bits: &[f64] = if args.kind == "I" { &[2.0, 4.0, 6.0] } else { &[2.0, 3.0, 5.0, 7.0] };
+    Ok(tasks(common, &defaults, &papers::filters(&args.kind, args.empty, &args.dist, scale)?, bits))
+}
+
+fn of_pipeline(args: &PipelineArgs, common: &Common) -> Result<Vec<Task>> {
+    let scale = factor(common, 1.0 / 16.0, 1.0 / 64.0);
+    let memtable = scaled(64 * MIB, scale).max(MEMTABLE_LEAST);
+    let defaults =
+        Defaults { memory: 64 * MIB, memtable, durability: Durability::None, ..Defaults::default() };
+    Ok(tasks(common, &defaults, &papers::pipeline(&args.kind, &args.writes, scale)?, &[]))
+}
+
+fn of_values(args: &ValuesArgs, common: &Common) -> Result<Vec<Task>> {
+    let scale = factor(common, 1.0 / 64.0, 1.0 / 256.0);
+    let memtable = scaled(100 * MIB, scale).max(MEMTABLE_LEAST);
+    let defaults = Defaults { memory: 256 * MIB, memtable, ..Defaults::default() };
+    let workload = papers::values(args.theta, common.value_size.unwrap_or(4096), scale)?;
+    Ok(tasks(common, &defaults, &workload, &[]))
+}
+
+fn of_trace(args: &TraceArgs, common: &Common) -> Result<Vec<Task>> {
+    let form = match (args.kind, args.expand_4k) {
+        (TraceKind::Block, false) => Form::Block,
+        (TraceKind::Block, true) => Form::Blocks4k,
+        (TraceKind::Git, _) => Form::Keys,
+        (TraceKind::Twitter, _) => Form::Ids,
+    };
+    if form == Form::Ids && args.sizes.is_none() {
+        return Err("a twitter trace needs --sizes".to_owned());
+    }
+    let workload = trace::workload(&args.file, form, args.sizes.as_deref(), factor(common, 1.0, 1.0 / 16.0))?;
+    let defaults = Defaults { memory: 64 * MIB, memtable: MIB, ..Defaults::default() };
+    Ok(tasks(common, &defaults, &workload, &[]))
+}
+
+fn of_suite(suite: SuiteName, common: &Common) -> Result<Vec<Task>> {
+    let workloads = match suite {
+        SuiteName::Smoke => suites::smoke()?,
+        SuiteName::Quick => suites::quick()?,
+        SuiteName::Papers => suites::papers_suite()?,
+        SuiteName::Goals => suites::goals()?,
+        SuiteName::Release => suites::release()?,
+    };
+    let mut common = common.clone();
+    if suite == SuiteName::Smoke {
+        common.in_memory = true;
+        common.memory = common.memory.or(Some(64 * MIB));
+        common.memtable = common.memtable.or(Some(MEMTABLE_LEAST));
+    }
+    let of = |workload: &Workload| {
+        let defaults = match workload.name.split(' ').next() {
+            Some("dynamic") => dynamic_defaults(&common),
+            Some("micro" | "ycsb") => Defaults { memory: 3 << 30, ..Defaults::default() },
+            Some("pipeline") => Defaults {
+                memory: 64 * MIB,
+                memtable: 4 * MIB,
+                durability: Durability::None,
+                ..Defaults::default()
+            },
+            _ => Defaults { memory: 64 * MIB, memtable: 2 * MIB, file: 2 * MIB, ..Defaults::default() },
+        };
+        tasks(&common, &defaults, workload, &[])
+    };
+    Ok(workloads.iter().flat_map(of).collect())
+}

@@ -1,0 +1,335 @@
+//! The cases of the gate: small runs whose every count follows from the code.
+//!
+//! Each makes a store in a simulated world with seed 1, prepares it, does so many operations and gives counts for one.
+//! Entries are 16 + 100 bytes unless the name says otherwise.
+
+use crate::allocations;
+use crate::drumlin_engine::{Open, open_in};
+use crate::engine::{Direction, Durability, Engine, EngineConfig, Result};
+use crate::generate::choose::Target;
+use crate::generate::keys::KeyForm;
+use crate::generate::stream::{Call, Chunk, Stream};
+use crate::generate::values::Values;
+use crate::measure::oracle::Oracle;
+use crate::workload::{Action, After, Entries, Phase, Workload, dynamic, papers};
+use drumlin::env::{MemEnv, Op};
+use std::path::Path;
+
+/// The seed of everything.
+const SEED: u64 = 1;
+/// Entries that reads find.
+const LOADED: u64 = 10_000;
+
+/// Counts for one operation, by name.
+pub(super) type Counts = Vec<(String, f64)>;
+
+/// What a case does.
+#[derive(Clone, Copy)]
+enum Work {
+    /// So many operations of an action on a store that is prepared so.
+    Action(Prepared, Action),
+    /// Puts, then a flush and all merges; a merge of everything when that is wanted.
+    Load { value_bytes: usize, compact: bool },
+    /// Puts, then a close and an open that reads the log.
+    Recovery,
+    /// Puts under a policy, for the cost of its decisions.
+    Policy(&'static str),
+    /// A whole workload.
+    Workload(fn(u64) -> Result<Workload>),
+}
+
+/// What is in the store before.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Prepared {
+    /// Nothing; values of so many bytes.
+    Empty(usize),
+    /// The loaded entries, in memory.
+    InMemory,
+    /// The loaded entries, in one run.
+    InTables,
+}
+
+/// One case.
+pub(super) struct Case {
+    pub(super) name: &'static str,
+    /// Operations; instructions are measured with this and twice this.
+    pub(super) operations: u64,
+    work: Work,
+}
+
+const fn action(name: &'static str, operations: u64, prepared: Prepared, action: Action) -> Case {
+    Case { name, operations, work: Work::Action(prepared, action) }
+}
+
+const fn load(name: &'static str, operations: u64, value_bytes: usize, compact: bool) -> Case {
+    Case { name, operations, work: Work::Load { value_bytes, compact } }
+}
+
+const fn policy(name: &'static str, policy: &'static str) -> Case {
+    Case { name, operations: 8_000, work: Work::Policy(policy) }
+}
+
+const FORWARD: Direction = Direction::Forward;
+const UNIFORM: Target = Target::Uniform;
+use Prepared::{Empty, InMemory, InTables};
+
+pub(super) const CASES: [Case; 23] = [
+    action("put-sequential", 10_000, Empty(100), Action::Put(Target::New)),
+    action("put-random", 10_000, Empty(100), Action::Put(Target::Below(LOADED))),
+    action("put-batch", 10_000, Empty(100), Action::Batch(Target::Below(LOADED), 100)),
+    action("put-1000", 5_000, Empty(1000), Action::Put(Target::Below(LOADED))),
+    action("get-memtable", 10_000, InMemory, Action::Get(UNIFORM)),
+    action("get-table", 10_000, InTables, Action::Get(UNIFORM)),
+    action("get-missing", 10_000, InTables, Action::GetAbsent(UNIFORM)),
+    action("multiget", 10_000, InTables, Action::MultiGet(UNIFORM, 32)),
+    action("seek", 5_000, InTables, Action::Range(UNIFORM, Entries::Fixed(1), FORWARD)),
+    action("seek-next-10", 2_000, InTables, Action::Range(UNIFORM, Entries::Fixed(11), FORWARD)),
+    action("seek-prev-10", 2_000, InTables, Action::Range(UNIFORM, Entries::Fixed(11), Direction::Back)),
+    action("scan50", 1_000, InTables, Action::Range(UNIFORM, Entries::Fixed(50), FORWARD)),
+    action("delete", 10_000, Empty(100), Action::Delete(Target::Below(LOADED))),
+    load("flush-100", 10_000, 100, false),
+    load("flush-1000", 4_000, 1000, false),
+    load("merge-100", 10_000, 100, true),
+    load("merge-1000", 4_000, 1000, true),
+    Case { name: "recovery", operations: 8_000, work: Work::Recovery },
+    policy("policy-leveling", "leveling"),
+    policy("policy-1-leveling", "1-leveling"),
+    policy("policy-tiering", "tiering"),
+    Case { name: "dynamic", operations: 2_500, work: Work::Workload(dynamic_small) },
+    Case { name: "filters", operations: 2_500, work: Work::Workload(filters_small) },
+];
+
+fn dynamic_small(operations: u64) -> Result<Workload> {
+    dynamic::workload("I", operations as f64 / 40_960_000.0)
+}
+
+fn filters_small(operations: u64) -> Result<Workload> {
+    papers::filters("I", 0.0, "uniform", operations as f64 / 20_000_000.0)
+}
+
+/// A store in a simulated world, and what is known of it.
+struct Bench {
+    mem: MemEnv,
+    /// The open store; none while it is being opened again.
+    open: Option<Open>,
+    oracle: Oracle,
+    values: Values,
+    config: EngineConfig,
+    keys: KeyForm,
+    value_bytes: usize,
+    base: u64,
+    ingested: u64,
+}
+
+fn config() -> EngineConfig {
+    EngineConfig {
+        memory_bytes: 32 << 20,
+        memtable_bytes: 256 << 10,
+        file_bytes: 256 << 10,
+        ..EngineConfig::default()
+    }
+}
+
+const STORE: &str = "/gate";
+
+impl Bench {
+    fn new(config: EngineConfig, ids: u64, keys: KeyForm, value_bytes: usize) -> Result<Bench> {
+        let mem = MemEnv::new(SEED);
+        let open = Some(open_in(mem.env(), Some(mem.clone()), Path::new(STORE), &config)?);
+        let values = Values::new(SEED, 0.5, value_bytes);
+        let oracle = Oracle::new(ids, false);
+        Ok(Bench { mem, open, oracle, values, config, keys, value_bytes, base: 0, ingested: 0 })
+    }
+
+    /// Carries `phase` out and checks that gets find what is there.
+    fn phase(&mut self, phase: &Phase) -> Result<u64> {
+        let mut stream = Stream::new(phase, self.keys, self.value_bytes, self.base, SEED, 0, None);
+        let mut chunk = Chunk::default();
+        let mut value = Vec::new();
+        let mut done = 0;
+        while stream.fill(&mut chunk, &|id| self.oracle.is_present(id))? {
+            for operation in &chunk.operations {
+                done += self.step(&chunk, operation, &mut value)?;
+            }
+        }
+        self.base += stream.inserted();
+        if let Some(Action::Put(Target::Below(n))) = phase.mix.first().map(|(_, action)| *action) {
+            self.base = self.base.max(n);
+        }
+        match phase.after {
+            After::Nothing => {}
+            After::Idle => {
+                self.store()?.flush()?;
+                self.store()?.wait_idle()?;
+            }
+            After::Compact => {
+                self.store()?.flush()?;
+                self.store()?.compact()?;
+                self.store()?.wait_idle()?;
+            }
+        }
+        Ok(done)
+    }
+
+    fn step(
+        &mut self,
+        chunk: &Chunk,
+        operation: &crate::generate::stream::Operation,
+        value: &mut Vec<u8>,
+    ) -> Result<u64> {
+        let items = chunk.items(operation);
+        let Some(first) = items.first() else { return Ok(0) };
+        let key = chunk.key(first);
+        let wrong = || Err(format!("wrong answer for id {}", first.id));
+        match operation.call {
+            Call::Put => {
+                let version = self.oracle.next_version(first.id);
+                self.values.write(first.id, version, self.value_bytes, value);
+                self.store()?.put(key, value, Durability::Buffered)?;
+                self.oracle.note_put(first.id, version, key.len(), value.len());
+                self.ingested += (key.len() + value.len()) as u64;
+            }
+            Call::Batch => {
+                self.values.write(first.id, 1, self.value_bytes, value);
+                let pairs: Vec<(&[u8], &[u8])> =
+                    items.iter().map(|item| (chunk.key(item), &value[..])).collect();
+                self.store()?.batch(&pairs, Durability::Buffered)?;
+                self.ingested +=
+                    pairs.iter().map(|(key, value)| (key.len() + value.len()) as u64).sum::<u64>();
+            }
+            Call::Get if !self.store()?.get(key, &mut |_| {})? => return wrong(),
+            Call::GetAbsent if self.store()?.get(key, &mut |_| {})? => return wrong(),
+            Call::Get | Call::GetAbsent => {}
+            Call::MultiGet => {
+                let keys: Vec<&[u8]> = items.iter().map(|item| chunk.key(item)).collect();
+                let mut found = 0;
+                self.store()?.multi_get(&keys, &mut |_, value| found += usize::from(value.is_some()))?;
+                if found != keys.len() {
+                    return wrong();
+                }
+            }
+            Call::Range(direction) => {
+                let limit = first.size as usize;
+                if self.store()?.range(Some(key), direction, limit, &mut |_, _| {})? == 0 {
+                    return wrong();
+                }
+            }
+            Call::Delete => self.store()?.delete(key, Durability::Buffered)?,
+            Call::Reseek | Call::Scan(_) | Call::Modify => return Err("not a call of the gate".to_owned()),
+        }
+        Ok(items.len() as u64)
+    }
+
+    fn load(&mut self, entries: u64, after: After) -> Result<u64> {
+        self.phase(&Phase::of("load", entries, Action::Put(Target::New)).then(after))
+    }
+
+    /// Calls of the environment so far, and those that made something durable.
+    fn calls(&self) -> (u64, u64) {
+        let is_sync = |op: Op| matches!(op, Op::SyncData | Op::SyncAll | Op::SyncDir);
+        let syncs =
+            self.mem.sites().iter().filter(|(site, _)| is_sync(site.op)).map(|(_, count)| count).sum();
+        (self.mem.io_index(), syncs)
+    }
+
+    /// Runs `work` and gives its counts for one operation.
+    fn counted(&mut self, work: impl FnOnce(&mut Bench) -> Result<u64>) -> Result<Counts> {
+        let before = (self.store()?.counters(), self.calls(), allocations::of_this_thread(), self.ingested);
+        let operations = work(self)?.max(1) as f64;
+        let after = (self.store()?.counters(), self.calls(), allocations::of_this_thread(), self.ingested);
+        let per = |name: &str, count: u64| (name.to_owned(), count as f64 / operations);
+        let mut counts = vec![
+            per("env_calls_per_op", after.1.0 - before.1.0),
+            per("syncs_per_op", after.1.1 - before.1.1),
+        ];
+        if let Some((after, before)) = after.2.zip(before.2) {
+            counts.push(per("allocations_per_op", after - before));
+        }
+        let grown = |of: fn(&crate::engine::Counters) -> Option<u64>| {
+            of(&after.0).zip(of(&before.0)).map(|(after, before)| after.saturating_sub(before))
+        };
+        let blocks = grown(|c| Some(c.cache_hits? + c.cache_misses?));
+        counts.extend(blocks.map(|blocks| per("blocks_per_op", blocks)));
+        let ingested = after.3 - before.3;
+        if ingested > 0 {
+            let share = |name: &str, bytes: u64| (name.to_owned(), bytes as f64 / ingested as f64);
+            counts.extend(grown(|c| c.flush_bytes).map(|bytes| share("flush_amp", bytes)));
+            counts.extend(grown(|c| c.merge_bytes).map(|bytes| share("merge_amp", bytes)));
+            counts.extend(grown(|c| c.log_bytes).map(|bytes| share("log_amp", bytes)));
+            counts.extend(grown(|c| c.decisions).map(|count| ("decisions".to_owned(), count as f64)));
+        }
+        let runs = after.0.runs_per_level.iter().flatten().sum::<u64>();
+        counts.push(("runs".to_owned(), runs as f64));
+        // Written and read as text with six digits, so that the same count is the same number.
+        Ok(counts.into_iter().map(|(name, value)| (name, (value * 1e6).round() / 1e6)).collect())
+    }
+}
+
+impl Case {
+    /// Does `operations` operations; gives counts for one.
+    pub(super) fn run(&self, operations: u64) -> Result<Counts> {
+        let small = KeyForm::Hashed { len: 16 };
+        match self.work {
+            Work::Action(prepared, action) => {
+                let value_bytes = if let Empty(bytes) = prepared { bytes } else { 100 };
+                let keys = if action.inserts() { KeyForm::Dense { len: 16 } } else { small };
+                // In memory means one memtable that is never sealed.
+                let memtable_bytes = if prepared == InMemory { 8 << 20 } else { config().memtable_bytes };
+                let config = EngineConfig { memtable_bytes, ..config() };
+                let mut bench = Bench::new(config, LOADED + operations, keys, value_bytes)?;
+                match prepared {
+                    Empty(_) => 0,
+                    InMemory => bench.load(LOADED, After::Nothing)?,
+                    InTables => bench.load(LOADED, After::Compact)?,
+                };
+                bench.counted(|bench| bench.phase(&Phase::of(self.name, operations, action)))
+            }
+            Work::Load { value_bytes, compact } => {
+                let mut bench = Bench::new(config(), operations, small, value_bytes)?;
+                let after = if compact { After::Compact } else { After::Idle };
+                bench.counted(|bench| bench.load(operations, after))
+            }
+            Work::Recovery => {
+                let mut bench =
+                    Bench::new(EngineConfig { memtable_bytes: 8 << 20, ..config() }, operations, small, 100)?;
+                bench.counted(|bench| {
+                    let done = bench.load(operations, After::Nothing)?;
+                    bench.reopen()?;
+                    Ok(done)
+                })
+            }
+            Work::Policy(policy) => {
+                let config = EngineConfig {
+                    policy: Some(policy.to_owned()),
+                    memtable_bytes: 64 << 10,
+                    file_bytes: 64 << 10,
+                    ..config()
+                };
+                let mut bench = Bench::new(config, operations, small, 100)?;
+                bench.counted(|bench| bench.load(operations, After::Idle))
+            }
+            Work::Workload(make) => {
+                let workload = make(operations)?;
+                let mut bench = Bench::new(config(), workload.ids(), workload.keys, workload.value_bytes)?;
+                bench.counted(|bench| {
+                    workload.phases.iter().try_fold(0, |done, phase| Ok(done + bench.phase(phase)?))
+                })
+            }
+        }
+    }
+}
+
+impl Bench {
+    fn store(&self) -> Result<&Open> {
+        self.open.as_ref().ok_or_else(|| "the store is closed".to_owned())
+    }
+
+    /// Closes the store and opens it again.
+    fn reopen(&mut self) -> Result<()> {
+        if let Some(open) = self.open.take() {
+            Box::new(open).close()?;
+        }
+        self.open = Some(open_in(self.mem.env(), Some(self.mem.clone()), Path::new(STORE), &self.config)?);
+        Ok(())
+    }
+}

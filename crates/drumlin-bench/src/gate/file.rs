@@ -1,0 +1,164 @@
+//! `ci/gate.toml`: a section for each case, a line for each figure.
+//!
+//! ```text
+//! rustc = "rustc 1.95.0 (..)"
+//!
+//! [put-random]
+//! instructions = { value = 4321.5, tolerance = 0.02, reason = "why it is what it is" }
+//! ```
+//!
+//! This is the part of TOML that is read and written: `key = value` on one line, comments at the top.
+
+use crate::engine::Result;
+use std::fmt::Write;
+use std::path::Path;
+
+const HEAD: &str = "\
+# Figures of `drumlin bench gate`. A figure outside its tolerance, in either direction, fails the gate.
+# `drumlin bench gate --update` rewrites the values; the commit says why each line moved.
+";
+
+/// One figure of one case.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Figure {
+    pub(super) case: String,
+    pub(super) metric: String,
+    pub(super) value: f64,
+    /// Relative; 0 is exact.
+    pub(super) tolerance: f64,
+    pub(super) reason: String,
+}
+
+impl Figure {
+    pub(super) fn new(case: &str, metric: &str, value: f64, tolerance: f64) -> Figure {
+        Figure {
+            case: case.to_owned(),
+            metric: metric.to_owned(),
+            value,
+            tolerance,
+            reason: "first measured".to_owned(),
+        }
+    }
+}
+
+/// The file.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(super) struct File {
+    /// The compiler that built what was measured.
+    pub(super) rustc: String,
+    pub(super) figures: Vec<Figure>,
+}
+
+impl File {
+    pub(super) fn read(path: &Path) -> Result<File> {
+        let text = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
+        File::parse(&text).map_err(|e| format!("{}: {e}", path.display()))
+    }
+
+    fn parse(text: &str) -> Result<File> {
+        let mut file = File::default();
+        let mut case = String::new();
+        for (number, line) in text.lines().enumerate() {
+            let line = line.trim();
+            let bad = || {
+                format!(
+                    "line {}: not `metric = {{ value = .., tolerance = .., reason = \"..\" }}`",
+                    number + 1
+                )
+            };
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+                case = name.to_owned();
+                continue;
+            }
+            let (name, value) = line.split_once('=').ok_or_else(bad)?;
+            let (name, value) = (name.trim(), value.trim());
+            if case.is_empty() && name == "rustc" {
+                file.rustc = value.trim_matches('"').to_owned();
+                continue;
+            }
+            let inner = value.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).ok_or_else(bad)?;
+            let (numbers, reason) = inner.split_once("reason").ok_or_else(bad)?;
+            let mut fields = numbers.split(',').filter_map(|field| field.split_once('='));
+            let mut number = |wanted: &str| {
+                let (name, value) = fields.next()?;
+                (name.trim() == wanted).then(|| value.trim().parse::<f64>().ok())?
+            };
+            let (value, tolerance) = number("value").zip(number("tolerance")).ok_or_else(bad)?;
+            let reason = reason.trim_start_matches([' ', '=']).trim().trim_matches('"').to_owned();
+            file.figures.push(Figure {
+                case: case.clone(),
+                metric: name.to_owned(),
+                value,
+                tolerance,
+                reason,
+            });
+        }
+        Ok(file)
+    }
+
+    pub(super) fn figure(&self, case: &str, metric: &str) -> Option<&Figure> {
+        self.figures.iter().find(|figure| figure.case == case && figure.metric == metric)
+    }
+
+    /// This file with the figures just measured, and those old ones that `keeps` names; reasons stay.
+    pub(super) fn updated(&self, measured: &[Figure], keeps: impl Fn(&Figure) -> bool, rustc: &str) -> File {
+        let mut figures: Vec<Figure> = self.figures.iter().filter(|figure| keeps(figure)).cloned().collect();
+        for new in measured {
+            let old = self.figure(&new.case, &new.metric);
+            let reason = old.map_or_else(|| new.reason.clone(), |old| old.reason.clone());
+            let tolerance = old.map_or(new.tolerance, |old| old.tolerance);
+            figures.push(Figure { reason, tolerance, ..new.clone() });
+        }
+        figures.sort_by(|a, b| (&a.case, &a.metric).cmp(&(&b.case, &b.metric)));
+        File { rustc: rustc.to_owned(), figures }
+    }
+
+    fn text(&self) -> String {
+        let mut text = format!("{HEAD}\nrustc = \"{}\"\n", self.rustc);
+        let mut case = "";
+        for figure in &self.figures {
+            if figure.case != case {
+                case = &figure.case;
+                let _ = writeln!(text, "\n[{case}]");
+            }
+            let Figure { metric, value, tolerance, reason, .. } = figure;
+            let _ = writeln!(
+                text,
+                "{metric} = {{ value = {value}, tolerance = {tolerance}, reason = \"{reason}\" }}"
+            );
+        }
+        text
+    }
+
+    pub(super) fn write(&self, path: &Path) -> Result<()> {
+        std::fs::write(path, self.text()).map_err(|e| format!("{}: {e}", path.display()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        let file = File {
+            rustc: "rustc 1".to_owned(),
+            figures: vec![
+                Figure { reason: "a, b = c".to_owned(), ..Figure::new("get", "instructions", 12.5, 0.02) },
+                Figure::new("put", "write_amp", 0.0, 0.0),
+            ],
+        };
+        assert_eq!(File::parse(&file.text()), Ok(file.clone()));
+        let new = [Figure::new("get", "instructions", 13.0, 0.5)];
+        let updated = file.updated(&new, |figure| figure.case != "get", "rustc 2");
+        assert_eq!(
+            updated.figure("get", "instructions").map(|f| (f.value, f.tolerance, f.reason.as_str())),
+            Some((13.0, 0.02, "a, b = c"))
+        );
+        assert_eq!(updated.figures.len(), 2);
+        assert!(File::parse("[x]\ny = 1\n").is_err());
+    }
+}

@@ -1,0 +1,345 @@
+//! The rows that Drumlin is to meet against RocksDB.
+//!
+//! A row is a phase of a workload and the least ratio of throughput, drumlin over the better of `rocksdb` and
+//! `rocksdb-tuned`; in rows of quantities that are to be small, the most. Rows whose feature the engine does not have yet
+//! are listed as not measured.
+
+use crate::command::args::{Common, GoalsArgs, Scale};
+use crate::command::{Ended, Program, measured, publish};
+use crate::compare::{NO_DIFFERENCE, Spread, ratios};
+use crate::engine::{EngineConfig, Result};
+use crate::report::model::PhaseReport;
+use crate::report::table::aligned;
+use crate::rounds::Task;
+use crate::workload::{Workload, dynamic, micro, ycsb};
+
+/// What is compared.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Quantity {
+    /// Operations per second: more is better.
+    Throughput,
+    /// Operations per second of CPU time of the calling thread: more is better.
+    PerCpu,
+    /// Tables written over bytes ingested: less is better.
+    WriteAmp,
+    /// Peak disk over live bytes: less is better.
+    PeakSpace,
+    /// CPU time beside that of the callers for an operation: less is better.
+    BackgroundCpu,
+}
+
+impl Quantity {
+    fn less_is_better(self) -> bool {
+        matches!(self, Quantity::WriteAmp | Quantity::PeakSpace | Quantity::BackgroundCpu)
+    }
+
+    fn of(self, phase: &PhaseReport) -> Option<f64> {
+        match self {
+            Quantity::Throughput => Some(phase.ops_per_s),
+            Quantity::PerCpu => (phase.thread_cpu_us_per_op > 0.0).then(|| 1e6 / phase.thread_cpu_us_per_op),
+            Quantity::WriteAmp => phase.write_amp,
+            Quantity::PeakSpace => phase.space_amp.peak,
+            Quantity::BackgroundCpu => {
+                Some((phase.process_cpu_us_per_op - phase.thread_cpu_us_per_op).max(f64::MIN_POSITIVE))
+            }
+        }
+    }
+}
+
+/// A goal.
+struct Row {
+    number: u32,
+    what: &'static str,
+    /// The name of the phase in reports.
+    phase: &'static str,
+    source: Source,
+    quantity: Quantity,
+    target: f64,
+}
+
+/// Which workload holds the phase.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Source {
+    /// A micro benchmark on 16 + 100 bytes.
+    Small(&'static str),
+    /// The same on 24 + 1000 bytes.
+    Large(&'static str),
+    /// A workload of YCSB.
+    Ycsb(&'static str),
+    /// All phases of a dynamic plan together.
+    Dynamic(&'static str),
+}
+
+const fn row(
+    number: u32,
+    what: &'static str,
+    phase: &'static str,
+    source: Source,
+    quantity: Quantity,
+    target: f64,
+) -> Row {
+    Row { number, what, phase, source, quantity, target }
+}
+
+use Quantity::{BackgroundCpu, PeakSpace, PerCpu, Throughput, WriteAmp};
+use Source::{Dynamic, Large, Small, Ycsb};
+
+const ROWS: [Row; 22] = [
+    row(1, "fillrandom 16+100", "micro fillrandom", Small("fillrandom"), Throughput, 3.0),
+    row(2, "fillrandom 24+1000", "micro fillrandom", Large("fillrandom"), Throughput, 1.8),
+    row(3, "fillbatch", "micro fillbatch", Small("fillbatch"), Throughput, 2.5),
+    row(4, "fillsync", "micro fillsync", Small("fillsync"), Throughput, 1.0),
+    row(5, "readrandom cached", "micro readrandom", Small("readrandom"), PerCpu, 2.0),
+    row(6, "readmissing cached", "micro readmissing", Small("readmissing"), PerCpu, 1.7),
+    row(9, "readpagecache", "micro readpagecache", Small("readpagecache"), Throughput, 1.6),
+    row(10, "seekrandom", "micro seekrandom", Small("seekrandom"), PerCpu, 2.0),
+    row(11, "readseq", "micro readseq", Small("readseq"), PerCpu, 2.0),
+    row(12, "YCSB A", "ycsb A", Ycsb("a"), Throughput, 2.5),
+    row(13, "YCSB B", "ycsb B", Ycsb("b"), Throughput, 2.0),
+    row(14, "YCSB C", "ycsb C", Ycsb("c"), Throughput, 2.0),
+    row(15, "YCSB D", "ycsb D", Ycsb("d"), Throughput, 2.5),
+    row(16, "YCSB E", "ycsb E", Ycsb("e"), Throughput, 2.0),
+    row(16, "scan50", "micro scan50", Small("scan50"), PerCpu, 2.0),
+    row(17, "YCSB F", "ycsb F", Ycsb("f"), Throughput, 2.2),
+    row(18, "dynamic I", "dynamic I", Dynamic("I"), Throughput, 2.0),
+    row(19, "dynamic II", "dynamic II", Dynamic("II"), Throughput, 1.6),
+    row(21, "write amp of overwrite", "micro overwrite", Small("overwrite"), WriteAmp, 0.7),
+    row(22, "peak space of overwrite", "micro overwrite", Small("overwrite"), PeakSpace, 1.1),
+    row(27, "background CPU, 100 B", "micro fillrandom", Small("fillrandom"), BackgroundCpu, 0.5),
+    row(27, "background CPU, 1 KB", "micro fillrandom", Large("fillrandom"), BackgroundCpu, 0.5),
+];
+
+/// Rows without a measurement, and what they wait for.
+const NOT_MEASURED: [(u32, &str); 6] = [
+    (7, "readuncached: the engine has no direct reads"),
+    (8, "multiget uncached: the engine has no direct reads"),
+    (20, "YCSB --dist arce: run `ycsb --dist arce`"),
+    (23, "filter memory: filters of one size everywhere; also row 24"),
+    (25, "gc bytes: values stay in tables"),
+    (26, "put p99.9 under load: run `micro fillrandom --rate`"),
+];
+
+/// Measures the rows that were asked for.
+pub fn run(args: &GoalsArgs, common: &Common, program: &Program) -> Ended {
+    let bases: Vec<&str> = program.engines.iter().map(|kind| kind.name()).collect();
+    let bases: Vec<&str> =
+        bases.into_iter().filter(|name| ["rocksdb", "rocksdb-tuned"].contains(name)).collect();
+    if bases.is_empty() {
+        return Ended::Usage(
+            "the goals are against RocksDB, which this program does not have; use drumlin-compare".into(),
+        );
+    }
+    let wanted = |row: &&Row| args.rows.is_empty() || args.rows.contains(&row.number);
+    let rows: Vec<&Row> = ROWS.iter().filter(wanted).collect();
+    let mut common = common.clone();
+    if common.engines.is_empty() {
+        common.engines = std::iter::once("drumlin").chain(bases.iter().copied()).map(str::to_owned).collect();
+    }
+    let mut phases: Vec<PhaseReport> = Vec::new();
+    let mut lines =
+        vec![["row", "what", "ratio", "min", "max", "target", "against", "verdict"].map(str::to_owned)];
+    for source in sources(&rows) {
+        let outcome = task(source, &common).and_then(|task| measured(&[task], &common, program));
+        let report = match outcome {
+            Ok(report) => report,
+            Err(what) => return Ended::Failed(what),
+        };
+        if let Err(what) = publish(&report, &common) {
+            return Ended::Failed(what);
+        }
+        for row in rows.iter().filter(|row| group(row.source) == source) {
+            lines.push(judge(row, &report.phases, &bases));
+        }
+        phases.extend(report.phases);
+    }
+    let lines: Vec<Vec<String>> = lines.into_iter().map(|line| line.to_vec()).collect();
+    let mut text = aligned(&lines, 2);
+    for (number, why) in NOT_MEASURED.iter().filter(|(n, _)| args.rows.is_empty() || args.rows.contains(n)) {
+        text += &format!("{number}: not measured: {why}\n");
+    }
+    print!("\n{text}");
+    Ended::Done
+}
+
+/// What is measured in one go: rows of one source share their store.
+fn group(source: Source) -> &'static str {
+    match source {
+        Small(name) | Large(name) if name.starts_with("fill") => match source {
+            Small("fillrandom") => "small fillrandom",
+            Small("fillbatch") => "small fillbatch",
+            Small(_) => "small fillsync",
+            _ => "large fillrandom",
+        },
+        Small(_) => "small reads",
+        Large(_) => "large fillrandom",
+        Ycsb(_) => "ycsb",
+        Dynamic("I") => "dynamic I",
+        Dynamic(_) => "dynamic II",
+    }
+}
+
+fn sources(rows: &[&Row]) -> Vec<&'static str> {
+    let mut sources: Vec<&'static str> = Vec::new();
+    for row in rows {
+        if !sources.contains(&group(row.source)) {
+            sources.push(group(row.source));
+        }
+    }
+    sources
+}
+
+fn task(group: &str, common: &Common) -> Result<Task> {
+    let factor = match common.scale {
+        None => 1.0,
+        Some(Scale::Quick) => 0.1,
+        Some(Scale::Factor(factor)) => factor,
+    };
+    let mut config =
+        EngineConfig { memory_bytes: common.memory.unwrap_or(3 << 30), ..EngineConfig::default() };
+    config.in_memory = common.in_memory;
+    let scaled = |n: u64| crate::workload::scaled(n, factor);
+    let micro = |names: &[&str], num: u64, key_bytes: usize, value_bytes: usize| -> Result<Workload> {
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let sizes = micro::Sizes { num, key_bytes, value_bytes, ..micro::Sizes::default() };
+        micro::workloads(&names, &sizes)?.pop().ok_or_else(|| "no workload".to_owned())
+    };
+    const READS: [&str; 7] =
+        ["readrandom", "readmissing", "seekrandom", "scan50", "readseq", "readpagecache", "overwrite"];
+    let workload = match group {
+        "small fillrandom" => micro(&["fillrandom"], scaled(10_000_000), 16, 100)?,
+        "small fillbatch" => micro(&["fillbatch"], scaled(10_000_000), 16, 100)?,
+        "small fillsync" => micro(&["fillsync"], scaled(10_000_000), 16, 100)?,
+        "small reads" => micro(&READS, scaled(10_000_000), 16, 100)?,
+        "large fillrandom" => micro(&["fillrandom"], scaled(2_000_000), 24, 1000)?,
+        "ycsb" => {
+            let sizes = ycsb::Sizes {
+                records: scaled(10_000_000),
+                ops: scaled(5_000_000),
+                value_bytes: 100,
+                value_ratio: common.value_ratio,
+                threads: common.threads,
+                distribution: ycsb::Distribution::Ycsb,
+                update: ycsb::Update::Whole,
+            };
+            ycsb::workload("all", &sizes)?
+        }
+        plan => {
+            let memtable_bytes = common.memtable.unwrap_or(2 << 20);
+            config = EngineConfig { memory_bytes: 64 << 20, memtable_bytes, ..config };
+            dynamic::workload(plan.trim_start_matches("dynamic "), factor / 16.0)?
+        }
+    };
+    Ok(Task { workload, config })
+}
+
+/// All phases of a plan together: operations over time, without the load.
+fn combined(phases: &[PhaseReport], plan: &str) -> Vec<PhaseReport> {
+    let mut combined: Vec<PhaseReport> = Vec::new();
+    let of_plan =
+        phases.iter().filter(|phase| phase.name.starts_with(plan) && !phase.name.ends_with("preload"));
+    for phase in of_plan {
+        let found = combined.iter_mut().find(|c| c.engine == phase.engine && c.round == phase.round);
+        match found {
+            Some(whole) => {
+                whole.ops += phase.ops;
+                whole.seconds += phase.seconds;
+                whole.usable &= phase.usable;
+                whole.stream += &phase.stream;
+            }
+            None => combined.push(PhaseReport { name: plan.to_owned(), ..phase.clone() }),
+        }
+    }
+    combined.iter_mut().for_each(|whole| whole.ops_per_s = whole.ops as f64 / whole.seconds.max(1e-9));
+    combined
+}
+
+/// One line of the table: the ratio against the better baseline, and what it means.
+fn judge(row: &Row, phases: &[PhaseReport], bases: &[&str]) -> [String; 8] {
+    let whole;
+    let phases = match row.source {
+        Dynamic(_) => {
+            whole = combined(phases, row.phase);
+            &whole[..]
+        }
+        _ => phases,
+    };
+    let less = row.quantity.less_is_better();
+    let against = bases.iter().filter_map(|base| {
+        let values = ratios(phases, row.phase, "drumlin", base, |phase| row.quantity.of(phase));
+        Some((*base, Spread::of(values)?))
+    });
+    // The better baseline is the one that makes the ratio look worse.
+    let worst = against.reduce(|a, b| {
+        let b_is_worse = if less { b.1.median > a.1.median } else { b.1.median < a.1.median };
+        if b_is_worse { b } else { a }
+    });
+    let head = [row.number.to_string(), row.what.to_owned()];
+    let sign = if less { "<=" } else { ">=" };
+    let target = format!("{sign} {}", row.target);
+    let [number, what] = head;
+    match worst {
+        None => [number, what, "-".into(), "-".into(), "-".into(), target, "-".into(), "not measured".into()],
+        Some((base, spread)) => {
+            let text = |value: f64| format!("{value:.2}");
+            let verdict = verdict(&spread, row.target, less).to_owned();
+            let Spread { median, min, max, .. } = spread;
+            [number, what, text(median), text(min), text(max), target, base.to_owned(), verdict]
+        }
+    }
+}
+
+fn verdict(spread: &Spread, target: f64, less: bool) -> &'static str {
+    let met = if less { spread.median <= target } else { spread.median >= target };
+    let near_one = (spread.median - 1.0).abs() < NO_DIFFERENCE;
+    match (met, near_one) {
+        (true, _) => "met",
+        (false, true) => "no difference",
+        (false, false) => "missed",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn phase(engine: &str, ops: u64, seconds: f64) -> PhaseReport {
+        PhaseReport {
+            name: "dynamic I A".to_owned(),
+            engine: engine.to_owned(),
+            round: 1,
+            usable: true,
+            ops,
+            seconds,
+            ops_per_s: ops as f64 / seconds,
+            ..PhaseReport::default()
+        }
+    }
+
+    #[test]
+    fn a_plan_counts_as_all_operations_over_all_time() {
+        let mut slow = phase("drumlin", 10, 10.0);
+        slow.name = "dynamic I B".to_owned();
+        let [whole] = &combined(&[phase("drumlin", 10, 1.0), slow], "dynamic I")[..] else { panic!("one") };
+        assert!((whole.ops_per_s - 20.0 / 11.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_better_baseline_counts() {
+        let row = row(18, "dynamic I", "dynamic I A", Small("x"), Throughput, 2.0);
+        let phases = [phase("drumlin", 30, 1.0), phase("rocksdb", 10, 1.0), phase("rocksdb-tuned", 20, 1.0)];
+        let line = judge(&row, &phases, &["rocksdb", "rocksdb-tuned"]);
+        assert_eq!(line[2..].join(" "), "1.50 1.50 1.50 >= 2 rocksdb-tuned missed");
+        assert_eq!(verdict(&Spread { median: 0.6, min: 0.6, max: 0.6, rounds: 1 }, 0.7, true), "met");
+        assert_eq!(
+            verdict(&Spread { median: 1.01, min: 1.0, max: 1.1, rounds: 2 }, 2.0, false),
+            "no difference"
+        );
+    }
+
+    #[test]
+    fn every_row_has_a_workload() {
+        let rows: Vec<&Row> = ROWS.iter().collect();
+        assert_eq!(sources(&rows).len(), 8);
+        assert!(rows.iter().all(|row| row.target > 0.0));
+    }
+}

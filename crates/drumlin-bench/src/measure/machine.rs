@@ -1,0 +1,125 @@
+//! What the machine and the program are, for the head of a report.
+
+use super::process;
+use crate::report::model::{Build, Machine};
+use std::fs;
+use std::path::Path;
+
+fn line(path: &str) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    Some(text.lines().next()?.trim().to_owned())
+}
+
+/// The value of `name` in a file of `name : value` lines.
+fn value(path: &str, name: &str) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    let found = text.lines().find_map(|line| line.strip_prefix(name)?.trim().strip_prefix(':'));
+    found.map(|value| value.trim().to_owned())
+}
+
+/// Size of the cache of the given level that the first core uses.
+fn cache_bytes(level: &str) -> Option<u64> {
+    let folder = "/sys/devices/system/cpu/cpu0/cache";
+    (0..8).find_map(|index| {
+        let of = |name: &str| line(&format!("{folder}/index{index}/{name}"));
+        let is_it = of("level")? == level && of("type")? != "Instruction";
+        let kib: u64 = of("size")?.strip_suffix('K')?.parse().ok()?;
+        is_it.then_some(kib * 1024)
+    })
+}
+
+/// The file system that holds `dir`: the longest mount point above it.
+fn filesystem(dir: &Path) -> Option<String> {
+    let dir = dir.ancestors().find_map(|above| above.canonicalize().ok())?;
+    let mounts = fs::read_to_string("/proc/mounts").ok()?;
+    let fields = mounts.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let above = fields.filter(|fields| fields.len() > 2 && dir.starts_with(fields[1]));
+    above.max_by_key(|fields| fields[1].len()).map(|fields| fields[2].to_owned())
+}
+
+/// The machine, whose data will be in `dir`.
+pub fn machine(dir: &Path) -> Machine {
+    let ram = value("/proc/meminfo", "MemTotal");
+    let flags = value("/proc/cpuinfo", "flags");
+    Machine {
+        cpu: value("/proc/cpuinfo", "model name"),
+        cores: std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64),
+        ram_bytes: ram.and_then(|text| Some(text.strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)),
+        l2_bytes: cache_bytes("2"),
+        l3_bytes: cache_bytes("3"),
+        kernel: line("/proc/sys/kernel/osrelease"),
+        filesystem: filesystem(dir),
+        virtual_machine: flags.map(|flags| flags.split_whitespace().any(|flag| flag == "hypervisor")),
+        calibration: Vec::new(),
+    }
+}
+
+/// The program. What the build did not record is looked up in the repository that it stands in, if it does.
+pub fn build(features: Vec<String>, allocator: &str) -> Build {
+    let run = |program: &str, arguments: &[&str]| {
+        let output = std::process::Command::new(program).args(arguments).output().ok()?;
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    };
+    let features_of_cpu = [
+        ("avx512f", cfg!(target_feature = "avx512f")),
+        ("avx2", cfg!(target_feature = "avx2")),
+        ("sse4.2", cfg!(target_feature = "sse4.2")),
+    ];
+    let best = features_of_cpu.iter().find(|(_, on)| *on).map_or("x86-64 or other", |(name, _)| name);
+    Build {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        commit: run("git", &["rev-parse", "HEAD"]),
+        dirty: run("git", &["status", "--porcelain"]).map(|text| !text.is_empty()),
+        rustc: run("rustc", &["--version"]),
+        target_cpu: Some(best.to_owned()),
+        profile: if cfg!(debug_assertions) { "debug" } else { "release" }.to_owned(),
+        lto: None,
+        allocator: allocator.to_owned(),
+        features,
+    }
+}
+
+/// Bytes free for this user where `dir` is or will be.
+pub fn free_bytes(dir: &Path) -> Option<u64> {
+    let stat = dir.ancestors().find_map(|above| rustix::fs::statvfs(above).ok())?;
+    Some(stat.f_bavail * stat.f_frsize)
+}
+
+/// Seconds and date of now, as ISO 8601 in UTC.
+pub fn now_utc() -> String {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    iso8601(since.as_secs())
+}
+
+/// Days to civil date by Hinnant's algorithm.
+fn iso8601(seconds: u64) -> String {
+    let (days, rest) = ((seconds / 86_400) as i64, seconds % 86_400);
+    let z = days + 719_468;
+    let era = z.div_euclid(146_097);
+    let of_era = z.rem_euclid(146_097);
+    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_index = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month_index + 2) / 5 + 1;
+    let month = if month_index < 10 { month_index + 3 } else { month_index - 9 };
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", rest / 3600, rest / 60 % 60, rest % 60)
+}
+
+/// A file name for results of now.
+pub fn stamp() -> String {
+    format!("{:x}-{:x}", std::process::id(), process::wall() & 0xffff_ffff)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates() {
+        assert_eq!(iso8601(0), "1970-01-01T00:00:00Z");
+        assert_eq!(iso8601(951_782_399), "2000-02-28T23:59:59Z");
+        assert_eq!(iso8601(951_782_400), "2000-02-29T00:00:00Z");
+        assert_eq!(iso8601(1_893_456_000), "2030-01-01T00:00:00Z");
+    }
+}

@@ -1,0 +1,105 @@
+//! Readings of clocks and of what the kernel says about this process and the machine.
+
+use rustix::time::{ClockId, clock_gettime};
+use std::fs;
+
+fn nanos(clock: ClockId) -> u64 {
+    let time = clock_gettime(clock);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// Nanoseconds of a clock that never goes back.
+pub fn wall() -> u64 {
+    nanos(ClockId::Monotonic)
+}
+
+/// CPU time of the calling thread, nanoseconds.
+pub fn thread_cpu() -> u64 {
+    nanos(ClockId::ThreadCPUTime)
+}
+
+/// CPU time of the process, nanoseconds.
+pub fn process_cpu() -> u64 {
+    nanos(ClockId::ProcessCPUTime)
+}
+
+/// A line of `/proc/self/status` in bytes; `None` where there is no such file.
+fn status_bytes(name: &str) -> Option<u64> {
+    let text = fs::read_to_string("/proc/self/status").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib * 1024)
+}
+
+/// Largest resident memory since [`reset_rss_peak`].
+pub fn rss_peak_bytes() -> Option<u64> {
+    status_bytes("VmHWM")
+}
+
+/// Resident memory now.
+pub fn rss_bytes() -> Option<u64> {
+    status_bytes("VmRSS")
+}
+
+/// Starts the peak again. Where the kernel refuses, the peak is that of the whole process.
+pub fn reset_rss_peak() {
+    let _ = fs::write("/proc/self/clear_refs", "5");
+}
+
+/// CPU time of the whole machine, in ticks of the kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Machine {
+    /// Taken by the host from a virtual machine.
+    pub stolen: u64,
+    /// Spent on any work.
+    pub busy: u64,
+    /// All.
+    pub total: u64,
+}
+
+impl Machine {
+    /// Ticks since boot; `None` where the kernel does not tell.
+    pub fn read() -> Option<Machine> {
+        Machine::parse(&fs::read_to_string("/proc/stat").ok()?)
+    }
+
+    fn parse(text: &str) -> Option<Machine> {
+        let line = text.lines().find_map(|line| line.strip_prefix("cpu "))?;
+        let ticks: Vec<u64> = line.split_whitespace().map_while(|word| word.parse().ok()).collect();
+        let [user, nice, system, idle, wait, irq, soft, stolen, ..] = ticks[..] else { return None };
+        let busy = user + nice + system + irq + soft;
+        Some(Machine { stolen, busy, total: busy + idle + wait + stolen })
+    }
+
+    /// Percent of CPU time that the host took since `before`.
+    pub fn steal_percent(&self, before: &Machine) -> Option<f64> {
+        let total = self.total.checked_sub(before.total).filter(|total| *total > 0)?;
+        Some((self.stolen - before.stolen) as f64 * 100.0 / total as f64)
+    }
+
+    /// Percent of CPU time that others used since `before`, when this process used `own` seconds of it.
+    pub fn foreign_percent(&self, before: &Machine, own: f64) -> Option<f64> {
+        let total = self.total.checked_sub(before.total).filter(|total| *total > 0)?;
+        let foreign = (self.busy - before.busy) as f64 / TICKS_PER_SECOND - own;
+        Some(foreign.max(0.0) * 100.0 * TICKS_PER_SECOND / total as f64)
+    }
+}
+
+/// Ticks of `/proc/stat`: the kernel shows hundredths of a second to programs, whatever it counts in.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_of_the_machine() {
+        let parse = |text| Machine::parse(text).expect("a line of ticks");
+        let before = parse("cpu  100 0 100 800 0 0 0 0 0 0\ncpu0 1\n");
+        let after = parse("cpu  200 0 150 1600 0 0 0 50 0 0\n");
+        assert_eq!(after.steal_percent(&before), Some(5.0));
+        assert_eq!(after.foreign_percent(&before, 1.0), Some(5.0));
+        assert_eq!(Machine::parse("cpu  1 2 3\n"), None);
+        assert_eq!(before.steal_percent(&before), None);
+    }
+}

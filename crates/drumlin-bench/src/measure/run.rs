@@ -1,0 +1,472 @@
+//! A workload on an engine, from the first phase to the last.
+//!
+//! Each phase: prepare (an empty store, or a reopened one), run the threads beside the sampler, then settle as the phase
+//! says. Bytes, CPU time and stalls count the settling in, for the work that a phase leaves behind is its own; `seconds`
+//! does not. A phase that only prepares is carried out and checked all the same.
+
+use super::oracle::Oracle;
+use super::process::{self, Machine};
+use super::sampler::{Samples, Shared, Watched};
+use super::thread::{Context, Done, Thread};
+use crate::engine::{Counters, Decision, Engine, EngineConfig, EngineKind, Result, Stall};
+use crate::generate::choose::Target;
+use crate::generate::random::Random;
+use crate::generate::stream::Stream;
+use crate::generate::trace::Requests;
+use crate::generate::values::Values;
+use crate::report::model::{
+    Bytes, Decisions, Filters, Lookups, Merges, OfKind, PhaseReport, Runs, SpaceAmp, Stalls, ValueFiles,
+};
+use crate::report::progress::Progress;
+use crate::workload::{Action, After, Phase, Workload};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+use xxhash_rust::xxh3::Xxh3;
+
+/// Decisions of a phase that a report keeps.
+const DECISIONS_KEPT: usize = 500;
+/// Longest value for which the pool has room to choose from.
+const LONGEST_VALUE: usize = 1 << 20;
+
+/// What came out of a run.
+pub struct Outcome {
+    /// The phases that are results.
+    pub phases: Vec<PhaseReport>,
+    /// Every option in effect.
+    pub options: BTreeMap<String, String>,
+    /// What was left out, and why.
+    pub warnings: Vec<String>,
+}
+
+/// A run: one workload on one engine.
+pub struct Run<'a> {
+    /// The engine.
+    pub kind: &'a dyn EngineKind,
+    /// Its name in the report.
+    pub name: String,
+    /// Its settings.
+    pub config: EngineConfig,
+    /// What is run.
+    pub workload: &'a Workload,
+    /// Where the store is made.
+    pub dir: PathBuf,
+    /// What every draw follows from.
+    pub seed: u64,
+    /// From 1.
+    pub round: u64,
+    /// Where a person looks.
+    pub progress: &'a Progress,
+}
+
+/// A thread that has ended: what it did, the digest of its operations, and how many ids it inserted.
+type Ended = (Done, u64, u64);
+
+/// What lasts over phases.
+struct Session {
+    engine: Option<Box<dyn Engine>>,
+    /// When it was opened.
+    opened: u64,
+    oracle: Oracle,
+    values: Values,
+    /// Ids below this were used.
+    base: u64,
+}
+
+impl Run<'_> {
+    /// Carries it out.
+    pub fn run(&self) -> Result<Outcome> {
+        let varied = self.workload.trace.is_some();
+        let longest = self.workload.value_bytes.max(if varied { LONGEST_VALUE } else { 0 });
+        let mut session = Session {
+            engine: None,
+            opened: 0,
+            oracle: Oracle::new(self.workload.ids(), varied),
+            values: Values::new(self.seed, self.workload.value_ratio, longest),
+            base: 0,
+        };
+        let mut outcome = Outcome { phases: Vec::new(), options: BTreeMap::new(), warnings: Vec::new() };
+        for (position, phase) in self.workload.phases.iter().enumerate() {
+            self.prepare(phase, &mut session)?;
+            if let Some(reason) = missing(phase, &session) {
+                outcome.warnings.push(format!("{}: {} left out: {reason}", self.name, phase.name));
+                continue;
+            }
+            self.progress.begin(&self.name, phase, position, self.workload.phases.len());
+            let report =
+                self.phase(phase, &mut session).map_err(|e| format!("{}, {}: {e}", self.name, phase.name))?;
+            if !phase.warm {
+                self.progress.end(&report);
+                outcome.phases.push(report);
+            }
+            if let Some(engine) = &session.engine {
+                outcome.options = engine.options();
+            }
+        }
+        close(&mut session)?;
+        Ok(outcome)
+    }
+
+    fn prepare(&self, phase: &Phase, session: &mut Session) -> Result<()> {
+        if phase.fresh || session.engine.is_none() {
+            close(session)?;
+            self.empty_dir()?;
+            session.oracle.clear();
+            session.base = 0;
+            session.opened = process::wall();
+            session.engine = Some(self.open(&self.config)?);
+        } else if let (Some(memory_bytes), false) = (phase.reopen, self.config.in_memory) {
+            close(session)?;
+            session.opened = process::wall();
+            session.engine = Some(self.open(&EngineConfig { memory_bytes, ..self.config.clone() })?);
+        }
+        Ok(())
+    }
+
+    /// Removes the store of an earlier phase.
+    fn empty_dir(&self) -> Result<()> {
+        if self.config.in_memory {
+            return Ok(());
+        }
+        match std::fs::remove_dir_all(&self.dir) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(format!("{}: {e}", self.dir.display())),
+            _ => Ok(()),
+        }
+    }
+
+    fn open(&self, config: &EngineConfig) -> Result<Box<dyn Engine>> {
+        if !config.in_memory {
+            std::fs::create_dir_all(&self.dir).map_err(|e| format!("{}: {e}", self.dir.display()))?;
+        }
+        self.kind.open(&self.dir, config)
+    }
+
+    fn phase(&self, phase: &Phase, session: &mut Session) -> Result<PhaseReport> {
+        let engine = session.engine.as_deref().ok_or("the store is not open")?;
+        let shared = Shared::default();
+        let watched = Watched {
+            engine,
+            dir: &self.dir,
+            oracle: &session.oracle,
+            shared: &shared,
+            progress: self.progress,
+        };
+        let context = Context {
+            engine,
+            oracle: &session.oracle,
+            values: &session.values,
+            durability: phase.durability.unwrap_or(self.config.durability),
+            alone: phase.threads == 1 && phase.writer.is_none(),
+            value_bytes: self.workload.value_bytes,
+            shared: &shared,
+            rate: phase.rate,
+            window: (phase.threads == 1).then_some(phase.window).flatten(),
+        };
+        process::reset_rss_peak();
+        let before = Readings::take(engine);
+        let (threads, samples) = self.threads(phase, session.base, &context, &watched)?;
+        let settle_from = process::wall();
+        let peak_before = watched.space_amp();
+        match phase.after {
+            After::Nothing => {}
+            After::Idle => engine.flush().and_then(|()| engine.wait_idle())?,
+            After::Compact => {
+                engine.flush().and_then(|()| engine.compact()).and_then(|()| engine.wait_idle())?
+            }
+        }
+        let settled = (process::wall() - settle_from) as f64 / 1e9;
+        let after = Readings::take(engine);
+        let summary = Summary { phase, threads: &threads, samples, before: &before, after: &after };
+        let mut report = summary.report();
+        report.name = format!("{} {}", self.workload.name, phase.name);
+        report.engine = self.name.clone();
+        report.policy = engine.options().get("compaction").cloned();
+        report.round = self.round;
+        report.settle_seconds = settled;
+        report.space_amp.r#final = watched.space_amp();
+        report.space_amp.live_bytes_final = session.oracle.live_bytes();
+        report.space_amp.peak = [report.space_amp.peak, peak_before, report.space_amp.r#final]
+            .into_iter()
+            .flatten()
+            .reduce(f64::max);
+        report.decisions.latest = latest(engine.decisions(), (before.wall - session.opened) as f64 / 1e9);
+        let inserted = threads.iter().map(|(_, _, inserted)| *inserted).max().unwrap_or(0);
+        session.base += inserted * u64::from(phase.threads);
+        session.base = session.base.max(reached(phase, self.workload));
+        Ok(report)
+    }
+
+    /// Runs the threads of `phase`.
+    fn threads(
+        &self,
+        phase: &Phase,
+        base: u64,
+        context: &Context<'_>,
+        watched: &Watched<'_>,
+    ) -> Result<(Vec<Ended>, Samples)> {
+        let work = |thread: u32| -> Result<Ended> {
+            let trace = self.workload.trace.as_ref().map(Requests::open).transpose()?;
+            let Workload { keys, value_bytes, .. } = *self.workload;
+            let mut stream = Stream::new(phase, keys, value_bytes, base, self.seed, thread, trace);
+            let done = Thread::new(context).run(&mut stream)?;
+            Ok((done, stream.digest(), stream.inserted()))
+        };
+        std::thread::scope(|scope| {
+            let sampler = scope.spawn(|| watched.sample());
+            let writer = phase.writer.map(|rate| scope.spawn(move || self.write_beside(rate, base, context)));
+            let others: Vec<_> = (1..phase.threads).map(|t| scope.spawn(move || work(t))).collect();
+            let mut results = vec![if phase.mix.is_empty() { Ok((Done::default(), 0, 0)) } else { work(0) }];
+            let ended = || Err("a thread of the benchmark panicked".to_owned());
+            results.extend(others.into_iter().map(|thread| thread.join().unwrap_or_else(|_| ended())));
+            watched.shared.done.store(true, Relaxed);
+            sampler.thread().unpark();
+            let written = writer.map_or(Ok(()), |writer| writer.join().unwrap_or_else(|_| Err(ended_text())));
+            let samples = sampler.join().map_err(|_| ended_text())?;
+            written?;
+            Ok((results.into_iter().collect::<Result<Vec<_>>>()?, samples))
+        })
+    }
+
+    /// Overwrites entries at `rate` bytes per second until the phase has ended.
+    fn write_beside(&self, rate: f64, base: u64, context: &Context<'_>) -> Result<()> {
+        let mut random = Random::new(self.seed, "writer", 0);
+        let started = process::wall();
+        let mut bytes = 0.0;
+        let mut value = Vec::new();
+        while !context.shared.done.load(Relaxed) && base > 0 {
+            let due = started + (bytes * 1e9 / rate) as u64;
+            let ahead = due.saturating_sub(process::wall());
+            if ahead > 0 {
+                std::thread::sleep(Duration::from_nanos(ahead).min(Duration::from_millis(10)));
+                continue;
+            }
+            let id = random.below(base);
+            let key = self.workload.keys.key(id);
+            let version = context.oracle.next_version(id);
+            context.values.write(id, version, self.workload.value_bytes, &mut value);
+            context.engine.put(&key, &value, context.durability)?;
+            context.oracle.note_put(id, version, key.len(), value.len());
+            bytes += (key.len() + value.len()) as f64;
+        }
+        Ok(())
+    }
+}
+
+fn ended_text() -> String {
+    "a thread of the benchmark panicked".to_owned()
+}
+
+fn close(session: &mut Session) -> Result<()> {
+    session.engine.take().map_or(Ok(()), Engine::close)
+}
+
+/// Ids that a phase may have used without inserting them one by one.
+fn reached(phase: &Phase, workload: &Workload) -> u64 {
+    let of = |action: &Action| match action {
+        Action::Put(Target::Below(n)) | Action::Batch(Target::Below(n), _) => *n,
+        Action::Replay => workload.ids(),
+        _ => 0,
+    };
+    phase.mix.iter().map(|(_, action)| of(action)).max().unwrap_or(0)
+}
+
+/// Why `phase` cannot be run on this engine, if it cannot.
+fn missing(phase: &Phase, session: &Session) -> Option<String> {
+    let engine = session.engine.as_deref()?;
+    let reuses = phase.mix.iter().any(|(_, action)| matches!(action, Action::Reseek(..)));
+    (reuses && engine.seeker().is_none()).then(|| "the engine has no iterator that can be kept".to_owned())
+}
+
+/// The decisions since the phase began, `start` seconds after the engine was opened; `t` is counted from there.
+fn latest(decisions: Vec<Decision>, start: f64) -> Vec<Decision> {
+    let kept = decisions.into_iter().filter(|decision| decision.t >= start).rev().take(DECISIONS_KEPT);
+    let mut kept: Vec<Decision> = kept.map(|d| Decision { t: d.t - start, ..d }).collect();
+    kept.reverse();
+    kept
+}
+
+/// What is read before and after a phase.
+struct Readings {
+    wall: u64,
+    process_cpu: u64,
+    machine: Option<Machine>,
+    counters: Counters,
+}
+
+impl Readings {
+    fn take(engine: &dyn Engine) -> Readings {
+        Readings {
+            wall: process::wall(),
+            process_cpu: process::process_cpu(),
+            machine: Machine::read(),
+            counters: engine.counters(),
+        }
+    }
+}
+
+/// The readings of a phase, about to become its report.
+struct Summary<'a> {
+    phase: &'a Phase,
+    threads: &'a [Ended],
+    samples: Samples,
+    before: &'a Readings,
+    after: &'a Readings,
+}
+
+impl Summary<'_> {
+    /// How much a counter grew.
+    fn grown(&self, of: impl Fn(&Counters) -> Option<u64>) -> Option<u64> {
+        Some(of(&self.after.counters)?.saturating_sub(of(&self.before.counters)?))
+    }
+
+    fn report(self) -> PhaseReport {
+        let done = || self.threads.iter().map(|(done, ..)| done);
+        let sum = |of: fn(&Done) -> u64| done().map(of).sum::<u64>();
+        let ops = sum(|d| d.ops);
+        let seconds = done().map(|d| d.busy).max().unwrap_or(0) as f64 / 1e9;
+        let per_op = |nanos: u64| nanos as f64 / 1e3 / ops.max(1) as f64;
+        let mut latencies = super::latency::Recorder::default();
+        done().for_each(|d| latencies.add(&d.latencies));
+        let intended = self.phase.rate.is_some();
+        let by_op = latencies.by_kind(intended).into_iter();
+        let bytes = self.bytes(sum(|d| d.ingested));
+        let tables = bytes.flush.zip(bytes.merge).map(|(f, m)| (f + m + bytes.gc.unwrap_or(0)) as f64);
+        let amp =
+            |written: Option<f64>| written.filter(|_| bytes.ingested > 0).map(|w| w / bytes.ingested as f64);
+        let process_cpu = self.after.process_cpu - self.before.process_cpu;
+        let machine = self.after.machine.zip(self.before.machine);
+        PhaseReport {
+            stream: format!("{:016x}", self.digest()),
+            threads: u64::from(self.phase.threads),
+            usable: true,
+            ops,
+            seconds,
+            ops_per_s: if seconds > 0.0 { ops as f64 / seconds } else { 0.0 },
+            worst_window_ops_per_s: done().filter_map(|d| d.worst_window).reduce(f64::min),
+            thread_cpu_us_per_op: per_op(sum(|d| d.cpu)),
+            process_cpu_us_per_op: per_op(process_cpu),
+            latency_us: latencies.all(intended),
+            by_op: by_op.map(|(kind, (ops, latency_us))| (kind, OfKind { ops, latency_us })).collect(),
+            bytes,
+            write_amp: amp(tables),
+            write_amp_with_log: amp(tables.zip(bytes.log).map(|(tables, log)| tables + log as f64)),
+            space_amp: SpaceAmp { peak: self.samples.peak_space_amp, ..SpaceAmp::default() },
+            runs: self.runs(),
+            rss_peak_bytes: process::rss_peak_bytes(),
+            fsyncs: self.grown(|c| c.fsyncs),
+            steal_percent: machine.and_then(|(after, before)| after.steal_percent(&before)),
+            foreign_percent: machine
+                .and_then(|(after, before)| after.foreign_percent(&before, process_cpu as f64 / 1e9)),
+            stalls: self.stalls(),
+            filter: self.filter(),
+            lookups: self.lookups(sum(|d| d.found.0), sum(|d| d.found.1)),
+            merges: self.merges(process_cpu.saturating_sub(sum(|d| d.cpu))),
+            values: ValueFiles::default(),
+            decisions: Decisions {
+                count: self.grown(|c| c.decisions),
+                rejected: self.grown(|c| c.decisions_rejected),
+                ..Decisions::default()
+            },
+            timeline: self.samples.timeline,
+            ..PhaseReport::default()
+        }
+    }
+
+    fn digest(&self) -> u64 {
+        let mut digest = Xxh3::new();
+        self.threads.iter().for_each(|(_, of_thread, _)| digest.update(&of_thread.to_le_bytes()));
+        digest.digest()
+    }
+
+    fn bytes(&self, ingested: u64) -> Bytes {
+        Bytes {
+            ingested,
+            flush: self.grown(|c| c.flush_bytes),
+            merge: self.grown(|c| c.merge_bytes),
+            gc: self.grown(|c| c.gc_bytes),
+            log: self.grown(|c| c.log_bytes),
+            manifest: self.grown(|c| c.manifest_bytes),
+            read_user: self.grown(|c| c.read_user_bytes),
+            read_merge: self.grown(|c| c.read_merge_bytes),
+            read_gc: None,
+        }
+    }
+
+    fn runs(&self) -> Runs {
+        let levels = self.after.counters.runs_per_level.clone();
+        let (weighted, ops) = self.samples.runs_weighted;
+        Runs {
+            avg: (ops > 0.0).then(|| weighted / ops),
+            max: self.samples.runs_max,
+            r#final: levels.as_ref().map(|levels| levels.iter().sum()),
+            per_level_final: levels,
+        }
+    }
+
+    fn stalls(&self) -> Stalls {
+        let Some((after, before)) =
+            self.after.counters.stalls.as_ref().zip(self.before.counters.stalls.as_ref())
+        else {
+            return Stalls::default();
+        };
+        let since = |(reason, stall): (&String, &Stall)| {
+            let earlier = before.get(reason).copied().unwrap_or_default();
+            let grown =
+                Stall { count: stall.count - earlier.count, seconds: stall.seconds - earlier.seconds };
+            (reason.clone(), grown)
+        };
+        let by_reason: BTreeMap<String, Stall> = after.iter().map(since).collect();
+        Stalls {
+            seconds: Some(by_reason.values().map(|stall| stall.seconds).sum()),
+            count: Some(by_reason.values().map(|stall| stall.count).sum()),
+            longest_ms: None,
+            by_reason: Some(by_reason),
+        }
+    }
+
+    fn filter(&self) -> Filters {
+        let counters = &self.after.counters;
+        let entries = counters.table_entries.filter(|entries| *entries > 0);
+        Filters {
+            bits_per_key_actual: counters.filter_bytes.zip(entries).map(|(b, n)| b as f64 * 8.0 / n as f64),
+            bytes: counters.filter_bytes,
+            probes: self.grown(|c| c.filter_probes),
+            negatives: self.grown(|c| c.filter_negatives),
+            false_positives: self.grown(|c| c.filter_false_positives),
+        }
+    }
+
+    fn lookups(&self, hits: u64, misses: u64) -> Lookups {
+        let per = |count: Option<u64>| {
+            count.filter(|_| hits + misses > 0).map(|count| count as f64 / (hits + misses) as f64)
+        };
+        let cache = self.grown(|c| c.cache_hits).zip(self.grown(|c| c.cache_misses));
+        Lookups {
+            hits,
+            misses,
+            files_per_lookup: per(self.grown(|c| c.lookup_files)),
+            blocks_per_lookup_necessary: per(self.grown(|c| c.blocks_necessary)),
+            blocks_per_lookup_unnecessary: per(self.grown(|c| c.blocks_unnecessary)),
+            device_reads_per_lookup: None,
+            cache_hit_ratio: cache.filter(|(h, m)| h + m > 0).map(|(h, m)| h as f64 / (h + m) as f64),
+        }
+    }
+
+    fn merges(&self, background_cpu: u64) -> Merges {
+        let entries = self.grown(|c| c.merge_entries);
+        Merges {
+            count: self.grown(|c| c.merges),
+            moves: self.grown(|c| c.moves),
+            input_entries: entries,
+            cpu_us_per_entry: entries.filter(|n| *n > 0).map(|n| background_cpu as f64 / 1e3 / n as f64),
+            ..Merges::default()
+        }
+    }
+}
+
+/// Removes the store of a run that is over.
+pub fn remove(dir: &Path) {
+    // What cannot be removed is left for its owner to see.
+    let _ = std::fs::remove_dir_all(dir);
+}

@@ -1,0 +1,147 @@
+//! Readings while a phase runs: disk and runs every 100 ms, everything once a second.
+//!
+//! A thread of its own takes them, so a stalled writer shows as a flat line and not as a gap. Long phases keep every
+//! second, fourth, .. sample, so that no timeline has more than [`SAMPLES_MOST`].
+
+use super::oracle::Oracle;
+use super::process;
+use crate::engine::{Counters, Engine, allocated_bytes};
+use crate::report::model::Sample;
+use crate::report::progress::Progress;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+/// Time between two looks at the disk and the runs.
+const DISK_INTERVAL: Duration = Duration::from_millis(100);
+/// Looks between two samples of everything.
+const LOOKS_PER_SAMPLE: u32 = 10;
+/// Most samples of a timeline.
+const SAMPLES_MOST: usize = 2000;
+
+/// What the threads of a phase tell the sampler.
+#[derive(Debug, Default)]
+pub struct Shared {
+    /// Operations done.
+    pub ops: AtomicU64,
+    /// The sampler wants the percentile of the last interval.
+    pub p99_wanted: AtomicBool,
+    /// That percentile, microseconds, as bits; 0 for none.
+    pub p99_bits: AtomicU64,
+    /// The phase has ended.
+    pub done: AtomicBool,
+}
+
+/// What the sampler saw.
+#[derive(Debug, Default)]
+pub struct Samples {
+    /// A sample a second.
+    pub timeline: Vec<Sample>,
+    /// Largest space over live bytes, and the mean of runs weighted by operations.
+    pub peak_space_amp: Option<f64>,
+    /// Most runs.
+    pub runs_max: Option<u64>,
+    /// Sum of runs times operations, and those operations.
+    pub runs_weighted: (f64, f64),
+}
+
+/// What is watched.
+pub struct Watched<'a> {
+    /// The store.
+    pub engine: &'a dyn Engine,
+    /// Its directory.
+    pub dir: &'a Path,
+    /// What it must hold.
+    pub oracle: &'a Oracle,
+    /// What the threads tell.
+    pub shared: &'a Shared,
+    /// Where a person looks.
+    pub progress: &'a Progress,
+}
+
+impl Watched<'_> {
+    /// Bytes on the disk: the engine's own figure for stores in memory.
+    fn disk_bytes(&self, now: &Counters) -> u64 {
+        now.disk_bytes.unwrap_or_else(|| allocated_bytes(self.dir))
+    }
+
+    /// Disk against live bytes; `None` while there are none.
+    pub fn space_amp(&self) -> Option<f64> {
+        self.space_amp_at(&self.engine.counters())
+    }
+
+    fn space_amp_at(&self, now: &Counters) -> Option<f64> {
+        let live = self.oracle.live_bytes();
+        (live > 0).then(|| self.disk_bytes(now) as f64 / live as f64)
+    }
+
+    /// Takes samples until the phase has ended.
+    pub fn sample(&self) -> Samples {
+        let started = process::wall();
+        let before = self.engine.counters();
+        let mut samples = Samples::default();
+        let (mut looks, mut seconds, mut stride) = (0u32, 0u32, 1);
+        let mut ops_before = 0;
+        while !self.shared.done.load(Relaxed) {
+            std::thread::park_timeout(DISK_INTERVAL);
+            let now = self.engine.counters();
+            if let Some(amp) = self.space_amp_at(&now) {
+                samples.peak_space_amp = Some(samples.peak_space_amp.unwrap_or(0.0).max(amp));
+            }
+            let ops = self.shared.ops.load(Relaxed);
+            samples.note_runs(&now, ops - ops_before);
+            ops_before = ops;
+            looks += 1;
+            if !looks.is_multiple_of(LOOKS_PER_SAMPLE) {
+                continue;
+            }
+            let sample = self.one(started, &before, now);
+            self.progress.show(&sample);
+            seconds += 1;
+            if seconds.is_multiple_of(stride) {
+                samples.timeline.push(sample);
+            }
+            if samples.timeline.len() >= SAMPLES_MOST {
+                let mut position = 0;
+                samples.timeline.retain(|_| {
+                    position += 1;
+                    position % 2 == 0
+                });
+                stride *= 2;
+            }
+        }
+        let now = self.engine.counters();
+        let last = self.one(started, &before, now);
+        samples.timeline.push(last);
+        samples
+    }
+
+    fn one(&self, started: u64, before: &Counters, now: Counters) -> Sample {
+        let written = |c: &Counters| Some(c.flush_bytes? + c.merge_bytes? + c.gc_bytes.unwrap_or(0));
+        let stalled = |c: &Counters| {
+            c.stalls.as_ref().map(|stalls| stalls.values().map(|stall| stall.seconds).sum::<f64>())
+        };
+        let p99 = f64::from_bits(self.shared.p99_bits.swap(0, Relaxed));
+        self.shared.p99_wanted.store(true, Relaxed);
+        Sample {
+            t: (process::wall() - started) as f64 / 1e9,
+            ops: self.shared.ops.load(Relaxed),
+            p99_us: (p99 > 0.0).then_some(p99),
+            disk_bytes: Some(self.disk_bytes(&now)),
+            live_bytes: self.oracle.live_bytes(),
+            written_bytes: written(&now).zip(written(before)).map(|(now, before)| now - before),
+            stall_ms: stalled(&now).zip(stalled(before)).map(|(now, before)| (now - before) * 1e3),
+            rss_bytes: process::rss_bytes(),
+            runs: now.runs_per_level,
+        }
+    }
+}
+
+impl Samples {
+    fn note_runs(&mut self, now: &Counters, ops: u64) {
+        let Some(runs) = now.runs_per_level.as_ref().map(|levels| levels.iter().sum::<u64>()) else { return };
+        self.runs_max = Some(self.runs_max.unwrap_or(0).max(runs));
+        self.runs_weighted.0 += runs as f64 * ops as f64;
+        self.runs_weighted.1 += ops as f64;
+    }
+}

@@ -1,0 +1,373 @@
+//! The report as one page: inline style and plots, no script, no font, nothing from a network, light and dark.
+//!
+//! The same report gives the same bytes. Plots show the last usable round of each engine; the table shows medians of
+//! all rounds. Under each plot its numbers stand in a table that unfolds.
+
+use super::model::{PhaseReport, Report, Sample};
+use super::svg::{self, Band, Series, escape};
+use super::table::{comparison_cells, result_cells};
+use crate::compare::{compare, names};
+use std::fmt::Write;
+
+/// Decisions that are listed.
+const DECISIONS_MOST: usize = 50;
+/// Marks of decisions in a plot.
+const MARKS_MOST: usize = 400;
+/// Rows of numbers under a plot over time.
+const ROWS_MOST: usize = 200;
+
+const STYLE: &str = "\
+:root{color-scheme:light dark;--back:#fff;--ink:#1b1f24;--soft:#6a737d;--rule:#d8dee4;--band0:#f6f8fa;--band1:#eceff3;\
+--c0:#1f6feb;--c1:#d9480f;--c2:#2b8a3e;--c3:#862e9c;--c4:#b08800;--c5:#0b7285;--c6:#a61e4d;--c7:#495057}\
+@media(prefers-color-scheme:dark){:root{--back:#0d1117;--ink:#e6edf3;--soft:#8b949e;--rule:#30363d;--band0:#151b23;\
+--band1:#1c2430;--c0:#58a6ff;--c1:#ff8c42;--c2:#56d364;--c3:#d2a8ff;--c4:#e3b341;--c5:#39c5cf;--c6:#ff7b9c;--c7:#adbac7}}\
+body{background:var(--back);color:var(--ink);font:15px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:960px;\
+padding:0 1rem}h1{font-size:1.5rem}h2{font-size:1.15rem;margin-top:2.2rem;border-bottom:1px solid var(--rule)}\
+table{border-collapse:collapse;font-size:13px;font-variant-numeric:tabular-nums}th,td{padding:2px 10px;text-align:right;\
+border-bottom:1px solid var(--rule);white-space:nowrap}th:first-child,td:first-child,td.words,th.words{text-align:left}\
+td.words{white-space:normal}.scroll{overflow-x:auto}svg{width:100%;height:auto;display:block}\
+svg.whisker{width:200px;display:inline}.label{fill:var(--soft);font-size:11px}.grid{stroke:var(--rule)}\
+.band0{fill:var(--band0)}.band1{fill:var(--band1)}.line{fill:none;stroke-width:1.6}.mark{stroke:var(--soft)}\
+.area{stroke:none;opacity:.85}.legend{margin:.2rem 0;font-size:13px}.key{margin-right:1rem}\
+.key::before{content:\"\\25A0 \"}details{margin:.3rem 0;color:var(--soft)}.warn{color:var(--c1)}\
+";
+
+/// The page of `report`.
+pub fn page(report: &Report) -> String {
+    let mut out = String::from("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">");
+    out += "<meta name=\"viewport\" content=\"width=device-width\"><title>drumlin bench</title>\n<style>";
+    out += STYLE;
+    for number in 0..8 {
+        let _ = write!(
+            out,
+            ".line.s{number}{{stroke:var(--c{number})}}.area.s{number}{{fill:var(--c{number})}}\
+             .c{number}::before{{color:var(--c{number})}}"
+        );
+    }
+    out += "</style></head><body>\n";
+    head(report, &mut out);
+    results(report, &mut out);
+    for engine in names(&report.phases, |phase| &phase.engine) {
+        of_engine(report, &engine, &mut out);
+    }
+    out += "</body></html>\n";
+    out
+}
+
+fn section(title: &str, body: &str, out: &mut String) {
+    if !body.is_empty() {
+        let _ = writeln!(out, "<h2>{}</h2>\n{body}", escape(title));
+    }
+}
+
+fn cells(rows: &[Vec<String>]) -> String {
+    let mut text = String::from("<div class=\"scroll\"><table>\n");
+    for (number, row) in rows.iter().enumerate() {
+        let tag = if number == 0 { "th" } else { "td" };
+        let cells: String = row.iter().map(|cell| format!("<{tag}>{}</{tag}>", escape(cell))).collect();
+        let _ = writeln!(text, "<tr>{cells}</tr>");
+    }
+    text + "</table></div>\n"
+}
+
+fn numbers(rows: &[Vec<String>]) -> String {
+    format!("<details><summary>Numbers</summary>{}</details>\n", cells(rows))
+}
+
+fn head(report: &Report, out: &mut String) {
+    let _ = writeln!(out, "<h1>drumlin bench</h1>\n<p>{}</p>", escape(&report.started_utc));
+    let engines = names(&report.phases, |phase| &phase.engine);
+    let ops: u64 = report.phases.iter().map(|phase| phase.ops).sum();
+    let seconds: f64 = report.phases.iter().map(|phase| phase.seconds).sum();
+    let mut verdict = format!(
+        "{} operations in {seconds:.1} s over {} phases of {}; every answer was checked.",
+        svg::short(ops as f64),
+        names(&report.phases, |phase| &phase.name).len(),
+        engines.join(", "),
+    );
+    if let Some(first) = engines.first().filter(|_| engines.len() > 1) {
+        let comparisons = compare(&report.phases, first);
+        let count = |what| comparisons.iter().filter(|c| c.verdict == what).count();
+        let _ = write!(
+            verdict,
+            " {first} is better in {}, worse in {} and no different in {} comparisons.",
+            count(crate::compare::Verdict::Better),
+            count(crate::compare::Verdict::Worse),
+            count(crate::compare::Verdict::NoDifference),
+        );
+    }
+    section("Verdict", &format!("<p>{}</p>", escape(&verdict)), out);
+    let machine = &report.machine;
+    let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "-".to_owned());
+    let mib = |value: Option<u64>| value.map_or("-".to_owned(), |bytes| format!("{} MiB", bytes >> 20));
+    let rows = [
+        ("processor", text(&machine.cpu)),
+        ("threads", machine.cores.to_string()),
+        ("memory", mib(machine.ram_bytes)),
+        ("L2, L3", format!("{}, {}", mib(machine.l2_bytes), mib(machine.l3_bytes))),
+        ("kernel", text(&machine.kernel)),
+        ("file system", text(&machine.filesystem)),
+        ("virtual", machine.virtual_machine.map_or("-".to_owned(), |yes| yes.to_string())),
+        (
+            "program",
+            format!("{} {}, {}", report.build.version, report.build.profile, text(&report.build.commit)),
+        ),
+        ("compiler", text(&report.build.rustc)),
+        ("allocator", report.build.allocator.clone()),
+        ("command", report.command.join(" ")),
+    ];
+    let rows: Vec<Vec<String>> = std::iter::once(vec!["machine".to_owned(), String::new()])
+        .chain(rows.into_iter().map(|(name, value)| vec![name.to_owned(), value]))
+        .collect();
+    section("Machine", &cells(&rows), out);
+    let mut config = String::new();
+    for (engine, options) in &report.config {
+        let rows: Vec<Vec<String>> = std::iter::once(vec!["option".to_owned(), "value".to_owned()])
+            .chain(options.iter().map(|(name, value)| vec![name.clone(), value.clone()]))
+            .collect();
+        let _ = write!(config, "<details><summary>{}</summary>{}</details>", escape(engine), cells(&rows));
+    }
+    section("Options in effect", &config, out);
+    let warnings = report.warnings.iter().map(|w| format!("<li class=\"warn\">{}</li>", escape(w)));
+    let warnings: String = warnings.collect();
+    section("Warnings", &if warnings.is_empty() { warnings } else { format!("<ul>{warnings}</ul>") }, out);
+}
+
+fn results(report: &Report, out: &mut String) {
+    section("Results", &cells(&result_cells(report)), out);
+    let comparison = comparison_cells(report);
+    if comparison.is_empty() {
+        return;
+    }
+    let mut body =
+        String::from("<div class=\"scroll\"><table>\n<tr><th>phase</th><th>of</th><th>to</th><th>ratio</th>");
+    body += "<th>min</th><th>max</th><th>verdict</th><th></th></tr>\n";
+    for c in compare(&report.phases, &comparison[1][1]) {
+        let t = c.throughput;
+        let _ = writeln!(
+            body,
+            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{:.2}</td><td>{:.2}</td><td>{:.2}</td><td>{}</td><td>{}</td></tr>",
+            escape(&c.name),
+            escape(&c.engine),
+            escape(&c.base),
+            t.median,
+            t.min,
+            t.max,
+            c.verdict.text(),
+            svg::whisker(t.median, t.min, t.max),
+        );
+    }
+    section("Ratios of throughput, the worst first", &(body + "</table></div>\n"), out);
+}
+
+/// The phases of `engine` in its last usable round, with where each begins on a common time axis.
+fn timeline<'a>(report: &'a Report, engine: &str) -> Vec<(f64, &'a PhaseReport)> {
+    let of_engine: Vec<_> = report.phases.iter().filter(|phase| phase.engine == engine).collect();
+    let round = of_engine.iter().filter(|phase| phase.usable).map(|phase| phase.round).max();
+    let round = round.or(of_engine.first().map(|phase| phase.round));
+    let mut start = 0.0;
+    let mut phases: Vec<(f64, &PhaseReport)> = Vec::new();
+    for phase in of_engine.into_iter().filter(|phase| Some(phase.round) == round) {
+        if let Some(known) = phases.iter_mut().find(|(_, known)| known.name == phase.name) {
+            // A repeat of a noisy run: the later one counts.
+            known.1 = phase;
+            continue;
+        }
+        phases.push((start, phase));
+        start += length(phase);
+    }
+    phases
+}
+
+/// How much of the time axis a phase takes.
+fn length(phase: &PhaseReport) -> f64 {
+    phase.timeline.last().map_or(phase.seconds, |last| last.t).max(1e-3)
+}
+
+/// The name of a phase without that of its workload.
+fn short_name(phase: &PhaseReport) -> String {
+    phase.name.rsplit(' ').next().unwrap_or(&phase.name).to_owned()
+}
+
+fn of_engine(report: &Report, engine: &str, out: &mut String) {
+    let phases = timeline(report, engine);
+    let bands: Vec<Band> = phases
+        .iter()
+        .map(|(start, phase)| Band { name: short_name(phase), from: *start, to: start + length(phase) })
+        .collect();
+    throughput(engine, &phases, &bands, out);
+    runs(engine, &phases, &bands, out);
+    latencies(engine, &phases, out);
+    write_amp(engine, &phases, out);
+    space(engine, &phases, &bands, out);
+    stalls(engine, &phases, out);
+    decisions(engine, &phases, out);
+}
+
+/// One value of every sample of all phases, where it is known.
+fn over_time(phases: &[(f64, &PhaseReport)], of: impl Fn(&Sample) -> Option<f64>) -> Vec<(f64, f64)> {
+    let samples =
+        phases.iter().flat_map(|(start, phase)| phase.timeline.iter().map(move |s| (start + s.t, s)));
+    samples.filter_map(|(t, sample)| Some((t, of(sample)?))).collect()
+}
+
+fn rows_of(series: &[Series]) -> Vec<Vec<String>> {
+    let mut rows = vec![vec!["seconds".to_owned()]];
+    rows[0].extend(series.iter().map(|series| series.name.clone()));
+    let count = series.iter().map(|series| series.points.len()).max().unwrap_or(0);
+    for index in (0..count).step_by(count.div_ceil(ROWS_MOST).max(1)) {
+        let t = series.iter().find_map(|series| series.points.get(index)).map_or(0.0, |point| point.0);
+        let values = series
+            .iter()
+            .map(|s| s.points.get(index).map_or("-".to_owned(), |point| format!("{:.1}", point.1)));
+        rows.push(std::iter::once(format!("{t:.1}")).chain(values).collect());
+    }
+    rows
+}
+
+fn throughput(engine: &str, phases: &[(f64, &PhaseReport)], bands: &[Band], out: &mut String) {
+    let mut points = Vec::new();
+    for (start, phase) in phases {
+        let (mut t_before, mut ops_before) = (0.0, 0);
+        for sample in &phase.timeline {
+            let rate = (sample.ops - ops_before) as f64 / (sample.t - t_before).max(1e-3);
+            points.push((start + sample.t, rate));
+            (t_before, ops_before) = (sample.t, sample.ops);
+        }
+    }
+    let series = [Series { name: "operations/s".to_owned(), points }];
+    let marks: Vec<(f64, String)> = phases
+        .iter()
+        .flat_map(|(start, phase)| phase.decisions.latest.iter().map(move |d| (start + d.t, d)))
+        .filter(|(t, _)| bands.last().is_some_and(|last| *t <= last.to))
+        .map(|(t, decision)| (t, format!("{}: {}", decision.what, decision.reason)))
+        .collect();
+    let step = marks.len().div_ceil(MARKS_MOST).max(1);
+    let marks: Vec<_> = marks.into_iter().step_by(step).collect();
+    let title = format!("{engine}: throughput over time");
+    let plot = svg::lines(&title, "operations/s", &series, bands, &marks);
+    section(&title, &(plot + &numbers(&rows_of(&series))), out);
+}
+
+fn runs(engine: &str, phases: &[(f64, &PhaseReport)], bands: &[Band], out: &mut String) {
+    let samples = || phases.iter().flat_map(|(_, phase)| &phase.timeline);
+    let levels = samples().filter_map(|s| s.runs.as_ref()).map(Vec::len).max().unwrap_or(0);
+    let of_level = |level: usize| Series {
+        name: format!("level {level}"),
+        points: over_time(phases, |s| {
+            s.runs.as_ref().map(|runs| runs.get(level).copied().unwrap_or(0) as f64)
+        }),
+    };
+    let series: Vec<Series> =
+        (0..levels).map(of_level).filter(|series| series.points.iter().any(|point| point.1 > 0.0)).collect();
+    if series.is_empty() {
+        return;
+    }
+    let title = format!("{engine}: runs per level over time");
+    let plot = svg::stacked(&title, "runs", &series, bands);
+    section(&title, &(plot + &numbers(&rows_of(&series))), out);
+}
+
+fn latencies(engine: &str, phases: &[(f64, &PhaseReport)], out: &mut String) {
+    let quantiles = ["p50", "p99", "p99.9", "p99.99", "max"];
+    let mut rows = Vec::new();
+    for (_, phase) in phases {
+        for (kind, of_kind) in &phase.by_op {
+            let l = &of_kind.latency_us;
+            let values = [l.p50, l.p99, l.p99_9, l.p99_99, l.max].map(|value| value.unwrap_or(0.0));
+            rows.push((format!("{} {kind}", short_name(phase)), values.to_vec()));
+        }
+    }
+    let title = format!("{engine}: latency percentiles");
+    let mut table =
+        vec![std::iter::once("us".to_owned()).chain(quantiles.map(str::to_owned)).collect::<Vec<_>>()];
+    table.extend(rows.iter().map(|(name, values)| {
+        std::iter::once(name.clone()).chain(values.iter().map(|value| format!("{value:.2}"))).collect()
+    }));
+    let plot = svg::columns_log(&title, "us, logarithmic", &quantiles, &rows);
+    section(&title, &if plot.is_empty() { plot } else { plot + &numbers(&table) }, out);
+}
+
+fn write_amp(engine: &str, phases: &[(f64, &PhaseReport)], out: &mut String) {
+    let parts = ["flush", "merge", "gc", "log"];
+    let rows: Vec<(String, Vec<f64>)> = phases
+        .iter()
+        .filter(|(_, phase)| phase.bytes.ingested > 0 && phase.bytes.flush.is_some())
+        .map(|(_, phase)| {
+            let b = &phase.bytes;
+            let amp = |bytes: Option<u64>| bytes.unwrap_or(0) as f64 / b.ingested as f64;
+            (short_name(phase), vec![amp(b.flush), amp(b.merge), amp(b.gc), amp(b.log)])
+        })
+        .collect();
+    if rows.is_empty() {
+        return;
+    }
+    let title = format!("{engine}: bytes written for a byte ingested");
+    let mut table =
+        vec![std::iter::once("phase".to_owned()).chain(parts.map(str::to_owned)).collect::<Vec<_>>()];
+    table.extend(rows.iter().map(|(name, values)| {
+        std::iter::once(name.clone()).chain(values.iter().map(|value| format!("{value:.3}"))).collect()
+    }));
+    let plot = svg::bars(&title, "bytes for a byte", &parts, &rows);
+    section(&title, &(plot + &numbers(&table)), out);
+}
+
+fn space(engine: &str, phases: &[(f64, &PhaseReport)], bands: &[Band], out: &mut String) {
+    const MIB: f64 = 1048576.0;
+    let series = [
+        Series {
+            name: "disk MiB".to_owned(),
+            points: over_time(phases, |sample| sample.disk_bytes.map(|bytes| bytes as f64 / MIB)),
+        },
+        Series {
+            name: "live MiB".to_owned(),
+            points: over_time(phases, |sample| Some(sample.live_bytes as f64 / MIB)),
+        },
+    ];
+    let title = format!("{engine}: disk and live bytes over time");
+    let plot = svg::lines(&title, "MiB", &series, bands, &[]);
+    section(&title, &(plot + &numbers(&rows_of(&series))), out);
+}
+
+fn stalls(engine: &str, phases: &[(f64, &PhaseReport)], out: &mut String) {
+    let mut rows = vec![["phase", "reason", "count", "seconds"].map(str::to_owned).to_vec()];
+    for (_, phase) in phases {
+        for (reason, stall) in phase.stalls.by_reason.iter().flatten().filter(|(_, stall)| stall.count > 0) {
+            let seconds = format!("{:.3}", stall.seconds);
+            rows.push(vec![short_name(phase), reason.clone(), stall.count.to_string(), seconds]);
+        }
+    }
+    let body = if rows.len() > 1 { cells(&rows) } else { String::new() };
+    section(&format!("{engine}: stalls"), &body, out);
+}
+
+/// The number before the word `bytes`; 0 when there is none.
+fn bytes_named(what: &str) -> u64 {
+    let words: Vec<&str> = what.split([' ', ',']).collect();
+    let pair = words.windows(2).find(|pair| pair[1] == "bytes");
+    pair.and_then(|pair| pair[0].parse().ok()).unwrap_or(0)
+}
+
+fn decisions(engine: &str, phases: &[(f64, &PhaseReport)], out: &mut String) {
+    let all = phases
+        .iter()
+        .flat_map(|(_, phase)| phase.decisions.latest.iter().map(move |d| (short_name(phase), d)));
+    let mut all: Vec<_> = all.collect();
+    all.sort_by_key(|(_, decision)| std::cmp::Reverse(bytes_named(&decision.what)));
+    let mut body = String::new();
+    if !all.is_empty() {
+        body += "<div class=\"scroll\"><table>\n<tr><th>phase</th><th>t</th><th class=\"words\">decision</th><th class=\"words\">reason</th></tr>\n";
+        for (phase, decision) in all.into_iter().take(DECISIONS_MOST) {
+            let _ = writeln!(
+                body,
+                "<tr><td>{}</td><td>{:.1}</td><td class=\"words\">{}</td><td class=\"words\">{}</td></tr>",
+                escape(&phase),
+                decision.t,
+                escape(&decision.what),
+                escape(&decision.reason),
+            );
+        }
+        body += "</table></div>\n";
+    }
+    section(&format!("{engine}: decisions"), &body, out);
+}

@@ -1,0 +1,11 @@
+//! What a run says: the model that becomes JSON, and the pages made from it.
+
+pub mod html;
+pub mod model;
+pub mod progress;
+pub mod svg;
+pub mod table;
+pub mod tsv;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,131 @@
+//! How far a run is: one line on stderr.
+//!
+//! On a terminal the line is redrawn at most 10 times a second; elsewhere a plain line comes every 10 seconds.
+
+use super::model::{PhaseReport, Sample};
+use crate::workload::Phase;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::io::{self, IsTerminal, Write};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Redraws in a second.
+const REDRAWS: u8 = 10;
+/// Time between two plain lines.
+const PLAIN_INTERVAL: Duration = Duration::from_secs(10);
+
+/// What is known of the present phase.
+struct Present {
+    title: String,
+    ops: u64,
+    started: Instant,
+    last_plain: Instant,
+    last: Sample,
+}
+
+/// The line.
+pub struct Progress {
+    bar: Option<ProgressBar>,
+    quiet: bool,
+    present: Mutex<Present>,
+}
+
+impl Progress {
+    /// A line on stderr, or none at all.
+    pub fn new(quiet: bool) -> Progress {
+        let on_terminal = !quiet && io::stderr().is_terminal();
+        let now = Instant::now();
+        let present =
+            Present { title: String::new(), ops: 0, started: now, last_plain: now, last: Sample::default() };
+        Progress { bar: on_terminal.then(bar), quiet, present: Mutex::new(present) }
+    }
+
+    fn present(&self) -> std::sync::MutexGuard<'_, Present> {
+        // The state is plain numbers: it is usable whatever a thread that panicked left.
+        self.present.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A phase begins: the one at `position` of `count`.
+    pub fn begin(&self, engine: &str, phase: &Phase, position: usize, count: usize) {
+        let mut present = self.present();
+        let now = Instant::now();
+        *present = Present {
+            title: format!("{engine} {}/{count} {}", position + 1, phase.name),
+            ops: phase.ops,
+            started: now,
+            last_plain: now,
+            last: Sample::default(),
+        };
+        if let Some(bar) = &self.bar {
+            bar.set_length(phase.ops.max(1));
+            bar.set_position(0);
+            bar.set_prefix(present.title.clone());
+            bar.set_message(String::new());
+        }
+    }
+
+    /// A second has passed.
+    pub fn show(&self, sample: &Sample) {
+        if self.quiet {
+            return;
+        }
+        let mut present = self.present();
+        let text = text(&present, sample);
+        present.last = sample.clone();
+        if let Some(bar) = &self.bar {
+            bar.set_position(sample.ops);
+            bar.set_message(text);
+        } else if present.last_plain.elapsed() >= PLAIN_INTERVAL {
+            present.last_plain = Instant::now();
+            let _ = writeln!(io::stderr(), "{}: {text}", present.title);
+        }
+    }
+
+    /// The phase has ended.
+    pub fn end(&self, report: &PhaseReport) {
+        let text = format!("{} {}: {:.0} operations/s", report.engine, report.name, report.ops_per_s);
+        match &self.bar {
+            Some(bar) => bar.suspend(|| {
+                let _ = writeln!(io::stderr(), "{text}");
+            }),
+            None if !self.quiet => {
+                let _ = writeln!(io::stderr(), "{text}");
+            }
+            None => {}
+        }
+    }
+
+    /// Takes the line away.
+    pub fn finish(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+fn bar() -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(REDRAWS));
+    let style = ProgressStyle::with_template("{prefix} [{bar:20}] {percent:>3} % {msg}, {eta} left");
+    bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}
+
+fn text(present: &Present, sample: &Sample) -> String {
+    let now = (sample.ops.saturating_sub(present.last.ops)) as f64 / (sample.t - present.last.t).max(1e-9);
+    let mean = sample.ops as f64 / present.started.elapsed().as_secs_f64().max(1e-9);
+    let mut text = format!("of {}, {now:.0}/s now, {mean:.0}/s mean", present.ops);
+    if let Some(p99) = sample.p99_us {
+        text += &format!(", p99 {p99:.1} us");
+    }
+    if let Some(runs) = &sample.runs {
+        let levels = runs.iter().enumerate().filter(|(_, runs)| **runs > 0);
+        let levels: Vec<String> = levels.map(|(level, runs)| format!("L{level} {runs}")).collect();
+        text += &format!(", {}", levels.join(" | "));
+    }
+    if let Some(written) = sample.written_bytes {
+        text += &format!(", {} MB written", written >> 20);
+    }
+    if let Some(stalled) = sample.stall_ms.filter(|ms| *ms > 0.0) {
+        text += &format!(", stalled {:.0} %", stalled / 10.0 / sample.t.max(1e-9));
+    }
+    text
+}

@@ -1,0 +1,261 @@
+//! Rounds: fresh child processes, engines in turn.
+//!
+//! In a round every engine runs once, in an order that rotates from round to round; round `r` has seed S + r. Each run is
+//! a child process of the same executable with an empty directory, so no run inherits another's memory, threads or page
+//! tables. Before each, the machine is calibrated; a run with much stolen or foreign CPU, or whose calibration is far off
+//! the median, is repeated at most twice and stays in the report as unusable.
+//!
+//! A job goes to the child as a JSON file, and its result comes back as another.
+
+use crate::engine::{EngineConfig, Engines, Result, find};
+use crate::measure::calibrate::calibrate;
+use crate::measure::run::{Run, remove};
+use crate::report::model::{Calibration, PhaseReport};
+use crate::report::progress::Progress;
+use crate::workload::Workload;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Stolen CPU, percent, above which a run is repeated.
+const STEAL_MOST: f64 = 2.0;
+/// Foreign CPU, percent, above which a run is repeated.
+const FOREIGN_MOST: f64 = 5.0;
+/// Distance of a calibration from the median above which a run is repeated.
+const CALIBRATION_MOST: f64 = 0.10;
+/// Times that a run is repeated.
+const REPEATS: u32 = 2;
+
+/// A workload with the settings that every engine gets.
+#[derive(Clone, Debug)]
+pub struct Task {
+    /// What is run.
+    pub workload: Workload,
+    /// With which settings.
+    pub config: EngineConfig,
+}
+
+/// One run, as a child process gets it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Job {
+    /// The engine, with its policy when one was asked for.
+    pub engine: String,
+    /// Its settings.
+    pub config: EngineConfig,
+    /// What is run.
+    pub workload: Workload,
+    /// Where the store is made.
+    pub dir: PathBuf,
+    /// What every draw follows from.
+    pub seed: u64,
+    /// From 1.
+    pub round: u64,
+    /// Leave the store behind.
+    pub keep: bool,
+    /// No progress line.
+    pub quiet: bool,
+}
+
+/// What a child gives back.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct JobResult {
+    /// The phases that are results.
+    pub phases: Vec<PhaseReport>,
+    /// Every option in effect.
+    pub options: BTreeMap<String, String>,
+    /// What was left out, and why.
+    pub warnings: Vec<String>,
+}
+
+/// How often and where.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The engines, each with its policy when one was asked for.
+    pub engines: Vec<String>,
+    /// Rounds; by default as many as the length of the phases wants.
+    pub rounds: Option<u64>,
+    /// Seed of the first round.
+    pub seed: u64,
+    /// Directory in which stores are made.
+    pub dir: PathBuf,
+    /// Leave the stores behind.
+    pub keep: bool,
+    /// No progress line.
+    pub quiet: bool,
+    /// Whether noise is watched: calibration before each run, and repeats.
+    pub watchful: bool,
+    /// Arguments of this executable before those of the benchmark.
+    pub prefix: Vec<String>,
+}
+
+/// All results of the rounds.
+#[derive(Debug, Default)]
+pub struct Rounds {
+    /// One for each engine, phase and round.
+    pub phases: Vec<PhaseReport>,
+    /// Every option in effect, by engine.
+    pub options: BTreeMap<String, BTreeMap<String, String>>,
+    /// What was left out, and why.
+    pub warnings: Vec<String>,
+    /// One before each run, in order.
+    pub calibration: Vec<Calibration>,
+}
+
+impl Rounds {
+    /// Runs `task` as `plan` says.
+    pub fn run(&mut self, plan: &Plan, task: &Task) -> Result<()> {
+        let first = self.round(plan, task, 1)?;
+        let rounds = plan.rounds.unwrap_or_else(|| enough_rounds(first));
+        for round in 2..=rounds {
+            self.round(plan, task, round)?;
+        }
+        Ok(())
+    }
+
+    /// One round; gives the seconds of its longest phase.
+    fn round(&mut self, plan: &Plan, task: &Task, round: u64) -> Result<f64> {
+        let mut longest: f64 = 0.0;
+        let count = plan.engines.len();
+        for turn in 0..count {
+            let engine = &plan.engines[(turn + round as usize - 1) % count];
+            for attempt in 0..=REPEATS {
+                let calibration = self.calibrate(plan, task)?;
+                let job = job(plan, task, engine, round);
+                let mut result = spawn(plan, &job)?;
+                longest = result.phases.iter().map(|phase| phase.seconds).fold(longest, f64::max);
+                let noise = plan.watchful.then(|| self.noise(&result.phases, calibration.as_ref())).flatten();
+                if let Some(noise) = &noise {
+                    result.phases.iter_mut().for_each(|phase| phase.usable = false);
+                    self.warnings.push(format!("round {round}, {engine}, attempt {}: {noise}", attempt + 1));
+                }
+                self.options.insert(engine.clone(), result.options);
+                self.phases.extend(result.phases);
+                for warning in result.warnings {
+                    if !self.warnings.contains(&warning) {
+                        self.warnings.push(warning);
+                    }
+                }
+                if noise.is_none() {
+                    break;
+                }
+            }
+        }
+        Ok(longest)
+    }
+
+    fn calibrate(&mut self, plan: &Plan, task: &Task) -> Result<Option<Calibration>> {
+        if !plan.watchful {
+            return Ok(None);
+        }
+        let dir = (!task.config.in_memory).then_some(plan.dir.as_path());
+        let calibration = calibrate(dir)?;
+        self.calibration.push(calibration);
+        Ok(Some(calibration))
+    }
+
+    /// Why the run that just ended is not to be used, if it is not.
+    fn noise(&self, phases: &[PhaseReport], calibration: Option<&Calibration>) -> Option<String> {
+        let most = |of: fn(&PhaseReport) -> Option<f64>| phases.iter().filter_map(of).fold(0.0, f64::max);
+        let steal = most(|phase| phase.steal_percent);
+        if steal > STEAL_MOST {
+            return Some(format!("the host took {steal:.1} % of the CPU"));
+        }
+        let foreign = most(|phase| phase.foreign_percent);
+        if foreign > FOREIGN_MOST {
+            return Some(format!("other programs used {foreign:.1} % of the CPU"));
+        }
+        let mut loads: Vec<f64> = self.calibration.iter().map(|c| c.load_ns).collect();
+        loads.sort_by(f64::total_cmp);
+        let median = loads.get(loads.len() / 2)?;
+        let off = (calibration?.load_ns / median - 1.0).abs();
+        (off > CALIBRATION_MOST).then(|| format!("memory was {:.0} % off the median", off * 100.0))
+    }
+}
+
+/// Rounds for phases of which the longest takes so many seconds.
+fn enough_rounds(seconds: f64) -> u64 {
+    match seconds {
+        s if s < 60.0 => 5,
+        s if s < 600.0 => 3,
+        _ => 2,
+    }
+}
+
+fn job(plan: &Plan, task: &Task, engine: &str, round: u64) -> Job {
+    let mut config = task.config.clone();
+    if let Some((_, policy)) = engine.trim_end_matches(CONTROL).split_once(':') {
+        config.policy = Some(policy.to_owned());
+    }
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+    let name: String = format!("{engine} {} {round}", task.workload.name).chars().map(plain).collect();
+    Job {
+        engine: engine.to_owned(),
+        config,
+        workload: task.workload.clone(),
+        dir: plan.dir.join(name),
+        seed: plan.seed + round - 1,
+        round,
+        keep: plan.keep,
+        quiet: plan.quiet,
+    }
+}
+
+/// Runs `job` in a child process.
+fn spawn(plan: &Plan, job: &Job) -> Result<JobResult> {
+    fs::create_dir_all(&plan.dir).map_err(|e| format!("{}: {e}", plan.dir.display()))?;
+    let stem = format!("job-{}", crate::measure::machine::stamp());
+    let (input, output) = (plan.dir.join(format!("{stem}.json")), plan.dir.join(format!("{stem}.out")));
+    let text = serde_json::to_vec(job).map_err(|e| e.to_string())?;
+    fs::write(&input, text).map_err(|e| format!("{}: {e}", input.display()))?;
+    let program = std::env::current_exe().map_err(|e| format!("this executable: {e}"))?;
+    let status = Command::new(&program)
+        .args(&plan.prefix)
+        .arg("child")
+        .arg(&input)
+        .arg(&output)
+        .status()
+        .map_err(|e| format!("{}: {e}", program.display()))?;
+    let result = fs::read(&output);
+    let _ = (fs::remove_file(&input), fs::remove_file(&output));
+    if !status.success() {
+        return Err(format!("the run of {} ended with {status}", job.engine));
+    }
+    let result = result.map_err(|e| format!("{}: {e}", output.display()))?;
+    serde_json::from_slice(&result).map_err(|e| format!("result of {}: {e}", job.engine))
+}
+
+/// Runs `job` in this process.
+pub fn carry_out(job: &Job, engines: &Engines) -> Result<JobResult> {
+    let (kind, _) = find(engines, job.engine.trim_end_matches(CONTROL))?;
+    let progress = Progress::new(job.quiet);
+    let run = Run {
+        kind,
+        name: job.engine.clone(),
+        config: job.config.clone(),
+        workload: &job.workload,
+        dir: job.dir.clone(),
+        seed: job.seed,
+        round: job.round,
+        progress: &progress,
+    };
+    let outcome = run.run();
+    progress.finish();
+    if !job.keep && !job.config.in_memory {
+        remove(&job.dir);
+    }
+    outcome.map(|o| JobResult { phases: o.phases, options: o.options, warnings: o.warnings })
+}
+
+/// What the name of an engine ends in when it runs a second time, as a control.
+pub const CONTROL: &str = "#2";
+
+/// The child's side: reads a job from `input`, writes its result to `output`.
+pub fn child(input: &Path, output: &Path, engines: &Engines) -> Result<()> {
+    let text = fs::read(input).map_err(|e| format!("{}: {e}", input.display()))?;
+    let job: Job = serde_json::from_slice(&text).map_err(|e| format!("{}: {e}", input.display()))?;
+    let result = carry_out(&job, engines)?;
+    let text = serde_json::to_vec(&result).map_err(|e| e.to_string())?;
+    fs::write(output, text).map_err(|e| format!("{}: {e}", output.display()))
+}

@@ -1,0 +1,239 @@
+//! The harness itself: every family for a moment, in memory; wrong answers are found; reports fit their schema.
+
+use crate::drumlin_engine::Drumlin;
+use crate::engine::{Counters, Direction, Durability, Engine, EngineConfig, EngineKind, Result, Visit};
+use crate::generate::choose::Target;
+use crate::generate::keys::KeyForm;
+use crate::measure::run::{Outcome, Run};
+use crate::report::progress::Progress;
+use crate::workload::{Action, After, Entries, Phase, Workload, micro, suites, ycsb};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+fn config() -> EngineConfig {
+    EngineConfig {
+        memory_bytes: 64 << 20,
+        memtable_bytes: 64 << 10,
+        in_memory: true,
+        ..EngineConfig::default()
+    }
+}
+
+/// Runs `workload` on `kind` in memory.
+pub(crate) fn run(kind: &dyn EngineKind, workload: &Workload) -> Result<Outcome> {
+    let progress = Progress::new(true);
+    let run = Run {
+        kind,
+        name: kind.name().to_owned(),
+        config: config(),
+        workload,
+        dir: PathBuf::from("/bench"),
+        seed: 1,
+        round: 1,
+        progress: &progress,
+    };
+    run.run()
+}
+
+#[test]
+fn every_family_runs_and_every_answer_is_right() {
+    for workload in suites::smoke().expect("the suite is known") {
+        let outcome = run(&Drumlin, &workload).expect("no answer is wrong");
+        let warm = workload.phases.iter().filter(|phase| phase.warm).count();
+        let left_out = outcome.warnings.iter().filter(|warning| warning.contains("left out")).count();
+        assert!(left_out <= 2, "{:?}", outcome.warnings);
+        assert!(outcome.phases.len() + left_out >= workload.phases.len() - warm, "{}", workload.name);
+        for phase in &outcome.phases {
+            assert!(phase.ops > 0 && phase.seconds > 0.0, "{}", phase.name);
+            assert_eq!(phase.by_op.values().map(|kind| kind.ops).sum::<u64>(), phase.ops, "{}", phase.name);
+        }
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_stream_and_another_seed_another() {
+    let sizes = micro::Sizes { num: 500, ..micro::Sizes::default() };
+    let names = ["fillrandom".to_owned(), "readrandom".to_owned()];
+    let workload = &micro::workloads(&names, &sizes).expect("known names")[0];
+    let streams = |outcome: Outcome| outcome.phases.iter().map(|p| p.stream.clone()).collect::<Vec<_>>();
+    let first = streams(run(&Drumlin, workload).expect("it runs"));
+    assert_eq!(first, streams(run(&Drumlin, workload).expect("it runs")));
+    assert_ne!(first[0], first[1]);
+}
+
+#[test]
+fn two_threads_share_the_work() {
+    let sizes = ycsb::Sizes {
+        records: 1001,
+        ops: 999,
+        value_bytes: 100,
+        value_ratio: 0.5,
+        threads: 2,
+        distribution: ycsb::Distribution::Arce,
+        update: ycsb::Update::Field,
+    };
+    let workload = ycsb::workload("ad", &sizes).expect("known letters");
+    let outcome = run(&Drumlin, &workload).expect("no answer is wrong");
+    assert_eq!(outcome.phases.iter().map(|phase| phase.ops).collect::<Vec<_>>(), [1001, 999, 999]);
+    assert!(outcome.phases.iter().all(|phase| phase.threads == 2));
+}
+
+/// How an engine may lie.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Lie {
+    Nothing,
+    LosesAKey,
+    GivesTheOldValue,
+    SwapsValues,
+    SpoilsAByte,
+    SkipsAnEntry,
+    InventsAKey,
+    TurnsARange,
+}
+
+/// A map that lies in one way.
+struct Liar(Lie);
+
+struct LyingMap {
+    lie: Lie,
+    map: Mutex<BTreeMap<Vec<u8>, Vec<u8>>>,
+}
+
+impl LyingMap {
+    fn map(&self) -> std::sync::MutexGuard<'_, BTreeMap<Vec<u8>, Vec<u8>>> {
+        self.map.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn shown(&self, value: &[u8]) -> Vec<u8> {
+        let mut value = value.to_vec();
+        match self.lie {
+            Lie::SwapsValues => value[0] ^= 1,
+            Lie::SpoilsAByte => *value.last_mut().expect("values are not empty") ^= 1,
+            _ => {}
+        }
+        value
+    }
+}
+
+impl EngineKind for Liar {
+    fn name(&self) -> &'static str {
+        "liar"
+    }
+    fn open(&self, _: &Path, _: &EngineConfig) -> Result<Box<dyn Engine>> {
+        Ok(Box::new(LyingMap { lie: self.0, map: Mutex::default() }))
+    }
+}
+
+impl Engine for LyingMap {
+    fn put(&self, key: &[u8], value: &[u8], _: Durability) -> Result<()> {
+        let mut map = self.map();
+        if self.lie == Lie::GivesTheOldValue && map.contains_key(key) {
+            return Ok(());
+        }
+        map.insert(key.to_vec(), value.to_vec());
+        Ok(())
+    }
+    fn batch(&self, entries: &[(&[u8], &[u8])], durability: Durability) -> Result<()> {
+        entries.iter().try_for_each(|(key, value)| self.put(key, value, durability))
+    }
+    fn delete(&self, key: &[u8], _: Durability) -> Result<()> {
+        self.map().remove(key);
+        Ok(())
+    }
+    fn get(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        let value = self.map().get(key).cloned();
+        if self.lie == Lie::LosesAKey && key.last().is_some_and(|byte| byte % 16 == 3) {
+            return Ok(false);
+        }
+        if let Some(value) = &value {
+            visit(&self.shown(value));
+        }
+        Ok(value.is_some() || self.lie == Lie::InventsAKey)
+    }
+    fn multi_get(&self, keys: &[&[u8]], visit: &mut dyn FnMut(usize, Option<&[u8]>)) -> Result<()> {
+        let map = self.map();
+        keys.iter().enumerate().for_each(|(i, key)| visit(i, map.get(*key).map(Vec::as_slice)));
+        Ok(())
+    }
+    fn range(
+        &self,
+        from: Option<&[u8]>,
+        direction: Direction,
+        limit: usize,
+        visit: Visit<'_>,
+    ) -> Result<usize> {
+        let map = self.map();
+        let from = from.unwrap_or_default().to_vec();
+        let all = match direction {
+            Direction::Back if from.is_empty() => map.range(vec![]..).rev().collect::<Vec<_>>(),
+            Direction::Back => map.range(..=from).rev().collect(),
+            Direction::Forward => map.range(from..).collect(),
+        };
+        let skipped = usize::from(self.lie == Lie::SkipsAnEntry);
+        let mut all: Vec<_> = all.into_iter().skip(skipped).take(limit).collect();
+        if self.lie == Lie::TurnsARange && all.len() > 2 {
+            all[1..].reverse();
+        }
+        all.iter().for_each(|(key, value)| visit(key, &self.shown(value)));
+        Ok(all.len())
+    }
+    fn flush(&self) -> Result<()> {
+        Ok(())
+    }
+    fn wait_idle(&self) -> Result<()> {
+        Ok(())
+    }
+    fn compact(&self) -> Result<()> {
+        Ok(())
+    }
+    fn counters(&self) -> Counters {
+        Counters::default()
+    }
+    fn options(&self) -> BTreeMap<String, String> {
+        BTreeMap::new()
+    }
+    fn close(self: Box<Self>) -> Result<()> {
+        Ok(())
+    }
+}
+
+fn small() -> Workload {
+    let uniform = Target::Uniform;
+    let range = |direction| Action::Range(uniform, Entries::Fixed(5), direction);
+    Workload {
+        name: "small".to_owned(),
+        keys: KeyForm::Hashed { len: 16 },
+        value_bytes: 100,
+        value_ratio: 0.5,
+        trace: None,
+        phases: vec![
+            Phase::of("fill", 500, Action::Put(Target::New)).on_empty().then(After::Idle),
+            Phase::new("mixed", 4000, &[(1.0, Action::Put(uniform)), (4.0, Action::Get(uniform))]),
+            Phase::of("absent", 500, Action::GetAbsent(uniform)),
+            Phase::of("forward", 500, range(Direction::Forward)),
+            Phase::of("back", 500, range(Direction::Back)),
+            Phase::of("scan", 1, Action::Scan(Direction::Forward)),
+        ],
+    }
+}
+
+#[test]
+fn every_lie_is_found() {
+    run(&Liar(Lie::Nothing), &small()).expect("the truth passes");
+    for (lie, phase, what) in [
+        (Lie::LosesAKey, "mixed", "is there and was not found"),
+        (Lie::GivesTheOldValue, "mixed", "the latest is"),
+        (Lie::SwapsValues, "mixed", "gave the value of id"),
+        (Lie::SpoilsAByte, "mixed", "wrong bytes"),
+        (Lie::InventsAKey, "absent", "never written"),
+        (Lie::SkipsAnEntry, "forward", "began elsewhere"),
+        (Lie::TurnsARange, "forward", "out of order"),
+    ] {
+        let found = run(&Liar(lie), &small()).err().unwrap_or_else(|| panic!("{lie:?} was not found"));
+        assert!(
+            found.contains(&format!(", {phase}: wrong answer")) && found.contains(what),
+            "{lie:?}: {found}"
+        );
+    }
+}

@@ -1,0 +1,190 @@
+//! The dynamic workloads of ArceKV: phases whose mix of ranges, updates and point reads changes without a hint.
+//!
+//! At scale 1 a plan loads 40.96 million entries of 24 + 1000 bytes in random key order, waits until the store is idle,
+//! and then runs as many operations in each phase. Keys are uniform and present. A range is a new iterator, a seek and
+//! 16 entries. Of the updates, two thirds are new keys and one third overwrites.
+
+use super::{Action, After, Entries, Phase, Workload, scaled};
+use crate::engine::{Direction, Result};
+use crate::generate::choose::Target;
+use crate::generate::keys::KeyForm;
+use crate::generate::zipf::YCSB_THETA;
+use std::path::Path;
+
+/// Entries loaded, and operations of a phase, at scale 1.
+const ENTRIES: u64 = 40_960_000;
+/// Operations of a phase of `gradient`, at the scale 1/16 that the number is given for.
+const GRADIENT_OPS: u64 = 31_250 * 16;
+/// Hot keys and operations of `versions`, at scale 1.
+const VERSIONS_KEYS: u64 = 62_500 * 16;
+const VERSIONS_OPS: u64 = 6_250_000 * 16;
+/// Entries that a range takes.
+const RANGE: u32 = 16;
+/// Share of updates that make a new key.
+const NEW_SHARE: f64 = 2.0 / 3.0;
+
+/// Percent of ranges, updates and point reads.
+type Mix = [f64; 3];
+
+fn mix(letter: char) -> Option<Mix> {
+    Some(match letter {
+        'A' => [98.0, 1.0, 1.0],
+        'B' => [1.0, 98.0, 1.0],
+        'C' => [1.0, 1.0, 98.0],
+        'D' => [49.0, 2.0, 49.0],
+        'E' => [2.0, 49.0, 49.0],
+        'F' => [49.0, 49.0, 2.0],
+        'G' => [40.0, 40.0, 20.0],
+        'H' => [40.0, 20.0, 40.0],
+        'I' => [20.0, 40.0, 40.0],
+        'J' => [33.0, 33.0, 33.0],
+        _ => return None,
+    })
+}
+
+/// A phase of `mix`; `new` is the share of updates that make a new key.
+fn phase(name: &str, ops: u64, mix: Mix, new: f64, keys: Target) -> Phase {
+    let [range, update, point] = mix;
+    let actions = [
+        (range, Action::Range(keys, Entries::Fixed(RANGE), Direction::Forward)),
+        (update * new, Action::Put(Target::New)),
+        (update * (1.0 - new), Action::Put(keys)),
+        (point, Action::Get(keys)),
+    ];
+    Phase::new(name, ops, &actions)
+}
+
+fn preload(entries: u64) -> Phase {
+    Phase::of("preload", entries, Action::Put(Target::New)).on_empty().then(After::Idle)
+}
+
+fn letters(list: &str, ops: u64, new: f64) -> Vec<Phase> {
+    let mixes = list.chars().filter_map(|letter| Some((letter, mix(letter)?)));
+    mixes.map(|(letter, mix)| phase(&letter.to_string(), ops, mix, new, Target::Uniform)).collect()
+}
+
+fn gradient(ops: u64) -> Vec<Phase> {
+    let shares = (1..=9).chain((1..=8).rev());
+    let phases = shares.enumerate().map(|(position, tenth)| {
+        let update = f64::from(tenth * 10);
+        let rest = (100.0 - update) / 2.0;
+        let name = format!("{:02} u={update}", position + 1);
+        phase(&name, ops, [rest, update, rest], NEW_SHARE, Target::Uniform)
+    });
+    phases.collect()
+}
+
+/// The plan called `plan`, or that of the file of that name.
+pub fn workload(plan: &str, scale: f64) -> Result<Workload> {
+    let ops = scaled(ENTRIES, scale);
+    let mut phases = vec![preload(ops)];
+    match plan {
+        "I" => phases.extend(letters("ABDJCE", ops, NEW_SHARE)),
+        "II" => phases.extend(letters("JEBFDC", ops, NEW_SHARE)),
+        "III" => phases.extend(letters("GHI", ops / 2, NEW_SHARE)),
+        "gradient" => phases.extend(gradient(scaled(GRADIENT_OPS, scale))),
+        "versions" => {
+            phases = vec![preload(scaled(VERSIONS_KEYS, scale))];
+            phases.extend(letters("GHI", scaled(VERSIONS_OPS, scale) / 3, 0.0));
+        }
+        file => {
+            let text = std::fs::read_to_string(Path::new(file))
+                .map_err(|e| format!("{file}: no plan of this name, and no file: {e}"))?;
+            phases = parse(&text).map_err(|e| format!("{file}: {e}"))?;
+        }
+    }
+    if let Some(last) = phases.last_mut() {
+        last.after = After::Idle;
+    }
+    Ok(Workload {
+        name: format!("dynamic {plan}"),
+        keys: KeyForm::Hex,
+        value_bytes: 1000,
+        value_ratio: 0.5,
+        trace: None,
+        phases,
+    })
+}
+
+/// The phases of a plan file: lines `preload N`, `phase J N`, `phase r=40,u=20,p=40 N dist=zipf`; `#` starts a comment.
+pub fn parse(text: &str) -> Result<Vec<Phase>> {
+    let mut phases = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        let line = line.split('#').next().unwrap_or_default().trim();
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let bad = |what: &str| format!("line {}: {what}", number + 1);
+        let count = |word: &str| word.parse::<u64>().map_err(|_| bad("the count is not a number"));
+        match words.as_slice() {
+            [] => {}
+            ["preload", entries] => phases.push(preload(count(entries)?)),
+            ["phase", mixed, ops, rest @ ..] => {
+                let keys = match rest {
+                    [] | ["dist=uniform"] => Target::Uniform,
+                    ["dist=zipf"] => Target::Zipf { theta: YCSB_THETA },
+                    _ => return Err(bad("a phase ends with dist=uniform, dist=zipf or nothing")),
+                };
+                let shares = shares(mixed).ok_or_else(|| bad("a mix is a letter A..J or r=40,u=20,p=40"))?;
+                phases.push(phase(mixed, count(ops)?, shares, NEW_SHARE, keys));
+            }
+            _ => return Err(bad("neither `preload N` nor `phase MIX N`")),
+        }
+    }
+    if phases.first().is_none_or(|first| !first.fresh) {
+        return Err("a plan begins with `preload N`".to_owned());
+    }
+    Ok(phases)
+}
+
+fn shares(text: &str) -> Option<Mix> {
+    let mut letters = text.chars();
+    if let (Some(letter), None) = (letters.next(), letters.next()) {
+        return mix(letter);
+    }
+    let mut shares = [0.0; 3];
+    for part in text.split(',') {
+        let (name, value) = part.split_once('=')?;
+        let place = ["r", "u", "p"].iter().position(|known| *known == name)?;
+        shares[place] = value.parse().ok().filter(|share: &f64| *share >= 0.0 && share.is_finite())?;
+    }
+    (shares.iter().sum::<f64>() > 0.0).then_some(shares)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plans_have_the_phases_of_the_paper() {
+        let names = |plan| {
+            let workload = workload(plan, 1.0 / 1024.0).expect("a known plan");
+            workload.phases.iter().map(|phase| format!("{} {}", phase.name, phase.ops)).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            names("I").join(", "),
+            "preload 40000, A 40000, B 40000, D 40000, J 40000, C 40000, E 40000"
+        );
+        assert_eq!(names("III").join(", "), "preload 40000, G 20000, H 20000, I 20000");
+        assert_eq!(names("gradient").len(), 18);
+        assert_eq!(names("gradient")[9], "09 u=90 488");
+        assert_eq!(names("versions")[0], "preload 977");
+    }
+
+    #[test]
+    fn plan_files() {
+        let phases =
+            parse("preload 10 # load\n\nphase J 5\nphase r=1,u=2,p=0 7 dist=zipf\n").expect("a plan");
+        assert_eq!(phases.iter().map(|p| p.ops).collect::<Vec<_>>(), [10, 5, 7]);
+        assert_eq!(phases[2].mix.len(), 3);
+        for (text, what) in [
+            ("phase J 5", "a plan begins"),
+            ("preload x", "line 1: the count"),
+            ("preload 1\nphase K 1", "line 2: a mix"),
+            ("preload 1\nphase r=-1,u=2 1", "line 2: a mix"),
+            ("preload 1\nphase J 1 dist=odd", "line 2: a phase ends"),
+            ("load 1", "line 1: neither"),
+        ] {
+            let refused = parse(text).expect_err(what);
+            assert!(refused.starts_with(what), "{text:?}: {refused}");
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! Single operations by the names of db_bench, on 16 + 100 bytes unless said otherwise.
+//!
+//! Fills start from an empty store. What reads or overwrites needs a loaded store: when no fill came before it, the
+//! entries are loaded first, each once in random order, and merged into one run. Reads make a pass that does not count
+//! before the two that do.
+
+use super::{Action, After, Entries, Phase, Workload};
+use crate::engine::{Direction, Durability, Result};
+use crate::generate::choose::Target;
+use crate::generate::keys::KeyForm;
+
+/// Names, in the order of the suite, with what they do.
+pub const NAMES: [(&str, &str); 19] = [
+    ("fillseq", "put: ascending keys"),
+    ("fillrandom", "put: uniform, with repeats"),
+    ("filluniquerandom", "put: each key once, in random order"),
+    ("overwrite", "uniform put on the tree of filluniquerandom, twice as many; then a full merge"),
+    ("fillbatch", "batches of 100 random puts, counted per entry"),
+    ("fillsync", "put that survives power loss"),
+    ("readrandom", "get of a present key, all in memory"),
+    ("readmissing", "get of an absent key, all in memory"),
+    ("multiget", "multi_get of 32 present keys, counted per key"),
+    ("readpagecache", "get with 16 MiB of memory, files in the page cache"),
+    ("seekrandom", "new iterator, seek, 10 entries"),
+    ("seekreuse", "the same with an iterator that is kept; not every engine has one"),
+    ("scan50", "new iterator, seek, 50 entries"),
+    ("readseq", "the whole store forward, counted per entry"),
+    ("readreverse", "the whole store backward, counted per entry"),
+    ("readwhilewriting", "get beside one writer"),
+    ("fwdrangewhilewriting", "new iterator, 10 entries forward, beside one writer"),
+    ("revrangewhilewriting", "new iterator, 10 entries backward, beside one writer"),
+    ("mixed", "half put, half get, uniform"),
+];
+
+/// Names that are known but are not in `all`.
+pub const EXTRA: [(&str, &str); 2] = [
+    ("deleterandom", "delete of every key, in random order"),
+    ("waitforidle", "nothing but the wait for merges"),
+];
+
+/// Sizes of a micro workload.
+#[derive(Clone, Debug)]
+pub struct Sizes {
+    /// Entries of the store.
+    pub num: u64,
+    /// Reads of a read phase; by default what the suite says, at most 1.5 million, in proportion to `num`.
+    pub reads: Option<u64>,
+    /// Entries after a seek.
+    pub nexts: u32,
+    /// Entries of a batch.
+    pub batch: u32,
+    /// Bytes of a key.
+    pub key_bytes: usize,
+    /// Bytes of a value.
+    pub value_bytes: usize,
+    /// Share to which values can be compressed.
+    pub value_ratio: f64,
+    /// Keys as db_bench writes them.
+    pub dense: bool,
+    /// Threads of every phase.
+    pub threads: u32,
+    /// Bytes per second of the writer beside reads.
+    pub write_rate: f64,
+}
+
+impl Default for Sizes {
+    fn default() -> Self {
+        Sizes {
+            num: 10_000_000,
+            reads: None,
+            nexts: 10,
+            batch: 100,
+            key_bytes: 16,
+            value_bytes: 100,
+            value_ratio: 0.5,
+            dense: false,
+            threads: 1,
+            write_rate: 2e6,
+        }
+    }
+}
+
+/// Records of the suite, to which the counts of its reads belong.
+const SUITE_RECORDS: f64 = 10e6;
+/// Memory of the phase that reads through the page cache.
+const SMALL_MEMORY: u64 = 16 << 20;
+
+impl Sizes {
+    /// A count of the suite in proportion to the records.
+    fn count(&self, suite: u64) -> u64 {
+        self.reads.unwrap_or_else(|| super::scaled(suite, self.num as f64 / SUITE_RECORDS).max(1000))
+    }
+
+    /// The phase called `name`.
+    fn phase(&self, name: &str) -> Result<Phase> {
+        let (uniform, forward, back) = (Target::Uniform, Direction::Forward, Direction::Back);
+        let nexts = Entries::Fixed(self.nexts);
+        let beside = |phase: Phase| Phase { writer: Some(self.write_rate), ..phase };
+        let phase = match name {
+            "fillseq" | "filluniquerandom" => {
+                Phase::of(name, self.num, Action::Put(Target::New)).on_empty().then(After::Idle)
+            }
+            "fillrandom" => {
+                Phase::of(name, self.num, Action::Put(Target::Below(self.num))).on_empty().then(After::Idle)
+            }
+            "fillbatch" => Phase::of(name, self.num, Action::Batch(Target::Below(self.num), self.batch))
+                .on_empty()
+                .then(After::Idle),
+            "fillsync" => {
+                let ops = self.reads.unwrap_or_else(|| self.num.min(20_000));
+                let phase = Phase::of(name, ops, Action::Put(Target::Below(self.num))).on_empty();
+                Phase { durability: Some(Durability::Sync), ..phase }
+            }
+            "overwrite" => Phase::of(name, 2 * self.num, Action::Put(uniform)).then(After::Compact),
+            "readrandom" | "readpagecache" => Phase::of(name, self.count(1_500_000), Action::Get(uniform)),
+            "readmissing" => Phase::of(name, self.count(1_500_000), Action::GetAbsent(uniform)),
+            "multiget" => Phase::of(name, self.count(1_000_000), Action::MultiGet(uniform, 32)),
+            "seekrandom" => Phase::of(name, self.count(300_000), Action::Range(uniform, nexts, forward)),
+            "seekreuse" => Phase::of(name, self.count(300_000), Action::Reseek(uniform, nexts)),
+            "scan50" => {
+                Phase::of(name, self.count(300_000), Action::Range(uniform, Entries::Fixed(50), forward))
+            }
+            "readseq" => Phase::of(name, 1, Action::Scan(forward)),
+            "readreverse" => Phase::of(name, 1, Action::Scan(back)),
+            "readwhilewriting" => beside(Phase::of(name, self.count(1_000_000), Action::Get(uniform))),
+            "fwdrangewhilewriting" => {
+                beside(Phase::of(name, self.count(1_000_000), Action::Range(uniform, nexts, forward)))
+            }
+            "revrangewhilewriting" => {
+                beside(Phase::of(name, self.count(1_000_000), Action::Range(uniform, nexts, back)))
+            }
+            "mixed" => {
+                let mix = [(0.5, Action::Put(uniform)), (0.5, Action::Get(uniform))];
+                Phase::new(name, self.count(3_000_000), &mix).then(After::Idle)
+            }
+            "deleterandom" => Phase::of(name, self.num, Action::Delete(Target::Ascending)).then(After::Idle),
+            "waitforidle" => Phase::new(name, 0, &[]).then(After::Idle),
+            unknown => return Err(format!("no micro benchmark is called {unknown}; there are {}", known())),
+        };
+        let phase = phase.on_threads(self.threads);
+        Ok(Phase { reopen: (name == "readpagecache").then_some(SMALL_MEMORY), ..phase })
+    }
+}
+
+fn known() -> String {
+    let names: Vec<&str> = NAMES.iter().chain(&EXTRA).map(|(name, _)| *name).collect();
+    names.join(", ")
+}
+
+/// The workloads of `names`, in that order; `all` stands for the whole suite. One store has one form of keys, so the
+/// sequential fill, which needs ascending keys, is a workload of its own.
+pub fn workloads(names: &[String], sizes: &Sizes) -> Result<Vec<Workload>> {
+    let all: Vec<String> = NAMES.iter().map(|(name, _)| (*name).to_owned()).collect();
+    let names = if names == ["all"] { &all } else { names };
+    let groups = names.chunk_by(|a, b| sizes.dense || (a == "fillseq") == (b == "fillseq"));
+    groups.map(|names| workload(names, sizes)).collect()
+}
+
+fn workload(names: &[String], sizes: &Sizes) -> Result<Workload> {
+    let mut phases: Vec<Phase> = Vec::new();
+    let mut loaded = false;
+    for name in names {
+        let phase = sizes.phase(name)?;
+        let is_read = phase.writer.is_none() && !phase.mix.iter().any(|(_, action)| action.writes());
+        if phase.fresh {
+            // A short fill leaves too little for what reads the whole population.
+            loaded = phase.ops >= sizes.num;
+        } else if !loaded {
+            let load = Phase::of("load", sizes.num, Action::Put(Target::New));
+            phases.push(load.on_empty().unreported().then(After::Compact));
+            loaded = true;
+        } else if let Some(before) = phases.last_mut()
+            && before.fresh
+            && is_read
+        {
+            before.after = After::Compact;
+        }
+        if is_read && phase.ops > 0 {
+            phases.push(Phase { name: format!("{name} warm"), ..phase.clone() }.unreported());
+            let passes = if phase.mix.iter().any(|(_, a)| matches!(a, Action::Scan(_))) { 1 } else { 2 };
+            phases.push(Phase { ops: passes * phase.ops, reopen: None, ..phase });
+        } else {
+            phases.push(phase);
+        }
+    }
+    let len = sizes.key_bytes;
+    let ascending = sizes.dense || names.iter().any(|name| name == "fillseq");
+    Ok(Workload {
+        name: "micro".to_owned(),
+        keys: if ascending { KeyForm::Dense { len } } else { KeyForm::Hashed { len } },
+        value_bytes: sizes.value_bytes,
+        value_ratio: sizes.value_ratio,
+        trace: None,
+        phases,
+    })
+}

@@ -1,0 +1,120 @@
+//! The six workloads of YCSB: one row is one value, keys are `user` and a scattered number.
+
+use super::{Action, After, Entries, Phase, Workload};
+use crate::engine::{Direction, Result};
+use crate::generate::choose::Target;
+use crate::generate::keys::KeyForm;
+use crate::generate::zipf::YCSB_THETA;
+
+/// Whose parameters.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, clap::ValueEnum)]
+pub enum Distribution {
+    /// Scrambled zipf for all but D; ranges of 1 to 100.
+    #[default]
+    Ycsb,
+    /// A, E and F uniform.
+    Arce,
+    /// E uniform with ranges of 100.
+    Downforce,
+}
+
+/// How an update is made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, clap::ValueEnum)]
+pub enum Update {
+    /// The row is put whole, unread.
+    #[default]
+    Whole,
+    /// The row is read first, as a store of whole rows must to change one field.
+    Field,
+}
+
+/// Sizes of a YCSB run.
+#[derive(Clone, Debug)]
+pub struct Sizes {
+    /// Rows loaded.
+    pub records: u64,
+    /// Operations of a workload.
+    pub ops: u64,
+    /// Bytes of a row.
+    pub value_bytes: usize,
+    /// Share to which rows can be compressed.
+    pub value_ratio: f64,
+    /// Threads.
+    pub threads: u32,
+    /// Whose parameters.
+    pub distribution: Distribution,
+    /// How an update is made.
+    pub update: Update,
+}
+
+/// Entries of the longest range.
+const RANGE: u32 = 100;
+
+impl Sizes {
+    fn load(&self) -> Phase {
+        let load = Phase::of("load", self.records, Action::Put(Target::New)).on_empty();
+        load.on_threads(self.threads).then(After::Idle)
+    }
+
+    fn phase(&self, letter: char) -> Result<Phase> {
+        let zipf = Target::Zipf { theta: YCSB_THETA };
+        let uniform = match self.distribution {
+            Distribution::Ycsb => "",
+            Distribution::Arce => "aef",
+            Distribution::Downforce => "e",
+        };
+        let keys = if uniform.contains(letter) { Target::Uniform } else { zipf };
+        let update = match self.update {
+            Update::Whole => Action::Put(keys),
+            Update::Field => Action::Modify(keys),
+        };
+        let insert = Action::Put(Target::New);
+        let range = match self.distribution {
+            Distribution::Downforce => Entries::Fixed(RANGE),
+            _ => Entries::UpTo(RANGE),
+        };
+        let mix = match letter {
+            'a' => vec![(0.5, Action::Get(keys)), (0.5, update)],
+            'b' => vec![(0.95, Action::Get(keys)), (0.05, update)],
+            'c' => vec![(1.0, Action::Get(keys))],
+            'd' => vec![(0.95, Action::Get(Target::Latest)), (0.05, insert)],
+            'e' => vec![(0.95, Action::Range(keys, range, Direction::Forward)), (0.05, insert)],
+            'f' => vec![(0.5, Action::Get(keys)), (0.5, Action::Modify(keys))],
+            _ => return Err(format!("no YCSB workload is called {letter}; there are a to f, load and all")),
+        };
+        let phase = Phase::new(&letter.to_uppercase().to_string(), self.ops, &mix).on_threads(self.threads);
+        Ok(phase.then(if phase_writes(&mix) { After::Idle } else { After::Nothing }))
+    }
+}
+
+fn phase_writes(mix: &[(f64, Action)]) -> bool {
+    mix.iter().any(|(_, action)| action.writes())
+}
+
+/// The workload called `name`: a letter, `load`, or `all` in YCSB's order: load, A, B, C, F, D; load, E.
+pub fn workload(name: &str, sizes: &Sizes) -> Result<Workload> {
+    let mut phases = vec![sizes.load()];
+    match name {
+        "load" => {}
+        "all" => {
+            for letter in "abcfd".chars() {
+                phases.push(sizes.phase(letter)?);
+            }
+            phases.push(Phase { name: "load again".to_owned(), ..sizes.load() });
+            phases.push(sizes.phase('e')?);
+        }
+        letters => {
+            for letter in letters.chars() {
+                phases.push(sizes.phase(letter.to_ascii_lowercase())?);
+            }
+        }
+    }
+    Ok(Workload {
+        name: "ycsb".to_owned(),
+        keys: KeyForm::User,
+        value_bytes: sizes.value_bytes,
+        value_ratio: sizes.value_ratio,
+        trace: None,
+        phases,
+    })
+}

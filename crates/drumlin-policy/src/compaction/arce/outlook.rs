@@ -1,0 +1,107 @@
+//! What is to come: whether a search is due, and what it begins with.
+
+use super::decide::Arce;
+use super::drift::{Picture, Trigger};
+use super::guard::Balance;
+use super::model::{Model, Stall};
+use super::plans::removed_by;
+use super::rollout::{Limits, PIECE_BYTES, Start, StartJob};
+use super::scene::Scene;
+use super::search::Search;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use drumlin_types::contract::{FileState, Think};
+
+/// Windows that a search looks ahead, from and to, and the least after a cut to the usual length of phases.
+const HORIZON: (f64, f64) = (400.0, 4096.0);
+const LEAST_HORIZON: f64 = 64.0;
+
+impl Arce {
+    fn picture(&self, scene: &Scene<'_>) -> Picture {
+        let model = &scene.model;
+        let busy = !scene.input.tickets.is_empty();
+        Picture {
+            now: scene.input.now,
+            operations: self.estimate.operations,
+            mix: self.estimate.mix,
+            bytes: scene.line.bytes,
+            flushes: scene.line.bytes / model.flush_bytes,
+            costs: [model.speed, model.point.per_run, model.seek.per_run, model.clients],
+            runs: scene.line.runs,
+            cost: model.operation(scene.line.runs, 0.0, busy),
+            window_ops: model.window_ops,
+            horizon: self.horizon(scene),
+        }
+    }
+
+    /// A search, if one is due.
+    pub(super) fn think(
+        &mut self,
+        scene: &Scene<'_>,
+        ticked: bool,
+        balance: &Balance,
+    ) -> Option<Box<dyn Think>> {
+        let input = scene.input;
+        let options = (input.limits.max_runs, input.limits.pin);
+        if self.options.replace(options).is_some_and(|before| before != options) {
+            self.drift.forget();
+        }
+        if !ticked || input.frozen || self.thinking.is_some() || self.pin.or(input.limits.pin).is_some() {
+            return None;
+        }
+        let picture = self.picture(scene);
+        let trigger = self.drift.tick(&picture, self.estimate.fast, self.estimate.last_tick)?;
+        if trigger == Trigger::Mix {
+            // The past is of another phase.
+            self.estimate.mix = self.estimate.fast;
+        }
+        self.drift.searched(Picture { mix: self.estimate.fast, ..picture });
+        self.thinking = Some(trigger);
+        let whole_tree = scene.model.windows(scene.line.bytes, 1.0, Stall::NEVER);
+        Some(Box::new(Search::new(self.start(scene, *balance), scene.tuple, whole_tree)))
+    }
+
+    /// Windows that a search looks ahead: longer for larger trees, cut to the usual length of phases.
+    fn horizon(&self, scene: &Scene<'_>) -> f64 {
+        let model = &scene.model;
+        let windows = (scene.line.bytes / (4.0 * model.flush_bytes)).clamp(HORIZON.0, HORIZON.1);
+        let usual = self.drift.usual_phase().map_or(windows, |operations| operations / model.window_ops);
+        windows.min(usual).max(LEAST_HORIZON)
+    }
+
+    /// The present as rollouts begin with it.
+    fn start(&self, scene: &Scene<'_>, balance: Balance) -> Start {
+        let model = Model { shares: self.estimate.mix, ..scene.model };
+        let mut line = scene.line.parts.clone();
+        line.iter_mut().for_each(|part| part.idle = true);
+        let mut jobs = Vec::new();
+        for ticket in scene.input.tickets {
+            let of_ticket = |state: FileState| {
+                state == FileState::Coming(ticket.ticket) || state == FileState::Settling(ticket.ticket)
+            };
+            let Some(at) = scene.line.links.iter().position(|link| link.files().any(|f| of_ticket(f.state)))
+            else {
+                continue;
+            };
+            let left = 1.0 - ticket.bytes_done as f64 / ticket.bytes.max(1) as f64;
+            let removed = removed_by(ticket).unwrap_or(1.0) * left;
+            line[at].weight += removed;
+            jobs.push(StartJob { from: at, to: at + 1, bytes: ticket.bytes as f64 * left, removed });
+        }
+        Start {
+            model: Model::new(model),
+            scale: scene.scale,
+            flushed: line.first().map_or(scene.scale.full, |part| part.cover),
+            line,
+            jobs,
+            limits: Limits {
+                max_runs: scene.max_runs,
+                piece_bytes: PIECE_BYTES,
+                interleave: true,
+                fixed_delay: None,
+            },
+            balance,
+            horizon: self.horizon(scene),
+        }
+    }
+}

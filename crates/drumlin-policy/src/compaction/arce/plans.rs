@@ -1,0 +1,185 @@
+//! Which merges to start and which to give up.
+//!
+//! Each plan is judged on the tree as it will be after the merges under way and those decided just before.
+//! What turns out illegal, or was refused, rests for a while; its oldest run then bars the line.
+
+use super::decide::Arce;
+use super::explain;
+use super::guard::Balance;
+use super::interval::Candidate;
+use super::real;
+use super::scene::Scene;
+use super::score::{Choice, Score, UnderWay};
+use crate::share::project;
+use alloc::vec::Vec;
+use drumlin_types::Ticket;
+use drumlin_types::contract::legal::close_plan;
+use drumlin_types::contract::{Plan, TicketView, TreeView};
+
+/// Candidates that may fail in one decision.
+const MOST_FAILURES: usize = 8;
+/// The share of tombstones from which on a run is worth purging.
+const PURGE_SHARE: f64 = 0.25;
+
+impl Arce {
+    /// Merges under way whose rest costs more than it gains.
+    pub(super) fn park(&mut self, scene: &Scene<'_>) -> Vec<Ticket> {
+        let pays = |ticket: &TicketView| {
+            let Some(removed) = removed_by(ticket).filter(|_| !is_must(ticket) && !scene.must) else {
+                return true;
+            };
+            let left = 1.0 - ticket.bytes_done as f64 / ticket.bytes.max(1) as f64;
+            let bytes = ticket.bytes as f64 * left;
+            let rest = Candidate { from: 0, to: 0, bytes, removed: removed * left };
+            ticket.pieces <= ticket.pieces_done + 1 || scene.choice(0.0).score(rest).value() > 0.0
+        };
+        let tickets = || scene.input.tickets.iter();
+        let lost = |t: &&TicketView| !self.parked.contains(&t.ticket) && !pays(t);
+        let lost: Vec<Ticket> = tickets().filter(lost).map(|ticket| ticket.ticket).collect();
+        self.parked.retain(|parked| tickets().any(|ticket| ticket.ticket == *parked));
+        self.parked.extend(&lost);
+        lost
+    }
+
+    /// What is left of the longest merge under way, and how fast it removes runs.
+    fn longest(&self, scene: &Scene<'_>) -> Option<UnderWay> {
+        let under_way = |ticket: &TicketView| {
+            let left = 1.0 - ticket.bytes_done as f64 / ticket.bytes.max(1) as f64;
+            let time = scene.model.merge(ticket.bytes as f64);
+            let removed = removed_by(ticket).unwrap_or(1.0);
+            UnderWay { left: time * left, rate: removed / time.max(1.0) }
+        };
+        scene.input.tickets.iter().map(under_way).reduce(|a, b| if b.left > a.left { b } else { a })
+    }
+
+    /// Merges to start, best first.
+    pub(super) fn plans(&mut self, scene: &mut Scene<'_>, balance: &mut Balance) -> Vec<Plan> {
+        let slots = scene.model.slots as usize;
+        let mut under_way = scene.input.tickets.len();
+        let mut plans: Vec<Plan> = Vec::new();
+        // The tree after the first few of the plans: made when a further one is to be judged on it.
+        let (mut projected, mut applied): (Option<TreeView>, usize) = (None, 0);
+        let mut failures = 0;
+        while under_way <= slots && failures < MOST_FAILURES {
+            let idle = slots - under_way;
+            let beside = if idle == 0 { self.longest(scene) } else { None };
+            if idle == 0 && beside.is_none() {
+                break;
+            }
+            let choice = Choice { last_slot: slots > 1 && idle == 1, beside, ..scene.choice(balance.left()) };
+            let Some(score) = self.choose(scene, &choice) else { break };
+            let candidate = score.candidate;
+            let links = &scene.line.links[candidate.from..candidate.to];
+            let ends = (links[0].id(), links[links.len() - 1].id());
+            let tree = projected.get_or_insert_with(|| scene.input.tree.projected());
+            for (number, plan) in plans.iter().enumerate().skip(applied) {
+                project(tree, plan, Ticket(u64::MAX / 2 + number as u64));
+            }
+            applied = plans.len();
+            let plan = if self.resting.holds(ends, self.now) {
+                None
+            } else {
+                let reason = explain::plan(&choice, scene, &score, &self.candidates, balance);
+                let last = (tree.levels.len() as u8).saturating_sub(1);
+                let plan = scene.line.plan(&candidate, scene.model.flush_bytes, last, reason);
+                close_plan(tree, &plan).ok().filter(|plan| !plan.take.is_empty())
+            };
+            let Some(mut plan) = plan else {
+                if !self.resting.holds(ends, self.now) {
+                    self.resting.failed(ends, self.now);
+                }
+                scene.line.parts[candidate.to - 1].idle = false;
+                failures += 1;
+                continue;
+            };
+            // What it removes goes with the plan, to be found again in its ticket.
+            plan.priority = candidate.removed;
+            plan.deadline = Some(self.flushes + real::ceil(score.windows.min(1e9)) as u64);
+            balance.merged(candidate.bytes, scene.line.bytes);
+            scene.line.parts[candidate.from..candidate.to].iter_mut().for_each(|part| part.idle = false);
+            self.begun.push((ends, plan.reason.clone()));
+            plans.push(plan);
+            under_way += 1;
+        }
+        if plans.is_empty() && scene.input.tickets.is_empty() {
+            plans.extend(self.join(scene));
+        }
+        plans
+    }
+
+    /// The best merge, with bytes counted exactly where runs cover keys in part.
+    fn choose(&mut self, scene: &Scene<'_>, choice: &Choice<'_>) -> Option<Score> {
+        let (line, candidates) = (&scene.line, &mut self.candidates);
+        let exact = |candidate: &mut Candidate| {
+            let parts = &line.parts[candidate.from..candidate.to];
+            if parts.iter().any(|part| part.cover != scene.scale.full) {
+                candidate.bytes = line.rewritten(candidate);
+            }
+        };
+        let best = choice.choose(&line.parts, &scene.scale, &mut self.intervals, candidates, exact);
+        if scene.disk_short && !candidates.is_empty() {
+            return self.freeing(scene, choice);
+        }
+        best.or_else(|| self.purge(scene, choice))
+    }
+
+    /// With the disk short: the merge that frees most for its bytes.
+    fn freeing(&self, scene: &Scene<'_>, choice: &Choice<'_>) -> Option<Score> {
+        let freed = |c: &Candidate| {
+            let newer: f64 = scene.line.parts[c.from..c.to - 1].iter().map(|part| part.bytes).sum();
+            ((1.0 - scene.model.shrink) * newer + scene.line.tombstone_share(c) * c.bytes) / c.bytes.max(1.0)
+        };
+        let affordable = self.candidates.iter().filter(|c| scene.must || c.bytes <= choice.balance);
+        let best = affordable.copied().reduce(|a, b| if freed(&b) > freed(&a) { b } else { a })?;
+        Some(choice.score(best))
+    }
+
+    /// A merge that rids scans of tombstones: from a run that is full of them down to the oldest run that
+    /// shares keys with it. Skipping them costs a seek about their share of placing a cursor.
+    fn purge(&self, scene: &Scene<'_>, choice: &Choice<'_>) -> Option<Score> {
+        let line = &scene.line;
+        let candidates = (0..line.links.len()).filter_map(|from| {
+            let share = line.tombstone_share(&Candidate { from, to: from + 1, bytes: 0.0, removed: 0.0 });
+            if share < PURGE_SHARE {
+                return None;
+            }
+            let to = line.oldest_below(from)? + 1;
+            if to < from + 2 || !line.parts[from..to].iter().all(|part| part.idle) {
+                return None;
+            }
+            let mut candidate =
+                Candidate { from, to, bytes: 0.0, removed: line.removed(from..to, &scene.scale) };
+            candidate.bytes = line.rewritten(&candidate);
+            let mut score = choice.score(candidate);
+            let skipped = scene.model.seek.per_run * share * line.parts[from].weight;
+            score.gain += choice.tuple.horizon * scene.model.window_ops * scene.model.shares[1] * skipped;
+            Some(score)
+        });
+        let affordable = candidates.filter(|s| s.value() > 0.0 && s.candidate.bytes <= choice.balance);
+        let affordable = affordable.filter(|_| choice.beside.is_none());
+        affordable.reduce(|a, b| if b.value() > a.value() { b } else { a })
+    }
+
+    /// A run that only changes its place.
+    fn join(&mut self, scene: &Scene<'_>) -> Option<Plan> {
+        let last = (scene.input.tree.levels.len() as u8).saturating_sub(1);
+        let plan = scene.line.join(&scene.scale, scene.model.flush_bytes, last)?;
+        let closed = close_plan(&scene.input.tree.projected(), &plan).ok()?;
+        // Whatever had to come along would be rewritten: then it is no mere move.
+        (closed.take == plan.take).then_some(closed)
+    }
+}
+
+/// The covered runs that the merge of `ticket` takes away; `None` for the plan of another policy.
+pub(super) fn removed_by(ticket: &TicketView) -> Option<f64> {
+    let is_own = is_must(ticket) || ticket.plan.reason.starts_with(ELECTIVE);
+    is_own.then_some(ticket.plan.priority)
+}
+
+fn is_must(ticket: &TicketView) -> bool {
+    ticket.plan.reason.starts_with(MUST)
+}
+
+/// What the reasons of plans begin with.
+pub(super) const MUST: &str = "must";
+pub(super) const ELECTIVE: &str = "elective";
