@@ -1,7 +1,7 @@
 //! Readings while a phase runs: disk and runs every 100 ms, everything once a second.
 //!
 //! A thread of its own takes them, so a stalled writer shows as a flat line and not as a gap. Long phases keep every
-//! second, fourth, .. sample, so that no timeline has more than [`SAMPLES_MOST`].
+//! second, fourth, .. sample, so that no timeline has more than `SAMPLES_MOST`.
 
 use super::oracle::Oracle;
 use super::process;
