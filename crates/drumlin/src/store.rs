@@ -379,7 +379,7 @@ impl Store {
         Ok(next)
     }
 
-    /// Appends to the manifest. A failure poisons the store.
+    /// Appends to the manifest. A failure poisons the store, unless the disk was full before anything was written.
     pub(crate) fn append_edit(
         &self,
         control: &mut Control,
@@ -387,6 +387,12 @@ impl Store {
         durable: impl FnOnce(),
     ) -> Result<()> {
         self.check_read_only()?;
+        if let Err(error) = control.manifest.make_room(&edit) {
+            if error.kind() != ErrorKind::NoSpace {
+                self.poison(&error);
+            }
+            return Err(error);
+        }
         let added: Vec<PathBuf> = edit.changes.iter().filter_map(|change| self.added_file(change)).collect();
         self.env.note(Note::EditAdds { files: &added });
         for change in &edit.changes {
