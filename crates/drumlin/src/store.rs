@@ -406,11 +406,18 @@ impl Store {
                 }
             }
         }
-        durable();
+        if control.manifest.is_torn() {
+            self.replace_manifest(control)?;
+        }
         if let Err(error) = control.manifest.append(&edit) {
-            self.poison(&error);
+            // An edit that found no room is not there, and the store goes on. Else it may be there.
+            if !control.manifest.is_torn() {
+                durable();
+                self.poison(&error);
+            }
             return Err(error);
         }
+        durable();
         self.env.note(Note::EditDurable);
         Ok(())
     }
@@ -582,20 +589,32 @@ impl Store {
         if !control.manifest.wants_rewrite() || self.is_poisoned() {
             return Ok(false);
         }
+        match self.replace_manifest(&mut control) {
+            Ok(()) => Ok(true),
+            // It serves on as it is.
+            Err(error) if error.kind() == ErrorKind::NoSpace => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Puts a new manifest, a snapshot of everything, in the place of the present one.
+    fn replace_manifest(&self, control: &mut Control) -> Result<()> {
         let header = drumlin_format::manifest::ManifestHeader {
             number: self.fresh_number(),
             ..control.manifest.header()
         };
-        let snapshot = crate::recovery::snapshot_edit(self, &control);
+        let snapshot = crate::recovery::snapshot_edit(self, control);
         match ManifestWriter::create(&self.env, self.dir.clone(), header, &snapshot) {
             Ok(manifest) => {
                 let old = std::mem::replace(&mut control.manifest, manifest);
                 self.obsolete.push_file(old.path());
                 Counters::add(&self.metrics.manifest_rewrites, 1);
-                Ok(true)
+                Ok(())
             }
             Err(error) => {
-                self.poison(&error);
+                if error.kind() != ErrorKind::NoSpace {
+                    self.poison(&error);
+                }
                 Err(error)
             }
         }

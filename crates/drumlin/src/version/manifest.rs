@@ -3,6 +3,11 @@
 //!
 //! Order rule O3: a new manifest and its directory entry are durable before the pointer moves to it, and
 //! the directory is synced again after. O10: after a failed write or sync nothing more is written to it.
+//!
+//! A disk without room is no failure of the store. An edit that found none is torn: it is not in the manifest, as if
+//! power had been lost in the middle of it, and the manifest is replaced before the next edit. A new manifest that finds
+//! no room is removed, and the old one stays the store's. Such errors are of the kind `NoSpace`; errors that
+//! leave open what is on disk never are.
 
 use crate::error::{Error, ErrorKind, Result};
 use drumlin_env::{Env, File, FileKind, Note};
@@ -26,6 +31,8 @@ pub(crate) struct ManifestWriter {
     header: ManifestHeader,
     encoder: Encoder,
     snapshot_bytes: u64,
+    /// Its last edit found no room.
+    torn: bool,
 }
 
 impl ManifestWriter {
@@ -36,6 +43,16 @@ impl ManifestWriter {
         header: ManifestHeader,
         snapshot: &Edit,
     ) -> Result<ManifestWriter> {
+        let path = dir.join(FileName::Manifest(header.number).to_string());
+        let written = ManifestWriter::write(env, dir, header, snapshot);
+        if written.as_ref().is_err_and(|error| error.kind() == ErrorKind::NoSpace) {
+            // Whatever is left of it is removed when the store is opened, if not now.
+            let _ = env.fs().unlink(&path, FileKind::Manifest);
+        }
+        written
+    }
+
+    fn write(env: &Env, dir: PathBuf, header: ManifestHeader, snapshot: &Edit) -> Result<ManifestWriter> {
         let path = dir.join(FileName::Manifest(header.number).to_string());
         let fail = |what: &str, e| Error::io(&path, what, e);
         let file =
@@ -50,7 +67,16 @@ impl ManifestWriter {
         encoder.synced_to(encoder.offset());
         let snapshot_bytes = encoder.offset();
         let file = Some(file);
-        let writer = ManifestWriter { env: env.clone(), dir, path, file, header, snapshot_bytes, encoder };
+        let writer = ManifestWriter {
+            env: env.clone(),
+            dir,
+            path,
+            file,
+            header,
+            snapshot_bytes,
+            encoder,
+            torn: false,
+        };
         if !drumlin_types::bug!("B11") {
             writer.sync_dir()?;
         }
@@ -62,7 +88,16 @@ impl ManifestWriter {
     pub(crate) fn read_only(env: &Env, dir: PathBuf, header: ManifestHeader) -> ManifestWriter {
         let path = dir.join(FileName::Manifest(header.number).to_string());
         let (encoder, _) = Encoder::create(header);
-        ManifestWriter { env: env.clone(), dir, path, file: None, header, snapshot_bytes: 0, encoder }
+        ManifestWriter {
+            env: env.clone(),
+            dir,
+            path,
+            file: None,
+            header,
+            snapshot_bytes: 0,
+            encoder,
+            torn: false,
+        }
     }
 
     fn sync_dir(&self) -> Result<()> {
@@ -77,11 +112,16 @@ impl ManifestWriter {
         let fs = self.env.fs();
         self.env.note(Note::PointerTo { manifest: &self.path });
         let content = Pointer { manifest: self.header.number, synced: self.encoder.offset() }.encode();
-        let file = fs.create(&temp, FileKind::Pointer).map_err(|e| fail("cannot create the pointer", e))?;
-        file.write_at(0, content.as_bytes()).map_err(|e| fail("cannot write the pointer", e))?;
-        file.sync_data().map_err(|e| fail("cannot sync the pointer", e))?;
-        fs.rename(&temp, &target).map_err(|e| fail("cannot rename the pointer", e))?;
-        self.sync_dir()
+        let write = || {
+            let file =
+                fs.create(&temp, FileKind::Pointer).map_err(|e| fail("cannot create the pointer", e))?;
+            file.write_at(0, content.as_bytes()).map_err(|e| fail("cannot write the pointer", e))?;
+            file.sync_data().map_err(|e| fail("cannot sync the pointer", e))?;
+            fs.rename(&temp, &target).map_err(|e| fail("cannot rename the pointer", e))
+        };
+        write().inspect_err(|_| drop(fs.unlink(&temp, FileKind::Pointer)))?;
+        // From here on the new manifest may be the store's.
+        self.sync_dir().map_err(|error| error.with_kind(ErrorKind::Io))
     }
 
     /// Reserves the space that `edit` takes. When the disk is full this fails, and the manifest is as it was.
@@ -98,10 +138,20 @@ impl ManifestWriter {
         let offset = self.encoder.offset();
         let bytes = self.encoder.append(edit).map_err(|e| Error::new(ErrorKind::Bug, e.what))?;
         let fail = |what: &str, e| Error::io(&self.path, what, e);
-        file.write_at(offset, &bytes).map_err(|e| fail("cannot write to the manifest", e))?;
-        file.sync_data().map_err(|e| fail("cannot sync the manifest", e))?;
+        if let Err(error) = file.write_at(offset, &bytes) {
+            let error = fail("cannot write to the manifest", error);
+            self.torn = error.kind() == ErrorKind::NoSpace;
+            return Err(error);
+        }
+        let synced = file.sync_data().map_err(|e| fail("cannot sync the manifest", e));
+        synced.map_err(|error| error.with_kind(ErrorKind::Io))?;
         self.encoder.synced_to(self.encoder.offset());
         Ok(())
+    }
+
+    /// Whether its last edit found no room: it must be replaced before the next.
+    pub(crate) fn is_torn(&self) -> bool {
+        self.torn
     }
 
     /// Whether a snapshot would make the manifest much smaller.
