@@ -379,7 +379,7 @@ impl Store {
         Ok(next)
     }
 
-    /// Appends to the manifest. A failure poisons the store, unless the disk was full before anything was written.
+    /// Appends to the manifest. A failure poisons the store, unless the disk had no room for the edit.
     pub(crate) fn append_edit(
         &self,
         control: &mut Control,
@@ -387,12 +387,6 @@ impl Store {
         durable: impl FnOnce(),
     ) -> Result<()> {
         self.check_read_only()?;
-        if let Err(error) = control.manifest.make_room(&edit) {
-            if error.kind() != ErrorKind::NoSpace {
-                self.poison(&error);
-            }
-            return Err(error);
-        }
         let added: Vec<PathBuf> = edit.changes.iter().filter_map(|change| self.added_file(change)).collect();
         self.env.note(Note::EditAdds { files: &added });
         for change in &edit.changes {

@@ -124,14 +124,6 @@ impl ManifestWriter {
         self.sync_dir().map_err(|error| error.with_kind(ErrorKind::Io))
     }
 
-    /// Reserves the space that `edit` takes. When the disk is full this fails, and the manifest is as it was.
-    pub(crate) fn make_room(&self, edit: &Edit) -> Result<()> {
-        let file = self.file.as_ref().ok_or_else(Error::read_only)?;
-        let bytes = self.encoder.clone().append(edit).map_err(|e| Error::new(ErrorKind::Bug, e.what))?;
-        let reserved = file.allocate(self.encoder.offset(), bytes.len() as u64);
-        reserved.map_err(|e| Error::io(&self.path, "cannot extend the manifest", e))
-    }
-
     /// Appends `edit` and makes it durable.
     pub(crate) fn append(&mut self, edit: &Edit) -> Result<()> {
         let file = self.file.as_ref().ok_or_else(Error::read_only)?;
