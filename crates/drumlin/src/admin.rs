@@ -98,17 +98,18 @@ impl Store {
         };
         self.sync_log(self.publisher.published().log_end)?;
         let mut control = self.control.lock();
-        state.mark_dropped();
+        state.mark_dropped(true);
         let tree = state.view().tree.clone();
         let tables: BTreeSet<PathBuf> = tree.files().map(|(_, _, f)| self.table_path(f.id())).collect();
         let tables: Vec<PathBuf> = tables.into_iter().collect();
         self.env.note(Note::EditRemoves { files: &tables });
         if !drumlin_types::bug!("E3") {
-            self.append_edit(
-                &mut control,
-                Edit { changes: vec![Change::DropKeyspace { id: state.id }] },
-                || {},
-            )?;
+            let edit = Edit { changes: vec![Change::DropKeyspace { id: state.id }] };
+            if let Err(error) = self.append_edit(&mut control, edit, || {}) {
+                // Without room for the edit the keyspace stays; after any other failure nobody knows.
+                state.mark_dropped(self.is_poisoned());
+                return Err(error);
+            }
         }
         for (_, _, file) in tree.files() {
             file.table.retire();

@@ -122,8 +122,8 @@ impl KeyspaceState {
         self.dropped.load(atomic::Ordering::Acquire)
     }
 
-    pub(crate) fn mark_dropped(&self) {
-        self.dropped.store(true, atomic::Ordering::Release);
+    pub(crate) fn mark_dropped(&self, dropped: bool) {
+        self.dropped.store(dropped, atomic::Ordering::Release);
     }
 
     /// Seals the active memtable unless it is empty; the new one starts at log segment `log`. Called

@@ -379,7 +379,7 @@ impl Store {
         Ok(next)
     }
 
-    /// Appends to the manifest. A failure poisons the store.
+    /// Appends to the manifest. A failure poisons the store, unless the disk had no room for the edit.
     pub(crate) fn append_edit(
         &self,
         control: &mut Control,

@@ -110,3 +110,46 @@ fn the_budget_is_kept_and_can_be_raised() {
     assert_eq!(keys.iter().count(), written as usize);
     assert_eq!(db.verify().expect("verify").findings, vec![]);
 }
+
+#[test]
+fn a_manifest_without_room_refuses_the_edit_and_no_more() {
+    let mem = MemEnv::new(53);
+    let (db, keys) = open(&mem, "0");
+    keys.put("a", "1").expect("put");
+    mem.set_capacity(mem.used_space());
+    let mut made = Vec::new();
+    let error = loop {
+        let name = format!("keyspace-{}", made.len());
+        match db.keyspace(&name) {
+            Ok(_) => made.push(name),
+            Err(error) => break error,
+        }
+        assert!(made.len() < 1000, "the manifest never filled its last page");
+    };
+    assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}");
+    let options = |n: u32| ["sync", "buffered"][n as usize % 2];
+    let refused = (0..1000).find_map(|n| db.set_option("durability", options(n)).err()).expect("no room");
+    assert_eq!(refused.kind(), ErrorKind::NoSpace, "{refused}");
+    let refused = (0..).find_map(|n: usize| match made.get(n) {
+        Some(name) => db.drop_keyspace(name).err().map(|error| (n, error)),
+        None => Some((n, db.drop_keyspace("k").expect_err("no room"))),
+    });
+    let (dropped, error) = refused.expect("an error");
+    assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}");
+    // Nothing is poisoned, and what was refused has not happened.
+    keys.put("b", "2").expect("writes go on");
+    mem.set_capacity(None);
+    let late = db.keyspace("late").expect("room again");
+    late.put("c", "3").expect("put");
+    if let Some(name) = made.get(dropped) {
+        db.keyspace(name).and_then(|kept| kept.put("d", "4")).expect("it was not dropped");
+    }
+    db.flush().expect("flush");
+    let before = db.keyspaces();
+    db.close().expect("close");
+    let (db, keys) = open(&mem, "0");
+    assert_eq!(db.keyspaces(), before);
+    assert_eq!(keys.get("b").expect("get").as_deref(), Some(&b"2"[..]));
+    assert_eq!(db.verify().expect("verify").findings, vec![]);
+    assert_eq!(mem.order_violations(), Vec::<String>::new());
+}
