@@ -1,10 +1,10 @@
 //! fjall behind the trait: its defaults, with the resources and promises that all engines get.
 //!
 //! Its default durability hands writes to the operating system, which is `buffered`; `none` is left at that, for it has no
-//! mode without a journal. It tells little about itself, so most counters are `null`.
+//! mode without a journal. It has no direct I/O and is left out of what needs it. It tells little about itself, so most counters are `null`.
 
 use drumlin_bench::engine::{
-    Compression, Counters, Direction, Durability, Engine, EngineConfig, EngineKind, Result, Visit,
+    Compression, Counters, Direction, Durability, Engine, EngineConfig, EngineKind, Io, Result, Visit,
 };
 use fjall::config::{
     BlockSizePolicy, BloomConstructionPolicy, CompressionPolicy, FilterPolicy, FilterPolicyEntry,
@@ -35,6 +35,10 @@ const QUIET_LOOKS: u32 = 40;
 impl EngineKind for Fjall {
     fn name(&self) -> &'static str {
         "fjall"
+    }
+
+    fn lacks(&self, config: &EngineConfig) -> Option<String> {
+        (config.io == Io::Direct).then(|| "fjall has no direct I/O".to_owned())
     }
 
     fn open(&self, dir: &Path, config: &EngineConfig) -> Result<Box<dyn Engine>> {

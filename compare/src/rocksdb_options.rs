@@ -2,11 +2,11 @@
 //!
 //! `rocksdb` has RocksDB's defaults and what equal resources ask for: one cache that is charged with index, filters and
 //! write buffers, the same filter bits, compression, memtable, file and block size, and as many background jobs.
-//! `rocksdb-tuned` adds what its documentation offers for speed at the same resources. Direct I/O is not among it: all
-//! engines read and write through the page cache. Options without a setter in the crate go in as text.
+//! `rocksdb-tuned` adds what its documentation offers for speed at the same resources. Under direct I/O both read past the
+//! page cache, and the tuned one flushes and merges past it as well; else all goes through the page cache. Options without a setter in the crate go in as text.
 
 use crate::rocksdb_log::Log;
-use drumlin_bench::engine::{Compression, EngineConfig, Result};
+use drumlin_bench::engine::{Compression, EngineConfig, Io, Result};
 use rocksdb::statistics::StatsLevel;
 use rocksdb::{
     BlockBasedOptions, Cache, DBCompressionType, DataBlockIndexType, InfoLogger, LogLevel, Options,
@@ -63,6 +63,9 @@ impl RocksDb {
         options.create_if_missing(true);
         options.set_write_buffer_size(config.memtable_bytes as usize);
         options.set_target_file_size_base(config.file_bytes);
+        let direct = config.io == Io::Direct;
+        options.set_use_direct_reads(direct);
+        options.set_use_direct_io_for_flush_and_compaction(direct && self.tuned);
         options.set_max_background_jobs(1 + config.merges as i32);
         let compression = match config.compression {
             Compression::None => DBCompressionType::None,

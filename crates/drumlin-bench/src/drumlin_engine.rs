@@ -1,8 +1,8 @@
 //! Drumlin behind [`Engine`].
 
 use crate::engine::{
-    Compression, Counters, Decision, Direction, Durability, Engine, EngineConfig, EngineKind, Result, Seeker,
-    Stall, Visit,
+    Compression, Counters, Decision, Direction, Durability, Engine, EngineConfig, EngineKind, Io, Result,
+    Seeker, Stall, Visit,
 };
 use drumlin::env::{Env, MemEnv};
 use drumlin::{Batch, Db, Keyspace, RangeCursor};
@@ -51,10 +51,15 @@ fn settings(config: &EngineConfig) -> Settings {
         Compression::Lz4 => "lz4",
         Compression::Zstd => "zstd",
     };
+    let reads = match config.io {
+        Io::Buffered => "buffered",
+        Io::Direct => "direct",
+    };
     let mut store = vec![
         ("memory_budget".to_owned(), config.memory_bytes.to_string()),
         ("durability".to_owned(), promise(config.durability).name().to_owned()),
         ("workers".to_owned(), config.merges.to_string()),
+        ("table_reads".to_owned(), reads.to_owned()),
     ];
     let mut keyspace = vec![
         ("compression".to_owned(), compression.to_owned()),

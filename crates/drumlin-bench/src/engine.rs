@@ -40,6 +40,17 @@ pub enum Compression {
     Zstd,
 }
 
+/// How tables are read, and how far the engine lets it be chosen, written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Io {
+    /// Through the page cache of the operating system.
+    #[default]
+    Buffered,
+    /// Past it: a block that the engine does not keep is read from the device.
+    Direct,
+}
+
 /// Which way an iterator goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -67,6 +78,8 @@ pub struct EngineConfig {
     pub compression: Compression,
     /// What a write survives unless the phase says otherwise.
     pub durability: Durability,
+    /// How tables are read.
+    pub io: Io,
     /// Merges at the same time, besides one flush.
     pub merges: u32,
     /// The policy, where the engine offers a choice.
@@ -87,6 +100,7 @@ impl Default for EngineConfig {
             filter_bits: 10.0,
             compression: Compression::None,
             durability: Durability::Buffered,
+            io: Io::Buffered,
             merges: 1,
             policy: None,
             set: Vec::new(),
@@ -228,6 +242,10 @@ pub trait Engine: Send + Sync {
 pub trait EngineKind: Sync {
     /// Its name on the command line and in reports.
     fn name(&self) -> &'static str;
+    /// Why it cannot do what `config` asks for, if it cannot. What needs that is left out with this reason.
+    fn lacks(&self, _config: &EngineConfig) -> Option<String> {
+        None
+    }
     /// Opens the store in `dir`, making it if need be.
     fn open(&self, dir: &Path, config: &EngineConfig) -> Result<Box<dyn Engine>>;
     /// Refuses to measure when the build is no fair one. Runs once, in an empty directory.

@@ -1,12 +1,13 @@
 //! The harness itself: every family for a moment, in memory; wrong answers are found; reports fit their schema.
 
 use crate::drumlin_engine::Drumlin;
-use crate::engine::{Counters, Direction, Durability, Engine, EngineConfig, EngineKind, Result, Visit};
+use crate::engine::{Counters, Direction, Durability, Engine, EngineConfig, EngineKind, Io, Result, Visit};
 use crate::generate::choose::Target;
 use crate::generate::keys::KeyForm;
 use crate::measure::run::{Outcome, Run};
 use crate::report::progress::Progress;
 use crate::workload::{Action, After, Entries, Phase, Workload, micro, suites, ycsb};
+use drumlin::env::TempDir;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -77,6 +78,79 @@ fn two_threads_share_the_work() {
     let outcome = run(&Drumlin, &workload).expect("no answer is wrong");
     assert_eq!(outcome.phases.iter().map(|phase| phase.ops).collect::<Vec<_>>(), [1001, 999, 999]);
     assert!(outcome.phases.iter().all(|phase| phase.threads == 2));
+}
+
+/// Drumlin, with every opening noted; perhaps without direct reads.
+#[derive(Default)]
+struct Noted {
+    without_direct: bool,
+    opened: Mutex<Vec<String>>,
+}
+
+impl EngineKind for Noted {
+    fn name(&self) -> &'static str {
+        "noted"
+    }
+    fn lacks(&self, config: &EngineConfig) -> Option<String> {
+        (self.without_direct && config.io == Io::Direct).then(|| "no direct reads".to_owned())
+    }
+    fn open(&self, dir: &Path, config: &EngineConfig) -> Result<Box<dyn Engine>> {
+        let open = Drumlin.open(dir, config)?;
+        let options = open.options();
+        let in_effect = |name: &str| options.get(name).cloned().unwrap_or_default();
+        let opened = format!("{} {}", in_effect("memory_budget"), in_effect("table_reads"));
+        self.opened.lock().unwrap_or_else(PoisonError::into_inner).push(opened);
+        Ok(open)
+    }
+}
+
+/// Runs micro benchmarks on files; gives the phases that are results, the warnings, and every opening.
+fn on_files(kind: &Noted, io: Io, names: &[&str]) -> (Vec<String>, Vec<String>, Vec<String>) {
+    let dir = TempDir::new("drumlin-bench").expect("a temporary directory");
+    let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+    let sizes = micro::Sizes { num: 2000, ..micro::Sizes::default() };
+    let workload = &micro::workloads(&names, &sizes).expect("known names")[0];
+    let progress = Progress::new(true);
+    let run = Run {
+        kind,
+        name: "noted".to_owned(),
+        config: EngineConfig { in_memory: false, io, ..config() },
+        workload,
+        dir: dir.path().join("store"),
+        seed: 1,
+        round: 1,
+        progress: &progress,
+    };
+    let outcome = run.run().expect("no answer is wrong");
+    let opened = std::mem::take(&mut *kind.opened.lock().unwrap_or_else(PoisonError::into_inner));
+    let phases = outcome.phases.into_iter().map(|phase| format!("{} x{}", phase.name, phase.threads));
+    (phases.collect(), outcome.warnings, opened)
+}
+
+#[test]
+fn uncached_phases_open_the_loaded_store_again_and_later_ones_as_before() {
+    let names = ["readuncached", "readuncached16", "multiget", "readpagecache", "readrandom"];
+    let (phases, warnings, opened) = on_files(&Noted::default(), Io::Buffered, &names);
+    let expected =
+        ["readuncached x1", "readuncached16 x16", "multiget x1", "readpagecache x1", "readrandom x1"];
+    assert_eq!(phases, expected.map(|name| format!("micro {name}")));
+    assert!(warnings.is_empty(), "{warnings:?}");
+    assert_eq!(opened, ["64MiB buffered", "16MiB direct", "16MiB buffered", "64MiB buffered"]);
+}
+
+#[test]
+fn an_engine_without_direct_reads_is_left_out_of_what_needs_them() {
+    let kind = Noted { without_direct: true, ..Noted::default() };
+    let names = ["readuncached", "readpagecache", "readrandom"];
+    let (phases, warnings, opened) = on_files(&kind, Io::Buffered, &names);
+    assert_eq!(phases, ["micro readpagecache x1", "micro readrandom x1"]);
+    assert_eq!(warnings, ["noted: readuncached left out: no direct reads"]);
+    assert_eq!(opened.len(), 3);
+    let (phases, warnings, opened) = on_files(&kind, Io::Direct, &names);
+    assert!(phases.is_empty() && opened.is_empty());
+    assert_eq!(warnings, ["noted: micro left out: no direct reads"]);
+    let (.., opened) = on_files(&Noted::default(), Io::Direct, &["readrandom"]);
+    assert_eq!(opened, ["64MiB direct"]);
 }
 
 /// How an engine may lie.

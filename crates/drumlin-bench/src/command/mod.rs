@@ -292,7 +292,11 @@ fn show_options(engine: &str, common: &Common, program: &Program) -> crate::engi
     let (kind, policy) = find(program.engines, engine)?;
     let dir = data_dir(common);
     fs::create_dir_all(&dir).map_err(|e| format!("{}: {e}", dir.display()))?;
-    let config = EngineConfig { policy, set: common.set.clone(), ..EngineConfig::default() };
+    let io = common.io.unwrap_or_default();
+    let config = EngineConfig { policy, io, set: common.set.clone(), ..EngineConfig::default() };
+    if let Some(reason) = kind.lacks(&config) {
+        return Err(reason);
+    }
     let options = kind.open(&dir.join("store"), &config).and_then(|open| {
         let options = open.options();
         open.close().map(|()| options)

@@ -1,10 +1,10 @@
 //! From the command line to tasks: a workload with the settings that every engine gets.
 
 use super::args::{
-    Common, DynamicArgs, Family, FiltersArgs, GrowthArgs, Keys, MicroArgs, PipelineArgs, Scale, SuiteName,
-    TraceArgs, TraceKind, ValuesArgs, YcsbArgs,
+    Common, DynamicArgs, Family, FiltersArgs, Fit, GrowthArgs, Keys, MicroArgs, PipelineArgs, Scale,
+    SuiteName, TraceArgs, TraceKind, ValuesArgs, YcsbArgs,
 };
-use crate::engine::{Durability, EngineConfig, Result};
+use crate::engine::{Durability, EngineConfig, Io, Result};
 use crate::rounds::Task;
 use crate::workload::trace::{self, Form};
 use crate::workload::{Workload, dynamic, micro, papers, scaled, suites, ycsb};
@@ -20,6 +20,7 @@ struct Defaults {
     file: u64,
     bits: f64,
     durability: Durability,
+    io: Io,
 }
 
 impl Default for Defaults {
@@ -30,6 +31,7 @@ impl Default for Defaults {
             file: 64 * MIB,
             bits: 10.0,
             durability: Durability::Buffered,
+            io: Io::Buffered,
         }
     }
 }
@@ -42,6 +44,7 @@ fn config(common: &Common, defaults: &Defaults, bits: f64) -> EngineConfig {
         filter_bits: bits,
         compression: common.compression,
         durability: common.durability.unwrap_or(defaults.durability),
+        io: common.io.unwrap_or(defaults.io),
         merges: common.merges,
         set: common.set.clone(),
         in_memory: common.in_memory,
@@ -144,7 +147,12 @@ fn of_dynamic(args: &DynamicArgs, common: &Common) -> Result<Vec<Task>> {
     let mut workload = dynamic::workload(&args.plan, factor(common, 1.0 / 16.0, 1.0 / 64.0))?;
     workload.value_bytes = common.value_size.unwrap_or(workload.value_bytes);
     workload.value_ratio = common.value_ratio;
-    Ok(tasks(common, &dynamic_defaults(common), &workload, &[]))
+    let mut defaults = dynamic_defaults(common);
+    if args.fit == Fit::SixtyPercent {
+        let share = scaled(workload.live_bytes(), 0.6);
+        defaults = Defaults { memory: share.max(8 * defaults.memtable), io: Io::Direct, ..defaults };
+    }
+    Ok(tasks(common, &defaults, &workload, &[]))
 }
 
 fn of_growth(args: &GrowthArgs, common: &Common) -> Result<Vec<Task>> {
@@ -223,4 +231,35 @@ fn of_suite(suite: SuiteName, common: &Common) -> Result<Vec<Task>> {
         tasks(&common, &defaults, workload, &[])
     };
     Ok(workloads.iter().flat_map(of).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::args::BenchArgs;
+    use clap::{Args, FromArgMatches};
+
+    /// The settings of the only task that the command line asks for.
+    fn settings(line: &str) -> EngineConfig {
+        let command = BenchArgs::augment_args(clap::Command::new("bench")).no_binary_name(true);
+        let matches = command.try_get_matches_from(line.split(' ')).expect("a command line");
+        let args = BenchArgs::from_arg_matches(&matches).expect("a command line");
+        let tasks = of_family(&args.family.expect("a family"), &args.common).expect("a workload");
+        let [task] = &tasks[..] else { panic!("{line}: {} tasks", tasks.len()) };
+        task.config.clone()
+    }
+
+    #[test]
+    fn direct_reads_and_memory_that_holds_three_fifths() {
+        assert_eq!(settings("micro readrandom").io, Io::Buffered);
+        assert_eq!(settings("micro readrandom --io direct").io, Io::Direct);
+        let cached = settings("dynamic --plan versions");
+        assert_eq!((cached.io, cached.memory_bytes), (Io::Buffered, 64 * MIB));
+        let sixty = settings("dynamic --plan versions --fit 60%");
+        assert_eq!((sixty.io, sixty.memory_bytes), (Io::Direct, 62_500 * 1024 / 5 * 3));
+        let given = settings("dynamic --plan versions --fit 60% --io buffered --memory 32MiB");
+        assert_eq!((given.io, given.memory_bytes), (Io::Buffered, 32 * MIB));
+        let tiny = settings("dynamic --plan versions --fit 60% --scale 1/4096");
+        assert_eq!(tiny.memory_bytes, 16 * MIB, "room for memtables");
+    }
 }

@@ -1,8 +1,9 @@
 //! A workload on an engine, from the first phase to the last.
 //!
-//! Each phase: prepare (an empty store, or a reopened one), run the threads beside the sampler, then settle as the phase
-//! says. Bytes, CPU time and stalls count the settling in, for the work that a phase leaves behind is its own; `seconds`
-//! does not. A phase that only prepares is carried out and checked all the same.
+//! Each phase: prepare (an empty store, or one opened with other settings), run the threads beside the sampler, then
+//! settle as the phase says. Bytes, CPU time and stalls count the settling in, for the work that a phase leaves behind is
+//! its own; `seconds` does not. A phase that only prepares is carried out and checked all the same. What an engine lacks
+//! the means for is left out, with the reason.
 
 use super::oracle::Oracle;
 use super::process::{self, Machine};
@@ -18,7 +19,7 @@ use crate::report::model::{
     Bytes, Decisions, Filters, Lookups, Merges, OfKind, PhaseReport, Runs, SpaceAmp, Stalls, ValueFiles,
 };
 use crate::report::progress::Progress;
-use crate::workload::{Action, After, Phase, Workload};
+use crate::workload::{Action, After, Conditions, Phase, Workload};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
@@ -66,6 +67,8 @@ type Ended = (Done, u64, u64);
 /// What lasts over phases.
 struct Session {
     engine: Option<Box<dyn Engine>>,
+    /// What it was opened with.
+    config: EngineConfig,
     /// When it was opened.
     opened: u64,
     oracle: Oracle,
@@ -81,16 +84,29 @@ impl Run<'_> {
         let longest = self.workload.value_bytes.max(if varied { LONGEST_VALUE } else { 0 });
         let mut session = Session {
             engine: None,
+            config: self.config.clone(),
             opened: 0,
             oracle: Oracle::new(self.workload.ids(), varied),
             values: Values::new(self.seed, self.workload.value_ratio, longest),
             base: 0,
         };
         let mut outcome = Outcome { phases: Vec::new(), options: BTreeMap::new(), warnings: Vec::new() };
+        if let Some(reason) = self.kind.lacks(&self.config) {
+            outcome.warnings.push(format!("{}: {} left out: {reason}", self.name, self.workload.name));
+            return Ok(outcome);
+        }
         for (position, phase) in self.workload.phases.iter().enumerate() {
-            self.prepare(phase, &mut session)?;
-            if let Some(reason) = missing(phase, &session) {
-                outcome.warnings.push(format!("{}: {} left out: {reason}", self.name, phase.name));
+            let config = self.config_of(phase);
+            let mut lack = self.kind.lacks(&config);
+            if lack.is_none() {
+                self.prepare(phase, config, &mut session)?;
+                lack = missing(phase, &session);
+            }
+            if let Some(reason) = lack {
+                // One warning is enough for a phase and the one that prepares it.
+                if !phase.warm {
+                    outcome.warnings.push(format!("{}: {} left out: {reason}", self.name, phase.name));
+                }
                 continue;
             }
             self.progress.begin(&self.name, phase, position, self.workload.phases.len());
@@ -108,19 +124,30 @@ impl Run<'_> {
         Ok(outcome)
     }
 
-    fn prepare(&self, phase: &Phase, session: &mut Session) -> Result<()> {
+    /// What the store is to be opened with for `phase`.
+    fn config_of(&self, phase: &Phase) -> EngineConfig {
+        match phase.under {
+            Some(Conditions { memory_bytes, io }) if !self.config.in_memory => {
+                EngineConfig { memory_bytes, io, ..self.config.clone() }
+            }
+            _ => self.config.clone(),
+        }
+    }
+
+    fn prepare(&self, phase: &Phase, config: EngineConfig, session: &mut Session) -> Result<()> {
         if phase.fresh || session.engine.is_none() {
             close(session)?;
             self.empty_dir()?;
             session.oracle.clear();
             session.base = 0;
-            session.opened = process::wall();
-            session.engine = Some(self.open(&self.config)?);
-        } else if let (Some(memory_bytes), false) = (phase.reopen, self.config.in_memory) {
+        } else if session.config != config {
             close(session)?;
-            session.opened = process::wall();
-            session.engine = Some(self.open(&EngineConfig { memory_bytes, ..self.config.clone() })?);
+        } else {
+            return Ok(());
         }
+        session.opened = process::wall();
+        session.engine = Some(self.open(&config)?);
+        session.config = config;
         Ok(())
     }
 

@@ -167,6 +167,11 @@ mod tests {
         assert_eq!(names("gradient").len(), 18);
         assert_eq!(names("gradient")[9], "09 u=90 488");
         assert_eq!(names("versions")[0], "preload 977");
+        let live = |plan| workload(plan, 1.0 / 1024.0).expect("a known plan").live_bytes();
+        // A third of 1 + 98 + 2 + 33 + 1 + 49 percent overwrites; the rest of the updates are new keys.
+        let share = (1.0 + 98.0 + 2.0 + 100.0 / 3.0 + 1.0 + 49.0) / 100.0 * 2.0 / 3.0;
+        assert_eq!(live("I") / 100_000, ((1.0 + share) * 40_000.0 * 1024.0) as u64 / 100_000);
+        assert_eq!(live("versions"), 977 * 1024, "hot keys only");
     }
 
     #[test]

@@ -2,15 +2,16 @@
 //!
 //! Fills start from an empty store. What reads or overwrites needs a loaded store: when no fill came before it, the
 //! entries are loaded first, each once in random order, and merged into one run. Reads make a pass that does not count
-//! before the two that do.
+//! before the two that do. The phases in little memory open the loaded store again for themselves: the uncached ones read
+//! past the page cache, `readpagecache` through it.
 
 use super::{Action, After, Entries, Phase, Workload};
-use crate::engine::{Direction, Durability, Result};
+use crate::engine::{Direction, Durability, Io, Result};
 use crate::generate::choose::Target;
 use crate::generate::keys::KeyForm;
 
 /// Names, in the order of the suite, with what they do.
-pub const NAMES: [(&str, &str); 19] = [
+pub const NAMES: [(&str, &str); 21] = [
     ("fillseq", "put: ascending keys"),
     ("fillrandom", "put: uniform, with repeats"),
     ("filluniquerandom", "put: each key once, in random order"),
@@ -19,7 +20,9 @@ pub const NAMES: [(&str, &str); 19] = [
     ("fillsync", "put that survives power loss"),
     ("readrandom", "get of a present key, all in memory"),
     ("readmissing", "get of an absent key, all in memory"),
-    ("multiget", "multi_get of 32 present keys, counted per key"),
+    ("readuncached", "get with 16 MiB of memory and direct reads"),
+    ("readuncached16", "the same on 16 threads"),
+    ("multiget", "multi_get of 32 present keys with 16 MiB of memory and direct reads, counted per key"),
     ("readpagecache", "get with 16 MiB of memory, files in the page cache"),
     ("seekrandom", "new iterator, seek, 10 entries"),
     ("seekreuse", "the same with an iterator that is kept; not every engine has one"),
@@ -82,7 +85,7 @@ impl Default for Sizes {
 
 /// Records of the suite, to which the counts of its reads belong.
 const SUITE_RECORDS: f64 = 10e6;
-/// Memory of the phase that reads through the page cache.
+/// Memory of the phases whose blocks come from files.
 const SMALL_MEMORY: u64 = 16 << 20;
 
 impl Sizes {
@@ -112,9 +115,19 @@ impl Sizes {
                 Phase { durability: Some(Durability::Sync), ..phase }
             }
             "overwrite" => Phase::of(name, 2 * self.num, Action::Put(uniform)).then(After::Compact),
-            "readrandom" | "readpagecache" => Phase::of(name, self.count(1_500_000), Action::Get(uniform)),
+            "readrandom" => Phase::of(name, self.count(1_500_000), Action::Get(uniform)),
+            "readpagecache" => {
+                Phase::of(name, self.count(1_000_000), Action::Get(uniform)).under(SMALL_MEMORY, Io::Buffered)
+            }
+            "readuncached" => {
+                Phase::of(name, self.count(300_000), Action::Get(uniform)).under(SMALL_MEMORY, Io::Direct)
+            }
+            "readuncached16" => {
+                Phase::of(name, self.count(1_000_000), Action::Get(uniform)).under(SMALL_MEMORY, Io::Direct)
+            }
             "readmissing" => Phase::of(name, self.count(1_500_000), Action::GetAbsent(uniform)),
-            "multiget" => Phase::of(name, self.count(1_000_000), Action::MultiGet(uniform, 32)),
+            "multiget" => Phase::of(name, self.count(1_000_000), Action::MultiGet(uniform, 32))
+                .under(SMALL_MEMORY, Io::Direct),
             "seekrandom" => Phase::of(name, self.count(300_000), Action::Range(uniform, nexts, forward)),
             "seekreuse" => Phase::of(name, self.count(300_000), Action::Reseek(uniform, nexts)),
             "scan50" => {
@@ -137,8 +150,7 @@ impl Sizes {
             "waitforidle" => Phase::new(name, 0, &[]).then(After::Idle),
             unknown => return Err(format!("no micro benchmark is called {unknown}; there are {}", known())),
         };
-        let phase = phase.on_threads(self.threads);
-        Ok(Phase { reopen: (name == "readpagecache").then_some(SMALL_MEMORY), ..phase })
+        Ok(phase.on_threads(if name == "readuncached16" { 16 } else { self.threads }))
     }
 }
 
@@ -178,7 +190,7 @@ fn workload(names: &[String], sizes: &Sizes) -> Result<Workload> {
         if is_read && phase.ops > 0 {
             phases.push(Phase { name: format!("{name} warm"), ..phase.clone() }.unreported());
             let passes = if phase.mix.iter().any(|(_, a)| matches!(a, Action::Scan(_))) { 1 } else { 2 };
-            phases.push(Phase { ops: passes * phase.ops, reopen: None, ..phase });
+            phases.push(Phase { ops: passes * phase.ops, ..phase });
         } else {
             phases.push(phase);
         }

@@ -10,7 +10,7 @@ pub mod suites;
 pub mod trace;
 pub mod ycsb;
 
-use crate::engine::{Direction, Durability};
+use crate::engine::{Direction, Durability, Io};
 use crate::generate::choose::Target;
 use crate::generate::keys::KeyForm;
 use serde::{Deserialize, Serialize};
@@ -90,6 +90,15 @@ pub enum After {
     Compact,
 }
 
+/// What a store is opened with for a phase.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Conditions {
+    /// Block cache, memtables, filters and indexes together.
+    pub memory_bytes: u64,
+    /// How tables are read.
+    pub io: Io,
+}
+
 /// A stretch of operations of one mix.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Phase {
@@ -109,8 +118,9 @@ pub struct Phase {
     pub writer: Option<f64>,
     /// Starts from an empty store.
     pub fresh: bool,
-    /// Close and open the store before it, with this much memory.
-    pub reopen: Option<u64>,
+    /// What the store is opened with, if not what the configuration says. Where phases differ in it, the store is closed
+    /// and opened between them; files in memory would not outlive that, and there it means nothing.
+    pub under: Option<Conditions>,
     /// Prepares the next phases and is no result of its own.
     pub warm: bool,
     /// Operations per second that are started, whether or not earlier ones have ended.
@@ -131,7 +141,7 @@ impl Phase {
             after: After::Nothing,
             writer: None,
             fresh: false,
-            reopen: None,
+            under: None,
             warm: false,
             rate: None,
             window: None,
@@ -165,6 +175,12 @@ impl Phase {
     #[must_use]
     pub fn on_threads(self, threads: u32) -> Phase {
         Phase { threads: threads.max(1), ..self }
+    }
+
+    /// The same on a store that is opened with this much memory and reads its tables so.
+    #[must_use]
+    pub fn under(self, memory_bytes: u64, io: Io) -> Phase {
+        Phase { under: Some(Conditions { memory_bytes, io }), ..self }
     }
 
     /// The share of operations that insert.
@@ -225,9 +241,23 @@ impl Workload {
 
     /// About how many bytes of disk it needs: the entries of its largest store, twice, for merges.
     pub fn disk_bytes(&self) -> u64 {
-        let entry = (self.keys.typical_len() + self.value_bytes) as u64;
+        let most = self.entries().into_iter().fold(0.0, f64::max);
+        (most * self.entry_bytes() * 2.2) as u64 + (256 << 20)
+    }
+
+    /// About how many bytes of keys and values are live after the last phase.
+    pub fn live_bytes(&self) -> u64 {
+        (self.entries().last().unwrap_or(&0.0) * self.entry_bytes()) as u64
+    }
+
+    fn entry_bytes(&self) -> f64 {
+        (self.keys.typical_len() + self.value_bytes) as f64
+    }
+
+    /// About how many entries there are after each phase.
+    fn entries(&self) -> Vec<f64> {
         let mut entries = 0.0;
-        let mut most: f64 = 0.0;
+        let mut after = Vec::new();
         for phase in &self.phases {
             if phase.fresh {
                 entries = 0.0;
@@ -235,9 +265,9 @@ impl Workload {
             entries += phase.ops as f64 * phase.insert_share();
             let reached = phase.mix.iter().map(|(_, action)| action.reaches()).max().unwrap_or(0);
             entries = f64::max(entries, reached as f64);
-            most = most.max(entries);
+            after.push(entries);
         }
-        (most * entry as f64 * 2.2) as u64 + (256 << 20)
+        after
     }
 }
 
