@@ -3,4 +3,5 @@
 # Same commit, same seeds, same result.
 set -euo pipefail
 bash "$(dirname "$0")/lane.sh" merge
-exec bash "$(dirname "$0")/gate.sh"
+# Counts repeat everywhere. Instructions depend on the processor that valgrind finds, so the nightly lane judges them.
+exec bash "$(dirname "$0")/gate.sh" --counts

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The nightly lane: the modules with `unsafe` under Miri, then the runs of the merge lane at a larger volume, with seeds
-# of the day. Miri needs a nightly toolchain with the components miri and rust-src.
+# of the day, then the gate with instructions, which needs valgrind. Miri needs a nightly toolchain with the components miri and rust-src.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -12,4 +12,5 @@ cargo +nightly miri test --quiet --target-dir "$target" --package drumlin --lib 
 echo "miri: modules of memtable, UB 0"
 unset MIRIFLAGS PROPTEST_CASES
 
-exec bash ci/lane.sh nightly
+bash ci/lane.sh nightly
+exec bash ci/gate.sh
