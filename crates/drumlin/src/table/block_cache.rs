@@ -33,7 +33,7 @@ const MOST_ROUNDS: u8 = 3;
 /// The small queue's share of the capacity is one in this many.
 const PROBATION_SHARE: usize = 10;
 /// A shard should hold at least this much, or large blocks could not be kept.
-const LEAST_SHARD_BYTES: usize = 512 << 10;
+const LEAST_SHARD_BYTES: usize = 4 << 20;
 const MOST_SHARDS: usize = 64;
 
 /// Where a block lies.
