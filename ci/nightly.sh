@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The nightly lane: the modules with `unsafe` under Miri, then the runs of the merge lane at a larger volume, with seeds
-# of the day, then the gate with instructions, which needs valgrind. Miri needs a nightly toolchain with the components miri and rust-src.
+# of the day, then the gate with instructions, which needs valgrind. Miri needs a nightly toolchain with the components
+# miri and rust-src.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

