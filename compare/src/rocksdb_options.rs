@@ -3,14 +3,15 @@
 //! `rocksdb` has RocksDB's defaults and what equal resources ask for: one cache that is charged with index, filters and
 //! write buffers, the same filter bits, compression, memtable, file and block size, and as many background jobs.
 //! `rocksdb-tuned` adds what its documentation offers for speed at the same resources. Under direct I/O both read past the
-//! page cache, and the tuned one flushes and merges past it as well; else all goes through the page cache. Options without a setter in the crate go in as text.
+//! page cache, and the tuned one flushes and merges past it as well; else all goes through the page cache. Options without
+//! a setter in the crate go in as text.
 
 use crate::rocksdb_log::Log;
 use drumlin_bench::engine::{Compression, EngineConfig, Io, Result};
 use rocksdb::statistics::StatsLevel;
 use rocksdb::{
-    BlockBasedOptions, Cache, DBCompressionType, DataBlockIndexType, InfoLogger, LogLevel, Options,
-    WriteBufferManager,
+    BlockBasedOptions, Cache, DBCompressionType, DataBlockIndexType, InfoLogger, LogLevel, LruCacheOptions,
+    Options, WriteBufferManager,
 };
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -47,7 +48,7 @@ impl RocksDb {
         let memory = config.memory_bytes as usize;
         let cache = match self.tuned {
             true => Cache::new_hyper_clock_cache(memory, 0),
-            false => Cache::new_lru_cache(memory),
+            false => Cache::new_lru_cache_opts(&lru(memory)),
         };
         let mut options = Options::default();
         options.set_block_based_table_factory(&self.table(config, &cache));
@@ -82,6 +83,19 @@ impl RocksDb {
         }));
         Ok(options)
     }
+}
+
+/// The default cache, with shards that can hold a filter.
+///
+/// RocksDB cuts small caches into shards of half a megabyte, none of which holds the filter of a 64 MiB file: every read
+/// would fetch the filter anew. Drumlin's shards are of 4 MiB at least, so these are too.
+fn lru(memory: usize) -> LruCacheOptions {
+    const LEAST_SHARD_BYTES: usize = 4 << 20;
+    const MOST_SHARD_BITS: u32 = 6;
+    let mut options = LruCacheOptions::default();
+    options.set_capacity(memory);
+    options.set_num_shard_bits((memory / LEAST_SHARD_BYTES).max(1).ilog2().min(MOST_SHARD_BITS) as i32);
+    options
 }
 
 /// The options that the store in `dir` says are in effect, from the newest of its OPTIONS files.
