@@ -126,7 +126,7 @@ impl Fs {
 
     fn open_with(&self, path: &Path, kind: FileKind, access: Access, at: Caller) -> io::Result<File> {
         let raw = retry(|| match &self.0 {
-            Backend::Os => OsFile::open(path, access).map(Raw::Os),
+            Backend::Os => OsFile::open(path, access).map(|file| Raw::Os(Arc::new(file))),
             Backend::Mem(mem) => MemFile::open(mem, path, kind, access, at).map(Raw::Mem),
         })?;
         Ok(File { inner: Arc::new(Inner { path: path.to_owned(), raw }) })
@@ -140,6 +140,24 @@ impl Fs {
             Backend::Os => os::rename(from, to),
             Backend::Mem(mem) => mem.rename(from, to, at),
         })
+    }
+
+    /// Gives an open file the name `to`, replacing a file that has it, and gives a handle by that name. Where the
+    /// system lets one it is the same open file, with its mapping.
+    #[track_caller]
+    pub fn rename_open(&self, file: &File, to: &Path, kind: FileKind) -> io::Result<File> {
+        let at = Location::caller();
+        match (&self.0, &file.inner.raw) {
+            (Backend::Os, Raw::Os(raw)) => {
+                retry(|| os::rename(file.path(), to))?;
+                Ok(File { inner: Arc::new(Inner { path: to.to_owned(), raw: Raw::Os(raw.clone()) }) })
+            }
+            (Backend::Mem(mem), _) => {
+                retry(|| mem.rename(file.path(), to, at))?;
+                self.open_with(to, kind, Access::Write, at)
+            }
+            (Backend::Os, Raw::Mem(_)) => Err(io::ErrorKind::InvalidInput.into()),
+        }
     }
 
     /// Gives the file at `from` a second name; fails when `to` is taken.
@@ -260,7 +278,8 @@ struct Inner {
 }
 
 enum Raw {
-    Os(OsFile),
+    /// Shared with handles by a later name.
+    Os(Arc<OsFile>),
     Mem(MemFile),
 }
 
@@ -363,6 +382,17 @@ impl File {
         })
     }
 
+    /// As [`File::sync_data`] for the range alone, where the file is written through memory; elsewhere for all of it.
+    /// The length must have lasted before.
+    #[track_caller]
+    pub fn sync_range(&self, offset: u64, len: u64) -> io::Result<()> {
+        let at = Location::caller();
+        retry(|| match &self.inner.raw {
+            Raw::Os(file) => file.sync_range(offset, len),
+            Raw::Mem(file) => file.sync_range(offset, len, at),
+        })
+    }
+
     /// As [`File::sync_data`], with all that describes the file, such as its times. Not the name.
     #[track_caller]
     pub fn sync_all(&self) -> io::Result<()> {
@@ -380,8 +410,17 @@ impl File {
         let at = Location::caller();
         match Arc::into_inner(self.inner).map(|inner| inner.raw) {
             None => Ok(()),
-            Some(Raw::Os(file)) => file.close(),
+            Some(Raw::Os(file)) => Arc::into_inner(file).map_or(Ok(()), OsFile::close),
             Some(Raw::Mem(file)) => file.close(at),
+        }
+    }
+
+    /// The file of the operating system; `None` in a simulated world.
+    #[cfg(all(target_os = "linux", not(miri)))]
+    pub(crate) fn os(&self) -> Option<&OsFile> {
+        match &self.inner.raw {
+            Raw::Os(file) => Some(file),
+            Raw::Mem(_) => None,
         }
     }
 

@@ -17,6 +17,9 @@ mod mem;
 mod note;
 mod os;
 mod random;
+pub mod region;
+#[cfg(all(target_os = "linux", not(miri)))]
+mod ring;
 pub mod sync;
 mod temp;
 

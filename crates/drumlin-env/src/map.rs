@@ -13,7 +13,7 @@
 
 #![allow(unsafe_code)]
 
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
+use rustix::mm::{Advice, MapFlags, MsyncFlags, ProtFlags, madvise, mmap, msync, munmap};
 use std::fs::File;
 use std::io;
 use std::ptr::{self, NonNull};
@@ -66,6 +66,16 @@ impl Mapping {
         unsafe { ptr::copy_nonoverlapping(data.as_ptr(), self.start.as_ptr().add(at), data.len()) };
         true
     }
+
+    /// Makes what was copied into the range last: the pages that it touches, and no others.
+    pub(crate) fn sync(&self, offset: u64, len: u64) -> io::Result<()> {
+        let page = rustix::param::page_size();
+        let end = usize::try_from(offset.saturating_add(len)).unwrap_or(usize::MAX).min(self.len);
+        let start = usize::try_from(offset).unwrap_or(usize::MAX).min(end) / page * page;
+        // SAFETY: whole pages of the mapping, whose bytes this does not change.
+        unsafe { msync(self.start.as_ptr().add(start).cast(), end - start, MsyncFlags::SYNC) }?;
+        Ok(())
+    }
 }
 
 impl Drop for Mapping {
@@ -93,6 +103,9 @@ mod tests {
         assert!(mapping.write(9_999, b"d"));
         assert!(!mapping.write(9_999, b"dr"));
         assert!(!mapping.write(u64::MAX, b"d"));
+        for (offset, len) in [(5_000, 7), (0, 10_000), (9_999, 100), (20_000, 1), (0, 0)] {
+            mapping.sync(offset, len).unwrap();
+        }
         file.sync_data().unwrap();
         drop(mapping);
         let mut bytes = vec![0; 10_000];

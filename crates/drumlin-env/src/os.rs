@@ -6,6 +6,8 @@ use std::fs::{self, OpenOptions};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::os::fd::IntoRawFd;
+#[cfg(all(target_os = "linux", not(miri)))]
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
@@ -125,8 +127,8 @@ pub(crate) fn lock(path: &Path, hold: Hold) -> io::Result<Option<OsLock>> {
 /// An open file of the operating system.
 pub(crate) struct OsFile {
     file: fs::File,
-    /// Whether reads go past the page cache.
-    direct: bool,
+    /// The block of reads past the page cache, for a file that is read so.
+    direct: Option<u64>,
     #[cfg(target_os = "linux")]
     mapping: OnceLock<Mapping>,
 }
@@ -144,11 +146,11 @@ impl OsFile {
             Access::ReadDirect => open_direct(path)?,
             _ => None,
         };
-        let is_direct = direct.is_some();
+        let block = direct.as_ref().map(crate::direct::block_of);
         let file = direct.map_or_else(|| options.open(path), Ok)?;
         Ok(OsFile {
             file,
-            direct: is_direct,
+            direct: block,
             #[cfg(target_os = "linux")]
             mapping: OnceLock::new(),
         })
@@ -156,9 +158,20 @@ impl OsFile {
 
     pub(crate) fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
         match self.direct {
-            true => crate::direct::read_at(&self.file, offset, buf),
-            false => self.file.read_at(buf, offset),
+            Some(block) => crate::direct::read_at(&self.file, block, offset, buf),
+            None => self.file.read_at(buf, offset),
         }
+    }
+
+    /// Place and length of the read that covers `len` bytes at `offset`; `None` where no file reaches.
+    pub(crate) fn aligned(&self, offset: u64, len: usize) -> Option<(u64, usize)> {
+        crate::direct::around(offset, len, self.direct.unwrap_or(1))
+    }
+
+    /// The descriptor, for calls that this module does not make.
+    #[cfg(all(target_os = "linux", not(miri)))]
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
     }
 
     pub(crate) fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<usize> {
@@ -172,7 +185,9 @@ impl OsFile {
     /// Writes inside the present length go through memory from now on, where that is safe.
     pub(crate) fn map_writes(&self) -> io::Result<()> {
         #[cfg(target_os = "linux")]
-        if let Some(mapping) = Mapping::of(&self.file)? {
+        if self.mapping.get().is_none()
+            && let Some(mapping) = Mapping::of(&self.file)?
+        {
             self.mapping.get_or_init(|| mapping);
         }
         Ok(())
@@ -212,6 +227,15 @@ impl OsFile {
 
     pub(crate) fn sync_data(&self) -> io::Result<()> {
         self.file.sync_data()
+    }
+
+    pub(crate) fn sync_range(&self, offset: u64, len: u64) -> io::Result<()> {
+        #[cfg(target_os = "linux")]
+        if let Some(mapping) = self.mapping.get() {
+            return mapping.sync(offset, len);
+        }
+        let _ = (offset, len);
+        self.sync_data()
     }
 
     pub(crate) fn sync_all(&self) -> io::Result<()> {

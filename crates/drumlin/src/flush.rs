@@ -3,8 +3,10 @@
 //! 1. Take the oldest sealed memtables of a keyspace whose writers are done and whose commits are all
 //!    visible. They are flushed in the order in which they were sealed.
 //! 2. Merge them into tables, as any merge does; tombstones go only when the tree holds nothing older.
-//! 3. Sync the log up to the newest commit in them: otherwise power loss could keep this keyspace's
-//!    later writes and lose another's earlier ones, a hole in the commit order.
+//! 3. Sync the log up to the newest commit in them if another keyspace has writes in memory: otherwise power
+//!    loss could keep this keyspace's later writes and lose another's earlier ones, a hole in the commit order,
+//!    or half of a batch over both. With nothing in memory elsewhere, all commits up to the newest one flushed
+//!    are in tables once this flush is, and what the log has of them may go.
 //! 4. Install: files, flushed sequence number and log floor in one edit. Log segments below the floor
 //!    are recycled once it is durable.
 
@@ -167,6 +169,14 @@ impl Lane for FlushLane {
 }
 
 impl Store {
+    /// Whether a keyspace other than `flushed` has writes in memory. The commits that a flush takes are visible, so their
+    /// parts in other keyspaces are in memtables, or were flushed before.
+    fn others_hold_writes(&self, flushed: &Arc<KeyspaceState>) -> bool {
+        let holds = |m: &Arc<Memtable>| !m.is_empty() || m.writers() > 0;
+        let keyspaces = self.keyspaces();
+        keyspaces.iter().any(|other| other.id != flushed.id && other.view().memtables().any(holds))
+    }
+
     /// Installs a finished flush.
     fn install_flush(
         &self,
@@ -175,7 +185,10 @@ impl Store {
         max_seq: Seq,
         mut result: MergeResult,
     ) -> Result<()> {
-        self.make_log_durable(max_seq)?;
+        let alone = !self.others_hold_writes(keyspace);
+        if !alone {
+            self.make_log_durable(max_seq)?;
+        }
         let mut control = self.control.lock();
         self.check_poison()?;
         if keyspace.is_dropped() {
@@ -197,6 +210,9 @@ impl Store {
         let step = TreeStep { tree: &tree, edit: &edit, flushed: memtables, more: &more };
         let next = self.commit_edit(&mut control, keyspace, &step, || result.outputs.installed())?;
         keyspace.install(next, memtables);
+        if alone {
+            self.log.in_tables(max_seq);
+        }
         let what = format!("flush of {} entries, {bytes} bytes -> L0 {run}", result.counts.written);
         let why = format!("a sealed memtable up to #{max_seq}");
         control.decisions.note(self.now(), &keyspace.name, what, why);

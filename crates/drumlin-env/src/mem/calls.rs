@@ -236,6 +236,11 @@ impl MemFile {
         self.world.call(self.about(op, 0, 0, at), |state, _| state.disk.sync(self.node))
     }
 
+    pub(crate) fn sync_range(&self, offset: u64, len: u64, at: Caller) -> io::Result<()> {
+        let about = self.about(Op::SyncData, offset, len, at);
+        self.world.call(about, |state, _| state.disk.sync_range(self.node, offset, len))
+    }
+
     pub(crate) fn close(self, at: Caller) -> io::Result<()> {
         let closed = self.world.call(self.about(Op::Close, 0, 0, at), |_, _| Ok(()));
         // As on a real system, an interrupted close has closed.

@@ -254,6 +254,10 @@ impl Disk {
         self.node_mut(id).sync().map_err(io::Error::from_raw_os_error)
     }
 
+    pub(crate) fn sync_range(&mut self, id: NodeId, offset: u64, len: u64) -> io::Result<()> {
+        self.node_mut(id).sync_range(offset, len).map_err(io::Error::from_raw_os_error)
+    }
+
     pub(crate) fn fail_sync(&mut self, id: NodeId, failure: SyncFailure, errno: i32) {
         self.node_mut(id).fail_sync(failure, errno);
     }

@@ -266,6 +266,20 @@ impl Node {
         Ok(())
     }
 
+    /// Makes the pages of the range durable, and nothing else.
+    pub(crate) fn sync_range(&mut self, offset: u64, len: u64) -> Result<(), i32> {
+        if let Some(errno) = self.sync_error {
+            return Err(errno);
+        }
+        let first = (offset / PAGE as u64) as usize;
+        for page in first..page_count(offset.saturating_add(len)) {
+            if let Some(old) = self.dirty.remove(&page) {
+                self.past.insert(page, old);
+            }
+        }
+        Ok(())
+    }
+
     /// Does to the file what a failing sync does.
     pub(crate) fn fail_sync(&mut self, failure: SyncFailure, errno: i32) {
         match failure {

@@ -1,9 +1,9 @@
 //! Memory that is handed out piece by piece and freed whole.
 //!
 //! Pieces are cut from the front of the current chunk with one `fetch_add`. A chunk that cannot hold the next
-//! piece is left behind, its rest unused, and a new one, twice as large up to 1 MiB, takes its place by
-//! compare-and-swap: of the threads that try at once one wins, the others free the chunk they made and use
-//! the winner's. A piece too big to be worth cutting from a chunk gets one of its own, which never is
+//! piece is left behind, its rest unused, and a new one, twice as large up to 1 MiB and then a region of 2 MiB, takes
+//! its place by compare-and-swap: of the threads that try at once one wins, the others free the chunk they made and
+//! use the winner's. A piece too big to be worth cutting from a chunk gets one of its own, which never is
 //! current. All chunks hang on two lists that only grow, and are freed when the arena is dropped.
 //!
 //! Invariants:
@@ -13,6 +13,7 @@
 
 use core::mem::MaybeUninit;
 use core::ptr::{self, NonNull};
+use drumlin_env::region::{REGION_BYTES, Region};
 use drumlin_env::sync::atomic::{
     AtomicPtr, AtomicUsize,
     Ordering::{AcqRel, Acquire, Relaxed},
@@ -23,7 +24,7 @@ pub(super) const ALIGN: usize = 8;
 
 /// The first chunk is small, so that a keyspace with a handful of entries costs little.
 const FIRST_CHUNK_BYTES: usize = 4 << 10;
-/// Chunks stop growing here.
+/// Chunks stop growing here; the next ones are regions, where the system has them.
 const MAX_CHUNK_BYTES: usize = 1 << 20;
 /// A piece above this gets a chunk of its own; it also bounds what is lost at the end of a chunk.
 const MAX_CUT_BYTES: usize = MAX_CHUNK_BYTES / 4;
@@ -32,9 +33,18 @@ const MAX_CUT_BYTES: usize = MAX_CHUNK_BYTES / 4;
 #[repr(C, align(64))]
 struct Line([u8; 64]);
 
+/// Whose memory a chunk has.
+enum Memory {
+    Lines(NonNull<[MaybeUninit<Line>]>),
+    /// Taken by `drop` alone.
+    Region(Option<Region>),
+}
+
 /// A block of memory and how much of it is used.
 struct Chunk {
-    memory: NonNull<[MaybeUninit<Line>]>,
+    memory: Memory,
+    start: NonNull<u8>,
+    capacity: usize,
     /// Bytes asked for so far; above the capacity once the chunk has been found too small.
     asked: AtomicUsize,
     /// Bytes handed out by all earlier chunks of the list.
@@ -47,11 +57,20 @@ impl Chunk {
     fn boxed(bytes: usize, asked: usize, before: usize, previous: *mut Chunk) -> Box<Chunk> {
         let memory: Box<[MaybeUninit<Line>]> = Box::new_uninit_slice(bytes.div_ceil(size_of::<Line>()));
         let memory = NonNull::from(Box::leak(memory));
-        Box::new(Chunk { memory, asked: AtomicUsize::new(asked), before, previous })
+        let (start, capacity) = (memory.cast::<u8>(), memory.len() * size_of::<Line>());
+        let asked = AtomicUsize::new(asked);
+        Box::new(Chunk { memory: Memory::Lines(memory), start, capacity, asked, before, previous })
+    }
+
+    /// The same over a region.
+    fn of_region(region: Region, asked: usize, before: usize, previous: *mut Chunk) -> Box<Chunk> {
+        let (start, capacity) = (region.start(), REGION_BYTES);
+        let asked = AtomicUsize::new(asked);
+        Box::new(Chunk { memory: Memory::Region(Some(region)), start, capacity, asked, before, previous })
     }
 
     fn capacity(&self) -> usize {
-        self.memory.len() * size_of::<Line>()
+        self.capacity
     }
 
     /// Bytes handed out by this chunk, give or take a last piece that did not fit.
@@ -65,14 +84,21 @@ impl Chunk {
     /// `offset` is at most the capacity.
     unsafe fn piece(&self, offset: usize) -> NonNull<u8> {
         // SAFETY: by the contract of this function the result is inside the memory, or just after it.
-        unsafe { self.memory.cast::<u8>().add(offset) }
+        unsafe { self.start.add(offset) }
     }
 }
 
 impl Drop for Chunk {
     fn drop(&mut self) {
-        // SAFETY: the memory came from a leaked box in `boxed`, and only this chunk owns it.
-        drop(unsafe { Box::from_raw(self.memory.as_ptr()) });
+        match &mut self.memory {
+            // SAFETY: the memory came from a leaked box in `boxed`, and only this chunk owns it.
+            Memory::Lines(memory) => drop(unsafe { Box::from_raw(memory.as_ptr()) }),
+            Memory::Region(region) => {
+                if let Some(region) = region.take() {
+                    region.give_back();
+                }
+            }
+        }
     }
 }
 
@@ -123,7 +149,13 @@ impl Arena {
             Some(chunk) => ((2 * chunk.capacity()).min(MAX_CHUNK_BYTES), chunk.before + chunk.capacity()),
             None => (FIRST_CHUNK_BYTES, 0),
         };
-        let chunk = Box::into_raw(Chunk::boxed(capacity.max(bytes.next_power_of_two()), bytes, before, full));
+        // What chunks of 4 KiB, 8 KiB and so on to the largest hold together.
+        let is_grown = before >= 2 * MAX_CHUNK_BYTES - FIRST_CHUNK_BYTES;
+        let chunk = match is_grown.then(Region::take).flatten() {
+            Some(region) => Chunk::of_region(region, bytes, before, full),
+            None => Chunk::boxed(capacity.max(bytes.next_power_of_two()), bytes, before, full),
+        };
+        let chunk = Box::into_raw(chunk);
         match self.current.compare_exchange(full, chunk, AcqRel, Relaxed) {
             // SAFETY: the chunk was just made, and offset 0 is in it.
             Ok(_) => Some(unsafe { (*chunk).piece(0) }),
@@ -218,7 +250,7 @@ mod tests {
         let asked: usize = pieces.iter().map(|(_, size)| size).sum();
         assert!(arena.bytes() >= asked);
         assert!(arena.held_bytes() >= arena.bytes());
-        assert!(arena.held_bytes() <= 2 * asked + 2 * MAX_CHUNK_BYTES);
+        assert!(arena.held_bytes() <= 2 * asked + 2 * REGION_BYTES);
     }
 
     /// Few entries must not hold a large chunk.

@@ -61,10 +61,20 @@ pub(crate) struct LogTail {
     capacity: u64,
     /// Closed segments that are not yet known to be durable whole, oldest first, with their end positions.
     unsynced: Vec<(Arc<Segment>, u64)>,
-    /// Segments whose records are all in tables, to be recycled: number and file length.
-    spare: Vec<(LogNumber, u64)>,
+    /// Segments whose records are all in tables, to be recycled.
+    spare: Vec<Stored>,
     /// All segments that recovery would read, oldest first.
-    live: Vec<(LogNumber, u64)>,
+    live: Vec<Stored>,
+}
+
+/// A segment on disk.
+struct Stored {
+    number: LogNumber,
+    /// Length of its file.
+    bytes: u64,
+    /// Open since it took records. Recycled open it costs no opening, no mapping, and no page that the system has to
+    /// fetch or clear.
+    file: Option<File>,
 }
 
 /// What the log needs to know of its surroundings.
@@ -109,14 +119,16 @@ impl LogHome {
     }
 
     /// Makes segment `number` ready for records, in a recycled file when one is at hand.
-    fn make(&self, header: &SegmentHeader, recycled: Option<LogNumber>, capacity: u64) -> Result<File> {
-        let number = header.number;
-        let path = self.path(number);
+    fn make(&self, header: &SegmentHeader, recycled: Option<&Stored>, capacity: u64) -> Result<File> {
+        let path = self.path(header.number);
         let fail = |what: &str, e| Error::io(&path, what, e);
         let fs = self.env.fs();
         let file = match recycled {
-            Some(old) => {
-                fs.rename(&self.path(old), &path).map_err(|e| fail("cannot recycle a log segment", e))?;
+            Some(Stored { file: Some(file), .. }) => fs
+                .rename_open(file, &path, FileKind::Log)
+                .map_err(|e| fail("cannot recycle a log segment", e))?,
+            Some(Stored { number, .. }) => {
+                fs.rename(&self.path(*number), &path).map_err(|e| fail("cannot recycle a log segment", e))?;
                 fs.open_write(&path, FileKind::Log).map_err(|e| fail("cannot open a log segment", e))?
             }
             None => {
@@ -130,7 +142,12 @@ impl LogHome {
             }
         };
         file.write_at(0, &header.encode()).map_err(|e| fail("cannot write a log header", e))?;
-        file.sync_data().map_err(|e| fail("cannot sync a log header", e))?;
+        // Of a recycled segment the old records need not last: they are in tables.
+        let synced = match recycled {
+            Some(_) => file.sync_range(0, HEADER_LEN),
+            None => file.sync_data(),
+        };
+        synced.map_err(|e| fail("cannot sync a log header", e))?;
         if !drumlin_types::bug!("B2") {
             fs.sync_dir(&self.dir).map_err(|e| Error::io(&self.dir, "cannot sync the directory", e))?;
         }
@@ -149,7 +166,11 @@ impl LogTail {
     ) -> Result<LogTail> {
         let file = home.make(header, None, home.segment_bytes)?;
         older.push((header.number, HEADER_LEN + home.segment_bytes));
-        Ok(LogTail::after(header, Some(file), home.segment_bytes, older))
+        let mut tail = LogTail::after(header, Some(file.clone()), home.segment_bytes, older);
+        tail.live.iter_mut().filter(|stored| stored.number == header.number).for_each(|stored| {
+            stored.file = Some(file.clone());
+        });
+        Ok(tail)
     }
 
     /// The end of a log that is only read. `header` is what the next segment would begin with.
@@ -170,7 +191,7 @@ impl LogTail {
             capacity,
             unsynced: Vec::new(),
             spare: Vec::new(),
-            live,
+            live: live.into_iter().map(|(number, bytes)| Stored { number, bytes, file: None }).collect(),
         }
     }
 
@@ -198,18 +219,17 @@ impl LogTail {
         let capacity = home.segment_bytes.max(len);
         let wanted = HEADER_LEN + capacity;
         let recycled =
-            self.spare.iter().position(|&(_, bytes)| bytes >= wanted).map(|i| self.spare.swap_remove(i));
+            self.spare.iter().position(|spare| spare.bytes >= wanted).map(|i| self.spare.swap_remove(i));
         if recycled.is_none() {
             home.budget.check(self.bytes_on_disk() + wanted)?;
         }
-        let file = home.make(&header, recycled.map(|(old, _)| old), capacity)?;
-        let closed = std::mem::replace(
-            &mut self.segment,
-            Arc::new(Segment { number, file: Some(file), base: self.position }),
-        );
+        let file = home.make(&header, recycled.as_ref(), capacity)?;
+        let next = Segment { number, file: Some(file.clone()), base: self.position };
+        let closed = std::mem::replace(&mut self.segment, Arc::new(next));
         self.unsynced.push((closed, self.position));
-        self.capacity = recycled.map_or(capacity, |(_, bytes)| bytes - HEADER_LEN);
-        self.live.push((number, recycled.map_or(wanted, |(_, bytes)| bytes)));
+        let bytes = recycled.map_or(wanted, |old| old.bytes);
+        self.capacity = bytes - HEADER_LEN;
+        self.live.push(Stored { number, bytes, file: Some(file) });
         Ok(())
     }
 
@@ -220,7 +240,7 @@ impl LogTail {
 
     /// The segments below `floor` that recovery would still read.
     pub(crate) fn below(&self, floor: LogNumber) -> Vec<LogNumber> {
-        self.live.iter().map(|(number, _)| *number).filter(|number| *number < floor).collect()
+        self.live.iter().map(|stored| stored.number).filter(|number| *number < floor).collect()
     }
 
     /// Last logged sequence number.
@@ -230,34 +250,30 @@ impl LogTail {
 
     /// Whether segment `number` is kept for recycling.
     pub(crate) fn is_spare(&self, number: LogNumber) -> bool {
-        self.spare.iter().any(|(n, _)| *n == number)
+        self.spare.iter().any(|spare| spare.number == number)
     }
 
     /// Bytes of all segments that recovery would read.
     pub(crate) fn live_bytes(&self) -> u64 {
-        self.live.iter().map(|(_, bytes)| bytes).sum()
+        self.live.iter().map(|stored| stored.bytes).sum()
     }
 
     /// Bytes of all segments, those kept for recycling included.
     pub(crate) fn bytes_on_disk(&self) -> u64 {
-        self.live_bytes() + self.spare.iter().map(|(_, bytes)| bytes).sum::<u64>()
+        self.live_bytes() + self.spare.iter().map(|spare| spare.bytes).sum::<u64>()
     }
 
-    /// Segments below `floor` hold nothing that is not in tables: keeps up to two for recycling and gives
-    /// the others, to be unlinked.
+    /// Segments below `floor` hold nothing that is not in tables: keeps some for recycling and gives the others,
+    /// to be unlinked. Under writes as many are kept as one flush sets free, for the next memtable needs as many; when
+    /// there is nothing left in the log, one.
     pub(crate) fn release_below(&mut self, floor: LogNumber) -> Vec<LogNumber> {
-        let (old, live): (Vec<_>, Vec<_>) = self.live.drain(..).partition(|(number, _)| *number < floor);
+        let (old, live): (Vec<_>, Vec<_>) = self.live.drain(..).partition(|stored| stored.number < floor);
         self.live = live;
         self.unsynced.retain(|(segment, _)| segment.number >= floor);
-        let mut unlink = Vec::new();
-        for segment in old {
-            if self.spare.len() < SPARE_SEGMENTS {
-                self.spare.push(segment);
-            } else {
-                unlink.push(segment.0);
-            }
-        }
-        unlink
+        let keep = if self.live.len() > 1 { old.len().max(SPARE_SEGMENTS) } else { 1 };
+        self.spare.extend(old);
+        let surplus = self.spare.len().saturating_sub(keep);
+        self.spare.drain(..surplus).map(|spare| spare.number).collect()
     }
 
     fn to_sync(&self) -> Vec<Arc<Segment>> {
@@ -272,7 +288,7 @@ impl LogTail {
     }
 }
 
-/// Segments kept for recycling.
+/// Segments kept for recycling under writes, at least.
 const SPARE_SEGMENTS: usize = 2;
 
 /// What of the log is durable.
@@ -301,6 +317,11 @@ impl Log {
     /// Last sequence number that would survive power loss, counting logged writes.
     pub(crate) fn durable_seq(&self) -> Seq {
         self.durable_seq.load(atomic::Ordering::Acquire)
+    }
+
+    /// Every commit up to `seq` is in durable tables.
+    pub(crate) fn in_tables(&self, seq: Seq) {
+        self.durable_seq.fetch_max(seq, atomic::Ordering::AcqRel);
     }
 
     /// Makes the log durable up to global position `end`, which must be published. One thread syncs for
