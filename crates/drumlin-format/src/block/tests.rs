@@ -120,6 +120,34 @@ fn exercise(block: &[u8]) {
 }
 
 proptest! {
+    /// Both ways to read an entry's header agree, on sound ones and on any bytes.
+    #[test]
+    fn headers_read_at_once_are_those_read_byte_by_byte(
+        lengths in (0u64..300, 0u64..300, prop_oneof![0u64..300, 0u64..40_000]),
+        kind in any::<u8>(),
+        zigzag in prop_oneof![0u64..300, 0u64..1 << 30, any::<u64>()],
+        tail in proptest::collection::vec(any::<u8>(), 0..12),
+        noise in proptest::collection::vec(any::<u8>(), 0..20),
+    ) {
+        let mut sound = Vec::new();
+        for length in [lengths.0, lengths.1, lengths.2] {
+            crate::bytes::put_varint(&mut sound, length);
+        }
+        sound.push(kind);
+        crate::bytes::put_varint(&mut sound, zigzag);
+        let len = sound.len();
+        sound.extend(tail);
+        prop_assert_eq!(super::view::both_headers(&sound).1, Some((zigzag, len)));
+        for bytes in [&sound, &noise] {
+            let (short, any) = super::view::both_headers(bytes);
+            prop_assert!(short.is_none() || short == any);
+        }
+        let usual = lengths.0 < 128 && lengths.1 < 128 && lengths.2 < 16_384 && zigzag < 1 << 28;
+        if usual && sound.len() >= len + 4 {
+            prop_assert!(super::view::both_headers(&sound).0.is_some());
+        }
+    }
+
     #[test]
     fn a_block_gives_back_its_entries(versions in versions()) {
         let block = build(&versions);

@@ -62,6 +62,70 @@ pub struct Entry<'a> {
     pub value_offset: usize,
 }
 
+/// What stands before the bytes of an entry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Header {
+    shared: usize,
+    suffix_len: usize,
+    value_len: usize,
+    kind: u8,
+    zigzag: u64,
+    /// Bytes that it takes.
+    len: usize,
+}
+
+impl Header {
+    /// The header at the start of `bytes`, without a branch for each byte. `None` if it is not of the usual kind: key
+    /// lengths of one byte, a value length of one or two, at most four bytes of sequence number, more bytes behind.
+    #[inline]
+    fn short(bytes: &[u8]) -> Option<Header> {
+        let word = u64::from_le_bytes(*bytes.first_chunk::<8>()?);
+        let byte = |at: u32| (word >> (8 * at)) & 0xff;
+        if word & 0x8080 != 0 {
+            return None;
+        }
+        let (value_len, kind_at) = match (byte(2), byte(3)) {
+            (value_len @ ..0x80, _) => (value_len, 3),
+            (low, high @ 1..0x80) => (low & 0x7f | high << 7, 4),
+            _ => return None,
+        };
+        let varint = u32::from_le_bytes(*bytes.get(kind_at + 1..)?.first_chunk::<4>()?);
+        let ends = !varint & 0x8080_8080;
+        if ends == 0 {
+            return None;
+        }
+        let seq_len = ends.trailing_zeros() as usize / 8 + 1;
+        let bits = varint & (u32::MAX >> (32 - 8 * seq_len));
+        // A last byte of zero is not the shortest form, and for others to refuse.
+        if seq_len > 1 && bits >> (8 * (seq_len - 1)) == 0 {
+            return None;
+        }
+        let groups =
+            [bits & 0x7f, bits >> 1 & 0x7f << 7, bits >> 2 & 0x7f << 14, bits >> 3 & 0x7f << 21];
+        Some(Header {
+            shared: byte(0) as usize,
+            suffix_len: byte(1) as usize,
+            value_len: value_len as usize,
+            kind: byte(kind_at as u32) as u8,
+            zigzag: u64::from(groups.into_iter().fold(0, |sum, group| sum | group)),
+            len: kind_at + 1 + seq_len,
+        })
+    }
+
+    /// Any header at the start of `bytes`, which begin `start` bytes into the block.
+    fn any(bytes: &[u8], start: usize) -> Result<Header, Corruption> {
+        let mut reader = Reader::at(bytes, start as u64);
+        Ok(Header {
+            shared: reader.varint_u32()? as usize,
+            suffix_len: reader.varint_u32()? as usize,
+            value_len: reader.varint_u32()? as usize,
+            kind: reader.u8()?,
+            zigzag: reader.varint_u64()?,
+            len: bytes.len() - reader.remaining(),
+        })
+    }
+}
+
 /// A block, borrowed.
 #[derive(Clone, Copy)]
 pub struct BlockView<'a> {
@@ -114,19 +178,20 @@ impl<'a> BlockView<'a> {
         let start = self.start(index)?;
         let outside = Corruption::new("entry lies outside its block", start as u64);
         let bytes = self.bytes.get(start..).ok_or(outside)?;
-        let mut reader = Reader::at(bytes, start as u64);
-        let shared = reader.varint_u32()? as usize;
-        let suffix_len = reader.varint_u32()? as usize;
-        let value_len = reader.varint_u32()? as usize;
-        let kind =
-            Kind::from_u8(reader.u8()?).ok_or(Corruption::new("unknown kind of entry", start as u64))?;
-        let seq = seq_from_zigzag(reader.varint_u64()?, self.layout.base_seq);
+        let header = match Header::short(bytes) {
+            Some(header) => header,
+            None => Header::any(bytes, start)?,
+        };
+        let Header { shared, suffix_len, value_len, kind, zigzag, len } = header;
+        let kind = Kind::from_u8(kind).ok_or(Corruption::new("unknown kind of entry", start as u64))?;
+        let seq = seq_from_zigzag(zigzag, self.layout.base_seq);
         if shared > 0 && index.is_multiple_of(GROUP) {
             return Err(Corruption::new("group head shares bytes", start as u64));
         }
-        let suffix = reader.bytes(suffix_len)?;
-        let value_offset = reader.offset() as usize;
-        let value = reader.bytes(value_len)?;
+        let (_, rest) = bytes.split_at_checked(len).ok_or(outside)?;
+        let (suffix, rest) = rest.split_at_checked(suffix_len).ok_or(outside)?;
+        let (value, _) = rest.split_at_checked(value_len).ok_or(outside)?;
+        let value_offset = start + len + suffix_len;
         Ok(Entry { shared, suffix, seq, kind, value, value_offset })
     }
 
@@ -199,6 +264,7 @@ impl<'a> BlockView<'a> {
 
     /// Index of the first entry at or after (`key`, `seq`) in internal order; the count when there is none.
     pub fn find(&self, key: &[u8], seq: Seq) -> Result<usize, Corruption> {
+        self.warm();
         let groups = self.count().div_ceil(GROUP);
         // The first group whose head is at or after the target.
         let (mut low, mut high) = (0, groups);
@@ -215,6 +281,16 @@ impl<'a> BlockView<'a> {
             return Ok(0);
         }
         self.find_in_group((low - 1) * GROUP, key, seq)
+    }
+
+    /// Touches entries all over the block, so that a search waits for memory once and not at each of its steps.
+    #[inline]
+    fn warm(&self) {
+        const TOUCHED: usize = 8;
+        let stride = (self.count() / TOUCHED).max(1);
+        let places = (1..TOUCHED).filter_map(|place| self.start(place * stride).ok());
+        let bytes = places.filter_map(|start| self.bytes.get(start));
+        core::hint::black_box(bytes.fold(0, |sum, byte| sum ^ byte));
     }
 
     /// The same within the group of the head at `head_index`, which is before the target.
@@ -287,4 +363,15 @@ fn is_before(key: &[u8], seq: Seq, other_key: &[u8], other_seq: Seq) -> bool {
         Ordering::Equal => seq > other_seq,
         Ordering::Greater => false,
     }
+}
+
+/// For the test that compares the two ways to read a header: sequence number and length by each.
+#[cfg(test)]
+pub(super) fn both_headers(bytes: &[u8]) -> (Option<(u64, usize)>, Option<(u64, usize)>) {
+    let (short, any) = (Header::short(bytes), Header::any(bytes, 0).ok());
+    if short.is_some() && short != any {
+        return (Some((u64::MAX, usize::MAX)), None);
+    }
+    let figures = |header: Header| (header.zigzag, header.len);
+    (short.map(figures), any.map(figures))
 }
