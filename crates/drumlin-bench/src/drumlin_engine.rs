@@ -211,6 +211,7 @@ impl Engine for Open {
         let levels = levels.unwrap_or_default();
         let runs = levels.iter().map(|level| level.runs.len() as u64).collect();
         let files = levels.iter().flat_map(|level| &level.runs).flat_map(|run| &run.files);
+        let tables_searched = metrics.lookup_tables_absent + metrics.lookup_tables_found;
         let stall = |count, micros: u64| Stall { count, seconds: micros as f64 / 1e6 };
         let stalls = [
             ("runs".to_owned(), stall(metrics.stalls_runs, metrics.stall_micros_runs)),
@@ -223,6 +224,17 @@ impl Engine for Open {
             log_bytes: Some(metrics.log_bytes_written),
             stalls: Some(BTreeMap::from(stalls)),
             table_entries: Some(files.map(|file| file.entries).sum()),
+            fsyncs: Some(metrics.syncs),
+            manifest_bytes: Some(metrics.manifest_bytes_written),
+            stall_longest_ms: Some(metrics.stall_longest_micros as f64 / 1e3),
+            merge_largest_bytes: Some(metrics.merge_largest_bytes),
+            filter_probes: Some(metrics.filter_negatives + tables_searched),
+            filter_negatives: Some(metrics.filter_negatives),
+            filter_false_positives: Some(metrics.lookup_tables_absent),
+            filter_bytes: Some(metrics.filter_bytes),
+            blocks_necessary: Some(metrics.lookups_from_tables),
+            blocks_unnecessary: Some(metrics.lookup_tables_absent),
+            lookup_files: Some(tables_searched),
             cache_hits: Some(metrics.cache_hits),
             cache_misses: Some(metrics.cache_misses),
             merges: Some(metrics.merges),

@@ -139,6 +139,10 @@ pub struct Counters {
     pub fsyncs: Option<u64>,
     /// Waits of writers by reason; `None` when unknown.
     pub stalls: Option<BTreeMap<String, Stall>>,
+    /// Gauge: the longest wait of a writer so far, milliseconds.
+    pub stall_longest_ms: Option<f64>,
+    /// Gauge: bytes of the largest merge output so far.
+    pub merge_largest_bytes: Option<u64>,
     /// Lookups of filters.
     pub filter_probes: Option<u64>,
     /// Those that said no.

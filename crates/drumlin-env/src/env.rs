@@ -41,7 +41,7 @@ impl Env {
     }
 
     pub(crate) fn over(backend: Backend) -> Env {
-        Env { fs: Fs(backend.clone()), clock: Clock(backend) }
+        Env { fs: Fs { backend: backend.clone(), syncs: Arc::default() }, clock: Clock(backend) }
     }
 
     /// The file system.
@@ -56,7 +56,7 @@ impl Env {
 
     /// 64 random bits. In a [`crate::MemEnv`] they come from the stream of its seed and `purpose`.
     pub fn random_u64(&self, purpose: &'static str) -> u64 {
-        match &self.fs.0 {
+        match &self.fs.backend {
             Backend::Os => os::random_u64(),
             Backend::Mem(mem) => mem.random_u64(purpose),
         }
@@ -74,7 +74,7 @@ impl Env {
     /// In a stepped world, the source of scheduling choices: jobs run as steps between client operations, and
     /// [`Env::spawn`] is refused.
     pub fn stepping(&self) -> Option<Stepping> {
-        match &self.fs.0 {
+        match &self.fs.backend {
             Backend::Os => None,
             Backend::Mem(mem) => mem.is_stepped().then(|| Stepping(mem.clone())),
         }
@@ -82,14 +82,14 @@ impl Env {
 
     /// Tells the order monitor what the I/O around this call is for; nothing outside a [`crate::MemEnv`].
     pub fn note(&self, note: Note<'_>) {
-        if let Backend::Mem(mem) = &self.fs.0 {
+        if let Backend::Mem(mem) = &self.fs.backend {
             mem.note(note);
         }
     }
 
     /// Does many reads side by side; the results are in their order. Where the world is simulated, one by one.
     pub fn read_batch(&self, requests: Vec<ReadRequest>) -> Vec<io::Result<Vec<u8>>> {
-        match &self.fs.0 {
+        match &self.fs.backend {
             Backend::Os => batch::side_by_side(requests),
             Backend::Mem(_) => batch::one_by_one(&requests),
         }
@@ -98,7 +98,7 @@ impl Env {
     /// Runs `look`, whose I/O is for checks that are no part of the program: a [`crate::MemEnv`] neither counts nor
     /// disturbs it. It must not change anything.
     pub fn peek<T>(&self, look: impl FnOnce() -> T) -> T {
-        match &self.fs.0 {
+        match &self.fs.backend {
             Backend::Os => look(),
             Backend::Mem(mem) => {
                 let _peeking = mem.begin_peek();
@@ -109,7 +109,7 @@ impl Env {
 
     /// How many threads can run at once.
     pub fn available_cores(&self) -> usize {
-        match &self.fs.0 {
+        match &self.fs.backend {
             Backend::Os => std::thread::available_parallelism().map_or(1, usize::from),
             Backend::Mem(_) => 4,
         }
@@ -117,7 +117,7 @@ impl Env {
 
     /// Bytes of memory that this process may use, where that is known.
     pub fn total_memory(&self) -> Option<u64> {
-        match &self.fs.0 {
+        match &self.fs.backend {
             Backend::Os => os::total_memory(),
             Backend::Mem(_) => Some(1 << 30),
         }

@@ -13,6 +13,7 @@ use std::io;
 use std::panic::Location;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::env::Backend;
 use crate::holders::Hold;
@@ -86,7 +87,11 @@ pub struct DirEntry {
 
 /// The file system of an [`crate::Env`].
 #[derive(Clone, Debug)]
-pub struct Fs(pub(crate) Backend);
+pub struct Fs {
+    pub(crate) backend: Backend,
+    /// Calls that made something last.
+    pub(crate) syncs: Arc<AtomicU64>,
+}
 
 impl Fs {
     /// Makes a directory and its missing parents. Their names last once the directories that hold them are
@@ -94,7 +99,7 @@ impl Fs {
     #[track_caller]
     pub fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
         let at = Location::caller();
-        retry(|| match &self.0 {
+        retry(|| match &self.backend {
             Backend::Os => os::create_dir_all(dir),
             Backend::Mem(mem) => mem.create_dir_all(dir, at),
         })
@@ -125,18 +130,18 @@ impl Fs {
     }
 
     fn open_with(&self, path: &Path, kind: FileKind, access: Access, at: Caller) -> io::Result<File> {
-        let raw = retry(|| match &self.0 {
+        let raw = retry(|| match &self.backend {
             Backend::Os => OsFile::open(path, access).map(|file| Raw::Os(Arc::new(file))),
             Backend::Mem(mem) => MemFile::open(mem, path, kind, access, at).map(Raw::Mem),
         })?;
-        Ok(File { inner: Arc::new(Inner { path: path.to_owned(), raw }) })
+        Ok(File { inner: Arc::new(Inner { path: path.to_owned(), raw, syncs: self.syncs.clone() }) })
     }
 
     /// Gives the file at `from` the name `to`, replacing a file that has it.
     #[track_caller]
     pub fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         let at = Location::caller();
-        retry(|| match &self.0 {
+        retry(|| match &self.backend {
             Backend::Os => os::rename(from, to),
             Backend::Mem(mem) => mem.rename(from, to, at),
         })
@@ -147,10 +152,12 @@ impl Fs {
     #[track_caller]
     pub fn rename_open(&self, file: &File, to: &Path, kind: FileKind) -> io::Result<File> {
         let at = Location::caller();
-        match (&self.0, &file.inner.raw) {
+        match (&self.backend, &file.inner.raw) {
             (Backend::Os, Raw::Os(raw)) => {
                 retry(|| os::rename(file.path(), to))?;
-                Ok(File { inner: Arc::new(Inner { path: to.to_owned(), raw: Raw::Os(raw.clone()) }) })
+                let syncs = self.syncs.clone();
+                let inner = Inner { path: to.to_owned(), raw: Raw::Os(raw.clone()), syncs };
+                Ok(File { inner: Arc::new(inner) })
             }
             (Backend::Mem(mem), _) => {
                 retry(|| mem.rename(file.path(), to, at))?;
@@ -164,7 +171,7 @@ impl Fs {
     #[track_caller]
     pub fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
         let at = Location::caller();
-        retry(|| match &self.0 {
+        retry(|| match &self.backend {
             Backend::Os => os::link(from, to),
             Backend::Mem(mem) => mem.link(from, to, at),
         })
@@ -174,7 +181,7 @@ impl Fs {
     #[track_caller]
     pub fn unlink(&self, path: &Path, kind: FileKind) -> io::Result<()> {
         let at = Location::caller();
-        retry(|| match &self.0 {
+        retry(|| match &self.backend {
             Backend::Os => os::unlink(path),
             Backend::Mem(mem) => mem.unlink(path, kind, at),
         })
@@ -183,18 +190,24 @@ impl Fs {
     /// Makes the names in `dir` last: those created, renamed, linked and removed before this call.
     #[track_caller]
     pub fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.syncs.fetch_add(1, Relaxed);
         let at = Location::caller();
-        retry(|| match &self.0 {
+        retry(|| match &self.backend {
             Backend::Os => os::sync_dir(dir),
             Backend::Mem(mem) => mem.sync_dir(dir, at),
         })
+    }
+
+    /// Calls so far that made files or names last, whether they succeeded or not.
+    pub fn syncs(&self) -> u64 {
+        self.syncs.load(Relaxed)
     }
 
     /// The names in `dir`, sorted. Names that are not UTF-8 are left out: this project makes none.
     #[track_caller]
     pub fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
         let at = Location::caller();
-        retry(|| match &self.0 {
+        retry(|| match &self.backend {
             Backend::Os => os::list(dir),
             Backend::Mem(mem) => mem.list(dir, at),
         })
@@ -204,7 +217,7 @@ impl Fs {
     #[track_caller]
     pub fn exists(&self, path: &Path) -> io::Result<bool> {
         let at = Location::caller();
-        retry(|| match &self.0 {
+        retry(|| match &self.backend {
             Backend::Os => os::exists(path),
             Backend::Mem(mem) => mem.exists(path, at),
         })
@@ -225,7 +238,7 @@ impl Fs {
     }
 
     fn lock_as(&self, path: &Path, hold: Hold, at: Caller) -> io::Result<Option<FileLock>> {
-        retry(|| match &self.0 {
+        retry(|| match &self.backend {
             Backend::Os => Ok(os::lock(path, hold)?.map(|lock| FileLock { _held: Held::Os(lock) })),
             Backend::Mem(mem) => {
                 Ok(mem.lock(path, hold, at)?.map(|lock| FileLock { _held: Held::Mem(lock) }))
@@ -237,7 +250,7 @@ impl Fs {
     #[track_caller]
     pub fn free_space(&self, dir: &Path) -> io::Result<u64> {
         let at = Location::caller();
-        retry(|| match &self.0 {
+        retry(|| match &self.backend {
             Backend::Os => os::free_space(dir),
             Backend::Mem(mem) => mem.free_space(dir, at),
         })
@@ -247,7 +260,7 @@ impl Fs {
     #[track_caller]
     pub fn file_len(&self, path: &Path) -> io::Result<u64> {
         let at = Location::caller();
-        retry(|| match &self.0 {
+        retry(|| match &self.backend {
             Backend::Os => os::file_len(path),
             Backend::Mem(mem) => mem.file_len(path, at),
         })
@@ -275,6 +288,7 @@ pub struct File {
 struct Inner {
     path: PathBuf,
     raw: Raw,
+    syncs: Arc<AtomicU64>,
 }
 
 enum Raw {
@@ -375,6 +389,7 @@ impl File {
     /// Makes what was written before this call last: bytes, and the length needed to read them. Not the name.
     #[track_caller]
     pub fn sync_data(&self) -> io::Result<()> {
+        self.inner.syncs.fetch_add(1, Relaxed);
         let at = Location::caller();
         retry(|| match &self.inner.raw {
             Raw::Os(file) => file.sync_data(),
@@ -386,6 +401,7 @@ impl File {
     /// The length must have lasted before.
     #[track_caller]
     pub fn sync_range(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.inner.syncs.fetch_add(1, Relaxed);
         let at = Location::caller();
         retry(|| match &self.inner.raw {
             Raw::Os(file) => file.sync_range(offset, len),
@@ -396,6 +412,7 @@ impl File {
     /// As [`File::sync_data`], with all that describes the file, such as its times. Not the name.
     #[track_caller]
     pub fn sync_all(&self) -> io::Result<()> {
+        self.inner.syncs.fetch_add(1, Relaxed);
         let at = Location::caller();
         retry(|| match &self.inner.raw {
             Raw::Os(file) => file.sync_all(),

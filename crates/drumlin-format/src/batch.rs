@@ -13,7 +13,7 @@
 //!
 //! Invariant: what [`BatchWriter`] takes, [`BatchReader`] gives back, and nothing else gets past the reader.
 
-use crate::bytes::{Reader, put_slice, put_varint};
+use crate::bytes::{MAX_VARINT_32_LEN, MAX_VARINT_64_LEN, Reader, put_slice, put_varint};
 use crate::error::{Corruption, EncodeError};
 use crate::{MAX_BOUND_LEN, log};
 use alloc::vec::Vec;
@@ -103,6 +103,11 @@ impl BatchWriter {
             return Err(EncodeError { what: "batch of more than 2^24 - 1 operations" });
         }
         let before = self.payload.len();
+        if before == 0 {
+            // A batch of one operation, the most common, gets its memory at once.
+            let lengths = 2 * MAX_VARINT_32_LEN + MAX_VARINT_64_LEN;
+            self.payload.reserve(1 + lengths + operation.key.len() + operation.value.len());
+        }
         self.payload.push(operation.kind as u8);
         put_varint(&mut self.payload, u64::from(operation.keyspace.0));
         put_slice(&mut self.payload, operation.key);

@@ -27,7 +27,7 @@ impl Store {
         let files = || views.iter().flat_map(|view| view.tree.files());
         let half_life =
             (files().count() as u64 * HALF_LIFE_PER_FILE).clamp(*HALF_LIFE.start(), *HALF_LIFE.end());
-        let (gets, began) = (self.metrics.gets.load(Relaxed), self.epoch_began.load(Relaxed));
+        let (gets, began) = (self.lookups.total_gets(), self.epoch_began.load(Relaxed));
         if gets.saturating_sub(began) < half_life / EPOCHS {
             return Ok(false);
         }

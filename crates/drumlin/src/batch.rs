@@ -26,6 +26,20 @@ impl Batch {
         Batch::default()
     }
 
+    /// Empties it, and keeps up to `most` bytes of memory for the next operations.
+    pub(crate) fn clear(&mut self, most: usize) {
+        if self.size() > most {
+            self.writer = BatchWriter::new();
+        }
+        self.writer.clear();
+        self.keyspaces.clear();
+        self.user_bytes = 0;
+        self.bad = None;
+        if self.scratch.capacity() > most {
+            self.scratch = Vec::new();
+        }
+    }
+
     /// Number of operations.
     pub fn len(&self) -> usize {
         self.writer.count() as usize

@@ -26,7 +26,7 @@ thread_local! {
 impl Store {
     /// Writes `batch` as one commit and gives its commit sequence: the sequence number of its last
     /// operation. An empty batch writes nothing and gives the visible sequence.
-    pub(crate) fn write(&self, batch: Batch, durability: Durability) -> Result<Seq> {
+    pub(crate) fn write(&self, batch: &Batch, durability: Durability) -> Result<Seq> {
         self.background.interleave();
         batch.check()?;
         self.check_open()?;
@@ -68,8 +68,8 @@ impl Store {
         };
         let reserved = self.lane.reserve(&request, &self.publisher, || self.fresh_number())?;
         let last_seq = reserved.first_seq + batch.len() as u64 - 1;
-        let applied = self.log_and_insert(&batch, &reserved);
-        for (_, memtable) in &reserved.memtables {
+        let applied = self.log_and_insert(batch, &reserved);
+        for (_, memtable) in reserved.memtables.iter() {
             memtable.end_write();
         }
         if let Err(error) = applied {
@@ -81,7 +81,7 @@ impl Store {
             self.background.wake();
         }
         if sampled {
-            self.sampled_write(&batch, began);
+            self.sampled_write(batch, began);
         }
         Counters::add(&self.metrics.commits, 1);
         Counters::add(&self.metrics.operations, batch.len() as u64);
@@ -232,6 +232,7 @@ impl Store {
         };
         Counters::add(count, 1);
         Counters::add(time, micros);
+        m.stall_longest_micros.fetch_max(micros, atomic::Ordering::Relaxed);
     }
 }
 

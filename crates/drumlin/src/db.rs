@@ -160,12 +160,12 @@ impl Db {
 
     /// Writes `batch` as one commit with the store's default durability. Returns the commit sequence.
     pub fn write(&self, batch: Batch) -> Result<Seq> {
-        self.store.write(batch, self.store.durability())
+        self.store.write(&batch, self.store.durability())
     }
 
     /// [`Db::write`] with the given durability.
     pub fn write_with(&self, batch: Batch, durability: Durability) -> Result<Seq> {
-        self.store.write(batch, durability)
+        self.store.write(&batch, durability)
     }
 
     /// A picture of the whole store as of now.

@@ -19,7 +19,16 @@ use crate::version::Tree;
 use arc_swap::ArcSwap;
 use drumlin_env::sync::{Arc, Mutex, atomic};
 use drumlin_types::{KeyRange, KeyspaceId, LogNumber, Seq};
+use std::cell::RefCell;
 use std::ops::RangeBounds;
+
+/// Bytes that a thread keeps of its batch for single operations.
+const SINGLE_KEPT: usize = 64 << 10;
+
+thread_local! {
+    /// The batch of single operations of this thread.
+    static SINGLE: RefCell<Batch> = RefCell::default();
+}
 
 /// What readers of a keyspace see.
 pub(crate) struct View {
@@ -206,6 +215,17 @@ impl Keyspace {
         self.put_with(key, value, self.store.durability())
     }
 
+    /// Writes what `add` adds to a batch of this thread's, whose memory is used again and again.
+    fn write_one(&self, durability: Durability, add: impl FnOnce(&mut Batch)) -> Result<Seq> {
+        // Taken out meanwhile: the write may run code of the program, which may write.
+        let mut batch = SINGLE.try_with(RefCell::take).unwrap_or_default();
+        add(&mut batch);
+        let written = self.store.write(&batch, durability);
+        batch.clear(SINGLE_KEPT);
+        let _ = SINGLE.try_with(|single| *single.borrow_mut() = batch);
+        written
+    }
+
     /// [`Keyspace::put`] with the given durability.
     pub fn put_with(
         &self,
@@ -213,9 +233,7 @@ impl Keyspace {
         value: impl AsRef<[u8]>,
         durability: Durability,
     ) -> Result<Seq> {
-        let mut batch = Batch::new();
-        batch.put(self, key, value);
-        self.store.write(batch, durability)
+        self.write_one(durability, |batch| batch.put(self, key, value))
     }
 
     /// Removes `key`, whether it is there or not. Returns the commit sequence.
@@ -225,16 +243,12 @@ impl Keyspace {
 
     /// [`Keyspace::delete`] with the given durability.
     pub fn delete_with(&self, key: impl AsRef<[u8]>, durability: Durability) -> Result<Seq> {
-        let mut batch = Batch::new();
-        batch.delete(self, key);
-        self.store.write(batch, durability)
+        self.write_one(durability, |batch| batch.delete(self, key))
     }
 
     /// Removes every key of `range`, at the cost of one write.
     pub fn delete_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<Seq> {
-        let mut batch = Batch::new();
-        batch.delete_range(self, range);
-        self.store.write(batch, self.store.durability())
+        self.write_one(self.store.durability(), |batch| batch.delete_range(self, range))
     }
 
     /// Adds `operand` to what is under `key`, by the keyspace's merge operator, without reading it.
@@ -242,9 +256,7 @@ impl Keyspace {
     /// # Errors
     /// `InvalidArgument` when the keyspace was opened without a merge operator.
     pub fn merge(&self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<Seq> {
-        let mut batch = Batch::new();
-        batch.merge(self, key, operand);
-        self.store.write(batch, self.store.durability())
+        self.write_one(self.store.durability(), |batch| batch.merge(self, key, operand))
     }
 
     /// The value under `key`.

@@ -9,13 +9,14 @@ use crate::range_cursor::RangeCursor;
 use crate::read::{Flow, GetState, Resolver, Source, VisibleOptions};
 use crate::scan::Scan;
 use crate::slice::Slice;
-use crate::stats::{Kind, Stopwatch};
+use crate::stats::{Kind, LookupCounts, Stopwatch};
 use crate::store::Store;
 use crate::table::{Lookup, TableCache};
 use crate::version::{FileMeta, Hit, LOOKUP_SAMPLE};
 use drumlin_env::sync::{Arc, atomic};
 use drumlin_format::filter::key_hash;
 use drumlin_types::{KeyRange, Kind as EntryKind, Seq};
+use std::cell::Cell;
 
 /// A memtable as a lookup sees it.
 pub(crate) struct MemSource<'a>(pub(crate) &'a Arc<Memtable>);
@@ -45,6 +46,9 @@ impl Source for MemSource<'_> {
 pub(crate) struct FileSource<'a> {
     pub(crate) file: &'a Arc<FileMeta>,
     pub(crate) tables: &'a TableCache,
+    pub(crate) counts: &'a LookupCounts,
+    /// Set when a version was found.
+    pub(crate) reached: &'a Cell<bool>,
     /// Whether the lookup counts for the access statistics.
     pub(crate) sampled: bool,
     /// Some lookups are timed.
@@ -69,6 +73,14 @@ impl Source for FileSource<'_> {
             }
             state.offer(found.seq, found.kind, || found.value) == Flow::Continue
         })?;
+        match outcome {
+            Lookup::Denied => self.counts.denied(),
+            Lookup::Absent => self.counts.absent(),
+            Lookup::Found => {
+                self.counts.found();
+                self.reached.set(true);
+            }
+        }
         if self.sampled {
             self.file.access.count(hit);
         }
@@ -106,7 +118,7 @@ impl Store {
         self.background.interleave();
         self.check_open()?;
         keyspace.check_alive()?;
-        let sampled = is_sampled(self.metrics.gets.fetch_add(1, atomic::Ordering::Relaxed));
+        let sampled = is_sampled(self.lookups.gets(1));
         if keyspace.meter.samples() {
             return self.get_timed(keyspace, key, snapshot, sampled);
         }
@@ -137,6 +149,16 @@ impl Store {
         value
     }
 
+    /// `file` as a source of one lookup, which sets `reached` when it finds a version there.
+    pub(crate) fn file_source<'a>(
+        &'a self,
+        file: &'a Arc<FileMeta>,
+        reached: &'a Cell<bool>,
+        (sampled, timed): (bool, Option<&'a Store>),
+    ) -> FileSource<'a> {
+        FileSource { file, tables: &self.tables, counts: &self.lookups, reached, sampled, timed }
+    }
+
     fn get_in(
         &self,
         keyspace: &KeyspaceState,
@@ -146,12 +168,16 @@ impl Store {
         (sampled, timed): (bool, Option<&Store>),
     ) -> Result<Option<Slice>> {
         let hash = key_hash(key, self.filter_seed);
+        let reached = Cell::new(false);
         let memtables = view.memtables().filter(|m| !m.is_empty()).map(MemSource);
         let levels = view.tree.levels.iter().map(|level| {
             let files = level.runs.iter().filter_map(|run| run.file_for(key));
-            files.map(|file| FileSource { file, tables: &self.tables, sampled, timed })
+            files.map(|file| self.file_source(file, &reached, (sampled, timed)))
         });
         let state = crate::read::get(key, hash, seq, memtables, levels)?;
+        if reached.get() {
+            self.lookups.returned(1);
+        }
         let resolver =
             Resolver { keyspace: &keyspace.name, operator: keyspace.operator.as_deref(), pointers: None };
         state.finish(key, &resolver, || self.unix_micros())

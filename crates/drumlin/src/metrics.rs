@@ -64,8 +64,18 @@ metrics! {
     log_bytes_written,
     /// Syncs of log segments.
     log_syncs,
+    /// Calls that made files or their names durable, by all stores of the environment.
+    syncs,
     /// Point lookups.
     gets,
+    /// Tables that lookups left because the filter said no.
+    filter_negatives,
+    /// Tables that lookups searched and that had no version of the key: with filters, their false positives.
+    lookup_tables_absent,
+    /// Tables that lookups searched and that had a version of the key.
+    lookup_tables_found,
+    /// Point lookups whose answer came from a table.
+    lookups_from_tables,
     /// Iterators made.
     scans,
     /// Flushes installed.
@@ -84,6 +94,8 @@ metrics! {
     entries_deleted,
     /// Merge operands folded.
     entries_folded,
+    /// Bytes of the largest piece that a merge wrote.
+    merge_largest_bytes,
     /// Files that changed level or run without being read.
     moves,
     /// Background jobs that failed.
@@ -96,6 +108,8 @@ metrics! {
     stalls_memory,
     /// Microseconds that writers waited for that reason.
     stall_micros_memory,
+    /// The longest that a writer waited at once, microseconds.
+    stall_longest_micros,
     /// Bytes read by open: manifest, log and table tails.
     open_bytes_read,
     /// Commits read from the log by open.
@@ -110,6 +124,8 @@ metrics! {
     memtable_bytes,
     /// Gauge: bytes of log segments that recovery would read.
     log_bytes_live,
+    /// Gauge: bytes of the filters of all tables.
+    filter_bytes,
     /// Gauge: bytes of tables in the present versions.
     table_bytes,
     /// Gauge: runs over all keyspaces.
@@ -122,6 +138,8 @@ metrics! {
     plans_admitted,
     /// Plans refused.
     plans_refused,
+    /// Bytes of manifest edits.
+    manifest_bytes_written,
     /// Manifest rewrites.
     manifest_rewrites,
 }
@@ -141,6 +159,7 @@ impl Counters {
         Counters::add(&self.merges, 1);
         Counters::add(&self.merge_bytes_written, bytes_out);
         Counters::add(&self.merge_entries_read, counts.read);
+        self.merge_largest_bytes.fetch_max(bytes_out, Relaxed);
         self.dropped(counts);
     }
 

@@ -6,16 +6,17 @@
 
 use crate::error::Result;
 use crate::keyspace::KeyspaceState;
-use crate::lookup::{FileSource, MemSource, is_sampled};
+use crate::lookup::{MemSource, is_sampled};
 use crate::read::{GetState, Resolver, Source};
 use crate::slice::Slice;
 use crate::stats::Kind;
 use crate::store::Store;
 use crate::table::ahead;
 use crate::version::{FileMeta, Run};
-use drumlin_env::sync::{Arc, atomic};
+use drumlin_env::sync::Arc;
 use drumlin_format::filter::key_hash;
 use drumlin_types::Seq;
+use std::cell::Cell;
 
 /// Most blocks read side by side for one level: what they take until they are used is small beside any cache.
 const BLOCKS_AHEAD: usize = 256;
@@ -31,7 +32,7 @@ impl Store {
         self.background.interleave();
         self.check_open()?;
         keyspace.check_alive()?;
-        let first = self.metrics.gets.fetch_add(keys.len() as u64, atomic::Ordering::Relaxed);
+        let first = self.lookups.gets(keys.len() as u64);
         if let Some(key) = keys.first().filter(|_| keyspace.meter.samples()) {
             keyspace.meter.sampled(Kind::Point, key, keys.len() as u64);
         }
@@ -57,12 +58,15 @@ impl Store {
                 files
             }
         });
+        let reached = vec![Cell::new(false); keys.len()];
         let lookup = |(file, i): (&Arc<FileMeta>, usize), state: &mut GetState| {
             let Wanted { key, hash, sampled } = wanted[i];
-            FileSource { file, tables: &self.tables, sampled, timed: None }.lookup(key, hash, seq, state)
+            let reached = &reached[i];
+            self.file_source(file, reached, (sampled, None)).lookup(key, hash, seq, state)
         };
         let pairs: Vec<(&[u8], u64)> = wanted.iter().map(|w| (w.key, w.hash)).collect();
         let states = crate::read::get_many(&pairs, seq, &memtables, levels, lookup)?;
+        self.lookups.returned(reached.iter().filter(|reached| reached.get()).count() as u64);
         let resolver =
             Resolver { keyspace: &keyspace.name, operator: keyspace.operator.as_deref(), pointers: None };
         let mut values = vec![None; keys.len()];

@@ -3,6 +3,7 @@
 use crate::compaction::view::tree_view;
 use crate::metrics::Metrics;
 use crate::store::Store;
+use crate::version::FileMeta;
 use drumlin_types::contract::{FileState, FileView};
 
 /// One keyspace.
@@ -144,12 +145,22 @@ impl Store {
         let views: Vec<_> = keyspaces.iter().map(|k| k.view()).collect();
         metrics.memtable_bytes = views.iter().map(|v| v.memtable_bytes() as u64).sum();
         metrics.table_bytes = views.iter().map(|v| v.tree.bytes()).sum();
+        let filter_bits = |f: &FileMeta| f.counts.entries as f64 * f64::from(f.filter_bits);
+        let bits: f64 = views.iter().flat_map(|v| v.tree.files()).map(|(_, _, f)| filter_bits(f)).sum();
+        metrics.filter_bytes = (bits / 8.0) as u64;
         metrics.runs = views.iter().map(|v| v.tree.runs() as u64).sum();
         metrics.snapshots = self.snapshots.len() as u64;
         metrics.log_bytes_live = self.lane.state.lock().log.live_bytes();
         let cache = self.cache.stats();
         (metrics.cache_hits, metrics.cache_misses, metrics.cache_bytes) =
             (cache.hits, cache.misses, cache.bytes);
+        metrics.syncs = self.env.fs().syncs();
+        let lookups = self.lookups.totals();
+        metrics.gets = lookups.gets;
+        metrics.filter_negatives = lookups.denied;
+        metrics.lookup_tables_absent = lookups.absent;
+        metrics.lookup_tables_found = lookups.found;
+        metrics.lookups_from_tables = lookups.returned;
         let control = self.control.lock();
         metrics.tickets = control.keyspaces.iter().map(|k| k.flight.tickets.len() as u64).sum();
         metrics.plans_admitted = control.decisions.admitted;

@@ -18,7 +18,7 @@ use crate::metrics::Counters;
 use crate::options::{Durability, Options};
 use crate::pacing::{self, Gate};
 use crate::snapshot::SnapshotList;
-use crate::stats::{Costs, Sample};
+use crate::stats::{Costs, LookupCounts, Sample};
 use crate::table::{BlockCache, TableCache, TableOptions};
 use crate::version::{KeyspaceEdit, ManifestWriter, Obsolete, Tree, check};
 use crate::write::{CommitLane, Log, Publisher};
@@ -80,6 +80,7 @@ pub(crate) struct Store {
     /// What the writes of merges and flushes pass.
     pub(crate) write_gate: Gate,
     pub(crate) metrics: Counters,
+    pub(crate) lookups: LookupCounts,
     pub(crate) decisions: DecisionFiles,
     pub(crate) costs: Arc<Costs>,
     /// Number of this open store for the samplers of its clients.
@@ -163,6 +164,7 @@ impl Store {
             control: Mutex::new(parts.control),
             gate: Gate::new(),
             metrics: Counters::default(),
+            lookups: LookupCounts::default(),
             decisions: parts.decisions,
             costs: Arc::default(),
             sampling: parts.sampling,
@@ -403,13 +405,16 @@ impl Store {
         if control.manifest.is_torn() {
             self.replace_manifest(control)?;
         }
-        if let Err(error) = control.manifest.append(&edit) {
-            // An edit that found no room is not there, and the store goes on. Else it may be there.
-            if !control.manifest.is_torn() {
-                durable();
-                self.poison(&error);
+        match control.manifest.append(&edit) {
+            Ok(bytes) => Counters::add(&self.metrics.manifest_bytes_written, bytes),
+            Err(error) => {
+                // An edit that found no room is not there, and the store goes on. Else it may be there.
+                if !control.manifest.is_torn() {
+                    durable();
+                    self.poison(&error);
+                }
+                return Err(error);
             }
-            return Err(error);
         }
         durable();
         self.env.note(Note::EditDurable);

@@ -447,7 +447,7 @@ impl Summary<'_> {
         Stalls {
             seconds: Some(by_reason.values().map(|stall| stall.seconds).sum()),
             count: Some(by_reason.values().map(|stall| stall.count).sum()),
-            longest_ms: None,
+            longest_ms: self.record(|c| c.stall_longest_ms, 0.0),
             by_reason: Some(by_reason),
         }
     }
@@ -475,7 +475,7 @@ impl Summary<'_> {
             files_per_lookup: per(self.grown(|c| c.lookup_files)),
             blocks_per_lookup_necessary: per(self.grown(|c| c.blocks_necessary)),
             blocks_per_lookup_unnecessary: per(self.grown(|c| c.blocks_unnecessary)),
-            device_reads_per_lookup: None,
+            device_reads_per_lookup: per(self.grown(|c| c.cache_misses)),
             cache_hit_ratio: cache.filter(|(h, m)| h + m > 0).map(|(h, m)| h as f64 / (h + m) as f64),
         }
     }
@@ -487,8 +487,16 @@ impl Summary<'_> {
             moves: self.grown(|c| c.moves),
             input_entries: entries,
             cpu_us_per_entry: entries.filter(|n| *n > 0).map(|n| background_cpu as f64 / 1e3 / n as f64),
+            largest_bytes: self.record(|c| c.merge_largest_bytes, 0),
             ..Merges::default()
         }
+    }
+
+    /// A largest value so far, if it was reached in this phase; `least` when there was none at all. A smaller one of the
+    /// phase itself is not known.
+    fn record<T: PartialEq>(&self, of: impl Fn(&Counters) -> Option<T>, least: T) -> Option<T> {
+        let after = of(&self.after.counters)?;
+        (of(&self.before.counters).as_ref() != Some(&after) || after == least).then_some(after)
     }
 }
 

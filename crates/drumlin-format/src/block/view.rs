@@ -100,8 +100,7 @@ impl Header {
         if seq_len > 1 && bits >> (8 * (seq_len - 1)) == 0 {
             return None;
         }
-        let groups =
-            [bits & 0x7f, bits >> 1 & 0x7f << 7, bits >> 2 & 0x7f << 14, bits >> 3 & 0x7f << 21];
+        let groups = [bits & 0x7f, bits >> 1 & 0x7f << 7, bits >> 2 & 0x7f << 14, bits >> 3 & 0x7f << 21];
         Some(Header {
             shared: byte(0) as usize,
             suffix_len: byte(1) as usize,

@@ -205,6 +205,19 @@ pub(super) fn get_with<M: Source, F: Source>(
     }
     let mut files: Vec<F> = Vec::new();
     for level in levels {
+        // Most levels offer one file at most, and need no list.
+        let mut level = level.into_iter();
+        let (Some(first), second) = (level.next(), level.next()) else { continue };
+        let Some(second) = second else {
+            if !may_stop(&state, first.max_seq()) {
+                first.lookup(key, hash, snapshot, &mut state)?;
+            }
+            if state.is_settled() {
+                break;
+            }
+            continue;
+        };
+        files.extend([first, second]);
         files.extend(level);
         files.sort_unstable_by_key(|file| Reverse(file.max_seq()));
         for file in files.drain(..) {

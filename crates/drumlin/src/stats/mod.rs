@@ -5,11 +5,14 @@
 //!
 //! - [`Meter`]: the load of a keyspace.
 //! - [`Costs`]: how long things take, for the whole store.
+//! - [`LookupCounts`]: what point lookups met, exactly.
 
 mod costs;
+mod lookups;
 mod meter;
 
 pub(crate) use costs::{Costs, Stopwatch};
+pub(crate) use lookups::LookupCounts;
 pub(crate) use meter::{Kind, Meter, fresh_store};
 
 use drumlin_types::Key;

@@ -125,7 +125,7 @@ impl ManifestWriter {
     }
 
     /// Appends `edit` and makes it durable.
-    pub(crate) fn append(&mut self, edit: &Edit) -> Result<()> {
+    pub(crate) fn append(&mut self, edit: &Edit) -> Result<u64> {
         let file = self.file.as_ref().ok_or_else(Error::read_only)?;
         let offset = self.encoder.offset();
         let bytes = self.encoder.append(edit).map_err(|e| Error::new(ErrorKind::Bug, e.what))?;
@@ -138,7 +138,7 @@ impl ManifestWriter {
         let synced = file.sync_data().map_err(|e| fail("cannot sync the manifest", e));
         synced.map_err(|error| error.with_kind(ErrorKind::Io))?;
         self.encoder.synced_to(self.encoder.offset());
-        Ok(())
+        Ok(bytes.len() as u64)
     }
 
     /// Whether its last edit found no room: it must be replaced before the next.

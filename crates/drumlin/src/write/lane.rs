@@ -26,11 +26,32 @@ pub(crate) struct Reserved {
     pub(crate) first_seq: Seq,
     pub(crate) log: Option<Reservation>,
     /// The memtables to insert into, one a keyspace; each counts this commit as a writer in flight.
-    pub(crate) memtables: Vec<(KeyspaceId, Arc<Memtable>)>,
+    pub(crate) memtables: Targets,
     /// Place in the publishing queue.
     pub(crate) place: u64,
     /// Whether a memtable was sealed on the way.
     pub(crate) sealed: bool,
+}
+
+/// Memtables of a commit. Most have one, which needs no list.
+#[derive(Default)]
+pub(crate) struct Targets {
+    first: Option<(KeyspaceId, Arc<Memtable>)>,
+    others: Vec<(KeyspaceId, Arc<Memtable>)>,
+}
+
+impl Targets {
+    fn push(&mut self, target: (KeyspaceId, Arc<Memtable>)) {
+        match self.first {
+            None => self.first = Some(target),
+            Some(_) => self.others.push(target),
+        }
+    }
+
+    /// All of them.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &(KeyspaceId, Arc<Memtable>)> {
+        self.first.iter().chain(&self.others)
+    }
 }
 
 /// What a commit asks for.
@@ -60,7 +81,7 @@ impl CommitLane {
             None => None,
         };
         let mut sealed = false;
-        let mut memtables = Vec::with_capacity(request.keyspaces.len());
+        let mut memtables = Targets::default();
         for keyspace in request.keyspaces {
             if keyspace.active_bytes() >= keyspace.memtable_bytes() {
                 sealed |= keyspace.seal(lane.log.segment.number);
