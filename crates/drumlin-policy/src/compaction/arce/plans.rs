@@ -71,11 +71,15 @@ impl Arce {
             let candidate = score.candidate;
             let links = &scene.line.links[candidate.from..candidate.to];
             let ends = (links[0].id(), links[links.len() - 1].id());
-            let tree = projected.get_or_insert_with(|| scene.input.tree.projected());
-            for (number, plan) in plans.iter().enumerate().skip(applied) {
-                project(tree, plan, Ticket(u64::MAX / 2 + number as u64));
+            if plans.len() > applied {
+                let tree = projected.get_or_insert_with(|| scene.input.tree.projected());
+                for (number, plan) in plans.iter().enumerate().skip(applied) {
+                    project(tree, plan, Ticket(u64::MAX / 2 + number as u64));
+                }
+                applied = plans.len();
             }
-            applied = plans.len();
+            // Legality passes over files that are leaving, so the first plan needs no copy of the tree.
+            let tree = projected.as_ref().unwrap_or(scene.input.tree);
             let plan = if self.resting.holds(ends, self.now) {
                 None
             } else {

@@ -6,25 +6,24 @@
 use super::illegal::Illegal;
 use crate::contract::flight::FileSpan;
 use crate::contract::plan::{Plan, Take};
-use crate::contract::tree::{FileState, FileView, TreeView};
-use crate::{KeyRange, TableId};
+use crate::contract::tree::{FileState, FileView, RunView, TreeView};
+use crate::{KeyRange, Seq, TableId};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 /// The files that `takes` mean, clipped, in tree order. Takes that mean nothing give nothing.
 pub fn spans(tree: &TreeView, takes: &[Take]) -> Vec<FileSpan> {
-    meant(tree, takes).map(|(span, _)| span).collect()
-}
-
-fn meant<'a>(tree: &'a TreeView, takes: &[Take]) -> impl Iterator<Item = (FileSpan, &'a FileView)> {
+    if takes.is_empty() {
+        return Vec::new();
+    }
     let wanted = by_table(takes);
     let mut found = Vec::new();
     for (level, _, file) in tree.files().filter(|(_, _, file)| !is_leaving(file)) {
         for range in wanted.get(&file.table).into_iter().flatten() {
-            found.extend(file.bounds.intersect(range).map(|part| (span(level, file, part), file)));
+            found.extend(file.bounds.intersect(range).map(|part| span(level, file, part)));
         }
     }
-    found.into_iter()
+    found
 }
 
 /// Every part of a live file that overlaps `range` and is not in `inputs`: what a merge of `inputs` does
@@ -60,6 +59,13 @@ impl Taken {
         ranges.insert(at, range);
     }
 
+    /// Whether any of the keys of `take` are taken.
+    fn meets(&self, take: &Take) -> bool {
+        let ranges = self.0.get(&take.table).map_or(&[][..], Vec::as_slice);
+        let after = ranges.partition_point(|r| r.start <= take.range.start);
+        ranges[after.saturating_sub(1)..].iter().take(2).any(|r| r.overlaps(&take.range))
+    }
+
     /// What is left of `file` inside `part`, from the lowest key.
     pub(super) fn rests<'a>(
         &'a self,
@@ -86,38 +92,62 @@ impl Taken {
     }
 }
 
-/// A plan's inputs, known to exist, to be free and to lie at or above the output level.
-pub(super) struct Inputs {
-    pub(super) spans: Vec<FileSpan>,
-    pub(super) taken: Taken,
+/// A run of which something stays behind, and the smallest sequence number of what does.
+pub(super) struct Staying<'t> {
+    pub(super) run: &'t RunView,
+    pub(super) min_seq: Seq,
 }
 
-impl Inputs {
-    pub(super) fn resolve(tree: &TreeView, plan: &Plan) -> Result<Inputs, Illegal> {
+/// A plan's inputs, known to exist, to be free and to lie at or above the output level.
+pub(super) struct Inputs<'t> {
+    pub(super) spans: Vec<FileSpan>,
+    pub(super) taken: Taken,
+    /// By level, the runs that are not taken whole: the others are in nobody's way. Plans often take
+    /// hundreds of runs that all overlap, so looking at each from each would be quadratic.
+    pub(super) staying: Vec<Vec<Staying<'t>>>,
+}
+
+impl<'t> Inputs<'t> {
+    pub(super) fn resolve(tree: &'t TreeView, plan: &Plan) -> Result<Inputs<'t>, Illegal> {
         if plan.take.is_empty() {
             return Err(Illegal::Empty);
         }
         if usize::from(plan.out) >= tree.levels.len() {
             return Err(Illegal::NoLevel { out: plan.out, levels: tree.levels.len() });
         }
-        refuse_doubles(&plan.take)?;
+        let wanted = by_table(&plan.take);
+        refuse_doubles(&wanted)?;
         let mut spans = Vec::new();
-        for (span, file) in meant(tree, &plan.take) {
-            if !file.is_takeable() {
-                return Err(Illegal::Busy(span));
+        let mut staying = Vec::new();
+        for (level, runs) in tree.levels.iter().enumerate() {
+            let mut of_level = Vec::new();
+            for run in &runs.runs {
+                let mut min_seq = None;
+                for file in run.files.iter().filter(|file| !is_leaving(file)) {
+                    let ranges = wanted.get(&file.table).map_or(&[][..], Vec::as_slice);
+                    for range in ranges {
+                        let part = file.bounds.intersect(range);
+                        spans.extend(part.map(|part| (span(level as u8, file, part), file)));
+                    }
+                    if !ranges.iter().any(|range| range.covers(&file.bounds)) {
+                        min_seq = Some(min_seq.map_or(file.min_seq, |seq: Seq| seq.min(file.min_seq)));
+                    }
+                }
+                of_level.extend(min_seq.map(|min_seq| Staying { run, min_seq }));
             }
-            spans.push(span);
+            staying.push(of_level);
         }
-        for take in &plan.take {
-            let is_meant = |span: &FileSpan| span.table == take.table && span.range.overlaps(&take.range);
-            if !spans.iter().any(is_meant) {
-                return Err(Illegal::Missing(take.clone()));
-            }
+        if let Some((span, _)) = spans.iter().find(|(_, file)| !file.is_takeable()) {
+            return Err(Illegal::Busy(span.clone()));
         }
+        let spans: Vec<FileSpan> = spans.into_iter().map(|(span, _)| span).collect();
         let taken = Taken::of(&spans);
+        if let Some(missing) = plan.take.iter().find(|take| !taken.meets(take)) {
+            return Err(Illegal::Missing(missing.clone()));
+        }
         match spans.iter().find(|span| span.level > plan.out) {
             Some(span) => Err(Illegal::Upward { input: span.clone(), out: plan.out }),
-            None => Ok(Inputs { spans, taken }),
+            None => Ok(Inputs { spans, taken, staying }),
         }
     }
 
@@ -147,8 +177,8 @@ fn by_table(takes: &[Take]) -> BTreeMap<TableId, Vec<&KeyRange>> {
     wanted
 }
 
-fn refuse_doubles(takes: &[Take]) -> Result<(), Illegal> {
-    for (table, ranges) in by_table(takes) {
+fn refuse_doubles(wanted: &BTreeMap<TableId, Vec<&KeyRange>>) -> Result<(), Illegal> {
+    for (&table, ranges) in wanted {
         // Sorted by start: any overlap shows between neighbours, or swallows a neighbour whole.
         for pair in ranges.windows(2) {
             if let Some(range) = pair[0].intersect(pair[1]) {
