@@ -6,7 +6,8 @@
 //! change.
 //!
 //! - [`real`], [`model`], [`estimate`]: numbers; what operations cost; what was measured.
-//! - [`cover`], [`line`], [`interval`], [`score`]: the runs by age, the merges of them, the best one.
+//! - [`sorted`], [`cover`], [`line`], [`groups`], [`interval`], [`score`]: the runs by age, the merges of
+//!   them, the best one.
 //! - [`guard`]: bounds on what is rewritten.
 //! - [`rollout`], [`search`], [`drift`]: choosing the tuple, and when.
 //! - [`decide`], [`scene`], [`plans`], [`outlook`]: the policy itself: what it sees, merges, and asks for.
@@ -17,6 +18,7 @@ mod decide;
 mod drift;
 mod estimate;
 mod explain;
+mod groups;
 mod guard;
 mod interval;
 mod line;
@@ -30,6 +32,7 @@ mod rollout;
 mod scene;
 mod score;
 mod search;
+mod sorted;
 mod state;
 
 use super::arguments::Arguments;

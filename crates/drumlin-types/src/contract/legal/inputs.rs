@@ -8,8 +8,8 @@ use crate::contract::flight::FileSpan;
 use crate::contract::plan::{Plan, Take};
 use crate::contract::tree::{FileState, FileView, RunView, TreeView};
 use crate::{KeyRange, Seq, TableId};
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use core::borrow::Borrow;
 
 /// The files that `takes` mean, clipped, in tree order. Takes that mean nothing give nothing.
 pub fn spans(tree: &TreeView, takes: &[Take]) -> Vec<FileSpan> {
@@ -19,7 +19,7 @@ pub fn spans(tree: &TreeView, takes: &[Take]) -> Vec<FileSpan> {
     let wanted = by_table(takes);
     let mut found = Vec::new();
     for (level, _, file) in tree.files().filter(|(_, _, file)| !is_leaving(file)) {
-        for range in wanted.get(&file.table).into_iter().flatten() {
+        for (_, range) in wanted.of(file.table) {
             found.extend(file.bounds.intersect(range).map(|part| span(level, file, part)));
         }
     }
@@ -39,31 +39,40 @@ pub fn outside(tree: &TreeView, inputs: &[FileSpan], range: &KeyRange) -> Vec<Fi
     found
 }
 
-/// The keys that are taken of each table, sorted and disjoint.
-#[derive(Default)]
-pub(super) struct Taken(BTreeMap<TableId, Vec<KeyRange>>);
+/// Key ranges by table and first key: a sorted list, in which those of a table are neighbours.
+struct ByTable<R>(Vec<(TableId, R)>);
+
+impl<R: Borrow<KeyRange>> ByTable<R> {
+    fn new(mut ranges: Vec<(TableId, R)>) -> ByTable<R> {
+        ranges.sort_by(|a, b| a.0.cmp(&b.0).then_with(|| a.1.borrow().start.cmp(&b.1.borrow().start)));
+        ByTable(ranges)
+    }
+
+    fn of(&self, table: TableId) -> &[(TableId, R)] {
+        let from = self.0.partition_point(|(other, _)| *other < table);
+        let count = self.0[from..].iter().take_while(|(other, _)| *other == table).count();
+        &self.0[from..from + count]
+    }
+}
+
+/// The keys that are taken of each table, disjoint.
+pub(super) struct Taken(ByTable<KeyRange>);
 
 impl Taken {
     pub(super) fn of(spans: &[FileSpan]) -> Taken {
-        let mut taken = Taken::default();
-        for span in spans {
-            taken.add(span.table, span.range.clone());
-        }
-        taken
+        Taken(ByTable::new(spans.iter().map(|span| (span.table, span.range.clone())).collect()))
     }
 
     /// Adds keys that were not taken before.
     pub(super) fn add(&mut self, table: TableId, range: KeyRange) {
-        let ranges = self.0.entry(table).or_default();
-        let at = ranges.partition_point(|r| r.start < range.start);
-        ranges.insert(at, range);
+        let ranges = &mut self.0.0;
+        let at = ranges.partition_point(|(other, r)| (*other, &r.start) < (table, &range.start));
+        ranges.insert(at, (table, range));
     }
 
     /// Whether any of the keys of `take` are taken.
     fn meets(&self, take: &Take) -> bool {
-        let ranges = self.0.get(&take.table).map_or(&[][..], Vec::as_slice);
-        let after = ranges.partition_point(|r| r.start <= take.range.start);
-        ranges[after.saturating_sub(1)..].iter().take(2).any(|r| r.overlaps(&take.range))
+        self.0.of(take.table).iter().any(|(_, range)| range.overlaps(&take.range))
     }
 
     /// What is left of `file` inside `part`, from the lowest key.
@@ -72,7 +81,7 @@ impl Taken {
         file: &FileView,
         part: &KeyRange,
     ) -> impl Iterator<Item = KeyRange> + use<'a> {
-        let mut cuts = self.0.get(&file.table).into_iter().flatten();
+        let mut cuts = self.0.of(file.table).iter().map(|(_, range)| range);
         let mut left = Some(part.clone());
         core::iter::from_fn(move || {
             for cut in cuts.by_ref() {
@@ -124,12 +133,17 @@ impl<'t> Inputs<'t> {
             for run in &runs.runs {
                 let mut min_seq = None;
                 for file in run.files.iter().filter(|file| !is_leaving(file)) {
-                    let ranges = wanted.get(&file.table).map_or(&[][..], Vec::as_slice);
-                    for range in ranges {
+                    let ranges = wanted.of(file.table);
+                    let is_whole = ranges.iter().any(|(_, range)| range.covers(&file.bounds));
+                    if is_whole && !file.bounds.is_empty() {
+                        spans.push((span(level as u8, file, file.bounds.clone()), file));
+                        continue;
+                    }
+                    for (_, range) in ranges {
                         let part = file.bounds.intersect(range);
                         spans.extend(part.map(|part| (span(level as u8, file, part), file)));
                     }
-                    if !ranges.iter().any(|range| range.covers(&file.bounds)) {
+                    if !is_whole {
                         min_seq = Some(min_seq.map_or(file.min_seq, |seq: Seq| seq.min(file.min_seq)));
                     }
                 }
@@ -166,24 +180,15 @@ pub(super) fn is_leaving(file: &FileView) -> bool {
     matches!(file.state, FileState::Leaving(_))
 }
 
-fn by_table(takes: &[Take]) -> BTreeMap<TableId, Vec<&KeyRange>> {
-    let mut wanted: BTreeMap<TableId, Vec<&KeyRange>> = BTreeMap::new();
-    for take in takes {
-        wanted.entry(take.table).or_default().push(&take.range);
-    }
-    for ranges in wanted.values_mut() {
-        ranges.sort_by(|a, b| a.start.cmp(&b.start));
-    }
-    wanted
+fn by_table(takes: &[Take]) -> ByTable<&KeyRange> {
+    ByTable::new(takes.iter().map(|take| (take.table, &take.range)).collect())
 }
 
-fn refuse_doubles(wanted: &BTreeMap<TableId, Vec<&KeyRange>>) -> Result<(), Illegal> {
-    for (&table, ranges) in wanted {
-        // Sorted by start: any overlap shows between neighbours, or swallows a neighbour whole.
-        for pair in ranges.windows(2) {
-            if let Some(range) = pair[0].intersect(pair[1]) {
-                return Err(Illegal::Twice { table, range });
-            }
+fn refuse_doubles(wanted: &ByTable<&KeyRange>) -> Result<(), Illegal> {
+    // Sorted by start: any overlap shows between neighbours, or swallows a neighbour whole.
+    for pair in wanted.0.windows(2).filter(|pair| pair[0].0 == pair[1].0) {
+        if let Some(range) = pair[0].1.intersect(pair[1].1) {
+            return Err(Illegal::Twice { table: pair[0].0, range });
         }
     }
     Ok(())
