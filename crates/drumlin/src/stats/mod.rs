@@ -9,7 +9,7 @@
 mod costs;
 mod meter;
 
-pub(crate) use costs::{Costs, Stopwatch};
+pub(crate) use costs::{Costs, Merging, Stopwatch};
 pub(crate) use meter::{Kind, Meter, fresh_store};
 
 use drumlin_types::Key;

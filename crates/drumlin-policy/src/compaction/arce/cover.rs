@@ -6,7 +6,7 @@
 //! without a common key give y = 0, whatever they weigh.
 
 use super::sorted::SortedKeys;
-use drumlin_types::KeyRange;
+use drumlin_types::contract::FileView;
 
 /// Bits of a mask.
 pub(crate) const BITS: usize = 256;
@@ -35,22 +35,21 @@ impl Mask {
         }
     }
 
-    /// The keys of the sample that lie in one of `ranges`, which are sorted by start. A sample holds no
+    /// The keys of the sample that lie in one of `files`, which are sorted and disjoint. A sample holds no
     /// more keys than a mask has bits.
-    pub(crate) fn of<'a>(keys: &SortedKeys<'_>, ranges: impl Iterator<Item = &'a KeyRange>) -> Mask {
+    ///
+    /// Goes from key to key, so that a run of many files takes no longer than the sample is large.
+    pub(crate) fn of(keys: &SortedKeys<'_>, files: &[&FileView]) -> Mask {
         let mut mask = Mask::default();
-        let mut at = 0;
-        for range in ranges {
-            if at == keys.len() {
-                break;
-            }
-            let from = keys.before(&range.start).max(at);
-            let to = range.end.as_ref().map_or(keys.len(), |end| keys.before(end));
-            if to - from.min(to) == keys.len() {
-                return Mask::first(keys.len());
-            }
+        let (mut at, mut left) = (0, files);
+        while let Some(key) = keys.get(at) {
+            let is_past = |f: &&FileView| f.bounds.end.as_ref().is_some_and(|end| end <= key);
+            left = &left[left.partition_point(is_past)..];
+            let Some((file, rest)) = left.split_first() else { break };
+            let from = if file.bounds.start <= *key { at } else { keys.before(&file.bounds.start) };
+            let to = file.bounds.end.as_ref().map_or(keys.len(), |end| keys.before(end));
             mask.set(from, to);
-            at = from;
+            (at, left) = (to.max(at), rest);
         }
         mask
     }
@@ -167,7 +166,8 @@ impl Scale {
 mod tests {
     use super::*;
     use alloc::borrow::Cow;
-    use drumlin_types::Key;
+    use drumlin_types::contract::draw::plain_file;
+    use drumlin_types::{Key, KeyRange, TableId};
     use std::vec::Vec;
 
     fn cover(count: usize) -> Cover {
@@ -194,13 +194,16 @@ mod tests {
             Vec::from([range(10, 10), KeyRange::new(Key::new(&[0, 128]), None)]),
             Vec::new(),
         ] {
-            let mask = Mask::of(&sorted, ranges.iter());
+            let files: Vec<FileView> =
+                ranges.iter().map(|range| plain_file(TableId(1), range.clone(), 1, 2)).collect();
+            let mask = Mask::of(&sorted, &files.iter().collect::<Vec<_>>());
             for (bit, key) in keys.iter().enumerate() {
                 let is_in = ranges.iter().any(|range| range.contains(key));
                 assert_eq!(mask.0[bit / 64] >> (bit % 64) & 1 == 1, is_in, "{bit} of {ranges:?}");
             }
         }
-        assert_eq!(Mask::of(&sorted, [KeyRange::all()].iter()), Mask::first(250));
+        let all = plain_file(TableId(1), KeyRange::all(), 1, 2);
+        assert_eq!(Mask::of(&sorted, &[&all]), Mask::first(250));
     }
 
     #[test]

@@ -42,11 +42,9 @@ impl<'a> Samples<'a> {
         Samples { points: SortedKeys::new(Cow::Owned(points)), seeks: SortedKeys::default() }
     }
 
-    fn cover<'b>(&self, files: impl Iterator<Item = &'b FileView> + Clone) -> Cover {
-        Cover {
-            points: Mask::of(&self.points, files.clone().map(|f| &f.bounds)),
-            seeks: Mask::of(&self.seeks, files.map(|f| &f.bounds)),
-        }
+    fn cover<'b>(&self, files: impl Iterator<Item = &'b FileView>) -> Cover {
+        let files: Vec<&FileView> = files.collect();
+        Cover { points: Mask::of(&self.points, &files), seeks: Mask::of(&self.seeks, &files) }
     }
 }
 

@@ -5,7 +5,7 @@
 //! tuple, steer the score; a search that simulates what is to come picks them again when load or tree
 //! change.
 //!
-//! - [`real`], [`model`], [`estimate`]: numbers; what operations cost; what was measured.
+//! - [`real`], [`model`], [`estimate`], [`interference`]: numbers; what operations cost; what was measured.
 //! - [`sorted`], [`cover`], [`line`], [`groups`], [`interval`], [`score`]: the runs by age, the merges of
 //!   them, the best one.
 //! - [`guard`]: bounds on what is rewritten.
@@ -20,6 +20,7 @@ mod estimate;
 mod explain;
 mod groups;
 mod guard;
+mod interference;
 mod interval;
 mod line;
 #[cfg(test)]

@@ -25,7 +25,7 @@ impl Arce {
     /// Merges under way whose rest costs more than it gains.
     pub(super) fn park(&mut self, scene: &Scene<'_>) -> Vec<Ticket> {
         let pays = |ticket: &TicketView| {
-            let Some(removed) = removed_by(ticket).filter(|_| !is_must(ticket) && !scene.must) else {
+            let Some(removed) = removed_by(ticket).filter(|_| !is_must(ticket) && !scene.need.is_must()) else {
                 return true;
             };
             let left = 1.0 - ticket.bytes_done as f64 / ticket.bytes.max(1) as f64;
@@ -133,7 +133,7 @@ impl Arce {
             let newer: f64 = scene.line.parts[c.from..c.to - 1].iter().map(|part| part.bytes).sum();
             ((1.0 - scene.model.shrink) * newer + scene.line.tombstone_share(c) * c.bytes) / c.bytes.max(1.0)
         };
-        let affordable = self.candidates.iter().filter(|c| scene.must || c.bytes <= choice.balance);
+        let affordable = self.candidates.iter().filter(|c| scene.need.is_must() || c.bytes <= choice.balance);
         let best = affordable.copied().reduce(|a, b| if freed(&b) > freed(&a) { b } else { a })?;
         Some(choice.score(best))
     }

@@ -35,6 +35,11 @@ impl<'a> SortedKeys<'a> {
         self.keys.len()
     }
 
+    /// The key at `at`.
+    pub(crate) fn get(&self, at: usize) -> Option<&Key> {
+        self.keys.get(at)
+    }
+
     /// How many keys lie before `bound`.
     pub(crate) fn before(&self, bound: &[u8]) -> usize {
         let Some(first) = self.keys.first() else { return 0 };
