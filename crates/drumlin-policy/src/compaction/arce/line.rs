@@ -83,6 +83,8 @@ pub(super) struct AgeLine<'a> {
     pub(super) runs: f64,
     /// Bytes that are in the tree or on their way.
     pub(super) bytes: f64,
+    /// The runs that merges under way are taking away: level, and smallest sequence number.
+    leaving: Vec<(u8, Seq)>,
     /// Made when first asked for.
     groups: OnceCell<Groups>,
 }
@@ -100,11 +102,20 @@ struct Aged<'a> {
 
 impl<'a> AgeLine<'a> {
     pub(super) fn of(tree: &'a TreeView, samples: &Samples<'_>, scale: &Scale) -> AgeLine<'a> {
-        let mut line = AgeLine { links: Vec::new(), parts: Vec::new(), runs: 0.0, bytes: 0.0, groups: OnceCell::new() };
+        let mut line = AgeLine {
+            links: Vec::new(),
+            parts: Vec::new(),
+            runs: 0.0,
+            bytes: 0.0,
+            leaving: Vec::new(),
+            groups: OnceCell::new(),
+        };
         for (level, runs) in tree.levels.iter().enumerate() {
             for run in runs.runs.iter().filter(|run| is_in_motion(run)) {
                 let live = run.files.iter().filter(|f| !matches!(f.state, FileState::Coming(_)));
                 line.runs += scale.runs(&samples.cover(live));
+                let leaving = run.files.iter().filter(|f| matches!(f.state, FileState::Leaving(_)));
+                line.leaving.extend(leaving.map(|f| f.min_seq).min().map(|min_seq| (level as u8, min_seq)));
             }
             let mut aged: Vec<Aged<'a>> = runs.runs.iter().filter_map(aged).collect();
             aged.sort_by_key(|a| Reverse((a.max_seq, a.run.id)));
@@ -182,7 +193,11 @@ impl<'a> AgeLine<'a> {
         let (least, most) = self.outputs(candidate, last);
         let inputs = &self.links[candidate.from..candidate.to];
         let bytes: f64 = inputs.iter().flat_map(Link::files).map(|f| f.bytes as f64).sum();
-        let out = wished_level(bytes, flush_bytes).clamp(least, most);
+        let mut out = wished_level(bytes, flush_bytes).clamp(least, most);
+        // Going below files that are still on their way down would mean to wait for them.
+        if self.leaving.iter().any(|&(level, min_seq)| level < out && min_seq <= newest(inputs)) {
+            out = least;
+        }
         let runs: Vec<(u8, &RunView)> =
             inputs.iter().flat_map(|link| link.runs.iter().map(|run| (link.level, *run))).collect();
         let mut take = Vec::new();
@@ -259,6 +274,11 @@ fn move_plan(runs: &[&RunView], out: u8, place: Place, reason: String) -> Plan {
     let mut plan = Plan::new(take, out, reason);
     plan.place = place;
     plan
+}
+
+/// The largest sequence number of `links`.
+fn newest(links: &[Link<'_>]) -> Seq {
+    links.iter().flat_map(Link::files).map(|f| f.max_seq).max().unwrap_or_default()
 }
 
 /// The level whose usual size is next to `bytes`: tenfold from one to the next.
