@@ -4,7 +4,7 @@
 //! question   policy slice | state slice | picture | answer
 //!
 //! picture    levels: count of (runs: count of run) | tickets: count of ticket | load: 8 f64, sealed u32,
-//!            snapshots u32, 3 counts | costs: 9 f64 | limits, pin u8, 4 f64 when 1 | wanted, wanted seeks: count of
+//!            snapshots u32, 3 counts | costs: 10 f64 | limits, pin u8, 4 f64 when 1 | wanted, wanted seeks: count of
 //!            slice | now, seed, frozen
 //! run        id | tag slice | files: count of file
 //! file       table | range | bytes, entries, keys, tombstones, range tombstones, smallest, largest seq |
@@ -375,9 +375,9 @@ fn load(reader: &mut Reader<'_>) -> Result<LoadView, Corruption> {
 
 fn put_costs(out: &mut Vec<u8>, costs: &CostView) {
     let CostView { merge_bytes_per_s, merge_fixed_ns, flush_bytes_per_s, probe_ns, block_ns, .. } = costs;
-    let CostView { cursor_ns, get_ns, scan_ns, write_ns, .. } = costs;
+    let CostView { cursor_ns, get_ns, scan_ns, write_ns, busy_share, .. } = costs;
     let speeds = [merge_bytes_per_s, merge_fixed_ns, flush_bytes_per_s, probe_ns, block_ns];
-    let times = [cursor_ns, get_ns, scan_ns, write_ns];
+    let times = [cursor_ns, get_ns, scan_ns, write_ns, busy_share];
     speeds.iter().chain(&times).for_each(|cost| put_f64(out, **cost));
 }
 
@@ -392,6 +392,7 @@ fn costs(reader: &mut Reader<'_>) -> Result<CostView, Corruption> {
         get_ns: f64(reader)?,
         scan_ns: f64(reader)?,
         write_ns: f64(reader)?,
+        busy_share: f64(reader)?,
     })
 }
 
@@ -526,7 +527,7 @@ mod tests {
             read_bytes: 2.5,
             ..LoadView::default()
         };
-        let costs = CostView { write_ns: f64::MIN_POSITIVE, ..CostView::default() };
+        let costs = CostView { write_ns: f64::MIN_POSITIVE, busy_share: 0.5, ..CostView::default() };
         let pin = Some(Pin { horizon: 8.0, calm: f64::INFINITY, passes: 2.0, balance: 1.0 });
         let limits = LimitView { pin, ..LimitView::default() };
         let wanted = [Key::new(b"a"), Key::new(b"b")];

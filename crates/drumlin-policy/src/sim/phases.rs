@@ -15,6 +15,7 @@ use alloc::vec::Vec;
 use drumlin_types::contract::{
     CompactionPolicy, CostView, Decision, LimitView, LoadView, Outcome, Pace, PaceScope, PieceId, Think,
 };
+use drumlin_types::{Key, KeyRange};
 
 /// Mixes in percent of seeks, writes and lookups.
 const MIXES: [(char, [f64; 3]); 10] = [
@@ -131,6 +132,9 @@ struct Course {
     pace: Option<Pace>,
     running: Vec<(f64, PieceId)>,
     runs: f64,
+    /// Keys at which runs are counted, and a range that holds them all.
+    samples: Vec<Key>,
+    sampled: KeyRange,
     steps: u64,
     decisions: u64,
     search: Option<Box<dyn Think>>,
@@ -162,6 +166,8 @@ impl Course {
             pace: None,
             running: Vec::new(),
             runs: 0.0,
+            samples: (0..SAMPLES).map(|n| key(n * (KEYS / SAMPLES) + KEYS / SAMPLES / 2)).collect(),
+            sampled: KeyRange::new(key(KEYS / SAMPLES / 2), Some(key(KEYS))),
             steps: 0,
             decisions: 0,
             search: None,
@@ -192,10 +198,11 @@ impl Course {
 
     /// Covered runs: files that cover a key, in the mean of some keys.
     fn count_runs(&mut self) {
-        let keys: Vec<_> = (0..SAMPLES).map(|n| key(n * (KEYS / SAMPLES) + KEYS / SAMPLES / 2)).collect();
         let runs = self.world.tree().levels.iter().flat_map(|level| &level.runs);
-        let covering = |run: &drumlin_types::contract::RunView| {
-            keys.iter().filter(|key| run.file_for(key).is_some()).count()
+        let covering = |run: &drumlin_types::contract::RunView| match &run.files[..] {
+            // Most runs are single files that cover everything.
+            [file] if file.bounds.covers(&self.sampled) => SAMPLES as usize,
+            _ => self.samples.iter().filter(|key| run.file_for(key).is_some()).count(),
         };
         self.runs = runs.map(covering).sum::<usize>() as f64 / f64::from(SAMPLES);
     }
@@ -415,6 +422,7 @@ impl Course {
             get_ns: get,
             scan_ns: seek,
             write_ns: write,
+            busy_share: if self.running.is_empty() { 0.0 } else { 1.0 },
             ..CostView::default()
         };
         self.world.now = (self.now / 1000.0) as u64 + self.decisions;

@@ -9,8 +9,10 @@
 
 use crate::share::split;
 use alloc::collections::BTreeMap;
+use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use core::cell::RefCell;
 use drumlin_types::contract::draw::plain_file;
 use drumlin_types::contract::legal::{Illegal, check, legal, spans, waits};
 use drumlin_types::contract::{
@@ -61,6 +63,8 @@ pub struct World {
     pub now: u64,
     seq: Seq,
     numbers: u64,
+    /// The view, as long as it is right: making it means a copy of every file.
+    seen: RefCell<Option<Rc<TreeView>>>,
 }
 
 /// Key `n` of the universe.
@@ -89,6 +93,7 @@ impl World {
             now: 0,
             seq: 0,
             numbers: 0,
+            seen: RefCell::new(None),
         }
     }
 
@@ -108,13 +113,29 @@ impl World {
         self.seq += entries;
         (file.bytes, file.entries, file.keys) = (bytes, entries, entries);
         let id = RunId(self.fresh_number());
-        self.tree.levels[0].runs.push(RunView { id, tag, files: Vec::from([file]) });
+        let run = RunView { id, tag, files: Vec::from([file]) };
+        // A new run changes nothing else of the view.
+        if let Some(view) = self.seen.get_mut().as_mut().and_then(Rc::get_mut) {
+            view.levels[0].runs.push(run.clone());
+        } else {
+            self.changed();
+        }
+        self.tree.levels[0].runs.push(run);
         self.totals.flushed += bytes;
         policy.observe(&Outcome::Flushed { bytes, entries });
     }
 
     /// The tree with what plans in flight do to it, as a policy sees it.
-    pub fn view(&self) -> TreeView {
+    pub fn view(&self) -> Rc<TreeView> {
+        self.seen.borrow_mut().get_or_insert_with(|| Rc::new(self.make_view())).clone()
+    }
+
+    /// The view has to be made anew.
+    fn changed(&mut self) {
+        *self.seen.get_mut() = None;
+    }
+
+    fn make_view(&self) -> TreeView {
         let mut leaving: BTreeMap<TableId, Vec<(KeyRange, Ticket)>> = BTreeMap::new();
         for Flight { view, pieces, .. } in &self.flights {
             for input in pieces.iter().flat_map(|piece| &piece.inputs) {
@@ -124,11 +145,15 @@ impl World {
         let mut tree = self.tree.clone();
         for run in tree.levels.iter_mut().flat_map(|level| &mut level.runs) {
             if run.files.iter().any(|file| leaving.contains_key(&file.table)) {
-                let files = core::mem::take(&mut run.files);
-                run.files = files.into_iter().flat_map(|file| parted(file, &leaving)).collect();
+                for at in (0..run.files.len()).rev() {
+                    if leaving.contains_key(&run.files[at].table) {
+                        let parts = parted(run.files[at].clone(), &leaving);
+                        run.files.splice(at..=at, parts);
+                    }
+                }
             }
         }
-        let files = self.files_by_table();
+        let files = self.files_of(self.flights.iter().flat_map(|flight| &flight.pieces));
         for Flight { view, run, pieces } in &self.flights {
             for (at, piece) in pieces.iter().enumerate() {
                 // Numbers of their own for tables that are not there yet.
@@ -141,10 +166,21 @@ impl World {
         tree
     }
 
-    fn files_by_table(&self) -> BTreeMap<TableId, Vec<&FileView>> {
+    /// The files that the inputs of `pieces` name.
+    fn files_of<'a>(
+        &self,
+        pieces: impl Iterator<Item = &'a PieceView>,
+    ) -> BTreeMap<TableId, Vec<&FileView>> {
         let mut files: BTreeMap<TableId, Vec<&FileView>> = BTreeMap::new();
-        for (_, _, file) in self.tree.files() {
-            files.entry(file.table).or_default().push(file);
+        for input in pieces.flat_map(|piece| &piece.inputs) {
+            files.entry(input.table).or_default();
+        }
+        if !files.is_empty() {
+            for (_, _, file) in self.tree.files() {
+                if let Some(of_table) = files.get_mut(&file.table) {
+                    of_table.push(file);
+                }
+            }
         }
         files
     }
@@ -170,7 +206,8 @@ impl World {
 
     /// Admits a plan, cut at even key distances into at most `pieces` pieces.
     pub fn admit(&mut self, plan: &Plan, pieces: u32) -> Result<Ticket, Illegal> {
-        let tree = self.view().projected();
+        // Legality passes over what is leaving, as if the view were projected.
+        let tree = self.view();
         legal(&tree, plan)?;
         let inputs = spans(&tree, &plan.take);
         let ticket = Ticket(self.fresh_number());
@@ -187,7 +224,7 @@ impl World {
             }
         }
         let bytes = {
-            let files = self.files_by_table();
+            let files = self.files_of(cut.iter());
             cut.iter().map(|piece| expected(&files, piece, TableId(0)).bytes).sum()
         };
         let view = TicketView {
@@ -199,6 +236,7 @@ impl World {
             bytes_done: 0,
         };
         self.flights.push(Flight { view, run, pieces: cut });
+        self.changed();
         self.totals.plans += 1;
         Ok(ticket)
     }
@@ -229,7 +267,7 @@ impl World {
             piece.inputs[at + 1..].iter().any(|other| other.range.overlaps(&input.range))
         };
         if pairs.into_iter().any(meets) {
-            expected(&self.files_by_table(), piece, TableId(0)).bytes
+            expected(&self.files_of(core::iter::once(piece)), piece, TableId(0)).bytes
         } else {
             0
         }
@@ -251,6 +289,7 @@ impl World {
             }
             gone.extend(more);
         }
+        self.changed();
         for flight in &mut self.flights {
             flight.pieces.retain(|piece| !gone.contains(&piece.id));
         }
@@ -273,6 +312,7 @@ impl World {
     pub fn install(&mut self, id: PieceId, policy: &mut dyn CompactionPolicy) {
         let Some(at) = self.flights.iter().position(|flight| flight.view.ticket == id.ticket) else { return };
         let Some(piece) = self.flights[at].pieces.iter().position(|piece| piece.id == id) else { return };
+        self.changed();
         let piece = self.flights[at].pieces.remove(piece);
         let parts = piece.inputs.iter().flat_map(|input| take_out(&mut self.tree, input)).collect();
         let outputs = self.outputs(&piece, parts);
@@ -330,6 +370,7 @@ impl World {
     }
 
     fn finish(&mut self, at: usize, policy: &mut dyn CompactionPolicy) {
+        self.changed();
         let view = self.flights.remove(at).view;
         for file in self.tree.levels.iter_mut().flat_map(|l| &mut l.runs).flat_map(|run| &mut run.files) {
             if file.state == FileState::Settling(view.ticket) {
@@ -425,18 +466,20 @@ fn parted(file: FileView, leaving: &BTreeMap<TableId, Vec<(KeyRange, Ticket)>>) 
 fn take_out(tree: &mut TreeView, input: &FileSpan) -> Vec<FileView> {
     let mut taken = Vec::new();
     for level in &mut tree.levels {
-        for run in level.runs.iter_mut().filter(|run| run.files.iter().any(|f| f.table == input.table)) {
-            for file in core::mem::take(&mut run.files) {
-                if file.table == input.table {
-                    let (rests, inside) = split(&file, &input.range);
-                    run.files.extend(rests);
+        let mut is_empty = false;
+        for run in &mut level.runs {
+            for at in (0..run.files.len()).rev() {
+                if run.files[at].table == input.table {
+                    let (rests, inside) = split(&run.files[at], &input.range);
+                    run.files.splice(at..=at, rests);
                     taken.extend(inside);
-                } else {
-                    run.files.push(file);
                 }
             }
+            is_empty |= run.files.is_empty();
         }
-        level.runs.retain(|run| !run.files.is_empty());
+        if is_empty {
+            level.runs.retain(|run| !run.files.is_empty());
+        }
     }
     taken
 }

@@ -55,6 +55,8 @@ pub struct CostView {
     pub scan_ns: f64,
     /// Mean time of a write without waiting, ns.
     pub write_ns: f64,
+    /// Share, 0 to 1, of the operations behind these three means that passed while a merge ran.
+    pub busy_share: f64,
 }
 
 /// Numbers that the user or the engine sets.

@@ -13,6 +13,7 @@ use crate::cursor::Cursor;
 use crate::error::{Error, ErrorKind, Result};
 use crate::keyspace::KeyspaceState;
 use crate::rangedel::{RangeTombstone, RangeTombstones};
+use crate::stats::Merging;
 use crate::store::Store;
 use crate::table::CursorOptions;
 use crate::version::{FileMeta, Tree};
@@ -33,6 +34,8 @@ struct PieceJob {
     written: u64,
     /// Time spent in its steps so far, nanoseconds.
     nanos: u64,
+    /// Counted as running for as long as this job lives.
+    _merging: Merging,
 }
 
 /// A piece that failed: its tables, and why.
@@ -138,7 +141,17 @@ fn merge_job(store: &Arc<Store>, start: PieceStart) -> Result<PieceJob> {
     let spec = store.output_spec(&keyspace, out, bottom);
     let merge = MergeJob::new(store.clone(), inputs, rules, spec, Some(expected))?;
     let tables = piece.inputs.iter().map(|s| s.table).collect();
-    Ok(PieceJob { keyspace, id: piece.id, tables, counts, merge, bytes: piece.bytes, written: 0, nanos: 0 })
+    Ok(PieceJob {
+        keyspace,
+        id: piece.id,
+        tables,
+        counts,
+        merge,
+        bytes: piece.bytes,
+        written: 0,
+        nanos: 0,
+        _merging: store.costs.merging(),
+    })
 }
 
 /// The references that `spans` name, each with the part that is meant.

@@ -54,7 +54,19 @@ pub(crate) struct Costs {
     get: Mean,
     scan: Mean,
     write: Mean,
+    /// Merges that run, and one more than the share of sampled operations that passed beside any.
+    merging: AtomicU64,
+    beside: Mean,
     fetched: Mutex<Fetched>,
+}
+
+/// A merge that runs, for as long as this lives.
+pub(crate) struct Merging(Arc<Costs>);
+
+impl Drop for Merging {
+    fn drop(&mut self) {
+        self.0.merging.fetch_sub(1, Relaxed);
+    }
 }
 
 /// What user reads fetched from the device: blocks that the cache did not have.
@@ -86,16 +98,31 @@ impl Probes {
 }
 
 impl Costs {
+    /// A merge begins.
+    pub(crate) fn merging(self: &Arc<Costs>) -> Merging {
+        self.merging.fetch_add(1, Relaxed);
+        Merging(self.clone())
+    }
+
+    /// An operation was sampled.
+    fn sampled(&self) {
+        let is_beside = self.merging.load(Relaxed) > 0;
+        self.beside.add(if is_beside { 2.0 } else { 1.0 }, SAMPLE);
+    }
+
     pub(crate) fn got(&self, nanos: u64) {
+        self.sampled();
         self.get.add(nanos as f64, SAMPLE);
     }
 
     pub(crate) fn wrote(&self, nanos: u64) {
+        self.sampled();
         self.write.add(nanos as f64, SAMPLE);
     }
 
     /// A seek over `runs` runs took `nanos`.
     pub(crate) fn sought(&self, nanos: u64, runs: usize) {
+        self.sampled();
         self.scan.add(nanos as f64, SAMPLE);
         self.cursor.add(nanos as f64 / runs.max(1) as f64, SAMPLE);
     }
@@ -143,6 +170,7 @@ impl Costs {
             get_ns: self.get.get(),
             scan_ns: self.scan.get(),
             write_ns: self.write.get(),
+            busy_share: (self.beside.get() - 1.0).clamp(0.0, 1.0),
         }
     }
 }
@@ -184,6 +212,22 @@ mod tests {
         mean.add(10.0, 0.5);
         mean.add(20.0, 0.5);
         assert_eq!(mean.get(), 15.0);
+    }
+
+    #[test]
+    fn operations_beside_merges_are_a_share() {
+        let costs = Arc::new(Costs::default());
+        assert_eq!(costs.view().busy_share, 0.0);
+        (0..1000).for_each(|_| costs.got(5));
+        assert_eq!(costs.view().busy_share, 0.0);
+        let (one, two) = (costs.merging(), costs.merging());
+        (0..1000).for_each(|_| costs.wrote(5));
+        drop(one);
+        (0..1000).for_each(|_| costs.sought(5, 1));
+        assert!(costs.view().busy_share > 0.999);
+        drop(two);
+        (0..89).for_each(|_| costs.got(5));
+        assert!((costs.view().busy_share - 0.5).abs() < 0.01, "half of them, after 89 of 128");
     }
 
     #[test]

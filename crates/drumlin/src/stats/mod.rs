@@ -11,7 +11,7 @@ mod costs;
 mod lookups;
 mod meter;
 
-pub(crate) use costs::{Costs, Stopwatch};
+pub(crate) use costs::{Costs, Merging, Stopwatch};
 pub(crate) use lookups::LookupCounts;
 pub(crate) use meter::{Kind, Meter, fresh_store};
 

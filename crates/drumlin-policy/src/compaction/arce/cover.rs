@@ -5,10 +5,11 @@
 //! merging a set of runs takes away y of them: the sum of their bits less the bits of their union. Runs
 //! without a common key give y = 0, whatever they weigh.
 
-use drumlin_types::{Key, KeyRange};
+use super::sorted::SortedKeys;
+use drumlin_types::contract::FileView;
 
 /// Bits of a mask.
-const BITS: usize = 256;
+pub(crate) const BITS: usize = 256;
 
 /// One bit for each sampled key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -34,27 +35,21 @@ impl Mask {
         }
     }
 
-    /// The keys of the sorted sample `keys` that lie in one of `ranges`, which are sorted by start.
-    pub(crate) fn of<'a>(keys: &[Key], ranges: impl Iterator<Item = &'a KeyRange>) -> Mask {
-        let keys = &keys[..keys.len().min(BITS)];
+    /// The keys of the sample that lie in one of `files`, which are sorted and disjoint. A sample holds no
+    /// more keys than a mask has bits.
+    ///
+    /// Goes from key to key, so that a run of many files takes no longer than the sample is large.
+    pub(crate) fn of(keys: &SortedKeys<'_>, files: &[&FileView]) -> Mask {
         let mut mask = Mask::default();
-        let mut at = 0;
-        for range in ranges {
-            let Some(next) = keys.get(at) else { break };
-            // Most files of a large run lie between two sampled keys.
-            if range.end.as_ref().is_some_and(|end| end <= next) {
-                continue;
-            }
-            if at == 0 && range.start <= *next && keys.last().is_some_and(|last| range.is_before_end(last)) {
-                return Mask::first(keys.len());
-            }
-            let from = at + keys[at..].partition_point(|key| *key < range.start);
-            let to = match &range.end {
-                Some(end) => from + keys[from..].partition_point(|key| key < end),
-                None => keys.len(),
-            };
+        let (mut at, mut left) = (0, files);
+        while let Some(key) = keys.get(at) {
+            let is_past = |f: &&FileView| f.bounds.end.as_ref().is_some_and(|end| end <= key);
+            left = &left[left.partition_point(is_past)..];
+            let Some((file, rest)) = left.split_first() else { break };
+            let from = if file.bounds.start <= *key { at } else { keys.before(&file.bounds.start) };
+            let to = file.bounds.end.as_ref().map_or(keys.len(), |end| keys.before(end));
             mask.set(from, to);
-            at = from;
+            (at, left) = (to.max(at), rest);
         }
         mask
     }
@@ -66,6 +61,16 @@ impl Mask {
 
     fn union(&mut self, other: &Mask) {
         self.0.iter_mut().zip(other.0).for_each(|(word, more)| *word |= more);
+    }
+
+    /// Leaves out what `other` has. Whether anything changed.
+    fn remove(&mut self, other: &Mask) -> bool {
+        let mut common = 0;
+        for (word, other) in self.0.iter_mut().zip(other.0) {
+            common |= *word & other;
+            *word &= !other;
+        }
+        common != 0
     }
 }
 
@@ -84,11 +89,32 @@ impl Cover {
     }
 }
 
+/// How many keys of both samples are covered.
+pub(crate) type Counts = [u32; 2];
+
+impl Cover {
+    /// How many keys it covers.
+    pub(crate) fn counts(&self) -> Counts {
+        [self.points.count(), self.seeks.count()]
+    }
+
+    /// Leaves out what `other` covers, and brings `counts` up to that.
+    pub(crate) fn remove(&mut self, other: &Cover, counts: &mut Counts) {
+        if self.points.remove(&other.points) {
+            counts[0] = self.points.count();
+        }
+        if self.seeks.remove(&other.seeks) {
+            counts[1] = self.seeks.count();
+        }
+    }
+}
+
 /// How bits become runs: the sizes of the samples, and how much each sample matters to readers.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Scale {
     /// Runs per bit of the points and of the seeks.
     weights: [f64; 2],
+    sizes: Counts,
     /// What a run that covers every key has.
     pub(crate) full: Cover,
 }
@@ -108,7 +134,7 @@ impl Scale {
         let sum = costs[0] + costs[1];
         let weight =
             |i: usize| if sum > 0.0 && sizes[i] > 0 { costs[i] / sum / sizes[i] as f64 } else { 0.0 };
-        Scale { weights: [weight(0), weight(1)], full }
+        Scale { weights: [weight(0), weight(1)], sizes: sizes.map(|size| size as u32), full }
     }
 
     /// The covered runs that a run counts as, 0 to 1.
@@ -116,7 +142,15 @@ impl Scale {
         if *cover == self.full && self.weights != [0.0, 0.0] {
             return 1.0;
         }
-        self.weights[0] * f64::from(cover.points.count()) + self.weights[1] * f64::from(cover.seeks.count())
+        self.counted(cover.counts())
+    }
+
+    /// The covered runs that so many covered keys count as.
+    pub(crate) fn counted(&self, counts: Counts) -> f64 {
+        if counts == self.sizes && self.weights != [0.0, 0.0] {
+            return 1.0;
+        }
+        self.weights[0] * f64::from(counts[0]) + self.weights[1] * f64::from(counts[1])
     }
 
     /// The covered runs that merging takes away.
@@ -131,6 +165,9 @@ impl Scale {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::borrow::Cow;
+    use drumlin_types::contract::draw::plain_file;
+    use drumlin_types::{Key, KeyRange, TableId};
     use std::vec::Vec;
 
     fn cover(count: usize) -> Cover {
@@ -149,6 +186,7 @@ mod tests {
         let keys: Vec<Key> = (0..250u16).map(|n| Key::new(&n.to_be_bytes())).collect();
         let range =
             |a: u16, b: u16| KeyRange::new(Key::new(&a.to_be_bytes()), Some(Key::new(&b.to_be_bytes())));
+        let sorted = SortedKeys::new(Cow::Borrowed(&keys));
         for ranges in [
             Vec::from([range(0, 1)]),
             Vec::from([range(3, 64), range(64, 65), range(127, 129)]),
@@ -156,13 +194,16 @@ mod tests {
             Vec::from([range(10, 10), KeyRange::new(Key::new(&[0, 128]), None)]),
             Vec::new(),
         ] {
-            let mask = Mask::of(&keys, ranges.iter());
+            let files: Vec<FileView> =
+                ranges.iter().map(|range| plain_file(TableId(1), range.clone(), 1, 2)).collect();
+            let mask = Mask::of(&sorted, &files.iter().collect::<Vec<_>>());
             for (bit, key) in keys.iter().enumerate() {
                 let is_in = ranges.iter().any(|range| range.contains(key));
                 assert_eq!(mask.0[bit / 64] >> (bit % 64) & 1 == 1, is_in, "{bit} of {ranges:?}");
             }
         }
-        assert_eq!(Mask::of(&keys, [KeyRange::all()].iter()), Mask::first(250));
+        let all = plain_file(TableId(1), KeyRange::all(), 1, 2);
+        assert_eq!(Mask::of(&sorted, &[&all]), Mask::first(250));
     }
 
     #[test]

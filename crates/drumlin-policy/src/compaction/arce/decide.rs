@@ -18,10 +18,9 @@ use super::interval::{Candidate, Intervals};
 use super::line::{AgeLine, Samples};
 use super::plans::removed_by;
 use super::scene::Scene;
-use super::score::Tuple;
+use super::score::{Need, Tuple};
 use super::search::Answer;
 use super::state::{Reader, Writer};
-use crate::pace::NARROW;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -95,6 +94,9 @@ impl Arce {
         let scale =
             Scale::new(samples.points.len(), samples.seeks.len(), [points * slopes[0], seeks * slopes[1]]);
         let line = AgeLine::of(input.tree, &samples, &scale);
+        if ticked {
+            self.estimate.cost(input.costs, slopes, line.runs);
+        }
         let model = self.estimate.model(input, slopes, line.runs);
         let pinned = self.pin.or(input.limits.pin);
         let tuple = match pinned {
@@ -107,8 +109,8 @@ impl Arce {
         let tuple = if tuple.calm > max_runs { Tuple { calm: f64::INFINITY, ..tuple } } else { tuple };
         let disk_short = input.limits.disk_used as f64 >= DISK_SHORT * input.limits.disk_budget as f64;
         let stall = tuple.stall(&model);
-        let must = line.runs > tuple.calm || line.runs >= NARROW * max_runs;
-        (Scene { input, line, scale, model, tuple, stall, max_runs, must, disk_short }, ticked)
+        let need = Need::at(line.runs, tuple.calm, max_runs);
+        (Scene { input, line, scale, model, tuple, stall, max_runs, need, disk_short }, ticked)
     }
 
     /// The store was opened since the last decision: times, tickets and searches of then are gone.
@@ -229,6 +231,7 @@ impl CompactionPolicy for Arce {
         phases.iter_mut().zip(&self.drift.phases).for_each(|(to, from)| *to = *from);
         writer.numbers(&phases);
         writer.numbers(&self.estimate.numbers());
+        writer.numbers(&self.estimate.interference.numbers());
         writer.numbers(&self.drift.numbers());
         let trigger = self.thinking.and_then(|t| Trigger::ALL.iter().position(|other| *other == t));
         let trigger = trigger.map_or(-1.0, |at| at as f64);
@@ -252,13 +255,14 @@ impl CompactionPolicy for Arce {
         let [flush_bytes, flush_entries, shrink] = reader.numbers()?;
         let phases: [f64; 4] = reader.numbers()?;
         let counted: [f64; 9] = reader.numbers()?;
+        let interference: [f64; 6] = reader.numbers()?;
         let drift: [f64; Drift::NUMBERS] = reader.numbers()?;
         let [now, flushes, flushed, trigger] = reader.numbers()?;
         let [max_runs, is_pinned] = reader.numbers()?;
         let Tuple { horizon, calm, passes, balance: rho } = reader.tuple()?;
         let [parked, resting] = reader.numbers()?;
         let sane = |figures: &[f64]| figures.iter().all(|figure| figure.is_finite() && *figure >= 0.0);
-        let all = [&mix[..], &[flush_bytes, flush_entries, shrink], &phases, &counted, &drift];
+        let all = [&mix[..], &[flush_bytes, flush_entries, shrink], &phases, &counted, &interference, &drift];
         if !all.iter().all(|figures| sane(figures)) || !sane(&[now, flushes, flushed, parked, resting]) {
             return Err(PolicyError("the state of arce holds what is no number".into()));
         }
@@ -276,6 +280,7 @@ impl CompactionPolicy for Arce {
         next.estimate.mix = mix;
         (next.estimate.flush_bytes, next.estimate.flush_entries) = (flush_bytes, flush_entries);
         next.estimate.shrink = shrink.clamp(0.01, 1.0);
+        next.estimate.interference.restore(interference);
         next.drift.restore(drift);
         next.drift.phases = phases.into_iter().filter(|length| *length > 0.0).collect();
         (next.now, next.flushes, next.flushed) = (now as u64, flushes as u64, flushed);
@@ -292,4 +297,4 @@ const MOST_PARKED: usize = 4;
 /// Stands where there is no pin.
 const NO_PIN: Pin = Pin { horizon: 1.0, calm: 2.0, passes: 1.0, balance: 1.0 };
 /// First byte of the saved state.
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;

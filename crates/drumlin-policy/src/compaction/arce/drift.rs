@@ -21,9 +21,10 @@ const LONG_OPERATIONS: f64 = 1e5;
 /// is predicted is a mean, and runs come and go with long merges.
 const JUDGED_WINDOWS: f64 = 16.0;
 const JUDGED_SHARE: f64 = 1.0 / 16.0;
-/// Phase lengths that are kept, and how many must be known.
+/// Phase lengths that are kept.
 const PHASES: usize = 4;
-const LEAST_PHASES: usize = 3;
+/// Growth of the horizon since the last search, by which a phase outlasts what was expected of it.
+const OUTLASTS: f64 = 2.0;
 
 /// Why a search is due.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,13 +39,22 @@ pub(crate) enum Trigger {
     Size,
     /// Measured costs or the number of clients changed.
     Costs,
+    /// The phase lasts longer than expected.
+    Outlasts,
     /// It is long ago.
     Age,
 }
 
 impl Trigger {
-    pub(crate) const ALL: [Trigger; 6] =
-        [Trigger::Fresh, Trigger::Mix, Trigger::Surprise, Trigger::Size, Trigger::Costs, Trigger::Age];
+    pub(crate) const ALL: [Trigger; 7] = [
+        Trigger::Fresh,
+        Trigger::Mix,
+        Trigger::Surprise,
+        Trigger::Size,
+        Trigger::Costs,
+        Trigger::Outlasts,
+        Trigger::Age,
+    ];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -53,6 +63,7 @@ impl Trigger {
             Trigger::Surprise => "runs or costs are not as predicted",
             Trigger::Size => "the tree changed its size",
             Trigger::Costs => "measured costs changed",
+            Trigger::Outlasts => "the phase lasts longer than expected",
             Trigger::Age => "the last one is long ago",
         }
     }
@@ -142,6 +153,9 @@ impl Drift {
         if picture.costs.iter().zip(basis.costs).any(|(now, then)| differ(*now, then, SURPRISE)) {
             return Some(Trigger::Costs);
         }
+        if picture.horizon > OUTLASTS * basis.horizon {
+            return Some(Trigger::Outlasts);
+        }
         let is_old = picture.now.saturating_sub(basis.now) >= LONG_MICROS
             && picture.operations - basis.operations >= LONG_OPERATIONS;
         is_old.then_some(Trigger::Age)
@@ -188,13 +202,15 @@ impl Drift {
         self.drifting = false;
     }
 
-    /// How many operations a phase usually lasts, once enough are known: the geometric mean.
-    pub(crate) fn usual_phase(&self) -> Option<f64> {
-        if self.phases.len() < LEAST_PHASES {
+    /// How many operations more the present phase is expected to last, once any phase has ended: as long as
+    /// the geometric mean of the last ones, or, when it has lasted longer already, as long again.
+    pub(crate) fn expected(&self, operations: f64) -> Option<f64> {
+        if self.phases.is_empty() {
             return None;
         }
         let sum: f64 = self.phases.iter().map(|length| real::ln(*length)).sum();
-        Some(real::exp(sum / self.phases.len() as f64))
+        let usual = real::exp(sum / self.phases.len() as f64);
+        Some(usual.max(operations - self.phase_began))
     }
 }
 
@@ -269,14 +285,21 @@ mod tests {
             assert_eq!(drift.tick(&picture(at * 5000.0, name), mix(name), 5000.0), expected, "{at}");
         }
         assert_eq!(drift.phases, [25_000.0]);
-        assert_eq!(drift.usual_phase(), None);
+        assert_eq!(Drift::default().expected(1e9), None);
         drift.phases = std::vec::Vec::from([100.0, 1000.0, 10_000.0]);
-        assert!((drift.usual_phase().unwrap() - 1000.0).abs() < 1e-6);
+        assert!((drift.expected(25_500.0).unwrap() - 1000.0).abs() < 1e-6);
+        assert_eq!(drift.expected(45_000.0), Some(20_000.0), "what lasted long lasts as long again");
     }
 
     #[test]
     fn other_triggers() {
-        let basis = Picture { costs: [1.0, 1.0, 1.0, 4.0], runs: 5.0, cost: 100.0, ..picture(0.0, 'J') };
+        let basis = Picture {
+            costs: [1.0, 1.0, 1.0, 4.0],
+            runs: 5.0,
+            cost: 100.0,
+            horizon: 100.0,
+            ..picture(0.0, 'J')
+        };
         let tick = |change: fn(&mut Picture)| {
             let mut drift = Drift::default();
             drift.searched(basis);
@@ -289,6 +312,7 @@ mod tests {
         assert_eq!(tick(|p| p.bytes *= 1.09), None);
         assert_eq!(tick(|p| p.bytes *= 1.11), Some(Trigger::Size));
         assert_eq!(tick(|p| p.costs[3] = 6.0), Some(Trigger::Costs));
+        assert_eq!(tick(|p| p.horizon = 201.0), Some(Trigger::Outlasts));
         assert_eq!(tick(|p| p.runs = 7.0), Some(Trigger::Surprise));
         assert_eq!(tick(|p| (p.now, p.operations) = (LONG_MICROS, 1e5)), Some(Trigger::Age));
         assert_eq!(tick(|p| (p.now, p.operations) = (LONG_MICROS, 9e4)), None);

@@ -4,6 +4,7 @@
 //! nobody measured yet have priors. The base of each cost is the measured mean less what the covered
 //! runs explain, so the model passes through the present.
 
+use super::interference::Interference;
 use super::model::{Line, Model, bounded};
 use super::real;
 use drumlin_types::contract::{CostView, FileState, Outcome, PlanResult, PolicyInput, TreeView};
@@ -20,9 +21,6 @@ const MERGE_FIXED: f64 = 1e6;
 const WRITE: f64 = 1000.0;
 /// Bytes of a written entry.
 const ENTRY: f64 = 1024.0;
-/// Interference. Measured means hold that of the merges that ran meanwhile; what is assumed here makes no
-/// merge free.
-const CHI: f64 = 0.1;
 /// Windows in which the weight of the past halves.
 const HALF_LIFE: f64 = 8.0;
 /// Weight of news about flushes and merges.
@@ -49,6 +47,7 @@ pub(crate) struct Estimate {
     pub(crate) is_counted: bool,
     /// Operations of the last tick.
     pub(crate) last_tick: f64,
+    pub(crate) interference: Interference,
 }
 
 impl Estimate {
@@ -62,6 +61,7 @@ impl Estimate {
         operations: 0.0,
         is_counted: false,
         last_tick: 0.0,
+        interference: Interference::NOTHING,
     };
 
     /// Takes in the engine's counters. Whether a tick has passed.
@@ -87,6 +87,16 @@ impl Estimate {
             self.mix[kind] = keep * self.mix[kind] + (1.0 - keep) * self.fast[kind];
         }
         true
+    }
+
+    /// Takes in what operations cost in a tick, at `runs` covered runs.
+    pub(crate) fn cost(&mut self, costs: &CostView, slopes: [f64; 2], runs: f64) {
+        let [points, seeks, writes] = self.mix;
+        let measured = points * costs.get_ns + seeks * costs.scan_ns + writes * costs.write_ns;
+        let of_runs = (points * slopes[0] + seeks * slopes[1]) * runs;
+        if measured > of_runs {
+            self.interference.tick(costs.busy_share, measured - of_runs, of_runs);
+        }
     }
 
     /// As numbers, those that change with each count.
@@ -136,8 +146,11 @@ impl Estimate {
         let (costs, limits) = (input.costs, input.limits);
         let flush_bytes = known(self.flush_bytes, limits.memtable_bytes as f64);
         let entries = known(self.flush_entries, flush_bytes / known(input.load.entry_bytes, ENTRY));
+        let chi = self.interference.chi();
+        // Measured means hold the interference of the merges that ran meanwhile.
+        let excess = 1.0 + chi * bounded(costs.busy_share, 0.0, 1.0);
         let base = |mean: f64, per_run: f64, prior: f64| {
-            let base = if mean > 0.0 { (mean - per_run * runs).max(0.0) } else { prior };
+            let base = if mean > 0.0 { (mean / excess - per_run * runs).max(0.0) } else { prior };
             Line { base, per_run }
         };
         let rate = (input.load.gets + input.load.seeks + input.load.writes) / 1e9;
@@ -146,8 +159,8 @@ impl Estimate {
             shares: self.mix,
             point: base(costs.get_ns, slopes[0], BLOCK),
             seek: base(costs.scan_ns, slopes[1], BLOCK),
-            write: known(costs.write_ns, WRITE),
-            chi: CHI,
+            write: known(costs.write_ns / excess, WRITE),
+            chi,
             think: 0.0,
             clients,
             flush_bytes,

@@ -49,7 +49,7 @@ pub(super) fn plan(
     balance: &Balance,
 ) -> String {
     let Candidate { from, to, bytes, removed } = score.candidate;
-    let kind = if choice.must { MUST } else { ELECTIVE };
+    let kind = if choice.need.is_must() { MUST } else { ELECTIVE };
     let kind = if choice.beside.is_some() { format!("{kind}, in between") } else { kind.into() };
     let mut text = format!(
         "{kind}: runs {} to {to} of {} by age, {}, y {removed:.2}, t {:.3}, gain {}, cost {}, score {}; \
@@ -115,7 +115,7 @@ impl Told {
                 runs: scene.line.runs,
                 links: scene.line.links.len(),
                 max_runs: scene.max_runs,
-                must: scene.must,
+                must: scene.need.is_must(),
                 bytes: scene.line.bytes,
                 balance: balance.left(),
                 pace: pace.clone(),

@@ -8,7 +8,7 @@
 //! Busy runs cut the line into segments. The size balance rho bars intervals whose oldest run outweighs
 //! the others: rewriting it would pay little for its bytes.
 
-use super::cover::{Cover, Scale};
+use super::cover::{Counts, Cover, Scale};
 use alloc::vec::Vec;
 
 /// One run, or one link of runs that go together, as far as scores see it.
@@ -45,6 +45,8 @@ pub(crate) struct Intervals {
     ends: Vec<usize>,
     /// Parts before each place that do not cover all keys as one run does.
     partial: Vec<u32>,
+    /// Keys of each part that its newer neighbours do not cover, by their number.
+    fresh: Vec<[Counts; EVERY_WIDTH]>,
 }
 
 impl Intervals {
@@ -117,37 +119,59 @@ impl Intervals {
         self.candidate(line, scale, from, from + width)
     }
 
+    /// Counts, for each part and each short distance, the keys that none of so many newer neighbours
+    /// covers: what a union grows by when the part joins them.
+    fn count_fresh(&mut self, line: &[Part]) {
+        self.fresh.clear();
+        for (at, part) in line.iter().enumerate() {
+            let (mut rest, mut counts) = (part.cover, part.cover.counts());
+            let mut fresh = [[0; 2]; EVERY_WIDTH];
+            fresh[0] = counts;
+            for (distance, newer) in line[..at].iter().rev().take(EVERY_WIDTH - 1).enumerate() {
+                if counts == [0; 2] {
+                    break;
+                }
+                rest.remove(&newer.cover, &mut counts);
+                fresh[distance + 1] = counts;
+            }
+            self.fresh.push(fresh);
+        }
+    }
+
     /// For each small width the lightest interval that removes anything, and the one that removes most
     /// per byte.
-    fn masked(&self, line: &[Part], scale: &Scale, rho: f64, found: &mut Vec<Candidate>) {
-        let mut light: [Option<Candidate>; EVERY_WIDTH + 1] = [None; EVERY_WIDTH + 1];
+    fn masked(&mut self, line: &[Part], scale: &Scale, rho: f64, found: &mut Vec<Candidate>) {
+        const NONE: Candidate = Candidate { from: 0, to: 0, bytes: f64::INFINITY, removed: 0.0 };
+        let mut light = [NONE; EVERY_WIDTH + 1];
         let mut dense = light;
+        self.count_fresh(line);
         for from in 0..line.len() {
-            let (mut union, mut weight) = (Cover::default(), 0.0);
+            let (mut covered, mut weight) = ([0; 2], 0.0);
             for to in from + 1..=self.ends[from].min(from + EVERY_WIDTH) {
-                union.union(&line[to - 1].cover);
+                let fresh = self.fresh[to - 1][to - 1 - from];
+                covered = [covered[0] + fresh[0], covered[1] + fresh[1]];
                 weight += line[to - 1].weight;
                 // A link of several runs is worth merging alone; it then has no others to be balanced with.
                 if to > from + 1 && !self.passes(line, rho, from, to) {
                     continue;
                 }
-                let removed = weight - scale.runs(&union);
+                let removed = weight - scale.counted(covered);
                 if removed <= LEAST {
                     continue;
                 }
-                let next = Candidate { from, to, bytes: self.sums[to] - self.sums[from], removed };
+                let bytes = self.sums[to] - self.sums[from];
                 let (light, dense) = (&mut light[to - from], &mut dense[to - from]);
-                if light.is_none_or(|c| next.bytes <= c.bytes) {
-                    *light = Some(next);
+                if bytes <= light.bytes {
+                    *light = Candidate { from, to, bytes, removed };
                 }
-                if dense.is_none_or(|c| next.removed * c.bytes >= c.removed * next.bytes) {
-                    *dense = Some(next);
+                if dense.to == 0 || removed * dense.bytes >= dense.removed * bytes {
+                    *dense = Candidate { from, to, bytes, removed };
                 }
             }
         }
-        for (light, dense) in light.into_iter().zip(dense) {
-            found.extend(light);
-            found.extend(dense.filter(|c| Some(*c) != light));
+        for (light, dense) in light.into_iter().zip(dense).filter(|(light, _)| light.to > 0) {
+            found.push(light);
+            found.extend(Some(dense).filter(|dense| *dense != light));
         }
     }
 

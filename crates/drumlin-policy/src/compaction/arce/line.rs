@@ -8,45 +8,43 @@
 //! order of age. The output may go to any level from that of the oldest input to that of the next older
 //! run that shares keys with it.
 
-use super::cover::{Cover, Mask, Scale};
+use super::cover::{BITS, Cover, Mask, Scale};
+use super::groups::Groups;
 use super::interval::{Candidate, Part};
 use super::real;
+use super::sorted::SortedKeys;
 use alloc::borrow::Cow;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::cell::OnceCell;
 use core::cmp::Reverse;
 use drumlin_types::contract::{FileState, FileView, Place, Plan, RunView, Take, TreeView};
 use drumlin_types::{Key, KeyRange, RunId, Seq};
 
 /// Keys that runs are measured by.
 pub(super) struct Samples<'a> {
-    pub(super) points: Cow<'a, [Key]>,
-    pub(super) seeks: Cow<'a, [Key]>,
+    pub(super) points: SortedKeys<'a>,
+    pub(super) seeks: SortedKeys<'a>,
 }
-
-/// Sample keys at most.
-const MOST_KEYS: usize = 256;
 
 impl<'a> Samples<'a> {
     /// The wanted keys; where nothing was wanted yet, where files begin.
     pub(super) fn of(points: &'a [Key], seeks: &'a [Key], tree: &TreeView) -> Samples<'a> {
-        let cut = |keys: &'a [Key]| Cow::Borrowed(&keys[..keys.len().min(MOST_KEYS)]);
+        let cut = |keys: &'a [Key]| SortedKeys::new(Cow::Borrowed(&keys[..keys.len().min(BITS)]));
         if !points.is_empty() || !seeks.is_empty() {
             return Samples { points: cut(points), seeks: cut(seeks) };
         }
         let mut starts: Vec<&Key> = tree.files().map(|(_, _, f)| &f.bounds.start).collect();
         starts.sort();
         starts.dedup();
-        let stride = starts.len().div_ceil(MOST_KEYS).max(1);
+        let stride = starts.len().div_ceil(BITS).max(1);
         let points = starts.into_iter().step_by(stride).cloned().collect();
-        Samples { points: Cow::Owned(points), seeks: Cow::Borrowed(&[]) }
+        Samples { points: SortedKeys::new(Cow::Owned(points)), seeks: SortedKeys::default() }
     }
 
-    fn cover<'b>(&self, files: impl Iterator<Item = &'b FileView> + Clone) -> Cover {
-        Cover {
-            points: Mask::of(&self.points, files.clone().map(|f| &f.bounds)),
-            seeks: Mask::of(&self.seeks, files.map(|f| &f.bounds)),
-        }
+    fn cover<'b>(&self, files: impl Iterator<Item = &'b FileView>) -> Cover {
+        let files: Vec<&FileView> = files.collect();
+        Cover { points: Mask::of(&self.points, &files), seeks: Mask::of(&self.seeks, &files) }
     }
 }
 
@@ -85,6 +83,10 @@ pub(super) struct AgeLine<'a> {
     pub(super) runs: f64,
     /// Bytes that are in the tree or on their way.
     pub(super) bytes: f64,
+    /// The runs that merges under way are taking away: level, and smallest sequence number.
+    leaving: Vec<(u8, Seq)>,
+    /// Made when first asked for.
+    groups: OnceCell<Groups>,
 }
 
 /// Whether files of `run` are leaving or yet to come, so that readers meet other files than plans.
@@ -100,11 +102,20 @@ struct Aged<'a> {
 
 impl<'a> AgeLine<'a> {
     pub(super) fn of(tree: &'a TreeView, samples: &Samples<'_>, scale: &Scale) -> AgeLine<'a> {
-        let mut line = AgeLine { links: Vec::new(), parts: Vec::new(), runs: 0.0, bytes: 0.0 };
+        let mut line = AgeLine {
+            links: Vec::new(),
+            parts: Vec::new(),
+            runs: 0.0,
+            bytes: 0.0,
+            leaving: Vec::new(),
+            groups: OnceCell::new(),
+        };
         for (level, runs) in tree.levels.iter().enumerate() {
             for run in runs.runs.iter().filter(|run| is_in_motion(run)) {
                 let live = run.files.iter().filter(|f| !matches!(f.state, FileState::Coming(_)));
                 line.runs += scale.runs(&samples.cover(live));
+                let leaving = run.files.iter().filter(|f| matches!(f.state, FileState::Leaving(_)));
+                line.leaving.extend(leaving.map(|f| f.min_seq).min().map(|min_seq| (level as u8, min_seq)));
             }
             let mut aged: Vec<Aged<'a>> = runs.runs.iter().filter_map(aged).collect();
             aged.sort_by_key(|a| Reverse((a.max_seq, a.run.id)));
@@ -140,29 +151,7 @@ impl<'a> AgeLine<'a> {
     /// Bytes of `candidate` that a merge of it rewrites: files that share no keys with another input stay
     /// as they are.
     pub(super) fn rewritten(&self, candidate: &Candidate) -> f64 {
-        let mut files: Vec<(&KeyRange, f64)> = self.links[candidate.from..candidate.to]
-            .iter()
-            .flat_map(|link| link.files().map(|f| (&f.bounds, f.bytes as f64)))
-            .collect();
-        files.sort_by(|a, b| a.0.start.cmp(&b.0.start));
-        let mut bytes = 0.0;
-        let mut at = 0;
-        while at < files.len() {
-            // A group of files that hang together; alone it is not rewritten.
-            let (mut end, mut last, mut sum) = (at + 1, files[at].0, files[at].1);
-            while let Some((range, more)) =
-                files.get(end).filter(|(range, _)| last.is_before_end(&range.start))
-            {
-                if reaches_further(range, last) {
-                    last = range;
-                }
-                sum += more;
-                end += 1;
-            }
-            bytes += if end - at > 1 { sum } else { 0.0 };
-            at = end;
-        }
-        bytes
+        self.groups.get_or_init(|| Groups::of(&self.links)).rewritten(candidate)
     }
 
     /// The oldest link that shares keys with the one at `from`; itself when there is none.
@@ -204,7 +193,11 @@ impl<'a> AgeLine<'a> {
         let (least, most) = self.outputs(candidate, last);
         let inputs = &self.links[candidate.from..candidate.to];
         let bytes: f64 = inputs.iter().flat_map(Link::files).map(|f| f.bytes as f64).sum();
-        let out = wished_level(bytes, flush_bytes).clamp(least, most);
+        let mut out = wished_level(bytes, flush_bytes).clamp(least, most);
+        // Going below files that are still on their way down would mean to wait for them.
+        if self.leaving.iter().any(|&(level, min_seq)| level < out && min_seq <= newest(inputs)) {
+            out = least;
+        }
         let runs: Vec<(u8, &RunView)> =
             inputs.iter().flat_map(|link| link.runs.iter().map(|run| (link.level, *run))).collect();
         let mut take = Vec::new();
@@ -283,18 +276,15 @@ fn move_plan(runs: &[&RunView], out: u8, place: Place, reason: String) -> Plan {
     plan
 }
 
+/// The largest sequence number of `links`.
+fn newest(links: &[Link<'_>]) -> Seq {
+    links.iter().flat_map(Link::files).map(|f| f.max_seq).max().unwrap_or_default()
+}
+
 /// The level whose usual size is next to `bytes`: tenfold from one to the next.
 fn wished_level(bytes: f64, flush_bytes: f64) -> u8 {
     let tens = real::ln((bytes / flush_bytes.max(1.0)).max(1.0)) / core::f64::consts::LN_10;
     real::round(tens).min(64.0) as u8
-}
-
-fn reaches_further(a: &KeyRange, b: &KeyRange) -> bool {
-    match (&a.end, &b.end) {
-        (_, None) => false,
-        (None, Some(_)) => true,
-        (Some(a), Some(b)) => a > b,
-    }
 }
 
 fn aged(run: &RunView) -> Option<Aged<'_>> {

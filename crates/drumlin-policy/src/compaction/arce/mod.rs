@@ -5,8 +5,9 @@
 //! tuple, steer the score; a search that simulates what is to come picks them again when load or tree
 //! change.
 //!
-//! - [`real`], [`model`], [`estimate`]: numbers; what operations cost; what was measured.
-//! - [`cover`], [`line`], [`interval`], [`score`]: the runs by age, the merges of them, the best one.
+//! - [`real`], [`model`], [`estimate`], [`interference`]: numbers; what operations cost; what was measured.
+//! - [`sorted`], [`cover`], [`line`], [`groups`], [`interval`], [`score`]: the runs by age, the merges of
+//!   them, the best one.
 //! - [`guard`]: bounds on what is rewritten.
 //! - [`rollout`], [`search`], [`drift`]: choosing the tuple, and when.
 //! - [`decide`], [`scene`], [`plans`], [`outlook`]: the policy itself: what it sees, merges, and asks for.
@@ -17,7 +18,9 @@ mod decide;
 mod drift;
 mod estimate;
 mod explain;
+mod groups;
 mod guard;
+mod interference;
 mod interval;
 mod line;
 #[cfg(test)]
@@ -30,6 +33,7 @@ mod rollout;
 mod scene;
 mod score;
 mod search;
+mod sorted;
 mod state;
 
 use super::arguments::Arguments;

@@ -54,6 +54,7 @@ impl Arce {
         if trigger == Trigger::Mix {
             // The past is of another phase.
             self.estimate.mix = self.estimate.fast;
+            self.estimate.interference.forget();
         }
         self.drift.searched(Picture { mix: self.estimate.fast, ..picture });
         self.thinking = Some(trigger);
@@ -65,7 +66,7 @@ impl Arce {
     fn horizon(&self, scene: &Scene<'_>) -> f64 {
         let model = &scene.model;
         let windows = (scene.line.bytes / (4.0 * model.flush_bytes)).clamp(HORIZON.0, HORIZON.1);
-        let usual = self.drift.usual_phase().map_or(windows, |operations| operations / model.window_ops);
+        let usual = self.drift.expected(self.estimate.operations).map_or(windows, |operations| operations / model.window_ops);
         windows.min(usual).max(LEAST_HORIZON)
     }
 

@@ -25,7 +25,7 @@ impl Arce {
     /// Merges under way whose rest costs more than it gains.
     pub(super) fn park(&mut self, scene: &Scene<'_>) -> Vec<Ticket> {
         let pays = |ticket: &TicketView| {
-            let Some(removed) = removed_by(ticket).filter(|_| !is_must(ticket) && !scene.must) else {
+            let Some(removed) = removed_by(ticket).filter(|_| !is_must(ticket) && !scene.need.is_must()) else {
                 return true;
             };
             let left = 1.0 - ticket.bytes_done as f64 / ticket.bytes.max(1) as f64;
@@ -71,11 +71,15 @@ impl Arce {
             let candidate = score.candidate;
             let links = &scene.line.links[candidate.from..candidate.to];
             let ends = (links[0].id(), links[links.len() - 1].id());
-            let tree = projected.get_or_insert_with(|| scene.input.tree.projected());
-            for (number, plan) in plans.iter().enumerate().skip(applied) {
-                project(tree, plan, Ticket(u64::MAX / 2 + number as u64));
+            if plans.len() > applied {
+                let tree = projected.get_or_insert_with(|| scene.input.tree.projected());
+                for (number, plan) in plans.iter().enumerate().skip(applied) {
+                    project(tree, plan, Ticket(u64::MAX / 2 + number as u64));
+                }
+                applied = plans.len();
             }
-            applied = plans.len();
+            // Legality passes over files that are leaving, so the first plan needs no copy of the tree.
+            let tree = projected.as_ref().unwrap_or(scene.input.tree);
             let plan = if self.resting.holds(ends, self.now) {
                 None
             } else {
@@ -129,7 +133,7 @@ impl Arce {
             let newer: f64 = scene.line.parts[c.from..c.to - 1].iter().map(|part| part.bytes).sum();
             ((1.0 - scene.model.shrink) * newer + scene.line.tombstone_share(c) * c.bytes) / c.bytes.max(1.0)
         };
-        let affordable = self.candidates.iter().filter(|c| scene.must || c.bytes <= choice.balance);
+        let affordable = self.candidates.iter().filter(|c| scene.need.is_must() || c.bytes <= choice.balance);
         let best = affordable.copied().reduce(|a, b| if freed(&b) > freed(&a) { b } else { a })?;
         Some(choice.score(best))
     }

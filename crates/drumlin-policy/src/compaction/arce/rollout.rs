@@ -11,8 +11,8 @@ use super::cover::{Cover, Scale};
 use super::guard::Balance;
 use super::interval::{Candidate, Intervals, Part};
 use super::model::{Model, Stall};
-use super::score::{Choice, Tuple, UnderWay};
-use crate::pace::{Admission, NARROW, admission};
+use super::score::{Choice, Need, Tuple, UnderWay};
+use crate::pace::{Admission, admission};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use drumlin_types::contract::{Pace, PaceScope};
@@ -324,7 +324,7 @@ impl Rollout {
                 tuple: self.tuple,
                 stall: self.stall,
                 runs,
-                must: runs > self.tuple.calm || runs >= NARROW * max_runs,
+                need: Need::at(runs, self.tuple.calm, max_runs),
                 balance: self.balance.left(),
                 last_slot: self.slots.len() > 1 && idle == 1,
                 beside: longest.map(|(_, under_way)| under_way),

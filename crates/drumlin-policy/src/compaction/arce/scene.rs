@@ -3,7 +3,7 @@
 use super::cover::Scale;
 use super::line::AgeLine;
 use super::model::{Model, Stall};
-use super::score::{Choice, Tuple};
+use super::score::{Choice, Need, Tuple};
 use drumlin_types::contract::PolicyInput;
 
 /// The picture of a decision: the tree by age, the present model, what is in force.
@@ -15,7 +15,7 @@ pub(super) struct Scene<'a> {
     pub(super) tuple: Tuple,
     pub(super) stall: Stall,
     pub(super) max_runs: f64,
-    pub(super) must: bool,
+    pub(super) need: Need,
     pub(super) disk_short: bool,
 }
 
@@ -27,7 +27,7 @@ impl Scene<'_> {
             tuple: self.tuple,
             stall: self.stall,
             runs: self.line.runs,
-            must: self.must,
+            need: self.need,
             balance,
             last_slot: false,
             beside: None,

@@ -11,6 +11,8 @@
 use super::cover::Scale;
 use super::interval::{Candidate, Intervals, Part};
 use super::model::{Model, Stall};
+use super::real;
+use crate::pace::NARROW;
 use alloc::vec::Vec;
 
 /// The three numbers that steer the score, and the size balance.
@@ -85,6 +87,41 @@ impl UnderWay {
     }
 }
 
+/// How much merging is needed.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Need {
+    /// Only what pays.
+    None,
+    /// More runs than c: writers are slowed.
+    Slowed,
+    /// Three quarters of the most runs, or more: room must be made, with as little rewriting as can be.
+    Full,
+    /// So near to the most runs that only speed counts.
+    Urgent,
+}
+
+impl Need {
+    /// The need at `runs` covered runs, where writers are slowed above `calm` and wait at `most`.
+    pub(crate) fn at(runs: f64, calm: f64, most: f64) -> Need {
+        match runs {
+            runs if runs >= URGENT * most => Need::Urgent,
+            runs if runs >= NARROW * most => Need::Full,
+            runs if runs > calm => Need::Slowed,
+            _ => Need::None,
+        }
+    }
+
+    /// Whether merging is a must.
+    pub(crate) fn is_must(self) -> bool {
+        self != Need::None
+    }
+}
+
+/// The share of the most runs from which on only speed counts.
+const URGENT: f64 = 0.875;
+/// Of the merges that make room, the quickest of those within this share of the most even one.
+const NEARLY_AS_EVEN: f64 = 0.8;
+
 /// What is chosen from, and under which conditions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Choice<'a> {
@@ -93,8 +130,8 @@ pub(crate) struct Choice<'a> {
     pub(crate) stall: Stall,
     /// Covered runs.
     pub(crate) runs: f64,
-    /// Merging is a must: there are too many runs.
-    pub(crate) must: bool,
+    /// How much merging is needed.
+    pub(crate) need: Need,
     /// Bytes that an elective merge may rewrite.
     pub(crate) balance: f64,
     /// Several slots, and this is the last idle one.
@@ -122,14 +159,27 @@ impl Choice<'_> {
         score(self.model, self.tuple.horizon, self.stall, self.runs, candidate)
     }
 
-    /// The merge to start among `candidates`, all of which pass the size balance: what removes most runs
-    /// in its time when merging is a must, else the highest score above nothing.
-    pub(crate) fn best(&self, candidates: &[Candidate]) -> Option<Score> {
+    /// The merge to start among `candidates` of `line`, all of which pass the size balance: when merging is
+    /// a must, what removes most runs in its time, or what makes room with least rewriting; else the highest
+    /// score above nothing.
+    pub(crate) fn best(&self, line: &[Part], candidates: &[Candidate]) -> Option<Score> {
         let allowed = candidates.iter().filter(|candidate| self.allows(candidate));
-        if self.must {
-            let rate = |c: &Candidate| c.removed / self.model.merge(c.bytes).max(1.0);
-            let better = |best, next| if rate(next) > rate(best) { next } else { best };
-            return allowed.reduce(better).map(|candidate| self.score(*candidate));
+        match self.need {
+            Need::Slowed | Need::Urgent => {
+                let rate = |c: &Candidate| c.removed / self.model.merge(c.bytes).max(1.0);
+                let better = |best, next| if rate(next) > rate(best) { next } else { best };
+                return allowed.reduce(better).map(|candidate| self.score(*candidate));
+            }
+            // While there is room for more runs, it is better to wait for a wider one.
+            Need::Full if self.beside.is_some() => return None,
+            Need::Full => {
+                let most = allowed.clone().map(|c| evenness(line, c)).fold(0.0, f64::max);
+                let nearly = allowed.filter(|c| evenness(line, c) >= NEARLY_AS_EVEN * most);
+                let quicker = |best: &'_ Candidate, next: &'_ Candidate| next.bytes < best.bytes;
+                let quickest = nearly.reduce(|best, next| if quicker(best, next) { next } else { best });
+                return quickest.map(|candidate| self.score(*candidate));
+            }
+            Need::None => {}
         }
         let affordable = allowed.filter(|candidate| candidate.bytes <= self.balance);
         let scored = affordable.map(|candidate| self.score(*candidate));
@@ -149,15 +199,28 @@ impl Choice<'_> {
     ) -> Option<Score> {
         intervals.list(line, scale, self.tuple.balance, candidates);
         candidates.iter_mut().for_each(&mut exact);
-        let best = self.best(candidates);
-        if best.is_some() || !self.must || self.tuple.balance.is_infinite() {
+        let best = self.best(line, candidates);
+        if best.is_some() || self.need < Need::Slowed || self.beside.is_some() || self.tuple.balance.is_infinite() {
             return best;
         }
         // Nothing passes the size balance, and merging is a must.
         intervals.list(line, scale, f64::INFINITY, candidates);
         candidates.iter_mut().for_each(&mut exact);
-        self.best(candidates)
+        self.best(line, candidates)
     }
+}
+
+/// How far a merge brings its bytes: the entropy of its sizes, for each run that it removes.
+///
+/// Merging runs of sizes b into one of B raises the sum of b*ln(b) by B times this; all of it has to be
+/// raised once for every byte, so merges that raise it most per byte rewrite least in the end. Two runs
+/// give 0.69, forty of one size 3.7, and a large run with small ones next to nothing.
+fn evenness(line: &[Part], candidate: &Candidate) -> f64 {
+    let parts = line.get(candidate.from..candidate.to).unwrap_or_default();
+    let sum: f64 = parts.iter().map(|part| part.bytes).sum();
+    let share = |part: &Part| part.bytes / sum.max(1.0);
+    let entropy: f64 = parts.iter().map(share).filter(|s| *s > 0.0).map(|s| -s * real::ln(s)).sum();
+    entropy * candidate.removed / (parts.len() as f64 - 1.0).max(1.0)
 }
 
 #[cfg(test)]

@@ -18,6 +18,8 @@ const HYSTERESIS: f64 = 0.995;
 const HORIZONS: usize = 6;
 /// Values of c, as shares of the most runs.
 const CALMS: [f64; 3] = [8.0 / 64.0, 24.0 / 64.0, 48.0 / 64.0];
+/// Values of rho that the best tuple is tried with; the grid has the first and the last.
+const BALANCES: [f64; 4] = [1.0, 4.0, 16.0, f64::INFINITY];
 /// Events in a step.
 const EVENTS: u32 = 256;
 /// Tuples that the answer tells of.
@@ -149,8 +151,9 @@ fn neighbours(best: Tuple, max_runs: f64) -> Vec<Tuple> {
         Tuple { passes: 1.0, ..best },
         Tuple { passes: 4.0, ..best },
         Tuple { calm: f64::INFINITY, ..best },
-        Tuple { balance: if best.balance.is_finite() { f64::INFINITY } else { 1.0 }, ..best },
     ]);
+    let balances = BALANCES.into_iter().filter(|balance| *balance != best.balance);
+    tuples.extend(balances.map(|balance| Tuple { balance, ..best }));
     let calms = CALMS.map(|share| share * max_runs);
     let above = calms.iter().find(|calm| **calm > best.calm);
     let below = calms.iter().rev().find(|calm| **calm < best.calm);

@@ -7,7 +7,7 @@
 
 use super::illegal::{Conflict, Illegal};
 use super::inputs::{Inputs, span};
-use super::rules::{in_the_way, legal};
+use super::rules::{check_target, in_the_way, legal};
 use crate::contract::plan::{Plan, Take};
 use crate::contract::tree::TreeView;
 use crate::{KeyRange, TableId};
@@ -22,7 +22,7 @@ pub fn close_plan(projected: &TreeView, plan: &Plan) -> Result<Plan, Illegal> {
     let mut next = 0;
     while let Some(input) = inputs.spans.get(next).cloned() {
         next += 1;
-        for ((level, file), part) in in_the_way(projected, &inputs, &input, plan.out) {
+        for ((level, file), part) in in_the_way(&inputs, &input, plan.out) {
             if !file.is_takeable() {
                 let other = span(level, file, file.bounds.clone());
                 let conflict = Box::new(Conflict { input, other, overlap: part, out: plan.out });
@@ -37,13 +37,16 @@ pub fn close_plan(projected: &TreeView, plan: &Plan) -> Result<Plan, Illegal> {
             inputs.add(span(level, file, part));
         }
     }
-    let mut closed = plan.clone();
-    if !joined.is_empty() {
-        closed.take.append(&mut joined);
-        closed.take = joint(closed.take);
-        // What joined is read anyway; folding it as well would name it twice.
-        closed.may_fold.retain(|fold| !closed.take.iter().any(|take| overlap(take, fold)));
+    if joined.is_empty() {
+        // Each input was looked at, and nothing is in its way.
+        check_target(projected, plan)?;
+        return Ok(plan.clone());
     }
+    let mut closed = plan.clone();
+    closed.take.append(&mut joined);
+    closed.take = joint(closed.take);
+    // What joined is read anyway; folding it as well would name it twice.
+    closed.may_fold.retain(|fold| !closed.take.iter().any(|take| overlap(take, fold)));
     legal(projected, &closed)?;
     Ok(closed)
 }

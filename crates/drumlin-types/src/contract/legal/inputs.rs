@@ -6,25 +6,24 @@
 use super::illegal::Illegal;
 use crate::contract::flight::FileSpan;
 use crate::contract::plan::{Plan, Take};
-use crate::contract::tree::{FileState, FileView, TreeView};
-use crate::{KeyRange, TableId};
-use alloc::collections::BTreeMap;
+use crate::contract::tree::{FileState, FileView, RunView, TreeView};
+use crate::{KeyRange, Seq, TableId};
 use alloc::vec::Vec;
+use core::borrow::Borrow;
 
 /// The files that `takes` mean, clipped, in tree order. Takes that mean nothing give nothing.
 pub fn spans(tree: &TreeView, takes: &[Take]) -> Vec<FileSpan> {
-    meant(tree, takes).map(|(span, _)| span).collect()
-}
-
-fn meant<'a>(tree: &'a TreeView, takes: &[Take]) -> impl Iterator<Item = (FileSpan, &'a FileView)> {
+    if takes.is_empty() {
+        return Vec::new();
+    }
     let wanted = by_table(takes);
     let mut found = Vec::new();
     for (level, _, file) in tree.files().filter(|(_, _, file)| !is_leaving(file)) {
-        for range in wanted.get(&file.table).into_iter().flatten() {
-            found.extend(file.bounds.intersect(range).map(|part| (span(level, file, part), file)));
+        for (_, range) in wanted.of(file.table) {
+            found.extend(file.bounds.intersect(range).map(|part| span(level, file, part)));
         }
     }
-    found.into_iter()
+    found
 }
 
 /// Every part of a live file that overlaps `range` and is not in `inputs`: what a merge of `inputs` does
@@ -40,24 +39,40 @@ pub fn outside(tree: &TreeView, inputs: &[FileSpan], range: &KeyRange) -> Vec<Fi
     found
 }
 
-/// The keys that are taken of each table, sorted and disjoint.
-#[derive(Default)]
-pub(super) struct Taken(BTreeMap<TableId, Vec<KeyRange>>);
+/// Key ranges by table and first key: a sorted list, in which those of a table are neighbours.
+struct ByTable<R>(Vec<(TableId, R)>);
+
+impl<R: Borrow<KeyRange>> ByTable<R> {
+    fn new(mut ranges: Vec<(TableId, R)>) -> ByTable<R> {
+        ranges.sort_by(|a, b| a.0.cmp(&b.0).then_with(|| a.1.borrow().start.cmp(&b.1.borrow().start)));
+        ByTable(ranges)
+    }
+
+    fn of(&self, table: TableId) -> &[(TableId, R)] {
+        let from = self.0.partition_point(|(other, _)| *other < table);
+        let count = self.0[from..].iter().take_while(|(other, _)| *other == table).count();
+        &self.0[from..from + count]
+    }
+}
+
+/// The keys that are taken of each table, disjoint.
+pub(super) struct Taken(ByTable<KeyRange>);
 
 impl Taken {
     pub(super) fn of(spans: &[FileSpan]) -> Taken {
-        let mut taken = Taken::default();
-        for span in spans {
-            taken.add(span.table, span.range.clone());
-        }
-        taken
+        Taken(ByTable::new(spans.iter().map(|span| (span.table, span.range.clone())).collect()))
     }
 
     /// Adds keys that were not taken before.
     pub(super) fn add(&mut self, table: TableId, range: KeyRange) {
-        let ranges = self.0.entry(table).or_default();
-        let at = ranges.partition_point(|r| r.start < range.start);
-        ranges.insert(at, range);
+        let ranges = &mut self.0.0;
+        let at = ranges.partition_point(|(other, r)| (*other, &r.start) < (table, &range.start));
+        ranges.insert(at, (table, range));
+    }
+
+    /// Whether any of the keys of `take` are taken.
+    fn meets(&self, take: &Take) -> bool {
+        self.0.of(take.table).iter().any(|(_, range)| range.overlaps(&take.range))
     }
 
     /// What is left of `file` inside `part`, from the lowest key.
@@ -66,7 +81,7 @@ impl Taken {
         file: &FileView,
         part: &KeyRange,
     ) -> impl Iterator<Item = KeyRange> + use<'a> {
-        let mut cuts = self.0.get(&file.table).into_iter().flatten();
+        let mut cuts = self.0.of(file.table).iter().map(|(_, range)| range);
         let mut left = Some(part.clone());
         core::iter::from_fn(move || {
             for cut in cuts.by_ref() {
@@ -86,38 +101,67 @@ impl Taken {
     }
 }
 
-/// A plan's inputs, known to exist, to be free and to lie at or above the output level.
-pub(super) struct Inputs {
-    pub(super) spans: Vec<FileSpan>,
-    pub(super) taken: Taken,
+/// A run of which something stays behind, and the smallest sequence number of what does.
+pub(super) struct Staying<'t> {
+    pub(super) run: &'t RunView,
+    pub(super) min_seq: Seq,
 }
 
-impl Inputs {
-    pub(super) fn resolve(tree: &TreeView, plan: &Plan) -> Result<Inputs, Illegal> {
+/// A plan's inputs, known to exist, to be free and to lie at or above the output level.
+pub(super) struct Inputs<'t> {
+    pub(super) spans: Vec<FileSpan>,
+    pub(super) taken: Taken,
+    /// By level, the runs that are not taken whole: the others are in nobody's way. Plans often take
+    /// hundreds of runs that all overlap, so looking at each from each would be quadratic.
+    pub(super) staying: Vec<Vec<Staying<'t>>>,
+}
+
+impl<'t> Inputs<'t> {
+    pub(super) fn resolve(tree: &'t TreeView, plan: &Plan) -> Result<Inputs<'t>, Illegal> {
         if plan.take.is_empty() {
             return Err(Illegal::Empty);
         }
         if usize::from(plan.out) >= tree.levels.len() {
             return Err(Illegal::NoLevel { out: plan.out, levels: tree.levels.len() });
         }
-        refuse_doubles(&plan.take)?;
+        let wanted = by_table(&plan.take);
+        refuse_doubles(&wanted)?;
         let mut spans = Vec::new();
-        for (span, file) in meant(tree, &plan.take) {
-            if !file.is_takeable() {
-                return Err(Illegal::Busy(span));
+        let mut staying = Vec::new();
+        for (level, runs) in tree.levels.iter().enumerate() {
+            let mut of_level = Vec::new();
+            for run in &runs.runs {
+                let mut min_seq = None;
+                for file in run.files.iter().filter(|file| !is_leaving(file)) {
+                    let ranges = wanted.of(file.table);
+                    let is_whole = ranges.iter().any(|(_, range)| range.covers(&file.bounds));
+                    if is_whole && !file.bounds.is_empty() {
+                        spans.push((span(level as u8, file, file.bounds.clone()), file));
+                        continue;
+                    }
+                    for (_, range) in ranges {
+                        let part = file.bounds.intersect(range);
+                        spans.extend(part.map(|part| (span(level as u8, file, part), file)));
+                    }
+                    if !is_whole {
+                        min_seq = Some(min_seq.map_or(file.min_seq, |seq: Seq| seq.min(file.min_seq)));
+                    }
+                }
+                of_level.extend(min_seq.map(|min_seq| Staying { run, min_seq }));
             }
-            spans.push(span);
+            staying.push(of_level);
         }
-        for take in &plan.take {
-            let is_meant = |span: &FileSpan| span.table == take.table && span.range.overlaps(&take.range);
-            if !spans.iter().any(is_meant) {
-                return Err(Illegal::Missing(take.clone()));
-            }
+        if let Some((span, _)) = spans.iter().find(|(_, file)| !file.is_takeable()) {
+            return Err(Illegal::Busy(span.clone()));
         }
+        let spans: Vec<FileSpan> = spans.into_iter().map(|(span, _)| span).collect();
         let taken = Taken::of(&spans);
+        if let Some(missing) = plan.take.iter().find(|take| !taken.meets(take)) {
+            return Err(Illegal::Missing(missing.clone()));
+        }
         match spans.iter().find(|span| span.level > plan.out) {
             Some(span) => Err(Illegal::Upward { input: span.clone(), out: plan.out }),
-            None => Ok(Inputs { spans, taken }),
+            None => Ok(Inputs { spans, taken, staying }),
         }
     }
 
@@ -136,24 +180,15 @@ pub(super) fn is_leaving(file: &FileView) -> bool {
     matches!(file.state, FileState::Leaving(_))
 }
 
-fn by_table(takes: &[Take]) -> BTreeMap<TableId, Vec<&KeyRange>> {
-    let mut wanted: BTreeMap<TableId, Vec<&KeyRange>> = BTreeMap::new();
-    for take in takes {
-        wanted.entry(take.table).or_default().push(&take.range);
-    }
-    for ranges in wanted.values_mut() {
-        ranges.sort_by(|a, b| a.start.cmp(&b.start));
-    }
-    wanted
+fn by_table(takes: &[Take]) -> ByTable<&KeyRange> {
+    ByTable::new(takes.iter().map(|take| (take.table, &take.range)).collect())
 }
 
-fn refuse_doubles(takes: &[Take]) -> Result<(), Illegal> {
-    for (table, ranges) in by_table(takes) {
-        // Sorted by start: any overlap shows between neighbours, or swallows a neighbour whole.
-        for pair in ranges.windows(2) {
-            if let Some(range) = pair[0].intersect(pair[1]) {
-                return Err(Illegal::Twice { table, range });
-            }
+fn refuse_doubles(wanted: &ByTable<&KeyRange>) -> Result<(), Illegal> {
+    // Sorted by start: any overlap shows between neighbours, or swallows a neighbour whole.
+    for pair in wanted.0.windows(2).filter(|pair| pair[0].0 == pair[1].0) {
+        if let Some(range) = pair[0].1.intersect(pair[1].1) {
+            return Err(Illegal::Twice { table: pair[0].0, range });
         }
     }
     Ok(())

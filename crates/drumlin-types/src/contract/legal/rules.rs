@@ -1,11 +1,11 @@
 //! The two conditions of a legal plan, and the plain sanity of what it names.
 //!
 //! Files of a run are sorted and disjoint, so what overlaps an input is found by binary search in each
-//! run between the input's level and the output level.
+//! run between the input's level and the output level, of those that are not taken whole.
 
 use super::illegal::{Conflict, Illegal};
 use super::inputs::{Inputs, is_leaving, span};
-use crate::KeyRange;
+use crate::{KeyRange, Seq};
 use crate::contract::flight::FileSpan;
 use crate::contract::plan::{Place, Plan};
 use crate::contract::tree::{FileView, RunTag, RunView, TreeView};
@@ -21,7 +21,7 @@ pub fn legal(projected: &TreeView, plan: &Plan) -> Result<(), Illegal> {
     check_target(projected, plan)?;
     let mut not_newer = None;
     for input in &inputs.spans {
-        for (other, overlap) in in_the_way(projected, &inputs, input, plan.out) {
+        for (other, overlap) in in_the_way(&inputs, input, plan.out) {
             let conflict = || {
                 let other = span(other.0, other.1, other.1.bounds.clone());
                 Box::new(Conflict { input: input.clone(), other, overlap, out: plan.out })
@@ -38,17 +38,16 @@ pub fn legal(projected: &TreeView, plan: &Plan) -> Result<(), Illegal> {
 /// What must not stay behind when `input` moves to level `out`: each such file with its level, and the
 /// keys of it that overlap `input` and are not inputs themselves.
 pub(super) fn in_the_way<'a>(
-    tree: &'a TreeView,
-    inputs: &Inputs,
+    inputs: &Inputs<'a>,
     input: &FileSpan,
     out: u8,
 ) -> Vec<((u8, &'a FileView), KeyRange)> {
     let mut found = Vec::new();
     for level in input.level..out {
-        for run in &tree.levels[usize::from(level)].runs {
-            for file in overlapping(run, &input.range) {
-                let may_stay = level == input.level && file.min_seq > input.max_seq;
-                if may_stay || is_leaving(file) || crate::bug!("B25") {
+        let is_newer = |min_seq: Seq| level == input.level && min_seq > input.max_seq;
+        for staying in inputs.staying[usize::from(level)].iter().filter(|run| !is_newer(run.min_seq)) {
+            for file in overlapping(staying.run, &input.range) {
+                if is_newer(file.min_seq) || is_leaving(file) || crate::bug!("B25") {
                     continue;
                 }
                 if let Some(part) = file.bounds.intersect(&input.range) {
@@ -66,7 +65,8 @@ fn overlapping<'a>(run: &'a RunView, range: &KeyRange) -> impl Iterator<Item = &
     run.files.get(first..past).into_iter().flatten()
 }
 
-fn check_target(tree: &TreeView, plan: &Plan) -> Result<(), Illegal> {
+/// Tag, place and folds of `plan`.
+pub(super) fn check_target(tree: &TreeView, plan: &Plan) -> Result<(), Illegal> {
     if plan.tag.0.len() > RunTag::MAX {
         return Err(Illegal::Tag { length: plan.tag.0.len() });
     }

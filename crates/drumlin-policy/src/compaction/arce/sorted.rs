@@ -1,0 +1,114 @@
+//! Sorted keys in which bounds are found by comparing numbers.
+//!
+//! Decisions look up thousands of bounds among a few hundred keys, and comparing keys byte by byte would
+//! be most of their time. The keys share a prefix; the eight bytes behind it, as a number, tell nearly all
+//! keys apart. Where two numbers are equal the keys themselves are compared, so every answer is exact.
+
+use alloc::borrow::Cow;
+use alloc::vec::Vec;
+use core::cmp::Ordering;
+use drumlin_types::Key;
+
+/// Keys in ascending order.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SortedKeys<'a> {
+    keys: Cow<'a, [Key]>,
+    /// Bytes that all keys begin with.
+    prefix: usize,
+    /// The bytes of each key behind the prefix, as a number.
+    digits: Vec<u64>,
+}
+
+impl<'a> SortedKeys<'a> {
+    /// `keys` must be sorted.
+    pub(crate) fn new(keys: Cow<'a, [Key]>) -> SortedKeys<'a> {
+        let prefix = match &keys[..] {
+            [first, .., last] => shared_prefix(first, last),
+            _ => 0,
+        };
+        let digits = keys.iter().map(|key| digits(key, prefix)).collect();
+        SortedKeys { keys, prefix, digits }
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// The key at `at`.
+    pub(crate) fn get(&self, at: usize) -> Option<&Key> {
+        self.keys.get(at)
+    }
+
+    /// How many keys lie before `bound`.
+    pub(crate) fn before(&self, bound: &[u8]) -> usize {
+        let Some(first) = self.keys.first() else { return 0 };
+        if self.prefix > 0 {
+            let head = &bound[..bound.len().min(self.prefix)];
+            match head.cmp(&first[..self.prefix]) {
+                Ordering::Less => return 0,
+                Ordering::Greater => return self.keys.len(),
+                Ordering::Equal => {}
+            }
+        }
+        let own = digits(bound, self.prefix);
+        // Bounds of large runs lie beyond either end.
+        match self.digits[..] {
+            [first, ..] if own < first => return 0,
+            [.., last] if own > last => return self.keys.len(),
+            _ => {}
+        }
+        let mut at = self.digits.partition_point(|digits| *digits < own);
+        while self.digits.get(at) == Some(&own) && *self.keys[at] < *bound {
+            at += 1;
+        }
+        at
+    }
+}
+
+/// How many bytes both keys begin with.
+pub(super) fn shared_prefix(a: &[u8], b: &[u8]) -> usize {
+    a.iter().zip(b).take_while(|(a, b)| a == b).count()
+}
+
+/// The eight bytes of `key` behind `prefix`, big end first; missing ones are zero.
+pub(super) fn digits(key: &[u8], prefix: usize) -> u64 {
+    let rest = key.get(prefix..).unwrap_or_default();
+    if let Some(digits) = rest.first_chunk() {
+        return u64::from_be_bytes(*digits);
+    }
+    let mut digits = [0u8; 8];
+    digits[..rest.len()].copy_from_slice(rest);
+    u64::from_be_bytes(digits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::SplitMix;
+
+    #[test]
+    fn bounds_are_found_as_by_comparing_keys() {
+        let mut dice = SplitMix::new(17);
+        for round in 0..300 {
+            // Long common prefixes, equal digits, short keys.
+            let shared = [0, 3, 12][round % 3];
+            let mut draw = |least: usize| {
+                let mut key = Vec::from([7u8; 12]);
+                key.truncate(shared);
+                let count = least + dice.below(11);
+                key.extend((0..count).map(|_| [0u8, 0, 1, 255][dice.below(4)]));
+                Key::new(&key)
+            };
+            let mut keys: Vec<Key> = (0..40).map(|_| draw(1)).collect();
+            keys.sort();
+            let mut bounds: Vec<Key> = (0..40).map(|_| draw(0)).collect();
+            bounds.extend([Key::empty(), Key::new(&[7; 5]), Key::new(&[255; 40])]);
+            let sorted = SortedKeys::new(Cow::Borrowed(&keys));
+            for bound in bounds.iter().chain(&keys) {
+                assert_eq!(sorted.before(bound), keys.partition_point(|key| key < bound), "{bound:?}");
+            }
+        }
+        assert_eq!(SortedKeys::default().before(b"a"), 0);
+    }
+}
