@@ -26,11 +26,13 @@ enum Quantity {
     PeakSpace,
     /// CPU time beside that of the callers for an operation: less is better.
     BackgroundCpu,
+    /// The time that one call in a thousand exceeds: less is better.
+    Tail,
 }
 
 impl Quantity {
     fn less_is_better(self) -> bool {
-        matches!(self, Quantity::WriteAmp | Quantity::PeakSpace | Quantity::BackgroundCpu)
+        matches!(self, Quantity::WriteAmp | Quantity::PeakSpace | Quantity::BackgroundCpu | Quantity::Tail)
     }
 
     fn of(self, phase: &PhaseReport) -> Option<f64> {
@@ -39,6 +41,7 @@ impl Quantity {
             Quantity::PerCpu => (phase.thread_cpu_us_per_op > 0.0).then(|| 1e6 / phase.thread_cpu_us_per_op),
             Quantity::WriteAmp => phase.write_amp,
             Quantity::PeakSpace => phase.space_amp.peak,
+            Quantity::Tail => phase.latency_us.p99_9,
             Quantity::BackgroundCpu => {
                 Some((phase.process_cpu_us_per_op - phase.thread_cpu_us_per_op).max(f64::MIN_POSITIVE))
             }
@@ -64,6 +67,9 @@ enum Source {
     Small(&'static str),
     /// The same on 24 + 1000 bytes.
     Large(&'static str),
+    /// The load of 16 + 100 bytes at six tenths of the rate that the slowest engine reaches; latencies count from when a
+    /// call should have begun.
+    AtRate,
     /// A workload of YCSB.
     Ycsb(&'static str),
     /// All phases of a dynamic plan together.
@@ -81,10 +87,10 @@ const fn row(
     Row { number, what, phase, source, quantity, target }
 }
 
-use Quantity::{BackgroundCpu, PeakSpace, PerCpu, Throughput, WriteAmp};
-use Source::{Dynamic, Large, Small, Ycsb};
+use Quantity::{BackgroundCpu, PeakSpace, PerCpu, Tail, Throughput, WriteAmp};
+use Source::{AtRate, Dynamic, Large, Small, Ycsb};
 
-const ROWS: [Row; 25] = [
+const ROWS: [Row; 26] = [
     row(1, "fillrandom 16+100", "micro fillrandom", Small("fillrandom"), Throughput, 3.0),
     row(2, "fillrandom 24+1000", "micro fillrandom", Large("fillrandom"), Throughput, 1.8),
     row(3, "fillbatch", "micro fillbatch", Small("fillbatch"), Throughput, 2.5),
@@ -108,16 +114,16 @@ const ROWS: [Row; 25] = [
     row(19, "dynamic II", "dynamic II", Dynamic("II"), Throughput, 1.6),
     row(21, "write amp of overwrite", "micro overwrite", Small("overwrite"), WriteAmp, 0.7),
     row(22, "peak space of overwrite", "micro overwrite", Small("overwrite"), PeakSpace, 1.1),
+    row(26, "put p99.9 under load", "micro fillrandom", AtRate, Tail, 0.5),
     row(27, "background CPU, 100 B", "micro fillrandom", Small("fillrandom"), BackgroundCpu, 0.5),
     row(27, "background CPU, 1 KB", "micro fillrandom", Large("fillrandom"), BackgroundCpu, 0.5),
 ];
 
 /// Rows without a measurement, and what they wait for.
-const NOT_MEASURED: [(u32, &str); 4] = [
+const NOT_MEASURED: [(u32, &str); 3] = [
     (20, "YCSB --dist arce: run `ycsb --dist arce`"),
     (23, "filter memory: filters of one size everywhere; also row 24"),
     (25, "gc bytes: values stay in tables"),
-    (26, "put p99.9 under load: run `micro fillrandom --rate`"),
 ];
 
 /// Measures the rows that were asked for.
@@ -136,10 +142,14 @@ pub fn run(args: &GoalsArgs, common: &Common, program: &Program) -> Ended {
     if common.engines.is_empty() {
         common.engines = std::iter::once("drumlin").chain(bases.iter().copied()).map(str::to_owned).collect();
     }
-    let mut phases: Vec<PhaseReport> = Vec::new();
+    let mut slowest = f64::INFINITY;
     let mut lines =
         vec![["row", "what", "ratio", "min", "max", "target", "against", "verdict"].map(str::to_owned)];
     for source in sources(&rows) {
+        let mut common = common.clone();
+        if source == AT_RATE {
+            common.rate = Some(RATE_SHARE * slowest);
+        }
         let outcome = task(source, &common).and_then(|task| measured(&[task], &common, program));
         let report = match outcome {
             Ok(report) => report,
@@ -151,7 +161,9 @@ pub fn run(args: &GoalsArgs, common: &Common, program: &Program) -> Ended {
         for row in rows.iter().filter(|row| group(row.source) == source) {
             lines.push(judge(row, &report.phases, &bases));
         }
-        phases.extend(report.phases);
+        if source == FILL {
+            slowest = report.phases.iter().map(|phase| phase.ops_per_s).fold(f64::INFINITY, f64::min);
+        }
     }
     let lines: Vec<Vec<String>> = lines.into_iter().map(|line| line.to_vec()).collect();
     let mut text = aligned(&lines, 2);
@@ -162,14 +174,21 @@ pub fn run(args: &GoalsArgs, common: &Common, program: &Program) -> Ended {
     Ended::Done
 }
 
+/// The group of [`AtRate`], and the group that tells its rate.
+const AT_RATE: &str = "small fillrandom at a rate";
+const FILL: &str = "small fillrandom";
+/// The share of the slowest engine's own rate.
+const RATE_SHARE: f64 = 0.6;
+
 /// Phases in little memory, which take long where a block is read from the device: a group of their own.
 const UNCACHED: [&str; 4] = ["readuncached", "readuncached16", "multiget", "readpagecache"];
 
 /// What is measured in one go: rows of one source share their store.
 fn group(source: Source) -> &'static str {
     match source {
+        AtRate => AT_RATE,
         Small(name) | Large(name) if name.starts_with("fill") => match source {
-            Small("fillrandom") => "small fillrandom",
+            Small("fillrandom") => FILL,
             Small("fillbatch") => "small fillbatch",
             Small(_) => "small fillsync",
             _ => "large fillrandom",
@@ -186,6 +205,8 @@ fn group(source: Source) -> &'static str {
 fn sources(rows: &[&Row]) -> Vec<&'static str> {
     let mut sources: Vec<&'static str> = Vec::new();
     for row in rows {
+        let tells = (row.source == AtRate && !sources.contains(&FILL)).then_some(FILL);
+        sources.extend(tells);
         if !sources.contains(&group(row.source)) {
             sources.push(group(row.source));
         }
@@ -211,7 +232,12 @@ fn task(group: &str, common: &Common) -> Result<Task> {
     };
     const READS: [&str; 6] = ["readrandom", "readmissing", "seekrandom", "scan50", "readseq", "overwrite"];
     let workload = match group {
-        "small fillrandom" => micro(&["fillrandom"], scaled(10_000_000), 16, 100)?,
+        FILL => micro(&["fillrandom"], scaled(10_000_000), 16, 100)?,
+        AT_RATE => {
+            let mut workload = micro(&["fillrandom"], scaled(10_000_000), 16, 100)?;
+            workload.phases.iter_mut().for_each(|phase| phase.rate = common.rate);
+            workload
+        }
         "small fillbatch" => micro(&["fillbatch"], scaled(10_000_000), 16, 100)?,
         "small fillsync" => micro(&["fillsync"], scaled(10_000_000), 16, 100)?,
         "small reads" => micro(&READS, scaled(10_000_000), 16, 100)?,

@@ -50,10 +50,15 @@ impl Mapping {
         let Some(start) = start.ok().and_then(|start| NonNull::new(start.cast::<u8>())) else {
             return Ok(None);
         };
-        // Reads what is on disk now, so that no later copy waits for it. Old systems do not know how: no harm.
-        // SAFETY: exactly the mapping that was just made, which is not changed by this.
-        let _ = unsafe { madvise(start.as_ptr().cast(), len, Advice::LinuxPopulateRead) };
-        Ok(Some(Mapping { start, len }))
+        let mapping = Mapping { start, len };
+        mapping.populate();
+        Ok(Some(mapping))
+    }
+
+    /// Reads what of it is on disk alone, so that no later copy waits for it. Old systems do not know how: no harm.
+    pub(crate) fn populate(&self) {
+        // SAFETY: exactly this mapping, which is not changed by it.
+        let _ = unsafe { madvise(self.start.as_ptr().cast(), self.len, Advice::LinuxPopulateRead) };
     }
 
     /// Copies `data` to `offset`; `false`, and nothing is done, when it would not fit. Threads that write at the

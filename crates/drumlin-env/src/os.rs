@@ -185,10 +185,13 @@ impl OsFile {
     /// Writes inside the present length go through memory from now on, where that is safe.
     pub(crate) fn map_writes(&self) -> io::Result<()> {
         #[cfg(target_os = "linux")]
-        if self.mapping.get().is_none()
-            && let Some(mapping) = Mapping::of(&self.file)?
-        {
-            self.mapping.get_or_init(|| mapping);
+        match self.mapping.get() {
+            Some(mapping) => mapping.populate(),
+            None => {
+                if let Some(mapping) = Mapping::of(&self.file)? {
+                    self.mapping.get_or_init(|| mapping);
+                }
+            }
         }
         Ok(())
     }

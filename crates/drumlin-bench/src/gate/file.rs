@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! rustc = "rustc 1.95.0 (..)"
+//! processor = ".."
 //!
 //! [put-random]
 //! instructions = { value = 4321.5, tolerance = 0.02, reason = "why it is what it is" }
@@ -41,11 +42,19 @@ impl Figure {
     }
 }
 
+/// What instructions depend on besides the code. Counts depend on neither.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct Origin {
+    /// The compiler that built what was measured.
+    pub(super) rustc: String,
+    /// The processor, for which the C library chooses its functions.
+    pub(super) processor: String,
+}
+
 /// The file.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct File {
-    /// The compiler that built what was measured.
-    pub(super) rustc: String,
+    pub(super) origin: Origin,
     pub(super) figures: Vec<Figure>,
 }
 
@@ -75,8 +84,13 @@ impl File {
             }
             let (name, value) = line.split_once('=').ok_or_else(bad)?;
             let (name, value) = (name.trim(), value.trim());
-            if case.is_empty() && name == "rustc" {
-                file.rustc = value.trim_matches('"').to_owned();
+            let origin = match name {
+                "rustc" => Some(&mut file.origin.rustc),
+                "processor" => Some(&mut file.origin.processor),
+                _ => None,
+            };
+            if let Some(origin) = origin.filter(|_| case.is_empty()) {
+                *origin = value.trim_matches('"').to_owned();
                 continue;
             }
             let inner = value.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).ok_or_else(bad)?;
@@ -104,7 +118,12 @@ impl File {
     }
 
     /// This file with the figures just measured, and those old ones that `keeps` names; reasons stay.
-    pub(super) fn updated(&self, measured: &[Figure], keeps: impl Fn(&Figure) -> bool, rustc: &str) -> File {
+    pub(super) fn updated(
+        &self,
+        measured: &[Figure],
+        keeps: impl Fn(&Figure) -> bool,
+        origin: Origin,
+    ) -> File {
         let mut figures: Vec<Figure> = self.figures.iter().filter(|figure| keeps(figure)).cloned().collect();
         for new in measured {
             let old = self.figure(&new.case, &new.metric);
@@ -113,11 +132,12 @@ impl File {
             figures.push(Figure { reason, tolerance, ..new.clone() });
         }
         figures.sort_by(|a, b| (&a.case, &a.metric).cmp(&(&b.case, &b.metric)));
-        File { rustc: rustc.to_owned(), figures }
+        File { origin, figures }
     }
 
     fn text(&self) -> String {
-        let mut text = format!("{HEAD}\nrustc = \"{}\"\n", self.rustc);
+        let Origin { rustc, processor } = &self.origin;
+        let mut text = format!("{HEAD}\nrustc = \"{rustc}\"\nprocessor = \"{processor}\"\n");
         let mut case = "";
         for figure in &self.figures {
             if figure.case != case {
@@ -145,7 +165,7 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         let file = File {
-            rustc: "rustc 1".to_owned(),
+            origin: Origin { rustc: "rustc 1".to_owned(), processor: "a = b".to_owned() },
             figures: vec![
                 Figure { reason: "a, b = c".to_owned(), ..Figure::new("get", "instructions", 12.5, 0.02) },
                 Figure::new("put", "write_amp", 0.0, 0.0),
@@ -153,7 +173,7 @@ mod tests {
         };
         assert_eq!(File::parse(&file.text()), Ok(file.clone()));
         let new = [Figure::new("get", "instructions", 13.0, 0.5)];
-        let updated = file.updated(&new, |figure| figure.case != "get", "rustc 2");
+        let updated = file.updated(&new, |figure| figure.case != "get", Origin::default());
         assert_eq!(
             updated.figure("get", "instructions").map(|f| (f.value, f.tolerance, f.reason.as_str())),
             Some((13.0, 0.02, "a, b = c"))

@@ -5,7 +5,8 @@
 //! decisions, allocations. Instructions come from callgrind, which runs the case at n and at 2n operations: the
 //! difference over n is what one operation costs, for what is done once cancels.
 //!
-//! A figure outside its tolerance, in either direction, fails the gate: an improvement is written down too.
+//! A figure outside its tolerance, in either direction, fails the gate: an improvement is written down too. Instructions
+//! are judged only by the compiler and on the processor that the file names; elsewhere they are shown.
 
 mod callgrind;
 mod case;
@@ -14,7 +15,7 @@ mod file;
 use crate::command::Ended;
 use crate::command::args::GateArgs;
 use case::{CASES, Case};
-use file::{Figure, File};
+use file::{Figure, File, Origin};
 use std::path::Path;
 use std::time::Instant;
 
@@ -67,16 +68,17 @@ fn compare(args: &GateArgs, prefix: &[&str]) -> crate::engine::Result<bool> {
         false if args.update => File::default(),
         false => return Err(format!("{}: no such file; --update makes it", args.file.display())),
     };
-    let rustc = rustc_version();
-    if !args.update && known.rustc != rustc {
-        println!("the file is of {:?}, this is {rustc:?}: instructions may differ", known.rustc);
+    let origin = Origin { rustc: rustc_version(), processor: processor() };
+    let judged = args.update || known.origin == origin;
+    if watched && !judged {
+        println!("the file is of {:?}, this is {origin:?}: instructions are not judged", known.origin);
     }
     if args.update {
         let keeps = |figure: &Figure| {
             !cases.iter().any(|case| case.name == figure.case)
                 || (!watched && figure.metric == "instructions")
         };
-        known.updated(&measured, keeps, &rustc).write(&args.file)?;
+        known.updated(&measured, keeps, origin).write(&args.file)?;
     }
     let mut moved = 0;
     let mut worst: f64 = 0.0;
@@ -96,7 +98,7 @@ fn compare(args: &GateArgs, prefix: &[&str]) -> crate::engine::Result<bool> {
                 "{} {}: {} was {}, {percent:+.2} %",
                 figure.case, figure.metric, figure.value, old.value
             );
-            moved += 1;
+            moved += usize::from(judged || figure.metric != "instructions");
         }
     }
     for old in known.figures.iter().filter(|old| cases.iter().any(|case| case.name == old.case)) {
@@ -106,7 +108,11 @@ fn compare(args: &GateArgs, prefix: &[&str]) -> crate::engine::Result<bool> {
             moved += 1;
         }
     }
-    let note = if watched { "" } else { ", instructions not measured" };
+    let note = match (watched, judged) {
+        (true, true) => "",
+        (true, false) => ", instructions not judged",
+        (false, _) => ", instructions not measured",
+    };
     println!(
         "gate: cases {}, moved {moved}, worst {:+.2} %, {:.0} s{note}",
         cases.len(),
@@ -122,6 +128,11 @@ fn relative(old: f64, new: f64) -> f64 {
         return 0.0;
     }
     if old == 0.0 { f64::INFINITY.copysign(new) } else { new / old - 1.0 }
+}
+
+/// The processor's model.
+fn processor() -> String {
+    crate::measure::machine::machine(Path::new(".")).cpu.unwrap_or_default()
 }
 
 fn rustc_version() -> String {
