@@ -7,6 +7,8 @@
 
 #[cfg(feature = "fjall")]
 mod fjall_engine;
+#[cfg(feature = "redb")]
+mod redb_engine;
 #[cfg(feature = "rocksdb")]
 mod rocksdb_engine;
 #[cfg(feature = "rocksdb")]
@@ -40,6 +42,8 @@ const PROGRAM: Program = Program {
         &rocksdb_options::RocksDb { name: "rocksdb-tuned", tuned: true },
         #[cfg(feature = "fjall")]
         &fjall_engine::Fjall,
+        #[cfg(feature = "redb")]
+        &redb_engine::Redb,
     ],
     prefix: &[],
     allocator: "jemalloc",
