@@ -5,7 +5,7 @@
 //! `2 * slots + 1` plans are under way: enough that a short merge near the top need not wait for a long
 //! one below, and few enough that late decisions still see the tree as it is.
 
-use crate::share::project;
+use crate::share::{folding, project};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
@@ -14,7 +14,7 @@ use core::fmt;
 use drumlin_types::Ticket;
 use drumlin_types::contract::legal::close_plan;
 use drumlin_types::contract::{
-    CompactionPolicy, CostView, Decision, LimitView, Pace, PaceScope, Plan, PolicyInput, TreeView,
+    CompactionPolicy, CostView, Decision, LevelDesign, LimitView, Pace, PaceScope, Plan, PolicyInput, TreeView,
 };
 
 /// What a rule looks at.
@@ -58,6 +58,12 @@ pub(super) trait Rule: fmt::Debug + Send {
         2 * slots + 1
     }
 
+    /// What it means each level to hold, level 0 first.
+    fn design(&self, scene: &Scene<'_>) -> Vec<LevelDesign> {
+        let _ = scene;
+        Vec::new()
+    }
+
     /// When to slow writers, and when to stop them.
     fn marks(&self, scene: &Scene<'_>) -> Marks;
 }
@@ -85,6 +91,10 @@ impl<R: Rule> CompactionPolicy for Preset<R> {
         }
     }
 
+    fn design(&self, tree: &TreeView, limits: &LimitView) -> Vec<LevelDesign> {
+        self.rule.design(&Scene { tree, limits, seed: 0 })
+    }
+
     fn decide(&mut self, input: &PolicyInput<'_>) -> Decision {
         let limits = input.limits;
         let most = self.rule.most(limits.slots.max(1) as usize);
@@ -95,8 +105,10 @@ impl<R: Rule> CompactionPolicy for Preset<R> {
             let scene = Scene { tree: &tree, limits, seed: input.seed.wrapping_add(plans.len() as u64) };
             let proposals = self.rule.proposals(&scene);
             let Some(plan) = proposals.iter().find_map(|plan| close_plan(&tree, plan).ok()) else { break };
-            // Numbers of their own for plans that have no ticket yet.
-            project(&mut tree, &plan, Ticket(u64::MAX / 2 + plans.len() as u64));
+            // Numbers of their own for plans that have no ticket yet. What a plan may fold is left to it until the
+            // policy is asked again.
+            let whole = folding(&tree, &plan);
+            project(&mut tree, &whole, Ticket(u64::MAX / 2 + plans.len() as u64));
             plans.push(plan);
         }
         let under_way = input.tickets.iter().map(|ticket| &ticket.plan).chain(&plans);
