@@ -14,7 +14,8 @@ use core::fmt;
 use drumlin_types::Ticket;
 use drumlin_types::contract::legal::close_plan;
 use drumlin_types::contract::{
-    CompactionPolicy, CostView, Decision, LevelDesign, LimitView, Pace, PaceScope, Plan, PolicyInput, TreeView,
+    CompactionPolicy, CostView, Decision, LevelDesign, LimitView, Pace, PaceScope, Plan, PolicyInput,
+    TreeView,
 };
 
 /// What a rule looks at.

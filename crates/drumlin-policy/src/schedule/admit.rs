@@ -20,7 +20,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use drumlin_types::contract::legal::{self, Illegal};
 use drumlin_types::contract::{FileSpan, FileState, FileView, PieceId, Place, Plan, Take, TreeView};
-use drumlin_types::{Key, KeyRange, Ticket, bug};
+use drumlin_types::{Key, KeyRange, TableId, Ticket, bug};
 
 /// Why a plan was not admitted.
 #[derive(Clone, PartialEq, Debug)]
@@ -62,12 +62,17 @@ impl From<Illegal> for Refusal {
 
 impl Flight {
     /// Turns `plan` into a ticket, or says why not.
-    pub fn admit(&mut self, scene: &Scene<'_>, plan: &Plan, numbers: &mut Numbers) -> Result<Ticket, Refusal> {
+    pub fn admit(
+        &mut self,
+        scene: &Scene<'_>,
+        plan: &Plan,
+        numbers: &mut Numbers,
+    ) -> Result<Ticket, Refusal> {
+        self.check_room(scene, plan)?;
         let view = project::view(scene.tree, self);
         let projected = if bug!("E1") { view.live() } else { view.projected() };
         let plan = self.closed(scene, &view, &projected, plan)?;
         let spans = legal::spans(&projected, &plan.take);
-        self.check_room(scene, &spans, plan.out)?;
         if plan.priority < 0.0 && !tidy::pays(self, scene, &projected, &spans) {
             return Err(Refusal::Enough);
         }
@@ -152,10 +157,12 @@ impl Flight {
     }
 
     /// Whether one more ticket for its level pair may be under way.
-    fn check_room(&self, scene: &Scene<'_>, spans: &[FileSpan], out: u8) -> Result<(), Refusal> {
-        let source = spans.iter().map(|f| f.level).min().unwrap_or(out);
+    fn check_room(&self, scene: &Scene<'_>, plan: &Plan) -> Result<(), Refusal> {
+        let is_taken = |table: TableId| plan.take.iter().any(|take| take.table == table);
+        let mut files = scene.tree.files().filter(|(_, _, f)| is_taken(f.table));
+        let source = files.next().map_or(plan.out, |(level, _, _)| level);
         let ready = self.unfinished().filter(|(_, p)| {
-            p.state == PieceState::Ready && p.out == out && p.source() == source && self.is_clear(p)
+            p.state == PieceState::Ready && p.out == plan.out && p.source() == source && self.is_clear(p)
         });
         let is_full = self.tickets.len() >= scene.settings.most_tickets()
             || ready.take(scene.settings.most_ready()).count() == scene.settings.most_ready();
@@ -221,7 +228,8 @@ fn beside(projected: &TreeView, plan: &Plan, folds: &[Take]) -> Result<Vec<Take>
         }
     }
     let is_free = |take: &Take| {
-        let of = projected.files().filter(|(_, _, f)| f.table == take.table && f.bounds.overlaps(&take.range));
+        let of =
+            projected.files().filter(|(_, _, f)| f.table == take.table && f.bounds.overlaps(&take.range));
         of.map(|(_, _, f)| f).all(FileView::is_takeable)
     };
     if along.iter().all(is_free) { Ok(along) } else { Err(Refusal::Busy) }
@@ -243,9 +251,10 @@ fn parts(tree: &TreeView, spans: &[FileSpan], out: u8) -> Vec<Part> {
     let mut parts = Vec::new();
     for span in spans {
         let level = tree.levels.get(usize::from(span.level));
-        let found = level.into_iter().flat_map(|l| l.files()).find(|f| {
-            f.table == span.table && f.bounds.overlaps(&span.range)
-        });
+        let found = level
+            .into_iter()
+            .flat_map(|l| l.files())
+            .find(|f| f.table == span.table && f.bounds.overlaps(&span.range));
         let Some(file) = found else { continue };
         if let Some(part) = project::part(file, &span.range) {
             let may_move = part.bounds == file.bounds && may_move(tree, file, span.level, out);
@@ -283,9 +292,12 @@ pub fn without_pipeline(mut view: TreeView, flight: &Flight) -> TreeView {
     for at in 0..view.levels.len() {
         let level = at as u8;
         let pieces = || flight.unfinished().map(|(ticket, piece)| (ticket, piece));
-        let whole = pieces().any(|(_, p)| p.source() == 0 && (p.source() == level || p.out == level || p.out == level + 1))
+        let whole = pieces()
+            .any(|(_, p)| p.source() == 0 && (p.source() == level || p.out == level || p.out == level + 1))
             || (at == 0 && busy.get(1).is_some_and(|b| !b.is_empty()))
-            || pieces().any(|(_, p)| p.source() == level && p.inputs.iter().all(|f| f.level == level) && p.out > level);
+            || pieces().any(|(_, p)| {
+                p.source() == level && p.inputs.iter().all(|f| f.level == level) && p.out > level
+            });
         let below: &[KeyRange] = busy.get(at + 1).map_or(&[], |b| b);
         for file in view.levels[at].runs.iter_mut().flat_map(|run| &mut run.files) {
             if file.is_takeable() && (whole || below.iter().any(|range| range.overlaps(&file.bounds))) {

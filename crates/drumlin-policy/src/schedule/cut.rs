@@ -210,7 +210,11 @@ mod tests {
 
     #[test]
     fn pieces_cover_every_input_once() {
-        let inputs = [part(1, 0, 1 << 20, 64 * MIB), part(2, 0, 1 << 20, 64 * MIB), part(3, 1 << 19, 1 << 21, 32 * MIB)];
+        let inputs = [
+            part(1, 0, 1 << 20, 64 * MIB),
+            part(2, 0, 1 << 20, 64 * MIB),
+            part(3, 1 << 19, 1 << 21, 32 * MIB),
+        ];
         let cuts = cut(&inputs, &[], 10, Vec::new(), Vec::new());
         assert!((8..=12).contains(&cuts.len()), "{}", cuts.len());
         for input in &inputs {

@@ -64,7 +64,9 @@ impl Flight {
         }
         for (_, piece) in self.unfinished() {
             match piece.state {
-                PieceState::Held if self.is_clear(piece) || bug!("E2") => return Some(Install::Output(piece.id)),
+                PieceState::Held if self.is_clear(piece) || bug!("E2") => {
+                    return Some(Install::Output(piece.id));
+                }
                 PieceState::Landed if self.is_clear(piece) => return Some(Install::Sink(piece.id)),
                 PieceState::Held => {
                     let is_late = scene.now.saturating_sub(piece.finished_at) >= scene.settings.hold;
@@ -86,9 +88,7 @@ impl Flight {
 
     /// Without the pipeline a plan installs as a whole.
     fn next_whole(&self) -> Option<Install> {
-        let is_done = |p: &Piece| {
-            !p.is_unfinished() || (p.state == PieceState::Held && self.is_clear(p))
-        };
+        let is_done = |p: &Piece| !p.is_unfinished() || (p.state == PieceState::Held && self.is_clear(p));
         let ticket = self.tickets.iter().find(|t| !t.is_finished() && t.pieces.iter().all(is_done))?;
         let piece = ticket.pieces.iter().find(|p| p.state == PieceState::Held)?;
         Some(Install::Output(piece.id))

@@ -162,8 +162,13 @@ mod tests {
         let rate: f64 = 256.0 * 1024.0 / 4.2e-3;
         assert!((rate / 1048576.0 - 59.5).abs() < 0.05);
         let mib = 1048576.0;
-        let machine =
-            Machine { cores: 1.0, busy: 1.0 / 21.0, device: 2000.0 * mib, slot: 2.0 * rate, memory: (1 << 30, 1) };
+        let machine = Machine {
+            cores: 1.0,
+            busy: 1.0 / 21.0,
+            device: 2000.0 * mib,
+            slot: 2.0 * rate,
+            memory: (1 << 30, 1),
+        };
         assert_eq!(slots(&machine), 16);
         assert_eq!(slots(&Machine { device: 1e12, ..machine }), 21);
         assert_eq!(slots(&Machine { memory: (3 << 20, 1 << 20), ..machine }), 3);

@@ -53,7 +53,9 @@ impl Flight {
         let Some((id, folds, bytes, is_early)) = found else { return Err(idle) };
         let Some(piece) = self.piece_mut(id) else { return Err(idle) };
         piece.state = PieceState::Running;
-        piece.is_move = piece.may_move && folds.is_empty() && !is_early;
+        // What was folded is merged, at a second attempt too.
+        piece.may_move &= folds.is_empty();
+        piece.is_move = piece.may_move && !is_early;
         piece.bytes += bytes;
         piece.folded = bytes;
         piece.inputs.extend(folds);
@@ -142,11 +144,12 @@ impl Flight {
             }
             pair.running += u32::from(piece.state == PieceState::Running);
         }
-        let places: BTreeMap<(u8, u8, bool), usize> = order(pairs.into_values().collect(), scene.settings.back_pressure)
-            .iter()
-            .enumerate()
-            .map(|(at, pair)| ((pair.source, pair.out, pair.is_tidying), at))
-            .collect();
+        let places: BTreeMap<(u8, u8, bool), usize> =
+            order(pairs.into_values().collect(), scene.settings.back_pressure)
+                .iter()
+                .enumerate()
+                .map(|(at, pair)| ((pair.source, pair.out, pair.is_tidying), at))
+                .collect();
         let place = |c: &Candidate<'_>| {
             places.get(&(c.piece.source(), c.piece.out, is_tidying(c.ticket))).copied().unwrap_or(usize::MAX)
         };

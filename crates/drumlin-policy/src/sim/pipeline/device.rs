@@ -78,8 +78,11 @@ impl Device {
 
     fn share(&mut self) {
         let mut left = self.bandwidth;
-        let classes: &[&[Class]] =
-            if self.flush_first { &[&[Class::Flush], &[Class::Merge]] } else { &[&[Class::Flush, Class::Merge]] };
+        let classes: &[&[Class]] = if self.flush_first {
+            &[&[Class::Flush], &[Class::Merge]]
+        } else {
+            &[&[Class::Flush, Class::Merge]]
+        };
         for classes in classes {
             let wanted: u64 = self.jobs.values().filter(|j| classes.contains(&j.class)).map(|j| j.cap).sum();
             let given = wanted.min(left);

@@ -11,7 +11,9 @@ use super::space::merged_bytes;
 use crate::pace::{Admission, admission};
 use crate::random::SplitMix;
 use crate::schedule::finish::Install;
-use crate::schedule::{Flight, FoldCosts, Mode, Numbers, Piece, PieceState, Room, Scene, admit, home, project};
+use crate::schedule::{
+    Flight, FoldCosts, Mode, Numbers, Piece, PieceState, Room, Scene, admit, home, project,
+};
 use crate::share::split;
 use crate::sim::world::{even_cuts, key, merged, put, take_out};
 use alloc::collections::BTreeMap;
@@ -20,8 +22,8 @@ use alloc::vec::Vec;
 use drumlin_types::contract::draw::plain_file;
 use drumlin_types::contract::legal::check;
 use drumlin_types::contract::{
-    CompactionPolicy, CostView, Decision, FileSpan, FileView, LevelDesign, LimitView, LoadView, Outcome, Pace,
-    PieceId, PlanResult, PolicyInput, RunTag, RunView, TreeView,
+    CompactionPolicy, CostView, Decision, FileSpan, FileView, LevelDesign, LimitView, LoadView, Outcome,
+    Pace, PieceId, PlanResult, PolicyInput, RunTag, RunView, TreeView,
 };
 use drumlin_types::{KeyRange, LEVELS, RunId, Seq, TableId};
 
@@ -217,7 +219,14 @@ impl World {
         let written = if seconds > 0.0 { self.report.ingested as f64 / seconds } else { 0.0 };
         let (gets, seeks) = self.setup.reads;
         let writes = written / ENTRY as f64;
-        LoadView { gets, seeks, writes, write_bytes: written, entry_bytes: ENTRY as f64, ..LoadView::default() }
+        LoadView {
+            gets,
+            seeks,
+            writes,
+            write_bytes: written,
+            entry_bytes: ENTRY as f64,
+            ..LoadView::default()
+        }
     }
 
     fn cost_view(&self) -> CostView {
@@ -267,7 +276,9 @@ impl World {
     /// Does everything that may be done now.
     fn settle(&mut self, policy: &mut dyn CompactionPolicy) -> Result<(), String> {
         loop {
-            while let Some(install) = self.scene(&self.tree, |flight, scene| flight.next_install(scene, false)) {
+            while let Some(install) =
+                self.scene(&self.tree, |flight, scene| flight.next_install(scene, false))
+            {
                 self.install(install);
             }
             self.end_tickets(policy);
@@ -403,7 +414,9 @@ impl World {
         let mut parts = Vec::new();
         for span in &piece.inputs {
             let files = self.tree.levels[usize::from(span.level)].files();
-            parts.extend(files.filter(|f| f.table == span.table).filter_map(|f| project::part(f, &span.range)));
+            parts.extend(
+                files.filter(|f| f.table == span.table).filter_map(|f| project::part(f, &span.range)),
+            );
         }
         parts
     }
@@ -482,7 +495,8 @@ impl World {
         let mut rest = merged(&parts, TableId(0));
         (rest.bytes, rest.entries, rest.keys) = (written, written / ENTRY, written / ENTRY);
         let range = rest.bounds.clone();
-        let span = FileSpan { level: 0, table: rest.table, range, min_seq: rest.min_seq, max_seq: rest.max_seq };
+        let span =
+            FileSpan { level: 0, table: rest.table, range, min_seq: rest.min_seq, max_seq: rest.max_seq };
         let count = written.div_ceil(self.setup.file.max(1)).clamp(1, 4096) as u32;
         let mut outputs: Vec<FileView> = Vec::new();
         for range in even_cuts(&[span], count) {
