@@ -287,10 +287,9 @@ impl Store {
         true
     }
 
-    /// Starts the piece that the scheduler chooses.
-    pub(crate) fn start(&mut self, dice: &mut SplitMix) -> bool {
+    /// Starts the piece that the scheduler chooses, perhaps only one that moves.
+    pub(crate) fn start(&mut self, moves_only: bool, dice: &mut SplitMix) -> bool {
         let tree = self.tree.clone();
-        let moves_only = dice.one_in(8);
         let Ok(start) = self.scene(&tree, |flight, scene, _| flight.start(scene, moves_only)) else {
             return false;
         };

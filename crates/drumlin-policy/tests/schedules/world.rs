@@ -69,7 +69,8 @@ impl World {
             12..16 => {
                 // Now and then as many as there are: then some start that still wait.
                 let most = if self.dice.one_in(3) { 8 } else { 1 };
-                (0..most).all(|_| self.store.start(&mut self.dice));
+                let moves_only = self.dice.one_in(8);
+                (0..most).all(|_| self.store.start(moves_only, &mut self.dice));
             }
             16 | 17 => {
                 if let Some(id) = self.draw(|p| p.state == PieceState::Running) {
@@ -114,9 +115,9 @@ impl World {
             for id in self.store.pieces(|p| matches!(p.state, PieceState::Held | PieceState::Landed)) {
                 changed |= self.store.install(id, &mut self.dice);
             }
-            changed |= self.store.start(&mut self.dice);
+            changed |= self.store.start(false, &mut self.dice);
             self.verify()?;
-            if !changed && !self.store.start(&mut self.dice) && self.dice.one_in(32) {
+            if !changed {
                 let left = self.store.pieces(|_| true);
                 return Err(format!("{} pieces are left and none can go on", left.len()));
             }
