@@ -114,7 +114,7 @@ impl Flight {
     }
 
     /// Bytes that started pieces may still write.
-    fn writing(&self) -> u64 {
+    pub fn writing(&self) -> u64 {
         let running = self.unfinished().filter(|(_, p)| p.state == PieceState::Running && !p.is_move);
         running.map(|(_, piece)| with_margin(piece.bytes)).sum()
     }
