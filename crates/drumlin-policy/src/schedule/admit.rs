@@ -189,7 +189,13 @@ impl Flight {
         plan: &Plan,
         spans: &[FileSpan],
     ) -> Vec<Cut> {
-        let inputs = parts(projected, spans, plan.out);
+        let mut inputs = parts(projected, spans, plan.out);
+        // In the view a file that is claimed in part looks like several; only a whole reference may move.
+        let is_whole = |span: &FileSpan| {
+            let mut files = scene.tree.levels[usize::from(span.level)].files();
+            files.any(|f| f.table == span.table && f.bounds == span.range)
+        };
+        inputs.iter_mut().for_each(|part| part.may_move &= is_whole(&part.span));
         let Some(hull) = spans.iter().map(|s| s.range.clone()).reduce(|a, b| a.hull(&b)) else {
             return Vec::new();
         };

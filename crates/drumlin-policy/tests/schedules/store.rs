@@ -108,6 +108,8 @@ pub(crate) struct Store {
     tables_made: u64,
     settings: Settings,
     design: Vec<LevelDesign>,
+    /// A move took a part of a reference, which no edit can do.
+    moved_part: bool,
 }
 
 impl Store {
@@ -137,6 +139,7 @@ impl Store {
             tables_made: 0,
             settings,
             design: (0..LEVELS).map(design).collect(),
+            moved_part: false,
         }
     }
 
@@ -306,6 +309,11 @@ impl Store {
 
     /// A piece's inputs go to its output level as they are.
     fn relocate(&mut self, piece: &Piece, dice: &mut SplitMix) {
+        let is_part = |(_, _, f): (u8, &RunView, &FileView)| {
+            let takes = |s: &FileSpan| s.table == f.table && s.range.overlaps(&f.bounds);
+            piece.inputs.iter().any(|s| takes(s) && !s.range.covers(&f.bounds))
+        };
+        self.moved_part |= self.tree.files().any(is_part);
         let files = cut_out(&mut self.tree, &piece.inputs);
         let tables: Vec<TableId> = files.iter().map(|f| f.table).collect();
         self.put(piece, piece.out, files, dice);
@@ -421,6 +429,9 @@ impl Store {
 
     /// No file is claimed twice, and claims lie where files are.
     pub(crate) fn check_claims(&self) -> Result<(), String> {
+        if self.moved_part {
+            return Err("a move takes a part of a file".to_owned());
+        }
         let spans: Vec<&FileSpan> = self.flight.unfinished().flat_map(|(_, p)| &p.inputs).collect();
         for (at, span) in spans.iter().enumerate() {
             let clash = |other: &&FileSpan| other.table == span.table && other.range.overlaps(&span.range);
