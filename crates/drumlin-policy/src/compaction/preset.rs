@@ -18,6 +18,9 @@ use drumlin_types::contract::{
     TreeView,
 };
 
+/// Plans of one decision: the policy is asked again when they are admitted.
+const PLANS_MOST: usize = 8;
+
 /// What a rule looks at.
 pub(super) struct Scene<'a> {
     /// The tree after all plans under way and those decided just now.
@@ -102,7 +105,7 @@ impl<R: Rule> CompactionPolicy for Preset<R> {
         let mut tree = input.tree.projected();
         let mut plans: Vec<Plan> = Vec::new();
         let Marks { scope, slow, stop } = self.rule.marks(&Scene { tree: &tree, limits, seed: input.seed });
-        while input.tickets.len() + plans.len() < most {
+        while plans.len() < PLANS_MOST && input.tickets.len() + plans.len() < most {
             let scene = Scene { tree: &tree, limits, seed: input.seed.wrapping_add(plans.len() as u64) };
             let proposals = self.rule.proposals(&scene);
             let Some(plan) = proposals.iter().find_map(|plan| close_plan(&tree, plan).ok()) else { break };
@@ -131,7 +134,9 @@ fn drain<'a>(
     }
     let rate = |plan: &Plan| {
         let is_taken = |f: &drumlin_types::contract::FileView| {
-            plan.take.iter().any(|take| take.table == f.table && take.range.overlaps(&f.bounds))
+            // What a plan may fold counts as folded: at worst the runs become fewer sooner.
+            let mut takes = plan.take.iter().chain(&plan.may_fold);
+            takes.any(|take| take.table == f.table && take.range.overlaps(&f.bounds))
         };
         let mut removed = -1.0;
         let mut bytes = 0;

@@ -20,7 +20,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use drumlin_types::contract::legal::{self, Illegal};
 use drumlin_types::contract::{FileSpan, FileState, FileView, PieceId, Place, Plan, Take, TreeView};
-use drumlin_types::{Key, KeyRange, TableId, Ticket, bug};
+use drumlin_types::{Key, KeyRange, RunId, TableId, Ticket, bug};
 
 /// Why a plan was not admitted.
 #[derive(Clone, PartialEq, Debug)]
@@ -78,10 +78,7 @@ impl Flight {
         }
         let ticket = numbers.ticket();
         let own = numbers.run();
-        let wanted = match plan.place {
-            Place::Run(run) => Some(run),
-            Place::NewRun => None,
-        };
+        let wanted = self.wanted(scene, &plan);
         let tag = self.tag(&projected, &plan, wanted);
         let earlier = self.piece_views();
         let pieces = self.cut(scene, &view, &projected, &plan, &spans).into_iter().enumerate();
@@ -169,12 +166,20 @@ impl Flight {
         if is_full { Err(Refusal::Enough) } else { Ok(()) }
     }
 
+    /// The run that the plan names, if it is one: views and policies also number runs that are not there yet.
+    fn wanted(&self, scene: &Scene<'_>, plan: &Plan) -> Option<RunId> {
+        let Place::Run(run) = plan.place else { return None };
+        let is_there = scene.tree.levels.get(usize::from(plan.out))?.runs.iter().any(|r| r.id == run);
+        let comes = |t: &TicketState| t.plan.out == plan.out && (t.own == run || t.wanted == Some(run));
+        (is_there || self.tickets.iter().any(comes)).then_some(run)
+    }
+
     /// A run that joins another one has that one's tag.
     fn tag(
         &self,
         projected: &TreeView,
         plan: &Plan,
-        wanted: Option<drumlin_types::RunId>,
+        wanted: Option<RunId>,
     ) -> drumlin_types::contract::RunTag {
         let runs = projected.levels.get(usize::from(plan.out)).map_or(&[][..], |level| &level.runs);
         let joined = runs.iter().find(|run| Some(run.id) == wanted);
