@@ -302,7 +302,7 @@ pub fn without_pipeline(mut view: TreeView, flight: &Flight) -> TreeView {
         .collect();
     for at in 0..view.levels.len() {
         let level = at as u8;
-        let pieces = || flight.unfinished().map(|(ticket, piece)| (ticket, piece));
+        let pieces = || flight.unfinished();
         let whole = pieces()
             .any(|(_, p)| p.source() == 0 && (p.source() == level || p.out == level || p.out == level + 1))
             || (at == 0 && busy.get(1).is_some_and(|b| !b.is_empty()))

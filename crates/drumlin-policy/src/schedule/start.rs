@@ -81,12 +81,12 @@ impl Flight {
                 continue;
             }
             let is_clear = self.is_clear(piece) || bug!("E2");
-            if is_clear && piece.may_move {
-                if let Fold::Take(folds, 0) = question.ask(ticket, piece, false)
-                    && folds.is_empty()
-                {
-                    return Some((piece.id, folds, 0, false));
-                }
+            if is_clear
+                && piece.may_move
+                && let Fold::Take(folds, 0) = question.ask(ticket, piece, false)
+                && folds.is_empty()
+            {
+                return Some((piece.id, folds, 0, false));
             }
             match is_clear {
                 _ if moves_only => {}
