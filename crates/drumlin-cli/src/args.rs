@@ -91,7 +91,11 @@ pub(crate) enum Command {
 
 /// What is simulated. The costs are those of the ArceKV paper.
 #[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct SimArgs {
+    #[command(subcommand)]
+    pub(crate) kind: Option<SimKind>,
+
     /// I, II or III of the paper, or the letters A to J of their mixes in a row
     #[arg(default_value = "I")]
     pub(crate) plan: String,
@@ -119,6 +123,54 @@ pub(crate) struct SimArgs {
     /// Share by which a running merge slows operations down
     #[arg(long, default_value_t = 0.1)]
     pub(crate) interference: f64,
+
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What else is simulated.
+#[derive(Subcommand, Debug)]
+pub(crate) enum SimKind {
+    /// A load that keeps merge slots busy, with and without the pipeline (Downforce)
+    ///
+    /// Counterparts of the paper's figures 3, 6, 7, 8, 9 and table 3. Sizes and rates are the paper's; a part of the load
+    /// shows the same shape sooner.
+    Pipeline(PipelineArgs),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct PipelineArgs {
+    /// Policies to compare, with their arguments; may be given often [default: 1-leveling:5 and tiering:4]
+    #[arg(long = "policy", value_name = "NAME")]
+    pub(crate) policies: Vec<String>,
+
+    /// Numbers of merge slots
+    #[arg(long, value_delimiter = ',', default_value = "1,2,4,8,16,32", value_name = "N,..",
+          value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) workers: Vec<u32>,
+
+    /// The number of slots whose use is shown in detail; it is simulated if it is not among those named
+    #[arg(long, default_value_t = 16, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) detail: u32,
+
+    /// MiB that are written; 51200 are the paper's
+    #[arg(long, default_value_t = 6400, value_name = "MIB",
+          value_parser = clap::value_parser!(u64).range(256..=1_000_000))]
+    pub(crate) load: u64,
+
+    /// MiB per second that the program writes at most
+    #[arg(long, default_value_t = 800, value_name = "MIB",
+          value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    pub(crate) rate: u64,
+
+    /// Lookups per second that the scheduler is told of
+    #[arg(long, default_value_t = 0.0)]
+    pub(crate) gets: f64,
+
+    /// Write a page with the figures
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
 
     /// Print JSON
     #[arg(long)]

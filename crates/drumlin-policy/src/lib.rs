@@ -3,6 +3,7 @@
 //!
 //! - [`compaction`]: the compaction policies and their registry, [`by_name`].
 //! - [`pace`]: how fast writers are admitted.
+//! - [`schedule`]: when plans run, and in what order they install.
 //! - [`sim`]: trees without data, on which policies are tried out.
 //!
 //! What belongs here: choosing what to merge, and simulating it. What does not: I/O, clocks, threads,
@@ -18,6 +19,7 @@ extern crate std;
 pub mod compaction;
 pub mod pace;
 mod random;
+pub mod schedule;
 mod share;
 pub mod sim;
 

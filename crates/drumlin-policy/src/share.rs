@@ -104,6 +104,18 @@ pub(crate) fn project(tree: &mut TreeView, plan: &Plan, ticket: Ticket) {
     }
 }
 
+/// The plan with all that it may fold and that is free taken along.
+pub(crate) fn folding(tree: &TreeView, plan: &Plan) -> Plan {
+    let mut plan = plan.clone();
+    for fold in core::mem::take(&mut plan.may_fold) {
+        let is_free = tree.files().any(|(_, _, f)| f.table == fold.table && f.is_takeable());
+        if is_free && !plan.take.iter().any(|t| t.table == fold.table && t.range.overlaps(&fold.range)) {
+            plan.take.push(fold);
+        }
+    }
+    plan
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

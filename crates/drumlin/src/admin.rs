@@ -314,6 +314,9 @@ impl Store {
             return Ok(());
         }
         self.background.stop();
+        // What waited to be installed is merged anew after the next opening.
+        let held = std::mem::take(&mut *self.held.lock());
+        drop(held);
         let result = match self.read_only {
             true => Ok(()),
             false => {

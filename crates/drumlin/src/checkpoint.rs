@@ -87,7 +87,7 @@ impl Store {
         let numbers = Numbers {
             floor,
             next_file,
-            next_run: control.next_run,
+            next_run: control.numbers.next_run,
             last_seq: seq,
             clock: self.unix_micros(),
         };

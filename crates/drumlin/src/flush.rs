@@ -218,7 +218,7 @@ impl Store {
         control.decisions.note(self.now(), &keyspace.name, what, why);
         if let Some(entry) = control.keyspace(keyspace) {
             entry.flushed_seq = entry.flushed_seq.max(max_seq);
-            entry.due = true;
+            (entry.due, entry.flushed) = (true, true);
             entry.policy.observe(&Outcome::Flushed { bytes, entries: result.counts.written });
         }
         self.disk_full.store(false, drumlin_env::sync::atomic::Ordering::Release);

@@ -85,8 +85,8 @@ pub use keyspace::{Keyspace, Snapshot};
 pub use merge_operator::{AddI64, Append, MergeOperator};
 pub use metrics::Metrics;
 pub use options::{
-    Compression, Durability, KeyspaceOptions, OptionDef, Options, Scope as OptionScope, Shape as OptionShape,
-    TableReads, options_help, options_markdown,
+    Compression, Durability, KeyspaceOptions, OptionDef, Options, Pipeline, Scope as OptionScope,
+    Shape as OptionShape, TableReads, options_help, options_markdown,
 };
 pub use range_cursor::RangeCursor;
 pub use repair::{RepairReport, repair};

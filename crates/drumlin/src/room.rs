@@ -10,11 +10,11 @@
 //!
 //! Asking the file system comes before the control lock: under it there is no I/O.
 
-use crate::compaction::scheduler::with_margin;
 use crate::error::{Error, ErrorKind, Result};
 use crate::memtable::Memtable;
 use crate::store::{PIECE_BYTES, Store};
 use drumlin_env::sync::{Arc, atomic};
+use drumlin_policy::schedule::start::with_margin;
 
 /// The part of the budget that flushes leave to merges is one in so many, and at most what two pieces take.
 const MERGE_SHARE: u64 = 8;

@@ -6,6 +6,7 @@
 use crate::background::Background;
 use crate::compaction::audit::Audit;
 use crate::compaction::control::Control;
+use crate::compaction::install::Finished;
 use crate::compaction::output::OutputSpec;
 use crate::compaction::scheduler::{Moment, PieceStart};
 use crate::decisions::DecisionFiles;
@@ -27,7 +28,8 @@ use drumlin_env::sync::{Arc, Mutex, atomic};
 use drumlin_env::{Env, FileKind, FileLock, Note};
 use drumlin_format::manifest::{Change, Edit};
 use drumlin_format::names::FileName;
-use drumlin_types::contract::LimitView;
+use drumlin_policy::schedule::Mode;
+use drumlin_types::contract::{LimitView, PieceId};
 use drumlin_types::{LogNumber, Seq, TableId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -57,6 +59,8 @@ pub(crate) struct Sizes {
     /// Bytes of live log at which the oldest memtables are sealed.
     pub(crate) log: u64,
     pub(crate) slots: usize,
+    /// How merges follow each other.
+    pub(crate) mode: Mode,
 }
 
 /// An open store.
@@ -74,6 +78,8 @@ pub(crate) struct Store {
     pub(crate) tables: TableCache,
     pub(crate) obsolete: Arc<Obsolete>,
     pub(crate) control: Mutex<Control>,
+    /// What finished pieces left that wait for others; taken after `control`.
+    pub(crate) held: Mutex<BTreeMap<PieceId, Finished>>,
     pub(crate) background: Arc<Background>,
     /// What writers pass.
     pub(crate) gate: Gate,
@@ -162,6 +168,7 @@ impl Store {
             tables: parts.tables,
             obsolete: parts.obsolete,
             control: Mutex::new(parts.control),
+            held: Mutex::default(),
             gate: Gate::new(),
             metrics: Counters::default(),
             lookups: LookupCounts::default(),
@@ -373,7 +380,7 @@ impl Store {
         changes.extend_from_slice(more);
         let next_file = self.next_file.load(atomic::Ordering::Acquire);
         changes.push(Change::NextFile(next_file + crate::recovery::NUMBER_LEASE));
-        changes.push(Change::NextRun(control.next_run));
+        changes.push(Change::NextRun(control.numbers.next_run));
         self.append_edit(control, Edit { changes }, durable)?;
         for (_, _, file) in tree.files().filter(|(_, _, f)| gone.contains(&f.id())) {
             file.table.retire();
@@ -514,6 +521,7 @@ impl Store {
             limits: LimitView { slots: self.sizes.slots as u32, ..LimitView::default() },
             costs: self.costs.view(),
             piece_bytes: PIECE_BYTES,
+            mode: self.sizes.mode,
             room: self.room_for_merges(),
         };
         let mut control = self.control.lock();

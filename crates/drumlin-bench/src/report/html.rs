@@ -34,8 +34,21 @@ svg.whisker{width:200px;display:inline}.label{fill:var(--soft);font-size:11px}.g
 
 /// The page of `report`.
 pub fn page(report: &Report) -> String {
+    let mut out = begin("drumlin bench");
+    head(report, &mut out);
+    results(report, &mut out);
+    for engine in names(&report.phases, |phase| &phase.engine) {
+        of_engine(report, &engine, &mut out);
+    }
+    end(out)
+}
+
+/// The beginning of a page, with its style: headings, tables and plots follow.
+pub fn begin(title: &str) -> String {
     let mut out = String::from("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">");
-    out += "<meta name=\"viewport\" content=\"width=device-width\"><title>drumlin bench</title>\n<style>";
+    out += "<meta name=\"viewport\" content=\"width=device-width\"><title>";
+    out += &escape(title);
+    out += "</title>\n<style>";
     out += STYLE;
     for number in 0..8 {
         let _ = write!(
@@ -45,11 +58,11 @@ pub fn page(report: &Report) -> String {
         );
     }
     out += "</style></head><body>\n";
-    head(report, &mut out);
-    results(report, &mut out);
-    for engine in names(&report.phases, |phase| &phase.engine) {
-        of_engine(report, &engine, &mut out);
-    }
+    out
+}
+
+/// The page, ended.
+pub fn end(mut out: String) -> String {
     out += "</body></html>\n";
     out
 }

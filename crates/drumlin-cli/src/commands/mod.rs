@@ -3,6 +3,8 @@
 mod access;
 mod care;
 mod load;
+mod pipeline;
+mod pipeline_page;
 mod replay;
 mod report;
 mod sim;

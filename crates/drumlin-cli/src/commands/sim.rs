@@ -3,7 +3,8 @@
 //! Three tables: microseconds per operation, MiB merged, covered runs (mean and most). The figures follow
 //! from the arguments alone.
 
-use crate::args::SimArgs;
+use super::pipeline;
+use crate::args::{SimArgs, SimKind};
 use crate::failure::{Failure, Outcome, Result, Verdict};
 use crate::output::Output;
 use drumlin_policy::sim::{PLANS, PhaseReport, Setup, phases};
@@ -28,6 +29,9 @@ const POLICIES: [&str; 12] = [
 const MIB: f64 = 1_048_576.0;
 
 pub(super) fn sim(args: &SimArgs, out: &mut Output<'_>) -> Outcome {
+    if let Some(SimKind::Pipeline(args)) = &args.kind {
+        return pipeline::pipeline(args, out);
+    }
     let known = PLANS.iter().find(|(name, ..)| *name == args.plan);
     let (letters, share) = known.map_or((args.plan.as_str(), 1.0), |(_, letters, share)| (*letters, *share));
     let setup = Setup {

@@ -5,12 +5,14 @@
 
 use super::arguments::Arguments;
 use super::preset::{Marks, Preset, Rule, Scene, Size, amount, power, size};
-use super::stack::{Run, bytes, stack, whole_runs};
+use super::stack::{Run, bytes, largest_run, stack, whole_runs};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-use drumlin_types::contract::{CompactionPolicy, PaceScope, Plan, PolicyError, TreeView};
+use drumlin_types::contract::{
+    CompactionPolicy, LevelDesign, PaceScope, Place, Plan, PolicyError, Take, TreeView,
+};
 
 #[derive(Debug)]
 struct Leveling {
@@ -23,10 +25,14 @@ pub(super) fn build(arguments: &Arguments<'_>) -> Result<Box<dyn CompactionPolic
 }
 
 impl Leveling {
+    fn size(&self, scene: &Scene<'_>, level: u8) -> f64 {
+        scene.flush_bytes() * power(self.ratio as f64, level)
+    }
+
     fn step(&self, scene: &Scene<'_>, level: u8) -> Option<Plan> {
-        let mut runs = stack(scene.tree, level);
+        let runs = stack(scene.tree, level);
         let below = stack(scene.tree, level + 1);
-        let limit = if level == 0 { 1.0 } else { scene.flush_bytes() * power(self.ratio as f64, level) };
+        let limit = if level == 0 { 1.0 } else { self.size(scene, level) };
         let filled = bytes(&runs);
         if runs.is_empty() || (filled as f64) < limit {
             return None;
@@ -41,8 +47,10 @@ impl Leveling {
             amount(&below),
             level + 1
         );
-        runs.extend(below);
         let mut plan = whole_runs(scene.tree, &runs, level + 1, reason)?;
+        let beside = below.iter().flat_map(|run| &run.view.files);
+        plan.may_fold = beside.map(|f| Take { table: f.table, range: f.bounds.clone() }).collect();
+        plan.place = largest_run(scene.tree, level + 1).map_or(Place::NewRun, Place::Run);
         plan.priority = filled as f64 / limit.max(scene.flush_bytes());
         Some(plan)
     }
@@ -72,6 +80,14 @@ impl Rule for Leveling {
         let last = scene.last_level();
         let steps = (0..last).filter_map(|level| self.step(scene, level));
         steps.chain((1..=last).filter_map(|level| surplus(scene.tree, level, 1))).collect()
+    }
+
+    fn design(&self, scene: &Scene<'_>) -> Vec<LevelDesign> {
+        let level = |level| match level {
+            0 => LevelDesign { bytes: f64::INFINITY, runs: 1.0 },
+            _ => LevelDesign { bytes: self.size(scene, level), runs: 1.0 },
+        };
+        (0..=scene.last_level()).map(level).collect()
     }
 
     fn marks(&self, _: &Scene<'_>) -> Marks {

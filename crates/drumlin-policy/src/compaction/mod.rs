@@ -51,7 +51,7 @@ static REGISTRY: [Entry; 10] = [
     },
     Entry {
         name: "1-leveling",
-        arguments: "[static|dynamic]",
+        arguments: "[static|dynamic|T]",
         doc: "one run per level, merged file by file where the overlap is least (RocksDB)",
         build: one_leveling::build,
     },
@@ -139,6 +139,7 @@ mod tests {
             "1-leveling",
             "1-leveling:static",
             "1-leveling:dynamic",
+            "1-leveling:5",
             "leveling:10",
             "leveling:4,hard-stop",
             "tiering:2",
@@ -179,13 +180,13 @@ mod tests {
         assert_eq!(refused("ucs:99"), "ucs = 99: w must be -10..=36");
         assert_eq!(refused("arce:0/24/2/1"), "arce = 0/24/2/1: M = 0: must be 1..=1000000");
         assert_eq!(refused("universal:3"), "universal = 3: takes no arguments");
-        assert_eq!(refused("1-leveling:fast"), "1-leveling = fast: must be static or dynamic");
+        assert_eq!(refused("1-leveling:fast"), "1-leveling = fast: must be static, dynamic or T");
         assert_eq!(refused("fluid:4/5"), "fluid = 4/5: K must be 1..=4 at level 1");
         assert_eq!(refused("fluid:4,1/2"), "fluid = 4,1/2: r must be 2..=1000");
         assert_eq!(refused("fluid:4"), "fluid = 4: must be r,../K,..");
         assert_eq!(refused("fluid:2,2,2,2,2,2,2,2/1"), "fluid = 2,2,2,2,2,2,2,2/1: at most 7 values");
         assert!(refused("lsm").starts_with(
-            "compaction = lsm: no such policy; there are arce:[M/c/q/rho], 1-leveling:[static|dynamic], "
+            "compaction = lsm: no such policy; there are arce:[M/c/q/rho], 1-leveling:[static|dynamic|T], "
         ));
     }
 }

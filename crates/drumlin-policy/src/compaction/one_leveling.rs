@@ -3,11 +3,12 @@
 //! the least there for its size.
 //!
 //! The score of level 0 is the larger of runs/4 and bytes/C_1, of level i it is bytes/C_i; the highest
-//! from 1 on goes. Sizes grow by 10 from C_1 = 256 MiB; `static` starts at ten flushes instead; `dynamic`
+//! from 1 on goes. Sizes grow by 10, or by T where that is given, from C_1 = 256 MiB; `static` starts at ten flushes instead; `dynamic`
 //! takes the last level as it is and divides upward until C_1 is reached: the base, into which level 0
 //! is merged. Levels above the base are emptied.
 //!
-//! Files that a plan in flight holds, or is about to make, keep a file that overlaps them where it is.
+//! What a plan meets in the next level it may fold: whether it does is for the scheduler to say, so files that are
+//! busy there hold nothing up.
 //! Extra runs that another policy left in a level are merged in place, file by file, when nothing is over
 //! its size.
 
@@ -19,11 +20,11 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use drumlin_types::contract::{
-    CompactionPolicy, FileView, PaceScope, Place, Plan, PolicyError, RunView, Take,
+    CompactionPolicy, FileView, LevelDesign, PaceScope, Place, Plan, PolicyError, RunView, Take,
 };
 
 const BASE_BYTES: f64 = (256u64 << 20) as f64;
-const GROWTH: f64 = 10.0;
+const GROWTH: usize = 10;
 const LEVEL0_RUNS: f64 = 4.0;
 /// Candidates per level that are tried when the best cannot be closed.
 const TRIED: usize = 4;
@@ -38,16 +39,21 @@ enum Sizes {
 #[derive(Debug)]
 struct OneLeveling {
     sizes: Sizes,
+    /// Factor from one level's size to the next.
+    growth: f64,
 }
 
 pub(super) fn build(arguments: &Arguments<'_>) -> Result<Box<dyn CompactionPolicy>, PolicyError> {
-    let sizes = match arguments.text {
-        "" => Sizes::Plain,
-        "static" => Sizes::Static,
-        "dynamic" => Sizes::Dynamic,
-        _ => return Err(arguments.error("must be static or dynamic")),
+    let (sizes, growth) = match arguments.text {
+        "" => (Sizes::Plain, GROWTH),
+        "static" => (Sizes::Static, GROWTH),
+        "dynamic" => (Sizes::Dynamic, GROWTH),
+        text if text.starts_with(|c: char| c.is_ascii_digit()) => {
+            (Sizes::Plain, arguments.number("T", GROWTH, 2..=100)?)
+        }
+        _ => return Err(arguments.error("must be static, dynamic or T")),
     };
-    Ok(Preset::boxed(OneLeveling { sizes }, arguments.hard_stop))
+    Ok(Preset::boxed(OneLeveling { sizes, growth: growth as f64 }, arguments.hard_stop))
 }
 
 /// A file and what it would be merged with.
@@ -71,7 +77,7 @@ impl OneLeveling {
         let mut base = scene.last_level();
         let mut target = scene.tree.levels.last().map_or(0, |level| level.bytes()) as f64;
         while target > BASE_BYTES && base > 1 {
-            target /= GROWTH;
+            target /= self.growth;
             base -= 1;
         }
         base
@@ -80,10 +86,10 @@ impl OneLeveling {
     /// Target size of level `level` below 0; the last level of `dynamic` is as large as it is.
     fn target(&self, scene: &Scene<'_>, base: u8, level: u8) -> f64 {
         if self.sizes != Sizes::Dynamic {
-            return self.first_size(scene) * power(GROWTH, level - 1);
+            return self.first_size(scene) * power(self.growth, level - 1);
         }
         let last = scene.tree.levels.last().map_or(0, |l| l.bytes()) as f64;
-        if level < base { 0.0 } else { (last / power(GROWTH, scene.last_level() - level)).max(1.0) }
+        if level < base { 0.0 } else { (last / power(self.growth, scene.last_level() - level)).max(1.0) }
     }
 
     fn score(&self, scene: &Scene<'_>, base: u8, level: u8) -> f64 {
@@ -100,7 +106,7 @@ impl OneLeveling {
     fn flushed(&self, scene: &Scene<'_>, base: u8, score: f64) -> Option<Plan> {
         let idle: Vec<&RunView> = scene.tree.levels[0].runs.iter().filter(|run| run.is_takeable()).collect();
         let hull = idle.iter().filter_map(|run| run.hull()).reduce(|a, b| a.hull(&b))?;
-        let others = free_overlap(scene, base, &hull, |_| true)?;
+        let others = overlap(scene, base, &hull);
         let reason = format!(
             "level 0 scores {score:.2}: its {}, {}, and {}, {}, of level {base}",
             Counted(idle.len(), "idle run"),
@@ -108,8 +114,8 @@ impl OneLeveling {
             Counted(others.len(), "file"),
             size(others.iter().map(|f| f.bytes).sum())
         );
-        let files = idle.iter().flat_map(|run| &run.files).chain(others);
-        Some(leveled(scene, files, base, score, reason))
+        let files = idle.iter().flat_map(|run| &run.files);
+        Some(leveled(scene, files, others.into_iter(), base, score, reason))
     }
 
     /// The files of `level` with least overlap for their size, the best few.
@@ -119,7 +125,7 @@ impl OneLeveling {
         let candidates = best(
             scene.tree.levels[usize::from(level)]
                 .files()
-                .filter_map(|file| Candidate::new(file, free_overlap(scene, out, &file.bounds, |_| true)?)),
+                .filter_map(|file| Candidate::new(file, overlap(scene, out, &file.bounds))),
         );
         let plan = |c: Candidate<'_>| {
             let reason = format!(
@@ -131,7 +137,7 @@ impl OneLeveling {
                 Counted(c.others.len(), "file"),
                 c.ratio
             );
-            leveled(scene, c.files(), out, score, reason)
+            leveled(scene, core::iter::once(c.file), c.others.iter().copied(), out, score, reason)
         };
         candidates.into_iter().map(plan).collect()
     }
@@ -156,7 +162,7 @@ impl OneLeveling {
                 Counted(c.others.len(), "file"),
                 c.ratio
             );
-            leveled(scene, c.files(), level, -1.0, reason)
+            leveled(scene, c.files(), core::iter::empty(), level, -1.0, reason)
         };
         candidates.into_iter().map(plan).collect()
     }
@@ -183,6 +189,12 @@ fn best<'a>(candidates: impl Iterator<Item = Candidate<'a>>) -> Vec<Candidate<'a
     candidates
 }
 
+/// The files of `level` in `range`, whatever plans do to them.
+fn overlap<'a>(scene: &Scene<'a>, level: u8, range: &drumlin_types::KeyRange) -> Vec<&'a FileView> {
+    let runs = &scene.tree.levels[usize::from(level)].runs;
+    runs.iter().flat_map(|run| overlapping(run, range)).collect()
+}
+
 /// The files of `level` in `range`, in wanted runs; `None` when one of them is not free to be taken.
 fn free_overlap<'a>(
     scene: &Scene<'a>,
@@ -205,12 +217,14 @@ fn free_overlap<'a>(
 fn leveled<'a>(
     scene: &Scene<'_>,
     files: impl Iterator<Item = &'a FileView>,
+    beside: impl Iterator<Item = &'a FileView>,
     out: u8,
     priority: f64,
     reason: String,
 ) -> Plan {
-    let take = files.map(|f| Take { table: f.table, range: f.bounds.clone() }).collect();
-    let mut plan = Plan::new(take, out, reason);
+    let take = |f: &FileView| Take { table: f.table, range: f.bounds.clone() };
+    let mut plan = Plan::new(files.map(take).collect(), out, reason);
+    plan.may_fold = beside.map(take).collect();
     plan.place = largest_run(scene.tree, out).map_or(Place::NewRun, Place::Run);
     plan.priority = priority;
     plan
@@ -219,6 +233,7 @@ fn leveled<'a>(
 impl Rule for OneLeveling {
     fn name(&self) -> String {
         match self.sizes {
+            Sizes::Plain if self.growth != GROWTH as f64 => format!("1-leveling:{}", self.growth),
             Sizes::Plain => "1-leveling".into(),
             Sizes::Static => "1-leveling:static".into(),
             Sizes::Dynamic => "1-leveling:dynamic".into(),
@@ -238,8 +253,23 @@ impl Rule for OneLeveling {
                 plans.extend(self.oversized(scene, level, score, self.target(scene, base, level)));
             }
         }
-        plans.extend((1..=last).flat_map(|level| self.tidy(scene, level)));
+        if plans.is_empty() {
+            plans.extend((1..=last).flat_map(|level| self.tidy(scene, level)));
+        }
         plans
+    }
+
+    fn design(&self, scene: &Scene<'_>) -> Vec<LevelDesign> {
+        let (base, last) = (self.base(scene), scene.last_level());
+        let level = |level| match level {
+            0 => LevelDesign { bytes: f64::INFINITY, runs: LEVEL0_RUNS },
+            // The last level is as large as it is.
+            _ if self.sizes == Sizes::Dynamic && level == last => {
+                LevelDesign { bytes: f64::INFINITY, runs: 1.0 }
+            }
+            _ => LevelDesign { bytes: self.target(scene, base, level).max(1.0), runs: 1.0 },
+        };
+        (0..=last).map(level).collect()
     }
 
     fn marks(&self, _: &Scene<'_>) -> Marks {

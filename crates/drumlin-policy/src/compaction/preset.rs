@@ -5,7 +5,7 @@
 //! `2 * slots + 1` plans are under way: enough that a short merge near the top need not wait for a long
 //! one below, and few enough that late decisions still see the tree as it is.
 
-use crate::share::project;
+use crate::share::{folding, project};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
@@ -14,8 +14,12 @@ use core::fmt;
 use drumlin_types::Ticket;
 use drumlin_types::contract::legal::close_plan;
 use drumlin_types::contract::{
-    CompactionPolicy, CostView, Decision, LimitView, Pace, PaceScope, Plan, PolicyInput, TreeView,
+    CompactionPolicy, CostView, Decision, LevelDesign, LimitView, Pace, PaceScope, Plan, PolicyInput,
+    TreeView,
 };
+
+/// Plans of one decision: the policy is asked again when they are admitted.
+const PLANS_MOST: usize = 8;
 
 /// What a rule looks at.
 pub(super) struct Scene<'a> {
@@ -58,6 +62,12 @@ pub(super) trait Rule: fmt::Debug + Send {
         2 * slots + 1
     }
 
+    /// What it means each level to hold, level 0 first.
+    fn design(&self, scene: &Scene<'_>) -> Vec<LevelDesign> {
+        let _ = scene;
+        Vec::new()
+    }
+
     /// When to slow writers, and when to stop them.
     fn marks(&self, scene: &Scene<'_>) -> Marks;
 }
@@ -85,18 +95,24 @@ impl<R: Rule> CompactionPolicy for Preset<R> {
         }
     }
 
+    fn design(&self, tree: &TreeView, limits: &LimitView) -> Vec<LevelDesign> {
+        self.rule.design(&Scene { tree, limits, seed: 0 })
+    }
+
     fn decide(&mut self, input: &PolicyInput<'_>) -> Decision {
         let limits = input.limits;
         let most = self.rule.most(limits.slots.max(1) as usize);
         let mut tree = input.tree.projected();
         let mut plans: Vec<Plan> = Vec::new();
         let Marks { scope, slow, stop } = self.rule.marks(&Scene { tree: &tree, limits, seed: input.seed });
-        while input.tickets.len() + plans.len() < most {
+        while plans.len() < PLANS_MOST && input.tickets.len() + plans.len() < most {
             let scene = Scene { tree: &tree, limits, seed: input.seed.wrapping_add(plans.len() as u64) };
             let proposals = self.rule.proposals(&scene);
             let Some(plan) = proposals.iter().find_map(|plan| close_plan(&tree, plan).ok()) else { break };
-            // Numbers of their own for plans that have no ticket yet.
-            project(&mut tree, &plan, Ticket(u64::MAX / 2 + plans.len() as u64));
+            // Numbers of their own for plans that have no ticket yet. What a plan may fold is left to it until the
+            // policy is asked again.
+            let whole = folding(&tree, &plan);
+            project(&mut tree, &whole, Ticket(u64::MAX / 2 + plans.len() as u64));
             plans.push(plan);
         }
         let under_way = input.tickets.iter().map(|ticket| &ticket.plan).chain(&plans);
@@ -118,7 +134,9 @@ fn drain<'a>(
     }
     let rate = |plan: &Plan| {
         let is_taken = |f: &drumlin_types::contract::FileView| {
-            plan.take.iter().any(|take| take.table == f.table && take.range.overlaps(&f.bounds))
+            // What a plan may fold counts as folded: at worst the runs become fewer sooner.
+            let mut takes = plan.take.iter().chain(&plan.may_fold);
+            takes.any(|take| take.table == f.table && take.range.overlaps(&f.bounds))
         };
         let mut removed = -1.0;
         let mut bytes = 0;

@@ -8,7 +8,7 @@ use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-use drumlin_types::contract::{CompactionPolicy, PaceScope, Plan, PolicyError, TreeView};
+use drumlin_types::contract::{CompactionPolicy, LevelDesign, PaceScope, Plan, PolicyError, TreeView};
 
 #[derive(Debug)]
 struct Tiering {
@@ -42,6 +42,11 @@ impl Rule for Tiering {
     fn proposals(&self, scene: &Scene<'_>) -> Vec<Plan> {
         let last = scene.last_level();
         (0..=last).filter_map(|l| full_tier(scene.tree, l, self.ratio, (l + 1).min(last))).collect()
+    }
+
+    fn design(&self, scene: &Scene<'_>) -> Vec<LevelDesign> {
+        let tier = LevelDesign { bytes: f64::INFINITY, runs: self.ratio as f64 };
+        (0..=scene.last_level()).map(|_| tier).collect()
     }
 
     fn marks(&self, _: &Scene<'_>) -> Marks {

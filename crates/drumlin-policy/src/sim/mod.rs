@@ -3,9 +3,11 @@
 //! - [`world`]: a tree with flushes, admitted plans, their pieces and installs, under the same rules of
 //!   legality and waiting as in the engine.
 //! - [`mod@unit`]: equal flushes and instant merges, for exact figures.
+//! - [`pipeline`]: slots and a device in virtual time, for the scheduler.
 //! - [`mod@phases`]: changing mixes of operations in virtual time.
 
 pub mod phases;
+pub mod pipeline;
 pub mod unit;
 pub mod world;
 

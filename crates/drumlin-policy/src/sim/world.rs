@@ -7,7 +7,7 @@
 //! Invariants, asserted by [`World::check`] and by every admission: the tree keeps its shape, no bytes
 //! appear or vanish, a piece is installed only after those it waits for.
 
-use crate::share::split;
+use crate::share::{folding, split};
 use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
 use alloc::string::{String, ToString};
@@ -208,6 +208,7 @@ impl World {
     pub fn admit(&mut self, plan: &Plan, pieces: u32) -> Result<Ticket, Illegal> {
         // Legality passes over what is leaving, as if the view were projected.
         let tree = self.view();
+        let plan = &folding(&tree.projected(), plan);
         legal(&tree, plan)?;
         let inputs = spans(&tree, &plan.take);
         let ticket = Ticket(self.fresh_number());
@@ -422,7 +423,7 @@ impl World {
 }
 
 /// Ranges that cut the hull of the inputs into `pieces` of even width, fewer when it is narrow.
-fn even_cuts(inputs: &[FileSpan], pieces: u32) -> Vec<KeyRange> {
+pub(super) fn even_cuts(inputs: &[FileSpan], pieces: u32) -> Vec<KeyRange> {
     let Some(hull) = inputs.iter().map(|f| f.range.clone()).reduce(|a, b| a.hull(&b)) else {
         return Vec::new();
     };
@@ -463,7 +464,7 @@ fn parted(file: FileView, leaving: &BTreeMap<TableId, Vec<(KeyRange, Ticket)>>) 
 }
 
 /// Takes a span out of the tree and returns what was there.
-fn take_out(tree: &mut TreeView, input: &FileSpan) -> Vec<FileView> {
+pub(super) fn take_out(tree: &mut TreeView, input: &FileSpan) -> Vec<FileView> {
     let mut taken = Vec::new();
     for level in &mut tree.levels {
         let mut is_empty = false;
@@ -485,7 +486,7 @@ fn take_out(tree: &mut TreeView, input: &FileSpan) -> Vec<FileView> {
 }
 
 /// All parts as one file over their hull.
-fn merged(parts: &[FileView], table: TableId) -> FileView {
+pub(super) fn merged(parts: &[FileView], table: TableId) -> FileView {
     let hull = parts.iter().map(|f| f.bounds.clone()).reduce(|a, b| a.hull(&b));
     let min = parts.iter().map(|f| f.min_seq).min().unwrap_or_default();
     let max = parts.iter().map(|f| f.max_seq).max().unwrap_or_default();
@@ -501,7 +502,7 @@ fn has_room(tree: &TreeView, level: u8, run: RunId, files: &[FileView]) -> bool 
     home.is_some_and(|home| files.iter().all(|f| home.has_gap_for(&f.bounds)))
 }
 
-fn put(tree: &mut TreeView, level: u8, run: RunId, tag: &RunTag, file: FileView) {
+pub(super) fn put(tree: &mut TreeView, level: u8, run: RunId, tag: &RunTag, file: FileView) {
     let runs = &mut tree.levels[usize::from(level)].runs;
     match runs.iter_mut().find(|r| r.id == run) {
         Some(home) => {

@@ -27,5 +27,5 @@ pub mod tree;
 pub use flight::{FileSpan, PieceId, PieceView, TicketView};
 pub use load::{CostView, LimitView, LoadView, Pin};
 pub use plan::{Decision, Outcome, Pace, PaceScope, Place, Plan, PlanResult, RunForecast, Take};
-pub use policy::{CompactionPolicy, PolicyError, PolicyInput, Think};
+pub use policy::{CompactionPolicy, LevelDesign, PolicyError, PolicyInput, Think};
 pub use tree::{FileState, FileView, LevelView, LookupStats, RunTag, RunView, TreeView};

@@ -48,6 +48,20 @@ impl fmt::Display for PolicyError {
 }
 impl core::error::Error for PolicyError {}
 
+/// What a level is meant to hold.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct LevelDesign {
+    /// Bytes; infinite when only runs count.
+    pub bytes: f64,
+    /// Runs that cover a key; infinite when the policy sets no bound.
+    pub runs: f64,
+}
+
+impl LevelDesign {
+    /// A level that may hold anything.
+    pub const FREE: LevelDesign = LevelDesign { bytes: f64::INFINITY, runs: f64::INFINITY };
+}
+
 /// A compaction policy.
 ///
 /// Pure: the same calls with the same inputs give the same answers, on every machine. It never blocks
@@ -62,6 +76,13 @@ pub trait CompactionPolicy: fmt::Debug + Send {
     /// Hears how a plan ended and what was flushed.
     fn observe(&mut self, outcome: &Outcome) {
         let _ = outcome;
+    }
+
+    /// What it means each level to hold, level 0 first: the scheduler tells by it which levels are over their
+    /// size, and how many extra runs they have. Levels left out may hold anything.
+    fn design(&self, tree: &TreeView, limits: &LimitView) -> Vec<LevelDesign> {
+        let _ = (tree, limits);
+        Vec::new()
     }
 
     /// The tag of the run that a flush of `bytes` is about to make.

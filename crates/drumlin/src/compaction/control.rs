@@ -1,17 +1,18 @@
 //! The state behind the control lock: everything that changes versions, keyspace by keyspace, and what
 //! happens to it when pieces fail and tickets end.
 
-use super::claims::{Flight, PieceState};
+use super::claims::Flight;
 use super::explain;
-use super::view::tree_view;
+use super::view::installed;
 use crate::decisions::DecisionLog;
 use crate::keyspace::KeyspaceState;
 use crate::version::ManifestWriter;
 use drumlin_env::sync::Arc;
 use drumlin_format::manifest::Change;
+use drumlin_policy::schedule::{FoldCosts, Numbers, Withdrawn, project};
 use drumlin_types::contract::{
-    CompactionPolicy, FileState, Outcome, Pace, PaceScope, PieceId, Place, Plan, PlanResult, Take, Think,
-    TreeView,
+    CompactionPolicy, FileState, LevelDesign, Outcome, Pace, PaceScope, PieceId, Place, Plan, PlanResult,
+    Take, Think, TreeView,
 };
 use drumlin_types::{KeyRange, RunId, Seq, TableId, Ticket};
 use std::collections::BTreeSet;
@@ -19,15 +20,13 @@ use std::collections::BTreeSet;
 /// First pause after a failed piece, doubling to the last one; microseconds.
 const RETRY_FIRST: u64 = 1_000_000;
 const RETRY_LAST: u64 = 60_000_000;
-/// Attempts at a piece before it is withdrawn.
-const MAX_ATTEMPTS: u32 = 5;
 
 /// The state behind the control lock: everything that changes versions.
 pub(crate) struct Control {
     pub(crate) manifest: ManifestWriter,
     pub(crate) keyspaces: Vec<KeyspaceControl>,
-    pub(crate) next_run: u64,
-    pub(crate) next_ticket: u64,
+    /// Numbers of runs and tickets.
+    pub(crate) numbers: Numbers,
     pub(crate) decisions: DecisionLog,
     /// Memtables that hold anything newer wait with their flush, for a checkpoint.
     pub(crate) flush_ceiling: Seq,
@@ -71,6 +70,11 @@ pub(crate) struct KeyspaceControl {
     pub(crate) flight: Flight,
     /// Something happened since the policy was asked last.
     pub(crate) due: bool,
+    /// That was a flush.
+    pub(crate) flushed: bool,
+    /// What the policy means each level to hold, and what folding costs, as it was when it was asked.
+    pub(crate) design: Vec<LevelDesign>,
+    pub(crate) fold_costs: FoldCosts,
     /// No plan before this monotonic time, after refusals and failures.
     pub(crate) rest_until: u64,
     pub(crate) failures: u32,
@@ -103,6 +107,9 @@ impl KeyspaceControl {
             policy,
             flight: Flight::default(),
             due: true,
+            flushed: true,
+            design: Vec::new(),
+            fold_costs: FoldCosts::default(),
             rest_until: 0,
             failures: 0,
             manual: Vec::new(),
@@ -117,10 +124,15 @@ impl KeyspaceControl {
         }
     }
 
-    /// The tree as the policy sees it. Damaged tables show as coming, so that nobody takes them and
-    /// legality still counts them.
+    /// The tree as the policy sees it.
     pub(crate) fn view(&self) -> TreeView {
-        let mut view = tree_view(&self.state.peek().tree, &self.flight);
+        project::view(&self.installed(), &self.flight)
+    }
+
+    /// The tree as it is installed. Damaged tables show as coming, so that nobody takes them and legality still counts
+    /// them.
+    pub(crate) fn installed(&self) -> TreeView {
+        let mut view = installed(&self.state.peek().tree);
         if !self.damaged.is_empty() {
             for file in view.levels.iter_mut().flat_map(|l| &mut l.runs).flat_map(|r| &mut r.files) {
                 if self.damaged.contains(&file.table) {
@@ -197,12 +209,11 @@ impl Control {
     }
 
     pub(crate) fn fresh_run(&mut self) -> RunId {
-        self.next_run += 1;
-        RunId(self.next_run - 1)
+        self.numbers.run()
     }
 
-    /// A piece failed. `retry` when it may succeed later; otherwise it is withdrawn and `damaged` tables
-    /// are left alone from now on.
+    /// A piece failed. `retry` when it may succeed later; otherwise it is withdrawn, with what depends on it, and
+    /// `damaged` tables are left alone from now on.
     pub(crate) fn failed(
         &mut self,
         state: &Arc<KeyspaceState>,
@@ -211,20 +222,16 @@ impl Control {
         damaged: &[TableId],
         why: &str,
         now: u64,
-    ) {
-        let Some(keyspace) = self.keyspace(state) else { return };
+    ) -> Withdrawn {
+        let Some(keyspace) = self.keyspace(state) else { return Withdrawn::default() };
         keyspace.damaged.extend(damaged);
-        let Some(piece) = keyspace.flight.piece_mut(id) else { return };
-        piece.attempts += 1;
-        if retry && piece.attempts < MAX_ATTEMPTS {
-            piece.state = PieceState::Ready;
-            piece.not_before = now + (RETRY_FIRST << (piece.attempts - 1)).min(RETRY_LAST);
-        } else {
-            keyspace.flight.withdraw(id, why);
+        let ended = keyspace.flight.failed(id, retry, why, now);
+        if !ended.gone.is_empty() {
             keyspace.rest(now);
         }
         keyspace.due = true;
         self.end_tickets(state, now);
+        ended
     }
 
     /// Tells the policy of finished tickets and forgets them.

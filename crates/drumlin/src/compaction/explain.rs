@@ -1,8 +1,9 @@
 //! Decisions in words, for the decision log.
 
-use super::claims::TicketState;
+use super::claims::{Piece, TicketState};
 use crate::decisions::DecisionLog;
 use drumlin_format::decisions::Question;
+use drumlin_policy::schedule::Start;
 use drumlin_types::contract::{Decision, Plan, PlanResult, PolicyInput};
 use std::collections::BTreeSet;
 
@@ -31,17 +32,39 @@ pub(super) fn decided(
 pub(super) fn admitted(log: &mut DecisionLog, micros: u64, keyspace: &str, ticket: &TicketState) {
     log.admitted += 1;
     let bytes: u64 = ticket.pieces.iter().map(|p| p.bytes).sum();
-    let moves = ticket.pieces.iter().filter(|p| p.is_move).count();
+    let moves = ticket.pieces.iter().filter(|p| p.may_move).count();
     let tables: BTreeSet<_> = ticket.plan.take.iter().map(|t| t.table).collect();
     let what = format!(
-        "{} {} tables -> L{} {}, {bytes} bytes, {} pieces, {moves} moves",
+        "{} {} tables -> L{} {}, {bytes} bytes, {} pieces, {moves} moves{}",
         ticket.ticket,
         tables.len(),
         ticket.plan.out,
-        ticket.run,
+        ticket.wanted.unwrap_or(ticket.own),
         ticket.pieces.len(),
+        waits(ticket),
     );
     log.note(micros, keyspace, what, ticket.plan.reason.clone());
+}
+
+/// The earlier tickets that it must let go first.
+fn waits(ticket: &TicketState) -> String {
+    let earlier: BTreeSet<_> = ticket.pieces.iter().flat_map(|p| &p.waits).map(|id| id.ticket).collect();
+    let names: Vec<String> = earlier.iter().map(ToString::to_string).collect();
+    if names.is_empty() { String::new() } else { format!(", waits {}", names.join(" ")) }
+}
+
+/// A piece started: said only where that is not plain.
+pub(super) fn started(log: &mut DecisionLog, micros: u64, keyspace: &str, start: &Start) {
+    let Piece { id, folded, inputs, out, .. } = &start.piece;
+    if *folded > 0 {
+        let runs = inputs.iter().filter(|f| f.level == *out).count();
+        let what = format!("{} piece {} folds {runs} files of L{out}", id.ticket, id.index);
+        log.note(micros, keyspace, what, format!("{folded} bytes of the output level"));
+    }
+    if start.is_early {
+        let what = format!("{} piece {} is merged ahead", id.ticket, id.index);
+        log.note(micros, keyspace, what, "nothing else was to be done".to_owned());
+    }
 }
 
 /// A plan was not admitted.

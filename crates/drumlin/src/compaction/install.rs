@@ -1,5 +1,9 @@
 //! Installing: one durable edit per piece, and what it does to the tree.
 //!
+//! A piece that is done is handed over here. It is installed once the earlier pieces that it waits for are; until then
+//! its output is held, and nobody sleeps for it: whoever installs one piece goes on with all that it set free. A piece
+//! that waits in vain lands: its output takes the place of its inputs, in their level, and sinks later by an edit alone.
+//!
 //! The inputs' parts in the piece's key range leave the tree; what is left of a file on either side
 //! stays, as references with narrower bounds and exact entry counts. The outputs join the ticket's run.
 //! Nothing is visible before the edit is durable, and nothing is deleted before that either (O1).
@@ -10,9 +14,10 @@ use super::executor::MergeResult;
 use crate::error::{Error, ErrorKind, Result};
 use crate::keyspace::KeyspaceState;
 use crate::store::{Store, TreeStep};
-use crate::version::{FileMeta, KeyspaceEdit, Tree};
+use crate::version::{FileMeta, KeyspaceEdit, Run, Tree};
 use drumlin_env::sync::Arc;
-use drumlin_types::contract::{FileSpan, PieceId};
+use drumlin_policy::schedule::{Install, Room, Scene, Settings, home};
+use drumlin_types::contract::{FileSpan, PieceId, RunTag, TreeView};
 use drumlin_types::{Key, KeyRange, RunId, TableId};
 use std::collections::BTreeSet;
 
@@ -105,103 +110,260 @@ fn keep_part(file: &FileMeta, range: KeyRange, entries: u64, level: u8, run: Run
     }
 }
 
-/// The run that takes files with these `bounds`: `wanted`, unless files lie there that an earlier plan has
-/// not taken away yet; then a run of their own.
-fn room<'a>(
-    control: &mut Control,
-    tree: &Tree,
-    edit: &KeyspaceEdit,
-    out: u8,
-    wanted: RunId,
-    mut bounds: impl Iterator<Item = &'a KeyRange>,
-) -> RunId {
-    let run = tree.levels[out as usize].runs.iter().find(|run| run.id == wanted);
-    let Some(run) = run else { return wanted };
+/// What the runs of level `level` offer to files with these `bounds`, once the removals of `edit` are made.
+fn rooms(tree: &Tree, edit: &KeyspaceEdit, level: u8, bounds: &[&KeyRange]) -> Vec<Room> {
     let goes =
         |f: &Arc<FileMeta>| edit.remove.iter().any(|(t, start)| *t == f.id() && *start == f.bounds.start);
-    let stays: Vec<&Arc<FileMeta>> = run.files.iter().filter(|f| !goes(f)).collect();
-    match bounds.any(|b| stays.iter().any(|f| f.bounds.overlaps(b))) {
-        true => control.fresh_run(),
-        false => wanted,
+    let meets = |f: &Arc<FileMeta>| bounds.iter().any(|b| f.bounds.overlaps(b));
+    let room = |run: &Arc<Run>| {
+        // What is left of a file that goes in part stays too.
+        let is_cut = edit.add.iter().any(|(_, to, file)| *to == run.id && meets(file));
+        Room {
+            run: run.id,
+            max_seq: run.files.iter().map(|f| f.max_seq).max().unwrap_or(0),
+            is_plain: run.tag.0.is_empty(),
+            fits: !is_cut && !run.files.iter().any(|f| !goes(f) && meets(f)),
+        }
+    };
+    tree.levels[usize::from(level)].runs.iter().map(room).collect()
+}
+
+/// What a finished piece left, until its edit is made.
+pub(crate) struct Finished {
+    pub(crate) keyspace: Arc<KeyspaceState>,
+    pub(crate) counts: Vec<InputCount>,
+    pub(crate) result: MergeResult,
+}
+
+/// An edit, with the files that the outputs of its piece are, and their level.
+struct Outputs {
+    edit: KeyspaceEdit,
+    files: Vec<Arc<FileMeta>>,
+    level: u8,
+}
+
+impl Outputs {
+    fn tables(&self) -> Vec<TableId> {
+        self.files.iter().map(|file| file.id()).collect()
+    }
+
+    /// Where the outputs lie now, for a piece that is to sink later.
+    fn spans(&self) -> Vec<FileSpan> {
+        let span = |file: &Arc<FileMeta>| FileSpan {
+            level: self.level,
+            table: file.id(),
+            range: file.bounds.clone(),
+            min_seq: file.min_seq,
+            max_seq: file.max_seq,
+        };
+        self.files.iter().map(span).collect()
     }
 }
 
+/// Puts `files` into the run of level `level` that the scheduler names.
+fn place(control: &mut Control, tree: &Tree, piece: &Piece, level: u8, outputs: &mut Outputs) -> Option<()> {
+    let keyspace = control.keyspaces.iter().find(|k| k.flight.ticket(piece.id.ticket).is_some())?;
+    let ticket = keyspace.flight.ticket(piece.id.ticket)?;
+    let bounds: Vec<&KeyRange> = outputs.files.iter().map(|f| &f.bounds).collect();
+    let is_own = level == ticket.plan.out;
+    let named = is_own.then(|| home(ticket, &rooms(tree, &outputs.edit, level, &bounds))).flatten();
+    let tag = if is_own { ticket.tag.clone() } else { RunTag::default() };
+    let run = named.unwrap_or_else(|| control.fresh_run());
+    outputs.edit.runs.push((level, run, tag));
+    outputs.edit.add.extend(outputs.files.iter().map(|file| (level, run, file.clone())));
+    outputs.level = level;
+    Some(())
+}
+
 impl Store {
-    /// Installs the outputs of a finished piece.
-    pub(crate) fn install_merge(
-        &self,
-        keyspace: &Arc<KeyspaceState>,
-        id: PieceId,
-        counts: &[InputCount],
-        mut result: MergeResult,
-    ) -> Result<()> {
-        let mut control = self.control.lock();
-        self.check_poison()?;
-        let tree = keyspace.view().tree.clone();
-        let Some(entry) = control.keyspace(keyspace) else { return Ok(()) };
-        let Some(ticket) = entry.flight.ticket(id.ticket) else { return Ok(()) };
-        let piece = &ticket.pieces[id.index as usize];
-        let mut edit = KeyspaceEdit::default();
-        remove_inputs(self, &tree, piece, counts, &mut edit)?;
-        let (out, run, tag) = (ticket.plan.out, ticket.run, ticket.tag.clone());
-        let run = room(&mut control, &tree, &edit, out, run, result.files().iter().map(|f| &f.bounds));
-        edit.runs.push((out, run, tag));
-        for file in result.files() {
-            edit.add.push((out, run, file.clone()));
+    /// A piece is done: its output is installed, with all others that may be by now, or held until it may be.
+    pub(crate) fn finish_piece(&self, id: PieceId, finished: Finished) {
+        let keyspace = finished.keyspace.clone();
+        let now = self.now();
+        {
+            let mut control = self.control.lock();
+            let is_wanted = control.keyspace(&keyspace).is_some_and(|entry| entry.flight.finished(id, now));
+            if !is_wanted {
+                drop(control);
+                drop(finished);
+                return;
+            }
+            self.held.lock().insert(id, finished);
         }
-        let step = TreeStep { tree: &tree, edit: &edit, flushed: &[], more: &[] };
-        let next = self.commit_edit(&mut control, keyspace, &step, || result.outputs.installed())?;
+        self.install_ready(&keyspace);
+    }
+
+    /// Makes every edit that may be made now, in the order of tickets. Whoever comes here does it for all.
+    pub(crate) fn install_ready(&self, keyspace: &Arc<KeyspaceState>) {
+        loop {
+            let mut control = self.control.lock();
+            let needless = self.take_needless(&mut control, keyspace);
+            let next = self.next_install(&mut control, keyspace);
+            let Some(install) = next else {
+                drop(control);
+                drop(needless);
+                return;
+            };
+            let made = self.make(&mut control, keyspace, install);
+            drop(control);
+            drop(needless);
+            if let Err((id, tables, error)) = made {
+                self.piece_failed(keyspace, id, &tables, &error);
+            }
+            self.background.progressed();
+        }
+    }
+
+    /// Results that nobody will install: their pieces were given up.
+    fn take_needless(&self, control: &mut Control, keyspace: &Arc<KeyspaceState>) -> Vec<Finished> {
+        let mut held = self.held.lock();
+        if held.is_empty() {
+            return Vec::new();
+        }
+        let flight = control.keyspace(keyspace).map(|entry| &entry.flight);
+        let is_held = |id: &PieceId| {
+            flight.and_then(|f| f.piece(*id)).is_some_and(|piece| piece.state == PieceState::Held)
+        };
+        let mine = |finished: &Finished| Arc::ptr_eq(&finished.keyspace, keyspace);
+        let gone: Vec<PieceId> =
+            held.iter().filter(|(id, f)| mine(f) && !is_held(id)).map(|(id, _)| *id).collect();
+        gone.iter().filter_map(|id| held.remove(id)).collect()
+    }
+
+    fn next_install(&self, control: &mut Control, keyspace: &Arc<KeyspaceState>) -> Option<Install> {
+        if self.is_poisoned() {
+            return None;
+        }
+        let settings = Settings { mode: self.sizes.mode, ..Settings::default() };
+        let is_short = self.disk_full.load(drumlin_env::sync::atomic::Ordering::Acquire);
+        let entry = control.keyspace(keyspace)?;
+        // Which edits may be made follows from the waits alone: no tree is looked at.
+        let tree = TreeView::default();
+        let scene = Scene {
+            tree: &tree,
+            design: &[],
+            settings: &settings,
+            costs: entry.fold_costs,
+            room: u64::MAX,
+            now: self.now(),
+        };
+        entry.flight.next_install(&scene, is_short)
+    }
+
+    /// Makes one edit durable and the next tree of it. An error says whose edit it was.
+    fn make(
+        &self,
+        control: &mut Control,
+        keyspace: &Arc<KeyspaceState>,
+        install: Install,
+    ) -> Result<(), (PieceId, Vec<TableId>, Error)> {
+        let (Install::Output(id) | Install::Land(id, _) | Install::Sink(id)) = install;
+        let piece = control.keyspace(keyspace).and_then(|entry| entry.flight.piece(id)).cloned();
+        let Some(piece) = piece else { return Ok(()) };
+        let made = match install {
+            Install::Output(_) => self.install_output(control, keyspace, &piece, piece.out),
+            Install::Land(_, level) => self.install_output(control, keyspace, &piece, level),
+            Install::Sink(_) => self.install_as_they_are(control, keyspace, &piece),
+        };
+        made.map_err(|error| (id, piece.inputs.iter().map(|span| span.table).collect(), error))
+    }
+
+    /// Installs the output of a finished piece in `level`: its own, or that of its inputs.
+    fn install_output(
+        &self,
+        control: &mut Control,
+        keyspace: &Arc<KeyspaceState>,
+        piece: &Piece,
+        level: u8,
+    ) -> Result<()> {
+        self.check_poison()?;
+        let Some(mut finished) = self.held.lock().remove(&piece.id) else {
+            return Err(Error::new(ErrorKind::Bug, format!("{} is held without a result", piece.id.ticket)));
+        };
+        let tree = keyspace.view().tree.clone();
+        let mut outputs =
+            Outputs { edit: KeyspaceEdit::default(), files: finished.result.files().to_vec(), level };
+        remove_inputs(self, &tree, piece, &finished.counts, &mut outputs.edit)?;
+        if place(control, &tree, piece, level, &mut outputs).is_none() {
+            return Ok(());
+        }
+        let step = TreeStep { tree: &tree, edit: &outputs.edit, flushed: &[], more: &[] };
+        let result = &mut finished.result;
+        let next = self.commit_edit(control, keyspace, &step, || result.outputs.installed())?;
         keyspace.install(next, &[]);
-        let bytes_out: u64 = result.files().iter().map(|f| f.table.len).sum();
-        let entry = control.keyspace(keyspace).expect("seen under the same lock");
-        let ticket = entry.flight.ticket_mut(id.ticket).expect("seen under the same lock");
-        ticket.outputs.extend(result.files().iter().map(|f| f.id()));
-        ticket.bytes_in += ticket.pieces[id.index as usize].bytes;
-        ticket.bytes_out += bytes_out;
-        ticket.dropped += result.counts.dropped();
-        ticket.pieces[id.index as usize].state = PieceState::Installed;
-        entry.due = true;
+        let bytes_out: u64 = outputs.files.iter().map(|f| f.table.len).sum();
+        let dropped = finished.result.counts.dropped();
+        if let Some(entry) = control.keyspace(keyspace) {
+            if level == piece.out {
+                entry.flight.installed(piece.id, &outputs.tables(), bytes_out, dropped);
+            } else {
+                entry.flight.landed(piece.id, outputs.spans(), bytes_out, dropped);
+            }
+            entry.due = true;
+        }
         self.disk_full.store(false, drumlin_env::sync::atomic::Ordering::Release);
-        self.metrics.merged(&result.counts, bytes_out);
+        self.metrics.merged(&finished.result.counts, bytes_out);
         control.end_tickets(keyspace, self.now());
-        self.refresh_pace(&control);
+        self.refresh_pace(control);
         Ok(())
     }
 
     /// Installs a move: the inputs change level and run, and nothing is read or written but the edit.
-    pub(crate) fn install_move(&self, keyspace: &Arc<KeyspaceState>, id: PieceId) -> Result<()> {
+    pub(crate) fn install_move(&self, keyspace: &Arc<KeyspaceState>, piece: &Piece) -> Result<()> {
         let mut control = self.control.lock();
         self.check_poison()?;
+        self.install_as_they_are(&mut control, keyspace, piece)
+    }
+
+    fn install_as_they_are(
+        &self,
+        control: &mut Control,
+        keyspace: &Arc<KeyspaceState>,
+        piece: &Piece,
+    ) -> Result<()> {
         let tree = keyspace.view().tree.clone();
-        let Some(entry) = control.keyspace(keyspace) else { return Ok(()) };
-        let Some(ticket) = entry.flight.ticket(id.ticket) else { return Ok(()) };
-        let piece = &ticket.pieces[id.index as usize];
-        let mut edit = KeyspaceEdit::default();
-        let (out, run, tag) = (ticket.plan.out, ticket.run, ticket.tag.clone());
-        let mut moved: Vec<Arc<FileMeta>> = Vec::new();
+        let mut outputs = Outputs { edit: KeyspaceEdit::default(), files: Vec::new(), level: piece.out };
         for span in &piece.inputs {
             for (_, _, file) in tree.refs(span.table).filter(|(_, _, f)| f.bounds.overlaps(&span.range)) {
                 if !span.range.covers(&file.bounds) {
                     return Err(Error::new(ErrorKind::Bug, format!("a move takes a part of {file:?}")));
                 }
-                edit.remove.push((span.table, file.bounds.start.clone()));
-                moved.push(file.clone());
+                outputs.edit.remove.push((span.table, file.bounds.start.clone()));
+                outputs.files.push(file.clone());
             }
         }
-        let run = room(&mut control, &tree, &edit, out, run, moved.iter().map(|f| &f.bounds));
-        edit.runs.push((out, run, tag));
-        edit.add.extend(moved.into_iter().map(|file| (out, run, file)));
-        let step = TreeStep { tree: &tree, edit: &edit, flushed: &[], more: &[] };
-        let next = self.commit_edit(&mut control, keyspace, &step, || {})?;
+        if place(control, &tree, piece, piece.out, &mut outputs).is_none() {
+            return Ok(());
+        }
+        let step = TreeStep { tree: &tree, edit: &outputs.edit, flushed: &[], more: &[] };
+        let next = self.commit_edit(control, keyspace, &step, || {})?;
         keyspace.install(next, &[]);
-        let entry = control.keyspace(keyspace).expect("seen under the same lock");
-        let ticket = entry.flight.ticket_mut(id.ticket).expect("seen under the same lock");
-        ticket.outputs.extend(edit.add.iter().map(|(_, _, f)| f.id()));
-        ticket.pieces[id.index as usize].state = PieceState::Installed;
-        entry.due = true;
+        if let Some(entry) = control.keyspace(keyspace) {
+            entry.flight.installed(piece.id, &outputs.tables(), 0, 0);
+            entry.due = true;
+        }
         self.metrics.moved();
         control.end_tickets(keyspace, self.now());
-        self.refresh_pace(&control);
+        self.refresh_pace(control);
         Ok(())
+    }
+
+    /// A piece failed: what can pass is tried again; damage takes its tables out of the plans.
+    pub(crate) fn piece_failed(
+        &self,
+        keyspace: &Arc<KeyspaceState>,
+        id: PieceId,
+        tables: &[TableId],
+        error: &Error,
+    ) {
+        self.background_failed("merge", error);
+        let retry = matches!(error.kind(), ErrorKind::NoSpace | ErrorKind::Io);
+        let damaged: &[TableId] = match error.kind() {
+            ErrorKind::Corruption | ErrorKind::Bug => tables,
+            _ => &[],
+        };
+        let now = self.now();
+        self.control.lock().failed(keyspace, id, retry, damaged, &error.to_string(), now);
+        self.background.progressed();
     }
 }

@@ -1,16 +1,16 @@
-//! A merge slot: runs one piece at a time, step by step, and installs it.
+//! A merge slot: runs one piece at a time, step by step, and hands it over to be installed.
 //!
 //! What its steps write is paid into the bucket of `background_rate`; while that is in debt, no slot takes a step.
 
 use super::claims::Flight;
 use super::executor::{MergeJob, Progress};
-use super::install::{InputCount, count_inputs};
+use super::install::{Finished, InputCount, count_inputs};
 use super::merge::MergeRules;
 use super::scheduler::PieceStart;
 use super::view::tree_view;
 use crate::background::{Lane, Step};
 use crate::cursor::Cursor;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::keyspace::KeyspaceState;
 use crate::rangedel::{RangeTombstone, RangeTombstones};
 use crate::stats::Merging;
@@ -54,6 +54,7 @@ impl MergeLane {
     }
 
     fn begin(&self) -> std::result::Result<Step, Failed> {
+        self.store.land_late();
         let start = match self.store.next_piece() {
             Ok(start) => start,
             Err(Some(when)) => return Ok(Step::Until(when)),
@@ -63,7 +64,8 @@ impl MergeLane {
         let tables: Vec<TableId> = start.piece.inputs.iter().map(|s| s.table).collect();
         let keyspace = start.keyspace.clone();
         let began = if start.piece.is_move {
-            self.store.install_move(&keyspace, id).map(|()| {
+            self.store.install_move(&keyspace, &start.piece).map(|()| {
+                self.store.install_ready(&keyspace);
                 self.store.background.progressed();
                 None
             })
@@ -92,11 +94,12 @@ impl MergeLane {
         match step {
             Ok(Progress::More) => Ok(Some(job)),
             Ok(Progress::Done) => {
-                let PieceJob { keyspace, id, tables, counts, merge, bytes, nanos, .. } = job;
-                let installed = self.store.install_merge(&keyspace, id, &counts, merge.into_result());
+                let PieceJob { keyspace, id, counts, merge, bytes, nanos, .. } = job;
+                let result = merge.into_result();
+                self.store.finish_piece(id, Finished { keyspace, counts, result });
                 self.store.costs.merged(bytes, nanos, clock.monotonic_nanos().saturating_sub(ended));
                 self.store.background.progressed();
-                installed.map(|()| None).map_err(|error| (keyspace, id, tables, error))
+                Ok(None)
             }
             Err(error) => Err(fail(&job, error)),
         }
@@ -202,16 +205,13 @@ impl Lane for MergeLane {
 }
 
 impl Store {
-    /// A piece failed: what can pass is tried again; damage takes its tables out of the plans.
-    fn piece_failed(&self, keyspace: &Arc<KeyspaceState>, id: PieceId, tables: &[TableId], error: &Error) {
-        self.background_failed("merge", error);
-        let retry = matches!(error.kind(), ErrorKind::NoSpace | ErrorKind::Io);
-        let damaged: &[TableId] = match error.kind() {
-            ErrorKind::Corruption | ErrorKind::Bug => tables,
-            _ => &[],
-        };
-        let now = self.now();
-        self.control.lock().failed(keyspace, id, retry, damaged, &error.to_string(), now);
-        self.background.progressed();
+    /// Lets results that were held too long take the place of their inputs.
+    fn land_late(&self) {
+        if self.held.lock().is_empty() {
+            return;
+        }
+        for keyspace in self.keyspaces().iter() {
+            self.install_ready(keyspace);
+        }
     }
 }

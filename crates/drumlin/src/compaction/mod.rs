@@ -9,13 +9,14 @@
 //! ```
 //!
 //! - [`view`]: the tree with the states of its files, as a policy sees it.
-//! - [`claims`]: tickets and pieces under way, and what they hold.
+//! - [`claims`]: tickets and pieces under way, as the scheduler of `drumlin-policy` keeps them.
 //! - [`control`]: the state behind the control lock.
-//! - [`cut`]: dividing a plan into pieces.
-//! - [`scheduler`]: asking the policy, admitting plans, choosing the next piece.
+//! - [`scheduler`]: asking the policy, handing its plans and free slots to the pure scheduler, which admits, cuts and
+//!   chooses.
 //! - [`executor`]: one piece or one flush, step by step.
 //! - [`merge`]: which entries survive. [`output`]: where they are written.
-//! - [`lane`]: a merge slot. [`install`]: one edit a piece, and what it does to the tree.
+//! - [`lane`]: a merge slot. [`install`]: one edit a piece, in the order that the waits allow, and what it does to the
+//!   tree.
 //!
 //! Architecture invariant: the executor never asks why; the scheduler never reads a table; a policy never
 //! sees a file handle.
@@ -23,7 +24,6 @@
 pub(crate) mod audit;
 pub(crate) mod claims;
 pub(crate) mod control;
-pub(crate) mod cut;
 pub(crate) mod executor;
 mod explain;
 pub(crate) mod install;

@@ -1,34 +1,28 @@
-//! Asking the policy, admitting its plans, and choosing the next piece.
+//! The shell around the pure scheduler: asks policies, hands it their plans and free slots, and keeps the disk's room.
 //!
-//! A plan is admitted when, after closing it over the files that must come along, it is legal on the
-//! projected tree. It then becomes a ticket whose pieces claim their inputs at once. A piece may start
-//! when every earlier piece that it waits for is installed; among those, deadlines go first, then
-//! tickets in order, then the pieces' own priority, then the lowest key.
+//! What may be admitted, how it is cut, what starts next and what it folds is decided in `drumlin_policy::schedule`.
+//! Here are the questions: which keyspace's policy is due, what it is told, in which keyspace a slot starts a piece
+//! first, and what happens when a merge finds no room.
 //!
 //! Everything here runs under the control lock and does no I/O.
 
-use super::claims::{Flight, Piece, PieceState, TicketState};
+use super::claims::{Piece, TicketState};
 use super::control::{Control, KeyspaceControl, Shortage};
-use super::cut;
 use super::explain;
 use crate::decisions::DecisionLog;
 use crate::keyspace::KeyspaceState;
 use crate::stats::Sample;
 use drumlin_env::sync::Arc;
-use drumlin_types::contract::legal::{self, Illegal};
-use drumlin_types::contract::{
-    CostView, FileState, LimitView, Outcome, PieceId, Place, Plan, PlanResult, PolicyInput, RunTag, TreeView,
-};
-use drumlin_types::{KeyRange, RunId, TableId, Ticket, bug};
-use std::collections::BTreeSet;
+use drumlin_policy::schedule::admit::without_pipeline;
+use drumlin_policy::schedule::{FoldCosts, Mode, Numbers, Refusal, Scene, Settings, Weights};
+use drumlin_types::Ticket;
+use drumlin_types::contract::{CostView, LimitView, Outcome, PieceId, Plan, PlanResult, PolicyInput};
 
-/// Unfinished tickets a keyspace may have.
-const MAX_TICKETS: usize = 16;
+/// Least input of a piece, and the share of its time that installing may take, as a divisor.
+const LEAST_PIECE: u64 = 8 << 20;
+const SYNC_SHARE: f64 = 20.0;
 /// Pause before a merge that found no room is looked at again, microseconds.
 const ROOM_RETRY: u64 = 1_000_000;
-
-/// What decides between pieces, smallest first: deadline, ticket, the piece's own priority.
-type Rank = (u64, u64, f64);
 
 /// A piece that an executor may start.
 #[derive(Clone)]
@@ -47,13 +41,9 @@ pub(crate) struct Moment {
     pub(crate) limits: LimitView,
     pub(crate) costs: CostView,
     pub(crate) piece_bytes: u64,
+    pub(crate) mode: Mode,
     /// Bytes that merges may write, those that run included.
     pub(crate) room: u64,
-}
-
-/// Bytes that a merge of `bytes` may write: its input, and a little for blocks that come out less dense.
-pub(crate) fn with_margin(bytes: u64) -> u64 {
-    bytes.saturating_add(bytes / 16)
 }
 
 impl Control {
@@ -73,78 +63,84 @@ impl Control {
                 self.ask(index, moment, sample);
             }
         }
-        let left = self.room_left(moment.room);
-        let mut best: Option<(usize, PieceId, Rank)> = None;
-        let mut too_big: Option<(usize, PieceId, Rank)> = None;
-        for (index, keyspace) in self.keyspaces.iter().enumerate() {
-            for (ticket, piece) in keyspace.flight.unfinished() {
-                let is_clear = keyspace.flight.is_clear(piece) || bug!("E2");
-                if piece.state != PieceState::Ready || !is_clear {
-                    continue;
+        let mut short: Option<(usize, PieceId, u64, u64)> = None;
+        for index in self.fullest_first() {
+            let room = self.room_left(index, moment.room);
+            let keyspace = &mut self.keyspaces[index];
+            let settings = settings(moment, &keyspace.state);
+            let tree = keyspace.installed();
+            let KeyspaceControl { design, fold_costs: costs, flight, .. } = keyspace;
+            let scene =
+                Scene { tree: &tree, design, settings: &settings, costs: *costs, room, now: moment.now };
+            match flight.start(&scene, false) {
+                Ok(start) => {
+                    self.shortage = None;
+                    let state = keyspace.state.clone();
+                    explain::started(&mut self.decisions, moment.now, &state.name, &start);
+                    let out = start.piece.out;
+                    let tree = state.peek().tree.clone();
+                    let bottom = !tree.files().any(|(level, _, _)| level > out);
+                    return Ok(PieceStart { keyspace: state, piece: start.piece, out, bottom });
                 }
-                if piece.not_before > moment.now {
-                    timer = Some(timer.map_or(piece.not_before, |t| t.min(piece.not_before)));
-                    continue;
+                Err(idle) => {
+                    let rest = Some(keyspace.rest_until).filter(|at| keyspace.due && *at > moment.now);
+                    let landing = flight.next_landing(&scene);
+                    let times = [timer, idle.timer, rest, landing.map(|at| at.max(moment.now + 1))];
+                    timer = times.into_iter().flatten().min();
+                    if let Some((id, wanted)) = idle.short {
+                        short.get_or_insert((index, id, wanted, room));
+                    }
                 }
-                let rank = (ticket.plan.deadline.unwrap_or(u64::MAX), piece.id.ticket.0, -piece.priority);
-                let fits = piece.is_move || with_margin(piece.bytes) <= left;
-                let first = if fits { &mut best } else { &mut too_big };
-                let is_before = |other: &Rank| rank.partial_cmp(other) == Some(std::cmp::Ordering::Less);
-                if first.as_ref().is_none_or(|(_, _, other)| is_before(other)) {
-                    *first = Some((index, piece.id, rank));
-                }
-            }
-            if keyspace.due && keyspace.rest_until > moment.now {
-                timer = Some(timer.map_or(keyspace.rest_until, |t| t.min(keyspace.rest_until)));
             }
         }
         self.shortage = None;
-        if let Some((index, id, _)) = too_big {
-            let when = self.wait_for_room(index, id, left, best.is_none(), moment.now);
+        if let Some((index, id, wanted, left)) = short {
+            let when = self.wait_for_room(index, id, Shortage { wanted, left }, moment.now);
             timer = Some(timer.map_or(when, |t| t.min(when)));
         }
-        let Some((index, id, _)) = best else { return Err(timer) };
-        let keyspace = &mut self.keyspaces[index];
-        let out = keyspace.flight.ticket(id.ticket).expect("just seen").plan.out;
-        let piece = keyspace.flight.piece_mut(id).expect("just seen");
-        piece.state = PieceState::Running;
-        let piece = piece.clone();
-        let tree = keyspace.state.peek().tree.clone();
-        let bottom = !tree.files().any(|(level, _, _)| level > out);
-        Ok(PieceStart { keyspace: keyspace.state.clone(), piece, out, bottom })
+        Err(timer)
     }
 
-    /// What is left of `room` beside the merges that run.
-    fn room_left(&self, room: u64) -> u64 {
-        let running = self.running().map(|piece| with_margin(piece.bytes)).sum();
-        room.saturating_sub(running)
+    /// Keyspaces, that with the fullest level first.
+    fn fullest_first(&self) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..self.keyspaces.len()).collect();
+        if order.len() > 1 {
+            let fill = |index: &usize| {
+                let keyspace = &self.keyspaces[*index];
+                match keyspace.flight.tickets.is_empty() {
+                    true => 0.0,
+                    false => Weights::of(&keyspace.view(), &keyspace.design).fullest(),
+                }
+            };
+            let fills: Vec<f64> = order.iter().map(fill).collect();
+            order.sort_by(|a, b| fills[*b].total_cmp(&fills[*a]));
+        }
+        order
     }
 
-    fn running(&self) -> impl Iterator<Item = &Piece> {
-        let pieces = self.keyspaces.iter().flat_map(|k| k.flight.unfinished().map(|(_, piece)| piece));
-        pieces.filter(|piece| piece.state == PieceState::Running && !piece.is_move)
+    /// What is left of `room` beside the merges that run in other keyspaces.
+    fn room_left(&self, index: usize, room: u64) -> u64 {
+        let others = self.keyspaces.iter().enumerate().filter(|(other, _)| *other != index);
+        room.saturating_sub(others.map(|(_, keyspace)| keyspace.flight.writing()).sum())
     }
 
-    /// Piece `id` does not fit into the `left` bytes: says so, once, and gives the time to look again.
-    fn wait_for_room(&mut self, index: usize, id: PieceId, left: u64, none_fits: bool, now: u64) -> u64 {
-        let keyspace = &self.keyspaces[index];
-        let bytes = keyspace.flight.piece(id).map_or(0, |piece| piece.bytes);
-        let shortage = Shortage { wanted: with_margin(bytes), left };
+    /// Piece `id` does not fit: says so, once, and gives the time to look again.
+    fn wait_for_room(&mut self, index: usize, id: PieceId, shortage: Shortage, now: u64) -> u64 {
         if self.short_piece != Some(id) {
             self.short_piece = Some(id);
             let what = format!("{} waits for room: piece {}", id.ticket, id.index);
-            self.decisions.note(now, &keyspace.state.name, what, shortage.to_string());
+            self.decisions.note(now, &self.keyspaces[index].state.name, what, shortage.to_string());
         }
-        if none_fits && self.running().next().is_none() {
+        if self.keyspaces.iter().all(|keyspace| keyspace.flight.writing() == 0) {
             self.shortage = Some(shortage);
         }
         now.saturating_add(ROOM_RETRY)
     }
 
     fn ask(&mut self, index: usize, moment: &Moment, sample: &dyn Fn(&KeyspaceState) -> Sample) {
-        let Control { keyspaces, next_run, next_ticket, decisions, .. } = self;
+        let Control { keyspaces, numbers, decisions, .. } = self;
         let keyspace = &mut keyspaces[index];
-        let admission = &mut Admission { next_run, next_ticket, decisions, moment };
+        let admission = &mut Admission { numbers, decisions, moment };
         if keyspace.flight.tickets.is_empty() && !keyspace.manual.is_empty() {
             let range = keyspace.manual[0].range.clone();
             let plan = keyspace.manual_plan(&range);
@@ -156,14 +152,17 @@ impl Control {
                 }
             }
         }
-        if !keyspace.due || keyspace.rest_until > moment.now || keyspace.flight.tickets.len() >= MAX_TICKETS {
+        let settings = settings(moment, &keyspace.state);
+        let is_fed = !keyspace.flushed && keyspace.flight.is_fed(&settings);
+        let is_full = keyspace.flight.tickets.len() >= settings.most_tickets();
+        if !keyspace.due || keyspace.rest_until > moment.now || is_fed || is_full {
             return;
         }
-        keyspace.due = false;
+        (keyspace.due, keyspace.flushed) = (false, false);
         if !keyspace.manual.is_empty() {
             return;
         }
-        let view = keyspace.view();
+        let mut view = keyspace.view();
         let tickets = keyspace.flight.ticket_views();
         let sample = sample(&keyspace.state);
         let options = keyspace.state.options.load();
@@ -175,6 +174,11 @@ impl Control {
             pin: options.arce_pin,
             ..moment.limits
         };
+        keyspace.design = keyspace.policy.design(&view.projected(), &limits);
+        keyspace.fold_costs = FoldCosts::measured(&sample.load, &moment.costs);
+        if settings.mode != Mode::Pipelined {
+            view = without_pipeline(view, &keyspace.flight);
+        }
         let input = PolicyInput {
             tree: &view,
             tickets: &tickets,
@@ -202,111 +206,68 @@ impl Control {
             keyspace.searching = true;
         }
         for ticket in decision.park {
-            park(&mut keyspace.flight, ticket);
+            // Only pieces that have not started, or wait for one of these: none of them has an output yet that is held.
+            keyspace.flight.withdraw_ready(ticket, "parked by the policy");
             // What was given back may be merged otherwise.
             keyspace.due = true;
         }
-        let planned = decision.plans.len();
-        let mut admitted = 0;
+        let (mut admitted, mut wrong) = (0, 0);
         for plan in &decision.plans {
-            admitted += usize::from(admission.admit(keyspace, plan).is_ok());
+            match admission.admit(keyspace, plan) {
+                Ok(_) => admitted += 1,
+                Err(Refusal::Illegal(_)) => wrong += 1,
+                Err(Refusal::Enough | Refusal::Busy) => {}
+            }
         }
         if admitted > 0 {
             // With these under way the policy may see more to do.
-            keyspace.due = keyspace.flight.tickets.len() < MAX_TICKETS;
+            keyspace.due = true;
             keyspace.failures = 0;
-        } else if planned > 0 && keyspace.flight.tickets.is_empty() {
+        } else if wrong > 0 && keyspace.flight.tickets.is_empty() {
             keyspace.rest(moment.now);
             keyspace.due = true;
         }
     }
 }
 
-fn park(flight: &mut Flight, ticket: Ticket) {
-    let ready: Vec<PieceId> = match flight.ticket(ticket) {
-        Some(t) => t.pieces.iter().filter(|p| p.state == PieceState::Ready).map(|p| p.id).collect(),
-        None => return,
-    };
-    for id in ready {
-        flight.withdraw(id, "parked by the policy");
-    }
+/// What the scheduler goes by in a keyspace.
+fn settings(moment: &Moment, keyspace: &KeyspaceState) -> Settings {
+    // Small files mean small pieces: a piece is not to hold more than a few of them back.
+    let most = moment.piece_bytes.min(keyspace.options.load().file_bytes.saturating_mul(4));
+    // Installing and syncing may take a twentieth of a piece's time.
+    let fixed = moment.costs.merge_fixed_ns / 1e9 * moment.costs.merge_bytes_per_s;
+    let least = ((fixed * SYNC_SHARE) as u64).max(LEAST_PIECE).min(most);
+    Settings { slots: moment.limits.slots, mode: moment.mode, piece: (least, most), ..Settings::default() }
 }
 
 struct Admission<'a> {
-    next_run: &'a mut u64,
-    next_ticket: &'a mut u64,
+    numbers: &'a mut Numbers,
     decisions: &'a mut DecisionLog,
     moment: &'a Moment,
 }
 
 impl Admission<'_> {
     /// Turns `plan` into a ticket, or says why not.
-    fn admit(&mut self, keyspace: &mut KeyspaceControl, plan: &Plan) -> Result<Ticket, Illegal> {
-        let view = keyspace.view();
-        let projected = if bug!("E1") { view.live() } else { view.projected() };
-        let closed = self.close(&projected, plan);
-        let checked = closed.and_then(|plan| legal::legal(&projected, &plan).map(|()| plan));
-        let plan = match checked {
-            Ok(plan) => plan,
-            Err(illegal) => {
-                self.refuse(keyspace, plan, &illegal);
-                return Err(illegal);
+    fn admit(&mut self, keyspace: &mut KeyspaceControl, plan: &Plan) -> Result<Ticket, Refusal> {
+        let settings = settings(self.moment, &keyspace.state);
+        let tree = keyspace.installed();
+        let (room, now) = (self.moment.room, self.moment.now);
+        let KeyspaceControl { design, fold_costs: costs, flight, .. } = keyspace;
+        let scene = Scene { tree: &tree, design, settings: &settings, costs: *costs, room, now };
+        let admitted = flight.admit(&scene, plan, self.numbers);
+        match &admitted {
+            Ok(ticket) => {
+                if let Some(state) = keyspace.flight.ticket(*ticket) {
+                    explain::admitted(self.decisions, self.moment.now, &keyspace.state.name, state);
+                }
             }
-        };
-        let spans = legal::spans(&projected, &plan.take);
-        let ticket = Ticket(*self.next_ticket);
-        *self.next_ticket += 1;
-        let (run, tag, breaks) = self.destination(&view, &projected, &plan, &spans);
-        let tree = keyspace.state.peek().tree.clone();
-        let earlier = keyspace.flight.piece_views();
-        // Small files mean small pieces: a piece is not to hold more than a few of them back.
-        let target = self.moment.piece_bytes.min(keyspace.state.options.load().file_bytes.saturating_mul(4));
-        let pieces = cut::cut(&tree, &spans, plan.out, target, breaks)
-            .into_iter()
-            .enumerate()
-            .map(|(index, cut)| Piece {
-                id: PieceId { ticket, index: index as u32 },
-                waits: waits(&cut, &plan, &leaving_run(&view, plan.out, run), &earlier),
-                priority: priority(&plan, &cut.range, cut.bytes),
-                range: cut.range,
-                inputs: cut.inputs,
-                state: PieceState::Ready,
-                bytes: cut.bytes,
-                is_move: cut.is_move,
-                attempts: 0,
-                not_before: 0,
-            })
-            .collect();
-        let state = TicketState {
-            ticket,
-            plan,
-            run,
-            tag,
-            pieces,
-            outputs: BTreeSet::new(),
-            bytes_in: 0,
-            bytes_out: 0,
-            dropped: 0,
-            cut_short: None,
-        };
-        explain::admitted(self.decisions, self.moment.now, &keyspace.state.name, &state);
-        keyspace.flight.tickets.push(state);
-        Ok(ticket)
-    }
-
-    /// Adds the foldable files that are free, and the files that must come along.
-    fn close(&self, projected: &TreeView, plan: &Plan) -> Result<Plan, Illegal> {
-        let mut plan = plan.clone();
-        for fold in std::mem::take(&mut plan.may_fold) {
-            let is_free = projected.files().any(|(_, _, f)| f.table == fold.table && f.is_takeable());
-            if is_free {
-                plan.take.push(fold);
-            }
+            Err(refusal) => self.refuse(keyspace, plan, refusal),
         }
-        legal::close_plan(projected, &plan)
+        admitted
     }
 
-    fn refuse(&mut self, keyspace: &mut KeyspaceControl, plan: &Plan, illegal: &Illegal) {
+    fn refuse(&mut self, keyspace: &mut KeyspaceControl, plan: &Plan, refusal: &Refusal) {
+        let Refusal::Illegal(illegal) = refusal else { return };
         // The rule alone: the whole text would show user keys.
         let why = format!("illegal: {}", illegal.rule());
         explain::refused(self.decisions, self.moment.now, &keyspace.state.name, plan, &why);
@@ -320,66 +281,4 @@ impl Admission<'_> {
             dropped: 0,
         });
     }
-
-    /// The run that takes the outputs, and the keys at which they must be cut to fit into it.
-    fn destination(
-        &mut self,
-        view: &TreeView,
-        projected: &TreeView,
-        plan: &Plan,
-        spans: &[drumlin_types::contract::FileSpan],
-    ) -> (RunId, RunTag, Vec<drumlin_types::Key>) {
-        if let Place::Run(id) = plan.place {
-            let run = projected.levels[plan.out as usize].runs.iter().find(|r| r.id == id);
-            if let Some(run) = run {
-                let is_input = |f: &drumlin_types::contract::FileView| {
-                    spans.iter().any(|s| s.table == f.table && s.range.covers(&f.bounds))
-                };
-                let stays: Vec<_> = run.files.iter().filter(|f| !is_input(f)).collect();
-                let fits = !stays.iter().any(|f| spans.iter().any(|s| s.range.overlaps(&f.bounds)));
-                if fits {
-                    // A file that is leaving the run may still be there when the outputs come.
-                    let there = view.levels[plan.out as usize].runs.iter().find(|r| r.id == id);
-                    let there = there.into_iter().flat_map(|r| &r.files).filter(|f| !is_input(f));
-                    let breaks = there.map(|f| f.bounds.start.clone()).collect();
-                    return (id, run.tag.clone(), breaks);
-                }
-            }
-        }
-        let id = RunId(*self.next_run);
-        *self.next_run += 1;
-        (id, plan.tag.clone(), Vec::new())
-    }
-}
-
-/// The files that plans under way take out of `run`, and that are still in it.
-fn leaving_run(view: &TreeView, level: u8, run: RunId) -> Vec<(TableId, KeyRange)> {
-    let runs = view.levels[level as usize].runs.iter().filter(|r| r.id == run);
-    let leaving = runs.flat_map(|r| &r.files).filter(|f| matches!(f.state, FileState::Leaving(_)));
-    leaving.map(|f| (f.table, f.bounds.clone())).collect()
-}
-
-/// What a piece waits for: what the wait rule says, and the pieces that make room for it in its run.
-fn waits(
-    cut: &cut::Cut,
-    plan: &Plan,
-    leaving: &[(TableId, KeyRange)],
-    earlier: &[drumlin_types::contract::PieceView],
-) -> Vec<PieceId> {
-    let mut waits = legal::waits(&cut.inputs, plan.out, earlier);
-    let in_the_way = |span: &drumlin_types::contract::FileSpan| {
-        span.range.overlaps(&cut.range)
-            && leaving.iter().any(|(table, range)| *table == span.table && range.overlaps(&span.range))
-    };
-    let makers = earlier.iter().filter(|piece| piece.inputs.iter().any(in_the_way));
-    waits.extend(makers.map(|piece| piece.id));
-    waits.sort_unstable();
-    waits.dedup();
-    waits
-}
-
-fn priority(plan: &Plan, range: &drumlin_types::KeyRange, bytes: u64) -> f64 {
-    let value: f64 =
-        plan.piece_priority.iter().filter(|(r, _)| r.overlaps(range)).map(|(_, value)| value).sum();
-    if plan.piece_priority.is_empty() { 0.0 } else { value / bytes.max(1) as f64 }
 }

@@ -6,7 +6,7 @@
 //! public, the rest is marked `expert`: what an experiment needs to match another engine.
 
 use super::registry::{bytes, count, names, ratio, settings, text};
-use super::{Compression, Durability, TableReads};
+use super::{Compression, Durability, Pipeline, TableReads};
 use drumlin_types::contract::Pin;
 
 const KIB: u64 = 1 << 10;
@@ -32,6 +32,9 @@ settings! {
 
     /// Merges that may run at the same time.
     workers: u64 = 0 => count(1, 64).zero("from the number of cores").expert();
+
+    /// How merges follow each other; all but the first are for comparisons.
+    pipeline: Pipeline = Pipeline::Pipelined => names(Pipeline::NAMES).expert();
 
     /// Size of a log segment. Segments are preallocated and recycled.
     log_segment_bytes: u64 = 16 * MIB => bytes(64 * KIB, GIB).expert();

@@ -61,6 +61,20 @@ named! {
     }
 }
 
+named! {
+    /// How merges follow each other.
+    #[derive(Default)]
+    pub enum Pipeline {
+        /// Any legal merge may run at any time.
+        #[default]
+        Pipelined = "pipelined",
+        /// As without a pipeline: busy neighbours exclude each other, and a merge is installed as a whole.
+        Split = "split",
+        /// The same, with one thread for a merge.
+        Unsplit = "unsplit",
+    }
+}
+
 impl Options {
     /// The memtable size of a keyspace: its own option, or derived from the memory budget.
     pub fn memtable_bytes(&self, keyspace: &KeyspaceOptions) -> u64 {

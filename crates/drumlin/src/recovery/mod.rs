@@ -90,7 +90,7 @@ pub(crate) fn snapshot_edit(store: &Store, control: &Control) -> Edit {
     let numbers = Numbers {
         floor: store.log_floor(&[]),
         next_file: store.next_file.load(atomic::Ordering::Acquire),
-        next_run: control.next_run,
+        next_run: control.numbers.next_run,
         last_seq: store.publisher.visible(),
         clock: store.unix_micros(),
     };

@@ -9,7 +9,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::event::Event;
 use crate::keyspace::KeyspaceState;
 use crate::metrics::Counters;
-use crate::options::{KeyspaceOptions, Options, TableReads};
+use crate::options::{KeyspaceOptions, Options, Pipeline, TableReads};
 use crate::stats::{Meter, fresh_store};
 use crate::store::{Components, Parts, Sizes, Store, sync_dir, unlink};
 use crate::table::{BlockCache, TableCache};
@@ -22,6 +22,7 @@ use drumlin_env::{DirEntry, Env, FileKind, FileLock, Note};
 use drumlin_format::log::{RecordKind, Recovered, SegmentScanner};
 use drumlin_format::manifest::ManifestHeader;
 use drumlin_format::names::FileName;
+use drumlin_policy::schedule::{self, Mode};
 use drumlin_types::contract::CompactionPolicy;
 use drumlin_types::{KeyspaceId, LogNumber, Seq};
 use std::collections::BTreeMap;
@@ -197,6 +198,11 @@ fn sizes(options: &Options, env: &Env) -> Sizes {
         cache: (budget / 2) as usize,
         log: (memtables * 2).max(options.log_segment_bytes * 4),
         slots,
+        mode: match options.pipeline {
+            Pipeline::Pipelined => Mode::Pipelined,
+            Pipeline::Split => Mode::Split,
+            Pipeline::Unsplit => Mode::Unsplit,
+        },
     }
 }
 
@@ -353,8 +359,7 @@ fn assemble(found: Found<'_>) -> Result<(Arc<Store>, Recovered)> {
         control: Control {
             manifest: writer,
             keyspaces: controls,
-            next_run: numbers.next_run,
-            next_ticket: 1,
+            numbers: schedule::Numbers { next_run: numbers.next_run, next_ticket: 1 },
             decisions: DecisionLog::new(env.clock().monotonic_micros(), clock),
             flush_ceiling: Seq::MAX,
             carried: manifest.carried,

@@ -1,0 +1,131 @@
+//! `drumlin sim pipeline`: the load of the Downforce paper in virtual time, with and without the pipeline, on several
+//! numbers of merge slots.
+//!
+//! The scheduler and the policies are the engine's own; the device, the flush thread and the slots are simulated. The
+//! figures follow from the arguments alone. `--html` writes a page with counterparts of the paper's figures.
+
+use super::pipeline_page;
+use crate::args::PipelineArgs;
+use crate::failure::{Failure, Outcome, Result, Verdict};
+use crate::output::Output;
+use drumlin_policy::schedule::Mode;
+use drumlin_policy::sim::pipeline::{Report, Setup, load};
+use serde_json::json;
+
+const POLICIES: [&str; 2] = ["1-leveling:5", "tiering:4"];
+const MIB: u64 = 1 << 20;
+
+/// One simulated load.
+pub(super) struct Course {
+    pub(super) policy: String,
+    pub(super) mode: &'static str,
+    pub(super) workers: u32,
+    pub(super) report: Report,
+}
+
+impl Course {
+    pub(super) fn name(&self) -> String {
+        format!("{} {}", self.policy, self.mode)
+    }
+}
+
+pub(super) fn pipeline(args: &PipelineArgs, out: &mut Output<'_>) -> Outcome {
+    let mut workers = args.workers.clone();
+    workers.push(args.detail);
+    workers.sort_unstable();
+    workers.dedup();
+    let policies: Vec<String> = match args.policies.is_empty() {
+        true => POLICIES.map(str::to_owned).to_vec(),
+        false => args.policies.clone(),
+    };
+    let mut courses = Vec::new();
+    for policy in &policies {
+        for (name, mode) in Mode::NAMES.into_iter().rev() {
+            for &workers in &workers {
+                courses.push(course(args, policy, name, mode, workers)?);
+            }
+        }
+    }
+    if let Some(file) = &args.html {
+        let page = pipeline_page::page(&courses, args);
+        std::fs::write(file, page).map_err(|e| Failure::Usage(format!("{}: {e}", file.display())))?;
+    }
+    match args.json {
+        true => print_json(&courses, out)?,
+        false => print_table(&courses, out)?,
+    }
+    Ok(Verdict::Fine)
+}
+
+fn course(
+    args: &PipelineArgs,
+    policy: &str,
+    name: &'static str,
+    mode: Mode,
+    workers: u32,
+) -> std::result::Result<Course, Failure> {
+    let mut setup = Setup::downforce(workers);
+    setup.total = args.load * MIB;
+    setup.write_rate = args.rate * MIB;
+    setup.reads = (args.gets.max(0.0), 0.0);
+    setup.settings.mode = mode;
+    let mut decides = drumlin_policy::by_name(policy).map_err(|e| Failure::Usage(e.to_string()))?;
+    let report = load(&mut *decides, &setup)
+        .map_err(|what| Failure::Usage(format!("{policy} {name}, {workers} workers: {what}")))?;
+    Ok(Course { policy: policy.to_owned(), mode: name, workers, report })
+}
+
+fn print_table(courses: &[Course], out: &mut Output<'_>) -> Result<()> {
+    out.line(&format!(
+        "{:<28}{:>8}{:>8}{:>7}{:>7}{:>8}{:>7}{:>7}{:>8}{:>8}{:>8}",
+        "", "workers", "MiB/s", "WA", "busy", ">=3/4 %", "depth", "L0", "moved", "folded", "early"
+    ))?;
+    for course in courses {
+        let Report { most_level0, moved, folded, pieces, ingested, .. } = &course.report;
+        let part = |bytes: &u64| format!("{:.2}", *bytes as f64 / *ingested as f64);
+        out.line(&format!(
+            "{:<28}{:>8}{:>8.0}{:>7.2}{:>7.1}{:>8.0}{:>7.1}{:>7}{:>8}{:>8}{:>8}",
+            course.name(),
+            course.workers,
+            course.report.throughput(),
+            course.report.write_amp(),
+            course.report.mean_busy(),
+            100.0 * course.report.share_busy((course.workers * 3 / 4).max(1) as usize),
+            course.report.mean_depth(),
+            most_level0,
+            part(moved),
+            part(folded),
+            pieces.1,
+        ))?;
+    }
+    Ok(())
+}
+
+fn print_json(courses: &[Course], out: &mut Output<'_>) -> Result<()> {
+    let course = |course: &Course| {
+        let report = &course.report;
+        json!({
+            "policy": course.policy,
+            "mode": course.mode,
+            "workers": course.workers,
+            "mib_per_s": report.throughput(),
+            "write_amp": report.write_amp(),
+            "mean_busy": report.mean_busy(),
+            "busy_ns": report.busy[..=course.workers as usize],
+            "mean_busy_by_level": (0..report.by_level.len()).map(|l| report.mean_of_level(l)).collect::<Vec<_>>(),
+            "busy_by_level_each_100ms": report.series,
+            "mean_depth": report.mean_depth(),
+            "most_level0_runs": report.most_level0,
+            "seconds": report.nanos as f64 / 1e9,
+            "bytes": {
+                "ingested": report.ingested, "flushed": report.flushed, "merged": report.merged,
+                "moved": report.moved, "folded": report.folded,
+            },
+            "pieces": report.pieces.0,
+            "held": report.pieces.1,
+            "landed": report.pieces.2,
+            "plans": report.plans.0,
+        })
+    };
+    out.json(&json!(courses.iter().map(course).collect::<Vec<_>>()))
+}

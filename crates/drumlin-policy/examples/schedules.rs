@@ -1,0 +1,48 @@
+//! Tries random schedules of the pipeline against the brute-force model, and prints what they met.
+//!
+//! ```text
+//! cargo run --release -p drumlin-policy --example schedules -- COUNT [FIRST]
+//! ```
+
+#[path = "../../drumlin-types/tests/model/content.rs"]
+mod content;
+#[path = "../tests/schedules/store.rs"]
+mod store;
+#[path = "../tests/schedules/world.rs"]
+mod world;
+
+use std::process::ExitCode;
+use store::{Mistake, Tally};
+
+/// Schedules of each mistake, for its share.
+const OF_MISTAKE: u64 = 2000;
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args().skip(1).map(|text| text.parse::<u64>());
+    let (count, first) = match (arguments.next(), arguments.next()) {
+        (Some(Ok(count)), None) => (count, 0),
+        (Some(Ok(count)), Some(Ok(first))) => (count, first),
+        _ => {
+            eprintln!("usage: schedules COUNT [FIRST]");
+            return ExitCode::from(2);
+        }
+    };
+    let mut tally = Tally::default();
+    for seed in first..first + count {
+        if let Err(what) = world::schedule(seed, Mistake::None, &mut tally) {
+            println!("{what}");
+            return ExitCode::FAILURE;
+        }
+    }
+    let figures: Vec<String> =
+        tally.figures().iter().map(|(name, count)| format!("{name}={count}")).collect();
+    println!("schedules={count} first={first} wrong=0 {}", figures.join(" "));
+    for mistake in [Mistake::NoWaits, Mistake::NoAgeTest, Mistake::BlindDrop, Mistake::NoRetarget] {
+        let mut wrong = 0;
+        for seed in 0..OF_MISTAKE {
+            wrong += u64::from(world::schedule(seed, mistake, &mut Tally::default()).is_err());
+        }
+        println!("mistake={mistake:?} schedules={OF_MISTAKE} caught={wrong}");
+    }
+    ExitCode::SUCCESS
+}

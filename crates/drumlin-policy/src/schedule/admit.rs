@@ -1,0 +1,320 @@
+//! Plans become tickets (downforce.md 3.2).
+//!
+//! 1. The plan is closed over the files that must come along, and checked on the projected tree.
+//! 2. It takes the next ticket and claims what it takes. What it may fold is not claimed: other plans may use it until
+//!    a piece starts.
+//! 3. It is cut, and the waits of each piece are computed, once and for all. They point to earlier tickets alone.
+//!
+//! A plan that names files yet to come is refused: policies are asked again whenever something is installed, so
+//! nothing is kept for later. Without the pipeline, what a plan may fold is claimed with it, and plans that would run
+//! beside a busy neighbour are refused.
+
+use super::cut::{self, Cut, Part};
+use super::fold::Question;
+use super::limits::Mode;
+use super::tickets::{Flight, Piece, PieceState, TicketState};
+use super::weights::Weights;
+use super::{Numbers, Scene, project, tidy};
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+use core::fmt;
+use drumlin_types::contract::legal::{self, Illegal};
+use drumlin_types::contract::{FileSpan, FileState, FileView, PieceId, Place, Plan, Take, TreeView};
+use drumlin_types::{Key, KeyRange, RunId, TableId, Ticket, bug};
+
+/// Why a plan was not admitted.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Refusal {
+    /// It is illegal on the projected tree.
+    Illegal(Illegal),
+    /// Enough is under way; it may be proposed again.
+    Enough,
+    /// Without the pipeline: a neighbour is busy.
+    Busy,
+}
+
+impl Refusal {
+    /// The reason in a word, for counters.
+    pub fn rule(&self) -> &'static str {
+        match self {
+            Refusal::Illegal(illegal) => illegal.rule(),
+            Refusal::Enough => "enough",
+            Refusal::Busy => "busy",
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::Illegal(illegal) => illegal.fmt(f),
+            Refusal::Enough => f.write_str("enough is under way"),
+            Refusal::Busy => f.write_str("a neighbour is busy"),
+        }
+    }
+}
+
+impl From<Illegal> for Refusal {
+    fn from(illegal: Illegal) -> Refusal {
+        Refusal::Illegal(illegal)
+    }
+}
+
+impl Flight {
+    /// Turns `plan` into a ticket, or says why not.
+    pub fn admit(
+        &mut self,
+        scene: &Scene<'_>,
+        plan: &Plan,
+        numbers: &mut Numbers,
+    ) -> Result<Ticket, Refusal> {
+        self.check_room(scene, plan)?;
+        let view = project::view(scene.tree, self);
+        let projected = if bug!("E1") { view.live() } else { view.projected() };
+        let plan = self.closed(scene, &view, &projected, plan)?;
+        let spans = legal::spans(&projected, &plan.take);
+        if plan.priority < 0.0 && !tidy::pays(self, scene, &projected, &spans) {
+            return Err(Refusal::Enough);
+        }
+        let ticket = numbers.ticket();
+        let own = numbers.run();
+        let wanted = self.wanted(scene, &plan);
+        let tag = self.tag(&projected, &plan, wanted);
+        let earlier = self.piece_views();
+        let pieces = self.cut(scene, &view, &projected, &plan, &spans).into_iter().enumerate();
+        let piece = |(index, cut): (usize, Cut)| Piece {
+            id: PieceId { ticket, index: index as u32 },
+            waits: legal::waits(&cut.inputs, plan.out, &earlier),
+            priority: priority(&plan, &cut.range, cut.bytes),
+            range: cut.range,
+            inputs: cut.inputs,
+            out: plan.out,
+            state: PieceState::Ready,
+            bytes: cut.bytes,
+            folded: 0,
+            is_move: false,
+            may_move: cut.may_move,
+            attempts: 0,
+            not_before: 0,
+            finished_at: 0,
+        };
+        let pieces = pieces.map(piece).collect();
+        self.tickets.push(TicketState {
+            ticket,
+            wanted,
+            own,
+            tag,
+            pieces,
+            plan,
+            outputs: BTreeSet::new(),
+            bytes_in: 0,
+            bytes_out: 0,
+            dropped: 0,
+            cut_short: None,
+        });
+        Ok(ticket)
+    }
+
+    fn closed(
+        &self,
+        scene: &Scene<'_>,
+        view: &TreeView,
+        projected: &TreeView,
+        plan: &Plan,
+    ) -> Result<Plan, Refusal> {
+        let mut plan = plan.clone();
+        if scene.settings.mode != Mode::Pipelined {
+            let folds = core::mem::take(&mut plan.may_fold);
+            self.check_neighbours(view, &plan, !folds.is_empty())?;
+            plan.take.extend(beside(projected, &plan, &folds)?);
+        }
+        Ok(legal::close_plan(projected, &plan)?)
+    }
+
+    /// The rules of engines without a pipeline.
+    fn check_neighbours(&self, view: &TreeView, plan: &Plan, may_fold: bool) -> Result<(), Refusal> {
+        let inputs = legal::spans(view, &plan.take);
+        let Some(source) = inputs.iter().map(|f| f.level).min() else { return Ok(()) };
+        let touches = |level: u8| {
+            self.unfinished().any(|(_, p)| p.out == level || p.inputs.iter().any(|f| f.level == level))
+        };
+        let from = |level: u8| self.unfinished().filter(move |(_, p)| p.source() == level && p.out > level);
+        let is_blocked = if !may_fold {
+            from(source).next().is_some()
+        } else if source == 0 {
+            from(0).next().is_some() || touches(plan.out)
+        } else {
+            let is_busy = |f: &FileView| matches!(f.state, FileState::Leaving(_) | FileState::Coming(_));
+            let meets = |f: &FileView| inputs.iter().any(|i| i.range.overlaps(&f.bounds));
+            let near = usize::from(source)..=usize::from(plan.out);
+            from(0).any(|(_, p)| p.out == source || p.out == plan.out)
+                || view.levels[near].iter().flat_map(|l| l.files()).any(|f| is_busy(f) && meets(f))
+        };
+        if is_blocked { Err(Refusal::Busy) } else { Ok(()) }
+    }
+
+    /// Whether one more ticket for its level pair may be under way.
+    fn check_room(&self, scene: &Scene<'_>, plan: &Plan) -> Result<(), Refusal> {
+        let is_taken = |table: TableId| plan.take.iter().any(|take| take.table == table);
+        let mut files = scene.tree.files().filter(|(_, _, f)| is_taken(f.table));
+        let source = files.next().map_or(plan.out, |(level, _, _)| level);
+        let ready = self.unfinished().filter(|(_, p)| {
+            p.state == PieceState::Ready && p.out == plan.out && p.source() == source && self.is_clear(p)
+        });
+        let is_full = self.tickets.len() >= scene.settings.most_tickets()
+            || ready.take(scene.settings.most_ready()).count() == scene.settings.most_ready();
+        if is_full { Err(Refusal::Enough) } else { Ok(()) }
+    }
+
+    /// The run that the plan names, if it is one: views and policies also number runs that are not there yet.
+    fn wanted(&self, scene: &Scene<'_>, plan: &Plan) -> Option<RunId> {
+        let Place::Run(run) = plan.place else { return None };
+        let is_there = scene.tree.levels.get(usize::from(plan.out))?.runs.iter().any(|r| r.id == run);
+        let comes = |t: &TicketState| t.plan.out == plan.out && (t.own == run || t.wanted == Some(run));
+        (is_there || self.tickets.iter().any(comes)).then_some(run)
+    }
+
+    /// A run that joins another one has that one's tag.
+    fn tag(
+        &self,
+        projected: &TreeView,
+        plan: &Plan,
+        wanted: Option<RunId>,
+    ) -> drumlin_types::contract::RunTag {
+        let runs = projected.levels.get(usize::from(plan.out)).map_or(&[][..], |level| &level.runs);
+        let joined = runs.iter().find(|run| Some(run.id) == wanted);
+        joined.map_or_else(|| plan.tag.clone(), |run| run.tag.clone())
+    }
+
+    fn cut(
+        &self,
+        scene: &Scene<'_>,
+        view: &TreeView,
+        projected: &TreeView,
+        plan: &Plan,
+        spans: &[FileSpan],
+    ) -> Vec<Cut> {
+        let mut inputs = parts(projected, spans, plan.out);
+        // In the view a file that is claimed in part looks like several; only a whole reference may move.
+        let is_whole = |span: &FileSpan| {
+            let mut files = scene.tree.levels[usize::from(span.level)].files();
+            files.any(|f| f.table == span.table && f.bounds == span.range)
+        };
+        inputs.iter_mut().for_each(|part| part.may_move &= is_whole(&part.span));
+        let Some(hull) = spans.iter().map(|s| s.range.clone()).reduce(|a, b| a.hull(&b)) else {
+            return Vec::new();
+        };
+        let weights = Weights::of(view, scene.design);
+        let question =
+            Question { view, weights: &weights, flight: self, settings: scene.settings, costs: &scene.costs };
+        let taken: u64 = inputs.iter().map(|part| part.file.bytes).sum();
+        let mut folds = Vec::new();
+        if !plan.may_fold.is_empty() && question.expects(plan.out, &hull, taken) {
+            folds = parts(projected, &legal::spans(projected, &plan.may_fold), plan.out);
+            folds.retain(|fold| inputs.iter().any(|input| input.span.range.overlaps(&fold.span.range)));
+        }
+        let total = taken + folds.iter().map(|part| part.file.bytes).sum::<u64>();
+        let (least, most) = scene.settings.piece;
+        let pieces = match scene.settings.mode {
+            Mode::Unsplit => 1,
+            _ => cut::piece_count(total, scene.settings.slots, least.min(most), most),
+        };
+        let edges = self.unfinished().flat_map(|(_, p)| [Some(p.range.start.clone()), p.range.end.clone()]);
+        let edges = edges.flatten().collect::<BTreeSet<Key>>().into_iter().collect();
+        let mut cuts = cut::cut(&inputs, &folds, pieces, edges, gaps(projected, plan, &inputs, &hull));
+        if scene.settings.mode != Mode::Pipelined {
+            cuts.iter_mut().for_each(|cut| cut.may_move &= cut.inputs.iter().all(|f| f.level < plan.out));
+        }
+        cuts
+    }
+}
+
+/// The files of the output level that `plan` must take along without the pipeline: all that it meets, all free.
+fn beside(projected: &TreeView, plan: &Plan, folds: &[Take]) -> Result<Vec<Take>, Refusal> {
+    let mut along = Vec::new();
+    for span in legal::spans(projected, folds) {
+        let is_taken = plan.take.iter().any(|t| t.table == span.table && t.range.overlaps(&span.range));
+        if !is_taken {
+            along.push(Take { table: span.table, range: span.range });
+        }
+    }
+    let is_free = |take: &Take| {
+        let of =
+            projected.files().filter(|(_, _, f)| f.table == take.table && f.bounds.overlaps(&take.range));
+        of.map(|(_, _, f)| f).all(FileView::is_takeable)
+    };
+    if along.iter().all(is_free) { Ok(along) } else { Err(Refusal::Busy) }
+}
+
+/// Keys at which a piece must end so that its output fits into the run that it goes to: files stay there that no input
+/// overlaps.
+fn gaps(projected: &TreeView, plan: &Plan, inputs: &[Part], hull: &KeyRange) -> Vec<Key> {
+    let runs = projected.levels.get(usize::from(plan.out)).into_iter().flat_map(|level| &level.runs);
+    let joined = runs.filter(|run| plan.place == Place::Run(run.id)).flat_map(|run| &run.files);
+    let lies_free = |f: &&FileView| {
+        f.bounds.overlaps(hull) && !inputs.iter().any(|input| input.span.range.overlaps(&f.bounds))
+    };
+    joined.filter(lies_free).map(|f| f.bounds.start.clone()).collect()
+}
+
+/// `spans` with their files.
+fn parts(tree: &TreeView, spans: &[FileSpan], out: u8) -> Vec<Part> {
+    let mut parts = Vec::new();
+    for span in spans {
+        let level = tree.levels.get(usize::from(span.level));
+        let found = level
+            .into_iter()
+            .flat_map(|l| l.files())
+            .find(|f| f.table == span.table && f.bounds.overlaps(&span.range));
+        let Some(file) = found else { continue };
+        if let Some(part) = project::part(file, &span.range) {
+            let may_move = part.bounds == file.bounds && may_move(tree, file, span.level, out);
+            parts.push(Part { span: span.clone(), file: part, may_move });
+        }
+    }
+    parts
+}
+
+/// Whether a whole file may change its level without being read: it sinks, and it holds no tombstone that would come
+/// to rest with nothing older below it.
+fn may_move(tree: &TreeView, file: &FileView, level: u8, out: u8) -> bool {
+    let has_tombstones = file.tombstones > 0 || file.range_tombstones > 0;
+    let below = || tree.files().any(|(at, _, f)| at > out && f.bounds.overlaps(&file.bounds));
+    level < out && (!has_tombstones || below())
+}
+
+fn priority(plan: &Plan, range: &KeyRange, bytes: u64) -> f64 {
+    let value: f64 =
+        plan.piece_priority.iter().filter(|(r, _)| r.overlaps(range)).map(|(_, value)| value).sum();
+    if plan.piece_priority.is_empty() { 0.0 } else { value / bytes.max(1) as f64 }
+}
+
+/// The view for a policy without the pipeline: files that a plan could not start from, because a neighbour is busy,
+/// are marked as coming, so that it proposes others.
+pub fn without_pipeline(mut view: TreeView, flight: &Flight) -> TreeView {
+    let busy: Vec<Vec<KeyRange>> = view
+        .levels
+        .iter()
+        .map(|level| {
+            let is_busy = |f: &&FileView| matches!(f.state, FileState::Leaving(_) | FileState::Coming(_));
+            level.files().filter(is_busy).map(|f| f.bounds.clone()).collect()
+        })
+        .collect();
+    for at in 0..view.levels.len() {
+        let level = at as u8;
+        let pieces = || flight.unfinished();
+        let whole = pieces()
+            .any(|(_, p)| p.source() == 0 && (p.source() == level || p.out == level || p.out == level + 1))
+            || (at == 0 && busy.get(1).is_some_and(|b| !b.is_empty()))
+            || pieces().any(|(_, p)| {
+                p.source() == level && p.inputs.iter().all(|f| f.level == level) && p.out > level
+            });
+        let below: &[KeyRange] = busy.get(at + 1).map_or(&[], |b| b);
+        for file in view.levels[at].runs.iter_mut().flat_map(|run| &mut run.files) {
+            if file.is_takeable() && (whole || below.iter().any(|range| range.overlaps(&file.bounds))) {
+                file.state = FileState::Coming(Ticket(0));
+            }
+        }
+    }
+    view
+}

@@ -1,0 +1,243 @@
+//! Dividing a plan into pieces (downforce.md 3.3).
+//!
+//! 1. A file that overlaps no other input, and that nothing is expected to be folded into, goes by reference: a piece
+//!    of its own, which costs no I/O. Not so when it holds tombstones that the merge could drop.
+//! 2. The others are grouped by key into pieces of about equal bytes. Cuts are made at bounds of pieces under way
+//!    and of files, and in between at keys that are interpolated: any key is a place between two user keys, so the
+//!    versions and operands of a key stay together.
+//! 3. No merge piece reaches over a moved file.
+
+use crate::share::share;
+use alloc::vec;
+use alloc::vec::Vec;
+use drumlin_types::contract::{FileSpan, FileView};
+use drumlin_types::{Key, KeyRange};
+
+/// Most pieces of a plan.
+const MOST_PIECES: u64 = 4096;
+
+/// A piece to be: its keys and its inputs, clipped to them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cut {
+    /// Its keys.
+    pub range: KeyRange,
+    /// What it takes.
+    pub inputs: Vec<FileSpan>,
+    /// Estimated bytes of them.
+    pub bytes: u64,
+    /// It may go by reference.
+    pub may_move: bool,
+}
+
+/// Bytes of a piece of a plan that reads `total` bytes: two rounds of all slots, within bounds.
+pub fn piece_bytes(total: u64, slots: u32, least: u64, most: u64) -> u64 {
+    (total / (2 * u64::from(slots.max(1)))).max(least).min(most).max(1)
+}
+
+/// Pieces of a plan that reads `total` bytes.
+pub fn piece_count(total: u64, slots: u32, least: u64, most: u64) -> u64 {
+    total.div_ceil(piece_bytes(total, slots, least, most)).clamp(1, MOST_PIECES)
+}
+
+/// An input or a file expected to be folded, with what is known of it.
+#[derive(Clone, Debug)]
+pub struct Part {
+    /// What is taken; for a fold, where it lies.
+    pub span: FileSpan,
+    /// The file, clipped to it.
+    pub file: FileView,
+    /// It is a whole reference without tombstones that could go.
+    pub may_move: bool,
+}
+
+/// Cuts `inputs` into `pieces` about equal parts by bytes, those of `folds` included. `edges` are keys at which a
+/// cut is welcome, `breaks` keys at which one is made.
+pub fn cut(inputs: &[Part], folds: &[Part], pieces: u64, edges: Vec<Key>, mut breaks: Vec<Key>) -> Vec<Cut> {
+    let mut cuts = Vec::new();
+    let mut merging: Vec<&Part> = Vec::new();
+    for (at, part) in inputs.iter().enumerate() {
+        let range = &part.span.range;
+        let others = inputs.iter().enumerate().filter(|(other, _)| *other != at).map(|(_, other)| other);
+        if part.may_move && !others.chain(folds).any(|other| other.span.range.overlaps(range)) {
+            breaks.push(range.start.clone());
+            let inputs = vec![part.span.clone()];
+            cuts.push(Cut { range: range.clone(), inputs, bytes: part.file.bytes, may_move: true });
+        } else {
+            merging.push(part);
+        }
+    }
+    cuts.extend(cut_merge(&merging, folds, pieces, edges, breaks));
+    cuts.sort_by(|a, b| a.range.start.cmp(&b.range.start));
+    cuts
+}
+
+fn cut_merge(
+    merging: &[&Part],
+    folds: &[Part],
+    pieces: u64,
+    mut edges: Vec<Key>,
+    mut breaks: Vec<Key>,
+) -> Vec<Cut> {
+    let Some(hull) = merging.iter().map(|p| p.span.range.clone()).reduce(|a, b| a.hull(&b)) else {
+        return Vec::new();
+    };
+    let files: Vec<&FileView> =
+        merging.iter().map(|part| &part.file).chain(folds.iter().map(|part| &part.file)).collect();
+    breaks.sort();
+    for file in &files {
+        edges.push(file.bounds.start.clone());
+        edges.extend(file.bounds.end.clone());
+    }
+    edges.extend(breaks.iter().cloned());
+    let inside = |edge: &Key| *edge > hull.start && hull.is_before_end(edge);
+    edges.retain(inside);
+    edges.sort();
+    edges.dedup();
+    let total: u64 = files.iter().map(|f| f.bytes).sum();
+    let target = (total / pieces.max(1)).max(1);
+    let gaps = refined(&hull, &edges, &files, target);
+    let mut cuts = Vec::new();
+    let (mut start, mut bytes) = (hull.start.clone(), 0);
+    for (at, (gap, weight)) in gaps.iter().enumerate() {
+        bytes += weight;
+        let is_last = at + 1 == gaps.len();
+        let forced = gap.end.as_ref().is_some_and(|end| breaks.binary_search(end).is_ok());
+        // Half of the next gap would make it too large.
+        let next = gaps.get(at + 1).map_or(0, |(_, weight)| weight / 2);
+        if bytes + next > target || forced || is_last {
+            let range = KeyRange::new(core::mem::replace(&mut start, Key::empty()), gap.end.clone());
+            start = gap.end.clone().unwrap_or_else(Key::empty);
+            cuts.extend(piece(merging, range));
+            bytes = 0;
+        }
+    }
+    cuts
+}
+
+/// The gaps between `edges` in `hull` with the bytes in each, wide ones divided at interpolated keys.
+fn refined(hull: &KeyRange, edges: &[Key], files: &[&FileView], target: u64) -> Vec<(KeyRange, u64)> {
+    let mut gaps = Vec::new();
+    let mut start = hull.start.clone();
+    for end in edges.iter().cloned().map(Some).chain([hull.end.clone()]) {
+        let gap = KeyRange::new(start.clone(), end.clone());
+        let weight = weight(files, &gap);
+        let parts = weight.div_ceil(target).min(MOST_PIECES);
+        let mut from = start;
+        for part in 1..parts {
+            let Some(key) = between(&gap, part, parts).filter(|key| *key > from) else { continue };
+            gaps.push((KeyRange::new(from, Some(key.clone())), weight / parts));
+            from = key;
+        }
+        gaps.push((KeyRange::new(from, end.clone()), weight / parts.max(1)));
+        match end {
+            Some(end) => start = end,
+            None => break,
+        }
+    }
+    gaps
+}
+
+fn weight(files: &[&FileView], range: &KeyRange) -> u64 {
+    let overlapping = files.iter().filter(|f| f.bounds.overlaps(range));
+    overlapping.map(|f| (f.bytes as f64 * share(&f.bounds, range)) as u64).sum()
+}
+
+fn piece(merging: &[&Part], range: KeyRange) -> Option<Cut> {
+    let mut bytes = 0;
+    let mut inputs = Vec::new();
+    let mut last = None;
+    for part in merging {
+        let Some(taken) = part.span.range.intersect(&range) else { continue };
+        bytes += (part.file.bytes as f64 * share(&part.file.bounds, &taken)) as u64;
+        let is_whole = taken == part.span.range;
+        last = Some(part.may_move && is_whole);
+        inputs.push(FileSpan { range: taken, ..part.span.clone() });
+    }
+    let may_move = inputs.len() == 1 && last == Some(true);
+    (!inputs.is_empty()).then_some(Cut { range, inputs, bytes, may_move })
+}
+
+/// A key inside `range`, `part` of `parts` of the way, keys taken as fractions behind their common prefix.
+fn between(range: &KeyRange, part: u64, parts: u64) -> Option<Key> {
+    let prefix = match &range.end {
+        Some(end) => range.start.iter().zip(end.iter()).take_while(|(a, b)| a == b).count(),
+        None => 0,
+    };
+    let digits = |key: &[u8]| {
+        let mut digits = [0u8; 8];
+        digits.iter_mut().zip(key.iter().skip(prefix)).for_each(|(to, from)| *to = *from);
+        u64::from_be_bytes(digits)
+    };
+    let (low, high) = (digits(&range.start), range.end.as_ref().map_or(u64::MAX, |end| digits(end)));
+    let offset = u128::from(high.checked_sub(low)?) * u128::from(part) / u128::from(parts.max(1));
+    let mut bytes = range.start.iter().take(prefix).copied().collect::<Vec<u8>>();
+    bytes.extend_from_slice(&(low + offset as u64).to_be_bytes());
+    while bytes.len() > prefix + 1 && bytes.last() == Some(&0) {
+        bytes.pop();
+    }
+    let key = Key::new(&bytes);
+    (key > range.start && range.is_before_end(&key)).then_some(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use drumlin_types::TableId;
+    use drumlin_types::contract::draw::plain_file;
+
+    const MIB: u64 = 1 << 20;
+
+    fn part(table: u64, from: u32, to: u32, bytes: u64) -> Part {
+        let range = KeyRange::new(Key::new(&from.to_be_bytes()), Some(Key::new(&to.to_be_bytes())));
+        let mut file = plain_file(TableId(table), range.clone(), 1, 9);
+        file.bytes = bytes;
+        let span = FileSpan { level: 1, table: TableId(table), range, min_seq: 1, max_seq: 9 };
+        Part { span, file, may_move: true }
+    }
+
+    #[test]
+    fn pieces_follow_total_and_slots() {
+        for (total, slots, count) in [
+            (256 * MIB, 1, 4),
+            (256 * MIB, 16, 32),
+            (1024 * MIB, 16, 32),
+            (30 * 1024 * MIB, 2, 480),
+            (12 * MIB, 4, 2),
+        ] {
+            assert_eq!(piece_count(total, slots, 8 * MIB, 64 * MIB), count, "{total} {slots}");
+        }
+    }
+
+    #[test]
+    fn pieces_cover_every_input_once() {
+        let inputs = [
+            part(1, 0, 1 << 20, 64 * MIB),
+            part(2, 0, 1 << 20, 64 * MIB),
+            part(3, 1 << 19, 1 << 21, 32 * MIB),
+        ];
+        let cuts = cut(&inputs, &[], 10, Vec::new(), Vec::new());
+        assert!((8..=12).contains(&cuts.len()), "{}", cuts.len());
+        for input in &inputs {
+            let mine = cuts.iter().flat_map(|c| &c.inputs).filter(|s| s.table == input.span.table);
+            let mut at = input.span.range.start.clone();
+            for span in mine {
+                assert_eq!(span.range.start, at);
+                at = span.range.end.clone().unwrap();
+            }
+            assert_eq!(Some(at), input.span.range.end);
+        }
+        let most = cuts.iter().map(|c| c.bytes).max().unwrap();
+        assert!(most <= 2 * 160 * MIB / 10, "{most}");
+    }
+
+    #[test]
+    fn what_overlaps_nothing_moves_whole() {
+        let inputs = [part(1, 0, 100, 64 * MIB), part(2, 200, 300, 64 * MIB)];
+        let cuts = cut(&inputs, &[], 10, Vec::new(), Vec::new());
+        assert!(cuts.len() == 2 && cuts.iter().all(|c| c.may_move));
+        // What is expected to be folded cuts the first; the second still moves.
+        let cuts = cut(&inputs, &[part(3, 50, 150, 64 * MIB)], 4, Vec::new(), Vec::new());
+        assert_eq!(cuts.iter().filter(|c| c.may_move).count(), 1);
+        assert!(cuts.len() > 2);
+    }
+}

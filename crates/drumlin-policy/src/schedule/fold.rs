@@ -1,0 +1,238 @@
+//! What a piece merges along when it starts, and where its output goes (downforce.md 3.5).
+//!
+//! A plan that may fold takes, at the last moment, the free files that lie in its output's range: or it takes none of
+//! them and its output becomes an extra run there. Folding is legal always, because the output level sets no
+//! condition; it is a question of cost alone. An extra run costs every read that reaches the level, a fold rewrites the
+//! level's bytes.
+//!
+//! ```text
+//! the range is as deep as it may be     fold all that is free; not enough: do not start yet
+//! the piece waits for an earlier one    fold nothing, so that it can land
+//! the level is over its size            fold nothing: it moves down soon, and would be rewritten twice
+//! depth >= k*                           fold all that is free
+//! else                                  fold nothing
+//! ```
+
+use super::limits::{Mode, Settings};
+use super::project::part;
+use super::tickets::{Flight, Piece, TicketState};
+use super::weights::{Weights, counts, depth};
+use alloc::vec::Vec;
+use drumlin_types::contract::{FileSpan, FileView, LevelDesign, TreeView};
+use drumlin_types::{KeyRange, RunId, Seq};
+
+/// Measured costs that decide between folding and an extra run.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct FoldCosts {
+    /// Bytes per second that enter a level: what is written, as every byte passes every level once.
+    pub inflow: f64,
+    /// Slot seconds per rewritten byte.
+    pub rewrite: f64,
+    /// Seconds per second that reads spend on one more run: lookups times their probe, seeks times their cursor.
+    pub extra_run: f64,
+}
+
+/// k*: the number of batches after which a level of `bytes` is folded with least cost, when batches of `batch` bytes
+/// enter it.
+pub fn fold_period(costs: &FoldCosts, bytes: f64, batch: f64) -> f64 {
+    let read = batch.max(1.0) * costs.extra_run;
+    if read <= 0.0 {
+        return f64::INFINITY;
+    }
+    root((2.0 * costs.inflow * bytes * costs.rewrite / read).max(0.0))
+}
+
+/// Square root by Newton's steps: the core library has none.
+fn root(value: f64) -> f64 {
+    if value <= 0.0 {
+        return 0.0;
+    }
+    let mut guess = if value > 1.0 { value } else { 1.0 };
+    for _ in 0..128 {
+        let next = (guess + value / guess) / 2.0;
+        if next >= guess {
+            break;
+        }
+        guess = next;
+    }
+    guess
+}
+
+/// Write amplification of one level of `bytes` that is folded every `k`-th batch of `batch` bytes: bytes rewritten per
+/// byte that enters.
+pub fn rewritten(bytes: f64, k: f64, batch: f64) -> f64 {
+    1.0 + bytes / (k * batch)
+}
+
+/// What the fold of a piece is decided on.
+pub struct Question<'a> {
+    /// The tree with its plans under way.
+    pub view: &'a TreeView,
+    /// Its weights.
+    pub weights: &'a Weights,
+    /// Tickets under way.
+    pub flight: &'a Flight,
+    /// Limits.
+    pub settings: &'a Settings,
+    /// Costs.
+    pub costs: &'a FoldCosts,
+}
+
+/// The answer.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Fold {
+    /// The piece may not start yet.
+    Wait,
+    /// It starts, and merges these along, of so many bytes.
+    Take(Vec<FileSpan>, u64),
+}
+
+const NOTHING: Fold = Fold::Take(Vec::new(), 0);
+
+impl Question<'_> {
+    /// What a piece of `ticket` may do now.
+    pub fn ask(&self, ticket: &TicketState, piece: &Piece, has_waits: bool) -> Fold {
+        let Some(range) = piece.hull() else { return NOTHING };
+        let may_fold = !ticket.plan.may_fold.is_empty() && piece.out == ticket.plan.out;
+        if self.settings.mode != Mode::Pipelined {
+            return NOTHING;
+        }
+        let is_oldest = self.flight.oldest_into(piece.out).is_none_or(|oldest| oldest == ticket.ticket);
+        let is_intra = piece.source() == piece.out;
+        let moving = (piece.bytes, may_fold && !is_intra, has_waits, is_oldest || is_intra);
+        self.decide(piece.out, &range, moving)
+    }
+
+    /// The same for a plan that is not admitted yet: whether its pieces are expected to fold.
+    pub fn expects(&self, out: u8, range: &KeyRange, bytes: u64) -> bool {
+        self.settings.mode == Mode::Pipelined
+            && matches!(self.decide(out, range, (bytes, true, false, false)), Fold::Take(files, _) if !files.is_empty())
+    }
+
+    fn decide(&self, out: u8, range: &KeyRange, piece: (u64, bool, bool, bool)) -> Fold {
+        let (batch, may_fold, has_waits, is_exempt) = piece;
+        let Some(weight) = self.weights.levels.get(usize::from(out)) else { return NOTHING };
+        let is_over = weight.design.bytes.is_finite() && weight.bytes > weight.design.bytes;
+        if is_over && !is_exempt && self.weights.extra > self.settings.most_extra(self.weights) {
+            return Fold::Wait;
+        }
+        let files: Vec<&FileView> = self.view.levels[usize::from(out)]
+            .files()
+            .filter(|f| f.bounds.overlaps(range) && counts(f, out, self.flight))
+            .collect();
+        let deep = depth(files.iter().copied(), range);
+        let all = || self.free(out, range);
+        if !is_exempt && deep as f64 >= self.cap(&weight.design) {
+            if !may_fold {
+                return Fold::Wait;
+            }
+            let busy = files.iter().copied().filter(|f| !f.is_takeable());
+            let is_enough = (depth(busy, range) as f64) < self.cap(&weight.design);
+            return if is_enough { all() } else { Fold::Wait };
+        }
+        if !may_fold || has_waits || is_over || deep == 0 {
+            return NOTHING;
+        }
+        let most = f64::from(self.settings.cap());
+        let period = match self.settings.fold_every {
+            Some(every) => f64::from(every),
+            None => fold_period(self.costs, weight.bytes, batch as f64),
+        };
+        let period = period.clamp(1.0, most);
+        if deep as f64 + 0.5 >= period { all() } else { NOTHING }
+    }
+
+    /// Depth from which on a level takes no more without folding.
+    fn cap(&self, design: &LevelDesign) -> f64 {
+        let runs = if design.runs.is_finite() {
+            design.runs
+        } else if design.bytes.is_finite() {
+            1.0
+        } else {
+            return f64::INFINITY;
+        };
+        runs + f64::from(self.settings.cap()) - 1.0
+    }
+
+    fn free(&self, out: u8, range: &KeyRange) -> Fold {
+        let mut bytes = 0;
+        let mut spans = Vec::new();
+        for file in self.view.levels[usize::from(out)].files().filter(|f| f.is_takeable()) {
+            let Some(part) = part(file, range) else { continue };
+            bytes += part.bytes;
+            let FileView { table, bounds, min_seq, max_seq, .. } = part;
+            spans.push(FileSpan { level: out, table, range: bounds, min_seq, max_seq });
+        }
+        Fold::Take(spans, bytes)
+    }
+}
+
+/// A run of the output level, as placing sees it.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Room {
+    /// The run.
+    pub run: RunId,
+    /// Its largest sequence number.
+    pub max_seq: Seq,
+    /// It has no policy's tag.
+    pub is_plain: bool,
+    /// The outputs fit between the files that stay in it.
+    pub fits: bool,
+}
+
+/// The run that takes the outputs of a piece of `ticket` at its output level: the wanted one where they fit; for an
+/// untagged plan that wanted one, the newest run where they fit; else the ticket's own, or none of these.
+pub fn home(ticket: &TicketState, rooms: &[Room]) -> Option<RunId> {
+    let room = |run: RunId| rooms.iter().find(|room| room.run == run);
+    let has_room = |run: &RunId| room(*run).is_none_or(|room| room.fits);
+    if let Some(wanted) = ticket.wanted {
+        // A run that is gone meanwhile may be made anew under its number.
+        if has_room(&wanted) && (room(wanted).is_some() || ticket.tag.0.is_empty()) {
+            return Some(wanted);
+        }
+        let plain = rooms.iter().filter(|room| room.fits && room.is_plain && ticket.tag.0.is_empty());
+        if let Some(newest) = plain.max_by_key(|room| (room.max_seq, room.run)) {
+            return Some(newest.run);
+        }
+    }
+    Some(ticket.own).filter(has_room)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fold_periods_are_those_of_the_closed_form() {
+        let period = |written: f64, gets: f64, seeks: f64| {
+            let costs = FoldCosts {
+                inflow: written * 1e6,
+                rewrite: 1.0 / 200e6,
+                extra_run: gets * 630e-9 + seeks * 3e-6,
+            };
+            fold_period(&costs, 1280e6, 64e6)
+        };
+        for (given, expected, best) in [
+            ((100.0, 50e3, 1e3), 24.08, 24.0),
+            ((20.0, 100e3, 2e3), 7.61, 8.0),
+            ((5.0, 400e3, 5e3), 1.935, 2.0),
+        ] {
+            let k = period(given.0, given.1, given.2);
+            assert!((k - expected).abs() < 0.005, "{k} {expected}");
+            // The best whole number by the cost itself.
+            let read = given.1 * 630e-9 + given.2 * 3e-6;
+            let cost = |k: f64| given.0 / 200.0 * 1280.0 / (k * 64.0) + read * (k - 1.0) / 2.0;
+            let found = (1..=40).map(f64::from).min_by(|a, b| cost(*a).total_cmp(&cost(*b)));
+            assert_eq!(found, Some(best));
+        }
+        assert_eq!(fold_period(&FoldCosts::default(), 1e9, 1e6), f64::INFINITY);
+        assert_eq!(rewritten(1280.0, 1.0, 64.0), 21.0);
+    }
+
+    #[test]
+    fn roots_are_roots() {
+        for value in [1e-12, 0.5, 1.0, 2.0, 144.0, 1e20] {
+            assert!((root(value) * root(value) / value - 1.0).abs() < 1e-12, "{value}");
+        }
+    }
+}

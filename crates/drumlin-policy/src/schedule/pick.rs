@@ -1,0 +1,82 @@
+//! The order in which level pairs get free slots (downforce.md 3.4).
+//!
+//! Top-down with back-pressure: the uppermost pair whose target is not too full goes first, because the work of upper
+//! levels is short and most urgent, and what it leaves free flows down. Where all targets are full, slots are shared by
+//! the highest averages of work times fill.
+
+use alloc::vec::Vec;
+use core::cmp::Ordering;
+
+/// The work of one level pair.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Pair {
+    /// Source level.
+    pub source: u8,
+    /// Output level.
+    pub out: u8,
+    /// Bytes of ready and running pieces times the fill of the source.
+    pub weight: f64,
+    /// Pieces running.
+    pub running: u32,
+    /// Fill of the output level.
+    pub target_fill: f64,
+    /// It only tidies: it comes last.
+    pub is_tidying: bool,
+}
+
+/// `pairs` in the order in which they get the next slot.
+pub fn order(mut pairs: Vec<Pair>, back_pressure: f64) -> Vec<Pair> {
+    pairs.sort_by(|a, b| compare(a, b, back_pressure));
+    pairs
+}
+
+fn compare(a: &Pair, b: &Pair, back_pressure: f64) -> Ordering {
+    let is_full = |pair: &Pair| pair.target_fill > back_pressure;
+    let average = |pair: &Pair| pair.weight / f64::from(pair.running + 1);
+    let level = |pair: &Pair| (pair.source, pair.out);
+    let class = |pair: &Pair| (pair.is_tidying, is_full(pair));
+    class(a).cmp(&class(b)).then_with(|| match is_full(a) {
+        false => level(a).cmp(&level(b)),
+        true => average(b).total_cmp(&average(a)).then_with(|| level(a).cmp(&level(b))),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair(source: u8, weight: f64, target_fill: f64) -> Pair {
+        Pair { source, out: source + 1, weight, running: 0, target_fill, is_tidying: false }
+    }
+
+    /// Slots that three full pairs get.
+    fn shares(weights: [f64; 3], slots: u32) -> [u32; 3] {
+        let mut pairs: Vec<Pair> = (0..3).map(|i| pair(i, weights[usize::from(i)], 9.0)).collect();
+        for _ in 0..slots {
+            let first = order(pairs.clone(), 3.0)[0].source;
+            pairs[usize::from(first)].running += 1;
+        }
+        [pairs[0].running, pairs[1].running, pairs[2].running]
+    }
+
+    #[test]
+    fn full_pairs_share_by_highest_averages() {
+        assert_eq!(shares([600.0, 4800.0, 3000.0], 16), [1, 9, 6]);
+        assert_eq!(shares([600.0, 4800.0, 3000.0], 4), [0, 3, 1]);
+    }
+
+    #[test]
+    fn upper_pairs_go_first_while_their_target_has_room() {
+        let first = |pairs: Vec<Pair>| order(pairs, 3.0)[0].source;
+        assert_eq!(first(vec(&[(0, 1.0, 3.0), (1, 99.0, 1.0)])), 0);
+        assert_eq!(first(vec(&[(0, 1.0, 3.1), (1, 99.0, 1.0)])), 1);
+        assert_eq!(first(vec(&[(0, 1.0, 3.1), (1, 99.0, 3.1)])), 1);
+        let mut tidy = vec(&[(0, 9.0, 0.0), (1, 1.0, 9.0)]);
+        tidy[0].is_tidying = true;
+        assert_eq!(first(tidy), 1);
+    }
+
+    fn vec(pairs: &[(u8, f64, f64)]) -> Vec<Pair> {
+        pairs.iter().map(|&(source, weight, fill)| pair(source, weight, fill)).collect()
+    }
+}

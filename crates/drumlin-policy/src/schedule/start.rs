@@ -1,0 +1,179 @@
+//! The next piece for a free slot (downforce.md 3.4, 3.5).
+//!
+//! 1. A piece that only moves goes before all others and takes no slot.
+//! 2. Pieces whose waits are clear: those with a deadline first, then by level pair in the order of
+//!    [`pick`](super::pick), in a pair by ticket, the piece's own priority, and key.
+//! 3. Where none may start: pieces that wait, if they merge two runs or more. Their output is held, or lands.
+
+use super::fold::{Fold, Question};
+use super::limits::Mode;
+use super::pick::{Pair, order};
+use super::tickets::{Flight, Piece, PieceState, TicketState};
+use super::weights::Weights;
+use super::{Scene, project};
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::cmp::Ordering;
+use drumlin_types::bug;
+use drumlin_types::contract::{FileSpan, PieceId, TreeView};
+
+/// A piece that has started.
+#[derive(Clone, Debug)]
+pub struct Start {
+    /// The piece with all its inputs.
+    pub piece: Piece,
+    /// It started before the pieces that it waits for are installed.
+    pub is_early: bool,
+}
+
+/// Why no piece started.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Idle {
+    /// When one may become ready, microseconds.
+    pub timer: Option<u64>,
+    /// The first that found no room on the disk, and the bytes that it may write.
+    pub short: Option<(PieceId, u64)>,
+}
+
+/// Bytes that a merge of `bytes` may write: its input, and a little for blocks that come out less dense.
+pub fn with_margin(bytes: u64) -> u64 {
+    bytes.saturating_add(bytes / 16)
+}
+
+impl Flight {
+    /// Starts the next piece; with `moves_only`, none that would take a slot.
+    pub fn start(&mut self, scene: &Scene<'_>, moves_only: bool) -> Result<Start, Idle> {
+        if !self.unfinished().any(|(_, piece)| piece.state == PieceState::Ready) {
+            return Err(Idle::default());
+        }
+        let view = project::view(scene.tree, self);
+        let weights = Weights::of(&view, scene.design);
+        let mut idle = Idle::default();
+        let found = self.find(scene, &view, &weights, moves_only, &mut idle);
+        let Some((id, folds, bytes, is_early)) = found else { return Err(idle) };
+        let Some(piece) = self.piece_mut(id) else { return Err(idle) };
+        piece.state = PieceState::Running;
+        // What was folded is merged, at a second attempt too.
+        piece.may_move &= folds.is_empty();
+        piece.is_move = piece.may_move && !is_early;
+        piece.bytes += bytes;
+        piece.folded = bytes;
+        piece.inputs.extend(folds);
+        Ok(Start { piece: piece.clone(), is_early })
+    }
+
+    fn find(
+        &self,
+        scene: &Scene<'_>,
+        view: &TreeView,
+        weights: &Weights,
+        moves_only: bool,
+        idle: &mut Idle,
+    ) -> Option<(PieceId, Vec<FileSpan>, u64, bool)> {
+        let question =
+            Question { view, weights, flight: self, settings: scene.settings, costs: &scene.costs };
+        let left = scene.room.saturating_sub(self.writing());
+        let mut clear: Vec<Candidate<'_>> = Vec::new();
+        let mut waiting: Vec<Candidate<'_>> = Vec::new();
+        for (ticket, piece) in self.unfinished().filter(|(_, piece)| piece.state == PieceState::Ready) {
+            if piece.not_before > scene.now {
+                idle.timer = Some(idle.timer.map_or(piece.not_before, |t| t.min(piece.not_before)));
+                continue;
+            }
+            let is_clear = self.is_clear(piece) || bug!("E2");
+            if is_clear
+                && piece.may_move
+                && let Fold::Take(folds, 0) = question.ask(ticket, piece, false)
+                && folds.is_empty()
+            {
+                return Some((piece.id, folds, 0, false));
+            }
+            match is_clear {
+                _ if moves_only => {}
+                true => clear.push(Candidate { ticket, piece }),
+                // What waits may be merged ahead, if merging makes fewer runs of it.
+                false if piece.inputs.len() > 1 && scene.settings.mode == Mode::Pipelined => {
+                    waiting.push(Candidate { ticket, piece });
+                }
+                false => {}
+            }
+        }
+        for (candidates, is_early) in [(clear, false), (waiting, true)] {
+            for candidate in self.ranked(candidates, weights, scene) {
+                let Candidate { ticket, piece } = candidate;
+                let Fold::Take(folds, bytes) = question.ask(ticket, piece, is_early) else { continue };
+                let wanted = with_margin(piece.bytes + bytes);
+                if wanted > left {
+                    idle.short.get_or_insert((piece.id, wanted));
+                    continue;
+                }
+                return Some((piece.id, folds, bytes, is_early));
+            }
+        }
+        None
+    }
+
+    /// Bytes that started pieces may still write.
+    pub fn writing(&self) -> u64 {
+        let running = self.unfinished().filter(|(_, p)| p.state == PieceState::Running && !p.is_move);
+        running.map(|(_, piece)| with_margin(piece.bytes)).sum()
+    }
+
+    /// Candidates in the order in which they are tried.
+    fn ranked<'a>(
+        &self,
+        mut candidates: Vec<Candidate<'a>>,
+        weights: &Weights,
+        scene: &Scene<'_>,
+    ) -> Vec<Candidate<'a>> {
+        let mut pairs: BTreeMap<(u8, u8, bool), Pair> = BTreeMap::new();
+        let fill = |level: u8| weights.levels.get(usize::from(level)).map_or(0.0, |l| l.fill());
+        for (ticket, piece) in self.unfinished() {
+            let (source, out) = (piece.source(), piece.out);
+            let is_tidying = is_tidying(ticket);
+            let pair = pairs.entry((source, out, is_tidying)).or_insert(Pair {
+                source,
+                out,
+                weight: 0.0,
+                running: 0,
+                target_fill: if source == out { 0.0 } else { fill(out) },
+                is_tidying,
+            });
+            if matches!(piece.state, PieceState::Ready | PieceState::Running) {
+                pair.weight += piece.bytes as f64 * fill(source);
+            }
+            pair.running += u32::from(piece.state == PieceState::Running);
+        }
+        let places: BTreeMap<(u8, u8, bool), usize> =
+            order(pairs.into_values().collect(), scene.settings.back_pressure)
+                .iter()
+                .enumerate()
+                .map(|(at, pair)| ((pair.source, pair.out, pair.is_tidying), at))
+                .collect();
+        let place = |c: &Candidate<'_>| {
+            places.get(&(c.piece.source(), c.piece.out, is_tidying(c.ticket))).copied().unwrap_or(usize::MAX)
+        };
+        candidates.sort_by(|a, b| {
+            let deadline = |c: &Candidate<'_>| c.ticket.plan.deadline.unwrap_or(u64::MAX);
+            let first = deadline(a).cmp(&deadline(b)).then_with(|| place(a).cmp(&place(b)));
+            first.then_with(|| compare(a, b))
+        });
+        candidates
+    }
+}
+
+struct Candidate<'a> {
+    ticket: &'a TicketState,
+    piece: &'a Piece,
+}
+
+/// Within a level pair: by ticket, then the piece's own priority, then the lowest key.
+fn compare(a: &Candidate<'_>, b: &Candidate<'_>) -> Ordering {
+    let ticket = a.piece.id.ticket.cmp(&b.piece.id.ticket);
+    ticket.then(b.piece.priority.total_cmp(&a.piece.priority)).then(a.piece.id.cmp(&b.piece.id))
+}
+
+/// Whether a ticket merges runs of one level because that costs reads less, not because a level is over its size.
+pub(super) fn is_tidying(ticket: &TicketState) -> bool {
+    ticket.plan.priority < 0.0
+}

@@ -1,0 +1,189 @@
+//! Admission and waits on a tree that is given as text, and what follows when pieces end out of order.
+
+use super::*;
+use alloc::vec::Vec;
+use drumlin_types::contract::draw::{parse_plan, parse_tree};
+use drumlin_types::contract::legal::check;
+use drumlin_types::contract::{PieceId, Place, Plan};
+
+const TREE: &str = "L0: [a..z #41-50 64M] | [c..k #51-60 64M]  L1: [a..m #21-30 64M] | [a..z #31-40 64M]  \
+                    L2: [a..z #1-20 64M]";
+
+struct Bench {
+    tree: TreeView,
+    flight: Flight,
+    settings: Settings,
+    design: Vec<LevelDesign>,
+    numbers: Numbers,
+    now: u64,
+}
+
+impl Bench {
+    fn new(tree: &str) -> Bench {
+        let settings = Settings { slots: 2, piece: (1 << 30, 1 << 30), ..Settings::default() };
+        let numbers = Numbers { next_run: 100, next_ticket: 1 };
+        let tree = parse_tree(tree).unwrap();
+        Bench { tree, flight: Flight::default(), settings, design: Vec::new(), numbers, now: 0 }
+    }
+
+    fn scene(&self) -> (TreeView, Settings, Vec<LevelDesign>) {
+        (self.tree.clone(), self.settings, self.design.clone())
+    }
+
+    fn with<T>(&mut self, act: impl FnOnce(&mut Flight, &Scene<'_>, &mut Numbers) -> T) -> T {
+        let (tree, settings, design) = self.scene();
+        let costs = FoldCosts { inflow: 1e6, rewrite: 5e-9, extra_run: 0.0 };
+        let scene =
+            Scene { tree: &tree, design: &design, settings: &settings, costs, room: u64::MAX, now: self.now };
+        act(&mut self.flight, &scene, &mut self.numbers)
+    }
+
+    fn plan(&self, text: &str) -> Plan {
+        parse_plan(&self.tree, text).unwrap()
+    }
+
+    fn admit(&mut self, plan: &Plan) -> Result<u64, &'static str> {
+        let result = self.with(|flight, scene, numbers| flight.admit(scene, plan, numbers));
+        let view = project::view(&self.tree, &self.flight);
+        check(&view).unwrap();
+        check(&view.projected()).unwrap();
+        result.map(|ticket| ticket.0).map_err(|refusal| refusal.rule())
+    }
+
+    fn try_plan(&mut self, text: &str) -> Result<u64, &'static str> {
+        let plan = self.plan(text);
+        self.admit(&plan)
+    }
+
+    fn waits(&self, ticket: u64) -> Vec<u64> {
+        let ticket = self.flight.ticket(Ticket(ticket)).unwrap();
+        ticket.pieces.iter().flat_map(|p| p.waits.iter().map(|w| w.ticket.0)).collect()
+    }
+
+    fn start(&mut self) -> Result<Start, Idle> {
+        self.with(|flight, scene, _| flight.start(scene, false))
+    }
+
+    fn next_install(&mut self) -> Option<Install> {
+        self.with(|flight, scene, _| flight.next_install(scene, false))
+    }
+}
+
+fn piece(ticket: u64) -> PieceId {
+    PieceId { ticket: Ticket(ticket), index: 0 }
+}
+
+/// A fixed text, so that the plans after the first see what the first left.
+fn chain() -> Bench {
+    let mut bench = Bench::new(TREE);
+    assert_eq!(bench.try_plan("t3 t5 -> L2"), Ok(1));
+    assert_eq!(bench.try_plan("t1 -> L1"), Ok(2));
+    assert_eq!(bench.try_plan("t4 -> L2"), Ok(3));
+    bench
+}
+
+#[test]
+fn plans_wait_only_for_what_is_in_their_way() {
+    let mut alone = Bench::new(TREE);
+    // The closure takes the older run along.
+    assert_eq!(alone.try_plan("t4 -> L2"), Ok(1));
+    assert_eq!(alone.flight.tickets[0].plan.take.len(), 2);
+    let mut bench = chain();
+    assert_eq!(bench.waits(1), []);
+    assert_eq!(bench.waits(2), []);
+    assert_eq!(bench.waits(3), [1]);
+    assert_eq!(bench.try_plan("t2 -> L2"), Err("L1"), "the output of the second lies between");
+    assert_eq!(bench.try_plan("t2 -> L1"), Ok(4));
+    assert_eq!(bench.waits(4), [2]);
+}
+
+#[test]
+fn a_later_plan_may_install_first() {
+    let mut bench = chain();
+    let mut started = Vec::new();
+    while let Ok(start) = bench.start() {
+        started.push(start.piece.id.ticket.0);
+    }
+    started.sort_unstable();
+    // The third has one input and waits: there is nothing to gain by merging it ahead.
+    assert_eq!(started, [1, 2]);
+    assert!(bench.flight.finished(piece(2), 5));
+    assert_eq!(bench.next_install(), Some(Install::Output(piece(2))));
+    bench.flight.installed(piece(2), &[], 1, 0);
+    assert_eq!(bench.next_install(), None);
+    assert!(bench.flight.finished(piece(1), 6));
+    assert_eq!(bench.next_install(), Some(Install::Output(piece(1))));
+    bench.flight.installed(piece(1), &[], 1, 0);
+    let third = bench.start().unwrap();
+    assert!(third.piece.is_move && !third.is_early);
+}
+
+#[test]
+fn who_waits_for_what_is_given_up_goes_too_or_stays_above() {
+    let mut bench = chain();
+    let ended = bench.flight.withdraw(piece(1), "a test");
+    assert_eq!(ended.gone, [piece(1), piece(3)], "a move has no use above");
+    assert!(bench.flight.is_open(piece(2)));
+    // Two runs of one level may be merged there.
+    let mut bench = Bench::new("L0: [a..z #41-50] | [a..z #51-60]  L1: [a..z #21-30]  L2: [a..z #1-20]");
+    assert_eq!(bench.try_plan("t3 -> L2"), Ok(1));
+    assert_eq!(bench.try_plan("t1 t2 -> L2"), Ok(2));
+    assert_eq!(bench.waits(2), [1]);
+    let start = bench.start().unwrap();
+    assert!(start.piece.is_move);
+    let early = bench.start().unwrap();
+    assert!(early.is_early && early.piece.id == piece(2));
+    assert!(bench.flight.finished(piece(2), 0));
+    assert_eq!(bench.next_install(), None, "it is held");
+    bench.now = 10_000_000;
+    assert_eq!(bench.next_install(), Some(Install::Land(piece(2), 0)), "but not for ever");
+    let ended = bench.flight.withdraw(piece(1), "a test");
+    assert_eq!((ended.gone, ended.staying), ([piece(1)].to_vec(), [piece(2)].to_vec()));
+    assert_eq!(bench.next_install(), Some(Install::Output(piece(2))));
+    assert_eq!(bench.flight.piece(piece(2)).unwrap().out, 0);
+}
+
+#[test]
+fn folds_follow_depth_size_and_waits() {
+    let tree = "L0: [a..z #41-50 64M]  L1: [a..m #21-30 64M][m..z #21-30 64M] | [a..z #11-20 64M]";
+    let folded = |every, cap, bytes: f64| {
+        let mut bench = Bench::new(tree);
+        let free = LevelDesign { bytes: f64::INFINITY, runs: 4.0 };
+        bench.design = [free, LevelDesign { bytes, runs: 1.0 }].to_vec();
+        bench.settings.fold_every = every;
+        bench.settings.depth_cap = cap;
+        let mut plan = bench.plan("t1 -> L1");
+        plan.may_fold = bench.plan("t2 t3 t4 -> L2").take;
+        plan.place = Place::Run(RunId(2));
+        bench.admit(&plan).unwrap();
+        let start = bench.start().unwrap();
+        (start.piece.inputs.len(), start.piece.is_move)
+    };
+    assert_eq!(folded(Some(1), None, 1e12), (4, false), "k = 1 is leveled");
+    assert_eq!(folded(Some(3), None, 1e12), (1, true), "no fold before the third run");
+    assert_eq!(folded(Some(2), None, 1e12), (4, false));
+    assert_eq!(folded(Some(1), None, 1e6), (1, true), "over its size: it moves down soon");
+    // The oldest ticket is exempt from the cap.
+    assert_eq!(folded(Some(9), Some(2), 1e6), (1, true));
+}
+
+#[test]
+fn the_cap_holds_all_but_the_oldest_up() {
+    let mut bench = Bench::new(
+        "L0: [a..z #41-50 64M] | [a..z #51-60 64M]  L1: [a..z #21-30 64M] | [a..z #11-20 64M] | [a..z #1-10 64M]",
+    );
+    bench.settings.depth_cap = Some(2);
+    let free = LevelDesign { bytes: f64::INFINITY, runs: 4.0 };
+    bench.design = [free, LevelDesign { bytes: 1e12, runs: 1.0 }].to_vec();
+    let folds = bench.plan("t3 t4 t5 -> L2").take;
+    for text in ["t1 -> L1", "t2 -> L1"] {
+        let mut plan = bench.plan(text);
+        plan.may_fold = folds.clone();
+        bench.admit(&plan).unwrap();
+    }
+    // The first is the oldest; k* is the cap of 2, which the depth has reached: it folds all three.
+    assert_eq!(bench.start().unwrap().piece.inputs.len(), 4);
+    // What the first folds is busy, and its output is to come: the second finds one run and folds nothing.
+    let second = bench.start();
+    assert!(second.is_err_and(|idle| idle == Idle::default()), "it waits for the first and has one input");
+}

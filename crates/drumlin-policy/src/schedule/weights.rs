@@ -1,0 +1,169 @@
+//! What the levels weigh: bytes and runs as they will be once all plans are done, beside what the policy means them
+//! to hold (downforce.md 2).
+//!
+//! Bytes and runs are never mixed: a level is over its size by bytes where the policy gave it bytes, else by runs.
+
+use super::tickets::{Flight, Piece, PieceState};
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+use drumlin_types::contract::{FileState, FileView, LevelDesign, LevelView, TreeView};
+use drumlin_types::{KeyRange, Ticket};
+
+/// One level.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct LevelWeight {
+    /// Bytes after all plans under way, W'.
+    pub bytes: f64,
+    /// Runs after all plans under way; what a ticket has made and will make counts as one.
+    pub runs: f64,
+    /// What the policy means it to hold.
+    pub design: LevelDesign,
+}
+
+impl LevelWeight {
+    /// How full the level is: 1 is as designed.
+    pub fn fill(&self) -> f64 {
+        if self.design.bytes.is_finite() {
+            self.bytes / self.design.bytes.max(1.0)
+        } else if self.design.runs.is_finite() {
+            self.runs / self.design.runs.max(1.0)
+        } else {
+            0.0
+        }
+    }
+
+    /// Bytes beyond the design.
+    fn extra(&self) -> f64 {
+        if self.design.bytes.is_finite() { (self.bytes - self.design.bytes).max(0.0) } else { 0.0 }
+    }
+}
+
+/// All levels.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Weights {
+    /// Level 0 first.
+    pub levels: Vec<LevelWeight>,
+    /// Live bytes of the tree.
+    pub live: f64,
+    /// XB: extra bytes of the levels above the last.
+    pub extra: f64,
+}
+
+impl Weights {
+    /// The weights of a view with its plans under way.
+    pub fn of(view: &TreeView, design: &[LevelDesign]) -> Weights {
+        let weigh = |(at, level): (usize, &LevelView)| {
+            let bytes = level.files().filter(|f| !is_leaving(f)).map(|f| f.bytes as f64).sum();
+            let design = design.get(at).copied().unwrap_or(LevelDesign::FREE);
+            LevelWeight { bytes, runs: runs(level) as f64, design }
+        };
+        let levels: Vec<LevelWeight> = view.levels.iter().enumerate().map(weigh).collect();
+        let live = view.files().filter(|(_, _, f)| !is_coming(f)).map(|(_, _, f)| f.bytes as f64).sum();
+        let last = levels.iter().rposition(|l| l.bytes > 0.0).unwrap_or(0);
+        let extra = levels[..last.min(levels.len())].iter().map(LevelWeight::extra).sum();
+        Weights { levels, live, extra }
+    }
+
+    /// The fullest level's fill.
+    pub fn fullest(&self) -> f64 {
+        self.levels.iter().map(LevelWeight::fill).fold(0.0, f64::max)
+    }
+
+    /// The factor from one level's size to the next, where two are given.
+    pub fn growth(&self) -> Option<f64> {
+        let sizes = self.levels.windows(2).map(|pair| (pair[0].design.bytes, pair[1].design.bytes));
+        sizes.filter(|(a, b)| a.is_finite() && b.is_finite() && *a > 0.0).map(|(a, b)| b / a).next()
+    }
+}
+
+fn is_leaving(file: &FileView) -> bool {
+    matches!(file.state, FileState::Leaving(_))
+}
+
+fn is_coming(file: &FileView) -> bool {
+    matches!(file.state, FileState::Coming(_))
+}
+
+fn runs(level: &LevelView) -> usize {
+    let mut tickets: BTreeSet<Ticket> = BTreeSet::new();
+    let mut runs = 0;
+    for run in &level.runs {
+        let mut owner = None;
+        let mut is_mixed = false;
+        for file in run.files.iter().filter(|f| !is_leaving(f)) {
+            let ticket = match file.state {
+                FileState::Settling(ticket) | FileState::Coming(ticket) => Some(ticket),
+                _ => None,
+            };
+            is_mixed |= owner.is_some_and(|owner| owner != ticket);
+            owner = Some(ticket);
+        }
+        match owner {
+            Some(Some(ticket)) if !is_mixed => drop(tickets.insert(ticket)),
+            Some(_) => runs += 1,
+            None => {}
+        }
+    }
+    runs + tickets.len()
+}
+
+/// Whether `file` is there, or gone, once the pieces that have started are done.
+pub fn counts(file: &FileView, level: u8, flight: &Flight) -> bool {
+    let has_started = |piece: &Piece| matches!(piece.state, PieceState::Running | PieceState::Held);
+    match file.state {
+        FileState::Free | FileState::Settling(_) => true,
+        FileState::Leaving(ticket) => {
+            let pieces = flight.ticket(ticket).map_or(&[][..], |t| &t.pieces);
+            let takes = |s: &drumlin_types::contract::FileSpan| {
+                s.table == file.table && s.range.overlaps(&file.bounds)
+            };
+            !pieces.iter().any(|p| has_started(p) && p.inputs.iter().any(takes))
+        }
+        FileState::Coming(ticket) => {
+            let pieces = flight.ticket(ticket).map_or(&[][..], |t| &t.pieces);
+            let index = (file.table.0 & 0xf_ffff) as usize;
+            pieces.get(index).is_some_and(|p| has_started(p) && p.out == level)
+        }
+    }
+}
+
+/// The largest number of `files` that cover one key of `range`.
+pub fn depth<'a>(files: impl Iterator<Item = &'a FileView>, range: &KeyRange) -> usize {
+    let mut starts = Vec::new();
+    let mut ends = Vec::new();
+    for file in files.filter(|f| f.bounds.overlaps(range)) {
+        starts.push(core::cmp::max(&file.bounds.start, &range.start));
+        ends.extend(&file.bounds.end);
+    }
+    starts.sort_unstable();
+    ends.sort_unstable();
+    let (mut deepest, mut ended) = (0, 0);
+    for (begun, start) in starts.iter().enumerate() {
+        ended += ends[ended..].partition_point(|end| end <= start);
+        deepest = deepest.max(begun + 1 - ended);
+    }
+    deepest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use drumlin_types::contract::draw::plain_file;
+    use drumlin_types::{Key, TableId};
+
+    fn range(start: &str, end: &str) -> KeyRange {
+        KeyRange::new(Key::new(start.as_bytes()), Some(Key::new(end.as_bytes())))
+    }
+
+    #[test]
+    fn depth_counts_what_covers_one_key() {
+        let files = ["ac", "bd", "ce", "xz"].map(|s| plain_file(TableId(1), range(&s[..1], &s[1..]), 1, 1));
+        let at = |r: KeyRange| depth(files.iter(), &r);
+        assert_eq!(at(range("a", "z")), 2);
+        assert_eq!(at(range("e", "x")), 0);
+        assert_eq!(at(range("a", "b")), 1);
+        assert_eq!(at(KeyRange::all()), 2);
+        let more = files.iter().chain(&files);
+        assert_eq!(depth(more, &range("a", "z")), 4);
+    }
+}

@@ -1,0 +1,117 @@
+//! The directions of the paper's figures, at a small size: an eighth of its load, written twice as fast.
+
+use super::*;
+use crate::by_name;
+use crate::schedule::Mode;
+use crate::sim::UnitReport;
+use crate::sim::unit_flushes;
+
+const MIB: u64 = 1 << 20;
+const LEVELED: &str = "1-leveling:5";
+const TIERED: &str = "tiering:4";
+
+fn setup(mode: Mode, slots: u32) -> Setup {
+    let mut setup = Setup::downforce(slots).part(8);
+    setup.settings.mode = mode;
+    setup.write_rate = 1600 * MIB;
+    setup
+}
+
+fn run(policy: &str, setup: &Setup) -> Report {
+    load(&mut *by_name(policy).unwrap(), setup).unwrap()
+}
+
+/// What unsplit, split and pipelined modes come to.
+fn modes(policy: &str, slots: u32) -> [Report; 3] {
+    [Mode::Unsplit, Mode::Split, Mode::Pipelined].map(|mode| run(policy, &setup(mode, slots)))
+}
+
+#[test]
+fn leveled_merges_gain_workers_and_write_less() {
+    let [unsplit, split, pipelined] = modes(LEVELED, 4);
+    assert!(pipelined.throughput() >= 1.3 * split.throughput());
+    assert!(pipelined.throughput() >= 3.0 * unsplit.throughput());
+    assert!(pipelined.write_amp() <= split.write_amp() && pipelined.write_amp() <= unsplit.write_amp());
+    assert!(pipelined.mean_busy() >= 1.4 * unsplit.mean_busy());
+    let [unsplit_more, _, pipelined_more] = modes(LEVELED, 16);
+    assert!(
+        unsplit_more.throughput() <= 1.5 * unsplit.throughput(),
+        "without the pipeline more threads idle"
+    );
+    assert!(pipelined_more.throughput() >= 3.0 * unsplit_more.throughput());
+    assert!(pipelined_more.most_level0 < 20, "writers are never slowed");
+}
+
+#[test]
+fn tiered_merges_gain_workers() {
+    let [unsplit, split, pipelined] = modes(TIERED, 4);
+    assert!(pipelined.throughput() >= 1.1 * split.throughput());
+    assert!(pipelined.throughput() >= 2.0 * unsplit.throughput());
+    assert!(pipelined.share_busy(4) >= 0.8 && unsplit.share_busy(3) < 0.2);
+}
+
+#[test]
+fn one_slot_holds_a_steady_writer() {
+    let at = |mode, rate: u64| {
+        let mut setup = setup(mode, 1);
+        setup.write_rate = rate * MIB;
+        run(LEVELED, &setup)
+    };
+    let (split, pipelined) = (at(Mode::Split, 80), at(Mode::Pipelined, 80));
+    assert!(pipelined.throughput() > 79.0 && pipelined.most_level0 < split.most_level0);
+}
+
+#[test]
+fn the_same_setup_gives_the_same_report() {
+    let report = || run(LEVELED, &setup(Mode::Pipelined, 4).part(4));
+    assert_eq!(report(), report());
+}
+
+#[test]
+fn figures_add_up() {
+    for (policy, slots) in [(LEVELED, 4), (TIERED, 4), ("universal", 2), ("arce", 2), ("leveling:4", 2)] {
+        let setup = setup(Mode::Pipelined, slots).part(4);
+        let report = run(policy, &setup);
+        assert_eq!(report.busy.iter().sum::<u64>(), report.nanos, "{policy}");
+        assert!(
+            report.busy[slots as usize + 1..].iter().all(|time| *time == 0),
+            "{policy}: slots over-committed"
+        );
+        let busy: u64 = report.busy.iter().enumerate().map(|(n, time)| n as u64 * time).sum();
+        assert_eq!(report.by_level.iter().sum::<u64>(), busy, "{policy}");
+        assert!(report.ingested >= setup.total && report.flushed <= report.ingested, "{policy}");
+    }
+}
+
+#[test]
+fn tiers_rewrite_what_the_closed_form_says() {
+    // 1 + (1/n) sum of C^j floor(n / C^j), for n flushes and C runs a merge.
+    let exact = |n: u32, c: u64| {
+        let UnitReport { merged, .. } =
+            unit_flushes(&mut *by_name(&std::format!("tiering:{c}")).unwrap(), n).unwrap();
+        1.0 + merged as f64 / f64::from(n)
+    };
+    for (n, c, amplification) in [(800, 4, 4.92), (400, 4, 4.60), (256, 4, 5.0), (1000, 10, 4.0)] {
+        assert!((exact(n, c) - amplification).abs() < 0.005, "{n} {c}");
+    }
+    // Merges under way lag behind, and never rewrite more.
+    let report = run(TIERED, &setup(Mode::Pipelined, 4));
+    let flushes = (report.ingested / (64 * MIB)) as u32;
+    assert!(report.write_amp() <= exact(flushes, 4) && report.write_amp() > 0.5 * exact(flushes, 4));
+}
+
+#[test]
+fn fewer_extra_runs_cost_throughput_and_more_reads_fold_more() {
+    let with = |change: &dyn Fn(&mut Setup)| {
+        let mut setup = setup(Mode::Pipelined, 4).part(2);
+        change(&mut setup);
+        run(LEVELED, &setup)
+    };
+    let free = with(&|_| ());
+    let capped = with(&|setup| setup.settings.depth_cap = Some(2));
+    assert!(capped.throughput() < free.throughput() && capped.folded >= free.folded);
+    let read = with(&|setup| setup.reads = (4e6, 0.0));
+    assert!(read.folded > free.folded, "reads make folding pay");
+    let slow = with(&|setup| setup.slow_one_in = 20);
+    assert!(slow.throughput() <= free.throughput());
+}

@@ -1,0 +1,57 @@
+//! The brute-force model of the pipeline, on the scheduler's own code. Seeded mistakes show that the comparison would
+//! notice: each must be caught in a fair share of schedules.
+//!
+//! `cargo run --release -p drumlin-policy --example schedules -- 1000000` tries as many as are wanted.
+
+#[path = "../../../drumlin-types/tests/model/content.rs"]
+mod content;
+mod store;
+mod world;
+
+use store::{Mistake, Tally};
+use world::schedule;
+
+#[test]
+fn every_read_is_right_after_every_event() {
+    let mut tally = Tally::default();
+    let schedules = 1000;
+    for seed in 0..schedules {
+        schedule(seed, Mistake::None, &mut tally).unwrap_or_else(|e| panic!("{e}"));
+    }
+    println!("schedules={schedules} {tally:?}");
+    // A run that met none of the interesting cases has shown nothing.
+    for (what, count) in tally.figures() {
+        let floor =
+            if matches!(what, "landed" | "retargeted" | "folded") { schedules / 16 } else { schedules / 4 };
+        assert!(count >= floor, "too few: {what} {count}");
+    }
+}
+
+/// Share of schedules, in percent, in which a mistake shows.
+fn caught(mistake: Mistake) -> u64 {
+    let schedules = 200;
+    let wrong =
+        (0..schedules).filter(|&seed| schedule(seed, mistake, &mut Tally::default()).is_err()).count();
+    println!("{mistake:?}: caught in {} % of {schedules} schedules", 100 * wrong as u64 / schedules);
+    100 * wrong as u64 / schedules
+}
+
+#[test]
+fn installing_in_any_order_is_caught() {
+    assert!(caught(Mistake::NoWaits) >= 10);
+}
+
+#[test]
+fn forgetting_the_age_test_is_caught() {
+    assert!(caught(Mistake::NoAgeTest) >= 10);
+}
+
+#[test]
+fn dropping_blind_to_claimed_files_is_caught() {
+    assert!(caught(Mistake::BlindDrop) >= 4);
+}
+
+#[test]
+fn leaving_dependants_alone_is_caught() {
+    assert!(caught(Mistake::NoRetarget) >= 4);
+}
