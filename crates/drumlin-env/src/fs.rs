@@ -18,6 +18,7 @@ use crate::env::Backend;
 use crate::holders::Hold;
 use crate::mem::{MemFile, MemLock};
 use crate::os::{self, OsFile, OsLock};
+use crate::slow::Slow;
 
 /// What a file is for. The simulated disk injects faults and counts sites by kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -95,7 +96,7 @@ impl Fs {
     pub fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
         let at = Location::caller();
         retry(|| match &self.0 {
-            Backend::Os => os::create_dir_all(dir),
+            Backend::Os(_) => os::create_dir_all(dir),
             Backend::Mem(mem) => mem.create_dir_all(dir, at),
         })
     }
@@ -126,10 +127,14 @@ impl Fs {
 
     fn open_with(&self, path: &Path, kind: FileKind, access: Access, at: Caller) -> io::Result<File> {
         let raw = retry(|| match &self.0 {
-            Backend::Os => OsFile::open(path, access).map(Raw::Os),
+            Backend::Os(_) => OsFile::open(path, access).map(Raw::Os),
             Backend::Mem(mem) => MemFile::open(mem, path, kind, access, at).map(Raw::Mem),
         })?;
-        Ok(File { inner: Arc::new(Inner { path: path.to_owned(), raw }) })
+        let slow = match &self.0 {
+            Backend::Os(Some(slow)) => Some((slow.clone(), kind)),
+            _ => None,
+        };
+        Ok(File { inner: Arc::new(Inner { path: path.to_owned(), raw, slow }) })
     }
 
     /// Gives the file at `from` the name `to`, replacing a file that has it.
@@ -137,7 +142,7 @@ impl Fs {
     pub fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         let at = Location::caller();
         retry(|| match &self.0 {
-            Backend::Os => os::rename(from, to),
+            Backend::Os(_) => os::rename(from, to),
             Backend::Mem(mem) => mem.rename(from, to, at),
         })
     }
@@ -147,7 +152,7 @@ impl Fs {
     pub fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
         let at = Location::caller();
         retry(|| match &self.0 {
-            Backend::Os => os::link(from, to),
+            Backend::Os(_) => os::link(from, to),
             Backend::Mem(mem) => mem.link(from, to, at),
         })
     }
@@ -157,7 +162,7 @@ impl Fs {
     pub fn unlink(&self, path: &Path, kind: FileKind) -> io::Result<()> {
         let at = Location::caller();
         retry(|| match &self.0 {
-            Backend::Os => os::unlink(path),
+            Backend::Os(_) => os::unlink(path),
             Backend::Mem(mem) => mem.unlink(path, kind, at),
         })
     }
@@ -167,7 +172,7 @@ impl Fs {
     pub fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         let at = Location::caller();
         retry(|| match &self.0 {
-            Backend::Os => os::sync_dir(dir),
+            Backend::Os(_) => os::sync_dir(dir),
             Backend::Mem(mem) => mem.sync_dir(dir, at),
         })
     }
@@ -177,7 +182,7 @@ impl Fs {
     pub fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
         let at = Location::caller();
         retry(|| match &self.0 {
-            Backend::Os => os::list(dir),
+            Backend::Os(_) => os::list(dir),
             Backend::Mem(mem) => mem.list(dir, at),
         })
     }
@@ -187,7 +192,7 @@ impl Fs {
     pub fn exists(&self, path: &Path) -> io::Result<bool> {
         let at = Location::caller();
         retry(|| match &self.0 {
-            Backend::Os => os::exists(path),
+            Backend::Os(_) => os::exists(path),
             Backend::Mem(mem) => mem.exists(path, at),
         })
     }
@@ -208,7 +213,7 @@ impl Fs {
 
     fn lock_as(&self, path: &Path, hold: Hold, at: Caller) -> io::Result<Option<FileLock>> {
         retry(|| match &self.0 {
-            Backend::Os => Ok(os::lock(path, hold)?.map(|lock| FileLock { _held: Held::Os(lock) })),
+            Backend::Os(_) => Ok(os::lock(path, hold)?.map(|lock| FileLock { _held: Held::Os(lock) })),
             Backend::Mem(mem) => {
                 Ok(mem.lock(path, hold, at)?.map(|lock| FileLock { _held: Held::Mem(lock) }))
             }
@@ -220,7 +225,7 @@ impl Fs {
     pub fn free_space(&self, dir: &Path) -> io::Result<u64> {
         let at = Location::caller();
         retry(|| match &self.0 {
-            Backend::Os => os::free_space(dir),
+            Backend::Os(_) => os::free_space(dir),
             Backend::Mem(mem) => mem.free_space(dir, at),
         })
     }
@@ -230,7 +235,7 @@ impl Fs {
     pub fn file_len(&self, path: &Path) -> io::Result<u64> {
         let at = Location::caller();
         retry(|| match &self.0 {
-            Backend::Os => os::file_len(path),
+            Backend::Os(_) => os::file_len(path),
             Backend::Mem(mem) => mem.file_len(path, at),
         })
     }
@@ -257,6 +262,7 @@ pub struct File {
 struct Inner {
     path: PathBuf,
     raw: Raw,
+    slow: Option<(Arc<Slow>, FileKind)>,
 }
 
 enum Raw {
@@ -272,6 +278,7 @@ impl File {
     }
 
     fn read_some(&self, offset: u64, buf: &mut [u8], at: Caller) -> io::Result<usize> {
+        self.wait(buf.len());
         retry(|| match &self.inner.raw {
             Raw::Os(file) => file.read_at(offset, buf),
             Raw::Mem(file) => file.read_at(offset, buf, at),
@@ -292,9 +299,17 @@ impl File {
         Ok(())
     }
 
+    /// Waits as a slowed device does.
+    fn wait(&self, bytes: usize) {
+        if let Some((slow, kind)) = &self.inner.slow {
+            slow.wait(*kind, bytes);
+        }
+    }
+
     /// Writes all of `data` at `offset`. After an error any part of it may have been written.
     #[track_caller]
     pub fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.wait(data.len());
         let at = Location::caller();
         let mut done = 0;
         while done < data.len() {

@@ -17,6 +17,7 @@ mod mem;
 mod note;
 mod os;
 mod random;
+mod slow;
 pub mod sync;
 mod temp;
 
