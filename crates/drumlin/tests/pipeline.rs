@@ -6,8 +6,11 @@ use drumlin::env::MemEnv;
 
 const KEYS: u32 = 900;
 
+/// Keys with their values.
+type Entries = Vec<(Vec<u8>, Vec<u8>)>;
+
 /// A store whose workers are often in each other's way: small files, and merges that take many steps.
-fn busy(mode: &str, workers: u32, policy: &str, seed: u64) -> (Vec<String>, Vec<(Vec<u8>, Vec<u8>)>) {
+fn busy(mode: &str, workers: u32, policy: &str, seed: u64) -> (Vec<String>, Entries) {
     let mem = MemEnv::new(seed);
     let builder = Db::builder("/store").env(mem.env()).set("workers", &workers.to_string());
     let builder = builder.and_then(|b| b.set("pipeline", mode)).expect("options");
