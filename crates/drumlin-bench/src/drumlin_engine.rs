@@ -24,7 +24,8 @@ impl EngineKind for Drumlin {
 
     fn open(&self, dir: &Path, config: &EngineConfig) -> Result<Box<dyn Engine>> {
         let memory = config.in_memory.then(|| MemEnv::threaded(MEMORY_SEED));
-        let env = memory.as_ref().map_or_else(Env::os, MemEnv::env);
+        let machine = || if config.latency_us > 0 { Env::slowed(config.latency_us) } else { Env::os() };
+        let env = memory.as_ref().map_or_else(machine, MemEnv::env);
         open_in(env, memory, dir, config).map(|open| Box::new(open) as Box<dyn Engine>)
     }
 }

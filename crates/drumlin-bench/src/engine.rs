@@ -82,6 +82,8 @@ pub struct EngineConfig {
     pub io: Io,
     /// Merges at the same time, besides one flush.
     pub merges: u32,
+    /// Microseconds that each request of flushes and merges takes more, where the engine can be slowed down.
+    pub latency_us: u64,
     /// The policy, where the engine offers a choice.
     pub policy: Option<String>,
     /// Options of the engine by its own names, over all of the above.
@@ -102,6 +104,7 @@ impl Default for EngineConfig {
             durability: Durability::Buffered,
             io: Io::Buffered,
             merges: 1,
+            latency_us: 0,
             policy: None,
             set: Vec::new(),
             in_memory: false,

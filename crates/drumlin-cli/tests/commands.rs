@@ -206,3 +206,24 @@ fn a_reader_that_goes_away_ends_a_scan_quietly() {
     let output = scan.wait_with_output().expect("it ends");
     assert_eq!((output.status.code(), output.stderr), (Some(0), Vec::new()));
 }
+
+#[test]
+fn the_pipeline_is_simulated_into_a_table_a_page_and_json() {
+    let bench = Bench::new();
+    let line = "sim pipeline --load 1024 --workers 2 --detail 4 --policy 1-leveling:5";
+    let table = bench.ends(0, &format!("{line} --html page.html"));
+    assert_eq!(table.lines().count(), 7, "a head, three modes, two numbers of workers:\n{table}");
+    let page = std::fs::read_to_string(bench.path("page.html")).expect("the page");
+    assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n") && !page.contains("<script"));
+    for figure in ["figures 3a and 6", "figures 3b and 7", "figure 8", "figure 9", "table 3"] {
+        assert!(page.contains(figure), "{figure}");
+    }
+    let json: serde_json::Value = serde_json::from_str(&bench.ends(0, &format!("{line} --json"))).expect("JSON");
+    let rate = |mode: &str| {
+        let rows = json.as_array().expect("rows").iter();
+        let mut rates = rows.filter(|r| r["mode"] == mode && r["workers"] == 4).map(|r| r["mib_per_s"].as_f64());
+        rates.next().flatten().expect("a rate")
+    };
+    assert!(rate("pipelined") >= rate("unsplit"));
+    bench.ends(2, "sim pipeline --policy none-such");
+}

@@ -24,7 +24,7 @@ impl Clock {
     pub fn monotonic_nanos(&self) -> u64 {
         match &self.0 {
             // 2^64 nanoseconds are 584 years.
-            Backend::Os => start().elapsed().as_nanos() as u64,
+            Backend::Os(_) => start().elapsed().as_nanos() as u64,
             Backend::Mem(mem) => mem.monotonic_nanos(),
         }
     }
@@ -32,7 +32,7 @@ impl Clock {
     /// Microseconds since 1970; may go back when the machine's clock is set.
     pub fn unix_micros(&self) -> u64 {
         match &self.0 {
-            Backend::Os => {
+            Backend::Os(_) => {
                 SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_micros() as u64
             }
             Backend::Mem(mem) => mem.unix_micros(),
@@ -42,7 +42,7 @@ impl Clock {
     /// Waits for `micros` microseconds. In a [`crate::MemEnv`] the virtual clock jumps instead.
     pub fn sleep_micros(&self, micros: u64) {
         match &self.0 {
-            Backend::Os => std::thread::sleep(Duration::from_micros(micros)),
+            Backend::Os(_) => std::thread::sleep(Duration::from_micros(micros)),
             Backend::Mem(mem) => mem.sleep_micros(micros),
         }
     }

@@ -10,18 +10,20 @@ use crate::fs::Fs;
 use crate::mem::World;
 use crate::note::Note;
 use crate::os;
+use crate::slow::Slow;
 
 /// Which world a handle belongs to.
 #[derive(Clone)]
 pub(crate) enum Backend {
-    Os,
+    /// The machine's, perhaps slowed down.
+    Os(Option<Arc<Slow>>),
     Mem(Arc<World>),
 }
 
 impl fmt::Debug for Backend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Backend::Os => "Os",
+            Backend::Os(_) => "Os",
             Backend::Mem(_) => "Mem",
         })
     }
@@ -37,7 +39,13 @@ pub struct Env {
 impl Env {
     /// The machine this process runs on.
     pub fn os() -> Env {
-        Env::over(Backend::Os)
+        Env::over(Backend::Os(None))
+    }
+
+    /// The same on a slower device: each request of flushes and merges takes about `micros` microseconds more, for
+    /// each 256 KiB of it. For measurements.
+    pub fn slowed(micros: u64) -> Env {
+        Env::over(Backend::Os(Some(Arc::new(Slow::new(micros)))))
     }
 
     pub(crate) fn over(backend: Backend) -> Env {
@@ -57,7 +65,7 @@ impl Env {
     /// 64 random bits. In a [`crate::MemEnv`] they come from the stream of its seed and `purpose`.
     pub fn random_u64(&self, purpose: &'static str) -> u64 {
         match &self.fs.backend {
-            Backend::Os => os::random_u64(),
+            Backend::Os(_) => os::random_u64(),
             Backend::Mem(mem) => mem.random_u64(purpose),
         }
     }
@@ -75,7 +83,7 @@ impl Env {
     /// [`Env::spawn`] is refused.
     pub fn stepping(&self) -> Option<Stepping> {
         match &self.fs.backend {
-            Backend::Os => None,
+            Backend::Os(_) => None,
             Backend::Mem(mem) => mem.is_stepped().then(|| Stepping(mem.clone())),
         }
     }
@@ -90,7 +98,7 @@ impl Env {
     /// Does many reads side by side; the results are in their order. Where the world is simulated, one by one.
     pub fn read_batch(&self, requests: Vec<ReadRequest>) -> Vec<io::Result<Vec<u8>>> {
         match &self.fs.backend {
-            Backend::Os => batch::side_by_side(requests),
+            Backend::Os(_) => batch::side_by_side(requests),
             Backend::Mem(_) => batch::one_by_one(&requests),
         }
     }
@@ -99,7 +107,7 @@ impl Env {
     /// disturbs it. It must not change anything.
     pub fn peek<T>(&self, look: impl FnOnce() -> T) -> T {
         match &self.fs.backend {
-            Backend::Os => look(),
+            Backend::Os(_) => look(),
             Backend::Mem(mem) => {
                 let _peeking = mem.begin_peek();
                 look()
@@ -110,7 +118,7 @@ impl Env {
     /// How many threads can run at once.
     pub fn available_cores(&self) -> usize {
         match &self.fs.backend {
-            Backend::Os => std::thread::available_parallelism().map_or(1, usize::from),
+            Backend::Os(_) => std::thread::available_parallelism().map_or(1, usize::from),
             Backend::Mem(_) => 4,
         }
     }
@@ -118,7 +126,7 @@ impl Env {
     /// Bytes of memory that this process may use, where that is known.
     pub fn total_memory(&self) -> Option<u64> {
         match &self.fs.backend {
-            Backend::Os => os::total_memory(),
+            Backend::Os(_) => os::total_memory(),
             Backend::Mem(_) => Some(1 << 30),
         }
     }

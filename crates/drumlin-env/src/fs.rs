@@ -19,6 +19,7 @@ use crate::env::Backend;
 use crate::holders::Hold;
 use crate::mem::{MemFile, MemLock};
 use crate::os::{self, OsFile, OsLock};
+use crate::slow::Slow;
 
 /// What a file is for. The simulated disk injects faults and counts sites by kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -100,7 +101,7 @@ impl Fs {
     pub fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
         let at = Location::caller();
         retry(|| match &self.backend {
-            Backend::Os => os::create_dir_all(dir),
+            Backend::Os(_) => os::create_dir_all(dir),
             Backend::Mem(mem) => mem.create_dir_all(dir, at),
         })
     }
@@ -131,10 +132,14 @@ impl Fs {
 
     fn open_with(&self, path: &Path, kind: FileKind, access: Access, at: Caller) -> io::Result<File> {
         let raw = retry(|| match &self.backend {
-            Backend::Os => OsFile::open(path, access).map(|file| Raw::Os(Arc::new(file))),
+            Backend::Os(_) => OsFile::open(path, access).map(|file| Raw::Os(Arc::new(file))),
             Backend::Mem(mem) => MemFile::open(mem, path, kind, access, at).map(Raw::Mem),
         })?;
-        Ok(File { inner: Arc::new(Inner { path: path.to_owned(), raw, syncs: self.syncs.clone() }) })
+        let slow = match &self.backend {
+            Backend::Os(Some(slow)) => Some((slow.clone(), kind)),
+            _ => None,
+        };
+        Ok(File { inner: Arc::new(Inner { path: path.to_owned(), raw, syncs: self.syncs.clone(), slow }) })
     }
 
     /// Gives the file at `from` the name `to`, replacing a file that has it.
@@ -142,7 +147,7 @@ impl Fs {
     pub fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         let at = Location::caller();
         retry(|| match &self.backend {
-            Backend::Os => os::rename(from, to),
+            Backend::Os(_) => os::rename(from, to),
             Backend::Mem(mem) => mem.rename(from, to, at),
         })
     }
@@ -153,17 +158,18 @@ impl Fs {
     pub fn rename_open(&self, file: &File, to: &Path, kind: FileKind) -> io::Result<File> {
         let at = Location::caller();
         match (&self.backend, &file.inner.raw) {
-            (Backend::Os, Raw::Os(raw)) => {
+            (Backend::Os(_), Raw::Os(raw)) => {
                 retry(|| os::rename(file.path(), to))?;
                 let syncs = self.syncs.clone();
-                let inner = Inner { path: to.to_owned(), raw: Raw::Os(raw.clone()), syncs };
+                let slow = file.inner.slow.clone();
+                let inner = Inner { path: to.to_owned(), raw: Raw::Os(raw.clone()), syncs, slow };
                 Ok(File { inner: Arc::new(inner) })
             }
             (Backend::Mem(mem), _) => {
                 retry(|| mem.rename(file.path(), to, at))?;
                 self.open_with(to, kind, Access::Write, at)
             }
-            (Backend::Os, Raw::Mem(_)) => Err(io::ErrorKind::InvalidInput.into()),
+            (Backend::Os(_), Raw::Mem(_)) => Err(io::ErrorKind::InvalidInput.into()),
         }
     }
 
@@ -172,7 +178,7 @@ impl Fs {
     pub fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
         let at = Location::caller();
         retry(|| match &self.backend {
-            Backend::Os => os::link(from, to),
+            Backend::Os(_) => os::link(from, to),
             Backend::Mem(mem) => mem.link(from, to, at),
         })
     }
@@ -182,7 +188,7 @@ impl Fs {
     pub fn unlink(&self, path: &Path, kind: FileKind) -> io::Result<()> {
         let at = Location::caller();
         retry(|| match &self.backend {
-            Backend::Os => os::unlink(path),
+            Backend::Os(_) => os::unlink(path),
             Backend::Mem(mem) => mem.unlink(path, kind, at),
         })
     }
@@ -193,7 +199,7 @@ impl Fs {
         self.syncs.fetch_add(1, Relaxed);
         let at = Location::caller();
         retry(|| match &self.backend {
-            Backend::Os => os::sync_dir(dir),
+            Backend::Os(_) => os::sync_dir(dir),
             Backend::Mem(mem) => mem.sync_dir(dir, at),
         })
     }
@@ -208,7 +214,7 @@ impl Fs {
     pub fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
         let at = Location::caller();
         retry(|| match &self.backend {
-            Backend::Os => os::list(dir),
+            Backend::Os(_) => os::list(dir),
             Backend::Mem(mem) => mem.list(dir, at),
         })
     }
@@ -218,7 +224,7 @@ impl Fs {
     pub fn exists(&self, path: &Path) -> io::Result<bool> {
         let at = Location::caller();
         retry(|| match &self.backend {
-            Backend::Os => os::exists(path),
+            Backend::Os(_) => os::exists(path),
             Backend::Mem(mem) => mem.exists(path, at),
         })
     }
@@ -239,7 +245,7 @@ impl Fs {
 
     fn lock_as(&self, path: &Path, hold: Hold, at: Caller) -> io::Result<Option<FileLock>> {
         retry(|| match &self.backend {
-            Backend::Os => Ok(os::lock(path, hold)?.map(|lock| FileLock { _held: Held::Os(lock) })),
+            Backend::Os(_) => Ok(os::lock(path, hold)?.map(|lock| FileLock { _held: Held::Os(lock) })),
             Backend::Mem(mem) => {
                 Ok(mem.lock(path, hold, at)?.map(|lock| FileLock { _held: Held::Mem(lock) }))
             }
@@ -251,7 +257,7 @@ impl Fs {
     pub fn free_space(&self, dir: &Path) -> io::Result<u64> {
         let at = Location::caller();
         retry(|| match &self.backend {
-            Backend::Os => os::free_space(dir),
+            Backend::Os(_) => os::free_space(dir),
             Backend::Mem(mem) => mem.free_space(dir, at),
         })
     }
@@ -261,7 +267,7 @@ impl Fs {
     pub fn file_len(&self, path: &Path) -> io::Result<u64> {
         let at = Location::caller();
         retry(|| match &self.backend {
-            Backend::Os => os::file_len(path),
+            Backend::Os(_) => os::file_len(path),
             Backend::Mem(mem) => mem.file_len(path, at),
         })
     }
@@ -289,6 +295,8 @@ struct Inner {
     path: PathBuf,
     raw: Raw,
     syncs: Arc<AtomicU64>,
+    /// Set on a slowed device.
+    slow: Option<(Arc<Slow>, FileKind)>,
 }
 
 enum Raw {
@@ -305,6 +313,7 @@ impl File {
     }
 
     fn read_some(&self, offset: u64, buf: &mut [u8], at: Caller) -> io::Result<usize> {
+        self.wait(buf.len());
         retry(|| match &self.inner.raw {
             Raw::Os(file) => file.read_at(offset, buf),
             Raw::Mem(file) => file.read_at(offset, buf, at),
@@ -325,9 +334,17 @@ impl File {
         Ok(())
     }
 
+    /// Waits as a slowed device does.
+    fn wait(&self, bytes: usize) {
+        if let Some((slow, kind)) = &self.inner.slow {
+            slow.wait(*kind, bytes);
+        }
+    }
+
     /// Writes all of `data` at `offset`. After an error any part of it may have been written.
     #[track_caller]
     pub fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.wait(data.len());
         let at = Location::caller();
         let mut done = 0;
         while done < data.len() {

@@ -20,6 +20,7 @@ mod random;
 pub mod region;
 #[cfg(all(target_os = "linux", not(miri)))]
 mod ring;
+mod slow;
 pub mod sync;
 mod temp;
 

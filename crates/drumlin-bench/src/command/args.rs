@@ -10,8 +10,8 @@ use std::path::PathBuf;
 /// Results go to stdout as a table, progress and warnings to stderr. Every answer of the store is checked; a wrong one
 /// ends the run without numbers. Exit status: 0 done, 1 wrong answer or error, 2 usage, 3 gate failed, 4 too noisy.
 ///
-/// Not offered, because the engine has nothing to measure there yet: the choice of filter allocation, the pipeline
-/// switch, separated values and their collection, the counts of necessary and unnecessary blocks.
+/// Not offered, because the engine has nothing to measure there yet: the choice of filter allocation, separated values
+/// and their collection, the counts of necessary and unnecessary blocks.
 #[derive(Args, Debug)]
 pub struct BenchArgs {
     /// What to run
@@ -179,7 +179,7 @@ pub enum Family {
     Growth(GrowthArgs),
     /// Lookups against filter memory (Mnemosyne), with filters of one size everywhere; the paper has --io direct
     Filters(FiltersArgs),
-    /// Loads that keep merges busy (Downforce); buffered writes, without the pipeline switch
+    /// Loads that keep merges busy (Downforce), with and without the pipeline
     Pipeline(PipelineArgs),
     /// Large values under updates (DumpKV); values stay in tables
     Values(ValuesArgs),
@@ -313,8 +313,15 @@ pub struct FiltersArgs {
 /// Pipeline.
 #[derive(Args, Debug)]
 pub struct PipelineArgs {
-    /// fur (fill unique random) or rrwr (read random, write random)
+    /// fur (fill unique random), rrwr (read random, write random), or workers: fur with and without the pipeline on
+    /// several numbers of workers
     pub kind: String,
+    /// Microseconds that each request of 256 KiB of flushes and merges takes more [default of workers: 2000]
+    #[arg(long, value_name = "US")]
+    pub latency: Option<u64>,
+    /// Numbers of workers of that comparison
+    #[arg(long, value_delimiter = ',', default_value = "1,2,4,8", value_name = "N,..")]
+    pub workers: Vec<u32>,
     /// Percent of writes of rrwr
     #[arg(long, value_delimiter = ',', default_value = "90,70,50")]
     pub writes: Vec<u32>,

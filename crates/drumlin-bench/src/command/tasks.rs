@@ -176,7 +176,42 @@ fn of_pipeline(args: &PipelineArgs, common: &Common) -> Result<Vec<Task>> {
     let memtable = scaled(64 * MIB, scale).max(MEMTABLE_LEAST);
     let defaults =
         Defaults { memory: 64 * MIB, memtable, durability: Durability::None, ..Defaults::default() };
-    Ok(tasks(common, &defaults, &papers::pipeline(&args.kind, &args.writes, scale)?, &[]))
+    if args.kind == "workers" {
+        return of_workers(args, common);
+    }
+    let workload = papers::pipeline(&args.kind, &args.writes, scale)?;
+    let mut tasks = tasks(common, &defaults, &workload, &[]);
+    tasks.iter_mut().for_each(|task| task.config.latency_us = args.latency.unwrap_or(0));
+    Ok(tasks)
+}
+
+/// The same load on several numbers of workers, with and without the pipeline, on a device that makes merges wait: then
+/// workers beyond the cores have something to do.
+fn of_workers(args: &PipelineArgs, common: &Common) -> Result<Vec<Task>> {
+    // 8 GiB of 24 + 1000 bytes at scale 1, in memtables of 16 MiB.
+    let scale = factor(common, 1.0 / 4.0, 1.0 / 32.0);
+    let workload = papers::workers(scale);
+    let memtable = scaled(16 * MIB, scale).max(MEMTABLE_LEAST);
+    let defaults = Defaults {
+        memory: 512 * MIB,
+        memtable,
+        file: memtable,
+        durability: Durability::None,
+        ..Defaults::default()
+    };
+    let mut all = Vec::new();
+    for mode in ["unsplit", "split", "pipelined"] {
+        for &workers in &args.workers {
+            for mut task in tasks(common, &defaults, &workload, &[]) {
+                task.workload.name += &format!(" {mode} {workers}");
+                task.config.merges = workers;
+                task.config.latency_us = args.latency.unwrap_or(2000);
+                task.config.set.push(("pipeline".to_owned(), mode.to_owned()));
+                all.push(task);
+            }
+        }
+    }
+    Ok(all)
 }
 
 fn of_values(args: &ValuesArgs, common: &Common) -> Result<Vec<Task>> {

@@ -104,6 +104,14 @@ pub fn pipeline(kind: &str, writes: &[u32], scale: f64) -> Result<Workload> {
     Ok(made(format!("pipeline {kind}"), 16, 1024, phases))
 }
 
+/// Downforce on few cores: unique random puts of 24 + 1000 bytes at 150 MB/s; `scale` 1 is 8 GiB.
+pub fn workers(scale: f64) -> Workload {
+    let entries = scaled((8 << 30) / 1024, scale);
+    let mut fill = load("fill", entries);
+    fill.rate = Some(150e6 / 1024.0);
+    made("pipeline workers".to_owned(), 24, 1000, vec![fill])
+}
+
 /// DumpKV: puts from empty by popularity over a fifth as many keys, then gets and a scan. `scale` 1 is 200 GB of
 /// 256 + 4096 bytes.
 pub fn values(theta: f64, value_bytes: usize, scale: f64) -> Result<Workload> {

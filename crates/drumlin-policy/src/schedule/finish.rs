@@ -176,9 +176,6 @@ impl Flight {
                 if !self.is_open(next) {
                     continue;
                 }
-                if bug!("E18") {
-                    continue;
-                }
                 // A piece that stays already stays, unless what it waits for now keeps it from there too.
                 let was_staying = staying.contains(&next);
                 if self.stay(next, &staying, why, &mut ended) {
