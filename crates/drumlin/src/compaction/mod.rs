@@ -12,7 +12,8 @@
 //! - [`claims`]: tickets and pieces under way, and what they hold.
 //! - [`control`]: the state behind the control lock.
 //! - [`cut`]: dividing a plan into pieces.
-//! - [`scheduler`]: asking the policy, admitting plans, choosing the next piece.
+//! - [`scheduler`]: asking the policy, admitting plans, choosing the next piece. [`fallback`]: who decides
+//!   when a policy panics.
 //! - [`executor`]: one piece or one flush, step by step.
 //! - [`merge`]: which entries survive. [`output`]: where they are written.
 //! - [`lane`]: a merge slot. [`install`]: one edit a piece, and what it does to the tree.
@@ -26,6 +27,7 @@ pub(crate) mod control;
 pub(crate) mod cut;
 pub(crate) mod executor;
 mod explain;
+mod fallback;
 pub(crate) mod install;
 pub(crate) mod lane;
 pub(crate) mod merge;
