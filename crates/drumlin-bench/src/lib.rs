@@ -10,6 +10,7 @@
 //! - [`rounds`]: fresh child processes, engines in turn, noise and repeats; [`compare`]: ratios and verdicts;
 //!   [`goals`]: the rows that Drumlin is to meet;
 //! - [`gate`]: figures that repeat exactly, held against a checked-in file;
+//! - [`paced`]: the dynamic workloads through the engine on the clock of a disk model;
 //! - [`command`]: the command line, for `drumlin bench` and for programs that offer more engines.
 //!
 //! Rules that everything keeps: all engines get the same stream of operations; a wrong answer ends the run without
@@ -24,6 +25,7 @@ pub mod gate;
 pub mod generate;
 pub mod goals;
 pub mod measure;
+pub mod paced;
 pub mod report;
 pub mod rounds;
 pub mod workload;

@@ -96,7 +96,7 @@ pub(crate) struct SimArgs {
     #[command(subcommand)]
     pub(crate) kind: Option<SimKind>,
 
-    /// I, II or III of the paper, or the letters A to J of their mixes in a row
+    /// I, II or III of the paper, gradient, or the letters A to J of their mixes in a row
     #[arg(default_value = "I")]
     pub(crate) plan: String,
 
@@ -123,6 +123,10 @@ pub(crate) struct SimArgs {
     /// Share by which a running merge slows operations down
     #[arg(long, default_value_t = 0.1)]
     pub(crate) interference: f64,
+
+    /// Install merges whole, not piece by piece
+    #[arg(long)]
+    pub(crate) whole: bool,
 
     /// Print JSON
     #[arg(long)]

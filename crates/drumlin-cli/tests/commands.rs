@@ -218,10 +218,12 @@ fn the_pipeline_is_simulated_into_a_table_a_page_and_json() {
     for figure in ["figures 3a and 6", "figures 3b and 7", "figure 8", "figure 9", "table 3"] {
         assert!(page.contains(figure), "{figure}");
     }
-    let json: serde_json::Value = serde_json::from_str(&bench.ends(0, &format!("{line} --json"))).expect("JSON");
+    let json: serde_json::Value =
+        serde_json::from_str(&bench.ends(0, &format!("{line} --json"))).expect("JSON");
     let rate = |mode: &str| {
         let rows = json.as_array().expect("rows").iter();
-        let mut rates = rows.filter(|r| r["mode"] == mode && r["workers"] == 4).map(|r| r["mib_per_s"].as_f64());
+        let mut rates =
+            rows.filter(|r| r["mode"] == mode && r["workers"] == 4).map(|r| r["mib_per_s"].as_f64());
         rates.next().flatten().expect("a rate")
     };
     assert!(rate("pipelined") >= rate("unsplit"));

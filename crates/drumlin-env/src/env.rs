@@ -141,6 +141,23 @@ impl Stepping {
     pub fn choose(&self, n: usize) -> usize {
         self.0.choose(n)
     }
+
+    /// Whether background steps have a time of their own: [`crate::MemEnv::pace`].
+    pub fn is_paced(&self) -> bool {
+        self.0.is_paced()
+    }
+
+    /// Runs a background step beside the clients: the clock then stands where it stood. Also gives the
+    /// nanoseconds that the step took.
+    pub fn beside<T>(&self, step: impl FnOnce() -> T) -> (T, u64) {
+        self.0.beside(step)
+    }
+
+    /// Lets the clients' time pass up to `nanos`.
+    pub fn pass_until(&self, nanos: u64) {
+        let now = self.0.monotonic_nanos();
+        self.0.sleep_micros(nanos.saturating_sub(now).div_ceil(1000));
+    }
 }
 
 impl fmt::Debug for Stepping {

@@ -279,3 +279,114 @@ fn no_figure_whatever_breaks_it() {
         world.check().unwrap();
     }
 }
+
+#[test]
+fn pieces_that_are_read_most_go_first() {
+    let (mut world, mut policy) = (world(1), by_name("arce").unwrap());
+    // Four fifths of the wanted keys lie in a fifth of the keys.
+    let step = |n: u32| if n < 205 { n * (KEYS / 5 / 205) } else { KEYS / 5 + (n - 205) * (KEYS / 64) };
+    world.wanted = (0..256).map(|n| drumlin_policy::sim::world::key(step(n))).collect();
+    (0..20).for_each(|_| world.flush(&mut *policy, 0, KEYS));
+    world.load = load(5000.0, 5000.0, 0.0, 1.0);
+    let plans = world.decide(&mut *policy, 0).plans;
+    let edge = drumlin_policy::sim::world::key(KEYS / 5);
+    let values = &plans[0].piece_priority;
+    let sum =
+        |hot: bool| values.iter().filter(|(r, _)| (r.start < edge) == hot).map(|(_, v)| *v).sum::<f64>();
+    let share = sum(true) / (sum(true) + sum(false));
+    assert!((share - 0.8).abs() < 0.03, "{share} of the value in the hot fifth: {values:?}");
+    let removed = sum(true) + sum(false);
+    assert!((removed - plans[0].priority).abs() < 1e-6, "{removed} runs removed in all");
+}
+
+#[test]
+fn elective_bytes_stay_below_their_bound_in_every_interval() {
+    for seed in 0..8 {
+        let mut dice = SplitMix::new(100 + seed);
+        let (mut world, mut policy) = (world(1 + seed as u32 % 2), by_name("arce").unwrap());
+        world.limits.max_write_amp = 3.0;
+        let mut counted = [0.0f64; 3];
+        // After each second: elective bytes, bytes flushed, bytes read, bytes of the tree.
+        let mut log: Vec<[f64; 4]> = Vec::new();
+        let (mut elective, mut read) = (0.0, 0.0);
+        for _ in 0..200 {
+            let rates = [dice.below(20_000) as f64, dice.below(20_000) as f64, dice.below(2000) as f64];
+            counted = [0, 1, 2].map(|kind| counted[kind] + rates[kind]);
+            world.load = load(rates[0], rates[1], rates[2], 1.0);
+            world.load.counted = counted.map(|count| count as u64);
+            world.load.read_bytes = dice.below(1 << 20) as f64;
+            read += world.load.read_bytes;
+            world.now += 1_000_000;
+            if dice.one_in(3) {
+                world.flush(&mut *policy, 0, KEYS);
+            }
+            let decision = world.decide(&mut *policy, 0);
+            for plan in &decision.plans {
+                let taken = |table| plan.take.iter().any(|take| take.table == table);
+                let bytes: u64 =
+                    world.tree().files().filter(|(.., f)| taken(f.table)).map(|(.., f)| f.bytes).sum();
+                elective += if plan.reason.starts_with("elective") { bytes as f64 } else { 0.0 };
+                world.admit(plan, 2).unwrap();
+            }
+            while let Some(&id) = world.ready().first() {
+                world.install(id, &mut *policy);
+            }
+            log.push([elective, world.totals.flushed as f64, read, world.tree().bytes() as f64]);
+        }
+        assert!(elective > 0.0);
+        for _ in 0..500 {
+            let from = dice.below(log.len() - 1);
+            let to = from + 1 + dice.below(log.len() - from - 1);
+            let [spent, flushed, reads] = [0, 1, 2].map(|figure| log[to][figure] - log[from][figure]);
+            let (tree, days) = (log[to][3], (to - from) as f64 / 86_400.0);
+            // What the first decision of the interval had been given before is in the two trees.
+            let bound =
+                2.0 * tree + 3.0 * (flushed + FLUSH as f64) + reads / 4.0 + (1 << 18) as f64 + tree * days;
+            assert!(spent <= bound, "seed {seed}, {from} to {to}: {spent} of {bound}");
+        }
+    }
+}
+
+#[test]
+fn an_idle_store_comes_to_rest() {
+    let (mut world, mut policy) = (world(1), by_name("arce").unwrap());
+    for second in 0..30 {
+        world.load = load(2000.0, 2000.0, 2000.0, f64::from(second));
+        world.now += 1_000_000;
+        world.flush(&mut *policy, 0, KEYS);
+        settle(&mut world, &mut *policy, 100);
+    }
+    let (merged, counted) = (world.totals.merged, world.load.counted);
+    let mut merges = 0;
+    for _ in 0..3600 {
+        // The rates decay as the engine lets them; nothing is counted any more.
+        world.load = load(2000.0, 2000.0, 2000.0, 0.0);
+        world.load.counted = counted;
+        world.now += 1_000_000;
+        merges += settle(&mut world, &mut *policy, 100);
+    }
+    assert!(merges <= 3, "{merges} merges of an idle store");
+    assert!(world.totals.merged - merged <= 3 * world.tree().bytes());
+}
+
+#[test]
+fn a_bulk_load_waits_for_its_end() {
+    let (mut world, mut policy) = (world(1), by_name("arce").unwrap());
+    for flush in 1..=40 {
+        world.load = load(0.0, 0.0, 100_000.0, f64::from(flush) / 50.0);
+        world.flush(&mut *policy, 0, KEYS);
+        settle(&mut world, &mut *policy, 100);
+        if flush == 24 {
+            // Before anything was counted some reads are taken for granted.
+            assert!(world.totals.merged <= 2 * FLUSH, "nobody reads a store that is being loaded");
+        }
+    }
+    let loaded = world.totals.merged;
+    for second in 1..30 {
+        world.load = load(10_000.0, 1000.0, 0.0, f64::from(second));
+        world.load.counted[2] = 80_000;
+        world.now += 1_000_000;
+        settle(&mut world, &mut *policy, 100);
+    }
+    assert!(world.tree().runs() <= 2 && world.totals.merged > loaded, "{} runs", world.tree().runs());
+}

@@ -337,7 +337,10 @@ impl Store {
         let changes = control
             .keyspaces
             .iter()
-            .map(|k| Change::Policy { keyspace: k.state.id, name: k.policy.name(), blob: k.policy.save() })
+            .map(|k| {
+                let (name, blob) = k.durable_policy();
+                Change::Policy { keyspace: k.state.id, name, blob }
+            })
             .chain([Change::LastSeq(self.publisher.visible()), Change::ClockMark(self.unix_micros())])
             .collect();
         self.append_edit(&mut control, Edit { changes }, || {})

@@ -7,11 +7,15 @@
 //!
 //! Waiting: a client that needs a condition (room, a flush, quiet) calls [`Background::wait`]. With
 //! threads it sleeps until something is installed. In simulation it runs steps until the condition
-//! holds; when no lane can run and no timer is pending, that is a deadlock, and a bug.
+//! holds; when no lane can run and no timer is pending, that is a deadlock, and a bug. In a paced world
+//! ([`paced`]) nothing is left to chance, and lanes have a time of their own.
+
+mod paced;
 
 use crate::error::{Error, ErrorKind, Result};
 use drumlin_env::sync::{Arc, Condvar, Mutex, atomic};
-use drumlin_env::{Env, JoinHandle};
+use drumlin_env::{Env, JoinHandle, Stepping};
+use paced::Paced;
 
 /// What a step left behind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,6 +57,7 @@ pub(crate) struct Background {
     stepping: atomic::AtomicBool,
     /// In simulation: client operations that still go by without any background step.
     starved: atomic::AtomicUsize,
+    paced: Paced,
 }
 
 /// Longest sleep of an idle lane, so that a missed timer cannot hang it.
@@ -71,6 +76,7 @@ impl Background {
             progress: Condvar::new(),
             stepping: atomic::AtomicBool::new(false),
             starved: atomic::AtomicUsize::new(0),
+            paced: Paced::default(),
         }
     }
 
@@ -153,9 +159,14 @@ impl Background {
     }
 
     fn wait_stepping(&self, what: &str, mut done: impl FnMut() -> Result<bool>) -> Result<()> {
+        let is_paced = self.env.stepping().is_some_and(|stepping| stepping.is_paced());
         for _ in 0..STEP_BUDGET {
             if done()? {
                 return Ok(());
+            }
+            if is_paced {
+                self.let_pass();
+                continue;
             }
             if self.signals.lock().stopping {
                 return Err(Error::new(ErrorKind::Closed, "the store was closed"));
@@ -210,6 +221,10 @@ impl Background {
         if self.stepping.load(atomic::Ordering::Acquire) {
             return;
         }
+        if choices.is_paced() {
+            self.run_paced(&choices);
+            return;
+        }
         let starved = self.starved.load(atomic::Ordering::Relaxed);
         if starved > 0 {
             self.starved.store(starved - 1, atomic::Ordering::Relaxed);
@@ -223,6 +238,26 @@ impl Background {
                 break;
             }
         }
+    }
+
+    /// Runs the steps of a paced world that begin by now.
+    fn run_paced(&self, stepping: &Stepping) {
+        if self.stepping.swap(true, atomic::Ordering::AcqRel) {
+            return;
+        }
+        let lanes: Vec<Arc<dyn Lane>> = self.lanes.lock().clone();
+        self.paced.run(&lanes, stepping, &self.env.clock(), || self.signals.lock().work);
+        self.stepping.store(false, atomic::Ordering::Release);
+    }
+
+    /// Lets a waiting client's time pass up to the next step, and runs that.
+    fn let_pass(&self) {
+        let Some(stepping) = self.env.stepping() else { return };
+        let (now, work) = (self.env.clock().monotonic_nanos(), self.signals.lock().work);
+        if let Some(next) = self.paced.next_at(self.lanes.lock().len(), now, work) {
+            stepping.pass_until(next);
+        }
+        self.run_paced(&stepping);
     }
 
     /// Ends all lanes: the running step of each is the last.

@@ -23,6 +23,13 @@ pub enum Event {
         /// What and why.
         what: String,
     },
+    /// A compaction policy panicked. Another one decides until the store is closed; no data is concerned.
+    PolicyFailed {
+        /// The keyspace.
+        keyspace: String,
+        /// The name of the policy that panicked.
+        policy: String,
+    },
     /// Recovery ended.
     Recovered {
         /// Commits read from the log.

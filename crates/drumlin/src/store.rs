@@ -5,7 +5,7 @@
 
 use crate::background::Background;
 use crate::compaction::audit::Audit;
-use crate::compaction::control::Control;
+use crate::compaction::control::{Control, KeyspaceControl};
 use crate::compaction::install::Finished;
 use crate::compaction::output::OutputSpec;
 use crate::compaction::scheduler::{Moment, PieceStart};
@@ -528,7 +528,13 @@ impl Store {
         let piece = control.next_piece(&moment, &|keyspace| self.sample(keyspace));
         self.refresh_pace(&control);
         let thinks = control.keyspaces.iter().any(|keyspace| keyspace.think.is_some());
+        let fallen = |entry: &mut KeyspaceControl| {
+            let policy = entry.fallen.take()?;
+            Some(Event::PolicyFailed { keyspace: entry.state.name.to_string(), policy })
+        };
+        let fallen: Vec<Event> = control.keyspaces.iter_mut().filter_map(fallen).collect();
         drop(control);
+        fallen.into_iter().for_each(|event| self.tell(event));
         if thinks {
             // The lane that searches may be asleep.
             self.background.wake();

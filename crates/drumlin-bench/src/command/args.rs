@@ -185,6 +185,8 @@ pub enum Family {
     Values(ValuesArgs),
     /// Replay recorded requests
     Trace(TraceArgs),
+    /// The dynamic phases through the engine on the clock of a disk model; figures repeat exactly
+    Paced(PacedArgs),
     /// Several families at once
     Suite(SuiteArgs),
     /// Measure the machine for two seconds
@@ -383,6 +385,26 @@ pub enum SuiteName {
     Goals,
     /// All of it
     Release,
+}
+
+/// The dynamic phases on the clock of a disk model.
+#[derive(Args, Debug)]
+pub struct PacedArgs {
+    /// I, II, III, gradient, versions, or a file with phases
+    #[arg(default_value = "I")]
+    pub plan: String,
+    /// Entries loaded, and operations of a whole phase
+    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    pub entries: u64,
+    /// Bytes of a value
+    #[arg(long, value_name = "BYTES", default_value_t = 1000)]
+    pub value_bytes: usize,
+    /// Bytes of a memtable
+    #[arg(long, value_name = "BYTES", default_value_t = 65_536)]
+    pub flush_bytes: u64,
+    /// Policies; the first is what the others are compared with
+    #[arg(long, value_delimiter = ',', value_name = "POLICY,..", default_value = "arce,1-leveling:static")]
+    pub policies: Vec<String>,
 }
 
 /// The gate.

@@ -86,6 +86,13 @@ impl MemEnv {
         let mut state = self.0.state();
         (state.nanos_per_call, state.nanos_per_kib) = (nanos_per_call, nanos_per_kib);
     }
+
+    /// Gives background steps a time of their own, in which they go on beside the clients, and makes reading
+    /// and writing of tables take so many nanoseconds for each block of 4 KiB. Everything else is free: so
+    /// the clock shows what a disk model says of one client in a closed loop.
+    pub fn pace(&self, nanos_per_block_read: u64, nanos_per_block_written: u64) {
+        self.0.state().paced = Some([nanos_per_block_read, nanos_per_block_written]);
+    }
 }
 
 /// Pictures of the disk.

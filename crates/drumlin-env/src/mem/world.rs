@@ -69,6 +69,8 @@ pub(crate) struct State {
     pub(crate) nanos: u64,
     pub(crate) nanos_per_call: u64,
     pub(crate) nanos_per_kib: u64,
+    /// Time of reading and writing a block of a table, where background steps have a time of their own.
+    pub(crate) paced: Option<[u64; 2]>,
     pub(crate) trace: u64,
     pub(crate) sites: BTreeMap<Site, u64>,
     pub(crate) wanted: BTreeSet<u64>,
@@ -118,6 +120,7 @@ impl World {
             nanos: disk.nanos,
             nanos_per_call: 0,
             nanos_per_kib: 0,
+            paced: None,
             trace: 0,
             sites: BTreeMap::new(),
             wanted: BTreeSet::new(),
@@ -156,6 +159,20 @@ impl World {
         if !self.stepped {
             std::thread::yield_now();
         }
+    }
+
+    /// Runs `step` and puts the clock back to where it was. Also gives the time that had passed.
+    pub(crate) fn beside<T>(&self, step: impl FnOnce() -> T) -> (T, u64) {
+        let began = self.monotonic_nanos();
+        let result = step();
+        let mut state = self.state();
+        let passed = state.nanos.saturating_sub(began);
+        state.nanos = began;
+        (result, passed)
+    }
+
+    pub(crate) fn is_paced(&self) -> bool {
+        self.state().paced.is_some()
     }
 
     pub(crate) fn random_u64(&self, purpose: &'static str) -> u64 {
@@ -218,6 +235,17 @@ impl State {
         self.streams.entry(purpose).or_insert_with(|| Random::new(seed, purpose))
     }
 
+    /// What a transfer of a table takes in a paced world.
+    fn block_cost(&self, about: &About<'_>) -> u64 {
+        let (Some([read, write]), Some(FileKind::Table)) = (self.paced, about.kind) else { return 0 };
+        match about.op {
+            Op::Read => read * about.len.div_ceil(4096),
+            // Writes are of any length: they are charged to the byte.
+            Op::Write => write * about.len / 4096,
+            _ => 0,
+        }
+    }
+
     /// Takes the next index and records the call; the index.
     fn begin(&mut self, about: &About<'_>) -> u64 {
         let index = self.index;
@@ -232,7 +260,7 @@ impl State {
             self.taken.push((index, picture));
         }
         let cost = self.nanos_per_call + self.nanos_per_kib * about.len.div_ceil(1024);
-        self.nanos = self.nanos.saturating_add(cost);
+        self.nanos = self.nanos.saturating_add(cost).saturating_add(self.block_cost(about));
         let kind = about.kind.map_or(0, |kind| 1 + kind as u64);
         let mut trace = fold_word(self.trace, about.op as u64 | kind << 8);
         trace = fold(trace, about.path.as_os_str().as_encoded_bytes());

@@ -45,7 +45,7 @@ pub struct Entry {
 static REGISTRY: [Entry; 10] = [
     Entry {
         name: "arce",
-        arguments: "[M/c/q/rho]",
+        arguments: "[M/c/q/rho][,no-..]",
         doc: "no fixed shape: the merge that gains readers most for its cost, and a pace for writers (ArceKV)",
         build: arce::build,
     },
@@ -154,6 +154,8 @@ mod tests {
             "arce",
             "arce:8/24/2/1",
             "arce:1.5/none/2/none",
+            "arce:no-park",
+            "arce:8/24/2/1,no-rho,no-even",
             "adaptive-ucs",
             "adaptive-ucs:hard-stop",
         ] {
@@ -179,6 +181,14 @@ mod tests {
         assert_eq!(refused("leveling:x"), "leveling = x: T must be 2..=100");
         assert_eq!(refused("ucs:99"), "ucs = 99: w must be -10..=36");
         assert_eq!(refused("arce:0/24/2/1"), "arce = 0/24/2/1: M = 0: must be 1..=1000000");
+        assert_eq!(
+            refused("arce:no-fun"),
+            "arce = no-fun: no-fun: must be one of no-rho, no-park, no-between, no-horizon, no-even, no-masks"
+        );
+        assert_eq!(
+            refused("arce:no-park,8/24/2/1"),
+            "arce = no-park,8/24/2/1: 8/24/2/1: a tuple comes first"
+        );
         assert_eq!(refused("universal:3"), "universal = 3: takes no arguments");
         assert_eq!(refused("1-leveling:fast"), "1-leveling = fast: must be static, dynamic or T");
         assert_eq!(refused("fluid:4/5"), "fluid = 4/5: K must be 1..=4 at level 1");
@@ -186,7 +196,7 @@ mod tests {
         assert_eq!(refused("fluid:4"), "fluid = 4: must be r,../K,..");
         assert_eq!(refused("fluid:2,2,2,2,2,2,2,2/1"), "fluid = 2,2,2,2,2,2,2,2/1: at most 7 values");
         assert!(refused("lsm").starts_with(
-            "compaction = lsm: no such policy; there are arce:[M/c/q/rho], 1-leveling:[static|dynamic|T], "
+            "compaction = lsm: no such policy; there are arce:[M/c/q/rho][,no-..], 1-leveling:[static|dynamic|T], "
         ));
     }
 }

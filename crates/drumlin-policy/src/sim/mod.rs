@@ -4,13 +4,16 @@
 //!   legality and waiting as in the engine.
 //! - [`mod@unit`]: equal flushes and instant merges, for exact figures.
 //! - [`pipeline`]: slots and a device in virtual time, for the scheduler.
-//! - [`mod@phases`]: changing mixes of operations in virtual time.
+//! - [`mod@phases`]: changing mixes of operations in virtual time; `waits` of its writers, `foresight` of
+//!   its policy.
 
+mod foresight;
 pub mod phases;
 pub mod pipeline;
 pub mod unit;
+mod waits;
 pub mod world;
 
-pub use phases::{PLANS, PhaseReport, Setup, phases};
+pub use phases::{PLANS, PhaseReport, Setup, Stage, phases, stages};
 pub use unit::{UnitReport, unit_flushes};
 pub use world::{Totals, World};

@@ -7,6 +7,8 @@
 //!
 //! The store is filled in ascending order first, which costs nothing; then come the phases.
 
+use super::foresight::Foresight;
+use super::waits::Waits;
 use super::world::{World, key};
 use crate::pace::{Admission, admission};
 use alloc::boxed::Box;
@@ -67,6 +69,8 @@ pub struct Setup {
     pub slots: u32,
     /// Share by which a running merge slows operations down.
     pub interference: f64,
+    /// Whether merges are installed piece by piece, as in the engine.
+    pub pieces: bool,
 }
 
 impl Default for Setup {
@@ -80,6 +84,7 @@ impl Default for Setup {
             clients: 1,
             slots: 1,
             interference: 0.1,
+            pieces: true,
         }
     }
 }
@@ -105,21 +110,70 @@ pub struct PhaseReport {
     pub runs: (f64, f64),
     /// Nanoseconds in which no write could pass.
     pub stopped: f64,
+    /// What all but one in a thousand writes wait at most, nanoseconds.
+    pub wait: f64,
+    /// Merges whose time was foretold and can be compared: how many, by how many windows of a flush they
+    /// missed it in the mean, and at most.
+    pub foreseen: (u64, f64, f64),
+    /// Nanoseconds of an operation that the last search of the policy predicted, if it said so.
+    pub predicted: Option<f64>,
     /// Steps of searches.
     pub steps: u64,
 }
 
-/// Runs `policy` through the phases of `plan`, one letter each, `share` of the operations long.
+/// A phase: a letter for it, shares of seeks, writes and lookups, and operations.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Stage {
+    /// Its letter.
+    pub name: char,
+    /// Shares of seeks, writes and lookups; their sum is 1.
+    pub mix: [f64; 3],
+    /// Operations.
+    pub operations: f64,
+}
+
+/// The update shares of `gradient`: up from a tenth to nine tenths and down again.
+fn gradient(operations: f64) -> Vec<Stage> {
+    let tenths = (1..=9).chain((1..=8).rev());
+    let stage = |(at, tenth): (usize, u32)| {
+        let (writes, name) = (f64::from(tenth) / 10.0, char::from(b'a' + at as u8));
+        Stage { name, mix: [(1.0 - writes) / 2.0, writes, (1.0 - writes) / 2.0], operations }
+    };
+    tenths.enumerate().map(stage).collect()
+}
+
+/// Runs `policy` through the phases of `plan`, one letter each or the word `gradient`, `share` of the
+/// operations long.
 pub fn phases(
     policy: &mut dyn CompactionPolicy,
     setup: Setup,
     plan: &str,
     share: f64,
 ) -> Result<Vec<PhaseReport>, String> {
+    let operations = setup.operations * share;
+    if plan == "gradient" {
+        return stages(policy, setup, &gradient(operations / GRADIENT_PARTS));
+    }
+    let stage = |name| {
+        let (_, mix) = MIXES.iter().find(|(n, _)| *n == name).ok_or("no such mix")?;
+        Ok(Stage { name, mix: mix.map(|percent| percent / 100.0), operations })
+    };
+    stages(policy, setup, &plan.chars().map(stage).collect::<Result<Vec<Stage>, String>>()?)
+}
+
+/// Runs `policy` through the phases of `plan`.
+pub fn stages(
+    policy: &mut dyn CompactionPolicy,
+    setup: Setup,
+    plan: &[Stage],
+) -> Result<Vec<PhaseReport>, String> {
     let mut course = Course::new(setup);
     course.fill(policy)?;
-    plan.chars().map(|name| course.phase(policy, name, setup.operations * share)).collect()
+    plan.iter().map(|stage| course.phase(policy, *stage)).collect()
 }
+
+/// Steps of `gradient` in the operations of a phase.
+const GRADIENT_PARTS: f64 = 81.92;
 
 struct Course {
     setup: Setup,
@@ -143,6 +197,11 @@ struct Course {
     budget_at: f64,
     /// The best answer of a search that waits for time was handed over.
     told: bool,
+    waits: Waits,
+    /// Since when no write could pass.
+    shut: Option<f64>,
+    foresight: Foresight,
+    flushes: u64,
 }
 
 impl Course {
@@ -174,6 +233,10 @@ impl Course {
             budget: SEARCH_SAVED,
             budget_at: 0.0,
             told: false,
+            waits: Waits::default(),
+            shut: None,
+            foresight: Foresight::default(),
+            flushes: 0,
         }
     }
 
@@ -184,6 +247,7 @@ impl Course {
         for part in 0..parts {
             let to = if part + 1 == parts { KEYS } else { (part + 1) * width };
             self.world.flush(policy, part * width, to);
+            self.flushes += 1;
             self.world.settle(policy, 10_000)?;
         }
         self.world.limits.memtable_bytes = self.setup.flush_bytes;
@@ -223,12 +287,12 @@ impl Course {
         BLOCK / (BLOCK_READ + BLOCK_WRITE)
     }
 
-    /// Mean cost of an operation with the delay of writes; `None` when writes cannot pass.
-    fn operation(&self) -> Option<f64> {
+    /// Mean cost of an operation without and with the delay of writes; `None` when writes cannot pass.
+    fn operation(&self) -> Option<(f64, f64)> {
         let [get, seek, write] = self.costs();
         let [seeks, writes, gets] = self.mix;
         let free = gets * get + seeks * seek + writes * write;
-        let Some(pace) = &self.pace else { return Some(free) };
+        let Some(pace) = &self.pace else { return Some((free, free)) };
         let fill = 1.0 - self.until_flush * writes / self.writes_per_flush();
         let tree = self.world.tree();
         let runs = match (pace.covered, pace.scope) {
@@ -237,10 +301,10 @@ impl Course {
             (None, PaceScope::Level0) => tree.levels[0].runs.len() as f64,
         };
         match admission(pace, runs, self.speed() * 1e9 * f64::from(self.setup.slots)) {
-            Admission::Open => Some(free),
+            Admission::Open => Some((free, free)),
             Admission::Limited(rate) => {
                 let spacing = f64::from(self.setup.clients) * writes * ENTRY / (rate / 1e9);
-                Some(free.max(spacing))
+                Some((free, free.max(spacing)))
             }
             Admission::Shut => None,
         }
@@ -249,17 +313,16 @@ impl Course {
     fn phase(
         &mut self,
         policy: &mut dyn CompactionPolicy,
-        name: char,
-        operations: f64,
+        Stage { name, mix, operations }: Stage,
     ) -> Result<PhaseReport, String> {
-        let (_, mix) = MIXES.iter().find(|(n, _)| *n == name).ok_or("no such mix")?;
         // The part of a flush that is written stays.
         let written = if self.until_flush.is_finite() {
             self.writes_per_flush() - self.until_flush * self.mix[1]
         } else {
             0.0
         };
-        self.mix = mix.map(|percent| percent / 100.0);
+        self.mix = mix;
+        (self.waits, self.foresight.seen) = (Waits::default(), (0, 0.0, 0.0));
         self.until_flush = (self.writes_per_flush() - written).max(1.0) / self.mix[1];
         let mut report = PhaseReport {
             name,
@@ -268,6 +331,9 @@ impl Course {
             merged: self.world.totals.merged,
             runs: (0.0, 0.0),
             stopped: 0.0,
+            wait: 0.0,
+            foreseen: (0, 0.0, 0.0),
+            predicted: None,
             steps: self.steps,
         };
         let began = self.now;
@@ -280,6 +346,10 @@ impl Course {
         report.merged = self.world.totals.merged - report.merged;
         report.runs.0 /= operations;
         report.steps = self.steps - report.steps;
+        report.wait = self.waits.all_but(1000.0);
+        let (merges, errors, most) = self.foresight.seen;
+        report.foreseen = (merges, errors / merges.max(1) as f64, most);
+        report.predicted = predicted(&policy.explain());
         Ok(report)
     }
 
@@ -292,12 +362,16 @@ impl Course {
     ) -> Result<f64, String> {
         let next_end = self.running.iter().map(|(end, _)| *end).fold(f64::INFINITY, f64::min);
         let next = next_end.min(self.next_tick);
-        let Some(each) = self.operation() else {
+        let Some((free, each)) = self.operation() else {
+            self.shut.get_or_insert(self.now);
             report.stopped += (next - self.now).max(0.0);
             self.now = next.max(self.now);
             self.arrive(policy, next_end)?;
             return Ok(0.0);
         };
+        if let Some(since) = self.shut.take() {
+            self.waits.add(self.now - since, f64::from(self.setup.clients));
+        }
         let spacing = each / f64::from(self.setup.clients);
         let to_flush = self.until_flush.min(left);
         let timed = next - self.now <= to_flush * spacing;
@@ -307,6 +381,10 @@ impl Course {
         report.runs.0 += operations * self.runs;
         report.runs.1 = report.runs.1.max(self.runs);
         let [seeks, writes, gets] = self.mix;
+        if writes > 0.0 {
+            // What an operation takes longer in the mean, its writes wait.
+            self.waits.add((each - free) / writes, operations * writes);
+        }
         for (count, share) in self.counted.iter_mut().zip([gets, seeks, writes]) {
             *count += operations * share;
         }
@@ -314,6 +392,7 @@ impl Course {
             self.arrive(policy, next_end)?;
         } else if self.until_flush < 1e-3 {
             self.world.flush(policy, 0, KEYS);
+            self.flushes += 1;
             self.until_flush = self.writes_per_flush() / self.mix[1];
             self.decide(policy)?;
         }
@@ -326,9 +405,21 @@ impl Course {
             let (done, running) = self.running.iter().partition(|(end, _)| *end <= self.now);
             self.running = running;
             let done: Vec<(f64, PieceId)> = done;
-            done.into_iter().for_each(|(_, id)| self.world.install(id, policy));
+            for (_, id) in done {
+                self.world.install(id, policy);
+                if !self.world.is_under_way(id.ticket) {
+                    let flushes = self.flushed();
+                    self.foresight.ended(id.ticket, flushes);
+                }
+            }
         }
         self.decide(policy)
+    }
+
+    /// Flushes so far, with the part of the next one that is written.
+    fn flushed(&self) -> f64 {
+        let fill = 1.0 - self.until_flush * self.mix[1] / self.writes_per_flush();
+        self.flushes as f64 + if fill.is_finite() { fill.clamp(0.0, 1.0) } else { 0.0 }
     }
 
     fn decide(&mut self, policy: &mut dyn CompactionPolicy) -> Result<(), String> {
@@ -348,9 +439,11 @@ impl Course {
                 |f: &drumlin_types::contract::FileView| plan.take.iter().any(|take| take.table == f.table);
             let bytes: u64 =
                 self.world.tree().files().filter(|(_, _, f)| taken(f)).map(|(_, _, f)| f.bytes).sum();
-            self.world
-                .admit(plan, bytes.div_ceil(self.setup.file_bytes()).clamp(1, 1024) as u32)
-                .map_err(|e| e.to_string())?;
+            let pieces = if self.setup.pieces { bytes.div_ceil(self.setup.file_bytes()) } else { 1 };
+            let alone = self.world.in_flight() == 0;
+            let ticket = self.world.admit(plan, pieces.clamp(1, 1024) as u32).map_err(|e| e.to_string())?;
+            let flushes = self.flushed();
+            self.foresight.began(ticket, plan, self.flushes, flushes, alone);
         }
         self.start(policy);
         if think.is_some() {
@@ -399,7 +492,8 @@ impl Course {
         let [get, seek, write] = self.costs();
         let [seeks, writes, gets] = self.mix;
         let free = gets * get + seeks * seek + writes * write;
-        let rate = f64::from(self.setup.clients) * 1e9 / self.operation().unwrap_or(free).max(1.0);
+        let each = self.operation().map_or(free, |(_, each)| each);
+        let rate = f64::from(self.setup.clients) * 1e9 / each.max(1.0);
         let fill = 1.0 - self.until_flush * writes / self.writes_per_flush();
         self.world.load = LoadView {
             gets: gets * rate,
@@ -427,6 +521,18 @@ impl Course {
         };
         self.world.now = (self.now / 1000.0) as u64 + self.decisions;
     }
+}
+
+/// The cost that a policy's words say its last search predicted, nanoseconds.
+fn predicted(words: &str) -> Option<f64> {
+    let line = words.lines().find(|line| line.starts_with("last search"))?;
+    let (number, rest) = line.split_once(" at ")?.1.split_once(' ')?;
+    let unit = match rest.split_once(' ')?.0 {
+        "us" => 1e3,
+        "ms" => 1e6,
+        _ => 1e9,
+    };
+    number.parse::<f64>().ok().map(|number| number * unit)
 }
 
 #[cfg(test)]
@@ -462,5 +568,35 @@ mod tests {
         assert!(last.runs.0 < 8.0 && reports[1].merged > 0, "{reports:?}");
         // Little is flushed, and little merged: the tree keeps its two runs.
         assert!((last.merged as f64) < 40.0 * last.operations * 0.01 * ENTRY, "{reports:?}");
+    }
+
+    #[test]
+    fn searches_keep_to_their_share_of_a_core() {
+        for plan in ["ABDJCE", "JEBFDC", "gradient"] {
+            let reports = phases(&mut *by_name("arce").unwrap(), small(), plan, 1.0).unwrap();
+            let time: f64 = reports.iter().map(|r| r.each * r.operations).sum();
+            let steps: u64 = reports.iter().map(|r| r.steps).sum();
+            let searched = steps as f64 * SEARCH_STEP;
+            assert!(steps > 0 && searched <= SEARCH_SHARE * time + SEARCH_SAVED + SEARCH_STEP, "{plan}");
+        }
+    }
+
+    #[test]
+    fn merges_take_as_long_as_was_foreseen() {
+        let reports = phases(&mut *by_name("arce").unwrap(), small(), "JJJ", 1.0).unwrap();
+        let merges: u64 = reports.iter().map(|r| r.foreseen.0).sum();
+        assert!(merges > 20, "{reports:?}");
+        assert!(reports.iter().all(|r| r.foreseen.2 <= 3.0), "{reports:?}");
+        let last = &reports[2];
+        let predicted = last.predicted.unwrap();
+        assert!((predicted / last.each - 1.0).abs() < 0.3, "{predicted} predicted, {last:?}");
+    }
+
+    #[test]
+    fn a_ramp_of_updates_is_followed() {
+        let run = |name: &str| phases(&mut *by_name(name).unwrap(), small(), "gradient", 40.0).unwrap();
+        let (arce, other) = (run("arce"), run("1-leveling:static"));
+        assert_eq!(arce.len(), 17);
+        assert!(mean(&arce) < mean(&other), "{} and {}", mean(&arce), mean(&other));
     }
 }

@@ -167,10 +167,7 @@ impl World {
     }
 
     /// The files that the inputs of `pieces` name.
-    fn files_of<'a>(
-        &self,
-        pieces: impl Iterator<Item = &'a PieceView>,
-    ) -> BTreeMap<TableId, Vec<&FileView>> {
+    fn files_of<'a>(&self, pieces: impl Iterator<Item = &'a PieceView>) -> BTreeMap<TableId, Vec<&FileView>> {
         let mut files: BTreeMap<TableId, Vec<&FileView>> = BTreeMap::new();
         for input in pieces.flat_map(|piece| &piece.inputs) {
             files.entry(input.table).or_default();
@@ -302,6 +299,11 @@ impl World {
     /// Plans under way.
     pub fn in_flight(&self) -> usize {
         self.flights.len()
+    }
+
+    /// Whether pieces of `ticket` are not installed yet.
+    pub fn is_under_way(&self, ticket: Ticket) -> bool {
+        self.flights.iter().any(|flight| flight.view.ticket == ticket)
     }
 
     /// What is installed.

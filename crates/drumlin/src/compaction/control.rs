@@ -91,6 +91,10 @@ pub(crate) struct KeyspaceControl {
     pub(crate) searching: bool,
     /// Counts the policies that this keyspace had, so that no answer reaches the wrong one.
     pub(crate) policies: u64,
+    /// The policy that panicked, until the listener has heard of it.
+    pub(crate) fallen: Option<String>,
+    /// The policy that panicked, while another decides in its place.
+    pub(crate) stands_in_for: Option<String>,
     /// Largest sequence number that is in tables.
     pub(crate) flushed_seq: Seq,
     pub(crate) frozen: bool,
@@ -119,6 +123,8 @@ impl KeyspaceControl {
             think: None,
             searching: false,
             policies: 0,
+            fallen: None,
+            stands_in_for: None,
             flushed_seq,
             frozen: false,
         }
@@ -162,8 +168,17 @@ impl KeyspaceControl {
         (covered + since).max(0.0) + view.sealed.len() as f64 + fill.min(1.0)
     }
 
+    /// Name and state of the policy that the next open is to have.
+    pub(crate) fn durable_policy(&self) -> (String, Vec<u8>) {
+        match &self.stands_in_for {
+            Some(name) => (name.clone(), Vec::new()),
+            None => (self.policy.name(), self.policy.save()),
+        }
+    }
+
     /// Takes another policy.
     pub(crate) fn set_policy(&mut self, policy: Box<dyn CompactionPolicy>) {
+        self.stands_in_for = None;
         self.policy = policy;
         self.policies += 1;
         (self.pace, self.think, self.searching) = (None, None, false);

@@ -12,7 +12,7 @@
 //! - [`claims`]: tickets and pieces under way, as the scheduler of `drumlin-policy` keeps them.
 //! - [`control`]: the state behind the control lock.
 //! - [`scheduler`]: asking the policy, handing its plans and free slots to the pure scheduler, which admits, cuts and
-//!   chooses.
+//!   chooses. [`fallback`]: who decides when a policy panics.
 //! - [`executor`]: one piece or one flush, step by step.
 //! - [`merge`]: which entries survive. [`output`]: where they are written.
 //! - [`lane`]: a merge slot. [`install`]: one edit a piece, in the order that the waits allow, and what it does to the
@@ -26,6 +26,7 @@ pub(crate) mod claims;
 pub(crate) mod control;
 pub(crate) mod executor;
 mod explain;
+mod fallback;
 pub(crate) mod install;
 pub(crate) mod lane;
 pub(crate) mod merge;

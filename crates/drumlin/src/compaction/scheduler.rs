@@ -8,7 +8,7 @@
 
 use super::claims::{Piece, TicketState};
 use super::control::{Control, KeyspaceControl, Shortage};
-use super::explain;
+use super::{explain, fallback};
 use crate::decisions::DecisionLog;
 use crate::keyspace::KeyspaceState;
 use crate::stats::Sample;
@@ -192,7 +192,7 @@ impl Control {
             frozen: keyspace.frozen,
         };
         let before = (keyspace.policy.name(), keyspace.policy.save());
-        let decision = keyspace.policy.decide(&input);
+        let decision = fallback::decide(keyspace, &input);
         let changes_pace = decision.pace.is_some() && decision.pace != keyspace.pace;
         if changes_pace || !decision.plans.is_empty() || !decision.park.is_empty() {
             explain::decided(admission.decisions, &keyspace.state.name, &before, &input, &decision);

@@ -65,11 +65,8 @@ pub(crate) fn snapshot(
         if !drumlin_types::bug!("B13") {
             changes.push(Change::Flushed { keyspace: id, seq: keyspace.flushed_seq });
         }
-        changes.push(Change::Policy {
-            keyspace: id,
-            name: keyspace.policy.name(),
-            blob: keyspace.policy.save(),
-        });
+        let (name, blob) = keyspace.durable_policy();
+        changes.push(Change::Policy { keyspace: id, name, blob });
         let tree = keyspace.state.view().tree.clone();
         for (level, runs) in tree.levels.iter().enumerate() {
             let level = level as u8;

@@ -59,6 +59,14 @@ impl Mask {
         self.0.iter().map(|word| word.count_ones()).sum()
     }
 
+    /// The number of keys, eight by eight.
+    pub(crate) fn by_eight(&self) -> [u8; BITS / 8] {
+        let mut counts = [0; BITS / 8];
+        let bytes = self.0.iter().flat_map(|word| word.to_le_bytes());
+        counts.iter_mut().zip(bytes).for_each(|(count, byte)| *count = byte.count_ones() as u8);
+        counts
+    }
+
     fn union(&mut self, other: &Mask) {
         self.0.iter_mut().zip(other.0).for_each(|(word, more)| *word |= more);
     }
@@ -135,6 +143,11 @@ impl Scale {
         let weight =
             |i: usize| if sum > 0.0 && sizes[i] > 0 { costs[i] / sum / sizes[i] as f64 } else { 0.0 };
         Scale { weights: [weight(0), weight(1)], sizes: sizes.map(|size| size as u32), full }
+    }
+
+    /// Runs per key of the points and of the seeks.
+    pub(crate) fn weights(&self) -> [f64; 2] {
+        self.weights
     }
 
     /// The covered runs that a run counts as, 0 to 1.

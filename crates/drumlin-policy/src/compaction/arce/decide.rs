@@ -21,8 +21,9 @@ use super::scene::Scene;
 use super::score::{Need, Tuple};
 use super::search::Answer;
 use super::state::{Reader, Writer};
+use super::switches::Switches;
 use alloc::format;
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use drumlin_types::contract::{
     CompactionPolicy, Decision, Outcome, Pace, PaceScope, Pin, PlanResult, PolicyError, PolicyInput,
@@ -36,6 +37,7 @@ const DISK_SHORT: f64 = 0.9;
 pub(super) struct Arce {
     /// Fixed by the policy's argument.
     pub(super) pin: Option<Pin>,
+    pub(super) switches: Switches,
     /// Chosen by a search, or before.
     pub(super) tuple: Option<Tuple>,
     pub(super) estimate: Estimate,
@@ -62,9 +64,10 @@ pub(super) struct Arce {
 }
 
 impl Arce {
-    pub(super) fn new(pin: Option<Pin>) -> Arce {
+    pub(super) fn new(pin: Option<Pin>, switches: Switches) -> Arce {
         Arce {
             pin,
+            switches,
             tuple: None,
             estimate: Estimate::PRIOR,
             drift: Drift::default(),
@@ -93,7 +96,10 @@ impl Arce {
         let [points, seeks, _] = self.estimate.mix;
         let scale =
             Scale::new(samples.points.len(), samples.seeks.len(), [points * slopes[0], seeks * slopes[1]]);
-        let line = AgeLine::of(input.tree, &samples, &scale);
+        let mut line = AgeLine::of(input.tree, &samples, &scale);
+        if !self.switches.masks {
+            line.count_whole(&scale);
+        }
         if ticked {
             self.estimate.cost(input.costs, slopes, line.runs);
         }
@@ -109,8 +115,9 @@ impl Arce {
         let tuple = if tuple.calm > max_runs { Tuple { calm: f64::INFINITY, ..tuple } } else { tuple };
         let disk_short = input.limits.disk_used as f64 >= DISK_SHORT * input.limits.disk_budget as f64;
         let stall = tuple.stall(&model);
-        let need = Need::at(line.runs, tuple.calm, max_runs);
-        (Scene { input, line, scale, model, tuple, stall, max_runs, need, disk_short }, ticked)
+        let tuple = if self.switches.rho { tuple } else { Tuple { balance: f64::INFINITY, ..tuple } };
+        let need = Need::at(line.runs, tuple.calm, max_runs, self.switches.even);
+        (Scene { input, line, samples, scale, model, tuple, stall, max_runs, need, disk_short }, ticked)
     }
 
     /// The store was opened since the last decision: times, tickets and searches of then are gone.
@@ -161,9 +168,12 @@ impl Arce {
 
 impl CompactionPolicy for Arce {
     fn name(&self) -> String {
-        match self.pin {
-            Some(pin) => format!("arce:{pin}"),
-            None => String::from("arce"),
+        let off = self.switches.to_string();
+        match (self.pin, off.as_str()) {
+            (Some(pin), "") => format!("arce:{pin}"),
+            (Some(pin), off) => format!("arce:{pin},{off}"),
+            (None, "") => String::from("arce"),
+            (None, off) => format!("arce:{off}"),
         }
     }
 
@@ -266,7 +276,7 @@ impl CompactionPolicy for Arce {
         if !all.iter().all(|figures| sane(figures)) || !sane(&[now, flushes, flushed, parked, resting]) {
             return Err(PolicyError("the state of arce holds what is no number".into()));
         }
-        let mut next = Arce::new(self.pin);
+        let mut next = Arce::new(self.pin, self.switches);
         for _ in 0..(parked as usize).min(MOST_PARKED) {
             let [ticket] = reader.numbers()?;
             next.parked.push(Ticket(ticket as u64));

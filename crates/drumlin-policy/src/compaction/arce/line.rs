@@ -130,6 +130,15 @@ impl<'a> AgeLine<'a> {
         line
     }
 
+    /// Counts each run as a whole one, whatever it covers.
+    pub(super) fn count_whole(&mut self, scale: &Scale) {
+        self.runs = 0.0;
+        for (part, link) in self.parts.iter_mut().zip(&self.links) {
+            (part.cover, part.weight) = (scale.full, link.runs.len() as f64);
+            self.runs += part.weight;
+        }
+    }
+
     fn push(&mut self, link: Link<'a>, samples: &Samples<'_>, scale: &Scale) {
         let (mut cover, mut weight) = (Cover::default(), 0.0);
         for run in &link.runs {

@@ -10,8 +10,9 @@
 //!   them, the best one.
 //! - [`guard`]: bounds on what is rewritten.
 //! - [`rollout`], [`search`], [`drift`]: choosing the tuple, and when.
-//! - [`decide`], [`scene`], [`plans`], [`outlook`]: the policy itself: what it sees, merges, and asks for.
-//! - [`explain`], [`state`]: its words, what it saves.
+//! - [`decide`], [`scene`], [`plans`], [`values`], [`outlook`]: the policy itself: what it sees, merges, in
+//!   which order of keys, and asks for.
+//! - [`explain`], [`state`], [`switches`]: its words, what it saves, what can be switched off.
 
 pub(crate) mod cover;
 mod decide;
@@ -35,16 +36,28 @@ mod score;
 mod search;
 mod sorted;
 mod state;
+mod switches;
+mod values;
 
 use super::arguments::Arguments;
 use alloc::boxed::Box;
 use drumlin_types::contract::{CompactionPolicy, Pin, PolicyError};
+use switches::Switches;
 
-/// The policy `arce`, or with a fixed tuple `arce:M/c/q/rho`.
+/// The policy `arce`, with a fixed tuple `arce:M/c/q/rho`, and with parts switched off.
 pub(super) fn build(arguments: &Arguments<'_>) -> Result<Box<dyn CompactionPolicy>, PolicyError> {
-    let pin = match arguments.text {
-        "" => None,
-        text => Some(text.parse::<Pin>().map_err(|what| arguments.error(what))?),
-    };
-    Ok(Box::new(decide::Arce::new(pin)))
+    let (mut pin, mut switches) = (None, Switches::ALL);
+    for (at, part) in arguments.text.split(',').enumerate().filter(|(_, part)| !part.is_empty()) {
+        if part.starts_with("no-") {
+            if !switches.off(part) {
+                let names = Switches::names();
+                return Err(arguments.error(format_args!("{part}: must be one of {names}")));
+            }
+        } else if at == 0 {
+            pin = Some(part.parse::<Pin>().map_err(|what| arguments.error(what))?);
+        } else {
+            return Err(arguments.error(format_args!("{part}: a tuple comes first")));
+        }
+    }
+    Ok(Box::new(decide::Arce::new(pin, switches)))
 }

@@ -59,14 +59,20 @@ impl Arce {
         self.drift.searched(Picture { mix: self.estimate.fast, ..picture });
         self.thinking = Some(trigger);
         let whole_tree = scene.model.windows(scene.line.bytes, 1.0, Stall::NEVER);
-        Some(Box::new(Search::new(self.start(scene, *balance), scene.tuple, whole_tree)))
+        Some(Box::new(Search::new(self.start(scene, *balance), scene.tuple, whole_tree, self.switches.rho)))
     }
 
     /// Windows that a search looks ahead: longer for larger trees, cut to the usual length of phases.
     fn horizon(&self, scene: &Scene<'_>) -> f64 {
+        if !self.switches.horizon {
+            return HORIZON.0;
+        }
         let model = &scene.model;
         let windows = (scene.line.bytes / (4.0 * model.flush_bytes)).clamp(HORIZON.0, HORIZON.1);
-        let usual = self.drift.expected(self.estimate.operations).map_or(windows, |operations| operations / model.window_ops);
+        let usual = self
+            .drift
+            .expected(self.estimate.operations)
+            .map_or(windows, |operations| operations / model.window_ops);
         windows.min(usual).max(LEAST_HORIZON)
     }
 
@@ -98,7 +104,8 @@ impl Arce {
             limits: Limits {
                 max_runs: scene.max_runs,
                 piece_bytes: PIECE_BYTES,
-                interleave: true,
+                interleave: self.switches.between,
+                even: self.switches.even,
                 fixed_delay: None,
             },
             balance,

@@ -10,6 +10,7 @@ use super::interval::Candidate;
 use super::real;
 use super::scene::Scene;
 use super::score::{Choice, Score, UnderWay};
+use super::values;
 use crate::share::project;
 use alloc::vec::Vec;
 use drumlin_types::Ticket;
@@ -24,8 +25,12 @@ const PURGE_SHARE: f64 = 0.25;
 impl Arce {
     /// Merges under way whose rest costs more than it gains.
     pub(super) fn park(&mut self, scene: &Scene<'_>) -> Vec<Ticket> {
+        if !self.switches.park {
+            return Vec::new();
+        }
         let pays = |ticket: &TicketView| {
-            let Some(removed) = removed_by(ticket).filter(|_| !is_must(ticket) && !scene.need.is_must()) else {
+            let Some(removed) = removed_by(ticket).filter(|_| !is_must(ticket) && !scene.need.is_must())
+            else {
                 return true;
             };
             let left = 1.0 - ticket.bytes_done as f64 / ticket.bytes.max(1) as f64;
@@ -62,7 +67,7 @@ impl Arce {
         let mut failures = 0;
         while under_way <= slots && failures < MOST_FAILURES {
             let idle = slots - under_way;
-            let beside = if idle == 0 { self.longest(scene) } else { None };
+            let beside = if idle == 0 && self.switches.between { self.longest(scene) } else { None };
             if idle == 0 && beside.is_none() {
                 break;
             }
@@ -96,6 +101,7 @@ impl Arce {
                 failures += 1;
                 continue;
             };
+            plan.piece_priority = values::of(&scene.line, &candidate, &scene.samples, &scene.scale);
             // What it removes goes with the plan, to be found again in its ticket.
             plan.priority = candidate.removed;
             plan.deadline = Some(self.flushes + real::ceil(score.windows.min(1e9)) as u64);

@@ -51,6 +51,8 @@ pub(crate) struct Limits {
     pub(crate) piece_bytes: f64,
     /// Whether a long merge gives way to short ones.
     pub(crate) interleave: bool,
+    /// Whether merges that make room are chosen by how even they are.
+    pub(crate) even: bool,
     /// A fixed delay of writes above c in place of the pace; for comparisons with the paper.
     pub(crate) fixed_delay: Option<f64>,
 }
@@ -306,7 +308,7 @@ impl Rollout {
     }
 
     fn decide(&mut self) {
-        let Limits { max_runs, interleave, .. } = self.start.limits;
+        let Limits { max_runs, interleave, even, .. } = self.start.limits;
         loop {
             let idle = self.slots.iter().filter(|slot| slot.job.is_none()).count();
             let longest = match idle {
@@ -324,7 +326,7 @@ impl Rollout {
                 tuple: self.tuple,
                 stall: self.stall,
                 runs,
-                need: Need::at(runs, self.tuple.calm, max_runs),
+                need: Need::at(runs, self.tuple.calm, max_runs, even),
                 balance: self.balance.left(),
                 last_slot: self.slots.len() > 1 && idle == 1,
                 beside: longest.map(|(_, under_way)| under_way),
@@ -398,6 +400,7 @@ mod tests {
                 max_runs: f64::INFINITY,
                 piece_bytes,
                 interleave: false,
+                even: true,
                 fixed_delay: Some(0.0),
             },
             balance: Balance::new(f64::INFINITY, 20.0),

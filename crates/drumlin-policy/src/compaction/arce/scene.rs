@@ -1,7 +1,7 @@
 //! Everything that one decision looks at.
 
 use super::cover::Scale;
-use super::line::AgeLine;
+use super::line::{AgeLine, Samples};
 use super::model::{Model, Stall};
 use super::score::{Choice, Need, Tuple};
 use drumlin_types::contract::PolicyInput;
@@ -10,6 +10,7 @@ use drumlin_types::contract::PolicyInput;
 pub(super) struct Scene<'a> {
     pub(super) input: &'a PolicyInput<'a>,
     pub(super) line: AgeLine<'a>,
+    pub(super) samples: Samples<'a>,
     pub(super) scale: Scale,
     pub(super) model: Model,
     pub(super) tuple: Tuple,

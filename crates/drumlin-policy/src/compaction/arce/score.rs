@@ -102,9 +102,10 @@ pub(crate) enum Need {
 
 impl Need {
     /// The need at `runs` covered runs, where writers are slowed above `calm` and wait at `most`.
-    pub(crate) fn at(runs: f64, calm: f64, most: f64) -> Need {
+    /// Unless `even` merges are wanted, room is made as quickly as can be.
+    pub(crate) fn at(runs: f64, calm: f64, most: f64, even: bool) -> Need {
         match runs {
-            runs if runs >= URGENT * most => Need::Urgent,
+            runs if runs >= URGENT * most || !even && runs >= NARROW * most => Need::Urgent,
             runs if runs >= NARROW * most => Need::Full,
             runs if runs > calm => Need::Slowed,
             _ => Need::None,
@@ -200,7 +201,11 @@ impl Choice<'_> {
         intervals.list(line, scale, self.tuple.balance, candidates);
         candidates.iter_mut().for_each(&mut exact);
         let best = self.best(line, candidates);
-        if best.is_some() || self.need < Need::Slowed || self.beside.is_some() || self.tuple.balance.is_infinite() {
+        if best.is_some()
+            || self.need < Need::Slowed
+            || self.beside.is_some()
+            || self.tuple.balance.is_infinite()
+        {
             return best;
         }
         // Nothing passes the size balance, and merging is a must.

@@ -33,6 +33,8 @@ pub(crate) struct Search {
     rollout: Option<Rollout>,
     scratch: Scratch,
     refined: bool,
+    /// Whether tuples may bound the balance of sizes.
+    rho: bool,
     answer: Answer,
 }
 
@@ -54,8 +56,10 @@ pub(crate) struct Answer {
 }
 
 impl Search {
-    pub(crate) fn new(start: Start, incumbent: Tuple, whole_tree: f64) -> Search {
-        let queue = grid(incumbent, start.limits.max_runs, whole_tree);
+    /// Tries the grid from `incumbent` on; with one of an infinite `balance` alone when that is all there is.
+    pub(crate) fn new(start: Start, incumbent: Tuple, whole_tree: f64, rho: bool) -> Search {
+        let mut queue = grid(incumbent, start.limits.max_runs, whole_tree);
+        queue.retain(|tuple| rho || tuple.balance.is_infinite());
         let answer = Answer {
             tuple: incumbent,
             cost: f64::INFINITY,
@@ -66,7 +70,7 @@ impl Search {
             best: Vec::new(),
         };
         let (start, scratch) = (Arc::new(start), Scratch::default());
-        Search { start, queue, next: 0, rollout: None, scratch, refined: false, answer }
+        Search { start, queue, next: 0, rollout: None, scratch, refined: false, rho, answer }
     }
 
     /// The cost above which the rollout under way is lost.
@@ -110,7 +114,8 @@ impl Think for Search {
             let best = self.answer.best.first().map_or(self.answer.tuple, |(tuple, _)| *tuple);
             let neighbours = neighbours(best, self.start.limits.max_runs);
             self.queue = tried.clone();
-            self.queue.extend(neighbours.into_iter().filter(|tuple| !tried.contains(tuple)));
+            let is_new = |tuple: &Tuple| !tried.contains(tuple) && (self.rho || tuple.balance.is_infinite());
+            self.queue.extend(neighbours.into_iter().filter(is_new));
         }
         let Some(&tuple) = self.queue.get(self.next) else {
             self.answer.done = true;
@@ -208,7 +213,13 @@ mod tests {
             line: line(&flushes),
             flushed: full_scale().full,
             jobs: Vec::new(),
-            limits: Limits { max_runs: 64.0, piece_bytes: PIECE_BYTES, interleave: true, fixed_delay: None },
+            limits: Limits {
+                max_runs: 64.0,
+                piece_bytes: PIECE_BYTES,
+                interleave: true,
+                even: true,
+                fixed_delay: None,
+            },
             balance: Balance::new(1e12, 20.0),
             horizon,
         }
@@ -226,7 +237,7 @@ mod tests {
     fn a_search_finds_the_best_of_its_tuples_and_settles() {
         for mix in [(98.0, 1.0, 1.0), (1.0, 98.0, 1.0), (33.0, 33.0, 34.0), (1.0, 1.0, 98.0)] {
             let start = start(mix, 400.0);
-            let mut search = Search::new(start.clone(), Tuple::PRIOR, 500.0);
+            let mut search = Search::new(start.clone(), Tuple::PRIOR, 500.0, true);
             let answer = run(&mut search);
             assert!(answer.cost <= answer.incumbent && answer.cost.is_finite(), "{answer:?}");
             // Every tuple by itself, none abandoned.
@@ -240,16 +251,16 @@ mod tests {
                 );
             }
             // From its own answer the search moves by no more than the neighbours give.
-            let again = run(&mut Search::new(Start::clone(&start), answer.tuple, 500.0));
-            let third = run(&mut Search::new(Start::clone(&start), again.tuple, 500.0));
+            let again = run(&mut Search::new(Start::clone(&start), answer.tuple, 500.0, true));
+            let third = run(&mut Search::new(Start::clone(&start), again.tuple, 500.0, true));
             assert_eq!(again.tuple, third.tuple, "{mix:?} does not settle");
-            assert_eq!(run(&mut Search::new(Start::clone(&start), Tuple::PRIOR, 500.0)), answer);
+            assert_eq!(run(&mut Search::new(Start::clone(&start), Tuple::PRIOR, 500.0, true)), answer);
         }
     }
 
     #[test]
     fn answers_come_back_from_their_bytes() {
-        let answer = run(&mut Search::new(start((20.0, 40.0, 40.0), 64.0), Tuple::PRIOR, 100.0));
+        let answer = run(&mut Search::new(start((20.0, 40.0, 40.0), 64.0), Tuple::PRIOR, 100.0, true));
         let bytes = answer.encode();
         assert_eq!(Answer::decode(&bytes).unwrap(), answer);
         for cut in 0..bytes.len() {

@@ -193,3 +193,53 @@ fn refuse_doubles(wanted: &ByTable<&KeyRange>) -> Result<(), Illegal> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contract::draw::plain_file;
+    use crate::contract::tree::LevelView;
+    use crate::{Key, RunId};
+    use alloc::string::String;
+
+    /// `runs` runs over the same keys in level 0, and as many in level 1.
+    fn tree(runs: u64) -> TreeView {
+        let mut tree = TreeView { levels: (0..4).map(|_| LevelView::default()).collect() };
+        let all = KeyRange::new(Key::new(b"a"), Some(Key::new(b"z")));
+        for n in 0..2 * runs {
+            let file = plain_file(TableId(n + 1), all.clone(), 1000 - n, 1000 - n);
+            let run = RunView { id: RunId(n + 1), tag: Default::default(), files: Vec::from([file]) };
+            tree.levels[usize::from(n >= runs)].runs.push(run);
+        }
+        tree
+    }
+
+    fn plan(tables: u64) -> Plan {
+        let take = |n: u64| Take { table: TableId(n + 1), range: KeyRange::all() };
+        Plan::new((0..tables).map(take).collect(), 2, String::new())
+    }
+
+    #[test]
+    fn what_is_taken_whole_is_not_looked_at() {
+        let tree = tree(200);
+        let staying = |tables: u64| -> Vec<usize> {
+            let inputs = Inputs::resolve(&tree, &plan(tables)).unwrap();
+            inputs.staying.iter().map(Vec::len).collect()
+        };
+        // The runs that each input is compared with, level by level.
+        assert_eq!(staying(400), [0, 0, 0, 0]);
+        assert_eq!(staying(399), [0, 1, 0, 0]);
+        assert_eq!(staying(150), [50, 200, 0, 0]);
+    }
+
+    #[test]
+    fn a_take_in_part_leaves_its_run() {
+        let tree = tree(1);
+        let part = KeyRange::new(Key::new(b"c"), Some(Key::new(b"d")));
+        let take = |range: &KeyRange| Take { table: TableId(1), range: range.clone() };
+        let inputs = Inputs::resolve(&tree, &Plan::new(Vec::from([take(&part)]), 0, String::new())).unwrap();
+        assert_eq!((inputs.staying[0].len(), inputs.staying[0][0].min_seq), (1, 1000));
+        assert!(inputs.taken.meets(&take(&part)));
+        assert!(!inputs.taken.meets(&take(&KeyRange::new(Key::new(b"d"), Some(Key::new(b"e"))))));
+    }
+}

@@ -5,10 +5,10 @@
 
 use super::illegal::{Conflict, Illegal};
 use super::inputs::{Inputs, is_leaving, span};
-use crate::{KeyRange, Seq};
 use crate::contract::flight::FileSpan;
 use crate::contract::plan::{Place, Plan};
 use crate::contract::tree::{FileView, RunTag, RunView, TreeView};
+use crate::{KeyRange, Seq};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 

@@ -1,0 +1,230 @@
+//! The dynamic workloads through the real engine, on the clock of a disk model.
+//!
+//! One client in a closed loop over a simulated disk: a block read takes 12 us, a block written 15 us, each operation a
+//! microsecond more, everything else no time, and merges pass beside the client. So the figures hold what the engine does, every block of it, and nothing
+//! of the machine, and follow from the arguments. What policies are compared by:
+//!
+//! - the client's time for an operation, waits included; blocks that its reads fetched;
+//! - blocks that flushes and merges wrote, and blocks that merges read;
+//! - waits, runs of the tree, decisions;
+//! - for ARCE, the cost that its last search predicted of the phase beside what came.
+//!
+//! Memtables are small, so that a small store holds as many flushes as a large one does, and so is the cache.
+
+use crate::drumlin_engine::{Open, open_in};
+use crate::engine::{Durability, Engine, EngineConfig, Result};
+use crate::generate::stream::{Call, Chunk, Operation, Stream};
+use crate::generate::values::Values;
+use crate::measure::oracle::Oracle;
+use crate::workload::{After, Phase, Workload, dynamic};
+use drumlin::env::MemEnv;
+use std::path::Path;
+
+/// Nanoseconds of a block of 4 KiB read and written.
+const READ: u64 = 12_000;
+const WRITTEN: u64 = 15_000;
+const BLOCK: f64 = 4096.0;
+/// Microseconds of an operation besides its blocks.
+const EACH: u64 = 1;
+const SEED: u64 = 1;
+const STORE: &str = "/paced";
+
+/// Sizes of a course.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Setup {
+    /// Entries loaded, and operations of a whole phase.
+    pub entries: u64,
+    /// Bytes of a value; keys have 24.
+    pub value_bytes: usize,
+    /// Bytes of a memtable.
+    pub flush_bytes: u64,
+}
+
+impl Default for Setup {
+    fn default() -> Setup {
+        Setup { entries: 100_000, value_bytes: 1000, flush_bytes: 64 << 10 }
+    }
+}
+
+/// What a phase came to; figures without a unit are for one operation.
+#[derive(Clone, PartialEq, Debug)]
+pub struct PhaseCount {
+    /// Its name.
+    pub name: String,
+    /// Operations.
+    pub operations: u64,
+    /// Virtual nanoseconds of the client.
+    pub nanos: f64,
+    /// Blocks that reads fetched.
+    pub fetched: f64,
+    /// Blocks that flushes wrote.
+    pub flushed: f64,
+    /// Blocks that merges wrote.
+    pub merged: f64,
+    /// Writers that waited in the phase, and their milliseconds.
+    pub waits: (u64, f64),
+    /// Runs of the tree at its end.
+    pub runs: u64,
+    /// Nanoseconds that ARCE's last search predicted, if it made one.
+    pub predicted: Option<f64>,
+}
+
+/// Runs `plan` under `policy`; the counts of its phases, the load left out.
+pub fn course(policy: &str, plan: &str, setup: Setup) -> Result<Vec<PhaseCount>> {
+    let mut workload = dynamic::workload(plan, setup.entries as f64 / 40_960_000.0)?;
+    workload.value_bytes = setup.value_bytes;
+    let mut course = Course::new(policy, &workload, setup)?;
+    let mut counts = Vec::new();
+    for phase in &workload.phases {
+        let count = course.phase(phase)?;
+        if phase.name != "preload" {
+            counts.push(count);
+        }
+    }
+    Ok(counts)
+}
+
+/// The mean nanoseconds of an operation.
+pub fn mean(counts: &[PhaseCount]) -> f64 {
+    let whole: f64 = counts.iter().map(|count| count.nanos * count.operations as f64).sum();
+    whole / counts.iter().map(|count| count.operations as f64).sum::<f64>().max(1.0)
+}
+
+struct Course {
+    mem: MemEnv,
+    open: Open,
+    oracle: Oracle,
+    values: Values,
+    workload: Workload,
+    base: u64,
+}
+
+impl Course {
+    fn new(policy: &str, workload: &Workload, setup: Setup) -> Result<Course> {
+        let mem = MemEnv::new(SEED);
+        mem.pace(READ, WRITTEN);
+        let config = EngineConfig {
+            // The least: filters and indexes fit, and few blocks stay.
+            memory_bytes: 8 << 20,
+            memtable_bytes: setup.flush_bytes,
+            file_bytes: 16 * setup.flush_bytes,
+            policy: Some(policy.to_owned()),
+            durability: Durability::None,
+            ..EngineConfig::default()
+        };
+        let open = open_in(mem.env(), Some(mem.clone()), Path::new(STORE), &config)?;
+        Ok(Course {
+            mem,
+            open,
+            oracle: Oracle::new(workload.ids(), false),
+            values: Values::new(SEED, 0.5, setup.value_bytes),
+            workload: workload.clone(),
+            base: 0,
+        })
+    }
+
+    fn phase(&mut self, phase: &Phase) -> Result<PhaseCount> {
+        let Workload { keys, value_bytes, .. } = self.workload;
+        let before = (self.open.counters(), self.nanos());
+        let mut stream = Stream::new(phase, keys, value_bytes, self.base, SEED, 0, None);
+        let (mut chunk, mut value, mut operations) = (Chunk::default(), Vec::new(), 0);
+        while stream.fill(&mut chunk, &|id| self.oracle.is_present(id))? {
+            for operation in &chunk.operations {
+                self.mem.advance(EACH);
+                self.step(&chunk, operation, &mut value)?;
+                operations += 1;
+            }
+        }
+        let after = (self.open.counters(), self.nanos());
+        self.base += stream.inserted();
+        let each = |count: f64| count / operations.max(1) as f64;
+        let grown = |of: fn(&crate::engine::Counters) -> Option<u64>| {
+            of(&after.0).zip(of(&before.0)).map_or(0.0, |(after, before)| after.saturating_sub(before) as f64)
+        };
+        let waits = |of: &crate::engine::Counters| {
+            let stalls = of.stalls.iter().flat_map(|stalls| stalls.values());
+            stalls.fold((0, 0.0), |sum, stall| (sum.0 + stall.count, sum.1 + stall.seconds * 1e3))
+        };
+        let (waited, had_waited) = (waits(&after.0), waits(&before.0));
+        let count = PhaseCount {
+            name: phase.name.clone(),
+            operations,
+            nanos: each((after.1 - before.1) as f64),
+            fetched: each(grown(|c| c.cache_misses)),
+            flushed: each(grown(|c| c.flush_bytes) / BLOCK),
+            merged: each(grown(|c| c.merge_bytes) / BLOCK),
+            waits: (waited.0 - had_waited.0, waited.1 - had_waited.1),
+            runs: after.0.runs_per_level.iter().flatten().sum(),
+            predicted: predicted(&self.open.keys.policy_state()),
+        };
+        if phase.after == After::Idle {
+            self.open.flush()?;
+            self.open.wait_idle()?;
+        }
+        Ok(count)
+    }
+
+    fn nanos(&self) -> u64 {
+        self.mem.env().clock().monotonic_nanos()
+    }
+
+    fn step(&mut self, chunk: &Chunk, operation: &Operation, value: &mut Vec<u8>) -> Result<()> {
+        let Some(item) = chunk.items(operation).first() else { return Ok(()) };
+        let key = chunk.key(item);
+        let is_right = match operation.call {
+            Call::Put => {
+                let version = self.oracle.next_version(item.id);
+                self.values.write(item.id, version, self.workload.value_bytes, value);
+                self.open.put(key, value, Durability::None)?;
+                self.oracle.note_put(item.id, version, key.len(), value.len());
+                true
+            }
+            Call::Get => self.open.get(key, &mut |_| {})?,
+            Call::Range(direction) => {
+                self.open.range(Some(key), direction, item.size as usize, &mut |_, _| {})? > 0
+            }
+            _ => return Err("no operation of the dynamic workloads".to_owned()),
+        };
+        if is_right { Ok(()) } else { Err(format!("wrong answer for id {}", item.id)) }
+    }
+}
+
+/// What the last search of ARCE predicted for an operation, from its own words.
+fn predicted(state: &str) -> Option<f64> {
+    let line = state.lines().find(|line| line.starts_with("last search"))?;
+    let (number, rest) = line.split_once(" at ")?.1.split_once(' ')?;
+    let unit = match rest.split_once(' ')?.0 {
+        "us" => 1e3,
+        "ms" => 1e6,
+        _ => 1e9,
+    };
+    number.parse::<f64>().ok().map(|number| number * unit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn small() -> Setup {
+        Setup { entries: 12_000, value_bytes: 1000, flush_bytes: 64 << 10 }
+    }
+
+    #[test]
+    fn predictions_are_read_from_words() {
+        let state =
+            "tuple\nlast search, none: 8/24/2/1 at 12.50 us per operation and 3 runs; before 1 s; 2 steps";
+        assert_eq!(predicted(state), Some(12_500.0));
+        assert_eq!(predicted("no search yet"), None);
+    }
+
+    #[test]
+    fn arce_is_ahead_on_the_clock_of_a_disk() {
+        for (plan, most) in [("I", 0.8), ("II", 0.8)] {
+            let arce = course("arce", plan, small()).unwrap();
+            let other = course("1-leveling:static", plan, small()).unwrap();
+            assert_eq!(arce, course("arce", plan, small()).unwrap(), "the same each time");
+            let ratio = mean(&arce) / mean(&other);
+            assert!(ratio < most, "plan {plan}: {ratio:.3} of 1-leveling\n{arce:#?}\n{other:#?}");
+        }
+    }
+}
