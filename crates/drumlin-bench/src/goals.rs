@@ -371,7 +371,7 @@ mod tests {
     #[test]
     fn every_row_has_a_workload() {
         let rows: Vec<&Row> = ROWS.iter().collect();
-        assert_eq!(sources(&rows).len(), 9);
+        assert_eq!(sources(&rows).len(), 10);
         assert!(rows.iter().all(|row| row.target > 0.0));
     }
 }

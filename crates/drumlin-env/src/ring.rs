@@ -34,7 +34,7 @@ thread_local! {
 
 enum State {
     Untried,
-    Ready(Ring),
+    Ready(Box<Ring>),
     /// There is none, or it is lost.
     Without,
 }
@@ -79,7 +79,7 @@ impl<'a> Part<'a> {
 pub(crate) fn read(requests: &[ReadRequest]) -> Option<Vec<io::Result<Vec<u8>>>> {
     RING.with_borrow_mut(|state| {
         if let State::Untried = state {
-            *state = Ring::new().map_or(State::Without, State::Ready);
+            *state = Ring::new().map_or(State::Without, |ring| State::Ready(Box::new(ring)));
         }
         let mut results = Vec::with_capacity(requests.len());
         while results.len() < requests.len() {
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn a_ring_that_is_lost_is_not_asked_again() {
-        let mut state = Ring::new().map_or(State::Without, State::Ready);
+        let mut state = Ring::new().map_or(State::Without, |ring| State::Ready(Box::new(ring)));
         give_up(&mut state);
         assert!(matches!(state, State::Without));
         give_up(&mut state);

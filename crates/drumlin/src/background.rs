@@ -246,7 +246,7 @@ impl Background {
             return;
         }
         let lanes: Vec<Arc<dyn Lane>> = self.lanes.lock().clone();
-        self.paced.run(&lanes, stepping, &self.env.clock(), || self.signals.lock().work);
+        self.paced.run(&lanes, stepping, self.env.clock(), || self.signals.lock().work);
         self.stepping.store(false, atomic::Ordering::Release);
     }
 

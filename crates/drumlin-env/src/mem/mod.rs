@@ -88,8 +88,9 @@ impl MemEnv {
     }
 
     /// Gives background steps a time of their own, in which they go on beside the clients, and makes reading
-    /// and writing of tables take so many nanoseconds for each block of 4 KiB. Everything else is free: so
-    /// the clock shows what a disk model says of one client in a closed loop.
+    /// and writing of tables take so many nanoseconds for each block of 4 KiB. A read of a client takes the
+    /// time of one block: what it reads ahead comes along. Everything else is free: so the clock shows what a
+    /// disk model says of one client in a closed loop.
     pub fn pace(&self, nanos_per_block_read: u64, nanos_per_block_written: u64) {
         self.0.state().paced = Some([nanos_per_block_read, nanos_per_block_written]);
     }

@@ -71,6 +71,8 @@ pub(crate) struct State {
     pub(crate) nanos_per_kib: u64,
     /// Time of reading and writing a block of a table, where background steps have a time of their own.
     pub(crate) paced: Option<[u64; 2]>,
+    /// A background step is being run.
+    is_beside: bool,
     pub(crate) trace: u64,
     pub(crate) sites: BTreeMap<Site, u64>,
     pub(crate) wanted: BTreeSet<u64>,
@@ -121,6 +123,7 @@ impl World {
             nanos_per_call: 0,
             nanos_per_kib: 0,
             paced: None,
+            is_beside: false,
             trace: 0,
             sites: BTreeMap::new(),
             wanted: BTreeSet::new(),
@@ -163,9 +166,14 @@ impl World {
 
     /// Runs `step` and puts the clock back to where it was. Also gives the time that had passed.
     pub(crate) fn beside<T>(&self, step: impl FnOnce() -> T) -> (T, u64) {
-        let began = self.monotonic_nanos();
+        let began = {
+            let mut state = self.state();
+            state.is_beside = true;
+            state.nanos
+        };
         let result = step();
         let mut state = self.state();
+        state.is_beside = false;
         let passed = state.nanos.saturating_sub(began);
         state.nanos = began;
         (result, passed)
@@ -239,6 +247,8 @@ impl State {
     fn block_cost(&self, about: &About<'_>) -> u64 {
         let (Some([read, write]), Some(FileKind::Table)) = (self.paced, about.kind) else { return 0 };
         match about.op {
+            // A client waits for one access, and what is read ahead with it comes along.
+            Op::Read if !self.is_beside => read,
             Op::Read => read * about.len.div_ceil(4096),
             // Writes are of any length: they are charged to the byte.
             Op::Write => write * about.len / 4096,

@@ -137,14 +137,14 @@ proptest! {
         crate::bytes::put_varint(&mut sound, zigzag);
         let len = sound.len();
         sound.extend(tail);
-        prop_assert_eq!(super::view::both_headers(&sound).1, Some((zigzag, len)));
+        prop_assert_eq!(super::view::both_headers(&sound)[1], Some((zigzag, len)));
         for bytes in [&sound, &noise] {
-            let (short, any) = super::view::both_headers(bytes);
+            let [short, any] = super::view::both_headers(bytes);
             prop_assert!(short.is_none() || short == any);
         }
         let usual = lengths.0 < 128 && lengths.1 < 128 && lengths.2 < 16_384 && zigzag < 1 << 28;
         if usual && sound.len() >= len + 4 {
-            prop_assert!(super::view::both_headers(&sound).0.is_some());
+            prop_assert!(super::view::both_headers(&sound)[0].is_some());
         }
     }
 

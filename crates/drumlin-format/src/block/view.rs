@@ -372,11 +372,11 @@ fn is_before(key: &[u8], seq: Seq, other_key: &[u8], other_seq: Seq) -> bool {
 
 /// For the test that compares the two ways to read a header: sequence number and length by each.
 #[cfg(test)]
-pub(super) fn both_headers(bytes: &[u8]) -> (Option<(u64, usize)>, Option<(u64, usize)>) {
+pub(super) fn both_headers(bytes: &[u8]) -> [Option<(u64, usize)>; 2] {
     let (short, any) = (Header::short(bytes), Header::any(bytes, 0).ok());
     if short.is_some() && short != any {
-        return (Some((u64::MAX, usize::MAX)), None);
+        return [Some((u64::MAX, usize::MAX)), None];
     }
     let figures = |header: Header| (header.zigzag, header.len);
-    (short.map(figures), any.map(figures))
+    [short.map(figures), any.map(figures)]
 }

@@ -12,7 +12,7 @@ use crate::pace::{Admission, admission};
 use crate::random::SplitMix;
 use crate::schedule::finish::Install;
 use crate::schedule::{
-    Flight, FoldCosts, Mode, Numbers, Piece, PieceState, Refusal, Room, Scene, admit, home, project,
+    Flight, FoldCosts, Mode, Numbers, Piece, PieceState, Room, Scene, admit, home, project,
 };
 use crate::share::split;
 use crate::sim::world::{even_cuts, key, merged, put, take_out};
@@ -332,13 +332,7 @@ impl World {
                     self.report.plans.0 += 1;
                     self.due = true;
                 }
-                Err(refusal) => {
-                    self.report.plans.1 += 1;
-                    // What is admitted keeps its neighbours busy: the policy sees that when it is asked again.
-                    if refusal == Refusal::Busy {
-                        break;
-                    }
-                }
+                Err(_) => self.report.plans.1 += 1,
             }
         }
     }
