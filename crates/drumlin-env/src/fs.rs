@@ -364,10 +364,11 @@ impl File {
     /// From now on writes inside the file's present length cost a copy instead of a system call, where the file system
     /// lets them, and no more can fail before the next sync. The file must be reserved to its end, must not be cut
     /// any more, and no two threads may write to the same bytes at the same time. What a kill or power loss leaves is
-    /// no different.
-    pub fn map_writes(&self) -> io::Result<()> {
+    /// no different. `fetch`: what is on disk is read now, so that no later write waits for it; a file that was only
+    /// reserved has nothing there.
+    pub fn map_writes(&self, fetch: bool) -> io::Result<()> {
         match &self.inner.raw {
-            Raw::Os(file) => file.map_writes(),
+            Raw::Os(file) => file.map_writes(fetch),
             Raw::Mem(_) => Ok(()),
         }
     }

@@ -50,9 +50,7 @@ impl Mapping {
         let Some(start) = start.ok().and_then(|start| NonNull::new(start.cast::<u8>())) else {
             return Ok(None);
         };
-        let mapping = Mapping { start, len };
-        mapping.populate();
-        Ok(Some(mapping))
+        Ok(Some(Mapping { start, len }))
     }
 
     /// Reads what of it is on disk alone, so that no later copy waits for it. Old systems do not know how: no harm.

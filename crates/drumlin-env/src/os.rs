@@ -183,16 +183,19 @@ impl OsFile {
     }
 
     /// Writes inside the present length go through memory from now on, where that is safe.
-    pub(crate) fn map_writes(&self) -> io::Result<()> {
+    pub(crate) fn map_writes(&self, fetch: bool) -> io::Result<()> {
         #[cfg(target_os = "linux")]
-        match self.mapping.get() {
-            Some(mapping) => mapping.populate(),
-            None => {
-                if let Some(mapping) = Mapping::of(&self.file)? {
-                    self.mapping.get_or_init(|| mapping);
-                }
+        {
+            if self.mapping.get().is_none()
+                && let Some(mapping) = Mapping::of(&self.file)?
+            {
+                self.mapping.get_or_init(|| mapping);
+            }
+            if let Some(mapping) = self.mapping.get().filter(|_| fetch) {
+                mapping.populate();
             }
         }
+        let _ = fetch;
         Ok(())
     }
 

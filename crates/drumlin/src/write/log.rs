@@ -151,7 +151,9 @@ impl LogHome {
         if !drumlin_types::bug!("B2") {
             fs.sync_dir(&self.dir).map_err(|e| Error::io(&self.dir, "cannot sync the directory", e))?;
         }
-        file.map_writes().map_err(|e| fail("cannot map a log segment", e))?;
+        // A fresh segment has nothing on disk that a write could wait for, and to clear all its pages now would make this
+        // commit wait for tens of milliseconds.
+        file.map_writes(recycled.is_some()).map_err(|e| fail("cannot map a log segment", e))?;
         Ok(file)
     }
 }
