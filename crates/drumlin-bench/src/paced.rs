@@ -232,12 +232,11 @@ mod tests {
             let other = course("1-leveling:static", plan, small()).unwrap();
             let writes = |counts: &[PhaseCount]| {
                 let phase = counts.iter().find(|count| count.name == "B").expect("B is in both plans");
-                (phase.nanos, phase.merged, phase.flushed)
+                (phase.nanos, phase.merged)
             };
             let (found, expected) = (writes(&arce), writes(&other));
             assert!(found.0 < 0.95 * expected.0, "plan {plan}: {found:?} and {expected:?} in B");
             assert!(found.1 < 0.95 * expected.1, "plan {plan}: {found:?} and {expected:?} in B");
-            assert!((found.2 / expected.2 - 1.0).abs() < 0.05, "both flush what is written");
         }
     }
 

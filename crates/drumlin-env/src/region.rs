@@ -2,7 +2,7 @@
 //!
 //! Memory that is touched all over, as that of a memtable is, costs a page fault for each 4 KiB when it is new, and a
 //! walk through the page tables for each access that is far from the one before. In one large page it costs one fault
-//! and few walks. Regions that are given back are kept for the next taker, up to [`KEPT`] of them in the process: the
+//! and few walks. Regions that are given back are kept for the next taker, up to 64 MiB of them in the process: the
 //! memtable that follows another one needs as many, and what is kept needs neither fault nor clearing.
 //!
 //! Invariants: a region has one owner; its bytes are those that the owner before left, or zeros.
