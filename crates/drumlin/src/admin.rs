@@ -409,10 +409,13 @@ impl MaintenanceLane {
             store.background.progressed();
             return Ok(Step::More);
         }
-        if store.rewrite_manifest_if_grown()? || store.write_decisions() || store.age_lookups()? {
+        let has_worked = store.rewrite_manifest_if_grown()?
+            || store.write_decisions()
+            || store.age_lookups()?
+            || store.tick();
+        if has_worked {
             return Ok(Step::More);
         }
-        store.tick();
         self.search.lock().step(store)
     }
 }

@@ -3,7 +3,7 @@
 //! Locks, outermost first: `control` (versions, manifest, plans), the commit lane, a keyspace's `update`.
 //! Readers take none of them.
 
-use crate::background::Background;
+use crate::background::{Background, Step};
 use crate::compaction::audit::Audit;
 use crate::compaction::control::{Control, KeyspaceControl};
 use crate::compaction::install::Finished;
@@ -513,8 +513,8 @@ impl Store {
         }
     }
 
-    /// The piece that a merge slot should start now, or when one may become ready.
-    pub(crate) fn next_piece(&self) -> std::result::Result<PieceStart, Option<u64>> {
+    /// The piece that a merge slot should start now, or what is left to do for a slot without one.
+    pub(crate) fn next_piece(&self) -> std::result::Result<PieceStart, Step> {
         let moment = Moment {
             now: self.now(),
             seed: self.env.random_u64("policy"),
@@ -527,7 +527,7 @@ impl Store {
         let mut control = self.control.lock();
         let piece = control.next_piece(&moment, &|keyspace| self.sample(keyspace));
         self.refresh_pace(&control);
-        let thinks = control.keyspaces.iter().any(|keyspace| keyspace.think.is_some());
+        let stirred = std::mem::take(&mut control.stirred);
         let fallen = |entry: &mut KeyspaceControl| {
             let policy = entry.fallen.take()?;
             Some(Event::PolicyFailed { keyspace: entry.state.name.to_string(), policy })
@@ -535,11 +535,15 @@ impl Store {
         let fallen: Vec<Event> = control.keyspaces.iter_mut().filter_map(fallen).collect();
         drop(control);
         fallen.into_iter().for_each(|event| self.tell(event));
-        if thinks {
-            // The lane that searches may be asleep.
+        if stirred {
+            // Lanes that can go on with it may be asleep.
             self.background.wake();
         }
-        piece
+        piece.map_err(|timer| match timer {
+            _ if stirred => Step::More,
+            Some(when) => Step::Until(when),
+            None => Step::Idle,
+        })
     }
 
     fn sample(&self, keyspace: &KeyspaceState) -> Sample {
@@ -555,11 +559,12 @@ impl Store {
     }
 
     /// Reads the counters of the load, once a second; keyspaces that were used are asked for merges.
-    pub(crate) fn tick(&self) {
+    /// `false` when none was.
+    pub(crate) fn tick(&self) -> bool {
         let now = self.now();
         let active: Vec<_> = self.keyspaces().iter().filter(|k| k.meter.roll(now)).cloned().collect();
         if active.is_empty() {
-            return;
+            return false;
         }
         self.costs.fetched(now, self.cache.stats().misses);
         let mut control = self.control.lock();
@@ -570,6 +575,7 @@ impl Store {
         }
         drop(control);
         self.background.wake();
+        true
     }
 
     /// Sets the writers' gate from the paces of all keyspaces: the narrowest counts.

@@ -38,6 +38,8 @@ pub(crate) struct Control {
     pub(crate) shortage: Option<Shortage>,
     /// The piece whose wait for room was logged last.
     pub(crate) short_piece: Option<PieceId>,
+    /// A policy that was asked left work for others than its plans: a search, or held output that now has its way free.
+    pub(crate) stirred: bool,
 }
 
 /// A merge that does not fit on the disk.

@@ -57,8 +57,7 @@ impl MergeLane {
         self.store.land_late();
         let start = match self.store.next_piece() {
             Ok(start) => start,
-            Err(Some(when)) => return Ok(Step::Until(when)),
-            Err(None) => return Ok(Step::Idle),
+            Err(step) => return Ok(step),
         };
         let id = start.piece.id;
         let tables: Vec<TableId> = start.piece.inputs.iter().map(|s| s.table).collect();

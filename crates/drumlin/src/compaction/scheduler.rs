@@ -67,6 +67,11 @@ impl Control {
         for index in self.fullest_first() {
             let room = self.room_left(index, moment.room);
             let keyspace = &mut self.keyspaces[index];
+            let rest = Some(keyspace.rest_until).filter(|at| keyspace.due && *at > moment.now);
+            if keyspace.flight.tickets.is_empty() {
+                timer = [timer, rest].into_iter().flatten().min();
+                continue;
+            }
             let settings = settings(moment, &keyspace.state);
             let tree = keyspace.installed();
             let KeyspaceControl { design, fold_costs: costs, flight, .. } = keyspace;
@@ -83,7 +88,6 @@ impl Control {
                     return Ok(PieceStart { keyspace: state, piece: start.piece, out, bottom });
                 }
                 Err(idle) => {
-                    let rest = Some(keyspace.rest_until).filter(|at| keyspace.due && *at > moment.now);
                     let landing = flight.next_landing(&scene);
                     let times = [timer, idle.timer, rest, landing.map(|at| at.max(moment.now + 1))];
                     timer = times.into_iter().flatten().min();
@@ -138,7 +142,7 @@ impl Control {
     }
 
     fn ask(&mut self, index: usize, moment: &Moment, sample: &dyn Fn(&KeyspaceState) -> Sample) {
-        let Control { keyspaces, numbers, decisions, .. } = self;
+        let Control { keyspaces, numbers, decisions, stirred, .. } = self;
         let keyspace = &mut keyspaces[index];
         let admission = &mut Admission { numbers, decisions, moment };
         if keyspace.flight.tickets.is_empty() && !keyspace.manual.is_empty() {
@@ -204,12 +208,14 @@ impl Control {
         if let Some(think) = decision.think {
             keyspace.think = Some(think);
             keyspace.searching = true;
+            *stirred = true;
         }
         for ticket in decision.park {
             // Only pieces that have not started, or wait for one of these: none of them has an output yet that is held.
             keyspace.flight.withdraw_ready(ticket, "parked by the policy");
             // What was given back may be merged otherwise.
             keyspace.due = true;
+            *stirred = true;
         }
         let (mut admitted, mut wrong) = (0, 0);
         for plan in &decision.plans {

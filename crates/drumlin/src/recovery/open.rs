@@ -366,6 +366,7 @@ fn assemble(found: Found<'_>) -> Result<(Arc<Store>, Recovered)> {
             next_manual: 1,
             shortage: None,
             short_piece: None,
+            stirred: false,
         },
         decisions: DecisionFiles::new(&dir, decision_logs, next_file),
         filter_seed: manifest.store,
