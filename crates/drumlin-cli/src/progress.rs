@@ -5,10 +5,10 @@ use crate::figures::{grouped, rate, size};
 use crate::output::note;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::{self, IsTerminal};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-/// Time between two plain lines.
-const PLAIN_INTERVAL: Duration = Duration::from_secs(10);
+/// Seconds for which one plain line does.
+const PLAIN_SECONDS: u64 = 10;
 /// Records between two looks at the clock.
 const RECORDS_PER_LOOK: u64 = 64;
 
@@ -17,7 +17,8 @@ pub(crate) struct Progress {
     doing: &'static str,
     bar: Option<ProgressBar>,
     started: Instant,
-    last_plain: Instant,
+    /// The latest period of [`PLAIN_SECONDS`] that has its line.
+    told: u64,
     records: u64,
     bytes: u64,
 }
@@ -25,9 +26,8 @@ pub(crate) struct Progress {
 impl Progress {
     /// Starts counting. `total_bytes` is the size of the input where it is known.
     pub(crate) fn start(doing: &'static str, total_bytes: Option<u64>) -> Progress {
-        let now = Instant::now();
         let bar = io::stderr().is_terminal().then(|| bar(doing, total_bytes));
-        Progress { doing, bar, started: now, last_plain: now, records: 0, bytes: 0 }
+        Progress { doing, bar, started: Instant::now(), told: 0, records: 0, bytes: 0 }
     }
 
     /// One more record is done, and `bytes` of the input in all.
@@ -42,11 +42,12 @@ impl Progress {
                 bar.set_position(self.bytes);
                 bar.set_message(self.text());
             }
-            None if self.last_plain.elapsed() >= PLAIN_INTERVAL => {
-                self.last_plain = Instant::now();
-                note(&format!("{}: {}", self.doing, self.text()));
+            None => {
+                let period = self.started.elapsed().as_secs() / PLAIN_SECONDS;
+                if std::mem::replace(&mut self.told, period) != period {
+                    note(&format!("{}: {}", self.doing, self.text()));
+                }
             }
-            None => {}
         }
     }
 

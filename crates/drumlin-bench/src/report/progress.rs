@@ -7,19 +7,20 @@ use crate::workload::Phase;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Redraws in a second.
 const REDRAWS: u8 = 10;
-/// Time between two plain lines.
-const PLAIN_INTERVAL: Duration = Duration::from_secs(10);
+/// Samples, one a second, for which one plain line does.
+const PLAIN_SAMPLES: u64 = 10;
 
 /// What is known of the present phase.
 struct Present {
     title: String,
     ops: u64,
     started: Instant,
-    last_plain: Instant,
+    /// Samples of the phase so far.
+    samples: u64,
     last: Sample,
 }
 
@@ -34,9 +35,8 @@ impl Progress {
     /// A line on stderr, or none at all.
     pub fn new(quiet: bool) -> Progress {
         let on_terminal = !quiet && io::stderr().is_terminal();
-        let now = Instant::now();
-        let present =
-            Present { title: String::new(), ops: 0, started: now, last_plain: now, last: Sample::default() };
+        let (title, started) = (String::new(), Instant::now());
+        let present = Present { title, ops: 0, started, samples: 0, last: Sample::default() };
         Progress { bar: on_terminal.then(bar), quiet, present: Mutex::new(present) }
     }
 
@@ -48,12 +48,11 @@ impl Progress {
     /// A phase begins: the one at `position` of `count`.
     pub fn begin(&self, engine: &str, phase: &Phase, position: usize, count: usize) {
         let mut present = self.present();
-        let now = Instant::now();
         *present = Present {
             title: format!("{engine} {}/{count} {}", position + 1, phase.name),
             ops: phase.ops,
-            started: now,
-            last_plain: now,
+            started: Instant::now(),
+            samples: 0,
             last: Sample::default(),
         };
         if let Some(bar) = &self.bar {
@@ -75,8 +74,10 @@ impl Progress {
         if let Some(bar) = &self.bar {
             bar.set_position(sample.ops);
             bar.set_message(text);
-        } else if present.last_plain.elapsed() >= PLAIN_INTERVAL {
-            present.last_plain = Instant::now();
+            return;
+        }
+        present.samples += 1;
+        if present.samples.is_multiple_of(PLAIN_SAMPLES) {
             let _ = writeln!(io::stderr(), "{}: {text}", present.title);
         }
     }
