@@ -49,6 +49,14 @@ pub enum Note<'a> {
         /// The segment.
         log: &'a Path,
     },
+    /// With an edit, before its bytes are written: recovery begins with this segment. Its name and the first `header`
+    /// bytes must be durable (O13).
+    LogBegins {
+        /// The segment.
+        log: &'a Path,
+        /// Length of its header.
+        header: u64,
+    },
     /// The segment is never written again, because recovery found its tail torn or damaged (O6).
     LogSealed {
         /// The segment.

@@ -10,6 +10,7 @@
 #![allow(unsafe_code)]
 
 use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::ptr::NonNull;
 
 /// Length of a region, and what its address is a multiple of.
@@ -18,7 +19,38 @@ pub const REGION_BYTES: usize = 2 << 20;
 /// Regions that are kept for reuse.
 const KEPT: usize = 32;
 
+/// Regions that are made ready ahead of need, once some have been taken.
+const AHEAD: usize = 2;
+
 static SPARE: Mutex<Vec<Region>> = Mutex::new(Vec::new());
+
+/// Fewer than [`AHEAD`] were left at the last taking.
+static IS_SHORT: AtomicBool = AtomicBool::new(false);
+/// Nobody was told of that yet.
+static IS_ASKED_FOR: AtomicBool = AtomicBool::new(false);
+
+/// Whether [`make_ready`] has something to do that nobody was told of; says so once.
+pub fn is_asked_for() -> bool {
+    IS_ASKED_FOR.load(Relaxed) && IS_ASKED_FOR.swap(false, Relaxed)
+}
+
+/// Makes one region ready for its next taker, if few are left: the system clears a new region when it is first touched,
+/// which takes milliseconds. `false` when there are enough.
+pub fn make_ready() -> bool {
+    if !IS_SHORT.load(Relaxed) {
+        return false;
+    }
+    let made = system::map().map(|start| Region { start });
+    let Some(region) = made else { return false };
+    system::touch(region.start);
+    let mut spare = SPARE.lock();
+    if spare.len() < KEPT {
+        spare.push(region);
+    }
+    let is_short = spare.len() < AHEAD;
+    IS_SHORT.store(is_short, Relaxed);
+    is_short
+}
 
 /// Memory of [`REGION_BYTES`] bytes.
 #[derive(Debug)]
@@ -34,8 +66,16 @@ unsafe impl Sync for Region {}
 impl Region {
     /// A region, or `None` where the system has no such thing or no memory. Its bytes may be anything.
     pub fn take() -> Option<Region> {
-        if let Some(region) = SPARE.lock().pop() {
-            return Some(region);
+        let (spare, left) = {
+            let mut spare = SPARE.lock();
+            (spare.pop(), spare.len())
+        };
+        if left < AHEAD {
+            IS_SHORT.store(true, Relaxed);
+            IS_ASKED_FOR.store(true, Relaxed);
+        }
+        if spare.is_some() {
+            return spare;
         }
         system::map().map(|start| Region { start })
     }
@@ -84,6 +124,14 @@ mod system {
         Some(start)
     }
 
+    /// Writes to each page of a region that nobody has.
+    pub(super) fn touch(start: NonNull<u8>) {
+        for offset in (0..REGION_BYTES).step_by(rustix::param::page_size()) {
+            // SAFETY: inside the region, which is the caller's own; the write is volatile, so it is made.
+            unsafe { start.add(offset).write_volatile(0) };
+        }
+    }
+
     /// Unmaps whole pages that nobody uses any more.
     pub(super) fn unmap(start: NonNull<u8>, len: usize) {
         if len > 0 {
@@ -100,6 +148,8 @@ mod system {
     pub(super) fn map() -> Option<NonNull<u8>> {
         None
     }
+
+    pub(super) fn touch(_: NonNull<u8>) {}
 
     pub(super) fn unmap(_: NonNull<u8>, _: usize) {}
 }
@@ -128,5 +178,12 @@ mod tests {
         starts.retain(|&start| start == again.start());
         assert_eq!(starts.len(), 1);
         again.give_back();
+        // What is made ready ahead serves the next takers.
+        let taken: Vec<Region> = std::iter::repeat_with(Region::take).take(KEPT + 1).flatten().collect();
+        assert!(is_asked_for() && !is_asked_for());
+        while make_ready() {}
+        let ready: Vec<_> = SPARE.lock().iter().map(Region::start).collect();
+        assert!(ready.len() >= AHEAD && taken.iter().all(|region| !ready.contains(&region.start())));
+        assert_eq!(Region::take().map(|region| ready.contains(&region.start())), Some(true));
     }
 }

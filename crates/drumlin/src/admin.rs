@@ -9,6 +9,7 @@ use crate::flush::FlushLane;
 use crate::keyspace::KeyspaceState;
 use crate::memtable::Memtable;
 use crate::options::{KeyspaceOptions, Options};
+use crate::ready::ReadyLane;
 use crate::recovery::open::keyspace_options;
 use crate::search::SearchJob;
 use crate::stats::Meter;
@@ -28,6 +29,7 @@ const MAX_NAME: usize = 255;
 impl Store {
     pub(crate) fn start_lanes(self: &Arc<Self>) -> Result<()> {
         self.background.start(Arc::new(FlushLane::new(self.clone())))?;
+        self.background.start(Arc::new(ReadyLane::new(self.clone())))?;
         for number in 0..self.sizes.slots {
             self.background.start(Arc::new(MergeLane::new(self.clone(), number)))?;
         }
@@ -360,7 +362,10 @@ impl Store {
         let mut record = Vec::new();
         drumlin_format::log::encode_record(&mut record, place.segment.number, place.offset(), &header, &[])
             .map_err(|e| Error::new(ErrorKind::Bug, e.what))?;
-        let written = crate::write::log::write(&place, &record).and_then(|()| place.segment.sync());
+        drop(lane);
+        let written = crate::write::log::write(&place, &record)
+            .and_then(|()| place.segment.sync())
+            .and_then(|()| self.lane.know_segments());
         if let Err(error) = &written {
             self.poison(error);
         }

@@ -8,8 +8,8 @@ use crate::pacing::{OPEN, SHUT, StallReason};
 use crate::stats::Kind as SampleKind;
 use crate::store::Store;
 use crate::write::lane::{Request, Reserved};
-use drumlin_env::Note;
 use drumlin_env::sync::atomic;
+use drumlin_env::{Note, region};
 use drumlin_format::batch::{Operation, range_end};
 use drumlin_format::log::{self as format, RecordHeader, RecordKind};
 use drumlin_types::{Key, KeyRange, Kind, Seq};
@@ -77,7 +77,8 @@ impl Store {
             return Err(error.with_kind(ErrorKind::Poisoned));
         }
         self.publisher.finish(reserved.place)?;
-        if reserved.sealed {
+        let has_begun = reserved.log.as_ref().is_some_and(|place| place.has_begun);
+        if reserved.sealed || has_begun || region::is_asked_for() {
             self.background.wake();
         }
         if sampled {

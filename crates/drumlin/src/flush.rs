@@ -189,6 +189,7 @@ impl Store {
         if !alone {
             self.make_log_durable(max_seq)?;
         }
+        self.know_log()?;
         let mut control = self.control.lock();
         self.check_poison()?;
         if keyspace.is_dropped() {

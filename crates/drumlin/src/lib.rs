@@ -55,6 +55,7 @@ mod pacing;
 mod range_cursor;
 mod rangedel;
 mod read;
+mod ready;
 mod recovery;
 mod repair;
 mod room;

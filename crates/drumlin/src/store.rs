@@ -26,6 +26,7 @@ use crate::write::{CommitLane, Log, Publisher};
 use arc_swap::ArcSwap;
 use drumlin_env::sync::{Arc, Mutex, atomic};
 use drumlin_env::{Env, FileKind, FileLock, Note};
+use drumlin_format::log::SEGMENT_HEADER_LEN;
 use drumlin_format::manifest::{Change, Edit};
 use drumlin_format::names::FileName;
 use drumlin_policy::schedule::Mode;
@@ -400,8 +401,10 @@ impl Store {
         self.env.note(Note::EditAdds { files: &added });
         for change in &edit.changes {
             if let Change::LogFloor(floor) = change {
+                let log = crate::write::segment::path_in(&self.dir, *floor);
+                self.env.note(Note::LogBegins { log: &log, header: SEGMENT_HEADER_LEN as u64 });
                 for number in self.lane.state.lock().log.below(*floor) {
-                    let log = crate::write::log::path_in(&self.dir, number);
+                    let log = crate::write::segment::path_in(&self.dir, number);
                     self.env.note(Note::LogObsolete { log: &log });
                     if drumlin_types::bug!("B12") {
                         unlink(&self.env, &log, FileKind::Log)?;
@@ -448,14 +451,14 @@ impl Store {
                 }
             }
         }
-        floor
+        if drumlin_types::bug!("B37") { floor } else { lane.log.floor(floor) }
     }
 
     /// Recycles or unlinks the log segments below `floor`, which is durable.
     pub(crate) fn release_log(&self, floor: LogNumber) {
-        let unlink = self.lane.state.lock().log.release_below(floor);
-        for number in unlink {
-            self.obsolete.push_file(crate::write::log::path_in(&self.dir, number));
+        let released = self.lane.state.lock().log.release_below(floor);
+        for number in released.numbers() {
+            self.obsolete.push_file(crate::write::segment::path_in(&self.dir, number));
         }
     }
 
@@ -474,6 +477,18 @@ impl Store {
         }
     }
 
+    /// Lets the log floor go as far as what is in tables allows.
+    pub(crate) fn know_log(&self) -> Result<()> {
+        if drumlin_types::bug!("B37") {
+            return Ok(());
+        }
+        self.lane.know_segments().map_err(|error| {
+            // After a failed sync nobody knows what of the segment is on disk.
+            self.poison(&error);
+            error.with_kind(ErrorKind::Poisoned)
+        })
+    }
+
     /// Makes the log durable up to sequence number `seq`, which is visible.
     pub(crate) fn make_log_durable(&self, seq: Seq) -> Result<()> {
         if self.log.durable_seq() >= seq {
@@ -483,7 +498,7 @@ impl Store {
     }
 
     pub(crate) fn sync_log(&self, end: u64) -> Result<()> {
-        match self.log.sync_to(end, &self.publisher, &self.lane.state) {
+        match self.log.sync_to(end, &self.publisher, &self.lane) {
             Ok(calls) => {
                 Counters::add(&self.metrics.log_syncs, calls);
                 Ok(())

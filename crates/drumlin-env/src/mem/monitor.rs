@@ -15,6 +15,7 @@
 //! | O9 | unlink | the name was unlinked before |
 //! | O10 | write, sync | an earlier write, sync or close of that log or manifest failed |
 //! | O12 | `LogCopied` | the copied bytes are not durable |
+//! | O13 | `LogBegins` | the header or the name of the first segment that recovery would read is not durable |
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -283,6 +284,15 @@ impl Monitor {
             Note::AckSynced { seq } => self.ack_synced(seq, disk, index),
             Note::LogSealed { log } => self.sealed.extend(disk.file(log)),
             Note::PointerTo { manifest } => self.pointing_to = Some(manifest.to_owned()),
+            Note::LogBegins { log, header } => {
+                let is_durable = disk.node_at(log).is_some_and(|node| node.is_durable_to(header));
+                if !is_durable || !disk.names.is_durable(log) {
+                    let log = log.display();
+                    self.report(format!(
+                        "O13: recovery is to begin with {log}, which may not be there (I/O {index})"
+                    ));
+                }
+            }
             Note::LogCopied { log, end } => {
                 if !disk.node_at(log).is_some_and(|node| node.is_durable_to(end)) {
                     let log = log.display();

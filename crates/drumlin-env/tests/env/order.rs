@@ -303,3 +303,18 @@ fn o12_a_checkpoint_copies_what_is_synced() {
     env.note(Note::LogCopied { log: log.path(), end: 150 });
     assert_eq!(rules(&mem), ["O12"]);
 }
+
+#[test]
+fn o13_recovery_begins_with_a_segment_that_is_there() {
+    let (mem, env) = world();
+    let log = durable(&env, "1.log", FileKind::Log, &[1; 100]);
+    log.write_at(60, &[2; 10]).unwrap();
+    env.note(Note::LogBegins { log: log.path(), header: 60 });
+    assert!(rules(&mem).is_empty());
+    env.note(Note::LogBegins { log: log.path(), header: 61 });
+    let unnamed = env.fs().create(&log.path().with_file_name("2.log"), FileKind::Log).unwrap();
+    unnamed.write_at(0, &[1; 100]).unwrap();
+    unnamed.sync_data().unwrap();
+    env.note(Note::LogBegins { log: unnamed.path(), header: 60 });
+    assert_eq!(rules(&mem), ["O13", "O13"]);
+}

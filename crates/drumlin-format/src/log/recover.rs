@@ -70,7 +70,7 @@ pub struct Recovered {
     pub records: u64,
     /// Whether the store was closed in order.
     pub closed: bool,
-    /// Whether something behind the end was dropped: a torn record, or segments.
+    /// Whether something behind the end was dropped: a torn record, or segments that were begun.
     pub torn: bool,
     /// Segments replayed, oldest first. They must be made durable before anything builds on them.
     pub replayed: Vec<LogNumber>,
@@ -93,6 +93,8 @@ impl Recovered {
 struct Found {
     number: LogNumber,
     header: Option<SegmentHeader>,
+    /// It was made ready and never begun: there is nothing where the header goes, or that of a former life.
+    is_blank: bool,
 }
 
 /// Where replay stopped.
@@ -114,7 +116,9 @@ pub fn recover<R: Replay>(
     numbers.dedup();
     let mut found = Vec::with_capacity(numbers.len());
     for number in numbers {
-        found.push(Found { number, header: read_header(number, floor, &replay.header(number)?)? });
+        let bytes = replay.header(number)?;
+        let header = read_header(number, floor, &bytes)?;
+        found.push(Found { number, header, is_blank: header.is_none() && is_blank(&bytes) });
     }
     let chain = chain(&found, floor)?;
     let mut recovered = Recovered::default();
@@ -122,7 +126,7 @@ pub fn recover<R: Replay>(
     for segment in found.iter().filter(|segment| !recovered.replayed.contains(&segment.number)) {
         judge_dropped(segment, &found, stop.as_ref(), recovered.end, replay)?;
         recovered.dropped.push(segment.number);
-        recovered.torn = true;
+        recovered.torn |= !segment.is_blank;
     }
     Ok(recovered)
 }
@@ -144,6 +148,12 @@ fn read_header(
             _ => Ok(None),
         },
     }
+}
+
+/// Whether a segment was never begun, by what is where its header goes.
+fn is_blank(bytes: &[u8]) -> bool {
+    let is_former = |former| SegmentHeader::decode(bytes, former).is_ok();
+    bytes.iter().all(|byte| *byte == 0) || SegmentHeader::named(bytes).is_some_and(is_former)
 }
 
 /// The segments in log order, from the first that is needed.

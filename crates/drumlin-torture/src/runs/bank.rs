@@ -29,6 +29,7 @@ pub const BUGS: &[(&str, Hunt)] = &[
     ("B23", Hunt::Model),
     ("B25", Hunt::Model),
     ("B27", Hunt::Model),
+    ("B37", Hunt::Model),
     ("E2", Hunt::Model),
     ("E3", Hunt::Model),
     ("E4", Hunt::Model),

@@ -15,7 +15,8 @@ use crate::store::{Components, Parts, Sizes, Store, sync_dir, unlink};
 use crate::table::{BlockCache, TableCache};
 use crate::version::{ManifestWriter, Obsolete};
 use crate::write::lane::LaneState;
-use crate::write::log::{DiskBudget, LogHome, LogTail};
+use crate::write::log::LogTail;
+use crate::write::segment::{DiskBudget, LogHome};
 use crate::write::{CommitLane, Log, Published, Publisher};
 use drumlin_env::sync::Arc;
 use drumlin_env::{DirEntry, Env, FileKind, FileLock, Note};
@@ -93,7 +94,7 @@ fn settle(store: &Arc<Store>, recovered: &Recovered) -> Result<()> {
     }
     match store.wait_flushed(&store.pending_flushes()) {
         Err(error) if error.kind() == ErrorKind::NoSpace => {
-            let path = |n: &LogNumber| crate::write::log::path_in(&store.dir, *n);
+            let path = |n: &LogNumber| crate::write::segment::path_in(&store.dir, *n);
             recovered.replayed.iter().try_for_each(|n| sync(&store.env, &path(n)))
         }
         settled => settled,
@@ -337,7 +338,7 @@ fn assemble(found: Found<'_>) -> Result<(Arc<Store>, Recovered)> {
         controls.push(KeyspaceControl::new(state.clone(), policy, record.flushed));
         keyspaces.push(state);
     }
-    let floor = older_floor(&keyspaces, log_number);
+    let floor = tail.floor(older_floor(&keyspaces, log_number));
     let clock = manifest.clock.max(env.clock().unix_micros());
     let header_of = |number| ManifestHeader { number, store: manifest.store };
     let manifest_number = fresh();
@@ -397,7 +398,7 @@ fn report(store: &Store, recovered: &Recovered, bytes: u64, log_bytes: u64, prob
     if !store.read_only {
         store.release_log(store.log_floor(&[]));
         for number in &recovered.dropped {
-            store.obsolete.push_file(crate::write::log::path_in(&store.dir, *number));
+            store.obsolete.push_file(crate::write::segment::path_in(&store.dir, *number));
         }
     }
     for what in problems {

@@ -4,7 +4,7 @@ use super::state::decode_error;
 use crate::commit::insert;
 use crate::error::{Error, Result};
 use crate::memtable::Memtable;
-use crate::write::log::path_in;
+use crate::write::segment::path_in;
 use drumlin_env::sync::Arc;
 use drumlin_env::{Env, FileKind};
 use drumlin_format::batch::BatchReader;

@@ -1,12 +1,13 @@
 //! The commit lane: what must happen in order, and nothing else, happens under its lock.
 
-use super::log::{LogHome, LogTail, Reservation};
+use super::log::{LogTail, Reservation};
 use super::publish::{Published, Publisher};
+use super::segment::LogHome;
 use crate::error::Result;
 use crate::keyspace::KeyspaceState;
 use crate::memtable::Memtable;
 use drumlin_env::sync::{Arc, Mutex};
-use drumlin_types::{KeyspaceId, Seq};
+use drumlin_types::{KeyspaceId, LogNumber, Seq};
 
 /// The state under the lock.
 pub(crate) struct LaneState {
@@ -65,6 +66,25 @@ pub(crate) struct Request<'a> {
 impl CommitLane {
     pub(crate) fn new(home: LogHome, state: LaneState) -> CommitLane {
         CommitLane { home, state: Mutex::new(state) }
+    }
+
+    /// Makes a file ready for the next segment, if one is wanted; `false` when none is. What fails here is tried again,
+    /// and told, by the commit that needs the segment.
+    pub(crate) fn make_ready(&self, fresh_number: impl FnOnce() -> u64) -> Result<bool> {
+        let Some(recycled) = self.state.lock().log.next_to_make(&self.home) else { return Ok(false) };
+        let made = self.home.make_ready(LogNumber(fresh_number()), recycled)?;
+        self.state.lock().log.made_ready(made);
+        Ok(true)
+    }
+
+    /// Makes header and name of all begun segments last, so that recovery may begin in any of them.
+    pub(crate) fn know_segments(&self) -> Result<()> {
+        let unknown = self.state.lock().log.unknown();
+        let Some(last) = unknown.last() else { return Ok(()) };
+        unknown.iter().try_for_each(|segment| segment.sync_header())?;
+        self.home.name(&unknown)?;
+        self.state.lock().log.know(last.number);
+        Ok(())
     }
 
     /// Reserves everything that `request` needs. On an error nothing is reserved.

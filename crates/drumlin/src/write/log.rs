@@ -7,39 +7,11 @@
 //! - [`Log`] is shared: what is durable, and the one sync at a time that makes more so.
 
 use super::publish::{Published, Publisher};
-use crate::error::{Error, ErrorKind, Result};
-use crate::version::Obsolete;
+use super::segment::{HEADER_LEN, LogHome, Segment, Stored, map};
+use crate::error::{Error, Result};
 use drumlin_env::sync::{Arc, Condvar, Mutex, atomic};
-use drumlin_env::{Env, File, FileKind};
-use drumlin_format::log::{Predecessor, SEGMENT_HEADER_LEN, SegmentHeader};
-use drumlin_format::names::FileName;
+use drumlin_format::log::{Predecessor, SegmentHeader};
 use drumlin_types::{LogNumber, Seq};
-use std::path::{Path, PathBuf};
-
-/// Bytes before a segment's first record.
-const HEADER_LEN: u64 = SEGMENT_HEADER_LEN as u64;
-
-/// A log segment that is open for writing.
-pub(crate) struct Segment {
-    pub(crate) number: LogNumber,
-    /// None in a store that was opened read-only: there is no segment then, and none is made.
-    file: Option<File>,
-    /// Global position of its first record.
-    pub(crate) base: u64,
-}
-
-impl Segment {
-    /// The file that takes records.
-    pub(crate) fn file(&self) -> Result<&File> {
-        self.file.as_ref().ok_or_else(Error::read_only)
-    }
-
-    /// Makes what was written to the segment durable.
-    pub(crate) fn sync(&self) -> Result<()> {
-        let file = self.file()?;
-        file.sync_data().map_err(|e| Error::io(file.path(), "cannot sync the log", e))
-    }
-}
 
 /// A place for one record.
 pub(crate) struct Reservation {
@@ -48,6 +20,8 @@ pub(crate) struct Reservation {
     pub(crate) position: u64,
     /// Global position after it.
     pub(crate) end: u64,
+    /// A segment was begun for it: another one is to be made ready, and this one known.
+    pub(crate) has_begun: bool,
 }
 
 /// The end of the log, under the commit lane's lock.
@@ -61,101 +35,21 @@ pub(crate) struct LogTail {
     capacity: u64,
     /// Closed segments that are not yet known to be durable whole, oldest first, with their end positions.
     unsynced: Vec<(Arc<Segment>, u64)>,
+    /// Begun segments that are not yet known to be on disk, oldest first.
+    unknown: Vec<Arc<Segment>>,
+    /// The newest segment that is known, as are all before it from the first of this opening on.
+    known: LogNumber,
+    /// First of the segments that recovery found, and of this opening. Those between may be in memory alone, after the
+    /// end of a process that had not made them known.
+    doubtful: Option<(LogNumber, LogNumber)>,
+    /// The file of the next segment, made ahead.
+    ready: Option<Stored>,
+    /// A file is to be made ready: a segment was begun since one was.
+    wants_ready: bool,
     /// Segments whose records are all in tables, to be recycled.
     spare: Vec<Stored>,
     /// All segments that recovery would read, oldest first.
     live: Vec<Stored>,
-}
-
-/// A segment on disk.
-struct Stored {
-    number: LogNumber,
-    /// Length of its file.
-    bytes: u64,
-    /// Open since it took records. Recycled open it costs no opening, no mapping, and no page that the system has to
-    /// fetch or clear.
-    file: Option<File>,
-}
-
-/// What the log needs to know of its surroundings.
-pub(crate) struct LogHome {
-    pub(crate) env: Env,
-    pub(crate) dir: PathBuf,
-    /// Bytes of records in a segment.
-    pub(crate) segment_bytes: u64,
-    pub(crate) budget: DiskBudget,
-}
-
-/// What log and tables may take on disk.
-#[derive(Default)]
-pub(crate) struct DiskBudget {
-    /// In bytes; 0 for no limit.
-    pub(crate) limit: atomic::AtomicU64,
-    /// Knows the bytes of all tables.
-    pub(crate) tables: Arc<Obsolete>,
-}
-
-impl DiskBudget {
-    pub(crate) fn new(limit: u64, tables: Arc<Obsolete>) -> DiskBudget {
-        DiskBudget { limit: atomic::AtomicU64::new(limit), tables }
-    }
-
-    /// Fails when the budget does not allow so many bytes of log.
-    fn check(&self, log: u64) -> Result<()> {
-        let limit = self.limit.load(atomic::Ordering::Relaxed);
-        let tables = self.tables.bytes_on_disk();
-        if limit == 0 || tables.saturating_add(log) <= limit {
-            return Ok(());
-        }
-        let what =
-            format!("disk_budget is {limit} bytes: tables take {tables} of it, and the log would take {log}");
-        Err(Error::new(ErrorKind::NoSpace, what))
-    }
-}
-
-impl LogHome {
-    pub(crate) fn path(&self, number: LogNumber) -> PathBuf {
-        path_in(&self.dir, number)
-    }
-
-    /// Makes segment `number` ready for records, in a recycled file when one is at hand.
-    fn make(&self, header: &SegmentHeader, recycled: Option<&Stored>, capacity: u64) -> Result<File> {
-        let path = self.path(header.number);
-        let fail = |what: &str, e| Error::io(&path, what, e);
-        let fs = self.env.fs();
-        let file = match recycled {
-            Some(Stored { file: Some(file), .. }) => fs
-                .rename_open(file, &path, FileKind::Log)
-                .map_err(|e| fail("cannot recycle a log segment", e))?,
-            Some(Stored { number, .. }) => {
-                fs.rename(&self.path(*number), &path).map_err(|e| fail("cannot recycle a log segment", e))?;
-                fs.open_write(&path, FileKind::Log).map_err(|e| fail("cannot open a log segment", e))?
-            }
-            None => {
-                let file =
-                    fs.create(&path, FileKind::Log).map_err(|e| fail("cannot create a log segment", e))?;
-                if let Err(e) = file.allocate(0, HEADER_LEN + capacity) {
-                    let _ = fs.unlink(&path, FileKind::Log);
-                    return Err(fail("cannot allocate a log segment", e));
-                }
-                file
-            }
-        };
-        file.write_at(0, &header.encode()).map_err(|e| fail("cannot write a log header", e))?;
-        // Of a recycled segment the old records need not last: they are in tables.
-        let synced = match recycled {
-            Some(_) => file.sync_range(0, HEADER_LEN),
-            None => file.sync_data(),
-        };
-        synced.map_err(|e| fail("cannot sync a log header", e))?;
-        if !drumlin_types::bug!("B2") {
-            fs.sync_dir(&self.dir).map_err(|e| Error::io(&self.dir, "cannot sync the directory", e))?;
-        }
-        // A fresh segment has nothing on disk that a write could wait for, and to clear all its pages now would make this
-        // commit wait for tens of milliseconds.
-        file.map_writes(recycled.is_some()).map_err(|e| fail("cannot map a log segment", e))?;
-        Ok(file)
-    }
 }
 
 impl LogTail {
@@ -164,36 +58,57 @@ impl LogTail {
     pub(crate) fn begin(
         home: &LogHome,
         header: &SegmentHeader,
-        mut older: Vec<(LogNumber, u64)>,
+        older: Vec<(LogNumber, u64)>,
     ) -> Result<LogTail> {
-        let file = home.make(header, None, home.segment_bytes)?;
-        older.push((header.number, HEADER_LEN + home.segment_bytes));
-        let mut tail = LogTail::after(header, Some(file.clone()), home.segment_bytes, older);
-        tail.live.iter_mut().filter(|stored| stored.number == header.number).for_each(|stored| {
-            stored.file = Some(file.clone());
-        });
+        let made = home.make(header.number, None, home.segment_bytes)?;
+        let segment = begin(&made, header)?;
+        segment.sync()?;
+        home.name(std::slice::from_ref(&segment))?;
+        let mut tail = LogTail::after(header, segment, home.segment_bytes, older);
+        tail.live.push(Stored { is_settled: true, is_named: true, ..made });
         Ok(tail)
     }
 
     /// The end of a log that is only read. `header` is what the next segment would begin with.
     pub(crate) fn ended(header: &SegmentHeader, older: Vec<(LogNumber, u64)>) -> LogTail {
-        LogTail::after(header, None, 0, older)
+        let nowhere = Stored {
+            number: header.number,
+            bytes: 0,
+            file: None,
+            is_settled: true,
+            is_named: true,
+            is_mapped: false,
+        };
+        LogTail::after(header, Arc::new(Segment::begun(&nowhere, header.base)), 0, older)
     }
 
     fn after(
         header: &SegmentHeader,
-        file: Option<File>,
+        segment: Arc<Segment>,
         capacity: u64,
         live: Vec<(LogNumber, u64)>,
     ) -> LogTail {
+        let old = |(number, bytes)| Stored {
+            number,
+            bytes,
+            file: None,
+            is_settled: true,
+            is_named: true,
+            is_mapped: false,
+        };
         LogTail {
-            segment: Arc::new(Segment { number: header.number, file, base: header.base }),
+            segment,
             position: header.base,
             last_seq: header.last_seq_before(),
             capacity,
             unsynced: Vec::new(),
+            unknown: Vec::new(),
+            known: header.number,
+            doubtful: live.first().map(|(first, _)| (*first, header.number)),
+            ready: None,
+            wants_ready: false,
             spare: Vec::new(),
-            live: live.into_iter().map(|(number, bytes)| Stored { number, bytes, file: None }).collect(),
+            live: live.into_iter().map(old).collect(),
         }
     }
 
@@ -206,33 +121,91 @@ impl LogTail {
         last_seq: Seq,
         number: impl FnOnce() -> u64,
     ) -> Result<Reservation> {
-        if self.position - self.segment.base + len > self.capacity {
-            self.rotate(home, len, LogNumber(number()))?;
+        let has_begun = self.position - self.segment.base + len > self.capacity;
+        if has_begun {
+            self.rotate(home, len, number)?;
         }
         let position = self.position;
         self.last_seq = last_seq;
         self.position += len;
-        Ok(Reservation { segment: self.segment.clone(), position, end: self.position })
+        Ok(Reservation { segment: self.segment.clone(), position, end: self.position, has_begun })
     }
 
-    fn rotate(&mut self, home: &LogHome, len: u64, number: LogNumber) -> Result<()> {
-        let predecessor = Predecessor { number: self.segment.number, last_seq: self.last_seq };
-        let header = SegmentHeader { number, base: self.position, predecessor: Some(predecessor) };
+    fn rotate(&mut self, home: &LogHome, len: u64, number: impl FnOnce() -> u64) -> Result<()> {
         let capacity = home.segment_bytes.max(len);
         let wanted = HEADER_LEN + capacity;
-        let recycled =
-            self.spare.iter().position(|spare| spare.bytes >= wanted).map(|i| self.spare.swap_remove(i));
-        if recycled.is_none() {
-            home.budget.check(self.bytes_on_disk() + wanted)?;
-        }
-        let file = home.make(&header, recycled.as_ref(), capacity)?;
-        let next = Segment { number, file: Some(file.clone()), base: self.position };
-        let closed = std::mem::replace(&mut self.segment, Arc::new(next));
+        let ready = self.ready.take_if(|ready| ready.bytes >= wanted);
+        let made = match ready {
+            Some(ready) => ready,
+            None => {
+                // Numbers rise along the log: a file that was made before this one is for later.
+                self.spare.extend(self.ready.take());
+                let recycled = self.take_spare(wanted);
+                if recycled.is_none() {
+                    home.budget.check(self.bytes_on_disk() + wanted)?;
+                }
+                home.make(LogNumber(number()), recycled, capacity)?
+            }
+        };
+        let predecessor = Predecessor { number: self.segment.number, last_seq: self.last_seq };
+        let header =
+            SegmentHeader { number: made.number, base: self.position, predecessor: Some(predecessor) };
+        let next = begin(&made, &header)?;
+        let closed = std::mem::replace(&mut self.segment, next.clone());
         self.unsynced.push((closed, self.position));
-        let bytes = recycled.map_or(wanted, |old| old.bytes);
-        self.capacity = bytes - HEADER_LEN;
-        self.live.push(Stored { number, bytes, file: Some(file) });
+        self.unknown.push(next);
+        self.capacity = made.bytes - HEADER_LEN;
+        self.live.push(made);
+        self.wants_ready = true;
         Ok(())
+    }
+
+    fn take_spare(&mut self, wanted: u64) -> Option<Stored> {
+        let at = self.spare.iter().position(|spare| spare.bytes >= wanted)?;
+        Some(self.spare.swap_remove(at))
+    }
+
+    /// A file to make the next segment of, if one is to be made ready: a recycled one, or none at hand.
+    pub(super) fn next_to_make(&mut self, home: &LogHome) -> Option<Option<Stored>> {
+        if !std::mem::take(&mut self.wants_ready) || self.ready.is_some() {
+            return None;
+        }
+        let wanted = HEADER_LEN + home.segment_bytes;
+        let recycled = self.take_spare(wanted);
+        // Without room for it, whoever needs it says so.
+        let has_room = recycled.is_some() || home.budget.check(self.bytes_on_disk() + wanted).is_ok();
+        has_room.then_some(recycled)
+    }
+
+    /// A file is ready for the next segment; or for a later one, if the log has gone on without it.
+    pub(super) fn made_ready(&mut self, made: Stored) {
+        match made.number > self.segment.number {
+            true => self.ready = Some(made),
+            false => self.spare.push(made),
+        }
+    }
+
+    /// Begun segments that are not known to be on disk yet.
+    pub(super) fn unknown(&self) -> Vec<Arc<Segment>> {
+        self.unknown.clone()
+    }
+
+    /// Header and name of segment `number`, and of all before it, last.
+    pub(super) fn know(&mut self, number: LogNumber) {
+        self.unknown.retain(|segment| segment.number > number);
+        self.known = self.known.max(number);
+    }
+
+    /// The log floor where `wanted` would do: a segment that is known, and still there. A memtable that was empty for
+    /// long asks for one that is not.
+    pub(crate) fn floor(&self, wanted: LogNumber) -> LogNumber {
+        let mut floor = wanted.min(self.known);
+        if let Some((found, own)) = self.doubtful
+            && floor < own
+        {
+            floor = floor.min(found);
+        }
+        self.live.first().map_or(floor, |oldest| floor.max(oldest.number))
     }
 
     /// Global position of the next record.
@@ -252,7 +225,7 @@ impl LogTail {
 
     /// Whether segment `number` is kept for recycling.
     pub(crate) fn is_spare(&self, number: LogNumber) -> bool {
-        self.spare.iter().any(|spare| spare.number == number)
+        self.spare.iter().chain(&self.ready).any(|spare| spare.number == number)
     }
 
     /// Bytes of all segments that recovery would read.
@@ -262,20 +235,22 @@ impl LogTail {
 
     /// Bytes of all segments, those kept for recycling included.
     pub(crate) fn bytes_on_disk(&self) -> u64 {
-        self.live_bytes() + self.spare.iter().map(|spare| spare.bytes).sum::<u64>()
+        self.live_bytes() + self.spare.iter().chain(&self.ready).map(|spare| spare.bytes).sum::<u64>()
     }
 
     /// Segments below `floor` hold nothing that is not in tables: keeps some for recycling and gives the others,
     /// to be unlinked. Under writes as many are kept as one flush sets free, for the next memtable needs as many; when
     /// there is nothing left in the log, one.
-    pub(crate) fn release_below(&mut self, floor: LogNumber) -> Vec<LogNumber> {
+    pub(crate) fn release_below(&mut self, floor: LogNumber) -> Released {
         let (old, live): (Vec<_>, Vec<_>) = self.live.drain(..).partition(|stored| stored.number < floor);
         self.live = live;
-        self.unsynced.retain(|(segment, _)| segment.number >= floor);
+        let (closed, unsynced) = self.unsynced.drain(..).partition(|(segment, _)| segment.number < floor);
+        self.unsynced = unsynced;
         let keep = if self.live.len() > 1 { old.len().max(SPARE_SEGMENTS) } else { 1 };
         self.spare.extend(old);
+        let keep = keep.saturating_sub(usize::from(self.ready.is_some()));
         let surplus = self.spare.len().saturating_sub(keep);
-        self.spare.drain(..surplus).map(|spare| spare.number).collect()
+        Released { files: self.spare.drain(..surplus).collect(), _closed: closed }
     }
 
     fn to_sync(&self) -> Vec<Arc<Segment>> {
@@ -287,6 +262,19 @@ impl LogTail {
     /// commit that reserved its place before the segment was closed.
     fn synced_up_to(&mut self, end: u64) {
         self.unsynced.retain(|(_, segment_end)| *segment_end > end);
+    }
+}
+
+/// What the log needs no more. To drop it takes milliseconds, as memory is unmapped: not under the lane's lock.
+pub(crate) struct Released {
+    files: Vec<Stored>,
+    _closed: Vec<(Arc<Segment>, u64)>,
+}
+
+impl Released {
+    /// The segments whose files are to be unlinked.
+    pub(crate) fn numbers(&self) -> impl Iterator<Item = LogNumber> {
+        self.files.iter().map(|stored| stored.number)
     }
 }
 
@@ -329,12 +317,7 @@ impl Log {
     /// Makes the log durable up to global position `end`, which must be published. One thread syncs for
     /// all that wait; those whose records were written after it began go again. Returns the number of
     /// syncs this call made.
-    pub(crate) fn sync_to(
-        &self,
-        end: u64,
-        publisher: &Publisher,
-        tail: &Mutex<super::lane::LaneState>,
-    ) -> Result<u64> {
+    pub(crate) fn sync_to(&self, end: u64, publisher: &Publisher, lane: &super::CommitLane) -> Result<u64> {
         let mut calls = 0;
         let mut syncing = self.syncing.lock();
         loop {
@@ -344,7 +327,7 @@ impl Log {
             if !*syncing {
                 *syncing = true;
                 drop(syncing);
-                let result = self.sync_once(publisher, tail, &mut calls);
+                let result = self.sync_once(publisher, lane, &mut calls);
                 syncing = self.syncing.lock();
                 *syncing = false;
                 self.synced.notify_all();
@@ -355,14 +338,9 @@ impl Log {
         }
     }
 
-    fn sync_once(
-        &self,
-        publisher: &Publisher,
-        tail: &Mutex<super::lane::LaneState>,
-        calls: &mut u64,
-    ) -> Result<()> {
+    fn sync_once(&self, publisher: &Publisher, lane: &super::CommitLane, calls: &mut u64) -> Result<()> {
         let (segments, published) = {
-            let lane = tail.lock();
+            let lane = lane.state.lock();
             (lane.log.to_sync(), publisher.published())
         };
         for segment in &segments {
@@ -371,11 +349,30 @@ impl Log {
             }
             *calls += 1;
         }
-        tail.lock().log.synced_up_to(published.log_end);
+        lane.home.name(&segments)?;
+        let mut state = lane.state.lock();
+        state.log.synced_up_to(published.log_end);
+        if let Some(last) = segments.last() {
+            state.log.know(last.number);
+        }
+        drop(state);
         self.durable_end.fetch_max(published.log_end, atomic::Ordering::AcqRel);
         self.durable_seq.fetch_max(published.seq, atomic::Ordering::AcqRel);
         Ok(())
     }
+}
+
+/// Begins the segment of `header` in the file of `made`.
+fn begin(made: &Stored, header: &SegmentHeader) -> Result<Arc<Segment>> {
+    let segment = Segment::begun(made, header.base);
+    let file = segment.file()?;
+    file.write_at(0, &header.encode()).map_err(|e| Error::io(file.path(), "cannot write a log header", e))?;
+    if !made.is_mapped {
+        // A fresh file has nothing on disk that a write could wait for, and to clear all its pages now would make this
+        // commit wait for tens of milliseconds.
+        map(file, made.is_settled)?;
+    }
+    Ok(Arc::new(segment))
 }
 
 impl Reservation {
@@ -390,9 +387,4 @@ pub(crate) fn write(reservation: &Reservation, record: &[u8]) -> Result<()> {
     let offset = reservation.offset();
     let file = reservation.segment.file()?;
     file.write_at(offset, record).map_err(|e| Error::io(file.path(), "cannot write to the log", e))
-}
-
-/// Path of a log segment, for messages.
-pub(crate) fn path_in(dir: &Path, number: LogNumber) -> PathBuf {
-    dir.join(FileName::Log(number).to_string())
 }

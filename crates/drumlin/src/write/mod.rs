@@ -13,6 +13,7 @@
 pub(crate) mod lane;
 pub(crate) mod log;
 pub(crate) mod publish;
+pub(crate) mod segment;
 
 pub(crate) use lane::CommitLane;
 pub(crate) use log::Log;
