@@ -168,6 +168,10 @@ pub struct Counters {
     pub cache_misses: Option<u64>,
     /// Merges.
     pub merges: Option<u64>,
+    /// Gauge: most merges at a time so far.
+    pub merges_most_parallel: Option<u64>,
+    /// Seconds with merges into two or more levels at once.
+    pub merges_cross_level_s: Option<f64>,
     /// Files that changed level without being read.
     pub moves: Option<u64>,
     /// Entries that merges read.

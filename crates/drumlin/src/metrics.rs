@@ -86,6 +86,12 @@ metrics! {
     merges,
     /// Bytes of tables written by merges.
     merge_bytes_written,
+    /// Bytes of tables that merges took; of a table taken in part, its share.
+    merge_bytes_read,
+    /// Most merges at a time.
+    merges_most_parallel,
+    /// Microseconds with merges into two or more levels at once.
+    merges_cross_level_micros,
     /// Entries read by merges.
     merge_entries_read,
     /// Entries that merges and flushes dropped: hidden by newer versions.
@@ -155,8 +161,9 @@ impl Counters {
         Counters::add(&self.entries_folded, counts.folded);
     }
 
-    pub(crate) fn merged(&self, counts: &MergeCounts, bytes_out: u64) {
+    pub(crate) fn merged(&self, counts: &MergeCounts, bytes_in: u64, bytes_out: u64) {
         Counters::add(&self.merges, 1);
+        Counters::add(&self.merge_bytes_read, bytes_in);
         Counters::add(&self.merge_bytes_written, bytes_out);
         Counters::add(&self.merge_entries_read, counts.read);
         self.merge_largest_bytes.fetch_max(bytes_out, Relaxed);

@@ -155,6 +155,9 @@ impl Store {
         (metrics.cache_hits, metrics.cache_misses, metrics.cache_bytes) =
             (cache.hits, cache.misses, cache.bytes);
         metrics.syncs = self.env.fs().syncs();
+        let beside = self.running.seen(self.now());
+        metrics.merges_most_parallel = beside.most;
+        metrics.merges_cross_level_micros = beside.cross_level_micros;
         let lookups = self.lookups.totals();
         metrics.gets = lookups.gets;
         metrics.filter_negatives = lookups.denied;

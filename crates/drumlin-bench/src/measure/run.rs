@@ -347,6 +347,10 @@ impl Summary<'_> {
         Some(of(&self.after.counters)?.saturating_sub(of(&self.before.counters)?))
     }
 
+    fn seconds_grown(&self, of: impl Fn(&Counters) -> Option<f64>) -> Option<f64> {
+        Some((of(&self.after.counters)? - of(&self.before.counters)?).max(0.0))
+    }
+
     fn report(self) -> PhaseReport {
         let done = || self.threads.iter().map(|(done, ..)| done);
         let sum = |of: fn(&Done) -> u64| done().map(of).sum::<u64>();
@@ -488,7 +492,8 @@ impl Summary<'_> {
             input_entries: entries,
             cpu_us_per_entry: entries.filter(|n| *n > 0).map(|n| background_cpu as f64 / 1e3 / n as f64),
             largest_bytes: self.record(|c| c.merge_largest_bytes, 0),
-            ..Merges::default()
+            max_parallel: self.record(|c| c.merges_most_parallel, 0),
+            cross_level_s: self.seconds_grown(|c| c.merges_cross_level_s),
         }
     }
 

@@ -302,7 +302,7 @@ impl Store {
             entry.due = true;
         }
         self.disk_full.store(false, drumlin_env::sync::atomic::Ordering::Release);
-        self.metrics.merged(&finished.result.counts, bytes_out);
+        self.metrics.merged(&finished.result.counts, piece.bytes, bytes_out);
         control.end_tickets(keyspace, self.now());
         self.refresh_pace(control);
         Ok(())

@@ -1,0 +1,106 @@
+//! Merges side by side: how many run, how many did at most, and for how long some went into different levels.
+
+use drumlin_env::Env;
+use drumlin_env::sync::{Arc, Mutex};
+
+/// Merges that run, and what came of those before.
+#[derive(Debug, Default)]
+pub(crate) struct Running {
+    state: Mutex<State>,
+}
+
+/// What was seen so far.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Beside {
+    /// Most merges at a time.
+    pub(crate) most: u64,
+    /// Microseconds with merges into two or more levels at once.
+    pub(crate) cross_level_micros: u64,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Merges that run, by output level.
+    levels: [u64; 8],
+    seen: Beside,
+    /// When merges into a second level began, microseconds.
+    crossed_at: Option<u64>,
+}
+
+impl State {
+    fn settle(&mut self, now: u64) {
+        let is_crossed = self.levels.iter().filter(|running| **running > 0).count() > 1;
+        self.seen.most = self.seen.most.max(self.levels.iter().sum());
+        match self.crossed_at {
+            None if is_crossed => self.crossed_at = Some(now),
+            Some(since) if !is_crossed => {
+                self.seen.cross_level_micros += now.saturating_sub(since);
+                self.crossed_at = None;
+            }
+            _ => {}
+        }
+    }
+}
+
+/// A merge that runs, for as long as this lives.
+pub(crate) struct OneRunning {
+    running: Arc<Running>,
+    env: Env,
+    level: usize,
+}
+
+impl Running {
+    /// A merge into `level` begins.
+    pub(crate) fn begin(self: &Arc<Running>, env: &Env, level: u8) -> OneRunning {
+        let mut state = self.state.lock();
+        let level = usize::from(level).min(state.levels.len() - 1);
+        state.levels[level] += 1;
+        state.settle(env.clock().monotonic_micros());
+        OneRunning { running: self.clone(), env: env.clone(), level }
+    }
+
+    /// What was seen so far, a crossing that lasts until `now` included.
+    pub(crate) fn seen(&self, now: u64) -> Beside {
+        let state = self.state.lock();
+        let lasting = state.crossed_at.map_or(0, |since| now.saturating_sub(since));
+        Beside { cross_level_micros: state.seen.cross_level_micros + lasting, ..state.seen }
+    }
+}
+
+impl Drop for OneRunning {
+    fn drop(&mut self) {
+        let mut state = self.running.state.lock();
+        state.levels[self.level] -= 1;
+        state.settle(self.env.clock().monotonic_micros());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use drumlin_env::MemEnv;
+
+    #[test]
+    fn merges_into_different_levels_cross() {
+        let env = MemEnv::new(1).env();
+        let running = Arc::new(Running::default());
+        let pass = |micros| env.clock().sleep_micros(micros);
+        let now = || env.clock().monotonic_micros();
+        let first = running.begin(&env, 1);
+        pass(10);
+        let second = running.begin(&env, 1);
+        pass(10);
+        assert_eq!(running.seen(now()), Beside { most: 2, cross_level_micros: 0 });
+        let deep = running.begin(&env, 2);
+        pass(100);
+        assert!(running.seen(now()).cross_level_micros >= 100);
+        drop(first);
+        pass(100);
+        drop(second);
+        let seen = running.seen(now());
+        assert!(seen.most == 3 && (200..1000).contains(&seen.cross_level_micros), "{seen:?}");
+        pass(1000);
+        drop(deep);
+        assert_eq!(running.seen(now()), seen);
+    }
+}
