@@ -26,14 +26,14 @@ const HALF_LIFE: f64 = 8.0;
 /// Weight of news about flushes and merges.
 const NEWS: f64 = 0.25;
 /// Operations that make a tick.
-const TICK: f64 = 4096.0;
+const TICK: f64 = 1024.0;
 
 /// What a policy has learned about load and costs.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Estimate {
     /// Shares over the last windows.
     pub(crate) mix: [f64; 3],
-    /// Shares over the last tick.
+    /// Shares over the last tick, and over the ticks since the mix seemed to change.
     pub(crate) fast: [f64; 3],
     /// Bytes and entries of a flush; 0 before the first.
     pub(crate) flush_bytes: f64,
