@@ -278,7 +278,7 @@ impl CompactionPolicy for Arce {
         let mix = reader.numbers()?;
         let [flush_bytes, flush_entries, shrink] = reader.numbers()?;
         let phases: [f64; 4] = reader.numbers()?;
-        let counted: [f64; 9] = reader.numbers()?;
+        let counted: [f64; 10] = reader.numbers()?;
         let interference: [f64; 6] = reader.numbers()?;
         let drift: [f64; Drift::NUMBERS] = reader.numbers()?;
         let [now, flushes, flushed, trigger] = reader.numbers()?;

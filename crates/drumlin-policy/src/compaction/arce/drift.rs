@@ -27,6 +27,8 @@ const JUDGED_WINDOWS: f64 = 16.0;
 const JUDGED_SHARE: f64 = 1.0 / 16.0;
 /// Phase lengths that are kept.
 const PHASES: usize = 4;
+/// Change of the operations of a window.
+const WINDOWS: f64 = 2.0;
 /// Growth of the horizon since the last search, by which a phase outlasts what was expected of it.
 const OUTLASTS: f64 = 2.0;
 
@@ -99,7 +101,8 @@ pub(crate) struct Drift {
     basis: Option<Picture>,
     /// What that search predicted: covered runs and cost; 0 before it ended.
     predicted: [f64; 2],
-    /// Operations of each kind in the ticks since the mix seems to be another one, and those ticks.
+    /// The ticks since the mix seems to be another one, and operations of each kind in all but the first of
+    /// them: that one may hold some of the mix before.
     drifting: [f64; 3],
     drifting_ticks: f64,
     /// Sums of runs and cost over operations, since the judgement began.
@@ -117,11 +120,12 @@ impl Drift {
         self.judged = [0.0; 3];
     }
 
-    /// The mix that the present one drifted to; the next drift is counted from here on.
-    pub(crate) fn drifted(&mut self) -> [f64; 3] {
+    /// The mix that the present one drifted to, and the operations that show it; the next drift is counted from
+    /// here on.
+    pub(crate) fn drifted(&mut self) -> ([f64; 3], f64) {
         let sum: f64 = self.drifting.iter().sum();
         self.drifting_ticks = 0.0;
-        core::mem::take(&mut self.drifting).map(|count| count / sum.max(1.0))
+        (core::mem::take(&mut self.drifting).map(|count| count / sum.max(1.0)), sum)
     }
 
     /// The search ended with these predictions.
@@ -164,6 +168,10 @@ impl Drift {
         if picture.costs.iter().zip(basis.costs).any(|(now, then)| differ(*now, then, SURPRISE)) {
             return Some(Trigger::Costs);
         }
+        // What a tuple says is in windows, and these hang on the share of writes, however small it is.
+        if picture.window_ops.max(basis.window_ops) > WINDOWS * picture.window_ops.min(basis.window_ops) {
+            return Some(Trigger::Costs);
+        }
         if picture.horizon > OUTLASTS * basis.horizon {
             return Some(Trigger::Outlasts);
         }
@@ -178,13 +186,16 @@ impl Drift {
             (self.drifting, self.drifting_ticks) = ([0.0; 3], 0.0);
             return false;
         }
+        self.drifting_ticks += 1.0;
+        if self.drifting_ticks < 2.0 {
+            return false;
+        }
         for (sum, share) in self.drifting.iter_mut().zip(fast) {
             *sum += share * operations;
         }
-        self.drifting_ticks += 1.0;
         let sum: f64 = self.drifting.iter().sum();
         let above = (total_variation(&self.drifting.map(|count| count / sum), basis) - MIX).max(0.0);
-        self.drifting_ticks >= 2.0 && above * above * sum > SAMPLED
+        above * above * sum > SAMPLED
     }
 
     /// As numbers; the phases are apart.
@@ -310,7 +321,7 @@ mod tests {
             assert_eq!(drift.tick(&picture(at * 5000.0, name), mix(name), 5000.0), expected, "{at}");
         }
         assert_eq!(drift.phases, [25_000.0]);
-        assert_eq!(drift.drifted(), mix('B'));
+        assert_eq!(drift.drifted(), (mix('B'), 5000.0));
         assert_eq!(Drift::default().expected(1e9), None);
         drift.phases = std::vec::Vec::from([100.0, 1000.0, 10_000.0]);
         assert!((drift.expected(25_500.0).unwrap() - 1000.0).abs() < 1e-6);
@@ -328,8 +339,8 @@ mod tests {
 
     #[test]
     fn a_drift_is_seen_as_soon_as_it_stands_out_of_the_noise() {
-        assert_eq!(ticks_to_see(0.33, 1024.0), Some(2), "0.23 above the bound needs 1210 operations");
-        assert_eq!(ticks_to_see(0.2, 1024.0), Some(7), "0.1 above it needs 6400");
+        assert_eq!(ticks_to_see(0.33, 1024.0), Some(3), "0.23 above the bound: 1210 operations");
+        assert_eq!(ticks_to_see(0.2, 1024.0), Some(8), "0.1 above it: 6400");
         assert_eq!(ticks_to_see(0.2, 100_000.0), Some(2), "a single tick never does");
         assert_eq!(ticks_to_see(0.1, 1e6), None);
     }
@@ -342,7 +353,7 @@ mod tests {
         assert_eq!(drift.tick(&picture(1000.0, 'A'), mix('B'), 1024.0), None);
         drift.searched(picture(1000.0, 'A'));
         assert_eq!(drift.tick(&picture(2000.0, 'A'), mix('B'), 1024.0), Some(Trigger::Mix));
-        assert_eq!(drift.drifted(), mix('B'));
+        assert_eq!(drift.drifted(), (mix('B'), 1024.0));
     }
 
     #[test]
@@ -366,6 +377,9 @@ mod tests {
         assert_eq!(tick(|p| p.bytes *= 1.09), None);
         assert_eq!(tick(|p| p.bytes *= 1.11), Some(Trigger::Size));
         assert_eq!(tick(|p| p.costs[3] = 6.0), Some(Trigger::Costs));
+        assert_eq!(tick(|p| p.window_ops *= 1.9), None);
+        assert_eq!(tick(|p| p.window_ops *= 2.1), Some(Trigger::Costs));
+        assert_eq!(tick(|p| p.window_ops /= 2.1), Some(Trigger::Costs));
         assert_eq!(tick(|p| p.horizon = 201.0), Some(Trigger::Outlasts));
         assert_eq!(tick(|p| p.runs = 7.0), Some(Trigger::Surprise));
         assert_eq!(tick(|p| (p.now, p.operations) = (LONG_MICROS, 1e5)), Some(Trigger::Age));

@@ -53,8 +53,8 @@ impl Arce {
         let trigger = self.drift.tick(&picture, self.estimate.fast, self.estimate.last_tick)?;
         if trigger == Trigger::Mix {
             // The past is of another phase.
-            self.estimate.mix = self.drift.drifted();
-            self.estimate.interference.forget();
+            let (mix, operations) = self.drift.drifted();
+            self.estimate.begin_phase(mix, operations);
         }
         // A drift that has begun goes on being counted, from the mix that this search goes by.
         self.drift.searched(Picture { mix: self.estimate.mix, ..picture });

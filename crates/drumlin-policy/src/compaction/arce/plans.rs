@@ -33,7 +33,7 @@ impl Arce {
             let left = 1.0 - ticket.bytes_done as f64 / ticket.bytes.max(1) as f64;
             let bytes = ticket.bytes as f64 * left;
             let rest = Candidate { from: 0, to: 0, bytes, removed: removed * left };
-            scene.choice(0.0).score(rest).value() > 0.0
+            scene.choice(0.0).score(rest).is_worth_ending()
         };
         let tickets = || scene.input.tickets.iter();
         let lost = |t: &&TicketView| !self.parked.contains(&t.ticket) && !pays(t);

@@ -54,7 +54,16 @@ impl Score {
     pub(crate) fn value(&self) -> f64 {
         self.gain - self.cost
     }
+
+    /// Whether the rest of a merge under way is worth its cost. What is given up in the middle leaves runs
+    /// that are cut in two, so it takes more than another tuple that sees it a little otherwise.
+    pub(crate) fn is_worth_ending(&self) -> bool {
+        self.gain * PARKED > self.cost
+    }
 }
+
+/// A merge is parked when its rest costs so many times what it gains.
+const PARKED: f64 = 4.0;
 
 /// The score of `candidate` at `runs` covered runs.
 pub(crate) fn score(model: &Model, horizon: f64, stall: Stall, runs: f64, candidate: Candidate) -> Score {
