@@ -592,8 +592,8 @@ mod tests {
         assert!((predicted / last.each - 1.0).abs() < 0.3, "{predicted} predicted, {last:?}");
     }
 
-    /// A plan knows by how much writers are slowed from c on, and not that they are slowed further near the most
-    /// runs: a merge that ends there takes fewer windows than foreseen.
+    /// Where writers are slowed, windows are as long as the pace makes them, and single merges fill up to six more
+    /// of them than foreseen.
     #[test]
     fn merges_beside_slowed_writers_are_foreseen_in_the_mean() {
         let reports = phases(&mut *by_name("arce").unwrap(), small(), "BBB", 1.0).unwrap();
