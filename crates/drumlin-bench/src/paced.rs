@@ -223,20 +223,25 @@ mod tests {
         assert_eq!(predicted("no search yet"), None);
     }
 
-    /// The cache holds a large part of so small a store, so few runs cost a reader anything and the phases of readers say
-    /// little; what is held is the writing.
+    /// In so small a store the phases are short beside the time in which a change of the mix is seen, and the first
+    /// one begins with the runs that the load left, while leveling has merged all of them: it has no bound here.
     #[test]
-    fn arce_is_ahead_in_writing_on_the_clock_of_a_disk() {
+    fn arce_is_ahead_on_the_clock_of_a_disk() {
         for plan in ["I", "II"] {
             let arce = course("arce", plan, small()).unwrap();
             let other = course("1-leveling:static", plan, small()).unwrap();
-            let writes = |counts: &[PhaseCount]| {
-                let phase = counts.iter().find(|count| count.name == "B").expect("B is in both plans");
-                (phase.nanos, phase.merged)
-            };
-            let (found, expected) = (writes(&arce), writes(&other));
-            assert!(found.0 < 0.95 * expected.0, "plan {plan}: {found:?} and {expected:?} in B");
-            assert!(found.1 < 0.95 * expected.1, "plan {plan}: {found:?} and {expected:?} in B");
+            assert!(mean(&arce) < 0.95 * mean(&other), "plan {plan}: {arce:?} and {other:?}");
+            for (found, expected) in arce.iter().zip(&other).skip(1) {
+                let most = if found.name == "B" { 0.6 } else { 1.1 };
+                assert!(
+                    found.nanos < most * expected.nanos,
+                    "plan {plan}, phase {}: {found:?} and {expected:?}",
+                    found.name
+                );
+                if found.name == "B" {
+                    assert!(found.merged < 0.6 * expected.merged, "{found:?} and {expected:?}");
+                }
+            }
         }
     }
 

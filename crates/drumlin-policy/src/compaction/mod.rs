@@ -183,7 +183,8 @@ mod tests {
         assert_eq!(refused("arce:0/24/2/1"), "arce = 0/24/2/1: M = 0: must be 1..=1000000");
         assert_eq!(
             refused("arce:no-fun"),
-            "arce = no-fun: no-fun: must be one of no-rho, no-park, no-between, no-horizon, no-even, no-masks"
+            "arce = no-fun: no-fun: must be one of no-rho, no-park, no-between, no-first, no-horizon, no-even, \
+             no-masks"
         );
         assert_eq!(
             refused("arce:no-park,8/24/2/1"),

@@ -592,6 +592,17 @@ mod tests {
         assert!((predicted / last.each - 1.0).abs() < 0.3, "{predicted} predicted, {last:?}");
     }
 
+    /// Where writers are slowed, windows are as long as the pace makes them, and single merges fill up to six more
+    /// of them than foreseen.
+    #[test]
+    fn merges_beside_slowed_writers_are_foreseen_in_the_mean() {
+        let reports = phases(&mut *by_name("arce").unwrap(), small(), "BBB", 1.0).unwrap();
+        for report in &reports {
+            let (merges, mean, most) = report.foreseen;
+            assert!(merges > 10 && mean <= 1.0 && most <= 7.0, "{report:?}");
+        }
+    }
+
     #[test]
     fn a_ramp_of_updates_is_followed() {
         let run = |name: &str| phases(&mut *by_name(name).unwrap(), small(), "gradient", 40.0).unwrap();

@@ -117,7 +117,21 @@ impl Arce {
         let stall = tuple.stall(&model);
         let tuple = if self.switches.rho { tuple } else { Tuple { balance: f64::INFINITY, ..tuple } };
         let need = Need::at(line.runs, tuple.calm, max_runs, self.switches.even);
-        (Scene { input, line, samples, scale, model, tuple, stall, max_runs, need, disk_short }, ticked)
+        let short_first = self.switches.first;
+        let scene = Scene {
+            input,
+            line,
+            samples,
+            scale,
+            model,
+            tuple,
+            stall,
+            max_runs,
+            need,
+            disk_short,
+            short_first,
+        };
+        (scene, ticked)
     }
 
     /// The store was opened since the last decision: times, tickets and searches of then are gone.
@@ -264,7 +278,7 @@ impl CompactionPolicy for Arce {
         let mix = reader.numbers()?;
         let [flush_bytes, flush_entries, shrink] = reader.numbers()?;
         let phases: [f64; 4] = reader.numbers()?;
-        let counted: [f64; 9] = reader.numbers()?;
+        let counted: [f64; 10] = reader.numbers()?;
         let interference: [f64; 6] = reader.numbers()?;
         let drift: [f64; Drift::NUMBERS] = reader.numbers()?;
         let [now, flushes, flushed, trigger] = reader.numbers()?;
@@ -307,4 +321,4 @@ const MOST_PARKED: usize = 4;
 /// Stands where there is no pin.
 const NO_PIN: Pin = Pin { horizon: 1.0, calm: 2.0, passes: 1.0, balance: 1.0 };
 /// First byte of the saved state.
-const VERSION: u8 = 3;
+const VERSION: u8 = 4;

@@ -1,13 +1,17 @@
 //! When to search again (arce.md 3.7.6).
 //!
-//! Everything is compared with how it was at the last search. A drift of the mix must last two ticks, so
-//! that chance alone does not look like one; it also ends a phase, whose length bounds later horizons.
+//! Everything is compared with how it was at the last search. A drift of the mix must last two ticks, and
+//! stand out of the noise of the operations that were sampled meanwhile: a large one is seen at once, a
+//! small one when enough operations show it. It also ends a phase, whose length bounds later horizons.
 
 use super::real;
 use alloc::vec::Vec;
 
 /// Total variation of the mix that counts as a drift.
 const MIX: f64 = 0.1;
+/// Operations that one sampled operation stands for. Of n samples the mix is off by 1 / sqrt(n) at most, in
+/// nearly all cases.
+const SAMPLED: f64 = 64.0;
 /// Relative change of runs, costs and measured figures.
 const SURPRISE: f64 = 0.25;
 /// Relative change of the tree's size.
@@ -23,6 +27,8 @@ const JUDGED_WINDOWS: f64 = 16.0;
 const JUDGED_SHARE: f64 = 1.0 / 16.0;
 /// Phase lengths that are kept.
 const PHASES: usize = 4;
+/// Change of the operations of a window.
+const WINDOWS: f64 = 2.0;
 /// Growth of the horizon since the last search, by which a phase outlasts what was expected of it.
 const OUTLASTS: f64 = 2.0;
 
@@ -95,7 +101,10 @@ pub(crate) struct Drift {
     basis: Option<Picture>,
     /// What that search predicted: covered runs and cost; 0 before it ended.
     predicted: [f64; 2],
-    drifting: bool,
+    /// The ticks since the mix seems to be another one, and operations of each kind in all but the first of
+    /// them: that one may hold some of the mix before.
+    drifting: [f64; 3],
+    drifting_ticks: f64,
     /// Sums of runs and cost over operations, since the judgement began.
     judged: [f64; 3],
     phase_began: f64,
@@ -109,7 +118,14 @@ impl Drift {
         self.basis = Some(picture);
         self.predicted = [0.0; 2];
         self.judged = [0.0; 3];
-        self.drifting = false;
+    }
+
+    /// The mix that the present one drifted to, and the operations that show it; the next drift is counted from
+    /// here on.
+    pub(crate) fn drifted(&mut self) -> ([f64; 3], f64) {
+        let sum: f64 = self.drifting.iter().sum();
+        self.drifting_ticks = 0.0;
+        (core::mem::take(&mut self.drifting).map(|count| count / sum.max(1.0)), sum)
     }
 
     /// The search ended with these predictions.
@@ -128,12 +144,11 @@ impl Drift {
         let Some(basis) = &self.basis else {
             return (picture.flushes >= 1.0).then_some(Trigger::Fresh);
         };
-        let off = total_variation(&fast, &basis.mix) > MIX;
-        if off && self.drifting {
+        let basis_mix = basis.mix;
+        if self.drifts(&basis_mix, fast, operations) {
             self.end_phase(picture.operations);
             return Some(Trigger::Mix);
         }
-        self.drifting = off;
         self.judged[0] += operations;
         self.judged[1] += operations * picture.runs;
         self.judged[2] += operations * picture.cost;
@@ -153,6 +168,10 @@ impl Drift {
         if picture.costs.iter().zip(basis.costs).any(|(now, then)| differ(*now, then, SURPRISE)) {
             return Some(Trigger::Costs);
         }
+        // What a tuple says is in windows, and these hang on the share of writes, however small it is.
+        if picture.window_ops.max(basis.window_ops) > WINDOWS * picture.window_ops.min(basis.window_ops) {
+            return Some(Trigger::Costs);
+        }
         if picture.horizon > OUTLASTS * basis.horizon {
             return Some(Trigger::Outlasts);
         }
@@ -161,35 +180,53 @@ impl Drift {
         is_old.then_some(Trigger::Age)
     }
 
+    /// Takes a tick into the judgement whether the mix is another one than `basis`.
+    fn drifts(&mut self, basis: &[f64; 3], fast: [f64; 3], operations: f64) -> bool {
+        if total_variation(&fast, basis) <= MIX || operations <= 0.0 {
+            (self.drifting, self.drifting_ticks) = ([0.0; 3], 0.0);
+            return false;
+        }
+        self.drifting_ticks += 1.0;
+        if self.drifting_ticks < 2.0 {
+            return false;
+        }
+        for (sum, share) in self.drifting.iter_mut().zip(fast) {
+            *sum += share * operations;
+        }
+        let sum: f64 = self.drifting.iter().sum();
+        let above = (total_variation(&self.drifting.map(|count| count / sum), basis) - MIX).max(0.0);
+        above * above * sum > SAMPLED
+    }
+
     /// As numbers; the phases are apart.
     pub(crate) fn numbers(&self) -> [f64; Drift::NUMBERS] {
         let b = self.basis.unwrap_or_default();
         let known = f64::from(u8::from(self.basis.is_some()));
-        let drifting = f64::from(u8::from(self.drifting));
+        let ([d0, d1, d2], d3) = (self.drifting, self.drifting_ticks);
         let ([m0, m1, m2], [c0, c1, c2, c3]) = (b.mix, b.costs);
         let ([p0, p1], [j0, j1, j2]) = (self.predicted, self.judged);
         let (now, began) = (b.now as f64, self.phase_began);
         let basis = [b.operations, b.bytes, b.flushes, b.runs, b.cost, b.window_ops, b.horizon];
         let [b0, b1, b2, b3, b4, b5, b6] = basis;
         [
-            known, drifting, now, began, m0, m1, m2, c0, c1, c2, c3, p0, p1, j0, j1, j2, b0, b1, b2, b3, b4,
-            b5, b6,
+            known, d0, d1, d2, d3, now, began, m0, m1, m2, c0, c1, c2, c3, p0, p1, j0, j1, j2, b0, b1, b2,
+            b3, b4, b5, b6,
         ]
     }
 
     /// How many they are.
-    pub(crate) const NUMBERS: usize = 23;
+    pub(crate) const NUMBERS: usize = 26;
 
     /// Takes back [`Drift::numbers`].
     pub(crate) fn restore(&mut self, numbers: [f64; Drift::NUMBERS]) {
-        let [known, drifting, now, began, m0, m1, m2, c0, c1, c2, c3, p0, p1, j0, j1, j2, rest @ ..] =
-            numbers;
+        let [known, d0, d1, d2, d3, now, began, m0, m1, m2, c0, c1, c2, c3, rest @ ..] = numbers;
+        let [p0, p1, j0, j1, j2, rest @ ..] = rest;
         let [operations, bytes, flushes, runs, cost, window_ops, horizon] = rest;
         let (mix, costs) = ([m0, m1, m2], [c0, c1, c2, c3]);
         let now = now as u64;
         let basis = Picture { now, operations, mix, bytes, flushes, costs, runs, cost, window_ops, horizon };
         self.basis = (known == 1.0).then_some(basis);
-        (self.drifting, self.phase_began) = (drifting == 1.0, began);
+        (self.drifting, self.drifting_ticks, self.phase_began) = ([d0, d1, d2], d3, began);
         (self.predicted, self.judged) = ([p0, p1], [j0, j1, j2]);
     }
 
@@ -199,7 +236,6 @@ impl Drift {
         }
         self.phases.push((operations - self.phase_began).max(1.0));
         self.phase_began = operations;
-        self.drifting = false;
     }
 
     /// How many operations more the present phase is expected to last, once any phase has ended: as long as
@@ -285,10 +321,39 @@ mod tests {
             assert_eq!(drift.tick(&picture(at * 5000.0, name), mix(name), 5000.0), expected, "{at}");
         }
         assert_eq!(drift.phases, [25_000.0]);
+        assert_eq!(drift.drifted(), (mix('B'), 5000.0));
         assert_eq!(Drift::default().expected(1e9), None);
         drift.phases = std::vec::Vec::from([100.0, 1000.0, 10_000.0]);
         assert!((drift.expected(25_500.0).unwrap() - 1000.0).abs() < 1e-6);
         assert_eq!(drift.expected(45_000.0), Some(20_000.0), "what lasted long lasts as long again");
+    }
+
+    /// The ticks of `operations` in which a mix that is off by `share` is seen.
+    fn ticks_to_see(share: f64, operations: f64) -> Option<usize> {
+        let mut drift = Drift::default();
+        drift.searched(picture(0.0, 'J'));
+        let [points, seeks, writes] = mix('J');
+        let off = [points - share, seeks + share, writes];
+        (1..100).find(|_| drift.tick(&picture(0.0, 'J'), off, operations) == Some(Trigger::Mix))
+    }
+
+    #[test]
+    fn a_drift_is_seen_as_soon_as_it_stands_out_of_the_noise() {
+        assert_eq!(ticks_to_see(0.33, 1024.0), Some(3), "0.23 above the bound: 1210 operations");
+        assert_eq!(ticks_to_see(0.2, 1024.0), Some(8), "0.1 above it: 6400");
+        assert_eq!(ticks_to_see(0.2, 100_000.0), Some(2), "a single tick never does");
+        assert_eq!(ticks_to_see(0.1, 1e6), None);
+    }
+
+    /// Another search begins while the mix changes, with some of the new mix in its own: the drift is still seen.
+    #[test]
+    fn a_search_in_between_hides_no_drift() {
+        let mut drift = Drift::default();
+        drift.searched(picture(0.0, 'A'));
+        assert_eq!(drift.tick(&picture(1000.0, 'A'), mix('B'), 1024.0), None);
+        drift.searched(picture(1000.0, 'A'));
+        assert_eq!(drift.tick(&picture(2000.0, 'A'), mix('B'), 1024.0), Some(Trigger::Mix));
+        assert_eq!(drift.drifted(), (mix('B'), 1024.0));
     }
 
     #[test]
@@ -312,6 +377,9 @@ mod tests {
         assert_eq!(tick(|p| p.bytes *= 1.09), None);
         assert_eq!(tick(|p| p.bytes *= 1.11), Some(Trigger::Size));
         assert_eq!(tick(|p| p.costs[3] = 6.0), Some(Trigger::Costs));
+        assert_eq!(tick(|p| p.window_ops *= 1.9), None);
+        assert_eq!(tick(|p| p.window_ops *= 2.1), Some(Trigger::Costs));
+        assert_eq!(tick(|p| p.window_ops /= 2.1), Some(Trigger::Costs));
         assert_eq!(tick(|p| p.horizon = 201.0), Some(Trigger::Outlasts));
         assert_eq!(tick(|p| p.runs = 7.0), Some(Trigger::Surprise));
         assert_eq!(tick(|p| (p.now, p.operations) = (LONG_MICROS, 1e5)), Some(Trigger::Age));

@@ -1,7 +1,7 @@
 //! From what the engine measured to a model (arce.md 2.1, 2.2).
 //!
-//! The mix of operations comes from counters, decayed with a half-life of eight windows; figures that
-//! nobody measured yet have priors. The base of each cost is the measured mean less what the covered
+//! The mix of operations comes from counters, a mean over the present phase that is decayed with a half-life
+//! of eight windows; figures that nobody measured yet have priors. The base of each cost is the measured mean less what the covered
 //! runs explain, so the model passes through the present.
 
 use super::interference::Interference;
@@ -21,18 +21,22 @@ const MERGE_FIXED: f64 = 1e6;
 const WRITE: f64 = 1000.0;
 /// Bytes of a written entry.
 const ENTRY: f64 = 1024.0;
-/// Windows in which the weight of the past halves.
+/// Windows in which the weight of the past halves, and operations at least: so many that the shares of those
+/// that are sampled say something. Another phase begins a mean of its own.
 const HALF_LIFE: f64 = 8.0;
+const LEAST_HALF_LIFE: f64 = 16_384.0;
 /// Weight of news about flushes and merges.
 const NEWS: f64 = 0.25;
 /// Operations that make a tick.
-const TICK: f64 = 4096.0;
+const TICK: f64 = 1024.0;
 
 /// What a policy has learned about load and costs.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Estimate {
     /// Shares over the last windows.
     pub(crate) mix: [f64; 3],
+    /// Operations of the present phase that the mix is a mean of.
+    phase: f64,
     /// Shares over the last tick.
     pub(crate) fast: [f64; 3],
     /// Bytes and entries of a flush; 0 before the first.
@@ -53,6 +57,7 @@ pub(crate) struct Estimate {
 impl Estimate {
     pub(crate) const PRIOR: Estimate = Estimate {
         mix: MIX,
+        phase: 0.0,
         fast: MIX,
         flush_bytes: 0.0,
         flush_entries: 0.0,
@@ -80,13 +85,22 @@ impl Estimate {
         self.counted = input.load.counted;
         self.operations += sum;
         self.last_tick = sum;
-        let keep = if self.is_counted { real::decay(sum / window_ops.max(1.0), HALF_LIFE) } else { 0.0 };
+        // A plain mean while the phase is young.
+        let mean = self.phase / (self.phase + sum);
+        let keep = real::decay(sum, (HALF_LIFE * window_ops).max(LEAST_HALF_LIFE)).min(mean);
+        self.phase += sum;
         self.is_counted = true;
         for (kind, new) in news.into_iter().enumerate() {
             self.fast[kind] = new / sum;
             self.mix[kind] = keep * self.mix[kind] + (1.0 - keep) * self.fast[kind];
         }
         true
+    }
+
+    /// The mix is another one, as so many operations show.
+    pub(crate) fn begin_phase(&mut self, mix: [f64; 3], operations: f64) {
+        (self.mix, self.phase) = (mix, operations);
+        self.interference.forget();
     }
 
     /// Takes in what operations cost in a tick, at `runs` covered runs.
@@ -100,16 +114,19 @@ impl Estimate {
     }
 
     /// As numbers, those that change with each count.
-    pub(crate) fn numbers(&self) -> [f64; 9] {
+    pub(crate) fn numbers(&self) -> [f64; 10] {
         let ([f0, f1, f2], [c0, c1, c2]) = (self.fast, self.counted.map(|count| count as f64));
-        [f0, f1, f2, c0, c1, c2, self.operations, self.last_tick, f64::from(u8::from(self.is_counted))]
+        let is_counted = f64::from(u8::from(self.is_counted));
+        [f0, f1, f2, c0, c1, c2, self.operations, self.last_tick, is_counted, self.phase]
     }
 
     /// Takes back [`Estimate::numbers`].
-    pub(crate) fn restore(&mut self, [f0, f1, f2, c0, c1, c2, operations, last_tick, is_counted]: [f64; 9]) {
+    pub(crate) fn restore(&mut self, numbers: [f64; 10]) {
+        let [f0, f1, f2, c0, c1, c2, operations, last_tick, is_counted, phase] = numbers;
         self.fast = [f0, f1, f2];
         self.counted = [c0, c1, c2].map(|count| count as u64);
         (self.operations, self.last_tick, self.is_counted) = (operations, last_tick, is_counted == 1.0);
+        self.phase = phase;
     }
 
     /// Whether a counter is behind what it was: the store was opened anew.

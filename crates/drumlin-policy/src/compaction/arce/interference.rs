@@ -10,9 +10,9 @@ use super::real;
 /// Bounds of chi; the lower one also holds until enough is known.
 pub(crate) const BOUNDS: (f64, f64) = (0.1, 1.0);
 /// Ticks in which the weight of the past halves.
-const HALF_LIFE: f64 = 64.0;
+const HALF_LIFE: f64 = 256.0;
 /// Weight of ticks, and variance of their busy shares, that a line needs.
-const LEAST_TICKS: f64 = 4.0;
+const LEAST_TICKS: f64 = 16.0;
 const LEAST_VARIANCE: f64 = 0.01;
 
 /// Decayed sums over ticks.

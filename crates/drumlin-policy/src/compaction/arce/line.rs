@@ -309,7 +309,7 @@ fn link_end(aged: &[Aged<'_>], from: usize) -> usize {
     while at < end {
         // Only runs whose largest sequence number reaches into this one's ages can interlock with it.
         let reach = aged[at..].partition_point(|other| other.max_seq >= aged[at].min_seq) + at;
-        let last = (end..reach).rev().find(|&other| share_keys(aged[at].run, aged[other].run));
+        let last = (end..reach).rev().find(|&other| interlock(aged[at].run, aged[other].run));
         end = last.map_or(end, |last| last + 1);
         at += 1;
     }
@@ -324,13 +324,47 @@ fn around<'a>(run: &'a RunView, range: &'a KeyRange) -> impl Iterator<Item = &'a
     near.filter(|f| !matches!(f.state, FileState::Leaving(_)) && f.bounds.overlaps(range))
 }
 
-fn share_keys(a: &RunView, b: &RunView) -> bool {
-    let (few, many) = if a.files.len() <= b.files.len() { (a, b) } else { (b, a) };
-    staying(few).any(|f| around(many, &f.bounds).next().is_some())
+/// Whether `newer` holds, beside keys of `older`, anything that is as old. What the runs reach over elsewhere
+/// does not matter: a run that was merged in part is long in age where it shares no keys with the rest.
+fn interlock(newer: &RunView, older: &RunView) -> bool {
+    if newer.files.len() <= older.files.len() {
+        staying(newer).any(|f| around(older, &f.bounds).any(|other| other.max_seq >= f.min_seq))
+    } else {
+        staying(older).any(|f| around(newer, &f.bounds).any(|other| f.max_seq >= other.min_seq))
+    }
 }
 
 /// Whether the files of `run` lie in gaps of `home`, which nothing is leaving.
 fn gap_for(home: &RunView, run: &RunView) -> bool {
     home.files.iter().all(|f| f.state == FileState::Free)
         && staying(run).all(|f| around(home, &f.bounds).next().is_none())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use drumlin_types::TableId;
+    use drumlin_types::contract::RunTag;
+    use drumlin_types::contract::draw::plain_file;
+
+    /// A run of files: first key, the key behind, ages.
+    fn run(id: u64, files: &[(u8, u8, Seq, Seq)]) -> RunView {
+        let file = |(at, &(from, to, min, max)): (usize, &(u8, u8, Seq, Seq))| {
+            let bounds = KeyRange::new(Key::new(&[from]), Some(Key::new(&[to])));
+            plain_file(TableId(id * 100 + at as u64), bounds, min, max)
+        };
+        RunView { id: RunId(id), tag: RunTag::default(), files: files.iter().enumerate().map(file).collect() }
+    }
+
+    #[test]
+    fn runs_interlock_where_they_share_keys_and_ages() {
+        // Merged in part: below key 50 as old as the first flush, above it only what came last.
+        let merged = run(9, &[(0, 50, 1, 90), (50, 100, 80, 90)]);
+        let rest = run(5, &[(50, 100, 41, 50)]);
+        assert!(!interlock(&merged, &rest), "older than all that it shares keys with");
+        assert!(interlock(&merged, &run(5, &[(40, 100, 41, 50)])));
+        assert!(interlock(&merged, &run(5, &[(0, 10, 1, 5), (20, 30, 41, 50), (60, 70, 3, 4)])));
+        assert!(!interlock(&merged, &run(5, &[(50, 60, 1, 5), (60, 70, 41, 50), (80, 90, 3, 4)])));
+        assert!(!interlock(&run(9, &[(0, 100, 51, 90)]), &rest));
+    }
 }

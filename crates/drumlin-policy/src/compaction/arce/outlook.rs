@@ -4,7 +4,7 @@ use super::decide::Arce;
 use super::drift::{Picture, Trigger};
 use super::guard::Balance;
 use super::model::{Model, Stall};
-use super::plans::removed_by;
+use super::plans::{may_park, removed_by};
 use super::rollout::{Limits, PIECE_BYTES, Start, StartJob};
 use super::scene::Scene;
 use super::search::Search;
@@ -53,10 +53,11 @@ impl Arce {
         let trigger = self.drift.tick(&picture, self.estimate.fast, self.estimate.last_tick)?;
         if trigger == Trigger::Mix {
             // The past is of another phase.
-            self.estimate.mix = self.estimate.fast;
-            self.estimate.interference.forget();
+            let (mix, operations) = self.drift.drifted();
+            self.estimate.begin_phase(mix, operations);
         }
-        self.drift.searched(Picture { mix: self.estimate.fast, ..picture });
+        // A drift that has begun goes on being counted, from the mix that this search goes by.
+        self.drift.searched(Picture { mix: self.estimate.mix, ..picture });
         self.thinking = Some(trigger);
         let whole_tree = scene.model.windows(scene.line.bytes, 1.0, Stall::NEVER);
         Some(Box::new(Search::new(self.start(scene, *balance), scene.tuple, whole_tree, self.switches.rho)))
@@ -93,7 +94,14 @@ impl Arce {
             let left = 1.0 - ticket.bytes_done as f64 / ticket.bytes.max(1) as f64;
             let removed = removed_by(ticket).unwrap_or(1.0) * left;
             line[at].weight += removed;
-            jobs.push(StartJob { from: at, to: at + 1, bytes: ticket.bytes as f64 * left, removed });
+            let may_park = self.switches.park && may_park(ticket);
+            jobs.push(StartJob {
+                from: at,
+                to: at + 1,
+                bytes: ticket.bytes as f64 * left,
+                removed,
+                may_park,
+            });
         }
         Start {
             model: Model::new(model),
@@ -105,6 +113,7 @@ impl Arce {
                 max_runs: scene.max_runs,
                 piece_bytes: PIECE_BYTES,
                 interleave: self.switches.between,
+                short_first: self.switches.first,
                 even: self.switches.even,
                 fixed_delay: None,
             },

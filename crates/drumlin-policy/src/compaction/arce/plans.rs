@@ -29,14 +29,11 @@ impl Arce {
             return Vec::new();
         }
         let pays = |ticket: &TicketView| {
-            let Some(removed) = removed_by(ticket).filter(|_| !is_must(ticket) && !scene.need.is_must())
-            else {
-                return true;
-            };
+            let Some(removed) = removed_by(ticket).filter(|_| may_park(ticket)) else { return true };
             let left = 1.0 - ticket.bytes_done as f64 / ticket.bytes.max(1) as f64;
             let bytes = ticket.bytes as f64 * left;
             let rest = Candidate { from: 0, to: 0, bytes, removed: removed * left };
-            ticket.pieces <= ticket.pieces_done + 1 || scene.choice(0.0).score(rest).value() > 0.0
+            scene.choice(0.0).score(rest).is_worth_ending()
         };
         let tickets = || scene.input.tickets.iter();
         let lost = |t: &&TicketView| !self.parked.contains(&t.ticket) && !pays(t);
@@ -184,6 +181,12 @@ impl Arce {
 pub(super) fn removed_by(ticket: &TicketView) -> Option<f64> {
     let is_own = is_must(ticket) || ticket.plan.reason.starts_with(ELECTIVE);
     is_own.then_some(ticket.plan.priority)
+}
+
+/// Whether a merge is given up when its rest no longer pays: one that was a matter of choice, and has more
+/// to go than the piece under way.
+pub(super) fn may_park(ticket: &TicketView) -> bool {
+    ticket.plan.reason.starts_with(ELECTIVE) && ticket.pieces > ticket.pieces_done + 1
 }
 
 fn is_must(ticket: &TicketView) -> bool {

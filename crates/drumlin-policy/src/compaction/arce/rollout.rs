@@ -11,7 +11,7 @@ use super::cover::{Cover, Scale};
 use super::guard::Balance;
 use super::interval::{Candidate, Intervals, Part};
 use super::model::{Model, Stall};
-use super::score::{Choice, Need, Tuple, UnderWay};
+use super::score::{Choice, Need, Tuple, UnderWay, score};
 use crate::pace::{Admission, admission};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -40,6 +40,8 @@ pub(crate) struct StartJob {
     pub(crate) to: usize,
     pub(crate) bytes: f64,
     pub(crate) removed: f64,
+    /// It is given up where its rest no longer pays, as in life.
+    pub(crate) may_park: bool,
 }
 
 /// What bounds the merges of a rollout.
@@ -51,6 +53,8 @@ pub(crate) struct Limits {
     pub(crate) piece_bytes: f64,
     /// Whether a long merge gives way to short ones.
     pub(crate) interleave: bool,
+    /// Whether a long merge waits for the short one that is part of it.
+    pub(crate) short_first: bool,
     /// Whether merges that make room are chosen by how even they are.
     pub(crate) even: bool,
     /// A fixed delay of writes above c in place of the pace; for comparisons with the paper.
@@ -152,11 +156,20 @@ impl Rollout {
             scratch,
             started: 0.0,
         };
-        for job in &start.jobs {
+        let jobs: Vec<StartJob> = start.jobs.iter().copied().filter(|job| rollout.goes_on(job)).collect();
+        for job in jobs {
             rollout.admit(job.from..job.to, job.bytes, job.removed, None);
         }
         rollout.decide();
         rollout
+    }
+
+    /// Whether this tuple lets a merge under way go on.
+    fn goes_on(&self, job: &StartJob) -> bool {
+        let rest = Candidate { from: 0, to: 0, bytes: job.bytes, removed: job.removed };
+        let runs = self.line.iter().map(|part| part.weight).sum();
+        !job.may_park
+            || score(&self.start.model, self.tuple.horizon, self.stall, runs, rest).is_worth_ending()
     }
 
     pub(crate) fn tuple(&self) -> Tuple {
@@ -308,7 +321,7 @@ impl Rollout {
     }
 
     fn decide(&mut self) {
-        let Limits { max_runs, interleave, even, .. } = self.start.limits;
+        let Limits { max_runs, interleave, even, short_first, .. } = self.start.limits;
         loop {
             let idle = self.slots.iter().filter(|slot| slot.job.is_none()).count();
             let longest = match idle {
@@ -330,6 +343,7 @@ impl Rollout {
                 balance: self.balance.left(),
                 last_slot: self.slots.len() > 1 && idle == 1,
                 beside: longest.map(|(_, under_way)| under_way),
+                short_first,
             };
             let Scratch { intervals, candidates } = &mut self.scratch;
             let found = choice.choose(&self.line, &self.start.scale, intervals, candidates, |_| ());
@@ -400,6 +414,7 @@ mod tests {
                 max_runs: f64::INFINITY,
                 piece_bytes,
                 interleave: false,
+                short_first: false,
                 even: true,
                 fixed_delay: Some(0.0),
             },
@@ -442,6 +457,23 @@ mod tests {
         let mut stalled = Start::clone(&writes);
         stalled.limits.fixed_delay = Some(13_500.0);
         check(&Arc::new(stalled), Tuple { calm: 12.0, ..tuple(5.0, ANY) }, (14.839, 456.0, 19), 3);
+    }
+
+    #[test]
+    fn what_a_tuple_would_park_it_is_not_credited_with() {
+        let start = start(thirds(), 20.0, PIECE_BYTES);
+        let goes_on = |horizon, may_park| {
+            let job = StartJob { from: 7, to: 8, bytes: 4096.0 * MIB, removed: 1.0, may_park };
+            Rollout::new(&start, tuple(horizon, f64::INFINITY), Scratch::default()).goes_on(&job)
+        };
+        assert!(!goes_on(1.0, true) && goes_on(1.0, false) && goes_on(100.0, true));
+        // Whether the slot is free for another merge at once.
+        let begins_another = |may_park| {
+            let jobs = Vec::from([StartJob { from: 7, to: 8, bytes: 4096.0 * MIB, removed: 6.0, may_park }]);
+            let start = Arc::new(Start { jobs, ..Start::clone(&start) });
+            Rollout::new(&start, tuple(1.0, 1.0), Scratch::default()).started > 0.0
+        };
+        assert!(begins_another(true) && !begins_another(false));
     }
 
     #[test]

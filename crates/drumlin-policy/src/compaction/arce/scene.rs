@@ -18,6 +18,7 @@ pub(super) struct Scene<'a> {
     pub(super) max_runs: f64,
     pub(super) need: Need,
     pub(super) disk_short: bool,
+    pub(super) short_first: bool,
 }
 
 impl Scene<'_> {
@@ -32,6 +33,7 @@ impl Scene<'_> {
             balance,
             last_slot: false,
             beside: None,
+            short_first: self.short_first,
         }
     }
 }

@@ -54,7 +54,16 @@ impl Score {
     pub(crate) fn value(&self) -> f64 {
         self.gain - self.cost
     }
+
+    /// Whether the rest of a merge under way is worth its cost. What is given up in the middle leaves runs
+    /// that are cut in two, so it takes more than another tuple that sees it a little otherwise.
+    pub(crate) fn is_worth_ending(&self) -> bool {
+        self.gain * PARKED > self.cost
+    }
 }
+
+/// A merge is parked when its rest costs so many times what it gains.
+const PARKED: f64 = 4.0;
 
 /// The score of `candidate` at `runs` covered runs.
 pub(crate) fn score(model: &Model, horizon: f64, stall: Stall, runs: f64, candidate: Candidate) -> Score {
@@ -139,6 +148,8 @@ pub(crate) struct Choice<'a> {
     pub(crate) last_slot: bool,
     /// All slots are taken; only a merge that is small beside this one may come in between.
     pub(crate) beside: Option<UnderWay>,
+    /// Whether a merge waits for a short one that would take most of its runs away at once.
+    pub(crate) short_first: bool,
 }
 
 /// A merge comes between when it removes so many times the runs per second.
@@ -185,7 +196,29 @@ impl Choice<'_> {
         let affordable = allowed.filter(|candidate| candidate.bytes <= self.balance);
         let scored = affordable.map(|candidate| self.score(*candidate));
         let useful = scored.filter(|s| s.value() > 0.0 && !(self.last_slot && s.windows > LONG));
-        useful.reduce(|best, next| if next.value() > best.value() { next } else { best })
+        let best = useful.reduce(|best, next| if next.value() > best.value() { next } else { best })?;
+        Some(if self.short_first { self.shortest(best, candidates) } else { best })
+    }
+
+    /// What of `best` goes first: a part of it that takes a small share of its time and removes runs much
+    /// faster is done while the whole would still be at its beginning, and the whole comes next.
+    fn shortest(&self, mut best: Score, candidates: &[Candidate]) -> Score {
+        loop {
+            let whole = best.candidate;
+            let time = self.model.merge(whole.bytes);
+            let beside = UnderWay { left: time, rate: whole.removed / time.max(1.0) };
+            if !beside.has_room(self.model) {
+                return best;
+            }
+            let first = Choice { beside: Some(beside), ..*self };
+            let inside = |c: &&Candidate| c.from >= whole.from && c.to <= whole.to && c.bytes < whole.bytes;
+            let parts = candidates.iter().filter(inside).filter(|c| first.allows(c));
+            let scored = parts.map(|candidate| self.score(*candidate)).filter(|s| s.value() > 0.0);
+            match scored.reduce(|best, next| if next.value() > best.value() { next } else { best }) {
+                Some(part) => best = part,
+                None => return best,
+            }
+        }
     }
 
     /// The merge of `line` to start. `candidates` is left with what it was chosen from; `exact` corrects
@@ -265,6 +298,30 @@ mod tests {
             let [below, above] = [turn - 0.001, turn + 0.001].map(|horizon| winner(horizon, Stall::NEVER));
             assert!(above == below + 1.0, "{below} {above} at {turn}");
         }
+    }
+
+    #[test]
+    fn a_short_merge_goes_before_the_long_one_that_it_is_part_of() {
+        let first = |short_first, horizon| {
+            let model = thirds();
+            let choice = Choice {
+                model: &model,
+                tuple: Tuple { horizon, calm: f64::INFINITY, passes: 2.0, balance: f64::INFINITY },
+                stall: Stall::NEVER,
+                runs: 8.0,
+                need: Need::None,
+                balance: f64::INFINITY,
+                last_slot: false,
+                beside: None,
+                short_first,
+            };
+            let (mut intervals, mut found) = (Intervals::default(), Vec::new());
+            let best = choice.choose(&line(&PAPER), &full_scale(), &mut intervals, &mut found, |_| ());
+            best.unwrap().candidate.removed
+        };
+        // 452 MiB of 4548, 52 of 452, 8 of 52: each in a quarter of the time, and twice as fast.
+        assert_eq!((first(false, 50.0), first(true, 50.0)), (7.0, 3.0));
+        assert_eq!((first(false, 0.1), first(true, 0.1)), (3.0, 3.0), "nothing of it is short enough");
     }
 
     #[test]

@@ -217,6 +217,7 @@ mod tests {
                 max_runs: 64.0,
                 piece_bytes: PIECE_BYTES,
                 interleave: true,
+                short_first: true,
                 even: true,
                 fixed_delay: None,
             },

@@ -15,6 +15,8 @@ pub(crate) struct Switches {
     pub(crate) park: bool,
     /// Short merges come in between of long ones.
     pub(crate) between: bool,
+    /// A short merge goes before the long one that it is part of.
+    pub(crate) first: bool,
     /// Searches look ahead by the size of the tree and the length of phases, not always 400 windows.
     pub(crate) horizon: bool,
     /// Merges that make room are chosen by how even they are, not by how quickly they remove runs.
@@ -24,14 +26,22 @@ pub(crate) struct Switches {
 }
 
 impl Switches {
-    pub(crate) const ALL: Switches =
-        Switches { rho: true, park: true, between: true, horizon: true, even: true, masks: true };
+    pub(crate) const ALL: Switches = Switches {
+        rho: true,
+        park: true,
+        between: true,
+        first: true,
+        horizon: true,
+        even: true,
+        masks: true,
+    };
 
-    fn named(&mut self) -> [(&'static str, &mut bool); 6] {
+    fn named(&mut self) -> [(&'static str, &mut bool); 7] {
         [
             ("no-rho", &mut self.rho),
             ("no-park", &mut self.park),
             ("no-between", &mut self.between),
+            ("no-first", &mut self.first),
             ("no-horizon", &mut self.horizon),
             ("no-even", &mut self.even),
             ("no-masks", &mut self.masks),
