@@ -163,10 +163,19 @@ pub(crate) struct PipelineArgs {
           value_parser = clap::value_parser!(u64).range(256..=1_000_000))]
     pub(crate) load: u64,
 
-    /// MiB per second that the program writes at most
+    /// MiB per second that the program writes at most; above 800 flushes are as fast
     #[arg(long, default_value_t = 800, value_name = "MIB",
           value_parser = clap::value_parser!(u64).range(1..=100_000))]
     pub(crate) rate: u64,
+
+    /// MiB of all keys, which are overwritten evenly [default: every key is new]
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub(crate) universe: Option<u64>,
+
+    /// KiB of a memtable and of a file [default: 64 MiB, as the paper has]
+    #[arg(long, default_value_t = 65536, value_name = "KIB",
+          value_parser = clap::value_parser!(u64).range(64..=4_194_304))]
+    pub(crate) memtable: u64,
 
     /// Lookups per second that the scheduler is told of
     #[arg(long, default_value_t = 0.0)]

@@ -17,6 +17,9 @@ use store::{Mistake, Tally};
 /// Schedules of each mistake, for its share.
 const OF_MISTAKE: u64 = 2000;
 
+/// Schedules between lines that say how far it is.
+const EACH: u64 = 50_000;
+
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1).map(|text| text.parse::<u64>());
     let (count, first) = match (arguments.next(), arguments.next()) {
@@ -32,6 +35,10 @@ fn main() -> ExitCode {
         if let Err(what) = world::schedule(seed, Mistake::None, &mut tally) {
             println!("{what}");
             return ExitCode::FAILURE;
+        }
+        let done = seed + 1 - first;
+        if done.is_multiple_of(EACH) && done < count {
+            println!("so far={done} events={} reads={}", tally.events, tally.reads);
         }
     }
     let figures: Vec<String> =

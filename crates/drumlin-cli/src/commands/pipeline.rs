@@ -67,6 +67,9 @@ fn course(
     let mut setup = Setup::downforce(workers);
     setup.total = args.load * MIB;
     setup.write_rate = args.rate * MIB;
+    setup.flush_rate = setup.flush_rate.max(setup.write_rate);
+    setup.universe = args.universe.map(|mib| mib * MIB);
+    (setup.memtable, setup.file) = (args.memtable << 10, args.memtable << 10);
     setup.reads = (args.gets.max(0.0), 0.0);
     setup.settings.mode = mode;
     let mut decides = drumlin_policy::by_name(policy).map_err(|e| Failure::Usage(e.to_string()))?;

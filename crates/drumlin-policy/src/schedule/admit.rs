@@ -161,8 +161,10 @@ impl Flight {
         let ready = self.unfinished().filter(|(_, p)| {
             p.state == PieceState::Ready && p.out == plan.out && p.source() == source && self.is_clear(p)
         });
-        let is_full = self.tickets.len() >= scene.settings.most_tickets()
-            || ready.take(scene.settings.most_ready()).count() == scene.settings.most_ready();
+        let is_running = |p: &Piece| p.state == PieceState::Running && !p.is_move;
+        let running = self.unfinished().filter(|(_, p)| is_running(p)).count();
+        let most = scene.settings.most_ready(running >= scene.settings.slots as usize);
+        let is_full = self.tickets.len() >= scene.settings.most_tickets() || ready.take(most).count() == most;
         if is_full { Err(Refusal::Enough) } else { Ok(()) }
     }
 

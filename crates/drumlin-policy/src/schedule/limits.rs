@@ -67,9 +67,11 @@ impl Settings {
         4 * self.slots as usize + 16
     }
 
-    /// Ready pieces of a level pair beyond which no plan for it is admitted.
-    pub fn most_ready(&self) -> usize {
-        2 * self.slots.max(1) as usize
+    /// Ready pieces of a level pair from which on no plan for it is admitted; with one slot, none while that is busy.
+    /// What is queued grows old: more could be merged at once by a plan that is made when it can start.
+    pub fn most_ready(&self, is_busy: bool) -> usize {
+        let half = self.slots as usize / 2;
+        if is_busy { half } else { half.max(1) }
     }
 
     /// Bytes beyond the design that the upper levels may hold before levels over their size take no more.

@@ -70,7 +70,10 @@ impl FoldCosts {
         // One lookup in a hundred reads a block of a run that does not hold its key.
         let probe = costs.probe_ns + costs.block_ns * 0.01;
         let extra_run = (load.gets * probe + load.seeks * costs.cursor_ns) / 1e9;
-        FoldCosts { inflow: load.write_bytes, rewrite, extra_run }
+        // In the first second no rate is known; what was written so far counts as that second's.
+        let counted = load.counted[2] as f64 * load.entry_bytes;
+        let inflow = if load.write_bytes > 0.0 { load.write_bytes } else { counted };
+        FoldCosts { inflow, rewrite, extra_run }
     }
 }
 

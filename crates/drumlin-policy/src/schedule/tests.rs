@@ -20,7 +20,7 @@ struct Bench {
 
 impl Bench {
     fn new(tree: &str) -> Bench {
-        let settings = Settings { slots: 2, piece: (1 << 30, 1 << 30), ..Settings::default() };
+        let settings = Settings { slots: 8, piece: (1 << 30, 1 << 30), ..Settings::default() };
         let numbers = Numbers { next_run: 100, next_ticket: 1 };
         let tree = parse_tree(tree).unwrap();
         Bench { tree, flight: Flight::default(), settings, design: Vec::new(), numbers, now: 0 }

@@ -223,7 +223,8 @@ impl Flight {
     /// flushed.
     pub fn is_fed(&self, settings: &Settings) -> bool {
         let ready = self.unfinished().filter(|(_, p)| p.state == PieceState::Ready && self.is_clear(p));
-        ready.take(settings.most_ready()).count() == settings.most_ready()
+        let most = settings.most_ready(false);
+        ready.take(most).count() == most
     }
 
     /// The oldest unfinished ticket with a piece into `level`: no limit holds it up.

@@ -11,19 +11,25 @@ mod world;
 use store::{Mistake, Tally};
 use world::schedule;
 
+/// The first seed and the number of schedules: a thousand, or what `DRUMLIN_SCHEDULES=COUNT` or `COUNT@FIRST` says.
+fn range() -> (u64, u64) {
+    let Ok(text) = std::env::var("DRUMLIN_SCHEDULES") else { return (0, 1000) };
+    let (count, first) = text.split_once('@').unwrap_or((&text, "0"));
+    let number = |text: &str| text.parse().expect("DRUMLIN_SCHEDULES is COUNT or COUNT@FIRST");
+    (number(first), number(count))
+}
+
 #[test]
 fn every_read_is_right_after_every_event() {
     let mut tally = Tally::default();
-    let schedules = 1000;
-    for seed in 0..schedules {
+    let (first, schedules) = range();
+    for seed in first..first + schedules {
         schedule(seed, Mistake::None, &mut tally).unwrap_or_else(|e| panic!("{e}"));
     }
     println!("schedules={schedules} {tally:?}");
     // A run that met none of the interesting cases has shown nothing.
     for (what, count) in tally.figures() {
-        let floor =
-            if matches!(what, "landed" | "retargeted" | "folded") { schedules / 16 } else { schedules / 4 };
-        assert!(count >= floor, "too few: {what} {count}");
+        assert!(count >= schedules / 4, "too few: {what} {count}");
     }
 }
 
@@ -38,20 +44,20 @@ fn caught(mistake: Mistake) -> u64 {
 
 #[test]
 fn installing_in_any_order_is_caught() {
-    assert!(caught(Mistake::NoWaits) >= 10);
+    assert!(caught(Mistake::NoWaits) >= 40);
 }
 
 #[test]
 fn forgetting_the_age_test_is_caught() {
-    assert!(caught(Mistake::NoAgeTest) >= 10);
+    assert!(caught(Mistake::NoAgeTest) >= 45);
 }
 
 #[test]
 fn dropping_blind_to_claimed_files_is_caught() {
-    assert!(caught(Mistake::BlindDrop) >= 4);
+    assert!(caught(Mistake::BlindDrop) >= 7);
 }
 
 #[test]
 fn leaving_dependants_alone_is_caught() {
-    assert!(caught(Mistake::NoRetarget) >= 4);
+    assert!(caught(Mistake::NoRetarget) >= 15);
 }

@@ -116,15 +116,16 @@ impl Store {
     pub(crate) fn new(mistake: Mistake, dice: &mut SplitMix) -> Store {
         let pieces = VERSION * (1 + dice.below(12) as u64);
         let settings = Settings {
-            slots: 1 + dice.below(3) as u32,
+            // Few slots mean that little is admitted ahead.
+            slots: 2 + dice.below(14) as u32,
             piece: (pieces, pieces),
             depth_cap: Some(1 + dice.below(3) as u32),
-            fold_every: Some(1 + dice.below(3) as u32),
+            fold_every: Some(1 + dice.below(2) as u32),
             ..Settings::default()
         };
-        let design = |level: u8| match (level, dice.below(3)) {
-            (0, _) | (_, 0) => LevelDesign::FREE,
-            (_, 1) => LevelDesign { bytes: 3.0 * VERSION as f64, runs: 1.0 },
+        let design = |level: u8| match (level, dice.below(4)) {
+            (0, _) | (_, 0 | 1) => LevelDesign::FREE,
+            (_, 2) => LevelDesign { bytes: 3.0 * VERSION as f64, runs: 1.0 },
             _ => LevelDesign { bytes: f64::INFINITY, runs: 2.0 },
         };
         Store {
@@ -226,9 +227,9 @@ impl Store {
         project::view(&self.tree, &self.flight)
     }
 
-    /// Draws a plan and proposes it. Whether it was admitted.
-    pub(crate) fn propose(&mut self, dice: &mut SplitMix, universe: u8) -> bool {
-        let projected = self.view().projected();
+    /// Draws a plan on `view`, the present one, and proposes it. Whether it was admitted.
+    pub(crate) fn propose(&mut self, view: &TreeView, dice: &mut SplitMix, universe: u8) -> bool {
+        let projected = view.projected();
         let free: Vec<(u8, RunId, &FileView)> =
             projected.files().filter(|(_, _, f)| f.is_takeable()).map(|(l, r, f)| (l, r.id, f)).collect();
         if free.is_empty() {
@@ -428,7 +429,7 @@ impl Store {
     }
 
     /// No file is claimed twice, and claims lie where files are.
-    pub(crate) fn check_claims(&self) -> Result<(), String> {
+    pub(crate) fn check_claims(&self, view: &TreeView) -> Result<(), String> {
         if self.moved_part {
             return Err("a move takes a part of a file".to_owned());
         }
@@ -443,7 +444,7 @@ impl Store {
                 return Err(format!("{:?} is claimed and not in level {}", span.table, span.level));
             }
         }
-        match self.view().files().find(|(_, _, f)| f.state == FileState::Free && f.bounds.is_empty()) {
+        match view.files().find(|(_, _, f)| f.state == FileState::Free && f.bounds.is_empty()) {
             Some((level, ..)) => Err(format!("an empty file in level {level}")),
             None => Ok(()),
         }

@@ -1,33 +1,95 @@
-//! Random schedules: flushes, plans, starts, finishes, installs, landings, failures at any moment, and after every event
-//! every key read at every snapshot by the level rule, compared with the whole history.
+//! Random schedules: flushes, plans, starts, finishes, installs, landings, failures at any moment. After every event the
+//! tree, the projected tree and the claims are checked, and unless readers could not see the event every key is read at
+//! every snapshot by the level rule and compared with the whole history.
 
 use crate::content::{Act, Content, Version, value};
 use crate::store::{LEVELS, Mistake, Store, Tally, drawn_range};
 use drumlin_policy::SplitMix;
 use drumlin_policy::schedule::{Piece, PieceState};
 use drumlin_types::Seq;
-use drumlin_types::contract::PieceId;
+use drumlin_types::contract::draw::Drawing;
 use drumlin_types::contract::legal::check;
+use drumlin_types::contract::{PieceId, TreeView};
 
 /// Events of a schedule, before all that is left is installed.
-const EVENTS: usize = 70;
+const EVENTS: usize = 110;
 /// Steps in which everything must be drained.
 const DRAIN: usize = 4000;
+
+/// What a schedule likes to do, drawn for each: some delete much and merge little, some are all about plans that
+/// wait, and so on. Evenly mixed schedules would meet the rarer combinations less often.
+struct Mix {
+    /// Weights of the kinds of events: write, snapshot, release, plan, start, finish, install, fail, give up.
+    weights: [usize; 9],
+    /// Of eight versions so many are deletions, and so many of those delete a range.
+    deletes: usize,
+    ranges: usize,
+    /// Most snapshots. Without any, tombstones go as soon as nothing older is left.
+    snapshots: usize,
+}
+
+impl Mix {
+    fn draw(dice: &mut SplitMix) -> Mix {
+        let mut some = |least: usize, most: usize| least + dice.below(most - least + 1);
+        Mix {
+            weights: [
+                some(1, 4),
+                1,
+                1,
+                some(4, 12),
+                some(3, 6),
+                some(1, 3),
+                some(2, 5),
+                some(0, 2),
+                some(0, 1),
+            ],
+            deletes: some(2, 6),
+            ranges: some(0, 2),
+            snapshots: some(0, 3),
+        }
+    }
+
+    fn event(&self, dice: &mut SplitMix) -> usize {
+        let mut left = dice.below(self.weights.iter().sum());
+        for (kind, weight) in self.weights.iter().enumerate() {
+            if left < *weight {
+                return kind;
+            }
+            left -= weight;
+        }
+        0
+    }
+}
+
+/// What an event may have changed.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Change {
+    Nothing,
+    /// Plans under way, and nothing that a reader sees.
+    Plans,
+    Tree,
+}
 
 struct World {
     store: Store,
     dice: SplitMix,
+    mix: Mix,
     universe: u8,
     seq: Seq,
-    /// Every version ever written, oldest first.
-    history: Vec<Version>,
+    /// Every version of each key ever written, oldest first.
+    history: Vec<Vec<Version>>,
+    /// The tree with its plans under way, as it was checked last; nothing has changed since.
+    view: TreeView,
 }
 
 impl World {
     fn new(seed: u64, mistake: Mistake) -> World {
         let mut dice = SplitMix::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        let universe = 2 + dice.below(4) as u8;
-        World { store: Store::new(mistake, &mut dice), dice, universe, seq: 0, history: Vec::new() }
+        let universe = 2 + dice.below(6) as u8;
+        let mix = Mix::draw(&mut dice);
+        let store = Store::new(mistake, &mut dice);
+        let (history, view) = (vec![Vec::new(); usize::from(universe)], store.view());
+        World { store, dice, mix, universe, seq: 0, history, view }
     }
 
     fn write(&mut self) {
@@ -36,69 +98,89 @@ impl World {
             self.seq += 1;
             let seq = self.seq;
             let key = self.dice.below(usize::from(self.universe)) as u8;
-            match self.dice.below(8) {
-                0 | 1 => content.push(Version { key, seq, act: Act::Delete }),
-                2 => {
-                    let range = drawn_range(&mut self.dice, self.universe);
-                    let covered = (0..self.universe).filter(|k| range.contains(&[*k]));
-                    content.extend(covered.map(|key| Version { key, seq, act: Act::Delete }));
-                }
-                3 | 4 => content.push(Version { key, seq, act: Act::Operand(vec![seq]) }),
-                _ => content.push(Version { key, seq, act: Act::Put(vec![seq]) }),
+            let kind = self.dice.below(8);
+            if kind < self.mix.ranges.min(self.mix.deletes) {
+                let range = drawn_range(&mut self.dice, self.universe);
+                let covered = (0..self.universe).filter(|k| range.contains(&[*k]));
+                content.extend(covered.map(|key| Version { key, seq, act: Act::Delete }));
+            } else {
+                let act = match kind {
+                    kind if kind < self.mix.deletes => Act::Delete,
+                    6 => Act::Operand(vec![seq]),
+                    _ => Act::Put(vec![seq]),
+                };
+                content.push(Version { key, seq, act });
             }
         }
-        self.history.extend(content.iter().cloned());
+        for version in &content {
+            self.history[usize::from(version.key)].push(version.clone());
+        }
         self.store.flush(content);
     }
 
-    /// One of the pieces that are as `is` says.
-    fn draw(&mut self, is: impl Fn(&Piece) -> bool) -> Option<PieceId> {
-        let pieces = self.store.pieces(is);
-        (!pieces.is_empty()).then(|| pieces[self.dice.below(pieces.len())])
-    }
-
-    fn event(&mut self) {
-        match self.dice.below(24) {
-            0..5 => self.write(),
-            5 if self.store.snapshots.len() < 3 => self.store.snapshots.push(self.seq),
-            6 if !self.store.snapshots.is_empty() => {
+    /// Does something, if it can be done.
+    fn event(&mut self) -> Change {
+        match self.mix.event(&mut self.dice) {
+            0 => self.write(),
+            1 if self.store.snapshots.len() < self.mix.snapshots => self.store.snapshots.push(self.seq),
+            2 if !self.store.snapshots.is_empty() => {
                 let at = self.dice.below(self.store.snapshots.len());
                 self.store.snapshots.swap_remove(at);
             }
-            7..12 => drop(self.store.propose(&mut self.dice, self.universe)),
-            12..16 => {
+            3 if self.store.propose(&self.view, &mut self.dice, self.universe) => return Change::Plans,
+            4 => {
                 // Now and then as many as there are: then some start that still wait.
                 let most = if self.dice.one_in(3) { 8 } else { 1 };
                 let moves_only = self.dice.one_in(8);
-                (0..most).all(|_| self.store.start(moves_only, &mut self.dice));
+                let moved = self.store.tally.moved;
+                let started = (0..most).take_while(|_| self.store.start(moves_only, &mut self.dice)).count();
+                return match started {
+                    0 => Change::Nothing,
+                    _ if self.store.tally.moved > moved => Change::Tree,
+                    _ => Change::Plans,
+                };
             }
-            16 | 17 => {
-                if let Some(id) = self.draw(|p| p.state == PieceState::Running) {
-                    self.store.finish(id);
-                }
+            5 => {
+                let is_running = |p: &Piece| p.state == PieceState::Running;
+                return self.with(is_running, |store, id, _| store.finish(id)).min(Change::Plans);
             }
-            18..22 => {
+            6 => {
                 let is_done = |p: &Piece| matches!(p.state, PieceState::Held | PieceState::Landed);
-                if let Some(id) = self.draw(is_done) {
-                    self.store.install(id, &mut self.dice);
-                }
+                return self.with(is_done, |store, id, dice| {
+                    store.install(id, dice);
+                });
             }
-            22 => {
-                if let Some(id) = self.draw(|p| p.state == PieceState::Running) {
-                    let retry = !self.dice.one_in(3);
-                    self.store.fail(id, retry);
-                }
+            7 => {
+                let is_running = |p: &Piece| p.state == PieceState::Running;
+                return self
+                    .with(is_running, |store, id, dice| store.fail(id, !dice.one_in(3)))
+                    .min(Change::Plans);
             }
-            _ if self.dice.one_in(3) => {
-                if let Some(id) = self.draw(|p| p.state != PieceState::Installed) {
-                    match self.dice.one_in(2) {
-                        true => self.store.fail(id, false),
-                        false => self.store.park(id),
-                    }
-                }
+            8 => {
+                let is_there = |p: &Piece| p.state != PieceState::Installed;
+                return self.with(is_there, |store, id, dice| match dice.one_in(2) {
+                    true => store.fail(id, false),
+                    false => store.park(id),
+                });
             }
-            _ => {}
+            _ => return Change::Nothing,
         }
+        Change::Tree
+    }
+
+    /// Does something with one of the pieces that are as `is` says.
+    fn with(
+        &mut self,
+        is: impl Fn(&Piece) -> bool,
+        act: impl FnOnce(&mut Store, PieceId, &mut SplitMix),
+    ) -> Change {
+        let pieces = self.store.pieces(is);
+        if pieces.is_empty() {
+            return Change::Nothing;
+        }
+        let id = pieces[self.dice.below(pieces.len())];
+        act(&mut self.store, id, &mut self.dice);
+        Change::Tree
     }
 
     /// Installs everything that is left; every piece must get its turn.
@@ -116,7 +198,7 @@ impl World {
                 changed |= self.store.install(id, &mut self.dice);
             }
             changed |= self.store.start(false, &mut self.dice);
-            self.verify()?;
+            self.verify(Change::Tree)?;
             if !changed {
                 let left = self.store.pieces(|_| true);
                 return Err(format!("{} pieces are left and none can go on", left.len()));
@@ -125,19 +207,28 @@ impl World {
         Err("no end".to_owned())
     }
 
-    fn verify(&mut self) -> Result<(), String> {
-        check(&self.store.tree).map_err(|e| format!("tree: {e}"))?;
-        let view = self.store.view();
-        check(&view).map_err(|e| format!("view: {e}; {}", drumlin_types::contract::draw::Drawing(&view)))?;
-        check(&view.projected()).map_err(|e| format!("projected: {e}"))?;
-        self.store.check_claims()?;
-        let snapshots: Vec<Seq> = self.store.snapshots.iter().copied().chain([Seq::MAX]).collect();
+    fn verify(&mut self, change: Change) -> Result<(), String> {
+        if change == Change::Nothing {
+            return Ok(());
+        }
         self.store.tally.events += 1;
+        let view = self.store.view();
+        check(&view).map_err(|e| format!("view: {e}; {}", Drawing(&view)))?;
+        check(&view.projected()).map_err(|e| format!("projected: {e}"))?;
+        self.store.check_claims(&view)?;
+        self.view = view;
+        // No reader sees plans.
+        if change == Change::Tree { self.verify_reads() } else { Ok(()) }
+    }
+
+    fn verify_reads(&mut self) -> Result<(), String> {
+        check(&self.store.tree).map_err(|e| format!("tree: {e}"))?;
+        let snapshots: Vec<Seq> = self.store.snapshots.iter().copied().chain([Seq::MAX]).collect();
         self.store.tally.reads += snapshots.len() as u64 * u64::from(self.universe);
         for snapshot in snapshots {
             for key in 0..self.universe {
-                let seen = |v: &&Version| v.key == key && v.seq <= snapshot;
-                let expected = value(self.history.iter().rev().filter(seen));
+                let versions = self.history[usize::from(key)].iter().rev();
+                let expected = value(versions.filter(|v| v.seq <= snapshot));
                 let actual = self.read(key, snapshot);
                 if actual != expected {
                     return Err(format!("key {key} at {snapshot}: read {actual:?}, should be {expected:?}"));
@@ -197,8 +288,8 @@ impl World {
 pub(crate) fn schedule(seed: u64, mistake: Mistake, tally: &mut Tally) -> Result<(), String> {
     let mut world = World::new(seed, mistake);
     let result = (0..EVENTS).try_for_each(|event| {
-        world.event();
-        world.verify().map_err(|e| format!("seed {seed}, event {event}: {e}"))
+        let change = world.event();
+        world.verify(change).map_err(|e| format!("seed {seed}, event {event}: {e}"))
     });
     let result = result.and_then(|()| world.drain().map_err(|e| format!("seed {seed}, drain: {e}")));
     tally.add(&world.store.tally);
