@@ -127,3 +127,27 @@ fn records_that_cannot_be_are_not_written() {
         assert!(out.is_empty());
     }
 }
+
+#[test]
+fn a_segment_that_was_made_ready_and_never_begun_is_no_torn_end() {
+    let log = || [segment(5, 0, None, &[(1, 0)]), (9, vec![0; 4096])];
+    let (_, recovered) = sequences(log()).expect("sound");
+    assert!(!recovered.torn && recovered.dropped == [LogNumber(9)], "{recovered:?}");
+    // The same in a recycled file, which has its former header still.
+    let recycled = (9, segment(2, 0, None, &[(1, 0)]).1);
+    let files = Files::from([segment(5, 0, None, &[(1, 0)]), recycled]);
+    let (recovered, _) = read_log(&files, LogNumber(5)).expect("sound");
+    assert!(!recovered.torn && recovered.dropped == [LogNumber(9)], "{recovered:?}");
+    // Damage in its place is told.
+    let (_, recovered) = sequences([segment(5, 0, None, &[(1, 0)]), (9, vec![7; 4096])]).expect("sound");
+    assert!(recovered.torn);
+}
+
+#[test]
+fn a_needed_segment_exchanged_with_a_released_one_is_damage() {
+    let (_, released) = segment(1, 0, None, &[(1, 0)]);
+    let (_, needed) = segment(9, RECORD, Some((5, 2)), &[(3, 0)]);
+    let files = Files::from([(1, needed), segment(5, 0, None, &[(2, 0)]), (9, released)]);
+    let error = read_log(&files, LogNumber(5)).expect_err("exchanged");
+    assert!(error.to_string().contains("under the name of another"), "{error}");
+}

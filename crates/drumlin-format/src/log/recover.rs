@@ -111,13 +111,17 @@ pub fn recover<R: Replay>(
     floor: LogNumber,
     replay: &mut R,
 ) -> Result<Recovered, R::Error> {
-    let mut numbers: Vec<LogNumber> = numbers.iter().copied().filter(|number| *number >= floor).collect();
+    let all = numbers;
+    let mut numbers: Vec<LogNumber> = all.iter().copied().filter(|number| *number >= floor).collect();
     numbers.sort_unstable();
     numbers.dedup();
     let mut found = Vec::with_capacity(numbers.len());
     for number in numbers {
         let bytes = replay.header(number)?;
         let header = read_header(number, floor, &bytes)?;
+        if header.is_none() {
+            check_former(number, &bytes, all, replay)?;
+        }
         found.push(Found { number, header, is_blank: header.is_none() && is_blank(&bytes) });
     }
     let chain = chain(&found, floor)?;
@@ -147,6 +151,25 @@ fn read_header(
             }
             _ => Ok(None),
         },
+    }
+}
+
+/// Recycling moves a file to its new name. So a segment with the header of a former life has left no file of that name,
+/// or one that is the same; where another file has it, the two were exchanged.
+fn check_former<R: Replay>(
+    number: LogNumber,
+    bytes: &[u8],
+    all: &[LogNumber],
+    replay: &mut R,
+) -> Result<(), R::Error> {
+    let is_sound = |bytes: &[u8], number| SegmentHeader::decode(bytes, number).is_ok();
+    let former =
+        SegmentHeader::named(bytes).filter(|former| is_sound(bytes, *former) && all.contains(former));
+    match former {
+        Some(former) if !is_sound(&replay.header(former)?, former) => {
+            Err(LogDamage::corrupt(number, "log segment under the name of another", 0).into())
+        }
+        _ => Ok(()),
     }
 }
 
