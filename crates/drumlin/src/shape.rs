@@ -155,7 +155,7 @@ impl Store {
         (metrics.cache_hits, metrics.cache_misses, metrics.cache_bytes) =
             (cache.hits, cache.misses, cache.bytes);
         metrics.syncs = self.env.fs().syncs();
-        let beside = self.running.seen(self.now());
+        let beside = self.costs.running.seen(self.now());
         metrics.merges_most_parallel = beside.most;
         metrics.merges_cross_level_micros = beside.cross_level_micros;
         let lookups = self.lookups.totals();

@@ -19,7 +19,7 @@ use crate::metrics::Counters;
 use crate::options::{Durability, Options};
 use crate::pacing::{self, Gate};
 use crate::snapshot::SnapshotList;
-use crate::stats::{Costs, LookupCounts, Running, Sample};
+use crate::stats::{Costs, LookupCounts, Sample};
 use crate::table::{BlockCache, TableCache, TableOptions};
 use crate::version::{KeyspaceEdit, ManifestWriter, Obsolete, Tree, check};
 use crate::write::{CommitLane, Log, Publisher};
@@ -90,7 +90,6 @@ pub(crate) struct Store {
     pub(crate) lookups: LookupCounts,
     pub(crate) decisions: DecisionFiles,
     pub(crate) costs: Arc<Costs>,
-    pub(crate) running: Arc<Running>,
     /// Number of this open store for the samplers of its clients.
     pub(crate) sampling: u64,
     pub(crate) filter_seed: u64,
@@ -176,7 +175,6 @@ impl Store {
             lookups: LookupCounts::default(),
             decisions: parts.decisions,
             costs: Arc::default(),
-            running: Arc::default(),
             sampling: parts.sampling,
             filter_seed: parts.filter_seed,
             recovered_seq: parts.recovered_seq,

@@ -13,7 +13,7 @@ use crate::cursor::Cursor;
 use crate::error::{Error, Result};
 use crate::keyspace::KeyspaceState;
 use crate::rangedel::{RangeTombstone, RangeTombstones};
-use crate::stats::{Merging, OneRunning};
+use crate::stats::OneRunning;
 use crate::store::Store;
 use crate::table::CursorOptions;
 use crate::version::{FileMeta, Tree};
@@ -35,7 +35,7 @@ struct PieceJob {
     /// Time spent in its steps so far, nanoseconds.
     nanos: u64,
     /// Counted as running for as long as this job lives.
-    _merging: (Merging, OneRunning),
+    _running: OneRunning,
 }
 
 /// A piece that failed: its tables, and why.
@@ -152,7 +152,7 @@ fn merge_job(store: &Arc<Store>, start: PieceStart) -> Result<PieceJob> {
         bytes: piece.bytes,
         written: 0,
         nanos: 0,
-        _merging: (store.costs.merging(), store.running.begin(&store.env, out)),
+        _running: store.costs.running.begin(&store.env, out),
     })
 }
 

@@ -3,6 +3,7 @@
 //! A sample that cannot be used (no time passed, as on a simulated clock) is dropped and the mean stays.
 //! Means are kept with plain loads and stores: of two samples at the same moment one may be lost.
 
+use super::running::Running;
 use drumlin_env::Env;
 use drumlin_env::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use drumlin_env::sync::{Arc, Mutex};
@@ -54,19 +55,11 @@ pub(crate) struct Costs {
     get: Mean,
     scan: Mean,
     write: Mean,
-    /// Merges that run, and one more than the share of sampled operations that passed beside any.
-    merging: AtomicU64,
+    /// Merges that run.
+    pub(crate) running: Arc<Running>,
+    /// One more than the share of sampled operations that passed beside any.
     beside: Mean,
     fetched: Mutex<Fetched>,
-}
-
-/// A merge that runs, for as long as this lives.
-pub(crate) struct Merging(Arc<Costs>);
-
-impl Drop for Merging {
-    fn drop(&mut self) {
-        self.0.merging.fetch_sub(1, Relaxed);
-    }
 }
 
 /// What user reads fetched from the device: blocks that the cache did not have.
@@ -98,15 +91,9 @@ impl Probes {
 }
 
 impl Costs {
-    /// A merge begins.
-    pub(crate) fn merging(self: &Arc<Costs>) -> Merging {
-        self.merging.fetch_add(1, Relaxed);
-        Merging(self.clone())
-    }
-
     /// An operation was sampled.
     fn sampled(&self) {
-        let is_beside = self.merging.load(Relaxed) > 0;
+        let is_beside = self.running.is_any();
         self.beside.add(if is_beside { 2.0 } else { 1.0 }, SAMPLE);
     }
 
@@ -220,7 +207,8 @@ mod tests {
         assert_eq!(costs.view().busy_share, 0.0);
         (0..1000).for_each(|_| costs.got(5));
         assert_eq!(costs.view().busy_share, 0.0);
-        let (one, two) = (costs.merging(), costs.merging());
+        let env = drumlin_env::MemEnv::new(1).env();
+        let (one, two) = (costs.running.begin(&env, 1), costs.running.begin(&env, 1));
         (0..1000).for_each(|_| costs.wrote(5));
         drop(one);
         (0..1000).for_each(|_| costs.sought(5, 1));

@@ -12,10 +12,10 @@ mod lookups;
 mod meter;
 mod running;
 
-pub(crate) use costs::{Costs, Merging, Stopwatch};
+pub(crate) use costs::{Costs, Stopwatch};
 pub(crate) use lookups::LookupCounts;
 pub(crate) use meter::{Kind, Meter, fresh_store};
-pub(crate) use running::{OneRunning, Running};
+pub(crate) use running::OneRunning;
 
 use drumlin_types::Key;
 use drumlin_types::contract::LoadView;

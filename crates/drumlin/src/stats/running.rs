@@ -1,11 +1,14 @@
 //! Merges side by side: how many run, how many did at most, and for how long some went into different levels.
 
 use drumlin_env::Env;
+use drumlin_env::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use drumlin_env::sync::{Arc, Mutex};
 
 /// Merges that run, and what came of those before.
 #[derive(Debug, Default)]
 pub(crate) struct Running {
+    /// How many, for those who ask often.
+    count: AtomicU64,
     state: Mutex<State>,
 }
 
@@ -50,11 +53,17 @@ pub(crate) struct OneRunning {
 }
 
 impl Running {
+    /// Whether any merge runs.
+    pub(crate) fn is_any(&self) -> bool {
+        self.count.load(Relaxed) > 0
+    }
+
     /// A merge into `level` begins.
     pub(crate) fn begin(self: &Arc<Running>, env: &Env, level: u8) -> OneRunning {
         let mut state = self.state.lock();
         let level = usize::from(level).min(state.levels.len() - 1);
         state.levels[level] += 1;
+        self.count.fetch_add(1, Relaxed);
         state.settle(env.clock().monotonic_micros());
         OneRunning { running: self.clone(), env: env.clone(), level }
     }
@@ -71,6 +80,7 @@ impl Drop for OneRunning {
     fn drop(&mut self) {
         let mut state = self.running.state.lock();
         state.levels[self.level] -= 1;
+        self.running.count.fetch_sub(1, Relaxed);
         state.settle(self.env.clock().monotonic_micros());
     }
 }

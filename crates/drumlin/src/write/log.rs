@@ -20,7 +20,7 @@ pub(crate) struct Reservation {
     pub(crate) position: u64,
     /// Global position after it.
     pub(crate) end: u64,
-    /// A segment was begun for it: another one is to be made ready, and this one known.
+    /// A segment was begun for it: the file of the next one is to be made ready.
     pub(crate) has_begun: bool,
 }
 

@@ -5,6 +5,8 @@
 //! 3. [`publish`]: commits become visible in order.
 //! 4. [`log`]: a `Sync` commit then waits for a sync that covers its record; concurrent syncs share one.
 //!
+//! The files of the log are made ready ahead, and known to be on disk later, by [`segment`].
+//!
 //! Invariants. Sequence numbers are dense and follow log order. A commit is acknowledged only when every
 //! commit before it is written, so the log has no hole behind an acknowledged record. Segment N is synced
 //! whole before anything in segment N+1 counts as synced (order rule O2). After a failed write or sync of
