@@ -242,11 +242,13 @@ impl LogTail {
     /// to be unlinked. Under writes as many are kept as one flush sets free, for the next memtable needs as many; when
     /// there is nothing left in the log, one.
     pub(crate) fn release_below(&mut self, floor: LogNumber) -> Released {
-        let (old, live): (Vec<_>, Vec<_>) = self.live.drain(..).partition(|stored| stored.number < floor);
+        let (mut old, live): (Vec<_>, Vec<_>) = self.live.drain(..).partition(|stored| stored.number < floor);
         self.live = live;
         let (closed, unsynced) = self.unsynced.drain(..).partition(|(segment, _)| segment.number < floor);
         self.unsynced = unsynced;
         let keep = if self.live.len() > 1 { old.len().max(SPARE_SEGMENTS) } else { 1 };
+        // They were known, so what recycles them need not make their length last again.
+        old.iter_mut().for_each(|stored| stored.is_settled = true);
         self.spare.extend(old);
         let keep = keep.saturating_sub(usize::from(self.ready.is_some()));
         let surplus = self.spare.len().saturating_sub(keep);
