@@ -6,7 +6,7 @@
 //!
 //! - the client's time for an operation, waits included; blocks that its reads fetched;
 //! - blocks that flushes and merges wrote, and blocks that merges read;
-//! - waits, runs of the tree, decisions;
+//! - waits, the slowest of a thousand puts, runs of the tree;
 //! - for ARCE, the cost that its last search predicted of the phase beside what came.
 //!
 //! A small store's phases are short, while the engine reads its counters once a second. So the disk is sixteen times slower
@@ -22,7 +22,13 @@ use crate::generate::values::Values;
 use crate::measure::oracle::Oracle;
 use crate::workload::{After, Phase, Workload, dynamic};
 use drumlin::env::MemEnv;
+use hdrhistogram::Histogram;
+use serde::Serialize;
 use std::path::Path;
+
+mod shown;
+
+pub use shown::Counted;
 
 /// Nanoseconds of a block of 4 KiB read and written.
 const READ: u64 = 12_000;
@@ -35,8 +41,13 @@ const SLOWER: u64 = 16;
 const SEED: u64 = 1;
 const STORE: &str = "/paced";
 
+/// Operations between two looks at the tree.
+const LOOK: u64 = 512;
+/// Longest put that is told apart, nanoseconds of the slow clock.
+const LONGEST: u64 = 1 << 42;
+
 /// Sizes of a course.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct Setup {
     /// Entries loaded, and operations of a whole phase.
     pub entries: u64,
@@ -44,16 +55,30 @@ pub struct Setup {
     pub value_bytes: usize,
     /// Bytes of a memtable.
     pub flush_bytes: u64,
+    /// Block cache, memtables, filters and indexes together.
+    pub memory_bytes: u64,
+    /// Merges at the same time, besides one flush.
+    pub merges: u32,
+    /// Options of the engine by name, over the others.
+    pub set: Vec<(String, String)>,
 }
 
 impl Default for Setup {
     fn default() -> Setup {
-        Setup { entries: 100_000, value_bytes: 1000, flush_bytes: 64 << 10 }
+        Setup {
+            entries: 100_000,
+            value_bytes: 1000,
+            flush_bytes: 64 << 10,
+            // The least: filters and indexes fit, and few blocks stay.
+            memory_bytes: 8 << 20,
+            merges: 1,
+            set: Vec::new(),
+        }
     }
 }
 
 /// What a phase came to; figures without a unit are for one operation.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct PhaseCount {
     /// Its name.
     pub name: String,
@@ -69,14 +94,18 @@ pub struct PhaseCount {
     pub merged: f64,
     /// Writers that waited in the phase, and their milliseconds.
     pub waits: (u64, f64),
-    /// Runs of the tree at its end.
-    pub runs: u64,
+    /// Nanoseconds that all but one in a thousand puts took at most.
+    pub put_p999: f64,
+    /// Runs of the tree, mean over its operations.
+    pub mean_runs: f64,
+    /// Runs of each level at its end, the newest level first.
+    pub levels: Vec<u64>,
     /// Nanoseconds that ARCE's last search predicted, if it made one.
     pub predicted: Option<f64>,
 }
 
 /// Runs `plan` under `policy`; the counts of its phases, the load left out.
-pub fn course(policy: &str, plan: &str, setup: Setup) -> Result<Vec<PhaseCount>> {
+pub fn course(policy: &str, plan: &str, setup: &Setup) -> Result<Vec<PhaseCount>> {
     let mut workload = dynamic::workload(plan, setup.entries as f64 / 40_960_000.0)?;
     workload.value_bytes = setup.value_bytes;
     let mut course = Course::new(policy, &workload, setup)?;
@@ -106,16 +135,17 @@ struct Course {
 }
 
 impl Course {
-    fn new(policy: &str, workload: &Workload, setup: Setup) -> Result<Course> {
+    fn new(policy: &str, workload: &Workload, setup: &Setup) -> Result<Course> {
         let mem = MemEnv::new(SEED);
         mem.pace(READ * SLOWER, WRITTEN * SLOWER);
         let config = EngineConfig {
-            // The least: filters and indexes fit, and few blocks stay.
-            memory_bytes: 8 << 20,
+            memory_bytes: setup.memory_bytes,
             memtable_bytes: setup.flush_bytes,
             file_bytes: 16 * setup.flush_bytes,
             policy: Some(policy.to_owned()),
             durability: Durability::None,
+            merges: setup.merges,
+            set: setup.set.clone(),
             ..EngineConfig::default()
         };
         let open = open_in(mem.env(), Some(mem.clone()), Path::new(STORE), &config)?;
@@ -133,11 +163,21 @@ impl Course {
         let Workload { keys, value_bytes, .. } = self.workload;
         let before = (self.open.counters(), self.nanos());
         let mut stream = Stream::new(phase, keys, value_bytes, self.base, SEED, 0, None);
-        let (mut chunk, mut value, mut operations) = (Chunk::default(), Vec::new(), 0);
+        let (mut chunk, mut value, mut operations) = (Chunk::default(), Vec::new(), 0_u64);
+        let mut puts = Histogram::<u64>::new_with_bounds(1, LONGEST, 3).map_err(|e| e.to_string())?;
+        let (mut runs, mut looks) = (0, 0);
         while stream.fill(&mut chunk, &|id| self.oracle.is_present(id))? {
             for operation in &chunk.operations {
+                let began = self.nanos();
                 self.mem.advance(EACH * SLOWER);
                 self.step(&chunk, operation, &mut value)?;
+                if operation.call == Call::Put {
+                    puts.saturating_record(self.nanos() - began);
+                }
+                if operations.is_multiple_of(LOOK) {
+                    runs += self.open.counters().runs_per_level.iter().flatten().sum::<u64>();
+                    looks += 1;
+                }
                 operations += 1;
             }
         }
@@ -160,7 +200,9 @@ impl Course {
             flushed: each(grown(|c| c.flush_bytes) / BLOCK),
             merged: each(grown(|c| c.merge_bytes) / BLOCK),
             waits: (waited.0 - had_waited.0, (waited.1 - had_waited.1) / SLOWER as f64),
-            runs: after.0.runs_per_level.iter().flatten().sum(),
+            put_p999: puts.value_at_quantile(0.999) as f64 / SLOWER as f64,
+            mean_runs: runs as f64 / f64::from(looks.max(1)),
+            levels: after.0.runs_per_level.clone().unwrap_or_default(),
             predicted: predicted(&self.open.keys.policy_state()).map(|nanos| nanos / SLOWER as f64),
         };
         if phase.after == After::Idle {
@@ -228,8 +270,8 @@ mod tests {
     #[test]
     fn arce_is_ahead_on_the_clock_of_a_disk() {
         for plan in ["I", "II"] {
-            let arce = course("arce", plan, small()).unwrap();
-            let other = course("1-leveling:static", plan, small()).unwrap();
+            let arce = course("arce", plan, &small()).unwrap();
+            let other = course("1-leveling:static", plan, &small()).unwrap();
             assert!(mean(&arce) < 0.95 * mean(&other), "plan {plan}: {arce:?} and {other:?}");
             for (found, expected) in arce.iter().zip(&other).skip(1) {
                 let most = if found.name == "B" { 0.6 } else { 1.1 };
@@ -247,7 +289,7 @@ mod tests {
 
     #[test]
     fn a_course_is_the_same_each_time() {
-        let run = || course("arce", "III", small()).unwrap();
+        let run = || course("arce", "III", &small()).unwrap();
         assert_eq!(run(), run());
     }
 }

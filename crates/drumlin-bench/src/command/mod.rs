@@ -90,7 +90,7 @@ pub fn run(args: &BenchArgs, program: &Program) -> Ended {
         Family::Child { input, output } => or_failed(child(input, output, program.engines)),
         Family::Calibrate => calibrate_now(&args.common),
         Family::Gate(gate_args) => gate::run(gate_args, program.prefix),
-        Family::Paced(paced_args) => or_failed(show_paced(paced_args)),
+        Family::Paced(paced_args) => or_failed(show_paced(paced_args, &args.common)),
         Family::Report(report_args) => show_reports(report_args, &args.common),
         Family::Options { engine } => or_failed(show_options(engine, &args.common, program)),
         Family::Goals(goal_args) => goals::run(goal_args, &args.common, program),
@@ -102,46 +102,27 @@ pub fn run(args: &BenchArgs, program: &Program) -> Ended {
 }
 
 /// Runs the dynamic phases on the clock of a disk model, and shows what each policy came to.
-fn show_paced(args: &PacedArgs) -> crate::engine::Result<()> {
+fn show_paced(args: &PacedArgs, common: &Common) -> crate::engine::Result<()> {
     let PacedArgs { entries, value_bytes, flush_bytes, .. } = *args;
-    let setup = paced::Setup { entries, value_bytes, flush_bytes };
-    let mut first = None;
+    let least = paced::Setup::default();
+    let setup = paced::Setup {
+        entries,
+        value_bytes,
+        flush_bytes,
+        memory_bytes: common.memory.unwrap_or(least.memory_bytes),
+        merges: common.merges,
+        set: common.set.clone(),
+    };
+    let mut courses = Vec::new();
     for policy in &args.policies {
-        let counts = paced::course(policy, &args.plan, setup)?;
-        let mean = paced::mean(&counts);
-        let base = *first.get_or_insert(mean);
-        let mut text = format!(
-            "{policy}: {:.2} us per operation, {:.2} of {}\n{:<10}{:>10}{:>10}{:>10}{:>10}{:>10}{:>10}{:>8}{:>11}\n",
-            mean / 1e3,
-            mean / base,
-            args.policies[0],
-            "phase",
-            "us",
-            "fetched",
-            "flushed",
-            "merged",
-            "waits",
-            "waited ms",
-            "runs",
-            "predicted",
-        );
-        for count in &counts {
-            let predicted = count.predicted.map_or("-".to_owned(), |nanos| format!("{:.2}", nanos / 1e3));
-            text.push_str(&format!(
-                "{:<10}{:>10.2}{:>10.3}{:>10.4}{:>10.4}{:>10}{:>10.1}{:>8}{predicted:>11}\n",
-                count.name,
-                count.nanos / 1e3,
-                count.fetched,
-                count.flushed,
-                count.merged,
-                count.waits.0,
-                count.waits.1,
-                count.runs,
-            ));
-        }
-        writeln!(io::stdout(), "{text}").map_err(|e| e.to_string())?;
+        let course = paced::Counted::of(policy, &args.plan, &setup)?;
+        let first = courses.first().map_or(course.nanos, |first: &paced::Counted| first.nanos);
+        writeln!(io::stdout(), "{}", course.text(first, &args.policies[0])).map_err(|e| e.to_string())?;
+        courses.push(course);
     }
-    Ok(())
+    let Some(path) = &common.json else { return Ok(()) };
+    let text = serde_json::to_string_pretty(&courses).map_err(|e| e.to_string())?;
+    std::fs::write(path, text).map_err(|e| format!("{}: {e}", path.display()))
 }
 
 fn or_failed(result: crate::engine::Result<()>) -> Ended {
