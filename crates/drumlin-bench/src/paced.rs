@@ -102,6 +102,8 @@ pub struct PhaseCount {
     pub levels: Vec<u64>,
     /// Nanoseconds that ARCE's last search predicted, if it made one.
     pub predicted: Option<f64>,
+    /// What the policy went by at its end.
+    pub state: String,
 }
 
 /// Runs `plan` under `policy`; the counts of its phases, the load left out.
@@ -192,6 +194,7 @@ impl Course {
             stalls.fold((0, 0.0), |sum, stall| (sum.0 + stall.count, sum.1 + stall.seconds * 1e3))
         };
         let (waited, had_waited) = (waits(&after.0), waits(&before.0));
+        let state = self.open.keys.policy_state();
         let count = PhaseCount {
             name: phase.name.clone(),
             operations,
@@ -203,7 +206,8 @@ impl Course {
             put_p999: puts.value_at_quantile(0.999) as f64 / SLOWER as f64,
             mean_runs: runs as f64 / f64::from(looks.max(1)),
             levels: after.0.runs_per_level.clone().unwrap_or_default(),
-            predicted: predicted(&self.open.keys.policy_state()).map(|nanos| nanos / SLOWER as f64),
+            predicted: predicted(&state).map(|nanos| nanos / SLOWER as f64),
+            state,
         };
         if phase.after == After::Idle {
             self.open.flush()?;

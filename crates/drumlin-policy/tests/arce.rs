@@ -237,6 +237,9 @@ fn no_figure_whatever_breaks_it() {
                 probe_ns: figure(),
                 block_ns: figure(),
                 cursor_ns: figure(),
+                cursor_cached_ns: figure(),
+                seek_blocks: figure(),
+                fetch_ns: figure(),
                 get_ns: figure(),
                 scan_ns: figure(),
                 write_ns: figure(),
@@ -250,6 +253,7 @@ fn no_figure_whatever_breaks_it() {
                 entry_bytes: figure(),
                 read_bytes: figure(),
                 clients: figure(),
+                waited: figure(),
                 memtable_fill: figure(),
                 ..LoadView::default()
             };

@@ -58,7 +58,12 @@ impl Store {
         if sampled && self.gate.rate() != OPEN {
             self.refresh_pace_if_free();
         }
-        self.admit(batch.size() as u64 + ENTRY_OVERHEAD * batch.len() as u64)?;
+        let waited = self.admit(batch.size() as u64 + ENTRY_OVERHEAD * batch.len() as u64)?;
+        if waited > 0
+            && let Some(keyspace) = batch.keyspaces.first()
+        {
+            keyspace.meter.waited(waited);
+        }
         self.check_poison()?;
         let began = if sampled { self.env.clock().monotonic_nanos() } else { 0 };
         let request = Request {
@@ -151,15 +156,17 @@ impl Store {
         Ok(())
     }
 
-    /// Waits until there is room for `bytes`, and as long as the pace says.
-    fn admit(&self, bytes: u64) -> Result<()> {
+    /// Waits until there is room for `bytes`, and as long as the pace says. The microseconds that it took.
+    fn admit(&self, bytes: u64) -> Result<u64> {
+        let mut waited = 0;
         if self.memtables_full() {
-            self.stall(StallReason::Memory, "a writer waits for memtables to be flushed", || {
-                !self.memtables_full()
-            })?;
+            waited +=
+                self.stall(StallReason::Memory, "a writer waits for memtables to be flushed", || {
+                    !self.memtables_full()
+                })?;
         }
         if self.gate.rate() == SHUT {
-            self.stall(StallReason::Runs, "a writer waits for runs to be merged", || {
+            waited += self.stall(StallReason::Runs, "a writer waits for runs to be merged", || {
                 self.gate.rate() != SHUT
             })?;
         }
@@ -168,7 +175,7 @@ impl Store {
             self.count_stall(StallReason::Runs, micros);
             self.env.clock().sleep_micros(micros);
         }
-        Ok(())
+        Ok(waited + micros)
     }
 
     /// Whether the memtables hold all the memory that they may.
@@ -196,7 +203,7 @@ impl Store {
         true
     }
 
-    fn stall(&self, reason: StallReason, what: &str, free: impl Fn() -> bool) -> Result<()> {
+    fn stall(&self, reason: StallReason, what: &str, free: impl Fn() -> bool) -> Result<u64> {
         let began = self.now();
         let limit = match self.options.load().write_timeout_ms {
             0 => u64::MAX,
@@ -221,8 +228,9 @@ impl Store {
             }
             Ok(false)
         });
-        self.count_stall(reason, self.now().saturating_sub(began));
-        result
+        let micros = self.now().saturating_sub(began);
+        self.count_stall(reason, micros);
+        result.map(|()| micros)
     }
 
     fn count_stall(&self, reason: StallReason, micros: u64) {

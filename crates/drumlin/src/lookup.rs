@@ -12,7 +12,7 @@ use crate::slice::Slice;
 use crate::stats::{Kind, LookupCounts, Stopwatch};
 use crate::store::Store;
 use crate::table::{Lookup, TableCache};
-use crate::version::{FileMeta, Hit, LOOKUP_SAMPLE};
+use crate::version::{FileMeta, Hit, LOOKUP_SAMPLE, Tree};
 use drumlin_env::sync::{Arc, atomic};
 use drumlin_format::filter::key_hash;
 use drumlin_types::{KeyRange, Kind as EntryKind, Seq};
@@ -192,7 +192,7 @@ impl Store {
     ) -> Iter {
         let keys_only = Arc::new(atomic::AtomicBool::new(false));
         let mut scan = self.scan_of(keyspace, range, snapshot);
-        let stopwatch = self.stopwatch(keyspace, &scan.options.bounds.start, scan.view.tree.runs());
+        let stopwatch = self.stopwatch(keyspace, &scan.options.bounds.start, &scan.view.tree);
         let flag = keys_only.clone();
         let open = Box::new(move || {
             scan.options.keys_only = flag.load(atomic::Ordering::Relaxed);
@@ -209,15 +209,15 @@ impl Store {
         snapshot: Option<Seq>,
     ) -> Result<RangeCursor> {
         let scan = self.scan_of(keyspace, range, snapshot);
-        Ok(RangeCursor::new(scan.open()?, self.clone(), keyspace.clone(), scan.view.tree.runs()))
+        Ok(RangeCursor::new(scan.open()?, self.clone(), keyspace.clone(), scan.view.tree.clone()))
     }
 
-    /// A watch for a seek to `key` over `runs` runs, if it is a sampled one.
+    /// A watch for a seek to `key` in `tree`, if it is a sampled one.
     #[inline]
-    pub(crate) fn stopwatch(&self, keyspace: &KeyspaceState, key: &[u8], runs: usize) -> Option<Stopwatch> {
+    pub(crate) fn stopwatch(&self, keyspace: &KeyspaceState, key: &[u8], tree: &Tree) -> Option<Stopwatch> {
         keyspace.meter.samples().then(|| {
             keyspace.meter.sampled(Kind::Seek, key, 1);
-            Stopwatch::new(self.env.clone(), self.costs.clone(), runs)
+            Stopwatch::new(self.env.clone(), self.costs.clone(), tree.covering(key))
         })
     }
 

@@ -10,6 +10,7 @@ use crate::keyspace::KeyspaceState;
 use crate::scan::StoreView;
 use crate::stats::Stopwatch;
 use crate::store::Store;
+use crate::version::Tree;
 use drumlin_env::sync::Arc;
 use std::fmt;
 
@@ -20,8 +21,8 @@ pub struct RangeCursor {
     view: StoreView,
     store: Arc<Store>,
     keyspace: Arc<KeyspaceState>,
-    /// Runs of the tree that it walks.
-    runs: usize,
+    /// The tree that it walks.
+    tree: Arc<Tree>,
 }
 
 impl RangeCursor {
@@ -29,15 +30,15 @@ impl RangeCursor {
         view: StoreView,
         store: Arc<Store>,
         keyspace: Arc<KeyspaceState>,
-        runs: usize,
+        tree: Arc<Tree>,
     ) -> RangeCursor {
-        RangeCursor { view, store, keyspace, runs }
+        RangeCursor { view, store, keyspace, tree }
     }
 
     fn moved(&mut self, key: &[u8], how: impl FnOnce(&mut StoreView) -> Result<()>) -> Result<bool> {
         self.store.check_open()?;
         self.keyspace.check_alive()?;
-        let mut stopwatch = self.store.stopwatch(&self.keyspace, key, self.runs);
+        let mut stopwatch = self.store.stopwatch(&self.keyspace, key, &self.tree);
         stopwatch.iter_mut().for_each(Stopwatch::begin);
         how(&mut self.view)?;
         if let Some(stopwatch) = stopwatch {

@@ -405,6 +405,9 @@ pub struct PacedArgs {
     /// Policies; the first is what the others are compared with
     #[arg(long, value_delimiter = ',', value_name = "POLICY,..", default_value = "arce,1-leveling:static")]
     pub policies: Vec<String>,
+    /// Show what each policy goes by at the end of each phase
+    #[arg(long)]
+    pub explain: bool,
 }
 
 /// The gate.

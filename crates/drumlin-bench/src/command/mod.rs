@@ -117,7 +117,8 @@ fn show_paced(args: &PacedArgs, common: &Common) -> crate::engine::Result<()> {
     for policy in &args.policies {
         let course = paced::Counted::of(policy, &args.plan, &setup)?;
         let first = courses.first().map_or(course.nanos, |first: &paced::Counted| first.nanos);
-        writeln!(io::stdout(), "{}", course.text(first, &args.policies[0])).map_err(|e| e.to_string())?;
+        writeln!(io::stdout(), "{}", course.text(first, &args.policies[0], args.explain))
+            .map_err(|e| e.to_string())?;
         courses.push(course);
     }
     let Some(path) = &common.json else { return Ok(()) };

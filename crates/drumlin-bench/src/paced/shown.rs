@@ -28,8 +28,9 @@ impl Counted {
         Ok(Counted { policy: policy.to_owned(), nanos: mean(&phases), merged, phases })
     }
 
-    /// As a table; `first` is the mean of the policy called `name`.
-    pub fn text(&self, first: f64, name: &str) -> String {
+    /// As a table, with what the policy went by in each phase if that is wanted; `first` is the mean of the policy
+    /// called `name`.
+    pub fn text(&self, first: f64, name: &str, explain: bool) -> String {
         let mut text = format!(
             "{}: {:.2} us per operation, {:.2} of {name}; {:.3} blocks merged\n\
              {:<10}{:>9}{:>9}{:>9}{:>9}{:>9}{:>11}{:>12}{:>7}{:>11}  runs of levels\n",
@@ -65,6 +66,9 @@ impl Counted {
                 phase.mean_runs,
                 levels.join(" "),
             );
+        }
+        for phase in self.phases.iter().filter(|_| explain) {
+            let _ = write!(text, "\nat the end of {}:\n{}\n", phase.name, phase.state);
         }
         text
     }

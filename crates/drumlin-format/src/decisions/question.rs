@@ -3,8 +3,8 @@
 //! ```text
 //! question   policy slice | state slice | picture | answer
 //!
-//! picture    levels: count of (runs: count of run) | tickets: count of ticket | load: 8 f64, sealed u32,
-//!            snapshots u32, 3 counts | costs: 10 f64 | limits, pin u8, 4 f64 when 1 | wanted, wanted seeks: count of
+//! picture    levels: count of (runs: count of run) | tickets: count of ticket | load: 9 f64, sealed u32,
+//!            snapshots u32, 3 counts | costs: 13 f64 | limits, pin u8, 4 f64 when 1 | wanted, wanted seeks: count of
 //!            slice | now, seed, frozen
 //! run        id | tag slice | files: count of file
 //! file       table | range | bytes, entries, keys, tombstones, range tombstones, smallest, largest seq |
@@ -349,8 +349,8 @@ fn plan(reader: &mut Reader<'_>) -> Result<Plan, Corruption> {
 
 fn put_load(out: &mut Vec<u8>, load: &LoadView) {
     let LoadView { gets, seeks, writes, write_bytes, entry_bytes, clients, memtable_fill, .. } = load;
-    let LoadView { sealed_memtables, snapshots, read_bytes, counted, .. } = load;
-    let rates = [gets, seeks, writes, write_bytes, entry_bytes, clients, memtable_fill, read_bytes];
+    let LoadView { sealed_memtables, snapshots, read_bytes, waited, counted, .. } = load;
+    let rates = [gets, seeks, writes, write_bytes, entry_bytes, clients, memtable_fill, read_bytes, waited];
     rates.iter().for_each(|rate| put_f64(out, **rate));
     put_varint(out, u64::from(*sealed_memtables));
     put_varint(out, u64::from(*snapshots));
@@ -367,6 +367,7 @@ fn load(reader: &mut Reader<'_>) -> Result<LoadView, Corruption> {
         clients: f64(reader)?,
         memtable_fill: f64(reader)?,
         read_bytes: f64(reader)?,
+        waited: f64(reader)?,
         sealed_memtables: reader.varint_u32()?,
         snapshots: reader.varint_u32()?,
         counted: [reader.varint_u64()?, reader.varint_u64()?, reader.varint_u64()?],
@@ -375,10 +376,12 @@ fn load(reader: &mut Reader<'_>) -> Result<LoadView, Corruption> {
 
 fn put_costs(out: &mut Vec<u8>, costs: &CostView) {
     let CostView { merge_bytes_per_s, merge_fixed_ns, flush_bytes_per_s, probe_ns, block_ns, .. } = costs;
-    let CostView { cursor_ns, get_ns, scan_ns, write_ns, busy_share, .. } = costs;
+    let CostView { cursor_ns, cursor_cached_ns, seek_blocks, fetch_ns, get_ns, .. } = costs;
+    let CostView { scan_ns, write_ns, busy_share, .. } = costs;
     let speeds = [merge_bytes_per_s, merge_fixed_ns, flush_bytes_per_s, probe_ns, block_ns];
-    let times = [cursor_ns, get_ns, scan_ns, write_ns, busy_share];
-    speeds.iter().chain(&times).for_each(|cost| put_f64(out, **cost));
+    let cursors = [cursor_ns, cursor_cached_ns, seek_blocks, fetch_ns];
+    let times = [get_ns, scan_ns, write_ns, busy_share];
+    speeds.iter().chain(&cursors).chain(&times).for_each(|cost| put_f64(out, **cost));
 }
 
 fn costs(reader: &mut Reader<'_>) -> Result<CostView, Corruption> {
@@ -389,6 +392,9 @@ fn costs(reader: &mut Reader<'_>) -> Result<CostView, Corruption> {
         probe_ns: f64(reader)?,
         block_ns: f64(reader)?,
         cursor_ns: f64(reader)?,
+        cursor_cached_ns: f64(reader)?,
+        seek_blocks: f64(reader)?,
+        fetch_ns: f64(reader)?,
         get_ns: f64(reader)?,
         scan_ns: f64(reader)?,
         write_ns: f64(reader)?,

@@ -184,7 +184,7 @@ mod tests {
         assert_eq!(
             refused("arce:no-fun"),
             "arce = no-fun: no-fun: must be one of no-rho, no-park, no-between, no-first, no-horizon, no-even, \
-             no-masks"
+             no-masks, no-prices"
         );
         assert_eq!(
             refused("arce:no-park,8/24/2/1"),

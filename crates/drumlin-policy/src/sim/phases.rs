@@ -492,7 +492,7 @@ impl Course {
         let [get, seek, write] = self.costs();
         let [seeks, writes, gets] = self.mix;
         let free = gets * get + seeks * seek + writes * write;
-        let each = self.operation().map_or(free, |(_, each)| each);
+        let (unslowed, each) = self.operation().unwrap_or((free, free));
         let rate = f64::from(self.setup.clients) * 1e9 / each.max(1.0);
         let fill = 1.0 - self.until_flush * writes / self.writes_per_flush();
         self.world.load = LoadView {
@@ -503,6 +503,7 @@ impl Course {
             entry_bytes: ENTRY,
             counted: self.counted.map(|count| count as u64),
             clients: f64::from(self.setup.clients),
+            waited: (each - unslowed) * rate / 1e9,
             memtable_fill: fill.clamp(0.0, 1.0),
             ..LoadView::default()
         };

@@ -26,6 +26,8 @@ pub struct LoadView {
     pub counted: [u64; 3],
     /// Client threads seen active lately.
     pub clients: f64,
+    /// Seconds per second that writers waited to be admitted.
+    pub waited: f64,
     /// Sealed memtables that wait for their flush.
     pub sealed_memtables: u32,
     /// Fill of the active memtable, 0..=1.
@@ -49,6 +51,12 @@ pub struct CostView {
     pub block_ns: f64,
     /// Placing one run's cursor in a seek, ns.
     pub cursor_ns: f64,
+    /// The same in seeks for which no block had to be fetched, ns.
+    pub cursor_cached_ns: f64,
+    /// Blocks that a seek fetches, mean.
+    pub seek_blocks: f64,
+    /// What each of them adds to the time of the seek, ns.
+    pub fetch_ns: f64,
     /// Mean time of a point lookup, ns.
     pub get_ns: f64,
     /// Mean time of a seek with what follows it, ns.

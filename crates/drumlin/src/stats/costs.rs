@@ -4,6 +4,7 @@
 //! Means are kept with plain loads and stores: of two samples at the same moment one may be lost.
 
 use super::running::Running;
+use crate::table::fetched_blocks;
 use drumlin_env::Env;
 use drumlin_env::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use drumlin_env::sync::{Arc, Mutex};
@@ -13,6 +14,8 @@ use drumlin_types::contract::CostView;
 #[derive(Debug)]
 pub(crate) struct Mean {
     bits: AtomicU64,
+    /// Samples of operations that it has taken in.
+    samples: AtomicU64,
 }
 
 /// Weight of a sample of an operation.
@@ -25,13 +28,21 @@ const SPEEDS: (f64, f64) = (1e6, 64e9);
 
 impl Default for Mean {
     fn default() -> Mean {
-        Mean { bits: AtomicU64::new(0f64.to_bits()) }
+        Mean { bits: AtomicU64::new(0f64.to_bits()), samples: AtomicU64::new(0) }
     }
 }
 
 impl Mean {
     pub(crate) fn get(&self) -> f64 {
         f64::from_bits(self.bits.load(Relaxed))
+    }
+
+    /// Takes in a sample of operations. While there are few it is their plain mean, as the first operations of a
+    /// store, which find nothing in the cache, say little about those that follow.
+    pub(crate) fn sample(&self, value: f64) {
+        let samples = self.samples.load(Relaxed) + 1;
+        self.samples.store(samples, Relaxed);
+        self.add(value, SAMPLE.max(1.0 / samples as f64));
     }
 
     /// Takes in a sample with a weight of 0 to 1; the first one is taken as it is.
@@ -52,6 +63,10 @@ pub(crate) struct Costs {
     merge_fixed: Mean,
     pub(crate) probes: Probes,
     cursor: Mean,
+    cursor_cached: Mean,
+    /// One more than the blocks that seeks fetch.
+    seek_blocks: Mean,
+    fetch: Mean,
     get: Mean,
     scan: Mean,
     write: Mean,
@@ -81,12 +96,12 @@ pub(crate) struct Probes {
 impl Probes {
     /// A filter said no after `nanos`.
     pub(crate) fn denied(&self, nanos: u64) {
-        self.denied.add(nanos as f64, SAMPLE);
+        self.denied.sample(nanos as f64);
     }
 
     /// A block was looked into.
     pub(crate) fn reached(&self, nanos: u64) {
-        self.reached.add(nanos as f64, SAMPLE);
+        self.reached.sample(nanos as f64);
     }
 }
 
@@ -94,24 +109,32 @@ impl Costs {
     /// An operation was sampled.
     fn sampled(&self) {
         let is_beside = self.running.is_any();
-        self.beside.add(if is_beside { 2.0 } else { 1.0 }, SAMPLE);
+        self.beside.sample(if is_beside { 2.0 } else { 1.0 });
     }
 
     pub(crate) fn got(&self, nanos: u64) {
         self.sampled();
-        self.get.add(nanos as f64, SAMPLE);
+        self.get.sample(nanos as f64);
     }
 
     pub(crate) fn wrote(&self, nanos: u64) {
         self.sampled();
-        self.write.add(nanos as f64, SAMPLE);
+        self.write.sample(nanos as f64);
     }
 
-    /// A seek over `runs` runs took `nanos`.
-    pub(crate) fn sought(&self, nanos: u64, runs: usize) {
+    /// A seek over `runs` runs took `nanos`, and fetched `blocks` for that.
+    pub(crate) fn sought(&self, nanos: u64, runs: usize, blocks: u64) {
         self.sampled();
-        self.scan.add(nanos as f64, SAMPLE);
-        self.cursor.add(nanos as f64 / runs.max(1) as f64, SAMPLE);
+        self.scan.sample(nanos as f64);
+        let each = nanos as f64 / runs.max(1) as f64;
+        self.cursor.sample(each);
+        if blocks == 0 {
+            self.cursor_cached.sample(each);
+        } else {
+            let cached = self.cursor_cached.get() * runs as f64;
+            self.fetch.sample((nanos as f64 - cached).max(0.0) / blocks as f64);
+        }
+        self.seek_blocks.sample(1.0 + blocks as f64);
     }
 
     /// A merge piece read `bytes` in `nanos`, and was installed in `install` more.
@@ -154,6 +177,9 @@ impl Costs {
             probe_ns: probe,
             block_ns: (self.probes.reached.get() - probe).max(0.0),
             cursor_ns: self.cursor.get(),
+            cursor_cached_ns: self.cursor_cached.get(),
+            fetch_ns: self.fetch.get(),
+            seek_blocks: (self.seek_blocks.get() - 1.0).max(0.0),
             get_ns: self.get.get(),
             scan_ns: self.scan.get(),
             write_ns: self.write.get(),
@@ -162,27 +188,30 @@ impl Costs {
     }
 }
 
-/// Times the first step of a scan.
+/// Times the first step of a scan, and counts the blocks that it fetches.
 pub(crate) struct Stopwatch {
     env: Env,
     costs: Arc<Costs>,
     runs: usize,
     began: u64,
+    /// Blocks that this thread had fetched then.
+    fetched: u64,
 }
 
 impl Stopwatch {
     /// A watch for a scan over `runs` runs. It runs from [`Stopwatch::begin`] on.
     pub(crate) fn new(env: Env, costs: Arc<Costs>, runs: usize) -> Stopwatch {
-        Stopwatch { env, costs, runs, began: 0 }
+        Stopwatch { env, costs, runs, began: 0, fetched: 0 }
     }
 
     pub(crate) fn begin(&mut self) {
+        self.fetched = fetched_blocks();
         self.began = self.env.clock().monotonic_nanos();
     }
 
     pub(crate) fn stop(self) {
         let nanos = self.env.clock().monotonic_nanos().saturating_sub(self.began);
-        self.costs.sought(nanos, self.runs);
+        self.costs.sought(nanos, self.runs, fetched_blocks() - self.fetched);
     }
 }
 
@@ -211,7 +240,7 @@ mod tests {
         let (one, two) = (costs.running.begin(&env, 1), costs.running.begin(&env, 1));
         (0..1000).for_each(|_| costs.wrote(5));
         drop(one);
-        (0..1000).for_each(|_| costs.sought(5, 1));
+        (0..1000).for_each(|_| costs.sought(5, 1, 0));
         assert!(costs.view().busy_share > 0.999);
         drop(two);
         (0..89).for_each(|_| costs.got(5));

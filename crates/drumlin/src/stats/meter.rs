@@ -73,8 +73,8 @@ impl Keys {
 #[derive(Default)]
 struct Rates {
     at: u64,
-    counted: [u64; 4],
-    per_second: [f64; 4],
+    counted: [u64; 5],
+    per_second: [f64; 5],
     clients: f64,
 }
 
@@ -84,6 +84,8 @@ pub(crate) struct Meter {
     store: u64,
     counts: [AtomicU64; 3],
     write_bytes: AtomicU64,
+    /// Microseconds that writers waited to be admitted.
+    waited: AtomicU64,
     /// The number of the present tick, and threads seen in it.
     tick: AtomicU64,
     clients: AtomicU64,
@@ -106,6 +108,7 @@ impl Meter {
             store,
             counts: Default::default(),
             write_bytes: AtomicU64::new(0),
+            waited: AtomicU64::new(0),
             tick: AtomicU64::new(1),
             clients: AtomicU64::new(0),
             keys: Default::default(),
@@ -159,9 +162,14 @@ impl Meter {
         self.write_bytes.fetch_add(EACH * bytes, Relaxed);
     }
 
-    fn counted(&self) -> [u64; 4] {
+    /// A writer waited so many microseconds.
+    pub(crate) fn waited(&self, micros: u64) {
+        self.waited.fetch_add(micros, Relaxed);
+    }
+
+    fn counted(&self) -> [u64; 5] {
         let [points, seeks, writes] = [0, 1, 2].map(|kind| self.counts[kind].load(Relaxed));
-        [points, seeks, writes, self.write_bytes.load(Relaxed)]
+        [points, seeks, writes, self.write_bytes.load(Relaxed), self.waited.load(Relaxed)]
     }
 
     /// Brings the rates up to now. Whether there was a tick in which anything happened.
@@ -198,10 +206,11 @@ impl Meter {
         let mut sample = Sample::default();
         let rates = self.rates.lock();
         let load = &mut sample.load;
-        [load.gets, load.seeks, load.writes, load.write_bytes] = rates.per_second;
+        [load.gets, load.seeks, load.writes, load.write_bytes, load.waited] = rates.per_second;
+        load.waited /= 1e6;
         load.clients = rates.clients;
         drop(rates);
-        let [points, seeks, writes, bytes] = self.counted();
+        let [points, seeks, writes, bytes, _] = self.counted();
         load.counted = [points, seeks, writes];
         load.entry_bytes = if writes > 0 { bytes as f64 / writes as f64 } else { 0.0 };
         let written = self.keys[Kind::Write as usize].lock();
@@ -237,10 +246,11 @@ mod tests {
         assert!(!meter.roll(5_000_000));
         meter.sampled(Kind::Write, b"k", 100);
         meter.wrote(6400);
+        meter.waited(500_000);
         assert!(!meter.roll(5_500_000), "less than a tick");
         assert!(meter.roll(7_000_000));
         let load = meter.sample().load;
-        assert_eq!((load.writes, load.entry_bytes), (3200.0, 64.0));
+        assert_eq!((load.writes, load.entry_bytes, load.waited), (3200.0, 64.0, 0.25));
         // Ten idle minutes halve it.
         assert!(!meter.roll(607_000_000));
         assert_eq!(meter.sample().load.writes, 1600.0);

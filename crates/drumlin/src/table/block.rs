@@ -13,7 +13,7 @@ use drumlin_format::index::{Fence, IndexLayout, IndexView};
 use drumlin_format::seal::{unseal_block, unseal_plain};
 use drumlin_format::table::Handle;
 use drumlin_types::TableId;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io;
 
 /// A data block.
@@ -99,6 +99,13 @@ struct Scratch {
 
 thread_local! {
     static SCRATCH: RefCell<Scratch> = RefCell::default();
+    /// Data blocks that this thread has read from files.
+    static FETCHED: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Data blocks that this thread has read from files so far.
+pub(crate) fn fetched_blocks() -> u64 {
+    FETCHED.get()
 }
 
 /// A table's file and number: all that is needed to read and verify its blocks.
@@ -148,6 +155,7 @@ impl BlockFile {
 
     /// Reads, verifies and decompresses a data block into a buffer of its own.
     pub(super) fn read_data(&self, fence: &Fence) -> Result<DataBlock> {
+        FETCHED.set(FETCHED.get() + 1);
         let sealed_len = fence.sealed_len as usize;
         if fence.sealed_len >= fence.raw_len || sealed_len > SCRATCH_LIMIT {
             let sealed = self.read(fence.offset, sealed_len)?;

@@ -28,6 +28,7 @@ mod tests;
 mod verify;
 mod writer;
 
+pub(crate) use block::fetched_blocks;
 pub(crate) use block_cache::BlockCache;
 #[cfg(test)]
 pub(crate) use block_cache::CacheStats;

@@ -79,6 +79,11 @@ impl Tree {
         self.levels.iter().map(|l| l.runs.len()).sum()
     }
 
+    /// Runs in whose files `key` lies.
+    pub(crate) fn covering(&self, key: &[u8]) -> usize {
+        self.levels.iter().flat_map(|l| &l.runs).filter(|run| run.file_for(key).is_some()).count()
+    }
+
     /// References to `table`, with level and run.
     pub(crate) fn refs(&self, table: TableId) -> impl Iterator<Item = (u8, &Arc<Run>, &Arc<FileMeta>)> {
         self.files().filter(move |(_, _, f)| f.id() == table)

@@ -5,6 +5,7 @@
 //! merging a set of runs takes away y of them: the sum of their bits less the bits of their union. Runs
 //! without a common key give y = 0, whatever they weigh.
 
+use super::prices::Prices;
 use super::sorted::SortedKeys;
 use drumlin_types::contract::FileView;
 
@@ -125,6 +126,8 @@ pub(crate) struct Scale {
     sizes: Counts,
     /// What a run that covers every key has.
     pub(crate) full: Cover,
+    /// What runs cost by their sizes.
+    prices: Prices,
 }
 
 impl Scale {
@@ -142,7 +145,23 @@ impl Scale {
         let sum = costs[0] + costs[1];
         let weight =
             |i: usize| if sum > 0.0 && sizes[i] > 0 { costs[i] / sum / sizes[i] as f64 } else { 0.0 };
-        Scale { weights: [weight(0), weight(1)], sizes: sizes.map(|size| size as u32), full }
+        let (weights, sizes) = ([weight(0), weight(1)], sizes.map(|size| size as u32));
+        Scale { weights, sizes, full, prices: Prices::EVEN }
+    }
+
+    /// The same with other prices.
+    pub(crate) fn priced(self, prices: Prices) -> Scale {
+        Scale { prices, ..self }
+    }
+
+    /// Whether all covered runs cost the same.
+    pub(crate) fn is_even(&self) -> bool {
+        self.prices.are_even()
+    }
+
+    /// The dear runs that a run of `bytes` costs as much as, when it counts as `weight` covered runs.
+    pub(crate) fn cost(&self, bytes: f64, weight: f64) -> f64 {
+        weight * self.prices.of(bytes, weight)
     }
 
     /// Runs per key of the points and of the seeks.

@@ -11,12 +11,13 @@
 
 use super::cover::Scale;
 use super::drift::{Drift, Trigger};
-use super::estimate::Estimate;
+use super::estimate::{Estimate, false_positives};
 use super::explain::{self, Told};
 use super::guard::{Balance, Resting};
 use super::interval::{Candidate, Intervals};
 use super::line::{AgeLine, Samples};
 use super::plans::removed_by;
+use super::prices::Prices;
 use super::scene::Scene;
 use super::score::{Need, Tuple};
 use super::search::Answer;
@@ -42,6 +43,8 @@ pub(super) struct Arce {
     pub(super) tuple: Option<Tuple>,
     pub(super) estimate: Estimate,
     pub(super) drift: Drift,
+    /// What runs cost by their sizes.
+    pub(super) prices: Prices,
     /// Bytes that elective merges may rewrite; unknown before the first decision.
     pub(super) balance: Option<f64>,
     pub(super) resting: Resting,
@@ -71,6 +74,7 @@ impl Arce {
             tuple: None,
             estimate: Estimate::PRIOR,
             drift: Drift::default(),
+            prices: Prices::EVEN,
             balance: None,
             resting: Resting::default(),
             begun: Vec::new(),
@@ -101,9 +105,20 @@ impl Arce {
             line.count_whole(&scale);
         }
         if ticked {
-            self.estimate.cost(input.costs, slopes, line.runs);
+            self.prices = if self.switches.prices {
+                self.prices.learned(input.costs, line.met())
+            } else {
+                Prices::EVEN
+            };
         }
-        let model = self.estimate.model(input, slopes, line.runs);
+        let scale = scale.priced(self.prices);
+        line.price(&scale);
+        let slopes = self.prices.slopes(slopes, false_positives(input.tree));
+        if ticked {
+            self.estimate.cost(input.costs, slopes, line.cost);
+        }
+        let mut model = self.estimate.model(input, slopes, line.cost);
+        model.fresh = scale.cost(model.flush_bytes, 1.0);
         let pinned = self.pin.or(input.limits.pin);
         let tuple = match pinned {
             Some(Pin { horizon, calm, passes, balance }) => Tuple { horizon, calm, passes, balance },
@@ -257,6 +272,7 @@ impl CompactionPolicy for Arce {
         writer.numbers(&self.estimate.numbers());
         writer.numbers(&self.estimate.interference.numbers());
         writer.numbers(&self.drift.numbers());
+        writer.numbers(&self.prices.numbers());
         let trigger = self.thinking.and_then(|t| Trigger::ALL.iter().position(|other| *other == t));
         let trigger = trigger.map_or(-1.0, |at| at as f64);
         writer.numbers(&[self.now as f64, self.flushes as f64, self.flushed, trigger]);
@@ -279,8 +295,9 @@ impl CompactionPolicy for Arce {
         let [flush_bytes, flush_entries, shrink] = reader.numbers()?;
         let phases: [f64; 4] = reader.numbers()?;
         let counted: [f64; 10] = reader.numbers()?;
-        let interference: [f64; 6] = reader.numbers()?;
+        let interference: [f64; 7] = reader.numbers()?;
         let drift: [f64; Drift::NUMBERS] = reader.numbers()?;
+        let prices: [f64; 3] = reader.numbers()?;
         let [now, flushes, flushed, trigger] = reader.numbers()?;
         let [max_runs, is_pinned] = reader.numbers()?;
         let Tuple { horizon, calm, passes, balance: rho } = reader.tuple()?;
@@ -306,6 +323,7 @@ impl CompactionPolicy for Arce {
         next.estimate.shrink = shrink.clamp(0.01, 1.0);
         next.estimate.interference.restore(interference);
         next.drift.restore(drift);
+        next.prices = Prices::restored(prices);
         next.drift.phases = phases.into_iter().filter(|length| *length > 0.0).collect();
         (next.now, next.flushes, next.flushed) = (now as u64, flushes as u64, flushed);
         next.thinking = if trigger < 0.0 { None } else { Trigger::ALL.get(trigger as usize).copied() };
@@ -321,4 +339,4 @@ const MOST_PARKED: usize = 4;
 /// Stands where there is no pin.
 const NO_PIN: Pin = Pin { horizon: 1.0, calm: 2.0, passes: 1.0, balance: 1.0 };
 /// First byte of the saved state.
-const VERSION: u8 = 4;
+const VERSION: u8 = 5;

@@ -103,14 +103,12 @@ impl Estimate {
         self.interference.forget();
     }
 
-    /// Takes in what operations cost in a tick, at `runs` covered runs.
+    /// Takes in what operations cost in a tick, when the covered runs cost as much as `runs` dear ones.
     pub(crate) fn cost(&mut self, costs: &CostView, slopes: [f64; 2], runs: f64) {
         let [points, seeks, writes] = self.mix;
         let measured = points * costs.get_ns + seeks * costs.scan_ns + writes * costs.write_ns;
         let of_runs = (points * slopes[0] + seeks * slopes[1]) * runs;
-        if measured > of_runs {
-            self.interference.tick(costs.busy_share, measured - of_runs, of_runs);
-        }
+        self.interference.tick(self.last_tick, costs.busy_share, measured, of_runs);
     }
 
     /// As numbers, those that change with each count.
@@ -158,7 +156,7 @@ impl Estimate {
         [probe + false_positives(tree) * block, known(costs.cursor_ns, CURSOR)]
     }
 
-    /// The present model, at `runs` covered runs.
+    /// The present model, when the covered runs cost as much as `runs` dear ones and a dear one costs `slopes`.
     pub(crate) fn model(&self, input: &PolicyInput<'_>, slopes: [f64; 2], runs: f64) -> Model {
         let (costs, limits) = (input.costs, input.limits);
         let flush_bytes = known(self.flush_bytes, limits.memtable_bytes as f64);
@@ -188,9 +186,12 @@ impl Estimate {
             setup: known(costs.merge_fixed_ns, MERGE_FIXED),
             slots: limits.slots,
             shrink: self.shrink,
+            fresh: 1.0,
         };
         if rate > 0.0 {
-            model.think = (clients / rate - model.operation(runs, 0.0, false)).max(0.0);
+            // Writers that wait do so at the policy's word: that is no time of their own.
+            let awake = (clients - input.load.waited).max(0.0);
+            model.think = (awake / rate - model.operation(runs, 0.0, false)).max(0.0);
         }
         Model::new(model)
     }
@@ -210,7 +211,7 @@ pub(crate) fn filter_rate(built: f64, false_positives: f64, probes: f64) -> f64 
 }
 
 /// Mean rate over the runs that readers meet, by lookups where they were counted.
-fn false_positives(tree: &TreeView) -> f64 {
+pub(crate) fn false_positives(tree: &TreeView) -> f64 {
     let (mut sum, mut weight) = (0.0, 0.0);
     for (_, _, file) in tree.files().filter(|(_, _, f)| !matches!(f.state, FileState::Coming(_))) {
         let rate = bounded(filter_rate(file.fp_rate, 0.0, 0.0), 0.0, 1.0);

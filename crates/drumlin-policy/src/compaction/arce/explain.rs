@@ -48,11 +48,11 @@ pub(super) fn plan(
     candidates: &[Candidate],
     balance: &Balance,
 ) -> String {
-    let Candidate { from, to, bytes, removed } = score.candidate;
+    let Candidate { from, to, bytes, removed, relief } = score.candidate;
     let kind = if choice.need.is_must() { MUST } else { ELECTIVE };
     let kind = if choice.beside.is_some() { format!("{kind}, in between") } else { kind.into() };
     let mut text = format!(
-        "{kind}: runs {} to {to} of {} by age, {}, y {removed:.2}, t {:.3}, gain {}, cost {}, score {}; \
+        "{kind}: runs {} to {to} of {} by age, {}, y {removed:.2} worth {relief:.2}, t {:.3}, gain {}, cost {}, score {}; \
          s {:.2}, tuple {}, balance {}",
         from + 1,
         scene.line.links.len(),
@@ -97,6 +97,7 @@ struct Seen {
     model: Model,
     mix: [f64; 3],
     runs: f64,
+    cost: f64,
     links: usize,
     max_runs: f64,
     must: bool,
@@ -113,6 +114,7 @@ impl Told {
                 model: scene.model,
                 mix: estimate.mix,
                 runs: scene.line.runs,
+                cost: scene.line.cost,
                 links: scene.line.links.len(),
                 max_runs: scene.max_runs,
                 must: scene.need.is_must(),
@@ -132,7 +134,7 @@ pub(super) fn policy(told: &Told, found: Option<&(Trigger, Answer)>, thinking: O
     let slow = if pace.slow.is_finite() { format!("from {:.1} runs on", pace.slow) } else { "never".into() };
     let mut text = format!(
         "tuple M/c/q/rho: {}\n\
-         runs: {:.2} covered, {} in the tree, at most {}{}\n\
+         runs: {:.2} covered, which cost as much as {:.2} dear ones, {} in the tree, at most {}{}\n\
          load: {:.1} % lookups, {:.1} % seeks, {:.1} % writes; {:.0} operations per window, {} clients\n\
          costs: lookup {} + {} per run, seek {} + {} per run, write {}; merge {}/s, {} each; interference {:.2}\n\
          one more run costs {} per window; bytes of the tree: {}, of a flush: {}; output per input {:.2}\n\
@@ -140,6 +142,7 @@ pub(super) fn policy(told: &Told, found: Option<&(Trigger, Answer)>, thinking: O
          rewrite balance: {}{}",
         seen.tuple,
         seen.runs,
+        seen.cost,
         seen.links,
         seen.max_runs,
         if seen.must { ", merging is a must" } else { "" },

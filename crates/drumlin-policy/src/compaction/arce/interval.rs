@@ -18,6 +18,8 @@ pub(crate) struct Part {
     pub(crate) cover: Cover,
     /// Covered runs, 0 to 1; more for links.
     pub(crate) weight: f64,
+    /// The dear runs that it costs as much as.
+    pub(crate) cost: f64,
     /// Whether a merge may take it.
     pub(crate) idle: bool,
 }
@@ -31,6 +33,8 @@ pub(crate) struct Candidate {
     pub(crate) bytes: f64,
     /// Covered runs that it takes away: y.
     pub(crate) removed: f64,
+    /// The dear runs that these cost as much as: less than nothing when small runs that are cached become a large one.
+    pub(crate) relief: f64,
 }
 
 /// Widths up to here are all tried; beyond, they grow by a quarter.
@@ -41,6 +45,8 @@ const EVERY_WIDTH: usize = 16;
 pub(crate) struct Intervals {
     /// Bytes of the parts before each place.
     sums: Vec<f64>,
+    /// Costs of the parts before each place.
+    costs: Vec<f64>,
     /// The end of the segment that each part is in; its own place when it is busy.
     ends: Vec<usize>,
     /// Parts before each place that do not cover all keys as one run does.
@@ -58,14 +64,14 @@ impl Intervals {
         if self.partial.last() == Some(&0) {
             let mut width = 2;
             while width <= longest {
-                found.extend(self.lightest(line, scale, rho, width));
+                self.of_width(line, scale, rho, width, found);
                 width = if width < EVERY_WIDTH { width + 1 } else { width + width.div_ceil(4) };
             }
         } else {
             self.masked(line, scale, rho, found);
             let mut width = EVERY_WIDTH + EVERY_WIDTH / 4;
             while width <= longest {
-                found.extend(self.lightest(line, scale, rho, width));
+                self.of_width(line, scale, rho, width, found);
                 width += width.div_ceil(4);
             }
         }
@@ -79,15 +85,19 @@ impl Intervals {
 
     fn prepare(&mut self, line: &[Part], scale: &Scale) {
         self.sums.clear();
+        self.costs.clear();
         self.partial.clear();
-        let (mut bytes, mut partial) = (0.0, 0);
+        let (mut bytes, mut cost, mut partial) = (0.0, 0.0, 0);
         for part in line {
             self.sums.push(bytes);
+            self.costs.push(cost);
             self.partial.push(partial);
             bytes += part.bytes;
+            cost += part.cost;
             partial += u32::from(part.weight != 1.0 || part.cover != scale.full);
         }
         self.sums.push(bytes);
+        self.costs.push(cost);
         self.partial.push(partial);
         self.ends.clear();
         self.ends.resize(line.len(), 0);
@@ -105,18 +115,32 @@ impl Intervals {
         rho.is_infinite() || oldest <= rho * (self.sums[to] - self.sums[from] - oldest)
     }
 
-    /// The interval of `width` parts that has fewest bytes.
-    fn lightest(&self, line: &[Part], scale: &Scale, rho: f64, width: usize) -> Option<Candidate> {
-        let mut best: Option<(f64, usize)> = None;
-        for from in 0..=line.len().checked_sub(width)? {
-            let bytes = self.sums[from + width] - self.sums[from];
-            let fits = self.ends[from] >= from + width && best.is_none_or(|(least, _)| bytes <= least);
-            if fits && self.passes(line, rho, from, from + width) {
-                best = Some((bytes, from));
+    /// The interval of `width` parts that has fewest bytes, and where prices differ the one of most relief per byte.
+    fn of_width(&self, line: &[Part], scale: &Scale, rho: f64, width: usize, found: &mut Vec<Candidate>) {
+        let (mut light, mut dense): (Option<(f64, usize)>, Option<(f64, usize)>) = (None, None);
+        for from in 0..=line.len().saturating_sub(width) {
+            let to = from + width;
+            if self.ends.get(from).is_none_or(|end| *end < to) {
+                continue;
+            }
+            let bytes = self.sums[to] - self.sums[from];
+            let is_lighter = light.is_none_or(|(least, _)| bytes <= least);
+            // The union is taken for one run: that is exact unless runs cover keys in part.
+            let relief = if scale.is_even() {
+                0.0
+            } else {
+                self.costs[to] - self.costs[from] - scale.cost(bytes, 1.0)
+            };
+            let per_byte = relief / bytes.max(1.0);
+            let is_denser = relief > 0.0 && dense.is_none_or(|(most, _)| per_byte >= most);
+            if (is_lighter || is_denser) && self.passes(line, rho, from, to) {
+                light = if is_lighter { Some((bytes, from)) } else { light };
+                dense = if is_denser { Some((per_byte, from)) } else { dense };
             }
         }
-        let (_, from) = best?;
-        self.candidate(line, scale, from, from + width)
+        let (light, dense) = (light.map(|(_, from)| from), dense.map(|(_, from)| from));
+        let both = light.into_iter().chain(dense.filter(|dense| Some(*dense) != light));
+        found.extend(both.filter_map(|from| self.candidate(line, scale, from, from + width)));
     }
 
     /// Counts, for each part and each short distance, the keys that none of so many newer neighbours
@@ -141,7 +165,7 @@ impl Intervals {
     /// For each small width the lightest interval that removes anything, and the one that removes most
     /// per byte.
     fn masked(&mut self, line: &[Part], scale: &Scale, rho: f64, found: &mut Vec<Candidate>) {
-        const NONE: Candidate = Candidate { from: 0, to: 0, bytes: f64::INFINITY, removed: 0.0 };
+        const NONE: Candidate = Candidate { from: 0, to: 0, bytes: f64::INFINITY, removed: 0.0, relief: 0.0 };
         let mut light = [NONE; EVERY_WIDTH + 1];
         let mut dense = light;
         self.count_fresh(line);
@@ -160,12 +184,13 @@ impl Intervals {
                     continue;
                 }
                 let bytes = self.sums[to] - self.sums[from];
+                let relief = self.relief(scale, from, to, removed, scale.counted(covered));
                 let (light, dense) = (&mut light[to - from], &mut dense[to - from]);
                 if bytes <= light.bytes {
-                    *light = Candidate { from, to, bytes, removed };
+                    *light = Candidate { from, to, bytes, removed, relief };
                 }
-                if dense.to == 0 || removed * dense.bytes >= dense.removed * bytes {
-                    *dense = Candidate { from, to, bytes, removed };
+                if dense.to == 0 || relief * dense.bytes >= dense.relief * bytes {
+                    *dense = Candidate { from, to, bytes, removed, relief };
                 }
             }
         }
@@ -177,18 +202,28 @@ impl Intervals {
 
     /// The interval as a candidate, if it removes anything.
     fn candidate(&self, line: &[Part], scale: &Scale, from: usize, to: usize) -> Option<Candidate> {
-        let removed = if self.partial[to] == self.partial[from] {
-            (to - from - 1) as f64
+        let (removed, left) = if self.partial[to] == self.partial[from] {
+            ((to - from - 1) as f64, 1.0)
         } else {
             let (mut union, mut weight) = (Cover::default(), 0.0);
             for part in &line[from..to] {
                 union.union(&part.cover);
                 weight += part.weight;
             }
-            weight - scale.runs(&union)
+            let left = scale.runs(&union);
+            (weight - left, left)
         };
         let bytes = self.sums[to] - self.sums[from];
-        (removed > LEAST).then_some(Candidate { from, to, bytes, removed })
+        let relief = self.relief(scale, from, to, removed, left);
+        (removed > LEAST).then_some(Candidate { from, to, bytes, removed, relief })
+    }
+
+    /// What the runs that a merge removes cost, when one of `left` covered runs stays.
+    fn relief(&self, scale: &Scale, from: usize, to: usize, removed: f64, left: f64) -> f64 {
+        if scale.is_even() {
+            return removed;
+        }
+        self.costs[to] - self.costs[from] - scale.cost(self.sums[to] - self.sums[from], left)
     }
 }
 
@@ -208,7 +243,7 @@ pub(crate) mod tests {
 
     pub(crate) fn line(mib: &[f64]) -> Vec<Part> {
         let cover = full_scale().full;
-        mib.iter().map(|mib| Part { bytes: mib * MIB, cover, weight: 1.0, idle: true }).collect()
+        mib.iter().map(|mib| Part { bytes: mib * MIB, cover, weight: 1.0, cost: 1.0, idle: true }).collect()
     }
 
     fn sizes(line: &[Part], rho: f64) -> Vec<f64> {
@@ -238,7 +273,8 @@ pub(crate) mod tests {
                 cover.points = super::super::cover::Mask::first(dice.below(257));
             }
             let bytes = (1 + dice.below(64)) as f64;
-            Part { bytes, cover, weight: scale.runs(&cover), idle: !dice.one_in(6) }
+            let weight = scale.runs(&cover);
+            Part { bytes, cover, weight, cost: scale.cost(bytes, weight), idle: !dice.one_in(6) }
         });
         parts.collect()
     }
@@ -256,7 +292,8 @@ pub(crate) mod tests {
                     continue;
                 }
                 let covers: Vec<Cover> = parts.iter().map(|p| p.cover).collect();
-                all.push(Candidate { from, to, bytes, removed: scale.removed(&covers) });
+                let removed = scale.removed(&covers);
+                all.push(Candidate { from, to, bytes, removed, relief: removed });
             }
         }
         all

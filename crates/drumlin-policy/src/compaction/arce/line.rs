@@ -19,7 +19,7 @@ use alloc::vec::Vec;
 use core::cell::OnceCell;
 use core::cmp::Reverse;
 use drumlin_types::contract::{FileState, FileView, Place, Plan, RunView, Take, TreeView};
-use drumlin_types::{Key, KeyRange, RunId, Seq};
+use drumlin_types::{Key, KeyRange, RunId, Seq, Ticket};
 
 /// Keys that runs are measured by.
 pub(super) struct Samples<'a> {
@@ -81,6 +81,10 @@ pub(super) struct AgeLine<'a> {
     pub(super) parts: Vec<Part>,
     /// Covered runs as readers meet them now.
     pub(super) runs: f64,
+    /// The dear runs that these cost as much as.
+    pub(super) cost: f64,
+    /// Bytes and covered runs of each.
+    met: Vec<(f64, f64)>,
     /// Bytes that are in the tree or on their way.
     pub(super) bytes: f64,
     /// The runs that merges under way are taking away: level, and smallest sequence number.
@@ -106,6 +110,8 @@ impl<'a> AgeLine<'a> {
             links: Vec::new(),
             parts: Vec::new(),
             runs: 0.0,
+            cost: 0.0,
+            met: Vec::new(),
             bytes: 0.0,
             leaving: Vec::new(),
             groups: OnceCell::new(),
@@ -113,7 +119,7 @@ impl<'a> AgeLine<'a> {
         for (level, runs) in tree.levels.iter().enumerate() {
             for run in runs.runs.iter().filter(|run| is_in_motion(run)) {
                 let live = run.files.iter().filter(|f| !matches!(f.state, FileState::Coming(_)));
-                line.runs += scale.runs(&samples.cover(live));
+                line.meet(live.clone().map(|f| f.bytes).sum(), scale.runs(&samples.cover(live)));
                 let leaving = run.files.iter().filter(|f| matches!(f.state, FileState::Leaving(_)));
                 line.leaving.extend(leaving.map(|f| f.min_seq).min().map(|min_seq| (level as u8, min_seq)));
             }
@@ -133,10 +139,48 @@ impl<'a> AgeLine<'a> {
     /// Counts each run as a whole one, whatever it covers.
     pub(super) fn count_whole(&mut self, scale: &Scale) {
         self.runs = 0.0;
+        self.met.clear();
         for (part, link) in self.parts.iter_mut().zip(&self.links) {
             (part.cover, part.weight) = (scale.full, link.runs.len() as f64);
             self.runs += part.weight;
+            self.met.push((part.bytes, part.weight));
         }
+    }
+
+    fn meet(&mut self, bytes: u64, weight: f64) {
+        self.runs += weight;
+        self.met.push((bytes as f64, weight));
+    }
+
+    /// Bytes and covered runs of each run that readers meet.
+    pub(super) fn met(&self) -> impl Iterator<Item = (f64, f64)> + Clone {
+        self.met.iter().copied()
+    }
+
+    /// Prices all runs by `scale`.
+    pub(super) fn price(&mut self, scale: &Scale) {
+        self.cost = self.met().map(|(bytes, weight)| scale.cost(bytes, weight)).sum();
+        self.parts.iter_mut().for_each(|part| part.cost = scale.cost(part.bytes, part.weight));
+    }
+
+    /// What of the merge of `ticket` is still to come takes away, in dear runs.
+    pub(super) fn relief_of(
+        &self,
+        ticket: Ticket,
+        tree: &TreeView,
+        samples: &Samples<'_>,
+        scale: &Scale,
+    ) -> f64 {
+        let (mut bytes, mut cost, mut union) = (0.0, 0.0, Cover::default());
+        for run in tree.levels.iter().flat_map(|level| &level.runs) {
+            let leaving = || run.files.iter().filter(|f| f.state == FileState::Leaving(ticket));
+            let cover = samples.cover(leaving());
+            let of_run = leaving().map(|f| f.bytes as f64).sum::<f64>();
+            cost += scale.cost(of_run, scale.runs(&cover));
+            bytes += of_run;
+            union.union(&cover);
+        }
+        cost - scale.cost(bytes, scale.runs(&union))
     }
 
     fn push(&mut self, link: Link<'a>, samples: &Samples<'_>, scale: &Scale) {
@@ -147,13 +191,13 @@ impl<'a> AgeLine<'a> {
             weight += own_weight;
             cover.union(&own);
             if !is_in_motion(run) {
-                self.runs += own_weight;
+                self.meet(run.bytes(), own_weight);
             }
         }
         let bytes = link.files().map(|f| f.bytes as f64).sum();
         let idle = link.files().all(|f| f.state == FileState::Free);
         self.bytes += bytes;
-        self.parts.push(Part { bytes, cover, weight, idle });
+        self.parts.push(Part { bytes, cover, weight, cost: weight, idle });
         self.links.push(link);
     }
 
@@ -185,6 +229,17 @@ impl<'a> AgeLine<'a> {
             weight += part.weight;
         }
         weight - scale.runs(&union)
+    }
+
+    /// The dear runs that these cost as much as.
+    pub(super) fn relief(&self, range: core::ops::Range<usize>, removed: f64, scale: &Scale) -> f64 {
+        if scale.is_even() {
+            return removed;
+        }
+        let parts = &self.parts[range];
+        let sum = |of: fn(&Part) -> f64| parts.iter().map(of).sum::<f64>();
+        let left = sum(|part| part.weight) - removed;
+        sum(|part| part.cost) - scale.cost(sum(|part| part.bytes), left)
     }
 
     /// The levels that the output of `candidate` may go to.
@@ -238,7 +293,7 @@ impl<'a> AgeLine<'a> {
             if !self.may_join(at, scale) {
                 continue;
             }
-            let alone = Candidate { from: at, to: at + 1, bytes: 0.0, removed: 0.0 };
+            let alone = Candidate { from: at, to: at + 1, bytes: 0.0, removed: 0.0, relief: 0.0 };
             let (level, most) = self.outputs(&alone, last);
             let run = self.links[at].runs[0];
             let deeper = |older: &&Link<'_>| older.level > level && older.level <= most;

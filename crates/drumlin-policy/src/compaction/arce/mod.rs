@@ -29,6 +29,7 @@ mod lockstep;
 mod model;
 mod outlook;
 mod plans;
+mod prices;
 pub(crate) mod real;
 mod rollout;
 mod scene;

@@ -47,6 +47,17 @@ pub(crate) struct Model {
     pub(crate) slots: u32,
     /// Bytes that a merge writes per byte that it reads.
     pub(crate) shrink: f64,
+    /// The price of a flushed run.
+    pub(crate) fresh: f64,
+}
+
+/// The runs that readers meet.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Met {
+    /// Covered runs.
+    pub(crate) runs: f64,
+    /// Covered runs by their [prices](super::prices): how many dear ones they cost as much as.
+    pub(crate) cost: f64,
 }
 
 /// A cost that grows with the covered runs.
@@ -103,6 +114,7 @@ impl Model {
             setup: bounded(raw.setup, 0.0, 1e12),
             slots: raw.slots.clamp(1, 256),
             shrink: bounded(raw.shrink, 0.01, 1.0),
+            fresh: bounded(raw.fresh, 0.0, 1.0),
         };
         let full = model.flush_ops();
         let by_time = WINDOW_NS * model.clients / (model.think + model.operation(0.0, 0.0, false));
@@ -117,7 +129,7 @@ impl Model {
         if writes > 0.0 { (self.flush_bytes / self.entry_bytes).max(1.0) / writes } else { f64::INFINITY }
     }
 
-    /// Mean cost of an operation at `runs` covered runs, writes delayed by `delay`, with or without a
+    /// Mean cost of an operation at `runs` covered runs, by their prices; writes delayed by `delay`, with or without a
     /// merge running.
     pub(crate) fn operation(&self, runs: f64, delay: f64, busy: bool) -> f64 {
         let [points, seeks, writes] = self.shares;
@@ -147,27 +159,28 @@ impl Model {
         self.setup + bytes / self.speed
     }
 
-    /// The windows that a merge of `bytes` fills, beginning at `runs` covered runs; the last one counts
+    /// The windows that a merge of `bytes` fills, beginning at the runs `met`; the last one counts
     /// in part. Runs grow by what each window flushes.
-    pub(crate) fn windows(&self, bytes: f64, runs: f64, stall: Stall) -> f64 {
+    pub(crate) fn windows(&self, bytes: f64, met: Met, stall: Stall) -> f64 {
+        let Met { runs, cost } = met;
         let left = self.merge(bytes);
         let free = match self.fill {
             fill if runs > stall.above || stall.delay <= 0.0 && fill <= 0.0 => 0.0,
             fill if stall.above.is_infinite() || fill <= 0.0 => f64::INFINITY,
             fill => real::floor((stall.above - runs) / fill) + 1.0,
         };
+        let grown = self.fill * self.fresh;
         let slope = self.window(1.0, 0.0, true) - self.window(0.0, 0.0, true);
-        let row =
-            |from: f64, delay: f64| Row { first: self.window(from, delay, true), step: slope * self.fill };
-        let before = row(runs, 0.0);
+        let row = |from: f64, delay: f64| Row { first: self.window(from, delay, true), step: slope * grown };
+        let before = row(cost, 0.0);
         if free > 0.0 {
             let whole = before.sum(free);
             if free.is_infinite() || whole >= left {
                 return before.count(left);
             }
-            return free + row(runs + free * self.fill, stall.delay).count(left - whole);
+            return free + row(cost + free * grown, stall.delay).count(left - whole);
         }
-        row(runs, stall.delay).count(left)
+        row(cost, stall.delay).count(left)
     }
 
     /// Client delay per write that keeps writes at `rate` bytes per nanosecond.
@@ -256,12 +269,18 @@ pub(crate) mod paper {
             setup: 0.0,
             slots: 1,
             shrink: 1.0,
+            fresh: 1.0,
         })
     }
 
     /// One third of each.
     pub(crate) fn thirds() -> Model {
         model(100.0 / 3.0, 100.0 / 3.0, 100.0 / 3.0)
+    }
+
+    /// So many runs, all of them dear.
+    pub(crate) fn met(runs: f64) -> Met {
+        Met { runs, cost: runs }
     }
 
     #[track_caller]
@@ -273,7 +292,7 @@ pub(crate) mod paper {
 
 #[cfg(test)]
 mod tests {
-    use super::paper::{MIB, close, model, thirds};
+    use super::paper::{MIB, close, met, model, thirds};
     use super::*;
 
     #[test]
@@ -293,11 +312,11 @@ mod tests {
     fn merges_fill_windows_in_part() {
         let m = thirds();
         for (mib, windows, digits) in [(4.0, 0.0986, 4), (1024.0, 15.405, 3), (20.0 * 1024.0, 96.543, 3)] {
-            close(m.windows(mib * MIB, 10.0, Stall::NEVER), windows, digits);
+            close(m.windows(mib * MIB, met(10.0), Stall::NEVER), windows, digits);
         }
         for (micros, windows) in [(6.0, 15.176), (24.0, 14.520)] {
             let stall = Stall { above: 12.0, delay: micros * 1e3 };
-            close(m.windows(1024.0 * MIB, 10.0, stall), windows, 3);
+            close(m.windows(1024.0 * MIB, met(10.0), stall), windows, 3);
         }
     }
 
@@ -319,7 +338,7 @@ mod tests {
                         }
                         (left, runs, count) = (left - window, runs + m.fill, count + 1.0);
                     }
-                    let found = m.windows(mib * MIB, 5.0, stall);
+                    let found = m.windows(mib * MIB, met(5.0), stall);
                     assert!((found - count).abs() <= 1e-6 * count.max(1.0), "{found} is not {count}");
                 }
             }
@@ -344,11 +363,11 @@ mod tests {
         let m = Model::new(Model { shares: [f64::NAN, 0.0, -3.0], setup: f64::INFINITY, ..bad });
         assert_eq!(m.shares, [0.4, 0.1, 0.5]);
         for bytes in [0.0, 1.0, 1e18] {
-            assert!(m.windows(bytes, 1e9, Stall::NEVER).is_finite());
+            assert!(m.windows(bytes, met(1e9), Stall::NEVER).is_finite());
         }
         // Without writes windows end by count, and hold no part of a flush.
         let reads = Model::new(Model { shares: [1.0, 0.0, 0.0], ..thirds() });
         assert_eq!(reads.fill, 0.0);
-        assert!(reads.window_ops < 1_048_577.0 && reads.windows(1e9, 8.0, Stall::NEVER).is_finite());
+        assert!(reads.window_ops < 1_048_577.0 && reads.windows(1e9, met(8.0), Stall::NEVER).is_finite());
     }
 }

@@ -3,7 +3,7 @@
 use super::decide::Arce;
 use super::drift::{Picture, Trigger};
 use super::guard::Balance;
-use super::model::{Model, Stall};
+use super::model::{Met, Model, Stall};
 use super::plans::{may_park, removed_by};
 use super::rollout::{Limits, PIECE_BYTES, Start, StartJob};
 use super::scene::Scene;
@@ -28,7 +28,7 @@ impl Arce {
             flushes: scene.line.bytes / model.flush_bytes,
             costs: [model.speed, model.point.per_run, model.seek.per_run, model.clients],
             runs: scene.line.runs,
-            cost: model.operation(scene.line.runs, 0.0, busy),
+            cost: model.operation(scene.line.cost, 0.0, busy),
             window_ops: model.window_ops,
             horizon: self.horizon(scene),
         }
@@ -59,7 +59,8 @@ impl Arce {
         // A drift that has begun goes on being counted, from the mix that this search goes by.
         self.drift.searched(Picture { mix: self.estimate.mix, ..picture });
         self.thinking = Some(trigger);
-        let whole_tree = scene.model.windows(scene.line.bytes, 1.0, Stall::NEVER);
+        let one = Met { runs: 1.0, cost: 1.0 };
+        let whole_tree = scene.model.windows(scene.line.bytes, one, Stall::NEVER);
         Some(Box::new(Search::new(self.start(scene, *balance), scene.tuple, whole_tree, self.switches.rho)))
     }
 
@@ -93,13 +94,16 @@ impl Arce {
             };
             let left = 1.0 - ticket.bytes_done as f64 / ticket.bytes.max(1) as f64;
             let removed = removed_by(ticket).unwrap_or(1.0) * left;
+            let relief = scene.relief_of(ticket.ticket, removed);
             line[at].weight += removed;
+            line[at].cost += relief;
             let may_park = self.switches.park && may_park(ticket);
             jobs.push(StartJob {
                 from: at,
                 to: at + 1,
                 bytes: ticket.bytes as f64 * left,
                 removed,
+                relief,
                 may_park,
             });
         }

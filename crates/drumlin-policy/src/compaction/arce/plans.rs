@@ -32,7 +32,9 @@ impl Arce {
             let Some(removed) = removed_by(ticket).filter(|_| may_park(ticket)) else { return true };
             let left = 1.0 - ticket.bytes_done as f64 / ticket.bytes.max(1) as f64;
             let bytes = ticket.bytes as f64 * left;
-            let rest = Candidate { from: 0, to: 0, bytes, removed: removed * left };
+            let removed = removed * left;
+            let relief = scene.relief_of(ticket.ticket, removed);
+            let rest = Candidate { from: 0, to: 0, bytes, removed, relief };
             scene.choice(0.0).score(rest).is_worth_ending()
         };
         let tickets = || scene.input.tickets.iter();
@@ -49,7 +51,12 @@ impl Arce {
             let left = 1.0 - ticket.bytes_done as f64 / ticket.bytes.max(1) as f64;
             let time = scene.model.merge(ticket.bytes as f64);
             let removed = removed_by(ticket).unwrap_or(1.0);
-            UnderWay { left: time * left, rate: removed / time.max(1.0) }
+            let done = if scene.need.is_must() || left <= 0.0 {
+                removed
+            } else {
+                scene.relief_of(ticket.ticket, removed * left) / left
+            };
+            UnderWay { left: time * left, rate: done / time.max(1.0) }
         };
         scene.input.tickets.iter().map(under_way).reduce(|a, b| if b.left > a.left { b } else { a })
     }
@@ -146,7 +153,13 @@ impl Arce {
     fn purge(&self, scene: &Scene<'_>, choice: &Choice<'_>) -> Option<Score> {
         let line = &scene.line;
         let candidates = (0..line.links.len()).filter_map(|from| {
-            let share = line.tombstone_share(&Candidate { from, to: from + 1, bytes: 0.0, removed: 0.0 });
+            let share = line.tombstone_share(&Candidate {
+                from,
+                to: from + 1,
+                bytes: 0.0,
+                removed: 0.0,
+                relief: 0.0,
+            });
             if share < PURGE_SHARE {
                 return None;
             }
@@ -154,8 +167,9 @@ impl Arce {
             if to < from + 2 || !line.parts[from..to].iter().all(|part| part.idle) {
                 return None;
             }
-            let mut candidate =
-                Candidate { from, to, bytes: 0.0, removed: line.removed(from..to, &scene.scale) };
+            let removed = line.removed(from..to, &scene.scale);
+            let relief = line.relief(from..to, removed, &scene.scale);
+            let mut candidate = Candidate { from, to, bytes: 0.0, removed, relief };
             candidate.bytes = line.rewritten(&candidate);
             let mut score = choice.score(candidate);
             let skipped = scene.model.seek.per_run * share * line.parts[from].weight;

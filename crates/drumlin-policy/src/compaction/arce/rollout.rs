@@ -10,8 +10,8 @@
 use super::cover::{Cover, Scale};
 use super::guard::Balance;
 use super::interval::{Candidate, Intervals, Part};
-use super::model::{Model, Stall};
-use super::score::{Choice, Need, Tuple, UnderWay, score};
+use super::model::{Met, Model, Stall};
+use super::score::{Choice, Need, Score, Tuple, UnderWay, score};
 use crate::pace::{Admission, admission};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -40,6 +40,7 @@ pub(crate) struct StartJob {
     pub(crate) to: usize,
     pub(crate) bytes: f64,
     pub(crate) removed: f64,
+    pub(crate) relief: f64,
     /// It is given up where its rest no longer pays, as in life.
     pub(crate) may_park: bool,
 }
@@ -71,6 +72,7 @@ struct Job {
     id: u32,
     bytes: f64,
     removed: f64,
+    relief: f64,
     pieces: u32,
     done: u32,
 }
@@ -158,7 +160,8 @@ impl Rollout {
         };
         let jobs: Vec<StartJob> = start.jobs.iter().copied().filter(|job| rollout.goes_on(job)).collect();
         for job in jobs {
-            rollout.admit(job.from..job.to, job.bytes, job.removed, None);
+            let StartJob { from, to, bytes, removed, relief, .. } = job;
+            rollout.admit(Candidate { from, to, bytes, removed, relief }, None);
         }
         rollout.decide();
         rollout
@@ -166,10 +169,10 @@ impl Rollout {
 
     /// Whether this tuple lets a merge under way go on.
     fn goes_on(&self, job: &StartJob) -> bool {
-        let rest = Candidate { from: 0, to: 0, bytes: job.bytes, removed: job.removed };
-        let runs = self.line.iter().map(|part| part.weight).sum();
+        let StartJob { bytes, removed, relief, .. } = *job;
+        let rest = Candidate { from: 0, to: 0, bytes, removed, relief };
         !job.may_park
-            || score(&self.start.model, self.tuple.horizon, self.stall, runs, rest).is_worth_ending()
+            || score(&self.start.model, self.tuple.horizon, self.stall, self.met(), rest).is_worth_ending()
     }
 
     pub(crate) fn tuple(&self) -> Tuple {
@@ -187,9 +190,20 @@ impl Rollout {
 
     /// Covered runs, progress of pieces included.
     pub(crate) fn runs(&self) -> f64 {
-        let whole: f64 = self.line.iter().map(|part| part.weight).sum();
-        let jobs = self.slots.iter().flat_map(Slot::jobs);
-        whole - jobs.map(|job| job.removed * f64::from(job.done) / f64::from(job.pieces)).sum::<f64>()
+        self.met().runs
+    }
+
+    /// The runs that readers meet.
+    fn met(&self) -> Met {
+        let mut met = Met { runs: 0.0, cost: 0.0 };
+        for part in &self.line {
+            met = Met { runs: met.runs + part.weight, cost: met.cost + part.cost };
+        }
+        for job in self.slots.iter().flat_map(Slot::jobs) {
+            let done = f64::from(job.done) / f64::from(job.pieces);
+            met = Met { runs: met.runs - job.removed * done, cost: met.cost - job.relief * done };
+        }
+        met
     }
 
     fn horizon(&self) -> f64 {
@@ -214,9 +228,9 @@ impl Rollout {
 
     fn event(&mut self, horizon: f64) {
         let model = &self.start.model;
-        let runs = self.runs();
+        let Met { runs, cost } = self.met();
         let busy = self.slots.iter().any(|slot| slot.job.is_some());
-        let each = model.operation(runs, self.delay(runs, busy), busy);
+        let each = model.operation(cost, self.delay(runs, cost, busy), busy);
         let spacing = (model.think + each) / model.clients;
         let ends = self.slots.iter().filter(|slot| slot.job.is_some()).map(|slot| slot.until);
         let next_end = ends.fold(f64::INFINITY, f64::min);
@@ -243,8 +257,8 @@ impl Rollout {
         }
     }
 
-    /// The delay of writes at `runs` covered runs.
-    fn delay(&self, runs: f64, busy: bool) -> f64 {
+    /// The delay of writes at `runs` covered runs, which cost as much as `cost` dear ones.
+    fn delay(&self, runs: f64, cost: f64, busy: bool) -> f64 {
         if let Some(delay) = self.start.limits.fixed_delay {
             return if runs > self.stall.above { delay } else { 0.0 };
         }
@@ -263,7 +277,7 @@ impl Rollout {
             // What passes between two merges, in the mean.
             Admission::Shut => pace.drain / 64.0,
         };
-        model.delay_for(rate / 1e9, runs, busy)
+        model.delay_for(rate / 1e9, cost, busy)
     }
 
     fn end_piece(&mut self, end: f64) {
@@ -304,7 +318,8 @@ impl Rollout {
         }
         let bytes = bytes * self.start.model.shrink;
         let weight = self.start.scale.runs(&union);
-        self.line[from] = Part { bytes, cover: union, weight, idle: true };
+        let cost = self.start.scale.cost(bytes, weight);
+        self.line[from] = Part { bytes, cover: union, weight, cost, idle: true };
         self.owners[from] = 0;
         self.line.drain(from + 1..to);
         self.owners.drain(from + 1..to);
@@ -312,8 +327,8 @@ impl Rollout {
 
     fn flush(&mut self) {
         let Start { model, scale, flushed, .. } = &*self.start;
-        let part =
-            Part { bytes: model.flush_bytes, cover: *flushed, weight: scale.runs(flushed), idle: true };
+        let (bytes, weight) = (model.flush_bytes, scale.runs(flushed));
+        let part = Part { bytes, cover: *flushed, weight, cost: scale.cost(bytes, weight), idle: true };
         self.line.insert(0, part);
         self.owners.insert(0, 0);
         self.until_flush = model.flush_ops();
@@ -323,23 +338,24 @@ impl Rollout {
     fn decide(&mut self) {
         let Limits { max_runs, interleave, even, short_first, .. } = self.start.limits;
         loop {
+            let met = self.met();
+            let need = Need::at(met.runs, self.tuple.calm, max_runs, even);
             let idle = self.slots.iter().filter(|slot| slot.job.is_none()).count();
             let longest = match idle {
                 0 if !interleave || self.slots.iter().any(|slot| !slot.aside.is_empty()) => return,
-                0 => match self.slowest() {
+                0 => match self.slowest(need) {
                     // Not even two flushes would fit in between.
                     Some((_, under_way)) if !under_way.has_room(&self.start.model) => return,
                     slowest => slowest,
                 },
                 _ => None,
             };
-            let runs = self.runs();
             let choice = Choice {
                 model: &self.start.model,
                 tuple: self.tuple,
                 stall: self.stall,
-                runs,
-                need: Need::at(runs, self.tuple.calm, max_runs, even),
+                met,
+                need,
                 balance: self.balance.left(),
                 last_slot: self.slots.len() > 1 && idle == 1,
                 beside: longest.map(|(_, under_way)| under_way),
@@ -347,38 +363,38 @@ impl Rollout {
             };
             let Scratch { intervals, candidates } = &mut self.scratch;
             let found = choice.choose(&self.line, &self.start.scale, intervals, candidates, |_| ());
-            let Some(Candidate { from, to, bytes, removed }) = found.map(|score| score.candidate) else {
-                return;
-            };
-            self.balance.merged(bytes, self.line.iter().map(|part| part.bytes).sum());
-            self.started += bytes;
-            self.admit(from..to, bytes, removed, longest.map(|(slot, _)| slot));
+            let Some(Score { candidate, .. }) = found else { return };
+            self.balance.merged(candidate.bytes, self.line.iter().map(|part| part.bytes).sum());
+            self.started += candidate.bytes;
+            self.admit(candidate, longest.map(|(slot, _)| slot));
         }
     }
 
     /// The slot whose merge has most left, and what is left of it.
-    fn slowest(&self) -> Option<(usize, UnderWay)> {
+    fn slowest(&self, need: Need) -> Option<(usize, UnderWay)> {
         let model = &self.start.model;
         let left = |(at, slot): (usize, &Slot)| {
             let job = slot.job.as_ref()?;
             let share = f64::from(job.pieces - job.done) / f64::from(job.pieces);
             let time = model.merge(job.bytes);
-            Some((at, UnderWay { left: time * share, rate: job.removed / time.max(1.0) }))
+            let done = if need.is_must() { job.removed } else { job.relief };
+            Some((at, UnderWay { left: time * share, rate: done / time.max(1.0) }))
         };
         let slots = self.slots.iter().enumerate().filter_map(left);
         slots.reduce(|a, b| if b.1.left > a.1.left { b } else { a })
     }
 
     /// A merge begins: on a free slot, or at the next end of a piece of `slot`.
-    fn admit(&mut self, range: core::ops::Range<usize>, bytes: f64, removed: f64, slot: Option<usize>) {
+    fn admit(&mut self, merge: Candidate, slot: Option<usize>) {
+        let Candidate { from, to, bytes, removed, relief } = merge;
         let id = self.next_job;
         self.next_job += 1;
-        for at in range {
+        for at in from..to {
             self.line[at].idle = false;
             self.owners[at] = id;
         }
         let pieces = super::real::ceil(bytes / self.start.limits.piece_bytes).clamp(1.0, MOST_PIECES) as u32;
-        let job = Job { id, bytes, removed, pieces, done: 0 };
+        let job = Job { id, bytes, removed, relief, pieces, done: 0 };
         if let Some(slot) = slot {
             self.slots[slot].aside.push(job);
             self.slots[slot].urgent = true;
@@ -463,13 +479,20 @@ mod tests {
     fn what_a_tuple_would_park_it_is_not_credited_with() {
         let start = start(thirds(), 20.0, PIECE_BYTES);
         let goes_on = |horizon, may_park| {
-            let job = StartJob { from: 7, to: 8, bytes: 4096.0 * MIB, removed: 1.0, may_park };
+            let job = StartJob { from: 7, to: 8, bytes: 4096.0 * MIB, removed: 1.0, relief: 1.0, may_park };
             Rollout::new(&start, tuple(horizon, f64::INFINITY), Scratch::default()).goes_on(&job)
         };
         assert!(!goes_on(1.0, true) && goes_on(1.0, false) && goes_on(100.0, true));
         // Whether the slot is free for another merge at once.
         let begins_another = |may_park| {
-            let jobs = Vec::from([StartJob { from: 7, to: 8, bytes: 4096.0 * MIB, removed: 6.0, may_park }]);
+            let jobs = Vec::from([StartJob {
+                from: 7,
+                to: 8,
+                bytes: 4096.0 * MIB,
+                removed: 6.0,
+                relief: 6.0,
+                may_park,
+            }]);
             let start = Arc::new(Start { jobs, ..Start::clone(&start) });
             Rollout::new(&start, tuple(1.0, 1.0), Scratch::default()).started > 0.0
         };

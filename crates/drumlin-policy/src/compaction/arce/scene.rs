@@ -2,8 +2,9 @@
 
 use super::cover::Scale;
 use super::line::{AgeLine, Samples};
-use super::model::{Model, Stall};
+use super::model::{Met, Model, Stall};
 use super::score::{Choice, Need, Tuple};
+use drumlin_types::Ticket;
 use drumlin_types::contract::PolicyInput;
 
 /// The picture of a decision: the tree by age, the present model, what is in force.
@@ -22,13 +23,26 @@ pub(super) struct Scene<'a> {
 }
 
 impl Scene<'_> {
+    /// The runs that readers meet.
+    pub(super) fn met(&self) -> Met {
+        Met { runs: self.line.runs, cost: self.line.cost }
+    }
+
+    /// What of a merge under way is still to come does for readers, when it takes `removed` runs away.
+    pub(super) fn relief_of(&self, ticket: Ticket, removed: f64) -> f64 {
+        if self.scale.is_even() {
+            return removed;
+        }
+        self.line.relief_of(ticket, self.input.tree, &self.samples, &self.scale)
+    }
+
     /// What is chosen under, with so many bytes to spare.
     pub(super) fn choice(&self, balance: f64) -> Choice<'_> {
         Choice {
             model: &self.model,
             tuple: self.tuple,
             stall: self.stall,
-            runs: self.line.runs,
+            met: self.met(),
             need: self.need,
             balance,
             last_slot: false,

@@ -10,7 +10,7 @@
 
 use super::cover::Scale;
 use super::interval::{Candidate, Intervals, Part};
-use super::model::{Model, Stall};
+use super::model::{Met, Model, Stall};
 use super::real;
 use crate::pace::NARROW;
 use alloc::vec::Vec;
@@ -65,9 +65,9 @@ impl Score {
 /// A merge is parked when its rest costs so many times what it gains.
 const PARKED: f64 = 4.0;
 
-/// The score of `candidate` at `runs` covered runs.
-pub(crate) fn score(model: &Model, horizon: f64, stall: Stall, runs: f64, candidate: Candidate) -> Score {
-    let windows = model.windows(candidate.bytes, runs, stall);
+/// The score of `candidate` when readers meet the runs `met`.
+pub(crate) fn score(model: &Model, horizon: f64, stall: Stall, met: Met, candidate: Candidate) -> Score {
+    let (windows, runs) = (model.windows(candidate.bytes, met, stall), met.runs);
     let per_window = model.run_per_window();
     let free = match model.fill {
         _ if runs > stall.above => 0.0,
@@ -77,7 +77,7 @@ pub(crate) fn score(model: &Model, horizon: f64, stall: Stall, runs: f64, candid
     let stalled = (windows - free).max(0.0);
     let writes = model.window_ops * model.shares[2];
     let cost = per_window * windows + if stalled > 0.0 { writes * stall.delay * stalled } else { 0.0 };
-    Score { candidate, windows, gain: horizon * per_window * candidate.removed, cost }
+    Score { candidate, windows, gain: horizon * per_window * candidate.relief, cost }
 }
 
 /// A merge under way, beside which a smaller one may be put.
@@ -85,7 +85,7 @@ pub(crate) fn score(model: &Model, horizon: f64, stall: Stall, runs: f64, candid
 pub(crate) struct UnderWay {
     /// Time that it still takes.
     pub(crate) left: f64,
-    /// Runs that it removes per nanosecond.
+    /// What it does for readers, or for the room of writers, per nanosecond.
     pub(crate) rate: f64,
 }
 
@@ -121,6 +121,11 @@ impl Need {
         }
     }
 
+    /// What is wanted of a merge: fewer runs, or cheaper ones.
+    pub(crate) fn of(self, candidate: &Candidate) -> f64 {
+        if self.is_must() { candidate.removed } else { candidate.relief }
+    }
+
     /// Whether merging is a must.
     pub(crate) fn is_must(self) -> bool {
         self != Need::None
@@ -138,8 +143,8 @@ pub(crate) struct Choice<'a> {
     pub(crate) model: &'a Model,
     pub(crate) tuple: Tuple,
     pub(crate) stall: Stall,
-    /// Covered runs.
-    pub(crate) runs: f64,
+    /// The runs that readers meet.
+    pub(crate) met: Met,
     /// How much merging is needed.
     pub(crate) need: Need,
     /// Bytes that an elective merge may rewrite.
@@ -163,12 +168,13 @@ impl Choice<'_> {
     fn allows(&self, candidate: &Candidate) -> bool {
         self.beside.is_none_or(|under_way| {
             let time = self.model.merge(candidate.bytes);
-            time <= BETWEEN_TIME * under_way.left && candidate.removed >= BETWEEN_RATE * under_way.rate * time
+            time <= BETWEEN_TIME * under_way.left
+                && self.need.of(candidate) >= BETWEEN_RATE * under_way.rate * time
         })
     }
 
     pub(crate) fn score(&self, candidate: Candidate) -> Score {
-        score(self.model, self.tuple.horizon, self.stall, self.runs, candidate)
+        score(self.model, self.tuple.horizon, self.stall, self.met, candidate)
     }
 
     /// The merge to start among `candidates` of `line`, all of which pass the size balance: when merging is
@@ -206,7 +212,7 @@ impl Choice<'_> {
         loop {
             let whole = best.candidate;
             let time = self.model.merge(whole.bytes);
-            let beside = UnderWay { left: time, rate: whole.removed / time.max(1.0) };
+            let beside = UnderWay { left: time, rate: self.need.of(&whole) / time.max(1.0) };
             if !beside.has_room(self.model) {
                 return best;
             }
@@ -265,7 +271,7 @@ fn evenness(line: &[Part], candidate: &Candidate) -> f64 {
 mod tests {
     use super::super::interval::Intervals;
     use super::super::interval::tests::{full_scale, line};
-    use super::super::model::paper::{close, thirds};
+    use super::super::model::paper::{close, met, thirds};
     use super::*;
     use std::vec::Vec;
 
@@ -274,7 +280,7 @@ mod tests {
     fn scores(horizon: f64, stall: Stall) -> Vec<Score> {
         let mut found = Vec::new();
         Intervals::default().list(&line(&PAPER), &full_scale(), f64::INFINITY, &mut found);
-        found.into_iter().map(|c| score(&thirds(), horizon, stall, 8.0, c)).collect()
+        found.into_iter().map(|c| score(&thirds(), horizon, stall, met(8.0), c)).collect()
     }
 
     fn winner(horizon: f64, stall: Stall) -> f64 {
@@ -308,7 +314,7 @@ mod tests {
                 model: &model,
                 tuple: Tuple { horizon, calm: f64::INFINITY, passes: 2.0, balance: f64::INFINITY },
                 stall: Stall::NEVER,
-                runs: 8.0,
+                met: met(8.0),
                 need: Need::None,
                 balance: f64::INFINITY,
                 last_slot: false,
@@ -347,10 +353,10 @@ mod tests {
         for (runs, windows, above, stalled) in
             [(8.0, 5.0, 9.0, 3.0), (12.0, 5.0, 9.0, 5.0), (8.0, 2.0, 9.0, 0.0)]
         {
-            let candidate = |bytes| Candidate { from: 0, to: 2, bytes, removed: 1.0 };
+            let candidate = |bytes| Candidate { from: 0, to: 2, bytes, removed: 1.0, relief: 1.0 };
             let stall = Stall { above, delay: 1e-9 };
             let bytes = windows * model.window(runs, 0.0, true) * model.speed;
-            let found = score(&model, 1.0, stall, runs, candidate(bytes));
+            let found = score(&model, 1.0, stall, met(runs), candidate(bytes));
             close(found.windows, windows, 6);
             close(found.cost / (model.window_ops * 1e-9), stalled, 5);
         }
@@ -364,8 +370,8 @@ mod tests {
             let (bytes, removed, horizon, runs) = (draw(1 << 33), draw(40), draw(200), draw(60));
             let stall = Stall { above: draw(64), delay: draw(30_000) };
             let at = |bytes, removed, horizon| {
-                let candidate = Candidate { from: 0, to: 2, bytes, removed };
-                score(&thirds(), horizon, stall, runs, candidate).value()
+                let candidate = Candidate { from: 0, to: 2, bytes, removed, relief: removed };
+                score(&thirds(), horizon, stall, met(runs), candidate).value()
             };
             let base = at(bytes, removed, horizon);
             assert!(at(bytes, removed + 1.0, horizon) > base);

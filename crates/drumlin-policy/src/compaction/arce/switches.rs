@@ -23,6 +23,8 @@ pub(crate) struct Switches {
     pub(crate) even: bool,
     /// Runs count by the wanted keys that they cover, not as whole runs.
     pub(crate) masks: bool,
+    /// Runs cost readers by their sizes, not all the same.
+    pub(crate) prices: bool,
 }
 
 impl Switches {
@@ -34,9 +36,10 @@ impl Switches {
         horizon: true,
         even: true,
         masks: true,
+        prices: true,
     };
 
-    fn named(&mut self) -> [(&'static str, &mut bool); 7] {
+    fn named(&mut self) -> [(&'static str, &mut bool); 8] {
         [
             ("no-rho", &mut self.rho),
             ("no-park", &mut self.park),
@@ -45,6 +48,7 @@ impl Switches {
             ("no-horizon", &mut self.horizon),
             ("no-even", &mut self.even),
             ("no-masks", &mut self.masks),
+            ("no-prices", &mut self.prices),
         ]
     }
 
