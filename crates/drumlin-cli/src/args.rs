@@ -181,6 +181,9 @@ pub(crate) struct PipelineArgs {
     #[arg(long, default_value_t = 0.0)]
     pub(crate) gets: f64,
 
+    #[command(flatten)]
+    pub(crate) scheduler: SchedulerArgs,
+
     /// Write a page with the figures
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
@@ -188,6 +191,35 @@ pub(crate) struct PipelineArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// What the scheduler goes by, for sweeps.
+#[derive(Args, Debug)]
+pub(crate) struct SchedulerArgs {
+    /// Modes to simulate
+    #[arg(long, value_delimiter = ',', default_value = "unsplit,split,pipelined", value_name = "MODE,..",
+          value_parser = ["unsplit", "split", "pipelined"])]
+    pub(crate) modes: Vec<String>,
+
+    /// Extra runs that a level may have [default: half the slots, 8 to 16]
+    #[arg(long, value_name = "X", value_parser = clap::value_parser!(u32).range(2..=64))]
+    pub(crate) cap: Option<u32>,
+
+    /// Fold a level with every so many batches [default: as costs suggest]
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) fold_every: Option<u32>,
+
+    /// Fill of its target from which on a level pair no longer goes first; a large one is plain top-down
+    #[arg(long, default_value_t = 3.0, value_name = "FILL")]
+    pub(crate) back_pressure: f64,
+
+    /// Most MiB of a piece
+    #[arg(long, default_value_t = 64, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=4096))]
+    pub(crate) piece: u64,
+
+    /// Flushes share the device with merges in place of going first
+    #[arg(long)]
+    pub(crate) flush_alike: bool,
 }
 
 #[derive(Args, Debug)]

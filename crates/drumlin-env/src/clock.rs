@@ -39,6 +39,15 @@ impl Clock {
         }
     }
 
+    /// Nanoseconds that the calling thread spent on a core so far, where that is known. In a [`crate::MemEnv`] nothing
+    /// takes time on a core.
+    pub fn core_nanos(&self) -> u64 {
+        match &self.0 {
+            Backend::Os(_) => crate::os::core_nanos(),
+            Backend::Mem(_) => 0,
+        }
+    }
+
     /// Waits for `micros` microseconds. In a [`crate::MemEnv`] the virtual clock jumps instead.
     pub fn sleep_micros(&self, micros: u64) {
         match &self.0 {

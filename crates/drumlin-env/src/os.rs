@@ -283,6 +283,13 @@ pub(crate) fn random_u64() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 
+/// Nanoseconds that the calling thread spent on a core so far.
+pub(crate) fn core_nanos() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    seconds * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
+}
+
 /// Physical memory, or the limit of the control group when that is lower.
 pub(crate) fn total_memory() -> Option<u64> {
     #[cfg(target_os = "linux")]

@@ -13,8 +13,12 @@ use drumlin_types::{KeyRange, RunId, TableId, Ticket};
 
 /// The share of `whole` that lies in `part`, 0 to 1.
 pub(crate) fn share(whole: &KeyRange, part: &KeyRange) -> f64 {
-    let Some(part) = whole.intersect(part) else { return 0.0 };
-    if part == *whole {
+    whole.intersect(part).map_or(0.0, |part| share_inside(whole, &part))
+}
+
+/// The same for a `part` that lies in `whole`.
+fn share_inside(whole: &KeyRange, part: &KeyRange) -> f64 {
+    if part == whole {
         return 1.0;
     }
     let prefix = match &whole.end {
@@ -36,9 +40,9 @@ fn position(key: &[u8], prefix: usize) -> f64 {
     u64::from_be_bytes(digits) as f64 / (1u64 << 32) as f64
 }
 
-/// `file` narrowed to `bounds`, with counts in proportion.
+/// `file` narrowed to `bounds`, which lie in its own, with counts in proportion.
 pub(crate) fn narrowed(file: &FileView, bounds: KeyRange) -> FileView {
-    let part = share(&file.bounds, &bounds);
+    let part = share_inside(&file.bounds, &bounds);
     let scaled = |n: u64| (n as f64 * part) as u64;
     FileView {
         bytes: scaled(file.bytes),
@@ -46,7 +50,7 @@ pub(crate) fn narrowed(file: &FileView, bounds: KeyRange) -> FileView {
         keys: scaled(file.keys),
         tombstones: scaled(file.tombstones),
         bounds,
-        ..file.clone()
+        ..*file
     }
 }
 
@@ -54,14 +58,17 @@ pub(crate) fn narrowed(file: &FileView, bounds: KeyRange) -> FileView {
 pub(crate) fn split(file: &FileView, cut: &KeyRange) -> (Vec<FileView>, Option<FileView>) {
     let Some(part) = file.bounds.intersect(cut) else { return (vec![file.clone()], None) };
     let (before, after) = file.bounds.subtract(&part);
-    let mut inside = narrowed(file, part);
     let rests: Vec<FileView> = before.into_iter().chain(after).map(|b| narrowed(file, b)).collect();
     // Rounding goes to the part that is cut out, so that nothing is lost or made.
-    let rest = |count: fn(&FileView) -> u64| rests.iter().map(count).sum::<u64>();
-    inside.bytes = file.bytes.saturating_sub(rest(|f| f.bytes));
-    inside.entries = file.entries.saturating_sub(rest(|f| f.entries));
-    inside.keys = file.keys.saturating_sub(rest(|f| f.keys));
-    inside.tombstones = file.tombstones.saturating_sub(rest(|f| f.tombstones));
+    let rest = |count: fn(&FileView) -> u64| count(file).saturating_sub(rests.iter().map(count).sum::<u64>());
+    let inside = FileView {
+        bytes: rest(|f| f.bytes),
+        entries: rest(|f| f.entries),
+        keys: rest(|f| f.keys),
+        tombstones: rest(|f| f.tombstones),
+        bounds: part,
+        ..*file
+    };
     (rests, Some(inside))
 }
 

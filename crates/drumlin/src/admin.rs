@@ -30,7 +30,7 @@ impl Store {
     pub(crate) fn start_lanes(self: &Arc<Self>) -> Result<()> {
         self.background.start(Arc::new(FlushLane::new(self.clone())))?;
         self.background.start(Arc::new(ReadyLane::new(self.clone())))?;
-        for number in 0..self.sizes.slots {
+        for number in 0..self.slots.count() {
             self.background.start(Arc::new(MergeLane::new(self.clone(), number)))?;
         }
         self.background.start(Arc::new(MaintenanceLane::new(self.clone())))
@@ -387,13 +387,38 @@ fn policy_for(options: &KeyspaceOptions) -> Result<Box<dyn drumlin_types::contra
 /// for policies.
 struct MaintenanceLane {
     store: Arc<Store>,
+    /// Merge lanes that were started: as many as there ever were slots.
+    merge_lanes: atomic::AtomicUsize,
     search: Mutex<SearchJob>,
 }
 
 impl MaintenanceLane {
     fn new(store: Arc<Store>) -> MaintenanceLane {
         let search = Mutex::new(SearchJob::new(store.now()));
-        MaintenanceLane { store, search }
+        let merge_lanes = atomic::AtomicUsize::new(store.slots.count());
+        MaintenanceLane { store, merge_lanes, search }
+    }
+
+    /// Lets the number of merge slots follow what was measured, and starts the lanes that are missing. `true` when it
+    /// changed.
+    fn tune_slots(&self) -> bool {
+        let store = &self.store;
+        if store.is_poisoned() {
+            return false;
+        }
+        let now = store.now();
+        let Some(change) = store.tune_slots(now) else { return false };
+        let started = self.merge_lanes.load(atomic::Ordering::Relaxed);
+        for number in started..change.slots {
+            if let Err(error) = store.background.start(Arc::new(MergeLane::new(store.clone(), number))) {
+                store.slots.refuse_beyond(number);
+                store.background_failed("maintenance", &error);
+                break;
+            }
+            self.merge_lanes.store(number + 1, atomic::Ordering::Relaxed);
+        }
+        store.background.wake();
+        true
     }
 
     fn try_step(&self) -> Result<Step> {
@@ -417,7 +442,8 @@ impl MaintenanceLane {
         let has_worked = store.rewrite_manifest_if_grown()?
             || store.write_decisions()
             || store.age_lookups()?
-            || store.tick();
+            || store.tick()
+            || self.tune_slots();
         if has_worked {
             return Ok(Step::More);
         }

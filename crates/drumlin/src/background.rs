@@ -88,11 +88,15 @@ impl Background {
         }
         let this = self.clone();
         let name = lane.name();
+        let mut threads = self.threads.lock();
+        if self.signals.lock().stopping {
+            return Ok(());
+        }
         let thread = self
             .env
             .spawn(&name, move || this.run(&*lane))
             .map_err(|e| Error::new(ErrorKind::Io, format!("cannot start thread {name}: {e}")))?;
-        self.threads.lock().push(thread);
+        threads.push(thread);
         Ok(())
     }
 
@@ -266,6 +270,7 @@ impl Background {
         self.work.notify_all();
         self.progress.notify_all();
         let threads = std::mem::take(&mut *self.threads.lock());
+        // None is started from here on.
         for thread in threads {
             // A lane that panicked has ended all the same.
             let _ = thread.join();

@@ -30,6 +30,15 @@ pub enum Event {
         /// The name of the policy that panicked.
         policy: String,
     },
+    /// The number of merges that may run at a time has changed: `workers` is 0, and it is found by measuring.
+    SlotsChanged {
+        /// Slots until now.
+        before: usize,
+        /// Slots from now on.
+        slots: usize,
+        /// Why, with what was measured.
+        reason: String,
+    },
     /// Recovery ended.
     Recovered {
         /// Commits read from the log.

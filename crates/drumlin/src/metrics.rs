@@ -90,6 +90,8 @@ metrics! {
     merge_bytes_read,
     /// Most merges at a time.
     merges_most_parallel,
+    /// Gauge: merges that may run at a time.
+    merge_slots,
     /// Microseconds with merges into two or more levels at once.
     merges_cross_level_micros,
     /// Entries read by merges.

@@ -156,6 +156,7 @@ impl Store {
             (cache.hits, cache.misses, cache.bytes);
         metrics.syncs = self.env.fs().syncs();
         let beside = self.costs.running.seen(self.now());
+        metrics.merge_slots = self.slots.count() as u64;
         metrics.merges_most_parallel = beside.most;
         metrics.merges_cross_level_micros = beside.cross_level_micros;
         let lookups = self.lookups.totals();

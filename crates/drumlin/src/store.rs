@@ -9,6 +9,7 @@ use crate::compaction::control::{Control, KeyspaceControl};
 use crate::compaction::install::Finished;
 use crate::compaction::output::OutputSpec;
 use crate::compaction::scheduler::{Moment, PieceStart};
+use crate::compaction::slots::{SlotChange, Slots};
 use crate::decisions::DecisionFiles;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{Event, EventListener};
@@ -59,6 +60,7 @@ pub(crate) struct Sizes {
     pub(crate) cache: usize,
     /// Bytes of live log at which the oldest memtables are sealed.
     pub(crate) log: u64,
+    /// Merge slots, 0 where their number is found by measuring.
     pub(crate) slots: usize,
     /// How merges follow each other.
     pub(crate) mode: Mode,
@@ -82,6 +84,7 @@ pub(crate) struct Store {
     /// What finished pieces left that wait for others; taken after `control`.
     pub(crate) held: Mutex<BTreeMap<PieceId, Finished>>,
     pub(crate) background: Arc<Background>,
+    pub(crate) slots: Slots,
     /// What writers pass.
     pub(crate) gate: Gate,
     /// What the writes of merges and flushes pass.
@@ -155,6 +158,12 @@ impl Store {
     pub(crate) fn new(parts: Parts) -> Store {
         Store {
             background: Arc::new(Background::new(parts.env.clone())),
+            slots: Slots::new(
+                parts.sizes.slots,
+                parts.env.available_cores(),
+                parts.options.memory_budget,
+                parts.env.clock().monotonic_micros(),
+            ),
             env: parts.env,
             dir: parts.dir,
             write_gate: Gate::limited(parts.options.background_rate),
@@ -533,7 +542,7 @@ impl Store {
         let moment = Moment {
             now: self.now(),
             seed: self.env.random_u64("policy"),
-            limits: LimitView { slots: self.sizes.slots as u32, ..LimitView::default() },
+            limits: LimitView { slots: self.slots.count() as u32, ..LimitView::default() },
             costs: self.costs.view(),
             piece_bytes: PIECE_BYTES,
             mode: self.sizes.mode,
@@ -559,6 +568,22 @@ impl Store {
             Some(when) => Step::Until(when),
             None => Step::Idle,
         })
+    }
+
+    /// Ends the interval in which the number of merge slots was measured, if it is over and the number is to be found.
+    /// A change is told and logged.
+    pub(crate) fn tune_slots(&self, now: u64) -> Option<SlotChange> {
+        if !self.slots.is_due(now) {
+            return None;
+        }
+        let mut control = self.control.lock();
+        let is_frozen = control.keyspaces.iter().any(|keyspace| keyspace.frozen);
+        let change = self.slots.interval(now, is_frozen)?;
+        let SlotChange { before, slots, reason } = change.clone();
+        control.decisions.note(now, "", format!("merge slots {before} -> {slots}"), reason.clone());
+        drop(control);
+        self.tell(Event::SlotsChanged { before, slots, reason });
+        Some(change)
     }
 
     fn sample(&self, keyspace: &KeyspaceState) -> Sample {
@@ -598,7 +623,7 @@ impl Store {
         let speed = match self.costs.view().merge_bytes_per_s {
             measured if measured > 0.0 => measured,
             _ => SLOT_SPEED_GUESS,
-        } * self.sizes.slots as f64;
+        } * self.slots.count() as f64;
         let speed = speed.min(self.write_gate.rate() as f64);
         let (mut rate, mut urgent) = (pacing::OPEN, false);
         for keyspace in &control.keyspaces {

@@ -188,8 +188,8 @@ fn of_pipeline(args: &PipelineArgs, common: &Common) -> Result<Vec<Task>> {
 /// The same load on several numbers of workers, with and without the pipeline, on a device that makes merges wait: then
 /// workers beyond the cores have something to do.
 fn of_workers(args: &PipelineArgs, common: &Common) -> Result<Vec<Task>> {
-    // 8 GiB of 24 + 1000 bytes at scale 1, in memtables of 16 MiB.
-    let scale = factor(common, 1.0 / 4.0, 1.0 / 32.0);
+    // 8 GiB of 24 + 1000 bytes at scale 1, in memtables of 16 MiB. Twelve loads in some minutes are a 64th of that.
+    let scale = factor(common, 1.0 / 64.0, 1.0 / 256.0);
     let workload = papers::workers(scale);
     let memtable = scaled(16 * MIB, scale).max(MEMTABLE_LEAST);
     let defaults = Defaults {

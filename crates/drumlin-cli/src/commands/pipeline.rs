@@ -2,13 +2,14 @@
 //! numbers of merge slots.
 //!
 //! The scheduler and the policies are the engine's own; the device, the flush thread and the slots are simulated. The
-//! figures follow from the arguments alone. `--html` writes a page with counterparts of the paper's figures.
+//! figures follow from the arguments alone. A line on stderr tells of each course that is done. `--html` writes a page
+//! with counterparts of the paper's figures.
 
 use super::pipeline_page;
 use crate::args::PipelineArgs;
 use crate::failure::{Failure, Outcome, Result, Verdict};
-use crate::output::Output;
-use drumlin_policy::schedule::Mode;
+use crate::output::{Output, note};
+use drumlin_policy::schedule::{Mode, Settings};
 use drumlin_policy::sim::pipeline::{Report, Setup, load};
 use serde_json::json;
 
@@ -22,6 +23,9 @@ pub(super) struct Course {
     pub(super) workers: u32,
     pub(super) report: Report,
 }
+
+/// Policy, mode and its name, slots.
+type Wanted<'a> = (&'a str, &'static str, Mode, u32);
 
 impl Course {
     pub(super) fn name(&self) -> String {
@@ -38,14 +42,15 @@ pub(super) fn pipeline(args: &PipelineArgs, out: &mut Output<'_>) -> Outcome {
         true => POLICIES.map(str::to_owned).to_vec(),
         false => args.policies.clone(),
     };
-    let mut courses = Vec::new();
+    let mut wanted = Vec::new();
     for policy in &policies {
         for (name, mode) in Mode::NAMES.into_iter().rev() {
-            for &workers in &workers {
-                courses.push(course(args, policy, name, mode, workers)?);
+            if args.scheduler.modes.iter().any(|wanted| wanted == name) {
+                wanted.extend(workers.iter().map(|&workers| (policy.as_str(), name, mode, workers)));
             }
         }
     }
+    let courses = courses(args, &wanted)?;
     if let Some(file) = &args.html {
         let page = pipeline_page::page(&courses, args);
         std::fs::write(file, page).map_err(|e| Failure::Usage(format!("{}: {e}", file.display())))?;
@@ -57,12 +62,21 @@ pub(super) fn pipeline(args: &PipelineArgs, out: &mut Output<'_>) -> Outcome {
     Ok(Verdict::Fine)
 }
 
+/// All of `wanted`, in that order, with a line on stderr for each.
+fn courses(args: &PipelineArgs, wanted: &[Wanted<'_>]) -> std::result::Result<Vec<Course>, Failure> {
+    let mut courses = Vec::new();
+    for (at, wanted_now) in wanted.iter().enumerate() {
+        let course = course(args, *wanted_now)?;
+        let (name, workers, speed) = (course.name(), course.workers, course.report.throughput());
+        note(&format!("{} of {}: {name}, {workers} workers: {speed:.0} MiB/s", at + 1, wanted.len()));
+        courses.push(course);
+    }
+    Ok(courses)
+}
+
 fn course(
     args: &PipelineArgs,
-    policy: &str,
-    name: &'static str,
-    mode: Mode,
-    workers: u32,
+    (policy, name, mode, workers): Wanted<'_>,
 ) -> std::result::Result<Course, Failure> {
     let mut setup = Setup::downforce(workers);
     setup.total = args.load * MIB;
@@ -71,7 +85,16 @@ fn course(
     setup.universe = args.universe.map(|mib| mib * MIB);
     (setup.memtable, setup.file) = (args.memtable << 10, args.memtable << 10);
     setup.reads = (args.gets.max(0.0), 0.0);
-    setup.settings.mode = mode;
+    setup.flush_first = !args.scheduler.flush_alike;
+    let most = args.scheduler.piece * MIB;
+    setup.settings = Settings {
+        mode,
+        depth_cap: args.scheduler.cap,
+        fold_every: args.scheduler.fold_every,
+        back_pressure: args.scheduler.back_pressure,
+        piece: (setup.settings.piece.0.min(most), most),
+        ..setup.settings
+    };
     let mut decides = drumlin_policy::by_name(policy).map_err(|e| Failure::Usage(e.to_string()))?;
     let report = load(&mut *decides, &setup)
         .map_err(|what| Failure::Usage(format!("{policy} {name}, {workers} workers: {what}")))?;

@@ -71,17 +71,30 @@ impl Flight {
         self.check_room(scene, plan)?;
         let view = project::view(scene.tree, self);
         let projected = if bug!("E1") { view.live() } else { view.projected() };
-        let plan = self.closed(scene, &view, &projected, plan)?;
-        let spans = legal::spans(&projected, &plan.take);
-        if plan.priority < 0.0 && !tidy::pays(self, scene, &projected, &spans) {
+        self.admit_in(scene, (&view, &projected), plan, numbers)
+    }
+
+    /// [`Flight::admit`] where the tree with what is under way is at hand, and the projected one.
+    pub fn admit_in(
+        &mut self,
+        scene: &Scene<'_>,
+        (view, projected): (&TreeView, &TreeView),
+        plan: &Plan,
+        numbers: &mut Numbers,
+    ) -> Result<Ticket, Refusal> {
+        self.check_room(scene, plan)?;
+        debug_assert_eq!(*view, project::view(scene.tree, self), "an old view");
+        let plan = self.closed(scene, view, projected, plan)?;
+        let spans = legal::spans(projected, &plan.take);
+        if plan.priority < 0.0 && !tidy::pays(self, scene, projected, &spans) {
             return Err(Refusal::Enough);
         }
         let ticket = numbers.ticket();
         let own = numbers.run();
         let wanted = self.wanted(scene, &plan);
-        let tag = self.tag(&projected, &plan, wanted);
+        let tag = self.tag(projected, &plan, wanted);
         let earlier = self.piece_views();
-        let pieces = self.cut(scene, &view, &projected, &plan, &spans).into_iter().enumerate();
+        let pieces = self.cut(scene, view, projected, &plan, &spans).into_iter().enumerate();
         let piece = |(index, cut): (usize, Cut)| Piece {
             id: PieceId { ticket, index: index as u32 },
             waits: legal::waits(&cut.inputs, plan.out, &earlier),

@@ -8,7 +8,7 @@ use super::tickets::{Flight, Piece, TicketState};
 use crate::share::{narrowed, split};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use drumlin_types::contract::{FileState, FileView, LookupStats, RunTag, RunView, TreeView};
+use drumlin_types::contract::{FileState, FileView, LevelView, LookupStats, RunTag, RunView, TreeView};
 use drumlin_types::{KeyRange, RunId, TableId, Ticket};
 
 /// Numbers of tables that are not there yet begin here.
@@ -17,7 +17,6 @@ const COMING: u64 = 1 << 62;
 /// The picture of `tree`, the installed one, with the plans of `flight` under way. Files of `tree` that are marked
 /// as coming stay so: nobody may take them.
 pub fn view(tree: &TreeView, flight: &Flight) -> TreeView {
-    let mut view = tree.clone();
     let mut claims: BTreeMap<TableId, Vec<(KeyRange, Ticket)>> = BTreeMap::new();
     for (ticket, piece) in flight.unfinished() {
         for span in &piece.inputs {
@@ -27,25 +26,10 @@ pub fn view(tree: &TreeView, flight: &Flight) -> TreeView {
     claims.values_mut().for_each(|ranges| ranges.sort_by(|a, b| a.0.start.cmp(&b.0.start)));
     let settling: BTreeMap<TableId, Ticket> =
         flight.tickets.iter().flat_map(|t| t.outputs.iter().map(|table| (*table, t.ticket))).collect();
-    for run in view.levels.iter_mut().flat_map(|level| &mut level.runs) {
-        if !settling.is_empty() {
-            for file in &mut run.files {
-                if let Some(ticket) = settling.get(&file.table).filter(|_| file.state == FileState::Free) {
-                    file.state = FileState::Settling(*ticket);
-                }
-            }
-        }
-        if run.files.iter().any(|file| claims.contains_key(&file.table)) {
-            let files = core::mem::take(&mut run.files);
-            run.files.reserve(files.len() + 2);
-            for file in files {
-                match claims.get(&file.table) {
-                    Some(ranges) => parted(file, ranges, &mut run.files),
-                    None => run.files.push(file),
-                }
-            }
-        }
-    }
+    let level = |level: &LevelView| LevelView {
+        runs: level.runs.iter().map(|run| run_with(run, &claims, &settling)).collect(),
+    };
+    let mut view = TreeView { levels: tree.levels.iter().map(level).collect() };
     for ticket in &flight.tickets {
         for piece in ticket.pieces.iter().filter(|piece| piece.is_unfinished()) {
             if let Some(file) = coming(ticket, piece) {
@@ -54,6 +38,26 @@ pub fn view(tree: &TreeView, flight: &Flight) -> TreeView {
         }
     }
     view
+}
+
+/// `run` with claimed parts as leaving, and with outputs of unfinished tickets as settling.
+fn run_with(
+    run: &RunView,
+    claims: &BTreeMap<TableId, Vec<(KeyRange, Ticket)>>,
+    settling: &BTreeMap<TableId, Ticket>,
+) -> RunView {
+    let mut files = Vec::with_capacity(run.files.len() + 2);
+    for file in &run.files {
+        let mut file = file.clone();
+        if let Some(ticket) = settling.get(&file.table).filter(|_| file.state == FileState::Free) {
+            file.state = FileState::Settling(*ticket);
+        }
+        match claims.get(&file.table) {
+            Some(ranges) => parted(file, ranges, &mut files),
+            None => files.push(file),
+        }
+    }
+    RunView { id: run.id, tag: run.tag.clone(), files }
 }
 
 /// The parts of `file`, those in `claims`, which are sorted by key, marked as leaving.

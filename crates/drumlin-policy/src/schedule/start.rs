@@ -43,13 +43,20 @@ pub fn with_margin(bytes: u64) -> u64 {
 impl Flight {
     /// Starts the next piece; with `moves_only`, none that would take a slot.
     pub fn start(&mut self, scene: &Scene<'_>, moves_only: bool) -> Result<Start, Idle> {
-        if !self.unfinished().any(|(_, piece)| piece.state == PieceState::Ready) {
+        if !self.has_ready() {
             return Err(Idle::default());
         }
         let view = project::view(scene.tree, self);
-        let weights = Weights::of(&view, scene.design);
+        self.start_in(scene, &view, moves_only)
+    }
+
+    /// [`Flight::start`] where `view`, the tree with what is under way, is at hand. It stays as it is, unless the piece
+    /// is a move or folds something.
+    pub fn start_in(&mut self, scene: &Scene<'_>, view: &TreeView, moves_only: bool) -> Result<Start, Idle> {
+        debug_assert_eq!(*view, project::view(scene.tree, self), "an old view");
+        let weights = Weights::of(view, scene.design);
         let mut idle = Idle::default();
-        let found = self.find(scene, &view, &weights, moves_only, &mut idle);
+        let found = self.find(scene, view, &weights, moves_only, &mut idle);
         let Some((id, folds, bytes, is_early)) = found else { return Err(idle) };
         let Some(piece) = self.piece_mut(id) else { return Err(idle) };
         piece.state = PieceState::Running;
@@ -60,6 +67,11 @@ impl Flight {
         piece.folded = bytes;
         piece.inputs.extend(folds);
         Ok(Start { piece: piece.clone(), is_early })
+    }
+
+    /// Whether a piece has not started yet.
+    pub fn has_ready(&self) -> bool {
+        self.unfinished().any(|(_, piece)| piece.state == PieceState::Ready)
     }
 
     fn find(

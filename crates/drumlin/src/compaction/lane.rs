@@ -83,11 +83,14 @@ impl MergeLane {
     fn advance(&self, mut job: PieceJob) -> Result<Option<PieceJob>, Failed> {
         let fail = |job: &PieceJob, error| (job.keyspace.clone(), job.id, job.tables.clone(), error);
         let clock = self.store.env.clock();
-        let began = clock.monotonic_nanos();
+        let (began, core) = (clock.monotonic_nanos(), clock.core_nanos());
         let step = job.merge.step();
         let ended = clock.monotonic_nanos();
-        job.nanos += ended.saturating_sub(began);
+        let took = ended.saturating_sub(began);
+        job.nanos += took;
         let written = job.merge.bytes_written();
+        let core = clock.core_nanos().saturating_sub(core);
+        self.store.slots.worked(written.saturating_sub(job.written), took, core);
         self.store.write_gate.pay(written.saturating_sub(job.written), ended / 1000);
         job.written = written;
         match step {
@@ -186,7 +189,7 @@ impl Lane for MergeLane {
                 *self.job.lock() = job;
                 Step::More
             }),
-            None if self.store.is_poisoned() => Ok(Step::Idle),
+            None if self.store.is_poisoned() || self.number >= self.store.slots.count() => Ok(Step::Idle),
             None => self.begin(),
         };
         match result {

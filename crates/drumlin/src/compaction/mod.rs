@@ -15,7 +15,7 @@
 //!   chooses. [`fallback`]: who decides when a policy panics.
 //! - [`executor`]: one piece or one flush, step by step.
 //! - [`merge`]: which entries survive. [`output`]: where they are written.
-//! - [`lane`]: a merge slot. [`install`]: one edit a piece, in the order that the waits allow, and what it does to the
+//! - [`lane`]: a merge slot. [`slots`]: how many of them. [`install`]: one edit a piece, in the order that the waits allow, and what it does to the
 //!   tree.
 //!
 //! Architecture invariant: the executor never asks why; the scheduler never reads a table; a policy never
@@ -32,4 +32,5 @@ pub(crate) mod lane;
 pub(crate) mod merge;
 pub(crate) mod output;
 pub(crate) mod scheduler;
+pub(crate) mod slots;
 pub(crate) mod view;

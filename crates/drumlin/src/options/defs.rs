@@ -31,7 +31,7 @@ settings! {
     durability: Durability = Durability::Buffered => names(Durability::NAMES).live();
 
     /// Merges that may run at the same time.
-    workers: u64 = 0 => count(1, 64).zero("from the number of cores").expert();
+    workers: u64 = 0 => count(1, 64).zero("found by measuring").expert();
 
     /// How merges follow each other; all but the first are for comparisons.
     pipeline: Pipeline = Pipeline::Pipelined => names(Pipeline::NAMES).expert();

@@ -187,18 +187,14 @@ fn check_tables(dir: &Path, manifest: &ManifestState, entries: &[DirEntry]) -> R
     Ok(())
 }
 
-fn sizes(options: &Options, env: &Env) -> Sizes {
+fn sizes(options: &Options) -> Sizes {
     let budget = options.memory_budget;
     let memtables = budget * 3 / 8;
-    let slots = match options.workers {
-        0 => env.available_cores().saturating_sub(1).clamp(1, 4),
-        set => set as usize,
-    };
     Sizes {
         memtables: memtables as usize,
         cache: (budget / 2) as usize,
         log: (memtables * 2).max(options.log_segment_bytes * 4),
-        slots,
+        slots: options.workers as usize,
         mode: match options.pipeline {
             Pipeline::Pipelined => Mode::Pipelined,
             Pipeline::Split => Mode::Split,
@@ -259,7 +255,7 @@ struct Found<'a> {
 
 fn assemble(found: Found<'_>) -> Result<(Arc<Store>, Recovered)> {
     let Found { env, dir, options, components, manifest, entries, lock, read_only } = found;
-    let sizes = sizes(&options, &env);
+    let sizes = sizes(&options);
     let on_disk = entries.iter().filter_map(|e| FileName::parse(&e.name)?.number()).max().unwrap_or(0);
     let mut next_file =
         manifest.next_file.max(if drumlin_types::bug!("B14") { 0 } else { on_disk + 1 }).max(1);

@@ -77,6 +77,8 @@ struct World {
     is_urgent: bool,
     next_second: u64,
     report: Report,
+    /// The tree with what is under way, and the projected one, until something changes them.
+    seen: Option<(TreeView, TreeView)>,
 }
 
 impl World {
@@ -103,6 +105,7 @@ impl World {
             is_urgent: true,
             next_second: SECOND,
             report: Report::default(),
+            seen: None,
             setup,
         }
     }
@@ -286,17 +289,16 @@ impl World {
                 (self.due, self.is_urgent) = (false, false);
                 self.ask(policy);
             }
-            let is_free = self.running.len() < self.setup.settings.slots as usize;
-            let Ok(start) = self.scene_mut(|flight, scene, _| flight.start(scene, !is_free)) else { break };
-            if start.piece.is_move {
-                self.move_piece(&start.piece);
+            let Some(piece) = self.start() else { break };
+            if piece.is_move {
+                self.move_piece(&piece);
             } else {
-                self.run(&start.piece);
+                self.run(&piece);
             }
         }
         if cfg!(test) {
             check(&self.tree)?;
-            check(&project::view(&self.tree, &self.flight).projected())?;
+            check(&self.look().1)?;
         }
         self.write_rate = self.admitted();
         let runs = self.tree.levels[0].runs.len();
@@ -304,16 +306,39 @@ impl World {
         Ok(())
     }
 
+    /// The tree with what is under way, and the projected one.
+    fn look(&mut self) -> (TreeView, TreeView) {
+        let make = || {
+            let view = project::view(&self.tree, &self.flight);
+            let projected = view.projected();
+            (view, projected)
+        };
+        self.seen.take().unwrap_or_else(make)
+    }
+
+    /// Starts the next piece, if there is a slot or it takes none.
+    fn start(&mut self) -> Option<Piece> {
+        if !self.flight.has_ready() {
+            return None;
+        }
+        let is_free = self.running.len() < self.setup.settings.slots as usize;
+        let seen = self.look();
+        let start = self.scene_mut(|flight, scene, _| flight.start_in(scene, &seen.0, !is_free));
+        // A move, or what is folded, changes what is under way.
+        let is_same = start.as_ref().is_ok_and(|start| !start.piece.is_move && start.piece.folded == 0);
+        self.seen = (start.is_err() || is_same).then_some(seen);
+        start.ok().map(|start| start.piece)
+    }
+
     fn ask(&mut self, policy: &mut dyn CompactionPolicy) {
         let limits = self.limits();
-        let mut view = project::view(&self.tree, &self.flight);
-        self.design = policy.design(&view.projected(), &limits);
-        if self.setup.settings.mode != Mode::Pipelined {
-            view = admit::without_pipeline(view, &self.flight);
-        }
+        let seen = self.look();
+        self.design = policy.design(&seen.1, &limits);
+        let masked = (self.setup.settings.mode != Mode::Pipelined)
+            .then(|| admit::without_pipeline(seen.0.clone(), &self.flight));
         let tickets = self.flight.ticket_views();
         let input = PolicyInput {
-            tree: &view,
+            tree: masked.as_ref().unwrap_or(&seen.0),
             tickets: &tickets,
             load: &self.load(),
             costs: &self.cost_view(),
@@ -326,20 +351,28 @@ impl World {
         };
         let Decision { plans, pace, .. } = policy.decide(&input);
         self.pace = pace.or(self.pace.take());
+        self.seen = Some(seen);
         for plan in plans {
-            match self.scene_mut(|flight, scene, numbers| flight.admit(scene, &plan, numbers)) {
+            let (view, projected) = self.look();
+            let admitted = self.scene_mut(|flight, scene, numbers| {
+                flight.admit_in(scene, (&view, &projected), &plan, numbers)
+            });
+            match admitted {
                 Ok(_) => {
                     self.report.plans.0 += 1;
                     self.due = true;
                 }
-                Err(_) => self.report.plans.1 += 1,
+                Err(_) => {
+                    self.report.plans.1 += 1;
+                    self.seen = Some((view, projected));
+                }
             }
         }
     }
 
     fn end_tickets(&mut self, policy: &mut dyn CompactionPolicy) {
         for ticket in self.flight.take_finished() {
-            self.due = true;
+            (self.due, self.seen) = (true, None);
             policy.observe(&Outcome::Plan {
                 ticket: ticket.ticket,
                 reason: ticket.plan.reason,
@@ -403,6 +436,7 @@ impl World {
         self.seq += entries;
         (file.bytes, file.entries, file.keys) = (bytes, entries, entries);
         let id = self.numbers.run();
+        self.seen = None;
         self.tree.levels[0].runs.push(RunView { id, tag, files: Vec::from([file]) });
         self.report.flushed += bytes;
         (self.due, self.is_urgent) = (true, true);
@@ -435,6 +469,7 @@ impl World {
     }
 
     fn install(&mut self, install: Install) {
+        self.seen = None;
         match install {
             Install::Output(id) => self.install_output(id, None),
             Install::Land(id, level) => {
@@ -460,7 +495,7 @@ impl World {
         }
         let tables = self.add(piece, piece.out, files);
         self.flight.installed(piece.id, &tables, 0, 0);
-        self.due = true;
+        (self.due, self.seen) = (true, None);
     }
 
     fn install_output(&mut self, id: PieceId, landing: Option<u8>) {
