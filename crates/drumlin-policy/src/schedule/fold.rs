@@ -24,8 +24,10 @@ use drumlin_types::{KeyRange, RunId, Seq};
 /// Measured costs that decide between folding and an extra run.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct FoldCosts {
-    /// Bytes per second that enter a level: what is written, as every byte passes every level once.
+    /// Bytes per second that enter a level: what is written of late, as every byte passes every level once.
     pub inflow: f64,
+    /// Nothing was written for long.
+    pub rests: bool,
     /// Slot seconds per rewritten byte.
     pub rewrite: f64,
     /// Seconds per second that reads spend on one more run: lookups times their probe, seeks times their cursor.
@@ -209,6 +211,7 @@ mod tests {
                 inflow: written * 1e6,
                 rewrite: 1.0 / 200e6,
                 extra_run: gets * 630e-9 + seeks * 3e-6,
+                ..FoldCosts::default()
             };
             fold_period(&costs, 1280e6, 64e6)
         };
