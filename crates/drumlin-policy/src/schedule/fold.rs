@@ -17,6 +17,7 @@ use super::limits::{Mode, Settings};
 use super::project::part;
 use super::tickets::{Flight, Piece, TicketState};
 use super::weights::{Weights, counts, depth};
+use crate::share::share;
 use alloc::vec::Vec;
 use drumlin_types::contract::{FileSpan, FileView, LevelDesign, TreeView};
 use drumlin_types::{KeyRange, RunId, Seq};
@@ -30,6 +31,8 @@ pub struct FoldCosts {
     pub rests: bool,
     /// Slot seconds per rewritten byte.
     pub rewrite: f64,
+    /// Slot seconds per piece besides.
+    pub fixed: f64,
     /// Seconds per second that reads spend on one more run: lookups times their probe, seeks times their cursor.
     pub extra_run: f64,
 }
@@ -138,7 +141,11 @@ impl Question<'_> {
         let most = f64::from(self.settings.cap());
         let period = match self.settings.fold_every {
             Some(every) => f64::from(every),
-            None => fold_period(self.costs, weight.bytes, batch as f64),
+            // What comes and what is read are spread as the level is, so a part of it is judged by its own bytes.
+            None => {
+                let there: f64 = files.iter().map(|f| f.bytes as f64 * share(&f.bounds, range)).sum();
+                fold_period(self.costs, there + batch as f64, batch as f64)
+            }
         };
         let period = period.clamp(1.0, most);
         if deep as f64 + 0.5 >= period { all() } else { NOTHING }

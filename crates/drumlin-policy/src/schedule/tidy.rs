@@ -20,8 +20,9 @@
 use super::tickets::Flight;
 use super::{Mode, Scene};
 use crate::share::share;
-use alloc::collections::BTreeMap;
-use drumlin_types::contract::{FileSpan, TreeView};
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+use drumlin_types::contract::{FileSpan, LevelView, TreeView};
 use drumlin_types::{KeyRange, RunId};
 
 /// Most seconds over which reads must win back the merge.
@@ -49,15 +50,37 @@ pub fn pays(flight: &Flight, scene: &Scene<'_>, tree: &TreeView, spans: &[FileSp
         }
     }
     let largest = of_runs.values().copied().fold(0.0, f64::max);
-    let too_many = spans.iter().map(|span| share(&hull, &span.range)).sum::<f64>() - 1.0;
+    let too_many = too_many(&hull, spans);
     let coming_again = (bytes - largest) / (2.0 * scene.costs.inflow.max(f64::MIN_POSITIVE));
-    let part = part_of_all(tree, &hull);
-    too_many * scene.costs.extra_run * coming_again.min(HORIZON * part) > bytes * scene.costs.rewrite
+    let part = part_of_level(tree, spans, bytes);
+    too_many * scene.costs.extra_run * coming_again.min(HORIZON * part)
+        > scene.costs.fixed + bytes * scene.costs.rewrite
 }
 
-/// The share of the tree's keys that lies in `range`.
-fn part_of_all(tree: &TreeView, range: &KeyRange) -> f64 {
-    hull(tree.files().map(|(_, _, file)| &file.bounds)).map_or(1.0, |all| share(&all, range))
+/// Runs that a read of `hull` meets beyond the first, in the mean over its keys.
+fn too_many(hull: &KeyRange, spans: &[FileSpan]) -> f64 {
+    let mut ranges: Vec<&KeyRange> = spans.iter().map(|span| &span.range).collect();
+    ranges.sort_by(|a, b| a.start.cmp(&b.start));
+    let mut covered = 0.0;
+    let mut open: Option<KeyRange> = None;
+    for range in &ranges {
+        open = match open.take() {
+            Some(open) if open.is_before_end(&range.start) => Some(open.hull(range)),
+            before => {
+                covered += before.map_or(0.0, |before| share(hull, &before));
+                Some((*range).clone())
+            }
+        };
+    }
+    covered += open.map_or(0.0, |open| share(hull, &open));
+    ranges.iter().map(|range| share(hull, range)).sum::<f64>() - covered
+}
+
+/// The part of their level that `bytes` at `spans` are: more than they hold of its keys, where it is deepest there.
+fn part_of_level(tree: &TreeView, spans: &[FileSpan], bytes: f64) -> f64 {
+    let levels: BTreeSet<u8> = spans.iter().map(|span| span.level).collect();
+    let levels = levels.into_iter().filter_map(|level| tree.levels.get(usize::from(level)));
+    (bytes / levels.map(LevelView::bytes).sum::<u64>().max(1) as f64).min(1.0)
 }
 
 fn hull<'a>(ranges: impl Iterator<Item = &'a KeyRange>) -> Option<KeyRange> {
@@ -67,10 +90,10 @@ fn hull<'a>(ranges: impl Iterator<Item = &'a KeyRange>) -> Option<KeyRange> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::format;
-    use alloc::string::String;
     use crate::schedule::fold::fold_period;
     use crate::schedule::{FoldCosts, Settings};
+    use alloc::format;
+    use alloc::string::String;
     use drumlin_types::contract::draw::{parse_plan, parse_tree};
     use drumlin_types::contract::legal;
 
@@ -78,7 +101,7 @@ mod tests {
 
     /// What a slot and a read cost here; an extra run costs so many seconds per second.
     fn costs(inflow: f64, extra_run: f64) -> FoldCosts {
-        FoldCosts { inflow, rests: false, rewrite: 1.0 / (200.0 * MIB), extra_run }
+        FoldCosts { inflow, rewrite: 1.0 / (200.0 * MIB), extra_run, ..FoldCosts::default() }
     }
 
     fn judged(tree: &str, plan: &str, costs: FoldCosts) -> bool {
@@ -107,7 +130,10 @@ mod tests {
     #[test]
     fn what_writes_undo_soon_is_left_alone() {
         let answer = |inflow, extra_run| judged(ONE.0, ONE.1, costs(inflow, extra_run));
-        assert!(judged(ONE.0, ONE.1, FoldCosts { rests: true, ..costs(0.0, 0.0) }), "nothing else is to be done");
+        assert!(
+            judged(ONE.0, ONE.1, FoldCosts { rests: true, ..costs(0.0, 0.0) }),
+            "nothing else is to be done"
+        );
         assert!(!answer(0.0, 0.0), "it may be a short rest");
         assert!(!answer(30.0 * MIB, 0.0), "nobody reads");
         // 1088 MiB take 5.44 s. Of a minute that is a share of 0.09, but in 64 MiB / 2 / 1 MiB/s = 32 s of 0.17.
@@ -118,7 +144,8 @@ mod tests {
     #[test]
     fn runs_are_merged_when_pieces_would_have_folded() {
         for runs in 1..=8_u32 {
-            let extra = (1..=runs).map(|run| format!("[a..z #{0}-{0} 64M] | ", 100 - run)).collect::<String>();
+            let extra =
+                (1..=runs).map(|run| format!("[a..z #{0}-{0} 64M] | ", 100 - run)).collect::<String>();
             let tree = format!("L1: {extra}[a..z #1-20 1024M]");
             let plan = (1..=runs + 1).map(|table| format!("t{table} ")).collect::<String>() + "-> L1";
             let found = least(&tree, &plan, 10.0 * MIB);

@@ -19,7 +19,7 @@ const TICK: u64 = 1_000_000;
 const HALF_LIFE: f64 = 8e6;
 const IDLE_HALF_LIFE: f64 = 600e6;
 /// Readings back to which rates are those of late.
-const LATELY: usize = 4;
+const LATELY: usize = 2;
 
 /// What the gaps of every thread begin with.
 const SEED: u32 = 0x9e37_79b9;
