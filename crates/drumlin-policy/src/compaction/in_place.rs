@@ -3,14 +3,14 @@
 //! A level is looked at in segments, between the bounds of all its files. Neighbouring segments that two runs or more
 //! cover make a window, of about as many bytes as a piece: so what a window waits for, and what waits for it, is short,
 //! and the scheduler may say no to the next one. A window takes of every file the part that lies in it, the narrow ones
-//! too, that earlier merges left between their bounds; those of the largest run it takes whole.
+//! too, that earlier merges left between their bounds.
 //!
 //! Of a window of W bytes with X beside its largest run and n runs too many, a merge wins n X for each W that it
 //! rewrites, at equal reads and writes; n is the mean over what the largest runs hold. So windows of all levels are
-//! ranked by n X / W, and where the first does not pay, none does. Whether it does is for the scheduler to say.
+//! ranked by n X / W. Whether the best one pays is for the scheduler to say.
 
 use super::preset::{Counted, Scene, size};
-use super::stack::{largest_run, overlapping};
+use super::stack::largest_run;
 use crate::share::share;
 use alloc::collections::BTreeSet;
 use alloc::format;
@@ -24,8 +24,6 @@ const TRIED: usize = 4;
 const FILES: u64 = 4;
 /// Share of a window's bytes that a stretch with no extra run may have inside it.
 const BRIDGE: f64 = 1.0 / 16.0;
-/// Share of a window's bytes whose merging takes as long as installing it: narrow windows are not worth an edit.
-const SMALL: f64 = 1.0 / 16.0;
 
 /// Keys of a level between two bounds of files.
 #[derive(Debug)]
@@ -68,9 +66,9 @@ impl Window {
         self.depth += next.depth;
     }
 
-    /// n X / W, where a merge of nothing costs as much as one of `least` bytes.
-    fn worth(&self, least: f64) -> f64 {
-        (self.depth / self.largest.max(1.0) - 1.0) * (self.bytes - self.largest) / (self.bytes + least)
+    /// n X / W.
+    fn worth(&self) -> f64 {
+        (self.depth / self.largest.max(1.0) - 1.0) * (self.bytes - self.largest) / self.bytes.max(1.0)
     }
 }
 
@@ -78,9 +76,8 @@ impl Window {
 pub(super) fn in_place(scene: &Scene<'_>, levels: impl Iterator<Item = u8>) -> Vec<Plan> {
     let most = (FILES * scene.limits.file_bytes) as f64;
     let mut windows: Vec<Window> = levels.flat_map(|level| windows(scene, level, most)).collect();
-    let least = SMALL * most;
     windows.sort_by(|a, b| {
-        let worth = b.worth(least).total_cmp(&a.worth(least));
+        let worth = b.worth().total_cmp(&a.worth());
         worth.then_with(|| (a.level, &a.range.start).cmp(&(b.level, &b.range.start)))
     });
     windows.truncate(TRIED);
@@ -88,34 +85,28 @@ pub(super) fn in_place(scene: &Scene<'_>, levels: impl Iterator<Item = u8>) -> V
 }
 
 fn plan(scene: &Scene<'_>, window: &Window) -> Plan {
-    let level = window.level;
-    let runs = &scene.tree.levels[usize::from(level)].runs;
-    let main = largest_run(scene.tree, level);
-    let range = whole_files(runs.iter().find(|run| Some(run.id) == main), runs, &window.range);
-    let parts = |run: &RunView| {
-        let part = |file: &FileView| Some(Take { table: file.table, range: file.bounds.intersect(&range)? });
-        run.files.iter().filter_map(part).collect::<Vec<Take>>()
-    };
-    let parts: Vec<Vec<Take>> = runs.iter().map(parts).filter(|parts| !parts.is_empty()).collect();
+    let Window { level, range, .. } = window;
+    let mut take = Vec::new();
+    let mut runs = 0;
+    for run in &scene.tree.levels[usize::from(*level)].runs {
+        let before = take.len();
+        take.extend(run.files.iter().filter_map(|file| {
+            let range = file.bounds.intersect(range)?;
+            Some(Take { table: file.table, range })
+        }));
+        runs += usize::from(take.len() > before);
+    }
     let reason = format!(
-        "level {level} has {} too many for {} of {}: {} of them in place",
-        size((window.bytes - window.largest) as u64),
+        "level {level} has {}, {} with {} beside the largest: {} in place",
+        Counted(runs, "run"),
         size(window.bytes as u64),
-        Counted(parts.len(), "run"),
-        Counted(parts.iter().map(Vec::len).sum(), "file")
+        size((window.bytes - window.largest) as u64),
+        Counted(take.len(), "file")
     );
-    let mut plan = Plan::new(parts.into_iter().flatten().collect(), level, reason);
-    plan.place = main.map_or(Place::NewRun, Place::Run);
+    let mut plan = Plan::new(take, *level, reason);
+    plan.place = largest_run(scene.tree, *level).map_or(Place::NewRun, Place::Run);
     plan.priority = -1.0;
     plan
-}
-
-/// `range` with the rest of the files of `main` at its ends, so that these go whole; as it is where something is busy.
-fn whole_files(main: Option<&RunView>, runs: &[RunView], range: &KeyRange) -> KeyRange {
-    let ends = main.into_iter().flat_map(|run| overlapping(run, range));
-    let whole = ends.fold(range.clone(), |whole, file| whole.hull(&file.bounds));
-    let is_free = runs.iter().flat_map(|run| overlapping(run, &whole)).all(FileView::is_takeable);
-    if is_free { whole } else { range.clone() }
 }
 
 /// The windows of `level`, each of about `most` bytes.
