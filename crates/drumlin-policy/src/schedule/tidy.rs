@@ -12,6 +12,7 @@
 //! n e X / 2w > W c
 //! ```
 //!
+//! where c is a slot's time at its price, and each merge costs what installing a piece costs besides.
 //! For runs of x bytes, so X = n x, this is the rule of [`fold_period`](super::fold::fold_period): n has reached k*. So a
 //! level is tidied where the pieces that come would fold it, and not before. Of a plan for a part of the keys, the reads
 //! and the writes are that part's: in this rule it cancels out, in the minute it does not. n is the mean over the keys of
