@@ -93,17 +93,22 @@ pub fn workload(plan: &str, scale: f64) -> Result<Workload> {
             phases = parse(&text).map_err(|e| format!("{file}: {e}"))?;
         }
     }
+    Ok(of_phases(plan, phases))
+}
+
+/// The plan of these phases.
+pub fn of_phases(plan: &str, mut phases: Vec<Phase>) -> Workload {
     if let Some(last) = phases.last_mut() {
         last.after = After::Idle;
     }
-    Ok(Workload {
+    Workload {
         name: format!("dynamic {plan}"),
         keys: KeyForm::Hex,
         value_bytes: 1000,
         value_ratio: 0.5,
         trace: None,
         phases,
-    })
+    }
 }
 
 /// The phases of a plan file: lines `preload N`, `phase J N`, `phase r=40,u=20,p=40 N dist=zipf`; `#` starts a comment.

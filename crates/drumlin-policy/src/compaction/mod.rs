@@ -14,6 +14,7 @@ mod arce;
 mod arguments;
 mod chaos;
 mod fluid;
+mod in_place;
 mod lazy_leveling;
 mod leveling;
 mod one_leveling;

@@ -9,10 +9,11 @@
 //!
 //! What a plan meets in the next level it may fold: whether it does is for the scheduler to say, so files that are
 //! busy there hold nothing up.
-//! Extra runs that another policy left in a level are merged in place, file by file, when nothing is over
-//! its size.
+//! Extra runs, that plans made to get on, or that another policy left, are merged in place when nothing is over its
+//! size.
 
 use super::arguments::Arguments;
+use super::in_place::in_place;
 use super::preset::{Counted, Marks, Preset, Rule, Scene, Size, power, size};
 use super::stack::{largest_run, overlapping};
 use alloc::boxed::Box;
@@ -141,31 +142,6 @@ impl OneLeveling {
         };
         candidates.into_iter().map(plan).collect()
     }
-
-    /// Files of extra runs of `level` with what they overlap beside them.
-    fn tidy(&self, scene: &Scene<'_>, level: u8) -> Vec<Plan> {
-        let main = largest_run(scene.tree, level);
-        let runs = &scene.tree.levels[usize::from(level)].runs;
-        let extra = runs.iter().filter(|run| Some(run.id) != main);
-        let candidates = best(
-            extra.flat_map(|run| run.files.iter().map(move |file| (run, file))).filter_map(|(home, file)| {
-                let others = free_overlap(scene, level, &file.bounds, |run| run.id != home.id)?;
-                (!others.is_empty()).then(|| Candidate::new(file, others)).flatten()
-            }),
-        );
-        let plan = |c: Candidate<'_>| {
-            let reason = format!(
-                "level {level} has {}: file {} of {} overlaps {} beside it, {:.2} times its size",
-                Counted(runs.len(), "run"),
-                c.file.table,
-                size(c.file.bytes),
-                Counted(c.others.len(), "file"),
-                c.ratio
-            );
-            leveled(scene, c.files(), core::iter::empty(), level, -1.0, reason)
-        };
-        candidates.into_iter().map(plan).collect()
-    }
 }
 
 impl<'a> Candidate<'a> {
@@ -173,10 +149,6 @@ impl<'a> Candidate<'a> {
         let overlap: u64 = others.iter().map(|f| f.bytes).sum();
         let ratio = overlap as f64 / file.bytes.max(1) as f64;
         file.is_takeable().then_some(Candidate { file, others, ratio })
-    }
-
-    fn files(&self) -> impl Iterator<Item = &'a FileView> {
-        core::iter::once(self.file).chain(self.others.iter().copied())
     }
 }
 
@@ -193,25 +165,6 @@ fn best<'a>(candidates: impl Iterator<Item = Candidate<'a>>) -> Vec<Candidate<'a
 fn overlap<'a>(scene: &Scene<'a>, level: u8, range: &drumlin_types::KeyRange) -> Vec<&'a FileView> {
     let runs = &scene.tree.levels[usize::from(level)].runs;
     runs.iter().flat_map(|run| overlapping(run, range)).collect()
-}
-
-/// The files of `level` in `range`, in wanted runs; `None` when one of them is not free to be taken.
-fn free_overlap<'a>(
-    scene: &Scene<'a>,
-    level: u8,
-    range: &drumlin_types::KeyRange,
-    wanted: impl Fn(&RunView) -> bool,
-) -> Option<Vec<&'a FileView>> {
-    let mut found = Vec::new();
-    for run in scene.tree.levels[usize::from(level)].runs.iter().filter(|run| wanted(run)) {
-        for file in overlapping(run, range) {
-            if !file.is_takeable() {
-                return None;
-            }
-            found.push(file);
-        }
-    }
-    Some(found)
 }
 
 fn leveled<'a>(
@@ -254,7 +207,7 @@ impl Rule for OneLeveling {
             }
         }
         if plans.is_empty() {
-            plans.extend((1..=last).flat_map(|level| self.tidy(scene, level)));
+            plans.extend(in_place(scene, 1..=last));
         }
         plans
     }

@@ -17,6 +17,7 @@ use super::limits::{Mode, Settings};
 use super::project::part;
 use super::tickets::{Flight, Piece, TicketState};
 use super::weights::{Weights, counts, depth};
+use crate::share::share;
 use alloc::vec::Vec;
 use drumlin_types::contract::{FileSpan, FileView, LevelDesign, TreeView};
 use drumlin_types::{KeyRange, RunId, Seq};
@@ -24,10 +25,14 @@ use drumlin_types::{KeyRange, RunId, Seq};
 /// Measured costs that decide between folding and an extra run.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct FoldCosts {
-    /// Bytes per second that enter a level: what is written, as every byte passes every level once.
+    /// Bytes per second that enter a level: what is written of late, as every byte passes every level once.
     pub inflow: f64,
+    /// Nothing was written for long.
+    pub rests: bool,
     /// Slot seconds per rewritten byte.
     pub rewrite: f64,
+    /// Slot seconds per piece besides.
+    pub fixed: f64,
     /// Seconds per second that reads spend on one more run: lookups times their probe, seeks times their cursor.
     pub extra_run: f64,
 }
@@ -136,7 +141,11 @@ impl Question<'_> {
         let most = f64::from(self.settings.cap());
         let period = match self.settings.fold_every {
             Some(every) => f64::from(every),
-            None => fold_period(self.costs, weight.bytes, batch as f64),
+            // What comes and what is read are spread as the level is, so a part of it is judged by its own bytes.
+            None => {
+                let there: f64 = files.iter().map(|f| f.bytes as f64 * share(&f.bounds, range)).sum();
+                fold_period(self.costs, there + batch as f64, batch as f64)
+            }
         };
         let period = period.clamp(1.0, most);
         if deep as f64 + 0.5 >= period { all() } else { NOTHING }
@@ -209,6 +218,7 @@ mod tests {
                 inflow: written * 1e6,
                 rewrite: 1.0 / 200e6,
                 extra_run: gets * 630e-9 + seeks * 3e-6,
+                ..FoldCosts::default()
             };
             fold_period(&costs, 1280e6, 64e6)
         };

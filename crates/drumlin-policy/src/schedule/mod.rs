@@ -63,17 +63,28 @@ pub struct Scene<'a> {
     pub now: u64,
 }
 
+/// Written bytes per second below which, in the long run, a keyspace counts as idle.
+const IDLE: f64 = 1024.0;
+/// What a second of a slot is worth in seconds of reads: it passes beside them, and costs them the device alone.
+const SLOT: f64 = 0.1;
+
 impl FoldCosts {
-    /// The costs that follow from what was measured.
-    pub fn measured(load: &LoadView, costs: &CostView) -> FoldCosts {
+    /// The costs that follow from what was measured: in the long run, and `lately`.
+    pub fn measured(load: &LoadView, lately: &LoadView, costs: &CostView) -> FoldCosts {
         let rewrite = if costs.merge_bytes_per_s > 0.0 { 1.0 / costs.merge_bytes_per_s } else { 0.0 };
         // One lookup in a hundred reads a block of a run that does not hold its key.
         let probe = costs.probe_ns + costs.block_ns * 0.01;
-        let extra_run = (load.gets * probe + load.seeks * costs.cursor_ns) / 1e9;
+        // The mean cursor is in a small run, of which all is in the cache; a run that is worth merging is as large as those
+        // that lookups read.
+        let cursor = costs.cursor_ns.max(costs.block_ns);
+        let extra_run = (lately.gets * probe + lately.seeks * cursor) / 1e9;
         // In the first second no rate is known; what was written so far counts as that second's.
         let counted = load.counted[2] as f64 * load.entry_bytes;
-        let inflow = if load.write_bytes > 0.0 { load.write_bytes } else { counted };
-        FoldCosts { inflow, rewrite, extra_run }
+        let is_known = load.write_bytes > 0.0;
+        let (inflow, long) =
+            if is_known { (lately.write_bytes, load.write_bytes) } else { (counted, counted) };
+        let (rewrite, fixed) = (SLOT * rewrite, SLOT * costs.merge_fixed_ns / 1e9);
+        FoldCosts { inflow, rests: long < IDLE, rewrite, fixed, extra_run }
     }
 }
 

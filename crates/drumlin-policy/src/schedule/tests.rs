@@ -32,7 +32,7 @@ impl Bench {
 
     fn with<T>(&mut self, act: impl FnOnce(&mut Flight, &Scene<'_>, &mut Numbers) -> T) -> T {
         let (tree, settings, design) = self.scene();
-        let costs = FoldCosts { inflow: 1e6, rewrite: 5e-9, extra_run: 0.0 };
+        let costs = FoldCosts { inflow: 1e6, rewrite: 5e-9, ..FoldCosts::default() };
         let scene =
             Scene { tree: &tree, design: &design, settings: &settings, costs, room: u64::MAX, now: self.now };
         act(&mut self.flight, &scene, &mut self.numbers)

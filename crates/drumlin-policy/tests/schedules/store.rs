@@ -149,7 +149,7 @@ impl Store {
         tree: &TreeView,
         ask: impl FnOnce(&mut Flight, &Scene<'_>, &mut Numbers) -> T,
     ) -> T {
-        let costs = FoldCosts { inflow: 1.0, rewrite: 1.0, extra_run: 1.0 };
+        let costs = FoldCosts { inflow: 1.0, rests: true, rewrite: 1.0, fixed: 0.0, extra_run: 1.0 };
         let scene = Scene {
             tree,
             design: &self.design,

@@ -179,7 +179,7 @@ impl Control {
             ..moment.limits
         };
         keyspace.design = keyspace.policy.design(&view.projected(), &limits);
-        keyspace.fold_costs = FoldCosts::measured(&sample.load, &moment.costs);
+        keyspace.fold_costs = FoldCosts::measured(&sample.load, &sample.lately, &moment.costs);
         if settings.mode != Mode::Pipelined {
             view = without_pipeline(view, &keyspace.flight);
         }

@@ -5,6 +5,7 @@ use drumlin_env::sync::Mutex;
 use drumlin_env::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use drumlin_types::Key;
 use std::cell::Cell;
+use std::collections::VecDeque;
 
 /// Operations that one sampled operation stands for, in the mean.
 pub(crate) const EACH: u64 = 64;
@@ -17,6 +18,8 @@ const TICK: u64 = 1_000_000;
 /// Times in which rates halve, microseconds: under load, and without any.
 const HALF_LIFE: f64 = 8e6;
 const IDLE_HALF_LIFE: f64 = 600e6;
+/// Readings back to which rates are those of late.
+const LATELY: usize = 2;
 
 /// What the gaps of every thread begin with.
 const SEED: u32 = 0x9e37_79b9;
@@ -76,6 +79,17 @@ struct Rates {
     counted: [u64; 5],
     per_second: [f64; 5],
     clients: f64,
+    /// The last readings and their times, oldest first.
+    readings: VecDeque<(u64, [u64; 4])>,
+}
+
+impl Rates {
+    /// Rates since the oldest of the last readings.
+    fn lately(&self) -> [f64; 4] {
+        let Some((at, then)) = self.readings.front().filter(|(at, _)| *at < self.at) else { return [0.0; 4] };
+        let elapsed = (self.at - at) as f64;
+        std::array::from_fn(|kind| (self.counted[kind] - then[kind]) as f64 * 1e6 / elapsed)
+    }
 }
 
 /// Counts what happens to a keyspace.
@@ -179,6 +193,7 @@ impl Meter {
         if rates.at == 0 || elapsed < TICK {
             if rates.at == 0 {
                 rates.at = now.max(1);
+                rates.readings.push_back((now.max(1), [0; 4]));
             }
             return false;
         }
@@ -198,6 +213,10 @@ impl Meter {
             rates.clients = if rates.clients == 0.0 { clients } else { (rates.clients + clients) / 2.0 };
         }
         (rates.at, rates.counted) = (now, counted);
+        rates.readings.push_back((now, counted));
+        if rates.readings.len() > LATELY + 1 {
+            rates.readings.pop_front();
+        }
         is_active
     }
 
@@ -209,10 +228,14 @@ impl Meter {
         [load.gets, load.seeks, load.writes, load.write_bytes, load.waited] = rates.per_second;
         load.waited /= 1e6;
         load.clients = rates.clients;
+        let lately = rates.lately();
         drop(rates);
         let [points, seeks, writes, bytes, _] = self.counted();
         load.counted = [points, seeks, writes];
         load.entry_bytes = if writes > 0 { bytes as f64 / writes as f64 } else { 0.0 };
+        sample.lately = sample.load;
+        let load = &mut sample.lately;
+        [load.gets, load.seeks, load.writes, load.write_bytes] = lately;
         let written = self.keys[Kind::Write as usize].lock();
         sample.wanted = self.keys[Kind::Point as usize].lock().sorted(&written);
         sample.wanted_seeks = self.keys[Kind::Seek as usize].lock().sorted(&written);
@@ -255,5 +278,25 @@ mod tests {
         assert!(!meter.roll(607_000_000));
         assert_eq!(meter.sample().load.writes, 1600.0);
         assert_eq!(meter.sample().wanted.len(), 1, "written keys stand in");
+    }
+
+    #[test]
+    fn rates_of_late_forget_in_a_few_seconds() {
+        let meter = Meter::new(fresh_store());
+        let second = |n: u64| meter.roll(n * 1_000_000);
+        second(1);
+        assert_eq!(meter.sample().lately.writes, 0.0, "nothing is known");
+        for n in 2..8 {
+            meter.sampled(Kind::Write, b"k", 100);
+            second(n);
+            assert_eq!(meter.sample().lately.writes, 6400.0);
+        }
+        for n in 8..12 {
+            meter.sampled(Kind::Seek, b"k", 10);
+            second(n);
+        }
+        let Sample { load, lately, .. } = meter.sample();
+        assert_eq!((lately.writes, lately.seeks), (0.0, 640.0));
+        assert!(load.writes > 4000.0, "it fades slowly: {}", load.writes);
     }
 }

@@ -24,6 +24,8 @@ use drumlin_types::contract::LoadView;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sample {
     pub(crate) load: LoadView,
+    /// The same with the rates of the last few seconds.
+    pub(crate) lately: LoadView,
     /// Keys that point lookups wanted lately, sorted.
     pub(crate) wanted: Vec<Key>,
     /// Keys at which scans began lately, sorted.

@@ -260,7 +260,7 @@ impl World {
             tree: &self.tree,
             design: &self.design,
             settings: &self.setup.settings,
-            costs: FoldCosts::measured(&self.load(), &self.cost_view()),
+            costs: FoldCosts::measured(&self.load(), &self.load(), &self.cost_view()),
             room: u64::MAX,
             now: self.now / 1000,
         };
