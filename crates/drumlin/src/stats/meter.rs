@@ -80,13 +80,13 @@ struct Rates {
     per_second: [f64; 5],
     clients: f64,
     /// The last readings and their times, oldest first.
-    readings: VecDeque<(u64, [u64; 4])>,
+    readings: VecDeque<(u64, [u64; 5])>,
 }
 
 impl Rates {
     /// Rates since the oldest of the last readings.
-    fn lately(&self) -> [f64; 4] {
-        let Some((at, then)) = self.readings.front().filter(|(at, _)| *at < self.at) else { return [0.0; 4] };
+    fn lately(&self) -> [f64; 5] {
+        let Some((at, then)) = self.readings.front().filter(|(at, _)| *at < self.at) else { return [0.0; 5] };
         let elapsed = (self.at - at) as f64;
         std::array::from_fn(|kind| (self.counted[kind] - then[kind]) as f64 * 1e6 / elapsed)
     }
@@ -193,7 +193,7 @@ impl Meter {
         if rates.at == 0 || elapsed < TICK {
             if rates.at == 0 {
                 rates.at = now.max(1);
-                rates.readings.push_back((now.max(1), [0; 4]));
+                rates.readings.push_back((now.max(1), [0; 5]));
             }
             return false;
         }
@@ -235,7 +235,8 @@ impl Meter {
         load.entry_bytes = if writes > 0 { bytes as f64 / writes as f64 } else { 0.0 };
         sample.lately = sample.load;
         let load = &mut sample.lately;
-        [load.gets, load.seeks, load.writes, load.write_bytes] = lately;
+        [load.gets, load.seeks, load.writes, load.write_bytes, load.waited] = lately;
+        load.waited /= 1e6;
         let written = self.keys[Kind::Write as usize].lock();
         sample.wanted = self.keys[Kind::Point as usize].lock().sorted(&written);
         sample.wanted_seeks = self.keys[Kind::Seek as usize].lock().sorted(&written);

@@ -16,6 +16,7 @@ use super::explain::{self, Told};
 use super::guard::{Balance, Resting};
 use super::interval::{Candidate, Intervals};
 use super::line::{AgeLine, Samples};
+use super::model::Met;
 use super::plans::removed_by;
 use super::prices::Prices;
 use super::scene::Scene;
@@ -129,7 +130,7 @@ impl Arce {
         };
         let tuple = if tuple.calm > max_runs { Tuple { calm: f64::INFINITY, ..tuple } } else { tuple };
         let disk_short = input.limits.disk_used as f64 >= DISK_SHORT * input.limits.disk_budget as f64;
-        let stall = tuple.stall(&model);
+        let stall = tuple.stall(&model, Met { runs: line.runs, cost: line.cost });
         let tuple = if self.switches.rho { tuple } else { Tuple { balance: f64::INFINITY, ..tuple } };
         let need = Need::at(line.runs, tuple.calm, max_runs, self.switches.even);
         let short_first = self.switches.first;

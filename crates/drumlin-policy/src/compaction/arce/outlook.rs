@@ -28,7 +28,7 @@ impl Arce {
             flushes: scene.line.bytes / model.flush_bytes,
             costs: [model.speed, model.point.per_run, model.seek.per_run, model.clients],
             runs: scene.line.runs,
-            cost: model.operation(scene.line.cost, 0.0, busy),
+            cost: model.operation(scene.line.cost, 0.0, busy) + scene.waited(),
             window_ops: model.window_ops,
             horizon: self.horizon(scene),
         }

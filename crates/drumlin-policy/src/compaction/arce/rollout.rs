@@ -98,7 +98,6 @@ impl Slot {
 pub(crate) struct Rollout {
     start: Arc<Start>,
     tuple: Tuple,
-    stall: Stall,
     line: Vec<Part>,
     /// The job of each part of the line; 0 for none.
     owners: Vec<u32>,
@@ -137,14 +136,9 @@ pub(crate) enum Ended {
 impl Rollout {
     pub(crate) fn new(start: &Arc<Start>, tuple: Tuple, scratch: Scratch) -> Rollout {
         let slots = start.model.slots as usize;
-        let mut stall = tuple.stall(&start.model);
-        if let Some(delay) = start.limits.fixed_delay {
-            stall.delay = delay;
-        }
         let mut rollout = Rollout {
             start: start.clone(),
             tuple,
-            stall,
             owners: alloc::vec![0; start.line.len()],
             line: start.line.clone(),
             slots: alloc::vec![Slot::default(); slots],
@@ -172,7 +166,16 @@ impl Rollout {
         let StartJob { bytes, removed, relief, .. } = *job;
         let rest = Candidate { from: 0, to: 0, bytes, removed, relief };
         !job.may_park
-            || score(&self.start.model, self.tuple.horizon, self.stall, self.met(), rest).is_worth_ending()
+            || score(&self.start.model, self.tuple.horizon, self.stall(self.met()), self.met(), rest)
+                .is_worth_ending()
+    }
+
+    /// How writes are delayed when readers meet the runs `met`.
+    fn stall(&self, met: Met) -> Stall {
+        match self.start.limits.fixed_delay {
+            Some(delay) => Stall { above: self.tuple.calm, delay },
+            None => self.tuple.stall(&self.start.model, met),
+        }
     }
 
     pub(crate) fn tuple(&self) -> Tuple {
@@ -260,7 +263,7 @@ impl Rollout {
     /// The delay of writes at `runs` covered runs, which cost as much as `cost` dear ones.
     fn delay(&self, runs: f64, cost: f64, busy: bool) -> f64 {
         if let Some(delay) = self.start.limits.fixed_delay {
-            return if runs > self.stall.above { delay } else { 0.0 };
+            return if runs > self.tuple.calm { delay } else { 0.0 };
         }
         let model = &self.start.model;
         let rate = |job: &Job| job.removed / model.merge(job.bytes).max(1.0);
@@ -353,7 +356,7 @@ impl Rollout {
             let choice = Choice {
                 model: &self.start.model,
                 tuple: self.tuple,
-                stall: self.stall,
+                stall: self.stall(met),
                 met,
                 need,
                 balance: self.balance.left(),

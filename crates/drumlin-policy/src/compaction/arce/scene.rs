@@ -28,6 +28,14 @@ impl Scene<'_> {
         Met { runs: self.line.runs, cost: self.line.cost }
     }
 
+    /// Nanoseconds that writers waited of late, per operation.
+    pub(super) fn waited(&self) -> f64 {
+        let load = self.input.load;
+        let rate = load.gets + load.seeks + load.writes;
+        let waited = load.waited * 1e9 / rate;
+        if waited.is_finite() { waited.clamp(0.0, 1e9) } else { 0.0 }
+    }
+
     /// What of a merge under way is still to come does for readers, when it takes `removed` runs away.
     pub(super) fn relief_of(&self, ticket: Ticket, removed: f64) -> f64 {
         if self.scale.is_even() {

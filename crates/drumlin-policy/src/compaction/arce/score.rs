@@ -32,9 +32,11 @@ impl Tuple {
     /// Before anything was measured.
     pub(crate) const PRIOR: Tuple = Tuple { horizon: 8.0, calm: 24.0, passes: 2.0, balance: 1.0 };
 
-    /// The delay of writes above c: k = q * E / beta.
-    pub(crate) fn stall(&self, model: &Model) -> Stall {
-        Stall { above: self.calm, delay: self.passes * model.entry_bytes / model.speed }
+    /// The delay of writes above c: what they take longer so that each byte leaves room for q merge passes. The pace
+    /// bounds a rate, and slows nobody who is slower anyway.
+    pub(crate) fn stall(&self, model: &Model, met: Met) -> Stall {
+        let rate = model.speed * f64::from(model.slots) / self.passes;
+        Stall { above: self.calm, delay: model.delay_for(rate, met.cost, true) }
     }
 }
 
