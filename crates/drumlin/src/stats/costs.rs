@@ -20,7 +20,7 @@ pub(crate) struct Mean {
 
 /// Weight of a sample of an operation.
 const SAMPLE: f64 = 1.0 / 128.0;
-/// Weight of a merge's speed at most, and the bytes that give it half of that.
+/// Weight of a merge's speed at most, and the bytes that give it half of that: so many make a sample.
 const MERGE: f64 = 0.25;
 const MERGE_BYTES: f64 = (4 << 20) as f64;
 /// Bounds of a merge slot's speed, bytes per second.
@@ -61,6 +61,8 @@ impl Mean {
 pub(crate) struct Costs {
     merge_speed: Mean,
     merge_fixed: Mean,
+    /// Bytes and nanoseconds of small pieces that are not in the speed yet.
+    small: Mutex<(f64, f64)>,
     pub(crate) probes: Probes,
     cursor: Mean,
     cursor_cached: Mean,
@@ -142,13 +144,15 @@ impl Costs {
         if bytes == 0 || nanos == 0 {
             return;
         }
-        let bytes = bytes as f64;
-        let weight = MERGE * bytes / (bytes + MERGE_BYTES);
-        let speed = (bytes * 1e9 / nanos as f64).clamp(SPEEDS.0, SPEEDS.1);
-        // Small pieces say little about speed: not even the first of them is taken as it is.
-        if bytes >= MERGE_BYTES || self.merge_speed.get() > 0.0 {
-            self.merge_speed.add(speed, weight);
+        // A small piece says little about speed: they are taken together.
+        let mut small = self.small.lock();
+        *small = (small.0 + bytes as f64, small.1 + nanos as f64);
+        if small.0 >= MERGE_BYTES {
+            let (bytes, nanos) = std::mem::take(&mut *small);
+            let weight = MERGE * bytes / (bytes + MERGE_BYTES);
+            self.merge_speed.add((bytes * 1e9 / nanos).clamp(SPEEDS.0, SPEEDS.1), weight);
         }
+        drop(small);
         self.merge_fixed.add(install as f64, MERGE);
     }
 
@@ -265,8 +269,10 @@ mod tests {
         costs.merged(1 << 10, 1, 0);
         costs.merged(0, 5, 5);
         assert_eq!(costs.view().merge_bytes_per_s, 0.0, "a small piece says nothing");
-        costs.merged(1 << 30, 1, 7);
-        assert_eq!(costs.view().merge_bytes_per_s, SPEEDS.1);
+        (0..4).for_each(|_| costs.merged(1 << 20, 1 << 20, 0));
+        assert!((costs.view().merge_bytes_per_s / 1e9 - 1.0).abs() < 0.01, "many do");
+        (0..200).for_each(|_| costs.merged(1 << 30, 1, 7));
+        assert!(costs.view().merge_bytes_per_s > 0.99 * SPEEDS.1);
         assert_eq!(costs.view().merge_fixed_ns, 7.0, "nothing is no cost yet");
     }
 }
