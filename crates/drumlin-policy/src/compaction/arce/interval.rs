@@ -117,7 +117,8 @@ impl Intervals {
 
     /// The interval of `width` parts that has fewest bytes, and where prices differ the one of most relief per byte.
     fn of_width(&self, line: &[Part], scale: &Scale, rho: f64, width: usize, found: &mut Vec<Candidate>) {
-        let (mut light, mut dense): (Option<(f64, usize)>, Option<(f64, usize)>) = (None, None);
+        let mut light: Option<(f64, usize)> = None;
+        let mut dense: Option<(f64, usize)> = None;
         for from in 0..=line.len().saturating_sub(width) {
             let to = from + width;
             if self.ends.get(from).is_none_or(|end| *end < to) {
