@@ -15,8 +15,8 @@
 //!   chooses. [`fallback`]: who decides when a policy panics.
 //! - [`executor`]: one piece or one flush, step by step.
 //! - [`merge`]: which entries survive. [`output`]: where they are written.
-//! - [`lane`]: a merge slot. [`slots`]: how many of them. [`install`]: one edit a piece, in the order that the waits allow, and what it does to the
-//!   tree.
+//! - [`lane`]: a merge slot. [`slots`]: how many of them. [`install`]: one edit a piece, in the order that the waits
+//!   allow, and what it does to the tree.
 //!
 //! Architecture invariant: the executor never asks why; the scheduler never reads a table; a policy never
 //! sees a file handle.

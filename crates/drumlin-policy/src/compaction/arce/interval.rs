@@ -3,7 +3,8 @@
 //! Every merge that ARCE proposes is an interval of neighbours in age. Of each width only the interval of
 //! fewest bytes counts, ties going to the oldest: with runs that cover all keys nothing is lost by that,
 //! since at the same number of runs removed a merge of more bytes never scores higher. Where runs cover
-//! keys in part, the interval that removes most per byte counts as well.
+//! keys in part, or cost readers by their sizes (see `prices`), the interval that relieves readers most per byte counts
+//! as well: the lightest one may be of runs that are cached and cost nothing.
 //!
 //! Busy runs cut the line into segments. The size balance rho bars intervals whose oldest run outweighs
 //! the others: rewriting it would pay little for its bytes.
