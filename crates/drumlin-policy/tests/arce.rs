@@ -394,3 +394,41 @@ fn a_bulk_load_waits_for_its_end() {
     }
     assert!(world.tree().runs() <= 2 && world.totals.merged > loaded, "{} runs", world.tree().runs());
 }
+
+/// A long merge may be late: flushes come more often than was thought. What comes in between goes first all the same, or
+/// runs would pile up until its end.
+#[test]
+fn what_comes_in_between_goes_before_a_merge_that_is_late() {
+    let (mut world, mut policy) = (world(1), by_name("arce:200/none/1/none").unwrap());
+    let mut seconds = 0.0;
+    let mut next = |world: &mut World| {
+        seconds += 1.0;
+        world.now += 1_000_000;
+        world.load = load(100.0, 10_000.0, 10_000.0, seconds);
+    };
+    for _ in 0..300 {
+        world.flush(&mut *policy, 0, KEYS);
+    }
+    next(&mut world);
+    settle(&mut world, &mut *policy, 100);
+    assert_eq!(world.tree().runs(), 1);
+    world.flush(&mut *policy, 0, KEYS);
+    next(&mut world);
+    let whole = world.decide(&mut *policy, 0).plans.pop().expect("one run less for all readers pays");
+    let long = world.admit(&whole, 32).unwrap();
+    let due = whole.deadline.expect("a deadline");
+    let mut between = 0;
+    for flush in 302..due + 40 {
+        next(&mut world);
+        world.flush(&mut *policy, 0, KEYS);
+        for plan in world.decide(&mut *policy, flush).plans {
+            assert!(plan.reason.contains("in between"), "{}", plan.reason);
+            let ticket = world.admit(&plan, 1).unwrap();
+            let first = world.next_ready(|_| false).expect("a piece");
+            assert_eq!(first.ticket, ticket, "after {flush} flushes, due at {due}");
+            world.install(first, &mut *policy);
+            between += u32::from(flush > due);
+        }
+    }
+    assert!(between > 0 && world.is_under_way(long), "nothing came in between once the merge was late");
+}

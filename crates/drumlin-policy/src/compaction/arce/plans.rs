@@ -108,7 +108,12 @@ impl Arce {
             plan.piece_priority = values::of(&scene.line, &candidate, &scene.samples, &scene.scale);
             // What it removes goes with the plan, to be found again in its ticket.
             plan.priority = candidate.removed;
-            plan.deadline = Some(self.flushes + real::ceil(score.windows.min(1e9)) as u64);
+            let due = self.flushes + real::ceil(score.windows.min(1e9)) as u64;
+            plan.deadline = Some(match choice.beside {
+                // Whatever the long merge has missed by now.
+                Some(_) => due.min(first_due(scene.input.tickets).saturating_sub(1)),
+                None => due,
+            });
             balance.merged(candidate.bytes, scene.line.bytes);
             scene.line.parts[candidate.from..candidate.to].iter_mut().for_each(|part| part.idle = false);
             self.begun.push((ends, plan.reason.clone()));
@@ -189,6 +194,11 @@ impl Arce {
         // Whatever had to come along would be rewritten: then it is no mere move.
         (closed.take == plan.take).then_some(closed)
     }
+}
+
+/// The first deadline of the merges under way.
+fn first_due(tickets: &[TicketView]) -> u64 {
+    tickets.iter().filter_map(|ticket| ticket.plan.deadline).min().unwrap_or(u64::MAX)
 }
 
 /// The covered runs that the merge of `ticket` takes away; `None` for the plan of another policy.
