@@ -180,6 +180,12 @@ pub struct Counters {
     pub decisions: Option<u64>,
     /// Decisions that were refused.
     pub decisions_rejected: Option<u64>,
+    /// Seconds that decisions took, and the longest in microseconds since the engine was opened.
+    pub decide: Option<(f64, f64)>,
+    /// Times that the policy was asked.
+    pub asked: Option<u64>,
+    /// Seconds that searches of the policy took.
+    pub search_s: Option<f64>,
     /// Gauge: runs by level, the newest first.
     pub runs_per_level: Option<Vec<u64>>,
     /// Gauge: bytes of all files, where the harness cannot see them.

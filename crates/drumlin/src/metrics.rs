@@ -106,6 +106,14 @@ metrics! {
     merge_largest_bytes,
     /// Files that changed level or run without being read.
     moves,
+    /// Times that policies were asked what to merge.
+    policy_asked,
+    /// Nanoseconds that their decisions took, admission of plans included.
+    policy_nanos,
+    /// The longest of these, nanoseconds.
+    policy_longest_nanos,
+    /// Nanoseconds that searches of policies took, in the background.
+    search_nanos,
     /// Background jobs that failed.
     background_errors,
     /// Writers that waited because too many runs await merging.
@@ -170,6 +178,13 @@ impl Counters {
         Counters::add(&self.merge_entries_read, counts.read);
         self.merge_largest_bytes.fetch_max(bytes_out, Relaxed);
         self.dropped(counts);
+    }
+
+    /// Policies were asked so many times; what that took, and the longest of them.
+    pub(crate) fn asked(&self, times: u64, nanos: u64, longest_nanos: u64) {
+        Counters::add(&self.policy_asked, times);
+        Counters::add(&self.policy_nanos, nanos);
+        self.policy_longest_nanos.fetch_max(longest_nanos, Relaxed);
     }
 
     pub(crate) fn moved(&self) {

@@ -9,6 +9,7 @@
 use crate::background::Step;
 use crate::error::Result;
 use crate::keyspace::KeyspaceState;
+use crate::metrics::Counters;
 use crate::store::Store;
 use drumlin_env::sync::Arc;
 use drumlin_format::manifest::{Change, Edit};
@@ -66,8 +67,9 @@ impl SearchJob {
             return Ok(Step::Until(store.now() + wait as u64));
         }
         let answer = search.think.step();
-        let ended = store.env.clock().monotonic_nanos();
-        self.balance -= (ended.saturating_sub(began) as f64).max(STEP);
+        let took = store.env.clock().monotonic_nanos().saturating_sub(began);
+        Counters::add(&store.metrics.search_nanos, took);
+        self.balance -= (took as f64).max(STEP);
         if let Some(answer) = answer
             && let Some(search) = self.search.take()
         {

@@ -5,7 +5,7 @@
 
 use crate::background::{Background, Step};
 use crate::compaction::audit::Audit;
-use crate::compaction::control::{Control, KeyspaceControl};
+use crate::compaction::control::{Asked, Control, KeyspaceControl};
 use crate::compaction::install::Finished;
 use crate::compaction::output::OutputSpec;
 use crate::compaction::scheduler::{Moment, PieceStart};
@@ -547,11 +547,16 @@ impl Store {
             piece_bytes: PIECE_BYTES,
             mode: self.sizes.mode,
             room: self.room_for_merges(),
+            clock: self.env.clock().clone(),
         };
         let mut control = self.control.lock();
         let piece = control.next_piece(&moment, &|keyspace| self.sample(keyspace));
         self.refresh_pace(&control);
         let stirred = std::mem::take(&mut control.stirred);
+        let Asked { times, nanos, longest_nanos } = std::mem::take(&mut control.asked);
+        if times > 0 {
+            self.metrics.asked(times, nanos, longest_nanos);
+        }
         let fallen = |entry: &mut KeyspaceControl| {
             let policy = entry.fallen.take()?;
             Some(Event::PolicyFailed { keyspace: entry.state.name.to_string(), policy })

@@ -347,6 +347,11 @@ impl Summary<'_> {
         Some(of(&self.after.counters)?.saturating_sub(of(&self.before.counters)?))
     }
 
+    fn decide_us(&self) -> Option<f64> {
+        let asked = self.grown(|c| c.asked).filter(|asked| *asked > 0)?;
+        Some(self.seconds_grown(|c| c.decide.map(|(seconds, _)| seconds))? * 1e6 / asked as f64)
+    }
+
     fn seconds_grown(&self, of: impl Fn(&Counters) -> Option<f64>) -> Option<f64> {
         Some((of(&self.after.counters)? - of(&self.before.counters)?).max(0.0))
     }
@@ -395,6 +400,11 @@ impl Summary<'_> {
             merges: self.merges(process_cpu.saturating_sub(sum(|d| d.cpu))),
             values: ValueFiles::default(),
             decisions: Decisions {
+                asked: self.grown(|c| c.asked),
+                decide_us_mean: self.decide_us(),
+                decide_us_max: self.after.counters.decide.map(|(_, longest)| longest),
+                decide_s: self.seconds_grown(|c| c.decide.map(|(seconds, _)| seconds)),
+                search_s: self.seconds_grown(|c| c.search_s),
                 count: self.grown(|c| c.decisions),
                 rejected: self.grown(|c| c.decisions_rejected),
                 ..Decisions::default()

@@ -268,10 +268,16 @@ pub struct Decisions {
     pub by_kind: Option<BTreeMap<String, u64>>,
     /// Refused.
     pub rejected: Option<u64>,
-    /// Time for one.
-    pub decide_us_p50: Option<f64>,
-    /// Longest time for one.
+    /// Times that the policy was asked.
+    pub asked: Option<u64>,
+    /// Mean time for one answer, microseconds, admission of its plans included.
+    pub decide_us_mean: Option<f64>,
+    /// Longest time for one since the engine was opened, microseconds.
     pub decide_us_max: Option<f64>,
+    /// Seconds that all answers of the phase took.
+    pub decide_s: Option<f64>,
+    /// Seconds that searches took in the background.
+    pub search_s: Option<f64>,
     /// The latest of the phase, `t` in seconds from its start.
     pub latest: Vec<Decision>,
 }

@@ -40,6 +40,24 @@ pub(crate) struct Control {
     pub(crate) short_piece: Option<PieceId>,
     /// A policy that was asked left work for others than its plans: a search, or held output that now has its way free.
     pub(crate) stirred: bool,
+    /// What asking took since it was last counted.
+    pub(crate) asked: Asked,
+}
+
+/// What asking policies took, their plans' admission included.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Asked {
+    pub(crate) times: u64,
+    pub(crate) nanos: u64,
+    pub(crate) longest_nanos: u64,
+}
+
+impl Asked {
+    pub(crate) fn note(&mut self, nanos: u64) {
+        self.times += 1;
+        self.nanos += nanos;
+        self.longest_nanos = self.longest_nanos.max(nanos);
+    }
 }
 
 /// A merge that does not fit on the disk.

@@ -12,6 +12,7 @@ use super::{explain, fallback};
 use crate::decisions::DecisionLog;
 use crate::keyspace::KeyspaceState;
 use crate::stats::Sample;
+use drumlin_env::Clock;
 use drumlin_env::sync::Arc;
 use drumlin_policy::schedule::admit::without_pipeline;
 use drumlin_policy::schedule::{FoldCosts, Mode, Numbers, Refusal, Scene, Settings, Weights};
@@ -44,6 +45,8 @@ pub(crate) struct Moment {
     pub(crate) mode: Mode,
     /// Bytes that merges may write, those that run included.
     pub(crate) room: u64,
+    /// Tells how long decisions take; nothing is decided by it.
+    pub(crate) clock: Clock,
 }
 
 impl Control {
@@ -56,11 +59,11 @@ impl Control {
     ) -> Result<PieceStart, Option<u64>> {
         let mut timer: Option<u64> = None;
         for index in 0..self.keyspaces.len() {
-            self.ask(index, moment, sample);
+            self.ask_timed(index, moment, sample);
             if self.keyspaces[index].flight.tickets.iter().any(TicketState::is_finished) {
                 let state = self.keyspaces[index].state.clone();
                 self.end_tickets(&state, moment.now);
-                self.ask(index, moment, sample);
+                self.ask_timed(index, moment, sample);
             }
         }
         let mut short: Option<(usize, PieceId, u64, u64)> = None;
@@ -141,7 +144,15 @@ impl Control {
         now.saturating_add(ROOM_RETRY)
     }
 
-    fn ask(&mut self, index: usize, moment: &Moment, sample: &dyn Fn(&KeyspaceState) -> Sample) {
+    fn ask_timed(&mut self, index: usize, moment: &Moment, sample: &dyn Fn(&KeyspaceState) -> Sample) {
+        let began = moment.clock.monotonic_nanos();
+        if self.ask(index, moment, sample) {
+            self.asked.note(moment.clock.monotonic_nanos().saturating_sub(began));
+        }
+    }
+
+    /// Asks the policy if it is due, and admits its plans; whether it was asked.
+    fn ask(&mut self, index: usize, moment: &Moment, sample: &dyn Fn(&KeyspaceState) -> Sample) -> bool {
         let Control { keyspaces, numbers, decisions, stirred, .. } = self;
         let keyspace = &mut keyspaces[index];
         let admission = &mut Admission { numbers, decisions, moment };
@@ -160,11 +171,11 @@ impl Control {
         let is_fed = !keyspace.flushed && keyspace.flight.is_fed(&settings);
         let is_full = keyspace.flight.tickets.len() >= settings.most_tickets();
         if !keyspace.due || keyspace.rest_until > moment.now || is_fed || is_full {
-            return;
+            return false;
         }
         (keyspace.due, keyspace.flushed) = (false, false);
         if !keyspace.manual.is_empty() {
-            return;
+            return false;
         }
         let mut view = keyspace.view();
         let tickets = keyspace.flight.ticket_views();
@@ -233,6 +244,7 @@ impl Control {
             keyspace.rest(moment.now);
             keyspace.due = true;
         }
+        true
     }
 }
 

@@ -3,7 +3,7 @@
 use super::replay::{Target, replay, sync};
 use super::state::{self, ManifestState};
 use super::{Numbers, snapshot};
-use crate::compaction::control::{Control, KeyspaceControl};
+use crate::compaction::control::{Asked, Control, KeyspaceControl};
 use crate::decisions::{DecisionFiles, DecisionLog};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Event;
@@ -364,6 +364,7 @@ fn assemble(found: Found<'_>) -> Result<(Arc<Store>, Recovered)> {
             shortage: None,
             short_piece: None,
             stirred: false,
+            asked: Asked::default(),
         },
         decisions: DecisionFiles::new(&dir, decision_logs, next_file),
         filter_seed: manifest.store,
