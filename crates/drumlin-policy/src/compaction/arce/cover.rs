@@ -27,12 +27,11 @@ impl Mask {
     /// Sets the bits from `from` up to, not including, `to`.
     fn set(&mut self, from: usize, to: usize) {
         for (index, word) in self.0.iter_mut().enumerate() {
-            let start = from.clamp(index * 64, index * 64 + 64) - index * 64;
-            let end = to.clamp(index * 64, index * 64 + 64) - index * 64;
-            if start < end {
-                let below = |bit: usize| if bit == 64 { u64::MAX } else { (1 << bit) - 1 };
-                *word |= below(end) & !below(start);
-            }
+            let below = |bit: usize| match bit.saturating_sub(index * 64) {
+                bit @ ..64 => (1 << bit) - 1,
+                _ => u64::MAX,
+            };
+            *word |= below(to) & !below(from);
         }
     }
 
@@ -42,6 +41,11 @@ impl Mask {
     /// Goes from key to key, so that a run of many files takes no longer than the sample is large.
     pub(crate) fn of(keys: &SortedKeys<'_>, files: &[&FileView]) -> Mask {
         let mut mask = Mask::default();
+        if let [file] = files {
+            let end = file.bounds.end.as_ref();
+            mask.set(keys.before(&file.bounds.start), end.map_or(keys.len(), |end| keys.before(end)));
+            return mask;
+        }
         let (mut at, mut left) = (0, files);
         while let Some(key) = keys.get(at) {
             let is_past = |f: &&FileView| f.bounds.end.as_ref().is_some_and(|end| end <= key);
@@ -56,31 +60,70 @@ impl Mask {
     }
 
     /// The number of keys.
+    #[inline]
     pub(crate) fn count(&self) -> u32 {
-        self.0.iter().map(|word| word.count_ones()).sum()
+        let [a, b, c, d] = self.0;
+        a.count_ones() + b.count_ones() + c.count_ones() + d.count_ones()
     }
 
-    /// The number of keys, eight by eight.
-    pub(crate) fn by_eight(&self) -> [u8; BITS / 8] {
-        let mut counts = [0; BITS / 8];
-        let bytes = self.0.iter().flat_map(|word| word.to_le_bytes());
-        counts.iter_mut().zip(bytes).for_each(|(count, byte)| *count = byte.count_ones() as u8);
-        counts
-    }
-
+    #[inline]
     fn union(&mut self, other: &Mask) {
-        self.0.iter_mut().zip(other.0).for_each(|(word, more)| *word |= more);
+        let ([a, b, c, d], [e, f, g, h]) = (self.0, other.0);
+        self.0 = [a | e, b | f, c | g, d | h];
     }
 
     /// Leaves out what `other` has. Whether anything changed.
+    #[inline]
     fn remove(&mut self, other: &Mask) -> bool {
-        let mut common = 0;
-        for (word, other) in self.0.iter_mut().zip(other.0) {
-            common |= *word & other;
-            *word &= !other;
-        }
-        common != 0
+        let ([a, b, c, d], [e, f, g, h]) = (self.0, other.0);
+        self.0 = [a & !e, b & !f, c & !g, d & !h];
+        (a & e) | (b & f) | (c & g) | (d & h) != 0
     }
+}
+
+/// Sums over many masks of their keys, eight by eight.
+///
+/// Eight counts share a word until one of them could overflow its byte.
+#[derive(Clone, Default)]
+pub(crate) struct ByEight {
+    sums: [u32; BITS / 8],
+    words: [u64; BITS / 64],
+    /// Masks in `words`.
+    added: u32,
+}
+
+impl ByEight {
+    /// Masks of eight keys each that a byte can count.
+    const MOST: u32 = u8::MAX as u32 / 8;
+
+    pub(crate) fn add(&mut self, mask: &Mask) {
+        if self.added == Self::MOST {
+            self.carry();
+        }
+        let ([a, b, c, d], [e, f, g, h], ones) = (self.words, mask.0, ones_per_byte);
+        self.words = [a + ones(e), b + ones(f), c + ones(g), d + ones(h)];
+        self.added += 1;
+    }
+
+    fn carry(&mut self) {
+        let counts = self.words.iter().flat_map(|word| word.to_le_bytes());
+        self.sums.iter_mut().zip(counts).for_each(|(sum, count)| *sum += u32::from(count));
+        (self.words, self.added) = (Default::default(), 0);
+    }
+
+    /// The sums.
+    pub(crate) fn sums(mut self) -> [u32; BITS / 8] {
+        self.carry();
+        self.sums
+    }
+}
+
+/// The number of ones in each byte of `word`, in that byte.
+#[inline]
+fn ones_per_byte(word: u64) -> u64 {
+    let by_two = word - (word >> 1 & 0x5555_5555_5555_5555);
+    let by_four = (by_two & 0x3333_3333_3333_3333) + (by_two >> 2 & 0x3333_3333_3333_3333);
+    (by_four + (by_four >> 4)) & 0x0f0f_0f0f_0f0f_0f0f
 }
 
 /// What a run covers of both samples.
@@ -92,6 +135,7 @@ pub(crate) struct Cover {
 
 impl Cover {
     /// Takes in what `other` covers.
+    #[inline]
     pub(crate) fn union(&mut self, other: &Cover) {
         self.points.union(&other.points);
         self.seeks.union(&other.seeks);
@@ -108,6 +152,7 @@ impl Cover {
     }
 
     /// Leaves out what `other` covers, and brings `counts` up to that.
+    #[inline]
     pub(crate) fn remove(&mut self, other: &Cover, counts: &mut Counts) {
         if self.points.remove(&other.points) {
             counts[0] = self.points.count();
@@ -178,6 +223,7 @@ impl Scale {
     }
 
     /// The covered runs that so many covered keys count as.
+    #[inline]
     pub(crate) fn counted(&self, counts: Counts) -> f64 {
         if counts == self.sizes && self.weights != [0.0, 0.0] {
             return 1.0;
@@ -236,6 +282,20 @@ mod tests {
         }
         let all = plain_file(TableId(1), KeyRange::all(), 1, 2);
         assert_eq!(Mask::of(&sorted, &[&all]), Mask::first(250));
+    }
+
+    #[test]
+    fn sums_by_eight_are_counted_bits() {
+        let mut dice = crate::SplitMix::new(3);
+        let (mut sums, mut expected) = (ByEight::default(), [0; BITS / 8]);
+        for round in 0..100 {
+            let mut mask = Mask::first(if round % 3 == 0 { BITS } else { 0 });
+            (0..4).for_each(|_| mask.set(dice.below(BITS), dice.below(BITS + 1)));
+            sums.add(&mask);
+            let bytes = mask.0.iter().flat_map(|word| word.to_le_bytes());
+            expected.iter_mut().zip(bytes).for_each(|(sum, byte): (&mut u32, u8)| *sum += byte.count_ones());
+            assert_eq!(sums.clone().sums(), expected);
+        }
     }
 
     #[test]

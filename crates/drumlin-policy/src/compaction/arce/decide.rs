@@ -94,7 +94,8 @@ impl Arce {
 
     fn look<'a>(&mut self, input: &'a PolicyInput<'a>) -> (Scene<'a>, bool) {
         let max_runs = f64::from(input.limits.max_runs.max(2));
-        let slopes = self.estimate.slopes(input.costs, input.tree);
+        let false_positives = false_positives(input.tree);
+        let slopes = self.estimate.slopes(input.costs, false_positives);
         let samples = Samples::of(input.wanted, input.wanted_seeks, input.tree);
         let window_ops = self.estimate.model(input, slopes, 1.0).window_ops;
         let ticked = self.estimate.count(input, window_ops);
@@ -114,7 +115,7 @@ impl Arce {
         }
         let scale = scale.priced(self.prices);
         line.price(&scale);
-        let slopes = self.prices.slopes(slopes, false_positives(input.tree));
+        let slopes = self.prices.slopes(slopes, false_positives);
         if ticked {
             self.estimate.cost(input.costs, slopes, line.cost);
         }

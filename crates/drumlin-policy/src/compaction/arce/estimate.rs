@@ -150,10 +150,10 @@ impl Estimate {
     }
 
     /// What a covered run costs a point lookup and a seek.
-    pub(crate) fn slopes(&self, costs: &CostView, tree: &TreeView) -> [f64; 2] {
+    pub(crate) fn slopes(&self, costs: &CostView, false_positives: f64) -> [f64; 2] {
         let probe = known(costs.probe_ns, PROBE);
         let block = known(costs.block_ns, BLOCK);
-        [probe + false_positives(tree) * block, known(costs.cursor_ns, CURSOR)]
+        [probe + false_positives * block, known(costs.cursor_ns, CURSOR)]
     }
 
     /// The present model, when the covered runs cost as much as `runs` dear ones and a dear one costs `slopes`.

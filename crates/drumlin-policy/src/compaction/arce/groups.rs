@@ -8,6 +8,7 @@ use super::interval::Candidate;
 use super::line::Link;
 use super::sorted::{SortedKeys, digits, shared_prefix};
 use alloc::borrow::Cow;
+use alloc::vec;
 use alloc::vec::Vec;
 use drumlin_types::Key;
 use drumlin_types::contract::FileView;
@@ -22,8 +23,8 @@ struct Span {
 /// Sorts by first key: by numbers, and by the keys where numbers are equal.
 fn sort_by_start(files: &mut Vec<(usize, &FileView)>) {
     let starts = || files.iter().map(|(_, file)| &file.bounds.start);
-    let (Some(least), Some(most)) = (starts().min(), starts().max()) else { return };
-    let prefix = shared_prefix(least, most);
+    let Some(first) = starts().next() else { return };
+    let prefix = starts().fold(first.len(), |prefix, start| shared_prefix(&first[..prefix], start));
     let mut order: Vec<(u64, usize)> =
         starts().enumerate().map(|(at, start)| (digits(start, prefix), at)).collect();
     order.sort_unstable();
@@ -37,7 +38,14 @@ fn sort_by_start(files: &mut Vec<(usize, &FileView)>) {
 /// The files of a line by their first key.
 pub(super) struct Groups {
     spans: Vec<Span>,
+    /// The places of each link's files, one link after the other.
+    places: Vec<usize>,
+    /// Where in `places` each link begins, and where the last one ends.
+    begins: Vec<usize>,
 }
+
+/// A candidate of less than one in so many of all files is gathered link by link.
+const NARROW: usize = 4;
 
 impl Groups {
     pub(super) fn of(links: &[Link<'_>]) -> Groups {
@@ -52,21 +60,42 @@ impl Groups {
             let end = file.bounds.end.as_ref().map_or(usize::MAX, |end| starts.before(end));
             Span { link, end, bytes: file.bytes as f64 }
         };
-        Groups { spans: files.iter().map(span).collect() }
+        let spans: Vec<Span> = files.iter().map(span).collect();
+        // Places by link, as a counting sort.
+        let mut begins = vec![0; links.len() + 1];
+        spans.iter().for_each(|span| begins[span.link + 1] += 1);
+        (1..begins.len()).for_each(|at| begins[at] += begins[at - 1]);
+        let (mut next, mut places) = (begins.clone(), vec![0; spans.len()]);
+        for (place, span) in spans.iter().enumerate() {
+            places[next[span.link]] = place;
+            next[span.link] += 1;
+        }
+        Groups { spans, places, begins }
     }
 
     /// Bytes that a merge of `candidate` rewrites.
     pub(super) fn rewritten(&self, candidate: &Candidate) -> f64 {
-        let (mut bytes, mut group, mut count, mut end) = (0.0, 0.0, 0, 0);
         let links = candidate.from..candidate.to;
-        for (at, span) in self.spans.iter().enumerate().filter(|(_, span)| links.contains(&span.link)) {
-            if at >= end {
-                // A group alone is not rewritten.
-                bytes += if count > 1 { group } else { 0.0 };
-                (group, count) = (0.0, 0);
-            }
-            (group, count, end) = (group + span.bytes, count + 1, end.max(span.end));
+        let places = &self.places[self.begins[links.start]..self.begins[links.end]];
+        if places.len() * NARROW < self.spans.len() {
+            let mut places = places.to_vec();
+            places.sort_unstable();
+            return in_groups(places.into_iter().map(|at| (at, &self.spans[at])));
         }
-        bytes + if count > 1 { group } else { 0.0 }
+        in_groups(self.spans.iter().enumerate().filter(|(_, span)| links.contains(&span.link)))
     }
+}
+
+/// Bytes of the groups of more than one among `spans`, which come with their places, in order.
+fn in_groups<'a>(spans: impl Iterator<Item = (usize, &'a Span)>) -> f64 {
+    let (mut bytes, mut group, mut count, mut end) = (0.0, 0.0, 0, 0);
+    for (at, span) in spans {
+        if at >= end {
+            // A group alone is not rewritten.
+            bytes += if count > 1 { group } else { 0.0 };
+            (group, count) = (0.0, 0);
+        }
+        (group, count, end) = (group + span.bytes, count + 1, end.max(span.end));
+    }
+    bytes + if count > 1 { group } else { 0.0 }
 }

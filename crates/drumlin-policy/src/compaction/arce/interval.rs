@@ -118,29 +118,29 @@ impl Intervals {
 
     /// The interval of `width` parts that has fewest bytes, and where prices differ the one of most relief per byte.
     fn of_width(&self, line: &[Part], scale: &Scale, rho: f64, width: usize, found: &mut Vec<Candidate>) {
-        let mut light: Option<(f64, usize)> = None;
-        let mut dense: Option<(f64, usize)> = None;
-        for from in 0..=line.len().saturating_sub(width) {
+        let (mut least, mut light) = (f64::INFINITY, None);
+        let (mut most, mut dense) = (0.0, None);
+        let is_even = scale.is_even();
+        let count = (line.len() + 1).saturating_sub(width);
+        // From the oldest on, so that of equal ones the first is it.
+        for (from, end) in self.ends[..count].iter().enumerate().rev() {
             let to = from + width;
-            if self.ends.get(from).is_none_or(|end| *end < to) {
+            if *end < to {
                 continue;
             }
             let bytes = self.sums[to] - self.sums[from];
-            let is_lighter = light.is_none_or(|(least, _)| bytes <= least);
-            // The union is taken for one run: that is exact unless runs cover keys in part.
-            let relief = if scale.is_even() {
-                0.0
-            } else {
-                self.costs[to] - self.costs[from] - scale.cost(bytes, 1.0)
-            };
-            let per_byte = relief / bytes.max(1.0);
-            let is_denser = relief > 0.0 && dense.is_none_or(|(most, _)| per_byte >= most);
-            if (is_lighter || is_denser) && self.passes(line, rho, from, to) {
-                light = if is_lighter { Some((bytes, from)) } else { light };
-                dense = if is_denser { Some((per_byte, from)) } else { dense };
+            if bytes < least && self.passes(line, rho, from, to) {
+                (least, light) = (bytes, Some(from));
+            }
+            if !is_even {
+                // The union is taken for one run: that is exact unless runs cover keys in part.
+                let relief = self.costs[to] - self.costs[from] - scale.cost(bytes, 1.0);
+                let per_byte = relief / bytes.max(1.0);
+                if per_byte > most && self.passes(line, rho, from, to) {
+                    (most, dense) = (per_byte, Some(from));
+                }
             }
         }
-        let (light, dense) = (light.map(|(_, from)| from), dense.map(|(_, from)| from));
         let both = light.into_iter().chain(dense.filter(|dense| Some(*dense) != light));
         found.extend(both.filter_map(|from| self.candidate(line, scale, from, from + width)));
     }
@@ -149,18 +149,17 @@ impl Intervals {
     /// covers: what a union grows by when the part joins them.
     fn count_fresh(&mut self, line: &[Part]) {
         self.fresh.clear();
-        for (at, part) in line.iter().enumerate() {
+        self.fresh.resize(line.len(), [[0; 2]; EVERY_WIDTH]);
+        for (at, (part, fresh)) in line.iter().zip(&mut self.fresh).enumerate() {
             let (mut rest, mut counts) = (part.cover, part.cover.counts());
-            let mut fresh = [[0; 2]; EVERY_WIDTH];
             fresh[0] = counts;
-            for (distance, newer) in line[..at].iter().rev().take(EVERY_WIDTH - 1).enumerate() {
+            for (newer, fresh) in line[..at].iter().rev().zip(&mut fresh[1..]) {
                 if counts == [0; 2] {
                     break;
                 }
                 rest.remove(&newer.cover, &mut counts);
-                fresh[distance + 1] = counts;
+                *fresh = counts;
             }
-            self.fresh.push(fresh);
         }
     }
 
@@ -171,28 +170,36 @@ impl Intervals {
         let mut light = [NONE; EVERY_WIDTH + 1];
         let mut dense = light;
         self.count_fresh(line);
-        for from in 0..line.len() {
+        let (any_balance, is_even) = (rho.is_infinite(), scale.is_even());
+        for (from, end) in self.ends.iter().enumerate() {
+            let to = (*end).min(from + EVERY_WIDTH).max(from);
             let (mut covered, mut weight) = ([0; 2], 0.0);
-            for to in from + 1..=self.ends[from].min(from + EVERY_WIDTH) {
-                let fresh = self.fresh[to - 1][to - 1 - from];
+            let (bytes_before, costs_before) = (self.sums[from], self.costs[from]);
+            let parts = line[from..to].iter().zip(&self.fresh[from..to]);
+            let sums = self.sums[from + 1..].iter().zip(&self.costs[from + 1..]);
+            let best = light[1..].iter_mut().zip(&mut dense[1..]);
+            for (at, (((part, fresh), (sum, cost)), (light, dense))) in parts.zip(sums).zip(best).enumerate()
+            {
+                let fresh = fresh[at % EVERY_WIDTH];
                 covered = [covered[0] + fresh[0], covered[1] + fresh[1]];
-                weight += line[to - 1].weight;
+                weight += part.weight;
+                let bytes = sum - bytes_before;
                 // A link of several runs is worth merging alone; it then has no others to be balanced with.
-                if to > from + 1 && !self.passes(line, rho, from, to) {
+                if at > 0 && !any_balance && part.bytes > rho * (bytes - part.bytes) {
                     continue;
                 }
-                let removed = weight - scale.counted(covered);
+                let left = scale.counted(covered);
+                let removed = weight - left;
                 if removed <= LEAST {
                     continue;
                 }
-                let bytes = self.sums[to] - self.sums[from];
-                let relief = self.relief(scale, from, to, removed, scale.counted(covered));
-                let (light, dense) = (&mut light[to - from], &mut dense[to - from]);
+                let relief = if is_even { removed } else { cost - costs_before - scale.cost(bytes, left) };
+                let candidate = || Candidate { from, to: from + at + 1, bytes, removed, relief };
                 if bytes <= light.bytes {
-                    *light = Candidate { from, to, bytes, removed, relief };
+                    *light = candidate();
                 }
                 if dense.to == 0 || relief * dense.bytes >= dense.relief * bytes {
-                    *dense = Candidate { from, to, bytes, removed, relief };
+                    *dense = candidate();
                 }
             }
         }

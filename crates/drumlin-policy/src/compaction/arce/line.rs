@@ -18,6 +18,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::cell::OnceCell;
 use core::cmp::Reverse;
+use core::ops::Deref;
+use core::slice;
 use drumlin_types::contract::{FileState, FileView, Place, Plan, RunView, Take, TreeView};
 use drumlin_types::{Key, KeyRange, RunId, Seq, Ticket};
 
@@ -42,9 +44,17 @@ impl<'a> Samples<'a> {
         Samples { points: SortedKeys::new(Cow::Owned(points)), seeks: SortedKeys::default() }
     }
 
-    fn cover<'b>(&self, files: impl Iterator<Item = &'b FileView>) -> Cover {
-        let files: Vec<&FileView> = files.collect();
-        Cover { points: Mask::of(&self.points, &files), seeks: Mask::of(&self.seeks, &files) }
+    fn cover<'b>(&self, mut files: impl Iterator<Item = &'b FileView>) -> Cover {
+        let of = |files: &[&FileView]| Cover {
+            points: Mask::of(&self.points, files),
+            seeks: Mask::of(&self.seeks, files),
+        };
+        // Most runs are one file.
+        match (files.next(), files.next()) {
+            (None, _) => Cover::default(),
+            (Some(file), None) => of(&[file]),
+            (Some(first), Some(second)) => of(&[first, second].into_iter().chain(files).collect::<Vec<_>>()),
+        }
     }
 }
 
@@ -52,7 +62,25 @@ impl<'a> Samples<'a> {
 #[derive(Debug)]
 pub(super) struct Link<'a> {
     pub(super) level: u8,
-    pub(super) runs: Vec<&'a RunView>,
+    pub(super) runs: Runs<'a>,
+}
+
+/// One run without a list, or a list of them.
+#[derive(Debug)]
+pub(super) enum Runs<'a> {
+    One(&'a RunView),
+    More(Vec<&'a RunView>),
+}
+
+impl<'a> Deref for Runs<'a> {
+    type Target = [&'a RunView];
+
+    fn deref(&self) -> &[&'a RunView] {
+        match self {
+            Runs::One(run) => slice::from_ref(run),
+            Runs::More(runs) => runs,
+        }
+    }
 }
 
 /// The files of a run that a plan may still count on: those that are not leaving.
@@ -106,12 +134,13 @@ struct Aged<'a> {
 
 impl<'a> AgeLine<'a> {
     pub(super) fn of(tree: &'a TreeView, samples: &Samples<'_>, scale: &Scale) -> AgeLine<'a> {
+        let count = tree.runs();
         let mut line = AgeLine {
-            links: Vec::new(),
-            parts: Vec::new(),
+            links: Vec::with_capacity(count),
+            parts: Vec::with_capacity(count),
             runs: 0.0,
             cost: 0.0,
-            met: Vec::new(),
+            met: Vec::with_capacity(count),
             bytes: 0.0,
             leaving: Vec::new(),
             groups: OnceCell::new(),
@@ -128,7 +157,10 @@ impl<'a> AgeLine<'a> {
             let mut at = 0;
             while at < aged.len() {
                 let end = link_end(&aged, at);
-                let runs = aged[at..end].iter().map(|a| a.run).collect();
+                let runs = match &aged[at..end] {
+                    [one] => Runs::One(one.run),
+                    more => Runs::More(more.iter().map(|a| a.run).collect()),
+                };
                 line.push(Link { level: level as u8, runs }, samples, scale);
                 at = end;
             }
@@ -185,7 +217,7 @@ impl<'a> AgeLine<'a> {
 
     fn push(&mut self, link: Link<'a>, samples: &Samples<'_>, scale: &Scale) {
         let (mut cover, mut weight) = (Cover::default(), 0.0);
-        for run in &link.runs {
+        for run in link.runs.iter() {
             let own = samples.cover(staying(run));
             let own_weight = scale.runs(&own);
             weight += own_weight;
@@ -362,8 +394,14 @@ fn link_end(aged: &[Aged<'_>], from: usize) -> usize {
     let mut end = from + 1;
     let mut at = from;
     while at < end {
-        // Only runs whose largest sequence number reaches into this one's ages can interlock with it.
-        let reach = aged[at..].partition_point(|other| other.max_seq >= aged[at].min_seq) + at;
+        // Only runs whose largest sequence number reaches into this one's ages can interlock with it: none of them,
+        // mostly.
+        let reaches = |other: &Aged<'_>| other.max_seq >= aged[at].min_seq;
+        if !aged.get(end).is_some_and(reaches) {
+            at += 1;
+            continue;
+        }
+        let reach = aged[at..].partition_point(reaches) + at;
         let last = (end..reach).rev().find(|&other| interlock(aged[at].run, aged[other].run));
         end = last.map_or(end, |last| last + 1);
         at += 1;

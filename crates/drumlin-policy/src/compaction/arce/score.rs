@@ -193,8 +193,9 @@ impl Choice<'_> {
             // While there is room for more runs, it is better to wait for a wider one.
             Need::Full if self.beside.is_some() => return None,
             Need::Full => {
-                let most = allowed.clone().map(|c| evenness(line, c)).fold(0.0, f64::max);
-                let nearly = allowed.filter(|c| evenness(line, c) >= NEARLY_AS_EVEN * most);
+                let even: Vec<(f64, &Candidate)> = allowed.map(|c| (evenness(line, c), c)).collect();
+                let most = even.iter().map(|(even, _)| *even).fold(0.0, f64::max);
+                let nearly = even.iter().filter(|(even, _)| *even >= NEARLY_AS_EVEN * most).map(|(_, c)| *c);
                 let quicker = |best: &'_ Candidate, next: &'_ Candidate| next.bytes < best.bytes;
                 let quickest = nearly.reduce(|best, next| if quicker(best, next) { next } else { best });
                 return quickest.map(|candidate| self.score(*candidate));

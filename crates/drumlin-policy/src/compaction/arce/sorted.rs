@@ -15,6 +15,8 @@ pub(crate) struct SortedKeys<'a> {
     keys: Cow<'a, [Key]>,
     /// Bytes that all keys begin with.
     prefix: usize,
+    /// Up to eight of them, as a number.
+    head: u64,
     /// The bytes of each key behind the prefix, as a number.
     digits: Vec<u64>,
 }
@@ -27,7 +29,8 @@ impl<'a> SortedKeys<'a> {
             _ => 0,
         };
         let digits = keys.iter().map(|key| digits(key, prefix)).collect();
-        SortedKeys { keys, prefix, digits }
+        let head = keys.first().map_or(0, |first| head(first, prefix));
+        SortedKeys { keys, prefix, head, digits }
     }
 
     /// How many there are.
@@ -44,8 +47,12 @@ impl<'a> SortedKeys<'a> {
     pub(crate) fn before(&self, bound: &[u8]) -> usize {
         let Some(first) = self.keys.first() else { return 0 };
         if self.prefix > 0 {
-            let head = &bound[..bound.len().min(self.prefix)];
-            match head.cmp(&first[..self.prefix]) {
+            let order = if self.prefix <= DIGITS && bound.len() >= self.prefix {
+                head(bound, self.prefix).cmp(&self.head)
+            } else {
+                bound[..bound.len().min(self.prefix)].cmp(&first[..self.prefix])
+            };
+            match order {
                 Ordering::Less => return 0,
                 Ordering::Greater => return self.keys.len(),
                 Ordering::Equal => {}
@@ -71,15 +78,24 @@ pub(super) fn shared_prefix(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
+/// Bytes of a number.
+const DIGITS: usize = 8;
+
 /// The eight bytes of `key` behind `prefix`, big end first; missing ones are zero.
+#[inline]
 pub(super) fn digits(key: &[u8], prefix: usize) -> u64 {
     let rest = key.get(prefix..).unwrap_or_default();
     if let Some(digits) = rest.first_chunk() {
         return u64::from_be_bytes(*digits);
     }
-    let mut digits = [0u8; 8];
-    digits[..rest.len()].copy_from_slice(rest);
-    u64::from_be_bytes(digits)
+    let number = rest.iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
+    if rest.is_empty() { 0 } else { number << (8 * (DIGITS - rest.len())) }
+}
+
+/// The first `count` bytes of `key`, at most eight, as a number. `count` is not 0.
+#[inline]
+fn head(key: &[u8], count: usize) -> u64 {
+    digits(key, 0) >> (8 * DIGITS.saturating_sub(count).min(DIGITS - 1))
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 //! sampled keys are taken eight by eight; what the inputs cover of eight, less their union, is what merging
 //! there removes. The scheduler sets that against the bytes of each piece.
 
-use super::cover::{Cover, Mask, Scale};
+use super::cover::{BITS, ByEight, Cover, Mask, Scale};
 use super::interval::Candidate;
 use super::line::{AgeLine, Samples};
 use super::sorted::SortedKeys;
@@ -15,6 +15,8 @@ use drumlin_types::KeyRange;
 
 /// Sampled keys of a range.
 const KEYS: usize = 8;
+/// Counts for each range.
+type Counts = [u32; BITS / KEYS];
 
 /// The ranges of `candidate` with the runs that merging there removes.
 pub(super) fn of(
@@ -27,14 +29,11 @@ pub(super) fn of(
     let mut union = Cover::default();
     parts.iter().for_each(|part| union.union(&part.cover));
     let removed = |of: fn(&Cover) -> &Mask| {
-        let mut counts = [0u32; 32];
-        for part in parts {
-            counts
-                .iter_mut()
-                .zip(of(&part.cover).by_eight())
-                .for_each(|(sum, count)| *sum += u32::from(count));
-        }
-        counts.iter_mut().zip(of(&union).by_eight()).for_each(|(sum, count)| *sum -= u32::from(count));
+        let (mut all, mut left) = (ByEight::default(), ByEight::default());
+        parts.iter().for_each(|part| all.add(of(&part.cover)));
+        left.add(of(&union));
+        let mut counts: Counts = all.sums();
+        counts.iter_mut().zip(left.sums()).for_each(|(sum, left)| *sum -= left);
         counts
     };
     let [per_point, per_seek] = scale.weights();
@@ -44,7 +43,7 @@ pub(super) fn of(
     values
 }
 
-fn ranges(keys: &SortedKeys<'_>, removed: &[u32; 32], weight: f64, values: &mut Vec<(KeyRange, f64)>) {
+fn ranges(keys: &SortedKeys<'_>, removed: &Counts, weight: f64, values: &mut Vec<(KeyRange, f64)>) {
     if weight <= 0.0 {
         return;
     }

@@ -8,8 +8,11 @@ use crate::contract::flight::FileSpan;
 use crate::contract::plan::{Plan, Take};
 use crate::contract::tree::{FileState, FileView, RunView, TreeView};
 use crate::{KeyRange, Seq, TableId};
+use alloc::vec;
 use alloc::vec::Vec;
 use core::borrow::Borrow;
+use core::cell::OnceCell;
+use core::ops::Range;
 
 /// The files that `takes` mean, clipped, in tree order. Takes that mean nothing give nothing.
 pub fn spans(tree: &TreeView, takes: &[Take]) -> Vec<FileSpan> {
@@ -49,9 +52,19 @@ impl<R: Borrow<KeyRange>> ByTable<R> {
     }
 
     fn of(&self, table: TableId) -> &[(TableId, R)] {
-        let from = self.0.partition_point(|(other, _)| *other < table);
+        &self.0[self.places(table, 0)]
+    }
+
+    /// Where the ranges of `table` are. `guess` says where to look first.
+    fn places(&self, table: TableId, guess: usize) -> Range<usize> {
+        let begins = |at: usize| self.0.get(at).is_some_and(|(other, _)| *other == table);
+        let from = if begins(guess) && (guess == 0 || self.0[guess - 1].0 != table) {
+            guess
+        } else {
+            self.0.partition_point(|(other, _)| *other < table)
+        };
         let count = self.0[from..].iter().take_while(|(other, _)| *other == table).count();
-        &self.0[from..from + count]
+        from..from + count
     }
 }
 
@@ -68,11 +81,6 @@ impl Taken {
         let ranges = &mut self.0.0;
         let at = ranges.partition_point(|(other, r)| (*other, &r.start) < (table, &range.start));
         ranges.insert(at, (table, range));
-    }
-
-    /// Whether any of the keys of `take` are taken.
-    fn meets(&self, take: &Take) -> bool {
-        self.0.of(take.table).iter().any(|(_, range)| range.overlaps(&take.range))
     }
 
     /// What is left of `file` inside `part`, from the lowest key.
@@ -110,7 +118,8 @@ pub(super) struct Staying<'t> {
 /// A plan's inputs, known to exist, to be free and to lie at or above the output level.
 pub(super) struct Inputs<'t> {
     pub(super) spans: Vec<FileSpan>,
-    pub(super) taken: Taken,
+    /// Made when first asked for: often nothing stays behind, and nobody asks.
+    taken: OnceCell<Taken>,
     /// By level, the runs that are not taken whole: the others are in nobody's way. Plans often take
     /// hundreds of runs that all overlap, so looking at each from each would be quadratic.
     pub(super) staying: Vec<Vec<Staying<'t>>>,
@@ -126,24 +135,32 @@ impl<'t> Inputs<'t> {
         }
         let wanted = by_table(&plan.take);
         refuse_doubles(&wanted)?;
-        let mut spans = Vec::new();
-        let mut staying = Vec::new();
+        let mut spans = Vec::with_capacity(plan.take.len());
+        let mut staying = Vec::with_capacity(tree.levels.len());
+        // Which of the wanted ranges mean anything, and where the last file's were: runs are often taken in the order
+        // of their tables.
+        let mut met = vec![false; wanted.0.len()];
+        let mut next = 0;
         for (level, runs) in tree.levels.iter().enumerate() {
             let mut of_level = Vec::new();
             for run in &runs.runs {
                 let mut min_seq = None;
                 for file in run.files.iter().filter(|file| !is_leaving(file)) {
-                    let ranges = wanted.of(file.table);
-                    let is_whole = ranges.iter().any(|(_, range)| range.covers(&file.bounds));
-                    if is_whole && !file.bounds.is_empty() {
+                    let places = wanted.places(file.table, next);
+                    next = if places.is_empty() { next } else { places.end };
+                    let whole = places.clone().find(|at| wanted.0[*at].1.covers(&file.bounds));
+                    if let Some(at) = whole.filter(|_| !file.bounds.is_empty()) {
                         spans.push((span(level as u8, file, file.bounds.clone()), file));
+                        met[at] = true;
                         continue;
                     }
-                    for (_, range) in ranges {
-                        let part = file.bounds.intersect(range);
-                        spans.extend(part.map(|part| (span(level as u8, file, part), file)));
+                    for at in places {
+                        if let Some(part) = file.bounds.intersect(wanted.0[at].1) {
+                            spans.push((span(level as u8, file, part), file));
+                            met[at] = true;
+                        }
                     }
-                    if !is_whole {
+                    if whole.is_none() {
                         min_seq = Some(min_seq.map_or(file.min_seq, |seq: Seq| seq.min(file.min_seq)));
                     }
                 }
@@ -155,18 +172,28 @@ impl<'t> Inputs<'t> {
             return Err(Illegal::Busy(span.clone()));
         }
         let spans: Vec<FileSpan> = spans.into_iter().map(|(span, _)| span).collect();
-        let taken = Taken::of(&spans);
-        if let Some(missing) = plan.take.iter().find(|take| !taken.meets(take)) {
-            return Err(Illegal::Missing(missing.clone()));
+        if met.contains(&false) {
+            let taken = Taken::of(&spans);
+            let is_met = |take: &&Take| taken.0.of(take.table).iter().any(|(_, r)| r.overlaps(&take.range));
+            if let Some(missing) = plan.take.iter().find(|take| !is_met(take)) {
+                return Err(Illegal::Missing(missing.clone()));
+            }
         }
         match spans.iter().find(|span| span.level > plan.out) {
             Some(span) => Err(Illegal::Upward { input: span.clone(), out: plan.out }),
-            None => Ok(Inputs { spans, taken, staying }),
+            None => Ok(Inputs { spans, taken: OnceCell::new(), staying }),
         }
     }
 
+    /// The keys that are taken of each table.
+    pub(super) fn taken(&self) -> &Taken {
+        self.taken.get_or_init(|| Taken::of(&self.spans))
+    }
+
     pub(super) fn add(&mut self, span: FileSpan) {
-        self.taken.add(span.table, span.range.clone());
+        if let Some(taken) = self.taken.get_mut() {
+            taken.add(span.table, span.range.clone());
+        }
         self.spans.push(span);
     }
 }
@@ -239,7 +266,8 @@ mod tests {
         let take = |range: &KeyRange| Take { table: TableId(1), range: range.clone() };
         let inputs = Inputs::resolve(&tree, &Plan::new(Vec::from([take(&part)]), 0, String::new())).unwrap();
         assert_eq!((inputs.staying[0].len(), inputs.staying[0][0].min_seq), (1, 1000));
-        assert!(inputs.taken.meets(&take(&part)));
-        assert!(!inputs.taken.meets(&take(&KeyRange::new(Key::new(b"d"), Some(Key::new(b"e"))))));
+        let rests = |range: &KeyRange| inputs.taken().rests(&tree.levels[0].runs[0].files[0], range).count();
+        assert_eq!(rests(&part), 0);
+        assert_eq!(rests(&KeyRange::new(Key::new(b"d"), Some(Key::new(b"e")))), 1);
     }
 }

@@ -51,7 +51,7 @@ pub(super) fn in_the_way<'a>(
                     continue;
                 }
                 if let Some(part) = file.bounds.intersect(&input.range) {
-                    found.extend(inputs.taken.rests(file, &part).map(|rest| ((level, file), rest)));
+                    found.extend(inputs.taken().rests(file, &part).map(|rest| ((level, file), rest)));
                 }
             }
         }
