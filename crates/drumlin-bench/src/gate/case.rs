@@ -13,6 +13,7 @@ use crate::generate::values::Values;
 use crate::measure::oracle::Oracle;
 use crate::workload::{Action, After, Entries, Phase, Workload, dynamic, papers};
 use drumlin::env::{MemEnv, Op};
+use drumlin_policy::sim::desk::{self, Desk};
 use std::path::Path;
 
 /// The seed of everything.
@@ -36,6 +37,8 @@ enum Work {
     Policy(&'static str),
     /// A whole workload.
     Workload(fn(u64) -> Result<Workload>),
+    /// Decisions of the adaptive policy over many runs, plans included, without a store.
+    Decide(desk::Case),
 }
 
 /// What is in the store before.
@@ -69,11 +72,18 @@ const fn policy(name: &'static str, policy: &'static str) -> Case {
     Case { name, operations: 8_000, work: Work::Policy(policy) }
 }
 
+const fn decide(name: &'static str, case: desk::Case) -> Case {
+    Case { name, operations: 100, work: Work::Decide(case) }
+}
+
+/// Runs that decisions are made over.
+const DECIDED_RUNS: usize = 200;
+const ELECTIVE: desk::Case = desk::Case { partial: false, must: false, priced: false };
 const FORWARD: Direction = Direction::Forward;
 const UNIFORM: Target = Target::Uniform;
 use Prepared::{Empty, InMemory, InTables};
 
-pub(super) const CASES: [Case; 23] = [
+pub(super) const CASES: [Case; 27] = [
     action("put-sequential", 10_000, Empty(100), Action::Put(Target::New)),
     action("put-random", 10_000, Empty(100), Action::Put(Target::Below(LOADED))),
     action("put-batch", 10_000, Empty(100), Action::Batch(Target::Below(LOADED), 100)),
@@ -95,6 +105,10 @@ pub(super) const CASES: [Case; 23] = [
     policy("policy-leveling", "leveling"),
     policy("policy-1-leveling", "1-leveling"),
     policy("policy-tiering", "tiering"),
+    decide("decide-full", ELECTIVE),
+    decide("decide-partial", desk::Case { partial: true, ..ELECTIVE }),
+    decide("decide-must", desk::Case { partial: true, must: true, ..ELECTIVE }),
+    decide("decide-priced", desk::Case { priced: true, ..ELECTIVE }),
     Case { name: "dynamic", operations: 2_500, work: Work::Workload(dynamic_small) },
     Case { name: "filters", operations: 2_500, work: Work::Workload(filters_small) },
 ];
@@ -311,6 +325,7 @@ impl Case {
                 let mut bench = Bench::new(config, operations, small, 100)?;
                 bench.counted(|bench| bench.load(operations, After::Idle))
             }
+            Work::Decide(case) => decisions(case, operations),
             Work::Workload(make) => {
                 let workload = make(operations)?;
                 let mut bench = Bench::new(config(), workload.ids(), workload.keys, workload.value_bytes)?;
@@ -320,6 +335,21 @@ impl Case {
             }
         }
     }
+}
+
+/// Makes `operations` decisions over the same tree.
+fn decisions(case: desk::Case, operations: u64) -> Result<Counts> {
+    let desk = Desk::new(DECIDED_RUNS, case).map_err(|e| e.to_string())?;
+    let before = allocations::of_this_thread();
+    let mut taken = 0;
+    for _ in 0..operations {
+        taken += desk.decide().map_err(|e| e.to_string())?;
+    }
+    let per = |count: u64| (count as f64 / operations.max(1) as f64 * 1e6).round() / 1e6;
+    let mut counts = vec![("files_taken_per_op".to_owned(), per(taken as u64))];
+    let allocated = allocations::of_this_thread().zip(before).map(|(after, before)| after - before);
+    counts.extend(allocated.map(|count| ("allocations_per_op".to_owned(), per(count))));
+    Ok(counts)
 }
 
 impl Bench {

@@ -2,11 +2,13 @@
 //!
 //! - [`world`]: a tree with flushes, admitted plans, their pieces and installs, under the same rules of
 //!   legality and waiting as in the engine.
+//! - [`desk`]: one decision over many runs, for what it costs.
 //! - [`mod@unit`]: equal flushes and instant merges, for exact figures.
 //! - [`pipeline`]: slots and a device in virtual time, for the scheduler.
 //! - [`mod@phases`]: changing mixes of operations in virtual time; `waits` of its writers, `foresight` of
 //!   its policy.
 
+pub mod desk;
 mod foresight;
 pub mod phases;
 pub mod pipeline;

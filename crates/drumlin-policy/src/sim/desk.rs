@@ -1,0 +1,125 @@
+//! One decision of ARCE over a tree of many runs, to be made again and again: what the benchmark of decisions and the
+//! regression gate measure.
+//!
+//! All runs are in level 0 and of one size. They cover all keys or random parts of them; readers alone give an elective
+//! merge, writers alone one that is a must. With *prices* the policy has counted reads before, by which a small part of
+//! the blocks that seeks want has to be fetched.
+
+use super::world::{World, key};
+use crate::{SplitMix, by_name};
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use drumlin_types::contract::{CostView, LimitView, LoadView, PolicyError, PolicyInput, TreeView};
+
+/// Keys are below this.
+const KEYS: u32 = 1 << 20;
+/// Keys that readers were seen to want.
+const WANTED: u32 = 256;
+
+/// What kind of decision it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Case {
+    /// Runs cover random parts of the keys.
+    pub partial: bool,
+    /// There are too many runs, and only writers.
+    pub must: bool,
+    /// Runs are priced by their sizes.
+    pub priced: bool,
+}
+
+/// A tree and what is known of it, in front of a policy.
+pub struct Desk {
+    world: World,
+    view: Rc<TreeView>,
+    /// What the policy knows before it decides.
+    state: Vec<u8>,
+}
+
+impl Desk {
+    /// A tree of `runs` runs.
+    ///
+    /// # Errors
+    /// None but those of the policy's registry.
+    pub fn new(runs: usize, case: Case) -> Result<Desk, PolicyError> {
+        let max_runs = if case.must { 64 } else { 512 };
+        let limits =
+            LimitView { memtable_bytes: 2 << 20, file_bytes: 64 << 20, max_runs, ..LimitView::default() };
+        let mut world = World::new(limits);
+        let mut policy = by_name("arce")?;
+        let mut dice = SplitMix::new(7);
+        for _ in 0..runs {
+            let half = KEYS as usize / 2;
+            let from = if case.partial { dice.below(half) as u32 } else { 0 };
+            let to = if case.partial { from + 1 + dice.below(half) as u32 } else { KEYS };
+            world.flush(&mut *policy, from, to);
+        }
+        world.wanted = (0..WANTED).map(|n| key(n * (KEYS / WANTED))).collect();
+        let readers = LoadView { gets: 5000.0, seeks: 5000.0, writes: 100.0, ..LoadView::default() };
+        let writers = LoadView { writes: 50_000.0, ..LoadView::default() };
+        let load = if case.must { writers } else { readers };
+        world.load = LoadView { entry_bytes: 1024.0, clients: 1.0, ..load };
+        let mut desk = Desk { view: world.view(), world, state: Vec::new() };
+        if case.priced {
+            desk.learn()?;
+        }
+        Ok(desk)
+    }
+
+    /// Lets a policy count reads of which many find their block in the cache.
+    fn learn(&mut self) -> Result<(), PolicyError> {
+        let costs = self.world.costs;
+        self.world.costs =
+            CostView { cursor_cached_ns: 1000.0, fetch_ns: 20_000.0, seek_blocks: 60.0, ..costs };
+        let mut policy = by_name("arce")?;
+        for second in 0..4 {
+            self.world.load.counted = [second * 5000, second * 5000, second * 100];
+            policy.decide(&PolicyInput { frozen: true, ..self.input(1 + second * 1_000_000) });
+        }
+        self.state = policy.save();
+        Ok(())
+    }
+
+    fn input(&self, now: u64) -> PolicyInput<'_> {
+        PolicyInput {
+            tree: &self.view,
+            tickets: &[],
+            load: &self.world.load,
+            costs: &self.world.costs,
+            limits: &self.world.limits,
+            wanted: &self.world.wanted,
+            wanted_seeks: &self.world.wanted,
+            now,
+            seed: 1,
+            frozen: false,
+        }
+    }
+
+    /// Makes the decision, by a policy of its own. The files that its plans take.
+    ///
+    /// # Errors
+    /// None but those of the policy's registry and of its saved state.
+    pub fn decide(&self) -> Result<usize, PolicyError> {
+        let mut policy = by_name("arce")?;
+        if !self.state.is_empty() {
+            policy.restore(&self.state)?;
+        }
+        let decision = policy.decide(&self.input(4_000_000));
+        Ok(decision.plans.iter().map(|plan| plan.take.len()).sum())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decisions_are_made_and_are_the_same_each_time() {
+        for case in 0..8 {
+            let case = Case { partial: case & 1 > 0, must: case & 2 > 0, priced: case & 4 > 0 };
+            let desk = Desk::new(100, case).unwrap();
+            let taken = desk.decide().unwrap();
+            assert_eq!(Ok(taken), desk.decide());
+            assert!(taken > 1 || case.priced, "{case:?} takes {taken}");
+        }
+    }
+}
