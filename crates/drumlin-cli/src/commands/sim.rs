@@ -43,6 +43,7 @@ pub(super) fn sim(args: &SimArgs, out: &mut Output<'_>) -> Outcome {
         slots: args.slots,
         interference: args.interference.clamp(0.0, 10.0),
         pieces: !args.whole,
+        audit: false,
     };
     let named: Vec<&str> = args.policies.iter().map(String::as_str).collect();
     let names = if named.is_empty() { &POLICIES[..] } else { &named[..] };
@@ -67,7 +68,9 @@ fn print_json(courses: &[(&str, Vec<PhaseReport>)], out: &mut Output<'_>) -> Res
             "phase": report.name.to_string(),
             "operations": report.operations,
             "ns_per_operation": report.each,
+            "bytes_flushed": report.flushed,
             "bytes_merged": report.merged,
+            "bytes_merged_by_choice": report.elective,
             "mean_runs": report.runs.0,
             "most_runs": report.runs.1,
             "ns_stopped": report.stopped,

@@ -6,12 +6,13 @@
 //! - [`mod@unit`]: equal flushes and instant merges, for exact figures.
 //! - [`pipeline`]: slots and a device in virtual time, for the scheduler.
 //! - [`mod@phases`]: changing mixes of operations in virtual time; `waits` of its writers, `foresight` of
-//!   its policy.
+//!   its policy, `space` of its tables.
 
 pub mod desk;
 mod foresight;
 pub mod phases;
 pub mod pipeline;
+mod space;
 pub mod unit;
 mod waits;
 pub mod world;

@@ -8,6 +8,7 @@
 //! The store is filled in ascending order first, which costs nothing; then come the phases.
 
 use super::foresight::Foresight;
+use super::space::Space;
 use super::waits::Waits;
 use super::world::{World, key};
 use crate::pace::{Admission, admission};
@@ -71,6 +72,8 @@ pub struct Setup {
     pub interference: f64,
     /// Whether merges are installed piece by piece, as in the engine.
     pub pieces: bool,
+    /// Whether the space of tables is counted, which takes a look at every file after each change.
+    pub audit: bool,
 }
 
 impl Default for Setup {
@@ -85,6 +88,7 @@ impl Default for Setup {
             slots: 1,
             interference: 0.1,
             pieces: true,
+            audit: false,
         }
     }
 }
@@ -104,8 +108,19 @@ pub struct PhaseReport {
     pub operations: f64,
     /// Mean time of an operation in nanoseconds, as a client sees it.
     pub each: f64,
+    /// Virtual time that it took, nanoseconds.
+    pub time: f64,
+    /// Bytes flushed.
+    pub flushed: u64,
     /// Bytes merged.
     pub merged: u64,
+    /// Bytes of the merges begun that the policy calls elective.
+    pub elective: u64,
+    /// Bytes of the tree at the end.
+    pub bytes: u64,
+    /// The most that tables took on the disk, those half replaced and those being written included, per byte of the
+    /// tree: 1 unless the setup asks for an audit.
+    pub space: f64,
     /// Covered runs: mean over the operations, and most.
     pub runs: (f64, f64),
     /// Nanoseconds in which no write could pass.
@@ -202,6 +217,8 @@ struct Course {
     shut: Option<f64>,
     foresight: Foresight,
     flushes: u64,
+    elective: u64,
+    space: Option<Space>,
 }
 
 impl Course {
@@ -237,6 +254,8 @@ impl Course {
             shut: None,
             foresight: Foresight::default(),
             flushes: 0,
+            elective: 0,
+            space: setup.audit.then(Space::default),
         }
     }
 
@@ -328,7 +347,12 @@ impl Course {
             name,
             operations,
             each: 0.0,
+            time: 0.0,
+            flushed: self.world.totals.flushed,
             merged: self.world.totals.merged,
+            elective: self.elective,
+            bytes: 0,
+            space: 1.0,
             runs: (0.0, 0.0),
             stopped: 0.0,
             wait: 0.0,
@@ -343,7 +367,12 @@ impl Course {
             left -= self.event(policy, left, &mut report)?;
         }
         report.each = (self.now - began) / operations * f64::from(self.setup.clients);
+        report.time = self.now - began;
+        report.flushed = self.world.totals.flushed - report.flushed;
         report.merged = self.world.totals.merged - report.merged;
+        report.elective = self.elective - report.elective;
+        report.bytes = self.world.tree().bytes();
+        report.space = self.space.as_mut().map_or(1.0, Space::take_most);
         report.runs.0 /= operations;
         report.steps = self.steps - report.steps;
         report.wait = self.waits.all_but(1000.0);
@@ -439,6 +468,7 @@ impl Course {
                 |f: &drumlin_types::contract::FileView| plan.take.iter().any(|take| take.table == f.table);
             let bytes: u64 =
                 self.world.tree().files().filter(|(_, _, f)| taken(f)).map(|(_, _, f)| f.bytes).sum();
+            self.elective += if plan.reason.starts_with("elective") { bytes } else { 0 };
             let pieces = if self.setup.pieces { bytes.div_ceil(self.setup.file_bytes()) } else { 1 };
             let alone = self.world.in_flight() == 0;
             let ticket = self.world.admit(plan, pieces.clamp(1, 1024) as u32).map_err(|e| e.to_string())?;
@@ -446,6 +476,10 @@ impl Course {
             self.foresight.began(ticket, plan, self.flushes, flushes, alone);
         }
         self.start(policy);
+        if let Some(space) = &mut self.space {
+            let running = self.running.iter().map(|(_, id)| self.world.rewrites(*id)).sum();
+            space.count(self.world.tree(), running);
+        }
         if think.is_some() {
             (self.search, self.told) = (think, false);
         }

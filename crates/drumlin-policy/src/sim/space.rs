@@ -1,0 +1,36 @@
+//! The space that tables take while merges replace them part by part.
+//!
+//! A table goes when no file refers to any part of it. What a running piece has still to write is taken as written.
+
+use alloc::collections::BTreeMap;
+use drumlin_types::TableId;
+use drumlin_types::contract::TreeView;
+
+/// Tables by their whole sizes, which are seen when they are new.
+#[derive(Default)]
+pub(super) struct Space {
+    tables: BTreeMap<TableId, u64>,
+    /// The most space per byte of the tree.
+    most: f64,
+}
+
+impl Space {
+    /// Counts the tables of `tree`, and `running` bytes that are being written.
+    pub(super) fn count(&mut self, tree: &TreeView, running: u64) {
+        let mut tables: BTreeMap<TableId, u64> = BTreeMap::new();
+        for (_, _, file) in tree.files() {
+            let size = self.tables.get(&file.table).copied().unwrap_or(0);
+            // New tables that were cut right after they came are seen in parts.
+            let parts = tables.entry(file.table).or_insert(0);
+            *parts = if size > 0 { size } else { *parts + file.bytes };
+        }
+        let used = tables.values().sum::<u64>() + running;
+        self.most = self.most.max(used as f64 / tree.bytes().max(1) as f64);
+        self.tables = tables;
+    }
+
+    /// The most so far, which begins anew.
+    pub(super) fn take_most(&mut self) -> f64 {
+        core::mem::take(&mut self.most)
+    }
+}
