@@ -351,6 +351,53 @@ fn elective_bytes_stay_below_their_bound_in_every_interval() {
     }
 }
 
+/// One client in a closed loop, whose seeks fetch a block of each run, or find it in the cache: the same operations on
+/// the same tree. What a run costs readers is what a merge is for, and cached runs cost next to nothing.
+#[test]
+fn runs_that_are_cached_are_merged_less_than_those_on_a_device() {
+    const OPERATIONS: u64 = 2048;
+    let elective = |fetch_ns: f64| {
+        let (mut world, mut policy) = (world(1), by_name("arce:8/none/2/none").unwrap());
+        let mut bytes = 0;
+        for flush in 1..200 {
+            let runs = world.tree().runs() as f64;
+            let (place, write) = (1000.0, 1000.0);
+            let seek = place + runs * (place + fetch_ns);
+            let seconds = OPERATIONS as f64 * (seek + write) / 1e9;
+            let rate = OPERATIONS as f64 / seconds;
+            let counted = [0, flush * OPERATIONS, flush * OPERATIONS];
+            world.load = LoadView { counted, ..load(0.0, rate, rate, 0.0) };
+            world.costs = CostView {
+                merge_bytes_per_s: 150e6,
+                merge_fixed_ns: 1e6,
+                cursor_ns: place + fetch_ns,
+                cursor_cached_ns: place,
+                fetch_ns,
+                seek_blocks: if fetch_ns > 0.0 { 0.9 * runs } else { 0.0 },
+                scan_ns: seek,
+                write_ns: write,
+                get_ns: place,
+                ..CostView::default()
+            };
+            world.now += (seconds * 1e6) as u64;
+            world.flush(&mut *policy, 0, KEYS);
+            for plan in world.decide(&mut *policy, 0).plans {
+                let taken = |table| plan.take.iter().any(|take| take.table == table);
+                let inputs = world.tree().files().filter(|(.., f)| taken(f.table));
+                let inputs: u64 = inputs.map(|(.., f)| f.bytes).sum();
+                bytes += if plan.reason.starts_with("elective") { inputs } else { 0 };
+                world.admit(&plan, 1).unwrap();
+            }
+            while let Some(&id) = world.ready().first() {
+                world.install(id, &mut *policy);
+            }
+        }
+        bytes
+    };
+    let (cached, device) = (elective(0.0), elective(100_000.0));
+    assert!(cached > 0 && cached < device / 2, "{cached} bytes merged for cached runs, {device} on a device");
+}
+
 #[test]
 fn an_idle_store_comes_to_rest() {
     let (mut world, mut policy) = (world(1), by_name("arce").unwrap());
