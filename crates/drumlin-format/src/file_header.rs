@@ -65,13 +65,17 @@ impl HeaderKind {
         if checksum(number, 0, &[front, reader.peek()]) != stored {
             return Err(Corruption::new("file header does not match its checksum", 0).into());
         }
-        let version = Reader::new(front.get(self.magic.len()..).unwrap_or_default()).u32()?;
-        match version {
+        match self.version_of(front)? {
             0 => Err(Corruption::new("format version 0", self.magic.len() as u64).into()),
-            _ if version > self.version => {
+            version if version > self.version => {
                 Err(DecodeError::NewerFormat { what: self.version_name, found: version, known: self.version })
             }
             _ => Ok((reader, stored)),
         }
+    }
+
+    /// The version that the block at the start of `bytes` names.
+    pub(crate) fn version_of(&self, bytes: &[u8]) -> Result<u32, Corruption> {
+        Reader::new(bytes.get(self.magic.len()..).unwrap_or_default()).u32()
     }
 }

@@ -12,7 +12,8 @@
 use crate::error::{Error, Result};
 use drumlin_env::sync::Mutex;
 use drumlin_env::{Env, File, FileKind};
-use drumlin_format::decisions::{self, DecisionWriter, Entry, MAX_ENTRY_LEN};
+use drumlin_format::decisions::{self, DecisionWriter, Entry, Log, MAX_ENTRY_LEN};
+use drumlin_format::error::DecodeError;
 use drumlin_format::names::FileName;
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -37,6 +38,9 @@ pub struct ReplayReport {
     pub decisions: u64,
     /// Those that came out otherwise: the keyspace, the policy, and the time in microseconds.
     pub differing: Vec<String>,
+    /// What could not be made again, one line for each reason: decisions that another version of the decision log, or
+    /// of a policy's saved state, holds.
+    pub left_out: Vec<String>,
 }
 
 /// Records kept for `explain`.
@@ -213,17 +217,18 @@ impl DecisionFiles {
     pub(crate) fn earlier(&self, env: &Env) -> Vec<Entry> {
         let numbers = self.state.lock().numbers.clone();
         let earlier = numbers.into_iter().filter(|number| *number < self.begin);
-        earlier.flat_map(|number| self.read(env, number)).collect()
+        let logs = earlier.filter_map(|number| self.read(env, number)?.ok());
+        logs.flat_map(|log| log.entries).collect()
     }
 
-    /// What all files say, oldest first.
-    pub(crate) fn all(&self, env: &Env) -> Vec<Entry> {
+    /// What all files hold, oldest first. Those that cannot be read are left out.
+    pub(crate) fn all(&self, env: &Env) -> Vec<std::result::Result<Log, DecodeError>> {
         let numbers = self.state.lock().numbers.clone();
-        numbers.into_iter().flat_map(|number| self.read(env, number)).collect()
+        numbers.into_iter().filter_map(|number| self.read(env, number)).collect()
     }
 
-    /// The entries of one file: as many as can be read.
-    fn read(&self, env: &Env, number: u64) -> Vec<Entry> {
+    /// What one file holds: as many entries as can be read.
+    fn read(&self, env: &Env, number: u64) -> Option<std::result::Result<Log, DecodeError>> {
         let read = || {
             let file = env.fs().open(&self.path(number), FileKind::Decisions)?;
             let len = file.len()?.min(FILE_BYTES + (QUEUE_BYTES + RECORDS_KEPT * 64) as u64 * 2);
@@ -231,7 +236,7 @@ impl DecisionFiles {
             file.read_exact_at(0, &mut bytes)?;
             Ok::<_, std::io::Error>(bytes)
         };
-        read().ok().and_then(|bytes| decisions::read(&bytes, number).ok()).unwrap_or_default()
+        read().ok().map(|bytes| decisions::read(&bytes, number))
     }
 }
 

@@ -4,7 +4,10 @@ use crate::decisions::{DecisionRecord, RECORDS_KEPT, ReplayReport};
 use crate::event::Event;
 use crate::metrics::Counters;
 use crate::store::Store;
-use drumlin_format::decisions::{Answer, Question};
+use drumlin_format::decisions::{Answer, Question, VERSION};
+use drumlin_format::error::DecodeError;
+use drumlin_types::contract::PolicyError;
+use std::collections::BTreeMap;
 
 impl Store {
     /// Appends what was decided lately to the decision log; whether there was anything. A failure is told and has
@@ -27,28 +30,58 @@ impl Store {
         records
     }
 
-    /// Makes every logged decision again. A policy is pure: it must answer as it did.
+    /// Makes every logged decision again that this build can read. A policy is pure: it must answer as it did.
     pub(crate) fn replay_decisions(&self) -> ReplayReport {
         self.write_decisions();
         let mut report = ReplayReport::default();
-        for entry in self.decisions.all(&self.env) {
-            if entry.question.is_empty() {
-                continue;
-            }
-            report.decisions += 1;
-            let same = Question::decode(&entry.question).is_ok_and(|question| is_repeated(&question));
-            if !same {
-                let what = format!("{}: {} at {}", entry.keyspace, entry.reason, entry.micros);
-                report.differing.push(what);
+        let mut left_out: BTreeMap<String, u64> = BTreeMap::new();
+        for log in self.decisions.all(&self.env) {
+            let log = match log {
+                Ok(log) => log,
+                Err(newer @ DecodeError::NewerFormat { .. }) => {
+                    report.left_out.push(format!("a decision log: {newer}"));
+                    continue;
+                }
+                // The log is advice: damage shortens it.
+                Err(DecodeError::Corruption(_)) => continue,
+            };
+            for entry in log.entries.iter().filter(|entry| !entry.question.is_empty()) {
+                if log.version != VERSION {
+                    let why = format!(
+                        "the decision log is of version {}, this build makes decisions of version {VERSION} again",
+                        log.version
+                    );
+                    *left_out.entry(why).or_default() += 1;
+                    continue;
+                }
+                match Question::decode(&entry.question).map(|question| is_repeated(&question)) {
+                    Ok(Ok(true)) => {}
+                    Ok(Err(PolicyError(why))) => {
+                        *left_out.entry(why).or_default() += 1;
+                        continue;
+                    }
+                    Ok(Ok(false)) | Err(_) => {
+                        let what = format!("{}: {} at {}", entry.keyspace, entry.reason, entry.micros);
+                        report.differing.push(what);
+                    }
+                }
+                report.decisions += 1;
             }
         }
+        let line = |(why, count): (String, u64)| format!("{count} left out: {why}");
+        report.left_out.extend(left_out.into_iter().map(line));
         report
     }
 }
 
 /// Whether the policy of `question`, in its state of then, answers as it did.
-fn is_repeated(question: &Question) -> bool {
-    let Ok(mut policy) = drumlin_policy::by_name(&question.policy) else { return false };
-    let restored = question.state.is_empty() || policy.restore(&question.state).is_ok();
-    restored && Answer::from(&policy.decide(&question.picture.input())) == question.answer
+///
+/// # Errors
+/// When there is no such policy, or it does not know that state.
+fn is_repeated(question: &Question) -> Result<bool, PolicyError> {
+    let mut policy = drumlin_policy::by_name(&question.policy)?;
+    if !question.state.is_empty() {
+        policy.restore(&question.state)?;
+    }
+    Ok(Answer::from(&policy.decide(&question.picture.input())) == question.answer)
 }

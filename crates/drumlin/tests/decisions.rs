@@ -2,6 +2,7 @@
 
 use drumlin::env::{Effect, Fault, FileKind, MemEnv, When};
 use drumlin::{Db, Keyspace};
+use drumlin_format::checksum::checksum;
 
 fn open(mem: &MemEnv) -> Db {
     Db::builder("/store").env(mem.env()).open().expect("the store opens")
@@ -46,6 +47,43 @@ fn decisions_outlive_the_process_and_repeat_themselves() {
     let report = db.replay_decisions();
     assert!(report.decisions >= 4, "{report:?}");
     assert_eq!(report.differing, Vec::<String>::new());
+}
+
+/// Makes the decision log at `path` one of another version.
+fn make_version(mem: &MemEnv, path: &std::path::Path, version: u32) {
+    let mut header = mem.peek(path).expect("its bytes")[..32].to_vec();
+    header[8..12].copy_from_slice(&version.to_le_bytes());
+    let number = u64::from_le_bytes(header[16..24].try_into().expect("eight bytes"));
+    let sum = checksum(number, 0, &[&header[..12], &header[16..]]);
+    header[12..16].copy_from_slice(&sum.to_le_bytes());
+    mem.patch(path, 0, &header);
+}
+
+#[test]
+fn decisions_of_another_version_are_left_out_and_told_in_one_line() {
+    let mem = MemEnv::new(5);
+    let db = open(&mem);
+    fill(&db, 20);
+    let (first, made) = (db.explain(), db.replay_decisions().decisions);
+    db.close().expect("closed");
+    let path = logs(&mem).pop().expect("a decision log");
+
+    make_version(&mem, &path, 1);
+    let db = open(&mem);
+    assert!(db.explain().starts_with(&first), "what was decided can still be read");
+    let report = db.replay_decisions();
+    assert_eq!((report.differing, report.left_out.len()), (vec![], 1));
+    let told = "the decision log is of version 1, this build makes decisions of version 2 again";
+    assert_eq!(report.left_out[0], format!("{made} left out: {told}"));
+    db.close().expect("closed");
+
+    make_version(&mem, &path, 9);
+    let db = open(&mem);
+    assert!(db.explain().iter().all(|record| !first.contains(record)));
+    let report = db.replay_decisions();
+    let told =
+        "a decision log: decision log format 9 is newer than 2, the newest that this version understands";
+    assert_eq!((report.differing, report.left_out), (vec![], vec![told.to_owned()]));
 }
 
 #[test]

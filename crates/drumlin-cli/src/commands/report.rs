@@ -101,6 +101,7 @@ fn replay(store: &dyn Store, json: bool, out: &mut Output<'_>) -> Outcome {
     } else {
         report.differing.iter().try_for_each(|decision| out.line(decision))?;
     }
+    report.left_out.iter().for_each(|what| note(&format!("replay: {what}")));
     let (decisions, differing) = (report.decisions, report.differing.len());
     note(&format!("replay: {}, {differing} came out otherwise", counted(decisions, "decision")));
     Ok(if differing == 0 { Verdict::Fine } else { Verdict::Finding })
@@ -208,7 +209,11 @@ mod tests {
     fn a_decision_that_does_not_repeat_itself_is_a_finding() {
         let mut store = FakeStore::default();
         assert_eq!(run(&store, &["explain", "db", "--replay"]), (String::new(), Ok(Verdict::Fine)));
-        store.replayed = DecisionReplay { decisions: 3, differing: vec!["users: at 7".to_owned()] };
+        store.replayed = DecisionReplay {
+            decisions: 3,
+            differing: vec!["users: at 7".to_owned()],
+            left_out: vec!["2 left out: version 1".to_owned()],
+        };
         let expected = ("users: at 7\n".to_owned(), Ok(Verdict::Finding));
         assert_eq!(run(&store, &["explain", "db", "--replay"]), expected);
         assert_eq!(json(&run(&store, &["explain", "db", "--replay", "--json"]).0)["decisions"], 3);

@@ -229,7 +229,8 @@ impl Store for Engine {
 
     fn replay_decisions(&self) -> Result<DecisionReplay> {
         let report = self.db.replay_decisions();
-        Ok(DecisionReplay { decisions: report.decisions, differing: report.differing })
+        let drumlin::ReplayReport { decisions, differing, left_out } = report;
+        Ok(DecisionReplay { decisions, differing, left_out })
     }
 
     fn close(self: Box<Self>) -> Result<()> {

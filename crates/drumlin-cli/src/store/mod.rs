@@ -201,6 +201,8 @@ pub(crate) struct DecisionReplay {
     pub(crate) decisions: u64,
     /// Those that came out otherwise, in words.
     pub(crate) differing: Vec<String>,
+    /// What could not be made again, and why.
+    pub(crate) left_out: Vec<String>,
 }
 
 /// An option of the engine.

@@ -15,7 +15,9 @@
 //!
 //! `what` and `reason` are text for people and hold no user bytes. A *question* (`question`) holds what a policy was
 //! asked, in full, and what it answered, so that the decision can be made again and compared. The bounds of files are
-//! among it, as they are in the manifest.
+//! among it, as they are in the manifest. Its layout follows what policies see, so it changes more often than the rest:
+//! entries of every older version are read, questions only of the present [`VERSION`]. Version 2 differs from 1 in the
+//! questions alone, whose layout grew several times while the version stayed 1.
 //!
 //! The log is advice: nothing depends on it. It is never synced, and reading ends silently at the first place that
 //! holds no entry, whatever is behind. Damage can shorten it, and can neither change an entry nor stop a store from
@@ -34,13 +36,15 @@ use alloc::vec::Vec;
 
 /// Bytes of the block that opens the file.
 const HEADER_LEN: usize = 32;
+/// The version of the log that this build writes, and the one whose questions it reads.
+pub const VERSION: u32 = 2;
 /// Longest payload of an entry; what is longer is not logged.
 pub const MAX_ENTRY_LEN: usize = 256 << 10;
 
 const HEADER: HeaderKind = HeaderKind {
     magic: *b"drumlDEC",
     len: HEADER_LEN,
-    version: 1,
+    version: VERSION,
     too_short: "decision log shorter than its header",
     wrong_magic: "not a decision log",
     version_name: "decision log format",
@@ -104,12 +108,22 @@ impl DecisionWriter {
     }
 }
 
+/// What a file of the log holds.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Log {
+    /// The version that wrote it, at most [`VERSION`]. Questions of another one are not to be decoded.
+    pub version: u32,
+    /// Its entries, oldest first.
+    pub entries: Vec<Entry>,
+}
+
 /// The entries of the file numbered `number`, whose bytes are `bytes`, up to the first place that holds none.
 ///
 /// # Errors
 /// When the header is damaged or newer: then there is nothing to show.
-pub fn read(bytes: &[u8], number: u64) -> Result<Vec<Entry>, DecodeError> {
+pub fn read(bytes: &[u8], number: u64) -> Result<Log, DecodeError> {
     let (mut fields, _) = HEADER.decode(bytes, number)?;
+    let version = HEADER.version_of(bytes)?;
     if fields.u64()? != number {
         return Err(Corruption::new("decision log header names another file", 16).into());
     }
@@ -121,7 +135,7 @@ pub fn read(bytes: &[u8], number: u64) -> Result<Vec<Entry>, DecodeError> {
         entries.push(entry);
         offset = found.end;
     }
-    Ok(entries)
+    Ok(Log { version, entries })
 }
 
 fn entry(micros: u64, payload: &[u8]) -> Option<Entry> {
@@ -165,7 +179,7 @@ mod tests {
     fn entries_read_back_only_from_their_own_file() {
         let wanted = entries(9);
         let bytes = file(7, &wanted);
-        assert_eq!(read(&bytes, 7), Ok(wanted));
+        assert_eq!(read(&bytes, 7), Ok(Log { version: VERSION, entries: wanted }));
         assert!(read(&bytes, 8).is_err());
         assert!(read(&[], 7).is_err());
     }
@@ -176,13 +190,33 @@ mod tests {
         let bytes = file(7, &wanted);
         let is_prefix = |found: Vec<Entry>| wanted.starts_with(&found) && found.len() < wanted.len();
         for at in 0..bytes.len() {
-            assert!(read(&bytes[..at], 7).map_or(at < HEADER_LEN, is_prefix), "cut at {at}");
+            let found = read(&bytes[..at], 7).map(|log| log.entries);
+            assert!(found.map_or(at < HEADER_LEN, is_prefix), "cut at {at}");
             for mask in [0x01, 0x80, 0xff] {
                 let mut damaged = bytes.clone();
                 damaged[at] ^= mask;
-                assert!(read(&damaged, 7).map_or(at < HEADER_LEN, is_prefix), "byte {at} mask {mask}");
+                let found = read(&damaged, 7).map(|log| log.entries);
+                assert!(found.map_or(at < HEADER_LEN, is_prefix), "byte {at} mask {mask}");
             }
         }
+    }
+
+    /// `bytes` with another version in their header.
+    fn of_version(bytes: &[u8], version: u32) -> Vec<u8> {
+        let kind = HeaderKind { version, ..HEADER };
+        let mut fields = Vec::new();
+        put_u64(&mut fields, 7);
+        [&kind.encode(7, &fields).0, &bytes[HEADER_LEN..]].concat()
+    }
+
+    #[test]
+    fn entries_of_older_versions_are_read_and_newer_ones_are_refused() {
+        let wanted = entries(3);
+        let bytes = file(7, &wanted);
+        assert_eq!(read(&of_version(&bytes, 1), 7), Ok(Log { version: 1, entries: wanted }));
+        let newer = VERSION + 1;
+        let refused = DecodeError::NewerFormat { what: "decision log format", found: newer, known: VERSION };
+        assert_eq!(read(&of_version(&bytes, newer), 7), Err(refused));
     }
 
     #[test]

@@ -19,7 +19,8 @@
 //! ```
 //!
 //! Numbers are varints where no width is given, floats the 64 bits of an IEEE number, so that the policy sees exactly
-//! what it saw. Structs are taken apart field by field: one that grows does not compile here until it is recorded.
+//! what it saw. Structs are taken apart field by field: one that grows does not compile here until it is recorded. Whoever
+//! changes the layout raises the [version](super::VERSION) of the log; a test holds its bytes to that number.
 
 use crate::MAX_BOUND_LEN;
 use crate::bytes::{Reader, put_bool, put_slice, put_u64, put_varint};
@@ -570,6 +571,18 @@ mod tests {
     fn questions_read_back() {
         let (_, answer) = encoded();
         assert_eq!(answer, Answer::from(&drawn().2));
+    }
+
+    /// A question written as this one is read by every build of the same version, so other bytes take another number.
+    #[test]
+    fn the_layout_belongs_to_the_version() {
+        let (bytes, _) = encoded();
+        let found = (crate::decisions::VERSION, bytes.len(), crate::checksum::checksum(0, 0, &[&bytes]));
+        assert_eq!(
+            found,
+            (2, 575, 3_852_113_225),
+            "the layout of questions changed: raise the version of the decision log"
+        );
     }
 
     #[test]
