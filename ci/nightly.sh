@@ -14,7 +14,7 @@ echo "miri: modules of memtable, UB 0"
 unset MIRIFLAGS PROPTEST_CASES
 
 # The worst loads for the adaptive policy, searched for longer than `cargo test` does, and from elsewhere.
-ADVERSE_SEED=$(date -u +%Y%m%d) ADVERSE_ROUNDS=40 \
+ADVERSE_SEED=$(date -u +%Y%m%d) ADVERSE_ROUNDS=20 \
     cargo test --quiet --release --package drumlin-policy --test adverse -- --nocapture --test-threads 2
 
 bash ci/lane.sh nightly
