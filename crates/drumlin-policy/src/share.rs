@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use drumlin_types::contract::draw::plain_file;
 use drumlin_types::contract::legal::spans;
 use drumlin_types::contract::{FileState, FileView, Plan, RunView, TreeView};
-use drumlin_types::{KeyRange, RunId, TableId, Ticket};
+use drumlin_types::{Key, KeyRange, RunId, TableId, Ticket};
 
 /// The share of `whole` that lies in `part`, 0 to 1.
 pub(crate) fn share(whole: &KeyRange, part: &KeyRange) -> f64 {
@@ -18,25 +18,42 @@ pub(crate) fn share(whole: &KeyRange, part: &KeyRange) -> f64 {
 
 /// The same for a `part` that lies in `whole`.
 fn share_inside(whole: &KeyRange, part: &KeyRange) -> f64 {
-    if part == whole {
-        return 1.0;
+    if part == whole { 1.0 } else { Scale::of(whole).share(&part.start, part.end.as_ref()) }
+}
+
+/// A range of keys as a scale, for the shares of many parts of it.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Scale {
+    prefix: usize,
+    start: f64,
+    width: f64,
+}
+
+impl Scale {
+    /// The scale of `whole`.
+    pub(crate) fn of(whole: &KeyRange) -> Scale {
+        let prefix = match &whole.end {
+            Some(end) => whole.start.iter().zip(end.iter()).take_while(|(a, b)| a == b).count(),
+            None => 0,
+        };
+        let start = position(&whole.start, prefix);
+        let width = whole.end.as_ref().map_or(f64::from(u32::MAX), |end| position(end, prefix)) - start;
+        Scale { prefix, start, width }
     }
-    let prefix = match &whole.end {
-        Some(end) => whole.start.iter().zip(end.iter()).take_while(|(a, b)| a == b).count(),
-        None => 0,
-    };
-    let start = position(&whole.start, prefix);
-    let width = whole.end.as_ref().map_or(f64::from(u32::MAX), |end| position(end, prefix)) - start;
-    let from = position(&part.start, prefix);
-    let to = part.end.as_ref().map_or(start + width, |end| position(end, prefix));
-    if width <= 0.0 { 1.0 } else { ((to - from) / width).clamp(0.0, 1.0) }
+
+    /// The share of `from..to`, which lies in the range.
+    pub(crate) fn share(&self, from: &[u8], to: Option<&Key>) -> f64 {
+        let from = position(from, self.prefix);
+        let to = to.map_or(self.start + self.width, |end| position(end, self.prefix));
+        if self.width <= 0.0 { 1.0 } else { ((to - from) / self.width).clamp(0.0, 1.0) }
+    }
 }
 
 fn position(key: &[u8], prefix: usize) -> f64 {
     let mut digits = [0u8; 8];
-    for (digit, byte) in digits.iter_mut().zip(key.iter().skip(prefix)) {
-        *digit = *byte;
-    }
+    let rest = key.get(prefix..).unwrap_or_default();
+    let count = rest.len().min(8);
+    digits[..count].copy_from_slice(&rest[..count]);
     u64::from_be_bytes(digits) as f64 / (1u64 << 32) as f64
 }
 
@@ -82,23 +99,18 @@ pub(crate) fn project(tree: &mut TreeView, plan: &Plan, ticket: Ticket) {
     for level in &mut tree.levels {
         for run in &mut level.runs {
             for input in &inputs {
-                if !run.files.iter().any(|file| file.table == input.table) {
-                    continue;
-                }
-                let files = core::mem::take(&mut run.files);
-                for file in files {
-                    if file.table != input.table {
-                        run.files.push(file);
-                        continue;
-                    }
-                    let (rests, taken) = split(&file, &input.range);
-                    run.files.extend(rests);
+                let mut from = 0;
+                while let Some(at) = run.files[from..].iter().position(|file| file.table == input.table) {
+                    let at = from + at;
+                    let (rests, taken) = split(&run.files[at], &input.range);
                     if let Some(taken) = taken {
                         coming.bytes += taken.bytes;
                         coming.entries += taken.entries;
                         coming.keys += taken.keys;
                         coming.tombstones += taken.tombstones;
                     }
+                    from = at + rests.len();
+                    run.files.splice(at..=at, rests);
                 }
             }
         }
@@ -126,7 +138,6 @@ pub(crate) fn folding(tree: &TreeView, plan: &Plan) -> Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use drumlin_types::Key;
 
     fn range(start: &str, end: &str) -> KeyRange {
         KeyRange::new(Key::new(start.as_bytes()), Some(Key::new(end.as_bytes())))

@@ -8,27 +8,30 @@
 //! Of a window of W bytes with X beside its largest run and n runs too many, a merge wins n X for each W that it
 //! rewrites, at equal reads and writes; n is the mean over what the largest runs hold. So windows of all levels are
 //! ranked by n X / W. Whether the best one pays is for the scheduler to say.
+//!
+//! Windows are asked for often, of trees of many files, and most of them do not pay. So a level is swept once, with
+//! the files at hand that cover the key; and as windows of one tree do not meet, all that a decision proposes are of
+//! one sweep.
 
 use super::preset::{Counted, Scene, size};
-use super::stack::largest_run;
-use crate::share::share;
-use alloc::collections::BTreeSet;
+use super::stack::{largest_run, overlapping};
+use crate::share::Scale;
 use alloc::format;
 use alloc::vec::Vec;
-use drumlin_types::contract::{FileView, LevelView, Place, Plan, RunView, Take};
+use core::ops::RangeInclusive;
+use drumlin_types::contract::{FileView, LevelView, Place, Plan, Take};
 use drumlin_types::{Key, KeyRange};
 
-/// Windows that are tried when the best cannot be closed.
-const TRIED: usize = 4;
 /// Files of usual size in a window.
 const FILES: u64 = 4;
 /// Share of a window's bytes that a stretch with no extra run may have inside it.
 const BRIDGE: f64 = 1.0 / 16.0;
 
 /// Keys of a level between two bounds of files.
-#[derive(Debug)]
-struct Segment {
-    range: KeyRange,
+#[derive(Clone, Copy, Debug)]
+struct Segment<'a> {
+    start: &'a Key,
+    end: Option<&'a Key>,
     bytes: f64,
     largest: f64,
     runs: usize,
@@ -37,8 +40,8 @@ struct Segment {
 }
 
 /// Neighbouring segments.
-#[derive(Debug)]
-struct Window {
+#[derive(Clone, Debug)]
+pub(super) struct Window {
     level: u8,
     range: KeyRange,
     bytes: f64,
@@ -48,65 +51,79 @@ struct Window {
     depth: f64,
 }
 
-impl Window {
-    fn of(level: u8, segment: &Segment) -> Window {
-        Window {
-            level,
-            range: segment.range.clone(),
-            bytes: segment.bytes,
-            largest: segment.largest,
-            depth: segment.largest * segment.runs as f64,
-        }
+/// The same while it grows.
+#[derive(Clone, Copy)]
+struct Growing<'a> {
+    start: &'a Key,
+    end: Option<&'a Key>,
+    bytes: f64,
+    largest: f64,
+    depth: f64,
+}
+
+impl<'a> Growing<'a> {
+    fn of(segment: &Segment<'a>) -> Growing<'a> {
+        let Segment { start, end, bytes, largest, runs, .. } = *segment;
+        Growing { start, end, bytes, largest, depth: largest * runs as f64 }
     }
 
-    fn join(&mut self, next: Window) {
-        self.range = self.range.hull(&next.range);
+    /// With `next`, which begins where it ends.
+    fn join(&mut self, next: &Growing<'a>) {
+        self.end = next.end;
         self.bytes += next.bytes;
         self.largest += next.largest;
         self.depth += next.depth;
     }
 
+    fn done(&self, level: u8) -> Window {
+        let range = KeyRange::new(self.start.clone(), self.end.cloned());
+        Window { level, range, bytes: self.bytes, largest: self.largest, depth: self.depth }
+    }
+}
+
+impl Window {
     /// n X / W.
     fn worth(&self) -> f64 {
         (self.depth / self.largest.max(1.0) - 1.0) * (self.bytes - self.largest) / self.bytes.max(1.0)
     }
+
+    /// The plan that merges it in place; `scene` is that of which it was made, or what other windows left of that.
+    pub(super) fn plan(&self, scene: &Scene<'_>) -> Plan {
+        let Window { level, range, .. } = self;
+        let mut take = Vec::new();
+        let mut runs = 0;
+        for run in &scene.tree.levels[usize::from(*level)].runs {
+            let before = take.len();
+            take.extend(overlapping(run, range).filter_map(|file| {
+                let range = file.bounds.intersect(range)?;
+                Some(Take { table: file.table, range })
+            }));
+            runs += usize::from(take.len() > before);
+        }
+        let reason = format!(
+            "level {level} has {}, {} with {} beside the largest: {} in place",
+            Counted(runs, "run"),
+            size(self.bytes as u64),
+            size((self.bytes - self.largest) as u64),
+            Counted(take.len(), "file")
+        );
+        let mut plan = Plan::new(take, *level, reason);
+        plan.place = largest_run(scene.tree, *level).map_or(Place::NewRun, Place::Run);
+        plan.priority = -1.0;
+        plan
+    }
 }
 
-/// Plans that merge extra runs of `levels` in place, the best first.
-pub(super) fn in_place(scene: &Scene<'_>, levels: impl Iterator<Item = u8>) -> Vec<Plan> {
-    let most = (FILES * scene.limits.file_bytes) as f64;
-    let mut windows: Vec<Window> = levels.flat_map(|level| windows(scene, level, most)).collect();
+/// Parts of `levels` whose extra runs may be merged in place, the best `most` first. No two of them meet.
+pub(super) fn in_place(scene: &Scene<'_>, levels: RangeInclusive<u8>, most: usize) -> Vec<Window> {
+    let bytes = (FILES * scene.limits.file_bytes) as f64;
+    let mut windows: Vec<Window> = levels.flat_map(|level| windows(scene, level, bytes)).collect();
     windows.sort_by(|a, b| {
         let worth = b.worth().total_cmp(&a.worth());
         worth.then_with(|| (a.level, &a.range.start).cmp(&(b.level, &b.range.start)))
     });
-    windows.truncate(TRIED);
-    windows.into_iter().map(|window| plan(scene, &window)).collect()
-}
-
-fn plan(scene: &Scene<'_>, window: &Window) -> Plan {
-    let Window { level, range, .. } = window;
-    let mut take = Vec::new();
-    let mut runs = 0;
-    for run in &scene.tree.levels[usize::from(*level)].runs {
-        let before = take.len();
-        take.extend(run.files.iter().filter_map(|file| {
-            let range = file.bounds.intersect(range)?;
-            Some(Take { table: file.table, range })
-        }));
-        runs += usize::from(take.len() > before);
-    }
-    let reason = format!(
-        "level {level} has {}, {} with {} beside the largest: {} in place",
-        Counted(runs, "run"),
-        size(window.bytes as u64),
-        size((window.bytes - window.largest) as u64),
-        Counted(take.len(), "file")
-    );
-    let mut plan = Plan::new(take, *level, reason);
-    plan.place = largest_run(scene.tree, *level).map_or(Place::NewRun, Place::Run);
-    plan.priority = -1.0;
-    plan
+    windows.truncate(most);
+    windows
 }
 
 /// The windows of `level`, each of about `most` bytes.
@@ -115,70 +132,78 @@ fn windows(scene: &Scene<'_>, level: u8, most: f64) -> Vec<Window> {
         return Vec::new();
     };
     let mut windows = Vec::new();
-    let mut open: Option<Window> = None;
+    let mut open: Option<Growing<'_>> = None;
     // What lies between the open window and the next segment that has an extra run.
-    let mut between: Option<Window> = None;
-    for segment in segments(view) {
-        let next = Window::of(level, &segment);
+    let mut between: Option<Growing<'_>> = None;
+    sweep(view, |segment| {
+        let next = Growing::of(segment);
         let is_wide = segment.runs < 2 && segment.bytes > BRIDGE * most;
         if !segment.is_free || is_wide {
-            windows.extend(open.take());
+            windows.extend(open.take().map(|window| window.done(level)));
             between = None;
         } else if segment.runs < 2 {
             match &mut between {
-                Some(between) => between.join(next),
+                Some(between) => between.join(&next),
                 None => between = open.is_some().then_some(next),
             }
         } else {
             match &mut open {
                 Some(window) => {
-                    between.take().into_iter().for_each(|part| window.join(part));
-                    window.join(next);
+                    between.take().iter().for_each(|part| window.join(part));
+                    window.join(&next);
                 }
                 None => open = Some(next),
             }
             if open.as_ref().is_some_and(|window| window.bytes >= most) {
-                windows.extend(open.take());
+                windows.extend(open.take().map(|window| window.done(level)));
             }
         }
-    }
-    windows.extend(open);
+    });
+    windows.extend(open.map(|window| window.done(level)));
     windows
 }
 
-/// The segments of a level, by key.
-fn segments(level: &LevelView) -> Vec<Segment> {
-    let bounds = level.files().flat_map(|f| [Some(&f.bounds.start), f.bounds.end.as_ref()]);
-    let bounds: BTreeSet<&Key> = bounds.flatten().collect();
-    let ends = bounds.iter().skip(1).map(|key| Some((*key).clone())).chain([None]);
-    let mut cursors: Vec<(&RunView, usize)> = level.runs.iter().map(|run| (run, 0)).collect();
-    let mut segments = Vec::new();
-    for (start, end) in bounds.iter().zip(ends) {
-        let mut segment = Segment {
-            range: KeyRange::new((*start).clone(), end),
-            bytes: 0.0,
-            largest: 0.0,
-            runs: 0,
-            is_free: true,
-        };
-        for (run, at) in &mut cursors {
-            let is_before =
-                |f: &FileView| f.bounds.end.as_ref().is_some_and(|end| *end <= segment.range.start);
-            while run.files.get(*at).is_some_and(is_before) {
-                *at += 1;
-            }
-            let Some(file) = run.files.get(*at).filter(|f| f.bounds.overlaps(&segment.range)) else {
-                continue;
-            };
-            let bytes = file.bytes as f64 * share(&file.bounds, &segment.range);
+/// A file that covers the key at hand.
+struct Covering<'a> {
+    run: usize,
+    file: &'a FileView,
+    scale: Scale,
+    last: Option<usize>,
+}
+
+/// Tells `each` of the segments of a level, by key.
+fn sweep<'a>(level: &'a LevelView, mut each: impl FnMut(&Segment<'a>)) {
+    let mut keys: Vec<&Key> =
+        level.files().flat_map(|f| [Some(&f.bounds.start), f.bounds.end.as_ref()]).flatten().collect();
+    keys.sort_unstable();
+    keys.dedup();
+    let mut next_of: Vec<core::slice::Iter<'_, FileView>> =
+        level.runs.iter().map(|run| run.files.iter()).collect();
+    let mut starts: Vec<(&Key, usize, &FileView)> = Vec::new();
+    for (run, files) in next_of.iter_mut().enumerate() {
+        starts.extend(files.filter(|f| !f.bounds.is_empty()).map(|f| (&f.bounds.start, run, f)));
+    }
+    starts.sort_unstable_by(|a, b| (a.0, a.1).cmp(&(b.0, b.1)));
+    let mut starts = starts.into_iter().peekable();
+    let mut covering: Vec<Covering<'_>> = Vec::new();
+    for (at, start) in keys.iter().copied().enumerate() {
+        covering.retain(|c| c.last != Some(at));
+        while let Some((_, run, file)) = starts.next_if(|(key, ..)| *key == start) {
+            let last = file.bounds.end.as_ref().map(|end| keys.partition_point(|key| *key < end));
+            let place = covering.partition_point(|c| c.run < run);
+            covering.insert(place, Covering { run, file, scale: Scale::of(&file.bounds), last });
+        }
+        let end = keys.get(at + 1).copied();
+        let mut segment =
+            Segment { start, end, bytes: 0.0, largest: 0.0, runs: covering.len(), is_free: true };
+        for Covering { file, scale, .. } in &covering {
+            let bytes = file.bytes as f64 * scale.share(start, end);
             segment.bytes += bytes;
             segment.largest = segment.largest.max(bytes);
-            segment.runs += 1;
             segment.is_free &= file.is_takeable();
         }
-        segments.push(segment);
+        each(&segment);
     }
-    segments
 }
 
 #[cfg(test)]
@@ -190,7 +215,8 @@ mod tests {
 
     fn plans(tree: &TreeView) -> Vec<Plan> {
         let limits = LimitView { file_bytes: 4 << 20, ..LimitView::default() };
-        in_place(&Scene { tree, limits: &limits, seed: 0 }, 1..5)
+        let scene = Scene { tree, limits: &limits, seed: 0 };
+        in_place(&scene, 1..=4, 8).iter().map(|window| window.plan(&scene)).collect()
     }
 
     fn hull(plan: &Plan) -> KeyRange {

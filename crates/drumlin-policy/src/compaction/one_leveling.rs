@@ -13,16 +13,17 @@
 //! size.
 
 use super::arguments::Arguments;
-use super::in_place::in_place;
 use super::preset::{Counted, Marks, Preset, Rule, Scene, Size, power, size};
 use super::stack::{largest_run, overlapping};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::ops::RangeInclusive;
 use drumlin_types::contract::{
-    CompactionPolicy, FileView, LevelDesign, PaceScope, Place, Plan, PolicyError, RunView, Take,
+    CompactionPolicy, FileView, LevelDesign, LevelView, PaceScope, Place, Plan, PolicyError, RunView, Take,
 };
+use drumlin_types::{Key, KeyRange};
 
 const BASE_BYTES: f64 = (256u64 << 20) as f64;
 const GROWTH: usize = 10;
@@ -57,12 +58,19 @@ pub(super) fn build(arguments: &Arguments<'_>) -> Result<Box<dyn CompactionPolic
     Ok(Preset::boxed(OneLeveling { sizes, growth: growth as f64 }, arguments.hard_stop))
 }
 
-/// A file and what it would be merged with.
+/// A file that may be merged with the next level.
 struct Candidate<'a> {
     file: &'a FileView,
-    others: Vec<&'a FileView>,
-    /// Bytes of the others per byte of the file.
+    /// Bytes of what it overlaps there per byte of the file.
     ratio: f64,
+}
+
+/// The bounds of a level's files: how much a range overlaps is found without a look at each file.
+struct Below<'a> {
+    /// Starts in order, each with the bytes of all files that start no later.
+    starts: Vec<(&'a Key, u64)>,
+    /// Ends in order, each with the bytes of all files that end no later.
+    ends: Vec<(&'a Key, u64)>,
 }
 
 impl OneLeveling {
@@ -123,33 +131,58 @@ impl OneLeveling {
     fn oversized(&self, scene: &Scene<'_>, level: u8, score: f64, target: f64) -> Vec<Plan> {
         let out = level + 1;
         let filled = scene.tree.levels[usize::from(level)].bytes();
-        let candidates = best(
-            scene.tree.levels[usize::from(level)]
-                .files()
-                .filter_map(|file| Candidate::new(file, overlap(scene, out, &file.bounds))),
-        );
+        let below = Below::of(&scene.tree.levels[usize::from(out)]);
+        let free = scene.tree.levels[usize::from(level)].files().filter(|file| file.is_takeable());
+        let candidates = best(free.map(|file| Candidate::new(file, below.overlap(&file.bounds))));
         let plan = |c: Candidate<'_>| {
+            let others = overlap(scene, out, &c.file.bounds);
             let reason = format!(
                 "level {level} scores {score:.2}, {} of {}: file {} of {} overlaps {}, {:.2} times its size",
                 size(filled),
                 Size(target),
                 c.file.table,
                 size(c.file.bytes),
-                Counted(c.others.len(), "file"),
+                Counted(others.len(), "file"),
                 c.ratio
             );
-            leveled(scene, core::iter::once(c.file), c.others.iter().copied(), out, score, reason)
+            leveled(scene, core::iter::once(c.file), others.into_iter(), out, score, reason)
         };
         candidates.into_iter().map(plan).collect()
     }
 }
 
 impl<'a> Candidate<'a> {
-    fn new(file: &'a FileView, others: Vec<&'a FileView>) -> Option<Candidate<'a>> {
-        let overlap: u64 = others.iter().map(|f| f.bytes).sum();
-        let ratio = overlap as f64 / file.bytes.max(1) as f64;
-        file.is_takeable().then_some(Candidate { file, others, ratio })
+    fn new(file: &'a FileView, overlap: u64) -> Candidate<'a> {
+        Candidate { file, ratio: overlap as f64 / file.bytes.max(1) as f64 }
     }
+}
+
+impl<'a> Below<'a> {
+    fn of(level: &'a LevelView) -> Below<'a> {
+        let files = || level.files().filter(|f| !f.bounds.is_empty());
+        let starts = files().map(|f| (&f.bounds.start, f.bytes)).collect();
+        let ends = files().filter_map(|f| Some((f.bounds.end.as_ref()?, f.bytes))).collect();
+        Below { starts: summed(starts), ends: summed(ends) }
+    }
+
+    /// Bytes of the files that share keys with `range`, which is not empty.
+    fn overlap(&self, range: &KeyRange) -> u64 {
+        let begun = self.starts.partition_point(|(start, _)| range.is_before_end(start));
+        let over = self.ends.partition_point(|(end, _)| **end <= range.start);
+        let sum = |keys: &[(&Key, u64)]| keys.last().map_or(0, |(_, sum)| *sum);
+        sum(&self.starts[..begun]) - sum(&self.ends[..over])
+    }
+}
+
+/// `keys` in order, with sums in place of their numbers. The runs that they come from are in order already.
+fn summed(mut keys: Vec<(&Key, u64)>) -> Vec<(&Key, u64)> {
+    keys.sort_by(|a, b| a.0.cmp(b.0));
+    let mut sum = 0;
+    for (_, bytes) in &mut keys {
+        sum += *bytes;
+        *bytes = sum;
+    }
+    keys
 }
 
 fn best<'a>(candidates: impl Iterator<Item = Candidate<'a>>) -> Vec<Candidate<'a>> {
@@ -162,7 +195,7 @@ fn best<'a>(candidates: impl Iterator<Item = Candidate<'a>>) -> Vec<Candidate<'a
 }
 
 /// The files of `level` in `range`, whatever plans do to them.
-fn overlap<'a>(scene: &Scene<'a>, level: u8, range: &drumlin_types::KeyRange) -> Vec<&'a FileView> {
+fn overlap<'a>(scene: &Scene<'a>, level: u8, range: &KeyRange) -> Vec<&'a FileView> {
     let runs = &scene.tree.levels[usize::from(level)].runs;
     runs.iter().flat_map(|run| overlapping(run, range)).collect()
 }
@@ -206,10 +239,11 @@ impl Rule for OneLeveling {
                 plans.extend(self.oversized(scene, level, score, self.target(scene, base, level)));
             }
         }
-        if plans.is_empty() {
-            plans.extend(in_place(scene, 1..=last));
-        }
         plans
+    }
+
+    fn tidied(&self, scene: &Scene<'_>) -> Option<RangeInclusive<u8>> {
+        Some(1..=scene.last_level())
     }
 
     fn design(&self, scene: &Scene<'_>) -> Vec<LevelDesign> {

@@ -5,17 +5,19 @@
 //! `2 * slots + 1` plans are under way: enough that a short merge near the top need not wait for a long
 //! one below, and few enough that late decisions still see the tree as it is.
 
+use super::in_place::{Window, in_place};
 use crate::share::{folding, project};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
-use alloc::vec::Vec;
+use alloc::vec::{IntoIter, Vec};
 use core::fmt;
+use core::ops::RangeInclusive;
 use drumlin_types::Ticket;
 use drumlin_types::contract::legal::close_plan;
 use drumlin_types::contract::{
-    CompactionPolicy, CostView, Decision, LevelDesign, LimitView, Pace, PaceScope, Plan, PolicyInput,
-    TreeView,
+    CompactionPolicy, CostView, Decision, FileView, LevelDesign, LimitView, Pace, PaceScope, Plan,
+    PolicyInput, Take, TreeView,
 };
 
 /// Plans of one decision: the policy is asked again when they are admitted.
@@ -56,6 +58,12 @@ pub(super) trait Rule: fmt::Debug + Send {
 
     /// Merges in order of preference. They need not be legal and may name what is not free.
     fn proposals(&self, scene: &Scene<'_>) -> Vec<Plan>;
+
+    /// Levels whose extra runs are merged in place when nothing is proposed.
+    fn tidied(&self, scene: &Scene<'_>) -> Option<RangeInclusive<u8>> {
+        let _ = scene;
+        None
+    }
 
     /// Most plans under way with so many slots.
     fn most(&self, slots: usize) -> usize {
@@ -105,9 +113,16 @@ impl<R: Rule> CompactionPolicy for Preset<R> {
         let mut tree = input.tree.projected();
         let mut plans: Vec<Plan> = Vec::new();
         let Marks { scope, slow, stop } = self.rule.marks(&Scene { tree: &tree, limits, seed: input.seed });
+        // What is left to be merged in place, once nothing else is proposed.
+        let mut windows: Option<IntoIter<Window>> = None;
         while plans.len() < PLANS_MOST && input.tickets.len() + plans.len() < most {
             let scene = Scene { tree: &tree, limits, seed: input.seed.wrapping_add(plans.len() as u64) };
-            let proposals = self.rule.proposals(&scene);
+            let mut proposals = if windows.is_some() { Vec::new() } else { self.rule.proposals(&scene) };
+            if proposals.is_empty() {
+                let tidied = || self.rule.tidied(&scene).map(|levels| in_place(&scene, levels, PLANS_MOST));
+                let windows = windows.get_or_insert_with(|| tidied().unwrap_or_default().into_iter());
+                proposals.extend(windows.next().map(|window| window.plan(&scene)));
+            }
             let Some(plan) = proposals.iter().find_map(|plan| close_plan(&tree, plan).ok()) else { break };
             // Numbers of their own for plans that have no ticket yet. What a plan may fold is left to it until the
             // policy is asked again.
@@ -133,10 +148,13 @@ fn drain<'a>(
         return 0.0;
     }
     let rate = |plan: &Plan| {
-        let is_taken = |f: &drumlin_types::contract::FileView| {
-            // What a plan may fold counts as folded: at worst the runs become fewer sooner.
-            let mut takes = plan.take.iter().chain(&plan.may_fold);
-            takes.any(|take| take.table == f.table && take.range.overlaps(&f.bounds))
+        // What a plan may fold counts as folded: at worst the runs become fewer sooner.
+        let mut takes: Vec<&Take> = plan.take.iter().chain(&plan.may_fold).collect();
+        takes.sort_by_key(|take| take.table);
+        let is_taken = |f: &FileView| {
+            let takes = &takes[takes.partition_point(|take| take.table < f.table)..];
+            let mut takes = takes.iter().take_while(|take| take.table == f.table);
+            takes.any(|take| take.range.overlaps(&f.bounds))
         };
         let mut removed = -1.0;
         let mut bytes = 0;
