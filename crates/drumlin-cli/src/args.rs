@@ -145,7 +145,8 @@ pub(crate) enum SimKind {
 
 #[derive(Args, Debug)]
 pub(crate) struct PipelineArgs {
-    /// Policies to compare, with their arguments; may be given often [default: 1-leveling:5 and tiering:4]
+    /// Policies to compare, with their arguments; may be given often [default: 1-leveling:5, tiering:4,
+    /// leveling:5 and universal]
     #[arg(long = "policy", value_name = "NAME")]
     pub(crate) policies: Vec<String>,
 
@@ -158,8 +159,8 @@ pub(crate) struct PipelineArgs {
     #[arg(long, default_value_t = 16, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) detail: u32,
 
-    /// MiB that are written; 51200 are the paper's
-    #[arg(long, default_value_t = 6400, value_name = "MIB",
+    /// MiB that are written; 51200 are the paper's and take minutes
+    #[arg(long, default_value_t = 51200, value_name = "MIB",
           value_parser = clap::value_parser!(u64).range(256..=1_000_000))]
     pub(crate) load: u64,
 

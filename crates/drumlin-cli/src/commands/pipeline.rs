@@ -2,18 +2,21 @@
 //! numbers of merge slots.
 //!
 //! The scheduler and the policies are the engine's own; the device, the flush thread and the slots are simulated. The
-//! figures follow from the arguments alone. A line on stderr tells of each course that is done. `--html` writes a page
-//! with counterparts of the paper's figures.
+//! figures follow from the arguments alone: courses do not know of each other, so as many as there are cores go at
+//! once, and stand in the order in which they were named. A line on stderr tells of each that is done. `--html` writes
+//! a page with counterparts of the paper's figures.
 
 use super::pipeline_page;
 use crate::args::PipelineArgs;
 use crate::failure::{Failure, Outcome, Result, Verdict};
 use crate::output::{Output, note};
+use drumlin::env::Env;
+use drumlin::env::sync::{Arc, Mutex};
 use drumlin_policy::schedule::{Mode, Settings};
 use drumlin_policy::sim::pipeline::{Report, Setup, load};
 use serde_json::json;
 
-const POLICIES: [&str; 2] = ["1-leveling:5", "tiering:4"];
+const POLICIES: [&str; 4] = ["1-leveling:5", "tiering:4", "leveling:5", "universal"];
 const MIB: u64 = 1 << 20;
 
 /// One simulated load.
@@ -24,8 +27,19 @@ pub(super) struct Course {
     pub(super) report: Report,
 }
 
-/// Policy, mode and its name, slots.
-type Wanted<'a> = (&'a str, &'static str, Mode, u32);
+/// What is to be simulated.
+struct Wanted {
+    policy: String,
+    mode: &'static str,
+    setup: Setup,
+}
+
+/// Courses that are left, and what came of others.
+struct Work {
+    left: std::vec::IntoIter<(usize, Wanted)>,
+    results: Vec<(usize, Result<Course>)>,
+    of: usize,
+}
 
 impl Course {
     pub(super) fn name(&self) -> String {
@@ -46,11 +60,13 @@ pub(super) fn pipeline(args: &PipelineArgs, out: &mut Output<'_>) -> Outcome {
     for policy in &policies {
         for (name, mode) in Mode::NAMES.into_iter().rev() {
             if args.scheduler.modes.iter().any(|wanted| wanted == name) {
-                wanted.extend(workers.iter().map(|&workers| (policy.as_str(), name, mode, workers)));
+                let setup = |slots: &u32| setup(args, mode, *slots);
+                let course = |setup| Wanted { policy: policy.clone(), mode: name, setup };
+                wanted.extend(workers.iter().map(setup).map(course));
             }
         }
     }
-    let courses = courses(args, &wanted)?;
+    let courses = courses(wanted)?;
     if let Some(file) = &args.html {
         let page = pipeline_page::page(&courses, args);
         std::fs::write(file, page).map_err(|e| Failure::Usage(format!("{}: {e}", file.display())))?;
@@ -63,22 +79,47 @@ pub(super) fn pipeline(args: &PipelineArgs, out: &mut Output<'_>) -> Outcome {
 }
 
 /// All of `wanted`, in that order, with a line on stderr for each.
-fn courses(args: &PipelineArgs, wanted: &[Wanted<'_>]) -> std::result::Result<Vec<Course>, Failure> {
-    let mut courses = Vec::new();
-    for (at, wanted_now) in wanted.iter().enumerate() {
-        let course = course(args, *wanted_now)?;
-        let (name, workers, speed) = (course.name(), course.workers, course.report.throughput());
-        note(&format!("{} of {}: {name}, {workers} workers: {speed:.0} MiB/s", at + 1, wanted.len()));
-        courses.push(course);
+fn courses(wanted: Vec<Wanted>) -> Result<Vec<Course>> {
+    let env = Env::os();
+    let of = wanted.len();
+    let left = wanted.into_iter().enumerate().collect::<Vec<_>>().into_iter();
+    let work = Arc::new(Mutex::new(Work { left, results: Vec::new(), of }));
+    let spawn = |_| {
+        let work = work.clone();
+        env.spawn("course", move || run(&work))
+    };
+    let threads: Vec<_> = (1..env.available_cores().min(of)).map_while(|at| spawn(at).ok()).collect();
+    run(&work);
+    for thread in threads {
+        thread.join().map_err(|_| Failure::Failed("a course: it panicked".to_owned()))?;
     }
-    Ok(courses)
+    let mut results = std::mem::take(&mut work.lock().results);
+    results.sort_by_key(|(at, _)| *at);
+    results.into_iter().map(|(_, result)| result).collect()
 }
 
-fn course(
-    args: &PipelineArgs,
-    (policy, name, mode, workers): Wanted<'_>,
-) -> std::result::Result<Course, Failure> {
-    let mut setup = Setup::downforce(workers);
+/// Runs what is left, until nothing is, or one fails.
+fn run(work: &Mutex<Work>) {
+    loop {
+        let next = work.lock().left.next();
+        let Some((at, wanted)) = next else { return };
+        let result = course(wanted);
+        let mut work = work.lock();
+        match &result {
+            Ok(course) => tell(course, work.results.len() + 1, work.of),
+            Err(_) => work.left = Vec::new().into_iter(),
+        }
+        work.results.push((at, result));
+    }
+}
+
+fn tell(course: &Course, done: usize, of: usize) {
+    let (name, workers, speed) = (course.name(), course.workers, course.report.throughput());
+    note(&format!("{done} of {of}: {name}, {workers} workers: {speed:.0} MiB/s"));
+}
+
+fn setup(args: &PipelineArgs, mode: Mode, slots: u32) -> Setup {
+    let mut setup = Setup::downforce(slots);
     setup.total = args.load * MIB;
     setup.write_rate = args.rate * MIB;
     setup.flush_rate = setup.flush_rate.max(setup.write_rate);
@@ -95,10 +136,15 @@ fn course(
         piece: (setup.settings.piece.0.min(most), most),
         ..setup.settings
     };
-    let mut decides = drumlin_policy::by_name(policy).map_err(|e| Failure::Usage(e.to_string()))?;
+    setup
+}
+
+fn course(Wanted { policy, mode, setup }: Wanted) -> Result<Course> {
+    let workers = setup.settings.slots;
+    let mut decides = drumlin_policy::by_name(&policy).map_err(|e| Failure::Usage(e.to_string()))?;
     let report = load(&mut *decides, &setup)
-        .map_err(|what| Failure::Usage(format!("{policy} {name}, {workers} workers: {what}")))?;
-    Ok(Course { policy: policy.to_owned(), mode: name, workers, report })
+        .map_err(|what| Failure::Usage(format!("{policy} {mode}, {workers} workers: {what}")))?;
+    Ok(Course { policy, mode, workers, report })
 }
 
 fn print_table(courses: &[Course], out: &mut Output<'_>) -> Result<()> {
