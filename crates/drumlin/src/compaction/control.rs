@@ -9,7 +9,7 @@ use crate::keyspace::KeyspaceState;
 use crate::version::ManifestWriter;
 use drumlin_env::sync::Arc;
 use drumlin_format::manifest::Change;
-use drumlin_policy::schedule::{FoldCosts, Numbers, Withdrawn, project};
+use drumlin_policy::schedule::{FoldCosts, Numbers, project};
 use drumlin_types::contract::{
     CompactionPolicy, FileState, LevelDesign, Outcome, Pace, PaceScope, PieceId, Place, Plan, PlanResult,
     Take, Think, TreeView,
@@ -257,16 +257,18 @@ impl Control {
         damaged: &[TableId],
         why: &str,
         now: u64,
-    ) -> Withdrawn {
-        let Some(keyspace) = self.keyspace(state) else { return Withdrawn::default() };
+    ) {
+        let Control { keyspaces, decisions, .. } = self;
+        let keyspace = keyspaces.iter_mut().find(|k| Arc::ptr_eq(&k.state, state));
+        let Some(keyspace) = keyspace else { return };
         keyspace.damaged.extend(damaged);
         let ended = keyspace.flight.failed(id, retry, why, now);
+        explain::withdrawn(decisions, now, &state.name, &ended, why);
         if !ended.gone.is_empty() {
             keyspace.rest(now);
         }
         keyspace.due = true;
         self.end_tickets(state, now);
-        ended
     }
 
     /// Tells the policy of finished tickets and forgets them.

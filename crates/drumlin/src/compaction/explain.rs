@@ -3,8 +3,8 @@
 use super::claims::{Piece, TicketState};
 use crate::decisions::DecisionLog;
 use drumlin_format::decisions::Question;
-use drumlin_policy::schedule::Start;
-use drumlin_types::contract::{Decision, Plan, PlanResult, PolicyInput};
+use drumlin_policy::schedule::{Start, Withdrawn};
+use drumlin_types::contract::{Decision, PieceId, Plan, PlanResult, PolicyInput};
 use std::collections::BTreeSet;
 
 /// Files of a tree beyond which a question is not logged: it would not fit.
@@ -65,6 +65,37 @@ pub(super) fn started(log: &mut DecisionLog, micros: u64, keyspace: &str, start:
         let what = format!("{} piece {} is merged ahead", id.ticket, id.index);
         log.note(micros, keyspace, what, "nothing else was to be done".to_owned());
     }
+}
+
+/// What a held piece merged took the place of its inputs, in their level: it waits in vain, or for long.
+pub(super) fn landed(log: &mut DecisionLog, micros: u64, keyspace: &str, piece: &Piece, level: u8) {
+    let what = format!("{} piece {} lands in L{level}", piece.id.ticket, piece.id.index);
+    let earlier: Vec<String> = piece.waits.iter().map(name).collect();
+    log.note(micros, keyspace, what, format!("waits for {}", earlier.join(", ")));
+}
+
+/// A piece that had landed went on to its level.
+pub(super) fn sunk(log: &mut DecisionLog, micros: u64, keyspace: &str, piece: &Piece) {
+    let what = format!("{} piece {} sinks to L{}", piece.id.ticket, piece.id.index, piece.out);
+    log.note(micros, keyspace, what, "nothing is in its way any more".to_owned());
+}
+
+/// Pieces were given up, and what waited for them goes with them or stays in the level of its inputs.
+pub(super) fn withdrawn(log: &mut DecisionLog, micros: u64, keyspace: &str, ended: &Withdrawn, why: &str) {
+    let names = |ids: &[PieceId]| ids.iter().map(name).collect::<Vec<_>>().join(", ");
+    if !ended.gone.is_empty() {
+        let what = format!("{} pieces given up: {}", ended.gone.len(), names(&ended.gone));
+        log.note(micros, keyspace, what, why.to_owned());
+    }
+    if !ended.staying.is_empty() {
+        let what = format!("{} pieces re-targeted: {}", ended.staying.len(), names(&ended.staying));
+        log.note(micros, keyspace, what, "what they waited for was given up".to_owned());
+    }
+}
+
+/// A piece's name: its ticket and its number there.
+fn name(id: &PieceId) -> String {
+    format!("{}/{}", id.ticket, id.index)
 }
 
 /// A plan was not admitted.

@@ -11,6 +11,7 @@
 use super::claims::{Piece, PieceState};
 use super::control::Control;
 use super::executor::MergeResult;
+use super::explain;
 use crate::error::{Error, ErrorKind, Result};
 use crate::keyspace::KeyspaceState;
 use crate::store::{Store, TreeStep};
@@ -265,6 +266,15 @@ impl Store {
             Install::Land(_, level) => self.install_output(control, keyspace, &piece, level),
             Install::Sink(_) => self.install_as_they_are(control, keyspace, &piece),
         };
+        if made.is_ok() {
+            match install {
+                Install::Output(_) => {}
+                Install::Land(_, level) => {
+                    explain::landed(&mut control.decisions, self.now(), &keyspace.name, &piece, level);
+                }
+                Install::Sink(_) => explain::sunk(&mut control.decisions, self.now(), &keyspace.name, &piece),
+            }
+        }
         made.map_err(|error| (id, piece.inputs.iter().map(|span| span.table).collect(), error))
     }
 

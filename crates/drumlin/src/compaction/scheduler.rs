@@ -223,7 +223,9 @@ impl Control {
         }
         for ticket in decision.park {
             // Only pieces that have not started, or wait for one of these: none of them has an output yet that is held.
-            keyspace.flight.withdraw_ready(ticket, "parked by the policy");
+            const PARKED: &str = "parked by the policy";
+            let ended = keyspace.flight.withdraw_ready(ticket, PARKED);
+            explain::withdrawn(admission.decisions, moment.now, &keyspace.state.name, &ended, PARKED);
             // What was given back may be merged otherwise.
             keyspace.due = true;
             *stirred = true;
