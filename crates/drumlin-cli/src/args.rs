@@ -471,6 +471,14 @@ pub(crate) struct PolicyArgs {
     /// The policy to switch to
     pub(crate) name: Option<String>,
 
+    /// Keep what the policy has found, and merge by that
+    #[arg(long, conflicts_with = "thaw")]
+    pub(crate) freeze: bool,
+
+    /// Let the policy tune itself again
+    #[arg(long)]
+    pub(crate) thaw: bool,
+
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -119,6 +119,15 @@ fn keyspaces_and_policies_last() {
     bench.ends(0, "policy db tiering --keyspace other");
     let (other, default) = (bench.ends(0, "policy db --keyspace other"), bench.ends(0, "policy db"));
     assert!(other.starts_with("tiering") && !default.starts_with("tiering"), "{other} {default}");
+    bench.ends(0, "policy db --freeze");
+    let first = |keyspace: &str| {
+        bench.ends(0, &format!("policy db{keyspace}")).lines().next().map(str::to_owned).unwrap_or_default()
+    };
+    assert!(first("").ends_with(", frozen") && !first(" --keyspace other").contains("frozen"));
+    assert!(bench.ends(0, "policy db --json").contains("\"frozen\": true"));
+    bench.ends(2, "policy db --freeze --thaw");
+    bench.ends(0, "policy db --thaw");
+    assert!(!first("").contains("frozen"));
 }
 
 #[test]

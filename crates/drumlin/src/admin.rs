@@ -194,9 +194,22 @@ impl Store {
         let mut control = self.control.lock();
         let change =
             Change::KeyspaceOption { id: keyspace.id, name: name.to_owned(), value: value.to_owned() };
-        self.append_edit(&mut control, Edit { changes: vec![change] }, || {})?;
+        let adapts = name == "adaptation";
+        // What is frozen is frozen for the next life too, whatever ends this one.
+        let policy = control.keyspace(keyspace).filter(|_| adapts).map(|entry| entry.durable_policy());
+        let policy = policy.map(|(name, blob)| Change::Policy { keyspace: keyspace.id, name, blob });
+        let changes = std::iter::once(change).chain(policy).collect();
+        self.append_edit(&mut control, Edit { changes }, || {})?;
         keyspace.set_options(&self.options.load(), options);
+        if adapts {
+            let now = self.now();
+            let what = format!("adaptation {value}");
+            control.decisions.note(now, &keyspace.name, what, "set by the user".to_owned());
+        }
         if let Some(entry) = control.keyspace(keyspace) {
+            if adapts && entry.is_frozen() {
+                entry.end_search();
+            }
             entry.due = true;
         }
         drop(control);

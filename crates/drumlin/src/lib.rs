@@ -86,7 +86,7 @@ pub use keyspace::{Keyspace, Snapshot};
 pub use merge_operator::{AddI64, Append, MergeOperator};
 pub use metrics::Metrics;
 pub use options::{
-    Compression, Durability, KeyspaceOptions, OptionDef, Options, Pipeline, Scope as OptionScope,
+    Adaptation, Compression, Durability, KeyspaceOptions, OptionDef, Options, Pipeline, Scope as OptionScope,
     Shape as OptionShape, TableReads, options_help, options_markdown,
 };
 pub use range_cursor::RangeCursor;

@@ -582,7 +582,7 @@ impl Store {
             return None;
         }
         let mut control = self.control.lock();
-        let is_frozen = control.keyspaces.iter().any(|keyspace| keyspace.frozen);
+        let is_frozen = control.keyspaces.iter().any(KeyspaceControl::is_frozen);
         let change = self.slots.interval(now, is_frozen)?;
         let SlotChange { before, slots, reason } = change.clone();
         control.decisions.note(now, "", format!("merge slots {before} -> {slots}"), reason.clone());

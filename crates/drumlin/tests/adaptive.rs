@@ -1,7 +1,7 @@
 //! The adaptive policy inside the engine: it is the default, sees the load, searches, explains itself, and
 //! comes back after a restart as it was.
 
-use drumlin::env::MemEnv;
+use drumlin::env::{ImageMode, MemEnv};
 use drumlin::{Db, ErrorKind, Keyspace};
 use std::path::Path;
 
@@ -22,6 +22,17 @@ fn key(n: u64) -> Vec<u8> {
 fn write(keys: &Keyspace, from: u64, count: u64) {
     for n in from..from + count {
         keys.put(key(n), n.to_be_bytes().repeat(8)).expect("put");
+    }
+}
+
+/// Writes for eight seconds of virtual time, and scans in between.
+fn busy(mem: &MemEnv, keys: &Keyspace, from: u64) {
+    for n in 0..8000 {
+        write(keys, from + n, 1);
+        mem.advance(1000);
+        if n % 4 == 0 {
+            assert!(keys.range(key(from + n)..).next().is_some());
+        }
     }
 }
 
@@ -102,6 +113,41 @@ fn options_steer_it_and_bad_ones_change_nothing() {
     }
     for n in 0..8000 {
         assert!(keys.get(key(n)).expect("get").is_some());
+    }
+}
+
+/// A frozen policy merges on and searches no more, over restarts and power loss too, until it is thawed.
+#[test]
+fn a_frozen_policy_keeps_what_it_has_found() {
+    let mem = MemEnv::new(14);
+    let db = open(&mem);
+    let keys = keyspace(&db);
+    let searches = |db: &Db| db.explain().into_iter().filter(|d| d.what == "search").count();
+    let tuple = |keys: &Keyspace| keys.policy_state().lines().next().map(str::to_owned);
+    busy(&mem, &keys, 0);
+    let found = searches(&db);
+    assert!(found > 0, "it has searched");
+    keys.set_option("adaptation", "frozen").expect("a live option");
+    let (before, merges) = (tuple(&keys), db.metrics().merges);
+    let after_power_loss = mem.snapshot().image(ImageMode::None, 1);
+    busy(&mem, &keys, 8000);
+    db.wait_idle().expect("idle");
+    assert_eq!((searches(&db), tuple(&keys)), (found, before.clone()));
+    assert!(db.metrics().merges > merges, "it merges on");
+    drop(keys);
+    db.close().expect("close");
+    for mem in [&mem, &after_power_loss] {
+        let db = open(mem);
+        let keys = keyspace(&db);
+        // What is told of the life before this one.
+        let told = searches(&db);
+        busy(mem, &keys, 16_000);
+        db.wait_idle().expect("idle");
+        assert_eq!((searches(&db), tuple(&keys)), (told, before.clone()), "it is frozen still");
+        keys.set_option("adaptation", "on").expect("thawed");
+        busy(mem, &keys, 24_000);
+        db.wait_idle().expect("idle");
+        assert!(searches(&db) > told, "it searches again");
     }
 }
 

@@ -34,6 +34,11 @@ struct Course {
 
 /// Puts faster than merges can follow.
 fn course(workers: &str, memory: &str, puts: u32) -> Course {
+    course_with(workers, memory, puts, &[])
+}
+
+/// The same, where the `adaptation` of the keyspace is set before puts.
+fn course_with(workers: &str, memory: &str, puts: u32, adaptation: &[(u32, &str)]) -> Course {
     let mem = MemEnv::new(1);
     mem.pace(BLOCK, BLOCK);
     let heard = Heard::default();
@@ -51,6 +56,10 @@ fn course(workers: &str, memory: &str, puts: u32) -> Course {
     ];
     let keyspace = db.keyspace_with("k", &options).expect("a keyspace");
     for write in 0..puts {
+        for (_, value) in adaptation.iter().filter(|(at, _)| *at == write) {
+            keyspace.set_option("adaptation", value).expect("a live option");
+            heard.0.lock().push((0, 0, (*value).to_owned()));
+        }
         let key = write.wrapping_mul(2_654_435_761);
         keyspace.put(key.to_be_bytes(), [write as u8; 120]).expect("a put");
         clock.sleep_micros(EACH);
@@ -91,6 +100,19 @@ fn a_number_that_was_set_stays() {
     assert!(set.told.is_empty() && set.explained.is_empty());
     assert_eq!(set.slots, 2);
     assert!(set.most_parallel <= 2);
+}
+
+/// Nothing moves while a policy is frozen, and the search goes on from there when none is.
+#[test]
+fn the_number_stays_while_a_policy_is_frozen() {
+    let frozen = course_with("0", "512MiB", PUTS / 2, &[(0, "frozen")]);
+    assert_eq!((frozen.slots, frozen.told.len()), (FIRST, 1), "{:?}", frozen.told);
+    let halves = course_with("0", "512MiB", PUTS, &[(PUTS / 3, "frozen"), (2 * (PUTS / 3), "on")]);
+    let at = |what: &str| halves.told.iter().position(|(_, _, why)| why == what).expect("it was set");
+    let (frozen, thawed) = (at("frozen"), at("on"));
+    assert!(frozen > 0, "it moved before: {:?}", halves.told);
+    assert_eq!(thawed, frozen + 1, "it moved while frozen: {:?}", halves.told);
+    assert!(halves.told.len() > thawed + 1, "it moves again: {:?}", halves.told);
 }
 
 #[test]

@@ -43,12 +43,19 @@ pub(super) fn policy(store: &dyn Store, args: &PolicyArgs, out: &mut Output<'_>)
         let before = store.policy()?;
         store.set_policy(name)?;
         note(&format!("policy: {before} -> {}", store.policy()?));
+    }
+    if args.freeze || args.thaw {
+        store.freeze(args.freeze)?;
+        note(if args.freeze { "policy: frozen" } else { "policy: no longer frozen" });
+    }
+    if args.name.is_some() || args.freeze || args.thaw {
         return Ok(Verdict::Fine);
     }
-    let (name, state) = (store.policy()?, store.policy_state()?);
+    let (name, state, frozen) = (store.policy()?, store.policy_state()?, store.is_frozen()?);
     if args.json {
-        return fine(out.json(&json!({ "policy": name, "state": state })));
+        return fine(out.json(&json!({ "policy": name, "state": state, "frozen": frozen })));
     }
+    let name = if frozen { format!("{name}, frozen") } else { name };
     fine(out.line(&name).and_then(|()| if state.is_empty() { Ok(()) } else { out.line(&state) }))
 }
 

@@ -177,6 +177,15 @@ impl Store for Engine {
         self.keyspace()?.set_policy(name).map_err(failure)
     }
 
+    fn is_frozen(&self) -> Result<bool> {
+        Ok(self.keyspace()?.options().iter().any(|(name, value)| *name == "adaptation" && value == "frozen"))
+    }
+
+    fn freeze(&self, frozen: bool) -> Result<()> {
+        let value = if frozen { "frozen" } else { "on" };
+        self.keyspace()?.set_option("adaptation", value).map_err(failure)
+    }
+
     fn keyspaces(&self) -> Result<Vec<String>> {
         Ok(self.db.keyspaces())
     }

@@ -107,6 +107,15 @@ impl Store for FakeStore {
         Ok(())
     }
 
+    fn is_frozen(&self) -> Result<bool> {
+        Ok(false)
+    }
+
+    fn freeze(&self, frozen: bool) -> Result<()> {
+        self.called(format!("freeze {frozen}"));
+        Ok(())
+    }
+
     fn keyspaces(&self) -> Result<Vec<String>> {
         Ok(vec!["default".to_owned(), "users".to_owned()])
     }

@@ -113,6 +113,10 @@ pub(crate) trait Store {
     fn policy_state(&self) -> Result<String>;
     /// Gives the keyspace another policy.
     fn set_policy(&self, name: &str) -> Result<()>;
+    /// Whether the policy of the keyspace keeps what it has found.
+    fn is_frozen(&self) -> Result<bool>;
+    /// Makes it keep that, or tune itself again.
+    fn freeze(&self, frozen: bool) -> Result<()>;
     /// Names of all keyspaces.
     fn keyspaces(&self) -> Result<Vec<String>>;
 

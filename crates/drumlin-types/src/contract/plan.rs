@@ -170,7 +170,7 @@ pub enum Outcome {
     },
     /// The answer of a `Think` request.
     Thought(
-        /// The policy's own encoding.
+        /// The policy's own encoding; empty when the search was given up.
         Vec<u8>,
     ),
 }

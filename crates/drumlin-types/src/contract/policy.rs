@@ -30,7 +30,7 @@ pub struct PolicyInput<'a> {
     pub now: u64,
     /// Fresh randomness for this call.
     pub seed: u64,
-    /// Whether adaptation is frozen.
+    /// Whether adaptation is frozen: the policy keeps what it has found, merges and paces by that, and asks for no search.
     pub frozen: bool,
 }
 

@@ -6,6 +6,7 @@ use super::explain;
 use super::view::installed;
 use crate::decisions::DecisionLog;
 use crate::keyspace::KeyspaceState;
+use crate::options::Adaptation;
 use crate::version::ManifestWriter;
 use drumlin_env::sync::Arc;
 use drumlin_format::manifest::Change;
@@ -109,7 +110,7 @@ pub(crate) struct KeyspaceControl {
     pub(crate) think: Option<Box<dyn Think>>,
     /// A search was asked for, and its last answer is not there yet.
     pub(crate) searching: bool,
-    /// Counts the policies that this keyspace had, so that no answer reaches the wrong one.
+    /// Counts the policies that this keyspace had, and the searches given up, so that no answer reaches the wrong one.
     pub(crate) policies: u64,
     /// The policy that panicked, until the listener has heard of it.
     pub(crate) fallen: Option<String>,
@@ -117,7 +118,6 @@ pub(crate) struct KeyspaceControl {
     pub(crate) stands_in_for: Option<String>,
     /// Largest sequence number that is in tables.
     pub(crate) flushed_seq: Seq,
-    pub(crate) frozen: bool,
 }
 
 impl KeyspaceControl {
@@ -146,7 +146,6 @@ impl KeyspaceControl {
             fallen: None,
             stands_in_for: None,
             flushed_seq,
-            frozen: false,
         }
     }
 
@@ -172,6 +171,18 @@ impl KeyspaceControl {
     /// Whether nothing is under way and nothing was asked for.
     pub(crate) fn is_quiet(&self) -> bool {
         self.flight.tickets.is_empty() && self.manual.is_empty() && !self.due && !self.searching
+    }
+
+    /// Whether the policy is to keep what it has found.
+    pub(crate) fn is_frozen(&self) -> bool {
+        self.state.options.load().adaptation == Adaptation::Frozen
+    }
+
+    /// Gives up the search of the policy: what it would find is not to be taken.
+    pub(crate) fn end_search(&mut self) {
+        self.policies += 1;
+        (self.think, self.searching) = (None, false);
+        self.policy.observe(&Outcome::Thought(Vec::new()));
     }
 
     /// The runs that `pace` counts now. Where the policy counts itself, what came and went since is added,

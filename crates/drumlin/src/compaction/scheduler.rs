@@ -204,7 +204,7 @@ impl Control {
             wanted_seeks: &sample.wanted_seeks,
             now: moment.now,
             seed: moment.seed,
-            frozen: keyspace.frozen,
+            frozen: keyspace.is_frozen(),
         };
         let before = (keyspace.policy.name(), keyspace.policy.save());
         let decision = fallback::decide(keyspace, &input);

@@ -6,7 +6,7 @@
 //! public, the rest is marked `expert`: what an experiment needs to match another engine.
 
 use super::registry::{bytes, count, names, ratio, settings, text};
-use super::{Compression, Durability, Pipeline, TableReads};
+use super::{Adaptation, Compression, Durability, Pipeline, TableReads};
 use drumlin_types::contract::Pin;
 
 const KIB: u64 = 1 << 10;
@@ -54,6 +54,10 @@ settings! {
 
     /// The policy that decides what is merged when, with its arguments.
     compaction: String = "arce".to_owned() => text("name or name:arguments", policy_name, &["1-leveling"]).live();
+
+    /// Whether the policy goes on tuning itself. Frozen, it merges by what it has found, and the number of merge slots
+    /// stays too.
+    adaptation: Adaptation = Adaptation::On => names(Adaptation::NAMES).live();
 
     /// Bytes that merges may rewrite per flushed byte, unless there are too many runs.
     max_write_amp: f64 = 20.0 => ratio(3.0, 1000.0).live();

@@ -75,6 +75,18 @@ named! {
     }
 }
 
+named! {
+    /// Whether a policy tunes itself.
+    #[derive(Default)]
+    pub enum Adaptation {
+        /// It follows the load.
+        #[default]
+        On = "on",
+        /// It keeps the settings that it has found, and merges by them.
+        Frozen = "frozen",
+    }
+}
+
 impl Options {
     /// The memtable size of a keyspace: its own option, or derived from the memory budget.
     pub fn memtable_bytes(&self, keyspace: &KeyspaceOptions) -> u64 {
