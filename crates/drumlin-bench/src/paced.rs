@@ -276,7 +276,7 @@ mod tests {
     /// of the mix is seen, so single phases may be slower; the larger the store, the fewer are.
     #[test]
     fn arce_is_ahead_on_the_clock_of_a_disk() {
-        let setup = Setup { entries: 16_000, ..Setup::default() };
+        let setup = Setup { entries: 24_000, ..Setup::default() };
         for plan in ["I", "II"] {
             let arce = course("arce", plan, &setup).unwrap();
             let other = course("1-leveling:static", plan, &setup).unwrap();

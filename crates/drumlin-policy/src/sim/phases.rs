@@ -463,7 +463,8 @@ impl Course {
             let running: Vec<PieceId> = self.running.iter().map(|(_, id)| *id).collect();
             self.world.park(ticket, &running, policy);
         }
-        for plan in &plans {
+        // Negative priorities propose to tidy what merges left that did not wait for each other. Here they wait.
+        for plan in plans.iter().filter(|plan| plan.priority >= 0.0) {
             let taken =
                 |f: &drumlin_types::contract::FileView| plan.take.iter().any(|take| take.table == f.table);
             let bytes: u64 =
