@@ -171,9 +171,13 @@ impl Flight {
         let is_taken = |table: TableId| plan.take.iter().any(|take| take.table == table);
         let mut files = scene.tree.files().filter(|(_, _, f)| is_taken(f.table));
         let source = files.next().map_or(plan.out, |(level, _, _)| level);
-        let ready = self.unfinished().filter(|(_, p)| {
-            p.state == PieceState::Ready && p.out == plan.out && p.source() == source && self.is_clear(p)
-        });
+        let is_ready = |p: &Piece| p.state == PieceState::Ready && self.is_clear(p);
+        let goes_before = |p: &Piece| is_ready(p) && p.not_before <= scene.now && p.source() <= source;
+        if scene.settings.gives_way() && self.unfinished().any(|(_, p)| goes_before(p)) {
+            return Err(Refusal::Enough);
+        }
+        let is_same = |p: &Piece| p.out == plan.out && p.source() == source;
+        let ready = self.unfinished().filter(|(_, p)| is_ready(p) && is_same(p));
         let is_running = |p: &Piece| p.state == PieceState::Running && !p.is_move;
         let running = self.unfinished().filter(|(_, p)| is_running(p)).count();
         let most = scene.settings.most_ready(running >= scene.settings.slots as usize);

@@ -74,6 +74,11 @@ impl Settings {
         if is_busy { half } else { half.max(1) }
     }
 
+    /// The only slot: it serves what is above first, between the pieces of a merge, and else finishes what it began.
+    pub fn gives_way(&self) -> bool {
+        self.slots <= 1 && self.mode == Mode::Pipelined
+    }
+
     /// Bytes beyond the design that the upper levels may hold before levels over their size take no more.
     pub fn most_extra(&self, weights: &Weights) -> f64 {
         let share = weights.growth().filter(|t| *t > 1.0).map_or(0.25, |t| 1.0 / (t - 1.0));

@@ -2,7 +2,8 @@
 //!
 //! Top-down with back-pressure: the uppermost pair whose target is not too full goes first, because the work of upper
 //! levels is short and most urgent, and what it leaves free flows down. Where all targets are full, slots are shared by
-//! the highest averages of work times fill.
+//! the highest averages of work times fill. A source that is over its own size too presses on: a target is too full by
+//! what it is fuller than that. Else level 0 would grow, and writers stop, before a level that could wait.
 
 use alloc::vec::Vec;
 use core::cmp::Ordering;
@@ -18,6 +19,8 @@ pub struct Pair {
     pub weight: f64,
     /// Pieces running.
     pub running: u32,
+    /// Fill of the source level.
+    pub source_fill: f64,
     /// Fill of the output level.
     pub target_fill: f64,
     /// It only tidies: it comes last.
@@ -31,7 +34,7 @@ pub fn order(mut pairs: Vec<Pair>, back_pressure: f64) -> Vec<Pair> {
 }
 
 fn compare(a: &Pair, b: &Pair, back_pressure: f64) -> Ordering {
-    let is_full = |pair: &Pair| pair.target_fill > back_pressure;
+    let is_full = |pair: &Pair| pair.target_fill > back_pressure * pair.source_fill.max(1.0);
     let average = |pair: &Pair| pair.weight / f64::from(pair.running + 1);
     let level = |pair: &Pair| (pair.source, pair.out);
     let class = |pair: &Pair| (pair.is_tidying, is_full(pair));
@@ -46,7 +49,7 @@ mod tests {
     use super::*;
 
     fn pair(source: u8, weight: f64, target_fill: f64) -> Pair {
-        Pair { source, out: source + 1, weight, running: 0, target_fill, is_tidying: false }
+        Pair { source, out: source + 1, weight, running: 0, source_fill: 1.0, target_fill, is_tidying: false }
     }
 
     /// Slots that three full pairs get.
@@ -71,6 +74,9 @@ mod tests {
         assert_eq!(first(vec(&[(0, 1.0, 3.0), (1, 99.0, 1.0)])), 0);
         assert_eq!(first(vec(&[(0, 1.0, 3.1), (1, 99.0, 1.0)])), 1);
         assert_eq!(first(vec(&[(0, 1.0, 3.1), (1, 99.0, 3.1)])), 1);
+        let mut pressed = vec(&[(0, 1.0, 3.1), (1, 99.0, 1.0)]);
+        pressed[0].source_fill = 1.1;
+        assert_eq!(first(pressed), 0, "what presses is over its size as well");
         let mut tidy = vec(&[(0, 9.0, 0.0), (1, 1.0, 9.0)]);
         tidy[0].is_tidying = true;
         assert_eq!(first(tidy), 1);

@@ -148,6 +148,7 @@ impl Flight {
                 out,
                 weight: 0.0,
                 running: 0,
+                source_fill: fill(source),
                 target_fill: if source == out { 0.0 } else { fill(out) },
                 is_tidying,
             });

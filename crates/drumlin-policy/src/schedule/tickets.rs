@@ -220,11 +220,12 @@ impl Flight {
     }
 
     /// Whether so much is ready that more plans would only grow old: a policy need not be asked, unless something was
-    /// flushed.
+    /// flushed. One slot is fed by what level 0 has to give alone: else a long merge below would hold that up.
     pub fn is_fed(&self, settings: &Settings) -> bool {
-        let ready = self.unfinished().filter(|(_, p)| p.state == PieceState::Ready && self.is_clear(p));
+        let is_ready = |p: &Piece| p.state == PieceState::Ready && self.is_clear(p);
+        let is_first = |p: &Piece| !settings.gives_way() || p.source() == 0;
         let most = settings.most_ready(false);
-        ready.take(most).count() == most
+        self.unfinished().filter(|(_, p)| is_ready(p) && is_first(p)).take(most).count() == most
     }
 
     /// The oldest unfinished ticket with a piece into `level`: no limit holds it up.

@@ -52,13 +52,15 @@ fn tiered_merges_gain_workers() {
 
 #[test]
 fn one_slot_holds_a_steady_writer() {
-    let at = |mode, rate: u64| {
+    let at = |policy, mode, rate: u64| {
         let mut setup = setup(mode, 1);
         setup.write_rate = rate * MIB;
-        run(LEVELED, &setup)
+        run(policy, &setup)
     };
-    let (split, pipelined) = (at(Mode::Split, 80), at(Mode::Pipelined, 80));
+    let (split, pipelined) = (at(LEVELED, Mode::Split, 80), at(LEVELED, Mode::Pipelined, 80));
     assert!(pipelined.throughput() > 79.0 && pipelined.most_level0 < split.most_level0);
+    let (split, pipelined) = (at(TIERED, Mode::Split, 40), at(TIERED, Mode::Pipelined, 40));
+    assert!(pipelined.most_level0 <= 6 && split.most_level0 > 12, "long merges give way to level 0");
 }
 
 #[test]
@@ -107,13 +109,21 @@ fn fewer_extra_runs_cost_throughput_and_reads_make_merging_pay() {
         change(&mut setup);
         run(LEVELED, &setup)
     };
-    let free = with(&|_| ());
-    let capped = with(&|setup| setup.settings.depth_cap = Some(2));
+    // With half of these bytes the flush alone sets the pace.
+    let whole = |setup: &mut Setup| setup.total *= 2;
+    let free = with(&whole);
+    let capped = with(&|setup| {
+        whole(setup);
+        setup.settings.depth_cap = Some(2);
+    });
     assert!(capped.throughput() < free.throughput() && capped.folded >= free.folded);
     // At full speed merging extra runs costs too much, whatever is read: here the writer leaves room.
     let calm = with(&|setup| setup.write_rate = 100 * MIB);
     let read = with(&|setup| (setup.write_rate, setup.reads) = (100 * MIB, (4e6, 0.0)));
     assert!(read.merged > calm.merged && read.mean_depth() < calm.mean_depth(), "reads make merging pay");
-    let slow = with(&|setup| setup.slow_one_in = 20);
+    let slow = with(&|setup| {
+        whole(setup);
+        setup.slow_one_in = 20;
+    });
     assert!(slow.throughput() <= free.throughput());
 }
