@@ -4,7 +4,9 @@ use crate::compaction::view::tree_view;
 use crate::metrics::Metrics;
 use crate::store::Store;
 use crate::version::FileMeta;
-use drumlin_types::contract::{FileState, FileView};
+use drumlin_policy::schedule::fold::{depth_cap, design_runs};
+use drumlin_policy::schedule::{Mode, Settings};
+use drumlin_types::contract::{FileState, FileView, LevelDesign};
 
 /// One keyspace.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,6 +30,10 @@ pub struct KeyspaceShape {
 pub struct LevelShape {
     /// Its number.
     pub level: u8,
+    /// Runs that the policy means to cover a key; none where it sets no number.
+    pub design_runs: Option<u64>,
+    /// Runs that cover a key from which on no merge adds another, but the oldest one under way; none without a limit.
+    pub most_runs: Option<u64>,
     /// Its runs.
     pub runs: Vec<RunShape>,
 }
@@ -96,8 +102,15 @@ impl Store {
                 let mut references = view.tree.refs(shown.table);
                 references.any(|(_, _, f)| f.bounds.contains(&shown.bounds.start) && f.is_narrowed())
             };
+            let settings = Settings { slots: self.slots.count() as u32, ..Settings::default() };
+            let design = |level: usize| keyspace.design.get(level).copied().unwrap_or(LevelDesign::FREE);
+            let count = |runs: f64| runs.is_finite().then_some(runs as u64);
             let levels = picture.levels.iter().enumerate().map(|(level, l)| LevelShape {
                 level: level as u8,
+                design_runs: count(design_runs(&design(level))),
+                // Flushes come whatever there is.
+                most_runs: count(depth_cap(&design(level), &settings))
+                    .filter(|_| level > 0 && self.sizes.mode == Mode::Pipelined),
                 runs: l
                     .runs
                     .iter()

@@ -6,7 +6,7 @@
 //! level's bytes.
 //!
 //! ```text
-//! the range is as deep as it may be     fold all that is free; not enough: do not start yet
+//! the range is as deep as it may be     fold all that is free; not enough: do not start yet, but for the oldest ticket
 //! the piece waits for an earlier one    fold nothing, so that it can land
 //! the level is over its size            fold nothing: it moves down soon, and would be rewritten twice
 //! depth >= k*                           fold all that is free
@@ -61,6 +61,16 @@ fn root(value: f64) -> f64 {
         guess = next;
     }
     guess
+}
+
+/// Runs that are meant to cover a key of a level: one where only bytes bound it. Infinite without any design.
+pub fn design_runs(design: &LevelDesign) -> f64 {
+    if design.runs.is_finite() || design.bytes.is_infinite() { design.runs } else { 1.0 }
+}
+
+/// Depth from which on a level takes no more without folding. The oldest ticket into it is exempt.
+pub fn depth_cap(design: &LevelDesign, settings: &Settings) -> f64 {
+    design_runs(design) + f64::from(settings.cap()) - 1.0
 }
 
 /// Write amplification of one level of `bytes` that is folded every `k`-th batch of `batch` bytes: bytes rewritten per
@@ -135,6 +145,10 @@ impl Question<'_> {
             let is_enough = (depth(busy, range) as f64) < self.cap(&weight.design);
             return if is_enough { all() } else { Fold::Wait };
         }
+        // The exemption is from waiting: without this, plans that follow each other are each the oldest, and none is bounded.
+        if may_fold && !has_waits && deep as f64 >= self.cap(&weight.design) {
+            return all();
+        }
         if !may_fold || has_waits || is_over || deep == 0 {
             return NOTHING;
         }
@@ -151,16 +165,8 @@ impl Question<'_> {
         if deep as f64 + 0.5 >= period { all() } else { NOTHING }
     }
 
-    /// Depth from which on a level takes no more without folding.
     fn cap(&self, design: &LevelDesign) -> f64 {
-        let runs = if design.runs.is_finite() {
-            design.runs
-        } else if design.bytes.is_finite() {
-            1.0
-        } else {
-            return f64::INFINITY;
-        };
-        runs + f64::from(self.settings.cap()) - 1.0
+        depth_cap(design, self.settings)
     }
 
     fn free(&self, out: u8, range: &KeyRange) -> Fold {

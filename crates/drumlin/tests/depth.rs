@@ -1,0 +1,87 @@
+//! The tree stays shallow while a program writes more than merges can take, on few slots: writers are slowed, and levels
+//! below level 0 do not fill with runs unseen by a pace that counts level 0 alone.
+//!
+//! Leveled levels are bounded by the scheduler: at its limit a merge takes what is there along. Tiers are not merged in
+//! place; there the level below goes first once a level is three times as full as it is meant to be.
+
+use drumlin::env::MemEnv;
+use drumlin::{Db, FileShape, LevelShape};
+
+const PUTS: u32 = 24_000;
+/// Virtual nanoseconds of a block of 4 KiB: merges fall far behind.
+const BLOCK: u64 = 20_000_000;
+/// Virtual microseconds between two puts.
+const EACH: u64 = 200;
+
+/// The largest number of files of `level` that cover one key.
+fn deepest(level: &LevelShape) -> u64 {
+    let files: Vec<&FileShape> = level.runs.iter().flat_map(|run| &run.files).collect();
+    let covers = |file: &FileShape, key: &[u8]| {
+        *file.first <= *key && file.end.as_ref().is_none_or(|end| *key < **end)
+    };
+    let at = |key: &[u8]| files.iter().filter(|file| covers(file, key)).count() as u64;
+    files.iter().map(|file| at(&file.first)).max().unwrap_or(0)
+}
+
+/// What a course met: most runs at one key of level 0, and the levels below beyond what `most` allows.
+fn course(policy: &str, workers: u32, most: impl Fn(&LevelShape) -> u64) -> (u64, Vec<String>, u64) {
+    let mem = MemEnv::new(3);
+    mem.pace(BLOCK, BLOCK);
+    let builder = Db::builder("/store").env(mem.env()).set("workers", &workers.to_string()).expect("workers");
+    let db = builder.open().expect("the store opens");
+    let options = [
+        ("memtable_bytes", "16KiB"),
+        ("file_bytes", "16KiB"),
+        ("compression", "none"),
+        ("compaction", policy),
+    ];
+    let keyspace = db.keyspace_with("k", &options).expect("a keyspace");
+    let env = mem.env();
+    let (mut level0, mut beyond) = (0, Vec::new());
+    for n in 0..PUTS {
+        keyspace.put(n.wrapping_mul(2_654_435_761).to_be_bytes(), [n as u8; 120]).expect("a put");
+        env.clock().sleep_micros(EACH);
+        if n % 64 != 0 {
+            continue;
+        }
+        for level in db.tree().iter().flat_map(|tree| &tree.levels) {
+            let deep = deepest(level);
+            match level.level {
+                0 => level0 = level0.max(deep),
+                _ if deep > most(level) => {
+                    beyond.push(format!("put {n}: {deep} runs in level {}", level.level))
+                }
+                _ => {}
+            }
+        }
+    }
+    (level0, beyond, db.metrics().stalls_runs)
+}
+
+#[test]
+fn leveled_levels_keep_the_limit_and_writers_are_slowed() {
+    for policy in ["leveling:4", "1-leveling:5"] {
+        let mut slowed = 0;
+        for workers in [1, 2] {
+            // One more while a merge of the whole level is under way beside the next one into it.
+            let limit = |level: &LevelShape| level.most_runs.expect("a leveled level has a limit") + 1;
+            let (level0, beyond, stalls) = course(policy, workers, limit);
+            assert!(beyond.is_empty(), "{policy}, {workers} workers: {beyond:?}");
+            assert!(level0 <= 64, "{policy}, {workers} workers: {level0} runs");
+            slowed += stalls;
+        }
+        assert!(slowed > 0, "{policy}: writers were never slowed");
+    }
+}
+
+#[test]
+fn tiers_do_not_fill_unseen() {
+    const RATIO: u64 = 4;
+    for workers in [1, 2] {
+        // Three times as full, and what was on its way when the level below began to go first.
+        let limit = |_: &LevelShape| 3 * RATIO + RATIO * u64::from(workers);
+        let (level0, beyond, stalls) = course("tiering:4", workers, limit);
+        assert!(beyond.is_empty(), "{workers} workers: {beyond:?}");
+        assert!(level0 <= 4 * RATIO && stalls > 0, "{workers} workers: {level0} runs, {stalls} stalls");
+    }
+}
