@@ -2,7 +2,8 @@
 //! below level 0 do not fill with runs unseen by a pace that counts level 0 alone.
 //!
 //! Leveled levels are bounded by the scheduler: at its limit a merge takes what is there along. Tiers are not merged in
-//! place; there the level below goes first once a level is three times as full as it is meant to be.
+//! place; there the level below goes first once a level is three times as full as it is meant to be, or six times where the level
+//! above is over its size too.
 
 use drumlin::env::MemEnv;
 use drumlin::{Db, FileShape, LevelShape};
@@ -78,8 +79,9 @@ fn leveled_levels_keep_the_limit_and_writers_are_slowed() {
 fn tiers_do_not_fill_unseen() {
     const RATIO: u64 = 4;
     for workers in [1, 2] {
-        // Three times as full, and what was on its way when the level below began to go first.
-        let limit = |_: &LevelShape| 3 * RATIO + RATIO * u64::from(workers);
+        // Six times as full, when the level above is over its size too, and what was on its way when the level below began
+        // to go first.
+        let limit = |_: &LevelShape| 6 * RATIO + RATIO * u64::from(workers);
         let (level0, beyond, stalls) = course("tiering:4", workers, limit);
         assert!(beyond.is_empty(), "{workers} workers: {beyond:?}");
         assert!(level0 <= 4 * RATIO && stalls > 0, "{workers} workers: {level0} runs, {stalls} stalls");

@@ -14,7 +14,7 @@ use super::fold::Question;
 use super::limits::Mode;
 use super::tickets::{Flight, Piece, PieceState, TicketState};
 use super::weights::Weights;
-use super::{Numbers, Scene, project, tidy};
+use super::{Numbers, Scene, pick, project, tidy};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::fmt;
@@ -172,9 +172,15 @@ impl Flight {
         let mut files = scene.tree.files().filter(|(_, _, f)| is_taken(f.table));
         let source = files.next().map_or(plan.out, |(level, _, _)| level);
         let is_ready = |p: &Piece| p.state == PieceState::Ready && self.is_clear(p);
-        let goes_before = |p: &Piece| is_ready(p) && p.not_before <= scene.now && p.source() <= source;
-        if scene.settings.gives_way() && self.unfinished().any(|(_, p)| goes_before(p)) {
-            return Err(Refusal::Enough);
+        if scene.settings.gives_way() {
+            let weights = Weights::of(scene.tree, scene.design);
+            let goes_on = |p: &Piece| {
+                !pick::is_full(weights.fill(p.source()), weights.fill(p.out), scene.settings.back_pressure)
+            };
+            let is_due = |p: &Piece| is_ready(p) && p.not_before <= scene.now;
+            if self.unfinished().any(|(_, p)| is_due(p) && p.source() <= source && goes_on(p)) {
+                return Err(Refusal::Enough);
+            }
         }
         let is_same = |p: &Piece| p.out == plan.out && p.source() == source;
         let ready = self.unfinished().filter(|(_, p)| is_ready(p) && is_same(p));

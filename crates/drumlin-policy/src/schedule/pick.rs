@@ -27,6 +27,14 @@ pub struct Pair {
     pub is_tidying: bool,
 }
 
+/// A source counts as at most so many times over its size: what presses on fills the level below no further than that.
+const PRESSES: f64 = 2.0;
+
+/// Whether a target is too full for its source to go first.
+pub fn is_full(source_fill: f64, target_fill: f64, back_pressure: f64) -> bool {
+    target_fill > back_pressure * source_fill.clamp(1.0, PRESSES)
+}
+
 /// `pairs` in the order in which they get the next slot.
 pub fn order(mut pairs: Vec<Pair>, back_pressure: f64) -> Vec<Pair> {
     pairs.sort_by(|a, b| compare(a, b, back_pressure));
@@ -34,7 +42,7 @@ pub fn order(mut pairs: Vec<Pair>, back_pressure: f64) -> Vec<Pair> {
 }
 
 fn compare(a: &Pair, b: &Pair, back_pressure: f64) -> Ordering {
-    let is_full = |pair: &Pair| pair.target_fill > back_pressure * pair.source_fill.max(1.0);
+    let is_full = |pair: &Pair| is_full(pair.source_fill, pair.target_fill, back_pressure);
     let average = |pair: &Pair| pair.weight / f64::from(pair.running + 1);
     let level = |pair: &Pair| (pair.source, pair.out);
     let class = |pair: &Pair| (pair.is_tidying, is_full(pair));
@@ -76,7 +84,9 @@ mod tests {
         assert_eq!(first(vec(&[(0, 1.0, 3.1), (1, 99.0, 3.1)])), 1);
         let mut pressed = vec(&[(0, 1.0, 3.1), (1, 99.0, 1.0)]);
         pressed[0].source_fill = 1.1;
-        assert_eq!(first(pressed), 0, "what presses is over its size as well");
+        assert_eq!(first(pressed.clone()), 0, "what presses is over its size as well");
+        (pressed[0].source_fill, pressed[0].target_fill) = (9.0, 6.1);
+        assert_eq!(first(pressed), 1, "but the level below has a bound");
         let mut tidy = vec(&[(0, 9.0, 0.0), (1, 1.0, 9.0)]);
         tidy[0].is_tidying = true;
         assert_eq!(first(tidy), 1);

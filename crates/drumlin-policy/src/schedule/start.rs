@@ -139,7 +139,6 @@ impl Flight {
         scene: &Scene<'_>,
     ) -> Vec<Candidate<'a>> {
         let mut pairs: BTreeMap<(u8, u8, bool), Pair> = BTreeMap::new();
-        let fill = |level: u8| weights.levels.get(usize::from(level)).map_or(0.0, |l| l.fill());
         for (ticket, piece) in self.unfinished() {
             let (source, out) = (piece.source(), piece.out);
             let is_tidying = is_tidying(ticket);
@@ -148,12 +147,12 @@ impl Flight {
                 out,
                 weight: 0.0,
                 running: 0,
-                source_fill: fill(source),
-                target_fill: if source == out { 0.0 } else { fill(out) },
+                source_fill: weights.fill(source),
+                target_fill: if source == out { 0.0 } else { weights.fill(out) },
                 is_tidying,
             });
             if matches!(piece.state, PieceState::Ready | PieceState::Running) {
-                pair.weight += piece.bytes as f64 * fill(source);
+                pair.weight += piece.bytes as f64 * weights.fill(source);
             }
             pair.running += u32::from(piece.state == PieceState::Running);
         }

@@ -64,6 +64,11 @@ impl Weights {
         Weights { levels, live, extra }
     }
 
+    /// How full a level is; nothing where there is none.
+    pub fn fill(&self, level: u8) -> f64 {
+        self.levels.get(usize::from(level)).map_or(0.0, LevelWeight::fill)
+    }
+
     /// The fullest level's fill.
     pub fn fullest(&self) -> f64 {
         self.levels.iter().map(LevelWeight::fill).fold(0.0, f64::max)
