@@ -73,7 +73,8 @@ impl Run {
     /// One decision; all its plans must be admitted. How many there were.
     fn decide(&mut self) -> usize {
         let before = self.world.in_flight();
-        let most = 2 * self.world.limits.slots as usize + 1;
+        // And one for each level from which nothing else takes.
+        let most = 2 * self.world.limits.slots as usize + 1 + self.world.tree().levels.len();
         let decision = self.world.decide(&mut *self.policy, self.dice.next_u64());
         assert!(decision.plans.is_empty() || before + decision.plans.len() <= most, "too many plans at once");
         for plan in &decision.plans {

@@ -2,8 +2,8 @@
 //!
 //! A rule proposes; this module disposes. It takes the first proposal that can be closed into a legal
 //! plan, projects the tree as if that plan were admitted, and asks again, until nothing is proposed or
-//! `2 * slots + 1` plans are under way: enough that a short merge near the top need not wait for a long
-//! one below, and few enough that late decisions still see the tree as it is.
+//! `2 * slots + 1` plans are under way, and one more for each tier that nothing takes from: enough that a short merge near
+//! the top need not wait for a long one below, and few enough that late decisions still see the tree as it is.
 
 use super::in_place::{Window, in_place};
 use crate::share::{folding, project};
