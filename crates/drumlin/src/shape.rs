@@ -32,7 +32,8 @@ pub struct LevelShape {
     pub level: u8,
     /// Runs that the policy means to cover a key; none where it sets no number.
     pub design_runs: Option<u64>,
-    /// Runs that cover a key from which on no merge adds another, but the oldest one under way; none without a limit.
+    /// Runs that cover a key from which on merges into the level fold; what cannot fold waits, but for the oldest one under
+    /// way. None without a limit.
     pub most_runs: Option<u64>,
     /// Its runs.
     pub runs: Vec<RunShape>,

@@ -68,7 +68,7 @@ pub fn design_runs(design: &LevelDesign) -> f64 {
     if design.runs.is_finite() || design.bytes.is_infinite() { design.runs } else { 1.0 }
 }
 
-/// Depth from which on a level takes no more without folding. The oldest ticket into it is exempt.
+/// Depth from which on a level takes no more without folding. The oldest ticket into it folds too, but never waits.
 pub fn depth_cap(design: &LevelDesign, settings: &Settings) -> f64 {
     design_runs(design) + f64::from(settings.cap()) - 1.0
 }

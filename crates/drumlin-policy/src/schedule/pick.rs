@@ -2,8 +2,8 @@
 //!
 //! Top-down with back-pressure: the uppermost pair whose target is not too full goes first, because the work of upper
 //! levels is short and most urgent, and what it leaves free flows down. Where all targets are full, slots are shared by
-//! the highest averages of work times fill. A source that is over its own size too presses on: a target is too full by
-//! what it is fuller than that. Else level 0 would grow, and writers stop, before a level that could wait.
+//! the highest averages of work times fill. A source that is over its own size too presses on: its target may be so
+//! many times fuller, up to twice. Else level 0 would grow, and writers stop, before a level that could wait.
 
 use alloc::vec::Vec;
 use core::cmp::Ordering;
