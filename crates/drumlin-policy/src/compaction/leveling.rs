@@ -78,8 +78,10 @@ impl Rule for Leveling {
 
     fn proposals(&self, scene: &Scene<'_>) -> Vec<Plan> {
         let last = scene.last_level();
-        let steps = (0..last).filter_map(|level| self.step(scene, level));
-        steps.chain((1..=last).filter_map(|level| surplus(scene.tree, level, 1))).collect()
+        let mut steps: Vec<Plan> = (0..last).filter_map(|level| self.step(scene, level)).collect();
+        // The fullest first, or flushes would keep level 1 busy, and it could never be emptied.
+        steps.sort_by(|a, b| b.priority.total_cmp(&a.priority));
+        steps.into_iter().chain((1..=last).filter_map(|level| surplus(scene.tree, level, 1))).collect()
     }
 
     fn design(&self, scene: &Scene<'_>) -> Vec<LevelDesign> {

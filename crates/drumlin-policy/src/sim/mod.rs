@@ -6,10 +6,11 @@
 //! - [`mod@unit`]: equal flushes and instant merges, for exact figures.
 //! - [`pipeline`]: slots and a device in virtual time, for the scheduler.
 //! - [`mod@phases`]: changing mixes of operations in virtual time; `waits` of its writers, `foresight` of
-//!   its policy, `space` of its tables.
+//!   its policy, `space` of its tables, `neighbours` that merges wait for.
 
 pub mod desk;
 mod foresight;
+mod neighbours;
 pub mod phases;
 pub mod pipeline;
 mod space;

@@ -7,6 +7,7 @@
 //! Invariants, asserted by [`World::check`] and by every admission: the tree keeps its shape, no bytes
 //! appear or vanish, a piece is installed only after those it waits for.
 
+use super::neighbours;
 use crate::share::{folding, split};
 use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
@@ -51,6 +52,8 @@ pub struct World {
     flights: Vec<Flight>,
     /// What a policy may count on.
     pub limits: LimitView,
+    /// Whether merges wait for busy neighbours, as without the pipeline.
+    pub without_pipeline: bool,
     /// What happened so far.
     pub totals: Totals,
     /// What the policy is told of the load.
@@ -86,6 +89,7 @@ impl World {
             tree: TreeView::empty(LEVELS),
             flights: Vec::new(),
             limits,
+            without_pipeline: false,
             totals: Totals::default(),
             load: LoadView::default(),
             costs: CostView { merge_bytes_per_s: 150e6, merge_fixed_ns: 1e6, ..CostView::default() },
@@ -184,7 +188,11 @@ impl World {
 
     /// Lets the policy decide once.
     pub fn decide(&mut self, policy: &mut dyn CompactionPolicy, seed: u64) -> Decision {
-        let tree = self.view();
+        let mut tree = self.view();
+        if self.without_pipeline && !self.flights.is_empty() {
+            let design = policy.design(&tree, &self.limits);
+            tree = neighbours::marked(tree, &design);
+        }
         let tickets: Vec<TicketView> = self.flights.iter().map(|flight| flight.view.clone()).collect();
         self.now += 1;
         policy.decide(&PolicyInput {
