@@ -166,8 +166,15 @@ impl Flight {
         if is_blocked { Err(Refusal::Busy) } else { Ok(()) }
     }
 
-    /// Whether one more ticket for its level pair may be under way.
+    /// Whether one more ticket for its level pair may be under way. A plan with a deadline is one of a policy that makes
+    /// its own order, such as a short merge that comes in between of a long one.
     fn check_room(&self, scene: &Scene<'_>, plan: &Plan) -> Result<(), Refusal> {
+        if self.tickets.len() >= scene.settings.most_tickets() {
+            return Err(Refusal::Enough);
+        }
+        if plan.deadline.is_some() {
+            return Ok(());
+        }
         let is_taken = |table: TableId| plan.take.iter().any(|take| take.table == table);
         let mut files = scene.tree.files().filter(|(_, _, f)| is_taken(f.table));
         let source = files.next().map_or(plan.out, |(level, _, _)| level);
@@ -187,8 +194,7 @@ impl Flight {
         let is_running = |p: &Piece| p.state == PieceState::Running && !p.is_move;
         let running = self.unfinished().filter(|(_, p)| is_running(p)).count();
         let most = scene.settings.most_ready(running >= scene.settings.slots as usize);
-        let is_full = self.tickets.len() >= scene.settings.most_tickets() || ready.take(most).count() == most;
-        if is_full { Err(Refusal::Enough) } else { Ok(()) }
+        if ready.take(most).count() == most { Err(Refusal::Enough) } else { Ok(()) }
     }
 
     /// The run that the plan names, if it is one: views and policies also number runs that are not there yet.

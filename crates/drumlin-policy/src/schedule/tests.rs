@@ -189,3 +189,33 @@ fn the_cap_holds_all_but_the_oldest_up() {
     let second = bench.start();
     assert!(second.is_err_and(|idle| idle == Idle::default()), "it waits for the first and has one input");
 }
+
+/// One slot is not fed with more of what it does already. But a policy that sets deadlines knows what it puts in between of
+/// what: it is asked, and its plans pass.
+#[test]
+fn plans_with_a_deadline_pass_while_the_only_slot_is_busy() {
+    let mut bench = Bench::new(
+        "L0: [a..z #51-60 1M] | [a..z #41-50 1M] | [a..z #31-40 1M] | [a..z #21-30 64M] | [a..z #11-20 64M] | \
+         [a..z #1-10 64M]",
+    );
+    bench.settings.slots = 1;
+    let is_fed = |bench: &Bench| bench.flight.is_fed(&bench.settings);
+    let (long, short) = ("t4 t5 t6 -> L0", "t1 t2 -> L0");
+    let due = |bench: &Bench, text: &str, at| Plan { deadline: Some(at), ..bench.plan(text) };
+
+    let plan = bench.plan(long);
+    assert_eq!(bench.admit(&plan), Ok(1));
+    assert!(is_fed(&bench));
+    assert_eq!(bench.try_plan(short), Err("enough"), "one is ready");
+    assert!(bench.start().is_ok());
+    assert_eq!(bench.try_plan(short), Err("enough"), "one is running");
+
+    let mut bench = Bench { flight: Flight::default(), ..bench };
+    let plan = due(&bench, long, 90);
+    assert_eq!(bench.admit(&plan), Ok(2));
+    assert!(!is_fed(&bench));
+    let plan = due(&bench, short, 10);
+    assert_eq!(bench.admit(&plan), Ok(3));
+    let first = bench.start().map(|start| start.piece.id.ticket);
+    assert!(first.is_ok_and(|first| first == Ticket(3)), "the short one is due first");
+}

@@ -220,12 +220,14 @@ impl Flight {
     }
 
     /// Whether so much is ready that more plans would only grow old: a policy need not be asked, unless something was
-    /// flushed. One slot is fed by what level 0 has to give alone: else a long merge below would hold that up.
+    /// flushed. One slot is fed by what level 0 has to give alone: else a long merge below would hold that up. A policy
+    /// that sets deadlines makes its own order, and is asked.
     pub fn is_fed(&self, settings: &Settings) -> bool {
         let is_ready = |p: &Piece| p.state == PieceState::Ready && self.is_clear(p);
         let is_first = |p: &Piece| !settings.gives_way() || p.source() == 0;
+        let counts = |t: &TicketState, p: &Piece| t.plan.deadline.is_none() && is_ready(p) && is_first(p);
         let most = settings.most_ready(false);
-        self.unfinished().filter(|(_, p)| is_ready(p) && is_first(p)).take(most).count() == most
+        self.unfinished().filter(|(t, p)| counts(t, p)).take(most).count() == most
     }
 
     /// The oldest unfinished ticket with a piece into `level`: no limit holds it up.

@@ -251,10 +251,13 @@ mod tests {
                     "{mix:?} {tuple:?}"
                 );
             }
-            // From its own answer the search moves by no more than the neighbours give.
-            let again = run(&mut Search::new(Start::clone(&start), answer.tuple, 500.0, true));
-            let third = run(&mut Search::new(Start::clone(&start), again.tuple, 500.0, true));
-            assert_eq!(again.tuple, third.tuple, "{mix:?} does not settle");
+            // From its own answers the search moves on to neighbours that are better, and comes to rest.
+            let next =
+                |answer: &Answer| run(&mut Search::new(Start::clone(&start), answer.tuple, 500.0, true));
+            let answers: Vec<Answer> =
+                core::iter::successors(Some(answer.clone()), |answer| Some(next(answer))).take(5).collect();
+            assert_eq!(answers[3].tuple, answers[4].tuple, "{mix:?} does not settle");
+            assert!(answers.windows(2).all(|pair| pair[1].cost <= pair[0].cost * (1.0 + 1e-9)), "{mix:?}");
             assert_eq!(run(&mut Search::new(Start::clone(&start), Tuple::PRIOR, 500.0, true)), answer);
         }
     }
