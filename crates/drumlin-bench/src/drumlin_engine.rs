@@ -5,7 +5,7 @@ use crate::engine::{
     Seeker, Stall, Visit,
 };
 use drumlin::env::{Env, MemEnv};
-use drumlin::{Batch, Db, Keyspace, RangeCursor};
+use drumlin::{Batch, Db, Keyspace, LevelShape, RangeCursor};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -37,6 +37,14 @@ pub(crate) struct Open {
     memory: Option<MemEnv>,
     /// The clock's reading when it was opened, microseconds.
     opened: u64,
+}
+
+impl Open {
+    /// The levels of the tree.
+    pub(crate) fn levels(&self) -> Vec<LevelShape> {
+        let tree = self.db.tree().into_iter().find(|tree| tree.name == KEYSPACE);
+        tree.map(|tree| tree.levels).unwrap_or_default()
+    }
 }
 
 fn text(error: drumlin::Error) -> String {
@@ -208,8 +216,7 @@ impl Engine for Open {
 
     fn counters(&self) -> Counters {
         let metrics = self.db.metrics();
-        let levels = self.db.tree().into_iter().find(|tree| tree.name == KEYSPACE).map(|tree| tree.levels);
-        let levels = levels.unwrap_or_default();
+        let levels = self.levels();
         let runs = levels.iter().map(|level| level.runs.len() as u64).collect();
         let files = levels.iter().flat_map(|level| &level.runs).flat_map(|run| &run.files);
         let tables_searched = metrics.lookup_tables_absent + metrics.lookup_tables_found;

@@ -7,6 +7,7 @@
 //! - the client's time for an operation, waits included; blocks that its reads fetched;
 //! - blocks that flushes and merges wrote, and blocks that merges read;
 //! - waits, the slowest of a thousand puts, runs of the tree;
+//! - reads by the extra runs that they met (`depth`), and how deep the tree was at most;
 //! - for ARCE, the cost that its last search predicted of the phase beside what came.
 //!
 //! A small store's phases are short, while the engine reads its counters once a second. So the disk is sixteen times slower
@@ -21,13 +22,16 @@ use crate::generate::stream::{Call, Chunk, Operation, Stream};
 use crate::generate::values::Values;
 use crate::measure::oracle::Oracle;
 use crate::workload::{After, Phase, Workload, dynamic};
+use depth::Depths;
 use drumlin::env::MemEnv;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 use std::path::Path;
 
+mod depth;
 mod shown;
 
+pub use depth::{Deepest, ReadsAt};
 pub use shown::Counted;
 
 /// Nanoseconds of a block of 4 KiB read and written.
@@ -59,6 +63,9 @@ pub struct Setup {
     pub memory_bytes: u64,
     /// Merges at the same time, besides one flush.
     pub merges: u32,
+    /// Count reads by the extra runs that they meet, and search the tree for its deepest places: at each operation the
+    /// engine's counters are read.
+    pub depths: bool,
     /// Options of the engine by name, over the others.
     pub set: Vec<(String, String)>,
 }
@@ -72,6 +79,7 @@ impl Default for Setup {
             // The least: filters and indexes fit, and few blocks stay.
             memory_bytes: 8 << 20,
             merges: 1,
+            depths: false,
             set: Vec::new(),
         }
     }
@@ -100,6 +108,10 @@ pub struct PhaseCount {
     pub mean_runs: f64,
     /// Runs of each level at its end, the newest level first.
     pub levels: Vec<u64>,
+    /// Its reads by the extra runs that they met, if they were counted.
+    pub reads: Vec<ReadsAt>,
+    /// Most runs at one key, level by level, if that was looked for.
+    pub deepest: Vec<Deepest>,
     /// Nanoseconds that ARCE's last search predicted, if it made one.
     pub predicted: Option<f64>,
     /// What the policy went by at its end.
@@ -136,6 +148,7 @@ struct Course {
     oracle: Oracle,
     values: Values,
     workload: Workload,
+    depths: bool,
     base: u64,
 }
 
@@ -160,6 +173,7 @@ impl Course {
             oracle: Oracle::new(workload.ids(), false),
             values: Values::new(SEED, 0.5, setup.value_bytes),
             workload: workload.clone(),
+            depths: setup.depths,
             base: 0,
         })
     }
@@ -171,13 +185,21 @@ impl Course {
         let (mut chunk, mut value, mut operations) = (Chunk::default(), Vec::new(), 0_u64);
         let mut puts = Histogram::<u64>::new_with_bounds(1, LONGEST, 3).map_err(|e| e.to_string())?;
         let (mut runs, mut looks) = (0, 0);
+        let mut depths = self.depths.then(Depths::new).transpose()?;
         while stream.fill(&mut chunk, &|id| self.oracle.is_present(id))? {
             for operation in &chunk.operations {
                 let began = self.nanos();
                 self.mem.advance(EACH * SLOWER);
+                let met = depths.as_mut().map(|depths| depths.meet(&self.open));
                 self.step(&chunk, operation, &mut value)?;
-                if operation.call == Call::Put {
-                    puts.saturating_record(self.nanos() - began);
+                let took = self.nanos() - began;
+                match (operation.call, chunk.items(operation).first(), &mut depths, met) {
+                    (Call::Put, ..) => puts.saturating_record(took),
+                    (Call::Get | Call::Range(_), Some(item), Some(depths), Some(misses)) => {
+                        let fetched = self.open.db.metrics().cache_misses - misses;
+                        depths.count(operation.call != Call::Get, chunk.key(item), took, fetched);
+                    }
+                    _ => {}
                 }
                 if operations.is_multiple_of(LOOK) {
                     runs += self.open.counters().runs_per_level.iter().flatten().sum::<u64>();
@@ -198,6 +220,7 @@ impl Course {
         };
         let (waited, had_waited) = (waits(&after.0), waits(&before.0));
         let state = self.open.keys.policy_state();
+        let (reads, deepest) = depths.map(|depths| depths.result(SLOWER as f64)).unwrap_or_default();
         let count = PhaseCount {
             name: phase.name.clone(),
             operations,
@@ -209,6 +232,8 @@ impl Course {
             put_p999: puts.value_at_quantile(0.999) as f64 / SLOWER as f64,
             mean_runs: runs as f64 / f64::from(looks.max(1)),
             levels: after.0.runs_per_level.clone().unwrap_or_default(),
+            reads,
+            deepest,
             predicted: predicted(&state).map(|nanos| nanos / SLOWER as f64),
             state,
         };
@@ -322,8 +347,16 @@ mod tests {
     }
 
     #[test]
-    fn a_course_is_the_same_each_time() {
-        let run = || course("arce", "III", &small()).unwrap();
-        assert_eq!(run(), run());
+    fn a_course_is_the_same_each_time_and_counting_depths_changes_nothing() {
+        let run = |depths| course("arce", "III", &Setup { depths, ..small() }).unwrap();
+        let (mut counted, plain) = (run(true), run(false));
+        assert_eq!(counted, run(true));
+        for phase in &counted {
+            let share = |kind| phase.reads.iter().filter(|r| r.kind == kind).map(|r| r.share).sum::<f64>();
+            assert!(["get", "range"].iter().all(|kind| (share(*kind) - 1.0).abs() < 1e-9), "{phase:?}");
+            assert!(!phase.deepest.is_empty() && phase.deepest.iter().all(|d| d.runs > 0), "{phase:?}");
+        }
+        counted.iter_mut().for_each(|phase| (phase.reads, phase.deepest) = Default::default());
+        assert_eq!(counted, plain);
     }
 }

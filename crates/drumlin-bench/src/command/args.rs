@@ -405,6 +405,13 @@ pub struct PacedArgs {
     /// Policies; the first is what the others are compared with
     #[arg(long, value_delimiter = ',', value_name = "POLICY,..", default_value = "arce,1-leveling:static")]
     pub policies: Vec<String>,
+    /// Show the reads by the extra runs that they met, and how deep the tree was
+    ///
+    /// For gets and ranges by the runs at their key beyond those that the policy means to be there: their share, mean us,
+    /// blocks fetched, and us of all but one in a hundred. For each level the most runs at one key, those meant to be there,
+    /// and those from which on merges fold or wait. JSON has both then.
+    #[arg(long)]
+    pub depths: bool,
     /// Show what each policy goes by at the end of each phase
     #[arg(long)]
     pub explain: bool,

@@ -111,6 +111,7 @@ fn show_paced(args: &PacedArgs, common: &Common) -> crate::engine::Result<()> {
         flush_bytes,
         memory_bytes: common.memory.unwrap_or(least.memory_bytes),
         merges: common.merges,
+        depths: args.depths,
         set: common.set.clone(),
     };
     let mut courses = Vec::new();

@@ -1,6 +1,6 @@
 //! A course as a table and as JSON.
 
-use super::{PhaseCount, Setup, course, mean};
+use super::{Deepest, PhaseCount, Setup, course, mean};
 use crate::engine::Result;
 use serde::Serialize;
 use std::fmt::Write;
@@ -28,12 +28,13 @@ impl Counted {
         Ok(Counted { policy: policy.to_owned(), nanos: mean(&phases), merged, phases })
     }
 
-    /// As a table, with what the policy went by in each phase if that is wanted; `first` is the mean of the policy
-    /// called `name`.
+    /// As a table; with the reads by extra runs if they were counted, and with what the policy went by in each phase if
+    /// that is wanted. `first` is the mean of the policy called `name`.
     pub fn text(&self, first: f64, name: &str, explain: bool) -> String {
+        let wide = self.wide();
         let mut text = format!(
             "{}: {:.2} us per operation, {:.2} of {name}; {:.3} blocks merged\n\
-             {:<10}{:>9}{:>9}{:>9}{:>9}{:>9}{:>11}{:>12}{:>7}{:>11}  runs of levels\n",
+             {:<wide$}{:>9}{:>9}{:>9}{:>9}{:>9}{:>11}{:>12}{:>7}{:>11}  runs of levels\n",
             self.policy,
             self.nanos / 1e3,
             self.nanos / first,
@@ -54,7 +55,7 @@ impl Counted {
             let levels: Vec<String> = phase.levels.iter().map(u64::to_string).collect();
             let _ = writeln!(
                 text,
-                "{:<10}{:>9.2}{:>9.3}{:>9.4}{:>9.4}{:>9}{:>11.1}{:>12.1}{:>7.1}{predicted:>11}  {}",
+                "{:<wide$}{:>9.2}{:>9.3}{:>9.4}{:>9.4}{:>9}{:>11.1}{:>12.1}{:>7.1}{predicted:>11}  {}",
                 phase.name,
                 phase.nanos / 1e3,
                 phase.fetched,
@@ -67,9 +68,93 @@ impl Counted {
                 levels.join(" "),
             );
         }
+        if self.phases.iter().any(|phase| !phase.deepest.is_empty()) {
+            self.depths(&mut text);
+        }
         for phase in self.phases.iter().filter(|_| explain) {
             let _ = write!(text, "\nat the end of {}:\n{}\n", phase.name, phase.state);
         }
         text
+    }
+
+    /// Width of the phases' names, and a space.
+    fn wide(&self) -> usize {
+        self.phases.iter().map(|phase| phase.name.len() + 1).fold(10, usize::max)
+    }
+
+    /// The reads by extra runs, and the deepest places.
+    fn depths(&self, text: &mut String) {
+        let wide = self.wide();
+        let _ = writeln!(
+            text,
+            "\n{:<wide$}{:>7}{:>12}{:>9}{:>9}{:>9}{:>9}",
+            "phase", "reads", "extra runs", "share", "us", "fetched", "p99"
+        );
+        for (phase, reads) in self.phases.iter().flat_map(|p| p.reads.iter().map(move |reads| (p, reads))) {
+            let _ = writeln!(
+                text,
+                "{:<wide$}{:>7}{:>12}{:>9.3}{:>9.2}{:>9.3}{:>9.1}",
+                phase.name,
+                reads.kind,
+                reads.extra,
+                reads.share,
+                reads.nanos / 1e3,
+                reads.fetched,
+                reads.p99 / 1e3,
+            );
+        }
+        let number = |runs: Option<u64>| runs.map_or("-".to_owned(), |runs| runs.to_string());
+        let _ = writeln!(text, "\n{:<wide$}most runs at one key: level runs/design/limit", "phase");
+        for phase in &self.phases {
+            let level =
+                |d: &Deepest| format!("L{} {}/{}/{}", d.level, d.runs, number(d.design), number(d.most));
+            let levels: Vec<String> = phase.deepest.iter().map(level).collect();
+            let _ = writeln!(text, "{:<wide$}{}", phase.name, levels.join("  "));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::paced::ReadsAt;
+
+    fn counted(reads: Vec<ReadsAt>, deepest: Vec<Deepest>) -> Counted {
+        let phase = PhaseCount {
+            name: "r=25,u=50,p=25".into(),
+            operations: 10,
+            nanos: 2000.0,
+            fetched: 1.0,
+            flushed: 0.5,
+            merged: 0.5,
+            waits: (0, 0.0),
+            put_p999: 1000.0,
+            mean_runs: 3.0,
+            levels: vec![2, 1],
+            reads,
+            deepest,
+            predicted: None,
+            state: "a tuple".into(),
+        };
+        Counted { policy: "leveling".into(), nanos: 2000.0, merged: 0.5, phases: vec![phase] }
+    }
+
+    #[test]
+    fn depths_are_shown_where_they_were_counted() {
+        let plain = counted(Vec::new(), Vec::new()).text(4000.0, "arce", false);
+        assert!(plain.starts_with("leveling: 2.00 us per operation, 0.50 of arce; 0.500 blocks merged\n"));
+        assert!(!plain.contains("extra runs") && !plain.contains("a tuple"), "{plain}");
+        let reads =
+            ReadsAt { kind: "get", extra: "1-2", share: 0.25, nanos: 13_000.0, fetched: 0.98, p99: 25_000.0 };
+        let deepest = Deepest { level: 1, runs: 5, design: Some(4), most: None };
+        let text = counted(vec![reads], vec![deepest]).text(4000.0, "arce", true);
+        let columns = |start: &str| {
+            let rows = text.lines().filter(|line| line.starts_with(start));
+            rows.map(|row| row.split_whitespace().collect::<Vec<_>>().join(" ")).collect::<Vec<_>>()
+        };
+        let [_, reads, deepest] = &columns("r=25,u=50,p=25 ")[..] else { panic!("three rows: {text}") };
+        assert_eq!(reads, "r=25,u=50,p=25 get 1-2 0.250 13.00 0.980 25.0");
+        assert_eq!(deepest, "r=25,u=50,p=25 L1 5/4/-");
+        assert!(text.contains("\nat the end of r=25,u=50,p=25:\na tuple\n"), "{text}");
     }
 }

@@ -1,0 +1,222 @@
+//! How deep the tree is where reads meet it, and what reads take then.
+//!
+//! Merges that do not wait for each other leave *extra runs*: in each level, the runs that cover a key beyond those
+//! that the policy means to be there; where it sets no number, beyond one. A read is counted by the extra runs of all
+//! levels together at its key, or at the key from which a range begins, as the tree lies when it is made.
+//!
+//! The scheduler bounds the runs of a level at one key. So each change of the tree is also searched for the deepest
+//! place of each level, which is shown beside that bound.
+
+use crate::drumlin_engine::Open;
+use drumlin::{FileShape, LevelShape, Metrics};
+use hdrhistogram::Histogram;
+use serde::Serialize;
+
+/// Extra runs from which each class of reads begins.
+const CLASSES: [u64; 5] = [0, 1, 3, 5, 9];
+const NAMES: [&str; 5] = ["0", "1-2", "3-4", "5-8", "> 8"];
+/// Longest read that is told apart, nanoseconds.
+const LONGEST: u64 = 1 << 42;
+
+/// Reads that met about as many extra runs.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct ReadsAt {
+    /// Gets or ranges.
+    pub kind: &'static str,
+    /// The extra runs.
+    pub extra: &'static str,
+    /// Their part of the phase's reads of that kind.
+    pub share: f64,
+    /// Mean virtual nanoseconds.
+    pub nanos: f64,
+    /// Mean blocks that were fetched.
+    pub fetched: f64,
+    /// Nanoseconds that all but one in a hundred took at most.
+    pub p99: f64,
+}
+
+/// The deepest place of a level.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct Deepest {
+    /// The level.
+    pub level: u8,
+    /// Most runs that covered one key.
+    pub runs: u64,
+    /// Runs that the policy means to be there.
+    pub design: Option<u64>,
+    /// Runs from which on no merge adds another, but the oldest one under way.
+    pub most: Option<u64>,
+}
+
+/// The tree as a phase meets it.
+pub(super) struct Depths {
+    stamp: Option<Stamp>,
+    levels: Vec<LevelShape>,
+    deepest: Vec<Deepest>,
+    classes: [[Class; CLASSES.len()]; 2],
+}
+
+/// What changes with every change of the tree: flushes, merges and moves.
+type Stamp = [u64; 3];
+
+struct Class {
+    times: Histogram<u64>,
+    nanos: u64,
+    fetched: u64,
+}
+
+impl Class {
+    fn new() -> Result<Class, String> {
+        let times = Histogram::new_with_bounds(1, LONGEST, 3).map_err(|e| e.to_string())?;
+        Ok(Class { times, nanos: 0, fetched: 0 })
+    }
+}
+
+impl Depths {
+    pub(super) fn new() -> Result<Depths, String> {
+        let classes = || -> Result<[Class; CLASSES.len()], String> {
+            Ok([Class::new()?, Class::new()?, Class::new()?, Class::new()?, Class::new()?])
+        };
+        Ok(Depths { stamp: None, levels: Vec::new(), deepest: Vec::new(), classes: [classes()?, classes()?] })
+    }
+
+    /// An operation is about to meet `open`. Blocks that were fetched before it.
+    pub(super) fn meet(&mut self, open: &Open) -> u64 {
+        let Metrics { flushes, merges, moves, cache_misses, .. } = open.db.metrics();
+        let stamp = [flushes, merges, moves];
+        if self.stamp.replace(stamp) != Some(stamp) {
+            self.see(open.levels());
+        }
+        cache_misses
+    }
+
+    /// The tree is another one.
+    fn see(&mut self, levels: Vec<LevelShape>) {
+        for level in levels.iter().filter(|level| !level.runs.is_empty()) {
+            let files = level.runs.iter().flat_map(|run| &run.files);
+            let (runs, design, most) = (deepest(files), level.design_runs, level.most_runs);
+            match self.deepest.iter_mut().find(|d| d.level == level.level) {
+                Some(before) if before.runs >= runs => {}
+                Some(before) => *before = Deepest { level: level.level, runs, design, most },
+                None => self.deepest.push(Deepest { level: level.level, runs, design, most }),
+            }
+        }
+        self.deepest.sort_by_key(|d| d.level);
+        self.levels = levels;
+    }
+
+    /// Extra runs at `key`, all levels together.
+    fn extra(&self, key: &[u8]) -> u64 {
+        let covers = |f: &FileShape| *f.first <= *key && f.end.as_ref().is_none_or(|end| *key < **end);
+        let extra = |level: &LevelShape| {
+            let there = level.runs.iter().filter(|run| run.files.iter().any(covers)).count() as u64;
+            there.saturating_sub(level.design_runs.unwrap_or(1))
+        };
+        self.levels.iter().map(extra).sum()
+    }
+
+    /// A read of `key` took so long, and fetched so many blocks.
+    pub(super) fn count(&mut self, is_range: bool, key: &[u8], nanos: u64, fetched: u64) {
+        let extra = self.extra(key);
+        let at = CLASSES.iter().rposition(|least| extra >= *least).unwrap_or(0);
+        let class = &mut self.classes[usize::from(is_range)][at];
+        class.times.saturating_record(nanos);
+        class.nanos += nanos;
+        class.fetched += fetched;
+    }
+
+    /// What the phase came to; times are `slower` times as long as they count.
+    pub(super) fn result(self, slower: f64) -> (Vec<ReadsAt>, Vec<Deepest>) {
+        let mut reads = Vec::new();
+        for (kind, classes) in ["get", "range"].into_iter().zip(&self.classes) {
+            let all: u64 = classes.iter().map(|class| class.times.len()).sum();
+            for (extra, class) in NAMES.into_iter().zip(classes).filter(|(_, class)| !class.times.is_empty())
+            {
+                let each = |sum: u64| sum as f64 / class.times.len() as f64;
+                reads.push(ReadsAt {
+                    kind,
+                    extra,
+                    share: class.times.len() as f64 / all as f64,
+                    nanos: each(class.nanos) / slower,
+                    fetched: each(class.fetched),
+                    p99: class.times.value_at_quantile(0.99) as f64 / slower,
+                });
+            }
+        }
+        (reads, self.deepest)
+    }
+}
+
+/// The largest number of `files` that cover one key.
+fn deepest<'a>(files: impl Iterator<Item = &'a FileShape>) -> u64 {
+    let (mut starts, mut ends) = (Vec::new(), Vec::new());
+    for file in files {
+        starts.push(&file.first);
+        ends.extend(&file.end);
+    }
+    starts.sort_unstable();
+    ends.sort_unstable();
+    let (mut most, mut ended) = (0, 0);
+    for (begun, start) in starts.iter().enumerate() {
+        ended += ends[ended..].iter().take_while(|end| *end <= start).count();
+        most = most.max(begun + 1 - ended);
+    }
+    most as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use drumlin::RunShape;
+
+    fn file(bounds: &str) -> FileShape {
+        let (first, end) = (bounds[..1].into(), Some(bounds[1..].into()));
+        FileShape {
+            table: 1,
+            first,
+            end,
+            bytes: 1,
+            entries: 1,
+            tombstones: 0,
+            range_tombstones: 0,
+            min_seq: 1,
+            max_seq: 1,
+            narrowed: false,
+            lookups_empty: 0.0,
+            lookups_found: 0.0,
+            lookups_dead: 0.0,
+            state: String::new(),
+        }
+    }
+
+    fn level(level: u8, design_runs: Option<u64>, runs: &[&[&str]]) -> LevelShape {
+        let run = |files: &&[&str]| RunShape {
+            id: 1,
+            tag: Vec::new(),
+            files: files.iter().map(|bounds| file(bounds)).collect(),
+        };
+        LevelShape { level, design_runs, most_runs: Some(9), runs: runs.iter().map(run).collect() }
+    }
+
+    #[test]
+    fn reads_are_counted_by_the_extra_runs_at_their_key() {
+        let mut depths = Depths::new().unwrap();
+        depths.see(vec![
+            level(0, Some(2), &[&["az"], &["az"], &["az"]]),
+            level(1, Some(1), &[&["ac", "ce"], &["bd"], &["bc"]]),
+            level(2, None, &[&["az"], &["am"]]),
+        ]);
+        assert_eq!([b"a", b"b", b"c", b"p"].map(|key| depths.extra(key)), [2, 4, 3, 1]);
+        for (is_range, key, nanos) in
+            [(false, b"a", 100), (false, b"b", 700), (false, b"p", 200), (true, b"c", 5)]
+        {
+            depths.count(is_range, key, nanos, 1);
+        }
+        let (reads, deepest) = depths.result(10.0);
+        let found: Vec<_> = reads.iter().map(|r| (r.kind, r.extra, r.nanos)).collect();
+        assert_eq!(found, [("get", "1-2", 15.0), ("get", "3-4", 70.0), ("range", "3-4", 0.5)]);
+        assert!((reads[0].share - 2.0 / 3.0).abs() < 1e-9 && reads[0].p99 >= 20.0);
+        let runs: Vec<_> = deepest.iter().map(|d| (d.level, d.runs)).collect();
+        assert_eq!(runs, [(0, 3), (1, 3), (2, 2)]);
+    }
+}
