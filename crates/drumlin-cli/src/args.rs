@@ -182,6 +182,17 @@ pub(crate) struct PipelineArgs {
     #[arg(long, default_value_t = 0.0)]
     pub(crate) gets: f64,
 
+    /// Run each load on the engine too, in virtual time
+    ///
+    /// Sizes and rates of both are divided by N, files are a quarter of a memtable, pieces as long as one, and writers are
+    /// slowed by the policy's pace. Both write N times less, in as much time; MiB/s are those of full size again. A second
+    /// row has the engine's throughput, bytes written per byte that flushes wrote, depth, most runs of level 0, and how far
+    /// the bytes are from what was simulated. What is in the store at the end is read and checked. The engine takes no part
+    /// in what is set for the simulator alone.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(16..=1024),
+          conflicts_with_all = ["universe", "gets", "cap", "fold_every", "back_pressure", "piece", "flush_alike"])]
+    pub(crate) engine: Option<u64>,
+
     #[command(flatten)]
     pub(crate) scheduler: SchedulerArgs,
 

@@ -238,3 +238,31 @@ fn the_pipeline_is_simulated_into_a_table_a_page_and_json() {
     assert!(rate("pipelined") >= rate("unsplit"));
     bench.ends(2, "sim pipeline --policy none-such");
 }
+
+#[test]
+fn a_simulated_load_runs_on_the_engine_too() {
+    let bench = Bench::new();
+    let line =
+        "sim pipeline --load 2048 --workers 1 --detail 2 --policy tiering:4 --modes split --engine 1024";
+    let table = bench.ends(0, line);
+    let rows: Vec<&str> = table.lines().collect();
+    assert_eq!(rows.len(), 5, "a head, and two rows for each number of workers:\n{table}");
+    for row in [rows[2], rows[4]] {
+        assert!(row.starts_with("  on the engine ") && row.ends_with(" % bytes"), "{row}");
+    }
+    let json: serde_json::Value =
+        serde_json::from_str(&bench.ends(0, &format!("{line} --json"))).expect("JSON");
+    let engine = |row: usize| &json[row]["engine"];
+    assert_eq!(
+        (&engine(0)["divided_by"], &engine(0)["bytes"]["ingested"]),
+        (&1024.into(), &(2 << 20).into())
+    );
+    assert_eq!(engine(0)["content"], engine(1)["content"]);
+    let against = engine(0)["bytes_against_simulated"].as_f64().expect("a ratio");
+    assert!(against > 0.5 && against < 2.0, "{against}");
+    for other in ["--gets 5", "--cap 4", "--universe 64", "--piece 8", "--back-pressure 2", "--flush-alike"] {
+        bench.ends(2, &format!("{line} {other}"));
+    }
+    bench.ends(2, &format!("{line} --memtable 64"));
+    bench.ends(2, "sim pipeline --engine 8");
+}

@@ -4,6 +4,7 @@ mod access;
 mod care;
 mod load;
 mod pipeline;
+mod pipeline_engine;
 mod pipeline_page;
 mod replay;
 mod report;

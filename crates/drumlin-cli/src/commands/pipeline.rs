@@ -6,6 +6,7 @@
 //! once, and stand in the order in which they were named. A line on stderr tells of each that is done. `--html` writes
 //! a page with counterparts of the paper's figures.
 
+use super::pipeline_engine::{self, Measured};
 use super::pipeline_page;
 use crate::args::PipelineArgs;
 use crate::failure::{Failure, Outcome, Result, Verdict};
@@ -25,6 +26,8 @@ pub(super) struct Course {
     pub(super) mode: &'static str,
     pub(super) workers: u32,
     pub(super) report: Report,
+    /// The same on the engine, and by what sizes and rates were divided for both.
+    pub(super) engine: Option<(Measured, u64)>,
 }
 
 /// What is to be simulated.
@@ -32,6 +35,8 @@ struct Wanted {
     policy: String,
     mode: &'static str,
     setup: Setup,
+    /// By what sizes and rates are divided, where the engine runs it too.
+    engine: Option<u64>,
 }
 
 /// Courses that are left, and what came of others.
@@ -42,6 +47,11 @@ struct Work {
 }
 
 impl Course {
+    /// Mebibytes per second, at full size.
+    pub(super) fn throughput(&self) -> f64 {
+        self.report.throughput() * self.engine.as_ref().map_or(1, |(_, scale)| *scale) as f64
+    }
+
     pub(super) fn name(&self) -> String {
         format!("{} {}", self.policy, self.mode)
     }
@@ -61,10 +71,14 @@ pub(super) fn pipeline(args: &PipelineArgs, out: &mut Output<'_>) -> Outcome {
         for (name, mode) in Mode::NAMES.into_iter().rev() {
             if args.scheduler.modes.iter().any(|wanted| wanted == name) {
                 let setup = |slots: &u32| setup(args, mode, *slots);
-                let course = |setup| Wanted { policy: policy.clone(), mode: name, setup };
+                let course =
+                    |setup| Wanted { policy: policy.clone(), mode: name, setup, engine: args.engine };
                 wanted.extend(workers.iter().map(setup).map(course));
             }
         }
+    }
+    if let (Some(scale), Some(first)) = (args.engine, wanted.first()) {
+        pipeline_engine::check(&first.setup, scale)?;
     }
     let courses = courses(wanted)?;
     if let Some(file) = &args.html {
@@ -114,7 +128,7 @@ fn run(work: &Mutex<Work>) {
 }
 
 fn tell(course: &Course, done: usize, of: usize) {
-    let (name, workers, speed) = (course.name(), course.workers, course.report.throughput());
+    let (name, workers, speed) = (course.name(), course.workers, course.throughput());
     note(&format!("{done} of {of}: {name}, {workers} workers: {speed:.0} MiB/s"));
 }
 
@@ -139,12 +153,17 @@ fn setup(args: &PipelineArgs, mode: Mode, slots: u32) -> Setup {
     setup
 }
 
-fn course(Wanted { policy, mode, setup }: Wanted) -> Result<Course> {
+fn course(Wanted { policy, mode, mut setup, engine }: Wanted) -> Result<Course> {
     let workers = setup.settings.slots;
     let mut decides = drumlin_policy::by_name(&policy).map_err(|e| Failure::Usage(e.to_string()))?;
+    if let Some(scale) = engine {
+        setup = pipeline_engine::scaled(&setup, scale);
+    }
     let report = load(&mut *decides, &setup)
         .map_err(|what| Failure::Usage(format!("{policy} {mode}, {workers} workers: {what}")))?;
-    Ok(Course { policy, mode, workers, report })
+    let on_engine = |scale| pipeline_engine::load(&policy, mode, &setup).map(|measured| (measured, scale));
+    let engine = engine.map(on_engine).transpose()?;
+    Ok(Course { policy, mode, workers, report, engine })
 }
 
 fn print_table(courses: &[Course], out: &mut Output<'_>) -> Result<()> {
@@ -159,7 +178,7 @@ fn print_table(courses: &[Course], out: &mut Output<'_>) -> Result<()> {
             "{:<28}{:>8}{:>8.0}{:>7.2}{:>7.1}{:>8.0}{:>7.1}{:>7}{:>8}{:>8}{:>8}",
             course.name(),
             course.workers,
-            course.report.throughput(),
+            course.throughput(),
             course.report.write_amp(),
             course.report.mean_busy(),
             100.0 * course.report.share_busy((course.workers * 3 / 4).max(1) as usize),
@@ -169,6 +188,9 @@ fn print_table(courses: &[Course], out: &mut Output<'_>) -> Result<()> {
             part(folded),
             pieces.1,
         ))?;
+        if let Some((measured, scale)) = &course.engine {
+            out.line(&pipeline_engine::row(measured, &course.report, *scale))?;
+        }
     }
     Ok(())
 }
@@ -180,7 +202,7 @@ fn print_json(courses: &[Course], out: &mut Output<'_>) -> Result<()> {
             "policy": course.policy,
             "mode": course.mode,
             "workers": course.workers,
-            "mib_per_s": report.throughput(),
+            "mib_per_s": course.throughput(),
             "write_amp": report.write_amp(),
             "mean_busy": report.mean_busy(),
             "busy_ns": report.busy[..=course.workers as usize],
@@ -197,6 +219,20 @@ fn print_json(courses: &[Course], out: &mut Output<'_>) -> Result<()> {
             "held": report.pieces.1,
             "landed": report.pieces.2,
             "plans": report.plans.0,
+            "engine": course.engine.as_ref().map(|(measured, scale)| json!({
+                "divided_by": scale,
+                "mib_per_s": measured.throughput() * *scale as f64,
+                "bytes": {
+                    "ingested": measured.ingested, "flushed": measured.flushed, "merged": measured.merged,
+                },
+                "bytes_per_flushed": measured.per_flushed(),
+                "bytes_against_simulated": measured.against(report),
+                "mean_depth": measured.mean_depth,
+                "most_level0_runs": measured.most_level0,
+                "moves": measured.moves,
+                "seconds": measured.nanos as f64 / 1e9,
+                "content": format!("{:016x}", measured.content),
+            })),
         })
     };
     out.json(&json!(courses.iter().map(course).collect::<Vec<_>>()))

@@ -33,7 +33,7 @@ pub(super) fn page(courses: &[Course], args: &PipelineArgs) -> String {
 fn throughput(courses: &[Course], out: &mut String) {
     let mut series: Vec<Series> = Vec::new();
     for course in courses {
-        let point = (f64::from(course.workers), course.report.throughput());
+        let point = (f64::from(course.workers), course.throughput());
         match series.iter_mut().find(|s| s.name == course.name()) {
             Some(line) => line.points.push(point),
             None => series.push(Series { name: course.name(), points: vec![point] }),

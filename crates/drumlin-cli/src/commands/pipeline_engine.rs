@@ -1,0 +1,312 @@
+//! The simulated load on the engine itself: real bytes on a simulated disk, in virtual time.
+//!
+//! The simulator has the scheduler's code and the policies', but a tree of its own, no bytes, and a model of the
+//! device. Here the same load goes through a store in memory whose background lanes have a time of their own: a block
+//! of a table takes so long to read and so long to write that a slot merges, and a flush writes, as fast as the setup
+//! says; all else takes no time. So the figures of both should agree, and where they do not, one of them is wrong.
+//!
+//! Sizes and rates are both divided, so that all takes as long as at full size: what goes by seconds goes by as many.
+//! Differences that stay: the engine's device has no limit besides, and a store has blocks, filters and an index, so
+//! bytes written are compared per byte that flushes wrote.
+//!
+//! What is in the store at the end is read and compared with what was put there.
+
+use crate::failure::{Failure, Result};
+use drumlin::env::MemEnv;
+use drumlin::{Db, Keyspace, LevelShape, Metrics};
+use drumlin_policy::sim::pipeline::setup::Writer;
+use drumlin_policy::sim::pipeline::{Report, Setup};
+
+/// Bytes of an entry, its key included.
+const ENTRY: u64 = 1024;
+const KEY: usize = 16;
+const BLOCK: u64 = 4096;
+const SECOND: u64 = 1_000_000_000;
+/// The smallest file that the engine can be told to write.
+const LEAST_FILE: u64 = 4096;
+const KEYSPACE: &str = "load";
+/// Keys at which depth is counted.
+const PROBES: u64 = 32;
+const SEED: u64 = 1;
+/// Memory that holds all memtables that may wait.
+const MEMTABLES: u64 = 32;
+
+/// What a load came to on the engine.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Measured {
+    /// Bytes that the program wrote.
+    pub(super) ingested: u64,
+    /// Bytes that flushes wrote, and merges.
+    pub(super) flushed: u64,
+    pub(super) merged: u64,
+    /// Virtual nanoseconds until the last byte was written.
+    pub(super) nanos: u64,
+    /// Most runs of level 0.
+    pub(super) most_level0: usize,
+    /// Mean over time of the runs that cover a key.
+    pub(super) mean_depth: f64,
+    /// Files that moved unread.
+    pub(super) moves: u64,
+    /// Hash over all entries in key order.
+    pub(super) content: u64,
+}
+
+impl Measured {
+    /// Mebibytes per second.
+    pub(super) fn throughput(&self) -> f64 {
+        self.ingested as f64 / 1_048_576.0 / (self.nanos.max(1) as f64 / 1e9)
+    }
+
+    /// Bytes written per flushed byte.
+    pub(super) fn per_flushed(&self) -> f64 {
+        (self.flushed + self.merged) as f64 / self.flushed.max(1) as f64
+    }
+
+    /// Bytes written per flushed byte, as a multiple of what was simulated.
+    pub(super) fn against(&self, simulated: &Report) -> f64 {
+        self.per_flushed() / (1.0 + simulated.merged as f64 / simulated.flushed.max(1) as f64)
+    }
+}
+
+/// Whether the engine can write files as small as `setup` divided by `scale` has them.
+pub(super) fn check(setup: &Setup, scale: u64) -> Result<()> {
+    match scaled(setup, scale).file {
+        LEAST_FILE.. => Ok(()),
+        file => {
+            let memtable = setup.memtable >> 10;
+            let what = format!("--engine {scale} makes files of {file} bytes of --memtable {memtable}");
+            Err(Failure::Usage(format!("{what}: the engine's have {LEAST_FILE} or more")))
+        }
+    }
+}
+
+/// `setup` with sizes and rates divided by `scale`, and as the engine would have it: small files mean small pieces, and
+/// writers are slowed by the policy's pace.
+pub(super) fn scaled(setup: &Setup, scale: u64) -> Setup {
+    let scale = scale.max(1);
+    let memtable = setup.memtable / scale;
+    let mut scaled = Setup {
+        total: setup.total / scale,
+        memtable,
+        file: memtable / 4,
+        write_rate: setup.write_rate / scale,
+        flush_rate: setup.flush_rate / scale,
+        slot_rate: setup.slot_rate / scale,
+        bandwidth: setup.bandwidth / scale,
+        writer: Writer::Paced,
+        ..*setup
+    };
+    let (least, most) = setup.settings.piece;
+    scaled.settings.piece = (memtable.min(least), memtable.min(most));
+    scaled
+}
+
+/// Runs the load of `setup`, which is [`scaled`], under `policy` and the mode called `mode`.
+pub(super) fn load(policy: &str, mode: &str, setup: &Setup) -> Result<Measured> {
+    let mem = MemEnv::new(SEED);
+    let written = BLOCK * SECOND / setup.flush_rate;
+    mem.pace((BLOCK * SECOND / setup.slot_rate).saturating_sub(written), written);
+    let failed = |e: drumlin::Error| Failure::failed(format!("{policy} {mode} on the engine"), e);
+    let (db, keys) = open(&mem, policy, mode, setup).map_err(failed)?;
+    let env = mem.env();
+    let puts = setup.total / ENTRY;
+    let (mut most_level0, mut depth, mut looked) = (0, 0, 0);
+    for n in 0..puts {
+        keys.put(key(n), value(n)).map_err(failed)?;
+        // The program's own time; what it waits comes on top.
+        let due = (n + 1) * ENTRY * 1_000_000 / setup.write_rate - n * ENTRY * 1_000_000 / setup.write_rate;
+        env.clock().sleep_micros(due);
+        if n % (setup.memtable / ENTRY / 4).max(1) == 0 {
+            let tree = db.tree().into_iter().find(|tree| tree.name == KEYSPACE);
+            let levels = tree.map(|tree| tree.levels).unwrap_or_default();
+            most_level0 = most_level0.max(levels.first().map_or(0, |level| level.runs.len()));
+            let now = env.clock().monotonic_nanos();
+            depth += covered(&levels) * (now - looked);
+            looked = now;
+        }
+    }
+    let nanos = env.clock().monotonic_nanos();
+    let Metrics { flush_bytes_written: flushed, merge_bytes_written: merged, moves, .. } = db.metrics();
+    let content = content(&keys, puts)?;
+    Ok(Measured {
+        ingested: puts * ENTRY,
+        flushed,
+        merged,
+        nanos,
+        most_level0,
+        mean_depth: depth as f64 / PROBES as f64 / looked.max(1) as f64,
+        moves,
+        content,
+    })
+}
+
+/// Runs that cover a key, over some keys that lie evenly.
+fn covered(levels: &[LevelShape]) -> u64 {
+    let runs = || levels.iter().flat_map(|level| &level.runs);
+    let at = |probe: u64| {
+        let key = (u64::MAX / PROBES * probe + u64::MAX / PROBES / 2).to_be_bytes();
+        let covers =
+            |first: &[u8], end: Option<&[u8]>| first <= &key[..] && end.is_none_or(|end| &key[..] < end);
+        runs().filter(|run| run.files.iter().any(|f| covers(&f.first, f.end.as_deref()))).count() as u64
+    };
+    (0..PROBES).map(at).sum()
+}
+
+fn open(mem: &MemEnv, policy: &str, mode: &str, setup: &Setup) -> drumlin::Result<(Db, Keyspace)> {
+    let memory = (MEMTABLES * setup.memtable).max(16 << 20);
+    let mut builder = Db::builder("/store").env(mem.env());
+    for (name, value) in [
+        ("memory_budget", memory.to_string()),
+        ("durability", "none".to_owned()),
+        ("workers", setup.settings.slots.to_string()),
+        ("pipeline", mode.to_owned()),
+    ] {
+        builder = builder.set(name, &value)?;
+    }
+    let db = builder.open()?;
+    let (memtable, file) = (setup.memtable.to_string(), setup.file.to_string());
+    let options = [
+        ("memtable_bytes", memtable.as_str()),
+        ("file_bytes", file.as_str()),
+        ("compression", "none"),
+        ("compaction", policy),
+    ];
+    let keys = db.keyspace_with(KEYSPACE, &options)?;
+    Ok((db, keys))
+}
+
+/// A number that is different for each `n`, and in no order.
+fn mixed(n: u64) -> u64 {
+    let mut mixed = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ (mixed >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
+    mixed ^ (mixed >> 32)
+}
+
+fn key(n: u64) -> [u8; KEY] {
+    let mut key = [0; KEY];
+    key[..8].copy_from_slice(&mixed(n).to_be_bytes());
+    key[8..].copy_from_slice(&n.to_be_bytes());
+    key
+}
+
+fn value(n: u64) -> [u8; ENTRY as usize - KEY] {
+    let mut value = [n as u8; ENTRY as usize - KEY];
+    value[..8].copy_from_slice(&n.to_be_bytes());
+    value
+}
+
+/// Reads all entries, which must be those that were put, in order; a hash over them.
+fn content(keys: &Keyspace, puts: u64) -> Result<u64> {
+    let mut expected: Vec<u64> = (0..puts).collect();
+    expected.sort_unstable_by_key(|n| key(*n));
+    let wrong = |what: String| Failure::failed("the engine's content is wrong", what);
+    let mut hash = 0_u64;
+    let mut entries = keys.iter();
+    for n in expected {
+        let entry = entries.next().ok_or_else(|| wrong(format!("entry {n} is missing")))?;
+        let (key_found, value_found) = entry.map_err(|e| wrong(e.to_string()))?;
+        if *key_found != key(n) || *value_found != value(n) {
+            return Err(wrong(format!("entry {n}")));
+        }
+        hash = mixed(hash ^ n);
+    }
+    match entries.next() {
+        None => Ok(hash),
+        Some(_) => Err(wrong("there is more in it".to_owned())),
+    }
+}
+
+/// The row of a table: what the engine did, in the columns of what was simulated, and how far its bytes are from that.
+pub(super) fn row(measured: &Measured, simulated: &Report, scale: u64) -> String {
+    format!(
+        "{:<36}{:>8.0}{:>7.2}{:>22.1}{:>7}{:>+10.1} % bytes",
+        "  on the engine",
+        measured.throughput() * scale as f64,
+        measured.per_flushed(),
+        measured.mean_depth,
+        measured.most_level0,
+        100.0 * (measured.against(simulated) - 1.0),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use drumlin_policy::schedule::{Mode, Settings};
+    use drumlin_policy::sim::pipeline::load as simulated;
+
+    /// Bytes written per flushed byte on the engine and simulated, throughput on both, and the content.
+    struct Pair {
+        bytes: (f64, f64),
+        speed: (f64, f64),
+        content: u64,
+    }
+
+    fn pair(policy: &str, (name, mode): (&str, Mode), workers: u32, load_mib: u64, scale: u64) -> Pair {
+        let mut setup = Setup { total: load_mib << 20, ..Setup::downforce(workers) };
+        setup.settings = Settings { mode, ..setup.settings };
+        let setup = scaled(&setup, scale);
+        let found = load(policy, name, &setup).expect("the engine");
+        let mut decides = drumlin_policy::by_name(policy).expect("a policy");
+        let report = simulated(&mut *decides, &setup).expect("the simulation");
+        let expected = (report.flushed + report.merged) as f64 / report.flushed as f64;
+        Pair {
+            bytes: (found.per_flushed(), expected),
+            speed: (found.throughput(), report.throughput()),
+            content: found.content,
+        }
+    }
+
+    /// All modes and numbers of slots: bytes agree within `within`, the modes come in the same order, and contents are
+    /// the same.
+    fn agree(policy: &str, workers: &[u32], load_mib: u64, scale: u64, within: f64) {
+        let mut content = None;
+        for &workers in workers {
+            let pairs = Mode::NAMES.map(|mode| pair(policy, mode, workers, load_mib, scale));
+            for ((name, _), Pair { bytes, content: found, speed }) in Mode::NAMES.iter().zip(&pairs) {
+                println!("{policy} {name} {workers}: bytes {bytes:?}, MiB/s {speed:?}");
+                assert_eq!(*content.get_or_insert(*found), *found, "{policy} {name} {workers}");
+                let off = bytes.0 / bytes.1 - 1.0;
+                assert!(off.abs() < within, "{policy} {name}, {workers} workers: {bytes:?}, {off:+.3}");
+            }
+            for a in &pairs {
+                for b in &pairs {
+                    // Where one is a quarter faster by simulation, it is no slower on the engine.
+                    if a.speed.1 > 1.25 * b.speed.1 {
+                        assert!(a.speed.0 >= b.speed.0, "{policy}, {workers} workers: order");
+                    }
+                }
+            }
+        }
+    }
+
+    /// So short a load hangs on the timing of single merges where one slot makes them all.
+    #[test]
+    fn the_engine_writes_what_is_simulated() {
+        agree("tiering:4", &[2], 6400, 256, 0.15);
+        agree("1-leveling:5", &[2], 6400, 256, 0.15);
+    }
+
+    #[test]
+    fn files_that_the_engine_cannot_write_are_refused() {
+        let setup = Setup { memtable: 1 << 20, ..Setup::downforce(2) };
+        assert_eq!(check(&setup, 64), Ok(()));
+        let Err(Failure::Usage(what)) = check(&setup, 65) else { panic!("it is refused") };
+        assert!(what.contains("--engine 65") && what.contains("--memtable 1024"), "{what}");
+    }
+
+    #[test]
+    fn sizes_and_rates_are_divided_and_pieces_stay_in_the_engines_bounds() {
+        let setup = Setup::downforce(4);
+        let small = scaled(&setup, 64);
+        assert_eq!(
+            (small.memtable, small.file, small.settings.piece),
+            (1 << 20, 1 << 18, (1 << 20, 1 << 20))
+        );
+        let seconds =
+            |setup: &Setup| (setup.total / setup.write_rate, setup.memtable * 1000 / setup.flush_rate);
+        assert_eq!(seconds(&small), seconds(&setup));
+        let large = scaled(&Setup { memtable: 4 << 30, ..setup }, 16);
+        assert_eq!(large.settings.piece, setup.settings.piece);
+    }
+}
