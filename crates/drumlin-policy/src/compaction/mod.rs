@@ -1,7 +1,7 @@
 //! Compaction policies by name, and what the presets share.
 //!
 //! A preset is a fixed rule for the shape of the tree (arce.md 3.8). It sees runs and sizes, proposes
-//! merges in order of preference, and knows nothing of plans in flight: `preset` projects the tree,
+//! merges in order of preference, and knows nothing of plans in flight: `round` projects the tree,
 //! drops what is not free, closes each proposal and lets only legal plans out. Each preset also copes
 //! with every tree that another policy left behind, and comes to rest when nothing is flushed any more.
 //!
@@ -19,6 +19,7 @@ mod lazy_leveling;
 mod leveling;
 mod one_leveling;
 mod preset;
+mod round;
 mod stack;
 mod tiering;
 mod ucs;

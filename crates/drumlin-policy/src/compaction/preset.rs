@@ -1,28 +1,18 @@
-//! What every preset shares: the projected tree, the limit on plans in flight, closure, pace.
+//! What every preset shares: rules that propose merges, and the pace.
 //!
-//! A rule proposes; this module disposes. It takes the first proposal that can be closed into a legal
-//! plan, projects the tree as if that plan were admitted, and asks again, until nothing is proposed or
-//! `2 * slots + 1` plans are under way, and one more for each tier that nothing takes from: enough that a short merge near
-//! the top need not wait for a long one below, and few enough that late decisions still see the tree as it is.
+//! A rule proposes; [`Round`] disposes, and this module adds when writers are slowed.
 
-use super::in_place::{Window, in_place};
-use crate::share::{folding, project};
+use super::round::Round;
 use alloc::boxed::Box;
-use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::String;
-use alloc::vec::{IntoIter, Vec};
+use alloc::vec::Vec;
 use core::fmt;
 use core::ops::RangeInclusive;
-use drumlin_types::Ticket;
-use drumlin_types::contract::legal::close_plan;
 use drumlin_types::contract::{
     CompactionPolicy, CostView, Decision, FileView, LevelDesign, LimitView, Pace, PaceScope, Plan,
     PolicyInput, Take, TreeView,
 };
-
-/// Plans of one decision: the policy is asked again when they are admitted.
-const PLANS_MOST: usize = 8;
 
 /// What a rule looks at.
 pub(super) struct Scene<'a> {
@@ -110,55 +100,14 @@ impl<R: Rule> CompactionPolicy for Preset<R> {
 
     fn decide(&mut self, input: &PolicyInput<'_>) -> Decision {
         let limits = input.limits;
-        let most = self.rule.most(limits.slots.max(1) as usize);
-        let mut tree = input.tree.projected();
-        let mut plans: Vec<Plan> = Vec::new();
+        let tree = input.tree.projected();
         let Marks { scope, slow, stop } = self.rule.marks(&Scene { tree: &tree, limits, seed: input.seed });
-        // Levels that something under way takes from. Where enough is under way, one plan for each of the others is made all
-        // the same: else upper levels that never come to rest would let tiers below them fill without bound. Levels of one
-        // run are bounded by the scheduler, which folds them.
-        let mut served: BTreeSet<u8> =
-            input.tickets.iter().filter_map(|ticket| source(input.tree, &ticket.plan)).collect();
-        let design = self.rule.design(&Scene { tree: &tree, limits, seed: input.seed });
-        let is_tier =
-            |level: u8| design.get(usize::from(level)).is_some_and(|d| d.runs.is_finite() && d.runs > 1.0);
-        // What is left to be merged in place, once nothing else is proposed.
-        let mut windows: Option<IntoIter<Window>> = None;
-        while plans.len() < PLANS_MOST {
-            let scene = Scene { tree: &tree, limits, seed: input.seed.wrapping_add(plans.len() as u64) };
-            let is_full = input.tickets.len() + plans.len() >= most;
-            let mut proposals = if windows.is_some() { Vec::new() } else { self.rule.proposals(&scene) };
-            if proposals.is_empty() && !is_full {
-                let tidied = || self.rule.tidied(&scene).map(|levels| in_place(&scene, levels, PLANS_MOST));
-                let windows = windows.get_or_insert_with(|| tidied().unwrap_or_default().into_iter());
-                proposals.extend(windows.next().map(|window| window.plan(&scene)));
-            }
-            let is_new = |plan: &Plan| {
-                let is_alone = || source(&tree, plan).is_some_and(|level| !served.contains(&level));
-                is_tier(plan.out) && plan.priority >= 0.0 && is_alone()
-            };
-            let close = |plan: &Plan| close_plan(&tree, plan).ok();
-            let Some(plan) = proposals.iter().filter(|plan| !is_full || is_new(plan)).find_map(close) else {
-                break;
-            };
-            served.extend(source(&tree, &plan));
-            // Numbers of their own for plans that have no ticket yet. What a plan may fold is left to it until the
-            // policy is asked again.
-            let whole = folding(&tree, &plan);
-            project(&mut tree, &whole, Ticket(u64::MAX / 2 + plans.len() as u64));
-            plans.push(plan);
-        }
+        let plans = Round::new(&self.rule, input, tree).plans();
         let under_way = input.tickets.iter().map(|ticket| &ticket.plan).chain(&plans);
         let drain = drain(under_way, input.tree, input.costs, limits);
         let pace = Pace { scope, slow, stop, passes: 2.0, drain, hard_stop: self.hard_stop, covered: None };
         Decision { plans, pace: Some(pace), ..Decision::default() }
     }
-}
-
-/// The uppermost level that `plan` takes from.
-fn source(tree: &TreeView, plan: &Plan) -> Option<u8> {
-    let takes = |table| plan.take.iter().any(|take| take.table == table);
-    tree.files().find(|(_, _, file)| takes(file.table)).map(|(level, _, _)| level)
 }
 
 /// Bytes per second that the best of the plans drains: flushes' worth of runs removed over merge time.
