@@ -3,11 +3,12 @@
 //! The simulator has the scheduler's code and the policies', but a tree of its own, no bytes, and a model of the
 //! device. Here the same load goes through a store in memory whose background lanes have a time of their own: a block
 //! of a table takes so long to read and so long to write that a slot merges, and a flush writes, as fast as the setup
-//! says; all else takes no time. So the figures of both should agree, and where they do not, one of them is wrong.
+//! says; all else takes no time. So bytes of both should agree, and where they do not, one of them is wrong.
 //!
 //! Sizes and rates are both divided, so that all takes as long as at full size: what goes by seconds goes by as many.
 //! Differences that stay: the engine's device has no limit besides, and a store has blocks, filters and an index, so
-//! bytes written are compared per byte that flushes wrote.
+//! bytes written are compared per byte that flushes wrote. Opening a table, its first block and parts of blocks take time
+//! too, so the engine's slots are slower than the simulator's, the more the smaller the files.
 //!
 //! What is in the store at the end is read and compared with what was put there.
 
