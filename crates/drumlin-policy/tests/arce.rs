@@ -222,6 +222,60 @@ fn what_is_saved_comes_back_and_the_same_answers_follow() {
     }
 }
 
+/// Tuple, mix, figures of flushes and merges and what runs cost, as the policy tells of them.
+fn told(policy: &dyn CompactionPolicy) -> Vec<String> {
+    let state = policy.explain();
+    let line = |start: &str| state.lines().find(|line| line.starts_with(start)).expect("a line").to_owned();
+    let load = line("load: ");
+    let flush = line("one more run costs ");
+    let flush = flush.split_once("of a flush: ").expect("its bytes").1.to_owned();
+    let load = load.split_once(';').expect("shares").0.to_owned();
+    [line("tuple"), load, flush].into()
+}
+
+/// While it is frozen neither another load nor other flushes and merges move what was learned, over a restart too; it merges
+/// on, and what was counted meanwhile is no news when it is thawed.
+#[test]
+fn what_is_frozen_holds_what_it_has_learned() {
+    let (mut world, mut policy) = (world(1), by_name("arce").unwrap());
+    let mut second = 0.0;
+    let mut counted = [0.0; 3];
+    let mut lives = |world: &mut World, policy: &mut dyn CompactionPolicy, rates: [f64; 3], seconds: u32| {
+        for _ in 0..seconds {
+            second += 1.0;
+            counted.iter_mut().zip(rates).for_each(|(sum, rate)| *sum += rate);
+            let [gets, seeks, writes] = rates;
+            world.load =
+                LoadView { counted: counted.map(|sum| sum as u64), ..load(gets, seeks, writes, second) };
+            world.now += 1_000_000;
+            world.flush(policy, 0, KEYS);
+            settle(world, policy, 100);
+        }
+    };
+    lives(&mut world, &mut *policy, [3000.0, 500.0, 2000.0], 30);
+    let before = told(&*policy);
+    let merged = world.totals.merged;
+    world.frozen = true;
+    // Seeks alone, and flushes of half the size.
+    world.decide(&mut *policy, 0);
+    world.limits.memtable_bytes /= 2;
+    lives(&mut world, &mut *policy, [0.0, 4000.0, 0.0], 20);
+    assert_eq!(told(&*policy), before);
+    assert!(world.totals.merged > merged, "it merges on");
+    let blob = policy.save();
+    policy = by_name("arce").unwrap();
+    policy.restore(&blob).unwrap();
+    // Flushes before the first decision are not learned from either.
+    world.flush(&mut *policy, 0, KEYS);
+    lives(&mut world, &mut *policy, [0.0, 4000.0, 0.0], 20);
+    assert_eq!(told(&*policy), before, "after a restart");
+    world.frozen = false;
+    lives(&mut world, &mut *policy, [3000.0, 500.0, 2000.0], 1);
+    assert_eq!(told(&*policy)[1], before[1], "the mix of what was counted meanwhile is no news");
+    lives(&mut world, &mut *policy, [0.0, 4000.0, 0.0], 20);
+    assert_ne!(told(&*policy)[1], before[1], "it learns again");
+}
+
 #[test]
 fn no_figure_whatever_breaks_it() {
     let figures = [0.0, -1.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1e-300, 1e300, 1.0, 150e6];

@@ -151,6 +151,47 @@ fn a_frozen_policy_keeps_what_it_has_found() {
     }
 }
 
+/// Reads for eight seconds of virtual time, and a write each second, so that the policy is asked.
+fn looks_up(mem: &MemEnv, keys: &Keyspace) {
+    for n in 0..32_000 {
+        keys.get(key(n)).expect("get");
+        mem.advance(250);
+        if n % 4000 == 0 {
+            write(keys, n, 1);
+        }
+    }
+}
+
+/// While it is frozen the load that it goes by stays too, whatever comes and over a restart.
+#[test]
+fn a_frozen_policy_keeps_its_picture_of_the_load() {
+    let mem = MemEnv::new(15);
+    let db = open(&mem);
+    let keys = keyspace(&db);
+    let shares = |keys: &Keyspace| {
+        let state = keys.policy_state();
+        let load = state.lines().find(|line| line.starts_with("load: ")).map(str::to_owned);
+        load.and_then(|load| Some(load.split_once(';')?.0.to_owned())).expect("the load")
+    };
+    busy(&mem, &keys, 0);
+    db.wait_idle().expect("idle");
+    keys.set_option("adaptation", "frozen").expect("a live option");
+    let before = shares(&keys);
+    let asked = db.metrics().policy_asked;
+    looks_up(&mem, &keys);
+    assert!(db.metrics().policy_asked > asked, "it decides");
+    assert_eq!(shares(&keys), before);
+    drop(keys);
+    db.close().expect("close");
+    let db = open(&mem);
+    let keys = keyspace(&db);
+    looks_up(&mem, &keys);
+    assert_eq!(shares(&keys), before, "after a restart");
+    keys.set_option("adaptation", "on").expect("thawed");
+    looks_up(&mem, &keys);
+    assert_ne!(shares(&keys), before, "it learns again");
+}
+
 #[test]
 fn a_sorted_load_is_not_rewritten() {
     let mem = MemEnv::new(13);

@@ -9,7 +9,7 @@ use super::world::{World, key};
 use crate::{SplitMix, by_name};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
-use drumlin_types::contract::{CostView, LimitView, LoadView, PolicyError, PolicyInput, TreeView};
+use drumlin_types::contract::{CostView, LimitView, LoadView, Pin, PolicyError, PolicyInput, TreeView};
 
 /// Keys are below this.
 const KEYS: u32 = 1 << 20;
@@ -71,10 +71,14 @@ impl Desk {
         self.world.costs =
             CostView { cursor_cached_ns: 1000.0, fetch_ns: 20_000.0, seek_blocks: 60.0, ..costs };
         let mut policy = by_name("arce")?;
+        // The tuple that it begins with, set: so it searches for no other.
+        let calm = 24.0 / 64.0 * f64::from(self.world.limits.max_runs);
+        self.world.limits.pin = Some(Pin { horizon: 8.0, calm, passes: 2.0, balance: 1.0 });
         for second in 0..4 {
             self.world.load.counted = [second * 5000, second * 5000, second * 100];
-            policy.decide(&PolicyInput { frozen: true, ..self.input(1 + second * 1_000_000) });
+            policy.decide(&self.input(1 + second * 1_000_000));
         }
+        self.world.limits.pin = None;
         self.state = policy.save();
         Ok(())
     }

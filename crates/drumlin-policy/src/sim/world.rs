@@ -54,6 +54,8 @@ pub struct World {
     pub limits: LimitView,
     /// Whether merges wait for busy neighbours, as without the pipeline.
     pub without_pipeline: bool,
+    /// Whether policies are told that adaptation is frozen.
+    pub frozen: bool,
     /// What happened so far.
     pub totals: Totals,
     /// What the policy is told of the load.
@@ -90,6 +92,7 @@ impl World {
             flights: Vec::new(),
             limits,
             without_pipeline: false,
+            frozen: false,
             totals: Totals::default(),
             load: LoadView::default(),
             costs: CostView { merge_bytes_per_s: 150e6, merge_fixed_ns: 1e6, ..CostView::default() },
@@ -205,7 +208,7 @@ impl World {
             wanted_seeks: &self.wanted,
             now: self.now,
             seed,
-            frozen: false,
+            frozen: self.frozen,
         })
     }
 

@@ -30,7 +30,8 @@ pub struct PolicyInput<'a> {
     pub now: u64,
     /// Fresh randomness for this call.
     pub seed: u64,
-    /// Whether adaptation is frozen: the policy keeps what it has found, merges and paces by that, and asks for no search.
+    /// Whether adaptation is frozen: the policy keeps what it has found and learned, merges and paces by that, and asks for no
+    /// search. What was counted meanwhile is no news to it later.
     pub frozen: bool,
 }
 

@@ -55,8 +55,8 @@ settings! {
     /// The policy that decides what is merged when, with its arguments.
     compaction: String = "arce".to_owned() => text("name or name:arguments", policy_name, &["1-leveling"]).live();
 
-    /// Whether the policy goes on tuning itself. Frozen, it merges by what it has found, and the number of merge slots
-    /// stays too.
+    /// Whether the policy goes on tuning itself. Frozen, it merges by what it has found, learns nothing more of the load, and
+    /// the number of merge slots stays too.
     adaptation: Adaptation = Adaptation::On => names(Adaptation::NAMES).live();
 
     /// Bytes that merges may rewrite per flushed byte, unless there are too many runs.

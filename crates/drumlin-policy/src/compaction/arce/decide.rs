@@ -7,6 +7,9 @@
 //!    in between.
 //! 4. *Pace* the writers, and ask for a search when one is due.
 //!
+//! While adaptation is frozen nothing is learned: neither of operations, nor of flushes and merges, nor what runs cost.
+//! What the engine measures of the present - rates, clients, the speed of merges - is gone by all the same.
+//!
 //! Runs are counted as readers meet them, so a merge helps from its first piece on.
 
 use super::cover::Scale;
@@ -60,6 +63,8 @@ pub(super) struct Arce {
     /// A search is under way.
     pub(super) thinking: Option<Trigger>,
     pub(super) found: Option<(Trigger, Answer)>,
+    /// Adaptation was frozen at the last decision.
+    pub(super) frozen: bool,
     /// Options that the last decision was taken under.
     pub(super) options: Option<(u32, Option<Pin>)>,
     pub(super) told: Told,
@@ -85,6 +90,7 @@ impl Arce {
             flushed: 0.0,
             thinking: None,
             found: None,
+            frozen: false,
             options: None,
             told: Told::default(),
             intervals: Intervals::default(),
@@ -98,7 +104,12 @@ impl Arce {
         let slopes = self.estimate.slopes(input.costs, false_positives);
         let samples = Samples::of(input.wanted, input.wanted_seeks, input.tree);
         let window_ops = self.estimate.model(input, slopes, 1.0).window_ops;
-        let ticked = self.estimate.count(input, window_ops);
+        let ticked = if input.frozen {
+            self.estimate.pass_over(input);
+            false
+        } else {
+            self.estimate.count(input, window_ops)
+        };
         let [points, seeks, _] = self.estimate.mix;
         let scale =
             Scale::new(samples.points.len(), samples.seeks.len(), [points * slopes[0], seeks * slopes[1]]);
@@ -212,6 +223,7 @@ impl CompactionPolicy for Arce {
         if input.now < self.now || self.estimate.is_behind(&input.load.counted) {
             self.begin_anew();
         }
+        self.frozen = input.frozen;
         let (mut scene, ticked) = self.look(input);
         let mut balance = self.balance(&scene);
         self.now = input.now;
@@ -228,7 +240,9 @@ impl CompactionPolicy for Arce {
     }
 
     fn observe(&mut self, outcome: &Outcome) {
-        self.estimate.observe(outcome);
+        if !self.frozen {
+            self.estimate.observe(outcome);
+        }
         match outcome {
             Outcome::Flushed { bytes, .. } => {
                 self.flushes += 1;
@@ -286,6 +300,7 @@ impl CompactionPolicy for Arce {
         writer.numbers(&[parked.len() as f64, self.resting.numbers().count() as f64]);
         parked.iter().for_each(|ticket| writer.numbers(&[ticket.0 as f64]));
         self.resting.numbers().for_each(|rest| writer.numbers(&rest));
+        writer.numbers(&[f64::from(u8::from(self.frozen))]);
         writer.done()
     }
 
@@ -317,6 +332,8 @@ impl CompactionPolicy for Arce {
         for _ in 0..(resting as usize).min(64) {
             next.resting.push(reader.numbers()?);
         }
+        // States that were saved before this number was end here.
+        next.frozen = reader.numbers().is_ok_and(|[frozen]: [f64; 1]| frozen == 1.0);
         next.tuple = (known == 1.0).then_some(tuple);
         next.balance = (balance.is_finite() && balance != -1.0).then_some(balance);
         next.estimate.restore(counted);

@@ -97,6 +97,11 @@ impl Estimate {
         true
     }
 
+    /// Passes over what the engine counted meanwhile: it says nothing, later on neither.
+    pub(crate) fn pass_over(&mut self, input: &PolicyInput<'_>) {
+        self.counted = input.load.counted;
+    }
+
     /// The mix is another one, as so many operations show.
     pub(crate) fn begin_phase(&mut self, mix: [f64; 3], operations: f64) {
         (self.mix, self.phase) = (mix, operations);
