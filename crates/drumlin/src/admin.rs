@@ -460,7 +460,12 @@ impl MaintenanceLane {
         if has_worked {
             return Ok(Step::More);
         }
-        self.search.lock().step(store)
+        let step = self.search.lock().step(store)?;
+        Ok(match (step, store.next_look()) {
+            (Step::Idle, Some(look)) => Step::Until(look),
+            (Step::Until(when), Some(look)) => Step::Until(when.min(look)),
+            (step, _) => step,
+        })
     }
 }
 

@@ -20,7 +20,7 @@ use crate::metrics::Counters;
 use crate::options::{Durability, Options};
 use crate::pacing::{self, Gate};
 use crate::snapshot::SnapshotList;
-use crate::stats::{Costs, LookupCounts, Sample};
+use crate::stats::{Costs, LOOK, LookupCounts, Sample};
 use crate::table::{BlockCache, TableCache, TableOptions};
 use crate::version::{KeyspaceEdit, ManifestWriter, Obsolete, Tree, check};
 use crate::write::{CommitLane, Log, Publisher};
@@ -603,17 +603,20 @@ impl Store {
         sample
     }
 
-    /// Reads the counters of the load, once a second; keyspaces that were used are asked for merges.
-    /// `false` when none was.
+    /// Reads the counters of the load, once a second; keyspaces that were used, or whose mix of operations is another one
+    /// all at once, are asked for merges. `false` when none was.
     pub(crate) fn tick(&self) -> bool {
         let now = self.now();
         let active: Vec<_> = self.keyspaces().iter().filter(|k| k.meter.roll(now)).cloned().collect();
-        if active.is_empty() {
+        let turned: Vec<_> = self.keyspaces().iter().filter(|k| k.meter.turns(now)).cloned().collect();
+        if active.is_empty() && turned.is_empty() {
             return false;
         }
-        self.costs.fetched(now, self.cache.stats().misses);
+        if !active.is_empty() {
+            self.costs.fetched(now, self.cache.stats().misses);
+        }
         let mut control = self.control.lock();
-        for keyspace in &active {
+        for keyspace in active.iter().chain(&turned) {
             if let Some(entry) = control.keyspace(keyspace) {
                 entry.due = true;
             }
@@ -621,6 +624,15 @@ impl Store {
         drop(control);
         self.background.wake();
         true
+    }
+
+    /// When the load is to be looked at again, if there is any. In simulation lanes need no timer: they are stepped.
+    pub(crate) fn next_look(&self) -> Option<u64> {
+        if self.env.stepping().is_some() {
+            return None;
+        }
+        let is_busy = self.keyspaces().iter().any(|keyspace| keyspace.meter.is_busy());
+        is_busy.then(|| self.now() + LOOK)
     }
 
     /// Sets the writers' gate from the paces of all keyspaces: the narrowest counts.

@@ -15,6 +15,11 @@ const KEYS: usize = 256;
 const FEW_KEYS: usize = 64;
 /// Time between two readings of the counters, microseconds.
 const TICK: u64 = 1_000_000;
+/// Time between two looks at the mix, microseconds; the operations that show a new one, and how many of them have to be of
+/// another kind than before.
+pub(crate) const LOOK: u64 = 50_000;
+const LOOK_OPERATIONS: u64 = 4 * EACH;
+const TURNED: f64 = 0.25;
 /// Times in which rates halve, microseconds: under load, and without any.
 const HALF_LIFE: f64 = 8e6;
 const IDLE_HALF_LIFE: f64 = 600e6;
@@ -81,6 +86,8 @@ struct Rates {
     clients: f64,
     /// The last readings and their times, oldest first.
     readings: VecDeque<(u64, [u64; 5])>,
+    /// When the mix was looked at, and what had been counted then.
+    looked: (u64, [u64; 5]),
 }
 
 impl Rates {
@@ -220,6 +227,35 @@ impl Meter {
         is_active
     }
 
+    /// Whether the operations since the last look are of another mix than those of the last seconds. Whoever goes by the mix
+    /// need not wait for the rates then.
+    pub(crate) fn turns(&self, now: u64) -> bool {
+        let mut rates = self.rates.lock();
+        if rates.readings.len() < 2 || now.saturating_sub(rates.looked.0) < LOOK {
+            return false;
+        }
+        let counted = self.counted();
+        let kinds = |counts: &[u64; 5], before: &[u64; 5]| -> [f64; 3] {
+            std::array::from_fn(|kind| counts[kind].saturating_sub(before[kind]) as f64)
+        };
+        let news = kinds(&counted, &rates.looked.1);
+        if news.iter().sum::<f64>() < LOOK_OPERATIONS as f64 {
+            return false;
+        }
+        let lately = rates.readings.front().map(|(_, then)| kinds(&rates.counted, then)).unwrap_or_default();
+        rates.looked = (now, counted);
+        let shares = |counts: [f64; 3]| counts.map(|count| count / counts.iter().sum::<f64>().max(1.0));
+        let (news, lately) = (shares(news), shares(lately));
+        lately != [0.0; 3] && news.iter().zip(lately).map(|(a, b)| (a - b).abs()).sum::<f64>() > 2.0 * TURNED
+    }
+
+    /// Whether anything happened in the last tick.
+    pub(crate) fn is_busy(&self) -> bool {
+        let rates = self.rates.lock();
+        let last = rates.readings.iter().rev().nth(1);
+        last.is_some_and(|(_, before)| *before != rates.counted)
+    }
+
     /// What is known now.
     pub(crate) fn sample(&self) -> Sample {
         let mut sample = Sample::default();
@@ -247,6 +283,33 @@ impl Meter {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_new_mix_is_seen_between_the_ticks() {
+        let meter = Meter::new(0);
+        let count = |kind: Kind, samples: u64| (0..samples).for_each(|_| meter.sampled(kind, b"k", 1));
+        let second = |n: u64| n * 1_000_000;
+        for n in 1..5 {
+            assert!(!meter.turns(second(n)), "nothing is known, or it is as before");
+            count(Kind::Write, 100);
+            meter.roll(second(n));
+        }
+        assert!(meter.is_busy());
+        count(Kind::Write, 20);
+        count(Kind::Seek, 3);
+        assert!(!meter.turns(second(4) + LOOK), "a few others");
+        count(Kind::Seek, 3);
+        assert!(!meter.turns(second(4) + 2 * LOOK), "too few of them");
+        count(Kind::Seek, 1);
+        assert!(!meter.turns(second(4) + 2 * LOOK - 1), "too soon");
+        assert!(meter.turns(second(4) + 2 * LOOK));
+        count(Kind::Point, 5);
+        assert!(meter.turns(second(4) + 3 * LOOK), "each time, until rates follow");
+        meter.roll(second(5));
+        assert!(!meter.turns(second(5)), "nothing new");
+        meter.roll(second(6));
+        assert!(!meter.is_busy());
+    }
 
     #[test]
     fn one_in_sixty_four_stands_for_all() {

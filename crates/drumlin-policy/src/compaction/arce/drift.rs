@@ -194,8 +194,7 @@ impl Drift {
             *sum += share * operations;
         }
         let sum: f64 = self.drifting.iter().sum();
-        let above = (total_variation(&self.drifting.map(|count| count / sum), basis) - MIX).max(0.0);
-        above * above * sum > SAMPLED
+        stands_out(&self.drifting.map(|count| count / sum), basis, sum)
     }
 
     /// As numbers; the phases are apart.
@@ -248,6 +247,12 @@ impl Drift {
         let usual = real::exp(sum / self.phases.len() as f64);
         Some(usual.max(operations - self.phase_began))
     }
+}
+
+/// Whether `mix`, seen in so many operations, is another one than `basis` whatever was sampled of them.
+pub(crate) fn stands_out(mix: &[f64; 3], basis: &[f64; 3], operations: f64) -> bool {
+    let above = (total_variation(mix, basis) - MIX).max(0.0);
+    above * above * operations > SAMPLED
 }
 
 /// Half the sum of the differences.

@@ -4,6 +4,7 @@
 //! of eight windows; figures that nobody measured yet have priors. The base of each cost is the measured mean less what the covered
 //! runs explain, so the model passes through the present.
 
+use super::drift;
 use super::interference::Interference;
 use super::model::{Line, Model, bounded};
 use super::real;
@@ -27,8 +28,9 @@ const HALF_LIFE: f64 = 8.0;
 const LEAST_HALF_LIFE: f64 = 16_384.0;
 /// Weight of news about flushes and merges.
 const NEWS: f64 = 0.25;
-/// Operations that make a tick.
+/// Operations that make a tick, and fewer that do where they show another mix by themselves.
 const TICK: f64 = 1024.0;
+const EARLY_TICK: f64 = 256.0;
 
 /// What a policy has learned about load and costs.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -79,7 +81,8 @@ impl Estimate {
             *new = (counted - before) as f64;
         }
         let sum: f64 = news.iter().sum();
-        if sum < TICK {
+        let shows_another = || drift::stands_out(&news.map(|new| new / sum), &self.mix, sum);
+        if sum < EARLY_TICK || sum < TICK && !(self.is_counted && shows_another()) {
             return false;
         }
         self.counted = input.load.counted;
