@@ -533,3 +533,31 @@ fn what_comes_in_between_goes_before_a_merge_that_is_late() {
     }
     assert!(between > 0 && world.is_under_way(long), "nothing came in between once the merge was late");
 }
+
+/// A search may wait long for time to go on. Another mix of operations is answered by a search of its own, an urgent one,
+/// and a few operations are enough to show it; other reasons wait.
+#[test]
+fn another_mix_is_searched_for_while_a_search_waits() {
+    let (mut world, mut policy) = (world(1), by_name("arce").unwrap());
+    let mut counted = [0u64; 3];
+    let mut decide = |world: &mut World, [gets, seeks, writes]: [u64; 3]| {
+        counted.iter_mut().zip([gets, seeks, writes]).for_each(|(sum, news)| *sum += news);
+        let rates = [gets, seeks, writes].map(|news| news as f64);
+        world.load = LoadView { counted, ..load(rates[0], rates[1], rates[2], 0.0) };
+        world.now += 1_000_000;
+        world.decide(&mut *policy, world.now).think
+    };
+    for _ in 0..8 {
+        world.flush(&mut *by_name("tiering").unwrap(), 0, KEYS);
+    }
+    let first = decide(&mut world, [0, 64, 8000]).expect("none before");
+    assert!(!first.is_urgent());
+    for _ in 0..20 {
+        world.flush(&mut *by_name("tiering").unwrap(), 0, KEYS);
+        assert!(decide(&mut world, [0, 64, 8000]).is_none(), "the tree grows, but a search is under way");
+    }
+    let seen: Vec<bool> =
+        (0..4).map(|_| decide(&mut world, [0, 256, 0])).map(|s| s.is_some_and(|s| s.is_urgent())).collect();
+    assert_eq!(seen.iter().filter(|seen| **seen).count(), 1, "{seen:?}");
+    assert!(seen[..3].contains(&true), "768 operations of another mix are not enough: {seen:?}");
+}

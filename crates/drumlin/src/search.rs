@@ -4,9 +4,13 @@
 //! left the search waits, and the policy goes by the best answer so far. On a simulated clock, on which
 //! steps take no time, each is charged a fixed one, so that a run is the same each time.
 //!
+//! Half of what may be saved is kept for searches that answer to another load: those of a tree that grows would spend it
+//! all. A newer search of the same keyspace takes the place of the one under way.
+//!
 //! The last answer is made durable with the policy's state.
 
 use crate::background::Step;
+use crate::compaction::control::KeyspaceControl;
 use crate::error::Result;
 use crate::keyspace::KeyspaceState;
 use crate::metrics::Counters;
@@ -19,6 +23,8 @@ use drumlin_types::contract::{Outcome, Think};
 const SHARE: f64 = 0.02;
 /// Time that may be saved up, nanoseconds.
 const SAVED: f64 = 400e6;
+/// What is kept for urgent searches, nanoseconds.
+const RESERVE: f64 = SAVED / 2.0;
 /// What a step is charged at least, nanoseconds; on a simulated clock it takes no time.
 const STEP: f64 = 20e3;
 
@@ -53,17 +59,16 @@ impl SearchJob {
         let began = store.env.clock().monotonic_nanos();
         self.balance = (self.balance + began.saturating_sub(self.at) as f64 * SHARE).min(SAVED);
         self.at = began;
-        if self.search.is_none() {
-            self.search = next(store);
-        }
+        self.search = newest(store, self.search.take());
         let Some(search) = &mut self.search else { return Ok(Step::Idle) };
-        if self.balance <= 0.0 {
+        let kept = if search.think.is_urgent() { 0.0 } else { RESERVE };
+        if self.balance <= kept {
             if !search.told {
                 search.told = true;
                 let best = search.think.best();
                 store.starved(search, best);
             }
-            let wait = (STEP - self.balance) / SHARE / 1000.0;
+            let wait = (STEP + kept - self.balance) / SHARE / 1000.0;
             return Ok(Step::Until(store.now() + wait as u64));
         }
         let answer = search.think.step();
@@ -79,13 +84,17 @@ impl SearchJob {
     }
 }
 
-/// The next search that a policy asked for.
-fn next(store: &Store) -> Option<Search> {
+/// The search under way, unless its policy asks for another one by now; the next one where there is none.
+fn newest(store: &Store, search: Option<Search>) -> Option<Search> {
     let mut control = store.control.lock();
-    control.keyspaces.iter_mut().find_map(|entry| {
+    let is_newer = |entry: &KeyspaceControl| {
+        search.as_ref().is_none_or(|search| Arc::ptr_eq(&search.keyspace, &entry.state))
+    };
+    let newer = control.keyspaces.iter_mut().filter(|entry| is_newer(entry)).find_map(|entry| {
         let think = entry.think.take()?;
         Some(Search { keyspace: entry.state.clone(), policy: entry.policies, think, told: false })
-    })
+    });
+    newer.or(search)
 }
 
 impl Store {
@@ -93,7 +102,7 @@ impl Store {
     fn starved(&self, search: &Search, best: Option<Vec<u8>>) {
         let mut control = self.control.lock();
         let Some(entry) = control.keyspace(&search.keyspace) else { return };
-        if entry.policies != search.policy {
+        if entry.policies != search.policy || entry.think.is_some() {
             return;
         }
         entry.searching = false;
@@ -110,7 +119,8 @@ impl Store {
         let now = self.now();
         let mut control = self.control.lock();
         let Some(entry) = control.keyspace(&search.keyspace) else { return Ok(()) };
-        if entry.policies != search.policy {
+        // Who asks for another one does not go by the answer to this one.
+        if entry.policies != search.policy || entry.think.is_some() {
             return Ok(());
         }
         entry.searching = false;

@@ -53,6 +53,8 @@ const SAMPLES: u32 = 64;
 const SEARCH_SHARE: f64 = 0.02;
 const SEARCH_SAVED: f64 = 400e6;
 const SEARCH_STEP: f64 = 100e3;
+/// What is kept of the time saved for searches that answer to another mix.
+const SEARCH_RESERVE: f64 = SEARCH_SAVED / 2.0;
 /// Time between decisions when nothing else happens, nanoseconds.
 const TICK: f64 = 1e9;
 
@@ -507,7 +509,8 @@ impl Course {
         self.budget = (self.budget + gained).min(SEARCH_SAVED);
         self.budget_at = self.now;
         let Some(search) = &mut self.search else { return false };
-        while self.budget > 0.0 {
+        let kept = if search.is_urgent() { 0.0 } else { SEARCH_RESERVE };
+        while self.budget > kept {
             self.budget -= SEARCH_STEP;
             self.steps += 1;
             if let Some(answer) = search.step() {

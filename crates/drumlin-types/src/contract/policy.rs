@@ -114,6 +114,11 @@ pub trait Think: Send {
     /// Does one slice of work, under a millisecond; `Some` ends the search with its encoded answer.
     fn step(&mut self) -> Option<Vec<u8>>;
 
+    /// Whether it answers to another load, so that what was saved up for such searches may be spent on it.
+    fn is_urgent(&self) -> bool {
+        false
+    }
+
     /// The answer as far as it is known, for an engine that cannot go on now; it may still be improved.
     fn best(&self) -> Option<Vec<u8>> {
         None

@@ -231,7 +231,7 @@ impl Meter {
     /// need not wait for the rates then.
     pub(crate) fn turns(&self, now: u64) -> bool {
         let mut rates = self.rates.lock();
-        if rates.readings.len() < 2 || now.saturating_sub(rates.looked.0) < LOOK {
+        if now.saturating_sub(rates.looked.0) < LOOK {
             return false;
         }
         let counted = self.counted();
@@ -242,7 +242,8 @@ impl Meter {
         if news.iter().sum::<f64>() < LOOK_OPERATIONS as f64 {
             return false;
         }
-        let lately = rates.readings.front().map(|(_, then)| kinds(&rates.counted, then)).unwrap_or_default();
+        // Of what was before the last look.
+        let lately = rates.readings.front().map(|(_, then)| kinds(&rates.looked.1, then)).unwrap_or_default();
         rates.looked = (now, counted);
         let shares = |counts: [f64; 3]| counts.map(|count| count / counts.iter().sum::<f64>().max(1.0));
         let (news, lately) = (shares(news), shares(lately));

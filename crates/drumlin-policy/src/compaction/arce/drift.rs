@@ -141,13 +141,11 @@ impl Drift {
 
     /// Takes in a tick of `operations` with the mix `fast`. Why a search is due, if one is.
     pub(crate) fn tick(&mut self, picture: &Picture, fast: [f64; 3], operations: f64) -> Option<Trigger> {
-        let Some(basis) = &self.basis else {
+        if self.basis.is_none() {
             return (picture.flushes >= 1.0).then_some(Trigger::Fresh);
-        };
-        let basis_mix = basis.mix;
-        if self.drifts(&basis_mix, fast, operations) {
-            self.end_phase(picture.operations);
-            return Some(Trigger::Mix);
+        }
+        if let Some(trigger) = self.tick_mix(picture, fast, operations) {
+            return Some(trigger);
         }
         self.judged[0] += operations;
         self.judged[1] += operations * picture.runs;
@@ -178,6 +176,16 @@ impl Drift {
         let is_old = picture.now.saturating_sub(basis.now) >= LONG_MICROS
             && picture.operations - basis.operations >= LONG_OPERATIONS;
         is_old.then_some(Trigger::Age)
+    }
+
+    /// The same while a search is under way: another mix alone is a reason for the next one.
+    pub(crate) fn tick_mix(&mut self, picture: &Picture, fast: [f64; 3], operations: f64) -> Option<Trigger> {
+        let basis = self.basis.as_ref()?.mix;
+        if !self.drifts(&basis, fast, operations) {
+            return None;
+        }
+        self.end_phase(picture.operations);
+        Some(Trigger::Mix)
     }
 
     /// Takes a tick into the judgement whether the mix is another one than `basis`.

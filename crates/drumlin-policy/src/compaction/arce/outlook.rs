@@ -46,11 +46,16 @@ impl Arce {
         if self.options.replace(options).is_some_and(|before| before != options) {
             self.drift.forget();
         }
-        if !ticked || input.frozen || self.thinking.is_some() || self.pin.or(input.limits.pin).is_some() {
+        if !ticked || input.frozen || self.pin.or(input.limits.pin).is_some() {
             return None;
         }
         let picture = self.picture(scene);
-        let trigger = self.drift.tick(&picture, self.estimate.fast, self.estimate.last_tick)?;
+        let (fast, operations) = (self.estimate.fast, self.estimate.last_tick);
+        let trigger = match self.thinking {
+            None => self.drift.tick(&picture, fast, operations)?,
+            // A search for a load that is over may wait for time for long.
+            Some(_) => self.drift.tick_mix(&picture, fast, operations)?,
+        };
         if trigger == Trigger::Mix {
             // The past is of another phase.
             let (mix, operations) = self.drift.drifted();
@@ -61,7 +66,8 @@ impl Arce {
         self.thinking = Some(trigger);
         let one = Met { runs: 1.0, cost: 1.0 };
         let whole_tree = scene.model.windows(scene.line.bytes, one, Stall::NEVER);
-        Some(Box::new(Search::new(self.start(scene, *balance), scene.tuple, whole_tree, self.switches.rho)))
+        let search = Search::new(self.start(scene, *balance), scene.tuple, whole_tree, self.switches.rho);
+        Some(Box::new(search.urgent(trigger == Trigger::Mix)))
     }
 
     /// Windows that a search looks ahead: longer for larger trees, cut to the usual length of phases.

@@ -35,6 +35,7 @@ pub(crate) struct Search {
     refined: bool,
     /// Whether tuples may bound the balance of sizes.
     rho: bool,
+    urgent: bool,
     answer: Answer,
 }
 
@@ -70,7 +71,12 @@ impl Search {
             best: Vec::new(),
         };
         let (start, scratch) = (Arc::new(start), Scratch::default());
-        Search { start, queue, next: 0, rollout: None, scratch, refined: false, rho, answer }
+        Search { start, queue, next: 0, rollout: None, scratch, refined: false, rho, urgent: false, answer }
+    }
+
+    /// One that answers to another mix of operations, or not.
+    pub(crate) fn urgent(self, urgent: bool) -> Search {
+        Search { urgent, ..self }
     }
 
     /// The cost above which the rollout under way is lost.
@@ -94,6 +100,10 @@ impl Search {
 }
 
 impl Think for Search {
+    fn is_urgent(&self) -> bool {
+        self.urgent
+    }
+
     fn step(&mut self) -> Option<Vec<u8>> {
         self.answer.steps += 1;
         let bound = self.bound();
