@@ -36,6 +36,11 @@ pub struct LoadView {
     pub snapshots: u32,
 }
 
+/// The total variation of two mixes of operations, each as shares of its kinds: half the sum of their differences, 0 to 1.
+pub fn total_variation(a: &[f64; 3], b: &[f64; 3]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| (a - b).abs()).sum::<f64>() / 2.0
+}
+
 /// Measured costs, as running means; nanoseconds and bytes.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct CostView {

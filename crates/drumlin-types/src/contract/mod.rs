@@ -25,7 +25,7 @@ pub mod policy;
 pub mod tree;
 
 pub use flight::{FileSpan, PieceId, PieceView, TicketView};
-pub use load::{CostView, LimitView, LoadView, Pin};
+pub use load::{CostView, LimitView, LoadView, Pin, total_variation};
 pub use plan::{Decision, Outcome, Pace, PaceScope, Place, Plan, PlanResult, RunForecast, Take};
 pub use policy::{CompactionPolicy, LevelDesign, PolicyError, PolicyInput, Think};
 pub use tree::{FileState, FileView, LevelView, LookupStats, RunTag, RunView, TreeView};

@@ -4,6 +4,7 @@ use super::Sample;
 use drumlin_env::sync::Mutex;
 use drumlin_env::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use drumlin_types::Key;
+use drumlin_types::contract::total_variation;
 use std::cell::Cell;
 use std::collections::VecDeque;
 
@@ -247,7 +248,7 @@ impl Meter {
         rates.looked = (now, counted);
         let shares = |counts: [f64; 3]| counts.map(|count| count / counts.iter().sum::<f64>().max(1.0));
         let (news, lately) = (shares(news), shares(lately));
-        lately != [0.0; 3] && news.iter().zip(lately).map(|(a, b)| (a - b).abs()).sum::<f64>() > 2.0 * TURNED
+        lately != [0.0; 3] && total_variation(&news, &lately) > TURNED
     }
 
     /// Whether anything happened in the last tick.

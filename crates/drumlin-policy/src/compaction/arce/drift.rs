@@ -6,6 +6,7 @@
 
 use super::real;
 use alloc::vec::Vec;
+use drumlin_types::contract::total_variation;
 
 /// Total variation of the mix that counts as a drift.
 const MIX: f64 = 0.1;
@@ -261,11 +262,6 @@ impl Drift {
 pub(crate) fn stands_out(mix: &[f64; 3], basis: &[f64; 3], operations: f64) -> bool {
     let above = (total_variation(mix, basis) - MIX).max(0.0);
     above * above * operations > SAMPLED
-}
-
-/// Half the sum of the differences.
-fn total_variation(a: &[f64; 3], b: &[f64; 3]) -> f64 {
-    a.iter().zip(b).map(|(a, b)| (a - b).abs()).sum::<f64>() / 2.0
 }
 
 fn differ(a: f64, b: f64, share: f64) -> bool {
