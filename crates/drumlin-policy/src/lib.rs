@@ -1,6 +1,7 @@
 //! Every decision that Drumlin takes, pure and deterministic: the same picture of the tree, the load and
 //! the costs gives the same answer on every machine.
 //!
+//! - [`budget`]: the time that searches of policies get.
 //! - [`compaction`]: the compaction policies and their registry, [`by_name`].
 //! - [`pace`]: how fast writers are admitted.
 //! - [`schedule`]: when plans run, and in what order they install.
@@ -16,6 +17,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod budget;
 pub mod compaction;
 pub mod pace;
 mod random;

@@ -57,6 +57,8 @@ pub(crate) struct KeyspaceState {
     pub(crate) operator: Option<Arc<dyn MergeOperator>>,
     /// Counts its load.
     pub(crate) meter: Meter,
+    /// What the policy wants searched is another thing than when the searches looked last. Set under the control lock.
+    pub(crate) search_changed: atomic::AtomicBool,
     view: ArcSwap<View>,
     update: Mutex<()>,
     dropped: atomic::AtomicBool,
@@ -89,6 +91,7 @@ impl KeyspaceState {
             options: ArcSwap::from_pointee(options),
             operator,
             meter,
+            search_changed: atomic::AtomicBool::new(false),
             view: ArcSwap::from_pointee(View { active, sealed: Vec::new(), tree: Arc::new(tree) }),
             update: Mutex::new(()),
             dropped: atomic::AtomicBool::new(false),

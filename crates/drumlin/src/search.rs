@@ -1,39 +1,33 @@
 //! Searches that policies ask for, carried out in small steps when nothing else is to be done.
 //!
-//! A search gets two percent of a core: time that is not used is saved, up to a limit. While there is none
-//! left the search waits, and the policy goes by the best answer so far. On a simulated clock, on which
-//! steps take no time, each is charged a fixed one, so that a run is the same each time.
+//! Each keyspace has one search under way at most; a newer one takes the place of the one before. What time they get, and
+//! of which kind goes on, says their [budget](SearchBudget); of a kind, the oldest goes on. While there is no time left a
+//! search waits, and the policy goes by the best answer so far. On a simulated clock, on which steps take no time, each
+//! is charged a fixed one, so that a run is the same each time.
 //!
-//! Half of what may be saved is kept for searches that answer to another load: those of a tree that grows would spend it
-//! all. A newer search of the same keyspace takes the place of the one under way.
+//! The control lock is taken when a policy asked for something else, and when there is something to tell it, not for
+//! each step.
 //!
 //! The last answer is made durable with the policy's state.
 
 use crate::background::Step;
-use crate::compaction::control::KeyspaceControl;
 use crate::error::Result;
 use crate::keyspace::KeyspaceState;
 use crate::metrics::Counters;
 use crate::store::Store;
-use drumlin_env::sync::Arc;
+use drumlin_env::sync::{Arc, atomic};
 use drumlin_format::manifest::{Change, Edit};
+use drumlin_policy::budget::{Kind, SearchBudget};
 use drumlin_types::contract::{Outcome, Think};
 
-/// The share of a core that searches may use.
-const SHARE: f64 = 0.02;
-/// Time that may be saved up, nanoseconds.
-const SAVED: f64 = 400e6;
-/// What is kept for urgent searches, nanoseconds.
-const RESERVE: f64 = SAVED / 2.0;
 /// What a step is charged at least, nanoseconds; on a simulated clock it takes no time.
 const STEP: f64 = 20e3;
 
-/// The search under way, and the time that it may still use.
+/// The searches under way, and the time that they may still use.
 pub(crate) struct SearchJob {
-    search: Option<Search>,
-    balance: f64,
-    /// Monotonic nanoseconds of the last gain.
-    at: u64,
+    /// Oldest first.
+    searches: Vec<Search>,
+    budget: SearchBudget,
 }
 
 struct Search {
@@ -45,56 +39,78 @@ struct Search {
     told: bool,
 }
 
-impl SearchJob {
-    pub(crate) fn new(now_micros: u64) -> SearchJob {
-        SearchJob { search: None, balance: SAVED, at: now_micros * 1000 }
-    }
-
-    pub(crate) fn abandon(&mut self) {
-        self.search = None;
-    }
-
-    /// One step of the search under way, or of the next one.
-    pub(crate) fn step(&mut self, store: &Store) -> Result<Step> {
-        let began = store.env.clock().monotonic_nanos();
-        self.balance = (self.balance + began.saturating_sub(self.at) as f64 * SHARE).min(SAVED);
-        self.at = began;
-        self.search = newest(store, self.search.take());
-        let Some(search) = &mut self.search else { return Ok(Step::Idle) };
-        let kept = if search.think.is_urgent() { 0.0 } else { RESERVE };
-        if self.balance <= kept {
-            if !search.told {
-                search.told = true;
-                let best = search.think.best();
-                store.starved(search, best);
-            }
-            let wait = (STEP + kept - self.balance) / SHARE / 1000.0;
-            return Ok(Step::Until(store.now() + wait as u64));
-        }
-        let answer = search.think.step();
-        let took = store.env.clock().monotonic_nanos().saturating_sub(began);
-        Counters::add(&store.metrics.search_nanos, took);
-        self.balance -= (took as f64).max(STEP);
-        if let Some(answer) = answer
-            && let Some(search) = self.search.take()
-        {
-            store.found(&search, answer)?;
-        }
-        Ok(Step::More)
+impl Search {
+    fn kind(&self) -> Kind {
+        if self.think.is_urgent() { Kind::Urgent } else { Kind::Calm }
     }
 }
 
-/// The search under way, unless its policy asks for another one by now; the next one where there is none.
-fn newest(store: &Store, search: Option<Search>) -> Option<Search> {
-    let mut control = store.control.lock();
-    let is_newer = |entry: &KeyspaceControl| {
-        search.as_ref().is_none_or(|search| Arc::ptr_eq(&search.keyspace, &entry.state))
-    };
-    let newer = control.keyspaces.iter_mut().filter(|entry| is_newer(entry)).find_map(|entry| {
-        let think = entry.think.take()?;
-        Some(Search { keyspace: entry.state.clone(), policy: entry.policies, think, told: false })
-    });
-    newer.or(search)
+impl SearchJob {
+    pub(crate) fn new(now_micros: u64) -> SearchJob {
+        SearchJob { searches: Vec::new(), budget: SearchBudget::new(now_micros as f64 * 1e3) }
+    }
+
+    pub(crate) fn abandon(&mut self) {
+        self.searches.clear();
+    }
+
+    /// One step of one of the searches under way.
+    pub(crate) fn step(&mut self, store: &Store) -> Result<Step> {
+        let began = store.env.clock().monotonic_nanos();
+        self.budget.pass(began as f64);
+        self.look(store);
+        self.tell_waiting(store);
+        let [urgent, calm] = [Kind::Urgent, Kind::Calm].map(|kind| self.first(kind).is_some());
+        let Some(kind) = self.budget.turn(urgent, calm) else {
+            let kind = if urgent { Kind::Urgent } else { Kind::Calm };
+            let until = store.now() + (self.budget.wait(kind, STEP) / 1000.0) as u64;
+            return Ok(if self.searches.is_empty() { Step::Idle } else { Step::Until(until) });
+        };
+        let Some(at) = self.first(kind) else { return Ok(Step::Idle) };
+        let answer = self.searches[at].think.step();
+        let took = store.env.clock().monotonic_nanos().saturating_sub(began);
+        Counters::add(&store.metrics.search_nanos, took);
+        self.budget.spend(kind, urgent && calm, (took as f64).max(STEP));
+        if let Some(answer) = answer {
+            store.found(&self.searches.remove(at), answer)?;
+        }
+        Ok(Step::More)
+    }
+
+    /// Where the oldest search of `kind` is.
+    fn first(&self, kind: Kind) -> Option<usize> {
+        self.searches.iter().position(|search| search.kind() == kind)
+    }
+
+    /// Takes what policies have asked for since the last look, and lets go of what none of them waits for any more.
+    fn look(&mut self, store: &Store) {
+        let changed =
+            |keyspace: &KeyspaceState| keyspace.search_changed.swap(false, atomic::Ordering::AcqRel);
+        let changes = store.keyspaces().iter().filter(|keyspace| changed(keyspace)).count();
+        if changes == 0 && !self.searches.iter().any(|search| search.keyspace.is_dropped()) {
+            return;
+        }
+        let mut control = store.control.lock();
+        self.searches.retain(|search| {
+            let entry = control.keyspace(&search.keyspace);
+            entry.is_some_and(|entry| entry.policies == search.policy && entry.think.is_none())
+        });
+        for entry in &mut control.keyspaces {
+            let (keyspace, policy) = (&entry.state, entry.policies);
+            let begin = |think| Search { keyspace: keyspace.clone(), policy, think, told: false };
+            self.searches.extend(entry.think.take().map(begin));
+        }
+    }
+
+    /// Gives policies the best answers so far of the searches for which there is no time now.
+    fn tell_waiting(&mut self, store: &Store) {
+        for search in &mut self.searches {
+            if !search.told && !self.budget.affords(search.kind()) {
+                search.told = true;
+                store.starved(search, search.think.best());
+            }
+        }
+    }
 }
 
 impl Store {
@@ -140,3 +156,6 @@ impl Store {
         result
     }
 }
+
+#[cfg(test)]
+mod tests;

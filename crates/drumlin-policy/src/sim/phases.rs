@@ -12,6 +12,7 @@ use super::neighbours;
 use super::space::Space;
 use super::waits::Waits;
 use super::world::{World, key};
+use crate::budget::{Kind, SearchBudget};
 use crate::pace::{Admission, admission};
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
@@ -49,12 +50,8 @@ const FILE_FLUSHES: u64 = 32;
 const KEYS: u32 = 1 << 30;
 /// Keys at which runs are counted.
 const SAMPLES: u32 = 64;
-/// The share of a core that searches may use, what they may save, and the time of a step; nanoseconds.
-const SEARCH_SHARE: f64 = 0.02;
-const SEARCH_SAVED: f64 = 400e6;
+/// What a step of a search takes, nanoseconds.
 const SEARCH_STEP: f64 = 100e3;
-/// What is kept of the time saved for searches that answer to another mix.
-const SEARCH_RESERVE: f64 = SEARCH_SAVED / 2.0;
 /// Time between decisions when nothing else happens, nanoseconds.
 const TICK: f64 = 1e9;
 
@@ -210,9 +207,7 @@ struct Course {
     steps: u64,
     decisions: u64,
     search: Option<Box<dyn Think>>,
-    /// Nanoseconds that searches may use, and since when that was counted.
-    budget: f64,
-    budget_at: f64,
+    budget: SearchBudget,
     /// The best answer of a search that waits for time was handed over.
     told: bool,
     waits: Waits,
@@ -251,8 +246,7 @@ impl Course {
             steps: 0,
             decisions: 0,
             search: None,
-            budget: SEARCH_SAVED,
-            budget_at: 0.0,
+            budget: SearchBudget::new(0.0),
             told: false,
             waits: Waits::default(),
             shut: None,
@@ -505,13 +499,11 @@ impl Course {
 
     /// Lets the search go on as far as its share of a core allows. Whether the policy heard of it.
     fn think(&mut self, policy: &mut dyn CompactionPolicy) -> bool {
-        let gained = (self.now - self.budget_at) * SEARCH_SHARE;
-        self.budget = (self.budget + gained).min(SEARCH_SAVED);
-        self.budget_at = self.now;
+        self.budget.pass(self.now);
         let Some(search) = &mut self.search else { return false };
-        let kept = if search.is_urgent() { 0.0 } else { SEARCH_RESERVE };
-        while self.budget > kept {
-            self.budget -= SEARCH_STEP;
+        let kind = if search.is_urgent() { Kind::Urgent } else { Kind::Calm };
+        while self.budget.affords(kind) {
+            self.budget.spend(kind, false, SEARCH_STEP);
             self.steps += 1;
             if let Some(answer) = search.step() {
                 self.search = None;
@@ -642,7 +634,8 @@ mod tests {
             let time: f64 = reports.iter().map(|r| r.each * r.operations).sum();
             let steps: u64 = reports.iter().map(|r| r.steps).sum();
             let searched = steps as f64 * SEARCH_STEP;
-            assert!(steps > 0 && searched <= SEARCH_SHARE * time + SEARCH_SAVED + SEARCH_STEP, "{plan}");
+            let most = SearchBudget::SHARE * time + SearchBudget::SAVED + SEARCH_STEP;
+            assert!(steps > 0 && searched <= most, "{plan}");
         }
     }
 

@@ -8,7 +8,7 @@ use crate::decisions::DecisionLog;
 use crate::keyspace::KeyspaceState;
 use crate::options::Adaptation;
 use crate::version::ManifestWriter;
-use drumlin_env::sync::Arc;
+use drumlin_env::sync::{Arc, atomic};
 use drumlin_format::manifest::Change;
 use drumlin_policy::schedule::{FoldCosts, Numbers, project};
 use drumlin_types::contract::{
@@ -178,11 +178,23 @@ impl KeyspaceControl {
         self.state.options.load().adaptation == Adaptation::Frozen
     }
 
+    /// The policy asks for a search, in place of the one that it may have asked for before.
+    pub(crate) fn begin_search(&mut self, think: Box<dyn Think>) {
+        (self.think, self.searching) = (Some(think), true);
+        self.state.search_changed.store(true, atomic::Ordering::Release);
+    }
+
     /// Gives up the search of the policy: what it would find is not to be taken.
     pub(crate) fn end_search(&mut self) {
+        self.forget_search();
+        self.policy.observe(&Outcome::Thought(Vec::new()));
+    }
+
+    /// No answer to what was asked before is taken any more.
+    fn forget_search(&mut self) {
         self.policies += 1;
         (self.think, self.searching) = (None, false);
-        self.policy.observe(&Outcome::Thought(Vec::new()));
+        self.state.search_changed.store(true, atomic::Ordering::Release);
     }
 
     /// The runs that `pace` counts now. Where the policy counts itself, what came and went since is added,
@@ -211,9 +223,8 @@ impl KeyspaceControl {
     pub(crate) fn set_policy(&mut self, policy: Box<dyn CompactionPolicy>) {
         self.stands_in_for = None;
         self.policy = policy;
-        self.policies += 1;
-        (self.pace, self.think, self.searching) = (None, None, false);
-        self.due = true;
+        self.forget_search();
+        (self.pace, self.due) = (None, true);
     }
 
     /// Whether the compaction asked for as `id` is not done yet.

@@ -217,8 +217,7 @@ impl Control {
             keyspace.runs_then = keyspace.state.peek().tree.runs();
         }
         if let Some(think) = decision.think {
-            keyspace.think = Some(think);
-            keyspace.searching = true;
+            keyspace.begin_search(think);
             *stirred = true;
         }
         for ticket in decision.park {
