@@ -44,7 +44,9 @@ fn main() -> ExitCode {
     let figures: Vec<String> =
         tally.figures().iter().map(|(name, count)| format!("{name}={count}")).collect();
     println!("schedules={count} first={first} wrong=0 {}", figures.join(" "));
-    for mistake in [Mistake::NoWaits, Mistake::NoAgeTest, Mistake::BlindDrop, Mistake::NoRetarget] {
+    for mistake in
+        [Mistake::NoWaits, Mistake::NoAgeTest, Mistake::BlindDrop, Mistake::NoRetarget, Mistake::FirstPart]
+    {
         let mut wrong = 0;
         for seed in 0..OF_MISTAKE {
             wrong += u64::from(world::schedule(seed, mistake, &mut Tally::default()).is_err());

@@ -1,5 +1,6 @@
 //! Leveling: every level is one run, T times larger than the one above. A flush is merged with level 1 at
-//! once; a level that has reached its size is merged whole with the next.
+//! once; a level that has reached its size is merged whole with the next. What is still being made there stays, if what is
+//! done is half a level at least: where merges wait for each other, a level is never at rest, and would never be emptied.
 //!
 //! A level that another policy left with several runs is merged in place, once nothing else is to do.
 
@@ -47,7 +48,11 @@ impl Leveling {
             amount(&below),
             level + 1
         );
-        let mut plan = whole_runs(scene.tree, &runs, level + 1, reason)?;
+        let idle: Vec<Run<'_>> = runs.into_iter().filter(|run| run.idle).collect();
+        if idle.is_empty() || (level > 0 && 2.0 * bytes(&idle) as f64 <= limit) {
+            return None;
+        }
+        let mut plan = whole_runs(scene.tree, &idle, level + 1, reason)?;
         let beside = below.iter().flat_map(|run| &run.view.files);
         plan.may_fold = beside.map(|f| Take { table: f.table, range: f.bounds.clone() }).collect();
         plan.place = largest_run(scene.tree, level + 1).map_or(Place::NewRun, Place::Run);

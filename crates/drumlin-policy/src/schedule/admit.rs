@@ -106,6 +106,7 @@ impl Flight {
             bytes: cut.bytes,
             folded: 0,
             is_move: false,
+            is_part: false,
             may_move: cut.may_move,
             attempts: 0,
             not_before: 0,
@@ -314,7 +315,7 @@ fn may_move(tree: &TreeView, file: &FileView, level: u8, out: u8) -> bool {
     level < out && (!has_tombstones || below())
 }
 
-fn priority(plan: &Plan, range: &KeyRange, bytes: u64) -> f64 {
+pub(super) fn priority(plan: &Plan, range: &KeyRange, bytes: u64) -> f64 {
     let value: f64 =
         plan.piece_priority.iter().filter(|(r, _)| r.overlaps(range)).map(|(_, value)| value).sum();
     if plan.piece_priority.is_empty() { 0.0 } else { value / bytes.max(1) as f64 }

@@ -118,6 +118,20 @@ impl Question<'_> {
         self.decide(piece.out, &range, moving)
     }
 
+    /// Whether `piece` of a plan that has not begun goes to a level that is over its size and as deep as it may be: it may
+    /// start as the oldest alone, and rather the level is to drain.
+    pub fn is_last_resort(&self, ticket: &TicketState, piece: &Piece) -> bool {
+        let Some(range) = piece.hull() else { return false };
+        if self.settings.mode != Mode::Pipelined || ticket.has_begun() || piece.source() == piece.out {
+            return false;
+        }
+        let Some(weight) = self.weights.levels.get(usize::from(piece.out)) else { return false };
+        let is_over = weight.design.bytes.is_finite() && weight.bytes > weight.design.bytes;
+        let files = self.view.levels[usize::from(piece.out)].files();
+        let files = files.filter(|f| f.bounds.overlaps(&range) && counts(f, piece.out, self.flight));
+        is_over && depth(files, &range) as f64 >= self.cap(&weight.design)
+    }
+
     /// The same for a plan that is not admitted yet: whether its pieces are expected to fold.
     pub fn expects(&self, out: u8, range: &KeyRange, bytes: u64) -> bool {
         self.settings.mode == Mode::Pipelined

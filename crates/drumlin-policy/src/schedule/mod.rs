@@ -12,7 +12,7 @@
 //! ```
 //!
 //! - [`tickets`]: what is under way. [`project`]: the tree with it. [`weights`]: what levels weigh then.
-//! - [`admit`]: plans become tickets. [`mod@cut`]: tickets become pieces.
+//! - [`admit`]: plans become tickets. [`mod@cut`]: tickets become pieces, and `divide` pieces again.
 //! - [`start`]: the next piece for a free slot. [`pick`]: the order of level pairs. [`fold`]: what it merges along.
 //! - [`finish`]: what may be installed, landed, sunk; failure and withdrawal.
 //! - [`limits`]: bounds, and the number of slots.
@@ -22,6 +22,7 @@
 
 pub mod admit;
 pub mod cut;
+mod divide;
 pub mod finish;
 pub mod fold;
 pub mod limits;

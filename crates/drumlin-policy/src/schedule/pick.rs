@@ -25,6 +25,8 @@ pub struct Pair {
     pub target_fill: f64,
     /// It only tidies: it comes last.
     pub is_tidying: bool,
+    /// Its tickets have begun; they go before others of the pair.
+    pub has_begun: bool,
 }
 
 /// A source counts as at most so many times over its size: what presses on fills the level below no further than that.
@@ -44,7 +46,7 @@ pub fn order(mut pairs: Vec<Pair>, back_pressure: f64) -> Vec<Pair> {
 fn compare(a: &Pair, b: &Pair, back_pressure: f64) -> Ordering {
     let is_full = |pair: &Pair| is_full(pair.source_fill, pair.target_fill, back_pressure);
     let average = |pair: &Pair| pair.weight / f64::from(pair.running + 1);
-    let level = |pair: &Pair| (pair.source, pair.out);
+    let level = |pair: &Pair| (pair.source, pair.out, !pair.has_begun);
     let class = |pair: &Pair| (pair.is_tidying, is_full(pair));
     class(a).cmp(&class(b)).then_with(|| match is_full(a) {
         false => level(a).cmp(&level(b)),
@@ -57,7 +59,16 @@ mod tests {
     use super::*;
 
     fn pair(source: u8, weight: f64, target_fill: f64) -> Pair {
-        Pair { source, out: source + 1, weight, running: 0, source_fill: 1.0, target_fill, is_tidying: false }
+        Pair {
+            source,
+            out: source + 1,
+            weight,
+            running: 0,
+            source_fill: 1.0,
+            target_fill,
+            is_tidying: false,
+            has_begun: false,
+        }
     }
 
     /// Slots that three full pairs get.

@@ -4,6 +4,11 @@
 //! 2. Pieces whose waits are clear: those with a deadline first, then by level pair in the order of
 //!    [`pick`](super::pick), in a pair by ticket, the piece's own priority, and key.
 //! 3. Where none may start: pieces that wait, if they merge two runs or more. Their output is held, or lands.
+//! 4. A plan that has not begun, into a level that is over its size and as deep as it may be, comes after all these, and not
+//!    while something runs that takes from that level or from one below: it would fold again what is to move down. So
+//!    the level drains first. Whatever holds it up ends by itself, so no two plans wait for each other for ever.
+//!
+//! A piece that is to fold much more than was foreseen is divided first ([`divide`](super::divide)).
 
 use super::fold::{Fold, Question};
 use super::limits::Mode;
@@ -24,6 +29,8 @@ pub struct Start {
     pub piece: Piece,
     /// It started before the pieces that it waits for are installed.
     pub is_early: bool,
+    /// The tree with what is under way is another: the piece moves or folds something, or one was divided.
+    pub changes_view: bool,
 }
 
 /// Why no piece started.
@@ -33,6 +40,8 @@ pub struct Idle {
     pub timer: Option<u64>,
     /// The first that found no room on the disk, and the bytes that it may write.
     pub short: Option<(PieceId, u64)>,
+    /// A piece was divided: the tree with what is under way is another.
+    pub changes_view: bool,
 }
 
 /// Bytes that a merge of `bytes` may write: its input, and a little for blocks that come out less dense.
@@ -54,9 +63,18 @@ impl Flight {
     /// is a move or folds something.
     pub fn start_in(&mut self, scene: &Scene<'_>, view: &TreeView, moves_only: bool) -> Result<Start, Idle> {
         debug_assert_eq!(*view, project::view(scene.tree, self), "an old view");
-        let weights = Weights::of(view, scene.design);
         let mut idle = Idle::default();
-        let found = self.find(scene, view, &weights, moves_only, &mut idle);
+        let weights = Weights::of(view, scene.design);
+        let mut found = self.find(scene, view, &weights, moves_only, &mut idle);
+        let mut newer: Option<TreeView> = None;
+        while let Some((id, folds, bytes, _)) = &found
+            && *bytes > 0
+            && self.divide(scene, newer.as_ref().unwrap_or(view), *id, (folds, *bytes))
+        {
+            idle.changes_view = true;
+            let view = newer.insert(project::view(scene.tree, self));
+            found = self.find(scene, view, &Weights::of(view, scene.design), moves_only, &mut idle);
+        }
         let Some((id, folds, bytes, is_early)) = found else { return Err(idle) };
         let Some(piece) = self.piece_mut(id) else { return Err(idle) };
         piece.state = PieceState::Running;
@@ -66,7 +84,8 @@ impl Flight {
         piece.bytes += bytes;
         piece.folded = bytes;
         piece.inputs.extend(folds);
-        Ok(Start { piece: piece.clone(), is_early })
+        let changes_view = idle.changes_view || piece.is_move || bytes > 0;
+        Ok(Start { piece: piece.clone(), is_early, changes_view })
     }
 
     /// Whether a piece has not started yet.
@@ -97,6 +116,7 @@ impl Flight {
                 && piece.may_move
                 && let Fold::Take(folds, 0) = question.ask(ticket, piece, false)
                 && folds.is_empty()
+                && !question.is_last_resort(ticket, piece)
             {
                 return Some((piece.id, folds, 0, false));
             }
@@ -110,6 +130,11 @@ impl Flight {
                 false => {}
             }
         }
+        let is_draining = |p: &Piece, level: u8| {
+            p.state == PieceState::Running && p.out > p.source() && p.source() >= level
+        };
+        let drains = |level: u8| self.unfinished().any(|(_, p)| is_draining(p, level));
+        let mut last = None;
         for (candidates, is_early) in [(clear, false), (waiting, true)] {
             for candidate in self.ranked(candidates, weights, scene) {
                 let Candidate { ticket, piece } = candidate;
@@ -119,10 +144,16 @@ impl Flight {
                     idle.short.get_or_insert((piece.id, wanted));
                     continue;
                 }
+                if question.is_last_resort(ticket, piece) {
+                    if last.is_none() && !drains(piece.out) {
+                        last = Some((piece.id, folds, bytes, is_early));
+                    }
+                    continue;
+                }
                 return Some((piece.id, folds, bytes, is_early));
             }
         }
-        None
+        last
     }
 
     /// Bytes that started pieces may still write.
@@ -138,33 +169,35 @@ impl Flight {
         weights: &Weights,
         scene: &Scene<'_>,
     ) -> Vec<Candidate<'a>> {
-        let mut pairs: BTreeMap<(u8, u8, bool), Pair> = BTreeMap::new();
+        let key = |ticket: &TicketState, piece: &Piece| {
+            (piece.source(), piece.out, is_tidying(ticket), ticket.has_begun())
+        };
+        let mut pairs: BTreeMap<(u8, u8, bool, bool), Pair> = BTreeMap::new();
         for (ticket, piece) in self.unfinished() {
-            let (source, out) = (piece.source(), piece.out);
-            let is_tidying = is_tidying(ticket);
-            let pair = pairs.entry((source, out, is_tidying)).or_insert(Pair {
+            let (source, out, is_tidying, has_begun) = key(ticket, piece);
+            let pair = pairs.entry(key(ticket, piece)).or_insert(Pair {
                 source,
                 out,
                 weight: 0.0,
                 running: 0,
                 source_fill: weights.fill(source),
-                target_fill: if source == out { 0.0 } else { weights.fill(out) },
+                // What has begun goes on: half-installed it would keep what it made there from being taken.
+                target_fill: if source == out || has_begun { 0.0 } else { weights.fill(out) },
                 is_tidying,
+                has_begun,
             });
             if matches!(piece.state, PieceState::Ready | PieceState::Running) {
                 pair.weight += piece.bytes as f64 * weights.fill(source);
             }
             pair.running += u32::from(piece.state == PieceState::Running);
         }
-        let places: BTreeMap<(u8, u8, bool), usize> =
+        let places: BTreeMap<(u8, u8, bool, bool), usize> =
             order(pairs.into_values().collect(), scene.settings.back_pressure)
                 .iter()
                 .enumerate()
-                .map(|(at, pair)| ((pair.source, pair.out, pair.is_tidying), at))
+                .map(|(at, pair)| ((pair.source, pair.out, pair.is_tidying, pair.has_begun), at))
                 .collect();
-        let place = |c: &Candidate<'_>| {
-            places.get(&(c.piece.source(), c.piece.out, is_tidying(c.ticket))).copied().unwrap_or(usize::MAX)
-        };
+        let place = |c: &Candidate<'_>| places.get(&key(c.ticket, c.piece)).copied().unwrap_or(usize::MAX);
         candidates.sort_by(|a, b| {
             let deadline = |c: &Candidate<'_>| c.ticket.plan.deadline.unwrap_or(u64::MAX);
             let first = deadline(a).cmp(&deadline(b)).then_with(|| place(a).cmp(&place(b)));

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use drumlin_types::contract::draw::{parse_plan, parse_tree};
 use drumlin_types::contract::legal::check;
 use drumlin_types::contract::{PieceId, Place, Plan};
+use drumlin_types::{KeyRange, TableId};
 
 const TREE: &str = "L0: [a..z #41-50 64M] | [c..k #51-60 64M]  L1: [a..m #21-30 64M] | [a..z #31-40 64M]  \
                     L2: [a..z #1-20 64M]";
@@ -199,7 +200,8 @@ fn plans_with_a_deadline_pass_while_the_only_slot_is_busy() {
          [a..z #1-10 64M]",
     );
     bench.settings.slots = 1;
-    let is_fed = |bench: &Bench| bench.flight.is_fed(&bench.settings);
+    let is_fed =
+        |bench: &Bench| bench.flight.is_fed(&bench.settings, || Weights::of(&bench.tree, &bench.design));
     let (long, short) = ("t4 t5 t6 -> L0", "t1 t2 -> L0");
     let due = |bench: &Bench, text: &str, at| Plan { deadline: Some(at), ..bench.plan(text) };
 
@@ -218,4 +220,84 @@ fn plans_with_a_deadline_pass_while_the_only_slot_is_busy() {
     assert_eq!(bench.admit(&plan), Ok(3));
     let first = bench.start().map(|start| start.piece.id.ticket);
     assert!(first.is_ok_and(|first| first == Ticket(3)), "the short one is due first");
+}
+
+/// Two pieces of one plan from level 1 may start, and the oldest plan into level 1, which is as deep as it may be and over its
+/// size: it waits until what is there has gone, as long as something goes.
+#[test]
+fn the_oldest_waits_while_what_is_below_it_drains() {
+    let mut bench = Bench::new(
+        "L0: [a..z #41-50 64M]  L1: [a..z #21-30 64M] | [a..z #11-20 64M] | [a..z #6-10 64M]  L2: [a..z #1-5 640M]",
+    );
+    bench.settings.depth_cap = Some(3);
+    bench.settings.slots = 4;
+    let level = |bytes: f64| LevelDesign { bytes, runs: 1.0 };
+    bench.design = [LevelDesign { bytes: f64::INFINITY, runs: 1.0 }, level(64e6), level(1e12)].to_vec();
+    let mut down = bench.plan("t1 -> L1");
+    down.may_fold = bench.plan("t2 t3 t4 -> L2").take;
+    assert_eq!(bench.admit(&down), Ok(1));
+    let drains = bench.plan("t2 t3 t4 -> L2");
+    assert_eq!(bench.admit(&drains), Ok(2));
+    let pieces = bench.flight.ticket(Ticket(2)).unwrap().pieces.len();
+    for _ in 0..pieces {
+        let start = bench.start().unwrap();
+        assert_eq!(start.piece.id.ticket, Ticket(2), "what drains the level goes first");
+    }
+    // All of it runs, and so counts as gone: the way is free.
+    assert_eq!(bench.start().unwrap().piece.id.ticket, Ticket(1));
+}
+
+/// Nothing takes from the full level: the oldest plan goes all the same, and folds, since the policy may never empty it.
+#[test]
+fn the_oldest_goes_where_nothing_drains() {
+    let mut bench = Bench::new(
+        "L0: [a..z #41-50 64M]  L1: [a..z #21-30 64M] | [a..z #11-20 64M] | [a..z #6-10 64M]  L2: [a..z #1-5 640M]",
+    );
+    bench.settings.depth_cap = Some(3);
+    let level = |bytes: f64| LevelDesign { bytes, runs: 1.0 };
+    bench.design = [LevelDesign { bytes: f64::INFINITY, runs: 1.0 }, level(64e6), level(1e12)].to_vec();
+    let mut down = bench.plan("t1 -> L1");
+    down.may_fold = bench.plan("t2 t3 t4 -> L2").take;
+    assert_eq!(bench.admit(&down), Ok(1));
+    assert!(bench.start().unwrap().piece.folded > 0);
+}
+
+/// A piece that is about to fold what nobody foresaw is divided: else all that follows would wait for one slot.
+#[test]
+fn a_piece_that_folds_more_than_was_foreseen_is_divided() {
+    let mut bench = Bench::new(
+        "L0: [a..z #51-60 64M] | [a..z #41-50 64M]  L1: [a..z #21-30 640M] | [a..z #11-20 64M]  L2: [a..z #1-5 640M]",
+    );
+    (bench.settings.depth_cap, bench.settings.slots) = (Some(2), 4);
+    bench.settings.piece = (64 << 20, 64 << 20);
+    let level = LevelDesign { bytes: 1e12, runs: 1.0 };
+    bench.design = [LevelDesign { bytes: f64::INFINITY, runs: 1.0 }, level, level].to_vec();
+    // It is not expected to fold: it is not as deep before.
+    let mut first = bench.plan("t2 -> L1");
+    first.may_fold = bench.plan("t3 t4 -> L2").take;
+    bench.settings.depth_cap = Some(9);
+    assert_eq!(bench.admit(&first), Ok(1));
+    let second = bench.plan("t1 -> L1");
+    assert_eq!(bench.admit(&second), Ok(2));
+    assert_eq!(bench.flight.ticket(Ticket(1)).unwrap().pieces.len(), 1);
+    bench.settings.depth_cap = Some(2);
+    let start = bench.start().unwrap();
+    assert!(start.changes_view && start.piece.bytes < 130 << 20, "{}", start.piece.bytes);
+    let ticket = bench.flight.ticket(Ticket(1)).unwrap();
+    assert!(ticket.pieces.len() >= 8, "{}", ticket.pieces.len());
+    // Together they take what the one took, no more and no less, and who waited for it waits for all of them.
+    let mut ranges: Vec<KeyRange> = ticket
+        .pieces
+        .iter()
+        .flat_map(|p| p.inputs.iter().filter(|f| f.table == TableId(2)).map(|f| f.range.clone()))
+        .collect();
+    ranges.sort_by(|a, b| a.start.cmp(&b.start));
+    assert!(ranges.windows(2).all(|pair| pair[0].end.as_ref() == Some(&pair[1].start)));
+    let whole = ranges.first().unwrap().hull(ranges.last().unwrap());
+    assert_eq!(whole, bench.tree.levels[0].runs[1].files[0].bounds);
+    let waits = &bench.flight.ticket(Ticket(2)).unwrap().pieces[0].waits;
+    assert_eq!(waits.len(), ticket.pieces.len());
+    for _ in 1..ticket.pieces.len() {
+        assert!(bench.start().unwrap().piece.bytes < 130 << 20);
+    }
 }

@@ -15,6 +15,8 @@
 //! in their own level, and later sinks to its output level by an edit alone.
 
 use super::limits::Settings;
+use super::pick::is_full;
+use super::weights::Weights;
 use alloc::borrow::ToOwned;
 use alloc::collections::BTreeSet;
 use alloc::string::String;
@@ -60,6 +62,8 @@ pub struct Piece {
     pub folded: u64,
     /// It started as a move: the inputs change their level and run, and nothing is rewritten.
     pub is_move: bool,
+    /// It was divided from another one when that was to start.
+    pub is_part: bool,
     /// Its one input may move as it is: it is whole, and holds nothing that a merge could drop.
     pub may_move: bool,
     /// Larger first among the pieces of a ticket.
@@ -150,6 +154,11 @@ impl TicketState {
         !self.pieces.iter().any(Piece::is_unfinished)
     }
 
+    /// Whether a piece of it has started.
+    pub fn has_begun(&self) -> bool {
+        self.pieces.iter().any(|p| p.state != PieceState::Ready)
+    }
+
     /// As a policy sees it.
     pub fn view(&self) -> TicketView {
         let done = self.pieces.iter().filter(|p| p.state == PieceState::Installed);
@@ -221,13 +230,27 @@ impl Flight {
 
     /// Whether so much is ready that more plans would only grow old: a policy need not be asked, unless something was
     /// flushed. One slot is fed by what level 0 has to give alone: else a long merge below would hold that up. A policy
-    /// that sets deadlines makes its own order, and is asked.
-    pub fn is_fed(&self, settings: &Settings) -> bool {
+    /// that sets deadlines makes its own order, and is asked. What waits for a full level does not count, nor what lies below
+    /// a level that is over its size and gives nothing: there is something better to do. `weights` are asked for last.
+    pub fn is_fed(&self, settings: &Settings, weights: impl FnOnce() -> Weights) -> bool {
         let is_ready = |p: &Piece| p.state == PieceState::Ready && self.is_clear(p);
         let is_first = |p: &Piece| !settings.gives_way() || p.source() == 0;
         let counts = |t: &TicketState, p: &Piece| t.plan.deadline.is_none() && is_ready(p) && is_first(p);
+        let ready = || self.unfinished().filter(|(t, p)| counts(t, p));
         let most = settings.most_ready(false);
-        self.unfinished().filter(|(t, p)| counts(t, p)).take(most).count() == most
+        if ready().take(most).count() < most {
+            return false;
+        }
+        let weights = weights();
+        let gives = |level: u8| self.unfinished().any(|(_, p)| p.source() == level && p.out > level);
+        let levels = 1..weights.levels.len().saturating_sub(1) as u8;
+        let swollen = levels.into_iter().find(|level| weights.fill(*level) > 1.0 && !gives(*level));
+        let goes_on = |t: &TicketState, p: &Piece| {
+            let (source, target) = (weights.fill(p.source()), weights.fill(p.out));
+            t.has_begun() || !is_full(source, target, settings.back_pressure)
+        };
+        let is_next = |p: &Piece| swollen.is_none_or(|level| p.source() <= level);
+        ready().filter(|(t, p)| is_next(p) && goes_on(t, p)).take(most).count() == most
     }
 
     /// The oldest unfinished ticket with a piece into `level`: no limit holds it up.

@@ -38,7 +38,7 @@ fn caught(mistake: Mistake) -> u64 {
     let schedules = 200;
     let wrong =
         (0..schedules).filter(|&seed| schedule(seed, mistake, &mut Tally::default()).is_err()).count();
-    println!("{mistake:?}: caught in {} % of {schedules} schedules", 100 * wrong as u64 / schedules);
+    println!("{mistake:?}: caught in {wrong} of {schedules} schedules");
     100 * wrong as u64 / schedules
 }
 
@@ -60,4 +60,11 @@ fn dropping_blind_to_claimed_files_is_caught() {
 #[test]
 fn leaving_dependants_alone_is_caught() {
     assert!(caught(Mistake::NoRetarget) >= 15);
+}
+
+#[test]
+fn waiting_for_a_part_alone_is_caught() {
+    // Few pieces are both divided and waited for by one that ends before all parts do.
+    let is_caught = |seed: &u64| schedule(*seed, Mistake::FirstPart, &mut Tally::default()).is_err();
+    assert!((0..2000).any(|seed| is_caught(&seed)));
 }

@@ -31,6 +31,8 @@ pub(crate) enum Mistake {
     BlindDrop,
     /// Who waited for a withdrawn piece goes on as if it were done.
     NoRetarget,
+    /// Who waited for a piece that was divided waits for its first part alone.
+    FirstPart,
 }
 
 /// What happened, so that a run shows that it looked.
@@ -49,6 +51,7 @@ pub(crate) struct Tally {
     pub(crate) retried: u64,
     pub(crate) dropped: u64,
     pub(crate) folded: u64,
+    pub(crate) divided: u64,
 }
 
 impl Tally {
@@ -58,7 +61,7 @@ impl Tally {
         }
     }
 
-    pub(crate) fn figures(&self) -> [(&'static str, u64); 13] {
+    pub(crate) fn figures(&self) -> [(&'static str, u64); 14] {
         [
             ("events", self.events),
             ("reads", self.reads),
@@ -73,10 +76,11 @@ impl Tally {
             ("retried", self.retried),
             ("dropped", self.dropped),
             ("folded", self.folded),
+            ("divided", self.divided),
         ]
     }
 
-    fn figures_mut(&mut self) -> [&mut u64; 13] {
+    fn figures_mut(&mut self) -> [&mut u64; 14] {
         [
             &mut self.events,
             &mut self.reads,
@@ -91,6 +95,7 @@ impl Tally {
             &mut self.retried,
             &mut self.dropped,
             &mut self.folded,
+            &mut self.divided,
         ]
     }
 }
@@ -294,11 +299,22 @@ impl Store {
     /// Starts the piece that the scheduler chooses, perhaps only one that moves.
     pub(crate) fn start(&mut self, moves_only: bool, dice: &mut SplitMix) -> bool {
         let tree = self.tree.clone();
-        let Ok(start) = self.scene(&tree, |flight, scene, _| flight.start(scene, moves_only)) else {
-            return false;
-        };
+        // Pieces are meant to be smaller now than when they were cut: what folds is divided.
+        let piece = std::mem::replace(&mut self.settings.piece, (VERSION / 4, VERSION / 4));
+        let start = self.scene(&tree, |flight, scene, _| flight.start(scene, moves_only));
+        self.settings.piece = piece;
+        let Ok(start) = start else { return false };
         self.tally.early += u64::from(start.is_early);
         self.tally.folded += u64::from(start.piece.folded > 0);
+        self.tally.divided += u64::from(start.piece.is_part && start.piece.folded > 0);
+        if self.mistake == Mistake::FirstPart {
+            let ticket = self.flight.ticket(start.piece.id.ticket).expect("just started");
+            let parts = ticket.pieces.iter().filter(|p| p.is_part).skip(1);
+            let added: Vec<PieceId> = parts.map(|p| p.id).collect();
+            for piece in self.flight.tickets.iter_mut().flat_map(|t| &mut t.pieces) {
+                piece.waits.retain(|id| !added.contains(id));
+            }
+        }
         if start.piece.is_move {
             self.tally.moved += 1;
             self.relocate(&start.piece, dice);

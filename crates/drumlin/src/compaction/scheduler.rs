@@ -168,9 +168,12 @@ impl Control {
             }
         }
         let settings = settings(moment, &keyspace.state);
-        let is_fed = !keyspace.flushed && keyspace.flight.is_fed(&settings);
         let is_full = keyspace.flight.tickets.len() >= settings.most_tickets();
-        if !keyspace.due || keyspace.rest_until > moment.now || is_fed || is_full {
+        if !keyspace.due || keyspace.rest_until > moment.now || is_full {
+            return false;
+        }
+        let weights = || Weights::of(&keyspace.view(), &keyspace.design);
+        if !keyspace.flushed && keyspace.flight.is_fed(&settings, weights) {
             return false;
         }
         (keyspace.due, keyspace.flushed) = (false, false);

@@ -12,7 +12,7 @@ use crate::pace::{Admission, admission};
 use crate::random::SplitMix;
 use crate::schedule::finish::Install;
 use crate::schedule::{
-    Flight, FoldCosts, Mode, Numbers, Piece, PieceState, Room, Scene, admit, home, project,
+    Flight, FoldCosts, Mode, Numbers, Piece, PieceState, Room, Scene, Weights, admit, home, project,
 };
 use crate::share::split;
 use crate::sim::world::{even_cuts, key, merged, put, take_out};
@@ -285,7 +285,7 @@ impl World {
                 self.install(install);
             }
             self.end_tickets(policy);
-            if self.due && (self.is_urgent || !self.flight.is_fed(&self.setup.settings)) {
+            if self.due && (self.is_urgent || !self.is_fed()) {
                 (self.due, self.is_urgent) = (false, false);
                 self.ask(policy);
             }
@@ -304,6 +304,11 @@ impl World {
         let runs = self.tree.levels[0].runs.len();
         self.report.most_level0 = self.report.most_level0.max(runs);
         Ok(())
+    }
+
+    fn is_fed(&self) -> bool {
+        let weights = || Weights::of(&project::view(&self.tree, &self.flight), &self.design);
+        self.flight.is_fed(&self.setup.settings, weights)
     }
 
     /// The tree with what is under way, and the projected one.
@@ -325,8 +330,8 @@ impl World {
         let seen = self.look();
         let start = self.scene_mut(|flight, scene, _| flight.start_in(scene, &seen.0, !is_free));
         // A move, or what is folded, changes what is under way.
-        let is_same = start.as_ref().is_ok_and(|start| !start.piece.is_move && start.piece.folded == 0);
-        self.seen = (start.is_err() || is_same).then_some(seen);
+        let is_same = start.as_ref().map_or_else(|idle| !idle.changes_view, |start| !start.changes_view);
+        self.seen = is_same.then_some(seen);
         start.ok().map(|start| start.piece)
     }
 

@@ -1,0 +1,88 @@
+//! Dividing a piece again, when it is about to fold more than was foreseen.
+//!
+//! A ticket is cut when it is admitted, with what it is expected to fold. By the time a piece starts, its level may have
+//! become so deep that all of it is folded: then one piece would rewrite a level alone, while all that follows waits for it.
+//! It is divided into as many pieces as it would have been cut into, and each of these is asked anew.
+//!
+//! The parts claim together what the piece claimed, wait for what it waited for, and who waits for it waits for all of them.
+
+use super::Scene;
+use super::cut::{self, Part};
+use super::project;
+use super::tickets::{Flight, Piece, TicketState};
+use alloc::vec::Vec;
+use drumlin_types::contract::{FileSpan, PieceId, TreeView};
+
+/// A piece that is so many times what it was meant to be is divided.
+const TIMES: f64 = 2.0;
+
+/// Bytes of a piece of `ticket`, of which the ready `piece` is to fold `folded` bytes and others as many for their size.
+fn meant(scene: &Scene<'_>, ticket: &TicketState, piece: &Piece, folded: u64) -> u64 {
+    let grown = (piece.bytes + folded) as f64 / piece.bytes.max(1) as f64;
+    let all: u64 = ticket.pieces.iter().map(|p| p.bytes - p.folded).sum();
+    let (least, most) = scene.settings.piece;
+    cut::piece_bytes((all as f64 * grown) as u64, scene.settings.slots, least.min(most), most)
+}
+
+impl Flight {
+    /// Divides the ready piece `id`, which would fold `folds` of `bytes` bytes, if it is too large with them. `false` when
+    /// it stays as it is.
+    pub(super) fn divide(
+        &mut self,
+        scene: &Scene<'_>,
+        view: &TreeView,
+        id: PieceId,
+        (folds, bytes): (&[FileSpan], u64),
+    ) -> bool {
+        let Some(ticket) = self.ticket(id.ticket) else { return false };
+        let Some(piece) = ticket.pieces.get(id.index as usize) else { return false };
+        let meant = meant(scene, ticket, piece, bytes);
+        let total = piece.bytes + bytes;
+        // Once only: estimates for narrow ranges say little. What failed before has folded files among its inputs.
+        if piece.is_part || piece.attempts > 0 || piece.folded > 0 || (total as f64) < TIMES * meant as f64 {
+            return false;
+        }
+        let (inputs, folds) = (parts(view, &piece.inputs), parts(view, folds));
+        let cuts = cut::cut(&inputs, &folds, total.div_ceil(meant), Vec::new(), Vec::new());
+        if cuts.len() < 2 {
+            return false;
+        }
+        let first = ticket.pieces.len() as u32;
+        let part = |(at, cut): (usize, cut::Cut)| Piece {
+            id: PieceId { index: if at == 0 { id.index } else { first + at as u32 - 1 }, ..id },
+            priority: super::admit::priority(&ticket.plan, &cut.range, cut.bytes),
+            range: cut.range,
+            inputs: cut.inputs,
+            bytes: cut.bytes,
+            may_move: false,
+            is_part: true,
+            ..piece.clone()
+        };
+        let parts: Vec<Piece> = cuts.into_iter().enumerate().map(part).collect();
+        let added: Vec<PieceId> = parts[1..].iter().map(|p| p.id).collect();
+        for piece in self.tickets.iter_mut().flat_map(|t| &mut t.pieces).filter(|p| p.waits.contains(&id)) {
+            piece.waits.extend(&added);
+        }
+        let Some(ticket) = self.ticket_mut(id.ticket) else { return false };
+        let mut parts = parts.into_iter();
+        if let (Some(piece), Some(part)) = (ticket.pieces.get_mut(id.index as usize), parts.next()) {
+            *piece = part;
+        }
+        ticket.pieces.extend(parts);
+        true
+    }
+}
+
+/// `spans` with what `view` shows of their files.
+fn parts(view: &TreeView, spans: &[FileSpan]) -> Vec<Part> {
+    let mut parts = Vec::new();
+    for span in spans {
+        let level = view.levels.get(usize::from(span.level)).into_iter();
+        for file in level.flat_map(|level| level.files()).filter(|f| f.table == span.table) {
+            let Some(file) = project::part(file, &span.range) else { continue };
+            let span = FileSpan { range: file.bounds.clone(), ..span.clone() };
+            parts.push(Part { span, file, may_move: false });
+        }
+    }
+    parts
+}
