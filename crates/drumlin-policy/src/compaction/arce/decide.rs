@@ -191,15 +191,8 @@ impl Arce {
             .filter_map(|ticket| removed_by(ticket).map(|removed| removed / time(ticket.bytes as f64)));
         let possible = self.candidates.iter().map(|c| c.removed / time(c.bytes));
         let rate = running.chain(possible).fold(0.0, f64::max);
-        let mut slow = scene.tuple.calm.min(scene.max_runs);
-        if scene.tuple.calm.is_infinite() {
-            slow = f64::INFINITY;
-        }
-        if scene.disk_short {
-            slow = slow.min((scene.line.runs - 1.0).max(0.0));
-        }
         Pace {
-            slow,
+            slow: scene.slow(),
             passes: scene.tuple.passes,
             drain: rate * scene.model.flush_bytes * 1e9,
             covered: Some(scene.line.runs),

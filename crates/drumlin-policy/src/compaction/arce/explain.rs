@@ -40,11 +40,12 @@ impl Display for Time {
     }
 }
 
-/// The reason of a plan.
+/// The reason of a plan that is foreseen to end after so many windows.
 pub(super) fn plan(
     choice: &Choice<'_>,
     scene: &Scene<'_>,
     score: &Score,
+    windows: f64,
     candidates: &[Candidate],
     balance: &Balance,
 ) -> String {
@@ -52,12 +53,13 @@ pub(super) fn plan(
     let kind = if choice.need.is_must() { MUST } else { ELECTIVE };
     let kind = if choice.beside.is_some() { format!("{kind}, in between") } else { kind.into() };
     let mut text = format!(
-        "{kind}: runs {} to {to} of {} by age, {}, y {removed:.2} worth {relief:.2}, t {:.3}, gain {}, cost {}, score {}; \
+        "{kind}: runs {} to {to} of {} by age, {}, y {removed:.2} worth {relief:.2}, t {:.3}, due in {windows:.3} of {:.0} operations, gain {}, cost {}, score {}; \
          s {:.2}, tuple {}, balance {}",
         from + 1,
         scene.line.links.len(),
         Size(bytes),
         score.windows,
+        scene.model.flush_ops(),
         Time(score.gain),
         Time(score.cost),
         Signed(score.value()),

@@ -10,8 +10,8 @@
 //!   them, the best one.
 //! - [`guard`]: bounds on what is rewritten.
 //! - [`rollout`], [`search`], [`drift`]: choosing the tuple, and when.
-//! - [`decide`], [`scene`], [`plans`], [`values`], [`outlook`]: the policy itself: what it sees, merges, in
-//!   which order of keys, and asks for.
+//! - [`decide`], [`scene`], [`plans`], [`foreseen`], [`values`], [`outlook`]: the policy itself: what it sees, merges, by
+//!   when, in which order of keys, and asks for.
 //! - [`explain`], [`state`], [`switches`]: its words, what it saves, what can be switched off.
 
 pub(crate) mod cover;
@@ -19,6 +19,7 @@ mod decide;
 mod drift;
 mod estimate;
 mod explain;
+mod foreseen;
 mod groups;
 mod guard;
 mod interference;

@@ -89,10 +89,11 @@ impl Arce {
             }
             // Legality passes over files that are leaving, so the first plan needs no copy of the tree.
             let tree = projected.as_ref().unwrap_or(scene.input.tree);
+            let windows = scene.foreseen(&candidate);
             let plan = if self.resting.holds(ends, self.now) {
                 None
             } else {
-                let reason = explain::plan(&choice, scene, &score, &self.candidates, balance);
+                let reason = explain::plan(&choice, scene, &score, windows, &self.candidates, balance);
                 let last = (tree.levels.len() as u8).saturating_sub(1);
                 let plan = scene.line.plan(&candidate, scene.model.flush_bytes, last, reason);
                 close_plan(tree, &plan).ok().filter(|plan| !plan.take.is_empty())
@@ -108,7 +109,7 @@ impl Arce {
             plan.piece_priority = values::of(&scene.line, &candidate, &scene.samples, &scene.scale);
             // What it removes goes with the plan, to be found again in its ticket.
             plan.priority = candidate.removed;
-            let due = self.flushes + real::ceil(score.windows.min(1e9)) as u64;
+            let due = self.flushes + real::ceil(windows.min(1e9)) as u64;
             plan.deadline = Some(match choice.beside {
                 // Whatever the long merge has missed by now.
                 Some(_) => due.min(first_due(scene.input.tickets).saturating_sub(1)),

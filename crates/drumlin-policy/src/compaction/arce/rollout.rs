@@ -63,7 +63,7 @@ pub(crate) struct Limits {
 }
 
 /// Pieces of a merge at most.
-const MOST_PIECES: f64 = 32.0;
+pub(crate) const MOST_PIECES: f64 = 32.0;
 /// Bytes of a piece.
 pub(crate) const PIECE_BYTES: f64 = 67_108_864.0;
 

@@ -44,6 +44,13 @@ impl Scene<'_> {
         self.line.relief_of(ticket, self.input.tree, &self.samples, &self.scale)
     }
 
+    /// Covered runs from which on writers are slowed; infinite for never.
+    pub(super) fn slow(&self) -> f64 {
+        let slow =
+            if self.tuple.calm.is_infinite() { f64::INFINITY } else { self.tuple.calm.min(self.max_runs) };
+        if self.disk_short { slow.min((self.line.runs - 1.0).max(0.0)) } else { slow }
+    }
+
     /// What is chosen under, with so many bytes to spare.
     pub(super) fn choice(&self, balance: f64) -> Choice<'_> {
         Choice {
