@@ -8,7 +8,8 @@
 //! - blocks that flushes and merges wrote, and blocks that merges read;
 //! - waits, the slowest of a thousand puts, runs of the tree;
 //! - reads by the extra runs that they met (`depth`), and how deep the tree was at most;
-//! - for ARCE, the cost that its last search predicted of the phase beside what came.
+//! - for ARCE, the cost that its last search predicted of the phase, and the time that its plans gave to merges, beside
+//!   what came (`foreseen`).
 //!
 //! A small store's phases are short, while the engine reads its counters once a second. So the disk is sixteen times slower
 //! than that, and the figures are divided by as much: a second is then as long for the policy as it is on a store sixteen
@@ -29,9 +30,11 @@ use serde::Serialize;
 use std::path::Path;
 
 mod depth;
+mod foreseen;
 mod shown;
 
 pub use depth::{Deepest, ReadsAt};
+pub use foreseen::{Foreseen, Missed};
 pub use shown::Counted;
 
 /// Nanoseconds of a block of 4 KiB read and written.
@@ -47,6 +50,8 @@ const STORE: &str = "/paced";
 
 /// Operations between two looks at the tree.
 const LOOK: u64 = 512;
+/// Operations between two looks at the log of decisions.
+const READ_LOG: u64 = 4096;
 /// Longest put that is told apart, nanoseconds of the slow clock.
 const LONGEST: u64 = 1 << 42;
 
@@ -114,6 +119,8 @@ pub struct PhaseCount {
     pub deepest: Vec<Deepest>,
     /// Nanoseconds that ARCE's last search predicted, if it made one.
     pub predicted: Option<f64>,
+    /// Merges of ARCE, and by how many windows they missed the time that their plans gave.
+    pub foreseen: Foreseen,
     /// What the policy went by at its end.
     pub state: String,
 }
@@ -150,6 +157,7 @@ struct Course {
     workload: Workload,
     depths: bool,
     base: u64,
+    log: foreseen::Reader,
 }
 
 impl Course {
@@ -175,6 +183,7 @@ impl Course {
             workload: workload.clone(),
             depths: setup.depths,
             base: 0,
+            log: foreseen::Reader::default(),
         })
     }
 
@@ -206,6 +215,9 @@ impl Course {
                     looks += 1;
                 }
                 operations += 1;
+                if operations.is_multiple_of(READ_LOG) {
+                    self.log.read(&self.open.db.explain());
+                }
             }
         }
         let after = (self.open.counters(), self.nanos());
@@ -220,6 +232,7 @@ impl Course {
         };
         let (waited, had_waited) = (waits(&after.0), waits(&before.0));
         let state = self.open.keys.policy_state();
+        self.log.read(&self.open.db.explain());
         let (reads, deepest) = depths.map(|depths| depths.result(SLOWER as f64)).unwrap_or_default();
         let count = PhaseCount {
             name: phase.name.clone(),
@@ -235,6 +248,7 @@ impl Course {
             reads,
             deepest,
             predicted: predicted(&state).map(|nanos| nanos / SLOWER as f64),
+            foreseen: self.log.end_phase(operations),
             state,
         };
         if phase.after == After::Idle {

@@ -1,6 +1,6 @@
 //! A course as a table and as JSON.
 
-use super::{Deepest, PhaseCount, Setup, course, mean};
+use super::{Deepest, Foreseen, Missed, PhaseCount, Setup, course, mean};
 use crate::engine::Result;
 use serde::Serialize;
 use std::fmt::Write;
@@ -73,6 +73,16 @@ impl Counted {
         }
         for phase in self.phases.iter().filter(|_| explain) {
             let _ = write!(text, "\nat the end of {}:\n{}\n", phase.name, phase.state);
+            let Foreseen { held, changed } = phase.foreseen;
+            for (which, Missed { merges, mean, most }) in [("this load's", held), ("another load's", changed)]
+            {
+                if merges > 0 {
+                    let _ = writeln!(
+                        text,
+                        "{merges} of {which} merges missed their time by {mean:.2} windows in the mean, {most:.1} at most"
+                    );
+                }
+            }
         }
         text
     }
@@ -134,6 +144,10 @@ mod tests {
             reads,
             deepest,
             predicted: None,
+            foreseen: Foreseen {
+                held: Missed { merges: 12, mean: 0.25, most: 2.0 },
+                changed: Missed::default(),
+            },
             state: "a tuple".into(),
         };
         Counted { policy: "leveling".into(), nanos: 2000.0, merged: 0.5, phases: vec![phase] }
@@ -155,6 +169,8 @@ mod tests {
         let [_, reads, deepest] = &columns("r=25,u=50,p=25 ")[..] else { panic!("three rows: {text}") };
         assert_eq!(reads, "r=25,u=50,p=25 get 1-2 0.250 13.00 0.980 25.0");
         assert_eq!(deepest, "r=25,u=50,p=25 L1 5/4/-");
-        assert!(text.contains("\nat the end of r=25,u=50,p=25:\na tuple\n"), "{text}");
+        let end = "\nat the end of r=25,u=50,p=25:\na tuple\n12 of this load's merges missed their time by 0.25 windows in the mean, \
+             2.0 at most\n";
+        assert!(text.ends_with(end), "{text}");
     }
 }

@@ -8,6 +8,7 @@ use super::pipeline;
 use crate::args::{SimArgs, SimKind};
 use crate::failure::{Failure, Outcome, Result, Verdict};
 use crate::output::Output;
+use drumlin_policy::sim::foresight::Missed;
 use drumlin_policy::sim::{PLANS, PhaseReport, Setup, phases};
 use serde_json::json;
 
@@ -62,6 +63,11 @@ pub(super) fn sim(args: &SimArgs, out: &mut Output<'_>) -> Outcome {
     Ok(Verdict::Fine)
 }
 
+fn missed(missed: &Missed) -> serde_json::Value {
+    let Missed { merges, most, .. } = *missed;
+    json!({ "merges": merges, "mean_windows_missed": missed.mean(), "most_windows_missed": most })
+}
+
 fn print_json(courses: &[(&str, Vec<PhaseReport>)], out: &mut Output<'_>) -> Result<()> {
     let phase = |report: &PhaseReport| {
         json!({
@@ -76,9 +82,8 @@ fn print_json(courses: &[(&str, Vec<PhaseReport>)], out: &mut Output<'_>) -> Res
             "ns_stopped": report.stopped,
             "search_steps": report.steps,
             "ns_write_wait_p999": report.wait,
-            "merges_foreseen": report.foreseen.0,
-            "mean_windows_missed": report.foreseen.1,
-            "most_windows_missed": report.foreseen.2,
+            "foreseen": missed(&report.foreseen.held),
+            "foreseen_under_another_load": missed(&report.foreseen.changed),
             "ns_predicted": report.predicted,
         })
     };
@@ -104,8 +109,11 @@ fn print_tables(courses: &[(&str, Vec<PhaseReport>)], out: &mut Output<'_>) -> R
     table("us that 99.9 % of writes wait", "", courses, wait, |_| String::new(), out)?;
     let said = |r: &PhaseReport| r.predicted.map_or("-".to_owned(), |nanos| format!("{:.1}", nanos / 1000.0));
     table("us per operation, predicted", "", courses, said, |_| String::new(), out)?;
-    let missed = |r: &PhaseReport| format!("{:.2} {:.1}", r.foreseen.1, r.foreseen.2);
-    table("windows missed by merges", "", courses, missed, |_| String::new(), out)
+    let missed = |missed: &Missed| format!("{:.2} {:.1}", missed.mean(), missed.most);
+    let held = |r: &PhaseReport| missed(&r.foreseen.held);
+    table("windows missed by merges", "", courses, held, |_| String::new(), out)?;
+    let changed = |r: &PhaseReport| missed(&r.foreseen.changed);
+    table("and by those of another load", "", courses, changed, |_| String::new(), out)
 }
 
 fn table(

@@ -1,32 +1,130 @@
 //! How long merges take, beside how long their policy said that they would.
 //!
-//! A plan names the flush by which it should be done. Merges that nothing came in between of are compared:
-//! those that begin while nothing runs, and end before anything else begins.
+//! A plan says by which flush it should be done. Merges that nothing came in between of are compared: those that begin
+//! while nothing runs, and end before anything else begins. Those whose plan went by another load than that under which
+//! they end are counted by themselves: it changed after they began, or the policy did not know of it.
+//!
+//! What a plan went by stands in its reason: `due in 12.345 of 6400 operations`, windows and what each was to hold.
 
-use drumlin_types::Ticket;
-use drumlin_types::contract::Plan;
+/// Merges that were compared.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Missed {
+    /// How many.
+    pub merges: u64,
+    /// By how many windows of a flush they missed the time that was foreseen, all together.
+    pub sum: f64,
+    /// The most that one of them did.
+    pub most: f64,
+}
+
+impl Missed {
+    fn add(&mut self, error: f64) {
+        *self = Missed { merges: self.merges + 1, sum: self.sum + error, most: self.most.max(error) };
+    }
+
+    /// Windows that they missed in the mean.
+    pub fn mean(&self) -> f64 {
+        self.sum / self.merges.max(1) as f64
+    }
+}
+
+/// Merges by what their plans went by.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Foreseen {
+    /// The load under which they ended.
+    pub held: Missed,
+    /// Another one.
+    pub changed: Missed,
+}
+
+/// What a plan expects.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Due {
+    /// Windows that the merge should fill.
+    pub windows: f64,
+    /// Operations of each.
+    pub operations: f64,
+}
+
+impl Due {
+    /// From the reason of a plan.
+    pub fn parse(reason: &str) -> Option<Due> {
+        let (windows, rest) = reason.split_once(", due in ")?.1.split_once(" of ")?;
+        let operations = rest.split_once(" operations")?.0.parse().ok()?;
+        Some(Due { windows: windows.parse().ok()?, operations })
+    }
+}
+
+/// By how many times the operations of a window are others than expected under another load.
+const ANOTHER: f64 = 1.25;
+
+/// A merge that is watched.
+#[derive(Clone, Copy, Debug)]
+struct Watched {
+    ticket: u64,
+    /// Flushes by then.
+    began: f64,
+    due: Due,
+}
 
 /// Merges compared so far, and the one that is watched.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Foresight {
-    watched: Option<(Ticket, f64, f64)>,
-    /// Merges, the sum of their errors and the greatest one, in windows of a flush.
-    pub(super) seen: (u64, f64, f64),
+pub struct Foresight {
+    watched: Option<Watched>,
+    seen: Foreseen,
 }
 
 impl Foresight {
-    /// `plan` was admitted as `ticket` after so many flushes; `alone` says whether anything else is under way.
-    pub(super) fn began(&mut self, ticket: Ticket, plan: &Plan, whole: u64, flushes: f64, alone: bool) {
-        let expected = plan.deadline.map(|deadline| deadline.saturating_sub(whole) as f64);
-        self.watched = expected.filter(|_| alone).map(|expected| (ticket, flushes, expected));
+    /// A merge began as `ticket` after so many flushes, `due` then, if that was said. `alone`: nothing else is under way.
+    pub fn began(&mut self, ticket: u64, due: Option<Due>, flushes: f64, alone: bool) {
+        self.watched = due.filter(|_| alone).map(|due| Watched { ticket, began: flushes, due });
     }
 
-    /// `ticket` ended after so many flushes.
-    pub(super) fn ended(&mut self, ticket: Ticket, flushes: f64) {
-        let Some((_, began, expected)) = self.watched.take_if(|(own, ..)| *own == ticket) else { return };
-        // What was expected is rounded up to whole flushes.
-        let passed = flushes - began;
-        let error = (passed - expected).max(expected - 1.0 - passed).max(0.0);
-        self.seen = (self.seen.0 + 1, self.seen.1 + error, self.seen.2.max(error));
+    /// The merge `ticket` was done after so many flushes, under a load of so many `operations` to a window.
+    pub fn ended(&mut self, ticket: u64, flushes: f64, operations: f64) {
+        let Some(Watched { began, due, .. }) = self.watched.take_if(|watched| watched.ticket == ticket)
+        else {
+            return;
+        };
+        let error = (flushes - began - due.windows).abs();
+        let has_changed = operations.max(due.operations) > ANOTHER * operations.min(due.operations);
+        let seen = &mut self.seen;
+        if has_changed { seen.changed.add(error) } else { seen.held.add(error) }
+    }
+
+    /// The merges that ended since this was asked last.
+    pub fn take(&mut self) -> Foreseen {
+        core::mem::take(&mut self.seen)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn merges_are_compared_when_nothing_comes_in_between() {
+        let due = |windows, operations| Some(Due { windows, operations });
+        assert_eq!(Due::parse("must: t 9.1, due in 3.500 of 128 operations, gain 1 us"), due(3.5, 128.0));
+        assert_eq!(Due::parse("must: t 9.1, due in 3.500, gain 1 us"), None);
+        let mut foresight = Foresight::default();
+        let mut merge = |due, from, to, alone| {
+            foresight.began(1, due, from, alone);
+            foresight.ended(1, to, 128.0);
+        };
+        merge(due(2.5, 128.0), 10.5, 13.0, true);
+        merge(due(2.5, 110.0), 10.0, 14.5, true);
+        merge(due(2.5, 150.0), 10.0, 11.5, true);
+        merge(due(0.5, 6400.0), 10.0, 17.5, true);
+        merge(due(2.5, 128.0), 10.0, 99.0, false);
+        merge(None, 10.0, 99.0, true);
+        foresight.began(1, due(3.0, 128.0), 10.0, true);
+        foresight.began(2, due(1.0, 128.0), 11.0, false);
+        foresight.ended(2, 12.0, 128.0);
+        foresight.ended(1, 20.0, 128.0);
+        let Foreseen { held, changed } = foresight.take();
+        assert_eq!((held, changed.merges), (Missed { merges: 3, sum: 3.0, most: 2.0 }, 1));
+        assert_eq!((held.mean(), changed.mean(), changed.most), (1.0, 7.0, 7.0));
+        assert_eq!(foresight.take(), Foreseen::default());
     }
 }

@@ -9,7 +9,7 @@
 //!   its policy, `space` of its tables, `neighbours` that merges wait for.
 
 pub mod desk;
-mod foresight;
+pub mod foresight;
 mod neighbours;
 pub mod phases;
 pub mod pipeline;
