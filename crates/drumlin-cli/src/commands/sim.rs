@@ -126,11 +126,11 @@ fn table(
 ) -> Result<()> {
     let names =
         courses.first().map_or_else(Vec::new, |(_, reports)| reports.iter().map(|r| r.name).collect());
-    let heads: String = names.iter().map(|name| format!("{name:>10}")).collect();
-    out.line(&format!("{title:<28}{heads}{last:>10}"))?;
+    let heads: String = names.iter().map(|name| format!("{name:>11}")).collect();
+    out.line(&format!("{title:<28}{heads}{last:>11}"))?;
     for (name, reports) in courses {
-        let cells: String = reports.iter().map(|report| format!("{:>10}", cell(report))).collect();
-        out.line(&format!("{name:<28}{cells}{:>10}", whole(reports)))?;
+        let cells: String = reports.iter().map(|report| format!("{:>11}", cell(report))).collect();
+        out.line(&format!("{name:<28}{cells}{:>11}", whole(reports)))?;
     }
     out.line("")
 }
