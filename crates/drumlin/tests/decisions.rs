@@ -73,7 +73,7 @@ fn decisions_of_another_version_are_left_out_and_told_in_one_line() {
     assert!(db.explain().starts_with(&first), "what was decided can still be read");
     let report = db.replay_decisions();
     assert_eq!((report.differing, report.left_out.len()), (vec![], 1));
-    let told = "the decision log is of version 1, this build makes decisions of version 2 again";
+    let told = "the decision log is of version 1, this build makes decisions of version 3 again";
     assert_eq!(report.left_out[0], format!("{made} left out: {told}"));
     db.close().expect("closed");
 
@@ -82,7 +82,7 @@ fn decisions_of_another_version_are_left_out_and_told_in_one_line() {
     assert!(db.explain().iter().all(|record| !first.contains(record)));
     let report = db.replay_decisions();
     let told =
-        "a decision log: decision log format 9 is newer than 2, the newest that this version understands";
+        "a decision log: decision log format 9 is newer than 3, the newest that this version understands";
     assert_eq!((report.differing, report.left_out), (vec![], vec![told.to_owned()]));
 }
 

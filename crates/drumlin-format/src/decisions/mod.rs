@@ -16,8 +16,8 @@
 //! `what` and `reason` are text for people and hold no user bytes. A *question* (`question`) holds what a policy was
 //! asked, in full, and what it answered, so that the decision can be made again and compared. The bounds of files are
 //! among it, as they are in the manifest. Its layout follows what policies see, so it changes more often than the rest:
-//! entries of every older version are read, questions only of the present [`VERSION`]. Version 2 differs from 1 in the
-//! questions alone, whose layout grew several times while the version stayed 1.
+//! entries of every older version are read, questions only of the present [`VERSION`]. Versions differ in the questions
+//! alone: of 1 the layout grew several times, 3 adds the levels from which enough is ready.
 //!
 //! The log is advice: nothing depends on it. It is never synced, and reading ends silently at the first place that
 //! holds no entry, whatever is behind. Damage can shorten it, and can neither change an entry nor stop a store from
@@ -37,7 +37,7 @@ use alloc::vec::Vec;
 /// Bytes of the block that opens the file.
 const HEADER_LEN: usize = 32;
 /// The version of the log that this build writes, and the one whose questions it reads.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// Longest payload of an entry; what is longer is not logged.
 pub const MAX_ENTRY_LEN: usize = 256 << 10;
 

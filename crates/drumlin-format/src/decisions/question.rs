@@ -4,7 +4,7 @@
 //! question   policy slice | state slice | picture | answer
 //!
 //! picture    levels: count of (runs: count of run) | tickets: count of ticket | load: 9 f64, sealed u32,
-//!            snapshots u32, 3 counts | costs: 13 f64 | limits, pin u8, 4 f64 when 1 | wanted, wanted seeks: count of
+//!            snapshots u32, 3 counts | costs: 13 f64 | limits, pin u8, 4 f64 when 1, enough u8 | wanted, wanted seeks: count of
 //!            slice | now, seed, frozen
 //! run        id | tag slice | files: count of file
 //! file       table | range | bytes, entries, keys, tombstones, range tombstones, smallest, largest seq |
@@ -405,7 +405,7 @@ fn costs(reader: &mut Reader<'_>) -> Result<CostView, Corruption> {
 
 fn put_limits(out: &mut Vec<u8>, limits: &LimitView) {
     let LimitView { memtable_bytes, file_bytes, slots, max_runs, max_write_amp, .. } = limits;
-    let LimitView { disk_budget, disk_used, pin, .. } = limits;
+    let LimitView { disk_budget, disk_used, pin, enough, .. } = limits;
     put_varint(out, *memtable_bytes);
     put_varint(out, *file_bytes);
     put_varint(out, u64::from(*slots));
@@ -416,6 +416,7 @@ fn put_limits(out: &mut Vec<u8>, limits: &LimitView) {
     put_option(out, *pin, |out, Pin { horizon, calm, passes, balance }| {
         [horizon, calm, passes, balance].iter().for_each(|number| put_f64(out, *number));
     });
+    out.push(*enough);
 }
 
 fn limits(reader: &mut Reader<'_>) -> Result<LimitView, Corruption> {
@@ -431,6 +432,7 @@ fn limits(reader: &mut Reader<'_>) -> Result<LimitView, Corruption> {
             let [horizon, calm] = [f64(reader)?, f64(reader)?];
             Ok(Pin { horizon, calm, passes: f64(reader)?, balance: f64(reader)? })
         })?,
+        enough: reader.u8()?,
     })
 }
 
@@ -580,7 +582,7 @@ mod tests {
         let found = (crate::decisions::VERSION, bytes.len(), crate::checksum::checksum(0, 0, &[&bytes]));
         assert_eq!(
             found,
-            (2, 575, 3_852_113_225),
+            (3, 576, 3_980_693_466),
             "the layout of questions changed: raise the version of the decision log"
         );
     }

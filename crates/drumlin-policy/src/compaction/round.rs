@@ -74,7 +74,8 @@ impl<'a, R: Rule> Round<'a, R> {
 
     fn next(&mut self) -> Option<Plan> {
         let proposals = self.proposals();
-        let mut passing = proposals.iter().filter(|plan| !self.is_full() || self.serves_a_tier(plan));
+        let may_pass = |plan: &&Plan| !self.is_full() || self.serves_a_tier(plan);
+        let mut passing = proposals.iter().filter(|plan| !self.has_enough(plan)).filter(may_pass);
         passing.find_map(|plan| close_plan(&self.tree, plan).ok())
     }
 
@@ -90,6 +91,13 @@ impl<'a, R: Rule> Round<'a, R> {
         }
         let window = self.windows.as_mut().and_then(Iterator::next);
         window.map(|window| window.plan(&self.scene())).into_iter().collect()
+    }
+
+    /// Whether the scheduler would refuse it, since as much as it wants of that is ready.
+    fn has_enough(&self, plan: &Plan) -> bool {
+        self.limits.enough != 0
+            && source(&self.tree, plan)
+                .is_some_and(|level| plan.out > level && self.limits.enough & (1 << level) != 0)
     }
 
     /// Whether it goes to a tier, and takes from a level that nothing takes from.

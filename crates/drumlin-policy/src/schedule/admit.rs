@@ -20,7 +20,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use drumlin_types::contract::legal::{self, Illegal};
 use drumlin_types::contract::{FileSpan, FileState, FileView, PieceId, Place, Plan, Take, TreeView};
-use drumlin_types::{Key, KeyRange, RunId, TableId, Ticket, bug};
+use drumlin_types::{Key, KeyRange, LEVELS, RunId, TableId, Ticket, bug};
 
 /// Why a plan was not admitted.
 #[derive(Clone, PartialEq, Debug)]
@@ -179,23 +179,46 @@ impl Flight {
         let is_taken = |table: TableId| plan.take.iter().any(|take| take.table == table);
         let mut files = scene.tree.files().filter(|(_, _, f)| is_taken(f.table));
         let source = files.next().map_or(plan.out, |(level, _, _)| level);
+        let weights = self.weights_of_one_slot(scene);
+        if self.has_enough(scene, weights.as_ref(), source, plan.out) { Err(Refusal::Enough) } else { Ok(()) }
+    }
+
+    /// Levels from which no plan without a deadline would be admitted to a level below, as bits. Policies are told of them
+    /// when a slot is free and nothing that is ready may start, so that they propose what else there is to do. Not before:
+    /// a merge that comes later merges more at once.
+    pub fn enough(&self, scene: &Scene<'_>) -> u8 {
+        let weights = self.weights_of_one_slot(scene);
+        let goes_from = |p: &Piece, source: u8| p.source() == source && p.out > source;
+        let has_enough = |source: &u8| {
+            let pieces = self.unfinished().filter(|(_, p)| goes_from(p, *source));
+            let mut outs: BTreeSet<u8> = pieces.map(|(_, p)| p.out).collect();
+            outs.insert(source + 1);
+            outs.into_iter().any(|out| self.has_enough(scene, weights.as_ref(), *source, out))
+        };
+        (0..LEVELS as u8 - 1).filter(has_enough).map(|source| 1 << source).sum()
+    }
+
+    fn weights_of_one_slot(&self, scene: &Scene<'_>) -> Option<Weights> {
+        scene.settings.gives_way().then(|| Weights::of(scene.tree, scene.design))
+    }
+
+    fn has_enough(&self, scene: &Scene<'_>, weights: Option<&Weights>, source: u8, out: u8) -> bool {
         let is_ready = |p: &Piece| p.state == PieceState::Ready && self.is_clear(p);
-        if scene.settings.gives_way() {
-            let weights = Weights::of(scene.tree, scene.design);
+        if let Some(weights) = weights {
             let goes_on = |p: &Piece| {
                 !pick::is_full(weights.fill(p.source()), weights.fill(p.out), scene.settings.back_pressure)
             };
             let is_due = |p: &Piece| is_ready(p) && p.not_before <= scene.now;
             if self.unfinished().any(|(_, p)| is_due(p) && p.source() <= source && goes_on(p)) {
-                return Err(Refusal::Enough);
+                return true;
             }
         }
-        let is_same = |p: &Piece| p.out == plan.out && p.source() == source;
+        let is_same = |p: &Piece| p.out == out && p.source() == source;
         let ready = self.unfinished().filter(|(_, p)| is_ready(p) && is_same(p));
         let is_running = |p: &Piece| p.state == PieceState::Running && !p.is_move;
         let running = self.unfinished().filter(|(_, p)| is_running(p)).count();
         let most = scene.settings.most_ready(running >= scene.settings.slots as usize);
-        if ready.take(most).count() == most { Err(Refusal::Enough) } else { Ok(()) }
+        ready.take(most).count() == most
     }
 
     /// The run that the plan names, if it is one: views and policies also number runs that are not there yet.

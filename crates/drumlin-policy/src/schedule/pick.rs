@@ -25,7 +25,7 @@ pub struct Pair {
     pub target_fill: f64,
     /// It only tidies: it comes last.
     pub is_tidying: bool,
-    /// Its tickets have begun; they go before others of the pair.
+    /// Its tickets have begun.
     pub has_begun: bool,
 }
 
@@ -43,10 +43,10 @@ pub fn order(mut pairs: Vec<Pair>, back_pressure: f64) -> Vec<Pair> {
     pairs
 }
 
-fn compare(a: &Pair, b: &Pair, back_pressure: f64) -> Ordering {
+pub(super) fn compare(a: &Pair, b: &Pair, back_pressure: f64) -> Ordering {
     let is_full = |pair: &Pair| is_full(pair.source_fill, pair.target_fill, back_pressure);
     let average = |pair: &Pair| pair.weight / f64::from(pair.running + 1);
-    let level = |pair: &Pair| (pair.source, pair.out, !pair.has_begun);
+    let level = |pair: &Pair| (pair.source, pair.out);
     let class = |pair: &Pair| (pair.is_tidying, is_full(pair));
     class(a).cmp(&class(b)).then_with(|| match is_full(a) {
         false => level(a).cmp(&level(b)),

@@ -12,7 +12,7 @@
 
 use super::fold::{Fold, Question};
 use super::limits::Mode;
-use super::pick::{Pair, order};
+use super::pick::{self, Pair, order};
 use super::tickets::{Flight, Piece, PieceState, TicketState};
 use super::weights::Weights;
 use super::{Scene, project};
@@ -91,6 +91,12 @@ impl Flight {
     /// Whether a piece has not started yet.
     pub fn has_ready(&self) -> bool {
         self.unfinished().any(|(_, piece)| piece.state == PieceState::Ready)
+    }
+
+    /// Whether a piece has not started that waits for no other, nor for another attempt.
+    pub fn has_clear(&self, now: u64) -> bool {
+        let is_due = |p: &Piece| p.state == PieceState::Ready && p.not_before <= now;
+        self.unfinished().any(|(_, piece)| is_due(piece) && self.is_clear(piece))
     }
 
     fn find(
@@ -191,12 +197,14 @@ impl Flight {
             }
             pair.running += u32::from(piece.state == PieceState::Running);
         }
-        let places: BTreeMap<(u8, u8, bool, bool), usize> =
-            order(pairs.into_values().collect(), scene.settings.back_pressure)
-                .iter()
-                .enumerate()
-                .map(|(at, pair)| ((pair.source, pair.out, pair.is_tidying, pair.has_begun), at))
-                .collect();
+        let pressure = scene.settings.back_pressure;
+        let ordered = order(pairs.into_values().collect(), pressure);
+        let mut places: BTreeMap<(u8, u8, bool, bool), usize> = BTreeMap::new();
+        for (at, pair) in ordered.iter().enumerate() {
+            // What has begun and what has not share a place where neither is held back: then the ticket says.
+            let before = ordered[..at].iter().position(|p| pick::compare(p, pair, pressure).is_eq());
+            places.insert((pair.source, pair.out, pair.is_tidying, pair.has_begun), before.unwrap_or(at));
+        }
         let place = |c: &Candidate<'_>| places.get(&key(c.ticket, c.piece)).copied().unwrap_or(usize::MAX);
         candidates.sort_by(|a, b| {
             let deadline = |c: &Candidate<'_>| c.ticket.plan.deadline.unwrap_or(u64::MAX);

@@ -301,3 +301,20 @@ fn a_piece_that_folds_more_than_was_foreseen_is_divided() {
         assert!(bench.start().unwrap().piece.bytes < 130 << 20);
     }
 }
+
+/// Levels from which enough is ready are told, and only those; a preset then proposes what else there is.
+#[test]
+fn levels_that_give_enough_are_told() {
+    let mut bench = Bench::new(
+        "L0: [a..z #51-60 64M]  L1: [a..h #41-50 64M][h..p #31-40 64M][p..z #21-30 64M]  L2: [a..z #1-20 64M]",
+    );
+    bench.settings.slots = 4;
+    let enough = |bench: &mut Bench| bench.with(|flight, scene, _| flight.enough(scene));
+    assert_eq!(enough(&mut bench), 0);
+    assert_eq!(bench.try_plan("t2 -> L2"), Ok(1));
+    assert_eq!(enough(&mut bench), 0, "one of two");
+    assert_eq!(bench.try_plan("t3 -> L2"), Ok(2));
+    assert_eq!(enough(&mut bench), 0b10);
+    assert_eq!(bench.try_plan("t4 -> L2"), Err("enough"));
+    assert_eq!(bench.try_plan("t1 -> L1"), Ok(3), "another level");
+}

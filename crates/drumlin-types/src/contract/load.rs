@@ -91,6 +91,9 @@ pub struct LimitView {
     pub disk_used: u64,
     /// Numbers that an adaptive policy must not choose itself.
     pub pin: Option<Pin>,
+    /// Bit l: enough merges that take from level l downward are ready. A plan from there without a deadline would be
+    /// refused.
+    pub enough: u8,
 }
 
 impl Default for LimitView {
@@ -104,6 +107,7 @@ impl Default for LimitView {
             disk_budget: u64::MAX,
             disk_used: 0,
             pin: None,
+            enough: 0,
         }
     }
 }

@@ -57,6 +57,20 @@ impl Control {
         moment: &Moment,
         sample: &dyn Fn(&KeyspaceState) -> Sample,
     ) -> Result<PieceStart, Option<u64>> {
+        let starved = self.keyspaces.iter().filter(|keyspace| keyspace.starved).count();
+        let found = self.ask_and_start(moment, sample);
+        // Policies are asked for something else at once, and no more until something changes.
+        match found.is_err() && self.keyspaces.iter().filter(|keyspace| keyspace.starved).count() > starved {
+            true => self.ask_and_start(moment, sample),
+            false => found,
+        }
+    }
+
+    fn ask_and_start(
+        &mut self,
+        moment: &Moment,
+        sample: &dyn Fn(&KeyspaceState) -> Sample,
+    ) -> Result<PieceStart, Option<u64>> {
         let mut timer: Option<u64> = None;
         for index in 0..self.keyspaces.len() {
             self.ask_timed(index, moment, sample);
@@ -83,6 +97,7 @@ impl Control {
             match flight.start(&scene, false) {
                 Ok(start) => {
                     self.shortage = None;
+                    keyspace.starved = false;
                     let state = keyspace.state.clone();
                     explain::started(&mut self.decisions, moment.now, &state.name, &start);
                     let out = start.piece.out;
@@ -92,6 +107,9 @@ impl Control {
                 }
                 Err(idle) => {
                     let landing = flight.next_landing(&scene);
+                    let is_starved = settings.mode == Mode::Pipelined && flight.has_clear(moment.now);
+                    keyspace.due |= is_starved && !keyspace.starved;
+                    keyspace.starved = is_starved;
                     let times = [timer, idle.timer, rest, landing.map(|at| at.max(moment.now + 1))];
                     timer = times.into_iter().flatten().min();
                     if let Some((id, wanted)) = idle.short {
@@ -173,7 +191,7 @@ impl Control {
             return false;
         }
         let weights = || Weights::of(&keyspace.view(), &keyspace.design);
-        if !keyspace.flushed && keyspace.flight.is_fed(&settings, weights) {
+        if !keyspace.flushed && !keyspace.starved && keyspace.flight.is_fed(&settings, weights) {
             return false;
         }
         (keyspace.due, keyspace.flushed) = (false, false);
@@ -184,12 +202,14 @@ impl Control {
         let tickets = keyspace.flight.ticket_views();
         let sample = sample(&keyspace.state);
         let options = keyspace.state.options.load();
+        let enough = if keyspace.starved { enough(keyspace, &settings, moment) } else { 0 };
         let limits = LimitView {
             memtable_bytes: keyspace.state.memtable_bytes() as u64,
             file_bytes: options.file_bytes,
             max_runs: options.max_runs as u32,
             max_write_amp: options.max_write_amp,
             pin: options.arce_pin,
+            enough,
             ..moment.limits
         };
         keyspace.design = keyspace.policy.design(&view.projected(), &limits);
@@ -260,6 +280,14 @@ fn settings(moment: &Moment, keyspace: &KeyspaceState) -> Settings {
     let fixed = moment.costs.merge_fixed_ns / 1e9 * moment.costs.merge_bytes_per_s;
     let least = ((fixed * SYNC_SHARE) as u64).max(LEAST_PIECE).min(most);
     Settings { slots: moment.limits.slots, mode: moment.mode, piece: (least, most), ..Settings::default() }
+}
+
+/// Levels from which enough is ready.
+fn enough(keyspace: &KeyspaceControl, settings: &Settings, moment: &Moment) -> u8 {
+    let tree = keyspace.installed();
+    let (design, costs) = (&keyspace.design, keyspace.fold_costs);
+    let scene = Scene { tree: &tree, design, settings, costs, room: moment.room, now: moment.now };
+    keyspace.flight.enough(&scene)
 }
 
 struct Admission<'a> {

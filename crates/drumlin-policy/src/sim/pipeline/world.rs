@@ -75,6 +75,8 @@ struct World {
     /// Something happened since the policy was asked last, and a flush did.
     due: bool,
     is_urgent: bool,
+    /// A slot was free, and none of the pieces that are ready may start.
+    starved: bool,
     next_second: u64,
     report: Report,
     /// The tree with what is under way, and the projected one, until something changes them.
@@ -103,6 +105,7 @@ impl World {
             tables: 0,
             due: true,
             is_urgent: true,
+            starved: false,
             next_second: SECOND,
             report: Report::default(),
             seen: None,
@@ -272,6 +275,11 @@ impl World {
             memtable_bytes: self.setup.memtable,
             file_bytes: self.setup.file,
             slots: self.setup.settings.slots,
+            enough: if self.starved {
+                self.scene(&self.tree, |flight, scene| flight.enough(scene))
+            } else {
+                0
+            },
             ..LimitView::default()
         }
     }
@@ -285,11 +293,22 @@ impl World {
                 self.install(install);
             }
             self.end_tickets(policy);
-            if self.due && (self.is_urgent || !self.is_fed()) {
+            if self.due && (self.is_urgent || self.starved || !self.is_fed()) {
                 (self.due, self.is_urgent) = (false, false);
                 self.ask(policy);
             }
-            let Some(piece) = self.start() else { break };
+            let Some(piece) = self.start() else {
+                let is_free = self.running.len() < self.setup.settings.slots as usize;
+                let has_starved = self.starved;
+                let is_pipelined = self.setup.settings.mode == Mode::Pipelined;
+                self.starved = is_free && is_pipelined && self.flight.has_clear(self.now / 1000);
+                if has_starved || !self.starved {
+                    break;
+                }
+                self.due = true;
+                continue;
+            };
+            self.starved = false;
             if piece.is_move {
                 self.move_piece(&piece);
             } else {
