@@ -2,13 +2,13 @@
 //!
 //! 1. A piece that only moves goes before all others and takes no slot.
 //! 2. Pieces whose waits are clear: those with a deadline first, then by level pair in the order of
-//!    [`pick`](super::pick), in a pair by ticket, the piece's own priority, and key.
+//!    [`pick`], in a pair by ticket, the piece's own priority, and key.
 //! 3. Where none may start: pieces that wait, if they merge two runs or more. Their output is held, or lands.
 //! 4. A plan that has not begun, into a level that is over its size and as deep as it may be, comes after all these, and not
 //!    while something runs that takes from that level or from one below: it would fold again what is to move down. So
 //!    the level drains first. Whatever holds it up ends by itself, so no two plans wait for each other for ever.
 //!
-//! A piece that is to fold much more than was foreseen is divided first ([`divide`](super::divide)).
+//! A piece that is to fold much more than was foreseen is divided first (`schedule/divide.rs`).
 
 use super::fold::{Fold, Question};
 use super::limits::Mode;
