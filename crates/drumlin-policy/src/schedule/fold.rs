@@ -7,6 +7,7 @@
 //!
 //! ```text
 //! the range is as deep as it may be     fold all that is free; not enough: do not start yet, but for the oldest ticket
+//! the same, over its size, not begun    after all others, and once nothing drains it (`start`)
 //! the piece waits for an earlier one    fold nothing, so that it can land
 //! the level is over its size            fold nothing: it moves down soon, and would be rewritten twice
 //! depth >= k*                           fold all that is free
@@ -16,7 +17,7 @@
 use super::limits::{Mode, Settings};
 use super::project::part;
 use super::tickets::{Flight, Piece, TicketState};
-use super::weights::{Weights, counts, depth};
+use super::weights::{LevelWeight, Weights, counts, depth};
 use crate::share::share;
 use alloc::vec::Vec;
 use drumlin_types::contract::{FileSpan, FileView, LevelDesign, TreeView};
@@ -102,6 +103,10 @@ pub enum Fold {
     Take(Vec<FileSpan>, u64),
 }
 
+fn is_over(level: &LevelWeight) -> bool {
+    level.design.bytes.is_finite() && level.bytes > level.design.bytes
+}
+
 const NOTHING: Fold = Fold::Take(Vec::new(), 0);
 
 impl Question<'_> {
@@ -126,10 +131,14 @@ impl Question<'_> {
             return false;
         }
         let Some(weight) = self.weights.levels.get(usize::from(piece.out)) else { return false };
-        let is_over = weight.design.bytes.is_finite() && weight.bytes > weight.design.bytes;
-        let files = self.view.levels[usize::from(piece.out)].files();
-        let files = files.filter(|f| f.bounds.overlaps(&range) && counts(f, piece.out, self.flight));
-        is_over && depth(files, &range) as f64 >= self.cap(&weight.design)
+        let deep = depth(self.there(piece.out, &range), &range);
+        is_over(weight) && deep as f64 >= self.cap(&weight.design)
+    }
+
+    /// Files of a level in `range`, as they are once all that has started is done.
+    fn there(&self, level: u8, range: &KeyRange) -> impl Iterator<Item = &FileView> {
+        let files = self.view.levels[usize::from(level)].files();
+        files.filter(move |f| f.bounds.overlaps(range) && counts(f, level, self.flight))
     }
 
     /// The same for a plan that is not admitted yet: whether its pieces are expected to fold.
@@ -141,14 +150,11 @@ impl Question<'_> {
     fn decide(&self, out: u8, range: &KeyRange, piece: (u64, bool, bool, bool)) -> Fold {
         let (batch, may_fold, has_waits, is_exempt) = piece;
         let Some(weight) = self.weights.levels.get(usize::from(out)) else { return NOTHING };
-        let is_over = weight.design.bytes.is_finite() && weight.bytes > weight.design.bytes;
+        let is_over = is_over(weight);
         if is_over && !is_exempt && self.weights.extra > self.settings.most_extra(self.weights) {
             return Fold::Wait;
         }
-        let files: Vec<&FileView> = self.view.levels[usize::from(out)]
-            .files()
-            .filter(|f| f.bounds.overlaps(range) && counts(f, out, self.flight))
-            .collect();
+        let files: Vec<&FileView> = self.there(out, range).collect();
         let deep = depth(files.iter().copied(), range);
         let all = || self.free(out, range);
         if !is_exempt && deep as f64 >= self.cap(&weight.design) {

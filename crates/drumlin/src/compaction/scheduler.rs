@@ -107,7 +107,10 @@ impl Control {
                 }
                 Err(idle) => {
                     let landing = flight.next_landing(&scene);
-                    let is_starved = settings.mode == Mode::Pipelined && flight.has_clear(moment.now);
+                    // More plans would not help what waits for room on the disk.
+                    let has_room = idle.short.is_none();
+                    let is_starved =
+                        settings.mode == Mode::Pipelined && has_room && flight.has_clear(moment.now);
                     keyspace.due |= is_starved && !keyspace.starved;
                     keyspace.starved = is_starved;
                     let times = [timer, idle.timer, rest, landing.map(|at| at.max(moment.now + 1))];
