@@ -102,16 +102,9 @@ impl Entry {
         if self.home.as_ref().is_some_and(|home| home.is(&slot)) {
             return;
         }
-        self.leave();
         let home = slot.owned();
-        home.set(Some(Arc::clone(&self.cached)));
+        home.fill(Arc::clone(&self.cached));
         self.home = Some(home);
-    }
-
-    fn leave(&mut self) {
-        if let Some(home) = self.home.take() {
-            home.set(None);
-        }
     }
 }
 
@@ -211,7 +204,6 @@ impl Shard {
             self.main.push_back(place);
             return;
         }
-        entry.leave();
         self.entries.remove(&place);
         self.evictions += 1;
         if self.ghost_set.insert(place) {
@@ -228,7 +220,6 @@ impl Shard {
             self.main.push_back(place);
             return;
         }
-        entry.leave();
         self.main_bytes -= entry.charge;
         self.entries.remove(&place);
         self.evictions += 1;
@@ -251,10 +242,7 @@ fn take_out(
     let mut freed = 0;
     queue.retain(|place| {
         if place.table == table {
-            freed += entries.remove(place).map_or(0, |mut entry| {
-                entry.leave();
-                entry.charge
-            });
+            freed += entries.remove(place).map_or(0, |entry| entry.charge);
         }
         place.table != table
     });
