@@ -183,10 +183,15 @@ impl Flight {
         if self.has_enough(scene, weights.as_ref(), source, plan.out) { Err(Refusal::Enough) } else { Ok(()) }
     }
 
-    /// Levels from which no plan without a deadline would be admitted to a level below, as bits. Policies are told of them
-    /// when a slot is free and nothing that is ready may start, so that they propose what else there is to do. Not before:
-    /// a merge that comes later merges more at once.
+    /// What a policy is told of the levels from which enough is ready, as bits: something only where a slot is free and
+    /// nothing that is ready may start, so that it proposes what else there is to do. Not before: a merge that comes
+    /// later merges more at once.
     pub fn enough(&self, scene: &Scene<'_>) -> u8 {
+        if self.starved { self.levels_of_enough(scene) } else { 0 }
+    }
+
+    /// Levels from which no plan without a deadline would be admitted to a level below, as bits.
+    pub(super) fn levels_of_enough(&self, scene: &Scene<'_>) -> u8 {
         let weights = self.weights_of_one_slot(scene);
         let goes_from = |p: &Piece, source: u8| p.source() == source && p.out > source;
         let has_enough = |source: &u8| {
@@ -249,7 +254,10 @@ impl Flight {
         plan: &Plan,
         spans: &[FileSpan],
     ) -> Vec<Cut> {
-        let mut inputs = parts(projected, spans, plan.out);
+        let parts = |spans: &[FileSpan]| {
+            cut::parts(projected, spans, |file, level| may_move(projected, file, level, plan.out))
+        };
+        let mut inputs = parts(spans);
         // In the view a file that is claimed in part looks like several; only a whole reference may move.
         let is_whole = |span: &FileSpan| {
             let mut files = scene.tree.levels[usize::from(span.level)].files();
@@ -265,7 +273,7 @@ impl Flight {
         let taken: u64 = inputs.iter().map(|part| part.file.bytes).sum();
         let mut folds = Vec::new();
         if !plan.may_fold.is_empty() && question.expects(plan.out, &hull, taken) {
-            folds = parts(projected, &legal::spans(projected, &plan.may_fold), plan.out);
+            folds = parts(&legal::spans(projected, &plan.may_fold));
             folds.retain(|fold| inputs.iter().any(|input| input.span.range.overlaps(&fold.span.range)));
         }
         let total = taken + folds.iter().map(|part| part.file.bytes).sum::<u64>();
@@ -310,24 +318,6 @@ fn gaps(projected: &TreeView, plan: &Plan, inputs: &[Part], hull: &KeyRange) -> 
         f.bounds.overlaps(hull) && !inputs.iter().any(|input| input.span.range.overlaps(&f.bounds))
     };
     joined.filter(lies_free).map(|f| f.bounds.start.clone()).collect()
-}
-
-/// `spans` with their files.
-fn parts(tree: &TreeView, spans: &[FileSpan], out: u8) -> Vec<Part> {
-    let mut parts = Vec::new();
-    for span in spans {
-        let level = tree.levels.get(usize::from(span.level));
-        let found = level
-            .into_iter()
-            .flat_map(|l| l.files())
-            .find(|f| f.table == span.table && f.bounds.overlaps(&span.range));
-        let Some(file) = found else { continue };
-        if let Some(part) = project::part(file, &span.range) {
-            let may_move = part.bounds == file.bounds && may_move(tree, file, span.level, out);
-            parts.push(Part { span: span.clone(), file: part, may_move });
-        }
-    }
-    parts
 }
 
 /// Whether a whole file may change its level without being read: it sinks, and it holds no tombstone that would come

@@ -7,10 +7,11 @@
 //!    versions and operands of a key stay together.
 //! 3. No merge piece reaches over a moved file.
 
+use super::project;
 use crate::share::share;
 use alloc::vec;
 use alloc::vec::Vec;
-use drumlin_types::contract::{FileSpan, FileView};
+use drumlin_types::contract::{FileSpan, FileView, TreeView};
 use drumlin_types::{Key, KeyRange};
 
 /// Most pieces of a plan.
@@ -48,6 +49,26 @@ pub struct Part {
     pub file: FileView,
     /// It is a whole reference without tombstones that could go.
     pub may_move: bool,
+}
+
+/// `spans` with what `tree` shows of their files. `may_move` says of a file that is taken whole, and of its level, whether
+/// it may go by reference.
+pub(super) fn parts(
+    tree: &TreeView,
+    spans: &[FileSpan],
+    may_move: impl Fn(&FileView, u8) -> bool,
+) -> Vec<Part> {
+    let mut parts = Vec::new();
+    for span in spans {
+        let level = tree.levels.get(usize::from(span.level)).into_iter();
+        for file in level.flat_map(|level| level.files()).filter(|f| f.table == span.table) {
+            let Some(part) = project::part(file, &span.range) else { continue };
+            let may_move = part.bounds == file.bounds && may_move(file, span.level);
+            let span = FileSpan { range: part.bounds.clone(), ..span.clone() };
+            parts.push(Part { span, file: part, may_move });
+        }
+    }
+    parts
 }
 
 /// Cuts `inputs` into `pieces` about equal parts by bytes, those of `folds` included. `edges` are keys at which a

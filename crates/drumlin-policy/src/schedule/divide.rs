@@ -7,14 +7,24 @@
 //! The parts claim together what the piece claimed, wait for what it waited for, and who waits for it waits for all of them.
 
 use super::Scene;
-use super::cut::{self, Part};
-use super::project;
+use super::cut;
 use super::tickets::{Flight, Piece, TicketState};
 use alloc::vec::Vec;
 use drumlin_types::contract::{FileSpan, PieceId, TreeView};
 
 /// A piece that is so many times what it was meant to be is divided.
 const TIMES: f64 = 2.0;
+
+/// A piece that was divided.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Divided {
+    /// The piece; the first of its parts keeps its id.
+    pub id: PieceId,
+    /// The parts.
+    pub parts: u32,
+    /// Bytes that it would have read.
+    pub bytes: u64,
+}
 
 /// Bytes of a piece of `ticket`, of which the ready `piece` is to fold `folded` bytes and others as many for their size.
 fn meant(scene: &Scene<'_>, ticket: &TicketState, piece: &Piece, folded: u64) -> u64 {
@@ -25,7 +35,7 @@ fn meant(scene: &Scene<'_>, ticket: &TicketState, piece: &Piece, folded: u64) ->
 }
 
 impl Flight {
-    /// Divides the ready piece `id`, which would fold `folds` of `bytes` bytes, if it is too large with them. `false` when
+    /// Divides the ready piece `id`, which would fold `folds` of `bytes` bytes, if it is too large with them. `None` when
     /// it stays as it is.
     pub(super) fn divide(
         &mut self,
@@ -33,19 +43,20 @@ impl Flight {
         view: &TreeView,
         id: PieceId,
         (folds, bytes): (&[FileSpan], u64),
-    ) -> bool {
-        let Some(ticket) = self.ticket(id.ticket) else { return false };
-        let Some(piece) = ticket.pieces.get(id.index as usize) else { return false };
+    ) -> Option<Divided> {
+        let ticket = self.ticket(id.ticket)?;
+        let piece = ticket.pieces.get(id.index as usize)?;
         let meant = meant(scene, ticket, piece, bytes);
         let total = piece.bytes + bytes;
         // Once only: estimates for narrow ranges say little. What failed before has folded files among its inputs.
         if piece.is_part || piece.attempts > 0 || piece.folded > 0 || (total as f64) < TIMES * meant as f64 {
-            return false;
+            return None;
         }
-        let (inputs, folds) = (parts(view, &piece.inputs), parts(view, folds));
+        let parts = |spans: &[FileSpan]| cut::parts(view, spans, |_, _| false);
+        let (inputs, folds) = (parts(&piece.inputs), parts(folds));
         let cuts = cut::cut(&inputs, &folds, total.div_ceil(meant), Vec::new(), Vec::new());
         if cuts.len() < 2 {
-            return false;
+            return None;
         }
         let first = ticket.pieces.len() as u32;
         let part = |(at, cut): (usize, cut::Cut)| Piece {
@@ -63,26 +74,13 @@ impl Flight {
         for piece in self.tickets.iter_mut().flat_map(|t| &mut t.pieces).filter(|p| p.waits.contains(&id)) {
             piece.waits.extend(&added);
         }
-        let Some(ticket) = self.ticket_mut(id.ticket) else { return false };
+        let divided = Divided { id, parts: parts.len() as u32, bytes: total };
+        let ticket = self.ticket_mut(id.ticket)?;
         let mut parts = parts.into_iter();
         if let (Some(piece), Some(part)) = (ticket.pieces.get_mut(id.index as usize), parts.next()) {
             *piece = part;
         }
         ticket.pieces.extend(parts);
-        true
+        Some(divided)
     }
-}
-
-/// `spans` with what `view` shows of their files.
-fn parts(view: &TreeView, spans: &[FileSpan]) -> Vec<Part> {
-    let mut parts = Vec::new();
-    for span in spans {
-        let level = view.levels.get(usize::from(span.level)).into_iter();
-        for file in level.flat_map(|level| level.files()).filter(|f| f.table == span.table) {
-            let Some(file) = project::part(file, &span.range) else { continue };
-            let span = FileSpan { range: file.bounds.clone(), ..span.clone() };
-            parts.push(Part { span, file, may_move: false });
-        }
-    }
-    parts
 }

@@ -136,9 +136,9 @@ impl Question<'_> {
     }
 
     /// Files of a level in `range`, as they are once all that has started is done.
-    fn there(&self, level: u8, range: &KeyRange) -> impl Iterator<Item = &FileView> {
-        let files = self.view.levels[usize::from(level)].files();
-        files.filter(move |f| f.bounds.overlaps(range) && counts(f, level, self.flight))
+    fn there<'b>(&'b self, level: u8, range: &'b KeyRange) -> impl Iterator<Item = &'b FileView> {
+        let runs = self.view.levels[usize::from(level)].runs.iter();
+        runs.flat_map(move |run| run.meeting(range)).filter(move |f| counts(f, level, self.flight))
     }
 
     /// The same for a plan that is not admitted yet: whether its pieces are expected to fold.
@@ -192,7 +192,8 @@ impl Question<'_> {
     fn free(&self, out: u8, range: &KeyRange) -> Fold {
         let mut bytes = 0;
         let mut spans = Vec::new();
-        for file in self.view.levels[usize::from(out)].files().filter(|f| f.is_takeable()) {
+        let runs = self.view.levels[usize::from(out)].runs.iter();
+        for file in runs.flat_map(|run| run.meeting(range)).filter(|f| f.is_takeable()) {
             let Some(part) = part(file, range) else { continue };
             bytes += part.bytes;
             let FileView { table, bounds, min_seq, max_seq, .. } = part;

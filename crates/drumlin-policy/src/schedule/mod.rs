@@ -37,6 +37,7 @@ pub mod weights;
 mod tests;
 
 pub use admit::Refusal;
+pub use divide::Divided;
 pub use finish::{Install, Withdrawn};
 pub use fold::{FoldCosts, Room, home};
 pub use limits::{Mode, Settings};

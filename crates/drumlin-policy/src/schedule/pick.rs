@@ -8,13 +8,24 @@
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 
-/// The work of one level pair.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Pair {
+/// What has one place in the order. Between equal places, the smaller one goes first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Kind {
     /// Source level.
     pub source: u8,
     /// Output level.
     pub out: u8,
+    /// It only tidies: it comes last.
+    pub is_tidying: bool,
+    /// Its tickets have begun.
+    pub has_begun: bool,
+}
+
+/// The work of one level pair.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Pair {
+    /// Its levels, and which of their work.
+    pub kind: Kind,
     /// Bytes of ready and running pieces times the fill of the source.
     pub weight: f64,
     /// Pieces running.
@@ -23,10 +34,6 @@ pub struct Pair {
     pub source_fill: f64,
     /// Fill of the output level.
     pub target_fill: f64,
-    /// It only tidies: it comes last.
-    pub is_tidying: bool,
-    /// Its tickets have begun.
-    pub has_begun: bool,
 }
 
 /// A source counts as at most so many times over its size: what presses on fills the level below no further than that.
@@ -46,8 +53,8 @@ pub fn order(mut pairs: Vec<Pair>, back_pressure: f64) -> Vec<Pair> {
 pub(super) fn compare(a: &Pair, b: &Pair, back_pressure: f64) -> Ordering {
     let is_full = |pair: &Pair| is_full(pair.source_fill, pair.target_fill, back_pressure);
     let average = |pair: &Pair| pair.weight / f64::from(pair.running + 1);
-    let level = |pair: &Pair| (pair.source, pair.out);
-    let class = |pair: &Pair| (pair.is_tidying, is_full(pair));
+    let level = |pair: &Pair| (pair.kind.source, pair.kind.out);
+    let class = |pair: &Pair| (pair.kind.is_tidying, is_full(pair));
     class(a).cmp(&class(b)).then_with(|| match is_full(a) {
         false => level(a).cmp(&level(b)),
         true => average(b).total_cmp(&average(a)).then_with(|| level(a).cmp(&level(b))),
@@ -59,23 +66,15 @@ mod tests {
     use super::*;
 
     fn pair(source: u8, weight: f64, target_fill: f64) -> Pair {
-        Pair {
-            source,
-            out: source + 1,
-            weight,
-            running: 0,
-            source_fill: 1.0,
-            target_fill,
-            is_tidying: false,
-            has_begun: false,
-        }
+        let kind = Kind { source, out: source + 1, is_tidying: false, has_begun: false };
+        Pair { kind, weight, running: 0, source_fill: 1.0, target_fill }
     }
 
     /// Slots that three full pairs get.
     fn shares(weights: [f64; 3], slots: u32) -> [u32; 3] {
         let mut pairs: Vec<Pair> = (0..3).map(|i| pair(i, weights[usize::from(i)], 9.0)).collect();
         for _ in 0..slots {
-            let first = order(pairs.clone(), 3.0)[0].source;
+            let first = order(pairs.clone(), 3.0)[0].kind.source;
             pairs[usize::from(first)].running += 1;
         }
         [pairs[0].running, pairs[1].running, pairs[2].running]
@@ -89,7 +88,7 @@ mod tests {
 
     #[test]
     fn upper_pairs_go_first_while_their_target_has_room() {
-        let first = |pairs: Vec<Pair>| order(pairs, 3.0)[0].source;
+        let first = |pairs: Vec<Pair>| order(pairs, 3.0)[0].kind.source;
         assert_eq!(first(vec(&[(0, 1.0, 3.0), (1, 99.0, 1.0)])), 0);
         assert_eq!(first(vec(&[(0, 1.0, 3.1), (1, 99.0, 1.0)])), 1);
         assert_eq!(first(vec(&[(0, 1.0, 3.1), (1, 99.0, 3.1)])), 1);
@@ -99,7 +98,7 @@ mod tests {
         (pressed[0].source_fill, pressed[0].target_fill) = (9.0, 6.1);
         assert_eq!(first(pressed), 1, "but the level below has a bound");
         let mut tidy = vec(&[(0, 9.0, 0.0), (1, 1.0, 9.0)]);
-        tidy[0].is_tidying = true;
+        tidy[0].kind.is_tidying = true;
         assert_eq!(first(tidy), 1);
     }
 

@@ -10,9 +10,10 @@
 //!
 //! A piece that is to fold much more than was foreseen is divided first (`schedule/divide.rs`).
 
+use super::divide::Divided;
 use super::fold::{Fold, Question};
 use super::limits::Mode;
-use super::pick::{self, Pair, order};
+use super::pick::{self, Kind, Pair, order};
 use super::tickets::{Flight, Piece, PieceState, TicketState};
 use super::weights::Weights;
 use super::{Scene, project};
@@ -29,19 +30,23 @@ pub struct Start {
     pub piece: Piece,
     /// It started before the pieces that it waits for are installed.
     pub is_early: bool,
+    /// Pieces that were divided before it was found.
+    pub divided: Vec<Divided>,
     /// The tree with what is under way is another: the piece moves or folds something, or one was divided.
     pub changes_view: bool,
 }
 
 /// Why no piece started.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct Idle {
     /// When one may become ready, microseconds.
     pub timer: Option<u64>,
     /// The first that found no room on the disk, and the bytes that it may write.
     pub short: Option<(PieceId, u64)>,
-    /// A piece was divided: the tree with what is under way is another.
-    pub changes_view: bool,
+    /// Pieces that were divided all the same: the tree with what is under way is another.
+    pub divided: Vec<Divided>,
+    /// What is ready may not start now, though a slot is free: the policy is to be asked for something else. Said once.
+    pub asks: bool,
 }
 
 /// Bytes that a merge of `bytes` may write: its input, and a little for blocks that come out less dense.
@@ -53,10 +58,16 @@ impl Flight {
     /// Starts the next piece; with `moves_only`, none that would take a slot.
     pub fn start(&mut self, scene: &Scene<'_>, moves_only: bool) -> Result<Start, Idle> {
         if !self.has_ready() {
-            return Err(Idle::default());
+            return Err(self.rest());
         }
         let view = project::view(scene.tree, self);
         self.start_in(scene, &view, moves_only)
+    }
+
+    /// What [`Flight::start`] answers where nothing is ready.
+    pub fn rest(&mut self) -> Idle {
+        self.starved = false;
+        Idle::default()
     }
 
     /// [`Flight::start`] where `view`, the tree with what is under way, is at hand. It stays as it is, unless the piece
@@ -69,12 +80,18 @@ impl Flight {
         let mut newer: Option<TreeView> = None;
         while let Some((id, folds, bytes, _)) = &found
             && *bytes > 0
-            && self.divide(scene, newer.as_ref().unwrap_or(view), *id, (folds, *bytes))
+            && let Some(divided) = self.divide(scene, newer.as_ref().unwrap_or(view), *id, (folds, *bytes))
         {
-            idle.changes_view = true;
+            idle.divided.push(divided);
             let view = newer.insert(project::view(scene.tree, self));
             found = self.find(scene, view, &Weights::of(view, scene.design), moves_only, &mut idle);
         }
+        // More plans would not help what waits for room on the disk.
+        let may_starve =
+            scene.settings.mode == Mode::Pipelined && !moves_only && found.is_none() && idle.short.is_none();
+        let starves = may_starve && self.has_clear(scene.now);
+        idle.asks = starves && !self.starved;
+        self.starved = starves;
         let Some((id, folds, bytes, is_early)) = found else { return Err(idle) };
         let Some(piece) = self.piece_mut(id) else { return Err(idle) };
         piece.state = PieceState::Running;
@@ -84,8 +101,9 @@ impl Flight {
         piece.bytes += bytes;
         piece.folded = bytes;
         piece.inputs.extend(folds);
-        let changes_view = idle.changes_view || piece.is_move || bytes > 0;
-        Ok(Start { piece: piece.clone(), is_early, changes_view })
+        let divided = idle.divided;
+        let changes_view = !divided.is_empty() || piece.is_move || bytes > 0;
+        Ok(Start { piece: piece.clone(), is_early, divided, changes_view })
     }
 
     /// Whether a piece has not started yet.
@@ -94,7 +112,7 @@ impl Flight {
     }
 
     /// Whether a piece has not started that waits for no other, nor for another attempt.
-    pub fn has_clear(&self, now: u64) -> bool {
+    fn has_clear(&self, now: u64) -> bool {
         let is_due = |p: &Piece| p.state == PieceState::Ready && p.not_before <= now;
         self.unfinished().any(|(_, piece)| is_due(piece) && self.is_clear(piece))
     }
@@ -175,22 +193,23 @@ impl Flight {
         weights: &Weights,
         scene: &Scene<'_>,
     ) -> Vec<Candidate<'a>> {
-        let key = |ticket: &TicketState, piece: &Piece| {
-            (piece.source(), piece.out, is_tidying(ticket), ticket.has_begun())
+        let kind = |ticket: &TicketState, piece: &Piece| Kind {
+            source: piece.source(),
+            out: piece.out,
+            is_tidying: is_tidying(ticket),
+            has_begun: ticket.has_begun(),
         };
-        let mut pairs: BTreeMap<(u8, u8, bool, bool), Pair> = BTreeMap::new();
+        let mut pairs: BTreeMap<Kind, Pair> = BTreeMap::new();
         for (ticket, piece) in self.unfinished() {
-            let (source, out, is_tidying, has_begun) = key(ticket, piece);
-            let pair = pairs.entry(key(ticket, piece)).or_insert(Pair {
-                source,
-                out,
+            let kind = kind(ticket, piece);
+            let Kind { source, out, has_begun, .. } = kind;
+            let pair = pairs.entry(kind).or_insert(Pair {
+                kind,
                 weight: 0.0,
                 running: 0,
                 source_fill: weights.fill(source),
                 // What has begun goes on: half-installed it would keep what it made there from being taken.
                 target_fill: if source == out || has_begun { 0.0 } else { weights.fill(out) },
-                is_tidying,
-                has_begun,
             });
             if matches!(piece.state, PieceState::Ready | PieceState::Running) {
                 pair.weight += piece.bytes as f64 * weights.fill(source);
@@ -199,13 +218,13 @@ impl Flight {
         }
         let pressure = scene.settings.back_pressure;
         let ordered = order(pairs.into_values().collect(), pressure);
-        let mut places: BTreeMap<(u8, u8, bool, bool), usize> = BTreeMap::new();
+        let mut places: BTreeMap<Kind, usize> = BTreeMap::new();
         for (at, pair) in ordered.iter().enumerate() {
             // What has begun and what has not share a place where neither is held back: then the ticket says.
             let before = ordered[..at].iter().position(|p| pick::compare(p, pair, pressure).is_eq());
-            places.insert((pair.source, pair.out, pair.is_tidying, pair.has_begun), before.unwrap_or(at));
+            places.insert(pair.kind, before.unwrap_or(at));
         }
-        let place = |c: &Candidate<'_>| places.get(&key(c.ticket, c.piece)).copied().unwrap_or(usize::MAX);
+        let place = |c: &Candidate<'_>| places.get(&kind(c.ticket, c.piece)).copied().unwrap_or(usize::MAX);
         candidates.sort_by(|a, b| {
             let deadline = |c: &Candidate<'_>| c.ticket.plan.deadline.unwrap_or(u64::MAX);
             let first = deadline(a).cmp(&deadline(b)).then_with(|| place(a).cmp(&place(b)));

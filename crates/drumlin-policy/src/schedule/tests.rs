@@ -17,6 +17,7 @@ struct Bench {
     design: Vec<LevelDesign>,
     numbers: Numbers,
     now: u64,
+    room: u64,
 }
 
 impl Bench {
@@ -24,7 +25,15 @@ impl Bench {
         let settings = Settings { slots: 8, piece: (1 << 30, 1 << 30), ..Settings::default() };
         let numbers = Numbers { next_run: 100, next_ticket: 1 };
         let tree = parse_tree(tree).unwrap();
-        Bench { tree, flight: Flight::default(), settings, design: Vec::new(), numbers, now: 0 }
+        Bench {
+            tree,
+            flight: Flight::default(),
+            settings,
+            design: Vec::new(),
+            numbers,
+            now: 0,
+            room: u64::MAX,
+        }
     }
 
     fn scene(&self) -> (TreeView, Settings, Vec<LevelDesign>) {
@@ -34,8 +43,14 @@ impl Bench {
     fn with<T>(&mut self, act: impl FnOnce(&mut Flight, &Scene<'_>, &mut Numbers) -> T) -> T {
         let (tree, settings, design) = self.scene();
         let costs = FoldCosts { inflow: 1e6, rewrite: 5e-9, ..FoldCosts::default() };
-        let scene =
-            Scene { tree: &tree, design: &design, settings: &settings, costs, room: u64::MAX, now: self.now };
+        let scene = Scene {
+            tree: &tree,
+            design: &design,
+            settings: &settings,
+            costs,
+            room: self.room,
+            now: self.now,
+        };
         act(&mut self.flight, &scene, &mut self.numbers)
     }
 
@@ -309,7 +324,7 @@ fn levels_that_give_enough_are_told() {
         "L0: [a..z #51-60 64M]  L1: [a..h #41-50 64M][h..p #31-40 64M][p..z #21-30 64M]  L2: [a..z #1-20 64M]",
     );
     bench.settings.slots = 4;
-    let enough = |bench: &mut Bench| bench.with(|flight, scene, _| flight.enough(scene));
+    let enough = |bench: &mut Bench| bench.with(|flight, scene, _| flight.levels_of_enough(scene));
     assert_eq!(enough(&mut bench), 0);
     assert_eq!(bench.try_plan("t2 -> L2"), Ok(1));
     assert_eq!(enough(&mut bench), 0, "one of two");
@@ -317,4 +332,34 @@ fn levels_that_give_enough_are_told() {
     assert_eq!(enough(&mut bench), 0b10);
     assert_eq!(bench.try_plan("t4 -> L2"), Err("enough"));
     assert_eq!(bench.try_plan("t1 -> L1"), Ok(3), "another level");
+}
+
+/// Who has a free slot and nothing that may start is asked once; what waits for room on the disk, or for a slot, does not
+/// starve.
+#[test]
+fn a_policy_is_asked_once_where_nothing_that_is_ready_may_start() {
+    let full = "L0: [a..z #91-99 64M]  L1: [a..z #81-90 512M] | [a..z #71-80 512M] | [a..z #61-70 512M]";
+    let bench = || {
+        let mut bench = Bench::new(full);
+        bench.settings.depth_cap = Some(1);
+        bench.design =
+            Vec::from([64.0, 64.0, 640.0].map(|mib: f64| LevelDesign { bytes: mib * 1048576.0, runs: 1.0 }));
+        bench
+    };
+    let mut busy = bench();
+    assert_eq!(busy.try_plan("t3 t4 -> L2"), Ok(1));
+    assert!(busy.start().is_ok());
+    assert_eq!(busy.try_plan("t1 -> L1"), Ok(2));
+    assert!(!busy.flight.starved);
+    assert!(busy.start().is_err_and(|idle| idle.asks), "level 1 drains first");
+    assert!(busy.flight.starved);
+    assert!(busy.start().is_err_and(|idle| !idle.asks), "said once");
+    assert!(busy.with(|flight, scene, _| flight.start(scene, true)).is_err());
+    assert!(!busy.flight.starved, "no slot is free");
+
+    let mut short = bench();
+    assert_eq!(short.try_plan("t3 t4 -> L2"), Ok(1));
+    short.room = 1 << 20;
+    let idle = short.start().unwrap_err();
+    assert!(idle.short.is_some() && !idle.asks && !short.flight.starved, "{idle:?}");
 }

@@ -178,6 +178,8 @@ impl TicketState {
 pub struct Flight {
     /// The tickets.
     pub tickets: Vec<TicketState>,
+    /// A slot was free, and none of the pieces that are ready may start.
+    pub(super) starved: bool,
 }
 
 impl Flight {
@@ -228,11 +230,20 @@ impl Flight {
         !piece.waits.iter().any(|id| self.is_open(*id))
     }
 
+    /// Whether a slot was free, and none of the pieces that are ready may start.
+    pub fn is_starved(&self) -> bool {
+        self.starved
+    }
+
     /// Whether so much is ready that more plans would only grow old: a policy need not be asked, unless something was
     /// flushed. One slot is fed by what level 0 has to give alone: else a long merge below would hold that up. A policy
     /// that sets deadlines makes its own order, and is asked. What waits for a full level does not count, nor what lies below
-    /// a level that is over its size and gives nothing: there is something better to do. `weights` are asked for last.
+    /// a level that is over its size and gives nothing: there is something better to do. Nor is it fed where a slot is free
+    /// and nothing of that may start. `weights` are asked for last.
     pub fn is_fed(&self, settings: &Settings, weights: impl FnOnce() -> Weights) -> bool {
+        if self.starved {
+            return false;
+        }
         let is_ready = |p: &Piece| p.state == PieceState::Ready && self.is_clear(p);
         let is_first = |p: &Piece| !settings.gives_way() || p.source() == 0;
         let counts = |t: &TicketState, p: &Piece| t.plan.deadline.is_none() && is_ready(p) && is_first(p);

@@ -114,6 +114,28 @@ impl RunView {
         self.files[..after].last().filter(|f| f.bounds.contains(key))
     }
 
+    /// The files that share keys with `range`, which is not empty, in key order; found without a look at those before it.
+    /// In a view of plans under way a coming file may lie where others leave: so neither the files that leave meet each
+    /// other, nor the rest.
+    pub fn meeting<'a>(&'a self, range: &'a KeyRange) -> impl Iterator<Item = &'a FileView> {
+        let begun = self.files.partition_point(|f| f.bounds.start <= range.start);
+        // Of each kind only the last that begins no later can reach into the range.
+        let mut last: [Option<&FileView>; 2] = [None; 2];
+        let mut found = 0;
+        for file in self.files[..begun].iter().rev() {
+            let is_leaving = matches!(file.state, FileState::Leaving(_));
+            if !last.iter().flatten().any(|f| matches!(f.state, FileState::Leaving(_)) == is_leaving) {
+                last[1 - found] = Some(file);
+                found += 1;
+            }
+            if found == last.len() {
+                break;
+            }
+        }
+        let inside = self.files[begun..].iter().take_while(|f| range.is_before_end(&f.bounds.start));
+        last.into_iter().flatten().chain(inside).filter(|f| f.bounds.overlaps(range))
+    }
+
     /// The smallest range that holds all files.
     pub fn hull(&self) -> Option<KeyRange> {
         let first = self.files.first()?;
@@ -218,5 +240,34 @@ impl TreeView {
         edges.sort();
         edges.dedup();
         edges
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contract::draw::parse_tree;
+
+    #[test]
+    fn what_meets_a_range_is_all_that_overlaps_it() {
+        let text = "L1: [b..d #1-2][d..f #1-2 ~1][f..k #1-2 ~1][p..t #1-2 ~2][t..v #1-2] \
+                    | [d..e #3-4 ^1][g..j #3-4 ^1][q..s #3-4 ^2]";
+        let mut runs = parse_tree(text).unwrap().levels[1].runs.clone();
+        let coming = core::mem::take(&mut runs[1].files);
+        let mut run = runs.swap_remove(0);
+        let alone = run.clone();
+        run.files.extend(coming);
+        run.files.sort_by(|a, b| a.bounds.start.cmp(&b.bounds.start));
+        let keys: Vec<Key> = (b'a'..=b'z').map(|letter| Key::new(&[letter])).collect();
+        for (at, start) in keys.iter().enumerate() {
+            let ends = keys[at + 1..].iter().map(|end| Some(end.clone())).chain([None]);
+            for range in ends.map(|end| KeyRange::new(start.clone(), end)) {
+                for run in [&run, &alone] {
+                    let all: Vec<&FileView> =
+                        run.files.iter().filter(|f| f.bounds.overlaps(&range)).collect();
+                    assert_eq!(run.meeting(&range).collect::<Vec<_>>(), all, "{range:?}");
+                }
+            }
+        }
     }
 }

@@ -93,8 +93,6 @@ pub(crate) struct KeyspaceControl {
     pub(crate) due: bool,
     /// That was a flush.
     pub(crate) flushed: bool,
-    /// A slot was free, and none of the pieces that are ready may start: the policy is to propose others.
-    pub(crate) starved: bool,
     /// What the policy means each level to hold, and what folding costs, as it was when it was asked.
     pub(crate) design: Vec<LevelDesign>,
     pub(crate) fold_costs: FoldCosts,
@@ -134,7 +132,6 @@ impl KeyspaceControl {
             flight: Flight::default(),
             due: true,
             flushed: true,
-            starved: false,
             design: Vec::new(),
             fold_costs: FoldCosts::default(),
             rest_until: 0,

@@ -3,7 +3,7 @@
 use super::claims::{Piece, TicketState};
 use crate::decisions::DecisionLog;
 use drumlin_format::decisions::Question;
-use drumlin_policy::schedule::{Start, Withdrawn};
+use drumlin_policy::schedule::{Divided, Start, Withdrawn};
 use drumlin_types::contract::{Decision, PieceId, Plan, PlanResult, PolicyInput};
 use std::collections::BTreeSet;
 
@@ -51,6 +51,14 @@ fn waits(ticket: &TicketState) -> String {
     let earlier: BTreeSet<_> = ticket.pieces.iter().flat_map(|p| &p.waits).map(|id| id.ticket).collect();
     let names: Vec<String> = earlier.iter().map(ToString::to_string).collect();
     if names.is_empty() { String::new() } else { format!(", waits {}", names.join(" ")) }
+}
+
+/// Pieces were divided, as they would have folded more than was foreseen.
+pub(super) fn divided(log: &mut DecisionLog, micros: u64, keyspace: &str, divided: &[Divided]) {
+    for Divided { id, parts, bytes } in divided {
+        let what = format!("{} piece {} is divided into {parts}", id.ticket, id.index);
+        log.note(micros, keyspace, what, format!("with what it is to fold it has {bytes} bytes"));
+    }
 }
 
 /// A piece started: said only where that is not plain.

@@ -57,19 +57,21 @@ impl Control {
         moment: &Moment,
         sample: &dyn Fn(&KeyspaceState) -> Sample,
     ) -> Result<PieceStart, Option<u64>> {
-        let starved = self.keyspaces.iter().filter(|keyspace| keyspace.starved).count();
-        let found = self.ask_and_start(moment, sample);
+        let mut asks = false;
+        let found = self.ask_and_start(moment, sample, &mut asks);
         // Policies are asked for something else at once, and no more until something changes.
-        match found.is_err() && self.keyspaces.iter().filter(|keyspace| keyspace.starved).count() > starved {
-            true => self.ask_and_start(moment, sample),
+        match found.is_err() && asks {
+            true => self.ask_and_start(moment, sample, &mut asks),
             false => found,
         }
     }
 
+    /// The same, once; `asks` is set where a policy is to be asked for something else.
     fn ask_and_start(
         &mut self,
         moment: &Moment,
         sample: &dyn Fn(&KeyspaceState) -> Sample,
+        asks: &mut bool,
     ) -> Result<PieceStart, Option<u64>> {
         let mut timer: Option<u64> = None;
         for index in 0..self.keyspaces.len() {
@@ -97,8 +99,8 @@ impl Control {
             match flight.start(&scene, false) {
                 Ok(start) => {
                     self.shortage = None;
-                    keyspace.starved = false;
                     let state = keyspace.state.clone();
+                    explain::divided(&mut self.decisions, moment.now, &state.name, &start.divided);
                     explain::started(&mut self.decisions, moment.now, &state.name, &start);
                     let out = start.piece.out;
                     let tree = state.peek().tree.clone();
@@ -107,12 +109,10 @@ impl Control {
                 }
                 Err(idle) => {
                     let landing = flight.next_landing(&scene);
-                    // More plans would not help what waits for room on the disk.
-                    let has_room = idle.short.is_none();
-                    let is_starved =
-                        settings.mode == Mode::Pipelined && has_room && flight.has_clear(moment.now);
-                    keyspace.due |= is_starved && !keyspace.starved;
-                    keyspace.starved = is_starved;
+                    let name = &keyspace.state.name;
+                    explain::divided(&mut self.decisions, moment.now, name, &idle.divided);
+                    keyspace.due |= idle.asks;
+                    *asks |= idle.asks;
                     let times = [timer, idle.timer, rest, landing.map(|at| at.max(moment.now + 1))];
                     timer = times.into_iter().flatten().min();
                     if let Some((id, wanted)) = idle.short {
@@ -194,7 +194,7 @@ impl Control {
             return false;
         }
         let weights = || Weights::of(&keyspace.view(), &keyspace.design);
-        if !keyspace.flushed && !keyspace.starved && keyspace.flight.is_fed(&settings, weights) {
+        if !keyspace.flushed && keyspace.flight.is_fed(&settings, weights) {
             return false;
         }
         (keyspace.due, keyspace.flushed) = (false, false);
@@ -205,7 +205,7 @@ impl Control {
         let tickets = keyspace.flight.ticket_views();
         let sample = sample(&keyspace.state);
         let options = keyspace.state.options.load();
-        let enough = if keyspace.starved { enough(keyspace, &settings, moment) } else { 0 };
+        let enough = if keyspace.flight.is_starved() { enough(keyspace, &settings, moment) } else { 0 };
         let limits = LimitView {
             memtable_bytes: keyspace.state.memtable_bytes() as u64,
             file_bytes: options.file_bytes,

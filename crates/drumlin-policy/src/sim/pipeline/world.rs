@@ -75,8 +75,6 @@ struct World {
     /// Something happened since the policy was asked last, and a flush did.
     due: bool,
     is_urgent: bool,
-    /// A slot was free, and none of the pieces that are ready may start.
-    starved: bool,
     next_second: u64,
     report: Report,
     /// The tree with what is under way, and the projected one, until something changes them.
@@ -105,7 +103,6 @@ impl World {
             tables: 0,
             due: true,
             is_urgent: true,
-            starved: false,
             next_second: SECOND,
             report: Report::default(),
             seen: None,
@@ -275,11 +272,7 @@ impl World {
             memtable_bytes: self.setup.memtable,
             file_bytes: self.setup.file,
             slots: self.setup.settings.slots,
-            enough: if self.starved {
-                self.scene(&self.tree, |flight, scene| flight.enough(scene))
-            } else {
-                0
-            },
+            enough: self.scene(&self.tree, |flight, scene| flight.enough(scene)),
             ..LimitView::default()
         }
     }
@@ -293,26 +286,15 @@ impl World {
                 self.install(install);
             }
             self.end_tickets(policy);
-            if self.due && (self.is_urgent || self.starved || !self.is_fed()) {
+            if self.due && (self.is_urgent || !self.is_fed()) {
                 (self.due, self.is_urgent) = (false, false);
                 self.ask(policy);
             }
-            let Some(piece) = self.start() else {
-                let is_free = self.running.len() < self.setup.settings.slots as usize;
-                let has_starved = self.starved;
-                let is_pipelined = self.setup.settings.mode == Mode::Pipelined;
-                self.starved = is_free && is_pipelined && self.flight.has_clear(self.now / 1000);
-                if has_starved || !self.starved {
-                    break;
-                }
-                self.due = true;
-                continue;
-            };
-            self.starved = false;
-            if piece.is_move {
-                self.move_piece(&piece);
-            } else {
-                self.run(&piece);
+            match self.start() {
+                Ok(piece) if piece.is_move => self.move_piece(&piece),
+                Ok(piece) => self.run(&piece),
+                Err(asks) if asks => self.due = true,
+                Err(_) => break,
             }
         }
         if cfg!(test) {
@@ -340,18 +322,18 @@ impl World {
         self.seen.take().unwrap_or_else(make)
     }
 
-    /// Starts the next piece, if there is a slot or it takes none.
-    fn start(&mut self) -> Option<Piece> {
+    /// Starts the next piece, if there is a slot or it takes none; otherwise says whether the policy is to be asked.
+    fn start(&mut self) -> Result<Piece, bool> {
         if !self.flight.has_ready() {
-            return None;
+            return Err(self.flight.rest().asks);
         }
         let is_free = self.running.len() < self.setup.settings.slots as usize;
         let seen = self.look();
         let start = self.scene_mut(|flight, scene, _| flight.start_in(scene, &seen.0, !is_free));
         // A move, or what is folded, changes what is under way.
-        let is_same = start.as_ref().map_or_else(|idle| !idle.changes_view, |start| !start.changes_view);
+        let is_same = start.as_ref().map_or_else(|idle| idle.divided.is_empty(), |start| !start.changes_view);
         self.seen = is_same.then_some(seen);
-        start.ok().map(|start| start.piece)
+        start.map(|start| start.piece).map_err(|idle| idle.asks)
     }
 
     fn ask(&mut self, policy: &mut dyn CompactionPolicy) {
