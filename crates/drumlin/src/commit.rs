@@ -184,11 +184,13 @@ impl Store {
         if let [only] = &keyspaces[..] {
             let view = only.peek();
             if view.sealed.is_empty() {
+                self.memory.hold(view.active.bytes());
                 return false;
             }
         }
         let bytes: usize = keyspaces.iter().map(|k| k.peek().memtable_bytes()).sum();
-        if bytes < self.sizes.memtables {
+        self.memory.hold(bytes);
+        if bytes < self.memory.most() {
             return false;
         }
         // With many keyspaces no single memtable may be large: seal the largest so that a flush can help.

@@ -18,6 +18,7 @@ use crate::compaction::view::tree_view;
 use crate::cursor::Cursor;
 use crate::error::{ErrorKind, Result};
 use crate::keyspace::KeyspaceState;
+use crate::memory;
 use crate::memtable::Memtable;
 use crate::rangedel::{RangeTombstone, RangeTombstones};
 use crate::store::{Store, TreeStep};
@@ -223,11 +224,19 @@ impl Store {
             entry.policy.observe(&Outcome::Flushed { bytes, entries: result.counts.written });
         }
         self.disk_full.store(false, drumlin_env::sync::atomic::Ordering::Release);
+        self.share_memory();
         self.metrics.flushed(&result.counts, bytes);
         self.refresh_pace(&control);
         drop(control);
         self.release_log(flushed.floor);
         Ok(())
+    }
+
+    /// What memtables have left goes to the block cache.
+    fn share_memory(&self) {
+        let keyspaces = self.keyspaces();
+        let bytes = keyspaces.iter().map(|keyspace| keyspace.peek().memtable_bytes()).sum();
+        self.memory.flushed(bytes, memory::usual(&keyspaces));
     }
 }
 

@@ -46,6 +46,7 @@ mod flush;
 mod iter;
 mod keyspace;
 mod lookup;
+mod memory;
 mod memtable;
 mod merge_operator;
 mod metrics;

@@ -14,6 +14,7 @@ use crate::decisions::DecisionFiles;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{Event, EventListener};
 use crate::keyspace::KeyspaceState;
+use crate::memory::{self, Shares};
 use crate::memtable::Memtable;
 use crate::merge_operator::MergeOperator;
 use crate::metrics::Counters;
@@ -56,7 +57,7 @@ pub(crate) struct Components {
 pub(crate) struct Sizes {
     /// Bytes of all memtables at which writers wait.
     pub(crate) memtables: usize,
-    /// Bytes of the block cache.
+    /// Bytes that the block cache has whatever memtables hold.
     pub(crate) cache: usize,
     /// Bytes of live log at which the oldest memtables are sealed.
     pub(crate) log: u64,
@@ -78,6 +79,8 @@ pub(crate) struct Store {
     pub(crate) log: Log,
     pub(crate) snapshots: Arc<SnapshotList>,
     pub(crate) cache: Arc<BlockCache>,
+    /// How that and the memtables share the memory.
+    pub(crate) memory: Shares,
     pub(crate) tables: TableCache,
     pub(crate) obsolete: Arc<Obsolete>,
     pub(crate) control: Mutex<Control>,
@@ -174,6 +177,7 @@ impl Store {
             publisher: parts.publisher,
             log: parts.log,
             snapshots: Arc::default(),
+            memory: Shares::new(parts.sizes.memtables, memory::usual(&parts.keyspaces), parts.cache.clone()),
             cache: parts.cache,
             tables: parts.tables,
             obsolete: parts.obsolete,
