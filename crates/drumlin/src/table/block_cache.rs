@@ -11,7 +11,8 @@
 //! the main queue directly, and are given all three each time: without them a lookup costs more than one read.
 //!
 //! Readers that have a slot for a block (see `slots`) find it there, and only leave a mark that it was used; the mark
-//! counts when the block's turn comes.
+//! counts when the block's turn comes. A block on probation gets into its slot when it is asked for again: filling and
+//! emptying slots costs more than the queues do, and most blocks of scans pass through once.
 //!
 //! Invariants: every entry is in exactly one queue, once; what is held never exceeds the capacity, except that the
 //! capacity of a shard is a share of the whole, so a block larger than that is not kept at all.
@@ -167,8 +168,8 @@ impl Shard {
         };
         let rounds = if important { MOST_ROUNDS } else { 0 };
         let entry = vacant.insert(Entry { cached: Cached::new(block), charge, rounds, home: None });
-        entry.settle(slot);
         if important || self.ghost_set.contains(&place) {
+            entry.settle(slot);
             self.main.push_back(place);
             self.main_bytes += charge;
         } else {
@@ -354,9 +355,10 @@ impl BlockCache {
         stats
     }
 
-    /// Panics if an invariant is broken.
+    /// Panics if an invariant is broken; the number of blocks that are in slots.
     #[cfg(test)]
-    pub(super) fn check(&self) {
+    pub(super) fn check(&self) -> usize {
+        let mut settled = 0;
         for shard in &self.shards {
             let shard = shard.lock();
             let charges = |queue: &VecDeque<Place>| -> usize {
@@ -369,6 +371,12 @@ impl BlockCache {
             assert_eq!(shard.small.len() + shard.main.len(), shard.entries.len());
             assert!(shard.small_bytes + shard.main_bytes <= shard.capacity);
             assert_eq!(shard.ghosts.len(), shard.ghost_set.len());
+            assert!(
+                shard.main.iter().all(|place| shard.entries[place].home.is_some()),
+                "what stays has a slot"
+            );
+            settled += shard.entries.values().filter(|entry| entry.home.is_some()).count();
         }
+        settled
     }
 }

@@ -57,7 +57,7 @@ impl std::ops::Deref for Plain {
     }
 }
 
-/// Whatever is evicted or forgotten leaves its slot, and what is in the cache is in one.
+/// Whatever is evicted or forgotten leaves its slot, and what the cache says is in one.
 #[test]
 fn what_was_put_in_comes_out_or_is_gone() {
     let (_, _, blocks) = data_blocks(300);
@@ -86,8 +86,7 @@ fn what_was_put_in_comes_out_or_is_gone() {
             }
         }
         if step % 50 == 0 {
-            cache.check();
-            assert_eq!(full() as u64, cache.stats().blocks);
+            assert_eq!(full(), cache.check());
         }
     }
     cache.check();
