@@ -4,6 +4,7 @@
 //! evenly. Where the engine knows better, from fences, it puts better numbers into the picture; here they
 //! only order candidates and keep several plans of one decision consistent.
 
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec;
 use alloc::vec::Vec;
 use drumlin_types::contract::draw::plain_file;
@@ -96,22 +97,20 @@ pub(crate) fn project(tree: &mut TreeView, plan: &Plan, ticket: Ticket) {
     let min = inputs.iter().map(|f| f.min_seq).min().unwrap_or_default();
     let max = inputs.iter().map(|f| f.max_seq).max().unwrap_or_default();
     let mut coming = plain_file(TableId(u64::MAX - ticket.0), hull, min, max);
+    let mut cuts: BTreeMap<TableId, Vec<&KeyRange>> = BTreeMap::new();
+    for input in &inputs {
+        cuts.entry(input.table).or_default().push(&input.range);
+    }
     for level in &mut tree.levels {
         for run in &mut level.runs {
-            for input in &inputs {
-                let mut from = 0;
-                while let Some(at) = run.files[from..].iter().position(|file| file.table == input.table) {
-                    let at = from + at;
-                    let (rests, taken) = split(&run.files[at], &input.range);
-                    if let Some(taken) = taken {
-                        coming.bytes += taken.bytes;
-                        coming.entries += taken.entries;
-                        coming.keys += taken.keys;
-                        coming.tombstones += taken.tombstones;
-                    }
-                    from = at + rests.len();
-                    run.files.splice(at..=at, rests);
-                }
+            if run.files.iter().any(|file| cuts.contains_key(&file.table)) {
+                run.files = core::mem::take(&mut run.files)
+                    .into_iter()
+                    .flat_map(|file| match cuts.get(&file.table) {
+                        Some(cuts) => without(file, cuts, &mut coming),
+                        None => vec![file],
+                    })
+                    .collect();
             }
         }
         level.runs.retain(|run| !run.files.is_empty());
@@ -123,12 +122,42 @@ pub(crate) fn project(tree: &mut TreeView, plan: &Plan, ticket: Ticket) {
     }
 }
 
+/// What is left of `file` without `cuts`, which are counted in `sum`.
+fn without(file: FileView, cuts: &[&KeyRange], sum: &mut FileView) -> Vec<FileView> {
+    let mut rests = vec![file];
+    for cut in cuts {
+        let mut left = Vec::with_capacity(rests.len() + 1);
+        for rest in &rests {
+            let (around, taken) = split(rest, cut);
+            left.extend(around);
+            if let Some(taken) = taken {
+                sum.bytes += taken.bytes;
+                sum.entries += taken.entries;
+                sum.keys += taken.keys;
+                sum.tombstones += taken.tombstones;
+            }
+        }
+        rests = left;
+    }
+    rests
+}
+
 /// The plan with all that it may fold and that is free taken along.
 pub(crate) fn folding(tree: &TreeView, plan: &Plan) -> Plan {
     let mut plan = plan.clone();
-    for fold in core::mem::take(&mut plan.may_fold) {
-        let is_free = tree.files().any(|(_, _, f)| f.table == fold.table && f.is_takeable());
-        if is_free && !plan.take.iter().any(|t| t.table == fold.table && t.range.overlaps(&fold.range)) {
+    if plan.may_fold.is_empty() {
+        return plan;
+    }
+    let free: BTreeSet<TableId> =
+        tree.files().filter(|(_, _, f)| f.is_takeable()).map(|(_, _, f)| f.table).collect();
+    let mut taken: BTreeMap<TableId, Vec<KeyRange>> = BTreeMap::new();
+    for take in &plan.take {
+        taken.entry(take.table).or_default().push(take.range.clone());
+    }
+    for fold in core::mem::take(&mut plan.may_fold).into_iter().filter(|fold| free.contains(&fold.table)) {
+        let taken = taken.entry(fold.table).or_default();
+        if !taken.iter().any(|range| range.overlaps(&fold.range)) {
+            taken.push(fold.range.clone());
             plan.take.push(fold);
         }
     }

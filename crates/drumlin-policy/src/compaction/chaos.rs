@@ -5,7 +5,7 @@
 //! merges files that overlap, so that a tree that is no longer written comes to rest.
 
 use super::arguments::Arguments;
-use super::preset::{Marks, Preset, Rule, Scene, size};
+use super::preset::{Marks, Preset, Proposals, Rule, Scene, size};
 use crate::random::SplitMix;
 use alloc::boxed::Box;
 use alloc::format;
@@ -81,20 +81,20 @@ impl Rule for Chaos {
         "chaos".into()
     }
 
-    fn proposals(&self, scene: &Scene<'_>) -> Vec<Plan> {
+    fn proposals<'s>(&'s self, scene: &'s Scene<'_>) -> Proposals<'s> {
         let mut dice = SplitMix::new(scene.seed);
         if dice.one_in(2) {
-            return Vec::new();
+            return Box::new(core::iter::empty());
         }
         let edges = scene.tree.edges();
-        let drawn = (0..TRIES).filter_map(|_| Chaos::draw(&mut dice, scene.tree, &edges));
-        let explained = drawn.map(|mut plan| {
+        let drawn = (0..TRIES).filter_map(move |_| Chaos::draw(&mut dice, scene.tree, &edges));
+        let explained = drawn.map(move |mut plan| {
             let total = size(scene.tree.bytes());
             plan.reason =
                 format!("drawn by seed {}: {} takes of a tree of {total}", scene.seed, plan.take.len());
             plan
         });
-        explained.collect()
+        Box::new(explained)
     }
 
     fn marks(&self, scene: &Scene<'_>) -> Marks {

@@ -6,7 +6,7 @@
 
 use super::arguments::Arguments;
 use super::leveling::surplus;
-use super::preset::{Marks, Preset, Rule, Scene, Size, amount, size};
+use super::preset::{Marks, Preset, Proposals, Rule, Scene, Size, amount, size};
 use super::stack::{Run, bytes, stack, whole_runs};
 use alloc::boxed::Box;
 use alloc::format;
@@ -91,11 +91,11 @@ impl Rule for Fluid {
         format!("fluid:{}/{}", list(&self.ratios), list(&self.runs))
     }
 
-    fn proposals(&self, scene: &Scene<'_>) -> Vec<Plan> {
+    fn proposals<'s>(&'s self, scene: &'s Scene<'_>) -> Proposals<'s> {
         let last = scene.last_level();
         let steps = (0..last).filter_map(|level| self.step(scene, level));
         let tidy = (1..=last).filter_map(|level| surplus(scene.tree, level, self.allowed(level) as usize));
-        steps.chain(tidy).collect()
+        Box::new(steps.chain(tidy))
     }
 
     fn marks(&self, _: &Scene<'_>) -> Marks {

@@ -6,13 +6,12 @@
 
 use super::arguments::Arguments;
 use super::leveling::surplus;
-use super::preset::{Marks, Preset, Rule, Scene, Size, amount, power};
+use super::preset::{Marks, Preset, Proposals, Rule, Scene, Size, amount, power};
 use super::stack::{bytes, stack, whole_runs};
 use super::tiering::full_tier;
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
-use alloc::vec::Vec;
 use drumlin_types::contract::{CompactionPolicy, PaceScope, Plan, PolicyError, TreeView};
 
 #[derive(Debug)]
@@ -70,11 +69,11 @@ impl Rule for LazyLeveling {
         format!("lazy-leveling:{}", self.ratio)
     }
 
-    fn proposals(&self, scene: &Scene<'_>) -> Vec<Plan> {
+    fn proposals<'s>(&'s self, scene: &'s Scene<'_>) -> Proposals<'s> {
         let last = self.last(scene);
         let tiers = (0..last.saturating_sub(1)).filter_map(|l| full_tier(scene.tree, l, self.ratio, l + 1));
         let last_ones = [self.sink(scene, last), self.join(scene.tree, last), surplus(scene.tree, last, 1)];
-        tiers.chain(last_ones.into_iter().flatten()).collect()
+        Box::new(tiers.chain(last_ones.into_iter().flatten()))
     }
 
     fn marks(&self, _: &Scene<'_>) -> Marks {

@@ -5,7 +5,7 @@
 //! A level that another policy left with several runs is merged in place, once nothing else is to do.
 
 use super::arguments::Arguments;
-use super::preset::{Marks, Preset, Rule, Scene, Size, amount, power, size};
+use super::preset::{Marks, Preset, Proposals, Rule, Scene, Size, amount, power, size};
 use super::stack::{Run, bytes, largest_run, stack, whole_runs};
 use alloc::boxed::Box;
 use alloc::format;
@@ -81,12 +81,12 @@ impl Rule for Leveling {
         format!("leveling:{}", self.ratio)
     }
 
-    fn proposals(&self, scene: &Scene<'_>) -> Vec<Plan> {
+    fn proposals<'s>(&'s self, scene: &'s Scene<'_>) -> Proposals<'s> {
         let last = scene.last_level();
         let mut steps: Vec<Plan> = (0..last).filter_map(|level| self.step(scene, level)).collect();
         // The fullest first, or flushes would keep level 1 busy, and it could never be emptied.
         steps.sort_by(|a, b| b.priority.total_cmp(&a.priority));
-        steps.into_iter().chain((1..=last).filter_map(|level| surplus(scene.tree, level, 1))).collect()
+        Box::new(steps.into_iter().chain((1..=last).filter_map(|level| surplus(scene.tree, level, 1))))
     }
 
     fn design(&self, scene: &Scene<'_>) -> Vec<LevelDesign> {

@@ -13,7 +13,7 @@
 //! size.
 
 use super::arguments::Arguments;
-use super::preset::{Counted, Marks, Preset, Rule, Scene, Size, power, size};
+use super::preset::{Counted, Marks, Preset, Proposals, Rule, Scene, Size, power, size};
 use super::stack::{largest_run, overlapping};
 use alloc::boxed::Box;
 use alloc::format;
@@ -128,13 +128,13 @@ impl OneLeveling {
     }
 
     /// The files of `level` with least overlap for their size, the best few.
-    fn oversized(&self, scene: &Scene<'_>, level: u8, score: f64, target: f64) -> Vec<Plan> {
+    fn oversized<'s>(&'s self, scene: &'s Scene<'_>, level: u8, score: f64, target: f64) -> Proposals<'s> {
         let out = level + 1;
         let filled = scene.tree.levels[usize::from(level)].bytes();
         let below = Below::of(&scene.tree.levels[usize::from(out)]);
         let free = scene.tree.levels[usize::from(level)].files().filter(|file| file.is_takeable());
         let candidates = best(free.map(|file| Candidate::new(file, below.overlap(&file.bounds))));
-        let plan = |c: Candidate<'_>| {
+        let plan = move |c: Candidate<'_>| {
             let others = overlap(scene, out, &c.file.bounds);
             let reason = format!(
                 "level {level} scores {score:.2}, {} of {}: file {} of {} overlaps {}, {:.2} times its size",
@@ -147,7 +147,7 @@ impl OneLeveling {
             );
             leveled(scene, core::iter::once(c.file), others.into_iter(), out, score, reason)
         };
-        candidates.into_iter().map(plan).collect()
+        Box::new(candidates.into_iter().map(plan))
     }
 }
 
@@ -226,20 +226,15 @@ impl Rule for OneLeveling {
         }
     }
 
-    fn proposals(&self, scene: &Scene<'_>) -> Vec<Plan> {
+    fn proposals<'s>(&'s self, scene: &'s Scene<'_>) -> Proposals<'s> {
         let (base, last) = (self.base(scene), scene.last_level());
         let scores = (0..last).map(|level| (self.score(scene, base, level), level));
         let mut due: Vec<(f64, u8)> = scores.filter(|(score, _)| *score >= 1.0).collect();
         due.sort_by(|a, b| b.0.total_cmp(&a.0));
-        let mut plans = Vec::new();
-        for (score, level) in due {
-            if level == 0 {
-                plans.extend(self.flushed(scene, base, score));
-            } else {
-                plans.extend(self.oversized(scene, level, score, self.target(scene, base, level)));
-            }
-        }
-        plans
+        Box::new(due.into_iter().flat_map(move |(score, level)| match level {
+            0 => Box::new(self.flushed(scene, base, score).into_iter()),
+            _ => self.oversized(scene, level, score, self.target(scene, base, level)),
+        }))
     }
 
     fn tidied(&self, scene: &Scene<'_>) -> Option<RangeInclusive<u8>> {

@@ -4,6 +4,7 @@
 
 use super::round::Round;
 use alloc::boxed::Box;
+use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -11,7 +12,7 @@ use core::fmt;
 use core::ops::RangeInclusive;
 use drumlin_types::contract::{
     CompactionPolicy, CostView, Decision, FileView, LevelDesign, LimitView, Pace, PaceScope, Plan,
-    PolicyInput, Take, TreeView,
+    PolicyInput, TreeView,
 };
 
 /// What a rule looks at.
@@ -42,13 +43,16 @@ pub(super) struct Marks {
     pub(super) stop: f64,
 }
 
+/// Plans that are made as they are looked at: most often the first is taken.
+pub(super) type Proposals<'s> = Box<dyn Iterator<Item = Plan> + 's>;
+
 /// The rule of a preset.
 pub(super) trait Rule: fmt::Debug + Send {
     /// Name and arguments, as the registry takes them.
     fn name(&self) -> String;
 
     /// Merges in order of preference. They need not be legal and may name what is not free.
-    fn proposals(&self, scene: &Scene<'_>) -> Vec<Plan>;
+    fn proposals<'s>(&'s self, scene: &'s Scene<'_>) -> Proposals<'s>;
 
     /// Levels whose extra runs are merged in place when nothing is proposed.
     fn tidied(&self, scene: &Scene<'_>) -> Option<RangeInclusive<u8>> {
@@ -120,22 +124,24 @@ fn drain<'a>(
     if costs.merge_bytes_per_s.is_nan() || costs.merge_bytes_per_s <= 0.0 {
         return 0.0;
     }
+    let mut files: Vec<(usize, &FileView)> = Vec::new();
+    for (number, run) in tree.levels.iter().flat_map(|level| &level.runs).enumerate() {
+        files.extend(run.files.iter().map(|file| (number, file)));
+    }
+    files.sort_by_key(|(_, file)| file.table);
     let rate = |plan: &Plan| {
+        let mut taken: BTreeSet<usize> = BTreeSet::new();
         // What a plan may fold counts as folded: at worst the runs become fewer sooner.
-        let mut takes: Vec<&Take> = plan.take.iter().chain(&plan.may_fold).collect();
-        takes.sort_by_key(|take| take.table);
-        let is_taken = |f: &FileView| {
-            let takes = &takes[takes.partition_point(|take| take.table < f.table)..];
-            let mut takes = takes.iter().take_while(|take| take.table == f.table);
-            takes.any(|take| take.range.overlaps(&f.bounds))
-        };
-        let mut removed = -1.0;
-        let mut bytes = 0;
-        for run in tree.levels.iter().flat_map(|level| &level.runs) {
-            let taken: u64 = run.files.iter().filter(|f| is_taken(f)).map(|f| f.bytes).sum();
-            removed += if taken > 0 { 1.0 } else { 0.0 };
-            bytes += taken;
+        for take in plan.take.iter().chain(&plan.may_fold) {
+            let first = files.partition_point(|(_, file)| file.table < take.table);
+            let of_table = files[first..].iter().take_while(|(_, file)| file.table == take.table);
+            let meets = of_table.enumerate().filter(|(_, (_, file))| file.bounds.overlaps(&take.range));
+            taken.extend(meets.map(|(at, _)| first + at));
         }
+        let bytes: u64 = taken.iter().map(|at| files[*at].1.bytes).sum();
+        let holding = taken.iter().filter(|at| files[**at].1.bytes > 0);
+        let runs: BTreeSet<usize> = holding.map(|at| files[*at].0).collect();
+        let removed = runs.len() as f64 - 1.0;
         let seconds = costs.merge_fixed_ns.max(0.0) / 1e9 + bytes as f64 / costs.merge_bytes_per_s;
         if removed > 0.0 && seconds > 0.0 { limits.memtable_bytes as f64 * removed / seconds } else { 0.0 }
     };

@@ -73,24 +73,26 @@ impl<'a, R: Rule> Round<'a, R> {
     }
 
     fn next(&mut self) -> Option<Plan> {
-        let proposals = self.proposals();
-        let may_pass = |plan: &&Plan| !self.is_full() || self.serves_a_tier(plan);
-        let mut passing = proposals.iter().filter(|plan| !self.has_enough(plan)).filter(may_pass);
-        passing.find_map(|plan| close_plan(&self.tree, plan).ok())
-    }
-
-    fn proposals(&mut self) -> Vec<Plan> {
-        let proposals = if self.windows.is_some() { Vec::new() } else { self.rule.proposals(&self.scene()) };
-        if !proposals.is_empty() || self.is_full() {
-            return proposals;
-        }
         if self.windows.is_none() {
             let scene = self.scene();
+            let mut proposals = self.rule.proposals(&scene).peekable();
+            if proposals.peek().is_some() || self.is_full() {
+                return proposals.find_map(|plan| self.passing(&plan));
+            }
             let found = self.rule.tidied(&scene).map(|levels| in_place(&scene, levels, PLANS_MOST));
+            drop(proposals);
             self.windows = Some(found.unwrap_or_default().into_iter());
         }
-        let window = self.windows.as_mut().and_then(Iterator::next);
-        window.map(|window| window.plan(&self.scene())).into_iter().collect()
+        let window = self.windows.as_mut().and_then(Iterator::next).filter(|_| !self.is_full())?;
+        self.passing(&window.plan(&self.scene()))
+    }
+
+    /// `plan`, closed, if there is room for it and it is legal.
+    fn passing(&self, plan: &Plan) -> Option<Plan> {
+        if self.has_enough(plan) || self.is_full() && !self.serves_a_tier(plan) {
+            return None;
+        }
+        close_plan(&self.tree, plan).ok()
     }
 
     /// Whether the scheduler would refuse it, since as much as it wants of that is ready.

@@ -2,7 +2,7 @@
 //! level merges in place. Writes each byte about once per level, and reads up to T runs per level.
 
 use super::arguments::Arguments;
-use super::preset::{Marks, Preset, Rule, Scene, amount};
+use super::preset::{Marks, Preset, Proposals, Rule, Scene, amount};
 use super::stack::{stack, whole_runs};
 use alloc::boxed::Box;
 use alloc::format;
@@ -39,9 +39,9 @@ impl Rule for Tiering {
         format!("tiering:{}", self.ratio)
     }
 
-    fn proposals(&self, scene: &Scene<'_>) -> Vec<Plan> {
+    fn proposals<'s>(&'s self, scene: &'s Scene<'_>) -> Proposals<'s> {
         let last = scene.last_level();
-        (0..=last).filter_map(|l| full_tier(scene.tree, l, self.ratio, (l + 1).min(last))).collect()
+        Box::new((0..=last).filter_map(move |l| full_tier(scene.tree, l, self.ratio, (l + 1).min(last))))
     }
 
     fn design(&self, scene: &Scene<'_>) -> Vec<LevelDesign> {

@@ -7,7 +7,7 @@
 //! older run allows, so that a bucket is about a level.
 
 use super::arguments::Arguments;
-use super::preset::{Marks, Preset, Rule, Scene, amount};
+use super::preset::{Marks, Preset, Proposals, Rule, Scene, amount};
 use super::stack::{Run, line, whole_runs};
 use alloc::boxed::Box;
 use alloc::format;
@@ -91,10 +91,10 @@ impl Rule for Ucs {
         (2 * slots + 1).min(self.most.unwrap_or(usize::MAX))
     }
 
-    fn proposals(&self, scene: &Scene<'_>) -> Vec<Plan> {
+    fn proposals<'s>(&'s self, scene: &'s Scene<'_>) -> Proposals<'s> {
         let line = line(scene.tree);
         let deepest = line.iter().map(|run| self.bucket(scene, run.bytes)).max().unwrap_or(0);
-        (0..=deepest).filter_map(|bucket| self.merge(scene, &line, bucket)).collect()
+        Box::new((0..=deepest).filter_map(move |bucket| self.merge(scene, &line, bucket)))
     }
 
     fn marks(&self, scene: &Scene<'_>) -> Marks {

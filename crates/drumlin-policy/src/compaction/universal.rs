@@ -8,7 +8,7 @@
 //! The output goes to the last level when the oldest run is in it, else to just above the next older run.
 
 use super::arguments::Arguments;
-use super::preset::{Marks, Preset, Rule, Scene, amount, size};
+use super::preset::{Marks, Preset, Proposals, Rule, Scene, amount, size};
 use super::stack::{Run, all_idle, bytes, line, whole_runs};
 use alloc::boxed::Box;
 use alloc::format;
@@ -85,15 +85,15 @@ impl Rule for Universal {
         "universal".into()
     }
 
-    fn proposals(&self, scene: &Scene<'_>) -> Vec<Plan> {
+    fn proposals<'s>(&'s self, scene: &'s Scene<'_>) -> Proposals<'s> {
         let line = line(scene.tree);
         if line.len() < TRIGGER {
-            return Vec::new();
+            return Box::new(core::iter::empty());
         }
         let rules = [self.by_space(scene, &line), self.by_ratio(scene, &line), self.by_count(scene, &line)];
         let mut plans: Vec<Plan> = rules.into_iter().flatten().collect();
         plans.iter_mut().for_each(|plan| plan.priority = line.len() as f64 / TRIGGER as f64);
-        plans
+        Box::new(plans.into_iter())
     }
 
     fn marks(&self, _: &Scene<'_>) -> Marks {

@@ -15,7 +15,7 @@ use super::limits::Mode;
 use super::tickets::{Flight, Piece, PieceState, TicketState};
 use super::weights::Weights;
 use super::{Numbers, Scene, pick, project, tidy};
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::fmt;
 use drumlin_types::contract::legal::{self, Illegal};
@@ -259,9 +259,18 @@ impl Flight {
         };
         let mut inputs = parts(spans);
         // In the view a file that is claimed in part looks like several; only a whole reference may move.
+        let moving = inputs.iter().filter(|part| part.may_move).map(|part| part.span.table);
+        let moving: BTreeSet<TableId> = moving.collect();
+        let whole: BTreeMap<(u8, TableId, &Key), &KeyRange> = scene
+            .tree
+            .files()
+            .filter(|(_, _, f)| moving.contains(&f.table))
+            .map(|(level, _, f)| ((level, f.table, &f.bounds.start), &f.bounds))
+            .collect();
         let is_whole = |span: &FileSpan| {
-            let mut files = scene.tree.levels[usize::from(span.level)].files();
-            files.any(|f| f.table == span.table && f.bounds == span.range)
+            whole
+                .get(&(span.level, span.table, &span.range.start))
+                .is_some_and(|bounds| **bounds == span.range)
         };
         inputs.iter_mut().for_each(|part| part.may_move &= is_whole(&part.span));
         let Some(hull) = spans.iter().map(|s| s.range.clone()).reduce(|a, b| a.hull(&b)) else {

@@ -9,10 +9,11 @@
 
 use super::project;
 use crate::share::share;
+use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 use drumlin_types::contract::{FileSpan, FileView, TreeView};
-use drumlin_types::{Key, KeyRange};
+use drumlin_types::{Key, KeyRange, TableId};
 
 /// Most pieces of a plan.
 const MOST_PIECES: u64 = 4096;
@@ -58,10 +59,18 @@ pub(super) fn parts(
     spans: &[FileSpan],
     may_move: impl Fn(&FileView, u8) -> bool,
 ) -> Vec<Part> {
+    let mut files: BTreeMap<(u8, TableId), Vec<&FileView>> = BTreeMap::new();
+    for span in spans {
+        files.entry((span.level, span.table)).or_default();
+    }
+    for (level, _, file) in tree.files() {
+        if let Some(files) = files.get_mut(&(level, file.table)) {
+            files.push(file);
+        }
+    }
     let mut parts = Vec::new();
     for span in spans {
-        let level = tree.levels.get(usize::from(span.level)).into_iter();
-        for file in level.flat_map(|level| level.files()).filter(|f| f.table == span.table) {
+        for file in files.get(&(span.level, span.table)).into_iter().flatten() {
             let Some(part) = project::part(file, &span.range) else { continue };
             let may_move = part.bounds == file.bounds && may_move(file, span.level);
             let span = FileSpan { range: part.bounds.clone(), ..span.clone() };
