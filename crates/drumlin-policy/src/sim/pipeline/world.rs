@@ -17,6 +17,7 @@ use crate::schedule::{
 use crate::share::split;
 use crate::sim::world::{even_cuts, key, merged, put, take_out};
 use alloc::collections::BTreeMap;
+use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
 use drumlin_types::contract::draw::plain_file;
@@ -78,7 +79,8 @@ struct World {
     next_second: u64,
     report: Report,
     /// The tree with what is under way, and the projected one, until something changes them.
-    seen: Option<(TreeView, TreeView)>,
+    view: Option<Rc<TreeView>>,
+    projected: Option<Rc<TreeView>>,
 }
 
 impl World {
@@ -105,7 +107,8 @@ impl World {
             is_urgent: true,
             next_second: SECOND,
             report: Report::default(),
-            seen: None,
+            view: None,
+            projected: None,
             setup,
         }
     }
@@ -299,7 +302,7 @@ impl World {
         }
         if cfg!(test) {
             check(&self.tree)?;
-            check(&self.look().1)?;
+            check(&self.projected())?;
         }
         self.write_rate = self.admitted();
         let runs = self.tree.levels[0].runs.len();
@@ -307,19 +310,26 @@ impl World {
         Ok(())
     }
 
-    fn is_fed(&self) -> bool {
-        let weights = || Weights::of(&project::view(&self.tree, &self.flight), &self.design);
-        self.flight.is_fed(&self.setup.settings, weights)
+    fn is_fed(&mut self) -> bool {
+        let view = self.view();
+        self.flight.is_fed(&self.setup.settings, || Weights::of(&view, &self.design))
     }
 
-    /// The tree with what is under way, and the projected one.
-    fn look(&mut self) -> (TreeView, TreeView) {
-        let make = || {
-            let view = project::view(&self.tree, &self.flight);
-            let projected = view.projected();
-            (view, projected)
-        };
-        self.seen.take().unwrap_or_else(make)
+    /// The tree with what is under way.
+    fn view(&mut self) -> Rc<TreeView> {
+        let make = || Rc::new(project::view(&self.tree, &self.flight));
+        self.view.get_or_insert_with(make).clone()
+    }
+
+    /// That, after all that is under way.
+    fn projected(&mut self) -> Rc<TreeView> {
+        let view = self.view();
+        self.projected.get_or_insert_with(|| Rc::new(view.projected())).clone()
+    }
+
+    /// What is under way, or the tree, is another.
+    fn changed(&mut self) {
+        (self.view, self.projected) = (None, None);
     }
 
     /// Starts the next piece, if there is a slot or it takes none; otherwise says whether the policy is to be asked.
@@ -328,23 +338,25 @@ impl World {
             return Err(self.flight.rest().asks);
         }
         let is_free = self.running.len() < self.setup.settings.slots as usize;
-        let seen = self.look();
-        let start = self.scene_mut(|flight, scene, _| flight.start_in(scene, &seen.0, !is_free));
+        let view = self.view();
+        let start = self.scene_mut(|flight, scene, _| flight.start_in(scene, &view, !is_free));
         // A move, or what is folded, changes what is under way.
         let is_same = start.as_ref().map_or_else(|idle| idle.divided.is_empty(), |start| !start.changes_view);
-        self.seen = is_same.then_some(seen);
+        if !is_same {
+            self.changed();
+        }
         start.map(|start| start.piece).map_err(|idle| idle.asks)
     }
 
     fn ask(&mut self, policy: &mut dyn CompactionPolicy) {
         let limits = self.limits();
-        let seen = self.look();
-        self.design = policy.design(&seen.1, &limits);
+        let view = self.view();
+        self.design = policy.design(&self.projected(), &limits);
         let masked = (self.setup.settings.mode != Mode::Pipelined)
-            .then(|| admit::without_pipeline(seen.0.clone(), &self.flight));
+            .then(|| admit::without_pipeline(TreeView::clone(&view), &self.flight));
         let tickets = self.flight.ticket_views();
         let input = PolicyInput {
-            tree: masked.as_ref().unwrap_or(&seen.0),
+            tree: masked.as_ref().unwrap_or(&view),
             tickets: &tickets,
             load: &self.load(),
             costs: &self.cost_view(),
@@ -357,9 +369,8 @@ impl World {
         };
         let Decision { plans, pace, .. } = policy.decide(&input);
         self.pace = pace.or(self.pace.take());
-        self.seen = Some(seen);
         for plan in plans {
-            let (view, projected) = self.look();
+            let (view, projected) = (self.view(), self.projected());
             let admitted = self.scene_mut(|flight, scene, numbers| {
                 flight.admit_in(scene, (&view, &projected), &plan, numbers)
             });
@@ -367,18 +378,17 @@ impl World {
                 Ok(_) => {
                     self.report.plans.0 += 1;
                     self.due = true;
+                    self.changed();
                 }
-                Err(_) => {
-                    self.report.plans.1 += 1;
-                    self.seen = Some((view, projected));
-                }
+                Err(_) => self.report.plans.1 += 1,
             }
         }
     }
 
     fn end_tickets(&mut self, policy: &mut dyn CompactionPolicy) {
         for ticket in self.flight.take_finished() {
-            (self.due, self.seen) = (true, None);
+            self.due = true;
+            self.changed();
             policy.observe(&Outcome::Plan {
                 ticket: ticket.ticket,
                 reason: ticket.plan.reason,
@@ -442,7 +452,7 @@ impl World {
         self.seq += entries;
         (file.bytes, file.entries, file.keys) = (bytes, entries, entries);
         let id = self.numbers.run();
-        self.seen = None;
+        self.changed();
         self.tree.levels[0].runs.push(RunView { id, tag, files: Vec::from([file]) });
         self.report.flushed += bytes;
         (self.due, self.is_urgent) = (true, true);
@@ -475,7 +485,7 @@ impl World {
     }
 
     fn install(&mut self, install: Install) {
-        self.seen = None;
+        self.changed();
         match install {
             Install::Output(id) => self.install_output(id, None),
             Install::Land(id, level) => {
@@ -501,7 +511,8 @@ impl World {
         }
         let tables = self.add(piece, piece.out, files);
         self.flight.installed(piece.id, &tables, 0, 0);
-        (self.due, self.seen) = (true, None);
+        self.due = true;
+        self.changed();
     }
 
     fn install_output(&mut self, id: PieceId, landing: Option<u8>) {
