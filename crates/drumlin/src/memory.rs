@@ -47,9 +47,13 @@ impl Shares {
     /// Memtables hold `bytes`: the reserve rises where that is more.
     #[inline]
     pub(crate) fn hold(&self, bytes: usize) {
+        let bytes = bytes.min(self.most);
         if bytes > self.reserve.load(Relaxed) {
             let _moving = self.moving.lock();
-            self.set(bytes.max(self.reserve.load(Relaxed)) + self.step());
+            // Another writer may have raised it meanwhile.
+            if bytes > self.reserve.load(Relaxed) {
+                self.set(bytes + self.step());
+            }
         }
     }
 
