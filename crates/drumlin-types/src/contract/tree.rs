@@ -114,9 +114,9 @@ impl RunView {
         self.files[..after].last().filter(|f| f.bounds.contains(key))
     }
 
-    /// The files that share keys with `range`, which is not empty, in key order; found without a look at those before it.
-    /// In a view of plans under way a coming file may lie where others leave: so neither the files that leave meet each
-    /// other, nor the rest.
+    /// The files that share keys with `range`, which is not empty, in key order. Of those before it the states alone
+    /// are looked at, no keys. In a view of plans under way a coming file may lie where others leave: so neither the
+    /// files that leave meet each other, nor the rest.
     pub fn meeting<'a>(&'a self, range: &'a KeyRange) -> impl Iterator<Item = &'a FileView> {
         let begun = self.files.partition_point(|f| f.bounds.start <= range.start);
         // Of each kind only the last that begins no later can reach into the range.
