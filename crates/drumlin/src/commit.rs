@@ -5,7 +5,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::metrics::Counters;
 use crate::options::Durability;
 use crate::pacing::{OPEN, SHUT, StallReason};
-use crate::stats::Kind as SampleKind;
+use crate::stats::{EACH, Kind as SampleKind};
 use crate::store::Store;
 use crate::write::lane::{Request, Reserved};
 use drumlin_env::sync::atomic;
@@ -54,7 +54,11 @@ impl Store {
                 "a batch over several keyspaces needs the log to be atomic: use Durability::Buffered or Sync",
             ));
         }
-        let sampled = batch.keyspaces.first().is_some_and(|keyspace| keyspace.meter.samples());
+        let sampled = match batch.keyspaces.as_slice() {
+            [] => false,
+            [keyspace] => keyspace.meter.counts(SampleKind::Write, batch.len() as u64),
+            [first, ..] => first.meter.samples_several(),
+        };
         if sampled && self.gate.rate() != OPEN {
             self.refresh_pace_if_free();
         }
@@ -101,7 +105,7 @@ impl Store {
         Ok(last_seq)
     }
 
-    /// Counts a sampled commit, which began at `began`, for all those that it stands for.
+    /// Takes in a sampled commit, which began at `began`. One on several keyspaces counts for all those that it stands for.
     fn sampled_write(&self, batch: &Batch, began: u64) {
         let nanos = self.env.clock().monotonic_nanos().saturating_sub(began);
         let operations = batch.len() as u64;
@@ -114,8 +118,11 @@ impl Store {
                 (count, bytes) = (count + 1, bytes + operation.key.len() + operation.value.len());
                 last = operation.key;
             }
-            keyspace.meter.sampled(SampleKind::Write, last, count);
-            keyspace.meter.wrote(bytes as u64);
+            keyspace.meter.wants(SampleKind::Write, last);
+            keyspace.meter.wrote(count, bytes as u64);
+            if batch.keyspaces.len() > 1 {
+                keyspace.meter.add(SampleKind::Write, EACH * count);
+            }
         }
     }
 

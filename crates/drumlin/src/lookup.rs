@@ -119,7 +119,7 @@ impl Store {
         self.check_open()?;
         keyspace.check_alive()?;
         let sampled = is_sampled(self.lookups.gets(1));
-        if keyspace.meter.samples() {
+        if keyspace.meter.counts(Kind::Point, 1) {
             return self.get_timed(keyspace, key, snapshot, sampled);
         }
         loop {
@@ -140,7 +140,7 @@ impl Store {
         snapshot: Option<Seq>,
         sampled: bool,
     ) -> Result<Option<Slice>> {
-        keyspace.meter.sampled(Kind::Point, key, 1);
+        keyspace.meter.wants(Kind::Point, key);
         let began = self.env.clock().monotonic_nanos();
         let (view, visible) = self.view_at(keyspace);
         let seq = snapshot.unwrap_or(visible);
@@ -215,8 +215,8 @@ impl Store {
     /// A watch for a seek to `key` in `tree`, if it is a sampled one.
     #[inline]
     pub(crate) fn stopwatch(&self, keyspace: &KeyspaceState, key: &[u8], tree: &Tree) -> Option<Stopwatch> {
-        keyspace.meter.samples().then(|| {
-            keyspace.meter.sampled(Kind::Seek, key, 1);
+        keyspace.meter.counts(Kind::Seek, 1).then(|| {
+            keyspace.meter.wants(Kind::Seek, key);
             Stopwatch::new(self.env.clone(), self.costs.clone(), tree.covering(key))
         })
     }

@@ -33,8 +33,8 @@ impl Store {
         self.check_open()?;
         keyspace.check_alive()?;
         let first = self.lookups.gets(keys.len() as u64);
-        if let Some(key) = keys.first().filter(|_| keyspace.meter.samples()) {
-            keyspace.meter.sampled(Kind::Point, key, keys.len() as u64);
+        if let Some(key) = keys.first().filter(|_| keyspace.meter.counts(Kind::Point, keys.len() as u64)) {
+            keyspace.meter.wants(Kind::Point, key);
         }
         let (view, visible) = self.view_at(keyspace);
         let seq = snapshot.unwrap_or(visible);

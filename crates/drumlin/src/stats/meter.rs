@@ -1,4 +1,10 @@
 //! The load of a keyspace: how many operations of which kind, and which keys they want.
+//!
+//! Each thread draws the operations that are timed and whose keys are kept, one in [`EACH`] in the mean. In between it
+//! counts its operations itself, exactly, and hands the counts over when the next one is drawn: were only drawn ones
+//! counted, a steady mix would look like another one every few seconds, by chance. What is handed over is late by 127
+//! operations a thread at most. Where a thread turns from one keyspace to another between two draws, the drawn operation
+//! stands for all of them.
 
 use super::Sample;
 use drumlin_env::sync::Mutex;
@@ -8,7 +14,7 @@ use drumlin_types::contract::total_variation;
 use std::cell::Cell;
 use std::collections::VecDeque;
 
-/// Operations that one sampled operation stands for, in the mean.
+/// Operations for each sampled one, in the mean.
 pub(crate) const EACH: u64 = 64;
 /// Keys kept of each kind.
 const KEYS: usize = 256;
@@ -19,7 +25,7 @@ const TICK: u64 = 1_000_000;
 /// Time between two looks at the mix, microseconds; the operations that show a new one, and how many of them have to be of
 /// another kind than before.
 pub(crate) const LOOK: u64 = 50_000;
-const LOOK_OPERATIONS: u64 = 4 * EACH;
+const LOOK_OPERATIONS: u64 = EACH;
 const TURNED: f64 = 0.25;
 /// Times in which rates halve, microseconds: under load, and without any.
 const HALF_LIFE: f64 = 8e6;
@@ -31,17 +37,57 @@ const LATELY: usize = 2;
 const SEED: u32 = 0x9e37_79b9;
 
 /// Sampling of one thread. It begins anew with each store, so that a simulated one is the same each time.
-#[derive(Clone, Copy, Default)]
 struct Sampler {
-    store: u64,
-    left: u32,
-    state: u32,
+    store: Cell<u64>,
+    /// The number of the meter that the calls since the last draw were for; 0 for none.
+    meter: Cell<u64>,
+    /// Some of them were for another one.
+    is_mixed: Cell<bool>,
+    /// Operations since the last draw.
+    counts: [Cell<u64>; 3],
+    /// Calls from one draw to the next, and those to go.
+    gap: Cell<u32>,
+    left: Cell<u32>,
+    state: Cell<u32>,
     /// The tick in which this thread was last counted as active.
-    tick: u64,
+    tick: Cell<u64>,
 }
 
 thread_local! {
-    static SAMPLER: Cell<Sampler> = const { Cell::new(Sampler { store: 0, left: 0, state: 0, tick: 0 }) };
+    static SAMPLER: Sampler = const {
+        Sampler {
+            store: Cell::new(0),
+            meter: Cell::new(0),
+            is_mixed: Cell::new(false),
+            counts: [const { Cell::new(0) }; 3],
+            gap: Cell::new(0),
+            left: Cell::new(0),
+            state: Cell::new(SEED),
+            tick: Cell::new(0),
+        }
+    };
+}
+
+impl Sampler {
+    /// Draws the next gap: 1 to 127 calls. Of the gap before nothing is left.
+    fn draw(&self) {
+        let mut state = self.state.get();
+        // Marsaglia's shifts; the state is never 0.
+        state ^= state << 13;
+        state ^= state >> 17;
+        state ^= state << 5;
+        self.state.set(state);
+        self.gap.set(1 + state % (2 * EACH as u32 - 1));
+        self.left.set(self.gap.get());
+        self.meter.set(0);
+        self.is_mixed.set(false);
+        self.counts.iter().for_each(|count| count.set(0));
+    }
+
+    fn count(&self, kind: Kind, operations: u64) {
+        let count = &self.counts[kind as usize];
+        count.set(count.get() + operations);
+    }
 }
 
 /// The kinds of operations.
@@ -102,9 +148,12 @@ impl Rates {
 
 /// Counts what happens to a keyspace.
 pub(crate) struct Meter {
-    /// Which store this is, for the threads' samplers.
+    /// Which store this is, and which meter, for the threads' samplers.
     store: u64,
+    number: u64,
     counts: [AtomicU64; 3],
+    /// Writes of sampled commits, and their bytes.
+    sampled_writes: AtomicU64,
     write_bytes: AtomicU64,
     /// Microseconds that writers waited to be admitted.
     waited: AtomicU64,
@@ -118,6 +167,9 @@ pub(crate) struct Meter {
 /// Numbers of open stores, only ever compared.
 static STORES: AtomicU64 = AtomicU64::new(1);
 
+/// The same of meters.
+static METERS: AtomicU64 = AtomicU64::new(1);
+
 /// A number for an open store, by which threads know that their sampling begins anew.
 pub(crate) fn fresh_store() -> u64 {
     STORES.fetch_add(1, Relaxed)
@@ -128,7 +180,9 @@ impl Meter {
     pub(crate) fn new(store: u64) -> Meter {
         Meter {
             store,
+            number: METERS.fetch_add(1, Relaxed),
             counts: Default::default(),
+            sampled_writes: AtomicU64::new(0),
             write_bytes: AtomicU64::new(0),
             waited: AtomicU64::new(0),
             tick: AtomicU64::new(1),
@@ -138,49 +192,82 @@ impl Meter {
         }
     }
 
-    /// Whether the operation that begins is a sampled one.
+    /// Counts a call that begins, of so many operations of one kind. Whether it is a sampled one.
     #[inline]
-    pub(crate) fn samples(&self) -> bool {
-        SAMPLER.with(|cell| {
-            let mut sampler = cell.get();
-            if sampler.store == self.store && sampler.left > 1 {
-                sampler.left -= 1;
-                cell.set(sampler);
+    pub(crate) fn counts(&self, kind: Kind, operations: u64) -> bool {
+        SAMPLER.with(|sampler| {
+            let left = sampler.left.get();
+            if sampler.meter.get() == self.number && left > 1 {
+                sampler.left.set(left - 1);
+                sampler.count(kind, operations);
                 return false;
             }
-            self.draw(cell, sampler)
+            self.turn(sampler, Some((kind, operations)))
         })
     }
 
-    /// Draws the next gap: 1 to 127 operations. A thread that comes from another store starts anew.
-    #[cold]
-    fn draw(&self, cell: &Cell<Sampler>, mut sampler: Sampler) -> bool {
-        let is_due = sampler.store == self.store;
-        if !is_due {
-            sampler = Sampler { store: self.store, left: 0, state: SEED, tick: 0 };
-        }
-        // Marsaglia's shifts; the state is never 0.
-        sampler.state ^= sampler.state << 13;
-        sampler.state ^= sampler.state >> 17;
-        sampler.state ^= sampler.state << 5;
-        sampler.left = 1 + sampler.state % (2 * EACH as u32 - 1);
-        let tick = self.tick.load(Relaxed);
-        if sampler.tick != tick {
-            sampler.tick = tick;
-            self.clients.fetch_add(1, Relaxed);
-        }
-        cell.set(sampler);
-        is_due
+    /// Whether a call on several keyspaces, this one the first, is a sampled one; [`Meter::add`] counts it then.
+    pub(crate) fn samples_several(&self) -> bool {
+        SAMPLER.with(|sampler| {
+            sampler.is_mixed.set(true);
+            self.turn(sampler, None)
+        })
     }
 
-    /// A sampled operation of `kind` on `key`, which stands for `operations` others each.
-    pub(crate) fn sampled(&self, kind: Kind, key: &[u8], operations: u64) {
-        self.counts[kind as usize].fetch_add(EACH * operations, Relaxed);
+    /// The first call after a draw, the drawn one, or one of another keyspace than those before.
+    #[cold]
+    fn turn(&self, sampler: &Sampler, what: Option<(Kind, u64)>) -> bool {
+        let is_known = sampler.store.get() == self.store;
+        if !is_known {
+            (sampler.store.set(self.store), sampler.state.set(SEED), sampler.tick.set(0));
+            sampler.draw();
+        }
+        match sampler.meter.replace(self.number) {
+            0 => {}
+            number if number == self.number => {}
+            _ => sampler.is_mixed.set(true),
+        }
+        if let Some((kind, operations)) = what {
+            sampler.count(kind, operations);
+        }
+        // A thread's first call is not drawn.
+        let is_drawn = is_known && sampler.left.get() <= 1;
+        if !is_drawn {
+            sampler.left.set(sampler.left.get().saturating_sub(1).max(1));
+            return false;
+        }
+        match what {
+            Some((kind, operations)) if sampler.is_mixed.get() => {
+                self.add(kind, u64::from(sampler.gap.get()) * operations);
+            }
+            Some(_) => {
+                for (all, own) in self.counts.iter().zip(&sampler.counts).filter(|(_, own)| own.get() > 0) {
+                    all.fetch_add(own.get(), Relaxed);
+                }
+            }
+            None => {}
+        }
+        let tick = self.tick.load(Relaxed);
+        if sampler.tick.replace(tick) != tick {
+            self.clients.fetch_add(1, Relaxed);
+        }
+        sampler.draw();
+        true
+    }
+
+    /// So many operations more.
+    pub(crate) fn add(&self, kind: Kind, operations: u64) {
+        self.counts[kind as usize].fetch_add(operations, Relaxed);
+    }
+
+    /// A sampled operation wants `key`.
+    pub(crate) fn wants(&self, kind: Kind, key: &[u8]) {
         self.keys[kind as usize].lock().keep(key);
     }
 
-    /// A sampled commit wrote so many bytes.
-    pub(crate) fn wrote(&self, bytes: u64) {
+    /// A sampled commit of so many writes wrote so many bytes.
+    pub(crate) fn wrote(&self, writes: u64, bytes: u64) {
+        self.sampled_writes.fetch_add(writes, Relaxed);
         self.write_bytes.fetch_add(EACH * bytes, Relaxed);
     }
 
@@ -270,7 +357,8 @@ impl Meter {
         drop(rates);
         let [points, seeks, writes, bytes, _] = self.counted();
         load.counted = [points, seeks, writes];
-        load.entry_bytes = if writes > 0 { bytes as f64 / writes as f64 } else { 0.0 };
+        let sampled = EACH * self.sampled_writes.load(Relaxed);
+        load.entry_bytes = if sampled > 0 { bytes as f64 / sampled as f64 } else { 0.0 };
         sample.lately = sample.load;
         let load = &mut sample.lately;
         [load.gets, load.seeks, load.writes, load.write_bytes, load.waited] = lately;
@@ -286,10 +374,17 @@ impl Meter {
 mod tests {
     use super::*;
 
+    impl Meter {
+        fn sample_counts(&self) -> [u64; 3] {
+            let [points, seeks, writes, ..] = self.counted();
+            [points, seeks, writes]
+        }
+    }
+
     #[test]
     fn a_new_mix_is_seen_between_the_ticks() {
         let meter = Meter::new(0);
-        let count = |kind: Kind, samples: u64| (0..samples).for_each(|_| meter.sampled(kind, b"k", 1));
+        let count = |kind: Kind, samples: u64| meter.add(kind, EACH * samples);
         let second = |n: u64| n * 1_000_000;
         for n in 1..5 {
             assert!(!meter.turns(second(n)), "nothing is known, or it is as before");
@@ -300,9 +395,9 @@ mod tests {
         count(Kind::Write, 20);
         count(Kind::Seek, 3);
         assert!(!meter.turns(second(4) + LOOK), "a few others");
-        count(Kind::Seek, 3);
+        meter.add(Kind::Seek, LOOK_OPERATIONS - 1);
         assert!(!meter.turns(second(4) + 2 * LOOK), "too few of them");
-        count(Kind::Seek, 1);
+        meter.add(Kind::Seek, 1);
         assert!(!meter.turns(second(4) + 2 * LOOK - 1), "too soon");
         assert!(meter.turns(second(4) + 2 * LOOK));
         count(Kind::Point, 5);
@@ -314,27 +409,73 @@ mod tests {
     }
 
     #[test]
-    fn one_in_sixty_four_stands_for_all() {
+    fn all_are_counted_and_one_in_sixty_four_is_sampled() {
         let meter = Meter::new(fresh_store());
-        let operations = 640_000;
+        let (operations, mut sampled) = (640_000, 0);
         for n in 0..operations as u32 {
-            if meter.samples() {
-                meter.sampled(Kind::Point, &n.to_be_bytes(), 1);
+            let kind = [Kind::Point, Kind::Write, Kind::Write][n as usize % 3];
+            if meter.counts(kind, 1) {
+                sampled += 1;
+                meter.wants(kind, &n.to_be_bytes());
             }
+            let counted: u64 = meter.sample_counts().iter().sum();
+            assert!((u64::from(n) + 1 - counted) < 2 * EACH, "{counted} of {n}");
         }
-        let counted = meter.sample().load.counted[0] as f64;
-        assert!((counted / f64::from(operations) - 1.0).abs() < 0.03, "{counted}");
+        assert!((f64::from(sampled) * EACH as f64 / f64::from(operations) - 1.0).abs() < 0.03, "{sampled}");
+        let [points, seeks, writes] = meter.sample_counts();
+        assert!(points.abs_diff(writes / 2) < 2 * EACH && seeks == 0, "{points} and {writes}");
         let keys = meter.sample().wanted;
         assert_eq!(keys.len(), KEYS);
         assert!(keys.is_sorted());
     }
 
     #[test]
+    fn a_thread_that_turns_from_keyspace_to_keyspace_is_counted_by_its_samples() {
+        let store = fresh_store();
+        let meters = [Meter::new(store), Meter::new(store), Meter::new(store)];
+        let operations = 300_000;
+        for n in 0..operations {
+            // The first keyspace is read, the second written, the third written ten at a time.
+            let (kind, each) = [(Kind::Point, 1), (Kind::Write, 1), (Kind::Write, 10)][n % 3];
+            meters[n % 3].counts(kind, each);
+        }
+        let expected = [[1, 0, 0], [0, 0, 1], [0, 0, 10]];
+        for (meter, expected) in meters.iter().zip(expected) {
+            let counted = meter.sample_counts().map(|count| count as f64 / (operations / 3) as f64);
+            for (counted, expected) in counted.iter().zip(expected.map(f64::from)) {
+                assert!((counted - expected).abs() <= 0.1 * expected, "{counted} for {expected}");
+            }
+        }
+        // Long stretches on each are exact, but for the calls around a turn.
+        let meters = [Meter::new(store), Meter::new(store)];
+        for meter in &meters {
+            (0..10_000).for_each(|_| {
+                meter.counts(Kind::Seek, 1);
+            });
+            let [_, seeks, _] = meter.sample_counts();
+            assert!(seeks.abs_diff(10_000) < 3 * EACH, "{seeks}");
+        }
+    }
+
+    #[test]
+    fn calls_on_several_keyspaces_count_where_they_are_sampled() {
+        let meter = Meter::new(fresh_store());
+        for _ in 0..100_000 {
+            if meter.samples_several() {
+                meter.add(Kind::Write, EACH * 3);
+            }
+        }
+        let [_, _, writes] = meter.sample_counts();
+        assert!((writes as f64 / 300_000.0 - 1.0).abs() < 0.05, "{writes}");
+    }
+
+    #[test]
     fn rates_follow_the_load_and_fade_slowly() {
         let meter = Meter::new(fresh_store());
         assert!(!meter.roll(5_000_000));
-        meter.sampled(Kind::Write, b"k", 100);
-        meter.wrote(6400);
+        meter.add(Kind::Write, 6400);
+        meter.wants(Kind::Write, b"k");
+        meter.wrote(100, 6400);
         meter.waited(500_000);
         assert!(!meter.roll(5_500_000), "less than a tick");
         assert!(meter.roll(7_000_000));
@@ -353,12 +494,12 @@ mod tests {
         second(1);
         assert_eq!(meter.sample().lately.writes, 0.0, "nothing is known");
         for n in 2..8 {
-            meter.sampled(Kind::Write, b"k", 100);
+            meter.add(Kind::Write, 6400);
             second(n);
             assert_eq!(meter.sample().lately.writes, 6400.0);
         }
         for n in 8..12 {
-            meter.sampled(Kind::Seek, b"k", 10);
+            meter.add(Kind::Seek, 640);
             second(n);
         }
         let Sample { load, lately, .. } = meter.sample();

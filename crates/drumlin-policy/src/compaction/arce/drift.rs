@@ -10,9 +10,13 @@ use drumlin_types::contract::total_variation;
 
 /// Total variation of the mix that counts as a drift.
 const MIX: f64 = 0.1;
-/// Operations that one sampled operation stands for. Of n samples the mix is off by 1 / sqrt(n) at most, in
-/// nearly all cases.
-const SAMPLED: f64 = 64.0;
+/// So many times 1 / sqrt(n) the mix of n operations has to be above that: five standard deviations.
+const DOUBT: f64 = 2.5;
+/// Operations that a thread has not told of yet, when there are others: all of one kind perhaps.
+const UNTOLD: f64 = 128.0;
+/// Operations of a phase up to which the mix that was searched for follows what is counted: a drift is seen by so few that
+/// the mix they tell of is a rough one.
+const YOUNG: f64 = 2048.0;
 /// Relative change of runs, costs and measured figures.
 const SURPRISE: f64 = 0.25;
 /// Relative change of the tree's size.
@@ -182,7 +186,12 @@ impl Drift {
     /// The same while a search is under way: another mix alone is a reason for the next one.
     pub(crate) fn tick_mix(&mut self, picture: &Picture, fast: [f64; 3], operations: f64) -> Option<Trigger> {
         let basis = self.basis.as_ref()?.mix;
-        if !self.drifts(&basis, fast, operations) {
+        let [.., clients] = picture.costs;
+        if !self.drifts(&basis, fast, operations, clients) {
+            let is_young = picture.operations - self.phase_began < YOUNG;
+            if let Some(basis) = self.basis.as_mut().filter(|_| is_young && self.drifting_ticks == 0.0) {
+                basis.mix = picture.mix;
+            }
             return None;
         }
         self.end_phase(picture.operations);
@@ -190,7 +199,7 @@ impl Drift {
     }
 
     /// Takes a tick into the judgement whether the mix is another one than `basis`.
-    fn drifts(&mut self, basis: &[f64; 3], fast: [f64; 3], operations: f64) -> bool {
+    fn drifts(&mut self, basis: &[f64; 3], fast: [f64; 3], operations: f64, clients: f64) -> bool {
         if total_variation(&fast, basis) <= MIX || operations <= 0.0 {
             (self.drifting, self.drifting_ticks) = ([0.0; 3], 0.0);
             return false;
@@ -203,7 +212,7 @@ impl Drift {
             *sum += share * operations;
         }
         let sum: f64 = self.drifting.iter().sum();
-        stands_out(&self.drifting.map(|count| count / sum), basis, sum)
+        stands_out(&self.drifting.map(|count| count / sum), basis, sum, clients)
     }
 
     /// As numbers; the phases are apart.
@@ -258,10 +267,11 @@ impl Drift {
     }
 }
 
-/// Whether `mix`, seen in so many operations, is another one than `basis` whatever was sampled of them.
-pub(crate) fn stands_out(mix: &[f64; 3], basis: &[f64; 3], operations: f64) -> bool {
-    let above = (total_variation(mix, basis) - MIX).max(0.0);
-    above * above * operations > SAMPLED
+/// Whether `mix`, seen in so many operations of so many clients, is another one than `basis`, and not only by chance.
+pub(crate) fn stands_out(mix: &[f64; 3], basis: &[f64; 3], operations: f64, clients: f64) -> bool {
+    let above = total_variation(mix, basis) - MIX;
+    let late = UNTOLD * real::square_root((clients - 1.0).max(0.0));
+    above * operations > DOUBT * real::square_root(operations) + late
 }
 
 fn differ(a: f64, b: f64, share: f64) -> bool {
@@ -348,10 +358,45 @@ mod tests {
 
     #[test]
     fn a_drift_is_seen_as_soon_as_it_stands_out_of_the_noise() {
-        assert_eq!(ticks_to_see(0.33, 1024.0), Some(3), "0.23 above the bound: 1210 operations");
-        assert_eq!(ticks_to_see(0.2, 1024.0), Some(8), "0.1 above it: 6400");
+        assert_eq!(ticks_to_see(0.33, 64.0), Some(3), "0.23 above the bound: 118 operations");
+        assert_eq!(ticks_to_see(0.2, 64.0), Some(11), "0.1 above it: 625");
+        assert!(
+            stands_out(&mix('B'), &mix('F'), 256.0, 1.0) && stands_out(&mix('B'), &mix('F'), 1024.0, 4.0)
+        );
+        assert!(
+            !stands_out(&mix('B'), &mix('F'), 256.0, 4.0),
+            "three threads that write told of it, and no other"
+        );
         assert_eq!(ticks_to_see(0.2, 100_000.0), Some(2), "a single tick never does");
         assert_eq!(ticks_to_see(0.1, 1e6), None);
+    }
+
+    /// At 20 looks a second this is an hour of one mix.
+    #[test]
+    fn no_drift_is_seen_where_there_is_none() {
+        const TICK: usize = 64;
+        let mut dice = crate::SplitMix::new(11);
+        let mut draw = |name: char, operations: usize| {
+            let ([points, seeks, _], mut counts) = (mix(name), [0.0; 3]);
+            for _ in 0..operations {
+                let at = dice.below(1 << 20) as f64 / (1 << 20) as f64;
+                counts[if at < points { 0 } else { 1 + usize::from(at >= points + seeks) }] += 1.0;
+            }
+            counts.map(|count| count / operations as f64)
+        };
+        for (name, _) in MIXES {
+            let mut drift = Drift::default();
+            // A search goes by what the two ticks showed that told of the new mix.
+            let mut mean = draw(name, TICK);
+            drift.searched(Picture { mix: mean, ..picture(0.0, name) });
+            for ticks in 1..7200 {
+                let fast = draw(name, TICK);
+                let weight = 1.0 / f64::from(ticks + 1);
+                mean.iter_mut().zip(fast).for_each(|(mean, fast)| *mean += weight * (fast - *mean));
+                let seen = Picture { mix: mean, ..picture(f64::from(ticks) * TICK as f64, name) };
+                assert_ne!(drift.tick(&seen, fast, TICK as f64), Some(Trigger::Mix), "{name} {ticks}");
+            }
+        }
     }
 
     /// Another search begins while the mix changes, with some of the new mix in its own: the drift is still seen.

@@ -22,15 +22,15 @@ const MERGE_FIXED: f64 = 1e6;
 const WRITE: f64 = 1000.0;
 /// Bytes of a written entry.
 const ENTRY: f64 = 1024.0;
-/// Windows in which the weight of the past halves, and operations at least: so many that the shares of those
-/// that are sampled say something. Another phase begins a mean of its own.
+/// Windows in which the weight of the past halves, and operations at least: so many that chance is out of it.
+/// Another phase begins a mean of its own.
 const HALF_LIFE: f64 = 8.0;
 const LEAST_HALF_LIFE: f64 = 16_384.0;
 /// Weight of news about flushes and merges.
 const NEWS: f64 = 0.25;
 /// Operations that make a tick, and fewer that do where they show another mix by themselves.
 const TICK: f64 = 1024.0;
-const EARLY_TICK: f64 = 256.0;
+const EARLY_TICK: f64 = 64.0;
 
 /// What a policy has learned about load and costs.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -81,7 +81,8 @@ impl Estimate {
             *new = (counted - before) as f64;
         }
         let sum: f64 = news.iter().sum();
-        let shows_another = || drift::stands_out(&news.map(|new| new / sum), &self.mix, sum);
+        let clients = input.load.clients;
+        let shows_another = || drift::stands_out(&news.map(|new| new / sum), &self.mix, sum, clients);
         if sum < EARLY_TICK || sum < TICK && !(self.is_counted && shows_another()) {
             return false;
         }

@@ -217,7 +217,7 @@ impl Row {
         let mut whole = if half <= 0.0 {
             real::floor(time / self.first)
         } else {
-            let root = square_root(b * b + 4.0 * half * time);
+            let root = real::square_root(b * b + 4.0 * half * time);
             real::floor((root - b) / (2.0 * half))
         };
         while self.sum(whole + 1.0) <= time && self.first + self.step * whole < time {
@@ -228,17 +228,6 @@ impl Row {
         }
         whole + (time - self.sum(whole)) / (self.first + self.step * whole)
     }
-}
-
-fn square_root(x: f64) -> f64 {
-    if x <= 0.0 {
-        return 0.0;
-    }
-    let mut root = real::exp(real::ln(x) / 2.0);
-    for _ in 0..2 {
-        root = (root + x / root) / 2.0;
-    }
-    root
 }
 
 #[cfg(test)]

@@ -12,7 +12,10 @@
 //!
 //! with one unknown, `turn`: the bytes of which a cache keeps about two thirds. It is chosen so that the runs of the present
 //! tree miss as many blocks per seek as were counted. A *dear* run is one that is never cached; what it costs a seek is
-//! measured, as are cursors in cached blocks: `cached` is the ratio of both. Where nothing was counted, or nearly all is fetched or nothing, every run has the price 1.
+//! measured, as are cursors in cached blocks: `cached` is the ratio of both. Where nothing was counted, or nothing is
+//! fetched, every run has the price 1; so it has where nearly all is fetched from the first. Later on that is learned
+//! from as well, but slowly, and by the sizes of the runs there are: where only large ones are left after a merge of
+//! the tree all is fetched, and says nothing of the small ones to come.
 //!
 //! A run of many small ones costs little, and a merge of them gains little, while two large runs are worth a long merge:
 //! a mean over all runs sees neither.
@@ -48,16 +51,18 @@ impl Prices {
     pub(crate) fn learned(self, costs: &CostView, runs: impl Iterator<Item = (f64, f64)> + Clone) -> Prices {
         let met: f64 = runs.clone().map(|(_, weight)| weight).sum();
         let fetched = costs.seek_blocks / met.max(1.0);
-        if !(LEAST_FETCHED..=MOST_FETCHED).contains(&fetched) || costs.fetch_ns <= 0.0 {
+        let most = if self.are_even() { MOST_FETCHED } else { f64::MAX };
+        if !(LEAST_FETCHED..=most).contains(&fetched) || costs.fetch_ns <= 0.0 {
             return Prices::EVEN;
         }
+        let seek_blocks = costs.seek_blocks.min(MOST_FETCHED * met);
         let wanted =
             |turn: f64| runs.clone().map(|(bytes, weight)| weight * missed(turn, bytes, weight)).sum::<f64>();
         let power = |power: f64| super::real::exp(power * core::f64::consts::LN_2);
         let (mut least, mut most) = (f64::from(POWERS.0), f64::from(POWERS.1));
         for _ in 0..HALVINGS {
             let middle = (least + most) / 2.0;
-            if wanted(power(middle)) > costs.seek_blocks { least = middle } else { most = middle }
+            if wanted(power(middle)) > seek_blocks { least = middle } else { most = middle }
         }
         let known =
             if self.turn > 0.0 { super::real::ln(self.turn) / core::f64::consts::LN_2 } else { least };
@@ -145,6 +150,24 @@ mod tests {
             assert_eq!((prices, prices.of(3.0, 1.0)), (Prices::EVEN, 1.0));
         }
         assert_eq!(Prices::EVEN.learned(&costs(1.0), core::iter::empty()), Prices::EVEN);
+    }
+
+    #[test]
+    fn what_is_known_of_small_runs_outlasts_their_merge() {
+        let mut runs = std::vec![(MIB, 1.0); 12];
+        runs.extend([(100.0 * MIB, 1.0), (1000.0 * MIB, 1.0)]);
+        let known = Prices::EVEN.learned(&costs(2.0), runs.iter().copied());
+        assert!(known.of(MIB, 1.0) < 0.25, "{known:?}");
+        let after = |runs: &[(f64, f64)], blocks: f64| {
+            (0..100).fold(known, |prices, _| prices.learned(&costs(blocks), runs.iter().copied()))
+        };
+        // The mean of the blocks is late: there are fewer runs by now.
+        for blocks in [1.0, 5.0] {
+            let merged = after(&[(1112.0 * MIB, 1.0)], blocks);
+            assert!(merged.of(MIB, 1.0) < 0.25 && merged.of(1000.0 * MIB, 1.0) > 0.9, "{merged:?}");
+        }
+        let uncached = after(&runs, 14.0);
+        assert!(uncached.of(MIB, 1.0) > 0.9, "small ones are fetched too: {uncached:?}");
     }
 
     #[test]

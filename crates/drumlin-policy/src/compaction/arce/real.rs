@@ -79,6 +79,18 @@ pub(crate) fn decay(elapsed: f64, half_life: f64) -> f64 {
     exp(-core::f64::consts::LN_2 * (elapsed / half_life).max(0.0))
 }
 
+/// The square root; 0 below 0.
+pub(crate) fn square_root(x: f64) -> f64 {
+    if x <= 0.0 {
+        return 0.0;
+    }
+    let mut root = exp(ln(x) / 2.0);
+    for _ in 0..2 {
+        root = (root + x / root) / 2.0;
+    }
+    root
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
