@@ -219,7 +219,9 @@ impl Meter {
     fn turn(&self, sampler: &Sampler, what: Option<(Kind, u64)>) -> bool {
         let is_known = sampler.store.get() == self.store;
         if !is_known {
-            (sampler.store.set(self.store), sampler.state.set(SEED), sampler.tick.set(0));
+            sampler.store.set(self.store);
+            sampler.state.set(SEED);
+            sampler.tick.set(0);
             sampler.draw();
         }
         match sampler.meter.replace(self.number) {
