@@ -27,9 +27,9 @@ table{border-collapse:collapse;font-size:13px;font-variant-numeric:tabular-nums}
 border-bottom:1px solid var(--rule);white-space:nowrap}th:first-child,td:first-child,td.words,th.words{text-align:left}\
 td.words{white-space:normal}.scroll{overflow-x:auto}svg{width:100%;height:auto;display:block}\
 svg.whisker{width:200px;display:inline}.label{fill:var(--soft);font-size:11px}.grid{stroke:var(--rule)}\
-.band0{fill:var(--band0)}.band1{fill:var(--band1)}.line{fill:none;stroke-width:1.6}.mark{stroke:var(--soft)}\
+.band0{fill:var(--band0)}.band1{fill:var(--band1)}.line{fill:none;stroke-width:1.6}.line.dashed{stroke-dasharray:5 3}.mark{stroke:var(--soft)}\
 .area{stroke:none;opacity:.85}.legend{margin:.2rem 0;font-size:13px}.key{margin-right:1rem}\
-.key::before{content:\"\\25A0 \"}details{margin:.3rem 0;color:var(--soft)}.warn{color:var(--c1)}\
+.key::before{content:\"\\25A0 \"}.key.dashed::before{content:\"\\25A8 \"}details{margin:.3rem 0;color:var(--soft)}.warn{color:var(--c1)}\
 ";
 
 /// The page of `report`.

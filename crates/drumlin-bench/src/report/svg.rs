@@ -11,7 +11,7 @@ const HEIGHT: f64 = 220.0;
 const LEFT: f64 = 64.0;
 const TOP: f64 = 12.0;
 const BOTTOM: f64 = 28.0;
-/// Colours that the page defines.
+/// Colours that the page defines; the series beyond them are dashed.
 const COLOURS: usize = 8;
 /// Most points of a line: more cannot be seen.
 const POINTS_MOST: usize = 600;
@@ -96,6 +96,20 @@ impl Axes {
         }
         let _ = writeln!(out, "<text class=\"label\" x=\"{LEFT:.0}\" y=\"10\">{}</text>", escape(unit));
     }
+
+    /// Numbers along the horizontal axis, where no bands name its stretches.
+    fn draw_places(&self, out: &mut String) {
+        for (quarter, anchor) in [(0, "start"), (1, "middle"), (2, "middle"), (3, "middle"), (4, "end")] {
+            let place = self.x.0 + (self.x.1 - self.x.0) * f64::from(quarter) / 4.0;
+            let _ = writeln!(
+                out,
+                "<text class=\"label\" x=\"{:.1}\" y=\"{:.0}\" text-anchor=\"{anchor}\">{}</text>",
+                self.across(place),
+                HEIGHT - 14.0,
+                escape(&short(place)),
+            );
+        }
+    }
 }
 
 fn open(title: &str) -> String {
@@ -126,7 +140,8 @@ fn bands(bands: &[Band], axes: &Axes, out: &mut String) {
 
 fn legend(names: &[&str]) -> String {
     let key = |(number, name): (usize, &&str)| {
-        format!("<span class=\"key c{}\">{}</span>", number % COLOURS, escape(name))
+        let dashed = if number < COLOURS { "" } else { " dashed" };
+        format!("<span class=\"key c{}{dashed}\">{}</span>", number % COLOURS, escape(name))
     };
     format!("<p class=\"legend\">{}</p>\n", names.iter().enumerate().map(key).collect::<String>())
 }
@@ -158,6 +173,9 @@ pub fn lines(title: &str, unit: &str, series: &[Series], behind: &[Band], marks:
     let axes = Axes { x: span(points().map(|p| p.0)), y: round_span(points().map(|p| p.1)), log: false };
     let mut out = open(title);
     bands(behind, &axes, &mut out);
+    if behind.is_empty() {
+        axes.draw_places(&mut out);
+    }
     axes.draw(unit, &mut out);
     for (number, series) in series.iter().enumerate() {
         let path: Vec<String> = thin(&series.points)
@@ -166,8 +184,9 @@ pub fn lines(title: &str, unit: &str, series: &[Series], behind: &[Band], marks:
             .collect();
         let _ = writeln!(
             out,
-            "<polyline class=\"line s{}\" points=\"{}\"><title>{}</title></polyline>",
+            "<polyline class=\"line s{}{}\" points=\"{}\"><title>{}</title></polyline>",
             number % COLOURS,
+            if number < COLOURS { "" } else { " dashed" },
             path.join(" "),
             escape(&series.name),
         );
@@ -201,6 +220,9 @@ pub fn stacked(title: &str, unit: &str, series: &[Series], behind: &[Band]) -> S
     let axes = Axes { x: span(places), y: round_span(sums.iter().copied()), log: false };
     let mut out = open(title);
     bands(behind, &axes, &mut out);
+    if behind.is_empty() {
+        axes.draw_places(&mut out);
+    }
     axes.draw(unit, &mut out);
     for (number, (series, below, above)) in layers.iter().enumerate() {
         let at = |values: &[f64]| -> Vec<(f64, f64)> {
@@ -248,13 +270,19 @@ pub fn bars(title: &str, unit: &str, parts: &[&str], rows: &[(String, Vec<f64>)]
             );
             below += value;
         }
-        if rows.len() <= 16 {
+        // Long names of two words get a line for each.
+        let split = if rows.len() > 6 { name.rsplit_once(' ') } else { None };
+        let words = match split {
+            Some((first, second)) => vec![first, second],
+            None => vec![name.as_str()],
+        };
+        for (line, word) in words.iter().enumerate().filter(|_| rows.len() <= 16) {
             let _ = writeln!(
                 out,
                 "<text class=\"label\" x=\"{:.1}\" y=\"{:.0}\" text-anchor=\"middle\">{}</text>",
                 axes.across(row as f64 + 0.5),
-                HEIGHT - 14.0,
-                escape(name),
+                HEIGHT - 16.0 + 12.0 * line as f64,
+                escape(word),
             );
         }
     }
