@@ -84,6 +84,13 @@ fn factor(common: &Common, default: f64, quick: f64) -> f64 {
 
 /// The tasks that `family` asks for; empty for families that are no workloads.
 pub(super) fn of_family(family: &Family, common: &Common) -> Result<Vec<Task>> {
+    let takes_threads = matches!(family, Family::Micro(_) | Family::Ycsb(_) | Family::Dynamic(_));
+    if common.threads != 1 && !takes_threads {
+        return Err(format!(
+            "--threads {}: only micro, ycsb and dynamic take a number of threads; the phases of other families have their own",
+            common.threads
+        ));
+    }
     match family {
         Family::Micro(args) => of_micro(args, common),
         Family::Ycsb(args) => of_ycsb(args, common),
@@ -147,6 +154,7 @@ fn of_dynamic(args: &DynamicArgs, common: &Common) -> Result<Vec<Task>> {
     let mut workload = dynamic::workload(&args.plan, factor(common, 1.0 / 16.0, 1.0 / 64.0))?;
     workload.value_bytes = common.value_size.unwrap_or(workload.value_bytes);
     workload.value_ratio = common.value_ratio;
+    workload.phases.iter_mut().for_each(|phase| phase.threads = common.threads.max(1));
     let mut defaults = dynamic_defaults(common);
     if args.fit == Fit::SixtyPercent {
         let share = scaled(workload.live_bytes(), 0.6);
@@ -274,14 +282,34 @@ mod tests {
     use crate::command::args::BenchArgs;
     use clap::{Args, FromArgMatches};
 
-    /// The settings of the only task that the command line asks for.
-    fn settings(line: &str) -> EngineConfig {
+    /// What the command line asks for.
+    fn asked(line: &str) -> Result<Vec<Task>> {
         let command = BenchArgs::augment_args(clap::Command::new("bench")).no_binary_name(true);
         let matches = command.try_get_matches_from(line.split(' ')).expect("a command line");
         let args = BenchArgs::from_arg_matches(&matches).expect("a command line");
-        let tasks = of_family(&args.family.expect("a family"), &args.common).expect("a workload");
+        of_family(&args.family.expect("a family"), &args.common)
+    }
+
+    /// The settings of the only task that the command line asks for.
+    fn settings(line: &str) -> EngineConfig {
+        let tasks = asked(line).expect("a workload");
         let [task] = &tasks[..] else { panic!("{line}: {} tasks", tasks.len()) };
         task.config.clone()
+    }
+
+    #[test]
+    fn a_number_of_threads_is_taken_or_refused() {
+        for line in ["micro readrandom", "ycsb", "dynamic --plan III"] {
+            let tasks = asked(&format!("{line} --threads 4")).expect("a workload");
+            let phases = || tasks.iter().flat_map(|task| &task.workload.phases);
+            assert!(phases().any(|phase| phase.threads == 4), "{line}");
+        }
+        let dynamic = asked("dynamic --plan III --threads 4").expect("a workload");
+        assert!(dynamic[0].workload.phases.iter().all(|phase| phase.threads == 4));
+        for line in ["growth", "filters I", "pipeline workers"] {
+            let error = asked(&format!("{line} --threads 4")).err().unwrap_or_default();
+            assert!(error.starts_with("--threads 4: only micro, ycsb and dynamic"), "{line}: {error}");
+        }
     }
 
     #[test]
