@@ -460,6 +460,27 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::disallowed_methods, reason = "counts on real threads")]
+    fn each_thread_owes_less_than_a_gap() {
+        let meter = Meter::new(fresh_store());
+        let kinds = [Kind::Point, Kind::Seek, Kind::Write, Kind::Write];
+        std::thread::scope(|scope| {
+            for kind in kinds {
+                let meter = &meter;
+                scope.spawn(move || {
+                    for _ in 0..10_000 {
+                        meter.counts(kind, 1);
+                    }
+                });
+            }
+        });
+        for (counted, threads) in meter.sample_counts().into_iter().zip([1, 1, 2]) {
+            let owed = threads * 10_000 - counted;
+            assert!(owed < threads * 2 * EACH, "{threads} threads have not told of {owed}");
+        }
+    }
+
+    #[test]
     fn calls_on_several_keyspaces_count_where_they_are_sampled() {
         let meter = Meter::new(fresh_store());
         for _ in 0..100_000 {

@@ -371,7 +371,7 @@ mod tests {
         assert_eq!(ticks_to_see(0.1, 1e6), None);
     }
 
-    /// At 20 looks a second this is an hour of one mix.
+    /// At 20 looks a second these are six minutes of each mix.
     #[test]
     fn no_drift_is_seen_where_there_is_none() {
         const TICK: usize = 64;
