@@ -334,6 +334,24 @@ impl File {
         Ok(())
     }
 
+    /// The `len` bytes at `offset`, in memory of their own; [`io::ErrorKind::UnexpectedEof`] when the file ends before
+    /// that.
+    #[track_caller]
+    pub fn read_shared(&self, offset: u64, len: usize) -> io::Result<Arc<[u8]>> {
+        if let Raw::Os(file) = &self.inner.raw
+            && let Some(bytes) = file.read_shared(offset, len)?
+        {
+            self.wait(len);
+            return Ok(bytes);
+        }
+        let mut buffer: Arc<[u8]> = std::iter::repeat_n(0, len).collect();
+        match Arc::get_mut(&mut buffer) {
+            Some(bytes) => self.read_exact_at(offset, bytes)?,
+            None => return Err(io::Error::other("a new buffer has another owner")),
+        }
+        Ok(buffer)
+    }
+
     /// Waits as a slowed device does.
     fn wait(&self, bytes: usize) {
         if let Some((slow, kind)) = &self.inner.slow {

@@ -5,6 +5,7 @@
 use std::fs::{self, OpenOptions};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::IntoRawFd;
 #[cfg(all(target_os = "linux", not(miri)))]
 use std::os::fd::{AsFd, BorrowedFd};
@@ -18,7 +19,7 @@ use crate::fs::{Access, DirEntry};
 use crate::holders::{Hold, Holders};
 #[cfg(target_os = "linux")]
 use crate::map::Mapping;
-use crate::sync::{Mutex, OnceLock};
+use crate::sync::{Arc, Mutex, OnceLock};
 
 pub(crate) fn create_dir_all(dir: &Path) -> io::Result<()> {
     fs::create_dir_all(dir)
@@ -161,6 +162,30 @@ impl OsFile {
             Some(block) => crate::direct::read_at(&self.file, block, offset, buf),
             None => self.file.read_at(buf, offset),
         }
+    }
+
+    /// The `len` bytes at `offset` in memory of their own, which is not cleared before they are read into it; `None`
+    /// where reads go past the page cache.
+    pub(crate) fn read_shared(&self, offset: u64, len: usize) -> io::Result<Option<Arc<[u8]>>> {
+        if self.direct.is_some() {
+            return Ok(None);
+        }
+        let mut buffer: Arc<[MaybeUninit<u8>]> = Arc::new_uninit_slice(len);
+        let mut done = 0;
+        while let Some(rest) = Arc::get_mut(&mut buffer).and_then(|all| all.get_mut(done..))
+            && !rest.is_empty()
+        {
+            let at = offset.checked_add(done as u64).ok_or(io::ErrorKind::InvalidInput)?;
+            match rustix::io::pread(&self.file, rest, at) {
+                Ok(([], _)) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok((read, _)) => done += read.len(),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        assert_eq!(done, len, "a buffer that nobody else has");
+        // SAFETY: the system has written the first `done` bytes, which are all of them.
+        Ok(Some(unsafe { buffer.assume_init() }))
     }
 
     /// Place and length of the read that covers `len` bytes at `offset`; `None` where no file reaches.

@@ -126,18 +126,18 @@ impl BlockFile {
 
     /// Reads `len` bytes into a buffer of their own. The caller has checked that the file should have them.
     pub(super) fn read(&self, offset: u64, len: usize) -> Result<Slice> {
-        let mut buffer: Arc<[u8]> = std::iter::repeat_n(0, len).collect();
-        if let Some(bytes) = Arc::get_mut(&mut buffer) {
-            self.read_into(offset, bytes)?;
-        }
-        Ok(Slice::new(buffer))
+        self.file.read_shared(offset, len).map(Slice::new).map_err(|error| self.read_error(offset, error))
     }
 
     fn read_into(&self, offset: u64, bytes: &mut [u8]) -> Result<()> {
-        self.file.read_exact_at(offset, bytes).map_err(|error| match error.kind() {
+        self.file.read_exact_at(offset, bytes).map_err(|error| self.read_error(offset, error))
+    }
+
+    fn read_error(&self, offset: u64, error: io::Error) -> Error {
+        match error.kind() {
             io::ErrorKind::UnexpectedEof => self.corruption(offset, "table is shorter than it was"),
             _ => Error::io(self.file.path(), "cannot read table", error),
-        })
+        }
     }
 
     /// Reads and verifies a block that is never compressed.
@@ -184,6 +184,10 @@ impl BlockFile {
     /// Verifies a data block and decompresses, or copies, it into a buffer of its own.
     pub(super) fn copy_data(&self, fence: &Fence, sealed: &[u8]) -> Result<DataBlock> {
         let (method, stored) = self.verified(fence, sealed)?;
+        if method == Compression::None {
+            let block = DataBlock::parse(Slice::from(stored));
+            return block.map_err(|damage| self.decode_error(fence.offset, damage));
+        }
         SCRATCH.with_borrow_mut(|s| self.decompress(fence, method, stored, &mut s.decompressor))
     }
 
