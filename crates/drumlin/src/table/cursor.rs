@@ -1,14 +1,14 @@
 //! Walks a table in both directions.
 //!
-//! A cursor keeps one data block and its place among the fences. Going forward from block to block it reads ahead:
-//! 32 KiB at first, then twice as much each time, up to the limit it was given; a jump starts that over. Cursors of
-//! merges take what the cache has but leave no trace there, and their uncompressed blocks are parts of the
+//! A cursor keeps one data block and its place among the fences. Going forward from block to block it reads ahead (see
+//! `read_ahead`). Cursors of merges take what the cache has but leave no trace there, and their uncompressed blocks are parts of the
 //! read-ahead buffer, not copies. Blocks that go to the cache are copies, as a part would keep the buffer alive.
 //!
 //! Invariants: valid exactly when it is on an entry. An error is kept and given again by every later call.
 
 use super::block::{Block, DataBlock};
 use super::fences::FenceCursor;
+use super::read_ahead::ReadAhead;
 use super::reader::Table;
 use crate::cursor::Cursor;
 use crate::error::{Error, Result};
@@ -19,9 +19,6 @@ use drumlin_format::error::Corruption;
 use drumlin_format::index::Fence;
 use drumlin_types::{Kind, Seq};
 
-/// The first read-ahead of a cursor.
-const FIRST_READ_AHEAD: usize = 32 << 10;
-
 /// How a cursor deals with the cache and the disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct CursorOptions {
@@ -29,13 +26,21 @@ pub(crate) struct CursorOptions {
     pub(crate) fill_cache: bool,
     /// Most bytes to read ahead; 0 for none.
     pub(crate) readahead: usize,
+    /// Least bytes of the first read-ahead.
+    pub(crate) first: usize,
 }
 
 impl CursorOptions {
     /// For the scans of users.
-    pub(crate) const SCAN: CursorOptions = CursorOptions { fill_cache: true, readahead: 256 << 10 };
+    pub(crate) const SCAN: CursorOptions = CursorOptions { fill_cache: true, readahead: 256 << 10, first: 0 };
     /// For merges and other work that passes once over everything.
-    pub(crate) const MERGE: CursorOptions = CursorOptions { fill_cache: false, readahead: 1 << 20 };
+    pub(crate) const MERGE: CursorOptions =
+        CursorOptions { fill_cache: false, readahead: 1 << 20, first: 32 << 10 };
+
+    /// Whether it is one of the scans that a table learns the length of.
+    pub(super) fn learns(&self) -> bool {
+        self.fill_cache
+    }
 }
 
 /// Walks a table.
@@ -97,10 +102,10 @@ impl TableCursor {
             table.cache.peek(table.id(), fence.offset, slot)
         };
         if let Some(cached) = cached {
-            self.ahead.passed(fence);
+            self.ahead.passed(table, fence);
             return cached.data().cloned().ok_or_else(|| table.not_data(fence));
         }
-        let sealed = self.ahead.take(table, fence, self.options.readahead)?;
+        let sealed = self.ahead.take(table, &self.fences, fence, &self.options)?;
         let block = match sealed {
             None => table.blocks.read_data(fence)?,
             Some(sealed) if self.options.fill_cache => table.blocks.copy_data(fence, &sealed)?,
@@ -140,6 +145,12 @@ impl TableCursor {
         let table = Arc::clone(&self.table);
         self.fences.prev(&table)?;
         if self.enter()? { self.settle(self.count() - 1) } else { Ok(()) }
+    }
+}
+
+impl Drop for TableCursor {
+    fn drop(&mut self) {
+        self.ahead.end(&self.table);
     }
 }
 
@@ -237,49 +248,5 @@ impl Cursor for TableCursor {
             Some(index) => this.settle(index),
             None => this.settle_in_previous_block(),
         })
-    }
-}
-
-/// Sealed blocks read before they are asked for.
-#[derive(Default)]
-struct ReadAhead {
-    /// Bytes of the file from `start` on.
-    buffer: Slice,
-    start: u64,
-    /// End of the block that was loaded last.
-    last_end: u64,
-    /// Length of the read-ahead before; 0 before the first.
-    window: usize,
-}
-
-impl ReadAhead {
-    /// Notes a block that came from elsewhere.
-    fn passed(&mut self, fence: &Fence) {
-        self.last_end = fence.end();
-    }
-
-    /// The sealed bytes of the block behind `fence`, if they are here or it is time to read ahead.
-    fn take(&mut self, table: &Table, fence: &Fence, limit: usize) -> Result<Option<Slice>> {
-        let is_next = fence.offset == self.last_end && fence.offset > 0;
-        self.last_end = fence.end();
-        if let Some(sealed) = self.part(fence) {
-            return Ok(Some(sealed));
-        }
-        let len = fence.sealed_len as usize;
-        if !is_next || limit <= len {
-            self.window = 0;
-            return Ok(None);
-        }
-        self.window = (self.window * 2).max(FIRST_READ_AHEAD).min(limit).max(len);
-        let rest = table.properties().data_bytes.saturating_sub(fence.offset);
-        let window = usize::try_from(rest).unwrap_or(usize::MAX).min(self.window);
-        self.buffer = table.blocks.read(fence.offset, window)?;
-        self.start = fence.offset;
-        Ok(self.part(fence))
-    }
-
-    fn part(&self, fence: &Fence) -> Option<Slice> {
-        let start = usize::try_from(fence.offset.checked_sub(self.start)?).ok()?;
-        self.buffer.part(start..start.checked_add(fence.sealed_len as usize)?)
     }
 }

@@ -36,6 +36,22 @@ impl FenceCursor {
         self.block(table).slots.slot(self.at)
     }
 
+    /// The end of the whole blocks, from the one behind `fence` on, that it is on, that come nearest to `bytes`; all of one
+    /// index block.
+    pub(super) fn reach(&self, table: &Table, fence: &Fence, bytes: u64) -> Result<u64> {
+        let view = self.block(table).view();
+        let mut end = fence.end();
+        for at in self.at + 1..view.count() {
+            let next = view.fence(at).map_err(|damage| self.damage(table, damage))?;
+            if next.offset != end || next.offset + u64::from(next.sealed_len) / 2 > fence.offset + bytes {
+                break;
+            }
+            table.check_data(&next)?;
+            end = next.end();
+        }
+        Ok(end)
+    }
+
     /// The separator of the fence it is on.
     pub(super) fn separator(&self, table: &Table) -> Result<Vec<u8>> {
         self.block(table).view().separator(self.at).map_err(|damage| self.damage(table, damage))

@@ -20,6 +20,7 @@ mod block_cache;
 mod cursor;
 mod fences;
 mod filter;
+mod read_ahead;
 mod reader;
 mod slots;
 mod table_cache;

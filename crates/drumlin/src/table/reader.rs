@@ -6,6 +6,7 @@ use super::cursor::{CursorOptions, TableCursor};
 use super::decode_error;
 use super::fences::FenceCursor;
 use super::filter::TableFilter;
+use super::read_ahead::ScanLength;
 use super::slots::{BlockRef, Slot};
 use crate::error::{Error, Result};
 use crate::rangedel::{RangeTombstone, RangeTombstones};
@@ -52,6 +53,7 @@ pub(crate) struct Table {
     pub(super) root: IndexBlock,
     pub(super) root_offset: u64,
     pub(super) filter: TableFilter,
+    pub(super) scans: ScanLength,
     file_len: u64,
     properties: Properties,
     tombstones: RangeTombstones,
@@ -101,7 +103,18 @@ impl Table {
         filter.adopt(&tail.bytes, tail.offset, &blocks, &cache);
         let foreign_seed = properties.seed != seed;
         let root_offset = footer.root.offset;
-        Ok(Table { blocks, cache, root, root_offset, filter, file_len, properties, tombstones, foreign_seed })
+        Ok(Table {
+            blocks,
+            cache,
+            root,
+            root_offset,
+            filter,
+            scans: ScanLength::default(),
+            file_len,
+            properties,
+            tombstones,
+            foreign_seed,
+        })
     }
 
     /// The same table, opened again from its file, without any cache.

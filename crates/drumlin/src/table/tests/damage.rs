@@ -320,7 +320,7 @@ fn a_cursor_keeps_its_error() {
     let versions = Draw(3).versions(100);
     let fixture = Fixture::write(&versions, &[], options(200, Compression::None), FilterSpec::from(0.0));
     let table = fixture.open(1 << 20).expect("sound");
-    let mut cursor = table.cursor(CursorOptions { fill_cache: true, readahead: 0 });
+    let mut cursor = table.cursor(CursorOptions { readahead: 0, ..CursorOptions::SCAN });
     cursor.seek_first().expect("sound");
     fixture.mem.fail_at(fixture.mem.io_index(), 5);
     let mut moves = 0;

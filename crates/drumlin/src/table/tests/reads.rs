@@ -155,8 +155,8 @@ fn walk(versions: &Versions, table: &Arc<Table>, draw: &mut Draw, options: Curso
 fn cursors_agree_with_the_map() {
     for_each_shape(300, |versions, _, table, draw| {
         for readahead in [0, 100, 1000, 1 << 20] {
-            for fill_cache in [false, true] {
-                walk(versions, table, draw, CursorOptions { fill_cache, readahead });
+            for (fill_cache, first) in [(false, 0), (true, 0), (false, 300), (true, 32 << 10)] {
+                walk(versions, table, draw, CursorOptions { fill_cache, readahead, first });
             }
         }
     });
@@ -186,11 +186,58 @@ fn merges_read_ahead_and_leave_the_cache_alone() {
     let (reads, filled) = count(CursorOptions::MERGE);
     assert!(reads < 10, "{reads}");
     assert_eq!(filled, 0);
-    let (reads, filled) = count(CursorOptions { fill_cache: true, readahead: 0 });
+    let (reads, filled) = count(CursorOptions { readahead: 0, ..CursorOptions::SCAN });
     assert_eq!((reads, filled), (data_blocks, data_blocks));
     assert_eq!(count(CursorOptions::SCAN), (0, 0));
     // What the cache has serves merges too.
     assert_eq!(count(CursorOptions::MERGE), (0, 0));
+}
+
+#[test]
+fn scans_read_ahead_by_whole_blocks_and_little_in_vain() {
+    let mut versions = Versions::new();
+    for i in 0..8000u32 {
+        versions.insert((i.to_be_bytes().to_vec(), Reverse(1)), (Kind::Put, vec![i as u8; 1000]));
+    }
+    let fixture = Fixture::write(&versions, &[], options(4096, Compression::None), FilterSpec::from(0.0));
+    let table = fixture.open(64 << 20).expect("sound");
+    fixture.mem.set_io_cost(0, 1_000_000);
+    // Reads, and KiB read, of a scan.
+    let scan = |from: u32, entries: u32, options| {
+        let clock = || fixture.mem.env().clock().monotonic_micros();
+        let before = (fixture.mem.io_index(), clock());
+        let mut cursor = table.cursor(options);
+        cursor.seek(&from.to_be_bytes(), 9).expect("sound");
+        for _ in 1..entries {
+            cursor.next().expect("sound");
+        }
+        assert!(cursor.valid());
+        (fixture.mem.io_index() - before.0, (clock() - before.1) as f64 / 1000.0)
+    };
+    // Four entries make a block: one is read, one, two, and four.
+    let cold = [(0, 1, (1, 4.0)), (1000, 8, (2, 8.0)), (2000, 16, (3, 16.0)), (3000, 32, (4, 32.0))];
+    for (from, entries, (reads, kib)) in cold {
+        let found = scan(from, entries, CursorOptions::SCAN);
+        assert_eq!(found.0, reads, "{entries}: {found:?}");
+        assert!((found.1 - kib).abs() <= 0.1 * kib, "{entries}: {found:?}");
+    }
+    // Their length is learnt: one block, and the rest. A scan of everything is no reason to read further.
+    let taken = |from: u32, entries| {
+        (from..)
+            .step_by(200)
+            .take(10)
+            .map(|from| scan(from, entries, CursorOptions::SCAN))
+            .collect::<Vec<_>>()
+    };
+    taken(4000, 20);
+    taken(4004, 20);
+    scan(6000, 1500, CursorOptions::SCAN);
+    let found = taken(4100, 20);
+    let (reads, kib) = found.iter().fold((0, 0.0), |(reads, kib), one| (reads + one.0, kib + one.1));
+    assert!(reads <= 24 && (kib - 200.0).abs() <= 20.0, "{found:?}");
+    let (reads, kib) = scan(0, 8000, CursorOptions::MERGE);
+    let all = table.properties().data_bytes as f64 / 1024.0;
+    assert!(reads < 20 && kib <= 1.001 * all, "{reads} reads of {kib} KiB of {all}");
 }
 
 #[test]

@@ -1,0 +1,132 @@
+//! Blocks that a cursor reads before it is asked for them.
+//!
+//! A cursor that goes from block to block reads ahead: twice as much each time, up to its limit; a jump starts that over.
+//! Whole blocks are read, those that come nearest to the length. Cursors of merges begin with 32 KiB.
+//!
+//! Most scans end within a few blocks, and what was read for nothing costs as much as what was not. So a table keeps the
+//! length that scans of it have, in bytes of blocks: a scan reads the first block alone, as it may be all it wants, and
+//! with the second the rest of that length. Beyond it, or where none is known, it reads one more, then two, four, and so
+//! on. The length kept is a median, as it is raised by each scan that took more, and lowered by each that took less, by a
+//! sixteenth: so a few scans of the whole table do not have all others read far ahead. Scans that found all in the cache
+//! say nothing.
+//!
+//! Invariants: how far is read changes no answer. A length that is read is bounded by the cursor's limit, and by the data
+//! blocks of one index block.
+
+use super::cursor::CursorOptions;
+use super::fences::FenceCursor;
+use super::reader::Table;
+use crate::error::Result;
+use crate::slice::Slice;
+use drumlin_env::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use drumlin_format::index::Fence;
+
+/// The length, in bytes of blocks, that scans of a table have. 0 where nothing is known.
+#[derive(Debug, Default)]
+pub(super) struct ScanLength(AtomicU32);
+
+/// Least change of a length.
+const STEP: u32 = 256;
+/// Most that is kept.
+const LONGEST: u32 = 1 << 20;
+
+impl ScanLength {
+    fn get(&self) -> u64 {
+        u64::from(self.0.load(Relaxed))
+    }
+
+    /// A scan took `bytes`, the first one is taken as it is. Of two that end at once one may be lost.
+    fn ended(&self, bytes: u64) {
+        let old = self.0.load(Relaxed);
+        let step = (old / 16).max(STEP);
+        let new = match u32::try_from(bytes).unwrap_or(LONGEST).min(LONGEST) {
+            bytes if old == 0 => bytes,
+            bytes if bytes > old => old + step,
+            _ => old.saturating_sub(step).max(1),
+        };
+        self.0.store(new.min(LONGEST), Relaxed);
+    }
+}
+
+/// Sealed blocks read before they are asked for, and the row of blocks that the cursor is in.
+#[derive(Default)]
+pub(super) struct ReadAhead {
+    /// Bytes of the file from `start` on.
+    buffer: Slice,
+    start: u64,
+    /// Where the row of blocks begins.
+    begun: u64,
+    /// End of the block that was loaded last.
+    last_end: u64,
+    /// Length of the read-ahead before; 0 before the first.
+    window: usize,
+    /// Whether anything of this row was read from the file.
+    has_read: bool,
+}
+
+impl ReadAhead {
+    /// Notes a block that came from elsewhere.
+    pub(super) fn passed(&mut self, table: &Table, fence: &Fence) {
+        self.follow(table, fence);
+    }
+
+    /// The cursor goes elsewhere, or for good.
+    pub(super) fn end(&mut self, table: &Table) {
+        if self.has_read {
+            table.scans.ended(self.last_end - self.begun);
+        }
+        self.has_read = false;
+    }
+
+    /// The sealed bytes of the block behind `fence`, which `fences` is on, if they are here or it is time to read ahead.
+    pub(super) fn take(
+        &mut self,
+        table: &Table,
+        fences: &FenceCursor,
+        fence: &Fence,
+        options: &CursorOptions,
+    ) -> Result<Option<Slice>> {
+        let is_next = self.follow(table, fence);
+        if let Some(sealed) = self.part(fence) {
+            return Ok(Some(sealed));
+        }
+        self.has_read |= options.learns();
+        let len = fence.sealed_len as usize;
+        if !is_next || options.readahead <= len {
+            return Ok(None);
+        }
+        let known = if options.learns() { table.scans.get() } else { 0 };
+        let left = known.saturating_sub(fence.offset - self.begun).min(options.readahead as u64);
+        let window = if left > len as u64 {
+            left
+        } else {
+            self.window = (self.window * 2).max(options.first).min(options.readahead).max(len);
+            self.window as u64
+        };
+        let end = fences.reach(table, fence, window)?;
+        if end == fence.end() {
+            return Ok(None);
+        }
+        let window = usize::try_from(end - fence.offset).unwrap_or(len);
+        self.buffer = table.blocks.read(fence.offset, window)?;
+        self.start = fence.offset;
+        Ok(self.part(fence))
+    }
+
+    /// Whether the block behind `fence` is the next one; else a new row begins with it.
+    fn follow(&mut self, table: &Table, fence: &Fence) -> bool {
+        let is_next = fence.offset == self.last_end && fence.offset > 0;
+        if !is_next {
+            self.end(table);
+            self.begun = fence.offset;
+            self.window = 0;
+        }
+        self.last_end = fence.end();
+        is_next
+    }
+
+    fn part(&self, fence: &Fence) -> Option<Slice> {
+        let start = usize::try_from(fence.offset.checked_sub(self.start)?).ok()?;
+        self.buffer.part(start..start.checked_add(fence.sealed_len as usize)?)
+    }
+}
