@@ -7,7 +7,9 @@
 //!
 //! Of a window of W bytes with X beside its largest run and n runs too many, a merge wins n X for each W that it
 //! rewrites, at equal reads and writes; n is the mean over what the largest runs hold. So windows of all levels are
-//! ranked by n X / W. Whether the best one pays is for the scheduler to say.
+//! ranked by n X / W, where W holds also what installing a piece costs besides: else a handful of leftovers of a few KiB
+//! in the gaps of a level would be proposed again and again, and nothing else. Whether the best one pays is for the
+//! scheduler to say.
 //!
 //! Windows are asked for often, of trees of many files, and most of them do not pay. So a level is swept once, with
 //! the files at hand that cover the key; and as windows of one tree do not meet, all that a decision proposes are of
@@ -24,6 +26,8 @@ use drumlin_types::{Key, KeyRange};
 
 /// Files of usual size in a window.
 const FILES: u64 = 4;
+/// What installing a piece costs, in bytes that are merged meanwhile: a millisecond or two.
+const FIXED: f64 = (256u64 << 10) as f64;
 /// Share of a window's bytes that a stretch with no extra run may have inside it.
 const BRIDGE: f64 = 1.0 / 16.0;
 
@@ -84,7 +88,8 @@ impl<'a> Growing<'a> {
 impl Window {
     /// n X / W.
     fn worth(&self) -> f64 {
-        (self.depth / self.largest.max(1.0) - 1.0) * (self.bytes - self.largest) / self.bytes.max(1.0)
+        let many = self.depth / self.largest.max(1.0) - 1.0;
+        many * (self.bytes - self.largest) / (self.bytes + FIXED)
     }
 
     /// The plan that merges it in place; `scene` is that of which it was made, or what other windows left of that.
@@ -209,6 +214,7 @@ fn sweep<'a>(level: &'a LevelView, mut each: impl FnMut(&Segment<'a>)) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::string::String;
     use drumlin_types::contract::draw::parse_tree;
     use drumlin_types::contract::legal::close_plan;
     use drumlin_types::contract::{LimitView, TreeView};
@@ -248,6 +254,21 @@ mod tests {
         let plans = plans(&tree);
         let found: Vec<(u8, usize)> = plans.iter().map(|plan| (plan.out, plan.take.len())).collect();
         assert_eq!(found, [(3, 4), (3, 2), (1, 2)]);
+    }
+
+    #[test]
+    fn leftovers_do_not_keep_others_from_being_proposed() {
+        // Ten times three runs of nothing between files of level 1, deeper for their size than what level 3 has.
+        let of = |ends: [char; 2], rest: &str| {
+            let file = |i| format!("[k{i}{}..k{i}{} {rest}]", ends[0], ends[1]);
+            (0..10).map(file).collect::<String>()
+        };
+        let narrow = |seq: u32| of(['a', 'b'], &format!("#{seq}-{seq} 1K"));
+        let between = of(['c', 'd'], "#50-60 2M");
+        let level3 = "[a..z #30-40 3M] | [a..z #1-20 9M]";
+        let tree = format!("L1: {} | {} | {} | {between}  L3: {level3}", narrow(92), narrow(91), narrow(90));
+        let plans = plans(&parse_tree(&tree).unwrap());
+        assert_eq!((plans.len(), plans[0].out, plans[0].take.len()), (8, 3, 2));
     }
 
     #[test]
