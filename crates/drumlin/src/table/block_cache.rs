@@ -18,6 +18,7 @@
 //! capacity of a shard is a share of the whole, so a block larger than that is not kept at all.
 
 use super::block::Block;
+use super::read_ahead::ScanLength;
 use super::slots::{BlockRef, Cached, Home, Slot};
 use drumlin_env::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use drumlin_env::sync::{Arc, Mutex};
@@ -257,6 +258,8 @@ pub(crate) struct BlockCache {
     capacity: AtomicUsize,
     /// Hits by slot.
     slot_hits: [Counter; COUNTERS],
+    /// How long scans of tables are that no scan has told of.
+    scans: ScanLength,
 }
 
 /// Threads that count should seldom meet: each counter has a cache line to itself, and there are several.
@@ -274,6 +277,7 @@ impl BlockCache {
             shards: (0..shards).map(|_| Mutex::new(Shard::default())).collect(),
             capacity: AtomicUsize::new(0),
             slot_hits: Default::default(),
+            scans: ScanLength::default(),
         };
         cache.set_capacity(capacity);
         cache
@@ -305,6 +309,10 @@ impl BlockCache {
         let place = Place::new(table, offset);
         let shard = self.shard(place).lock();
         shard.entries.get(&place).map(|entry| BlockRef::Owned(entry.cached.block.clone()))
+    }
+
+    pub(super) fn scans(&self) -> &ScanLength {
+        &self.scans
     }
 
     /// Takes a block in, and puts it into its slot.

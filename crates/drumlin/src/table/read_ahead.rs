@@ -3,12 +3,13 @@
 //! A cursor that goes from block to block reads ahead: twice as much each time, up to its limit; a jump starts that over.
 //! Whole blocks are read, those that come nearest to the length. Cursors of merges begin with 32 KiB.
 //!
-//! Most scans end within a few blocks, and what was read for nothing costs as much as what was not. So a table keeps the
-//! length that scans of it have, in bytes of blocks: a scan reads the first block alone, as it may be all it wants, and
-//! with the second the rest of that length. Beyond it, or where none is known, it reads one more, then two, four, and so
-//! on. The length kept is a median, as it is raised by each scan that took more, and lowered by each that took less, by a
-//! sixteenth: so a few scans of the whole table do not have all others read far ahead. Scans that found all in the cache
-//! say nothing.
+//! Most scans end within a few blocks. So a table keeps the length that scans of it have, in bytes of blocks: a scan reads
+//! the first block alone, as it may be all it wants, and with the second the rest of that length. Beyond it, or where none
+//! is known, it reads one more, then two, four, and so on. A block too many costs less than an access too many: a copy out
+//! of the page cache, or a transfer where there is none. So the length kept is the upper quartile: it is raised by each
+//! scan that took more three times as much as it is lowered by each that took less; a few scans of the whole table do not
+//! have all others read far ahead. Scans that found all in the cache say nothing. A table that is not known yet is taken
+//! for what tables were at their first scans, a length that the block cache keeps for all.
 //!
 //! Invariants: how far is read changes no answer. A length that is read is bounded by the cursor's limit, and by the data
 //! blocks of one index block.
@@ -26,22 +27,26 @@ use drumlin_format::index::Fence;
 pub(super) struct ScanLength(AtomicU32);
 
 /// Least change of a length.
-const STEP: u32 = 256;
+const STEP: u32 = 128;
+/// How much more it is raised than lowered.
+const RAISE: u32 = 3;
 /// Most that is kept.
 const LONGEST: u32 = 1 << 20;
 
 impl ScanLength {
-    fn get(&self) -> u64 {
-        u64::from(self.0.load(Relaxed))
+    /// That of `table`.
+    fn of(table: &Table) -> u64 {
+        let own = table.scans.0.load(Relaxed);
+        u64::from(if own > 0 { own } else { table.cache.scans().0.load(Relaxed) })
     }
 
     /// A scan took `bytes`, the first one is taken as it is. Of two that end at once one may be lost.
     fn ended(&self, bytes: u64) {
         let old = self.0.load(Relaxed);
-        let step = (old / 16).max(STEP);
+        let step = (old / 32).max(STEP);
         let new = match u32::try_from(bytes).unwrap_or(LONGEST).min(LONGEST) {
             bytes if old == 0 => bytes,
-            bytes if bytes > old => old + step,
+            bytes if bytes > old => old + RAISE * step,
             _ => old.saturating_sub(step).max(1),
         };
         self.0.store(new.min(LONGEST), Relaxed);
@@ -73,7 +78,11 @@ impl ReadAhead {
     /// The cursor goes elsewhere, or for good.
     pub(super) fn end(&mut self, table: &Table) {
         if self.has_read {
-            table.scans.ended(self.last_end - self.begun);
+            let length = self.last_end - self.begun;
+            if table.scans.0.load(Relaxed) == 0 {
+                table.cache.scans().ended(length);
+            }
+            table.scans.ended(length);
         }
         self.has_read = false;
     }
@@ -95,7 +104,7 @@ impl ReadAhead {
         if !is_next || options.readahead <= len {
             return Ok(None);
         }
-        let known = if options.learns() { table.scans.get() } else { 0 };
+        let known = if options.learns() { ScanLength::of(table) } else { 0 };
         let left = known.saturating_sub(fence.offset - self.begun).min(options.readahead as u64);
         let window = if left > len as u64 {
             left
