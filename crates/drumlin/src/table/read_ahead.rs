@@ -8,8 +8,8 @@
 //! is known, it reads one more, then two, four, and so on. A block too many costs less than an access too many: a copy out
 //! of the page cache, or a transfer where there is none. So the length kept is the upper quartile: it is raised by each
 //! scan that took more three times as much as it is lowered by each that took less; a few scans of the whole table do not
-//! have all others read far ahead. Scans that found all in the cache say nothing. A table that is not known yet is taken
-//! for what tables were at their first scans, a length that the block cache keeps for all.
+//! have all others read far ahead. Scans that found all in the cache say nothing, nor do those that go backward. A table
+//! that is not known yet is taken for what tables were at their first scans, a length that the block cache keeps for all.
 //!
 //! Invariants: how far is read changes no answer. A length that is read is bounded by the cursor's limit, and by the data
 //! blocks of one index block.
@@ -35,7 +35,7 @@ const LONGEST: u32 = 1 << 20;
 
 impl ScanLength {
     /// That of `table`.
-    fn of(table: &Table) -> u64 {
+    pub(super) fn of(table: &Table) -> u64 {
         let own = table.scans.0.load(Relaxed);
         u64::from(if own > 0 { own } else { table.cache.scans().0.load(Relaxed) })
     }
@@ -67,6 +67,8 @@ pub(super) struct ReadAhead {
     window: usize,
     /// Whether anything of this row was read from the file.
     has_read: bool,
+    /// Whether the cursor came to this block from the one behind it.
+    goes_back: bool,
 }
 
 impl ReadAhead {
@@ -77,7 +79,7 @@ impl ReadAhead {
 
     /// The cursor goes elsewhere, or for good.
     pub(super) fn end(&mut self, table: &Table) {
-        if self.has_read {
+        if self.has_read && !self.goes_back {
             let length = self.last_end - self.begun;
             if table.scans.0.load(Relaxed) == 0 {
                 table.cache.scans().ended(length);
@@ -126,7 +128,10 @@ impl ReadAhead {
     fn follow(&mut self, table: &Table, fence: &Fence) -> bool {
         let is_next = fence.offset == self.last_end && fence.offset > 0;
         if !is_next {
+            let goes_back = fence.end() == self.begun;
+            self.goes_back |= goes_back;
             self.end(table);
+            self.goes_back = goes_back;
             self.begun = fence.offset;
             self.window = 0;
         }

@@ -1,5 +1,6 @@
 //! Lookups, ranks, sizes and cursors.
 
+use super::super::read_ahead::ScanLength;
 use super::*;
 use crate::cursor::Cursor;
 
@@ -235,6 +236,14 @@ fn scans_read_ahead_by_whole_blocks_and_little_in_vain() {
     let found = taken(4100, 20);
     let (reads, kib) = found.iter().fold((0, 0.0), |(reads, kib), one| (reads + one.0, kib + one.1));
     assert!(reads <= 24 && (kib - 200.0).abs() <= 20.0, "{found:?}");
+    let length = ScanLength::of(&table);
+    let mut cursor = table.cursor(CursorOptions::SCAN);
+    cursor.seek_before(&3800u32.to_be_bytes()).expect("sound");
+    for _ in 0..300 {
+        cursor.prev().expect("sound");
+    }
+    drop(cursor);
+    assert_eq!(ScanLength::of(&table), length, "blocks that were read backward");
     let (reads, kib) = scan(0, 8000, CursorOptions::MERGE);
     let all = table.properties().data_bytes as f64 / 1024.0;
     assert!(reads < 20 && kib <= 1.001 * all, "{reads} reads of {kib} KiB of {all}");
