@@ -187,3 +187,24 @@ fn the_machine_answers() {
     assert_eq!(receiver.recv(), Ok(42));
     assert!(env.spawn("fail", || panic!("expected by the test")).unwrap().join().is_err());
 }
+
+#[test]
+fn whole_buffers_are_read_or_nothing() {
+    let dir = TempDir::new("drumlin-shared").unwrap();
+    let data: Vec<u8> = (0..20_000u32).map(|i| (i % 251) as u8).collect();
+    for (env, root) in [(Env::os(), dir.path()), (MemEnv::new(1).env(), Path::new(""))] {
+        let path = root.join("table");
+        env.fs().create(&path, FileKind::Table).unwrap().write_at(0, &data).unwrap();
+        for file in [env.fs().open(&path, FileKind::Table), env.fs().open_direct(&path, FileKind::Table)] {
+            let file = file.unwrap();
+            for (offset, len) in [(0, 20_000), (0, 0), (4101, 4096), (19_999, 1), (20_000, 0)] {
+                let found = file.read_shared(offset, len).unwrap();
+                assert_eq!(*found, data[offset as usize..offset as usize + len]);
+            }
+            for (offset, len) in [(0, 20_001), (19_999, 2), (20_000, 1), (1 << 40, 1)] {
+                let error = file.read_shared(offset, len).unwrap_err();
+                assert_eq!(error.kind(), std::io::ErrorKind::UnexpectedEof, "{len} at {offset}");
+            }
+        }
+    }
+}
