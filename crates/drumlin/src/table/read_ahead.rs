@@ -11,8 +11,8 @@
 //! have all others read far ahead. Scans that found all in the cache say nothing, nor do those that go backward. A table
 //! that is not known yet is taken for what tables were at their first scans, a length that the block cache keeps for all.
 //!
-//! Invariants: how far is read changes no answer. A length that is read is bounded by the cursor's limit, and by the data
-//! blocks of one index block.
+//! Invariants: how far is read changes no answer. What is read at once exceeds the cursor's limit by half a block at most,
+//! and lies behind one index block.
 
 use super::cursor::CursorOptions;
 use super::fences::FenceCursor;

@@ -4,6 +4,13 @@ use super::super::read_ahead::ScanLength;
 use super::*;
 use crate::cursor::Cursor;
 
+/// A table of entries whose keys are 0, 1, and so on, with values of so many bytes, in blocks of 4 KiB without a filter.
+fn numbered(entries: u32, value_bytes: usize, compression: Compression) -> Fixture {
+    let entry = |i: u32| ((i.to_be_bytes().to_vec(), Reverse(1)), (Kind::Put, vec![i as u8; value_bytes]));
+    let versions: Versions = (0..entries).map(entry).collect();
+    Fixture::write(&versions, &[], options(4096, compression), FilterSpec::from(0.0))
+}
+
 /// What each combination of block length, compression, filter and cache must get right.
 fn for_each_shape(count: usize, check: impl Fn(&Versions, &Fixture, &Arc<Table>, &mut Draw)) {
     let shapes = [
@@ -165,11 +172,7 @@ fn cursors_agree_with_the_map() {
 
 #[test]
 fn merges_read_ahead_and_leave_the_cache_alone() {
-    let mut versions = Versions::new();
-    for i in 0..20_000u32 {
-        versions.insert((i.to_be_bytes().to_vec(), Reverse(1)), (Kind::Put, vec![i as u8; 100]));
-    }
-    let fixture = Fixture::write(&versions, &[], options(4096, Compression::Lz4), FilterSpec::from(0.0));
+    let fixture = numbered(20_000, 100, Compression::Lz4);
     let table = fixture.open(64 << 20).expect("sound");
     let count = |options| {
         let (reads, blocks) = (fixture.mem.io_index(), table.cache.stats().blocks);
@@ -196,11 +199,7 @@ fn merges_read_ahead_and_leave_the_cache_alone() {
 
 #[test]
 fn scans_read_ahead_by_whole_blocks_and_little_in_vain() {
-    let mut versions = Versions::new();
-    for i in 0..8000u32 {
-        versions.insert((i.to_be_bytes().to_vec(), Reverse(1)), (Kind::Put, vec![i as u8; 1000]));
-    }
-    let fixture = Fixture::write(&versions, &[], options(4096, Compression::None), FilterSpec::from(0.0));
+    let fixture = numbered(8000, 1000, Compression::None);
     let table = fixture.open(64 << 20).expect("sound");
     fixture.mem.set_io_cost(0, 1_000_000);
     // Reads, and KiB read, of a scan.
@@ -251,11 +250,7 @@ fn scans_read_ahead_by_whole_blocks_and_little_in_vain() {
 
 #[test]
 fn scans_cache_blocks_one_by_one() {
-    let mut versions = Versions::new();
-    for i in 0..5000u32 {
-        versions.insert((i.to_be_bytes().to_vec(), Reverse(1)), (Kind::Put, vec![i as u8; 100]));
-    }
-    let fixture = Fixture::write(&versions, &[], options(4096, Compression::None), FilterSpec::from(0.0));
+    let fixture = numbered(5000, 100, Compression::None);
     let table = fixture.open(64 << 20).expect("sound");
     let mut cursor = table.cursor(CursorOptions::SCAN);
     cursor.seek_first().expect("sound");
@@ -269,11 +264,7 @@ fn scans_cache_blocks_one_by_one() {
 
 #[test]
 fn jumps_read_one_block_each() {
-    let mut versions = Versions::new();
-    for i in 0..5000u32 {
-        versions.insert((i.to_be_bytes().to_vec(), Reverse(1)), (Kind::Put, vec![i as u8; 100]));
-    }
-    let fixture = Fixture::write(&versions, &[], options(4096, Compression::None), FilterSpec::from(0.0));
+    let fixture = numbered(5000, 100, Compression::None);
     let table = fixture.open(0).expect("sound");
     let mut cursor = table.cursor(CursorOptions::MERGE);
     fixture.mem.set_io_cost(0, 1_000_000);
