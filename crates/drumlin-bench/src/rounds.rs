@@ -90,8 +90,22 @@ pub struct Plan {
     pub prefix: Vec<String>,
 }
 
+/// How far a round is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Done {
+    /// From 1.
+    pub round: u64,
+    /// Engines that have run in it.
+    pub engines: usize,
+    /// Engines of a round.
+    pub of: usize,
+}
+
+/// What is told of the results so far, after each engine: a run of hours may be ended at any time.
+pub type After<'a> = dyn FnMut(&Rounds, Done) -> Result<()> + 'a;
+
 /// All results of the rounds.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Rounds {
     /// One for each engine, phase and round.
     pub phases: Vec<PhaseReport>,
@@ -104,18 +118,18 @@ pub struct Rounds {
 }
 
 impl Rounds {
-    /// Runs `task` as `plan` says.
-    pub fn run(&mut self, plan: &Plan, task: &Task) -> Result<()> {
-        let first = self.round(plan, task, 1)?;
+    /// Runs `task` as `plan` says, and tells `after` of each engine.
+    pub fn run(&mut self, plan: &Plan, task: &Task, after: &mut After<'_>) -> Result<()> {
+        let first = self.round(plan, task, 1, after)?;
         let rounds = plan.rounds.unwrap_or_else(|| enough_rounds(first));
         for round in 2..=rounds {
-            self.round(plan, task, round)?;
+            self.round(plan, task, round, after)?;
         }
         Ok(())
     }
 
     /// One round; gives the seconds of its longest phase.
-    fn round(&mut self, plan: &Plan, task: &Task, round: u64) -> Result<f64> {
+    fn round(&mut self, plan: &Plan, task: &Task, round: u64, after: &mut After<'_>) -> Result<f64> {
         let mut longest: f64 = 0.0;
         let count = plan.engines.len();
         for turn in 0..count {
@@ -141,6 +155,7 @@ impl Rounds {
                     break;
                 }
             }
+            after(self, Done { round, engines: turn + 1, of: count })?;
         }
         Ok(longest)
     }

@@ -7,7 +7,7 @@ use crate::engine::{EngineConfig, Engines, find};
 use crate::measure::{calibrate, machine};
 use crate::report::model::{Report, SCHEMA};
 use crate::report::{html, table, tsv};
-use crate::rounds::{CONTROL, Plan, Rounds, Task, child};
+use crate::rounds::{CONTROL, Done, Plan, Rounds, Task, child};
 use crate::{gate, goals, paced};
 use args::{BenchArgs, Common, Family, Keys, MicroArgs, PacedArgs, ReportArgs};
 use std::collections::BTreeMap;
@@ -205,17 +205,46 @@ pub(crate) fn measured(tasks: &[Task], common: &Common, program: &Program) -> cr
         crate::measure::run::remove(&dir);
     }
     let mut rounds = Rounds::default();
-    let outcome = tasks.iter().try_for_each(|task| rounds.run(&plan, task));
+    let outcome = tasks.iter().try_for_each(|task| {
+        rounds.run(&plan, task, &mut |so_far, done| {
+            if done.of > 1 && !plan.quiet {
+                note(&format!(
+                    "{}: round {}, {} of {}",
+                    task.workload.name, done.round, done.engines, done.of
+                ));
+            }
+            common.json.iter().try_for_each(|path| keep_unfinished(&report, so_far, done, path))
+        })
+    });
     if !plan.keep {
         crate::measure::run::remove(&plan.dir);
     }
     outcome?;
+    Ok(with_results(report, rounds))
+}
+
+fn with_results(mut report: Report, rounds: Rounds) -> Report {
     warn_of_memory(&rounds, &mut report.warnings);
     report.warnings.extend(rounds.warnings);
     report.config = rounds.options;
     report.machine.calibration = rounds.calibration;
     report.phases = rounds.phases;
-    Ok(report)
+    report
+}
+
+/// Leaves in the file of `--json` what is known so far, with a warning: a comparison may take hours and be ended, or
+/// its last engine may fail.
+fn keep_unfinished(report: &Report, so_far: &Rounds, done: Done, path: &Path) -> crate::engine::Result<()> {
+    let mut report = with_results(report.clone(), so_far.clone());
+    let Done { round, engines, of } = done;
+    report.warnings.push(format!("this run had not ended: {engines} of {of} engines in round {round}"));
+    write_json(path, &report)
+}
+
+fn write_json(path: &Path, report: &Report) -> crate::engine::Result<()> {
+    let mut text = serde_json::to_string_pretty(report).map_err(|e| e.to_string())?;
+    text.push('\n');
+    fs::write(path, text).map_err(|e| format!("{}: {e}", path.display()))
 }
 
 /// Refuses to fill the disk.
@@ -277,9 +306,8 @@ pub(crate) fn publish(report: &Report, common: &Common) -> crate::engine::Result
     }
     print(&table::text(report))?;
     if let Some(path) = &common.json {
-        let mut text = serde_json::to_string_pretty(report).map_err(|e| e.to_string())?;
-        text.push('\n');
-        save(path, &text)?;
+        write_json(path, report)?;
+        note(&format!("wrote {}", path.display()));
     }
     if let Some(path) = &common.html {
         save(path, &html::page(report))?;
@@ -350,4 +378,24 @@ fn show_reports(args: &ReportArgs, common: &Common) -> Ended {
         print(&table::aligned(&table::result_cells(&read_report(path)?), 2))
     });
     or_failed(shown.and(base))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::tests::made_up;
+    use drumlin::env::TempDir;
+
+    #[test]
+    fn a_run_that_ends_early_leaves_what_it_knew() {
+        let dir = TempDir::new("drumlin-bench").expect("a temporary directory");
+        let path = dir.path().join("report.json");
+        let whole = made_up();
+        let empty = Report { phases: Vec::new(), warnings: Vec::new(), ..whole.clone() };
+        let so_far = Rounds { phases: whole.phases[..1].to_vec(), ..Rounds::default() };
+        keep_unfinished(&empty, &so_far, Done { round: 1, engines: 1, of: 2 }, &path).expect("a file");
+        let kept = read_report(&path).expect("a report");
+        assert_eq!(kept.phases, so_far.phases);
+        assert_eq!(kept.warnings, ["this run had not ended: 1 of 2 engines in round 1"]);
+    }
 }

@@ -8,4 +8,4 @@ pub mod table;
 pub mod tsv;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

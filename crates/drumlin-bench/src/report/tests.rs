@@ -11,7 +11,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// A report with made-up round figures, the same every time.
-fn made_up() -> Report {
+pub(crate) fn made_up() -> Report {
     let phase = |name: &str, engine: &str, factor: f64| PhaseReport {
         name: format!("dynamic I {name}"),
         engine: engine.to_owned(),
