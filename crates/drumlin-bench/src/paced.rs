@@ -25,6 +25,7 @@ use crate::measure::oracle::Oracle;
 use crate::workload::{After, Phase, Workload, dynamic};
 use depth::Depths;
 use drumlin::env::MemEnv;
+use drumlin_policy::sim::foresight::predicted;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 use std::path::Path;
@@ -283,32 +284,12 @@ impl Course {
     }
 }
 
-/// What the last search of ARCE predicted for an operation, from its own words.
-fn predicted(state: &str) -> Option<f64> {
-    let line = state.lines().find(|line| line.starts_with("last search"))?;
-    let (number, rest) = line.split_once(" at ")?.1.split_once(' ')?;
-    let unit = match rest.split_once(' ')?.0 {
-        "us" => 1e3,
-        "ms" => 1e6,
-        _ => 1e9,
-    };
-    number.parse::<f64>().ok().map(|number| number * unit)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn small() -> Setup {
         Setup { entries: 8000, ..Setup::default() }
-    }
-
-    #[test]
-    fn predictions_are_read_from_words() {
-        let state =
-            "tuple\nlast search, none: 8/24/2/1 at 12.50 us per operation and 3 runs; before 1 s; 2 steps";
-        assert_eq!(predicted(state), Some(12_500.0));
-        assert_eq!(predicted("no search yet"), None);
     }
 
     /// Beside leveling whose merges wait for each other, as engines with leveling have it, ARCE is well ahead; beside leveling

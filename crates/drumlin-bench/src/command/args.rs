@@ -67,7 +67,7 @@ pub struct Common {
     pub scale: Option<Scale>,
 
     /// Threads that call the engine
-    #[arg(long, global = true, value_name = "N", default_value_t = 1)]
+    #[arg(long, global = true, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub threads: u32,
 
     /// Calls started per second, ready or not; latency counts from the intended start

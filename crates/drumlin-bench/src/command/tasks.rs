@@ -154,7 +154,7 @@ fn of_dynamic(args: &DynamicArgs, common: &Common) -> Result<Vec<Task>> {
     let mut workload = dynamic::workload(&args.plan, factor(common, 1.0 / 16.0, 1.0 / 64.0))?;
     workload.value_bytes = common.value_size.unwrap_or(workload.value_bytes);
     workload.value_ratio = common.value_ratio;
-    workload.phases.iter_mut().for_each(|phase| phase.threads = common.threads.max(1));
+    workload.phases.iter_mut().for_each(|phase| phase.threads = common.threads);
     let mut defaults = dynamic_defaults(common);
     if args.fit == Fit::SixtyPercent {
         let share = scaled(workload.live_bytes(), 0.6);
@@ -282,10 +282,14 @@ mod tests {
     use crate::command::args::BenchArgs;
     use clap::{Args, FromArgMatches};
 
+    fn parsed(line: &str) -> core::result::Result<clap::ArgMatches, clap::Error> {
+        let command = BenchArgs::augment_args(clap::Command::new("bench")).no_binary_name(true);
+        command.try_get_matches_from(line.split(' '))
+    }
+
     /// What the command line asks for.
     fn asked(line: &str) -> Result<Vec<Task>> {
-        let command = BenchArgs::augment_args(clap::Command::new("bench")).no_binary_name(true);
-        let matches = command.try_get_matches_from(line.split(' ')).expect("a command line");
+        let matches = parsed(line).expect("a command line");
         let args = BenchArgs::from_arg_matches(&matches).expect("a command line");
         of_family(&args.family.expect("a family"), &args.common)
     }
@@ -310,6 +314,7 @@ mod tests {
             let error = asked(&format!("{line} --threads 4")).err().unwrap_or_default();
             assert!(error.starts_with("--threads 4: only micro, ycsb and dynamic"), "{line}: {error}");
         }
+        assert!(parsed("ycsb --threads 0").is_err());
     }
 
     #[test]

@@ -1,10 +1,11 @@
-//! How long merges take, beside how long their policy said that they would.
+//! What a policy foresaw, read from its words: how long its merges take, and what an operation costs.
 //!
 //! A plan says by which flush it should be done. Merges that nothing came in between of are compared: those that begin
 //! while nothing runs, and end before anything else begins. Those whose plan went by another load than that under which
 //! they end are counted by themselves: it changed after they began, or the policy did not know of it.
 //!
-//! What a plan went by stands in its reason: `due in 12.345 of 6400 operations`, windows and what each was to hold.
+//! What a plan went by stands in its reason: `due in 12.345 of 6400 operations`, windows and what each was to hold. What an
+//! operation was predicted to cost stands in the line of a policy's words that begins with `last search`.
 
 /// Merges that were compared.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -55,6 +56,18 @@ impl Due {
     }
 }
 
+/// The cost of an operation that the last search predicted, nanoseconds, from the words of a policy.
+pub fn predicted(words: &str) -> Option<f64> {
+    let line = words.lines().find(|line| line.starts_with("last search"))?;
+    let (number, rest) = line.split_once(" at ")?.1.split_once(' ')?;
+    let unit = match rest.split_once(' ')?.0 {
+        "us" => 1e3,
+        "ms" => 1e6,
+        _ => 1e9,
+    };
+    number.parse::<f64>().ok().map(|number| number * unit)
+}
+
 /// By how many times the operations of a window are others than expected under another load.
 const ANOTHER: f64 = 1.25;
 
@@ -101,6 +114,14 @@ impl Foresight {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn predictions_are_read_from_words() {
+        let state =
+            "tuple\nlast search, none: 8/24/2/1 at 12.50 us per operation and 3 runs; before 1 s; 2 steps";
+        assert_eq!(predicted(state), Some(12_500.0));
+        assert_eq!(predicted("no search yet"), None);
+    }
 
     #[test]
     fn merges_are_compared_when_nothing_comes_in_between() {

@@ -7,7 +7,7 @@
 //!
 //! The store is filled in ascending order first, which costs nothing; then come the phases.
 
-use super::foresight::{Due, Foreseen, Foresight};
+use super::foresight::{self, Due, Foreseen, Foresight};
 use super::neighbours;
 use super::space::Space;
 use super::waits::Waits;
@@ -374,7 +374,7 @@ impl Course {
         report.steps = self.steps - report.steps;
         report.wait = self.waits.all_but(1000.0);
         report.foreseen = self.foresight.take();
-        report.predicted = predicted(&policy.explain());
+        report.predicted = foresight::predicted(&policy.explain());
         Ok(report)
     }
 
@@ -564,18 +564,6 @@ impl Course {
         };
         self.world.now = (self.now / 1000.0) as u64 + self.decisions;
     }
-}
-
-/// The cost that a policy's words say its last search predicted, nanoseconds.
-fn predicted(words: &str) -> Option<f64> {
-    let line = words.lines().find(|line| line.starts_with("last search"))?;
-    let (number, rest) = line.split_once(" at ")?.1.split_once(' ')?;
-    let unit = match rest.split_once(' ')?.0 {
-        "us" => 1e3,
-        "ms" => 1e6,
-        _ => 1e9,
-    };
-    number.parse::<f64>().ok().map(|number| number * unit)
 }
 
 #[cfg(test)]
