@@ -8,16 +8,21 @@
 
 use crate::compaction::control::{Control, KeyspaceControl};
 use crate::error::{Error, ErrorKind, Result};
+use crate::keyspace::KeyspaceState;
+use crate::memtable::Memtable;
 use crate::recovery::{Numbers, snapshot};
 use crate::store::{Store, sync_dir};
 use crate::version::ManifestWriter;
 use crate::write::log::LogTail;
 use crate::write::segment::{DiskBudget, LogHome};
-use drumlin_env::sync::atomic;
+use drumlin_env::sync::{Arc, atomic};
 use drumlin_format::log::SegmentHeader;
 use drumlin_format::manifest::{Edit, ManifestHeader};
 use drumlin_types::{LogNumber, Seq};
 use std::path::Path;
+
+/// A memtable that waits to be flushed, and whose it is.
+type Sealed = (Arc<KeyspaceState>, Arc<Memtable>);
 
 impl Store {
     pub(crate) fn checkpoint(&self, path: &Path) -> Result<()> {
@@ -34,31 +39,29 @@ impl Store {
         if let Some(parent) = path.parent() {
             sync_dir(&self.env, parent)?;
         }
-        let made = self.hold_flushes().and_then(|seq| self.copy_to(path, seq));
+        let (pending, seq) = self.hold_flushes()?;
+        let made = self.wait_flushed(&pending).and_then(|()| self.copy_to(path, seq));
         self.control.lock().flush_ceiling = Seq::MAX;
         self.background.progressed();
         made
     }
 
-    /// Seals everything, lets no later memtable be flushed, and waits for those sealed.
-    fn hold_flushes(&self) -> Result<Seq> {
-        let (pending, seq) = {
-            let mut control = self.control.lock();
-            if control.flush_ceiling != Seq::MAX {
-                return Err(Error::new(ErrorKind::Busy, "another checkpoint is being made"));
-            }
-            let lane = self.lane.state.lock();
-            let seq = lane.next_seq - 1;
-            control.flush_ceiling = seq;
-            let mut pending = Vec::new();
-            for keyspace in self.keyspaces().iter() {
-                keyspace.seal(lane.log.segment.number);
-                pending.extend(keyspace.view().sealed.iter().map(|m| (keyspace.clone(), m.clone())));
-            }
-            (pending, seq)
-        };
-        self.wait_flushed(&pending)?;
-        Ok(seq)
+    /// Seals everything and lets no later memtable be flushed, until whoever got no error here lifts that again. Gives what
+    /// is sealed, and the last commit in it.
+    fn hold_flushes(&self) -> Result<(Vec<Sealed>, Seq)> {
+        let mut control = self.control.lock();
+        if control.flush_ceiling != Seq::MAX {
+            return Err(Error::new(ErrorKind::Busy, "another checkpoint is being made"));
+        }
+        let lane = self.lane.state.lock();
+        let seq = lane.next_seq - 1;
+        control.flush_ceiling = seq;
+        let mut pending = Vec::new();
+        for keyspace in self.keyspaces().iter() {
+            keyspace.seal(lane.log.segment.number);
+            pending.extend(keyspace.view().sealed.iter().map(|m| (keyspace.clone(), m.clone())));
+        }
+        Ok((pending, seq))
     }
 
     fn copy_to(&self, path: &Path, seq: Seq) -> Result<()> {
@@ -99,3 +102,27 @@ impl Store {
 
 /// Bytes of the empty log segment of a checkpoint.
 const LOG_BYTES: u64 = 4096;
+
+#[cfg(test)]
+mod tests {
+    use crate::db::Db;
+    use crate::error::ErrorKind;
+    use drumlin_env::MemEnv;
+
+    #[test]
+    fn a_checkpoint_that_is_refused_leaves_the_one_under_way_alone() {
+        let mem = MemEnv::new(31);
+        let db = Db::builder("/s").env(mem.env()).open().expect("open");
+        let keys = db.keyspace("k").expect("keyspace");
+        keys.put(b"a", b"1").expect("put");
+        let (pending, seq) = keys.store.hold_flushes().expect("nothing else is under way");
+        assert_eq!(pending.len(), 1);
+        assert_eq!(db.checkpoint("/b").expect_err("one is under way").kind(), ErrorKind::Busy);
+        assert_eq!(keys.store.control.lock().flush_ceiling, seq, "later commits are still held back");
+        keys.store.control.lock().flush_ceiling = drumlin_types::Seq::MAX;
+        db.flush().expect("flush");
+        // That a flush once failed is nothing to a checkpoint that waits for none.
+        keys.store.disk_full.store(true, drumlin_env::sync::atomic::Ordering::Release);
+        db.checkpoint("/c").expect("nothing is under way any more");
+    }
+}
