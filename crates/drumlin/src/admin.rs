@@ -487,6 +487,10 @@ impl Lane for MaintenanceLane {
         }
     }
 
+    fn panicked(&self) {
+        self.store.lane_panicked(&self.name());
+    }
+
     fn abandon(&self) {
         self.search.lock().abandon();
     }

@@ -16,6 +16,7 @@ use crate::error::{Error, ErrorKind, Result};
 use drumlin_env::sync::{Arc, Condvar, Mutex, atomic};
 use drumlin_env::{Env, JoinHandle, Stepping};
 use paced::Paced;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// What a step left behind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,6 +33,8 @@ pub(crate) enum Step {
 pub(crate) trait Lane: Send + Sync {
     fn name(&self) -> String;
     fn step(&self) -> Step;
+    /// A step panicked: nobody may wait for what it would have done.
+    fn panicked(&self);
     /// Gives up what is under way, at shutdown.
     fn abandon(&self);
 }
@@ -109,7 +112,12 @@ impl Background {
                 }
                 signals.work
             };
-            let sleep = match lane.step() {
+            // What the panic leaves of a job is dropped unseen. A stepped world lets it through, to whoever runs the test.
+            let step = catch_unwind(AssertUnwindSafe(|| lane.step())).unwrap_or_else(|_| {
+                lane.panicked();
+                Step::Idle
+            });
+            let sleep = match step {
                 Step::More => continue,
                 Step::Idle => IDLE_SLEEP_MICROS,
                 Step::Until(when) => {
@@ -287,3 +295,47 @@ const INTERLEAVED_STEPS: usize = 4;
 const STARVED_ONE_IN: usize = 48;
 /// For at most this many operations.
 const STARVED_OPERATIONS: usize = 48;
+
+#[cfg(test)]
+mod tests {
+    use crate::db::Db;
+    use crate::error::ErrorKind;
+    use drumlin_env::TempDir;
+    use drumlin_types::contract::{CompactionPolicy, Decision, PolicyInput, RunTag, TreeView};
+
+    /// Fails where only its own answer is guarded, not what else it is asked.
+    #[derive(Debug)]
+    struct Fails;
+
+    impl CompactionPolicy for Fails {
+        fn name(&self) -> String {
+            "leveling".to_owned()
+        }
+
+        fn decide(&mut self, _: &PolicyInput<'_>) -> Decision {
+            Decision::default()
+        }
+
+        fn flush_tag(&mut self, _: u64, _: &TreeView) -> RunTag {
+            panic!("no flush was foreseen");
+        }
+    }
+
+    #[test]
+    fn who_waits_for_a_thread_that_panicked_hears_of_it() {
+        let dir = TempDir::new("drumlin-panic").expect("a temporary directory");
+        let db = Db::open(dir.path().join("s")).expect("open");
+        let keys = db.keyspace("k").expect("keyspace");
+        keys.put(b"a", b"1").expect("put");
+        keys.store.control.lock().keyspaces.iter_mut().for_each(|k| k.set_policy(Box::new(Fails)));
+        let error = db.flush().expect_err("the flush never ends");
+        assert_eq!(error.kind(), ErrorKind::Poisoned, "{error}");
+        assert!(error.to_string().contains("drumlin-flush panicked"), "{error}");
+        assert_eq!(keys.put(b"b", b"2").expect_err("no more writes").kind(), ErrorKind::Poisoned);
+        assert_eq!(keys.get(b"a").expect("reads go on").as_deref(), Some(&b"1"[..]));
+        drop((keys, db));
+        let db = Db::open(dir.path().join("s")).expect("open again");
+        let keys = db.keyspace("k").expect("keyspace");
+        assert_eq!(keys.get(b"a").expect("get").as_deref(), Some(&b"1"[..]));
+    }
+}

@@ -33,7 +33,8 @@ pub enum ErrorKind {
     NoSpace,
     /// Writers waited longer than the write timeout.
     Busy,
-    /// An earlier failure of the log or the manifest stopped writes for good; reads go on. Reopen.
+    /// An earlier failure of the log or the manifest, or a panic in the background, stopped writes for good; reads go
+    /// on. Reopen.
     Poisoned,
     /// The store was opened read-only.
     ReadOnly,

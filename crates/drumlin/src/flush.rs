@@ -164,6 +164,10 @@ impl Lane for FlushLane {
         }
     }
 
+    fn panicked(&self) {
+        self.store.lane_panicked(&self.name());
+    }
+
     fn abandon(&self) {
         self.job.lock().take();
     }

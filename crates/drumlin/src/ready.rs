@@ -46,5 +46,9 @@ impl Lane for ReadyLane {
         }
     }
 
+    fn panicked(&self) {
+        self.store.lane_panicked(&self.name());
+    }
+
     fn abandon(&self) {}
 }

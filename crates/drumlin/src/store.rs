@@ -291,7 +291,7 @@ impl Store {
         }
     }
 
-    /// The log or the manifest failed: no write is accepted from now on.
+    /// The log or the manifest failed, or a background thread panicked: no write is accepted from now on.
     pub(crate) fn poison(&self, error: &Error) {
         let first = {
             let mut cause = self.first_cause.lock();
@@ -305,6 +305,14 @@ impl Store {
             self.tell(Event::Poisoned { error: error.clone() });
         }
         self.background.progressed();
+    }
+
+    /// A background thread panicked outside of what is given up by itself: what it left half done is not known, and whoever
+    /// waits for it must hear of it. What it said is not shown, as it may hold user keys.
+    pub(crate) fn lane_panicked(&self, lane: &str) {
+        let what =
+            format!("{lane} panicked; what was durable is, and will be there when the store is opened again");
+        self.poison(&Error::new(ErrorKind::Bug, what));
     }
 
     pub(crate) fn tell(&self, event: Event) {

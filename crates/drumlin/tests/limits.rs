@@ -126,6 +126,44 @@ fn merges_and_expiry() {
     assert_eq!(sum(&open()), Some(b"100".to_vec()));
 }
 
+/// An operator that divides by a length, and is mended or not.
+struct Divides(bool);
+
+impl drumlin::MergeOperator for Divides {
+    fn name(&self) -> &str {
+        "divides"
+    }
+
+    fn merge(&self, _: &[u8], base: Option<&[u8]>, operands: &[&[u8]]) -> Option<Vec<u8>> {
+        let length = operands.iter().map(|o| o.len()).sum::<usize>();
+        let share = if self.0 { 100 / (length + 1) } else { 100 / length };
+        Some(vec![share as u8; base.map_or(1, <[u8]>::len)])
+    }
+}
+
+#[test]
+fn an_operator_that_panics_fails_its_flush_and_says_so() {
+    let mem = MemEnv::new(61);
+    let open = |is_mended: bool| {
+        let operator = Arc::new(Divides(is_mended));
+        Db::builder("/s").env(mem.env()).merge_operator("n", operator).open().expect("open")
+    };
+    let db = open(false);
+    let numbers = db.keyspace_with("n", TINY).expect("keyspace");
+    numbers.put("other", "1").expect("put");
+    numbers.put("k", "1").expect("put");
+    numbers.merge("k", "").expect("merge");
+    let error = db.flush().expect_err("it divides by zero");
+    assert_eq!(error.kind(), ErrorKind::Bug, "{error}");
+    assert!(error.to_string().contains("\"divides\" panicked"), "{error}");
+    assert_eq!(numbers.get("other").expect("get").as_deref(), Some(&b"1"[..]));
+    drop((numbers, db));
+    let db = open(true);
+    db.flush().expect("the mended operator flushes what the other left");
+    let value = db.keyspace("n").expect("keyspace").get("k").expect("get");
+    assert_eq!(value.as_deref(), Some(&[100][..]));
+}
+
 #[test]
 fn a_failed_log_sync_poisons_and_reads_go_on() {
     let mem = MemEnv::new(6);

@@ -201,6 +201,10 @@ impl Lane for MergeLane {
         }
     }
 
+    fn panicked(&self) {
+        self.store.lane_panicked(&self.name());
+    }
+
     fn abandon(&self) {
         self.job.lock().take();
     }

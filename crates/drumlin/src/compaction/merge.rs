@@ -16,7 +16,7 @@
 //! Every entry read is either emitted or counted as dropped, by reason.
 
 use crate::cursor::Cursor;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::merge_operator::MergeOperator;
 use crate::metrics::MergeCounts;
 use crate::rangedel::{RangeTombstone, RangeTombstones};
@@ -24,6 +24,7 @@ use drumlin_env::sync::Arc;
 use drumlin_types::contract::legal::DropGuard;
 use drumlin_types::{Kind, Seq, bug};
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// What decides survival.
 pub(crate) struct MergeRules {
@@ -278,7 +279,7 @@ impl<C: Cursor> MergeStream<C> {
             Some(stripe).filter(|_| group.last().is_some_and(|o| o.kind != Kind::Merge) || base.is_some());
         let folded = match base {
             Some(base) if self.rules.guard.is_contiguous(&self.key, newest, oldest) => {
-                self.folded_value(&group, base)
+                self.folded_value(&group, base)?
             }
             _ => None,
         };
@@ -292,11 +293,15 @@ impl<C: Cursor> MergeStream<C> {
         Ok(())
     }
 
-    fn folded_value(&self, group: &[Owned], base: Option<usize>) -> Option<Vec<u8>> {
+    fn folded_value(&self, group: &[Owned], base: Option<usize>) -> Result<Option<Vec<u8>>> {
         let operands: Vec<&[u8]> =
             group.iter().rev().filter(|o| o.kind == Kind::Merge).map(|o| o.value.as_slice()).collect();
-        let operator = self.rules.operator.as_ref()?;
-        operator.merge(&self.key, base.map(|i| group[i].value.as_slice()), &operands)
+        let Some(operator) = &self.rules.operator else { return Ok(None) };
+        let base = base.map(|i| group[i].value.as_slice());
+        // The operator is the program's code. What it says in its panic is not shown: it may hold user keys.
+        catch_unwind(AssertUnwindSafe(|| operator.merge(&self.key, base, &operands))).map_err(|_| {
+            Error::new(ErrorKind::Bug, format!("the merge operator {:?} panicked", operator.name()))
+        })
     }
 }
 
