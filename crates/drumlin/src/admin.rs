@@ -121,6 +121,8 @@ impl Store {
         let log = self.lane.state.lock().log.segment.number;
         state.clear(log);
         drop(control);
+        // Results of its merges that were held back are nobody's now.
+        self.install_ready(&state);
         self.background.progressed();
         Ok(())
     }

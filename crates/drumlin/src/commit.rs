@@ -232,6 +232,9 @@ impl Store {
                     "memtables are full and the disk has no room to flush them",
                 ));
             }
+            if reason == StallReason::Runs {
+                self.check_room_to_merge()?;
+            }
             if self.now().saturating_sub(began) > limit {
                 return Err(Error::new(ErrorKind::Busy, format!("{what}, for longer than write_timeout")));
             }
@@ -271,4 +274,25 @@ pub(crate) fn insert(
         memtable.insert(operation.key, seq, operation.kind, operation.value);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compaction::control::Shortage;
+    use crate::db::Db;
+    use drumlin_env::MemEnv;
+
+    #[test]
+    fn writers_that_wait_for_merges_without_room_hear_of_it() {
+        let mem = MemEnv::new(4);
+        let db = Db::builder("/s").env(mem.env()).open().expect("open");
+        let store = db.keyspace("k").expect("keyspace").store.clone();
+        store.control.lock().shortage = Some(Shortage { wanted: 1000, left: 10 });
+        let error =
+            store.stall(StallReason::Runs, "too many runs", || false).expect_err("no merge may start");
+        assert_eq!(error.kind(), ErrorKind::NoSpace);
+        assert!(error.to_string().contains("a merge that may write 1000 bytes waits"), "{error}");
+        store.stall(StallReason::Runs, "too many runs", || true).expect("merges were not needed");
+    }
 }

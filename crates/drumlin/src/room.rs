@@ -71,6 +71,7 @@ impl Store {
     /// Room may have come: whether merges lack any is found out anew.
     pub(crate) fn look_for_room(&self) {
         self.disk_full.store(false, atomic::Ordering::Release);
+        self.merge_short.store(false, atomic::Ordering::Release);
         self.control.lock().shortage = None;
     }
 }

@@ -113,6 +113,8 @@ pub(crate) struct Store {
     pub(crate) flush_failures: Mutex<(u64, Option<Error>)>,
     /// Set while the last flush failed for want of space.
     pub(crate) disk_full: atomic::AtomicBool,
+    /// The last merge failed for want of room: results that wait shall give their inputs' space back.
+    pub(crate) merge_short: atomic::AtomicBool,
     pub(crate) closed: atomic::AtomicBool,
     /// Whether nothing may be written: no lane runs, no file is made, changed or removed.
     pub(crate) read_only: bool,
@@ -201,6 +203,7 @@ impl Store {
             first_cause: Mutex::new(None),
             flush_failures: Mutex::new((0, None)),
             disk_full: atomic::AtomicBool::new(false),
+            merge_short: atomic::AtomicBool::new(false),
             closed: atomic::AtomicBool::new(false),
             read_only: parts.read_only,
             lock: Mutex::new(parts.lock),
@@ -324,9 +327,6 @@ impl Store {
     /// A background job failed; it is tried again later.
     pub(crate) fn background_failed(&self, job: &'static str, error: &Error) {
         Counters::add(&self.metrics.background_errors, 1);
-        if error.kind() == ErrorKind::NoSpace {
-            self.disk_full.store(true, atomic::Ordering::Release);
-        }
         self.tell(Event::BackgroundError { job, error: error.clone() });
         self.background.progressed();
     }
@@ -336,6 +336,9 @@ impl Store {
         let mut failures = self.flush_failures.lock();
         *failures = (failures.0 + 1, Some(error.clone()));
         drop(failures);
+        if error.kind() == ErrorKind::NoSpace {
+            self.disk_full.store(true, atomic::Ordering::Release);
+        }
         self.background_failed("flush", error);
     }
 

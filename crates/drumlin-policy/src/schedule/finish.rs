@@ -80,8 +80,11 @@ impl Flight {
         None
     }
 
-    /// When a held piece becomes late, microseconds.
+    /// When a held piece becomes late, microseconds. Without the pipeline none does.
     pub fn next_landing(&self, scene: &Scene<'_>) -> Option<u64> {
+        if scene.settings.mode != Mode::Pipelined {
+            return None;
+        }
         let held = self.unfinished().filter(|(_, p)| p.state == PieceState::Held && self.may_land(p));
         held.map(|(_, p)| p.finished_at + scene.settings.hold).min()
     }

@@ -286,7 +286,8 @@ impl Control {
         keyspace.damaged.extend(damaged);
         let ended = keyspace.flight.failed(id, retry, why, now);
         explain::withdrawn(decisions, now, &state.name, &ended, why);
-        if !ended.gone.is_empty() {
+        // What fails together, as all pieces that meet one damaged file, is one incident.
+        if !ended.gone.is_empty() && keyspace.rest_until <= now {
             keyspace.rest(now);
         }
         keyspace.due = true;

@@ -16,7 +16,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::keyspace::KeyspaceState;
 use crate::store::{Store, TreeStep};
 use crate::version::{FileMeta, KeyspaceEdit, Run, Tree};
-use drumlin_env::sync::Arc;
+use drumlin_env::sync::{Arc, atomic};
 use drumlin_policy::schedule::{Install, Room, Scene, Settings, home};
 use drumlin_types::contract::{FileSpan, PieceId, RunTag, TreeView};
 use drumlin_types::{Key, KeyRange, RunId, TableId};
@@ -236,7 +236,8 @@ impl Store {
             return None;
         }
         let settings = Settings { mode: self.sizes.mode, ..Settings::default() };
-        let is_short = self.disk_full.load(drumlin_env::sync::atomic::Ordering::Acquire);
+        let is_set = |flag: &atomic::AtomicBool| flag.load(atomic::Ordering::Acquire);
+        let is_short = is_set(&self.disk_full) || is_set(&self.merge_short);
         let entry = control.keyspace(keyspace)?;
         // Which edits may be made follows from the waits alone: no tree is looked at.
         let tree = TreeView::default();
@@ -311,7 +312,9 @@ impl Store {
             }
             entry.due = true;
         }
-        self.disk_full.store(false, drumlin_env::sync::atomic::Ordering::Release);
+        // Its inputs may go: whoever lacked room tries again.
+        self.disk_full.store(false, atomic::Ordering::Release);
+        self.merge_short.store(false, atomic::Ordering::Release);
         self.metrics.merged(&finished.result.counts, piece.bytes, bytes_out);
         control.end_tickets(keyspace, self.now());
         self.refresh_pace(control);
@@ -366,14 +369,75 @@ impl Store {
         tables: &[TableId],
         error: &Error,
     ) {
+        if error.kind() == ErrorKind::NoSpace {
+            self.merge_short.store(true, atomic::Ordering::Release);
+        }
         self.background_failed("merge", error);
         let retry = matches!(error.kind(), ErrorKind::NoSpace | ErrorKind::Io);
-        let damaged: &[TableId] = match error.kind() {
-            ErrorKind::Corruption | ErrorKind::Bug => tables,
-            _ => &[],
+        let is_named = |table: &&TableId| error.path() == Some(self.table_path(**table).as_path());
+        let damaged: Vec<TableId> = match error.kind() {
+            // One damaged file shall not keep the others of its merge in their place.
+            ErrorKind::Corruption if tables.iter().any(|table| is_named(&table)) => {
+                tables.iter().filter(is_named).copied().collect()
+            }
+            ErrorKind::Corruption | ErrorKind::Bug => tables.to_vec(),
+            _ => Vec::new(),
         };
         let now = self.now();
-        self.control.lock().failed(keyspace, id, retry, damaged, &error.to_string(), now);
+        self.control.lock().failed(keyspace, id, retry, &damaged, &error.to_string(), now);
         self.background.progressed();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::db::Db;
+    use crate::error::Error;
+    use drumlin_env::MemEnv;
+    use drumlin_types::contract::PieceId;
+    use drumlin_types::{TableId, Ticket};
+
+    /// A store whose workers are often in each other's way.
+    fn busy(mem: &MemEnv) -> Db {
+        let builder = Db::builder("/s").env(mem.env()).set("workers", "4").expect("an option");
+        builder.open().expect("open")
+    }
+
+    const SMALL: &[(&str, &str)] =
+        &[("memtable_bytes", "8KiB"), ("file_bytes", "4KiB"), ("compaction", "chaos")];
+
+    #[test]
+    fn results_that_wait_go_with_their_keyspace() {
+        let mem = MemEnv::new(1);
+        let db = busy(&mem);
+        let keys = db.keyspace_with("k", SMALL).expect("a keyspace");
+        let store = keys.store.clone();
+        let has_held = |write: u32| {
+            let key = write.wrapping_mul(2_654_435_761) % 900;
+            keys.put(key.to_be_bytes(), [write as u8; 60]).expect("a put");
+            !store.held.lock().is_empty()
+        };
+        assert!((0..9000).any(has_held), "a result waited");
+        db.drop_keyspace("k").expect("dropped");
+        assert!(store.held.lock().is_empty(), "it waits no more");
+        db.wait_idle().expect("idle");
+        assert_eq!(store.obsolete.bytes_on_disk(), 0, "nothing is left of its tables");
+    }
+
+    #[test]
+    fn of_a_failed_merge_the_damaged_file_alone_is_left_where_it_is() {
+        let mem = MemEnv::new(2);
+        let db = busy(&mem);
+        let keys = db.keyspace_with("k", SMALL).expect("a keyspace");
+        let (store, state) = (&keys.store, &keys.state);
+        let id = PieceId { ticket: Ticket(1), index: 0 };
+        let damaged = || store.control.lock().keyspaces[0].damaged.iter().copied().collect::<Vec<_>>();
+        let tables = [TableId(91), TableId(92), TableId(93)];
+        let of_table = Error::corruption(&store.table_path(TableId(92)), 7, "a checksum");
+        store.piece_failed(state, id, &tables, &of_table);
+        assert_eq!(damaged(), [TableId(92)]);
+        let of_nobody = Error::corruption(std::path::Path::new("/s/other"), 7, "a checksum");
+        store.piece_failed(state, id, &tables, &of_nobody);
+        assert_eq!(damaged(), tables, "who it was is not known");
     }
 }

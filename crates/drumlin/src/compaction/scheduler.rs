@@ -198,7 +198,8 @@ impl Control {
             return false;
         }
         (keyspace.due, keyspace.flushed) = (false, false);
-        if !keyspace.manual.is_empty() {
+        // What is asked for by hand waits until nothing runs, and only so long nothing else is planned.
+        if keyspace.manual.first().is_some_and(|manual| manual.ticket.is_none()) {
             return false;
         }
         let mut view = keyspace.view();
@@ -333,5 +334,46 @@ impl Admission<'_> {
             bytes_out: 0,
             dropped: 0,
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::compaction::control::ManualCompaction;
+    use crate::db::Db;
+    use drumlin_env::MemEnv;
+    use drumlin_types::KeyRange;
+
+    #[test]
+    fn while_a_compaction_by_hand_runs_other_merges_are_planned() {
+        let mem = MemEnv::new(8);
+        let builder = Db::builder("/s").env(mem.env()).set("workers", "2").expect("an option");
+        let db = builder.open().expect("open");
+        let options = [("memtable_bytes", "16KiB"), ("compaction", "tiering:2")];
+        let keys = db.keyspace_with("k", &options).expect("a keyspace");
+        let put = |n: u32, bytes: usize| {
+            keys.put(n.wrapping_mul(2_654_435_761).to_be_bytes(), vec![n as u8; bytes]).expect("put");
+        };
+        (0..60_000).for_each(|n| put(n, 4));
+        db.wait_idle().expect("idle");
+        {
+            let mut control = keys.store.control.lock();
+            let keyspace = &mut control.keyspaces[0];
+            keyspace.manual.push(ManualCompaction { id: 7, range: KeyRange::all(), ticket: None });
+        }
+        let (mut began, mut beside) = (false, false);
+        // Two of these fill a memtable.
+        for n in 0..300 {
+            put(n, 12_000);
+            let control = keys.store.control.lock();
+            let keyspace = &control.keyspaces[0];
+            let Some(ticket) = keyspace.manual.first().and_then(|manual| manual.ticket) else { continue };
+            began = true;
+            beside |= keyspace.flight.tickets.iter().any(|t| t.ticket > ticket);
+        }
+        assert!(began, "what was asked for by hand began");
+        assert!(beside, "and writers' runs were merged beside it");
+        db.wait_idle().expect("idle");
+        assert!(keys.store.control.lock().keyspaces[0].manual.is_empty());
     }
 }
