@@ -13,6 +13,7 @@ use crate::generate::values::Values;
 use crate::measure::oracle::Oracle;
 use crate::workload::{Action, After, Entries, Phase, Workload, dynamic, papers};
 use drumlin::env::{MemEnv, Op};
+use drumlin_policy::sim::crowd::Crowd;
 use drumlin_policy::sim::desk::{self, Desk};
 use std::path::Path;
 
@@ -39,6 +40,8 @@ enum Work {
     Workload(fn(u64) -> Result<Workload>),
     /// Decisions of the adaptive policy over many runs, plans included, without a store.
     Decide(desk::Case),
+    /// Admissions of a plan over so many files, without a store.
+    Admit(u32),
 }
 
 /// What is in the store before.
@@ -83,7 +86,7 @@ const FORWARD: Direction = Direction::Forward;
 const UNIFORM: Target = Target::Uniform;
 use Prepared::{Empty, InMemory, InTables};
 
-pub(super) const CASES: [Case; 27] = [
+pub(super) const CASES: [Case; 28] = [
     action("put-sequential", 10_000, Empty(100), Action::Put(Target::New)),
     action("put-random", 10_000, Empty(100), Action::Put(Target::Below(LOADED))),
     action("put-batch", 10_000, Empty(100), Action::Batch(Target::Below(LOADED), 100)),
@@ -109,6 +112,7 @@ pub(super) const CASES: [Case; 27] = [
     decide("decide-partial", desk::Case { partial: true, ..ELECTIVE }),
     decide("decide-must", desk::Case { partial: true, must: true, ..ELECTIVE }),
     decide("decide-priced", desk::Case { priced: true, ..ELECTIVE }),
+    Case { name: "admit", operations: 4, work: Work::Admit(1000) },
     Case { name: "dynamic", operations: 2_500, work: Work::Workload(dynamic_small) },
     Case { name: "filters", operations: 2_500, work: Work::Workload(filters_small) },
 ];
@@ -326,6 +330,7 @@ impl Case {
                 bench.counted(|bench| bench.load(operations, After::Idle))
             }
             Work::Decide(case) => decisions(case, operations),
+            Work::Admit(files) => admissions(files, operations),
             Work::Workload(make) => {
                 let workload = make(operations)?;
                 let mut bench = Bench::new(config(), workload.ids(), workload.keys, workload.value_bytes)?;
@@ -340,13 +345,24 @@ impl Case {
 /// Makes `operations` decisions over the same tree.
 fn decisions(case: desk::Case, operations: u64) -> Result<Counts> {
     let desk = Desk::new(DECIDED_RUNS, case).map_err(|e| e.to_string())?;
+    repeated("files_taken_per_op", operations, || desk.decide().map_err(|e| e.to_string()))
+}
+
+/// Admits the plan over two levels of `files` files, so many times.
+fn admissions(files: u32, operations: u64) -> Result<Counts> {
+    let crowd = Crowd::new(files);
+    repeated("pieces_per_op", operations, || Ok(crowd.admit().map_err(|e| e.to_string())?.0))
+}
+
+/// What `once` gives, as the count `name` for one operation, and its allocations.
+fn repeated(name: &str, operations: u64, once: impl Fn() -> Result<usize>) -> Result<Counts> {
     let before = allocations::of_this_thread();
-    let mut taken = 0;
+    let mut sum = 0;
     for _ in 0..operations {
-        taken += desk.decide().map_err(|e| e.to_string())?;
+        sum += once()?;
     }
     let per = |count: u64| (count as f64 / operations.max(1) as f64 * 1e6).round() / 1e6;
-    let mut counts = vec![("files_taken_per_op".to_owned(), per(taken as u64))];
+    let mut counts = vec![(name.to_owned(), per(sum as u64))];
     let allocated = allocations::of_this_thread().zip(before).map(|(after, before)| after - before);
     counts.extend(allocated.map(|count| ("allocations_per_op".to_owned(), per(count))));
     Ok(counts)

@@ -12,6 +12,7 @@
 use super::cut::{self, Cut, Part};
 use super::fold::Question;
 use super::limits::Mode;
+use super::overlaps::Overlaps;
 use super::tickets::{Flight, Piece, PieceState, TicketState};
 use super::weights::Weights;
 use super::{Numbers, Scene, pick, project, tidy};
@@ -118,6 +119,7 @@ impl Flight {
             wanted,
             own,
             tag,
+            above: BTreeMap::new(),
             pieces,
             plan,
             outputs: BTreeSet::new(),
@@ -159,7 +161,8 @@ impl Flight {
             from(0).next().is_some() || touches(plan.out)
         } else {
             let is_busy = |f: &FileView| matches!(f.state, FileState::Leaving(_) | FileState::Coming(_));
-            let meets = |f: &FileView| inputs.iter().any(|i| i.range.overlaps(&f.bounds));
+            let met = Overlaps::of(inputs.iter().map(|i| &i.range));
+            let meets = |f: &FileView| met.any(&f.bounds);
             let near = usize::from(source)..=usize::from(plan.out);
             from(0).any(|(_, p)| p.out == source || p.out == plan.out)
                 || view.levels[near].iter().flat_map(|l| l.files()).any(|f| is_busy(f) && meets(f))
@@ -283,7 +286,8 @@ impl Flight {
         let mut folds = Vec::new();
         if !plan.may_fold.is_empty() && question.expects(plan.out, &hull, taken) {
             folds = parts(&legal::spans(projected, &plan.may_fold));
-            folds.retain(|fold| inputs.iter().any(|input| input.span.range.overlaps(&fold.span.range)));
+            let met = Overlaps::of(inputs.iter().map(|input| &input.span.range));
+            folds.retain(|fold| met.any(&fold.span.range));
         }
         let total = taken + folds.iter().map(|part| part.file.bytes).sum::<u64>();
         let (least, most) = scene.settings.piece;
@@ -303,19 +307,27 @@ impl Flight {
 
 /// The files of the output level that `plan` must take along without the pipeline: all that it meets, all free.
 fn beside(projected: &TreeView, plan: &Plan, folds: &[Take]) -> Result<Vec<Take>, Refusal> {
-    let mut along = Vec::new();
-    for span in legal::spans(projected, folds) {
-        let is_taken = plan.take.iter().any(|t| t.table == span.table && t.range.overlaps(&span.range));
-        if !is_taken {
-            along.push(Take { table: span.table, range: span.range });
-        }
+    let mut taken: BTreeMap<TableId, Vec<&KeyRange>> = BTreeMap::new();
+    for take in &plan.take {
+        taken.entry(take.table).or_default().push(&take.range);
     }
-    let is_free = |take: &Take| {
-        let of =
-            projected.files().filter(|(_, _, f)| f.table == take.table && f.bounds.overlaps(&take.range));
-        of.map(|(_, _, f)| f).all(FileView::is_takeable)
+    let is_taken = |span: &FileSpan| {
+        taken.get(&span.table).is_some_and(|ranges| ranges.iter().any(|range| range.overlaps(&span.range)))
     };
-    if along.iter().all(is_free) { Ok(along) } else { Err(Refusal::Busy) }
+    let mut along = Vec::new();
+    let mut needed: BTreeMap<TableId, Vec<KeyRange>> = BTreeMap::new();
+    for span in legal::spans(projected, folds).into_iter().filter(|span| !is_taken(span)) {
+        needed.entry(span.table).or_default().push(span.range.clone());
+        along.push(Take { table: span.table, range: span.range });
+    }
+    let is_needed = |f: &FileView| {
+        needed.get(&f.table).is_some_and(|ranges| ranges.iter().any(|range| range.overlaps(&f.bounds)))
+    };
+    if projected.files().all(|(_, _, f)| f.is_takeable() || !is_needed(f)) {
+        Ok(along)
+    } else {
+        Err(Refusal::Busy)
+    }
 }
 
 /// Keys at which a piece must end so that its output fits into the run that it goes to: files stay there that no input
@@ -323,9 +335,8 @@ fn beside(projected: &TreeView, plan: &Plan, folds: &[Take]) -> Result<Vec<Take>
 fn gaps(projected: &TreeView, plan: &Plan, inputs: &[Part], hull: &KeyRange) -> Vec<Key> {
     let runs = projected.levels.get(usize::from(plan.out)).into_iter().flat_map(|level| &level.runs);
     let joined = runs.filter(|run| plan.place == Place::Run(run.id)).flat_map(|run| &run.files);
-    let lies_free = |f: &&FileView| {
-        f.bounds.overlaps(hull) && !inputs.iter().any(|input| input.span.range.overlaps(&f.bounds))
-    };
+    let met = Overlaps::of(inputs.iter().map(|input| &input.span.range));
+    let lies_free = |f: &&FileView| f.bounds.overlaps(hull) && !met.any(&f.bounds);
     joined.filter(lies_free).map(|f| f.bounds.start.clone()).collect()
 }
 

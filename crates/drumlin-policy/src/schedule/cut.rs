@@ -7,6 +7,7 @@
 //!    versions and operands of a key stay together.
 //! 3. No merge piece reaches over a moved file.
 
+use super::overlaps::Overlaps;
 use super::project;
 use crate::share::share;
 use alloc::collections::BTreeMap;
@@ -85,10 +86,11 @@ pub(super) fn parts(
 pub fn cut(inputs: &[Part], folds: &[Part], pieces: u64, edges: Vec<Key>, mut breaks: Vec<Key>) -> Vec<Cut> {
     let mut cuts = Vec::new();
     let mut merging: Vec<&Part> = Vec::new();
-    for (at, part) in inputs.iter().enumerate() {
+    let met = Overlaps::of(inputs.iter().chain(folds).map(|part| &part.span.range));
+    for part in inputs {
         let range = &part.span.range;
-        let others = inputs.iter().enumerate().filter(|(other, _)| *other != at).map(|(_, other)| other);
-        if part.may_move && !others.chain(folds).any(|other| other.span.range.overlaps(range)) {
+        // It meets itself.
+        if part.may_move && met.count(range) == 1 {
             breaks.push(range.start.clone());
             let inputs = vec![part.span.clone()];
             cuts.push(Cut { range: range.clone(), inputs, bytes: part.file.bytes, may_move: true });
@@ -126,7 +128,7 @@ fn cut_merge(
     let total: u64 = files.iter().map(|f| f.bytes).sum();
     let target = (total / pieces.max(1)).max(1);
     let gaps = refined(&hull, &edges, &files, target);
-    let mut cuts = Vec::new();
+    let mut ranges = Vec::new();
     let (mut start, mut bytes) = (hull.start.clone(), 0);
     for (at, (gap, weight)) in gaps.iter().enumerate() {
         bytes += weight;
@@ -135,56 +137,66 @@ fn cut_merge(
         // Half of the next gap would make it too large.
         let next = gaps.get(at + 1).map_or(0, |(_, weight)| weight / 2);
         if bytes + next > target || forced || is_last {
-            let range = KeyRange::new(core::mem::replace(&mut start, Key::empty()), gap.end.clone());
+            ranges.push(KeyRange::new(core::mem::replace(&mut start, Key::empty()), gap.end.clone()));
             start = gap.end.clone().unwrap_or_else(Key::empty);
-            cuts.extend(piece(merging, range));
             bytes = 0;
         }
     }
-    cuts
+    pieces_of(merging, ranges)
 }
 
 /// The gaps between `edges` in `hull` with the bytes in each, wide ones divided at interpolated keys.
 fn refined(hull: &KeyRange, edges: &[Key], files: &[&FileView], target: u64) -> Vec<(KeyRange, u64)> {
+    let starts = [&hull.start].into_iter().chain(edges);
+    let ends = edges.iter().map(Some).chain([hull.end.as_ref()]);
+    let plain: Vec<KeyRange> = starts.zip(ends).map(|(a, b)| KeyRange::new(a.clone(), b.cloned())).collect();
+    let weights = weights(files, &plain);
     let mut gaps = Vec::new();
-    let mut start = hull.start.clone();
-    for end in edges.iter().cloned().map(Some).chain([hull.end.clone()]) {
-        let gap = KeyRange::new(start.clone(), end.clone());
-        let weight = weight(files, &gap);
+    for (gap, weight) in plain.into_iter().zip(weights) {
         let parts = weight.div_ceil(target).min(MOST_PIECES);
-        let mut from = start;
+        let mut from = gap.start.clone();
         for part in 1..parts {
             let Some(key) = between(&gap, part, parts).filter(|key| *key > from) else { continue };
             gaps.push((KeyRange::new(from, Some(key.clone())), weight / parts));
             from = key;
         }
-        gaps.push((KeyRange::new(from, end.clone()), weight / parts.max(1)));
-        match end {
-            Some(end) => start = end,
-            None => break,
-        }
+        gaps.push((KeyRange::new(from, gap.end), weight / parts.max(1)));
     }
     gaps
 }
 
-fn weight(files: &[&FileView], range: &KeyRange) -> u64 {
-    let overlapping = files.iter().filter(|f| f.bounds.overlaps(range));
-    overlapping.map(|f| (f.bytes as f64 * share(&f.bounds, range)) as u64).sum()
+/// Of `ranges`, which are disjoint and sorted, those that share keys with `range`, by place.
+fn meeting(ranges: &[KeyRange], range: &KeyRange) -> core::ops::Range<usize> {
+    let first = ranges.partition_point(|r| r.end.as_ref().is_some_and(|end| *end <= range.start));
+    let past = ranges.partition_point(|r| range.is_before_end(&r.start));
+    first..past.max(first)
 }
 
-fn piece(merging: &[&Part], range: KeyRange) -> Option<Cut> {
-    let mut bytes = 0;
-    let mut inputs = Vec::new();
-    let mut last = None;
-    for part in merging {
-        let Some(taken) = part.span.range.intersect(&range) else { continue };
-        bytes += (part.file.bytes as f64 * share(&part.file.bounds, &taken)) as u64;
-        let is_whole = taken == part.span.range;
-        last = Some(part.may_move && is_whole);
-        inputs.push(FileSpan { range: taken, ..part.span.clone() });
+/// The bytes of `files` in each of `gaps`.
+fn weights(files: &[&FileView], gaps: &[KeyRange]) -> Vec<u64> {
+    let mut weights = vec![0; gaps.len()];
+    for file in files {
+        for at in meeting(gaps, &file.bounds) {
+            weights[at] += (file.bytes as f64 * share(&file.bounds, &gaps[at])) as u64;
+        }
     }
-    let may_move = inputs.len() == 1 && last == Some(true);
-    (!inputs.is_empty()).then_some(Cut { range, inputs, bytes, may_move })
+    weights
+}
+
+/// What `merging` has in each of `ranges`; nothing where that is nothing.
+fn pieces_of(merging: &[&Part], ranges: Vec<KeyRange>) -> Vec<Cut> {
+    let mut taken: Vec<(Vec<FileSpan>, u64, bool)> = vec![(Vec::new(), 0, true); ranges.len()];
+    for part in merging {
+        for at in meeting(&ranges, &part.span.range) {
+            let Some(range) = part.span.range.intersect(&ranges[at]) else { continue };
+            let (inputs, bytes, may_move) = &mut taken[at];
+            *bytes += (part.file.bytes as f64 * share(&part.file.bounds, &range)) as u64;
+            *may_move = inputs.is_empty() && part.may_move && range == part.span.range;
+            inputs.push(FileSpan { range, ..part.span.clone() });
+        }
+    }
+    let cuts = ranges.into_iter().zip(taken).filter(|(_, (inputs, ..))| !inputs.is_empty());
+    cuts.map(|(range, (inputs, bytes, may_move))| Cut { range, inputs, bytes, may_move }).collect()
 }
 
 /// A key inside `range`, `part` of `parts` of the way, keys taken as fractions behind their common prefix.

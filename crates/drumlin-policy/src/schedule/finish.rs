@@ -10,6 +10,7 @@
 
 use super::Scene;
 use super::limits::Mode;
+use super::start::with_margin;
 use super::tickets::{Flight, Piece, PieceState, TicketState};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -46,6 +47,7 @@ pub struct Withdrawn {
 impl Flight {
     /// The executor of a piece is done. `false` when the piece was given up meanwhile: its output is to be removed.
     pub fn finished(&mut self, id: PieceId, now: u64) -> bool {
+        self.stray.remove(&id);
         match self.piece_mut(id) {
             Some(piece) if piece.state == PieceState::Running => {
                 piece.state = PieceState::Held;
@@ -136,13 +138,17 @@ impl Flight {
 
     /// A piece failed: it is tried again later, or given up with what depends on it.
     pub fn failed(&mut self, id: PieceId, retry: bool, why: &str, now: u64) -> Withdrawn {
+        self.stray.remove(&id);
         let Some(piece) = self.piece_mut(id) else { return Withdrawn::default() };
         if !piece.is_unfinished() {
             return Withdrawn::default();
         }
         piece.attempts += 1;
         if !retry || piece.attempts >= MAX_ATTEMPTS {
-            return self.withdraw(id, why);
+            let ended = self.withdraw(id, why);
+            // Its own executor is done.
+            self.stray.remove(&id);
+            return ended;
         }
         // What it folded stays claimed: it is as good to fold later.
         piece.state = PieceState::Ready;
@@ -199,9 +205,13 @@ impl Flight {
 
     fn give_up(&mut self, id: PieceId, why: &str, ended: &mut Withdrawn) {
         self.cut_short(id.ticket, why);
-        if let Some(piece) = self.piece_mut(id) {
-            piece.state = PieceState::Withdrawn;
-            ended.gone.push(id);
+        let Some(piece) = self.piece_mut(id) else { return };
+        let goes_on = piece.state == PieceState::Running && !piece.is_move;
+        let writes = with_margin(piece.bytes);
+        piece.state = PieceState::Withdrawn;
+        ended.gone.push(id);
+        if goes_on {
+            self.stray.insert(id, writes);
         }
     }
 

@@ -14,13 +14,14 @@
 //! else                                  fold nothing
 //! ```
 
+use super::Numbers;
 use super::limits::{Mode, Settings};
 use super::project::part;
 use super::tickets::{Flight, Piece, TicketState};
 use super::weights::{LevelWeight, Weights, counts, depth};
 use crate::share::share;
 use alloc::vec::Vec;
-use drumlin_types::contract::{FileSpan, FileView, LevelDesign, TreeView};
+use drumlin_types::contract::{FileSpan, FileView, LevelDesign, RunTag, TreeView};
 use drumlin_types::{KeyRange, RunId, Seq};
 
 /// Measured costs that decide between folding and an extra run.
@@ -216,9 +217,21 @@ pub struct Room {
     pub fits: bool,
 }
 
-/// The run that takes the outputs of a piece of `ticket` at its output level: the wanted one where they fit; for an
-/// untagged plan that wanted one, the newest run where they fit; else the ticket's own, or none of these.
-pub fn home(ticket: &TicketState, rooms: &[Room]) -> Option<RunId> {
+/// The run of level `level` that takes the outputs of a piece of `ticket`, and its tag. At the output level it is the
+/// wanted one where they fit; for an untagged plan that wanted one, the newest run where they fit; else the ticket's own.
+/// Above it, where pieces land and stay, all of a ticket share one. Where they fit into none of these, a run from
+/// `numbers`.
+pub fn home(ticket: &mut TicketState, level: u8, rooms: &[Room], numbers: &mut Numbers) -> (RunId, RunTag) {
+    let has_room = |run: &RunId| rooms.iter().find(|room| room.run == *run).is_none_or(|room| room.fits);
+    if level == ticket.plan.out {
+        let run = at_output(ticket, rooms).unwrap_or_else(|| numbers.run());
+        return (run, ticket.tag.clone());
+    }
+    let shared = *ticket.above.entry(level).or_insert_with(|| numbers.run());
+    (Some(shared).filter(has_room).unwrap_or_else(|| numbers.run()), RunTag::default())
+}
+
+fn at_output(ticket: &TicketState, rooms: &[Room]) -> Option<RunId> {
     let room = |run: RunId| rooms.iter().find(|room| room.run == run);
     let has_room = |run: &RunId| room(*run).is_none_or(|room| room.fits);
     if let Some(wanted) = ticket.wanted {

@@ -26,6 +26,7 @@ mod divide;
 pub mod finish;
 pub mod fold;
 pub mod limits;
+mod overlaps;
 pub mod pick;
 pub mod project;
 pub mod start;

@@ -8,11 +8,14 @@ use super::tickets::{Flight, Piece, TicketState};
 use crate::share::{narrowed, split};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use core::ops::Bound;
 use drumlin_types::contract::{FileState, FileView, LevelView, LookupStats, RunTag, RunView, TreeView};
-use drumlin_types::{KeyRange, RunId, TableId, Ticket};
+use drumlin_types::{Key, KeyRange, RunId, TableId, Ticket};
 
 /// Numbers of tables that are not there yet begin here.
 const COMING: u64 = 1 << 62;
+/// Numbers of runs begin here that are to take what stays above the output level of its ticket.
+const ABOVE: u64 = 1 << 61;
 
 /// The picture of `tree`, the installed one, with the plans of `flight` under way. Files of `tree` that are marked
 /// as coming stay so: nobody may take them.
@@ -30,12 +33,17 @@ pub fn view(tree: &TreeView, flight: &Flight) -> TreeView {
         runs: level.runs.iter().map(|run| run_with(run, &claims, &settling)).collect(),
     };
     let mut view = TreeView { levels: tree.levels.iter().map(level).collect() };
+    let mut outputs = Outputs::new();
     for ticket in &flight.tickets {
         for piece in ticket.pieces.iter().filter(|piece| piece.is_unfinished()) {
             if let Some(file) = coming(ticket, piece) {
-                place(&mut view, ticket, piece, file);
+                place(&mut view, &mut outputs, ticket, piece, file);
             }
         }
+    }
+    for ((level, run), growing) in outputs {
+        let files = &mut view.levels[level].runs[run].files;
+        *files = growing.joined(core::mem::take(files));
     }
     view
 }
@@ -102,32 +110,74 @@ fn coming(ticket: &TicketState, piece: &Piece) -> Option<FileView> {
     })
 }
 
-fn place(view: &mut TreeView, ticket: &TicketState, piece: &Piece, file: FileView) {
-    let Some(level) = view.levels.get_mut(usize::from(piece.out)) else { return };
+/// A run that outputs to come are put into. They are kept apart until all have a place: a run may have thousands.
+#[derive(Default)]
+struct Growing {
+    /// For each file of the run, the last one up to it that is not leaving.
+    staying: Vec<Option<usize>>,
+    /// What comes, by first key.
+    coming: BTreeMap<Key, FileView>,
+}
+
+impl Growing {
+    fn of(run: &RunView) -> Growing {
+        let mut last = None;
+        let staying = |(at, file): (usize, &FileView)| {
+            if !matches!(file.state, FileState::Leaving(_)) {
+                last = Some(at);
+            }
+            last
+        };
+        Growing { staying: run.files.iter().enumerate().map(staying).collect(), coming: BTreeMap::new() }
+    }
+
+    /// Whether `file` meets nothing that stays in `run` or comes to it. All that is disjoint, so the last of either that
+    /// begins before the file ends decides.
+    fn fits(&self, run: &RunView, file: &FileView) -> bool {
+        let before = run.files.partition_point(|f| file.bounds.is_before_end(&f.bounds.start));
+        let stays = before.checked_sub(1).and_then(|at| self.staying.get(at).copied().flatten());
+        let end = file.bounds.end.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
+        let comes = self.coming.range::<Key, _>((Bound::Unbounded, end)).next_back().map(|(_, f)| f);
+        let last = stays.and_then(|at| run.files.get(at));
+        !last.into_iter().chain(comes).any(|f| f.bounds.is_before_end(&file.bounds.start))
+    }
+
+    /// The files of `run`, and what comes to it.
+    fn joined(self, run: Vec<FileView>) -> Vec<FileView> {
+        let mut files = Vec::with_capacity(run.len() + self.coming.len());
+        let mut run = run.into_iter().peekable();
+        for (start, file) in self.coming {
+            while let Some(before) = run.next_if(|f| f.bounds.start <= start) {
+                files.push(before);
+            }
+            files.push(file);
+        }
+        files.extend(run);
+        files
+    }
+}
+
+/// The outputs to come, by level and place of their run.
+type Outputs = BTreeMap<(usize, usize), Growing>;
+
+fn place(view: &mut TreeView, outputs: &mut Outputs, ticket: &TicketState, piece: &Piece, file: FileView) {
+    let out = usize::from(piece.out);
+    let Some(level) = view.levels.get_mut(out) else { return };
     let is_own = piece.out == ticket.plan.out;
     let wanted = ticket.wanted.filter(|_| is_own);
-    // A piece that stays above needs a run that no other level has.
-    let own = if is_own { ticket.own } else { RunId(file.table.0) };
-    // What is not leaving is disjoint and sorted, so the last that begins before the file ends decides.
-    let fits = |run: &RunView| {
-        let before = run.files.partition_point(|f| file.bounds.is_before_end(&f.bounds.start));
-        let last = run.files[..before].iter().rev().find(|f| !matches!(f.state, FileState::Leaving(_)));
-        last.is_none_or(|f| !f.bounds.is_before_end(&file.bounds.start))
-    };
-    let homes = [wanted, Some(own), Some(RunId(file.table.0))];
-    for home in homes.into_iter().flatten() {
-        match level.runs.iter_mut().find(|run| run.id == home) {
-            Some(run) if !fits(run) => {}
-            Some(run) => {
-                let at = run.files.partition_point(|f| f.bounds.start <= file.bounds.start);
-                run.files.insert(at, file);
-                return;
-            }
-            None => {
-                let tag = if is_own { ticket.tag.clone() } else { RunTag::default() };
-                level.runs.push(RunView { id: home, tag, files: Vec::from([file]) });
-                return;
-            }
+    // What stays above needs a run that no other level has.
+    let above = || RunId(ABOVE + (ticket.ticket.0 << 8) + u64::from(piece.out));
+    let own = if is_own { ticket.own } else { ticket.above.get(&piece.out).copied().unwrap_or_else(above) };
+    for home in [wanted, Some(own), Some(RunId(file.table.0))].into_iter().flatten() {
+        let at = level.runs.iter().position(|run| run.id == home).unwrap_or_else(|| {
+            let tag = if is_own { ticket.tag.clone() } else { RunTag::default() };
+            level.runs.push(RunView { id: home, tag, files: Vec::new() });
+            level.runs.len() - 1
+        });
+        let growing = outputs.entry((out, at)).or_insert_with(|| Growing::of(&level.runs[at]));
+        if growing.fits(&level.runs[at], &file) {
+            growing.coming.insert(file.bounds.start.clone(), file);
+            return;
         }
     }
 }

@@ -180,10 +180,10 @@ impl Flight {
         last
     }
 
-    /// Bytes that started pieces may still write.
+    /// Bytes that started pieces may still write, those included that were given up meanwhile.
     pub fn writing(&self) -> u64 {
         let running = self.unfinished().filter(|(_, p)| p.state == PieceState::Running && !p.is_move);
-        running.map(|(_, piece)| with_margin(piece.bytes)).sum()
+        running.map(|(_, piece)| with_margin(piece.bytes)).chain(self.stray.values().copied()).sum()
     }
 
     /// Candidates in the order in which they are tried.

@@ -160,6 +160,47 @@ fn who_waits_for_what_is_given_up_goes_too_or_stays_above() {
 }
 
 #[test]
+fn what_stays_above_is_one_run_of_its_ticket() {
+    let text = "L0: [a..z #41-50 64M] | [a..z #51-60 64M]  L1: [a..z #21-30 64M]  L2: [a..z #1-20 64M]";
+    let mut bench = Bench::new(text);
+    bench.settings.piece = (16 << 20, 16 << 20);
+    assert_eq!(bench.try_plan("t3 -> L2"), Ok(1));
+    assert_eq!(bench.try_plan("t1 t2 -> L2"), Ok(2));
+    assert_eq!(bench.flight.tickets[1].pieces.len(), 8);
+    let ended = bench.flight.withdraw(piece(1), "a test");
+    assert_eq!(ended.staying.len(), 8);
+    // Two runs go, and one comes.
+    let coming = |bench: &Bench| project::view(&bench.tree, &bench.flight).projected().levels[0].runs.len();
+    assert_eq!(coming(&bench), 1);
+    let Bench { flight, numbers, .. } = &mut bench;
+    let ticket = flight.ticket_mut(Ticket(2)).unwrap();
+    let (first, tag) = home(ticket, 0, &[], numbers);
+    assert!(tag.0.is_empty());
+    let room = |fits| Room { run: first, max_seq: 60, is_plain: true, fits };
+    assert_eq!(home(ticket, 0, &[room(true)], numbers).0, first);
+    let beside = home(ticket, 0, &[room(false)], numbers).0;
+    assert!(beside != first && beside != home(ticket, 1, &[], numbers).0, "runs lie in one level");
+    assert_eq!(home(ticket, 0, &[room(true)], numbers).0, first);
+    assert_eq!(coming(&bench), 1);
+}
+
+#[test]
+fn who_is_given_up_while_it_runs_writes_until_it_is_done() {
+    let mut bench = chain();
+    bench.start().unwrap();
+    bench.start().unwrap();
+    let all = bench.flight.writing();
+    let second = start::with_margin(bench.flight.piece(piece(2)).unwrap().bytes);
+    let is_move = bench.flight.piece(piece(2)).unwrap().is_move;
+    bench.flight.withdraw(piece(1), "a test");
+    assert_eq!(bench.flight.writing(), all, "its executor knows of nothing yet");
+    assert!(!bench.flight.finished(piece(1), 5), "nobody wants it");
+    assert_eq!(bench.flight.writing(), if is_move { 0 } else { second });
+    bench.flight.failed(piece(2), false, "a test", 6);
+    assert_eq!(bench.flight.writing(), 0);
+}
+
+#[test]
 fn folds_follow_depth_size_and_waits() {
     let tree = "L0: [a..z #41-50 64M]  L1: [a..m #21-30 64M][m..z #21-30 64M] | [a..z #11-20 64M]";
     let folded = |every, cap, bytes: f64| {

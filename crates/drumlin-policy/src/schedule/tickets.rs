@@ -18,7 +18,7 @@ use super::limits::Settings;
 use super::pick::is_full;
 use super::weights::Weights;
 use alloc::borrow::ToOwned;
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
 use drumlin_types::contract::{FileSpan, PieceId, PieceView, Plan, RunTag, TicketView};
@@ -134,6 +134,8 @@ pub struct TicketState {
     pub own: RunId,
     /// Tag of the run of its own.
     pub tag: RunTag,
+    /// By level, the run of what landed or stayed above the output level.
+    pub above: BTreeMap<u8, RunId>,
     /// Its pieces, by rising key.
     pub pieces: Vec<Piece>,
     /// Installed outputs.
@@ -180,6 +182,8 @@ pub struct Flight {
     pub tickets: Vec<TicketState>,
     /// A slot was free, and none of the pieces that are ready may start.
     pub(super) starved: bool,
+    /// What pieces may still write that were given up while an executor had them: it knows when it is done.
+    pub(super) stray: BTreeMap<PieceId, u64>,
 }
 
 impl Flight {

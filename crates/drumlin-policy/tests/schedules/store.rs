@@ -206,8 +206,8 @@ impl Store {
             .iter()
             .map(|run| Room { run: run.id, max_seq: run.max_seq(), is_plain: true, fits: fits(run) })
             .collect();
-        let ticket = self.flight.ticket(piece.id.ticket).filter(|t| t.plan.out == level);
-        let said = ticket.and_then(|ticket| home(ticket, &rooms));
+        let ticket = self.flight.ticket_mut(piece.id.ticket);
+        let said = ticket.map(|ticket| home(ticket, level, &rooms, &mut self.numbers).0);
         let any = rooms.iter().find(|room| room.fits && dice.one_in(2)).map(|room| room.run);
         let run = if dice.one_in(3) { any } else { said };
         let run = run.unwrap_or_else(|| self.numbers.run());

@@ -18,7 +18,7 @@ use crate::store::{Store, TreeStep};
 use crate::version::{FileMeta, KeyspaceEdit, Run, Tree};
 use drumlin_env::sync::{Arc, atomic};
 use drumlin_policy::schedule::{Install, Room, Scene, Settings, home};
-use drumlin_types::contract::{FileSpan, PieceId, RunTag, TreeView};
+use drumlin_types::contract::{FileSpan, PieceId, TreeView};
 use drumlin_types::{Key, KeyRange, RunId, TableId};
 use std::collections::BTreeSet;
 
@@ -163,13 +163,10 @@ impl Outputs {
 
 /// Puts `files` into the run of level `level` that the scheduler names.
 fn place(control: &mut Control, tree: &Tree, piece: &Piece, level: u8, outputs: &mut Outputs) -> Option<()> {
-    let keyspace = control.keyspaces.iter().find(|k| k.flight.ticket(piece.id.ticket).is_some())?;
-    let ticket = keyspace.flight.ticket(piece.id.ticket)?;
+    let Control { keyspaces, numbers, .. } = control;
+    let ticket = keyspaces.iter_mut().find_map(|k| k.flight.ticket_mut(piece.id.ticket))?;
     let bounds: Vec<&KeyRange> = outputs.files.iter().map(|f| &f.bounds).collect();
-    let is_own = level == ticket.plan.out;
-    let named = is_own.then(|| home(ticket, &rooms(tree, &outputs.edit, level, &bounds))).flatten();
-    let tag = if is_own { ticket.tag.clone() } else { RunTag::default() };
-    let run = named.unwrap_or_else(|| control.fresh_run());
+    let (run, tag) = home(ticket, level, &rooms(tree, &outputs.edit, level, &bounds), numbers);
     outputs.edit.runs.push((level, run, tag));
     outputs.edit.add.extend(outputs.files.iter().map(|file| (level, run, file.clone())));
     outputs.level = level;

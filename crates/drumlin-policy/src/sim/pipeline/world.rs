@@ -24,9 +24,9 @@ use drumlin_types::contract::draw::plain_file;
 use drumlin_types::contract::legal::check;
 use drumlin_types::contract::{
     CompactionPolicy, CostView, Decision, FileSpan, FileView, LevelDesign, LimitView, LoadView, Outcome,
-    Pace, PieceId, PlanResult, PolicyInput, RunTag, RunView, TreeView,
+    Pace, PieceId, PlanResult, PolicyInput, RunView, TreeView,
 };
-use drumlin_types::{KeyRange, LEVELS, RunId, Seq, TableId};
+use drumlin_types::{KeyRange, LEVELS, Seq, TableId};
 
 const SECOND: u64 = 1_000_000_000;
 const SAMPLE: u64 = SECOND / 10;
@@ -567,7 +567,6 @@ impl World {
     /// Puts files into `level`, where the scheduler says.
     fn add(&mut self, piece: &Piece, level: u8, files: Vec<FileView>) -> Vec<TableId> {
         let tables = files.iter().map(|f| f.table).collect();
-        let Some(ticket) = self.flight.ticket(piece.id.ticket) else { return tables };
         let rooms: Vec<Room> = self.tree.levels[usize::from(level)]
             .runs
             .iter()
@@ -578,10 +577,8 @@ impl World {
                 fits: files.iter().all(|f| run.has_gap_for(&f.bounds)),
             })
             .collect();
-        let is_own = level == ticket.plan.out;
-        let run: Option<RunId> = if is_own { home(ticket, &rooms) } else { None };
-        let tag = if is_own { ticket.tag.clone() } else { RunTag::default() };
-        let run = run.unwrap_or_else(|| self.numbers.run());
+        let Some(ticket) = self.flight.ticket_mut(piece.id.ticket) else { return tables };
+        let (run, tag) = home(ticket, level, &rooms, &mut self.numbers);
         for file in files {
             put(&mut self.tree, level, run, &tag, file);
         }

@@ -12,6 +12,7 @@ use crate::contract::plan::{Plan, Take};
 use crate::contract::tree::TreeView;
 use crate::{KeyRange, TableId};
 use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 /// `plan` with every part of a file added that must not stay behind. Fails as [`legal`] does, and when
@@ -46,20 +47,25 @@ pub fn close_plan(projected: &TreeView, plan: &Plan) -> Result<Plan, Illegal> {
     closed.take.append(&mut joined);
     closed.take = joint(closed.take);
     // What joined is read anyway; folding it as well would name it twice.
-    closed.may_fold.retain(|fold| !closed.take.iter().any(|take| overlap(take, fold)));
+    let mut taken: BTreeMap<TableId, Vec<&KeyRange>> = BTreeMap::new();
+    for take in &closed.take {
+        taken.entry(take.table).or_default().push(&take.range);
+    }
+    let is_taken = |fold: &Take| {
+        taken.get(&fold.table).is_some_and(|ranges| ranges.iter().any(|range| range.overlaps(&fold.range)))
+    };
+    closed.may_fold.retain(|fold| !is_taken(fold));
     legal(projected, &closed)?;
     Ok(closed)
-}
-
-fn overlap(a: &Take, b: &Take) -> bool {
-    a.table == b.table && a.range.overlaps(&b.range)
 }
 
 /// The takes with neighbouring ranges of a table made one, tables in the order of their first take.
 fn joint(takes: Vec<Take>) -> Vec<Take> {
     let mut tables: Vec<(TableId, Vec<KeyRange>)> = Vec::new();
+    let mut places: BTreeMap<TableId, usize> = BTreeMap::new();
     for take in takes {
-        match tables.iter_mut().find(|(table, _)| *table == take.table) {
+        let at = *places.entry(take.table).or_insert(tables.len());
+        match tables.get_mut(at) {
             Some((_, ranges)) => ranges.push(take.range),
             None => tables.push((take.table, Vec::from([take.range]))),
         }
