@@ -3,7 +3,10 @@
 
 use drumlin_policy::sim::World;
 use drumlin_policy::{SplitMix, by_name};
-use drumlin_types::contract::{CompactionPolicy, CostView, LimitView, LoadView, Outcome, Plan, TreeView};
+use drumlin_types::Ticket;
+use drumlin_types::contract::{
+    CompactionPolicy, CostView, LimitView, LoadView, Outcome, Plan, PlanResult, TreeView,
+};
 
 const FLUSH: u64 = 2 << 20;
 const KEYS: u32 = 1 << 20;
@@ -72,6 +75,45 @@ fn writes_alone_wait_for_too_many_runs() {
     assert!((25..=64).contains(&most), "{most} runs");
     let amplification = world.totals.merged as f64 / world.totals.flushed as f64;
     assert!(amplification < 4.0, "writes alone are rewritten {amplification} times");
+}
+
+/// Near the end of the disk budget merges free what they can, though nobody reads; where they free nothing they stop.
+#[test]
+fn a_short_disk_is_freed_while_merges_free_anything() {
+    let runs_left = |used: u64, ratio: u64| {
+        let (mut world, mut policy) = (world(1), by_name("arce").unwrap());
+        (world.limits.disk_budget, world.limits.disk_used) = (1000, used);
+        let merge = |bytes_out| Outcome::Plan {
+            ticket: Ticket(1 << 40),
+            reason: String::new(),
+            result: PlanResult::Done,
+            why: String::new(),
+            bytes_in: 100,
+            bytes_out,
+            dropped: 0,
+        };
+        for _ in 0..8 {
+            world.flush(&mut *policy, 0, KEYS);
+        }
+        world.load = load(0.0, 0.0, 50_000.0, 1.0);
+        // Merges of this world free nothing; each is told as one that does.
+        for round in 0..20 {
+            policy.observe(&merge(ratio));
+            let decision = world.decide(&mut *policy, round);
+            for plan in &decision.plans {
+                assert!(plan.reason.contains("disk short, 950 B of 1000 B"), "{}", plan.reason);
+                world.admit(plan, 1).unwrap();
+            }
+            while let Some(&id) = world.ready().first() {
+                world.install(id, &mut *policy);
+                (0..8).for_each(|_| policy.observe(&merge(ratio)));
+            }
+        }
+        world.tree().runs()
+    };
+    assert_eq!(runs_left(890, 50), 8, "there is room, and nobody reads");
+    assert_eq!(runs_left(950, 50), 1, "half of what is merged is freed");
+    assert_eq!(runs_left(950, 100), 8, "nothing would be");
 }
 
 #[test]

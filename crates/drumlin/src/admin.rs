@@ -8,7 +8,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::flush::FlushLane;
 use crate::keyspace::KeyspaceState;
 use crate::memtable::Memtable;
-use crate::options::{KeyspaceOptions, Options};
+use crate::options::{Adaptation, KeyspaceOptions, Options};
 use crate::ready::ReadyLane;
 use crate::recovery::open::keyspace_options;
 use crate::search::SearchJob;
@@ -198,7 +198,11 @@ impl Store {
             Change::KeyspaceOption { id: keyspace.id, name: name.to_owned(), value: value.to_owned() };
         let adapts = name == "adaptation";
         // What is frozen is frozen for the next life too, whatever ends this one.
-        let policy = control.keyspace(keyspace).filter(|_| adapts).map(|entry| entry.durable_policy());
+        let frozen = options.adaptation == Adaptation::Frozen;
+        let policy = control.keyspace(keyspace).filter(|_| adapts).map(|entry| {
+            entry.policy.freeze(frozen);
+            entry.durable_policy()
+        });
         let policy = policy.map(|(name, blob)| Change::Policy { keyspace: keyspace.id, name, blob });
         let changes = std::iter::once(change).chain(policy).collect();
         self.append_edit(&mut control, Edit { changes }, || {})?;
@@ -283,18 +287,30 @@ impl Store {
             let id = control.next_manual;
             control.next_manual += 1;
             match control.keyspace(keyspace) {
-                Some(entry) => entry.manual.push(ManualCompaction { id, range, ticket: None }),
-                None => return Ok(()),
+                Some(entry) => entry.manual.push(ManualCompaction::new(id, range)),
+                None => return keyspace.check_alive(),
             }
             id
         };
         self.background.wake();
-        self.background.wait("a compaction waits for its merge", || {
+        let ended = self.background.wait("a compaction waits for its merge", || {
             self.check_poison()?;
-            self.check_room_to_merge()?;
             let mut control = self.control.lock();
-            Ok(control.keyspace(keyspace).is_none_or(|entry| !entry.is_compacting(id)))
-        })
+            let Some(entry) = control.keyspace(keyspace) else {
+                return keyspace.check_alive().map(|()| true);
+            };
+            if let Some(ended) = entry.take_manual(id) {
+                return ended.map(|()| true);
+            }
+            drop(control);
+            self.check_room_to_merge().map(|()| false)
+        });
+        if ended.is_err()
+            && let Some(entry) = self.control.lock().keyspace(keyspace)
+        {
+            entry.forget_manual(id);
+        }
+        ended
     }
 
     /// Waits until nothing is to be flushed, merged or removed.

@@ -300,10 +300,11 @@ const STARVED_OPERATIONS: usize = 48;
 mod tests {
     use crate::db::Db;
     use crate::error::ErrorKind;
+    use crate::event::{Event, EventListener};
     use drumlin_env::TempDir;
-    use drumlin_types::contract::{CompactionPolicy, Decision, PolicyInput, RunTag, TreeView};
+    use drumlin_env::sync::Arc;
+    use drumlin_types::contract::{CompactionPolicy, Decision, PolicyInput};
 
-    /// Fails where only its own answer is guarded, not what else it is asked.
     #[derive(Debug)]
     struct Fails;
 
@@ -313,24 +314,31 @@ mod tests {
         }
 
         fn decide(&mut self, _: &PolicyInput<'_>) -> Decision {
-            Decision::default()
+            panic!("no question was foreseen");
         }
+    }
 
-        fn flush_tag(&mut self, _: u64, _: &TreeView) -> RunTag {
-            panic!("no flush was foreseen");
+    /// Fails in the thread that tells it of the policy.
+    struct FailsToo;
+
+    impl EventListener for FailsToo {
+        fn on_event(&self, event: &Event) {
+            assert!(!matches!(event, Event::PolicyFailed { .. }), "no event was foreseen");
         }
     }
 
     #[test]
     fn who_waits_for_a_thread_that_panicked_hears_of_it() {
         let dir = TempDir::new("drumlin-panic").expect("a temporary directory");
-        let db = Db::open(dir.path().join("s")).expect("open");
+        let builder = Db::builder(dir.path().join("s")).listener(Arc::new(FailsToo));
+        let db = builder.open().expect("open");
         let keys = db.keyspace("k").expect("keyspace");
         keys.put(b"a", b"1").expect("put");
         keys.store.control.lock().keyspaces.iter_mut().for_each(|k| k.set_policy(Box::new(Fails)));
-        let error = db.flush().expect_err("the flush never ends");
+        let error = db.flush().and_then(|()| db.wait_idle()).expect_err("the store is never idle");
         assert_eq!(error.kind(), ErrorKind::Poisoned, "{error}");
-        assert!(error.to_string().contains("drumlin-flush panicked"), "{error}");
+        assert!(error.to_string().contains("drumlin-merge"), "{error}");
+        assert!(error.to_string().contains(" panicked"), "{error}");
         assert_eq!(keys.put(b"b", b"2").expect_err("no more writes").kind(), ErrorKind::Poisoned);
         assert_eq!(keys.get(b"a").expect("reads go on").as_deref(), Some(&b"1"[..]));
         drop((keys, db));

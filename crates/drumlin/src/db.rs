@@ -199,7 +199,8 @@ impl Db {
         self.store.flush(None)
     }
 
-    /// Merges every keyspace into one run and waits for it.
+    /// Merges every keyspace into one run and waits for it. Fails as [`Keyspace::compact`] does, at the first keyspace
+    /// that cannot be merged as a whole.
     pub fn compact(&self) -> Result<()> {
         for keyspace in self.store.keyspaces().iter() {
             self.store.compact(keyspace, KeyRange::all())?;

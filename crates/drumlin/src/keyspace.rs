@@ -333,7 +333,8 @@ impl Keyspace {
         self.store.flush(Some(&self.state))
     }
 
-    /// Merges everything in `range` into one run and waits for it.
+    /// Merges everything in `range` into one run and waits for it. Fails where a part of it could not be merged: with
+    /// what kept that part, as damage of a table, that is left where it was.
     pub fn compact<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<()> {
         self.store.compact(&self.state, crate::batch::key_range(range))
     }

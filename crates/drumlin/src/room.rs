@@ -7,17 +7,26 @@
 //!    tells, and is looked at again when files go, or a second later.
 //! 3. A flush that would not leave merges a part of the budget fails as on a full disk: without room no merge could
 //!    ever make any. While flushes fail, what they cannot use is not kept for them.
+//! 4. Policies are told what is in use of the budget, and what merges under way may still write. They see the budget without
+//!    the part that flushes leave: so they can free disk before flushes fail.
 //!
-//! Asking the file system comes before the control lock: under it there is no I/O.
+//! Asking the file system comes before the control lock, under which nothing waits for a merge or a flush: of I/O there
+//! are edits of the manifest alone, and reads of a block or two where one needs the entries of a part of a file.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::memtable::Memtable;
 use crate::store::{PIECE_BYTES, Store};
 use drumlin_env::sync::{Arc, atomic};
 use drumlin_policy::schedule::start::with_margin;
+use drumlin_types::contract::LimitView;
 
 /// The part of the budget that flushes leave to merges is one in so many, and at most what two pieces take.
 const MERGE_SHARE: u64 = 8;
+
+/// The part of `budget` that flushes leave to merges.
+fn left_to_merges(budget: u64) -> u64 {
+    (budget / MERGE_SHARE).min(2 * with_margin(PIECE_BYTES))
+}
 
 impl Store {
     /// Bytes that tables and log segments take on disk.
@@ -40,6 +49,18 @@ impl Store {
         free.min(budget).saturating_sub(for_flushes)
     }
 
+    /// What policies are told of the disk.
+    pub(crate) fn disk_limits(&self) -> LimitView {
+        match self.options.load().disk_budget {
+            0 => LimitView::default(),
+            budget => LimitView {
+                disk_budget: budget - left_to_merges(budget),
+                disk_used: self.disk_bytes(),
+                ..LimitView::default()
+            },
+        }
+    }
+
     /// Fails when the budget has no room to flush `memtables`.
     pub(crate) fn check_room_to_flush(&self, memtables: &[Arc<Memtable>]) -> Result<()> {
         let budget = self.options.load().disk_budget;
@@ -47,7 +68,7 @@ impl Store {
             return Ok(());
         }
         let wanted: u64 = memtables.iter().map(|m| m.bytes() as u64).sum();
-        let for_merges = (budget / MERGE_SHARE).min(2 * with_margin(PIECE_BYTES));
+        let for_merges = left_to_merges(budget);
         let used = self.disk_bytes();
         if used.saturating_add(wanted).saturating_add(for_merges) <= budget {
             return Ok(());

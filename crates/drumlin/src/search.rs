@@ -8,7 +8,7 @@
 //! The control lock is taken when a policy asked for something else, and when there is something to tell it, not for
 //! each step.
 //!
-//! The last answer is made durable with the policy's state.
+//! The last answer is made durable with the policy's state. A search that panics ends its policy, as any question does.
 
 use crate::background::Step;
 use crate::error::Result;
@@ -19,6 +19,7 @@ use drumlin_env::sync::{Arc, atomic};
 use drumlin_format::manifest::{Change, Edit};
 use drumlin_policy::budget::{Kind, SearchBudget};
 use drumlin_types::contract::{Outcome, Think};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// What a step is charged at least, nanoseconds; on a simulated clock it takes no time.
 const STEP: f64 = 20e3;
@@ -41,8 +42,14 @@ struct Search {
 
 impl Search {
     fn kind(&self) -> Kind {
-        if self.think.is_urgent() { Kind::Urgent } else { Kind::Calm }
+        let is_urgent = guarded(|| self.think.is_urgent()).unwrap_or(false);
+        if is_urgent { Kind::Urgent } else { Kind::Calm }
     }
+}
+
+/// What `ask` gives, unless it panics: searches are a policy's code.
+fn guarded<T>(ask: impl FnOnce() -> T) -> Option<T> {
+    catch_unwind(AssertUnwindSafe(ask)).ok()
 }
 
 impl SearchJob {
@@ -67,12 +74,14 @@ impl SearchJob {
             return Ok(if self.searches.is_empty() { Step::Idle } else { Step::Until(until) });
         };
         let Some(at) = self.first(kind) else { return Ok(Step::Idle) };
-        let answer = self.searches[at].think.step();
+        let answer = guarded(|| self.searches[at].think.step());
         let took = store.env.clock().monotonic_nanos().saturating_sub(began);
         Counters::add(&store.metrics.search_nanos, took);
         self.budget.spend(kind, urgent && calm, (took as f64).max(STEP));
-        if let Some(answer) = answer {
-            store.found(&self.searches.remove(at), answer)?;
+        match answer {
+            Some(Some(answer)) => store.found(&self.searches.remove(at), answer)?,
+            Some(None) => {}
+            None => store.search_failed(&self.searches.remove(at)),
         }
         Ok(Step::More)
     }
@@ -107,7 +116,7 @@ impl SearchJob {
         for search in &mut self.searches {
             if !search.told && !self.budget.affords(search.kind()) {
                 search.told = true;
-                store.starved(search, search.think.best());
+                store.starved(search, guarded(|| search.think.best()).flatten());
             }
         }
     }
@@ -128,6 +137,19 @@ impl Store {
         }
         drop(control);
         self.background.progressed();
+    }
+
+    /// A search panicked: so did its policy, then.
+    fn search_failed(&self, search: &Search) {
+        let mut control = self.control.lock();
+        let Some(entry) = control.keyspace(&search.keyspace) else { return };
+        if entry.policies == search.policy {
+            entry.searching = false;
+            entry.due = true;
+            entry.policy.fail();
+        }
+        drop(control);
+        self.background.wake();
     }
 
     /// A search ended.

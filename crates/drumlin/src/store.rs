@@ -557,7 +557,7 @@ impl Store {
         let moment = Moment {
             now: self.now(),
             seed: self.env.random_u64("policy"),
-            limits: LimitView { slots: self.slots.count() as u32, ..LimitView::default() },
+            limits: LimitView { slots: self.slots.count() as u32, ..self.disk_limits() },
             costs: self.costs.view(),
             piece_bytes: PIECE_BYTES,
             mode: self.sizes.mode,

@@ -165,6 +165,34 @@ fn an_operator_that_panics_fails_its_flush_and_says_so() {
 }
 
 #[test]
+fn an_operator_that_panics_fails_the_compaction_that_meets_it() {
+    let mem = MemEnv::new(62);
+    let open = |is_mended: bool| {
+        let operator = Arc::new(Divides(is_mended));
+        Db::builder("/s").env(mem.env()).merge_operator("n", operator).open().expect("open")
+    };
+    let db = open(false);
+    let numbers = db.keyspace_with("n", TINY).expect("keyspace");
+    numbers.put("k", "1").expect("put");
+    db.flush().expect("flush");
+    numbers.merge("k", "").expect("merge");
+    db.flush().expect("an operand alone is not folded");
+    for what in ["it divides by zero", "what it met is left where it is"] {
+        let error = numbers.compact::<&str>(..).expect_err(what);
+        assert_eq!(error.kind(), ErrorKind::Bug, "{error}");
+        assert!(error.to_string().contains("\"divides\" panicked"), "{error}");
+    }
+    numbers.put("l", "2").expect("writes go on");
+    db.flush().expect("flush");
+    db.wait_idle().expect("nobody waits for what cannot be");
+    drop((numbers, db));
+    let db = open(true);
+    db.compact().expect("the mended operator merges");
+    let value = db.keyspace("n").expect("keyspace").get("k").expect("get");
+    assert_eq!(value.as_deref(), Some(&[100][..]));
+}
+
+#[test]
 fn a_failed_log_sync_poisons_and_reads_go_on() {
     let mem = MemEnv::new(6);
     let db = small(mem.env(), Path::new("/s"));

@@ -32,6 +32,22 @@ fn on_disk(mem: &MemEnv) -> u64 {
     lens.sum()
 }
 
+/// Few keys, written again and again, in a budget that their versions would fill: merges keep it free though nobody reads.
+#[test]
+fn what_was_overwritten_makes_room_before_flushes_fail() {
+    let mem = MemEnv::new(52);
+    let (db, keys) = open(&mem, "2MiB");
+    keys.set_option("compaction", "arce").expect("arce");
+    keys.set_option("memtable_bytes", "128KiB").expect("memtables");
+    for n in 0..100_000u32 {
+        put(&keys, n % 1000).unwrap_or_else(|error| panic!("{n}: {error}"));
+        assert!(n % 64 > 0 || on_disk(&mem) <= 2 << 20, "{n}: {} on disk", on_disk(&mem));
+    }
+    assert_eq!(keys.iter().count(), 1000);
+    let freed = |d: &&drumlin::DecisionRecord| d.reason.contains("disk short");
+    assert!(db.explain().iter().any(|d| freed(&d)), "merges were made for the disk alone");
+}
+
 #[test]
 fn a_merge_that_may_not_fit_is_not_begun() {
     let mem = MemEnv::new(51);

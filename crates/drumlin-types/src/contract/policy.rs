@@ -86,6 +86,11 @@ pub trait CompactionPolicy: fmt::Debug + Send {
         Vec::new()
     }
 
+    /// Adaptation is frozen from now on, or no longer: it learns nothing meanwhile. Each decision is told so as well.
+    fn freeze(&mut self, frozen: bool) {
+        let _ = frozen;
+    }
+
     /// The tag of the run that a flush of `bytes` is about to make.
     fn flush_tag(&mut self, bytes: u64, tree: &TreeView) -> RunTag {
         let _ = (bytes, tree);

@@ -3,8 +3,10 @@
 
 use super::claims::Flight;
 use super::explain;
+use super::seat::Seat;
 use super::view::installed;
 use crate::decisions::DecisionLog;
+use crate::error::{Error, Result};
 use crate::keyspace::KeyspaceState;
 use crate::options::Adaptation;
 use crate::version::ManifestWriter;
@@ -16,7 +18,7 @@ use drumlin_types::contract::{
     Take, Think, TreeView,
 };
 use drumlin_types::{KeyRange, RunId, Seq, TableId, Ticket};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 /// First pause after a failed piece, doubling to the last one; microseconds.
 const RETRY_FIRST: u64 = 1_000_000;
@@ -81,13 +83,30 @@ impl std::fmt::Display for Shortage {
 pub(crate) struct ManualCompaction {
     pub(crate) id: u64,
     pub(crate) range: KeyRange,
-    pub(crate) ticket: Option<Ticket>,
+    pub(crate) stage: Stage,
+    /// Why not all of it was merged.
+    pub(crate) error: Option<Error>,
+}
+
+/// How far a compaction asked for by hand is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Stage {
+    Asked,
+    Begun(Ticket),
+    /// It is over, and who asked for it has not looked yet.
+    Ended,
+}
+
+impl ManualCompaction {
+    pub(crate) fn new(id: u64, range: KeyRange) -> ManualCompaction {
+        ManualCompaction { id, range, stage: Stage::Asked, error: None }
+    }
 }
 
 /// One keyspace behind the control lock.
 pub(crate) struct KeyspaceControl {
     pub(crate) state: Arc<KeyspaceState>,
-    pub(crate) policy: Box<dyn CompactionPolicy>,
+    pub(crate) policy: Seat,
     pub(crate) flight: Flight,
     /// Something happened since the policy was asked last.
     pub(crate) due: bool,
@@ -101,8 +120,8 @@ pub(crate) struct KeyspaceControl {
     pub(crate) failures: u32,
     /// Compactions asked for by hand; they go first.
     pub(crate) manual: Vec<ManualCompaction>,
-    /// Tables that cannot be read; no plan may take them.
-    pub(crate) damaged: BTreeSet<TableId>,
+    /// Tables that cannot be read or merged, and why; no plan may take them.
+    pub(crate) damaged: BTreeMap<TableId, Error>,
     pub(crate) pace: Option<Pace>,
     /// Runs of the tree when the pace was set.
     pub(crate) runs_then: usize,
@@ -126,9 +145,9 @@ impl KeyspaceControl {
         policy: Box<dyn CompactionPolicy>,
         flushed_seq: Seq,
     ) -> KeyspaceControl {
-        KeyspaceControl {
+        let mut control = KeyspaceControl {
             state,
-            policy,
+            policy: Seat::new(policy),
             flight: Flight::default(),
             due: true,
             flushed: true,
@@ -137,7 +156,7 @@ impl KeyspaceControl {
             rest_until: 0,
             failures: 0,
             manual: Vec::new(),
-            damaged: BTreeSet::new(),
+            damaged: BTreeMap::new(),
             pace: None,
             runs_then: 0,
             think: None,
@@ -146,7 +165,9 @@ impl KeyspaceControl {
             fallen: None,
             stands_in_for: None,
             flushed_seq,
-        }
+        };
+        control.policy.freeze(control.is_frozen());
+        control
     }
 
     /// The tree as the policy sees it.
@@ -160,7 +181,7 @@ impl KeyspaceControl {
         let mut view = installed(&self.state.peek().tree);
         if !self.damaged.is_empty() {
             for file in view.levels.iter_mut().flat_map(|l| &mut l.runs).flat_map(|r| &mut r.files) {
-                if self.damaged.contains(&file.table) {
+                if self.damaged.contains_key(&file.table) {
                     file.state = FileState::Coming(Ticket(0));
                 }
             }
@@ -170,7 +191,8 @@ impl KeyspaceControl {
 
     /// Whether nothing is under way and nothing was asked for.
     pub(crate) fn is_quiet(&self) -> bool {
-        self.flight.tickets.is_empty() && self.manual.is_empty() && !self.due && !self.searching
+        let is_asked = self.manual.iter().any(|manual| manual.stage != Stage::Ended);
+        self.flight.tickets.is_empty() && !is_asked && !self.due && !self.searching
     }
 
     /// Whether the policy is to keep what it has found.
@@ -222,20 +244,38 @@ impl KeyspaceControl {
     /// Takes another policy.
     pub(crate) fn set_policy(&mut self, policy: Box<dyn CompactionPolicy>) {
         self.stands_in_for = None;
-        self.policy = policy;
+        self.policy = Seat::new(policy);
+        self.policy.freeze(self.is_frozen());
         self.forget_search();
         (self.pace, self.due) = (None, true);
     }
 
-    /// Whether the compaction asked for as `id` is not done yet.
-    pub(crate) fn is_compacting(&self, id: u64) -> bool {
-        self.manual.iter().any(|m| m.id == id)
+    /// How the compaction asked for as `id` ended, once it has. It is forgotten then.
+    pub(crate) fn take_manual(&mut self, id: u64) -> Option<Result<()>> {
+        let at = self.manual.iter().position(|manual| manual.id == id && manual.stage == Stage::Ended)?;
+        Some(self.manual.remove(at).error.map_or(Ok(()), Err))
     }
 
-    /// Forgets compactions by hand whose tickets are done.
-    fn end_manual(&mut self) {
-        let flight = &self.flight;
-        self.manual.retain(|m| m.ticket.is_none_or(|ticket| flight.ticket(ticket).is_some()));
+    /// Nobody waits for the compaction `id` any more. What has begun goes on.
+    pub(crate) fn forget_manual(&mut self, id: u64) {
+        self.manual.retain(|manual| manual.id != id);
+    }
+
+    /// The compaction by hand that is to be planned next.
+    pub(super) fn asked_manual(&mut self) -> Option<&mut ManualCompaction> {
+        self.manual.iter_mut().find(|manual| manual.stage == Stage::Asked)
+    }
+
+    /// The compaction by hand that `ticket` is.
+    pub(super) fn begun_manual(&mut self, ticket: Ticket) -> Option<&mut ManualCompaction> {
+        self.manual.iter_mut().find(|manual| manual.stage == Stage::Begun(ticket))
+    }
+
+    /// Why a table that holds keys of `range` cannot be merged, if one cannot.
+    pub(super) fn damage_in(&self, range: &KeyRange) -> Option<Error> {
+        let view = self.state.peek();
+        let mut files = view.tree.files().filter(|(_, _, file)| file.bounds.overlaps(range));
+        files.find_map(|(_, _, file)| self.damaged.get(&file.id()).cloned())
     }
 
     /// The plan that merges everything of `range` into one run of the deepest level in use.
@@ -277,15 +317,21 @@ impl Control {
         id: PieceId,
         retry: bool,
         damaged: &[TableId],
-        why: &str,
+        error: &Error,
         now: u64,
     ) {
+        let why = &error.to_string();
         let Control { keyspaces, decisions, .. } = self;
         let keyspace = keyspaces.iter_mut().find(|k| Arc::ptr_eq(&k.state, state));
         let Some(keyspace) = keyspace else { return };
-        keyspace.damaged.extend(damaged);
+        keyspace.damaged.extend(damaged.iter().map(|table| (*table, error.clone())));
         let ended = keyspace.flight.failed(id, retry, why, now);
         explain::withdrawn(decisions, now, &state.name, &ended, why);
+        for gone in ended.gone.iter().chain(&ended.staying) {
+            if let Some(manual) = keyspace.begun_manual(gone.ticket) {
+                manual.error.get_or_insert_with(|| error.clone());
+            }
+        }
         // What fails together, as all pieces that meet one damaged file, is one incident.
         if !ended.gone.is_empty() && keyspace.rest_until <= now {
             keyspace.rest(now);
@@ -311,7 +357,9 @@ impl Control {
             explain::ended(&mut self.decisions, now, &state.name, &ticket, result);
             self.keyspaces[index].policy.observe(&outcome);
             self.keyspaces[index].due = true;
+            if let Some(manual) = self.keyspaces[index].begun_manual(ticket.ticket) {
+                manual.stage = Stage::Ended;
+            }
         }
-        self.keyspaces[index].end_manual();
     }
 }

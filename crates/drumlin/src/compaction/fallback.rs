@@ -1,25 +1,23 @@
 //! A policy that panics is replaced, and the store goes on.
 //!
-//! Policies promise not to panic. Should one do it all the same, on a tree that nobody thought of, its
-//! decision is lost and `universal` decides in its place until the store is closed: it knows no state, copes
-//! with every tree, and bounds the number of runs. The next open tries the policy that was asked for again.
-//! What the policy would have said is not shown: a message may hold user keys.
+//! Policies promise not to panic. Should one do it all the same, on a tree that nobody thought of, its [seat](super::seat)
+//! answers plainly for it, and before the next decision `universal` takes that seat until the store is closed. That one
+//! knows no state, copes with every tree, and bounds the number of runs. The next open tries the policy that was asked
+//! for again. What the policy would have said is not shown: a message may hold user keys.
 
 use super::control::KeyspaceControl;
 use drumlin_types::contract::{Decision, PolicyInput};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// The policy that takes over.
 const FALLBACK: &str = "universal";
 
-/// What the policy of `keyspace` decides, or what its successor does after a panic.
+/// What the policy of `keyspace` decides. One that has panicked, now or since it was asked last, gives its seat up.
 pub(super) fn decide(keyspace: &mut KeyspaceControl, input: &PolicyInput<'_>) -> Decision {
-    // What the panic leaves of the policy is thrown away unseen.
-    if let Ok(decision) = catch_unwind(AssertUnwindSafe(|| keyspace.policy.decide(input))) {
+    let decision = keyspace.policy.decide(input);
+    if !keyspace.policy.has_failed() {
         return decision;
     }
-    let name = catch_unwind(AssertUnwindSafe(|| keyspace.policy.name()));
-    let name = name.unwrap_or_else(|_| "a policy".to_owned());
+    let name = keyspace.policy.name();
     let Ok(policy) = drumlin_policy::by_name(FALLBACK) else { return Decision::default() };
     keyspace.set_policy(policy);
     (keyspace.fallen, keyspace.stands_in_for) = (Some(name.clone()), Some(name));
@@ -33,20 +31,62 @@ mod tests {
     use crate::event::{Event, EventListener};
     use drumlin_env::MemEnv;
     use drumlin_env::sync::{Arc, Mutex};
-    use drumlin_types::contract::{CompactionPolicy, Decision, PolicyInput};
+    use drumlin_types::contract::{
+        CompactionPolicy, Decision, LevelDesign, LimitView, Outcome, PolicyInput, RunTag, Think, TreeView,
+    };
     use std::path::Path;
 
+    /// Fails once it has heard of three flushes, when it is asked for `at`.
     #[derive(Debug)]
-    struct Fails;
+    struct Fails {
+        at: &'static str,
+        flushes: u32,
+    }
+
+    impl Fails {
+        fn meet(&self, at: &str) {
+            assert!(self.at != at || self.flushes < 3, "three flushes are too many");
+        }
+    }
+
+    struct Search;
+
+    impl Think for Search {
+        fn step(&mut self) -> Option<Vec<u8>> {
+            panic!("no search was foreseen");
+        }
+    }
 
     impl CompactionPolicy for Fails {
         fn name(&self) -> String {
+            self.meet("name");
             "arce:9/24/2/1".to_owned()
         }
 
-        fn decide(&mut self, input: &PolicyInput<'_>) -> Decision {
-            assert!(input.tree.runs() < 3, "three runs are too many");
-            Decision::default()
+        fn decide(&mut self, _: &PolicyInput<'_>) -> Decision {
+            self.meet("decide");
+            let think = (self.at == "think").then(|| Box::new(Search) as Box<dyn Think>);
+            Decision { think, ..Decision::default() }
+        }
+
+        fn observe(&mut self, outcome: &Outcome) {
+            self.flushes += u32::from(matches!(outcome, Outcome::Flushed { .. }));
+            self.meet("observe");
+        }
+
+        fn design(&self, _: &TreeView, _: &LimitView) -> Vec<LevelDesign> {
+            self.meet("design");
+            Vec::new()
+        }
+
+        fn flush_tag(&mut self, _: u64, _: &TreeView) -> RunTag {
+            self.meet("flush_tag");
+            RunTag::default()
+        }
+
+        fn save(&self) -> Vec<u8> {
+            self.meet("save");
+            Vec::new()
         }
     }
 
@@ -61,6 +101,12 @@ mod tests {
 
     #[test]
     fn a_panic_ends_the_policy_and_not_the_store() {
+        for at in ["decide", "name", "observe", "design", "flush_tag", "save", "think"] {
+            a_panic_ends_the_policy(at);
+        }
+    }
+
+    fn a_panic_ends_the_policy(at: &'static str) {
         let mem = MemEnv::new(5);
         let heard = Arc::new(Heard::default());
         let builder = Db::builder(Path::new("/store")).env(mem.env()).listener(heard.clone());
@@ -68,7 +114,10 @@ mod tests {
         let keys = db.keyspace_with("main", &[("memtable_bytes", "32KiB")]).unwrap();
         {
             let mut control = keys.store.control.lock();
-            control.keyspaces.iter_mut().for_each(|keyspace| keyspace.set_policy(Box::new(Fails)));
+            control
+                .keyspaces
+                .iter_mut()
+                .for_each(|keyspace| keyspace.set_policy(Box::new(Fails { at, flushes: 0 })));
         }
         let put = |n: u32| {
             keys.put(n.wrapping_mul(2_654_435_761).to_be_bytes(), [7; 200]).unwrap();
@@ -76,7 +125,7 @@ mod tests {
         (0..3000).for_each(put);
         db.flush().unwrap();
         db.wait_idle().unwrap();
-        assert_eq!(keys.policy(), "universal");
+        assert_eq!(keys.policy(), "universal", "{at}");
         assert!(db.metrics().merges > 0, "the successor merges");
         let events = heard.0.lock().clone();
         let fell =

@@ -381,7 +381,7 @@ impl Store {
             _ => Vec::new(),
         };
         let now = self.now();
-        self.control.lock().failed(keyspace, id, retry, &damaged, &error.to_string(), now);
+        self.control.lock().failed(keyspace, id, retry, &damaged, error, now);
         self.background.progressed();
     }
 }
@@ -428,7 +428,7 @@ mod tests {
         let keys = db.keyspace_with("k", SMALL).expect("a keyspace");
         let (store, state) = (&keys.store, &keys.state);
         let id = PieceId { ticket: Ticket(1), index: 0 };
-        let damaged = || store.control.lock().keyspaces[0].damaged.iter().copied().collect::<Vec<_>>();
+        let damaged = || store.control.lock().keyspaces[0].damaged.keys().copied().collect::<Vec<_>>();
         let tables = [TableId(91), TableId(92), TableId(93)];
         let of_table = Error::corruption(&store.table_path(TableId(92)), 7, "a checksum");
         store.piece_failed(state, id, &tables, &of_table);

@@ -12,7 +12,7 @@
 //! - [`claims`]: tickets and pieces under way, as the scheduler of `drumlin-policy` keeps them.
 //! - [`control`]: the state behind the control lock.
 //! - [`scheduler`]: asking the policy, handing its plans and free slots to the pure scheduler, which admits, cuts and
-//!   chooses. [`fallback`]: who decides when a policy panics.
+//!   chooses. [`seat`]: through which a policy is asked. [`fallback`]: who decides when it panics.
 //! - [`executor`]: one piece or one flush, step by step.
 //! - [`merge`]: which entries survive. [`output`]: where they are written.
 //! - [`lane`]: a merge slot. [`slots`]: how many of them. [`install`]: one edit a piece, in the order that the waits
@@ -32,5 +32,6 @@ pub(crate) mod lane;
 pub(crate) mod merge;
 pub(crate) mod output;
 pub(crate) mod scheduler;
+mod seat;
 pub(crate) mod slots;
 pub(crate) mod view;

@@ -7,9 +7,10 @@
 //! Everything here runs under the control lock and does no I/O.
 
 use super::claims::{Piece, TicketState};
-use super::control::{Control, KeyspaceControl, Shortage};
+use super::control::{Control, KeyspaceControl, Shortage, Stage};
 use super::{explain, fallback};
 use crate::decisions::DecisionLog;
+use crate::error::{Error, ErrorKind};
 use crate::keyspace::KeyspaceState;
 use crate::stats::Sample;
 use drumlin_env::Clock;
@@ -17,6 +18,7 @@ use drumlin_env::sync::Arc;
 use drumlin_policy::schedule::admit::without_pipeline;
 use drumlin_policy::schedule::{FoldCosts, Mode, Numbers, Refusal, Scene, Settings, Weights};
 use drumlin_types::Ticket;
+use drumlin_types::contract::legal::Illegal;
 use drumlin_types::contract::{CostView, LimitView, Outcome, PieceId, Plan, PlanResult, PolicyInput};
 
 /// Least input of a piece, and the share of its time that installing may take, as a divisor.
@@ -174,20 +176,15 @@ impl Control {
 
     /// Asks the policy if it is due, and admits its plans; whether it was asked.
     fn ask(&mut self, index: usize, moment: &Moment, sample: &dyn Fn(&KeyspaceState) -> Sample) -> bool {
+        let reserved: u64 = match moment.limits.disk_budget {
+            // Nobody asks.
+            u64::MAX => 0,
+            _ => self.keyspaces.iter().map(|keyspace| keyspace.flight.writing()).sum(),
+        };
         let Control { keyspaces, numbers, decisions, stirred, .. } = self;
         let keyspace = &mut keyspaces[index];
         let admission = &mut Admission { numbers, decisions, moment };
-        if keyspace.flight.tickets.is_empty() && !keyspace.manual.is_empty() {
-            let range = keyspace.manual[0].range.clone();
-            let plan = keyspace.manual_plan(&range);
-            match plan.map(|plan| admission.admit(keyspace, &plan)) {
-                Some(Ok(ticket)) => keyspace.manual[0].ticket = Some(ticket),
-                // Nothing to merge, or damage in the way: it is as done as it can be.
-                _ => {
-                    keyspace.manual.remove(0);
-                }
-            }
-        }
+        admission.begin_manual(keyspace);
         let settings = settings(moment, &keyspace.state);
         let is_full = keyspace.flight.tickets.len() >= settings.most_tickets();
         if !keyspace.due || keyspace.rest_until > moment.now || is_full {
@@ -199,7 +196,7 @@ impl Control {
         }
         (keyspace.due, keyspace.flushed) = (false, false);
         // What is asked for by hand waits until nothing runs, and only so long nothing else is planned.
-        if keyspace.manual.first().is_some_and(|manual| manual.ticket.is_none()) {
+        if keyspace.asked_manual().is_some() {
             return false;
         }
         let mut view = keyspace.view();
@@ -212,6 +209,7 @@ impl Control {
             file_bytes: options.file_bytes,
             max_runs: options.max_runs as u32,
             max_write_amp: options.max_write_amp,
+            disk_used: moment.limits.disk_used.saturating_add(reserved),
             pin: options.arce_pin,
             enough,
             ..moment.limits
@@ -248,6 +246,10 @@ impl Control {
             *stirred = true;
         }
         for ticket in decision.park {
+            // What a person asked for is no policy's to take back.
+            if keyspace.begun_manual(ticket).is_some() {
+                continue;
+            }
             // Only pieces that have not started, or wait for one of these: none of them has an output yet that is held.
             const PARKED: &str = "parked by the policy";
             let ended = keyspace.flight.withdraw_ready(ticket, PARKED);
@@ -301,6 +303,29 @@ struct Admission<'a> {
 }
 
 impl Admission<'_> {
+    /// Plans what was asked for by hand next, if nothing is under way.
+    fn begin_manual(&mut self, keyspace: &mut KeyspaceControl) {
+        if !keyspace.flight.tickets.is_empty() {
+            return;
+        }
+        let Some(range) = keyspace.asked_manual().map(|manual| manual.range.clone()) else { return };
+        let plan = keyspace.manual_plan(&range);
+        let admitted = plan.map(|plan| self.admit(keyspace, &plan));
+        let left_out = keyspace.damage_in(&range);
+        let Some(manual) = keyspace.asked_manual() else { return };
+        manual.error = left_out;
+        manual.stage = match admitted {
+            Some(Ok(ticket)) => Stage::Begun(ticket),
+            None | Some(Err(Refusal::Illegal(Illegal::Empty))) => Stage::Ended,
+            // What is damaged is in the way; nothing else is, where nothing is under way.
+            Some(Err(refusal)) => {
+                let what = format!("a compaction of a whole range is refused: {}", refusal.rule());
+                manual.error.get_or_insert_with(|| Error::new(ErrorKind::Bug, what));
+                Stage::Ended
+            }
+        };
+    }
+
     /// Turns `plan` into a ticket, or says why not.
     fn admit(&mut self, keyspace: &mut KeyspaceControl, plan: &Plan) -> Result<Ticket, Refusal> {
         let settings = settings(self.moment, &keyspace.state);
@@ -339,7 +364,7 @@ impl Admission<'_> {
 
 #[cfg(test)]
 mod tests {
-    use crate::compaction::control::ManualCompaction;
+    use crate::compaction::control::{ManualCompaction, Stage};
     use crate::db::Db;
     use drumlin_env::MemEnv;
     use drumlin_types::KeyRange;
@@ -359,7 +384,7 @@ mod tests {
         {
             let mut control = keys.store.control.lock();
             let keyspace = &mut control.keyspaces[0];
-            keyspace.manual.push(ManualCompaction { id: 7, range: KeyRange::all(), ticket: None });
+            keyspace.manual.push(ManualCompaction::new(7, KeyRange::all()));
         }
         let (mut began, mut beside) = (false, false);
         // Two of these fill a memtable.
@@ -367,13 +392,14 @@ mod tests {
             put(n, 12_000);
             let control = keys.store.control.lock();
             let keyspace = &control.keyspaces[0];
-            let Some(ticket) = keyspace.manual.first().and_then(|manual| manual.ticket) else { continue };
+            let Some(Stage::Begun(ticket)) = keyspace.manual.first().map(|m| m.stage) else { continue };
             began = true;
             beside |= keyspace.flight.tickets.iter().any(|t| t.ticket > ticket);
         }
         assert!(began, "what was asked for by hand began");
         assert!(beside, "and writers' runs were merged beside it");
         db.wait_idle().expect("idle");
-        assert!(keys.store.control.lock().keyspaces[0].manual.is_empty());
+        let ended = keys.store.control.lock().keyspaces[0].take_manual(7);
+        assert!(matches!(ended, Some(Ok(()))), "{ended:?}");
     }
 }

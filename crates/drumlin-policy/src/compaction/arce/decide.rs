@@ -157,6 +157,7 @@ impl Arce {
             max_runs,
             need,
             disk_short,
+            shrink: self.estimate.is_shrink_known.then_some(self.estimate.shrink),
             short_first,
         };
         (scene, ticked)
@@ -166,6 +167,8 @@ impl Arce {
     fn begin_anew(&mut self) {
         (self.now, self.thinking) = (0, None);
         (self.resting, self.parked) = (Resting::default(), Vec::new());
+        // Counters began from nothing too: once is enough.
+        self.estimate.count_anew();
         self.drift.forget();
     }
 
@@ -232,6 +235,10 @@ impl CompactionPolicy for Arce {
         Decision { plans, park, pace: Some(pace), forecast: Vec::new(), think }
     }
 
+    fn freeze(&mut self, frozen: bool) {
+        self.frozen = frozen;
+    }
+
     fn observe(&mut self, outcome: &Outcome) {
         if !self.frozen {
             self.estimate.observe(outcome);
@@ -294,6 +301,7 @@ impl CompactionPolicy for Arce {
         parked.iter().for_each(|ticket| writer.numbers(&[ticket.0 as f64]));
         self.resting.numbers().for_each(|rest| writer.numbers(&rest));
         writer.numbers(&[f64::from(u8::from(self.frozen))]);
+        writer.numbers(&[f64::from(u8::from(self.estimate.is_shrink_known))]);
         writer.done()
     }
 
@@ -325,14 +333,16 @@ impl CompactionPolicy for Arce {
         for _ in 0..(resting as usize).min(64) {
             next.resting.push(reader.numbers()?);
         }
-        // States that were saved before this number was end here.
+        // States that were saved before these numbers were end here.
         next.frozen = reader.numbers().is_ok_and(|[frozen]: [f64; 1]| frozen == 1.0);
+        let is_shrink_known = reader.numbers().is_ok_and(|[known]: [f64; 1]| known == 1.0);
         next.tuple = (known == 1.0).then_some(tuple);
         next.balance = (balance.is_finite() && balance != -1.0).then_some(balance);
         next.estimate.restore(counted);
         next.estimate.mix = mix;
         (next.estimate.flush_bytes, next.estimate.flush_entries) = (flush_bytes, flush_entries);
         next.estimate.shrink = shrink.clamp(0.01, 1.0);
+        next.estimate.is_shrink_known = is_shrink_known || shrink < 1.0;
         next.estimate.interference.restore(interference);
         next.drift.restore(drift);
         next.prices = Prices::restored(prices);

@@ -44,8 +44,9 @@ pub(crate) struct Estimate {
     /// Bytes and entries of a flush; 0 before the first.
     pub(crate) flush_bytes: f64,
     pub(crate) flush_entries: f64,
-    /// Bytes written per byte read by merges.
+    /// Bytes written per byte read by merges, and whether any merge has told of it.
     pub(crate) shrink: f64,
+    pub(crate) is_shrink_known: bool,
     /// Operations counted, at the last tick and now.
     counted: [u64; 3],
     pub(crate) operations: f64,
@@ -64,6 +65,7 @@ impl Estimate {
         flush_bytes: 0.0,
         flush_entries: 0.0,
         shrink: 1.0,
+        is_shrink_known: false,
         counted: [0; 3],
         operations: 0.0,
         is_counted: false,
@@ -136,6 +138,11 @@ impl Estimate {
         self.phase = phase;
     }
 
+    /// The engine's counters began from nothing.
+    pub(crate) fn count_anew(&mut self) {
+        self.counted = [0; 3];
+    }
+
     /// Whether a counter is behind what it was: the store was opened anew.
     pub(crate) fn is_behind(&self, counted: &[u64; 3]) -> bool {
         counted.iter().zip(self.counted).any(|(now, then)| *now < then)
@@ -153,6 +160,7 @@ impl Estimate {
             Outcome::Plan { result: PlanResult::Done, bytes_in, bytes_out, .. } if *bytes_in > 0 => {
                 let ratio = bounded(*bytes_out as f64 / *bytes_in as f64, 0.01, 1.0);
                 self.shrink += NEWS * (ratio - self.shrink);
+                self.is_shrink_known = true;
             }
             _ => {}
         }

@@ -67,6 +67,10 @@ pub(super) fn plan(
         scene.tuple,
         Size(balance.left().max(0.0)),
     );
+    if scene.disk_short {
+        let [used, budget] = [scene.input.limits.disk_used, scene.input.limits.disk_budget];
+        let _ = write!(text, "; disk short, {} of {}", Size(used as f64), Size(budget as f64));
+    }
     let mut others: Vec<Score> = candidates.iter().map(|c| choice.score(*c)).collect();
     others.retain(|other| other.candidate != score.candidate);
     others.sort_by(|a, b| b.value().total_cmp(&a.value()));
@@ -103,6 +107,7 @@ struct Seen {
     links: usize,
     max_runs: f64,
     must: bool,
+    disk_short: bool,
     bytes: f64,
     balance: f64,
     pace: Pace,
@@ -120,6 +125,7 @@ impl Told {
                 links: scene.line.links.len(),
                 max_runs: scene.max_runs,
                 must: scene.need.is_must(),
+                disk_short: scene.disk_short,
                 bytes: scene.line.bytes,
                 balance: balance.left(),
                 pace: pace.clone(),
@@ -171,6 +177,11 @@ pub(super) fn policy(told: &Told, found: Option<&(Trigger, Answer)>, thinking: O
         if seen.balance < 0.0 { "minus " } else { "" },
         Size(seen.balance.abs()),
     );
+    if seen.disk_short {
+        text.push_str(
+            "\nthe disk budget is nearly used up: merges that free most go first, and writers are slowed",
+        );
+    }
     if let Some((trigger, answer)) = found {
         let _ = write!(
             text,

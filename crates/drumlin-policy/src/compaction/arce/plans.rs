@@ -19,6 +19,8 @@ use drumlin_types::contract::{Plan, TicketView, TreeView};
 
 /// Candidates that may fail in one decision.
 const MOST_FAILURES: usize = 8;
+/// The share of its bytes that a merge must free to be made for that alone.
+const LEAST_FREED: f64 = 0.01;
 /// The share of tombstones from which on a run is worth purging.
 const PURGE_SHARE: f64 = 0.25;
 
@@ -137,20 +139,21 @@ impl Arce {
             }
         };
         let best = choice.choose(&line.parts, &scene.scale, &mut self.intervals, candidates, exact);
-        if scene.disk_short && !candidates.is_empty() {
-            return self.freeing(scene, choice);
-        }
-        best.or_else(|| self.purge(scene, choice))
+        let freeing = if scene.disk_short { self.freeing(scene, choice) } else { None };
+        freeing.or(best).or_else(|| self.purge(scene, choice))
     }
 
-    /// With the disk short: the merge that frees most for its bytes.
+    /// With the disk short: the merge that frees most for its bytes, if any frees enough.
     fn freeing(&self, scene: &Scene<'_>, choice: &Choice<'_>) -> Option<Score> {
+        // Before any merge has shown what merging frees, it is worth finding out.
+        let shrink = scene.shrink.unwrap_or(0.5);
         let freed = |c: &Candidate| {
             let newer: f64 = scene.line.parts[c.from..c.to - 1].iter().map(|part| part.bytes).sum();
-            ((1.0 - scene.model.shrink) * newer + scene.line.tombstone_share(c) * c.bytes) / c.bytes.max(1.0)
+            ((1.0 - shrink) * newer + scene.line.tombstone_share(c) * c.bytes) / c.bytes.max(1.0)
         };
         let affordable = self.candidates.iter().filter(|c| scene.need.is_must() || c.bytes <= choice.balance);
-        let best = affordable.copied().reduce(|a, b| if freed(&b) > freed(&a) { b } else { a })?;
+        let freeing = affordable.filter(|c| freed(c) >= LEAST_FREED && choice.beside.is_none()).copied();
+        let best = freeing.reduce(|a, b| if freed(&b) > freed(&a) { b } else { a })?;
         Some(choice.score(best))
     }
 

@@ -19,6 +19,8 @@ pub(super) struct Scene<'a> {
     pub(super) max_runs: f64,
     pub(super) need: Need,
     pub(super) disk_short: bool,
+    /// Bytes written per byte read by merges, once known.
+    pub(super) shrink: Option<f64>,
     pub(super) short_first: bool,
 }
 

@@ -1,0 +1,88 @@
+//! The seat of a keyspace's policy, through which it is asked everything: a panic is its last word.
+//!
+//! From then on it is asked nothing more, and what it was asked has a plain answer. `fallback` gives the seat to another.
+
+use drumlin_types::contract::{
+    CompactionPolicy, Decision, LevelDesign, LimitView, Outcome, PolicyInput, RunTag, TreeView,
+};
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// The policy of a keyspace. Once it has panicked it answers everything plainly.
+#[derive(Debug)]
+pub(crate) struct Seat {
+    policy: Box<dyn CompactionPolicy>,
+    name: String,
+    has_failed: Cell<bool>,
+}
+
+impl Seat {
+    pub(crate) fn new(policy: Box<dyn CompactionPolicy>) -> Seat {
+        let mut seat = Seat { policy, name: "a policy".to_owned(), has_failed: Cell::new(false) };
+        seat.name = seat.name();
+        seat
+    }
+
+    pub(crate) fn has_failed(&self) -> bool {
+        self.has_failed.get()
+    }
+
+    /// What was asked on its behalf elsewhere panicked.
+    pub(crate) fn fail(&self) {
+        self.has_failed.set(true);
+    }
+
+    /// What `ask` gives, or `plain` from the first panic on. What that leaves of the policy is never looked at.
+    fn ask<T>(&self, plain: T, ask: impl FnOnce(&dyn CompactionPolicy) -> T) -> T {
+        if self.has_failed.get() {
+            return plain;
+        }
+        catch_unwind(AssertUnwindSafe(|| ask(&*self.policy))).unwrap_or_else(|_| {
+            self.fail();
+            plain
+        })
+    }
+
+    /// The same, of what may change the policy.
+    fn tell<T>(&mut self, plain: T, tell: impl FnOnce(&mut dyn CompactionPolicy) -> T) -> T {
+        if self.has_failed.get() {
+            return plain;
+        }
+        catch_unwind(AssertUnwindSafe(|| tell(&mut *self.policy))).unwrap_or_else(|_| {
+            self.fail();
+            plain
+        })
+    }
+
+    pub(crate) fn name(&self) -> String {
+        self.ask(None, |policy| Some(policy.name())).unwrap_or_else(|| self.name.clone())
+    }
+
+    pub(crate) fn save(&self) -> Vec<u8> {
+        self.ask(Vec::new(), |policy| policy.save())
+    }
+
+    pub(crate) fn explain(&self) -> String {
+        self.ask(String::new(), |policy| policy.explain())
+    }
+
+    pub(crate) fn design(&self, tree: &TreeView, limits: &LimitView) -> Vec<LevelDesign> {
+        self.ask(Vec::new(), |policy| policy.design(tree, limits))
+    }
+
+    pub(crate) fn flush_tag(&mut self, bytes: u64, tree: &TreeView) -> RunTag {
+        self.tell(RunTag::default(), |policy| policy.flush_tag(bytes, tree))
+    }
+
+    pub(crate) fn observe(&mut self, outcome: &Outcome) {
+        self.tell((), |policy| policy.observe(outcome));
+    }
+
+    pub(crate) fn freeze(&mut self, frozen: bool) {
+        self.tell((), |policy| policy.freeze(frozen));
+    }
+
+    pub(super) fn decide(&mut self, input: &PolicyInput<'_>) -> Decision {
+        self.tell(Decision::default(), |policy| policy.decide(input))
+    }
+}
