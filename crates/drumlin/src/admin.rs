@@ -81,7 +81,7 @@ impl Store {
             Tree::empty(),
             log,
             self.filter_seed,
-            Meter::new(self.sampling),
+            Meter::new(&self.sampling),
         ));
         control.keyspaces.push(KeyspaceControl::new(state.clone(), policy, 0));
         let mut all = self.keyspaces().to_vec();
@@ -350,6 +350,7 @@ impl Store {
             return Ok(());
         }
         self.background.stop();
+        self.lane.state.lock().closed = true;
         // What waited to be installed is merged anew after the next opening.
         let held = std::mem::take(&mut *self.held.lock());
         drop(held);
@@ -360,12 +361,14 @@ impl Store {
                 self.save_at_close()
             }
         };
+        self.control.lock().closed = true;
         self.unlock();
         result
     }
 
     fn save_at_close(&self) -> Result<()> {
         self.check_poison()?;
+        self.publisher.drain()?;
         self.sync()?;
         self.write_close_record()?;
         self.save_lookups()?;

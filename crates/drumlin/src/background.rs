@@ -150,7 +150,17 @@ impl Background {
     }
 
     /// Waits until `done` holds. `what` says who waits for what.
-    pub(crate) fn wait(&self, what: &str, mut done: impl FnMut() -> Result<bool>) -> Result<()> {
+    pub(crate) fn wait(&self, what: &str, done: impl FnMut() -> Result<bool>) -> Result<()> {
+        self.wait_at_most(u64::MAX, what, done)
+    }
+
+    /// The same; `done` is asked at least each `micros` microseconds, in which it may give up.
+    pub(crate) fn wait_at_most(
+        &self,
+        micros: u64,
+        what: &str,
+        mut done: impl FnMut() -> Result<bool>,
+    ) -> Result<()> {
         if self.env.stepping().is_some() {
             return self.wait_stepping(what, done);
         }
@@ -164,8 +174,8 @@ impl Background {
                 return Err(Error::new(ErrorKind::Closed, "the store was closed"));
             }
             if signals.progress == seen {
-                let _ =
-                    self.progress.wait_timeout(signals, std::time::Duration::from_micros(IDLE_SLEEP_MICROS));
+                let longest = micros.clamp(1000, IDLE_SLEEP_MICROS);
+                let _ = self.progress.wait_timeout(signals, std::time::Duration::from_micros(longest));
             }
         }
     }

@@ -165,24 +165,58 @@ impl Store {
 
     /// Waits until there is room for `bytes`, and as long as the pace says. The microseconds that it took.
     fn admit(&self, bytes: u64) -> Result<u64> {
-        let mut waited = 0;
+        let (mut waited, mut patience) = (0, None);
         if self.memtables_full() {
-            waited +=
-                self.stall(StallReason::Memory, "a writer waits for memtables to be flushed", || {
-                    !self.memtables_full()
-                })?;
+            let patience = patience.get_or_insert_with(|| self.patience());
+            waited += self.stall(
+                StallReason::Memory,
+                patience,
+                "a writer waits for memtables to be flushed",
+                || !self.memtables_full(),
+            )?;
         }
         if self.gate.rate() == SHUT {
-            waited += self.stall(StallReason::Runs, "a writer waits for runs to be merged", || {
-                self.gate.rate() != SHUT
-            })?;
+            let patience = patience.get_or_insert_with(|| self.patience());
+            waited +=
+                self.stall(StallReason::Runs, patience, "a writer waits for runs to be merged", || {
+                    self.gate.rate() != SHUT
+                })?;
         }
         let micros = self.gate.pay(bytes, self.now());
         if micros > 0 {
-            self.count_stall(StallReason::Runs, micros);
-            self.env.clock().sleep_micros(micros);
+            let patience = patience.get_or_insert_with(|| self.patience());
+            let mut slept = 0;
+            let may_go = self.sleep(micros, patience, &mut slept);
+            self.count_stall(StallReason::Runs, slept);
+            may_go.inspect_err(|_| self.gate.refund(bytes))?;
+            waited += slept;
         }
-        Ok(waited + micros)
+        Ok(waited)
+    }
+
+    /// Sleeps as long as the gate asked for, or until it is open; `slept` counts the microseconds.
+    fn sleep(&self, micros: u64, patience: &Patience, slept: &mut u64) -> Result<()> {
+        while *slept < micros {
+            let slice = (micros - *slept).min(LONGEST_SLEEP).min(patience.left(self.now()).max(1));
+            self.env.clock().sleep_micros(slice);
+            *slept += slice;
+            if *slept == micros || self.gate.rate() == OPEN {
+                break;
+            }
+            self.check_open()?;
+            self.check_poison()?;
+            patience.check(self.now(), "a writer is slowed until runs are merged")?;
+        }
+        Ok(())
+    }
+
+    /// How long a write that begins to wait now may do so.
+    fn patience(&self) -> Patience {
+        let limit = match self.options.load().write_timeout_ms {
+            0 => u64::MAX,
+            millis => millis.saturating_mul(1000),
+        };
+        Patience { began: self.now(), limit }
     }
 
     /// Whether the memtables hold all the memory that they may.
@@ -212,15 +246,17 @@ impl Store {
         true
     }
 
-    fn stall(&self, reason: StallReason, what: &str, free: impl Fn() -> bool) -> Result<u64> {
+    fn stall(
+        &self,
+        reason: StallReason,
+        patience: &Patience,
+        what: &str,
+        free: impl Fn() -> bool,
+    ) -> Result<u64> {
         let began = self.now();
-        let limit = match self.options.load().write_timeout_ms {
-            0 => u64::MAX,
-            millis => millis.saturating_mul(1000),
-        };
         self.background.wake();
         let failed = self.failed_flushes();
-        let result = self.background.wait(what, || {
+        let result = self.background.wait_at_most(patience.limit, what, || {
             if free() {
                 return Ok(true);
             }
@@ -235,9 +271,7 @@ impl Store {
             if reason == StallReason::Runs {
                 self.check_room_to_merge()?;
             }
-            if self.now().saturating_sub(began) > limit {
-                return Err(Error::new(ErrorKind::Busy, format!("{what}, for longer than write_timeout")));
-            }
+            patience.check(self.now(), what)?;
             Ok(false)
         });
         let micros = self.now().saturating_sub(began);
@@ -254,6 +288,29 @@ impl Store {
         Counters::add(count, 1);
         Counters::add(time, micros);
         m.stall_longest_micros.fetch_max(micros, atomic::Ordering::Relaxed);
+    }
+}
+
+/// A writer that sleeps for the pace looks about so often, microseconds.
+const LONGEST_SLEEP: u64 = 100_000;
+
+/// The time that a write may wait, all its waits together.
+struct Patience {
+    /// Monotonic microseconds.
+    began: u64,
+    limit: u64,
+}
+
+impl Patience {
+    fn left(&self, now: u64) -> u64 {
+        self.limit.saturating_sub(now.saturating_sub(self.began))
+    }
+
+    fn check(&self, now: u64, what: &str) -> Result<()> {
+        match self.left(now) {
+            0 => Err(Error::new(ErrorKind::Busy, format!("{what}, for longer than write_timeout_ms"))),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -284,15 +341,58 @@ mod tests {
     use drumlin_env::MemEnv;
 
     #[test]
+    fn a_slowed_writer_waits_no_longer_than_it_may() {
+        let mem = MemEnv::new(5);
+        let builder = Db::builder("/s").env(mem.env()).set("write_timeout_ms", "1000").expect("an option");
+        let db = builder.open().expect("open");
+        let keys = db.keyspace("k").expect("keyspace");
+        let store = keys.store.clone();
+        store.gate.set_rate(1000);
+        assert_eq!(store.admit(10_000).expect("nothing is owed"), 0);
+        let began = store.now();
+        for _ in 0..3 {
+            let error = store.admit(10_000).expect_err("it would wait for ten seconds");
+            assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
+        }
+        assert!((3_000_000..3_100_000).contains(&(store.now() - began)), "a second each, and nothing paid");
+        let metrics = db.metrics();
+        assert_eq!((metrics.stalls_runs, metrics.stall_micros_runs / 100_000), (3, 30));
+        store.gate.set_rate(OPEN);
+        assert_eq!(store.admit(10_000).expect("nobody is slowed any more"), 0);
+    }
+
+    #[test]
+    fn nothing_is_written_behind_the_end_of_the_log() {
+        let mem = MemEnv::new(6);
+        let db = Db::builder("/s").env(mem.env()).open().expect("open");
+        let keys = db.keyspace("k").expect("keyspace");
+        let (store, keyspaces) = (keys.store.clone(), [keys.state.clone()]);
+        keys.put("first", "1").expect("put");
+        db.close().expect("close");
+        // As a writer does that was slowed when the store was closed.
+        let request =
+            Request { keyspaces: &keyspaces, operations: 1, record_len: Some(format::record_len(9)) };
+        let reserved = store.lane.reserve(&request, &store.publisher, || store.fresh_number());
+        assert!(reserved.is_err_and(|error| error.kind() == ErrorKind::Closed));
+        for error in [keys.put("second", "2").err(), keys.set_option("ttl_seconds", "9").err()] {
+            assert!(error.is_some_and(|error| error.kind() == ErrorKind::Closed));
+        }
+        drop((keys, store));
+        let db = Db::builder("/s").env(mem.env()).open().expect("open again");
+        assert_eq!(db.keyspace("k").expect("keyspace").iter().count(), 1);
+    }
+
+    #[test]
     fn writers_that_wait_for_merges_without_room_hear_of_it() {
         let mem = MemEnv::new(4);
         let db = Db::builder("/s").env(mem.env()).open().expect("open");
         let store = db.keyspace("k").expect("keyspace").store.clone();
         store.control.lock().shortage = Some(Shortage { wanted: 1000, left: 10 });
-        let error =
-            store.stall(StallReason::Runs, "too many runs", || false).expect_err("no merge may start");
+        let stall =
+            |is_free: bool| store.stall(StallReason::Runs, &store.patience(), "too many runs", || is_free);
+        let error = stall(false).expect_err("no merge may start");
         assert_eq!(error.kind(), ErrorKind::NoSpace);
         assert!(error.to_string().contains("a merge that may write 1000 bytes waits"), "{error}");
-        store.stall(StallReason::Runs, "too many runs", || true).expect("merges were not needed");
+        stall(true).expect("merges were not needed");
     }
 }

@@ -21,7 +21,7 @@ use crate::metrics::Counters;
 use crate::options::{Durability, Options};
 use crate::pacing::{self, Gate};
 use crate::snapshot::SnapshotList;
-use crate::stats::{Costs, LOOK, LookupCounts, Sample};
+use crate::stats::{Costs, LOOK, LookupCounts, Sample, SampledStore};
 use crate::table::{BlockCache, TableCache, TableOptions};
 use crate::version::{KeyspaceEdit, ManifestWriter, Obsolete, Tree, check};
 use crate::write::{CommitLane, Log, Publisher};
@@ -97,7 +97,7 @@ pub(crate) struct Store {
     pub(crate) decisions: DecisionFiles,
     pub(crate) costs: Arc<Costs>,
     /// Number of this open store for the samplers of its clients.
-    pub(crate) sampling: u64,
+    pub(crate) sampling: Arc<SampledStore>,
     pub(crate) filter_seed: u64,
     pub(crate) recovered_seq: Seq,
     pub(crate) last_clock: atomic::AtomicU64,
@@ -136,7 +136,7 @@ pub(crate) struct Parts {
     pub(crate) obsolete: Arc<Obsolete>,
     pub(crate) control: Control,
     pub(crate) filter_seed: u64,
-    pub(crate) sampling: u64,
+    pub(crate) sampling: Arc<SampledStore>,
     pub(crate) recovered_seq: Seq,
     pub(crate) last_clock: u64,
     pub(crate) next_file: u64,
@@ -421,6 +421,9 @@ impl Store {
         durable: impl FnOnce(),
     ) -> Result<()> {
         self.check_read_only()?;
+        if control.closed {
+            return Err(Error::new(ErrorKind::Closed, "the store was closed"));
+        }
         let added: Vec<PathBuf> = edit.changes.iter().filter_map(|change| self.added_file(change)).collect();
         self.env.note(Note::EditAdds { files: &added });
         for change in &edit.changes {
@@ -494,8 +497,10 @@ impl Store {
         }
         let number = lane.log.segment.number;
         let oldest = self.keyspaces().iter().filter_map(|k| k.first_log()).min();
+        // What is sealed is to be flushed anyway: it is no reason to seal what came after it.
+        let holds = |keyspace: &KeyspaceState| Some(LogNumber(keyspace.active().id())) == oldest;
         for keyspace in self.keyspaces().iter() {
-            if oldest.is_some_and(|oldest| oldest < number) && keyspace.first_log() == oldest {
+            if oldest.is_some_and(|oldest| oldest < number) && holds(keyspace) {
                 keyspace.seal(number);
             }
         }

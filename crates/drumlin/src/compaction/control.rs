@@ -45,6 +45,8 @@ pub(crate) struct Control {
     pub(crate) stirred: bool,
     /// What asking took since it was last counted.
     pub(crate) asked: Asked,
+    /// The store is closed: nothing more is made durable.
+    pub(crate) closed: bool,
 }
 
 /// What asking policies took, their plans' admission included.

@@ -3,7 +3,8 @@
 //! A writer passes at once unless the gate is narrowed. Memory is a hard limit: when the memtables are
 //! full, writers wait for a flush. Runs are the policy's: its pace says from which run count writers
 //! slow down, and at which they wait (arce.md 3.5). A slowed writer pays its bytes into a token bucket
-//! and sleeps once, in turn. Every wait is counted by reason.
+//! and sleeps, in turn; a long sleep it breaks off now and then to see whether it may go, or has waited too long.
+//! Every wait is counted by reason.
 
 use drumlin_env::sync::Mutex;
 use drumlin_env::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -93,6 +94,11 @@ impl Gate {
         self.rate.load(Relaxed)
     }
 
+    /// Gives back what was paid for a write that was not made.
+    pub(crate) fn refund(&self, bytes: u64) {
+        self.bucket.lock().balance += bytes as f64;
+    }
+
     /// Takes `bytes` from the bucket and gives the microseconds to sleep before going on.
     pub(crate) fn pay(&self, bytes: u64, now: u64) -> u64 {
         let rate = self.rate();
@@ -103,7 +109,8 @@ impl Gate {
         let mut bucket = self.bucket.lock();
         let earned = now.saturating_sub(bucket.at) as f64 * per_micro;
         bucket.balance = (bucket.balance + earned).min(BUCKET_MICROS * per_micro);
-        bucket.at = now;
+        // Who came first may be here last.
+        bucket.at = bucket.at.max(now);
         let debt = -bucket.balance.min(0.0);
         bucket.balance -= bytes as f64;
         (debt / per_micro) as u64
@@ -137,6 +144,19 @@ mod tests {
         assert_eq!(gate.rate(), SHUT);
         gate.approach(OPEN, 1_100_002, false);
         assert_eq!(gate.rate(), OPEN);
+    }
+
+    #[test]
+    fn time_is_earned_once_whoever_comes_first() {
+        let gate = Gate::new();
+        gate.set_rate(1_000_000);
+        let pay = |now: u64| gate.pay(10_000, now);
+        assert_eq!(pay(1_000_000), 0);
+        assert_eq!(pay(1_005_000), 4_750, "10,000 owed, 250 were saved, 5,000 earned");
+        assert_eq!(pay(1_004_000), 14_750);
+        assert_eq!(pay(1_005_000), 24_750, "what has passed is not earned again");
+        gate.refund(10_000);
+        assert_eq!(pay(1_005_000), 24_750);
     }
 
     #[test]

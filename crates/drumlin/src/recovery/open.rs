@@ -326,7 +326,7 @@ fn assemble(found: Found<'_>) -> Result<(Arc<Store>, Recovered)> {
             tree,
             log_number,
             manifest.store,
-            Meter::new(sampling),
+            Meter::new(&sampling),
         ));
         if let Some(memtable) = targets.remove(id).and_then(|t| t.memtable) {
             state.adopt(memtable);
@@ -350,7 +350,7 @@ fn assemble(found: Found<'_>) -> Result<(Arc<Store>, Recovered)> {
     let tables = TableCache::new(&env, &dir, cache.clone(), manifest.store, OPEN_TABLES)
         .reading(options.table_reads == TableReads::Direct);
     let store = Arc::new(Store::new(Parts {
-        lane: CommitLane::new(home, LaneState { next_seq: last_seq + 1, log: tail }),
+        lane: CommitLane::new(home, LaneState { next_seq: last_seq + 1, log: tail, closed: false }),
         publisher: Publisher::new(published),
         log: Log::new(Published { seq: durable_seq, ..published }),
         control: Control {
@@ -365,6 +365,7 @@ fn assemble(found: Found<'_>) -> Result<(Arc<Store>, Recovered)> {
             short_piece: None,
             stirred: false,
             asked: Asked::default(),
+            closed: false,
         },
         decisions: DecisionFiles::new(&dir, decision_logs, next_file),
         filter_seed: manifest.store,

@@ -4,11 +4,12 @@
 //! counts its operations itself, exactly, and hands the counts over when the next one is drawn: were only drawn ones
 //! counted, a steady mix would look like another one every few seconds, by chance. What is handed over is late by 127
 //! operations a thread at most. Where a thread turns from one keyspace to another between two draws, the drawn operation
-//! stands for all of them.
+//! stands for all of them. A thread that comes when there were others may end before its first draw: that one stands for all
+//! that threads like it do, so that many short ones are counted as a few long ones are.
 
 use super::Sample;
-use drumlin_env::sync::Mutex;
-use drumlin_env::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use drumlin_env::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use drumlin_env::sync::{Arc, Mutex};
 use drumlin_types::Key;
 use drumlin_types::contract::total_variation;
 use std::cell::Cell;
@@ -33,10 +34,25 @@ const IDLE_HALF_LIFE: f64 = 600e6;
 /// Readings back to which rates are those of late.
 const LATELY: usize = 2;
 
-/// What the gaps of every thread begin with.
+/// The longest gap between two draws, calls; the shortest is 1, and the mean [`EACH`].
+const LONGEST_GAP: u64 = 2 * EACH - 1;
+/// What the gaps of a store's first thread begin with.
 const SEED: u32 = 0x9e37_79b9;
 
-/// Sampling of one thread. It begins anew with each store, so that a simulated one is the same each time.
+/// What the gaps of a thread begin with that came when there were so many others.
+fn seed(others: u64) -> u32 {
+    if others == 0 {
+        return SEED;
+    }
+    // Wellons' mixing of 32 bits.
+    let mut state = SEED ^ others as u32;
+    state = (state ^ (state >> 16)).wrapping_mul(0x7feb_352d);
+    state = (state ^ (state >> 15)).wrapping_mul(0x846c_a68b);
+    (state ^ (state >> 16)).max(1)
+}
+
+/// Sampling of one thread. It begins anew with each newer store, so that a simulated one is the same each time; stores
+/// that are open side by side share it.
 struct Sampler {
     store: Cell<u64>,
     /// The number of the meter that the calls since the last draw were for; 0 for none.
@@ -49,8 +65,10 @@ struct Sampler {
     gap: Cell<u32>,
     left: Cell<u32>,
     state: Cell<u32>,
-    /// The tick in which this thread was last counted as active.
-    tick: Cell<u64>,
+    /// Before the first draw of a thread that is not the store's first.
+    is_young: Cell<bool>,
+    /// The number of this thread; 0 before it has one.
+    thread: Cell<u32>,
 }
 
 thread_local! {
@@ -63,7 +81,8 @@ thread_local! {
             gap: Cell::new(0),
             left: Cell::new(0),
             state: Cell::new(SEED),
-            tick: Cell::new(0),
+            is_young: Cell::new(false),
+            thread: Cell::new(0),
         }
     };
 }
@@ -77,11 +96,20 @@ impl Sampler {
         state ^= state >> 17;
         state ^= state << 5;
         self.state.set(state);
-        self.gap.set(1 + state % (2 * EACH as u32 - 1));
+        self.gap.set(1 + state % LONGEST_GAP as u32);
         self.left.set(self.gap.get());
         self.meter.set(0);
         self.is_mixed.set(false);
+        self.is_young.set(false);
         self.counts.iter().for_each(|count| count.set(0));
+    }
+
+    /// The number of this thread, from 1 on.
+    fn thread(&self) -> u32 {
+        if self.thread.get() == 0 {
+            self.thread.set(THREADS.fetch_add(1, Relaxed));
+        }
+        self.thread.get()
     }
 
     fn count(&self, kind: Kind, operations: u64) {
@@ -149,7 +177,7 @@ impl Rates {
 /// Counts what happens to a keyspace.
 pub(crate) struct Meter {
     /// Which store this is, and which meter, for the threads' samplers.
-    store: u64,
+    store: Arc<SampledStore>,
     number: u64,
     counts: [AtomicU64; 3],
     /// Writes of sampled commits, and their bytes.
@@ -157,9 +185,8 @@ pub(crate) struct Meter {
     write_bytes: AtomicU64,
     /// Microseconds that writers waited to be admitted.
     waited: AtomicU64,
-    /// The number of the present tick, and threads seen in it.
-    tick: AtomicU64,
-    clients: AtomicU64,
+    /// Threads seen since the last reading, a bit for each number modulo all bits.
+    seen: [AtomicU64; 4],
     keys: [Mutex<Keys>; 3],
     rates: Mutex<Rates>,
 }
@@ -170,23 +197,33 @@ static STORES: AtomicU64 = AtomicU64::new(1);
 /// The same of meters.
 static METERS: AtomicU64 = AtomicU64::new(1);
 
-/// A number for an open store, by which threads know that their sampling begins anew.
-pub(crate) fn fresh_store() -> u64 {
-    STORES.fetch_add(1, Relaxed)
+/// The same of threads.
+static THREADS: AtomicU32 = AtomicU32::new(1);
+
+/// An open store, as far as the threads' sampling knows it.
+pub(crate) struct SampledStore {
+    /// Threads know by it that their sampling begins anew.
+    number: u64,
+    /// Threads that have called.
+    threads: AtomicU64,
+}
+
+/// An open store to be.
+pub(crate) fn fresh_store() -> Arc<SampledStore> {
+    Arc::new(SampledStore { number: STORES.fetch_add(1, Relaxed), threads: AtomicU64::new(0) })
 }
 
 impl Meter {
-    /// The meter of a keyspace of the store that [`fresh_store`] numbered.
-    pub(crate) fn new(store: u64) -> Meter {
+    /// The meter of a keyspace of `store`.
+    pub(crate) fn new(store: &Arc<SampledStore>) -> Meter {
         Meter {
-            store,
+            store: store.clone(),
             number: METERS.fetch_add(1, Relaxed),
             counts: Default::default(),
             sampled_writes: AtomicU64::new(0),
             write_bytes: AtomicU64::new(0),
             waited: AtomicU64::new(0),
-            tick: AtomicU64::new(1),
-            clients: AtomicU64::new(0),
+            seen: Default::default(),
             keys: Default::default(),
             rates: Mutex::default(),
         }
@@ -217,12 +254,13 @@ impl Meter {
     /// The first call after a draw, the drawn one, or one of another keyspace than those before.
     #[cold]
     fn turn(&self, sampler: &Sampler, what: Option<(Kind, u64)>) -> bool {
-        let is_known = sampler.store.get() == self.store;
-        if !is_known {
-            sampler.store.set(self.store);
-            sampler.state.set(SEED);
-            sampler.tick.set(0);
+        // Those of an older store that is still open go on as they are.
+        if sampler.store.get() < self.store.number {
+            let others = self.store.threads.fetch_add(1, Relaxed);
+            sampler.store.set(self.store.number);
+            sampler.state.set(seed(others));
             sampler.draw();
+            sampler.is_young.set(others > 0);
         }
         match sampler.meter.replace(self.number) {
             0 => {}
@@ -232,13 +270,13 @@ impl Meter {
         if let Some((kind, operations)) = what {
             sampler.count(kind, operations);
         }
-        // A thread's first call is not drawn.
-        let is_drawn = is_known && sampler.left.get() <= 1;
-        if !is_drawn {
-            sampler.left.set(sampler.left.get().saturating_sub(1).max(1));
+        if sampler.left.get() > 1 {
+            sampler.left.set(sampler.left.get() - 1);
             return false;
         }
         match what {
+            // As likely as any call before it, of this thread and of those like it.
+            Some((kind, operations)) if sampler.is_young.get() => self.add(kind, LONGEST_GAP * operations),
             Some((kind, operations)) if sampler.is_mixed.get() => {
                 self.add(kind, u64::from(sampler.gap.get()) * operations);
             }
@@ -249,10 +287,8 @@ impl Meter {
             }
             None => {}
         }
-        let tick = self.tick.load(Relaxed);
-        if sampler.tick.replace(tick) != tick {
-            self.clients.fetch_add(1, Relaxed);
-        }
+        let thread = sampler.thread() as usize;
+        self.seen[thread / 64 % self.seen.len()].fetch_or(1 << (thread % 64), Relaxed);
         sampler.draw();
         true
     }
@@ -304,8 +340,7 @@ impl Meter {
             // What is known of a new keyspace is what was seen first.
             rates.per_second[kind] = if old == 0.0 { rate } else { keep * old + (1.0 - keep) * rate };
         }
-        self.tick.fetch_add(1, Relaxed);
-        let clients = self.clients.swap(0, Relaxed) as f64;
+        let clients = self.seen.iter().map(|seen| f64::from(seen.swap(0, Relaxed).count_ones())).sum();
         if is_active {
             rates.clients = if rates.clients == 0.0 { clients } else { (rates.clients + clients) / 2.0 };
         }
@@ -373,160 +408,4 @@ impl Meter {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    impl Meter {
-        fn sample_counts(&self) -> [u64; 3] {
-            let [points, seeks, writes, ..] = self.counted();
-            [points, seeks, writes]
-        }
-    }
-
-    #[test]
-    fn a_new_mix_is_seen_between_the_ticks() {
-        let meter = Meter::new(0);
-        let count = |kind: Kind, samples: u64| meter.add(kind, EACH * samples);
-        let second = |n: u64| n * 1_000_000;
-        for n in 1..5 {
-            assert!(!meter.turns(second(n)), "nothing is known, or it is as before");
-            count(Kind::Write, 100);
-            meter.roll(second(n));
-        }
-        assert!(meter.is_busy());
-        count(Kind::Write, 20);
-        count(Kind::Seek, 3);
-        assert!(!meter.turns(second(4) + LOOK), "a few others");
-        meter.add(Kind::Seek, LOOK_OPERATIONS - 1);
-        assert!(!meter.turns(second(4) + 2 * LOOK), "too few of them");
-        meter.add(Kind::Seek, 1);
-        assert!(!meter.turns(second(4) + 2 * LOOK - 1), "too soon");
-        assert!(meter.turns(second(4) + 2 * LOOK));
-        count(Kind::Point, 5);
-        assert!(meter.turns(second(4) + 3 * LOOK), "each time, until rates follow");
-        meter.roll(second(5));
-        assert!(!meter.turns(second(5)), "nothing new");
-        meter.roll(second(6));
-        assert!(!meter.is_busy());
-    }
-
-    #[test]
-    fn all_are_counted_and_one_in_sixty_four_is_sampled() {
-        let meter = Meter::new(fresh_store());
-        let (operations, mut sampled) = (640_000, 0);
-        for n in 0..operations as u32 {
-            let kind = [Kind::Point, Kind::Write, Kind::Write][n as usize % 3];
-            if meter.counts(kind, 1) {
-                sampled += 1;
-                meter.wants(kind, &n.to_be_bytes());
-            }
-            let counted: u64 = meter.sample_counts().iter().sum();
-            assert!((u64::from(n) + 1 - counted) < 2 * EACH, "{counted} of {n}");
-        }
-        assert!((f64::from(sampled) * EACH as f64 / f64::from(operations) - 1.0).abs() < 0.03, "{sampled}");
-        let [points, seeks, writes] = meter.sample_counts();
-        assert!(points.abs_diff(writes / 2) < 2 * EACH && seeks == 0, "{points} and {writes}");
-        let keys = meter.sample().wanted;
-        assert_eq!(keys.len(), KEYS);
-        assert!(keys.is_sorted());
-    }
-
-    #[test]
-    fn a_thread_that_turns_from_keyspace_to_keyspace_is_counted_by_its_samples() {
-        let store = fresh_store();
-        let meters = [Meter::new(store), Meter::new(store), Meter::new(store)];
-        let operations = 300_000;
-        for n in 0..operations {
-            // The first keyspace is read, the second written, the third written ten at a time.
-            let (kind, each) = [(Kind::Point, 1), (Kind::Write, 1), (Kind::Write, 10)][n % 3];
-            meters[n % 3].counts(kind, each);
-        }
-        let expected = [[1, 0, 0], [0, 0, 1], [0, 0, 10]];
-        for (meter, expected) in meters.iter().zip(expected) {
-            let counted = meter.sample_counts().map(|count| count as f64 / (operations / 3) as f64);
-            for (counted, expected) in counted.iter().zip(expected.map(f64::from)) {
-                assert!((counted - expected).abs() <= 0.1 * expected, "{counted} for {expected}");
-            }
-        }
-        // Long stretches on each are exact, but for the calls around a turn.
-        let meters = [Meter::new(store), Meter::new(store)];
-        for meter in &meters {
-            (0..10_000).for_each(|_| {
-                meter.counts(Kind::Seek, 1);
-            });
-            let [_, seeks, _] = meter.sample_counts();
-            assert!(seeks.abs_diff(10_000) < 3 * EACH, "{seeks}");
-        }
-    }
-
-    #[test]
-    #[expect(clippy::disallowed_methods, reason = "counts on real threads")]
-    fn each_thread_owes_less_than_a_gap() {
-        let meter = Meter::new(fresh_store());
-        let kinds = [Kind::Point, Kind::Seek, Kind::Write, Kind::Write];
-        std::thread::scope(|scope| {
-            for kind in kinds {
-                let meter = &meter;
-                scope.spawn(move || {
-                    for _ in 0..10_000 {
-                        meter.counts(kind, 1);
-                    }
-                });
-            }
-        });
-        for (counted, threads) in meter.sample_counts().into_iter().zip([1, 1, 2]) {
-            let owed = threads * 10_000 - counted;
-            assert!(owed < threads * 2 * EACH, "{threads} threads have not told of {owed}");
-        }
-    }
-
-    #[test]
-    fn calls_on_several_keyspaces_count_where_they_are_sampled() {
-        let meter = Meter::new(fresh_store());
-        for _ in 0..100_000 {
-            if meter.samples_several() {
-                meter.add(Kind::Write, EACH * 3);
-            }
-        }
-        let [_, _, writes] = meter.sample_counts();
-        assert!((writes as f64 / 300_000.0 - 1.0).abs() < 0.05, "{writes}");
-    }
-
-    #[test]
-    fn rates_follow_the_load_and_fade_slowly() {
-        let meter = Meter::new(fresh_store());
-        assert!(!meter.roll(5_000_000));
-        meter.add(Kind::Write, 6400);
-        meter.wants(Kind::Write, b"k");
-        meter.wrote(100, 6400);
-        meter.waited(500_000);
-        assert!(!meter.roll(5_500_000), "less than a tick");
-        assert!(meter.roll(7_000_000));
-        let load = meter.sample().load;
-        assert_eq!((load.writes, load.entry_bytes, load.waited), (3200.0, 64.0, 0.25));
-        // Ten idle minutes halve it.
-        assert!(!meter.roll(607_000_000));
-        assert_eq!(meter.sample().load.writes, 1600.0);
-        assert_eq!(meter.sample().wanted.len(), 1, "written keys stand in");
-    }
-
-    #[test]
-    fn rates_of_late_forget_in_a_few_seconds() {
-        let meter = Meter::new(fresh_store());
-        let second = |n: u64| meter.roll(n * 1_000_000);
-        second(1);
-        assert_eq!(meter.sample().lately.writes, 0.0, "nothing is known");
-        for n in 2..8 {
-            meter.add(Kind::Write, 6400);
-            second(n);
-            assert_eq!(meter.sample().lately.writes, 6400.0);
-        }
-        for n in 8..12 {
-            meter.add(Kind::Seek, 640);
-            second(n);
-        }
-        let Sample { load, lately, .. } = meter.sample();
-        assert_eq!((lately.writes, lately.seeks), (0.0, 640.0));
-        assert!(load.writes > 4000.0, "it fades slowly: {}", load.writes);
-    }
-}
+mod tests;

@@ -3,7 +3,7 @@
 use super::log::{LogTail, Reservation};
 use super::publish::{Published, Publisher};
 use super::segment::LogHome;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::keyspace::KeyspaceState;
 use crate::memtable::Memtable;
 use drumlin_env::sync::{Arc, Mutex};
@@ -14,6 +14,8 @@ pub(crate) struct LaneState {
     /// Sequence number of the next operation.
     pub(crate) next_seq: Seq,
     pub(crate) log: LogTail,
+    /// The store is being closed: nothing is written behind the record that says so.
+    pub(crate) closed: bool,
 }
 
 /// The commit lane.
@@ -95,6 +97,9 @@ impl CommitLane {
         fresh_number: impl Fn() -> u64,
     ) -> Result<Reserved> {
         let mut lane = self.state.lock();
+        if lane.closed {
+            return Err(Error::new(ErrorKind::Closed, "the store was closed"));
+        }
         let last_seq = lane.next_seq + request.operations - 1;
         let log = match request.record_len {
             Some(len) => Some(lane.log.reserve(&self.home, len, last_seq, &fresh_number)?),

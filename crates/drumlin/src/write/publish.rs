@@ -4,10 +4,11 @@
 //! A commit takes a place in the queue when its sequence numbers are reserved, works outside any lock,
 //! and reports done. Whoever finds the head of the queue done publishes the whole finished prefix.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use drumlin_env::sync::{Condvar, Mutex, atomic};
 use drumlin_types::Seq;
 use std::collections::VecDeque;
+use std::time::Duration;
 
 /// Where the log and the visible state stand after a commit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,6 +32,9 @@ struct Queue {
     failed: Option<Error>,
     waiters: u32,
 }
+
+/// A commit writes to memory alone; so long only one takes that will never end.
+const LONGEST_COMMIT: Duration = Duration::from_secs(60);
 
 /// The queue of unpublished commits.
 pub(crate) struct Publisher {
@@ -98,10 +102,57 @@ impl Publisher {
         Ok(())
     }
 
+    /// Waits until every commit that took a place is published. An error when one failed, or takes longer than a commit can.
+    pub(crate) fn drain(&self) -> Result<()> {
+        let mut queue = self.queue.lock();
+        while !queue.places.is_empty() {
+            if let Some(error) = &queue.failed {
+                return Err(error.clone());
+            }
+            let front = queue.front;
+            queue.waiters += 1;
+            let (next, has_passed) = self.moved.wait_timeout(queue, LONGEST_COMMIT);
+            queue = next;
+            queue.waiters -= 1;
+            if has_passed && queue.front == front {
+                return Err(Error::new(ErrorKind::Bug, "a write that began does not end"));
+            }
+        }
+        Ok(())
+    }
+
     /// A commit failed after it took its place: nothing behind it can be published any more.
     pub(crate) fn fail(&self, error: Error) {
         let mut queue = self.queue.lock();
         queue.failed.get_or_insert(error);
         self.moved.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use drumlin_env::sync::atomic::{AtomicBool, Ordering};
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "commits end on other threads")]
+    fn who_drains_waits_for_every_commit_that_began() {
+        let publisher = Publisher::new(Published::default());
+        publisher.drain().expect("nothing is under way");
+        let places = [1, 2].map(|seq| publisher.enter(Published { seq, log_end: seq }));
+        let (queue, ended) = (&publisher, AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            let [first, second] = places;
+            scope.spawn(|| {
+                publisher.drain().expect("both end");
+                assert!(ended.load(Ordering::SeqCst), "the first is still under way");
+            });
+            scope.spawn(move || queue.finish(second).expect("once the first is there"));
+            ended.store(true, Ordering::SeqCst);
+            publisher.finish(first).expect("the first");
+        });
+        publisher.enter(Published { seq: 3, log_end: 3 });
+        publisher.fail(Error::new(ErrorKind::Io, "a disk"));
+        assert_eq!(publisher.drain().expect_err("it failed").kind(), ErrorKind::Io);
     }
 }

@@ -1,0 +1,198 @@
+//! Counting by real threads and by one, and what rates follow from it.
+
+use super::*;
+
+impl Meter {
+    fn sample_counts(&self) -> [u64; 3] {
+        let [points, seeks, writes, ..] = self.counted();
+        [points, seeks, writes]
+    }
+}
+
+#[test]
+fn a_new_mix_is_seen_between_the_ticks() {
+    let meter = Meter::new(&fresh_store());
+    let count = |kind: Kind, samples: u64| meter.add(kind, EACH * samples);
+    let second = |n: u64| n * 1_000_000;
+    for n in 1..5 {
+        assert!(!meter.turns(second(n)), "nothing is known, or it is as before");
+        count(Kind::Write, 100);
+        meter.roll(second(n));
+    }
+    assert!(meter.is_busy());
+    count(Kind::Write, 20);
+    count(Kind::Seek, 3);
+    assert!(!meter.turns(second(4) + LOOK), "a few others");
+    meter.add(Kind::Seek, LOOK_OPERATIONS - 1);
+    assert!(!meter.turns(second(4) + 2 * LOOK), "too few of them");
+    meter.add(Kind::Seek, 1);
+    assert!(!meter.turns(second(4) + 2 * LOOK - 1), "too soon");
+    assert!(meter.turns(second(4) + 2 * LOOK));
+    count(Kind::Point, 5);
+    assert!(meter.turns(second(4) + 3 * LOOK), "each time, until rates follow");
+    meter.roll(second(5));
+    assert!(!meter.turns(second(5)), "nothing new");
+    meter.roll(second(6));
+    assert!(!meter.is_busy());
+}
+
+#[test]
+fn all_are_counted_and_one_in_sixty_four_is_sampled() {
+    let meter = Meter::new(&fresh_store());
+    let (operations, mut sampled) = (640_000, 0);
+    for n in 0..operations as u32 {
+        let kind = [Kind::Point, Kind::Write, Kind::Write][n as usize % 3];
+        if meter.counts(kind, 1) {
+            sampled += 1;
+            meter.wants(kind, &n.to_be_bytes());
+        }
+        let counted: u64 = meter.sample_counts().iter().sum();
+        assert!((u64::from(n) + 1 - counted) < 2 * EACH, "{counted} of {n}");
+    }
+    assert!((f64::from(sampled) * EACH as f64 / f64::from(operations) - 1.0).abs() < 0.03, "{sampled}");
+    let [points, seeks, writes] = meter.sample_counts();
+    assert!(points.abs_diff(writes / 2) < 2 * EACH && seeks == 0, "{points} and {writes}");
+    let keys = meter.sample().wanted;
+    assert_eq!(keys.len(), KEYS);
+    assert!(keys.is_sorted());
+}
+
+#[test]
+fn a_thread_that_turns_from_keyspace_to_keyspace_is_counted_by_its_samples() {
+    let store = fresh_store();
+    let meters = [Meter::new(&store), Meter::new(&store), Meter::new(&store)];
+    let operations = 300_000;
+    for n in 0..operations {
+        // The first keyspace is read, the second written, the third written ten at a time.
+        let (kind, each) = [(Kind::Point, 1), (Kind::Write, 1), (Kind::Write, 10)][n % 3];
+        meters[n % 3].counts(kind, each);
+    }
+    let expected = [[1, 0, 0], [0, 0, 1], [0, 0, 10]];
+    for (meter, expected) in meters.iter().zip(expected) {
+        let counted = meter.sample_counts().map(|count| count as f64 / (operations / 3) as f64);
+        for (counted, expected) in counted.iter().zip(expected.map(f64::from)) {
+            assert!((counted - expected).abs() <= 0.1 * expected, "{counted} for {expected}");
+        }
+    }
+    // Long stretches on each are exact, but for the calls around a turn.
+    let meters = [Meter::new(&store), Meter::new(&store)];
+    for meter in &meters {
+        (0..10_000).for_each(|_| {
+            meter.counts(Kind::Seek, 1);
+        });
+        let [_, seeks, _] = meter.sample_counts();
+        assert!(seeks.abs_diff(10_000) < 3 * EACH, "{seeks}");
+    }
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "counts on real threads")]
+fn each_thread_owes_less_than_a_gap() {
+    let meter = Meter::new(&fresh_store());
+    let kinds = [Kind::Point, Kind::Seek, Kind::Write, Kind::Write];
+    std::thread::scope(|scope| {
+        for kind in kinds {
+            let meter = &meter;
+            scope.spawn(move || {
+                for _ in 0..10_000 {
+                    meter.counts(kind, 1);
+                }
+            });
+        }
+    });
+    for (counted, threads) in meter.sample_counts().into_iter().zip([1u64, 1, 2]) {
+        let off = (threads * 10_000).abs_diff(counted);
+        assert!(off < threads * 2 * EACH, "{threads} threads are off by {off}");
+    }
+    meter.roll(1);
+    meter.add(Kind::Point, 1);
+    meter.roll(2_000_000);
+    assert_eq!(meter.sample().load.clients, 4.0);
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "counts on real threads")]
+fn threads_that_end_soon_are_counted_too() {
+    let store = fresh_store();
+    let meter = Meter::new(&store);
+    let (threads, calls) = (4000, 20);
+    for _ in 0..threads {
+        let run = || {
+            for call in 0..calls {
+                meter.counts(if call < 5 { Kind::Point } else { Kind::Write }, 1);
+            }
+        };
+        std::thread::scope(|scope| scope.spawn(run).join().expect("no panic"));
+    }
+    let [points, seeks, writes] = meter.sample_counts().map(|count| count as f64 / f64::from(threads));
+    assert!((points - 5.0).abs() < 1.0 && seeks == 0.0, "{points} of 5");
+    assert!((writes - 15.0).abs() < 2.0, "{writes} of 15");
+}
+
+#[test]
+fn a_thread_between_two_stores_is_counted_in_both() {
+    let meters = [Meter::new(&fresh_store()), Meter::new(&fresh_store())];
+    meters.iter().for_each(|meter| {
+        meter.roll(1);
+    });
+    let operations = 200_000;
+    for n in 0..operations {
+        meters[n % 2].counts([Kind::Seek, Kind::Write][n % 2], 1);
+    }
+    for (meter, kind) in meters.iter().zip([Kind::Seek, Kind::Write]) {
+        let counted = meter.sample_counts()[kind as usize] as f64 / (operations / 2) as f64;
+        assert!((counted - 1.0).abs() < 0.1, "{counted}");
+        meter.roll(2_000_000);
+        assert_eq!(meter.sample().load.clients, 1.0, "one thread, however often it turns");
+    }
+}
+
+#[test]
+fn calls_on_several_keyspaces_count_where_they_are_sampled() {
+    let meter = Meter::new(&fresh_store());
+    for _ in 0..100_000 {
+        if meter.samples_several() {
+            meter.add(Kind::Write, EACH * 3);
+        }
+    }
+    let [_, _, writes] = meter.sample_counts();
+    assert!((writes as f64 / 300_000.0 - 1.0).abs() < 0.05, "{writes}");
+}
+
+#[test]
+fn rates_follow_the_load_and_fade_slowly() {
+    let meter = Meter::new(&fresh_store());
+    assert!(!meter.roll(5_000_000));
+    meter.add(Kind::Write, 6400);
+    meter.wants(Kind::Write, b"k");
+    meter.wrote(100, 6400);
+    meter.waited(500_000);
+    assert!(!meter.roll(5_500_000), "less than a tick");
+    assert!(meter.roll(7_000_000));
+    let load = meter.sample().load;
+    assert_eq!((load.writes, load.entry_bytes, load.waited), (3200.0, 64.0, 0.25));
+    // Ten idle minutes halve it.
+    assert!(!meter.roll(607_000_000));
+    assert_eq!(meter.sample().load.writes, 1600.0);
+    assert_eq!(meter.sample().wanted.len(), 1, "written keys stand in");
+}
+
+#[test]
+fn rates_of_late_forget_in_a_few_seconds() {
+    let meter = Meter::new(&fresh_store());
+    let second = |n: u64| meter.roll(n * 1_000_000);
+    second(1);
+    assert_eq!(meter.sample().lately.writes, 0.0, "nothing is known");
+    for n in 2..8 {
+        meter.add(Kind::Write, 6400);
+        second(n);
+        assert_eq!(meter.sample().lately.writes, 6400.0);
+    }
+    for n in 8..12 {
+        meter.add(Kind::Seek, 640);
+        second(n);
+    }
+    let Sample { load, lately, .. } = meter.sample();
+    assert_eq!((lately.writes, lately.seeks), (0.0, 640.0));
+    assert!(load.writes > 4000.0, "it fades slowly: {}", load.writes);
+}
