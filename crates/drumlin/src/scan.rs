@@ -120,7 +120,7 @@ fn open(store: &Arc<Store>, view: &View, mut options: VisibleOptions) -> Result<
         for file in files.files().iter().filter(|_| run.range_tombstones > 0) {
             if file.counts.range_tombstones > 0 {
                 let source: TombstoneSource =
-                    (file.bounds.clone(), file.table.open(&store.tables)?.range_tombstones().clone().into());
+                    (file.bounds.clone(), file.table.open(&store.tables)?.range_tombstones().clone());
                 options.tombstones.push(source);
             }
         }

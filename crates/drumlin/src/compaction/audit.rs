@@ -226,7 +226,7 @@ impl Auditor<'_> {
             sources.push(Source {
                 place: 1 + usize::from(level),
                 cursor: Box::new(ClippedCursor::new(table.cursor(CursorOptions::MERGE), bounds.clone())),
-                tombstones: Arc::new(table.range_tombstones().clone()),
+                tombstones: table.range_tombstones().clone(),
                 bounds,
             });
         }

@@ -14,8 +14,12 @@
 //! counts when the block's turn comes. A block on probation gets into its slot when it is asked for again: filling and
 //! emptying slots costs more than the queues do, and most blocks of scans pass through once.
 //!
-//! Invariants: every entry is in exactly one queue, once; what is held never exceeds the capacity, except that the
-//! capacity of a shard is a share of the whole, so a block larger than that is not kept at all.
+//! What is held of a table that is gone goes at once, found by a list of the table's blocks: where tables are small and
+//! live for a second, walks of the queues would cost more than the merges. Its names stay in the queues until their turn
+//! comes, or until half of a queue is such names.
+//!
+//! Invariants: every entry is in exactly one queue, once, and in the list of its table; what is held never exceeds the
+//! capacity, except that the capacity of a shard is a share of the whole, so a block larger than that is not kept at all.
 
 use super::block::Block;
 use super::read_ahead::ScanLength;
@@ -37,6 +41,8 @@ const PROBATION_SHARE: usize = 10;
 /// A shard should hold at least this much, or large blocks could not be kept.
 const LEAST_SHARD_BYTES: usize = 4 << 20;
 const MOST_SHARDS: usize = 64;
+/// Names of blocks that are gone which the queues of a shard may hold beside as many as there are blocks.
+const STALE: usize = 1024;
 
 /// Where a block lies.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -81,6 +87,8 @@ struct Entry {
     charge: usize,
     /// Rounds left in the main queue; how often it was asked for.
     rounds: u8,
+    /// It is in the main queue.
+    is_main: bool,
     /// The slot that leads to it too.
     home: Option<Home>,
 }
@@ -129,10 +137,14 @@ pub(crate) struct CacheStats {
 struct Shard {
     capacity: usize,
     entries: HashMap<Place, Entry, PlaceBuilder>,
+    /// Where the entries of each table lie, in no order.
+    of_table: HashMap<TableId, Vec<u64>, PlaceBuilder>,
     small: VecDeque<Place>,
     main: VecDeque<Place>,
     small_bytes: usize,
     main_bytes: usize,
+    /// Names in the queues whose tables are gone, at most.
+    stale: usize,
     /// Places whose blocks left the small queue, oldest first, and the same as a set.
     ghosts: VecDeque<Place>,
     ghost_set: HashSet<Place, PlaceBuilder>,
@@ -168,8 +180,10 @@ impl Shard {
             return;
         };
         let rounds = if important { MOST_ROUNDS } else { 0 };
-        let entry = vacant.insert(Entry { cached: Cached::new(block), charge, rounds, home: None });
-        if important || self.ghost_set.contains(&place) {
+        let is_main = important || self.ghost_set.contains(&place);
+        let entry = vacant.insert(Entry { cached: Cached::new(block), charge, rounds, is_main, home: None });
+        self.of_table.entry(place.table).or_default().push(place.offset);
+        if is_main {
             entry.settle(slot);
             self.main.push_back(place);
             self.main_bytes += charge;
@@ -198,16 +212,18 @@ impl Shard {
     /// The oldest block on probation moves to the main queue, or goes.
     fn leave_probation(&mut self) {
         let Some(place) = self.small.pop_front() else { return };
-        let Some(entry) = self.entries.get_mut(&place) else { return };
+        let Some(entry) = self.entries.get_mut(&place).filter(|entry| !entry.is_main) else {
+            self.stale = self.stale.saturating_sub(1);
+            return;
+        };
         self.small_bytes -= entry.charge;
         if entry.rounds() > 0 {
-            entry.rounds = 0;
+            (entry.rounds, entry.is_main) = (0, true);
             self.main_bytes += entry.charge;
             self.main.push_back(place);
             return;
         }
-        self.entries.remove(&place);
-        self.evictions += 1;
+        self.evict(place);
         if self.ghost_set.insert(place) {
             self.ghosts.push_back(place);
         }
@@ -216,39 +232,47 @@ impl Shard {
     /// The oldest block of the main queue gets another round, or goes.
     fn turn_main(&mut self) {
         let Some(place) = self.main.pop_front() else { return };
-        let Some(entry) = self.entries.get_mut(&place) else { return };
+        let Some(entry) = self.entries.get_mut(&place).filter(|entry| entry.is_main) else {
+            self.stale = self.stale.saturating_sub(1);
+            return;
+        };
         if entry.rounds() > 0 {
             entry.rounds -= 1;
             self.main.push_back(place);
             return;
         }
         self.main_bytes -= entry.charge;
+        self.evict(place);
+    }
+
+    /// Puts out what has left its queue.
+    fn evict(&mut self, place: Place) {
         self.entries.remove(&place);
         self.evictions += 1;
-    }
-
-    fn forget_table(&mut self, table: TableId) {
-        self.small_bytes -= take_out(&mut self.small, &mut self.entries, table);
-        self.main_bytes -= take_out(&mut self.main, &mut self.entries, table);
-        self.ghosts.retain(|place| place.table != table);
-        self.ghost_set.retain(|place| place.table != table);
-    }
-}
-
-/// Removes the blocks of `table` that are in `queue`; gives the bytes they were charged.
-fn take_out(
-    queue: &mut VecDeque<Place>,
-    entries: &mut HashMap<Place, Entry, PlaceBuilder>,
-    table: TableId,
-) -> usize {
-    let mut freed = 0;
-    queue.retain(|place| {
-        if place.table == table {
-            freed += entries.remove(place).map_or(0, |entry| entry.charge);
+        let Some(offsets) = self.of_table.get_mut(&place.table) else { return };
+        if let Some(at) = offsets.iter().position(|offset| *offset == place.offset) {
+            offsets.swap_remove(at);
         }
-        place.table != table
-    });
-    freed
+        if offsets.is_empty() {
+            self.of_table.remove(&place.table);
+        }
+    }
+
+    /// Drops what is held of `table`. What is remembered of blocks that were put out before grows old like the rest.
+    fn forget_table(&mut self, table: TableId) {
+        for offset in self.of_table.remove(&table).into_iter().flatten() {
+            let Some(entry) = self.entries.remove(&Place { table, offset }) else { continue };
+            let bytes = if entry.is_main { &mut self.main_bytes } else { &mut self.small_bytes };
+            *bytes -= entry.charge;
+            self.stale += 1;
+        }
+        if self.stale > self.entries.len() + STALE {
+            let entries = &self.entries;
+            self.small.retain(|place| entries.contains_key(place));
+            self.main.retain(|place| entries.contains_key(place));
+            self.stale = 0;
+        }
+    }
 }
 
 /// A cache of blocks, shared by all tables of a store.
@@ -272,7 +296,7 @@ const COUNTERS: usize = 16;
 impl BlockCache {
     /// A cache for `capacity` bytes. The number of shards is set by it, once.
     pub(crate) fn new(capacity: usize) -> BlockCache {
-        let shards = (capacity / LEAST_SHARD_BYTES).next_power_of_two().min(MOST_SHARDS);
+        let shards: usize = 1 << (capacity / LEAST_SHARD_BYTES).clamp(1, MOST_SHARDS).ilog2();
         let cache = BlockCache {
             shards: (0..shards).map(|_| Mutex::new(Shard::default())).collect(),
             capacity: AtomicUsize::new(0),
@@ -363,24 +387,49 @@ impl BlockCache {
         stats
     }
 
+    /// Names in the queues.
+    #[cfg(test)]
+    pub(super) fn names(&self) -> usize {
+        let of = |shard: &Mutex<Shard>| {
+            let shard = shard.lock();
+            shard.small.len() + shard.main.len()
+        };
+        self.shards.iter().map(of).sum()
+    }
+
     /// Panics if an invariant is broken; the number of blocks that are in slots.
     #[cfg(test)]
     pub(super) fn check(&self) -> usize {
         let mut settled = 0;
         for shard in &self.shards {
             let shard = shard.lock();
-            let charges = |queue: &VecDeque<Place>| -> usize {
-                queue.iter().map(|place| shard.entries[place].charge).sum()
+            let charges = |is_main: bool| -> usize {
+                shard
+                    .entries
+                    .values()
+                    .filter(|entry| entry.is_main == is_main)
+                    .map(|entry| entry.charge)
+                    .sum()
             };
-            assert_eq!(charges(&shard.small), shard.small_bytes);
-            assert_eq!(charges(&shard.main), shard.main_bytes);
-            let queued: HashSet<Place> = shard.small.iter().chain(&shard.main).copied().collect();
-            assert_eq!(queued.len(), shard.entries.len());
-            assert_eq!(shard.small.len() + shard.main.len(), shard.entries.len());
+            assert_eq!((charges(false), charges(true)), (shard.small_bytes, shard.main_bytes));
+            let is_queued = |(place, entry): (&Place, &Entry)| {
+                if entry.is_main { shard.main.contains(place) } else { shard.small.contains(place) }
+            };
+            assert!(shard.entries.iter().all(is_queued));
+            let queued = shard.small.iter().chain(&shard.main);
+            let held: HashSet<Place> =
+                queued.clone().filter(|place| shard.entries.contains_key(place)).copied().collect();
+            assert_eq!(held.len(), shard.entries.len());
+            assert_eq!(queued.count(), shard.entries.len() + shard.stale);
+            let listed = shard.of_table.iter().flat_map(|(table, offsets)| {
+                offsets.iter().map(|offset| Place { table: *table, offset: *offset })
+            });
+            assert_eq!(listed.collect::<HashSet<Place>>(), held);
+            assert!(shard.of_table.values().map(Vec::len).sum::<usize>() == shard.entries.len());
             assert!(shard.small_bytes + shard.main_bytes <= shard.capacity);
             assert_eq!(shard.ghosts.len(), shard.ghost_set.len());
             assert!(
-                shard.main.iter().all(|place| shard.entries[place].home.is_some()),
+                shard.entries.values().all(|entry| !entry.is_main || entry.home.is_some()),
                 "what stays has a slot"
             );
             settled += shard.entries.values().filter(|entry| entry.home.is_some()).count();

@@ -56,7 +56,7 @@ pub(crate) struct Table {
     pub(super) scans: ScanLength,
     file_len: u64,
     properties: Properties,
-    tombstones: RangeTombstones,
+    tombstones: Arc<RangeTombstones>,
     /// Whether the hashes that lookups bring were made with another seed.
     pub(super) foreign_seed: bool,
 }
@@ -99,6 +99,7 @@ impl Table {
             Some((handle, _)) => read_tombstones(&blocks, &tail, *handle)?,
             None => RangeTombstones::default(),
         };
+        let tombstones = Arc::new(tombstones);
         let filter = TableFilter::new(&properties.filter, footer_offset);
         filter.adopt(&tail.bytes, tail.offset, &blocks, &cache);
         let foreign_seed = properties.seed != seed;
@@ -144,7 +145,7 @@ impl Table {
     }
 
     /// Its range tombstones.
-    pub(crate) fn range_tombstones(&self) -> &RangeTombstones {
+    pub(crate) fn range_tombstones(&self) -> &Arc<RangeTombstones> {
         &self.tombstones
     }
 
@@ -195,7 +196,8 @@ impl Table {
                 }
                 next = view.next_version(index, key).map_err(damage)?;
             }
-            if !fence.continues {
+            // Only the last key of a block goes on in the next one.
+            if !fence.continues || *fences.separator(self)? != *key {
                 break;
             }
             fences.next(self)?;

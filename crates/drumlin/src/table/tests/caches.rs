@@ -156,6 +156,29 @@ fn filters_and_indexes_outlive_data() {
     assert!(!cache.admits(1000) && cache.admits(500));
 }
 
+/// Tables that live for a moment leave nothing behind, not even their names.
+#[test]
+fn tables_that_go_are_forgotten_whole() {
+    let (_, _, blocks) = data_blocks(40);
+    let cache = Plain::new(30 << 20);
+    for table in 0..400 {
+        for (offset, block) in &blocks {
+            cache.insert(TableId(table), *offset, block.clone());
+        }
+        if table >= 2 {
+            cache.forget_table(TableId(table - 2));
+        }
+        if table % 50 == 0 {
+            cache.check();
+        }
+    }
+    let held = |table: u64| blocks.iter().filter(|(at, _)| cache.peek(TableId(table), *at).is_some()).count();
+    assert_eq!([397, 398, 399].map(held), [0, blocks.len(), blocks.len()]);
+    assert_eq!(cache.stats().evictions, 0, "there was room for all of them");
+    let names = cache.names();
+    assert!(names < 8 * 1024 + 8 * blocks.len(), "{names} names for {} blocks", cache.stats().blocks);
+}
+
 #[test]
 fn a_cache_without_room_keeps_nothing() {
     let (_, _, blocks) = data_blocks(3);
