@@ -21,7 +21,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use drumlin_types::contract::legal::{self, Illegal};
 use drumlin_types::contract::{FileSpan, FileState, FileView, PieceId, Place, Plan, Take, TreeView};
-use drumlin_types::{Key, KeyRange, LEVELS, RunId, TableId, Ticket, bug};
+use drumlin_types::{Key, KeyRange, LEVELS, RunId, TableId, Ticket};
 
 /// Why a plan was not admitted.
 #[derive(Clone, PartialEq, Debug)]
@@ -71,7 +71,7 @@ impl Flight {
     ) -> Result<Ticket, Refusal> {
         self.check_room(scene, plan)?;
         let view = project::view(scene.tree, self);
-        let projected = if bug!("E1") { view.live() } else { view.projected() };
+        let projected = project::after(&view);
         self.admit_in(scene, (&view, &projected), plan, numbers)
     }
 

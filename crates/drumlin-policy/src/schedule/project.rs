@@ -48,6 +48,11 @@ pub fn view(tree: &TreeView, flight: &Flight) -> TreeView {
     view
 }
 
+/// The tree after all that is under way in `view`: what plans are judged on.
+pub fn after(view: &TreeView) -> TreeView {
+    if drumlin_types::bug!("E1") { view.live() } else { view.projected() }
+}
+
 /// `run` with claimed parts as leaving, and with outputs of unfinished tickets as settling.
 fn run_with(
     run: &RunView,

@@ -16,10 +16,12 @@ use crate::stats::Sample;
 use drumlin_env::Clock;
 use drumlin_env::sync::Arc;
 use drumlin_policy::schedule::admit::without_pipeline;
-use drumlin_policy::schedule::{FoldCosts, Mode, Numbers, Refusal, Scene, Settings, Weights};
+use drumlin_policy::schedule::{FoldCosts, Mode, Numbers, Refusal, Scene, Settings, Weights, project};
 use drumlin_types::Ticket;
 use drumlin_types::contract::legal::Illegal;
-use drumlin_types::contract::{CostView, LimitView, Outcome, PieceId, Plan, PlanResult, PolicyInput};
+use drumlin_types::contract::{
+    CostView, LimitView, Outcome, Pace, PieceId, Plan, PlanResult, PolicyInput, TreeView,
+};
 
 /// Least input of a piece, and the share of its time that installing may take, as a divisor.
 const LEAST_PIECE: u64 = 8 << 20;
@@ -199,7 +201,9 @@ impl Control {
         if keyspace.asked_manual().is_some() {
             return false;
         }
-        let mut view = keyspace.view();
+        let tree = keyspace.installed();
+        let mut view = project::view(&tree, &keyspace.flight);
+        let projected = project::after(&view);
         let tickets = keyspace.flight.ticket_views();
         let sample = sample(&keyspace.state);
         let options = keyspace.state.options.load();
@@ -214,7 +218,7 @@ impl Control {
             enough,
             ..moment.limits
         };
-        keyspace.design = keyspace.policy.design(&view.projected(), &limits);
+        keyspace.design = keyspace.policy.design(&projected, &limits);
         keyspace.fold_costs = FoldCosts::measured(&sample.load, &sample.lately, &moment.costs);
         if settings.mode != Mode::Pipelined {
             view = without_pipeline(view, &keyspace.flight);
@@ -233,7 +237,8 @@ impl Control {
         };
         let before = (keyspace.policy.name(), keyspace.policy.save());
         let decision = fallback::decide(keyspace, &input);
-        let changes_pace = decision.pace.is_some() && decision.pace != keyspace.pace;
+        let changes_pace =
+            decision.pace.as_ref().is_some_and(|pace| sets_another(pace, keyspace.pace.as_ref()));
         if changes_pace || !decision.plans.is_empty() || !decision.park.is_empty() {
             explain::decided(admission.decisions, &keyspace.state.name, &before, &input, &decision);
         }
@@ -245,6 +250,9 @@ impl Control {
             keyspace.begin_search(think);
             *stirred = true;
         }
+        // What the policy saw serves for its first plan too, unless it was not all, or is no longer so.
+        let is_whole = settings.mode == Mode::Pipelined && decision.park.is_empty();
+        let mut seen = is_whole.then_some(Seen { tree, view, projected });
         for ticket in decision.park {
             // What a person asked for is no policy's to take back.
             if keyspace.begun_manual(ticket).is_some() {
@@ -260,8 +268,11 @@ impl Control {
         }
         let (mut admitted, mut wrong) = (0, 0);
         for plan in &decision.plans {
-            match admission.admit(keyspace, plan) {
-                Ok(_) => admitted += 1,
+            match admission.admit(keyspace, plan, seen.as_ref()) {
+                Ok(_) => {
+                    admitted += 1;
+                    seen = None;
+                }
                 Err(Refusal::Illegal(_)) => wrong += 1,
                 Err(Refusal::Enough | Refusal::Busy) => {}
             }
@@ -296,6 +307,19 @@ fn enough(keyspace: &KeyspaceControl, settings: &Settings, moment: &Moment) -> u
     keyspace.flight.enough(&scene)
 }
 
+/// Whether `pace` has other bounds than the one before: how many runs there are, and how fast they go, always changes.
+fn sets_another(pace: &Pace, before: Option<&Pace>) -> bool {
+    let bounds = |pace: &Pace| (pace.scope, pace.slow, pace.stop, pace.passes, pace.hard_stop);
+    before.is_none_or(|before| bounds(before) != bounds(pace))
+}
+
+/// The tree as it is installed, with what is under way, and after that.
+struct Seen {
+    tree: TreeView,
+    view: TreeView,
+    projected: TreeView,
+}
+
 struct Admission<'a> {
     numbers: &'a mut Numbers,
     decisions: &'a mut DecisionLog,
@@ -310,7 +334,7 @@ impl Admission<'_> {
         }
         let Some(range) = keyspace.asked_manual().map(|manual| manual.range.clone()) else { return };
         let plan = keyspace.manual_plan(&range);
-        let admitted = plan.map(|plan| self.admit(keyspace, &plan));
+        let admitted = plan.map(|plan| self.admit(keyspace, &plan, None));
         let left_out = keyspace.damage_in(&range);
         let Some(manual) = keyspace.asked_manual() else { return };
         manual.error = left_out;
@@ -327,13 +351,24 @@ impl Admission<'_> {
     }
 
     /// Turns `plan` into a ticket, or says why not.
-    fn admit(&mut self, keyspace: &mut KeyspaceControl, plan: &Plan) -> Result<Ticket, Refusal> {
+    fn admit(
+        &mut self,
+        keyspace: &mut KeyspaceControl,
+        plan: &Plan,
+        seen: Option<&Seen>,
+    ) -> Result<Ticket, Refusal> {
         let settings = settings(self.moment, &keyspace.state);
-        let tree = keyspace.installed();
+        let installed = if seen.is_none() { keyspace.installed() } else { TreeView::default() };
+        let tree = seen.map_or(&installed, |seen| &seen.tree);
         let (room, now) = (self.moment.room, self.moment.now);
         let KeyspaceControl { design, fold_costs: costs, flight, .. } = keyspace;
-        let scene = Scene { tree: &tree, design, settings: &settings, costs: *costs, room, now };
-        let admitted = flight.admit(&scene, plan, self.numbers);
+        let scene = Scene { tree, design, settings: &settings, costs: *costs, room, now };
+        let admitted = match seen {
+            Some(Seen { view, projected, .. }) => {
+                flight.admit_in(&scene, (view, projected), plan, self.numbers)
+            }
+            None => flight.admit(&scene, plan, self.numbers),
+        };
         match &admitted {
             Ok(ticket) => {
                 if let Some(state) = keyspace.flight.ticket(*ticket) {

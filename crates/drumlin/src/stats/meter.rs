@@ -130,24 +130,34 @@ pub(crate) enum Kind {
 struct Keys {
     ring: Vec<Key>,
     next: usize,
+    /// The same keys in order: each question to a policy takes them so.
+    sorted: Vec<Key>,
 }
 
 impl Keys {
     fn keep(&mut self, key: &[u8]) {
+        let key = Key::new(key);
         match self.ring.get_mut(self.next) {
-            Some(place) => *place = Key::new(key),
-            None => self.ring.push(Key::new(key)),
+            Some(place) => {
+                let old = std::mem::replace(place, key.clone());
+                if let Ok(at) = self.sorted.binary_search(&old) {
+                    self.sorted.remove(at);
+                }
+            }
+            None => self.ring.push(key.clone()),
         }
+        let at = self.sorted.partition_point(|other| *other <= key);
+        self.sorted.insert(at, key);
         self.next = (self.next + 1) % KEYS;
     }
 
     /// The keys in order, with some of `others` where there are few.
     fn sorted(&self, others: &Keys) -> Vec<Key> {
-        let mut keys = self.ring.clone();
+        let mut keys = self.sorted.clone();
         if keys.len() < FEW_KEYS {
             keys.extend(others.ring.iter().take(KEYS - keys.len()).cloned());
+            keys.sort();
         }
-        keys.sort();
         keys
     }
 }

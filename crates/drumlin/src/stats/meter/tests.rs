@@ -55,6 +55,9 @@ fn all_are_counted_and_one_in_sixty_four_is_sampled() {
     let keys = meter.sample().wanted;
     assert_eq!(keys.len(), KEYS);
     assert!(keys.is_sorted());
+    let mut kept = meter.keys[Kind::Point as usize].lock().ring.clone();
+    kept.sort();
+    assert_eq!(keys, kept);
 }
 
 #[test]
