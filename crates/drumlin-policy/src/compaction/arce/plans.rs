@@ -27,7 +27,8 @@ const PURGE_SHARE: f64 = 0.25;
 impl Arce {
     /// Merges under way whose rest costs more than it gains.
     pub(super) fn park(&mut self, scene: &Scene<'_>) -> Vec<Ticket> {
-        if !self.switches.park {
+        // What frees disk gains readers nothing, and is wanted all the same.
+        if !self.switches.park || scene.disk_short {
             return Vec::new();
         }
         let pays = |ticket: &TicketView| {
@@ -151,7 +152,9 @@ impl Arce {
             let newer: f64 = scene.line.parts[c.from..c.to - 1].iter().map(|part| part.bytes).sum();
             ((1.0 - shrink) * newer + scene.line.tombstone_share(c) * c.bytes) / c.bytes.max(1.0)
         };
-        let affordable = self.candidates.iter().filter(|c| scene.need.is_must() || c.bytes <= choice.balance);
+        // It may overdraw the balance by the tree, as one that is a must: flushes that would fill it are what is in danger.
+        let most = choice.balance + scene.line.bytes;
+        let affordable = self.candidates.iter().filter(|c| scene.need.is_must() || c.bytes <= most);
         let freeing = affordable.filter(|c| freed(c) >= LEAST_FREED && choice.beside.is_none()).copied();
         let best = freeing.reduce(|a, b| if freed(&b) > freed(&a) { b } else { a })?;
         Some(choice.score(best))
