@@ -165,6 +165,9 @@ impl Course {
     fn new(policy: &str, workload: &Workload, setup: &Setup) -> Result<Course> {
         let mem = MemEnv::new(SEED);
         mem.pace(READ * SLOWER, WRITTEN * SLOWER);
+        // Each memtable becomes a run of its own, as in the simulator and the paper, unless that is set otherwise.
+        let mut set = vec![("flush_bytes".to_owned(), setup.flush_bytes.to_string())];
+        set.extend(setup.set.iter().cloned());
         let config = EngineConfig {
             memory_bytes: setup.memory_bytes,
             memtable_bytes: setup.flush_bytes,
@@ -172,7 +175,7 @@ impl Course {
             policy: Some(policy.to_owned()),
             durability: Durability::None,
             merges: setup.merges,
-            set: setup.set.clone(),
+            set,
             ..EngineConfig::default()
         };
         let open = open_in(mem.env(), Some(mem.clone()), Path::new(STORE), &config)?;

@@ -20,7 +20,7 @@ use crate::error::{ErrorKind, Result};
 use crate::keyspace::KeyspaceState;
 use crate::memory;
 use crate::memtable::Memtable;
-use crate::rangedel::{RangeTombstone, RangeTombstones};
+use crate::rangedel::Fragmented;
 use crate::store::{Store, TreeStep};
 use crate::version::{KeyspaceEdit, Tree};
 use drumlin_env::sync::{Arc, Mutex};
@@ -73,13 +73,14 @@ impl FlushLane {
         Ok(Step::More)
     }
 
-    /// The next flush: of the keyspace whose oldest sealed memtable reaches furthest back in the log.
+    /// The next flush: of the keyspace whose oldest sealed memtable reaches furthest back in the log. Small memtables that
+    /// were sealed during the flush before go together: one run of them costs as many syncs as one of each.
     fn begin(&self) -> Result<Option<FlushJob>> {
         let store = &self.store;
         store.relieve_log();
         let ceiling = store.control.lock().flush_ceiling;
         let visible = store.publisher.visible();
-        let ready = |m: &Arc<Memtable>| m.writers() == 0 && m.max_seq() <= visible && m.max_seq() <= ceiling;
+        let ready = |m: &Memtable| m.writers() == 0 && m.max_seq() <= visible && m.max_seq() <= ceiling;
         let mut chosen: Option<(u64, Arc<KeyspaceState>)> = None;
         for keyspace in store.keyspaces().iter() {
             let view = keyspace.view();
@@ -91,12 +92,13 @@ impl FlushLane {
         }
         let Some((_, keyspace)) = chosen else { return Ok(None) };
         let view = keyspace.view();
-        let memtables: Vec<Arc<Memtable>> =
-            view.sealed.iter().rev().take_while(|m| ready(m)).take(1).cloned().collect();
-        let memtables = match view.sealed.first() {
+        let mut memtables = match view.sealed.first() {
             Some(newest) if drumlin_types::bug!("E11") && ready(newest) => vec![newest.clone()],
-            _ => memtables,
+            _ => keyspace.to_flush(&view, ready),
         };
+        if memtables.len() > 1 && store.check_room_to_flush(&memtables).is_err() {
+            memtables.truncate(1);
+        }
         store.check_room_to_flush(&memtables)?;
         let job = flush_job(store, keyspace, memtables, &view.tree)?;
         Ok(Some(job))
@@ -124,17 +126,14 @@ pub(crate) fn merge_memtables(
     let inputs = memtables.iter().map(|m| Box::new(m.cursor()) as Box<dyn Cursor>).collect();
     let mut tombstones = Vec::new();
     for memtable in memtables {
-        for fragment in memtable.range_tombstones().fragments() {
-            let of_seq = |&seq: &Seq| RangeTombstone { range: fragment.range.clone(), seq };
-            tombstones.extend(fragment.seqs.iter().map(of_seq));
-        }
+        tombstones.extend(memtable.range_tombstones().iter().cloned());
     }
     let rules = MergeRules {
         snapshots: store.snapshots.list(),
         now_micros: store.unix_micros(),
         guard: DropGuard::for_piece(&tree_view(tree, &Flight::default()), &[], &KeyRange::all()),
         operator: keyspace.operator.clone(),
-        tombstones: RangeTombstones::new(&tombstones),
+        tombstones: Fragmented::new(tombstones),
     };
     let expected = memtables.iter().map(|m| m.entries() as u64).sum();
     let spec = store.output_spec(keyspace, 0, false);
@@ -220,7 +219,10 @@ impl Store {
             self.log.in_tables(max_seq);
         }
         let what = format!("flush of {} entries, {bytes} bytes -> L0 {run}", result.counts.written);
-        let why = format!("a sealed memtable up to #{max_seq}");
+        let why = match memtables {
+            [_] => format!("a sealed memtable up to #{max_seq}"),
+            _ => format!("{} sealed memtables up to #{max_seq}", memtables.len()),
+        };
         control.decisions.note(self.now(), &keyspace.name, what, why);
         if let Some(entry) = control.keyspace(keyspace) {
             entry.flushed_seq = entry.flushed_seq.max(max_seq);
@@ -260,5 +262,49 @@ impl FlushMark {
             Change::LastSeq(store.publisher.visible().max(self.seq)),
             Change::ClockMark(store.unix_micros()),
         ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::db::Db;
+    use drumlin_env::MemEnv;
+    use drumlin_types::Seq;
+
+    #[test]
+    fn small_memtables_that_wait_are_flushed_together() {
+        let mem = MemEnv::new(4);
+        let builder = Db::builder("/s").env(mem.env()).set("memory_budget", "8MiB").expect("an option");
+        let db = builder.open().expect("open");
+        let small = [("memtable_bytes", "64KiB"), ("compaction", "tiering:10")];
+        let keys = db.keyspace_with("k", &small).expect("a keyspace");
+        let ceiling = |seq| keys.store.control.lock().flush_ceiling = seq;
+        ceiling(0);
+        for key in 0..1600_u32 {
+            keys.put(key.to_be_bytes(), [7; 1000]).expect("a put");
+        }
+        let view = keys.state.view();
+        let (sealed, bytes) = (view.sealed.len(), view.memtable_bytes());
+        assert!((20..30).contains(&sealed), "{sealed} memtables wait");
+        assert_eq!(bytes, view.memtables().map(|m| m.bytes()).sum::<usize>());
+        let first = keys.state.to_flush(&view, |_| true);
+        let held = first.iter().map(|m| m.bytes()).sum::<usize>();
+        assert!(held <= 1 << 20 && held + (64 << 10) + 2048 > 1 << 20, "{held} of 1 MiB");
+        assert!(std::sync::Arc::ptr_eq(&first[0], &view.sealed[sealed - 1]), "the oldest first");
+        let to_come = keys.state.runs_to_come(&view);
+        assert!(
+            (2.4..3.0).contains(&to_come),
+            "{to_come} runs: that of the next flush, and {bytes} bytes by 1 MiB"
+        );
+        ceiling(Seq::MAX);
+        db.flush().expect("flush");
+        assert_eq!(db.metrics().flushes, 2, "of {sealed} memtables and the active one");
+        for key in (0..1600_u32).step_by(50) {
+            assert!(keys.get(key.to_be_bytes()).expect("a get").is_some());
+        }
+        assert!(keys.state.to_flush(&view, |m| m.bytes() < 1000).is_empty(), "none is ready");
+        keys.set_option("flush_bytes", "64KiB").expect("a live option");
+        assert_eq!(keys.state.to_flush(&view, |_| true).len(), 1, "each by itself");
+        assert!(keys.state.runs_to_come(&view) > sealed as f64);
     }
 }

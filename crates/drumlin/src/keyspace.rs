@@ -35,17 +35,24 @@ pub(crate) struct View {
     pub(crate) active: Arc<Memtable>,
     /// Sealed memtables that are not in tables yet, newest first.
     pub(crate) sealed: Vec<Arc<Memtable>>,
+    /// What these held when the view was made. Writes under way when the newest was sealed may have added to it.
+    pub(crate) sealed_bytes: usize,
     pub(crate) tree: Arc<Tree>,
 }
 
 impl View {
+    fn new(active: Arc<Memtable>, sealed: Vec<Arc<Memtable>>, tree: Arc<Tree>) -> View {
+        let sealed_bytes = sealed.iter().map(|m| m.bytes()).sum();
+        View { active, sealed, sealed_bytes, tree }
+    }
+
     /// All memtables, newest first.
     pub(crate) fn memtables(&self) -> impl Iterator<Item = &Arc<Memtable>> {
         std::iter::once(&self.active).chain(&self.sealed)
     }
 
     pub(crate) fn memtable_bytes(&self) -> usize {
-        self.memtables().map(|m| m.bytes()).sum()
+        self.active.bytes() + self.sealed_bytes
     }
 }
 
@@ -65,6 +72,8 @@ pub(crate) struct KeyspaceState {
     memtable_seed: u64,
     /// Size at which a memtable is sealed, from the options.
     memtable_bytes: atomic::AtomicUsize,
+    /// What memtables that are flushed together hold at most, from the options.
+    flush_bytes: atomic::AtomicUsize,
 }
 
 impl KeyspaceState {
@@ -85,6 +94,7 @@ impl KeyspaceState {
     ) -> KeyspaceState {
         let active = Arc::new(Memtable::new(log.0, memtable_seed));
         let memtable_bytes = store.memtable_bytes(&options) as usize;
+        let flush_bytes = store.flush_bytes(&options) as usize;
         KeyspaceState {
             id,
             name,
@@ -92,11 +102,12 @@ impl KeyspaceState {
             operator,
             meter,
             search_changed: atomic::AtomicBool::new(false),
-            view: ArcSwap::from_pointee(View { active, sealed: Vec::new(), tree: Arc::new(tree) }),
+            view: ArcSwap::from_pointee(View::new(active, Vec::new(), Arc::new(tree))),
             update: Mutex::new(()),
             dropped: atomic::AtomicBool::new(false),
             memtable_seed,
             memtable_bytes: atomic::AtomicUsize::new(memtable_bytes),
+            flush_bytes: atomic::AtomicUsize::new(flush_bytes),
         }
     }
 
@@ -105,10 +116,34 @@ impl KeyspaceState {
         self.memtable_bytes.load(atomic::Ordering::Relaxed)
     }
 
+    fn flush_bytes(&self) -> usize {
+        self.flush_bytes.load(atomic::Ordering::Relaxed)
+    }
+
+    /// The runs that flushes will make of the memtables of `view`: one of what is being flushed, others of the rest.
+    pub(crate) fn runs_to_come(&self, view: &View) -> f64 {
+        let fill = view.active.bytes() as f64 / self.memtable_bytes().max(1) as f64;
+        let flushes = view.memtable_bytes() as f64 / self.flush_bytes().max(1) as f64;
+        (view.sealed.len() as f64 + fill.min(1.0)).min(1.0 + flushes.max(1.0))
+    }
+
+    /// The oldest sealed memtables of `view`, oldest first, that one flush takes: those that are `ready`, up to the first
+    /// that is not, and no more than a flush may take at once.
+    pub(crate) fn to_flush(&self, view: &View, ready: impl Fn(&Memtable) -> bool) -> Vec<Arc<Memtable>> {
+        let (most, mut bytes) = (self.flush_bytes(), 0);
+        let fits = |m: &&Arc<Memtable>| {
+            let is_first = bytes == 0;
+            bytes += m.bytes();
+            ready(m) && (is_first || bytes <= most)
+        };
+        view.sealed.iter().rev().take_while(fits).cloned().collect()
+    }
+
     /// Takes new settings.
     pub(crate) fn set_options(&self, store: &Options, options: KeyspaceOptions) {
-        let bytes = store.memtable_bytes(&options) as usize;
-        self.memtable_bytes.store(bytes, atomic::Ordering::Relaxed);
+        let (memtable, flush) = (store.memtable_bytes(&options), store.flush_bytes(&options));
+        self.memtable_bytes.store(memtable as usize, atomic::Ordering::Relaxed);
+        self.flush_bytes.store(flush as usize, atomic::Ordering::Relaxed);
         self.options.store(Arc::new(options));
     }
 
@@ -150,7 +185,7 @@ impl KeyspaceState {
         sealed.push(view.active.clone());
         sealed.extend(view.sealed.iter().cloned());
         let active = Arc::new(Memtable::new(log.0, self.memtable_seed));
-        self.view.store(Arc::new(View { active, sealed, tree: view.tree.clone() }));
+        self.view.store(Arc::new(View::new(active, sealed, view.tree.clone())));
         true
     }
 
@@ -160,21 +195,21 @@ impl KeyspaceState {
         let view = self.view.load();
         let gone = |m: &Arc<Memtable>| flushed.iter().any(|f| Arc::ptr_eq(f, m));
         let sealed = view.sealed.iter().filter(|m| !gone(m)).cloned().collect();
-        self.view.store(Arc::new(View { active: view.active.clone(), sealed, tree: Arc::new(tree) }));
+        self.view.store(Arc::new(View::new(view.active.clone(), sealed, Arc::new(tree))));
     }
 
     /// Takes a memtable that recovery filled, as the newest sealed one. Before anybody reads.
     pub(crate) fn adopt(&self, memtable: Arc<Memtable>) {
         let view = self.view.load();
         let sealed = std::iter::once(memtable).chain(view.sealed.iter().cloned()).collect();
-        self.view.store(Arc::new(View { active: view.active.clone(), sealed, tree: view.tree.clone() }));
+        self.view.store(Arc::new(View::new(view.active.clone(), sealed, view.tree.clone())));
     }
 
     /// Empties the keyspace's view after it was dropped.
     pub(crate) fn clear(&self, log: LogNumber) {
         let _update = self.update.lock();
         let active = Arc::new(Memtable::new(log.0, self.memtable_seed));
-        self.view.store(Arc::new(View { active, sealed: Vec::new(), tree: Arc::new(Tree::empty()) }));
+        self.view.store(Arc::new(View::new(active, Vec::new(), Arc::new(Tree::empty()))));
     }
 
     /// The first log segment that holds something of this keyspace that is not in tables; `None` when

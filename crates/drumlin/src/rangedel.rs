@@ -1,10 +1,18 @@
-//! Range tombstones, cut into fragments so that a lookup is one binary search.
+//! Range tombstones, arranged so that a lookup is a search in logarithmic time however much they overlap.
 //!
 //! A tombstone `(start, end, seq)` hides every version older than `seq` of the keys `start <= k < end`.
-//! The fragments of a set of tombstones are disjoint ranges, sorted, each with the sequence numbers of
-//! all tombstones that cover it, newest first.
+//!
+//! Their starts and ends cut the key space into *fragments*, sorted. A segment tree stands over the fragments: each
+//! tombstone lies at the few nodes that together make up its range, so that n tombstones take n log n numbers. Kept per
+//! fragment, tombstones of a queue that is trimmed again and again, `[0, 1)`, `[0, 2)` and so on, would take n * n. The
+//! tombstones over a key are at the nodes from its fragment up to the root, each node's newest first.
+//!
+//! A memtable's tombstones change between lookups. So they are a list of such arrangements, each of more than its
+//! successor has: a few that are new are arranged with those of at most as many, and any tombstone a logarithmic number
+//! of times (Bentley and Saxe's logarithmic method).
 
-use drumlin_types::{Key, KeyRange, Seq};
+use drumlin_types::{Key, KeyRange, Seq, bug};
+use std::sync::Arc;
 
 /// One range tombstone.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -15,76 +23,189 @@ pub(crate) struct RangeTombstone {
     pub(crate) seq: Seq,
 }
 
-/// A disjoint piece of the key space and the tombstones over it, newest first.
-#[derive(Clone, Debug)]
-pub(crate) struct Fragment {
-    pub(crate) range: KeyRange,
-    pub(crate) seqs: Vec<Seq>,
+impl RangeTombstone {
+    /// What of the tombstone lies in `range`.
+    pub(crate) fn clip(&self, range: &KeyRange) -> Option<RangeTombstone> {
+        Some(RangeTombstone { range: self.range.intersect(range)?, seq: self.seq })
+    }
+}
+
+/// Range tombstones, arranged once.
+#[derive(Debug, Default)]
+pub(crate) struct Fragmented {
+    list: Vec<RangeTombstone>,
+    /// Where fragments begin: each ends where the next begins, the last has no end.
+    starts: Vec<Key>,
+    /// Where the numbers of each node begin in `seqs`, and where the last node's end. Node 1 is the root, the children of
+    /// `n` are `2n` and `2n + 1`, and fragment `f` is the leaf `starts.len() + f`.
+    nodes: Vec<usize>,
+    /// Of each node, newest first.
+    seqs: Vec<Seq>,
+}
+
+impl Fragmented {
+    /// Arranges `list`; empty ranges are ignored.
+    pub(crate) fn new(mut list: Vec<RangeTombstone>) -> Fragmented {
+        list.retain(|t| !t.range.is_empty());
+        if list.is_empty() {
+            return Fragmented::default();
+        }
+        list.sort_unstable_by_key(|t| std::cmp::Reverse(t.seq));
+        let mut starts: Vec<Key> = Vec::with_capacity(list.len() * 2);
+        for tombstone in &list {
+            starts.push(tombstone.range.start.clone());
+            starts.extend(tombstone.range.end.clone());
+        }
+        starts.sort_unstable();
+        starts.dedup();
+        let leaves = starts.len();
+        let place = |key: &Key| starts.partition_point(|start| start < key);
+        let places: Vec<(usize, usize)> = list
+            .iter()
+            .map(|t| (place(&t.range.start), t.range.end.as_ref().map_or(leaves, place)))
+            .collect();
+        // Counted first, so that all nodes share one allocation.
+        let mut nodes = vec![0; 2 * leaves + 1];
+        for &place in &places {
+            each_node(leaves, place, |node| nodes[node + 1] += 1);
+        }
+        for node in 1..nodes.len() {
+            nodes[node] += nodes[node - 1];
+        }
+        let mut next = nodes.clone();
+        let mut seqs = vec![0; nodes[2 * leaves]];
+        for (tombstone, &place) in list.iter().zip(&places) {
+            each_node(leaves, place, |node| {
+                seqs[next[node]] = tombstone.seq;
+                next[node] += 1;
+            });
+        }
+        Fragmented { list, starts, nodes, seqs }
+    }
+
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// All of them, newest first.
+    pub(crate) fn list(&self) -> &[RangeTombstone] {
+        &self.list
+    }
+
+    /// The fragments in key order, those without tombstones too.
+    pub(crate) fn fragments(&self) -> impl Iterator<Item = (usize, KeyRange)> {
+        let end = |f: usize| self.starts.get(f + 1).cloned();
+        self.starts.iter().enumerate().map(move |(f, start)| (f, KeyRange::new(start.clone(), end(f))))
+    }
+
+    /// The fragment of `key`, where the tombstones of its keys begin, and where those of the next keys do.
+    fn around(&self, key: &[u8]) -> (Option<usize>, Option<&Key>, Option<&Key>) {
+        let next = self.starts.partition_point(|start| **start <= *key);
+        let fragment = next.checked_sub(1);
+        (fragment, fragment.map(|f| &self.starts[f]), self.starts.get(next))
+    }
+
+    /// The newest tombstone over a fragment that `snapshot` sees; 0 when there is none.
+    pub(crate) fn newest(&self, fragment: usize, snapshot: Seq) -> Seq {
+        let mut node = self.starts.len() + fragment;
+        let mut newest = 0;
+        while node > 0 {
+            let seqs = &self.seqs[self.nodes[node]..self.nodes[node + 1]];
+            let seen = match seqs.first() {
+                Some(&first) if first <= snapshot => Some(first),
+                Some(_) => seqs.get(seqs.partition_point(|&seq| seq > snapshot)).copied(),
+                None => None,
+            };
+            newest = newest.max(seen.unwrap_or(0));
+            node /= 2;
+        }
+        newest
+    }
+
+    /// The newest tombstone over `key` that `snapshot` sees; 0 when there is none.
+    pub(crate) fn covering(&self, key: &[u8], snapshot: Seq) -> Seq {
+        let (Some(fragment), start, _) = self.around(key) else { return 0 };
+        let newest = self.newest(fragment, snapshot);
+        if bug!("B22") && newest == 0 && fragment > 0 && start.is_some_and(|start| **start == *key) {
+            return self.newest(fragment - 1, snapshot);
+        }
+        newest
+    }
+}
+
+/// Calls `visit` with the nodes that together make up the leaves from `place.0` to before `place.1`.
+fn each_node(leaves: usize, place: (usize, usize), mut visit: impl FnMut(usize)) {
+    let (mut from, mut to) = (leaves + place.0, leaves + place.1);
+    while from < to {
+        if from % 2 == 1 {
+            visit(from);
+            from += 1;
+        }
+        if to % 2 == 1 {
+            to -= 1;
+            visit(to);
+        }
+        (from, to) = (from / 2, to / 2);
+    }
 }
 
 /// A set of range tombstones, ready for lookups.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RangeTombstones {
-    fragments: Vec<Fragment>,
+    /// None is empty, and each has more tombstones than the next.
+    parts: Vec<Arc<Fragmented>>,
 }
 
 impl RangeTombstones {
-    /// Fragments `tombstones`; empty ranges are ignored.
-    pub(crate) fn new(tombstones: &[RangeTombstone]) -> RangeTombstones {
-        let mut edges: Vec<&Key> = Vec::with_capacity(tombstones.len() * 2);
-        let live: Vec<&RangeTombstone> = tombstones.iter().filter(|t| !t.range.is_empty()).collect();
-        for tombstone in &live {
-            edges.push(&tombstone.range.start);
-            edges.extend(tombstone.range.end.as_ref());
+    /// Arranges `list`; empty ranges are ignored.
+    pub(crate) fn new(list: Vec<RangeTombstone>) -> RangeTombstones {
+        RangeTombstones::default().with(list)
+    }
+
+    /// These and `new` ones.
+    pub(crate) fn with(&self, mut new: Vec<RangeTombstone>) -> RangeTombstones {
+        let mut parts = self.parts.clone();
+        while let Some(part) = parts.pop_if(|part| part.list.len() <= new.len()) {
+            new.extend_from_slice(&part.list);
         }
-        edges.sort();
-        edges.dedup();
-        let mut by_start = live;
-        by_start.sort_by(|a, b| a.range.start.cmp(&b.range.start));
-        let mut upcoming = by_start.into_iter().peekable();
-        let mut open: Vec<&RangeTombstone> = Vec::new();
-        let mut fragments: Vec<Fragment> = Vec::new();
-        for (i, edge) in edges.iter().enumerate() {
-            open.retain(|t| t.range.is_before_end(edge));
-            while let Some(t) = upcoming.next_if(|t| t.range.start == **edge) {
-                open.push(t);
-            }
-            if open.is_empty() {
-                continue;
-            }
-            let mut seqs: Vec<Seq> = open.iter().map(|t| t.seq).collect();
-            seqs.sort_unstable_by(|a, b| b.cmp(a));
-            seqs.dedup();
-            let end = edges.get(i + 1).map(|e| (*e).clone());
-            fragments.push(Fragment { range: KeyRange::new((*edge).clone(), end), seqs });
+        let part = Fragmented::new(new);
+        if !part.is_empty() {
+            parts.push(Arc::new(part));
         }
-        RangeTombstones { fragments }
+        RangeTombstones { parts }
     }
 
     /// Whether there are none.
     pub(crate) fn is_empty(&self) -> bool {
-        self.fragments.is_empty()
+        self.parts.is_empty()
     }
 
-    /// The fragments in key order.
-    pub(crate) fn fragments(&self) -> &[Fragment] {
-        &self.fragments
-    }
-
-    /// The fragment that covers `key`.
-    pub(crate) fn fragment(&self, key: &[u8]) -> Option<&Fragment> {
-        let after = self.fragments.partition_point(|f| *f.range.start <= *key);
-        let fragment = self.fragments[..after].last()?;
-        let is_end = || drumlin_types::bug!("B22") && fragment.range.end.as_deref() == Some(key);
-        (fragment.range.is_before_end(key) || is_end()).then_some(fragment)
+    /// All of them, in no order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &RangeTombstone> {
+        self.parts.iter().flat_map(|part| part.list())
     }
 
     /// The newest tombstone over `key` that `snapshot` sees; 0 when there is none.
     pub(crate) fn covering(&self, key: &[u8], snapshot: Seq) -> Seq {
-        match self.fragment(key) {
-            Some(f) => f.seqs[f.seqs.partition_point(|&s| s > snapshot)..].first().copied().unwrap_or(0),
-            None => 0,
+        self.parts.iter().map(|part| part.covering(key, snapshot)).max().unwrap_or(0)
+    }
+
+    /// Like [`covering`](Self::covering), and tells `edges` between which keys the answer is the same: from the first, where
+    /// there is one, to before the second.
+    pub(crate) fn covering_between<'a>(
+        &'a self,
+        key: &[u8],
+        snapshot: Seq,
+        mut edges: impl FnMut(Option<&'a Key>, Option<&'a Key>),
+    ) -> Seq {
+        let mut newest = 0;
+        for part in &self.parts {
+            let (fragment, start, end) = part.around(key);
+            edges(start, end);
+            newest = newest.max(fragment.map_or(0, |fragment| part.newest(fragment, snapshot)));
         }
+        newest
     }
 }
 
@@ -99,7 +220,7 @@ mod tests {
 
     #[test]
     fn overlapping_tombstones() {
-        let set = RangeTombstones::new(&[
+        let set = RangeTombstones::new(vec![
             tombstone("b", Some("f"), 10),
             tombstone("d", Some("h"), 20),
             tombstone("x", None, 5),
@@ -108,7 +229,6 @@ mod tests {
         let at = |key: &str, snapshot| set.covering(key.as_bytes(), snapshot);
         assert_eq!([at("a", 99), at("b", 99), at("d", 99), at("d", 15), at("d", 9)], [0, 10, 20, 10, 0]);
         assert_eq!([at("f", 99), at("h", 99), at("m", 99), at("x", 99), at("zz", 99)], [20, 0, 0, 5, 5]);
-        assert_eq!(set.fragments().len(), 4);
     }
 
     #[test]
@@ -118,21 +238,63 @@ mod tests {
             state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             (state >> 33) % n
         };
-        for _ in 0..500 {
-            let list: Vec<RangeTombstone> = (0..draw(8))
+        for round in 0..500 {
+            let list: Vec<RangeTombstone> = (0..draw(if round < 400 { 8 } else { 40 }))
                 .map(|_| {
                     let (a, b) = (draw(9) as u8, draw(9) as u8);
                     let end = (draw(10) > 0).then(|| Key::new(&[b]));
                     RangeTombstone { range: KeyRange::new(Key::new(&[a]), end), seq: 1 + draw(20) }
                 })
                 .collect();
-            let set = RangeTombstones::new(&list);
+            let set = RangeTombstones::new(list.clone());
+            let mut grown = RangeTombstones::default();
+            let mut rest = &list[..];
+            while !rest.is_empty() {
+                let (here, later) = rest.split_at(1 + draw(rest.len().min(4) as u64) as usize);
+                (grown, rest) = (grown.with(here.to_vec()), later);
+            }
+            assert!(grown.parts.is_sorted_by(|a, b| a.list.len() > b.list.len()));
             for key in 0..10u8 {
                 for snapshot in [0, 3, 11, 30] {
                     let plain = list.iter().filter(|t| t.range.contains(&[key]) && t.seq <= snapshot);
-                    assert_eq!(set.covering(&[key], snapshot), plain.map(|t| t.seq).max().unwrap_or(0));
+                    let plain = plain.map(|t| t.seq).max().unwrap_or(0);
+                    assert_eq!(set.covering(&[key], snapshot), plain);
+                    assert_eq!(grown.covering(&[key], snapshot), plain);
+                    let mut edges = Vec::new();
+                    let note = |start: Option<&Key>, end: Option<&Key>| {
+                        edges.push(KeyRange::new(start.cloned().unwrap_or(Key::empty()), end.cloned()));
+                    };
+                    assert_eq!(grown.covering_between(&[key], snapshot, note), plain);
+                    for other in (0..10u8).filter(|&other| edges.iter().all(|range| range.contains(&[other])))
+                    {
+                        assert_eq!(set.covering(&[other], snapshot), plain);
+                    }
                 }
             }
         }
+    }
+
+    /// A queue that is trimmed again and again: what is kept grows like n log n, and one that is trimmed between reads is
+    /// arranged as often.
+    #[test]
+    fn a_trimmed_queue_is_small() {
+        let n: u32 = 4096;
+        let trim = |i: u32| RangeTombstone {
+            range: KeyRange::new(Key::new(b""), Some(Key::new(&i.to_be_bytes()))),
+            seq: Seq::from(i),
+        };
+        let all = Fragmented::new((1..=n).map(trim).collect());
+        assert_eq!(all.list().len(), n as usize);
+        assert!(all.seqs.len() < n as usize * 2 * 13, "{}", all.seqs.len());
+        let mut grown = RangeTombstones::default();
+        let mut arranged = 0;
+        for i in 1..=n {
+            grown = grown.with(vec![trim(i)]);
+            arranged += grown.parts.last().map_or(0, |part| part.list.len());
+            assert_eq!(grown.covering(&(i / 2).to_be_bytes(), Seq::MAX), Seq::from(i));
+        }
+        assert!(grown.parts.len() <= 13 && arranged <= 13 * n as usize, "{} {arranged}", grown.parts.len());
+        assert_eq!(grown.covering(&100u32.to_be_bytes(), 200), 200);
+        assert_eq!(grown.covering(&100u32.to_be_bytes(), 100), 0);
     }
 }

@@ -136,12 +136,8 @@ impl Rescue<'_> {
     ) -> Result<()> {
         let cache = Arc::new(BlockCache::new(0));
         let table = Arc::new(Table::open(self.env, path, id, len, cache, 0)?);
-        for fragment in table.range_tombstones().fragments() {
-            if let Some(range) = fragment.range.intersect(bounds) {
-                let seqs = fragment.seqs.iter().map(|&seq| (keyspace, range.clone(), seq));
-                self.range_deletes.extend(seqs);
-            }
-        }
+        let tombstones = table.range_tombstones().iter().filter_map(|t| t.clip(bounds));
+        self.range_deletes.extend(tombstones.map(|t| (keyspace, t.range, t.seq)));
         let mut cursor = table.cursor(CursorOptions::MERGE);
         cursor.seek(&bounds.start, Seq::MAX)?;
         while cursor.valid() && bounds.is_before_end(cursor.key()) {

@@ -32,6 +32,8 @@ fn course(policy: &str, workers: u32, most: impl Fn(&LevelShape) -> u64) -> (u64
     let db = builder.open().expect("the store opens");
     let options = [
         ("memtable_bytes", "16KiB"),
+        // Memtables that wait would be flushed together, and writers seldom be slowed.
+        ("flush_bytes", "16KiB"),
         ("file_bytes", "16KiB"),
         ("compression", "none"),
         ("compaction", policy),

@@ -230,9 +230,8 @@ impl KeyspaceControl {
             PaceScope::All => view.tree.runs(),
         };
         let Some(covered) = pace.covered else { return runs as f64 };
-        let fill = view.active.bytes() as f64 / self.state.memtable_bytes().max(1) as f64;
         let since = runs as f64 - self.runs_then as f64;
-        (covered + since).max(0.0) + view.sealed.len() as f64 + fill.min(1.0)
+        (covered + since).max(0.0) + self.state.runs_to_come(&view)
     }
 
     /// Name and state of the policy that the next open is to have.

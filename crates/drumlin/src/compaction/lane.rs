@@ -12,7 +12,7 @@ use crate::background::{Lane, Step};
 use crate::cursor::Cursor;
 use crate::error::{Error, Result};
 use crate::keyspace::KeyspaceState;
-use crate::rangedel::{RangeTombstone, RangeTombstones};
+use crate::rangedel::{Fragmented, RangeTombstone};
 use crate::stats::OneRunning;
 use crate::store::Store;
 use crate::table::CursorOptions;
@@ -120,12 +120,7 @@ fn merge_job(store: &Arc<Store>, start: PieceStart) -> Result<PieceJob> {
             table.cursor(CursorOptions::MERGE),
             range.clone(),
         )));
-        for fragment in table.range_tombstones().fragments() {
-            if let Some(range) = fragment.range.intersect(&range) {
-                tombstones
-                    .extend(fragment.seqs.iter().map(|&seq| RangeTombstone { range: range.clone(), seq }));
-            }
-        }
+        tombstones.extend(table.range_tombstones().iter().filter_map(|t| t.clip(&range)));
     }
     // A piece may take parts of a file: what it leaves of the file inside its range is outside.
     let mut files = tree_view(&tree, &Flight::default());
@@ -140,7 +135,7 @@ fn merge_job(store: &Arc<Store>, start: PieceStart) -> Result<PieceJob> {
         now_micros: store.unix_micros(),
         guard,
         operator: keyspace.operator.clone(),
-        tombstones: RangeTombstones::new(&tombstones),
+        tombstones: Fragmented::new(tombstones),
     };
     let expected = counts.iter().map(|c| c.entries).sum();
     let spec = store.output_spec(&keyspace, out, bottom);

@@ -19,7 +19,7 @@ use crate::cursor::Cursor;
 use crate::error::{Error, ErrorKind, Result};
 use crate::merge_operator::MergeOperator;
 use crate::metrics::MergeCounts;
-use crate::rangedel::{RangeTombstone, RangeTombstones};
+use crate::rangedel::{Fragmented, RangeTombstone};
 use drumlin_env::sync::Arc;
 use drumlin_types::contract::legal::DropGuard;
 use drumlin_types::{Kind, Seq, bug};
@@ -37,7 +37,7 @@ pub(crate) struct MergeRules {
     /// The keyspace's merge operator.
     pub(crate) operator: Option<Arc<dyn MergeOperator>>,
     /// The inputs' range tombstones, clipped to the key range.
-    pub(crate) tombstones: RangeTombstones,
+    pub(crate) tombstones: Fragmented,
 }
 
 impl MergeRules {
@@ -65,19 +65,38 @@ impl MergeRules {
         stripe == 0 && (self.guard.is_bottom(key, seq) || bug!("B16"))
     }
 
-    /// The range tombstones that must be kept, cut into disjoint ranges.
+    /// The range tombstones that must be kept, by their starts: over each key the newest of each stripe.
     pub(crate) fn surviving_tombstones(&self) -> Vec<RangeTombstone> {
-        let mut kept = Vec::new();
-        for fragment in self.tombstones.fragments() {
-            let mut last_stripe = None;
-            for &seq in &fragment.seqs {
+        let mut kept: Vec<RangeTombstone> = Vec::new();
+        // Places in `kept` of those over the fragment before, newest first.
+        let mut before: Vec<usize> = Vec::new();
+        for (fragment, range) in self.tombstones.fragments() {
+            let mut here = Vec::new();
+            let mut reach = before.iter().copied().peekable();
+            let mut snapshot = Some(Seq::MAX);
+            while let Some(seen) = snapshot {
+                let seq = self.tombstones.newest(fragment, seen);
+                if seq == 0 {
+                    break;
+                }
                 let stripe = self.stripe(seq);
-                let hidden = last_stripe.replace(stripe) == Some(stripe);
-                let needless = stripe == 0 && self.guard.oldest_in(&fragment.range) >= seq;
-                if !hidden && !needless {
-                    kept.push(RangeTombstone { range: fragment.range.clone(), seq });
+                snapshot = stripe.checked_sub(1).map(|older| self.snapshots[older]);
+                if stripe == 0 && self.guard.oldest_in(&range) >= seq {
+                    break;
+                }
+                while reach.next_if(|&place| kept[place].seq > seq).is_some() {}
+                match reach.next_if(|&place| kept[place].seq == seq) {
+                    Some(place) => {
+                        kept[place].range.end = range.end.clone();
+                        here.push(place);
+                    }
+                    None => {
+                        here.push(kept.len());
+                        kept.push(RangeTombstone { range: range.clone(), seq });
+                    }
                 }
             }
+            before = here;
         }
         kept
     }

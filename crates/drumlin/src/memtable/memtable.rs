@@ -5,8 +5,8 @@
 //!    calls `end_write`. A sealed memtable is complete, and may be flushed, once `writers` is 0.
 //! 2. Readers call `get`, `versions` and `cursor` at any time. What they find is whole, but says nothing
 //!    about batches: a reader names the snapshot that it may see, and only published ones are atomic.
-//! 3. Range tombstones are rare, so they are a list under a lock. Readers use a fragmented copy of it, made
-//!    by the first of them that comes after a change, and one atomic load says that there are none.
+//! 3. Range tombstones are rare, so new ones are a list under a lock. The first reader that comes after a change
+//!    arranges them for lookups, and one atomic load says that there are none.
 //!
 //! Invariants:
 //! * Entries are never changed or removed; counts and `bytes` only rise.
@@ -47,55 +47,59 @@ pub(crate) struct Memtable {
     ranges: Ranges,
 }
 
+/// What a range tombstone takes besides its keys, arranged for lookups: itself, twice while it is being arranged again,
+/// the counts of its keys, their places among the fragments, and what it leaves at nodes.
+const RANGE_TOMBSTONE_BYTES: usize = 320;
+
 /// The range tombstones of a memtable.
 struct Ranges {
-    list: Mutex<Vec<RangeTombstone>>,
-    /// Length of `list`; set under its lock, read without.
+    /// Those that no reader has met.
+    new: Mutex<Vec<RangeTombstone>>,
+    /// Of all; set under the lock of `new`, read without.
     count: AtomicUsize,
-    /// Bytes of `list`.
     bytes: AtomicUsize,
-    /// Made from the first tombstones of `list`.
-    fragmented: ArcSwap<Fragmented>,
+    arranged: ArcSwap<Arranged>,
 }
 
-struct Fragmented {
+struct Arranged {
     count: usize,
     tombstones: Arc<RangeTombstones>,
 }
 
 impl Ranges {
     fn new() -> Ranges {
-        let none = Fragmented { count: 0, tombstones: Arc::new(RangeTombstones::default()) };
+        let none = Arranged { count: 0, tombstones: Arc::new(RangeTombstones::default()) };
         Ranges {
-            list: Mutex::new(Vec::new()),
+            new: Mutex::new(Vec::new()),
             count: AtomicUsize::new(0),
             bytes: AtomicUsize::new(0),
-            fragmented: ArcSwap::from_pointee(none),
+            arranged: ArcSwap::from_pointee(none),
         }
     }
 
     fn add(&self, tombstone: RangeTombstone) {
         let ends = tombstone.range.start.len() + tombstone.range.end.as_ref().map_or(0, |end| end.len());
-        self.bytes.fetch_add(ends + size_of::<RangeTombstone>(), Relaxed);
-        let mut list = self.list.lock();
-        list.push(tombstone);
-        self.count.store(list.len(), Release);
+        self.bytes.fetch_add(ends + RANGE_TOMBSTONE_BYTES, Relaxed);
+        let mut new = self.new.lock();
+        new.push(tombstone);
+        self.count.store(self.count.load(Relaxed) + 1, Release);
     }
 
-    fn fragmented(&self) -> Arc<RangeTombstones> {
-        let cached = self.fragmented.load();
-        if cached.count == self.count.load(Acquire) {
-            return cached.tombstones.clone();
+    fn arranged(&self) -> Arc<RangeTombstones> {
+        let arranged = self.arranged.load();
+        if arranged.count == self.count.load(Acquire) {
+            return arranged.tombstones.clone();
         }
-        drop(cached);
-        let list = self.list.lock();
+        drop(arranged);
+        let mut new = self.new.lock();
+        let arranged = self.arranged.load();
         // Another reader may have done the work while this one waited for the lock.
-        let cached = self.fragmented.load();
-        if cached.count == list.len() {
-            return cached.tombstones.clone();
+        if new.is_empty() {
+            return arranged.tombstones.clone();
         }
-        let tombstones = Arc::new(RangeTombstones::new(&list));
-        self.fragmented.store(Arc::new(Fragmented { count: list.len(), tombstones: tombstones.clone() }));
+        let tombstones = Arc::new(arranged.tombstones.with(std::mem::take(&mut *new)));
+        let count = self.count.load(Relaxed);
+        self.arranged.store(Arc::new(Arranged { count, tombstones: tombstones.clone() }));
         tombstones
     }
 }
@@ -175,7 +179,7 @@ impl Memtable {
 
     /// All range tombstones, ready for lookups.
     pub(crate) fn range_tombstones(&self) -> Arc<RangeTombstones> {
-        self.ranges.fragmented()
+        self.ranges.arranged()
     }
 
     /// Whether there are range tombstones: one atomic load.

@@ -79,6 +79,11 @@ settings! {
     memtable_bytes: u64 = 0
         => bytes(4 * KIB, 4 * GIB).zero("an eighth of memory_budget, at most 64MiB").live().expert();
 
+    /// Bytes of small sealed memtables that wait and are flushed together, as one run; a larger one is flushed alone. The size
+    /// of a memtable makes each a run of its own.
+    flush_bytes: u64 = 0
+        => bytes(4 * KIB, 4 * GIB).zero("an eighth of memory_budget, at most 64MiB").live().expert();
+
     /// Size at which a merge starts its next output file.
     file_bytes: u64 = 64 * MIB => bytes(4 * KIB, 4 * GIB).live().expert();
 

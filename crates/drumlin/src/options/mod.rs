@@ -91,9 +91,22 @@ impl Options {
     /// The memtable size of a keyspace: its own option, or derived from the memory budget.
     pub fn memtable_bytes(&self, keyspace: &KeyspaceOptions) -> u64 {
         match keyspace.memtable_bytes {
-            0 => (self.memory_budget / 8).min(64 << 20),
+            0 => self.usual_memtable(),
             bytes => bytes,
         }
+    }
+
+    /// What memtables of a keyspace that are flushed together hold at most: its own option, or as much as a memtable whose
+    /// size is left open.
+    pub fn flush_bytes(&self, keyspace: &KeyspaceOptions) -> u64 {
+        match keyspace.flush_bytes {
+            0 => self.usual_memtable(),
+            bytes => bytes,
+        }
+    }
+
+    fn usual_memtable(&self) -> u64 {
+        (self.memory_budget / 8).min(64 << 20)
     }
 }
 

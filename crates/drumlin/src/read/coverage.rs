@@ -71,7 +71,9 @@ impl Coverage {
                 key,
             );
             if within && let Some((_, tombstones)) = before.last() {
-                stretch.narrow_to_fragment(tombstones, key, self.snapshot);
+                let seq =
+                    tombstones.covering_between(key, self.snapshot, |start, end| stretch.cut(start, end));
+                stretch.seq = stretch.seq.max(seq);
             }
         }
         let seq = stretch.seq;
@@ -90,23 +92,17 @@ impl Stretch {
             within = at.is_before_end(key);
             (start, end) = if within { (Some(&at.start), at.end.as_ref()) } else { (at.end.as_ref(), end) };
         }
+        self.cut(start, end);
+        within
+    }
+
+    /// Leaves of the stretch what lies from `start` to before `end`.
+    fn cut(&mut self, start: Option<&Key>, end: Option<&Key>) {
         if let Some(start) = start.filter(|start| **start > self.range.start) {
             self.range.start = start.clone();
         }
         if let Some(end) = end.filter(|end| self.range.is_before_end(end)) {
             self.range.end = Some(end.clone());
-        }
-        within
-    }
-
-    /// Cuts the stretch at the edges of the fragments around `key` and counts the one that covers it.
-    fn narrow_to_fragment(&mut self, tombstones: &RangeTombstones, key: &[u8], snapshot: Seq) {
-        let fragments = tombstones.fragments();
-        let after = fragments.partition_point(|fragment| *fragment.range.start <= *key);
-        let (before, behind) = fragments.split_at(after);
-        if self.narrow(before.last().map(|f| &f.range), behind.first().map(|f| &f.range), key) {
-            let newest = before.last().and_then(|f| f.seqs.iter().copied().find(|&seq| seq <= snapshot));
-            self.seq = self.seq.max(newest.unwrap_or(0));
         }
     }
 }

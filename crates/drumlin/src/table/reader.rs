@@ -283,7 +283,7 @@ fn read_tombstones(blocks: &BlockFile, tail: &Tail, handle: Handle) -> Result<Ra
     let list = decode_tombstones(&bytes).map_err(|damage| blocks.decode_error(handle.offset, damage))?;
     let list: Vec<RangeTombstone> =
         list.into_iter().map(|t| RangeTombstone { range: t.range, seq: t.seq }).collect();
-    Ok(RangeTombstones::new(&list))
+    Ok(RangeTombstones::new(list))
 }
 
 /// The end of the file.

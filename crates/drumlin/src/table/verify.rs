@@ -112,6 +112,7 @@ struct Walk<'a> {
     of_kind: [u64; Kind::ALL.len()],
     seqs: Option<(Seq, Seq)>,
     end: u64,
+    first_key: Vec<u8>,
     last_key: Vec<u8>,
     last_seq: Seq,
     /// Separator of the block before, and whether it promised to be continued.
@@ -135,6 +136,7 @@ impl<'a> Walk<'a> {
             of_kind: [0; Kind::ALL.len()],
             seqs: None,
             end: 0,
+            first_key: Vec::new(),
             last_key: Vec::new(),
             last_seq: 0,
             separator: Vec::new(),
@@ -186,6 +188,9 @@ impl<'a> Walk<'a> {
         if tag != Some(tag_of(hash)) {
             return Err(self.damage(fence.offset, "tag does not belong to its key"));
         }
+        if self.entries == 0 {
+            self.first_key.extend_from_slice(entry.key());
+        }
         if !same_key {
             self.keys += 1;
             for (number, (bits, probes)) in self.modules.iter().enumerate() {
@@ -222,9 +227,9 @@ impl<'a> Walk<'a> {
         if counts != expected || kinds != expected_kinds || self.continues {
             return Err(self.damage(0, "counts differ from the properties"));
         }
-        let fragments = self.table.range_tombstones().fragments();
-        let tombstone_seqs = fragments.iter().flat_map(|fragment| fragment.seqs.iter().copied());
-        let all = tombstone_seqs.chain(self.seqs.into_iter().flat_map(|(min, max)| [min, max]));
+        let tombstones = self.table.range_tombstones();
+        let all =
+            tombstones.iter().map(|t| t.seq).chain(self.seqs.into_iter().flat_map(|(min, max)| [min, max]));
         let seqs = all.fold(None, |range: Option<(Seq, Seq)>, seq| {
             let (min, max) = range.unwrap_or((seq, seq));
             Some((min.min(seq), max.max(seq)))
@@ -232,10 +237,14 @@ impl<'a> Walk<'a> {
         if seqs != Some((properties.min_seq, properties.max_seq)) {
             return Err(self.damage(0, "sequence numbers differ from the properties"));
         }
-        if let Some((_, last)) = &properties.key_bounds
-            && **last != *self.last_key
-        {
-            return Err(self.damage(0, "last key differs from the properties"));
+        let bounds = properties.key_bounds.as_ref().map(|(first, last)| (&**first, &**last));
+        if bounds != (self.entries > 0).then_some((&self.first_key[..], &self.last_key[..])) {
+            return Err(self.damage(0, "first or last key differs from the properties"));
+        }
+        let hull = tombstones.iter().map(|t| t.range.clone()).reduce(|a, b| a.hull(&b));
+        let claimed = properties.tombstones.as_ref().map(|(_, range)| range.clone());
+        if hull != claimed || tombstones.iter().count() as u64 != properties.range_tombstones {
+            return Err(self.damage(0, "range tombstones differ from the properties"));
         }
         Ok(())
     }

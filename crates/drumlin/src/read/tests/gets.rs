@@ -28,7 +28,7 @@ impl VecSource {
         VecSource {
             bounds,
             max_seq: seqs.max().unwrap_or(0),
-            tombstones: Arc::new(RangeTombstones::new(tombstones)),
+            tombstones: Arc::new(RangeTombstones::new(tombstones.to_vec())),
             entries,
             visits: Cell::new(0),
             fails: false,

@@ -269,7 +269,7 @@ impl Spread {
 
     /// Makes a file or memtable with these bounds hold `tombstones`.
     fn hold(&mut self, bounds: &KeyRange, tombstones: Vec<RangeTombstone>) {
-        self.tombstones.push((bounds.clone(), Arc::new(RangeTombstones::new(&tombstones))));
+        self.tombstones.push((bounds.clone(), Arc::new(RangeTombstones::new(tombstones.clone()))));
         let clipped = tombstones
             .into_iter()
             .filter_map(|t| Some(RangeTombstone { range: t.range.intersect(bounds)?, seq: t.seq }));

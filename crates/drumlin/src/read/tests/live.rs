@@ -113,7 +113,7 @@ fn entries_written_during_a_walk_do_not_show() {
         let snapshot: Seq = 60;
         let expected: Vec<_> = history.visible(snapshot, &KeyRange::all()).into_iter().collect();
         let (cursor, memtables) = spread(&mut draw, &history);
-        let tombstones = Arc::new(RangeTombstones::new(&history.tombstones));
+        let tombstones = Arc::new(RangeTombstones::new(history.tombstones.clone()));
         let options = options(snapshot, KeyRange::all(), vec![(KeyRange::all(), tombstones)]);
         let mut view = VisibleIter::new(cursor, options);
         let mut at: Option<usize> = None;

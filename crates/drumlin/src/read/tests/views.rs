@@ -359,7 +359,7 @@ fn coverage_agrees_with_every_source_asked_alone() {
                 let tombstones: Vec<RangeTombstone> = (0..draw.below(4))
                     .map(|_| RangeTombstone { range: draw.range(&pool), seq: 1 + draw.below(50) as Seq })
                     .collect();
-                (draw.range(&pool), Arc::new(RangeTombstones::new(&tombstones)))
+                (draw.range(&pool), Arc::new(RangeTombstones::new(tombstones)))
             })
             .collect();
         let snapshot = draw.below(60) as Seq;
