@@ -18,8 +18,12 @@ use drumlin_format::filter::key_hash;
 use drumlin_types::Seq;
 use std::cell::Cell;
 
-/// Most blocks read side by side for one level: what they take until they are used is small beside any cache.
+/// Most blocks read side by side for one level.
 const BLOCKS_AHEAD: usize = 256;
+
+/// What they may take of memory until they are used: of the block cache one part in so many. The rest is read by the
+/// lookups, one block after the other.
+const CACHE_SHARE: usize = 8;
 
 impl Store {
     /// The values of `keys`, all as of one moment.
@@ -80,11 +84,14 @@ impl Store {
     fn fetch(&self, files: &[Shared<'_>], wanted: &[Wanted<'_>]) {
         let mut missing = Vec::new();
         let mut last = None;
+        let mut room = self.cache.capacity() / CACHE_SHARE;
         for (file, i) in files.iter().flat_map(|(_, file, keys)| keys.iter().map(move |i| (file, *i))) {
             let Ok(table) = file.table.open(&self.tables) else { return };
             let Ok(block) = table.missing(wanted[i].key, wanted[i].hash) else { continue };
             // Keys come in order, so that a block that is wanted twice is wanted twice in a row.
             if let Some(block) = block.filter(|block| last.replace(block.place()) != Some(block.place())) {
+                let Some(rest) = room.checked_sub(block.bytes()) else { break };
+                room = rest;
                 missing.push(block);
             }
             if missing.len() == BLOCKS_AHEAD {

@@ -27,6 +27,11 @@ impl Missing {
     pub(crate) fn place(&self) -> (u64, u64) {
         (self.table.id().0, self.fence.offset)
     }
+
+    /// What reading it takes of memory, at most: the block as it lies in the file, and what it is decompressed to.
+    pub(crate) fn bytes(&self) -> usize {
+        self.fence.sealed_len as usize + self.fence.raw_len as usize
+    }
 }
 
 impl Table {
