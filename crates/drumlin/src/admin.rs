@@ -401,8 +401,8 @@ impl Store {
             .map_err(|e| Error::new(ErrorKind::Bug, e.what))?;
         drop(lane);
         let written = crate::write::log::write(&place, &record)
-            .and_then(|()| place.segment.sync())
-            .and_then(|()| self.lane.know_segments());
+            .and_then(|()| self.log.sync_segment(&place.segment))
+            .and_then(|()| self.log.know_segments(&self.lane));
         if let Err(error) = &written {
             self.poison(error);
         }

@@ -35,10 +35,7 @@ impl Store {
                 return Err(Error::new(ErrorKind::InvalidArgument, what));
             }
         }
-        fs.create_dir_all(path).map_err(|e| Error::io(path, "cannot create the checkpoint", e))?;
-        if let Some(parent) = path.parent() {
-            sync_dir(&self.env, parent)?;
-        }
+        crate::recovery::open::make_dir(&self.env, path)?;
         let (pending, seq) = self.hold_flushes()?;
         let made = self.wait_flushed(&pending).and_then(|()| self.copy_to(path, seq));
         self.control.lock().flush_ceiling = Seq::MAX;
@@ -79,7 +76,7 @@ impl Store {
         let next_file = self.next_file.load(atomic::Ordering::Acquire);
         let (log, manifest) = (LogNumber(next_file), next_file + 1);
         let (env, dir, budget) = (self.env.clone(), path.to_owned(), DiskBudget::default());
-        let home = LogHome { env, dir, segment_bytes: LOG_BYTES, budget };
+        let home = LogHome::new(env, dir, LOG_BYTES, budget);
         LogTail::begin(&home, &SegmentHeader { number: log, base: 0, predecessor: None }, Vec::new())?;
         let edit = self.checkpoint_edit(&control, log, next_file + 2, seq);
         let header = ManifestHeader { number: manifest, store: self.filter_seed };

@@ -236,8 +236,16 @@ impl Store {
         self.dir.join(FileName::Table(id).to_string())
     }
 
+    /// Makes the names of all files of the store last. Names that could not be stay in doubt whatever a later sync says, so a
+    /// failure poisons the store, unless the disk had no room.
     pub(crate) fn sync_dir(&self) -> Result<()> {
-        sync_dir(&self.env, &self.dir)
+        let synced = sync_dir(&self.env, &self.dir);
+        if let Err(error) = &synced
+            && error.kind() != ErrorKind::NoSpace
+        {
+            self.poison(error);
+        }
+        synced
     }
 
     pub(crate) fn durability(&self) -> Durability {
@@ -420,7 +428,8 @@ impl Store {
         edit: Edit,
         durable: impl FnOnce(),
     ) -> Result<()> {
-        self.check_read_only()?;
+        // Under the lock: behind an edit that failed, and may be there in part, nothing is written.
+        self.check_poison()?;
         if control.closed {
             return Err(Error::new(ErrorKind::Closed, "the store was closed"));
         }
@@ -511,7 +520,7 @@ impl Store {
         if drumlin_types::bug!("B37") {
             return Ok(());
         }
-        self.lane.know_segments().map_err(|error| {
+        self.log.know_segments(&self.lane).map_err(|error| {
             // After a failed sync nobody knows what of the segment is on disk.
             self.poison(&error);
             error.with_kind(ErrorKind::Poisoned)

@@ -2,7 +2,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "tests read and damage files on purpose")]
 
-use drumlin::env::{Effect, Env, Fault, FileKind, MemEnv, Op, TempDir, When};
+use drumlin::env::{Effect, Env, Fault, FileKind, ImageMode, MemEnv, Op, TempDir, When};
 use drumlin::{AddI64, Batch, Db, Durability, ErrorKind, repair};
 use std::path::Path;
 use std::sync::Arc;
@@ -216,6 +216,84 @@ fn a_failed_log_sync_poisons_and_reads_go_on() {
     assert_eq!(keys.get("c").expect("get"), None);
     keys.put("c", "4").expect("writes again");
     assert_eq!(mem.order_violations(), Vec::<String>::new());
+}
+
+/// Fails the first call of `op` on files of `kind`, or on all of them, with EIO; or that and all after it.
+fn fail(mem: &MemEnv, op: Op, kind: Option<FileKind>, when: When) {
+    mem.inject(Fault { op: Some(op), kind, when, effect: Effect::Fail(5) });
+}
+
+#[test]
+fn nothing_is_written_behind_an_edit_that_failed() {
+    let mem = MemEnv::new(16);
+    let db = small(mem.env(), Path::new("/s"));
+    let keys = db.keyspace("k").expect("keyspace");
+    keys.put_with("a", "1", Durability::Sync).expect("put");
+    fail(&mem, Op::Write, Some(FileKind::Manifest), When::Nth(0));
+    assert_eq!(db.set_option("background_rate", "2MiB").expect_err("EIO").kind(), ErrorKind::Io);
+    for _ in 0..2 {
+        let poisoned = |result: drumlin::Result<()>| result.expect_err("poisoned").kind();
+        assert_eq!(poisoned(db.set_option("background_rate", "3MiB")), ErrorKind::Poisoned);
+        assert_eq!(poisoned(keys.set_option("filter_bits", "9")), ErrorKind::Poisoned);
+        assert_eq!(poisoned(db.keyspace("l").map(|_| ())), ErrorKind::Poisoned);
+    }
+    drop((keys, db));
+    mem.clear_faults();
+    let db = small(mem.env(), Path::new("/s"));
+    assert_eq!(db.keyspace("k").expect("keyspace").get("a").expect("get").as_deref(), Some(&b"1"[..]));
+}
+
+#[test]
+fn names_that_could_not_be_made_last_stay_in_doubt() {
+    let mem = MemEnv::new(17);
+    let db = small(mem.env(), Path::new("/s"));
+    let keys = db.keyspace_with("k", TINY).expect("keyspace");
+    fail(&mem, Op::SyncDir, None, When::Nth(0));
+    let put = |n: u32| keys.put_with(n.to_be_bytes(), [1; 1000], Durability::Sync);
+    let failed = (0..1000).find_map(|n| put(n).err()).expect("a segment is begun, or a table written");
+    assert_eq!(failed.kind(), ErrorKind::Poisoned, "{failed}");
+    assert!(put(1000).is_err() && db.flush().is_err(), "the next sync of the directory proves nothing");
+}
+
+#[test]
+fn what_was_replayed_counts_as_durable_only_once_it_is() {
+    let mem = MemEnv::new(18);
+    let db = small(mem.env(), Path::new("/s"));
+    let keys = db.keyspace("k").expect("keyspace");
+    keys.put_with("a", "1", Durability::Sync).expect("put");
+    for n in 0..50u32 {
+        keys.put(n.to_be_bytes(), [2; 3000]).expect("put");
+    }
+    // The process dies, and the next opening cannot write the tables that it wants.
+    let mem = mem.snapshot().image(ImageMode::All, 19);
+    fail(&mem, Op::Create, Some(FileKind::Table), When::From(0));
+    let opened = Db::builder("/s").env(mem.env()).open();
+    assert_eq!(opened.map(|_| ()).expect_err("EIO").kind(), ErrorKind::Io);
+    for mode in [ImageMode::None, ImageMode::All] {
+        let after = mem.snapshot().image(mode, 20);
+        let db = small(after.env(), Path::new("/s"));
+        let keys = db.keyspace("k").expect("keyspace");
+        assert_eq!(keys.get("a").expect("get").as_deref(), Some(&b"1"[..]), "{mode:?}");
+        let rest = keys.iter().count();
+        assert!(mode == ImageMode::None || rest == 51, "{rest}");
+        // Power that is lost now takes nothing of what this opening has shown.
+        let later = after.snapshot().image(ImageMode::None, 21);
+        assert_eq!(small(later.env(), Path::new("/s")).keyspace("k").expect("k").iter().count(), rest);
+    }
+}
+
+#[test]
+fn every_directory_above_a_new_store_lasts() {
+    let mem = MemEnv::new(22);
+    let path = Path::new("/a/b/c");
+    let db = small(mem.env(), path);
+    db.keyspace("k").expect("keyspace").put_with("a", "1", Durability::Sync).expect("put");
+    db.checkpoint("/x/y/z").expect("a checkpoint");
+    let after = mem.snapshot().image(ImageMode::None, 23);
+    for path in [path, Path::new("/x/y/z")] {
+        let opened = Db::builder(path).env(after.env()).create_if_missing(false).open().expect("it is there");
+        assert_eq!(opened.keyspace("k").expect("k").get("a").expect("get").as_deref(), Some(&b"1"[..]));
+    }
 }
 
 #[test]

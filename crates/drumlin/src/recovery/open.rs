@@ -47,11 +47,7 @@ pub(crate) fn open(request: OpenRequest) -> Result<Arc<Store>> {
     store_options(&wanted)?;
     let fs = env.fs();
     if create {
-        fs.create_dir_all(&dir).map_err(|e| Error::io(&dir, "cannot create the directory", e))?;
-        // A file is only as durable as the entries of the directories above it.
-        if let Some(parent) = dir.parent() {
-            sync_dir(&env, parent)?;
-        }
+        make_dir(&env, &dir)?;
     } else if !fs.exists(&dir).map_err(|e| Error::io(&dir, "cannot look for the store", e))? {
         return Err(Error::new(ErrorKind::NotFound, format!("there is no store at {}", dir.display())));
     }
@@ -79,12 +75,40 @@ pub(crate) fn open(request: OpenRequest) -> Result<Arc<Store>> {
         return Ok(store);
     }
     remove_orphans(&store, &entries)?;
+    // Flushes bring one keyspace after the other into tables. Until all are there, those that are not have the log alone, of
+    // which a process that died may have synced nothing: power loss would leave later commits and not the earlier ones.
+    let holders = store.keyspaces().iter().filter(|k| !k.peek().sealed.is_empty()).count();
+    if !recovered.closed && holders > 1 {
+        sync_replayed(&store, &recovered)?;
+    }
     store.start_lanes()?;
     if let Err(error) = settle(&store, &recovered) {
+        // What was replayed may be in memory alone: nothing that builds on it, as a record of the end, is written.
+        store.poison(&error);
         let _ = store.close();
         return Err(error);
     }
     Ok(store)
+}
+
+/// Makes `dir`, and the directories above it that are missing, and their names last: a file is only as durable as the
+/// entries of the directories above it. One that holds a store already had its name made last.
+pub(crate) fn make_dir(env: &Env, dir: &Path) -> Result<()> {
+    let fs = env.fs();
+    let exists =
+        |path: &Path| fs.exists(path).map_err(|e| Error::io(path, "cannot look for the directory", e));
+    if exists(&dir.join(FileName::Pointer.to_string()))? {
+        return Ok(());
+    }
+    let mut made = vec![dir];
+    for above in dir.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty()) {
+        if exists(above)? {
+            break;
+        }
+        made.push(above);
+    }
+    fs.create_dir_all(dir).map_err(|e| Error::io(dir, "cannot create the directory", e))?;
+    made.into_iter().rev().filter_map(Path::parent).try_for_each(|parent| sync_dir(env, parent))
 }
 
 /// Brings what was recovered into tables, unless it is known to be durable in the log.
@@ -93,12 +117,16 @@ fn settle(store: &Arc<Store>, recovered: &Recovered) -> Result<()> {
         return Ok(());
     }
     match store.wait_flushed(&store.pending_flushes()) {
-        Err(error) if error.kind() == ErrorKind::NoSpace => {
-            let path = |n: &LogNumber| crate::write::segment::path_in(&store.dir, *n);
-            recovered.replayed.iter().try_for_each(|n| sync(&store.env, &path(n)))
-        }
+        Err(error) if error.kind() == ErrorKind::NoSpace => sync_replayed(store, recovered),
         settled => settled,
     }
+}
+
+/// Makes the log that was replayed last, names included.
+fn sync_replayed(store: &Store, recovered: &Recovered) -> Result<()> {
+    let path = |n: &LogNumber| crate::write::segment::path_in(&store.dir, *n);
+    recovered.replayed.iter().try_for_each(|n| sync(&store.env, &path(n)))?;
+    store.sync_dir()
 }
 
 fn list(env: &Env, dir: &Path) -> Result<Vec<DirEntry>> {
@@ -286,12 +314,8 @@ fn assemble(found: Found<'_>) -> Result<(Arc<Store>, Recovered)> {
         true => manifest.last_seq,
     };
     let obsolete = Arc::new(Obsolete::default());
-    let home = LogHome {
-        env: env.clone(),
-        dir: dir.clone(),
-        segment_bytes: options.log_segment_bytes,
-        budget: DiskBudget::new(options.disk_budget, obsolete.clone()),
-    };
+    let budget = DiskBudget::new(options.disk_budget, obsolete.clone());
+    let home = LogHome::new(env.clone(), dir.clone(), options.log_segment_bytes, budget);
     let log_number = LogNumber(fresh());
     let header = recovered.next_header(log_number);
     let lens =

@@ -79,8 +79,9 @@ impl CommitLane {
         Ok(true)
     }
 
-    /// Makes header and name of all begun segments last, so that recovery may begin in any of them.
-    pub(crate) fn know_segments(&self) -> Result<()> {
+    /// Makes header and name of all begun segments last. For [`Log::know_segments`](super::log::Log::know_segments), whose
+    /// turn it is.
+    pub(super) fn know_segments(&self) -> Result<()> {
         let unknown = self.state.lock().log.unknown();
         let Some(last) = unknown.last() else { return Ok(()) };
         unknown.iter().try_for_each(|segment| segment.sync_header())?;

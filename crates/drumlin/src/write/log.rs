@@ -150,7 +150,7 @@ impl LogTail {
         let predecessor = Predecessor { number: self.segment.number, last_seq: self.last_seq };
         let header =
             SegmentHeader { number: made.number, base: self.position, predecessor: Some(predecessor) };
-        let next = begin(&made, &header)?;
+        let next = begin(&made, &header).inspect_err(|_| home.give_up(made.number))?;
         let closed = std::mem::replace(&mut self.segment, next.clone());
         self.unsynced.push((closed, self.position));
         self.unknown.push(next);
@@ -287,8 +287,16 @@ const SPARE_SEGMENTS: usize = 2;
 pub(crate) struct Log {
     durable_end: atomic::AtomicU64,
     durable_seq: atomic::AtomicU64,
-    syncing: Mutex<bool>,
+    turn: Mutex<Turn>,
     synced: Condvar,
+}
+
+/// Syncs of the log take turns. A system tells of lost pages once, to whoever syncs next, and takes them for written
+/// afterwards: so nobody may sync after one that failed, nor beside it.
+#[derive(Default)]
+struct Turn {
+    taken: bool,
+    failed: Option<Error>,
 }
 
 impl Log {
@@ -296,7 +304,7 @@ impl Log {
         Log {
             durable_end: atomic::AtomicU64::new(durable.log_end),
             durable_seq: atomic::AtomicU64::new(durable.seq),
-            syncing: Mutex::new(false),
+            turn: Mutex::new(Turn::default()),
             synced: Condvar::new(),
         }
     }
@@ -321,23 +329,49 @@ impl Log {
     /// syncs this call made.
     pub(crate) fn sync_to(&self, end: u64, publisher: &Publisher, lane: &super::CommitLane) -> Result<u64> {
         let mut calls = 0;
-        let mut syncing = self.syncing.lock();
-        loop {
-            if self.durable_end() >= end {
-                return Ok(calls);
-            }
-            if !*syncing {
-                *syncing = true;
-                drop(syncing);
-                let result = self.sync_once(publisher, lane, &mut calls);
-                syncing = self.syncing.lock();
-                *syncing = false;
-                self.synced.notify_all();
-                result?;
-            } else {
-                syncing = self.synced.wait(syncing);
-            }
+        while self.take_turn(|| self.durable_end() >= end)? {
+            let result = self.sync_once(publisher, lane, &mut calls);
+            self.end_turn(result)?;
         }
+        Ok(calls)
+    }
+
+    /// Makes header and name of all begun segments last, so that recovery may begin in any of them.
+    pub(crate) fn know_segments(&self, lane: &super::CommitLane) -> Result<()> {
+        self.take_turn(|| false)?;
+        self.end_turn(lane.know_segments())
+    }
+
+    /// Makes what was written to `segment` last.
+    pub(crate) fn sync_segment(&self, segment: &Segment) -> Result<()> {
+        self.take_turn(|| false)?;
+        self.end_turn(segment.sync())
+    }
+
+    /// Waits until it is this thread's turn to sync, unless `done` holds before: `false` then. Fails when a sync failed.
+    fn take_turn(&self, done: impl Fn() -> bool) -> Result<bool> {
+        let mut turn = self.turn.lock();
+        loop {
+            if done() {
+                return Ok(false);
+            }
+            if let Some(error) = &turn.failed {
+                return Err(error.clone());
+            }
+            if !turn.taken {
+                turn.taken = true;
+                return Ok(true);
+            }
+            turn = self.synced.wait(turn);
+        }
+    }
+
+    fn end_turn(&self, result: Result<()>) -> Result<()> {
+        let mut turn = self.turn.lock();
+        turn.taken = false;
+        turn.failed = result.as_ref().err().cloned();
+        self.synced.notify_all();
+        result
     }
 
     fn sync_once(&self, publisher: &Publisher, lane: &super::CommitLane, calls: &mut u64) -> Result<()> {
@@ -389,4 +423,26 @@ pub(crate) fn write(reservation: &Reservation, record: &[u8]) -> Result<()> {
     let offset = reservation.offset();
     let file = reservation.segment.file()?;
     file.write_at(offset, record).map_err(|e| Error::io(file.path(), "cannot write to the log", e))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+
+    /// The system tells of lost pages once: whoever waited while a sync failed would have its own sync succeed.
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "waits on real threads")]
+    fn who_waits_while_a_sync_fails_is_told() {
+        let log = Log::new(Published { seq: 0, log_end: 0 });
+        assert!(log.take_turn(|| false).expect("it is free"));
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| log.take_turn(|| log.durable_end() >= 7));
+            let error = Error::new(ErrorKind::Io, "a page is lost");
+            assert!(log.end_turn(Err(error)).is_err());
+            let told = waiting.join().expect("no panic").expect_err("nobody syncs any more");
+            assert!(told.to_string().contains("a page is lost"), "{told}");
+        });
+        assert!(!log.take_turn(|| true).expect("what is durable already needs no sync"));
+    }
 }

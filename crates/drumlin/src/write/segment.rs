@@ -10,7 +10,7 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::version::Obsolete;
-use drumlin_env::sync::{Arc, atomic};
+use drumlin_env::sync::{Arc, Mutex, atomic};
 use drumlin_env::{Env, File, FileKind};
 use drumlin_format::log::SEGMENT_HEADER_LEN;
 use drumlin_format::names::FileName;
@@ -83,6 +83,8 @@ pub(crate) struct LogHome {
     /// Bytes of records in a segment.
     pub(crate) segment_bytes: u64,
     pub(crate) budget: DiskBudget,
+    /// A sync of the directory failed: which names last is not known, whatever a later sync says.
+    unnamed: Mutex<Option<Error>>,
 }
 
 /// What log and tables may take on disk.
@@ -113,6 +115,10 @@ impl DiskBudget {
 }
 
 impl LogHome {
+    pub(crate) fn new(env: Env, dir: PathBuf, segment_bytes: u64, budget: DiskBudget) -> LogHome {
+        LogHome { env, dir, segment_bytes, budget, unnamed: Mutex::new(None) }
+    }
+
     pub(crate) fn path(&self, number: LogNumber) -> PathBuf {
         path_in(&self.dir, number)
     }
@@ -129,26 +135,38 @@ impl LogHome {
         let path = self.path(number);
         let fail = |what: &str, e| Error::io(&path, what, e);
         let fs = self.env.fs();
-        let file = match recycled {
-            Some(Stored { file: Some(file), .. }) => fs
-                .rename_open(file, &path, FileKind::Log)
-                .map_err(|e| fail("cannot recycle a log segment", e))?,
-            Some(Stored { number, .. }) => {
-                fs.rename(&self.path(*number), &path).map_err(|e| fail("cannot recycle a log segment", e))?;
-                fs.open_write(&path, FileKind::Log).map_err(|e| fail("cannot open a log segment", e))?
-            }
-            None => {
-                let file =
-                    fs.create(&path, FileKind::Log).map_err(|e| fail("cannot create a log segment", e))?;
-                // The length must last before the segment counts for anything: its first sync sees to that.
-                if let Err(e) = file.allocate(0, HEADER_LEN + capacity) {
-                    let _ = fs.unlink(&path, FileKind::Log);
-                    return Err(fail("cannot allocate a log segment", e));
-                }
-                file
-            }
+        let allocate = |file: File, bytes: u64| match file.allocate(0, bytes) {
+            Ok(()) => Ok(file),
+            Err(e) => Err(fail("cannot allocate a log segment", e)),
         };
-        Ok(file)
+        let Some(old) = recycled else {
+            let made = fs.create(&path, FileKind::Log).map_err(|e| fail("cannot create a log segment", e))?;
+            // The length must last before the segment counts for anything: its first sync sees to that.
+            return allocate(made, HEADER_LEN + capacity).inspect_err(|_| self.give_up(number));
+        };
+        let renamed = match &old.file {
+            Some(file) => fs.rename_open(file, &path, FileKind::Log).map(Some),
+            None => fs.rename(&self.path(old.number), &path).map(|()| None),
+        };
+        match renamed {
+            Ok(Some(file)) => Ok(file),
+            // Of an earlier opening. Should the store have been copied since, its file may have holes, which must get their
+            // room now: a page of a mapped file that finds none ends the process.
+            Ok(None) => fs
+                .open_write(&path, FileKind::Log)
+                .map_err(|e| fail("cannot open a log segment", e))
+                .and_then(|file| allocate(file, old.bytes))
+                .inspect_err(|_| self.give_up(number)),
+            Err(e) => {
+                self.give_up(old.number);
+                Err(fail("cannot recycle a log segment", e))
+            }
+        }
+    }
+
+    /// Segment `number` was not made: no file of it stays. What cannot be removed goes when the store is opened again.
+    pub(super) fn give_up(&self, number: LogNumber) {
+        let _ = self.env.fs().unlink(&self.path(number), FileKind::Log);
     }
 
     /// Makes a file ready for the next segment, so that beginning it costs nothing: in the background, as this may
@@ -162,10 +180,7 @@ impl LogHome {
             self.sync_names()?;
             map(file, true)
         });
-        if let Err(error) = result {
-            let _ = self.env.fs().unlink(&self.path(number), FileKind::Log);
-            return Err(error);
-        }
+        result.inspect_err(|_| self.give_up(number))?;
         (made.is_settled, made.is_named, made.is_mapped) = (true, true, true);
         Ok(made)
     }
@@ -175,7 +190,16 @@ impl LogHome {
         if drumlin_types::bug!("B2") {
             return Ok(());
         }
-        self.env.fs().sync_dir(&self.dir).map_err(|e| Error::io(&self.dir, "cannot sync the directory", e))
+        let mut unnamed = self.unnamed.lock();
+        if let Some(error) = &*unnamed {
+            return Err(error.clone());
+        }
+        let synced = self.env.fs().sync_dir(&self.dir);
+        synced.map_err(|e| Error::io(&self.dir, "cannot sync the directory", e)).inspect_err(|error| {
+            if error.kind() != ErrorKind::NoSpace {
+                *unnamed = Some(error.clone());
+            }
+        })
     }
 
     /// Makes the names of `segments` last, where they do not yet.
