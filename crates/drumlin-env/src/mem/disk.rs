@@ -42,6 +42,14 @@ impl Disk {
         Disk { stepped, ..Disk::default() }
     }
 
+    /// The disk once nobody has a file open: those that no name means now, or may mean after a power loss, are gone.
+    pub(crate) fn without_handles(&self) -> Disk {
+        let mut disk = self.clone();
+        let named = disk.names.reachable();
+        disk.nodes.retain(|id, _| named.contains(id));
+        disk
+    }
+
     /// What `path` means; an error when a part of it above the last is a file.
     pub(crate) fn find(&self, path: &Path) -> io::Result<Option<Entry>> {
         for above in path.ancestors().skip(1) {

@@ -65,12 +65,15 @@ impl ImageReport {
     }
 }
 
-/// The disk that a power loss leaves, all of it on stable storage.
+/// The disk that a power loss leaves, all of it on stable storage; or that the death of the process leaves, of which a later
+/// power loss may still take what was not synced, and what a failed sync lost.
 pub(crate) fn draw(disk: &Disk, mode: ImageMode, seed: u64) -> (Disk, ImageReport) {
+    if mode == ImageMode::All {
+        return (disk.without_handles(), ImageReport::default());
+    }
     let mut random = Random::new(seed, "image");
     let survival = match mode {
         ImageMode::None => Survival::Synced,
-        ImageMode::All => Survival::Live,
         _ => Survival::Any,
     };
     let (names, dropped_entries) = disk.names.after_power_loss(survival, &mut random);
@@ -148,7 +151,7 @@ impl Drawing<'_> {
     fn node(&mut self, id: NodeId) -> Node {
         let node = self.disk.node(id);
         let mut pages = node.pages().to_vec();
-        if node.is_durable() || self.mode == ImageMode::All {
+        if node.is_durable() {
             return Node::synced(node.kind, node.len(), pages);
         }
         let data_without_length = self.mode == ImageMode::Size && self.random.chance(1, 2);
@@ -157,7 +160,7 @@ impl Drawing<'_> {
         for (page, old) in node.unsynced() {
             let new = node.current(page);
             let left = match self.mode {
-                ImageMode::None | ImageMode::All => old.clone(),
+                ImageMode::None => old.clone(),
                 ImageMode::Size if data_without_length => new.clone(),
                 ImageMode::Size => old.clone(),
                 _ => self.page(id, page, old, &new, page >= page_count(node.durable_len())),
@@ -211,7 +214,6 @@ impl Drawing<'_> {
         let (old, new) = (node.durable_len(), node.len());
         match self.mode {
             ImageMode::None => old,
-            ImageMode::All => new,
             ImageMode::Size if data_without_length => old,
             ImageMode::Size => new,
             // Garbage shows only inside the file.

@@ -53,8 +53,6 @@ impl Name {
 pub(crate) enum Survival {
     /// Only what was synced.
     Synced,
-    /// Everything.
-    Live,
     /// For each name, any state since the last sync.
     Any,
 }
@@ -153,7 +151,6 @@ impl Names {
         for (path, name) in &self.map {
             let entry = match survival {
                 Survival::Synced => name.durable,
-                Survival::Live => name.live(),
                 Survival::Any => match random.index(name.since.len() + 1) {
                     0 => name.durable,
                     n => name.since[n - 1],
