@@ -405,6 +405,8 @@ impl Store {
             .and_then(|()| self.log.know_segments(&self.lane));
         if let Err(error) = &written {
             self.poison(error);
+            // It may be in memory alone: who opens the store next must not take it for a clean end.
+            let _ = place.segment.cut(place.offset());
         }
         written
     }

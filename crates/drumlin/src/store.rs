@@ -311,6 +311,7 @@ impl Store {
             first
         };
         self.poisoned.store(true, atomic::Ordering::Release);
+        self.log.give_up(error);
         self.publisher.fail(error.with_kind(ErrorKind::Poisoned));
         if first {
             self.tell(Event::Poisoned { error: error.clone() });

@@ -13,7 +13,7 @@
 //! | O4 | create, rename, link | the name of a numbered file was used before |
 //! | O6 | log write | recovery sealed the segment |
 //! | O9 | unlink | the name was unlinked before |
-//! | O10 | write, sync | an earlier write, sync or close of that log or manifest failed |
+//! | O10 | write, sync (not cutting) | an earlier write, sync or close of that log or manifest failed |
 //! | O12 | `LogCopied` | the copied bytes are not durable |
 //! | O13 | `LogBegins` | the header or the name of the first segment that recovery would read is not durable |
 
@@ -131,7 +131,9 @@ impl Monitor {
     /// Before a call takes effect.
     pub(crate) fn before(&mut self, seen: &Seen<'_>) {
         let touches = changes_content(seen.op) || seen.op.is_sync();
-        if touches && seen.node.is_some_and(|node| self.failed.contains(&node)) {
+        // To cut off what failed relies on nothing.
+        let relies = touches && seen.op != Op::SetLen;
+        if relies && seen.node.is_some_and(|node| self.failed.contains(&node)) {
             self.broken(seen, "O10", format_args!("used after a failed write or sync"));
         }
         if touches && seen.kind == Some(FileKind::Manifest) {

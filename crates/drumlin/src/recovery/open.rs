@@ -1,6 +1,6 @@
 //! The steps of opening a directory.
 
-use super::replay::{Target, replay, sync};
+use super::replay::{Target, renew, replay, sync};
 use super::state::{self, ManifestState};
 use super::{Numbers, snapshot};
 use crate::compaction::control::{Asked, Control, KeyspaceControl};
@@ -16,7 +16,7 @@ use crate::table::{BlockCache, TableCache};
 use crate::version::{ManifestWriter, Obsolete};
 use crate::write::lane::LaneState;
 use crate::write::log::LogTail;
-use crate::write::segment::{DiskBudget, LogHome};
+use crate::write::segment::{DiskBudget, LogHome, path_in};
 use crate::write::{CommitLane, Log, Published, Publisher};
 use drumlin_env::sync::Arc;
 use drumlin_env::{DirEntry, Env, FileKind, FileLock, Note};
@@ -78,8 +78,14 @@ pub(crate) fn open(request: OpenRequest) -> Result<Arc<Store>> {
     // Flushes bring one keyspace after the other into tables. Until all are there, those that are not have the log alone, of
     // which a process that died may have synced nothing: power loss would leave later commits and not the earlier ones.
     let holders = store.keyspaces().iter().filter(|k| !k.peek().sealed.is_empty()).count();
-    if !recovered.closed && holders > 1 {
-        sync_replayed(&store, &recovered)?;
+    match recovered.replayed.last() {
+        // All before the record of a clean end was synced; it may not have been, when the process ended there.
+        Some(last) if recovered.closed && *last >= store.log_floor(&[]) => {
+            sync(&store.env, &path_in(&store.dir, *last))?;
+            store.sync_dir()?;
+        }
+        Some(_) if !recovered.closed && holders > 1 => renew_replayed(&store, &recovered)?,
+        _ => {}
     }
     store.start_lanes()?;
     if let Err(error) = settle(&store, &recovered) {
@@ -117,15 +123,14 @@ fn settle(store: &Arc<Store>, recovered: &Recovered) -> Result<()> {
         return Ok(());
     }
     match store.wait_flushed(&store.pending_flushes()) {
-        Err(error) if error.kind() == ErrorKind::NoSpace => sync_replayed(store, recovered),
+        Err(error) if error.kind() == ErrorKind::NoSpace => renew_replayed(store, recovered),
         settled => settled,
     }
 }
 
 /// Makes the log that was replayed last, names included.
-fn sync_replayed(store: &Store, recovered: &Recovered) -> Result<()> {
-    let path = |n: &LogNumber| crate::write::segment::path_in(&store.dir, *n);
-    recovered.replayed.iter().try_for_each(|n| sync(&store.env, &path(n)))?;
+fn renew_replayed(store: &Store, recovered: &Recovered) -> Result<()> {
+    recovered.replayed.iter().try_for_each(|n| renew(&store.env, &store.dir, *n))?;
     store.sync_dir()
 }
 

@@ -2,7 +2,7 @@
 
 use super::state::decode_error;
 use crate::commit::insert;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::memtable::Memtable;
 use crate::write::segment::path_in;
 use drumlin_env::sync::Arc;
@@ -10,6 +10,7 @@ use drumlin_env::{Env, FileKind};
 use drumlin_format::batch::BatchReader;
 use drumlin_format::error::DecodeError;
 use drumlin_format::log::{LogDamage, Record, Recovered, Replay, SEGMENT_HEADER_LEN};
+use drumlin_format::names::FileName;
 use drumlin_types::{KeyspaceId, LogNumber, Seq, bug};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -62,11 +63,39 @@ pub(crate) fn replay(
     }
 }
 
-/// Syncs a segment that was replayed. Only the second choice: if an earlier sync of it failed, this one may
-/// succeed without its bytes being on disk.
+/// Syncs a segment as it is.
 pub(crate) fn sync(env: &Env, path: &Path) -> Result<()> {
     let fail = |e| Error::io(path, "cannot sync a log segment", e);
     env.fs().open_write(path, FileKind::Log).map_err(fail)?.sync_data().map_err(fail)
+}
+
+/// Makes a segment that was replayed last, but for its name. If an earlier sync of it failed, another one may succeed without
+/// its bytes being on disk: so a copy takes its place. Where there is no room for one, it is synced all the same.
+pub(crate) fn renew(env: &Env, dir: &Path, number: LogNumber) -> Result<()> {
+    let (path, temp) = (path_in(dir, number), dir.join(FileName::Temp(number.0).to_string()));
+    let fail = |e| Error::io(&path, "cannot make a replayed log segment last", e);
+    let fs = env.fs();
+    let copied = || {
+        let old = fs.open(&path, FileKind::Log)?;
+        let mut bytes = vec![0; usize::try_from(old.len()?).unwrap_or(usize::MAX)];
+        old.read_exact_at(0, &mut bytes)?;
+        let used = bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
+        let new = fs.create(&temp, FileKind::Temp)?;
+        new.allocate(0, bytes.len() as u64)?;
+        new.write_at(0, &bytes[..used])?;
+        new.sync_data()?;
+        fs.rename(&temp, &path)
+    };
+    match copied().map_err(fail) {
+        Err(error) => {
+            let _ = fs.unlink(&temp, FileKind::Temp);
+            match error.kind() {
+                ErrorKind::NoSpace => sync(env, &path),
+                _ => Err(error),
+            }
+        }
+        done => done,
+    }
 }
 
 impl LogReplay<'_> {

@@ -249,10 +249,14 @@ impl LogTail {
         let keep = if self.live.len() > 1 { old.len().max(SPARE_SEGMENTS) } else { 1 };
         // They were known, so what recycles them need not make their length last again.
         old.iter_mut().for_each(|stored| stored.is_settled = true);
+        // Those of an earlier opening have no file open, and are not recycled: nobody knows what their last sync said, nor
+        // whether they were copied with holes, which a full disk could not fill.
+        let (old, mut files): (Vec<_>, Vec<_>) = old.into_iter().partition(|stored| stored.file.is_some());
         self.spare.extend(old);
         let keep = keep.saturating_sub(usize::from(self.ready.is_some()));
         let surplus = self.spare.len().saturating_sub(keep);
-        Released { files: self.spare.drain(..surplus).collect(), _closed: closed }
+        files.extend(self.spare.drain(..surplus));
+        Released { files, _closed: closed }
     }
 
     fn to_sync(&self) -> Vec<Arc<Segment>> {
@@ -369,9 +373,17 @@ impl Log {
     fn end_turn(&self, result: Result<()>) -> Result<()> {
         let mut turn = self.turn.lock();
         turn.taken = false;
-        turn.failed = result.as_ref().err().cloned();
+        if let Err(error) = &result {
+            turn.failed.get_or_insert_with(|| error.clone());
+        }
         self.synced.notify_all();
         result
+    }
+
+    /// Something of the log failed: nothing of it is synced from now on.
+    pub(crate) fn give_up(&self, error: &Error) {
+        self.turn.lock().failed.get_or_insert_with(|| error.clone());
+        self.synced.notify_all();
     }
 
     fn sync_once(&self, publisher: &Publisher, lane: &super::CommitLane, calls: &mut u64) -> Result<()> {

@@ -51,6 +51,12 @@ impl Segment {
         file.sync_data().map_err(|e| Error::io(file.path(), "cannot sync the log", e))
     }
 
+    /// Takes away everything from `offset` on, of a segment that is not written to any more.
+    pub(crate) fn cut(&self, offset: u64) -> Result<()> {
+        let file = self.file()?;
+        file.set_len(offset).map_err(|e| Error::io(file.path(), "cannot cut a log segment", e))
+    }
+
     /// Makes its header durable.
     pub(super) fn sync_header(&self) -> Result<()> {
         let file = self.file()?;
@@ -65,8 +71,8 @@ pub(super) struct Stored {
     pub(super) number: LogNumber,
     /// Length of its file.
     pub(super) bytes: u64,
-    /// Open since it took records. Recycled open it costs no opening, no mapping, and no page that the system has to
-    /// fetch or clear.
+    /// Open since it took records; none for a segment of an earlier opening. Recycled open it costs no opening, no mapping,
+    /// and no page that the system has to fetch or clear.
     pub(super) file: Option<File>,
     /// Its length lasts.
     pub(super) is_settled: bool,
@@ -135,31 +141,20 @@ impl LogHome {
         let path = self.path(number);
         let fail = |what: &str, e| Error::io(&path, what, e);
         let fs = self.env.fs();
-        let allocate = |file: File, bytes: u64| match file.allocate(0, bytes) {
-            Ok(()) => Ok(file),
-            Err(e) => Err(fail("cannot allocate a log segment", e)),
-        };
-        let Some(old) = recycled else {
-            let made = fs.create(&path, FileKind::Log).map_err(|e| fail("cannot create a log segment", e))?;
-            // The length must last before the segment counts for anything: its first sync sees to that.
-            return allocate(made, HEADER_LEN + capacity).inspect_err(|_| self.give_up(number));
-        };
-        let renamed = match &old.file {
-            Some(file) => fs.rename_open(file, &path, FileKind::Log).map(Some),
-            None => fs.rename(&self.path(old.number), &path).map(|()| None),
-        };
-        match renamed {
-            Ok(Some(file)) => Ok(file),
-            // Of an earlier opening. Should the store have been copied since, its file may have holes, which must get their
-            // room now: a page of a mapped file that finds none ends the process.
-            Ok(None) => fs
-                .open_write(&path, FileKind::Log)
-                .map_err(|e| fail("cannot open a log segment", e))
-                .and_then(|file| allocate(file, old.bytes))
-                .inspect_err(|_| self.give_up(number)),
+        if let Some(old) = recycled.and_then(|old| old.file.as_ref()) {
+            return fs.rename_open(old, &path, FileKind::Log).map_err(|e| {
+                // Neither name is left for a segment that nobody counts.
+                recycled.iter().for_each(|old| self.give_up(old.number));
+                fail("cannot recycle a log segment", e)
+            });
+        }
+        let made = fs.create(&path, FileKind::Log).map_err(|e| fail("cannot create a log segment", e))?;
+        // The length must last before the segment counts for anything: its first sync sees to that.
+        match made.allocate(0, HEADER_LEN + capacity) {
+            Ok(()) => Ok(made),
             Err(e) => {
-                self.give_up(old.number);
-                Err(fail("cannot recycle a log segment", e))
+                self.give_up(number);
+                Err(fail("cannot allocate a log segment", e))
             }
         }
     }
