@@ -19,7 +19,7 @@ use drumlin_env::sync::{Arc, Mutex, atomic};
 use drumlin_env::{FileKind, Note};
 use drumlin_format::log::{RecordHeader, RecordKind};
 use drumlin_format::manifest::{Change, Edit};
-use drumlin_types::{KeyRange, KeyspaceId, Seq};
+use drumlin_types::{KeyRange, KeyspaceId};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
@@ -333,12 +333,6 @@ impl Store {
         })
     }
 
-    /// Makes every commit so far durable.
-    pub(crate) fn sync(&self) -> Result<()> {
-        self.check_poison()?;
-        self.sync_log(self.publisher.published().log_end)
-    }
-
     /// Whether log segment `number` is kept for recycling.
     pub(crate) fn keeps_log(&self, number: drumlin_types::LogNumber) -> bool {
         self.lane.state.lock().log.is_spare(number)
@@ -409,11 +403,6 @@ impl Store {
             let _ = place.segment.cut(place.offset());
         }
         written
-    }
-
-    /// Last sequence number that would survive power loss, counting logged writes.
-    pub(crate) fn durable_seq(&self) -> Seq {
-        self.log.durable_seq()
     }
 }
 

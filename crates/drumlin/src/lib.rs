@@ -39,6 +39,7 @@ mod compaction;
 mod cursor;
 mod db;
 mod decisions;
+mod durable;
 mod error;
 mod event;
 mod explain;
