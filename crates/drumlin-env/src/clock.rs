@@ -29,6 +29,17 @@ impl Clock {
         }
     }
 
+    /// CPU time of the calling thread, nanoseconds. In a simulated world as much as the clock moves.
+    pub fn thread_cpu_nanos(&self) -> u64 {
+        match &self.0 {
+            Backend::Os(_) => {
+                let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+                time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+            }
+            Backend::Mem(mem) => mem.monotonic_nanos(),
+        }
+    }
+
     /// Microseconds since 1970; may go back when the machine's clock is set.
     pub fn unix_micros(&self) -> u64 {
         match &self.0 {

@@ -108,11 +108,11 @@ metrics! {
     moves,
     /// Times that policies were asked what to merge.
     policy_asked,
-    /// Nanoseconds that their decisions took, admission of plans included.
+    /// Nanoseconds of CPU that their decisions took, admission of plans included.
     policy_nanos,
-    /// The longest of these, nanoseconds.
+    /// The longest of these by the clock, nanoseconds.
     policy_longest_nanos,
-    /// Nanoseconds that searches of policies took, in the background.
+    /// Nanoseconds of CPU that searches of policies took, in the background.
     search_nanos,
     /// Background jobs that failed.
     background_errors,

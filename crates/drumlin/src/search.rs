@@ -63,8 +63,8 @@ impl SearchJob {
 
     /// One step of one of the searches under way.
     pub(crate) fn step(&mut self, store: &Store) -> Result<Step> {
-        let began = store.env.clock().monotonic_nanos();
-        self.budget.pass(began as f64);
+        let began = store.env.clock().thread_cpu_nanos();
+        self.budget.pass(store.env.clock().monotonic_nanos() as f64);
         self.look(store);
         self.tell_waiting(store);
         let [urgent, calm] = [Kind::Urgent, Kind::Calm].map(|kind| self.first(kind).is_some());
@@ -75,7 +75,7 @@ impl SearchJob {
         };
         let Some(at) = self.first(kind) else { return Ok(Step::Idle) };
         let answer = guarded(|| self.searches[at].think.step());
-        let took = store.env.clock().monotonic_nanos().saturating_sub(began);
+        let took = store.env.clock().thread_cpu_nanos().saturating_sub(began);
         Counters::add(&store.metrics.search_nanos, took);
         self.budget.spend(kind, urgent && calm, (took as f64).max(STEP));
         match answer {

@@ -58,10 +58,11 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    pub(crate) fn note(&mut self, nanos: u64) {
+    /// A question took `cpu` of its thread, and `elapsed` by the clock, nanoseconds both.
+    pub(crate) fn note(&mut self, cpu: u64, elapsed: u64) {
         self.times += 1;
-        self.nanos += nanos;
-        self.longest_nanos = self.longest_nanos.max(nanos);
+        self.nanos += cpu;
+        self.longest_nanos = self.longest_nanos.max(elapsed);
     }
 }
 

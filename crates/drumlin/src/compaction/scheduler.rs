@@ -170,9 +170,11 @@ impl Control {
     }
 
     fn ask_timed(&mut self, index: usize, moment: &Moment, sample: &dyn Fn(&KeyspaceState) -> Sample) {
-        let began = moment.clock.monotonic_nanos();
+        let clock = &moment.clock;
+        let (cpu, began) = (clock.thread_cpu_nanos(), clock.monotonic_nanos());
         if self.ask(index, moment, sample) {
-            self.asked.note(moment.clock.monotonic_nanos().saturating_sub(began));
+            let cpu = clock.thread_cpu_nanos().saturating_sub(cpu);
+            self.asked.note(cpu, clock.monotonic_nanos().saturating_sub(began));
         }
     }
 
