@@ -17,5 +17,8 @@ unset MIRIFLAGS PROPTEST_CASES
 ADVERSE_SEED=$(date -u +%Y%m%d) ADVERSE_ROUNDS=20 \
     cargo test --quiet --release --package drumlin-policy --test adverse -- --nocapture --test-threads 2
 
+# Each call of the file system fails once; every test run fails one in seven.
+FAULTS=all cargo test --quiet --release --package drumlin --test faults -- --nocapture
+
 bash ci/lane.sh nightly
 exec bash ci/gate.sh
