@@ -225,36 +225,22 @@ fn random_trees_keep_every_rule() {
 }
 
 #[test]
-fn what_is_saved_comes_back_and_the_same_answers_follow() {
-    let run = |restart: bool| {
-        let (mut world, mut policy) = (world(1), by_name("arce").unwrap());
-        for second in 0..60 {
-            world.load = load(3000.0, 500.0, 2000.0, f64::from(second));
-            world.now += 1_000_000;
-            world.flush(&mut *policy, 0, KEYS);
-            settle(&mut world, &mut *policy, 100);
-        }
-        let blob = policy.save();
-        assert!(blob.len() <= 900, "{} bytes", blob.len());
-        if restart {
-            policy = by_name("arce").unwrap();
-            policy.restore(&blob).unwrap();
-            assert_eq!(policy.save(), blob);
-        }
-        (world.tree().clone(), world.totals, blob)
-    };
-    assert_eq!(run(false), run(true));
+fn damaged_state_is_refused_or_comes_into_bounds() {
+    let (mut first, mut policy) = (world(1), by_name("arce").unwrap());
+    for second in 0..60 {
+        first.load = load(3000.0, 500.0, 2000.0, f64::from(second));
+        first.now += 1_000_000;
+        first.flush(&mut *policy, 0, KEYS);
+        settle(&mut first, &mut *policy, 100);
+    }
+    let blob = policy.save();
     let mut policy = by_name("arce").unwrap();
-    assert!(
-        policy.restore(&[]).is_err()
-            && policy.restore(&[200, 1, 3]).is_err()
-            && policy.restore(&[3, 9]).is_err()
-    );
-    let (.., blob) = run(false);
+    for wrong in [&[][..], &[200, 1, 3], &[3, 9]] {
+        assert!(policy.restore(wrong).is_err());
+    }
     for at in 0..blob.len() {
         let mut bytes = blob.clone();
         bytes[at] ^= 0xff;
-        // Damage is refused, or gives numbers within their bounds.
         if policy.restore(&bytes).is_ok() {
             let mut world = world(1);
             world.flush(&mut *policy, 0, KEYS);
