@@ -175,32 +175,108 @@ mod tests {
         assert_eq!(of(20480.0), [(5.0, 39.0), (8.0, 23.0), (15.0, 15.0), (22.0, 8.0), (38.0, 5.0)]);
     }
 
+    fn fresh() -> AdaptiveUcs {
+        let rule = Ucs { ws: Vec::from([0]), most: None };
+        AdaptiveUcs { preset: Preset { rule, hard_stop: false }, checked: None }
+    }
+
+    /// A tree of 1280 flushes in one run, and the first look of `policy` at it.
+    fn of_1280_flushes(policy: &mut AdaptiveUcs) -> World {
+        let mut world = World::new(LimitView { memtable_bytes: 1280 << 20, ..LimitView::default() });
+        world.flush(policy, 0, 1 << 20);
+        world.limits.memtable_bytes = 1 << 20;
+        world.decide(policy, 0);
+        world
+    }
+
+    /// What the next check makes of a load. With the figures of before anything was measured, reads of an interval cost
+    /// 0.6 ms for each one per second and unit of RA, writes 0.002 ms for each byte per second, times 1 + WA.
+    fn check(world: &mut World, policy: &mut AdaptiveUcs, gets: f64, write_bytes: f64) -> Vec<i32> {
+        world.load = LoadView { gets, write_bytes, ..LoadView::default() };
+        world.now += INTERVAL - 1;
+        world.decide(policy, 0);
+        policy.preset.rule.ws.clone()
+    }
+
     #[test]
-    fn reads_make_it_leveled_and_writes_tiered_level_by_level() {
-        let mut policy = AdaptiveUcs {
-            preset: Preset { rule: Ucs { ws: Vec::from([0]), most: None }, hard_stop: false },
-            checked: None,
-        };
-        let mut world = World::new(LimitView::default());
-        world.flush(&mut policy, 0, 1 << 20);
-        let mut check = |policy: &mut AdaptiveUcs, load: LoadView| {
-            world.load = load;
-            world.now += INTERVAL;
-            world.decide(policy, 0);
-            policy.preset.rule.ws.clone()
-        };
-        let reads = LoadView { gets: 1e5, ..LoadView::default() };
-        let writes = LoadView { write_bytes: 1e8, ..LoadView::default() };
-        check(&mut policy, LoadView::default());
-        assert_eq!(check(&mut policy, LoadView::default()), [0], "too little to do");
-        // With one flush in the tree nothing beats the smallest growth for reads.
-        let leveled = check(&mut policy, reads);
-        let deeper = check(&mut policy, reads);
-        assert!(leveled[0] <= 0 && deeper.len() <= leveled.len() + 1, "{leveled:?} {deeper:?}");
-        let tiered = check(&mut policy, writes);
-        assert!(tiered[0] >= 0, "{tiered:?}");
-        let saved = policy.save();
-        policy.restore(&saved).unwrap();
-        assert!(policy.restore(&[100]).is_err() && policy.restore(&[]).is_err());
+    fn a_small_cost_changes_nothing() {
+        for (gets, ws) in [(151.0, &[0][..]), (152.0, &[-10, 0])] {
+            let mut policy = fresh();
+            let mut world = of_1280_flushes(&mut policy);
+            assert_eq!(check(&mut world, &mut policy, gets, 0.0), ws, "RA is 11: {} ms", gets * 6.6);
+        }
+        let mut policy = fresh();
+        let mut world = of_1280_flushes(&mut policy);
+        world.now -= 1;
+        assert_eq!(check(&mut world, &mut policy, 1e6, 0.0), [0], "it is not time yet");
+        world.frozen = true;
+        assert_eq!(check(&mut world, &mut policy, 1e6, 0.0), [0], "it is frozen");
+    }
+
+    /// Writes of 1000 ms: w = 0 costs 11 r + 12,000 ms, and w = 1, the best there, 13 r + 8000: 15 percent less at r = 603 ms.
+    #[test]
+    fn level_0_takes_what_saves_15_percent() {
+        for (read, ws) in [(608.0, &[0][..]), (598.0, &[1, 0])] {
+            let mut policy = fresh();
+            let mut world = of_1280_flushes(&mut policy);
+            assert_eq!(check(&mut world, &mut policy, read / 0.6, 500_000.0), ws, "{read}");
+        }
+    }
+
+    #[test]
+    fn deeper_levels_follow_one_at_each_check() {
+        let mut policy = fresh();
+        let mut world = of_1280_flushes(&mut policy);
+        for follow in 1..20 {
+            let mut ws = Vec::from([-10; LEVELS]);
+            if follow < LEVELS {
+                ws.truncate(follow);
+                ws.push(0);
+            }
+            assert_eq!(check(&mut world, &mut policy, 1e6, 0.0), ws, "check {follow}");
+        }
+        // Writes: level 0 turns at once, the others one by one from the upper ones on.
+        let turned = check(&mut world, &mut policy, 0.0, 1e9);
+        let tiered = turned[0];
+        assert!(tiered > 0 && turned[1..] == [-10; LEVELS - 1], "{turned:?}");
+        assert_eq!(check(&mut world, &mut policy, 0.0, 1e9)[..3], [tiered, tiered, -10]);
+    }
+
+    #[test]
+    fn what_is_saved_goes_on_where_it_was() {
+        let mut policy = fresh();
+        let mut world = of_1280_flushes(&mut policy);
+        (0..3).for_each(|_| drop(check(&mut world, &mut policy, 1e6, 0.0)));
+        let mut restored = fresh();
+        restored.restore(&policy.save()).unwrap();
+        assert_eq!(restored.preset.rule.ws, [-10, -10, -10, 0]);
+        assert_eq!(restored.save(), policy.save());
+        world.decide(&mut restored, 0);
+        let next = check(&mut world.clone(), &mut restored, 1e6, 0.0);
+        assert_eq!(next, check(&mut world, &mut policy, 1e6, 0.0));
+        assert_eq!(next, [-10, -10, -10, -10, 0]);
+        for wrong in [&[100][..], &[], &[0; LEVELS + 1], &[0, (-11i8) as u8]] {
+            assert!(restored.restore(wrong).is_err(), "{wrong:?}");
+        }
+        assert_eq!(restored.preset.rule.ws, next, "what is refused changes nothing");
+    }
+
+    /// Pairs of runs, each pair twice as large as the next: w of level 0 takes the smallest pairs for one bucket, and each other
+    /// pair is one.
+    #[test]
+    fn a_change_begins_five_merges_at_once() {
+        let mut policy = fresh();
+        let mut world = World::new(LimitView { slots: 8, ..LimitView::default() });
+        for power in (0..12).rev() {
+            world.limits.memtable_bytes = 1 << (20 + power);
+            (0..2).for_each(|_| world.flush(&mut policy, 0, 1 << 20));
+        }
+        // A decision makes eight plans at most.
+        assert_eq!(world.decide(&mut policy, 0).plans.len(), 8);
+        assert_eq!(check(&mut world, &mut policy, 1e6, 0.0), [-10, 0]);
+        let unbounded = Ucs { ws: Vec::from([-10, 0]), most: None };
+        let mut unbounded = Preset { rule: unbounded, hard_stop: false };
+        assert_eq!(world.decide(&mut unbounded, 0).plans.len(), 8);
+        assert_eq!(world.decide(&mut policy, 0).plans.len(), 5);
     }
 }
