@@ -98,7 +98,7 @@ impl Arce {
         }
     }
 
-    fn look<'a>(&mut self, input: &'a PolicyInput<'a>) -> (Scene<'a>, bool) {
+    pub(super) fn look<'a>(&mut self, input: &'a PolicyInput<'a>) -> (Scene<'a>, bool) {
         let max_runs = f64::from(input.limits.max_runs.max(2));
         let false_positives = false_positives(input.tree);
         let slopes = self.estimate.slopes(input.costs, false_positives);

@@ -132,3 +132,54 @@ impl Arce {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::switches::Switches;
+    use super::super::switches::tests::{input, world};
+    use super::*;
+    use crate::sim::World;
+    use drumlin_types::contract::TicketView;
+
+    fn off(name: &str) -> Switches {
+        let mut switches = Switches::ALL;
+        assert!(name.is_empty() || switches.off(name));
+        switches
+    }
+
+    /// What `see` sees of `world`, and what is under way there.
+    fn seen<T>(
+        switches: Switches,
+        world: &World,
+        tickets: &[TicketView],
+        see: impl FnOnce(&mut Arce, &Scene<'_>) -> T,
+    ) -> T {
+        let (mut arce, tree) = (Arce::new(None, switches), world.view());
+        let input = input(world, &tree, tickets);
+        let (scene, _) = arce.look(&input);
+        see(&mut arce, &scene)
+    }
+
+    /// What is switched off in life is off in what is foreseen.
+    #[test]
+    fn searches_begin_with_the_switches_of_life() {
+        let mut world = world(&[2, 2, 20, 400]);
+        let mut policy = Arce::new(None, off("no-first"));
+        let plan = world.decide(&mut policy, 0).plans.pop().expect("a merge");
+        let ticket = world.admit(&plan, 4).unwrap();
+        let tickets = [TicketView { ticket, plan, pieces: 4, pieces_done: 0, bytes: 100, bytes_done: 0 }];
+        let limits = |name: &str| {
+            seen(off(name), &world, &tickets, |arce, scene| {
+                let start = arce.start(scene, Balance::new(0.0, 20.0));
+                let Limits { interleave, short_first, even, .. } = start.limits;
+                [interleave, short_first, even, start.jobs[0].may_park]
+            })
+        };
+        assert_eq!(limits(""), [true; 4]);
+        for (at, name) in ["no-between", "no-first", "no-even", "no-park"].into_iter().enumerate() {
+            let mut expected = [true; 4];
+            expected[at] = false;
+            assert_eq!(limits(name), expected, "{name}");
+        }
+    }
+}

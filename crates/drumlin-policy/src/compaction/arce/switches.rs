@@ -81,3 +81,6 @@ impl fmt::Display for Switches {
         off.try_for_each(|(name, _)| write!(f, ",{name}"))
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests;
