@@ -227,3 +227,76 @@ fn is_must(ticket: &TicketView) -> bool {
 /// What the reasons of plans begin with.
 pub(super) const MUST: &str = "must";
 pub(super) const ELECTIVE: &str = "elective";
+
+#[cfg(test)]
+mod tests {
+    use super::super::switches::Switches;
+    use super::super::switches::tests::{input, world};
+    use super::*;
+    use crate::sim::world::key;
+    use drumlin_types::contract::draw::plain_file;
+    use drumlin_types::contract::legal::legal;
+    use drumlin_types::contract::{CompactionPolicy, FileState, Pin, RunTag, RunView};
+    use drumlin_types::{KeyRange, LEVELS, RunId, TableId};
+
+    /// A run of so many MiB over the keys `from..to`.
+    struct Drawn(u64, u32, u32);
+
+    /// Runs newest first, a thousand entries in each; `tombstones` of those of the first are.
+    fn tree(runs: &[Drawn], tombstones: u64) -> TreeView {
+        let mut tree = TreeView::empty(LEVELS);
+        for (at, &Drawn(mib, from, to)) in runs.iter().enumerate() {
+            let (number, seq) = (at as u64 + 1, 1000 - 10 * at as u64);
+            let bounds = KeyRange::new(key(from), Some(key(to)));
+            let mut file = plain_file(TableId(number), bounds, seq - 9, seq);
+            (file.bytes, file.entries, file.keys) = (mib << 20, 1000, 1000);
+            file.tombstones = if at == 0 { tombstones } else { 0 };
+            let files = Vec::from([file]);
+            tree.levels[at].runs.push(RunView { id: RunId(number), tag: RunTag::default(), files });
+        }
+        tree
+    }
+
+    /// The tables of each merge that is begun, all of which are legal. The size balance bars what is not for tombstones.
+    fn begun(tree: &TreeView, horizon: f64) -> Vec<Vec<u64>> {
+        let pin = Pin { horizon, calm: f64::INFINITY, passes: 2.0, balance: 1.0 };
+        let world = world(&[]);
+        let mut policy = Arce::new(Some(pin), Switches::ALL);
+        let plans = policy.decide(&input(&world, tree, &[])).plans;
+        assert_eq!(policy.resting.numbers().count(), 0, "what is not legal was not thought of");
+        let mut all = Vec::new();
+        for plan in plans {
+            legal(tree, &plan).unwrap_or_else(|e| panic!("{e}: {}", plan.reason));
+            assert!(plan.reason.starts_with(ELECTIVE), "{}", plan.reason);
+            all.push(plan.take.iter().map(|take| take.table.0).collect());
+        }
+        all
+    }
+
+    const NONE: &[&[u64]] = &[];
+
+    #[test]
+    fn a_run_full_of_tombstones_is_purged_from_a_quarter_on() {
+        let runs = [Drawn(2, 0, 1000), Drawn(100, 0, 1000)];
+        assert_eq!(begun(&tree(&runs, 249), 50.0), NONE);
+        assert_eq!(begun(&tree(&runs, 250), 50.0), [[1, 2]]);
+        assert_eq!(begun(&tree(&runs, 1000), 50.0), [[1, 2]]);
+        assert_eq!(begun(&tree(&runs, 1000), 1e-3), NONE, "not for any price");
+    }
+
+    /// Down to the oldest run that shares keys with it: below that nothing is hidden, above it nothing may stay behind.
+    #[test]
+    fn a_purge_goes_as_deep_as_its_keys_do() {
+        let deep = [Drawn(2, 0, 500), Drawn(40, 300, 1000), Drawn(100, 400, 1000), Drawn(400, 500, 1000)];
+        assert_eq!(begun(&tree(&deep, 500), 50.0), [[1, 2, 3]]);
+        let beside = [Drawn(2, 0, 500), Drawn(100, 500, 1000)];
+        assert_eq!(begun(&tree(&beside, 500), 50.0), NONE, "there is nothing to purge");
+    }
+
+    #[test]
+    fn a_purge_takes_nothing_that_is_busy() {
+        let mut tree = tree(&[Drawn(2, 0, 1000), Drawn(100, 0, 1000)], 500);
+        tree.levels[1].runs[0].files[0].state = FileState::Coming(Ticket(7));
+        assert_eq!(begun(&tree, 50.0), NONE);
+    }
+}
