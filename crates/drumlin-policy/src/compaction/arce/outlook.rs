@@ -160,6 +160,28 @@ mod tests {
         see(&mut arce, &scene)
     }
 
+    /// Windows of 2 MiB: a quarter of the tree's flushes, at least 400 and at most 4096, unless phases are shorter.
+    #[test]
+    fn searches_look_as_far_as_the_tree_is_large_and_phases_are_long() {
+        let horizon = |gib: u64, switch: &str, phases: &[f64], lasted: f64| {
+            seen(off(switch), &world(&[gib << 10]), &[], |arce, scene| {
+                let windows = |number: &f64| number * scene.model.window_ops;
+                arce.drift.phases = phases.iter().map(windows).collect();
+                arce.estimate.operations = windows(&lasted);
+                let found = arce.horizon(scene);
+                assert_eq!(arce.picture(scene).horizon, found);
+                assert_eq!(arce.start(scene, Balance::new(0.0, 20.0)).horizon, found);
+                super::super::real::round(found * 1e6) / 1e6
+            })
+        };
+        assert_eq!([1, 8, 100].map(|gib| horizon(gib, "", &[], 0.0)), [400.0, 1024.0, 4096.0]);
+        assert_eq!([1, 8, 100].map(|gib| horizon(gib, "no-horizon", &[100.0], 0.0)), [400.0; 3]);
+        assert_eq!(horizon(8, "", &[50.0, 800.0], 0.0), 200.0, "the geometric mean");
+        assert_eq!(horizon(8, "", &[50.0, 800.0], 300.0), 300.0, "the phase lasts longer");
+        assert_eq!(horizon(8, "", &[5000.0], 0.0), 1024.0, "phases only cut it");
+        assert_eq!(horizon(8, "", &[10.0], 0.0), 64.0);
+    }
+
     /// What is switched off in life is off in what is foreseen.
     #[test]
     fn searches_begin_with_the_switches_of_life() {

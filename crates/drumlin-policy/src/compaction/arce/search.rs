@@ -272,6 +272,27 @@ mod tests {
         }
     }
 
+    /// What is less than half a percent better may be so by what a rollout leaves out.
+    #[test]
+    fn the_incumbent_yields_to_half_a_percent() {
+        let tuple = |horizon| Tuple { horizon, ..Tuple::PRIOR };
+        let mut search = Search::new(start((20.0, 40.0, 40.0), 64.0), tuple(1.0), 100.0, true);
+        assert_eq!(search.bound(), f64::INFINITY, "the incumbent is never abandoned");
+        search.next = 1;
+        search.ended(tuple(1.0), 1000.0, 5.0);
+        search.next = 2;
+        search.ended(tuple(2.0), 996.0, 6.0);
+        let chosen = |search: &Search| (search.answer.tuple.horizon, search.answer.cost, search.answer.runs);
+        assert_eq!((chosen(&search), search.bound()), ((1.0, 1000.0, 5.0), 995.0));
+        assert_eq!(search.answer.best[0].0.horizon, 2.0, "it is told of");
+        search.ended(tuple(3.0), 994.0, 7.0);
+        assert_eq!((chosen(&search), search.bound()), ((3.0, 994.0, 7.0), 994.0));
+        // From then on any better one is taken.
+        search.ended(tuple(4.0), 993.9, 8.0);
+        search.ended(tuple(5.0), 994.5, 9.0);
+        assert_eq!((chosen(&search), search.answer.incumbent), ((4.0, 993.9, 8.0), 1000.0));
+    }
+
     #[test]
     fn answers_come_back_from_their_bytes() {
         let answer = run(&mut Search::new(start((20.0, 40.0, 40.0), 64.0), Tuple::PRIOR, 100.0, true));
