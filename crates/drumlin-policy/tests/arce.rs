@@ -589,3 +589,31 @@ fn another_mix_is_searched_for_while_a_search_waits() {
     assert_eq!(seen.iter().filter(|seen| **seen).count(), 1, "{seen:?}");
     assert!(seen[..3].contains(&true), "768 operations of another mix are not enough: {seen:?}");
 }
+
+/// Options act at once: what was searched for under others is searched for again.
+#[test]
+fn other_options_are_searched_for() {
+    let (mut world, mut policy) = (world(1), by_name("arce").unwrap());
+    (0..8).for_each(|_| world.flush(&mut *policy, 0, KEYS));
+    let mut counted = [0u64; 3];
+    // Whether one of two more ticks of the same load begins a search, which then ends.
+    let mut searches = |world: &mut World| {
+        let begun = (0..2).filter(|_| {
+            counted.iter_mut().zip([500, 500, 1000]).for_each(|(sum, news)| *sum += news);
+            world.load = LoadView { counted, ..load(500.0, 500.0, 1000.0, 0.0) };
+            world.now += 1_000_000;
+            let Some(mut think) = world.decide(&mut *policy, 0).think else { return false };
+            let answer = std::iter::repeat_with(|| think.step()).find_map(|answer| answer);
+            policy.observe(&Outcome::Thought(answer.expect("steps go on until the answer")));
+            true
+        });
+        begun.count()
+    };
+    assert_eq!([searches(&mut world), searches(&mut world)], [1, 0], "the first one");
+    world.limits.max_runs = 32;
+    assert_eq!([searches(&mut world), searches(&mut world)], [1, 0], "another number of runs");
+    world.limits.pin = Some("8/24/2/1".parse().unwrap());
+    assert_eq!(searches(&mut world), 0, "there is nothing to search for");
+    world.limits.pin = None;
+    assert_eq!([searches(&mut world), searches(&mut world)], [1, 0], "it is chosen again");
+}

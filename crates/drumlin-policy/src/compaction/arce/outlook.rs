@@ -204,4 +204,11 @@ mod tests {
             assert_eq!(limits(name), expected, "{name}");
         }
     }
+
+    /// What a search is compared by later on: merge speed, what a run costs a lookup and a seek, clients.
+    #[test]
+    fn a_picture_holds_what_was_measured() {
+        let costs = seen(off(""), &world(&[2, 2]), &[], |arce, scene| arce.picture(scene).costs);
+        assert_eq!(costs, [0.15, 120.001, 12_000.0, 1.0]);
+    }
 }
