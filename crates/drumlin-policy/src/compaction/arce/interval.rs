@@ -330,4 +330,41 @@ pub(crate) mod tests {
             }
         }
     }
+
+    /// Beyond sixteen widths grow by a quarter, and the whole segment counts whatever its width.
+    #[test]
+    fn long_lines_are_pruned_to_the_lightest_of_growing_widths() {
+        const WIDTHS: [usize; 7] = [16, 20, 25, 32, 40, 50, 63];
+        let (mut dice, mut grown, mut whole) = (SplitMix::new(12), 0, 0);
+        for _ in 0..200 {
+            let mut line = line(&[0.0; 70][..17 + dice.below(54)]);
+            for part in &mut line {
+                (part.bytes, part.idle) = ((1 + dice.below(64)) as f64, !dice.one_in(50));
+            }
+            // An oldest run that outweighs all others together.
+            if let Some(oldest) = line.last_mut().filter(|_| dice.one_in(2)) {
+                oldest.bytes = 1e5;
+            }
+            let rho = [1.0, 0.2, f64::INFINITY][dice.below(3)];
+            let mut found = Vec::new();
+            Intervals::default().list(&line, &full_scale(), rho, &mut found);
+            let all = all(&line, rho);
+            let is_end = |at: usize| line.get(at).is_none_or(|part| !part.idle);
+            let is_whole = |c: &Candidate| is_end(c.to) && is_end(c.from.wrapping_sub(1));
+            for width in 2..=line.len() {
+                let of_width = |c: &&Candidate| c.to - c.from == width;
+                let listed: Vec<&Candidate> = found.iter().filter(of_width).collect();
+                // Of equal ones the oldest is the lightest.
+                let least = all.iter().filter(of_width).reduce(|a, b| if b.bytes <= a.bytes { b } else { a });
+                let is_tried = width <= 16 || WIDTHS.contains(&width);
+                let segments = all.iter().filter(of_width).filter(|c| width > 16 && is_whole(c));
+                let lightest = least.filter(|_| is_tried);
+                let expected: Vec<&Candidate> = lightest.into_iter().chain(segments).collect();
+                assert_eq!(listed, expected, "width {width}, rho {rho}");
+                grown += u32::from(width > 16 && is_tried && least.is_some());
+                whole += u32::from(!is_tried && !listed.is_empty());
+            }
+        }
+        assert!(grown > 100 && whole > 20, "{grown} {whole}");
+    }
 }
