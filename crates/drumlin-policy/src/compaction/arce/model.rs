@@ -348,12 +348,85 @@ mod tests {
 
     #[test]
     fn bad_figures_come_into_bounds() {
-        let bad = Model { speed: f64::NAN, clients: -1.0, flush_bytes: f64::INFINITY, ..thirds() };
-        let m = Model::new(Model { shares: [f64::NAN, 0.0, -3.0], setup: f64::INFINITY, ..bad });
-        assert_eq!(m.shares, [0.4, 0.1, 0.5]);
+        // One figure for all but the number of slots.
+        let bad = |figure: f64, slots: u32| {
+            let line = Line { base: figure, per_run: figure };
+            Model::new(Model {
+                shares: [figure; 3],
+                point: line,
+                seek: line,
+                write: figure,
+                chi: figure,
+                think: figure,
+                clients: figure,
+                flush_bytes: figure,
+                entry_bytes: figure,
+                window_ops: figure,
+                fill: figure,
+                speed: figure,
+                setup: figure,
+                slots,
+                shrink: figure,
+                fresh: figure,
+            })
+        };
+        let nothing = Line::default();
+        let least = Model {
+            shares: [0.4, 0.1, 0.5],
+            point: nothing,
+            seek: nothing,
+            write: 1.0,
+            chi: 0.0,
+            think: 0.0,
+            clients: 1.0,
+            flush_bytes: 1.0,
+            entry_bytes: 1.0,
+            window_ops: 2.0,
+            fill: 1.0,
+            // 1 MB/s.
+            speed: 1e-3,
+            setup: 0.0,
+            slots: 1,
+            shrink: 0.01,
+            fresh: 0.0,
+        };
+        for figure in [f64::NAN, f64::NEG_INFINITY, -1.0, 0.0] {
+            assert_eq!(bad(figure, 0), least, "{figure}");
+        }
+        let second = Line { base: 1e9, per_run: 1e9 };
+        let most = Model {
+            shares: [1.0 / 3.0; 3],
+            point: second,
+            seek: second,
+            write: 1e9,
+            chi: 1.0,
+            think: 1e12,
+            clients: 1e6,
+            flush_bytes: 1e15,
+            entry_bytes: 1e12,
+            window_ops: 3000.0,
+            fill: 1.0,
+            // 64 GB/s.
+            speed: 64.0,
+            setup: 1e12,
+            slots: 256,
+            shrink: 1.0,
+            fresh: 1.0,
+        };
+        for figure in [f64::INFINITY, 1e300] {
+            assert_eq!(bad(figure, u32::MAX), most, "{figure}");
+        }
+        let raw = Model { speed: f64::NAN, clients: -1.0, flush_bytes: f64::INFINITY, ..thirds() };
+        let m = Model::new(Model { shares: [f64::NAN, 0.0, -3.0], setup: f64::INFINITY, ..raw });
         for bytes in [0.0, 1.0, 1e18] {
             assert!(m.windows(bytes, met(1e9), Stall::NEVER).is_finite());
         }
+        // Windows end after 2^20 operations, or 10 s.
+        let many = Model::new(Model { flush_bytes: 1e15, write: 1.0, ..least });
+        assert_eq!(many.window_ops, WINDOW_OPS);
+        let slow = Model::new(Model { flush_bytes: 1e15, think: 1e9, clients: 4.0, ..least });
+        close(slow.window_ops, 40.0, 3);
+        close(slow.fill, 40.0 / 2e15, 20);
         // Without writes windows end by count, and hold no part of a flush.
         let reads = Model::new(Model { shares: [1.0, 0.0, 0.0], ..thirds() });
         assert_eq!(reads.fill, 0.0);
