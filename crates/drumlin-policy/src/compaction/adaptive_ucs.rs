@@ -157,6 +157,8 @@ impl CompactionPolicy for AdaptiveUcs {
         if ws.is_empty() || ws.len() > LEVELS || !ws.iter().all(|w| BOUNDS.contains(w)) {
             return Err(PolicyError(format!("the state of adaptive-ucs is not 1 to {LEVELS} values of w")));
         }
+        // What is not as it began was changed, and its merges are bounded from the first decision on.
+        self.preset.rule.most = (ws != [0]).then_some(MOST_MERGES);
         self.preset.rule.ws = ws;
         Ok(())
     }
@@ -250,6 +252,10 @@ mod tests {
         let mut restored = fresh();
         restored.restore(&policy.save()).unwrap();
         assert_eq!(restored.preset.rule.ws, [-10, -10, -10, 0]);
+        assert!(
+            restored.preset.rule.most.is_some(),
+            "the merges of a change are bounded after a restart too"
+        );
         assert_eq!(restored.save(), policy.save());
         world.decide(&mut restored, 0);
         let next = check(&mut world.clone(), &mut restored, 1e6, 0.0);

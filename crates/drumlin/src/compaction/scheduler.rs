@@ -170,16 +170,20 @@ impl Control {
     }
 
     fn ask_timed(&mut self, index: usize, moment: &Moment, sample: &dyn Fn(&KeyspaceState) -> Sample) {
-        let clock = &moment.clock;
-        let (cpu, began) = (clock.thread_cpu_nanos(), clock.monotonic_nanos());
-        if self.ask(index, moment, sample) {
-            let cpu = clock.thread_cpu_nanos().saturating_sub(cpu);
-            self.asked.note(cpu, clock.monotonic_nanos().saturating_sub(began));
+        if let Some((cpu, began)) = self.ask(index, moment, sample) {
+            let cpu = moment.clock.thread_cpu_nanos().saturating_sub(cpu);
+            self.asked.note(cpu, moment.clock.monotonic_nanos().saturating_sub(began));
         }
     }
 
-    /// Asks the policy if it is due, and admits its plans; whether it was asked.
-    fn ask(&mut self, index: usize, moment: &Moment, sample: &dyn Fn(&KeyspaceState) -> Sample) -> bool {
+    /// Asks the policy if it is due, and admits its plans. Where it was asked, when that began: by its thread's
+    /// CPU and by the clock.
+    fn ask(
+        &mut self,
+        index: usize,
+        moment: &Moment,
+        sample: &dyn Fn(&KeyspaceState) -> Sample,
+    ) -> Option<(u64, u64)> {
         let reserved: u64 = match moment.limits.disk_budget {
             // Nobody asks.
             u64::MAX => 0,
@@ -192,17 +196,18 @@ impl Control {
         let settings = settings(moment, &keyspace.state);
         let is_full = keyspace.flight.tickets.len() >= settings.most_tickets();
         if !keyspace.due || keyspace.rest_until > moment.now || is_full {
-            return false;
+            return None;
         }
         let weights = || Weights::of(&keyspace.view(), &keyspace.design);
         if !keyspace.flushed && keyspace.flight.is_fed(&settings, weights) {
-            return false;
+            return None;
         }
         (keyspace.due, keyspace.flushed) = (false, false);
         // What is asked for by hand waits until nothing runs, and only so long nothing else is planned.
         if keyspace.asked_manual().is_some() {
-            return false;
+            return None;
         }
+        let began = (moment.clock.thread_cpu_nanos(), moment.clock.monotonic_nanos());
         let tree = keyspace.installed();
         let mut view = project::view(&tree, &keyspace.flight);
         let projected = project::after(&view);
@@ -287,7 +292,7 @@ impl Control {
             keyspace.rest(moment.now);
             keyspace.due = true;
         }
-        true
+        Some(began)
     }
 }
 

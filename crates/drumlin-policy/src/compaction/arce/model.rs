@@ -196,6 +196,9 @@ impl Model {
     }
 }
 
+/// Windows that can be told from one more.
+const MOST_WINDOWS: f64 = 1e15;
+
 /// Windows whose lengths grow evenly.
 struct Row {
     first: f64,
@@ -220,6 +223,10 @@ impl Row {
             let root = real::square_root(b * b + 4.0 * half * time);
             real::floor((root - b) / (2.0 * half))
         };
+        // From here on a window more or less is below what rounding leaves.
+        if whole.is_nan() || whole >= MOST_WINDOWS {
+            return MOST_WINDOWS;
+        }
         while self.sum(whole + 1.0) <= time && self.first + self.step * whole < time {
             whole += 1.0;
         }
