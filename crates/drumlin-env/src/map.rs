@@ -8,8 +8,9 @@
 //!    reserved: [`Mapping::of`] gives none elsewhere, and the file is written with `write`.
 //! 2. A failure to write a page back is told by the next sync alone. For `write` that is so as well.
 //!
-//! Invariants: the mapping covers whole bytes of the file from its start; the file is not cut while it is mapped;
-//! no reference into the mapping is ever made, bytes are only copied in.
+//! Invariants: the mapping covers whole bytes of the file from its start; while it is mapped the file is cut only
+//! once nobody copies into it any more, which would end the process with a signal; no reference into the mapping is
+//! ever made, bytes are only copied in.
 
 #![allow(unsafe_code)]
 

@@ -282,6 +282,54 @@ fn what_was_replayed_counts_as_durable_only_once_it_is() {
     }
 }
 
+/// Opens the store again, writes durably behind what is found, and loses power: what was found and written is there, and
+/// had it been lost at any call since, the store would open.
+fn builds_on_what_lasts(mem: &MemEnv, why: &str) {
+    mem.record(|_| true);
+    let db = small(mem.env(), Path::new("/s"));
+    let keys = db.keyspace("k").expect("keyspace");
+    let shown = keys.iter().count();
+    // Nothing that the log holds comes into tables before the commit.
+    fail(mem, Op::Create, Some(FileKind::Table), When::From(0));
+    keys.put_with("later", "3", Durability::Sync).expect("put");
+    mem.clear_faults();
+    for (index, disk) in mem.taken() {
+        let opened = Db::builder("/s").env(disk.image(ImageMode::None, index).env()).open();
+        assert!(opened.is_ok(), "{why}, power was lost at {index}: {:?}", opened.err());
+    }
+    let after = mem.snapshot().image(ImageMode::None, 25);
+    let found = small(after.env(), Path::new("/s")).keyspace("k").expect("keyspace").iter().count();
+    assert_eq!(found, shown + 1, "{why}");
+}
+
+#[test]
+fn a_record_of_a_clean_end_counts_only_once_it_lasts() {
+    let written = || {
+        let mem = MemEnv::new(24);
+        let db = small(mem.env(), Path::new("/s"));
+        let keys = db.keyspace("k").expect("keyspace");
+        (0..20u32).for_each(|n| _ = keys.put(n.to_be_bytes(), [2; 3000]).expect("put"));
+        (mem, db)
+    };
+    // The process dies at each call of a close.
+    let (mem, db) = written();
+    mem.record(|_| true);
+    db.close().expect("close");
+    let pictures = mem.taken();
+    assert!(pictures.len() > 3, "a close writes, syncs, and tells the manifest");
+    for (index, disk) in pictures {
+        builds_on_what_lasts(&disk.image(ImageMode::All, index), &format!("it died at {index}"));
+    }
+    // A sync of it fails, the first or the second of the log.
+    for nth in 0..2 {
+        let (mem, db) = written();
+        fail(&mem, Op::SyncData, Some(FileKind::Log), When::Nth(nth));
+        db.close().expect_err("EIO");
+        mem.clear_faults();
+        builds_on_what_lasts(&mem, &format!("sync {nth} failed"));
+    }
+}
+
 #[test]
 fn every_directory_above_a_new_store_lasts() {
     let mem = MemEnv::new(22);

@@ -141,10 +141,10 @@ impl LogHome {
         let path = self.path(number);
         let fail = |what: &str, e| Error::io(&path, what, e);
         let fs = self.env.fs();
-        if let Some(old) = recycled.and_then(|old| old.file.as_ref()) {
-            return fs.rename_open(old, &path, FileKind::Log).map_err(|e| {
+        if let Some(Stored { file: Some(file), number: old, .. }) = recycled {
+            return fs.rename_open(file, &path, FileKind::Log).map_err(|e| {
                 // Neither name is left for a segment that nobody counts.
-                recycled.iter().for_each(|old| self.give_up(old.number));
+                self.give_up(*old);
                 fail("cannot recycle a log segment", e)
             });
         }
