@@ -67,6 +67,8 @@ impl Batch {
 struct Calls {
     waiting: Mutex<VecDeque<Arc<Batch>>>,
     called: Condvar,
+    /// Readers that could be started.
+    readers: AtomicUsize,
 }
 
 fn readers() -> &'static Calls {
@@ -74,12 +76,13 @@ fn readers() -> &'static Calls {
     let mut is_new = false;
     let calls = CALLS.get_or_init(|| {
         is_new = true;
-        Calls { waiting: Mutex::new(VecDeque::new()), called: Condvar::new() }
+        Calls { waiting: Mutex::default(), called: Condvar::new(), readers: AtomicUsize::new(0) }
     });
     if is_new {
         for _ in 0..READERS {
             // Without a reader, the others and the bringer do its part.
-            let _ = std::thread::Builder::new().name("drumlin-read".into()).spawn(|| answer(calls));
+            let started = std::thread::Builder::new().name("drumlin-read".into()).spawn(|| answer(calls));
+            calls.readers.fetch_add(usize::from(started.is_ok()), Ordering::Relaxed);
         }
     }
     calls
@@ -122,7 +125,8 @@ fn by_readers(requests: Vec<ReadRequest>) -> Vec<io::Result<Vec<u8>>> {
         all_done: Condvar::new(),
     });
     let calls = readers();
-    let wanted = READERS.min(count - 1);
+    // Nobody else would take a call from the queue.
+    let wanted = calls.readers.load(Ordering::Relaxed).min(count - 1);
     calls.waiting.lock().extend((0..wanted).map(|_| batch.clone()));
     (0..wanted).for_each(|_| calls.called.notify_one());
     batch.help();

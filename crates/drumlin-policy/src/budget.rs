@@ -1,6 +1,7 @@
 //! The time that searches of policies get, and which of them goes on (arce.md 3.7.5).
 //!
-//! Searches get two percent of a core. What is not used is saved, up to a limit, and half of that is kept for *urgent*
+//! Searches and questions to policies together get two percent of a core; of what questions take half of that at most is
+//! counted, so that searches always go on. What is not used is saved, up to a limit, and half of that is kept for *urgent*
 //! searches, which answer to another load: those of a tree that grows would spend it all.
 //!
 //! Of several searches an urgent one goes first. What it takes from the others is counted: after four parts of time of
@@ -17,6 +18,8 @@ pub struct SearchBudget {
     at: f64,
     /// What calm searches may take before the next urgent one; negative when they took more.
     owed: f64,
+    /// What of the gains so far questions may still use.
+    questions: f64,
 }
 
 /// A kind of search.
@@ -32,8 +35,10 @@ pub enum Kind {
 const OVERTAKEN: f64 = 4.0;
 
 impl SearchBudget {
-    /// The share of a core that searches may use.
+    /// The share of a core that searches and questions may use.
     pub const SHARE: f64 = 0.02;
+    /// The part of it that questions may take from searches.
+    pub const QUESTIONS: f64 = 0.5;
     /// Time that may be saved up, nanoseconds.
     pub const SAVED: f64 = 400e6;
     /// What of it is kept for urgent searches, nanoseconds.
@@ -41,14 +46,22 @@ impl SearchBudget {
 
     /// A full one, at `now` in nanoseconds.
     pub fn new(now: f64) -> SearchBudget {
-        SearchBudget { left: SearchBudget::SAVED, at: now, owed: 0.0 }
+        SearchBudget { left: SearchBudget::SAVED, at: now, owed: 0.0, questions: 0.0 }
     }
 
     /// Time has passed up to `now`; one that goes back gains nothing.
     pub fn pass(&mut self, now: f64) {
         let gained = (now - self.at).max(0.0) * SearchBudget::SHARE;
         self.left = (self.left + gained).min(SearchBudget::SAVED);
+        self.questions = (self.questions + gained * SearchBudget::QUESTIONS).min(SearchBudget::RESERVE);
         self.at = now;
+    }
+
+    /// Policies were asked for so many nanoseconds.
+    pub fn asked(&mut self, nanos: f64) {
+        let counted = nanos.min(self.questions);
+        self.questions -= counted;
+        self.left -= counted;
     }
 
     /// Of which kind the search is that goes on now, when there are `urgent` and `calm` ones; `None` when all have to wait.
@@ -110,6 +123,30 @@ mod tests {
         assert_eq!(spend_all(&mut budget, Kind::Urgent), 400, "no more than that is saved");
         budget.pass(0.0);
         assert!(!budget.affords(Kind::Urgent), "no time has passed");
+    }
+
+    #[test]
+    fn questions_take_from_searches_half_of_what_there_is() {
+        let mut budget = SearchBudget::new(0.0);
+        budget.asked(1e9);
+        assert_eq!(budget, SearchBudget::new(0.0), "nothing was gained yet");
+        // A calm search may take the 200 ms that are saved; then both ask for more than there is.
+        budget.spend(Kind::Calm, false, 200e6);
+        let mut searched: f64 = 0.0;
+        for tick in 1..=1000 {
+            budget.pass(f64::from(tick) * 1e6);
+            budget.asked(1e6);
+            while budget.affords(Kind::Calm) {
+                budget.spend(Kind::Calm, false, 1e3);
+                searched += 1e3;
+            }
+        }
+        assert!((searched - 10e6).abs() <= 1e3, "{searched} of 20 ms");
+        // What they do not use is left to searches.
+        budget.pass(2000e6);
+        budget.asked(1e6);
+        assert_eq!(budget.wait(Kind::Calm, 19e6), 0.0);
+        assert!(budget.wait(Kind::Calm, 19.1e6) > 0.0);
     }
 
     #[test]

@@ -29,6 +29,8 @@ pub(crate) struct SearchJob {
     /// Oldest first.
     searches: Vec<Search>,
     budget: SearchBudget,
+    /// Nanoseconds of questions to policies that the budget knows of.
+    asked: u64,
 }
 
 struct Search {
@@ -54,7 +56,7 @@ fn guarded<T>(ask: impl FnOnce() -> T) -> Option<T> {
 
 impl SearchJob {
     pub(crate) fn new(now_micros: u64) -> SearchJob {
-        SearchJob { searches: Vec::new(), budget: SearchBudget::new(now_micros as f64 * 1e3) }
+        SearchJob { searches: Vec::new(), budget: SearchBudget::new(now_micros as f64 * 1e3), asked: 0 }
     }
 
     pub(crate) fn abandon(&mut self) {
@@ -65,6 +67,9 @@ impl SearchJob {
     pub(crate) fn step(&mut self, store: &Store) -> Result<Step> {
         let began = store.env.clock().thread_cpu_nanos();
         self.budget.pass(store.env.clock().monotonic_nanos() as f64);
+        let asked = store.metrics.policy_nanos.load(atomic::Ordering::Relaxed);
+        self.budget.asked(asked.saturating_sub(self.asked) as f64);
+        self.asked = asked;
         self.look(store);
         self.tell_waiting(store);
         let [urgent, calm] = [Kind::Urgent, Kind::Calm].map(|kind| self.first(kind).is_some());

@@ -23,6 +23,13 @@ use std::collections::BTreeMap;
 /// First pause after a failed piece, doubling to the last one; microseconds.
 const RETRY_FIRST: u64 = 1_000_000;
 const RETRY_LAST: u64 = 60_000_000;
+/// A question that changed nothing is followed by this many times the CPU that it took without one, for each keyspace:
+/// so these take a hundredth of a core.
+const SPACING: u64 = 100;
+/// Longest such pause, microseconds.
+const SPACED_MOST: u64 = 1_000_000;
+/// The share of the most runs from which on no question waits.
+const NEAR_STOP: f64 = 0.75;
 
 /// The state behind the control lock: everything that changes versions.
 pub(crate) struct Control {
@@ -120,6 +127,8 @@ pub(crate) struct KeyspaceControl {
     pub(crate) fold_costs: FoldCosts,
     /// No plan before this monotonic time, after refusals and failures.
     pub(crate) rest_until: u64,
+    /// No question before this monotonic time, unless it is pressing.
+    spaced_until: u64,
     pub(crate) failures: u32,
     /// Compactions asked for by hand; they go first.
     pub(crate) manual: Vec<ManualCompaction>,
@@ -157,6 +166,7 @@ impl KeyspaceControl {
             design: Vec::new(),
             fold_costs: FoldCosts::default(),
             rest_until: 0,
+            spaced_until: 0,
             failures: 0,
             manual: Vec::new(),
             damaged: BTreeMap::new(),
@@ -293,6 +303,25 @@ impl KeyspaceControl {
             plan.place = Place::Run(run.id);
         }
         (!plan.take.is_empty()).then_some(plan)
+    }
+
+    /// The monotonic time before which the policy is not to be asked, with so many slots.
+    pub(super) fn asked_from(&self, slots: usize) -> u64 {
+        let is_spaced = self.spaced_until > self.rest_until && !self.is_pressed(slots);
+        if is_spaced { self.spaced_until } else { self.rest_until }
+    }
+
+    /// Whether writers are slowed while a slot may be idle, or soon will be whatever the slots do.
+    fn is_pressed(&self, slots: usize) -> bool {
+        let Some(pace) = &self.pace else { return true };
+        let limit = if self.flight.tickets.len() < slots { pace.slow } else { f64::INFINITY };
+        self.paced_runs(pace) >= limit.min(NEAR_STOP * pace.stop)
+    }
+
+    /// The policy was asked for `cpu` nanoseconds and changed nothing; of so many keyspaces it is one.
+    pub(super) fn space(&mut self, cpu: u64, keyspaces: usize, now: u64) {
+        let pause = (cpu / 1000).saturating_mul(SPACING).saturating_mul(keyspaces as u64);
+        self.spaced_until = now + pause.min(SPACED_MOST);
     }
 
     pub(super) fn rest(&mut self, now: u64) {

@@ -77,7 +77,7 @@ impl Control {
         sample: &dyn Fn(&KeyspaceState) -> Sample,
         asks: &mut bool,
     ) -> Result<PieceStart, Option<u64>> {
-        let mut timer: Option<u64> = None;
+        let (mut timer, slots) = (None, moment.limits.slots as usize);
         for index in 0..self.keyspaces.len() {
             self.ask_timed(index, moment, sample);
             if self.keyspaces[index].flight.tickets.iter().any(TicketState::is_finished) {
@@ -90,7 +90,7 @@ impl Control {
         for index in self.fullest_first() {
             let room = self.room_left(index, moment.room);
             let keyspace = &mut self.keyspaces[index];
-            let rest = Some(keyspace.rest_until).filter(|at| keyspace.due && *at > moment.now);
+            let rest = Some(keyspace.asked_from(slots)).filter(|at| keyspace.due && *at > moment.now);
             if keyspace.flight.tickets.is_empty() {
                 timer = [timer, rest].into_iter().flatten().min();
                 continue;
@@ -170,20 +170,23 @@ impl Control {
     }
 
     fn ask_timed(&mut self, index: usize, moment: &Moment, sample: &dyn Fn(&KeyspaceState) -> Sample) {
-        if let Some((cpu, began)) = self.ask(index, moment, sample) {
+        if let Some(Question { cpu, began, is_idle }) = self.ask(index, moment, sample) {
             let cpu = moment.clock.thread_cpu_nanos().saturating_sub(cpu);
             self.asked.note(cpu, moment.clock.monotonic_nanos().saturating_sub(began));
+            if is_idle {
+                let keyspaces = self.keyspaces.len();
+                self.keyspaces[index].space(cpu, keyspaces, moment.now);
+            }
         }
     }
 
-    /// Asks the policy if it is due, and admits its plans. Where it was asked, when that began: by its thread's
-    /// CPU and by the clock.
+    /// Asks the policy if it is due, and admits its plans. Tells of the question if it was asked.
     fn ask(
         &mut self,
         index: usize,
         moment: &Moment,
         sample: &dyn Fn(&KeyspaceState) -> Sample,
-    ) -> Option<(u64, u64)> {
+    ) -> Option<Question> {
         let reserved: u64 = match moment.limits.disk_budget {
             // Nobody asks.
             u64::MAX => 0,
@@ -195,7 +198,7 @@ impl Control {
         admission.begin_manual(keyspace);
         let settings = settings(moment, &keyspace.state);
         let is_full = keyspace.flight.tickets.len() >= settings.most_tickets();
-        if !keyspace.due || keyspace.rest_until > moment.now || is_full {
+        if !keyspace.due || is_full || keyspace.asked_from(settings.slots as usize) > moment.now {
             return None;
         }
         let weights = || Weights::of(&keyspace.view(), &keyspace.design);
@@ -207,7 +210,7 @@ impl Control {
         if keyspace.asked_manual().is_some() {
             return None;
         }
-        let began = (moment.clock.thread_cpu_nanos(), moment.clock.monotonic_nanos());
+        let (cpu, began) = (moment.clock.thread_cpu_nanos(), moment.clock.monotonic_nanos());
         let tree = keyspace.installed();
         let mut view = project::view(&tree, &keyspace.flight);
         let projected = project::after(&view);
@@ -249,6 +252,7 @@ impl Control {
         if changes_pace || !decision.plans.is_empty() || !decision.park.is_empty() {
             explain::decided(admission.decisions, &keyspace.state.name, &before, &input, &decision);
         }
+        let is_idle = decision.plans.is_empty() && decision.park.is_empty() && decision.think.is_none();
         if let Some(pace) = decision.pace {
             keyspace.pace = Some(pace);
             keyspace.runs_then = keyspace.state.peek().tree.runs();
@@ -292,8 +296,18 @@ impl Control {
             keyspace.rest(moment.now);
             keyspace.due = true;
         }
-        Some(began)
+        Some(Question { cpu, began, is_idle })
     }
+}
+
+/// A policy was asked.
+struct Question {
+    /// What its thread had used of a core before, nanoseconds.
+    cpu: u64,
+    /// When that was, nanoseconds.
+    began: u64,
+    /// It led to nothing but a pace.
+    is_idle: bool,
 }
 
 /// What the scheduler goes by in a keyspace.
@@ -410,6 +424,57 @@ mod tests {
     use crate::db::Db;
     use drumlin_env::MemEnv;
     use drumlin_types::KeyRange;
+    use drumlin_types::contract::{CompactionPolicy, Decision, Pace, PaceScope, PolicyInput};
+
+    /// A policy that decides nothing, for a millisecond of each question.
+    #[derive(Debug)]
+    struct Ponders {
+        mem: MemEnv,
+        slow: f64,
+    }
+
+    impl CompactionPolicy for Ponders {
+        fn name(&self) -> String {
+            "tiering:10".to_owned()
+        }
+
+        fn decide(&mut self, _: &PolicyInput<'_>) -> Decision {
+            self.mem.advance(1000);
+            let pace = Pace { slow: self.slow, ..Pace::free(PaceScope::All, 1000.0) };
+            Decision { pace: Some(pace), ..Decision::default() }
+        }
+    }
+
+    #[test]
+    fn questions_that_change_nothing_take_a_hundredth_of_a_core_unless_writers_are_slowed() {
+        // Questions about so many flushes, in keyspaces, when writers are slowed from so many runs on.
+        let ask = |names: &[&str], slow: f64| {
+            let mem = MemEnv::new(9);
+            let db = Db::builder("/s").env(mem.env()).open().expect("open");
+            let keyspaces: Vec<_> = names.iter().map(|name| db.keyspace(name).expect("a keyspace")).collect();
+            for keys in &keyspaces {
+                let policy = Box::new(Ponders { mem: mem.clone(), slow });
+                keys.store.control.lock().keyspace(&keys.state).expect("it is there").set_policy(policy);
+            }
+            let (asked, began) = (db.metrics().policy_asked, mem.env().clock().monotonic_micros());
+            for n in 0..60_u32 {
+                for keys in &keyspaces {
+                    keys.put(n.to_be_bytes(), b"v").expect("put");
+                }
+                db.flush().expect("flush");
+                mem.advance(10_000);
+                db.wait_idle().expect("idle");
+            }
+            let seconds = (mem.env().clock().monotonic_micros() - began) as f64 / 1e6;
+            (db.metrics().policy_asked - asked, seconds)
+        };
+        let (asked, seconds) = ask(&["a"], f64::INFINITY);
+        assert!(asked as f64 <= seconds * 10.0 + 2.0, "{asked} in {seconds} s");
+        let (asked, seconds) = ask(&["a", "b", "c"], f64::INFINITY);
+        assert!(asked as f64 <= seconds * 10.0 + 6.0, "{asked} in {seconds} s, three keyspaces");
+        let (asked, _) = ask(&["a"], 2.0);
+        assert!(asked >= 60, "{asked} while writers are slowed");
+    }
 
     #[test]
     fn while_a_compaction_by_hand_runs_other_merges_are_planned() {
