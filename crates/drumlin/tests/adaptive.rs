@@ -207,3 +207,24 @@ fn a_sorted_load_is_not_rewritten() {
     assert!(runs(&db) <= 4, "{} runs", runs(&db));
     assert_eq!(keys.iter().count(), 12_000);
 }
+
+#[test]
+fn fewer_runs_than_there_are_may_be_asked_for() {
+    let mem = MemEnv::new(15);
+    let db = open(&mem);
+    let keys = keyspace(&db);
+    write(&keys, 0, 12_000);
+    db.flush().expect("flush");
+    db.wait_idle().expect("idle");
+    let before = runs(&db);
+    assert!(before > 12, "{before} runs");
+    keys.set_option("max_runs", "8").expect("fewer than there are");
+    // Writers are slowed, never stopped for good, while merges bring runs down.
+    write(&keys, 12_000, 3000);
+    db.flush().expect("flush");
+    db.wait_idle().expect("idle");
+    assert!(runs(&db) <= 8, "{} runs of {before} are left", runs(&db));
+    for n in (0..15_000).step_by(97) {
+        assert!(keys.get(key(n)).expect("get").is_some());
+    }
+}

@@ -1,0 +1,199 @@
+//! What policies are asked, when, and what becomes of their plans: policies made up for it, in a stepped store.
+
+use crate::compaction::control::{ManualCompaction, Stage};
+use crate::db::Db;
+use crate::event::{Event, EventListener};
+use drumlin_env::MemEnv;
+use drumlin_env::sync::{Arc, Mutex};
+use drumlin_types::contract::{
+    CompactionPolicy, Decision, Outcome, Pace, PaceScope, Plan, PlanResult, PolicyInput, Take,
+};
+use drumlin_types::{KeyRange, TableId};
+
+/// A policy that decides nothing, for a millisecond of each question.
+#[derive(Debug)]
+struct Ponders {
+    mem: MemEnv,
+    slow: f64,
+}
+
+impl CompactionPolicy for Ponders {
+    fn name(&self) -> String {
+        "tiering:10".to_owned()
+    }
+
+    fn decide(&mut self, _: &PolicyInput<'_>) -> Decision {
+        self.mem.advance(1000);
+        let pace = Pace { slow: self.slow, ..Pace::free(PaceScope::All, 1000.0) };
+        Decision { pace: Some(pace), ..Decision::default() }
+    }
+}
+
+#[test]
+fn questions_that_change_nothing_take_a_hundredth_of_a_core_unless_writers_are_slowed() {
+    // Questions about so many flushes, in keyspaces, when writers are slowed from so many runs on.
+    let ask = |names: &[&str], slow: f64| {
+        let mem = MemEnv::new(9);
+        let db = Db::builder("/s").env(mem.env()).open().expect("open");
+        let keyspaces: Vec<_> = names.iter().map(|name| db.keyspace(name).expect("a keyspace")).collect();
+        for keys in &keyspaces {
+            let policy = Box::new(Ponders { mem: mem.clone(), slow });
+            keys.store.control.lock().keyspace(&keys.state).expect("it is there").set_policy(policy);
+        }
+        let (asked, began) = (db.metrics().policy_asked, mem.env().clock().monotonic_micros());
+        for n in 0..60_u32 {
+            for keys in &keyspaces {
+                keys.put(n.to_be_bytes(), b"v").expect("put");
+            }
+            db.flush().expect("flush");
+            mem.advance(10_000);
+            db.wait_idle().expect("idle");
+        }
+        let seconds = (mem.env().clock().monotonic_micros() - began) as f64 / 1e6;
+        (db.metrics().policy_asked - asked, seconds)
+    };
+    let (asked, seconds) = ask(&["a"], f64::INFINITY);
+    assert!(asked as f64 <= seconds * 10.0 + 2.0, "{asked} in {seconds} s");
+    let (asked, seconds) = ask(&["a", "b", "c"], f64::INFINITY);
+    assert!(asked as f64 <= seconds * 10.0 + 6.0, "{asked} in {seconds} s, three keyspaces");
+    let (asked, _) = ask(&["a"], 2.0);
+    assert!(asked >= 60, "{asked} while writers are slowed");
+}
+
+#[test]
+fn while_a_compaction_by_hand_runs_other_merges_are_planned() {
+    let mem = MemEnv::new(8);
+    let builder = Db::builder("/s").env(mem.env()).set("workers", "2").expect("an option");
+    let db = builder.open().expect("open");
+    let options = [("memtable_bytes", "16KiB"), ("compaction", "tiering:2")];
+    let keys = db.keyspace_with("k", &options).expect("a keyspace");
+    let put = |n: u32, bytes: usize| {
+        keys.put(n.wrapping_mul(2_654_435_761).to_be_bytes(), vec![n as u8; bytes]).expect("put");
+    };
+    (0..60_000).for_each(|n| put(n, 4));
+    db.wait_idle().expect("idle");
+    {
+        let mut control = keys.store.control.lock();
+        let keyspace = &mut control.keyspaces[0];
+        keyspace.manual.push(ManualCompaction::new(7, KeyRange::all()));
+    }
+    let (mut began, mut beside) = (false, false);
+    // Two of these fill a memtable.
+    for n in 0..300 {
+        put(n, 12_000);
+        let control = keys.store.control.lock();
+        let keyspace = &control.keyspaces[0];
+        let Some(Stage::Begun(ticket)) = keyspace.manual.first().map(|m| m.stage) else { continue };
+        began = true;
+        beside |= keyspace.flight.tickets.iter().any(|t| t.ticket > ticket);
+    }
+    assert!(began, "what was asked for by hand began");
+    assert!(beside, "and writers' runs were merged beside it");
+    db.wait_idle().expect("idle");
+    let ended = keys.store.control.lock().keyspaces[0].take_manual(7);
+    assert!(matches!(ended, Some(Ok(()))), "{ended:?}");
+}
+
+/// A policy that wants to merge a table that is not there. What it was told, and when it was asked.
+#[derive(Debug)]
+struct Errs(Arc<Mutex<(Vec<u64>, Vec<String>)>>);
+
+impl CompactionPolicy for Errs {
+    fn name(&self) -> String {
+        "tiering:10".to_owned()
+    }
+
+    fn decide(&mut self, input: &PolicyInput<'_>) -> Decision {
+        self.0.lock().0.push(input.now);
+        let take = Take { table: TableId(u64::MAX), range: KeyRange::all() };
+        let plans = vec![Plan::new(vec![take], 1, "a mistake".to_owned())];
+        Decision { pace: Some(Pace::free(PaceScope::All, 1000.0)), plans, ..Decision::default() }
+    }
+
+    fn observe(&mut self, outcome: &Outcome) {
+        if let Outcome::Plan { result: PlanResult::Refused, why, .. } = outcome {
+            self.0.lock().1.push(why.clone());
+        }
+    }
+}
+
+#[test]
+fn an_illegal_plan_is_refused_and_counted_and_its_policy_rests_longer_each_time() {
+    let mem = MemEnv::new(10);
+    let db = Db::builder("/s").env(mem.env()).open().expect("open");
+    let keys = db.keyspace("k").expect("a keyspace");
+    keys.put(b"a", b"1").expect("put");
+    db.flush().expect("flush");
+    db.wait_idle().expect("idle");
+    let told = Arc::new(Mutex::new((Vec::new(), Vec::new())));
+    keys.store.control.lock().keyspaces[0].set_policy(Box::new(Errs(told.clone())));
+    // Background steps are taken around operations; at most 48 of these go by without any.
+    for _ in 0..6000 {
+        mem.advance(50_000);
+        assert_eq!(keys.get(b"a").expect("get").as_deref(), Some(&b"1"[..]));
+    }
+    let (asked, refused) = std::mem::take(&mut *told.lock());
+    let gaps: Vec<u64> = asked.windows(2).map(|pair| (pair[1] - pair[0]) / 1_000_000).collect();
+    assert!(gaps.len() >= 8, "{gaps:?}");
+    for (gap, rest) in gaps.iter().zip([1, 2, 4, 8, 16, 32].into_iter().chain(std::iter::repeat(60))) {
+        assert!((rest..=rest + 3).contains(gap), "{gap} s, not {rest}: {gaps:?}");
+    }
+    assert_eq!(refused.len(), asked.len(), "each was refused: {refused:?}");
+    assert!(refused.iter().all(|why| !why.is_empty()));
+    assert_eq!(db.metrics().plans_refused, asked.len() as u64);
+    let logged = db.explain().iter().filter(|d| d.what.contains("illegal: ")).count();
+    assert!(logged > 0, "the decision log names the rule");
+}
+
+/// A policy whose state no build knows.
+#[derive(Debug)]
+struct Newer;
+
+impl CompactionPolicy for Newer {
+    fn name(&self) -> String {
+        "arce".to_owned()
+    }
+
+    fn decide(&mut self, _: &PolicyInput<'_>) -> Decision {
+        Decision::default()
+    }
+
+    fn save(&self) -> Vec<u8> {
+        vec![99; 40]
+    }
+}
+
+/// Keeps what is told of states.
+#[derive(Default)]
+struct States(Mutex<Vec<String>>);
+
+impl EventListener for States {
+    fn on_event(&self, event: &Event) {
+        if let Event::StateIgnored { what } = event {
+            self.0.lock().push(what.clone());
+        }
+    }
+}
+
+#[test]
+fn a_state_of_another_version_is_told_of_and_the_policy_begins_anew() {
+    let mem = MemEnv::new(11);
+    let db = Db::builder("/s").env(mem.env()).open().expect("open");
+    let keys = db.keyspace("k").expect("a keyspace");
+    keys.store.control.lock().keyspaces[0].set_policy(Box::new(Newer));
+    keys.put(b"a", b"1").expect("put");
+    drop((keys, db));
+    for expected in [1, 0] {
+        let states = Arc::new(States::default());
+        let db = Db::builder("/s").env(mem.env()).listener(states.clone()).open().expect("open");
+        let keys = db.keyspace("k").expect("a keyspace");
+        assert_eq!(keys.policy(), "arce");
+        let told = states.0.lock().clone();
+        assert_eq!(told.len(), expected, "{told:?}");
+        assert!(told.iter().all(|what| what.contains('k') && what.contains("version 99")), "{told:?}");
+        keys.put(b"b", b"2").expect("put");
+        db.flush().expect("flush");
+        db.wait_idle().expect("idle");
+        assert_eq!(keys.get(b"a").expect("get").as_deref(), Some(&b"1"[..]));
+    }
+}
