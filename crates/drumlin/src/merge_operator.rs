@@ -24,7 +24,7 @@ pub trait MergeOperator: Send + Sync {
     fn merge(&self, key: &[u8], base: Option<&[u8]>, operands: &[&[u8]]) -> Option<Vec<u8>>;
 
     /// One operand that does what `left` and then `right` do, if there is such a thing. Spares a hot key
-    /// its long chain of operands. Nothing calls it yet.
+    /// its long chain of operands: flushes and merges of tables join those whose base they do not see.
     fn partial_merge(&self, key: &[u8], left: &[u8], right: &[u8]) -> Option<Vec<u8>> {
         let _ = (key, left, right);
         None

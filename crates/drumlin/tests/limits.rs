@@ -503,3 +503,63 @@ fn verify_reads_the_log() {
     let name = log.file_name().expect("a name").to_string_lossy();
     assert!(report.findings.iter().any(|finding| *finding.file == *name), "{report:?}");
 }
+
+/// Adds, and joins operands or not.
+struct Adds {
+    joins: bool,
+}
+
+impl drumlin::MergeOperator for Adds {
+    fn name(&self) -> &str {
+        "adds"
+    }
+
+    fn merge(&self, key: &[u8], base: Option<&[u8]>, operands: &[&[u8]]) -> Option<Vec<u8>> {
+        AddI64::Text.merge(key, base, operands)
+    }
+
+    fn partial_merge(&self, key: &[u8], left: &[u8], right: &[u8]) -> Option<Vec<u8>> {
+        AddI64::Text.partial_merge(key, left, right).filter(|_| self.joins)
+    }
+}
+
+#[test]
+fn operands_whose_base_is_elsewhere_are_joined_where_the_operator_can() {
+    let entries = |db: &Db| -> u64 {
+        let shape = db.tree().into_iter().find(|k| k.name == "n").expect("the keyspace");
+        shape.levels.iter().flat_map(|l| &l.runs).flat_map(|r| &r.files).map(|f| f.entries).sum()
+    };
+    // What each of three flushes leaves of 3000 operands, the second of which has a snapshot inside.
+    for (joins, left) in [(true, [1, 1, 2, 1]), (false, [1, 3000, 3000, 3000])] {
+        let mem = MemEnv::new(64);
+        let builder = Db::builder("/s").env(mem.env()).set("memory_budget", "64MiB").expect("an option");
+        let db = builder.merge_operator("n", Arc::new(Adds { joins })).open().expect("open");
+        let options = [("memtable_bytes", "8MiB"), ("compaction", "tiering:10")];
+        let numbers = db.keyspace_with("n", &options).expect("keyspace");
+        numbers.put("k", "7").expect("put");
+        db.flush().expect("flush");
+        assert_eq!(entries(&db), left[0]);
+        let mut snapshot = None;
+        for (round, left) in left[1..].iter().enumerate() {
+            let before = entries(&db);
+            for n in 0..3000 {
+                if (round, n) == (1, 1000) {
+                    snapshot = Some(db.snapshot());
+                }
+                numbers.merge("k", "1").expect("merge");
+            }
+            db.flush().expect("flush");
+            db.wait_idle().expect("idle");
+            assert_eq!(entries(&db) - before, *left, "flush {round}");
+            let sum = 7 + 3000 * (round + 1);
+            assert_eq!(numbers.get("k").expect("get").as_deref(), Some(sum.to_string().as_bytes()));
+        }
+        let snapshot = snapshot.expect("taken in the second round");
+        assert_eq!(snapshot.get(&numbers, "k").expect("get").as_deref(), Some(&b"4007"[..]));
+        assert_eq!(db.verify().expect("verify").findings, vec![]);
+        drop(snapshot);
+        db.compact().expect("compact");
+        assert_eq!(entries(&db), 1);
+        assert_eq!(numbers.get("k").expect("get").as_deref(), Some(&b"9007"[..]));
+    }
+}

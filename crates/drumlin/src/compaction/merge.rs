@@ -10,7 +10,8 @@
 //!    older version of its key ([`DropGuard`]).
 //! 4. An expired value counts as a tombstone with the same sequence number.
 //! 5. Merge operands of one stripe are folded into a value when what they build on is among the inputs
-//!    (or nothing older exists) and the inputs are contiguous in age for the key. Otherwise all of them
+//!    (or nothing older exists) and the inputs are contiguous in age for the key. Where that is unknown,
+//!    neighbours are joined if the operator makes one operand of two and the inputs are contiguous. All others
 //!    and what they build on stay as they are.
 //!
 //! Every entry read is either emitted or counted as dropped, by reason.
@@ -258,6 +259,7 @@ impl<C: Cursor> MergeStream<C> {
         let mut base: Option<Option<usize>> = None;
         let mut oldest = self.input.seq();
         let newest = oldest;
+        let mut join_at = JOINED_FROM;
         loop {
             let seq = self.input.seq();
             let cover = self.rules.cover(&self.key, stripe);
@@ -293,6 +295,11 @@ impl<C: Cursor> MergeStream<C> {
             if self.rules.stripe(self.input.seq()) != stripe {
                 break;
             }
+            // So that a chain of any length takes little memory.
+            if group.len() >= join_at {
+                group = self.joined(group, newest, oldest)?;
+                join_at = JOINED_FROM.max(2 * group.len());
+            }
         }
         self.hiding =
             Some(stripe).filter(|_| group.last().is_some_and(|o| o.kind != Kind::Merge) || base.is_some());
@@ -307,22 +314,72 @@ impl<C: Cursor> MergeStream<C> {
                 self.counts.folded += group.len() as u64 - 1;
                 self.queue.push_back(Owned { seq: newest, kind: Kind::Put, value });
             }
+            None if base.is_none() => {
+                let group = self.joined(group, newest, oldest)?;
+                self.queue.extend(group);
+            }
             None => self.queue.extend(group),
         }
         Ok(())
     }
 
+    /// `group`, operands of the ages between `newest` and `oldest`, with neighbours made one where that is possible.
+    fn joined(&mut self, mut group: Vec<Owned>, newest: Seq, oldest: Seq) -> Result<Vec<Owned>> {
+        if group.len() < 2 || !self.rules.guard.is_contiguous(&self.key, newest, oldest) {
+            return Ok(group);
+        }
+        loop {
+            // Two and two, so that what is joined is not copied once for each operand.
+            let before = group.len();
+            let mut rest = group.into_iter();
+            let mut joined: Vec<Owned> = Vec::with_capacity(before.div_ceil(2));
+            let mut newer = rest.next();
+            while let Some(mut last) = newer.take() {
+                let Some(older) = rest.next() else {
+                    joined.push(last);
+                    break;
+                };
+                let pair =
+                    self.asked(|operator, key| operator.partial_merge(key, &older.value, &last.value))?;
+                match pair {
+                    Some(value) => {
+                        last.value = value;
+                        newer = rest.next();
+                    }
+                    None => newer = Some(older),
+                }
+                joined.push(last);
+            }
+            group = joined;
+            if group.len() == before {
+                return Ok(group);
+            }
+            self.counts.folded += (before - group.len()) as u64;
+        }
+    }
+
     fn folded_value(&self, group: &[Owned], base: Option<usize>) -> Result<Option<Vec<u8>>> {
         let operands: Vec<&[u8]> =
             group.iter().rev().filter(|o| o.kind == Kind::Merge).map(|o| o.value.as_slice()).collect();
-        let Some(operator) = &self.rules.operator else { return Ok(None) };
         let base = base.map(|i| group[i].value.as_slice());
-        // The operator is the program's code. What it says in its panic is not shown: it may hold user keys.
-        catch_unwind(AssertUnwindSafe(|| operator.merge(&self.key, base, &operands))).map_err(|_| {
+        self.asked(|operator, key| operator.merge(key, base, &operands))
+    }
+
+    /// What the operator answers to `ask`. It is the program's code; what it says in its panic is not shown: it may
+    /// hold user keys.
+    fn asked(
+        &self,
+        ask: impl FnOnce(&dyn MergeOperator, &[u8]) -> Option<Vec<u8>>,
+    ) -> Result<Option<Vec<u8>>> {
+        let Some(operator) = &self.rules.operator else { return Ok(None) };
+        catch_unwind(AssertUnwindSafe(|| ask(&**operator, &self.key))).map_err(|_| {
             Error::new(ErrorKind::Bug, format!("the merge operator {:?} panicked", operator.name()))
         })
     }
 }
+
+/// Operands of one key from which on they are joined before all of them were read.
+const JOINED_FROM: usize = 1024;
 
 /// Whether a `PutExpiring` value has ended at `now_micros`.
 pub(crate) fn is_expired(value: &[u8], now_micros: u64) -> bool {

@@ -14,6 +14,7 @@ use drumlin_env::FileKind;
 use drumlin_env::sync::Arc;
 use drumlin_format::table::TableSummary;
 use drumlin_types::{Key, KeyRange, Kind, Seq, TableId, bug};
+use std::collections::VecDeque;
 
 /// How outputs are made.
 #[derive(Clone)]
@@ -30,7 +31,8 @@ pub(crate) struct Outputs {
     store: Arc<Store>,
     spec: OutputSpec,
     open: Option<OpenTable>,
-    tombstones: Vec<RangeTombstone>,
+    /// Those that no table has yet, by their starts.
+    tombstones: VecDeque<RangeTombstone>,
     done: Vec<Arc<FileMeta>>,
     installed: bool,
 }
@@ -43,9 +45,10 @@ struct OpenTable {
 }
 
 impl Outputs {
-    /// A set whose range tombstones are `tombstones`: disjoint or equal ranges, in key order.
+    /// A set whose range tombstones are `tombstones`, by their starts.
     pub(crate) fn new(store: Arc<Store>, spec: OutputSpec, tombstones: Vec<RangeTombstone>) -> Outputs {
-        Outputs { store, spec, open: None, tombstones, done: Vec::new(), installed: false }
+        debug_assert!(tombstones.is_sorted_by(|a, b| a.range.start <= b.range.start));
+        Outputs { store, spec, open: None, tombstones: tombstones.into(), done: Vec::new(), installed: false }
     }
 
     /// Adds an entry, in internal order.
@@ -128,20 +131,18 @@ impl Outputs {
 
     /// Takes the range tombstones before `boundary`; those that reach over it are divided there.
     fn tombstones_before(&mut self, boundary: Option<&[u8]>) -> Vec<RangeTombstone> {
-        let Some(at) = boundary else { return std::mem::take(&mut self.tombstones) };
-        let (mut here, mut later) = (Vec::new(), Vec::new());
-        for tombstone in self.tombstones.drain(..) {
-            if *tombstone.range.start >= *at {
-                later.push(tombstone);
-            } else if tombstone.range.end.as_deref().is_none_or(|end| end > at) {
+        let Some(at) = boundary else { return std::mem::take(&mut self.tombstones).into() };
+        let (mut here, mut over) = (Vec::new(), Vec::new());
+        while let Some(tombstone) = self.tombstones.pop_front_if(|tombstone| *tombstone.range.start < *at) {
+            if tombstone.range.end.as_deref().is_none_or(|end| end > at) {
                 let (before, rest) = split(tombstone, at);
                 here.push(before);
-                later.push(rest);
+                over.push(rest);
             } else {
                 here.push(tombstone);
             }
         }
-        self.tombstones = later;
+        over.into_iter().rev().for_each(|rest| self.tombstones.push_front(rest));
         here
     }
 
