@@ -192,7 +192,8 @@ impl Store {
     ) -> Iter {
         let keys_only = Arc::new(atomic::AtomicBool::new(false));
         let mut scan = self.scan_of(keyspace, range, snapshot);
-        let stopwatch = self.stopwatch(keyspace, &scan.options.bounds.start, &scan.view.tree);
+        let bounds = &scan.options.bounds;
+        let stopwatch = self.stopwatch(keyspace, Some(&bounds.start), bounds, &scan.view.tree);
         let flag = keys_only.clone();
         let open = Box::new(move || {
             scan.options.keys_only = flag.load(atomic::Ordering::Relaxed);
@@ -212,10 +213,18 @@ impl Store {
         Ok(RangeCursor::new(scan.open()?, self.clone(), keyspace.clone(), scan.view.tree.clone()))
     }
 
-    /// A watch for a seek to `key` in `tree`, if it is a sampled one.
+    /// A watch for a seek to `key`, or to the end, of `range` in `tree`, if it is a sampled one.
     #[inline]
-    pub(crate) fn stopwatch(&self, keyspace: &KeyspaceState, key: &[u8], tree: &Tree) -> Option<Stopwatch> {
+    pub(crate) fn stopwatch(
+        &self,
+        keyspace: &KeyspaceState,
+        key: Option<&[u8]>,
+        range: &KeyRange,
+        tree: &Tree,
+    ) -> Option<Stopwatch> {
         keyspace.meter.counts(Kind::Seek, 1).then(|| {
+            // No run covers the first key of all, though each has to be looked at from there.
+            let key = tree.met_at(key, range);
             keyspace.meter.wants(Kind::Seek, key);
             Stopwatch::new(self.env.clone(), self.costs.clone(), tree.covering(key))
         })

@@ -25,6 +25,13 @@ pub struct RangeCursor {
     tree: Arc<Tree>,
 }
 
+/// Where a seek goes.
+enum To<'a> {
+    First,
+    Key(&'a [u8]),
+    Last,
+}
+
 impl RangeCursor {
     pub(crate) fn new(
         view: StoreView,
@@ -35,10 +42,16 @@ impl RangeCursor {
         RangeCursor { view, store, keyspace, tree }
     }
 
-    fn moved(&mut self, key: &[u8], how: impl FnOnce(&mut StoreView) -> Result<()>) -> Result<bool> {
+    fn moved(&mut self, to: To<'_>, how: impl FnOnce(&mut StoreView) -> Result<()>) -> Result<bool> {
         self.store.check_open()?;
         self.keyspace.check_alive()?;
-        let mut stopwatch = self.store.stopwatch(&self.keyspace, key, &self.tree);
+        let range = self.view.bounds();
+        let key = match to {
+            To::First => Some(&*range.start),
+            To::Key(key) => Some(key),
+            To::Last => None,
+        };
+        let mut stopwatch = self.store.stopwatch(&self.keyspace, key, range, &self.tree);
         stopwatch.iter_mut().for_each(Stopwatch::begin);
         how(&mut self.view)?;
         if let Some(stopwatch) = stopwatch {
@@ -49,24 +62,24 @@ impl RangeCursor {
 
     /// To the first key of the range; `false` when there is none.
     pub fn seek_first(&mut self) -> Result<bool> {
-        self.moved(&[], StoreView::seek_first)
+        self.moved(To::First, StoreView::seek_first)
     }
 
     /// To the last key of the range; `false` when there is none.
     pub fn seek_last(&mut self) -> Result<bool> {
-        self.moved(&[], StoreView::seek_last)
+        self.moved(To::Last, StoreView::seek_last)
     }
 
     /// To the first key of the range at or after `key`; `false` when there is none.
     pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
         let key = key.as_ref();
-        self.moved(key, |view| view.seek(key))
+        self.moved(To::Key(key), |view| view.seek(key))
     }
 
     /// To the last key of the range before `key`; `false` when there is none.
     pub fn seek_before(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
         let key = key.as_ref();
-        self.moved(key, |view| view.seek_before(key))
+        self.moved(To::Key(key), |view| view.seek_before(key))
     }
 
     /// To the following key; `false` when there is none, or the cursor was on no entry.

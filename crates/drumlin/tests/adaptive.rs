@@ -228,3 +228,53 @@ fn fewer_runs_than_there_are_may_be_asked_for() {
         assert!(keys.get(key(n)).expect("get").is_some());
     }
 }
+
+/// Writes, and scans from the first key on.
+#[test]
+fn scans_from_the_first_key_are_merged_for() {
+    let mem = MemEnv::new(16);
+    let db = open(&mem);
+    let keys = keyspace(&db);
+    let scan = |from: u64, count: u64| {
+        for n in from..from + count {
+            assert!(if n % 2 == 0 { keys.iter().next() } else { keys.prefix(b"key").next() }.is_some());
+            if n % 500 == 0 {
+                mem.env().clock().sleep_micros(400_000);
+            }
+        }
+    };
+    // Until there are as many samples of readers that those of writers no longer stand in.
+    write(&keys, 0, 10);
+    scan(0, 10_000);
+    write(&keys, 10, 8000);
+    db.flush().expect("flush");
+    scan(10_000, 20_000);
+    write(&keys, 8010, 600);
+    db.flush().expect("flush");
+    db.wait_idle().expect("idle");
+    assert!(runs(&db) <= 6, "{} runs after many scans", runs(&db));
+}
+
+/// Writes of some keys, lookups of others.
+#[test]
+fn runs_that_nobody_reads_are_bounded_too() {
+    let mem = MemEnv::new(17);
+    let db = open(&mem);
+    let options = [("memtable_bytes", "32KiB"), ("file_bytes", "64KiB"), ("max_runs", "16")];
+    let keys = db.keyspace_with("main", &options).expect("keyspace");
+    for n in 0..100 {
+        keys.put(format!("a{n:03}"), [n; 8]).expect("put");
+    }
+    let mut most = 0;
+    for n in 0..40_000 {
+        write(&keys, n, 1);
+        assert!(keys.get(format!("a{:03}", n % 100)).expect("get").is_some());
+        if n % 50 == 0 {
+            mem.advance(10_000);
+            most = most.max(runs(&db));
+        }
+    }
+    assert!(most <= 24, "{most} runs");
+    let reasons = db.explain();
+    assert!(reasons.iter().any(|d| d.reason.contains("counted by all keys")), "nobody counted them");
+}

@@ -102,7 +102,8 @@ impl AdaptiveUcs {
             return;
         }
         self.checked = Some(input.now);
-        let interval = Interval::of(input, elapsed as f64 / 1e6);
+        // Nobody is asked while nothing is done: the load of now is not that of all the time since then.
+        let interval = Interval::of(input, INTERVAL as f64 / 1e6);
         let ws = &mut self.preset.rule.ws;
         let present = ws[0];
         if interval.cost(present) <= LEAST_COST {

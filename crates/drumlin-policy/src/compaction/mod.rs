@@ -186,7 +186,7 @@ mod tests {
         assert_eq!(
             refused("arce:no-fun"),
             "arce = no-fun: no-fun: must be one of no-rho, no-park, no-between, no-first, no-horizon, no-even, \
-             no-masks, no-prices"
+             no-masks, no-prices, no-whole"
         );
         assert_eq!(
             refused("arce:no-park,8/24/2/1"),

@@ -5,7 +5,7 @@ use super::file::FileMeta;
 use crate::error::{Error, ErrorKind, Result};
 use drumlin_env::sync::Arc;
 use drumlin_types::contract::RunTag;
-use drumlin_types::{Key, LEVELS, RunId, TableId};
+use drumlin_types::{Key, KeyRange, LEVELS, RunId, TableId};
 
 /// A sorted run: files with disjoint bounds, in key order.
 #[derive(Clone, Debug)]
@@ -82,6 +82,26 @@ impl Tree {
     /// Runs in whose files `key` lies.
     pub(crate) fn covering(&self, key: &[u8]) -> usize {
         self.levels.iter().flat_map(|l| &l.runs).filter(|run| run.file_for(key).is_some()).count()
+    }
+
+    /// Where readers of `range` that begin at `key`, or at its end (`None`), meet runs: that key, or beside all runs the
+    /// one from which on they have met all that reach into the range.
+    pub(crate) fn met_at<'a>(&'a self, key: Option<&'a [u8]>, range: &KeyRange) -> &'a [u8] {
+        let runs = self.levels.iter().flat_map(|l| &l.runs);
+        match key {
+            Some(key) if self.covering(key) > 0 => key,
+            Some(key) => {
+                let is_past = |f: &Arc<FileMeta>| !f.bounds.is_before_end(key);
+                let first = |run: &'a Arc<Run>| run.files.get(run.files.partition_point(is_past));
+                let starts = runs.filter_map(first).map(|file| &*file.bounds.start);
+                starts.filter(|start| range.is_before_end(start)).max().unwrap_or(key)
+            }
+            None => {
+                let is_inside = |f: &Arc<FileMeta>| range.is_before_end(&f.bounds.start);
+                let last = |run: &'a Arc<Run>| run.files[..run.files.partition_point(is_inside)].last();
+                runs.filter_map(last).map(|file| &*file.bounds.start).max().unwrap_or_default()
+            }
+        }
     }
 
     /// References to `table`, with level and run.

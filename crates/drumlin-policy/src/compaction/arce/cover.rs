@@ -59,6 +59,11 @@ impl Mask {
         mask
     }
 
+    /// Whether it has the key at `at`.
+    pub(crate) fn has(&self, at: usize) -> bool {
+        self.0.get(at / 64).is_some_and(|word| word >> (at % 64) & 1 == 1)
+    }
+
     /// The number of keys.
     #[inline]
     pub(crate) fn count(&self) -> u32 {

@@ -132,6 +132,7 @@ impl Arce {
         }
         let mut model = self.estimate.model(input, slopes, line.cost);
         model.fresh = scale.cost(model.flush_bytes, 1.0);
+        model.lost = if self.switches.whole { 1.0 } else { LOST_BY_HALF };
         let pinned = self.pin.or(input.limits.pin);
         let tuple = match pinned {
             Some(Pin { horizon, calm, passes, balance }) => Tuple { horizon, calm, passes, balance },
@@ -159,6 +160,7 @@ impl Arce {
             disk_short,
             shrink: self.estimate.is_shrink_known.then_some(self.estimate.shrink),
             short_first,
+            by_all_keys: false,
         };
         (scene, ticked)
     }
@@ -180,7 +182,9 @@ impl Arce {
         let passed = scene.input.now.saturating_sub(self.now) as f64;
         balance.flushed(core::mem::take(&mut self.flushed), tree);
         if self.now > 0 {
-            balance.passed(passed, scene.input.load.read_bytes * passed / 1e6, tree);
+            // While anyone reads there is a question each second; without, the rate is an old one.
+            let read = scene.input.load.read_bytes * passed.min(RATE_HOLDS) / 1e6;
+            balance.passed(passed, read, tree);
         }
         balance
     }
@@ -227,6 +231,7 @@ impl CompactionPolicy for Arce {
         let park = self.park(&scene);
         let think = self.think(&scene, ticked, &balance);
         self.candidates.clear();
+        self.regard_all(&mut scene);
         // What is parked changes the tree: merges that count on that are decided next time.
         let plans = if park.is_empty() { self.plans(&mut scene, &mut balance) } else { Vec::new() };
         self.balance = Some(balance.left());
@@ -356,6 +361,10 @@ impl CompactionPolicy for Arce {
     }
 }
 
+/// Microseconds for which a measured rate of reads holds.
+const RATE_HOLDS: f64 = 2e6;
+/// What of the cost to readers counts in the code that the paper's authors published.
+const LOST_BY_HALF: f64 = 0.5;
 /// Tickets whose parking is saved.
 const MOST_PARKED: usize = 4;
 /// Stands where there is no pin.

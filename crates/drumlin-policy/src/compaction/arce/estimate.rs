@@ -204,6 +204,7 @@ impl Estimate {
             slots: limits.slots,
             shrink: self.shrink,
             fresh: 1.0,
+            lost: 1.0,
         };
         if rate > 0.0 {
             // Writers that wait do so at the policy's word: that is no time of their own.

@@ -67,6 +67,9 @@ pub(super) fn plan(
         scene.tuple,
         Size(balance.left().max(0.0)),
     );
+    if scene.by_all_keys {
+        text.push_str("; counted by all keys, read or not");
+    }
     if scene.disk_short {
         let [used, budget] = [scene.input.limits.disk_used, scene.input.limits.disk_budget];
         let _ = write!(text, "; disk short, {} of {}", Size(used as f64), Size(budget as f64));

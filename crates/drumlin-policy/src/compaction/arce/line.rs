@@ -36,12 +36,34 @@ impl<'a> Samples<'a> {
         if !points.is_empty() || !seeks.is_empty() {
             return Samples { points: cut(points), seeks: cut(seeks) };
         }
+        Samples::starts(tree)
+    }
+
+    /// Where files begin.
+    fn starts(tree: &TreeView) -> Samples<'a> {
         let mut starts: Vec<&Key> = tree.files().map(|(_, _, f)| &f.bounds.start).collect();
         starts.sort();
         starts.dedup();
         let stride = starts.len().div_ceil(BITS).max(1);
         let points = starts.into_iter().step_by(stride).cloned().collect();
         Samples { points: SortedKeys::new(Cow::Owned(points)), seeks: SortedKeys::default() }
+    }
+
+    /// Where files begin, those of them that lie in at least `least` times as many runs as any does, and in two; and
+    /// how many that are at most.
+    pub(super) fn deepest(tree: &TreeView, least: f64) -> (Samples<'a>, f64) {
+        let all = Samples::starts(tree);
+        let mut depths = [0u32; BITS];
+        for run in tree.levels.iter().flat_map(|level| &level.runs) {
+            let live = run.files.iter().filter(|f| !matches!(f.state, FileState::Coming(_)));
+            let cover = all.cover(live).points;
+            depths.iter_mut().enumerate().for_each(|(at, depth)| *depth += u32::from(cover.has(at)));
+        }
+        let most = depths.iter().copied().max().map_or(0.0, f64::from);
+        let is_deep = |at: &usize| f64::from(depths[*at]) >= (least * most).max(2.0);
+        let keys = (0..all.points.len()).filter(is_deep).filter_map(|at| all.points.get(at).cloned());
+        let points = SortedKeys::new(Cow::Owned(keys.collect()));
+        (Samples { points, seeks: SortedKeys::default() }, most)
     }
 
     fn cover<'b>(&self, mut files: impl Iterator<Item = &'b FileView>) -> Cover {
@@ -182,6 +204,11 @@ impl<'a> AgeLine<'a> {
     fn meet(&mut self, bytes: u64, weight: f64) {
         self.runs += weight;
         self.met.push((bytes as f64, weight));
+    }
+
+    /// Runs of the tree, whatever they cover.
+    pub(super) fn count(&self) -> usize {
+        self.met.len()
     }
 
     /// Bytes and covered runs of each run that readers meet.

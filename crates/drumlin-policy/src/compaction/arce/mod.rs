@@ -28,6 +28,7 @@ mod line;
 #[cfg(test)]
 mod lockstep;
 mod model;
+mod neglect;
 mod outlook;
 mod plans;
 mod prices;

@@ -49,6 +49,8 @@ pub(crate) struct Model {
     pub(crate) shrink: f64,
     /// The price of a flushed run.
     pub(crate) fresh: f64,
+    /// The share of what readers lose while a merge runs that counts against it.
+    pub(crate) lost: f64,
 }
 
 /// The runs that readers meet.
@@ -115,6 +117,7 @@ impl Model {
             slots: raw.slots.clamp(1, 256),
             shrink: bounded(raw.shrink, 0.01, 1.0),
             fresh: bounded(raw.fresh, 0.0, 1.0),
+            lost: bounded(raw.lost, 0.0, 1.0),
         };
         let full = model.flush_ops();
         let by_time = WINDOW_NS * model.clients / (model.think + model.operation(0.0, 0.0, false));
@@ -266,6 +269,7 @@ pub(crate) mod paper {
             slots: 1,
             shrink: 1.0,
             fresh: 1.0,
+            lost: 1.0,
         })
     }
 
@@ -375,6 +379,7 @@ mod tests {
                 slots,
                 shrink: figure,
                 fresh: figure,
+                lost: figure,
             })
         };
         let nothing = Line::default();
@@ -396,6 +401,7 @@ mod tests {
             slots: 1,
             shrink: 0.01,
             fresh: 0.0,
+            lost: 0.0,
         };
         for figure in [f64::NAN, f64::NEG_INFINITY, -1.0, 0.0] {
             assert_eq!(bad(figure, 0), least, "{figure}");
@@ -419,6 +425,7 @@ mod tests {
             slots: 256,
             shrink: 1.0,
             fresh: 1.0,
+            lost: 1.0,
         };
         for figure in [f64::INFINITY, 1e300] {
             assert_eq!(bad(figure, u32::MAX), most, "{figure}");

@@ -22,6 +22,8 @@ pub(super) struct Scene<'a> {
     /// Bytes written per byte read by merges, once known.
     pub(super) shrink: Option<f64>,
     pub(super) short_first: bool,
+    /// Runs count by all keys, not by those that readers want.
+    pub(super) by_all_keys: bool,
 }
 
 impl Scene<'_> {

@@ -3,7 +3,7 @@
 //! ```text
 //! gain   M * g1 * y                     y runs less for M windows
 //! cost   g1 * t + (F/E) * k * stalled   nothing else merges for t windows; writers are delayed in those
-//!                                       that begin above c
+//!                                       that begin above c. The published code halves g1 * t (`no-whole`)
 //! ```
 //!
 //! More runs removed at no more time always score higher, and a larger M chooses larger merges.
@@ -78,7 +78,8 @@ pub(crate) fn score(model: &Model, horizon: f64, stall: Stall, met: Met, candida
     };
     let stalled = (windows - free).max(0.0);
     let writes = model.window_ops * model.shares[2];
-    let cost = per_window * windows + if stalled > 0.0 { writes * stall.delay * stalled } else { 0.0 };
+    let cost =
+        model.lost * per_window * windows + if stalled > 0.0 { writes * stall.delay * stalled } else { 0.0 };
     Score { candidate, windows, gain: horizon * per_window * candidate.relief, cost }
 }
 

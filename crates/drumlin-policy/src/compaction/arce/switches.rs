@@ -25,6 +25,8 @@ pub(crate) struct Switches {
     pub(crate) masks: bool,
     /// Runs cost readers by their sizes, not all the same.
     pub(crate) prices: bool,
+    /// What readers lose while a merge runs counts as a whole, not by half as in the paper's code.
+    pub(crate) whole: bool,
 }
 
 impl Switches {
@@ -37,9 +39,10 @@ impl Switches {
         even: true,
         masks: true,
         prices: true,
+        whole: true,
     };
 
-    fn named(&mut self) -> [(&'static str, &mut bool); 8] {
+    fn named(&mut self) -> [(&'static str, &mut bool); 9] {
         [
             ("no-rho", &mut self.rho),
             ("no-park", &mut self.park),
@@ -49,6 +52,7 @@ impl Switches {
             ("no-even", &mut self.even),
             ("no-masks", &mut self.masks),
             ("no-prices", &mut self.prices),
+            ("no-whole", &mut self.whole),
         ]
     }
 

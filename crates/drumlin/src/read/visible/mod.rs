@@ -221,6 +221,11 @@ impl<C: Cursor> VisibleIter<C> {
         self.bounds.end = Some(Key::new(end));
     }
 
+    /// The range that it sees.
+    pub(crate) fn bounds(&self) -> &KeyRange {
+        &self.bounds
+    }
+
     /// From now on sees only keys after `start`, which is in the bounds. It must not stand on another.
     pub(crate) fn start_after(&mut self, start: &[u8]) {
         self.bounds.start = Key::successor(start);

@@ -93,6 +93,16 @@ fn a_short_merge_is_not_first_without_its_switch() {
     assert_eq!(begun("50/none/2/none,no-first", &world), [8]);
 }
 
+/// All runs fill more windows than all but the largest, which pays where M is above 33, or half of that.
+#[test]
+fn a_long_merge_costs_half_where_what_readers_lose_counts_by_half() {
+    let world = world(&PAPER);
+    for (horizon, expected) in [(10, [7, 7]), (25, [7, 8]), (50, [8, 8])] {
+        let tuple = std::format!("{horizon}/none/2/none,no-first");
+        assert_eq!([begun(&tuple, &world)[0], begun(&std::format!("{tuple},no-whole"), &world)[0]], expected);
+    }
+}
+
 /// A merge of all runs is under way, an eighth of it done, when another question comes.
 fn asked_beside_a_long_merge(arguments: &str, change: impl FnOnce(&mut World)) -> Decision {
     let mut world = world(&PAPER);
