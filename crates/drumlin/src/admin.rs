@@ -216,7 +216,7 @@ impl Store {
             if adapts && entry.is_frozen() {
                 entry.end_search();
             }
-            entry.due = true;
+            entry.ask_soon();
         }
         drop(control);
         self.background.wake();
@@ -319,9 +319,14 @@ impl Store {
             return Ok(());
         }
         self.look_for_room();
+        {
+            let mut control = self.control.lock();
+            control.idle_waiters += 1;
+            control.keyspaces.iter_mut().filter(|entry| entry.due).for_each(KeyspaceControl::ask_soon);
+        }
         self.background.wake();
         let failed = self.failed_flushes();
-        self.background.wait("the store is not idle", || {
+        let ended = self.background.wait("the store is not idle", || {
             self.check_poison()?;
             self.check_flushes(failed)?;
             self.check_room_to_merge()?;
@@ -330,7 +335,9 @@ impl Store {
             }
             let control = self.control.lock();
             Ok(control.keyspaces.iter().all(KeyspaceControl::is_quiet) && self.obsolete.is_empty())
-        })
+        });
+        self.control.lock().idle_waiters -= 1;
+        ended
     }
 
     /// Whether log segment `number` is kept for recycling.

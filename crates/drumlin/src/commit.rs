@@ -4,7 +4,7 @@ use crate::batch::Batch;
 use crate::error::{Error, ErrorKind, Result};
 use crate::metrics::Counters;
 use crate::options::Durability;
-use crate::pacing::{OPEN, SHUT, StallReason};
+use crate::pacing::{OPEN, SHUT, StallReason, owed};
 use crate::stats::{EACH, Kind as SampleKind};
 use crate::store::Store;
 use crate::write::lane::{Request, Reserved};
@@ -182,11 +182,12 @@ impl Store {
                     self.gate.rate() != SHUT
                 })?;
         }
+        let rate = self.gate.rate();
         let micros = self.gate.pay(bytes, self.now());
         if micros > 0 {
             let patience = patience.get_or_insert_with(|| self.patience());
             let mut slept = 0;
-            let may_go = self.sleep(micros, patience, &mut slept);
+            let may_go = self.sleep(micros, rate, patience, &mut slept);
             self.count_stall(StallReason::Runs, slept);
             may_go.inspect_err(|_| self.gate.refund(bytes))?;
             waited += slept;
@@ -194,15 +195,20 @@ impl Store {
         Ok(waited)
     }
 
-    /// Sleeps as long as the gate asked for, or until it is open; `slept` counts the microseconds.
-    fn sleep(&self, micros: u64, patience: &Patience, slept: &mut u64) -> Result<()> {
-        while *slept < micros {
-            let slice = (micros - *slept).min(LONGEST_SLEEP).min(patience.left(self.now()).max(1));
+    /// Sleeps as long as the gate asked for at `rate`, or until it is open; `slept` counts the microseconds. Where the
+    /// rate has risen meanwhile, what is owed takes less.
+    fn sleep(&self, micros: u64, mut rate: u64, patience: &Patience, slept: &mut u64) -> Result<()> {
+        let mut left = micros;
+        while left > 0 {
+            let slice = left.min(LONGEST_SLEEP).min(patience.left(self.now()).max(1));
             self.env.clock().sleep_micros(slice);
             *slept += slice;
-            if *slept == micros || self.gate.rate() == OPEN {
+            left -= slice;
+            let now = self.gate.rate();
+            if left == 0 || now == OPEN {
                 break;
             }
+            (left, rate) = (owed(left, rate, now), rate.max(now));
             self.check_open()?;
             self.check_poison()?;
             patience.check(self.now(), "a writer is slowed until runs are merged")?;

@@ -547,8 +547,13 @@ impl Store {
             Some(Event::PolicyFailed { keyspace: entry.state.name.to_string(), policy })
         };
         let fallen: Vec<Event> = control.keyspaces.iter_mut().filter_map(fallen).collect();
+        // Whoever waits until nothing is to be done waits for questions that come to nothing, too.
+        let is_awaited = control.idle_waiters > 0 && times > 0;
         drop(control);
         fallen.into_iter().for_each(|event| self.tell(event));
+        if is_awaited {
+            self.background.progressed();
+        }
         if stirred {
             // Lanes that can go on with it may be asleep.
             self.background.wake();
@@ -601,9 +606,14 @@ impl Store {
             self.costs.fetched(now, self.cache.stats().misses);
         }
         let mut control = self.control.lock();
-        for keyspace in active.iter().chain(&turned) {
+        for keyspace in &active {
             if let Some(entry) = control.keyspace(keyspace) {
                 entry.due = true;
+            }
+        }
+        for keyspace in &turned {
+            if let Some(entry) = control.keyspace(keyspace) {
+                entry.ask_soon();
             }
         }
         drop(control);

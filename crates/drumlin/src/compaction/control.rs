@@ -52,6 +52,8 @@ pub(crate) struct Control {
     pub(crate) stirred: bool,
     /// What asking took since it was last counted.
     pub(crate) asked: Asked,
+    /// Callers that wait until nothing is to be done: no question is put off for them.
+    pub(crate) idle_waiters: usize,
     /// The store is closed: nothing more is made durable.
     pub(crate) closed: bool,
 }
@@ -259,7 +261,14 @@ impl KeyspaceControl {
         self.policy = Seat::new(policy);
         self.policy.freeze(self.is_frozen());
         self.forget_search();
-        (self.pace, self.due) = (None, true);
+        // What the policy before had coming is not this one's.
+        (self.pace, self.rest_until, self.failures) = (None, 0, 0);
+        self.ask_soon();
+    }
+
+    /// The policy is to be asked, without a pause after a question that came to nothing.
+    pub(crate) fn ask_soon(&mut self) {
+        (self.due, self.spaced_until) = (true, 0);
     }
 
     /// How the compaction asked for as `id` ended, once it has. It is forgotten then.
@@ -311,6 +320,19 @@ impl KeyspaceControl {
         if is_spaced { self.spaced_until } else { self.rest_until }
     }
 
+    /// Whether a question is put off at `now`, for no other reason than what questions take.
+    pub(super) fn is_spaced(&self, now: u64) -> bool {
+        self.spaced_until > now
+    }
+
+    /// How near writers are to a stop: the share of the most runs that there are; 0 where nobody is slowed and many more
+    /// may come.
+    pub(super) fn pressure(&self) -> f64 {
+        let Some(pace) = &self.pace else { return 0.0 };
+        let runs = self.paced_runs(pace);
+        if runs >= pace.slow.min(NEAR_STOP * pace.stop) { runs / pace.stop.max(1.0) } else { 0.0 }
+    }
+
     /// Whether writers are slowed while a slot may be idle, or soon will be whatever the slots do.
     fn is_pressed(&self, slots: usize) -> bool {
         let Some(pace) = &self.pace else { return true };
@@ -318,7 +340,7 @@ impl KeyspaceControl {
         self.paced_runs(pace) >= limit.min(NEAR_STOP * pace.stop)
     }
 
-    /// The policy was asked for `cpu` nanoseconds and changed nothing; of so many keyspaces it is one.
+    /// The policy was asked for `cpu` nanoseconds and changed nothing; so do those of so many keyspaces.
     pub(super) fn space(&mut self, cpu: u64, keyspaces: usize, now: u64) {
         let pause = (cpu / 1000).saturating_mul(SPACING).saturating_mul(keyspaces as u64);
         self.spaced_until = now + pause.min(SPACED_MOST);
@@ -387,7 +409,7 @@ impl Control {
             };
             explain::ended(&mut self.decisions, now, &state.name, &ticket, result);
             self.keyspaces[index].policy.observe(&outcome);
-            self.keyspaces[index].due = true;
+            self.keyspaces[index].ask_soon();
             if let Some(manual) = self.keyspaces[index].begun_manual(ticket.ticket) {
                 manual.stage = Stage::Ended;
             }

@@ -87,7 +87,7 @@ impl Control {
             }
         }
         let mut short: Option<(usize, PieceId, u64, u64)> = None;
-        for index in self.fullest_first() {
+        for index in self.most_pressing_first() {
             let room = self.room_left(index, moment.room);
             let keyspace = &mut self.keyspaces[index];
             let rest = Some(keyspace.asked_from(slots)).filter(|at| keyspace.due && *at > moment.now);
@@ -115,8 +115,10 @@ impl Control {
                     let landing = flight.next_landing(&scene);
                     let name = &keyspace.state.name;
                     explain::divided(&mut self.decisions, moment.now, name, &idle.divided);
-                    keyspace.due |= idle.asks;
-                    *asks |= idle.asks;
+                    if idle.asks {
+                        keyspace.ask_soon();
+                        *asks = true;
+                    }
                     let times = [timer, idle.timer, rest, landing.map(|at| at.max(moment.now + 1))];
                     timer = times.into_iter().flatten().min();
                     if let Some((id, wanted)) = idle.short {
@@ -133,19 +135,24 @@ impl Control {
         Err(timer)
     }
 
-    /// Keyspaces, that with the fullest level first.
-    fn fullest_first(&self) -> Vec<usize> {
+    /// Keyspaces: those whose writers are slowed, that which is nearest to a stop first, then that with the fullest
+    /// level.
+    fn most_pressing_first(&self) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.keyspaces.len()).collect();
         if order.len() > 1 {
-            let fill = |index: &usize| {
+            let weight = |index: &usize| {
                 let keyspace = &self.keyspaces[*index];
-                match keyspace.flight.tickets.is_empty() {
+                let fill = match keyspace.flight.tickets.is_empty() {
                     true => 0.0,
                     false => Weights::of(&keyspace.view(), &keyspace.design).fullest(),
-                }
+                };
+                (keyspace.pressure(), fill)
             };
-            let fills: Vec<f64> = order.iter().map(fill).collect();
-            order.sort_by(|a, b| fills[*b].total_cmp(&fills[*a]));
+            let weights: Vec<(f64, f64)> = order.iter().map(weight).collect();
+            order.sort_by(|a, b| {
+                let (a, b) = (weights[*a], weights[*b]);
+                b.0.total_cmp(&a.0).then(b.1.total_cmp(&a.1))
+            });
         }
         order
     }
@@ -173,9 +180,9 @@ impl Control {
         if let Some(Question { cpu, began, is_idle }) = self.ask(index, moment, sample) {
             let cpu = moment.clock.thread_cpu_nanos().saturating_sub(cpu);
             self.asked.note(cpu, moment.clock.monotonic_nanos().saturating_sub(began));
-            if is_idle {
-                let keyspaces = self.keyspaces.len();
-                self.keyspaces[index].space(cpu, keyspaces, moment.now);
+            if is_idle && self.idle_waiters == 0 {
+                let spaced = self.keyspaces.iter().filter(|keyspace| keyspace.is_spaced(moment.now)).count();
+                self.keyspaces[index].space(cpu, spaced + 1, moment.now);
             }
         }
     }
@@ -252,7 +259,7 @@ impl Control {
         if changes_pace || !decision.plans.is_empty() || !decision.park.is_empty() {
             explain::decided(admission.decisions, &keyspace.state.name, &before, &input, &decision);
         }
-        let is_idle = decision.plans.is_empty() && decision.park.is_empty() && decision.think.is_none();
+        let mut is_idle = decision.park.is_empty() && decision.think.is_none();
         if let Some(pace) = decision.pace {
             keyspace.pace = Some(pace);
             keyspace.runs_then = keyspace.state.peek().tree.runs();
@@ -282,7 +289,7 @@ impl Control {
             match admission.admit(keyspace, plan, seen.as_ref()) {
                 Ok(_) => {
                     admitted += 1;
-                    seen = None;
+                    (seen, is_idle) = (None, false);
                 }
                 Err(Refusal::Illegal(_)) => wrong += 1,
                 Err(Refusal::Enough | Refusal::Busy) => {}

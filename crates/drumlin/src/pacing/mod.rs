@@ -38,6 +38,11 @@ pub(crate) fn rate(pace: &Pace, runs: f64, speed: f64) -> u64 {
     }
 }
 
+/// The microseconds that are left of `micros` at `now`, of what was to be slept at `rate`: a higher one takes less.
+pub(crate) fn owed(micros: u64, rate: u64, now: u64) -> u64 {
+    if now <= rate { micros } else { (u128::from(micros) * u128::from(rate) / u128::from(now)) as u64 }
+}
+
 #[derive(Default)]
 struct Bucket {
     /// Bytes that may pass; negative is debt.
@@ -144,6 +149,14 @@ mod tests {
         assert_eq!(gate.rate(), SHUT);
         gate.approach(OPEN, 1_100_002, false);
         assert_eq!(gate.rate(), OPEN);
+    }
+
+    #[test]
+    fn what_is_owed_takes_less_at_a_higher_rate() {
+        let half_an_hour = 1_800_000_000;
+        assert_eq!(owed(half_an_hour, 10_000, 10_000_000), 1_800_000);
+        assert_eq!([10_000, 9_000, SHUT].map(|now| owed(half_an_hour, 10_000, now)), [half_an_hour; 3]);
+        assert_eq!(owed(u64::MAX, OPEN - 1, OPEN), u64::MAX - 1);
     }
 
     #[test]

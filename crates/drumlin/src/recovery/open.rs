@@ -393,6 +393,7 @@ fn assemble(found: Found<'_>) -> Result<(Arc<Store>, Recovered)> {
             shortage: None,
             short_piece: None,
             stirred: false,
+            idle_waiters: 0,
             asked: Asked::default(),
             closed: false,
         },
