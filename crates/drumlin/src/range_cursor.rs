@@ -87,12 +87,14 @@ impl RangeCursor {
         clippy::should_implement_trait,
         reason = "the entry is borrowed from the cursor: no iterator can do so"
     )]
+    #[inline]
     pub fn next(&mut self) -> Result<bool> {
         self.view.next()?;
         Ok(self.view.valid())
     }
 
     /// To the preceding key; `false` when there is none, or the cursor was on no entry.
+    #[inline]
     pub fn prev(&mut self) -> Result<bool> {
         self.view.prev()?;
         Ok(self.view.valid())
