@@ -5,6 +5,7 @@
 use crate::error::{Error, ErrorKind, Result};
 use crate::keyspace::{Keyspace, KeyspaceState};
 use drumlin_env::sync::Arc;
+use drumlin_format::MAX_BOUND_LEN;
 use drumlin_format::batch::{BatchWriter, Operation, range_end_value};
 use drumlin_types::{Key, KeyRange, Kind, MAX_KEY_LEN, MAX_VALUE_LEN};
 use std::ops::{Bound, RangeBounds};
@@ -91,7 +92,9 @@ impl Batch {
         if range.is_empty() {
             return;
         }
-        let longest = range.start.len().max(range.end.as_ref().map_or(0, |end| end.len()));
+        // What ends behind the longest key ends one byte behind it.
+        let end = range.end.as_ref().map_or(0, |end| end.len().saturating_sub(MAX_BOUND_LEN - MAX_KEY_LEN));
+        let longest = range.start.len().max(end);
         if self.accepts(keyspace, longest, 0) {
             let end = range_end_value(range.end.as_deref());
             self.push(keyspace, Kind::DeleteRange, &range.start, &end);

@@ -45,6 +45,7 @@ impl Store {
             ));
         }
         for keyspace in &batch.keyspaces {
+            self.check_own(keyspace)?;
             keyspace.check_alive()?;
         }
         let logged = durability != Durability::None;

@@ -396,11 +396,13 @@ impl Snapshot {
 
     /// The value under `key` in `keyspace`.
     pub fn get(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
+        self.store.check_own(&keyspace.state)?;
         self.store.get(&keyspace.state, key.as_ref(), Some(self.guard.seq))
     }
 
     /// The values under `keys`, in their order.
     pub fn multi_get<K: AsRef<[u8]>>(&self, keyspace: &Keyspace, keys: &[K]) -> Result<Vec<Option<Slice>>> {
+        self.store.check_own(&keyspace.state)?;
         let keys: Vec<&[u8]> = keys.iter().map(|k| k.as_ref()).collect();
         self.store.multi_get(&keyspace.state, &keys, Some(self.guard.seq))
     }

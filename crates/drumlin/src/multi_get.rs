@@ -16,7 +16,7 @@ use crate::version::{FileMeta, Run};
 use drumlin_env::sync::Arc;
 use drumlin_format::filter::key_hash;
 use drumlin_types::Seq;
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 
 /// Most blocks read side by side for one level.
 const BLOCKS_AHEAD: usize = 256;
@@ -73,9 +73,11 @@ impl Store {
         self.lookups.returned(reached.iter().filter(|reached| reached.get()).count() as u64);
         let resolver =
             Resolver { keyspace: &keyspace.name, operator: keyspace.operator.as_deref(), pointers: None };
+        // All as of one moment: what ends then ends for all of them.
+        let now = OnceCell::new();
         let mut values = vec![None; keys.len()];
         for (state, i) in states.into_iter().zip(order) {
-            values[i] = state.finish(keys[i], &resolver, || self.unix_micros())?;
+            values[i] = state.finish(keys[i], &resolver, || *now.get_or_init(|| self.unix_micros()))?;
         }
         Ok(values)
     }

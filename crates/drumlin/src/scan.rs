@@ -98,6 +98,7 @@ impl Scan {
     /// A view of all sources that may hold keys of the bounds, each time of the same moment.
     pub(crate) fn open(&self) -> Result<StoreView> {
         self.store.check_open()?;
+        self.store.check_own(&self.keyspace)?;
         self.keyspace.check_alive()?;
         open(&self.store, &self.view, self.options.clone())
     }

@@ -266,6 +266,15 @@ impl Store {
         Ok(())
     }
 
+    /// Fails for a keyspace of another store: numbers of keyspaces, commits and tables mean nothing there.
+    pub(crate) fn check_own(&self, keyspace: &KeyspaceState) -> Result<()> {
+        if keyspace.meter.is_of(&self.sampling) {
+            return Ok(());
+        }
+        let what = format!("keyspace \"{}\" is one of another open store", keyspace.name);
+        Err(Error::new(ErrorKind::InvalidArgument, what))
+    }
+
     // --- Failure
 
     pub(crate) fn is_poisoned(&self) -> bool {

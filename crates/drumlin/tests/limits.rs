@@ -563,3 +563,71 @@ fn operands_whose_base_is_elsewhere_are_joined_where_the_operator_can() {
         assert_eq!(numbers.get("k").expect("get").as_deref(), Some(&b"9007"[..]));
     }
 }
+
+#[test]
+fn keyspaces_of_another_store_are_refused() {
+    let mem = MemEnv::new(65);
+    let [a, b] = ["/a", "/b"].map(|path| small(mem.env(), Path::new(path)));
+    let [of_a, of_b] = [&a, &b].map(|db| db.keyspace("k").expect("keyspace"));
+    of_a.put("k", "a").expect("put");
+    of_b.put("k", "b").expect("put");
+    let mut batch = Batch::new();
+    batch.put(&of_a, "l", "a");
+    batch.put(&of_b, "l", "b");
+    let snapshot = a.snapshot();
+    let refused = [
+        a.write(batch).map(drop),
+        snapshot.get(&of_b, "k").map(drop),
+        snapshot.multi_get(&of_b, &["k"]).map(drop),
+        snapshot.cursor::<&str>(&of_b, ..).map(drop),
+        snapshot.range::<&str>(&of_b, ..).next().expect("an error").map(drop),
+        snapshot.prefix(&of_b, "k").next_back().expect("an error").map(drop),
+    ];
+    for result in refused {
+        let error = result.expect_err("one of another store");
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+        assert!(error.to_string().contains("another open store"), "{error}");
+    }
+    for (keys, value) in [(of_a, b"a"), (of_b, b"b")] {
+        assert_eq!(keys.get("k").expect("get").as_deref(), Some(&value[..]));
+        assert_eq!(keys.get("l").expect("get"), None, "nothing of the batch is there");
+    }
+}
+
+/// The longest key, a range delete up to and with it, and one that a merge cuts behind it.
+#[test]
+fn range_deletes_reach_over_the_longest_key() {
+    let mem = MemEnv::new(66);
+    let db = Db::builder("/s").env(mem.env()).open().expect("open");
+    let keys =
+        db.keyspace_with("k", &[("compaction", "tiering:2"), ("file_bytes", "64KiB")]).expect("keyspace");
+    let longest = vec![b'k'; 1 << 20];
+    let fill = || {
+        for n in 0..200u32 {
+            keys.put([b'a' + (n % 26) as u8, n as u8], vec![n as u8; 4000]).expect("put");
+        }
+        keys.put(&longest, b"long").expect("put");
+    };
+    fill();
+    db.flush().expect("flush");
+    let snapshot = db.snapshot();
+    keys.delete_range(b"b".to_vec()..=longest.clone()).expect("an end one byte behind the longest key");
+    assert_eq!(keys.get(&longest).expect("get"), None);
+    let again = db.snapshot();
+    fill();
+    keys.delete_range(b"c".as_slice()..b"x").expect("a range over it");
+    db.flush().expect("flush");
+    db.wait_idle().expect("idle");
+    db.compact().expect("compact");
+    assert_eq!(db.verify().expect("verify").findings, vec![]);
+    assert_eq!(snapshot.get(&keys, &longest).expect("get").as_deref(), Some(&b"long"[..]));
+    assert_eq!(again.get(&keys, &longest).expect("get"), None);
+    let first = |keys: &drumlin::Keyspace| keys.range(b"b".as_slice()..).map(|e| e.expect("entry").0).next();
+    assert!(first(&keys).is_some_and(|key| key.starts_with(b"b")));
+    drop((snapshot, again));
+    drop((keys, db));
+    let db = Db::builder("/s").env(mem.env()).open().expect("open again");
+    let keys = db.keyspace("k").expect("keyspace");
+    assert_eq!(keys.get(&longest).expect("get"), None);
+    assert_eq!(db.verify().expect("verify").findings, vec![]);
+}

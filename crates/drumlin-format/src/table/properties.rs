@@ -14,6 +14,7 @@
 //! ```
 
 use super::{FILTER_BLOOM, FILTER_NONE, Handle};
+use crate::MAX_BOUND_LEN;
 use crate::bytes::{Reader, put_bool, put_slice, put_u64, put_varint};
 use crate::compression::Compression;
 use crate::error::Corruption;
@@ -258,8 +259,9 @@ fn decode_tombstone_place(reader: &mut Reader<'_>, limit: u64) -> Result<(Handle
     let at = reader.offset();
     let handle =
         Handle { offset: reader.varint_u64()?, sealed_len: reader.varint_u32()? }.check(limit, at)?;
-    let start = Key::new(reader.slice_up_to(MAX_KEY_LEN)?);
-    let end = if reader.bool()? { Some(Key::new(reader.slice_up_to(MAX_KEY_LEN + 1)?)) } else { None };
+    // A cut behind the longest key divides a tombstone there.
+    let start = Key::new(reader.slice_up_to(MAX_BOUND_LEN)?);
+    let end = if reader.bool()? { Some(Key::new(reader.slice_up_to(MAX_BOUND_LEN)?)) } else { None };
     Ok((handle, KeyRange::new(start, end)))
 }
 

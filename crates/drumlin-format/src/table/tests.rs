@@ -319,3 +319,30 @@ proptest! {
         let _ = Properties::decode(&encoded[..place], 1 << 20);
     }
 }
+
+/// A merge may cut right behind the longest key, and with that a range tombstone that reaches over it.
+#[test]
+fn range_tombstones_begin_and_end_behind_the_longest_key() {
+    let longest = vec![b'k'; drumlin_types::MAX_KEY_LEN];
+    let behind = Key::successor(&longest);
+    let mut entries = Entries::new();
+    entries.insert((longest.clone(), Reverse(7)), (Kind::Put, b"long".to_vec()));
+    let tombstones = [
+        (KeyRange::new(Key::new(b"a"), Some(behind.clone())), 9),
+        (KeyRange::new(behind.clone(), None), 11),
+        (KeyRange::new(behind, Some(Key::new(b"l"))), 9),
+    ];
+    let (file, _) = build(&entries, &tombstones, settings(Compression::None, 4096), FilterSpec::from(10.0));
+    let contents = read(&file, 12).expect("a table that can be read again");
+    let found: Vec<_> = contents.tombstones.into_iter().map(|t| (t.range, t.seq)).collect();
+    assert_eq!(found, tombstones);
+}
+
+#[test]
+fn a_table_of_a_tombstone_behind_the_longest_key_alone_is_read() {
+    let behind = Key::successor(&vec![b'k'; drumlin_types::MAX_KEY_LEN]);
+    let tombstones = [(KeyRange::new(behind, Some(Key::new(b"l"))), 9)];
+    let settings = settings(Compression::None, 4096);
+    let (file, _) = build(&Entries::new(), &tombstones, settings, FilterSpec::from(10.0));
+    assert_eq!(read(&file, 12).expect("a sound table").tombstones.len(), 1);
+}

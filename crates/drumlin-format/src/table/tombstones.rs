@@ -5,10 +5,11 @@
 //! start slice | has end bool | end slice (if it has one) | seq varint
 //! ```
 
+use crate::MAX_BOUND_LEN;
 use crate::bytes::{Reader, put_bool, put_slice, put_varint};
 use crate::error::Corruption;
 use alloc::vec::Vec;
-use drumlin_types::{Key, KeyRange, MAX_KEY_LEN, Seq};
+use drumlin_types::{Key, KeyRange, Seq};
 
 /// Hides all versions older than `seq` of the keys in `range`.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -44,8 +45,9 @@ pub fn decode_tombstones(bytes: &[u8]) -> Result<Vec<Tombstone>, Corruption> {
     let mut tombstones: Vec<Tombstone> = Vec::new();
     for _ in 0..count {
         let at = reader.offset();
-        let start = Key::new(reader.slice_up_to(MAX_KEY_LEN)?);
-        let end = if reader.bool()? { Some(Key::new(reader.slice_up_to(MAX_KEY_LEN + 1)?)) } else { None };
+        // A cut behind the longest key divides a tombstone there.
+        let start = Key::new(reader.slice_up_to(MAX_BOUND_LEN)?);
+        let end = if reader.bool()? { Some(Key::new(reader.slice_up_to(MAX_BOUND_LEN)?)) } else { None };
         let range = KeyRange::new(start, end);
         if range.is_empty() {
             return Err(Corruption::new("range tombstone covers nothing", at));

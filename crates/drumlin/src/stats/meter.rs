@@ -239,6 +239,11 @@ impl Meter {
         }
     }
 
+    /// Whether its keyspace is one of `store`.
+    pub(crate) fn is_of(&self, store: &Arc<SampledStore>) -> bool {
+        Arc::ptr_eq(&self.store, store)
+    }
+
     /// Counts a call that begins, of so many operations of one kind. Whether it is a sampled one.
     #[inline]
     pub(crate) fn counts(&self, kind: Kind, operations: u64) -> bool {
