@@ -32,7 +32,7 @@ use drumlin_types::{KeyRange, Seq};
 struct FlushJob {
     keyspace: Arc<KeyspaceState>,
     memtables: Vec<Arc<Memtable>>,
-    merge: Option<MergeJob>,
+    merge: Option<Box<MergeJob>>,
     max_seq: Seq,
 }
 
@@ -113,7 +113,7 @@ fn flush_job(
 ) -> Result<FlushJob> {
     let max_seq = memtables.iter().map(|m| m.max_seq()).max().unwrap_or(0);
     let merge = merge_memtables(store, &keyspace, &memtables, tree)?;
-    Ok(FlushJob { keyspace, memtables, merge: Some(merge), max_seq })
+    Ok(FlushJob { keyspace, memtables, merge: Some(Box::new(merge)), max_seq })
 }
 
 /// The merge that turns `memtables` into tables above `tree`.

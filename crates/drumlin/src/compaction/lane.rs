@@ -45,7 +45,8 @@ type Failed = (Arc<KeyspaceState>, PieceId, Vec<TableId>, Error);
 pub(crate) struct MergeLane {
     store: Arc<Store>,
     number: usize,
-    job: Mutex<Option<PieceJob>>,
+    /// Boxed: it is taken out and put back at each step.
+    job: Mutex<Option<Box<PieceJob>>>,
 }
 
 impl MergeLane {
@@ -69,7 +70,7 @@ impl MergeLane {
                 None
             })
         } else {
-            merge_job(&self.store, start).map(Some)
+            merge_job(&self.store, start).map(|job| Some(Box::new(job)))
         };
         match began {
             Ok(job) => {
@@ -80,7 +81,7 @@ impl MergeLane {
         }
     }
 
-    fn advance(&self, mut job: PieceJob) -> Result<Option<PieceJob>, Failed> {
+    fn advance(&self, mut job: Box<PieceJob>) -> Result<Option<Box<PieceJob>>, Failed> {
         let fail = |job: &PieceJob, error| (job.keyspace.clone(), job.id, job.tables.clone(), error);
         let clock = self.store.env.clock();
         let (began, core) = (clock.monotonic_nanos(), clock.core_nanos());
@@ -96,7 +97,7 @@ impl MergeLane {
         match step {
             Ok(Progress::More) => Ok(Some(job)),
             Ok(Progress::Done) => {
-                let PieceJob { keyspace, id, counts, merge, bytes, nanos, .. } = job;
+                let PieceJob { keyspace, id, counts, merge, bytes, nanos, .. } = *job;
                 let result = merge.into_result();
                 self.store.finish_piece(id, Finished { keyspace, counts, result });
                 self.store.costs.merged(bytes, nanos, clock.monotonic_nanos().saturating_sub(ended));
