@@ -19,6 +19,7 @@ extern crate std;
 
 pub mod budget;
 pub mod compaction;
+mod digits;
 pub mod pace;
 mod random;
 pub mod schedule;

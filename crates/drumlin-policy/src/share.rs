@@ -1,9 +1,9 @@
 //! Estimates of how much of a file lies in a part of its bounds, and a projected tree after one plan.
 //!
-//! Keys are taken as fractions: eight bytes after the prefix that the bounds have in common, spread
-//! evenly. Where the engine knows better, from fences, it puts better numbers into the picture; here they
+//! Keys are taken as numbers that are spread evenly ([`crate::digits`]). Where the engine knows better, from fences, it puts better numbers into the picture; here they
 //! only order candidates and keep several plans of one decision consistent.
 
+use crate::digits::Digits;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -14,7 +14,7 @@ use drumlin_types::{Key, KeyRange, RunId, TableId, Ticket};
 
 /// The share of `whole` that lies in `part`, 0 to 1.
 pub(crate) fn share(whole: &KeyRange, part: &KeyRange) -> f64 {
-    whole.intersect(part).map_or(0.0, |part| share_inside(whole, &part))
+    Scale::of(whole).share_of(whole, part)
 }
 
 /// The same for a `part` that lies in `whole`.
@@ -22,10 +22,13 @@ fn share_inside(whole: &KeyRange, part: &KeyRange) -> f64 {
     if part == whole { 1.0 } else { Scale::of(whole).share(&part.start, part.end.as_ref()) }
 }
 
+/// Where a range without an end ends, as a number.
+const OPEN: f64 = u32::MAX as f64 * 4_294_967_296.0;
+
 /// A range of keys as a scale, for the shares of many parts of it.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Scale {
-    prefix: usize,
+    digits: Digits,
     start: f64,
     width: f64,
 }
@@ -33,29 +36,28 @@ pub(crate) struct Scale {
 impl Scale {
     /// The scale of `whole`.
     pub(crate) fn of(whole: &KeyRange) -> Scale {
-        let prefix = match &whole.end {
-            Some(end) => whole.start.iter().zip(end.iter()).take_while(|(a, b)| a == b).count(),
-            None => 0,
-        };
-        let start = position(&whole.start, prefix);
-        let width = whole.end.as_ref().map_or(f64::from(u32::MAX), |end| position(end, prefix)) - start;
-        Scale { prefix, start, width }
+        let digits = Digits::of(whole);
+        let start = digits.number(&whole.start) as f64;
+        let width = whole.end.as_ref().map_or(OPEN, |end| digits.number(end) as f64) - start;
+        Scale { digits, start, width }
+    }
+
+    /// The share of `whole`, whose scale this is, that lies in `part`.
+    pub(crate) fn share_of(&self, whole: &KeyRange, part: &KeyRange) -> f64 {
+        whole.intersect(part).map_or(0.0, |part| self.share_inside(whole, &part))
+    }
+
+    /// The same for a `part` that lies in `whole`.
+    pub(crate) fn share_inside(&self, whole: &KeyRange, part: &KeyRange) -> f64 {
+        if part == whole { 1.0 } else { self.share(&part.start, part.end.as_ref()) }
     }
 
     /// The share of `from..to`, which lies in the range.
     pub(crate) fn share(&self, from: &[u8], to: Option<&Key>) -> f64 {
-        let from = position(from, self.prefix);
-        let to = to.map_or(self.start + self.width, |end| position(end, self.prefix));
+        let from = self.digits.number(from) as f64;
+        let to = to.map_or(self.start + self.width, |end| self.digits.number(end) as f64);
         if self.width <= 0.0 { 1.0 } else { ((to - from) / self.width).clamp(0.0, 1.0) }
     }
-}
-
-fn position(key: &[u8], prefix: usize) -> f64 {
-    let mut digits = [0u8; 8];
-    let rest = key.get(prefix..).unwrap_or_default();
-    let count = rest.len().min(8);
-    digits[..count].copy_from_slice(&rest[..count]);
-    u64::from_be_bytes(digits) as f64 / (1u64 << 32) as f64
 }
 
 /// `file` narrowed to `bounds`, which lie in its own, with counts in proportion.

@@ -9,7 +9,8 @@
 
 use super::overlaps::Overlaps;
 use super::project;
-use crate::share::share;
+use crate::digits::between;
+use crate::share::Scale;
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -176,8 +177,9 @@ fn meeting(ranges: &[KeyRange], range: &KeyRange) -> core::ops::Range<usize> {
 fn weights(files: &[&FileView], gaps: &[KeyRange]) -> Vec<u64> {
     let mut weights = vec![0; gaps.len()];
     for file in files {
+        let scale = Scale::of(&file.bounds);
         for at in meeting(gaps, &file.bounds) {
-            weights[at] += (file.bytes as f64 * share(&file.bounds, &gaps[at])) as u64;
+            weights[at] += (file.bytes as f64 * scale.share_of(&file.bounds, &gaps[at])) as u64;
         }
     }
     weights
@@ -187,38 +189,17 @@ fn weights(files: &[&FileView], gaps: &[KeyRange]) -> Vec<u64> {
 fn pieces_of(merging: &[&Part], ranges: Vec<KeyRange>) -> Vec<Cut> {
     let mut taken: Vec<(Vec<FileSpan>, u64, bool)> = vec![(Vec::new(), 0, true); ranges.len()];
     for part in merging {
+        let scale = Scale::of(&part.file.bounds);
         for at in meeting(&ranges, &part.span.range) {
             let Some(range) = part.span.range.intersect(&ranges[at]) else { continue };
             let (inputs, bytes, may_move) = &mut taken[at];
-            *bytes += (part.file.bytes as f64 * share(&part.file.bounds, &range)) as u64;
+            *bytes += (part.file.bytes as f64 * scale.share_inside(&part.file.bounds, &range)) as u64;
             *may_move = inputs.is_empty() && part.may_move && range == part.span.range;
             inputs.push(FileSpan { range, ..part.span.clone() });
         }
     }
     let cuts = ranges.into_iter().zip(taken).filter(|(_, (inputs, ..))| !inputs.is_empty());
     cuts.map(|(range, (inputs, bytes, may_move))| Cut { range, inputs, bytes, may_move }).collect()
-}
-
-/// A key inside `range`, `part` of `parts` of the way, keys taken as fractions behind their common prefix.
-fn between(range: &KeyRange, part: u64, parts: u64) -> Option<Key> {
-    let prefix = match &range.end {
-        Some(end) => range.start.iter().zip(end.iter()).take_while(|(a, b)| a == b).count(),
-        None => 0,
-    };
-    let digits = |key: &[u8]| {
-        let mut digits = [0u8; 8];
-        digits.iter_mut().zip(key.iter().skip(prefix)).for_each(|(to, from)| *to = *from);
-        u64::from_be_bytes(digits)
-    };
-    let (low, high) = (digits(&range.start), range.end.as_ref().map_or(u64::MAX, |end| digits(end)));
-    let offset = u128::from(high.checked_sub(low)?) * u128::from(part) / u128::from(parts.max(1));
-    let mut bytes = range.start.iter().take(prefix).copied().collect::<Vec<u8>>();
-    bytes.extend_from_slice(&(low + offset as u64).to_be_bytes());
-    while bytes.len() > prefix + 1 && bytes.last() == Some(&0) {
-        bytes.pop();
-    }
-    let key = Key::new(&bytes);
-    (key > range.start && range.is_before_end(&key)).then_some(key)
 }
 
 #[cfg(test)]
@@ -270,6 +251,36 @@ mod tests {
         }
         let most = cuts.iter().map(|c| c.bytes).max().unwrap();
         assert!(most <= 2 * 160 * MIB / 10, "{most}");
+    }
+
+    /// Decimals are a small part of all bytes: by these, some pieces had all keys, and others none.
+    #[test]
+    fn pieces_of_text_are_as_even_as_those_of_numbers() {
+        let key = |n: u32| Key::new(alloc::format!("user{n:010}").as_bytes());
+        let input = |table: u64, from: u32, to: u32| {
+            let Part { mut span, mut file, .. } = part(table, 0, 1, MIB * u64::from(to - from) / 1000);
+            span.range = KeyRange::new(key(from), Some(key(to)));
+            file.bounds = span.range.clone();
+            Part { span, file, may_move: false }
+        };
+        let inputs = [input(1, 0, 2_559_999), input(2, 1000, 2_400_000), input(3, 700_000, 1_900_000)];
+        let cuts = cut(&inputs, &[], 24, Vec::new(), Vec::new());
+        let counted: u64 = inputs.iter().map(|part| part.file.bytes).sum();
+        for cut in &cuts {
+            // What is really there: every key of an input has as many bytes.
+            let below = |end: &Key| {
+                (0..32).rev().fold(0u32, |n, bit| {
+                    let next = n | 1 << bit;
+                    if next <= 2_560_000 && key(next) <= *end { next } else { n }
+                })
+            };
+            let inside =
+                cut.inputs.iter().map(|s| below(s.range.end.as_ref().unwrap()) - below(&s.range.start));
+            let bytes = MIB * u64::from(inside.sum::<u32>()) / 1000;
+            assert!(bytes.abs_diff(cut.bytes) < counted / 2400, "{bytes} of {}", cut.bytes);
+        }
+        let most = cuts.iter().map(|c| c.bytes).max().unwrap();
+        assert!((20..=28).contains(&cuts.len()) && most < counted / 12, "{} {most}", cuts.len());
     }
 
     #[test]
