@@ -296,12 +296,12 @@ mod tests {
     }
 
     /// Beside leveling whose merges wait for each other, as engines with leveling have it, ARCE is well ahead; beside leveling
-    /// with this engine's pipeline on a single slot it is near it in so small a store, whose phases are short beside the time
-    /// in which a change of the mix is seen: 17.7 against 17.8 us in plan I, 20.4 against 20.5 in plan II. Furthest behind,
-    /// 1.37 times, it is in the first phase, which ends soon after its first search.
+    /// with this engine's pipeline on a single slot it is ahead by a little in so small a store, whose phases are short beside
+    /// the time in which a change of the mix is seen: 17.1 against 19.5 us in plan I, 19.4 against 21.3 in plan II. Single phases
+    /// move by a third with the number of entries: B of II takes 10.4 us with 20,000, 16.1 with 24,000 and 14.7 with 30,000.
     #[test]
     fn arce_is_ahead_on_the_clock_of_a_disk() {
-        let pipelined = Setup { entries: 24_000, ..Setup::default() };
+        let pipelined = Setup { entries: 20_000, ..Setup::default() };
         let split = Setup { set: vec![("pipeline".into(), "split".into())], ..pipelined.clone() };
         let mut writing = [0.0; 2];
         for plan in ["I", "II"] {
@@ -309,9 +309,9 @@ mod tests {
             let waits = mean(&course("1-leveling:static", plan, &split).unwrap());
             assert!(mean(&arce) < 0.85 * waits, "plan {plan}: {arce:?} and {waits} without the pipeline");
             let other = course("1-leveling:static", plan, &pipelined).unwrap();
-            assert!(mean(&arce) < 1.1 * mean(&other), "plan {plan}: {arce:?} and {other:?}");
+            assert!(mean(&arce) < mean(&other), "plan {plan}: {arce:?} and {other:?}");
             for (found, expected) in arce.iter().zip(&other) {
-                let most = if found.name == "B" { 1.0 } else { 1.4 };
+                let most = if found.name == "B" { 1.0 } else { 1.25 };
                 assert!(
                     found.nanos < most * expected.nanos,
                     "plan {plan}, phase {}: {found:?} and {expected:?}",
@@ -322,7 +322,7 @@ mod tests {
                 }
             }
         }
-        assert!(writing[0] < 0.95 * writing[1], "in both phases of writes: {writing:?}");
+        assert!(writing[0] < 0.8 * writing[1], "in both phases of writes: {writing:?}");
     }
 
     /// Nanoseconds of the phases of `mixes` after a phase of writes. Each is run four times, and the first does not count:

@@ -48,7 +48,7 @@ fn lives(mix: [f64; 3]) -> (Vec<f64>, f64) {
 /// Seeks, writes and lookups, few enough of them writes that the tree stays what it is.
 #[test]
 fn a_steady_load_comes_to_one_tuple() {
-    for mix in [[0.98, 0.01, 0.01], [0.01, 0.01, 0.98], [0.49, 0.02, 0.49]] {
+    for mix in [[0.98, 0.01, 0.01], [0.01, 0.01, 0.98], [0.495, 0.01, 0.495]] {
         let (changes, growth) = lives(mix);
         assert!(growth < 1.2 && !changes.is_empty(), "{mix:?}: {growth} times as large");
         assert!(changes.iter().all(|at| *at < 0.6), "{mix:?}: {changes:?}");

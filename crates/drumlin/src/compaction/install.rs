@@ -22,12 +22,13 @@ use drumlin_types::contract::{FileSpan, PieceId, TreeView};
 use drumlin_types::{Key, KeyRange, RunId, TableId};
 use std::collections::BTreeSet;
 
-/// Exact entries of one input reference inside a piece's range, taken when the piece began.
+/// Exact entries of one input reference inside a piece's range, taken when the piece began, and the bytes of so many.
 #[derive(Clone, Debug)]
 pub(crate) struct InputCount {
     pub(crate) table: TableId,
     pub(crate) range: KeyRange,
     pub(crate) entries: u64,
+    pub(crate) bytes: u64,
 }
 
 /// Counts the entries of `spans` exactly. Whole references are known; parts cost up to two block reads.
@@ -38,7 +39,8 @@ pub(crate) fn count_inputs(store: &Store, tree: &Tree, spans: &[FileSpan]) -> Re
             let Some(range) = file.bounds.intersect(&span.range) else { continue };
             let entries =
                 if range == file.bounds { file.counts.entries } else { count(store, file, &range)? };
-            counts.push(InputCount { table: span.table, range, entries });
+            let bytes = file.counts.part(entries).bytes;
+            counts.push(InputCount { table: span.table, range, entries, bytes });
         }
     }
     Ok(counts)
@@ -312,7 +314,8 @@ impl Store {
         // Its inputs may go: whoever lacked room tries again.
         self.disk_full.store(false, atomic::Ordering::Release);
         self.merge_short.store(false, atomic::Ordering::Release);
-        self.metrics.merged(&finished.result.counts, piece.bytes, bytes_out);
+        let bytes_in = finished.counts.iter().map(|c| c.bytes).sum();
+        self.metrics.merged(&finished.result.counts, bytes_in, bytes_out);
         control.end_tickets(keyspace, self.now());
         self.refresh_pace(control);
         Ok(())

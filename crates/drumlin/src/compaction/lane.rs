@@ -29,6 +29,7 @@ struct PieceJob {
     tables: Vec<TableId>,
     counts: Vec<InputCount>,
     merge: MergeJob,
+    /// Bytes that it reads, by the entries counted.
     bytes: u64,
     /// Bytes written so far, as the rate limit knows them.
     written: u64,
@@ -139,6 +140,7 @@ fn merge_job(store: &Arc<Store>, start: PieceStart) -> Result<PieceJob> {
         tombstones: Fragmented::new(tombstones),
     };
     let expected = counts.iter().map(|c| c.entries).sum();
+    let bytes = counts.iter().map(|c| c.bytes).sum();
     let spec = store.output_spec(&keyspace, out, bottom);
     let merge = MergeJob::new(store.clone(), inputs, rules, spec, Some(expected))?;
     let tables = piece.inputs.iter().map(|s| s.table).collect();
@@ -148,7 +150,7 @@ fn merge_job(store: &Arc<Store>, start: PieceStart) -> Result<PieceJob> {
         tables,
         counts,
         merge,
-        bytes: piece.bytes,
+        bytes,
         written: 0,
         nanos: 0,
         _running: store.costs.running.begin(&store.env, out),

@@ -59,7 +59,8 @@ impl Mean {
 /// The costs of a store.
 #[derive(Debug, Default)]
 pub(crate) struct Costs {
-    merge_speed: Mean,
+    /// Nanoseconds for each byte: the mean of speeds would be that of the fastest.
+    merge_pace: Mean,
     merge_fixed: Mean,
     /// Bytes and nanoseconds of small pieces that are not in the speed yet.
     small: Mutex<(f64, f64)>,
@@ -150,7 +151,7 @@ impl Costs {
         if small.0 >= MERGE_BYTES {
             let (bytes, nanos) = std::mem::take(&mut *small);
             let weight = MERGE * bytes / (bytes + MERGE_BYTES);
-            self.merge_speed.add((bytes * 1e9 / nanos).clamp(SPEEDS.0, SPEEDS.1), weight);
+            self.merge_pace.add(1e9 / (bytes * 1e9 / nanos).clamp(SPEEDS.0, SPEEDS.1), weight);
         }
         drop(small);
         self.merge_fixed.add(install as f64, MERGE);
@@ -173,9 +174,9 @@ impl Costs {
 
     /// The means, as policies see them.
     pub(crate) fn view(&self) -> CostView {
-        let probe = self.probes.denied.get();
+        let (probe, pace) = (self.probes.denied.get(), self.merge_pace.get());
         CostView {
-            merge_bytes_per_s: self.merge_speed.get(),
+            merge_bytes_per_s: if pace > 0.0 { 1e9 / pace } else { 0.0 },
             merge_fixed_ns: self.merge_fixed.get(),
             flush_bytes_per_s: 0.0,
             probe_ns: probe,
@@ -271,6 +272,10 @@ mod tests {
         assert_eq!(costs.view().merge_bytes_per_s, 0.0, "a small piece says nothing");
         (0..4).for_each(|_| costs.merged(1 << 20, 1 << 20, 0));
         assert!((costs.view().merge_bytes_per_s / 1e9 - 1.0).abs() < 0.01, "many do");
+        // Half of the bytes at a quarter of the speed: their time counts, not the mean of speeds.
+        let mixed = Costs::default();
+        (0..400).for_each(|n| mixed.merged(4 << 20, (4 << 20) * (1 + 3 * (n % 2)), 0));
+        assert!((mixed.view().merge_bytes_per_s / 1e9 - 0.4).abs() < 0.03, "{:?}", mixed.view());
         (0..200).for_each(|_| costs.merged(1 << 30, 1, 7));
         assert!(costs.view().merge_bytes_per_s > 0.99 * SPEEDS.1);
         assert_eq!(costs.view().merge_fixed_ns, 7.0, "nothing is no cost yet");

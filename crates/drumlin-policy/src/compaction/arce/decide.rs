@@ -236,7 +236,8 @@ impl CompactionPolicy for Arce {
         let plans = if park.is_empty() { self.plans(&mut scene, &mut balance) } else { Vec::new() };
         self.balance = Some(balance.left());
         let pace = self.pace(&scene);
-        self.told = Told::of(&scene, &self.estimate, &balance, &pace);
+        let horizon = self.horizon(&scene);
+        self.told = Told::of(&scene, &self.estimate, &self.drift, horizon, &balance, &pace);
         Decision { plans, park, pace: Some(pace), forecast: Vec::new(), think }
     }
 
@@ -307,6 +308,7 @@ impl CompactionPolicy for Arce {
         self.resting.numbers().for_each(|rest| writer.numbers(&rest));
         writer.numbers(&[f64::from(u8::from(self.frozen))]);
         writer.numbers(&[f64::from(u8::from(self.estimate.is_shrink_known))]);
+        writer.numbers(&self.estimate.turning());
         writer.done()
     }
 
@@ -341,6 +343,9 @@ impl CompactionPolicy for Arce {
         // States that were saved before these numbers were end here.
         next.frozen = reader.numbers().is_ok_and(|[frozen]: [f64; 1]| frozen == 1.0);
         let is_shrink_known = reader.numbers().is_ok_and(|[known]: [f64; 1]| known == 1.0);
+        if let Ok(turning) = reader.numbers() {
+            next.estimate.restore_turning(turning);
+        }
         next.tuple = (known == 1.0).then_some(tuple);
         next.balance = (balance.is_finite() && balance != -1.0).then_some(balance);
         next.estimate.restore(counted);

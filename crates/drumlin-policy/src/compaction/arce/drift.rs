@@ -50,6 +50,8 @@ pub(crate) enum Trigger {
     Size,
     /// Measured costs or the number of clients changed.
     Costs,
+    /// Windows hold another number of operations.
+    Windows,
     /// The phase lasts longer than expected.
     Outlasts,
     /// It is long ago.
@@ -57,7 +59,7 @@ pub(crate) enum Trigger {
 }
 
 impl Trigger {
-    pub(crate) const ALL: [Trigger; 7] = [
+    pub(crate) const ALL: [Trigger; 8] = [
         Trigger::Fresh,
         Trigger::Mix,
         Trigger::Surprise,
@@ -65,6 +67,7 @@ impl Trigger {
         Trigger::Costs,
         Trigger::Outlasts,
         Trigger::Age,
+        Trigger::Windows,
     ];
 
     pub(crate) fn name(self) -> &'static str {
@@ -74,6 +77,7 @@ impl Trigger {
             Trigger::Surprise => "runs or costs are not as predicted",
             Trigger::Size => "the tree changed its size",
             Trigger::Costs => "measured costs changed",
+            Trigger::Windows => "windows hold another number of operations",
             Trigger::Outlasts => "the phase lasts longer than expected",
             Trigger::Age => "the last one is long ago",
         }
@@ -168,11 +172,11 @@ impl Drift {
         if picture.flushes >= LEAST_FLUSHES && differ(picture.bytes, basis.bytes, GROWTH) {
             return Some(Trigger::Size);
         }
-        if picture.costs.iter().zip(basis.costs).any(|(now, then)| differ(*now, then, SURPRISE)) {
-            return Some(Trigger::Costs);
-        }
         // What a tuple says is in windows, and these hang on the share of writes, however small it is.
         if picture.window_ops.max(basis.window_ops) > WINDOWS * picture.window_ops.min(basis.window_ops) {
+            return Some(Trigger::Windows);
+        }
+        if picture.costs.iter().zip(basis.costs).any(|(now, then)| differ(*now, then, SURPRISE)) {
             return Some(Trigger::Costs);
         }
         if picture.horizon > OUTLASTS * basis.horizon {
@@ -251,8 +255,13 @@ impl Drift {
         if self.phases.len() == PHASES {
             self.phases.remove(0);
         }
-        self.phases.push((operations - self.phase_began).max(1.0));
+        self.phases.push(self.lasted(operations).max(1.0));
         self.phase_began = operations;
+    }
+
+    /// Operations of the present phase.
+    pub(crate) fn lasted(&self, operations: f64) -> f64 {
+        operations - self.phase_began
     }
 
     /// How many operations more the present phase is expected to last, once any phase has ended: as long as
@@ -263,7 +272,7 @@ impl Drift {
         }
         let sum: f64 = self.phases.iter().map(|length| real::ln(*length)).sum();
         let usual = real::exp(sum / self.phases.len() as f64);
-        Some(usual.max(operations - self.phase_began))
+        Some(usual.max(self.lasted(operations)))
     }
 }
 

@@ -28,6 +28,9 @@ const HALF_LIFE: f64 = 8.0;
 const LEAST_HALF_LIFE: f64 = 16_384.0;
 /// Weight of news about flushes and merges.
 const NEWS: f64 = 0.25;
+/// Flushes one after the other that are so many times larger, or smaller, than expected: their mean is expected from then on.
+const TURNED: f64 = 3.0;
+const TURN: f64 = 2.0;
 /// Operations that make a tick, and fewer that do where they show another mix by themselves.
 const TICK: f64 = 1024.0;
 const EARLY_TICK: f64 = 64.0;
@@ -44,6 +47,8 @@ pub(crate) struct Estimate {
     /// Bytes and entries of a flush; 0 before the first.
     pub(crate) flush_bytes: f64,
     pub(crate) flush_entries: f64,
+    /// The latest flushes that were all much larger, or all much smaller, than expected.
+    turning: Turning,
     /// Bytes written per byte read by merges, and whether any merge has told of it.
     pub(crate) shrink: f64,
     pub(crate) is_shrink_known: bool,
@@ -64,6 +69,7 @@ impl Estimate {
         fast: MIX,
         flush_bytes: 0.0,
         flush_entries: 0.0,
+        turning: Turning::NONE,
         shrink: 1.0,
         is_shrink_known: false,
         counted: [0; 3],
@@ -138,6 +144,19 @@ impl Estimate {
         self.phase = phase;
     }
 
+    /// The flushes that may tell of a turn, as numbers.
+    pub(crate) fn turning(&self) -> [f64; 3] {
+        let Turning { count, sums: [bytes, entries] } = self.turning;
+        [count, bytes, entries]
+    }
+
+    /// Takes back [`Estimate::turning`]; what is no such thing is nothing.
+    pub(crate) fn restore_turning(&mut self, [count, bytes, entries]: [f64; 3]) {
+        let is_sane =
+            count.abs() < TURNED && [bytes, entries].iter().all(|sum| sum.is_finite() && *sum > 0.0);
+        self.turning = if is_sane { Turning { count, sums: [bytes, entries] } } else { Turning::NONE };
+    }
+
     /// The engine's counters began from nothing.
     pub(crate) fn count_anew(&mut self) {
         self.counted = [0; 3];
@@ -154,8 +173,12 @@ impl Estimate {
             |old: &mut f64, new: f64| *old = if *old > 0.0 { *old + NEWS * (new - *old) } else { new };
         match outcome {
             Outcome::Flushed { bytes, entries } if *bytes > 0 && *entries > 0 => {
+                let expected = if self.flush_bytes > 0.0 { self.flush_bytes } else { *bytes as f64 };
                 blend(&mut self.flush_bytes, *bytes as f64);
                 blend(&mut self.flush_entries, *entries as f64);
+                if let Some([bytes, entries]) = self.turning.flushed([*bytes, *entries], expected) {
+                    (self.flush_bytes, self.flush_entries) = (bytes, entries);
+                }
             }
             Outcome::Plan { result: PlanResult::Done, bytes_in, bytes_out, .. } if *bytes_in > 0 => {
                 let ratio = bounded(*bytes_out as f64 / *bytes_in as f64, 0.01, 1.0);
@@ -215,6 +238,43 @@ impl Estimate {
     }
 }
 
+/// Flushes that differ from what is expected, all to one side.
+///
+/// Memtables that wait are flushed together, so after a rush of writes flushes become sixty times smaller from one to the
+/// next. A mean would tell of windows in between for a dozen flushes, in which a search for the new mix looks ahead by those.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Turning {
+    /// How many, below 0 for smaller ones; their bytes and entries.
+    count: f64,
+    sums: [f64; 2],
+}
+
+impl Turning {
+    const NONE: Turning = Turning { count: 0.0, sums: [0.0; 2] };
+
+    /// Takes in a flush of so many bytes and entries. What is to be expected, if that is something else.
+    fn flushed(&mut self, flush: [u64; 2], expected: f64) -> Option<[f64; 2]> {
+        let flush = flush.map(|figure| figure as f64);
+        let side = match flush[0] {
+            bytes if bytes > TURN * expected => 1.0,
+            bytes if bytes * TURN < expected => -1.0,
+            _ => {
+                *self = Turning::NONE;
+                return None;
+            }
+        };
+        if self.count * side < 0.0 {
+            *self = Turning::NONE;
+        }
+        self.count += side;
+        self.sums.iter_mut().zip(flush).for_each(|(sum, figure)| *sum += figure);
+        if self.count.abs() < TURNED {
+            return None;
+        }
+        Some(core::mem::replace(self, Turning::NONE).sums.map(|sum| sum / TURNED))
+    }
+}
+
 /// `figure`, or `prior` when it is not known.
 fn known(figure: f64, prior: f64) -> f64 {
     if figure.is_finite() && figure > 0.0 { figure } else { prior }
@@ -249,5 +309,48 @@ mod tests {
         let built = 0.008193;
         assert_eq!(filter_rate(built, 0.0, 0.0), built);
         assert!((filter_rate(built, 3.0, 1000.0) - 0.004058).abs() < 5e-7);
+    }
+
+    fn flushed(estimate: &mut Estimate, kib: &[u64]) -> [f64; 2] {
+        for kib in kib {
+            estimate.observe(&Outcome::Flushed { bytes: kib << 10, entries: *kib });
+        }
+        [estimate.flush_bytes / 1024.0, estimate.flush_entries]
+    }
+
+    /// After a rush of writes flushes are small at once: three of them tell, whatever came before.
+    #[test]
+    fn three_flushes_of_another_size_are_what_is_expected() {
+        let mut estimate = Estimate::PRIOR;
+        assert_eq!(flushed(&mut estimate, &[7600; 9]), [7600.0; 2]);
+        assert!(flushed(&mut estimate, &[120, 130])[0] > 4000.0, "two may be chance");
+        assert_eq!(flushed(&mut estimate, &[122]), [124.0; 2]);
+        assert_eq!(flushed(&mut estimate, &[1000, 2000, 3000]), [2000.0; 2], "larger ones likewise");
+    }
+
+    #[test]
+    fn flushes_of_changing_sizes_are_a_mean() {
+        let mut estimate = Estimate::PRIOR;
+        flushed(&mut estimate, &[1000]);
+        for _ in 0..50 {
+            let [mean, _] = flushed(&mut estimate, &[400, 400, 1900, 1900]);
+            assert!((800.0..1600.0).contains(&mean), "{mean}: twice smaller, twice larger");
+            assert!((400.0..1300.0).contains(&flushed(&mut estimate, &[300, 300, 600])[0]));
+        }
+    }
+
+    /// A state between two of the three goes on where it was.
+    #[test]
+    fn flushes_that_may_tell_of_a_turn_are_saved() {
+        let mut estimate = Estimate::PRIOR;
+        flushed(&mut estimate, &[8000, 100, 100]);
+        let mut other = Estimate { turning: Turning::NONE, ..estimate };
+        other.restore_turning(estimate.turning());
+        assert_eq!(other, estimate);
+        assert_eq!(flushed(&mut other, &[100]), [100.0; 2]);
+        for damaged in [[f64::NAN, 1.0, 1.0], [3.0, 1.0, 1.0], [1.0, -1.0, 1.0], [1.0, 1.0, f64::INFINITY]] {
+            other.restore_turning(damaged);
+            assert_eq!(other.turning, Turning::NONE);
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! Why, with the numbers that led to it. Reasons hold no user keys.
 
-use super::drift::Trigger;
+use super::drift::{Drift, Trigger};
 use super::estimate::Estimate;
 use super::guard::Balance;
 use super::interval::Candidate;
@@ -114,10 +114,23 @@ struct Seen {
     bytes: f64,
     balance: f64,
     pace: Pace,
+    /// Operations of the last phases, the latest last, and of the present one.
+    phases: Vec<f64>,
+    lasted: f64,
+    /// Windows that a search would look ahead.
+    horizon: f64,
 }
 
 impl Told {
-    pub(super) fn of(scene: &Scene<'_>, estimate: &Estimate, balance: &Balance, pace: &Pace) -> Told {
+    /// `horizon`: windows that a search would look ahead.
+    pub(super) fn of(
+        scene: &Scene<'_>,
+        estimate: &Estimate,
+        drift: &Drift,
+        horizon: f64,
+        balance: &Balance,
+        pace: &Pace,
+    ) -> Told {
         Told {
             seen: Some(Seen {
                 tuple: scene.tuple,
@@ -132,6 +145,9 @@ impl Told {
                 bytes: scene.line.bytes,
                 balance: balance.left(),
                 pace: pace.clone(),
+                phases: drift.phases.clone(),
+                lasted: drift.lasted(estimate.operations),
+                horizon,
             }),
         }
     }
@@ -179,6 +195,15 @@ pub(super) fn policy(told: &Told, found: Option<&(Trigger, Answer)>, thinking: O
         pace.stop,
         if seen.balance < 0.0 { "minus " } else { "" },
         Size(seen.balance.abs()),
+    );
+    let _ = write!(text, "\nphases:");
+    for phase in &seen.phases {
+        let _ = write!(text, " {phase:.0},");
+    }
+    let _ = write!(
+        text,
+        " {:.0} operations so far; searches look {:.0} windows ahead",
+        seen.lasted, seen.horizon
     );
     if seen.disk_short {
         text.push_str(

@@ -15,6 +15,8 @@ use drumlin_types::contract::{FileState, Think};
 /// Windows that a search looks ahead, from and to, and the least after a cut to the usual length of phases.
 const HORIZON: (f64, f64) = (400.0, 4096.0);
 const LEAST_HORIZON: f64 = 64.0;
+/// Windows within which what a phase writes may still be another surprise.
+const YOUNG_WINDOWS: f64 = 8.0;
 
 impl Arce {
     fn picture(&self, scene: &Scene<'_>) -> Picture {
@@ -67,11 +69,15 @@ impl Arce {
         let one = Met { runs: 1.0, cost: 1.0 };
         let whole_tree = scene.model.windows(scene.line.bytes, one, Stall::NEVER);
         let search = Search::new(self.start(scene, *balance), scene.tuple, whole_tree, self.switches.rho);
-        Some(Box::new(search.urgent(trigger == Trigger::Mix)))
+        // The windows of another mix are known only when some have passed.
+        let is_new = self.drift.lasted(self.estimate.operations) < YOUNG_WINDOWS * scene.model.window_ops;
+        let is_urgent =
+            trigger == Trigger::Mix || trigger == Trigger::Windows && is_new && !self.drift.phases.is_empty();
+        Some(Box::new(search.urgent(is_urgent)))
     }
 
     /// Windows that a search looks ahead: longer for larger trees, cut to the usual length of phases.
-    fn horizon(&self, scene: &Scene<'_>) -> f64 {
+    pub(super) fn horizon(&self, scene: &Scene<'_>) -> f64 {
         if !self.switches.horizon {
             return HORIZON.0;
         }

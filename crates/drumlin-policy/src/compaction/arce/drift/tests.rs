@@ -157,8 +157,8 @@ fn other_triggers() {
         }
     }
     assert_eq!(tick(|p| p.window_ops *= 1.9), None);
-    assert_eq!(tick(|p| p.window_ops *= 2.1), Some(Trigger::Costs));
-    assert_eq!(tick(|p| p.window_ops /= 2.1), Some(Trigger::Costs));
+    assert_eq!(tick(|p| p.window_ops *= 2.1), Some(Trigger::Windows));
+    assert_eq!(tick(|p| p.window_ops /= 2.1), Some(Trigger::Windows));
     assert_eq!(tick(|p| p.horizon = 201.0), Some(Trigger::Outlasts));
     for (runs, cost, expected) in [
         (6.3, 100.0, Some(Trigger::Surprise)),
