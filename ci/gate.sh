@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# The regression gate: counts that repeat and instructions by callgrind, against ci/gate.toml.
+# The regression gate: compares reproducible counts, and instruction counts by callgrind, with ci/gate.toml.
 #
 #     bash ci/gate.sh [--update] [--only NAME] [--counts]
 #
-# Its own target folder: valgrind does not know the newest instructions, so the processor is fixed, and allocations are
-# counted. Without valgrind the gate fails rather than pass what it did not measure; --counts leaves instructions out.
+# It builds into its own target folder: valgrind does not support the newest instructions, so the build fixes the
+# processor type, and it counts allocations. Without valgrind the gate fails, since it must not pass unmeasured
+# figures; --counts omits instruction counts.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 target=${CARGO_TARGET_DIR:-target}/gate

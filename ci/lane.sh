@@ -1,21 +1,21 @@
 #!/usr/bin/env bash
-# Runs one lane of tests that are too long, or too odd, for `cargo test`, and holds their figure lines against
+# Runs one lane: tests that are too long, or too unusual, for `cargo test`. Compares their figure lines with
 # ci/floors.toml. A lane fails when a run fails, when a figure misses its floor, or when a line is absent.
 #
 #     bash ci/lane.sh merge|nightly
 #
-# The simulated runs are built apart, with the seeded bugs compiled in (`--cfg sim`) and all off. The kill run is of
-# the real program on real files.
+# The simulated runs use a separate build, with the seeded bugs compiled in (`--cfg sim`) and switched off. The kill
+# run uses the real program on real files.
 set -euo pipefail
 lane=$1
 cd "$(dirname "$0")/.."
 
-# The merge lane's seeds are made from the commit: same commit, same result, and other seeds with every commit. Outside a
-# repository there is no commit to make them from.
+# The merge lane derives its seeds from the commit: the same commit gives the same result, and every commit other
+# seeds. Outside a repository the seed is 1.
 commit=$(git rev-parse --short=12 HEAD 2>/dev/null || echo 1)
 case $lane in
-    merge) times=1 kills=15 seed=$((16#$commit)) ;;
-    nightly) times=10 kills=300 seed=$(date -u +%Y%m%d) ;;
+    merge) times=1 schedules=1000 kills=15 seed=$((16#$commit)) ;;
+    nightly) times=10 schedules=20000 kills=300 seed=$(date -u +%Y%m%d) ;;
     *) echo "usage: bash ci/lane.sh merge|nightly" >&2; exit 2 ;;
 esac
 echo "lane $lane, seed $seed"
@@ -28,19 +28,34 @@ RUSTFLAGS="--cfg sim" cargo build --quiet --profile sim --target-dir "$target/cf
 torture=$target/cfgsim/sim/drumlin-torture
 run() { "$torture" "$@" --seed "$seed" | tee -a "$log"; }
 run tapes
-# Seeds that once failed, or that reach something rare: each is replayed as it is.
+# Replay the listed seeds, which once failed or which reach something rare.
 while read -r kind number rest; do
     case $kind in '' | '#'*) continue ;; esac
     # shellcheck disable=SC2086
     "$torture" "$kind" --seed "$number" --cases 1 $rest
 done <ci/seeds.txt
 run model --cases $((1500 * times))
-run crash --cases $((115 * times))
+run crash --cases $((400 * times))
+# The fault run is new: only the nightly lane runs it until its seeds have passed for some time.
+if [ "$lane" = nightly ]; then run fault --cases $((8 * times)); fi
+run fsync --cases $((10 * times))
+run full --cases $((72 * times))
+run segment --cases $((20000 * times))
 run meta --cases $((30 * times))
 run corrupt --cases $((60000 * times))
+run repair --cases $((6000 * times))
 run repeat --cases $((100 * times))
-# Its floor says how many of the seeded bugs must be found; it fails by itself unless all are.
+run threads --cases $((20 * times))
+run fuzz --cases $((50000 * times))
+# The floor of this run gives the number of seeded bugs to find. The run itself fails unless it finds all of them.
 { "$torture" bank || true; } | tee -a "$log"
+
+# At night the search continues from its earlier inputs.
+if [ "$lane" = nightly ]; then
+    { FUZZ_SEED=$seed bash ci/fuzz.sh 1000000 || true; } | tee -a "$log"
+fi
+
+SCHEDULES=$schedules SEED=$seed bash ci/models.sh | tee -a "$log"
 
 cargo build --quiet --package drumlin-cli
 for durability in buffered sync; do

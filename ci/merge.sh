@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# The merge lane: the runs that every change passes, the floors that show they looked, and the regression gate.
-# Same commit, same seeds, same result.
+# The merge lane: the runs that every change must pass, the floors on their volume, and the regression gate. The same
+# commit gives the same seeds and the same result.
 set -euo pipefail
 bash "$(dirname "$0")/lane.sh" merge
-# Counts repeat everywhere; instructions are measured where there is valgrind, and judged on the processor of the file.
+# Counts are reproducible on all machines. Instructions are measured where valgrind exists, and judged on the
+# processor that the gate file names.
 if command -v valgrind > /dev/null; then
     exec bash "$(dirname "$0")/gate.sh"
 fi

@@ -1,23 +1,23 @@
 #!/usr/bin/env python3
-"""Kills a loading process again and again, and checks after each kill what the store holds.
+"""Kills a loading process repeatedly, and checks the content of the store after each kill.
 
-Each round feeds puts to `drumlin load --ack --durability X`, every value unique, and reads the keys it
-acknowledges. At a random moment the process gets SIGKILL. The store is then opened again, and
+Each round feeds puts with unique values to `drumlin load --ack --durability X`, and reads the keys that it
+acknowledges. At a random moment the process receives SIGKILL. The store is then reopened, and
 
 - `drumlin verify` must find nothing;
-- the state must be the state before the round plus the first m writes of the round, for one m: nothing may be
-  missing before a write that is there, nothing changed, nothing back from the dead;
-- m must not be below the number of acknowledged writes (for --durability none, which promises nothing before
-  a flush, m may be anything).
+- the state must be the state before the round plus the first m writes of the round, for one m: no write before a
+  surviving one may be missing, no value may be changed, and no deleted or overwritten version may reappear;
+- m must be at least the number of acknowledged writes (for --durability none, which promises nothing before
+  a flush, m may have any value).
 
-Between rounds some keys are deleted with --durability sync; they must stay away until written again. The
-state found after a kill is the base of the next round. Prints one line of figures:
+Between rounds some keys are deleted with --durability sync; they must stay deleted until written again. The
+state found after a kill is the base of the next round. Prints one figure line:
 
     kill-X: kills N, writes W, acknowledged A, kept K, deleted D, lost 0, wrong 0, damaged 0, seed S
 
-`lost` counts acknowledged writes that are gone, `wrong` keys whose state no m explains, `damaged` rounds with
-findings of verify. Exit status 0 if the three are 0. SIGKILL ends a process, not the machine: this tests
-that nothing is acknowledged before the kernel has it, not that the disk has it.
+`lost` counts acknowledged writes that are gone, `wrong` keys whose state no m explains, and `damaged` rounds with
+findings of verify. The exit status is 0 if all three are 0. SIGKILL ends a process, not the machine. So this tests
+that the kernel has a write before its acknowledgement, not that the disk has it.
 """
 
 import argparse
@@ -30,9 +30,9 @@ import tempfile
 import threading
 import time
 
-# Writes a round may feed at most; rounds are killed long before.
+# Maximum number of writes per round; the kill comes long before.
 ROUND_WRITES = 200_000
-# Seconds after which a process that says nothing is taken for hung.
+# Seconds without output after which a process counts as hung.
 PATIENCE = 120
 
 
@@ -43,7 +43,7 @@ class Figures:
 
 
 class Round:
-    """One process: a feeder thread, a reader thread, a kill."""
+    """One round: a process that loads, a thread that feeds it, a thread that reads its output, and the kill."""
 
     def __init__(self, arguments, database, writes, target, delay):
         self.writes = writes
@@ -82,7 +82,7 @@ class Round:
             pass
 
     def read(self):
-        # What was printed before the kill is still in the pipe after it. A line cut short does not count.
+        # Output from before the kill is still in the pipe afterwards. Ignore a truncated last line.
         for line in self.process.stdout:
             if line.endswith(b"\n"):
                 self.acknowledged.append(line[:-1])
@@ -95,7 +95,7 @@ class Round:
 
 
 def make_writes(rng, round_number, keys):
-    """Puts of one round: (key, value), values unique over all rounds, of sizes from tens of bytes to tens of KiB."""
+    """Yields the puts of one round as (key, value). Values are unique over all rounds, of tens of bytes to tens of KiB."""
     for number in range(ROUND_WRITES):
         key = b"key%06d" % rng.randrange(keys)
         size = rng.choice((16, 100, 100, 400, 1000, 4000)) if rng.random() < 0.99 else 40_000
@@ -109,9 +109,9 @@ def scan(arguments, database):
 
 
 def explain(base, writes, found):
-    """The number m of writes whose application to base is nearest to found, and the keys that still differ.
+    """Returns the number m of writes that, applied to base, best explain found, and the keys that still differ.
 
-    Values are unique, so the last write that is applied is visible: m is known from the largest write seen.
+    Values are unique, so m follows from the last write whose value is in found.
     """
     number_of = {value: number for number, (_, value) in enumerate(writes)}
     m = 1 + max((number_of[value] for value in found.values() if value in number_of), default=-1)
@@ -122,7 +122,7 @@ def explain(base, writes, found):
 
 
 def check_round(arguments, database, base, round_, writes, figures):
-    """Checks the store after a kill; returns what it holds."""
+    """Checks the store after a kill; returns its content."""
     acknowledged = len(round_.acknowledged)
     figures.kills += 1
     figures.writes += round_.fed
@@ -151,7 +151,7 @@ def check_round(arguments, database, base, round_, writes, figures):
 
 
 def delete_some(arguments, database, rng, base, figures):
-    """Deletes a few keys, durably, and takes them out of base."""
+    """Deletes a few keys durably, and removes them from base."""
     for key in rng.sample(sorted(base), min(len(base), 3)):
         command = [arguments.drumlin, "delete", database, key.decode(), "--durability", "sync"]
         subprocess.run(command, check=True, timeout=PATIENCE)
@@ -166,7 +166,7 @@ def run(arguments, database):
     subprocess.run([arguments.drumlin, "put", database, "key000000", "first"], check=True, timeout=PATIENCE)
     base[b"key000000"] = b"first"
     for number in range(arguments.kills):
-        # Mostly in the midst of writing, sometimes while the store opens.
+        # The kill comes mostly during writes, sometimes while the store opens.
         target = 0 if rng.random() < 0.1 else rng.randrange(1, arguments.writes)
         delay = rng.random() * (0.1 if target == 0 else 0.01)
         writes = list(make_writes(random.Random(rng.random()), number, arguments.keys))

@@ -1,6 +1,7 @@
 #!/bin/sh
-# The main job, from nothing to a checked store: builds the command, loads Debian's package index, counts it, scans
-# it by prefix, reads one stanza back and compares it byte for byte, draws the tree, and verifies every block.
+# The main job, from an empty folder to a verified store: builds the command, loads Debian's package index, counts the
+# entries, scans by prefix, reads one stanza back and compares it byte for byte, prints the tree, and verifies every
+# block.
 #
 # Without a Debian system, give the index as an argument: sh scripts/main-job.sh Packages
 set -eu
@@ -17,7 +18,7 @@ store=$work/store
 if [ $# -gt 0 ]; then
     cp "$1" "$index"
 else
-    # Lists kept in the temporary folder, so that nothing of the system changes.
+    # Keep the package lists in the temporary folder, so that the system stays unchanged.
     mkdir -p "$work/lists/partial" "$work/cache"
     set -- -o Dir::State::Lists="$work/lists" -o Dir::Cache="$work/cache" -o Acquire::Languages=none \
         -o APT::Sandbox::User=root
@@ -27,7 +28,7 @@ fi
 
 "$drumlin" load "$store" "$index" --format deb822
 
-# The stanzas of the index with distinct keys; a key is Package/Version/Architecture.
+# Distinct keys of the index's stanzas; a key is Package/Version/Architecture.
 awk 'function emit() { if (p != "") print p "/" v "/" a; p = v = a = "" }
      /^[ \t]*$/ { emit() } /^Package: / { p = $2 } /^Version: / { v = $2 } /^Architecture: / { a = $2 } END { emit() }' \
     "$index" | LC_ALL=C sort -u > "$work/keys"
@@ -39,7 +40,7 @@ if [ "$counted" != "$expected" ]; then
     exit 1
 fi
 
-# One package from the middle of the index; the last stanza with its key is the one that the store keeps.
+# A package from the middle of the index. The store keeps the last stanza with its key.
 key=$(sed -n "$((expected / 2))p" "$work/keys")
 "$drumlin" scan "$store" --prefix "${key%%/*}/" --keys-only
 awk -v key="$key" 'function done() { if (p "/" v "/" a == key) last = text; text = p = v = a = "" }

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Says what a store must hold after `drumlin replay`, and compares.
+"""Computes the expected content of a store after `drumlin replay`, and compares it with the store.
 
-It reads the trace with code of its own, applies it to a dictionary, and compares the dictionary with the lines
-of `drumlin scan --format tsv`: from stdin, or by running the binary when --db is given. It prints
+The script parses the trace independently of Drumlin, applies it to a dictionary, and compares the dictionary with
+the lines of `drumlin scan --format tsv`. It reads them from stdin, or runs the binary when --db is given. It prints
 
     keys N, differing D
 
-where N counts the keys that the dictionary holds and D the keys that are missing, surplus, out of order or of
-another value. Exit status 0 if D is 0, 1 if not, 2 on bad usage.
+where N counts the keys in the dictionary, and D the keys that are missing, surplus, out of order or have another
+value. The exit status is 0 if D is 0, 1 if not, and 2 on wrong usage.
 
     drumlin replay db trace.csv.zst && scripts/replay_oracle.py trace.csv.zst --drumlin target/release/drumlin --db db
     drumlin scan db | scripts/replay_oracle.py trace.csv.zst
@@ -26,17 +26,17 @@ GAMMA = 0x9E3779B97F4A7C15
 
 @cache
 def lanes(words):
-    """Constants for so many words: 1, the 64-bit mask and (i + 1) * GAMMA in lanes of 128 bits."""
+    """Returns three constants for `words` words, in lanes of 128 bits: 1, the 64-bit mask, and (i + 1) * GAMMA."""
     ones = sum(1 << (128 * i) for i in range(words))
     steps = sum((((i + 1) * GAMMA) & MASK) << (128 * i) for i in range(words))
     return ones, MASK * ones, steps
 
 
 def generated_value(key, write_number, size):
-    """The value that a replay without --values writes: splitmix64 from FNV-1a-64(key) xor the write number.
+    """Returns the value that a replay without --values writes: splitmix64 from FNV-1a-64(key) xor the write number.
 
-    All words are computed at once, side by side in one large number: a lane of 128 bits holds the product of
-    two words, and the mask cuts it back to 64.
+    One large number holds all words, so that they are computed at once. A lane of 128 bits holds the product of
+    two words, and the mask reduces it to 64 bits.
     """
     seed = 0xCBF29CE484222325
     for byte in key:
@@ -55,7 +55,7 @@ def generated_value(key, write_number, size):
 
 
 def contents(path):
-    """The bytes of a file, decompressed when it is a zstd frame."""
+    """Returns the bytes of a file, decompressed if it is a zstd frame."""
     with open(path, "rb") as file:
         data = file.read()
     if data[:4] != b"\x28\xb5\x2f\xfd":
@@ -64,7 +64,7 @@ def contents(path):
 
 
 def real_values(path):
-    """The objects of a file in `git cat-file --batch` framing, one after the other."""
+    """Yields the objects of a file in `git cat-file --batch` framing, one after the other."""
     data = contents(path)
     at = 0
     while at < len(data):
@@ -96,7 +96,7 @@ def operations(path, expand):
 
 
 def expected_map(arguments):
-    """The final state: key -> a function of no arguments that gives the value. Also counts gets."""
+    """Returns the final state: key -> (put number, size), or the value itself with --values. Also counts gets."""
     values = real_values(arguments.values) if arguments.values else None
     state = {}
     puts = deletes = hits = misses = 0
@@ -119,14 +119,14 @@ def expected_map(arguments):
 
 
 def unescape(text):
-    # The four escapes of a scan mean the same in Python's own, which are read at the speed of C.
+    # A scan's four escapes mean the same in Python, whose decoder runs at the speed of C.
     if b"\\" not in text:
         return text
     return text.decode("unicode_escape").encode("latin-1")
 
 
 def compare(state, lines):
-    """Counts the keys that differ; names the first few on stderr."""
+    """Returns the number of keys that differ; prints the first few on stderr."""
     differing = 0
     last = None
 

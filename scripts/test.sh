@@ -1,5 +1,5 @@
 #!/bin/sh
-# The tests: every test of the workspace, the repository's habits, and the merge lane.
+# Runs every test of the workspace, the repository's own checks, and the merge lane.
 set -eu
 cd "$(dirname "$0")/.."
 

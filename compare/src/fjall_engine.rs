@@ -1,7 +1,8 @@
-//! fjall behind the trait: its defaults, with the resources and promises that all engines get.
+//! Adapter of fjall: its defaults, with the resources and guarantees of all engines.
 //!
-//! Its default durability hands writes to the operating system, which is `buffered`; `none` is left at that, for it has no
-//! mode without a journal. It has no direct I/O and is left out of what needs it. It tells little about itself, so most counters are `null`.
+//! Its default durability passes writes to the operating system, which is `buffered`. `none` uses the same, because
+//! fjall has no mode without a journal. It has no direct I/O and is skipped in runs that need it. It reports few
+//! statistics, so most counters are `null`.
 
 use drumlin_bench::engine::{
     Compression, Counters, Direction, Durability, Engine, EngineConfig, EngineKind, Io, Result, Visit,
@@ -14,7 +15,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-/// fjall as a kind of engine.
+/// fjall as an engine kind.
 pub struct Fjall;
 
 struct Open {
@@ -27,9 +28,9 @@ fn text(error: fjall::Error) -> String {
     error.to_string()
 }
 
-/// Time between two looks at whether it still works in the background.
+/// Interval between two checks for background work.
 const LOOK: Duration = Duration::from_millis(50);
-/// Looks in a row without work after which it counts as idle: two seconds.
+/// Number of consecutive checks without work after which the store counts as idle: two seconds.
 const QUIET_LOOKS: u32 = 40;
 
 impl EngineKind for Fjall {
@@ -42,7 +43,7 @@ impl EngineKind for Fjall {
     }
 
     fn open(&self, dir: &Path, config: &EngineConfig) -> Result<Box<dyn Engine>> {
-        // The cache gets what the other engines' blocks get: half of the memory.
+        // The cache gets half of the memory, as in the other engines.
         let cache = config.memory_bytes / 2;
         let builder = Database::builder(dir).cache_size(cache).worker_threads(1 + config.merges as usize);
         let db = builder.open().map_err(text)?;
@@ -82,7 +83,7 @@ impl Open {
     }
 }
 
-/// Gives up to `limit` of `entries` to `visit`.
+/// Passes up to `limit` of `entries` to `visit`.
 fn give(entries: impl Iterator<Item = fjall::Guard>, limit: usize, visit: Visit<'_>) -> Result<usize> {
     let mut given = 0;
     for entry in entries.take(limit) {

@@ -1,9 +1,10 @@
-//! Drumlin beside other key-value engines: the benchmarks of `drumlin bench` with more engines compiled in.
+//! Benchmarks of Drumlin beside other key-value engines: `drumlin bench` with more engines compiled in.
 //!
-//! A program of its own with its own lock file, for RocksDB takes long to compile and belongs in no build of Drumlin.
-//! Every engine allocates through one jemalloc: RocksDB's crate replaces `malloc` by it, and the global allocator of
-//! this program is the same. Each adapter is one file behind `drumlin_bench::engine::Engine`; what it sets and why is in
-//! its essay, and `drumlin-compare options ENGINE` prints what the engine itself says is in effect.
+//! This is a separate program with its own lock file, because RocksDB takes long to compile and is not part of any
+//! build of Drumlin. Every engine allocates from one jemalloc: RocksDB's crate replaces `malloc` with it, and it is
+//! also the global allocator of this program. Each adapter is one file that implements
+//! `drumlin_bench::engine::Engine`. Its essay explains which options it sets and why. `drumlin-compare options
+//! ENGINE` prints the options in effect, as the engine reports them.
 
 #[cfg(feature = "fjall")]
 mod fjall_engine;
@@ -25,7 +26,12 @@ use std::process::ExitCode;
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// Measure Drumlin beside other key-value engines
+/// Benchmark Drumlin beside other key-value engines
+///
+/// Results go to stdout as a table; progress and warnings go to stderr. Every result of the store is verified,
+/// and a wrong one ends the run without numbers.
+///
+/// Exit status: 0 success, 1 error or wrong result, 2 bad usage, 3 gate failed, 4 too noisy.
 #[derive(Parser)]
 #[command(name = "drumlin-compare", version, max_term_width = 100)]
 struct Cli {

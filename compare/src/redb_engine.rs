@@ -1,8 +1,9 @@
-//! redb behind the trait: a B-tree, for what reads of one can cost.
+//! Adapter of redb: a B-tree, as a reference for the cost of reads.
 //!
-//! Its default commit is durable, which is `sync`. Its other one lives in memory until a durable one follows, which is less
-//! than `buffered` promises; stores are loaded with that one, so that redb's reads can be measured, but its own
-//! `buffered` and `none` writes are cheaper than the promise and no comparison. Counters are `null`: it tells none.
+//! Its default commit is durable, which is `sync`. Its other commit stays in memory until a durable one follows,
+//! which is weaker than `buffered`. Stores are loaded with that commit, so that redb's reads can be measured. But its
+//! `buffered` and `none` writes are cheaper than the guarantee requires and must not be compared. All counters are
+//! `null`, because redb reports none.
 
 use drumlin_bench::engine::{
     Counters, Direction, Durability, Engine, EngineConfig, EngineKind, Io, Result, Visit,
@@ -11,7 +12,7 @@ use redb::{Database, ReadOnlyTable, ReadTransaction, ReadableDatabase, ReadableT
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// redb as a kind of engine.
+/// redb as an engine kind.
 pub struct Redb;
 
 const TABLE: TableDefinition<'static, &'static [u8], &'static [u8]> = TableDefinition::new("bench");
@@ -49,7 +50,7 @@ impl EngineKind for Redb {
 }
 
 impl Open {
-    /// One commit of what `change` does to the table.
+    /// Applies `change` to the table in one commit.
     fn write(
         &self,
         durability: Durability,
@@ -145,7 +146,7 @@ impl Engine for Open {
     }
 
     fn compact(&self) -> Result<()> {
-        // Its compaction makes the file smaller and no read faster, and needs the database for itself.
+        // redb's compaction shrinks the file but makes no read faster, and it needs exclusive access to the database.
         Ok(())
     }
 

@@ -1,5 +1,5 @@
-//! RocksDB behind the trait. Which options it runs with is said in `rocksdb_options`; what it tells of itself comes from
-//! its log, and the options in effect from its own OPTIONS file.
+//! Adapter of RocksDB. `rocksdb_options` describes its options. Its statistics come from its log, and the options in
+//! effect from its own OPTIONS file.
 
 use crate::rocksdb_log::{Log, stalls};
 use crate::rocksdb_options::{RocksDb, in_effect};
@@ -14,14 +14,14 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Levels that it has by default.
+/// Default number of levels.
 const LEVELS: usize = 7;
 
 struct Open {
     db: DB,
     dir: PathBuf,
     log: Arc<Log>,
-    /// One for each durability, in its order.
+    /// Write options for each durability, in the order of the enum.
     writes: [WriteOptions; 3],
 }
 
@@ -33,7 +33,7 @@ impl RocksDb {
     fn open_store(&self, dir: &Path, config: &EngineConfig) -> Result<Open> {
         let log = Arc::new(Log::default());
         let options = self.options(config, &log)?;
-        // Named, so that batched reads can name it.
+        // The column family is opened by name, so that batched reads can refer to it.
         let family = ColumnFamilyDescriptor::new(DEFAULT_COLUMN_FAMILY_NAME, options.clone());
         let db = DB::open_cf_descriptors(&options, dir, [family]).map_err(text)?;
         let writes = [Durability::None, Durability::Buffered, Durability::Sync].map(|durability| {
@@ -76,7 +76,7 @@ impl Open {
     }
 }
 
-/// Gives up to `limit` entries from where `entries` stands.
+/// Passes up to `limit` entries to `visit`, starting at the position of `entries`.
 fn give(
     entries: &mut DBRawIterator<'_>,
     direction: Direction,
@@ -122,6 +122,16 @@ impl Engine for Open {
 
     fn delete(&self, key: &[u8], durability: Durability) -> Result<()> {
         self.db.delete_opt(key, self.write_options(durability)).map_err(text)
+    }
+
+    fn delete_range(&self, from: &[u8], to: &[u8], durability: Durability) -> Result<()> {
+        let mut batch = WriteBatch::default();
+        batch.delete_range(from, to);
+        self.db.write_opt(batch, self.write_options(durability)).map_err(text)
+    }
+
+    fn merge(&self, key: &[u8], operand: &[u8], durability: Durability) -> Result<()> {
+        self.db.merge_opt(key, operand, self.write_options(durability)).map_err(text)
     }
 
     fn get(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
@@ -178,7 +188,7 @@ impl Engine for Open {
     fn counters(&self) -> Counters {
         let files = |level| self.property(&format!("rocksdb.num-files-at-level{level}")).parse::<u64>();
         let counts: Option<Vec<u64>> = (0..LEVELS).map(|level| files(level).ok()).collect();
-        // Below level 0 the files of a level are one run.
+        // Below level 0, the files of a level form one run.
         let runs = |(level, files): (usize, u64)| if level == 0 { files } else { files.min(1) };
         Counters {
             runs_per_level: counts.map(|counts| counts.into_iter().enumerate().map(runs).collect()),

@@ -1,14 +1,14 @@
-//! What RocksDB tells in its log: bytes of flushes and merges, exactly and at no cost to its callers.
+//! RocksDB's statistics from its log: exact bytes of flushes and compactions, at no cost to its callers.
 //!
-//! Each job writes lines `EVENT_LOG_v1 {json}`. Flushes are told from merges by the job number of `flush_started`. The
-//! statistics that RocksDB can keep besides would slow its readers, so they stay off, as in its default.
+//! Each job writes lines `EVENT_LOG_v1 {json}`. The job number of `flush_started` distinguishes flushes from
+//! compactions. RocksDB's optional statistics would slow its readers, so they stay off, as by default.
 
 use drumlin_bench::engine::{Counters, Stall};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 
-/// Sums over the events so far.
+/// Totals over the events so far.
 #[derive(Default)]
 struct Sums {
     flush_jobs: BTreeSet<u64>,
@@ -22,14 +22,14 @@ struct Sums {
     jemalloc: bool,
 }
 
-/// Hears the log.
+/// Receiver of the log lines.
 #[derive(Default)]
 pub struct Log(Mutex<Sums>);
 
 impl Log {
-    /// Takes one line.
+    /// Processes one line.
     pub fn line(&self, line: &str) {
-        // A line that a panic interrupted leaves sums that are still sums.
+        // After a panic in another thread the totals are still valid numbers.
         let mut sums = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Some((_, text)) = line.split_once("EVENT_LOG_v1 ") {
             if let Ok(event) = serde_json::from_str(text.trim()) {
@@ -42,13 +42,13 @@ impl Log {
         }
     }
 
-    /// Whether checksums use the processor's instruction, and whether memory comes from jemalloc.
+    /// Returns whether checksums use the processor's CRC32 instruction, and whether memory comes from jemalloc.
     pub fn build(&self) -> (bool, bool) {
         let sums = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         (sums.fast_crc, sums.jemalloc)
     }
 
-    /// The sums as counters.
+    /// Returns the totals as counters.
     pub fn counters(&self) -> Counters {
         let sums = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         Counters {
@@ -86,7 +86,7 @@ impl Sums {
     }
 }
 
-/// Waits of writers from the text of `rocksdb.dbstats`, which has milliseconds, and `rocksdb.cfstats`, which has counts.
+/// Returns the write stalls from the texts of `rocksdb.dbstats` (milliseconds) and `rocksdb.cfstats` (counts).
 pub fn stalls(db_stats: &str, cf_stats: &str) -> Option<BTreeMap<String, Stall>> {
     let time = db_stats.lines().find_map(|line| line.strip_prefix("Cumulative stall: "))?;
     let mut seconds = 0.0;

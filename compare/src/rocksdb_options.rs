@@ -1,27 +1,27 @@
-//! What RocksDB runs with: its defaults, or tuned.
+//! Options of RocksDB: defaults, or tuned.
 //!
-//! `rocksdb` has RocksDB's defaults and what equal resources ask for: one cache that is charged with index, filters and
-//! write buffers, the same filter bits, compression, memtable, file and block size, and as many background jobs.
-//! `rocksdb-tuned` adds what its documentation offers for speed at the same resources. Under direct I/O both read past the
-//! page cache, and the tuned one flushes and merges past it as well; else all goes through the page cache. Options without
-//! a setter in the crate go in as text.
+//! `rocksdb` uses RocksDB's defaults with equal resources. One cache is charged with index, filters and write
+//! buffers. Filter bits, compression, memtable, file and block size, and the number of background jobs equal those of
+//! the other engines. `rocksdb-tuned` adds options that its documentation recommends for speed at the same resources.
+//! With direct I/O, both read past the page cache, and the tuned one also flushes and compacts past it; otherwise all
+//! I/O goes through the page cache. Options without a setter in the crate are set as text.
 
 use crate::rocksdb_log::Log;
 use drumlin_bench::engine::{Compression, EngineConfig, Io, Result};
 use rocksdb::statistics::StatsLevel;
 use rocksdb::{
     BlockBasedOptions, Cache, DBCompressionType, DataBlockIndexType, InfoLogger, LogLevel, LruCacheOptions,
-    Options, WriteBufferManager,
+    MergeOperands, Options, WriteBufferManager,
 };
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-/// RocksDB as a kind of engine.
+/// RocksDB as an engine kind.
 pub struct RocksDb {
-    /// Its name.
+    /// Name of the engine.
     pub name: &'static str,
-    /// Whether it is tuned.
+    /// Whether the options are tuned.
     pub tuned: bool,
 }
 
@@ -43,7 +43,7 @@ impl RocksDb {
         table
     }
 
-    /// The options of a store whose log `log` hears.
+    /// Returns the options of a store that sends its log lines to `log`.
     pub fn options(&self, config: &EngineConfig, log: &Arc<Log>) -> Result<Options> {
         let memory = config.memory_bytes as usize;
         let cache = match self.tuned {
@@ -53,7 +53,8 @@ impl RocksDb {
         let mut options = Options::default();
         options.set_block_based_table_factory(&self.table(config, &cache));
         if self.tuned {
-            // No setters: a search of the index that interpolates where keys are even, and keys apart from values.
+            // Options without setters: interpolation search in the index where keys are evenly spaced, and separate
+            // storage of keys and values in data blocks.
             let more = "block_based_table_factory={index_block_search_type=kAuto;uniform_cv_threshold=0.2;\
                         separate_key_value_in_data_block=true}";
             options = options.get_options_from_string(more).map_err(rocksdb::Error::into_string)?;
@@ -62,6 +63,7 @@ impl RocksDb {
             options.set_recycle_log_file_num(4);
         }
         options.create_if_missing(true);
+        options.set_merge_operator_associative("add-i64-le", add);
         options.set_write_buffer_size(config.memtable_bytes as usize);
         options.set_target_file_size_base(config.file_bytes);
         let direct = config.io == Io::Direct;
@@ -85,10 +87,18 @@ impl RocksDb {
     }
 }
 
-/// The default cache, with shards that can hold a filter.
+/// Adds numbers of eight bytes, as Drumlin's merge operator does.
+fn add(_key: &[u8], base: Option<&[u8]>, operands: &MergeOperands) -> Option<Vec<u8>> {
+    let mut numbers = base.into_iter().chain(operands);
+    let sum = numbers
+        .try_fold(0i64, |sum, number| Some(sum.wrapping_add(i64::from_le_bytes(number.try_into().ok()?))))?;
+    Some(sum.to_le_bytes().to_vec())
+}
+
+/// Returns the default cache, with shards large enough for a filter.
 ///
-/// RocksDB cuts small caches into shards of half a megabyte, none of which holds the filter of a 64 MiB file: every read
-/// would fetch the filter anew. Drumlin's shards are of 4 MiB at least, so these are too.
+/// RocksDB divides small caches into shards of half a megabyte. None of these can hold the filter of a 64 MiB file,
+/// so every read would fetch the filter again. Drumlin's shards have at least 4 MiB, so these do too.
 fn lru(memory: usize) -> LruCacheOptions {
     const LEAST_SHARD_BYTES: usize = 4 << 20;
     const MOST_SHARD_BITS: u32 = 6;
@@ -98,7 +108,7 @@ fn lru(memory: usize) -> LruCacheOptions {
     options
 }
 
-/// The options that the store in `dir` says are in effect, from the newest of its OPTIONS files.
+/// Returns the options in effect, from the newest OPTIONS file of the store in `dir`.
 pub fn in_effect(dir: &Path) -> BTreeMap<String, String> {
     let files = std::fs::read_dir(dir).into_iter().flatten().flatten();
     let names = files

@@ -1,12 +1,12 @@
-//! `cargo xtask bless`: lets the text tests rewrite their expected output.
+//! `cargo xtask bless`: makes the text tests rewrite their expected output.
 //!
-//! A text test draws an input, gives a command and compares a picture. With `DRUMLIN_BLESS=1` its runner writes the
-//! picture that it got into the test file instead of comparing. The change is then read in the diff, like any other.
+//! A text test builds an input, runs a command and compares the resulting text. With `DRUMLIN_BLESS=1` its runner
+//! writes the result into the test file instead of comparing. Review the change in the diff, like any other.
 
 use std::path::Path;
 use std::process::Command;
 
-/// Runs `cargo test` with blessing on; `arguments` narrow what is run.
+/// Runs `cargo test` in bless mode; `arguments` select the tests.
 pub(crate) fn run(root: &Path, arguments: &[&str]) -> Result<(), String> {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root).env("DRUMLIN_BLESS", "1").arg("test");

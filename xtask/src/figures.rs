@@ -1,4 +1,4 @@
-//! Figure lines: what a test lane says that it did.
+//! Parser for figure lines, which report the volume and the outcome of a test lane.
 //!
 //! A lane ends with one line per run, `model: ops 3000000, seeds 1500, wrong 0, leaked 0`. The grammar:
 //!
@@ -8,21 +8,22 @@
 //! figure = words number [ "%" | "of" number ]
 //! ```
 //!
-//! A part without a name goes on with the run before it. `crash images 200000, lost 0` may leave the colon out when
-//! the name is one word; the rest of the words then belong to the first figure. Anything else in a log is no figure
-//! line, and is passed over by asking for the runs by name.
+//! A part without a name continues the run before it. `crash images 200000, lost 0` may omit the colon when the name
+//! is one word; the remaining words then belong to the first figure. Any other line of a log is not a figure line;
+//! looking runs up by name skips it.
 
 /// One figure: `lock held 0`, `sites 100 %`, `modules 3 of 3`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Figure {
     pub(crate) name: String,
-    /// The leading number.
+    /// Leading number.
     pub(crate) value: u64,
     /// Everything after the name, as written: "0", "100 %", "3 of 3".
     pub(crate) text: String,
 }
 
-/// The figures of the run `name` if `line` tells of it: `None` when it does not, `Err` when it does but cannot be read.
+/// Returns the figures of run `name` in `line`: `None` when the line is not about that run, `Err` when it cannot be
+/// parsed.
 pub(crate) fn of_run(line: &str, name: &str) -> Option<Result<Vec<Figure>, String>> {
     let mut figures: Option<Vec<Figure>> = None;
     let mut current = false;

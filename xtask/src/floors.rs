@@ -1,19 +1,19 @@
-//! `cargo xtask floors FILE`: a lane is green only if its figures say that it looked.
+//! `cargo xtask floors FILE`: fails a lane whose figures do not show enough work or the right outcome.
 //!
 //! `ci/floors.toml` has a section per run of the merge lane, `[model]`, and of the nightly lane, `[nightly.model]`:
 //!
 //! - `ops = 3000000` is a floor: the figure must be at least that;
-//! - `wrong = "0"` is exact: the text of the figure must be just that;
+//! - `wrong = "0"` is exact: the text of the figure must equal it;
 //! - `heap = "<= 110"` is a ceiling.
 //!
-//! A run fails when a figure misses its bound, when a figure that has a bound is absent, or when the whole line is.
-//! A line that appears more than once must hold each time. Floors only rise.
+//! A run fails when a figure violates its bound, when a bounded figure is absent, or when its whole line is absent.
+//! Every repetition of a line must satisfy the bounds. Floors only rise.
 
 use crate::figures::{self, Figure};
 use crate::toml;
 use std::path::Path;
 
-/// What `ci/floors.toml` demands of one figure.
+/// Bound of `ci/floors.toml` on one figure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Bound {
     AtLeast(u64),
@@ -28,7 +28,7 @@ struct Floor {
     bound: Bound,
 }
 
-/// The command: `arguments` are `FILE [--lane LANE]`.
+/// Runs the command; `arguments` are `FILE [--lane LANE]`.
 pub(crate) fn run(root: &Path, arguments: &[&str]) -> Result<(), String> {
     let (file, lane) = match arguments {
         [file] => (*file, "merge"),
@@ -48,7 +48,7 @@ pub(crate) fn run(root: &Path, arguments: &[&str]) -> Result<(), String> {
     }
 }
 
-/// The faults of `log`, one line each; `Err` when the floors themselves cannot be read.
+/// Returns the faults of `log`, one line each; `Err` when the floors themselves cannot be parsed.
 fn check(floors: &str, lane: &str, log: &str) -> Result<Vec<String>, String> {
     let floors = of_lane(floors, lane)?;
     if floors.is_empty() {
@@ -101,7 +101,7 @@ impl Floor {
     }
 }
 
-/// The floors of one lane. Merge sections are bare run names; other lanes prefix theirs.
+/// Returns the floors of one lane. Sections of the merge lane are plain run names; other lanes prefix theirs.
 fn of_lane(text: &str, lane: &str) -> Result<Vec<Floor>, String> {
     let mut floors = Vec::new();
     for entry in toml::entries(text) {

@@ -1,7 +1,7 @@
 //! Repository tasks: the checks and chores that belong to no crate.
 //!
-//! `cargo xtask` prints the list. Every task is a plain function that takes its input as arguments and returns
-//! a `Report`, so that the tests run the same code as the command line.
+//! `cargo xtask` prints the list. Every task is a plain function that takes its input as arguments and returns a
+//! `Result`, so that the tests run the same code as the command line.
 //!
 //! Invariant: no dependencies. These tasks guard the repository, so they must build when nothing else does.
 
@@ -9,6 +9,7 @@ mod bless;
 mod figures;
 mod floors;
 mod sim;
+mod structure;
 mod tidy;
 mod toml;
 
@@ -18,12 +19,15 @@ use std::process::ExitCode;
 const HELP: &str = "\
 Repository tasks
 
-    cargo xtask tidy [FOLDER]      check the habits that ARCHITECTURE.md and CONTRIBUTING.md state,
+    cargo xtask tidy [FOLDER]      check the rules of ARCHITECTURE.md and CONTRIBUTING.md,
                                    in this repository or in the one at FOLDER
+    cargo xtask structure [--circles|--long]
+                                   print metrics of the code structure: import cycles, fields and methods of the
+                                   open store, functions and lines over their limits
     cargo xtask floors FILE [--lane merge|nightly]
                                    check the figure lines in FILE against ci/floors.toml
     cargo xtask sim RUN [ARG..]    build drumlin-torture with --cfg sim and start a run: merge, nightly,
-                                   model, meta, crash, corrupt, repeat, bank, replay FILE
+                                   model, meta, crash, corrupt, repeat, fuzz, bank, replay FILE
     cargo xtask bless [ARG..]      run the text tests and rewrite their expected output;
                                    ARG is passed to `cargo test`, for example `-p drumlin-types`
     cargo xtask help               print this text
@@ -39,10 +43,11 @@ fn main() -> ExitCode {
         }
         ["tidy"] => tidy::run(&repository_root()),
         ["tidy", folder] => tidy::run(Path::new(folder)),
+        ["structure", rest @ ..] => structure::run(&repository_root(), rest),
         ["floors", rest @ ..] => floors::run(&repository_root(), rest),
         ["sim", rest @ ..] => sim::run(&repository_root(), rest),
         ["bless", rest @ ..] => bless::run(&repository_root(), rest),
-        [unknown, ..] => Err(format!("no task is called `{unknown}`\n\n{HELP}")),
+        [unknown, ..] => Err(format!("unknown task `{unknown}`\n\n{HELP}")),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -53,7 +58,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The folder that holds the workspace's Cargo.toml: the parent of this crate.
+/// Returns the folder of the workspace's Cargo.toml, which is the parent of this crate.
 fn repository_root() -> PathBuf {
     let crate_folder = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     crate_folder.parent().map(PathBuf::from).unwrap_or(crate_folder)

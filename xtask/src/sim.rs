@@ -1,11 +1,12 @@
-//! `cargo xtask sim RUN [ARG..]`: builds `drumlin-torture` for simulation, with `--cfg sim`, and starts it.
+//! `cargo xtask sim RUN [ARG..]`: builds `drumlin-torture` for simulation, with `--cfg sim`, and starts a run.
 //!
-//! The build has a target folder of its own, `target/sim`, or it and every other build would undo each other.
+//! The build has its own target folder, `target/sim`. In a shared folder, it and every other build would invalidate
+//! each other.
 
 use std::path::Path;
 use std::process::Command;
 
-/// Starts the run that `arguments` name.
+/// Starts the run named in `arguments`.
 pub(crate) fn run(root: &Path, arguments: &[&str]) -> Result<(), String> {
     let mut flags = std::env::var("RUSTFLAGS").unwrap_or_default();
     flags.push_str(" --cfg sim");

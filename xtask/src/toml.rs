@@ -1,22 +1,22 @@
-//! The part of TOML that this repository's own files use: sections, and `key = value` on one line.
+//! Parser for the subset of TOML in this repository's own files: sections, and `key = value` on one line.
 //!
-//! How: line by line. A value is kept as its text, with the quotes of a string removed and noted. Lines that are
-//! neither a section nor an assignment, such as the inside of a long array, are skipped: no task needs them.
+//! It works line by line. A value is stored as text; the quotes of a string are removed and noted. It skips lines
+//! that are neither a section nor an assignment, such as the inside of a long array, since no task needs them.
 
-/// One `key = value`, with the section that it stands in ("" at the top).
+/// One `key = value`, with its section ("" at the top of the file).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) section: String,
     pub(crate) key: String,
-    /// The text right of `=`, without the quotes if it was a plain string.
+    /// Text right of `=`, without the quotes of a plain string.
     pub(crate) value: String,
-    /// The value was written in quotes.
+    /// Whether the value was in quotes.
     pub(crate) quoted: bool,
-    /// Counted from 1.
+    /// Line number, counted from 1.
     pub(crate) line: usize,
 }
 
-/// All entries of `text`, in order.
+/// Returns all entries of `text`, in order.
 pub(crate) fn entries(text: &str) -> Vec<Entry> {
     let mut section = String::new();
     let mut found = Vec::new();
@@ -24,7 +24,7 @@ pub(crate) fn entries(text: &str) -> Vec<Entry> {
         let line = without_comment(raw).trim();
         if let Some(name) = line.strip_prefix('[') {
             section = name.trim_matches(|c| c == '[' || c == ']').trim().to_string();
-            // `name = [` closes with a lone `]`, which is no section.
+            // `name = [` closes with a lone `]`, which is not a section.
             continue;
         }
         let Some((key, value)) = assignment(line) else { continue };
@@ -51,7 +51,7 @@ fn without_comment(line: &str) -> &str {
     unquoted(line, '#').and_then(|at| line.get(..at)).unwrap_or(line)
 }
 
-/// Where `wanted` first stands outside double quotes.
+/// Returns the position of the first `wanted` outside double quotes.
 fn unquoted(line: &str, wanted: char) -> Option<usize> {
     let mut inside = false;
     for (at, c) in line.char_indices() {
@@ -70,7 +70,8 @@ mod tests {
 
     #[test]
     fn sections_keys_and_strings() {
-        let text = "top = 1 # a note\n[a.b]\nx.workspace = true\n\"lock held\" = \"0 # no\"\nlong = [\n  \"v\",\n]\n[[c]]\ny = 2\n";
+        let text = "top = 1 # a note\n[a.b]\nx.workspace = true\n\"lock held\" = \"0 # no\"\nlong = [\n  \
+            \"v\",\n]\n[[c]]\ny = 2\n";
         let found: Vec<_> =
             entries(text).into_iter().map(|e| (e.section, e.key, e.value, e.quoted, e.line)).collect();
         let row = |s: &str, k: &str, v: &str, q, l| (s.to_string(), k.to_string(), v.to_string(), q, l);

@@ -1,7 +1,7 @@
-//! How often the program allocates, when it was built to count that.
+//! Counts the allocations of each thread, in builds that install the counting allocator.
 //!
-//! A program that installs [`Counting`] as its global allocator counts each allocation of each thread; the command does
-//! so under its feature `counted`, for the gate. Other builds have no figure.
+//! A program that installs [`Counting`] as its global allocator counts each allocation of each thread. The `drumlin`
+//! command does so under its feature `counted`, for the regression gate. Other builds report no count.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -12,14 +12,14 @@ thread_local! {
     static COUNT: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Whether anything was ever counted: without the allocator installed, nothing is.
+/// Whether any allocation was counted; stays false if [`Counting`] is not the global allocator.
 static INSTALLED: AtomicBool = AtomicBool::new(false);
 
-/// The system's allocator, counted.
+/// The system allocator, with a count of allocations.
 pub struct Counting;
 
 fn note() {
-    // A thread that is ending has no counter any more, and nobody who would read it.
+    // A thread that is exiting has already destroyed its counter; its remaining allocations are not counted.
     let _ = COUNT.try_with(|count| count.set(count.get() + 1));
     if !INSTALLED.load(Relaxed) {
         INSTALLED.store(true, Relaxed);
@@ -52,7 +52,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// Allocations of the calling thread so far; `None` when nobody counts.
+/// Returns the number of allocations of the calling thread so far; `None` if [`Counting`] is not installed.
 pub fn of_this_thread() -> Option<u64> {
     INSTALLED.load(Relaxed).then(|| COUNT.with(Cell::get))
 }

@@ -1,30 +1,31 @@
-//! Ratios of engines, and what they mean.
+//! Ratios between engines, and the verdicts drawn from them.
 //!
-//! A ratio is of two engines in one round, whose streams have equal digests; the result is the median of the rounds with
-//! minimum and maximum. Rounds that met noise are left out. A difference counts when it is above 5 % and above what the
-//! engine differs from its own control, where one ran. A ratio never uses a number of another invocation.
+//! A ratio compares two engines in one round in which the digests of their operation streams are equal. The result is
+//! the median over the rounds, with minimum and maximum. Noisy rounds are excluded. A difference counts if it exceeds
+//! 5 % and also exceeds the difference between the engine and its own control run, if there was one. A ratio never
+//! combines numbers of different invocations.
 
 use crate::report::model::PhaseReport;
 use crate::rounds::CONTROL;
 
-/// Differences of throughput that say nothing.
+/// Relative difference in throughput below which engines count as equal.
 pub const NO_DIFFERENCE: f64 = 0.05;
 
 /// Median, minimum and maximum.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Spread {
-    /// The median.
+    /// Median.
     pub median: f64,
-    /// The smallest.
+    /// Minimum.
     pub min: f64,
-    /// The largest.
+    /// Maximum.
     pub max: f64,
-    /// How many there were.
+    /// Number of rounds.
     pub rounds: usize,
 }
 
 impl Spread {
-    /// Of `values`; `None` when there are none.
+    /// Computes the spread of `values`; `None` if there are none.
     pub fn of(mut values: Vec<f64>) -> Option<Spread> {
         values.sort_by(f64::total_cmp);
         let (min, max) = (*values.first()?, *values.last()?);
@@ -38,21 +39,21 @@ impl Spread {
     }
 }
 
-/// What a ratio says.
+/// Verdict on a ratio.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// More than the noise above 1.
+    /// The engine is better by more than the noise.
     Better,
-    /// More than the noise below 1.
+    /// The engine is worse by more than the noise.
     Worse,
-    /// Neither, or the rounds disagree.
+    /// The difference is within the noise, or the rounds disagree.
     NoDifference,
-    /// There is no second round to tell a difference from noise.
+    /// Only one round, so a difference cannot be told from noise.
     OneRound,
 }
 
 impl Verdict {
-    /// In words.
+    /// Returns the verdict as text.
     pub fn text(self) -> &'static str {
         match self {
             Verdict::Better => "better",
@@ -62,7 +63,7 @@ impl Verdict {
         }
     }
 
-    /// Of the spread of a ratio of which more is better, against noise of `noise`.
+    /// Returns the verdict on `spread`, a ratio for which larger is better. `noise` is the relative noise.
     pub fn of(spread: &Spread, noise: f64) -> Verdict {
         let (low, high) = (1.0 - noise.max(NO_DIFFERENCE), 1.0 + noise.max(NO_DIFFERENCE));
         match spread.median {
@@ -74,24 +75,24 @@ impl Verdict {
     }
 }
 
-/// One phase in which two engines did the same work.
+/// Comparison of two engines in one phase in which both did the same work.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Comparison {
-    /// The phase.
+    /// Name of the phase.
     pub name: String,
-    /// The engine above the line.
+    /// Engine in the numerator.
     pub engine: String,
-    /// The engine below it.
+    /// Engine in the denominator.
     pub base: String,
-    /// Operations per second.
+    /// Ratio of operations per second.
     pub throughput: Spread,
-    /// CPU time of the calling threads, base over engine: more is better.
+    /// Ratio of the CPU time of the calling threads, base over engine; larger is better.
     pub thread_cpu: Option<Spread>,
-    /// What it says.
+    /// Verdict on the throughput.
     pub verdict: Verdict,
 }
 
-/// The usable reports of `engine` in phase `name`.
+/// Returns the usable reports of `engine` in phase `name`.
 fn of<'a>(
     phases: &'a [PhaseReport],
     engine: &'a str,
@@ -100,7 +101,7 @@ fn of<'a>(
     phases.iter().filter(move |p| p.usable && p.engine == engine && p.name == name)
 }
 
-/// Names of phases, and of engines, in the order in which they first come.
+/// Returns the names of phases or engines in the order of their first appearance.
 pub fn names(phases: &[PhaseReport], of: fn(&PhaseReport) -> &str) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for phase in phases {
@@ -111,7 +112,7 @@ pub fn names(phases: &[PhaseReport], of: fn(&PhaseReport) -> &str) -> Vec<String
     names
 }
 
-/// Ratios of `quantity` over the rounds in which both engines did the same work.
+/// Returns the ratio of `quantity` for each round in which both engines did the same work.
 pub fn ratios(
     phases: &[PhaseReport],
     name: &str,
@@ -127,20 +128,20 @@ pub fn ratios(
     pairs.collect()
 }
 
-/// Whether two engines have a round of phase `name` with different work.
+/// Returns whether two engines did different work in some round of phase `name`.
 pub fn streams_differ(phases: &[PhaseReport], name: &str) -> bool {
     let of_name: Vec<_> = phases.iter().filter(|phase| phase.name == name).collect();
     of_name.iter().any(|a| of_name.iter().any(|b| a.round == b.round && a.stream != b.stream))
 }
 
-/// How far `engine` was from its own control in phase `name`; 0 without a control.
+/// Returns the largest relative difference between `engine` and its control in phase `name`; 0 without a control.
 fn control_noise(phases: &[PhaseReport], name: &str, engine: &str) -> f64 {
     let control = format!("{engine}{CONTROL}");
     let rates = ratios(phases, name, engine, &control, |phase| Some(phase.ops_per_s));
     rates.iter().map(|ratio| (ratio - 1.0).abs()).fold(0.0, f64::max)
 }
 
-/// Every phase of `engine` beside every other engine, the worst first.
+/// Compares every phase of `engine` with every other engine, worst ratio first.
 pub fn compare(phases: &[PhaseReport], engine: &str) -> Vec<Comparison> {
     let engines = names(phases, |phase| &phase.engine);
     let mut comparisons = Vec::new();

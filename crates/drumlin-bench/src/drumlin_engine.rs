@@ -1,20 +1,21 @@
-//! Drumlin behind [`Engine`].
+//! Adapter of Drumlin to [`Engine`].
 
 use crate::engine::{
     Compression, Counters, Decision, Direction, Durability, Engine, EngineConfig, EngineKind, Io, Result,
     Seeker, Stall, Visit,
 };
 use drumlin::env::{Env, MemEnv};
-use drumlin::{Batch, Db, Keyspace, LevelShape, RangeCursor};
+use drumlin::{AddI64, Batch, Db, Keyspace, LevelShape, RangeCursor};
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
-/// Drumlin, as a kind of engine.
+/// Drumlin as an engine kind.
 pub struct Drumlin;
 
-/// The keyspace that holds all entries.
+/// Name of the keyspace that holds all entries.
 const KEYSPACE: &str = "bench";
-/// Seed of the simulated disk of runs in memory.
+/// Seed of the simulated disk for in-memory runs.
 const MEMORY_SEED: u64 = 1;
 
 impl EngineKind for Drumlin {
@@ -30,17 +31,17 @@ impl EngineKind for Drumlin {
     }
 }
 
-/// An open Drumlin.
+/// An open Drumlin store.
 pub(crate) struct Open {
     pub(crate) db: Db,
     pub(crate) keys: Keyspace,
     memory: Option<MemEnv>,
-    /// The clock's reading when it was opened, microseconds.
+    /// Clock reading at the open, in microseconds.
     opened: u64,
 }
 
 impl Open {
-    /// The levels of the tree.
+    /// Returns the levels of the tree.
     pub(crate) fn levels(&self) -> Vec<LevelShape> {
         let tree = self.db.tree().into_iter().find(|tree| tree.name == KEYSPACE);
         tree.map(|tree| tree.levels).unwrap_or_default()
@@ -51,7 +52,7 @@ fn text(error: drumlin::Error) -> String {
     error.to_string()
 }
 
-/// Options of the store and of the keyspace that `config` asks for.
+/// Options of the store and of the keyspace that `config` translates to.
 type Settings = (Vec<(String, String)>, Vec<(String, String)>);
 
 fn settings(config: &EngineConfig) -> Settings {
@@ -87,11 +88,12 @@ fn settings(config: &EngineConfig) -> Settings {
     (store, keyspace)
 }
 
-/// Opens a store in `env`; `memory` is that environment when it is a simulated one.
+/// Opens a store in `env`. `memory` is that environment if it is simulated.
 pub(crate) fn open_in(env: Env, memory: Option<MemEnv>, dir: &Path, config: &EngineConfig) -> Result<Open> {
     let (store, keyspace) = settings(config);
     let opened = env.clock().monotonic_micros();
-    let mut builder = Db::builder(dir).env(env);
+    let builder = Db::builder(dir).env(env);
+    let mut builder = builder.merge_operator(KEYSPACE, Arc::new(AddI64::LittleEndian));
     for (name, value) in &store {
         builder = builder.set(name, value).map_err(text)?;
     }
@@ -109,7 +111,8 @@ fn promise(durability: Durability) -> drumlin::Durability {
     }
 }
 
-/// Gives up to `limit` entries to `visit`, from where `cursor` was moved on; `is_there` says whether it is on one.
+/// Passes up to `limit` entries to `visit`, starting at the position of `cursor`. `is_there` says whether the cursor
+/// is at an entry.
 fn give(
     cursor: &mut RangeCursor,
     is_there: drumlin::Result<bool>,
@@ -135,7 +138,7 @@ fn give(
     Ok(given)
 }
 
-/// A cursor that is kept.
+/// A reusable cursor.
 struct Kept(RangeCursor);
 
 impl Seeker for Kept {
@@ -160,6 +163,18 @@ impl Engine for Open {
 
     fn delete(&self, key: &[u8], durability: Durability) -> Result<()> {
         self.keys.delete_with(key, promise(durability)).map(drop).map_err(text)
+    }
+
+    fn delete_range(&self, from: &[u8], to: &[u8], durability: Durability) -> Result<()> {
+        let mut batch = Batch::new();
+        batch.delete_range(&self.keys, from..to);
+        self.db.write_with(batch, promise(durability)).map(drop).map_err(text)
+    }
+
+    fn merge(&self, key: &[u8], operand: &[u8], durability: Durability) -> Result<()> {
+        let mut batch = Batch::new();
+        batch.merge(&self.keys, key, operand);
+        self.db.write_with(batch, promise(durability)).map(drop).map_err(text)
     }
 
     fn get(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {

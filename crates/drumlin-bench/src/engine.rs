@@ -1,29 +1,29 @@
-//! What the harness asks of a key-value engine, and what it is told.
+//! The interface between the harness and a key-value engine.
 //!
-//! [`Engine`] is an open store and [`EngineKind`] makes one. An adapter is one file that turns these calls into the
-//! engine's own and adds nothing: no caching, no batching, no retries. Reads hand out borrowed bytes, so that no side
-//! pays for a copy that the other does not make.
+//! [`Engine`] is an open store, and [`EngineKind`] opens one. An adapter is one file that translates these calls into
+//! the engine's own and adds nothing: no caching, no batching, no retries. Reads pass borrowed bytes, so that no
+//! engine pays for a copy that another does not make.
 //!
-//! [`Counters`] holds what an engine says about itself since it was opened. What it cannot give is `None` and becomes
-//! `null` in the report, never 0.
+//! [`Counters`] holds the engine's own statistics since the open. A statistic that the engine does not provide is
+//! `None` and becomes `null` in the report, never 0.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// What went wrong, in words for a person. The first failure ends the run.
+/// Result of harness calls; the error is a message for people. The first failure ends the run.
 pub type Result<T> = std::result::Result<T, String>;
 
-/// What a write survives.
+/// Durability of a write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Durability {
-    /// Nothing until it is flushed: no log.
+    /// Lost if the process ends before a flush: no log is written.
     None,
-    /// The end of the process.
+    /// Survives the end of the process.
     #[default]
     Buffered,
-    /// Power loss.
+    /// Survives power loss.
     Sync,
 }
 
@@ -31,7 +31,7 @@ pub enum Durability {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Compression {
-    /// As they are.
+    /// No compression.
     #[default]
     None,
     /// LZ4.
@@ -40,55 +40,55 @@ pub enum Compression {
     Zstd,
 }
 
-/// How tables are read, and how far the engine lets it be chosen, written.
+/// I/O mode of table reads; applies to writes as far as the engine offers a choice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Io {
-    /// Through the page cache of the operating system.
+    /// Buffered I/O through the page cache of the operating system.
     #[default]
     Buffered,
-    /// Past it: a block that the engine does not keep is read from the device.
+    /// Direct I/O: a block that is not in the engine's cache is read from the device.
     Direct,
 }
 
-/// Which way an iterator goes.
+/// Direction of an iterator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Direction {
-    /// To larger keys.
+    /// Towards larger keys.
     Forward,
-    /// To smaller keys.
+    /// Towards smaller keys.
     Back,
 }
 
-/// Resources and promises, equal for all engines that are compared.
+/// Resources and guarantees, equal for all compared engines.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct EngineConfig {
-    /// Block cache, memtables, filters and indexes together.
+    /// Memory in bytes for block cache, memtables, filters and indexes together.
     pub memory_bytes: u64,
-    /// Size at which a memtable is sealed.
+    /// Memtable size in bytes at which it is sealed.
     pub memtable_bytes: u64,
-    /// Size of the files that merges write.
+    /// Size in bytes of the files that compactions write.
     pub file_bytes: u64,
-    /// Size of a data block before compression.
+    /// Size in bytes of a data block before compression.
     pub block_bytes: u64,
-    /// Bits per key of filters.
+    /// Filter bits per key.
     pub filter_bits: f64,
-    /// Compression of blocks.
+    /// Compression of table blocks.
     pub compression: Compression,
-    /// What a write survives unless the phase says otherwise.
+    /// Durability of writes, unless a phase sets its own.
     pub durability: Durability,
-    /// How tables are read.
+    /// I/O mode of table reads.
     pub io: Io,
-    /// Merges at the same time, besides one flush.
+    /// Maximum number of concurrent compactions, in addition to one flush.
     pub merges: u32,
-    /// Microseconds that each request of flushes and merges takes more, where the engine can be slowed down.
+    /// Extra latency in microseconds of each I/O request of flushes and compactions, if the engine supports this.
     pub latency_us: u64,
-    /// The policy, where the engine offers a choice.
+    /// Compaction policy, if the engine offers a choice.
     pub policy: Option<String>,
-    /// Options of the engine by its own names, over all of the above.
+    /// Engine options by name; they override all settings above.
     pub set: Vec<(String, String)>,
-    /// Keep the files in memory, for runs that only prove that the harness works.
+    /// Keep files in memory; for runs that only test the harness.
     pub in_memory: bool,
 }
 
@@ -112,103 +112,103 @@ impl Default for EngineConfig {
     }
 }
 
-/// Waits of writers for one reason.
+/// Write stalls for one reason.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Stall {
-    /// How many.
+    /// Number of stalls.
     pub count: u64,
-    /// How long in all.
+    /// Total time of the stalls in seconds.
     pub seconds: f64,
 }
 
-/// What an engine says about itself: sums since it was opened, and gauges where marked.
+/// Statistics of an engine: totals since the open, and gauges where marked.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Counters {
-    /// Bytes of tables that flushes wrote.
+    /// Table bytes written by flushes.
     pub flush_bytes: Option<u64>,
-    /// Bytes of tables that merges wrote.
+    /// Table bytes written by compactions.
     pub merge_bytes: Option<u64>,
-    /// Bytes rewritten to reclaim space from separated values.
+    /// Bytes rewritten by garbage collection of separated values.
     pub gc_bytes: Option<u64>,
     /// Bytes of log records.
     pub log_bytes: Option<u64>,
-    /// Bytes of the manifest.
+    /// Bytes written to the manifest.
     pub manifest_bytes: Option<u64>,
-    /// Bytes that reads of the program took from files.
+    /// Bytes read from files by the program's reads.
     pub read_user_bytes: Option<u64>,
-    /// Bytes that merges took from files.
+    /// Bytes read from files by compactions.
     pub read_merge_bytes: Option<u64>,
-    /// Calls that made files durable.
+    /// Number of sync calls on files.
     pub fsyncs: Option<u64>,
-    /// Waits of writers by reason; `None` when unknown.
+    /// Write stalls by reason; `None` if unknown.
     pub stalls: Option<BTreeMap<String, Stall>>,
-    /// Gauge: the longest wait of a writer so far, milliseconds.
+    /// Gauge: longest write stall so far, in milliseconds.
     pub stall_longest_ms: Option<f64>,
-    /// Gauge: bytes of the largest merge output so far.
+    /// Gauge: bytes of the largest compaction output so far.
     pub merge_largest_bytes: Option<u64>,
-    /// Lookups of filters.
+    /// Number of filter probes.
     pub filter_probes: Option<u64>,
-    /// Those that said no.
+    /// Number of negative filter probes.
     pub filter_negatives: Option<u64>,
-    /// Those that said yes of a table without the key.
+    /// Number of positive filter probes for tables without the key.
     pub filter_false_positives: Option<u64>,
     /// Gauge: bytes of filters.
     pub filter_bytes: Option<u64>,
-    /// Gauge: entries in tables, for the bits per key that filters really have.
+    /// Gauge: entries in tables, from which the actual filter bits per key are computed.
     pub table_entries: Option<u64>,
-    /// Block reads by lookups that gave the version that was returned.
+    /// Blocks read by lookups that held the returned version.
     pub blocks_necessary: Option<u64>,
-    /// Block reads by lookups of tables without the key.
+    /// Blocks read by lookups from tables without the key.
     pub blocks_unnecessary: Option<u64>,
-    /// Tables that lookups went into.
+    /// Tables searched by lookups.
     pub lookup_files: Option<u64>,
-    /// Blocks found in the block cache.
+    /// Block cache hits.
     pub cache_hits: Option<u64>,
-    /// Blocks that were not.
+    /// Block cache misses.
     pub cache_misses: Option<u64>,
-    /// Merges.
+    /// Number of compactions.
     pub merges: Option<u64>,
-    /// Gauge: most merges at a time so far.
+    /// Gauge: maximum number of concurrent compactions so far.
     pub merges_most_parallel: Option<u64>,
-    /// Seconds with merges into two or more levels at once.
+    /// Seconds during which compactions into two or more levels ran concurrently.
     pub merges_cross_level_s: Option<f64>,
-    /// Files that changed level without being read.
+    /// Number of trivial moves (files that changed level without being read).
     pub moves: Option<u64>,
-    /// Entries that merges read.
+    /// Entries read by compactions.
     pub merge_entries: Option<u64>,
-    /// Decisions carried out.
+    /// Number of policy decisions that were executed.
     pub decisions: Option<u64>,
-    /// Decisions that were refused.
+    /// Number of policy decisions that were rejected.
     pub decisions_rejected: Option<u64>,
-    /// Seconds that decisions took, and the longest in microseconds since the engine was opened.
+    /// Total time of policy decisions in seconds, and the longest one since the open in microseconds.
     pub decide: Option<(f64, f64)>,
-    /// Times that the policy was asked.
+    /// Number of policy calls.
     pub asked: Option<u64>,
-    /// Seconds that searches of the policy took.
+    /// Total time of the policy's searches in seconds.
     pub search_s: Option<f64>,
-    /// Gauge: runs by level, the newest first.
+    /// Gauge: runs per level, newest level first.
     pub runs_per_level: Option<Vec<u64>>,
-    /// Gauge: bytes of all files, where the harness cannot see them.
+    /// Gauge: bytes of all files, for stores whose files the harness cannot see.
     pub disk_bytes: Option<u64>,
 }
 
-/// One decision of a policy.
+/// A decision of a compaction policy.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Decision {
-    /// Seconds since the engine was opened, by its own clock.
+    /// Seconds since the open, by the engine's clock.
     pub t: f64,
-    /// What was decided.
+    /// Description of the decision.
     pub what: String,
-    /// Why.
+    /// Reason for the decision.
     pub reason: String,
 }
 
-/// Receives an entry that a read found.
+/// Callback that receives the entries that a read finds.
 pub type Visit<'a> = &'a mut dyn FnMut(&[u8], &[u8]);
 
-/// An iterator that is kept and positioned again and again.
+/// An iterator that is positioned repeatedly.
 pub trait Seeker {
-    /// Goes to the first key not below `from` and gives it and what follows, at most `limit` entries.
+    /// Seeks to the first key not below `from` and passes at most `limit` entries from there to `visit`.
     fn seek(&mut self, from: &[u8], limit: usize, visit: Visit<'_>) -> Result<usize>;
 }
 
@@ -216,16 +216,25 @@ pub trait Seeker {
 pub trait Engine: Send + Sync {
     /// Writes `value` under `key`.
     fn put(&self, key: &[u8], value: &[u8], durability: Durability) -> Result<()>;
-    /// Writes all entries at once, or none.
+    /// Writes all entries atomically.
     fn batch(&self, entries: &[(&[u8], &[u8])], durability: Durability) -> Result<()>;
-    /// Removes `key`.
+    /// Deletes `key`.
     fn delete(&self, key: &[u8], durability: Durability) -> Result<()>;
-    /// Gives the value under `key` to `visit`; says whether there is one.
+    /// Deletes all keys in `[_from, _to)`.
+    fn delete_range(&self, _from: &[u8], _to: &[u8], _durability: Durability) -> Result<()> {
+        Err("it cannot delete a range".to_owned())
+    }
+    /// Adds the operand to the number under `key` without reading it. Both are eight bytes in little-endian order.
+    fn merge(&self, _key: &[u8], _operand: &[u8], _durability: Durability) -> Result<()> {
+        Err("it has no merge operators".to_owned())
+    }
+    /// Passes the value of `key` to `visit`. Returns whether the key exists.
     fn get(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool>;
-    /// Gives the value under each of `keys`, or `None`, with its position.
+    /// Passes the value of each of `keys`, or `None`, to `visit` with the key's position.
     fn multi_get(&self, keys: &[&[u8]], visit: &mut dyn FnMut(usize, Option<&[u8]>)) -> Result<()>;
-    /// Makes an iterator at `from`, or at the end that `direction` starts from, and gives at most `limit` entries
-    /// with their values. Forward, `from` is the smallest key; back, it is the largest.
+    /// Creates an iterator and passes at most `limit` entries to `visit`. The iterator starts at `from`, or at the
+    /// end of the key space where `direction` starts. `from` is the smallest key of a forward range and the largest
+    /// of a backward range.
     fn range(
         &self,
         from: Option<&[u8]>,
@@ -233,48 +242,49 @@ pub trait Engine: Send + Sync {
         limit: usize,
         visit: Visit<'_>,
     ) -> Result<usize>;
-    /// An iterator to be reused over the present state, if the engine has such.
+    /// Returns a reusable iterator over the current state, if the engine has one.
     fn seeker(&self) -> Option<Box<dyn Seeker + '_>> {
         None
     }
-    /// Writes what is in memory to tables and waits for it.
+    /// Flushes the memtables and waits for the flushes to finish.
     fn flush(&self) -> Result<()>;
-    /// Waits until nothing is left to flush or merge.
+    /// Waits until no flush or compaction is pending.
     fn wait_idle(&self) -> Result<()>;
-    /// Merges everything and waits for it.
+    /// Compacts the whole store and waits for it to finish.
     fn compact(&self) -> Result<()>;
-    /// What it says about itself.
+    /// Returns the engine's statistics.
     fn counters(&self) -> Counters;
-    /// The latest decisions, oldest first; empty when the engine tells none.
+    /// Returns the latest policy decisions, oldest first; empty if the engine does not report them.
     fn decisions(&self) -> Vec<Decision> {
         Vec::new()
     }
-    /// Every option in effect, read back from the engine.
+    /// Returns all options in effect, read back from the engine.
     fn options(&self) -> BTreeMap<String, String>;
-    /// Closes it.
+    /// Closes the store.
     fn close(self: Box<Self>) -> Result<()>;
 }
 
-/// An engine that can be opened.
+/// A kind of engine, which opens stores.
 pub trait EngineKind: Sync {
-    /// Its name on the command line and in reports.
+    /// Returns the name used on the command line and in reports.
     fn name(&self) -> &'static str;
-    /// Why it cannot do what `config` asks for, if it cannot. What needs that is left out with this reason.
+    /// Returns why the engine does not support `config`, if so. Workloads and phases that need it are skipped with
+    /// this reason.
     fn lacks(&self, _config: &EngineConfig) -> Option<String> {
         None
     }
-    /// Opens the store in `dir`, making it if need be.
+    /// Opens the store in `dir`; creates it if it does not exist.
     fn open(&self, dir: &Path, config: &EngineConfig) -> Result<Box<dyn Engine>>;
-    /// Refuses to measure when the build is no fair one. Runs once, in an empty directory.
+    /// Checks that the build of the engine is a fair baseline. Runs once, in an empty directory.
     fn check_build(&self, _dir: &Path) -> Result<()> {
         Ok(())
     }
 }
 
-/// The engines that a program offers.
+/// Engine kinds of a program.
 pub type Engines = [&'static dyn EngineKind];
 
-/// The engine that `name` means: a name, or a name and a policy with a colon between.
+/// Returns the engine and the policy that `name` means: an engine name, optionally followed by a colon and a policy.
 pub fn find(engines: &Engines, name: &str) -> Result<(&'static dyn EngineKind, Option<String>)> {
     let (kind, policy) = match name.split_once(':') {
         Some((kind, policy)) => (kind, Some(policy.to_owned())),
@@ -282,16 +292,16 @@ pub fn find(engines: &Engines, name: &str) -> Result<(&'static dyn EngineKind, O
     };
     let known = || engines.iter().map(|engine| engine.name()).collect::<Vec<_>>().join(", ");
     let found = engines.iter().find(|engine| engine.name() == kind);
-    let found = found.ok_or_else(|| format!("no engine is called {kind}; there are {}", known()))?;
+    let found = found.ok_or_else(|| format!("unknown engine {kind}; available: {}", known()))?;
     Ok((*found, policy))
 }
 
-/// Bytes that the files under `dir` take on the disk, by allocated blocks.
+/// Returns the disk space that the files under `dir` occupy, from their allocated blocks.
 pub fn allocated_bytes(dir: &Path) -> u64 {
     let mut pending = vec![PathBuf::from(dir)];
     let mut bytes = 0;
     while let Some(dir) = pending.pop() {
-        // Files come and go while this runs; what has gone takes no space.
+        // Files are created and deleted during this walk; a deleted file occupies no space.
         let Ok(entries) = std::fs::read_dir(&dir) else { continue };
         for entry in entries.flatten() {
             let path = entry.path();

@@ -1,11 +1,14 @@
-//! The rows that Drumlin is to meet against RocksDB.
+//! Performance goals of Drumlin against RocksDB.
 //!
-//! A row is a phase of a workload and the least ratio of throughput, drumlin over the better of `rocksdb` and
-//! `rocksdb-tuned`; in rows of quantities that are to be small, the most. Rows whose feature the engine does not have yet
-//! are listed as not measured.
+//! A goal is a phase of a workload and a minimum ratio of throughput, drumlin over the better of `rocksdb` and
+//! `rocksdb-tuned`. For quantities where less is better, it is a maximum ratio. Goals that need a feature that the
+//! engine does not have yet are listed as not measured.
 
 use crate::command::args::{Common, GoalsArgs, Scale};
-use crate::command::{Ended, Program, measured, publish};
+use crate::command::ended::Ended;
+use crate::command::measured::measured;
+use crate::command::program::Program;
+use crate::command::published::publish;
 use crate::compare::{NO_DIFFERENCE, Spread, ratios};
 use crate::engine::{EngineConfig, Result};
 use crate::report::model::PhaseReport;
@@ -13,20 +16,20 @@ use crate::report::table::aligned;
 use crate::rounds::Task;
 use crate::workload::{Workload, dynamic, micro, ycsb};
 
-/// What is compared.
+/// Quantity that a goal compares.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Quantity {
-    /// Operations per second: more is better.
+    /// Operations per second; more is better.
     Throughput,
-    /// Operations per second of CPU time of the calling thread: more is better.
+    /// Operations per second of the calling thread's CPU time; more is better.
     PerCpu,
-    /// Tables written over bytes ingested: less is better.
+    /// Table bytes written over bytes ingested (write amplification); less is better.
     WriteAmp,
-    /// Peak disk over live bytes: less is better.
+    /// Peak disk space over live bytes; less is better.
     PeakSpace,
-    /// CPU time beside that of the callers for an operation: less is better.
+    /// CPU time per operation outside the calling threads; less is better.
     BackgroundCpu,
-    /// The time that one call in a thousand exceeds: less is better.
+    /// 99.9th percentile of call latency; less is better.
     Tail,
 }
 
@@ -49,28 +52,28 @@ impl Quantity {
     }
 }
 
-/// A goal.
+/// A goal: one row of the table.
 struct Row {
     number: u32,
     what: &'static str,
-    /// The name of the phase in reports.
+    /// Name of the phase in reports.
     phase: &'static str,
     source: Source,
     quantity: Quantity,
     target: f64,
 }
 
-/// Which workload holds the phase.
+/// Workload that contains the phase.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Source {
-    /// A micro benchmark on 16 + 100 bytes.
+    /// Micro benchmark with 16-byte keys and 100-byte values.
     Small(&'static str),
-    /// The same on 24 + 1000 bytes.
+    /// Micro benchmark with 24-byte keys and 1000-byte values.
     Large(&'static str),
-    /// The load of 16 + 100 bytes at six tenths of the rate that the slowest engine reaches; latencies count from when a
-    /// call should have begun.
+    /// The load of 16 + 100 bytes at 60 % of the rate of the slowest engine; latency is measured from the intended
+    /// start of each call.
     AtRate,
-    /// A workload of YCSB.
+    /// YCSB workload.
     Ycsb(&'static str),
     /// All phases of a dynamic plan together.
     Dynamic(&'static str),
@@ -119,21 +122,21 @@ const ROWS: [Row; 26] = [
     row(27, "background CPU, 1 KB", "micro fillrandom", Large("fillrandom"), BackgroundCpu, 0.5),
 ];
 
-/// Rows without a measurement, and what they wait for.
+/// Goals without a measurement, and what they need.
 const NOT_MEASURED: [(u32, &str); 3] = [
     (20, "YCSB --dist arce: run `ycsb --dist arce`"),
     (23, "filter memory: filters of one size everywhere; also row 24"),
     (25, "gc bytes: values stay in tables"),
 ];
 
-/// Measures the rows that were asked for.
+/// Measures the goals selected by `args`.
 pub fn run(args: &GoalsArgs, common: &Common, program: &Program) -> Ended {
     let bases: Vec<&str> = program.engines.iter().map(|kind| kind.name()).collect();
     let bases: Vec<&str> =
         bases.into_iter().filter(|name| ["rocksdb", "rocksdb-tuned"].contains(name)).collect();
     if bases.is_empty() {
         return Ended::Usage(
-            "the goals are against RocksDB, which this program does not have; use drumlin-compare".into(),
+            "the goals compare with RocksDB, which this program does not include; use drumlin-compare".into(),
         );
     }
     let wanted = |row: &&Row| args.rows.is_empty() || args.rows.contains(&row.number);
@@ -174,16 +177,16 @@ pub fn run(args: &GoalsArgs, common: &Common, program: &Program) -> Ended {
     Ended::Done
 }
 
-/// The group of [`AtRate`], and the group that tells its rate.
+/// Names of the group of [`AtRate`] and of the group that determines its rate.
 const AT_RATE: &str = "small fillrandom at a rate";
 const FILL: &str = "small fillrandom";
-/// The share of the slowest engine's own rate.
+/// Fraction of the slowest engine's rate at which [`AtRate`] runs.
 const RATE_SHARE: f64 = 0.6;
 
-/// Phases in little memory, which take long where a block is read from the device: a group of their own.
+/// Phases with little memory. They are a group of their own, because they are slow where blocks come from the device.
 const UNCACHED: [&str; 4] = ["readuncached", "readuncached16", "multiget", "readpagecache"];
 
-/// What is measured in one go: rows of one source share their store.
+/// Returns the group that is measured in one run; goals of one source share their store.
 fn group(source: Source) -> &'static str {
     match source {
         AtRate => AT_RATE,
@@ -264,7 +267,7 @@ fn task(group: &str, common: &Common) -> Result<Task> {
     Ok(Task { workload, config })
 }
 
-/// All phases of a plan together: operations over time, without the load.
+/// Combines all phases of a plan except the load: total operations over total time.
 fn combined(phases: &[PhaseReport], plan: &str) -> Vec<PhaseReport> {
     let mut combined: Vec<PhaseReport> = Vec::new();
     let of_plan =
@@ -285,7 +288,7 @@ fn combined(phases: &[PhaseReport], plan: &str) -> Vec<PhaseReport> {
     combined
 }
 
-/// One line of the table: the ratio against the better baseline, and what it means.
+/// Returns one line of the table: the ratio against the better baseline, and its verdict.
 fn judge(row: &Row, phases: &[PhaseReport], bases: &[&str]) -> [String; 8] {
     let whole;
     let phases = match row.source {
@@ -300,7 +303,7 @@ fn judge(row: &Row, phases: &[PhaseReport], bases: &[&str]) -> [String; 8] {
         let values = ratios(phases, row.phase, "drumlin", base, |phase| row.quantity.of(phase));
         Some((*base, Spread::of(values)?))
     });
-    // The better baseline is the one that makes the ratio look worse.
+    // The better baseline is the one with the less favourable ratio.
     let worst = against.reduce(|a, b| {
         let b_is_worse = if less { b.1.median > a.1.median } else { b.1.median < a.1.median };
         if b_is_worse { b } else { a }

@@ -1,24 +1,27 @@
-//! Drumlin's measuring instrument: workloads, measurement, comparison and reports.
+//! Drumlin's benchmarks: workloads, measurement, comparison and reports.
 //!
-//! Layers, each knowing only those before it:
+//! Layers, each of which depends only on those before it:
 //!
-//! - [`engine`]: what an engine must do to be measured; [`drumlin_engine`] is Drumlin behind it;
-//! - [`generate`]: operations, keys and values from a seed, with golden digests;
+//! - [`engine`]: the interface of a measured engine; [`drumlin_engine`] is the adapter of Drumlin;
+//! - [`generate`]: operations, keys and values from a seed, checked by golden digests;
 //! - [`workload`]: families of phases as plain data;
-//! - [`report`]: the model that becomes JSON, and the table, page and progress line made from it;
-//! - [`measure`]: carries a workload out on an engine, checks every answer and takes the readings;
-//! - [`rounds`]: fresh child processes, engines in turn, noise and repeats; [`compare`]: ratios and verdicts;
-//!   [`goals`]: the rows that Drumlin is to meet;
-//! - [`gate`]: figures that repeat exactly, held against a checked-in file;
-//! - [`paced`]: the dynamic workloads through the engine on the clock of a disk model;
-//! - [`command`]: the command line, for `drumlin bench` and for programs that offer more engines.
+//! - [`report`]: the report model that becomes JSON, and the table, HTML page and progress line made from it;
+//! - [`measure`]: runs a workload on an engine, verifies every result and takes the readings;
+//! - [`rounds`]: fresh child processes, engines in turn, noise detection and repeats; [`compare`]: ratios and
+//!   verdicts; [`goals`]: performance goals against RocksDB;
+//! - [`gate`]: exactly repeatable counts, compared with a checked-in file;
+//! - [`deleted`]: read cost against the number of deleted or merged entries;
+//! - [`paced`]: the dynamic workloads on the engine, with the clock of a disk model;
+//! - [`command`]: the command line, for `drumlin bench` and for programs with more engines.
 //!
-//! Rules that everything keeps: all engines get the same stream of operations; a wrong answer ends the run without
-//! numbers; what an engine cannot give is `null`; ratios are of rounds of one invocation; no test asserts seconds.
+//! Rules for all parts: All engines get the same stream of operations. A wrong result ends the run without numbers. A
+//! value that an engine cannot provide is `null`. Ratios combine only rounds of one invocation. No test asserts
+//! seconds.
 
 pub mod allocations;
 pub mod command;
 pub mod compare;
+pub mod deleted;
 pub mod drumlin_engine;
 pub mod engine;
 pub mod gate;

@@ -1,21 +1,23 @@
-//! The dynamic workloads through the real engine, on the clock of a disk model.
+//! The dynamic workloads on the real engine, with the clock of a disk model.
 //!
-//! One client in a closed loop over a simulated disk: a block read takes 12 us, a block written 15 us, each operation a
-//! microsecond more, everything else no time, and merges pass beside the client. So the figures hold what the engine does, every block of it, and nothing
-//! of the machine, and follow from the arguments. What policies are compared by:
+//! One client runs in a closed loop over a simulated disk. A block read takes 12 us, a block write 15 us, and each
+//! operation 1 us more. Everything else takes no time, and compactions run concurrently with the client. So the
+//! results include every block of the engine's I/O, are independent of the machine, and depend only on the arguments.
+//! Policies are compared by:
 //!
-//! - the client's time for an operation, waits included; blocks that its reads fetched;
-//! - blocks that flushes and merges wrote, and blocks that merges read;
-//! - waits, the slowest of a thousand puts, runs of the tree;
-//! - reads by the extra runs that they met (`depth`), and how deep the tree was at most;
-//! - for ARCE, the cost that its last search predicted of the phase, and the time that its plans gave to merges, beside
-//!   what came (`foreseen`).
+//! - the client's time per operation, including waits, and the blocks that its reads fetched;
+//! - blocks written by flushes and compactions, and blocks read by compactions;
+//! - write stalls, the 99.9th percentile of puts, and runs of the tree;
+//! - reads by the number of extra runs they met (`depth`), and the maximum depth of the tree;
+//! - for ARCE, the cost that its last search predicted for the phase, and the predicted against the actual duration
+//!   of compactions (`foreseen`).
 //!
-//! A small store's phases are short, while the engine reads its counters once a second. So the disk is sixteen times slower
-//! than that, and the figures are divided by as much: a second is then as long for the policy as it is on a store sixteen
-//! times the size.
+//! The phases of a small store are short, but the engine samples its counters only once a second. So the simulated
+//! disk is 16 times slower than stated above, and results are divided by 16. For the policy, a second is then as long
+//! as on a store 16 times larger.
 //!
-//! Memtables are small, so that a small store holds as many flushes as a large one does, and so is the cache.
+//! Memtables are small, so that a small store sees as many flushes as a large one. The cache is small for the same
+//! reason.
 
 use crate::drumlin_engine::{Open, open_in};
 use crate::engine::{Durability, Engine, EngineConfig, Result};
@@ -38,41 +40,41 @@ pub use depth::{Deepest, ReadsAt};
 pub use foreseen::{Foreseen, Missed};
 pub use shown::Counted;
 
-/// Nanoseconds of a block of 4 KiB read and written.
+/// Time to read and to write a block of 4 KiB, in nanoseconds.
 const READ: u64 = 12_000;
 const WRITTEN: u64 = 15_000;
 const BLOCK: f64 = 4096.0;
-/// Microseconds of an operation besides its blocks.
+/// Time of an operation besides its blocks, in microseconds.
 const EACH: u64 = 1;
-/// How much slower time passes than the figures say.
+/// Factor by which the simulated clock is slower than the reported times.
 const SLOWER: u64 = 16;
 const SEED: u64 = 1;
 const STORE: &str = "/paced";
 
-/// Operations between two looks at the tree.
+/// Operations between two samples of the tree.
 const LOOK: u64 = 512;
-/// Operations between two looks at the log of decisions.
+/// Operations between two reads of the decision log.
 const READ_LOG: u64 = 4096;
-/// Longest put that is told apart, nanoseconds of the slow clock.
+/// Upper bound of the put histogram, in nanoseconds of the slow clock.
 const LONGEST: u64 = 1 << 42;
 
-/// Sizes of a course.
+/// Sizes and settings of a course: one policy run through one plan.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Setup {
-    /// Entries loaded, and operations of a whole phase.
+    /// Number of entries loaded, and of operations in a full phase.
     pub entries: u64,
-    /// Bytes of a value; keys have 24.
+    /// Value size in bytes; keys have 24 bytes.
     pub value_bytes: usize,
-    /// Bytes of a memtable.
+    /// Memtable size in bytes.
     pub flush_bytes: u64,
-    /// Block cache, memtables, filters and indexes together.
+    /// Memory in bytes for block cache, memtables, filters and indexes together.
     pub memory_bytes: u64,
-    /// Merges at the same time, besides one flush.
+    /// Maximum number of concurrent compactions, in addition to one flush.
     pub merges: u32,
-    /// Count reads by the extra runs that they meet, and search the tree for its deepest places: at each operation the
-    /// engine's counters are read.
+    /// Count reads by the extra runs they meet, and search the tree for its deepest places. Reads the engine's
+    /// counters at each operation.
     pub depths: bool,
-    /// Options of the engine by name, over the others.
+    /// Engine options by name; they override the other settings.
     pub set: Vec<(String, String)>,
 }
 
@@ -82,7 +84,7 @@ impl Default for Setup {
             entries: 100_000,
             value_bytes: 1000,
             flush_bytes: 64 << 10,
-            // The least: filters and indexes fit, and few blocks stay.
+            // The minimum: filters and indexes fit, and few data blocks stay cached.
             memory_bytes: 8 << 20,
             merges: 1,
             depths: false,
@@ -91,42 +93,42 @@ impl Default for Setup {
     }
 }
 
-/// What a phase came to; figures without a unit are for one operation.
+/// Results of a phase. Counts and times without a stated unit are per operation.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct PhaseCount {
-    /// Its name.
+    /// Name of the phase.
     pub name: String,
-    /// Operations.
+    /// Number of operations.
     pub operations: u64,
     /// Virtual nanoseconds of the client.
     pub nanos: f64,
-    /// Blocks that reads fetched.
+    /// Blocks fetched by reads.
     pub fetched: f64,
-    /// Blocks that flushes wrote.
+    /// Blocks written by flushes.
     pub flushed: f64,
-    /// Blocks that merges wrote.
+    /// Blocks written by compactions.
     pub merged: f64,
-    /// Writers that waited in the phase, and their milliseconds.
+    /// Number of write stalls in the phase, and their total in milliseconds.
     pub waits: (u64, f64),
-    /// Nanoseconds that all but one in a thousand puts took at most.
+    /// 99.9th percentile of put times in nanoseconds.
     pub put_p999: f64,
-    /// Runs of the tree, mean over its operations.
+    /// Mean number of runs in the tree.
     pub mean_runs: f64,
-    /// Runs of each level at its end, the newest level first.
+    /// Runs of each level at the end of the phase, newest level first.
     pub levels: Vec<u64>,
-    /// Its reads by the extra runs that they met, if they were counted.
+    /// Reads by the number of extra runs they met, if counted.
     pub reads: Vec<ReadsAt>,
-    /// Most runs at one key, level by level, if that was looked for.
+    /// Maximum number of runs at one key for each level, if measured.
     pub deepest: Vec<Deepest>,
-    /// Nanoseconds that ARCE's last search predicted, if it made one.
+    /// Cost per operation that ARCE's last search predicted, in nanoseconds, if there was a search.
     pub predicted: Option<f64>,
-    /// Merges of ARCE, and by how many windows they missed the time that their plans gave.
+    /// ARCE's compactions, and by how many flush intervals their durations missed the prediction.
     pub foreseen: Foreseen,
-    /// What the policy went by at its end.
+    /// State of the policy at the end of the phase.
     pub state: String,
 }
 
-/// Runs `plan` under `policy`; the counts of its phases, the load left out.
+/// Runs `plan` under `policy`. Returns the results of its phases, without the load.
 pub fn course(policy: &str, plan: &str, setup: &Setup) -> Result<Vec<PhaseCount>> {
     course_of(policy, dynamic::workload(plan, setup.entries as f64 / 40_960_000.0)?, setup)
 }
@@ -144,7 +146,7 @@ fn course_of(policy: &str, mut workload: Workload, setup: &Setup) -> Result<Vec<
     Ok(counts)
 }
 
-/// The mean nanoseconds of an operation.
+/// Returns the mean nanoseconds per operation.
 pub fn mean(counts: &[PhaseCount]) -> f64 {
     let whole: f64 = counts.iter().map(|count| count.nanos * count.operations as f64).sum();
     whole / counts.iter().map(|count| count.operations as f64).sum::<f64>().max(1.0)
@@ -165,7 +167,7 @@ impl Course {
     fn new(policy: &str, workload: &Workload, setup: &Setup) -> Result<Course> {
         let mem = MemEnv::new(SEED);
         mem.pace(READ * SLOWER, WRITTEN * SLOWER);
-        // Each memtable becomes a run of its own, as in the simulator and the paper, unless that is set otherwise.
+        // By default each memtable is flushed as its own run, as in the simulator and the paper.
         let mut set = vec![("flush_bytes".to_owned(), setup.flush_bytes.to_string())];
         set.extend(setup.set.iter().cloned());
         let config = EngineConfig {
@@ -295,10 +297,11 @@ mod tests {
         Setup { entries: 8000, ..Setup::default() }
     }
 
-    /// Beside leveling whose merges wait for each other, as engines with leveling have it, ARCE is well ahead; beside leveling
-    /// with this engine's pipeline on a single slot it is ahead by a little in so small a store, whose phases are short beside
-    /// the time in which a change of the mix is seen: 17.1 against 19.5 us in plan I, 19.4 against 21.3 in plan II. Single phases
-    /// move by a third with the number of entries: B of II takes 10.4 us with 20,000, 16.1 with 24,000 and 14.7 with 30,000.
+    /// Checks that ARCE beats leveling. Against leveling whose compactions wait for each other, as in other engines,
+    /// ARCE is well ahead. Against leveling with this engine's pipeline on a single slot, it is slightly ahead in a
+    /// store this small. Its phases are short compared with the time needed to detect a change of the mix: 17.1
+    /// against 19.5 us in plan I, 19.4 against 21.3 in plan II. Single phases vary by a third with the number of
+    /// entries: B of II takes 10.4 us with 20,000 entries, 16.1 with 24,000 and 14.7 with 30,000.
     #[test]
     fn arce_is_ahead_on_the_clock_of_a_disk() {
         let pipelined = Setup { entries: 20_000, ..Setup::default() };
@@ -325,8 +328,9 @@ mod tests {
         assert!(writing[0] < 0.8 * writing[1], "in both phases of writes: {writing:?}");
     }
 
-    /// Nanoseconds of the phases of `mixes` after a phase of writes. Each is run four times, and the first does not count:
-    /// what the mix before it left is merged by then. A merge of a whole level falls into one of the others or not.
+    /// Returns the nanoseconds of the phases of `mixes` after a phase of writes. Each mix runs four times and the
+    /// first run does not count: by its end, compaction has removed what the preceding mix left. Whether a compaction
+    /// of a whole level falls into one of the other three is chance.
     fn settled(policy: &str, mixes: &[&str], pipeline: &str) -> Vec<f64> {
         let mut plan = String::from("preload 10000\nphase r=10,u=80,p=10 10000\n");
         mixes.iter().for_each(|mix| plan += &format!("phase {mix} 10000\n").repeat(4));
@@ -337,8 +341,8 @@ mod tests {
         counts[1..].chunks(4).map(of_mix).collect()
     }
 
-    /// Extra runs are merged while reads go on. *1-leveling* still keeps one or two more in its large levels than without
-    /// the pipeline, where what is not merged yet waits in level 0, of which all is cached.
+    /// Extra runs are compacted while reads continue. *1-leveling* still keeps one or two more in its large levels
+    /// than without the pipeline. There, data that is not compacted yet waits in level 0, which is completely cached.
     #[test]
     fn reads_are_about_as_fast_as_without_the_pipeline() {
         let mixes = ["r=50,u=50,p=0", "r=40,u=20,p=40"];

@@ -1,11 +1,12 @@
-//! Rounds: fresh child processes, engines in turn.
+//! Rounds: every engine runs in turn, each run in a fresh child process.
 //!
-//! In a round every engine runs once, in an order that rotates from round to round; round `r` has seed S + r. Each run is
-//! a child process of the same executable with an empty directory, so no run inherits another's memory, threads or page
-//! tables. Before each, the machine is calibrated; a run with much stolen or foreign CPU, or whose calibration is far off
-//! the median, is repeated at most twice and stays in the report as unusable.
+//! In a round every engine runs once, in an order that rotates from round to round. Round `r` uses the seed of
+//! the first round plus `r` - 1. Each run is a child process of the same executable with an empty directory, so no run
+//! inherits memory, threads or page tables from another. The machine is calibrated before each run. A run is repeated
+//! at most twice if the host or other programs took much CPU time, or if its calibration is far from the median. The
+//! noisy run stays in the report, marked as unusable.
 //!
-//! A job goes to the child as a JSON file, and its result comes back as another.
+//! The parent passes a job to the child as a JSON file, and the child returns its result in another.
 
 use crate::engine::{EngineConfig, Engines, Result, find};
 use crate::measure::calibrate::calibrate;
@@ -19,106 +20,106 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Stolen CPU, percent, above which a run is repeated.
+/// Stolen CPU time in percent above which a run is repeated.
 const STEAL_MOST: f64 = 2.0;
-/// Foreign CPU, percent, above which a run is repeated.
+/// CPU time of other programs in percent above which a run is repeated.
 const FOREIGN_MOST: f64 = 5.0;
-/// Distance of a calibration from the median above which a run is repeated.
+/// Relative distance of a calibration from the median above which a run is repeated.
 const CALIBRATION_MOST: f64 = 0.10;
-/// Times that a run is repeated.
+/// Maximum number of repeats of a run.
 const REPEATS: u32 = 2;
 
-/// A workload with the settings that every engine gets.
+/// A workload with the settings for every engine.
 #[derive(Clone, Debug)]
 pub struct Task {
-    /// What is run.
+    /// Workload to run.
     pub workload: Workload,
-    /// With which settings.
+    /// Settings of the engines.
     pub config: EngineConfig,
 }
 
-/// One run, as a child process gets it.
+/// One run, as passed to a child process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Job {
-    /// The engine, with its policy when one was asked for.
+    /// Engine name, with its policy if one was requested.
     pub engine: String,
-    /// Its settings.
+    /// Settings of the engine.
     pub config: EngineConfig,
-    /// What is run.
+    /// Workload to run.
     pub workload: Workload,
-    /// Where the store is made.
+    /// Directory of the store.
     pub dir: PathBuf,
-    /// What every draw follows from.
+    /// Seed of all random draws.
     pub seed: u64,
-    /// From 1.
+    /// Round number, from 1.
     pub round: u64,
-    /// Leave the store behind.
+    /// Keep the store after the run.
     pub keep: bool,
-    /// No progress line.
+    /// Suppress the progress line.
     pub quiet: bool,
 }
 
-/// What a child gives back.
+/// Result of a child process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct JobResult {
-    /// The phases that are results.
+    /// Phases that are reported.
     pub phases: Vec<PhaseReport>,
-    /// Every option in effect.
+    /// All options in effect.
     pub options: BTreeMap<String, String>,
-    /// What was left out, and why.
+    /// What was skipped, with reasons.
     pub warnings: Vec<String>,
 }
 
-/// How often and where.
+/// Number of rounds, engines and directories of a measurement.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The engines, each with its policy when one was asked for.
+    /// Engine names, each with its policy if one was requested.
     pub engines: Vec<String>,
-    /// Rounds; by default as many as the length of the phases wants.
+    /// Number of rounds; by default chosen by the length of the phases.
     pub rounds: Option<u64>,
     /// Seed of the first round.
     pub seed: u64,
-    /// Directory in which stores are made.
+    /// Directory in which stores are created.
     pub dir: PathBuf,
-    /// Leave the stores behind.
+    /// Keep the stores after the run.
     pub keep: bool,
-    /// No progress line.
+    /// Suppress the progress line.
     pub quiet: bool,
-    /// Whether noise is watched: calibration before each run, and repeats.
+    /// Detect noise: calibrate before each run, and repeat noisy runs.
     pub watchful: bool,
-    /// Arguments of this executable before those of the benchmark.
+    /// Arguments of this executable that precede those of the benchmark.
     pub prefix: Vec<String>,
 }
 
-/// How far a round is.
+/// Progress within a round.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Done {
-    /// From 1.
+    /// Round number, from 1.
     pub round: u64,
-    /// Engines that have run in it.
+    /// Number of engines that have run in the round.
     pub engines: usize,
-    /// Engines of a round.
+    /// Number of engines per round.
     pub of: usize,
 }
 
-/// What is told of the results so far, after each engine: a run of hours may be ended at any time.
+/// Callback after each engine, with the results so far: a run may take hours and be interrupted at any time.
 pub type After<'a> = dyn FnMut(&Rounds, Done) -> Result<()> + 'a;
 
 /// All results of the rounds.
 #[derive(Clone, Debug, Default)]
 pub struct Rounds {
-    /// One for each engine, phase and round.
+    /// One report for each engine, phase and round.
     pub phases: Vec<PhaseReport>,
-    /// Every option in effect, by engine.
+    /// All options in effect, by engine.
     pub options: BTreeMap<String, BTreeMap<String, String>>,
-    /// What was left out, and why.
+    /// What was skipped, with reasons.
     pub warnings: Vec<String>,
-    /// One before each run, in order.
+    /// Calibrations, one before each run, in order.
     pub calibration: Vec<Calibration>,
 }
 
 impl Rounds {
-    /// Runs `task` as `plan` says, and tells `after` of each engine.
+    /// Runs `task` according to `plan`, and calls `after` after each engine.
     pub fn run(&mut self, plan: &Plan, task: &Task, after: &mut After<'_>) -> Result<()> {
         let first = self.round(plan, task, 1, after)?;
         let rounds = plan.rounds.unwrap_or_else(|| enough_rounds(first));
@@ -128,7 +129,7 @@ impl Rounds {
         Ok(())
     }
 
-    /// One round; gives the seconds of its longest phase.
+    /// Runs one round. Returns the seconds of its longest phase.
     fn round(&mut self, plan: &Plan, task: &Task, round: u64, after: &mut After<'_>) -> Result<f64> {
         let mut longest: f64 = 0.0;
         let count = plan.engines.len();
@@ -170,7 +171,7 @@ impl Rounds {
         Ok(Some(calibration))
     }
 
-    /// Why the run that just ended is not to be used, if it is not.
+    /// Returns why the run that just ended is too noisy to use, if it is.
     fn noise(&self, phases: &[PhaseReport], calibration: Option<&Calibration>) -> Option<String> {
         let most = |of: fn(&PhaseReport) -> Option<f64>| phases.iter().filter_map(of).fold(0.0, f64::max);
         let steal = most(|phase| phase.steal_percent);
@@ -185,11 +186,11 @@ impl Rounds {
         loads.sort_by(f64::total_cmp);
         let median = loads.get(loads.len() / 2)?;
         let off = (calibration?.load_ns / median - 1.0).abs();
-        (off > CALIBRATION_MOST).then(|| format!("memory was {:.0} % off the median", off * 100.0))
+        (off > CALIBRATION_MOST).then(|| format!("memory latency was {:.0} % off the median", off * 100.0))
     }
 }
 
-/// Rounds for phases of which the longest takes so many seconds.
+/// Returns the number of rounds for a task whose longest phase takes `seconds`.
 fn enough_rounds(seconds: f64) -> u64 {
     match seconds {
         s if s < 60.0 => 5,
@@ -263,10 +264,10 @@ pub fn carry_out(job: &Job, engines: &Engines) -> Result<JobResult> {
     outcome.map(|o| JobResult { phases: o.phases, options: o.options, warnings: o.warnings })
 }
 
-/// What the name of an engine ends in when it runs a second time, as a control.
+/// Suffix of the name of an engine that runs a second time as a control.
 pub const CONTROL: &str = "#2";
 
-/// The child's side: reads a job from `input`, writes its result to `output`.
+/// Entry point of a child process: reads a job from `input` and writes its result to `output`.
 pub fn child(input: &Path, output: &Path, engines: &Engines) -> Result<()> {
     let text = fs::read(input).map_err(|e| format!("{}: {e}", input.display()))?;
     let job: Job = serde_json::from_slice(&text).map_err(|e| format!("{}: {e}", input.display()))?;

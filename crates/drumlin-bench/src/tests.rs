@@ -1,4 +1,4 @@
-//! The harness itself: every family for a moment, in memory; wrong answers are found; reports fit their schema.
+//! Tests of the harness: short in-memory runs of every family, detection of wrong results, and the schema of reports.
 
 use crate::drumlin_engine::Drumlin;
 use crate::engine::{Counters, Direction, Durability, Engine, EngineConfig, EngineKind, Io, Result, Visit};
@@ -80,7 +80,7 @@ fn two_threads_share_the_work() {
     assert!(outcome.phases.iter().all(|phase| phase.threads == 2));
 }
 
-/// Drumlin, with every opening noted; perhaps without direct reads.
+/// Drumlin, recording every open; optionally without direct I/O.
 #[derive(Default)]
 struct Noted {
     without_direct: bool,
@@ -104,7 +104,7 @@ impl EngineKind for Noted {
     }
 }
 
-/// Runs micro benchmarks on files; gives the phases that are results, the warnings, and every opening.
+/// Runs micro benchmarks on files. Returns the reported phases, the warnings and all opens.
 fn on_files(kind: &Noted, io: Io, names: &[&str]) -> (Vec<String>, Vec<String>, Vec<String>) {
     let dir = TempDir::new("drumlin-bench").expect("a temporary directory");
     let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
@@ -153,7 +153,7 @@ fn an_engine_without_direct_reads_is_left_out_of_what_needs_them() {
     assert_eq!(opened, ["64MiB direct"]);
 }
 
-/// How an engine may lie.
+/// Ways in which an engine returns wrong results.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Lie {
     Nothing,
@@ -166,7 +166,7 @@ enum Lie {
     TurnsARange,
 }
 
-/// A map that lies in one way.
+/// A map that returns wrong results in one way.
 struct Liar(Lie);
 
 struct LyingMap {

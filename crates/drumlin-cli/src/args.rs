@@ -1,21 +1,24 @@
-//! The command line.
+//! Command-line arguments and their help texts.
 
 use crate::escape::{BadEscape, Bytes, unescape};
-use crate::store::{Access, Bounds, OpenOptions};
+use crate::store::{Access, Bounds, Durability, OpenOptions};
 use clap::builder::{OsStringValueParser, TypedValueParser, ValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use drumlin_bench::command::args::parse_setting;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// Look into and look after Drumlin stores
+/// Inspect and maintain Drumlin key-value stores
 ///
 /// Keys and values are text with four escapes, both as arguments and as output: \t, \n, \\ and \xHH.
-/// Data goes to stdout, words and progress to stderr. The exit status is 0 for success, 1 for a finding
-/// (a key that is not there, damage) or a failure, 2 for bad usage.
+///
+/// Data goes to stdout. Messages and progress go to stderr.
+///
+/// Exit status: 0 for success; 1 for a failure or a finding (key not found, damage); 2 for bad usage.
 #[derive(Parser, Debug)]
 #[command(name = "drumlin", version, max_term_width = 100)]
 pub(crate) struct Cli {
-    /// The keyspace to work on; tree and explain show all of them unless one is named [default: default]
+    /// Keyspace to work on; `tree` and `explain` show all keyspaces if it is not given [default: default]
     #[arg(long, global = true, value_name = "NAME")]
     pub(crate) keyspace: Option<String>,
 
@@ -23,20 +26,20 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// The store to open.
+/// Arguments that name the store to open.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct StoreArgs {
     /// Directory of the store
     #[arg(value_name = "DB")]
     pub(crate) path: PathBuf,
 
-    /// Set an option of the store or the keyspace for good (drumlin options lists them); may be given often
+    /// Set an option of the store or the keyspace permanently; repeatable (`drumlin options` lists all options)
     #[arg(long = "set", value_name = "OPTION=VALUE", value_parser = parse_setting)]
     pub(crate) settings: Vec<(String, String)>,
 }
 
 impl StoreArgs {
-    /// How to open it for `access`.
+    /// Returns the options that open the store for `access`.
     pub(crate) fn options(&self, keyspace: Option<&str>, access: Access) -> OpenOptions {
         OpenOptions {
             path: self.path.clone(),
@@ -49,82 +52,102 @@ impl StoreArgs {
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
-    /// Write the entries of a file and flush them, making the store if need be
+    /// Load entries from a file and flush them; creates the store if it does not exist
     Load(LoadArgs),
-    /// Write one entry, making the store if need be
+    /// Write one entry; creates the store if it does not exist
     Put(PutArgs),
-    /// Print the value of a key; exit status 1 if it is not there
+    /// Print the value of a key; exit status 1 if the key does not exist
     Get(GetArgs),
-    /// Delete a key, whether it is there or not
+    /// Delete a key; succeeds even if the key does not exist
     Delete(DeleteArgs),
     /// Print entries in key order
     Scan(ScanArgs),
-    /// Print the number of keys
+    /// Count the keys
     Count(CountArgs),
-    /// Apply a request trace, making the store if need be
+    /// Replay a request trace; creates the store if it does not exist
+    ///
+    /// A trace is a CSV file, plain or compressed with zstd. Its header is ts,op,key,size (key-value trace) or
+    /// ts,op,lba,bytes (block trace); op is G (get), P (put) or D (delete).
+    ///
+    /// The key of a block trace is its lba as 16 hex digits. Without --values, the value of a put is a pure function
+    /// of its key, the number n of puts before it, and its size: the outputs of splitmix64 seeded with FNV-1a-64(key)
+    /// xor n, each as 8 little-endian bytes, truncated to the size.
     Replay(ReplayArgs),
-    /// Read every byte and check it; exit status 1 on damage
+    /// Read all data and verify checksums and invariants; exit status 1 if damage is found
     Verify(ReportArgs),
-    /// Save what can be saved into a new directory; exit status 1 if anything was lost
+    /// Recover as much data as possible into a new directory; exit status 1 if data was lost
     Repair(RepairArgs),
-    /// Draw the levels, runs and files
+    /// Draw the LSM tree: levels, runs and files
+    ///
+    /// Each run is one line: a bar that shows where its data lies in the key space, then files, bytes, sequence
+    /// numbers and the policy's tag.
+    ///
+    /// The key space runs from left to right. The width of a key range is proportional to the bytes stored in it. The
+    /// height of a mark shows the bytes of the run in that column, relative to the fullest column of the tree. 2n
+    /// means that two files have bounds narrower than their tables. 1b means that one file is part of an unfinished
+    /// compaction.
     Tree(TreeArgs),
     /// Print all metrics
     Stats(ReportArgs),
-    /// Merge everything, and wait until background work has come to rest
+    /// Compact the whole store and wait until background work is idle
     Compact(StoreArgs),
-    /// Copy the store, as it is now, to a new directory
+    /// Create a checkpoint: a consistent copy of the store in a new directory
     Checkpoint(CheckpointArgs),
-    /// Print the recent decisions of the policies, and their reasons
+    /// Print recent compaction policy decisions and their reasons
     Explain(ExplainArgs),
     /// Show or switch the compaction policy of a keyspace
     Policy(PolicyArgs),
     /// List the keyspaces
     Keyspaces(ReportArgs),
-    /// Print the table of options
+    /// List all options
     Options(OptionsArgs),
-    /// Measure: workloads, comparisons, reports, the regression gate
+    /// Run benchmarks: workloads, engine comparisons, reports and the regression gate
+    ///
+    /// Results go to stdout as a table; progress and warnings go to stderr. Every result of the store is verified,
+    /// and a wrong one ends the run without numbers.
+    ///
+    /// Exit status: 0 success, 1 error or wrong result, 2 bad usage, 3 gate failed, 4 too noisy.
     Bench(Box<drumlin_bench::command::args::BenchArgs>),
-    /// Simulate compaction policies under changing mixes of operations, in virtual time and without a store
+    /// Simulate compaction policies under changing workloads, in virtual time and without a store
     Sim(SimArgs),
 }
 
-/// What is simulated. The costs are those of the ArceKV paper.
+/// Arguments of the workload simulation. The cost model is that of the ArceKV paper.
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct SimArgs {
     #[command(subcommand)]
     pub(crate) kind: Option<SimKind>,
 
-    /// I, II or III of the paper, gradient, or the letters A to J of their mixes in a row
+    /// Workload plan: I, II or III of the ArceKV paper, `gradient`, or a sequence of its mixes A to J (such as ABC)
     #[arg(default_value = "I")]
     pub(crate) plan: String,
 
-    /// Policies to compare, with their arguments; may be given often [default: arce and the presets]
+    /// Policy to simulate, with its parameters; repeatable [default: arce and the presets]
     #[arg(long = "policy", value_name = "NAME")]
     pub(crate) policies: Vec<String>,
 
-    /// Client threads
+    /// Number of client threads
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) clients: u32,
 
-    /// Merges at the same time
+    /// Number of concurrent compactions
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) slots: u32,
 
-    /// Bytes of a flush
+    /// Bytes per flush
     #[arg(long, default_value_t = 128 << 10, value_parser = clap::value_parser!(u64).range(4096..=1 << 30))]
     pub(crate) flush_bytes: u64,
 
-    /// Entries of 1 KiB in the store at first, and operations of a phase
-    #[arg(long, default_value_t = 2_560_000, value_parser = clap::value_parser!(u64).range(1000..=100_000_000))]
+    /// Number of 1 KiB entries preloaded, and number of operations per phase; the paper has 2560000
+    #[arg(long, default_value_t = 160_000, value_parser = clap::value_parser!(u64).range(1000..=100_000_000))]
     pub(crate) entries: u64,
 
-    /// Share by which a running merge slows operations down
+    /// Fraction by which a running compaction slows operations down
     #[arg(long, default_value_t = 0.1)]
     pub(crate) interference: f64,
 
-    /// Install merges whole, not piece by piece
+    /// Install each compaction as a whole instead of piece by piece (subcompaction by subcompaction)
     #[arg(long)]
     pub(crate) whole: bool,
 
@@ -133,62 +156,64 @@ pub(crate) struct SimArgs {
     pub(crate) json: bool,
 }
 
-/// What else is simulated.
+/// Other simulations.
 #[derive(Subcommand, Debug)]
 pub(crate) enum SimKind {
-    /// A load that keeps merge slots busy, with and without the pipeline (Downforce)
+    /// Simulate a write load that keeps all compaction slots busy, with and without pipelining (Downforce)
     ///
-    /// Counterparts of the paper's figures 3, 6, 7, 8, 9 and table 3. Sizes and rates are the paper's; a part of the load
-    /// shows the same shape sooner.
+    /// Reproduces figures 3, 6, 7, 8 and 9 and table 3 of the Downforce paper. Default sizes and rates are those of
+    /// the paper. A smaller --load shows the same shape in less time.
     Pipeline(PipelineArgs),
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct PipelineArgs {
-    /// Policies to compare, with their arguments; may be given often [default: 1-leveling:5, tiering:4,
-    /// leveling:5 and universal]
+    /// Policy to simulate, with its parameters; repeatable [default: 1-leveling:5, tiering:4, leveling:5 and
+    /// universal]
     #[arg(long = "policy", value_name = "NAME")]
     pub(crate) policies: Vec<String>,
 
-    /// Numbers of merge slots
+    /// Numbers of compaction slots to simulate
     #[arg(long, value_delimiter = ',', default_value = "1,2,4,8,16,32", value_name = "N,..",
           value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) workers: Vec<u32>,
 
-    /// The number of slots whose use is shown in detail; it is simulated if it is not among those named
+    /// Number of slots to report in detail; simulated even if --workers does not include it
     #[arg(long, default_value_t = 16, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) detail: u32,
 
-    /// MiB that are written; 51200 are the paper's and take minutes
+    /// MiB to write; the default is the paper's and takes minutes
     #[arg(long, default_value_t = 51200, value_name = "MIB",
           value_parser = clap::value_parser!(u64).range(256..=1_000_000))]
     pub(crate) load: u64,
 
-    /// MiB per second that the program writes at most; above 800 flushes are as fast
+    /// Maximum write rate of the program in MiB/s; above 800, the flush rate rises to match it
     #[arg(long, default_value_t = 800, value_name = "MIB",
           value_parser = clap::value_parser!(u64).range(1..=100_000))]
     pub(crate) rate: u64,
 
-    /// MiB of all keys, which are overwritten evenly [default: every key is new]
+    /// MiB of distinct keys, overwritten uniformly [default: every key is new]
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub(crate) universe: Option<u64>,
 
-    /// KiB of a memtable and of a file [default: 64 MiB, as the paper has]
+    /// Size of a memtable and of a table file in KiB; the default (64 MiB) is the paper's
     #[arg(long, default_value_t = 65536, value_name = "KIB",
           value_parser = clap::value_parser!(u64).range(64..=4_194_304))]
     pub(crate) memtable: u64,
 
-    /// Lookups per second that the scheduler is told of
+    /// Lookups per second that are reported to the scheduler
     #[arg(long, default_value_t = 0.0)]
     pub(crate) gets: f64,
 
-    /// Run each load on the engine too, in virtual time
+    /// Also run each load on the engine, in virtual time
     ///
-    /// Sizes and rates of both are divided by N, files are a quarter of a memtable, pieces as long as one, and writers are
-    /// slowed by the policy's pace. Both write N times less, in as much time; MiB/s are those of full size again. A second
-    /// row has the engine's throughput, bytes written per byte that flushes wrote, depth, most runs of level 0, and how far
-    /// the bytes are from what was simulated. What is in the store at the end is read and checked. The engine takes no part
-    /// in what is set for the simulator alone.
+    /// Divides the sizes and rates of both the simulation and the engine run by N, so both write N times less data in
+    /// the same time. Files are a quarter of a memtable, pieces (subcompactions) are at most one memtable, and the
+    /// policy's write rate limit slows writers. MiB/s are scaled back to full size.
+    ///
+    /// A second row shows the engine's throughput, bytes written per flushed byte, mean depth, maximum runs in level
+    /// 0, and the relative difference in bytes written from the simulation. At the end the content of the store is
+    /// read and verified. Options that exist only in the simulator cannot be combined with --engine.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(16..=1024),
           conflicts_with_all = ["universe", "gets", "cap", "fold_every", "back_pressure", "piece", "flush_alike"])]
     pub(crate) engine: Option<u64>,
@@ -196,7 +221,7 @@ pub(crate) struct PipelineArgs {
     #[command(flatten)]
     pub(crate) scheduler: SchedulerArgs,
 
-    /// Write a page with the figures
+    /// Write an HTML page with the figures to FILE
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
 
@@ -205,31 +230,32 @@ pub(crate) struct PipelineArgs {
     pub(crate) json: bool,
 }
 
-/// What the scheduler goes by, for sweeps.
+/// Scheduler settings, for parameter sweeps.
 #[derive(Args, Debug)]
 pub(crate) struct SchedulerArgs {
-    /// Modes to simulate
+    /// Scheduling modes to simulate
     #[arg(long, value_delimiter = ',', default_value = "unsplit,split,pipelined", value_name = "MODE,..",
           value_parser = ["unsplit", "split", "pipelined"])]
     pub(crate) modes: Vec<String>,
 
-    /// Extra runs that a level may have [default: half the slots, 8 to 16]
+    /// Maximum number of extra runs in a level [default: half the slots, 8 to 16]
     #[arg(long, value_name = "X", value_parser = clap::value_parser!(u32).range(2..=64))]
     pub(crate) cap: Option<u32>,
 
-    /// Fold a level with every so many batches [default: as costs suggest]
+    /// Run an intra-level compaction with every K-th batch [default: chosen by the cost model]
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) fold_every: Option<u32>,
 
-    /// Fill of its target from which on a level pair no longer goes first; a large one is plain top-down
+    /// Fill of the target level, relative to its size, above which a level pair loses its priority; a large value
+    /// gives plain top-down order
     #[arg(long, default_value_t = 3.0, value_name = "FILL")]
     pub(crate) back_pressure: f64,
 
-    /// Most MiB of a piece
+    /// Maximum size of a piece (subcompaction) in MiB
     #[arg(long, default_value_t = 64, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=4096))]
     pub(crate) piece: u64,
 
-    /// Flushes share the device with merges in place of going first
+    /// Share the device bandwidth equally between flushes and compactions, instead of serving flushes first
     #[arg(long)]
     pub(crate) flush_alike: bool,
 }
@@ -239,14 +265,14 @@ pub(crate) struct LoadArgs {
     #[command(flatten)]
     pub(crate) store: StoreArgs,
 
-    /// The file to read, or - for stdin
+    /// Input file, or - for stdin
     pub(crate) file: String,
 
-    /// How entries are written in it
+    /// Input format
     #[arg(long, value_enum)]
     pub(crate) format: LoadFormat,
 
-    /// What each write survives
+    /// Durability of each write
     #[arg(long, value_enum, default_value_t = Durability::Buffered)]
     pub(crate) durability: Durability,
 
@@ -254,7 +280,7 @@ pub(crate) struct LoadArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) policy: Option<String>,
 
-    /// Write entry by entry, and print each key once its write has reached the durability asked for
+    /// Write entries one by one, and print each key once its write has the requested durability
     #[arg(long)]
     pub(crate) ack: bool,
 }
@@ -268,11 +294,11 @@ pub(crate) struct PutArgs {
     #[arg(value_parser = bytes_parser())]
     pub(crate) key: Bytes,
 
-    /// The value; without it, all of stdin, as it is
+    /// The value [default: read it unescaped from stdin]
     #[arg(value_parser = bytes_parser(), allow_negative_numbers = true)]
     pub(crate) value: Option<Bytes>,
 
-    /// What the write survives
+    /// Durability of the write
     #[arg(long, value_enum, default_value_t = Durability::Sync)]
     pub(crate) durability: Durability,
 }
@@ -286,7 +312,7 @@ pub(crate) struct GetArgs {
     #[arg(value_parser = bytes_parser())]
     pub(crate) key: Bytes,
 
-    /// Print the value's bytes alone, without escapes and line end
+    /// Print the raw bytes of the value, without escapes and without a newline
     #[arg(long)]
     pub(crate) raw: bool,
 }
@@ -300,29 +326,29 @@ pub(crate) struct DeleteArgs {
     #[arg(value_parser = bytes_parser())]
     pub(crate) key: Bytes,
 
-    /// What the deletion survives
+    /// Durability of the deletion
     #[arg(long, value_enum, default_value_t = Durability::Sync)]
     pub(crate) durability: Durability,
 }
 
-/// Which keys.
+/// Arguments that select a key range.
 #[derive(Args, Debug, Default)]
 pub(crate) struct RangeArgs {
-    /// Only keys that start with this
+    /// Only keys with this prefix
     #[arg(long, value_name = "P", value_parser = bytes_parser())]
     pub(crate) prefix: Option<Bytes>,
 
-    /// Only keys from this one on
+    /// Only keys greater than or equal to A
     #[arg(long, value_name = "A", value_parser = bytes_parser())]
     pub(crate) from: Option<Bytes>,
 
-    /// Only keys below this one
+    /// Only keys less than B
     #[arg(long, value_name = "B", value_parser = bytes_parser())]
     pub(crate) to: Option<Bytes>,
 }
 
 impl RangeArgs {
-    /// The keys that all three allow.
+    /// Returns the key range that satisfies `--from`, `--to` and `--prefix` together.
     pub(crate) fn bounds(&self) -> Bounds {
         let bytes = |given: &'_ Option<Bytes>| given.as_ref().map(|b| b.0.clone());
         Bounds::new(bytes(&self.from).as_deref(), bytes(&self.to).as_deref(), bytes(&self.prefix).as_deref())
@@ -337,19 +363,19 @@ pub(crate) struct ScanArgs {
     #[command(flatten)]
     pub(crate) range: RangeArgs,
 
-    /// From the last key to the first
+    /// Print entries in descending key order
     #[arg(long)]
     pub(crate) reverse: bool,
 
-    /// At most this many entries
+    /// Print at most N entries
     #[arg(long, value_name = "N")]
     pub(crate) limit: Option<u64>,
 
-    /// How to print entries
+    /// Output format
     #[arg(long, value_enum, default_value_t = TextFormat::Tsv)]
     pub(crate) format: TextFormat,
 
-    /// Print keys without values
+    /// Print only keys, without values
     #[arg(long)]
     pub(crate) keys_only: bool,
 }
@@ -363,25 +389,21 @@ pub(crate) struct CountArgs {
     pub(crate) range: RangeArgs,
 }
 
-/// A trace is a CSV file, plain or compressed with zstd, with the header ts,op,key,size or ts,op,lba,bytes;
-/// op is G (get), P (put) or D (delete).
-///
-/// The key of a block trace is its lba as 16 hex digits. Without --values, a put writes bytes that are a
-/// pure function of its key, of how many puts came before it, and of its size: with splitmix64 seeded by
-/// FNV-1a-64(key) xor that number, the outputs as 8 bytes little-endian each, cut to the size.
+/// Arguments of `replay`.
 #[derive(Args, Debug)]
 pub(crate) struct ReplayArgs {
     #[command(flatten)]
     pub(crate) store: StoreArgs,
 
-    /// The trace, or - for stdin
+    /// Trace file, or - for stdin
     pub(crate) trace: String,
 
-    /// The real values, in the order of the puts, as git cat-file --batch prints them; may be compressed
+    /// File with the real values in the order of the puts, in the output format of git cat-file --batch; may be
+    /// compressed with zstd
     #[arg(long, value_name = "FILE")]
     pub(crate) values: Option<String>,
 
-    /// Make every 4 KiB block that a request touches one key: the block number as 16 hex digits
+    /// Use one key per 4 KiB block that a request touches: the block number as 16 hex digits
     #[arg(long)]
     pub(crate) expand_4k: bool,
 
@@ -393,7 +415,8 @@ pub(crate) struct ReplayArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) policy: Option<String>,
 
-    /// Switch to the next of leveling, 1-leveling, tiering, lazy-leveling and universal every N operations
+    /// Switch to the next policy of leveling, 1-leveling, tiering, lazy-leveling and universal after every N
+    /// operations
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) switch_every: Option<u64>,
 }
@@ -410,11 +433,11 @@ pub(crate) struct ReportArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct RepairArgs {
-    /// Directory of the store; it is left as it is
+    /// Directory of the damaged store; it is not modified
     #[arg(value_name = "DB")]
     pub(crate) path: PathBuf,
 
-    /// Directory to make
+    /// Directory of the new store; it must not exist
     #[arg(value_name = "NEWDIR")]
     pub(crate) new_path: PathBuf,
 
@@ -423,21 +446,17 @@ pub(crate) struct RepairArgs {
     pub(crate) json: bool,
 }
 
-/// One line for each run: where in the key space its bytes lie, files, bytes, sequence numbers, tag.
-///
-/// The key space runs from left to right, a stretch of keys as wide as what is stored there; the height of
-/// a mark is the bytes that the run has in its column, against the fullest column of the tree. 2n says that
-/// two files answer for fewer keys than their tables hold, 1b that an unfinished merge is busy with one.
+/// Arguments of `tree`.
 #[derive(Args, Debug)]
 pub(crate) struct TreeArgs {
     #[command(flatten)]
     pub(crate) store: StoreArgs,
 
-    /// List every file under its run
+    /// List the files of each run
     #[arg(long)]
     pub(crate) files: bool,
 
-    /// Draw with ASCII characters alone
+    /// Use only ASCII characters
     #[arg(long)]
     pub(crate) ascii: bool,
 
@@ -451,7 +470,7 @@ pub(crate) struct CheckpointArgs {
     #[command(flatten)]
     pub(crate) store: StoreArgs,
 
-    /// Directory to make
+    /// Directory of the checkpoint; it must not exist
     #[arg(value_name = "NEWDIR")]
     pub(crate) new_path: PathBuf,
 }
@@ -461,11 +480,11 @@ pub(crate) struct ExplainArgs {
     #[command(flatten)]
     pub(crate) store: StoreArgs,
 
-    /// Only the last N decisions
+    /// Print only the last N decisions
     #[arg(long, value_name = "N")]
     pub(crate) last: Option<usize>,
 
-    /// Put every logged question to its policy again; exit status 1 if an answer differs
+    /// Re-run every logged policy call and compare its decision; exit status 1 if a decision differs
     #[arg(long, conflicts_with = "last")]
     pub(crate) replay: bool,
 
@@ -479,14 +498,14 @@ pub(crate) struct PolicyArgs {
     #[command(flatten)]
     pub(crate) store: StoreArgs,
 
-    /// The policy to switch to
+    /// Policy to switch to
     pub(crate) name: Option<String>,
 
-    /// Keep what the policy has found, and merge by that
+    /// Freeze the policy's current parameters; compactions continue with them
     #[arg(long, conflicts_with = "thaw")]
     pub(crate) freeze: bool,
 
-    /// Let the policy tune itself again
+    /// Let the policy tune its parameters again
     #[arg(long)]
     pub(crate) thaw: bool,
 
@@ -497,7 +516,7 @@ pub(crate) struct PolicyArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct OptionsArgs {
-    /// Print the page of the documentation
+    /// Print the options as Markdown, as in docs/options.md
     #[arg(long)]
     pub(crate) markdown: bool,
 
@@ -506,47 +525,31 @@ pub(crate) struct OptionsArgs {
     pub(crate) json: bool,
 }
 
-/// What a write survives.
-#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Durability {
-    /// Nothing until it is flushed
-    None,
-    /// The end of the process
-    Buffered,
-    /// Power loss
-    Sync,
-}
-
-/// Formats of entries to load.
+/// Input formats of `load`.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum LoadFormat {
-    /// Lines of key, tab, value, with escapes
+    /// Lines of key, tab and value, with escapes
     Tsv,
-    /// RFC 4180 records of key and value; a first record key,value is a header
+    /// RFC 4180 records of key and value; a first record `key,value` is skipped as a header
     Csv,
-    /// Lines of {"key": ..., "value": ...}
+    /// One JSON object per line: {"key": ..., "value": ...}
     Jsonl,
-    /// Debian package indexes: key Package/Version/Architecture, value the stanza
+    /// Debian package index: the key is Package/Version/Architecture, the value is the stanza
     Deb822,
 }
 
-/// Formats of entries to print.
+/// Output formats of `scan`.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum TextFormat {
-    /// Lines of key, tab, value, with escapes
+    /// Lines of key, tab and value, with escapes
     Tsv,
-    /// Lines of {"key": ..., "value": ...}; key_hex and value_hex for bytes that are not UTF-8
+    /// One JSON object per line: {"key": ..., "value": ...}; key_hex and value_hex for bytes that are not UTF-8
     Jsonl,
 }
 
 fn bytes_parser() -> ValueParser {
     let parse = |text: OsString| -> Result<Bytes, BadEscape> { unescape(text.as_encoded_bytes()).map(Bytes) };
     ValueParser::new(OsStringValueParser::new().try_map(parse))
-}
-
-fn parse_setting(text: &str) -> Result<(String, String), String> {
-    let (name, value) = text.split_once('=').ok_or("not OPTION=VALUE")?;
-    Ok((name.trim().to_owned(), value.trim().to_owned()))
 }
 
 #[cfg(test)]

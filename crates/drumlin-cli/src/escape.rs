@@ -1,34 +1,34 @@
-//! Keys and values as text, both ways, for tsv files, the command line and everything that is printed.
+//! Escaping of keys and values as text, for tsv files, the command line and all output.
 //!
-//! Four escapes: `\t`, `\n`, `\\` and `\xHH` (two hex digits of either case). Every other byte stands for
-//! itself when read. When written, printable UTF-8 is left as it is; control characters and bytes that are
-//! not UTF-8 become `\xHH`, so that the result is one line of valid UTF-8 without a tab, and nothing in a
-//! store can drive the terminal that shows it.
+//! There are four escapes: `\t`, `\n`, `\\` and `\xHH` (two hex digits of either case). When text is unescaped, every
+//! other byte stands for itself. When bytes are escaped, printable UTF-8 stays as it is. Control characters and bytes
+//! that are not UTF-8 become `\xHH`. The result is one line of valid UTF-8 without a tab, so stored data cannot send
+//! control sequences to the terminal.
 //!
 //! Invariant: `unescape(escape(bytes)) == bytes` for all bytes.
 
 use std::fmt;
 
-/// A backslash that starts none of the four escapes.
+/// Error for a backslash that starts none of the four escapes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct BadEscape {
-    /// Where the backslash is, in bytes from the start of the text.
+    /// Offset of the backslash in bytes from the start of the text.
     pub(crate) at: usize,
 }
 
 impl fmt::Display for BadEscape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "bad escape at byte {}: only \\t, \\n, \\\\ and \\xHH are known", self.at)
+        write!(f, "bad escape at byte {}: only \\t, \\n, \\\\ and \\xHH are supported", self.at)
     }
 }
 
 impl std::error::Error for BadEscape {}
 
-/// Bytes given on the command line, unescaped.
+/// Unescaped bytes of a command-line argument.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Bytes(pub(crate) Vec<u8>);
 
-/// `bytes` as text.
+/// Returns `bytes` as escaped text.
 pub(crate) fn escape(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
@@ -46,7 +46,7 @@ pub(crate) fn escape(bytes: &[u8]) -> String {
     text
 }
 
-/// The bytes that `text` stands for.
+/// Returns the bytes that the escaped `text` stands for.
 pub(crate) fn unescape(text: &[u8]) -> Result<Vec<u8>, BadEscape> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut at = 0;
@@ -69,7 +69,7 @@ pub(crate) fn unescape(text: &[u8]) -> Result<Vec<u8>, BadEscape> {
     Ok(bytes)
 }
 
-/// The bytes that a string of hex digit pairs stands for.
+/// Decodes a string of hex digit pairs; `None` if it is not one.
 pub(crate) fn from_hex(text: &str) -> Option<Vec<u8>> {
     let (pairs, rest) = text.as_bytes().as_chunks::<2>();
     if !rest.is_empty() {
@@ -78,7 +78,7 @@ pub(crate) fn from_hex(text: &str) -> Option<Vec<u8>> {
     pairs.iter().map(|&[high, low]| hex_byte(high, low)).collect()
 }
 
-/// `bytes` as pairs of lower-case hex digits.
+/// Returns `bytes` as pairs of lower-case hex digits.
 pub(crate) fn to_hex(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len() * 2);
     for &byte in bytes {
@@ -127,7 +127,7 @@ mod tests {
         assert_eq!(escape("naïve – 日本".as_bytes()), "naïve – 日本");
         assert_eq!(escape(b"a\tb\nc\\d\re\0\x7f"), "a\\tb\\nc\\\\d\\x0de\\x00\\x7f");
         assert_eq!(escape(b"\xff\xc3"), "\\xff\\xc3");
-        // A C1 control character is two bytes of UTF-8; both are escaped.
+        // A C1 control character takes two bytes in UTF-8; both are escaped.
         assert_eq!(escape("\u{9b}31m".as_bytes()), "\\xc2\\x9b31m");
         assert_eq!(escape(b"\\x41"), "\\\\x41");
     }

@@ -1,35 +1,40 @@
-//! How a command ends: with a verdict, or with a failure. Both map to an exit status in `main`.
+//! Results of a command: a verdict or a failure. `main` maps both to an exit status.
 
 use std::fmt;
 
-/// What a command that ran to its end has to say.
+/// Verdict of a command that ran to completion.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
-    /// All is well.
+    /// Success: exit status 0.
     Fine,
-    /// Something was found, or not found: exit status 1, and the command has said what.
+    /// The command found a problem, or did not find a key: exit status 1. The command has printed the details.
     Finding,
 }
 
-/// Why a command stopped.
+/// Reason why a command stopped early.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Failure {
-    /// The command line asks for something that cannot be.
+    /// Bad usage: the command line asks for something impossible.
     Usage(String),
     /// A call failed while the command ran.
     Failed(String),
-    /// Nobody reads stdout any more.
+    /// The reader of stdout has closed the pipe.
     PipeClosed,
 }
 
-/// Result of everything that can fail.
+/// Result of a fallible call.
 pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
 /// Result of a command.
 pub(crate) type Outcome = Result<Verdict>;
 
 impl Failure {
-    /// A failed call, with what was being done put before it.
+    /// Returns a failed call; `doing` is the context that precedes the error message.
     pub(crate) fn failed(doing: impl fmt::Display, why: impl fmt::Display) -> Failure {
         Failure::Failed(format!("{doing}: {why}"))
     }
+}
+
+/// Returns the outcome of a command that finds nothing.
+pub(crate) fn fine(done: Result<()>) -> Outcome {
+    done.map(|()| Verdict::Fine)
 }

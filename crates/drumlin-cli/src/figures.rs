@@ -1,6 +1,6 @@
-//! Numbers as a person reads them: thousands apart, sizes in binary units, rates and shares.
+//! Formatting of numbers for people: digit groups, binary size units, counts and rates.
 
-/// `n` with a comma between groups of three digits.
+/// Formats `n` with a comma between groups of three digits.
 pub(crate) fn grouped(n: u64) -> String {
     let digits = n.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3);
@@ -13,7 +13,7 @@ pub(crate) fn grouped(n: u64) -> String {
     text
 }
 
-/// `n` things: `1 file`, `1,200 files`.
+/// Formats a count with its noun in singular or plural: `1 file`, `1,200 files`.
 pub(crate) fn counted(n: u64, one: &str) -> String {
     match (n, one.strip_suffix('y')) {
         (1, _) => format!("1 {one}"),
@@ -22,7 +22,7 @@ pub(crate) fn counted(n: u64, one: &str) -> String {
     }
 }
 
-/// A size in the largest binary unit that leaves at least 1, with one decimal.
+/// Formats a size in the largest binary unit in which it is at least 1, with one decimal.
 pub(crate) fn size(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     if bytes < 1024 {
@@ -30,7 +30,7 @@ pub(crate) fn size(bytes: u64) -> String {
     }
     let mut scaled = bytes as f64 / 1024.0;
     let mut unit = 0;
-    // 1023.95 would be shown as 1024.0.
+    // The threshold is 1023.95 because that value rounds to 1024.0.
     while scaled >= 1023.95 && unit + 1 < UNITS.len() {
         scaled /= 1024.0;
         unit += 1;
@@ -38,7 +38,7 @@ pub(crate) fn size(bytes: u64) -> String {
     format!("{scaled:.1} {}", UNITS[unit])
 }
 
-/// Things per second, 0 before any time has passed.
+/// Returns events per second; 0 if no time has passed.
 pub(crate) fn rate(count: u64, seconds: f64) -> u64 {
     if seconds > 0.0 { (count as f64 / seconds) as u64 } else { 0 }
 }

@@ -1,19 +1,20 @@
-//! The `drumlin` command: load, read, replay, look into and look after a store.
+//! The `drumlin` command: load, read, replay, inspect and maintain a store.
 //!
-//! How it is laid out, each layer knowing only those before it:
+//! Layers, each of which depends only on those before it:
 //!
-//! - [`failure`], [`escape`], [`figures`], [`output`], [`progress`]: how bytes, numbers and trouble are shown;
-//! - [`input`]: the formats entries come in, traces, and the values that a replay writes;
-//! - [`store`]: what the commands need of a store; `store::engine` alone speaks to the engine;
-//! - [`commands`]: one function per subcommand, over `&dyn Store`, so that tests run them on a map;
+//! - [`failure`], [`escape`], [`figures`], [`output`], [`progress`]: display of bytes, numbers and errors;
+//! - [`input`]: input formats of entries, traces, and the values that a replay writes;
+//! - [`store`]: the store interface of the commands; `store::engine` implements it with the engine;
+//! - [`commands`]: one function per subcommand, over `&dyn Store`, so that unit tests run them on a map;
 //! - [`picture`]: the drawing of a tree;
-//! - [`args`]: the command line.
+//! - [`args`]: the command-line arguments.
 //!
-//! `drumlin bench` is the crate `drumlin-bench` with this one engine; it takes over before a store is opened.
+//! `drumlin bench` is the crate `drumlin-bench` with Drumlin as its only engine. It takes control before a store is
+//! opened.
 //!
-//! Promises to scripts: data goes to stdout, words and progress to stderr; keys and values are escaped as
-//! [`escape`] says; the exit status is 0 for success, 1 for a finding (a key that is not there, damage) or a
-//! failed call, 2 for bad usage. A reader that closes stdout early ends the command quietly.
+//! Guarantees for scripts: data goes to stdout, messages and progress to stderr. Keys and values are escaped as
+//! described in [`escape`]. The exit status is 0 for success, 1 for a failure or a finding (key not found, damage),
+//! and 2 for bad usage. If the reader closes stdout early, the command ends without an error.
 
 mod args;
 mod commands;
@@ -34,14 +35,14 @@ use output::{Output, note};
 use std::io::{self, BufWriter, IsTerminal};
 use std::process::ExitCode;
 
-/// Bytes gathered before a write to stdout.
+/// Size of the stdout buffer in bytes.
 const STDOUT_BUFFER_BYTES: usize = 64 << 10;
 
 #[cfg(feature = "counted")]
 #[global_allocator]
 static ALLOCATOR: drumlin_bench::allocations::Counting = drumlin_bench::allocations::Counting;
 
-/// What `drumlin bench` offers: this engine alone. Comparisons with others are a program of their own.
+/// Setup of `drumlin bench`: Drumlin is the only engine. A separate program compares it with other engines.
 const BENCHMARKS: Program = Program { engines: &[&Drumlin], prefix: &["bench"], allocator: "the system's" };
 
 fn main() -> ExitCode {
@@ -57,7 +58,7 @@ fn main() -> ExitCode {
     exit_code(finish(outcome, &mut out))
 }
 
-/// Flushes what is left; trouble doing so counts unless the command failed before.
+/// Flushes the remaining output. A flush error is reported only if the command itself succeeded.
 fn finish(outcome: Outcome, out: &mut Output<'_>) -> Outcome {
     let verdict = outcome?;
     out.flush()?;

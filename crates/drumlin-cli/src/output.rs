@@ -1,6 +1,6 @@
-//! Where data goes: a sink that tells a reader gone away from every other trouble, and entries as lines.
+//! Output of data and messages: a sink that distinguishes a closed pipe from other errors, and entries as lines.
 //!
-//! Words for a person go to stderr through [`note`], which never fails: there is nobody left to tell.
+//! Messages for people go to stderr through [`note`]. It ignores errors, because there is no place to report them.
 
 use crate::args::TextFormat;
 use crate::escape::{escape, to_hex};
@@ -16,12 +16,12 @@ pub(crate) struct Output<'a> {
 }
 
 impl<'a> Output<'a> {
-    /// Writes to `sink`; `colour` says whether a person looks at a terminal that shows colours.
+    /// Creates an output to `sink`; `colour` says whether `sink` is a terminal that supports colours.
     pub(crate) fn new(sink: &'a mut dyn Write, colour: bool) -> Output<'a> {
         Output { sink, colour }
     }
 
-    /// Whether colours may be used.
+    /// Returns whether colours may be used.
     pub(crate) fn colour(&self) -> bool {
         self.colour
     }
@@ -31,19 +31,19 @@ impl<'a> Output<'a> {
         self.sink.write_all(bytes).map_err(sink_failure)
     }
 
-    /// Writes `text` and a line end.
+    /// Writes `text` and a newline.
     pub(crate) fn line(&mut self, text: &str) -> Result<()> {
         self.bytes(text.as_bytes())?;
         self.bytes(b"\n")
     }
 
-    /// Writes a document, indented for people.
+    /// Writes a JSON document, indented.
     pub(crate) fn json(&mut self, document: &impl Serialize) -> Result<()> {
         let text = serde_json::to_string_pretty(document).map_err(|e| Failure::failed("json", e))?;
         self.line(&text)
     }
 
-    /// Writes an entry as one line; without `value`, its key alone.
+    /// Writes an entry as one line; without `value`, writes only its key.
     pub(crate) fn entry(&mut self, format: TextFormat, key: &[u8], value: Option<&[u8]>) -> Result<()> {
         match format {
             TextFormat::Tsv => match value {
@@ -61,13 +61,13 @@ impl<'a> Output<'a> {
         }
     }
 
-    /// Hands everything written so far to the reader.
+    /// Flushes all output to the reader.
     pub(crate) fn flush(&mut self) -> Result<()> {
         self.sink.flush().map_err(sink_failure)
     }
 }
 
-/// Bytes as a JSON string under `name`, or as hex digits under `name_hex` when they are not UTF-8.
+/// Inserts bytes as a JSON string under `name`, or as hex digits under `name_hex` if they are not UTF-8.
 fn insert_bytes(object: &mut Map<String, Value>, name: &str, bytes: &[u8]) {
     match std::str::from_utf8(bytes) {
         Ok(text) => object.insert(name.to_owned(), text.into()),
@@ -82,7 +82,7 @@ fn sink_failure(error: io::Error) -> Failure {
     }
 }
 
-/// A line of words on stderr.
+/// Writes a line to stderr.
 pub(crate) fn note(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
 }

@@ -1,5 +1,4 @@
-//! How far a long command has come: a bar with a rate on a terminal, a plain line every ten seconds
-//! elsewhere. All of it goes to stderr.
+//! Progress of a long command on stderr: a bar with a rate on a terminal, otherwise a plain line every ten seconds.
 
 use crate::figures::{grouped, rate, size};
 use crate::output::note;
@@ -7,36 +6,45 @@ use indicatif::{ProgressBar, ProgressStyle};
 use std::io::{self, IsTerminal};
 use std::time::Instant;
 
-/// Seconds for which one plain line does.
+/// Interval between plain progress lines, in seconds.
 const PLAIN_SECONDS: u64 = 10;
-/// Records between two looks at the clock.
+/// Records between two reads of the clock.
 const RECORDS_PER_LOOK: u64 = 64;
 
-/// Counts records and bytes, and shows them.
+/// Counts records and bytes, and displays them.
 pub(crate) struct Progress {
     doing: &'static str,
     bar: Option<ProgressBar>,
     started: Instant,
-    /// The latest period of [`PLAIN_SECONDS`] that has its line.
+    /// Index of the latest period of [`PLAIN_SECONDS`] for which a line was printed.
     told: u64,
     records: u64,
     bytes: u64,
 }
 
 impl Progress {
-    /// Starts counting. `total_bytes` is the size of the input where it is known.
+    /// Starts counting. `total_bytes` is the size of the input, if known.
     pub(crate) fn start(doing: &'static str, total_bytes: Option<u64>) -> Progress {
         let bar = io::stderr().is_terminal().then(|| bar(doing, total_bytes));
         Progress { doing, bar, started: Instant::now(), told: 0, records: 0, bytes: 0 }
     }
 
-    /// One more record is done, and `bytes` of the input in all.
+    /// Counts one more record; `bytes` is the total of input bytes consumed so far.
     pub(crate) fn record(&mut self, bytes: u64) {
         self.records += 1;
         self.bytes = bytes;
-        if !self.records.is_multiple_of(RECORDS_PER_LOOK) {
-            return;
+        if self.records.is_multiple_of(RECORDS_PER_LOOK) {
+            self.show();
         }
+    }
+
+    /// Sets the totals of records and input bytes.
+    pub(crate) fn come_to(&mut self, records: u64, bytes: u64) {
+        (self.records, self.bytes) = (records, bytes);
+        self.show();
+    }
+
+    fn show(&mut self) {
         match &self.bar {
             Some(bar) => {
                 bar.set_position(self.bytes);
@@ -51,17 +59,17 @@ impl Progress {
         }
     }
 
-    /// Records so far.
+    /// Returns the number of records so far.
     pub(crate) fn records(&self) -> u64 {
         self.records
     }
 
-    /// Seconds since the start.
+    /// Returns the seconds since the start.
     pub(crate) fn seconds(&self) -> f64 {
         self.started.elapsed().as_secs_f64()
     }
 
-    /// Takes the bar away and says `summary`.
+    /// Removes the bar and prints `summary`.
     pub(crate) fn finish(self, summary: &str) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();

@@ -1,12 +1,11 @@
-//! The command as a user meets it: real processes over real stores. What is printed where, what comes back
-//! byte for byte, and which exit status it ends with.
+//! Tests of the command in real processes on real stores: output streams, byte-exact round trips and exit statuses.
 
 use drumlin::env::TempDir;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// A folder of its own, and the command run in it.
+/// A temporary directory in which the command runs.
 struct Bench {
     folder: TempDir,
 }
@@ -34,7 +33,7 @@ impl Bench {
         self.command(line).output().expect("the command runs")
     }
 
-    /// Stdout of a command that must end with `status`.
+    /// Runs the command, checks that its exit status is `status`, and returns its stdout.
     fn ends(&self, status: i32, line: &str) -> String {
         let output = self.run(line);
         let errors = String::from_utf8_lossy(&output.stderr);
@@ -43,7 +42,7 @@ impl Bench {
     }
 }
 
-/// Every byte, as a key and as a value, in the escapes of tsv.
+/// Returns every byte as part of a key and as part of a value, with tsv escapes.
 fn all_bytes_tsv() -> String {
     (0..=255u8).map(|byte| format!("k\\x{byte:02x}\t\\x{byte:02x}{}\n", "v".repeat(byte.into()))).collect()
 }

@@ -1,39 +1,21 @@
-//! Many reads at once: a disk serves sixteen readers nearly as fast as one.
+//! Batches of concurrent reads: a disk serves sixteen readers nearly as fast as one.
 //!
-//! The kernel's ring takes a batch where it can (see `ring`). Else a batch is shared by the thread that brings it and a few readers that wait for work, started with the first batch
-//! and kept. Each takes the next read that nobody has taken, until there is none; the bringer works too, so a batch gets
-//! done even when every reader is busy with others. A simulated world does its reads one after the other, in order.
+//! Where the kernel has `io_uring`, it runs the whole batch (see `ring`). Elsewhere the calling thread shares the
+//! batch with a pool of reader threads, which starts with the first such batch and stays. Each thread takes the next
+//! unclaimed read until none is left. The calling thread takes part, so a batch completes even when all pool threads
+//! are busy. A simulated world runs the reads one after the other, in order.
 
-use crate::fs::File;
-use crate::sync::{Arc, Condvar, Mutex};
+use crate::request::ReadRequest;
+use crate::sync::plain::{Arc, Condvar, Mutex};
 use std::collections::VecDeque;
 use std::io;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Threads that read for others.
+/// Number of threads in the reader pool.
 const READERS: usize = 15;
 
-/// One read of a batch: so many bytes from `offset`.
-#[derive(Clone, Debug)]
-pub struct ReadRequest {
-    /// The file.
-    pub file: File,
-    /// Where to begin.
-    pub offset: u64,
-    /// Bytes to read; fewer are an error.
-    pub len: usize,
-}
-
-impl ReadRequest {
-    pub(crate) fn run(&self) -> io::Result<Vec<u8>> {
-        let mut bytes = vec![0; self.len];
-        self.file.read_exact_at(self.offset, &mut bytes)?;
-        Ok(bytes)
-    }
-}
-
-/// A batch under way.
+/// A batch in progress.
 struct Batch {
     requests: Vec<ReadRequest>,
     next: AtomicUsize,
@@ -47,7 +29,7 @@ struct Done {
 }
 
 impl Batch {
-    /// Does reads until nobody has to begin one.
+    /// Runs reads until every read of the batch has been claimed.
     fn help(&self) {
         loop {
             let number = self.next.fetch_add(1, Ordering::Relaxed);
@@ -63,11 +45,11 @@ impl Batch {
     }
 }
 
-/// Calls for help that no reader has answered yet.
+/// Queue of batches that wait for pool threads. A batch is queued once per thread that should join it.
 struct Calls {
     waiting: Mutex<VecDeque<Arc<Batch>>>,
     called: Condvar,
-    /// Readers that could be started.
+    /// Number of pool threads that started.
     readers: AtomicUsize,
 }
 
@@ -80,7 +62,7 @@ fn readers() -> &'static Calls {
     });
     if is_new {
         for _ in 0..READERS {
-            // Without a reader, the others and the bringer do its part.
+            // If a thread fails to start, the other readers and the calling thread do its share.
             let started = std::thread::Builder::new().name("drumlin-read".into()).spawn(|| answer(calls));
             calls.readers.fetch_add(usize::from(started.is_ok()), Ordering::Relaxed);
         }
@@ -102,7 +84,7 @@ fn answer(calls: &Calls) {
     }
 }
 
-/// Does all `requests`, side by side; the results are in their order.
+/// Runs all `requests` concurrently and returns the results in request order.
 pub(crate) fn side_by_side(requests: Vec<ReadRequest>) -> Vec<io::Result<Vec<u8>>> {
     if requests.len() < 2 {
         return one_by_one(&requests);
@@ -114,7 +96,7 @@ pub(crate) fn side_by_side(requests: Vec<ReadRequest>) -> Vec<io::Result<Vec<u8>
     by_readers(requests)
 }
 
-/// The same with the help of the readers.
+/// Runs all `requests` on the calling thread and the reader pool.
 fn by_readers(requests: Vec<ReadRequest>) -> Vec<io::Result<Vec<u8>>> {
     let count = requests.len();
     let done = Done { results: (0..count).map(|_| None).collect(), missing: count };
@@ -125,7 +107,7 @@ fn by_readers(requests: Vec<ReadRequest>) -> Vec<io::Result<Vec<u8>>> {
         all_done: Condvar::new(),
     });
     let calls = readers();
-    // Nobody else would take a call from the queue.
+    // With no pool thread running, a queued batch would stay in the queue for ever.
     let wanted = calls.readers.load(Ordering::Relaxed).min(count - 1);
     calls.waiting.lock().extend((0..wanted).map(|_| batch.clone()));
     (0..wanted).for_each(|_| calls.called.notify_one());
@@ -134,11 +116,11 @@ fn by_readers(requests: Vec<ReadRequest>) -> Vec<io::Result<Vec<u8>>> {
     while done.missing > 0 {
         done = batch.all_done.wait(done);
     }
-    let never = || Err(io::Error::other("a read was lost"));
+    let never = || Err(io::Error::other("a batched read returned no result"));
     std::mem::take(&mut done.results).into_iter().map(|result| result.unwrap_or_else(never)).collect()
 }
 
-/// Does all `requests` in order.
+/// Runs all `requests` in order.
 pub(crate) fn one_by_one(requests: &[ReadRequest]) -> Vec<io::Result<Vec<u8>>> {
     requests.iter().map(ReadRequest::run).collect()
 }
@@ -147,7 +129,7 @@ pub(crate) fn one_by_one(requests: &[ReadRequest]) -> Vec<io::Result<Vec<u8>>> {
 mod tests {
     use super::*;
     use crate::env::Env;
-    use crate::fs::FileKind;
+    use crate::kinds::FileKind;
     use crate::temp::TempDir;
 
     fn requests(env: &Env, dir: &std::path::Path) -> Vec<ReadRequest> {

@@ -1,24 +1,25 @@
-//! Reads past the page cache: whole pages into aligned memory, from which the wanted bytes are copied.
+//! Direct reads, past the page cache: they read whole blocks into aligned memory and copy out the wanted bytes.
 //!
-//! The system demands that place and length of such a read are multiples of a block, and that its memory starts at one.
-//! Newer systems tell how long that is for a file; 4 KiB serves all disks in use. The less has to be read around what is
-//! wanted the better, but memory always starts at a page. Each thread keeps one buffer for it.
+//! The system requires that offset, length and memory address of such a read are aligned to a block. Newer systems
+//! report the block length of a file; 4 KiB fits all disks in use. A smaller block means fewer extra bytes around the
+//! wanted ones. The memory is always aligned to a page. Each thread keeps one buffer for these reads.
 
+use crate::local;
 use std::cell::RefCell;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// What the memory of a direct read starts at a multiple of, and its place and length where the system does not tell.
+/// Alignment of the memory of direct reads, and of their offset and length where the system reports no block length.
 pub(crate) const PAGE: usize = 4096;
-/// Most bytes that a thread's buffer keeps from read to read.
+/// Maximum bytes that a thread's buffer keeps between reads.
 const KEPT: usize = 2 << 20;
 
 thread_local! {
     static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The block of direct reads from `file`, in bytes.
+/// Returns the block length of direct reads from `file`, in bytes.
 pub(crate) fn block_of(file: &File) -> u64 {
     #[cfg(target_os = "linux")]
     {
@@ -36,19 +37,20 @@ pub(crate) fn block_of(file: &File) -> u64 {
     PAGE as u64
 }
 
-/// The whole blocks, of `block` bytes each, around `len` bytes at `offset`; `None` where no file reaches.
+/// Returns offset and length of the whole blocks, of `block` bytes each, around `len` bytes at `offset`. Returns
+/// `None` for offsets beyond any file.
 pub(crate) fn around(offset: u64, len: usize, block: u64) -> Option<(u64, usize)> {
     let start = offset - offset % block;
     let end = offset.checked_add(len as u64)?.checked_next_multiple_of(block)?;
     Some((start, usize::try_from(end - start).ok()?))
 }
 
-/// Reads at `offset` into `buf`, as `read_at` of the standard library, from a file that was opened for direct reads and
-/// has this block.
+/// Reads at `offset` into `buf`, as the standard library's `read_at` does. `file` must be open for direct reads with
+/// this block length.
 pub(crate) fn read_at(file: &File, block: u64, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
     let too_far = || io::Error::from(io::ErrorKind::InvalidInput);
     let (start, len) = around(offset, buf.len(), block).ok_or_else(too_far)?;
-    BUFFER.with_borrow_mut(|buffer| {
+    local::with(&BUFFER, |buffer| {
         if buffer.len() < len + PAGE {
             buffer.resize(len + PAGE, 0);
         }

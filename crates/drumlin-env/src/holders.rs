@@ -1,20 +1,20 @@
-//! Who holds a lock inside one process: one writer alone, or any number of readers together.
+//! Lock holders inside one process: one writer alone, or any number of readers together.
 //!
-//! The system's locks belong to a process or to an open file, by platform, so two opens in one process are told apart
-//! here. The simulated world has no other locks than these.
+//! Depending on platform, the system's locks belong to a process or to an open file. This module therefore tells two
+//! locks in one process apart. The simulated world has no other locks than these.
 
 use std::collections::BTreeMap;
 
-/// How a lock is held.
+/// Mode in which a lock is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hold {
-    /// By one alone.
+    /// Exclusive.
     Alone,
-    /// By those who only read.
+    /// Shared among readers.
     Shared,
 }
 
-/// Locked things, and how many hold each.
+/// Locked items, with the mode and the number of holders of each.
 #[derive(Debug)]
 pub(crate) struct Holders<K>(BTreeMap<K, (Hold, u32)>);
 
@@ -23,12 +23,12 @@ impl<K: Ord + Copy> Holders<K> {
         Holders(BTreeMap::new())
     }
 
-    /// Whether `key` may be held in the way `hold` beside those who hold it.
+    /// Returns whether a new holder may take `key` in mode `hold` beside the present ones.
     pub(crate) fn admits(&self, key: K, hold: Hold) -> bool {
         self.0.get(&key).is_none_or(|(held, _)| (*held, hold) == (Hold::Shared, Hold::Shared))
     }
 
-    /// Counts one more holder, if that may be.
+    /// Adds a holder if the present ones permit it; returns whether they do.
     pub(crate) fn take(&mut self, key: K, hold: Hold) -> bool {
         let admitted = self.admits(key, hold);
         if admitted {
@@ -37,7 +37,7 @@ impl<K: Ord + Copy> Holders<K> {
         admitted
     }
 
-    /// One holder less.
+    /// Removes a holder.
     pub(crate) fn give_back(&mut self, key: K) {
         if let Some((_, count)) = self.0.get_mut(&key) {
             *count -= 1;

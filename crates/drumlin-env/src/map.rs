@@ -1,16 +1,16 @@
-//! Files that are written through memory: a log record costs a copy instead of a system call.
+//! Files written through a memory mapping: a log record costs a copy instead of a system call.
 //!
-//! The pages of such a file are the kernel's page cache itself, so what was copied survives the end of the process
-//! like what was handed to `write`, and a sync of the file covers it. Two things differ from `write`:
+//! The mapped pages are the kernel's page cache. So copied bytes survive the end of the process, as bytes passed to
+//! `write` do, and a sync of the file covers them. Two things differ from `write`:
 //!
-//! 1. A page that cannot get room on disk when it is first touched ends the process with a signal instead of giving
-//!    an error. So only file systems are mapped whose reservation holds for overwrites, and only files that were
-//!    reserved: [`Mapping::of`] gives none elsewhere, and the file is written with `write`.
-//! 2. A failure to write a page back is told by the next sync alone. For `write` that is so as well.
+//! 1. If the disk has no space for a page at its first access, the process gets a signal that ends it, not an error.
+//!    So the engine maps only preallocated files, on file systems where preallocation also covers overwrites.
+//!    Elsewhere [`Mapping::of`] returns `None`, and the file is written with `write`.
+//! 2. Only the next sync reports a failure to write a page back. This also holds for `write`.
 //!
-//! Invariants: the mapping covers whole bytes of the file from its start; while it is mapped the file is cut only
-//! once nobody copies into it any more, which would end the process with a signal; no reference into the mapping is
-//! ever made, bytes are only copied in.
+//! Invariants: The mapping covers whole bytes of the file from its start. A mapped file is truncated only once no
+//! thread copies into it any more; otherwise a signal would end the process. No reference into the mapping is ever
+//! made; bytes are only copied in.
 
 #![allow(unsafe_code)]
 
@@ -19,13 +19,13 @@ use std::fs::File;
 use std::io;
 use std::ptr::{self, NonNull};
 
-/// File systems whose reservation of a range holds for writes over it, by the numbers of `statfs(2)`.
+/// File systems on which preallocation of a range covers overwrites, by their `statfs(2)` numbers.
 const RESERVING: [u64; 3] = [EXT4, XFS, TMPFS];
 const EXT4: u64 = 0xEF53;
 const XFS: u64 = 0x5846_5342;
 const TMPFS: u64 = 0x0102_1994;
 
-/// The start of a file, in memory.
+/// A memory mapping of a file, from its start.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     start: NonNull<u8>,
@@ -34,11 +34,12 @@ pub(crate) struct Mapping {
 
 // SAFETY: the mapping belongs to the process, not to a thread, and is unmapped only when dropped.
 unsafe impl Send for Mapping {}
-// SAFETY: all that a shared reference allows is copying bytes in, of which `write` says what callers keep to.
+// SAFETY: a shared reference only permits copying bytes in; `write` states the duties of its callers.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// The whole of `file`, which is reserved to its end; `None` where a mapping could fail later.
+    /// Maps the whole of `file`, which is preallocated to its end. Returns `None` where a mapped write could fail
+    /// later.
     pub(crate) fn of(file: &File) -> io::Result<Option<Mapping>> {
         let kind = rustix::fs::fstatfs(file)?.f_type as u64;
         let len = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
@@ -46,7 +47,7 @@ impl Mapping {
             return Ok(None);
         }
         let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
-        // SAFETY: a fresh mapping at a place that the system chooses overlaps nothing.
+        // SAFETY: a fresh mapping at an address that the system chooses overlaps nothing.
         let start = unsafe { mmap(ptr::null_mut(), len, access, flags, file, 0) };
         let Some(start) = start.ok().and_then(|start| NonNull::new(start.cast::<u8>())) else {
             return Ok(None);
@@ -54,29 +55,30 @@ impl Mapping {
         Ok(Some(Mapping { start, len }))
     }
 
-    /// Reads what of it is on disk alone, so that no later copy waits for it. Old systems do not know how: no harm.
+    /// Reads in the pages that are only on disk, so that no later copy waits for them. Old systems lack this call;
+    /// the error is harmless.
     pub(crate) fn populate(&self) {
-        // SAFETY: exactly this mapping, which is not changed by it.
+        // SAFETY: the range is exactly this mapping, and the call does not change its bytes.
         let _ = unsafe { madvise(self.start.as_ptr().cast(), self.len, Advice::LinuxPopulateRead) };
     }
 
-    /// Copies `data` to `offset`; `false`, and nothing is done, when it would not fit. Threads that write at the
-    /// same time write to different ranges, as with positioned writes whose outcome matters.
+    /// Copies `data` to `offset`. Returns `false`, having copied nothing, when it does not fit. As with positioned
+    /// writes, threads that write at the same time must write to different ranges.
     pub(crate) fn write(&self, offset: u64, data: &[u8]) -> bool {
         let fits = usize::try_from(offset).ok().and_then(|at| Some((at, at.checked_add(data.len())?)));
         let Some((at, _)) = fits.filter(|&(_, end)| end <= self.len) else { return false };
-        // SAFETY: the range lies inside the mapping, which lives as long as `self`; `data` is memory of this program
-        // and no part of the mapping, into which no reference exists.
+        // SAFETY: the range lies inside the mapping, which lives as long as `self`. `data` is memory of this program
+        // and not part of the mapping, into which no reference exists.
         unsafe { ptr::copy_nonoverlapping(data.as_ptr(), self.start.as_ptr().add(at), data.len()) };
         true
     }
 
-    /// Makes what was copied into the range last: the pages that it touches, and no others.
+    /// Makes bytes copied into the range durable: syncs the pages that it touches, and no others.
     pub(crate) fn sync(&self, offset: u64, len: u64) -> io::Result<()> {
         let page = rustix::param::page_size();
         let end = usize::try_from(offset.saturating_add(len)).unwrap_or(usize::MAX).min(self.len);
         let start = usize::try_from(offset).unwrap_or(usize::MAX).min(end) / page * page;
-        // SAFETY: whole pages of the mapping, whose bytes this does not change.
+        // SAFETY: the range consists of whole pages of the mapping, and the call does not change their bytes.
         unsafe { msync(self.start.as_ptr().add(start).cast(), end - start, MsyncFlags::SYNC) }?;
         Ok(())
     }
@@ -84,7 +86,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the mapping is this value's own, and nobody copies into it any more.
+        // SAFETY: this value owns the mapping, and no thread copies into it any more.
         let _ = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
     }
 }

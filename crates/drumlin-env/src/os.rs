@@ -1,25 +1,25 @@
-//! The operating system's side of the door.
+//! Files and directories of the real operating system.
 
 #![allow(unsafe_code)]
 
 use std::fs::{self, OpenOptions};
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::IntoRawFd;
 #[cfg(all(target_os = "linux", not(miri)))]
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{FallocateFlags, OFlags};
 use rustix::io::Errno;
 
-use crate::fs::{Access, DirEntry};
 use crate::holders::{Hold, Holders};
+use crate::host::file_size_limit;
+use crate::kinds::{Access, DirEntry, FileStatus};
 #[cfg(target_os = "linux")]
 use crate::map::Mapping;
-use crate::sync::{Arc, Mutex, OnceLock};
+use crate::sync::plain::{Arc, Mutex, OnceLock};
 
 pub(crate) fn create_dir_all(dir: &Path) -> io::Result<()> {
     fs::create_dir_all(dir)
@@ -37,15 +37,36 @@ pub(crate) fn unlink(path: &Path) -> io::Result<()> {
     fs::remove_file(path)
 }
 
-/// A relative path of one part has the empty path as its parent; the system knows it as `.`.
+/// Returns `.` for an empty path, which is the parent of a relative path of one component.
 fn dir_path(dir: &Path) -> &Path {
     if dir.as_os_str().is_empty() { Path::new(".") } else { dir }
 }
 
-pub(crate) fn sync_dir(dir: &Path) -> io::Result<()> {
-    let mut options = OpenOptions::new();
-    options.read(true).custom_flags(OFlags::DIRECTORY.bits() as i32);
-    options.open(dir_path(dir))?.sync_all()
+/// The most recently synced directory, kept open, so that syncing a store's directory cannot fail for lack of a file
+/// descriptor.
+#[derive(Default)]
+pub(crate) struct LastDir(Mutex<Option<OpenDir>>);
+
+/// An open directory, with its device and inode.
+type OpenDir = ((u64, u64), Arc<fs::File>);
+
+impl LastDir {
+    pub(crate) fn sync(&self, dir: &Path) -> io::Result<()> {
+        let metadata = fs::metadata(dir_path(dir))?;
+        let id = (metadata.dev(), metadata.ino());
+        let kept = self.0.lock().as_ref().filter(|(kept, _)| *kept == id).map(|(_, file)| file.clone());
+        let file = match kept {
+            Some(file) => file,
+            None => {
+                let mut options = OpenOptions::new();
+                options.read(true).custom_flags(OFlags::DIRECTORY.bits() as i32);
+                let file = Arc::new(options.open(dir_path(dir))?);
+                *self.0.lock() = Some((id, file.clone()));
+                file
+            }
+        };
+        file.sync_all()
+    }
 }
 
 pub(crate) fn list(dir: &Path) -> io::Result<Vec<DirEntry>> {
@@ -53,7 +74,7 @@ pub(crate) fn list(dir: &Path) -> io::Result<Vec<DirEntry>> {
     for entry in fs::read_dir(dir_path(dir))? {
         let entry = entry?;
         let Ok(name) = entry.file_name().into_string() else { continue };
-        // The entry may be gone since it was read: another thread deletes obsolete files.
+        // The entry may be gone by now: another thread deletes obsolete files.
         let metadata = match entry.metadata() {
             Ok(metadata) => metadata,
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
@@ -80,21 +101,37 @@ pub(crate) fn file_len(path: &Path) -> io::Result<u64> {
     if metadata.is_dir() { Err(Errno::ISDIR.into()) } else { Ok(metadata.len()) }
 }
 
-/// Device and inode of each file locked by this process. A lock of the system is tied to the process or to
-/// the open file, by platform and file system; this set makes a second open in one process fail on all of
-/// them.
+/// Device and inode of each file that this process has locked. Depending on platform and file system, a system lock
+/// belongs to the process or to the open file. This set makes a second lock in one process fail on all of them.
 static LOCKED: Mutex<Holders<(u64, u64)>> = Mutex::new(Holders::new());
 
-/// A lock held by this process, until dropped.
+/// A lock held by this process until dropped.
 pub(crate) struct OsLock {
     file: fs::File,
+    path: PathBuf,
     id: (u64, u64),
+}
+
+impl OsLock {
+    pub(crate) fn is_in_place(&self) -> io::Result<bool> {
+        match fs::metadata(&self.path) {
+            Ok(metadata) => Ok((metadata.dev(), metadata.ino()) == self.id),
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
 }
 
 impl Drop for OsLock {
     fn drop(&mut self) {
         let mut locked = LOCKED.lock();
-        // Closing the file gives the lock back too, should this fail.
+        // If this fails, closing the file also releases the lock.
         let _ = self.file.unlock();
         locked.give_back(self.id);
     }
@@ -102,7 +139,7 @@ impl Drop for OsLock {
 
 pub(crate) fn lock(path: &Path, hold: Hold) -> io::Result<Option<OsLock>> {
     let mut locked = LOCKED.lock();
-    // Where locks belong to the process, closing any handle of the file would give the lock back: look first.
+    // Check before opening: where locks belong to the process, closing any handle of the file releases the lock.
     if let Ok(metadata) = fs::metadata(path)
         && !locked.admits((metadata.dev(), metadata.ino()), hold)
     {
@@ -117,9 +154,9 @@ pub(crate) fn lock(path: &Path, hold: Hold) -> io::Result<Option<OsLock>> {
         Hold::Shared => file.try_lock_shared(),
     };
     match taken {
-        // Another name of a file that is held here already: the system may let a process lock it twice.
+        // The path is another name of a file locked here; the system may let a process lock such a file twice.
         Ok(()) if !locked.take(id, hold) => Ok(None),
-        Ok(()) => Ok(Some(OsLock { file, id })),
+        Ok(()) => Ok(Some(OsLock { file, path: path.to_owned(), id })),
         Err(fs::TryLockError::WouldBlock) => Ok(None),
         Err(fs::TryLockError::Error(error)) => Err(error),
     }
@@ -128,7 +165,9 @@ pub(crate) fn lock(path: &Path, hold: Hold) -> io::Result<Option<OsLock>> {
 /// An open file of the operating system.
 pub(crate) struct OsFile {
     file: fs::File,
-    /// The block of reads past the page cache, for a file that is read so.
+    /// Maximum length of the file. A write beyond it would raise a signal that ends the process.
+    limit: u64,
+    /// Block length of direct reads; `None` for a file read through the page cache.
     direct: Option<u64>,
     #[cfg(target_os = "linux")]
     mapping: OnceLock<Mapping>,
@@ -149,8 +188,13 @@ impl OsFile {
         };
         let block = direct.as_ref().map(crate::direct::block_of);
         let file = direct.map_or_else(|| options.open(path), Ok)?;
+        let limit = match access {
+            Access::Create | Access::Write => file_size_limit().unwrap_or(u64::MAX),
+            Access::Read | Access::ReadDirect => u64::MAX,
+        };
         Ok(OsFile {
             file,
+            limit,
             direct: block,
             #[cfg(target_os = "linux")]
             mapping: OnceLock::new(),
@@ -164,8 +208,8 @@ impl OsFile {
         }
     }
 
-    /// The `len` bytes at `offset` in memory of their own, which is not cleared before they are read into it; `None`
-    /// where reads go past the page cache.
+    /// Returns the `len` bytes at `offset` in newly allocated memory, which is not zeroed first. Returns `None` for a
+    /// file with direct reads.
     pub(crate) fn read_shared(&self, offset: u64, len: usize) -> io::Result<Option<Arc<[u8]>>> {
         if self.direct.is_some() {
             return Ok(None);
@@ -188,12 +232,12 @@ impl OsFile {
         Ok(Some(unsafe { buffer.assume_init() }))
     }
 
-    /// Place and length of the read that covers `len` bytes at `offset`; `None` where no file reaches.
+    /// Returns offset and length of the read that covers `len` bytes at `offset`; `None` for offsets beyond any file.
     pub(crate) fn aligned(&self, offset: u64, len: usize) -> Option<(u64, usize)> {
         crate::direct::around(offset, len, self.direct.unwrap_or(1))
     }
 
-    /// The descriptor, for calls that this module does not make.
+    /// Returns the file descriptor, for system calls made outside this module.
     #[cfg(all(target_os = "linux", not(miri)))]
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
@@ -204,10 +248,19 @@ impl OsFile {
         if self.mapping.get().is_some_and(|mapping| mapping.write(offset, data)) {
             return Ok(data.len());
         }
+        self.check_end(offset.checked_add(data.len() as u64))?;
         self.file.write_at(data, offset)
     }
 
-    /// Writes inside the present length go through memory from now on, where that is safe.
+    /// Fails when `end` exceeds the maximum length of the file.
+    fn check_end(&self, end: Option<u64>) -> io::Result<()> {
+        match end {
+            Some(end) if end <= self.limit => Ok(()),
+            _ => Err(Errno::FBIG.into()),
+        }
+    }
+
+    /// Makes later writes inside the present length go through memory, where that is safe.
     pub(crate) fn map_writes(&self, fetch: bool) -> io::Result<()> {
         #[cfg(target_os = "linux")]
         {
@@ -228,6 +281,7 @@ impl OsFile {
         if len == 0 {
             return Ok(());
         }
+        self.check_end(offset.checked_add(len))?;
         match rustix::fs::fallocate(&self.file, FallocateFlags::empty(), offset, len) {
             Ok(()) => Ok(()),
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => self.extend_with_zeros(offset, len),
@@ -235,7 +289,7 @@ impl OsFile {
         }
     }
 
-    /// For file systems that cannot reserve: writing the zeros reserves as well.
+    /// Preallocates by writing zeros, for file systems that cannot reserve space.
     fn extend_with_zeros(&self, offset: u64, len: u64) -> io::Result<()> {
         static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
         let end = offset.checked_add(len).ok_or(io::ErrorKind::InvalidInput)?;
@@ -249,11 +303,17 @@ impl OsFile {
     }
 
     pub(crate) fn set_len(&self, len: u64) -> io::Result<()> {
+        self.check_end(Some(len))?;
         self.file.set_len(len)
     }
 
     pub(crate) fn len(&self) -> io::Result<u64> {
         self.file.metadata().map(|metadata| metadata.len())
+    }
+
+    pub(crate) fn status(&self) -> io::Result<FileStatus> {
+        let metadata = self.file.metadata()?;
+        Ok(FileStatus { len: metadata.len(), is_named: metadata.nlink() > 0 })
     }
 
     pub(crate) fn sync_data(&self) -> io::Result<()> {
@@ -275,17 +335,17 @@ impl OsFile {
 
     pub(crate) fn close(self) -> io::Result<()> {
         let descriptor = self.file.into_raw_fd();
-        // SAFETY: `into_raw_fd` gave this function the only ownership of the descriptor, and it is not used
-        // again, whatever the call returns.
+        // SAFETY: `into_raw_fd` gave this function sole ownership of the descriptor, which is not used again,
+        // whatever the call returns.
         unsafe { rustix::io::try_close(descriptor) }.or_else(|error| match error {
-            // The descriptor is gone even so; closing again could hit another thread's file.
+            // The descriptor is closed even so; closing it again could close another thread's file.
             Errno::INTR => Ok(()),
             error => Err(error.into()),
         })
     }
 }
 
-/// The file at `path`, if its file system lets reads pass the page cache.
+/// Opens the file at `path` for direct reads, if its file system supports them.
 fn open_direct(path: &Path) -> io::Result<Option<fs::File>> {
     #[cfg(target_os = "linux")]
     {
@@ -300,35 +360,6 @@ fn open_direct(path: &Path) -> io::Result<Option<fs::File>> {
         let _ = path;
         Ok(None)
     }
-}
-
-/// Random bits from the system. The hasher's keys are unique in the process and start from the system's
-/// source.
-pub(crate) fn random_u64() -> u64 {
-    RandomState::new().build_hasher().finish()
-}
-
-/// Nanoseconds that the calling thread spent on a core so far.
-pub(crate) fn core_nanos() -> u64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
-    seconds * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
-}
-
-/// Physical memory, or the limit of the control group when that is lower.
-pub(crate) fn total_memory() -> Option<u64> {
-    #[cfg(target_os = "linux")]
-    {
-        let info = rustix::system::sysinfo();
-        let physical = (info.totalram as u64).checked_mul(u64::from(info.mem_unit))?;
-        let limit = fs::read_to_string("/sys/fs/cgroup/memory.max")
-            .ok()
-            .and_then(|text| text.trim().parse::<u64>().ok())
-            .unwrap_or(u64::MAX);
-        Some(physical.min(limit))
-    }
-    #[cfg(not(target_os = "linux"))]
-    None
 }
 
 #[cfg(test)]
@@ -355,7 +386,7 @@ mod tests {
     fn a_lock_that_somebody_else_holds_is_not_given() {
         let dir = TempDir::new("drumlin-os").unwrap();
         let path = dir.path().join("LOCK");
-        // A handle that this module's set does not know stands for another process.
+        // A handle outside this module's set stands for another process.
         let other = fs::File::create(&path).unwrap();
         other.lock().unwrap();
         assert!(lock(&path, Hold::Alone).unwrap().is_none());

@@ -1,7 +1,7 @@
 //! Seeded randomness: one stream per seed and purpose.
 //!
-//! A run has one 64-bit seed. Each purpose draws from its own stream, made from the seed and the purpose's
-//! name, so a new draw in one place moves no other. The generator is xoshiro256++, filled by splitmix64.
+//! A run has one 64-bit seed. Each purpose draws from its own stream, made from the seed and the purpose's name, so a
+//! new draw in one place changes no other stream. The generator is xoshiro256++, seeded by splitmix64.
 
 /// A reproducible stream of random numbers.
 #[derive(Clone, Debug)]
@@ -10,13 +10,13 @@ pub struct Random {
 }
 
 impl Random {
-    /// The stream of `seed` for `purpose`.
+    /// Returns the stream of `seed` for `purpose`.
     pub fn new(seed: u64, purpose: &str) -> Self {
         let mut mix = seed ^ fold(0x9E37_79B9_7F4A_7C15, purpose.as_bytes());
         Self { state: std::array::from_fn(|_| splitmix(&mut mix)) }
     }
 
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     pub fn next_u64(&mut self) -> u64 {
         let s = &mut self.state;
         let result = s[0].wrapping_add(s[3]).rotate_left(23).wrapping_add(s[0]);
@@ -30,17 +30,17 @@ impl Random {
         result
     }
 
-    /// A number below `bound`; 0 when `bound` is 0. The bias is below 2^-32 for every bound used in tests.
+    /// Returns a number below `bound`; 0 when `bound` is 0. The bias is below 2^-32 for every bound used in tests.
     pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next_u64()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// An index into something of `len` items.
+    /// Returns an index into a sequence of `len` items.
     pub fn index(&mut self, len: usize) -> usize {
         self.below(len as u64) as usize
     }
 
-    /// True in `numerator` of `denominator` draws.
+    /// Returns `true` in `numerator` of `denominator` draws.
     pub fn chance(&mut self, numerator: u64, denominator: u64) -> bool {
         self.below(denominator) < numerator
     }
@@ -61,7 +61,7 @@ fn splitmix(state: &mut u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Mixes `bytes`, and their length, into `hash`. Not for data on disk: it only tells two runs apart.
+/// Mixes `bytes` and their length into `hash`. Not for data on disk: it only distinguishes two runs.
 pub(crate) fn fold(hash: u64, bytes: &[u8]) -> u64 {
     let mut hash = fold_word(hash, bytes.len() as u64);
     let mut words = bytes.chunks_exact(8);

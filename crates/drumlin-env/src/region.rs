@@ -1,41 +1,41 @@
-//! Regions: 2 MiB of memory each, in large pages where the system has them.
+//! Regions: 2 MiB blocks of memory, in huge pages where the system has them.
 //!
-//! Memory that is touched all over, as that of a memtable is, costs a page fault for each 4 KiB when it is new, and a
-//! walk through the page tables for each access that is far from the one before. In one large page it costs one fault
-//! and few walks. Regions that are given back are kept for the next taker, up to 64 MiB of them in the process: the
-//! memtable that follows another one needs as many, and what is kept needs neither fault nor clearing.
+//! A memtable touches its memory in random order. In 4 KiB pages, new memory costs a page fault per page, and each
+//! access far from the previous one costs a page table walk. In one huge page it costs one fault and few walks.
+//! Returned regions stay in a process-wide pool of up to 64 MiB: the next memtable needs as many regions, and a
+//! pooled region needs neither page faults nor clearing.
 //!
-//! Invariants: a region has one owner; its bytes are those that the owner before left, or zeros.
+//! Invariants: a region has one owner; its bytes are zeros or those that the previous owner left.
 
 #![allow(unsafe_code)]
 
-use crate::sync::Mutex;
-use crate::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use crate::sync::plain::Mutex;
+use crate::sync::plain::atomic::{AtomicBool, Ordering::Relaxed};
 use std::ptr::NonNull;
 
-/// Length of a region, and what its address is a multiple of.
+/// Length and alignment of a region, in bytes.
 pub const REGION_BYTES: usize = 2 << 20;
 
-/// Regions that are kept for reuse.
+/// Maximum number of regions in the pool.
 const KEPT: usize = 32;
 
-/// Regions that are made ready ahead of need, once some have been taken.
+/// Number of regions to preallocate once some have been taken.
 const AHEAD: usize = 2;
 
 static SPARE: Mutex<Vec<Region>> = Mutex::new(Vec::new());
 
-/// Fewer than [`AHEAD`] were left at the last taking.
+/// Whether the last [`Region::take`] left fewer than [`AHEAD`] regions in the pool.
 static IS_SHORT: AtomicBool = AtomicBool::new(false);
-/// Nobody was told of that yet.
+/// Whether [`is_asked_for`] has not yet reported the shortage.
 static IS_ASKED_FOR: AtomicBool = AtomicBool::new(false);
 
-/// Whether [`make_ready`] has something to do that nobody was told of; says so once.
+/// Returns whether [`make_ready`] has work that has not been reported yet. Returns `true` once per shortage.
 pub fn is_asked_for() -> bool {
     IS_ASKED_FOR.load(Relaxed) && IS_ASKED_FOR.swap(false, Relaxed)
 }
 
-/// Makes one region ready for its next taker, if few are left: the system clears a new region when it is first touched,
-/// which takes milliseconds. `false` when there are enough.
+/// Preallocates one region if few are left: the system clears new memory when it is first touched, which takes
+/// milliseconds. Returns whether more are needed.
 pub fn make_ready() -> bool {
     if !IS_SHORT.load(Relaxed) {
         return false;
@@ -58,13 +58,13 @@ pub struct Region {
     start: NonNull<u8>,
 }
 
-// SAFETY: plain memory that belongs to this value alone.
+// SAFETY: the region is plain memory that belongs to this value alone.
 unsafe impl Send for Region {}
-// SAFETY: a shared reference gives the address only.
+// SAFETY: a shared reference gives access to the address only.
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// A region, or `None` where the system has no such thing or no memory. Its bytes may be anything.
+    /// Returns a region with arbitrary content. Returns `None` where the system has no regions or no memory.
     pub fn take() -> Option<Region> {
         let (spare, left) = {
             let mut spare = SPARE.lock();
@@ -80,7 +80,7 @@ impl Region {
         system::map().map(|start| Region { start })
     }
 
-    /// Gives it back, for the next taker.
+    /// Returns the region to the pool.
     pub fn give_back(self) {
         let mut spare = SPARE.lock();
         if spare.len() < KEPT {
@@ -88,7 +88,7 @@ impl Region {
         }
     }
 
-    /// The first byte.
+    /// Returns the address of the first byte.
     pub fn start(&self) -> NonNull<u8> {
         self.start
     }
@@ -108,34 +108,35 @@ mod system {
 
     /// Maps one region.
     pub(super) fn map() -> Option<NonNull<u8>> {
-        // An address that is a multiple of the length is found somewhere in twice the length.
+        // A range of twice the length contains an address that is a multiple of the length.
         let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
-        // SAFETY: a fresh mapping at a place that the system chooses overlaps nothing.
+        // SAFETY: a fresh mapping at an address that the system chooses overlaps nothing.
         let whole = unsafe { mmap_anonymous(ptr::null_mut(), 2 * REGION_BYTES, access, flags) };
         let whole = NonNull::new(whole.ok()?.cast::<u8>())?;
         let before = whole.as_ptr().align_offset(REGION_BYTES);
-        // SAFETY: `before` is below the length of a region, so all three parts lie in the mapping.
+        // SAFETY: `before` is less than the length of a region, so all three parts lie in the mapping.
         let (start, after) = unsafe { (whole.add(before), whole.add(before + REGION_BYTES)) };
         unmap(whole, before);
         unmap(after, REGION_BYTES - before);
-        // A system without large pages says no, and small ones do as well.
-        // SAFETY: exactly the part that is left of the mapping, whose bytes this does not change.
+        // A system without huge pages returns an error; small pages work as well.
+        // SAFETY: the range is exactly the remaining part of the mapping, and the call does not change its bytes.
         let _ = unsafe { madvise(start.as_ptr().cast(), REGION_BYTES, Advice::LinuxHugepage) };
         Some(start)
     }
 
-    /// Writes to each page of a region that nobody has.
+    /// Writes to each page of a region that nobody uses yet.
     pub(super) fn touch(start: NonNull<u8>) {
         for offset in (0..REGION_BYTES).step_by(rustix::param::page_size()) {
-            // SAFETY: inside the region, which is the caller's own; the write is volatile, so it is made.
+            // SAFETY: the write is inside the region, which belongs to the caller. It is volatile, so the compiler
+            // keeps it.
             unsafe { start.add(offset).write_volatile(0) };
         }
     }
 
-    /// Unmaps whole pages that nobody uses any more.
+    /// Unmaps whole pages that are no longer in use.
     pub(super) fn unmap(start: NonNull<u8>, len: usize) {
         if len > 0 {
-            // SAFETY: a part of a mapping of `map`, given back once by its owner.
+            // SAFETY: the range is part of a mapping from `map`, and its owner unmaps it once.
             let _ = unsafe { munmap(start.as_ptr().cast(), len) };
         }
     }
@@ -163,11 +164,11 @@ mod tests {
         let regions: Vec<Region> = (0..KEPT + 8).map(|_| Region::take().unwrap()).collect();
         for (number, region) in regions.iter().enumerate() {
             assert_eq!(region.start().addr().get() % REGION_BYTES, 0);
-            // SAFETY: the region is this test's own, and as long as that.
+            // SAFETY: this test owns the region, which is `REGION_BYTES` long.
             unsafe { region.start().write_bytes(number as u8, REGION_BYTES) };
         }
         for (number, region) in regions.iter().enumerate() {
-            // SAFETY: written above.
+            // SAFETY: the loop above wrote these bytes.
             let bytes = unsafe { std::slice::from_raw_parts(region.start().as_ptr(), REGION_BYTES) };
             assert!(bytes.iter().all(|&byte| byte == number as u8));
         }
@@ -178,7 +179,7 @@ mod tests {
         starts.retain(|&start| start == again.start());
         assert_eq!(starts.len(), 1);
         again.give_back();
-        // What is made ready ahead serves the next takers.
+        // The next takers receive the preallocated regions.
         let taken: Vec<Region> = std::iter::repeat_with(Region::take).take(KEPT + 1).flatten().collect();
         assert!(is_asked_for() && !is_asked_for());
         while make_ready() {}

@@ -1,42 +1,83 @@
-//! Many reads with one system call, through `io_uring`.
+//! Batches of reads with one system call, through `io_uring`.
 //!
-//! A thread that reads for many lookups at once hands all its reads to the kernel together and waits once. Where there is
-//! no ring (another system, an old kernel, a sandbox that forbids it) the readers of `batch` do the same work.
+//! A thread that reads for many lookups at once submits all its reads to the kernel together and waits once. Some
+//! systems have no ring: not Linux, an old kernel, or a sandbox that forbids it. There the reader pool of `batch`
+//! does the same work.
 //!
-//! Each thread has its ring, made with its first batch. All reads of a batch land in one buffer of the thread, each on a
-//! page of its own, as direct reads demand; what was wanted is copied out. A read that did not give all that was asked
-//! for is made again by itself, so that short reads, interrupted ones and errors end as they do everywhere else.
+//! Each thread creates its own ring with its first batch. All reads of a batch land in one buffer of the thread, each
+//! on its own pages, as direct reads require; the wanted bytes are then copied out. A read that returns too few bytes
+//! is repeated as a single read, so short reads, interruptions and errors are handled as everywhere else.
+//!
+//! After a failure to create a ring, or the loss of one, the thread retries later, since file descriptors or memory
+//! may be short only for a moment. The back-off doubles each time, so a system without rings rarely pays for a retry.
 //!
 //! Invariant: the buffer is neither moved nor freed while the kernel may write to it. When the ring cannot tell
-//! whether it still may, both are given up for good.
+//! whether the kernel still may, ring and buffer are leaked.
 
 #![allow(unsafe_code)]
 
-use crate::batch::ReadRequest;
 use crate::direct::PAGE;
 use crate::os::OsFile;
+use crate::request::ReadRequest;
 use io_uring::{IoUring, opcode, types};
 use std::cell::RefCell;
 use std::io;
 use std::mem;
 use std::os::fd::AsRawFd;
 
-/// Most reads under way at once.
+/// Maximum number of reads in flight.
 const DEPTH: usize = 64;
-/// Most bytes of one round of reads; a single larger one goes alone.
+/// Maximum bytes of one round of reads; a larger single read runs alone.
 const ROUND_BYTES: usize = 4 << 20;
-/// Most bytes that a thread's buffer keeps from batch to batch.
+/// Maximum bytes that a thread's buffer keeps between batches.
 const KEPT: usize = 1 << 20;
 
 thread_local! {
     static RING: RefCell<State> = const { RefCell::new(State::Untried) };
 }
 
+/// Initial back-off after a failure: number of batches read without a ring.
+const FIRST_PAUSE: u32 = 64;
+/// Maximum back-off, in batches.
+const LONGEST_PAUSE: u32 = 1 << 20;
+/// Number of retries when the kernel is temporarily short of a resource.
+const PATIENCE: u32 = 16;
+
 enum State {
     Untried,
-    Ready(Box<Ring>),
-    /// There is none, or it is lost.
-    Without,
+    Ready {
+        ring: Box<Ring>,
+        pause: u32,
+    },
+    /// No ring, or a lost one: the next `left` batches do without, and the next back-off lasts `pause` batches.
+    Without {
+        left: u32,
+        pause: u32,
+    },
+}
+
+impl State {
+    /// Creates the ring when the back-off is over.
+    fn prepare(&mut self, make: impl FnOnce() -> Option<Ring>) {
+        let pause = match self {
+            State::Untried => FIRST_PAUSE,
+            State::Without { left: 0, pause } => *pause,
+            State::Without { left, .. } => {
+                *left -= 1;
+                return;
+            }
+            State::Ready { .. } => return,
+        };
+        *self = match make() {
+            Some(ring) => State::Ready { ring: Box::new(ring), pause },
+            None => State::without(pause),
+        };
+    }
+
+    /// Returns the state that backs off for `pause` batches and doubles the next back-off.
+    fn without(pause: u32) -> State {
+        State::Without { left: pause, pause: pause.saturating_mul(2).min(LONGEST_PAUSE) }
+    }
 }
 
 struct Ring {
@@ -47,27 +88,27 @@ struct Ring {
 /// One read of a round.
 struct Part<'a> {
     file: &'a OsFile,
-    /// Place in the file and length, as the system wants them.
+    /// File offset and length, aligned as the system requires.
     start: u64,
     len: usize,
-    /// Place in the buffer.
+    /// Offset in the buffer.
     at: usize,
-    /// Bytes between `start` and what is wanted.
+    /// Number of bytes between `start` and the first wanted byte.
     skip: usize,
     wanted: usize,
-    /// What the kernel said.
+    /// Return value of the kernel.
     result: Option<i32>,
 }
 
 impl<'a> Part<'a> {
-    /// `None` for a place that no file has.
+    /// Returns `None` for an offset beyond any file, and for a read larger than [`ROUND_BYTES`].
     fn new(request: &'a ReadRequest, file: &'a OsFile, at: usize) -> Option<Part<'a>> {
         let (start, len) = file.aligned(request.offset, request.len)?;
         let skip = (request.offset - start) as usize;
         (len <= ROUND_BYTES).then_some(Part { file, start, len, at, skip, wanted: request.len, result: None })
     }
 
-    /// The bytes that were wanted, if all of them came.
+    /// Returns the wanted bytes if the kernel read all of them.
     fn bytes<'b>(&self, buffer: &'b [u8]) -> Option<&'b [u8]> {
         let read = usize::try_from(self.result?).ok()?;
         let whole = read >= self.skip + self.wanted;
@@ -75,16 +116,17 @@ impl<'a> Part<'a> {
     }
 }
 
-/// Does all `requests`; the results are in their order. `None`, with nothing done, where there is no ring.
+/// Runs all `requests` and returns the results in request order. Returns `None`, having read nothing, where no ring
+/// exists.
 pub(crate) fn read(requests: &[ReadRequest]) -> Option<Vec<io::Result<Vec<u8>>>> {
-    RING.with_borrow_mut(|state| {
-        if let State::Untried = state {
-            *state = Ring::new().map_or(State::Without, |ring| State::Ready(Box::new(ring)));
-        }
+    // A thread that is ending has already destroyed its ring.
+    let read = RING.try_with(|state| {
+        let state = &mut *state.try_borrow_mut().ok()?;
+        state.prepare(Ring::new);
         let mut results = Vec::with_capacity(requests.len());
         while results.len() < requests.len() {
-            let State::Ready(ring) = state else {
-                // Lost on the way: the rest is read one by one.
+            let State::Ready { ring, .. } = state else {
+                // The ring was lost during the batch: read the remaining requests one by one.
                 results.extend(requests[results.len()..].iter().map(ReadRequest::run));
                 break;
             };
@@ -94,13 +136,15 @@ pub(crate) fn read(requests: &[ReadRequest]) -> Option<Vec<io::Result<Vec<u8>>>>
             }
         }
         if results.is_empty() { None } else { Some(results) }
-    })
+    });
+    read.ok().flatten()
 }
 
-/// Leaves ring and buffer to the kernel, which may still use them.
+/// Leaks ring and buffer, because the kernel may still use them.
 #[cold]
 fn give_up(state: &mut State) {
-    if let State::Ready(ring) = mem::replace(state, State::Without) {
+    let State::Ready { pause, .. } = *state else { return };
+    if let State::Ready { ring, .. } = mem::replace(state, State::without(pause)) {
         mem::forget(ring);
     }
 }
@@ -112,7 +156,7 @@ impl Ring {
         Some(Ring { uring, buffer: Vec::new() })
     }
 
-    /// Does the first of `requests`, as many as go together. `None` if the kernel may still be writing.
+    /// Runs as many of the first `requests` as fit one round. Returns `None` if the kernel may still be writing.
     fn round(&mut self, requests: &[ReadRequest]) -> Option<Vec<io::Result<Vec<u8>>>> {
         let mut parts: Vec<Part<'_>> = Vec::with_capacity(requests.len().min(DEPTH));
         let mut end = 0;
@@ -142,23 +186,28 @@ impl Ring {
         Some(results)
     }
 
-    /// Hands `parts` to the kernel and waits for all of them; `None` if that cannot be known.
+    /// Submits `parts` to the kernel and waits for all of them. Returns `None` if their completion cannot be
+    /// established.
     fn submit(&mut self, parts: &mut [Part<'_>], first: usize) -> Option<()> {
         for (number, part) in parts.iter().enumerate() {
-            // SAFETY: `round` made room for `first`, all parts and their padding.
+            // SAFETY: `round` sized the buffer for `first`, all parts and their padding.
             let place = unsafe { self.buffer.as_mut_ptr().add(first + part.at) };
             let file = types::Fd(part.file.descriptor().as_raw_fd());
             let entry = opcode::Read::new(file, place, part.len as u32).offset(part.start);
             let entry = entry.build().user_data(number as u64);
-            // SAFETY: the file is open as long as its request; the memory is this ring's, no other part's, and stays
-            // where it is until the completion has come or is given up for good.
+            // SAFETY: the request keeps the file open. The memory belongs to this ring and to no other part, and it
+            // stays in place until the completion arrives or the ring is leaked.
             unsafe { self.uring.submission().push(&entry) }.ok()?;
         }
-        let mut missing = parts.len();
+        let (mut missing, mut patience) = (parts.len(), PATIENCE);
         while missing > 0 {
             match self.uring.submit_and_wait(missing) {
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if patience > 0 && is_passing(&error) => {
+                    patience -= 1;
+                    std::thread::yield_now();
+                }
                 Err(_) => return None,
             }
             for completion in self.uring.completion() {
@@ -171,15 +220,36 @@ impl Ring {
     }
 }
 
+/// Returns whether the kernel was short of memory or queue space, which may be free again at once.
+fn is_passing(error: &io::Error) -> bool {
+    let codes = [rustix::io::Errno::AGAIN, rustix::io::Errno::BUSY, rustix::io::Errno::NOMEM];
+    codes.iter().any(|code| error.raw_os_error() == Some(code.raw_os_error()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
+    fn a_ring_that_is_missing_is_made_later_and_seldom() {
+        let mut state = State::Untried;
+        let mut tries = Vec::new();
+        for batch in 0..1000 {
+            state.prepare(|| {
+                tries.push(batch);
+                None
+            });
+        }
+        assert_eq!(tries, [0, 65, 194, 451, 964]);
+    }
+
+    #[test]
     fn a_ring_that_is_lost_is_not_asked_again() {
-        let mut state = Ring::new().map_or(State::Without, |ring| State::Ready(Box::new(ring)));
+        let mut state = State::Untried;
+        state.prepare(Ring::new);
         give_up(&mut state);
-        assert!(matches!(state, State::Without));
+        assert!(matches!(state, State::Without { .. }));
         give_up(&mut state);
+        assert!(matches!(state, State::Without { .. }));
     }
 }

@@ -1,19 +1,19 @@
-//! A slower device than there is: every large request to a table takes some time more.
+//! Simulated slow device: adds time to every large request to a table.
 //!
-//! Large requests are those of flushes and merges; what lookups read is small and passes. So a machine with few cores
-//! shows what many slots do on a device that makes them wait. The added time is drawn evenly from a fifth around its
-//! mean, by a seeded sequence.
+//! Flushes and compactions make large requests; the small reads of lookups get no delay. So a machine with few cores
+//! shows the effect of many compaction slots on a device that makes them wait. A seeded sequence draws each delay
+//! uniformly from 80 to 120 percent of the mean.
 
-use crate::fs::FileKind;
+use crate::kinds::FileKind;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Requests from this size on are those of background work.
+/// Minimum size of a request that counts as background work.
 const LARGE: usize = 64 << 10;
-/// Bytes that one request of the device carries.
+/// Number of bytes per device request.
 const CHUNK: usize = 256 << 10;
 
-/// Time that large requests take more.
+/// Delay of large requests.
 #[derive(Debug)]
 pub(crate) struct Slow {
     micros: u64,
@@ -25,7 +25,7 @@ impl Slow {
         Slow { micros, drawn: AtomicU64::new(1) }
     }
 
-    /// Waits as a request of `bytes` bytes to a file of `kind` does.
+    /// Sleeps for the delay of a request of `bytes` bytes to a file of `kind`.
     pub(crate) fn wait(&self, kind: FileKind, bytes: usize) {
         if kind != FileKind::Table || bytes < LARGE {
             return;
@@ -35,7 +35,7 @@ impl Slow {
         }
     }
 
-    /// The next added time: 80 to 120 percent of the mean.
+    /// Returns the next delay: 80 to 120 percent of the mean.
     fn next(&self) -> u64 {
         let number = self.drawn.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
         let mixed = (number ^ (number >> 31)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 33;

@@ -1,9 +1,9 @@
-//! A directory for the time of a test or a command.
+//! Temporary directory for a test or a command.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A new directory, removed with all it holds when dropped.
+/// A new directory. Dropping it removes the directory and its contents.
 #[derive(Debug)]
 pub struct TempDir {
     path: PathBuf,
@@ -11,15 +11,15 @@ pub struct TempDir {
 }
 
 impl TempDir {
-    /// Makes a directory whose name starts with `prefix`, where the system keeps temporary files.
+    /// Creates a directory whose name starts with `prefix` in the system's temporary directory.
     pub fn new(prefix: &str) -> io::Result<TempDir> {
         TempDir::new_in(&std::env::temp_dir(), prefix)
     }
 
-    /// Makes a directory whose name starts with `prefix`, in `parent`.
+    /// Creates a directory whose name starts with `prefix` in `parent`.
     pub fn new_in(parent: &Path, prefix: &str) -> io::Result<TempDir> {
         loop {
-            let path = parent.join(format!("{prefix}-{:016x}", crate::os::random_u64()));
+            let path = parent.join(format!("{prefix}-{:016x}", crate::host::random_u64()));
             match std::fs::create_dir(&path) {
                 Ok(()) => return Ok(TempDir { path, keep: false }),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -28,12 +28,12 @@ impl TempDir {
         }
     }
 
-    /// The directory.
+    /// Returns the path of the directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Leaves the directory where it is, for a look after a failure.
+    /// Keeps the directory on disk, for inspection after a failure, and returns its path.
     pub fn keep(mut self) -> PathBuf {
         self.keep = true;
         self.path.clone()
@@ -43,7 +43,7 @@ impl TempDir {
 impl Drop for TempDir {
     fn drop(&mut self) {
         if !self.keep {
-            // Nothing can be done about a failure here, and nothing depends on it.
+            // A failure here is harmless: no code depends on the removal.
             let _ = std::fs::remove_dir_all(&self.path);
         }
     }

@@ -1,17 +1,21 @@
-//! The payload of a log record: the operations of one write batch.
+//! Payload of a log record: the operations of one write batch.
 //!
 //! ```text
-//! batch       operation | operation | ...        the count is in the record's header
-//! operation   kind u8 | keyspace varint | key slice | value slice, but for Delete
-//! value       Delete        none
-//!             DeleteRange   0 | end of the range      or 1 alone: no end
-//!             PutExpiring   expiry u64 | value
+//! batch       operation | operation | ...        the record's header holds their number
+//! operation   kind u8 | keyspace varint | key slice | value slice (absent for Delete)
+//!
+//! value of
+//!   DeleteRange     0 | end of the range         or the byte 1 alone: the range has no end
+//!   PutExpiring     expiry u64 | value           expiry in microseconds since the Unix epoch
+//!   MergeExpiring   expiry u64 | operand
+//!   other kinds     the value, operand or pointer itself
 //! ```
 //!
-//! Operation number `i` has the sequence number `first + i`. A range tombstone keeps this value form in memory
-//! and in tables too, see [`range_end`].
+//! Operation `i` of a batch, counted from 0, has the sequence number `first + i`, where `first` is in the record's
+//! header. Memtables and tables keep the value of a range tombstone in the same form, see [`range_end`].
 //!
-//! Invariant: what [`BatchWriter`] takes, [`BatchReader`] gives back, and nothing else gets past the reader.
+//! Invariant: [`BatchReader`] returns exactly the operations that [`BatchWriter`] accepted, and rejects all other
+//! bytes.
 
 use crate::bytes::{MAX_VARINT_32_LEN, MAX_VARINT_64_LEN, Reader, put_slice, put_varint};
 use crate::error::{Corruption, EncodeError};
@@ -19,7 +23,7 @@ use crate::{MAX_BOUND_LEN, log};
 use alloc::vec::Vec;
 use drumlin_types::{KeyspaceId, Kind, MAX_KEY_LEN, MAX_VALUE_LEN};
 
-/// Bytes of the expiry time in front of an expiring value.
+/// Length of the expiry time before an expiring value or operand.
 pub const EXPIRY_LEN: usize = 8;
 /// First byte of the value of a range tombstone with an end.
 const BOUNDED: u8 = 0;
@@ -29,13 +33,13 @@ const UNBOUNDED: u8 = 1;
 /// One operation of a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Operation<'a> {
-    /// What it does.
+    /// Type of the operation.
     pub kind: Kind,
-    /// Where.
+    /// Keyspace that it applies to.
     pub keyspace: KeyspaceId,
-    /// The key, or the start of the range.
+    /// Key, or start of the range.
     pub key: &'a [u8],
-    /// The value in the form that its kind demands; empty for a delete.
+    /// Value in the form that its kind requires; empty for a delete.
     pub value: &'a [u8],
 }
 
@@ -43,21 +47,23 @@ impl Operation<'_> {
     fn fault(&self) -> Option<&'static str> {
         let fits = |len: usize| len as u64 <= MAX_VALUE_LEN;
         if self.key.len() > MAX_KEY_LEN {
-            return Some("key longer than a key can be");
+            return Some("key exceeds the maximum length");
         }
         match self.kind {
             Kind::Delete if !self.value.is_empty() => Some("delete with a value"),
             Kind::DeleteRange if range_end(self.value).is_err() => {
                 Some("range tombstone without a valid end")
             }
-            Kind::PutExpiring if self.value.len() < EXPIRY_LEN => Some("expiring value without expiry time"),
-            _ if !fits(self.value.len()) => Some("value longer than a value can be"),
+            Kind::PutExpiring | Kind::MergeExpiring if self.value.len() < EXPIRY_LEN => {
+                Some("expiring entry without expiry time")
+            }
+            _ if !fits(self.value.len()) => Some("value exceeds the maximum length"),
             _ => None,
         }
     }
 }
 
-/// The value form of a range tombstone that ends at `end`.
+/// Returns the value of a range tombstone that ends at `end`.
 #[must_use]
 pub fn range_end_value(end: Option<&[u8]>) -> Vec<u8> {
     match end {
@@ -71,7 +77,7 @@ pub fn range_end_value(end: Option<&[u8]>) -> Vec<u8> {
     }
 }
 
-/// The end of the range of a range tombstone, from its value form; `None` when it has no end.
+/// Returns the end of a range tombstone, given its value; `None` when it has no end.
 pub fn range_end(value: &[u8]) -> Result<Option<&[u8]>, Corruption> {
     match value.split_first() {
         Some((&UNBOUNDED, [])) => Ok(None),
@@ -80,7 +86,7 @@ pub fn range_end(value: &[u8]) -> Result<Option<&[u8]>, Corruption> {
     }
 }
 
-/// Collects operations into a payload.
+/// Encodes operations into a payload.
 #[derive(Clone, Default, Debug)]
 pub struct BatchWriter {
     payload: Vec<u8>,
@@ -88,13 +94,13 @@ pub struct BatchWriter {
 }
 
 impl BatchWriter {
-    /// An empty batch.
+    /// Returns an empty batch.
     #[must_use]
     pub const fn new() -> BatchWriter {
         BatchWriter { payload: Vec::new(), count: 0 }
     }
 
-    /// Appends an operation. One that is refused changes nothing.
+    /// Appends an operation. A rejected operation leaves the batch unchanged.
     pub fn push(&mut self, operation: &Operation<'_>) -> Result<(), EncodeError> {
         if let Some(what) = operation.fault() {
             return Err(EncodeError { what });
@@ -104,7 +110,7 @@ impl BatchWriter {
         }
         let before = self.payload.len();
         if before == 0 {
-            // A batch of one operation, the most common, gets its memory at once.
+            // Most batches hold one operation. Reserve its memory at once.
             let lengths = 2 * MAX_VARINT_32_LEN + MAX_VARINT_64_LEN;
             self.payload.reserve(1 + lengths + operation.key.len() + operation.value.len());
         }
@@ -122,38 +128,38 @@ impl BatchWriter {
         Ok(())
     }
 
-    /// Operations so far.
+    /// Returns the number of operations.
     #[must_use]
     pub const fn count(&self) -> u32 {
         self.count
     }
 
-    /// Whether there is no operation.
+    /// Returns whether the batch holds no operation.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// The payload so far.
+    /// Returns the payload of the operations so far.
     #[must_use]
     pub fn payload(&self) -> &[u8] {
         &self.payload
     }
 
-    /// The operations so far.
+    /// Returns an iterator over the operations so far.
     #[must_use]
     pub fn operations(&self) -> BatchReader<'_> {
         BatchReader::new(&self.payload, self.count)
     }
 
-    /// Empties the batch, keeping its memory.
+    /// Removes all operations and keeps the allocated memory.
     pub fn clear(&mut self) {
         self.payload.clear();
         self.count = 0;
     }
 }
 
-/// Walks over the operations of a payload. After an error it ends.
+/// Iterator over the operations of a payload. It ends after an error.
 #[derive(Clone, Debug)]
 pub struct BatchReader<'a> {
     reader: Reader<'a>,
@@ -161,7 +167,7 @@ pub struct BatchReader<'a> {
 }
 
 impl<'a> BatchReader<'a> {
-    /// Walks over the `count` operations in `payload`.
+    /// Returns an iterator over the `count` operations in `payload`.
     #[must_use]
     pub const fn new(payload: &'a [u8], count: u32) -> BatchReader<'a> {
         BatchReader { reader: Reader::new(payload), left: count }

@@ -1,70 +1,72 @@
-//! Reading and writing the primitives that every format is made of.
-//!
-//! [`Reader`] is the only place that cuts into raw bytes. It is checked: running out of input, an overlong or
-//! overflowing varint, or a length beyond the rest is a [`Corruption`] that names the offset, never a panic. It
-//! borrows and allocates nothing, so a hostile length cannot cost memory.
+//! The primitive encodings that all formats consist of.
 //!
 //! ```text
-//! u16 u32 u64     little endian, fixed width
-//! varint          7 bits per byte, lowest first, high bit = more follow; the shortest form is the only valid one
-//! slice           varint length | bytes
+//! u8 u16 u32 u64  unsigned integer of fixed width, little endian
+//! varint          unsigned integer, 7 bits per byte, lowest bits first; the high bit is set in all bytes but the last
+//! slice           length varint | that many bytes
 //! ```
 //!
-//! Invariant: each value has exactly one encoding, so equal bytes mean equal values and the other way round.
+//! Only the shortest form of a varint is valid. Each value therefore has exactly one encoding: equal bytes mean equal
+//! values, and equal values have equal bytes.
+//!
+//! [`Reader`] is the only code that cuts into raw bytes, and it checks every read. It returns a [`Corruption`] that
+//! names the offset for missing bytes, for a varint that is too long or overflows, and for a length beyond the
+//! remaining bytes. It never panics. It borrows its input and allocates nothing, so a hostile length cannot consume
+//! memory.
 
 use crate::error::Corruption;
 use alloc::vec::Vec;
 
-/// Longest varint of 32 bits.
+/// Maximum length of a varint of 32 bits.
 pub const MAX_VARINT_32_LEN: usize = 5;
-/// Longest varint of 64 bits.
+/// Maximum length of a varint of 64 bits.
 pub const MAX_VARINT_64_LEN: usize = 10;
 
-/// A cursor over borrowed bytes; every read is checked.
+/// A cursor over borrowed bytes. Every read is checked.
 #[derive(Clone, Debug)]
 pub struct Reader<'a> {
     rest: &'a [u8],
-    /// Offset of `rest` as errors name it.
+    /// Offset of `rest`, as errors report it.
     offset: u64,
 }
 
 impl<'a> Reader<'a> {
-    /// Reads `bytes` from the start.
+    /// Returns a reader of `bytes` from the start.
     pub const fn new(bytes: &'a [u8]) -> Reader<'a> {
         Reader { rest: bytes, offset: 0 }
     }
 
-    /// Reads `bytes`, which begin at `base` of their file; errors name offsets of the file.
+    /// Returns a reader of `bytes`, which begin at offset `base` of their file. Errors report offsets of the file.
     pub const fn at(bytes: &'a [u8], base: u64) -> Reader<'a> {
         Reader { rest: bytes, offset: base }
     }
 
-    /// Where the next read begins.
+    /// Returns the offset of the next read.
     pub const fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Bytes that are left.
+    /// Returns the number of remaining bytes.
     pub const fn remaining(&self) -> usize {
         self.rest.len()
     }
 
-    /// Whether everything was read.
+    /// Returns whether no bytes remain.
     pub const fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
 
-    /// What is left, without taking it.
+    /// Returns the remaining bytes without consuming them.
     pub const fn peek(&self) -> &'a [u8] {
         self.rest
     }
 
-    /// Damage found where the next read would begin.
+    /// Returns a corruption error for the offset of the next read.
     pub const fn damage(&self, what: &'static str) -> Corruption {
         Corruption::new(what, self.offset)
     }
 
-    /// Takes `len` bytes.
+    /// Reads `len` bytes.
     #[inline]
     pub fn bytes(&mut self, len: usize) -> Result<&'a [u8], Corruption> {
         let Some((taken, rest)) = self.rest.split_at_checked(len) else {
@@ -75,7 +77,7 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
-    /// Takes `N` bytes.
+    /// Reads `N` bytes.
     #[inline]
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N], Corruption> {
         let Some((taken, rest)) = self.rest.split_first_chunk::<N>() else {
@@ -86,7 +88,7 @@ impl<'a> Reader<'a> {
         Ok(*taken)
     }
 
-    /// Takes everything that is left.
+    /// Reads all remaining bytes.
     pub fn take_rest(&mut self) -> &'a [u8] {
         let taken = self.rest;
         self.rest = &[];
@@ -94,14 +96,14 @@ impl<'a> Reader<'a> {
         taken
     }
 
-    /// Reads one byte.
+    /// Reads a `u8`.
     #[inline]
     pub fn u8(&mut self) -> Result<u8, Corruption> {
         let [byte] = self.array()?;
         Ok(byte)
     }
 
-    /// Reads a byte that must be 0 or 1.
+    /// Reads a flag: a byte that must be 0 or 1.
     pub fn bool(&mut self) -> Result<bool, Corruption> {
         let at = self.offset;
         match self.u8()? {
@@ -111,25 +113,25 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads 16 bits.
+    /// Reads a `u16`.
     #[inline]
     pub fn u16(&mut self) -> Result<u16, Corruption> {
         Ok(u16::from_le_bytes(self.array()?))
     }
 
-    /// Reads 32 bits.
+    /// Reads a `u32`.
     #[inline]
     pub fn u32(&mut self) -> Result<u32, Corruption> {
         Ok(u32::from_le_bytes(self.array()?))
     }
 
-    /// Reads 64 bits.
+    /// Reads a `u64`.
     #[inline]
     pub fn u64(&mut self) -> Result<u64, Corruption> {
         Ok(u64::from_le_bytes(self.array()?))
     }
 
-    /// Reads a 32-bit float; any bits are accepted.
+    /// Reads an `f32`. Any bit pattern is accepted.
     pub fn f32(&mut self) -> Result<f32, Corruption> {
         Ok(f32::from_bits(self.u32()?))
     }
@@ -155,6 +157,25 @@ impl<'a> Reader<'a> {
         self.long_varint()
     }
 
+    /// Reads a varint whose value must not exceed `most`.
+    #[inline]
+    pub fn varint_up_to(&mut self, most: u64) -> Result<u64, Corruption> {
+        let at = self.offset;
+        match self.varint_u64()? {
+            number if number <= most => Ok(number),
+            _ => Err(Corruption::new("number exceeds its limit", at)),
+        }
+    }
+
+    /// Reads a `u64` whose value must not exceed `most`.
+    pub fn u64_up_to(&mut self, most: u64) -> Result<u64, Corruption> {
+        let at = self.offset;
+        match self.u64()? {
+            number if number <= most => Ok(number),
+            _ => Err(Corruption::new("number exceeds its limit", at)),
+        }
+    }
+
     fn long_varint(&mut self) -> Result<u64, Corruption> {
         let at = self.offset;
         let mut value = 0u64;
@@ -176,13 +197,13 @@ impl<'a> Reader<'a> {
         Err(Corruption::new("varint has no end", at))
     }
 
-    /// Reads a slice that is preceded by its length.
+    /// Reads a slice: its length as a varint, then its bytes.
     #[inline]
     pub fn slice(&mut self) -> Result<&'a [u8], Corruption> {
         self.slice_up_to(usize::MAX)
     }
 
-    /// Reads a slice that is preceded by its length, which must not exceed `limit`.
+    /// Reads a slice whose length must not exceed `limit`.
     #[inline]
     pub fn slice_up_to(&mut self, limit: usize) -> Result<&'a [u8], Corruption> {
         let at = self.offset;
@@ -193,8 +214,10 @@ impl<'a> Reader<'a> {
         self.bytes(len)
     }
 
-    /// Reads an element count, which must be such that `count` elements of at least `min_len` bytes fit into
-    /// the rest. A list may thus be reserved in advance.
+    /// Reads an element count. Rejects a count whose elements, of at least `min_len` bytes each, exceed the remaining
+    /// bytes.
+    ///
+    /// A caller may therefore reserve memory for the returned count.
     pub fn count(&mut self, min_len: usize) -> Result<usize, Corruption> {
         let at = self.offset;
         let count = usize::try_from(self.varint_u64()?).unwrap_or(usize::MAX);
@@ -204,31 +227,31 @@ impl<'a> Reader<'a> {
         Ok(count)
     }
 
-    /// Accepts that everything was read; anything left is damage.
+    /// Checks that no bytes remain. Remaining bytes are corruption.
     pub fn finish(self) -> Result<(), Corruption> {
         if self.rest.is_empty() { Ok(()) } else { Err(self.damage("bytes left over")) }
     }
 }
 
-/// Appends 16 bits.
+/// Appends a `u16`.
 #[inline]
 pub fn put_u16(out: &mut Vec<u8>, value: u16) {
     out.extend_from_slice(&value.to_le_bytes());
 }
 
-/// Appends 32 bits.
+/// Appends a `u32`.
 #[inline]
 pub fn put_u32(out: &mut Vec<u8>, value: u32) {
     out.extend_from_slice(&value.to_le_bytes());
 }
 
-/// Appends 64 bits.
+/// Appends a `u64`.
 #[inline]
 pub fn put_u64(out: &mut Vec<u8>, value: u64) {
     out.extend_from_slice(&value.to_le_bytes());
 }
 
-/// Appends a 32-bit float.
+/// Appends an `f32`.
 pub fn put_f32(out: &mut Vec<u8>, value: f32) {
     put_u32(out, value.to_bits());
 }
@@ -238,7 +261,7 @@ pub fn put_bool(out: &mut Vec<u8>, value: bool) {
     out.push(u8::from(value));
 }
 
-/// Appends a varint. Serves 32-bit values too: the encoding is the same.
+/// Appends a varint. 32-bit values have the same encoding.
 #[inline]
 pub fn put_varint(out: &mut Vec<u8>, value: u64) {
     let mut rest = value;
@@ -249,13 +272,13 @@ pub fn put_varint(out: &mut Vec<u8>, value: u64) {
     out.push(rest as u8);
 }
 
-/// Bytes that [`put_varint`] appends for `value`.
+/// Returns the number of bytes that [`put_varint`] appends for `value`.
 #[inline]
 pub const fn varint_len(value: u64) -> usize {
     (64 - (value | 1).leading_zeros() as usize).div_ceil(7)
 }
 
-/// Appends a slice preceded by its length.
+/// Appends a slice: its length as a varint, then its bytes.
 #[inline]
 pub fn put_slice(out: &mut Vec<u8>, bytes: &[u8]) {
     put_varint(out, bytes.len() as u64);

@@ -1,50 +1,50 @@
 //! Compression of single blocks.
 //!
-//! A block is stored compressed only where that saves at least an eighth of it; otherwise it is stored as it is,
-//! and a reader pays nothing. The method in use stands beside each block, so blocks of one file may differ.
+//! A block is compressed only if that saves at least an eighth of its length. Otherwise it is stored uncompressed, and
+//! reads skip decompression. Each block records its own method, so the blocks of one file may differ.
 //!
-//! The length before compression is declared outside the compressed bytes and checked before anything is
-//! allocated: a block may claim at most [`EXPANSION_LIMIT`] times its stored length, or [`ALWAYS_ALLOWED`] bytes.
-//! [`Compressor`] keeps to the same rule, so a sound block is never refused: what would expand further is stored
-//! as it is. Decompression writes into the caller's buffer of exactly that length and must fill it.
+//! The uncompressed length is stored outside the compressed bytes, in the index. A reader checks it before it allocates
+//! memory: it may be at most [`EXPANSION_LIMIT`] times the stored length, or at most [`ALWAYS_ALLOWED`] bytes.
+//! [`Compressor`] obeys the same rule and stores a block uncompressed if it would expand further. A valid block is
+//! therefore never rejected. Decompression writes into a buffer of exactly the uncompressed length and must fill it.
 
 use crate::error::Corruption;
 use alloc::vec::Vec;
 use core::fmt;
 use zstd_safe::{CCtx, DCtx};
 
-/// How many times its stored length a block may claim to be.
+/// Maximum ratio of uncompressed to stored length.
 pub const EXPANSION_LIMIT: u64 = 250;
-/// A claimed length that needs no further reason.
+/// Uncompressed length up to which the ratio is not checked.
 pub const ALWAYS_ALLOWED: u64 = 1 << 20;
-/// Longer blocks are stored as they are: LZ4 cannot take more than about twice this.
+/// Maximum input length. Longer blocks are stored uncompressed, since LZ4 accepts at most about twice this length.
 const LONGEST_INPUT: usize = 1 << 30;
-/// Zstandard's own default: the knee of its curve for blocks of a few kilobytes.
+/// Compression level of Zstandard: its own default, and the knee of its curve for blocks of a few kilobytes.
 const ZSTD_LEVEL: i32 = 3;
 
 /// A compression method. The numbers are part of the disk format.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 #[repr(u8)]
 pub enum Compression {
-    /// Stored as it is.
+    /// Stored uncompressed.
     #[default]
     None = 0,
-    /// LZ4 block format: fast both ways.
+    /// LZ4 block format: fast compression and decompression.
     Lz4 = 1,
-    /// Zstandard frame: smaller, slower.
+    /// Zstandard frame: better ratio, slower.
     Zstd = 2,
 }
 
 impl Compression {
-    /// All methods, for drivers that iterate them.
+    /// All methods, in the order of their numbers.
     pub const ALL: [Compression; 3] = [Compression::None, Compression::Lz4, Compression::Zstd];
 
-    /// The method stored as `byte`, if there is one.
+    /// Returns the method that `byte` encodes, or `None` when there is none.
     pub fn from_u8(byte: u8) -> Option<Compression> {
         Compression::ALL.get(usize::from(byte)).copied()
     }
 
-    /// The method's name in options and reports.
+    /// Returns the method's name in options and reports.
     pub const fn name(self) -> &'static str {
         match self {
             Compression::None => "none",
@@ -60,7 +60,7 @@ impl fmt::Display for Compression {
     }
 }
 
-/// Whether `raw_len` bytes may be stored in `stored_len` bytes by `method`.
+/// Returns whether a block of `raw_len` bytes may be stored in `stored_len` bytes by `method`.
 pub fn is_plausible(method: Compression, stored_len: u64, raw_len: u64) -> bool {
     match method {
         Compression::None => stored_len == raw_len,
@@ -68,7 +68,7 @@ pub fn is_plausible(method: Compression, stored_len: u64, raw_len: u64) -> bool 
     }
 }
 
-/// Compresses blocks by one method, reusing its buffers.
+/// Compresses blocks with one method and reuses its buffers.
 pub struct Compressor {
     method: Compression,
     out: Vec<u8>,
@@ -76,12 +76,12 @@ pub struct Compressor {
 }
 
 impl Compressor {
-    /// A compressor by `method`.
+    /// Returns a compressor for `method`.
     pub fn new(method: Compression) -> Compressor {
         Compressor { method, out: Vec::new(), zstd: None }
     }
 
-    /// How to store `raw`: the method that paid, and the bytes to store.
+    /// Compresses `raw`. Returns the method used and the bytes to store.
     pub fn compress<'a>(&'a mut self, raw: &'a [u8]) -> (Compression, &'a [u8]) {
         let compressed = match self.method {
             _ if raw.len() > LONGEST_INPUT => None,
@@ -115,24 +115,47 @@ impl Compressor {
     }
 }
 
-/// Whether at least an eighth is saved.
+/// Returns whether compression saves at least an eighth.
 fn pays(stored_len: usize, raw_len: usize) -> bool {
     stored_len <= raw_len - raw_len / 8 && stored_len < raw_len
 }
 
-/// Decompresses blocks, reusing its working memory.
+/// Decompresses `stored` without knowing the uncompressed length, for repair.
+///
+/// Returns `None` when the result would exceed `most` bytes or `stored` is corrupt.
+pub fn expand(method: Compression, stored: &[u8], most: usize) -> Option<Vec<u8>> {
+    let mut len = stored.len().saturating_mul(4).max(1 << 12).min(most);
+    loop {
+        let mut raw = alloc::vec![0; len];
+        let filled = match method {
+            Compression::None => return Some(stored.into()),
+            Compression::Lz4 => lz4_flex::block::decompress_into(stored, &mut raw).ok(),
+            Compression::Zstd => DCtx::create().decompress(&mut raw[..], stored).ok(),
+        };
+        match filled {
+            Some(filled) => {
+                raw.truncate(filled);
+                return Some(raw);
+            }
+            None if len < most => len = len.saturating_mul(4).min(most),
+            None => return None,
+        }
+    }
+}
+
+/// Decompresses blocks and reuses its working memory.
 #[derive(Default)]
 pub struct Decompressor {
     zstd: Option<DCtx<'static>>,
 }
 
 impl Decompressor {
-    /// A decompressor; it allocates nothing until it meets a method that needs memory.
+    /// Returns a decompressor. It allocates nothing until it meets a method that needs memory.
     pub fn new() -> Decompressor {
         Decompressor::default()
     }
 
-    /// Fills `raw`, whose length is the declared one, from `stored`.
+    /// Decompresses `stored` into `raw`, whose length is the declared uncompressed length.
     pub fn decompress(
         &mut self,
         method: Compression,
@@ -194,7 +217,7 @@ mod tests {
             let (used, len) = round_trip(method, &text);
             assert_eq!(used, method);
             assert!(len < text.len() / 4);
-            // Zstandard would store these zeros in a few hundred bytes, which no reader would believe.
+            // Zstandard would store these zeros in a few hundred bytes, a ratio that readers reject.
             let zeros = vec![0; 5 << 20];
             let (used, len) = round_trip(method, &zeros);
             assert!(used == Compression::None || zeros.len() as u64 / EXPANSION_LIMIT <= len as u64);

@@ -1,27 +1,27 @@
-//! What can be wrong with bytes from disk.
+//! Errors of decoders and encoders.
 //!
-//! Two things only: the bytes are damaged, or a newer Drumlin wrote them. A decoder knows what it was reading
-//! and how far into its input it had come; the caller knows which file that was, and adds kind and number.
-//! Messages are fixed strings, so no error ever carries a user's bytes, and making one allocates nothing.
+//! A decoder can fail in two ways: the bytes are corrupt, or a newer version of Drumlin wrote them. The error says what
+//! was being decoded and at which offset of the input. The caller adds the kind and number of the file. Messages are
+//! fixed strings, so an error never contains user data, and creating one allocates nothing.
 
 use core::fmt;
 
-/// Bytes that no version of Drumlin can have written here.
+/// Corruption: bytes that no version of Drumlin writes at this place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Corruption {
-    /// What was being read and what is wrong with it.
+    /// What was being decoded, and what is wrong with it.
     pub what: &'static str,
-    /// Where, in bytes from the start of the decoder's input, or of the file where the decoder was told its place.
+    /// Offset of the fault, from the start of the decoder's input, or of the file if the decoder was given its place.
     pub offset: u64,
 }
 
 impl Corruption {
-    /// Damage found at `offset`.
+    /// Returns a corruption error at `offset`.
     pub const fn new(what: &'static str, offset: u64) -> Corruption {
         Corruption { what, offset }
     }
 
-    /// The same damage, for an input that begins at `base` of its file.
+    /// Returns the same error for an input that begins at `base` of its file.
     #[must_use]
     pub const fn based(self, base: u64) -> Corruption {
         Corruption { what: self.what, offset: self.offset.saturating_add(base) }
@@ -36,24 +36,24 @@ impl fmt::Display for Corruption {
 
 impl core::error::Error for Corruption {}
 
-/// Why bytes could not be decoded.
+/// Reason why bytes could not be decoded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DecodeError {
-    /// The bytes are damaged.
+    /// The bytes are corrupt.
     Corruption(Corruption),
-    /// The bytes are sound, but only a newer version understands them.
+    /// The bytes are intact, but only a newer version understands them.
     NewerFormat {
-        /// What was being read.
+        /// What was being decoded.
         what: &'static str,
-        /// The version, or the tag of the item, that was found.
+        /// Version, or tag of the item, that was found.
         found: u32,
-        /// The newest one that this build knows.
+        /// Newest version or tag that this build understands.
         known: u32,
     },
 }
 
 impl DecodeError {
-    /// The same error, for an input that begins at `base` of its file.
+    /// Returns the same error for an input that begins at `base` of its file.
     #[must_use]
     pub const fn based(self, base: u64) -> DecodeError {
         match self {
@@ -82,10 +82,10 @@ impl fmt::Display for DecodeError {
 
 impl core::error::Error for DecodeError {}
 
-/// A value that the format cannot hold. Encoders refuse whatever their decoder would.
+/// A value that the format cannot represent. Encoders reject every value that their decoder would reject.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EncodeError {
-    /// Which limit the value breaks.
+    /// Limit that the value breaks.
     pub what: &'static str,
 }
 

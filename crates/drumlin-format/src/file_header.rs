@@ -1,41 +1,41 @@
-//! The block that opens a log segment or a manifest.
+//! File header: the first block of a log segment, a manifest or a decision log.
 //!
 //! ```text
 //!  0  magic      8 bytes, one per file kind
 //!  8  version    u32   format version of the file
-//! 12  checksum   u32   over the whole block but these four bytes; bound to the file's number and offset 0
-//! 16  fields           as the file kind defines them, zeros to the end of the block
+//! 12  checksum   u32   over the whole block except these four bytes; bound to the file's number and offset 0
+//! 16  fields           defined by the file kind; zeros up to the end of the block
 //! ```
 //!
-//! These sixteen bytes and the block's length never change with the version, so that any version can tell
-//! "newer" from "damaged". The number in the checksum makes a renamed or recycled file with its old header a
-//! damaged one.
+//! The first sixteen bytes and the length of the block are the same in all versions, so that every version can
+//! distinguish "newer" from "corrupt". The file number in the checksum makes a header invalid in a renamed or recycled
+//! file.
 
 use crate::bytes::{Reader, put_u32};
 use crate::checksum::checksum;
 use crate::error::{Corruption, DecodeError};
 use alloc::vec::Vec;
 
-/// Bytes before the fields.
+/// Length of the part before the fields.
 pub(crate) const PREFIX_LEN: usize = 16;
-/// Bytes that the checksum covers on its left.
+/// Length of the part before the checksum.
 const BEFORE_CHECKSUM: usize = 12;
 
-/// What tells one kind of file header from another.
+/// Parameters of one kind of file header.
 pub(crate) struct HeaderKind {
     pub(crate) magic: [u8; 8],
     /// Length of the block.
     pub(crate) len: usize,
-    /// The newest version that this build knows, and the one it writes.
+    /// Newest version that this build understands, and the one that it writes.
     pub(crate) version: u32,
-    /// Errors.
+    /// Error messages.
     pub(crate) too_short: &'static str,
     pub(crate) wrong_magic: &'static str,
     pub(crate) version_name: &'static str,
 }
 
 impl HeaderKind {
-    /// The header block of the file numbered `number`, and its checksum. The fields must fit.
+    /// Encodes the header block of the file numbered `number`; returns the block and its checksum. The fields must fit.
     pub(crate) fn encode(&self, number: u64, fields: &[u8]) -> (Vec<u8>, u32) {
         let mut block = Vec::with_capacity(self.len);
         block.extend_from_slice(&self.magic);
@@ -49,8 +49,7 @@ impl HeaderKind {
         (block, sum)
     }
 
-    /// Checks the block at the start of `bytes`, of the file numbered `number`, and returns its fields and its
-    /// checksum.
+    /// Verifies the block at the start of `bytes`, of the file numbered `number`. Returns its fields and its checksum.
     pub(crate) fn decode<'a>(&self, bytes: &'a [u8], number: u64) -> Result<(Reader<'a>, u32), DecodeError> {
         let mut reader = Reader::new(bytes);
         let Ok(block) = reader.bytes(self.len) else {
@@ -74,7 +73,7 @@ impl HeaderKind {
         }
     }
 
-    /// The version that the block at the start of `bytes` names.
+    /// Returns the version in the block at the start of `bytes`.
     pub(crate) fn version_of(&self, bytes: &[u8]) -> Result<u32, Corruption> {
         Reader::new(bytes.get(self.magic.len()..).unwrap_or_default()).u32()
     }

@@ -1,47 +1,50 @@
-//! Filters: "is this key perhaps in the table?" answered without reading a data block.
+//! Bloom filters of tables. A filter tells that a key is absent from a table, without reading a data block.
 //!
-//! Format 1 is a blocked Bloom filter: all bits of a key lie in one line of 64 bytes, so a probe costs one cache
-//! miss. A filter is cut into up to four *modules*, each a filter of its own over all keys of the table. A key is
-//! absent as soon as one module says so; a module that is not in memory may be left out and costs accuracy only.
+//! Format 1 is a blocked Bloom filter. A filter consists of lines of 64 bytes, and all bits of a key lie in one line,
+//! so a probe costs one cache miss. A filter is divided into up to four *modules*. Each module is a complete filter
+//! over all keys of the table. A key is absent if any module says so. A module that is not in memory may be skipped;
+//! that only raises the false-positive rate.
 //!
 //! ```text
-//! h     XXH3-64(user key, seed)                     G = 0x9E3779B97F4A7C15, arithmetic wraps
-//! h_0 = h;  h_j = mix(h + j G)                      for module j; mix = MurmurHash3's 64-bit finaliser
-//! line  high 64 bits of h_j * lines
+//! h     XXH3-64(user key, seed)                     G = 0x9E3779B97F4A7C15; arithmetic wraps at 64 bits
+//! h_0 = h;  h_j = mix(h + j G)                      for module j; mix is MurmurHash3's 64-bit finaliser
+//! line  high 64 bits of the 128-bit product h_j * lines
 //! bits  p = mix(h_j): probe i < 7 is bit (p >> 9 i) & 511 of the line; probes 7.. use mix(p + G) likewise
 //! ```
 //!
-//! Bit b of a line is bit b % 8 of its byte b / 8. The number of probes `k` grows with the bits per key *as
-//! built* (lines are whole), at bounds where k and k + 1 probes give the same false-positive rate. That rate is
-//! not estimated: it is computed from the bits that are set, and is exact for keys that are not in the table.
+//! Bit b of a line is bit b % 8 of its byte b / 8.
 //!
-//! Invariants: a key that was added is never denied. Anything odd (no lines, a length that is not 64 * lines) is
-//! answered with "perhaps". The scalar code here is the definition; any faster code must agree bit for bit.
+//! The number of probes `k` grows with the bits per key *as built*, which may exceed the requested bits since lines are
+//! whole. `k` changes at the points where k and k + 1 probes give the same false-positive rate. The stored
+//! false-positive rate is no estimate: it is computed from the bits that are set, and is exact for absent keys.
+//!
+//! Invariants: a filter never denies a key that was added. A malformed filter (no lines, or a length other than
+//! 64 * lines) answers "may contain". The scalar code here is the definition; faster code must agree bit for bit.
 
 use crate::checksum::hash64_seeded;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Bytes of one line: a cache line.
+/// Length of a line in bytes: one cache line.
 pub const LINE_BYTES: usize = 64;
-/// Most modules of one filter.
+/// Maximum number of modules of a filter.
 pub const MAX_MODULES: usize = 4;
-/// Most probes that a descriptor may ask for.
+/// Maximum number of probes in a filter descriptor.
 pub const MAX_PROBES: u8 = 14;
-/// Most lines of one module, so that its length fits into 32 bits.
+/// Maximum number of lines of a module, so that its length fits into 32 bits.
 pub const MAX_LINES: u64 = (u32::MAX as u64 - 1024) / LINE_BYTES as u64;
 const LINE_BITS: u64 = LINE_BYTES as u64 * 8;
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
-/// Built bits per key from which one more probe is worth it.
+/// Bits per key, as built, at which the number of probes grows by one.
 const PROBE_BOUNDS: [f64; 8] = [2.09, 3.59, 5.11, 6.68, 8.32, 10.06, 11.93, 13.94];
 
-/// The hash of `key` that filters and block tags are made of.
+/// Returns the hash of `key` from which filters and block tags are derived.
 #[inline]
 pub fn key_hash(key: &[u8], seed: u64) -> u64 {
     hash64_seeded(key, seed)
 }
 
-/// MurmurHash3's 64-bit finaliser.
+/// Applies MurmurHash3's 64-bit finaliser.
 #[inline]
 pub const fn mix(value: u64) -> u64 {
     let mut v = value;
@@ -52,19 +55,19 @@ pub const fn mix(value: u64) -> u64 {
     v ^ (v >> 33)
 }
 
-/// The hash that module `module` goes by.
+/// Returns the key hash for module number `module`.
 #[inline]
 const fn module_hash(hash: u64, module: usize) -> u64 {
     if module == 0 { hash } else { mix(hash.wrapping_add(GOLDEN.wrapping_mul(module as u64))) }
 }
 
-/// The line of module hash `hash` among `lines`.
+/// Returns the line among `lines` for a module hash.
 #[inline]
 const fn line_of(hash: u64, lines: u64) -> u64 {
     ((hash as u128 * lines as u128) >> 64) as u64
 }
 
-/// The bits of a module hash within its line, one per probe.
+/// Sequence of the bit positions of a module hash within its line, one per probe.
 #[derive(Clone, Copy)]
 struct Probes {
     bits: u64,
@@ -89,27 +92,27 @@ impl Probes {
     }
 }
 
-/// Probes to make in a filter of `bits_per_key` as built.
+/// Returns the number of probes for a filter with `bits_per_key` bits per key, as built.
 pub fn probes_for(bits_per_key: f64) -> u8 {
     1 + PROBE_BOUNDS.iter().filter(|&&bound| bits_per_key >= bound).count() as u8
 }
 
-/// One built module.
+/// A built module.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Module {
-    /// `64 * lines` bytes.
+    /// Bits of the module, `64 * lines` bytes.
     pub bits: Vec<u8>,
-    /// Probes per key.
+    /// Number of probes per key.
     pub probes: u8,
-    /// Share of absent keys that it lets pass.
+    /// False-positive rate: the share of absent keys that the module does not reject.
     pub false_positive_rate: f64,
 }
 
 impl Module {
-    /// Builds module number `module` over the keys with these `hashes`, with about `bits_per_key` bits for each.
+    /// Builds module number `module` over the keys with these `hashes`, with about `bits_per_key` bits per key.
     pub fn build(hashes: &[u64], module: usize, bits_per_key: f64) -> Module {
         let keys = hashes.len().max(1) as f64;
-        // The cast saturates, and gives 0 for a value that is not a number.
+        // The cast saturates, and NaN becomes 0.
         let wanted = (keys * bits_per_key / LINE_BITS as f64) as u64;
         let whole = (wanted as f64) * LINE_BITS as f64 >= keys * bits_per_key;
         let lines = (wanted + u64::from(!whole)).clamp(1, MAX_LINES);
@@ -129,13 +132,13 @@ impl Module {
         Module { bits, probes, false_positive_rate }
     }
 
-    /// How many lines it has.
+    /// Returns the number of lines.
     pub fn lines(&self) -> u64 {
         (self.bits.len() / LINE_BYTES) as u64
     }
 }
 
-/// The mean over all lines of (share of ones)^probes.
+/// Returns the false-positive rate: the mean over all lines of (share of set bits)^probes.
 fn false_positive_rate(bits: &[u8], probes: u8) -> f64 {
     let mut lines = 0u64;
     let mut sum = 0.0;
@@ -148,7 +151,7 @@ fn false_positive_rate(bits: &[u8], probes: u8) -> f64 {
     if lines == 0 { 1.0 } else { sum / lines as f64 }
 }
 
-/// Whether the key with this `hash` may be in the table, by module number `module` with these `bits`.
+/// Returns whether the key with this `hash` may be in the table, according to module number `module` with these `bits`.
 #[inline]
 pub fn may_contain(bits: &[u8], module: usize, probes: u8, hash: u64) -> bool {
     let hash = module_hash(hash, module);
@@ -207,7 +210,7 @@ mod tests {
         assert_eq!(at.map(probes_for), [1, 1, 2, 3, 4, 5, 6, 6, 7, 8, 9, 9]);
     }
 
-    /// The rates of the design, for keys and absent keys that are consecutive numbers.
+    /// Measured false-positive rates match the designed ones. Added and absent keys are consecutive numbers.
     #[test]
     fn false_positives_are_as_designed() {
         let number = |i: u64| key_hash(&i.to_be_bytes(), SEED);

@@ -1,22 +1,32 @@
-//! Every byte that Drumlin puts on disk, described once: pure functions between bytes and values.
+//! On-disk formats of Drumlin: pure functions between bytes and values.
+//!
+//! A store is a directory. Each module below describes one kind of file, or one part of it:
 //!
 //! ```text
-//! names      which files there are          pointer    CURRENT: the manifest in force
-//! log        segments, records, recovery    manifest   edits of the store's state
-//! batch      the payload of a log record    decisions  what policies decided, and why
+//! names        file names, one per kind          pointer      CURRENT: names the current manifest
+//! log          write-ahead log: segments,        manifest     edits of the store's state
+//!              records, recovery                 table        sorted table file
+//! batch        payload of a log record           decisions    log of policy decisions
 //!
-//! bytes      checked reading, varints       checksum   CRC-32C bound to file and offset; XXH3
-//! error      damaged, or newer              frame      records of append-only files
-//!                                           file_header
+//! block        data block of a table             index        index block of a table
+//! filter       Bloom filter of a table           seal         trailer of every table block
+//! compression  compression of single blocks
+//!
+//! file_header  first block of log segments,      frame        record framing of append-only files
+//!              manifests and decision logs
+//! bytes        checked reads, varints, slices    checksum     CRC-32C bound to file and offset; XXH3
+//! limits       largest numbers                   error        corruption, or a newer format
 //! ```
 //!
-//! Rules that hold for all of it:
-//! - No byte is used before its checksum is verified, and a checksum covers the file's number and the offset: a
-//!   piece in the wrong place is damage. (The pointer has no number; the manifest that it names has.)
-//! - Bytes are hostile. A decoder gives an error that names the offset; it never panics, and allocates in
-//!   proportion to its input, within named limits (`MAX_..`).
-//! - One encoding per value. An encoder refuses what its decoder would refuse.
-//! - Each file kind has a version at a place that never moves. A newer one is an error of its own kind.
+//! Rules for all formats:
+//! - No byte is used before its checksum is verified. A checksum covers the file's number and the offset, so intact
+//!   bytes in the wrong place are corruption. (The pointer file has no number; the manifest that it names has one.)
+//! - Decoders trust no bytes. They return an error that names the offset, and never panic. They allocate
+//!   memory in proportion to the input, within named limits (`MAX_..`).
+//! - Each value has exactly one encoding. An encoder rejects every value that its decoder would reject.
+//! - Each file kind stores a version number at a fixed place. A newer version is an error of its own.
+//!
+//! Integers of fixed width are little endian. Offsets and lengths are in bytes.
 //!
 //! Architecture invariant: no I/O, no clock, no randomness; `no_std`.
 #![no_std]
@@ -36,6 +46,7 @@ mod file_header;
 pub mod filter;
 mod frame;
 pub mod index;
+pub mod limits;
 pub mod log;
 pub mod manifest;
 pub mod names;
@@ -43,5 +54,5 @@ pub mod pointer;
 pub mod seal;
 pub mod table;
 
-/// Longest bound of a key range, in bytes: the successor of a longest key.
+/// Maximum length of a key range bound, in bytes: the length of the successor of a key of maximum length.
 pub const MAX_BOUND_LEN: usize = drumlin_types::MAX_KEY_LEN + 1;

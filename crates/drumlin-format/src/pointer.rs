@@ -1,40 +1,43 @@
-//! The pointer: the file `CURRENT`, which says which manifest is in force.
+//! The pointer: the file `CURRENT`, which names the current manifest.
 //!
 //! ```text
-//! drumlin 1
-//! manifest 000012
-//! synced 4096
-//! check 89abcdef
+//! drumlin 1                 format version
+//! manifest 000012           number of the current manifest, at least six digits
+//! synced 4096               length up to which that manifest was durable when the pointer was written
+//! check 89abcdef            checksum of all preceding bytes, in hexadecimal
 //! ```
 //!
-//! Text, so that a person can read it. The last line is a checksum of all before it, in hexadecimal, bound to no
-//! file number, since the pointer is the one file that has none. `synced` is the length up to which the manifest
-//! was durable when the pointer was written: without it, damage at the end of a fresh manifest would look like a
-//! torn tail. The first line and the last keep their form in all versions.
+//! The file is text, so that a person can read it. Every line ends with a newline, and the comments above are not part
+//! of the file. The checksum is bound to file number 0 and offset 0, since the pointer is the one file without a
+//! number.
 //!
-//! Invariant: one content for one pointer. A reader accepts exactly what the writer would write.
+//! `synced` distinguishes corruption from a torn write: without it, damage at the end of a new manifest would look like
+//! a torn tail. The first and the last line have the same form in all versions.
+//!
+//! Invariant: each pointer has exactly one encoding. A reader accepts only what the writer would write.
 
 use crate::checksum::checksum;
 use crate::error::{Corruption, DecodeError};
+use crate::limits::{MAX_LEN, MAX_NUMBER};
 use alloc::format;
 use alloc::string::String;
 
 /// Version of the pointer's format.
 pub const POINTER_VERSION: u32 = 1;
-/// Longest content that is looked at.
+/// Maximum length of the file; a longer file is corrupt.
 pub const MAX_POINTER_LEN: usize = 256;
 
-/// Which manifest is in force.
+/// Content of the pointer file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pointer {
-    /// Its number.
+    /// Number of the current manifest.
     pub manifest: u64,
-    /// Its length when the pointer was written, all of it durable.
+    /// Length of the manifest when the pointer was written. All of it is durable.
     pub synced: u64,
 }
 
 impl Pointer {
-    /// The content of the file.
+    /// Returns the content of the file.
     #[must_use]
     pub fn encode(&self) -> String {
         let Pointer { manifest, synced } = self;
@@ -43,7 +46,7 @@ impl Pointer {
         format!("{text}check {check:08x}\n")
     }
 
-    /// Reads the content of the file.
+    /// Decodes the content of the file.
     pub fn decode(bytes: &[u8]) -> Result<Pointer, DecodeError> {
         let damaged = |what| DecodeError::from(Corruption::new(what, 0));
         if bytes.len() > MAX_POINTER_LEN {
@@ -76,9 +79,12 @@ impl Pointer {
         let (Some(manifest), Some(synced)) = (field("manifest"), field("synced")) else {
             return Err(damaged("pointer lacks a field"));
         };
+        if manifest > MAX_NUMBER || synced > MAX_LEN {
+            return Err(damaged("number exceeds its limit"));
+        }
         let pointer = Pointer { manifest, synced };
         if pointer.encode().as_bytes() != bytes {
-            return Err(damaged("pointer has another form than it should"));
+            return Err(damaged("pointer is not in canonical form"));
         }
         Ok(pointer)
     }

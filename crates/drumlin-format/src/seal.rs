@@ -1,11 +1,12 @@
-//! The five bytes behind every block of a table.
+//! Seal: the 5-byte trailer of every block of a table.
 //!
 //! ```text
-//! seal      compression u8 | checksum u32       over file id, offset, stored bytes and the compression byte
+//! stored bytes | compression u8 | checksum u32
 //! ```
 //!
-//! A sealed block is its stored bytes and the seal. Nothing inside a block is looked at before its seal has been
-//! checked, and the check fails for sound bytes that lie in the wrong file or at the wrong offset.
+//! The checksum covers the file's number, the block's offset, the stored bytes and the compression byte. A block with
+//! its trailer is called *sealed*. A reader verifies the seal before it uses any byte of the block. Verification fails
+//! for intact bytes in the wrong file or at the wrong offset.
 
 use crate::checksum::checksum;
 use crate::compression::{Compression, is_plausible};
@@ -14,13 +15,13 @@ use crate::error::Corruption;
 /// Length of a seal.
 pub const SEAL_LEN: usize = 5;
 
-/// The seal of `stored` bytes at `offset` of file `file_id`.
+/// Returns the seal for `stored` bytes at `offset` of file `file_id`.
 pub fn seal(file_id: u64, offset: u64, stored: &[u8], method: Compression) -> [u8; SEAL_LEN] {
     let [a, b, c, d] = checksum(file_id, offset, &[stored, &[method as u8]]).to_le_bytes();
     [method as u8, a, b, c, d]
 }
 
-/// Checks the seal of the block `sealed` at `offset` of file `file_id`; gives its method and stored bytes.
+/// Verifies the seal of the block `sealed` at `offset` of file `file_id`. Returns its compression and stored bytes.
 pub fn unseal(file_id: u64, offset: u64, sealed: &[u8]) -> Result<(Compression, &[u8]), Corruption> {
     let Some((stored, &[method, a, b, c, d])) = sealed.split_last_chunk::<SEAL_LEN>() else {
         return Err(Corruption::new("block is shorter than its seal", offset));
@@ -32,7 +33,7 @@ pub fn unseal(file_id: u64, offset: u64, sealed: &[u8]) -> Result<(Compression, 
     Ok((method, stored))
 }
 
-/// Checks the seal of a block that decompresses to `raw_len` bytes, and that this length can be believed.
+/// Verifies the seal of a block that decompresses to `raw_len` bytes, and checks that this length is plausible.
 pub fn unseal_block(
     file_id: u64,
     offset: u64,
@@ -41,12 +42,12 @@ pub fn unseal_block(
 ) -> Result<(Compression, &[u8]), Corruption> {
     let (method, stored) = unseal(file_id, offset, sealed)?;
     if !is_plausible(method, stored.len() as u64, raw_len) {
-        return Err(Corruption::new("block claims an impossible length", offset));
+        return Err(Corruption::new("block has an impossible raw length", offset));
     }
     Ok((method, stored))
 }
 
-/// Checks the seal of a block that is never compressed.
+/// Verifies the seal of a block that is never compressed.
 pub fn unseal_plain(file_id: u64, offset: u64, sealed: &[u8]) -> Result<&[u8], Corruption> {
     match unseal(file_id, offset, sealed)? {
         (Compression::None, stored) => Ok(stored),

@@ -1,4 +1,4 @@
-//! Drawn logs: which chain of segments recovery follows, and what it refuses.
+//! Hand-made logs: which chain of segments recovery follows, and which chains it rejects.
 
 mod support;
 
@@ -8,11 +8,12 @@ use drumlin_format::log::{
 use drumlin_types::LogNumber;
 use support::{Files, read_log};
 
-/// Bytes of each record that is drawn: header and eight bytes.
+/// Length of each hand-made record: a header and eight bytes.
 const RECORD: u64 = record_len(8);
 
-/// A segment that begins at `base` and follows `predecessor` (number, last sequence), with a batch of one operation
-/// for each (sequence, mark).
+/// Builds a segment that begins at `base` and follows `predecessor` (number, last sequence number).
+///
+/// It holds one batch of one operation for each (sequence number, mark).
 fn segment(
     number: u64,
     base: u64,
@@ -21,7 +22,7 @@ fn segment(
 ) -> (u64, Vec<u8>) {
     let predecessor =
         predecessor.map(|(number, last_seq)| Predecessor { number: LogNumber(number), last_seq });
-    let mut bytes = SegmentHeader { number: LogNumber(number), base, predecessor }.encode();
+    let mut bytes = SegmentHeader { number: LogNumber(number), base, predecessor, file_len: 0 }.encode();
     for (first_seq, synced_mark) in records.iter().copied() {
         let header = RecordHeader { kind: RecordKind::Batch, synced_mark, first_seq, count: 1 };
         put(&mut bytes, number, &header, &first_seq.to_le_bytes());
@@ -73,7 +74,8 @@ fn records_behind_the_successors_base_are_not_replayed() {
     let first = || segment(1, 0, None, &[(1, 0), (2, 0), (3, 0)]);
     let second = segment(2, 2 * RECORD, Some((1, 2)), &[(9, 2 * RECORD)]);
     assert_eq!(sequences([first(), second]).expect("sound").0, [1, 2, 9]);
-    // A base inside a record is a gap. It drops the successor, unless that shows that the gap was durable.
+    // A base inside a record is a gap. Recovery drops the successor, unless a mark in it proves that the gap was
+    // durable.
     let unsynced = segment(2, 2 * RECORD + 8, Some((1, 2)), &[(9, 0)]);
     let (replayed, recovered) = sequences([first(), unsynced]).expect("nothing promised");
     assert_eq!((replayed, recovered.dropped), (vec![1, 2], vec![LogNumber(2)]));
@@ -89,7 +91,7 @@ fn the_newest_of_two_successors_counts() {
     let unsynced = segment(2, base, Some((1, 2)), &[(3, 0), (4, base)]);
     let (replayed, recovered) = sequences([first(), unsynced, newest()]).expect("nothing promised");
     assert_eq!((replayed, recovered.dropped), (vec![1, 2, 5, 6, 7], vec![LogNumber(2)]));
-    // The log has gone on behind that mark, but with other records than those that were durable.
+    // The log continued past that mark, but with other records than those that were durable.
     let synced = segment(2, base, Some((1, 2)), &[(3, 0), (4, base + RECORD)]);
     assert!(damage([first(), synced, newest()]).contains("log is damaged before a position"));
 }
@@ -133,12 +135,12 @@ fn a_segment_that_was_made_ready_and_never_begun_is_no_torn_end() {
     let log = || [segment(5, 0, None, &[(1, 0)]), (9, vec![0; 4096])];
     let (_, recovered) = sequences(log()).expect("sound");
     assert!(!recovered.torn && recovered.dropped == [LogNumber(9)], "{recovered:?}");
-    // The same in a recycled file, which has its former header still.
+    // The same in a recycled file that still has its former header.
     let recycled = (9, segment(2, 0, None, &[(1, 0)]).1);
     let files = Files::from([segment(5, 0, None, &[(1, 0)]), recycled]);
     let (recovered, _) = read_log(&files, LogNumber(5)).expect("sound");
     assert!(!recovered.torn && recovered.dropped == [LogNumber(9)], "{recovered:?}");
-    // Damage in its place is told.
+    // Corrupt bytes in place of the header are reported.
     let (_, recovered) = sequences([segment(5, 0, None, &[(1, 0)]), (9, vec![7; 4096])]).expect("sound");
     assert!(recovered.torn);
 }
@@ -149,5 +151,5 @@ fn a_needed_segment_exchanged_with_a_released_one_is_damage() {
     let (_, needed) = segment(9, RECORD, Some((5, 2)), &[(3, 0)]);
     let files = Files::from([(1, needed), segment(5, 0, None, &[(2, 0)]), (9, released)]);
     let error = read_log(&files, LogNumber(5)).expect_err("exchanged");
-    assert!(error.to_string().contains("under the name of another"), "{error}");
+    assert!(error.to_string().contains("has the name of another"), "{error}");
 }

@@ -1,9 +1,9 @@
-//! The bytes of each format, as checked in under `testdata`. A change here is a change of the disk format: it
-//! needs a new version of the file kind, or must not happen.
+//! Golden bytes of each format, stored under `testdata`. A difference means that the disk format has changed. Such a
+//! change needs a new version of the file kind.
 //!
-//! `DRUMLIN_BLESS=1 cargo test -p drumlin-format --test golden` writes the files anew.
+//! `DRUMLIN_BLESS=1 cargo test -p drumlin-format --test golden` rewrites the files.
 //!
-//! A golden file is a hex dump: offset and 16 bytes per line, lines of zeros left out, the length last.
+//! A golden file is a hex dump: an offset and 16 bytes per line, without lines of zeros, followed by the total length.
 
 #![expect(clippy::disallowed_methods, reason = "tests read and damage files on purpose")]
 
@@ -39,7 +39,7 @@ fn undump(text: &str) -> Vec<u8> {
     bytes
 }
 
-/// Compares with the golden file, or writes it, and returns the golden bytes.
+/// Compares `bytes` with the golden file, or writes it, and returns the golden bytes.
 fn golden(name: &str, bytes: &[u8]) -> Vec<u8> {
     let path: PathBuf = [env!("CARGO_MANIFEST_DIR"), "testdata", name].iter().collect();
     if std::env::var_os("DRUMLIN_BLESS").is_some() {

@@ -1,4 +1,4 @@
-//! Tries random schedules of the pipeline against the brute-force model, and prints what they met.
+//! Runs random schedules of the pipeline against the brute-force model, and prints the event counts.
 //!
 //! ```text
 //! cargo run --release -p drumlin-policy --example schedules -- COUNT [FIRST]
@@ -6,6 +6,8 @@
 
 #[path = "../../drumlin-types/tests/model/content.rs"]
 mod content;
+#[path = "../../drumlin-types/tests/model/reader.rs"]
+mod reader;
 #[path = "../tests/schedules/store.rs"]
 mod store;
 #[path = "../tests/schedules/world.rs"]
@@ -14,10 +16,10 @@ mod world;
 use std::process::ExitCode;
 use store::{Mistake, Tally};
 
-/// Schedules of each mistake, for its share.
+/// Number of schedules for each mistake, from which the caught share is computed.
 const OF_MISTAKE: u64 = 2000;
 
-/// Schedules between lines that say how far it is.
+/// Number of schedules between two progress lines.
 const EACH: u64 = 50_000;
 
 fn main() -> ExitCode {

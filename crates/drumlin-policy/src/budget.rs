@@ -1,55 +1,57 @@
-//! The time that searches of policies get, and which of them goes on (arce.md 3.7.5).
+//! CPU budget of policy searches, and the choice of the search that runs next (arce.md 3.7.5).
 //!
-//! Searches and questions to policies together get two percent of a core; of what questions take half of that at most is
-//! counted, so that searches always go on. What is not used is saved, up to a limit, and half of that is kept for *urgent*
-//! searches, which answer to another load: those of a tree that grows would spend it all.
+//! A search is the stepwise background work of a policy that looks for better parameters. Searches and policy calls
+//! together may use two percent of a core. At most half of that is charged for policy calls, so that searches always
+//! make progress. Unused time accumulates up to a limit. Half of the limit is reserved for *urgent* searches, which
+//! respond to a changed load; otherwise the searches of a growing tree would spend it all.
 //!
-//! Of several searches an urgent one goes first. What it takes from the others is counted: after four parts of time of
-//! urgent searches a *calm* one that waits gets one part, out of what is kept if there is nothing else. So however many
-//! urgent ones follow each other, it ends.
+//! When several searches wait, an urgent one goes first, and the account records the time that it takes from *calm*
+//! searches. After four units of urgent search time, a waiting calm search gets one unit, from the reserve if nothing
+//! else is left. So a calm search finishes however many urgent ones follow each other.
 //!
-//! A plain account of nanoseconds: whoever steps the searches says what time it is and what they took.
+//! The account only counts nanoseconds. The code that steps the searches passes in the current time and the time
+//! used.
 
-/// What searches may still use.
+/// CPU time account of policy searches.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct SearchBudget {
     left: f64,
-    /// Nanoseconds of the last gain.
+    /// Time of the last credit, in nanoseconds.
     at: f64,
-    /// What calm searches may take before the next urgent one; negative when they took more.
+    /// Time that calm searches may use before the next urgent search; negative when they used more than that.
     owed: f64,
-    /// What of the gains so far questions may still use.
+    /// Part of the credited time that policy calls may still be charged for.
     questions: f64,
 }
 
-/// A kind of search.
+/// Class of a search.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// It answers to another load.
+    /// Responds to a changed load.
     Urgent,
-    /// Any other.
+    /// Any other search.
     Calm,
 }
 
-/// Parts of time that urgent searches use for each one of the calm searches that they overtake.
+/// Units of urgent search time for each unit that an overtaken calm search gets.
 const OVERTAKEN: f64 = 4.0;
 
 impl SearchBudget {
-    /// The share of a core that searches and questions may use.
+    /// Share of a core that searches and policy calls may use.
     pub const SHARE: f64 = 0.02;
-    /// The part of it that questions may take from searches.
+    /// Fraction of the share that may be charged for policy calls.
     pub const QUESTIONS: f64 = 0.5;
-    /// Time that may be saved up, nanoseconds.
+    /// Upper bound on accumulated time, in nanoseconds.
     pub const SAVED: f64 = 400e6;
-    /// What of it is kept for urgent searches, nanoseconds.
+    /// Part of the accumulated time that is reserved for urgent searches, in nanoseconds.
     pub const RESERVE: f64 = SearchBudget::SAVED / 2.0;
 
-    /// A full one, at `now` in nanoseconds.
+    /// Returns a full account at time `now`, in nanoseconds.
     pub fn new(now: f64) -> SearchBudget {
         SearchBudget { left: SearchBudget::SAVED, at: now, owed: 0.0, questions: 0.0 }
     }
 
-    /// Time has passed up to `now`; one that goes back gains nothing.
+    /// Credits the time up to `now`. A clock that goes back earns nothing.
     pub fn pass(&mut self, now: f64) {
         let gained = (now - self.at).max(0.0) * SearchBudget::SHARE;
         self.left = (self.left + gained).min(SearchBudget::SAVED);
@@ -57,14 +59,14 @@ impl SearchBudget {
         self.at = now;
     }
 
-    /// Policies were asked for so many nanoseconds.
+    /// Charges `nanos` nanoseconds of policy calls.
     pub fn asked(&mut self, nanos: f64) {
         let counted = nanos.min(self.questions);
         self.questions -= counted;
         self.left -= counted;
     }
 
-    /// Of which kind the search is that goes on now, when there are `urgent` and `calm` ones; `None` when all have to wait.
+    /// Returns the class of the search that runs next, given which classes wait; `None` when all must wait.
     pub fn turn(&self, urgent: bool, calm: bool) -> Option<Kind> {
         let is_owed = urgent && calm && self.owed > 0.0;
         match (urgent, calm) {
@@ -74,18 +76,19 @@ impl SearchBudget {
         }
     }
 
-    /// Whether a search of `kind` goes on when there is no other.
+    /// Returns whether a search of `kind` may run when no other search waits.
     pub fn affords(&self, kind: Kind) -> bool {
         self.turn(kind == Kind::Urgent, kind == Kind::Calm).is_some()
     }
 
-    /// Nanoseconds until a search of `kind` has `least` to use, when there is no other; 0 when it has.
+    /// Returns the nanoseconds until a search of `kind` has `least` available when no other search waits; 0 if it has
+    /// it now.
     pub fn wait(&self, kind: Kind, least: f64) -> f64 {
         let kept = if kind == Kind::Urgent { 0.0 } else { SearchBudget::RESERVE };
         (kept + least - self.left).max(0.0) / SearchBudget::SHARE
     }
 
-    /// A search of `kind` took so many nanoseconds. `both`: a search of the other kind was there too.
+    /// Charges `nanos` nanoseconds to a search of `kind`. `both`: a search of the other class waited as well.
     pub fn spend(&mut self, kind: Kind, both: bool, nanos: f64) {
         self.left -= nanos;
         match kind {
@@ -130,7 +133,7 @@ mod tests {
         let mut budget = SearchBudget::new(0.0);
         budget.asked(1e9);
         assert_eq!(budget, SearchBudget::new(0.0), "nothing was gained yet");
-        // A calm search may take the 200 ms that are saved; then both ask for more than there is.
+        // A calm search may use the 200 ms above the reserve; after that both demand more than the budget earns.
         budget.spend(Kind::Calm, false, 200e6);
         let mut searched: f64 = 0.0;
         for tick in 1..=1000 {
@@ -142,7 +145,7 @@ mod tests {
             }
         }
         assert!((searched - 10e6).abs() <= 1e3, "{searched} of 20 ms");
-        // What they do not use is left to searches.
+        // Searches get the time that policy calls leave unused.
         budget.pass(2000e6);
         budget.asked(1e6);
         assert_eq!(budget.wait(Kind::Calm, 19e6), 0.0);
@@ -157,7 +160,7 @@ mod tests {
         for step in 0..10_000 {
             now += 1e6;
             budget.pass(now);
-            // Calm steps are as long as three urgent ones.
+            // A calm step takes as long as three urgent ones.
             let Some(kind) = budget.turn(true, true) else { continue };
             let nanos = if kind == Kind::Urgent { 100e3 } else { 300e3 };
             budget.spend(kind, true, nanos);

@@ -1,28 +1,29 @@
-//! Keys as numbers, to find how far one lies between two others, and keys in between.
+//! Keys as numbers, to interpolate positions between two keys and to make keys at such positions.
 //!
-//! The bytes behind the prefix that both ends of a range have in common are the digits of a fraction. Of binary keys each
-//! byte is a digit, eight of them count. Keys of text use a few of all bytes: by bytes "user0999" is a fiftieth of the way
-//! from "user0000" to "user2000", and nothing lies between "user0:" and "user1". So where both ends are text, its digits
-//! are the decimals, letters and other characters that these ends are written in.
+//! The bytes after the common prefix of a range's two ends are the digits of a fraction. In binary keys each byte is
+//! a digit, and eight digits count. Text keys use only a few byte values. Counted in bytes, "user0999" is only a
+//! fiftieth of the way from "user0000" to "user2000", and nothing lies between "user0:" and "user1". So where both
+//! ends are text, the digits are the decimals, letters and other characters that occur in these ends.
 //!
-//! Architecture invariant: a key that is not before another is no smaller number, whatever it is written in. So estimates
-//! may be off, by keys that are not spread evenly, but never of the wrong order.
+//! Architecture invariant: numbers follow key order. A key that is not smaller than another never gets a smaller
+//! number, whatever its characters. So unevenly spread keys make estimates inexact but never reverse their order.
 
 use alloc::vec::Vec;
 use drumlin_types::{Key, KeyRange};
 
-/// Bytes of a key that are looked at to tell text.
+/// Number of leading key bytes that are inspected to recognize text.
 const LOOKED_AT: usize = 64;
-/// Printed bytes of both ends that make text; fewer may be those of binary keys. Cuts through text are so long, too.
+/// Least total length of both ends that makes them text; shorter printable ends may be binary keys. Split keys in
+/// text have at least this length, too.
 const TEXT: usize = 10;
-/// Digits of text that count at most.
+/// Upper bound on the number of text digits that count.
 const MOST_DIGITS: u32 = 16;
 
-/// Characters of ASCII, one bit each.
+/// Set of ASCII characters, one bit each.
 type Set = u128;
 
 const DECIMALS: Set = span(b'0', b'9');
-/// Letters of hexadecimal numbers, then all.
+/// Letters of hexadecimal numbers and all letters, in lower and upper case.
 const LETTERS: [(Set, Set); 2] = [(span(b'a', b'f'), span(b'a', b'z')), (span(b'A', b'F'), span(b'A', b'Z'))];
 const PRINTED: Set = span(b' ', b'~');
 
@@ -30,26 +31,26 @@ const fn span(from: u8, to: u8) -> Set {
     ((1 << (to + 1)) - 1) & !((1 << from) - 1)
 }
 
-/// How the keys of a range are numbered.
+/// Numbering of the keys of a range.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Digits {
-    /// Bytes that both ends have in common.
+    /// Length of the prefix that both ends have in common.
     prefix: usize,
-    /// The characters that text is written in; empty for binary keys.
+    /// Characters that serve as digits of text; empty for binary keys.
     set: Set,
-    /// How many these are, and how many digits count.
+    /// Number of different digits, and number of digits that count.
     base: u64,
     count: u32,
 }
 
 impl Digits {
-    /// Those of the keys in `range`.
+    /// Returns the numbering of the keys in `range`.
     pub(crate) fn of(range: &KeyRange) -> Digits {
         let Some(end) = &range.end else { return Digits { prefix: 0, set: 0, base: 256, count: 8 } };
         let prefix = range.start.iter().zip(end.iter()).take_while(|(a, b)| a == b).count();
         let is_text = printed(&range.start).zip(printed(end)).is_some_and(|(a, b)| a + b >= TEXT);
         let set = if is_text { characters(&range.start, prefix) | characters(end, prefix) } else { 0 };
-        // One character alone numbers nothing.
+        // A single character cannot number anything.
         if set.count_ones() < 2 {
             return Digits { prefix, set: 0, base: 256, count: 8 };
         }
@@ -58,7 +59,7 @@ impl Digits {
         Digits { prefix, set, base, count: count.last().unwrap_or(1) }
     }
 
-    /// The number of `key`, which begins with the prefix.
+    /// Returns the number of `key`, which begins with the prefix.
     pub(crate) fn number(&self, key: &[u8]) -> u64 {
         let rest = key.get(self.prefix..).unwrap_or_default();
         if self.set == 0 {
@@ -73,14 +74,15 @@ impl Digits {
             let below = if *byte < 128 { self.set & (bit - 1) } else { self.set };
             number = number * self.base + u64::from(below.count_ones());
             if self.set & bit == 0 {
-                // It stands between two digits, or behind all: nothing that follows may carry it over the next.
+                // The byte lies between two digits or after all of them. Following bytes must not carry the number
+                // past the next digit.
                 break;
             }
         }
         number * self.base.pow(left)
     }
 
-    /// A short key of that number that begins as `start` does.
+    /// Returns a short key with that number that begins with `start`'s prefix.
     fn key(&self, start: &[u8], mut number: u64) -> Key {
         let mut bytes: Vec<u8> = start.iter().take(self.prefix).copied().collect();
         if self.set == 0 {
@@ -105,7 +107,7 @@ impl Digits {
     }
 }
 
-/// A key inside `range`, `part` of `parts` of the way.
+/// Returns a key inside `range`, at the fraction `part / parts` of the way.
 pub(crate) fn between(range: &KeyRange, part: u64, parts: u64) -> Option<Key> {
     let digits = Digits::of(range);
     let (low, high) =
@@ -115,14 +117,16 @@ pub(crate) fn between(range: &KeyRange, part: u64, parts: u64) -> Option<Key> {
     (key > range.start && range.is_before_end(&key)).then_some(key)
 }
 
-/// The bytes of `key`, if all are printed characters; ends of files have a zero behind their last key.
+/// Returns the length of `key` if its inspected bytes are all printable. The zero byte that file ends have after
+/// their last key does not count.
 fn printed(key: &[u8]) -> Option<usize> {
     let key = key.strip_suffix(&[0]).unwrap_or(key);
     let is_printed = |byte: &u8| *byte < 128 && PRINTED & (1 << byte) != 0;
     key.iter().take(LOOKED_AT).all(is_printed).then_some(key.len())
 }
 
-/// What `key` is written in behind `prefix`: kinds of characters, and those that are of none.
+/// Returns the digits that `key` uses after `prefix`: whole classes of characters, and single characters that belong
+/// to none.
 fn characters(key: &[u8], prefix: usize) -> Set {
     let key = key.strip_suffix(&[0]).unwrap_or(key).get(prefix..).unwrap_or_default();
     let key = &key[..key.len().min(MOST_DIGITS as usize)];
@@ -152,7 +156,7 @@ mod tests {
         KeyRange::new(Key::new(start), Some(Key::new(end)))
     }
 
-    /// A file from `first` to `last`.
+    /// Returns the range of a file from `first` to `last`.
     fn file(first: &str, last: &str) -> KeyRange {
         range(first.as_bytes(), format!("{last}\0").as_bytes())
     }
@@ -172,7 +176,7 @@ mod tests {
         assert_eq!(between(&range(b" ", b"@"), 1, 2), Some(Key::new(b"0")), "binary, perhaps");
     }
 
-    /// Hexadecimal digests, words and binary keys in even steps: of each tenth of a thousand keys a tenth is in it.
+    /// Splits hexadecimal digests, words and binary keys at tenths: about a tenth of the keys lies in each part.
     #[test]
     fn cuts_are_even_whatever_keys_are_written_in() {
         let mut dice = SplitMix::new(3);
@@ -193,14 +197,14 @@ mod tests {
             assert!(cuts.windows(2).all(|pair| pair[0] < pair[1]));
             for (at, cut) in cuts.iter().enumerate() {
                 let below = keys.partition_point(|key| key[..] < cut[..]) as f64 / 4000.0;
-                // One of three tables of decimals is as good as nothing to go by.
+                // Kind 3 has three table numbers before the decimals, which is almost nothing to interpolate by.
                 let off = if kind == 3 { 0.3 } else { 0.04 };
                 assert!((below - (at + 1) as f64 / 10.0).abs() < off, "{kind}: {below} below cut {at}");
             }
         }
     }
 
-    /// Whatever the ends are and however strange the keys: numbers follow their order.
+    /// Numbers follow the order of the keys for all ends and even the strangest keys.
     #[test]
     fn numbers_follow_the_order_of_keys() {
         let mut dice = SplitMix::new(8);

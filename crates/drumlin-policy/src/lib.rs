@@ -1,14 +1,14 @@
-//! Every decision that Drumlin takes, pure and deterministic: the same picture of the tree, the load and
-//! the costs gives the same answer on every machine.
+//! Every decision that Drumlin makes, pure and deterministic: the same tree, load and costs give the same decision on
+//! every machine.
 //!
-//! - [`budget`]: the time that searches of policies get.
+//! - [`budget`]: the CPU budget of policy searches.
 //! - [`compaction`]: the compaction policies and their registry, [`by_name`].
-//! - [`pace`]: how fast writers are admitted.
-//! - [`schedule`]: when plans run, and in what order they install.
-//! - [`sim`]: trees without data, on which policies are tried out.
+//! - [`pace`]: the write rate limit.
+//! - [`schedule`]: when plans run, and in what order their outputs are installed.
+//! - [`sim`]: trees without data, on which policies are simulated.
 //!
-//! What belongs here: choosing what to merge, and simulating it. What does not: I/O, clocks, threads,
-//! locks, the merge itself. What is legal is decided in `drumlin_types::contract::legal`.
+//! The crate chooses compactions and simulates them. It contains no I/O, clocks, threads or locks, and no merging of
+//! entries. `drumlin_types::contract::legal` defines which plans are legal.
 //!
 //! Architecture invariant: this crate depends on `drumlin-types` alone and is `no_std`.
 #![no_std]

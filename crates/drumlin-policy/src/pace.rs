@@ -1,39 +1,41 @@
-//! How fast writers are admitted at a number of runs (arce.md 3.5).
+//! Write rate limit as a function of the run count s (arce.md 3.5).
 //!
 //! ```text
 //! s <= c             no limit
 //! c < s <= c+1       speed / (q * (s-c))
 //! above              speed / q
 //! s > 0.75*S_max     at most drain * 4*(S_max-s)/S_max, at least drain / 64
-//! s >= S_max+8       nobody: wait for a merge
+//! s >= S_max+8       stopped until a compaction finishes
 //! ```
 //!
-//! `speed` is what all merge slots handle, q the merge passes that a written byte leaves room for. The rate
-//! has no steps below the last line, so that writers meet no cliff.
+//! `speed` is the throughput of all compaction slots together. q is the number of compaction passes that the rate
+//! leaves room for per written byte. Below the last line the rate has no jumps, so writers never see it drop
+//! abruptly.
 
 use drumlin_types::contract::Pace;
 
-/// Bytes per second that writers may use.
+/// Rate at which writers are admitted.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Admission {
-    /// As much as they like.
+    /// Unlimited.
     Open,
-    /// So many bytes per second.
+    /// Limit in bytes per second.
     Limited(f64),
-    /// Nothing until something was merged.
+    /// Stopped until a compaction reduces the run count.
     Shut,
 }
 
-/// Drain assumed while none is known, bytes per second.
+/// Drain rate assumed before any is measured, in bytes per second.
 const DRAIN_GUESS: f64 = 100e6;
-/// Writers slow to no less than this share of the drain before they wait.
+/// Lowest share of the drain rate to which writers are slowed before they are stopped.
 const LEAST_SHARE: f64 = 1.0 / 64.0;
-/// The share of the safety mark from which on it narrows.
+/// Fraction of the safety mark S_max above which the drain rate also bounds writers.
 pub(crate) const NARROW: f64 = 0.75;
-/// Runs above the safety mark at which writers wait.
+/// Number of runs above the safety mark at which writers are stopped.
 const STOP_SLACK: f64 = 8.0;
 
-/// What `pace` admits at `runs` runs, when all merge slots together handle `speed` bytes per second.
+/// Returns the rate that `pace` admits at `runs` runs, when all compaction slots together process `speed` bytes per
+/// second.
 pub fn admission(pace: &Pace, runs: f64, speed: f64) -> Admission {
     if runs >= pace.stop + STOP_SLACK || (pace.hard_stop && runs >= pace.stop) {
         return Admission::Shut;
@@ -76,7 +78,7 @@ mod tests {
         let at = |runs| admission(&pace, runs, 150e6);
         assert_eq!(at(8.0), Admission::Open);
         assert_eq!([8.5, 9.0, 20.0].map(at), [150e6, 75e6, 75e6].map(Admission::Limited));
-        // One pass per byte is 6.75 us for an entry of the paper: its 6 us.
+        // One compaction pass over an entry of the paper's size takes 6.75 us at its speed; the paper uses 6 us.
         let one_pass = 1024.0 / (4096.0 / 27e-6);
         assert!((one_pass - 6.75e-6f64).abs() < 1e-12);
     }

@@ -1,16 +1,16 @@
-//! A small seeded generator (SplitMix64) for policies and simulations that need chance.
+//! Small seeded pseudo-random generator (SplitMix64) for policies and simulations.
 
-/// A stream of numbers that its seed determines.
+/// Pseudo-random sequence that its seed determines.
 #[derive(Clone, Debug)]
 pub struct SplitMix(u64);
 
 impl SplitMix {
-    /// The stream of `seed`.
+    /// Returns the sequence of `seed`.
     pub fn new(seed: u64) -> SplitMix {
         SplitMix(seed)
     }
 
-    /// The next number.
+    /// Returns the next number.
     pub fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -19,12 +19,12 @@ impl SplitMix {
         z ^ (z >> 31)
     }
 
-    /// A number below `n`; 0 when `n` is 0.
+    /// Returns a number below `n`, or 0 when `n` is 0.
     pub fn below(&mut self, n: usize) -> usize {
         (self.next_u64() % (n as u64).max(1)) as usize
     }
 
-    /// True with probability one in `n`.
+    /// Returns true with probability one in `n`.
     pub fn one_in(&mut self, n: usize) -> bool {
         self.below(n) == 0
     }

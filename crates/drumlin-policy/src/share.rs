@@ -1,7 +1,8 @@
-//! Estimates of how much of a file lies in a part of its bounds, and a projected tree after one plan.
+//! Estimates of how much of a file lies in a part of its bounds, and projection of a tree by one plan.
 //!
-//! Keys are taken as numbers that are spread evenly ([`crate::digits`]). Where the engine knows better, from fences, it puts better numbers into the picture; here they
-//! only order candidates and keep several plans of one decision consistent.
+//! Keys are treated as evenly spread numbers ([`crate::digits`]). Where the engine has better figures, from fences,
+//! it puts them into the view. The estimates here only order candidates and keep several plans of one decision
+//! consistent.
 
 use crate::digits::Digits;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -12,20 +13,20 @@ use drumlin_types::contract::legal::spans;
 use drumlin_types::contract::{FileState, FileView, Plan, RunView, TreeView};
 use drumlin_types::{Key, KeyRange, RunId, TableId, Ticket};
 
-/// The share of `whole` that lies in `part`, 0 to 1.
+/// Returns the share of `whole` that lies in `part`, from 0 to 1.
 pub(crate) fn share(whole: &KeyRange, part: &KeyRange) -> f64 {
     Scale::of(whole).share_of(whole, part)
 }
 
-/// The same for a `part` that lies in `whole`.
+/// Like [`share`], for a `part` that lies in `whole`.
 fn share_inside(whole: &KeyRange, part: &KeyRange) -> f64 {
     if part == whole { 1.0 } else { Scale::of(whole).share(&part.start, part.end.as_ref()) }
 }
 
-/// Where a range without an end ends, as a number.
+/// End of an unbounded range, as a number.
 const OPEN: f64 = u32::MAX as f64 * 4_294_967_296.0;
 
-/// A range of keys as a scale, for the shares of many parts of it.
+/// Precomputed numbering of a key range, for the shares of many parts of it.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Scale {
     digits: Digits,
@@ -34,7 +35,7 @@ pub(crate) struct Scale {
 }
 
 impl Scale {
-    /// The scale of `whole`.
+    /// Returns the scale of `whole`.
     pub(crate) fn of(whole: &KeyRange) -> Scale {
         let digits = Digits::of(whole);
         let start = digits.number(&whole.start) as f64;
@@ -42,17 +43,17 @@ impl Scale {
         Scale { digits, start, width }
     }
 
-    /// The share of `whole`, whose scale this is, that lies in `part`.
+    /// Returns the share of `whole`, whose scale this is, that lies in `part`.
     pub(crate) fn share_of(&self, whole: &KeyRange, part: &KeyRange) -> f64 {
         whole.intersect(part).map_or(0.0, |part| self.share_inside(whole, &part))
     }
 
-    /// The same for a `part` that lies in `whole`.
+    /// Like [`Scale::share_of`], for a `part` that lies in `whole`.
     pub(crate) fn share_inside(&self, whole: &KeyRange, part: &KeyRange) -> f64 {
         if part == whole { 1.0 } else { self.share(&part.start, part.end.as_ref()) }
     }
 
-    /// The share of `from..to`, which lies in the range.
+    /// Returns the share of the range that `from..to`, which lies in it, covers.
     pub(crate) fn share(&self, from: &[u8], to: Option<&Key>) -> f64 {
         let from = self.digits.number(from) as f64;
         let to = to.map_or(self.start + self.width, |end| self.digits.number(end) as f64);
@@ -60,7 +61,7 @@ impl Scale {
     }
 }
 
-/// `file` narrowed to `bounds`, which lie in its own, with counts in proportion.
+/// Returns `file` narrowed to `bounds`, which lie in its own, with counts in proportion.
 pub(crate) fn narrowed(file: &FileView, bounds: KeyRange) -> FileView {
     let part = share_inside(&file.bounds, &bounds);
     let scaled = |n: u64| (n as f64 * part) as u64;
@@ -74,12 +75,13 @@ pub(crate) fn narrowed(file: &FileView, bounds: KeyRange) -> FileView {
     }
 }
 
-/// What is left of `file` outside `cut`, with the counts that the cut part leaves, and that part.
+/// Splits `file` into the parts outside `cut` and the part inside it. The counts of all parts add up to those of
+/// `file`.
 pub(crate) fn split(file: &FileView, cut: &KeyRange) -> (Vec<FileView>, Option<FileView>) {
     let Some(part) = file.bounds.intersect(cut) else { return (vec![file.clone()], None) };
     let (before, after) = file.bounds.subtract(&part);
     let rests: Vec<FileView> = before.into_iter().chain(after).map(|b| narrowed(file, b)).collect();
-    // Rounding goes to the part that is cut out, so that nothing is lost or made.
+    // Rounding goes to the part that is cut out, so that the totals are preserved.
     let rest = |count: fn(&FileView) -> u64| count(file).saturating_sub(rests.iter().map(count).sum::<u64>());
     let inside = FileView {
         bytes: rest(|f| f.bytes),
@@ -92,7 +94,7 @@ pub(crate) fn split(file: &FileView, cut: &KeyRange) -> (Vec<FileView>, Option<F
     (rests, Some(inside))
 }
 
-/// Takes `plan` for admitted under `ticket` on a projected tree: its inputs go, its output comes.
+/// Projects the tree as if `plan` were admitted under `ticket`: its inputs leave and its output comes.
 pub(crate) fn project(tree: &mut TreeView, plan: &Plan, ticket: Ticket) {
     let inputs = spans(tree, &plan.take);
     let Some(hull) = inputs.iter().map(|f| f.range.clone()).reduce(|a, b| a.hull(&b)) else { return };
@@ -124,7 +126,7 @@ pub(crate) fn project(tree: &mut TreeView, plan: &Plan, ticket: Ticket) {
     }
 }
 
-/// What is left of `file` without `cuts`, which are counted in `sum`.
+/// Returns the parts of `file` outside `cuts`, and adds the counts of the parts inside to `sum`.
 fn without(file: FileView, cuts: &[&KeyRange], sum: &mut FileView) -> Vec<FileView> {
     let mut rests = vec![file];
     for cut in cuts {
@@ -144,7 +146,7 @@ fn without(file: FileView, cuts: &[&KeyRange], sum: &mut FileView) -> Vec<FileVi
     rests
 }
 
-/// The plan with all that it may fold and that is free taken along.
+/// Returns the plan with all free files that it may fold added to its inputs.
 pub(crate) fn folding(tree: &TreeView, plan: &Plan) -> Plan {
     let mut plan = plan.clone();
     if plan.may_fold.is_empty() {

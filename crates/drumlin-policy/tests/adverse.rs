@@ -1,16 +1,16 @@
-//! The worst that a load can do to ARCE, searched for and not thought up.
+//! Search for the worst loads for ARCE.
 //!
-//! Programs of random phases are varied, and what makes a figure worse is kept: the covered runs, the bytes merged by
-//! choice as a share of what the rewrite guard allows, the space of tables per byte of the tree, the waits of writers.
-//! Whatever is found must stay within what the guards promise:
+//! Programs of random phases are varied, and variations that make a figure worse are kept. The figures are: covered
+//! runs; elective compaction bytes as a share of what the rewrite guard allows; table space per byte of the tree; and
+//! the waits of writers. All results must stay within the guarantees of the guards:
 //!
-//! - in any sequence of phases elective bytes <= 2N + 20 * flushed + N * days (the simulator has no device that reads
-//!   fetch from, so the guard's fourth term is nothing);
+//! - in any sequence of phases, elective bytes <= 2N + 20 * flushed + N * days (the simulator has no device that
+//!   reads fetch from, so the guard's fourth term is zero);
 //! - covered runs <= `max_runs` + 8;
-//! - tables take at most so much more than the tree as the pieces of one merge leave half replaced.
+//! - tables exceed the tree at most by what the pieces of one compaction leave half replaced.
 //!
-//! `ADVERSE_ROUNDS` multiplies the effort, `ADVERSE_SEED` draws other programs; the nightly lane sets both. What was
-//! found is printed, with the program, so that it can be run again.
+//! `ADVERSE_ROUNDS` multiplies the effort and `ADVERSE_SEED` draws other programs; the nightly lane sets both. The
+//! test prints each result with its program, so that it can be reproduced.
 
 use drumlin_policy::sim::{PhaseReport, Setup, Stage, stages};
 use drumlin_policy::{SplitMix, by_name};
@@ -20,17 +20,17 @@ use std::fmt::Write;
 const FLUSH: u64 = 128 << 10;
 const PRELOAD: u64 = 24 << 20;
 const MAX_RUNS: f64 = 64.0;
-/// Runs above the most before writers wait.
+/// Number of runs above the maximum at which writers are stopped.
 const BEYOND: f64 = 8.0;
 const MAX_WRITE_AMP: f64 = 20.0;
 const DAY_NS: f64 = 86_400e9;
-/// Space of tables per byte of the tree, at most: a merge of the whole tree in pieces leaves the tables of its inputs
+/// Upper bound on table space per byte of the tree. A compaction of the whole tree in pieces keeps its input tables
 /// until their last part is replaced.
 const MOST_SPACE: f64 = 2.0;
-/// Programs at first, and variations of the worst of them.
+/// Number of initial programs, and of variations of the worst of them.
 const PROGRAMS: usize = 6;
 const VARIATIONS: usize = 18;
-/// Operations of a phase, from and to.
+/// Smallest and largest number of operations of a phase.
 const OPERATIONS: (f64, f64) = (1000.0, 25_000.0);
 const MOST_PHASES: usize = 8;
 
@@ -45,7 +45,7 @@ fn number(name: &str, or: u64) -> u64 {
 fn drawn(dice: &mut SplitMix) -> Stage {
     let parts = [0, 1, 2].map(|_| {
         let part = dice.below(100) as f64 + 0.1;
-        // Half of the phases are nearly of one kind.
+        // Half of the phases consist almost entirely of one kind of operation.
         if dice.one_in(2) { part * part * part } else { part }
     });
     let sum: f64 = parts.iter().sum();
@@ -54,7 +54,7 @@ fn drawn(dice: &mut SplitMix) -> Stage {
     Stage { name, mix: parts.map(|part| part / sum), operations }
 }
 
-/// `program` with one phase replaced, nudged, made longer or shorter, doubled, or left out.
+/// Returns `program` with one phase replaced, mixed with another, made longer or shorter, duplicated, or removed.
 fn varied(program: &[Stage], dice: &mut SplitMix) -> Vec<Stage> {
     let mut next = program.to_vec();
     let at = dice.below(next.len());
@@ -77,7 +77,7 @@ fn varied(program: &[Stage], dice: &mut SplitMix) -> Vec<Stage> {
 
 struct Figures {
     runs: f64,
-    /// Elective bytes by what the guard allows, in the worst sequence of phases.
+    /// Elective bytes divided by what the guard allows, in the worst sequence of phases.
     guard: f64,
     space: f64,
     wait: f64,
@@ -109,13 +109,13 @@ fn run(program: &[Stage]) -> Figures {
     }
 }
 
-/// Climbs to programs that are worse by `figure`; the worst, which is printed.
+/// Climbs to programs with larger `figure`. Prints and returns the worst program.
 fn climb(name: &str, figure: fn(&Figures) -> f64) -> (f64, Vec<Stage>) {
     let seed = number("ADVERSE_SEED", 1);
     let rounds = number("ADVERSE_ROUNDS", 1).max(1) as usize;
     let mut dice = SplitMix::new(name.bytes().fold(seed, |seed, byte| seed * 31 + u64::from(byte)));
     let mut worst = (f64::NEG_INFINITY, Vec::new());
-    // Each round begins anew: a climb ends on the next hill.
+    // Each round starts from new programs, because a climb ends at a local maximum.
     for _ in 0..rounds {
         let mut best = (f64::NEG_INFINITY, Vec::new());
         for _ in 0..PROGRAMS {
@@ -150,23 +150,23 @@ fn runs_stay_within_their_bound() {
 #[test]
 fn rewrites_stay_within_their_bound() {
     let (guard, program) = climb("guard", |figures| figures.guard);
-    assert!(guard > 0.0, "the search found no merge by choice");
+    assert!(guard > 0.0, "the search found no elective compaction");
     assert!(guard <= 1.0, "{guard} of what the guard allows by {program:?}");
 }
 
 #[test]
 fn tables_stay_within_their_space() {
     let (space, program) = climb("space", |figures| figures.space);
-    assert!(space > 1.0, "the search found no merge that takes space");
+    assert!(space > 1.0, "the search found no compaction that takes extra space");
     assert!(space <= MOST_SPACE, "{space} of the tree's bytes by {program:?}");
 }
 
 #[test]
 fn writers_wait_less_than_under_leveling() {
     let (wait, program) = climb("wait", |figures| figures.wait);
-    assert!(wait > 0.0, "the search found nobody who waits");
+    assert!(wait > 0.0, "the search found no write that waits");
     let leveling = stages(&mut *by_name("1-leveling:static").unwrap(), setup(), &program).unwrap();
     let other = leveling.iter().map(|r| r.wait).fold(0.0, f64::max);
-    // A stop of a merge's length is the worst there is.
+    // A stop of one compaction's length is the worst case.
     assert!(wait <= other.max(1e9), "{wait} ns, {other} under 1-leveling, by {program:?}");
 }

@@ -1,5 +1,5 @@
-//! What follows from ARCE's rules on whole trees: nothing needless is rewritten, everything comes to rest,
-//! the bounds hold, and decisions are legal and quick to find again.
+//! Consequences of ARCE's rules on whole trees: it rewrites nothing needlessly, every tree comes to rest, the bounds
+//! hold, and decisions are legal and quickly repeatable.
 
 use drumlin_policy::sim::World;
 use drumlin_policy::{SplitMix, by_name};
@@ -15,13 +15,13 @@ fn world(slots: u32) -> World {
     World::new(LimitView { memtable_bytes: FLUSH, file_bytes: 16 * FLUSH, slots, ..LimitView::default() })
 }
 
-/// A load of so many lookups, seeks and writes per second, of which `seconds` have been counted.
+/// Returns a load with these rates of lookups, seeks and writes per second, and the counts of `seconds` seconds.
 fn load(gets: f64, seeks: f64, writes: f64, seconds: f64) -> LoadView {
     let counted = [gets, seeks, writes].map(|rate| (rate * seconds) as u64);
     LoadView { gets, seeks, writes, entry_bytes: 1024.0, counted, clients: 1.0, ..LoadView::default() }
 }
 
-/// Lets all searches of a decision end at once, and carries out its plans.
+/// Completes all searches of a decision at once, and executes its plans. Returns the number of compactions.
 fn settle(world: &mut World, policy: &mut dyn CompactionPolicy, most: usize) -> usize {
     let mut merges = 0;
     for round in 0..most {
@@ -67,17 +67,18 @@ fn writes_alone_wait_for_too_many_runs() {
         world.load = load(0.0, 0.0, 50_000.0, f64::from(flush));
         world.flush(&mut *policy, 0, KEYS);
         if flush == 20 {
-            assert_eq!(world.totals.merged, 0, "nobody reads, nothing is merged");
+            assert_eq!(world.totals.merged, 0, "without reads, nothing is compacted");
         }
         settle(&mut world, &mut *policy, 100);
         most = most.max(world.tree().runs());
     }
     assert!((25..=64).contains(&most), "{most} runs");
     let amplification = world.totals.merged as f64 / world.totals.flushed as f64;
-    assert!(amplification < 4.0, "writes alone are rewritten {amplification} times");
+    assert!(amplification < 4.0, "a write-only load has write amplification {amplification}");
 }
 
-/// Near the end of the disk budget merges free what they can, though nobody reads; where they free nothing they stop.
+/// Near the end of the disk budget, compactions free what they can although there are no reads. They stop when they
+/// free nothing.
 #[test]
 fn a_short_disk_is_freed_while_merges_free_anything() {
     let runs_left = |used: u64, ratio: u64| {
@@ -96,7 +97,7 @@ fn a_short_disk_is_freed_while_merges_free_anything() {
             world.flush(&mut *policy, 0, KEYS);
         }
         world.load = load(0.0, 0.0, 50_000.0, 1.0);
-        // Merges of this world free nothing; each is told as one that does.
+        // Compactions in this world free nothing, so each is reported with the given output ratio.
         for round in 0..20 {
             policy.observe(&merge(ratio));
             let decision = world.decide(&mut *policy, round);
@@ -111,9 +112,9 @@ fn a_short_disk_is_freed_while_merges_free_anything() {
         }
         world.tree().runs()
     };
-    assert_eq!(runs_left(890, 50), 8, "there is room, and nobody reads");
-    assert_eq!(runs_left(950, 50), 1, "half of what is merged is freed");
-    assert_eq!(runs_left(950, 100), 8, "nothing would be");
+    assert_eq!(runs_left(890, 50), 8, "there is free space and there are no reads");
+    assert_eq!(runs_left(950, 50), 1, "compactions free half of their input");
+    assert_eq!(runs_left(950, 100), 8, "compactions would free nothing");
 }
 
 #[test]
@@ -129,7 +130,7 @@ fn reads_merge_deep_and_then_stop() {
             world.now += 1_000_000;
             quiet = if settle(&mut world, &mut *policy, 100) == 0 { quiet + 1 } else { 0 };
         }
-        assert!(quiet > 100, "reads alone keep on merging");
+        assert!(quiet > 100, "reads alone cause endless compaction");
         assert!(world.tree().runs() <= 2, "{} runs", world.tree().runs());
         assert!(world.totals.merged <= 4 * world.totals.flushed, "{:?}", world.totals);
     }
@@ -149,11 +150,11 @@ fn a_hot_range_is_merged_without_the_rest() {
         settle(&mut world, &mut *policy, 100);
     }
     let hot = world.totals.flushed - filled;
-    assert!(world.totals.merged < 30 * hot, "{} merged for {hot} written", world.totals.merged);
+    assert!(world.totals.merged < 30 * hot, "{} compacted for {hot} written", world.totals.merged);
     world.check().unwrap();
 }
 
-/// Whether the inputs of a plan are neighbours in age for every key: no run that stays lies between.
+/// Returns whether the inputs of a plan are neighbours in age for every key, with no remaining run between them.
 fn is_age_contiguous(tree: &TreeView, plan: &Plan) -> bool {
     let age = |level: u8, max_seq: u64| (level, u64::MAX - max_seq);
     let files: Vec<_> = tree.files().collect();
@@ -195,7 +196,7 @@ fn random_trees_keep_every_rule() {
                 world.check().unwrap();
             }
             for plan in &decision.plans {
-                // As it will be after all that is under way, the plans of this decision before it included.
+                // The tree after everything under way, including the earlier plans of this decision.
                 let tree = world.view().projected();
                 assert!(is_age_contiguous(&tree, plan), "seed {seed}: {}", plan.reason);
                 beside += u32::from(world.in_flight() > 0);
@@ -225,6 +226,28 @@ fn random_trees_keep_every_rule() {
     );
 }
 
+/// Counts continue from the saved state, so a count at its maximum would overflow at the next flush.
+#[test]
+fn a_number_of_the_state_may_be_huge() {
+    let (mut first, mut policy) = (world(1), by_name("arce").unwrap());
+    first.flush(&mut *policy, 0, KEYS);
+    settle(&mut first, &mut *policy, 100);
+    let blob = policy.save();
+    for at in (1..blob.len() - 7).step_by(8) {
+        let mut bytes = blob.clone();
+        bytes[at..at + 8].copy_from_slice(&1e300f64.to_le_bytes());
+        let mut policy = by_name("arce").unwrap();
+        if policy.restore(&bytes).is_ok() {
+            let mut world = world(1);
+            for _ in 0..3 {
+                world.flush(&mut *policy, 0, KEYS);
+                world.now += 400_000_000;
+                world.decide(&mut *policy, 0);
+            }
+        }
+    }
+}
+
 #[test]
 fn damaged_state_is_refused_or_comes_into_bounds() {
     let (mut first, mut policy) = (world(1), by_name("arce").unwrap());
@@ -251,7 +274,8 @@ fn damaged_state_is_refused_or_comes_into_bounds() {
     }
 }
 
-/// Tuple, mix, figures of flushes and merges and what runs cost, as the policy tells of them.
+/// Returns the parameters, the mix, the learned figures of flushes and compactions, and the cost of runs, from the
+/// policy's explanation.
 fn told(policy: &dyn CompactionPolicy) -> Vec<String> {
     let state = policy.explain();
     let line = |start: &str| state.lines().find(|line| line.starts_with(start)).expect("a line").to_owned();
@@ -262,8 +286,8 @@ fn told(policy: &dyn CompactionPolicy) -> Vec<String> {
     [line("tuple"), load, flush].into()
 }
 
-/// While it is frozen neither another load nor other flushes and merges move what was learned, over a restart too; it merges
-/// on, and what was counted meanwhile is no news when it is thawed.
+/// While frozen, changes of load, flushes or compactions do not change what was learned, also across a restart. The
+/// policy still compacts. Operations counted while frozen do not look like a change after thawing.
 #[test]
 fn what_is_frozen_holds_what_it_has_learned() {
     let (mut world, mut policy) = (world(1), by_name("arce").unwrap());
@@ -285,12 +309,12 @@ fn what_is_frozen_holds_what_it_has_learned() {
     let before = told(&*policy);
     let merged = world.totals.merged;
     world.frozen = true;
-    // Seeks alone, and flushes of half the size.
+    // Only seeks, and flushes of half the size.
     world.decide(&mut *policy, 0);
     world.limits.memtable_bytes /= 2;
     lives(&mut world, &mut *policy, [0.0, 4000.0, 0.0], 20);
     assert_eq!(told(&*policy), before);
-    assert!(world.totals.merged > merged, "it merges on");
+    assert!(world.totals.merged > merged, "it still compacts");
     let blob = policy.save();
     policy = by_name("arce").unwrap();
     policy.restore(&blob).unwrap();
@@ -300,7 +324,7 @@ fn what_is_frozen_holds_what_it_has_learned() {
     assert_eq!(told(&*policy), before, "after a restart");
     world.frozen = false;
     lives(&mut world, &mut *policy, [3000.0, 500.0, 2000.0], 1);
-    assert_eq!(told(&*policy)[1], before[1], "the mix of what was counted meanwhile is no news");
+    assert_eq!(told(&*policy)[1], before[1], "the mix counted while frozen is not a change");
     lives(&mut world, &mut *policy, [0.0, 4000.0, 0.0], 20);
     assert_ne!(told(&*policy)[1], before[1], "it learns again");
 }
@@ -340,7 +364,7 @@ fn no_figure_whatever_breaks_it() {
                 memtable_fill: figure(),
                 ..LoadView::default()
             };
-            // Counters that run, stand or go back.
+            // Counters that advance, stand still or go back.
             world.load.counted = [0, 1, 2].map(|_| dice.next_u64() >> dice.below(60));
             world.now = dice.next_u64() >> dice.below(60);
             world.limits.max_runs = dice.below(600) as u32;
@@ -354,7 +378,7 @@ fn no_figure_whatever_breaks_it() {
                 world.admit(plan, 2).unwrap();
             }
             if let Some(mut think) = decision.think {
-                // Some answers come, others stay away.
+                // Some searches finish, others do not.
                 let answer = (0..8).find_map(|_| think.step());
                 answer.into_iter().for_each(|answer| policy.observe(&Outcome::Thought(answer)));
             }
@@ -370,7 +394,7 @@ fn no_figure_whatever_breaks_it() {
 #[test]
 fn pieces_that_are_read_most_go_first() {
     let (mut world, mut policy) = (world(1), by_name("arce").unwrap());
-    // Four fifths of the wanted keys lie in a fifth of the keys.
+    // Four fifths of the wanted keys lie in one fifth of the key space.
     let step = |n: u32| if n < 205 { n * (KEYS / 5 / 205) } else { KEYS / 5 + (n - 205) * (KEYS / 64) };
     world.wanted = (0..256).map(|n| drumlin_policy::sim::world::key(step(n))).collect();
     (0..20).for_each(|_| world.flush(&mut *policy, 0, KEYS));
@@ -426,7 +450,7 @@ fn elective_bytes_stay_below_their_bound_in_every_interval() {
             let to = from + 1 + dice.below(log.len() - from - 1);
             let [spent, flushed, reads] = [0, 1, 2].map(|figure| log[to][figure] - log[from][figure]);
             let (tree, days) = (log[to][3], (to - from) as f64 / 86_400.0);
-            // What the first decision of the interval had been given before is in the two trees.
+            // Allowance from before the first decision of the interval is covered by the term of two trees.
             let bound =
                 2.0 * tree + 3.0 * (flushed + FLUSH as f64) + reads / 4.0 + (1 << 18) as f64 + tree * days;
             assert!(spent <= bound, "seed {seed}, {from} to {to}: {spent} of {bound}");
@@ -434,8 +458,8 @@ fn elective_bytes_stay_below_their_bound_in_every_interval() {
     }
 }
 
-/// One client in a closed loop, whose seeks fetch a block of each run, or find it in the cache: the same operations on
-/// the same tree. What a run costs readers is what a merge is for, and cached runs cost next to nothing.
+/// One client runs in a closed loop. Its seeks fetch a block of each run or find it in the cache: the same operations
+/// on the same tree. The gain of a compaction is what a run costs readers, and cached runs cost next to nothing.
 #[test]
 fn runs_that_are_cached_are_merged_less_than_those_on_a_device() {
     const OPERATIONS: u64 = 2048;
@@ -478,7 +502,7 @@ fn runs_that_are_cached_are_merged_less_than_those_on_a_device() {
         bytes
     };
     let (cached, device) = (elective(0.0), elective(100_000.0));
-    assert!(cached > 0 && cached < device / 2, "{cached} bytes merged for cached runs, {device} on a device");
+    assert!(cached > 0 && cached < device / 2, "{cached} bytes for cached runs, {device} on a device");
 }
 
 #[test]
@@ -493,13 +517,13 @@ fn an_idle_store_comes_to_rest() {
     let (merged, counted) = (world.totals.merged, world.load.counted);
     let mut merges = 0;
     for _ in 0..3600 {
-        // The rates decay as the engine lets them; nothing is counted any more.
+        // The rates decay as in the engine, and no further operations are counted.
         world.load = load(2000.0, 2000.0, 2000.0, 0.0);
         world.load.counted = counted;
         world.now += 1_000_000;
         merges += settle(&mut world, &mut *policy, 100);
     }
-    assert!(merges <= 3, "{merges} merges of an idle store");
+    assert!(merges <= 3, "{merges} compactions of an idle store");
     assert!(world.totals.merged - merged <= 3 * world.tree().bytes());
 }
 
@@ -511,8 +535,8 @@ fn a_bulk_load_waits_for_its_end() {
         world.flush(&mut *policy, 0, KEYS);
         settle(&mut world, &mut *policy, 100);
         if flush == 24 {
-            // Before anything was counted some reads are taken for granted.
-            assert!(world.totals.merged <= 2 * FLUSH, "nobody reads a store that is being loaded");
+            // Before any operation is counted, the policy assumes some reads.
+            assert!(world.totals.merged <= 2 * FLUSH, "nothing reads a store that is being loaded");
         }
     }
     let loaded = world.totals.merged;
@@ -525,8 +549,8 @@ fn a_bulk_load_waits_for_its_end() {
     assert!(world.tree().runs() <= 2 && world.totals.merged > loaded, "{} runs", world.tree().runs());
 }
 
-/// A long merge may be late: flushes come more often than was thought. What comes in between goes first all the same, or
-/// runs would pile up until its end.
+/// A long compaction may be late because flushes come more often than predicted. Compactions in between still go
+/// first, otherwise runs would pile up until the long one ends.
 #[test]
 fn what_comes_in_between_goes_before_a_merge_that_is_late() {
     let (mut world, mut policy) = (world(1), by_name("arce:200/none/1/none").unwrap());
@@ -544,7 +568,7 @@ fn what_comes_in_between_goes_before_a_merge_that_is_late() {
     assert_eq!(world.tree().runs(), 1);
     world.flush(&mut *policy, 0, KEYS);
     next(&mut world);
-    let whole = world.decide(&mut *policy, 0).plans.pop().expect("one run less for all readers pays");
+    let whole = world.decide(&mut *policy, 0).plans.pop().expect("removing a run pays for the readers");
     let long = world.admit(&whole, 32).unwrap();
     let due = whole.deadline.expect("a deadline");
     let mut between = 0;
@@ -560,11 +584,11 @@ fn what_comes_in_between_goes_before_a_merge_that_is_late() {
             between += u32::from(flush > due);
         }
     }
-    assert!(between > 0 && world.is_under_way(long), "nothing came in between once the merge was late");
+    assert!(between > 0 && world.is_under_way(long), "nothing ran in between once it was late");
 }
 
-/// A search may wait long for time to go on. Another mix of operations is answered by a search of its own, an urgent one,
-/// and a few operations are enough to show it; other reasons wait.
+/// A search may wait a long time for CPU budget. A changed operation mix starts another, urgent search, and a few
+/// operations suffice to detect it. Other triggers wait.
 #[test]
 fn another_mix_is_searched_for_while_a_search_waits() {
     let (mut world, mut policy) = (world(1), by_name("arce").unwrap());
@@ -583,7 +607,7 @@ fn another_mix_is_searched_for_while_a_search_waits() {
     assert!(!first.is_urgent());
     for _ in 0..20 {
         world.flush(&mut *by_name("tiering").unwrap(), 0, KEYS);
-        assert!(decide(&mut world, [0, 64, 8000]).is_none(), "the tree grows, but a search is under way");
+        assert!(decide(&mut world, [0, 64, 8000]).is_none(), "the tree grows during a search");
     }
     let seen: Vec<bool> =
         (0..4).map(|_| decide(&mut world, [0, 256, 0])).map(|s| s.is_some_and(|s| s.is_urgent())).collect();
@@ -591,13 +615,13 @@ fn another_mix_is_searched_for_while_a_search_waits() {
     assert!(seen[..3].contains(&true), "768 operations of another mix are not enough: {seen:?}");
 }
 
-/// Options act at once: what was searched for under others is searched for again.
+/// Options take effect at once: the policy searches again under the new options.
 #[test]
 fn other_options_are_searched_for() {
     let (mut world, mut policy) = (world(1), by_name("arce").unwrap());
     (0..8).for_each(|_| world.flush(&mut *policy, 0, KEYS));
     let mut counted = [0u64; 3];
-    // Whether one of two more ticks of the same load begins a search, which then ends.
+    // Counts how many of two further ticks of the same load begin a search, and completes each search.
     let mut searches = |world: &mut World| {
         let begun = (0..2).filter(|_| {
             counted.iter_mut().zip([500, 500, 1000]).for_each(|(sum, news)| *sum += news);
@@ -605,7 +629,7 @@ fn other_options_are_searched_for() {
             world.now += 1_000_000;
             let Some(mut think) = world.decide(&mut *policy, 0).think else { return false };
             let answer = std::iter::repeat_with(|| think.step()).find_map(|answer| answer);
-            policy.observe(&Outcome::Thought(answer.expect("steps go on until the answer")));
+            policy.observe(&Outcome::Thought(answer.expect("the search ends with a result")));
             true
         });
         begun.count()

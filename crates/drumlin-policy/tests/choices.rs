@@ -1,7 +1,7 @@
-//! What each preset chooses on drawn trees, as text.
+//! Decisions of each preset on drawn trees, as text.
 //!
-//! `tree` draws; `slots N` and `memtable BYTES` set limits (1 and 1M at first); `decide POLICY` prints
-//! the plans in order with their reasons, and the pace.
+//! `tree` draws; `ticket N PLAN` adds a plan under way; `slots N` and `memtable BYTES` set limits (initially 1 and
+//! 1M). `decide POLICY` prints the plans in order with their reasons, and the write rate limit.
 
 #![expect(clippy::disallowed_methods, reason = "tests read and damage files on purpose")]
 

@@ -1,5 +1,5 @@
-//! 1-leveling moves the file that overlaps least for its size, compared with all others by brute force,
-//! and keeps each level near its size with one run of files.
+//! 1-leveling moves the file with the least overlap for its size, compared with all others by brute force. It keeps
+//! each level near its size with one run of files.
 
 use drumlin_policy::sim::World;
 use drumlin_policy::{SplitMix, by_name};
@@ -12,7 +12,7 @@ fn source<'a>(tree: &'a TreeView, plan: &Plan) -> Option<(u8, &'a FileView)> {
     (level > 0 && level < plan.out).then_some((level, file))
 }
 
-/// Bytes of the next level that overlap the file, per byte of it.
+/// Returns the bytes of the next level that overlap the file, per byte of the file.
 fn ratio(tree: &TreeView, level: u8, file: &FileView) -> f64 {
     let below = tree.levels[usize::from(level) + 1].files().filter(|f| f.bounds.overlaps(&file.bounds));
     below.map(|f| f.bytes).sum::<u64>() as f64 / file.bytes.max(1) as f64

@@ -1,5 +1,5 @@
-//! What ARCE saves is all that its later answers hang on. A policy that is restored after everything it hears and answers
-//! lives the life of one that never was: the same plans, paces and searches, and in the end the same state.
+//! ARCE's saved state is complete. A policy that is saved and restored after every notification and decision behaves
+//! like one that never was: it returns the same plans, rate limits and searches, and ends in the same state.
 
 use drumlin_policy::sim::World;
 use drumlin_policy::{SplitMix, by_name};
@@ -12,13 +12,13 @@ use std::collections::BTreeSet;
 const FLUSH: u64 = 2 << 20;
 const KEYS: u32 = 1 << 20;
 const STEPS: u32 = 360;
-/// Steps of a phase.
+/// Number of steps of a phase.
 const PHASE: u32 = 30;
-/// Steps of a search for each step of a life.
+/// Number of search steps for each step of a life.
 const THOUGHT: usize = 40;
 
-/// Lookups, seeks and writes of a second, phase by phase, and the bytes that a slot merges in it: some merges become too slow
-/// to go on with.
+/// Lookups, seeks and writes per second in each phase, and the compaction bytes per second of a slot. Some
+/// compactions become too slow to continue.
 const PHASES: [([f64; 3], f64); 6] = [
     ([2000.0, 4000.0, 3000.0], 60e6),
     ([200.0, 300.0, 6000.0], 2e6),
@@ -32,17 +32,17 @@ struct Life {
     world: World,
     policy: Box<dyn CompactionPolicy>,
     restarts: bool,
-    /// Between two decisions: less or more than refused merges rest, microseconds.
+    /// Time between two decisions, in microseconds: shorter or longer than the back-off after a refused compaction.
     pause: u64,
     search: Option<Box<dyn Think>>,
     counted: [f64; 3],
     dice: SplitMix,
-    /// Parked, and withdrawn only later.
+    /// Deferred tickets, which are withdrawn some steps later.
     parked: Vec<(u32, Ticket)>,
     refused: u32,
     parks: u32,
     triggers: BTreeSet<String>,
-    /// Everything that was answered, and each state between.
+    /// Every decision, and every state in between.
     log: Vec<String>,
 }
 
@@ -87,10 +87,10 @@ impl Life {
         self.policy.observe(&outcome);
     }
 
-    /// What the engine would tell: more runs cost more, and merges slow everything down.
+    /// Updates load and costs as the engine would: more runs cost more, and compactions slow everything down.
     fn tell(&mut self, step: u32) {
         let (rates, speed) = PHASES[(step / PHASE) as usize % PHASES.len()];
-        // A phase begins with few operations, and fewer than a tick has may show another mix.
+        // A phase begins with few operations. Even fewer than a tick has may reveal another mix.
         let part = if step % PHASE < 6 { 0.1 } else { 1.0 };
         let rates = rates.map(|rate| part * rate * (0.95 + self.dice.below(100) as f64 / 1000.0));
         self.counted.iter_mut().zip(rates).for_each(|(sum, rate)| *sum += rate);
@@ -114,7 +114,7 @@ impl Life {
             cursor_ns: 3000.0,
             cursor_cached_ns: 1000.0,
             fetch_ns: 8000.0,
-            // Only while some runs are small does it show what sizes do.
+            // The policy can infer the effect of run sizes from this figure only while some runs are small.
             seek_blocks: if step.is_multiple_of(4) { 0.4 * runs } else { 0.3 * runs },
             get_ns: (2000.0 + 300.0 * runs) * slower,
             scan_ns: (4000.0 + 3000.0 * runs) * slower,
@@ -148,7 +148,7 @@ impl Life {
         self.search = think.or(self.search.take());
         self.parks += park.len() as u32;
         self.parked.extend(park.into_iter().map(|ticket| (step + 3, ticket)));
-        // Plans are admitted or refused before anything is saved: which they were no restart needs to know.
+        // Plans are admitted or refused before anything is saved, so the state need not record which.
         let is_refused = step % 5 == 4 && !plans.is_empty();
         for plan in plans {
             if is_refused {
@@ -206,6 +206,6 @@ fn what_is_saved_comes_back_and_the_same_answers_follow() {
         (refused, parks) = (refused + one.refused, parks + one.parks);
         triggers.append(&mut one.triggers);
     }
-    // What is saved for rests, parked merges and triggers has been needed.
+    // The states saved for back-offs, deferred compactions and search triggers were exercised.
     assert!(refused > 5 && parks > 3 && triggers.len() >= 6, "{refused} {parks} {triggers:?}");
 }

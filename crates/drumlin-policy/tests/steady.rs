@@ -1,10 +1,10 @@
-//! A load that stays the same comes to one tuple, and keeps it.
+//! Under a constant load, ARCE settles on one set of parameters and keeps it.
 
 use drumlin_policy::by_name;
 use drumlin_policy::sim::{Setup, Stage, stages};
 use drumlin_types::contract::{CompactionPolicy, Decision, Outcome, PolicyInput};
 
-/// A policy, and the tuple that it went by at each decision.
+/// Wrapper of a policy that records its parameters after each decision.
 #[derive(Debug)]
 struct Watched {
     policy: Box<dyn CompactionPolicy>,
@@ -32,7 +32,8 @@ impl CompactionPolicy for Watched {
     }
 }
 
-/// The decisions at which the tuple changed, as shares of all, and how much larger the tree became.
+/// Returns the decisions at which the parameters changed, as fractions of all decisions, and the growth factor of the
+/// tree.
 fn lives(mix: [f64; 3]) -> (Vec<f64>, f64) {
     const PRELOAD: u64 = 96 << 20;
     let setup = Setup { preload: PRELOAD, ..Setup::default() };
@@ -45,7 +46,7 @@ fn lives(mix: [f64; 3]) -> (Vec<f64>, f64) {
     (changes, reports[0].bytes as f64 / PRELOAD as f64)
 }
 
-/// Seeks, writes and lookups, few enough of them writes that the tree stays what it is.
+/// Mixes of seeks, writes and lookups with so few writes that the tree hardly grows.
 #[test]
 fn a_steady_load_comes_to_one_tuple() {
     for mix in [[0.98, 0.01, 0.01], [0.01, 0.01, 0.98], [0.495, 0.01, 0.495]] {
@@ -55,7 +56,7 @@ fn a_steady_load_comes_to_one_tuple() {
     }
 }
 
-/// Where the tree grows the best tuple is another one from time to time, but not more often than it grows by a tenth.
+/// When the tree grows, the best parameters change from time to time, but at most once per growth by a tenth.
 #[test]
 fn a_growing_tree_changes_its_tuple_now_and_then() {
     for mix in [[0.9, 0.1, 0.0], [0.1, 0.1, 0.8], [0.4, 0.2, 0.4], [0.34, 0.33, 0.33]] {

@@ -1,7 +1,7 @@
-//! Every preset on every tree that the others leave behind, with plans in flight, pieces that install late
-//! and policies swapped at any moment: all plans are legal, nothing is lost, and every tree comes to rest.
+//! Every preset on every tree that the others leave behind, with plans in flight, late installs, and policy switches
+//! at any moment. All plans are legal, nothing is lost, and every tree comes to rest.
 //!
-//! `DRUMLIN_SWITCH_TREES` sets how many trees are tried.
+//! `DRUMLIN_SWITCH_TREES` sets the number of trees.
 
 use drumlin_policy::sim::World;
 use drumlin_policy::{SplitMix, by_name};
@@ -70,10 +70,10 @@ impl Run {
         self.policy = by_name(POLICIES[self.dice.below(POLICIES.len())]).unwrap();
     }
 
-    /// One decision; all its plans must be admitted. How many there were.
+    /// Makes one decision, all of whose plans must be admitted. Returns the number of plans.
     fn decide(&mut self) -> usize {
         let before = self.world.in_flight();
-        // And one for each level from which nothing else takes.
+        // One more plan is allowed for each level that no other plan takes from.
         let most = 2 * self.world.limits.slots as usize + 1 + self.world.tree().levels.len();
         let decision = self.world.decide(&mut *self.policy, self.dice.next_u64());
         assert!(decision.plans.is_empty() || before + decision.plans.len() <= most, "too many plans at once");
@@ -88,7 +88,7 @@ impl Run {
         decision.plans.len()
     }
 
-    /// Installs a drawn ready piece; whether there was one.
+    /// Installs a random ready piece, and returns whether there was one.
     fn install(&mut self) -> bool {
         let ready = self.world.ready();
         let Some(&id) = ready.get(self.dice.below(ready.len())) else { return false };
@@ -105,10 +105,10 @@ impl Run {
         }
     }
 
-    /// Lets the policy finish without further flushes. How many decisions it took; `None` when it had not finished
-    /// after the most that are allowed.
+    /// Lets the policy finish without further flushes. Returns the number of decisions, or `None` when the limit was
+    /// reached.
     fn rest(&mut self) -> Option<usize> {
-        // Chaos rests between its plans; the others say once that there is nothing left.
+        // Chaos makes empty decisions between plans. The other policies return no plan only when they are done.
         let enough = if self.policy.name() == "chaos" { 60 } else { 1 };
         let mut quiet = 0;
         for decisions in 0..MOST_DECISIONS {
@@ -168,7 +168,7 @@ fn presets_follow_each_other_on_any_tree() {
     assert!(restless * 4 <= trees(16), "chaos came to rest too seldom");
 }
 
-/// A messy tree: chaos at work on 60 flushes.
+/// Builds a messy tree: chaos at work on 60 flushes.
 fn mess(seed: u64) -> Run {
     let mut run = Run::new(seed);
     run.policy = by_name("chaos").unwrap();
@@ -183,7 +183,7 @@ fn mess(seed: u64) -> Run {
     run
 }
 
-/// Most files of a level that cover one key.
+/// Returns the largest number of files of a level that cover one key.
 fn depth(tree: &TreeView, level: usize) -> usize {
     let files: Vec<_> = tree.levels[level].files().collect();
     let starts = files.iter().map(|f| &f.bounds.start);

@@ -1,69 +1,71 @@
-//! What went wrong in a run, and how to see it again.
+//! Failures of a run, and how to reproduce them.
 
 use std::fmt;
 
-/// What kind of wrong it is. The words are those of `docs/design/testing.md`.
+/// Category of a failure. The terms are those of `docs/design/testing.md`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Verdict {
-    /// Acknowledged at the promised durability, yet gone.
+    /// A write acknowledged at the promised durability is gone.
     Lost,
-    /// A deleted or overwritten version is back.
+    /// A deleted or overwritten version reappeared.
     Resurrected,
     /// The state matches no prefix of the commits.
     Hole,
-    /// A part of a batch.
+    /// The store holds only a part of a batch.
     Split,
     /// The store does not open.
     Unopenable,
-    /// An answer is not the oracle's.
+    /// An answer differs from the oracle's.
     Wrong,
-    /// User bytes in a message.
+    /// A message contains user bytes.
     Leaked,
-    /// A call failed that should not have.
+    /// A call failed that should have succeeded.
     Failed,
-    /// An order rule was broken.
+    /// A durability order rule was broken.
     Order,
-    /// `verify` found something in a sound store.
+    /// `verify` reported damage in a sound store.
     Unsound,
     /// Recovery left files that nothing refers to.
     Orphan,
     /// Two option sets gave different answers.
     Diverged,
-    /// Damage was answered as truth.
+    /// The store returned a damaged value without an error.
     Silent,
-    /// Damage was found, and blamed on another file.
+    /// The store detected damage but named the wrong file.
     Misnamed,
-    /// Something panicked.
+    /// The store does not resume although the fault is over.
+    Stuck,
+    /// A panic occurred.
     Panic,
 }
 
 impl Verdict {
-    /// A failure of this kind.
+    /// Returns a failure of this kind.
     pub fn of(self, what: impl Into<String>) -> Failure {
         Failure { verdict: self, what: what.into(), at: None }
     }
 }
 
-/// A failure.
+/// A failure of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// Its kind.
+    /// Category.
     pub verdict: Verdict,
-    /// What was seen.
+    /// Description of what was observed.
     pub what: String,
-    /// The number of the operation, where that is known.
+    /// Number of the operation, where known.
     pub at: Option<usize>,
 }
 
 impl Failure {
-    /// The same failure, seen at operation `at` unless that is known better.
+    /// Sets the number of the operation, unless it is set already.
     #[must_use]
     pub fn at(mut self, at: usize) -> Failure {
         self.at.get_or_insert(at);
         self
     }
 
-    /// The same failure with a word about where.
+    /// Prefixes the description with a place.
     #[must_use]
     pub fn within(mut self, place: &str) -> Failure {
         self.what = format!("{place}: {}", self.what);

@@ -1,35 +1,62 @@
-//! The lanes: which runs at which volume, and from which seeds.
+//! The test lanes: their runs, volumes and seeds.
 //!
-//! The merge lane has fixed seeds: same commit, same result. The nightly lane takes its seed from the caller, who
-//! makes it from the date.
+//! The merge lane has fixed seeds: the same commit gives the same result. The nightly lane takes its seed from the
+//! caller, who derives it from the date.
 
-use crate::runs::{bank, corrupt, crash, meta, model, repeat};
+use crate::runs::{bank, corrupt, crash, fault, fsync, full, meta, model, repair, repeat};
 use crate::tapes;
 use std::path::Path;
 
-/// How much a lane does.
+/// Volume of a lane.
 #[derive(Clone, Copy, Debug)]
 pub struct Volume {
-    /// Seeds of the model run, 2,000 operations each.
+    /// Number of seeds of the model run, 2,000 operations each.
     pub model: u64,
-    /// Lists of the metamorphic run, 4,000 operations under 16 option sets each.
+    /// Number of lists of the metamorphic run, 4,000 operations under 16 option sets each.
     pub meta: u64,
-    /// Workloads of the crash run, up to 180 images each.
+    /// Number of workloads of the crash run, about 200 images each.
     pub crash: u64,
-    /// Cases of the corrupt run.
+    /// Number of programs of the fault run, about 450 faults each.
+    pub fault: u64,
+    /// Number of programs of the fsync run, about 350 cases each.
+    pub fsync: u64,
+    /// Number of programs of the full run, about 20 disk sizes each.
+    pub full: u64,
+    /// Number of cases of the corrupt run.
     pub corrupt: u64,
-    /// Seeds of the repeat run.
+    /// Number of cases of the repair run.
+    pub repair: u64,
+    /// Number of seeds of the repeat run.
     pub repeat: u64,
 }
 
-/// What every change passes.
-pub const MERGE: Volume = Volume { model: 1500, meta: 30, crash: 250, corrupt: 60_000, repeat: 100 };
+/// Volume of the merge lane, which every change must pass.
+pub const MERGE: Volume = Volume {
+    model: 1500,
+    meta: 30,
+    crash: 400,
+    fault: 8,
+    fsync: 10,
+    full: 60,
+    corrupt: 60_000,
+    repair: 6_000,
+    repeat: 100,
+};
 
-/// What runs at night.
-pub const NIGHTLY: Volume =
-    Volume { model: 15_000, meta: 300, crash: 25_000, corrupt: 2_000_000, repeat: 5_000 };
+/// Volume of the nightly lane.
+pub const NIGHTLY: Volume = Volume {
+    model: 15_000,
+    meta: 300,
+    crash: 4_000,
+    fault: 80,
+    fsync: 100,
+    full: 600,
+    corrupt: 2_000_000,
+    repair: 300_000,
+    repeat: 5_000,
+};
 
-/// Runs a lane; whether all of it is good.
+/// Runs a lane; returns whether all of it passed.
 pub fn run(volume: &Volume, seed: u64) -> Result<bool, String> {
     let tapes = tapes::replay_all(Path::new(tapes::REGRESS));
     let mut good = tapes.is_ok();
@@ -53,8 +80,16 @@ pub fn run(volume: &Volume, seed: u64) -> Result<bool, String> {
     tell(figures.line(), show("meta", &figures.failures));
     let figures = crash::run(seed, volume.crash, crash::TASTE.operations);
     tell(figures.line(), show("crash", &figures.failures));
+    let figures = fault::run(seed, volume.fault);
+    tell(figures.line(), show("fault", &figures.failures));
+    let figures = fsync::run(seed, volume.fsync);
+    tell(figures.line(), show("fsync", &figures.failures));
+    let figures = full::run(seed, volume.full);
+    tell(figures.line(), show("full", &figures.failures));
     let figures = corrupt::run(seed, volume.corrupt);
     tell(figures.line(), show("corrupt", &figures.failures));
+    let figures = repair::run(seed, volume.repair);
+    tell(figures.line(), show("repair", &figures.failures));
     let figures = repeat::run(seed, volume.repeat, 300);
     tell(figures.line(), show("repeat", &figures.failures));
     let figures = bank::run(seed)?;
@@ -62,7 +97,7 @@ pub fn run(volume: &Volume, seed: u64) -> Result<bool, String> {
     Ok(good && figures.is_good())
 }
 
-/// A seed made from the date; it is printed, so that a night can be repeated.
+/// Returns a seed derived from the date. The caller prints it, so that a nightly run can be repeated.
 pub fn seed_of_the_day() -> u64 {
     let days = drumlin_env::Env::os().clock().unix_micros() / 86_400_000_000;
     let seed = days.wrapping_mul(1_000_003);

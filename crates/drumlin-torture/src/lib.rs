@@ -1,16 +1,21 @@
-//! Torture for Drumlin: seeded workloads in a simulated world, held against an oracle.
+//! Torture tests for Drumlin: seeded workloads in a simulated world, checked against an oracle.
 //!
 //! - [`ops`]: the operation language. [`workload`]: options and operations drawn from a seed, and tapes.
 //! - [`oracle`]: all versions of all keys; finds the commit that explains a recovered store.
-//! - [`runner`]: drives a store by a workload and compares every answer.
-//! - [`runs`]: what the lanes are made of: model, crash, meta, corrupt, repeat, bank. Each ends with a figure line.
-//! - [`shrink`]: makes a failing workload small.
-//! - [`parallel`]: seeds over threads.
+//! - [`runner`]: runs a workload on a store and compares every answer. [`trial`]: the same where calls may fail.
+//! - [`runs`]: the test runs that make up the lanes: model, crash, fault, fsync, full, meta, corrupt, repeat,
+//!   threads, fuzz, bank. Each ends with a figure line.
+//! - [`certificate`]: decides whether one order of all operations explains what real threads observed.
+//! - [`fuzz`]: one fuzz target per decoder, with its rules for arbitrary bytes.
+//! - [`shrink`]: reduces a failing workload.
+//! - [`parallel`]: spreads seeds over threads.
 //!
-//! Everything follows from one seed. No clock decides a verdict.
+//! Everything follows from one seed. No verdict depends on a clock.
 
+pub mod certificate;
 pub mod command;
 pub mod failure;
+pub mod fuzz;
 pub mod lane;
 pub mod ops;
 pub mod oracle;
@@ -19,4 +24,5 @@ pub mod runner;
 pub mod runs;
 pub mod shrink;
 pub mod tapes;
+pub mod trial;
 pub mod workload;

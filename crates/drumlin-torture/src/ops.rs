@@ -1,8 +1,8 @@
 //! The operation language: one text form for every driver, every tape and every shrunk failure.
 //!
-//! A line is an operation. Keys are words; `*` as a bound is "no bound". A value is written `TAG*LEN`: a number and
-//! a length, from which the bytes follow, so that tapes stay short. In a keyspace that counts, the value is the
-//! number itself. Reading what was printed gives the same operation.
+//! A line is an operation. Keys are words; `*` as a bound means "unbounded". A value is written `TAG*LEN`, a number
+//! and a length; its bytes follow from them, so tapes stay short. In a keyspace of counters, the value is the number
+//! itself. Parsing a printed operation gives the same operation.
 //!
 //! ```text
 //! put a k1 7*20 sync          batch { put a k1 7*20; del b k2 } buffered      scan @s1 a k1 k9 rev
@@ -10,50 +10,56 @@
 //! snap s1                     get @s1 a k1                                    multi-get a k1 k3
 //! drop s1                     flush a        compact a k1 *       idle        step 20
 //! policy a tiering:4          set a file_bytes 4KiB                           reopen
-//! drop-keyspace b             keyspace b     checkpoint     sync  kill        sleep 5000
+//! drop-keyspace b             keyspace b     checkpoint     sync  kill        sleep 5000     repair
 //! ```
 //!
-//! Any operation can be left out of a list: what refers to a keyspace or snapshot that is not there does nothing.
-//! The shrinker depends on that.
+//! Any operation can be omitted from a list: an operation on a missing keyspace or snapshot does nothing. The
+//! shrinker depends on that.
 
-use drumlin::Durability;
+use drumlin::{Batch, Durability, Keyspace};
 use std::fmt;
+use std::ops::Bound;
 
-/// A value: its bytes follow from these two.
+/// A value, whose bytes follow from tag and length.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Value {
-    /// What makes it different from others.
+    /// Number that distinguishes the value from others.
     pub tag: u64,
-    /// Its length in keyspaces that hold text.
+    /// Length in keyspaces of text.
     pub len: u32,
 }
 
-/// What every generated value of text starts with, so that a leak into messages is seen.
+/// Prefix of every generated text value that is long enough, so that a leak into messages can be detected.
 pub const VALUE_MARK: &str = "w8x";
-/// What every generated key starts with.
+/// Prefix of every generated key.
 pub const KEY_MARK: &str = "q7z";
 
 impl Value {
-    /// The bytes.
+    /// Returns the bytes of the value. A short value ends with the last digits of the tag, so that short values differ
+    /// too: the oracle could not tell two equal values apart that expire at different times.
     pub fn bytes(self, counts: bool) -> Vec<u8> {
         if counts {
             return self.tag.to_string().into_bytes();
         }
-        let unit = format!("{VALUE_MARK}{}.", self.tag);
-        unit.bytes().cycle().take(self.len as usize).collect()
+        let unit = format!("{VALUE_MARK}{}", self.tag);
+        let len = self.len as usize;
+        if len <= unit.len() {
+            return unit.as_bytes()[unit.len() - len..].to_vec();
+        }
+        format!("{unit}.").bytes().cycle().take(len).collect()
     }
 }
 
 /// One operation of a write.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Item {
-    /// The keyspace's name.
+    /// Name of the keyspace.
     pub keyspace: String,
-    /// What is written.
+    /// Change to make.
     pub change: Change,
 }
 
-/// What an operation of a write does.
+/// Effect of one operation of a write.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Change {
     /// Writes a value.
@@ -66,13 +72,46 @@ pub enum Change {
     Merge(String, Value),
 }
 
-/// A half-open range of keys; none is no bound.
+/// A half-open range of keys; `None` means unbounded.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Bounds {
-    /// The first key.
+    /// First key of the range.
     pub start: Option<String>,
-    /// The first key after the range.
+    /// First key after the range.
     pub end: Option<String>,
+}
+
+impl Bounds {
+    /// Returns whether the range contains no key.
+    pub fn is_empty(&self) -> bool {
+        match (&self.start, &self.end) {
+            (Some(start), Some(end)) => start >= end,
+            (None, Some(end)) => end.is_empty(),
+            _ => false,
+        }
+    }
+
+    /// Returns the range as the store's API takes it.
+    pub fn std(&self) -> (Bound<&[u8]>, Bound<&[u8]>) {
+        let start = self.start.as_ref().map_or(Bound::Unbounded, |start| Bound::Included(start.as_bytes()));
+        let end = self.end.as_ref().map_or(Bound::Unbounded, |end| Bound::Excluded(end.as_bytes()));
+        (start, end)
+    }
+}
+
+impl Change {
+    /// Adds the change to `batch` unless its range is empty, and returns whether it did. `counts` says that the
+    /// keyspace holds counters.
+    pub fn put_into(&self, batch: &mut Batch, keyspace: &Keyspace, counts: bool) -> bool {
+        match self {
+            Change::Put(key, value) => batch.put(keyspace, key, value.bytes(counts)),
+            Change::Delete(key) => batch.delete(keyspace, key),
+            Change::DeleteRange(bounds) if bounds.is_empty() => return false,
+            Change::DeleteRange(bounds) => batch.delete_range::<&[u8]>(keyspace, bounds.std()),
+            Change::Merge(key, operand) => batch.merge(keyspace, key, operand.bytes(counts)),
+        }
+        true
+    }
 }
 
 /// An operation.
@@ -94,6 +133,7 @@ pub enum Op {
     DropKeyspace(String),
     MakeKeyspace(String),
     Checkpoint,
+    Repair,
     Sync,
     Reopen,
     Kill,
@@ -157,6 +197,7 @@ impl fmt::Display for Op {
             Op::DropKeyspace(name) => write!(f, "drop-keyspace {name}"),
             Op::MakeKeyspace(name) => write!(f, "keyspace {name}"),
             Op::Checkpoint => f.write_str("checkpoint"),
+            Op::Repair => f.write_str("repair"),
             Op::Sync => f.write_str("sync"),
             Op::Reopen => f.write_str("reopen"),
             Op::Kill => f.write_str("kill"),
@@ -165,7 +206,7 @@ impl fmt::Display for Op {
     }
 }
 
-/// The words of a line, taken one after the other.
+/// Iterates over the words of a line.
 struct Words<'a>(std::str::SplitWhitespace<'a>);
 
 impl Words<'_> {
@@ -191,7 +232,7 @@ impl Words<'_> {
         Ok(Bounds { start: bound("start")?, end: bound("end")? })
     }
 
-    /// A snapshot, if the next word names one, and the word after it.
+    /// Parses an optional snapshot name and the word after it.
     fn at(&mut self) -> Result<(Option<String>, String), String> {
         let word = self.word("keyspace")?;
         match word.strip_prefix('@') {
@@ -273,6 +314,7 @@ impl std::str::FromStr for Op {
             "drop-keyspace" => Op::DropKeyspace(words.word("name")?),
             "keyspace" => Op::MakeKeyspace(words.word("name")?),
             "checkpoint" => Op::Checkpoint,
+            "repair" => Op::Repair,
             "sync" => Op::Sync,
             "reopen" => Op::Reopen,
             "kill" => Op::Kill,
@@ -287,12 +329,22 @@ mod tests {
     use super::*;
 
     #[test]
+    fn values_of_the_same_length_differ() {
+        for len in 2..12 {
+            let values: std::collections::BTreeSet<_> =
+                (100..200).map(|tag| Value { tag, len }.bytes(false)).collect();
+            assert_eq!(values.len(), 100, "length {len}");
+            assert!(values.iter().all(|value| value.len() == len as usize));
+        }
+    }
+
+    #[test]
     fn every_operation_reads_back_as_printed() {
         let lines = "put a k1 7*20 sync\ndel a k1 none\nrange-del a k1 * buffered\nmerge b k1 1*3 buffered\n\
             batch { put a k1 7*20; del b k2; range-del a * k5 } sync\nbatch {  } buffered\nsnap s1\ndrop s1\n\
             get @s1 a k1\nget a k1\nmulti-get @s1 a k1 k3\nscan @s1 a k1 k9 rev\nscan a * *\nflush a\n\
             compact a k1 *\nidle\nstep 20\npolicy a tiering:4\nset a file_bytes 4KiB\ndrop-keyspace b\n\
-            keyspace b\ncheckpoint\nsync\nreopen\nkill\nsleep 5000";
+            keyspace b\ncheckpoint\nrepair\nsync\nreopen\nkill\nsleep 5000";
         for line in lines.lines() {
             let op: Op = line.parse().unwrap_or_else(|why| panic!("{line}: {why}"));
             assert_eq!(op.to_string(), line.trim_start());

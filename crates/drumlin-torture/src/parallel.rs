@@ -1,4 +1,4 @@
-//! Seeds over threads: the results come in the order of the seeds, whatever thread they ran on.
+//! Runs seeds on several threads; the results come in seed order, whatever thread ran them.
 
 use drumlin_env::Env;
 use drumlin_env::sync::{Arc, Mutex, atomic};
@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::failure::{Failure, Verdict};
 
-/// A panic as a failure, for `f`.
+/// Runs `f` and turns a panic into a failure.
 pub fn guarded<T>(f: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
     catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
@@ -15,7 +15,7 @@ pub fn guarded<T>(f: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> 
     })
 }
 
-/// Runs `job` for each number below `count`, on as many threads as there are cores. Stops early once a job fails.
+/// Runs `job` for each number below `count`, on one thread per core. Stops early once a job fails.
 pub fn each<T: Send + 'static>(
     count: u64,
     job: impl Fn(u64) -> Result<T, Failure> + Send + Sync + 'static,

@@ -1,52 +1,58 @@
-//! Drives a store in a simulated world by a workload, and holds every answer against the oracle.
+//! Runs a workload on a store in a simulated world and compares every answer with the oracle.
 //!
-//! Before each operation the runner writes down what is promised from now on, and after it what has been: a recorder
-//! that takes pictures of the disk in between keeps a copy with each picture. Sequence numbers are foretold, so that
-//! the oracle knows a commit before the store does.
+//! Before each operation, and after it, the runner updates what the store has promised so far. A recorder that takes
+//! disk snapshots meanwhile stores a copy of this promise with each snapshot. The runner predicts sequence numbers,
+//! so the oracle includes a commit before the store does.
 
 use crate::failure::{Failure, Verdict};
-use crate::ops::{Bounds, Change, Item, KEY_MARK, Op, VALUE_MARK};
+use crate::ops::{Bounds, Item, KEY_MARK, Op, VALUE_MARK};
 use crate::oracle::{Content, Cut, Map, Oracle, Promise, Seq, show};
 use crate::workload::{KeyspaceSetup, Workload};
 use drumlin::{AddI64, Append, Batch, Db, Durability, Event, EventListener, Keyspace, Snapshot};
 use drumlin_env::sync::{Arc, Mutex};
 use drumlin_env::{ImageMode, MemEnv};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// Where the store is.
+/// Path of the store.
 pub const STORE: &str = "/store";
 
-/// Keeps what the store says went wrong in the background.
+/// Collects the background errors that the store reports.
 #[derive(Default)]
 struct Complaints(Mutex<Vec<String>>);
 
 impl EventListener for Complaints {
     fn on_event(&self, event: &Event) {
         match event {
-            Event::Recovered { .. } => {}
+            Event::Recovered { .. }
+            | Event::SetAside { .. }
+            | Event::OperatorUnused { .. }
+            | Event::Closed { iterators: 0, snapshots: 0 } => {}
             other => self.0.lock().push(format!("{other:?}")),
         }
     }
 }
 
-/// What happened on the way.
+/// Counts of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
     /// Operations.
     pub operations: u64,
-    /// Policies swapped.
+    /// Policy switches.
     pub swaps: u64,
     /// I/O calls.
     pub calls: u64,
-    /// Flushes, merges and moves installed.
+    /// Installed flushes, compactions and trivial moves.
     pub installs: u64,
-    /// Times the store was opened again.
+    /// Reopenings of the store.
     pub reopened: u64,
     /// Full comparisons with the oracle.
     pub comparisons: u64,
     /// Checkpoints compared.
     pub checkpoints: u64,
+    /// Repairs compared.
+    pub repairs: u64,
 }
 
 impl std::ops::AddAssign for Tally {
@@ -58,25 +64,26 @@ impl std::ops::AddAssign for Tally {
         self.reopened += other.reopened;
         self.comparisons += other.comparisons;
         self.checkpoints += other.checkpoints;
+        self.repairs += other.repairs;
     }
 }
 
 /// A store under test, with its oracle.
 pub struct Runner {
-    /// The world.
+    /// Simulated world.
     pub mem: MemEnv,
-    /// What was written.
+    /// All writes so far.
     pub oracle: Oracle,
-    /// What is promised; recorders look at it.
+    /// What the store has promised; read by recorders.
     pub promise: Arc<Mutex<Promise>>,
-    /// What happened.
+    /// Counts so far.
     pub tally: Tally,
-    /// Every answer, as text, when it is kept.
+    /// Every answer as text, if recorded.
     pub history: Option<String>,
     setup: Workload,
     db: Option<Db>,
     keyspaces: BTreeMap<String, Keyspace>,
-    snapshots: BTreeMap<String, (Snapshot, Seq)>,
+    snapshots: BTreeMap<String, (Snapshot, Seq, u64)>,
     complaints: Arc<Complaints>,
     checkpoints: u32,
     kills: u64,
@@ -112,10 +119,28 @@ fn builder(mem: &MemEnv, setup: &Workload, path: &Path, complaints: &Arc<Complai
 
 /// Opens the store of `setup` in `mem`.
 pub fn open(mem: &MemEnv, setup: &Workload) -> drumlin::Result<Db> {
-    builder(mem, setup, Path::new(STORE), &Arc::default()).open()
+    open_at(mem, setup, Path::new(STORE))
 }
 
-/// Everything in `db`.
+/// Opens the store at `path` in `mem` with the options of `setup`.
+pub fn open_at(mem: &MemEnv, setup: &Workload, path: &Path) -> drumlin::Result<Db> {
+    builder(mem, setup, path, &Arc::default()).open()
+}
+
+/// Opens the store that a repair of `setup`'s store wrote to `path` in `mem`. Keyspaces in `names` that `setup` lacks
+/// get a merge operator that accepts every operand.
+pub fn open_repaired<'a>(
+    mem: &MemEnv,
+    setup: &Workload,
+    path: &Path,
+    names: impl Iterator<Item = &'a String>,
+) -> drumlin::Result<Db> {
+    let whole = builder(mem, setup, path, &Arc::default());
+    let others = names.filter(|name| setup.keyspaces.iter().all(|keyspace| keyspace.name != **name));
+    others.fold(whole, |all, name| all.merge_operator(name, Arc::new(Append::new("")))).open()
+}
+
+/// Returns the whole content of `db`.
 pub fn contents(db: &Db) -> drumlin::Result<BTreeMap<String, Content>> {
     let content = |name: String| {
         let entries = db.keyspace(&name)?.iter();
@@ -126,12 +151,12 @@ pub fn contents(db: &Db) -> drumlin::Result<BTreeMap<String, Content>> {
 }
 
 impl Runner {
-    /// A new store in `mem`.
+    /// Creates a new store in `mem`.
     pub fn create(mem: MemEnv, setup: &Workload) -> Result<Runner, Failure> {
         Runner::create_promising(mem, setup, Arc::default())
     }
 
-    /// A new store in `mem`, which keeps what it promises in `promise`.
+    /// Creates a new store in `mem` that records its promises in `promise`.
     pub fn create_promising(
         mem: MemEnv,
         setup: &Workload,
@@ -142,7 +167,7 @@ impl Runner {
         Ok(runner)
     }
 
-    /// A store in `mem` that was recovered at `cut`, with the oracle of all that was written before.
+    /// Opens a store in `mem` that was recovered at `cut`, with the oracle of all earlier writes.
     pub fn resume(mem: MemEnv, setup: &Workload, oracle: &Oracle, cut: &Cut) -> Result<Runner, Failure> {
         let mut runner = Runner::closed(mem, setup, oracle.recovered(cut), Arc::default());
         let lives = cut.lives.iter().map(|(name, life)| (name.clone(), vec![Some(*life)])).collect();
@@ -172,7 +197,7 @@ impl Runner {
         }
     }
 
-    /// Opens the store and makes the keyspaces that are missing.
+    /// Opens the store and creates the missing keyspaces.
     fn start(&mut self) -> Result<(), Failure> {
         let opened = builder(&self.mem, &self.setup, Path::new(STORE), &self.complaints).open();
         let db = opened.map_err(|e| Verdict::Unopenable.of(e.to_string()))?;
@@ -184,10 +209,11 @@ impl Runner {
         for keyspace in self.setup.keyspaces.clone() {
             self.make_keyspace(&keyspace)?;
         }
+        self.learn_lifetimes();
         Ok(())
     }
 
-    /// The open store.
+    /// Returns the open store.
     pub fn db(&self) -> &Db {
         self.db.as_ref().expect("the store is open between operations")
     }
@@ -205,7 +231,21 @@ impl Runner {
         let keyspace = self.db().keyspace_with(name, &options).map_err(failed("keyspace"))?;
         self.promise.lock().lives.insert(name.clone(), vec![Some(life)]);
         self.keyspaces.insert(name.clone(), keyspace);
+        self.learn_lifetimes();
         Ok(())
+    }
+
+    /// Passes the TTLs now in force to the oracle.
+    fn learn_lifetimes(&mut self) {
+        for (name, keyspace) in &self.keyspaces {
+            let options = keyspace.options();
+            let ttl = options.iter().find(|(name, _)| *name == "ttl_seconds").map(|(_, value)| value.parse());
+            if let (Some(map), Some(Ok(ttl))) =
+                (self.oracle.maps.get_mut(name).and_then(|lives| lives.last_mut()), ttl)
+            {
+                map.ttl = ttl;
+            }
+        }
     }
 
     /// Runs `ops`, with a full comparison every `every` operations and at the end.
@@ -228,7 +268,7 @@ impl Runner {
         }
     }
 
-    /// Carries out one operation.
+    /// Runs one operation.
     pub fn apply(&mut self, op: &Op) -> Result<(), Failure> {
         match op {
             Op::Write { items, durability } => self.write(items, *durability)?,
@@ -236,7 +276,7 @@ impl Runner {
                 let snapshot = self.db().snapshot();
                 let seq = snapshot.seq();
                 self.expect_seq("a snapshot", seq, self.db().visible_seq())?;
-                self.snapshots.insert(name.clone(), (snapshot, seq));
+                self.snapshots.insert(name.clone(), (snapshot, seq, self.now()));
             }
             Op::Drop(name) => drop(self.snapshots.remove(name)),
             Op::Get { at, keyspace, key } => {
@@ -251,6 +291,7 @@ impl Runner {
             Op::Sync => self.db().sync().map_err(failed("sync"))?,
             Op::Sleep(micros) => self.mem.advance(*micros),
             Op::Checkpoint => self.checkpoint()?,
+            Op::Repair => self.repair()?,
             Op::Reopen => self.reopen(true)?,
             Op::Kill => self.reopen(false)?,
             Op::MakeKeyspace(name) => {
@@ -265,6 +306,7 @@ impl Runner {
                 if let Some(keyspace) = self.keyspaces.get(keyspace) {
                     keyspace.set_option(option, value).map_err(failed("option"))?;
                 }
+                self.learn_lifetimes();
             }
         }
         self.keep_promises();
@@ -284,7 +326,7 @@ impl Runner {
         let Some(keyspace) = self.keyspaces.get(name) else { return Ok(()) };
         match op {
             Op::Compact { bounds, .. } => {
-                keyspace.compact::<&[u8]>(std_range(bounds)).map_err(failed("compact"))?;
+                keyspace.compact::<&[u8]>(bounds.std()).map_err(failed("compact"))?;
             }
             _ => keyspace.flush().map_err(failed("flush"))?,
         }
@@ -310,7 +352,7 @@ impl Runner {
     fn write(&mut self, items: &[Item], durability: Durability) -> Result<(), Failure> {
         let mut live: Vec<Item> =
             items.iter().filter(|item| self.keyspaces.contains_key(&item.keyspace)).cloned().collect();
-        // A keyspace is written with the log or without it for all of its life.
+        // A keyspace either uses the log or bypasses it for all of its life.
         let is_unlogged = |name: &str| self.oracle.map(name).is_some_and(|map| map.unlogged);
         let alone = live.first().map(|item| item.keyspace.clone()).filter(|name| is_unlogged(name));
         live.retain(|item| match &alone {
@@ -327,19 +369,15 @@ impl Runner {
         for item in live {
             let keyspace = &self.keyspaces[&item.keyspace];
             let counts = self.oracle.map(&item.keyspace).is_some_and(|map| map.counts);
-            match &item.change {
-                Change::Put(key, value) => batch.put(keyspace, key, value.bytes(counts)),
-                Change::Delete(key) => batch.delete(keyspace, key),
-                Change::DeleteRange(bounds) if is_empty(bounds) => continue,
-                Change::DeleteRange(bounds) => batch.delete_range::<&[u8]>(keyspace, std_range(bounds)),
-                Change::Merge(key, operand) => batch.merge(keyspace, key, operand.bytes(counts)),
+            if !item.change.put_into(&mut batch, keyspace, counts) {
+                continue;
             }
             written.push(item);
         }
         if written.is_empty() {
             return Ok(());
         }
-        let end = self.oracle.commit(&written, self.db().visible_seq() + 1);
+        let end = self.oracle.commit(&written, self.db().visible_seq() + 1, self.now());
         self.promise.lock().issued = end;
         let seq = self.db().write_with(batch, durability).map_err(failed("write"))?;
         self.expect_seq("a commit", seq, end)?;
@@ -354,12 +392,18 @@ impl Runner {
         Ok(())
     }
 
-    /// The snapshot called `at`, and its number; none when the workload has none of that name.
-    fn moment(&self, at: Option<&str>) -> Option<(Option<&Snapshot>, Seq)> {
+    /// Returns the snapshot called `at`, with its sequence number and time. Returns `None` when the workload has no
+    /// such snapshot.
+    fn moment(&self, at: Option<&str>) -> Option<(Option<&Snapshot>, Seq, u64)> {
         match at {
-            None => Some((None, self.db().visible_seq())),
-            Some(name) => self.snapshots.get(name).map(|(snapshot, seq)| (Some(snapshot), *seq)),
+            None => Some((None, self.db().visible_seq(), self.now())),
+            Some(name) => self.snapshots.get(name).map(|(snapshot, seq, now)| (Some(snapshot), *seq, *now)),
         }
+    }
+
+    /// Returns the time at which the store judges expiry.
+    fn now(&self) -> u64 {
+        self.mem.env().clock().unix_micros()
     }
 
     fn multi_get(
@@ -372,7 +416,7 @@ impl Runner {
         let (Some(keyspace), Some(map)) = (self.keyspaces.get(name), self.oracle.map(name)) else {
             return Ok(());
         };
-        let Some((snapshot, seq)) = self.moment(at) else { return Ok(()) };
+        let Some((snapshot, seq, now)) = self.moment(at) else { return Ok(()) };
         let found = match (snapshot, single) {
             (None, true) => keyspace.get(&keys[0]).map(|value| vec![value]),
             (Some(snapshot), true) => snapshot.get(keyspace, &keys[0]).map(|value| vec![value]),
@@ -382,10 +426,10 @@ impl Runner {
         let found = found.map_err(failed("get"))?;
         let mut answers = String::new();
         for (key, found) in keys.iter().zip(&found) {
-            let wanted = map.get(key.as_bytes(), seq);
-            if found.as_deref() != wanted {
-                let (found, wanted) = (show(found.as_deref()), show(wanted));
-                let what = format!("keyspace {name}, key {key} as of {seq}: {found}, not {wanted}");
+            let wanted = map.get(key.as_bytes(), seq, now);
+            if found.as_deref() != wanted.as_deref() {
+                let (found, wanted) = (show(found.as_deref()), show(wanted.as_deref()));
+                let what = format!("keyspace {name}, key {key} at {seq} and {now} us: {found}, not {wanted}");
                 return Err(Verdict::Wrong.of(what));
             }
             answers += &show(found.as_deref());
@@ -395,27 +439,27 @@ impl Runner {
     }
 
     fn scan(&mut self, at: Option<&str>, name: &str, bounds: &Bounds, reverse: bool) -> Result<(), Failure> {
-        if is_empty(bounds) {
+        if bounds.is_empty() {
             return Ok(());
         }
         let (Some(keyspace), Some(map)) = (self.keyspaces.get(name), self.oracle.map(name)) else {
             return Ok(());
         };
-        let Some((snapshot, seq)) = self.moment(at) else { return Ok(()) };
+        let Some((snapshot, seq, now)) = self.moment(at) else { return Ok(()) };
         let entries = match snapshot {
-            None => keyspace.range::<&[u8]>(std_range(bounds)),
-            Some(snapshot) => snapshot.range::<&[u8]>(keyspace, std_range(bounds)),
+            None => keyspace.range::<&[u8]>(bounds.std()),
+            Some(snapshot) => snapshot.range::<&[u8]>(keyspace, bounds.std()),
         };
         let (seen, digest) = if reverse {
-            compare(name, entries.rev(), map.scan(bounds, seq).rev())?
+            compare(name, entries.rev(), map.scan(bounds, seq, now).rev())?
         } else {
-            compare(name, entries, map.scan(bounds, seq))?
+            compare(name, entries, map.scan(bounds, seq, now))?
         };
         self.note(|| format!("{name} {seen} entries {digest:x}"));
         Ok(())
     }
 
-    /// Scans every keyspace both ways, as of now and as of each snapshot.
+    /// Scans every keyspace in both directions, in the present state and in each snapshot.
     pub fn compare_all(&mut self) -> Result<(), Failure> {
         let moments: Vec<Option<String>> =
             std::iter::once(None).chain(self.snapshots.keys().cloned().map(Some)).collect();
@@ -435,8 +479,8 @@ impl Runner {
         Ok(())
     }
 
-    /// Checks what must hold at any time: no complaint, no broken order, nothing for `verify` to find, no user bytes
-    /// in the log of decisions.
+    /// Checks what must hold at any time: no background error, no broken order rule, no finding of `verify`, and no
+    /// user bytes in the decision log.
     pub fn check_health(&mut self) -> Result<(), Failure> {
         self.check_quietly()?;
         let report = self.db().verify().map_err(failed("verify"))?;
@@ -478,8 +522,29 @@ impl Runner {
         Ok(())
     }
 
+    /// Repairs the disk that the death of the process would leave now. All that was promised must be there, and
+    /// nothing may be lost.
+    fn repair(&mut self) -> Result<(), Failure> {
+        const TARGET: &str = "/repaired";
+        let left = self.mem.snapshot().image(ImageMode::All, self.setup.seed ^ self.tally.operations);
+        let report = drumlin::repair_with(&left.env(), STORE, TARGET, |_| {}).map_err(failed("repair"))?;
+        if !report.findings.is_empty() {
+            return Err(
+                Verdict::Wrong.of(format!("the repair of a sound store reports {:?}", report.findings))
+            );
+        }
+        let db =
+            open_at(&left, &self.setup, Path::new(TARGET)).map_err(failed("opening a repaired store"))?;
+        let found = contents(&db).map_err(failed("reading a repaired store"))?;
+        let promise = self.promise.lock().clone();
+        let seen = (promise.issued, left.env().clock().unix_micros());
+        self.oracle.find_cut(&found, &promise, false, seen)?;
+        self.tally.repairs += 1;
+        db.close().map_err(failed("closing a repaired store"))
+    }
+
     fn checkpoint(&mut self) -> Result<(), Failure> {
-        // What an earlier life of the world left is in the way.
+        // Avoid the names left over from earlier in this world's history.
         let taken = self.mem.files();
         let free = |number: &u32| {
             let path = PathBuf::from(format!("/checkpoint-{number}"));
@@ -496,10 +561,10 @@ impl Runner {
         let copy = copy.map_err(failed("opening a checkpoint"))?;
         let found = contents(&copy).map_err(failed("reading a checkpoint"))?;
         if !found.keys().eq(self.keyspaces.keys()) {
-            return Err(Verdict::Wrong.of("a checkpoint has other keyspaces"));
+            return Err(Verdict::Wrong.of("a checkpoint has different keyspaces"));
         }
         for (name, content) in found {
-            if self.oracle.map(&name).map(|map| map.content(seq)) != Some(content) {
+            if self.oracle.map(&name).map(|map| map.content(seq, self.now())) != Some(content) {
                 return Err(Verdict::Wrong.of(format!("keyspace {name} of a checkpoint differs")));
             }
         }
@@ -507,7 +572,7 @@ impl Runner {
         copy.close().map_err(failed("closing a checkpoint"))
     }
 
-    /// Closes the store, or lets the process die, and opens it again.
+    /// Closes the store, or kills the process, and reopens it.
     fn reopen(&mut self, cleanly: bool) -> Result<(), Failure> {
         self.check_quietly()?;
         self.count();
@@ -516,7 +581,7 @@ impl Runner {
         let db = self.db.take().expect("the store is open between operations");
         if cleanly {
             db.close().map_err(failed("close"))?;
-            // Whatever a clean close leaves is as good as synced.
+            // After a clean close, all commits are as good as synced.
             let mut promise = self.promise.lock();
             promise.synced = promise.issued;
         } else {
@@ -529,7 +594,7 @@ impl Runner {
         let db = opened.map_err(|e| Verdict::Unopenable.of(e.to_string()))?;
         let found = contents(&db).map_err(failed("reading after opening again"))?;
         let promise = self.promise.lock().clone();
-        let cut = self.oracle.find_cut(&found, &promise, false, db.visible_seq())?;
+        let cut = self.oracle.find_cut(&found, &promise, false, (db.visible_seq(), self.now()))?;
         self.oracle = self.oracle.recovered(&cut);
         {
             let mut promise = self.promise.lock();
@@ -542,17 +607,18 @@ impl Runner {
             self.keyspaces.insert(name, keyspace);
         }
         self.db = Some(db);
+        self.learn_lifetimes();
         Ok(())
     }
 
-    /// Adds what the open store and its world counted to the tally.
+    /// Adds the counts of the open store and its world to the tally.
     fn count(&mut self) {
         let metrics = self.db().metrics();
         self.tally.installs += metrics.flushes + metrics.merges + metrics.moves;
         self.tally.calls = self.mem.io_index();
     }
 
-    /// Ends the run: waits for quiet, looks for orphans, closes.
+    /// Ends the run: waits until the store is idle, checks for orphans, and closes it.
     pub fn finish(mut self) -> Result<Tally, Failure> {
         self.snapshots.clear();
         self.db().wait_idle().map_err(failed("idle"))?;
@@ -565,7 +631,7 @@ impl Runner {
         Ok(self.tally)
     }
 
-    /// Every table on disk belongs to a tree.
+    /// Checks that every table on disk belongs to a tree.
     pub fn check_orphans(&self) -> Result<(), Failure> {
         let shapes = self.db().tree();
         let files = shapes.iter().flat_map(|shape| &shape.levels).flat_map(|level| &level.runs);
@@ -584,20 +650,20 @@ impl Runner {
     }
 }
 
-/// Compares what an iterator gives with what it should; the number of entries, and a hash of them.
+/// Compares an iterator with the expected entries; returns their number and hash.
 fn compare<'a>(
     name: &str,
     entries: impl Iterator<Item = drumlin::Result<(drumlin::Slice, drumlin::Slice)>>,
-    mut wanted: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+    mut wanted: impl Iterator<Item = (&'a [u8], Cow<'a, [u8]>)>,
 ) -> Result<(usize, u64), Failure> {
     let (mut seen, mut digest) = (0, 0u64);
     for entry in entries {
         let (key, value) = entry.map_err(failed("scan"))?;
         let expected = wanted.next();
-        if expected != Some((&*key, &*value)) {
+        if expected.as_ref().map(|(key, value)| (*key, &**value)) != Some((&*key, &*value)) {
             let found = format!("{} = {}", String::from_utf8_lossy(&key), show(Some(&value)));
             let expected = expected.map_or("the end".to_owned(), |(key, value)| {
-                format!("{} = {}", String::from_utf8_lossy(key), show(Some(value)))
+                format!("{} = {}", String::from_utf8_lossy(key), show(Some(&value)))
             });
             let what = format!("keyspace {name}, entry {seen}: {found}, not {expected}");
             return Err(Verdict::Wrong.of(what));
@@ -615,19 +681,4 @@ fn compare<'a>(
                 .of(format!("keyspace {name}: the scan ends after {seen} entries, before {key}")))
         }
     }
-}
-
-fn is_empty(bounds: &Bounds) -> bool {
-    match (&bounds.start, &bounds.end) {
-        (Some(start), Some(end)) => start >= end,
-        (None, Some(end)) => end.is_empty(),
-        _ => false,
-    }
-}
-
-fn std_range(bounds: &Bounds) -> (std::ops::Bound<&[u8]>, std::ops::Bound<&[u8]>) {
-    use std::ops::Bound::{Excluded, Included, Unbounded};
-    let start = bounds.start.as_ref().map_or(Unbounded, |start| Included(start.as_bytes()));
-    let end = bounds.end.as_ref().map_or(Unbounded, |end| Excluded(end.as_bytes()));
-    (start, end)
 }

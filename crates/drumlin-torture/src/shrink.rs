@@ -1,12 +1,13 @@
-//! Makes a failing workload small, keeping the verdict.
+//! Reduces a failing workload while its verdict stays the same.
 //!
-//! Delta debugging: leave out ever smaller chunks of the operations, then options, for as long as the same verdict
-//! comes back. Any operation can be left out, because operations on what is not there do nothing.
+//! Delta debugging: omit ever smaller chunks of the operations, then options, as long as the same verdict results.
+//! Any operation can be omitted, because operations on missing objects do nothing.
 
 use crate::failure::Failure;
 use crate::workload::Workload;
 
-/// The smallest workload found that fails as `failure` does under `run`, with what it says. `tries` bounds the runs.
+/// Returns the smallest workload found that fails under `run` with the verdict of `failure`, and its failure. `tries`
+/// limits the number of runs.
 pub fn shrink(
     workload: &Workload,
     failure: &Failure,
@@ -70,7 +71,7 @@ mod tests {
 
     #[test]
     fn finds_the_two_operations_that_matter() {
-        let taste = Taste { operations: 300, unlogged: false, kills: true, swaps: true };
+        let taste = Taste { operations: 300, unlogged: false, kills: true, swaps: true, lifetimes: false };
         let mut workload = Workload::generate("model", 3, &taste);
         workload.ops.insert(40, Op::Snap("mine".into()));
         workload.ops.insert(200, Op::Drop("mine".into()));

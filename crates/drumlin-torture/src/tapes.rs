@@ -1,4 +1,4 @@
-//! Tapes: workloads as text files, shrunk from failures that were fixed. All of `regress/` is replayed by every merge.
+//! Tapes: workloads as text files, shrunk from fixed failures. The merge lane replays all tapes of `regress/`.
 
 use crate::failure::{Failure, Verdict};
 use crate::runs::model;
@@ -6,10 +6,10 @@ use crate::workload::Workload;
 use drumlin_env::{Env, FileKind};
 use std::path::Path;
 
-/// Where the tapes of this repository are.
+/// Folder of the tapes in this repository.
 pub const REGRESS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/regress");
 
-/// The text of the file at `path`.
+/// Returns the text of the file at `path`.
 pub fn read(path: &Path) -> Result<String, String> {
     let read = || {
         let file = Env::os().fs().open(path, FileKind::Temp)?;
@@ -27,7 +27,7 @@ pub fn replay(text: &str, every: usize) -> Result<(), Failure> {
     model::closely(&workload, every).map(drop)
 }
 
-/// Replays every tape in `folder`; how many there were.
+/// Replays every tape in `folder`; returns their number.
 pub fn replay_all(folder: &Path) -> Result<usize, Failure> {
     let unreadable = |why: String| Verdict::Failed.of(why);
     let entries = Env::os().fs().list(folder).map_err(|e| unreadable(e.to_string()))?;

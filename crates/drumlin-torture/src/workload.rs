@@ -1,9 +1,9 @@
 //! Workloads: options, keyspaces and operations, drawn from one seed or read from a tape.
 //!
-//! Each purpose draws from its own stream, so that a new draw in one moves no other. Each seed leaves out a random
-//! subset of the operations: some states are only reached when others are never visited.
+//! Each purpose draws from its own stream, so a new draw in one changes no other. Each seed omits a random subset of
+//! the operations, since some states are reached only in the absence of others.
 //!
-//! A tape is a workload as text, a line each: `run`, `seed`, `store OPTION VALUE`, `keyspace NAME text|counts
+//! A tape is a workload as text, one item per line: `run`, `seed`, `store OPTION VALUE`, `keyspace NAME text|counts
 //! logged|unlogged OPTION=VALUE..`, then operations. `#` begins a comment.
 
 use crate::ops::{Bounds, Change, Item, KEY_MARK, Op, Value};
@@ -11,7 +11,7 @@ use drumlin::{Durability, KeyspaceOptions};
 use drumlin_env::Random;
 use std::fmt::Write;
 
-/// Policies that swaps choose from: every preset, and chaos.
+/// Policies that policy switches choose from: every preset, and chaos.
 pub const POLICIES: &[&str] = &[
     "1-leveling",
     "1-leveling:dynamic",
@@ -36,22 +36,22 @@ pub const POLICIES: &[&str] = &[
 /// A keyspace of a workload.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct KeyspaceSetup {
-    /// Its name.
+    /// Name of the keyspace.
     pub name: String,
-    /// Whether it holds numbers, and merging adds.
+    /// Whether it holds counters, which its merge operator adds.
     pub counts: bool,
     /// Whether its writes bypass the log.
     pub unlogged: bool,
-    /// Its options.
+    /// Options of the keyspace.
     pub options: Vec<(String, String)>,
 }
 
-/// What to do to a store.
+/// Options and operations to run on a store.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Workload {
-    /// The run that it is for.
+    /// Run that the workload is for.
     pub run: String,
-    /// Seed of the world that it runs in.
+    /// Seed of the simulated world.
     pub seed: u64,
     /// Options of the store.
     pub store: Vec<(String, String)>,
@@ -61,17 +61,19 @@ pub struct Workload {
     pub ops: Vec<Op>,
 }
 
-/// What a run wants of its workloads.
+/// Parameters of a run for its generated workloads.
 #[derive(Clone, Copy, Debug)]
 pub struct Taste {
     /// Number of operations.
     pub operations: usize,
     /// Whether a keyspace may bypass the log.
     pub unlogged: bool,
-    /// Whether the process may die, and the store be opened again.
+    /// Whether the workload may kill the process and reopen the store.
     pub kills: bool,
-    /// Whether policies are swapped by the workload itself.
+    /// Whether the workload switches policies.
     pub swaps: bool,
+    /// Whether the workload sets TTLs and lets time pass, so that entries expire.
+    pub lifetimes: bool,
 }
 
 fn pair(name: &str, value: &str) -> (String, String) {
@@ -82,7 +84,7 @@ fn one_of<'a>(random: &mut Random, all: &[&'a str]) -> &'a str {
     all[random.index(all.len())]
 }
 
-/// Small options, so that a short workload reaches every part of the store.
+/// Returns small option values, so that a short workload reaches every part of the store.
 pub fn small_options(random: &mut Random) -> Vec<(String, String)> {
     let mut options: Vec<(String, String)> = Vec::new();
     if random.chance(1, 2) {
@@ -102,7 +104,7 @@ pub fn small_options(random: &mut Random) -> Vec<(String, String)> {
 }
 
 impl Workload {
-    /// The workload of `seed` for `run`.
+    /// Generates the workload of `seed` for `run`.
     pub fn generate(run: &str, seed: u64, taste: &Taste) -> Workload {
         let mut random = Random::new(seed, "options");
         let store = vec![
@@ -123,7 +125,41 @@ impl Workload {
             .collect();
         let mut workload = Workload { run: run.to_owned(), seed, store, keyspaces, ops: Vec::new() };
         workload.ops = Generator::new(&workload, taste).operations(taste.operations);
+        // The crash run keeps its seeds as they are.
+        let mut random = Random::new(seed, "hot");
+        if taste.kills && random.chance(1, 3) {
+            workload.heat(&mut random);
+            workload.ops.truncate(taste.operations);
+        }
         workload
+    }
+
+    /// Inserts bursts of merges, reads and range deletes of one hot key, in which long operand chains are joined.
+    fn heat(&mut self, random: &mut Random) {
+        let keyspace = self.keyspaces[random.index(self.keyspaces.len())].clone();
+        let durability = if keyspace.unlogged { Durability::None } else { Durability::Buffered };
+        let key = format!("{KEY_MARK}hot");
+        let write = |change: Change| {
+            let items = vec![Item { keyspace: keyspace.name.clone(), change }];
+            Op::Write { items, durability }
+        };
+        let get = || Op::Get { at: None, keyspace: keyspace.name.clone(), key: key.clone() };
+        for burst in 0..1 + random.below(5) {
+            let mut ops = Vec::new();
+            for part in 0..1 + random.below(3) {
+                if part > 0 && random.chance(2, 3) {
+                    let bounds = Bounds { start: Some(key.clone()), end: Some(format!("{key}~")) };
+                    ops.push(write(Change::DeleteRange(bounds)));
+                }
+                for number in 0..2 + random.below(6) {
+                    let tag = 1_000_000 + burst * 100 + part * 10 + number;
+                    ops.push(write(Change::Merge(key.clone(), Value { tag, len: 3 })));
+                }
+                ops.extend((0..1 + random.below(3)).map(|_| get()));
+            }
+            let at = random.index(self.ops.len() + 1);
+            self.ops.splice(at..at, ops);
+        }
     }
 }
 
@@ -133,7 +169,7 @@ struct Generator {
     keyspaces: Vec<(String, bool)>,
     keys: Vec<String>,
     snapshots: Vec<String>,
-    /// The operations that this seed has, each as often as it is to be drawn.
+    /// Operations that this seed uses, each repeated in proportion to its frequency.
     menu: Vec<&'static str>,
     value_len: u64,
     tag: u64,
@@ -175,7 +211,10 @@ impl Generator {
         if taste.swaps {
             menu.extend(["policy", "policy"]);
         }
-        // The rare ones come last, one in some hundreds each.
+        if taste.lifetimes && Random::new(workload.seed, "lifetimes").chance(1, 2) {
+            menu.extend(["lifetime", "wait", "wait"]);
+        }
+        // The rare operations come last, each one in some hundred draws.
         let mut random = Random::new(workload.seed, "menu");
         let mut menu = menu.repeat(4);
         let mut rare = |name: &'static str, wanted: bool| {
@@ -204,7 +243,7 @@ impl Generator {
     }
 
     fn key(&mut self) -> String {
-        // Half of the draws fall on few keys, so that versions pile up.
+        // Half of the draws hit few keys, so that versions accumulate.
         let reach = if self.random.chance(1, 2) { self.keys.len() / 8 + 1 } else { self.keys.len() };
         self.keys[self.random.index(reach)].clone()
     }
@@ -227,7 +266,7 @@ impl Generator {
         }
     }
 
-    /// A range of a few neighbours, or a wide one.
+    /// Draws a range to delete: a few neighbouring keys, or sometimes a wide range.
     fn doomed(&mut self) -> Bounds {
         if self.random.chance(1, 6) {
             return self.bounds();
@@ -275,7 +314,7 @@ impl Generator {
         Op::Write { items, durability: self.durability(unlogged) }
     }
 
-    /// A live snapshot, sometimes.
+    /// Draws a live snapshot, or `None`.
     fn at(&mut self) -> Option<String> {
         if self.snapshots.is_empty() || self.random.chance(1, 2) {
             return None;
@@ -318,15 +357,22 @@ impl Generator {
             "step" => Op::Step(1 + self.random.index(40)),
             "set" => self.set(keyspace),
             "sync" => Op::Sync,
+            "lifetime" => {
+                let value = one_of(&mut self.random, &["0", "1", "2", "10"]).to_owned();
+                Op::Set { keyspace, option: "ttl_seconds".to_owned(), value }
+            }
+            "wait" => Op::Sleep(self.random.below(1_500_000)),
             "sleep" => Op::Sleep(self.random.below(100_000)),
             "policy" => Op::Policy { keyspace, name: one_of(&mut self.random, POLICIES).to_owned() },
+            // Take no draw here, so that the other operations of existing seeds stay the same.
+            "checkpoint" if self.tag.is_multiple_of(3) => Op::Repair,
             "checkpoint" => Op::Checkpoint,
             "drop-keyspace" => {
                 ops.push(Op::DropKeyspace(keyspace.clone()));
                 Op::MakeKeyspace(keyspace)
             }
             _ => {
-                // Snapshots do not outlive the process.
+                // Snapshots do not survive the process.
                 self.snapshots.clear();
                 if verb == "kill" { Op::Kill } else { Op::Reopen }
             }
@@ -348,9 +394,9 @@ impl Generator {
     }
 }
 
-/// Tapes.
+/// Tape format.
 impl Workload {
-    /// The workload as text.
+    /// Returns the workload as text.
     pub fn tape(&self) -> String {
         let mut text = format!("run {}\nseed {:#x}\n", self.run, self.seed);
         let written = "writing to a string";
@@ -372,7 +418,7 @@ impl Workload {
         text
     }
 
-    /// Reads a tape.
+    /// Parses a tape.
     pub fn read(text: &str) -> Result<Workload, String> {
         let mut workload = Workload {
             run: "model".into(),
@@ -413,7 +459,7 @@ impl Workload {
     }
 }
 
-/// A number, decimal or with `0x`.
+/// Parses a number, decimal or with the prefix `0x`.
 pub fn number(text: &str) -> Result<u64, String> {
     let parsed = match text.strip_prefix("0x") {
         Some(digits) => u64::from_str_radix(digits, 16),
@@ -429,7 +475,7 @@ mod tests {
     #[test]
     fn tapes_read_back() {
         for seed in 0..20 {
-            let taste = Taste { operations: 200, unlogged: true, kills: true, swaps: true };
+            let taste = Taste { operations: 200, unlogged: true, kills: true, swaps: true, lifetimes: true };
             let workload = Workload::generate("model", seed, &taste);
             assert_eq!(workload.ops.len(), 200);
             assert_eq!(Workload::read(&workload.tape()).as_ref(), Ok(&workload));

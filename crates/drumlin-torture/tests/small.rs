@@ -1,6 +1,6 @@
-//! The runs at small volumes, so that `cargo test` alone meets them all. The lanes do the same at large.
+//! The runs at small volumes, so that `cargo test` alone covers them all. The lanes run them at large volumes.
 
-use drumlin_torture::runs::{corrupt, crash, meta, model, repeat};
+use drumlin_torture::runs::{corrupt, crash, meta, model, repair, repeat, threads};
 use drumlin_torture::tapes;
 use std::path::Path;
 
@@ -36,6 +36,13 @@ fn damage_is_an_error_or_the_truth() {
 }
 
 #[test]
+fn what_is_repaired_is_the_truth_as_far_as_it_says() {
+    let figures = repair::run(0x51, 600);
+    println!("{}", figures.line());
+    assert_eq!(figures.failures, []);
+}
+
+#[test]
 fn the_same_seed_makes_the_same_calls() {
     let figures = repeat::run(0x51, 6, 300);
     println!("{}", figures.line());
@@ -46,4 +53,11 @@ fn the_same_seed_makes_the_same_calls() {
 fn what_was_fixed_stays_fixed() {
     let replayed = tapes::replay_all(Path::new(tapes::REGRESS));
     assert!(replayed.as_ref().is_ok_and(|count| *count >= 4), "{replayed:?}");
+}
+
+#[test]
+fn one_order_explains_what_threads_saw() {
+    let figures = threads::run(0x51, 2, 8_000);
+    println!("{}", figures.line());
+    assert_eq!(figures.failures, []);
 }

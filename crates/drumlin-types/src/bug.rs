@@ -1,7 +1,7 @@
-//! Seeded bugs: the tests must be able to find each of them (`docs/design/testing.md`).
+//! Seeded bugs: deliberate faults that the tests must detect (`docs/design/testing.md`).
 //!
-//! `bug!("B10")` is the constant `false` in every build but one made with `--cfg sim`, where a test
-//! process may switch on exactly one bug for its whole life.
+//! `bug!("B10")` is the constant `false`, except in builds with `--cfg sim`. There a test process may switch on one
+//! bug at a time.
 
 #[cfg(sim)]
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -9,25 +9,25 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 #[cfg(sim)]
 static ACTIVE: AtomicU64 = AtomicU64::new(0);
 
-/// The bug's name as a number: up to seven ASCII bytes.
+/// Encodes a bug's name, up to seven ASCII bytes, as a number.
 #[cfg(sim)]
 fn code(name: &str) -> u64 {
     name.bytes().fold(0, |sum, byte| (sum << 8) | u64::from(byte))
 }
 
-/// Switches the bug `name` on, and any other off; the empty name switches all off.
+/// Switches the bug `name` on and any other bug off. The empty name switches all bugs off.
 #[cfg(sim)]
 pub fn activate(name: &str) {
     ACTIVE.store(code(name), Relaxed);
 }
 
-/// Whether the bug `name` is on.
+/// Returns whether the bug `name` is switched on.
 #[cfg(sim)]
 pub fn on(name: &str) -> bool {
     ACTIVE.load(Relaxed) == code(name)
 }
 
-/// Whether the seeded bug of this name is switched on; `false` outside simulation builds.
+/// Evaluates to whether the named seeded bug is switched on; `false` outside simulation builds.
 #[cfg(sim)]
 #[macro_export]
 macro_rules! bug {
@@ -36,7 +36,7 @@ macro_rules! bug {
     };
 }
 
-/// Whether the seeded bug of this name is switched on; `false` outside simulation builds.
+/// Evaluates to whether the named seeded bug is switched on; `false` outside simulation builds.
 #[cfg(not(sim))]
 #[macro_export]
 macro_rules! bug {

@@ -1,4 +1,4 @@
-//! Newtype identifiers. None is ever reused within a store (order rule O4).
+//! Newtype identifiers. A store never reuses an id (durability order rule O4).
 
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident($inner:ty), $prefix:literal) => {
@@ -20,26 +20,26 @@ macro_rules! id {
 }
 
 id!(
-    /// A physical table file. Table, log, manifest and value files share one number space.
+    /// Number of a table file. Table, log, manifest and value files share one number space.
     TableId(u64), "t"
 );
 id!(
-    /// A sorted run: files with disjoint bounds in one level.
+    /// Id of a sorted run: files of one level with disjoint bounds.
     RunId(u64), "r"
 );
 id!(
-    /// A keyspace (column family).
+    /// Id of a keyspace (a column family in RocksDB).
     KeyspaceId(u32), "k"
 );
 id!(
-    /// A log segment. It is also the segment's epoch.
+    /// Number of a log segment. It is also the segment's epoch.
     LogNumber(u64), "log"
 );
 id!(
-    /// A value file.
+    /// Number of a value file.
     ValueFileId(u64), "v"
 );
 id!(
-    /// An admitted plan. Tickets are numbered in admission order and live in memory only.
+    /// Number of a scheduled compaction. Tickets are numbered in admission order and exist in memory only.
     Ticket(u64), "#"
 );

@@ -1,4 +1,4 @@
-//! User keys and half-open ranges of them. Keys are ordered as byte strings.
+//! User keys and half-open key ranges. Keys are ordered bytewise.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -6,22 +6,22 @@ use core::borrow::Borrow;
 use core::fmt;
 use core::ops::Deref;
 
-/// A user key, cheap to clone.
+/// A user key. Cheap to clone: clones share the bytes.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key(Arc<[u8]>);
 
 impl Key {
-    /// A copy of `bytes`.
+    /// Returns a key that holds a copy of `bytes`.
     pub fn new(bytes: &[u8]) -> Key {
         Key(Arc::from(bytes))
     }
 
-    /// The empty key, the smallest of all.
+    /// Returns the empty key, the smallest key.
     pub fn empty() -> Key {
         Key(Arc::from(&[][..]))
     }
 
-    /// The smallest key above `bytes`: `bytes` followed by a zero byte.
+    /// Returns the smallest key greater than `bytes`: `bytes` followed by a zero byte.
     pub fn successor(bytes: &[u8]) -> Key {
         let mut next = Vec::with_capacity(bytes.len() + 1);
         next.extend_from_slice(bytes);
@@ -29,7 +29,7 @@ impl Key {
         Key(Arc::from(next))
     }
 
-    /// The smallest key above every key that starts with `prefix`; `None` when there is none.
+    /// Returns the smallest key greater than every key with this `prefix`, or `None` when no such key exists.
     pub fn prefix_end(prefix: &[u8]) -> Option<Key> {
         let last = prefix.iter().rposition(|&b| b != 0xff)?;
         let mut end = prefix[..=last].to_vec();
@@ -37,7 +37,7 @@ impl Key {
         Some(Key(Arc::from(end)))
     }
 
-    /// The bytes.
+    /// Returns the bytes of the key.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
@@ -75,47 +75,47 @@ impl fmt::Debug for Key {
     }
 }
 
-/// A half-open range of keys: `start` is in it, `end` is not. No end means unbounded.
+/// A half-open range of keys: includes `start`, excludes `end`. Without an end it is unbounded above.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct KeyRange {
     /// First key of the range.
     pub start: Key,
-    /// First key after the range, or `None` for "to the last key there is".
+    /// First key after the range; `None` when the range has no upper bound.
     pub end: Option<Key>,
 }
 
 impl KeyRange {
-    /// `start..end`.
+    /// Returns the range `start..end`.
     pub fn new(start: Key, end: Option<Key>) -> KeyRange {
         KeyRange { start, end }
     }
 
-    /// Every key.
+    /// Returns the range of all keys.
     pub fn all() -> KeyRange {
         KeyRange { start: Key::empty(), end: None }
     }
 
-    /// `first..=last`.
+    /// Returns the range `first..=last`.
     pub fn inclusive(first: &[u8], last: &[u8]) -> KeyRange {
         KeyRange { start: Key::new(first), end: Some(Key::successor(last)) }
     }
 
-    /// The keys that start with `prefix`.
+    /// Returns the range of keys that start with `prefix`.
     pub fn prefix(prefix: &[u8]) -> KeyRange {
         KeyRange { start: Key::new(prefix), end: Key::prefix_end(prefix) }
     }
 
-    /// Whether no key is in the range.
+    /// Returns whether the range contains no key.
     pub fn is_empty(&self) -> bool {
         self.end.as_ref().is_some_and(|end| *end <= self.start)
     }
 
-    /// Whether `key` is in the range.
+    /// Returns whether the range contains `key`.
     pub fn contains(&self, key: &[u8]) -> bool {
         *key >= *self.start && self.is_before_end(key)
     }
 
-    /// Whether `key` lies before the end of the range.
+    /// Returns whether `key` is less than the end of the range.
     pub fn is_before_end(&self, key: &[u8]) -> bool {
         match &self.end {
             Some(end) => *key < **end,
@@ -123,7 +123,7 @@ impl KeyRange {
         }
     }
 
-    /// Whether some key is in both ranges.
+    /// Returns whether the two ranges have a key in common.
     pub fn overlaps(&self, other: &KeyRange) -> bool {
         !self.is_empty()
             && !other.is_empty()
@@ -131,7 +131,7 @@ impl KeyRange {
             && other.is_before_end(&self.start)
     }
 
-    /// The keys in both ranges, if there are any.
+    /// Returns the intersection of the two ranges, or `None` when they have no key in common.
     pub fn intersect(&self, other: &KeyRange) -> Option<KeyRange> {
         if !self.overlaps(other) {
             return None;
@@ -140,12 +140,12 @@ impl KeyRange {
         Some(KeyRange { start, end: min_end(&self.end, &other.end).clone() })
     }
 
-    /// Whether every key of `other` is in `self`.
+    /// Returns whether `self` contains every key of `other`.
     pub fn covers(&self, other: &KeyRange) -> bool {
         other.is_empty() || (self.start <= other.start && min_end(&self.end, &other.end) == &other.end)
     }
 
-    /// The smallest range that covers both.
+    /// Returns the smallest range that covers both.
     pub fn hull(&self, other: &KeyRange) -> KeyRange {
         if self.is_empty() {
             return other.clone();
@@ -161,7 +161,7 @@ impl KeyRange {
         KeyRange { start, end }
     }
 
-    /// What is left of `self` before and after `cut`. Either side may be absent.
+    /// Returns the parts of `self` before and after `cut`. Either part may be absent.
     pub fn subtract(&self, cut: &KeyRange) -> (Option<KeyRange>, Option<KeyRange>) {
         if !self.overlaps(cut) {
             return (Some(self.clone()), None);

@@ -1,33 +1,43 @@
 //! Sequence numbers and entry kinds.
 
-/// A sequence number: the position of one operation in the store's commit order. The first is 1.
+/// Sequence number: the position of one operation in the store's commit order. The first is 1.
 pub type Seq = u64;
 
-/// What an entry says about its key. The numbers are part of the disk format.
+/// Type of an entry. The numbers are part of the disk format.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum Kind {
-    /// The key is gone.
+    /// A point tombstone: deletes the key.
     Delete = 0,
-    /// The key has this value.
+    /// A value for the key.
     Put = 1,
     /// An operand for the keyspace's merge operator.
     Merge = 2,
-    /// A value that ends by itself: eight bytes little endian, the expiry time in microseconds since
-    /// the Unix epoch, then the value.
+    /// A value that expires: eight bytes little endian, the expiry time in microseconds since the Unix epoch, then
+    /// the value. Once expired it is a deletion.
     PutExpiring = 3,
-    /// The value lives in a value file; the entry holds the encoded pointer.
+    /// A value stored in a value file. The entry holds the encoded pointer to it.
     PutPointer = 4,
-    /// A range tombstone. Kept apart from the other entries; the value is the end of the range.
+    /// A range tombstone. Its value is the end of the range. Range tombstones are stored apart from the other entries.
     DeleteRange = 5,
+    /// A merge operand that expires: eight bytes as in [`Kind::PutExpiring`], then the operand. An expired operand has
+    /// no effect, as if it had never been written. Older and newer versions of the key are unaffected.
+    MergeExpiring = 6,
 }
 
 impl Kind {
-    /// All kinds, for drivers that iterate them.
-    pub const ALL: [Kind; 6] =
-        [Kind::Delete, Kind::Put, Kind::Merge, Kind::PutExpiring, Kind::PutPointer, Kind::DeleteRange];
+    /// All kinds, in the order of their numbers.
+    pub const ALL: [Kind; 7] = [
+        Kind::Delete,
+        Kind::Put,
+        Kind::Merge,
+        Kind::PutExpiring,
+        Kind::PutPointer,
+        Kind::DeleteRange,
+        Kind::MergeExpiring,
+    ];
 
-    /// The kind stored as `byte`, if there is one.
+    /// Returns the kind that `byte` encodes, or `None` when there is none.
     pub fn from_u8(byte: u8) -> Option<Kind> {
         Kind::ALL.get(byte as usize).copied()
     }
@@ -42,6 +52,6 @@ mod tests {
         for kind in Kind::ALL {
             assert_eq!(Kind::from_u8(kind as u8), Some(kind));
         }
-        assert_eq!(Kind::from_u8(6), None);
+        assert_eq!(Kind::from_u8(7), None);
     }
 }

@@ -1,7 +1,8 @@
-//! All plans, and all pairs of plans, on all trees of a few single-version files of one key.
+//! Exhaustive test of the legality rules: all plans and all pairs of plans, on all trees of a few files that each hold
+//! one version of one key.
 //!
-//! On such files the rules are exact, not only safe: a plan is legal if and only if R holds after it, and
-//! a plan waits for an earlier one if and only if R breaks when it is installed first.
+//! On such files the rules are exact, not only safe. A plan is legal if and only if R holds after it. A plan waits for
+//! an earlier one if and only if R breaks when it is installed first.
 
 use drumlin_types::contract::draw::plain_file;
 use drumlin_types::contract::legal::{check, legal, spans, waits};
@@ -12,7 +13,7 @@ fn only_key() -> KeyRange {
     KeyRange::inclusive(b"k", b"k")
 }
 
-/// Adds a file of its own run that holds the versions `min..=max`, or some of them.
+/// Adds a file, in a run of its own, whose versions lie in `min..=max`.
 fn add(tree: &mut TreeView, level: u8, table: u64, min: Seq, max: Seq, state: FileState) {
     let mut file = plain_file(TableId(table), only_key(), min, max);
     file.state = state;
@@ -20,7 +21,7 @@ fn add(tree: &mut TreeView, level: u8, table: u64, min: Seq, max: Seq, state: Fi
     tree.levels[usize::from(level)].runs.push(run);
 }
 
-/// Levels of the versions 1, 2, ..; the newer never the deeper.
+/// Returns all assignments of levels to versions 1..=n in which no newer version lies deeper than an older one.
 fn placements(n: usize, levels: u8) -> Vec<Vec<u8>> {
     if n == 0 {
         return vec![Vec::new()];
@@ -36,7 +37,7 @@ fn placements(n: usize, levels: u8) -> Vec<Vec<u8>> {
     found
 }
 
-/// R on single versions: no newer version lies deeper than an older one.
+/// Returns whether R holds: no newer version lies deeper than an older one.
 fn holds(levels: &[u8]) -> bool {
     levels.windows(2).all(|pair| pair[1] <= pair[0])
 }
@@ -51,7 +52,7 @@ fn plan(files: u32, out: u8) -> Plan {
     Plan::new(take.collect(), out, String::new())
 }
 
-/// The tree with `taken` claimed by a plan to `out`, as later plans see it.
+/// Returns the projected tree with `taken` claimed by a plan to `out`, as later plans see it.
 fn projected(levels: &[u8], taken: u32, out: u8) -> TreeView {
     let mut tree = TreeView::empty(usize::from(*levels.iter().max().unwrap().max(&out)) + 4);
     for (i, &level) in levels.iter().enumerate().filter(|(i, _)| taken >> i & 1 == 0) {

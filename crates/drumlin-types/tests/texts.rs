@@ -1,8 +1,12 @@
-//! Legality as text: a drawn tree, a command, what the rules say.
+//! Text tests of legality: a drawn tree, a command, and the result.
 //!
-//! `tree` draws; `legal PLAN` judges; `close PLAN` shows the closed plan; `check` judges the shape;
-//! `admit PLAN` closes nothing, gives the plan the next ticket, shows whom it waits for and puts its
-//! output on the projected tree; `show` draws the tree as it then is.
+//! - `tree DRAWING` sets the tree.
+//! - `legal PLAN` checks the plan.
+//! - `close PLAN` prints the closed plan.
+//! - `check` checks that the tree is well-formed.
+//! - `admit PLAN` gives the plan the next ticket without closing it, prints the tickets that it waits for, and adds its
+//!   output to the projected tree.
+//! - `show` prints the current tree.
 
 #![expect(clippy::disallowed_methods, reason = "tests read and damage files on purpose")]
 
@@ -75,7 +79,7 @@ fn run(case: &str) -> String {
 
 text_test!(legality_as_text, "testdata/legal.txt", run);
 
-/// Every drawn tree of the texts comes back as it was drawn, whatever its marks.
+/// Parsing and printing a drawing returns the same text.
 #[test]
 fn drawings_round_trip() {
     for drawing in [

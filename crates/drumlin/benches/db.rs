@@ -1,17 +1,17 @@
-//! Loads a store and reads it back, and prints what an operation costs, one line a workload:
-//! `cargo bench -p drumlin --bench db`, or with `DRUMLIN_BENCH_ENTRIES=5000000`.
+//! Loads a store, reads it back, and prints the cost of an operation, one line per workload. Run it with `cargo bench
+//! -p drumlin --bench db`; set `DRUMLIN_BENCH_ENTRIES=5000000` for a larger store.
 //!
-//! The workloads go by the names that db_bench of RocksDB uses for the same ones. A line gives wall time per
-//! operation, operations per second, CPU time of the calling thread and CPU time of the whole process, which
-//! includes flushes and merges. Keys are 16 bytes: a bijective hash of a counter, then the counter, both big
-//! endian. So they are distinct, in random order, and need no list. Values are 100 bytes.
+//! Workloads have the names that RocksDB's db_bench uses for the same ones. A line shows wall time per operation,
+//! operations per second, CPU time of the calling thread, and CPU time of the whole process, which includes flushes
+//! and compactions. Keys have 16 bytes: a bijective hash of a counter, then the counter, both big endian. They are
+//! therefore distinct and in random order, without a list. Values have 100 bytes.
 //!
-//! Settings from the environment:
-//! - `DRUMLIN_BENCH_ENTRIES`: entries to load; 1 000 000 by default.
-//! - `DRUMLIN_BENCH_READS`: operations of each read workload; as many as entries by default.
-//! - `DRUMLIN_BENCH_WORKLOADS`: which to run, by name, after the load; all by default.
-//! - `DRUMLIN_BENCH_SET`: options of the store, `name=value` with commas between.
-//! - `DRUMLIN_BENCH_KEYSPACE`: options of the keyspace, likewise.
+//! Environment variables:
+//! - `DRUMLIN_BENCH_ENTRIES`: number of entries to load; 1 000 000 by default.
+//! - `DRUMLIN_BENCH_READS`: number of operations of each read workload; as many as entries by default.
+//! - `DRUMLIN_BENCH_WORKLOADS`: names of the workloads to run after the load; all by default.
+//! - `DRUMLIN_BENCH_SET`: options of the store, as comma-separated `name=value` pairs.
+//! - `DRUMLIN_BENCH_KEYSPACE`: options of the keyspace, in the same form.
 
 use drumlin::env::{Env, TempDir};
 use drumlin::{Db, Durability, Keyspace};
@@ -20,7 +20,7 @@ use rustix::time::{ClockId, clock_gettime};
 const VALUE_BYTES: usize = 100;
 const NEXTS: usize = 10;
 
-/// A bijection of 64-bit numbers: distinct keys in random order, without a list of them.
+/// Returns a bijective hash of `n`: distinct keys in random order, without a list.
 fn scatter(n: u64) -> u64 {
     let mut x = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     x = (x ^ (x >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
@@ -34,7 +34,7 @@ fn key(n: u64) -> [u8; 16] {
     key
 }
 
-/// Value bytes that no compressor makes smaller, a new place in them for each entry.
+/// Incompressible value bytes; each entry uses a different slice.
 struct Values(Vec<u8>);
 
 impl Values {
@@ -53,7 +53,7 @@ fn nanos(clock: ClockId) -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Runs one workload of `operations` and prints its line. `run` gives what to say at its end.
+/// Runs one workload of `operations` operations and prints its line. `run` returns a note for the end of the line.
 fn measure(name: &str, operations: u64, run: impl FnOnce() -> String) {
     let clocks = [ClockId::Monotonic, ClockId::ThreadCPUTime, ClockId::ProcessCPUTime];
     let before = clocks.map(nanos);
@@ -140,7 +140,7 @@ fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
-/// `name=value,name=value` from the environment variable `name`.
+/// Parses `name=value,name=value` from the environment variable `name`.
 fn pairs(name: &str) -> Vec<(String, String)> {
     let text = std::env::var(name).unwrap_or_default();
     let pairs = text.split(',').filter_map(|pair| pair.split_once('='));
@@ -197,7 +197,7 @@ fn run() -> drumlin::Result<()> {
     db.close()
 }
 
-/// What the load left: the tree, and what was written for it.
+/// Describes the result of the load: the tree, and the bytes written for it.
 fn shape(db: &Db) -> String {
     let metrics = db.metrics();
     let levels = db.tree().into_iter().flat_map(|tree| tree.levels);

@@ -1,6 +1,8 @@
-//! Prints what a decision of ARCE costs, with its plan: `cargo bench -p drumlin --bench decide -- [runs]`.
+//! Prints the cost of an ARCE policy decision that includes a plan: `cargo bench -p drumlin --bench decide --
+//! [runs]`.
 //!
-//! The shapes are those of [`drumlin_policy::sim::desk`]; the regression gate counts the instructions of some.
+//! The inputs are those of [`drumlin_policy::sim::desk`]. The regression gate counts the instructions of some of
+//! them.
 
 use drumlin_env::Env;
 use drumlin_policy::sim::desk::{Case, Desk};

@@ -1,34 +1,33 @@
-//! Prints what a memtable insert and a lookup cost: `cargo bench -p drumlin --bench memtable -- [entries]
-//! [value bytes]`.
+//! Prints the cost of memtable inserts and lookups: `cargo bench -p drumlin --bench memtable -- [entries] [value
+//! bytes]`.
 //!
-//! The modules are compiled in by path, because the memtable is private to the engine.
+//! The modules are included by path, because the memtable is private to the engine.
 #![expect(dead_code, unused_imports, unreachable_pub, reason = "private modules, used in part")]
 
-#[path = "../src/cursor.rs"]
-mod cursor;
-#[path = "../src/error.rs"]
-mod error;
+#[path = "../src/base"]
+mod base {
+    pub(crate) mod cursor;
+    pub(crate) mod error;
+    pub(crate) mod rangedel;
+    pub(crate) mod slice;
+}
 #[path = "../src/memtable/mod.rs"]
 mod memtable;
-#[path = "../src/rangedel.rs"]
-mod rangedel;
-#[path = "../src/slice.rs"]
-mod slice;
 
-use crate::cursor::Cursor;
+use crate::base::cursor::Cursor;
 use drumlin_env::Env;
 use drumlin_types::{Kind, Seq};
 use memtable::Memtable;
 use std::sync::Arc;
 
-/// A bijection of 64-bit numbers: distinct keys in random order, without a list of them.
+/// Returns a bijective hash of `n`: distinct keys in random order, without a list.
 fn scatter(n: u64) -> u64 {
     let mut x = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     x = (x ^ (x >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
     x ^ (x >> 32)
 }
 
-/// Sixteen bytes, binary or as text, of which random digits differ in the first or the second half.
+/// Returns a key of sixteen bytes, binary or text, whose random digits are in the first or the second half.
 fn key(style: &str, n: u64) -> [u8; 16] {
     let mut key = *b"key-of-16-bytes.";
     match style {

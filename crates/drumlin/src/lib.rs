@@ -1,4 +1,4 @@
-//! Drumlin: an embedded, ordered, durable key-value store whose tree reshapes itself to its workload.
+//! Drumlin is an embedded, ordered, durable key-value store: an LSM tree whose compaction adapts to the workload.
 //!
 //! ```
 //! # fn main() -> drumlin::Result<()> {
@@ -21,79 +21,61 @@
 //! # }
 //! ```
 //!
-//! - [`Db`] opens a directory; [`Keyspace`] is an ordered map in it; [`Batch`] writes to several at once;
-//!   [`Snapshot`] and [`Iter`] read one moment.
-//! - [`Durability`] says what a write survives; the default is a crash of the process.
-//! - [`MergeOperator`] gives blind read-modify-write.
-//! - Every fallible call returns [`Error`], with an [`ErrorKind`], the file and the offset.
+//! - [`Db`] is an open store in a directory. [`Keyspace`] is an ordered map in it, like a column family.
+//! - [`Batch`] writes to several keyspaces atomically. [`Snapshot`] and [`Iter`] read one state of the store.
+//! - [`Durability`] sets what a write survives: by default the end of the process, with `Sync` also power loss.
+//! - [`MergeOperator`] combines operands with a value without reading it first.
+//! - [`Event`] reports background errors and other events to an [`EventListener`].
+//! - Every fallible call returns an [`Error`] with an [`ErrorKind`] and, where there is one, the file and offset.
+//!   Error texts never contain keys or values.
+//! - [`repair`] copies what is readable in a damaged store into a new one.
 //!
-//! The modules and what they may know of each other are in `ARCHITECTURE.md`.
+//! All calls block. [`Db`], [`Keyspace`] and [`Snapshot`] can be shared between threads. `docs/options.md` lists the
+//! options with their units and bounds. `ARCHITECTURE.md` describes the modules and the imports allowed between them.
 
-mod access;
-mod admin;
+mod api;
 mod background;
-mod batch;
-mod checkpoint;
-mod commit;
+mod base;
 mod compaction;
-mod cursor;
-mod db;
-mod decisions;
-mod durable;
-mod error;
-mod event;
-mod explain;
-mod flush;
-mod iter;
+mod disk;
+mod jobs;
 mod keyspace;
-mod lookup;
-mod memory;
 mod memtable;
-mod merge_operator;
-mod metrics;
-mod multi_get;
+#[cfg(all(test, shuttle))]
+mod models;
+mod ops;
 mod options;
-mod pacing;
-mod range_cursor;
-mod rangedel;
 mod read;
-mod ready;
 mod recovery;
 mod repair;
-mod room;
-mod scan;
-mod search;
-mod shape;
-mod slice;
-mod snapshot;
 mod stats;
 mod store;
 mod table;
-mod verify;
 mod version;
 mod write;
 
-/// The environment that a store works in: the operating system, or a simulated one for tests.
+/// Environment in which a store works: the operating system, or a simulated one for tests.
 pub mod env {
     pub use drumlin_env::*;
 }
 
-pub use batch::Batch;
-pub use db::{Builder, Db};
-pub use decisions::{DecisionRecord, ReplayReport};
-pub use error::{Error, ErrorKind, Result};
-pub use event::{Event, EventListener};
-pub use iter::Iter;
-pub use keyspace::{Keyspace, Snapshot};
-pub use merge_operator::{AddI64, Append, MergeOperator};
-pub use metrics::Metrics;
+pub use api::batch::Batch;
+pub use api::db::{Builder, Db};
+pub use api::keyspace::Keyspace;
+pub use api::snapshot::Snapshot;
+pub use base::decisions::{DecisionRecord, ReplayReport};
+pub use base::error::{Error, ErrorKind, Result};
+pub use base::event::{Event, EventListener};
+pub use base::merge_operator::{AddI64, Append, MergeOperator};
+pub use base::metrics::Metrics;
+pub use base::slice::Slice;
+pub use base::slice::Slice as Value;
+pub use ops::iter::Iter;
+pub use ops::range_cursor::RangeCursor;
+pub use ops::shape::{FileShape, KeyspaceShape, LevelShape, RunShape};
+pub use ops::verify::{Finding, VerifyReport};
 pub use options::{
     Adaptation, Compression, Durability, KeyspaceOptions, OptionDef, Options, Pipeline, Scope as OptionScope,
     Shape as OptionShape, TableReads, options_help, options_markdown,
 };
-pub use range_cursor::RangeCursor;
-pub use repair::{RepairReport, repair};
-pub use shape::{FileShape, KeyspaceShape, LevelShape, RunShape};
-pub use slice::Slice;
-pub use slice::Slice as Value;
-pub use verify::{Finding, VerifyReport};
+pub use repair::{RepairProgress, RepairReport, RepairedFile, RepairedKeyspace, repair, repair_with};

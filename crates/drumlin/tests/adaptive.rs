@@ -1,5 +1,5 @@
-//! The adaptive policy inside the engine: it is the default, sees the load, searches, explains itself, and
-//! comes back after a restart as it was.
+//! Tests of the adaptive policy (ARCE) inside the engine. It is the default, measures the load, searches for
+//! parameters, explains itself, and keeps its state over a restart.
 
 use drumlin::env::{ImageMode, MemEnv};
 use drumlin::{Db, ErrorKind, Keyspace};
@@ -25,7 +25,7 @@ fn write(keys: &Keyspace, from: u64, count: u64) {
     }
 }
 
-/// Writes for eight seconds of virtual time, and scans in between.
+/// Writes for eight seconds of virtual time, with scans in between.
 fn busy(mem: &MemEnv, keys: &Keyspace, from: u64) {
     for n in 0..8000 {
         write(keys, from + n, 1);
@@ -50,7 +50,7 @@ fn reads_are_seen_and_merged_for() {
     write(&keys, 0, 8000);
     db.flush().expect("flush");
     db.wait_idle().expect("idle");
-    // Long scans in number, with virtual time between them.
+    // Many long scans, with virtual time between them.
     for n in 0..20_000 {
         assert!(keys.range(key(n)..).next().is_some() || n > 0);
         if n % 500 == 0 {
@@ -64,7 +64,7 @@ fn reads_are_seen_and_merged_for() {
     let state = keys.policy_state();
     assert!(state.contains("last search"), "{state}");
     let decisions = db.explain();
-    assert!(decisions.iter().any(|d| d.reason.contains("elective")), "no merge for readers");
+    assert!(decisions.iter().any(|d| d.reason.contains("elective")), "no compaction was made for readers");
     assert!(decisions.iter().any(|d| d.what == "search"));
     for n in 0..8600 {
         assert!(keys.get(key(n)).expect("get").is_some());
@@ -79,7 +79,7 @@ fn reads_are_seen_and_merged_for() {
     write(&keys, 8600, 10);
     db.flush().expect("flush");
     db.wait_idle().expect("idle");
-    assert_eq!(tuple(&keys.policy_state()), before, "the tuple survives");
+    assert_eq!(tuple(&keys.policy_state()), before, "the parameters changed over a restart");
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn options_steer_it_and_bad_ones_change_nothing() {
     db.wait_idle().expect("idle");
     assert!(keys.policy_state().starts_with("tuple M/c/q/rho: 3/none/1/none"), "{}", keys.policy_state());
     assert!(runs(&db) <= 16, "{} runs", runs(&db));
-    // Another policy, and back: nothing of the old one's searches or pace stays.
+    // Switches to another policy and back. Searches and write throttle of the old policy must not remain.
     for policy in ["tiering:4", "adaptive-ucs", "arce:20/48/2/1", "arce"] {
         keys.set_policy(policy).expect("policy");
         write(&keys, 6000, 2000);
@@ -116,7 +116,7 @@ fn options_steer_it_and_bad_ones_change_nothing() {
     }
 }
 
-/// A frozen policy merges on and searches no more, over restarts and power loss too, until it is thawed.
+/// A frozen policy continues to compact but does not search, also after restarts and power loss, until it is unfrozen.
 #[test]
 fn a_frozen_policy_keeps_what_it_has_found() {
     let mem = MemEnv::new(14);
@@ -126,32 +126,32 @@ fn a_frozen_policy_keeps_what_it_has_found() {
     let tuple = |keys: &Keyspace| keys.policy_state().lines().next().map(str::to_owned);
     busy(&mem, &keys, 0);
     let found = searches(&db);
-    assert!(found > 0, "it has searched");
+    assert!(found > 0, "the policy has not searched");
     keys.set_option("adaptation", "frozen").expect("a live option");
     let (before, merges) = (tuple(&keys), db.metrics().merges);
     let after_power_loss = mem.snapshot().image(ImageMode::None, 1);
     busy(&mem, &keys, 8000);
     db.wait_idle().expect("idle");
     assert_eq!((searches(&db), tuple(&keys)), (found, before.clone()));
-    assert!(db.metrics().merges > merges, "it merges on");
+    assert!(db.metrics().merges > merges, "the frozen policy does not compact");
     drop(keys);
     db.close().expect("close");
     for mem in [&mem, &after_power_loss] {
         let db = open(mem);
         let keys = keyspace(&db);
-        // What is told of the life before this one.
+        // Searches that the decision log lists from before this open.
         let told = searches(&db);
         busy(mem, &keys, 16_000);
         db.wait_idle().expect("idle");
-        assert_eq!((searches(&db), tuple(&keys)), (told, before.clone()), "it is frozen still");
+        assert_eq!((searches(&db), tuple(&keys)), (told, before.clone()), "the policy is no longer frozen");
         keys.set_option("adaptation", "on").expect("thawed");
         busy(mem, &keys, 24_000);
         db.wait_idle().expect("idle");
-        assert!(searches(&db) > told, "it searches again");
+        assert!(searches(&db) > told, "the unfrozen policy does not search");
     }
 }
 
-/// Reads for eight seconds of virtual time, and a write each second, so that the policy is asked.
+/// Reads for eight seconds of virtual time. A write each second triggers a policy call.
 fn looks_up(mem: &MemEnv, keys: &Keyspace) {
     for n in 0..32_000 {
         keys.get(key(n)).expect("get");
@@ -162,7 +162,7 @@ fn looks_up(mem: &MemEnv, keys: &Keyspace) {
     }
 }
 
-/// While it is frozen the load that it goes by stays too, whatever comes and over a restart.
+/// A frozen policy also keeps its measured load, under any new load and over a restart.
 #[test]
 fn a_frozen_policy_keeps_its_picture_of_the_load() {
     let mem = MemEnv::new(15);
@@ -179,7 +179,7 @@ fn a_frozen_policy_keeps_its_picture_of_the_load() {
     let before = shares(&keys);
     let asked = db.metrics().policy_asked;
     looks_up(&mem, &keys);
-    assert!(db.metrics().policy_asked > asked, "it decides");
+    assert!(db.metrics().policy_asked > asked, "the frozen policy was not called");
     assert_eq!(shares(&keys), before);
     drop(keys);
     db.close().expect("close");
@@ -189,7 +189,7 @@ fn a_frozen_policy_keeps_its_picture_of_the_load() {
     assert_eq!(shares(&keys), before, "after a restart");
     keys.set_option("adaptation", "on").expect("thawed");
     looks_up(&mem, &keys);
-    assert_ne!(shares(&keys), before, "it learns again");
+    assert_ne!(shares(&keys), before, "the unfrozen policy does not learn");
 }
 
 #[test]
@@ -219,7 +219,7 @@ fn fewer_runs_than_there_are_may_be_asked_for() {
     let before = runs(&db);
     assert!(before > 12, "{before} runs");
     keys.set_option("max_runs", "8").expect("fewer than there are");
-    // Writers are slowed, never stopped for good, while merges bring runs down.
+    // Writes are throttled, but never blocked forever, while compactions reduce the number of runs.
     write(&keys, 12_000, 3000);
     db.flush().expect("flush");
     db.wait_idle().expect("idle");
@@ -229,7 +229,7 @@ fn fewer_runs_than_there_are_may_be_asked_for() {
     }
 }
 
-/// Writes, and scans from the first key on.
+/// Alternates writes with scans that start at the first key.
 #[test]
 fn scans_from_the_first_key_are_merged_for() {
     let mem = MemEnv::new(16);
@@ -243,7 +243,7 @@ fn scans_from_the_first_key_are_merged_for() {
             }
         }
     };
-    // Until there are as many samples of readers that those of writers no longer stand in.
+    // Runs until there are enough samples of readers, so that samples of writers no longer substitute for them.
     write(&keys, 0, 10);
     scan(0, 10_000);
     write(&keys, 10, 8000);
@@ -255,7 +255,7 @@ fn scans_from_the_first_key_are_merged_for() {
     assert!(runs(&db) <= 6, "{} runs after many scans", runs(&db));
 }
 
-/// Writes of some keys, lookups of others.
+/// Writes some keys and looks up others.
 #[test]
 fn runs_that_nobody_reads_are_bounded_too() {
     let mem = MemEnv::new(17);
@@ -276,5 +276,8 @@ fn runs_that_nobody_reads_are_bounded_too() {
     }
     assert!(most <= 24, "{most} runs");
     let reasons = db.explain();
-    assert!(reasons.iter().any(|d| d.reason.contains("counted by all keys")), "nobody counted them");
+    assert!(
+        reasons.iter().any(|d| d.reason.contains("counted by all keys")),
+        "no decision counted runs by all keys"
+    );
 }

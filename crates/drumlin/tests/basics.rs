@@ -1,4 +1,4 @@
-//! The public surface end to end: on real files with threads, and in simulation.
+//! End-to-end tests of the public API, on real files with threads and in simulation.
 
 use drumlin::env::{Env, MemEnv, TempDir};
 use drumlin::{Batch, Db, Durability, Keyspace};
@@ -64,7 +64,7 @@ fn compare(keys: &Keyspace, oracle: &Oracle) {
     }
 }
 
-/// A cursor over a part of the keys, moved at random, beside a position in the map.
+/// Moves a cursor over a part of the keys at random and compares it with a position in the ordered map.
 fn wander(keys: &Keyspace, oracle: &Oracle, draw: &mut Draw) {
     let key = |draw: &mut Draw| format!("key{:06}", draw.below(5000)).into_bytes();
     let (a, b) = (key(draw), key(draw));
@@ -87,7 +87,7 @@ fn wander(keys: &Keyspace, oracle: &Oracle, draw: &mut Draw) {
         };
         at = moved.1.filter(|at| *at < inside.len());
         assert_eq!(moved.0.expect("a move"), at.is_some());
-        assert!(cursor.entry() == at.map(|at| inside[at]), "the cursor is elsewhere");
+        assert!(cursor.entry() == at.map(|at| inside[at]), "the cursor is on another entry");
     }
 }
 

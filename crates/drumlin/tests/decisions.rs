@@ -1,4 +1,5 @@
-//! The decision log: kept over restarts, bounded, made again to the same answers, and never in the way.
+//! Tests of the decision log. It survives restarts, is bounded, replays to the same decisions, and its failures never
+//! affect the store.
 
 use drumlin::env::{Effect, Fault, FileKind, MemEnv, When};
 use drumlin::{Db, Keyspace};
@@ -34,12 +35,12 @@ fn decisions_outlive_the_process_and_repeat_themselves() {
     assert!(
         first.iter().any(|d| d.what.starts_with("flush of 40 entries") || d.what.starts_with("flush of"))
     );
-    assert!(first.iter().any(|d| d.what.starts_with("asked: 1 plans")), "{first:?}");
+    assert!(first.iter().any(|d| d.what.starts_with("policy call: 1 plans")), "{first:?}");
     assert!(first.windows(2).all(|pair| pair[0].micros <= pair[1].micros));
     db.close().expect("closed");
 
     let db = open(&mem);
-    assert!(db.explain().starts_with(&first), "what was decided before is still known");
+    assert!(db.explain().starts_with(&first), "earlier decisions are missing");
     fill(&db, 20).set_policy("leveling").expect("a policy");
     let second = db.explain();
     assert!(second.len() > first.len() && second.starts_with(&first));
@@ -49,7 +50,7 @@ fn decisions_outlive_the_process_and_repeat_themselves() {
     assert_eq!(report.differing, Vec::<String>::new());
 }
 
-/// Makes the decision log at `path` one of another version.
+/// Changes the format version of the decision log at `path`.
 fn make_version(mem: &MemEnv, path: &std::path::Path, version: u32) {
     let mut header = mem.peek(path).expect("its bytes")[..32].to_vec();
     header[8..12].copy_from_slice(&version.to_le_bytes());
@@ -70,10 +71,10 @@ fn decisions_of_another_version_are_left_out_and_told_in_one_line() {
 
     make_version(&mem, &path, 1);
     let db = open(&mem);
-    assert!(db.explain().starts_with(&first), "what was decided can still be read");
+    assert!(db.explain().starts_with(&first), "earlier decisions cannot be read");
     let report = db.replay_decisions();
     assert_eq!((report.differing, report.left_out.len()), (vec![], 1));
-    let told = "the decision log is of version 1, this build makes decisions of version 3 again";
+    let told = "the decision log has version 1, this build can replay version 3";
     assert_eq!(report.left_out[0], format!("{made} left out: {told}"));
     db.close().expect("closed");
 
@@ -120,7 +121,7 @@ fn the_log_is_bounded() {
 
 #[test]
 fn a_failing_disk_costs_records_only() {
-    /// `ENOSPC`.
+    /// Error code `ENOSPC`.
     const NO_SPACE: i32 = 28;
     let mem = MemEnv::new(4);
     let db = open(&mem);

@@ -1,20 +1,20 @@
-//! The tree stays shallow while a program writes more than merges can take, on few slots and on many: writers are slowed, and
-//! levels below level 0 do not fill with runs unseen by a pace that counts level 0 alone.
+//! Tests of the number of runs under more writes than compactions can process, with few and many slots. Writes are
+//! throttled. Levels below level 0 must stay bounded too, although the write throttle counts level 0 alone.
 //!
-//! Leveled levels are bounded by the scheduler: at its limit a merge takes what is there along. Tiers are not merged in
-//! place; there the level below goes first once a level is three times as full as it is meant to be, or six times where the level
-//! above is over its size too.
+//! The scheduler bounds leveled levels: at its limit a compaction into a level also compacts the level's runs. It does
+//! not compact tiered levels in place. There the level below goes first once a level has three times its target size,
+//! or six times where the level above exceeds its target size too.
 
 use drumlin::env::MemEnv;
 use drumlin::{Db, FileShape, LevelShape};
 
 const PUTS: u32 = 24_000;
-/// Virtual nanoseconds of a block of 4 KiB: merges fall far behind.
+/// Virtual nanoseconds per block of 4 KiB. Compactions fall far behind.
 const BLOCK: u64 = 20_000_000;
 /// Virtual microseconds between two puts.
 const EACH: u64 = 200;
 
-/// The largest number of files of `level` that cover one key.
+/// Returns the largest number of files of `level` that cover one key.
 fn deepest(level: &LevelShape) -> u64 {
     let files: Vec<&FileShape> = level.runs.iter().flat_map(|run| &run.files).collect();
     let covers = |file: &FileShape, key: &[u8]| {
@@ -24,7 +24,8 @@ fn deepest(level: &LevelShape) -> u64 {
     files.iter().map(|file| at(&file.first)).max().unwrap_or(0)
 }
 
-/// What a course met: most runs at one key of level 0, and the levels below beyond what `most` allows.
+/// Runs a series of puts. Returns the largest number of level 0 runs over a key, the lower levels that exceeded `most`,
+/// and the number of throttled writes.
 fn course(policy: &str, workers: u32, most: impl Fn(&LevelShape) -> u64) -> (u64, Vec<String>, u64) {
     let mem = MemEnv::new(3);
     mem.pace(BLOCK, BLOCK);
@@ -32,7 +33,7 @@ fn course(policy: &str, workers: u32, most: impl Fn(&LevelShape) -> u64) -> (u64
     let db = builder.open().expect("the store opens");
     let options = [
         ("memtable_bytes", "16KiB"),
-        // Memtables that wait would be flushed together, and writers seldom be slowed.
+        // Without this, waiting memtables would be flushed together and writes would seldom be throttled.
         ("flush_bytes", "16KiB"),
         ("file_bytes", "16KiB"),
         ("compression", "none"),
@@ -66,8 +67,8 @@ fn leveled_levels_keep_the_limit_and_writers_are_slowed() {
     for policy in ["leveling:4", "1-leveling:5"] {
         let mut slowed = 0;
         for workers in [1, 2, 4, 8] {
-            // What a merge takes away counts as gone once it runs: as much may come beside it. On few workers that is one
-            // run more.
+            // The inputs of a running compaction no longer count towards the limit, so as many runs may arrive
+            // meanwhile. With few slots that is one run more.
             let limit = |level: &LevelShape| {
                 let most = level.most_runs.expect("a leveled level has a limit");
                 if workers > 2 { 2 * most } else { most + 1 }
@@ -86,8 +87,8 @@ fn tiers_do_not_fill_unseen() {
     const RATIO: u64 = 4;
     let mut slowed = 0;
     for workers in [1, 2, 4, 8] {
-        // Six times as full, when the level above is over its size too, and what was on its way when the level below began
-        // to go first.
+        // Six times the target size, when the level above exceeds its target size too. Add the compactions that were
+        // running when the level below began to go first.
         let limit = |_: &LevelShape| 6 * RATIO + RATIO * u64::from(workers);
         let (level0, beyond, stalls) = course("tiering:4", workers, limit);
         assert!(beyond.is_empty(), "{workers} workers: {beyond:?}");

@@ -1,8 +1,8 @@
-//! Any one call of the file system may fail, at any moment: whatever a program goes on to do after that, what it was promised is
-//! there after power loss, and nothing later is there without what came before it.
+//! Tests of single failures of file system calls. Whatever the program does after the failure, power loss keeps every
+//! write that was acknowledged as durable, and never keeps a later write without an earlier one.
 //!
-//! A fixed program of everything that changes a store is run once for each of its calls, which fails in it; it goes on as if
-//! nothing had been. `FAULTS=all` fails each call, else one in several.
+//! A fixed program uses everything that changes a store. It runs once for each of its file system calls, with that call
+//! failing, and continues after the error. `FAULTS=all` fails every call; otherwise one in seven fails.
 
 use drumlin::env::{Effect, Fault, ImageMode, MemEnv, SyncFailure, When};
 use drumlin::{Db, Durability, Keyspace, Result};
@@ -21,24 +21,27 @@ fn open(mem: &MemEnv) -> Result<(Db, [Keyspace; 2])> {
     Ok((db, keyspaces))
 }
 
-/// A disk on which the store's directory lasts: whoever made that in vain would have to make another.
+/// Creates a disk on which the store's directory entry is durable. If creating it could fail, the program would have to
+/// create another directory.
 fn world(seed: u64) -> MemEnv {
     let mem = MemEnv::new(seed);
     let env = mem.env();
     env.fs().create_dir_all("/above/s".as_ref()).expect("a directory");
-    ["/", "/above"].iter().for_each(|dir| env.fs().sync_dir(dir.as_ref()).expect("it lasts"));
+    ["/", "/above"]
+        .iter()
+        .for_each(|dir| env.fs().sync_dir(dir.as_ref()).expect("a durable directory entry"));
     mem
 }
 
-/// What a run was told.
+/// Results that the store reported to the program during a run.
 #[derive(Default)]
 struct Told {
-    /// The writes that were acknowledged.
+    /// Acknowledged writes.
     written: Vec<u32>,
-    /// Acknowledged writes before this one are promised to last.
+    /// Bound below which acknowledged writes are durable.
     lasting: u32,
     failures: u32,
-    /// Openings that failed.
+    /// Number of failed opens.
     unopened: u32,
 }
 
@@ -49,7 +52,7 @@ impl Told {
     }
 }
 
-/// Runs the program. A store that fails to open is opened again, as its user would do.
+/// Runs the program. It repeats a failed open once, as a user would do.
 fn run(mem: &MemEnv) -> Told {
     let mut told = Told::default();
     let mut opened = None;
@@ -61,7 +64,7 @@ fn run(mem: &MemEnv) -> Told {
                 opened = result.ok();
             }
         }
-        let Some((db, keyspaces)) = &opened else { panic!("opened thrice, and a call failed once") };
+        let Some((db, keyspaces)) = &opened else { panic!("three opens failed after a single fault") };
         let keys = &keyspaces[write as usize % 2];
         let sync = write % 11 == 0;
         let durability = if sync { Durability::Sync } else { Durability::Buffered };
@@ -90,21 +93,21 @@ fn run(mem: &MemEnv) -> Told {
     told
 }
 
-/// What a store holds, and whether it is what was promised.
+/// Opens the store and checks that it contains what it must.
 fn judge(mem: &MemEnv, told: &Told, lasting: u32) -> std::result::Result<(), String> {
-    let (db, keyspaces) = open(mem).map_err(|e| format!("it does not open: {e}"))?;
+    let (db, keyspaces) = open(mem).map_err(|e| format!("the store does not open: {e}"))?;
     let has = |write: u32| keyspaces[write as usize % 2].get(write.to_be_bytes()).map(|v| v.is_some());
     let found: Vec<bool> =
         (0..WRITES).map(has).collect::<Result<_>>().map_err(|e| format!("a read fails: {e}"))?;
     let end = found.iter().rposition(|&there| there).map_or(0, |last| last as u32 + 1);
     let missing = |below: u32| told.written.iter().find(|&&write| write < below && !found[write as usize]);
     if let Some(lost) = missing(lasting) {
-        return Err(format!("write {lost} is lost, and all before {lasting} were to last"));
+        return Err(format!("write {lost} is lost, but all writes before {lasting} are durable"));
     }
     if let Some(hole) = missing(end) {
-        return Err(format!("write {hole} is lost, and {} is there", end - 1));
+        return Err(format!("write {hole} is lost, but the later write {} is there", end - 1));
     }
-    let findings = db.verify().map_err(|e| format!("it cannot be verified: {e}"))?.findings;
+    let findings = db.verify().map_err(|e| format!("the store cannot be verified: {e}"))?.findings;
     if findings.is_empty() { Ok(()) } else { Err(format!("{findings:?}")) }
 }
 
@@ -117,7 +120,7 @@ fn any_call_may_fail() {
     assert_eq!((told.written.len(), told.failures), (WRITES as usize, 0));
     let calls = calm.io_index();
     let step = if std::env::var_os("FAULTS").is_some_and(|v| v == "all") { 1 } else { 7 };
-    // Not those that take back what was written: then a buffered write may be gone that nobody was promised.
+    // Leaves out effects that revert earlier writes: they may lose buffered writes, which are not durable anyway.
     let effects = [
         Effect::Fail(5),
         Effect::Partial(5),
@@ -136,21 +139,21 @@ fn any_call_may_fail() {
             for (mode, lasting) in [(ImageMode::None, told.lasting), (ImageMode::All, WRITES)] {
                 let mut image = mem.snapshot().image(mode, index);
                 judge(&image, &told, lasting).unwrap_or_else(|why| about(mode, why));
-                // Once more: what the first opening made of it lasts.
+                // A second power loss must keep what the first open recovered.
                 image = image.snapshot().image(ImageMode::None, index);
                 judge(&image, &told, lasting)
-                    .unwrap_or_else(|why| about(mode, format!("the second time: {why}")));
+                    .unwrap_or_else(|why| about(mode, format!("after the second power loss: {why}")));
             }
             let mut broken = mem.order_violations();
-            // The monitor knows of one store: that the pointer of a copy is in doubt is nothing to this one's edits.
-            if broken.iter().any(|rule| rule.contains("/copies/")) {
-                broken.retain(|rule| !rule.starts_with("O3"));
-            }
-            // What an opening made before it failed, and before a manifest told of it, is made again under its number.
+            // The monitor assumes a single store. A pointer of a checkpoint that is in doubt does not affect this
+            // store.
+            broken.retain(|rule| !(rule.starts_with("O3") && rule.contains("/copies/")));
+            // A failed open may create files that no manifest contains yet. The next open creates them again under the
+            // same numbers.
             broken.retain(|rule| told.unopened == 0 || !rule.starts_with("O4"));
             assert_eq!(broken, Vec::<String>::new(), "{effect:?} at {index}");
         }
     }
-    println!("{calls} calls, {failed} runs in which something failed, {poisoned} in which more did");
+    println!("{calls} calls, {failed} runs with a failed operation, {poisoned} runs with several");
     assert!(failed > 50 && poisoned > 20, "{failed}, {poisoned}");
 }

@@ -1,4 +1,4 @@
-//! Bad input and hard limits: each gives one clear error or works; nothing panics, nothing is lost.
+//! Tests of invalid input and hard limits. Each works or returns one clear error. Nothing panics and no data is lost.
 
 #![expect(clippy::disallowed_methods, reason = "tests read and damage files on purpose")]
 
@@ -126,7 +126,7 @@ fn merges_and_expiry() {
     assert_eq!(sum(&open()), Some(b"100".to_vec()));
 }
 
-/// An operator that divides by a length, and is mended or not.
+/// Merge operator that panics in a division by a length of zero, unless it is fixed.
 struct Divides(bool);
 
 impl drumlin::MergeOperator for Divides {
@@ -159,7 +159,7 @@ fn an_operator_that_panics_fails_its_flush_and_says_so() {
     assert_eq!(numbers.get("other").expect("get").as_deref(), Some(&b"1"[..]));
     drop((numbers, db));
     let db = open(true);
-    db.flush().expect("the mended operator flushes what the other left");
+    db.flush().expect("the fixed operator can flush");
     let value = db.keyspace("n").expect("keyspace").get("k").expect("get");
     assert_eq!(value.as_deref(), Some(&[100][..]));
 }
@@ -176,7 +176,7 @@ fn an_operator_that_panics_fails_the_compaction_that_meets_it() {
     numbers.put("k", "1").expect("put");
     db.flush().expect("flush");
     numbers.merge("k", "").expect("merge");
-    db.flush().expect("an operand alone is not folded");
+    db.flush().expect("a single operand is not combined");
     for what in ["it divides by zero", "what it met is left where it is"] {
         let error = numbers.compact::<&str>(..).expect_err(what);
         assert_eq!(error.kind(), ErrorKind::Bug, "{error}");
@@ -184,10 +184,10 @@ fn an_operator_that_panics_fails_the_compaction_that_meets_it() {
     }
     numbers.put("l", "2").expect("writes go on");
     db.flush().expect("flush");
-    db.wait_idle().expect("nobody waits for what cannot be");
+    db.wait_idle().expect("the store is idle");
     drop((numbers, db));
     let db = open(true);
-    db.compact().expect("the mended operator merges");
+    db.compact().expect("the fixed operator can compact");
     let value = db.keyspace("n").expect("keyspace").get("k").expect("get");
     assert_eq!(value.as_deref(), Some(&[100][..]));
 }
@@ -218,7 +218,7 @@ fn a_failed_log_sync_poisons_and_reads_go_on() {
     assert_eq!(mem.order_violations(), Vec::<String>::new());
 }
 
-/// Fails the first call of `op` on files of `kind`, or on all of them, with EIO; or that and all after it.
+/// Makes calls of `op` on files of `kind`, or on all files, fail with EIO. `when` selects the calls.
 fn fail(mem: &MemEnv, op: Op, kind: Option<FileKind>, when: When) {
     mem.inject(Fault { op: Some(op), kind, when, effect: Effect::Fail(5) });
 }
@@ -250,9 +250,9 @@ fn names_that_could_not_be_made_last_stay_in_doubt() {
     let keys = db.keyspace_with("k", TINY).expect("keyspace");
     fail(&mem, Op::SyncDir, None, When::Nth(0));
     let put = |n: u32| keys.put_with(n.to_be_bytes(), [1; 1000], Durability::Sync);
-    let failed = (0..1000).find_map(|n| put(n).err()).expect("a segment is begun, or a table written");
+    let failed = (0..1000).find_map(|n| put(n).err()).expect("a write that fails");
     assert_eq!(failed.kind(), ErrorKind::Poisoned, "{failed}");
-    assert!(put(1000).is_err() && db.flush().is_err(), "the next sync of the directory proves nothing");
+    assert!(put(1000).is_err() && db.flush().is_err(), "a later directory sync must not clear the failure");
 }
 
 #[test]
@@ -264,7 +264,7 @@ fn what_was_replayed_counts_as_durable_only_once_it_is() {
     for n in 0..50u32 {
         keys.put(n.to_be_bytes(), [2; 3000]).expect("put");
     }
-    // The process dies, and the next opening cannot write the tables that it wants.
+    // The process dies, and the next open cannot write its tables.
     let mem = mem.snapshot().image(ImageMode::All, 19);
     fail(&mem, Op::Create, Some(FileKind::Table), When::From(0));
     let opened = Db::builder("/s").env(mem.env()).open();
@@ -276,20 +276,20 @@ fn what_was_replayed_counts_as_durable_only_once_it_is() {
         assert_eq!(keys.get("a").expect("get").as_deref(), Some(&b"1"[..]), "{mode:?}");
         let rest = keys.iter().count();
         assert!(mode == ImageMode::None || rest == 51, "{rest}");
-        // Power that is lost now takes nothing of what this opening has shown.
+        // A power loss now must keep everything that this open has shown.
         let later = after.snapshot().image(ImageMode::None, 21);
         assert_eq!(small(later.env(), Path::new("/s")).keyspace("k").expect("k").iter().count(), rest);
     }
 }
 
-/// Opens the store again, writes durably behind what is found, and loses power: what was found and written is there, and
-/// had it been lost at any call since, the store would open.
+/// Opens the store again, writes durably after the recovered data, and loses power. The recovered data and the new
+/// write must be there. The store must also open after a power loss at any call in between.
 fn builds_on_what_lasts(mem: &MemEnv, why: &str) {
     mem.record(|_| true);
     let db = small(mem.env(), Path::new("/s"));
     let keys = db.keyspace("k").expect("keyspace");
     let shown = keys.iter().count();
-    // Nothing that the log holds comes into tables before the commit.
+    // Keeps the recovered log out of tables until the commit.
     fail(mem, Op::Create, Some(FileKind::Table), When::From(0));
     keys.put_with("later", "3", Durability::Sync).expect("put");
     mem.clear_faults();
@@ -316,11 +316,14 @@ fn a_record_of_a_clean_end_counts_only_once_it_lasts() {
     mem.record(|_| true);
     db.close().expect("close");
     let pictures = mem.taken();
-    assert!(pictures.len() > 3, "a close writes, syncs, and tells the manifest");
+    assert!(pictures.len() > 3, "a close writes, syncs, and updates the manifest");
     for (index, disk) in pictures {
-        builds_on_what_lasts(&disk.image(ImageMode::All, index), &format!("it died at {index}"));
+        builds_on_what_lasts(
+            &disk.image(ImageMode::All, index),
+            &format!("the process died at call {index}"),
+        );
     }
-    // A sync of it fails, the first or the second of the log.
+    // The first or the second log sync of a close fails.
     for nth in 0..2 {
         let (mem, db) = written();
         fail(&mem, Op::SyncData, Some(FileKind::Log), When::Nth(nth));
@@ -436,9 +439,10 @@ fn checkpoint_and_repair() {
     std::fs::remove_file(live.join("CURRENT")).expect("remove");
     assert_eq!(Db::open(&live).map(|_| ()).expect_err("no pointer").kind(), ErrorKind::Corruption);
     let report = repair(&live, &fixed).expect("repair");
-    assert!(report.lost.iter().any(|l| l.contains("manifest")), "{:?}", report.lost);
+    assert!(report.findings.iter().any(|l| l.contains("manifest")), "{:?}", report.findings);
     let fixed = Db::open(&fixed).expect("open");
-    let saved = fixed.keyspace("default").expect("default");
+    assert_eq!(fixed.keyspaces(), ["k"]);
+    let saved = fixed.keyspace("k").expect("k");
     assert_eq!(saved.get("later").expect("get").as_deref(), Some(&b"not in the copy"[..]));
     assert_eq!(saved.iter().count(), 2901);
 }
@@ -464,7 +468,7 @@ fn none_is_promised_by_a_flush_and_not_before() {
 
 #[test]
 fn who_waits_for_a_flush_hears_that_it_fails() {
-    /// `EIO`.
+    /// Error code `EIO`.
     const IO_ERROR: i32 = 5;
     let mem = MemEnv::new(9);
     let db = Db::builder("/store").env(mem.env()).open().expect("the store opens");
@@ -480,7 +484,7 @@ fn who_waits_for_a_flush_hears_that_it_fails() {
     assert_eq!(db.flush().expect_err("no table can be made").kind(), ErrorKind::Io);
     assert_eq!(keyspace.get("a").expect("reads go on").as_deref(), Some(&b"1"[..]));
     mem.clear_faults();
-    db.flush().expect("it was tried on");
+    db.flush().expect("the flush is repeated");
     db.wait_idle().expect("quiet");
 }
 
@@ -504,7 +508,7 @@ fn verify_reads_the_log() {
     assert!(report.findings.iter().any(|finding| *finding.file == *name), "{report:?}");
 }
 
-/// Adds, and joins operands or not.
+/// Merge operator that adds, with or without partial merges.
 struct Adds {
     joins: bool,
 }
@@ -529,7 +533,7 @@ fn operands_whose_base_is_elsewhere_are_joined_where_the_operator_can() {
         let shape = db.tree().into_iter().find(|k| k.name == "n").expect("the keyspace");
         shape.levels.iter().flat_map(|l| &l.runs).flat_map(|r| &r.files).map(|f| f.entries).sum()
     };
-    // What each of three flushes leaves of 3000 operands, the second of which has a snapshot inside.
+    // Entries that remain of 3000 operands after each of three flushes. A snapshot lies inside the second flush.
     for (joins, left) in [(true, [1, 1, 2, 1]), (false, [1, 3000, 3000, 3000])] {
         let mem = MemEnv::new(64);
         let builder = Db::builder("/s").env(mem.env()).set("memory_budget", "64MiB").expect("an option");
@@ -578,23 +582,23 @@ fn keyspaces_of_another_store_are_refused() {
     let refused = [
         a.write(batch).map(drop),
         snapshot.get(&of_b, "k").map(drop),
-        snapshot.multi_get(&of_b, &["k"]).map(drop),
+        snapshot.multi_get(&of_b, ["k"]).map(drop),
         snapshot.cursor::<&str>(&of_b, ..).map(drop),
         snapshot.range::<&str>(&of_b, ..).next().expect("an error").map(drop),
         snapshot.prefix(&of_b, "k").next_back().expect("an error").map(drop),
     ];
     for result in refused {
-        let error = result.expect_err("one of another store");
+        let error = result.expect_err("a handle of another store");
         assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
         assert!(error.to_string().contains("another open store"), "{error}");
     }
     for (keys, value) in [(of_a, b"a"), (of_b, b"b")] {
         assert_eq!(keys.get("k").expect("get").as_deref(), Some(&value[..]));
-        assert_eq!(keys.get("l").expect("get"), None, "nothing of the batch is there");
+        assert_eq!(keys.get("l").expect("get"), None, "a part of the refused batch was written");
     }
 }
 
-/// The longest key, a range delete up to and with it, and one that a merge cuts behind it.
+/// The longest key works at the inclusive end of a range delete, and where a compaction cuts a range delete after it.
 #[test]
 fn range_deletes_reach_over_the_longest_key() {
     let mem = MemEnv::new(66);
@@ -611,7 +615,7 @@ fn range_deletes_reach_over_the_longest_key() {
     fill();
     db.flush().expect("flush");
     let snapshot = db.snapshot();
-    keys.delete_range(b"b".to_vec()..=longest.clone()).expect("an end one byte behind the longest key");
+    keys.delete_range(b"b".to_vec()..=longest.clone()).expect("an end one byte longer than the longest key");
     assert_eq!(keys.get(&longest).expect("get"), None);
     let again = db.snapshot();
     fill();

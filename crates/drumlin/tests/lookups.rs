@@ -1,4 +1,4 @@
-//! Point lookups, one by one and together: the same answers, counted at the files that they reach.
+//! Tests of point lookups, alone and in batches. Both give the same results, and the files they reach count them.
 
 use drumlin::env::{MemEnv, Random, TempDir};
 use drumlin::{Db, FileShape, Keyspace};
@@ -59,7 +59,7 @@ fn lookups_are_counted_where_they_go_and_kept() {
         keyspace.put(format!("{key:02}"), "value").expect("a put");
     }
     db.flush().expect("a flush");
-    // In a table above, where it hides something.
+    // The tombstone is in a newer table and hides an older value.
     keyspace.delete("05").expect("a delete");
     db.flush().expect("a flush");
     db.wait_idle().expect("quiet");
@@ -80,10 +80,10 @@ fn lookups_are_counted_where_they_go_and_kept() {
     drop(keyspace);
     db.close().expect("closed");
     let (db, _) = open(&mem);
-    assert_eq!(sum(&db, |f| f.lookups_found), found, "counts outlive the process");
+    assert_eq!(sum(&db, |f| f.lookups_found), found, "lookup counts were lost at close");
 }
 
-/// On real files with a cold cache, past the page cache and through it, blocks are read side by side.
+/// On real files with a cold block cache, `multi_get` reads blocks in parallel, with and without the page cache.
 #[test]
 fn keys_read_from_disk_together_are_the_right_ones() {
     for reads in ["direct", "buffered"] {

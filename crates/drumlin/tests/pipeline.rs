@@ -1,15 +1,15 @@
-//! The pipeline on the engine: several workers on pieces of several plans, in all three modes, with the same answers; and
-//! proof from the decision log that plans waited, were merged ahead, and folded.
+//! Tests of the compaction pipeline in the engine. Several slots run pieces (subcompactions) of several plans. All
+//! three modes give the same results. The decision log proves that plans waited, started early, and folded.
 
 use drumlin::Db;
 use drumlin::env::MemEnv;
 
 const KEYS: u32 = 900;
 
-/// Keys with their values.
+/// Expected keys with their values.
 type Entries = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// A store whose workers are often in each other's way: small files, and merges that take many steps.
+/// Runs a store whose compactions often conflict: small files, and compactions of many steps.
 fn busy(mode: &str, workers: u32, policy: &str, seed: u64) -> (Vec<String>, Entries) {
     let mem = MemEnv::new(seed);
     let builder = Db::builder("/store").env(mem.env()).set("workers", &workers.to_string());
@@ -46,8 +46,8 @@ fn plans_wait_are_merged_ahead_and_fold() {
     {
         let (said, _) = busy("pipelined", 4, policy, seed);
         let count = |what: &str| said.iter().filter(|line| line.contains(what)).count();
-        waits += count(", waits #");
-        ahead += count("is merged ahead");
+        waits += count(", waits for #");
+        ahead += count(" starts early");
         folds += count(" folds ");
     }
     assert!(waits > 0 && ahead > 0 && folds > 0, "waits {waits}, ahead {ahead}, folds {folds}");

@@ -1,10 +1,10 @@
-//! The limit on what background work writes: bytes per second of virtual time.
+//! Tests of `background_rate`, the limit on the bytes that compactions write per second of virtual time.
 
 use drumlin::Db;
 use drumlin::env::MemEnv;
 
 const MIB: u64 = 1 << 20;
-/// What may pass at once beyond the limit: the last step, of at most so many bytes, with its table's end.
+/// Upper bound on the bytes written beyond the limit: the last step, with the end of its table.
 const STEP: u64 = MIB + MIB / 4;
 
 const SMALL: &[(&str, &str)] = &[
@@ -14,7 +14,7 @@ const SMALL: &[(&str, &str)] = &[
     ("compaction", "tiering:8"),
 ];
 
-/// A store with some runs, and nothing to do.
+/// Creates a store with some runs and no background work left.
 fn filled(mem: &MemEnv) -> Db {
     let db = Db::builder("/s").env(mem.env()).open().expect("open");
     let keys = db.keyspace_with("k", SMALL).expect("keyspace");
@@ -42,9 +42,9 @@ fn merges_write_as_fast_as_they_may() {
         let after = db.metrics();
         let written = after.merge_bytes_written - before.merge_bytes_written;
         let allowed = rate * micros / 1_000_000;
-        assert!(written > 5 * MIB, "{written} bytes are all");
+        assert!(written > 5 * MIB, "only {written} bytes were written");
         assert!(written <= allowed + STEP, "{written} bytes in {micros} us at {text}");
-        // Nor is it slower than it must be.
+        // The rate is not lower than the limit either.
         assert!(written + STEP + MIB / 2 >= allowed, "{written} bytes in {micros} us at {text}");
     }
     db.set_option("background_rate", "0").expect("a live option");

@@ -1,7 +1,7 @@
-//! Stores opened read-only: everything is there, nothing is written, every write gives one clear error.
+//! Tests of stores opened read-only. All data is readable, nothing is written, and every write returns one clear error.
 //!
-//! The simulated disk fails every call that would change it, so a write that slips through is seen even when its
-//! failure is not told.
+//! The simulated disk fails every call that would change it. So the tests notice a stray write even if the engine
+//! ignores its failure.
 
 #![expect(clippy::disallowed_methods, reason = "tests read and change files on purpose")]
 
@@ -13,10 +13,10 @@ use std::path::{Path, PathBuf};
 
 const HOME: &str = "/s";
 
-/// What a keyspace should hold.
+/// Expected contents of a keyspace.
 type Oracle = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// A file of the directory: its name, content, and when it was changed.
+/// File of the directory: its name, contents and modification time.
 type Snapshot = Vec<(PathBuf, Vec<u8>, (i64, i64))>;
 
 fn writable(mem: &MemEnv) -> Builder {
@@ -24,7 +24,7 @@ fn writable(mem: &MemEnv) -> Builder {
     builder.set("memory_budget", "8MiB").and_then(|b| b.set("log_segment_bytes", "64KiB")).expect("options")
 }
 
-/// Tables in several levels, and commits that only the log has.
+/// Creates tables in several levels, and commits that only the log has.
 fn fill(db: &Db) -> Oracle {
     let keys = db.keyspace_with("k", &[("memtable_bytes", "16KiB"), ("file_bytes", "16KiB")]).expect("k");
     let mut oracle = Oracle::new();
@@ -52,7 +52,7 @@ fn fill(db: &Db) -> Oracle {
     oracle
 }
 
-/// Everything that reads shows `oracle`.
+/// Checks that every way to read returns the contents of `oracle`.
 fn reads(db: &Db, oracle: &Oracle) {
     let keys = db.keyspace("k").expect("k");
     let pair = |entry: Result<(drumlin::Value, drumlin::Value)>| {
@@ -78,14 +78,14 @@ fn reads(db: &Db, oracle: &Oracle) {
     assert!(report.tables > 0 && report.log_records > 0, "{report:?}");
     let shape = db.tree();
     assert!(shape[0].levels.iter().any(|level| !level.runs.is_empty()));
-    assert!(shape[0].sealed_bytes > 0, "what the log holds is in memory");
+    assert!(shape[0].sealed_bytes > 0, "replayed log entries must be in memory");
     assert!(!db.metrics().to_pairs().is_empty());
     assert_eq!(db.replay_decisions().differing, Vec::<String>::new());
     db.explain();
-    db.wait_idle().expect("nothing is under way");
+    db.wait_idle().expect("the store is idle");
 }
 
-/// Everything that writes gives one error.
+/// Checks that every call that writes returns the error for read-only stores.
 fn refuses(db: &Db) {
     let keys = db.keyspace("k").expect("k");
     let mut batch = Batch::new();
@@ -113,7 +113,7 @@ fn refuses(db: &Db) {
     }
 }
 
-/// Makes every call fail that would change the disk.
+/// Makes every call that would change the disk fail.
 fn freeze(mem: &MemEnv) {
     let changing = [
         Op::CreateDir,
@@ -158,14 +158,14 @@ fn a_store_on_a_full_disk_shows_everything() {
         freeze(&mem);
         let db = writable(&mem).read_only(true).open().expect("open");
         assert_eq!((db.visible_seq(), db.recovered_seq()), (last, last));
-        assert_eq!(db.durable_seq() == last, closed, "only an orderly close says so");
+        assert_eq!(db.durable_seq() == last, closed, "all commits are durable only after a clean close");
         reads(&db, &oracle);
         refuses(&db);
         reads(&db, &oracle);
         db.close().expect("close");
         assert_eq!(mem.fired(), vec![]);
         assert!(content(&mem) == after_failure);
-        // What the failed open left does no harm, and the store goes on where there is room.
+        // Files of the failed open do no harm. With free disk space the store opens and accepts writes.
         assert!(before.iter().all(|file| after_failure.contains(file)));
         let mem = mem.snapshot().image(ImageMode::All, 43);
         mem.set_capacity(None);
@@ -190,11 +190,11 @@ fn readers_share_and_keep_a_writer_out() {
     let other = writable(&mem).read_only(true).open().expect("open");
     assert_eq!(kind(writable(&mem).open()), ErrorKind::Locked);
     drop(one);
-    assert_eq!(kind(writable(&mem).open()), ErrorKind::Locked, "one reader is left");
+    assert_eq!(kind(writable(&mem).open()), ErrorKind::Locked, "one reader is still open");
     assert_eq!(other.keyspace("k").expect("k").iter().count(), oracle.len());
     drop(other);
-    drop(writable(&mem).open().expect("nobody is left"));
-    // Without a lock file there is no lock, and none is made.
+    drop(writable(&mem).open().expect("no reader is open"));
+    // Without a lock file there is no lock, and a read-only open creates no lock file.
     let lock = Path::new(HOME).join("LOCK");
     mem.env().fs().unlink(&lock, FileKind::Lock).expect("unlink");
     let db = writable(&mem).read_only(true).open().expect("open");
@@ -245,7 +245,7 @@ fn a_directory_without_write_permission() {
     reads(&db, &oracle);
     refuses(&db);
     db.close().expect("close");
-    assert!(files() == before, "nothing was written");
+    assert!(files() == before, "the read-only store wrote to the directory");
     allow(0o755, 0o644);
     drop(Db::open(&home).expect("open"));
 }

@@ -1,10 +1,11 @@
-//! Pieces that fail while later pieces wait for them. Outputs cannot be written or synced for a while: what waits lands in
-//! the level of its inputs and sinks later; a piece that failed five times is given up, and what waited for it is
-//! re-targeted or goes with it. Answers are those of an ordered map throughout, after power loss at that moment too, and
-//! afterwards the store comes to rest.
+//! Tests of pieces (subcompactions) that fail while later pieces wait for them. Outputs cannot be written or synced for
+//! a while. The output of a waiting piece is redirected to the level of its inputs ("lands") and moves down ("sinks")
+//! later. A piece that fails five times is given up. Pieces that waited for it are re-targeted or given up too. Reads
+//! always agree with an ordered map, also after power loss, and afterwards the store becomes idle.
 //!
-//! The decision log tells whether a course met the case at all. With what waits left alone when a piece is given up,
-//! edits break the rules of the tree, which the debug build's checks tell as errors that no fault explains.
+//! The decision log shows whether a run reached these cases. If waiting pieces were not adjusted when a piece is given
+//! up, edits would break the rules of the tree. The checks of the debug build report that as errors that no fault
+//! explains.
 
 use drumlin::env::sync::{Arc, Mutex};
 use drumlin::env::{Effect, Fault, FileKind, ImageMode, MemEnv, Op, When};
@@ -12,16 +13,16 @@ use drumlin::{Db, Error, ErrorKind, Event, EventListener, Keyspace};
 use std::collections::BTreeMap;
 
 const KEYS: u32 = 900;
-/// Writes before the disk fails, and after it.
+/// Number of writes before and after the disk fails.
 const WRITES: u32 = 1500;
-/// Reads while it does, with half a second of virtual time between them: time for five attempts.
+/// Number of reads while the disk fails. Half a second of virtual time between them leaves time for five attempts.
 const READS: u32 = 80;
 const PAUSE: u64 = 500_000;
 const EIO: i32 = 5;
 
 type Oracle = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Events of a course, from its decision log.
+/// Numbers of events in the decision log of a run.
 #[derive(Clone, Copy, Default, Debug)]
 struct Met {
     landed: usize,
@@ -35,10 +36,11 @@ impl Met {
         let mut met = Met::default();
         for what in db.explain().into_iter().map(|d| d.what) {
             let number = || what.split(' ').next().and_then(|n| n.parse().ok()).unwrap_or(0);
-            met.landed += usize::from(what.contains(" lands in L"));
-            met.sunk += usize::from(what.contains(" sinks to L"));
-            met.given_up += if what.contains(" pieces given up: ") { number() } else { 0 };
-            met.retargeted += if what.contains(" pieces re-targeted: ") { number() } else { 0 };
+            met.landed += usize::from(what.contains(", the level of its inputs"));
+            met.sunk += usize::from(what.contains(" output moved on to L"));
+            met.given_up += if what.contains(" pieces withdrawn: ") { number() } else { 0 };
+            met.retargeted +=
+                if what.contains(" pieces redirected to the level of their inputs: ") { number() } else { 0 };
         }
         met
     }
@@ -51,7 +53,7 @@ impl Met {
     }
 }
 
-/// Background errors that no fault of the disk explains: an edit that broke a rule of the tree, say.
+/// Listener for background errors that no disk fault explains, such as an edit that broke a rule of the tree.
 #[derive(Clone, Default)]
 struct Wrong(Arc<Mutex<Vec<Error>>>);
 
@@ -66,7 +68,7 @@ impl EventListener for Wrong {
     }
 }
 
-/// A store whose plans are often in each other's way.
+/// Opens a store whose plans often conflict.
 fn open(mem: &MemEnv, policy: &str, wrong: &Wrong) -> (Db, Keyspace) {
     let builder = Db::builder("/store").env(mem.env()).set("workers", "4").expect("workers");
     let builder = builder.listener(Arc::new(wrong.clone()));
@@ -101,7 +103,7 @@ fn check(keys: &Keyspace, oracle: &Oracle, course: &str) {
     }
 }
 
-/// What a power loss now leaves holds the same and comes to rest too.
+/// Checks that the store has the same contents after a power loss at this point, and becomes idle.
 fn survives(mem: &MemEnv, policy: &str, wrong: &Wrong, oracle: &Oracle, course: &str) {
     for mode in [ImageMode::None, ImageMode::Torn] {
         let after = mem.snapshot().image(mode, 9);
@@ -113,7 +115,7 @@ fn survives(mem: &MemEnv, policy: &str, wrong: &Wrong, oracle: &Oracle, course: 
     }
 }
 
-/// Table files fail by `op` and `when`, which counts from the middle of the writes on.
+/// Runs writes and reads. From the middle of the writes on, calls of `op` on table files fail as `when` selects.
 fn course(policy: &str, seed: u64, op: Op, when: When) -> Met {
     let course = format!("{policy}, seed {seed}, {op:?} {when:?}");
     let (mem, wrong) = (MemEnv::new(seed), Wrong::default());

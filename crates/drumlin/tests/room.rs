@@ -1,4 +1,5 @@
-//! Room on the disk: merges that may not fit are not begun, flushes come first, and all goes on when there is room.
+//! Tests of free disk space. Compactions whose output may not fit do not start, flushes take precedence, and all work
+//! resumes when there is free space.
 
 use drumlin::env::{FileKind, MemEnv};
 use drumlin::{Db, ErrorKind, Keyspace};
@@ -23,7 +24,7 @@ fn put(keys: &Keyspace, n: u32) -> drumlin::Result<u64> {
     keys.put(n.wrapping_mul(2_654_435_761).to_be_bytes(), [n as u8; 100])
 }
 
-/// Bytes of tables and log, half-made tables included.
+/// Returns the bytes of tables and log, including unfinished tables.
 fn on_disk(mem: &MemEnv) -> u64 {
     let counts =
         |path: &std::path::PathBuf| matches!(mem.kind_of(path), Some(FileKind::Table | FileKind::Log));
@@ -32,7 +33,8 @@ fn on_disk(mem: &MemEnv) -> u64 {
     lens.sum()
 }
 
-/// Few keys, written again and again, in a budget that their versions would fill: merges keep it free though nobody reads.
+/// A few keys are overwritten repeatedly, in a budget that their old versions would fill. Compactions free the space,
+/// even without reads.
 #[test]
 fn what_was_overwritten_makes_room_before_flushes_fail() {
     let mem = MemEnv::new(52);
@@ -42,7 +44,7 @@ fn what_was_overwritten_makes_room_before_flushes_fail() {
     let mut refused = 0;
     for n in 0..100_000u32 {
         if put(&keys, n % 1000).is_err() {
-            // Background work may have stood still for long, and policies are asked each second. Then there is room.
+            // Background work may be behind, and policies are called once a second. Afterwards there is free space.
             mem.advance(2_000_000);
             let _ = db.wait_idle();
             put(&keys, n % 1000).unwrap_or_else(|error| panic!("{n}: {error}"));
@@ -53,7 +55,7 @@ fn what_was_overwritten_makes_room_before_flushes_fail() {
     assert!(refused < 10, "{refused} writes were refused");
     assert_eq!(keys.iter().count(), 1000);
     let freed = |d: &&drumlin::DecisionRecord| d.reason.contains("disk short");
-    assert!(db.explain().iter().any(|d| freed(&d)), "merges were made for the disk alone");
+    assert!(db.explain().iter().any(|d| freed(&d)), "no compaction was made to free disk space");
 }
 
 #[test]
@@ -72,14 +74,14 @@ fn a_merge_that_may_not_fit_is_not_begun() {
     mem.set_capacity(mem.used_space() + (160 << 10));
     let error = db.compact().expect_err("no room");
     assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}");
-    assert_eq!(db.metrics().background_errors, 0, "no merge ran into the end of the disk");
-    let told: Vec<_> = db.explain().into_iter().filter(|d| d.what.contains("waits for room")).collect();
-    assert!((1..5).contains(&told.len()), "said once a piece: {told:?}");
+    assert_eq!(db.metrics().background_errors, 0, "a compaction filled the disk");
+    let told: Vec<_> = db.explain().into_iter().filter(|d| d.what.contains("waits for disk space")).collect();
+    assert!((1..5).contains(&told.len()), "each waiting piece must be logged once: {told:?}");
     for decision in &told {
         let numbers: Vec<u64> = decision.reason.split(' ').filter_map(|word| word.parse().ok()).collect();
         assert!(matches!(numbers[..], [wanted, left] if wanted > left && left <= 320 << 10), "{decision:?}");
     }
-    // Flushes go on in the room that merges leave.
+    // Flushes continue in the space that compactions leave free.
     let flushed = db.metrics().flushes;
     for _ in 0..100 {
         put(&keys, written).expect("put");
@@ -87,10 +89,10 @@ fn a_merge_that_may_not_fit_is_not_begun() {
     }
     db.flush().expect("flush");
     assert!(db.metrics().flushes > flushed);
-    assert_eq!(db.wait_idle().expect_err("still none").kind(), ErrorKind::NoSpace);
+    assert_eq!(db.wait_idle().expect_err("still no free space").kind(), ErrorKind::NoSpace);
     assert_eq!(keys.iter().count(), written as usize);
     let merged = db.metrics().merges;
-    // Space that others free is found by itself.
+    // The store notices by itself when other programs free disk space.
     mem.set_capacity(None);
     mem.advance(2_000_000);
     db.wait_idle().expect("idle");
@@ -117,8 +119,8 @@ fn the_budget_is_kept_and_can_be_raised() {
         assert!(written < 100_000, "the budget never ran out");
     };
     assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}");
-    assert!(on_disk(&mem) > BUDGET / 2, "{} bytes are no full disk", on_disk(&mem));
-    assert_eq!(keys.iter().count(), written as usize, "everything can be read");
+    assert!(on_disk(&mem) > BUDGET / 2, "only {} bytes are in use", on_disk(&mem));
+    assert_eq!(keys.iter().count(), written as usize, "some entries cannot be read");
     let refused = put(&keys, written).expect_err("still full");
     assert_eq!(refused.kind(), ErrorKind::NoSpace);
     db.set_option("disk_budget", "64MiB").expect("a live option");
@@ -148,7 +150,7 @@ fn a_manifest_without_room_refuses_the_edit_and_no_more() {
             Ok(_) => made.push(name),
             Err(error) => break error,
         }
-        assert!(made.len() < 1000, "the manifest never filled its last page");
+        assert!(made.len() < 1000, "the manifest never ran out of space");
     };
     assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}");
     let options = |n: u32| ["sync", "buffered"][n as usize % 2];
@@ -160,10 +162,10 @@ fn a_manifest_without_room_refuses_the_edit_and_no_more() {
     });
     let (dropped, error) = refused.expect("an error");
     assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}");
-    // Nothing is poisoned, and what was refused has not happened.
+    // The store is not poisoned, and the refused calls had no effect.
     keys.put("b", "2").expect("writes go on");
     mem.set_capacity(None);
-    let late = db.keyspace("late").expect("room again");
+    let late = db.keyspace("late").expect("free space again");
     late.put("c", "3").expect("put");
     if let Some(name) = made.get(dropped) {
         db.keyspace(name).and_then(|kept| kept.put("d", "4")).expect("it was not dropped");
@@ -176,4 +178,34 @@ fn a_manifest_without_room_refuses_the_edit_and_no_more() {
     assert_eq!(keys.get("b").expect("get").as_deref(), Some(&b"2"[..]));
     assert_eq!(db.verify().expect("verify").findings, vec![]);
     assert_eq!(mem.order_violations(), Vec::<String>::new());
+}
+
+/// Deleting everything frees a full disk budget: files that a range tombstone covers are dropped without a compaction.
+#[test]
+fn a_full_budget_is_freed_by_deleting_a_range() {
+    let mem = MemEnv::new(58);
+    let (db, keys) = open(&mem, "64MiB");
+    keys.set_option("memtable_bytes", "512KiB").expect("an option");
+    let large = |n: u32| keys.put(n.wrapping_mul(2_654_435_761).to_be_bytes(), [n as u8; 2000]);
+    let mut count = 0;
+    while large(count).is_ok() {
+        count += 1;
+    }
+    assert!(count > 20_000, "{count} entries fill the budget");
+    let snapshot = db.snapshot();
+    keys.delete_range::<&[u8]>(..).expect("a range delete takes little space");
+    db.flush().expect("a flush of deletions may take some of what is left to compactions");
+    let before = on_disk(&mem);
+    // A snapshot still sees the entries, so their files stay.
+    let seen = snapshot.range::<&[u8]>(&keys, ..).filter(|entry| entry.is_ok()).count() as u32;
+    assert_eq!(seen, count);
+    drop(snapshot);
+    keys.delete_range::<&[u8]>(..).expect("delete");
+    db.flush().expect("flush");
+    db.wait_idle().expect("idle");
+    assert!(on_disk(&mem) < before / 4, "{} of {before} bytes are left", on_disk(&mem));
+    assert_eq!(keys.iter().count(), 0);
+    for n in 0..count / 2 {
+        large(n).unwrap_or_else(|error| panic!("{n}: {error}"));
+    }
 }

@@ -1,4 +1,4 @@
-//! Many threads on one store: batches are seen whole, commits are dense, snapshots stand still.
+//! Tests of many threads on one store. Batches are atomic, sequence numbers have no gaps, and snapshots do not change.
 
 #![expect(clippy::disallowed_methods, reason = "threads are what is tested")]
 
@@ -43,7 +43,7 @@ fn writers_readers_and_swaps() {
                         last = seq;
                         let own =
                             a.get([b"same", &w.to_be_bytes()[..]].concat()).expect("get").expect("there");
-                        assert_eq!(&*own, &value[..], "a writer reads its own write");
+                        assert_eq!(&*own, &value[..], "a writer does not see its own write");
                     }
                 })
             })
@@ -54,11 +54,11 @@ fn writers_readers_and_swaps() {
                 for w in 0..WRITERS {
                     let key = [b"same", &w.to_be_bytes()[..]].concat();
                     let of = |k| snapshot.get(k, &key).expect("get").map(|v| v.to_vec());
-                    assert_eq!(of(&a), of(&b), "a batch is seen whole");
+                    assert_eq!(of(&a), of(&b), "a part of a batch is visible");
                 }
                 let count =
                     |k| snapshot.prefix(k, "same").map(|e| e.expect("entry").1.to_vec()).collect::<Vec<_>>();
-                assert_eq!(count(&a), count(&b), "scans of one snapshot agree");
+                assert_eq!(count(&a), count(&b), "scans of one snapshot differ");
                 scans.fetch_add(1, Ordering::Relaxed);
             }
         });

@@ -1,22 +1,24 @@
-//! The tables of ARCHITECTURE.md, read as rules.
+//! Reads the tables of ARCHITECTURE.md as rules.
 //!
-//! A table is found by the first cell of its header. Only words in backticks count, so the prose in a cell is free:
+//! The first cell of a table's header identifies the table. Only words in backticks count, so a cell may contain any
+//! prose:
 //!
 //! | header starts with | column 1 | column 2 | column 3 |
 //! |---|---|---|---|
-//! | `crate` | the crate | its role | what it may depend on |
-//! | `module` | modules, `a::{b, c}` for siblings | what they may import | crates besides `drumlin-types` |
+//! | `crate` | the crate | its role | its permitted dependencies |
+//! | `module` | modules, `a::{b, c}` for siblings | their permitted imports | crates besides `drumlin-types` |
 //! | `fenced file` | file, or prefix ending in `*` | why | |
+//! | `folder` | folders of the engine | what lives there | |
 //! | `door` | file or folder | what it may use: `fs`, `thread`, `time`, `sync` | why |
 //!
-//! In the second column of the module table the words *leaf* and *everything* have a meaning: a leaf may be imported
-//! by anyone and imports only leaves; everything is for the hub and the public API.
+//! In the second column of the module table two words have a meaning. A *leaf* may be imported by every module and
+//! imports only leaves. *Everything* lets the hub and the public API import all modules.
 //!
-//! A row that may import everything is left out of the search for circles: whoever imports it must name it.
+//! The cycle search omits a row that may import everything, so each module that imports such a row must name it.
 //!
-//! Invariants checked here: every table is there, no module is in two rows, and the imports make no cycle.
+//! Invariants checked here: every table exists, no module is in two rows, and the imports form no cycle.
 
-use super::Finding;
+use super::finding::Finding;
 use super::repository::Repository;
 
 pub(crate) const FILE: &str = "ARCHITECTURE.md";
@@ -25,9 +27,11 @@ pub(crate) const FILE: &str = "ARCHITECTURE.md";
 pub(crate) struct Architecture {
     pub(crate) crates: Vec<CrateRow>,
     pub(crate) modules: Vec<ModuleRow>,
-    /// Paths where `unsafe` may stand.
+    /// Paths where `unsafe` is permitted.
     pub(crate) fence: Vec<String>,
     pub(crate) doors: Vec<DoorRow>,
+    /// Folders of the engine, with the line of each row.
+    pub(crate) folders: Vec<(String, usize)>,
 }
 
 #[derive(Debug)]
@@ -75,7 +79,7 @@ impl Row {
 }
 
 impl Architecture {
-    /// The rules, and what is wrong with the document itself.
+    /// Returns the rules, and the findings about the document itself.
     pub(crate) fn read(repository: &Repository) -> (Architecture, Vec<Finding>) {
         let text = repository.documents.get(FILE).map_or("", String::as_str);
         let mut findings = Vec::new();
@@ -95,13 +99,17 @@ impl Architecture {
         let fence = rows("fenced file").iter().flat_map(|row| row.names(0)).collect();
         let doors =
             rows("door").iter().map(|row| DoorRow { path: first(row), may_use: row.names(1) }).collect();
-        let architecture = Architecture { crates, modules, fence, doors };
+        let folders = table(text, "folder");
+        let folders = folders.iter().flat_map(|row| row.names(0).into_iter().map(|name| (name, row.line)));
+        let folders = folders.collect();
+        let architecture = Architecture { crates, modules, fence, doors, folders };
         findings.extend(architecture.twice_listed());
         findings.extend(architecture.cycle());
         (architecture, findings)
     }
 
-    /// The row of the longest listed module that holds `path` (segments below `crate`), with that module's name.
+    /// Returns the row of the longest listed module that contains `path` (segments below `crate`), with that module's
+    /// name.
     pub(crate) fn row_of(&self, path: &[String]) -> Option<(&ModuleRow, &str)> {
         let holding = |module: &str| {
             let mut wanted = module.split("::");
@@ -126,7 +134,7 @@ impl Architecture {
         findings
     }
 
-    /// Imports that lead back to the module they start from, through other rows.
+    /// Finds imports that lead through other rows back to the module where they start.
     fn cycle(&self) -> Vec<Finding> {
         let mut findings = Vec::new();
         for (start, row) in self.modules.iter().enumerate() {
@@ -152,7 +160,7 @@ impl Architecture {
         findings
     }
 
-    /// The rows that `row`, number `own`, may import, but for itself.
+    /// Returns the rows that `row`, number `own`, may import, except itself.
     fn next_rows(&self, row: &ModuleRow, own: usize) -> Vec<usize> {
         let Reach::Only(allowed) = &row.may_import else { return Vec::new() };
         let is_allowed = |module: &String| allowed.iter().any(|name| covers(name, module));
@@ -165,7 +173,7 @@ fn names_of(row: &ModuleRow) -> impl Iterator<Item = &str> {
     row.modules.iter().map(String::as_str)
 }
 
-/// Whether the module `name` is `path` or holds it.
+/// Returns whether the module `name` is or contains `path`.
 pub(crate) fn covers(name: &str, path: &str) -> bool {
     path.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
 }
@@ -182,7 +190,7 @@ fn module_row(row: &Row) -> ModuleRow {
     ModuleRow { modules: expand(row.names(0)), may_import, crates: row.names(2), line: row.line }
 }
 
-/// `a::{b, c}` as `a::b`, `a::c`.
+/// Expands `a::{b, c}` to `a::b` and `a::c`.
 fn siblings(name: &str) -> Vec<String> {
     match name.strip_suffix('}').and_then(|name| name.split_once('{')) {
         Some((parent, names)) => names.split(',').map(|name| format!("{parent}{}", name.trim())).collect(),
@@ -190,7 +198,7 @@ fn siblings(name: &str) -> Vec<String> {
     }
 }
 
-/// The words in backticks.
+/// Returns the words in backticks.
 fn quoted(cell: &str) -> Vec<String> {
     cell.split('`')
         .skip(1)
@@ -200,7 +208,7 @@ fn quoted(cell: &str) -> Vec<String> {
         .collect()
 }
 
-/// The rows of the first table whose header's first cell is `header`.
+/// Returns the rows of the first table whose header's first cell is `header`.
 fn table(text: &str, header: &str) -> Vec<Row> {
     let cells = |line: &str| -> Option<Vec<String>> {
         let inner = line.trim().strip_prefix('|')?.strip_suffix('|')?;
@@ -223,7 +231,8 @@ mod tests {
         Architecture::read(&Repository::of(&[(FILE, text)]))
     }
 
-    const OTHERS: &str = "| crate | r | d |\n|-|-|-|\n| `a` | | |\n\n| fenced file | w |\n|-|-|\n| `f.rs` | |\n\n| door | u | w |\n|-|-|-|\n| `d/` | `fs` | |\n\n| module | may import | crates |\n|-|-|-|\n";
+    const OTHERS: &str = "| crate | r | d |\n|-|-|-|\n| `a` | | |\n\n| fenced file | w |\n|-|-|\n| `f.rs` | \
+        |\n\n| door | u | w |\n|-|-|-|\n| `d/` | `fs` | |\n\n| module | may import | crates |\n|-|-|-|\n";
 
     #[test]
     fn tables_are_found_and_siblings_expanded() {

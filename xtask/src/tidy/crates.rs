@@ -1,10 +1,10 @@
 //! Rule *crates*: crates depend only in the directions of the crate table of ARCHITECTURE.md.
 //!
-//! Every `Cargo.toml` under `crates/` is read: plain, build, development and target dependencies alike. A dependency is
-//! ours when its name, or the package that it renames, starts with `drumlin`.
+//! The rule reads every `Cargo.toml` under `crates/`: normal, build, development and target dependencies alike. A
+//! dependency belongs to this workspace when its name, or the package that it renames, starts with `drumlin`.
 
-use super::Finding;
 use super::architecture::{Architecture, CrateRow, FILE};
+use super::finding::Finding;
 use super::repository::Repository;
 use crate::toml::{self, Entry};
 
@@ -25,7 +25,8 @@ pub(crate) fn check(repository: &Repository, architecture: &Architecture) -> Vec
         for (dependency, line) in entries.iter().filter_map(ours) {
             if !allows(row, &dependency) {
                 let message = format!(
-                    "`{name}` may not depend on `{dependency}`; the directions are in {FILE}, move what both need below both"
+                    "`{name}` may not depend on `{dependency}`; the directions are in {FILE}, move what both \
+                        need below both"
                 );
                 findings.push(Finding::new(path, line, "crates", message));
             }
@@ -38,10 +39,10 @@ fn allows(row: &CrateRow, dependency: &str) -> bool {
     row.may_depend_on.iter().any(|name| name == dependency)
 }
 
-/// The crate of this workspace that `entry` depends on, if it does.
+/// Returns the crate of this workspace that `entry` depends on, if any.
 fn ours(entry: &Entry) -> Option<(String, usize)> {
     let is_list = |section: &str| section.ends_with("dependencies");
-    // `[dependencies.drumlin-types]` spells the same as `[dependencies]` + `drumlin-types.`.
+    // `[dependencies.drumlin-types]` means the same as `[dependencies]` with `drumlin-types.`.
     let key = match entry.section.rsplit_once('.') {
         _ if is_list(&entry.section) => entry.key.split('.').next().unwrap_or_default(),
         Some((list, name)) if is_list(list) => name,

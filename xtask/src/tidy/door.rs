@@ -1,13 +1,13 @@
-//! Rule *door*: the world is behind one door.
+//! Rule *door*: only `drumlin-env` accesses the operating system.
 //!
-//! - Files, threads, time and locks of the standard library are named only where the door table of ARCHITECTURE.md
-//!   says so; everyone else asks `drumlin_env`, so that a simulation can stand in for all of it.
+//! - Code may name the standard library's files, threads, time and locks only where the door table of ARCHITECTURE.md
+//!   permits it. All other code uses `drumlin_env`, so that a simulation can replace all of it.
 //! - Test code may use files, threads and locks. It may not read a clock: no test's verdict depends on one.
-//! - The pure crates are `#![no_std]`, and take the standard library back only under `#[cfg(test)]`.
+//! - The pure crates are `#![no_std]` and use the standard library only under `#[cfg(test)]`.
 
-use super::Finding;
 use super::architecture::{Architecture, FILE};
 use super::fence::within;
+use super::finding::Finding;
 use super::paths::{self, NamedPath};
 use super::repository::Repository;
 use super::source::Source;
@@ -42,13 +42,13 @@ pub(crate) fn check(repository: &Repository, architecture: &Architecture) -> Vec
     findings
 }
 
-/// Which door a path of `std` goes through, and what to use instead.
+/// Returns the door that a path of `std` needs, and what to use instead.
 fn door(path: &NamedPath) -> Option<(&'static str, &'static str)> {
     let segments: Vec<&str> = path.segments.iter().map(String::as_str).collect();
     match segments.get(1..)? {
         ["fs" | "*", ..] => Some(("fs", "`drumlin_env::Fs`")),
         ["thread", ..] => Some(("thread", "`Env::spawn`")),
-        // A length of time is a plain value.
+        // A duration is a plain value.
         ["time", "Duration", ..] => None,
         ["time", ..] => Some(("time", "`drumlin_env::Clock`")),
         ["sync", "Mutex" | "MutexGuard" | "RwLock" | "Condvar" | "*", ..] => {
@@ -79,7 +79,8 @@ mod tests {
     use super::*;
 
     fn found(path: &str, text: &str) -> Vec<usize> {
-        let table = "| door | may use | why |\n|---|---|---|\n| `crates/drumlin-env/` | `fs`, `thread`, `time`, `sync` | the door |\n| `crates/drumlin-cli/` | `fs` | input |\n";
+        let table = "| door | may use | why |\n|---|---|---|\n| `crates/drumlin-env/` | `fs`, `thread`, `time`, \
+            `sync` | the door |\n| `crates/drumlin-cli/` | `fs` | input |\n";
         let repository = Repository::of(&[(FILE, table), (path, text)]);
         let (architecture, _) = Architecture::read(&repository);
         check(&repository, &architecture).iter().map(|finding| finding.line).collect()
@@ -100,7 +101,8 @@ mod tests {
 
     #[test]
     fn tests_read_no_clock() {
-        let text = "#[cfg(test)]\nmod tests {\n use std::fs;\n use std::time::Duration;\n use std::time::{Duration, Instant};\n}\n";
+        let text = "#[cfg(test)]\nmod tests {\n use std::fs;\n use std::time::Duration;\n use \
+            std::time::{Duration, Instant};\n}\n";
         assert_eq!(found("crates/drumlin/src/db.rs", text), [5]);
     }
 

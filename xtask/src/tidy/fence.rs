@@ -1,11 +1,11 @@
-//! Rule *unsafe*: `unsafe` stands only in the fenced files that ARCHITECTURE.md lists, and says each time why it holds.
+//! Rule *unsafe*: `unsafe` is permitted only in the fenced files that ARCHITECTURE.md lists, with a reason each time.
 //!
-//! The note is a `// SAFETY:` comment on the lines right above the statement that holds the `unsafe`, or at the end of
-//! the line before it on the same line. Blocks and `unsafe impl` need one; an `unsafe fn` states its demands in its
-//! documentation, which clippy checks.
+//! The reason is a `// SAFETY:` comment on the lines right above the statement with the `unsafe`, or before it on the
+//! same line. Blocks and `unsafe impl` need one. An `unsafe fn` states its contract in its documentation, which
+//! clippy checks.
 
-use super::Finding;
 use super::architecture::{Architecture, FILE};
+use super::finding::Finding;
 use super::repository::Repository;
 use super::source::Source;
 
@@ -17,7 +17,7 @@ pub(crate) fn check(repository: &Repository, architecture: &Architecture) -> Vec
             if token.text != "unsafe" {
                 continue;
             }
-            // `#[unsafe(no_mangle)]` is an attribute's own spelling; it is as unsafe as a block.
+            // `#[unsafe(no_mangle)]` is an attribute, but as unsafe as a block.
             let next = source.tokens.get(at + 1).map_or("", |token| token.text.as_str());
             if !fenced {
                 let message = format!(
@@ -33,7 +33,7 @@ pub(crate) fn check(repository: &Repository, architecture: &Architecture) -> Vec
     findings
 }
 
-/// `pattern` is a file, a folder ending in `/`, or a prefix ending in `*`.
+/// Returns whether `path` matches `pattern`: a file, a folder ending in `/`, or a prefix ending in `*`.
 pub(crate) fn within(pattern: &str, path: &str) -> bool {
     match pattern.strip_suffix('*') {
         Some(prefix) => path.starts_with(prefix),
@@ -41,7 +41,7 @@ pub(crate) fn within(pattern: &str, path: &str) -> bool {
     }
 }
 
-/// Goes up from `line`: over the rest of the same statement, then through the comment lines that touch it.
+/// Searches upwards from `line`: over the rest of the same statement, then through the adjacent comment lines.
 fn has_note(source: &Source, line: usize) -> bool {
     let lines: Vec<&str> = source.text.lines().collect();
     let is_note = |at: usize| {
@@ -75,7 +75,8 @@ mod tests {
     use super::*;
 
     fn found(path: &str, text: &str) -> Vec<usize> {
-        let table = "| fenced file | why |\n|---|---|\n| `crates/a/src/os*` | calls |\n| `crates/a/src/arena.rs` | memory |\n";
+        let table = "| fenced file | why |\n|---|---|\n| `crates/a/src/os*` | calls |\n| \
+            `crates/a/src/arena.rs` | memory |\n";
         let repository = Repository::of(&[(FILE, table), (path, text)]);
         let (architecture, _) = Architecture::read(&repository);
         check(&repository, &architecture).iter().map(|finding| finding.line).collect()
@@ -92,7 +93,8 @@ mod tests {
 
     #[test]
     fn inside_each_has_its_note() {
-        let noted = "// SAFETY: it is\n// long.\n#[inline]\nunsafe impl Send for X {}\n// SAFETY: fine\nlet a =\n    unsafe { f() };\nlet b = f(\n";
+        let noted = "// SAFETY: it is\n// long.\n#[inline]\nunsafe impl Send for X {}\n// SAFETY: fine\nlet a \
+            =\n    unsafe { f() };\nlet b = f(\n";
         assert_eq!(found("crates/a/src/os/unix.rs", noted), [0; 0]);
         assert_eq!(found("crates/a/src/arena.rs", "// SAFETY: one\nunsafe { f() };\nunsafe { g() };\n"), [3]);
         assert_eq!(found("crates/a/src/os.rs", "// SAFETY: far\n\nunsafe { f() }\n"), [3]);

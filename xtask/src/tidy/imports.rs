@@ -1,18 +1,20 @@
-//! Rule *imports*: between modules of the engine, imports follow the import table of ARCHITECTURE.md.
+//! Rule *imports*: imports between modules of the engine follow the import table of ARCHITECTURE.md.
 //!
-//! A module is named by its path below `crates/drumlin/src`; the longest row that holds it speaks for it. It may name
-//! itself and the modules of its row, the leaves, the folder it is in, and what its row lists. `lib.rs` is the front
-//! page: it may re-export anything. Test code is free.
+//! A module's name is its path below `crates/drumlin/src`; the longest row that contains it applies. A module may
+//! import itself, the modules of its row, the leaves, its own folder, and what its row lists. `lib.rs` may re-export
+//! anything. Test code is exempt.
 
 use super::architecture::{Architecture, FILE, ModuleRow, Reach, covers};
+use super::finding::Finding;
 use super::paths;
 use super::repository::Repository;
-use super::{Finding, source::Source};
+use super::source::Source;
+use std::collections::BTreeSet;
 
 const ENGINE: &str = "crates/drumlin/src/";
 
 pub(crate) fn check(repository: &Repository, architecture: &Architecture) -> Vec<Finding> {
-    let mut findings = Vec::new();
+    let mut findings = check_folders(repository, architecture);
     for source in &repository.sources {
         let Some(inside) = source.path.strip_prefix(ENGINE) else { continue };
         let module = module_of(inside);
@@ -21,7 +23,7 @@ pub(crate) fn check(repository: &Repository, architecture: &Architecture) -> Vec
         }
         match architecture.row_of(&module) {
             Some((row, name)) => findings.extend(check_file(source, &module, row, name, architecture)),
-            // A folder's own file may only hold the folder together.
+            // A folder's own file without a row may only declare the folder's modules.
             None if is_folder(&module, architecture) => {}
             None => {
                 let name = module.join("::");
@@ -33,7 +35,31 @@ pub(crate) fn check(repository: &Repository, architecture: &Architecture) -> Vec
     findings
 }
 
-/// `compaction/merge.rs` as `[compaction, merge]`; `lib.rs` as nothing.
+/// The table of folders names each folder of the engine once, and nothing else.
+fn check_folders(repository: &Repository, architecture: &Architecture) -> Vec<Finding> {
+    let inside = |path: &String| path.strip_prefix(ENGINE).is_some_and(|rest| rest.ends_with("/mod.rs"));
+    let sources = repository.sources.iter().map(|source| &source.path).filter(|path| inside(path));
+    let there: BTreeSet<&str> =
+        sources.filter_map(|path| path.strip_prefix(ENGINE)?.split('/').next()).collect();
+    let listed: BTreeSet<&str> = architecture.folders.iter().map(|(name, _)| name.as_str()).collect();
+    let missing = there.iter().filter(|name| !listed.is_empty() && !listed.contains(*name)).map(|name| {
+        let message =
+            format!("folder `{name}` has no row in the table of folders of {FILE}; say what lives there");
+        Finding::new(&format!("{ENGINE}{name}/mod.rs"), 1, "imports", message)
+    });
+    let gone =
+        architecture.folders.iter().filter(|(name, _)| !there.contains(name.as_str())).map(|(name, line)| {
+            Finding::new(
+                FILE,
+                *line,
+                "imports",
+                format!("there is no folder `{name}` in {ENGINE}; take the row out"),
+            )
+        });
+    missing.chain(gone).collect()
+}
+
+/// Returns `compaction/merge.rs` as `[compaction, merge]`, and `lib.rs` as an empty path.
 fn module_of(inside: &str) -> Vec<String> {
     let stem = inside.trim_end_matches(".rs");
     let stem = stem.strip_suffix("/mod").unwrap_or(stem);
@@ -62,13 +88,15 @@ fn check_file(
             let free = wanted == "drumlin-types" || row.may_import == Reach::Everything;
             if !free && !row.crates.contains(&wanted) {
                 findings.push(finding(format!(
-                    "`{name}` may not use the crate `{wanted}`; take a plain value from a module that may, or change the table in {FILE}"
+                    "`{name}` may not use the crate `{wanted}`; take a plain value from a module that may, or \
+                        change the table in {FILE}"
                 )));
             }
         } else if !allowed(rest, module, row, architecture) {
             let target = architecture.row_of(rest).map_or(rest.join("::"), |(_, target)| target.to_string());
             findings.push(finding(format!(
-                "`{name}` may not import `{target}`; let a module above both join them, or change the table in {FILE} and say why"
+                "`{name}` may not import `{target}`; let a module above both join them, or change the table in \
+                    {FILE} and say why"
             )));
         }
     }
@@ -76,10 +104,10 @@ fn check_file(
 }
 
 fn allowed(target: &[String], module: &[String], row: &ModuleRow, architecture: &Architecture) -> bool {
-    // A name re-exported at the crate's root, or a glob of it, hides where it comes from.
+    // A name re-exported at the crate's root, or a glob of it, hides its origin.
     let Some(first) = target.first() else { return false };
     let Some((target_row, target_name)) = architecture.row_of(target) else {
-        // A folder without a row of its own: open to what it holds.
+        // The target is a folder without its own row: only its own modules may import it.
         return module.first() == Some(first);
     };
     let own = row.modules.iter().any(|listed| covers(listed, target_name) || covers(target_name, listed));
@@ -120,7 +148,8 @@ mod tests {
 
     #[test]
     fn what_the_table_allows_passes() {
-        let merge = "use crate::error::Result;\nuse crate::table::{Reader, iter::Iter};\nuse super::output::Out;\nuse crate::compaction::claims;\nuse super::Glossary;\n";
+        let merge = "use crate::error::Result;\nuse crate::table::{Reader, iter::Iter};\nuse \
+            super::output::Out;\nuse crate::compaction::claims;\nuse super::Glossary;\n";
         assert_eq!(found("crates/drumlin/src/compaction/merge.rs", merge), NONE);
         assert_eq!(
             found("crates/drumlin/src/version/run.rs", "use crate::version::X; use drumlin_format::m;"),
@@ -161,6 +190,19 @@ mod tests {
             found("crates/drumlin/src/extra.rs", "//! x\nfn f() {}"),
             ["1: module `extra` has no row in the import table of ARCHITECTURE.md"]
         );
+    }
+
+    #[test]
+    fn the_table_of_folders_matches_the_folders() {
+        let folders = "| folder | what |\n|---|---|\n| `table` | tables |\n| `gone` | nothing |\n";
+        let document = format!("{TABLE}\n{folders}");
+        let files = ["table", "version"].map(|name| format!("crates/drumlin/src/{name}/mod.rs"));
+        let repository = Repository::of(&[(FILE, &document), (&files[0], "//! x"), (&files[1], "//! x")]);
+        let (architecture, _) = Architecture::read(&repository);
+        let found: Vec<String> =
+            check_folders(&repository, &architecture).into_iter().map(|finding| finding.message).collect();
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(found[0].contains("`version`") && found[1].contains("`gone`"), "{found:?}");
     }
 
     #[test]

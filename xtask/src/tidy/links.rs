@@ -1,8 +1,8 @@
-//! Rule *links*: a relative link in a document leads to a file that is there, and to a heading that it has.
+//! Rule *links*: a relative link in a document leads to an existing file, and to an existing heading in it.
 //!
-//! Links to other sites are not followed. Code blocks and code spans hold no links.
+//! The rule ignores links to other sites, and the text of code blocks and code spans.
 
-use super::Finding;
+use super::finding::Finding;
 use super::repository::Repository;
 
 pub(crate) fn check(repository: &Repository) -> Vec<Finding> {
@@ -37,7 +37,7 @@ pub(crate) fn check(repository: &Repository) -> Vec<Finding> {
     findings
 }
 
-/// The targets of `[text](target)` and `[name]: target`, with their lines.
+/// Returns the targets of `[text](target)` and `[name]: target`, with their lines.
 fn links(text: &str) -> Vec<(String, usize)> {
     let mut found = Vec::new();
     let mut in_block = false;
@@ -48,7 +48,7 @@ fn links(text: &str) -> Vec<(String, usize)> {
         if in_block || raw.starts_with("    ") {
             continue;
         }
-        // Every second piece between backticks is code.
+        // Every second part between backticks is code.
         let line: String = raw.split('`').step_by(2).collect::<Vec<_>>().join("``");
         for piece in line.split("](").skip(1) {
             let target = piece.split([')', ' ']).next().unwrap_or_default();
@@ -61,7 +61,7 @@ fn links(text: &str) -> Vec<(String, usize)> {
     found
 }
 
-/// `target` as seen from the document `from`; `None` above the root.
+/// Resolves `target` relative to the document `from`; `None` above the root.
 fn resolve(from: &str, target: &str) -> Option<String> {
     let mut parts: Vec<&str> = from.split('/').collect();
     parts.pop();
@@ -82,7 +82,7 @@ fn has_heading(text: &str, anchor: &str) -> bool {
     text.lines().filter_map(heading).any(|slug| slug == anchor)
 }
 
-/// A heading's anchor: lower case, words joined by dashes, marks dropped.
+/// Returns a heading's anchor: lower case, words joined by dashes, punctuation dropped.
 fn slug(heading: &str) -> String {
     let kept = heading.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
     kept.map(|c| if c == ' ' { '-' } else { c.to_ascii_lowercase() }).collect()
@@ -100,7 +100,8 @@ mod tests {
 
     #[test]
     fn links_that_lead_somewhere() {
-        let text = "[b](b.md) [x](../src/x.rs) [f](../src/)\n[h](b.md#the-tree-drawn) [web](https://a.b/c)\n[me](#own)\n# Own\n[r]: b.md\n`[no](no.md)`\n```\n[no](no.md)\n```\n";
+        let text = "[b](b.md) [x](../src/x.rs) [f](../src/)\n[h](b.md#the-tree-drawn) \
+            [web](https://a.b/c)\n[me](#own)\n# Own\n[r]: b.md\n`[no](no.md)`\n```\n[no](no.md)\n```\n";
         assert_eq!(found(text), [0; 0]);
     }
 

@@ -1,64 +1,44 @@
-//! `cargo xtask tidy`: the habits of the repository, kept by a machine.
+//! `cargo xtask tidy`: checks the rules of the repository.
 //!
-//! How:
-//! 1. `repository` reads every file once; `source` turns each Rust file into lines and tokens;
+//! 1. `repository` reads every file once; `source` splits each Rust file into lines and tokens.
 //! 2. `architecture` reads the tables of ARCHITECTURE.md: crates, modules, doors, the `unsafe` fence. The document is
-//!    the rule, so it cannot rot;
-//! 3. each rule is a function from both to findings. A finding says where, which rule, and what to do instead.
+//!    the rule, so it cannot become outdated.
+//! 3. Each rule is a function from both to findings. A finding names the place, the rule, and what to do instead.
 //!
-//! | rule | module | what it keeps |
+//! | rule | module | what it checks |
 //! |---|---|---|
-//! | imports | `imports` | modules of the engine import only what the import table allows |
+//! | imports | `imports` | modules of the engine import only what the import table permits |
+//! | circles | `graph` | no circle of imports between the files of a crate |
 //! | crates | `crates` | crates depend only in the directions of the crate table |
-//! | size | `size` | files, and inline test modules, stay short; old offenders only shrink |
-//! | unsafe | `fence` | `unsafe` stands only in fenced files, each with its SAFETY note |
+//! | size | `size` | files and inline test modules stay short; listed offenders only shrink |
+//! | unsafe | `fence` | `unsafe` appears only in fenced files, each with its SAFETY note |
 //! | door | `door` | files, threads and time come from the environment; pure crates stay `no_std` |
-//! | essay, names, unfinished | `words` | every file says what it is; one word per role; nothing half done |
-//! | links | `links` | relative links in documents lead somewhere |
+//! | essay, names, unfinished | `words` | every file has an essay; one word per role; no unfinished code |
+//! | links | `links` | relative links in documents have existing targets |
 //!
-//! Invariant: the rules see only the `Repository` value. Tests hand them one made of strings.
+//! Invariant: the rules see only the `Repository` value. Tests pass one made of strings.
 
-mod architecture;
+pub(crate) mod architecture;
 mod crates;
 mod door;
 mod fence;
+mod finding;
+pub(crate) mod functions;
+pub(crate) mod graph;
 mod imports;
 mod links;
 mod paths;
-mod repository;
-mod size;
-mod source;
+pub(crate) mod repository;
+pub(crate) mod size;
+pub(crate) mod source;
 mod words;
 
 use architecture::Architecture;
+use finding::Finding;
 use repository::Repository;
-use std::fmt;
 use std::path::Path;
 
-/// One breach of one rule.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Finding {
-    pub(crate) path: String,
-    /// Counted from 1.
-    pub(crate) line: usize,
-    pub(crate) rule: &'static str,
-    /// What is wrong, and what to do instead.
-    pub(crate) message: String,
-}
-
-impl Finding {
-    fn new(path: &str, line: usize, rule: &'static str, message: impl Into<String>) -> Finding {
-        Finding { path: path.to_string(), line, rule, message: message.into() }
-    }
-}
-
-impl fmt::Display for Finding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}: {}: {}", self.path, self.line, self.rule, self.message)
-    }
-}
-
-/// The command.
+/// Runs the command.
 pub(crate) fn run(root: &Path) -> Result<(), String> {
     let repository = Repository::read(root).map_err(|error| format!("tidy: {error}"))?;
     let findings = check(&repository);
@@ -74,10 +54,11 @@ pub(crate) fn run(root: &Path) -> Result<(), String> {
     Err(format!("{}\ntidy: {} findings", lines.join("\n"), findings.len()))
 }
 
-/// Every rule over the whole repository; the findings by place.
+/// Runs every rule on the whole repository; returns the findings sorted by place.
 fn check(repository: &Repository) -> Vec<Finding> {
     let (architecture, mut findings) = Architecture::read(repository);
     findings.extend(imports::check(repository, &architecture));
+    findings.extend(graph::check(repository));
     findings.extend(crates::check(repository, &architecture));
     findings.extend(size::check(repository));
     findings.extend(fence::check(repository, &architecture));

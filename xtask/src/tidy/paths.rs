@@ -1,8 +1,8 @@
-//! The paths that a file names: `use crate::a::{b, c as d}`, `super::e::f()`, `std::sync::Mutex`.
+//! Paths named in a file: `use crate::a::{b, c as d}`, `super::e::f()`, `std::sync::Mutex`.
 //!
-//! How: from each token that can root a path (`crate`, `super`, `self`, or a crate's name) the `::` chain is followed,
-//! and a use tree in braces is expanded. `super` and `self` are resolved against the file's own module, so the rules
-//! see absolute paths only. A `super` inside an inline module is resolved as if it stood at the file's top.
+//! From each token that can start a path (`crate`, `super`, `self`, or a crate's name), the code follows the `::`
+//! chain and expands use trees in braces. It resolves `super` and `self` against the file's own module, so the rules
+//! see absolute paths only. A `super` inside an inline module resolves as if it were at the top of the file.
 
 use super::source::{Source, Token};
 
@@ -14,8 +14,8 @@ pub(crate) struct NamedPath {
     pub(crate) in_test: bool,
 }
 
-/// All paths in `source` that start at `crate` (written so, or by `super` or `self`) or at a name for which `is_crate`
-/// holds. `module` is the file's own path below `crate`.
+/// Returns all paths in `source` that start at `crate` (directly, or through `super` or `self`) or at a name for
+/// which `is_crate` holds. `module` is the file's own path below `crate`.
 pub(crate) fn named(source: &Source, module: &[String], is_crate: impl Fn(&str) -> bool) -> Vec<NamedPath> {
     let tokens = &source.tokens;
     let mut found = Vec::new();
@@ -25,7 +25,7 @@ pub(crate) fn named(source: &Source, module: &[String], is_crate: impl Fn(&str) 
         let followed = text(tokens, at + 1) == "::";
         let root = token.text.as_str();
         let roots = matches!(root, "crate" | "super" | "self") || is_crate(root);
-        // A leading `::` may stand before a crate's name: `::std::fs`.
+        // A leading `::` may precede a crate's name: `::std::fs`.
         let absolute = continues && is_crate(root) && !ends_path(tokens, at.wrapping_sub(2));
         if !followed || !roots || (continues && !absolute) {
             at += 1;
@@ -45,8 +45,8 @@ pub(crate) fn named(source: &Source, module: &[String], is_crate: impl Fn(&str) 
     found
 }
 
-/// `use {std::fs, crate::a}` needs nothing special; `use std as s` and `extern crate std` have no `::` to follow, and
-/// would hide everything behind them, so they count as naming the whole crate.
+/// Returns renamed crates. `use std as s` and `extern crate std` have no `::` to follow and would hide all later
+/// paths, so they count as naming the whole crate. `use {std::fs, crate::a}` needs no special case.
 fn renamed_crates(source: &Source, is_crate: impl Fn(&str) -> bool) -> Vec<NamedPath> {
     let tokens = &source.tokens;
     let renamed = |at: usize| text(tokens, at) == "use" && text(tokens, at + 2) == "as";
@@ -75,7 +75,7 @@ fn ends_path(tokens: &[Token], at: usize) -> bool {
     (is_word(before) && !matches!(before, "use" | "in" | "as" | "return")) || matches!(before, ">" | ")")
 }
 
-/// Reads the path or use tree at `at`, adds its leaves to `paths`, and returns where it ends.
+/// Parses the path or use tree at `at`, adds its leaves to `paths`, and returns the end position.
 fn tree(tokens: &[Token], at: usize, prefix: &[String], paths: &mut Vec<(Vec<String>, usize)>) -> usize {
     let mut segments = prefix.to_vec();
     let mut at = at;
@@ -119,7 +119,7 @@ fn tree(tokens: &[Token], at: usize, prefix: &[String], paths: &mut Vec<(Vec<Str
     }
 }
 
-/// Makes `super` and `self` absolute. `None` if there are more `super` than modules.
+/// Makes `super` and `self` absolute. Returns `None` when there are more `super` than modules.
 fn resolve(segments: Vec<String>, module: &[String]) -> Option<Vec<String>> {
     let first = segments.first()?.clone();
     if !matches!(first.as_str(), "super" | "self") {
@@ -163,7 +163,8 @@ mod tests {
 
     #[test]
     fn expressions_and_relative_paths() {
-        let text = "fn f() { crate::a::b(1); super::output::g(); self.h(); ::std::fs::read(p); x::std::y(); }\nuse super::super::version::Run;\nuse self::k;\npub(crate) fn l() -> Vec<std::time::Instant> {}\nuse {std::fs, crate::m};";
+        let text = "fn f() { crate::a::b(1); super::output::g(); self.h(); ::std::fs::read(p); x::std::y(); \
+            }\nuse super::super::version::Run;\nuse self::k;\npub(crate) fn l() -> Vec<std::time::Instant> {}\nuse {std::fs, crate::m};";
         assert_eq!(
             paths(text),
             [

@@ -1,19 +1,19 @@
-//! The files that the rules look at, read once.
+//! The files that the rules examine, read once.
 //!
-//! Build outputs, version control and what an editor leaves behind are passed over. Rust files in a `tests` or
-//! `benches` folder, files named `tests.rs`, and modules declared under `#[cfg(test)]` count as test code throughout.
+//! Build outputs, version control data and editor leftovers are skipped. Rust files in a `tests` or `benches` folder,
+//! files named `tests.rs`, and modules declared under `#[cfg(test)]` count as test code.
 
 use super::source::Source;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::{fs, io};
 
-/// Folders that hold no source of ours.
+/// Folders without source code of this repository.
 const PASSED_OVER: [&str; 4] = ["target", ".git", "corpus", "node_modules"];
 
 #[derive(Debug, Default)]
 pub(crate) struct Repository {
-    /// Every file and folder, from the root, with `/`.
+    /// Every file and folder, relative to the root, with `/`.
     pub(crate) paths: BTreeSet<String>,
     /// The `.rs` files.
     pub(crate) sources: Vec<Source>,
@@ -21,9 +21,9 @@ pub(crate) struct Repository {
     pub(crate) documents: BTreeMap<String, String>,
     /// Text of the `Cargo.toml` files.
     pub(crate) manifests: BTreeMap<String, String>,
-    /// `ci/tidy-ratchet.txt`; `None` when there are no offenders.
+    /// Text of `ci/tidy-ratchet.txt`; `None` when there are no offenders.
     pub(crate) ratchet: Option<String>,
-    /// The ratchet as it was before it last changed, where version control can tell.
+    /// Text of the ratchet before its last change, where version control has it.
     pub(crate) ratchet_before: Option<String>,
 }
 
@@ -38,7 +38,7 @@ impl Repository {
         Ok(repository)
     }
 
-    /// A repository made of strings, for the tests of the rules.
+    /// Creates a repository from strings, for the tests of the rules.
     #[cfg(test)]
     pub(crate) fn of(files: &[(&str, &str)]) -> Repository {
         let mut repository = Repository::default();
@@ -112,7 +112,7 @@ fn is_text(path: &str) -> bool {
     path == RATCHET || path.ends_with(".rs") || path.ends_with(".md") || path.ends_with("Cargo.toml")
 }
 
-/// Where the module `name` of the file `parent` lives, without `.rs` or `/mod.rs`.
+/// Returns the path of module `name` of the file `parent`, without `.rs` or `/mod.rs`.
 fn submodule(parent: &str, name: &str) -> String {
     let (folder, file) = parent.rsplit_once('/').unwrap_or(("", parent));
     match file {
@@ -121,8 +121,8 @@ fn submodule(parent: &str, name: &str) -> String {
     }
 }
 
-/// The ratchet file of the commit before the one that last changed it; or, with a change not yet committed, of the
-/// last commit. `None` without version control or without an earlier file: then there is nothing to shrink from.
+/// Returns the ratchet file of the last commit if it has an uncommitted change, otherwise that of the commit before
+/// its last change. Returns `None` without version control or an earlier file: then no shrinking can be required.
 fn ratchet_before(root: &Path, now: Option<&str>) -> Option<String> {
     let git = |arguments: &[&str]| {
         let output = std::process::Command::new("git").arg("-C").arg(root).args(arguments).output().ok()?;

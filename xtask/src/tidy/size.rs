@@ -1,18 +1,21 @@
-//! Rule *size*: a file that a reader can hold in the head.
+//! Rule *size*: limits the length of files, so that a reader can keep each one in mind.
 //!
-//! - A file has at most 600 lines of code: not blank, not comment, and outside its inline tests. A file of tests is
-//!   measured whole.
-//! - An inline test module has at most 150 such lines; a longer one moves to a sibling `tests.rs`.
-//! - Older offenders stand in `ci/tidy-ratchet.txt`, `path lines`, and may only shrink: the listed number is the file's
-//!   own, a file within the cap leaves the list, and no file joins it.
+//! - A file has at most 600 lines of code, without blank lines, comments and inline tests. A test file is measured
+//!   whole.
+//! - An inline test module has at most 150 such lines; move a longer one to a sibling `tests.rs`.
+//! - `ci/tidy-ratchet.txt` lists older offenders as `path lines`; they may only shrink. The listed number equals the
+//!   file's length, a file within the limit leaves the list, and no file joins it.
 
-use super::Finding;
+use super::finding::Finding;
+use super::functions;
 use super::repository::{RATCHET, Repository};
 use super::source::Source;
 use std::collections::BTreeMap;
 
 const FILE_CODE_LINES_MAX: usize = 600;
 const INLINE_TEST_LINES_MAX: usize = 150;
+/// Longest line, in characters.
+pub(crate) const COLUMNS_MAX: usize = 120;
 
 pub(crate) fn check(repository: &Repository) -> Vec<Finding> {
     let listed = entries(repository.ratchet.as_deref().unwrap_or_default());
@@ -25,11 +28,16 @@ pub(crate) fn check(repository: &Repository) -> Vec<Finding> {
             source.test_lines.iter().map(|lines| source.code_lines(lines.clone())).sum()
         };
         let lines = source.code_lines(whole) - if is_test_file { 0 } else { tests(source) };
+        if !is_test_file {
+            findings.extend(long_functions(source));
+        }
+        findings.extend(wide_lines(source));
         if lines > FILE_CODE_LINES_MAX {
             over.insert(source.path.as_str(), lines);
             if !listed.contains_key(source.path.as_str()) {
                 let message = format!(
-                    "{lines} lines of code, at most {FILE_CODE_LINES_MAX}; split it by concern, each part with its essay"
+                    "{lines} lines of code, at most {FILE_CODE_LINES_MAX}; split it by concern, each part with \
+                        its essay"
                 );
                 findings.push(Finding::new(&source.path, 1, "size", message));
             }
@@ -49,7 +57,7 @@ pub(crate) fn check(repository: &Repository) -> Vec<Finding> {
     findings
 }
 
-/// Path to (line in the list, code lines allowed).
+/// Returns a map from path to (line in the list, permitted lines of code).
 fn entries(ratchet: &str) -> BTreeMap<&str, (usize, usize)> {
     let lines = ratchet.lines().enumerate().filter(|(_, line)| !line.trim_start().starts_with('#'));
     lines
@@ -85,6 +93,31 @@ fn check_ratchet(
         findings.push(Finding::new(RATCHET, *line, "size", format!("{path} {message}")));
     }
     findings
+}
+
+/// Finds functions that are longer than a reader can hold in the head.
+fn long_functions(source: &Source) -> Vec<Finding> {
+    let most = functions::LINES_MAX;
+    let finding = |(name, line, lines)| {
+        let message =
+            format!("`{name}` has {lines} lines of code, at most {most}; let it name its steps in order");
+        Finding::new(&source.path, line, "size", message)
+    };
+    functions::over_limit(source).into_iter().map(finding).collect()
+}
+
+fn wide_lines(source: &Source) -> Vec<Finding> {
+    // A text is broken where its reader needs it, so lines with one are left alone.
+    let holds_text = |line: &str, code: Option<&String>| {
+        !line.trim_start().starts_with("//") && code.is_some_and(|code| code.trim_end() != line.trim_end())
+    };
+    let wide = |(at, line): (usize, &str)| {
+        let columns = line.chars().count();
+        let message = format!("{columns} columns, at most {COLUMNS_MAX}; break the line");
+        let is_wide = columns > COLUMNS_MAX && !holds_text(line, source.code.get(at));
+        is_wide.then(|| Finding::new(&source.path, at + 1, "size", message))
+    };
+    source.text.lines().enumerate().filter_map(wide).collect()
 }
 
 #[cfg(test)]

@@ -1,13 +1,12 @@
-//! A Rust file as the rules see it: lines, tokens, and which of both are test code.
+//! A Rust file as the rules see it: lines and tokens, each marked as test code or not.
 //!
-//! How:
-//! 1. `mask` blanks comments and the insides of strings and characters, keeping every line break, so that a word in
-//!    a comment or a message is never taken for code;
-//! 2. the masked text is cut into tokens: identifiers, numbers and single punctuation marks, each with its line;
-//! 3. the item after each `#[cfg(test)]` or `#[test]` is marked as test code, up to its `;` or closing brace.
+//! 1. `mask` blanks comments and the contents of strings and characters but keeps every line break, so that a word in
+//!    a comment or message never counts as code.
+//! 2. The masked text is split into tokens: identifiers, numbers and single punctuation marks, each with its line.
+//! 3. The item after each `#[cfg(test)]` or `#[test]` is marked as test code, up to its `;` or closing brace.
 //!
-//! This is no parser: it knows just enough Rust for the rules, and it is exact on what it claims to know. Code made by
-//! a macro's body counts as written where the macro is.
+//! This is not a full parser: it handles the part of Rust that the rules need, and handles that part exactly. Code in
+//! a macro's body counts at the place of the macro.
 
 use std::ops::Range;
 
@@ -15,24 +14,24 @@ use std::ops::Range;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Token {
     pub(crate) text: String,
-    /// Counted from 1.
+    /// Line number, counted from 1.
     pub(crate) line: usize,
-    /// Inside an item marked `#[cfg(test)]` or `#[test]`, or in a file of tests.
+    /// Whether the token is in an item marked `#[cfg(test)]` or `#[test]`, or in a test file.
     pub(crate) in_test: bool,
 }
 
-/// A file read once for all rules.
+/// A file, read once for all rules.
 #[derive(Debug)]
 pub(crate) struct Source {
-    /// From the repository's root, with `/`.
+    /// Path relative to the repository's root, with `/`.
     pub(crate) path: String,
     pub(crate) text: String,
-    /// The lines with comments, strings and characters blanked.
+    /// Lines with comments, strings and characters blanked.
     pub(crate) code: Vec<String>,
     pub(crate) tokens: Vec<Token>,
-    /// Line ranges (from 1, half open) of the items marked so.
+    /// Line ranges (from 1, half open) of the items marked as test code.
     pub(crate) test_lines: Vec<Range<usize>>,
-    /// The modules that the file declares as `#[cfg(test)] mod name;`.
+    /// Modules that the file declares as `#[cfg(test)] mod name;`.
     pub(crate) test_modules: Vec<String>,
 }
 
@@ -65,13 +64,18 @@ impl Source {
         source
     }
 
-    /// Treats the whole file as test code.
+    /// Returns a source that consists of these tokens only.
+    pub(crate) fn of_tokens(tokens: &[Token]) -> Source {
+        Source { tokens: tokens.to_vec(), ..Source::new("", "") }
+    }
+
+    /// Marks the whole file as test code.
     pub(crate) fn mark_as_test(&mut self) {
         self.test_lines = std::iter::once(1..self.code.len() + 1).collect();
         self.tokens.iter_mut().for_each(|token| token.in_test = true);
     }
 
-    /// Lines that are neither blank nor comment, in `lines` (from 1).
+    /// Returns the number of lines in `lines` (from 1) that are neither blank nor comment.
     pub(crate) fn code_lines(&self, lines: Range<usize>) -> usize {
         let first = lines.start.saturating_sub(1);
         self.code.iter().skip(first).take(lines.len()).filter(|line| !line.trim().is_empty()).count()
@@ -91,8 +95,8 @@ impl Source {
     }
 }
 
-/// If `#[cfg(test)]`, `#[cfg(all(test, ..))]` or `#[test]` starts at `at`, where the item after it (and after the other
-/// attributes) starts.
+/// Returns the start of the item after `#[cfg(test)]`, `#[cfg(all(test, ..))]` or `#[test]` at `at`, behind any
+/// further attributes. Returns `None` where no such attribute starts.
 fn test_attribute_end(tokens: &[Token], at: usize) -> Option<usize> {
     let word = |offset: usize| tokens.get(at + offset).map_or("", |token| token.text.as_str());
     let plain = ["#", "[", "cfg", "(", "test", ")", "]"];
@@ -109,7 +113,7 @@ fn test_attribute_end(tokens: &[Token], at: usize) -> Option<usize> {
     Some(end)
 }
 
-/// The index of the bracket that closes the one at `open`.
+/// Returns the index of the bracket that closes the one at `open`.
 fn closing(tokens: &[Token], open: usize) -> Option<usize> {
     let mut depth = 0usize;
     for (at, token) in tokens.iter().enumerate().skip(open) {
@@ -127,7 +131,7 @@ fn closing(tokens: &[Token], open: usize) -> Option<usize> {
     None
 }
 
-/// One past the last token of the item at `start`: its `;` outside brackets, or the brace that closes its body.
+/// Returns the index after the last token of the item at `start`: its `;` outside brackets, or its closing brace.
 fn item_end(tokens: &[Token], start: usize) -> usize {
     let mut at = start;
     while let Some(token) = tokens.get(at) {
@@ -135,7 +139,7 @@ fn item_end(tokens: &[Token], start: usize) -> usize {
             ";" | "," => return at + 1,
             "}" => return at,
             "(" | "[" => at = closing(tokens, at).unwrap_or(tokens.len()),
-            // `use a::{b, c};` has a brace that is no body.
+            // `use a::{b, c};` has a brace that is not a body.
             "{" if tokens.get(at.wrapping_sub(1)).is_some_and(|before| before.text == "::") => {
                 at = closing(tokens, at).unwrap_or(tokens.len());
             }
@@ -147,7 +151,7 @@ fn item_end(tokens: &[Token], start: usize) -> usize {
     tokens.len()
 }
 
-/// Identifiers and numbers as one token, `::` as one, every other mark alone.
+/// Splits the text into tokens: an identifier or number, `::`, or any other single mark.
 fn tokens(masked: &str) -> Vec<Token> {
     let mut found = Vec::new();
     for (index, line) in masked.lines().enumerate() {
@@ -170,7 +174,7 @@ fn tokens(masked: &str) -> Vec<Token> {
     found
 }
 
-/// The text with comments, strings and characters replaced by spaces. Line breaks stay where they are.
+/// Replaces comments, strings and characters by spaces; keeps line breaks.
 fn mask(text: &str) -> String {
     let bytes = text.as_bytes();
     let mut masked = String::with_capacity(text.len());
@@ -222,7 +226,7 @@ fn block_comment(rest: &str) -> usize {
     rest.len()
 }
 
-/// The length of the string literal that starts with the quote at 0.
+/// Returns the length of the string literal that starts with the quote at 0.
 fn string(rest: &str) -> usize {
     let mut escaped = false;
     for (at, c) in rest.char_indices().skip(1) {
@@ -236,7 +240,7 @@ fn string(rest: &str) -> usize {
     rest.len()
 }
 
-/// `b".."`, `r".."`, `br#".."#`, `c".."`, `b'x'`: the length, or 0 if this is a plain word.
+/// Returns the length of a literal `b".."`, `r".."`, `br#".."#`, `c".."` or `b'x'`; 0 for a plain word.
 fn prefixed_string(rest: &str) -> usize {
     let prefix = rest.find(|c: char| !matches!(c, 'b' | 'r' | 'c')).unwrap_or(rest.len());
     let Some((letters, tail)) = rest.split_at_checked(prefix) else { return 0 };
@@ -258,12 +262,12 @@ fn prefixed_string(rest: &str) -> usize {
     rest.get(body..).and_then(|inner| inner.find(&close)).map_or(rest.len(), |end| body + end + close.len())
 }
 
-/// The length of a character literal at 0, or 0 if the quote opens a lifetime.
+/// Returns the length of a character literal at 0; 0 if the quote starts a lifetime.
 fn character(rest: &str) -> usize {
     let mut characters = rest.char_indices().skip(1);
     let Some((_, first)) = characters.next() else { return 0 };
     if first == '\\' {
-        // The character after the backslash may be a quote itself.
+        // The character after the backslash may be a quote.
         return characters.skip(1).find(|(_, c)| *c == '\'').map_or(0, |(at, _)| at + 1);
     }
     characters.next().filter(|(_, c)| *c == '\'').map_or(0, |(at, _)| at + 1)
@@ -296,12 +300,14 @@ mod tests {
 
     #[test]
     fn test_items_are_marked() {
-        let text = "use a::b;\n#[cfg(test)]\nuse c::{d, e};\nfn f() {}\n#[cfg(test)]\n#[rustfmt::skip]\nmod tests {\n fn g() { }\n}\nfn h() {}\n#[cfg(not(test))]\nfn i() {}\n#[cfg(test)]\nmod oracle;\nmacro_rules! m { () => { #[test] fn j() {} }; }\n";
+        let text = "use a::b;\n#[cfg(test)]\nuse c::{d, e};\nfn f() {}\n#[cfg(test)]\n#[rustfmt::skip]\nmod \
+            tests {\n fn g() { }\n}\nfn h() {}\n#[cfg(not(test))]\nfn i() {}\n#[cfg(test)]\nmod oracle;\nmacro_rules! m { () => { #[test] fn j() {} }; }\n";
         let source = Source::new("a.rs", text);
         let plain: Vec<_> = source.tokens.iter().filter(|t| !t.in_test).map(|t| t.text.as_str()).collect();
         assert_eq!(
             plain.join(" "),
-            "use a :: b ; fn f ( ) { } fn h ( ) { } # [ cfg ( not ( test ) ) ] fn i ( ) { } macro_rules ! m { ( ) = > { } ; }"
+            "use a :: b ; fn f ( ) { } fn h ( ) { } # [ cfg ( not ( test ) ) ] fn i ( ) { } macro_rules ! m { ( \
+                ) = > { } ; }"
         );
         assert_eq!(source.test_lines, [2..4, 5..10, 13..15, 15..16]);
         assert_eq!(source.test_modules, ["oracle"]);

@@ -1,4 +1,4 @@
-//! Tidy as a whole: the order and form of its findings, and this repository itself.
+//! Tests of tidy as a whole: the order and format of its findings, and the findings in this repository.
 
 use super::*;
 

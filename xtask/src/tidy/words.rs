@@ -1,15 +1,16 @@
-//! Rules *essay*, *names* and *unfinished*: what a file says first, what things are called, and that it is done.
+//! Rules *essay*, *names* and *unfinished*: opening essays, names of roles, and finished code.
 //!
-//! - Every Rust file opens with `//!`: what it is, how it works, which invariants it keeps.
-//! - One word per role. The words that ARCHITECTURE.md rules out appear in no type's name and no file's name.
-//! - No file is the second version of another by suffix; versions of a format are siblings in one folder.
-//! - No unfinished code, no debug print, no test that does not run.
+//! - Every Rust file opens with `//!`: its purpose, its method and its invariants.
+//! - Each role has one word. The words that ARCHITECTURE.md rules out appear in no type name and no file name.
+//! - No file is a second version of another by suffix; versions of a format are siblings in one folder.
+//! - Comments and documents use the field's terms: a list of private idioms is banned.
+//! - No unfinished code, no debug print, no disabled test.
 
-use super::Finding;
+use super::finding::Finding;
 use super::repository::Repository;
 use super::source::Source;
 
-/// Words for roles that have a better one, and that word.
+/// Words that are ruled out, each with its replacement.
 const RULED_OUT: [(&str, &str); 8] = [
     ("picker", "policy"),
     ("strategy", "policy"),
@@ -21,12 +22,45 @@ const RULED_OUT: [(&str, &str); 8] = [
     ("utils", "what it holds"),
 ];
 
+/// Idioms that a reader stumbles over, each with what to say instead.
+const IDIOMS: [(&str, &str); 10] = [
+    ("whoever", "name who it is"),
+    ("is told of", "receives or is notified of"),
+    ("hears", "receives"),
+    ("knows of", "includes"),
+    ("ends by itself", "expires"),
+    ("of now", "current"),
+    ("put off", "deferred or backed off"),
+    ("nobody knows", "is unknown"),
+    ("so many", "the number"),
+    ("what it goes by", "its state"),
+];
+
 pub(crate) fn check(repository: &Repository) -> Vec<Finding> {
-    repository
-        .sources
-        .iter()
-        .flat_map(|source| [essay(source), names(source), unfinished(source)].concat())
-        .collect()
+    let of_source =
+        |source: &Source| [essay(source), names(source), unfinished(source), comments(source)].concat();
+    let mut findings: Vec<Finding> = repository.sources.iter().flat_map(of_source).collect();
+    for (path, text) in &repository.documents {
+        let lines = text.lines().enumerate();
+        findings.extend(lines.flat_map(|(at, line)| idioms(path, at + 1, line)));
+    }
+    findings
+}
+
+/// Idioms in the comments of a file.
+fn comments(source: &Source) -> Vec<Finding> {
+    let is_comment = |(_, line): &(usize, &str)| line.trim_start().starts_with("//");
+    let lines = source.text.lines().enumerate().filter(is_comment);
+    lines.flat_map(|(at, line)| idioms(&source.path, at + 1, line)).collect()
+}
+
+fn idioms(path: &str, line: usize, text: &str) -> Vec<Finding> {
+    let words = format!(" {} ", text.to_lowercase().replace(|c: char| !c.is_alphanumeric(), " "));
+    let used = IDIOMS.iter().filter(|(idiom, _)| words.contains(&format!(" {idiom} ")));
+    used.map(|(idiom, instead)| {
+        Finding::new(path, line, "words", format!("\"{idiom}\" reads badly; say {instead}"))
+    })
+    .collect()
 }
 
 fn essay(source: &Source) -> Vec<Finding> {
@@ -78,7 +112,7 @@ fn ruled_out(words: impl Iterator<Item = String>) -> Vec<(&'static str, &'static
     RULED_OUT.iter().copied().filter(|(word, _)| is_used(word)).take(1).collect()
 }
 
-/// `ValueFileId` as `Value`, `File`, `Id`.
+/// Splits `ValueFileId` into `Value`, `File` and `Id`.
 fn camel_words(name: &str) -> impl Iterator<Item = String> {
     let mut words: Vec<String> = Vec::new();
     for c in name.chars() {
@@ -113,6 +147,15 @@ fn unfinished(source: &Source) -> Vec<Finding> {
 mod tests {
     use super::*;
 
+    #[test]
+    fn idioms_are_found_in_comments_and_documents() {
+        let code = "//! x\n// Whoever reads this\nlet hears = 1;\n";
+        let repository = Repository::of(&[("a.rs", code), ("b.md", "The load of now.")]);
+        let found = check(&repository);
+        let places: Vec<(&str, usize)> = found.iter().map(|f| (f.path.as_str(), f.line)).collect();
+        assert_eq!(places, [("a.rs", 2), ("b.md", 1)]);
+    }
+
     fn found(path: &str, text: &str) -> Vec<String> {
         let findings = check(&Repository::of(&[(path, text)]));
         findings.iter().map(|finding| format!("{}: {}", finding.line, finding.rule)).collect()
@@ -146,11 +189,12 @@ mod tests {
 
     #[test]
     fn unfinished_code() {
-        // Put together here, so that a search for such words finds none in this file.
+        // Assembled here, so that a search for such words finds none in this file.
         let [later, never, print] = ["todo", "unimplemented", "dbg"].map(|word| format!("{word}!"));
         let skip = ["ignore", "ignore = \"slow\""].map(|what| format!("#[{what}]"));
         let text = format!(
-            "//! x\nfn f() {{ {later}() }}\nfn g() {{ {never}(\"x\") }}\nfn h() {{ {print}(1); }}\n{}\n{}\nfn t() {{}}\n// {later}()\n",
+            "//! x\nfn f() {{ {later}() }}\nfn g() {{ {never}(\"x\") }}\nfn h() {{ {print}(1); }}\n{}\n{}\nfn \
+                t() {{}}\n// {later}()\n",
             skip[0], skip[1]
         );
         let expected = ["2: unfinished", "3: unfinished", "4: unfinished", "5: unfinished", "6: unfinished"];

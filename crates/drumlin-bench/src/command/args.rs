@@ -1,470 +1,487 @@
-//! The command line of benchmarks.
+//! Command-line arguments of the benchmarks and their help texts.
 
 use crate::engine::{Compression, Durability, Io};
 use crate::workload::ycsb::{Distribution, Update};
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
-/// Measure: workloads, comparisons, reports, the regression gate
+/// Run benchmarks: workloads, engine comparisons, reports and the regression gate
 ///
-/// Results go to stdout as a table, progress and warnings to stderr. Every answer of the store is checked; a wrong one
-/// ends the run without numbers. Exit status: 0 done, 1 wrong answer or error, 2 usage, 3 gate failed, 4 too noisy.
+/// Results go to stdout as a table; progress and warnings go to stderr. Every result of the store is verified, and a
+/// wrong one ends the run without numbers. Exit status: 0 success, 1 error or wrong result, 2 bad usage, 3 gate
+/// failed, 4 too noisy.
 ///
-/// Not offered, because the engine has nothing to measure there yet: the choice of filter allocation, separated values
-/// and their collection, the counts of necessary and unnecessary blocks.
+/// Not supported, because the engine lacks the feature: a choice of filter allocation, value separation and its
+/// garbage collection, and counts of necessary and unnecessary blocks.
 #[derive(Args, Debug)]
 pub struct BenchArgs {
-    /// What to run
+    /// Benchmark family to run
     #[command(subcommand)]
     pub family: Option<Family>,
 
-    /// Settings of every family
+    /// Settings of all families
     #[command(flatten)]
     pub common: Common,
 
-    /// db_bench's way of naming micro benchmarks
+    /// Micro benchmarks selected as in db_bench
     #[command(flatten)]
     pub as_db_bench: AsDbBench,
 }
 
-/// Names of db_bench, for `--benchmarks=fillrandom,readrandom --num=1000000`.
+/// Arguments with the names of db_bench, for `--benchmarks=fillrandom,readrandom --num=1000000`.
 #[derive(Args, Clone, Debug, Default)]
 pub struct AsDbBench {
-    /// Micro benchmarks, separated by commas, when no family is named
+    /// Micro benchmarks to run, separated by commas, if no family is given
     #[arg(long, value_name = "NAME,..", value_delimiter = ',')]
     pub benchmarks: Vec<String>,
 
-    /// Their entries
+    /// Number of entries for --benchmarks
     #[arg(long = "num", value_name = "N")]
     pub num: Option<u64>,
 
-    /// Their reads
+    /// Number of reads for --benchmarks
     #[arg(long = "reads", value_name = "N")]
     pub reads: Option<u64>,
 }
 
-/// Settings of every family.
+/// Settings of all families.
 #[derive(Args, Clone, Debug)]
 pub struct Common {
-    /// Directory in which stores are made, and removed again [default: one in the directory for temporary files]
+    /// Directory for the stores, which are deleted afterwards [default: a new directory in the temporary directory]
     #[arg(long, global = true, value_name = "DIR")]
     pub db: Option<PathBuf>,
 
-    /// Leave the stores behind
+    /// Keep the stores after the run
     #[arg(long, global = true)]
     pub keep: bool,
 
-    /// Seed of the first round; round r has this plus r - 1
+    /// Random seed of the first round; round r uses this plus r - 1
     #[arg(long, global = true, default_value_t = 1)]
     pub seed: u64,
 
-    /// Rounds; comparisons make 5, 3 or 2 by the length of the phases [default: 1, or by length]
+    /// Number of rounds; comparisons use 5, 3 or 2 depending on the length of the phases [default: 1, or by length]
     #[arg(long, global = true, value_name = "N")]
     pub rounds: Option<u64>,
 
-    /// Size of the run: quick, or a factor such as 1/64
+    /// Scale of the run: quick, or a factor such as 1/64
     #[arg(long, global = true, value_name = "F", value_parser = parse_scale)]
     pub scale: Option<Scale>,
 
-    /// Threads that call the engine
+    /// Number of client threads
     #[arg(long, global = true, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub threads: u32,
 
-    /// Calls started per second, ready or not; latency counts from the intended start
+    /// Rate of calls per second, even if earlier calls are unfinished; latency is measured from the intended start
     #[arg(long, global = true, value_name = "OPS")]
     pub rate: Option<f64>,
 
-    /// Bytes of a key, where the family leaves it open
+    /// Key size in bytes, if the family does not fix it
     #[arg(long, global = true, alias = "key_size", value_name = "B")]
     pub key_size: Option<usize>,
 
-    /// Bytes of a value, where the family leaves it open
+    /// Value size in bytes, if the family does not fix it
     #[arg(long, global = true, alias = "value_size", value_name = "B")]
     pub value_size: Option<usize>,
 
-    /// Share to which values can be compressed
+    /// Compressed size of the values as a fraction of their size
     #[arg(long, global = true, value_name = "R", default_value_t = 0.5)]
     pub value_ratio: f64,
 
-    /// Block cache, memtables, filters and indexes together, as 1GiB
+    /// Memory for block cache, memtables, filters and indexes together, such as 1GiB
     #[arg(long, global = true, value_name = "BYTES", value_parser = parse_bytes)]
     pub memory: Option<u64>,
 
-    /// Size of a memtable
+    /// Memtable size
     #[arg(long, global = true, value_name = "BYTES", value_parser = parse_bytes)]
     pub memtable: Option<u64>,
 
-    /// Size of the files that merges write
+    /// Size of the table files that compactions write
     #[arg(long, global = true, value_name = "BYTES", value_parser = parse_bytes)]
     pub file_size: Option<u64>,
 
-    /// Bits per key of filters; filters compares several, separated by commas
+    /// Filter bits per key; the `filters` family compares several values, separated by commas
     #[arg(long, global = true, value_name = "N,..", value_delimiter = ',')]
     pub bits: Vec<f64>,
 
-    /// Compaction policies, each run as an engine of its own; a name may have arguments after a colon
+    /// Compaction policy, optionally with parameters after a colon; if repeated, each policy runs as a separate
+    /// engine
     #[arg(long, global = true, value_name = "NAME")]
     pub policy: Vec<String>,
 
-    /// Engines, each perhaps with a policy after a colon [default: all that this program has]
+    /// Engines to run, each optionally with a policy after a colon [default: all engines of this program]
     #[arg(long, global = true, value_name = "NAME,..", value_delimiter = ',')]
     pub engines: Vec<String>,
 
-    /// Compression of blocks
+    /// Block compression
     #[arg(long, global = true, value_enum, default_value_t = Compression::None)]
     pub compression: Compression,
 
-    /// What writes survive
+    /// Durability of writes
     #[arg(long, global = true, value_enum)]
     pub durability: Option<Durability>,
 
-    /// Whether tables are read through the page cache or past it [default: buffered]
+    /// Read tables through the page cache (buffered) or past it (direct) [default: buffered]
     ///
-    /// Phases that are about one of the two, as readuncached and readpagecache, keep to theirs. RocksDB's tuned options
-    /// write past the page cache too; Drumlin writes through it; fjall has no direct I/O and is left out.
+    /// Phases that are specific to one mode, such as readuncached and readpagecache, always use that mode. With
+    /// direct I/O, RocksDB's tuned options also write past the page cache, and Drumlin still writes through it. fjall
+    /// has no direct I/O and is skipped.
     #[arg(long, global = true, value_enum)]
     pub io: Option<Io>,
 
-    /// Merges at the same time, besides one flush
+    /// Maximum number of concurrent compactions, in addition to one flush
     #[arg(long, global = true, value_name = "N", default_value_t = 1)]
     pub merges: u32,
 
-    /// Set an option of drumlin by its name; may be given often
+    /// Set a Drumlin option by name; repeatable
     #[arg(long = "set", global = true, value_name = "OPTION=VALUE", value_parser = parse_setting)]
     pub set: Vec<(String, String)>,
 
-    /// Keep the files in memory: proves that the harness works, measures nothing
+    /// Keep files in memory; this tests the harness only, and its times are meaningless
     #[arg(long, global = true)]
     pub in_memory: bool,
 
-    /// Run the first engine a second time, as a control of the noise
+    /// Run the first engine a second time as a control, to measure the noise (A/A test)
     #[arg(long, global = true)]
     pub aa: bool,
 
-    /// Calibrate before each run and repeat runs that met noise; comparisons always do
+    /// Calibrate before each run and repeat noisy runs; comparisons always do
     #[arg(long, global = true)]
     pub watch_noise: bool,
 
-    /// Neither calibrate nor repeat, even in a comparison
+    /// Neither calibrate nor repeat runs, even in a comparison
     #[arg(long, global = true, conflicts_with = "watch_noise")]
     pub ignore_noise: bool,
 
-    /// Write the report as JSON
+    /// Write the report as JSON to FILE
     #[arg(long, global = true, value_name = "FILE")]
     pub json: Option<PathBuf>,
 
-    /// Write the report as a page
+    /// Write the report as an HTML page to FILE
     #[arg(long, global = true, value_name = "FILE")]
     pub html: Option<PathBuf>,
 
-    /// Write a row per phase, with the columns of RocksDB's benchmark.sh
+    /// Write one row per phase to FILE, with the columns of RocksDB's benchmark.sh
     #[arg(long, global = true, value_name = "FILE")]
     pub tsv: Option<PathBuf>,
 
-    /// No progress line
+    /// Suppress the progress line
     #[arg(long, global = true)]
     pub quiet: bool,
 }
 
-/// What to run.
+/// Benchmark family to run.
 #[derive(Subcommand, Debug)]
 pub enum Family {
-    /// Single operations by the names of db_bench
+    /// Micro benchmarks: single operations, named as in db_bench
     Micro(MicroArgs),
-    /// The six workloads of YCSB
+    /// The six YCSB workloads
     Ycsb(YcsbArgs),
-    /// Phases whose mix of ranges, updates and point reads changes without a hint (ArceKV)
+    /// Phases whose mix of range scans, updates and point reads changes without notice (ArceKV)
     Dynamic(DynamicArgs),
-    /// A store that grows under four mixes (Vertiorizon), with the policies that there are; the paper has --io direct
+    /// Growth of the LSM tree under four workload mixes (Vertiorizon); the paper uses --io direct
     Growth(GrowthArgs),
-    /// Lookups against filter memory (Mnemosyne), with filters of one size everywhere; the paper has --io direct
+    /// Lookups as a function of filter memory (Mnemosyne), with uniform filter sizes; the paper uses --io direct
     Filters(FiltersArgs),
-    /// Loads that keep merges busy (Downforce), with and without the pipeline
+    /// Write loads that keep compactions busy (Downforce), with and without pipelining
     Pipeline(PipelineArgs),
-    /// Large values under updates (DumpKV); values stay in tables
+    /// Updates of large values (DumpKV), without value separation
     Values(ValuesArgs),
     /// Replay recorded requests
     Trace(TraceArgs),
-    /// The dynamic phases through the engine on the clock of a disk model; figures repeat exactly
+    /// Run the dynamic phases on the engine with the clock of a disk model; results are exactly reproducible
     Paced(PacedArgs),
-    /// Several families at once
+    /// Read cost of queues and a hot counter as a function of entries deleted or operands merged before
+    Deleted(DeletedArgs),
+    /// Run several families
     Suite(SuiteArgs),
-    /// Measure the machine for two seconds
+    /// Measure the speed of this machine for about two seconds
     Calibrate,
-    /// Figures that repeat exactly, against ci/gate.toml
+    /// Regression gate: compare exactly reproducible counts with ci/gate.toml
     Gate(GateArgs),
-    /// Show reports that were written before
+    /// Print reports from JSON files
     Report(ReportArgs),
-    /// The rows that drumlin is to meet against RocksDB; only where RocksDB is compiled in
+    /// Performance goals of Drumlin against RocksDB; needs a program that includes RocksDB
     Goals(GoalsArgs),
-    /// The options of an engine in effect, read back from it
+    /// Print the options in effect, read back from an engine
     Options {
-        /// The engine
+        /// Engine name
         engine: String,
     },
     /// Run one job of a parent process
     #[command(hide = true)]
     Child {
-        /// The job
+        /// Job file
         input: PathBuf,
-        /// Where its result goes
+        /// Result file
         output: PathBuf,
     },
 }
 
-/// Single operations.
+/// Arguments of the `deleted` family.
+#[derive(Args, Debug)]
+pub struct DeletedArgs {
+    /// Rows to measure: queue-pop, queue-trim, counter, or all
+    #[arg(value_delimiter = ',', default_value = "all")]
+    pub rows: Vec<String>,
+    /// Numbers of entries deleted or operands merged before the reads
+    #[arg(long, value_delimiter = ',', value_name = "N,..", default_value = "1000,10000,100000,1000000")]
+    pub depths: Vec<u64>,
+}
+
+/// Arguments of the `micro` family.
 #[derive(Args, Debug)]
 pub struct MicroArgs {
-    /// Their names, or all
+    /// Benchmark names, separated by commas, or all
     #[arg(value_delimiter = ',', required = true)]
     pub names: Vec<String>,
-    /// Entries [default: 10 million; quick: 1 million]
+    /// Number of entries [default: 10 million; quick: 1 million]
     #[arg(long, value_name = "N")]
     pub num: Option<u64>,
-    /// Operations of a read phase
+    /// Number of operations in a read phase
     #[arg(long, value_name = "N")]
     pub reads: Option<u64>,
-    /// Entries after a seek
+    /// Number of entries read after a seek
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub nexts: u32,
-    /// Entries of a batch
+    /// Number of entries in a batch
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub batch: u32,
-    /// The form of keys
+    /// Key format
     #[arg(long, value_enum, default_value_t = Keys::Hashed)]
     pub keys: Keys,
-    /// Bytes per second of the writer beside reads
+    /// Write rate of the concurrent writer in bytes per second
     #[arg(long, value_name = "B/s", default_value_t = 2e6)]
     pub write_rate: f64,
 }
 
-/// The form of keys of micro benchmarks.
+/// Key formats of micro benchmarks.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Keys {
     /// Spread over the whole key space
     Hashed,
-    /// As db_bench; flatters interpolation
+    /// As in db_bench; favours interpolation search
     Dense,
 }
 
-/// YCSB.
+/// Arguments of the `ycsb` family.
 #[derive(Args, Debug)]
 pub struct YcsbArgs {
-    /// Letters a to f in the order to run, load, or all
+    /// Workload letters a to f in the order to run, load, or all
     #[arg(long, default_value = "all")]
     pub workload: String,
-    /// Rows loaded [default: 10 million; quick: 1 million]
+    /// Number of rows loaded [default: 10 million; quick: 1 million]
     #[arg(long, value_name = "N")]
     pub records: Option<u64>,
-    /// Operations of a workload [default: 5 million; quick: 1 million]
+    /// Number of operations per workload [default: 5 million; quick: 1 million]
     #[arg(long, value_name = "N")]
     pub ops: Option<u64>,
-    /// Whose parameters
+    /// Variant of the parameters: those of YCSB or of a paper
     #[arg(long, value_enum, default_value_t = Distribution::Ycsb)]
     pub dist: Distribution,
-    /// How an update is made
+    /// Form of an update
     #[arg(long, value_enum, default_value_t = Update::Whole)]
     pub update: Update,
 }
 
-/// Dynamic workloads.
+/// Arguments of the `dynamic` family.
 #[derive(Args, Debug)]
 pub struct DynamicArgs {
-    /// I, II, III, gradient, versions, or a file of lines `preload N` and `phase J N`
+    /// Workload plan: I, II, III, gradient, versions, or a file with lines `preload N` and `phase J N`
     #[arg(long, default_value = "I")]
     pub plan: String,
-    /// What the data fits into
+    /// Where the data fits
     #[arg(long, value_enum, default_value_t = Fit::Cached)]
     pub fit: Fit,
 }
 
-/// What the data of a dynamic workload fits into.
+/// Where the data of a dynamic workload fits.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fit {
-    /// The page cache; the block cache is small
+    /// In the page cache; the block cache is small
     Cached,
-    /// Three fifths of it into memory; the rest is read from the device
+    /// 60 % of it in memory; the rest is read from the device
     #[value(name = "60%")]
     SixtyPercent,
 }
 
-/// Growth.
+/// Arguments of the `growth` family.
 #[derive(Args, Debug)]
 pub struct GrowthArgs {
-    /// read-heavy, balanced, write-heavy, range, or all
+    /// Workload mix: read-heavy, balanced, write-heavy, range, or all
     #[arg(long, default_value = "all")]
     pub mix: String,
-    /// uniform or zipf
+    /// Key distribution: uniform or zipf
     #[arg(long, default_value = "uniform")]
     pub dist: String,
 }
 
-/// Filters.
+/// Arguments of the `filters` family.
 #[derive(Args, Debug)]
 pub struct FiltersArgs {
-    /// I or II
+    /// Workload type of the paper: I or II
     pub kind: String,
-    /// Share of gets of II that find nothing
+    /// Fraction of lookups that find nothing, for type II
     #[arg(long, default_value_t = 0.0)]
     pub empty: f64,
-    /// uniform or normal, for II
+    /// Key distribution for type II: uniform or normal
     #[arg(long, default_value = "uniform")]
     pub dist: String,
 }
 
-/// Pipeline.
+/// Arguments of the `pipeline` family.
 #[derive(Args, Debug)]
 pub struct PipelineArgs {
-    /// fur (fill unique random), rrwr (read random, write random), or workers: fur with and without the pipeline on
-    /// several numbers of workers
+    /// Load: fur (fill unique random), rrwr (read random, write random), or workers (fur with and without pipelining,
+    /// with several numbers of compaction slots)
     pub kind: String,
-    /// Microseconds that each request of 256 KiB of flushes and merges takes more [default of workers: 2000]
+    /// Extra latency in microseconds of each 256 KiB request of flushes and compactions [default for workers: 2000]
     #[arg(long, value_name = "US")]
     pub latency: Option<u64>,
-    /// Numbers of workers of that comparison
+    /// Numbers of compaction slots for workers
     #[arg(long, value_delimiter = ',', default_value = "1,2,4,8", value_name = "N,..")]
     pub workers: Vec<u32>,
-    /// Percent of writes of rrwr
+    /// Percentages of writes for rrwr
     #[arg(long, value_delimiter = ',', default_value = "90,70,50")]
     pub writes: Vec<u32>,
 }
 
-/// Values.
+/// Arguments of the `values` family.
 #[derive(Args, Debug)]
 pub struct ValuesArgs {
-    /// Skew of updates
+    /// Skew of the updates (zipf theta)
     #[arg(long, default_value_t = 0.9)]
     pub theta: f64,
 }
 
-/// Traces.
+/// Arguments of the `trace` family.
 #[derive(Args, Debug)]
 pub struct TraceArgs {
-    /// What the file holds
+    /// Trace format
     #[arg(value_enum)]
     pub kind: TraceKind,
-    /// The file, plain or compressed with zstd
+    /// Trace file, plain or compressed with zstd
     pub file: PathBuf,
-    /// Make every block of 4 KiB that a request touches one key
+    /// Use one key per 4 KiB block that a request touches
     #[arg(long)]
     pub expand_4k: bool,
-    /// Sizes of values by id, for twitter
+    /// File with the value sizes by object id, for twitter
     #[arg(long, value_name = "FILE")]
     pub sizes: Option<PathBuf>,
 }
 
-/// What a trace file holds.
+/// Formats of trace files.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TraceKind {
     /// Block requests: ts,op,lba,bytes
     Block,
     /// Requests with text keys: ts,op,key,size
     Git,
-    /// Object ids as 32-bit words; the first touch is a put
+    /// Object ids as 32-bit words; the first access of an object is a put, later ones are gets
     Twitter,
 }
 
-/// Suites.
+/// Arguments of the `suite` family.
 #[derive(Args, Debug)]
 pub struct SuiteArgs {
-    /// Which
+    /// Suite to run
     #[arg(value_enum)]
     pub suite: SuiteName,
 }
 
-/// A suite.
+/// Suites of families.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SuiteName {
-    /// Every family for a moment, in memory: proves that the harness works
+    /// A short in-memory run of every family; tests the harness only
     Smoke,
     /// Every family at quick scale
     Quick,
-    /// Every family of a paper at default scale
+    /// Every family of a paper at its default scale
     Papers,
-    /// What the goals need
+    /// Workloads of the performance goals
     Goals,
-    /// All of it
+    /// All workloads
     Release,
 }
 
-/// The dynamic phases on the clock of a disk model.
+/// Arguments of the `paced` family.
 #[derive(Args, Debug)]
 pub struct PacedArgs {
-    /// I, II, III, gradient, versions, or a file with phases
+    /// Workload plan: I, II, III, gradient, versions, or a file with phases
     #[arg(default_value = "I")]
     pub plan: String,
-    /// Entries loaded, and operations of a whole phase
+    /// Number of entries loaded, and of operations in a full phase
     #[arg(long, value_name = "N", default_value_t = 100_000)]
     pub entries: u64,
-    /// Bytes of a value
+    /// Value size in bytes
     #[arg(long, value_name = "BYTES", default_value_t = 1000)]
     pub value_bytes: usize,
-    /// Bytes of a memtable
+    /// Memtable size in bytes
     #[arg(long, value_name = "BYTES", default_value_t = 65_536)]
     pub flush_bytes: u64,
-    /// Policies; the first is what the others are compared with
+    /// Policies to run; the others are compared with the first
     #[arg(long, value_delimiter = ',', value_name = "POLICY,..", default_value = "arce,1-leveling:static")]
     pub policies: Vec<String>,
-    /// Show the reads by the extra runs that they met, and how deep the tree was
+    /// Report reads by the number of extra runs they met, and the depth of the tree
     ///
-    /// For gets and ranges by the runs at their key beyond those that the policy means to be there: their share, mean us,
-    /// blocks fetched, and us of all but one in a hundred. For each level the most runs at one key, those meant to be there,
-    /// and those from which on merges fold or wait. JSON has both then.
+    /// Extra runs of a get or range are the runs at its key beyond those that the policy intends. For each number of
+    /// extra runs, prints the share of reads, mean us, blocks fetched and 99th percentile in us. For each level,
+    /// prints the maximum number of runs at one key, the number the policy intends, and the limit at which extra runs
+    /// are compacted within the level or compactions wait. JSON output contains both.
     #[arg(long)]
     pub depths: bool,
-    /// Show what each policy goes by at the end of each phase
+    /// Print the policy state at the end of each phase
     #[arg(long)]
     pub explain: bool,
 }
 
-/// The gate.
+/// Arguments of the `gate` family.
 #[derive(Args, Debug)]
 pub struct GateArgs {
-    /// Rewrite the file
+    /// Overwrite the file with the measured values
     #[arg(long)]
     pub update: bool,
-    /// Only cases whose name contains this
+    /// Run only cases whose name contains NAME
     #[arg(long, value_name = "NAME")]
     pub only: Option<String>,
-    /// Counts alone, without instructions
+    /// Measure counts only, without instructions
     #[arg(long)]
     pub counts: bool,
-    /// The file
+    /// File with the expected values
     #[arg(long, value_name = "FILE", default_value = "ci/gate.toml")]
     pub file: PathBuf,
-    /// Run one case and print nothing, to be watched from outside
+    /// Run one case without output, to be observed by another program
     #[arg(long, hide = true, value_name = "NAME")]
     pub case: Option<String>,
-    /// Its operations
+    /// Number of operations of that case
     #[arg(long, hide = true, value_name = "N", default_value_t = 0)]
     pub operations: u64,
 }
 
-/// Goals.
+/// Arguments of the `goals` family.
 #[derive(Args, Debug)]
 pub struct GoalsArgs {
-    /// Only these rows
+    /// Numbers of the goals to measure [default: all]
     #[arg(long, value_delimiter = ',', value_name = "N,..")]
     pub rows: Vec<u32>,
 }
 
-/// Reports.
+/// Arguments of the `report` family.
 #[derive(Args, Debug)]
 pub struct ReportArgs {
-    /// Reports as JSON
+    /// Report files in JSON format
     #[arg(required = true)]
     pub files: Vec<PathBuf>,
-    /// Show beside it what an older report says; no ratio is made of it
+    /// Also show an older report; no ratios against it are computed
     #[arg(long, value_name = "FILE")]
     pub base: Option<PathBuf>,
 }
 
-/// Size of a run.
+/// Scale of a run.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Scale {
-    /// About a minute.
+    /// Reduced scale, about a minute.
     Quick,
-    /// So much of the paper's, or of the suite's, counts.
+    /// Fraction of the operation counts of the paper or of the suite.
     Factor(f64),
 }
 
@@ -482,7 +499,7 @@ fn parse_scale(text: &str) -> Result<Scale, String> {
         .ok_or_else(|| "a scale is quick, a number or a fraction such as 1/64".to_owned())
 }
 
-/// A number of bytes with a unit of powers of 1024.
+/// Parses a number of bytes with an optional binary unit (powers of 1024).
 pub fn parse_bytes(text: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let shift = match text[digits.len()..].to_ascii_lowercase().trim_end_matches('b').trim_end_matches('i') {
@@ -500,8 +517,9 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
     Ok((number * (1u64 << shift) as f64) as u64)
 }
 
-fn parse_setting(text: &str) -> Result<(String, String), String> {
-    let (name, value) = text.split_once('=').ok_or("not OPTION=VALUE")?;
+/// Parses `OPTION=VALUE`.
+pub fn parse_setting(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("expected OPTION=VALUE")?;
     Ok((name.trim().to_owned(), value.trim().to_owned()))
 }
 

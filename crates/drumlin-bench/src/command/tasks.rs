@@ -1,4 +1,4 @@
-//! From the command line to tasks: a workload with the settings that every engine gets.
+//! Translates the command line to tasks: workloads with the settings for every engine.
 
 use super::args::{
     Common, DynamicArgs, Family, FiltersArgs, Fit, GrowthArgs, Keys, MicroArgs, PipelineArgs, Scale,
@@ -10,10 +10,10 @@ use crate::workload::trace::{self, Form};
 use crate::workload::{Workload, dynamic, micro, papers, scaled, suites, ycsb};
 
 const MIB: u64 = 1 << 20;
-/// Smallest memtable that scaling makes.
+/// Minimum memtable size that scaling produces.
 const MEMTABLE_LEAST: u64 = 64 << 10;
 
-/// What a family is run with where the command line is silent.
+/// Settings of a family that apply if the command line does not set them.
 struct Defaults {
     memory: u64,
     memtable: u64,
@@ -52,7 +52,13 @@ fn config(common: &Common, defaults: &Defaults, bits: f64) -> EngineConfig {
     }
 }
 
-/// Tasks of one workload, one for each number of filter bits that was asked for.
+/// Returns the engine settings that `common` and the defaults give.
+pub(super) fn plain(common: &Common) -> EngineConfig {
+    let defaults = Defaults::default();
+    config(common, &defaults, defaults.bits)
+}
+
+/// Returns the tasks of one workload, one for each requested number of filter bits.
 fn tasks(common: &Common, defaults: &Defaults, workload: &Workload, own_bits: &[f64]) -> Vec<Task> {
     let bits = match (common.bits.as_slice(), own_bits) {
         ([], []) => &[defaults.bits],
@@ -73,7 +79,7 @@ fn tasks(common: &Common, defaults: &Defaults, workload: &Workload, own_bits: &[
     bits.iter().map(task).collect()
 }
 
-/// The factor of `--scale`: `quick` and `default` are the family's own.
+/// Returns the factor of `--scale`; `default` and `quick` are the family's own factors.
 fn factor(common: &Common, default: f64, quick: f64) -> f64 {
     match common.scale {
         None => default,
@@ -82,12 +88,13 @@ fn factor(common: &Common, default: f64, quick: f64) -> f64 {
     }
 }
 
-/// The tasks that `family` asks for; empty for families that are no workloads.
+/// Returns the tasks of `family`; empty for families that are not workloads.
 pub(super) fn of_family(family: &Family, common: &Common) -> Result<Vec<Task>> {
     let takes_threads = matches!(family, Family::Micro(_) | Family::Ycsb(_) | Family::Dynamic(_));
     if common.threads != 1 && !takes_threads {
         return Err(format!(
-            "--threads {}: only micro, ycsb and dynamic take a number of threads; the phases of other families have their own",
+            "--threads {}: only micro, ycsb and dynamic take a number of threads; the phases of other families \
+                have their own",
             common.threads
         ));
     }
@@ -144,7 +151,8 @@ fn of_ycsb(args: &YcsbArgs, common: &Common) -> Result<Vec<Task>> {
     Ok(tasks(common, &defaults, &ycsb::workload(&args.workload, &sizes)?, &[]))
 }
 
-/// `--fit cached`: a block cache of 32 MiB, which is half of the memory, and room for memtables.
+/// Defaults for `--fit cached`: a block cache of 32 MiB, which is half of the memory, and enough memory for
+/// memtables.
 fn dynamic_defaults(common: &Common) -> Defaults {
     let memtable = common.memtable.unwrap_or(2 * MIB);
     Defaults { memory: (64 * MIB).max(8 * memtable), memtable, file: 64 * MIB, ..Defaults::default() }
@@ -165,7 +173,7 @@ fn of_dynamic(args: &DynamicArgs, common: &Common) -> Result<Vec<Task>> {
 
 fn of_growth(args: &GrowthArgs, common: &Common) -> Result<Vec<Task>> {
     let scale = factor(common, 0.25, 1.0 / 64.0);
-    // A cache of 32 MiB at scale 1 is half of the memory.
+    // At scale 1, a cache of 32 MiB is half of the memory.
     let memory = scaled(64 * MIB, scale).max(16 * MIB);
     let defaults = Defaults { memory, memtable: 2 * MIB, file: 2 * MIB, bits: 5.0, ..Defaults::default() };
     Ok(tasks(common, &defaults, &papers::growth(&args.mix, &args.dist, scale)?, &[]))
@@ -193,10 +201,11 @@ fn of_pipeline(args: &PipelineArgs, common: &Common) -> Result<Vec<Task>> {
     Ok(tasks)
 }
 
-/// The same load on several numbers of workers, with and without the pipeline, on a device that makes merges wait: then
-/// workers beyond the cores have something to do.
+/// Returns the same load for several numbers of compaction slots, with and without pipelining. The simulated device
+/// latency makes compactions wait, so that more slots than cores are useful.
 fn of_workers(args: &PipelineArgs, common: &Common) -> Result<Vec<Task>> {
-    // 8 GiB of 24 + 1000 bytes at scale 1, in memtables of 16 MiB. Twelve loads in some minutes are a 64th of that.
+    // At scale 1: 8 GiB of 24 + 1000 bytes with memtables of 16 MiB. The default of 1/64 runs twelve loads in some
+    // minutes.
     let scale = factor(common, 1.0 / 64.0, 1.0 / 256.0);
     let workload = papers::workers(scale);
     let memtable = scaled(16 * MIB, scale).max(MEMTABLE_LEAST);
@@ -287,14 +296,14 @@ mod tests {
         command.try_get_matches_from(line.split(' '))
     }
 
-    /// What the command line asks for.
+    /// Returns the tasks that the command line `line` asks for.
     fn asked(line: &str) -> Result<Vec<Task>> {
         let matches = parsed(line).expect("a command line");
         let args = BenchArgs::from_arg_matches(&matches).expect("a command line");
         of_family(&args.family.expect("a family"), &args.common)
     }
 
-    /// The settings of the only task that the command line asks for.
+    /// Returns the settings of the only task that the command line asks for.
     fn settings(line: &str) -> EngineConfig {
         let tasks = asked(line).expect("a workload");
         let [task] = &tasks[..] else { panic!("{line}: {} tasks", tasks.len()) };

@@ -1,4 +1,5 @@
-//! Instructions of an operation, by callgrind: the case runs twice in a child, at n and at 2n operations.
+//! Instructions per operation, measured by callgrind: the case runs in two child processes, with n and with 2n
+//! operations.
 
 use super::case::Case;
 use crate::engine::Result;
@@ -6,7 +7,7 @@ use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// Instructions that the process of `case` takes with `operations`.
+/// Returns the instructions that a process for `case` executes with `operations` operations.
 fn collected(case: &Case, prefix: &[&str], operations: u64) -> Result<u64> {
     let program = std::env::current_exe().map_err(|e| format!("this executable: {e}"))?;
     let output = Command::new("valgrind")
@@ -15,20 +16,20 @@ fn collected(case: &Case, prefix: &[&str], operations: u64) -> Result<u64> {
         .args(prefix)
         .args(["gate", "--case", case.name, "--operations", &operations.to_string()])
         .output()
-        .map_err(|e| format!("valgrind: {e}; instructions are not measured, --counts leaves them out"))?;
+        .map_err(|e| format!("valgrind: {e}; cannot measure instructions; --counts skips them"))?;
     let text = String::from_utf8_lossy(&output.stderr);
     if !output.status.success() {
         return Err(format!("{} under valgrind: {}: {text}", case.name, output.status));
     }
-    parse(&text).ok_or_else(|| format!("{}: valgrind says nothing of instructions: {text}", case.name))
+    parse(&text).ok_or_else(|| format!("{}: valgrind reported no instruction count: {text}", case.name))
 }
 
-/// The number after `Collected :`.
+/// Returns the number after `Collected :`.
 fn parse(text: &str) -> Option<u64> {
     text.lines().find_map(|line| line.split_once("Collected :")?.1.trim().parse().ok())
 }
 
-/// Instructions per operation of each of `cases`, measured by as many processes at once as there are cores.
+/// Returns the instructions per operation of each case. Runs as many processes in parallel as there are cores.
 pub(super) fn instructions(cases: &[&Case], prefix: &[&str]) -> Result<Vec<(&'static str, f64)>> {
     let next = AtomicUsize::new(0);
     let results: Mutex<Vec<(usize, Result<f64>)>> = Mutex::new(Vec::new());
@@ -49,7 +50,7 @@ pub(super) fn instructions(cases: &[&Case], prefix: &[&str]) -> Result<Vec<(&'st
     });
     let mut results = results.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
     results.sort_by_key(|(number, _)| *number);
-    // A tenth of an instruction is far below what repeats.
+    // Rounds to a tenth of an instruction, which is far below the precision of the measurement.
     let rounded = |value: f64| (value * 10.0).round() / 10.0;
     results.into_iter().map(|(number, result)| Ok((cases[number].name, rounded(result?)))).collect()
 }

@@ -1,7 +1,7 @@
-//! The cases of the gate: small runs whose every count follows from the code.
+//! Cases of the gate: small runs whose counts depend only on the code.
 //!
-//! Each makes a store in a simulated world with seed 1, prepares it, does so many operations and gives counts for one.
-//! Entries are 16 + 100 bytes unless the name says otherwise.
+//! Each case creates a store in a simulated environment with seed 1, prepares it, runs its operations and returns
+//! counts per operation. Entries have 16 + 100 bytes unless the name says otherwise.
 
 use crate::allocations;
 use crate::drumlin_engine::{Open, open_in};
@@ -17,48 +17,48 @@ use drumlin_policy::sim::crowd::Crowd;
 use drumlin_policy::sim::desk::{self, Desk};
 use std::path::Path;
 
-/// The seed of everything.
+/// Seed of everything random.
 const SEED: u64 = 1;
-/// Entries that reads find.
+/// Number of loaded entries, which reads find.
 const LOADED: u64 = 10_000;
 
-/// Counts for one operation, by name.
+/// Counts per operation, by name.
 pub(super) type Counts = Vec<(String, f64)>;
 
-/// What a case does.
+/// Work of a case.
 #[derive(Clone, Copy)]
 enum Work {
-    /// So many operations of an action on a store that is prepared so.
+    /// Operations of one action on a prepared store.
     Action(Prepared, Action),
-    /// Puts, then a flush and all merges; a merge of everything when that is wanted.
+    /// Puts, then a flush and all pending compactions; with `compact`, a full compaction.
     Load { value_bytes: usize, compact: bool },
-    /// Puts, then a close and an open that reads the log.
+    /// Puts, then a close and an open that replays the log.
     Recovery,
-    /// Puts under a policy, for the cost of its decisions.
+    /// Puts under a policy, to measure the cost of its decisions.
     Policy(&'static str),
-    /// A whole workload.
+    /// A complete workload.
     Workload(fn(u64) -> Result<Workload>),
-    /// Decisions of the adaptive policy over many runs, plans included, without a store.
+    /// Decisions of the adaptive policy over many runs, including plans, without a store.
     Decide(desk::Case),
-    /// Admissions of a plan over so many files, without a store.
+    /// Admissions of a plan over the given number of files, without a store.
     Admit(u32),
 }
 
-/// What is in the store before.
+/// Content of the store before the operations.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Prepared {
-    /// Nothing; values of so many bytes.
+    /// Empty; values have the given size in bytes.
     Empty(usize),
-    /// The loaded entries, in memory.
+    /// The loaded entries, in the memtable.
     InMemory,
     /// The loaded entries, in one run.
     InTables,
 }
 
-/// One case.
+/// A case of the gate.
 pub(super) struct Case {
     pub(super) name: &'static str,
-    /// Operations; instructions are measured with this and twice this.
+    /// Number of operations; instructions are measured with this number and twice this number.
     pub(super) operations: u64,
     work: Work,
 }
@@ -79,7 +79,7 @@ const fn decide(name: &'static str, case: desk::Case) -> Case {
     Case { name, operations: 100, work: Work::Decide(case) }
 }
 
-/// Runs that decisions are made over.
+/// Number of runs in the tree for decisions.
 const DECIDED_RUNS: usize = 200;
 const ELECTIVE: desk::Case = desk::Case { partial: false, must: false, priced: false };
 const FORWARD: Direction = Direction::Forward;
@@ -125,10 +125,10 @@ fn filters_small(operations: u64) -> Result<Workload> {
     papers::filters("I", 0.0, "uniform", operations as f64 / 20_000_000.0)
 }
 
-/// A store in a simulated world, and what is known of it.
+/// A store in a simulated environment, and its expected content.
 struct Bench {
     mem: MemEnv,
-    /// The open store; none while it is being opened again.
+    /// The open store; `None` while it is being reopened.
     open: Option<Open>,
     oracle: Oracle,
     values: Values,
@@ -139,8 +139,8 @@ struct Bench {
     ingested: u64,
 }
 
-/// The adaptive policy goes by fixed numbers here: its searches use two percent of the time of a machine, which virtual
-/// time, in which calls of the store take none, does not show.
+/// Engine settings of the cases. The adaptive policy uses pinned parameters here: its searches may use two percent of
+/// the machine's time, which virtual time does not measure, because calls of the store take no virtual time.
 fn config() -> EngineConfig {
     EngineConfig {
         memory_bytes: 32 << 20,
@@ -162,7 +162,7 @@ impl Bench {
         Ok(Bench { mem, open, oracle, values, config, keys, value_bytes, base: 0, ingested: 0 })
     }
 
-    /// Carries `phase` out and checks that gets find what is there.
+    /// Runs `phase` and checks that gets find the existing entries.
     fn phase(&mut self, phase: &Phase) -> Result<u64> {
         let mut stream = Stream::new(phase, self.keys, self.value_bytes, self.base, SEED, 0, None);
         let mut chunk = Chunk::default();
@@ -245,7 +245,7 @@ impl Bench {
         self.phase(&Phase::of("load", entries, Action::Put(Target::New)).then(after))
     }
 
-    /// Calls of the environment so far, and those that made something durable.
+    /// Returns the number of environment calls so far, and of those that sync.
     fn calls(&self) -> (u64, u64) {
         let is_sync = |op: Op| matches!(op, Op::SyncData | Op::SyncAll | Op::SyncDir);
         let syncs =
@@ -253,7 +253,7 @@ impl Bench {
         (self.mem.io_index(), syncs)
     }
 
-    /// Runs `work` and gives its counts for one operation.
+    /// Runs `work` and returns its counts per operation.
     fn counted(&mut self, work: impl FnOnce(&mut Bench) -> Result<u64>) -> Result<Counts> {
         let before = (self.store()?.counters(), self.calls(), allocations::of_this_thread(), self.ingested);
         let operations = work(self)?.max(1) as f64;
@@ -281,20 +281,20 @@ impl Bench {
         }
         let runs = after.0.runs_per_level.iter().flatten().sum::<u64>();
         counts.push(("runs".to_owned(), runs as f64));
-        // Written and read as text with six digits, so that the same count is the same number.
+        // Rounded to six decimal digits, the precision of the file, so that equal counts compare equal.
         Ok(counts.into_iter().map(|(name, value)| (name, (value * 1e6).round() / 1e6)).collect())
     }
 }
 
 impl Case {
-    /// Does `operations` operations; gives counts for one.
+    /// Runs `operations` operations. Returns counts per operation.
     pub(super) fn run(&self, operations: u64) -> Result<Counts> {
         let small = KeyForm::Hashed { len: 16 };
         match self.work {
             Work::Action(prepared, action) => {
                 let value_bytes = if let Empty(bytes) = prepared { bytes } else { 100 };
                 let keys = if action.inserts() { KeyForm::Dense { len: 16 } } else { small };
-                // In memory means one memtable that is never sealed.
+                // For `InMemory`, the memtable is large enough that it is never sealed.
                 let memtable_bytes = if prepared == InMemory { 8 << 20 } else { config().memtable_bytes };
                 let config = EngineConfig { memtable_bytes, ..config() };
                 let mut bench = Bench::new(config, LOADED + operations, keys, value_bytes)?;
@@ -348,13 +348,14 @@ fn decisions(case: desk::Case, operations: u64) -> Result<Counts> {
     repeated("files_taken_per_op", operations, || desk.decide().map_err(|e| e.to_string()))
 }
 
-/// Admits the plan over two levels of `files` files, so many times.
+/// Admits the plan over two levels of `files` files, `operations` times.
 fn admissions(files: u32, operations: u64) -> Result<Counts> {
     let crowd = Crowd::new(files);
     repeated("pieces_per_op", operations, || Ok(crowd.admit().map_err(|e| e.to_string())?.0))
 }
 
-/// What `once` gives, as the count `name` for one operation, and its allocations.
+/// Calls `once` `operations` times. Returns the mean of its results as the count `name`, and its allocations per
+/// operation.
 fn repeated(name: &str, operations: u64, once: impl Fn() -> Result<usize>) -> Result<Counts> {
     let before = allocations::of_this_thread();
     let mut sum = 0;

@@ -1,4 +1,4 @@
-//! `ci/gate.toml`: a section for each case, a line for each figure.
+//! The file `ci/gate.toml`: one section per case, one line per figure.
 //!
 //! ```text
 //! rustc = "rustc 1.95.0 (..)"
@@ -8,7 +8,7 @@
 //! instructions = { value = 4321.5, tolerance = 0.02, reason = "why it is what it is" }
 //! ```
 //!
-//! This is the part of TOML that is read and written: `key = value` on one line, comments at the top.
+//! Only this subset of TOML is read and written: `key = value` on one line, with comments at the top.
 
 use crate::engine::Result;
 use std::fmt::Write;
@@ -25,7 +25,7 @@ pub(super) struct Figure {
     pub(super) case: String,
     pub(super) metric: String,
     pub(super) value: f64,
-    /// Relative; 0 is exact.
+    /// Relative tolerance; 0 means exact.
     pub(super) tolerance: f64,
     pub(super) reason: String,
 }
@@ -42,16 +42,16 @@ impl Figure {
     }
 }
 
-/// What instructions depend on besides the code. Counts depend on neither.
+/// Build and machine that instruction counts depend on. Other counts do not depend on them.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Origin {
-    /// The compiler that built what was measured.
+    /// Version of the compiler of the measured program.
     pub(super) rustc: String,
-    /// The processor, for which the C library chooses its functions.
+    /// Processor model. The C library selects its functions by it.
     pub(super) processor: String,
 }
 
-/// The file.
+/// Content of the file.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct File {
     pub(super) origin: Origin,
@@ -117,7 +117,8 @@ impl File {
         self.figures.iter().find(|figure| figure.case == case && figure.metric == metric)
     }
 
-    /// This file with the figures just measured, and those old ones that `keeps` names; reasons stay.
+    /// Returns this file with the figures just measured and the old figures for which `keeps` is true. Reasons are
+    /// kept.
     pub(super) fn updated(
         &self,
         measured: &[Figure],

@@ -1,38 +1,39 @@
-//! The regression gate: figures that repeat, against a checked-in file.
+//! The regression gate: compares exactly repeatable figures with a checked-in file.
 //!
-//! Time is noisy, counts are not. Every case runs on one thread over a simulated disk, with virtual time, background work
-//! in steps, and seed 1. Its counts are taken in this process: bytes, calls of the environment, syncs, blocks, runs,
-//! decisions, allocations. Instructions come from callgrind, which runs the case at n and at 2n operations: the
-//! difference over n is what one operation costs, for what is done once cancels.
+//! Time is noisy, counts are not. Every case runs on one thread over a simulated disk, with virtual time, stepped
+//! background work and seed 1. This process takes the counts: bytes, environment calls, syncs, blocks, runs,
+//! decisions, allocations. Callgrind counts instructions. It runs the case with n and with 2n operations; the
+//! difference divided by n is the cost of one operation, because one-time work cancels out.
 //!
-//! A figure outside its tolerance, in either direction, fails the gate: an improvement is written down too. Instructions
-//! are judged only by the compiler and on the processor that the file names; elsewhere they are shown.
+//! A figure outside its tolerance in either direction fails the gate, so improvements are recorded too. Instructions
+//! are judged only with the compiler and processor that the file names; otherwise they are only shown.
 
 mod callgrind;
 mod case;
 mod file;
 
-use crate::command::Ended;
 use crate::command::args::GateArgs;
+use crate::command::ended::Ended;
+use crate::engine::Result;
 use case::{CASES, Case};
 use file::{Figure, File, Origin};
 use std::path::Path;
 use std::time::Instant;
 
-/// Relative tolerance of instructions; counts are exact.
+/// Relative tolerance of instructions; other counts except allocations are exact.
 const INSTRUCTIONS_TOLERANCE: f64 = 0.02;
-/// Relative tolerance of allocations: when a map of the standard library grows depends on its random seed.
+/// Relative tolerance of allocations: the random seed of a standard library map affects when the map grows.
 const ALLOCATIONS_TOLERANCE: f64 = 0.001;
 
 fn tolerance(metric: &str) -> f64 {
     if metric == "allocations_per_op" { ALLOCATIONS_TOLERANCE } else { 0.0 }
 }
 
-/// Runs the gate, or with `--case` one case for somebody who watches from outside.
+/// Runs the gate, or with `--case` a single case that another program observes.
 pub fn run(args: &GateArgs, prefix: &[&str]) -> Ended {
     if let Some(name) = &args.case {
         let Some(case) = CASES.iter().find(|case| case.name == *name) else {
-            return Ended::Usage(format!("no case is called {name}"));
+            return Ended::Usage(format!("unknown case {name}"));
         };
         return case.run(args.operations).map_or_else(Ended::Failed, |_| Ended::Done);
     }
@@ -43,31 +44,14 @@ pub fn run(args: &GateArgs, prefix: &[&str]) -> Ended {
     }
 }
 
-/// Measures what was asked for and holds it against the file; whether all is within tolerance.
-fn compare(args: &GateArgs, prefix: &[&str]) -> crate::engine::Result<bool> {
+/// Measures the selected cases and compares them with the file. Returns whether all are within tolerance.
+fn compare(args: &GateArgs, prefix: &[&str]) -> Result<bool> {
     let started = Instant::now();
     let wanted = |case: &&Case| args.only.as_ref().is_none_or(|only| case.name.contains(only.as_str()));
     let cases: Vec<&Case> = CASES.iter().filter(wanted).collect();
-    let mut measured: Vec<Figure> = Vec::new();
-    for case in &cases {
-        let counts = case.run(case.operations).map_err(|e| format!("{}: {e}", case.name))?;
-        measured.extend(
-            counts
-                .into_iter()
-                .map(|(metric, value)| Figure::new(case.name, &metric, value, tolerance(&metric))),
-        );
-    }
     let watched = !args.counts;
-    if watched {
-        for (case, value) in callgrind::instructions(&cases, prefix)? {
-            measured.push(Figure::new(case, "instructions", value, INSTRUCTIONS_TOLERANCE));
-        }
-    }
-    let known = match Path::new(&args.file).exists() {
-        true => File::read(&args.file)?,
-        false if args.update => File::default(),
-        false => return Err(format!("{}: no such file; --update makes it", args.file.display())),
-    };
+    let measured = measured(&cases, watched, prefix)?;
+    let known = known(args)?;
     let origin = Origin { rustc: rustc_version(), processor: processor() };
     let judged = args.update || known.origin == origin;
     if watched && !judged {
@@ -80,9 +64,54 @@ fn compare(args: &GateArgs, prefix: &[&str]) -> crate::engine::Result<bool> {
         };
         known.updated(&measured, keeps, origin).write(&args.file)?;
     }
+    let (moved, worst) = told_moved(&known, &measured, judged);
+    let moved = moved + told_missing(&known, &measured, &cases, watched);
+    let note = match (watched, judged) {
+        (true, true) => "",
+        (true, false) => ", instructions not judged",
+        (false, _) => ", instructions not measured",
+    };
+    println!(
+        "gate: cases {}, moved {moved}, worst {:+.2} %, {:.0} s{note}",
+        cases.len(),
+        worst * 100.0,
+        started.elapsed().as_secs_f64()
+    );
+    Ok(moved == 0 || args.update)
+}
+
+/// Returns the figures of `cases`; with `watched`, instructions too.
+fn measured(cases: &[&Case], watched: bool, prefix: &[&str]) -> Result<Vec<Figure>> {
+    let mut measured: Vec<Figure> = Vec::new();
+    for case in cases {
+        let counts = case.run(case.operations).map_err(|e| format!("{}: {e}", case.name))?;
+        let figure =
+            |(metric, value): (String, f64)| Figure::new(case.name, &metric, value, tolerance(&metric));
+        measured.extend(counts.into_iter().map(figure));
+    }
+    if watched {
+        for (case, value) in callgrind::instructions(cases, prefix)? {
+            measured.push(Figure::new(case, "instructions", value, INSTRUCTIONS_TOLERANCE));
+        }
+    }
+    Ok(measured)
+}
+
+/// Reads the file. With `--update` it need not exist.
+fn known(args: &GateArgs) -> Result<File> {
+    match Path::new(&args.file).exists() {
+        true => File::read(&args.file),
+        false if args.update => Ok(File::default()),
+        false => Err(format!("{}: no such file; --update creates it", args.file.display())),
+    }
+}
+
+/// Prints the figures that are new or outside their tolerance. Returns their number, without instructions that are not
+/// `judged`, and the largest relative change of any figure.
+fn told_moved(known: &File, measured: &[Figure], judged: bool) -> (usize, f64) {
     let mut moved = 0;
     let mut worst: f64 = 0.0;
-    for figure in &measured {
+    for figure in measured {
         let Some(old) = known.figure(&figure.case, &figure.metric) else {
             println!("{} {}: new, {}", figure.case, figure.metric, figure.value);
             moved += 1;
@@ -101,28 +130,23 @@ fn compare(args: &GateArgs, prefix: &[&str]) -> crate::engine::Result<bool> {
             moved += usize::from(judged || figure.metric != "instructions");
         }
     }
+    (moved, worst)
+}
+
+/// Prints the figures of `cases` that are in the file but were not measured. Returns their number.
+fn told_missing(known: &File, measured: &[Figure], cases: &[&Case], watched: bool) -> usize {
+    let mut missing = 0;
     for old in known.figures.iter().filter(|old| cases.iter().any(|case| case.name == old.case)) {
         let is_measured = measured.iter().any(|new| new.case == old.case && new.metric == old.metric);
         if !is_measured && (watched || old.metric != "instructions") {
             println!("{} {}: in the file, but not measured", old.case, old.metric);
-            moved += 1;
+            missing += 1;
         }
     }
-    let note = match (watched, judged) {
-        (true, true) => "",
-        (true, false) => ", instructions not judged",
-        (false, _) => ", instructions not measured",
-    };
-    println!(
-        "gate: cases {}, moved {moved}, worst {:+.2} %, {:.0} s{note}",
-        cases.len(),
-        worst * 100.0,
-        started.elapsed().as_secs_f64()
-    );
-    Ok(moved == 0 || args.update)
+    missing
 }
 
-/// How far `new` is from `old`, as a share of it.
+/// Returns the relative difference of `new` from `old`.
 fn relative(old: f64, new: f64) -> f64 {
     if old == new {
         return 0.0;
@@ -130,7 +154,7 @@ fn relative(old: f64, new: f64) -> f64 {
     if old == 0.0 { f64::INFINITY.copysign(new) } else { new / old - 1.0 }
 }
 
-/// The processor's model.
+/// Returns the processor model.
 fn processor() -> String {
     crate::measure::machine::machine(Path::new(".")).cpu.unwrap_or_default()
 }

@@ -1,67 +1,67 @@
-//! Which id an operation touches.
+//! Choice of the id that an operation accesses.
 //!
-//! A [`Target`] says how ids are drawn and a [`Chooser`] draws them. Ids are given to entries in the order of their
-//! insertion. A thread sees the ids that were there when the phase began and those that it inserted itself; with `n`
-//! threads, thread `t` inserts `base + t`, `base + t + n`, and so on. So what a thread does depends on the seed alone
-//! and not on how far the others are.
+//! A [`Target`] is a distribution of ids, and a [`Chooser`] draws from it. Entries get ids in the order of their
+//! insertion. A thread can draw the ids that existed when the phase began and those that it inserted itself. With `n`
+//! threads, thread `t` inserts `base + t`, `base + t + n`, and so on. So the operations of a thread depend only on
+//! the seed, not on the progress of other threads.
 
 use super::random::{Random, fnv1a64};
 use super::zipf::{YCSB_THETA, Zipf};
 use serde::{Deserialize, Serialize};
 
-/// How ids are drawn.
+/// Distribution of ids.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Target {
-    /// The next id that was never used.
+    /// The next unused id.
     New,
-    /// Every id from 0 on, in order.
+    /// All ids from 0, in order.
     Ascending,
-    /// Any id that was inserted, all alike.
+    /// Any inserted id, with equal probability.
     Uniform,
-    /// Any id below a number, inserted or not, all alike.
+    /// Any id below the number, inserted or not, with equal probability.
     Below(u64),
-    /// Popular ids more often, scattered over the ids as YCSB does.
+    /// Zipf distribution, scattered over the ids as in YCSB.
     Zipf {
-        /// The skew.
+        /// Skew.
         theta: f64,
     },
-    /// The newest ids more often.
+    /// Newer ids more often.
     Latest,
-    /// The middle ids more often: a normal distribution with this share of the ids as deviation.
+    /// Ids in the middle more often: a normal distribution around the middle id.
     Normal {
         /// Standard deviation as a share of the number of ids.
         sigma: f64,
     },
 }
 
-/// The ids that one thread knows.
+/// The ids that one thread can draw.
 #[derive(Clone, Copy, Debug)]
 pub struct Population {
     /// Ids below this were used when the phase began.
     pub base: u64,
-    /// Ids that the thread added since.
+    /// Number of ids that the thread has inserted since.
     pub own: u64,
-    /// The thread.
+    /// Number of the thread.
     pub thread: u64,
-    /// Threads of the phase.
+    /// Number of threads in the phase.
     pub threads: u64,
-    /// Inserts that the thread is expected to make in all, for the size of scattered distributions.
+    /// Total number of inserts expected from the thread; determines the size of scattered distributions.
     pub expected: u64,
 }
 
 impl Population {
-    /// How many ids the thread knows.
+    /// Returns the number of ids that the thread can draw.
     pub fn len(&self) -> u64 {
         self.base + self.own
     }
 
-    /// Whether it knows none.
+    /// Returns whether there is no id to draw.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The id at `position` of those that the thread knows, oldest first.
+    /// Returns the id at `position` of those that the thread can draw, oldest first.
     pub fn id(&self, position: u64) -> u64 {
         match position.checked_sub(self.base) {
             None => position,
@@ -69,7 +69,7 @@ impl Population {
         }
     }
 
-    /// Adds an id.
+    /// Inserts a new id and returns it.
     pub fn insert(&mut self) -> u64 {
         self.own += 1;
         self.id(self.len() - 1)
@@ -81,12 +81,12 @@ impl Population {
 pub struct Chooser {
     target: Target,
     zipf: Option<Zipf>,
-    /// Ids that `Ascending` has given, counted over all threads' shares.
+    /// Position of `Ascending`, counted over the shares of all threads.
     given: u64,
 }
 
 impl Chooser {
-    /// A chooser for `target`.
+    /// Creates a chooser for `target`.
     pub fn new(target: Target, population: &Population) -> Chooser {
         let zipf = match target {
             Target::Zipf { theta } if theta == YCSB_THETA => Some(Zipf::ycsb()),
@@ -97,7 +97,7 @@ impl Chooser {
         Chooser { target, zipf, given: population.thread }
     }
 
-    /// The next id; `None` when there is none to draw from.
+    /// Returns the next id; `None` if there is no id to draw.
     pub fn next(&mut self, random: &mut Random, population: &mut Population) -> Option<u64> {
         let known = population.len();
         match self.target {
@@ -128,7 +128,7 @@ impl Chooser {
                 population.id(known - 1 - zipf.draw(random).min(known - 1))
             }
             Target::Normal { sigma } => loop {
-                // Box and Muller; 1 - u is never 0.
+                // Box-Muller transform; 1 - u is never 0.
                 let radius = (-2.0 * (1.0 - random.fraction()).ln()).sqrt();
                 let angle = (std::f64::consts::TAU * random.fraction()).cos();
                 let position = known as f64 * (0.5 + sigma * radius * angle);

@@ -1,34 +1,34 @@
-//! Ids as keys.
+//! Mapping of ids to keys.
 //!
-//! Every form maps ids to keys one to one. `Hashed` keys are in random order and spread over the whole key space, so
-//! ids written in ascending order are keys in random order, each once, without a list of them.
+//! Every form maps ids to keys one to one. `Hashed` keys are in random order and spread over the whole key space. So
+//! writing ids in ascending order writes each key once in random order, without a list of keys.
 
 use super::random::{fnv1a64, mix};
 use serde::{Deserialize, Serialize};
 
-/// How an id is written as a key.
+/// Key format of an id.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum KeyForm {
-    /// Big-endian `mix(id)`, then big-endian id; cut, or filled with `0`.
+    /// Big-endian `mix(id)`, then big-endian id; truncated, or padded with `0`.
     Hashed {
-        /// Length in bytes; at least 8.
+        /// Key length in bytes, at least 8.
         len: usize,
     },
-    /// As db_bench: eight big-endian bytes of the id, filled with `0`. Ascending ids are ascending keys.
+    /// As in db_bench: the id as eight big-endian bytes, padded with `0`. Ascending ids give ascending keys.
     Dense {
-        /// Length in bytes; at least 8.
+        /// Key length in bytes, at least 8.
         len: usize,
     },
-    /// `user` and the decimal digits of FNV-1a of the id, as YCSB.
+    /// As in YCSB: `user` and the decimal digits of the FNV-1a hash of the id.
     User,
-    /// Eight `0` and the 16 hex digits of `mix(id)`, as the authors of ArceKV.
+    /// As used by the authors of ArceKV: eight `0` and the 16 hex digits of `mix(id)`.
     Hex,
-    /// The id itself as 16 hex digits: ids of a block trace are block numbers.
+    /// The id as 16 hex digits. Ids of a block trace are block numbers.
     Block,
 }
 
-/// Longest key of any form but `Hashed` and `Dense`.
+/// Maximum key length of all forms except `Hashed` and `Dense`.
 const LONGEST: usize = 24;
 
 impl KeyForm {
@@ -54,14 +54,14 @@ impl KeyForm {
         }
     }
 
-    /// The key of `id`.
+    /// Returns the key of `id`.
     pub fn key(self, id: u64) -> Vec<u8> {
         let mut key = Vec::with_capacity(LONGEST);
         self.write(id, &mut key);
         key
     }
 
-    /// A key near the usual length, for estimates of space.
+    /// Returns a typical key length, for estimates of space.
     pub fn typical_len(self) -> usize {
         match self {
             KeyForm::Hashed { len } | KeyForm::Dense { len } => len,
@@ -72,7 +72,7 @@ impl KeyForm {
     }
 }
 
-/// Appends `bytes` cut to `len`, or filled up to it with `0`.
+/// Appends `bytes`, truncated to `len` or padded to `len` with `0`.
 fn fill(bytes: &[u8], len: usize, out: &mut Vec<u8>) {
     let end = out.len() + len;
     out.extend_from_slice(&bytes[..len.min(bytes.len())]);

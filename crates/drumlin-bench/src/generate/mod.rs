@@ -1,8 +1,8 @@
-//! Inputs that are the same on every machine, for every engine, from one seed.
+//! Generated inputs that are equal on every machine and for every engine, from one seed.
 //!
-//! [`random`] gives numbers, [`keys`] and [`values`] the bytes, [`choose`] which id an operation touches, and
-//! [`stream`] puts them together: operations in chunks, with the digest that proves two runs did the same work.
-//! [`trace`] reads requests that were recorded elsewhere.
+//! [`random`] generates numbers, [`keys`] and [`values`] the bytes, and [`choose`] the id that an operation accesses.
+//! [`stream`] combines them to operations in chunks, with a digest that proves that two runs did the same work.
+//! [`trace`] reads recorded requests.
 
 pub mod choose;
 pub mod keys;

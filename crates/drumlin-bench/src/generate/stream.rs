@@ -1,8 +1,7 @@
-//! Operations in chunks, ready to be carried out.
+//! Streams of operations in chunks.
 //!
-//! A chunk is drawn and its keys are written before the clock starts, so that what is measured is the engine. Each
-//! chunk is added to the digest of (operation, key, value length): two engines whose digests are equal were given the
-//! same work.
+//! A chunk is drawn, with its keys, before the clock starts, so that only the engine is measured. Each chunk is added
+//! to a digest of (operation, key, value length). Two engines whose digests are equal received the same work.
 
 use super::choose::{Chooser, Population, Target};
 use super::keys::KeyForm;
@@ -12,43 +11,43 @@ use crate::engine::{Direction, Result};
 use crate::workload::{Action, Entries, Phase};
 use xxhash_rust::xxh3::Xxh3;
 
-/// Calls in a chunk. The keys of a chunk stay in the nearest cache.
+/// Calls per chunk. The keys of a chunk fit in the L1 cache.
 pub const CHUNK: usize = 256;
 
-/// Times that an id without an entry is passed over, in case there is hardly any with one.
+/// Maximum number of redraws when a drawn id has no entry; limits the cost when few ids have one.
 const REDRAWS: u32 = 64;
 
-/// What is called.
+/// Type of an engine call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Call {
-    /// Write a value.
+    /// Put one entry.
     Put,
-    /// Write several values at once.
+    /// Put several entries at once.
     Batch,
-    /// Read a value.
+    /// Get one value.
     Get,
-    /// Look for a key that is not there.
+    /// Get a key that does not exist.
     GetAbsent,
-    /// Read several values at once.
+    /// Get several values at once.
     MultiGet,
-    /// A new iterator and some entries.
+    /// Create an iterator and read some entries.
     Range(Direction),
-    /// An iterator that is kept, positioned, and some entries.
+    /// Seek a reused iterator and read some entries.
     Reseek,
-    /// The whole store.
+    /// Scan the whole store.
     Scan(Direction),
-    /// Remove a key.
+    /// Delete a key.
     Delete,
-    /// Read a value and write another.
+    /// Read a value and write another one (read-modify-write).
     Modify,
 }
 
-/// A key and what goes with it.
+/// A key with its parameters.
 #[derive(Clone, Copy, Debug)]
 pub struct Item {
-    /// The id behind the key.
+    /// Id of the key.
     pub id: u64,
-    /// Bytes of the value to write; entries to read for ranges.
+    /// For writes, the value size in bytes; for ranges, the number of entries to read.
     pub size: u32,
     start: u32,
     end: u32,
@@ -57,28 +56,28 @@ pub struct Item {
 /// One call with its items.
 #[derive(Clone, Copy, Debug)]
 pub struct Operation {
-    /// What is called.
+    /// Type of the call.
     pub call: Call,
     first: u32,
     count: u32,
 }
 
-/// Calls to carry out one after the other.
+/// Calls to execute one after the other.
 #[derive(Debug, Default)]
 pub struct Chunk {
-    /// The calls.
+    /// Calls of the chunk.
     pub operations: Vec<Operation>,
     items: Vec<Item>,
     keys: Vec<u8>,
 }
 
 impl Chunk {
-    /// The items of `operation`.
+    /// Returns the items of `operation`.
     pub fn items(&self, operation: &Operation) -> &[Item] {
         &self.items[operation.first as usize..(operation.first + operation.count) as usize]
     }
 
-    /// The key of `item`.
+    /// Returns the key of `item`.
     pub fn key(&self, item: &Item) -> &[u8] {
         &self.keys[item.start as usize..item.end as usize]
     }
@@ -90,7 +89,7 @@ impl Chunk {
     }
 }
 
-/// The operations of one thread in one phase.
+/// Operations of one thread in one phase.
 pub struct Stream {
     actions: Vec<(f64, Action, Chooser)>,
     random: Random,
@@ -103,7 +102,7 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// The stream of `thread` in `phase`, where ids below `base` were used before.
+    /// Creates the stream of `thread` in `phase`; ids below `base` were used before the phase.
     pub fn new(
         phase: &Phase,
         keys: KeyForm,
@@ -139,8 +138,8 @@ impl Stream {
         }
     }
 
-    /// Draws the next chunk into `chunk`; false when all are done. `is_present` says whether an id that was used
-    /// before the phase has an entry: reads of uniform ids pass over those that have none.
+    /// Draws the next chunk into `chunk`. Returns false at the end of the stream. `is_present` says whether an id
+    /// used before the phase has an entry: reads of uniform ids skip ids without one.
     pub fn fill(&mut self, chunk: &mut Chunk, is_present: &dyn Fn(u64) -> bool) -> Result<bool> {
         chunk.clear();
         while chunk.operations.len() < CHUNK && self.left > 0 {
@@ -158,12 +157,12 @@ impl Stream {
         Ok(!chunk.operations.is_empty())
     }
 
-    /// The digest of all chunks so far.
+    /// Returns the digest of all chunks so far.
     pub fn digest(&self) -> u64 {
         self.digest.digest()
     }
 
-    /// Ids that the thread inserted.
+    /// Returns the number of ids that the thread has inserted.
     pub fn inserted(&self) -> u64 {
         self.population.own
     }
@@ -204,7 +203,7 @@ impl Stream {
             self.push(chunk, id, size, call == Call::GetAbsent);
         }
         chunk.operations.push(Operation { call, first, count: count as u32 });
-        // A scan counts its entries, which are known only when it is done; it is one call here.
+        // A scan counts its entries, and their number is known only at its end; here it is one call.
         self.left = if matches!(call, Call::Scan(_)) { 0 } else { self.left - count };
         Ok(true)
     }
@@ -255,7 +254,7 @@ impl Stream {
     }
 }
 
-/// The ids that `action` draws. A scan starts at an end of the store and draws one for form's sake.
+/// Returns the distribution of the ids of `action`. A scan starts at an end of the store and ignores the id it draws.
 fn target(action: &Action) -> Target {
     match *action {
         Action::Put(target)

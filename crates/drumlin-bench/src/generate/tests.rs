@@ -1,4 +1,5 @@
-//! The generators against golden digests and simple models: a stream that changes makes all older figures incomparable.
+//! Tests of the generators against golden digests and simple models. A changed stream makes all older results
+//! incomparable.
 
 use super::choose::{Chooser, Population, Target};
 use super::keys::KeyForm;
@@ -53,7 +54,7 @@ const GOLDEN: [&str; 4] = ["ea56552e83a6626f", "82f8e44492dc3b36", "422cb5acc6f0
 
 #[test]
 fn xoshiro_is_the_published_one() {
-    // splitmix64 from 0: the first outputs of the reference implementation.
+    // First output of the reference implementation of splitmix64 for seed 0.
     assert_eq!(mix(0x9e37_79b9_7f4a_7c15), 0xe220_a839_7b1d_cdaf);
     assert_eq!(fnv1a64(0), 0xa8c7_f832_281a_39c5);
     let mut random = Random::new(1, "test", 0);
@@ -105,7 +106,7 @@ fn zipf_follows_its_law() {
     for rank in [0usize, 1, 9] {
         let expected = 200_000.0 / ((rank + 1) as f64).powf(YCSB_THETA) / zeta;
         let share = f64::from(counts[rank]) / expected;
-        // Gray's method is an approximation above the second rank.
+        // Gray's method is approximate above the second rank.
         assert!((0.8..1.25).contains(&share), "rank {rank}: {share}");
     }
     assert!(counts[0] > counts[1] && counts[1] > counts[9] && counts[9] > counts[99]);

@@ -1,36 +1,60 @@
 //! Recorded requests as operations on ids.
 //!
-//! Keys get ids in the order of their first appearance. Files may be compressed with zstd. Three forms: block traces
-//! (`ts,op,lba,bytes`), key traces (`ts,op,key,size`), and the id list of a cache trace, in which the first touch of an
-//! object is a put and every later one a get.
+//! Keys get ids in the order of their first appearance. Files may be compressed with zstd. There are three forms:
+//! block traces (`ts,op,lba,bytes`), key traces (`ts,op,key,size`), and the id list of a cache trace. In an id list,
+//! the first access of an object is a put and every later one is a get.
 
 use super::keys::KeyForm;
 use crate::engine::Result;
-use crate::workload::TraceSource;
-use crate::workload::trace::Form;
+use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-/// Bytes of a sector of a block trace, and of the blocks that requests are expanded to.
+/// Bytes per sector of a block trace, and per block of an expanded request.
 const SECTOR: u64 = 512;
 const BLOCK: u64 = 4096;
-/// Largest value that is believed.
+/// Maximum accepted value size.
 const VALUE_MOST: u64 = 64 << 20;
 
-/// What a trace asks for.
+/// Format of a trace file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Form {
+    /// Block requests with one key per request start.
+    Block,
+    /// Block requests with one key per touched block of 4 KiB.
+    Blocks4k,
+    /// Requests with text keys.
+    Keys,
+    /// Object ids in request order.
+    Ids,
+}
+
+/// A recorded trace to replay.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct TraceSource {
+    /// Trace file.
+    pub path: PathBuf,
+    /// Format of the file.
+    pub form: Form,
+    /// File with the value sizes, for traces that store them separately.
+    pub sizes: Option<PathBuf>,
+}
+
+/// A recorded request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Request {
-    /// Read the value of an id.
+    /// Get the value of an id.
     Get(u64),
-    /// Write a value of so many bytes.
+    /// Put a value of the given size in bytes.
     Put(u64, u32),
-    /// Remove an id.
+    /// Delete an id.
     Delete(u64),
 }
 
-/// What stands behind an id.
+/// Original keys of the ids.
 enum Names {
     Blocks(Vec<u64>),
     Texts(Vec<Vec<u8>>),
@@ -44,7 +68,7 @@ pub struct Requests {
     names: Names,
     block_ids: HashMap<u64, u64>,
     text_ids: HashMap<Vec<u8>, u64>,
-    /// Blocks of the present request that are still to come.
+    /// Remaining blocks of the current request.
     expanding: Option<(char, std::ops::Range<u64>)>,
     sizes: Vec<u16>,
     touched: u64,
@@ -52,7 +76,7 @@ pub struct Requests {
     text: String,
 }
 
-/// Opens `path`, unpacking it when its name ends in `.zst`.
+/// Opens `path`; decompresses it if its name ends in `.zst`.
 fn open(path: &Path) -> Result<Box<dyn BufRead + Send>> {
     let failed = |e: std::io::Error| format!("{}: {e}", path.display());
     let file = File::open(path).map_err(failed)?;
@@ -75,7 +99,7 @@ impl Requests {
         Requests::new(open(&source.path)?, source.form, sizes)
     }
 
-    /// The requests that `input` holds in the given form.
+    /// Creates a reader of the requests in `input`, which has the given form.
     pub fn new(mut input: Box<dyn BufRead + Send>, form: Form, sizes: Vec<u16>) -> Result<Requests> {
         let header = match form {
             Form::Block | Form::Blocks4k => Some("ts,op,lba,bytes"),
@@ -120,7 +144,7 @@ impl Requests {
         }
     }
 
-    /// The next request; `None` after the last.
+    /// Returns the next request; `None` after the last.
     pub fn next_request(&mut self) -> Result<Option<Request>> {
         if self.form == Form::Ids {
             return self.next_touch();
@@ -164,13 +188,13 @@ impl Requests {
         Ok(Some(Request::Put(id, u32::from(size))))
     }
 
-    /// The request of the present line; `None` when it is the start of an expansion.
+    /// Parses the current line. Returns `None` if the request is expanded to blocks.
     fn parse(&mut self) -> Result<Option<Request>> {
         let line = self.text.trim_end();
         let fields: Vec<&str> = line.splitn(2, ',').collect();
         let bad = |what: &str| format!("line {}: {what}", self.line);
         let rest = fields.get(1).ok_or_else(|| bad("a record has 4 fields"))?;
-        // A key may hold commas: op is before it, size after the last.
+        // A key may contain commas: the op is before it, the size after the last comma.
         let (op, rest) = rest.split_once(',').ok_or_else(|| bad("a record has 4 fields"))?;
         let (key, size) = rest.rsplit_once(',').ok_or_else(|| bad("a record has 4 fields"))?;
         let op = match op {

@@ -1,23 +1,24 @@
-//! Value bytes that can be checked without being kept.
+//! Values that can be verified without being stored.
 //!
-//! A value starts with its id and its version, eight little-endian bytes each. The rest is a slice of a pool of
-//! 1 MiB, at a place that id and version determine. The pool is made as in db_bench: pieces of 100 bytes, each a
-//! random text repeated, so that it shrinks to about the wanted share. A value shorter than 16 bytes is cut.
+//! A value starts with its id and its version, eight little-endian bytes each. The rest is a slice of a pool of at
+//! least 1 MiB, at an offset that id and version determine. The pool is made as in db_bench, from pieces of 100
+//! bytes, each of which repeats a random text. So it compresses to about the requested ratio. A value shorter than 16
+//! bytes is truncated.
 
 use super::random::{Random, mix};
 
-/// Bytes before the slice of the pool.
+/// Bytes of id and version that precede the slice of the pool.
 pub const HEADER: usize = 16;
 const POOL_BYTES: usize = 1 << 20;
 const PIECE: usize = 100;
 
-/// Makes and checks values.
+/// Generates and verifies values.
 #[derive(Debug)]
 pub struct Values {
     pool: Vec<u8>,
 }
 
-/// What a value says it is: the id and the version it was written with; 0 for what is cut off.
+/// Returns the id and the version in the header of a value; 0 for a truncated part.
 pub fn read_header(value: &[u8]) -> (u64, u64) {
     let word = |at: usize| {
         let bytes = value.get(at..at + 8).and_then(|bytes| bytes.try_into().ok());
@@ -27,7 +28,7 @@ pub fn read_header(value: &[u8]) -> (u64, u64) {
 }
 
 impl Values {
-    /// Values whose bytes shrink to about `ratio` of their size, none longer than `longest`.
+    /// Creates values that compress to about `ratio` of their size and have at most `longest` bytes.
     pub fn new(seed: u64, ratio: f64, longest: usize) -> Values {
         let mut random = Random::new(seed, "values", 0);
         let unique = ((PIECE as f64 * ratio) as usize).clamp(1, PIECE);
@@ -46,7 +47,7 @@ impl Values {
         &self.pool[place as usize..place as usize + len]
     }
 
-    /// Puts the value of `id` at `version`, `len` bytes long, into `out`.
+    /// Writes the value of `id` at `version`, with `len` bytes, into `out`.
     pub fn write(&self, id: u64, version: u64, len: usize, out: &mut Vec<u8>) {
         out.clear();
         out.extend_from_slice(&id.to_le_bytes());
@@ -58,7 +59,7 @@ impl Values {
         }
     }
 
-    /// Whether `value` is, byte by byte, what was written for `id` at the version that it names.
+    /// Returns whether `value` is exactly what was written for `id` at the version in its header.
     pub fn is_whole(&self, id: u64, value: &[u8]) -> bool {
         let id_bytes = id.to_le_bytes();
         let named = value.len().min(id_bytes.len());

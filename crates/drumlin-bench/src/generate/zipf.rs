@@ -1,16 +1,16 @@
-//! Ids drawn by popularity, as YCSB does: the method of Gray and others, "Quickly generating billion-record synthetic
+//! Zipf-distributed ranks as in YCSB: the method of Gray et al., "Quickly generating billion-record synthetic
 //! databases", with the skew `theta`.
 
 use super::random::Random;
 
-/// The skew of YCSB.
+/// Skew of YCSB.
 pub const YCSB_THETA: f64 = 0.99;
-/// Items of YCSB's scrambled generator, over which ranks are drawn before they are scattered.
+/// Number of items of YCSB's scrambled generator: ranks are drawn from this many items and then scattered.
 const YCSB_ITEMS: u64 = 10_000_000_000;
-/// The zeta of that many items at that skew.
+/// Value of zeta for `YCSB_ITEMS` and `YCSB_THETA`.
 const YCSB_ZETA: f64 = 26.469_028_201_783_02;
 
-/// Draws ranks: 0 is the most popular.
+/// Draws ranks; rank 0 is the most popular.
 #[derive(Clone, Debug)]
 pub struct Zipf {
     items: u64,
@@ -19,26 +19,26 @@ pub struct Zipf {
 }
 
 impl Zipf {
-    /// The generator behind YCSB's scrambled zipfian.
+    /// Creates the generator of YCSB's scrambled zipfian distribution.
     pub fn ycsb() -> Zipf {
         Zipf { items: YCSB_ITEMS, theta: YCSB_THETA, zeta: YCSB_ZETA }
     }
 
-    /// Over `items` ranks, with the exact zeta.
+    /// Creates a generator over `items` ranks, with the exact zeta.
     pub fn exact(items: u64, theta: f64) -> Zipf {
         let mut zipf = Zipf { items: 0, theta, zeta: 0.0 };
         zipf.grow(items);
         zipf
     }
 
-    /// Takes more items in, at the cost of the new ones.
+    /// Grows to `items` ranks; the cost depends only on the number of new ones.
     pub fn grow(&mut self, items: u64) {
         let new = (self.items + 1)..=items;
         self.zeta += new.map(|i| 1.0 / (i as f64).powf(self.theta)).sum::<f64>();
         self.items = self.items.max(items);
     }
 
-    /// A rank below the number of items.
+    /// Draws a rank below the number of items.
     pub fn draw(&self, random: &mut Random) -> u64 {
         let u = random.fraction();
         let scaled = u * self.zeta;

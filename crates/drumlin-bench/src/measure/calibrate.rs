@@ -1,7 +1,8 @@
-//! How fast the machine is just now, in about two seconds.
+//! Calibration of the machine's current speed, in about two seconds.
 //!
-//! Four things that engines live on: loads that wait for each other in 64 MiB, hashing, synced writes, and reads of 4 KiB
-//! from the page cache. Rounds whose calibration is far from the median are not used: somebody else had the machine.
+//! It measures four things that engines depend on: dependent loads in 64 MiB, hashing, synced writes, and reads of 4
+//! KiB from the page cache. Rounds whose calibration is far from the median are not used, because other programs were
+//! using the machine.
 
 use super::process::wall;
 use crate::engine::Result;
@@ -13,15 +14,15 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Nanoseconds for each of the four.
+/// Duration of each of the four measurements in nanoseconds.
 const SHARE: u64 = 500_000_000;
-/// Words of the array that loads walk through: 64 MiB.
+/// Number of words in the array of dependent loads: 64 MiB.
 const WORDS: usize = (64 << 20) / 8;
 const WRITE_BYTES: usize = 1 << 20;
 const READ_BYTES: usize = 4 << 10;
 const FILE_BYTES: usize = 16 << 20;
 
-/// Calls `step` until its share of time is over; gives calls and nanoseconds.
+/// Calls `step` repeatedly for its share of time. Returns the number of calls and the nanoseconds.
 fn repeat(mut step: impl FnMut()) -> (u64, f64) {
     let started = wall();
     let mut calls = 0;
@@ -35,9 +36,10 @@ fn repeat(mut step: impl FnMut()) -> (u64, f64) {
     }
 }
 
-/// Measures. Files are made in `dir` and removed; without `dir` the two figures of files are `None`.
+/// Runs the calibration. Creates files in `dir` and removes them. Without `dir`, the two file measurements are
+/// `None`.
 pub fn calibrate(dir: Option<&Path>) -> Result<Calibration> {
-    // One cycle through all words, in an order that no prefetcher foresees: odd steps of a full-period sequence.
+    // One random cycle through all words (Sattolo's shuffle), which no prefetcher can predict.
     let mut next: Vec<u64> = (0..WORDS as u64).collect();
     let mut random = Random::new(1, "calibrate", 0);
     for last in (1..WORDS).rev() {

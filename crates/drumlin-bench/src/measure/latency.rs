@@ -1,28 +1,28 @@
-//! Latencies: how they are taken and kept.
+//! Measurement and storage of latencies.
 //!
-//! The end of one call is the start of the next, so a call costs one reading of the clock. When calls turn out to take
-//! less than 2 microseconds, only one in 16 is timed, by two readings. Values are kept in HDR histograms, nanoseconds
-//! with three digits, one for each kind of call.
+//! The end of one call is the start of the next, so a call needs only one clock reading. If calls take less than 2
+//! microseconds on average, only one in 16 is timed, with two readings. Latencies are kept in HDR histograms, in
+//! nanoseconds with three significant digits, one per kind of call.
 
 use crate::generate::stream::Call;
 use crate::report::model::Latency;
 use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
 
-/// Mean nanoseconds of a call below which calls are sampled.
+/// Mean call time in nanoseconds below which only a sample of the calls is timed.
 const SAMPLED_BELOW: f64 = 2_000.0;
-/// One call in so many is timed then.
+/// Sampling interval: one call in this many is timed.
 pub const SAMPLE_EVERY: u64 = 16;
-/// Calls that are timed before that is decided.
+/// Number of calls that are timed before the decision to sample.
 const TRIAL: u64 = 1024;
-/// Longest latency that is told apart: an hour.
+/// Upper bound of the histograms: one hour in nanoseconds.
 const LONGEST: u64 = 3_600_000_000_000;
 
 fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, LONGEST, 3).expect("the bounds are legal")
 }
 
-/// The name of a kind of call in reports.
+/// Returns the name of a kind of call in reports.
 pub fn kind(call: Call) -> &'static str {
     match call {
         Call::Put => "put",
@@ -37,10 +37,10 @@ pub fn kind(call: Call) -> &'static str {
     }
 }
 
-/// The latencies of one thread.
+/// Latencies of one thread.
 pub struct Recorder {
     kinds: BTreeMap<&'static str, (u64, Histogram<u64>)>,
-    /// Since the sampler last asked.
+    /// Latencies since the last call of `take_interval_p99`.
     interval: Histogram<u64>,
     timed: u64,
     total: u64,
@@ -53,17 +53,17 @@ impl Default for Recorder {
 }
 
 impl Recorder {
-    /// Whether so few calls are timed that sampling is worth it.
+    /// Returns whether calls are so short that only a sample is timed.
     pub fn is_sampling(&self) -> bool {
         self.timed >= TRIAL && (self.total as f64 / self.timed as f64) < SAMPLED_BELOW
     }
 
-    /// `operations` of `call` were done.
+    /// Counts `operations` operations of `call`.
     pub fn count(&mut self, call: Call, operations: u64) {
         self.kinds.entry(kind(call)).or_insert_with(|| (0, histogram())).0 += operations;
     }
 
-    /// A call took `nanos`.
+    /// Records a call that took `nanos`.
     pub fn record(&mut self, call: Call, nanos: u64) {
         self.timed += 1;
         self.total += nanos;
@@ -71,30 +71,31 @@ impl Recorder {
         self.interval.saturating_record(nanos);
     }
 
-    /// The 99th percentile since this was last called, in microseconds; `None` when nothing was timed.
+    /// Returns the 99th percentile since the last call of this function, in microseconds; `None` if nothing was
+    /// timed.
     pub fn take_interval_p99(&mut self) -> Option<f64> {
         let p99 = (!self.interval.is_empty()).then(|| self.interval.value_at_quantile(0.99) as f64 / 1e3);
         self.interval.reset();
         p99
     }
 
-    /// Adds what another thread recorded.
+    /// Adds the recordings of another thread.
     pub fn add(&mut self, other: &Recorder) {
         for (name, (operations, recorded)) in &other.kinds {
             let (count, histogram) = self.kinds.entry(name).or_insert_with(|| (0, histogram()));
             *count += operations;
-            // Equal bounds: nothing is out of range.
+            // Both histograms have the same bounds, so the addition cannot fail.
             let _ = histogram.add(recorded);
         }
     }
 
-    /// Operations and latencies by kind.
+    /// Returns operations and latencies by kind of call.
     pub fn by_kind(&self, intended: bool) -> BTreeMap<String, (u64, Latency)> {
         let kinds = self.kinds.iter();
         kinds.map(|(name, (ops, h))| ((*name).to_owned(), (*ops, summary(h, intended)))).collect()
     }
 
-    /// Latencies of all kinds together.
+    /// Returns the latencies of all kinds together.
     pub fn all(&self, intended: bool) -> Latency {
         let mut all = histogram();
         for (_, histogram) in self.kinds.values() {

@@ -1,4 +1,4 @@
-//! What the machine and the program are, for the head of a report.
+//! Description of the machine and the build, for the head of a report.
 
 use super::process;
 use crate::report::model::{Build, Machine};
@@ -10,14 +10,14 @@ fn line(path: &str) -> Option<String> {
     Some(text.lines().next()?.trim().to_owned())
 }
 
-/// The value of `name` in a file of `name : value` lines.
+/// Returns the value of `name` in a file of `name : value` lines.
 fn value(path: &str, name: &str) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     let found = text.lines().find_map(|line| line.strip_prefix(name)?.trim().strip_prefix(':'));
     found.map(|value| value.trim().to_owned())
 }
 
-/// Size of the cache of the given level that the first core uses.
+/// Returns the size of the first core's cache of the given level.
 fn cache_bytes(level: &str) -> Option<u64> {
     let folder = "/sys/devices/system/cpu/cpu0/cache";
     (0..8).find_map(|index| {
@@ -28,7 +28,7 @@ fn cache_bytes(level: &str) -> Option<u64> {
     })
 }
 
-/// The file system that holds `dir`: the longest mount point above it.
+/// Returns the type of the file system that contains `dir`: that of the longest mount point above it.
 fn filesystem(dir: &Path) -> Option<String> {
     let dir = dir.ancestors().find_map(|above| above.canonicalize().ok())?;
     let mounts = fs::read_to_string("/proc/mounts").ok()?;
@@ -37,7 +37,7 @@ fn filesystem(dir: &Path) -> Option<String> {
     above.max_by_key(|fields| fields[1].len()).map(|fields| fields[2].to_owned())
 }
 
-/// The machine, whose data will be in `dir`.
+/// Describes the machine; `dir` is the data directory.
 pub fn machine(dir: &Path) -> Machine {
     let ram = value("/proc/meminfo", "MemTotal");
     let flags = value("/proc/cpuinfo", "flags");
@@ -54,7 +54,8 @@ pub fn machine(dir: &Path) -> Machine {
     }
 }
 
-/// The program. What the build did not record is looked up in the repository that it stands in, if it does.
+/// Describes the build. Facts that the build did not record are read from the source repository, if the program is in
+/// one.
 pub fn build(features: Vec<String>, allocator: &str) -> Build {
     let run = |program: &str, arguments: &[&str]| {
         let output = std::process::Command::new(program).args(arguments).output().ok()?;
@@ -79,19 +80,19 @@ pub fn build(features: Vec<String>, allocator: &str) -> Build {
     }
 }
 
-/// Bytes free for this user where `dir` is or will be.
+/// Returns the free bytes available to this user in the file system of `dir`, which need not exist yet.
 pub fn free_bytes(dir: &Path) -> Option<u64> {
     let stat = dir.ancestors().find_map(|above| rustix::fs::statvfs(above).ok())?;
     Some(stat.f_bavail * stat.f_frsize)
 }
 
-/// Seconds and date of now, as ISO 8601 in UTC.
+/// Returns the current date and time in UTC, as ISO 8601 with seconds.
 pub fn now_utc() -> String {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     iso8601(since.as_secs())
 }
 
-/// Days to civil date by Hinnant's algorithm.
+/// Converts days to a civil date by Hinnant's algorithm.
 fn iso8601(seconds: u64) -> String {
     let (days, rest) = ((seconds / 86_400) as i64, seconds % 86_400);
     let z = days + 719_468;
@@ -106,7 +107,7 @@ fn iso8601(seconds: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", rest / 3600, rest / 60 % 60, rest % 60)
 }
 
-/// A file name for results of now.
+/// Returns a distinct file name part for the results of this process.
 pub fn stamp() -> String {
     format!("{:x}-{:x}", std::process::id(), process::wall() & 0xffff_ffff)
 }

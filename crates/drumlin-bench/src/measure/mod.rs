@@ -1,8 +1,8 @@
-//! Carrying a workload out on an engine, and measuring it.
+//! Running a workload on an engine, and measuring it.
 //!
-//! [`run`] goes through the phases, [`thread`] through one thread's operations, checking each answer against the
-//! [`oracle`]. [`latency`], [`process`], [`sampler`] and [`machine`] take the readings; [`calibrate`] says how fast the
-//! machine is just now.
+//! [`run`] executes the phases. [`thread`] executes the operations of one thread and checks each result against the
+//! [`oracle`]. [`latency`], [`process`], [`sampler`] and [`machine`] take the readings. [`calibrate`] measures the
+//! current speed of the machine.
 
 pub mod calibrate;
 pub mod latency;

@@ -1,26 +1,26 @@
-//! What the store must hold: the version of every id, and how many bytes all of them take.
+//! The expected content of the store: the version of every id, and the total live bytes.
 //!
-//! One word for each id: how often it was written, and whether it is there now. Writers note a write when the engine has
-//! acknowledged it, readers look before they ask. On one thread that is exact. On several, an id that another thread
-//! is writing may be newer than noted, so only its presence is certain.
+//! One word per id holds the number of its writes and whether it is deleted. Writers update it after the engine has
+//! acknowledged a write, and readers read it before the engine call. With one thread, this is exact. With several, an
+//! id that another thread is writing may be newer than recorded, so only its presence is certain.
 
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering::Relaxed};
 
-/// Set when the id was removed after its last write.
+/// Set if the id was deleted after its last write.
 const REMOVED: u32 = 1 << 31;
 
-/// The truth about every id.
+/// Expected state of every id.
 #[derive(Debug)]
 pub struct Oracle {
     versions: Vec<AtomicU32>,
-    /// Bytes of the value of each id, for workloads in which they differ.
+    /// Value size of each id in bytes, for workloads with varying sizes.
     sizes: Vec<AtomicU32>,
     live_bytes: AtomicI64,
     entries: AtomicI64,
 }
 
 impl Oracle {
-    /// Knows of `ids` ids, none of them there. `varied` says whether values differ in size.
+    /// Creates an oracle of `ids` absent ids. `varied` says whether value sizes vary.
     pub fn new(ids: u64, varied: bool) -> Oracle {
         let zeros = |n: u64| (0..n).map(|_| AtomicU32::new(0)).collect();
         Oracle {
@@ -31,7 +31,7 @@ impl Oracle {
         }
     }
 
-    /// Forgets everything.
+    /// Resets all ids to absent.
     pub fn clear(&self) {
         for word in self.versions.iter().chain(&self.sizes) {
             word.store(0, Relaxed);
@@ -44,23 +44,23 @@ impl Oracle {
         self.versions.get(id as usize).map_or(0, |word| word.load(Relaxed))
     }
 
-    /// Whether there is an entry for `id`.
+    /// Returns whether `id` has an entry.
     pub fn is_present(&self, id: u64) -> bool {
         let word = self.word(id);
         word != 0 && word & REMOVED == 0
     }
 
-    /// The version that was last noted for `id`; 0 when it was never written.
+    /// Returns the last recorded version of `id`; 0 if it was never written.
     pub fn version(&self, id: u64) -> u64 {
         u64::from(self.word(id) & !REMOVED)
     }
 
-    /// The version that the next write of `id` has.
+    /// Returns the version of the next write of `id`.
     pub fn next_version(&self, id: u64) -> u64 {
         self.version(id) + 1
     }
 
-    /// `id` was written at `version`: `key` bytes of key, `value` bytes of value.
+    /// Records a put of `id` at `version`, with `key` bytes of key and `value` bytes of value.
     pub fn note_put(&self, id: u64, version: u64, key: usize, value: usize) {
         let Some(word) = self.versions.get(id as usize) else { return };
         let before = word.swap(version as u32 & !REMOVED, Relaxed);
@@ -76,7 +76,7 @@ impl Oracle {
         }
     }
 
-    /// `id` was removed; `value` is the size of values when all are alike.
+    /// Records a deletion of `id`. `value` is the value size if all values have the same size.
     pub fn note_delete(&self, id: u64, key: usize, value: usize) {
         let Some(word) = self.versions.get(id as usize) else { return };
         if self.is_present(id) {
@@ -95,12 +95,12 @@ impl Oracle {
         }
     }
 
-    /// Key and value bytes of all entries.
+    /// Returns the key and value bytes of all entries.
     pub fn live_bytes(&self) -> u64 {
         self.live_bytes.load(Relaxed).max(0) as u64
     }
 
-    /// Entries.
+    /// Returns the number of entries.
     pub fn entries(&self) -> u64 {
         self.entries.load(Relaxed).max(0) as u64
     }

@@ -1,4 +1,4 @@
-//! Readings of clocks and of what the kernel says about this process and the machine.
+//! Readings of clocks and of kernel statistics about this process and the machine.
 
 use rustix::time::{ClockId, clock_gettime};
 use std::fs;
@@ -8,22 +8,22 @@ fn nanos(clock: ClockId) -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Nanoseconds of a clock that never goes back.
+/// Returns the nanoseconds of the monotonic clock.
 pub fn wall() -> u64 {
     nanos(ClockId::Monotonic)
 }
 
-/// CPU time of the calling thread, nanoseconds.
+/// Returns the CPU time of the calling thread in nanoseconds.
 pub fn thread_cpu() -> u64 {
     nanos(ClockId::ThreadCPUTime)
 }
 
-/// CPU time of the process, nanoseconds.
+/// Returns the CPU time of the process in nanoseconds.
 pub fn process_cpu() -> u64 {
     nanos(ClockId::ProcessCPUTime)
 }
 
-/// A line of `/proc/self/status` in bytes; `None` where there is no such file.
+/// Returns a value of `/proc/self/status` in bytes; `None` if the file does not exist.
 fn status_bytes(name: &str) -> Option<u64> {
     let text = fs::read_to_string("/proc/self/status").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
@@ -31,34 +31,34 @@ fn status_bytes(name: &str) -> Option<u64> {
     Some(kib * 1024)
 }
 
-/// Largest resident memory since [`reset_rss_peak`].
+/// Returns the peak resident memory in bytes since [`reset_rss_peak`].
 pub fn rss_peak_bytes() -> Option<u64> {
     status_bytes("VmHWM")
 }
 
-/// Resident memory now.
+/// Returns the resident memory in bytes.
 pub fn rss_bytes() -> Option<u64> {
     status_bytes("VmRSS")
 }
 
-/// Starts the peak again. Where the kernel refuses, the peak is that of the whole process.
+/// Resets the peak resident memory. If the kernel refuses, the peak remains that of the whole process.
 pub fn reset_rss_peak() {
     let _ = fs::write("/proc/self/clear_refs", "5");
 }
 
-/// CPU time of the whole machine, in ticks of the kernel.
+/// CPU time of the whole machine, in kernel ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Machine {
-    /// Taken by the host from a virtual machine.
+    /// Time stolen by the host of a virtual machine.
     pub stolen: u64,
-    /// Spent on any work.
+    /// Time spent on any work.
     pub busy: u64,
-    /// All.
+    /// Total time.
     pub total: u64,
 }
 
 impl Machine {
-    /// Ticks since boot; `None` where the kernel does not tell.
+    /// Returns the ticks since boot; `None` if the kernel does not report them.
     pub fn read() -> Option<Machine> {
         Machine::parse(&fs::read_to_string("/proc/stat").ok()?)
     }
@@ -71,13 +71,14 @@ impl Machine {
         Some(Machine { stolen, busy, total: busy + idle + wait + stolen })
     }
 
-    /// Percent of CPU time that the host took since `before`.
+    /// Returns the percentage of CPU time that the host took since `before`.
     pub fn steal_percent(&self, before: &Machine) -> Option<f64> {
         let total = self.total.checked_sub(before.total).filter(|total| *total > 0)?;
         Some((self.stolen - before.stolen) as f64 * 100.0 / total as f64)
     }
 
-    /// Percent of CPU time that others used since `before`, when this process used `own` seconds of it.
+    /// Returns the percentage of CPU time that other programs used since `before`. This process used `own` seconds of
+    /// it.
     pub fn foreign_percent(&self, before: &Machine, own: f64) -> Option<f64> {
         let total = self.total.checked_sub(before.total).filter(|total| *total > 0)?;
         let foreign = (self.busy - before.busy) as f64 / TICKS_PER_SECOND - own;
@@ -85,7 +86,7 @@ impl Machine {
     }
 }
 
-/// Ticks of `/proc/stat`: the kernel shows hundredths of a second to programs, whatever it counts in.
+/// Ticks per second in `/proc/stat`. The kernel reports hundredths of a second, independent of its internal unit.
 const TICKS_PER_SECOND: f64 = 100.0;
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
-//! A workload on an engine, from the first phase to the last.
+//! Runs a workload on an engine, from the first phase to the last.
 //!
-//! Each phase: prepare (an empty store, or one opened with other settings), run the threads beside the sampler, then
-//! settle as the phase says. Bytes, CPU time and stalls count the settling in, for the work that a phase leaves behind is
-//! its own; `seconds` does not. A phase that only prepares is carried out and checked all the same. What an engine lacks
-//! the means for is left out, with the reason.
+//! For each phase, it prepares the store (empty, or reopened with other settings), runs the threads beside the
+//! sampler, and then settles: flushes and compactions run as the phase requests. Bytes, CPU time and stalls include
+//! the settling, because the work that a phase leaves behind belongs to it; `seconds` does not include it. A warm-up
+//! phase is executed and verified like the others, but not reported. A phase that the engine does not support is
+//! skipped, with a warning.
 
 use super::oracle::Oracle;
 use super::process::{self, Machine};
@@ -26,59 +27,59 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use xxhash_rust::xxh3::Xxh3;
 
-/// Decisions of a phase that a report keeps.
+/// Maximum number of decisions of a phase in a report.
 const DECISIONS_KEPT: usize = 500;
-/// Longest value for which the pool has room to choose from.
+/// Longest value for which the value pool offers different slices.
 const LONGEST_VALUE: usize = 1 << 20;
 
-/// What came out of a run.
+/// Results of a run.
 pub struct Outcome {
-    /// The phases that are results.
+    /// Phases that are reported.
     pub phases: Vec<PhaseReport>,
-    /// Every option in effect.
+    /// All options in effect.
     pub options: BTreeMap<String, String>,
-    /// What was left out, and why.
+    /// What was skipped, with reasons.
     pub warnings: Vec<String>,
 }
 
-/// A run: one workload on one engine.
+/// A run of one workload on one engine.
 pub struct Run<'a> {
-    /// The engine.
+    /// Engine kind.
     pub kind: &'a dyn EngineKind,
-    /// Its name in the report.
+    /// Name of the engine in the report.
     pub name: String,
-    /// Its settings.
+    /// Settings of the engine.
     pub config: EngineConfig,
-    /// What is run.
+    /// Workload to run.
     pub workload: &'a Workload,
-    /// Where the store is made.
+    /// Directory of the store.
     pub dir: PathBuf,
-    /// What every draw follows from.
+    /// Seed of all random draws.
     pub seed: u64,
-    /// From 1.
+    /// Round number, from 1.
     pub round: u64,
-    /// Where a person looks.
+    /// Progress line.
     pub progress: &'a Progress,
 }
 
-/// A thread that has ended: what it did, the digest of its operations, and how many ids it inserted.
+/// Result of a thread: its counts, the digest of its operations, and the number of ids it inserted.
 type Ended = (Done, u64, u64);
 
-/// What lasts over phases.
+/// State that persists between phases.
 struct Session {
     engine: Option<Box<dyn Engine>>,
-    /// What it was opened with.
+    /// Settings with which the store was opened.
     config: EngineConfig,
-    /// When it was opened.
+    /// Time of the open.
     opened: u64,
     oracle: Oracle,
     values: Values,
-    /// Ids below this were used.
+    /// Ids below this have been used.
     base: u64,
 }
 
 impl Run<'_> {
-    /// Carries it out.
+    /// Runs all phases.
     pub fn run(&self) -> Result<Outcome> {
         let varied = self.workload.trace.is_some();
         let longest = self.workload.value_bytes.max(if varied { LONGEST_VALUE } else { 0 });
@@ -103,7 +104,7 @@ impl Run<'_> {
                 lack = missing(phase, &session);
             }
             if let Some(reason) = lack {
-                // One warning is enough for a phase and the one that prepares it.
+                // A phase and its warm-up share one warning.
                 if !phase.warm {
                     outcome.warnings.push(format!("{}: {} left out: {reason}", self.name, phase.name));
                 }
@@ -124,7 +125,7 @@ impl Run<'_> {
         Ok(outcome)
     }
 
-    /// What the store is to be opened with for `phase`.
+    /// Returns the settings with which the store is opened for `phase`.
     fn config_of(&self, phase: &Phase) -> EngineConfig {
         match phase.under {
             Some(Conditions { memory_bytes, io }) if !self.config.in_memory => {
@@ -151,7 +152,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Removes the store of an earlier phase.
+    /// Deletes the store of an earlier phase.
     fn empty_dir(&self) -> Result<()> {
         if self.config.in_memory {
             return Ok(());
@@ -255,7 +256,7 @@ impl Run<'_> {
         })
     }
 
-    /// Overwrites entries at `rate` bytes per second until the phase has ended.
+    /// Overwrites entries at `rate` bytes per second until the phase ends.
     fn write_beside(&self, rate: f64, base: u64, context: &Context<'_>) -> Result<()> {
         let mut random = Random::new(self.seed, "writer", 0);
         let started = process::wall();
@@ -288,7 +289,7 @@ fn close(session: &mut Session) -> Result<()> {
     session.engine.take().map_or(Ok(()), Engine::close)
 }
 
-/// Ids that a phase may have used without inserting them one by one.
+/// Returns the end of the ids that a phase may have used without inserting them one by one.
 fn reached(phase: &Phase, workload: &Workload) -> u64 {
     let of = |action: &Action| match action {
         Action::Put(Target::Below(n)) | Action::Batch(Target::Below(n), _) => *n,
@@ -298,14 +299,15 @@ fn reached(phase: &Phase, workload: &Workload) -> u64 {
     phase.mix.iter().map(|(_, action)| of(action)).max().unwrap_or(0)
 }
 
-/// Why `phase` cannot be run on this engine, if it cannot.
+/// Returns why this engine cannot run `phase`, if it cannot.
 fn missing(phase: &Phase, session: &Session) -> Option<String> {
     let engine = session.engine.as_deref()?;
     let reuses = phase.mix.iter().any(|(_, action)| matches!(action, Action::Reseek(..)));
-    (reuses && engine.seeker().is_none()).then(|| "the engine has no iterator that can be kept".to_owned())
+    (reuses && engine.seeker().is_none()).then(|| "the engine has no reusable iterator".to_owned())
 }
 
-/// The decisions since the phase began, `start` seconds after the engine was opened; `t` is counted from there.
+/// Returns the decisions since the phase began, `start` seconds after the open of the engine. Their `t` counts from
+/// there.
 fn latest(decisions: Vec<Decision>, start: f64) -> Vec<Decision> {
     let kept = decisions.into_iter().filter(|decision| decision.t >= start).rev().take(DECISIONS_KEPT);
     let mut kept: Vec<Decision> = kept.map(|d| Decision { t: d.t - start, ..d }).collect();
@@ -313,7 +315,7 @@ fn latest(decisions: Vec<Decision>, start: f64) -> Vec<Decision> {
     kept
 }
 
-/// What is read before and after a phase.
+/// Readings before or after a phase.
 struct Readings {
     wall: u64,
     process_cpu: u64,
@@ -332,7 +334,7 @@ impl Readings {
     }
 }
 
-/// The readings of a phase, about to become its report.
+/// Readings of a phase, from which its report is made.
 struct Summary<'a> {
     phase: &'a Phase,
     threads: &'a [Ended],
@@ -342,7 +344,7 @@ struct Summary<'a> {
 }
 
 impl Summary<'_> {
-    /// How much a counter grew.
+    /// Returns the growth of a counter during the phase.
     fn grown(&self, of: impl Fn(&Counters) -> Option<u64>) -> Option<u64> {
         Some(of(&self.after.counters)?.saturating_sub(of(&self.before.counters)?))
     }
@@ -507,16 +509,16 @@ impl Summary<'_> {
         }
     }
 
-    /// A largest value so far, if it was reached in this phase; `least` when there was none at all. A smaller one of the
-    /// phase itself is not known.
+    /// Returns a running maximum if it was reached in this phase. `least` is its value if nothing was recorded. If
+    /// the phase's own maximum is below an earlier one, it is unknown.
     fn record<T: PartialEq>(&self, of: impl Fn(&Counters) -> Option<T>, least: T) -> Option<T> {
         let after = of(&self.after.counters)?;
         (of(&self.before.counters).as_ref() != Some(&after) || after == least).then_some(after)
     }
 }
 
-/// Removes the store of a run that is over.
+/// Deletes the store of a finished run.
 pub fn remove(dir: &Path) {
-    // What cannot be removed is left for its owner to see.
+    // Files that cannot be deleted are left for the user.
     let _ = std::fs::remove_dir_all(dir);
 }

@@ -1,7 +1,7 @@
-//! Readings while a phase runs: disk and runs every 100 ms, everything once a second.
+//! Sampling during a phase: disk space and runs every 100 ms, all values once a second.
 //!
-//! A thread of its own takes them, so a stalled writer shows as a flat line and not as a gap. Long phases keep every
-//! second, fourth, .. sample, so that no timeline has more than `SAMPLES_MOST`.
+//! A separate thread takes the samples, so a write stall appears as a flat line and not as a gap. Long phases keep
+//! only every second, fourth, .. sample, so that no timeline has more than `SAMPLES_MOST`.
 
 use super::oracle::Oracle;
 use super::process;
@@ -12,60 +12,60 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Time between two looks at the disk and the runs.
+/// Interval between two samples of disk space and runs.
 const DISK_INTERVAL: Duration = Duration::from_millis(100);
-/// Looks between two samples of everything.
+/// Number of these intervals per full sample.
 const LOOKS_PER_SAMPLE: u32 = 10;
-/// Most samples of a timeline.
+/// Maximum number of samples in a timeline.
 const SAMPLES_MOST: usize = 2000;
 
-/// What the threads of a phase tell the sampler.
+/// State shared by the threads of a phase and the sampler.
 #[derive(Debug, Default)]
 pub struct Shared {
-    /// Operations done.
+    /// Number of operations done.
     pub ops: AtomicU64,
-    /// The sampler wants the percentile of the last interval.
+    /// Set by the sampler to request the percentile of the last interval.
     pub p99_wanted: AtomicBool,
-    /// That percentile, microseconds, as bits; 0 for none.
+    /// That percentile in microseconds, as the bits of an `f64`; 0 for none.
     pub p99_bits: AtomicU64,
-    /// The phase has ended.
+    /// Set when the phase has ended.
     pub done: AtomicBool,
 }
 
-/// What the sampler saw.
+/// Samples of a phase.
 #[derive(Debug, Default)]
 pub struct Samples {
-    /// A sample a second.
+    /// Full samples, one per second.
     pub timeline: Vec<Sample>,
-    /// Largest space over live bytes, and the mean of runs weighted by operations.
+    /// Maximum ratio of disk space to live bytes.
     pub peak_space_amp: Option<f64>,
-    /// Most runs.
+    /// Maximum number of runs.
     pub runs_max: Option<u64>,
-    /// Sum of runs times operations, and those operations.
+    /// Sum of runs times operations, and the sum of those operations.
     pub runs_weighted: (f64, f64),
 }
 
-/// What is watched.
+/// Objects that the sampler reads.
 pub struct Watched<'a> {
     /// The store.
     pub engine: &'a dyn Engine,
-    /// Its directory.
+    /// Directory of the store.
     pub dir: &'a Path,
-    /// What it must hold.
+    /// Expected content of the store.
     pub oracle: &'a Oracle,
-    /// What the threads tell.
+    /// State shared with the threads.
     pub shared: &'a Shared,
-    /// Where a person looks.
+    /// Progress line.
     pub progress: &'a Progress,
 }
 
 impl Watched<'_> {
-    /// Bytes on the disk: the engine's own figure for stores in memory.
+    /// Returns the bytes on disk; for in-memory stores, the engine's own number.
     fn disk_bytes(&self, now: &Counters) -> u64 {
         now.disk_bytes.unwrap_or_else(|| allocated_bytes(self.dir))
     }
 
-    /// Disk against live bytes; `None` while there are none.
+    /// Returns the ratio of disk space to live bytes; `None` if there are no live bytes.
     pub fn space_amp(&self) -> Option<f64> {
         self.space_amp_at(&self.engine.counters())
     }

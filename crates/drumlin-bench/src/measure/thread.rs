@@ -1,8 +1,8 @@
-//! One thread's operations: carried out, timed and checked.
+//! Execution, timing and verification of the operations of one thread.
 //!
-//! Chunks are drawn while no clock runs; `busy` sums what lies between. Of every value the id is checked, of one in 64
-//! all bytes and, on one thread, that it is the latest version. Entries of ranges must ascend, or descend. The first
-//! wrong answer ends the run.
+//! Chunks are drawn while no clock runs; `busy` sums the time spent executing them. The id of every value is checked.
+//! For one value in 64, all bytes are checked and, with one thread, that it is the latest version. Entries of ranges
+//! must be in ascending or descending order. The first wrong result ends the run.
 
 use super::latency::{Recorder, SAMPLE_EVERY};
 use super::oracle::Oracle;
@@ -15,51 +15,51 @@ use std::collections::VecDeque;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-/// One value in so many is checked byte by byte.
+/// One value in this many is checked byte by byte.
 const WHOLE_EVERY: u64 = 64;
 
-/// What one thread works on.
+/// Objects that a thread works on.
 pub struct Context<'a> {
     /// The store.
     pub engine: &'a dyn Engine,
-    /// What it must hold.
+    /// Expected content of the store.
     pub oracle: &'a Oracle,
-    /// What its values are.
+    /// Generator of the values.
     pub values: &'a Values,
-    /// What writes survive.
+    /// Durability of writes.
     pub durability: Durability,
-    /// Whether nobody else writes.
+    /// Whether no other thread writes.
     pub alone: bool,
-    /// Bytes of a value where all are alike.
+    /// Value size in bytes, if all values have the same size.
     pub value_bytes: usize,
-    /// What the sampler is told.
+    /// State shared with the sampler.
     pub shared: &'a Shared,
     /// Operations per second to start.
     pub rate: Option<f64>,
-    /// Operations in the window whose lowest rate is wanted.
+    /// Number of operations in the window whose lowest rate is reported.
     pub window: Option<u64>,
 }
 
-/// What one thread did.
+/// Counts of one thread.
 #[derive(Default)]
 pub struct Done {
-    /// Operations.
+    /// Number of operations.
     pub ops: u64,
-    /// Nanoseconds in chunks of operations.
+    /// Nanoseconds spent executing chunks.
     pub busy: u64,
-    /// CPU nanoseconds in them.
+    /// CPU nanoseconds spent executing chunks.
     pub cpu: u64,
     /// Key and value bytes written.
     pub ingested: u64,
-    /// Lookups that found a value, and that found none.
+    /// Lookups that found a value, and lookups that found none.
     pub found: (u64, u64),
     /// Latencies.
     pub latencies: Recorder,
-    /// Lowest rate over a window, operations per second.
+    /// Lowest rate over a window, in operations per second.
     pub worst_window: Option<f64>,
 }
 
-/// Whether values that a read met are right.
+/// Checker of the values that reads return.
 struct Check<'a> {
     values: &'a Values,
     oracle: &'a Oracle,
@@ -94,7 +94,7 @@ impl Check<'_> {
     }
 }
 
-/// Carries out operations one after the other.
+/// Executes operations one after the other.
 pub struct Thread<'a> {
     context: &'a Context<'a>,
     check: Check<'a>,
@@ -107,7 +107,7 @@ pub struct Thread<'a> {
 }
 
 impl<'a> Thread<'a> {
-    /// A thread that has done nothing yet.
+    /// Creates a thread that has not executed anything yet.
     pub fn new(context: &'a Context<'a>) -> Thread<'a> {
         Thread {
             context,
@@ -127,7 +127,7 @@ impl<'a> Thread<'a> {
         }
     }
 
-    /// Carries out all of `stream`.
+    /// Executes all operations of `stream`.
     pub fn run(mut self, stream: &mut Stream) -> Result<Done> {
         let mut chunk = Chunk::default();
         let mut intended = self.context.rate.map(|rate| (process::wall(), 1e9 / rate, 0u64));
@@ -166,7 +166,8 @@ impl<'a> Thread<'a> {
         Ok(())
     }
 
-    /// The same with intended starts: `pace` is the first start, nanoseconds between starts, and calls so far.
+    /// Executes a chunk with intended start times. `pace` is the first start, the nanoseconds between starts, and the
+    /// number of calls so far.
     fn paced(&mut self, chunk: &Chunk, pace: &mut (u64, f64, u64)) -> Result<()> {
         for operation in &chunk.operations {
             let start = pace.0 + (pace.2 as f64 * pace.1) as u64;
@@ -240,7 +241,7 @@ impl<'a> Thread<'a> {
         self.values.resize_with(items.len().max(self.values.len()), Vec::new);
         let mut versions = Vec::with_capacity(items.len());
         for (position, item) in items.iter().enumerate() {
-            // An id may stand in a batch more than once: the last one counts.
+            // A batch may contain an id more than once; the last value counts.
             let earlier = items[..position].iter().filter(|earlier| earlier.id == item.id).count() as u64;
             let version = oracle.next_version(item.id) + earlier;
             values.write(item.id, version, item.size as usize, &mut self.values[position]);
@@ -264,14 +265,15 @@ impl<'a> Thread<'a> {
         Ok(1)
     }
 
-    /// A lookup that expected an entry, or none, found one, or none.
+    /// Checks whether a lookup of `id` found an entry if and only if one was expected.
     fn found(&mut self, id: u64, expected: bool, found: bool) {
         if found {
             self.done.found.0 += 1
         } else {
             self.done.found.1 += 1
         }
-        // Beside other writers an entry may have come since it was looked up here, but never gone.
+        // With concurrent writers, an entry may have appeared since the oracle was read, but it cannot have
+        // disappeared.
         if expected && !found {
             self.check.fail(format!("id {id} is there and was not found"));
         } else if found && !expected && self.context.alone {
@@ -321,7 +323,7 @@ impl<'a> Thread<'a> {
         let seeker = match &mut self.seeker {
             Some(seeker) => seeker,
             None => {
-                let made = context.engine.seeker().ok_or("the engine has no iterator that can be kept")?;
+                let made = context.engine.seeker().ok_or("the engine has no reusable iterator")?;
                 self.seeker.insert(made)
             }
         };
@@ -354,13 +356,13 @@ impl<'a> Thread<'a> {
     }
 }
 
-/// Checks the entries of a range as they come.
+/// Checks the entries of a range as they arrive.
 struct Order<'a, 'b> {
     check: &'a mut Check<'b>,
     last: &'a mut Vec<u8>,
     direction: Direction,
     given: usize,
-    /// The bound, its id, and whether there is an entry at it.
+    /// Lower or upper bound of the range, its id, and whether it has an entry.
     first: Option<(&'a [u8], u64, bool)>,
 }
 

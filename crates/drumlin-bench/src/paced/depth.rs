@@ -1,54 +1,54 @@
-//! How deep the tree is where reads meet it, and what reads take then.
+//! Depth of the tree at the keys that reads access, and the cost of those reads.
 //!
-//! Merges that do not wait for each other leave *extra runs*: in each level, the runs that cover a key beyond those
-//! that the policy means to be there; where it sets no number, beyond one. A read is counted by the extra runs of all
-//! levels together at its key, or at the key from which a range begins, as the tree lies when it is made.
+//! Compactions that do not wait for each other leave *extra runs*: in each level, the runs that cover a key beyond
+//! the number that the policy intends (one, if it sets no number). A read is classified by its extra runs, summed
+//! over all levels, at its key or at the start key of a range, in the tree at the start of the read.
 //!
-//! The scheduler bounds the runs of a level at one key. So each change of the tree is also searched for the deepest
-//! place of each level, which is shown beside that bound.
+//! The scheduler bounds the runs of a level at one key. So after each change of the tree, the deepest place of each
+//! level is determined and reported beside that bound.
 
 use crate::drumlin_engine::Open;
 use drumlin::{FileShape, LevelShape, Metrics};
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-/// Extra runs from which each class of reads begins.
+/// Lower bounds of the classes of reads, in extra runs.
 const CLASSES: [u64; 5] = [0, 1, 3, 5, 9];
 const NAMES: [&str; 5] = ["0", "1-2", "3-4", "5-8", "> 8"];
-/// Longest read that is told apart, nanoseconds.
+/// Upper bound of the read time histogram, in nanoseconds.
 const LONGEST: u64 = 1 << 42;
 
-/// Reads that met about as many extra runs.
+/// Reads with a similar number of extra runs.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct ReadsAt {
-    /// Gets or ranges.
+    /// Kind of read: `get` or `range`.
     pub kind: &'static str,
-    /// The extra runs.
+    /// Range of extra runs of the class.
     pub extra: &'static str,
-    /// Their part of the phase's reads of that kind.
+    /// Share of the phase's reads of this kind.
     pub share: f64,
     /// Mean virtual nanoseconds.
     pub nanos: f64,
-    /// Mean blocks that were fetched.
+    /// Mean number of blocks fetched.
     pub fetched: f64,
-    /// Nanoseconds that all but one in a hundred took at most.
+    /// 99th percentile in nanoseconds.
     pub p99: f64,
 }
 
-/// The deepest place of a level.
+/// Deepest place of a level.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Deepest {
-    /// The level.
+    /// Number of the level.
     pub level: u8,
-    /// Most runs that covered one key.
+    /// Maximum number of runs that covered one key.
     pub runs: u64,
-    /// Runs that the policy means to be there.
+    /// Number of runs that the policy intends.
     pub design: Option<u64>,
-    /// Runs from which on no merge adds another, but the oldest one under way.
+    /// Number of runs from which on no compaction adds another one, except the oldest one in progress.
     pub most: Option<u64>,
 }
 
-/// The tree as a phase meets it.
+/// State of the tree during a phase, with the reads counted so far.
 pub(super) struct Depths {
     stamp: Option<Stamp>,
     levels: Vec<LevelShape>,
@@ -56,7 +56,7 @@ pub(super) struct Depths {
     classes: [[Class; CLASSES.len()]; 2],
 }
 
-/// What changes with every change of the tree: flushes, merges and moves.
+/// Counters of flushes, compactions and trivial moves, which change with every change of the tree.
 type Stamp = [u64; 3];
 
 struct Class {
@@ -80,7 +80,7 @@ impl Depths {
         Ok(Depths { stamp: None, levels: Vec::new(), deepest: Vec::new(), classes: [classes()?, classes()?] })
     }
 
-    /// An operation is about to meet `open`. Blocks that were fetched before it.
+    /// Prepares for an operation on `open`: updates the tree if it has changed. Returns the blocks fetched so far.
     pub(super) fn meet(&mut self, open: &Open) -> u64 {
         let Metrics { flushes, merges, moves, cache_misses, .. } = open.db.metrics();
         let stamp = [flushes, merges, moves];
@@ -90,7 +90,7 @@ impl Depths {
         cache_misses
     }
 
-    /// The tree is another one.
+    /// Records a changed tree.
     fn see(&mut self, levels: Vec<LevelShape>) {
         for level in levels.iter().filter(|level| !level.runs.is_empty()) {
             let files = level.runs.iter().flat_map(|run| &run.files);
@@ -105,7 +105,7 @@ impl Depths {
         self.levels = levels;
     }
 
-    /// Extra runs at `key`, all levels together.
+    /// Returns the number of extra runs at `key`, summed over all levels.
     fn extra(&self, key: &[u8]) -> u64 {
         let covers = |f: &FileShape| *f.first <= *key && f.end.as_ref().is_none_or(|end| *key < **end);
         let extra = |level: &LevelShape| {
@@ -115,7 +115,7 @@ impl Depths {
         self.levels.iter().map(extra).sum()
     }
 
-    /// A read of `key` took so long, and fetched so many blocks.
+    /// Counts a read of `key` that took `nanos` and fetched `fetched` blocks.
     pub(super) fn count(&mut self, is_range: bool, key: &[u8], nanos: u64, fetched: u64) {
         let extra = self.extra(key);
         let at = CLASSES.iter().rposition(|least| extra >= *least).unwrap_or(0);
@@ -125,7 +125,7 @@ impl Depths {
         class.fetched += fetched;
     }
 
-    /// What the phase came to; times are `slower` times as long as they count.
+    /// Returns the results of the phase. Recorded times are divided by `slower`.
     pub(super) fn result(self, slower: f64) -> (Vec<ReadsAt>, Vec<Deepest>) {
         let mut reads = Vec::new();
         for (kind, classes) in ["get", "range"].into_iter().zip(&self.classes) {
@@ -147,7 +147,7 @@ impl Depths {
     }
 }
 
-/// The largest number of `files` that cover one key.
+/// Returns the largest number of `files` that cover one key.
 fn deepest<'a>(files: impl Iterator<Item = &'a FileShape>) -> u64 {
     let (mut starts, mut ends) = (Vec::new(), Vec::new());
     for file in files {

@@ -1,22 +1,22 @@
-//! How long merges took beside how long ARCE said that they would, from the engine's log of decisions.
+//! Duration of compactions compared with ARCE's prediction, from the engine's decision log.
 //!
-//! Plans say in their reasons in how many windows they are due, and the log says when flushes, merges and their ends were.
-//! Between two flushes a window is as full as its time has passed. The log keeps the latest records alone, so it is read
-//! now and then.
+//! The reason of a plan states in how many flush intervals ("windows") it is due. The log records flushes and the
+//! starts and ends of compactions. Progress within a flush interval is interpolated by time. The log keeps only the
+//! latest records, so it is read periodically.
 
 use drumlin::DecisionRecord;
 use drumlin_policy::sim::foresight::{self, Due, Foresight};
 use serde::Serialize;
 use std::collections::BTreeSet;
 
-/// Merges that were compared.
+/// Prediction error over a set of compactions.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
 pub struct Missed {
-    /// How many.
+    /// Number of compactions compared.
     pub merges: u64,
-    /// By how many windows they missed the time that was foreseen, in the mean.
+    /// Mean error in flush intervals.
     pub mean: f64,
-    /// The most that one of them did.
+    /// Maximum error in flush intervals.
     pub most: f64,
 }
 
@@ -26,40 +26,40 @@ impl From<foresight::Missed> for Missed {
     }
 }
 
-/// Merges that ended in a phase, by what their plans went by.
+/// Compactions that ended in a phase, by the load on which their predictions were based.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
 pub struct Foreseen {
-    /// The load of the phase.
+    /// Predictions based on the load of this phase.
     pub held: Missed,
-    /// Another one.
+    /// Predictions based on another load.
     pub changed: Missed,
 }
 
-/// What the log says.
+/// Event in the decision log.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Event {
     Flush,
-    /// A ticket, and when it is due.
+    /// Start of a ticket (a scheduled compaction), with its due time.
     Begun(u64, Option<Due>),
-    /// A ticket, and whether all of it was merged.
+    /// End of a ticket, and whether it completed in full.
     Ended(u64, bool),
 }
 
-/// Reads the log.
+/// Reader of the decision log.
 #[derive(Default)]
 pub(super) struct Reader {
     last: Option<DecisionRecord>,
-    /// Of the present phase, with their times.
+    /// Events of the current phase, with their times.
     events: Vec<(u64, Event)>,
-    /// Flushes of the phases before, and the time of the last one.
+    /// Number of flushes in earlier phases, and the time of the last one.
     flushes: (u64, u64),
-    /// Tickets under way.
+    /// Tickets in progress.
     open: BTreeSet<u64>,
     foresight: Foresight,
 }
 
 impl Reader {
-    /// Takes the latest records, oldest first; those that it has seen already may be among them.
+    /// Processes the latest records, oldest first. Records from earlier calls are skipped.
     pub(super) fn read(&mut self, records: &[DecisionRecord]) {
         let new =
             records.iter().rposition(|record| Some(record) == self.last.as_ref()).map_or(0, |at| at + 1);
@@ -67,7 +67,7 @@ impl Reader {
         self.last = records.last().cloned().or(self.last.take());
     }
 
-    /// A phase of so many operations ends.
+    /// Ends a phase of `operations` operations. Returns its prediction errors.
     pub(super) fn end_phase(&mut self, operations: u64) -> Foreseen {
         let events = std::mem::take(&mut self.events);
         let is_flush = |(at, event): &(u64, Event)| (*event == Event::Flush).then_some(*at);
@@ -76,7 +76,7 @@ impl Reader {
         let flushed = |micros: u64| {
             let done = times.partition_point(|at| *at <= micros);
             let begin = if done == 0 { last } else { times[done - 1] };
-            // No flush ends the last window: it is never full.
+            // The last interval is never full, because no flush ends it.
             let end = times.get(done).copied().unwrap_or(u64::MAX);
             let fill = (micros - begin.min(micros)) as f64 / (end - begin.min(end)).max(1) as f64;
             (before + done as u64) as f64 + fill
@@ -104,7 +104,7 @@ impl Reader {
     }
 }
 
-/// What `record` tells of flushes and merges.
+/// Returns the event that `record` describes, if it is about a flush or a compaction.
 fn event(record: &DecisionRecord) -> Option<Event> {
     let what = &record.what;
     if what.starts_with("flush of ") {
@@ -140,7 +140,7 @@ mod tests {
         let mut log = vec![
             flush(100),
             begun(150, 1, "1.500 of 100"),
-            record(160, "asked: 1 plans, 0 parked", "policy arce"),
+            record(160, "policy call: 1 plans, 0 withdrawn", "policy arce"),
             flush(200),
             flush(300),
             flush(400),
@@ -153,7 +153,8 @@ mod tests {
         reader.read(&log[..7]);
         reader.read(&log);
         let Foreseen { held, changed } = reader.end_phase(500);
-        // From the middle of a window to a third of the next but two, instead of one and a half.
+        // The compaction runs from the middle of one interval to a third of the third one after it, instead of 1.5
+        // intervals.
         let most = 3.0 - 0.5 + 50.0 / 150.0 - 1.5;
         assert_eq!((held.merges, changed.merges), (1, 0));
         assert!((held.most - most).abs() < 1e-9 && held.mean == held.most, "{held:?}");

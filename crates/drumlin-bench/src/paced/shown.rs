@@ -1,20 +1,20 @@
-//! A course as a table and as JSON.
+//! Results of a course as a text table and as JSON.
 
 use super::{Deepest, Foreseen, Missed, PhaseCount, Setup, course, mean};
 use crate::engine::Result;
 use serde::Serialize;
 use std::fmt::Write;
 
-/// What a plan came to under a policy.
+/// Results of a plan under one policy.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Counted {
-    /// The policy.
+    /// Name of the policy.
     pub policy: String,
-    /// Mean virtual nanoseconds of an operation.
+    /// Mean virtual nanoseconds per operation.
     pub nanos: f64,
-    /// Mean blocks that merges wrote for an operation.
+    /// Mean blocks written by compactions per operation.
     pub merged: f64,
-    /// The phases, the load left out.
+    /// Phases without the load.
     pub phases: Vec<PhaseCount>,
 }
 
@@ -28,12 +28,12 @@ impl Counted {
         Ok(Counted { policy: policy.to_owned(), nanos: mean(&phases), merged, phases })
     }
 
-    /// As a table; with the reads by extra runs if they were counted, and with what the policy went by in each phase if
-    /// that is wanted. `first` is the mean of the policy called `name`.
+    /// Formats the results as a table. Includes the reads by extra runs if they were counted, and the policy state at
+    /// the end of each phase if `explain` is set. `first` is the mean of the policy called `name`.
     pub fn text(&self, first: f64, name: &str, explain: bool) -> String {
         let wide = self.wide();
         let mut text = format!(
-            "{}: {:.2} us per operation, {:.2} of {name}; {:.3} blocks merged\n\
+            "{}: {:.2} us per operation, {:.2} of {name}; {:.3} blocks compacted\n\
              {:<wide$}{:>9}{:>9}{:>9}{:>9}{:>9}{:>11}{:>12}{:>7}{:>11}  runs of levels\n",
             self.policy,
             self.nanos / 1e3,
@@ -74,12 +74,12 @@ impl Counted {
         for phase in self.phases.iter().filter(|_| explain) {
             let _ = write!(text, "\nat the end of {}:\n{}\n", phase.name, phase.state);
             let Foreseen { held, changed } = phase.foreseen;
-            for (which, Missed { merges, mean, most }) in [("this load's", held), ("another load's", changed)]
-            {
+            for (which, Missed { merges, mean, most }) in [("this load", held), ("another load", changed)] {
                 if merges > 0 {
                     let _ = writeln!(
                         text,
-                        "{merges} of {which} merges missed their time by {mean:.2} windows in the mean, {most:.1} at most"
+                        "{merges} compactions planned for {which} missed their due time by {mean:.2} flush intervals on \
+                         average, {most:.1} at most"
                     );
                 }
             }
@@ -87,12 +87,12 @@ impl Counted {
         text
     }
 
-    /// Width of the phases' names, and a space.
+    /// Returns the width of the phase name column, including a space.
     fn wide(&self) -> usize {
         self.phases.iter().map(|phase| phase.name.len() + 1).fold(10, usize::max)
     }
 
-    /// The reads by extra runs, and the deepest places.
+    /// Appends the reads by extra runs and the deepest places.
     fn depths(&self, text: &mut String) {
         let wide = self.wide();
         let _ = writeln!(
@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn depths_are_shown_where_they_were_counted() {
         let plain = counted(Vec::new(), Vec::new()).text(4000.0, "arce", false);
-        assert!(plain.starts_with("leveling: 2.00 us per operation, 0.50 of arce; 0.500 blocks merged\n"));
+        assert!(plain.starts_with("leveling: 2.00 us per operation, 0.50 of arce; 0.500 blocks compacted\n"));
         assert!(!plain.contains("extra runs") && !plain.contains("a tuple"), "{plain}");
         let reads =
             ReadsAt { kind: "get", extra: "1-2", share: 0.25, nanos: 13_000.0, fetched: 0.98, p99: 25_000.0 };
@@ -169,8 +169,8 @@ mod tests {
         let [_, reads, deepest] = &columns("r=25,u=50,p=25 ")[..] else { panic!("three rows: {text}") };
         assert_eq!(reads, "r=25,u=50,p=25 get 1-2 0.250 13.00 0.980 25.0");
         assert_eq!(deepest, "r=25,u=50,p=25 L1 5/4/-");
-        let end = "\nat the end of r=25,u=50,p=25:\na tuple\n12 of this load's merges missed their time by 0.25 windows in the mean, \
-             2.0 at most\n";
+        let end = "\nat the end of r=25,u=50,p=25:\na tuple\n12 compactions planned for this load missed \
+             their due time by 0.25 flush intervals on average, 2.0 at most\n";
         assert!(text.ends_with(end), "{text}");
     }
 }

@@ -1,7 +1,7 @@
-//! The report as one page: inline style and plots, no script, no font, nothing from a network, light and dark.
+//! The report as one HTML page: inline style and plots, no script, no font, no network access, light and dark mode.
 //!
-//! The same report gives the same bytes. Plots show the last usable round of each engine; the table shows medians of
-//! all rounds. Under each plot its numbers stand in a table that unfolds.
+//! The same report gives the same bytes. Plots show the last usable round of each engine; the table shows medians
+//! over all rounds. A collapsible table under each plot lists its numbers.
 
 use super::model::{PhaseReport, Report, Sample};
 use super::svg::{self, Band, Series, escape};
@@ -9,11 +9,11 @@ use super::table::{comparison_cells, result_cells};
 use crate::compare::{compare, names};
 use std::fmt::Write;
 
-/// Decisions that are listed.
+/// Maximum number of decisions listed.
 const DECISIONS_MOST: usize = 50;
-/// Marks of decisions in a plot.
+/// Maximum number of decision marks in a plot.
 const MARKS_MOST: usize = 400;
-/// Rows of numbers under a plot over time.
+/// Maximum number of table rows under a plot over time.
 const ROWS_MOST: usize = 200;
 
 const STYLE: &str = "\
@@ -32,7 +32,7 @@ svg.whisker{width:200px;display:inline}.label{fill:var(--soft);font-size:11px}.g
 .key::before{content:\"\\25A0 \"}.key.dashed::before{content:\"\\25A8 \"}details{margin:.3rem 0;color:var(--soft)}.warn{color:var(--c1)}\
 ";
 
-/// The page of `report`.
+/// Returns the HTML page of `report`.
 pub fn page(report: &Report) -> String {
     let mut out = begin("drumlin bench");
     head(report, &mut out);
@@ -43,7 +43,7 @@ pub fn page(report: &Report) -> String {
     end(out)
 }
 
-/// The beginning of a page, with its style: headings, tables and plots follow.
+/// Returns the beginning of a page with its style; headings, tables and plots follow.
 pub fn begin(title: &str) -> String {
     let mut out = String::from("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">");
     out += "<meta name=\"viewport\" content=\"width=device-width\"><title>";
@@ -61,7 +61,7 @@ pub fn begin(title: &str) -> String {
     out
 }
 
-/// The page, ended.
+/// Returns the completed page.
 pub fn end(mut out: String) -> String {
     out += "</body></html>\n";
     out
@@ -173,7 +173,7 @@ fn results(report: &Report, out: &mut String) {
     section("Ratios of throughput, the worst first", &(body + "</table></div>\n"), out);
 }
 
-/// The phases of `engine` in its last usable round, with where each begins on a common time axis.
+/// Returns the phases of `engine` in its last usable round, each with its start on a common time axis.
 fn timeline<'a>(report: &'a Report, engine: &str) -> Vec<(f64, &'a PhaseReport)> {
     let of_engine: Vec<_> = report.phases.iter().filter(|phase| phase.engine == engine).collect();
     let round = of_engine.iter().filter(|phase| phase.usable).map(|phase| phase.round).max();
@@ -182,7 +182,7 @@ fn timeline<'a>(report: &'a Report, engine: &str) -> Vec<(f64, &'a PhaseReport)>
     let mut phases: Vec<(f64, &PhaseReport)> = Vec::new();
     for phase in of_engine.into_iter().filter(|phase| Some(phase.round) == round) {
         if let Some(known) = phases.iter_mut().find(|(_, known)| known.name == phase.name) {
-            // A repeat of a noisy run: the later one counts.
+            // For a repeated noisy run, the later one counts.
             known.1 = phase;
             continue;
         }
@@ -192,12 +192,12 @@ fn timeline<'a>(report: &'a Report, engine: &str) -> Vec<(f64, &'a PhaseReport)>
     phases
 }
 
-/// How much of the time axis a phase takes.
+/// Returns the length of a phase on the time axis.
 fn length(phase: &PhaseReport) -> f64 {
     phase.timeline.last().map_or(phase.seconds, |last| last.t).max(1e-3)
 }
 
-/// The name of a phase without that of its workload.
+/// Returns the name of a phase without the name of its workload.
 fn short_name(phase: &PhaseReport) -> String {
     phase.name.rsplit(' ').next().unwrap_or(&phase.name).to_owned()
 }
@@ -217,7 +217,7 @@ fn of_engine(report: &Report, engine: &str, out: &mut String) {
     decisions(engine, &phases, out);
 }
 
-/// One value of every sample of all phases, where it is known.
+/// Returns one value of every sample of all phases, where it is known.
 fn over_time(phases: &[(f64, &PhaseReport)], of: impl Fn(&Sample) -> Option<f64>) -> Vec<(f64, f64)> {
     let samples =
         phases.iter().flat_map(|(start, phase)| phase.timeline.iter().map(move |s| (start + s.t, s)));
@@ -354,7 +354,7 @@ fn stalls(engine: &str, phases: &[(f64, &PhaseReport)], out: &mut String) {
     section(&format!("{engine}: stalls"), &body, out);
 }
 
-/// The number before the word `bytes`; 0 when there is none.
+/// Returns the number before the word `bytes`; 0 if there is none.
 fn bytes_named(what: &str) -> u64 {
     let words: Vec<&str> = what.split([' ', ',']).collect();
     let pair = words.windows(2).find(|pair| pair[1] == "bytes");
@@ -369,7 +369,8 @@ fn decisions(engine: &str, phases: &[(f64, &PhaseReport)], out: &mut String) {
     all.sort_by_key(|(_, decision)| std::cmp::Reverse(bytes_named(&decision.what)));
     let mut body = String::new();
     if !all.is_empty() {
-        body += "<div class=\"scroll\"><table>\n<tr><th>phase</th><th>t</th><th class=\"words\">decision</th><th class=\"words\">reason</th></tr>\n";
+        body += "<div class=\"scroll\"><table>\n<tr><th>phase</th><th>t</th><th \
+            class=\"words\">decision</th><th class=\"words\">reason</th></tr>\n";
         for (phase, decision) in all.into_iter().take(DECISIONS_MOST) {
             let _ = writeln!(
                 body,

@@ -1,4 +1,4 @@
-//! What a run says: the model that becomes JSON, and the pages made from it.
+//! Reports of a run: the model that becomes JSON, and the tables and pages made from it.
 
 pub mod html;
 pub mod model;

@@ -1,10 +1,11 @@
-//! The report as data: `drumlin-bench/1`.
+//! Data model of a report, format `drumlin-bench/1`.
 //!
-//! Units are in the names. What an engine cannot give is `null`, never 0. `schema/report.json` says the same for other
-//! programs, and a test applies it to what this code writes.
+//! Field names contain the units. A value that an engine does not provide is `null`, never 0. `schema/report.json`
+//! describes the same format for other programs, and a test checks the output of this code against it.
 //!
-//! `ingested` is key and value bytes of accepted writes; `write_amp` is (flush + merge + gc) / ingested, the log kept
-//! apart; `space_amp` is bytes of the directory / live key and value bytes, which the generator knows.
+//! `ingested` is the key and value bytes of accepted writes. `write_amp` is (flush + merge + gc) / ingested; the log
+//! is reported separately. `space_amp` is bytes of the directory / live key and value bytes, which the oracle
+//! counts.
 
 use crate::engine::{Decision, Stall};
 use serde::{Deserialize, Serialize};
@@ -13,41 +14,41 @@ use std::collections::BTreeMap;
 /// Name and version of the format.
 pub const SCHEMA: &str = "drumlin-bench/1";
 
-/// All that one invocation measured.
+/// All measurements of one invocation.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Report {
-    /// [`SCHEMA`].
+    /// Format of the report: [`SCHEMA`].
     pub schema: String,
-    /// The command line.
+    /// Command line.
     pub command: Vec<String>,
-    /// When it began.
+    /// Start time.
     pub started_utc: String,
     /// Seed of the first round.
     pub seed: u64,
-    /// What a reader must know before believing a figure.
+    /// Warnings that a reader must consider before trusting the numbers.
     pub warnings: Vec<String>,
-    /// Every option in effect, by engine.
+    /// All options in effect, by engine.
     pub config: BTreeMap<String, BTreeMap<String, String>>,
-    /// The machine.
+    /// Machine that ran the benchmark.
     pub machine: Machine,
-    /// The program.
+    /// Build of the benchmark.
     pub build: Build,
-    /// One for each engine, phase and round.
+    /// One report for each engine, phase and round.
     pub phases: Vec<PhaseReport>,
 }
 
-/// The machine that measured.
+/// Description of the machine.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Machine {
     /// Model of the processor.
     pub cpu: Option<String>,
-    /// Threads that run at once.
+    /// Number of hardware threads.
     pub cores: u64,
-    /// Memory.
+    /// Size of the memory in bytes.
     pub ram_bytes: Option<u64>,
-    /// Second-level cache of a core.
+    /// Size of a core's level 2 cache in bytes.
     pub l2_bytes: Option<u64>,
-    /// Third-level cache.
+    /// Size of the level 3 cache in bytes.
     pub l3_bytes: Option<u64>,
     /// Kernel and its version.
     pub kernel: Option<String>,
@@ -55,73 +56,73 @@ pub struct Machine {
     pub filesystem: Option<String>,
     /// Whether it is a virtual machine.
     pub virtual_machine: Option<bool>,
-    /// How fast it was, before each child in order.
+    /// Calibrations of its speed, one before each child process, in order.
     pub calibration: Vec<Calibration>,
 }
 
-/// How fast the machine is just now.
+/// Current speed of the machine.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Calibration {
-    /// A load that waits for the one before, in 64 MiB.
+    /// Latency of dependent loads in 64 MiB.
     pub load_ns: f64,
-    /// Hashing with XXH3.
+    /// Throughput of XXH3 hashing.
     pub hash_gb_per_s: f64,
-    /// Synced writes of 1 MiB.
+    /// Throughput of synced writes of 1 MiB.
     pub write_mb_per_s: Option<f64>,
-    /// Reads of 4 KiB from the page cache.
+    /// Latency of 4 KiB reads from the page cache.
     pub read_us: Option<f64>,
 }
 
-/// The program that measured.
+/// Description of the build.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Build {
-    /// Of the package.
+    /// Version of the package.
     pub version: String,
-    /// Of the sources.
+    /// Commit of the sources.
     pub commit: Option<String>,
     /// Whether the sources differ from the commit.
     pub dirty: Option<bool>,
-    /// The compiler.
+    /// Version of the compiler.
     pub rustc: Option<String>,
-    /// Instructions that the compiler may use.
+    /// Instruction set that the compiler may use.
     pub target_cpu: Option<String>,
-    /// `release` or `debug`.
+    /// Build profile: `release` or `debug`.
     pub profile: String,
-    /// Optimised across crates.
+    /// Link-time optimization.
     pub lto: Option<String>,
-    /// Who allocates memory.
+    /// Name of the memory allocator.
     pub allocator: String,
-    /// Engines that were compiled in.
+    /// Engines that are compiled in.
     pub features: Vec<String>,
 }
 
-/// Latencies, microseconds.
+/// Latencies in microseconds.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Latency {
     /// Arithmetic mean.
     pub mean: Option<f64>,
     /// Median.
     pub p50: Option<f64>,
-    /// 99 of 100 are not above.
+    /// 99th percentile.
     pub p99: Option<f64>,
-    /// 999 of 1000.
+    /// 99.9th percentile.
     pub p99_9: Option<f64>,
-    /// 9999 of 10000.
+    /// 99.99th percentile.
     pub p99_99: Option<f64>,
-    /// The longest.
+    /// Maximum.
     pub max: Option<f64>,
-    /// Calls that were timed.
+    /// Number of timed calls.
     pub samples: u64,
-    /// Counted from when the call should have begun.
+    /// Whether latencies are measured from the intended start of each call.
     pub from_intended_start: bool,
 }
 
-/// One kind of call.
+/// Results of one kind of call.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct OfKind {
-    /// Operations.
+    /// Number of operations.
     pub ops: u64,
-    /// Latencies of its calls.
+    /// Latencies of the calls.
     pub latency_us: Latency,
 }
 
@@ -130,250 +131,250 @@ pub struct OfKind {
 pub struct Bytes {
     /// Key and value bytes of accepted writes.
     pub ingested: u64,
-    /// Tables written by flushes.
+    /// Table bytes written by flushes.
     pub flush: Option<u64>,
-    /// Tables written by merges.
+    /// Table bytes written by compactions.
     pub merge: Option<u64>,
-    /// Rewritten to reclaim values.
+    /// Bytes rewritten by garbage collection of separated values.
     pub gc: Option<u64>,
-    /// Log records.
+    /// Bytes of log records.
     pub log: Option<u64>,
-    /// Manifest.
+    /// Bytes written to the manifest.
     pub manifest: Option<u64>,
-    /// Read from files for the program.
+    /// Bytes read from files by the program's reads.
     pub read_user: Option<u64>,
-    /// Read from files for merges.
+    /// Bytes read from files by compactions.
     pub read_merge: Option<u64>,
-    /// Read from files to reclaim values.
+    /// Bytes read from files by garbage collection of separated values.
     pub read_gc: Option<u64>,
 }
 
-/// Disk against live bytes.
+/// Disk space over live bytes.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct SpaceAmp {
-    /// The largest in the phase.
+    /// Maximum during the phase.
     pub peak: Option<f64>,
-    /// After the phase and what follows it.
+    /// Value after the phase and its settling.
     pub r#final: Option<f64>,
-    /// Key and value bytes of all entries then.
+    /// Key and value bytes of all entries at that time.
     pub live_bytes_final: u64,
 }
 
-/// Runs of the tree.
+/// Numbers of runs in the tree.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Runs {
     /// Mean, weighted by operations.
     pub avg: Option<f64>,
-    /// Most.
+    /// Maximum.
     pub max: Option<u64>,
-    /// At the end.
+    /// Number at the end.
     pub r#final: Option<u64>,
-    /// At the end, by level.
+    /// Numbers at the end, by level.
     pub per_level_final: Option<Vec<u64>>,
 }
 
-/// Waits of writers.
+/// Write stalls.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Stalls {
-    /// In all.
+    /// Total time.
     pub seconds: Option<f64>,
-    /// How many.
+    /// Number of stalls.
     pub count: Option<u64>,
-    /// The longest.
+    /// Longest stall.
     pub longest_ms: Option<f64>,
-    /// By reason.
+    /// Stalls by reason.
     pub by_reason: Option<BTreeMap<String, Stall>>,
 }
 
-/// Filters.
+/// Filter statistics.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Filters {
-    /// Bits that they take for a key.
+    /// Filter bits per key.
     pub bits_per_key_actual: Option<f64>,
-    /// Bytes that they take.
+    /// Bytes of filters.
     pub bytes: Option<u64>,
-    /// Questions.
+    /// Number of filter probes.
     pub probes: Option<u64>,
-    /// Answers "not here".
+    /// Number of negative probes.
     pub negatives: Option<u64>,
-    /// Answers "perhaps" of tables without the key.
+    /// Number of positive probes for tables without the key.
     pub false_positives: Option<u64>,
 }
 
-/// What lookups met.
+/// Lookup statistics.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Lookups {
-    /// Found a value.
+    /// Number of lookups that found a value.
     pub hits: u64,
-    /// Found none.
+    /// Number of lookups that found none.
     pub misses: u64,
-    /// Tables gone into.
+    /// Tables searched per lookup.
     pub files_per_lookup: Option<f64>,
-    /// Blocks that held the version returned.
+    /// Blocks read per lookup that held the returned version.
     pub blocks_per_lookup_necessary: Option<f64>,
-    /// Blocks of tables without the key.
+    /// Blocks read per lookup from tables without the key.
     pub blocks_per_lookup_unnecessary: Option<f64>,
-    /// Blocks not found in the cache.
+    /// Block cache misses per lookup.
     pub device_reads_per_lookup: Option<f64>,
-    /// Share found in the cache.
+    /// Fraction of blocks found in the cache.
     pub cache_hit_ratio: Option<f64>,
 }
 
-/// Merges.
+/// Compaction statistics.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Merges {
-    /// How many.
+    /// Number of compactions.
     pub count: Option<u64>,
-    /// Files that changed level unread.
+    /// Number of trivial moves (files that changed level without being read).
     pub moves: Option<u64>,
-    /// Entries read.
+    /// Number of entries read.
     pub input_entries: Option<u64>,
-    /// CPU time of background threads for an entry read by merges.
+    /// CPU time of background threads per entry read by compactions.
     pub cpu_us_per_entry: Option<f64>,
-    /// The largest output.
+    /// Bytes of the largest output.
     pub largest_bytes: Option<u64>,
-    /// Most at a time.
+    /// Maximum number of concurrent compactions.
     pub max_parallel: Option<u64>,
-    /// Time with merges into two or more levels.
+    /// Time during which compactions into two or more levels ran concurrently.
     pub cross_level_s: Option<f64>,
 }
 
-/// Separated values.
+/// Statistics of value separation.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct ValueFiles {
-    /// Files.
+    /// Number of value files.
     pub files: Option<u64>,
     /// Bytes in use.
     pub live_bytes: Option<u64>,
-    /// Bytes not in use.
+    /// Bytes of garbage.
     pub garbage_bytes: Option<u64>,
-    /// Rewrites.
+    /// Number of garbage collections.
     pub gc_jobs: Option<u64>,
-    /// Share in use of what was rewritten.
+    /// Fraction of collected bytes that were still in use.
     pub gc_valid_ratio: Option<f64>,
-    /// Times the model was trained.
+    /// Number of trainings of the lifetime model.
     pub trainings: Option<u64>,
-    /// Values foretold to be short-lived.
+    /// Number of values predicted to be short-lived.
     pub predicted_short: Option<u64>,
-    /// Values foretold to last.
+    /// Number of values predicted to be long-lived.
     pub predicted_long: Option<u64>,
 }
 
-/// Decisions of policies.
+/// Policy decisions.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Decisions {
-    /// How many.
+    /// Number of decisions.
     pub count: Option<u64>,
-    /// By kind.
+    /// Number of decisions by kind.
     pub by_kind: Option<BTreeMap<String, u64>>,
-    /// Refused.
+    /// Number of rejected decisions.
     pub rejected: Option<u64>,
-    /// Times that the policy was asked.
+    /// Number of policy calls.
     pub asked: Option<u64>,
-    /// Mean time for one answer, microseconds, admission of its plans included.
+    /// Mean time of a policy call in microseconds, including admission of its plans.
     pub decide_us_mean: Option<f64>,
-    /// Longest time for one since the engine was opened, microseconds.
+    /// Longest policy call since the open of the engine, in microseconds.
     pub decide_us_max: Option<f64>,
-    /// Seconds that all answers of the phase took.
+    /// Total time of the phase's policy calls in seconds.
     pub decide_s: Option<f64>,
-    /// Seconds that searches took in the background.
+    /// Time of background searches in seconds.
     pub search_s: Option<f64>,
-    /// The latest of the phase, `t` in seconds from its start.
+    /// Latest decisions of the phase; `t` is in seconds from its start.
     pub latest: Vec<Decision>,
 }
 
-/// One second of a phase.
+/// Sample of one second of a phase.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Sample {
-    /// Seconds since the phase began.
+    /// Seconds since the start of the phase.
     pub t: f64,
-    /// Operations since it began.
+    /// Operations since the start of the phase.
     pub ops: u64,
-    /// 99th percentile of this second.
+    /// 99th percentile of this second in microseconds.
     pub p99_us: Option<f64>,
     /// Runs by level.
     pub runs: Option<Vec<u64>>,
-    /// Bytes of the directory.
+    /// Bytes of the directory on disk.
     pub disk_bytes: Option<u64>,
     /// Key and value bytes of all entries.
     pub live_bytes: u64,
-    /// Bytes of tables written since the phase began.
+    /// Table bytes written since the start of the phase.
     pub written_bytes: Option<u64>,
-    /// Milliseconds of stalls since the phase began.
+    /// Milliseconds of write stalls since the start of the phase.
     pub stall_ms: Option<f64>,
-    /// Resident memory.
+    /// Resident memory in bytes.
     pub rss_bytes: Option<u64>,
 }
 
-/// One phase of one engine in one round.
+/// Results of one phase of one engine in one round.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct PhaseReport {
-    /// Family, variant and phase.
+    /// Name: family, variant and phase.
     pub name: String,
-    /// The engine, with its policy when one was asked for.
+    /// Engine name, with its policy if one was requested.
     pub engine: String,
-    /// The policy in force, where the engine has several.
+    /// Policy in force, if the engine has several.
     pub policy: Option<String>,
-    /// From 1.
+    /// Round number, from 1.
     pub round: u64,
-    /// Digest of the operations, hexadecimal.
+    /// Digest of the operations in hexadecimal.
     pub stream: String,
-    /// Threads that worked.
+    /// Number of client threads.
     pub threads: u64,
-    /// Not measured but computed.
+    /// True if the results are computed, not measured.
     pub simulated: bool,
-    /// False when the machine was too noisy.
+    /// False if the machine was too noisy.
     pub usable: bool,
-    /// Operations.
+    /// Number of operations.
     pub ops: u64,
-    /// Time in calls of the engine, of the slowest thread.
+    /// Time in engine calls of the slowest thread.
     pub seconds: f64,
-    /// Time that what follows the phase took: flush, merges.
+    /// Time of the settling after the phase: flush and compactions.
     pub settle_seconds: f64,
-    /// Operations per second of `seconds`.
+    /// Operations per second, based on `seconds`.
     pub ops_per_s: f64,
     /// Lowest rate over any window of operations.
     pub worst_window_ops_per_s: Option<f64>,
-    /// CPU time of the calling threads.
+    /// CPU time of the calling threads per operation.
     pub thread_cpu_us_per_op: f64,
-    /// CPU time of the process, background and settling included.
+    /// CPU time of the process per operation, including background work and settling.
     pub process_cpu_us_per_op: f64,
-    /// All calls.
+    /// Latencies of all calls.
     pub latency_us: Latency,
-    /// Calls by kind.
+    /// Results by kind of call.
     pub by_op: BTreeMap<String, OfKind>,
-    /// Bytes by purpose, settling included.
+    /// Bytes by purpose, including settling.
     pub bytes: Bytes,
-    /// (flush + merge + gc) / ingested.
+    /// Write amplification: (flush + merge + gc) / ingested.
     pub write_amp: Option<f64>,
-    /// (flush + merge + gc + log) / ingested.
+    /// Write amplification with the log: (flush + merge + gc + log) / ingested.
     pub write_amp_with_log: Option<f64>,
-    /// Disk against live bytes.
+    /// Disk space over live bytes.
     pub space_amp: SpaceAmp,
-    /// Runs of the tree.
+    /// Numbers of runs in the tree.
     pub runs: Runs,
-    /// Largest resident memory.
+    /// Peak resident memory.
     pub rss_peak_bytes: Option<u64>,
-    /// Allocations of the process.
+    /// Allocations of the process per operation. Not measured yet: always `None`.
     pub allocations_per_op: Option<f64>,
-    /// Calls that made files durable.
+    /// Number of sync calls on files.
     pub fsyncs: Option<u64>,
-    /// CPU time that the host took.
+    /// Percentage of CPU time that the host took.
     pub steal_percent: Option<f64>,
-    /// CPU time that other programs used.
+    /// Percentage of CPU time that other programs used.
     pub foreign_percent: Option<f64>,
-    /// Waits of writers.
+    /// Write stalls.
     pub stalls: Stalls,
-    /// Filters.
+    /// Filter statistics.
     pub filter: Filters,
-    /// What lookups met.
+    /// Lookup statistics.
     pub lookups: Lookups,
-    /// Merges.
+    /// Compaction statistics.
     pub merges: Merges,
-    /// Separated values.
+    /// Statistics of value separation.
     pub values: ValueFiles,
-    /// Decisions of policies.
+    /// Policy decisions.
     pub decisions: Decisions,
-    /// A sample a second.
+    /// Samples, one per second.
     pub timeline: Vec<Sample>,
 }

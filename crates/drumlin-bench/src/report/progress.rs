@@ -1,6 +1,6 @@
-//! How far a run is: one line on stderr.
+//! Progress of a run: one line on stderr.
 //!
-//! On a terminal the line is redrawn at most 10 times a second; elsewhere a plain line comes every 10 seconds.
+//! On a terminal the line is redrawn at most 10 times a second. Otherwise a plain line is printed every 10 seconds.
 
 use super::model::{PhaseReport, Sample};
 use crate::workload::Phase;
@@ -9,22 +9,22 @@ use std::io::{self, IsTerminal, Write};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-/// Redraws in a second.
+/// Maximum number of redraws per second.
 const REDRAWS: u8 = 10;
-/// Samples, one a second, for which one plain line does.
+/// Number of samples, one per second, between two plain lines.
 const PLAIN_SAMPLES: u64 = 10;
 
-/// What is known of the present phase.
+/// State of the current phase.
 struct Present {
     title: String,
     ops: u64,
     started: Instant,
-    /// Samples of the phase so far.
+    /// Number of samples of the phase so far.
     samples: u64,
     last: Sample,
 }
 
-/// The line.
+/// The progress line.
 pub struct Progress {
     bar: Option<ProgressBar>,
     quiet: bool,
@@ -32,7 +32,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// A line on stderr, or none at all.
+    /// Creates a progress line on stderr; with `quiet`, nothing is printed.
     pub fn new(quiet: bool) -> Progress {
         let on_terminal = !quiet && io::stderr().is_terminal();
         let (title, started) = (String::new(), Instant::now());
@@ -41,11 +41,11 @@ impl Progress {
     }
 
     fn present(&self) -> std::sync::MutexGuard<'_, Present> {
-        // The state is plain numbers: it is usable whatever a thread that panicked left.
+        // The state is plain numbers, so it remains usable after a panic of another thread.
         self.present.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A phase begins: the one at `position` of `count`.
+    /// Starts the phase at `position` of `count`.
     pub fn begin(&self, engine: &str, phase: &Phase, position: usize, count: usize) {
         let mut present = self.present();
         *present = Present {
@@ -63,7 +63,7 @@ impl Progress {
         }
     }
 
-    /// A second has passed.
+    /// Shows the sample of a second.
     pub fn show(&self, sample: &Sample) {
         if self.quiet {
             return;
@@ -82,7 +82,7 @@ impl Progress {
         }
     }
 
-    /// The phase has ended.
+    /// Ends the phase and prints its throughput.
     pub fn end(&self, report: &PhaseReport) {
         let text = format!("{} {}: {:.0} operations/s", report.engine, report.name, report.ops_per_s);
         match &self.bar {
@@ -96,7 +96,7 @@ impl Progress {
         }
     }
 
-    /// Takes the line away.
+    /// Removes the line.
     pub fn finish(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();

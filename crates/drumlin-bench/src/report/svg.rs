@@ -1,47 +1,47 @@
-//! Plots as inline SVG: lines, stacked areas, bars. No script; a hover shows a title.
+//! Plots as inline SVG: lines, stacked areas, bars. There is no script; hovering shows a title.
 //!
-//! Sizes are in user units of a fixed view box, so a page scales them. Colours are CSS variables of the page. All
-//! numbers are written with fixed digits: the same data gives the same bytes.
+//! Sizes are in user units of a fixed view box, so a page can scale the plots. Colours are CSS variables of the page.
+//! All numbers have a fixed number of digits, so the same data gives the same bytes.
 
 use std::fmt::Write;
 
-/// The plot area inside the view box.
+/// Size and margins of the plot area in the view box.
 const WIDTH: f64 = 860.0;
 const HEIGHT: f64 = 220.0;
 const LEFT: f64 = 64.0;
 const TOP: f64 = 12.0;
 const BOTTOM: f64 = 28.0;
-/// Colours that the page defines; the series beyond them are dashed.
+/// Number of colours that the page defines; further series are dashed.
 const COLOURS: usize = 8;
-/// Most points of a line: more cannot be seen.
+/// Maximum number of points in a line; more would not be visible.
 const POINTS_MOST: usize = 600;
 
 /// A line of points.
 #[derive(Clone, Debug)]
 pub struct Series {
-    /// What it shows.
+    /// Name of the series.
     pub name: String,
-    /// Where, and how much.
+    /// Points as (x, y).
     pub points: Vec<(f64, f64)>,
 }
 
-/// A stretch of the horizontal axis with a name.
+/// A named interval of the horizontal axis.
 #[derive(Clone, Debug)]
 pub struct Band {
-    /// Its name.
+    /// Name of the interval.
     pub name: String,
-    /// Where it begins.
+    /// Start of the interval.
     pub from: f64,
-    /// Where it ends.
+    /// End of the interval.
     pub to: f64,
 }
 
-/// Text as it may stand in HTML.
+/// Escapes text for HTML.
 pub fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// A number with a unit of thousands: 1.5 k, 20 M.
+/// Formats a number with a decimal unit prefix: 1.5 k, 20 M.
 pub fn short(value: f64) -> String {
     let (scaled, unit) = match value.abs() {
         v if v >= 1e9 => (value / 1e9, " G"),
@@ -53,7 +53,7 @@ pub fn short(value: f64) -> String {
     format!("{scaled:.digits$}{unit}")
 }
 
-/// The axes of a plot.
+/// Axes of a plot.
 struct Axes {
     x: (f64, f64),
     y: (f64, f64),
@@ -73,7 +73,7 @@ impl Axes {
         TOP + (1.0 - place) * (HEIGHT - TOP - BOTTOM)
     }
 
-    /// Values that get a line and a label.
+    /// Returns the values of the grid lines and labels.
     fn marks(&self) -> Vec<f64> {
         if self.log {
             let first = self.y.0.log10().ceil() as i32;
@@ -97,7 +97,7 @@ impl Axes {
         let _ = writeln!(out, "<text class=\"label\" x=\"{LEFT:.0}\" y=\"10\">{}</text>", escape(unit));
     }
 
-    /// Numbers along the horizontal axis, where no bands name its stretches.
+    /// Draws numbers along the horizontal axis; used if there are no bands to name its intervals.
     fn draw_places(&self, out: &mut String) {
         for (quarter, anchor) in [(0, "start"), (1, "middle"), (2, "middle"), (3, "middle"), (4, "end")] {
             let place = self.x.0 + (self.x.1 - self.x.0) * f64::from(quarter) / 4.0;
@@ -146,19 +146,20 @@ fn legend(names: &[&str]) -> String {
     format!("<p class=\"legend\">{}</p>\n", names.iter().enumerate().map(key).collect::<String>())
 }
 
-/// Every `n`th point, so that there are not too many.
+/// Returns every `n`th point, so that at most [`POINTS_MOST`] remain.
 fn thin(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let step = points.len().div_ceil(POINTS_MOST).max(1);
     points.iter().copied().step_by(step).collect()
 }
 
-/// From 0 to the largest of `values`, not empty.
+/// Returns the interval from 0 to the largest of `values`; never empty.
 fn span(values: impl Iterator<Item = f64>) -> (f64, f64) {
     let most = values.fold(0.0, f64::max);
     (0.0, if most > 0.0 { most } else { 1.0 })
 }
 
-/// From 0 to a round number, of which a quarter is round too, not below the largest of `values`.
+/// Returns the interval from 0 to a round number that is at least the largest of `values`. A quarter of it is round
+/// too.
 fn round_span(values: impl Iterator<Item = f64>) -> (f64, f64) {
     let (_, most) = span(values);
     let unit = 10f64.powf(most.log10().floor());
@@ -167,7 +168,7 @@ fn round_span(values: impl Iterator<Item = f64>) -> (f64, f64) {
     (0.0, top.unwrap_or(most))
 }
 
-/// Lines over `x`, with bands behind them and marks at the given places.
+/// Returns a line plot over `x`, with bands behind the lines and marks at the given positions.
 pub fn lines(title: &str, unit: &str, series: &[Series], behind: &[Band], marks: &[(f64, String)]) -> String {
     let points = || series.iter().flat_map(|series| series.points.iter());
     let axes = Axes { x: span(points().map(|p| p.0)), y: round_span(points().map(|p| p.1)), log: false };
@@ -204,7 +205,7 @@ pub fn lines(title: &str, unit: &str, series: &[Series], behind: &[Band], marks:
     out + &legend(&series.iter().map(|series| series.name.as_str()).collect::<Vec<_>>())
 }
 
-/// Series on top of each other; they share their places.
+/// Returns a plot of stacked series, which share their x values.
 pub fn stacked(title: &str, unit: &str, series: &[Series], behind: &[Band]) -> String {
     let count = series.iter().map(|series| series.points.len()).min().unwrap_or(0);
     let mut sums = vec![0.0; count];
@@ -244,7 +245,7 @@ pub fn stacked(title: &str, unit: &str, series: &[Series], behind: &[Band]) -> S
     out + &legend(&series.iter().map(|series| series.name.as_str()).collect::<Vec<_>>())
 }
 
-/// A bar of parts for each name; `parts` names what a bar is made of.
+/// Returns a stacked bar for each row; `parts` names the parts of a bar.
 pub fn bars(title: &str, unit: &str, parts: &[&str], rows: &[(String, Vec<f64>)]) -> String {
     let axes = Axes {
         x: (0.0, rows.len() as f64),
@@ -259,7 +260,8 @@ pub fn bars(title: &str, unit: &str, parts: &[&str], rows: &[(String, Vec<f64>)]
             let (top, bottom) = (axes.up(below + value), axes.up(below));
             let _ = writeln!(
                 out,
-                "<rect class=\"area s{}\" x=\"{:.1}\" y=\"{top:.1}\" width=\"{:.1}\" height=\"{:.1}\"><title>{}, {}: {}</title></rect>",
+                "<rect class=\"area s{}\" x=\"{:.1}\" y=\"{top:.1}\" width=\"{:.1}\" \
+                    height=\"{:.1}\"><title>{}, {}: {}</title></rect>",
                 part % COLOURS,
                 axes.across(row as f64 + 0.1),
                 axes.across(0.8) - axes.across(0.0),
@@ -270,7 +272,7 @@ pub fn bars(title: &str, unit: &str, parts: &[&str], rows: &[(String, Vec<f64>)]
             );
             below += value;
         }
-        // Long names of two words get a line for each.
+        // Names of two words are split into two lines if there are many bars.
         let split = if rows.len() > 6 { name.rsplit_once(' ') } else { None };
         let words = match split {
             Some((first, second)) => vec![first, second],
@@ -290,7 +292,8 @@ pub fn bars(title: &str, unit: &str, parts: &[&str], rows: &[(String, Vec<f64>)]
     out + &legend(parts)
 }
 
-/// Points on a logarithmic axis, a column for each name: the marks of one column are `quantiles`.
+/// Returns a plot of points on a logarithmic axis, with one column per row. The points of a column are the
+/// `quantiles`.
 pub fn columns_log(title: &str, unit: &str, quantiles: &[&str], rows: &[(String, Vec<f64>)]) -> String {
     let values = || rows.iter().flat_map(|(_, values)| values.iter().copied()).filter(|value| *value > 0.0);
     let least = values().fold(f64::INFINITY, f64::min);
@@ -327,7 +330,7 @@ pub fn columns_log(title: &str, unit: &str, quantiles: &[&str], rows: &[(String,
     out + &legend(quantiles)
 }
 
-/// The ratio of a comparison as a whisker: minimum, median, maximum around 1 on a logarithmic scale from 1/4 to 8.
+/// Returns a whisker for a ratio: minimum, median and maximum around 1, on a logarithmic scale from 1/4 to 8.
 pub fn whisker(median: f64, min: f64, max: f64) -> String {
     let at = |ratio: f64| 10.0 + ((ratio.clamp(0.25, 8.0) / 0.25).ln() / 32f64.ln()) * 180.0;
     format!(

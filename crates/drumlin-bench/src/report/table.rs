@@ -1,13 +1,14 @@
-//! The report as text: a row per phase and engine, ratios when there are several engines, and db_bench's lines.
+//! The report as text: a row per phase and engine, ratios if there are several engines, and lines in the format of
+//! db_bench.
 
 use super::model::{PhaseReport, Report};
 use crate::compare::{self, Spread, compare, names};
 use std::fmt::Write;
 
-/// Columns: heading and what stands below it.
+/// A column: its heading and the function that formats its cells.
 type Column = (&'static str, fn(&Row<'_>) -> String);
 
-/// All usable rounds of one engine in one phase, or all rounds when none is usable.
+/// All usable rounds of one engine in one phase; all rounds if none is usable.
 struct Row<'a> {
     rounds: Vec<&'a PhaseReport>,
 }
@@ -38,7 +39,7 @@ const COLUMNS: [Column; 13] = [
     ("stall s", |row| row.text(2, |phase| phase.stalls.seconds)),
 ];
 
-/// Rows of cells as text with aligned columns: the first two to the left, numbers to the right.
+/// Formats rows of cells with aligned columns. The first `left` columns are left-aligned, the others right-aligned.
 pub fn aligned(rows: &[Vec<String>], left: usize) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
@@ -62,7 +63,7 @@ pub fn aligned(rows: &[Vec<String>], left: usize) -> String {
     text
 }
 
-/// Groups the rounds of each phase and engine.
+/// Groups the rounds by phase and engine.
 fn rows(report: &Report) -> Vec<Row<'_>> {
     let mut rows = Vec::new();
     for name in names(&report.phases, |phase| &phase.name) {
@@ -79,7 +80,7 @@ fn rows(report: &Report) -> Vec<Row<'_>> {
     rows
 }
 
-/// Headings and a row per phase and engine, with a `!` after the name when no round was usable.
+/// Returns headings and a row per phase and engine. A `!` after the name marks rows without a usable round.
 pub fn result_cells(report: &Report) -> Vec<Vec<String>> {
     let mut cells = vec![COLUMNS.iter().map(|(heading, _)| (*heading).to_owned()).collect::<Vec<_>>()];
     for row in rows(report) {
@@ -92,7 +93,8 @@ pub fn result_cells(report: &Report) -> Vec<Vec<String>> {
     cells
 }
 
-/// Headings and a row per comparison of the first engine with the others, the worst first; empty for one engine.
+/// Returns headings and a row per comparison of the first engine with another, worst ratio first; empty for one
+/// engine.
 pub fn comparison_cells(report: &Report) -> Vec<Vec<String>> {
     let engines = names(&report.phases, |phase| &phase.engine);
     let Some(first) = engines.first().filter(|_| engines.len() > 1) else { return Vec::new() };
@@ -120,7 +122,7 @@ pub fn comparison_cells(report: &Report) -> Vec<Vec<String>> {
     cells
 }
 
-/// The whole text.
+/// Returns the whole text.
 pub fn text(report: &Report) -> String {
     let mut text = aligned(&result_cells(report), 2);
     let comparison = comparison_cells(report);
@@ -135,7 +137,7 @@ pub fn text(report: &Report) -> String {
     text
 }
 
-/// One phase as db_bench prints it.
+/// Formats one phase as db_bench prints it.
 fn db_bench_line(phase: &PhaseReport) -> String {
     let micros = phase.seconds * 1e6 / phase.ops.max(1) as f64;
     let name =

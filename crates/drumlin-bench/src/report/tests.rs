@@ -1,4 +1,4 @@
-//! Reports: what is written fits the schema, and a page has the bytes it had.
+//! Tests of reports: the output conforms to the schema, and the HTML page equals the golden page.
 
 use super::html;
 use super::model::{Build, Calibration, Machine, Report, SCHEMA};
@@ -10,7 +10,7 @@ use crate::workload::suites;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// A report with made-up round figures, the same every time.
+/// Returns a fixed report with invented round numbers.
 pub(crate) fn made_up() -> Report {
     let phase = |name: &str, engine: &str, factor: f64| PhaseReport {
         name: format!("dynamic I {name}"),
@@ -96,8 +96,8 @@ pub(crate) fn made_up() -> Report {
     }
 }
 
-/// The parts of JSON Schema that the checked-in one uses: `$ref` to `$defs`, `type`, `const`, `properties`, `required`,
-/// `additionalProperties`, `items`.
+/// Checks `value` against the subset of JSON Schema that the checked-in schema uses: `$ref` to `$defs`, `type`,
+/// `const`, `properties`, `required`, `additionalProperties`, `items`.
 fn check(value: &Value, schema: &Value, root: &Value, at: &str) -> Result<(), String> {
     if let Some(name) = schema.get("$ref").and_then(Value::as_str) {
         let definition = &root["$defs"][name.trim_start_matches("#/$defs/")];

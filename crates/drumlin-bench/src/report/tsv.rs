@@ -1,5 +1,4 @@
-//! The report as tab-separated values, with the columns of RocksDB's `benchmark.sh`. A cell is empty where there is no
-//! figure.
+//! The report as tab-separated values, with the columns of RocksDB's `benchmark.sh`. A cell without a value is empty.
 
 use super::model::{PhaseReport, Report};
 
@@ -13,7 +12,7 @@ fn number(value: Option<f64>, digits: usize) -> String {
     value.map_or(String::new(), |value| format!("{value:.digits$}"))
 }
 
-/// A heading and a row per phase, engine and round.
+/// Returns a heading and a row per phase, engine and round.
 pub fn text(report: &Report) -> String {
     let mut text = COLUMNS.join("\t");
     text.push('\n');

@@ -1,8 +1,8 @@
-//! The dynamic workloads of ArceKV: phases whose mix of ranges, updates and point reads changes without a hint.
+//! The dynamic workloads of ArceKV: phases whose mix of ranges, updates and point reads changes without notice.
 //!
-//! At scale 1 a plan loads 40.96 million entries of 24 + 1000 bytes in random key order, waits until the store is idle,
-//! and then runs as many operations in each phase. Keys are uniform and present. A range is a new iterator, a seek and
-//! 16 entries. Of the updates, two thirds are new keys and one third overwrites.
+//! At scale 1 a plan loads 40.96 million entries of 24 + 1000 bytes in random key order, waits until the store is
+//! idle, and then runs the same number of operations in each phase. Keys are uniform and present. A range is a new
+//! iterator, a seek and 16 entries. Two thirds of the updates insert new keys, and one third overwrites.
 
 use super::{Action, After, Entries, Phase, Workload, scaled};
 use crate::engine::{Direction, Result};
@@ -11,19 +11,19 @@ use crate::generate::keys::KeyForm;
 use crate::generate::zipf::YCSB_THETA;
 use std::path::Path;
 
-/// Entries loaded, and operations of a phase, at scale 1.
+/// Number of entries loaded, and of operations per phase, at scale 1.
 const ENTRIES: u64 = 40_960_000;
-/// Operations of a phase of `gradient`, at the scale 1/16 that the number is given for.
+/// Operations per phase of `gradient` at scale 1. The given number is for scale 1/16.
 const GRADIENT_OPS: u64 = 31_250 * 16;
-/// Hot keys and operations of `versions`, at scale 1.
+/// Hot keys and operations of `versions` at scale 1.
 const VERSIONS_KEYS: u64 = 62_500 * 16;
 const VERSIONS_OPS: u64 = 6_250_000 * 16;
-/// Entries that a range takes.
+/// Number of entries per range.
 const RANGE: u32 = 16;
-/// Share of updates that make a new key.
+/// Fraction of updates that insert a new key.
 const NEW_SHARE: f64 = 2.0 / 3.0;
 
-/// Percent of ranges, updates and point reads.
+/// Percentages of ranges, updates and point reads.
 type Mix = [f64; 3];
 
 fn mix(letter: char) -> Option<Mix> {
@@ -42,7 +42,7 @@ fn mix(letter: char) -> Option<Mix> {
     })
 }
 
-/// A phase of `mix`; `new` is the share of updates that make a new key.
+/// Returns a phase of `mix`; `new` is the fraction of updates that insert a new key.
 fn phase(name: &str, ops: u64, mix: Mix, new: f64, keys: Target) -> Phase {
     let [range, update, point] = mix;
     let actions = [
@@ -74,7 +74,7 @@ fn gradient(ops: u64) -> Vec<Phase> {
     phases.collect()
 }
 
-/// The plan called `plan`, or that of the file of that name.
+/// Returns the workload of the plan called `plan`, or of the plan file of that name.
 pub fn workload(plan: &str, scale: f64) -> Result<Workload> {
     let ops = scaled(ENTRIES, scale);
     let mut phases = vec![preload(ops)];
@@ -89,14 +89,14 @@ pub fn workload(plan: &str, scale: f64) -> Result<Workload> {
         }
         file => {
             let text = std::fs::read_to_string(Path::new(file))
-                .map_err(|e| format!("{file}: no plan of this name, and no file: {e}"))?;
+                .map_err(|e| format!("{file}: neither a known plan nor a readable file: {e}"))?;
             phases = parse(&text).map_err(|e| format!("{file}: {e}"))?;
         }
     }
     Ok(of_phases(plan, phases))
 }
 
-/// The plan of these phases.
+/// Returns the workload of the given phases.
 pub fn of_phases(plan: &str, mut phases: Vec<Phase>) -> Workload {
     if let Some(last) = phases.last_mut() {
         last.after = After::Idle;
@@ -111,7 +111,8 @@ pub fn of_phases(plan: &str, mut phases: Vec<Phase>) -> Workload {
     }
 }
 
-/// The phases of a plan file: lines `preload N`, `phase J N`, `phase r=40,u=20,p=40 N dist=zipf`; `#` starts a comment.
+/// Parses a plan file with lines `preload N`, `phase J N` and `phase r=40,u=20,p=40 N dist=zipf`; `#` starts a
+/// comment.
 pub fn parse(text: &str) -> Result<Vec<Phase>> {
     let mut phases = Vec::new();
     for (number, line) in text.lines().enumerate() {

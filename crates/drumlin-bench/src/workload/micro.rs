@@ -1,16 +1,16 @@
-//! Single operations by the names of db_bench, on 16 + 100 bytes unless said otherwise.
+//! Micro benchmarks with the names of db_bench, on 16 + 100 bytes unless stated otherwise.
 //!
-//! Fills start from an empty store. What reads or overwrites needs a loaded store: when no fill came before it, the
-//! entries are loaded first, each once in random order, and merged into one run. Reads make a pass that does not count
-//! before the two that do. The phases in little memory open the loaded store again for themselves: the uncached ones read
-//! past the page cache, `readpagecache` through it.
+//! Fills start with an empty store. Reads and overwrites need a loaded store: if no fill precedes them, each entry is
+//! loaded once in random order and the store is compacted to one run. Reads make an uncounted warm-up pass before two
+//! counted passes (scans: one). Phases with little memory reopen the loaded store: the uncached ones read with direct
+//! I/O, `readpagecache` through the page cache.
 
 use super::{Action, After, Entries, Phase, Workload};
 use crate::engine::{Direction, Durability, Io, Result};
 use crate::generate::choose::Target;
 use crate::generate::keys::KeyForm;
 
-/// Names, in the order of the suite, with what they do.
+/// Names with descriptions, in the order of the suite.
 pub const NAMES: [(&str, &str); 21] = [
     ("fillseq", "put: ascending keys"),
     ("fillrandom", "put: uniform, with repeats"),
@@ -25,7 +25,7 @@ pub const NAMES: [(&str, &str); 21] = [
     ("multiget", "multi_get of 32 present keys with 16 MiB of memory and direct reads, counted per key"),
     ("readpagecache", "get with 16 MiB of memory, files in the page cache"),
     ("seekrandom", "new iterator, seek, 10 entries"),
-    ("seekreuse", "the same with an iterator that is kept; not every engine has one"),
+    ("seekreuse", "the same with a reused iterator; not every engine has one"),
     ("scan50", "new iterator, seek, 50 entries"),
     ("readseq", "the whole store forward, counted per entry"),
     ("readreverse", "the whole store backward, counted per entry"),
@@ -35,7 +35,7 @@ pub const NAMES: [(&str, &str); 21] = [
     ("mixed", "half put, half get, uniform"),
 ];
 
-/// Names that are known but are not in `all`.
+/// Names that are accepted but not part of `all`.
 pub const EXTRA: [(&str, &str); 2] = [
     ("deleterandom", "delete of every key, in random order"),
     ("waitforidle", "nothing but the wait for merges"),
@@ -44,25 +44,26 @@ pub const EXTRA: [(&str, &str); 2] = [
 /// Sizes of a micro workload.
 #[derive(Clone, Debug)]
 pub struct Sizes {
-    /// Entries of the store.
+    /// Number of entries in the store.
     pub num: u64,
-    /// Reads of a read phase; by default what the suite says, at most 1.5 million, in proportion to `num`.
+    /// Number of reads in a read phase. By default it is the suite's number, at most 1.5 million, in proportion to
+    /// `num`.
     pub reads: Option<u64>,
-    /// Entries after a seek.
+    /// Number of entries after a seek.
     pub nexts: u32,
-    /// Entries of a batch.
+    /// Number of entries in a batch.
     pub batch: u32,
-    /// Bytes of a key.
+    /// Key size in bytes.
     pub key_bytes: usize,
-    /// Bytes of a value.
+    /// Value size in bytes.
     pub value_bytes: usize,
-    /// Share to which values can be compressed.
+    /// Compressed size of the values as a fraction of their size.
     pub value_ratio: f64,
-    /// Keys as db_bench writes them.
+    /// Use keys as db_bench writes them.
     pub dense: bool,
-    /// Threads of every phase.
+    /// Number of threads in every phase.
     pub threads: u32,
-    /// Bytes per second of the writer beside reads.
+    /// Bytes per second of the concurrent writer.
     pub write_rate: f64,
 }
 
@@ -83,18 +84,18 @@ impl Default for Sizes {
     }
 }
 
-/// Records of the suite, to which the counts of its reads belong.
+/// Number of records in the suite, to which its read counts refer.
 const SUITE_RECORDS: f64 = 10e6;
-/// Memory of the phases whose blocks come from files.
+/// Memory of the phases that read blocks from files.
 const SMALL_MEMORY: u64 = 16 << 20;
 
 impl Sizes {
-    /// A count of the suite in proportion to the records.
+    /// Scales a count of the suite in proportion to the number of records.
     fn count(&self, suite: u64) -> u64 {
         self.reads.unwrap_or_else(|| super::scaled(suite, self.num as f64 / SUITE_RECORDS).max(1000))
     }
 
-    /// The phase called `name`.
+    /// Returns the phase called `name`.
     fn phase(&self, name: &str) -> Result<Phase> {
         let (uniform, forward, back) = (Target::Uniform, Direction::Forward, Direction::Back);
         let nexts = Entries::Fixed(self.nexts);
@@ -148,7 +149,7 @@ impl Sizes {
             }
             "deleterandom" => Phase::of(name, self.num, Action::Delete(Target::Ascending)).then(After::Idle),
             "waitforidle" => Phase::new(name, 0, &[]).then(After::Idle),
-            unknown => return Err(format!("no micro benchmark is called {unknown}; there are {}", known())),
+            unknown => return Err(format!("unknown micro benchmark {unknown}; available: {}", known())),
         };
         Ok(phase.on_threads(if name == "readuncached16" { 16 } else { self.threads }))
     }
@@ -159,8 +160,8 @@ fn known() -> String {
     names.join(", ")
 }
 
-/// The workloads of `names`, in that order; `all` stands for the whole suite. One store has one form of keys, so the
-/// sequential fill, which needs ascending keys, is a workload of its own.
+/// Returns the workloads of `names` in that order; `all` stands for the whole suite. A store has one key format, so
+/// the sequential fill, which needs ascending keys, is a separate workload.
 pub fn workloads(names: &[String], sizes: &Sizes) -> Result<Vec<Workload>> {
     let all: Vec<String> = NAMES.iter().map(|(name, _)| (*name).to_owned()).collect();
     let names = if names == ["all"] { &all } else { names };
@@ -175,7 +176,7 @@ fn workload(names: &[String], sizes: &Sizes) -> Result<Workload> {
         let phase = sizes.phase(name)?;
         let is_read = phase.writer.is_none() && !phase.mix.iter().any(|(_, action)| action.writes());
         if phase.fresh {
-            // A short fill leaves too little for what reads the whole population.
+            // A shorter fill leaves too few entries for phases that read the whole population.
             loaded = phase.ops >= sizes.num;
         } else if !loaded {
             let load = Phase::of("load", sizes.num, Action::Put(Target::New));

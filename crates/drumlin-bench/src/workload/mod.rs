@@ -1,7 +1,7 @@
-//! What is run: workloads made of phases, as plain data.
+//! Workloads made of phases, as plain data.
 //!
-//! A [`Workload`] is everything that the generators need, so a child process gets it as JSON and does the same work.
-//! Each family has a file that turns its arguments into workloads; none of them knows an engine.
+//! A [`Workload`] contains everything that the generators need. So a child process that receives it as JSON does the
+//! same work. Each family has a file that translates its arguments to workloads; none of them depends on an engine.
 
 pub mod dynamic;
 pub mod micro;
@@ -13,49 +13,49 @@ pub mod ycsb;
 use crate::engine::{Direction, Durability, Io};
 use crate::generate::choose::Target;
 use crate::generate::keys::KeyForm;
+pub use crate::generate::trace::TraceSource;
 use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
 
-/// How many entries a range takes.
+/// Number of entries that a range reads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Entries {
-    /// So many.
+    /// A fixed number.
     Fixed(u32),
-    /// From one to so many, all alike.
+    /// Uniformly distributed from one to this number.
     UpTo(u32),
 }
 
-/// One kind of operation.
+/// A kind of operation.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
-    /// Write a value.
+    /// Put one entry.
     Put(Target),
-    /// Write so many values at once; each counts as an operation.
+    /// Put this many entries at once; each counts as an operation.
     Batch(Target, u32),
-    /// Read a value.
+    /// Get one value.
     Get(Target),
-    /// Look for a key that is not there.
+    /// Get a key that does not exist.
     GetAbsent(Target),
-    /// Read so many values at once; each counts as an operation.
+    /// Get this many values at once; each counts as an operation.
     MultiGet(Target, u32),
-    /// A new iterator, a seek, and so many entries.
+    /// Create an iterator, seek, and read this many entries.
     Range(Target, Entries, Direction),
-    /// A seek of an iterator that is kept, and so many entries.
+    /// Seek a reused iterator and read this many entries.
     Reseek(Target, Entries),
-    /// The whole store; each entry counts as an operation.
+    /// Scan the whole store; each entry counts as an operation.
     Scan(Direction),
-    /// Remove a key.
+    /// Delete a key.
     Delete(Target),
-    /// Read a value and write another.
+    /// Read a value and write another one (read-modify-write).
     Modify(Target),
-    /// What a recorded trace says next.
+    /// Execute the next request of a recorded trace.
     Replay,
 }
 
 impl Action {
-    /// Whether it writes.
+    /// Returns whether the action writes.
     pub fn writes(&self) -> bool {
         matches!(
             self,
@@ -63,12 +63,12 @@ impl Action {
         )
     }
 
-    /// Whether it makes new entries.
+    /// Returns whether the action inserts new entries.
     pub fn inserts(&self) -> bool {
         matches!(self, Action::Put(Target::New) | Action::Batch(Target::New, _))
     }
 
-    /// The largest number of ids below which it may write.
+    /// Returns the number below which the action may write any id.
     fn reaches(&self) -> u64 {
         match self {
             Action::Put(Target::Below(n)) | Action::Batch(Target::Below(n), _) => *n,
@@ -77,60 +77,61 @@ impl Action {
     }
 }
 
-/// What follows a phase, outside its time.
+/// Action after a phase, outside its measured time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum After {
-    /// The next phase, at once.
+    /// Continue with the next phase immediately.
     #[default]
     Nothing,
-    /// Flush, and wait until nothing is left to merge.
+    /// Flush, and wait until no compaction is pending.
     Idle,
-    /// Flush, and merge everything.
+    /// Flush, and compact the whole store.
     Compact,
 }
 
-/// What a store is opened with for a phase.
+/// Conditions under which a store is opened for a phase.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Conditions {
-    /// Block cache, memtables, filters and indexes together.
+    /// Memory in bytes for block cache, memtables, filters and indexes together.
     pub memory_bytes: u64,
-    /// How tables are read.
+    /// I/O mode of table reads.
     pub io: Io,
 }
 
-/// A stretch of operations of one mix.
+/// A sequence of operations with one mix.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Phase {
-    /// Its name in reports.
+    /// Name in reports.
     pub name: String,
-    /// Operations over all threads.
+    /// Number of operations over all threads.
     pub ops: u64,
     /// Kinds of operations, each with its weight.
     pub mix: Vec<(f64, Action)>,
-    /// Threads that do them.
+    /// Number of threads.
     pub threads: u32,
-    /// What writes survive, if not what the configuration says.
+    /// Durability of writes, if different from the configuration.
     pub durability: Option<Durability>,
-    /// What follows it.
+    /// Action after the phase.
     pub after: After,
-    /// Bytes per second that one more thread writes meanwhile, over entries that are there.
+    /// Bytes per second that one additional thread writes concurrently, overwriting existing entries.
     pub writer: Option<f64>,
-    /// Starts from an empty store.
+    /// Start with an empty store.
     pub fresh: bool,
-    /// What the store is opened with, if not what the configuration says. Where phases differ in it, the store is closed
-    /// and opened between them; files in memory would not outlive that, and there it means nothing.
+    /// Conditions under which the store is opened, if different from the configuration. The store is closed and
+    /// reopened between phases with different conditions. In-memory files do not survive a close, so they ignore this
+    /// field.
     pub under: Option<Conditions>,
-    /// Prepares the next phases and is no result of its own.
+    /// Prepare the next phases; the phase is not reported itself.
     pub warm: bool,
-    /// Operations per second that are started, whether or not earlier ones have ended.
+    /// Operations started per second, even if earlier ones are unfinished.
     pub rate: Option<f64>,
-    /// Operations in the window whose lowest rate is reported.
+    /// Number of operations in the window whose lowest rate is reported.
     pub window: Option<u64>,
 }
 
 impl Phase {
-    /// A phase of `ops` operations of the given mix on one thread.
+    /// Creates a phase of `ops` operations with the given mix on one thread.
     pub fn new(name: &str, ops: u64, mix: &[(f64, Action)]) -> Phase {
         Phase {
             name: name.to_owned(),
@@ -148,42 +149,42 @@ impl Phase {
         }
     }
 
-    /// A phase of one kind of operation.
+    /// Creates a phase of one kind of operation.
     pub fn of(name: &str, ops: u64, action: Action) -> Phase {
         Phase::new(name, ops, &[(1.0, action)])
     }
 
-    /// The same, followed by `after`.
+    /// Sets the action after the phase.
     #[must_use]
     pub fn then(self, after: After) -> Phase {
         Phase { after, ..self }
     }
 
-    /// The same, on an empty store.
+    /// Starts the phase with an empty store.
     #[must_use]
     pub fn on_empty(self) -> Phase {
         Phase { fresh: true, ..self }
     }
 
-    /// The same, unreported.
+    /// Excludes the phase from the report.
     #[must_use]
     pub fn unreported(self) -> Phase {
         Phase { warm: true, ..self }
     }
 
-    /// The same on so many threads.
+    /// Sets the number of threads.
     #[must_use]
     pub fn on_threads(self, threads: u32) -> Phase {
         Phase { threads: threads.max(1), ..self }
     }
 
-    /// The same on a store that is opened with this much memory and reads its tables so.
+    /// Opens the store with this much memory and I/O mode for the phase.
     #[must_use]
     pub fn under(self, memory_bytes: u64, io: Io) -> Phase {
         Phase { under: Some(Conditions { memory_bytes, io }), ..self }
     }
 
-    /// The share of operations that insert.
+    /// Returns the fraction of operations that insert.
     pub fn insert_share(&self) -> f64 {
         let total: f64 = self.mix.iter().map(|(weight, _)| weight).sum();
         let inserts: f64 = self.mix.iter().filter(|(_, a)| a.inserts()).map(|(weight, _)| weight).sum();
@@ -191,36 +192,25 @@ impl Phase {
     }
 }
 
-/// A recorded trace to replay.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct TraceSource {
-    /// The file.
-    pub path: PathBuf,
-    /// What it holds.
-    pub form: trace::Form,
-    /// Sizes of values, for traces that keep them apart.
-    pub sizes: Option<PathBuf>,
-}
-
 /// A named list of phases over one set of keys and values.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Workload {
-    /// Its name: family and variant.
+    /// Name: family and variant.
     pub name: String,
-    /// How ids become keys.
+    /// Format of the keys.
     pub keys: KeyForm,
-    /// Bytes of a value.
+    /// Value size in bytes.
     pub value_bytes: usize,
-    /// Share to which values can be compressed.
+    /// Compressed size of the values as a fraction of their size.
     pub value_ratio: f64,
-    /// The trace behind `Action::Replay`.
+    /// Trace for `Action::Replay`.
     pub trace: Option<TraceSource>,
-    /// What is run, in order.
+    /// Phases in order.
     pub phases: Vec<Phase>,
 }
 
 impl Workload {
-    /// How many ids it can use: no phase goes beyond.
+    /// Returns an upper bound on the ids that the phases use.
     pub fn ids(&self) -> u64 {
         let mut next = 0;
         let mut most = 1;
@@ -229,7 +219,7 @@ impl Workload {
                 next = 0;
             }
             if phase.mix.iter().any(|(_, action)| action.inserts() || *action == Action::Replay) {
-                // Every operation could insert, on every thread.
+                // Upper bound: every operation inserts, on every thread.
                 next += phase.ops + u64::from(phase.threads);
             }
             let reached = phase.mix.iter().map(|(_, action)| action.reaches()).max().unwrap_or(0);
@@ -239,13 +229,13 @@ impl Workload {
         most
     }
 
-    /// About how many bytes of disk it needs: the entries of its largest store, twice, for merges.
+    /// Returns the approximate disk space needed: twice the entries of the largest store, to allow for compactions.
     pub fn disk_bytes(&self) -> u64 {
         let most = self.entries().into_iter().fold(0.0, f64::max);
         (most * self.entry_bytes() * 2.2) as u64 + (256 << 20)
     }
 
-    /// About how many bytes of keys and values are live after the last phase.
+    /// Returns the approximate key and value bytes that are live after the last phase.
     pub fn live_bytes(&self) -> u64 {
         (self.entries().last().unwrap_or(&0.0) * self.entry_bytes()) as u64
     }
@@ -254,7 +244,7 @@ impl Workload {
         (self.keys.typical_len() + self.value_bytes) as f64
     }
 
-    /// About how many entries there are after each phase.
+    /// Returns the approximate number of entries after each phase.
     fn entries(&self) -> Vec<f64> {
         let mut entries = 0.0;
         let mut after = Vec::new();
@@ -271,7 +261,7 @@ impl Workload {
     }
 }
 
-/// `n` scaled, at least 1.
+/// Returns `n` times `scale`, at least 1.
 pub fn scaled(n: u64, scale: f64) -> u64 {
     ((n as f64 * scale).round() as u64).max(1)
 }

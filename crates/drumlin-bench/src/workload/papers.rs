@@ -1,7 +1,7 @@
-//! The evaluations of four papers, as far as the engine has what they measure.
+//! The evaluation workloads of four papers, as far as the engine supports them.
 //!
-//! `growth` (Vertiorizon), `filters` (Mnemosyne), `pipeline` (Downforce) and `values` (DumpKV). What they switch on and
-//! off inside their own engines is left to options; here are the loads.
+//! The papers are `growth` (Vertiorizon), `filters` (Mnemosyne), `pipeline` (Downforce) and `values` (DumpKV). This
+//! file contains their loads. The features that the papers switch on and off in their own engines are set by options.
 
 use super::{Action, After, Entries, Phase, Workload, scaled};
 use crate::engine::{Direction, Result};
@@ -9,9 +9,9 @@ use crate::generate::choose::Target;
 use crate::generate::keys::KeyForm;
 use crate::generate::zipf::YCSB_THETA;
 
-/// Operations of the window whose lowest rate is Vertiorizon's worst case, at scale 1.
+/// Number of operations in the window whose lowest rate is Vertiorizon's worst case, at scale 1.
 const WINDOW: u64 = 100_000;
-/// Deviation of Mnemosyne's normal distribution, as a share of the keys.
+/// Standard deviation of Mnemosyne's normal distribution, as a fraction of the keys.
 const SIGMA: f64 = 0.03;
 
 fn keys_from(dist: &str) -> Result<Target> {
@@ -19,7 +19,7 @@ fn keys_from(dist: &str) -> Result<Target> {
         "uniform" => Target::Uniform,
         "zipf" => Target::Zipf { theta: YCSB_THETA },
         "normal" => Target::Normal { sigma: SIGMA },
-        _ => return Err(format!("no distribution is called {dist}; there are uniform, zipf and normal")),
+        _ => return Err(format!("unknown distribution {dist}; available: uniform, zipf, normal")),
     })
 }
 
@@ -32,8 +32,8 @@ fn load(name: &str, entries: u64) -> Phase {
     Phase::of(name, entries, Action::Put(Target::New)).on_empty().then(After::Idle)
 }
 
-/// Vertiorizon: ten million entries of 128 + 896 bytes, then four million operations of each mix. Updates are puts of
-/// keys that are there, except that the store grows: two thirds are new.
+/// Vertiorizon: ten million entries of 128 + 896 bytes, then four million operations of each mix. Updates put
+/// existing keys.
 pub fn growth(mix: &str, dist: &str, scale: f64) -> Result<Workload> {
     let keys = keys_from(dist)?;
     let mixes = [
@@ -44,9 +44,7 @@ pub fn growth(mix: &str, dist: &str, scale: f64) -> Result<Workload> {
     ];
     let wanted: Vec<_> = mixes.iter().filter(|(name, ..)| mix == "all" || mix == *name).collect();
     if wanted.is_empty() {
-        return Err(format!(
-            "no mix is called {mix}; there are read-heavy, balanced, write-heavy, range and all"
-        ));
+        return Err(format!("unknown mix {mix}; available: read-heavy, balanced, write-heavy, range, all"));
     }
     let mut phases = vec![load("load", scaled(10_000_000, scale))];
     for (name, updates, ranges) in wanted {
@@ -61,7 +59,7 @@ pub fn growth(mix: &str, dist: &str, scale: f64) -> Result<Workload> {
     Ok(made(format!("growth {dist}"), 128, 896, phases))
 }
 
-/// Mnemosyne's first or second type.
+/// Mnemosyne: workload type I or II.
 pub fn filters(kind: &str, empty: f64, dist: &str, scale: f64) -> Result<Workload> {
     let million = |n: u64| scaled(n * 1_000_000, scale);
     match kind {
@@ -83,18 +81,18 @@ pub fn filters(kind: &str, empty: f64, dist: &str, scale: f64) -> Result<Workloa
             Ok(made(format!("filters II {dist} Z={empty}"), 128, 384, phases))
         }
         "II" => Err("--empty is a share from 0 to 1".to_owned()),
-        _ => Err(format!("no filter workload is called {kind}; there are I and II")),
+        _ => Err(format!("unknown filter workload {kind}; available: I, II")),
     }
 }
 
 /// Downforce: unique random puts, or reads and writes over fifty million entries.
 pub fn pipeline(kind: &str, writes: &[u32], scale: f64) -> Result<Workload> {
-    // 50 GB of 16 B + 1 KiB.
+    // The data is 50 GB of 16 B + 1 KiB entries.
     let entries = scaled(50_000_000, scale);
     let mut phases = match kind {
         "fur" => vec![load("fill", entries)],
         "rrwr" => vec![load("load", entries)],
-        _ => return Err(format!("no pipeline workload is called {kind}; there are fur and rrwr")),
+        _ => return Err(format!("unknown pipeline workload {kind}; available: fur, rrwr, workers")),
     };
     for percent in writes.iter().filter(|_| kind == "rrwr") {
         let share = f64::from((*percent).min(100)) / 100.0;
@@ -104,7 +102,7 @@ pub fn pipeline(kind: &str, writes: &[u32], scale: f64) -> Result<Workload> {
     Ok(made(format!("pipeline {kind}"), 16, 1024, phases))
 }
 
-/// Downforce on few cores: unique random puts of 24 + 1000 bytes at 150 MB/s; `scale` 1 is 8 GiB.
+/// Downforce on few cores: unique random puts of 24 + 1000 bytes at 150 MB/s; scale 1 is 8 GiB.
 pub fn workers(scale: f64) -> Workload {
     let entries = scaled((8 << 30) / 1024, scale);
     let mut fill = load("fill", entries);
@@ -112,8 +110,8 @@ pub fn workers(scale: f64) -> Workload {
     made("pipeline workers".to_owned(), 24, 1000, vec![fill])
 }
 
-/// DumpKV: puts from empty by popularity over a fifth as many keys, then gets and a scan. `scale` 1 is 200 GB of
-/// 256 + 4096 bytes.
+/// DumpKV: zipf-distributed puts into an empty store with a fifth as many keys, then gets and a scan. Scale 1 is 200
+/// GB of 256 + 4096 bytes.
 pub fn values(theta: f64, value_bytes: usize, scale: f64) -> Result<Workload> {
     if !(0.0..1.0).contains(&theta) {
         return Err("--theta is from 0 to below 1".to_owned());
@@ -122,8 +120,8 @@ pub fn values(theta: f64, value_bytes: usize, scale: f64) -> Result<Workload> {
     let keys = (puts / 5).max(1);
     let zipf = Target::Zipf { theta };
     let phases = vec![
-        // Popularity is drawn over keys that are known, so each is put once first; the paper's puts are all updates
-        // of a key space, and this share of them is the first of its key.
+        // Zipf ranks are drawn over known keys, so each key is first put once. The paper's puts are all updates of a
+        // key space; the same fraction of them are the first put of their key.
         load("first", keys),
         Phase::of("update", puts - keys, Action::Put(zipf)).then(After::Idle),
         Phase::of("get", scaled(1_000_000 * 64, scale).min(1_000_000), Action::Get(Target::Uniform)),

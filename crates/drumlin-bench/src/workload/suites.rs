@@ -3,10 +3,10 @@
 use super::{Workload, dynamic, micro, papers, ycsb};
 use crate::engine::Result;
 
-/// Records of the smallest runs, which prove that the harness works.
+/// Number of records of the smallest runs, which only test the harness.
 const SMOKE: u64 = 2_000;
 
-/// YCSB with `records` rows and `ops` operations.
+/// Returns the sizes of YCSB with `records` rows and `ops` operations.
 fn ycsb_sizes(records: u64, ops: u64, value_bytes: usize) -> ycsb::Sizes {
     ycsb::Sizes {
         records,
@@ -19,14 +19,14 @@ fn ycsb_sizes(records: u64, ops: u64, value_bytes: usize) -> ycsb::Sizes {
     }
 }
 
-/// All micro benchmarks on `num` entries.
+/// Returns all micro benchmarks on `num` entries.
 fn micro_all(num: u64, value_bytes: usize) -> Result<Vec<Workload>> {
     let key_bytes = if value_bytes > 100 { 24 } else { 16 };
     let sizes = micro::Sizes { num, value_bytes, key_bytes, ..micro::Sizes::default() };
     micro::workloads(&["all".to_owned()], &sizes)
 }
 
-/// Every family for a moment.
+/// Returns a short run of every family.
 pub fn smoke() -> Result<Vec<Workload>> {
     let mut workloads = micro_all(SMOKE, 100)?;
     workloads.push(ycsb::workload("all", &ycsb_sizes(SMOKE, SMOKE, 100))?);
@@ -38,7 +38,7 @@ pub fn smoke() -> Result<Vec<Workload>> {
     Ok(workloads)
 }
 
-/// The families of papers beside the dynamic ones; `values` has a scale of its own.
+/// Returns the families of papers except the dynamic ones; `values` has its own scale.
 fn of_papers(scale: f64, of_values: f64) -> Result<Vec<Workload>> {
     Ok(vec![
         papers::growth("all", "uniform", scale)?,
@@ -49,7 +49,7 @@ fn of_papers(scale: f64, of_values: f64) -> Result<Vec<Workload>> {
     ])
 }
 
-/// Every family at quick scale.
+/// Returns every family at quick scale.
 pub fn quick() -> Result<Vec<Workload>> {
     let mut workloads = micro_all(1_000_000, 100)?;
     workloads.push(ycsb::workload("all", &ycsb_sizes(1_000_000, 1_000_000, 100))?);
@@ -60,7 +60,7 @@ pub fn quick() -> Result<Vec<Workload>> {
     Ok(workloads)
 }
 
-/// Every family of a paper at its default scale.
+/// Returns every family of a paper at its default scale.
 pub fn papers_suite() -> Result<Vec<Workload>> {
     let mut workloads = Vec::new();
     for plan in ["I", "II", "III", "gradient", "versions"] {
@@ -72,7 +72,7 @@ pub fn papers_suite() -> Result<Vec<Workload>> {
     Ok(workloads)
 }
 
-/// What the goals need.
+/// Returns the workloads of the performance goals.
 pub fn goals() -> Result<Vec<Workload>> {
     let mut workloads = micro_all(10_000_000, 100)?;
     workloads.extend(micro_all(2_000_000, 1000)?);
@@ -82,7 +82,7 @@ pub fn goals() -> Result<Vec<Workload>> {
     Ok(workloads)
 }
 
-/// All of it.
+/// Returns the workloads of a release.
 pub fn release() -> Result<Vec<Workload>> {
     let mut workloads = goals()?;
     workloads.push(ycsb::workload("all", &ycsb_sizes(2_500_000, 5_000_000, 1000))?);

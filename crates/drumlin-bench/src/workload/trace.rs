@@ -1,27 +1,14 @@
-//! Replay of recorded requests: the shares of reads and writes, the keys and the sizes are the trace's own.
+//! Replay of recorded requests: the trace determines the shares of reads and writes, the keys and the sizes.
 
-use super::{Action, After, Phase, TraceSource, Workload};
+use super::{Action, After, Phase, Workload};
 use crate::engine::Result;
 use crate::generate::keys::KeyForm;
-use crate::generate::trace::Requests;
-use serde::{Deserialize, Serialize};
+pub use crate::generate::trace::Form;
+use crate::generate::trace::{Requests, TraceSource};
 use std::path::Path;
 
-/// What a trace file holds.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Form {
-    /// Block requests, one key for each request start.
-    Block,
-    /// Block requests, one key for each block of 4 KiB that they touch.
-    Blocks4k,
-    /// Requests with text keys.
-    Keys,
-    /// Object ids in request order.
-    Ids,
-}
-
-/// Replays the file once on an empty store. `scale` below 1 replays that share of it, from its start.
+/// Returns a workload that replays the file once on an empty store. A `scale` below 1 replays that fraction from the
+/// start.
 pub fn workload(path: &Path, form: Form, sizes: Option<&Path>, scale: f64) -> Result<Workload> {
     let source = TraceSource { path: path.to_owned(), form, sizes: sizes.map(Path::to_owned) };
     let mut requests = Requests::open(&source)?;

@@ -6,48 +6,48 @@ use crate::generate::choose::Target;
 use crate::generate::keys::KeyForm;
 use crate::generate::zipf::YCSB_THETA;
 
-/// Whose parameters.
+/// Variants of the parameters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, clap::ValueEnum)]
 pub enum Distribution {
-    /// Scrambled zipf for all but D; ranges of 1 to 100.
+    /// YCSB: scrambled zipf for all workloads except D; ranges of 1 to 100 entries.
     #[default]
     Ycsb,
-    /// A, E and F uniform.
+    /// ArceKV: A, E and F uniform.
     Arce,
-    /// E uniform with ranges of 100.
+    /// Downforce: E uniform with ranges of 100 entries.
     Downforce,
 }
 
-/// How an update is made.
+/// Form of an update.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, clap::ValueEnum)]
 pub enum Update {
-    /// The row is put whole, unread.
+    /// Put the whole row without reading it.
     #[default]
     Whole,
-    /// The row is read first, as a store of whole rows must to change one field.
+    /// Read the row first, as a store of whole rows must to change one field.
     Field,
 }
 
 /// Sizes of a YCSB run.
 #[derive(Clone, Debug)]
 pub struct Sizes {
-    /// Rows loaded.
+    /// Number of rows loaded.
     pub records: u64,
-    /// Operations of a workload.
+    /// Number of operations per workload.
     pub ops: u64,
-    /// Bytes of a row.
+    /// Size of a row in bytes.
     pub value_bytes: usize,
-    /// Share to which rows can be compressed.
+    /// Compressed size of the rows as a fraction of their size.
     pub value_ratio: f64,
-    /// Threads.
+    /// Number of threads.
     pub threads: u32,
-    /// Whose parameters.
+    /// Variant of the parameters.
     pub distribution: Distribution,
-    /// How an update is made.
+    /// Form of updates.
     pub update: Update,
 }
 
-/// Entries of the longest range.
+/// Maximum number of entries in a range.
 const RANGE: u32 = 100;
 
 impl Sizes {
@@ -80,7 +80,7 @@ impl Sizes {
             'd' => vec![(0.95, Action::Get(Target::Latest)), (0.05, insert)],
             'e' => vec![(0.95, Action::Range(keys, range, Direction::Forward)), (0.05, insert)],
             'f' => vec![(0.5, Action::Get(keys)), (0.5, Action::Modify(keys))],
-            _ => return Err(format!("no YCSB workload is called {letter}; there are a to f, load and all")),
+            _ => return Err(format!("unknown YCSB workload {letter}; available: a to f, load, all")),
         };
         let phase = Phase::new(&letter.to_uppercase().to_string(), self.ops, &mix).on_threads(self.threads);
         Ok(phase.then(if phase_writes(&mix) { After::Idle } else { After::Nothing }))
@@ -91,7 +91,7 @@ fn phase_writes(mix: &[(f64, Action)]) -> bool {
     mix.iter().any(|(_, action)| action.writes())
 }
 
-/// The workload called `name`: a letter, `load`, or `all` in YCSB's order: load, A, B, C, F, D; load, E.
+/// Returns the workload called `name`: a letter, `load`, or `all` in YCSB's order: load, A, B, C, F, D; load, E.
 pub fn workload(name: &str, sizes: &Sizes) -> Result<Workload> {
     let mut phases = vec![sizes.load()];
     match name {

@@ -1,9 +1,8 @@
-//! Commands on single entries and ranges: put, get, delete, scan, count.
+//! Commands on single entries and key ranges: put, get, delete, scan, count.
 
-use super::fine;
 use crate::args::{CountArgs, DeleteArgs, GetArgs, PutArgs, ScanArgs};
 use crate::escape::escape;
-use crate::failure::{Failure, Outcome, Verdict};
+use crate::failure::{Failure, Outcome, Verdict, fine};
 use crate::output::{Output, note};
 use crate::store::{Entries, Store, Want};
 use std::io::{self, Read};
@@ -23,7 +22,7 @@ pub(super) fn put(store: &dyn Store, args: &PutArgs) -> Outcome {
 
 pub(super) fn get(store: &dyn Store, args: &GetArgs, out: &mut Output<'_>) -> Outcome {
     let Some(value) = store.get(&args.key.0)? else {
-        note(&format!("drumlin: no key {}", escape(&args.key.0)));
+        note(&format!("drumlin: key not found: {}", escape(&args.key.0)));
         return Ok(Verdict::Finding);
     };
     fine(if args.raw { out.bytes(&value) } else { out.line(&escape(&value)) })
@@ -72,7 +71,7 @@ mod tests {
     use crate::store::fake::FakeStore;
     use clap::Parser;
 
-    /// Runs a command line on `store`; what it printed and how it ended.
+    /// Runs a command line on `store`. Returns its output and its outcome.
     fn run(store: &FakeStore, line: &[&str]) -> (String, Outcome) {
         let cli = Cli::try_parse_from([&["drumlin"], line].concat()).expect("good usage");
         let mut sink = Vec::new();

@@ -1,11 +1,12 @@
-//! Commands that look after a store: compact, checkpoint, repair, policy.
+//! Maintenance commands: compact, checkpoint, repair, policy.
 
-use super::fine;
 use crate::args::{CheckpointArgs, PolicyArgs, RepairArgs};
-use crate::failure::{Outcome, Verdict};
+use crate::escape::escape;
+use crate::failure::{Outcome, Verdict, fine};
 use crate::figures::counted;
 use crate::output::{Output, note};
-use crate::store::{RepairReport, Store, engine};
+use crate::progress::Progress;
+use crate::store::{RepairReport, RepairedFile, RepairedKeyspace, Store, engine};
 use serde_json::json;
 
 pub(super) fn compact(store: &dyn Store) -> Outcome {
@@ -17,25 +18,55 @@ pub(super) fn checkpoint(store: &dyn Store, args: &CheckpointArgs) -> Outcome {
 }
 
 pub(super) fn repair(args: &RepairArgs, out: &mut Output<'_>) -> Outcome {
-    print_repair(&engine::repair(&args.path, &args.new_path)?, args.json, out)
+    let mut shown = Progress::start("repair", None);
+    let report = engine::repair(&args.path, &args.new_path, |entries, bytes| shown.come_to(entries, bytes))?;
+    shown.finish(&summary(&report));
+    print_repair(&report, args.json, out)
 }
 
 fn print_repair(report: &RepairReport, json: bool, out: &mut Output<'_>) -> Outcome {
     if json {
         out.json(report)?;
     } else {
-        for lost in &report.lost {
-            out.line(&format!("lost\t{lost}"))?;
+        for RepairedKeyspace { name, certain, doubtful, lost, lost_more } in &report.keyspaces {
+            let more = if *lost_more { ", perhaps more" } else { "" };
+            let name = escape(name.as_bytes());
+            let figures = format!("certain {certain}\tdoubtful {doubtful}\tlost {lost}{more}");
+            out.line(&format!("keyspace\t{name}\t{figures}"))?;
+        }
+        for RepairedFile { name, entries, lost, damages } in report.files.iter().filter(|f| f.damages > 0) {
+            out.line(&format!("file\t{name}\tread {entries}\tlost {lost}\tdamages {damages}"))?;
+        }
+        for finding in &report.findings {
+            out.line(&format!("finding\t{finding}"))?;
+        }
+        for note in &report.notes {
+            out.line(&format!("note\t{note}"))?;
         }
     }
-    note(&format!(
-        "repair: kept {} from {} and {} of the log, lost {}",
-        counted(report.entries_kept, "entry"),
-        counted(report.tables_kept, "table"),
-        counted(report.commits_kept, "commit"),
-        counted(report.lost.len() as u64, "thing"),
-    ));
-    Ok(if report.lost.is_empty() { Verdict::Fine } else { Verdict::Finding })
+    Ok(if report.findings.is_empty() { Verdict::Fine } else { Verdict::Finding })
+}
+
+fn summary(report: &RepairReport) -> String {
+    let sum = |figure: fn(&RepairedKeyspace) -> u64| report.keyspaces.iter().map(figure).sum::<u64>();
+    let kept = sum(|keyspace| keyspace.certain + keyspace.doubtful);
+    let kept =
+        format!("kept {} and {} of the log", counted(kept, "entry"), counted(report.commits, "commit"));
+    if report.nothing_lost {
+        return format!("{kept}; nothing lost");
+    }
+    if report.findings.is_empty() {
+        let unproven = "the store was not closed, so the end of its log may be missing without a trace";
+        return format!("{kept}; no damage found; {unproven}");
+    }
+    let more = if report.keyspaces.iter().any(|keyspace| keyspace.lost_more) { ", perhaps more" } else { "" };
+    let (doubtful, lost) = (sum(|keyspace| keyspace.doubtful), sum(|keyspace| keyspace.lost));
+    let findings = counted(report.findings.len() as u64, "finding");
+    format!(
+        "{kept}; {} in doubt; lost {}{more}; {findings}",
+        counted(doubtful, "entry"),
+        counted(lost, "entry")
+    )
 }
 
 pub(super) fn policy(store: &dyn Store, args: &PolicyArgs, out: &mut Output<'_>) -> Outcome {
@@ -71,16 +102,32 @@ mod tests {
 
     #[test]
     fn a_repair_that_lost_something_is_a_finding() {
-        let whole = RepairReport { tables_kept: 2, entries_kept: 10, commits_kept: 3, lost: vec![] };
-        assert_eq!(printed(&whole, false), (String::new(), Ok(Verdict::Fine)));
-        let partial = RepairReport { lost: vec!["table 7".to_owned()], ..whole };
-        assert_eq!(printed(&partial, false), ("lost\ttable 7\n".to_owned(), Ok(Verdict::Finding)));
+        let kept = RepairedKeyspace { name: "k".to_owned(), certain: 10, ..RepairedKeyspace::default() };
+        let keyspaces = vec![kept.clone()];
+        let whole = RepairReport { nothing_lost: true, commits: 3, keyspaces, ..RepairReport::default() };
+        let line = "keyspace\tk\tcertain 10\tdoubtful 0\tlost 0\n".to_owned();
+        assert_eq!(printed(&whole, false), (line, Ok(Verdict::Fine)));
+        assert_eq!(summary(&whole), "kept 10 entries and 3 commits of the log; nothing lost");
+        let crashed = RepairReport { nothing_lost: false, ..whole.clone() };
+        assert_eq!(printed(&crashed, false).1, Ok(Verdict::Fine));
+        assert!(summary(&crashed).contains("no damage found; the store was not closed"));
+        let partial = RepairReport {
+            nothing_lost: false,
+            keyspaces: vec![RepairedKeyspace { doubtful: 2, lost: 1, lost_more: true, ..kept }],
+            files: vec![RepairedFile { name: "000007.tbl".to_owned(), entries: 9, lost: 1, damages: 1 }],
+            findings: vec!["table 7".to_owned()],
+            ..whole
+        };
+        let (text, outcome) = printed(&partial, false);
+        assert_eq!(
+            text,
+            "keyspace\tk\tcertain 10\tdoubtful 2\tlost 1, perhaps more\n\
+             file\t000007.tbl\tread 9\tlost 1\tdamages 1\nfinding\ttable 7\n"
+        );
+        assert_eq!(outcome, Ok(Verdict::Finding));
         let (text, outcome) = printed(&partial, true);
         let json: serde_json::Value = serde_json::from_str(&text).expect("JSON");
-        assert_eq!(
-            json,
-            json!({"tables_kept": 2, "entries_kept": 10, "commits_kept": 3, "lost": ["table 7"]})
-        );
+        assert_eq!((&json["nothing_lost"], &json["keyspaces"][0]["doubtful"]), (&json!(false), &json!(2)));
         assert_eq!(outcome, Ok(Verdict::Finding));
     }
 }

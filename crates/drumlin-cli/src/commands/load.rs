@@ -1,9 +1,8 @@
-//! Writes the entries of a file.
+//! The `load` command: writes the entries of a file.
 //!
-//! With `--ack` every entry is a write of its own, and its key is printed, and flushed, once the write has
-//! returned: a key on stdout is one that the store has promised to keep. Without it entries are written in
-//! batches, which is what a bulk load wants. A whole load ends with a flush; entries before the first bad one
-//! stay written.
+//! With `--ack`, every entry is a separate write. Its key is printed, and stdout flushed, after the write returns. So
+//! a key on stdout belongs to a write that has the requested durability. Without `--ack`, entries are written in
+//! batches, which suits a bulk load. A load ends with a flush. Entries before the first bad one stay written.
 
 use crate::args::{LoadArgs, LoadFormat};
 use crate::escape::escape;
@@ -19,7 +18,7 @@ use crate::progress::Progress;
 use crate::store::Store;
 use std::io::BufRead;
 
-/// Entries of a batch at most.
+/// Maximum number of entries in a batch.
 const BATCH_ENTRIES: usize = 256;
 /// Bytes of keys and values after which a batch is written.
 const BATCH_BYTES: usize = 256 << 10;
@@ -34,7 +33,7 @@ pub(super) fn load(store: &dyn Store, args: &LoadArgs, source: Source, out: &mut
         true => write_each(store, args, &mut *entries, &mut progress, out),
         false => write_batches(store, args, &mut *entries, &mut progress),
     };
-    // What is loaded ends in tables, synced, whatever its writes asked for one by one.
+    // A load always ends with its data in synced tables, whatever the durability of the single writes.
     let done = done.and_then(|bytes| store.flush().map(|()| bytes));
     let seconds = progress.seconds();
     let records = progress.records();
@@ -61,7 +60,7 @@ fn reader(format: LoadFormat, input: Box<dyn BufRead>) -> Box<dyn EntryReader> {
     }
 }
 
-/// Writes entry by entry and prints each key. Returns the bytes of keys and values.
+/// Writes entries one by one and prints each key. Returns the bytes of keys and values.
 fn write_each(
     store: &dyn Store,
     args: &LoadArgs,
@@ -127,7 +126,7 @@ mod tests {
     use crate::store::fake::FakeStore;
     use clap::Parser;
 
-    /// Loads `text` with the options `line`; what was printed and how it ended.
+    /// Loads `text` with the options `line`. Returns the output and the outcome.
     fn run(store: &FakeStore, text: &str, line: &[&str]) -> (String, Outcome) {
         let line = [&["drumlin", "load", "db", "input.tsv", "--format", "tsv"], line].concat();
         let cli = Cli::try_parse_from(line).expect("good usage");

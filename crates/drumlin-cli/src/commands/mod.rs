@@ -1,9 +1,11 @@
-//! One function per subcommand, over `&dyn Store`. Opening and closing the store happen here, once.
+//! One function per subcommand, over `&dyn Store`. This module opens the store before the command and closes it
+//! after.
 
 mod access;
 mod care;
 mod load;
 mod pipeline;
+mod pipeline_course;
 mod pipeline_engine;
 mod pipeline_page;
 mod replay;
@@ -16,11 +18,8 @@ use crate::input::Source;
 use crate::output::Output;
 use crate::store::{Access, Store, engine};
 
-/// The policies that `replay --switch-every` goes through, in this order.
-const PRESETS: [&str; 5] = ["leveling", "1-leveling", "tiering", "lazy-leveling", "universal"];
-
-/// Runs what the command line asks for. Inputs are opened before the store, so that a name mistyped makes
-/// no store.
+/// Runs the command that `cli` names. Opens the inputs before the store, so that a mistyped file name creates no
+/// store.
 pub(crate) fn run(cli: Cli, out: &mut Output<'_>) -> Outcome {
     use Access::{Create, Existing, Read};
     let named = cli.keyspace.as_deref();
@@ -59,15 +58,11 @@ fn open(args: &StoreArgs, keyspace: Option<&str>, access: Access) -> Result<Box<
     engine::open(&args.options(keyspace, access))
 }
 
-/// Runs `command` on `store`, and closes the store however that ended. The first trouble counts.
+/// Runs `command` on `store` and closes the store in every case. Returns the first error.
 fn closing(store: Box<dyn Store>, command: impl FnOnce(&dyn Store) -> Outcome) -> Outcome {
     let outcome = command(&*store);
     let closed = store.close();
     let verdict = outcome?;
     closed?;
     Ok(verdict)
-}
-
-fn fine(done: Result<()>) -> Outcome {
-    done.map(|()| Verdict::Fine)
 }

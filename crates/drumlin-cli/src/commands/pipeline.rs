@@ -1,61 +1,22 @@
-//! `drumlin sim pipeline`: the load of the Downforce paper in virtual time, with and without the pipeline, on several
-//! numbers of merge slots.
+//! `drumlin sim pipeline`: the load of the Downforce paper in virtual time, with and without pipelining, with several
+//! numbers of compaction slots.
 //!
-//! The scheduler and the policies are the engine's own; the device, the flush thread and the slots are simulated. The
-//! figures follow from the arguments alone: courses do not know of each other, so as many as there are cores go at
-//! once, and stand in the order in which they were named. A line on stderr tells of each that is done. `--html` writes
-//! a page with counterparts of the paper's figures.
+//! The scheduler and the policies are the code of the engine. The device, the flush thread and the slots are
+//! simulated. The results depend only on the arguments. Simulated loads ("courses") are independent of each other, so
+//! they run in parallel, one per core, and are printed in the order of the arguments. Each finished course prints a
+//! line to stderr. `--html` writes a page with counterparts of the paper's figures.
 
-use super::pipeline_engine::{self, Measured};
-use super::pipeline_page;
+use super::pipeline_course::{Course, Wanted, courses};
+use super::{pipeline_engine, pipeline_page};
 use crate::args::PipelineArgs;
 use crate::failure::{Failure, Outcome, Result, Verdict};
-use crate::output::{Output, note};
-use drumlin::env::Env;
-use drumlin::env::sync::{Arc, Mutex};
+use crate::output::Output;
 use drumlin_policy::schedule::{Mode, Settings};
-use drumlin_policy::sim::pipeline::{Report, Setup, load};
+use drumlin_policy::sim::pipeline::{Report, Setup};
 use serde_json::json;
 
 const POLICIES: [&str; 4] = ["1-leveling:5", "tiering:4", "leveling:5", "universal"];
 const MIB: u64 = 1 << 20;
-
-/// One simulated load.
-pub(super) struct Course {
-    pub(super) policy: String,
-    pub(super) mode: &'static str,
-    pub(super) workers: u32,
-    pub(super) report: Report,
-    /// The same on the engine, and by what sizes and rates were divided for both.
-    pub(super) engine: Option<(Measured, u64)>,
-}
-
-/// What is to be simulated.
-struct Wanted {
-    policy: String,
-    mode: &'static str,
-    setup: Setup,
-    /// By what sizes and rates are divided, where the engine runs it too.
-    engine: Option<u64>,
-}
-
-/// Courses that are left, and what came of others.
-struct Work {
-    left: std::vec::IntoIter<(usize, Wanted)>,
-    results: Vec<(usize, Result<Course>)>,
-    of: usize,
-}
-
-impl Course {
-    /// Mebibytes per second, at full size.
-    pub(super) fn throughput(&self) -> f64 {
-        self.report.throughput() * self.engine.as_ref().map_or(1, |(_, scale)| *scale) as f64
-    }
-
-    pub(super) fn name(&self) -> String {
-        format!("{} {}", self.policy, self.mode)
-    }
-}
 
 pub(super) fn pipeline(args: &PipelineArgs, out: &mut Output<'_>) -> Outcome {
     let mut workers = args.workers.clone();
@@ -92,46 +53,6 @@ pub(super) fn pipeline(args: &PipelineArgs, out: &mut Output<'_>) -> Outcome {
     Ok(Verdict::Fine)
 }
 
-/// All of `wanted`, in that order, with a line on stderr for each.
-fn courses(wanted: Vec<Wanted>) -> Result<Vec<Course>> {
-    let env = Env::os();
-    let of = wanted.len();
-    let left = wanted.into_iter().enumerate().collect::<Vec<_>>().into_iter();
-    let work = Arc::new(Mutex::new(Work { left, results: Vec::new(), of }));
-    let spawn = |_| {
-        let work = work.clone();
-        env.spawn("course", move || run(&work))
-    };
-    let threads: Vec<_> = (1..env.available_cores().min(of)).map_while(|at| spawn(at).ok()).collect();
-    run(&work);
-    for thread in threads {
-        thread.join().map_err(|_| Failure::Failed("a course: it panicked".to_owned()))?;
-    }
-    let mut results = std::mem::take(&mut work.lock().results);
-    results.sort_by_key(|(at, _)| *at);
-    results.into_iter().map(|(_, result)| result).collect()
-}
-
-/// Runs what is left, until nothing is, or one fails.
-fn run(work: &Mutex<Work>) {
-    loop {
-        let next = work.lock().left.next();
-        let Some((at, wanted)) = next else { return };
-        let result = course(wanted);
-        let mut work = work.lock();
-        match &result {
-            Ok(course) => tell(course, work.results.len() + 1, work.of),
-            Err(_) => work.left = Vec::new().into_iter(),
-        }
-        work.results.push((at, result));
-    }
-}
-
-fn tell(course: &Course, done: usize, of: usize) {
-    let (name, workers, speed) = (course.name(), course.workers, course.throughput());
-    note(&format!("{done} of {of}: {name}, {workers} workers: {speed:.0} MiB/s"));
-}
-
 fn setup(args: &PipelineArgs, mode: Mode, slots: u32) -> Setup {
     let mut setup = Setup::downforce(slots);
     setup.total = args.load * MIB;
@@ -151,19 +72,6 @@ fn setup(args: &PipelineArgs, mode: Mode, slots: u32) -> Setup {
         ..setup.settings
     };
     setup
-}
-
-fn course(Wanted { policy, mode, mut setup, engine }: Wanted) -> Result<Course> {
-    let workers = setup.settings.slots;
-    let mut decides = drumlin_policy::by_name(&policy).map_err(|e| Failure::Usage(e.to_string()))?;
-    if let Some(scale) = engine {
-        setup = pipeline_engine::scaled(&setup, scale);
-    }
-    let report = load(&mut *decides, &setup)
-        .map_err(|what| Failure::Usage(format!("{policy} {mode}, {workers} workers: {what}")))?;
-    let on_engine = |scale| pipeline_engine::load(&policy, mode, &setup).map(|measured| (measured, scale));
-    let engine = engine.map(on_engine).transpose()?;
-    Ok(Course { policy, mode, workers, report, engine })
 }
 
 fn print_table(courses: &[Course], out: &mut Output<'_>) -> Result<()> {

@@ -1,16 +1,18 @@
 //! The simulated load on the engine itself: real bytes on a simulated disk, in virtual time.
 //!
-//! The simulator has the scheduler's code and the policies', but a tree of its own, no bytes, and a model of the
-//! device. Here the same load goes through a store in memory whose background lanes have a time of their own: a block
-//! of a table takes so long to read and so long to write that a slot merges, and a flush writes, as fast as the setup
-//! says; all else takes no time. So bytes of both should agree, and where they do not, one of them is wrong.
+//! The simulator shares the code of the scheduler and the policies with the engine. But it has its own tree, no
+//! bytes, and a model of the device. This module runs the same load on an in-memory store whose background lanes run
+//! in virtual time. Reading and writing a table block takes as long as needed for a slot to compact, and a flush to
+//! write, at the rates of the setup. Everything else takes no time. So both should write the same number of bytes. If
+//! they do not, one of them is wrong.
 //!
-//! Sizes and rates are both divided, so that all takes as long as at full size: what goes by seconds goes by as many.
-//! Differences that stay: the engine's device has no limit besides, and a store has blocks, filters and an index, so
-//! bytes written are compared per byte that flushes wrote. Opening a table, its first block and parts of blocks take time
-//! too, so the engine's slots are slower than the simulator's, the more the smaller the files.
+//! Sizes and rates are divided by the same number, so that every step takes as long as at full size, and everything
+//! that depends on seconds is unchanged. Two differences remain. The engine's device has no other bandwidth limit.
+//! And a store has blocks, filters and an index, so bytes written are compared per flushed byte. Opening a table, its
+//! first block and partial blocks take time too, so the engine's slots are slower than the simulator's, more so with
+//! smaller files.
 //!
-//! What is in the store at the end is read and compared with what was put there.
+//! At the end, the content of the store is read and compared with what was written.
 
 use crate::failure::{Failure, Result};
 use drumlin::env::MemEnv;
@@ -18,71 +20,71 @@ use drumlin::{Db, Keyspace, LevelShape, Metrics};
 use drumlin_policy::sim::pipeline::setup::Writer;
 use drumlin_policy::sim::pipeline::{Report, Setup};
 
-/// Bytes of an entry, its key included.
+/// Size of an entry in bytes, including its key.
 const ENTRY: u64 = 1024;
 const KEY: usize = 16;
 const BLOCK: u64 = 4096;
 const SECOND: u64 = 1_000_000_000;
-/// The smallest file that the engine can be told to write.
+/// Minimum file size of the engine in bytes.
 const LEAST_FILE: u64 = 4096;
 const KEYSPACE: &str = "load";
-/// Keys at which depth is counted.
+/// Number of keys at which the depth is sampled.
 const PROBES: u64 = 32;
 const SEED: u64 = 1;
-/// Memory that holds all memtables that may wait.
+/// Number of memtables that the memory budget holds, so that writers do not wait for memory.
 const MEMTABLES: u64 = 32;
 
-/// What a load came to on the engine.
+/// Results of a load on the engine.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Measured {
     /// Bytes that the program wrote.
     pub(super) ingested: u64,
-    /// Bytes that flushes wrote, and merges.
+    /// Bytes written by flushes, and by compactions.
     pub(super) flushed: u64,
     pub(super) merged: u64,
     /// Virtual nanoseconds until the last byte was written.
     pub(super) nanos: u64,
-    /// Most runs of level 0.
+    /// Maximum number of runs in level 0.
     pub(super) most_level0: usize,
-    /// Mean over time of the runs that cover a key.
+    /// Number of runs that cover a key, averaged over time.
     pub(super) mean_depth: f64,
-    /// Files that moved unread.
+    /// Number of trivial moves (files moved without being read).
     pub(super) moves: u64,
     /// Hash over all entries in key order.
     pub(super) content: u64,
 }
 
 impl Measured {
-    /// Mebibytes per second.
+    /// Returns MiB per second.
     pub(super) fn throughput(&self) -> f64 {
         self.ingested as f64 / 1_048_576.0 / (self.nanos.max(1) as f64 / 1e9)
     }
 
-    /// Bytes written per flushed byte.
+    /// Returns bytes written per flushed byte.
     pub(super) fn per_flushed(&self) -> f64 {
         (self.flushed + self.merged) as f64 / self.flushed.max(1) as f64
     }
 
-    /// Bytes written per flushed byte, as a multiple of what was simulated.
+    /// Returns bytes written per flushed byte, relative to the simulation.
     pub(super) fn against(&self, simulated: &Report) -> f64 {
         self.per_flushed() / (1.0 + simulated.merged as f64 / simulated.flushed.max(1) as f64)
     }
 }
 
-/// Whether the engine can write files as small as `setup` divided by `scale` has them.
+/// Checks that the engine can write files of the size that `setup` has after division by `scale`.
 pub(super) fn check(setup: &Setup, scale: u64) -> Result<()> {
     match scaled(setup, scale).file {
         LEAST_FILE.. => Ok(()),
         file => {
             let memtable = setup.memtable >> 10;
-            let what = format!("--engine {scale} makes files of {file} bytes of --memtable {memtable}");
-            Err(Failure::Usage(format!("{what}: the engine's have {LEAST_FILE} or more")))
+            let what = format!("--engine {scale} with --memtable {memtable} gives files of {file} bytes");
+            Err(Failure::Usage(format!("{what}; the engine needs at least {LEAST_FILE}")))
         }
     }
 }
 
-/// `setup` with sizes and rates divided by `scale`, and as the engine would have it: small files mean small pieces, and
-/// writers are slowed by the policy's pace.
+/// Returns `setup` with sizes and rates divided by `scale`. Matches the engine's behaviour: small files mean small
+/// pieces, and the policy's write rate limit slows writers.
 pub(super) fn scaled(setup: &Setup, scale: u64) -> Setup {
     let scale = scale.max(1);
     let memtable = setup.memtable / scale;
@@ -102,7 +104,8 @@ pub(super) fn scaled(setup: &Setup, scale: u64) -> Setup {
     scaled
 }
 
-/// Runs the load of `setup`, which is [`scaled`], under `policy` and the mode called `mode`.
+/// Runs the load of `setup` on the engine with `policy` and the scheduling mode `mode`. `setup` is already
+/// [`scaled`].
 pub(super) fn load(policy: &str, mode: &str, setup: &Setup) -> Result<Measured> {
     let mem = MemEnv::new(SEED);
     let written = BLOCK * SECOND / setup.flush_rate;
@@ -114,7 +117,7 @@ pub(super) fn load(policy: &str, mode: &str, setup: &Setup) -> Result<Measured> 
     let (mut most_level0, mut depth, mut looked) = (0, 0, 0);
     for n in 0..puts {
         keys.put(key(n), value(n)).map_err(failed)?;
-        // The program's own time; what it waits comes on top.
+        // Time that the program itself takes. Its waits come on top.
         let due = (n + 1) * ENTRY * 1_000_000 / setup.write_rate - n * ENTRY * 1_000_000 / setup.write_rate;
         env.clock().sleep_micros(due);
         if n % (setup.memtable / ENTRY / 4).max(1) == 0 {
@@ -141,7 +144,7 @@ pub(super) fn load(policy: &str, mode: &str, setup: &Setup) -> Result<Measured> 
     })
 }
 
-/// Runs that cover a key, over some keys that lie evenly.
+/// Returns the number of runs that cover a key, summed over `PROBES` evenly spaced keys.
 fn covered(levels: &[LevelShape]) -> u64 {
     let runs = || levels.iter().flat_map(|level| &level.runs);
     let at = |probe: u64| {
@@ -176,7 +179,7 @@ fn open(mem: &MemEnv, policy: &str, mode: &str, setup: &Setup) -> drumlin::Resul
     Ok((db, keys))
 }
 
-/// A number that is different for each `n`, and in no order.
+/// Returns a distinct pseudo-random number for each `n`.
 fn mixed(n: u64) -> u64 {
     let mut mixed = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ (mixed >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
@@ -196,7 +199,7 @@ fn value(n: u64) -> [u8; ENTRY as usize - KEY] {
     value
 }
 
-/// Reads all entries, which must be those that were put, in order; a hash over them.
+/// Reads all entries and checks that they are exactly the `puts` written ones, in order. Returns a hash over them.
 fn content(keys: &Keyspace, puts: u64) -> Result<u64> {
     let mut expected: Vec<u64> = (0..puts).collect();
     expected.sort_unstable_by_key(|n| key(*n));
@@ -213,11 +216,12 @@ fn content(keys: &Keyspace, puts: u64) -> Result<u64> {
     }
     match entries.next() {
         None => Ok(hash),
-        Some(_) => Err(wrong("there is more in it".to_owned())),
+        Some(_) => Err(wrong("it has unexpected entries".to_owned())),
     }
 }
 
-/// The row of a table: what the engine did, in the columns of what was simulated, and how far its bytes are from that.
+/// Formats the table row of an engine run: its results in the simulation's columns, and the difference in bytes
+/// written.
 pub(super) fn row(measured: &Measured, simulated: &Report, scale: u64) -> String {
     format!(
         "{:<36}{:>8.0}{:>7.2}{:>22.1}{:>7}{:>+10.1} % bytes",
@@ -236,7 +240,7 @@ mod tests {
     use drumlin_policy::schedule::{Mode, Settings};
     use drumlin_policy::sim::pipeline::load as simulated;
 
-    /// Bytes written per flushed byte on the engine and simulated, throughput on both, and the content.
+    /// Bytes written per flushed byte and throughput, each for the engine and the simulation, and the content hash.
     struct Pair {
         bytes: (f64, f64),
         speed: (f64, f64),
@@ -258,8 +262,8 @@ mod tests {
         }
     }
 
-    /// All modes and numbers of slots: bytes agree within `within`, the modes come in the same order, and contents are
-    /// the same.
+    /// Runs all modes for each number of slots. Checks that bytes agree within `within`, that the throughput of the
+    /// modes has the same order, and that the contents are equal.
     fn agree(policy: &str, workers: &[u32], load_mib: u64, scale: u64, within: f64) {
         let mut content = None;
         for &workers in workers {
@@ -272,7 +276,8 @@ mod tests {
             }
             for a in &pairs {
                 for b in &pairs {
-                    // Where one is a quarter faster by simulation, it is no slower on the engine.
+                    // If one mode is at least a quarter faster in the simulation, it must not be slower on the
+                    // engine.
                     if a.speed.1 > 1.25 * b.speed.1 {
                         assert!(a.speed.0 >= b.speed.0, "{policy}, {workers} workers: order");
                     }
@@ -281,7 +286,8 @@ mod tests {
         }
     }
 
-    /// So short a load hangs on the timing of single merges where one slot makes them all.
+    /// A load this short is sensitive to the timing of single compactions when one slot runs them all, so it uses
+    /// two.
     #[test]
     fn the_engine_writes_what_is_simulated() {
         agree("tiering:4", &[2], 6400, 256, 0.15);

@@ -1,12 +1,12 @@
-//! The page of `drumlin sim pipeline`: plots as inline SVG, no script, the same bytes for the same figures.
+//! The HTML page of `drumlin sim pipeline`: inline SVG plots, no script, identical bytes for identical results.
 
-use super::pipeline::Course;
+use super::pipeline_course::Course;
 use crate::args::PipelineArgs;
 use drumlin_bench::report::html::{begin, end};
 use drumlin_bench::report::svg::{self, Series, escape};
 use std::fmt::Write;
 
-/// Seconds of the plots over time, from the middle of a load.
+/// Length of the plots over time in seconds, taken from the middle of a load.
 const WINDOW: f64 = 50.0;
 
 pub(super) fn page(courses: &[Course], args: &PipelineArgs) -> String {
@@ -29,7 +29,7 @@ pub(super) fn page(courses: &[Course], args: &PipelineArgs) -> String {
     end(out)
 }
 
-/// Figures 3a and 6.
+/// Plots throughput by number of slots: figures 3a and 6.
 fn throughput(courses: &[Course], out: &mut String) {
     let mut series: Vec<Series> = Vec::new();
     for course in courses {
@@ -43,7 +43,7 @@ fn throughput(courses: &[Course], out: &mut String) {
     *out += &svg::lines("throughput by number of workers", "MiB/s", &series, &[], &[]);
 }
 
-/// Figures 3b and 7.
+/// Plots the distribution of busy slots: figures 3b and 7.
 fn distribution(detail: &[&Course], workers: u32, out: &mut String) {
     let line = |course: &&Course| Series {
         name: course.name(),
@@ -53,11 +53,11 @@ fn distribution(detail: &[&Course], workers: u32, out: &mut String) {
     };
     let series: Vec<Series> = detail.iter().map(line).collect();
     let _ =
-        writeln!(out, "<h2>Time with at most so many of {workers} workers active (figures 3b and 7)</h2>");
+        writeln!(out, "<h2>Share of time with at most N of {workers} workers active (figures 3b and 7)</h2>");
     *out += &svg::lines("cumulative distribution of active workers", "% of the time", &series, &[], &[]);
 }
 
-/// Figure 8.
+/// Plots the mean number of busy slots by level: figure 8.
 fn levels(detail: &[&Course], workers: u32, out: &mut String) {
     let names: Vec<String> = (0..deepest(detail)).map(|level| format!("from L{level}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -70,7 +70,7 @@ fn levels(detail: &[&Course], workers: u32, out: &mut String) {
     *out += &svg::bars("active workers by level", "workers", &names, &rows);
 }
 
-/// Figure 9.
+/// Plots busy slots by level over time: figure 9.
 fn over_time(detail: &[&Course], workers: u32, out: &mut String) {
     let _ = writeln!(out, "<h2>Active workers by level over time, of {workers} (figure 9)</h2>");
     for course in detail {
@@ -92,7 +92,7 @@ fn over_time(detail: &[&Course], workers: u32, out: &mut String) {
     }
 }
 
-/// Table 3.
+/// Plots write amplification: table 3.
 fn write_amplification(detail: &[&Course], workers: u32, out: &mut String) {
     let rows: Vec<(String, Vec<f64>)> =
         detail.iter().map(|c| (c.name(), vec![c.report.write_amp()])).collect();
@@ -100,7 +100,7 @@ fn write_amplification(detail: &[&Course], workers: u32, out: &mut String) {
     *out += &svg::bars("write amplification", "bytes per byte", &["flushes and merges"], &rows);
 }
 
-/// One past the deepest level that anything was merged from.
+/// Returns one more than the deepest level that any compaction read from.
 fn deepest(detail: &[&Course]) -> usize {
     let used =
         |course: &&Course| course.report.by_level.iter().rposition(|time| *time > 0).map_or(0, |l| l + 1);

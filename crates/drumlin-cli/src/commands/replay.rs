@@ -1,9 +1,8 @@
-//! Applies a trace: every get, put and delete in order, one operation at a time.
+//! The `replay` command: applies every get, put and delete of a trace in order, one operation at a time.
 //!
-//! What a put writes is fixed by the trace alone ([`crate::input::trace_value`]), so an oracle can say what
-//! the store must hold at the end. Policies may be switched on the way; that must not change it.
+//! The trace alone determines the value of each put ([`crate::input::trace_value`]), so an oracle can compute the
+//! final content of the store. Policy switches during the replay must not change that content.
 
-use super::PRESETS;
 use crate::args::ReplayArgs;
 use crate::failure::{Failure, Outcome, Result, Verdict};
 use crate::figures::{grouped, rate, size};
@@ -14,7 +13,10 @@ use crate::progress::Progress;
 use crate::store::Store;
 use std::io::BufRead;
 
-/// What a replay did.
+/// Policies that `replay --switch-every` cycles through, in order.
+const PRESETS: [&str; 5] = ["leveling", "1-leveling", "tiering", "lazy-leveling", "universal"];
+
+/// Counts of a replay's operations.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 struct Tally {
     puts: u64,
@@ -47,19 +49,19 @@ impl Tally {
     }
 }
 
-/// Where the values of puts come from.
+/// Source of the values of puts.
 enum ValueSource {
     Generated,
     Real { name: String, values: Values<Box<dyn BufRead>> },
 }
 
-/// What a replay reads.
+/// Inputs of a replay.
 pub(super) struct Inputs {
     trace: Trace<Box<dyn BufRead>>,
     values: ValueSource,
 }
 
-/// Opens the trace and the values, and checks that they and the options go together.
+/// Opens the trace and the values, and checks that they are compatible with the options.
 pub(super) fn open(args: &ReplayArgs) -> Result<Inputs> {
     let trace = Trace::open(open_input(&args.trace)?);
     let mut trace = trace.map_err(|error| Failure::failed(&args.trace, error))?;
@@ -113,12 +115,12 @@ pub(super) fn replay(store: &dyn Store, args: &ReplayArgs, inputs: Inputs) -> Ou
     done.map(|()| Verdict::Fine)
 }
 
-/// A replay under way.
+/// A replay in progress.
 struct Replay<'a> {
     store: &'a dyn Store,
     args: &'a ReplayArgs,
     values: ValueSource,
-    /// The value of the put at hand; its buffer is used again and again.
+    /// Value of the current put; the buffer is reused.
     value: Vec<u8>,
     tally: Tally,
 }
@@ -145,7 +147,7 @@ impl Replay<'_> {
         Ok(())
     }
 
-    /// Switches to the next preset when enough operations have passed since the last switch.
+    /// Switches to the next preset policy after every `--switch-every` operations.
     fn switch_policy(&mut self) -> Result<()> {
         let Some(interval) = self.args.switch_every else { return Ok(()) };
         let done = self.tally.operations();
@@ -203,7 +205,7 @@ mod tests {
         let tally = run(&store, TRACE, ValueSource::Generated, &[]);
         let expected = Tally { puts: 3, put_bytes: 9, deletes: 1, hits: 1, misses: 1, switches: 0 };
         assert_eq!(tally, Ok(expected));
-        // The value of the third put (write number 2) of key b.
+        // Expected value: the third put of the trace (write number 2), to key b.
         let mut value = Vec::new();
         trace_value::generate(b"b", 2, 3, &mut value);
         assert_eq!(to_hex(&store.get(b"b").expect("a map reads").expect("b was put")), to_hex(&value));

@@ -1,15 +1,14 @@
-//! Commands that tell about a store: verify, tree, stats, explain, keyspaces, options.
+//! Reporting commands: verify, tree, stats, explain, keyspaces, options.
 
-use super::fine;
 use crate::args::{ExplainArgs, OptionsArgs, ReportArgs, TreeArgs};
-use crate::failure::{Outcome, Verdict};
+use crate::failure::{Outcome, Verdict, fine};
 use crate::figures::{counted, size};
 use crate::output::{Output, note};
 use crate::picture::{self, Style};
 use crate::store::{DecisionRecord, Store, engine};
 use serde_json::Map;
 
-/// Microseconds of a second.
+/// Microseconds per second.
 const MICROS_PER_SECOND: u64 = 1_000_000;
 
 pub(super) fn verify(store: &dyn Store, args: &ReportArgs, out: &mut Output<'_>) -> Outcome {
@@ -44,7 +43,7 @@ pub(super) fn tree(
     if shapes.is_empty()
         && let Some(name) = keyspace
     {
-        note(&format!("drumlin: no keyspace {name}"));
+        note(&format!("drumlin: keyspace not found: {name}"));
         return Ok(Verdict::Finding);
     }
     if args.json {
@@ -103,7 +102,7 @@ fn replay(store: &dyn Store, json: bool, out: &mut Output<'_>) -> Outcome {
     }
     report.left_out.iter().for_each(|what| note(&format!("replay: {what}")));
     let (decisions, differing) = (report.decisions, report.differing.len());
-    note(&format!("replay: {}, {differing} came out otherwise", counted(decisions, "decision")));
+    note(&format!("replay: {}, {differing} differ from the log", counted(decisions, "decision")));
     Ok(if differing == 0 { Verdict::Fine } else { Verdict::Finding })
 }
 
@@ -137,7 +136,7 @@ mod tests {
     use clap::Parser;
     use serde_json::Value;
 
-    /// Runs a command line on `store`; what it printed and how it ended.
+    /// Runs a command line on `store`. Returns its output and its outcome.
     fn run(store: &FakeStore, line: &[&str]) -> (String, Outcome) {
         let cli = Cli::try_parse_from([&["drumlin"], line].concat()).expect("good usage");
         let mut sink = Vec::new();

@@ -1,18 +1,18 @@
-//! Policies compared in virtual time: one line for each, one column for each phase.
+//! `drumlin sim`: compares policies in virtual time, with one row per policy and one column per phase.
 //!
-//! Tables: microseconds per operation, MiB merged, covered runs (mean and most), what all but one in a
-//! thousand writes wait at most; and how well ARCE foresaw the cost of operations and the length of merges.
-//! The figures follow from the arguments alone.
+//! It prints these tables: microseconds per operation, MiB compacted, covered runs (mean and maximum), the 99.9th
+//! percentile of write waits, and how well ARCE predicted operation cost and compaction time. The results depend only
+//! on the arguments.
 
 use super::pipeline;
 use crate::args::{SimArgs, SimKind};
 use crate::failure::{Failure, Outcome, Result, Verdict};
-use crate::output::Output;
+use crate::output::{Output, note};
 use drumlin_policy::sim::foresight::Missed;
 use drumlin_policy::sim::{PLANS, PhaseReport, Setup, phases};
 use serde_json::json;
 
-/// What is compared when nothing is named.
+/// Policies that are compared by default.
 const POLICIES: [&str; 12] = [
     "arce",
     "1-leveling:static",
@@ -49,7 +49,8 @@ pub(super) fn sim(args: &SimArgs, out: &mut Output<'_>) -> Outcome {
     let named: Vec<&str> = args.policies.iter().map(String::as_str).collect();
     let names = if named.is_empty() { &POLICIES[..] } else { &named[..] };
     let mut courses = Vec::new();
-    for name in names {
+    for (number, name) in names.iter().enumerate() {
+        note(&format!("sim: {name} ({} of {})", number + 1, names.len()));
         let mut policy = drumlin_policy::by_name(name).map_err(|e| Failure::Usage(e.to_string()))?;
         let reports = phases(&mut *policy, setup, letters, share)
             .map_err(|what| Failure::Usage(format!("{name} in {letters}: {what}")))?;
@@ -103,17 +104,17 @@ fn print_tables(courses: &[(&str, Vec<PhaseReport>)], out: &mut Output<'_>) -> R
         format!("{:.0}", reports.iter().map(|r| r.merged as f64).sum::<f64>() / MIB)
     };
     table("us per operation", "mean", courses, micros, mean, out)?;
-    table("MiB merged", "all", courses, merged, sum, out)?;
-    table("covered runs, mean and most", "", courses, runs, |_| String::new(), out)?;
+    table("MiB compacted", "all", courses, merged, sum, out)?;
+    table("covered runs, mean and max", "", courses, runs, |_| String::new(), out)?;
     let wait = |r: &PhaseReport| format!("{:.0}", r.wait / 1000.0);
-    table("us that 99.9 % of writes wait", "", courses, wait, |_| String::new(), out)?;
+    table("write wait p99.9, us", "", courses, wait, |_| String::new(), out)?;
     let said = |r: &PhaseReport| r.predicted.map_or("-".to_owned(), |nanos| format!("{:.1}", nanos / 1000.0));
     table("us per operation, predicted", "", courses, said, |_| String::new(), out)?;
     let missed = |missed: &Missed| format!("{:.2} {:.1}", missed.mean(), missed.most);
     let held = |r: &PhaseReport| missed(&r.foreseen.held);
-    table("windows missed by merges", "", courses, held, |_| String::new(), out)?;
+    table("prediction error, intervals", "", courses, held, |_| String::new(), out)?;
     let changed = |r: &PhaseReport| missed(&r.foreseen.changed);
-    table("and by those of another load", "", courses, changed, |_| String::new(), out)
+    table("same, load changed", "", courses, changed, |_| String::new(), out)
 }
 
 fn table(

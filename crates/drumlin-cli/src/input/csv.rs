@@ -1,41 +1,41 @@
-//! Comma-separated records as RFC 4180 has them, and entries of two fields.
+//! CSV records as in RFC 4180, and entries of two fields.
 //!
-//! A field may stand in double quotes, and then hold commas, line ends and doubled quotes. A record ends
-//! with a line feed, with or without a carriage return before it. Empty lines are skipped. For entries, a
-//! first record that is exactly `key,value` is a header. There are no escapes: bytes stand for themselves.
+//! A field in double quotes may contain commas, line ends and doubled quotes. A record ends with a line feed,
+//! optionally after a carriage return. Empty lines are skipped. In an entry file, a first record that is exactly
+//! `key,value` is a header. There are no escapes: every byte stands for itself.
 
 use super::lines::Lines;
 use super::{Entry, EntryReader, InputError};
 use std::io::BufRead;
 
-/// Where in a record the next byte stands.
+/// Parser state: the position of the next byte in its record.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     /// At the start of a field.
     Start,
-    /// In a field without quotes.
+    /// In an unquoted field.
     Bare,
     /// Between quotes.
     Quoted,
-    /// After a quote that closed the field, or is the first of a doubled one.
+    /// After a quote that closed the field or is the first half of a doubled quote.
     Closed,
     /// After a carriage return that only a line feed may follow.
     Return,
 }
 
-/// Reads records of any number of fields.
+/// Reads records with any number of fields.
 pub(crate) struct Records<R> {
     lines: Lines<R>,
     start: u64,
 }
 
 impl<R: BufRead> Records<R> {
-    /// The records of `input`.
+    /// Creates a reader of the records of `input`.
     pub(crate) fn new(input: R) -> Records<R> {
         Records { lines: Lines::new(input), start: 0 }
     }
 
-    /// The next record that is not an empty line; `None` at the end.
+    /// Returns the next record that is not an empty line; `None` at the end.
     pub(crate) fn next_record(&mut self) -> Result<Option<Vec<Vec<u8>>>, InputError> {
         loop {
             self.start = self.lines.number() + 1;
@@ -46,12 +46,12 @@ impl<R: BufRead> Records<R> {
         }
     }
 
-    /// Line that the record returned last starts at.
+    /// Returns the line number at which the last returned record starts.
     pub(crate) fn line(&self) -> u64 {
         self.start
     }
 
-    /// Bytes behind the records returned so far.
+    /// Returns the bytes consumed by the records returned so far.
     pub(crate) fn bytes(&self) -> u64 {
         self.lines.bytes()
     }
@@ -77,7 +77,7 @@ impl<R: BufRead> Records<R> {
     }
 }
 
-/// Takes one byte of a record; line feeds outside quotes end it and are dropped.
+/// Processes one byte of a record. Line feeds outside quotes end the record and are dropped.
 fn step(fields: &mut Vec<Vec<u8>>, place: Place, byte: u8) -> Result<Place, &'static str> {
     let last = fields.len() - 1;
     match (place, byte) {
@@ -114,7 +114,7 @@ pub(crate) struct CsvReader<R> {
 }
 
 impl<R: BufRead> CsvReader<R> {
-    /// The entries of `input`.
+    /// Creates a reader of the entries of `input`.
     pub(crate) fn new(input: R) -> CsvReader<R> {
         CsvReader { records: Records::new(input), first: true }
     }

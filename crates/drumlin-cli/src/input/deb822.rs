@@ -1,14 +1,14 @@
-//! Debian package indexes: stanzas of `Field: value` lines, set apart by blank lines.
+//! Debian package indexes (deb822): stanzas of `Field: value` lines, separated by blank lines.
 //!
-//! The key of a stanza is `Package/Version/Architecture`; its value is the stanza's exact bytes, line ends
-//! included, without the blank line that ends it. A line that begins with a space or a tab continues the
-//! field above it. A line of nothing but spaces and tabs is blank. Field names ignore case.
+//! The key of a stanza is `Package/Version/Architecture`. Its value is the exact bytes of the stanza with line ends,
+//! but without the blank line that ends it. A line that starts with a space or tab continues the field above it. A
+//! line that consists only of spaces and tabs is blank. Field names are case-insensitive.
 
 use super::lines::Lines;
 use super::{Entry, EntryReader, InputError};
 use std::io::BufRead;
 
-/// The fields that make the key, in its order.
+/// Fields that form the key, in order.
 const KEY_FIELDS: [&str; 3] = ["Package", "Version", "Architecture"];
 
 /// Reads entries from stanzas.
@@ -16,7 +16,7 @@ pub(crate) struct Deb822Reader<R> {
     lines: Lines<R>,
 }
 
-/// A stanza as far as it has been read.
+/// Stanza read so far.
 #[derive(Default)]
 struct Stanza {
     text: Vec<u8>,
@@ -24,7 +24,7 @@ struct Stanza {
 }
 
 impl<R: BufRead> Deb822Reader<R> {
-    /// The entries of `input`.
+    /// Creates a reader of the entries of `input`.
     pub(crate) fn new(input: R) -> Deb822Reader<R> {
         Deb822Reader { lines: Lines::new(input) }
     }

@@ -1,8 +1,8 @@
-//! Entries as JSON objects, one a line: `{"key": ..., "value": ...}`.
+//! Entries as JSON objects, one per line: `{"key": ..., "value": ...}`.
 //!
-//! A key is a string. A value is a string, stored as its text, or any other JSON value but null, stored as
-//! its JSON text exactly as it stands in the line. Bytes that are not UTF-8 come as hex digits under
-//! `key_hex` or `value_hex` instead. Empty lines are skipped; other members are refused.
+//! A key is a string. A value is either a string, stored as its text, or another JSON value except null, stored as
+//! its JSON text exactly as in the line. Bytes that are not UTF-8 are given as hex digits in `key_hex` or `value_hex`
+//! instead. Empty lines are skipped. Objects with other members are rejected.
 
 use super::lines::Lines;
 use super::{Entry, EntryReader, InputError};
@@ -27,7 +27,7 @@ pub(crate) struct JsonlReader<R> {
 }
 
 impl<R: BufRead> JsonlReader<R> {
-    /// The entries of `input`.
+    /// Creates a reader of the entries of `input`.
     pub(crate) fn new(input: R) -> JsonlReader<R> {
         JsonlReader { lines: Lines::new(input) }
     }

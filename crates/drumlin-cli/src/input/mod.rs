@@ -1,7 +1,7 @@
-//! What comes in: entries in four formats, traces, and the values that a replay writes.
+//! Input formats: entries in four formats, traces, and the values that a replay writes.
 //!
-//! Every reader is an iterator that holds one record at a time, so memory is bounded by the longest record
-//! that was really read. Trouble names the line. Input is never trusted: nothing here panics on it.
+//! Every reader is an iterator that holds one record at a time, so the longest record bounds its memory. Errors name
+//! the line. Input is untrusted: no input makes a reader panic.
 
 pub(crate) mod csv;
 pub(crate) mod deb822;
@@ -16,11 +16,11 @@ use std::fmt;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 
-/// Bytes read from a file at once.
+/// Size of the read buffer in bytes.
 const READ_BUFFER_BYTES: usize = 256 << 10;
-/// The largest window a zstd frame may ask for, as a power of two: what `zstd --long=27` writes.
+/// Base-2 logarithm of the largest window that a zstd frame may use. `zstd --long=27` writes such frames.
 const ZSTD_WINDOW_LOG_MAX: u32 = 27;
-/// The first bytes of a zstd frame.
+/// Magic number at the start of a zstd frame.
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
 /// A key and its value.
@@ -32,18 +32,18 @@ pub(crate) struct Entry {
     pub(crate) value: Vec<u8>,
 }
 
-/// Why a record could not be read.
+/// Error from reading a record.
 #[derive(Debug)]
 pub(crate) enum InputError {
-    /// The bytes did not come.
+    /// I/O error.
     Io(io::Error),
-    /// The bytes came, and are not what the format says.
+    /// The input violates its format.
     Bad {
-        /// What the input is counted in: lines or objects.
+        /// Unit in which positions are counted: `line` or `object`.
         unit: &'static str,
-        /// The one that the record starts at, from 1.
+        /// Number of the unit at which the record starts, from 1.
         number: u64,
-        /// What is wrong.
+        /// Description of the violation.
         what: String,
     },
 }
@@ -69,22 +69,22 @@ impl fmt::Display for InputError {
     }
 }
 
-/// A reader of entries that knows how much of its input it has taken.
+/// Reader of entries that counts the input bytes it has consumed.
 pub(crate) trait EntryReader: Iterator<Item = Result<Entry, InputError>> {
-    /// Bytes of input behind the entries returned so far.
+    /// Returns the input bytes consumed by the entries returned so far.
     fn bytes_read(&self) -> u64;
 }
 
-/// A file, or stdin for `-`, with its length where that is known.
+/// A file, or stdin for `-`.
 pub(crate) struct Source {
-    /// The bytes.
+    /// Reader of the content.
     pub(crate) reader: Box<dyn BufRead>,
-    /// How many there are.
+    /// Length in bytes, if known.
     pub(crate) bytes: Option<u64>,
 }
 
 impl Source {
-    /// Opens `name`.
+    /// Opens the file `name`, or stdin for `-`.
     pub(crate) fn open(name: &str) -> Result<Source, Failure> {
         if name == "-" {
             let reader = BufReader::with_capacity(READ_BUFFER_BYTES, io::stdin());
@@ -96,7 +96,8 @@ impl Source {
         Ok(Source { reader, bytes: meta.is_file().then_some(meta.len()) })
     }
 
-    /// The same bytes, decompressed when they are a zstd frame. Their number is then unknown.
+    /// Decompresses the source if it is a zstd frame; otherwise returns it unchanged. The length of decompressed data
+    /// is unknown.
     pub(crate) fn decompressed(mut self) -> io::Result<Source> {
         if !self.reader.fill_buf()?.starts_with(&ZSTD_MAGIC) {
             return Ok(self);

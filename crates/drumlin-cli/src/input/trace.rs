@@ -1,26 +1,25 @@
-//! Request traces: CSV files with the header `ts,op,key,size` (key-value) or `ts,op,lba,bytes` (block).
+//! Request traces: CSV files with the header `ts,op,key,size` (key-value trace) or `ts,op,lba,bytes` (block trace).
 //!
-//! `op` is `G` for get, `P` for put, `D` for delete; `ts` is not used. In a key-value trace the key is the
-//! bytes of the field. In a block trace `lba` counts sectors of 512 bytes, and keys are 16 lower-case hex
-//! digits, so that key order is block order:
+//! `op` is `G` for get, `P` for put or `D` for delete. `ts` is ignored. In a key-value trace, the key is the bytes of
+//! the field. In a block trace, `lba` counts sectors of 512 bytes. Keys are 16 lower-case hex digits, so that key
+//! order is block order:
 //!
-//! - as it stands, a request is one operation; the key is the `lba`, the value has `bytes` bytes;
-//! - expanded, a request is one operation for each block of 4,096 bytes that it touches, in rising order;
-//!   the key is the block number `lba * 512 / 4096`, the value has 4,096 bytes. A request of no bytes
-//!   touches no block.
+//! - By default, a request is one operation. The key is the `lba` and the value has `bytes` bytes.
+//! - In an expanded trace, a request is one operation per touched block of 4,096 bytes, in ascending order. The key
+//!   is the block number `lba * 512 / 4096` and the value has 4,096 bytes. A request of 0 bytes touches no block.
 
 use super::InputError;
 use super::csv::Records;
 use std::io::BufRead;
 
-/// Bytes of a sector, which `lba` counts.
+/// Bytes per sector, the unit of `lba`.
 const SECTOR_BYTES: u64 = 512;
-/// Bytes of a block that requests are expanded to.
+/// Bytes per block of an expanded trace.
 const BLOCK_BYTES: u64 = 4096;
-/// The longest value a trace may ask for; a sane trace stays far below it.
+/// Maximum value size that a trace may request; real traces stay far below it.
 const VALUE_BYTES_MAX: u64 = 64 << 20;
 
-/// What a request does.
+/// Type of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Action {
     /// Read the key.
@@ -31,27 +30,27 @@ pub(crate) enum Action {
     Delete,
 }
 
-/// One operation.
+/// One operation of a trace.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Operation {
-    /// What it does.
+    /// Type of the operation.
     pub(crate) action: Action,
-    /// To which key.
+    /// Key of the operation.
     pub(crate) key: Vec<u8>,
-    /// Bytes of the value that a put writes, at most `VALUE_BYTES_MAX`.
+    /// Size in bytes of the value that a put writes, at most `VALUE_BYTES_MAX`.
     pub(crate) size: usize,
 }
 
-/// Which of the two layouts a trace has.
+/// Layout of a trace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Layout {
-    /// `ts,op,key,size`
+    /// Key-value trace: `ts,op,key,size`.
     Keys,
-    /// `ts,op,lba,bytes`
+    /// Block trace: `ts,op,lba,bytes`.
     Blocks,
 }
 
-/// Blocks of an expanded request that are still to come.
+/// Remaining blocks of an expanded request.
 struct Pending {
     action: Action,
     next: u64,
@@ -67,7 +66,7 @@ pub(crate) struct Trace<R> {
 }
 
 impl<R: BufRead> Trace<R> {
-    /// Reads the header of `input`.
+    /// Reads the header of `input` and returns a reader of its operations.
     pub(crate) fn open(input: R) -> Result<Trace<R>, InputError> {
         let mut records = Records::new(input);
         let header = records.next_record()?.unwrap_or_default();
@@ -79,22 +78,22 @@ impl<R: BufRead> Trace<R> {
         Ok(Trace { records, layout, expand: false, pending: None })
     }
 
-    /// The layout its header names.
+    /// Returns the layout that the header names.
     pub(crate) fn layout(&self) -> Layout {
         self.layout
     }
 
-    /// From now on, requests of a block trace become operations on 4,096-byte blocks.
+    /// Expands the requests of a block trace: later requests become operations on 4,096-byte blocks.
     pub(crate) fn expand(&mut self) {
         self.expand = self.layout == Layout::Blocks;
     }
 
-    /// Bytes of decompressed trace behind the operations returned so far.
+    /// Returns the bytes of decompressed trace consumed by the operations returned so far.
     pub(crate) fn bytes_read(&self) -> u64 {
         self.records.bytes()
     }
 
-    /// Line of the operation returned last.
+    /// Returns the line number of the last returned operation.
     pub(crate) fn line(&self) -> u64 {
         self.records.line()
     }
@@ -112,7 +111,7 @@ impl<R: BufRead> Trace<R> {
         }
     }
 
-    /// The operation of a record; `None` when its blocks are pending now, if it touches any.
+    /// Parses a record. Returns `None` if the request is expanded; its blocks, if any, are then pending.
     fn parse(&mut self, fields: Vec<Vec<u8>>) -> Result<Option<Operation>, String> {
         let [_, op, key, size] = <[Vec<u8>; 4]>::try_from(fields)
             .map_err(|fields| format!("a record has 4 fields, not {}", fields.len()))?;
@@ -132,6 +131,7 @@ impl<R: BufRead> Trace<R> {
         }
         let start = sector.checked_mul(SECTOR_BYTES).ok_or("the lba is too large")?;
         let end = start.checked_add(size).ok_or("the request ends beyond the device")?;
+        value_size(size)?;
         if size > 0 {
             self.pending = Some(Pending { action, next: start / BLOCK_BYTES, last: (end - 1) / BLOCK_BYTES });
         }
@@ -161,7 +161,7 @@ fn value_size(size: u64) -> Result<usize, String> {
     Ok(size as usize)
 }
 
-/// A decimal number of digits alone.
+/// Parses a decimal number that consists only of digits.
 fn number(text: &[u8]) -> Option<u64> {
     if !text.iter().all(u8::is_ascii_digit) {
         return None;
@@ -198,7 +198,7 @@ mod tests {
         let text = "ts,op,key,size\n13,P,a b.json,106\n14,G,a b.json,0\n15,D,\"x,y\",0\n";
         let expected = ["Put a b.json 106", "Get a b.json 0", "Delete x,y 0"];
         assert_eq!(read(text, false), Ok(expected.map(str::to_owned).to_vec()));
-        // Only block traces expand.
+        // Only block traces can be expanded.
         assert_eq!(read(text, true), read(text, false));
     }
 
@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn an_expanded_request_touches_every_block_it_overlaps() {
-        // Sectors 7 and 8 lie in blocks 0 and 1; sectors 8 to 15 are block 1; 0 bytes touch nothing.
+        // Sectors 7 and 8 lie in blocks 0 and 1. Sectors 8 to 15 are block 1. A request of 0 bytes touches no block.
         let text = "ts,op,lba,bytes\n0,P,7,1024\n0,G,8,4096\n0,P,8,0\n0,D,15,8704\n";
         let expected = [
             "Put 0000000000000000 4096",
@@ -238,6 +238,7 @@ mod tests {
             (format!("{keys}1,P,a,\n"), "line 2: the size is not a number"),
             (format!("{keys}1,P,a,99999999999\n"), "line 2: a value of 99999999999 bytes"),
             (format!("{blocks}1,G,x,1\n"), "line 2: the lba is not a number"),
+            (format!("{blocks}1,G,0,1000000000000\n"), "line 2: a value of 1000000000000 bytes"),
             (format!("{blocks}1,G,36028797018963968,1\n"), "line 2: the lba is too large"),
             (format!("{blocks}1,G,36028797018963967,18446744073709551615\n"), "line 2: the request ends"),
         ] {

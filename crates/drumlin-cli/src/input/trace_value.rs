@@ -1,18 +1,17 @@
-//! The values that a replay writes.
+//! Values that a replay writes.
 //!
-//! Without a file of real values, the value of a put is a pure function of its key, its write number (how
-//! many puts came before it in the replay, from 0; deletes and gets do not count) and its size:
+//! Without a file of real values, the value of a put is a pure function of its key, its write number and its size.
+//! The write number is the number of puts before it in the replay, from 0; deletes and gets do not count.
 //!
-//! 1. `seed` = FNV-1a of the key in 64 bits (offset basis `cbf29ce484222325`, prime `100000001b3`), xor the
-//!    write number;
-//! 2. word `i` = 0, 1, 2, ... is the finalizer of splitmix64 on `z = seed + (i + 1) * 9e3779b97f4a7c15`,
-//!    all modulo 2^64: `z = (z ^ z >> 30) * bf58476d1ce4e5b9`, `z = (z ^ z >> 27) * 94d049bb133111eb`,
-//!    `z ^ z >> 31`;
-//! 3. the value is the words in little-endian byte order, one after the other, cut to the size.
+//! 1. `seed` is the 64-bit FNV-1a hash of the key (offset basis `cbf29ce484222325`, prime `100000001b3`), xor the
+//!    write number.
+//! 2. Word `i` = 0, 1, 2, ... is the splitmix64 finalizer of `z = seed + (i + 1) * 9e3779b97f4a7c15`, all modulo
+//!    2^64: `z = (z ^ z >> 30) * bf58476d1ce4e5b9`, `z = (z ^ z >> 27) * 94d049bb133111eb`, `z ^ z >> 31`.
+//! 3. The value is the concatenation of the words in little-endian byte order, truncated to the size.
 //!
-//! `scripts/replay_oracle.py` computes the same from this text alone.
+//! `scripts/replay_oracle.py` implements the same function from this description alone.
 //!
-//! A file of real values holds what `git cat-file --batch` prints, one object for each put in the order of
+//! A file of real values has the output format of `git cat-file --batch`, with one object per put, in the order of
 //! the puts: a line `ID TYPE SIZE`, `SIZE` bytes, a line feed.
 
 use super::InputError;
@@ -21,7 +20,7 @@ use std::io::{self, BufRead, Read};
 const FNV_OFFSET_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
 const FNV_PRIME: u64 = 0x0000_0100_0000_01b3;
 const SPLITMIX_GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
-/// Longest header line of an object; an id, a type and a size take far less.
+/// Maximum length of an object's header line; an id, a type and a size take far less.
 const HEADER_BYTES_MAX: u64 = 256;
 
 /// Writes the generated value of a put into `value`.
@@ -54,12 +53,12 @@ pub(crate) struct Values<R> {
 }
 
 impl<R: BufRead> Values<R> {
-    /// The objects of `input`.
+    /// Creates a reader of the objects of `input`.
     pub(crate) fn new(input: R) -> Values<R> {
         Values { input, objects: 0 }
     }
 
-    /// Reads the next object into `value`; it must have `size` bytes.
+    /// Reads the next object into `value`. The object must have `size` bytes.
     pub(crate) fn next_into(&mut self, size: usize, value: &mut Vec<u8>) -> Result<(), InputError> {
         self.objects += 1;
         let number = self.objects;
@@ -106,7 +105,7 @@ mod tests {
 
     #[test]
     fn the_hash_and_the_generator_are_the_published_ones() {
-        // Test vectors of FNV-1a, and the first outputs of splitmix64 from seed 0.
+        // Test vectors of FNV-1a, and the first outputs of splitmix64 for seed 0.
         assert_eq!(fnv1a(b""), 0xcbf2_9ce4_8422_2325);
         assert_eq!(fnv1a(b"a"), 0xaf63_dc4c_8601_ec8c);
         assert_eq!(fnv1a(b"foobar"), 0x8594_4171_f739_67e8);

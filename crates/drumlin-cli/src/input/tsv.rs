@@ -1,7 +1,7 @@
-//! Tab-separated entries: `key TAB value`, one a line, escaped as [`crate::escape`] says.
+//! Tab-separated entries: `key TAB value`, one per line, escaped as in [`crate::escape`].
 //!
-//! Exactly one tab a line; a line that holds none or more is refused, for it is more likely a mistake than
-//! data. A carriage return before the line end belongs to the value.
+//! Each line has exactly one tab. A line with no tab or several tabs is rejected, because it is more likely a mistake
+//! than data. A carriage return before the line end is part of the value.
 
 use super::lines::Lines;
 use super::{Entry, EntryReader, InputError};
@@ -14,7 +14,7 @@ pub(crate) struct TsvReader<R> {
 }
 
 impl<R: BufRead> TsvReader<R> {
-    /// The entries of `input`.
+    /// Creates a reader of the entries of `input`.
     pub(crate) fn new(input: R) -> TsvReader<R> {
         TsvReader { lines: Lines::new(input) }
     }

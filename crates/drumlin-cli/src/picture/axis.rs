@@ -1,23 +1,23 @@
-//! The key space as a line of columns.
+//! Mapping of the key space to columns.
 //!
-//! The bounds of all files cut the key space into intervals. A file spreads its bytes evenly over the
-//! intervals it covers, and an interval is as wide as the bytes it got from all files. So a stretch of keys
-//! takes room by what is stored there, whatever the keys look like, and one that stores nothing takes none.
-//! On the line so made a file lies evenly between its bounds.
+//! The bounds of all files divide the key space into intervals. Each file distributes its bytes evenly over the
+//! intervals that it covers. The width of an interval is the sum of the bytes it receives from all files. So the
+//! width of a key range depends on the data stored in it and not on the form of the keys, and an empty key range has
+//! no width. On this axis, a file's bytes are distributed evenly between its bounds.
 
 use crate::store::{FileShape, KeyspaceShape};
 
-/// The line, cut into columns of equal width.
+/// The axis, divided into columns of equal width.
 pub(super) struct Axis {
-    /// Bounds of files, sorted, each once.
+    /// Distinct bounds of files, sorted.
     cuts: Vec<Vec<u8>>,
-    /// Bytes left of each cut, and of the end of the key space.
+    /// Bytes to the left of each cut, and of the end of the key space.
     positions: Vec<f64>,
     columns: usize,
 }
 
 impl Axis {
-    /// The line under all files of `shape`.
+    /// Builds the axis for all files of `shape`.
     pub(super) fn new(shape: &KeyspaceShape, columns: usize) -> Axis {
         let files: Vec<_> = files(shape).collect();
         let mut cuts: Vec<_> = files.iter().map(|f| f.first.clone()).collect();
@@ -29,7 +29,7 @@ impl Axis {
         axis
     }
 
-    /// Running sums of the bytes of each interval.
+    /// Returns the running sums of the bytes per interval.
     fn weigh(&self, files: &[&FileShape]) -> Vec<f64> {
         let mut change = vec![0.0; self.positions.len()];
         for file in files {
@@ -42,14 +42,15 @@ impl Axis {
         let mut positions = vec![0.0];
         for step in &change[..change.len() - 1] {
             density += step;
-            // Sums of floats may fall a little below zero where nothing is stored.
+            // Floating-point sums may be slightly negative where no data is stored.
             sum += f64::max(density, 0.0);
             positions.push(sum);
         }
         positions
     }
 
-    /// The first interval that `file` covers, and the first after it that it does not. At least one.
+    /// Returns the first interval that `file` covers and the first one after it; the range holds at least one
+    /// interval.
     fn intervals(&self, file: &FileShape) -> (usize, usize) {
         let place = |key: &Vec<u8>| self.cuts.binary_search(key).unwrap_or_else(|place| place);
         let from = place(&file.first);
@@ -57,7 +58,7 @@ impl Axis {
         (from, to.max(from + 1))
     }
 
-    /// Adds to each of `columns` the bytes of `file` that lie in it.
+    /// Adds the bytes of `file` that lie in each column to `columns`.
     pub(super) fn add(&self, file: &FileShape, columns: &mut [f64]) {
         let total = self.positions.last().copied().unwrap_or(0.0);
         if total <= 0.0 || columns.is_empty() {
@@ -83,7 +84,7 @@ impl Axis {
     }
 }
 
-/// All files of a tree.
+/// Returns all files of a tree.
 pub(super) fn files(shape: &KeyspaceShape) -> impl Iterator<Item = &FileShape> {
     shape.levels.iter().flat_map(|level| level.runs.iter().flat_map(|run| run.files.iter()))
 }
@@ -116,7 +117,7 @@ mod tests {
             vec![file("a", Some("b"), 300), file("b", Some("z"), 100)],
             vec![file("a", Some("z"), 400)],
         ]);
-        // Interval [a, b) weighs 300 + 200, [b, z) 100 + 200.
+        // Interval [a, b) has 300 + 200 bytes, and [b, z) has 100 + 200.
         assert_eq!(columns(&shape, 0, 8), [60.0, 60.0, 60.0, 60.0, 60.0, 33.333, 33.333, 33.333]);
         assert_eq!(columns(&shape, 1, 8), [50.0; 8]);
     }
@@ -131,7 +132,7 @@ mod tests {
     fn degenerate_trees_are_drawn_too() {
         assert_eq!(columns(&shape(vec![vec![]]), 0, 4), [0.0; 4]);
         assert_eq!(columns(&shape(vec![vec![file("a", Some("b"), 0)]]), 0, 4), [0.0; 4]);
-        // Bounds the wrong way round must not panic.
+        // Bounds in the wrong order must not cause a panic.
         let odd = shape(vec![vec![file("b", Some("a"), 8), file("c", Some("c"), 8)]]);
         assert_eq!(columns(&odd, 0, 4).iter().sum::<f64>(), 16.0);
     }

@@ -1,4 +1,4 @@
-//! The drawing of a tree: one line a run, at most 100 columns wide.
+//! Drawing of an LSM tree: one line per run, at most 100 columns wide.
 //!
 //! ```text
 //! default: leveling; 2 levels, 2 runs, 3 files, 12.0 MiB, 1,200 entries, 0 tombstones
@@ -9,10 +9,10 @@
 //!            a                                      z
 //! ```
 //!
-//! The bar is the key space, stretched as [`axis`] says; a mark is as high as the bytes that the run has in
-//! its column, against the fullest column of the tree, and the lowest mark means "a few". Then come files, bytes, the span of sequence numbers,
-//! the policy's tag, and how many files are narrowed or busy (`2n`, `1b`). The last line names the first key
-//! and the end of the key space.
+//! The bar is the key space, scaled as described in [`axis`]. The height of a mark shows the bytes of the run in that
+//! column, relative to the fullest column of the tree. The lowest mark stands for any small amount. The bar is
+//! followed by the number of files, the bytes, the range of sequence numbers, the policy's tag, and the numbers of
+//! narrowed and busy files (`2n`, `1b`). The last line shows the first key and the end of the key space.
 
 mod axis;
 
@@ -21,30 +21,30 @@ use crate::figures::{counted, size};
 use crate::store::{FileShape, KeyspaceShape, LevelShape, RunShape};
 use axis::{Axis, files};
 
-/// Columns of the key space.
+/// Columns of the bar.
 const BAR_COLUMNS: usize = 40;
-/// Columns of a line, which is cut there.
+/// Maximum columns of a line; longer lines are truncated.
 const LINE_COLUMNS: usize = 100;
-/// Columns left of the bar's edge.
+/// Columns to the left of the bar's edge.
 const LEFT_COLUMNS: usize = 10;
-/// Characters of a key at most, where it stands in a line with others.
+/// Maximum characters of a key within a line.
 const KEY_COLUMNS: usize = 16;
-/// An empty memtable has a few bytes of its own; fewer than this in memory are not worth a line.
+/// Bytes in memory from which on they are shown. An empty memtable has a few bytes of overhead, which are not shown.
 const MEMORY_BYTES_SHOWN: u64 = 1024;
-/// Marks from a few bytes to all of a column.
+/// Marks of increasing height, up to the fullest column.
 const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 const ASCII: [char; 8] = ['.', ':', '-', '=', '+', '*', '#', '@'];
-/// Colours of levels in turn, as SGR parameters.
+/// Colours of the levels in rotation, as SGR parameters.
 const COLOURS: [&str; 6] = ["36", "32", "33", "35", "34", "31"];
 
-/// How to draw.
+/// Style of the drawing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Style {
-    /// With ASCII characters alone.
+    /// Draw only with ASCII characters.
     pub(crate) ascii: bool,
-    /// With colours.
+    /// Draw with colours.
     pub(crate) colour: bool,
-    /// With a line for every file.
+    /// Draw a line for every file.
     pub(crate) files: bool,
 }
 
@@ -68,7 +68,7 @@ impl Totals {
     }
 }
 
-/// The picture of `shape`, lines ended.
+/// Returns the drawing of `shape` as newline-terminated lines.
 pub(crate) fn draw(shape: &KeyspaceShape, style: Style) -> String {
     let drawing = Drawing::new(shape, style);
     let mut lines = vec![drawing.headline(shape)];
@@ -103,7 +103,7 @@ impl Drawing {
         drawing
     }
 
-    /// Bytes of `run` in each column.
+    /// Returns the bytes of `run` in each column.
     fn columns(&self, run: &RunShape) -> [f64; BAR_COLUMNS] {
         let mut columns = [0.0; BAR_COLUMNS];
         run.files.iter().for_each(|file| self.axis.add(file, &mut columns));
@@ -171,7 +171,7 @@ impl Drawing {
     }
 }
 
-/// What is in memory, if anything is.
+/// Returns the line about memtables, if there is data in memory.
 fn memory_line(shape: &KeyspaceShape) -> Option<String> {
     let bytes = shape.active_bytes.saturating_add(shape.sealed_bytes);
     let waiting = counted(shape.sealed_memtables, "memtable");
@@ -179,7 +179,7 @@ fn memory_line(shape: &KeyspaceShape) -> Option<String> {
         .then(|| format!("mem   {} in memory, {waiting} sealed", size(bytes)))
 }
 
-/// The tag of a run, and how many of its files are narrowed or busy.
+/// Returns the tag of a run and the numbers of its narrowed and busy files.
 fn marks(run: &RunShape) -> String {
     let mut text = String::new();
     if !run.tag.is_empty() {
@@ -216,10 +216,10 @@ fn file_line(file: &FileShape) -> String {
     cut(&facts)
 }
 
-/// The first key under the left edge of the bar, and the end of the keys under the right one.
+/// Returns the last line: the first key below the left edge of the bar, and the end of the keys below the right edge.
 fn span_line(shape: &KeyspaceShape) -> Option<String> {
     let first = files(shape).map(|file| &file.first).min()?;
-    // No end is greater than every end.
+    // A file without an end key extends beyond every end key.
     let unbounded = files(shape).any(|file| file.end.is_none());
     let end = files(shape).filter_map(|file| file.end.as_ref()).max().filter(|_| !unbounded);
     let (first, end) =
@@ -237,7 +237,7 @@ fn cut(line: &str) -> String {
     cut_to(line, LINE_COLUMNS)
 }
 
-/// The first `columns` characters of `text`; a `~` in the last place says that there were more.
+/// Returns the first `columns` characters of `text`; if it is longer, the last one is `~`.
 fn cut_to(text: &str, columns: usize) -> String {
     if text.chars().count() <= columns {
         return text.to_owned();

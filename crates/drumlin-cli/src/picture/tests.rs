@@ -1,9 +1,9 @@
-//! Trees in, pictures out.
+//! Tests of the drawings of trees.
 
 use super::*;
 
-/// A tree from lines like `L1 r4 tag: 1..9 a-m 400` and, for more files of the same run, `1..9 m-z 400`.
-/// Bytes are in KiB, an end of `$` is none, and a trailing `n` or `b` makes a file narrowed or busy.
+/// Parses a tree from lines like `L1 r4 tag: 1..9 a-m 400`; a line `1..9 m-z 400` adds a file to the same run. Bytes
+/// are in KiB, an end of `$` means no end, and a trailing `n` or `b` makes a file narrowed or busy.
 fn tree(name: &str, text: &str) -> KeyspaceShape {
     let mut shape =
         KeyspaceShape { name: name.to_owned(), policy: "arce".to_owned(), ..KeyspaceShape::default() };

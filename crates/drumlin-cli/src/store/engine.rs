@@ -1,14 +1,15 @@
-//! The engine behind the [`Store`] trait: the one file of the command that names `drumlin`.
+//! The engine behind the [`Store`] trait. All other commands use the trait; only `commands::pipeline_engine` calls the
+//! engine too, for its simulated loads.
 //!
-//! It turns calls into calls and reports into plain data, and decides three things: reading from a keyspace
-//! that is not there is an error rather than a reason to make one; an option or a policy that the engine does
-//! not know is bad usage rather than a failed call; an option goes to the store or to the keyspace by its name.
+//! It translates calls and converts reports to plain data. It also decides three things. Reading from a missing
+//! keyspace is an error and does not create the keyspace. An option or policy unknown to the engine is bad usage, not
+//! a failed call. The name of an option determines whether it applies to the store or to the keyspace.
 
 use super::{
-    Access, Bounds, DecisionRecord, DecisionReplay, Entries, FileShape, Finding, KeyspaceShape, LevelShape,
-    OpenOptions, OptionRow, RepairReport, RunShape, Store, Verification, Want,
+    Access, Bounds, DecisionRecord, DecisionReplay, Durability, Entries, FileShape, Finding, KeyspaceShape,
+    LevelShape, OpenOptions, OptionRow, RepairReport, RepairedFile, RepairedKeyspace, RunShape, Store,
+    Verification, Want,
 };
-use crate::args::Durability;
 use crate::escape::to_hex;
 use crate::failure::{Failure, Result};
 use drumlin::{Batch, Builder, Db, Error, ErrorKind, Keyspace, KeyspaceOptions, OptionDef, Options};
@@ -31,7 +32,7 @@ fn open_with(builder: Builder, options: &OpenOptions) -> Result<Box<dyn Store>> 
     let mut settings = Vec::new();
     for (name, value) in &options.settings {
         if of_keyspace(name) {
-            // Refused before the store is made, if it must be.
+            // Reject a bad setting before the store is created.
             KeyspaceOptions::default().set(name, value).map_err(failure)?;
             settings.push((name.clone(), value.clone()));
         } else {
@@ -55,7 +56,7 @@ fn open_with(builder: Builder, options: &OpenOptions) -> Result<Box<dyn Store>> 
     Ok(Box::new(engine))
 }
 
-/// Whether a store may be sound and is just in a place where nothing can be written.
+/// Returns whether an open failed only because the directory is not writable, so that a read-only open may succeed.
 fn cannot_write(error: &Error) -> bool {
     use io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
     let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<io::Error>());
@@ -63,28 +64,47 @@ fn cannot_write(error: &Error) -> bool {
         || cause.is_some_and(|cause| matches!(cause.kind(), PermissionDenied | ReadOnlyFilesystem))
 }
 
-/// Saves what can be saved of the store in `from` into the new directory `to`.
-pub(crate) fn repair(from: &Path, to: &Path) -> Result<RepairReport> {
-    let report = drumlin::repair(from, to).map_err(failure)?;
+/// Recovers as much as possible of the store in `from` into the new directory `to`. Calls `progress` periodically
+/// with the entries written and the bytes read.
+pub(crate) fn repair(from: &Path, to: &Path, mut progress: impl FnMut(u64, u64)) -> Result<RepairReport> {
+    let tell = |come: &drumlin::RepairProgress| progress(come.entries, come.bytes);
+    let report = drumlin::repair_with(&drumlin::env::Env::os(), from, to, tell).map_err(failure)?;
+    let nothing_lost = report.nothing_lost();
+    let keyspace = |k: drumlin::RepairedKeyspace| RepairedKeyspace {
+        name: k.name,
+        certain: k.certain,
+        doubtful: k.doubtful,
+        lost: k.lost,
+        lost_more: k.lost_more,
+    };
+    let file = |f: drumlin::RepairedFile| RepairedFile {
+        name: f.name,
+        entries: f.entries,
+        lost: f.lost,
+        damages: f.damages,
+    };
     Ok(RepairReport {
-        tables_kept: report.tables_kept,
-        entries_kept: report.entries_kept,
-        commits_kept: report.commits_kept,
-        lost: report.lost,
+        nothing_lost,
+        was_closed: report.was_closed,
+        commits: report.commits,
+        keyspaces: report.keyspaces.into_iter().map(keyspace).collect(),
+        files: report.files.into_iter().map(file).collect(),
+        findings: report.findings,
+        notes: report.notes,
     })
 }
 
-/// Every option, with its default, its bounds and what it does, as text for a terminal.
+/// Returns all options with their defaults, bounds and descriptions, as text for a terminal.
 pub(crate) fn options_text() -> String {
     drumlin::options_help()
 }
 
-/// The same as the page of the documentation.
+/// Returns all options as the page of the documentation.
 pub(crate) fn options_page() -> String {
     drumlin::options_markdown()
 }
 
-/// Every option as data.
+/// Returns all options as data.
 pub(crate) fn options() -> Result<Vec<OptionRow>> {
     let (store, keyspace) = (Options::default(), KeyspaceOptions::default());
     let of_store = Options::defs().iter().map(|def| option_row(def, "store", store.get(def.name)));
@@ -110,9 +130,9 @@ struct Engine {
     db: Db,
     name: String,
     create: bool,
-    /// Options of the keyspace, set when it is resolved.
+    /// Options of the keyspace, applied when the keyspace is first opened.
     settings: Vec<(String, String)>,
-    /// Resolved at its first use, so that commands on the whole store need no keyspace.
+    /// The keyspace, opened at its first use, so that commands on the whole store need no keyspace.
     keyspace: OnceCell<Keyspace>,
 }
 
@@ -294,7 +314,7 @@ fn run_shape(run: drumlin::RunShape) -> RunShape {
     RunShape { id: run.id, tag: tag_text(&run.tag), files: run.files.into_iter().map(file).collect() }
 }
 
-/// A tag that is plain text as it is, any other as hex digits.
+/// Returns a tag as text if it is printable ASCII, otherwise as hex digits.
 fn tag_text(tag: &[u8]) -> String {
     match std::str::from_utf8(tag) {
         Ok(text) if text.bytes().all(|b| b.is_ascii_graphic()) => text.to_owned(),

@@ -1,7 +1,8 @@
 //! A store for unit tests: an ordered map, with reports that a test sets.
 
-use super::{Bounds, DecisionRecord, DecisionReplay, Entries, KeyspaceShape, Store, Verification, Want};
-use crate::args::Durability;
+use super::{
+    Bounds, DecisionRecord, DecisionReplay, Durability, Entries, KeyspaceShape, Store, Verification, Want,
+};
 use crate::failure::{Failure, Result};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -10,24 +11,24 @@ use std::path::Path;
 /// An ordered map as a store.
 #[derive(Default)]
 pub(crate) struct FakeStore {
-    /// What is stored.
+    /// Stored entries.
     pub(crate) map: RefCell<BTreeMap<Vec<u8>, Vec<u8>>>,
-    /// Every call that a test may want to see, in order.
+    /// Calls that a test may check, in order.
     pub(crate) calls: RefCell<Vec<String>>,
-    /// Writes that still succeed; then they fail.
+    /// Number of writes that still succeed; later writes fail.
     pub(crate) writes_left: Cell<Option<u64>>,
-    /// What `verify` answers.
+    /// Result of `verify`.
     pub(crate) verification: Verification,
-    /// What `tree` answers.
+    /// Result of `tree`.
     pub(crate) shapes: Vec<KeyspaceShape>,
-    /// What `explain` answers.
+    /// Result of `explain`.
     pub(crate) decisions: Vec<DecisionRecord>,
-    /// What `explain --replay` answers.
+    /// Result of `explain --replay`.
     pub(crate) replayed: DecisionReplay,
 }
 
 impl FakeStore {
-    /// A store that holds `entries`.
+    /// Creates a store that holds `entries`.
     pub(crate) fn with(entries: &[(&str, &str)]) -> FakeStore {
         let store = FakeStore::default();
         let owned = entries.iter().map(|&(k, v)| (k.as_bytes().to_vec(), v.as_bytes().to_vec()));
@@ -35,7 +36,7 @@ impl FakeStore {
         store
     }
 
-    /// What is stored, as text.
+    /// Returns the stored entries as text.
     pub(crate) fn contents(&self) -> Vec<(String, String)> {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         self.map.borrow().iter().map(|(k, v)| (text(k), text(v))).collect()

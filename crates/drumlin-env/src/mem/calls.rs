@@ -1,4 +1,4 @@
-//! The simulated side of [`crate::Fs`] and [`crate::File`]: each call, counted and open to faults.
+//! Simulated side of [`crate::Fs`] and [`crate::File`]: each call is counted and subject to faults.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,10 +10,10 @@ use super::fault::{Effect, Op};
 use super::names::NodeId;
 use super::node::PAGE;
 use super::world::{About, State, World};
-use crate::fs::{Access, Caller, DirEntry, FileKind, Sync};
 use crate::holders::Hold;
+use crate::kinds::{Access, Caller, DirEntry, FileKind, FileStatus, Sync};
 
-/// Bytes of a transfer that a fault ends early.
+/// Returns the length of a transfer that a fault cuts short.
 fn half(len: usize) -> usize {
     len.div_ceil(2)
 }
@@ -23,7 +23,7 @@ impl World {
         self.call(About::path(Op::CreateDir, dir, at), |state, _| state.disk.create_dir_all(dir))
     }
 
-    /// The kind and identity of the file at `path`, for the record.
+    /// Returns kind and identity of the file at `path`, for the call record.
     fn known(&self, path: &Path) -> (Option<FileKind>, Option<NodeId>) {
         let state = self.state();
         let node = state.disk.file(path).ok();
@@ -70,7 +70,7 @@ impl World {
                 return Ok(None);
             }
             *state.open.entry(node).or_default() += 1;
-            Ok(Some(MemLock { world: self.clone(), node }))
+            Ok(Some(MemLock { world: self.clone(), path: path.to_owned(), node }))
         })
     }
 
@@ -88,10 +88,21 @@ impl World {
     }
 }
 
-/// A lock held in the simulated world, until dropped.
+/// A lock held in the simulated world until dropped.
 pub(crate) struct MemLock {
     world: Arc<World>,
+    path: PathBuf,
     node: NodeId,
+}
+
+impl MemLock {
+    pub(crate) fn is_in_place(&self) -> bool {
+        self.world.state().disk.file(&self.path).is_ok_and(|node| node == self.node)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
 }
 
 impl Drop for MemLock {
@@ -162,7 +173,7 @@ impl MemFile {
             Some(Effect::Stale) => node.read_stale(offset, buf),
             Some(Effect::Misdirected) => {
                 let n = node.read(offset, buf);
-                // From another page; in a file of one page, from the wrong place in it.
+                // The bytes come from another page, or in a file of one page from a wrong offset in it.
                 let pages = node.len().div_ceil(PAGE as u64).max(1);
                 let away = if pages > 1 {
                     (1 + state.faults.draw(pages - 1)) * PAGE as u64
@@ -224,6 +235,14 @@ impl MemFile {
         })
     }
 
+    /// Returns length and name status. A file of this disk has one name, or those that `link` added; this checks the
+    /// name that it was opened by.
+    pub(crate) fn status(&self) -> FileStatus {
+        let state = self.world.state();
+        let is_named = state.disk.file(&self.path).is_ok_and(|node| node == self.node);
+        FileStatus { len: state.disk.node(self.node).len(), is_named }
+    }
+
     pub(crate) fn len(&self, at: Caller) -> io::Result<u64> {
         self.world.call(self.about(Op::Len, 0, 0, at), |state, _| Ok(state.disk.node(self.node).len()))
     }
@@ -243,7 +262,7 @@ impl MemFile {
 
     pub(crate) fn close(self, at: Caller) -> io::Result<()> {
         let closed = self.world.call(self.about(Op::Close, 0, 0, at), |_, _| Ok(()));
-        // As on a real system, an interrupted close has closed.
+        // As on a real system, an interrupted close has closed the file.
         closed.or_else(|error| if error.kind() == io::ErrorKind::Interrupted { Ok(()) } else { Err(error) })
     }
 }

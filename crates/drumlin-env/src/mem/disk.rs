@@ -1,8 +1,7 @@
-//! The simulated disk: files, names, capacity, and what each file system call does to them.
+//! The simulated disk: files, names, capacity, and the effect of each file system call on them.
 //!
-//! This module knows nothing of faults, counting or threads. Its calls fail as the system's do, with the same
-//! error codes. A copy of a disk shares all pages with the original, so a picture of it can be taken at any
-//! call.
+//! This module does not deal with faults, counting or threads. Its calls fail as the system's do, with the same error
+//! codes. A copy of a disk shares all pages with the original, so taking a snapshot at any call is cheap.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -13,14 +12,14 @@ use rustix::io::Errno;
 
 use super::names::{Entry, Names, NodeId};
 use super::node::{Node, Page, SyncFailure};
-use crate::fs::{DirEntry, FileKind};
+use crate::kinds::{DirEntry, FileKind};
 
-/// How many pages of deleted files are kept as the garbage that grown files may show after a power loss.
+/// Maximum number of pages of deleted files kept as garbage, which grown files may show after a power loss.
 const GRAVEYARD: usize = 64;
-/// No file of a test is larger; a larger offset is a mistake.
+/// Maximum file length. No test needs a longer file, so a larger offset is a mistake.
 const MAX_LEN: u64 = 1 << 36;
 
-/// A picture of the simulated disk: what was written, and what of it is on stable storage.
+/// A snapshot of the simulated disk: what was written, and what of it is on stable storage.
 #[derive(Clone, Debug, Default)]
 pub struct Disk {
     pub(crate) nodes: BTreeMap<NodeId, Arc<Node>>,
@@ -28,13 +27,13 @@ pub struct Disk {
     pub(crate) graveyard: Arc<VecDeque<Arc<Page>>>,
     pub(crate) capacity: Option<u64>,
     pub(crate) next_node: NodeId,
-    /// What the clock showed.
+    /// Clock of the world at the snapshot, in nanoseconds.
     pub(crate) nanos: u64,
-    /// Whether the world that it comes from is stepped.
+    /// Whether the snapshot comes from a stepped world.
     pub(crate) stepped: bool,
 }
 
-/// How many handles each file has open.
+/// Number of open handles per file.
 pub(crate) type Open = BTreeMap<NodeId, u32>;
 
 impl Disk {
@@ -42,7 +41,7 @@ impl Disk {
         Disk { stepped, ..Disk::default() }
     }
 
-    /// The disk once nobody has a file open: those that no name means now, or may mean after a power loss, are gone.
+    /// Returns the disk with all handles closed. Files without a name, now or after any power loss, are gone.
     pub(crate) fn without_handles(&self) -> Disk {
         let mut disk = self.clone();
         let named = disk.names.reachable();
@@ -50,7 +49,7 @@ impl Disk {
         disk
     }
 
-    /// What `path` means; an error when a part of it above the last is a file.
+    /// Returns the target of `path`; fails when one of its parents is a file.
     pub(crate) fn find(&self, path: &Path) -> io::Result<Option<Entry>> {
         for above in path.ancestors().skip(1) {
             match self.names.live(above) {
@@ -62,7 +61,7 @@ impl Disk {
         Ok(self.names.live(path))
     }
 
-    /// The file at `path`.
+    /// Returns the file at `path`.
     pub(crate) fn file(&self, path: &Path) -> io::Result<NodeId> {
         match self.find(path)? {
             Some(Entry::File(id)) => Ok(id),
@@ -71,7 +70,7 @@ impl Disk {
         }
     }
 
-    /// The file at `path`, if there is one.
+    /// Returns the file at `path`, if it exists.
     pub(crate) fn node_at(&self, path: &Path) -> Option<&Node> {
         self.file(path).ok().map(|id| self.node(id))
     }
@@ -89,7 +88,7 @@ impl Disk {
         self.require_dir(path.parent().ok_or(Errno::INVAL)?)
     }
 
-    /// A file that is named, open, or may come back.
+    /// Returns a file that has a name, is open, or may reappear after a power loss.
     pub(crate) fn node(&self, id: NodeId) -> &Node {
         &self.nodes[&id]
     }
@@ -102,12 +101,12 @@ impl Disk {
         Arc::make_mut(&mut self.names)
     }
 
-    /// Puts a file on the disk without a name.
+    /// Adds a file without a name to the disk.
     pub(crate) fn add_node(&mut self, node: Node) -> NodeId {
         self.add_shared(Arc::new(node))
     }
 
-    /// As [`Disk::add_node`], for a file that another disk holds too.
+    /// As [`Disk::add_node`], for a file shared with another disk.
     pub(crate) fn add_shared(&mut self, node: Arc<Node>) -> NodeId {
         let id = self.next_node;
         self.next_node += 1;
@@ -145,7 +144,7 @@ impl Disk {
         let id = self.file(from)?;
         match self.find(to)? {
             Some(Entry::Dir) => return Err(Errno::ISDIR.into()),
-            // Two names of one file: both stay.
+            // Renaming one name of a file to another of its names keeps both.
             Some(Entry::File(replaced)) if replaced == id => return Ok(()),
             _ => {}
         }
@@ -179,7 +178,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Frees the files that nothing can reach any more; their bytes stay in the ground for a while.
+    /// Frees unreachable files. Their pages serve as garbage for a while.
     fn bury(&mut self, open: &Open) {
         let reachable = self.names.reachable();
         let gone: Vec<NodeId> = self
@@ -213,7 +212,7 @@ impl Disk {
         Ok(entries)
     }
 
-    /// Bytes in use by files that have a name or are open.
+    /// Returns the bytes in use by files that have a name or are open.
     pub(crate) fn used(&self, open: &Open) -> u64 {
         let mut held: Vec<NodeId> =
             self.names.files().map(|(_, id)| id).chain(open.keys().copied()).collect();
@@ -222,12 +221,12 @@ impl Disk {
         held.iter().map(|&id| self.node(id).allocated()).sum()
     }
 
-    /// Bytes that can still be written.
+    /// Returns the free bytes.
     pub(crate) fn free(&self, open: &Open) -> u64 {
         self.capacity.map_or(1 << 40, |capacity| capacity.saturating_sub(self.used(open)))
     }
 
-    /// Writes what fits; an error when nothing does.
+    /// Writes as many bytes as fit; fails when none do.
     pub(crate) fn write(&mut self, id: NodeId, offset: u64, data: &[u8], open: &Open) -> io::Result<usize> {
         let len = data.len() as u64;
         check_range(offset, len)?;
@@ -290,7 +289,7 @@ mod tests {
         let a = disk.create(Path::new("a"), FileKind::Table).unwrap();
         assert_eq!(disk.write(a, 0, &[1; 5000], &open).unwrap(), 5000);
         assert_eq!(disk.free(&open), 4096);
-        // Inside a page that is there already, and into one more.
+        // The write fills an existing page and one new page.
         assert_eq!(disk.write(a, 5000, &[1; 9000], &open).unwrap(), 3 * 4096 - 5000);
         let error = disk.write(a, 3 * 4096, &[1], &open).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::StorageFull);

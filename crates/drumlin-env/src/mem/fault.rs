@@ -1,6 +1,6 @@
-//! What can go wrong on the simulated disk, and when.
+//! Fault rules of the simulated disk: what fails, and when.
 
-use crate::fs::FileKind;
+use crate::kinds::FileKind;
 use crate::random::Random;
 
 use super::node::SyncFailure;
@@ -33,7 +33,7 @@ pub enum Op {
 }
 
 impl Op {
-    /// Every operation.
+    /// All operations.
     pub const ALL: [Op; 21] = [
         Op::CreateDir,
         Op::Create,
@@ -58,35 +58,36 @@ impl Op {
         Op::Close,
     ];
 
-    /// Whether the operation makes something durable.
+    /// Returns whether the operation makes something durable.
     pub fn is_sync(self) -> bool {
         matches!(self, Op::SyncData | Op::SyncAll | Op::SyncDir)
     }
 }
 
-/// What a fault does.
+/// Effect of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// The call fails with this code of the operating system and has no effect. A sync, or a close, that
-    /// fails so loses data as [`SyncFailure::Lost`] says. `EINTR` is called again by [`crate::Fs`]: do not
-    /// make it sticky.
+    /// The call fails with this operating system error code and has no effect. A sync or close that fails this way
+    /// loses data as [`SyncFailure::Lost`] describes. [`crate::Fs`] repeats a call after `EINTR`, so do not make
+    /// `EINTR` sticky.
     Fail(i32),
-    /// A read or write transfers about half of its bytes; [`crate::File`] goes on from there.
+    /// A read or write transfers about half of its bytes; [`crate::File`] continues it.
     Short,
     /// A write transfers about half of its bytes and fails with this code.
     Partial(i32),
-    /// A sync fails with this code and does that to the data. For a directory, reverting is as losing.
+    /// A sync fails with this code and treats the data as the [`SyncFailure`] says. For a directory, `Reverts` acts
+    /// as `Lost`.
     FailSync(i32, SyncFailure),
     /// A read returns one wrong bit.
     FlipBit,
     /// A read returns bytes from another place in the file.
     Misdirected,
-    /// A read returns what was there before the last change.
+    /// A read returns the content before the last change.
     Stale,
 }
 
 impl Effect {
-    /// Whether the effect can happen to this operation.
+    /// Returns whether the effect can happen to this operation.
     pub fn applies_to(self, op: Op) -> bool {
         match self {
             Effect::Fail(_) => true,
@@ -98,46 +99,46 @@ impl Effect {
     }
 }
 
-/// Which of the matching calls a fault hits.
+/// Selects which of the matching calls a fault hits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
     /// The call with this I/O index.
     Index(u64),
-    /// The `n`th matching call, from 0, once.
+    /// The `n`th matching call, counted from 0; fires once.
     Nth(u64),
-    /// The `n`th matching call, from 0, and all after it.
+    /// The `n`th matching call, counted from 0, and all later ones.
     From(u64),
     /// One in `n` matching calls, drawn from the seed.
     OneIn(u64),
 }
 
-/// A rule: which calls fail, and how.
+/// A fault rule: which calls fail, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// Only this operation.
+    /// Operation to match; `None` matches all.
     pub op: Option<Op>,
-    /// Only files of this kind. Calls on directories have none.
+    /// Kind of file to match; `None` matches all. Calls on directories have no kind.
     pub kind: Option<FileKind>,
-    /// Which of the matching calls.
+    /// Which of the matching calls fail.
     pub when: When,
-    /// What happens.
+    /// What happens to them.
     pub effect: Effect,
 }
 
 /// A fault that happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fired {
-    /// The I/O index of the call.
+    /// I/O index of the call.
     pub index: u64,
     /// The operation.
     pub op: Op,
-    /// The file's kind.
+    /// Kind of the file.
     pub kind: Option<FileKind>,
     /// What happened.
     pub effect: Effect,
 }
 
-/// The rules in force.
+/// Rules in force.
 #[derive(Debug)]
 pub(crate) struct Faults {
     rules: Vec<(Fault, u64)>,
@@ -158,8 +159,7 @@ impl Faults {
         self.rules.clear();
     }
 
-    /// What happens to the call: the effect of the first rule that hits it. Every rule counts the calls that
-    /// it matches.
+    /// Returns the effect of the first rule that hits the call. Every rule counts the calls that it matches.
     pub(crate) fn judge(&mut self, index: u64, op: Op, kind: Option<FileKind>) -> Option<Effect> {
         let mut hit = None;
         for (fault, matched) in &mut self.rules {
@@ -187,7 +187,7 @@ impl Faults {
         hit
     }
 
-    /// A draw below `bound`, for the details of an effect.
+    /// Returns a draw below `bound`, for the details of an effect.
     pub(crate) fn draw(&mut self, bound: u64) -> u64 {
         self.random.below(bound)
     }

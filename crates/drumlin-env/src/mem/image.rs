@@ -1,7 +1,7 @@
-//! What a power loss, or the death of the process, makes of a disk.
+//! Crash images: what a power loss, or the death of the process, leaves of a disk.
 //!
-//! Each image is drawn from a seed, so the same picture, mode and seed give the same image. Nothing is kept
-//! or lost in an order: a page or a name that was written last may survive alone.
+//! Each image is drawn from a seed, so the same snapshot, mode and seed give the same image. Survival does not follow
+//! write order: the page or name written last may survive alone.
 
 use std::collections::BTreeMap;
 
@@ -11,28 +11,28 @@ use super::node::{Node, PAGE, Page, Slot, bytes, page_count};
 use crate::random::Random;
 use std::sync::Arc;
 
-/// Bytes of a sector, the unit that a disk writes whole.
+/// Bytes per sector, the unit that a disk writes atomically.
 const SECTOR: usize = 512;
 
-/// How much an image forgets.
+/// Amount of unsynced data that an image loses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ImageMode {
     /// Nothing unsynced survives.
     None,
-    /// All that was handed to the system survives: the death of the process.
+    /// All that was passed to the system survives, as after the death of the process.
     All,
-    /// Each unsynced page is old, new, or zero where the file grew; each unsynced name is kept or lost.
+    /// Each unsynced page is old, new, or zero where the file grew. Each unsynced name is kept or lost.
     Pages,
-    /// As [`ImageMode::Pages`], and one page is split between two sectors.
+    /// As [`ImageMode::Pages`], with one page torn between two sectors.
     Torn,
-    /// As [`ImageMode::Pages`], with bytes of deleted files in pages by which a file grew.
+    /// As [`ImageMode::Pages`], but pages by which a file grew may hold bytes of deleted files.
     Garbage,
-    /// Length without data, or data without length. Names are kept or lost.
+    /// A file has its new length without the data, or the data without the length. Names are kept or lost.
     Size,
 }
 
 impl ImageMode {
-    /// Every mode.
+    /// All modes.
     pub const ALL: [ImageMode; 6] = [
         ImageMode::None,
         ImageMode::All,
@@ -43,30 +43,30 @@ impl ImageMode {
     ];
 }
 
-/// What an image lost.
+/// Losses of an image.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ImageReport {
-    /// Pages whose content is not the newest, in files that kept a name.
+    /// Number of pages whose content is not the newest, in files that kept a name.
     pub dropped_pages: u64,
-    /// Names that do not mean what they meant.
+    /// Number of names whose target changed.
     pub dropped_entries: u64,
-    /// Pages split between two sectors.
+    /// Number of pages torn between two sectors.
     pub torn: u64,
-    /// Pages with bytes of another file.
+    /// Number of pages with bytes of another file.
     pub garbage: u64,
-    /// Files whose length is not the newest.
+    /// Number of files whose length is not the newest.
     pub lengths: u64,
 }
 
 impl ImageReport {
-    /// Whether anything was lost.
+    /// Returns whether anything was lost.
     pub fn dropped_something(&self) -> bool {
         *self != ImageReport::default()
     }
 }
 
-/// The disk that a power loss leaves, all of it on stable storage; or that the death of the process leaves, of which a later
-/// power loss may still take what was not synced, and what a failed sync lost.
+/// Draws the disk that an event leaves. After a power loss, all of it is on stable storage. After the death of the
+/// process, a later power loss may still take what was not synced or what a failed sync lost.
 pub(crate) fn draw(disk: &Disk, mode: ImageMode, seed: u64) -> (Disk, ImageReport) {
     if mode == ImageMode::All {
         return (disk.without_handles(), ImageReport::default());
@@ -107,13 +107,13 @@ struct Drawing<'a> {
     disk: &'a Disk,
     mode: ImageMode,
     random: Random,
-    /// The page to split, with its new content.
+    /// Page to tear, with its torn content.
     tear: Option<(NodeId, usize, Arc<Page>)>,
     report: ImageReport,
 }
 
 impl Drawing<'_> {
-    /// Picks one unsynced page of the files that are left, and a split that shows.
+    /// Chooses an unsynced page of the surviving files, and a split that changes its content.
     fn choose_tear(&mut self, names: &BTreeMap<std::path::PathBuf, Entry>) {
         let mut candidates = Vec::new();
         for id in names.values().filter_map(|entry| entry.file()) {
@@ -147,7 +147,7 @@ impl Drawing<'_> {
         self.report.torn = 1;
     }
 
-    /// The file that is left of one.
+    /// Returns what is left of a file.
     fn node(&mut self, id: NodeId) -> Node {
         let node = self.disk.node(id);
         let mut pages = node.pages().to_vec();
@@ -155,7 +155,7 @@ impl Drawing<'_> {
             return Node::synced(node.kind, node.len(), pages);
         }
         let data_without_length = self.mode == ImageMode::Size && self.random.chance(1, 2);
-        // The end of the newest page that was kept.
+        // End of the newest page that survives.
         let mut reach = 0;
         for (page, old) in node.unsynced() {
             let new = node.current(page);
@@ -216,9 +216,9 @@ impl Drawing<'_> {
             ImageMode::None => old,
             ImageMode::Size if data_without_length => old,
             ImageMode::Size => new,
-            // Garbage shows only inside the file.
+            // Garbage is visible only inside the file.
             ImageMode::Garbage if new > old => new,
-            // The torn page shows only inside the file.
+            // The torn page is visible only inside the file.
             _ if self.tear.as_ref().is_some_and(|tear| tear.0 == id) && new > old => reach,
             _ => match self.random.index(3) {
                 0 => old,

@@ -1,13 +1,13 @@
-//! A simulated world: a disk that forgets, a clock that stands still, chance that repeats.
+//! A simulated world: a disk that drops unsynced data, a virtual clock, and reproducible random numbers.
 //!
-//! [`MemEnv`] is the tester's side; the engine sees the [`Env`] made from it. The disk (`disk`, `node`,
-//! `names`) keeps what readers see apart from what is on stable storage. `image` draws what a power loss
-//! leaves, `fault` says which calls go wrong, `monitor` checks the durability order rules, `world` ties them
-//! to one lock and one count of calls.
+//! [`MemEnv`] is the tester's interface; the engine sees the [`Env`] made from it. The disk (`disk`, `node`, `names`)
+//! keeps what readers see apart from what is on stable storage. `image` draws what a power loss leaves, `fault`
+//! decides which calls fail, and `monitor` checks the durability order rules. `world` puts them behind one lock and
+//! one call counter.
 //!
-//! What holds: the same seed and the same calls give the same results, trace and images, in a stepped world;
-//! [`MemEnv`]'s own calls are not counted and meet no faults; a [`Disk`] never changes once taken. It is a
-//! belief about disks, made to be harsher than real ones, and not a proof about any of them.
+//! Invariants: In a stepped world the same seed and the same calls give the same results, trace and images. The calls
+//! of [`MemEnv`] itself are not counted and meet no faults. A [`Disk`] never changes once taken. The disk is a model,
+//! meant to be harsher than real disks; it proves nothing about any of them.
 
 mod calls;
 mod disk;
@@ -32,20 +32,21 @@ pub use node::SyncFailure;
 pub(crate) use world::World;
 pub use world::{Call, Site};
 
-use crate::env::{Backend, Env};
-use crate::fs::FileKind;
+use crate::backend::Backend;
+use crate::env::Env;
+use crate::kinds::FileKind;
 
-/// A simulated world, from the tester's side. Clones share it.
+/// Tester's interface to a simulated world. Clones share the world.
 #[derive(Clone)]
 pub struct MemEnv(Arc<World>);
 
 impl MemEnv {
-    /// A stepped world with an empty disk: no threads, and every choice made from `seed`.
+    /// Creates a stepped world with an empty disk: no threads, and every choice follows from `seed`.
     pub fn new(seed: u64) -> MemEnv {
         MemEnv::over(Disk::new(true), seed, ImageReport::default())
     }
 
-    /// A world with an empty disk and real threads, whose order is not under control.
+    /// Creates a world with an empty disk and real threads, whose order is not controlled.
     pub fn threaded(seed: u64) -> MemEnv {
         MemEnv::over(Disk::new(false), seed, ImageReport::default())
     }
@@ -54,123 +55,137 @@ impl MemEnv {
         MemEnv(Arc::new(World::new(disk, seed, report)))
     }
 
-    /// The handle to give to the engine.
+    /// Returns the handle for the engine.
     pub fn env(&self) -> Env {
         Env::over(Backend::Mem(self.0.clone()))
     }
 
-    /// How many I/O calls were made: the index of the next one.
+    /// Returns the number of I/O calls so far, which is the index of the next call.
     pub fn io_index(&self) -> u64 {
         self.0.state().index
     }
 
-    /// A hash over every call so far: operation, kind, path, offset, length and written data. Equal seeds
+    /// Returns a hash over every call so far: operation, kind, path, offset, length and written data. Equal seeds
     /// give equal traces.
     pub fn trace_hash(&self) -> u64 {
         self.0.state().trace
     }
 
-    /// Every place in the source that did I/O, and how often.
+    /// Returns every call site that did I/O, with its number of calls.
     pub fn sites(&self) -> Vec<(Site, u64)> {
         self.0.state().sites.iter().map(|(&site, &count)| (site, count)).collect()
     }
 
-    /// Moves the clock.
+    /// Limits how many more threads can start, as on a machine that runs out of them. `None` removes the limit.
+    pub fn limit_threads(&self, threads: impl Into<Option<u64>>) {
+        self.0.state().threads_left = threads.into();
+    }
+
+    /// Advances the clock.
     pub fn advance(&self, micros: u64) {
         self.0.sleep_micros(micros);
     }
 
-    /// Makes every later call take virtual time: so much each, and so much per KiB transferred. Free at
-    /// first.
+    /// Sets the virtual time of every later call: nanoseconds per call and per KiB transferred. Both are 0 at first.
     pub fn set_io_cost(&self, nanos_per_call: u64, nanos_per_kib: u64) {
         let mut state = self.0.state();
         (state.nanos_per_call, state.nanos_per_kib) = (nanos_per_call, nanos_per_kib);
     }
 
-    /// Gives background steps a time of their own, in which they go on beside the clients, and makes reading
-    /// and writing of tables take so many nanoseconds for each block of 4 KiB. A read of a client takes the
-    /// time of one block: what it reads ahead comes along. Everything else is free: so the clock shows what a
-    /// disk model says of one client in a closed loop.
+    /// Gives background steps a clock of their own, on which they run concurrently with the clients, and sets the
+    /// cost of table I/O in nanoseconds per 4 KiB block. A client's read costs one block, whatever it reads ahead.
+    /// Everything else is free. So the clock shows the prediction of a disk model for one client in a closed loop.
     pub fn pace(&self, nanos_per_block_read: u64, nanos_per_block_written: u64) {
         self.0.state().paced = Some([nanos_per_block_read, nanos_per_block_written]);
     }
 }
 
-/// Pictures of the disk.
+/// Snapshots of the disk.
 impl MemEnv {
-    /// The disk as it is now.
+    /// Returns the disk as it is now.
     pub fn snapshot(&self) -> Disk {
         self.0.state().picture()
     }
 
-    /// Has a picture taken just before the call with this index, while the run goes on. See
-    /// [`MemEnv::taken`].
+    /// Takes a snapshot just before the call with this index, while the run continues. See [`MemEnv::taken`].
     pub fn take_snapshot_at(&self, index: u64) {
         self.0.state().wanted.insert(index);
     }
 
-    /// Asks `recorder` at every call whether a picture of the disk is to be taken just before it. It must not
-    /// call into this world.
+    /// Calls `recorder` at every I/O call; it returns whether to take a snapshot of the disk just before that call.
+    /// The recorder must not call into this world.
     pub fn record(&self, recorder: impl FnMut(&Call<'_>) -> bool + Send + 'static) {
         self.0.state().recorder = Some(Box::new(recorder));
     }
 
-    /// The pictures taken since this was last called, each with the index of the call that came next.
+    /// Returns the snapshots taken since the previous call of this method, each with the index of the following I/O
+    /// call.
     pub fn taken(&self) -> Vec<(u64, Disk)> {
         std::mem::take(&mut self.0.state().taken)
     }
 
-    /// What the image lost from which this world was made; nothing for a world made new.
+    /// Returns what was lost in the crash image that this world started from; empty for a new world.
     pub fn image_report(&self) -> ImageReport {
         self.0.image_report
     }
 }
 
 impl Disk {
-    /// A world whose disk is what a power loss, or the death of the process, leaves of this one. Drawn from
-    /// `seed`, which also becomes the seed of the new world. See [`MemEnv::image_report`].
+    /// Creates a world from a crash image: the disk that a power loss, or the death of the process, leaves of this
+    /// one. The image is drawn from `seed`, which also becomes the new world's seed. See [`MemEnv::image_report`].
     pub fn image(&self, mode: ImageMode, seed: u64) -> MemEnv {
         let (disk, report) = image::draw(self, mode, seed);
         MemEnv::over(disk, seed, report)
     }
 }
 
-/// What goes wrong.
+/// Fault injection.
 impl MemEnv {
-    /// Adds a rule. The rules stay until cleared; the first one that hits a call decides.
+    /// Adds a fault rule. Rules stay until cleared; the first one that hits a call decides.
     pub fn inject(&self, fault: Fault) {
         self.0.state().faults.add(fault);
     }
 
-    /// Fails the call with this index with a code of the operating system.
+    /// Fails the call with this index with an operating system error code.
     pub fn fail_at(&self, index: u64, errno: i32) {
         self.inject(Fault { op: None, kind: None, when: When::Index(index), effect: Effect::Fail(errno) });
     }
 
-    /// Removes all rules.
+    /// Removes all fault rules.
     pub fn clear_faults(&self) {
         self.0.state().faults.clear();
     }
 
-    /// The faults that happened.
+    /// Makes background step number `step`, counted from 0, panic before its I/O call number `calls`. A step with
+    /// fewer calls panics at its end.
+    pub fn panic_at_step(&self, step: u64, calls: u64) {
+        self.0.state().panics = Some((step, calls));
+    }
+
+    /// Returns the number of background steps begun.
+    pub fn steps(&self) -> u64 {
+        self.0.state().steps
+    }
+
+    /// Returns the faults that happened.
     pub fn fired(&self) -> Vec<Fired> {
         self.0.state().faults.fired.clone()
     }
 
-    /// Limits the disk to so many bytes, counted in whole pages of files that have a name or are open; none
-    /// for no limit.
+    /// Limits the disk to this many bytes, counted in whole pages of files that have a name or are open. `None`
+    /// removes the limit.
     pub fn set_capacity(&self, bytes: impl Into<Option<u64>>) {
         self.0.state().disk.capacity = bytes.into();
     }
 
-    /// Bytes of the disk in use.
+    /// Returns the bytes of the disk in use.
     pub fn used_space(&self) -> u64 {
         let state = self.0.state();
         state.disk.used(&state.open)
     }
 
-    /// Forgets the pages whose sync failed with [`SyncFailure::Lost`], as memory pressure does to a real
-    /// system: readers see stable storage again.
+    /// Evicts the pages whose sync failed with [`SyncFailure::Lost`], as memory pressure does on a real system.
+    /// Readers then see stable storage again.
     pub fn evict(&self) {
         let mut state = self.0.state();
         let ids: Vec<NodeId> = state.disk.nodes.keys().copied().collect();
@@ -179,26 +194,25 @@ impl MemEnv {
         }
     }
 
-    /// Makes the first broken durability order rule a panic in the call that breaks it, to see where it comes
-    /// from.
+    /// Makes the first violation of a durability order rule panic in the offending call, to show its backtrace.
     pub fn stop_at_order_violation(&self) {
         self.0.state().monitor.stops = true;
     }
 
-    /// What broke a durability order rule, in order. Empty in a correct run.
+    /// Returns the violations of durability order rules, in order. Empty in a correct run.
     pub fn order_violations(&self) -> Vec<String> {
         self.0.state().monitor.violations()
     }
 }
 
-/// A look at the disk, and damage to it, without I/O calls.
+/// Inspection of the disk, and damage to it, without I/O calls.
 impl MemEnv {
-    /// Every file, sorted.
+    /// Returns the paths of all files, sorted.
     pub fn files(&self) -> Vec<PathBuf> {
         self.0.state().disk.names.files().map(|(path, _)| path.to_owned()).collect()
     }
 
-    /// A file's content, as readers see it.
+    /// Returns a file's content as readers see it.
     pub fn peek(&self, path: &Path) -> Option<Vec<u8>> {
         let state = self.0.state();
         let node = state.disk.node_at(path)?;
@@ -207,19 +221,19 @@ impl MemEnv {
         Some(content)
     }
 
-    /// The kind a file was created with.
+    /// Returns the kind that a file was created with.
     pub fn kind_of(&self, path: &Path) -> Option<FileKind> {
         self.0.state().disk.node_at(path).map(|node| node.kind)
     }
 
-    /// Whether a power loss now leaves the file, with its name, as it is.
+    /// Returns whether a power loss now would leave the file and its directory entry unchanged.
     pub fn is_durable(&self, path: &Path) -> bool {
         let state = self.0.state();
         state.disk.names.is_durable(path) && state.disk.node_at(path).is_some_and(Node::is_durable)
     }
 
-    /// Damages a file: changes bytes, for readers and on stable storage alike. False when there is no such
-    /// file.
+    /// Damages a file by changing bytes, for readers and on stable storage alike. Returns `false` when the file does
+    /// not exist.
     pub fn patch(&self, path: &Path, offset: u64, bytes: &[u8]) -> bool {
         let mut state = self.0.state();
         let Ok(id) = state.disk.file(path) else { return false };
@@ -227,8 +241,8 @@ impl MemEnv {
         true
     }
 
-    /// Damages a file: cuts it, or extends it with zeros, on stable storage too. False when there is no such
-    /// file.
+    /// Damages a file by truncating it, or extending it with zeros, on stable storage too. Returns `false` when the
+    /// file does not exist.
     pub fn truncate_file(&self, path: &Path, len: u64) -> bool {
         let mut state = self.0.state();
         let Ok(id) = state.disk.file(path) else { return false };
@@ -238,7 +252,7 @@ impl MemEnv {
         true
     }
 
-    /// Puts a file on stable storage, with its directories, in place of one that may be there.
+    /// Puts a file and its directories on stable storage, replacing an existing file.
     pub fn plant(&self, path: &Path, kind: FileKind, content: &[u8]) {
         let mut state = self.0.state();
         let above: Vec<PathBuf> = path.ancestors().skip(1).map(Path::to_owned).collect();

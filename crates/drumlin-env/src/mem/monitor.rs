@@ -1,8 +1,8 @@
 //! The order monitor: checks the durability order rules at each call of a simulated run.
 //!
-//! A crash image shows a broken order only when the cut falls on the right call and the seed drops the right
-//! page. The monitor needs neither: it knows from the engine's notes what each file is for, from the disk
-//! what is durable, and reports the call that breaks a rule, whether or not anything is lost in that run.
+//! A crash image reveals a wrong order only when the crash falls on the right call and the seed drops the right page.
+//! The monitor needs neither. The engine's notes tell it the purpose of each file, and the disk tells it what is
+//! durable. It reports the call that breaks a rule, even if that run loses nothing.
 //!
 //! | rule | checked at | broken when |
 //! |---|---|---|
@@ -23,16 +23,16 @@ use std::path::{Path, PathBuf};
 use super::disk::Disk;
 use super::fault::Op;
 use super::names::NodeId;
-use crate::fs::FileKind;
+use crate::kinds::FileKind;
 use crate::note::Note;
 
-/// Violations kept; a broken rule tends to be broken again and again.
+/// Maximum number of violations kept; a broken rule tends to be broken repeatedly.
 const KEPT: usize = 100;
 
 #[derive(Debug, Default)]
 pub(crate) struct Monitor {
     violations: Vec<String>,
-    /// Whether the first violation ends the run by a panic, at the call that broke the order.
+    /// Whether the first violation panics, at the call that broke the order.
     pub(crate) stops: bool,
     /// Names that numbered files have had.
     used: BTreeSet<PathBuf>,
@@ -40,18 +40,18 @@ pub(crate) struct Monitor {
     /// Logs and manifests that must not be written or synced again.
     failed: BTreeSet<NodeId>,
     edit: Edit,
-    /// Files that the durable state refers to.
+    /// Files to which the durable state refers.
     referenced: BTreeSet<PathBuf>,
-    /// Logs with records that no durable edit released. By file: a recycled segment changes its name.
+    /// Logs with records that no durable edit has released. Keyed by file, since recycling renames a segment.
     logs: BTreeMap<NodeId, LogState>,
     sealed: BTreeSet<NodeId>,
-    /// The manifest that the next pointer rename makes current.
+    /// Manifest that the next pointer rename makes current.
     pointing_to: Option<PathBuf>,
-    /// A pointer that was renamed and whose directory is not synced yet.
-    pointer: Option<PathBuf>,
+    /// Renamed pointers whose directory is not synced yet. A checkpoint has a pointer of its own.
+    pointers: BTreeSet<PathBuf>,
 }
 
-/// The edits noted since the last durable one.
+/// Edits noted since the last durable one.
 #[derive(Debug, Default)]
 struct Edit {
     adds: BTreeSet<PathBuf>,
@@ -59,21 +59,21 @@ struct Edit {
     checked: bool,
     removes: BTreeSet<PathBuf>,
     obsolete: BTreeSet<PathBuf>,
-    /// Whether anything was noted that no manifest sync has covered.
+    /// Whether the noted edits still need a manifest sync.
     unsynced: bool,
 }
 
-/// The records of one log.
+/// Records of one log.
 #[derive(Debug)]
 struct LogState {
     path: PathBuf,
-    /// The lowest sequence number in it.
+    /// Lowest sequence number in the log.
     first: u64,
-    /// The lowest sequence number that no sync has covered.
+    /// Lowest sequence number that no sync has covered.
     unsynced: Option<u64>,
 }
 
-/// A call that the monitor looks at.
+/// A call that the monitor examines.
 pub(crate) struct Seen<'a> {
     pub(crate) disk: &'a Disk,
     pub(crate) index: u64,
@@ -102,7 +102,7 @@ fn is_durable(disk: &Disk, path: &Path) -> bool {
 }
 
 impl Monitor {
-    /// A monitor for a disk that may hold files already.
+    /// Creates a monitor for a disk that may already hold files.
     pub(crate) fn new(disk: &Disk) -> Monitor {
         let numbered = disk.names.files().filter(|&(_, id)| is_numbered(Some(disk.node(id).kind)));
         Monitor { used: numbered.map(|(path, _)| path.to_owned()).collect(), ..Monitor::default() }
@@ -128,10 +128,10 @@ impl Monitor {
         }
     }
 
-    /// Before a call takes effect.
+    /// Checks a call before it takes effect.
     pub(crate) fn before(&mut self, seen: &Seen<'_>) {
         let touches = changes_content(seen.op) || seen.op.is_sync();
-        // To cut off what failed relies on nothing.
+        // Truncating a failed file is allowed: it relies on none of its content.
         let relies = touches && seen.op != Op::SetLen;
         if relies && seen.node.is_some_and(|node| self.failed.contains(&node)) {
             self.broken(seen, "O10", format_args!("used after a failed write or sync"));
@@ -182,24 +182,29 @@ impl Monitor {
         if self.unlinked.contains(seen.path) {
             self.broken(seen, "O9", format_args!("unlinked twice"));
         }
-        if self.pointer.is_some() && is_numbered(seen.kind) {
-            self.broken(seen, "O3", format_args!("a file goes before the pointer's new name is durable"));
+        let is_unsettled = self.pointers.iter().any(|pointer| pointer.parent() == seen.path.parent());
+        if is_unsettled && is_numbered(seen.kind) {
+            self.broken(
+                seen,
+                "O3",
+                format_args!("a file is deleted before the pointer's new name is durable"),
+            );
         }
     }
 
-    /// A name that the durable state, or an edit that may become durable, needs must stay.
+    /// Reports a call that removes a name which the durable state, or an edit that may become durable, still needs.
     fn check_unreferenced(&mut self, seen: &Seen<'_>, path: &Path) {
         let leaves = self.edit.removes.contains(path) || self.edit.obsolete.contains(path);
         if self.edit.adds.contains(path) || self.referenced.contains(path) && !leaves {
             self.broken(seen, "O1", format_args!("{} is still referenced", path.display()));
         } else if leaves {
-            self.broken(seen, "O1", format_args!("{} goes before its edit is durable", path.display()));
+            self.broken(seen, "O1", format_args!("{} is removed before its edit is durable", path.display()));
         } else if self.logs.values().any(|log| log.path == path) {
             self.broken(seen, "O1", format_args!("{} holds records that no edit released", path.display()));
         }
     }
 
-    /// The manifest is about to refer to the files of the edit.
+    /// Checks that the files of the edit are durable, before the manifest refers to them.
     fn check_edit(&mut self, seen: &Seen<'_>) {
         if self.edit.checked {
             return;
@@ -212,7 +217,7 @@ impl Monitor {
         }
     }
 
-    /// After a call took effect, or failed.
+    /// Records the effect of a call, or its failure.
     pub(crate) fn after(&mut self, seen: &Seen<'_>, failed: bool) {
         if failed {
             let poisons = changes_content(seen.op) && seen.op != Op::Allocate
@@ -230,7 +235,7 @@ impl Monitor {
                     self.name_used(seen, to);
                     seen.node.inspect(|node| _ = self.sealed.remove(node));
                     if seen.kind == Some(FileKind::Pointer) {
-                        self.pointer = Some(to.to_owned());
+                        self.pointers.insert(to.to_owned());
                     }
                 }
             }
@@ -238,7 +243,7 @@ impl Monitor {
                 self.unlinked.insert(seen.path.to_owned());
             }
             Op::SyncDir => {
-                self.pointer.take_if(|pointer| pointer.parent() == Some(seen.path));
+                self.pointers.retain(|pointer| pointer.parent() != Some(seen.path));
             }
             Op::SyncData | Op::SyncAll => match seen.kind {
                 Some(FileKind::Manifest) => self.edit.unsynced = false,
@@ -255,12 +260,12 @@ impl Monitor {
 
     fn name_used(&mut self, seen: &Seen<'_>, path: &Path) {
         if is_numbered(seen.kind) && !self.used.insert(path.to_owned()) {
-            self.broken(seen, "O4", format_args!("a file number is used again"));
+            self.broken(seen, "O4", format_args!("a file number is reused"));
         }
         self.unlinked.remove(path);
     }
 
-    /// The engine tells what it is doing.
+    /// Records a note from the engine.
     pub(crate) fn note(&mut self, note: Note<'_>, disk: &Disk, index: u64) {
         match note {
             Note::EditAdds { files } => {
@@ -282,6 +287,7 @@ impl Monitor {
                 self.logs.retain(|_, log| self.referenced.contains(&log.path));
             }
             Note::EditDurable => self.edit_durable(index),
+            Note::EditRefused => self.edit = Edit::default(),
             Note::Logged { log, first } => self.logged(log, first, disk, index),
             Note::AckSynced { seq } => self.ack_synced(seq, disk, index),
             Note::LogSealed { log } => self.sealed.extend(disk.file(log)),
@@ -291,7 +297,7 @@ impl Monitor {
                 if !is_durable || !disk.names.is_durable(log) {
                     let log = log.display();
                     self.report(format!(
-                        "O13: recovery is to begin with {log}, which may not be there (I/O {index})"
+                        "O13: recovery begins with {log}, which is not durable (I/O {index})"
                     ));
                 }
             }
@@ -308,8 +314,10 @@ impl Monitor {
 
     fn logged(&mut self, path: &Path, first: u64, disk: &Disk, index: u64) {
         let Ok(node) = disk.file(path) else {
-            return self
-                .report(format!("O2: a record goes to {}, which is no file (I/O {index})", path.display()));
+            return self.report(format!(
+                "O2: a record goes to {}, which does not exist (I/O {index})",
+                path.display()
+            ));
         };
         let log = self.logs.entry(node).or_insert(LogState { path: path.to_owned(), first, unsynced: None });
         if log.path != path {
@@ -325,12 +333,15 @@ impl Monitor {
                 "O1: an edit counts as durable without a sync of the manifest (I/O {index})"
             ));
         }
-        if let Some(pointer) = &self.pointer {
+        let unsettled = self.pointers.iter().map(|pointer| {
             let pointer = pointer.display();
-            self.report(format!("O3: an edit counts as durable before the name {pointer} is (I/O {index})"));
+            format!("O3: an edit counts as durable before the name {pointer} is durable (I/O {index})")
+        });
+        for rule in unsettled.collect::<Vec<_>>() {
+            self.report(rule);
         }
         let edit = std::mem::take(&mut self.edit);
-        // An edit may drop and add one file: it moved.
+        // An edit that drops and adds the same file moves it.
         self.referenced.retain(|path| !edit.removes.contains(path) && !edit.obsolete.contains(path));
         self.referenced.extend(edit.adds);
         self.logs.retain(|_, log| !edit.obsolete.contains(&log.path));
@@ -343,7 +354,9 @@ impl Monitor {
             if log.unsynced.is_some_and(|unsynced| unsynced <= seq) {
                 broken.push(format!("O2: {seq} is acknowledged before {path} is synced (I/O {index})"));
             } else if !disk.names.is_durable(&log.path) {
-                broken.push(format!("O2: {seq} is acknowledged before the name {path} is (I/O {index})"));
+                broken.push(format!(
+                    "O2: {seq} is acknowledged before the name {path} is durable (I/O {index})"
+                ));
             }
         }
         broken.into_iter().for_each(|violation| self.report(violation));

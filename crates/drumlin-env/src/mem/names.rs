@@ -1,12 +1,12 @@
-//! The names of the simulated disk: what they mean now, and what a power loss may make of them.
+//! Directory entries of the simulated disk: their present targets, and what a power loss may leave of them.
 //!
-//! Each name keeps every state that it has had since its directory was last synced. A power loss leaves any
-//! one of them, for each name on its own: a create, rename, link or unlink may be kept or lost apart from its
-//! neighbours. What a rename replaces is old or new, never absent, because no such state is in the name's
-//! history; the source of the rename may be there too. A file that had a durable name and still has a name
-//! keeps at least one.
+//! Each entry keeps every state since the last sync of its directory. A power loss leaves any one of these states,
+//! for each entry on its own. So it may keep or lose a create, rename, link or unlink independently of the
+//! neighbouring entries. The target of a rename is old or new but never absent, because its history has no such
+//! state. The source of the rename may reappear as well. A file that had a durable name and still has a name keeps at
+//! least one.
 //!
-//! The empty path and the root are directories that always exist. Paths are compared as they are given.
+//! The empty path and the root are directories that always exist. Paths are compared as given.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -14,10 +14,10 @@ use std::path::{Path, PathBuf};
 
 use crate::random::Random;
 
-/// A file's identity, behind all its names.
+/// Identity of a file, whatever its names.
 pub(crate) type NodeId = u64;
 
-/// What a name means.
+/// Target of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Entry {
     Dir,
@@ -36,9 +36,9 @@ impl Entry {
 #[derive(Clone, Debug, Default)]
 struct Name {
     durable: Option<Entry>,
-    /// The states since the directory was synced, the newest last; none when it is as synced.
+    /// States since the directory was synced, the newest last; empty when the entry is unchanged.
     since: Vec<Option<Entry>>,
-    /// A sync of the directory failed and the change counts as written: later syncs pass it over.
+    /// Whether a failed sync of the directory lost the change. It counts as written, so later syncs skip it.
     lost: bool,
 }
 
@@ -48,16 +48,16 @@ impl Name {
     }
 }
 
-/// Which names a power loss leaves.
+/// Names that survive a power loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Survival {
-    /// Only what was synced.
+    /// The synced state of each name.
     Synced,
-    /// For each name, any state since the last sync.
+    /// Any state of each name since the last sync.
     Any,
 }
 
-/// All names.
+/// All directory entries of a disk.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Names {
     map: BTreeMap<PathBuf, Name>,
@@ -68,26 +68,26 @@ fn always_exists(path: &Path) -> bool {
 }
 
 impl Names {
-    /// What `path` means now.
+    /// Returns the present target of `path`.
     pub(crate) fn live(&self, path: &Path) -> Option<Entry> {
         if always_exists(path) { Some(Entry::Dir) } else { self.map.get(path).and_then(Name::live) }
     }
 
-    /// Whether a power loss leaves the name, and the directories above it, as they are now.
+    /// Returns whether a power loss leaves the name and its parent directories as they are now.
     pub(crate) fn is_durable(&self, path: &Path) -> bool {
         path.ancestors().filter(|path| !always_exists(path)).all(|path| {
             self.map.get(path).is_some_and(|name| name.durable.is_some() && name.since.is_empty())
         })
     }
 
-    /// Gives `path` a meaning, or none.
+    /// Sets or removes the target of `path`.
     pub(crate) fn set(&mut self, path: &Path, entry: Option<Entry>) {
         let name = self.map.entry(path.to_owned()).or_default();
         name.since.push(entry);
         name.lost = false;
     }
 
-    /// Gives `path` a meaning that is already on stable storage.
+    /// Sets the target of `path`, on stable storage too.
     pub(crate) fn set_durable(&mut self, path: &Path, entry: Entry) {
         self.map.insert(path.to_owned(), Name { durable: Some(entry), ..Name::default() });
     }
@@ -99,17 +99,17 @@ impl Names {
             .filter(move |(path, _)| path.parent() == Some(dir))
     }
 
-    /// The names in `dir`.
+    /// Returns the entries of `dir`.
     pub(crate) fn list<'a>(&'a self, dir: &'a Path) -> impl Iterator<Item = (&'a Path, Entry)> {
         self.below(dir).filter_map(|(path, name)| Some((path.as_path(), name.live()?)))
     }
 
-    /// Every name of a file.
+    /// Returns every name of every file.
     pub(crate) fn files(&self) -> impl Iterator<Item = (&Path, NodeId)> {
         self.map.iter().filter_map(|(path, name)| Some((path.as_path(), name.live()?.file()?)))
     }
 
-    /// Makes the names in `dir` durable, except those that an earlier sync lost.
+    /// Makes the entries of `dir` durable, except those that a failed sync lost.
     pub(crate) fn sync(&mut self, dir: &Path) {
         let changed: Vec<PathBuf> = self
             .below(dir)
@@ -126,7 +126,7 @@ impl Names {
         }
     }
 
-    /// Makes the changes in `dir` count as written although they are not.
+    /// Marks the changes in `dir` as written although they are not.
     pub(crate) fn lose_sync(&mut self, dir: &Path) {
         let changed: Vec<PathBuf> = self.below(dir).map(|(path, _)| path.clone()).collect();
         for path in changed {
@@ -135,13 +135,13 @@ impl Names {
         }
     }
 
-    /// Every file that some name means now, or may mean after a power loss.
+    /// Returns every file that has a name now or may have one after a power loss.
     pub(crate) fn reachable(&self) -> BTreeSet<NodeId> {
         let states = self.map.values().flat_map(|name| name.since.iter().copied().chain([name.durable]));
         states.flatten().filter_map(Entry::file).collect()
     }
 
-    /// The names that a power loss leaves, and how many of them are not as they are now.
+    /// Returns the names that a power loss leaves, and how many of them differ from the present ones.
     pub(crate) fn after_power_loss(
         &self,
         survival: Survival,
@@ -167,8 +167,8 @@ impl Names {
         (left, dropped)
     }
 
-    /// Gives a file that had a durable name, has one now, and would be left with none, its present name. That
-    /// may take the name from another file, so look again until all have one.
+    /// Keeps one name of each file that has a durable name and a present one: if the draw left it none, it gets its
+    /// present name. That may take the name from another file, so the loop continues until each such file has one.
     fn keep_one_name(&self, left: &mut BTreeMap<PathBuf, Option<Entry>>) {
         let durable: BTreeSet<NodeId> = self.map.values().filter_map(|name| name.durable?.file()).collect();
         let present: BTreeMap<NodeId, &Path> =
@@ -181,7 +181,7 @@ impl Names {
     }
 }
 
-/// What is in a directory goes with it. Parents sort before their children.
+/// Removes the content of lost directories. Parents sort before their children.
 fn drop_without_parent(left: &mut BTreeMap<PathBuf, Option<Entry>>) {
     let mut dirs = BTreeSet::new();
     for (path, entry) in left {
@@ -211,7 +211,7 @@ mod tests {
         names.set(Path::new(path), id.map(Entry::File));
     }
 
-    /// Every outcome of many power losses, as (meaning of A, meaning of B).
+    /// Returns every outcome of 200 power losses, as (target of A, target of B).
     fn outcomes(names: &Names) -> BTreeSet<(Option<NodeId>, Option<NodeId>)> {
         (0..200)
             .map(|seed| {

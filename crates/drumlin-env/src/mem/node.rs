@@ -1,42 +1,42 @@
-//! A file of the simulated disk: what readers see now, and what stable storage holds.
+//! A file of the simulated disk: its content for readers, and its content on stable storage.
 //!
-//! Content is kept in 4 KiB pages. A page that changed since the last sync also keeps its old content, the
-//! one on stable storage; a page without such an entry is the same in both places. Pages are shared and
-//! copied when written, so copying a node copies pointers.
+//! Content consists of 4 KiB pages. A page changed since the last sync also keeps its old content, which is the
+//! content on stable storage. A page without such an entry is the same in both places. Pages are copied on write, so
+//! copying a node copies only pointers.
 //!
-//! Invariants: bytes past `len` in the last page are zero; an absent page reads as zeros; a page is in at
-//! most one of `dirty` and `lost`.
+//! Invariants: bytes past `len` in the last page are zero; an absent page reads as zeros; a page is in at most one of
+//! `dirty` and `lost`.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
-use crate::fs::FileKind;
+use crate::kinds::FileKind;
 
-/// Bytes of a page, the unit in which unsynced data is kept or lost.
+/// Bytes per page, the unit in which unsynced data is kept or lost.
 pub(crate) const PAGE: usize = 4096;
-/// A page's bytes.
+/// Bytes of a page.
 pub(crate) type Page = [u8; PAGE];
-/// A page of a file; `None` was never written and reads as zeros.
+/// A page of a file; `None` means never written, and reads as zeros.
 pub(crate) type Slot = Option<Arc<Page>>;
 
-/// The page of zeros that reserved space shares.
+/// Returns the shared page of zeros that preallocated space uses.
 pub(crate) fn zero_page() -> Arc<Page> {
     static ZERO: OnceLock<Arc<Page>> = OnceLock::new();
     ZERO.get_or_init(|| Arc::new([0; PAGE])).clone()
 }
 
-/// A slot's bytes.
+/// Returns the bytes of a slot.
 pub(crate) fn bytes(slot: &Slot) -> &Page {
     static HOLE: Page = [0; PAGE];
     slot.as_deref().unwrap_or(&HOLE)
 }
 
-/// Pages needed for `len` bytes.
+/// Returns the number of pages for `len` bytes.
 pub(crate) fn page_count(len: u64) -> usize {
     len.div_ceil(PAGE as u64) as usize
 }
 
-/// Drops what a file of this length does not show.
+/// Clears the content past the end of a file of length `len`.
 fn clear_past_end(pages: &mut Vec<Slot>, len: u64) {
     pages.truncate(page_count(len));
     let tail = (len % PAGE as u64) as usize;
@@ -49,13 +49,13 @@ fn clear_past_end(pages: &mut Vec<Slot>, len: u64) {
     }
 }
 
-/// What a failed sync does to the data that it should have made durable.
+/// Effect of a failed sync on the data that it should have made durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyncFailure {
-    /// The error is told once. The pages count as clean, so a later sync succeeds without writing them:
-    /// readers see the new bytes, a power loss brings back the old ones.
+    /// The error is reported once. The pages count as clean, so a later sync succeeds without writing them: readers
+    /// see the new bytes, and a power loss restores the old ones.
     Lost,
-    /// The content reverts to what the last good sync left.
+    /// The content reverts to that of the last successful sync.
     Reverts,
     /// This and every later sync of the file fails; nothing more becomes durable.
     Sticky,
@@ -70,22 +70,22 @@ pub(crate) struct Node {
     allocated: u64,
     durable_len: u64,
     len_dirty: bool,
-    /// Changed since the last sync: the content on stable storage.
+    /// Pages changed since the last sync, with their content on stable storage.
     dirty: BTreeMap<usize, Slot>,
-    /// Changed, and clean for the system since a sync failed: the content on stable storage.
+    /// Changed pages that count as clean since a sync failed, with their content on stable storage.
     lost: BTreeMap<usize, Slot>,
-    /// The content before the last sync, for reads from the past.
+    /// Page content before the last sync, for stale reads.
     past: BTreeMap<usize, Slot>,
     sync_error: Option<i32>,
 }
 
 impl Node {
-    /// An empty file whose every byte is on stable storage.
+    /// Creates an empty file, all of it on stable storage.
     pub(crate) fn new(kind: FileKind) -> Node {
         Node::synced(kind, 0, Vec::new())
     }
 
-    /// A file with this content, all of it on stable storage. Bytes past `len` are cleared.
+    /// Creates a file with this content, all of it on stable storage. Clears bytes past `len`.
     pub(crate) fn synced(kind: FileKind, len: u64, mut pages: Vec<Slot>) -> Node {
         clear_past_end(&mut pages, len);
         let allocated = pages.iter().flatten().count() as u64;
@@ -103,47 +103,47 @@ impl Node {
         }
     }
 
-    /// Length as readers see it.
+    /// Returns the length that readers see.
     pub(crate) fn len(&self) -> u64 {
         self.len
     }
 
-    /// Length on stable storage.
+    /// Returns the length on stable storage.
     pub(crate) fn durable_len(&self) -> u64 {
         self.durable_len
     }
 
-    /// Bytes of disk in use.
+    /// Returns the bytes of disk in use.
     pub(crate) fn allocated(&self) -> u64 {
         self.allocated * PAGE as u64
     }
 
-    /// A page as readers see it.
+    /// Returns a page as readers see it.
     pub(crate) fn current(&self, page: usize) -> Slot {
         self.pages.get(page).cloned().flatten()
     }
 
-    /// The pages as readers see them.
+    /// Returns the pages as readers see them.
     pub(crate) fn pages(&self) -> &[Slot] {
         &self.pages
     }
 
-    /// The pages that a power loss may take, with their content on stable storage.
+    /// Returns the pages that a power loss may revert, with their content on stable storage.
     pub(crate) fn unsynced(&self) -> impl Iterator<Item = (usize, &Slot)> {
         self.dirty.iter().chain(&self.lost).map(|(&page, slot)| (page, slot))
     }
 
-    /// Whether a power loss leaves the file as readers see it.
+    /// Returns whether a power loss leaves the file as readers see it.
     pub(crate) fn is_durable(&self) -> bool {
         self.dirty.is_empty() && self.lost.is_empty() && self.durable_len == self.len
     }
 
-    /// Whether the file is as if it had never been anything but synced.
+    /// Returns whether the file is durable and no sync failure is pending.
     pub(crate) fn is_pristine(&self) -> bool {
         self.is_durable() && self.sync_error.is_none()
     }
 
-    /// Whether a power loss leaves the first `end` bytes as readers see them.
+    /// Returns whether a power loss leaves the first `end` bytes as readers see them.
     pub(crate) fn is_durable_to(&self, end: u64) -> bool {
         self.durable_len >= end
             && self.unsynced().all(|(page, old)| {
@@ -153,13 +153,13 @@ impl Node {
             })
     }
 
-    /// Reads at `offset`; fewer bytes at the end of the file.
+    /// Reads at `offset`; returns fewer bytes at the end of the file.
     pub(crate) fn read(&self, offset: u64, buf: &mut [u8]) -> usize {
         self.read_pages(offset, buf, |page| bytes(self.pages.get(page).unwrap_or(&None)))
     }
 
-    /// As [`Node::read`], from before the last change of each page: what a disk that lost the last write
-    /// returns.
+    /// As [`Node::read`], but returns each page as it was before its last change, as a disk that lost the last write
+    /// does.
     pub(crate) fn read_stale(&self, offset: u64, buf: &mut [u8]) -> usize {
         self.read_pages(offset, buf, |page| {
             let past = self.dirty.get(&page).or_else(|| self.past.get(&page));
@@ -175,7 +175,7 @@ impl Node {
         n
     }
 
-    /// The page for writing, with its old content kept.
+    /// Returns the page for writing, after saving its old content.
     fn touch(&mut self, page: usize) -> &mut Page {
         self.remember(page);
         if self.pages.len() <= page {
@@ -201,7 +201,7 @@ impl Node {
         }
     }
 
-    /// Writes at `offset`, filling a gap before it with zeros.
+    /// Writes at `offset`; fills a gap before it with zeros.
     pub(crate) fn write(&mut self, offset: u64, data: &[u8]) {
         for_each_page(offset, data.len(), |page, within, done, count| {
             self.touch(page)[within..within + count].copy_from_slice(&data[done..done + count]);
@@ -213,7 +213,7 @@ impl Node {
         self.pages.get(page).is_none_or(Option::is_none)
     }
 
-    /// How many bytes of the range can be written when the disk grows by at most `free`.
+    /// Returns how many bytes of the range can be written when the disk may grow by at most `free` bytes.
     pub(crate) fn fits(&self, offset: u64, len: u64, free: u64) -> u64 {
         let first = (offset / PAGE as u64) as usize;
         let mut holes = (first..page_count(offset + len)).filter(|&page| self.is_hole(page));
@@ -223,7 +223,7 @@ impl Node {
         }
     }
 
-    /// Reserves the range and extends the file to its end.
+    /// Preallocates the range and extends the file to the range's end.
     pub(crate) fn allocate(&mut self, offset: u64, len: u64) {
         let first = (offset / PAGE as u64) as usize;
         for page in first..page_count(offset + len) {
@@ -234,7 +234,7 @@ impl Node {
         self.change_len(self.len.max(offset + len));
     }
 
-    /// Cuts or extends the file; gives back the pages that went.
+    /// Truncates or extends the file; returns the pages cut off.
     pub(crate) fn set_len(&mut self, len: u64) -> Vec<Arc<Page>> {
         let keep = page_count(len);
         let mut gone = Vec::new();
@@ -252,12 +252,12 @@ impl Node {
         gone
     }
 
-    /// Makes the file durable; the error of a file whose syncs fail for good.
+    /// Makes the file durable; fails for a file whose syncs fail permanently.
     pub(crate) fn sync(&mut self) -> Result<(), i32> {
         if let Some(errno) = self.sync_error {
             return Err(errno);
         }
-        // Few pages are dirty and many are past: `append` would build the whole map again.
+        // `dirty` is small and `past` is large; `append` would rebuild the whole map.
         self.past.extend(std::mem::take(&mut self.dirty));
         if self.len_dirty {
             self.durable_len = self.len;
@@ -280,7 +280,7 @@ impl Node {
         Ok(())
     }
 
-    /// Does to the file what a failing sync does.
+    /// Applies the effect of a failing sync.
     pub(crate) fn fail_sync(&mut self, failure: SyncFailure, errno: i32) {
         match failure {
             SyncFailure::Lost => {
@@ -295,7 +295,7 @@ impl Node {
         }
     }
 
-    /// Forgets the pages whose sync failed, as memory pressure does: readers see stable storage again.
+    /// Evicts the pages whose sync failed, as memory pressure does. Readers then see stable storage again.
     pub(crate) fn evict(&mut self) {
         if !self.lost.is_empty() || (!self.len_dirty && self.len != self.durable_len) {
             let lost = std::mem::take(&mut self.lost);
@@ -310,7 +310,7 @@ impl Node {
             }
             self.pages[page] = slot;
         }
-        // With changed pages left, the length belongs to them.
+        // If changed pages remain, the present length belongs to them.
         if self.dirty.is_empty() {
             self.len = self.durable_len;
             self.len_dirty = false;
@@ -319,7 +319,7 @@ impl Node {
         self.allocated = self.pages.iter().flatten().count() as u64;
     }
 
-    /// Changes bytes here and on stable storage alike: damage, not a write.
+    /// Damages the file: changes bytes for readers and on stable storage alike.
     pub(crate) fn damage(&mut self, offset: u64, data: &[u8]) {
         for_each_page(offset, data.len(), |page, within, done, count| {
             let patch = |slot: &mut Slot| {
@@ -371,7 +371,7 @@ mod tests {
         content(&Node::synced(node.kind, node.durable_len(), pages))
     }
 
-    /// Random changes against two plain byte vectors: what readers see, and what the last sync left.
+    /// Compares random changes with two plain byte vectors: what readers see, and what the last sync left.
     #[test]
     fn a_node_is_two_byte_vectors() {
         for seed in 0..200 {

@@ -1,13 +1,11 @@
-//! The simulated world behind a [`crate::MemEnv`]: one lock around disk, clock, random streams, faults and
-//! records.
+//! The simulated world behind a [`crate::MemEnv`]: disk, clock, random streams, faults and records behind one lock.
 //!
-//! Every file system call goes through [`World::call`]: it takes the next I/O index, takes a picture of the
-//! disk if one is wanted, records the site and the trace, asks the faults, tells the order monitor, and lets
-//! the call act.
+//! Every file system call goes through [`World::call`]. It takes the next I/O index, snapshots the disk if requested,
+//! records site and trace, evaluates the fault rules, notifies the order monitor, and runs the call.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::panic::Location;
+use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 use std::path::Path;
 
 use rustix::io::Errno;
@@ -18,40 +16,43 @@ use super::image::ImageReport;
 use super::monitor::{Monitor, Seen};
 use super::names::NodeId;
 use super::node::SyncFailure;
-use crate::fs::{Caller, FileKind};
 use crate::holders::Holders;
+use crate::kinds::{Caller, FileKind};
 use crate::note::Note;
 use crate::random::{Random, fold, fold_word};
-use crate::sync::{Mutex, MutexGuard};
+use crate::sync::plain::{Mutex, MutexGuard};
 
-/// What the clock of a new world shows, in microseconds since 1970.
+/// Clock of a new world, in microseconds since 1970.
 const START_UNIX_MICROS: u64 = 1_600_000_000_000_000;
 
-/// A place in the source that does I/O: an operation on a kind of file, by a caller.
+/// Payload of a panic requested with [`crate::MemEnv::panic_at_step`].
+struct InjectedPanic;
+
+/// A call site of I/O: an operation on a kind of file, by a caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Site {
     /// The operation.
     pub op: Op,
-    /// The file's kind; none for directories.
+    /// Kind of the file; `None` for directories.
     pub kind: Option<FileKind>,
-    /// The caller.
+    /// Source location of the caller.
     pub at: &'static Location<'static>,
 }
 
 /// One I/O call, as it begins.
 #[derive(Clone, Copy, Debug)]
 pub struct Call<'a> {
-    /// Its I/O index.
+    /// I/O index of the call.
     pub index: u64,
-    /// Where it comes from.
+    /// Call site.
     pub site: Site,
     /// The file or directory.
     pub path: &'a Path,
-    /// How often the site was seen before.
+    /// Number of earlier calls from the same site.
     pub seen_before: u64,
 }
 
-/// Decides for each call whether a picture of the disk is taken just before it.
+/// Decides for each call whether to snapshot the disk just before it.
 pub(crate) type Recorder = Box<dyn FnMut(&Call<'_>) -> bool + Send>;
 
 pub(crate) struct World {
@@ -69,9 +70,9 @@ pub(crate) struct State {
     pub(crate) nanos: u64,
     pub(crate) nanos_per_call: u64,
     pub(crate) nanos_per_kib: u64,
-    /// Time of reading and writing a block of a table, where background steps have a time of their own.
+    /// Nanoseconds to read and to write a table block, where background steps have a clock of their own.
     pub(crate) paced: Option<[u64; 2]>,
-    /// A background step is being run.
+    /// Whether a background step is running.
     is_beside: bool,
     pub(crate) trace: u64,
     pub(crate) sites: BTreeMap<Site, u64>,
@@ -80,12 +81,20 @@ pub(crate) struct State {
     pub(crate) recorder: Option<Recorder>,
     pub(crate) faults: Faults,
     pub(crate) monitor: Monitor,
-    /// Checks under way whose calls do not count.
+    /// Number of checks in progress whose calls are not counted.
     peeking: u32,
+    /// Number of background steps begun.
+    pub(crate) steps: u64,
+    /// Number of the background step that panics, and of its calls that succeed first.
+    pub(crate) panics: Option<(u64, u64)>,
+    /// Within that step: number of calls that still succeed.
+    doomed: Option<u64>,
+    /// Number of threads that can still start; `None` means no limit.
+    pub(crate) threads_left: Option<u64>,
     streams: BTreeMap<&'static str, Random>,
 }
 
-/// What a call is about, for counting, faults and the order monitor.
+/// Subject of a call, for counting, faults and the order monitor.
 pub(crate) struct About<'a> {
     pub(crate) op: Op,
     pub(crate) kind: Option<FileKind>,
@@ -104,7 +113,7 @@ impl<'a> About<'a> {
     }
 }
 
-/// A check under way.
+/// A check in progress, whose calls are not counted.
 pub(crate) struct Peeking<'a>(&'a World);
 
 impl Drop for Peeking<'_> {
@@ -132,6 +141,10 @@ impl World {
             faults: Faults::new(seed),
             monitor: Monitor::new(&disk),
             peeking: 0,
+            steps: 0,
+            panics: None,
+            doomed: None,
+            threads_left: None,
             streams: BTreeMap::new(),
             disk,
         };
@@ -160,11 +173,11 @@ impl World {
         state.nanos = state.nanos.saturating_add(micros.saturating_mul(1000));
         drop(state);
         if !self.stepped {
-            std::thread::yield_now();
+            crate::threads::yield_now();
         }
     }
 
-    /// Runs `step` and puts the clock back to where it was. Also gives the time that had passed.
+    /// Runs `step` and restores the clock. Also returns the time that the step took.
     pub(crate) fn beside<T>(&self, step: impl FnOnce() -> T) -> (T, u64) {
         let began = {
             let mut state = self.state();
@@ -179,6 +192,42 @@ impl World {
         (result, passed)
     }
 
+    /// Runs a background step. Returns `None` when a test made it panic; any other panic propagates.
+    pub(crate) fn step<T>(&self, step: impl FnOnce() -> T) -> Option<T> {
+        let is_doomed = {
+            let state = &mut *self.state();
+            let number = state.steps;
+            state.steps += 1;
+            state.doomed = state.panics.filter(|(wanted, _)| *wanted == number).map(|(_, calls)| calls);
+            state.doomed.is_some()
+        };
+        if !is_doomed {
+            return Some(step());
+        }
+        let result = catch_unwind(AssertUnwindSafe(|| {
+            let result = step();
+            // The step made fewer calls than requested, so it panics at its end.
+            if self.state().doomed.take().is_some() {
+                resume_unwind(Box::new(InjectedPanic));
+            }
+            result
+        }));
+        match result {
+            Ok(result) => Some(result),
+            Err(panic) if panic.is::<InjectedPanic>() => None,
+            Err(panic) => resume_unwind(panic),
+        }
+    }
+
+    /// Counts a thread that is about to start. Fails when no more threads can start.
+    pub(crate) fn begin_thread(&self) -> io::Result<()> {
+        if let Some(left) = &mut self.state().threads_left {
+            let no_more = || io::Error::new(io::ErrorKind::WouldBlock, "no more threads can be started");
+            *left = left.checked_sub(1).ok_or_else(no_more)?;
+        }
+        Ok(())
+    }
+
     pub(crate) fn is_paced(&self) -> bool {
         self.state().paced.is_some()
     }
@@ -191,7 +240,7 @@ impl World {
         self.state().stream(self.seed, "schedule").index(n)
     }
 
-    /// Until what it gives is dropped, calls are neither counted nor disturbed.
+    /// Starts a check: until the returned guard is dropped, calls are not counted and meet no faults.
     pub(crate) fn begin_peek(&self) -> Peeking<'_> {
         self.state().peeking += 1;
         Peeking(self)
@@ -202,7 +251,7 @@ impl World {
         state.monitor.note(note, &state.disk, state.index);
     }
 
-    /// Carries out one I/O call. `act` gets the effect of a fault that leaves the call to itself.
+    /// Runs one I/O call. `act` receives any fault effect that `call` does not handle itself.
     pub(crate) fn call<T>(
         &self,
         about: About<'_>,
@@ -211,6 +260,15 @@ impl World {
         let state = &mut *self.state();
         if state.peeking > 0 {
             return act(state, None);
+        }
+        match &mut state.doomed {
+            Some(0) => {
+                state.doomed = None;
+                // `resume_unwind` bypasses the panic hook, since a test requested this panic.
+                resume_unwind(Box::new(InjectedPanic));
+            }
+            Some(calls) => *calls -= 1,
+            None => {}
         }
         let index = state.begin(&about);
         let effect = state.faults.judge(index, about.op, about.kind);
@@ -230,7 +288,7 @@ impl World {
             }
             effect => act(state, effect),
         };
-        // What is made again after a signal has not failed.
+        // The caller repeats an interrupted call, so the monitor does not count it as failed.
         if !matches!(&outcome, Err(error) if error.kind() == io::ErrorKind::Interrupted) {
             state.tell_monitor(&about, index, Some(outcome.is_err()));
         }
@@ -243,20 +301,20 @@ impl State {
         self.streams.entry(purpose).or_insert_with(|| Random::new(seed, purpose))
     }
 
-    /// What a transfer of a table takes in a paced world.
+    /// Returns the time of a table transfer in a paced world.
     fn block_cost(&self, about: &About<'_>) -> u64 {
         let (Some([read, write]), Some(FileKind::Table)) = (self.paced, about.kind) else { return 0 };
         match about.op {
-            // A client waits for one access, and what is read ahead with it comes along.
+            // A client waits for one access; readahead is free.
             Op::Read if !self.is_beside => read,
             Op::Read => read * about.len.div_ceil(4096),
-            // Writes are of any length: they are charged to the byte.
+            // Writes have any length, so they cost time per byte.
             Op::Write => write * about.len / 4096,
             _ => 0,
         }
     }
 
-    /// Takes the next index and records the call; the index.
+    /// Takes the next index, records the call, and returns the index.
     fn begin(&mut self, about: &About<'_>) -> u64 {
         let index = self.index;
         self.index += 1;
@@ -282,7 +340,7 @@ impl State {
         index
     }
 
-    /// The disk as it is now.
+    /// Returns the disk as it is now.
     pub(crate) fn picture(&self) -> Disk {
         Disk { nanos: self.nanos, ..self.disk.clone() }
     }
@@ -290,13 +348,13 @@ impl State {
     fn fail_sync(&mut self, about: &About<'_>, failure: SyncFailure, errno: i32) {
         match about.node {
             Some(node) => self.disk.fail_sync(node, failure, errno),
-            // A sticky failure loses nothing by itself: the rule has to fail the later syncs too.
+            // A sticky failure loses nothing by itself: the fault rule must fail the later syncs too.
             None if failure != SyncFailure::Sticky => self.disk.names_mut().lose_sync(about.path),
             None => {}
         }
     }
 
-    /// `failed` is none before the call acts.
+    /// Notifies the monitor. `failed` is `None` before the call acts.
     fn tell_monitor(&mut self, about: &About<'_>, index: u64, failed: Option<bool>) {
         let seen = Seen {
             disk: &self.disk,

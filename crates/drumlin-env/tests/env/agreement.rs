@@ -9,7 +9,7 @@ use drumlin_env::{Env, File, FileKind, FileLock, MemEnv, Random, TempDir};
 const NAMES: [&str; 9] = ["a", "b", "c", "sub/a", "sub/b", "sub", "missing/x", "a/x", "."];
 const HANDLES: usize = 6;
 
-/// One world under test, with the files that it has open.
+/// One world under test, with its open files.
 struct Side {
     env: Env,
     root: PathBuf,
@@ -17,14 +17,14 @@ struct Side {
     locks: Vec<FileLock>,
 }
 
-/// What a call gave: its value as text, or the error.
+/// Result of a call: its value as text, or the error.
 type Outcome = Result<String, (io::ErrorKind, Option<i32>)>;
 
 fn outcome<T: Debug>(result: io::Result<T>) -> Outcome {
     result.map(|value| format!("{value:?}")).map_err(|error| (error.kind(), error.raw_os_error()))
 }
 
-/// One random call, fixed before either world carries it out.
+/// One random call, drawn before either world runs it.
 struct Step {
     call: usize,
     name: &'static str,
@@ -66,10 +66,10 @@ impl Side {
         let is_dir = fs.list(&from).is_ok();
         match step.call {
             0..=2 => self.open(step.handle, fs.create(&from, FileKind::Table)),
-            // A directory can be opened on a real system, to no use.
+            // A real system can open a directory, but Drumlin never does.
             3 if !is_dir => self.open(step.handle, fs.open(&from, FileKind::Table)),
             4 => self.open(step.handle, fs.open_write(&from, FileKind::Table)),
-            // A directory can be moved on a real system, and one that is not empty gives an error of its own.
+            // A real system can move a directory; a non-empty one as target gives a different error.
             5 if !is_dir && step.other != "." => outcome(fs.rename(&from, &to)),
             6 => outcome(fs.link(&from, &to)),
             7 => outcome(fs.unlink(&from, FileKind::Table)),
@@ -131,7 +131,7 @@ fn random_calls_agree() {
             assert_eq!(list(&real), list(&simulated), "seed {seed}");
         }
     }
-    // Both good and bad calls were compared.
+    // The calls include both successes and failures.
     assert!(failures > calls / 10 && failures < calls / 2, "{failures} of {calls}");
 }
 

@@ -1,4 +1,4 @@
-//! Each fault happens where it should, does what it says, and happens nowhere else.
+//! Each fault happens at the requested call, has the stated effect, and happens nowhere else.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -17,7 +17,7 @@ fn rule(op: Op, when: When, effect: Effect) -> Fault {
     Fault { op: Some(op), kind: None, when, effect }
 }
 
-/// Makes one call of every operation on a file of this kind; the outcome of each.
+/// Makes one call of every operation on a file of this kind; returns the outcome of each.
 fn every_call(env: &Env, kind: FileKind) -> BTreeMap<Op, io::Result<()>> {
     let fs = env.fs();
     let path = |name: &str| PathBuf::from(format!("d/{kind}-{name}"));
@@ -73,7 +73,7 @@ fn every_operation_on_every_kind_fails_on_demand() {
             let error = outcomes[&op].as_ref().expect_err("the call was to fail");
             assert_eq!(error.raw_os_error(), Some(EIO), "{op:?} {kind}");
             let others = outcomes.iter().filter(|&(&other, outcome)| other != op && outcome.is_err());
-            // A call that failed leaves the next one without what it makes.
+            // A failed link leaves the rename without its source.
             let depends = |other: &Op| op == Op::Link && *other == Op::Rename;
             assert!(others.clone().all(|(other, _)| depends(other)), "{op:?} {kind}: {outcomes:?}");
         }
@@ -187,7 +187,7 @@ fn reads_lie_on_demand() {
     assert_eq!(read(Effect::Stale), old[4096..8192]);
 }
 
-/// A file with synced and unsynced bytes, whose next sync fails in the given way.
+/// Returns a file with synced and unsynced bytes, whose next sync fails in the given way.
 fn failing_sync(failure: SyncFailure) -> (MemEnv, drumlin_env::File) {
     let (mem, env) = world();
     let log = durable(&env, "file", FileKind::Table, b"old");
@@ -261,7 +261,7 @@ fn a_full_disk_says_so_and_goes_on_when_space_is_back() {
     let table = file(&env, "file", FileKind::Table, &[1; 5 * 4096]);
     assert_eq!(env.fs().free_space(Path::new("d")).unwrap(), 3 * 4096);
     assert_eq!(table.write_at(5 * 4096, &[2; 4 * 4096]).unwrap_err().kind(), io::ErrorKind::StorageFull);
-    // What fits was written.
+    // The bytes that fit were written.
     assert_eq!(mem.peek(Path::new(FILE)).unwrap().len(), 8 * 4096);
     assert!(table.allocate(0, 9 * 4096).is_err());
     table.allocate(0, 8 * 4096).unwrap();

@@ -1,4 +1,4 @@
-//! Each image mode loses what it says, and nothing that was synced.
+//! Each image mode loses what it states, and never what was synced.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -12,7 +12,7 @@ const OLD: u8 = 0xAA;
 const NEW: u8 = 0xBB;
 const FILE: &str = "d/file";
 
-/// A file of two old pages, overwritten by new ones and grown by two; and one new name.
+/// Returns a disk with a file of two old pages, overwritten by new ones and grown by two, and with one new name.
 fn half_synced() -> Disk {
     let (mem, env) = world();
     let written = durable(&env, "file", FileKind::Log, &[OLD; 2 * PAGE]);
@@ -21,7 +21,7 @@ fn half_synced() -> Disk {
     mem.snapshot()
 }
 
-/// The content of a page, if it is of one byte; `None` for a page that is not in the file.
+/// Returns the byte that fills a page, if one does; `None` for a page outside the file.
 fn page(content: &[u8], page: usize) -> Option<u8> {
     let bytes = content.get(page * PAGE..(page + 1) * PAGE)?;
     assert!(bytes.iter().all(|byte| *byte == bytes[0]), "page {page} is mixed");
@@ -198,7 +198,7 @@ fn what_was_synced_is_never_lost() {
             }
             files.push(written);
         }
-        // Closing syncs nothing, so the handles are kept for the syncs.
+        // Closing syncs nothing, so keep the handles for the syncs.
         files.iter().for_each(|file| file.sync_data().unwrap());
         env.fs().sync_dir(Path::new("d")).unwrap();
         for mode in ImageMode::ALL {
@@ -243,7 +243,8 @@ fn an_image_is_stable_and_repeats() {
             for path in first.files() {
                 assert_eq!(first.peek(&path), again.peek(&path), "{mode:?} {seed}");
             }
-            // What a power loss leaves lasts; what the death of the process leaves lasts as far as it did before.
+            // The image of a power loss is durable. The image of a process death is as durable as the disk was
+            // before.
             let lasting = if mode == ImageMode::All { disk.image(ImageMode::None, 0) } else { first.clone() };
             let second = first.snapshot().image(ImageMode::None, 9);
             assert_eq!(second.files(), lasting.files());
@@ -254,7 +255,7 @@ fn an_image_is_stable_and_repeats() {
     }
 }
 
-/// Pictures wanted at every index of one run equal runs that end there.
+/// Snapshots at every index of one run equal runs that end there.
 #[test]
 fn a_picture_at_an_index_is_the_disk_of_a_run_that_ends_there() {
     let run = |mem: &MemEnv, calls: u64| {

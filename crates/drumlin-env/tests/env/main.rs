@@ -1,5 +1,5 @@
-//! The public surface of the crate: the two worlds agree, and the simulated one forgets, fails and watches as
-//! it says.
+//! Tests of the crate's public API: the two worlds agree, and the simulated world loses data, fails and checks the
+//! order as documented.
 
 mod agreement;
 mod faults;
@@ -11,7 +11,7 @@ use std::path::Path;
 
 use drumlin_env::{Env, File, FileKind, MemEnv};
 
-/// A stepped world with a durable directory `d`.
+/// Creates a stepped world with a durable directory `d`.
 fn world() -> (MemEnv, Env) {
     let mem = MemEnv::new(1);
     let env = mem.env();
@@ -20,14 +20,14 @@ fn world() -> (MemEnv, Env) {
     (mem, env)
 }
 
-/// A file in `d` with this content; nothing is synced.
+/// Creates a file in `d` with this content; syncs nothing.
 fn file(env: &Env, name: &str, kind: FileKind, content: &[u8]) -> File {
     let file = env.fs().create(&Path::new("d").join(name), kind).unwrap();
     file.write_at(0, content).unwrap();
     file
 }
 
-/// A durable file in `d`.
+/// Creates a durable file in `d`.
 fn durable(env: &Env, name: &str, kind: FileKind, content: &[u8]) -> File {
     let file = file(env, name, kind, content);
     file.sync_data().unwrap();

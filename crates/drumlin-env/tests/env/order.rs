@@ -6,7 +6,7 @@ use drumlin_env::{Effect, Env, Fault, FileKind, MemEnv, Note, Op, When};
 
 use crate::{durable, file, world};
 
-/// What a test may leave out or do out of turn.
+/// Steps that a test omits or reorders.
 #[derive(Clone, Copy, Default)]
 struct Mistakes {
     table_unsynced: bool,
@@ -15,7 +15,7 @@ struct Mistakes {
     manifest_unsynced: bool,
 }
 
-/// A job that writes table 2, replaces table 1 by it, and deletes table 1.
+/// Runs a job that writes table 2, replaces table 1 with it, and deletes table 1.
 fn replace_a_table(mistakes: Mistakes) -> MemEnv {
     let (mem, env) = world();
     let (one, two) = ([PathBuf::from("d/1.table")], [PathBuf::from("d/2.table")]);
@@ -46,7 +46,7 @@ fn replace_a_table(mistakes: Mistakes) -> MemEnv {
     mem
 }
 
-/// The rules that were broken.
+/// Returns the broken rules.
 fn rules(mem: &MemEnv) -> Vec<String> {
     let rule = |violation: &String| violation.split(':').next().unwrap_or_default().to_owned();
     mem.order_violations().iter().map(rule).collect()
@@ -74,7 +74,7 @@ fn o1_a_referenced_file_stays() {
     env.note(Note::EditAdds { files: &files });
     durable(&env, "manifest2", FileKind::Manifest, b"edit");
     env.note(Note::EditDurable);
-    // Dropped and added by one edit: a file that moved to another level.
+    // One edit that drops and adds a file moves it to another level.
     env.note(Note::EditRemoves { files: &files });
     env.note(Note::EditAdds { files: &files });
     durable(&env, "manifest3", FileKind::Manifest, b"edit");
@@ -84,7 +84,7 @@ fn o1_a_referenced_file_stays() {
     assert_eq!(rules(&mem), ["O1"]);
 }
 
-/// Two logs; the first may be left unsynced when a record of the second is acknowledged.
+/// Writes two logs and acknowledges a record of the second; the first may be unsynced.
 fn two_logs(sync_first: bool, sync_name: bool) -> MemEnv {
     let (mem, env) = world();
     let first = file(&env, "1.log", FileKind::Log, b"");
@@ -132,7 +132,7 @@ fn o2_later_records_and_released_logs_do_not_matter() {
     assert_eq!(rules(&mem), ["O2"], "nothing new");
 }
 
-/// A log that is flushed, recycled and used again.
+/// Flushes, recycles and reuses a log.
 fn recycle(durable_first: bool) -> MemEnv {
     let (mem, env) = world();
     let log = durable(&env, "1.log", FileKind::Log, b"");
@@ -146,7 +146,7 @@ fn recycle(durable_first: bool) -> MemEnv {
     }
     env.fs().rename(Path::new("d/1.log"), Path::new("d/2.log")).unwrap();
     env.fs().sync_dir(Path::new("d")).unwrap();
-    // Through the old handle, whose path is out of date.
+    // Write through the old handle, whose path is out of date.
     env.note(Note::Logged { log: Path::new("d/2.log"), first: 2 });
     log.write_at(0, b"second").unwrap();
     log.sync_data().unwrap();
@@ -178,7 +178,7 @@ fn recovery_settles_what_was_open() {
     durable(&env, "2.table", FileKind::Table, b"two");
     env.note(Note::EditAdds { files: &files[2..] });
     env.note(Note::EditRemoves { files: &files[..1] });
-    // The edit failed; the store is opened again without it.
+    // The edit failed; the store is reopened without it.
     env.note(Note::Recovered { files: &files[..2] });
     env.fs().unlink(&files[2], FileKind::Table).unwrap();
     assert!(rules(&mem).is_empty());
@@ -198,11 +198,11 @@ fn a_violation_can_end_the_run_where_it_happens() {
     mem.stop_at_order_violation();
     let log = durable(&env, "1.log", FileKind::Log, b"torn");
     env.note(Note::LogSealed { log: log.path() });
-    // Ends here.
+    // This write panics.
     _ = log.write_at(4, b"more");
 }
 
-/// A manifest rewrite; each step can be left out.
+/// Rewrites a manifest; each step can be omitted.
 fn move_pointer(manifest_synced: bool, pointer_synced: bool, dir_synced: bool) -> MemEnv {
     let (mem, env) = world();
     let manifest = file(&env, "manifest-2", FileKind::Manifest, b"all");
@@ -230,6 +230,22 @@ fn o3_the_pointer_moves_to_what_is_durable() {
     assert_eq!(rules(&move_pointer(false, true, true)), ["O3"]);
     assert_eq!(rules(&move_pointer(true, false, true)), ["O3"]);
     assert_eq!(rules(&move_pointer(true, true, false)), ["O3"]);
+}
+
+#[test]
+fn o3_the_pointer_of_a_checkpoint_concerns_only_its_own_directory() {
+    let (mem, env) = world();
+    env.fs().create_dir_all(Path::new("copy")).unwrap();
+    let pointer = env.fs().create(Path::new("copy/CURRENT.tmp"), FileKind::Pointer).unwrap();
+    pointer.write_at(0, b"manifest-2").unwrap();
+    pointer.sync_data().unwrap();
+    env.fs().rename(Path::new("copy/CURRENT.tmp"), Path::new("copy/CURRENT")).unwrap();
+    mem.plant(Path::new("d/7.table"), FileKind::Table, b"unused");
+    mem.plant(Path::new("copy/7.table"), FileKind::Table, b"unused");
+    env.fs().unlink(Path::new("d/7.table"), FileKind::Table).unwrap();
+    assert!(rules(&mem).is_empty());
+    env.fs().unlink(Path::new("copy/7.table"), FileKind::Table).unwrap();
+    assert_eq!(rules(&mem), ["O3"]);
 }
 
 #[test]

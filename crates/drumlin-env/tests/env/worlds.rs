@@ -1,4 +1,4 @@
-//! Counting, traces, clock, chance and threads of the simulated world.
+//! Counting, traces, clock, randomness and threads of the simulated world.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -65,7 +65,7 @@ fn a_recorder_chooses_the_pictures() {
     let (mem, env) = world();
     let seen = Arc::new(Mutex::new(Vec::new()));
     let record = seen.clone();
-    // The first time that each site is seen.
+    // Snapshot the first write of each call site.
     mem.record(move |call| {
         record.lock().push((call.index, call.path.to_owned()));
         call.seen_before == 0 && call.site.op == Op::Write
@@ -95,7 +95,7 @@ fn time_moves_when_told() {
     mem.set_io_cost(100, 10);
     file(&env, "file", FileKind::Log, &[0; 3000]);
     assert_eq!(clock.monotonic_nanos(), (start + 12) * 1000 + 230);
-    // After a power loss the clock goes on.
+    // The clock continues after a power loss.
     let image = mem.snapshot().image(ImageMode::None, 0);
     assert_eq!(image.env().clock().monotonic_nanos(), clock.monotonic_nanos());
 }
@@ -107,7 +107,7 @@ fn chance_follows_from_seed_and_purpose() {
     let first = draw(&env, "a");
     assert_ne!(first[0], first[1]);
     assert_ne!(draw(&env, "b"), first);
-    // A draw for another purpose moves nothing.
+    // A draw for another purpose does not change this stream.
     let again = MemEnv::new(1).env();
     draw(&again, "b");
     assert_eq!(draw(&again, "a"), first);

@@ -1,11 +1,11 @@
-//! Builds data blocks.
+//! Builder of data blocks. The parent module describes the format.
 
 use super::{FLAG_WIDE, GROUP, HEADER_LEN, common_prefix};
 use crate::bytes::{put_u16, put_u32, put_u64, put_varint, varint_len};
 use alloc::vec::Vec;
 use drumlin_types::{Kind, Seq};
 
-/// Collects entries, which must come in internal order, into one block. Reusable after [`BlockBuilder::clear`].
+/// Builds one block from entries, which must be added in internal order. Reusable after [`BlockBuilder::clear`].
 #[derive(Default)]
 pub struct BlockBuilder {
     tags: Vec<u8>,
@@ -16,14 +16,14 @@ pub struct BlockBuilder {
 }
 
 impl BlockBuilder {
-    /// An empty block.
+    /// Returns a builder of an empty block.
     pub fn new() -> BlockBuilder {
         BlockBuilder::default()
     }
 
     /// Appends an entry whose key has the tag `tag`.
     ///
-    /// The caller sees to the order, and to `len` staying within [`super::MAX_BLOCK_LEN`].
+    /// The caller must keep the order, and keep `len` within [`super::MAX_BLOCK_LEN`].
     pub fn add(&mut self, key: &[u8], tag: u8, seq: Seq, kind: Kind, value: &[u8]) {
         let shared = if self.tags.len().is_multiple_of(GROUP) {
             self.head.clear();
@@ -47,22 +47,22 @@ impl BlockBuilder {
         self.entries.extend_from_slice(value);
     }
 
-    /// Entries so far.
+    /// Returns the number of entries.
     pub fn count(&self) -> usize {
         self.tags.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no entries.
     pub fn is_empty(&self) -> bool {
         self.tags.is_empty()
     }
 
-    /// Exact length of the block if it were finished now.
+    /// Returns the exact length of the block if it were finished now.
     pub fn len(&self) -> usize {
         directory_len(self.tags.len(), self.is_wide()) + self.entries.len()
     }
 
-    /// Most that the block's length can be after adding an entry of these lengths, while offsets are narrow.
+    /// Returns an upper bound on the length after adding an entry with these lengths, as long as offsets have 16 bits.
     pub fn len_with(&self, key_len: usize, value_len: usize) -> usize {
         let lengths = varint_len(key_len as u64) * 2 + varint_len(value_len as u64);
         self.len() + 1 + 2 + lengths + 1 + 10 + key_len + value_len
@@ -87,7 +87,7 @@ impl BlockBuilder {
         out.extend_from_slice(&self.entries);
     }
 
-    /// Forgets all entries and keeps the memory.
+    /// Removes all entries and keeps the allocated memory.
     pub fn clear(&mut self) {
         self.tags.clear();
         self.offsets.clear();
@@ -96,18 +96,18 @@ impl BlockBuilder {
     }
 }
 
-/// Length of everything before the entries.
+/// Returns the length of the part before the entries.
 pub(super) const fn directory_len(count: usize, wide: bool) -> usize {
     HEADER_LEN + count * if wide { 5 } else { 3 }
 }
 
-/// Differences near zero, of either sign, become small numbers.
+/// Returns the zigzag code of the difference `seq - base`. Small differences of either sign become small numbers.
 fn seq_to_zigzag(seq: Seq, base: Seq) -> u64 {
     let difference = seq.wrapping_sub(base) as i64;
     ((difference << 1) ^ (difference >> 63)) as u64
 }
 
-/// The reverse of [`seq_to_zigzag`], for any input.
+/// Inverse of [`seq_to_zigzag`], for any input.
 #[inline]
 pub(super) const fn seq_from_zigzag(zigzag: u64, base: Seq) -> Seq {
     base.wrapping_add((zigzag >> 1) ^ (zigzag & 1).wrapping_neg())

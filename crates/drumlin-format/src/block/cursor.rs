@@ -1,4 +1,4 @@
-//! One decoded entry with its whole key, for walking a block.
+//! A decoded entry with its whole key, for iteration over a block.
 
 use super::{BlockView, GROUP};
 use crate::error::Corruption;
@@ -6,14 +6,14 @@ use alloc::vec::Vec;
 use core::ops::Range;
 use drumlin_types::{Kind, Seq};
 
-/// Holds one entry: its key, put together in a buffer that is used again and again, and where its value lies.
+/// Holds one entry: its key, assembled in a reused buffer, and the place of its value.
 ///
-/// Going forward within a group it only replaces the end of the key: shared lengths fall or stay, so the start of
-/// the buffer still is the head's.
+/// Moving forward within a group replaces only the end of the key. Shared lengths never increase within a group, so the
+/// start of the buffer still holds the start of the head's key.
 #[derive(Clone, Debug)]
 pub struct EntryCursor {
     key: Vec<u8>,
-    /// How many bytes at the start of `key` are those of the head of `group`.
+    /// Number of bytes at the start of `key` that equal those of the head of `group`.
     from_head: usize,
     /// Index of the head; `usize::MAX` when the buffer belongs to no group.
     group: usize,
@@ -36,12 +36,12 @@ impl Default for EntryCursor {
 }
 
 impl EntryCursor {
-    /// Forgets which block it was in. Call it before loading from another block.
+    /// Detaches the cursor from its block. Must be called before loading from another block.
     pub fn leave_block(&mut self) {
         self.group = usize::MAX;
     }
 
-    /// Decodes entry `index` of `block`. After an error the cursor is in no block, and its entry has no meaning.
+    /// Decodes entry `index` of `block`. After an error the cursor is detached and its entry is undefined.
     #[inline]
     pub fn load(&mut self, block: BlockView<'_>, index: usize) -> Result<(), Corruption> {
         let group = index - index % GROUP;
@@ -63,25 +63,25 @@ impl EntryCursor {
         Ok(())
     }
 
-    /// The user key.
+    /// Returns the user key.
     #[inline]
     pub fn key(&self) -> &[u8] {
         &self.key
     }
 
-    /// The sequence number.
+    /// Returns the sequence number.
     #[inline]
     pub fn seq(&self) -> Seq {
         self.seq
     }
 
-    /// The kind.
+    /// Returns the kind.
     #[inline]
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// Where the value lies in the block.
+    /// Returns the range of the value in the block.
     #[inline]
     pub fn value(&self) -> Range<usize> {
         self.value.clone()

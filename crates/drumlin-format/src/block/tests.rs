@@ -1,4 +1,4 @@
-//! Blocks against a sorted list, their golden bytes, and hostile bytes.
+//! Tests of data blocks: comparison with a sorted list, golden bytes, and hostile bytes.
 
 use super::*;
 use alloc::collections::BTreeMap;
@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 type Versions = BTreeMap<(Vec<u8>, Reverse<Seq>), (Kind, Vec<u8>)>;
 
-/// Any function of the key will do for a tag; this one makes many keys share one.
+/// Returns a tag for a key. Any function of the key works as a tag; this one gives many keys the same tag.
 fn tag(key: &[u8]) -> u8 {
     key.iter().fold(0, |sum: u8, byte| sum.wrapping_add(*byte)) % 5
 }
@@ -60,6 +60,20 @@ fn golden_bytes() {
     BlockView::parse(&block).expect("sound").validate().expect("sound");
 }
 
+/// A block with another base is rejected. Every base decodes to the same entries, so only the builder's base is valid.
+#[test]
+fn a_block_with_another_base_is_no_sound_one() {
+    let mut builder = BlockBuilder::new();
+    builder.add(b"ada", 0xaa, 7, Kind::Put, b"1815");
+    let mut block = Vec::new();
+    builder.finish_into(&mut block);
+    let difference = block.len() - 1 - b"ada1815".len();
+    (block[8], block[difference]) = (6, 2);
+    let view = BlockView::parse(&block).expect("the header is sound");
+    assert_eq!(view.entry(0).map(|entry| entry.seq), Ok(7));
+    assert!(view.validate().is_err());
+}
+
 #[test]
 fn large_blocks_have_wide_offsets() {
     let mut builder = BlockBuilder::new();
@@ -103,7 +117,7 @@ fn common_prefixes() {
     assert_eq!(common_prefix(&long, &long), 40);
 }
 
-/// Everything that a reader can do with a block of any bytes.
+/// Calls every read operation on a block of arbitrary bytes.
 fn exercise(block: &[u8]) {
     let Ok(view) = BlockView::parse(block) else { return };
     let mut cursor = EntryCursor::default();
@@ -120,7 +134,7 @@ fn exercise(block: &[u8]) {
 }
 
 proptest! {
-    /// Both ways to read an entry's header agree, on sound ones and on any bytes.
+    /// Both header decoders agree, on valid headers and on arbitrary bytes.
     #[test]
     fn headers_read_at_once_are_those_read_byte_by_byte(
         lengths in (0u64..300, 0u64..300, prop_oneof![0u64..300, 0u64..40_000]),

@@ -1,4 +1,4 @@
-//! Reads data blocks in place.
+//! Reader of data blocks in place. The parent module describes the format.
 
 use super::builder::{directory_len, seq_from_zigzag};
 use super::{FLAG_WIDE, GROUP, HEADER_LEN, common_prefix};
@@ -7,16 +7,16 @@ use crate::error::Corruption;
 use core::cmp::Ordering;
 use drumlin_types::{Kind, Seq};
 
-/// The header of a block, checked. Cheap to copy, so that a cache can keep it beside the bytes.
+/// A verified block header. Cheap to copy, so that a cache can store it beside the bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BlockLayout {
     count: u32,
-    wide: bool,
-    base_seq: Seq,
+    pub(super) wide: bool,
+    pub(super) base_seq: Seq,
 }
 
 impl BlockLayout {
-    /// Checks the header of `bytes`: the directory it announces lies inside.
+    /// Verifies the header of `bytes`: the directory that it describes lies inside the block.
     pub fn parse(bytes: &[u8]) -> Result<BlockLayout, Corruption> {
         let mut reader = Reader::new(bytes);
         let count = reader.u32()?;
@@ -34,11 +34,11 @@ impl BlockLayout {
         Ok(layout)
     }
 
-    fn directory_len(self) -> usize {
+    pub(super) fn directory_len(self) -> usize {
         directory_len(self.count as usize, self.wide)
     }
 
-    /// The block with this layout. `bytes` must be those that were parsed; others give errors.
+    /// Returns the block with this layout. `bytes` must be the parsed ones; other bytes give errors.
     #[inline]
     pub fn view(self, bytes: &[u8]) -> BlockView<'_> {
         BlockView { bytes, layout: self }
@@ -48,21 +48,21 @@ impl BlockLayout {
 /// One entry, borrowed from its block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Entry<'a> {
-    /// How many bytes of the key are those of the group's head.
+    /// Number of bytes of the key that the entry shares with the group's head.
     pub shared: usize,
-    /// The rest of the key.
+    /// Rest of the key.
     pub suffix: &'a [u8],
-    /// Its sequence number.
+    /// Sequence number.
     pub seq: Seq,
-    /// Its kind.
+    /// Kind.
     pub kind: Kind,
-    /// Its value.
+    /// Value.
     pub value: &'a [u8],
-    /// Where the value starts in the block.
+    /// Offset of the value in the block.
     pub value_offset: usize,
 }
 
-/// What stands before the bytes of an entry.
+/// Header of an entry: the fields before its suffix and value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Header {
     shared: usize,
@@ -70,13 +70,15 @@ struct Header {
     value_len: usize,
     kind: u8,
     zigzag: u64,
-    /// Bytes that it takes.
+    /// Encoded length of the header.
     len: usize,
 }
 
 impl Header {
-    /// The header at the start of `bytes`, without a branch for each byte. `None` if it is not of the usual kind: key
-    /// lengths of one byte, a value length of one or two, at most four bytes of sequence number, more bytes behind.
+    /// Decodes the header at the start of `bytes` without a branch per byte.
+    ///
+    /// Returns `None` if the header does not have the usual form: key lengths of one byte, a value length of one or two
+    /// bytes, a sequence number of at most four bytes, and enough bytes after it.
     #[inline]
     fn short(bytes: &[u8]) -> Option<Header> {
         let word = u64::from_le_bytes(*bytes.first_chunk::<8>()?);
@@ -96,7 +98,7 @@ impl Header {
         }
         let seq_len = ends.trailing_zeros() as usize / 8 + 1;
         let bits = varint & (u32::MAX >> (32 - 8 * seq_len));
-        // A last byte of zero is not the shortest form, and for others to refuse.
+        // A last byte of zero is not the shortest form. `any` rejects it.
         if seq_len > 1 && bits >> (8 * (seq_len - 1)) == 0 {
             return None;
         }
@@ -111,7 +113,7 @@ impl Header {
         })
     }
 
-    /// Any header at the start of `bytes`, which begin `start` bytes into the block.
+    /// Decodes any header at the start of `bytes`, which begin at offset `start` of the block.
     fn any(bytes: &[u8], start: usize) -> Result<Header, Corruption> {
         let mut reader = Reader::at(bytes, start as u64);
         Ok(Header {
@@ -125,20 +127,20 @@ impl Header {
     }
 }
 
-/// A block, borrowed.
+/// A borrowed block.
 #[derive(Clone, Copy)]
 pub struct BlockView<'a> {
-    bytes: &'a [u8],
-    layout: BlockLayout,
+    pub(super) bytes: &'a [u8],
+    pub(super) layout: BlockLayout,
 }
 
 impl<'a> BlockView<'a> {
-    /// Checks the header of `bytes`.
+    /// Verifies the header of `bytes`.
     pub fn parse(bytes: &'a [u8]) -> Result<BlockView<'a>, Corruption> {
         Ok(BlockLayout::parse(bytes)?.view(bytes))
     }
 
-    /// Number of entries, at least one.
+    /// Returns the number of entries, at least one.
     #[inline]
     pub fn count(&self) -> usize {
         self.layout.count as usize
@@ -148,14 +150,14 @@ impl<'a> BlockView<'a> {
         self.bytes.get(HEADER_LEN..HEADER_LEN + self.count()).unwrap_or_default()
     }
 
-    /// The tag of entry `index`.
+    /// Returns the tag of entry `index`.
     pub fn tag(&self, index: usize) -> Option<u8> {
         self.tags().get(index).copied()
     }
 
-    /// Where entry `index` starts, in the whole block.
+    /// Returns the offset of entry `index` in the block.
     #[inline]
-    fn start(&self, index: usize) -> Result<usize, Corruption> {
+    pub(super) fn start(&self, index: usize) -> Result<usize, Corruption> {
         let outside = Corruption::new("entry number outside its block", 0);
         if index >= self.count() {
             return Err(outside);
@@ -171,7 +173,7 @@ impl<'a> BlockView<'a> {
         Ok(self.layout.directory_len() + offset)
     }
 
-    /// Entry `index`.
+    /// Decodes entry `index`.
     #[inline]
     pub fn entry(&self, index: usize) -> Result<Entry<'a>, Corruption> {
         let start = self.start(index)?;
@@ -194,25 +196,25 @@ impl<'a> BlockView<'a> {
         Ok(Entry { shared, suffix, seq, kind, value, value_offset })
     }
 
-    /// The whole key of the head of the group that entry `index` is in.
+    /// Returns the whole key of the head of entry `index`'s group.
     #[inline]
     pub fn head(&self, index: usize) -> Result<&'a [u8], Corruption> {
         Ok(self.entry(index - index % GROUP)?.suffix)
     }
 
-    /// The bytes that `entry`, which has this `index`, shares with its head.
+    /// Returns the bytes that `entry`, whose index is `index`, shares with its head.
     #[inline]
     pub(super) fn shared(&self, index: usize, entry: &Entry<'a>) -> Result<&'a [u8], Corruption> {
         if entry.shared == 0 {
             return Ok(&[]);
         }
         let head = self.head(index)?;
-        head.get(..entry.shared).ok_or(Corruption::new("entry shares more than its head has", 0))
+        head.get(..entry.shared).ok_or(Corruption::new("entry shares more bytes than its head has", 0))
     }
 
-    /// The newest version of `key`, whose tag is `tag`, that is not newer than `snapshot`, and its index.
+    /// Returns the newest version of `key` that is visible at `snapshot`, with its index. `tag` is the tag of `key`.
     ///
-    /// Tags are compared eight at a time; only entries with the right tag are looked at.
+    /// Tags are compared eight at a time. Only entries with a matching tag are decoded.
     pub fn get(&self, key: &[u8], tag: u8, snapshot: Seq) -> Result<Option<(usize, Entry<'a>)>, Corruption> {
         const LOW: u64 = 0x7f7f_7f7f_7f7f_7f7f;
         let tags = self.tags();
@@ -220,7 +222,7 @@ impl<'a> BlockView<'a> {
         let (words, rest) = tags.as_chunks::<8>();
         for (word_index, word) in words.iter().enumerate() {
             let difference = u64::from_le_bytes(*word) ^ wanted;
-            // The high bit of each byte that is zero.
+            // Sets the high bit of each byte that is zero.
             let mut equal = !(((difference & LOW) + LOW) | difference | LOW);
             while equal != 0 {
                 let index = word_index * 8 + equal.trailing_zeros() as usize / 8;
@@ -239,20 +241,20 @@ impl<'a> BlockView<'a> {
         Ok(None)
     }
 
-    /// Entry `index` if it is a version of `key` that `snapshot` sees.
+    /// Returns entry `index` if it is a version of `key` that `snapshot` sees.
     #[inline]
     fn version_at(&self, index: usize, key: &[u8], snapshot: Seq) -> Result<Option<Entry<'a>>, Corruption> {
         let entry = self.entry(index)?;
         let Some((start, end)) = key.split_at_checked(entry.shared) else {
             return Ok(None);
         };
-        // Both lie far apart in the block: fetch the two before either is compared.
+        // The head and the entry may lie far apart in the block. Load both before comparing either.
         let shared = self.shared(index, &entry)?;
         let is_version = entry.seq <= snapshot && end == entry.suffix && start == shared;
         Ok(is_version.then_some(entry))
     }
 
-    /// The entry behind entry `index`, if it is a version of `key` too.
+    /// Returns the entry after entry `index` if it is a version of `key` too.
     pub fn next_version(&self, index: usize, key: &[u8]) -> Result<Option<(usize, Entry<'a>)>, Corruption> {
         let next = index + 1;
         if next >= self.count() {
@@ -261,11 +263,12 @@ impl<'a> BlockView<'a> {
         Ok(self.version_at(next, key, Seq::MAX)?.map(|entry| (next, entry)))
     }
 
-    /// Index of the first entry at or after (`key`, `seq`) in internal order; the count when there is none.
+    /// Returns the index of the first entry at or after (`key`, `seq`) in internal order, or the count when there is
+    /// none.
     pub fn find(&self, key: &[u8], seq: Seq) -> Result<usize, Corruption> {
         self.warm();
         let groups = self.count().div_ceil(GROUP);
-        // The first group whose head is at or after the target.
+        // Find the first group whose head is at or after the target.
         let (mut low, mut high) = (0, groups);
         while low < high {
             let middle = low.midpoint(high);
@@ -282,14 +285,14 @@ impl<'a> BlockView<'a> {
         self.find_in_group((low - 1) * GROUP, key, seq)
     }
 
-    /// Touches entries all over the block, so that a search waits for memory once and not at each of its steps.
+    /// Touches entries across the block, so that a search waits for memory once and not at each step.
     #[inline]
     fn warm(&self) {
         const TOUCHED: usize = 8;
         let (offsets, entries) = (HEADER_LEN + self.count(), self.layout.directory_len());
         let stride = (self.count() / TOUCHED).max(1);
         let mut sum = 0;
-        // Wide offsets belong to long blocks of few entries: a place that means nothing does no harm.
+        // With 32-bit offsets this reads wrong places, which is harmless. Such blocks are long and hold few entries.
         for place in 1..TOUCHED {
             let offset = self.bytes.get(offsets + 2 * stride * place..).and_then(<[u8]>::first_chunk::<2>);
             let offset = offset.map_or(0, |offset| usize::from(u16::from_le_bytes(*offset)));
@@ -298,7 +301,7 @@ impl<'a> BlockView<'a> {
         core::hint::black_box(sum);
     }
 
-    /// The same within the group of the head at `head_index`, which is before the target.
+    /// Returns the result of `find` within the group whose head is at `head_index`. The head is before the target.
     fn find_in_group(&self, head_index: usize, key: &[u8], seq: Seq) -> Result<usize, Corruption> {
         let head = self.entry(head_index)?.suffix;
         let common = common_prefix(head, key);
@@ -306,8 +309,8 @@ impl<'a> BlockView<'a> {
         while low < high {
             let middle = low.midpoint(high);
             let entry = self.entry(middle)?;
-            // Shared lengths are maximal: an entry that leaves the head earlier than the key does is greater than
-            // the key, and one that leaves it later is smaller, as the head is.
+            // Shared lengths are maximal. An entry that shares less with the head than the key does is greater than the
+            // key. One that shares more is smaller than the key, as the head is.
             let before = match entry.shared.cmp(&common) {
                 Ordering::Less => false,
                 Ordering::Greater => true,
@@ -321,48 +324,11 @@ impl<'a> BlockView<'a> {
         }
         Ok(low)
     }
-
-    /// Checks every entry: they fill the block without gaps, decode, share as much as they can, and are in order.
-    pub fn validate(&self) -> Result<(), Corruption> {
-        let mut expected = self.layout.directory_len();
-        let mut cursor = super::EntryCursor::default();
-        let mut previous = (alloc::vec::Vec::new(), 0);
-        for index in 0..self.count() {
-            let start = self.start(index)?;
-            let at = |what| Corruption::new(what, start as u64);
-            if start != expected {
-                return Err(at("entries are not next to each other"));
-            }
-            let entry = self.entry(index)?;
-            expected = entry.value_offset + entry.value.len();
-            cursor.load(*self, index)?;
-            if entry.shared > 0 || !index.is_multiple_of(GROUP) {
-                let most = common_prefix(self.head(index)?, cursor.key());
-                if entry.shared != most {
-                    return Err(at("entry does not share all it can"));
-                }
-            }
-            if index > 0 && !is_before(&previous.0, previous.1, cursor.key(), cursor.seq()) {
-                return Err(at("entries are out of order"));
-            }
-            previous.0.clear();
-            previous.0.extend_from_slice(cursor.key());
-            previous.1 = cursor.seq();
-        }
-        if expected != self.bytes.len() {
-            return Err(Corruption::new("bytes after the last entry", expected as u64));
-        }
-        let last_offset = self.start(self.count() - 1)? - self.layout.directory_len();
-        if self.layout.wide != (last_offset > usize::from(u16::MAX)) {
-            return Err(Corruption::new("offsets have the wrong width", 4));
-        }
-        Ok(())
-    }
 }
 
-/// Whether one version comes before another in internal order.
+/// Returns whether one version comes before another in internal order.
 #[inline]
-fn is_before(key: &[u8], seq: Seq, other_key: &[u8], other_seq: Seq) -> bool {
+pub(super) fn is_before(key: &[u8], seq: Seq, other_key: &[u8], other_seq: Seq) -> bool {
     match key.cmp(other_key) {
         Ordering::Less => true,
         Ordering::Equal => seq > other_seq,
@@ -370,7 +336,7 @@ fn is_before(key: &[u8], seq: Seq, other_key: &[u8], other_seq: Seq) -> bool {
     }
 }
 
-/// For the test that compares the two ways to read a header: sequence number and length by each.
+/// Decodes a header in both ways, for the test that compares them. Returns the zigzag code and the length of each.
 #[cfg(test)]
 pub(super) fn both_headers(bytes: &[u8]) -> [Option<(u64, usize)>; 2] {
     let (short, any) = (Header::short(bytes), Header::any(bytes, 0).ok());

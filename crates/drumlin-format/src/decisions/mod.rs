@@ -1,26 +1,30 @@
-//! The decision log: what the policies decided and why, kept over restarts.
+//! The decision log: the decisions of the policies and their reasons, kept across restarts.
 //!
 //! ```text
 //! file     header block, 32 bytes | entry | entry | ...
 //!
-//! header    0  magic, version, checksum           (`file_header`)
+//! header    0  magic "drumlDEC", version, checksum  (`file_header`)
 //!          16  number       u64   of this file
+//!          24  zeros
 //!
 //! entry     0  checksums, length                  (`frame`)
 //!          12  tag          u32   0
 //!          16  mark         u64   Unix time in microseconds
 //!          24  index        u64   0, 1, 2, ...
-//!          32  keyspace slice | what slice | reason slice | question (rest, perhaps empty)
+//!          32  keyspace slice | what slice | reason slice | policy call (the rest, may be empty),
+//!              then zeros up to a multiple of 8
 //! ```
 //!
-//! `what` and `reason` are text for people and hold no user bytes. A *question* (`question`) holds what a policy was
-//! asked, in full, and what it answered, so that the decision can be made again and compared. The bounds of files are
-//! among it, as they are in the manifest. Its layout follows what policies see, so it changes more often than the rest:
-//! entries of every older version are read, questions only of the present [`VERSION`]. Versions differ in the questions
-//! alone: of 1 the layout grew several times, 3 adds the levels from which enough is ready.
+//! `keyspace`, `what` and `reason` are UTF-8. `what` and `reason` are text for people and contain no user data.
 //!
-//! The log is advice: nothing depends on it. It is never synced, and reading ends silently at the first place that
-//! holds no entry, whatever is behind. Damage can shorten it, and can neither change an entry nor stop a store from
+//! A *question* (`question`) records a policy call: the complete input of the policy and its decision. The call can be
+//! repeated from it and the decisions compared. It contains the bounds of files, as the manifest does. Its layout
+//! follows the input types of policies and changes more often than the rest. A build reads entries of every older
+//! version, but questions of its own [`VERSION`] only. Versions differ only in the layout of questions: it grew several
+//! times within version 1, and version 3 adds the levels that have enough ready compactions.
+//!
+//! The log is advisory: nothing depends on it. It is never synced. Reading ends silently at the first place without a
+//! valid entry, whatever follows. Corruption can shorten the log. It cannot alter an entry or prevent a store from
 //! opening.
 
 mod question;
@@ -34,11 +38,11 @@ use crate::frame::{self, FrameFields};
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// Bytes of the block that opens the file.
+/// Length of the header block.
 const HEADER_LEN: usize = 32;
-/// The version of the log that this build writes, and the one whose questions it reads.
+/// Version of the log that this build writes, and the only one whose questions it decodes.
 pub const VERSION: u32 = 3;
-/// Longest payload of an entry; what is longer is not logged.
+/// Maximum length of an entry's payload. Longer entries are not logged.
 pub const MAX_ENTRY_LEN: usize = 256 << 10;
 
 const HEADER: HeaderKind = HeaderKind {
@@ -50,22 +54,22 @@ const HEADER: HeaderKind = HeaderKind {
     version_name: "decision log format",
 };
 
-/// One decision or its outcome.
+/// A decision, or its outcome.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Entry {
     /// Unix time in microseconds.
     pub micros: u64,
-    /// The keyspace.
+    /// Name of the keyspace.
     pub keyspace: String,
-    /// What was decided, or how it ended.
+    /// The decision, or its outcome.
     pub what: String,
-    /// Why, with the numbers that led to it.
+    /// Reason, with the numbers behind it.
     pub reason: String,
-    /// The encoded [`Question`] that led to it; empty when there was none.
+    /// The encoded [`Question`] that led to the decision; empty when there was none.
     pub question: Vec<u8>,
 }
 
-/// Makes the bytes of a decision log, entry by entry. It does no I/O.
+/// Encodes a decision log entry by entry. It does no I/O.
 #[derive(Clone, Debug)]
 pub struct DecisionWriter {
     number: u64,
@@ -74,7 +78,7 @@ pub struct DecisionWriter {
 }
 
 impl DecisionWriter {
-    /// Begins the file numbered `number`; returns the bytes that open it, too.
+    /// Begins the file numbered `number`. Also returns its header block.
     #[must_use]
     pub fn create(number: u64) -> (DecisionWriter, Vec<u8>) {
         let mut fields = Vec::new();
@@ -83,13 +87,13 @@ impl DecisionWriter {
         (DecisionWriter { number, offset: HEADER_LEN as u64, index: 0 }, block)
     }
 
-    /// Length of the file so far: where the next entry belongs.
+    /// Returns the length of the file so far: the offset of the next entry.
     #[must_use]
     pub const fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// The bytes of `entry`, which belong at [`offset`](Self::offset) as it was before the call.
+    /// Encodes `entry`. The returned bytes belong at the [`offset`](Self::offset) before the call.
     pub fn append(&mut self, entry: &Entry) -> Result<Vec<u8>, EncodeError> {
         let mut payload = Vec::new();
         for text in [&entry.keyspace, &entry.what, &entry.reason] {
@@ -97,7 +101,7 @@ impl DecisionWriter {
         }
         payload.extend_from_slice(&entry.question);
         if payload.len() > MAX_ENTRY_LEN {
-            return Err(EncodeError { what: "entry of the decision log over its limit" });
+            return Err(EncodeError { what: "decision log entry exceeds the maximum length" });
         }
         let fields = FrameFields { tag: 0, mark: entry.micros, word: self.index };
         let mut bytes = Vec::new();
@@ -108,19 +112,19 @@ impl DecisionWriter {
     }
 }
 
-/// What a file of the log holds.
+/// Contents of a decision log file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Log {
-    /// The version that wrote it, at most [`VERSION`]. Questions of another one are not to be decoded.
+    /// Version that wrote the file, at most [`VERSION`]. Questions of another version must not be decoded.
     pub version: u32,
-    /// Its entries, oldest first.
+    /// Entries, oldest first.
     pub entries: Vec<Entry>,
 }
 
-/// The entries of the file numbered `number`, whose bytes are `bytes`, up to the first place that holds none.
+/// Decodes the entries of the file numbered `number` from `bytes`, up to the first place without a valid entry.
 ///
 /// # Errors
-/// When the header is damaged or newer: then there is nothing to show.
+/// Fails when the header is corrupt or of a newer version.
 pub fn read(bytes: &[u8], number: u64) -> Result<Log, DecodeError> {
     let (mut fields, _) = HEADER.decode(bytes, number)?;
     let version = HEADER.version_of(bytes)?;
@@ -201,7 +205,7 @@ mod tests {
         }
     }
 
-    /// `bytes` with another version in their header.
+    /// Returns `bytes` with another version in their header.
     fn of_version(bytes: &[u8], version: u32) -> Vec<u8> {
         let kind = HeaderKind { version, ..HEADER };
         let mut fields = Vec::new();

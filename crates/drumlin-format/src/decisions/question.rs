@@ -1,30 +1,39 @@
-//! What a policy was asked and what it answered, as bytes.
+//! Encoding of a *question*: a policy call with its complete input and its decision.
 //!
 //! ```text
 //! question   policy slice | state slice | picture | answer
 //!
-//! picture    levels: count of (runs: count of run) | tickets: count of ticket | load: 9 f64, sealed u32,
-//!            snapshots u32, 3 counts | costs: 13 f64 | limits, pin u8, 4 f64 when 1, enough u8 | wanted, wanted seeks: count of
-//!            slice | now, seed, frozen
+//! picture    levels: count of (runs: count of run) | tickets: count of ticket
+//!            | load: 9 f64, sealed memtables, snapshots, gets, seeks, writes
+//!            | costs: 13 f64
+//!            | limits: memtable bytes, file bytes, slots, max runs, write amplification f64, disk budget,
+//!              disk used, pin u8, 4 f64 if pin is 1, enough u8
+//!            | wanted: count of slice | wanted seeks: count of slice | now | seed u64 | frozen u8
 //! run        id | tag slice | files: count of file
-//! file       table | range | bytes, entries, keys, tombstones, range tombstones, smallest, largest seq |
-//!            bits, false positives, empty, found, dead f64 | state u8, ticket when not free
+//! file       table | range | bytes, entries, keys, tombstones, range tombstones, smallest seq, largest seq
+//!            | filter bits, false-positive rate, empty, found, dead: f64 each
+//!            | state u8 (0 free, 1 settling, 2 leaving, 3 coming), ticket unless free
 //! ticket     number | plan | pieces, pieces done, bytes, bytes done
-//! plan       take: count of (table, range) | may fold: the same | out u8 | place u8, run when 1 | tag slice |
-//!            deadline u8, number when 1 | priority f64 | count of (range, f64) | reason slice
-//! answer     plans: count of plan | park: count of ticket | pace u8, then scope u8, 4 f64, hard stop u8,
-//!            covered u8, f64 when 1 |
-//!            forecast: count of (born, dies, bytes) | think u8
-//! range      start slice | 0 | end slice, or 1 alone: no end
+//! plan       take: count of (table, range) | may fold: count of (table, range) | out u8
+//!            | place u8, run if 1 | tag slice | deadline u8, number if 1 | priority f64
+//!            | piece priority: count of (range, f64) | reason slice
+//! answer     plans: count of plan | park: count of ticket number
+//!            | pace u8, and if 1: scope u8, 4 f64, hard stop u8, covered u8, f64 if covered is 1
+//!            | forecast: count of (born, dies, bytes) | think u8
+//! range      start slice | 1 | end slice, or start slice | 0: no end
 //! ```
 //!
-//! Numbers are varints where no width is given, floats the 64 bits of an IEEE number, so that the policy sees exactly
-//! what it saw. Structs are taken apart field by field: one that grows does not compile here until it is recorded. Whoever
-//! changes the layout raises the [version](super::VERSION) of the log; a test holds its bytes to that number.
+//! `count of x` is a varint followed by that many x. Numbers without a stated width are varints. Floats are stored as
+//! the 64 bits of an IEEE 754 number, so that a repeated call sees exactly the same input.
+//!
+//! The encoder destructures every struct, so that a struct with a new field does not compile until the field is
+//! encoded. A change of the layout must raise the [version](super::VERSION) of the log. A test ties the encoded bytes
+//! to that number.
 
 use crate::MAX_BOUND_LEN;
 use crate::bytes::{Reader, put_bool, put_slice, put_u64, put_varint};
 use crate::error::Corruption;
+use crate::limits::{MAX_LEN, MAX_MICROS, MAX_NUMBER, MAX_POSITION, MAX_SEQ};
 use alloc::string::String;
 use alloc::vec::Vec;
 use drumlin_types::contract::{
@@ -33,7 +42,11 @@ use drumlin_types::contract::{
 };
 use drumlin_types::{Key, KeyRange, RunId, TableId, Ticket};
 
-/// A [`PolicyInput`] that owns what it shows.
+/// Maximum number of a file or run in a picture. Outputs of unfinished compactions have numbers above those of real
+/// files and runs.
+const MAX_PROJECTED: u64 = 1 << 63;
+
+/// An owned [`PolicyInput`].
 #[derive(Clone, PartialEq, Debug)]
 pub struct Picture {
     tree: TreeView,
@@ -49,7 +62,7 @@ pub struct Picture {
 }
 
 impl Picture {
-    /// What the policy saw.
+    /// Returns the input that the policy saw.
     #[must_use]
     pub fn input(&self) -> PolicyInput<'_> {
         PolicyInput {
@@ -67,7 +80,7 @@ impl Picture {
     }
 }
 
-/// A decision as plain data. Of a search that was asked for, only that it was.
+/// A decision as plain data. A requested search is recorded only as a flag.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Answer {
     plans: Vec<Plan>,
@@ -90,21 +103,21 @@ impl From<&Decision> for Answer {
     }
 }
 
-/// A question with its answer.
+/// A policy call with its decision.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Question {
     /// Name of the policy, with arguments.
     pub policy: String,
-    /// Its saved state before it was asked.
+    /// Saved state of the policy before the call.
     pub state: Vec<u8>,
-    /// What it saw.
+    /// Input of the call.
     pub picture: Picture,
-    /// What it answered.
+    /// Decision that the call returned.
     pub answer: Answer,
 }
 
 impl Question {
-    /// The bytes of a question.
+    /// Encodes a question.
     #[must_use]
     pub fn encode(policy: &str, state: &[u8], input: &PolicyInput<'_>, decision: &Decision) -> Vec<u8> {
         let mut out = Vec::new();
@@ -115,10 +128,10 @@ impl Question {
         out
     }
 
-    /// Reads a question.
+    /// Decodes a question.
     ///
     /// # Errors
-    /// When the bytes are none.
+    /// Fails when the bytes are no valid question.
     pub fn decode(bytes: &[u8]) -> Result<Question, Corruption> {
         let mut reader = Reader::new(bytes);
         let question = Question {
@@ -154,7 +167,7 @@ fn list<T>(
     reader: &mut Reader<'_>,
     item: impl Fn(&mut Reader<'_>) -> Result<T, Corruption>,
 ) -> Result<Vec<T>, Corruption> {
-    // Each item takes a byte at least. The list grows with what is read, not with what is claimed.
+    // Each item takes at least one byte. The list grows with the items read, not with the claimed count.
     let count = reader.count(1)?;
     let mut items = Vec::new();
     for _ in 0..count {
@@ -215,7 +228,7 @@ fn picture(reader: &mut Reader<'_>) -> Result<Picture, Corruption> {
         limits: limits(reader)?,
         wanted: list(reader, key)?,
         wanted_seeks: list(reader, key)?,
-        now: reader.varint_u64()?,
+        now: reader.varint_up_to(MAX_MICROS)?,
         seed: reader.u64()?,
         frozen: reader.bool()?,
     })
@@ -228,7 +241,11 @@ fn put_run(out: &mut Vec<u8>, RunView { id, tag, files }: &RunView) {
 }
 
 fn run(reader: &mut Reader<'_>) -> Result<RunView, Corruption> {
-    Ok(RunView { id: RunId(reader.varint_u64()?), tag: tag(reader)?, files: list(reader, file)? })
+    Ok(RunView {
+        id: RunId(reader.varint_up_to(MAX_PROJECTED)?),
+        tag: tag(reader)?,
+        files: list(reader, file)?,
+    })
 }
 
 fn tag(reader: &mut Reader<'_>) -> Result<RunTag, Corruption> {
@@ -257,15 +274,15 @@ fn put_file(out: &mut Vec<u8>, view: &FileView) {
 
 fn file(reader: &mut Reader<'_>) -> Result<FileView, Corruption> {
     Ok(FileView {
-        table: TableId(reader.varint_u64()?),
+        table: TableId(reader.varint_up_to(MAX_PROJECTED)?),
         bounds: range(reader)?,
-        bytes: reader.varint_u64()?,
-        entries: reader.varint_u64()?,
-        keys: reader.varint_u64()?,
-        tombstones: reader.varint_u64()?,
-        range_tombstones: reader.varint_u64()?,
-        min_seq: reader.varint_u64()?,
-        max_seq: reader.varint_u64()?,
+        bytes: reader.varint_up_to(MAX_LEN)?,
+        entries: reader.varint_up_to(MAX_LEN)?,
+        keys: reader.varint_up_to(MAX_LEN)?,
+        tombstones: reader.varint_up_to(MAX_LEN)?,
+        range_tombstones: reader.varint_up_to(MAX_LEN)?,
+        min_seq: reader.varint_up_to(MAX_SEQ)?,
+        max_seq: reader.varint_up_to(MAX_SEQ)?,
         filter_bits: f64(reader)?,
         fp_rate: f64(reader)?,
         lookups: LookupStats { empty: f64(reader)?, found: f64(reader)?, dead: f64(reader)? },
@@ -282,7 +299,7 @@ fn file_state(reader: &mut Reader<'_>) -> Result<FileState, Corruption> {
         3 => FileState::Coming,
         _ => return Err(damage),
     };
-    Ok(make(Ticket(reader.varint_u64()?)))
+    Ok(make(Ticket(reader.varint_up_to(MAX_NUMBER)?)))
 }
 
 fn put_ticket(out: &mut Vec<u8>, view: &TicketView) {
@@ -295,12 +312,12 @@ fn put_ticket(out: &mut Vec<u8>, view: &TicketView) {
 
 fn ticket(reader: &mut Reader<'_>) -> Result<TicketView, Corruption> {
     Ok(TicketView {
-        ticket: Ticket(reader.varint_u64()?),
+        ticket: Ticket(reader.varint_up_to(MAX_NUMBER)?),
         plan: plan(reader)?,
         pieces: reader.varint_u32()?,
         pieces_done: reader.varint_u32()?,
-        bytes: reader.varint_u64()?,
-        bytes_done: reader.varint_u64()?,
+        bytes: reader.varint_up_to(MAX_LEN)?,
+        bytes_done: reader.varint_up_to(MAX_LEN)?,
     })
 }
 
@@ -310,7 +327,7 @@ fn put_take(out: &mut Vec<u8>, Take { table, range }: &Take) {
 }
 
 fn take(reader: &mut Reader<'_>) -> Result<Take, Corruption> {
-    Ok(Take { table: TableId(reader.varint_u64()?), range: range(reader)? })
+    Ok(Take { table: TableId(reader.varint_up_to(MAX_PROJECTED)?), range: range(reader)? })
 }
 
 fn put_plan(out: &mut Vec<u8>, plan: &Plan) {
@@ -338,10 +355,10 @@ fn plan(reader: &mut Reader<'_>) -> Result<Plan, Corruption> {
         take: list(reader, take)?,
         may_fold: list(reader, take)?,
         out: reader.u8()?,
-        place: option(reader, |reader| reader.varint_u64())?
+        place: option(reader, |reader| reader.varint_up_to(MAX_PROJECTED))?
             .map_or(Place::NewRun, |run| Place::Run(RunId(run))),
         tag: tag(reader)?,
-        deadline: option(reader, |reader| reader.varint_u64())?,
+        deadline: option(reader, |reader| reader.varint_up_to(MAX_POSITION))?,
         priority: f64(reader)?,
         piece_priority: list(reader, |reader| Ok((range(reader)?, f64(reader)?)))?,
         reason: text(reader)?,
@@ -371,7 +388,11 @@ fn load(reader: &mut Reader<'_>) -> Result<LoadView, Corruption> {
         waited: f64(reader)?,
         sealed_memtables: reader.varint_u32()?,
         snapshots: reader.varint_u32()?,
-        counted: [reader.varint_u64()?, reader.varint_u64()?, reader.varint_u64()?],
+        counted: [
+            reader.varint_up_to(MAX_SEQ)?,
+            reader.varint_up_to(MAX_SEQ)?,
+            reader.varint_up_to(MAX_SEQ)?,
+        ],
     })
 }
 
@@ -421,8 +442,8 @@ fn put_limits(out: &mut Vec<u8>, limits: &LimitView) {
 
 fn limits(reader: &mut Reader<'_>) -> Result<LimitView, Corruption> {
     Ok(LimitView {
-        memtable_bytes: reader.varint_u64()?,
-        file_bytes: reader.varint_u64()?,
+        memtable_bytes: reader.varint_up_to(MAX_LEN)?,
+        file_bytes: reader.varint_up_to(MAX_LEN)?,
         slots: reader.varint_u32()?,
         max_runs: reader.varint_u32()?,
         max_write_amp: f64(reader)?,
@@ -450,11 +471,11 @@ fn put_answer(out: &mut Vec<u8>, decision: &Decision) {
 fn answer(reader: &mut Reader<'_>) -> Result<Answer, Corruption> {
     Ok(Answer {
         plans: list(reader, plan)?,
-        park: list(reader, |reader| reader.varint_u64().map(Ticket))?,
+        park: list(reader, |reader| reader.varint_up_to(MAX_NUMBER).map(Ticket))?,
         pace: option(reader, pace)?,
         forecast: list(reader, |reader| {
             let (born, dies) = (reader.varint_u32()?, reader.varint_u32()?);
-            Ok(RunForecast { born, dies, bytes: reader.varint_u64()? })
+            Ok(RunForecast { born, dies, bytes: reader.varint_up_to(MAX_LEN)? })
         })?,
         think: reader.bool()?,
     })
@@ -487,12 +508,12 @@ mod tests {
     use alloc::vec;
     use drumlin_types::contract::draw::plain_file;
 
-    /// A picture with something in every field.
+    /// Returns an input and a decision with a value in every field.
     fn drawn() -> (TreeView, Vec<TicketView>, Decision) {
         let bounds = |a: &[u8], b: Option<&[u8]>| KeyRange::new(Key::new(a), b.map(Key::new));
         let mut files = vec![
             plain_file(TableId(3), bounds(b"", Some(b"k")), 4, 9),
-            plain_file(TableId(900), bounds(b"k", None), 1, u64::MAX),
+            plain_file(TableId(900), bounds(b"k", None), 1, MAX_SEQ),
         ];
         files[0].state = FileState::Leaving(Ticket(5));
         files[1].lookups = LookupStats { empty: 0.5, found: f64::MAX, dead: 2.0 };
@@ -575,14 +596,25 @@ mod tests {
         assert_eq!(answer, Answer::from(&drawn().2));
     }
 
-    /// A question written as this one is read by every build of the same version, so other bytes take another number.
+    #[test]
+    fn outputs_of_unfinished_compactions_read_back() {
+        let mut output = plain_file(TableId(MAX_PROJECTED), KeyRange::all(), 1, 2);
+        output.state = FileState::Coming(Ticket(6));
+        let mut bytes = Vec::new();
+        put_run(&mut bytes, &RunView { id: RunId(MAX_PROJECTED), tag: RunTag(vec![]), files: vec![output] });
+        let read = run(&mut Reader::new(&bytes)).expect("a run");
+        assert_eq!((read.id.0, read.files[0].table.0), (MAX_PROJECTED, MAX_PROJECTED));
+    }
+
+    /// Every build of one version can decode the questions of that version, so a change of the bytes needs a new
+    /// version.
     #[test]
     fn the_layout_belongs_to_the_version() {
         let (bytes, _) = encoded();
         let found = (crate::decisions::VERSION, bytes.len(), crate::checksum::checksum(0, 0, &[&bytes]));
         assert_eq!(
             found,
-            (3, 576, 3_980_693_466),
+            (3, 575, 2_036_604_304),
             "the layout of questions changed: raise the version of the decision log"
         );
     }
@@ -595,7 +627,7 @@ mod tests {
             for mask in [0x01, 0x80, 0xff] {
                 let mut damaged = bytes.clone();
                 damaged[at] ^= mask;
-                // Whatever it says, it says it without a panic.
+                // The result may be an error or another question, but never a panic.
                 let _ = Question::decode(&damaged);
             }
         }

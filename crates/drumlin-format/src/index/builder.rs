@@ -1,4 +1,4 @@
-//! Collects fences and encodes them, flat or partitioned.
+//! Builder of the index, flat or partitioned. The parent module describes the format.
 
 use super::{CONTINUES, FENCE_LEN, FLAT_LIMIT, HEADER_LEN, PARTITION_TARGET};
 use crate::block::common_prefix;
@@ -6,21 +6,21 @@ use crate::bytes::{put_u32, put_u64};
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// The table is too large for its index: more than 2^32 entries or 4 GiB of index.
+/// Error: the table is too large for its index. It has more than 2^32 entries or 4 GiB of index.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IndexError;
 
-/// Length of the shortest separator: `last[..len]` with its final byte raised by one when `raised`, else the
-/// first `len` bytes of `last`, which then are all of it.
+/// Returns the length of the shortest separator of `last` and `next`, and whether its final byte is raised.
 ///
-/// `last` must be smaller than `next`. The result is not smaller than `last` and smaller than `next`.
+/// If raised, the separator is `last[..len]` with the final byte increased by one. Otherwise it is all of `last`.
+/// `last` must be less than `next`. The separator is at least `last` and less than `next`.
 pub fn separator_len(last: &[u8], next: &[u8]) -> (usize, bool) {
     let common = common_prefix(last, next);
     if last.len() <= common + 1 {
         return (last.len(), false);
     }
-    // Raising the byte at `common` stays below `next` when it stays below next's byte there, or equals it and
-    // next goes on.
+    // With the byte at `common` raised, the separator stays below `next` in two cases: the raised byte is less than
+    // next's byte there, or it equals that byte and `next` continues after it.
     let next_byte = next.get(common).copied().unwrap_or(0);
     if last[common] < 0xff && (last[common] + 1 < next_byte || next.len() > common + 1) {
         return (common + 1, true);
@@ -41,32 +41,32 @@ struct Row {
     ordinal: u64,
 }
 
-/// Collects the fences of a table, or of its partitions.
+/// Collects the fences of a table, or those of its partitions.
 #[derive(Default)]
 pub struct IndexBuilder {
     rows: Vec<Row>,
     separators: Vec<u8>,
-    /// Where the children end.
+    /// End of the last child.
     end: u64,
 }
 
-/// How to cut the fences into index blocks.
+/// Division of the fences into index blocks.
 pub struct Partitions(Vec<Range<usize>>);
 
 impl Partitions {
-    /// The fences of each block, in order; one range means that the index is flat.
+    /// Returns the ranges of fences of the blocks, in order. A single range means that the index is flat.
     pub fn ranges(&self) -> &[Range<usize>] {
         &self.0
     }
 }
 
 impl IndexBuilder {
-    /// No fences.
+    /// Returns a builder without fences.
     pub fn new() -> IndexBuilder {
         IndexBuilder::default()
     }
 
-    /// Appends the fence of a child that is stored at `offset..end`, directly behind the one before.
+    /// Appends the fence of a child that is stored at `offset..end`, directly after the previous child.
     pub fn add(&mut self, separator: &[u8], continues: bool, child: Range<u64>, raw_len: u32, ordinal: u64) {
         debug_assert!(self.rows.is_empty() || self.end == child.start, "children lie next to each other");
         self.separators.extend_from_slice(separator);
@@ -75,32 +75,32 @@ impl IndexBuilder {
         self.end = child.end;
     }
 
-    /// Number of fences.
+    /// Returns the number of fences.
     pub fn count(&self) -> usize {
         self.rows.len()
     }
 
-    /// Most bytes that the encoded fences take in one block.
+    /// Returns an upper bound on the encoded length of all fences in one block.
     pub fn len(&self) -> usize {
         encoded_len(self.rows.len(), self.separators.len())
     }
 
-    /// Whether there are no fences.
+    /// Returns whether there are no fences.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
-    /// Separator of fence `index`.
+    /// Returns the separator of fence `index`.
     pub fn separator(&self, index: usize) -> &[u8] {
         &self.separators[self.separator_start(index)..self.rows[index].separator_end]
     }
 
-    /// Whether the child behind fence `index` goes on with its separator.
+    /// Returns whether the child after fence `index` continues with versions of its separator.
     pub fn continues(&self, index: usize) -> bool {
         self.rows[index].continues
     }
 
-    /// Entries before fence `index`.
+    /// Returns the number of entries before fence `index`.
     pub fn ordinal(&self, index: usize) -> u64 {
         self.rows[index].ordinal
     }
@@ -113,7 +113,7 @@ impl IndexBuilder {
         self.rows.get(index + 1).map_or(self.end, |next| next.offset)
     }
 
-    /// Cuts the fences into blocks: one if that stays small, else several.
+    /// Divides the fences into blocks: one block if it stays small, else several.
     pub fn partitions(&self) -> Partitions {
         let flat = self.cut(FLAT_LIMIT);
         Partitions(if flat.len() == 1 { flat } else { self.cut(PARTITION_TARGET) })
@@ -181,7 +181,7 @@ const fn encoded_len(count: usize, separators: usize) -> usize {
     HEADER_LEN + count * FENCE_LEN + separators
 }
 
-/// The first eight bytes as a number that sorts like them.
+/// Returns the first eight bytes, zero padded, as a number that sorts like the bytes.
 #[inline]
 pub(super) fn head_of(bytes: &[u8]) -> u64 {
     match bytes.first_chunk::<8>() {

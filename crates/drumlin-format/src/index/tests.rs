@@ -1,4 +1,4 @@
-//! Fences against a sorted list, separators by brute force, golden and hostile bytes.
+//! Tests of the index: comparison with a sorted list, separators by brute force, golden and hostile bytes.
 
 use super::*;
 use alloc::collections::BTreeSet;
@@ -15,7 +15,7 @@ fn separator(last: &[u8], next: &[u8]) -> Vec<u8> {
     separator
 }
 
-/// Fences whose separators are these; child i has 100 + i sealed bytes and i + 1 entries.
+/// Builds fences with these separators. Child i has 100 + i sealed bytes and i + 1 entries.
 fn build(separators: &[Vec<u8>]) -> IndexBuilder {
     let mut builder = IndexBuilder::new();
     let (mut offset, mut ordinal) = (1000u64, 0u64);
@@ -97,7 +97,7 @@ fn far_children_are_cut_apart() {
     assert_eq!(builder.encode(0..3, 0, &mut Vec::new()), Err(IndexError));
 }
 
-/// Everything that a reader can do with an index block of any bytes.
+/// Calls every read operation on an index block of arbitrary bytes.
 fn exercise(bytes: &[u8]) {
     let Ok(view) = IndexView::parse(bytes) else { return };
     let _ = view.validate();
@@ -143,7 +143,7 @@ proptest! {
         let keys: Vec<Vec<u8>> = BTreeSet::into_iter(keys).collect();
         let separator = separator(&keys[0], &keys[1]);
         prop_assert!(keys[0] <= separator && separator < keys[1]);
-        // By trying all shorter strings: none lies between.
+        // Brute force: no shorter string separates the keys.
         let mut shorter = vec![Vec::new()];
         for _ in 0..separator.len() {
             prop_assert!(shorter.iter().all(|s| *s < keys[0] || *s >= keys[1]));

@@ -1,13 +1,14 @@
-//! Searches index blocks in place.
+//! Reader of index blocks in place. The parent module describes the format.
 
 use super::builder::head_of;
 use super::{CONTINUES, FENCE_LEN, HEADER_LEN, ROW_LEN};
 use crate::bytes::Reader;
 use crate::error::Corruption;
+use crate::limits::MAX_LEN;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 
-/// The header of an index block, checked. Cheap to copy, so that a cache can keep it beside the bytes.
+/// A verified index block header. Cheap to copy, so that a cache can store it beside the bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IndexLayout {
     count: u32,
@@ -17,30 +18,30 @@ pub struct IndexLayout {
     base_ordinal: u64,
 }
 
-/// Where a data block, or a partition of the index, lies.
+/// Place of a data block, or of a partition of the index.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fence {
     /// Offset in the file.
     pub offset: u64,
-    /// Stored length, with the seal.
+    /// Stored length, including the seal.
     pub sealed_len: u32,
     /// Length before compression.
     pub raw_len: u32,
-    /// Entries of the table that come before it.
+    /// Number of entries of the table that precede the block.
     pub ordinal: u64,
-    /// Whether the next block goes on with the key that is this one's separator.
+    /// Whether the next block continues with versions of the key that is this fence's separator.
     pub continues: bool,
 }
 
 impl Fence {
-    /// First offset behind the block.
+    /// Returns the first offset after the block.
     pub const fn end(&self) -> u64 {
         self.offset + self.sealed_len as u64
     }
 }
 
 impl IndexLayout {
-    /// Checks the header of `bytes`: the fences it announces lie inside.
+    /// Verifies the header of `bytes`: the fences that it describes lie inside the block.
     pub fn parse(bytes: &[u8]) -> Result<IndexLayout, Corruption> {
         let mut reader = Reader::new(bytes);
         let count = reader.u32()?;
@@ -55,20 +56,19 @@ impl IndexLayout {
         if layout.separators_start() > bytes.len() as u64 {
             return Err(Corruption::new("index block is shorter than its fences", 0));
         }
-        // No offset or ordinal that is made from the base may wrap.
-        let room = u64::MAX / 2;
-        if layout.base_offset > room || layout.base_ordinal > room {
+        // No offset or ordinal computed from the base may overflow.
+        if layout.base_offset > MAX_LEN || layout.base_ordinal > MAX_LEN {
             return Err(Corruption::new("index block has an impossible base", 16));
         }
         Ok(layout)
     }
 
-    /// 0 when it points to data blocks, 1 when it points to index blocks.
+    /// Returns 0 when the children are data blocks, 1 when they are index blocks.
     pub const fn level(self) -> u8 {
         self.level
     }
 
-    /// Number of fences.
+    /// Returns the number of fences.
     pub const fn count(self) -> usize {
         self.count as usize
     }
@@ -81,14 +81,14 @@ impl IndexLayout {
         self.common_start() + u64::from(self.common)
     }
 
-    /// The block with this layout. `bytes` must be those that were parsed; others give errors.
+    /// Returns the block with this layout. `bytes` must be the parsed ones; other bytes give errors.
     #[inline]
     pub fn view(self, bytes: &[u8]) -> IndexView<'_> {
         IndexView { bytes, layout: self }
     }
 }
 
-/// An index block, borrowed.
+/// A borrowed index block.
 #[derive(Clone, Copy)]
 pub struct IndexView<'a> {
     bytes: &'a [u8],
@@ -96,23 +96,23 @@ pub struct IndexView<'a> {
 }
 
 impl<'a> IndexView<'a> {
-    /// Checks the header of `bytes`.
+    /// Verifies the header of `bytes`.
     pub fn parse(bytes: &'a [u8]) -> Result<IndexView<'a>, Corruption> {
         Ok(IndexLayout::parse(bytes)?.view(bytes))
     }
 
-    /// Number of fences.
+    /// Returns the number of fences.
     #[inline]
     pub fn count(&self) -> usize {
         self.layout.count as usize
     }
 
-    /// 0 when it points to data blocks, 1 when it points to index blocks.
+    /// Returns 0 when the children are data blocks, 1 when they are index blocks.
     pub fn level(&self) -> u8 {
         self.layout.level
     }
 
-    /// Row `index`: end, ordinal, raw length, key.
+    /// Returns row `index`: end, ordinal, raw length, key.
     #[inline]
     fn row(&self, index: usize) -> Result<[u32; 4], Corruption> {
         let place = HEADER_LEN + 8 * self.count() + ROW_LEN * index;
@@ -121,7 +121,7 @@ impl<'a> IndexView<'a> {
         Ok([0, 1, 2, 3].map(|column: usize| u32::from_le_bytes(numbers[column])))
     }
 
-    /// Where the child and the separator before number `index` end.
+    /// Returns where the child and the separator before number `index` end.
     #[inline]
     fn starts(&self, index: usize) -> Result<(u32, u32), Corruption> {
         match index.checked_sub(1) {
@@ -136,13 +136,13 @@ impl<'a> IndexView<'a> {
         self.bytes.get(place..).and_then(<[u8]>::first_chunk::<8>).map_or(0, |head| u64::from_le_bytes(*head))
     }
 
-    /// What all separators start with.
+    /// Returns the common prefix of all separators.
     pub fn common(&self) -> &'a [u8] {
         let start = self.layout.common_start() as usize;
         self.bytes.get(start..start + self.layout.common as usize).unwrap_or_default()
     }
 
-    /// The rest of separator `index`.
+    /// Returns separator `index` without the common prefix.
     pub fn separator_rest(&self, index: usize) -> Result<&'a [u8], Corruption> {
         let [_, _, _, key] = self.row(index)?;
         let (start, end) = (self.starts(index)?.1 as usize, (key & !CONTINUES) as usize);
@@ -151,12 +151,12 @@ impl<'a> IndexView<'a> {
         separators.get(start..end).ok_or(Corruption::new("separator lies outside its block", base as u64))
     }
 
-    /// Separator `index`, put together.
+    /// Returns the whole separator `index`.
     pub fn separator(&self, index: usize) -> Result<Vec<u8>, Corruption> {
         Ok([self.common(), self.separator_rest(index)?].concat())
     }
 
-    /// Fence `index`.
+    /// Returns fence `index`.
     #[inline]
     pub fn fence(&self, index: usize) -> Result<Fence, Corruption> {
         if index >= self.count() {
@@ -176,7 +176,7 @@ impl<'a> IndexView<'a> {
         })
     }
 
-    /// Index of the first fence whose separator is not smaller than `key`; the count when there is none.
+    /// Returns the index of the first fence whose separator is not less than `key`, or the count when there is none.
     pub fn find(&self, key: &[u8]) -> Result<usize, Corruption> {
         let common = self.common();
         let start = &key[..key.len().min(common.len())];
@@ -203,7 +203,7 @@ impl<'a> IndexView<'a> {
         Ok(low)
     }
 
-    /// Checks all fences: separators in order and filling the block, heads equal to them, numbers rising.
+    /// Verifies all fences: separators are in order and fill the block, heads match them, ordinals rise.
     pub fn validate(&self) -> Result<(), Corruption> {
         let at = |what| Corruption::new(what, 0);
         let mut previous: Option<(&[u8], Fence)> = None;

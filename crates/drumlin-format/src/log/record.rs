@@ -1,22 +1,23 @@
-//! Records of a log segment: writing one, and walking over all of them.
+//! Records of a log segment: the encoder of one record, and the scanner of all records of a segment.
 //!
-//! The scanner stops at the first place that holds no valid record, or behind a record that ends the segment. It
-//! cannot know whether a bad place is a torn end or damage; [`later_mark`] and [`super::recover`] can.
+//! The scanner stops at the first place without a valid record, or after a record that ends the segment. It cannot tell
+//! a torn end from corruption. [`later_mark`] and [`super::recover()`] can.
 
 use super::{SEGMENT_HEADER_LEN, SegmentHeader};
 use crate::error::EncodeError;
 use crate::frame::{self, Found, Frame, FrameFields};
+use crate::limits::{MAX_LEN, MAX_NUMBER, MAX_POSITION, MAX_SEQ};
 use alloc::vec::Vec;
 use drumlin_types::{LogNumber, Seq, bug};
 
-/// Most operations in one record.
+/// Maximum number of operations in one record.
 pub const MAX_RECORD_OPERATIONS: u32 = (1 << COUNT_BITS) - 1;
-/// Longest payload of a record, in bytes.
+/// Maximum length of a record's payload, in bytes.
 pub const MAX_RECORD_PAYLOAD: usize = frame::MAX_PAYLOAD_LEN;
-/// Bits of a frame's tag that hold the count; the kind is above them.
+/// Number of low bits of a frame's tag that hold the count. The kind is above them.
 const COUNT_BITS: u32 = 24;
 
-/// What a record is for. The numbers are part of the format.
+/// Type of a record. The numbers are part of the disk format.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum RecordKind {
@@ -24,7 +25,7 @@ pub enum RecordKind {
     Batch = 1,
     /// The store was closed: everything before is durable, and nothing follows in this segment.
     Close = 2,
-    /// The segment is full: the log goes on in the next one.
+    /// The segment is full: the log continues in the next one.
     End = 3,
 }
 
@@ -34,64 +35,92 @@ impl RecordKind {
     }
 }
 
-/// What a record says about itself.
+/// Header fields of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RecordHeader {
-    /// What it is for.
+    /// Type of the record.
     pub kind: RecordKind,
-    /// Log position below which all was durable when the record was written.
+    /// Log position below which everything was durable when the record was written.
     pub synced_mark: u64,
     /// Sequence number of the first operation; 0 when there is none.
     pub first_seq: Seq,
-    /// Operations in the payload: at least one in a batch, none in other kinds.
+    /// Number of operations in the payload: at least one in a batch, 0 in other kinds.
     pub count: u32,
 }
 
 impl RecordHeader {
-    /// Sequence number of the last operation; 0 when there is none.
+    /// Returns the sequence number of the last operation; 0 when there is none.
     #[must_use]
     pub const fn last_seq(&self) -> Seq {
         self.first_seq.saturating_add(self.count as u64).saturating_sub(1)
     }
 
-    /// What makes it impossible, if anything does.
+    /// Returns why no record can have this header and payload, if so.
     fn fault(&self, payload: &[u8]) -> Option<&'static str> {
         let with_operations = self.count > 0 && self.first_seq > 0;
-        let without = self.count == 0 && self.first_seq == 0 && payload.is_empty();
+        let is_bare = payload.is_empty() || self.kind == RecordKind::Close && payload.len() == Vouched::LEN;
+        let without = self.count == 0 && self.first_seq == 0 && is_bare;
         match self.kind {
             RecordKind::Batch if !with_operations => Some("log record of a batch without operations"),
             RecordKind::Close | RecordKind::End if !without => Some("closing log record with operations"),
             _ if self.count > MAX_RECORD_OPERATIONS => Some("log record with more than 2^24 - 1 operations"),
-            _ if self.first_seq.checked_add(u64::from(self.count)).is_none() => {
+            _ if self.first_seq > MAX_SEQ - u64::from(self.count) => {
                 Some("log record beyond the last sequence number")
             }
+            _ if self.synced_mark > MAX_POSITION => Some("log record beyond the last position"),
             _ => None,
         }
     }
 }
 
-/// A record as found in a segment.
+/// Manifest state that a close record vouches for: the part of the manifest that was durable at the close.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Vouched {
+    /// Number of the current manifest.
+    pub manifest: u64,
+    /// Durable length of the manifest up to the end of its last edit, without padding.
+    pub len: u64,
+}
+
+impl Vouched {
+    const LEN: usize = 16;
+
+    /// Encodes the payload of a close record.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        [self.manifest.to_le_bytes(), self.len.to_le_bytes()].concat()
+    }
+
+    /// Decodes the payload of a close record. Returns `None` for an empty payload.
+    #[must_use]
+    pub fn decode(payload: &[u8]) -> Option<Vouched> {
+        let mut reader = crate::bytes::Reader::new(payload);
+        Some(Vouched { manifest: reader.u64_up_to(MAX_NUMBER).ok()?, len: reader.u64_up_to(MAX_LEN).ok()? })
+    }
+}
+
+/// A record found in a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Record<'a> {
-    /// The segment that holds it.
+    /// The segment that holds the record.
     pub segment: LogNumber,
-    /// Its offset in the segment.
+    /// Offset of the record in the segment.
     pub offset: u64,
-    /// Its position in the log.
+    /// Log position of the record.
     pub position: u64,
-    /// What it says about itself.
+    /// Header fields.
     pub header: RecordHeader,
-    /// Its payload: a batch, or nothing.
+    /// Payload: a batch, an encoded [`Vouched`], or nothing.
     pub payload: &'a [u8],
 }
 
-/// Bytes that a record with this much payload takes.
+/// Returns the length of a record with a payload of `payload_len` bytes.
 #[must_use]
 pub const fn record_len(payload_len: usize) -> u64 {
     frame::frame_len(payload_len)
 }
 
-/// Appends to `out` the record that belongs at `offset` of the segment numbered `epoch`.
+/// Appends to `out` the record for `offset` of the segment numbered `epoch`.
 pub fn encode_record(
     out: &mut Vec<u8>,
     epoch: LogNumber,
@@ -110,42 +139,42 @@ pub fn encode_record(
     frame::put_frame(out, file_id(epoch), offset, fields, payload).map(|_| ())
 }
 
-/// What the checksums of a segment's records are bound to.
+/// Returns the file id that the checksums of a segment's records are bound to.
 fn file_id(epoch: LogNumber) -> u64 {
     if bug!("E12") { 0 } else { epoch.0 }
 }
 
-/// How the records of a segment end.
+/// End of the records of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Tail {
-    /// With a record that says so: nothing follows.
+    /// A close or end record: nothing follows.
     Ended {
-        /// Offset behind it.
+        /// Offset after that record.
         end: u64,
-        /// Whether it was a close, rather than a full segment.
+        /// Whether it is a close record, rather than the end record of a full segment.
         closed: bool,
     },
-    /// With zeros, or with the end of the bytes.
+    /// Zeros, or the end of the bytes.
     Clean {
-        /// Offset behind the last record.
+        /// Offset after the last record.
         end: u64,
     },
-    /// With something else: an unfinished record, one of an older epoch, or damage.
+    /// Other bytes: an unfinished record, a record of an older epoch, or corruption.
     Torn {
-        /// Offset of the first byte that is no record.
+        /// Offset of the first byte that belongs to no record.
         at: u64,
     },
-    /// With a record that is intact and yet says what no record can say: damage for certain.
+    /// A record with valid checksums and impossible contents: certain corruption.
     Impossible {
-        /// Its offset.
+        /// Offset of that record.
         at: u64,
-        /// What it says.
+        /// The fault.
         what: &'static str,
     },
 }
 
 impl Tail {
-    /// Offset behind the last record.
+    /// Returns the offset after the last record.
     #[must_use]
     pub const fn end(&self) -> u64 {
         match *self {
@@ -157,7 +186,7 @@ impl Tail {
     }
 }
 
-/// Walks over the records of one segment.
+/// Iterator over the records of one segment.
 #[derive(Clone, Debug)]
 pub struct SegmentScanner<'a> {
     bytes: &'a [u8],
@@ -167,19 +196,24 @@ pub struct SegmentScanner<'a> {
 }
 
 impl<'a> SegmentScanner<'a> {
-    /// Walks over `bytes`, a segment from its start, whose header is `header`.
+    /// Returns a scanner of `bytes`, which hold a segment from its start. `header` is the segment's header.
     #[must_use]
     pub const fn new(bytes: &'a [u8], header: SegmentHeader) -> SegmentScanner<'a> {
         SegmentScanner { bytes, header, offset: SEGMENT_HEADER_LEN as u64, tail: None }
     }
 
-    /// How the segment ends; `None` until the walk is over.
+    /// Continues at `offset`, without looking at the bytes before it.
+    pub fn resume(&mut self, offset: u64) {
+        (self.offset, self.tail) = (offset, None);
+    }
+
+    /// Returns how the segment ends; `None` until the scan is over.
     #[must_use]
     pub const fn tail(&self) -> Option<Tail> {
         self.tail
     }
 
-    /// Offset behind the records walked over so far.
+    /// Returns the offset after the records scanned so far.
     #[must_use]
     pub const fn offset(&self) -> u64 {
         self.offset
@@ -199,7 +233,7 @@ impl<'a> SegmentScanner<'a> {
             return Err(what);
         }
         let position = self.header.position(self.offset);
-        // Nothing can have been durable at or behind a record before it was written.
+        // When a record is written, nothing at or after its position can be durable.
         if header.synced_mark > position {
             return Err("log record with a synced mark beyond itself");
         }
@@ -246,8 +280,15 @@ impl<'a> Iterator for SegmentScanner<'a> {
     }
 }
 
-/// The largest synced mark of any record at or behind `from` in `bytes`, the segment numbered `epoch` from its
-/// start. A mark beyond the end of the readable log proves that durable bytes were lost.
+/// Returns the offset of the next valid record at or after `from`. `bytes` hold the segment numbered `epoch` from its
+/// start.
+#[must_use]
+pub fn next_record(bytes: &[u8], epoch: LogNumber, from: u64) -> Option<u64> {
+    frame::next_frame(bytes, file_id(epoch), from.max(SEGMENT_HEADER_LEN as u64))
+}
+
+/// Returns the largest synced mark of any record at or after `from`. `bytes` hold the segment numbered `epoch` from
+/// its start. A mark beyond the end of the readable log proves that durable bytes were lost.
 #[must_use]
 pub fn later_mark(bytes: &[u8], epoch: LogNumber, from: u64) -> Option<u64> {
     frame::later_mark(bytes, file_id(epoch), from.max(SEGMENT_HEADER_LEN as u64))

@@ -1,47 +1,52 @@
-//! Which records of the log survive: a chain of segments, up to the first gap, unless what is behind the gap was
-//! durable.
+//! Log recovery: replays the chain of segments up to the first gap, and fails if bytes after the gap were durable.
 //!
-//! How. The headers give the chain: it begins with the oldest segment that is still needed, and each next segment
-//! is the one that names the last as its predecessor. Records are replayed in that order. A segment must end
-//! exactly where its successor begins; where it does not, and at the end of the chain, replay stops at a position
-//! `end`. Then every record behind `end`, in this segment and in all that were not replayed, is asked for its
-//! synced mark. A mark beyond `end` says that bytes behind `end` were durable once: they are damaged or gone, and
-//! recovery fails, naming the place. Otherwise nothing behind `end` was ever promised, and it is dropped.
+//! Algorithm:
+//! 1. Build the chain from the segment headers. It begins with the oldest segment that is still needed. The next
+//!    segment is always the one that names the last one as its predecessor.
+//! 2. Replay the records in chain order. A segment must end exactly where its successor begins. Replay stops where it
+//!    does not, or at the end of the chain. The log position there is `end`.
+//! 3. Scan every record after `end`, in this segment and in all segments that were not replayed, for its synced mark. A
+//!    mark beyond `end` proves that bytes after `end` were durable: they are corrupt or missing, and recovery fails
+//!    with an error that names the place. Otherwise nothing after `end` was acknowledged as durable, and it is dropped.
 //!
-//! Two segments may name the same predecessor, or none: recovery dropped the older one, began the newer one in its place,
-//! and died before the older was deleted. The newer one counts. Marks of the older are held only against the
-//! position where it began, since the log has gone on from there.
+//! Two segments may name the same predecessor, or both none. In that case an earlier recovery dropped the older segment
+//! and began the newer one in its place, and the process died before the older file was deleted. The newer segment
+//! counts. Marks of the older one are compared only with the position where it began, since the log has continued from
+//! there.
 //!
-//! Invariants: a record is replayed only if all records before it were; recovering twice gives the same; memory
-//! holds one segment at a time; nothing is written.
+//! Invariants: a record is replayed only after all records before it. Recovering twice gives the same result. At most
+//! one segment is in memory at a time. Recovery writes nothing.
 
-use super::{Predecessor, Record, SEGMENT_HEADER_LEN, SegmentHeader, SegmentScanner, Tail, later_mark};
+use super::{
+    Predecessor, Record, RecordKind, SEGMENT_HEADER_LEN, SegmentHeader, SegmentScanner, Tail, Vouched,
+    later_mark,
+};
 use crate::error::{Corruption, DecodeError};
 use alloc::vec::Vec;
 use core::fmt;
 use drumlin_types::{LogNumber, Seq};
 
-/// Where recovery gets segments from and takes records to.
+/// Source of segments and destination of records for [`recover`].
 pub trait Replay {
-    /// Its own errors.
+    /// Error type of the implementation.
     type Error: From<LogDamage>;
 
-    /// The first [`SEGMENT_HEADER_LEN`] bytes of a segment, fewer if it is shorter.
+    /// Returns the first [`SEGMENT_HEADER_LEN`] bytes of a segment, or fewer if the segment is shorter.
     fn header(&mut self, number: LogNumber) -> Result<Vec<u8>, Self::Error>;
 
-    /// A whole segment.
+    /// Returns a whole segment.
     fn segment(&mut self, number: LogNumber) -> Result<Vec<u8>, Self::Error>;
 
-    /// The next record in log order. If recovery fails later on, what was replayed must not be used.
+    /// Receives the next record in log order. If recovery fails later, the replayed records must not be used.
     fn record(&mut self, record: &Record<'_>) -> Result<(), Self::Error>;
 }
 
-/// The log cannot be recovered without losing what was durable, or cannot be understood.
+/// The log cannot be recovered without losing durable data, or it cannot be decoded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LogDamage {
-    /// The segment at fault; it may be missing.
+    /// Segment at fault. It may be missing.
     pub segment: LogNumber,
-    /// What is wrong, and where in the segment.
+    /// The fault, and its offset in the segment.
     pub error: DecodeError,
 }
 
@@ -59,53 +64,57 @@ impl fmt::Display for LogDamage {
 
 impl core::error::Error for LogDamage {}
 
-/// What was recovered.
+/// Result of a recovery.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Recovered {
     /// Log position at which the log ends.
     pub end: u64,
-    /// Last sequence number of the log, or of the log before the first segment if that holds none.
+    /// Last sequence number of the log. If the log holds no operation, the one before its first segment.
     pub last_seq: Seq,
-    /// Records replayed, closing ones included.
+    /// Number of replayed records, including close and end records.
     pub records: u64,
-    /// Whether the store was closed in order.
+    /// Whether the store was closed cleanly.
     pub closed: bool,
-    /// Whether something behind the end was dropped: a torn record, or segments that were begun.
+    /// Whether anything after the end was dropped: a torn record, or segments that had been begun.
     pub torn: bool,
-    /// Segments replayed, oldest first. They must be made durable before anything builds on them.
+    /// Manifest state in the last replayed close record.
+    pub vouched: Option<Vouched>,
+    /// Replayed segments, oldest first. They must be made durable before new records are appended to the log.
     pub replayed: Vec<LogNumber>,
-    /// Segments that play no part any more. They may be deleted once a new segment is durable, but never recycled:
-    /// only segments below the floor may be.
+    /// Segments that are no longer part of the log. They may be deleted once a new segment is durable. They must not be
+    /// recycled, since only segments below the floor may be.
     pub dropped: Vec<LogNumber>,
 }
 
 impl Recovered {
-    /// The header of the segment in which the log goes on.
+    /// Returns the header for the segment in which the log continues.
     #[must_use]
     pub fn next_header(&self, number: LogNumber) -> SegmentHeader {
         let predecessor =
             self.replayed.last().map(|&last| Predecessor { number: last, last_seq: self.last_seq });
-        SegmentHeader { number, base: self.end, predecessor }
+        SegmentHeader { number, base: self.end, predecessor, file_len: 0 }
     }
 }
 
-/// A segment file and its header, if it has a sound one.
+/// A segment file and its header, if the header is valid.
 struct Found {
     number: LogNumber,
     header: Option<SegmentHeader>,
-    /// It was made ready and never begun: there is nothing where the header goes, or that of a former life.
+    /// Whether the segment was preallocated and never begun: its header is blank or that of its former use.
     is_blank: bool,
 }
 
-/// Where replay stopped.
+/// Position at which replay stopped.
 struct Stop {
     segment: LogNumber,
     /// Offset in that segment.
     offset: u64,
 }
 
-/// Replays the log that consists of the segments `numbers`, those below `floor` excepted: no record in them is
-/// needed. A `floor` other than 0 names a segment that was begun and is still there.
+/// Replays the log that consists of the segments `numbers`.
+///
+/// Segments below `floor` are ignored, since none of their records is needed. A `floor` other than 0 names a segment
+/// that was begun and must exist.
 pub fn recover<R: Replay>(
     numbers: &[LogNumber],
     floor: LogNumber,
@@ -118,6 +127,14 @@ pub fn recover<R: Replay>(
     let mut found = Vec::with_capacity(numbers.len());
     for number in numbers {
         let bytes = replay.header(number)?;
+        if bytes.len() < SEGMENT_HEADER_LEN {
+            return Err(LogDamage::corrupt(
+                number,
+                "log segment is shorter than its header",
+                bytes.len() as u64,
+            )
+            .into());
+        }
         let header = read_header(number, floor, &bytes)?;
         if header.is_none() {
             check_former(number, &bytes, all, replay)?;
@@ -135,7 +152,8 @@ pub fn recover<R: Replay>(
     Ok(recovered)
 }
 
-/// The header of segment `number`; `None` when it was never begun, or is damaged: marks will tell.
+/// Returns the header of segment `number`. Returns `None` when the segment was never begun or its header is corrupt;
+/// the synced marks of other records distinguish the two.
 fn read_header(
     number: LogNumber,
     floor: LogNumber,
@@ -144,18 +162,21 @@ fn read_header(
     match SegmentHeader::decode(bytes, number) {
         Ok(header) => Ok(Some(header)),
         Err(error @ DecodeError::NewerFormat { .. }) => Err(LogDamage { segment: number, error }),
-        // A recycled segment may still have its old header, but only one that was not needed any more.
+        // A recycled segment may still have its old header, but only the header of a segment that was no longer needed.
         Err(DecodeError::Corruption(_)) => match SegmentHeader::named(bytes) {
             Some(other) if other >= floor && SegmentHeader::decode(bytes, other).is_ok() => {
-                Err(LogDamage::corrupt(number, "log segment under the name of another", 0))
+                Err(LogDamage::corrupt(number, "log segment file has the name of another", 0))
             }
             _ => Ok(None),
         },
     }
 }
 
-/// Recycling moves a file to its new name. So a segment with the header of a former life has left no file of that name,
-/// or one that is the same; where another file has it, the two were exchanged.
+/// Detects that two segment files were exchanged.
+///
+/// Recycling renames a file. If a segment has the header of its former number, then either no file of that number
+/// exists, or that file has the same header. An existing file with a different header shows that the two were
+/// exchanged.
 fn check_former<R: Replay>(
     number: LogNumber,
     bytes: &[u8],
@@ -167,19 +188,19 @@ fn check_former<R: Replay>(
         SegmentHeader::named(bytes).filter(|former| is_sound(bytes, *former) && all.contains(former));
     match former {
         Some(former) if !is_sound(&replay.header(former)?, former) => {
-            Err(LogDamage::corrupt(number, "log segment under the name of another", 0).into())
+            Err(LogDamage::corrupt(number, "log segment file has the name of another", 0).into())
         }
         _ => Ok(()),
     }
 }
 
-/// Whether a segment was never begun, by what is where its header goes.
+/// Returns whether a segment was never begun, judged by the bytes in place of its header.
 fn is_blank(bytes: &[u8]) -> bool {
     let is_former = |former| SegmentHeader::decode(bytes, former).is_ok();
     bytes.iter().all(|byte| *byte == 0) || SegmentHeader::named(bytes).is_some_and(is_former)
 }
 
-/// The segments in log order, from the first that is needed.
+/// Returns the headers of the segments in log order, from the first one that is needed.
 fn chain(found: &[Found], floor: LogNumber) -> Result<Vec<SegmentHeader>, LogDamage> {
     if floor.0 > 0 && found.first().is_none_or(|first| first.number != floor) {
         return Err(LogDamage::corrupt(floor, "log segment is missing", 0));
@@ -190,8 +211,8 @@ fn chain(found: &[Found], floor: LogNumber) -> Result<Vec<SegmentHeader>, LogDam
         };
         header
     } else {
-        // Nothing was ever flushed, so the log begins with the store. Without any sound first segment the store
-        // lost power before that was durable, or marks in later ones will tell.
+        // Nothing was ever flushed, so the log begins with the store. If there is no valid first segment, the store
+        // lost power before that segment was durable. If it was durable, the marks of later segments prove the loss.
         let mut headers = found.iter().rev().filter_map(|segment| segment.header);
         let Some(header) = headers.find(|header| header.predecessor.is_none()) else { return Ok(Vec::new()) };
         header
@@ -199,7 +220,7 @@ fn chain(found: &[Found], floor: LogNumber) -> Result<Vec<SegmentHeader>, LogDam
     let mut chain = Vec::new();
     chain.push(first);
     let mut last = first;
-    // Numbers rise along the chain, so each step ends nearer to the last segment.
+    // Numbers rise along the chain, so this loop ends.
     while let Some(next) = successor(found, last.number) {
         chain.push(next);
         last = next;
@@ -207,13 +228,13 @@ fn chain(found: &[Found], floor: LogNumber) -> Result<Vec<SegmentHeader>, LogDam
     Ok(chain)
 }
 
-/// The newest segment that names `number` as its predecessor.
+/// Returns the newest segment that names `number` as its predecessor.
 fn successor(found: &[Found], number: LogNumber) -> Option<SegmentHeader> {
     let mut headers = found.iter().rev().filter_map(|segment| segment.header);
     headers.find(|header| header.predecessor.is_some_and(|p| p.number == number))
 }
 
-/// Replays records up to the first gap, and says where that is.
+/// Replays records up to the first gap and returns the position of the gap.
 fn replay_chain<R: Replay>(
     chain: &[SegmentHeader],
     recovered: &mut Recovered,
@@ -226,6 +247,7 @@ fn replay_chain<R: Replay>(
     for (index, header) in chain.iter().enumerate() {
         let next = chain.get(index + 1);
         let bytes = replay.segment(header.number)?;
+        check_len(header, &bytes)?;
         recovered.replayed.push(header.number);
         let (tail, offset) = replay_segment(header, next, &bytes, recovered, replay)?;
         recovered.end = header.position(offset);
@@ -237,7 +259,7 @@ fn replay_chain<R: Replay>(
                     return Err(LogDamage::corrupt(header.number, what, offset).into());
                 }
             }
-            // The segment ends at a gap, or it is the last.
+            // The segment ends at a gap, or it is the last one.
             _ => {
                 if later_mark(&bytes, header.number, offset).is_some_and(|mark| mark > recovered.end) {
                     return Err(lost(header.number, offset).into());
@@ -249,6 +271,15 @@ fn replay_chain<R: Replay>(
         }
     }
     Ok(stop)
+}
+
+/// Rejects a truncated segment: a segment received its name only when its length was the one in its header.
+fn check_len(header: &SegmentHeader, bytes: &[u8]) -> Result<(), LogDamage> {
+    let len = bytes.len() as u64;
+    match len < header.file_len {
+        true => Err(LogDamage::corrupt(header.number, "log segment is shorter than its header says", len)),
+        false => Ok(()),
+    }
 }
 
 /// Replays the records of one segment that lie before its successor's base.
@@ -266,7 +297,7 @@ fn replay_segment<R: Replay>(
     };
     let mut scanner = SegmentScanner::new(bytes, *header);
     let mut end = scanner.offset();
-    // What lies behind the limit was dropped by an earlier recovery.
+    // An earlier recovery dropped the records after the limit.
     while end < limit
         && let Some(record) = scanner.next()
         && scanner.offset() <= limit
@@ -278,6 +309,9 @@ fn replay_segment<R: Replay>(
             }
             recovered.last_seq = record.header.last_seq();
         }
+        if record.header.kind == RecordKind::Close {
+            recovered.vouched = Vouched::decode(record.payload);
+        }
         replay.record(&record)?;
         recovered.records += 1;
         end = scanner.offset();
@@ -288,7 +322,7 @@ fn replay_segment<R: Replay>(
     }
 }
 
-/// Accepts that `segment` is dropped, unless it shows that bytes behind `end` were durable.
+/// Accepts that `segment` is dropped, or fails if one of its marks proves that bytes after `end` were durable.
 fn judge_dropped<R: Replay>(
     segment: &Found,
     found: &[Found],
@@ -296,9 +330,10 @@ fn judge_dropped<R: Replay>(
     end: u64,
     replay: &mut R,
 ) -> Result<(), R::Error> {
-    // A sound segment that begins before `end` was dropped by an earlier recovery; the log has gone on since.
+    // If a valid segment begins before `end`, an earlier recovery dropped it and the log has continued since.
     let promised = segment.header.map_or(end, |header| header.base.min(end));
     let bytes = replay.segment(segment.number)?;
+    segment.header.map_or(Ok(()), |header| check_len(&header, &bytes))?;
     let from = SEGMENT_HEADER_LEN as u64;
     if later_mark(&bytes, segment.number, from).is_none_or(|mark| mark <= promised) {
         return Ok(());

@@ -1,7 +1,7 @@
-//! What an edit can say.
+//! The changes that an edit consists of.
 //!
-//! Numbers are as the engine keeps them; nothing here is derived from anything else in the same edit. What must
-//! hold for a record by itself (`fault`) is checked when it is written and when it is read.
+//! Numbers are stored as the engine keeps them. No field is derived from another change of the same edit. `fault`
+//! checks the conditions that a record must satisfy by itself, both when it is written and when it is read.
 
 use crate::MAX_BOUND_LEN;
 use alloc::string::String;
@@ -9,108 +9,121 @@ use alloc::vec::Vec;
 use drumlin_types::contract::RunTag;
 use drumlin_types::{Key, KeyRange, KeyspaceId, LogNumber, MAX_LEVEL, RunId, Seq, TableId, ValueFileId};
 
-/// Longest name of a keyspace, an option or a policy, in bytes.
+/// Maximum length of the name of a keyspace, an option or a policy, in bytes.
 pub const MAX_NAME_LEN: usize = 255;
-/// Longest value of an option or state of a policy, in bytes.
+/// Maximum length of the value of an option or the state of a policy, in bytes.
 pub const MAX_BLOB_LEN: usize = 1 << 24;
-/// Most changes in one edit. It bounds the memory that a hostile manifest can cost; a larger state is written as
-/// several edits.
+/// Maximum number of changes in one edit. It bounds the memory that a hostile manifest can consume. A larger state is
+/// written as several edits.
 pub const MAX_CHANGES: usize = 1 << 16;
-/// Most value files that a table points to.
+/// Maximum number of value files that a table points to.
 pub const MAX_VALUE_REFS: usize = 1 << 16;
 
-/// Changes that take effect together.
+/// A set of changes that take effect atomically.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Edit {
-    /// In the order in which they apply. An edit without any is valid: it carries the mark of the last sync.
+    /// Changes, in the order in which they apply. An empty edit is valid: it carries the mark of the last sync.
     pub changes: Vec<Change>,
 }
 
 /// One change of the store's state.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Change {
-    /// A keyspace exists from now on.
+    /// Creates a keyspace.
     CreateKeyspace {
-        /// Its id, never used before.
+        /// Id of the keyspace, never used before.
         id: KeyspaceId,
-        /// Its name, not empty.
+        /// Name of the keyspace, not empty.
         name: String,
     },
-    /// A keyspace is gone, with all that it held.
+    /// Drops a keyspace with all its data.
     DropKeyspace {
-        /// Its id.
+        /// Id of the keyspace.
         id: KeyspaceId,
     },
-    /// A keyspace's option was set.
+    /// Sets an option of a keyspace.
     KeyspaceOption {
         /// The keyspace.
         id: KeyspaceId,
-        /// The option.
+        /// Name of the option.
         name: String,
-        /// Its value as text.
+        /// Value as text.
         value: String,
     },
-    /// A run exists from now on, empty until files are added. A run that loses its last file is gone.
+    /// Creates a run, empty until files are added. A run that loses its last file ceases to exist.
     AddRun {
         /// The keyspace.
         keyspace: KeyspaceId,
-        /// Its id, never used before.
+        /// Id of the run, never used before.
         run: RunId,
-        /// Where it is.
+        /// Level of the run.
         level: u8,
-        /// What the policy attached to it.
+        /// Tag set by the policy.
         tag: RunTag,
     },
-    /// A reference to a table was added to a run.
+    /// Adds a reference to a table to a run.
     AddFile {
         /// The keyspace.
         keyspace: KeyspaceId,
         /// The reference.
         file: FileRecord,
     },
-    /// A reference to a table was removed.
+    /// Removes a reference to a table.
     RemoveFile {
         /// The keyspace.
         keyspace: KeyspaceId,
         /// The table.
         table: TableId,
-        /// Start of the reference's bounds, which tells it from others to the same table.
+        /// Start of the reference's bounds, which distinguishes it from other references to the same table.
         start: Key,
     },
-    /// All writes to a keyspace up to a sequence number are in tables.
+    /// Records that all writes to a keyspace up to a sequence number are in tables.
     Flushed {
         /// The keyspace.
         keyspace: KeyspaceId,
         /// The sequence number.
         seq: Seq,
     },
-    /// Log segments below this one are not needed.
-    LogFloor(LogNumber),
-    /// File numbers below this one are taken.
-    NextFile(u64),
-    /// Run ids below this one are taken.
-    NextRun(u64),
-    /// Sequence numbers up to this one are taken.
-    LastSeq(Seq),
-    /// The clock was here, in microseconds since the Unix epoch: it must not seem to go back.
-    ClockMark(u64),
-    /// A policy's state.
-    Policy {
-        /// The keyspace that it decides for.
+    /// Sets the merge operator of a keyspace: how its merge operands are interpreted.
+    MergeOperator {
+        /// The keyspace.
         keyspace: KeyspaceId,
-        /// The policy.
+        /// Name of the operator.
         name: String,
-        /// Its state in its own format.
+    },
+    /// Log floor: log segments with smaller numbers are not needed.
+    LogFloor(LogNumber),
+    /// Next file number: smaller numbers are in use or were used.
+    NextFile(u64),
+    /// Next run id: smaller ids are in use or were used.
+    NextRun(u64),
+    /// Next keyspace id: smaller ids are in use or were used. Ids of dropped keyspaces count, since the log may still
+    /// refer to them.
+    NextKeyspace(u64),
+    /// Last used sequence number.
+    LastSeq(Seq),
+    /// Log position up to which the log was durable: the log never ends before it. If the log ends exactly there with a
+    /// close record, the store was closed cleanly.
+    LogEnd(u64),
+    /// Time of the clock in microseconds since the Unix epoch. The clock must not appear to run backwards past it.
+    ClockMark(u64),
+    /// Saves the state of a policy.
+    Policy {
+        /// The keyspace of the policy.
+        keyspace: KeyspaceId,
+        /// Name of the policy.
+        name: String,
+        /// State in the policy's own format.
         blob: Vec<u8>,
     },
-    /// An option of the store was set.
+    /// Sets an option of the store.
     StoreOption {
-        /// The option.
+        /// Name of the option.
         name: String,
-        /// Its value as text.
+        /// Value as text.
         value: String,
     },
-    /// What lookups found in a file: advice, kept up to date now and then.
+    /// Updates the lookup statistics of a file. They are advisory and updated occasionally.
     Lookups {
         /// The keyspace.
         keyspace: KeyspaceId,
@@ -118,12 +131,12 @@ pub enum Change {
         table: TableId,
         /// Start of the reference's bounds.
         start: Key,
-        /// Empty, found, and dead, as in [`FileRecord::lookups`].
+        /// Counts of empty, found and dead lookups, as in [`FileRecord::lookups`].
         lookups: [f32; 3],
     },
-    /// A value file exists or has a new state.
+    /// Adds a value file, or updates its state.
     ValueFile(ValueFileRecord),
-    /// The dead bytes of a value file were counted again.
+    /// Updates the counts of dead data in a value file.
     ValueCounters {
         /// The value file.
         file: ValueFileId,
@@ -132,76 +145,75 @@ pub enum Change {
         /// Dead entries.
         dead_entries: u64,
     },
-    /// A change that this version does not know, and may ignore: kept as it is, so that it is not lost when the
-    /// manifest is rewritten.
+    /// An unknown change that may be ignored. It is kept unchanged, so that rewriting the manifest does not lose it.
     Extension {
-        /// Which change.
+        /// Tag of the change.
         tag: u16,
-        /// Whether a version that does not know it must refuse the store.
+        /// Whether a version that does not understand the change must refuse to open the store.
         critical: bool,
-        /// Its body.
+        /// Body of the change.
         bytes: Vec<u8>,
     },
 }
 
-/// Entries of a table that point into a value file.
+/// References from a table to a value file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ValueRef {
     /// The value file.
     pub file: ValueFileId,
-    /// Pointers to it.
+    /// Number of entries that point to it.
     pub entries: u64,
-    /// Stored bytes that they point to.
+    /// Stored bytes of the values that they point to.
     pub bytes: u64,
 }
 
-/// A reference to a table with the bounds that are in force.
+/// A reference to a table with the key bounds in force.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FileRecord {
-    /// The physical table.
+    /// Number of the table file.
     pub table: TableId,
-    /// First key it answers for.
+    /// First key of the bounds.
     pub start: Key,
-    /// First key after those; `None` for no end.
+    /// First key after the bounds; `None` when they are unbounded.
     pub end: Option<Key>,
     /// Level of the run.
     pub level: u8,
-    /// The run.
+    /// Id of the run.
     pub run: RunId,
     /// Length of the table file.
     pub file_len: u64,
     /// Stored bytes inside the bounds.
     pub bytes: u64,
-    /// Entries inside the bounds.
+    /// Number of entries inside the bounds.
     pub entries: u64,
-    /// Distinct user keys inside the bounds.
+    /// Number of distinct user keys inside the bounds.
     pub keys: u64,
-    /// Tombstones inside the bounds.
+    /// Number of point tombstones inside the bounds.
     pub tombstones: u64,
-    /// Range tombstones of the whole table.
+    /// Number of range tombstones of the whole table.
     pub range_tombstones: u64,
-    /// Entries of the whole table.
+    /// Number of entries of the whole table.
     pub table_entries: u64,
     /// Smallest sequence number of the table.
     pub min_seq: Seq,
     /// Largest sequence number of the table.
     pub max_seq: Seq,
-    /// Filter bits per key as built.
+    /// Filter bits per key, as built.
     pub filter_bits: f32,
-    /// False-positive rate as built.
+    /// False-positive rate of the filter, as built.
     pub fp_rate: f32,
-    /// Hash of the whole file.
+    /// XXH3-64 hash of the whole file.
     pub checksum: u64,
-    /// Whether the predecessor of each entry is counted as dead in its value file.
+    /// Whether the entries that this table's entries supersede are counted as dead in their value files.
     pub accounted: bool,
-    /// Every value file that the table points to.
+    /// All value files that the table points to.
     pub value_refs: Vec<ValueRef>,
     /// Decayed counts of lookups: empty, found, and those of found that met a tombstone.
     pub lookups: [f32; 3],
 }
 
 impl FileRecord {
-    /// The bounds as a range.
+    /// Returns the bounds as a range.
     #[must_use]
     pub fn bounds(&self) -> KeyRange {
         KeyRange::new(self.start.clone(), self.end.clone())
@@ -215,73 +227,76 @@ impl FileRecord {
         } else if self.start.len() > MAX_BOUND_LEN
             || self.end.as_ref().is_some_and(|end| end.len() > MAX_BOUND_LEN)
         {
-            Some("bound longer than a key can be")
+            Some("key bound exceeds the maximum length")
         } else if self.min_seq > self.max_seq {
             Some("file with its sequence numbers reversed")
         } else if self.value_refs.len() > MAX_VALUE_REFS {
             Some("table that points to too many value files")
         } else if self.entries > self.table_entries {
             Some("file with more entries than its table")
+        } else if self.bytes > self.file_len {
+            Some("file with more bytes than its table")
         } else {
             None
         }
     }
 }
 
-/// Where the survivors of a collected value file went.
+/// The map file of a collected value file. It stores the new places of the live values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MapRecord {
     /// Number of the map file.
     pub number: u64,
     /// Length of the map file.
     pub file_len: u64,
-    /// Entries.
+    /// Number of entries.
     pub entries: u64,
-    /// Hash of the whole file.
+    /// XXH3-64 hash of the whole file.
     pub checksum: u64,
 }
 
-/// What has become of a value file.
+/// State of a value file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ValueFileState {
-    /// It is there.
+    /// The file is in use.
     Live,
-    /// It was collected. Its map tells where the survivors are; there are none without a map.
+    /// The file was garbage collected. Its map stores the new places of the live values. Without a map no value was
+    /// live.
     Moved(Option<MapRecord>),
-    /// Nothing points to it.
+    /// No entry points to the file.
     Gone,
 }
 
-/// A value file.
+/// State and counts of a value file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ValueFileRecord {
     /// The keyspace.
     pub keyspace: KeyspaceId,
-    /// The file.
+    /// Number of the value file.
     pub file: ValueFileId,
-    /// What has become of it.
+    /// State of the file.
     pub state: ValueFileState,
     /// Lifetime class, 0 for the shortest.
     pub class: u8,
     /// Length of the file.
     pub file_len: u64,
-    /// Records.
+    /// Number of records.
     pub entries: u64,
     /// Stored bytes of all records.
     pub total_bytes: u64,
     /// Stored bytes of records known to be dead.
     pub dead_bytes: u64,
-    /// Records known to be dead.
+    /// Number of records known to be dead.
     pub dead_entries: u64,
-    /// Sequence number at which it was made.
+    /// Sequence number at which the file was created.
     pub created_seq: Seq,
-    /// Sequence number by which its values should be dead; `Seq::MAX` for never.
+    /// Sequence number by which its values are expected to be dead; `Seq::MAX` for never.
     pub end_seq: Seq,
     /// Smallest sequence number of a record.
     pub min_seq: Seq,
     /// Largest sequence number of a record.
     pub max_seq: Seq,
-    /// Hash of the whole file.
+    /// XXH3-64 hash of the whole file.
     pub checksum: u64,
 }
 
@@ -290,7 +305,7 @@ impl ValueFileRecord {
         if self.min_seq > self.max_seq {
             Some("value file with its sequence numbers reversed")
         } else if self.dead_bytes > self.total_bytes || self.dead_entries > self.entries {
-            Some("value file with more dead than there is")
+            Some("value file has more dead data than data")
         } else {
             None
         }

@@ -1,37 +1,42 @@
-//! The bytes of an edit.
+//! Encoding of a manifest edit.
 //!
 //! ```text
 //! edit     change | change | ...
 //! change   tag * 2 + critical  varint | body  slice
 //!
 //! name     slice of UTF-8, 1 to 255 bytes          key     slice
-//! text     slice of UTF-8, to 16 MiB               end     0 | key, or 1 alone: no end
-//! blob     slice, to 16 MiB                        rate    f32, finite, not negative
+//! text     slice of UTF-8, up to 16 MiB            end     0 | key, or the byte 1 alone: unbounded
+//! blob     slice, up to 16 MiB                     rate    f32, finite, not negative
 //!
-//!  1 CreateKeyspace   id, name                      10 LastSeq         seq
-//!  2 DropKeyspace     id                            11 ClockMark       micros
-//!  3 KeyspaceOption   id, name, text                12 Policy          keyspace, name, blob          advice
-//!  4 AddRun           keyspace, run, level, slice   13 StoreOption     name, text
-//!  5 AddFile          keyspace, file                14 Lookups         keyspace, table, key, 3 rates advice
-//!  6 RemoveFile       keyspace, table, key          15 ValueFile       value file
-//!  7 Flushed          keyspace, seq                 16 ValueCounters   file, bytes, entries          advice
-//!  8 LogFloor         number
-//!  9 NextFile         number     17 NextRun  number
+//! tag and name           body                      tag and name          body
+//!  1 CreateKeyspace      id, name                  11 ClockMark          micros
+//!  2 DropKeyspace        id                        12 Policy        (n)  keyspace, name, blob
+//!  3 KeyspaceOption      id, name, text            13 StoreOption        name, text
+//!  4 AddRun              keyspace, run, level u8,  14 Lookups       (n)  keyspace, table, key, 3 rates
+//!                        tag slice                 15 ValueFile          value file
+//!  5 AddFile             keyspace, file            16 ValueCounters (n)  value file number, dead bytes,
+//!  6 RemoveFile          keyspace, table, key                            dead entries
+//!  7 Flushed             keyspace, seq             17 NextRun            number
+//!  8 LogFloor            number                    18 NextKeyspace       number
+//!  9 NextFile            number                    19 MergeOperator      keyspace, name
+//! 10 LastSeq             seq                       20 LogEnd             position
 //!
 //! file         table, key, end, level u8, run, file length, bytes, entries, keys, tombstones, range tombstones,
-//!              table entries, smallest seq, largest seq, bits rate, false positives rate, checksum u64,
-//!              accounted u8, count of (value file, entries, bytes), 3 rates
+//!              table entries, smallest seq, largest seq, filter bits rate, false-positive rate, checksum u64,
+//!              accounted u8, count of (value file, entries, bytes), 3 lookup rates
 //! value file   keyspace, file, state u8 (0 live, 1 moved, 2 moved with map, 3 gone),
 //!              with a map: number, length, entries, checksum u64;
-//!              class u8, length, entries, bytes, dead bytes, dead entries, created, end, smallest, largest seq,
-//!              checksum u64
+//!              class u8, length, entries, bytes, dead bytes, dead entries, created seq, end seq,
+//!              smallest seq, largest seq, checksum u64
 //! ```
 //!
-//! Numbers are varints where no width is given. A body is read to its last byte: a change never grows fields, it
-//! gets a new tag. A tag that this version does not know is refused when it is critical, and kept otherwise.
+//! Numbers without a stated width are varints, bounded by `limits`. Changes marked (n) are not critical; all others
+//! are. A reader must refuse a critical change with an unknown tag. It keeps other unknown changes as opaque bytes.
 //!
-//! Rates are statistics: one that is not a finite positive number is written as 0 rather than refused, so that
-//! no division by nothing can stop an install.
+//! A decoder must consume the whole body. A change therefore never gains fields; a new field needs a new tag.
+//!
+//! Rates are statistics. The encoder writes 0 for a rate that is not a finite positive number, instead of rejecting the
+//! edit, so that a division by zero in the statistics cannot block an install.
 
 use super::change::{
     Change, Edit, FileRecord, MAX_BLOB_LEN, MAX_CHANGES, MAX_NAME_LEN, MAX_VALUE_REFS, MapRecord,
@@ -40,12 +45,13 @@ use super::change::{
 use crate::MAX_BOUND_LEN;
 use crate::bytes::{Reader, put_bool, put_f32, put_slice, put_u64, put_varint};
 use crate::error::{Corruption, DecodeError, EncodeError};
+use crate::limits::{MAX_KEYSPACE, MAX_LEN, MAX_MICROS, MAX_NUMBER, MAX_POSITION, MAX_RATE, MAX_SEQ};
 use alloc::string::String;
 use alloc::vec::Vec;
 use drumlin_types::contract::RunTag;
-use drumlin_types::{Key, KeyspaceId, LogNumber, MAX_LEVEL, RunId, TableId, ValueFileId};
+use drumlin_types::{Key, KeyspaceId, LogNumber, MAX_LEVEL, RunId, Seq, TableId, ValueFileId};
 
-/// The tags of the changes.
+/// Tags of the changes.
 mod tag {
     pub(super) const CREATE_KEYSPACE: u16 = 1;
     pub(super) const DROP_KEYSPACE: u16 = 2;
@@ -64,16 +70,19 @@ mod tag {
     pub(super) const VALUE_FILE: u16 = 15;
     pub(super) const VALUE_COUNTERS: u16 = 16;
     pub(super) const NEXT_RUN: u16 = 17;
-    /// The largest tag that this version knows.
-    pub(super) const LAST: u16 = NEXT_RUN;
+    pub(super) const NEXT_KEYSPACE: u16 = 18;
+    pub(super) const MERGE_OPERATOR: u16 = 19;
+    pub(super) const LOG_END: u16 = 20;
+    /// Largest tag that this version understands.
+    pub(super) const LAST: u16 = LOG_END;
 
-    /// Whether a version that does not know this change must refuse the store.
+    /// Returns whether a version that does not understand this change must refuse to open the store.
     pub(super) const fn is_critical(tag: u16) -> bool {
         !matches!(tag, POLICY | LOOKUPS | VALUE_COUNTERS)
     }
 }
 
-/// States of a value file.
+/// States of a value file, as encoded.
 mod state {
     pub(super) const LIVE: u8 = 0;
     pub(super) const MOVED: u8 = 1;
@@ -81,11 +90,11 @@ mod state {
     pub(super) const GONE: u8 = 3;
 }
 
-/// Least bytes of a reference to a value file.
+/// Minimum length of an encoded reference to a value file.
 const MIN_VALUE_REF_LEN: usize = 3;
 
 impl Edit {
-    /// The bytes of the edit.
+    /// Encodes the edit.
     pub fn encode(&self) -> Result<Vec<u8>, EncodeError> {
         let mut out = Vec::new();
         let mut body = Vec::new();
@@ -93,13 +102,19 @@ impl Edit {
         for change in &self.changes {
             body.clear();
             let (tag, critical) = encode_change(change, &mut body)?;
+            if tag <= tag::LAST {
+                // The decoder checks all limits. Reject what it would reject.
+                let mut reader = Reader::new(&body);
+                let read = read_body(tag, &mut reader).and_then(|_| reader.finish());
+                read.map_err(|damage| EncodeError { what: damage.what })?;
+            }
             put_varint(&mut out, u64::from(tag) << 1 | u64::from(critical));
             put_slice(&mut out, &body);
         }
         Ok(out)
     }
 
-    /// Reads an edit.
+    /// Decodes an edit.
     pub fn decode(bytes: &[u8]) -> Result<Edit, DecodeError> {
         let mut reader = Reader::new(bytes);
         let mut changes = Vec::new();
@@ -113,22 +128,54 @@ impl Edit {
     }
 }
 
+/// Appends the body of `change`. Returns its tag, and whether it is critical.
 fn encode_change(change: &Change, out: &mut Vec<u8>) -> Result<(u16, bool), EncodeError> {
-    let tag = match change {
-        Change::CreateKeyspace { id, name } => {
-            put_keyspace(out, *id);
+    put_body(change, out)?;
+    let tag = tag_of(change);
+    let critical = match change {
+        Change::Extension { critical, .. } => *critical,
+        _ => tag::is_critical(tag),
+    };
+    Ok((tag, critical))
+}
+
+fn tag_of(change: &Change) -> u16 {
+    match change {
+        Change::CreateKeyspace { .. } => tag::CREATE_KEYSPACE,
+        Change::DropKeyspace { .. } => tag::DROP_KEYSPACE,
+        Change::KeyspaceOption { .. } => tag::KEYSPACE_OPTION,
+        Change::AddRun { .. } => tag::ADD_RUN,
+        Change::AddFile { .. } => tag::ADD_FILE,
+        Change::RemoveFile { .. } => tag::REMOVE_FILE,
+        Change::Flushed { .. } => tag::FLUSHED,
+        Change::LogFloor(_) => tag::LOG_FLOOR,
+        Change::NextFile(_) => tag::NEXT_FILE,
+        Change::LastSeq(_) => tag::LAST_SEQ,
+        Change::ClockMark(_) => tag::CLOCK_MARK,
+        Change::Policy { .. } => tag::POLICY,
+        Change::StoreOption { .. } => tag::STORE_OPTION,
+        Change::Lookups { .. } => tag::LOOKUPS,
+        Change::ValueFile(_) => tag::VALUE_FILE,
+        Change::ValueCounters { .. } => tag::VALUE_COUNTERS,
+        Change::NextRun(_) => tag::NEXT_RUN,
+        Change::NextKeyspace(_) => tag::NEXT_KEYSPACE,
+        Change::MergeOperator { .. } => tag::MERGE_OPERATOR,
+        Change::LogEnd(_) => tag::LOG_END,
+        Change::Extension { tag, .. } => *tag,
+    }
+}
+
+fn put_body(change: &Change, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    match change {
+        Change::CreateKeyspace { id: keyspace, name } | Change::MergeOperator { keyspace, name } => {
+            put_keyspace(out, *keyspace);
             put_name(out, name)?;
-            tag::CREATE_KEYSPACE
         }
-        Change::DropKeyspace { id } => {
-            put_keyspace(out, *id);
-            tag::DROP_KEYSPACE
-        }
+        Change::DropKeyspace { id } => put_keyspace(out, *id),
         Change::KeyspaceOption { id, name, value } => {
             put_keyspace(out, *id);
             put_name(out, name)?;
             put_blob(out, value.as_bytes())?;
-            tag::KEYSPACE_OPTION
         }
         Change::AddRun { keyspace, run, level, tag } => {
             refuse(run_fault(*level, &tag.0))?;
@@ -136,58 +183,46 @@ fn encode_change(change: &Change, out: &mut Vec<u8>) -> Result<(u16, bool), Enco
             put_varint(out, run.0);
             out.push(*level);
             put_slice(out, &tag.0);
-            tag::ADD_RUN
         }
         Change::AddFile { keyspace, file } => {
             put_keyspace(out, *keyspace);
             put_file(out, file)?;
-            tag::ADD_FILE
         }
-        Change::RemoveFile { keyspace, table, start } => {
-            put_file_name(out, *keyspace, *table, start)?;
-            tag::REMOVE_FILE
-        }
+        Change::RemoveFile { keyspace, table, start } => put_file_name(out, *keyspace, *table, start)?,
         Change::Flushed { keyspace, seq } => {
             put_keyspace(out, *keyspace);
             put_varint(out, *seq);
-            tag::FLUSHED
         }
         Change::Policy { keyspace, name, blob } => {
             put_keyspace(out, *keyspace);
             put_name(out, name)?;
             put_blob(out, blob)?;
-            tag::POLICY
         }
         Change::StoreOption { name, value } => {
             put_name(out, name)?;
             put_blob(out, value.as_bytes())?;
-            tag::STORE_OPTION
         }
         Change::Lookups { keyspace, table, start, lookups } => {
             put_file_name(out, *keyspace, *table, start)?;
             lookups.iter().for_each(|rate| put_rate(out, *rate));
-            tag::LOOKUPS
         }
-        Change::ValueFile(record) => {
-            put_value_file(out, record)?;
-            tag::VALUE_FILE
-        }
+        Change::ValueFile(record) => put_value_file(out, record)?,
         Change::ValueCounters { file, dead_bytes, dead_entries } => {
             [file.0, *dead_bytes, *dead_entries].iter().for_each(|number| put_varint(out, *number));
-            tag::VALUE_COUNTERS
         }
-        Change::Extension { tag, critical, bytes } => {
+        Change::Extension { tag, bytes, .. } => {
             refuse((*tag <= tag::LAST).then_some("extension with the tag of a known change"))?;
             out.extend_from_slice(bytes);
-            return Ok((*tag, *critical));
         }
-        Change::LogFloor(LogNumber(number)) => put_number(out, tag::LOG_FLOOR, *number),
-        Change::NextFile(number) => put_number(out, tag::NEXT_FILE, *number),
-        Change::NextRun(number) => put_number(out, tag::NEXT_RUN, *number),
-        Change::LastSeq(seq) => put_number(out, tag::LAST_SEQ, *seq),
-        Change::ClockMark(micros) => put_number(out, tag::CLOCK_MARK, *micros),
-    };
-    Ok((tag, tag::is_critical(tag)))
+        Change::LogFloor(LogNumber(number))
+        | Change::NextFile(number)
+        | Change::NextRun(number)
+        | Change::NextKeyspace(number)
+        | Change::LogEnd(number)
+        | Change::LastSeq(number)
+        | Change::ClockMark(number) => put_varint(out, *number),
+    }
+    Ok(())
 }
 
 fn read_change(reader: &mut Reader<'_>) -> Result<Change, DecodeError> {
@@ -195,7 +230,7 @@ fn read_change(reader: &mut Reader<'_>) -> Result<Change, DecodeError> {
     let tag_and_critical = reader.varint_u32()?;
     let critical = tag_and_critical & 1 == 1;
     let tag =
-        u16::try_from(tag_and_critical >> 1).map_err(|_| Corruption::new("change of impossible kind", at))?;
+        u16::try_from(tag_and_critical >> 1).map_err(|_| Corruption::new("change has an invalid tag", at))?;
     let body_end = reader.slice()?;
     let mut body = Reader::at(body_end, reader.offset().saturating_sub(body_end.len() as u64));
     if tag > tag::LAST {
@@ -210,7 +245,7 @@ fn read_change(reader: &mut Reader<'_>) -> Result<Change, DecodeError> {
         };
     }
     if critical != tag::is_critical(tag) {
-        return Err(Corruption::new("change with the wrong weight", at).into());
+        return Err(Corruption::new("change has the wrong critical flag", at).into());
     }
     let change = read_body(tag, &mut body).and_then(|change| body.finish().map(|()| change))?;
     Ok(change)
@@ -225,7 +260,7 @@ fn read_body(tag: u16, body: &mut Reader<'_>) -> Result<Change, Corruption> {
         }
         tag::ADD_RUN => {
             let at = body.offset();
-            let (keyspace, run, level) = (keyspace(body)?, RunId(body.varint_u64()?), body.u8()?);
+            let (keyspace, run, level) = (keyspace(body)?, RunId(body.varint_up_to(MAX_NUMBER)?), body.u8()?);
             let tag = body.slice_up_to(RunTag::MAX)?;
             accept(run_fault(level, tag), at)?;
             Change::AddRun { keyspace, run, level, tag: RunTag(tag.into()) }
@@ -233,15 +268,18 @@ fn read_body(tag: u16, body: &mut Reader<'_>) -> Result<Change, Corruption> {
         tag::ADD_FILE => Change::AddFile { keyspace: keyspace(body)?, file: file(body)? },
         tag::REMOVE_FILE => Change::RemoveFile {
             keyspace: keyspace(body)?,
-            table: TableId(body.varint_u64()?),
+            table: TableId(body.varint_up_to(MAX_NUMBER)?),
             start: key(body)?,
         },
-        tag::FLUSHED => Change::Flushed { keyspace: keyspace(body)?, seq: body.varint_u64()? },
-        tag::LOG_FLOOR => Change::LogFloor(LogNumber(body.varint_u64()?)),
-        tag::NEXT_FILE => Change::NextFile(body.varint_u64()?),
-        tag::NEXT_RUN => Change::NextRun(body.varint_u64()?),
-        tag::LAST_SEQ => Change::LastSeq(body.varint_u64()?),
-        tag::CLOCK_MARK => Change::ClockMark(body.varint_u64()?),
+        tag::FLUSHED => Change::Flushed { keyspace: keyspace(body)?, seq: body.varint_up_to(MAX_SEQ)? },
+        tag::MERGE_OPERATOR => Change::MergeOperator { keyspace: keyspace(body)?, name: name(body)? },
+        tag::LOG_FLOOR => Change::LogFloor(LogNumber(body.varint_up_to(MAX_NUMBER)?)),
+        tag::NEXT_FILE => Change::NextFile(body.varint_up_to(MAX_NUMBER)?),
+        tag::NEXT_RUN => Change::NextRun(body.varint_up_to(MAX_NUMBER)?),
+        tag::NEXT_KEYSPACE => Change::NextKeyspace(body.varint_up_to(u64::from(MAX_KEYSPACE) + 1)?),
+        tag::LOG_END => Change::LogEnd(body.varint_up_to(MAX_POSITION)?),
+        tag::LAST_SEQ => Change::LastSeq(body.varint_up_to(MAX_SEQ)?),
+        tag::CLOCK_MARK => Change::ClockMark(body.varint_up_to(MAX_MICROS)?),
         tag::POLICY => Change::Policy {
             keyspace: keyspace(body)?,
             name: name(body)?,
@@ -250,17 +288,17 @@ fn read_body(tag: u16, body: &mut Reader<'_>) -> Result<Change, Corruption> {
         tag::STORE_OPTION => Change::StoreOption { name: name(body)?, value: text(body)? },
         tag::LOOKUPS => Change::Lookups {
             keyspace: keyspace(body)?,
-            table: TableId(body.varint_u64()?),
+            table: TableId(body.varint_up_to(MAX_NUMBER)?),
             start: key(body)?,
             lookups: rates(body)?,
         },
         tag::VALUE_FILE => Change::ValueFile(value_file(body)?),
         tag::VALUE_COUNTERS => Change::ValueCounters {
-            file: ValueFileId(body.varint_u64()?),
-            dead_bytes: body.varint_u64()?,
-            dead_entries: body.varint_u64()?,
+            file: ValueFileId(body.varint_up_to(MAX_NUMBER)?),
+            dead_bytes: body.varint_up_to(MAX_LEN)?,
+            dead_entries: body.varint_up_to(MAX_LEN)?,
         },
-        _ => return Err(body.damage("change of impossible kind")),
+        _ => return Err(body.damage("change has an invalid tag")),
     })
 }
 
@@ -304,20 +342,20 @@ fn put_file(out: &mut Vec<u8>, file: &FileRecord) -> Result<(), EncodeError> {
 fn file(body: &mut Reader<'_>) -> Result<FileRecord, Corruption> {
     let at = body.offset();
     let file = FileRecord {
-        table: TableId(body.varint_u64()?),
+        table: TableId(body.varint_up_to(MAX_NUMBER)?),
         start: key(body)?,
         end: if body.bool()? { None } else { Some(key(body)?) },
         level: body.u8()?,
-        run: RunId(body.varint_u64()?),
-        file_len: body.varint_u64()?,
-        bytes: body.varint_u64()?,
-        entries: body.varint_u64()?,
-        keys: body.varint_u64()?,
-        tombstones: body.varint_u64()?,
-        range_tombstones: body.varint_u64()?,
-        table_entries: body.varint_u64()?,
-        min_seq: body.varint_u64()?,
-        max_seq: body.varint_u64()?,
+        run: RunId(body.varint_up_to(MAX_NUMBER)?),
+        file_len: body.varint_up_to(MAX_LEN)?,
+        bytes: body.varint_up_to(MAX_LEN)?,
+        entries: body.varint_up_to(MAX_LEN)?,
+        keys: body.varint_up_to(MAX_LEN)?,
+        tombstones: body.varint_up_to(MAX_LEN)?,
+        range_tombstones: body.varint_up_to(MAX_LEN)?,
+        table_entries: body.varint_up_to(MAX_LEN)?,
+        min_seq: body.varint_up_to(MAX_SEQ)?,
+        max_seq: body.varint_up_to(MAX_SEQ)?,
         filter_bits: rate(body)?,
         fp_rate: rate(body)?,
         checksum: body.u64()?,
@@ -336,9 +374,9 @@ fn value_refs(body: &mut Reader<'_>) -> Result<Vec<ValueRef>, Corruption> {
     let mut refs = Vec::with_capacity(count);
     for _ in 0..count {
         refs.push(ValueRef {
-            file: ValueFileId(body.varint_u64()?),
-            entries: body.varint_u64()?,
-            bytes: body.varint_u64()?,
+            file: ValueFileId(body.varint_up_to(MAX_NUMBER)?),
+            entries: body.varint_up_to(MAX_LEN)?,
+            bytes: body.varint_up_to(MAX_LEN)?,
         });
     }
     Ok(refs)
@@ -380,18 +418,18 @@ fn value_file(body: &mut Reader<'_>) -> Result<ValueFileRecord, Corruption> {
     let at = body.offset();
     let record = ValueFileRecord {
         keyspace: keyspace(body)?,
-        file: ValueFileId(body.varint_u64()?),
+        file: ValueFileId(body.varint_up_to(MAX_NUMBER)?),
         state: value_file_state(body)?,
         class: body.u8()?,
-        file_len: body.varint_u64()?,
-        entries: body.varint_u64()?,
-        total_bytes: body.varint_u64()?,
-        dead_bytes: body.varint_u64()?,
-        dead_entries: body.varint_u64()?,
-        created_seq: body.varint_u64()?,
-        end_seq: body.varint_u64()?,
-        min_seq: body.varint_u64()?,
-        max_seq: body.varint_u64()?,
+        file_len: body.varint_up_to(MAX_LEN)?,
+        entries: body.varint_up_to(MAX_LEN)?,
+        total_bytes: body.varint_up_to(MAX_LEN)?,
+        dead_bytes: body.varint_up_to(MAX_LEN)?,
+        dead_entries: body.varint_up_to(MAX_LEN)?,
+        created_seq: body.varint_up_to(MAX_SEQ)?,
+        end_seq: end_seq(body)?,
+        min_seq: body.varint_up_to(MAX_SEQ)?,
+        max_seq: body.varint_up_to(MAX_SEQ)?,
         checksum: body.u64()?,
     };
     accept(record.fault(), at)?;
@@ -404,9 +442,9 @@ fn value_file_state(body: &mut Reader<'_>) -> Result<ValueFileState, Corruption>
         state::LIVE => ValueFileState::Live,
         state::MOVED => ValueFileState::Moved(None),
         state::MOVED_WITH_MAP => ValueFileState::Moved(Some(MapRecord {
-            number: body.varint_u64()?,
-            file_len: body.varint_u64()?,
-            entries: body.varint_u64()?,
+            number: body.varint_up_to(MAX_NUMBER)?,
+            file_len: body.varint_up_to(MAX_LEN)?,
+            entries: body.varint_up_to(MAX_LEN)?,
             checksum: body.u64()?,
         })),
         state::GONE => ValueFileState::Gone,
@@ -435,12 +473,15 @@ fn put_keyspace(out: &mut Vec<u8>, id: KeyspaceId) {
 }
 
 fn keyspace(body: &mut Reader<'_>) -> Result<KeyspaceId, Corruption> {
-    Ok(KeyspaceId(body.varint_u32()?))
+    Ok(KeyspaceId(body.varint_up_to(MAX_KEYSPACE.into())? as u32))
 }
 
-fn put_number(out: &mut Vec<u8>, tag: u16, number: u64) -> u16 {
-    put_varint(out, number);
-    tag
+/// Decodes a sequence number or `Seq::MAX`, which means never.
+fn end_seq(body: &mut Reader<'_>) -> Result<Seq, Corruption> {
+    let at = body.offset();
+    let seq = body.varint_u64()?;
+    accept((seq > MAX_SEQ && seq != Seq::MAX).then_some("number exceeds its limit"), at)?;
+    Ok(seq)
 }
 
 fn put_file_name(
@@ -449,7 +490,7 @@ fn put_file_name(
     table: TableId,
     start: &Key,
 ) -> Result<(), EncodeError> {
-    refuse((start.len() > MAX_BOUND_LEN).then_some("bound longer than a key can be"))?;
+    refuse((start.len() > MAX_BOUND_LEN).then_some("key bound exceeds the maximum length"))?;
     put_keyspace(out, keyspace);
     put_varint(out, table.0);
     put_slice(out, start);
@@ -490,14 +531,14 @@ fn utf8(bytes: &[u8], at: u64) -> Result<String, Corruption> {
 }
 
 fn put_rate(out: &mut Vec<u8>, rate: f32) {
-    put_f32(out, if rate.is_finite() && rate > 0.0 { rate } else { 0.0 });
+    put_f32(out, if rate.is_finite() && rate > 0.0 { rate.min(MAX_RATE) } else { 0.0 });
 }
 
 fn rate(body: &mut Reader<'_>) -> Result<f32, Corruption> {
     let at = body.offset();
     let rate = body.f32()?;
-    let sound = rate.is_finite() && rate.is_sign_positive();
-    accept((!sound).then_some("rate is not a finite positive number"), at)?;
+    let sound = rate.is_sign_positive() && rate <= MAX_RATE;
+    accept((!sound).then_some("rate is negative, too large or not a number"), at)?;
     Ok(rate)
 }
 

@@ -1,26 +1,31 @@
-//! The manifest: the store's state as a sequence of edits, each of which happens whole or not at all.
+//! The manifest: the store's state as a sequence of atomic edits.
 //!
 //! ```text
-//! manifest   header block, 32 bytes | edit | edit | ...
+//! manifest   header block, 32 bytes | edit | edit | ... | zeros
 //!
-//! header      0  magic, version, checksum          (`file_header`)
+//! header      0  magic "drumlMAN", version, checksum  (`file_header`)
 //!            16  number       u64   of this manifest
-//!            24  store id     u64   drawn when the store was created
+//!            24  store id     u64   random, chosen when the store was created
 //!
 //! edit        0  checksums, length                 (`frame`)
-//!            12  chain        u32   header checksum of the edit before; of the header block in the first
-//!            16  synced mark  u64   offset in this file below which all was durable when this was written
+//!            12  chain        u32   header checksum of the previous edit; of the header block in the first edit
+//!            16  synced mark  u64   offset in this file below which all was durable when this edit was written
 //!            24  index        u64   0, 1, 2, ...
-//!            32  changes (`edit`), zeros up to a multiple of 8
+//!            32  changes (`codec`), then zeros up to a multiple of 8
 //! ```
 //!
-//! The first edits of a manifest hold the whole state; those after it hold what changed. A new manifest is written
-//! to a new file, synced with its directory, and made current by the pointer (`pointer`), which also says how long
-//! it was then. A manifest is never appended to after it was opened for reading: its tail may be torn.
+//! The file is padded with zeros to a multiple of 16 KiB. It is extended to that length, durably, before the edits that
+//! need the space are written. A shorter file has therefore been truncated and is corrupt.
 //!
-//! The end. Reading stops at the first place that holds no edit. Whatever follows was never promised, unless the
-//! pointer or the mark of a later edit says that it was durable: then the manifest is damaged. An edit that is
-//! intact but breaks the chain, or whose changes cannot be read, is never taken for a torn end.
+//! The first edits of a manifest hold the whole state; later edits hold changes to it. A new manifest is written to a
+//! new file. The file and its directory are synced, and then the pointer file (`pointer`) makes it current. The pointer
+//! also stores its length at that time. A manifest that was opened for reading is never appended to, since its tail may
+//! be torn.
+//!
+//! Reading stops at the first place without a valid edit. If the pointer, or the mark of a later edit, proves that
+//! bytes after that place were durable, the manifest is corrupt. Otherwise those bytes were never acknowledged and are
+//! ignored. An intact edit that breaks the chain, or whose changes cannot be decoded, is always corruption and never a
+//! torn end.
 
 mod change;
 mod codec;
@@ -34,12 +39,21 @@ use crate::bytes::put_u64;
 use crate::error::{Corruption, DecodeError, EncodeError};
 use crate::file_header::HeaderKind;
 use crate::frame::{self, FrameFields};
+use crate::limits::MAX_NUMBER;
 use alloc::vec::Vec;
 
-/// Bytes of the block that opens a manifest.
+/// Length of a manifest's header block.
 pub const MANIFEST_HEADER_LEN: usize = 32;
+/// Allocation step of a manifest's file.
+pub const MANIFEST_STEP: u64 = 16 << 10;
 /// Version of the manifest format.
 pub const MANIFEST_VERSION: u32 = 1;
+
+/// Returns the length of the file whose edits end at `end`.
+#[must_use]
+pub const fn file_len(end: u64) -> u64 {
+    end.saturating_add(MANIFEST_STEP - 1) / MANIFEST_STEP * MANIFEST_STEP
+}
 
 const HEADER: HeaderKind = HeaderKind {
     magic: *b"drumlMAN",
@@ -50,12 +64,12 @@ const HEADER: HeaderKind = HeaderKind {
     version_name: "manifest format",
 };
 
-/// What a manifest says about itself.
+/// Header of a manifest.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ManifestHeader {
-    /// Its number.
+    /// Number of the manifest.
     pub number: u64,
-    /// The store that it belongs to.
+    /// Id of the store that it belongs to.
     pub store: u64,
 }
 
@@ -67,10 +81,10 @@ impl ManifestHeader {
         HEADER.encode(self.number, &fields)
     }
 
-    /// Reads the header of the manifest numbered `number`, and the first link of its chain.
+    /// Decodes the header of the manifest numbered `number`. Also returns the first link of its chain.
     fn decode(bytes: &[u8], number: u64) -> Result<(ManifestHeader, u32), DecodeError> {
         let (mut reader, chain) = HEADER.decode(bytes, number)?;
-        let header = ManifestHeader { number: reader.u64()?, store: reader.u64()? };
+        let header = ManifestHeader { number: reader.u64_up_to(MAX_NUMBER)?, store: reader.u64()? };
         if header.number != number {
             return Err(Corruption::new("manifest header names another manifest", 16).into());
         }
@@ -78,7 +92,7 @@ impl ManifestHeader {
     }
 }
 
-/// Makes the bytes of a manifest, edit by edit. It does no I/O: the caller writes what it returns, in order.
+/// Encodes a manifest edit by edit. It does no I/O: the caller writes the returned bytes in order.
 #[derive(Clone, Debug)]
 pub struct ManifestWriter {
     number: u64,
@@ -89,7 +103,7 @@ pub struct ManifestWriter {
 }
 
 impl ManifestWriter {
-    /// Begins a manifest; returns the bytes that open the file, too.
+    /// Begins a manifest. Also returns its header block.
     #[must_use]
     pub fn create(header: ManifestHeader) -> (ManifestWriter, Vec<u8>) {
         let (block, chain) = header.encode();
@@ -97,13 +111,13 @@ impl ManifestWriter {
         (ManifestWriter { number: header.number, offset, chain, index: 0, synced: 0 }, block)
     }
 
-    /// Where the next edit belongs: the length of the file so far.
+    /// Returns the offset of the next edit: the length of the file so far, without padding.
     #[must_use]
     pub const fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// The bytes of `edit`, which belong at [`offset`](Self::offset) as it was before the call.
+    /// Encodes `edit`. The returned bytes belong at the [`offset`](Self::offset) before the call.
     pub fn append(&mut self, edit: &Edit) -> Result<Vec<u8>, EncodeError> {
         let payload = edit.encode()?;
         let fields = FrameFields { tag: self.chain, mark: self.synced, word: self.index };
@@ -114,13 +128,13 @@ impl ManifestWriter {
         Ok(bytes)
     }
 
-    /// Takes note that the file is durable up to `offset`. Later edits carry it as their mark.
+    /// Records that the file is durable up to `offset`. Later edits carry this offset as their mark.
     pub fn synced_to(&mut self, offset: u64) {
         self.synced = self.synced.max(offset.min(self.offset));
     }
 }
 
-/// Walks over the edits of a manifest.
+/// Iterator over the edits of a manifest.
 #[derive(Clone, Debug)]
 pub struct ManifestScanner<'a> {
     bytes: &'a [u8],
@@ -132,29 +146,36 @@ pub struct ManifestScanner<'a> {
 }
 
 impl<'a> ManifestScanner<'a> {
-    /// Walks over `bytes`, the manifest numbered `number` from its start.
+    /// Returns a scanner of `bytes`, which hold the manifest numbered `number` from its start.
     pub fn new(bytes: &'a [u8], number: u64) -> Result<ManifestScanner<'a>, DecodeError> {
         let (header, chain) = ManifestHeader::decode(bytes, number)?;
         let offset = MANIFEST_HEADER_LEN as u64;
         Ok(ManifestScanner { bytes, header, offset, chain, index: 0, over: false })
     }
 
-    /// What the manifest says about itself.
+    /// Returns the header of the manifest.
     #[must_use]
     pub const fn header(&self) -> ManifestHeader {
         self.header
     }
 
-    /// Offset behind the edits walked over so far.
+    /// Returns the offset after the edits scanned so far.
     #[must_use]
     pub const fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// The largest mark of any edit behind those walked over so far.
+    /// Returns the largest mark of any edit after those scanned so far.
     #[must_use]
     pub fn later_mark(&self) -> Option<u64> {
         frame::later_mark(self.bytes, self.header.number, self.offset)
+    }
+
+    /// Returns whether the file was truncated: it is shorter than the edits scanned so far require, or the next edit
+    /// extends beyond its end.
+    fn is_cut(&self) -> bool {
+        (self.bytes.len() as u64) < file_len(self.offset)
+            || frame::is_cut(self.bytes, self.header.number, self.offset)
     }
 
     fn edit(&mut self) -> Result<Option<Edit>, DecodeError> {
@@ -191,21 +212,30 @@ impl Iterator for ManifestScanner<'_> {
     }
 }
 
-/// What was read from a manifest.
+/// Returns whether `bytes`, the manifest numbered `number`, were ever the current manifest. A manifest receives edits
+/// with a mark only while it is current.
+#[must_use]
+pub fn was_in_force(bytes: &[u8], number: u64) -> bool {
+    frame::later_mark(bytes, number, MANIFEST_HEADER_LEN as u64).is_some_and(|mark| mark > 0)
+}
+
+/// Result of reading a manifest.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ManifestEnd {
-    /// What the manifest says about itself.
+    /// Header of the manifest.
     pub header: ManifestHeader,
-    /// Offset behind the last edit.
+    /// Offset after the last edit.
     pub end: u64,
     /// Number of edits.
     pub edits: u64,
-    /// Whether something unpromised followed and was dropped.
+    /// Whether bytes that were never acknowledged followed and were ignored.
     pub torn: bool,
 }
 
-/// Reads the manifest numbered `number` from `bytes` and hands its edits to `visit` in order. The pointer says that
-/// it was durable up to `synced`. If this fails, what was visited must not be used.
+/// Decodes the manifest numbered `number` from `bytes` and passes its edits to `visit` in order.
+///
+/// `synced` is the durable length of the manifest according to the pointer. If this fails, the visited edits must not
+/// be used.
 pub fn replay<E: From<DecodeError>>(
     bytes: &[u8],
     number: u64,
@@ -219,9 +249,17 @@ pub fn replay<E: From<DecodeError>>(
         edits += 1;
     }
     let end = scanner.offset();
+    if scanner.is_cut() {
+        return Err(DecodeError::from(Corruption::new(
+            "manifest is shorter than its allocated length",
+            bytes.len() as u64,
+        ))
+        .into());
+    }
     if end < synced || scanner.later_mark().is_some_and(|mark| mark > end) {
         let what = "manifest is damaged before a position that was durable";
         return Err(DecodeError::from(Corruption::new(what, end)).into());
     }
-    Ok(ManifestEnd { header: scanner.header(), end, edits, torn: end < bytes.len() as u64 })
+    let torn = bytes.iter().skip(end as usize).any(|byte| *byte != 0);
+    Ok(ManifestEnd { header: scanner.header(), end, edits, torn })
 }

@@ -1,8 +1,8 @@
-//! Builds a table, block by block, into anything that takes bytes.
+//! Builder of tables. It writes block by block to a [`Sink`]. The parent module describes the format.
 
 use super::{
-    FILTER_BLOOM, FOOTER_LEN, FilterDescriptor, Footer, Handle, ModuleDescriptor, Properties, Tombstone,
-    ValueReference, encode_tombstones,
+    FILTER_BLOOM, FOOTER_LEN, FilterDescriptor, Footer, Handle, ModuleDescriptor, Owner, Properties,
+    Tombstone, ValueReference, encode_tombstones,
 };
 use crate::block::{BlockBuilder, HEADER_LEN, MAX_BLOCK_LEN, MAX_ENTRY_OVERHEAD, tag_of};
 use crate::checksum::FileHasher;
@@ -15,12 +15,12 @@ use core::cmp::Ordering;
 use core::fmt;
 use drumlin_types::{Key, KeyRange, Kind, MAX_KEY_LEN, Seq};
 
-/// Longest target for data blocks; a longer one is cut to this.
+/// Maximum target length of data blocks. Larger settings are reduced to it.
 pub const MAX_BLOCK_TARGET: usize = 16 << 20;
 
-/// Takes the bytes of a file from front to back.
+/// Destination of a file's bytes, from front to back.
 pub trait Sink {
-    /// Why it could not.
+    /// Error of a failed append.
     type Error;
     /// Appends `bytes`.
     fn append(&mut self, bytes: &[u8]) -> Result<(), Self::Error>;
@@ -34,10 +34,10 @@ impl Sink for Vec<u8> {
     }
 }
 
-/// How to build a table.
+/// Settings of a table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TableSettings {
-    /// The table's number; all checksums are bound to it.
+    /// Number of the table. All checksums are bound to it.
     pub file_id: u64,
     /// Target length of data blocks before compression.
     pub block_bytes: usize,
@@ -45,16 +45,16 @@ pub struct TableSettings {
     pub compression: Compression,
     /// Seed of the hash for filter and tags.
     pub seed: u64,
-    /// The store's newest sequence number now.
+    /// Newest sequence number of the store when the table is begun.
     pub created_seq: Seq,
 }
 
-/// Which filter to build.
+/// Parameters of a filter.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct FilterSpec {
-    /// Bits per distinct key, over all modules; none without any.
+    /// Bits per distinct key, over all modules; 0 for no filter.
     pub bits_per_key: f64,
-    /// Number of equal modules, 1 to 4.
+    /// Number of equally large modules, 1 to 4.
     pub modules: usize,
 }
 
@@ -64,20 +64,20 @@ impl From<f64> for FilterSpec {
     }
 }
 
-/// Why a table could not be built.
+/// Reason why a table could not be built.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BuildError<E> {
     /// The sink failed.
     Sink(E),
-    /// An entry is not after the one before, or is of a kind that has no place here.
+    /// An entry is not after the previous one, or is of a kind that tables do not hold as an entry.
     OutOfOrder,
-    /// Key and value are too long for a block, or the key for a key.
+    /// The key exceeds the maximum key length, or key and value exceed the maximum block length.
     EntryTooLong,
-    /// More entries or index than a table can have.
+    /// The entries or the index exceed the limits of a table.
     TableTooLarge,
-    /// Neither entries nor range tombstones.
+    /// The table has neither entries nor range tombstones.
     Empty,
-    /// The filter denies one of its keys.
+    /// The filter denies a key of the table.
     FilterLies,
 }
 
@@ -85,27 +85,27 @@ impl<E: fmt::Display> fmt::Display for BuildError<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             BuildError::Sink(error) => error.fmt(f),
-            BuildError::OutOfOrder => f.write_str("entries reach a table out of order"),
+            BuildError::OutOfOrder => f.write_str("entries are added to a table out of order"),
             BuildError::EntryTooLong => f.write_str("an entry is too long for a table"),
             BuildError::TableTooLarge => f.write_str("a table has too many entries"),
-            BuildError::Empty => f.write_str("a table has nothing in it"),
+            BuildError::Empty => f.write_str("a table has neither entries nor range tombstones"),
             BuildError::FilterLies => f.write_str("a filter denies one of its keys"),
         }
     }
 }
 
-/// A finished table.
+/// Result of building a table.
 #[derive(Clone, PartialEq, Debug)]
 pub struct TableSummary {
     /// Length of the file.
     pub file_len: u64,
     /// XXH3-64 of the whole file.
     pub checksum: u64,
-    /// What the table says about itself.
+    /// Properties of the table.
     pub properties: Properties,
 }
 
-/// A data block that is written, and whose separator waits for the next block's first key.
+/// A written data block whose separator is not known until the next block's first key is added.
 struct Pending {
     offset: u64,
     end: u64,
@@ -113,7 +113,7 @@ struct Pending {
     ordinal: u64,
 }
 
-/// Builds a table. Add the entries in internal order, range tombstones in any, then finish.
+/// Builds a table. Add entries in internal order and range tombstones in any order, then call `finish`.
 pub struct TableBuilder<S> {
     sink: S,
     settings: TableSettings,
@@ -129,13 +129,13 @@ pub struct TableBuilder<S> {
     index: IndexBuilder,
     last_key: Vec<u8>,
     last_seq: Seq,
-    /// One hash per distinct key.
+    /// Hashes of the distinct keys.
     hashes: Vec<u64>,
     tombstones: Vec<Tombstone>,
 }
 
 impl<S: Sink> TableBuilder<S> {
-    /// An empty table that is written to `sink`.
+    /// Returns a builder of an empty table that writes to `sink`.
     pub fn new(sink: S, settings: TableSettings) -> TableBuilder<S> {
         let properties = Properties {
             compression: settings.compression,
@@ -164,7 +164,7 @@ impl<S: Sink> TableBuilder<S> {
         }
     }
 
-    /// Appends an entry, which must come after the one before in internal order.
+    /// Appends an entry, which must be after the previous one in internal order.
     pub fn add(
         &mut self,
         key: &[u8],
@@ -219,12 +219,16 @@ impl<S: Sink> TableBuilder<S> {
             Kind::Delete => properties.deletes += 1,
             Kind::Merge => properties.merges += 1,
             Kind::PutExpiring => properties.expiring += 1,
+            Kind::MergeExpiring => {
+                properties.merges += 1;
+                properties.expiring += 1;
+            }
             Kind::PutPointer => properties.pointers += 1,
             Kind::Put | Kind::DeleteRange => {}
         }
     }
 
-    /// Adds a range tombstone, at any time. One that covers nothing is ignored.
+    /// Adds a range tombstone, at any time. An empty range is ignored.
     pub fn add_range_tombstone(&mut self, range: KeyRange, seq: Seq) {
         if !range.is_empty() {
             self.properties.min_seq = self.properties.min_seq.min(seq);
@@ -233,39 +237,44 @@ impl<S: Sink> TableBuilder<S> {
         }
     }
 
-    /// Sets the list of value files that pointers are indices into.
+    /// Sets the list of value files. Value pointers are indices into this list.
     pub fn set_value_files(&mut self, value_files: Vec<ValueReference>) {
         self.properties.value_files = value_files;
     }
 
-    /// Entries so far.
+    /// Sets the keyspace that the table belongs to.
+    pub fn set_owner(&mut self, owner: Option<Owner>) {
+        self.properties.owner = owner;
+    }
+
+    /// Returns the number of entries.
     pub fn entries(&self) -> u64 {
         self.properties.entries
     }
 
-    /// Distinct keys so far.
+    /// Returns the number of distinct keys.
     pub fn keys(&self) -> u64 {
         self.hashes.len() as u64
     }
 
-    /// Whether there is nothing to finish.
+    /// Returns whether the table has neither entries nor range tombstones.
     pub fn is_empty(&self) -> bool {
         self.properties.entries == 0 && self.tombstones.is_empty()
     }
 
-    /// About how long the file would be, without filter, if finished now.
+    /// Estimates the length of the file, without filter, if finished now.
     pub fn file_len_estimate(&self) -> u64 {
         let index = self.index.len() + FENCE_LEN;
         let open_block = if self.block.is_empty() { 0 } else { self.block.len() + SEAL_LEN };
         self.written + (open_block + index + FOOTER_LEN) as u64
     }
 
-    /// Bytes of memory held for the filter to come.
+    /// Returns the memory in bytes that holds key hashes for the filter.
     pub fn hash_bytes(&self) -> usize {
         self.hashes.len() * size_of::<u64>()
     }
 
-    /// Builds the filter, writes the rest, and gives back the sink.
+    /// Builds the filter, writes the remaining blocks, and returns the summary and the sink.
     pub fn finish(
         mut self,
         filter: impl Into<FilterSpec>,
@@ -303,7 +312,7 @@ impl<S: Sink> TableBuilder<S> {
         self.sink.append(bytes).map_err(BuildError::Sink)
     }
 
-    /// Writes a block that is not compressed.
+    /// Writes and seals an uncompressed block.
     fn write_sealed(&mut self, stored: &[u8]) -> Result<Handle, BuildError<S::Error>> {
         let offset = self.written;
         let sealed_len = u32::try_from(stored.len() + SEAL_LEN).map_err(|_| BuildError::TableTooLarge)?;
@@ -334,7 +343,7 @@ impl<S: Sink> TableBuilder<S> {
         Ok(())
     }
 
-    /// Adds the fence of the block before, now that the next key, if there is one, is known.
+    /// Adds the fence of the previous block, once the next key is known or there is none.
     fn settle_pending(&mut self, next: Option<&[u8]>) {
         let Some(block) = self.pending.take() else { return };
         let continues = next == Some(&self.last_key[..]);
@@ -378,7 +387,7 @@ impl<S: Sink> TableBuilder<S> {
         for number in (0..count).rev() {
             let hashes = if drumlin_types::bug!("B20") { &self.hashes[1..] } else { &self.hashes[..] };
             let module = Module::build(hashes, number, spec.bits_per_key / count as f64);
-            // A denied key would be a lost key: look up a sample of what was put in, or all of it in debug builds.
+            // A denied key would be lost to readers. Look up a sample of the keys, or all keys in debug builds.
             let step = if cfg!(debug_assertions) { 1 } else { 64 };
             let mut sample = self.hashes.iter().step_by(step);
             if !sample.all(|&hash| may_contain(&module.bits, number, module.probes, hash)) {
@@ -408,7 +417,7 @@ impl<S: Sink> TableBuilder<S> {
             index.encode(range.clone(), 0, &mut encoded).map_err(|_| BuildError::TableTooLarge)?;
             let handle = self.write_sealed(&encoded)?;
             let separator = index.separator(range.end - 1);
-            // The versions of one key may go on in the next partition too.
+            // The versions of one key may continue in the next partition too.
             let continues = range.end < index.count() && index.continues(range.end - 1);
             let children = handle.offset..handle.end();
             root.add(separator, continues, children, encoded.len() as u32, index.ordinal(range.start));

@@ -1,17 +1,22 @@
-//! What a table says about itself.
+//! The properties block of a table: counts, bounds, and the places of other blocks.
 //!
 //! ```text
-//! entries, keys, deletes, merges, expiring, pointers, range tombstones      varints
-//! raw bytes, data bytes, data blocks                                        varints
-//! min seq, max seq, created seq                                             varints
-//! compression u8 | block bytes varint | seed u64
-//! first key slice | last key slice                                          if there are entries
-//! tombstone block: offset varint, sealed length varint
-//!   | start slice | has end bool | end slice                                if there are range tombstones
-//! filter slice: format u8 | keys varint | false-positive rate u64 (bits of the float)
-//!   | module count u8 | per module: offset varint, lines varint, probes u8
-//! value files: count varint | per file: number varint, entries varint, bytes varint
+//! counts            entries, keys, deletes, merges, expiring, pointers, range tombstones    varint each
+//! sizes             raw bytes, data bytes, data blocks                                      varint each
+//! sequence numbers  min seq, max seq, created seq                                           varint each
+//! settings          compression u8 | block bytes varint | seed u64
+//! key bounds        first key slice | last key slice                          only if entries > 0
+//! tombstone block   offset varint | sealed length varint                      only if range tombstones > 0
+//!                   | start slice | has end u8, 0 or 1 | end slice (if has end is 1)
+//! filter            slice of: format u8, and unless the format is 0:
+//!                   keys varint | false-positive rate u64 (bits of an f64) | module count u8, at most 4
+//!                   | per module: offset varint, lines varint (at most 2^26 - 17), probes u8
+//! value files       count varint | per file: number varint, entries varint, bytes varint
+//! owner             0, or 1 | keyspace varint | name slice
 //! ```
+//!
+//! The fields are stored in this order. Formats of filters other than 0 (none) and 1 (blocked Bloom) are reserved; a
+//! reader ignores such a filter.
 
 use super::{FILTER_BLOOM, FILTER_NONE, Handle};
 use crate::MAX_BOUND_LEN;
@@ -19,34 +24,38 @@ use crate::bytes::{Reader, put_bool, put_slice, put_u64, put_varint};
 use crate::compression::Compression;
 use crate::error::Corruption;
 use crate::filter::{LINE_BYTES, MAX_LINES, MAX_MODULES, MAX_PROBES};
+use crate::limits::{MAX_KEYSPACE, MAX_LEN, MAX_NUMBER, MAX_POSITION, MAX_SEQ};
+use crate::manifest::MAX_NAME_LEN;
 use crate::seal::SEAL_LEN;
+use alloc::string::String;
 use alloc::vec::Vec;
-use drumlin_types::{Key, KeyRange, MAX_KEY_LEN, Seq, ValueFileId};
+use drumlin_types::{Key, KeyRange, KeyspaceId, MAX_KEY_LEN, Seq, ValueFileId};
 
-/// A value file that the table points to.
+/// Reference from the table to a value file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ValueReference {
-    /// The value file.
+    /// Number of the value file.
     pub file: ValueFileId,
-    /// Entries of the table that point to it.
+    /// Number of entries of the table that point to it.
     pub entries: u64,
-    /// Stored bytes of the values pointed to.
+    /// Stored bytes of the values that they point to.
     pub bytes: u64,
 }
 
-/// Where a filter module lies.
+/// Place and parameters of a filter module.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ModuleDescriptor {
     /// Offset in the file.
     pub offset: u64,
-    /// Lines of 64 bytes; the block is these and a seal.
+    /// Number of 64-byte lines. The block consists of these and a seal.
     pub lines: u64,
-    /// Probes per key.
+    /// Number of probes per key.
     pub probes: u8,
 }
 
 impl ModuleDescriptor {
-    /// Where the module lies, if the descriptor can be believed for a file whose filters end before `limit`.
+    /// Returns the place of the module, or `None` if the descriptor is invalid for a file whose filters end before
+    /// `limit`.
     pub fn handle(&self, limit: u64) -> Option<Handle> {
         if self.lines == 0 || self.lines > MAX_LINES || self.probes == 0 || self.probes > MAX_PROBES {
             return None;
@@ -56,14 +65,14 @@ impl ModuleDescriptor {
     }
 }
 
-/// The table's filter.
+/// Descriptor of the table's filter.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FilterDescriptor {
-    /// 0 none, 1 blocked Bloom; others are unknown to this build and of no use.
+    /// Format: 0 none, 1 blocked Bloom. A filter of any other format is unknown to this build and is not used.
     pub format: u8,
-    /// Distinct keys in it.
+    /// Number of distinct keys in it.
     pub keys: u64,
-    /// Share of absent keys that pass all modules, as built; 1 without a filter.
+    /// False-positive rate over all modules, as built; 1 without a filter.
     pub false_positive_rate: f64,
     /// Modules, first to last; empty for an unknown format.
     pub modules: Vec<ModuleDescriptor>,
@@ -76,13 +85,13 @@ impl Default for FilterDescriptor {
 }
 
 impl FilterDescriptor {
-    /// Bits per key as built.
+    /// Returns the bits per key, as built.
     pub fn bits_per_key(&self) -> f64 {
         let lines: u64 = self.modules.iter().map(|module| module.lines).sum();
         if self.keys == 0 { 0.0 } else { (lines * 8 * LINE_BYTES as u64) as f64 / self.keys as f64 }
     }
 
-    /// Bytes of all modules.
+    /// Returns the total length of all modules in bytes.
     pub fn bytes(&self) -> u64 {
         self.modules.iter().map(|module| module.lines.saturating_mul(LINE_BYTES as u64)).sum()
     }
@@ -91,65 +100,76 @@ impl FilterDescriptor {
 /// Counts, bounds and places of a table.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Properties {
-    /// Entries; range tombstones are none.
+    /// Number of entries, without range tombstones.
     pub entries: u64,
-    /// Distinct user keys.
+    /// Number of distinct user keys.
     pub keys: u64,
-    /// Entries that delete their key.
+    /// Number of point tombstones.
     pub deletes: u64,
-    /// Merge operands.
+    /// Number of merge operands, including expiring ones.
     pub merges: u64,
-    /// Entries whose value ends by itself.
+    /// Number of values and merge operands that expire.
     pub expiring: u64,
-    /// Entries that point to a value file.
+    /// Number of entries that point to a value file.
     pub pointers: u64,
-    /// Range tombstones.
+    /// Number of range tombstones.
     pub range_tombstones: u64,
-    /// Bytes of all keys and values.
+    /// Total length of all keys and values, in bytes.
     pub raw_bytes: u64,
-    /// Stored bytes of the data blocks, which lie at the start of the file.
+    /// Stored length of the data blocks, which lie at the start of the file.
     pub data_bytes: u64,
     /// Number of data blocks.
     pub data_blocks: u64,
-    /// Smallest sequence number, range tombstones included.
+    /// Smallest sequence number, including range tombstones.
     pub min_seq: Seq,
-    /// Largest sequence number, range tombstones included.
+    /// Largest sequence number, including range tombstones.
     pub max_seq: Seq,
-    /// The store's newest sequence number when the table was begun.
+    /// Newest sequence number of the store when the table was begun.
     pub created_seq: Seq,
-    /// Compression that was asked for.
+    /// Requested compression.
     pub compression: Compression,
-    /// Target length of data blocks.
+    /// Target length of data blocks before compression.
     pub block_bytes: u64,
-    /// Seed of the hash that filter and tags are made of.
+    /// Seed of the hash for filter and tags.
     pub seed: u64,
     /// First and last key of the entries.
     pub key_bounds: Option<(Key, Key)>,
-    /// Where the range tombstones lie, and the smallest range that holds them all.
+    /// Place of the range tombstone block, and the smallest range that contains all range tombstones.
     pub tombstones: Option<(Handle, KeyRange)>,
     /// The filter.
     pub filter: FilterDescriptor,
-    /// Exactly the value files that entries point to; pointers hold an index into this list.
+    /// The value files that entries point to, and no others. Value pointers are indices into this list.
     pub value_files: Vec<ValueReference>,
+    /// The keyspace that the table was written for. Repair uses it when there is no manifest.
+    pub owner: Option<Owner>,
+}
+
+/// A keyspace, identified by number and name.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Owner {
+    /// Number of the keyspace.
+    pub id: KeyspaceId,
+    /// Name of the keyspace.
+    pub name: String,
 }
 
 impl Properties {
-    /// Whether each user key has one version only.
+    /// Returns whether each user key has only one version.
     pub fn unique_keys(&self) -> bool {
         self.entries == self.keys
     }
 
-    /// Whether there are merge operands.
+    /// Returns whether there are merge operands.
     pub fn has_merge(&self) -> bool {
         self.merges > 0
     }
 
-    /// Whether some values end by themselves.
+    /// Returns whether some values or merge operands expire.
     pub fn has_expiring(&self) -> bool {
         self.expiring > 0
     }
 
-    /// The smallest range that holds all entries and range tombstones.
+    /// Returns the smallest range that contains all entries and range tombstones.
     pub fn bounds(&self) -> KeyRange {
         let nothing = KeyRange::new(Key::empty(), Some(Key::empty()));
         let entries = self.key_bounds.as_ref().map(|(first, last)| KeyRange::inclusive(first, last));
@@ -157,7 +177,7 @@ impl Properties {
         entries.unwrap_or_else(|| nothing.clone()).hull(&tombstones.unwrap_or(nothing))
     }
 
-    /// The properties' bytes.
+    /// Encodes the properties.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         let counts = [self.entries, self.keys, self.deletes, self.merges, self.expiring, self.pointers];
@@ -189,6 +209,11 @@ impl Properties {
             put_varint(&mut out, reference.entries);
             put_varint(&mut out, reference.bytes);
         }
+        put_bool(&mut out, self.owner.is_some());
+        if let Some(owner) = &self.owner {
+            put_varint(&mut out, u64::from(owner.id.0));
+            put_slice(&mut out, owner.name.as_bytes());
+        }
         out
     }
 
@@ -197,24 +222,24 @@ impl Properties {
         let mut reader = Reader::new(bytes);
         let r = &mut reader;
         let mut properties = Properties {
-            entries: r.varint_u64()?,
-            keys: r.varint_u64()?,
-            deletes: r.varint_u64()?,
-            merges: r.varint_u64()?,
-            expiring: r.varint_u64()?,
-            pointers: r.varint_u64()?,
-            range_tombstones: r.varint_u64()?,
-            raw_bytes: r.varint_u64()?,
-            data_bytes: r.varint_u64()?,
-            data_blocks: r.varint_u64()?,
-            min_seq: r.varint_u64()?,
-            max_seq: r.varint_u64()?,
-            created_seq: r.varint_u64()?,
+            entries: r.varint_up_to(MAX_LEN)?,
+            keys: r.varint_up_to(MAX_LEN)?,
+            deletes: r.varint_up_to(MAX_LEN)?,
+            merges: r.varint_up_to(MAX_LEN)?,
+            expiring: r.varint_up_to(MAX_LEN)?,
+            pointers: r.varint_up_to(MAX_LEN)?,
+            range_tombstones: r.varint_up_to(MAX_LEN)?,
+            raw_bytes: r.varint_up_to(MAX_POSITION)?,
+            data_bytes: r.varint_up_to(MAX_LEN)?,
+            data_blocks: r.varint_up_to(MAX_LEN)?,
+            min_seq: r.varint_up_to(MAX_SEQ)?,
+            max_seq: r.varint_up_to(MAX_SEQ)?,
+            created_seq: r.varint_up_to(MAX_SEQ)?,
             ..Properties::default()
         };
         properties.compression =
             Compression::from_u8(r.u8()?).ok_or_else(|| r.damage("unknown compression"))?;
-        properties.block_bytes = r.varint_u64()?;
+        properties.block_bytes = r.varint_up_to(MAX_LEN)?;
         properties.seed = r.u64()?;
         if properties.entries > 0 {
             let first = Key::new(r.slice_up_to(MAX_KEY_LEN)?);
@@ -227,9 +252,16 @@ impl Properties {
         properties.filter = decode_filter(r.slice()?)?;
         let value_files = r.count(3)?;
         for _ in 0..value_files {
-            let file = ValueFileId(r.varint_u64()?);
-            let reference = ValueReference { file, entries: r.varint_u64()?, bytes: r.varint_u64()? };
+            let file = ValueFileId(r.varint_up_to(MAX_NUMBER)?);
+            let reference =
+                ValueReference { file, entries: r.varint_up_to(MAX_LEN)?, bytes: r.varint_up_to(MAX_LEN)? };
             properties.value_files.push(reference);
+        }
+        if r.bool()? {
+            let id = KeyspaceId(r.varint_up_to(u64::from(MAX_KEYSPACE))? as u32);
+            let name = core::str::from_utf8(r.slice_up_to(MAX_NAME_LEN)?);
+            let name = name.map_err(|_| Corruption::new("keyspace name is not UTF-8", 0))?;
+            properties.owner = Some(Owner { id, name: name.into() });
         }
         reader.finish()?;
         properties.check(limit)?;
@@ -257,9 +289,9 @@ impl Properties {
 
 fn decode_tombstone_place(reader: &mut Reader<'_>, limit: u64) -> Result<(Handle, KeyRange), Corruption> {
     let at = reader.offset();
-    let handle =
-        Handle { offset: reader.varint_u64()?, sealed_len: reader.varint_u32()? }.check(limit, at)?;
-    // A cut behind the longest key divides a tombstone there.
+    let handle = Handle { offset: reader.varint_up_to(MAX_LEN)?, sealed_len: reader.varint_u32()? }
+        .check(limit, at)?;
+    // An output file may end right after a key of maximum length, and then a tombstone begins at its successor.
     let start = Key::new(reader.slice_up_to(MAX_BOUND_LEN)?);
     let end = if reader.bool()? { Some(Key::new(reader.slice_up_to(MAX_BOUND_LEN)?)) } else { None };
     Ok((handle, KeyRange::new(start, end)))
@@ -282,17 +314,17 @@ fn encode_filter(filter: &FilterDescriptor) -> Vec<u8> {
     out
 }
 
-/// An unknown format is no damage: its filter cannot be used, and that is all.
+/// Decodes the filter descriptor. An unknown format is not an error: the filter is not used.
 fn decode_filter(bytes: &[u8]) -> Result<FilterDescriptor, Corruption> {
     let mut reader = Reader::new(bytes);
     let mut filter = FilterDescriptor { format: reader.u8()?, ..FilterDescriptor::default() };
     if filter.format != FILTER_BLOOM {
         return Ok(filter);
     }
-    filter.keys = reader.varint_u64()?;
+    filter.keys = reader.varint_up_to(MAX_LEN)?;
     filter.false_positive_rate = f64::from_bits(reader.u64()?);
     if !(0.0..=1.0).contains(&filter.false_positive_rate) {
-        return Err(reader.damage("false-positive rate is no share"));
+        return Err(reader.damage("false-positive rate is not in 0..=1"));
     }
     let modules = reader.u8()?;
     if usize::from(modules) > MAX_MODULES {
@@ -300,10 +332,13 @@ fn decode_filter(bytes: &[u8]) -> Result<FilterDescriptor, Corruption> {
     }
     for _ in 0..modules {
         let module = ModuleDescriptor {
-            offset: reader.varint_u64()?,
-            lines: reader.varint_u64()?,
+            offset: reader.varint_up_to(MAX_LEN)?,
+            lines: reader.varint_up_to(MAX_LEN)?,
             probes: reader.u8()?,
         };
+        if module.lines > MAX_LINES {
+            return Err(reader.damage("filter module of impossible length"));
+        }
         filter.modules.push(module);
     }
     reader.finish()?;

@@ -1,4 +1,4 @@
-//! Whole tables: round trips, golden bytes, and every kind of damage.
+//! Tests of whole tables: round trips, golden bytes, and every kind of corruption.
 
 use super::*;
 use crate::block::{BlockView, EntryCursor, tag_of};
@@ -16,7 +16,7 @@ use proptest::prelude::*;
 type Entry = ((Vec<u8>, Reverse<Seq>), (Kind, Vec<u8>));
 type Entries = BTreeMap<(Vec<u8>, Reverse<Seq>), (Kind, Vec<u8>)>;
 
-/// All that a table holds.
+/// Full contents of a table.
 #[derive(Clone, PartialEq, Debug)]
 struct Contents {
     entries: Vec<Entry>,
@@ -28,7 +28,7 @@ fn block(file: &[u8], handle: Handle) -> Option<&[u8]> {
     file.get(handle.offset as usize..handle.end() as usize)
 }
 
-/// Reads a whole table and checks everything on the way.
+/// Reads a whole table and verifies every part.
 fn read(file: &[u8], file_id: u64) -> Result<Contents, DecodeError> {
     let bad = |what| DecodeError::from(Corruption::new(what, 0));
     let footer_start = file.len().checked_sub(FOOTER_LEN).ok_or(bad("short"))?;
@@ -106,7 +106,7 @@ fn build(
     (file, summary)
 }
 
-/// `count` keys, each with one to three versions.
+/// Returns `count` keys with one to three versions each.
 fn sample(count: u32) -> Entries {
     let mut entries = Entries::new();
     for i in 0..count {
@@ -146,7 +146,7 @@ fn golden_bytes() {
         1,  1, b'b', 1, 1, b'c', 9,
     ];
     assert_eq!(file[..golden_start.len()], golden_start);
-    assert_eq!((summary.file_len, summary.checksum), (284, 0xfdcc_5b7c_51a1_5220));
+    assert_eq!((summary.file_len, summary.checksum), (285, 0xd20e_f310_a061_1ff4));
 }
 
 #[test]
@@ -264,6 +264,21 @@ fn a_newer_version_is_refused() {
     assert_eq!(read(&file, 12), Err(newer));
 }
 
+/// A filter with too many lines is rejected, since the sum of the lines of all modules must not overflow.
+#[test]
+fn a_filter_of_more_lines_than_there_can_be_is_refused() {
+    let module = ModuleDescriptor { offset: 0, lines: u64::MAX, probes: 7 };
+    let filter = FilterDescriptor {
+        format: FILTER_BLOOM,
+        keys: 1,
+        false_positive_rate: 0.5,
+        modules: vec![module; 2],
+    };
+    let properties = Properties { filter, ..Properties::default() };
+    let read = Properties::decode(&properties.encode(), 1000);
+    assert!(read.map(|properties| properties.filter.bits_per_key()).is_err());
+}
+
 #[test]
 fn an_unknown_filter_is_no_damage() {
     let mut properties =
@@ -278,11 +293,18 @@ proptest! {
     fn tables_give_back_what_they_got(
         keys in proptest::collection::btree_map(
             (proptest::collection::vec(0u8..4, 0..7), (1u64..9).prop_map(Reverse)),
-            ((0usize..5).prop_map(|i| Kind::ALL[i]), proptest::collection::vec(any::<u8>(), 0..50)),
+            (
+                (0usize..6).prop_map(|i| [&Kind::ALL[..5], &[Kind::MergeExpiring]].concat()[i]),
+                proptest::collection::vec(any::<u8>(), 0..50),
+            ),
             1..150,
         ),
         tombstones in proptest::collection::vec(
-            (proptest::collection::vec(0u8..4, 0..4), proptest::option::of(proptest::collection::vec(0u8..4, 0..4)), 1u64..99),
+            (
+                proptest::collection::vec(0u8..4, 0..4),
+                proptest::option::of(proptest::collection::vec(0u8..4, 0..4)),
+                1u64..99,
+            ),
             0..5,
         ),
         block_bytes in prop_oneof![Just(64usize), Just(300), Just(4096)],
@@ -308,7 +330,11 @@ proptest! {
     }
 
     #[test]
-    fn hostile_properties_do_no_harm(bytes in proptest::collection::vec(any::<u8>(), 0..200), place in any::<usize>(), mask in 1u8..) {
+    fn hostile_properties_do_no_harm(
+        bytes in proptest::collection::vec(any::<u8>(), 0..200),
+        place in any::<usize>(),
+        mask in 1u8..,
+    ) {
         let _ = Properties::decode(&bytes, 1 << 20);
         let _ = decode_tombstones(&bytes);
         let summary = build(&sample(3), &[], settings(Compression::None, 512), FilterSpec::from(8.0)).1;
@@ -320,7 +346,7 @@ proptest! {
     }
 }
 
-/// A merge may cut right behind the longest key, and with that a range tombstone that reaches over it.
+/// A compaction may end an output file right after a key of maximum length, inside a range tombstone.
 #[test]
 fn range_tombstones_begin_and_end_behind_the_longest_key() {
     let longest = vec![b'k'; drumlin_types::MAX_KEY_LEN];

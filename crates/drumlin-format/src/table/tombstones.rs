@@ -1,9 +1,11 @@
 //! The block of range tombstones.
 //!
 //! ```text
-//! count varint, then per tombstone, by start and then falling seq:
-//! start slice | has end bool | end slice (if it has one) | seq varint
+//! block       count varint | tombstone | tombstone | ...
+//! tombstone   start slice | has end u8, 0 or 1 | end slice (if has end is 1) | seq varint
 //! ```
+//!
+//! Tombstones are sorted by start, then by descending sequence number.
 
 use crate::MAX_BOUND_LEN;
 use crate::bytes::{Reader, put_bool, put_slice, put_varint};
@@ -11,12 +13,12 @@ use crate::error::Corruption;
 use alloc::vec::Vec;
 use drumlin_types::{Key, KeyRange, Seq};
 
-/// Hides all versions older than `seq` of the keys in `range`.
+/// A range tombstone: hides all versions older than `seq` of the keys in `range`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Tombstone {
-    /// The keys it hides; never empty.
+    /// Keys that it hides; never empty.
     pub range: KeyRange,
-    /// Versions older than this are hidden.
+    /// Sequence number. Older versions are hidden.
     pub seq: Seq,
 }
 
@@ -38,19 +40,19 @@ pub fn encode_tombstones(tombstones: &mut Vec<Tombstone>) -> Vec<u8> {
     out
 }
 
-/// Decodes what [`encode_tombstones`] made.
+/// Decodes a block made by [`encode_tombstones`].
 pub fn decode_tombstones(bytes: &[u8]) -> Result<Vec<Tombstone>, Corruption> {
     let mut reader = Reader::new(bytes);
     let count = reader.count(3)?;
     let mut tombstones: Vec<Tombstone> = Vec::new();
     for _ in 0..count {
         let at = reader.offset();
-        // A cut behind the longest key divides a tombstone there.
+        // An output file may end right after a key of maximum length, and then a tombstone begins at its successor.
         let start = Key::new(reader.slice_up_to(MAX_BOUND_LEN)?);
         let end = if reader.bool()? { Some(Key::new(reader.slice_up_to(MAX_BOUND_LEN)?)) } else { None };
         let range = KeyRange::new(start, end);
         if range.is_empty() {
-            return Err(Corruption::new("range tombstone covers nothing", at));
+            return Err(Corruption::new("range tombstone is empty", at));
         }
         if tombstones.last().is_some_and(|before| before.range.start > range.start) {
             return Err(Corruption::new("range tombstones are out of order", at));

@@ -1,4 +1,4 @@
-//! What the tests of this crate share: seeded numbers, damage, and one small fixture of each kind of file.
+//! Code shared by the tests of this crate: seeded numbers, corruption, and one small fixture of each kind of file.
 
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses a part")]
 
@@ -9,13 +9,13 @@ use drumlin_format::log::{
 };
 use drumlin_format::manifest::{
     Change, Edit, FileRecord, ManifestHeader, ManifestWriter, MapRecord, ValueFileRecord, ValueFileState,
-    ValueRef,
+    ValueRef, file_len as manifest_file_len,
 };
 use drumlin_types::contract::RunTag;
 use drumlin_types::{Key, KeyspaceId, Kind, LogNumber, RunId, TableId, ValueFileId};
 use std::collections::BTreeMap;
 
-/// A seeded stream of numbers (splitmix64).
+/// A seeded stream of random numbers (splitmix64).
 pub struct Numbers(pub u64);
 
 impl Numbers {
@@ -27,12 +27,12 @@ impl Numbers {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `limit`.
+    /// Returns a number below `limit`.
     pub fn below(&mut self, limit: u64) -> u64 {
         self.next() % limit
     }
 
-    /// True once in `times`.
+    /// Returns true once in `times` calls on average.
     pub fn once_in(&mut self, times: u64) -> bool {
         self.below(times) == 0
     }
@@ -45,7 +45,7 @@ impl Numbers {
 /// Log segments by number.
 pub type Files = BTreeMap<u64, Vec<u8>>;
 
-/// A batch as it was written, or read back.
+/// A batch as it was written or read back.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Written {
     pub position: u64,
@@ -54,7 +54,7 @@ pub struct Written {
     pub payload: Vec<u8>,
 }
 
-/// Replays from files into a list.
+/// Replays files into a list of batches.
 pub struct Reading<'a> {
     files: &'a Files,
     records: Vec<Written>,
@@ -82,14 +82,14 @@ impl Replay for Reading<'_> {
     }
 }
 
-/// Recovers the log in `files`, and returns its batches.
+/// Recovers the log in `files` and returns its batches.
 pub fn read_log(files: &Files, floor: LogNumber) -> Result<(Recovered, Vec<Written>), LogDamage> {
     let numbers: Vec<LogNumber> = files.keys().map(|number| LogNumber(*number)).collect();
     let mut reading = Reading { files, records: Vec::new() };
     recover(&numbers, floor, &mut reading).map(|recovered| (recovered, reading.records))
 }
 
-/// Every byte changed by each of three masks: calls `check` with the changed copy and the index.
+/// Changes each byte by each of three masks, and calls `check` with the changed copy and the byte's index.
 pub fn each_changed_byte(bytes: &[u8], mut check: impl FnMut(&[u8], usize)) {
     let mut copy = bytes.to_vec();
     for index in 0..copy.len() {
@@ -101,17 +101,17 @@ pub fn each_changed_byte(bytes: &[u8], mut check: impl FnMut(&[u8], usize)) {
     }
 }
 
-/// Each shorter prefix.
+/// Calls `check` with each proper prefix of `bytes`.
 pub fn each_truncation(bytes: &[u8], mut check: impl FnMut(&[u8])) {
     (0..bytes.len()).for_each(|len| check(&bytes[..len]));
 }
 
-/// A batch with an operation of each kind.
+/// Returns a batch with an operation of each kind.
 pub fn batch() -> BatchWriter {
     let mut batch = BatchWriter::new();
     let expiring = [&1_700_000_000_000_000u64.to_le_bytes()[..], b"soon gone"].concat();
     let (bounded, unbounded) = (range_end_value(Some(b"m")), range_end_value(None));
-    let operations: [(Kind, u32, &[u8], &[u8]); 8] = [
+    let operations: [(Kind, u32, &[u8], &[u8]); 9] = [
         (Kind::Put, 0, b"ada", b"1815"),
         (Kind::Put, 300, b"", b""),
         (Kind::Delete, 0, b"bob", b""),
@@ -120,6 +120,7 @@ pub fn batch() -> BatchWriter {
         (Kind::PutPointer, 0, b"large", &[1, 2, 3]),
         (Kind::DeleteRange, 0, b"a", &bounded),
         (Kind::DeleteRange, u32::MAX, b"x", &unbounded),
+        (Kind::MergeExpiring, 1, b"hits", &expiring),
     ];
     for (kind, keyspace, key, value) in operations {
         let operation = Operation { kind, keyspace: KeyspaceId(keyspace), key, value };
@@ -128,12 +129,12 @@ pub fn batch() -> BatchWriter {
     batch
 }
 
-/// A log of three segments in order, each full or closed, and the last record of each carrying a mark.
+/// Returns a log of three segments in order. Each ends with an end or close record that carries a mark.
 pub fn log() -> Vec<(LogNumber, Vec<u8>)> {
     let mut segments = Vec::new();
     let (mut base, mut seq, mut before) = (0, 0, None);
     for (index, number) in [3, 4, 9].into_iter().enumerate() {
-        let header = SegmentHeader { number: LogNumber(number), base, predecessor: before };
+        let mut header = SegmentHeader { number: LogNumber(number), base, predecessor: before, file_len: 0 };
         let mut bytes = header.encode();
         let mut put = |kind, first_seq, count, payload: &[u8]| {
             let offset = bytes.len() as u64;
@@ -154,6 +155,8 @@ pub fn log() -> Vec<(LogNumber, Vec<u8>)> {
         base = header.position(bytes.len() as u64);
         before = Some(Predecessor { number: LogNumber(number), last_seq: seq });
         bytes.resize(bytes.len() + 64, 0);
+        header.file_len = bytes.len() as u64;
+        bytes[..4096].copy_from_slice(&header.encode());
         segments.push((LogNumber(number), bytes));
     }
     segments
@@ -206,7 +209,7 @@ pub fn value_file_record(state: ValueFileState) -> ValueFileRecord {
     }
 }
 
-/// A change of each kind.
+/// Returns a change of each kind.
 pub fn changes() -> Vec<Change> {
     let (keyspace, start) = (KeyspaceId(1), Key::new(b"a"));
     let (name, value) = ("memory_budget".to_string(), "64 MiB".to_string());
@@ -223,7 +226,10 @@ pub fn changes() -> Vec<Change> {
         Change::LogFloor(LogNumber(9)),
         Change::NextFile(700),
         Change::NextRun(8),
+        Change::NextKeyspace(4),
+        Change::MergeOperator { keyspace, name: "add-i64-text".into() },
         Change::LastSeq(20_001),
+        Change::LogEnd(70_000),
         Change::ClockMark(1_700_000_000_000_000),
         Change::Policy { keyspace, name: "arce".into(), blob: vec![0, 1, 2, 255] },
         Change::StoreOption { name, value },
@@ -237,7 +243,7 @@ pub fn changes() -> Vec<Change> {
     ]
 }
 
-/// The edits of [`manifest`].
+/// Returns the edits of [`manifest`].
 pub fn edits() -> Vec<Edit> {
     let all = changes();
     let (first, second) = all.split_at(all.len() / 2);
@@ -247,7 +253,12 @@ pub fn edits() -> Vec<Edit> {
 pub const MANIFEST_NUMBER: u64 = 11;
 pub const STORE: u64 = 0xabad_1dea_0000_0001;
 
-/// A manifest whose last edit is empty and carries the mark of all before it. Also the offset of that edit.
+/// Pads a manifest with zeros to the length of its file.
+pub fn pad(bytes: &mut Vec<u8>) {
+    bytes.resize(manifest_file_len(bytes.len() as u64) as usize, 0);
+}
+
+/// Returns a manifest and the offset of its last edit. That edit is empty and carries the mark of all edits before it.
 pub fn manifest() -> (Vec<u8>, u64) {
     let (mut writer, mut bytes) =
         ManifestWriter::create(ManifestHeader { number: MANIFEST_NUMBER, store: STORE });
@@ -257,5 +268,6 @@ pub fn manifest() -> (Vec<u8>, u64) {
         writer.synced_to(last);
         bytes.extend(writer.append(&edit).expect("valid"));
     }
+    pad(&mut bytes);
     (bytes, last)
 }

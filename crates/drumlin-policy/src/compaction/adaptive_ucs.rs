@@ -1,11 +1,11 @@
-//! Unified compaction whose w follows the load, as DataStax has it: the rival that adapts by formula.
+//! Adaptive unified compaction: UCS whose w follows the load by a formula, as in DataStax. It is a baseline for ARCE.
 //!
-//! Every 300 seconds the cost of each w is estimated from what was read and written meanwhile. Level 0 takes
-//! the best one when it saves 15 percent or more; while it stays the best, one more level takes it at each
-//! check. A cost below 1000 changes nothing.
+//! Every 300 seconds the policy estimates the cost of each w from the reads and writes of the interval. Level 0 takes
+//! the best w when that saves 15 percent or more. While the same w stays the best, one more level takes it at each
+//! check. When the present w costs at most 1000, nothing changes.
 //!
 //! ```text
-//! cost(w) = reads * read time * RA + written * (flush time + merge time * WA)
+//! cost(w) = reads * read time * RA + written * (flush time + compaction time * WA)
 //! L = floor(log_f(N/F)), v = ceil(N / (F * f^L))
 //! RA = L*(t-1) + (w >= 0: max(0, v-1), else 1)        WA = w >= 0: L+1, else L*(f-1) + v
 //! ```
@@ -20,17 +20,18 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use drumlin_types::contract::{CompactionPolicy, Decision, Outcome, PolicyError, PolicyInput};
 
-/// Time between two checks, microseconds.
+/// Time between two checks, in microseconds.
 const INTERVAL: u64 = 300_000_000;
-/// A cost up to here is not worth a change.
+/// Cost up to which w is not changed.
 const LEAST_COST: f64 = 1000.0;
-/// What a new w must cost of the old one at most.
+/// Largest ratio of a new w's cost to the present one's at which w changes.
 const GAIN: f64 = 0.85;
-/// Merges at once after a change.
+/// Upper bound on concurrent compactions after a change of w.
 const MOST_MERGES: usize = 5;
-/// Levels that may have a w of their own.
+/// Upper bound on the number of levels with their own w.
 const LEVELS: usize = 16;
-/// Merge speed before any was measured, bytes per second; time of a block read, nanoseconds.
+/// Compaction speed assumed before any measurement, in bytes per second, and the time of a block read, in
+/// nanoseconds.
 const SPEED: f64 = 150e6;
 const READ: f64 = 2000.0;
 
@@ -47,7 +48,7 @@ pub(super) fn build(arguments: &Arguments<'_>) -> Result<Box<dyn CompactionPolic
     Ok(Box::new(AdaptiveUcs { preset, checked: None }))
 }
 
-/// Read and write amplification of w for a tree of `flushes` flushes.
+/// Returns the read and write amplification of w for a tree of `flushes` flushes.
 fn amplification(w: i32, flushes: f64) -> (f64, f64) {
     let (f, t) = (growth(w), trigger(w) as f64);
     let (mut levels, mut size) = (0.0, 1.0);
@@ -63,7 +64,7 @@ fn amplification(w: i32, flushes: f64) -> (f64, f64) {
     }
 }
 
-/// What reads and writes of one interval cost, in milliseconds.
+/// Amounts of reads and writes in one interval, and their unit costs in milliseconds.
 struct Interval {
     reads: f64,
     read: f64,
@@ -102,7 +103,8 @@ impl AdaptiveUcs {
             return;
         }
         self.checked = Some(input.now);
-        // Nobody is asked while nothing is done: the load of now is not that of all the time since then.
+        // The policy is not called while the store is idle, so the present load must not be scaled to all of the
+        // elapsed time. One interval is counted instead.
         let interval = Interval::of(input, INTERVAL as f64 / 1e6);
         let ws = &mut self.preset.rule.ws;
         let present = ws[0];
@@ -120,7 +122,7 @@ impl AdaptiveUcs {
         } else if best == present
             && let Some(other) = ws.iter().position(|w| *w != best)
         {
-            // The last one stands for all deeper levels: it is taken over once there are enough before it.
+            // The last w stands for all deeper levels. It is replaced only when there are enough values before it.
             if other + 1 == ws.len() && ws.len() < LEVELS {
                 ws.insert(other, best);
             } else {
@@ -146,7 +148,7 @@ impl CompactionPolicy for AdaptiveUcs {
     }
 
     fn explain(&self) -> String {
-        format!("w by level, the last for all deeper ones: {:?}", self.preset.rule.ws)
+        format!("w by level (the last also holds for all deeper levels): {:?}", self.preset.rule.ws)
     }
 
     fn save(&self) -> Vec<u8> {
@@ -156,9 +158,10 @@ impl CompactionPolicy for AdaptiveUcs {
     fn restore(&mut self, blob: &[u8]) -> Result<(), PolicyError> {
         let ws: Vec<i32> = blob.iter().map(|byte| i32::from(*byte as i8)).collect();
         if ws.is_empty() || ws.len() > LEVELS || !ws.iter().all(|w| BOUNDS.contains(w)) {
-            return Err(PolicyError(format!("the state of adaptive-ucs is not 1 to {LEVELS} values of w")));
+            return Err(PolicyError(format!("adaptive-ucs state must be 1 to {LEVELS} valid values of w")));
         }
-        // What is not as it began was changed, and its merges are bounded from the first decision on.
+        // Any value other than the initial one stems from a change, so its compactions are bounded from the first
+        // decision on.
         self.preset.rule.most = (ws != [0]).then_some(MOST_MERGES);
         self.preset.rule.ws = ws;
         Ok(())
@@ -183,7 +186,7 @@ mod tests {
         AdaptiveUcs { preset: Preset { rule, hard_stop: false }, checked: None }
     }
 
-    /// A tree of 1280 flushes in one run, and the first look of `policy` at it.
+    /// Builds a tree of 1280 flushes in one run and lets `policy` make its first decision on it.
     fn of_1280_flushes(policy: &mut AdaptiveUcs) -> World {
         let mut world = World::new(LimitView { memtable_bytes: 1280 << 20, ..LimitView::default() });
         world.flush(policy, 0, 1 << 20);
@@ -192,8 +195,9 @@ mod tests {
         world
     }
 
-    /// What the next check makes of a load. With the figures of before anything was measured, reads of an interval cost
-    /// 0.6 ms for each one per second and unit of RA, writes 0.002 ms for each byte per second, times 1 + WA.
+    /// Returns the w values after the next check of a load. With the figures that hold before any measurement, an
+    /// interval of reads costs 0.6 ms for each read per second and unit of RA. Writes cost 0.002 ms for each byte per
+    /// second, times 1 + WA.
     fn check(world: &mut World, policy: &mut AdaptiveUcs, gets: f64, write_bytes: f64) -> Vec<i32> {
         world.load = LoadView { gets, write_bytes, ..LoadView::default() };
         world.now += INTERVAL - 1;
@@ -216,7 +220,8 @@ mod tests {
         assert_eq!(check(&mut world, &mut policy, 1e6, 0.0), [0], "it is frozen");
     }
 
-    /// Writes of 1000 ms: w = 0 costs 11 r + 12,000 ms, and w = 1, the best there, 13 r + 8000: 15 percent less at r = 603 ms.
+    /// The writes take 1000 ms per unit of amplification. w = 0 costs 11 r + 12,000 ms; w = 1, the best w there,
+    /// costs 13 r + 8000 ms. That is 15 percent less at r = 603 ms.
     #[test]
     fn level_0_takes_what_saves_15_percent() {
         for (read, ws) in [(608.0, &[0][..]), (598.0, &[1, 0])] {
@@ -238,7 +243,7 @@ mod tests {
             }
             assert_eq!(check(&mut world, &mut policy, 1e6, 0.0), ws, "check {follow}");
         }
-        // Writes: level 0 turns at once, the others one by one from the upper ones on.
+        // Write load: level 0 changes at once, the others follow one by one from the top.
         let turned = check(&mut world, &mut policy, 0.0, 1e9);
         let tiered = turned[0];
         assert!(tiered > 0 && turned[1..] == [-10; LEVELS - 1], "{turned:?}");
@@ -255,7 +260,7 @@ mod tests {
         assert_eq!(restored.preset.rule.ws, [-10, -10, -10, 0]);
         assert!(
             restored.preset.rule.most.is_some(),
-            "the merges of a change are bounded after a restart too"
+            "compactions after a change stay bounded across a restart"
         );
         assert_eq!(restored.save(), policy.save());
         world.decide(&mut restored, 0);
@@ -268,8 +273,8 @@ mod tests {
         assert_eq!(restored.preset.rule.ws, next, "what is refused changes nothing");
     }
 
-    /// Pairs of runs, each pair twice as large as the next: w of level 0 takes the smallest pairs for one bucket, and each other
-    /// pair is one.
+    /// Pairs of runs, each pair twice as large as the next. The w of level 0 puts the smallest pairs into one bucket,
+    /// and each other pair is a bucket of its own.
     #[test]
     fn a_change_begins_five_merges_at_once() {
         let mut policy = fresh();
@@ -278,7 +283,7 @@ mod tests {
             world.limits.memtable_bytes = 1 << (20 + power);
             (0..2).for_each(|_| world.flush(&mut policy, 0, 1 << 20));
         }
-        // A decision makes eight plans at most.
+        // A decision contains eight plans at most.
         assert_eq!(world.decide(&mut policy, 0).plans.len(), 8);
         assert_eq!(check(&mut world, &mut policy, 1e6, 0.0), [-10, 0]);
         let unbounded = Ucs { ws: Vec::from([-10, 0]), most: None };

@@ -1,4 +1,4 @@
-//! The part of a policy's name after the colon.
+//! Parser of a policy's arguments: the part of its name after the colon.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -10,7 +10,7 @@ use drumlin_types::contract::PolicyError;
 pub(super) struct Arguments<'a> {
     policy: &'static str,
     pub(super) text: &'a str,
-    /// Whether `hard-stop` was the last argument; it is not in `text`.
+    /// Whether `hard-stop` was the last argument; `text` does not include it.
     pub(super) hard_stop: bool,
 }
 
@@ -30,7 +30,7 @@ impl<'a> Arguments<'a> {
         if self.text.is_empty() { Ok(()) } else { Err(self.error("takes no arguments")) }
     }
 
-    /// The one number that the text must be.
+    /// Parses the whole text as one number.
     pub(super) fn number<T>(
         &self,
         name: &str,
@@ -43,7 +43,7 @@ impl<'a> Arguments<'a> {
         if self.text.is_empty() { Ok(default) } else { self.bounded(self.text, name, &bounds) }
     }
 
-    /// Numbers between commas.
+    /// Parses comma-separated numbers.
     pub(super) fn numbers<T>(
         &self,
         text: &str,

@@ -1,11 +1,14 @@
-//! Random legal plans and random paces, for tests: whatever a policy may do, this one does at some time.
+//! Random legal plans and random write rate limits, for tests. In time this policy does everything that a policy may
+//! do.
 //!
-//! It takes files at random, clips some of them to bounds that occur in the tree, sends them to any level
-//! at or below theirs, and names places and folds that may not hold. Every plan moves something down or
-//! merges files that overlap, so that a tree that is no longer written comes to rest.
+//! It takes files at random, clips some of them to bounds that occur in the tree, and sends them to any level at or
+//! below theirs. It names places and folds that may not be valid. Every plan moves something down or compacts files
+//! that overlap, so a tree without writes comes to rest.
 
 use super::arguments::Arguments;
-use super::preset::{Marks, Preset, Proposals, Rule, Scene, size};
+use super::preset::Preset;
+use super::reason::size;
+use super::rule::{Marks, Proposals, Rule, Scene};
 use crate::random::SplitMix;
 use alloc::boxed::Box;
 use alloc::format;
@@ -44,7 +47,8 @@ impl Chaos {
         let deepest = chosen.iter().map(|(level, _)| *level).max()?;
         let out = deepest + dice.below(tree.levels.len() - usize::from(deepest)) as u8;
         if chosen.iter().all(|(level, _)| *level == out) {
-            // In place only what overlaps the first take: then no output covers a gap, and depth falls.
+            // An in-place plan takes only files that overlap the first one. So no output covers a gap, and the number
+            // of runs over a key falls.
             let first = chosen.first()?.1.range.clone();
             chosen.retain(|(_, take)| take.range.overlaps(&first));
             if chosen.len() < 2 {
@@ -98,8 +102,8 @@ impl Rule for Chaos {
     }
 
     fn marks(&self, scene: &Scene<'_>) -> Marks {
-        // Drawn around the present count, and with room above it: a stop that chaos might never lift
-        // would hang its writers.
+        // The marks are drawn around the present run count, with slack above it. A stop mark that chaos might never
+        // lift would hang its writers.
         let mut dice = SplitMix::new(scene.seed ^ 0x7061_6365);
         let runs = scene.tree.runs();
         let slow = 1 + dice.below(runs + 16);

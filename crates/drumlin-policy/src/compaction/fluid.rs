@@ -1,12 +1,14 @@
-//! Fluid growth (Moose): each level i has its own size ratio r_i and run count K_i. Its capacity is
-//! `C_i = F * r_1 * .. * r_i`, and a run of it is full at `C_i / K_i`.
+//! Fluid growth (Moose): each level i has its own size ratio r_i and run count K_i. Its capacity is `C_i = F * r_1 *
+//! .. * r_i`, and a run of it is full at `C_i / K_i`.
 //!
-//! What comes into a level joins its newest run while that is not full, else it becomes a run. A level at
-//! its capacity goes down whole. K = 1 is leveling, K = r is tiering.
+//! Data that arrives in a level joins its newest run while that run is not full, and becomes a new run otherwise. A
+//! level at its capacity is compacted whole into the next one. K = 1 is leveling, K = r is tiering.
 
 use super::arguments::Arguments;
 use super::leveling::surplus;
-use super::preset::{Marks, Preset, Proposals, Rule, Scene, Size, amount, size};
+use super::preset::Preset;
+use super::reason::{Size, amount, size};
+use super::rule::{Marks, Proposals, Rule, Scene};
 use super::stack::{Run, bytes, stack, whole_runs};
 use alloc::boxed::Box;
 use alloc::format;
@@ -17,9 +19,9 @@ use drumlin_types::contract::{CompactionPolicy, PaceScope, Plan, PolicyError};
 
 #[derive(Debug)]
 struct Fluid {
-    /// r_1, r_2, ..; the last one repeats.
+    /// Size ratios r_1, r_2, ..; the last one repeats.
     ratios: Vec<u32>,
-    /// K_1, K_2, ..; the last one repeats.
+    /// Run counts K_1, K_2, ..; the last one repeats.
     runs: Vec<u32>,
 }
 
@@ -42,7 +44,7 @@ pub(super) fn build(arguments: &Arguments<'_>) -> Result<Box<dyn CompactionPolic
     Ok(Preset::boxed(rule, arguments.hard_stop))
 }
 
-/// Entry `level` of a vector that counts from 1 and repeats its last entry.
+/// Returns entry `level` of a vector that counts from 1 and repeats its last entry.
 fn repeating(values: &[u32], level: usize) -> u32 {
     values.get(level - 1).or(values.last()).copied().unwrap_or(2)
 }
@@ -57,7 +59,7 @@ impl Fluid {
         repeating(&self.runs, usize::from(level))
     }
 
-    /// All of a level that is due into the next.
+    /// Returns the plan that compacts all of `level` into the next one, if it is due.
     fn step(&self, scene: &Scene<'_>, level: u8) -> Option<Plan> {
         let mut runs: Vec<Run<'_>> = stack(scene.tree, level);
         let limit = if level == 0 { 1.0 } else { self.capacity(scene, level) };

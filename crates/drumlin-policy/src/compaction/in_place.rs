@@ -1,21 +1,22 @@
-//! Merging the extra runs of leveled levels in place: which part of which level first.
+//! Intra-level compaction of extra runs in leveled levels: which part of which level goes first.
 //!
-//! A level is looked at in segments, between the bounds of all its files. Neighbouring segments that two runs or more
-//! cover make a window, of about as many bytes as a piece: so what a window waits for, and what waits for it, is short,
-//! and the scheduler may say no to the next one. A window takes of every file the part that lies in it, the narrow ones
-//! too, that earlier merges left between their bounds.
+//! The bounds of all files of a level divide it into segments. Neighbouring segments that two or more runs cover form
+//! a window of about as many bytes as a piece (subcompaction). A window is small so that it waits briefly, others
+//! wait briefly for it, and the scheduler can refuse the next one. A window takes from every file the part that lies
+//! in it, including narrow files that earlier compactions left between other bounds.
 //!
-//! Of a window of W bytes with X beside its largest run and n runs too many, a merge wins n X for each W that it
-//! rewrites, at equal reads and writes; n is the mean over what the largest runs hold. So windows of all levels are
-//! ranked by n X / W, where W holds also what installing a piece costs besides: else a handful of leftovers of a few KiB
-//! in the gaps of a level would be proposed again and again, and nothing else. Whether the best one pays is for the
-//! scheduler to say.
+//! Take a window of W bytes, of which X lie outside its largest run, with n extra runs. At equal reads and writes,
+//! compacting it gains n X for the W bytes that it rewrites. Here n is the mean over the bytes of the largest runs.
+//! So windows of all levels are ranked by n X / W. W also includes the fixed cost of installing a piece. Without that
+//! cost, a few leftovers of some KiB in the gaps of a level would be proposed again and again, and nothing else. The
+//! scheduler decides whether the best window pays.
 //!
-//! Windows are asked for often, of trees of many files, and most of them do not pay. So a level is swept once, with
-//! the files at hand that cover the key; and as windows of one tree do not meet, all that a decision proposes are of
-//! one sweep.
+//! Windows are requested often, for trees of many files, and most of them do not pay. So one sweep visits a level
+//! once and keeps the files that cover the current key. Windows of one tree do not overlap, so all proposals of a
+//! decision come from one sweep.
 
-use super::preset::{Counted, Scene, size};
+use super::reason::{Counted, size};
+use super::rule::Scene;
 use super::stack::{largest_run, overlapping};
 use crate::share::Scale;
 use alloc::format;
@@ -24,14 +25,14 @@ use core::ops::RangeInclusive;
 use drumlin_types::contract::{FileView, LevelView, Place, Plan, Take};
 use drumlin_types::{Key, KeyRange};
 
-/// Files of usual size in a window.
+/// Number of files of the usual size in a window.
 const FILES: u64 = 4;
-/// What installing a piece costs, in bytes that are merged meanwhile: a millisecond or two.
+/// Fixed cost of installing a piece, as the bytes that are compacted in that time: one or two milliseconds.
 const FIXED: f64 = (256u64 << 10) as f64;
-/// Share of a window's bytes that a stretch with no extra run may have inside it.
+/// Largest share of a window's bytes that a stretch without extra runs inside it may have.
 const BRIDGE: f64 = 1.0 / 16.0;
 
-/// Keys of a level between two bounds of files.
+/// Key range of a level between two adjacent file bounds.
 #[derive(Clone, Copy, Debug)]
 struct Segment<'a> {
     start: &'a Key,
@@ -39,23 +40,23 @@ struct Segment<'a> {
     bytes: f64,
     largest: f64,
     runs: usize,
-    /// Nothing of it is claimed, or yet to come.
+    /// Whether no file in it is claimed or yet to come.
     is_free: bool,
 }
 
-/// Neighbouring segments.
+/// Group of neighbouring segments that can be compacted in place.
 #[derive(Clone, Debug)]
 pub(super) struct Window {
     level: u8,
     range: KeyRange,
     bytes: f64,
-    /// Bytes of the largest file in each segment.
+    /// Sum of the bytes of the largest file in each segment.
     largest: f64,
-    /// Those times the runs of their segments.
+    /// Same sum, each term times the number of runs in its segment.
     depth: f64,
 }
 
-/// The same while it grows.
+/// Window under construction.
 #[derive(Clone, Copy)]
 struct Growing<'a> {
     start: &'a Key,
@@ -71,7 +72,7 @@ impl<'a> Growing<'a> {
         Growing { start, end, bytes, largest, depth: largest * runs as f64 }
     }
 
-    /// With `next`, which begins where it ends.
+    /// Appends `next`, which begins where this one ends.
     fn join(&mut self, next: &Growing<'a>) {
         self.end = next.end;
         self.bytes += next.bytes;
@@ -86,13 +87,14 @@ impl<'a> Growing<'a> {
 }
 
 impl Window {
-    /// n X / W.
+    /// Returns the rank of the window, n X / W.
     fn worth(&self) -> f64 {
         let many = self.depth / self.largest.max(1.0) - 1.0;
         many * (self.bytes - self.largest) / (self.bytes + FIXED)
     }
 
-    /// The plan that merges it in place; `scene` is that of which it was made, or what other windows left of that.
+    /// Returns the plan that compacts the window in place. `scene` is the one that it was made from, or what the
+    /// plans of other windows left of that.
     pub(super) fn plan(&self, scene: &Scene<'_>) -> Plan {
         let Window { level, range, .. } = self;
         let mut take = Vec::new();
@@ -119,7 +121,7 @@ impl Window {
     }
 }
 
-/// Parts of `levels` whose extra runs may be merged in place, the best `most` first. No two of them meet.
+/// Returns the `most` best windows of `levels` for intra-level compaction, best first. No two of them overlap.
 pub(super) fn in_place(scene: &Scene<'_>, levels: RangeInclusive<u8>, most: usize) -> Vec<Window> {
     let bytes = (FILES * scene.limits.file_bytes) as f64;
     let mut windows: Vec<Window> = levels.flat_map(|level| windows(scene, level, bytes)).collect();
@@ -131,14 +133,14 @@ pub(super) fn in_place(scene: &Scene<'_>, levels: RangeInclusive<u8>, most: usiz
     windows
 }
 
-/// The windows of `level`, each of about `most` bytes.
+/// Returns the windows of `level`, each of about `most` bytes.
 fn windows(scene: &Scene<'_>, level: u8, most: f64) -> Vec<Window> {
     let Some(view) = scene.tree.levels.get(usize::from(level)).filter(|view| view.runs.len() > 1) else {
         return Vec::new();
     };
     let mut windows = Vec::new();
     let mut open: Option<Growing<'_>> = None;
-    // What lies between the open window and the next segment that has an extra run.
+    // Segments between the open window and the next segment that has an extra run.
     let mut between: Option<Growing<'_>> = None;
     sweep(view, |segment| {
         let next = Growing::of(segment);
@@ -168,7 +170,7 @@ fn windows(scene: &Scene<'_>, level: u8, most: f64) -> Vec<Window> {
     windows
 }
 
-/// A file that covers the key at hand.
+/// File that covers the current key.
 struct Covering<'a> {
     run: usize,
     file: &'a FileView,
@@ -176,7 +178,7 @@ struct Covering<'a> {
     last: Option<usize>,
 }
 
-/// Tells `each` of the segments of a level, by key.
+/// Calls `each` for every segment of a level, in key order.
 fn sweep<'a>(level: &'a LevelView, mut each: impl FnMut(&Segment<'a>)) {
     let mut keys: Vec<&Key> =
         level.files().flat_map(|f| [Some(&f.bounds.start), f.bounds.end.as_ref()]).flatten().collect();
@@ -231,7 +233,7 @@ mod tests {
 
     #[test]
     fn windows_hold_all_that_lies_in_them() {
-        // Narrow leftovers, best by their overlap for their size, come along with the rest.
+        // The narrow leftovers have the best overlap for their size and are taken together with the other files.
         let tree = parse_tree(
             "L2: [a..b #50-51 1K] | [a..f #30-40 4M][g..k #30-40 2M] | [a..f #1-20 8M][g..k #1-20 6M][p..z #1-9 9M]",
         )
@@ -258,7 +260,8 @@ mod tests {
 
     #[test]
     fn leftovers_do_not_keep_others_from_being_proposed() {
-        // Ten times three runs of nothing between files of level 1, deeper for their size than what level 3 has.
+        // Ten times three tiny runs between the files of level 1. For their size they are deeper than the runs of
+        // level 3.
         let of = |ends: [char; 2], rest: &str| {
             let file = |i| format!("[k{i}{}..k{i}{} {rest}]", ends[0], ends[1]);
             (0..10).map(file).collect::<String>()

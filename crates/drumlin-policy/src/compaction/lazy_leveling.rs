@@ -1,12 +1,14 @@
-//! Lazy leveling: tiers of T runs above the last filled level, which is one run. T runs of the level
-//! before it are merged together with it.
+//! Lazy leveling: tiers of T runs above the last filled level, which is one run. T runs of the level before the last
+//! are compacted together with the last level.
 //!
-//! The last level is the deepest filled one, at least level 1, until it holds T times what one merge into
-//! it brings; then it moves one level down, and where it was is a tier like the others.
+//! The last level is the deepest filled one, and at least level 1. When it holds T times the bytes that one
+//! compaction into it brings, it moves one level down, and its old level becomes a tier like the others.
 
 use super::arguments::Arguments;
 use super::leveling::surplus;
-use super::preset::{Marks, Preset, Proposals, Rule, Scene, Size, amount, power};
+use super::preset::Preset;
+use super::reason::{Size, amount};
+use super::rule::{Marks, Proposals, Rule, Scene, power};
 use super::stack::{bytes, stack, whole_runs};
 use super::tiering::full_tier;
 use alloc::boxed::Box;
@@ -29,7 +31,8 @@ impl LazyLeveling {
         scene.tree.deepest().unwrap_or(0).max(1).min(scene.last_level())
     }
 
-    /// A last level at its limit moves one level down, as it is when it is one run.
+    /// Returns the plan that moves a last level at its limit one level down. With a single run this is a trivial
+    /// move.
     fn sink(&self, scene: &Scene<'_>, last: u8) -> Option<Plan> {
         let runs = stack(scene.tree, last);
         let limit = scene.flush_bytes() * power(self.ratio as f64, last + 1);
@@ -45,7 +48,7 @@ impl LazyLeveling {
         whole_runs(scene.tree, &runs, last + 1, reason)
     }
 
-    /// A full tier before the last level, together with the last level.
+    /// Returns the plan that compacts a full tier before the last level together with the last level.
     fn join(&self, tree: &TreeView, last: u8) -> Option<Plan> {
         let level = last.checked_sub(1)?;
         let runs = stack(tree, level);

@@ -1,11 +1,16 @@
-//! Leveling: every level is one run, T times larger than the one above. A flush is merged with level 1 at
-//! once; a level that has reached its size is merged whole with the next. What is still being made there stays, if what is
-//! done is half a level at least: where merges wait for each other, a level is never at rest, and would never be emptied.
+//! Leveling: every level is one run, T times larger than the one above. A flush is compacted with level 1 at once. A
+//! level that has reached its size is compacted whole into the next.
 //!
-//! A level that another policy left with several runs is merged in place, once nothing else is to do.
+//! Runs that a ticket (scheduled compaction) is still building stay behind, provided that the idle runs hold more
+//! than half of the level's size. Where compactions wait for each other, a level is never idle as a whole, so it
+//! would otherwise never be emptied.
+//!
+//! A level that another policy left with several runs is compacted in place when nothing else is due.
 
 use super::arguments::Arguments;
-use super::preset::{Marks, Preset, Proposals, Rule, Scene, Size, amount, power, size};
+use super::preset::Preset;
+use super::reason::{Size, amount, size};
+use super::rule::{Marks, Proposals, Rule, Scene, power};
 use super::stack::{Run, bytes, largest_run, stack, whole_runs};
 use alloc::boxed::Box;
 use alloc::format;
@@ -61,7 +66,7 @@ impl Leveling {
     }
 }
 
-/// Merges what is more than `allowed` runs of a level in place, its newest runs first.
+/// Returns the plan that compacts the runs beyond `allowed` of a level in place, the newest runs first.
 pub(super) fn surplus(tree: &TreeView, level: u8, allowed: usize) -> Option<Plan> {
     let runs: Vec<Run<'_>> = stack(tree, level);
     let surplus = runs.len().checked_sub(allowed).filter(|&n| n > 0)?;
@@ -84,7 +89,7 @@ impl Rule for Leveling {
     fn proposals<'s>(&'s self, scene: &'s Scene<'_>) -> Proposals<'s> {
         let last = scene.last_level();
         let mut steps: Vec<Plan> = (0..last).filter_map(|level| self.step(scene, level)).collect();
-        // The fullest first, or flushes would keep level 1 busy, and it could never be emptied.
+        // The fullest level goes first. Otherwise flushes would keep level 1 busy, and it could never be emptied.
         steps.sort_by(|a, b| b.priority.total_cmp(&a.priority));
         Box::new(steps.into_iter().chain((1..=last).filter_map(|level| surplus(scene.tree, level, 1))))
     }

@@ -1,9 +1,9 @@
-//! Compaction policies by name, and what the presets share.
+//! Registry of compaction policies, and the code that the presets share.
 //!
-//! A preset is a fixed rule for the shape of the tree (arce.md 3.8). It sees runs and sizes, proposes
-//! merges in order of preference, and knows nothing of plans in flight: `round` projects the tree,
-//! drops what is not free, closes each proposal and lets only legal plans out. Each preset also copes
-//! with every tree that another policy left behind, and comes to rest when nothing is flushed any more.
+//! A preset is a fixed rule for the shape of the tree (arce.md 3.8). It sees runs and sizes and proposes compactions
+//! in order of preference. It does not deal with plans in flight: `round` projects the tree, drops files that are not
+//! free, closes each proposal and emits only legal plans. Each preset also copes with any tree that another policy
+//! left behind, and comes to rest when flushes stop.
 //!
 //! - [`by_name`], [`names`]: the registry. A new policy is one entry in `REGISTRY`.
 //! - `stack`: runs as the presets count them, and whole-run closure.
@@ -19,7 +19,9 @@ mod lazy_leveling;
 mod leveling;
 mod one_leveling;
 mod preset;
+mod reason;
 mod round;
+mod rule;
 mod stack;
 mod tiering;
 mod ucs;
@@ -32,13 +34,13 @@ use alloc::string::String;
 use arguments::Arguments;
 use drumlin_types::contract::{CompactionPolicy, PolicyError};
 
-/// One policy of the registry.
+/// Registry entry of one policy.
 pub struct Entry {
-    /// Its name, without arguments.
+    /// Name of the policy, without arguments.
     pub name: &'static str,
-    /// What may follow the name after a colon; empty for nothing.
+    /// Arguments that may follow the name after a colon; empty for none.
     pub arguments: &'static str,
-    /// What it does, in one line.
+    /// One-line description.
     pub doc: &'static str,
     build: fn(&Arguments<'_>) -> Result<Box<dyn CompactionPolicy>, PolicyError>,
 }
@@ -48,25 +50,25 @@ static REGISTRY: [Entry; 10] = [
     Entry {
         name: "arce",
         arguments: "[M/c/q/rho][,no-..]",
-        doc: "no fixed shape: the merge that gains readers most for its cost, and a pace for writers (ArceKV)",
+        doc: "no fixed shape: runs the compaction with the best gain for reads per cost, and limits writes (ArceKV)",
         build: arce::build,
     },
     Entry {
         name: "1-leveling",
         arguments: "[static|dynamic|T]",
-        doc: "one run per level, merged file by file where the overlap is least (RocksDB)",
+        doc: "one run per level, compacted file by file in order of least overlap (RocksDB)",
         build: one_leveling::build,
     },
     Entry {
         name: "leveling",
         arguments: "[T]",
-        doc: "one run per level, each T times the one above, merged whole",
+        doc: "one run per level, each T times the one above, compacted whole",
         build: leveling::build,
     },
     Entry {
         name: "tiering",
         arguments: "[T]",
-        doc: "up to T runs per level, merged together into one run of the next",
+        doc: "up to T runs per level, compacted together into one run of the next",
         build: tiering::build,
     },
     Entry {
@@ -78,13 +80,13 @@ static REGISTRY: [Entry; 10] = [
     Entry {
         name: "fluid",
         arguments: "[r/K]",
-        doc: "growth r and run count K of each level set apart (Moose)",
+        doc: "separate growth r and run count K for each level (Moose)",
         build: fluid::build,
     },
     Entry {
         name: "universal",
         arguments: "",
-        doc: "runs in order of age, merged by size ratio and space amplification (RocksDB)",
+        doc: "runs in order of age, compacted by size ratio and space amplification (RocksDB)",
         build: universal::build,
     },
     Entry {
@@ -102,18 +104,18 @@ static REGISTRY: [Entry; 10] = [
     Entry {
         name: "chaos",
         arguments: "",
-        doc: "random legal plans and paces, for tests",
+        doc: "random legal plans and write rate limits, for tests",
         build: chaos::build,
     },
 ];
 
-/// The policies there are.
+/// Returns the registered policies.
 pub fn names() -> &'static [Entry] {
     &REGISTRY
 }
 
-/// The policy `name[:arguments]`. With `hard-stop` as the last argument a preset stops writers outright at
-/// its limit, as the system that it is taken from does.
+/// Builds the policy `name[:arguments]`. With `hard-stop` as the last argument a preset stops writers outright at its
+/// limit, as the system that it is modelled on does.
 pub fn by_name(name: &str) -> Result<Box<dyn CompactionPolicy>, PolicyError> {
     let (policy, arguments) = name.split_once(':').unwrap_or((name, ""));
     match REGISTRY.iter().find(|entry| entry.name == policy) {

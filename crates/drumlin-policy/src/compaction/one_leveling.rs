@@ -1,19 +1,21 @@
-//! 1-leveling, as RocksDB has it: level 0 holds flushed runs, each further level is one run of files, and
-//! the level that is fullest for its size gives one file at a time to the next: the file that overlaps
-//! the least there for its size.
+//! 1-leveling, as in RocksDB: level 0 holds flushed runs, and each deeper level is one run of files. The level that
+//! is fullest for its size gives one file at a time to the next level. It gives the file whose overlap there is
+//! smallest relative to its own size.
 //!
-//! The score of level 0 is the larger of runs/4 and bytes/C_1, of level i it is bytes/C_i; the highest
-//! from 1 on goes. Sizes grow by 10, or by T where that is given, from C_1 = 256 MiB; `static` starts at ten flushes instead; `dynamic`
-//! takes the last level as it is and divides upward until C_1 is reached: the base, into which level 0
-//! is merged. Levels above the base are emptied.
+//! The score of level 0 is the larger of runs/4 and bytes/C_1; the score of level i is bytes/C_i. Levels with a score
+//! of 1 or more are due, the highest score first. Target sizes grow by a factor of 10, or of T where that is given,
+//! from C_1 = 256 MiB. With `static`, C_1 is ten flushes. With `dynamic`, the target of the last level is its present
+//! size, and the targets above it are divided down until C_1 is reached. The level where that happens is the base,
+//! into which level 0 is compacted. Levels above the base are emptied.
 //!
-//! What a plan meets in the next level it may fold: whether it does is for the scheduler to say, so files that are
-//! busy there hold nothing up.
-//! Extra runs, that plans made to get on, or that another policy left, are merged in place when nothing is over its
-//! size.
+//! A plan may fold the files that it overlaps in the next level, that is, include them as inputs. The scheduler
+//! decides whether it does, so busy files there hold nothing up. Extra runs, from plans that did not wait or from
+//! another policy, are compacted in place when no level is over its size.
 
 use super::arguments::Arguments;
-use super::preset::{Counted, Marks, Preset, Proposals, Rule, Scene, Size, power, size};
+use super::preset::Preset;
+use super::reason::{Counted, Size, size};
+use super::rule::{Marks, Proposals, Rule, Scene, power};
 use super::stack::{largest_run, overlapping};
 use alloc::boxed::Box;
 use alloc::format;
@@ -28,7 +30,7 @@ use drumlin_types::{Key, KeyRange};
 const BASE_BYTES: f64 = (256u64 << 20) as f64;
 const GROWTH: usize = 10;
 const LEVEL0_RUNS: f64 = 4.0;
-/// Candidates per level that are tried when the best cannot be closed.
+/// Number of candidate files per level that are tried when the best one cannot be closed.
 const TRIED: usize = 4;
 
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -41,7 +43,7 @@ enum Sizes {
 #[derive(Debug)]
 struct OneLeveling {
     sizes: Sizes,
-    /// Factor from one level's size to the next.
+    /// Size factor from one level to the next.
     growth: f64,
 }
 
@@ -58,18 +60,18 @@ pub(super) fn build(arguments: &Arguments<'_>) -> Result<Box<dyn CompactionPolic
     Ok(Preset::boxed(OneLeveling { sizes, growth: growth as f64 }, arguments.hard_stop))
 }
 
-/// A file that may be merged with the next level.
+/// File that may be compacted into the next level.
 struct Candidate<'a> {
     file: &'a FileView,
-    /// Bytes of what it overlaps there per byte of the file.
+    /// Overlapping bytes in the next level per byte of the file.
     ratio: f64,
 }
 
-/// The bounds of a level's files: how much a range overlaps is found without a look at each file.
+/// Index over the bounds of a level's files. It yields the overlap of a range without visiting each file.
 struct Below<'a> {
-    /// Starts in order, each with the bytes of all files that start no later.
+    /// Start keys in order, each with the bytes of all files that start no later.
     starts: Vec<(&'a Key, u64)>,
-    /// Ends in order, each with the bytes of all files that end no later.
+    /// End keys in order, each with the bytes of all files that end no later.
     ends: Vec<(&'a Key, u64)>,
 }
 
@@ -78,7 +80,7 @@ impl OneLeveling {
         if self.sizes == Sizes::Static { 10.0 * scene.flush_bytes() } else { BASE_BYTES }
     }
 
-    /// The level that takes what level 0 gives.
+    /// Returns the level that level 0 is compacted into.
     fn base(&self, scene: &Scene<'_>) -> u8 {
         if self.sizes != Sizes::Dynamic {
             return 1.min(scene.last_level());
@@ -92,7 +94,7 @@ impl OneLeveling {
         base
     }
 
-    /// Target size of level `level` below 0; the last level of `dynamic` is as large as it is.
+    /// Returns the target size of level `level` >= 1. With `dynamic`, the last level's target is its present size.
     fn target(&self, scene: &Scene<'_>, base: u8, level: u8) -> f64 {
         if self.sizes != Sizes::Dynamic {
             return self.first_size(scene) * power(self.growth, level - 1);
@@ -111,7 +113,7 @@ impl OneLeveling {
         }
     }
 
-    /// All idle runs of level 0 with what they overlap in the base.
+    /// Returns the plan that compacts all idle runs of level 0 with the files that they overlap in the base.
     fn flushed(&self, scene: &Scene<'_>, base: u8, score: f64) -> Option<Plan> {
         let idle: Vec<&RunView> = scene.tree.levels[0].runs.iter().filter(|run| run.is_takeable()).collect();
         let hull = idle.iter().filter_map(|run| run.hull()).reduce(|a, b| a.hull(&b))?;
@@ -127,7 +129,7 @@ impl OneLeveling {
         Some(leveled(scene, files, others.into_iter(), base, score, reason))
     }
 
-    /// The files of `level` with least overlap for their size, the best few.
+    /// Returns plans for the few files of `level` with the least overlap for their size, best first.
     fn oversized<'s>(&'s self, scene: &'s Scene<'_>, level: u8, score: f64, target: f64) -> Proposals<'s> {
         let out = level + 1;
         let filled = scene.tree.levels[usize::from(level)].bytes();
@@ -165,7 +167,7 @@ impl<'a> Below<'a> {
         Below { starts: summed(starts), ends: summed(ends) }
     }
 
-    /// Bytes of the files that share keys with `range`, which is not empty.
+    /// Returns the bytes of the files that share keys with `range`, which is not empty.
     fn overlap(&self, range: &KeyRange) -> u64 {
         let begun = self.starts.partition_point(|(start, _)| range.is_before_end(start));
         let over = self.ends.partition_point(|(end, _)| **end <= range.start);
@@ -174,7 +176,8 @@ impl<'a> Below<'a> {
     }
 }
 
-/// `keys` in order, with sums in place of their numbers. The runs that they come from are in order already.
+/// Sorts `keys` and replaces their numbers by running sums. The input is concatenated from runs that are already
+/// sorted.
 fn summed(mut keys: Vec<(&Key, u64)>) -> Vec<(&Key, u64)> {
     keys.sort_by(|a, b| a.0.cmp(b.0));
     let mut sum = 0;
@@ -194,7 +197,7 @@ fn best<'a>(candidates: impl Iterator<Item = Candidate<'a>>) -> Vec<Candidate<'a
     candidates
 }
 
-/// The files of `level` in `range`, whatever plans do to them.
+/// Returns the files of `level` in `range`, in whatever state they are.
 fn overlap<'a>(scene: &Scene<'a>, level: u8, range: &KeyRange) -> Vec<&'a FileView> {
     let runs = &scene.tree.levels[usize::from(level)].runs;
     runs.iter().flat_map(|run| overlapping(run, range)).collect()
@@ -245,7 +248,7 @@ impl Rule for OneLeveling {
         let (base, last) = (self.base(scene), scene.last_level());
         let level = |level| match level {
             0 => LevelDesign { bytes: f64::INFINITY, runs: LEVEL0_RUNS },
-            // The last level is as large as it is.
+            // The last level's target is its present size.
             _ if self.sizes == Sizes::Dynamic && level == last => {
                 LevelDesign { bytes: f64::INFINITY, runs: 1.0 }
             }

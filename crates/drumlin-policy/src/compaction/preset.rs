@@ -1,81 +1,19 @@
-//! What every preset shares: rules that propose merges, and the pace.
+//! Adapter that makes a compaction policy of a rule.
 //!
-//! A rule proposes; [`Round`] disposes, and this module adds when writers are slowed.
+//! A rule proposes and [`Round`] selects. The adapter adds the write rate limit: the run counts at which writers slow
+//! down and stop, and the rate at which compactions remove runs.
 
 use super::round::Round;
+use super::rule::{Marks, Rule, Scene};
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
-use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::fmt;
-use core::ops::RangeInclusive;
 use drumlin_types::contract::{
-    CompactionPolicy, CostView, Decision, FileView, LevelDesign, LimitView, Pace, PaceScope, Plan,
-    PolicyInput, TreeView,
+    CompactionPolicy, CostView, Decision, FileView, LevelDesign, LimitView, Pace, Plan, PolicyInput, TreeView,
 };
 
-/// What a rule looks at.
-pub(super) struct Scene<'a> {
-    /// The tree after all plans under way and those decided just now.
-    pub(super) tree: &'a TreeView,
-    pub(super) limits: &'a LimitView,
-    /// Fresh randomness.
-    pub(super) seed: u64,
-}
-
-impl Scene<'_> {
-    /// Bytes of a full flush, F in arce.md.
-    pub(super) fn flush_bytes(&self) -> f64 {
-        self.limits.memtable_bytes.max(1) as f64
-    }
-
-    /// The deepest level of the tree.
-    pub(super) fn last_level(&self) -> u8 {
-        (self.tree.levels.len() as u8).saturating_sub(1)
-    }
-}
-
-/// Run counts between which writers are slowed.
-pub(super) struct Marks {
-    pub(super) scope: PaceScope,
-    pub(super) slow: f64,
-    pub(super) stop: f64,
-}
-
-/// Plans that are made as they are looked at: most often the first is taken.
-pub(super) type Proposals<'s> = Box<dyn Iterator<Item = Plan> + 's>;
-
-/// The rule of a preset.
-pub(super) trait Rule: fmt::Debug + Send {
-    /// Name and arguments, as the registry takes them.
-    fn name(&self) -> String;
-
-    /// Merges in order of preference. They need not be legal and may name what is not free.
-    fn proposals<'s>(&'s self, scene: &'s Scene<'_>) -> Proposals<'s>;
-
-    /// Levels whose extra runs are merged in place when nothing is proposed.
-    fn tidied(&self, scene: &Scene<'_>) -> Option<RangeInclusive<u8>> {
-        let _ = scene;
-        None
-    }
-
-    /// Most plans under way with so many slots.
-    fn most(&self, slots: usize) -> usize {
-        2 * slots + 1
-    }
-
-    /// What it means each level to hold, level 0 first.
-    fn design(&self, scene: &Scene<'_>) -> Vec<LevelDesign> {
-        let _ = scene;
-        Vec::new()
-    }
-
-    /// When to slow writers, and when to stop them.
-    fn marks(&self, scene: &Scene<'_>) -> Marks;
-}
-
-/// A rule as a policy.
+/// Adapter that makes a policy of a rule.
 #[derive(Debug)]
 pub(super) struct Preset<R> {
     pub(super) rule: R,
@@ -114,7 +52,8 @@ impl<R: Rule> CompactionPolicy for Preset<R> {
     }
 }
 
-/// Bytes per second that the best of the plans drains: flushes' worth of runs removed over merge time.
+/// Returns the drain rate of the best plan in bytes per second: flushes' worth of removed runs, divided by compaction
+/// time.
 fn drain<'a>(
     plans: impl Iterator<Item = &'a Plan>,
     tree: &TreeView,
@@ -131,7 +70,7 @@ fn drain<'a>(
     files.sort_by_key(|(_, file)| file.table);
     let rate = |plan: &Plan| {
         let mut taken: BTreeSet<usize> = BTreeSet::new();
-        // What a plan may fold counts as folded: at worst the runs become fewer sooner.
+        // Files that a plan may fold count as folded. At worst the run count falls sooner than this says.
         for take in plan.take.iter().chain(&plan.may_fold) {
             let first = files.partition_point(|(_, file)| file.table < take.table);
             let of_table = files[first..].iter().take_while(|(_, file)| file.table == take.table);
@@ -146,45 +85,4 @@ fn drain<'a>(
         if removed > 0.0 && seconds > 0.0 { limits.memtable_bytes as f64 * removed / seconds } else { 0.0 }
     };
     plans.map(rate).fold(0.0, f64::max)
-}
-
-/// Bytes in reasons: whole units, three digits.
-pub(super) struct Size(pub(super) f64);
-
-impl fmt::Display for Size {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (mut value, mut unit) = (self.0, "B");
-        for next in ["KiB", "MiB", "GiB", "TiB"] {
-            if value < 1024.0 {
-                break;
-            }
-            (value, unit) = (value / 1024.0, next);
-        }
-        let digits = if value < 10.0 && unit != "B" { 1 } else { 0 };
-        write!(f, "{value:.digits$} {unit}")
-    }
-}
-
-/// `size` as a [`Size`].
-pub(super) fn size(bytes: u64) -> Size {
-    Size(bytes as f64)
-}
-
-/// "1 run", "3 runs".
-pub(super) struct Counted(pub(super) usize, pub(super) &'static str);
-
-impl fmt::Display for Counted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}{}", self.0, self.1, if self.0 == 1 { "" } else { "s" })
-    }
-}
-
-/// "3 runs, 96 MiB" for reasons.
-pub(super) fn amount(runs: &[super::stack::Run<'_>]) -> String {
-    format!("{}, {}", Counted(runs.len(), "run"), size(super::stack::bytes(runs)))
-}
-
-/// `base^exponent` for the small powers of size ratios.
-pub(super) fn power(base: f64, exponent: u8) -> f64 {
-    (0..exponent).fold(1.0, |product, _| product * base)
 }

@@ -1,15 +1,16 @@
-//! The plans of one decision of a preset, one after the other.
+//! One decision of a preset, made plan by plan.
 //!
-//! The first proposal that can be closed into a legal plan is taken, and the rule is asked again with the tree as if that
-//! plan were admitted, until nothing is proposed or `2 * slots + 1` plans are under way: enough that a short merge near the
-//! top need not wait for a long one below, and few enough that late decisions still see the tree as it is.
+//! The first proposal that can be closed into a legal plan is taken. Then the rule is called again on the tree as if
+//! that plan were admitted. This repeats until nothing is proposed or `2 * slots + 1` plans are under way. That is
+//! enough for a short compaction near the top not to wait for a long one below. It is few enough for late decisions
+//! to still see the actual tree.
 //!
-//! Where enough is under way, one plan is made all the same for each tier that nothing takes from: else upper levels that
-//! never come to rest would let tiers below them fill without bound. Levels of one run are bounded by the scheduler, which
-//! folds them.
+//! At that limit, one more plan is still made for each tier (a level designed for several runs) when nothing is under
+//! way from the source level. Otherwise upper levels that never come to rest would let the tiers below them fill
+//! without bound. Levels of one run need no such exception, because the scheduler bounds them by folding.
 
 use super::in_place::{Window, in_place};
-use super::preset::{Rule, Scene};
+use super::rule::{Rule, Scene};
 use crate::share::{folding, project};
 use alloc::collections::BTreeSet;
 use alloc::vec::{IntoIter, Vec};
@@ -17,28 +18,28 @@ use drumlin_types::Ticket;
 use drumlin_types::contract::legal::close_plan;
 use drumlin_types::contract::{LevelDesign, LimitView, Plan, PolicyInput, TreeView};
 
-/// Plans of one decision: the policy is asked again when they are admitted.
+/// Upper bound on plans of one decision. The policy is called again when they are admitted.
 const PLANS_MOST: usize = 8;
 
-/// A decision that is being made.
+/// Decision under construction.
 pub(super) struct Round<'a, R> {
     rule: &'a R,
     limits: &'a LimitView,
     seed: u64,
-    /// After all plans under way and those made so far.
+    /// Tree after all plans under way and those made so far.
     tree: TreeView,
     design: Vec<LevelDesign>,
-    /// Plans that were under way before.
+    /// Number of plans that were under way before.
     under_way: usize,
-    /// Levels that something under way takes from.
+    /// Levels that a plan under way takes files from.
     served: BTreeSet<u8>,
-    /// What is left to be merged in place, once nothing else is proposed.
+    /// Remaining windows for intra-level compaction, once the rule proposes nothing more.
     windows: Option<IntoIter<Window>>,
     plans: Vec<Plan>,
 }
 
 impl<'a, R: Rule> Round<'a, R> {
-    /// A decision of `rule`, of which `tree` is the projected one of `input`.
+    /// Starts a decision of `rule`. `tree` is the projected tree of `input`.
     pub(super) fn new(rule: &'a R, input: &PolicyInput<'a>, tree: TreeView) -> Round<'a, R> {
         let design = rule.design(&Scene { tree: &tree, limits: input.limits, seed: input.seed });
         Round {
@@ -54,7 +55,7 @@ impl<'a, R: Rule> Round<'a, R> {
         }
     }
 
-    /// All plans.
+    /// Returns all plans of the decision.
     pub(super) fn plans(mut self) -> Vec<Plan> {
         while self.plans.len() < PLANS_MOST
             && let Some(plan) = self.next()
@@ -87,7 +88,7 @@ impl<'a, R: Rule> Round<'a, R> {
         self.passing(&window.plan(&self.scene()))
     }
 
-    /// `plan`, closed, if there is room for it and it is legal.
+    /// Returns `plan` closed, if the limit allows it and it is legal.
     fn passing(&self, plan: &Plan) -> Option<Plan> {
         if self.has_enough(plan) || self.is_full() && !self.serves_a_tier(plan) {
             return None;
@@ -95,14 +96,14 @@ impl<'a, R: Rule> Round<'a, R> {
         close_plan(&self.tree, plan).ok()
     }
 
-    /// Whether the scheduler would refuse it, since as much as it wants of that is ready.
+    /// Returns whether the scheduler would refuse the plan because enough pieces from its source level are ready.
     fn has_enough(&self, plan: &Plan) -> bool {
         self.limits.enough != 0
             && source(&self.tree, plan)
                 .is_some_and(|level| plan.out > level && self.limits.enough & (1 << level) != 0)
     }
 
-    /// Whether it goes to a tier, and takes from a level that nothing takes from.
+    /// Returns whether the plan goes to a tier and takes files from a level that no other plan takes from.
     fn serves_a_tier(&self, plan: &Plan) -> bool {
         let design = self.design.get(usize::from(plan.out));
         let is_tier = design.is_some_and(|d| d.runs.is_finite() && d.runs > 1.0);
@@ -112,15 +113,15 @@ impl<'a, R: Rule> Round<'a, R> {
 
     fn admit(&mut self, plan: Plan) {
         self.served.extend(source(&self.tree, &plan));
-        // Numbers of their own for plans that have no ticket yet. What a plan may fold is left to it until the policy is
-        // asked again.
+        // Plans without a ticket get placeholder ticket numbers. Files that a plan may fold are left to it until the
+        // policy is called again.
         let whole = folding(&self.tree, &plan);
         project(&mut self.tree, &whole, Ticket(u64::MAX / 2 + self.plans.len() as u64));
         self.plans.push(plan);
     }
 }
 
-/// The uppermost level that `plan` takes from.
+/// Returns the uppermost level that `plan` takes files from.
 fn source(tree: &TreeView, plan: &Plan) -> Option<u8> {
     let takes = |table| plan.take.iter().any(|take| take.table == table);
     tree.files().find(|(_, _, file)| takes(file.table)).map(|(level, _, _)| level)

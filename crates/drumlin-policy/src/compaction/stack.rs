@@ -1,27 +1,28 @@
 //! Runs as the presets count them.
 //!
-//! What a ticket has installed and what it still will install count as one run and are left alone:
-//! merging half-built runs would rewrite bytes that the finished run lets rest (downforce.md 3.1). A run
-//! is idle when no unfinished plan touches it; presets that take whole runs take only idle ones.
+//! The outputs that a ticket (scheduled compaction) has installed and those that it will still install count as one
+//! run. Presets leave that run alone, because compacting half-built runs would rewrite bytes that need no rewrite
+//! once the run is complete (downforce.md 3.1). A run is idle when no unfinished plan touches it. Presets that take
+//! whole runs take only idle ones.
 
 use alloc::string::String;
 use alloc::vec::Vec;
 use drumlin_types::contract::{FileState, FileView, Plan, RunView, Take, TreeView};
 use drumlin_types::{KeyRange, RunId, Seq, Ticket};
 
-/// One run of a level, or what of a ticket's output stands for one.
+/// One run of a level, or all outputs of one ticket in that level.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run<'a> {
     pub(super) level: u8,
     pub(super) view: &'a RunView,
     pub(super) bytes: u64,
     pub(super) max_seq: Seq,
-    /// Free as a whole: a preset may take it.
+    /// Whether every file is free, so that a preset may take the run.
     pub(super) idle: bool,
 }
 
-/// The runs of a level of a projected tree, newest first. The runs of one ticket are one entry, which is
-/// not idle.
+/// Returns the runs of a level of a projected tree, newest first. All runs of one ticket form one entry, which is not
+/// idle.
 pub(super) fn stack(tree: &TreeView, level: u8) -> Vec<Run<'_>> {
     let mut half_built: Vec<(Ticket, usize)> = Vec::new();
     let mut runs: Vec<Run<'_>> = Vec::new();
@@ -47,7 +48,7 @@ pub(super) fn stack(tree: &TreeView, level: u8) -> Vec<Run<'_>> {
     runs
 }
 
-/// The ticket whose output all files of `run` are, if there is one.
+/// Returns the ticket that produces all files of `run`, if there is exactly one.
 fn lone_ticket(run: &RunView) -> Option<Ticket> {
     let mut tickets = run.files.iter().map(|f| match f.state {
         FileState::Settling(ticket) | FileState::Coming(ticket) => Some(ticket),
@@ -57,7 +58,8 @@ fn lone_ticket(run: &RunView) -> Option<Ticket> {
     tickets.all(|ticket| ticket == Some(first)).then_some(first)
 }
 
-/// All runs of the tree by level, within a level newest first: for every key from new to old.
+/// Returns all runs of the tree by level, newest first within a level. For every key this is the order from new to
+/// old.
 pub(super) fn line(tree: &TreeView) -> Vec<Run<'_>> {
     (0..tree.levels.len()).flat_map(|level| stack(tree, level as u8)).collect()
 }
@@ -70,9 +72,8 @@ pub(super) fn all_idle(runs: &[Run<'_>]) -> bool {
     runs.iter().all(|run| run.idle)
 }
 
-/// A plan that merges whole runs into a new run of level `out`, with every further whole run that must
-/// not stay behind. `None` when one of them is not idle, or when the plan would change nothing: a single
-/// run of `out` itself.
+/// Returns a plan that compacts whole runs into a new run of level `out`, with every further run that must not stay
+/// behind. Returns `None` when one of them is not idle, or when the plan would only rewrite a single run of `out`.
 pub(super) fn whole_runs(tree: &TreeView, chosen: &[Run<'_>], out: u8, reason: String) -> Option<Plan> {
     if !all_idle(chosen) {
         return None;
@@ -104,18 +105,18 @@ pub(super) fn whole_runs(tree: &TreeView, chosen: &[Run<'_>], out: u8, reason: S
     Some(Plan::new(take, out, reason))
 }
 
-/// Whether `other` may not stay behind when `run` moves down past it.
+/// Returns whether `other` must move too when `run` moves down past it.
 fn must_join(run: &RunView, other: &RunView, is_deeper: bool) -> bool {
     let meets = |f: &FileView| overlapping(other, &f.bounds).any(|g| is_deeper || g.min_seq <= f.max_seq);
     run.files.iter().any(meets)
 }
 
-/// The run of most bytes in a level, in whose gap a leveled output belongs.
+/// Returns the largest run of a level by bytes; leveled outputs are placed in its gap.
 pub(super) fn largest_run(tree: &TreeView, level: u8) -> Option<RunId> {
     tree.levels.get(usize::from(level))?.runs.iter().max_by_key(|run| run.bytes()).map(|run| run.id)
 }
 
-/// The files of a run that share keys with `range`.
+/// Returns the files of a run that share keys with `range`.
 pub(super) fn overlapping<'a>(run: &'a RunView, range: &KeyRange) -> impl Iterator<Item = &'a FileView> {
     let is_before = |f: &FileView| f.bounds.end.as_ref().is_some_and(|end| *end <= range.start);
     let files = run.files[run.files.partition_point(is_before)..].iter();

@@ -1,8 +1,10 @@
-//! Tiering: a level holds up to T runs; the T oldest of them become one run of the next level. The last
-//! level merges in place. Writes each byte about once per level, and reads up to T runs per level.
+//! Tiering: a level holds up to T runs, and its T oldest runs become one run of the next level. The last level is
+//! compacted in place. Tiering writes each byte about once per level and reads up to T runs per level.
 
 use super::arguments::Arguments;
-use super::preset::{Marks, Preset, Proposals, Rule, Scene, amount};
+use super::preset::Preset;
+use super::reason::amount;
+use super::rule::{Marks, Proposals, Rule, Scene};
 use super::stack::{stack, whole_runs};
 use alloc::boxed::Box;
 use alloc::format;
@@ -20,7 +22,7 @@ pub(super) fn build(arguments: &Arguments<'_>) -> Result<Box<dyn CompactionPolic
     Ok(Preset::boxed(Tiering { ratio }, arguments.hard_stop))
 }
 
-/// The merge that a full tier of `level` asks for: its `ratio` oldest runs into a new run of `out`.
+/// Returns the compaction of a full tier `level`: its `ratio` oldest runs become a new run of `out`.
 pub(super) fn full_tier(tree: &TreeView, level: u8, ratio: usize, out: u8) -> Option<Plan> {
     let runs = stack(tree, level);
     let oldest = &runs[runs.len().checked_sub(ratio)?..];

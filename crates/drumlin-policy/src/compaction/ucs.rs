@@ -1,13 +1,15 @@
-//! Unified compaction (Cassandra): one number w from leveled to tiered. Runs are put into buckets of
-//! sizes that grow by f; a bucket with t runs is merged. For w >= 0, t = f = 2 + w (tiered); for w < 0,
-//! f = 2 - w and t = 2 (leveled). The lowest bucket begins at `m = F * (1 - 0.9 / f)`. Buckets may have
-//! a w of their own each, which `adaptive-ucs` makes use of; the last one holds for all deeper ones.
+//! Unified compaction (UCS, Cassandra): one number w ranges from leveled to tiered. Runs are put into buckets whose
+//! sizes grow by f, and a bucket with t runs is compacted. For w >= 0, t = f = 2 + w (tiered); for w < 0, f = 2 - w
+//! and t = 2 (leveled). The lowest bucket begins at `m = F * (1 - 0.9 / f)`. Each bucket may have its own w, which
+//! `adaptive-ucs` uses; the last w holds for all deeper buckets.
 //!
-//! The output's level is that of the oldest input, or below it as far as its bucket says and the next
-//! older run allows, so that a bucket is about a level.
+//! The output goes to the level of the oldest input. It goes deeper as far as its bucket says and the next older run
+//! allows, so that a bucket corresponds to about one level.
 
 use super::arguments::Arguments;
-use super::preset::{Marks, Preset, Proposals, Rule, Scene, amount};
+use super::preset::Preset;
+use super::reason::amount;
+use super::rule::{Marks, Proposals, Rule, Scene};
 use super::stack::{Run, line, whole_runs};
 use alloc::boxed::Box;
 use alloc::format;
@@ -17,23 +19,23 @@ use drumlin_types::contract::{CompactionPolicy, PaceScope, Plan, PolicyError};
 
 #[derive(Debug)]
 pub(super) struct Ucs {
-    /// One for each bucket, at least one.
+    /// Value of w for each bucket; at least one.
     pub(super) ws: Vec<i32>,
-    /// Most merges at once, where that is limited.
+    /// Upper bound on concurrent plans, if there is one.
     pub(super) most: Option<usize>,
 }
 
-/// Growth of the buckets for w, f.
+/// Returns f, the growth factor of the buckets for w.
 pub(super) fn growth(w: i32) -> f64 {
     f64::from(2 + w.abs())
 }
 
-/// Runs at which a bucket merges for w, t.
+/// Returns t, the number of runs at which a bucket is compacted for w.
 pub(super) fn trigger(w: i32) -> usize {
     2 + w.max(0) as usize
 }
 
-/// The values of w.
+/// Allowed values of w.
 pub(super) const BOUNDS: core::ops::RangeInclusive<i32> = -10..=36;
 
 pub(super) fn build(arguments: &Arguments<'_>) -> Result<Box<dyn CompactionPolicy>, PolicyError> {
@@ -59,7 +61,8 @@ impl Ucs {
 
     fn merge(&self, scene: &Scene<'_>, line: &[Run<'_>], bucket: usize) -> Option<Plan> {
         let is_member = |run: &Run<'_>| self.bucket(scene, run.bytes) == bucket;
-        // A run that is coming would be merged again at once if it counted now: it waits for its turn.
+        // Only idle runs count. A run under construction would otherwise be compacted again right after it is
+        // complete.
         let members: Vec<Run<'_>> = line.iter().filter(|run| run.idle && is_member(run)).copied().collect();
         let count = members.len();
         let trigger = trigger(self.w(bucket));
@@ -98,7 +101,7 @@ impl Rule for Ucs {
     }
 
     fn marks(&self, scene: &Scene<'_>) -> Marks {
-        // A tree at rest has less than t runs in every bucket.
+        // A tree at rest has fewer than t runs in every bucket.
         let deepest = self.bucket(scene, scene.tree.bytes());
         let runs: usize = (0..=deepest).map(|bucket| trigger(self.w(bucket)) - 1).sum();
         let slow = runs.max(20) as f64;

@@ -1,14 +1,18 @@
-//! Universal compaction, as RocksDB has it: runs in order of age, and from four runs on
+//! Universal compaction, as in RocksDB. Runs are ordered by age. With four runs or more, the first rule that applies
+//! is used:
 //!
-//! 1. everything into one run when the runs newer than the oldest exceed twice its size;
-//! 2. else, from the newest run on from which it works, as many runs as are no larger than 1.01 times
-//!    what was gathered so far, two at least;
-//! 3. else the newest runs, so that four remain.
+//! 1. Compact everything into one run when the runs newer than the oldest have at least twice its size.
+//! 2. Starting at the newest possible run, take each next older run that is at most 1.01 times as large as the sum of
+//!    those taken so far. At least two runs must qualify.
+//! 3. Compact the newest runs so that four runs remain.
 //!
-//! The output goes to the last level when the oldest run is in it, else to just above the next older run.
+//! When the oldest run is among the inputs, the output goes to the last level. Otherwise it goes to the level just
+//! above the next older run.
 
 use super::arguments::Arguments;
-use super::preset::{Marks, Preset, Proposals, Rule, Scene, amount, size};
+use super::preset::Preset;
+use super::reason::{amount, size};
+use super::rule::{Marks, Proposals, Rule, Scene};
 use super::stack::{Run, all_idle, bytes, line, whole_runs};
 use alloc::boxed::Box;
 use alloc::format;
@@ -29,7 +33,7 @@ pub(super) fn build(arguments: &Arguments<'_>) -> Result<Box<dyn CompactionPolic
     Ok(Preset::boxed(Universal, arguments.hard_stop))
 }
 
-/// The merge of the runs `range` of the age line, into the level that keeps it a line.
+/// Returns the compaction of the runs `range` of the age order, into a level that preserves that order.
 pub(super) fn interval(scene: &Scene<'_>, line: &[Run<'_>], range: Range<usize>, why: &str) -> Option<Plan> {
     let chosen = line.get(range.clone())?;
     let deepest = chosen.last()?.level;

@@ -1,21 +1,24 @@
-//! Plans become tickets (downforce.md 3.2).
+//! Admission: turns plans into tickets, that is, scheduled compactions (downforce.md 3.2).
 //!
 //! 1. The plan is closed over the files that must come along, and checked on the projected tree.
-//! 2. It takes the next ticket and claims what it takes. What it may fold is not claimed: other plans may use it until
-//!    a piece starts.
-//! 3. It is cut, and the waits of each piece are computed, once and for all. They point to earlier tickets alone.
+//! 2. It gets the next ticket number and claims the files that it takes. Files that it may fold (include as inputs
+//!    from the output level) are not claimed: other plans may use them until a piece starts.
+//! 3. It is cut into pieces (subcompactions), and the waits of each piece are computed once and for all. They refer
+//!    only to earlier tickets.
 //!
-//! A plan that names files yet to come is refused: policies are asked again whenever something is installed, so
-//! nothing is kept for later. Without the pipeline, what a plan may fold is claimed with it, and plans that would run
-//! beside a busy neighbour are refused.
+//! A plan that names files that do not exist yet is refused. Policies are called again whenever something is
+//! installed, so nothing is queued for later. Without the pipeline, a plan also claims the files that it may fold,
+//! and a plan beside a busy neighbour is refused.
 
 use super::cut::{self, Cut, Part};
 use super::fold::Question;
 use super::limits::Mode;
+use super::numbers::Numbers;
 use super::overlaps::Overlaps;
+use super::scene::Scene;
 use super::tickets::{Flight, Piece, PieceState, TicketState};
 use super::weights::Weights;
-use super::{Numbers, Scene, pick, project, tidy};
+use super::{pick, project, tidy};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::fmt;
@@ -23,19 +26,19 @@ use drumlin_types::contract::legal::{self, Illegal};
 use drumlin_types::contract::{FileSpan, FileState, FileView, PieceId, Place, Plan, Take, TreeView};
 use drumlin_types::{Key, KeyRange, LEVELS, RunId, TableId, Ticket};
 
-/// Why a plan was not admitted.
+/// Reason why a plan was not admitted.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Refusal {
-    /// It is illegal on the projected tree.
+    /// The plan is illegal on the projected tree.
     Illegal(Illegal),
-    /// Enough is under way; it may be proposed again.
+    /// Enough work is scheduled already; the policy may propose the plan again.
     Enough,
-    /// Without the pipeline: a neighbour is busy.
+    /// Without the pipeline: neighbouring files or levels are busy.
     Busy,
 }
 
 impl Refusal {
-    /// The reason in a word, for counters.
+    /// Returns the reason as one word, for counters.
     pub fn rule(&self) -> &'static str {
         match self {
             Refusal::Illegal(illegal) => illegal.rule(),
@@ -49,8 +52,8 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Refusal::Illegal(illegal) => illegal.fmt(f),
-            Refusal::Enough => f.write_str("enough is under way"),
-            Refusal::Busy => f.write_str("a neighbour is busy"),
+            Refusal::Enough => f.write_str("enough work is scheduled already"),
+            Refusal::Busy => f.write_str("a neighbouring file or level is busy"),
         }
     }
 }
@@ -62,7 +65,7 @@ impl From<Illegal> for Refusal {
 }
 
 impl Flight {
-    /// Turns `plan` into a ticket, or says why not.
+    /// Admits `plan` as a ticket, or returns the reason for refusing it.
     pub fn admit(
         &mut self,
         scene: &Scene<'_>,
@@ -75,7 +78,8 @@ impl Flight {
         self.admit_in(scene, (&view, &projected), plan, numbers)
     }
 
-    /// [`Flight::admit`] where the tree with what is under way is at hand, and the projected one.
+    /// Like [`Flight::admit`], for callers that already have the tree with the plans under way and the projected
+    /// tree.
     pub fn admit_in(
         &mut self,
         scene: &Scene<'_>,
@@ -147,7 +151,7 @@ impl Flight {
         Ok(legal::close_plan(projected, &plan)?)
     }
 
-    /// The rules of engines without a pipeline.
+    /// Applies the rules of engines without a pipeline.
     fn check_neighbours(&self, view: &TreeView, plan: &Plan, may_fold: bool) -> Result<(), Refusal> {
         let inputs = legal::spans(view, &plan.take);
         let Some(source) = inputs.iter().map(|f| f.level).min() else { return Ok(()) };
@@ -170,8 +174,8 @@ impl Flight {
         if is_blocked { Err(Refusal::Busy) } else { Ok(()) }
     }
 
-    /// Whether one more ticket for its level pair may be under way. A plan with a deadline is one of a policy that makes
-    /// its own order, such as a short merge that comes in between of a long one.
+    /// Checks whether one more ticket for the plan's level pair may be under way. Plans with a deadline are exempt:
+    /// their policy makes its own order, for instance with a short compaction in the middle of a long one.
     fn check_room(&self, scene: &Scene<'_>, plan: &Plan) -> Result<(), Refusal> {
         if self.tickets.len() >= scene.settings.most_tickets() {
             return Err(Refusal::Enough);
@@ -186,14 +190,14 @@ impl Flight {
         if self.has_enough(scene, weights.as_ref(), source, plan.out) { Err(Refusal::Enough) } else { Ok(()) }
     }
 
-    /// What a policy is told of the levels from which enough is ready, as bits: something only where a slot is free and
-    /// nothing that is ready may start, so that it proposes what else there is to do. Not before: a merge that comes
-    /// later merges more at once.
+    /// Returns the levels with enough ready work, as a bit mask for the policy. The mask is non-empty only when a
+    /// slot is free and no ready piece may start, so that the policy proposes other work then. It is empty otherwise,
+    /// because a compaction that is planned later covers more data at once.
     pub fn enough(&self, scene: &Scene<'_>) -> u8 {
         if self.starved { self.levels_of_enough(scene) } else { 0 }
     }
 
-    /// Levels from which no plan without a deadline would be admitted to a level below, as bits.
+    /// Returns the levels from which no plan without a deadline would be admitted to a lower level, as a bit mask.
     pub(super) fn levels_of_enough(&self, scene: &Scene<'_>) -> u8 {
         let weights = self.weights_of_one_slot(scene);
         let goes_from = |p: &Piece, source: u8| p.source() == source && p.out > source;
@@ -229,7 +233,8 @@ impl Flight {
         ready.take(most).count() == most
     }
 
-    /// The run that the plan names, if it is one: views and policies also number runs that are not there yet.
+    /// Returns the run that the plan names, if it exists or a ticket produces it. Views and policies also use numbers
+    /// of runs that do not exist yet.
     fn wanted(&self, scene: &Scene<'_>, plan: &Plan) -> Option<RunId> {
         let Place::Run(run) = plan.place else { return None };
         let is_there = scene.tree.levels.get(usize::from(plan.out))?.runs.iter().any(|r| r.id == run);
@@ -237,7 +242,7 @@ impl Flight {
         (is_there || self.tickets.iter().any(comes)).then_some(run)
     }
 
-    /// A run that joins another one has that one's tag.
+    /// Returns the tag of the run that the output joins, or else the plan's own tag.
     fn tag(
         &self,
         projected: &TreeView,
@@ -261,7 +266,7 @@ impl Flight {
             cut::parts(projected, spans, |file, level| may_move(projected, file, level, plan.out))
         };
         let mut inputs = parts(spans);
-        // In the view a file that is claimed in part looks like several; only a whole reference may move.
+        // The view shows a partly claimed file as several files. Only a whole file reference may be moved.
         let moving = inputs.iter().filter(|part| part.may_move).map(|part| part.span.table);
         let moving: BTreeSet<TableId> = moving.collect();
         let whole: BTreeMap<(u8, TableId, &Key), &KeyRange> = scene
@@ -305,7 +310,8 @@ impl Flight {
     }
 }
 
-/// The files of the output level that `plan` must take along without the pipeline: all that it meets, all free.
+/// Returns the files of the output level that `plan` must take along without the pipeline: all that it overlaps, all
+/// of them free.
 fn beside(projected: &TreeView, plan: &Plan, folds: &[Take]) -> Result<Vec<Take>, Refusal> {
     let mut taken: BTreeMap<TableId, Vec<&KeyRange>> = BTreeMap::new();
     for take in &plan.take {
@@ -330,8 +336,8 @@ fn beside(projected: &TreeView, plan: &Plan, folds: &[Take]) -> Result<Vec<Take>
     }
 }
 
-/// Keys at which a piece must end so that its output fits into the run that it goes to: files stay there that no input
-/// overlaps.
+/// Returns the keys at which a piece must end so that its output fits into the run that it joins. Files that no input
+/// overlaps stay there.
 fn gaps(projected: &TreeView, plan: &Plan, inputs: &[Part], hull: &KeyRange) -> Vec<Key> {
     let runs = projected.levels.get(usize::from(plan.out)).into_iter().flat_map(|level| &level.runs);
     let joined = runs.filter(|run| plan.place == Place::Run(run.id)).flat_map(|run| &run.files);
@@ -340,8 +346,8 @@ fn gaps(projected: &TreeView, plan: &Plan, inputs: &[Part], hull: &KeyRange) -> 
     joined.filter(lies_free).map(|f| f.bounds.start.clone()).collect()
 }
 
-/// Whether a whole file may change its level without being read: it sinks, and it holds no tombstone that would come
-/// to rest with nothing older below it.
+/// Returns whether a whole file may change its level by a trivial move. It must move down, and hold no tombstone that
+/// would end up with nothing older below it.
 fn may_move(tree: &TreeView, file: &FileView, level: u8, out: u8) -> bool {
     let has_tombstones = file.tombstones > 0 || file.range_tombstones > 0;
     let below = || tree.files().any(|(at, _, f)| at > out && f.bounds.overlaps(&file.bounds));
@@ -354,8 +360,8 @@ pub(super) fn priority(plan: &Plan, range: &KeyRange, bytes: u64) -> f64 {
     if plan.piece_priority.is_empty() { 0.0 } else { value / bytes.max(1) as f64 }
 }
 
-/// The view for a policy without the pipeline: files that a plan could not start from, because a neighbour is busy,
-/// are marked as coming, so that it proposes others.
+/// Returns the view for a policy without the pipeline. It marks files that a plan could not start from, because a
+/// neighbour is busy, as coming, so that the policy proposes others.
 pub fn without_pipeline(mut view: TreeView, flight: &Flight) -> TreeView {
     let busy: Vec<Vec<KeyRange>> = view
         .levels

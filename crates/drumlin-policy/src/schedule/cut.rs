@@ -1,11 +1,11 @@
-//! Dividing a plan into pieces (downforce.md 3.3).
+//! Division of a plan into pieces, that is, subcompactions (downforce.md 3.3).
 //!
-//! 1. A file that overlaps no other input, and that nothing is expected to be folded into, goes by reference: a piece
-//!    of its own, which costs no I/O. Not so when it holds tombstones that the merge could drop.
-//! 2. The others are grouped by key into pieces of about equal bytes. Cuts are made at bounds of pieces under way
-//!    and of files, and in between at keys that are interpolated: any key is a place between two user keys, so the
-//!    versions and operands of a key stay together.
-//! 3. No merge piece reaches over a moved file.
+//! 1. A file that overlaps no other input and no file expected to be folded becomes a piece of its own, a trivial
+//!    move without I/O. The exception is a file with tombstones that compaction could drop.
+//! 2. The other files are grouped by key into pieces of about equal bytes. Cuts are made at bounds of pieces under
+//!    way and of files, and between those at interpolated keys. Any key lies between two user keys, so the versions
+//!    and operands of a key stay together.
+//! 3. No compacted piece extends over a moved file.
 
 use super::overlaps::Overlaps;
 use super::project;
@@ -17,45 +17,46 @@ use alloc::vec::Vec;
 use drumlin_types::contract::{FileSpan, FileView, TreeView};
 use drumlin_types::{Key, KeyRange, TableId};
 
-/// Most pieces of a plan.
+/// Upper bound on the number of pieces of a plan.
 const MOST_PIECES: u64 = 4096;
 
-/// A piece to be: its keys and its inputs, clipped to them.
+/// Piece under construction: its key range and its inputs, clipped to that range.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cut {
-    /// Its keys.
+    /// Key range of the piece.
     pub range: KeyRange,
-    /// What it takes.
+    /// Inputs of the piece.
     pub inputs: Vec<FileSpan>,
-    /// Estimated bytes of them.
+    /// Estimated bytes of the inputs.
     pub bytes: u64,
-    /// It may go by reference.
+    /// Whether the piece may be a trivial move.
     pub may_move: bool,
 }
 
-/// Bytes of a piece of a plan that reads `total` bytes: two rounds of all slots, within bounds.
+/// Returns the target bytes of a piece for a plan that reads `total` bytes: two rounds of all slots, within the
+/// bounds.
 pub fn piece_bytes(total: u64, slots: u32, least: u64, most: u64) -> u64 {
     (total / (2 * u64::from(slots.max(1)))).max(least).min(most).max(1)
 }
 
-/// Pieces of a plan that reads `total` bytes.
+/// Returns the number of pieces for a plan that reads `total` bytes.
 pub fn piece_count(total: u64, slots: u32, least: u64, most: u64) -> u64 {
     total.div_ceil(piece_bytes(total, slots, least, most)).clamp(1, MOST_PIECES)
 }
 
-/// An input or a file expected to be folded, with what is known of it.
+/// Input, or file expected to be folded, with its file metadata.
 #[derive(Clone, Debug)]
 pub struct Part {
-    /// What is taken; for a fold, where it lies.
+    /// Part of the file that is taken; for a fold, the part that may be.
     pub span: FileSpan,
-    /// The file, clipped to it.
+    /// The file, clipped to that part.
     pub file: FileView,
-    /// It is a whole reference without tombstones that could go.
+    /// Whether it is a whole file reference without tombstones that could be dropped.
     pub may_move: bool,
 }
 
-/// `spans` with what `tree` shows of their files. `may_move` says of a file that is taken whole, and of its level, whether
-/// it may go by reference.
+/// Combines `spans` with the metadata of their files in `tree`. `may_move` decides, for a file that is taken whole
+/// and its level, whether it may be a trivial move.
 pub(super) fn parts(
     tree: &TreeView,
     spans: &[FileSpan],
@@ -82,15 +83,15 @@ pub(super) fn parts(
     parts
 }
 
-/// Cuts `inputs` into `pieces` about equal parts by bytes, those of `folds` included. `edges` are keys at which a
-/// cut is welcome, `breaks` keys at which one is made.
+/// Cuts `inputs` into `pieces` parts of about equal bytes, counting the bytes of `folds`. `edges` are preferred cut
+/// keys, `breaks` mandatory ones.
 pub fn cut(inputs: &[Part], folds: &[Part], pieces: u64, edges: Vec<Key>, mut breaks: Vec<Key>) -> Vec<Cut> {
     let mut cuts = Vec::new();
     let mut merging: Vec<&Part> = Vec::new();
     let met = Overlaps::of(inputs.iter().chain(folds).map(|part| &part.span.range));
     for part in inputs {
         let range = &part.span.range;
-        // It meets itself.
+        // The count includes the file itself.
         if part.may_move && met.count(range) == 1 {
             breaks.push(range.start.clone());
             let inputs = vec![part.span.clone()];
@@ -135,7 +136,7 @@ fn cut_merge(
         bytes += weight;
         let is_last = at + 1 == gaps.len();
         let forced = gap.end.as_ref().is_some_and(|end| breaks.binary_search(end).is_ok());
-        // Half of the next gap would make it too large.
+        // Cut before the next gap if half of it would make the piece too large.
         let next = gaps.get(at + 1).map_or(0, |(_, weight)| weight / 2);
         if bytes + next > target || forced || is_last {
             ranges.push(KeyRange::new(core::mem::replace(&mut start, Key::empty()), gap.end.clone()));
@@ -146,7 +147,7 @@ fn cut_merge(
     pieces_of(merging, ranges)
 }
 
-/// The gaps between `edges` in `hull` with the bytes in each, wide ones divided at interpolated keys.
+/// Returns the gaps between `edges` in `hull` with the bytes in each. Wide gaps are divided at interpolated keys.
 fn refined(hull: &KeyRange, edges: &[Key], files: &[&FileView], target: u64) -> Vec<(KeyRange, u64)> {
     let starts = [&hull.start].into_iter().chain(edges);
     let ends = edges.iter().map(Some).chain([hull.end.as_ref()]);
@@ -166,14 +167,14 @@ fn refined(hull: &KeyRange, edges: &[Key], files: &[&FileView], target: u64) -> 
     gaps
 }
 
-/// Of `ranges`, which are disjoint and sorted, those that share keys with `range`, by place.
+/// Returns the index range of those `ranges` that share keys with `range`. `ranges` are disjoint and sorted.
 fn meeting(ranges: &[KeyRange], range: &KeyRange) -> core::ops::Range<usize> {
     let first = ranges.partition_point(|r| r.end.as_ref().is_some_and(|end| *end <= range.start));
     let past = ranges.partition_point(|r| range.is_before_end(&r.start));
     first..past.max(first)
 }
 
-/// The bytes of `files` in each of `gaps`.
+/// Returns the bytes of `files` in each of `gaps`.
 fn weights(files: &[&FileView], gaps: &[KeyRange]) -> Vec<u64> {
     let mut weights = vec![0; gaps.len()];
     for file in files {
@@ -185,7 +186,7 @@ fn weights(files: &[&FileView], gaps: &[KeyRange]) -> Vec<u64> {
     weights
 }
 
-/// What `merging` has in each of `ranges`; nothing where that is nothing.
+/// Returns a cut for each of `ranges` that contains some part of `merging`.
 fn pieces_of(merging: &[&Part], ranges: Vec<KeyRange>) -> Vec<Cut> {
     let mut taken: Vec<(Vec<FileSpan>, u64, bool)> = vec![(Vec::new(), 0, true); ranges.len()];
     for part in merging {
@@ -253,7 +254,8 @@ mod tests {
         assert!(most <= 2 * 160 * MIB / 10, "{most}");
     }
 
-    /// Decimals are a small part of all bytes: by these, some pieces had all keys, and others none.
+    /// Decimal digits cover a small part of all byte values. Interpolated by raw bytes, some pieces would get all
+    /// keys and others none.
     #[test]
     fn pieces_of_text_are_as_even_as_those_of_numbers() {
         let key = |n: u32| Key::new(alloc::format!("user{n:010}").as_bytes());
@@ -267,7 +269,7 @@ mod tests {
         let cuts = cut(&inputs, &[], 24, Vec::new(), Vec::new());
         let counted: u64 = inputs.iter().map(|part| part.file.bytes).sum();
         for cut in &cuts {
-            // What is really there: every key of an input has as many bytes.
+            // The actual bytes: every key of an input has the same size.
             let below = |end: &Key| {
                 (0..32).rev().fold(0u32, |n, bit| {
                     let next = n | 1 << bit;
@@ -288,7 +290,7 @@ mod tests {
         let inputs = [part(1, 0, 100, 64 * MIB), part(2, 200, 300, 64 * MIB)];
         let cuts = cut(&inputs, &[], 10, Vec::new(), Vec::new());
         assert!(cuts.len() == 2 && cuts.iter().all(|c| c.may_move));
-        // What is expected to be folded cuts the first; the second still moves.
+        // The file expected to be folded cuts the first input; the second one is still moved.
         let cuts = cut(&inputs, &[part(3, 50, 150, 64 * MIB)], 4, Vec::new(), Vec::new());
         assert_eq!(cuts.iter().filter(|c| c.may_move).count(), 1);
         assert!(cuts.len() > 2);

@@ -1,32 +1,35 @@
-//! Dividing a piece again, when it is about to fold more than was foreseen.
+//! Division of a ready piece that is about to fold more than was expected.
 //!
-//! A ticket is cut when it is admitted, with what it is expected to fold. By the time a piece starts, its level may have
-//! become so deep that all of it is folded: then one piece would rewrite a level alone, while all that follows waits for it.
-//! It is divided into as many pieces as it would have been cut into, and each of these is asked anew.
+//! A ticket is cut into pieces at admission, from its inputs and the expected folds. By the time a piece starts, its
+//! output level may be so deep that all overlapping files are folded. Then one piece would rewrite a whole level
+//! alone while everything behind it waits. So the piece is divided into as many parts as it would have been cut into,
+//! and the fold decision is made again for each part.
 //!
-//! The parts claim together what the piece claimed, wait for what it waited for, and who waits for it waits for all of them.
+//! The parts together hold the claims of the piece and wait for the same pieces. Pieces that waited for it wait for
+//! all parts.
 
-use super::Scene;
 use super::cut;
+use super::scene::Scene;
 use super::tickets::{Flight, Piece, TicketState};
 use alloc::vec::Vec;
 use drumlin_types::contract::{FileSpan, PieceId, TreeView};
 
-/// A piece that is so many times what it was meant to be is divided.
+/// A piece is divided when its bytes reach this multiple of the intended piece size.
 const TIMES: f64 = 2.0;
 
-/// A piece that was divided.
+/// Record of a piece that was divided.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Divided {
-    /// The piece; the first of its parts keeps its id.
+    /// Id of the piece; the first part keeps it.
     pub id: PieceId,
-    /// The parts.
+    /// Number of parts.
     pub parts: u32,
-    /// Bytes that it would have read.
+    /// Bytes that the undivided piece would have read.
     pub bytes: u64,
 }
 
-/// Bytes of a piece of `ticket`, of which the ready `piece` is to fold `folded` bytes and others as many for their size.
+/// Returns the intended size of a piece of `ticket` when the ready `piece` folds `folded` bytes and the others fold
+/// in the same proportion.
 fn meant(scene: &Scene<'_>, ticket: &TicketState, piece: &Piece, folded: u64) -> u64 {
     let grown = (piece.bytes + folded) as f64 / piece.bytes.max(1) as f64;
     let all: u64 = ticket.pieces.iter().map(|p| p.bytes - p.folded).sum();
@@ -35,8 +38,8 @@ fn meant(scene: &Scene<'_>, ticket: &TicketState, piece: &Piece, folded: u64) ->
 }
 
 impl Flight {
-    /// Divides the ready piece `id`, which would fold `folds` of `bytes` bytes, if it is too large with them. `None` when
-    /// it stays as it is.
+    /// Divides the ready piece `id` if it is too large with the `folds` of `bytes` bytes. Returns `None` when it
+    /// stays as it is.
     pub(super) fn divide(
         &mut self,
         scene: &Scene<'_>,
@@ -48,7 +51,8 @@ impl Flight {
         let piece = ticket.pieces.get(id.index as usize)?;
         let meant = meant(scene, ticket, piece, bytes);
         let total = piece.bytes + bytes;
-        // Once only: estimates for narrow ranges say little. What failed before has folded files among its inputs.
+        // A piece is divided at most once, because estimates for narrow ranges are poor. A piece that failed before
+        // already has folded files among its inputs.
         if piece.is_part || piece.attempts > 0 || piece.folded > 0 || (total as f64) < TIMES * meant as f64 {
             return None;
         }

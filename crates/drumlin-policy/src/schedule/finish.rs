@@ -1,15 +1,16 @@
-//! What becomes of pieces that are done, that fail, or that are given up (downforce.md 3.6, 3.9).
+//! Pieces that finish, fail or are withdrawn (downforce.md 3.6, 3.9).
 //!
-//! A piece that is done is installed once what it waits for is installed. Meanwhile it is held; nobody sleeps for it.
-//! It *lands* where waiting is no use: its output takes the place of its inputs in their own level, which is legal as
-//! soon as nothing that it waits for lies between them there, and it sinks later by an edit alone.
+//! A finished piece is installed once the pieces that it waits for are installed. Until then its output is *held*; no
+//! thread blocks for it. When waiting longer is no use, the piece *lands*: its output replaces its inputs in their
+//! own level. That is legal as soon as nothing that it waits for lies between them there. Later the output *sinks* to
+//! its output level by a version edit alone.
 //!
-//! A piece that is given up frees its inputs. Pieces that wait for it were legal only because it would be out of their
-//! way: each is *re-targeted* to the level of its own deepest input where it may go without that, else given up too;
-//! and so on for those that wait for it.
+//! A withdrawn piece frees its inputs. Pieces that wait for it were legal only because its inputs would be out of
+//! their way. Each of them is *re-targeted* to the level of its own deepest input, if it may stay there without the
+//! withdrawn piece. Otherwise it is withdrawn too. The same then applies to the pieces that wait for it.
 
-use super::Scene;
 use super::limits::Mode;
+use super::scene::Scene;
 use super::start::with_margin;
 use super::tickets::{Flight, Piece, PieceState, TicketState};
 use alloc::collections::BTreeSet;
@@ -18,34 +19,35 @@ use drumlin_types::contract::legal::waits;
 use drumlin_types::contract::{FileSpan, PieceId, PieceView};
 use drumlin_types::{TableId, Ticket, bug};
 
-/// First pause after a failed piece, doubling to the last one; microseconds.
+/// Initial and largest retry back-off after a failed piece, in microseconds. The back-off doubles with each failure.
 const RETRY_FIRST: u64 = 1_000_000;
 const RETRY_LAST: u64 = 60_000_000;
-/// Attempts at a piece before it is given up.
+/// Number of attempts after which a failing piece is withdrawn.
 const MAX_ATTEMPTS: u32 = 5;
 
-/// An edit that may be made now.
+/// Version edit that may be made now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Install {
-    /// The output of a held piece goes to its level.
+    /// Installs the output of a held piece in its output level.
     Output(PieceId),
-    /// The output of a held piece takes the place of its inputs, in the deepest level of them.
+    /// Installs the output of a held piece in place of its inputs, in the deepest level of them.
     Land(PieceId, u8),
-    /// The landed output goes to its level.
+    /// Moves the landed output to its output level.
     Sink(PieceId),
 }
 
-/// What a withdrawal ended.
+/// Pieces that a withdrawal affected.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Withdrawn {
-    /// Pieces given up; what was merged for them is of no use.
+    /// Withdrawn pieces; their output is useless.
     pub gone: Vec<PieceId>,
-    /// Pieces that now stay in the level of their inputs.
+    /// Pieces that were re-targeted to the level of their inputs.
     pub staying: Vec<PieceId>,
 }
 
 impl Flight {
-    /// The executor of a piece is done. `false` when the piece was given up meanwhile: its output is to be removed.
+    /// Records that the executor of a piece is done. Returns `false` when the piece was withdrawn meanwhile and its
+    /// output must be removed.
     pub fn finished(&mut self, id: PieceId, now: u64) -> bool {
         self.stray.remove(&id);
         match self.piece_mut(id) {
@@ -58,8 +60,8 @@ impl Flight {
         }
     }
 
-    /// The next edit that may be made; after it was, [`Flight::installed`] or [`Flight::landed`] is told. `is_short`
-    /// when the disk needs the space of inputs.
+    /// Returns the next version edit that may be made. The caller reports it afterwards with [`Flight::installed`] or
+    /// [`Flight::landed`]. `is_short` means that the disk needs the space of the inputs.
     pub fn next_install(&self, scene: &Scene<'_>, is_short: bool) -> Option<Install> {
         if scene.settings.mode != Mode::Pipelined {
             return self.next_whole();
@@ -82,7 +84,8 @@ impl Flight {
         None
     }
 
-    /// When a held piece becomes late, microseconds. Without the pipeline none does.
+    /// Returns the time at which a held piece may land because of its age, in microseconds. Returns `None` without
+    /// the pipeline.
     pub fn next_landing(&self, scene: &Scene<'_>) -> Option<u64> {
         if scene.settings.mode != Mode::Pipelined {
             return None;
@@ -91,7 +94,7 @@ impl Flight {
         held.map(|(_, p)| p.finished_at + scene.settings.hold).min()
     }
 
-    /// Without the pipeline a plan installs as a whole.
+    /// Returns the next edit without the pipeline, where a plan is installed as a whole.
     fn next_whole(&self) -> Option<Install> {
         let is_done = |p: &Piece| !p.is_unfinished() || (p.state == PieceState::Held && self.is_clear(p));
         let ticket = self.tickets.iter().find(|t| !t.is_finished() && t.pieces.iter().all(is_done))?;
@@ -103,8 +106,8 @@ impl Flight {
         piece.waits.iter().any(|id| self.piece(*id).is_some_and(|p| p.is_unfinished() && p.attempts > 0))
     }
 
-    /// Whether the output of `piece` may lie in the deepest level of its inputs, above its own: nothing that it waits
-    /// for lies between them there.
+    /// Returns whether the output of `piece` may lie in the deepest level of its inputs, above its output level.
+    /// Nothing that it waits for may lie between them there.
     pub fn may_land(&self, piece: &Piece) -> bool {
         let level = piece.landing();
         level < piece.out && waits(&piece.inputs, level, &self.open_waits(piece)).is_empty()
@@ -115,7 +118,7 @@ impl Flight {
         earlier.filter(|p| p.is_unfinished()).map(Piece::view).collect()
     }
 
-    /// The edit of a piece is made: `outputs` are its tables.
+    /// Records that the edit of a piece is made; `outputs` are its tables.
     pub fn installed(&mut self, id: PieceId, outputs: &[TableId], bytes_out: u64, dropped: u64) {
         let Some(ticket) = self.ticket_mut(id.ticket) else { return };
         let out = ticket.plan.out;
@@ -127,7 +130,7 @@ impl Flight {
         ticket.count(id, bytes_out, dropped);
     }
 
-    /// A piece has landed: its output lies where `outputs` say. A piece without output is done.
+    /// Records that a piece has landed, with its output at `outputs`. A piece without output is complete.
     pub fn landed(&mut self, id: PieceId, outputs: Vec<FileSpan>, bytes_out: u64, dropped: u64) {
         let Some(ticket) = self.ticket_mut(id.ticket) else { return };
         let Some(piece) = ticket.pieces.get_mut(id.index as usize) else { return };
@@ -136,7 +139,7 @@ impl Flight {
         ticket.count(id, bytes_out, dropped);
     }
 
-    /// A piece failed: it is tried again later, or given up with what depends on it.
+    /// Records a failed piece: it is retried later, or withdrawn together with the pieces that depend on it.
     pub fn failed(&mut self, id: PieceId, retry: bool, why: &str, now: u64) -> Withdrawn {
         self.stray.remove(&id);
         let Some(piece) = self.piece_mut(id) else { return Withdrawn::default() };
@@ -146,17 +149,17 @@ impl Flight {
         piece.attempts += 1;
         if !retry || piece.attempts >= MAX_ATTEMPTS {
             let ended = self.withdraw(id, why);
-            // Its own executor is done.
+            // The executor of the failed piece is done, so it no longer counts as stray.
             self.stray.remove(&id);
             return ended;
         }
-        // What it folded stays claimed: it is as good to fold later.
+        // Files that it folded stay claimed: folding them at the next attempt is just as good.
         piece.state = PieceState::Ready;
         piece.not_before = now + (RETRY_FIRST << (piece.attempts - 1)).min(RETRY_LAST);
         Withdrawn::default()
     }
 
-    /// Gives up the pieces of `ticket` that have not started.
+    /// Withdraws the pieces of `ticket` that have not started.
     pub fn withdraw_ready(&mut self, ticket: Ticket, why: &str) -> Withdrawn {
         let pieces = self.ticket(ticket).map_or(&[][..], |t| &t.pieces);
         let ready: Vec<PieceId> =
@@ -172,7 +175,7 @@ impl Flight {
         all
     }
 
-    /// Gives `id` up, and re-targets or gives up what waits for it.
+    /// Withdraws `id`, and re-targets or withdraws the pieces that wait for it.
     pub fn withdraw(&mut self, id: PieceId, why: &str) -> Withdrawn {
         let mut ended = Withdrawn::default();
         let mut staying: BTreeSet<PieceId> = BTreeSet::new();
@@ -185,7 +188,7 @@ impl Flight {
                 if !self.is_open(next) {
                     continue;
                 }
-                // A piece that stays already stays, unless what it waits for now keeps it from there too.
+                // A piece that was re-targeted stays so, unless a piece that it waits for now blocks that level too.
                 let was_staying = staying.contains(&next);
                 if self.stay(next, &staying, why, &mut ended) {
                     staying.insert(next);
@@ -215,7 +218,7 @@ impl Flight {
         }
     }
 
-    /// Lets a piece end in the level of its inputs, if it may. A landed one is there.
+    /// Re-targets a piece to the level of its inputs, if that is legal. A landed piece is already there.
     fn stay(&mut self, id: PieceId, staying: &BTreeSet<PieceId>, why: &str, ended: &mut Withdrawn) -> bool {
         let Some(piece) = self.piece(id) else { return false };
         let level = piece.landing();
@@ -228,7 +231,7 @@ impl Flight {
             }
             return true;
         }
-        // At its own output level it needs what it waits for to be gone; so does one that moves.
+        // In its own output level, or as a trivial move, a piece needs the pieces that it waits for to be gone.
         let may = (level < piece.out || staying.contains(&id))
             && !(piece.state == PieceState::Ready && piece.may_move)
             && self.is_free_at_staying(piece, level, staying);
@@ -248,7 +251,7 @@ impl Flight {
         true
     }
 
-    /// Whether neither what was given up nor what stays above keeps `piece` from `level`.
+    /// Returns whether neither withdrawn pieces nor re-targeted ones above keep `piece` from `level`.
     fn is_free_at_staying(&self, piece: &Piece, level: u8, staying: &BTreeSet<PieceId>) -> bool {
         let mut fixed: Vec<PieceView> = Vec::new();
         for other in piece.waits.iter().filter_map(|id| self.piece(*id)) {

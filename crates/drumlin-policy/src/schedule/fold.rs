@@ -1,46 +1,71 @@
-//! What a piece merges along when it starts, and where its output goes (downforce.md 3.5).
+//! Which files of the output level a starting piece folds, and which run takes its output (downforce.md 3.5).
 //!
-//! A plan that may fold takes, at the last moment, the free files that lie in its output's range: or it takes none of
-//! them and its output becomes an extra run there. Folding is legal always, because the output level sets no
-//! condition; it is a question of cost alone. An extra run costs every read that reaches the level, a fold rewrites the
-//! level's bytes.
+//! To *fold* is to include the free files in the output's range of the output level as inputs. The decision is made
+//! at the last moment. If a piece folds none, its output becomes an extra run there. Both are always legal, because
+//! the output level imposes no condition, so the choice is only a matter of cost. An extra run costs every read that
+//! reaches the level; a fold rewrites the level's bytes.
 //!
 //! ```text
-//! the range is as deep as it may be     fold all that is free; not enough: do not start yet, but for the oldest ticket
-//! the same, over its size, not begun    after all others, and once nothing drains it (`start`)
+//! depth has reached its cap             fold all free files; if too few are free, wait (except the oldest ticket)
+//! same, over its size, plan not begun   start after all others, and only when nothing drains the level (`start`)
 //! the piece waits for an earlier one    fold nothing, so that it can land
 //! the level is over its size            fold nothing: it moves down soon, and would be rewritten twice
-//! depth >= k*                           fold all that is free
+//! depth >= k*                           fold all free files
 //! else                                  fold nothing
 //! ```
 
-use super::Numbers;
 use super::limits::{Mode, Settings};
-use super::project::part;
+use super::numbers::Numbers;
+use super::project::{counts, part};
 use super::tickets::{Flight, Piece, TicketState};
-use super::weights::{LevelWeight, Weights, counts, depth};
+use super::weights::{LevelWeight, Weights, depth};
 use crate::share::share;
 use alloc::vec::Vec;
-use drumlin_types::contract::{FileSpan, FileView, LevelDesign, RunTag, TreeView};
+use drumlin_types::contract::{CostView, FileSpan, FileView, LevelDesign, LoadView, RunTag, TreeView};
 use drumlin_types::{KeyRange, RunId, Seq};
+
+/// Long-term write rate in bytes per second below which a keyspace counts as idle.
+const IDLE: f64 = 1024.0;
+/// Price of a slot second in seconds of reads. A slot runs beside the reads and costs them only device time.
+const SLOT: f64 = 0.1;
 
 /// Measured costs that decide between folding and an extra run.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct FoldCosts {
-    /// Bytes per second that enter a level: what is written of late, as every byte passes every level once.
+    /// Bytes per second that enter a level. This is the recent write rate, since every byte passes every level once.
     pub inflow: f64,
-    /// Nothing was written for long.
+    /// Whether nothing has been written for a long time.
     pub rests: bool,
     /// Slot seconds per rewritten byte.
     pub rewrite: f64,
-    /// Slot seconds per piece besides.
+    /// Fixed slot seconds per piece.
     pub fixed: f64,
-    /// Seconds per second that reads spend on one more run: lookups times their probe, seeks times their cursor.
+    /// Seconds per second that reads spend on one more run: lookups times their probe, plus seeks times their cursor.
     pub extra_run: f64,
 }
 
-/// k*: the number of batches after which a level of `bytes` is folded with least cost, when batches of `batch` bytes
-/// enter it.
+impl FoldCosts {
+    /// Derives the costs from measurements: the long-term `load` and the recent load `lately`.
+    pub fn measured(load: &LoadView, lately: &LoadView, costs: &CostView) -> FoldCosts {
+        let rewrite = if costs.merge_bytes_per_s > 0.0 { 1.0 / costs.merge_bytes_per_s } else { 0.0 };
+        // One lookup in a hundred reads a block of a run that does not hold its key.
+        let probe = costs.probe_ns + costs.block_ns * 0.01;
+        // The mean cursor is in a small run that is entirely cached. A run that is worth compacting is as large as
+        // those that lookups read, so a seek costs at least a block read.
+        let cursor = costs.cursor_ns.max(costs.block_ns);
+        let extra_run = (lately.gets * probe + lately.seeks * cursor) / 1e9;
+        // No rate is known in the first second; the bytes written so far count as that second's rate.
+        let counted = load.counted[2] as f64 * load.entry_bytes;
+        let is_known = load.write_bytes > 0.0;
+        let (inflow, long) =
+            if is_known { (lately.write_bytes, load.write_bytes) } else { (counted, counted) };
+        let (rewrite, fixed) = (SLOT * rewrite, SLOT * costs.merge_fixed_ns / 1e9);
+        FoldCosts { inflow, rests: long < IDLE, rewrite, fixed, extra_run }
+    }
+}
+
+/// Returns k*, the number of batches after which folding a level of `bytes` costs least, when batches of `batch`
+/// bytes enter it.
 pub fn fold_period(costs: &FoldCosts, bytes: f64, batch: f64) -> f64 {
     let read = batch.max(1.0) * costs.extra_run;
     if read <= 0.0 {
@@ -49,7 +74,7 @@ pub fn fold_period(costs: &FoldCosts, bytes: f64, batch: f64) -> f64 {
     root((2.0 * costs.inflow * bytes * costs.rewrite / read).max(0.0))
 }
 
-/// Square root by Newton's steps: the core library has none.
+/// Returns the square root by Newton's method; the core library has none.
 fn root(value: f64) -> f64 {
     if value <= 0.0 {
         return 0.0;
@@ -65,42 +90,44 @@ fn root(value: f64) -> f64 {
     guess
 }
 
-/// Runs that are meant to cover a key of a level: one where only bytes bound it. Infinite without any design.
+/// Returns the number of runs that are meant to cover a key of a level: one where only bytes bound it, infinite
+/// without any design.
 pub fn design_runs(design: &LevelDesign) -> f64 {
     if design.runs.is_finite() || design.bytes.is_infinite() { design.runs } else { 1.0 }
 }
 
-/// Depth from which on a level takes no more without folding. The oldest ticket into it folds too, but never waits.
+/// Returns the depth at which a level takes no more without folding. The oldest ticket into it folds too, but never
+/// waits.
 pub fn depth_cap(design: &LevelDesign, settings: &Settings) -> f64 {
     design_runs(design) + f64::from(settings.cap()) - 1.0
 }
 
-/// Write amplification of one level of `bytes` that is folded every `k`-th batch of `batch` bytes: bytes rewritten per
-/// byte that enters.
+/// Returns the write amplification of one level of `bytes` that is folded every `k`-th batch of `batch` bytes, in
+/// bytes rewritten per byte that enters.
 pub fn rewritten(bytes: f64, k: f64, batch: f64) -> f64 {
     1.0 + bytes / (k * batch)
 }
 
-/// What the fold of a piece is decided on.
+/// Inputs of the fold decision for a piece.
 pub struct Question<'a> {
-    /// The tree with its plans under way.
+    /// Tree with its plans under way.
     pub view: &'a TreeView,
-    /// Its weights.
+    /// Weights of that tree.
     pub weights: &'a Weights,
     /// Tickets under way.
     pub flight: &'a Flight,
-    /// Limits.
+    /// Scheduler limits.
     pub settings: &'a Settings,
-    /// Costs.
+    /// Measured costs.
     pub costs: &'a FoldCosts,
 }
 
-/// The answer.
+/// Fold decision.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Fold {
-    /// The piece may not start yet.
+    /// The piece must not start yet.
     Wait,
-    /// It starts, and merges these along, of so many bytes.
+    /// The piece starts and folds these files, of that many bytes in total.
     Take(Vec<FileSpan>, u64),
 }
 
@@ -111,7 +138,7 @@ fn is_over(level: &LevelWeight) -> bool {
 const NOTHING: Fold = Fold::Take(Vec::new(), 0);
 
 impl Question<'_> {
-    /// What a piece of `ticket` may do now.
+    /// Returns the fold decision for a piece of `ticket` at this time.
     pub fn ask(&self, ticket: &TicketState, piece: &Piece, has_waits: bool) -> Fold {
         let Some(range) = piece.hull() else { return NOTHING };
         let may_fold = !ticket.plan.may_fold.is_empty() && piece.out == ticket.plan.out;
@@ -124,8 +151,8 @@ impl Question<'_> {
         self.decide(piece.out, &range, moving)
     }
 
-    /// Whether `piece` of a plan that has not begun goes to a level that is over its size and as deep as it may be: it may
-    /// start as the oldest alone, and rather the level is to drain.
+    /// Returns whether `piece` of a plan that has not begun goes to a level over its size whose depth has reached the
+    /// cap. Such a piece starts only as the oldest one, and only when the level cannot be drained first.
     pub fn is_last_resort(&self, ticket: &TicketState, piece: &Piece) -> bool {
         let Some(range) = piece.hull() else { return false };
         if self.settings.mode != Mode::Pipelined || ticket.has_begun() || piece.source() == piece.out {
@@ -136,13 +163,13 @@ impl Question<'_> {
         is_over(weight) && deep as f64 >= self.cap(&weight.design)
     }
 
-    /// Files of a level in `range`, as they are once all that has started is done.
+    /// Returns the files of a level in `range` as they will be when all started pieces are done.
     fn there<'b>(&'b self, level: u8, range: &'b KeyRange) -> impl Iterator<Item = &'b FileView> {
         let runs = self.view.levels[usize::from(level)].runs.iter();
         runs.flat_map(move |run| run.meeting(range)).filter(move |f| counts(f, level, self.flight))
     }
 
-    /// The same for a plan that is not admitted yet: whether its pieces are expected to fold.
+    /// Returns whether the pieces of a plan that is not yet admitted are expected to fold.
     pub fn expects(&self, out: u8, range: &KeyRange, bytes: u64) -> bool {
         self.settings.mode == Mode::Pipelined
             && matches!(self.decide(out, range, (bytes, true, false, false)), Fold::Take(files, _) if !files.is_empty())
@@ -166,7 +193,8 @@ impl Question<'_> {
             let is_enough = (depth(busy, range) as f64) < self.cap(&weight.design);
             return if is_enough { all() } else { Fold::Wait };
         }
-        // The exemption is from waiting: without this, plans that follow each other are each the oldest, and none is bounded.
+        // The oldest ticket is only exempt from waiting. It must still fold, or tickets that follow each other would
+        // each be the oldest, and nothing would bound the depth.
         if may_fold && !has_waits && deep as f64 >= self.cap(&weight.design) {
             return all();
         }
@@ -176,7 +204,8 @@ impl Question<'_> {
         let most = f64::from(self.settings.cap());
         let period = match self.settings.fold_every {
             Some(every) => f64::from(every),
-            // What comes and what is read are spread as the level is, so a part of it is judged by its own bytes.
+            // Inflow and reads are assumed to be spread as the level's data is, so a part of it is judged by its own
+            // bytes.
             None => {
                 let there: f64 = files.iter().map(|f| f.bytes as f64 * share(&f.bounds, range)).sum();
                 fold_period(self.costs, there + batch as f64, batch as f64)
@@ -204,23 +233,24 @@ impl Question<'_> {
     }
 }
 
-/// A run of the output level, as placing sees it.
+/// Run of the output level as a possible destination.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Room {
-    /// The run.
+    /// Id of the run.
     pub run: RunId,
-    /// Its largest sequence number.
+    /// Largest sequence number of the run.
     pub max_seq: Seq,
-    /// It has no policy's tag.
+    /// Whether the run carries no policy's tag.
     pub is_plain: bool,
-    /// The outputs fit between the files that stay in it.
+    /// Whether the outputs fit between the files that stay in the run.
     pub fits: bool,
 }
 
-/// The run of level `level` that takes the outputs of a piece of `ticket`, and its tag. At the output level it is the
-/// wanted one where they fit; for an untagged plan that wanted one, the newest run where they fit; else the ticket's own.
-/// Above it, where pieces land and stay, all of a ticket share one. Where they fit into none of these, a run from
-/// `numbers`.
+/// Returns the run of level `level` that takes the outputs of a piece of `ticket`, and its tag. In the output level
+/// this is the wanted run if they fit there. An untagged plan whose wanted run does not fit takes the newest untagged
+/// run where they fit; otherwise the ticket's own run is used. Above the output level, where pieces land or are
+/// re-targeted, all pieces of a ticket share one run. If the outputs fit none of these, a new run from `numbers` is
+/// used.
 pub fn home(ticket: &mut TicketState, level: u8, rooms: &[Room], numbers: &mut Numbers) -> (RunId, RunTag) {
     let has_room = |run: &RunId| rooms.iter().find(|room| room.run == *run).is_none_or(|room| room.fits);
     if level == ticket.plan.out {
@@ -235,7 +265,7 @@ fn at_output(ticket: &TicketState, rooms: &[Room]) -> Option<RunId> {
     let room = |run: RunId| rooms.iter().find(|room| room.run == run);
     let has_room = |run: &RunId| room(*run).is_none_or(|room| room.fits);
     if let Some(wanted) = ticket.wanted {
-        // A run that is gone meanwhile may be made anew under its number.
+        // A run that no longer exists may be created again under its number.
         if has_room(&wanted) && (room(wanted).is_some() || ticket.tag.0.is_empty()) {
             return Some(wanted);
         }
@@ -269,7 +299,7 @@ mod tests {
         ] {
             let k = period(given.0, given.1, given.2);
             assert!((k - expected).abs() < 0.005, "{k} {expected}");
-            // The best whole number by the cost itself.
+            // The best whole number, found by evaluating the cost directly.
             let read = given.1 * 630e-9 + given.2 * 3e-6;
             let cost = |k: f64| given.0 / 200.0 * 1280.0 / (k * 64.0) + read * (k - 1.0) / 2.0;
             let found = (1..=40).map(f64::from).min_by(|a, b| cost(*a).total_cmp(&cost(*b)));

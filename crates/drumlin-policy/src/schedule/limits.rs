@@ -1,42 +1,42 @@
-//! Numbers that bound what is under way (downforce.md 3.7, 4), and the number of slots (2, 3.8).
+//! Limits on work under way (downforce.md 3.7, 4), and the number of compaction slots (2, 3.8).
 //!
-//! Each limit spares the oldest unfinished ticket into a level: half-installed tickets cannot block each other.
+//! Every limit exempts the oldest unfinished ticket into a level, so half-installed tickets cannot block each other.
 
 use super::weights::Weights;
 
-/// How plans follow each other. All but the first are for comparisons.
+/// Concurrency mode of compactions. All modes but the first are for comparisons.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Mode {
-    /// Any legal plan may run at any time, and each piece installs alone.
+    /// Any legal plan may run at any time, and each piece is installed on its own.
     #[default]
     Pipelined,
-    /// As engines without a pipeline: level 0 and level 1 exclude each other, files that overlap busy ones are
-    /// busy too, tiers merge one plan at a time, and a plan installs as a whole.
+    /// As in engines without a pipeline: level 0 and level 1 exclude each other, and files that overlap busy ones are
+    /// busy too. Tiers compact one plan at a time, and a plan is installed as a whole.
     Split,
-    /// As [`Mode::Split`], with one thread for a plan.
+    /// Like [`Mode::Split`], with a single thread per plan.
     Unsplit,
 }
 
 impl Mode {
-    /// Its name: `pipelined`, `split` or `unsplit`.
+    /// Names of the modes: `pipelined`, `split` and `unsplit`.
     pub const NAMES: [(&'static str, Mode); 3] =
         [("pipelined", Mode::Pipelined), ("split", Mode::Split), ("unsplit", Mode::Unsplit)];
 }
 
-/// What the scheduler goes by besides the tree.
+/// Scheduler settings.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Settings {
-    /// Merge slots.
+    /// Number of compaction slots.
     pub slots: u32,
-    /// How plans follow each other.
+    /// Concurrency mode of compactions.
     pub mode: Mode,
-    /// Least and most input bytes of a piece.
+    /// Smallest and largest input bytes of a piece.
     pub piece: (u64, u64),
-    /// Extra runs that a level may have; `None` derives them from the slots.
+    /// Number of extra runs that a level may have; `None` derives it from the slots.
     pub depth_cap: Option<u32>,
-    /// A fixed fold period in place of the one that costs suggest.
+    /// Fixed fold period that replaces the one computed from costs.
     pub fold_every: Option<u32>,
-    /// From this fill of its target on, a level pair no longer goes first.
+    /// Fill of the output level above which a level pair loses its precedence.
     pub back_pressure: f64,
     /// Microseconds that a finished piece waits before it lands.
     pub hold: u64,
@@ -57,29 +57,31 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// X: runs beyond the design at which a level takes no more without folding.
+    /// Returns X, the number of runs beyond the design at which a level takes no more without folding.
     pub fn cap(&self) -> u32 {
         self.depth_cap.unwrap_or((self.slots / 2).clamp(8, 16))
     }
 
-    /// Unfinished tickets that a keyspace may have.
+    /// Returns the upper bound on unfinished tickets of a keyspace.
     pub fn most_tickets(&self) -> usize {
         4 * self.slots as usize + 16
     }
 
-    /// Ready pieces of a level pair from which on no plan for it is admitted; with one slot, none while that is busy.
-    /// What is queued grows old: more could be merged at once by a plan that is made when it can start.
+    /// Returns the number of ready pieces of a level pair at which no further plan for it is admitted. With one slot
+    /// this is zero while the slot is busy. Queued plans become outdated: a plan that is made when it can start
+    /// covers more data at once.
     pub fn most_ready(&self, is_busy: bool) -> usize {
         let half = self.slots as usize / 2;
         if is_busy { half } else { half.max(1) }
     }
 
-    /// The only slot: it serves what is above first, between the pieces of a merge, and else finishes what it began.
+    /// Returns whether there is only one slot. Such a slot serves upper levels first, between the pieces of a long
+    /// compaction, and otherwise finishes what it began.
     pub fn gives_way(&self) -> bool {
         self.slots <= 1 && self.mode == Mode::Pipelined
     }
 
-    /// Bytes beyond the design that the upper levels may hold before levels over their size take no more.
+    /// Returns the bytes beyond the design that upper levels may hold before levels over their size take no more.
     pub fn most_extra(&self, weights: &Weights) -> f64 {
         let share = weights.growth().filter(|t| *t > 1.0).map_or(0.25, |t| 1.0 / (t - 1.0));
         let moving = 4.0 * f64::from(self.slots.max(1)) * self.piece.1 as f64;
@@ -87,28 +89,28 @@ impl Settings {
     }
 }
 
-/// Extra disk of a running plan: `runs` input runs, `running` pieces started in key order, tables of `table` bytes and
-/// outputs of at most `output` bytes.
+/// Returns the extra disk space of a running plan: `runs` input runs, `running` pieces started in key order, tables
+/// of `table` bytes and outputs of at most `output` bytes.
 pub fn extra_disk(runs: u64, running: u64, table: u64, output: u64) -> u64 {
     running * output + 2 * running * runs * table
 }
 
-/// What is known of the machine, for the number of slots.
+/// Properties of the machine that determine the number of slots.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Machine {
-    /// Cores that the foreground leaves, at least 1.
+    /// Number of cores that the foreground leaves, at least 1.
     pub cores: f64,
-    /// CPU time per wall time of a busy slot.
+    /// CPU time per wall-clock time of a busy slot.
     pub busy: f64,
-    /// Bytes per second that the device gives.
+    /// Device bandwidth in bytes per second.
     pub device: f64,
     /// Bytes read and written per second by a slot.
     pub slot: f64,
-    /// Memory for merges, and what one slot takes of it.
+    /// Memory for compactions in total, and per slot.
     pub memory: (u64, u64),
 }
 
-/// Slots that cores, device and memory carry.
+/// Returns the number of slots that cores, device and memory can sustain.
 pub fn slots(machine: &Machine) -> u32 {
     let by = |have: f64, each: f64| if each > 0.0 { (have / each) as u32 } else { u32::MAX };
     let cores = by(machine.cores.max(1.0), machine.busy);
@@ -117,29 +119,29 @@ pub fn slots(machine: &Machine) -> u32 {
     cores.min(device).min(memory).clamp(1, 32)
 }
 
-/// Finds the number of slots by trying: a step is kept only where merges gained a twentieth by it.
+/// Hill climber for the number of slots. It keeps a step only if compaction throughput rises by five percent.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Tuner {
-    /// The number in force.
+    /// Number of slots in force.
     pub slots: u32,
-    /// The rate before the last step, and its direction.
+    /// Throughput before the last step, and the direction of that step.
     before: Option<(f64, i32)>,
     rest: u32,
 }
 
-/// Gain from which a step is kept.
+/// Least throughput ratio at which a step is kept.
 const WORTH: f64 = 1.05;
-/// Intervals without a step after one that was taken back.
+/// Number of intervals without a step after a step was taken back.
 const REST: u32 = 8;
 
 impl Tuner {
-    /// Begins with a guess.
+    /// Starts with `slots` slots.
     pub fn new(slots: u32) -> Tuner {
         Tuner { slots: slots.max(1), before: None, rest: 0 }
     }
 
-    /// One interval passed in which all slots were busy, or not, and merges handled `rate` bytes per second; `most`
-    /// slots are allowed.
+    /// Processes one interval and returns the number of slots. `all_busy` tells whether all slots were busy, `rate`
+    /// is the compaction throughput in bytes per second, and `most` is the upper bound on slots.
     pub fn interval(&mut self, rate: f64, all_busy: bool, most: u32) -> u32 {
         let most = most.max(1);
         match self.before.take() {
@@ -165,7 +167,7 @@ mod tests {
 
     #[test]
     fn slots_follow_cores_device_and_memory() {
-        // 0.2 ms of CPU and 4 ms of waiting for each 256 KiB.
+        // Each 256 KiB takes 0.2 ms of CPU and 4 ms of waiting.
         let rate: f64 = 256.0 * 1024.0 / 4.2e-3;
         assert!((rate / 1048576.0 - 59.5).abs() < 0.05);
         let mib = 1048576.0;
@@ -195,7 +197,7 @@ mod tests {
 
     #[test]
     fn steps_that_gain_nothing_are_taken_back() {
-        // Gains end at 6 slots.
+        // Throughput stops growing at 6 slots.
         let mut tuner = Tuner::new(1);
         for _ in 0..200 {
             let rate = f64::from(tuner.slots.min(6));

@@ -1,15 +1,15 @@
-//! How many of many ranges a range meets, without looking at each.
+//! Index that counts how many ranges of a set overlap a given range, without visiting each.
 //!
-//! A range is met unless it begins behind the end or ends before the start, and no range does both. So two sorted lists
-//! answer: those that begin before the end, less those that end before the start.
+//! A range overlaps unless it begins after the given range's end or ends before its start, and no range does both. So
+//! two sorted lists suffice: the count of ranges that begin before the end, minus those that end before the start.
 
 use alloc::vec::Vec;
 use drumlin_types::{Key, KeyRange};
 
-/// The bounds of a set of ranges, which may overlap each other.
+/// Bounds of a set of ranges, which may overlap each other.
 pub(super) struct Overlaps<'a> {
     starts: Vec<&'a Key>,
-    /// Ends of those that have one.
+    /// Ends of the ranges that have one.
     ends: Vec<&'a Key>,
 }
 
@@ -25,7 +25,7 @@ impl<'a> Overlaps<'a> {
         Overlaps { starts, ends }
     }
 
-    /// How many of the ranges share a key with `range`.
+    /// Returns how many of the ranges share a key with `range`.
     pub(super) fn count(&self, range: &KeyRange) -> usize {
         if range.is_empty() {
             return 0;
@@ -34,7 +34,7 @@ impl<'a> Overlaps<'a> {
         begun - self.ends.partition_point(|end| **end <= range.start)
     }
 
-    /// Whether any of them does.
+    /// Returns whether any of the ranges shares a key with `range`.
     pub(super) fn any(&self, range: &KeyRange) -> bool {
         self.count(range) > 0
     }

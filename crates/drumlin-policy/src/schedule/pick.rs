@@ -1,34 +1,35 @@
-//! The order in which level pairs get free slots (downforce.md 3.4).
+//! Order in which level pairs get free slots (downforce.md 3.4).
 //!
-//! Top-down with back-pressure: the uppermost pair whose target is not too full goes first, because the work of upper
-//! levels is short and most urgent, and what it leaves free flows down. Where all targets are full, slots are shared by
-//! the highest averages of work times fill. A source that is over its own size too presses on: its target may be so
-//! many times fuller, up to twice. Else level 0 would grow, and writers stop, before a level that could wait.
+//! Slots go top-down with back-pressure: the uppermost pair whose output level is not too full goes first. The work
+//! of upper levels is short and most urgent, and the slots that it leaves free go to lower levels. Where all output
+//! levels are full, slots are shared by the highest averages of work times fill. A source that is over its own size
+//! presses on: its output level may be fuller by the same factor, up to two. Otherwise level 0 would grow, and
+//! writers would stop, for the sake of a level that could wait.
 
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 
-/// What has one place in the order. Between equal places, the smaller one goes first.
+/// Class of work with one place in the order. At equal precedence, the smaller value goes first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Kind {
     /// Source level.
     pub source: u8,
     /// Output level.
     pub out: u8,
-    /// It only tidies: it comes last.
+    /// Whether the work is only tidying (intra-level compaction), which comes last.
     pub is_tidying: bool,
-    /// Its tickets have begun.
+    /// Whether its tickets have begun.
     pub has_begun: bool,
 }
 
-/// The work of one level pair.
+/// Work of one level pair.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Pair {
-    /// Its levels, and which of their work.
+    /// Levels and class of the work.
     pub kind: Kind,
     /// Bytes of ready and running pieces times the fill of the source.
     pub weight: f64,
-    /// Pieces running.
+    /// Number of running pieces.
     pub running: u32,
     /// Fill of the source level.
     pub source_fill: f64,
@@ -36,15 +37,16 @@ pub struct Pair {
     pub target_fill: f64,
 }
 
-/// A source counts as at most so many times over its size: what presses on fills the level below no further than that.
+/// Upper bound on the fill of a source in the back-pressure rule. It bounds how far a full source may overfill the
+/// level below.
 const PRESSES: f64 = 2.0;
 
-/// Whether a target is too full for its source to go first.
+/// Returns whether an output level is too full for its source to go first.
 pub fn is_full(source_fill: f64, target_fill: f64, back_pressure: f64) -> bool {
     target_fill > back_pressure * source_fill.clamp(1.0, PRESSES)
 }
 
-/// `pairs` in the order in which they get the next slot.
+/// Sorts `pairs` into the order in which they get the next slot.
 pub fn order(mut pairs: Vec<Pair>, back_pressure: f64) -> Vec<Pair> {
     pairs.sort_by(|a, b| compare(a, b, back_pressure));
     pairs
@@ -70,7 +72,7 @@ mod tests {
         Pair { kind, weight, running: 0, source_fill: 1.0, target_fill }
     }
 
-    /// Slots that three full pairs get.
+    /// Returns the slots that three pairs with full output levels get.
     fn shares(weights: [f64; 3], slots: u32) -> [u32; 3] {
         let mut pairs: Vec<Pair> = (0..3).map(|i| pair(i, weights[usize::from(i)], 9.0)).collect();
         for _ in 0..slots {

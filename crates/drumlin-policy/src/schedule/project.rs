@@ -1,24 +1,26 @@
-//! The tree with what plans under way do to it: what a policy sees, and what legality is judged on.
+//! Tree with the effects of plans under way: the view of policies and of legality checks.
 //!
-//! A file that is claimed in part appears as several disjoint parts. Outputs that are still to come appear as
-//! estimated files, with table numbers of their own. They stand in the run that the ticket wants where they fit
-//! beside what stays there, else in a run of the ticket's own: so the files of a run are disjoint in every view.
+//! A partly claimed file appears as several disjoint parts. Outputs that are still to come appear as estimated files
+//! with placeholder table numbers. They appear in the run that the ticket wants if they fit beside the files that
+//! stay there, otherwise in the ticket's own run. So the files of a run are disjoint in every view.
 
-use super::tickets::{Flight, Piece, TicketState};
+use super::tickets::{Flight, Piece, PieceState, TicketState};
 use crate::share::{narrowed, split};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::ops::Bound;
-use drumlin_types::contract::{FileState, FileView, LevelView, LookupStats, RunTag, RunView, TreeView};
+use drumlin_types::contract::{
+    FileSpan, FileState, FileView, LevelView, LookupStats, RunTag, RunView, TreeView,
+};
 use drumlin_types::{Key, KeyRange, RunId, TableId, Ticket};
 
-/// Numbers of tables that are not there yet begin here.
+/// First placeholder number of tables that do not exist yet.
 const COMING: u64 = 1 << 62;
-/// Numbers of runs begin here that are to take what stays above the output level of its ticket.
+/// First placeholder number of runs for outputs that stay above the output level of their ticket.
 const ABOVE: u64 = 1 << 61;
 
-/// The picture of `tree`, the installed one, with the plans of `flight` under way. Files of `tree` that are marked
-/// as coming stay so: nobody may take them.
+/// Returns the view of the installed `tree` with the plans of `flight` under way. Files of `tree` that are marked as
+/// coming stay marked: no plan may take them.
 pub fn view(tree: &TreeView, flight: &Flight) -> TreeView {
     let mut claims: BTreeMap<TableId, Vec<(KeyRange, Ticket)>> = BTreeMap::new();
     for (ticket, piece) in flight.unfinished() {
@@ -48,12 +50,12 @@ pub fn view(tree: &TreeView, flight: &Flight) -> TreeView {
     view
 }
 
-/// The tree after all that is under way in `view`: what plans are judged on.
+/// Returns the tree after everything under way in `view`; plans are judged on it.
 pub fn after(view: &TreeView) -> TreeView {
     if drumlin_types::bug!("E1") { view.live() } else { view.projected() }
 }
 
-/// `run` with claimed parts as leaving, and with outputs of unfinished tickets as settling.
+/// Returns `run` with claimed parts marked as leaving, and outputs of unfinished tickets as settling.
 fn run_with(
     run: &RunView,
     claims: &BTreeMap<TableId, Vec<(KeyRange, Ticket)>>,
@@ -73,7 +75,7 @@ fn run_with(
     RunView { id: run.id, tag: run.tag.clone(), files }
 }
 
-/// The parts of `file`, those in `claims`, which are sorted by key, marked as leaving.
+/// Splits `file` by `claims`, which are sorted by key, and marks the claimed parts as leaving.
 fn parted(file: FileView, claims: &[(KeyRange, Ticket)], parts: &mut Vec<FileView>) {
     let mut rest = Some(file);
     for (range, ticket) in claims {
@@ -95,7 +97,7 @@ fn parted(file: FileView, claims: &[(KeyRange, Ticket)], parts: &mut Vec<FileVie
     parts.extend(rest);
 }
 
-/// The output that `piece` will have, as one file.
+/// Returns the expected output of `piece` as one file.
 fn coming(ticket: &TicketState, piece: &Piece) -> Option<FileView> {
     let output = piece.output(piece.out)?;
     Some(FileView {
@@ -115,12 +117,13 @@ fn coming(ticket: &TicketState, piece: &Piece) -> Option<FileView> {
     })
 }
 
-/// A run that outputs to come are put into. They are kept apart until all have a place: a run may have thousands.
+/// Run that expected outputs are added to. Outputs are collected separately until all are placed, since a run may
+/// have thousands of files.
 #[derive(Default)]
 struct Growing {
-    /// For each file of the run, the last one up to it that is not leaving.
+    /// For each file of the run, the index of the last file up to it that is not leaving.
     staying: Vec<Option<usize>>,
-    /// What comes, by first key.
+    /// Expected outputs by first key.
     coming: BTreeMap<Key, FileView>,
 }
 
@@ -136,8 +139,8 @@ impl Growing {
         Growing { staying: run.files.iter().enumerate().map(staying).collect(), coming: BTreeMap::new() }
     }
 
-    /// Whether `file` meets nothing that stays in `run` or comes to it. All that is disjoint, so the last of either that
-    /// begins before the file ends decides.
+    /// Returns whether `file` overlaps no file that stays in `run` and no output added to it. Each of these sets is
+    /// disjoint, so it suffices to check the last file of each that begins before `file` ends.
     fn fits(&self, run: &RunView, file: &FileView) -> bool {
         let before = run.files.partition_point(|f| file.bounds.is_before_end(&f.bounds.start));
         let stays = before.checked_sub(1).and_then(|at| self.staying.get(at).copied().flatten());
@@ -147,7 +150,7 @@ impl Growing {
         !last.into_iter().chain(comes).any(|f| f.bounds.is_before_end(&file.bounds.start))
     }
 
-    /// The files of `run`, and what comes to it.
+    /// Returns the files of `run` together with the added outputs.
     fn joined(self, run: Vec<FileView>) -> Vec<FileView> {
         let mut files = Vec::with_capacity(run.len() + self.coming.len());
         let mut run = run.into_iter().peekable();
@@ -162,7 +165,7 @@ impl Growing {
     }
 }
 
-/// The outputs to come, by level and place of their run.
+/// Expected outputs by level and index of their run.
 type Outputs = BTreeMap<(usize, usize), Growing>;
 
 fn place(view: &mut TreeView, outputs: &mut Outputs, ticket: &TicketState, piece: &Piece, file: FileView) {
@@ -170,7 +173,7 @@ fn place(view: &mut TreeView, outputs: &mut Outputs, ticket: &TicketState, piece
     let Some(level) = view.levels.get_mut(out) else { return };
     let is_own = piece.out == ticket.plan.out;
     let wanted = ticket.wanted.filter(|_| is_own);
-    // What stays above needs a run that no other level has.
+    // Outputs that stay above the output level need a run id that no other level uses.
     let above = || RunId(ABOVE + (ticket.ticket.0 << 8) + u64::from(piece.out));
     let own = if is_own { ticket.own } else { ticket.above.get(&piece.out).copied().unwrap_or_else(above) };
     for home in [wanted, Some(own), Some(RunId(file.table.0))].into_iter().flatten() {
@@ -187,7 +190,25 @@ fn place(view: &mut TreeView, outputs: &mut Outputs, ticket: &TicketState, piece
     }
 }
 
-/// The part of `file` that lies in `range`, with counts in proportion.
+/// Returns whether `file`, which lies in level `level` of a view, exists once the pieces that have started are done.
+pub fn counts(file: &FileView, level: u8, flight: &Flight) -> bool {
+    let has_started = |piece: &Piece| matches!(piece.state, PieceState::Running | PieceState::Held);
+    match file.state {
+        FileState::Free | FileState::Settling(_) => true,
+        FileState::Leaving(ticket) => {
+            let pieces = flight.ticket(ticket).map_or(&[][..], |t| &t.pieces);
+            let takes = |s: &FileSpan| s.table == file.table && s.range.overlaps(&file.bounds);
+            !pieces.iter().any(|p| has_started(p) && p.inputs.iter().any(takes))
+        }
+        FileState::Coming(ticket) => {
+            let pieces = flight.ticket(ticket).map_or(&[][..], |t| &t.pieces);
+            let index = (file.table.0 & 0xf_ffff) as usize;
+            pieces.get(index).is_some_and(|p| has_started(p) && p.out == level)
+        }
+    }
+}
+
+/// Returns the part of `file` that lies in `range`, with counts in proportion.
 pub(crate) fn part(file: &FileView, range: &KeyRange) -> Option<FileView> {
     let bounds = file.bounds.intersect(range)?;
     Some(if bounds == file.bounds { file.clone() } else { narrowed(file, bounds) })

@@ -1,55 +1,60 @@
-//! The next piece for a free slot (downforce.md 3.4, 3.5).
+//! Choice of the next piece for a free slot (downforce.md 3.4, 3.5).
 //!
-//! 1. A piece that only moves goes before all others and takes no slot.
-//! 2. Pieces whose waits are clear: those with a deadline first, then by level pair in the order of
-//!    [`pick`], in a pair by ticket, the piece's own priority, and key.
-//! 3. Where none may start: pieces that wait, if they merge two runs or more. Their output is held, or lands.
-//! 4. A plan that has not begun, into a level that is over its size and as deep as it may be, comes after all these, and not
-//!    while something runs that takes from that level or from one below: it would fold again what is to move down. So
-//!    the level drains first. Whatever holds it up ends by itself, so no two plans wait for each other for ever.
+//! 1. A piece that is a trivial move goes before all others and takes no slot.
+//! 2. Next come pieces with no open waits. Those with a deadline go first, then by level pair in the order of
+//!    [`pick`], and within a pair by ticket, by the piece's own priority, and by key.
+//! 3. If none of these may start, pieces with open waits follow, provided that they have two inputs or more. Their
+//!    output is held, or lands.
+//! 4. A piece of a plan that has not begun comes last if its output level is over its size and its depth has reached
+//!    the cap. It does not start while a running piece takes files from that level or a lower one, because it would
+//!    fold again what is about to move down. So the level drains first. The draining pieces are already running and
+//!    finish without it, so no two plans wait for each other for ever.
 //!
-//! A piece that is to fold much more than was foreseen is divided first (`schedule/divide.rs`).
+//! A piece that would fold much more than was expected is divided first (`schedule/divide.rs`).
 
 use super::divide::Divided;
 use super::fold::{Fold, Question};
 use super::limits::Mode;
 use super::pick::{self, Kind, Pair, order};
+use super::project;
+use super::scene::Scene;
 use super::tickets::{Flight, Piece, PieceState, TicketState};
 use super::weights::Weights;
-use super::{Scene, project};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 use drumlin_types::bug;
 use drumlin_types::contract::{FileSpan, PieceId, TreeView};
 
-/// A piece that has started.
+/// Piece that has started.
 #[derive(Clone, Debug)]
 pub struct Start {
     /// The piece with all its inputs.
     pub piece: Piece,
-    /// It started before the pieces that it waits for are installed.
+    /// Whether it started before the pieces that it waits for are installed.
     pub is_early: bool,
-    /// Pieces that were divided before it was found.
+    /// Pieces that were divided before this one was found.
     pub divided: Vec<Divided>,
-    /// The tree with what is under way is another: the piece moves or folds something, or one was divided.
+    /// Whether the tree with the plans under way changed: the piece is a move or folds files, or a piece was divided.
     pub changes_view: bool,
 }
 
-/// Why no piece started.
+/// Reasons why no piece started.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Idle {
-    /// When one may become ready, microseconds.
+    /// Time at which a piece may become ready, in microseconds.
     pub timer: Option<u64>,
-    /// The first that found no room on the disk, and the bytes that it may write.
+    /// First piece that lacks disk space, and the bytes that it may write.
     pub short: Option<(PieceId, u64)>,
-    /// Pieces that were divided all the same: the tree with what is under way is another.
+    /// Pieces that were divided nevertheless, which changed the tree with the plans under way.
     pub divided: Vec<Divided>,
-    /// What is ready may not start now, though a slot is free: the policy is to be asked for something else. Said once.
+    /// Whether the policy should be called for other plans: a slot is free, but no ready piece may start now.
+    /// Reported once.
     pub asks: bool,
 }
 
-/// Bytes that a merge of `bytes` may write: its input, and a little for blocks that come out less dense.
+/// Returns the bytes that a compaction of `bytes` may write: its input, plus 1/16 for blocks that come out less
+/// dense.
 pub fn with_margin(bytes: u64) -> u64 {
     bytes.saturating_add(bytes / 16)
 }
@@ -64,14 +69,14 @@ impl Flight {
         self.start_in(scene, &view, moves_only)
     }
 
-    /// What [`Flight::start`] answers where nothing is ready.
+    /// Returns the result of [`Flight::start`] when nothing is ready.
     pub fn rest(&mut self) -> Idle {
         self.starved = false;
         Idle::default()
     }
 
-    /// [`Flight::start`] where `view`, the tree with what is under way, is at hand. It stays as it is, unless the piece
-    /// is a move or folds something.
+    /// Like [`Flight::start`], for callers that already have `view`, the tree with the plans under way. `view` stays
+    /// valid unless the piece is a move or folds files.
     pub fn start_in(&mut self, scene: &Scene<'_>, view: &TreeView, moves_only: bool) -> Result<Start, Idle> {
         debug_assert_eq!(*view, project::view(scene.tree, self), "an old view");
         let mut idle = Idle::default();
@@ -86,7 +91,7 @@ impl Flight {
             let view = newer.insert(project::view(scene.tree, self));
             found = self.find(scene, view, &Weights::of(view, scene.design), moves_only, &mut idle);
         }
-        // More plans would not help what waits for room on the disk.
+        // Additional plans would not help a piece that waits for disk space.
         let may_starve =
             scene.settings.mode == Mode::Pipelined && !moves_only && found.is_none() && idle.short.is_none();
         let starves = may_starve && self.has_clear(scene.now);
@@ -95,7 +100,7 @@ impl Flight {
         let Some((id, folds, bytes, is_early)) = found else { return Err(idle) };
         let Some(piece) = self.piece_mut(id) else { return Err(idle) };
         piece.state = PieceState::Running;
-        // What was folded is merged, at a second attempt too.
+        // A piece with folded files must be compacted, also at a second attempt.
         piece.may_move &= folds.is_empty();
         piece.is_move = piece.may_move && !is_early;
         piece.bytes += bytes;
@@ -106,12 +111,12 @@ impl Flight {
         Ok(Start { piece: piece.clone(), is_early, divided, changes_view })
     }
 
-    /// Whether a piece has not started yet.
+    /// Returns whether some piece has not started yet.
     pub fn has_ready(&self) -> bool {
         self.unfinished().any(|(_, piece)| piece.state == PieceState::Ready)
     }
 
-    /// Whether a piece has not started that waits for no other, nor for another attempt.
+    /// Returns whether some piece is ready, waits for no other piece, and has no retry back-off pending.
     fn has_clear(&self, now: u64) -> bool {
         let is_due = |p: &Piece| p.state == PieceState::Ready && p.not_before <= now;
         self.unfinished().any(|(_, piece)| is_due(piece) && self.is_clear(piece))
@@ -147,7 +152,7 @@ impl Flight {
             match is_clear {
                 _ if moves_only => {}
                 true => clear.push(Candidate { ticket, piece }),
-                // What waits may be merged ahead, if merging makes fewer runs of it.
+                // A piece with open waits may be compacted ahead if it has several inputs to combine.
                 false if piece.inputs.len() > 1 && scene.settings.mode == Mode::Pipelined => {
                     waiting.push(Candidate { ticket, piece });
                 }
@@ -180,13 +185,13 @@ impl Flight {
         last
     }
 
-    /// Bytes that started pieces may still write, those included that were given up meanwhile.
+    /// Returns the bytes that started pieces may still write, including pieces that were withdrawn while running.
     pub fn writing(&self) -> u64 {
         let running = self.unfinished().filter(|(_, p)| p.state == PieceState::Running && !p.is_move);
         running.map(|(_, piece)| with_margin(piece.bytes)).chain(self.stray.values().copied()).sum()
     }
 
-    /// Candidates in the order in which they are tried.
+    /// Returns the candidates in the order in which they are tried.
     fn ranked<'a>(
         &self,
         mut candidates: Vec<Candidate<'a>>,
@@ -208,7 +213,7 @@ impl Flight {
                 weight: 0.0,
                 running: 0,
                 source_fill: weights.fill(source),
-                // What has begun goes on: half-installed it would keep what it made there from being taken.
+                // Work that has begun goes on: a half-installed ticket would block its own outputs from being taken.
                 target_fill: if source == out || has_begun { 0.0 } else { weights.fill(out) },
             });
             if matches!(piece.state, PieceState::Ready | PieceState::Running) {
@@ -220,7 +225,7 @@ impl Flight {
         let ordered = order(pairs.into_values().collect(), pressure);
         let mut places: BTreeMap<Kind, usize> = BTreeMap::new();
         for (at, pair) in ordered.iter().enumerate() {
-            // What has begun and what has not share a place where neither is held back: then the ticket says.
+            // Begun and new work share a place where back-pressure holds neither back; then the ticket decides.
             let before = ordered[..at].iter().position(|p| pick::compare(p, pair, pressure).is_eq());
             places.insert(pair.kind, before.unwrap_or(at));
         }
@@ -239,13 +244,14 @@ struct Candidate<'a> {
     piece: &'a Piece,
 }
 
-/// Within a level pair: by ticket, then the piece's own priority, then the lowest key.
+/// Compares candidates of one level pair: by ticket, then by the piece's own priority, then by lowest key.
 fn compare(a: &Candidate<'_>, b: &Candidate<'_>) -> Ordering {
     let ticket = a.piece.id.ticket.cmp(&b.piece.id.ticket);
     ticket.then(b.piece.priority.total_cmp(&a.piece.priority)).then(a.piece.id.cmp(&b.piece.id))
 }
 
-/// Whether a ticket merges runs of one level because that costs reads less, not because a level is over its size.
+/// Returns whether a ticket compacts runs within one level to make reads cheaper, not because a level is over its
+/// size.
 pub(super) fn is_tidying(ticket: &TicketState) -> bool {
     ticket.plan.priority < 0.0
 }

@@ -1,11 +1,11 @@
-//! Admission and waits on a tree that is given as text, and what follows when pieces end out of order.
+//! Tests of admission and waits on trees given as text, and of pieces that finish out of order.
 
 use super::*;
 use alloc::vec::Vec;
 use drumlin_types::contract::draw::{parse_plan, parse_tree};
 use drumlin_types::contract::legal::check;
-use drumlin_types::contract::{PieceId, Place, Plan};
-use drumlin_types::{KeyRange, TableId};
+use drumlin_types::contract::{LevelDesign, PieceId, Place, Plan, TreeView};
+use drumlin_types::{KeyRange, RunId, TableId, Ticket};
 
 const TREE: &str = "L0: [a..z #41-50 64M] | [c..k #51-60 64M]  L1: [a..m #21-30 64M] | [a..z #31-40 64M]  \
                     L2: [a..z #1-20 64M]";
@@ -89,7 +89,7 @@ fn piece(ticket: u64) -> PieceId {
     PieceId { ticket: Ticket(ticket), index: 0 }
 }
 
-/// A fixed text, so that the plans after the first see what the first left.
+/// Admits a fixed sequence of plans, so that later plans see the tree that the first one leaves.
 fn chain() -> Bench {
     let mut bench = Bench::new(TREE);
     assert_eq!(bench.try_plan("t3 t5 -> L2"), Ok(1));
@@ -121,7 +121,7 @@ fn a_later_plan_may_install_first() {
         started.push(start.piece.id.ticket.0);
     }
     started.sort_unstable();
-    // The third has one input and waits: there is nothing to gain by merging it ahead.
+    // The third piece has one input and waits: running it ahead would gain nothing.
     assert_eq!(started, [1, 2]);
     assert!(bench.flight.finished(piece(2), 5));
     assert_eq!(bench.next_install(), Some(Install::Output(piece(2))));
@@ -140,7 +140,7 @@ fn who_waits_for_what_is_given_up_goes_too_or_stays_above() {
     let ended = bench.flight.withdraw(piece(1), "a test");
     assert_eq!(ended.gone, [piece(1), piece(3)], "a move has no use above");
     assert!(bench.flight.is_open(piece(2)));
-    // Two runs of one level may be merged there.
+    // Two runs of one level may be compacted within that level.
     let mut bench = Bench::new("L0: [a..z #41-50] | [a..z #51-60]  L1: [a..z #21-30]  L2: [a..z #1-20]");
     assert_eq!(bench.try_plan("t3 -> L2"), Ok(1));
     assert_eq!(bench.try_plan("t1 t2 -> L2"), Ok(2));
@@ -150,9 +150,9 @@ fn who_waits_for_what_is_given_up_goes_too_or_stays_above() {
     let early = bench.start().unwrap();
     assert!(early.is_early && early.piece.id == piece(2));
     assert!(bench.flight.finished(piece(2), 0));
-    assert_eq!(bench.next_install(), None, "it is held");
+    assert_eq!(bench.next_install(), None, "the output is held");
     bench.now = 10_000_000;
-    assert_eq!(bench.next_install(), Some(Install::Land(piece(2), 0)), "but not for ever");
+    assert_eq!(bench.next_install(), Some(Install::Land(piece(2), 0)), "it lands after the hold time");
     let ended = bench.flight.withdraw(piece(1), "a test");
     assert_eq!((ended.gone, ended.staying), ([piece(1)].to_vec(), [piece(2)].to_vec()));
     assert_eq!(bench.next_install(), Some(Install::Output(piece(2))));
@@ -169,7 +169,7 @@ fn what_stays_above_is_one_run_of_its_ticket() {
     assert_eq!(bench.flight.tickets[1].pieces.len(), 8);
     let ended = bench.flight.withdraw(piece(1), "a test");
     assert_eq!(ended.staying.len(), 8);
-    // Two runs go, and one comes.
+    // Two runs leave the level, and one comes.
     let coming = |bench: &Bench| project::view(&bench.tree, &bench.flight).projected().levels[0].runs.len();
     assert_eq!(coming(&bench), 1);
     let Bench { flight, numbers, .. } = &mut bench;
@@ -193,8 +193,8 @@ fn who_is_given_up_while_it_runs_writes_until_it_is_done() {
     let second = start::with_margin(bench.flight.piece(piece(2)).unwrap().bytes);
     let is_move = bench.flight.piece(piece(2)).unwrap().is_move;
     bench.flight.withdraw(piece(1), "a test");
-    assert_eq!(bench.flight.writing(), all, "its executor knows of nothing yet");
-    assert!(!bench.flight.finished(piece(1), 5), "nobody wants it");
+    assert_eq!(bench.flight.writing(), all, "its executor is not aware of it yet");
+    assert!(!bench.flight.finished(piece(1), 5), "the output is not wanted");
     assert_eq!(bench.flight.writing(), if is_move { 0 } else { second });
     bench.flight.failed(piece(2), false, "a test", 6);
     assert_eq!(bench.flight.writing(), 0);
@@ -220,8 +220,8 @@ fn folds_follow_depth_size_and_waits() {
     assert_eq!(folded(Some(3), None, 1e12), (1, true), "no fold before the third run");
     assert_eq!(folded(Some(2), None, 1e12), (4, false));
     assert_eq!(folded(Some(1), None, 1e6), (1, true), "over its size: it moves down soon");
-    // The cap never holds the oldest ticket up, but that folds too: else a level would have no bound while one ticket
-    // follows another.
+    // The cap never makes the oldest ticket wait, but it must fold too. Otherwise nothing would bound the depth of a
+    // level while one ticket follows another.
     assert_eq!(folded(Some(9), Some(2), 1e6), (4, false));
     assert_eq!(folded(Some(9), Some(3), 1e6), (1, true), "it is not as deep yet");
 }
@@ -240,15 +240,17 @@ fn the_cap_holds_all_but_the_oldest_up() {
         plan.may_fold = folds.clone();
         bench.admit(&plan).unwrap();
     }
-    // The first is the oldest; k* is the cap of 2, which the depth has reached: it folds all three.
+    // The first is the oldest ticket. k* is clamped to the cap of 2, which the depth has reached, so it folds all
+    // three runs.
     assert_eq!(bench.start().unwrap().piece.inputs.len(), 4);
-    // What the first folds is busy, and its output is to come: the second finds one run and folds nothing.
+    // The files that the first ticket folds are busy, and its output is still to come. The second one finds one run
+    // and folds nothing.
     let second = bench.start();
     assert!(second.is_err_and(|idle| idle == Idle::default()), "it waits for the first and has one input");
 }
 
-/// One slot is not fed with more of what it does already. But a policy that sets deadlines knows what it puts in between of
-/// what: it is asked, and its plans pass.
+/// A single busy slot gets no more work of the same kind. A policy that sets deadlines is still called, and its plans
+/// are admitted, because it decides itself which compaction interrupts which.
 #[test]
 fn plans_with_a_deadline_pass_while_the_only_slot_is_busy() {
     let mut bench = Bench::new(
@@ -278,8 +280,8 @@ fn plans_with_a_deadline_pass_while_the_only_slot_is_busy() {
     assert!(first.is_ok_and(|first| first == Ticket(3)), "the short one is due first");
 }
 
-/// Two pieces of one plan from level 1 may start, and the oldest plan into level 1, which is as deep as it may be and over its
-/// size: it waits until what is there has gone, as long as something goes.
+/// Two plans may start: one out of level 1, and the oldest plan into level 1, which is over its size and at its depth
+/// cap. The latter waits as long as pieces take files out of level 1.
 #[test]
 fn the_oldest_waits_while_what_is_below_it_drains() {
     let mut bench = Bench::new(
@@ -299,11 +301,12 @@ fn the_oldest_waits_while_what_is_below_it_drains() {
         let start = bench.start().unwrap();
         assert_eq!(start.piece.id.ticket, Ticket(2), "what drains the level goes first");
     }
-    // All of it runs, and so counts as gone: the way is free.
+    // All pieces of that plan are running, so its inputs count as gone and level 1 is free.
     assert_eq!(bench.start().unwrap().piece.id.ticket, Ticket(1));
 }
 
-/// Nothing takes from the full level: the oldest plan goes all the same, and folds, since the policy may never empty it.
+/// Nothing takes files from the full level. The oldest plan starts nevertheless and folds, since the policy may never
+/// empty the level.
 #[test]
 fn the_oldest_goes_where_nothing_drains() {
     let mut bench = Bench::new(
@@ -318,7 +321,8 @@ fn the_oldest_goes_where_nothing_drains() {
     assert!(bench.start().unwrap().piece.folded > 0);
 }
 
-/// A piece that is about to fold what nobody foresaw is divided: else all that follows would wait for one slot.
+/// A piece that is about to fold more than expected is divided. Otherwise all later pieces would wait for a single
+/// slot.
 #[test]
 fn a_piece_that_folds_more_than_was_foreseen_is_divided() {
     let mut bench = Bench::new(
@@ -328,7 +332,7 @@ fn a_piece_that_folds_more_than_was_foreseen_is_divided() {
     bench.settings.piece = (64 << 20, 64 << 20);
     let level = LevelDesign { bytes: 1e12, runs: 1.0 };
     bench.design = [LevelDesign { bytes: f64::INFINITY, runs: 1.0 }, level, level].to_vec();
-    // It is not expected to fold: it is not as deep before.
+    // At admission the cap is higher, so no fold is expected.
     let mut first = bench.plan("t2 -> L1");
     first.may_fold = bench.plan("t3 t4 -> L2").take;
     bench.settings.depth_cap = Some(9);
@@ -341,7 +345,7 @@ fn a_piece_that_folds_more_than_was_foreseen_is_divided() {
     assert!(start.changes_view && start.piece.bytes < 130 << 20, "{}", start.piece.bytes);
     let ticket = bench.flight.ticket(Ticket(1)).unwrap();
     assert!(ticket.pieces.len() >= 8, "{}", ticket.pieces.len());
-    // Together they take what the one took, no more and no less, and who waited for it waits for all of them.
+    // The parts together take exactly the inputs of the piece, and the piece that waited for it waits for all parts.
     let mut ranges: Vec<KeyRange> = ticket
         .pieces
         .iter()
@@ -358,7 +362,7 @@ fn a_piece_that_folds_more_than_was_foreseen_is_divided() {
     }
 }
 
-/// Levels from which enough is ready are told, and only those; a preset then proposes what else there is.
+/// The mask contains exactly the levels from which enough work is ready, so that a preset proposes other work.
 #[test]
 fn levels_that_give_enough_are_told() {
     let mut bench = Bench::new(
@@ -375,8 +379,8 @@ fn levels_that_give_enough_are_told() {
     assert_eq!(bench.try_plan("t1 -> L1"), Ok(3), "another level");
 }
 
-/// Who has a free slot and nothing that may start is asked once; what waits for room on the disk, or for a slot, does not
-/// starve.
+/// The policy is called once when a slot is free and no ready piece may start. Pieces that lack disk space or a slot
+/// do not trigger that call.
 #[test]
 fn a_policy_is_asked_once_where_nothing_that_is_ready_may_start() {
     let full = "L0: [a..z #91-99 64M]  L1: [a..z #81-90 512M] | [a..z #71-80 512M] | [a..z #61-70 512M]";

@@ -1,7 +1,7 @@
-//! Plans under way: tickets, their pieces, and what the pieces claim.
+//! Tickets (scheduled compactions) under way, their pieces (subcompactions), and the claims of the pieces.
 //!
 //! A piece claims parts of tables by (table, key range); claims of different pieces are disjoint. A claim ends when
-//! its piece is installed (the part then leaves the tree in the same edit) or withdrawn.
+//! its piece is installed, since the part leaves the tree in the same edit, or when the piece is withdrawn.
 //!
 //! ```text
 //!            start              finish            install
@@ -11,8 +11,8 @@
 //!     '--- withdraw: Withdrawn           Landed -----------------'
 //! ```
 //!
-//! A held piece is done but waits for an earlier one. A landed piece has put its output in the place of its inputs,
-//! in their own level, and later sinks to its output level by an edit alone.
+//! A held piece has finished, and its output waits for an earlier install. A landed piece has installed its output in
+//! place of its inputs, in their own level. Later the output sinks to the output level by a version edit alone.
 
 use super::limits::Settings;
 use super::pick::is_full;
@@ -24,75 +24,75 @@ use alloc::vec::Vec;
 use drumlin_types::contract::{FileSpan, PieceId, PieceView, Plan, RunTag, TicketView};
 use drumlin_types::{KeyRange, RunId, TableId, Ticket};
 
-/// Where a piece stands.
+/// State of a piece.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PieceState {
     /// May start.
     Ready,
-    /// An executor has it.
+    /// An executor runs it.
     Running,
-    /// Done; its output waits to be installed.
+    /// Finished; its output waits to be installed.
     Held,
-    /// Its output lies in the level of its inputs, and is to sink.
+    /// Its output lies in the level of its inputs and is yet to sink.
     Landed,
     /// Its edit is part of the version.
     Installed,
-    /// Given up; its claims are free.
+    /// Withdrawn; its claims are free.
     Withdrawn,
 }
 
 /// One key sub-range of a ticket.
 #[derive(Clone, Debug)]
 pub struct Piece {
-    /// Its id.
+    /// Id of the piece.
     pub id: PieceId,
-    /// Its keys.
+    /// Key range of the piece.
     pub range: KeyRange,
-    /// What it reads; a landed piece has its landed output here instead.
+    /// Inputs; for a landed piece, its landed output instead.
     pub inputs: Vec<FileSpan>,
-    /// Where its output goes: the plan's level, or that of its inputs once a piece it waited for was given up.
+    /// Output level: that of the plan, or that of the inputs once a piece that it waited for was withdrawn.
     pub out: u8,
     /// Earlier pieces that must be installed first.
     pub waits: Vec<PieceId>,
-    /// Where it stands.
+    /// State of the piece.
     pub state: PieceState,
-    /// Estimated input bytes, those folded included.
+    /// Estimated input bytes, including folded files.
     pub bytes: u64,
-    /// The part of `bytes` that was taken from the output level when it started.
+    /// Part of `bytes` that was taken from the output level when the piece started.
     pub folded: u64,
-    /// It started as a move: the inputs change their level and run, and nothing is rewritten.
+    /// Whether it started as a trivial move: the inputs change their level and run, and nothing is rewritten.
     pub is_move: bool,
-    /// It was divided from another one when that was to start.
+    /// Whether it was divided from another piece that was about to start.
     pub is_part: bool,
-    /// Its one input may move as it is: it is whole, and holds nothing that a merge could drop.
+    /// Whether its only input may be moved unchanged: a whole file without anything that compaction could drop.
     pub may_move: bool,
-    /// Larger first among the pieces of a ticket.
+    /// Priority among the pieces of a ticket; larger goes first.
     pub priority: f64,
-    /// Failed attempts so far.
+    /// Number of failed attempts so far.
     pub attempts: u32,
-    /// Time before which it may not start again, microseconds.
+    /// Earliest time of the next start, in microseconds.
     pub not_before: u64,
-    /// When it was done, microseconds.
+    /// Time at which it finished, in microseconds.
     pub finished_at: u64,
 }
 
 impl Piece {
-    /// Whether it still holds its claims.
+    /// Returns whether the piece still holds its claims.
     pub fn is_unfinished(&self) -> bool {
         !matches!(self.state, PieceState::Installed | PieceState::Withdrawn)
     }
 
-    /// The deepest level that it takes something from: where its output can land.
+    /// Returns the deepest level of its inputs, where its output can land.
     pub fn landing(&self) -> u8 {
         self.inputs.iter().map(|f| f.level).max().unwrap_or(self.out)
     }
 
-    /// The uppermost level that it takes something from.
+    /// Returns the uppermost level of its inputs.
     pub fn source(&self) -> u8 {
         self.inputs.iter().map(|f| f.level).min().unwrap_or(self.out)
     }
 
-    /// As the wait rule takes it.
+    /// Returns the piece in the form that the wait rule uses.
     pub fn view(&self) -> PieceView {
         PieceView {
             id: self.id,
@@ -103,13 +103,13 @@ impl Piece {
         }
     }
 
-    /// The smallest range that holds all that it reads.
+    /// Returns the smallest range that contains all its inputs.
     pub fn hull(&self) -> Option<KeyRange> {
         let hull = self.inputs.iter().map(|f| f.range.clone()).reduce(|a, b| a.hull(&b))?;
         hull.intersect(&self.range).or(Some(hull))
     }
 
-    /// Its output to be, as a span of level `level`.
+    /// Returns its expected output as a span of level `level`.
     pub(super) fn output(&self, level: u8) -> Option<FileSpan> {
         Some(FileSpan {
             level,
@@ -121,22 +121,22 @@ impl Piece {
     }
 }
 
-/// An admitted plan.
+/// State of a ticket, an admitted plan.
 #[derive(Clone, Debug)]
 pub struct TicketState {
-    /// Its number.
+    /// Number of the ticket.
     pub ticket: Ticket,
-    /// The plan, closed.
+    /// Plan after closure.
     pub plan: Plan,
-    /// The run that its output goes to where it fits.
+    /// Run that its output joins where it fits.
     pub wanted: Option<RunId>,
-    /// A run of its own for what does not fit there.
+    /// Run of its own for outputs that do not fit there.
     pub own: RunId,
-    /// Tag of the run of its own.
+    /// Tag of its own run.
     pub tag: RunTag,
-    /// By level, the run of what landed or stayed above the output level.
+    /// Run, by level, of outputs that landed or stayed above the output level.
     pub above: BTreeMap<u8, RunId>,
-    /// Its pieces, by rising key.
+    /// Pieces; those of admission by ascending key, then parts of divided ones.
     pub pieces: Vec<Piece>,
     /// Installed outputs.
     pub outputs: BTreeSet<TableId>,
@@ -146,22 +146,22 @@ pub struct TicketState {
     pub bytes_out: u64,
     /// Entries dropped by installed pieces.
     pub dropped: u64,
-    /// Why pieces were withdrawn, if any were.
+    /// Reason why pieces were withdrawn, if any were.
     pub cut_short: Option<String>,
 }
 
 impl TicketState {
-    /// Whether no piece has anything left to do.
+    /// Returns whether no piece has anything left to do.
     pub fn is_finished(&self) -> bool {
         !self.pieces.iter().any(Piece::is_unfinished)
     }
 
-    /// Whether a piece of it has started.
+    /// Returns whether any of its pieces has started.
     pub fn has_begun(&self) -> bool {
         self.pieces.iter().any(|p| p.state != PieceState::Ready)
     }
 
-    /// As a policy sees it.
+    /// Returns the ticket in the form that policies see.
     pub fn view(&self) -> TicketView {
         let done = self.pieces.iter().filter(|p| p.state == PieceState::Installed);
         TicketView {
@@ -178,72 +178,75 @@ impl TicketState {
 /// All unfinished tickets of a keyspace, oldest first.
 #[derive(Clone, Default, Debug)]
 pub struct Flight {
-    /// The tickets.
+    /// Tickets by ascending number.
     pub tickets: Vec<TicketState>,
-    /// A slot was free, and none of the pieces that are ready may start.
+    /// Whether a slot was free and no ready piece could start.
     pub(super) starved: bool,
-    /// What pieces may still write that were given up while an executor had them: it knows when it is done.
+    /// Bytes that pieces withdrawn while running may still write. An entry is removed when its executor finishes.
     pub(super) stray: BTreeMap<PieceId, u64>,
 }
 
 impl Flight {
-    /// The ticket of that number.
+    /// Returns the ticket with that number.
     pub fn ticket(&self, ticket: Ticket) -> Option<&TicketState> {
         let at = self.tickets.binary_search_by_key(&ticket, |t| t.ticket).ok()?;
         self.tickets.get(at)
     }
 
-    /// The ticket of that number, to be changed.
+    /// Returns the ticket with that number, mutably.
     pub fn ticket_mut(&mut self, ticket: Ticket) -> Option<&mut TicketState> {
         let at = self.tickets.binary_search_by_key(&ticket, |t| t.ticket).ok()?;
         self.tickets.get_mut(at)
     }
 
-    /// The piece of that id.
+    /// Returns the piece with that id.
     pub fn piece(&self, id: PieceId) -> Option<&Piece> {
         self.ticket(id.ticket)?.pieces.get(id.index as usize)
     }
 
-    /// The piece of that id, to be changed.
+    /// Returns the piece with that id, mutably.
     pub fn piece_mut(&mut self, id: PieceId) -> Option<&mut Piece> {
         self.ticket_mut(id.ticket)?.pieces.get_mut(id.index as usize)
     }
 
-    /// Every unfinished piece, oldest ticket first.
+    /// Returns every unfinished piece, oldest ticket first.
     pub fn unfinished(&self) -> impl Iterator<Item = (&TicketState, &Piece)> {
         self.tickets.iter().flat_map(|t| t.pieces.iter().filter(|p| p.is_unfinished()).map(move |p| (t, p)))
     }
 
-    /// Every unfinished piece, as the wait rule takes it.
+    /// Returns every unfinished piece in the form that the wait rule uses.
     pub fn piece_views(&self) -> Vec<PieceView> {
         self.unfinished().map(|(_, piece)| piece.view()).collect()
     }
 
-    /// Unfinished tickets as a policy sees them.
+    /// Returns the unfinished tickets in the form that policies see.
     pub fn ticket_views(&self) -> Vec<TicketView> {
         self.tickets.iter().map(TicketState::view).collect()
     }
 
-    /// Whether the piece of that id has something left to do.
+    /// Returns whether the piece with that id is unfinished.
     pub fn is_open(&self, id: PieceId) -> bool {
         self.piece(id).is_some_and(Piece::is_unfinished)
     }
 
-    /// Whether everything that `piece` waits for is done with.
+    /// Returns whether all pieces that `piece` waits for are installed or withdrawn.
     pub fn is_clear(&self, piece: &Piece) -> bool {
         !piece.waits.iter().any(|id| self.is_open(*id))
     }
 
-    /// Whether a slot was free, and none of the pieces that are ready may start.
+    /// Returns whether a slot was free and no ready piece could start.
     pub fn is_starved(&self) -> bool {
         self.starved
     }
 
-    /// Whether so much is ready that more plans would only grow old: a policy need not be asked, unless something was
-    /// flushed. One slot is fed by what level 0 has to give alone: else a long merge below would hold that up. A policy
-    /// that sets deadlines makes its own order, and is asked. What waits for a full level does not count, nor what lies below
-    /// a level that is over its size and gives nothing: there is something better to do. Nor is it fed where a slot is free
-    /// and nothing of that may start. `weights` are asked for last.
+    /// Returns whether so much work is ready that further plans would only become outdated. The policy need not be
+    /// called then, unless something was flushed.
+    ///
+    /// A single slot counts only the work of level 0, which a long compaction below would otherwise delay. Tickets
+    /// with a deadline do not count: their policy makes its own order and is called. Pieces that wait for a full
+    /// output level do not count. Neither do pieces below a level that is over its size and gives nothing, because
+    /// that level needs a plan first. The result is also `false` when a slot is free and no ready piece may start.
+    /// `weights` is evaluated only if the other conditions do not decide.
     pub fn is_fed(&self, settings: &Settings, weights: impl FnOnce() -> Weights) -> bool {
         if self.starved {
             return false;
@@ -268,19 +271,19 @@ impl Flight {
         ready().filter(|(t, p)| is_next(p) && goes_on(t, p)).take(most).count() == most
     }
 
-    /// The oldest unfinished ticket with a piece into `level`: no limit holds it up.
+    /// Returns the oldest unfinished ticket with a piece into `level`; no limit delays it.
     pub fn oldest_into(&self, level: u8) -> Option<Ticket> {
         self.unfinished().find(|(_, p)| p.out == level).map(|(t, _)| t.ticket)
     }
 
-    /// Notes why a ticket loses pieces; the first reason stays.
+    /// Records why a ticket loses pieces; the first reason stays.
     pub(super) fn cut_short(&mut self, ticket: Ticket, why: &str) {
         if let Some(ticket) = self.ticket_mut(ticket) {
             ticket.cut_short.get_or_insert_with(|| why.to_owned());
         }
     }
 
-    /// Takes out the tickets that are finished.
+    /// Removes and returns the finished tickets.
     pub fn take_finished(&mut self) -> Vec<TicketState> {
         if !self.tickets.iter().any(TicketState::is_finished) {
             return Vec::new();

@@ -1,35 +1,38 @@
-//! Whether it pays to merge extra runs of a level in place (downforce.md 3.6).
+//! Cost test for tidying, the intra-level compaction of extra runs (downforce.md 3.6).
 //!
-//! Policies propose such plans with a negative priority, whenever a level has more runs than they mean it to have.
-//! Extra runs are how plans get on without waiting, so merging them at once would undo that. It pays when what reads
-//! would spend on them is more than the merge takes of a slot; or when nothing is written and nothing else is to be done.
+//! Policies propose such plans with a negative priority whenever a level has more runs than its design. Extra runs
+//! let plans proceed without waiting, so compacting them at once would undo that. Tidying pays when reads would spend
+//! more on the extra runs than the compaction takes of a slot. It also pays when nothing is written and no other work
+//! is due.
 //!
-//! Reads are counted for a minute at most, and while writes go on for half the time in which as much comes anew: then
-//! the runs would soon be merged without this. With n runs too many, of X bytes together, that come at w bytes a second
-//! into a level that holds W with them, and reads that spend e on each, it pays when
+//! Reads count for at most one minute. While writes go on, they count for half the time in which the same number of
+//! bytes arrives again, because later compactions would then remove the runs anyway. Suppose that n extra runs hold X
+//! bytes together, and that w bytes a second enter a level that holds W bytes including them. If reads spend e on
+//! each extra run, tidying pays when
 //!
 //! ```text
 //! n e X / 2w > W c
 //! ```
 //!
-//! where c is a slot's time at its price, and each merge costs what installing a piece costs besides.
-//! For runs of x bytes, so X = n x, this is the rule of [`fold_period`](super::fold::fold_period): n has reached k*. So a
-//! level is tidied where the pieces that come would fold it, and not before. Of a plan for a part of the keys, the reads
-//! and the writes are that part's: in this rule it cancels out, in the minute it does not. n is the mean over the keys of
-//! the plan, so runs that hold few of them count little.
+//! where c is the price of a slot's time per byte. Each compaction also pays the fixed cost of installing a piece.
+//! For runs of x bytes, so X = n x, this is the rule of [`fold_period`](super::fold::fold_period): n has reached k*.
+//! So a level is tidied at the depth at which incoming pieces would fold it, and not earlier. For a plan over a part
+//! of the keys, only that part of the reads and writes counts. The factor cancels out of this rule but not out of the
+//! limit of one minute. n is the mean over the keys of the plan, so runs with few keys count little.
 
+use super::limits::Mode;
+use super::scene::Scene;
 use super::tickets::Flight;
-use super::{Mode, Scene};
 use crate::share::share;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use drumlin_types::contract::{FileSpan, LevelView, TreeView};
 use drumlin_types::{KeyRange, RunId};
 
-/// Most seconds over which reads must win back the merge.
+/// Upper bound on the seconds in which reads must win back the cost of the compaction.
 const HORIZON: f64 = 60.0;
 
-/// Whether merging `spans` in place is worth it.
+/// Returns whether compacting `spans` in place pays.
 pub fn pays(flight: &Flight, scene: &Scene<'_>, tree: &TreeView, spans: &[FileSpan]) -> bool {
     if scene.settings.mode != Mode::Pipelined {
         return flight.tickets.is_empty();
@@ -58,7 +61,7 @@ pub fn pays(flight: &Flight, scene: &Scene<'_>, tree: &TreeView, spans: &[FileSp
         > scene.costs.fixed + bytes * scene.costs.rewrite
 }
 
-/// Runs that a read of `hull` meets beyond the first, in the mean over its keys.
+/// Returns the mean number of runs beyond the first that a read of `hull` meets, over its keys.
 fn too_many(hull: &KeyRange, spans: &[FileSpan]) -> f64 {
     let mut ranges: Vec<&KeyRange> = spans.iter().map(|span| &span.range).collect();
     ranges.sort_by(|a, b| a.start.cmp(&b.start));
@@ -77,7 +80,8 @@ fn too_many(hull: &KeyRange, spans: &[FileSpan]) -> f64 {
     ranges.iter().map(|range| share(hull, range)).sum::<f64>() - covered
 }
 
-/// The part of their level that `bytes` at `spans` are: more than they hold of its keys, where it is deepest there.
+/// Returns the share of their level's bytes that `bytes` at `spans` are. Where the level is deepest, this exceeds
+/// their share of its keys.
 fn part_of_level(tree: &TreeView, spans: &[FileSpan], bytes: f64) -> f64 {
     let levels: BTreeSet<u8> = spans.iter().map(|span| span.level).collect();
     let levels = levels.into_iter().filter_map(|level| tree.levels.get(usize::from(level)));
@@ -100,7 +104,8 @@ mod tests {
 
     const MIB: f64 = 1048576.0;
 
-    /// What a slot and a read cost here; an extra run costs so many seconds per second.
+    /// Returns the costs of a slot and of reads in these tests; reads spend `extra_run` seconds per second on an
+    /// extra run.
     fn costs(inflow: f64, extra_run: f64) -> FoldCosts {
         FoldCosts { inflow, rewrite: 1.0 / (200.0 * MIB), extra_run, ..FoldCosts::default() }
     }
@@ -113,7 +118,7 @@ mod tests {
         pays(&Flight::default(), &scene, &tree, &legal::spans(&tree, &plan.take))
     }
 
-    /// The least that reads must spend on a run for `plan` to pay.
+    /// Returns the least time that reads must spend on a run for `plan` to pay.
     fn least(tree: &str, plan: &str, inflow: f64) -> f64 {
         let (mut no, mut yes) = (0.0, 1e6);
         for _ in 0..60 {
@@ -135,9 +140,9 @@ mod tests {
             judged(ONE.0, ONE.1, FoldCosts { rests: true, ..costs(0.0, 0.0) }),
             "nothing else is to be done"
         );
-        assert!(!answer(0.0, 0.0), "it may be a short rest");
-        assert!(!answer(30.0 * MIB, 0.0), "nobody reads");
-        // 1088 MiB take 5.44 s. Of a minute that is a share of 0.09, but in 64 MiB / 2 / 1 MiB/s = 32 s of 0.17.
+        assert!(!answer(0.0, 0.0), "the pause may be short");
+        assert!(!answer(30.0 * MIB, 0.0), "there are no reads");
+        // 1088 MiB take 5.44 s. That is a share of 0.09 of a minute, and of 0.17 of 32 s = 64 MiB / 2 / 1 MiB/s.
         assert!(!answer(2e3, 0.09) && answer(2e3, 0.092));
         assert!(!answer(MIB, 0.165) && answer(MIB, 0.175));
     }
@@ -163,7 +168,7 @@ mod tests {
         let with = |plan, inflow| least(halves, plan, inflow);
         assert!((with(whole, MIB) / with(half, MIB) - 1.0).abs() < 0.01);
         assert!((with(whole, 2e3) / with(half, 2e3) - 1.0).abs() < 0.01);
-        // A run over half of the keys is half a run.
+        // A run over half of the keys counts as half a run.
         let one = "L1: [a..c #41-50 64M] | [a..e #1-20 1024M]";
         let found = least(one, "t1 t2 -> L1", MIB) / least(ONE.0, ONE.1, MIB);
         assert!((found - 2.0).abs() < 0.01, "{found}");
@@ -173,6 +178,6 @@ mod tests {
     fn leftovers_of_no_size_do_not_make_a_merge_pay() {
         let narrow = "L1: [a..b #41-50 1K] | [a..z #1-20 1024M]";
         assert!(least(narrow, "t1 t2 -> L1", MIB) > 1e5);
-        assert!(!judged("L1: [a..z #1-20 1024M]", "t1 -> L1", costs(1.0, 1e3)), "nothing is too many");
+        assert!(!judged("L1: [a..z #1-20 1024M]", "t1 -> L1", costs(1.0, 1e3)), "there are no extra runs");
     }
 }

@@ -1,27 +1,26 @@
-//! What the levels weigh: bytes and runs as they will be once all plans are done, beside what the policy means them
-//! to hold (downforce.md 2).
+//! Weights of levels: their bytes and runs after all plans are done, compared with the policy's design (downforce.md
+//! 2).
 //!
-//! Bytes and runs are never mixed: a level is over its size by bytes where the policy gave it bytes, else by runs.
+//! Bytes and runs are never mixed. A level is over its size by bytes where the design gives bytes, otherwise by runs.
 
-use super::tickets::{Flight, Piece, PieceState};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use drumlin_types::contract::{FileState, FileView, LevelDesign, LevelView, TreeView};
 use drumlin_types::{KeyRange, Ticket};
 
-/// One level.
+/// Weight of one level.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct LevelWeight {
     /// Bytes after all plans under way, W'.
     pub bytes: f64,
-    /// Runs after all plans under way; what a ticket has made and will make counts as one.
+    /// Runs after all plans under way; all outputs of a ticket, installed or expected, count as one.
     pub runs: f64,
-    /// What the policy means it to hold.
+    /// Intended content of the level, from the policy.
     pub design: LevelDesign,
 }
 
 impl LevelWeight {
-    /// How full the level is: 1 is as designed.
+    /// Returns the fill of the level: 1 means as designed.
     pub fn fill(&self) -> f64 {
         if self.design.bytes.is_finite() {
             self.bytes / self.design.bytes.max(1.0)
@@ -32,16 +31,16 @@ impl LevelWeight {
         }
     }
 
-    /// Bytes beyond the design.
+    /// Returns the bytes beyond the design.
     fn extra(&self) -> f64 {
         if self.design.bytes.is_finite() { (self.bytes - self.design.bytes).max(0.0) } else { 0.0 }
     }
 }
 
-/// All levels.
+/// Weights of all levels.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Weights {
-    /// Level 0 first.
+    /// Weights by level, level 0 first.
     pub levels: Vec<LevelWeight>,
     /// Live bytes of the tree.
     pub live: f64,
@@ -50,7 +49,7 @@ pub struct Weights {
 }
 
 impl Weights {
-    /// The weights of a view with its plans under way.
+    /// Computes the weights of a view with its plans under way.
     pub fn of(view: &TreeView, design: &[LevelDesign]) -> Weights {
         let weigh = |(at, level): (usize, &LevelView)| {
             let bytes = level.files().filter(|f| !is_leaving(f)).map(|f| f.bytes as f64).sum();
@@ -64,17 +63,17 @@ impl Weights {
         Weights { levels, live, extra }
     }
 
-    /// How full a level is; nothing where there is none.
+    /// Returns the fill of a level; 0 for a level that does not exist.
     pub fn fill(&self, level: u8) -> f64 {
         self.levels.get(usize::from(level)).map_or(0.0, LevelWeight::fill)
     }
 
-    /// The fullest level's fill.
+    /// Returns the fill of the fullest level.
     pub fn fullest(&self) -> f64 {
         self.levels.iter().map(LevelWeight::fill).fold(0.0, f64::max)
     }
 
-    /// The factor from one level's size to the next, where two are given.
+    /// Returns the growth factor from one level's size to the next, if two sizes are given.
     pub fn growth(&self) -> Option<f64> {
         let sizes = self.levels.windows(2).map(|pair| (pair[0].design.bytes, pair[1].design.bytes));
         sizes.filter(|(a, b)| a.is_finite() && b.is_finite() && *a > 0.0).map(|(a, b)| b / a).next()
@@ -112,27 +111,7 @@ fn runs(level: &LevelView) -> usize {
     runs + tickets.len()
 }
 
-/// Whether `file` is there, or gone, once the pieces that have started are done.
-pub fn counts(file: &FileView, level: u8, flight: &Flight) -> bool {
-    let has_started = |piece: &Piece| matches!(piece.state, PieceState::Running | PieceState::Held);
-    match file.state {
-        FileState::Free | FileState::Settling(_) => true,
-        FileState::Leaving(ticket) => {
-            let pieces = flight.ticket(ticket).map_or(&[][..], |t| &t.pieces);
-            let takes = |s: &drumlin_types::contract::FileSpan| {
-                s.table == file.table && s.range.overlaps(&file.bounds)
-            };
-            !pieces.iter().any(|p| has_started(p) && p.inputs.iter().any(takes))
-        }
-        FileState::Coming(ticket) => {
-            let pieces = flight.ticket(ticket).map_or(&[][..], |t| &t.pieces);
-            let index = (file.table.0 & 0xf_ffff) as usize;
-            pieces.get(index).is_some_and(|p| has_started(p) && p.out == level)
-        }
-    }
-}
-
-/// The largest number of `files` that cover one key of `range`.
+/// Returns the largest number of `files` that cover one key of `range`.
 pub fn depth<'a>(files: impl Iterator<Item = &'a FileView>, range: &KeyRange) -> usize {
     let mut starts = Vec::new();
     let mut ends = Vec::new();

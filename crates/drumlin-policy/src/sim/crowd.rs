@@ -1,7 +1,8 @@
-//! One admission over thousands of files, to be made again and again: what the regression gate measures of the work
-//! that is done under the store's lock.
+//! One admission over thousands of files, repeatable. The regression gate measures it, because the engine admits
+//! plans under the store's lock.
 //!
-//! A whole level is merged into the next one, which holds as much; each of its files lies across two of the level below.
+//! A whole level is compacted into the next one, which holds the same number of bytes. Each file overlaps two files
+//! of the level below.
 
 use super::world::key;
 use crate::schedule::{Flight, FoldCosts, Numbers, Refusal, Scene, Settings, project};
@@ -13,21 +14,21 @@ use drumlin_types::{KeyRange, LEVELS, RunId, TableId};
 
 /// Bytes of a file.
 const FILE: u64 = 64 << 20;
-/// Keys of a file.
+/// Number of keys in a file's range.
 const WIDTH: u32 = 1000;
 
-/// Two full levels, and the plan that merges the upper one.
+/// Two full levels, and the plan that compacts the upper one.
 pub struct Crowd {
     tree: TreeView,
     plan: Plan,
 }
 
 impl Crowd {
-    /// Levels of `files` files.
+    /// Builds levels of `files` files.
     pub fn new(files: u32) -> Crowd {
         let mut tree = TreeView::empty(LEVELS);
         for level in [1, 2] {
-            // The lower one is the older.
+            // The lower level is older.
             let seq = u64::from(3 - level);
             let file = |n: u32| {
                 let from = n * WIDTH + (level - 1) * WIDTH / 2;
@@ -51,7 +52,8 @@ impl Crowd {
         Crowd { tree, plan }
     }
 
-    /// Admits the plan. Its pieces, and the files of the tree with it under way.
+    /// Admits the plan. Returns the number of its pieces, and the number of files in the tree with the plan under
+    /// way.
     ///
     /// # Errors
     /// None: the plan is legal.
@@ -74,7 +76,7 @@ mod tests {
     fn every_file_is_in_a_piece_and_every_piece_in_the_view() {
         let (pieces, files) = Crowd::new(50).admit().unwrap();
         assert!((80..=120).contains(&pieces), "{pieces}");
-        // What is cut appears as its parts.
+        // A cut file appears as its parts.
         assert!(files >= 100 + pieces, "{files}");
     }
 }

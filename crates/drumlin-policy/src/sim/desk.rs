@@ -1,9 +1,8 @@
-//! One decision of ARCE over a tree of many runs, to be made again and again: what the benchmark of decisions and the
-//! regression gate measure.
+//! One ARCE decision over a tree of many runs, repeatable. The decision benchmark and the regression gate measure it.
 //!
-//! All runs are in level 0 and of one size. They cover all keys or random parts of them; readers alone give an elective
-//! merge, writers alone one that is a must. With *prices* the policy has counted reads before, by which a small part of
-//! the blocks that seeks want has to be fetched.
+//! All runs are in level 0 and of one size. They cover all keys or random key ranges. With readers alone, the policy
+//! makes an elective compaction; with writers alone, a mandatory one. With *prices*, the policy has already sampled
+//! reads, according to which a small share of the blocks that seeks need must be fetched.
 
 use super::world::{World, key};
 use crate::{SplitMix, by_name};
@@ -11,35 +10,35 @@ use alloc::rc::Rc;
 use alloc::vec::Vec;
 use drumlin_types::contract::{CostView, LimitView, LoadView, Pin, PolicyError, PolicyInput, TreeView};
 
-/// Keys are below this.
+/// Exclusive upper bound on key numbers.
 const KEYS: u32 = 1 << 20;
-/// Keys that readers were seen to want.
+/// Number of keys that readers were observed to read.
 const WANTED: u32 = 256;
 
-/// What kind of decision it is.
+/// Kind of the decision.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Case {
-    /// Runs cover random parts of the keys.
+    /// Whether runs cover random key ranges instead of all keys.
     pub partial: bool,
-    /// There are too many runs, and only writers.
+    /// Whether there are too many runs, and only writers.
     pub must: bool,
-    /// Runs are priced by their sizes.
+    /// Whether runs are priced by their sizes.
     pub priced: bool,
 }
 
-/// A tree and what is known of it, in front of a policy.
+/// Tree, load and costs that a policy decides on.
 pub struct Desk {
     world: World,
     view: Rc<TreeView>,
-    /// What the policy knows before it decides.
+    /// Saved policy state that is restored before the decision.
     state: Vec<u8>,
 }
 
 impl Desk {
-    /// A tree of `runs` runs.
+    /// Builds a tree of `runs` runs.
     ///
     /// # Errors
-    /// None but those of the policy's registry.
+    /// Only those of the policy registry.
     pub fn new(runs: usize, case: Case) -> Result<Desk, PolicyError> {
         let max_runs = if case.must { 64 } else { 512 };
         let limits =
@@ -65,13 +64,13 @@ impl Desk {
         Ok(desk)
     }
 
-    /// Lets a policy count reads of which many find their block in the cache.
+    /// Lets a policy sample reads that find many of their blocks in the cache.
     fn learn(&mut self) -> Result<(), PolicyError> {
         let costs = self.world.costs;
         self.world.costs =
             CostView { cursor_cached_ns: 1000.0, fetch_ns: 20_000.0, seek_blocks: 60.0, ..costs };
         let mut policy = by_name("arce")?;
-        // The tuple that it begins with, set: so it searches for no other.
+        // Pins the parameters that the policy starts with, so that it begins no search.
         let calm = 24.0 / 64.0 * f64::from(self.world.limits.max_runs);
         self.world.limits.pin = Some(Pin { horizon: 8.0, calm, passes: 2.0, balance: 1.0 });
         for second in 0..4 {
@@ -98,10 +97,10 @@ impl Desk {
         }
     }
 
-    /// Makes the decision, by a policy of its own. The files that its plans take.
+    /// Makes the decision with a fresh policy. Returns the number of files that its plans take.
     ///
     /// # Errors
-    /// None but those of the policy's registry and of its saved state.
+    /// Only those of the policy registry and of the saved state.
     pub fn decide(&self) -> Result<usize, PolicyError> {
         let mut policy = by_name("arce")?;
         if !self.state.is_empty() {

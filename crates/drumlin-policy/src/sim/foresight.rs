@@ -1,20 +1,21 @@
-//! What a policy foresaw, read from its words: how long its merges take, and what an operation costs.
+//! Accuracy of a policy's predictions: how long its compactions take, and what an operation costs.
 //!
-//! A plan says by which flush it should be done. Merges that nothing came in between of are compared: those that begin
-//! while nothing runs, and end before anything else begins. Those whose plan went by another load than that under which
-//! they end are counted by themselves: it changed after they began, or the policy did not know of it.
+//! A plan says at which flush it should be done. Only compactions without interruption are compared: they begin while
+//! nothing runs, and end before anything else begins. Compactions that end under another load than their plan assumed
+//! are counted separately. The load changed after they began, or the policy was not aware of it.
 //!
-//! What a plan went by stands in its reason: `due in 12.345 of 6400 operations`, windows and what each was to hold. What an
-//! operation was predicted to cost stands in the line of a policy's words that begins with `last search`.
+//! The assumptions of a plan are in its reason: `due in 12.345 of 6400 operations` gives the number of flush
+//! intervals and the operations of each. The predicted cost of an operation is in the line of the policy's
+//! explanation that begins with `last search`.
 
-/// Merges that were compared.
+/// Prediction errors of the compared compactions.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Missed {
-    /// How many.
+    /// Number of compactions.
     pub merges: u64,
-    /// By how many windows of a flush they missed the time that was foreseen, all together.
+    /// Sum of the errors, in flush intervals.
     pub sum: f64,
-    /// The most that one of them did.
+    /// Largest error, in flush intervals.
     pub most: f64,
 }
 
@@ -23,32 +24,32 @@ impl Missed {
         *self = Missed { merges: self.merges + 1, sum: self.sum + error, most: self.most.max(error) };
     }
 
-    /// Windows that they missed in the mean.
+    /// Returns the mean error, in flush intervals.
     pub fn mean(&self) -> f64 {
         self.sum / self.merges.max(1) as f64
     }
 }
 
-/// Merges by what their plans went by.
+/// Prediction errors by whether the assumed load held.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Foreseen {
-    /// The load under which they ended.
+    /// Compactions that ended under the assumed load.
     pub held: Missed,
-    /// Another one.
+    /// Compactions that ended under another load.
     pub changed: Missed,
 }
 
-/// What a plan expects.
+/// Prediction of a plan.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Due {
-    /// Windows that the merge should fill.
+    /// Number of flush intervals that the compaction should take.
     pub windows: f64,
-    /// Operations of each.
+    /// Operations of each flush interval.
     pub operations: f64,
 }
 
 impl Due {
-    /// From the reason of a plan.
+    /// Parses the reason of a plan.
     pub fn parse(reason: &str) -> Option<Due> {
         let (windows, rest) = reason.split_once(", due in ")?.1.split_once(" of ")?;
         let operations = rest.split_once(" operations")?.0.parse().ok()?;
@@ -56,7 +57,7 @@ impl Due {
     }
 }
 
-/// The cost of an operation that the last search predicted, nanoseconds, from the words of a policy.
+/// Parses the cost of an operation that the last search predicted, in nanoseconds, from a policy's explanation.
 pub fn predicted(words: &str) -> Option<f64> {
     let line = words.lines().find(|line| line.starts_with("last search"))?;
     let (number, rest) = line.split_once(" at ")?.1.split_once(' ')?;
@@ -68,19 +69,19 @@ pub fn predicted(words: &str) -> Option<f64> {
     number.parse::<f64>().ok().map(|number| number * unit)
 }
 
-/// By how many times the operations of a window are others than expected under another load.
+/// Ratio of operations per flush interval from which on the load counts as changed.
 const ANOTHER: f64 = 1.25;
 
-/// A merge that is watched.
+/// Compaction under observation.
 #[derive(Clone, Copy, Debug)]
 struct Watched {
     ticket: u64,
-    /// Flushes by then.
+    /// Number of flushes at its start.
     began: f64,
     due: Due,
 }
 
-/// Merges compared so far, and the one that is watched.
+/// Errors so far, and the compaction under observation.
 #[derive(Clone, Debug, Default)]
 pub struct Foresight {
     watched: Option<Watched>,
@@ -88,12 +89,14 @@ pub struct Foresight {
 }
 
 impl Foresight {
-    /// A merge began as `ticket` after so many flushes, `due` then, if that was said. `alone`: nothing else is under way.
+    /// Records that compaction `ticket` began after `flushes` flushes, with its prediction if there is one. `alone`:
+    /// nothing else is under way.
     pub fn began(&mut self, ticket: u64, due: Option<Due>, flushes: f64, alone: bool) {
         self.watched = due.filter(|_| alone).map(|due| Watched { ticket, began: flushes, due });
     }
 
-    /// The merge `ticket` was done after so many flushes, under a load of so many `operations` to a window.
+    /// Records that compaction `ticket` finished after `flushes` flushes, under a load of `operations` operations per
+    /// flush interval.
     pub fn ended(&mut self, ticket: u64, flushes: f64, operations: f64) {
         let Some(Watched { began, due, .. }) = self.watched.take_if(|watched| watched.ticket == ticket)
         else {
@@ -105,7 +108,7 @@ impl Foresight {
         if has_changed { seen.changed.add(error) } else { seen.held.add(error) }
     }
 
-    /// The merges that ended since this was asked last.
+    /// Returns the errors since the last call, and resets them.
     pub fn take(&mut self) -> Foreseen {
         core::mem::take(&mut self.seen)
     }

@@ -1,12 +1,12 @@
-//! Trees without data, on which policies are tried out: bytes, runs, merges, and virtual time.
+//! Simulators for policies and the scheduler: trees without data, with bytes, runs, compactions and virtual time.
 //!
-//! - [`world`]: a tree with flushes, admitted plans, their pieces and installs, under the same rules of
-//!   legality and waiting as in the engine.
-//! - [`desk`]: one decision over many runs, for what it costs; [`crowd`]: one admission over many files.
-//! - [`mod@unit`]: equal flushes and instant merges, for exact figures.
+//! - [`world`]: a tree with flushes, admitted plans, their pieces and installs, under the engine's rules of legality
+//!   and waiting.
+//! - [`desk`]: one decision over many runs, to measure its cost. [`crowd`]: one admission over many files.
+//! - [`mod@unit`]: equal flushes and instant compactions, for exact figures.
 //! - [`pipeline`]: slots and a device in virtual time, for the scheduler.
-//! - [`mod@phases`]: changing mixes of operations in virtual time; `waits` of its writers, `foresight` of
-//!   its policy, `space` of its tables, `neighbours` that merges wait for.
+//! - [`mod@phases`]: changing operation mixes in virtual time. It uses `waits` (of writers), `foresight` (policy
+//!   predictions), `space` (of tables) and `neighbours` (busy files that compactions wait for).
 
 pub mod crowd;
 pub mod desk;

@@ -1,15 +1,15 @@
-//! Leveling without the pipeline: merges that wait for each other.
+//! Leveling without the pipeline: compactions that wait for each other.
 //!
-//! What a plan may fold into a level of one run is merged with it, all of it, or the plan has to wait. So such a plan is
-//! made when a slot is free, not before: one that is made early claims files of the next level, which that level then
-//! cannot pass on. Files that would meet a busy one below are shown as coming, and policies propose others.
+//! When a plan may fold files of a level of one run, it must be compacted with all of them, or wait. Such a plan is
+//! made only when a slot is free. An early plan would claim files of the next level, which that level could then not
+//! pass on. Files that overlap a busy file below are shown as coming, so that policies propose other files.
 
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use drumlin_types::contract::{FileState, FileView, LevelDesign, Plan, TreeView};
 use drumlin_types::{KeyRange, Ticket};
 
-/// `view` as a policy of this `design` sees it.
+/// Returns `view` as a policy of this `design` sees it.
 pub(super) fn marked(view: Rc<TreeView>, design: &[LevelDesign]) -> Rc<TreeView> {
     let mut marked: Option<TreeView> = None;
     let leveled = design.iter().zip(&view.levels).enumerate().skip(1).filter(|(_, (d, _))| d.runs == 1.0);
@@ -26,7 +26,7 @@ pub(super) fn marked(view: Rc<TreeView>, design: &[LevelDesign]) -> Rc<TreeView>
     marked.map_or(view, Rc::new)
 }
 
-/// Whether a file that `plan` would be merged with is not free, or yet to come.
+/// Returns whether a file that `plan` would be compacted with is busy or does not exist yet.
 pub(super) fn is_busy(view: &TreeView, plan: &Plan) -> bool {
     plan.may_fold.iter().any(|fold| {
         let mut parts = view.files().map(|(_, _, f)| f).filter(|f| f.table == fold.table).peekable();

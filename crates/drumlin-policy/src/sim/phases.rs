@@ -1,11 +1,11 @@
-//! Changing mixes of operations in virtual time: what a policy costs its readers and writers.
+//! Changing operation mixes in virtual time: the cost of a policy for readers and writers.
 //!
-//! Costs are those of the ArceKV paper: a block read takes 12 us, a block written 15 us; a lookup reads one
-//! block and one of a hundred runs more, a seek one block of every run. Clients run in closed loops; merges
-//! take their bytes' time on a number of slots, and make operations slower meanwhile. Writers are delayed
-//! as the policy's pace says. Everything follows from the setup: no clock, no chance.
+//! Costs are those of the ArceKV paper: a block read takes 12 us, a block write 15 us. A lookup reads one block, plus
+//! one block in one of a hundred runs; a seek reads one block of every run. Clients run in closed loops. Compactions
+//! take time in proportion to their bytes on a number of slots, and slow operations down meanwhile. Writers are
+//! delayed by the policy's write rate limit. Results depend only on the setup, without clocks or randomness.
 //!
-//! The store is filled in ascending order first, which costs nothing; then come the phases.
+//! First the store is filled in ascending key order, in zero time; then the phases follow.
 
 use super::foresight::{self, Due, Foreseen, Foresight};
 use super::neighbours;
@@ -22,7 +22,7 @@ use drumlin_types::contract::{
 };
 use drumlin_types::{Key, KeyRange};
 
-/// Mixes in percent of seeks, writes and lookups.
+/// Operation mixes, in percent of seeks, writes and lookups.
 const MIXES: [(char, [f64; 3]); 10] = [
     ('A', [98.0, 1.0, 1.0]),
     ('B', [1.0, 98.0, 1.0]),
@@ -36,7 +36,7 @@ const MIXES: [(char, [f64; 3]); 10] = [
     ('J', [100.0 / 3.0, 100.0 / 3.0, 100.0 / 3.0]),
 ];
 
-/// The sequences of mixes of the paper, with the share of the operations that each phase has.
+/// Phase sequences of the paper, with the fraction of the setup's operations that each phase has.
 pub const PLANS: [(&str, &str, f64); 3] = [("I", "ABDJCE", 1.0), ("II", "JEBFDC", 1.0), ("III", "GHI", 0.5)];
 
 const BLOCK_READ: f64 = 12_000.0;
@@ -44,15 +44,15 @@ const BLOCK_WRITE: f64 = 15_000.0;
 const BLOCK: f64 = 4096.0;
 const FALSE_POSITIVES: f64 = 0.01;
 const ENTRY: f64 = 1024.0;
-/// Flushes whose bytes make a file, and a piece: 64 MiB for the 2 MiB of the paper.
+/// Number of flushes whose bytes make a file, and a piece: 64 MiB for the 2 MiB of the paper.
 const FILE_FLUSHES: u64 = 32;
-/// Keys are spread over this many numbers.
+/// Exclusive upper bound on key numbers.
 const KEYS: u32 = 1 << 30;
-/// Keys at which runs are counted.
+/// Number of keys at which runs are counted.
 const SAMPLES: u32 = 64;
-/// What a step of a search takes, nanoseconds.
+/// Duration of a search step, in nanoseconds.
 const SEARCH_STEP: f64 = 100e3;
-/// Time between decisions when nothing else happens, nanoseconds.
+/// Time between decisions when nothing else happens, in nanoseconds.
 const TICK: f64 = 1e9;
 
 /// Sizes and limits of a simulation.
@@ -64,20 +64,20 @@ pub struct Setup {
     pub preload: u64,
     /// Operations of a whole phase.
     pub operations: f64,
-    /// Client threads.
+    /// Number of client threads.
     pub clients: u32,
-    /// Merge slots.
+    /// Number of compaction slots.
     pub slots: u32,
-    /// Share by which a running merge slows operations down.
+    /// Fraction by which a running compaction slows operations down.
     pub interference: f64,
-    /// Whether merges are installed piece by piece, as in the engine.
+    /// Whether compactions are installed piece by piece, as in the engine.
     pub pieces: bool,
-    /// Whether the space of tables is counted, which takes a look at every file after each change.
+    /// Whether table space is counted, which visits every file after each change.
     pub audit: bool,
 }
 
 impl Default for Setup {
-    /// A sixteenth of the paper's, with the same number of flushes in a store.
+    /// A sixteenth of the paper's setup, with the same number of flushes in the store.
     fn default() -> Setup {
         let operations = 2_560_000.0;
         Setup {
@@ -99,54 +99,54 @@ impl Setup {
     }
 }
 
-/// What one phase came to.
+/// Results of one phase.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PhaseReport {
-    /// Its letter.
+    /// Letter of the phase.
     pub name: char,
-    /// Operations.
+    /// Number of operations.
     pub operations: f64,
     /// Mean time of an operation in nanoseconds, as a client sees it.
     pub each: f64,
-    /// Virtual time that it took, nanoseconds.
+    /// Virtual time of the phase, in nanoseconds.
     pub time: f64,
     /// Bytes flushed.
     pub flushed: u64,
-    /// Bytes merged.
+    /// Bytes compacted.
     pub merged: u64,
-    /// Bytes of the merges begun that the policy calls elective.
+    /// Input bytes of compactions that the policy calls elective, counted at their start.
     pub elective: u64,
     /// Bytes of the tree at the end.
     pub bytes: u64,
-    /// The most that tables took on the disk, those half replaced and those being written included, per byte of the
-    /// tree: 1 unless the setup asks for an audit.
+    /// Peak disk space of tables per byte of the tree, including half-replaced tables and tables being written. It is
+    /// 1 unless the setup asks for an audit.
     pub space: f64,
-    /// Covered runs: mean over the operations, and most.
+    /// Number of covered runs: mean over the operations, and maximum.
     pub runs: (f64, f64),
-    /// Nanoseconds in which no write could pass.
+    /// Nanoseconds in which writes were stopped.
     pub stopped: f64,
-    /// What all but one in a thousand writes wait at most, nanoseconds.
+    /// 99.9th percentile of the write wait, in nanoseconds.
     pub wait: f64,
-    /// Merges whose time was foretold and can be compared.
+    /// Prediction errors of the compactions that can be compared.
     pub foreseen: Foreseen,
-    /// Nanoseconds of an operation that the last search of the policy predicted, if it said so.
+    /// Cost of an operation that the policy's last search predicted, in nanoseconds, if it reported one.
     pub predicted: Option<f64>,
-    /// Steps of searches.
+    /// Number of search steps.
     pub steps: u64,
 }
 
-/// A phase: a letter for it, shares of seeks, writes and lookups, and operations.
+/// One phase of a load.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Stage {
-    /// Its letter.
+    /// Letter of the phase.
     pub name: char,
     /// Shares of seeks, writes and lookups; their sum is 1.
     pub mix: [f64; 3],
-    /// Operations.
+    /// Number of operations.
     pub operations: f64,
 }
 
-/// The update shares of `gradient`: up from a tenth to nine tenths and down again.
+/// Returns the phases of `gradient`, whose write shares rise from one to nine tenths and fall again.
 fn gradient(operations: f64) -> Vec<Stage> {
     let tenths = (1..=9).chain((1..=8).rev());
     let stage = |(at, tenth): (usize, u32)| {
@@ -156,8 +156,8 @@ fn gradient(operations: f64) -> Vec<Stage> {
     tenths.enumerate().map(stage).collect()
 }
 
-/// Runs `policy` through the phases of `plan`, one letter each or the word `gradient`, `share` of the
-/// operations long.
+/// Runs `policy` through the phases of `plan`, which is one letter per phase or the word `gradient`. Each phase has
+/// the fraction `share` of the setup's operations.
 pub fn phases(
     policy: &mut dyn CompactionPolicy,
     setup: Setup,
@@ -169,7 +169,7 @@ pub fn phases(
         return stages(policy, setup, &gradient(operations / GRADIENT_PARTS));
     }
     let stage = |name| {
-        let (_, mix) = MIXES.iter().find(|(n, _)| *n == name).ok_or("no such mix")?;
+        let (_, mix) = MIXES.iter().find(|(n, _)| *n == name).ok_or("unknown operation mix")?;
         Ok(Stage { name, mix: mix.map(|percent| percent / 100.0), operations })
     };
     stages(policy, setup, &plan.chars().map(stage).collect::<Result<Vec<Stage>, String>>()?)
@@ -186,7 +186,7 @@ pub fn stages(
     plan.iter().map(|stage| course.phase(policy, *stage)).collect()
 }
 
-/// Steps of `gradient` in the operations of a phase.
+/// Divisor of a phase's operations that gives the operations of one step of `gradient`.
 const GRADIENT_PARTS: f64 = 81.92;
 
 struct Course {
@@ -200,17 +200,17 @@ struct Course {
     pace: Option<Pace>,
     running: Vec<(f64, PieceId)>,
     runs: f64,
-    /// Keys at which runs are counted, and a range that holds them all.
+    /// Keys at which runs are counted, and a range that contains them all.
     samples: Vec<Key>,
     sampled: KeyRange,
     steps: u64,
     decisions: u64,
     search: Option<Box<dyn Think>>,
     budget: SearchBudget,
-    /// The best answer of a search that waits for time was handed over.
+    /// Whether the best result of a search that waits for time was handed to the policy.
     told: bool,
     waits: Waits,
-    /// Since when no write could pass.
+    /// Time since when writes are stopped.
     shut: Option<f64>,
     foresight: Foresight,
     flushes: u64,
@@ -256,7 +256,7 @@ impl Course {
         }
     }
 
-    /// Fills the store in ascending order, with merges that take no time.
+    /// Fills the store in ascending key order, with compactions that take no time.
     fn fill(&mut self, policy: &mut dyn CompactionPolicy) -> Result<(), String> {
         let parts = self.setup.preload.div_ceil(self.setup.file_bytes()).max(1) as u32;
         let width = KEYS / parts;
@@ -276,18 +276,18 @@ impl Course {
         self.setup.flush_bytes as f64 / ENTRY
     }
 
-    /// Covered runs: files that cover a key, in the mean of some keys.
+    /// Counts the covered runs: the mean number of files that cover a key, over the sample keys.
     fn count_runs(&mut self) {
         let runs = self.world.tree().levels.iter().flat_map(|level| &level.runs);
         let covering = |run: &drumlin_types::contract::RunView| match &run.files[..] {
-            // Most runs are single files that cover everything.
+            // Most runs are single files that cover all sample keys.
             [file] if file.bounds.covers(&self.sampled) => SAMPLES as usize,
             _ => self.samples.iter().filter(|key| run.file_for(key).is_some()).count(),
         };
         self.runs = runs.map(covering).sum::<usize>() as f64 / f64::from(SAMPLES);
     }
 
-    /// Costs of a lookup, a seek and a write now, without waiting.
+    /// Returns the present costs of a lookup, a seek and a write, without waiting.
     fn costs(&self) -> [f64; 3] {
         let flush_blocks = self.setup.flush_bytes as f64 / BLOCK;
         let busy = if self.running.is_empty() { 1.0 } else { 1.0 + self.setup.interference };
@@ -298,12 +298,12 @@ impl Course {
         ]
     }
 
-    /// Input bytes per nanosecond of a slot.
+    /// Returns the input bytes per nanosecond of a slot.
     fn speed(&self) -> f64 {
         BLOCK / (BLOCK_READ + BLOCK_WRITE)
     }
 
-    /// Mean cost of an operation without and with the delay of writes; `None` when writes cannot pass.
+    /// Returns the mean cost of an operation without and with the delay of writes; `None` when writes are stopped.
     fn operation(&self) -> Option<(f64, f64)> {
         let [get, seek, write] = self.costs();
         let [seeks, writes, gets] = self.mix;
@@ -331,7 +331,7 @@ impl Course {
         policy: &mut dyn CompactionPolicy,
         Stage { name, mix, operations }: Stage,
     ) -> Result<PhaseReport, String> {
-        // The part of a flush that is written stays.
+        // The written part of the current memtable carries over.
         let written = if self.until_flush.is_finite() {
             self.writes_per_flush() - self.until_flush * self.mix[1]
         } else {
@@ -378,7 +378,7 @@ impl Course {
         Ok(report)
     }
 
-    /// Lets time pass up to the next event. The operations that passed.
+    /// Advances to the next event. Returns the number of operations that passed.
     fn event(
         &mut self,
         policy: &mut dyn CompactionPolicy,
@@ -407,7 +407,7 @@ impl Course {
         report.runs.1 = report.runs.1.max(self.runs);
         let [seeks, writes, gets] = self.mix;
         if writes > 0.0 {
-            // What an operation takes longer in the mean, its writes wait.
+            // The additional mean time of an operation is waiting time of its writes.
             self.waits.add((each - free) / writes, operations * writes);
         }
         for (count, share) in self.counted.iter_mut().zip([gets, seeks, writes]) {
@@ -424,7 +424,7 @@ impl Course {
         Ok(if timed { operations } else { operations.max(1e-9) })
     }
 
-    /// Pieces that end now are installed; then the policy is asked.
+    /// Installs the pieces that end now, then calls the policy.
     fn arrive(&mut self, policy: &mut dyn CompactionPolicy, next_end: f64) -> Result<(), String> {
         if next_end <= self.now {
             let (done, running) = self.running.iter().partition(|(end, _)| *end <= self.now);
@@ -441,7 +441,7 @@ impl Course {
         self.decide(policy)
     }
 
-    /// Flushes so far, with the part of the next one that is written.
+    /// Returns the flushes so far, including the written fraction of the next one.
     fn flushed(&self) -> f64 {
         let fill = 1.0 - self.until_flush * self.mix[1] / self.writes_per_flush();
         self.flushes as f64 + if fill.is_finite() { fill.clamp(0.0, 1.0) } else { 0.0 }
@@ -459,8 +459,9 @@ impl Course {
             let running: Vec<PieceId> = self.running.iter().map(|(_, id)| *id).collect();
             self.world.park(ticket, &running, policy);
         }
-        // Negative priorities propose to tidy what merges left that did not wait for each other. Here they wait, and what
-        // is decided with a plan that has to wait may build on it.
+        // Negative priorities propose to tidy runs that compactions left because they did not wait for each other.
+        // Here they do wait, so these plans are skipped. A plan of the same decision may build on a plan that has to
+        // wait, and then be illegal.
         let mut has_refused = false;
         for plan in plans.iter().filter(|plan| plan.priority >= 0.0) {
             let is_early = !plan.may_fold.is_empty() && self.world.in_flight() >= self.setup.slots as usize;
@@ -495,7 +496,7 @@ impl Course {
         if self.think(policy) || again { self.decide(policy) } else { Ok(()) }
     }
 
-    /// Lets the search go on as far as its share of a core allows. Whether the policy heard of it.
+    /// Continues the search within its CPU budget. Returns whether the policy received a result.
     fn think(&mut self, policy: &mut dyn CompactionPolicy) -> bool {
         self.budget.pass(self.now);
         let Some(search) = &mut self.search else { return false };
@@ -517,7 +518,7 @@ impl Course {
         })
     }
 
-    /// Gives work to the free slots. Moves take no time.
+    /// Starts pieces on the free slots. Trivial moves take no time.
     fn start(&mut self, policy: &mut dyn CompactionPolicy) {
         while self.running.len() < self.setup.slots as usize {
             let running = |id: PieceId| self.running.iter().any(|(_, other)| *other == id);
@@ -529,7 +530,7 @@ impl Course {
         }
     }
 
-    /// What the policy is told.
+    /// Updates the load and costs that the policy sees.
     fn tell(&mut self) {
         let [get, seek, write] = self.costs();
         let [seeks, writes, gets] = self.mix;
@@ -552,7 +553,7 @@ impl Course {
         self.world.costs = CostView {
             merge_bytes_per_s: self.speed() * 1e9,
             merge_fixed_ns: 1.0,
-            // All of a run's cost to lookups is in the block that one of a hundred reads.
+            // The cost of a run for lookups lies entirely in the block that one lookup in a hundred reads.
             probe_ns: 1e-3,
             block_ns: BLOCK_READ,
             cursor_ns: BLOCK_READ,
@@ -591,7 +592,7 @@ mod tests {
         }
     }
 
-    /// Every level gets its turn, though flushes never end.
+    /// Every level is compacted in turn although flushes never stop.
     #[test]
     fn leveling_keeps_its_shape_under_writes() {
         for name in ["1-leveling:static", "leveling:4", "leveling:10"] {
@@ -609,7 +610,7 @@ mod tests {
         let reports = phases(&mut *policy, small(), "BAAAA", 1.0).unwrap();
         let last = &reports[4];
         assert!(last.runs.0 < 8.0 && reports[1].merged > 0, "{reports:?}");
-        // Little is flushed, and little merged: the tree keeps its two runs.
+        // Little is flushed and little is compacted: the tree keeps its two runs.
         assert!((last.merged as f64) < 40.0 * last.operations * 0.01 * ENTRY, "{reports:?}");
     }
 
@@ -636,7 +637,7 @@ mod tests {
         assert!((predicted / last.each - 1.0).abs() < 0.3, "{predicted} predicted, {last:?}");
     }
 
-    /// Where writers are slowed, windows are as long as the pace makes them.
+    /// When writers are slowed, the predicted flush intervals account for the write rate limit.
     #[test]
     fn merges_beside_slowed_writers_are_foreseen() {
         let reports = phases(&mut *by_name("arce").unwrap(), small(), "BBB", 1.0).unwrap();

@@ -1,16 +1,17 @@
-//! The space that tables take while merges replace them part by part.
+//! Disk space of tables while compactions replace them piece by piece.
 //!
-//! A table goes when no file refers to any part of it. What a running piece has still to write is taken as written.
+//! A table is removed when no file refers to any part of it. Bytes that a running piece has still to write count as
+//! written.
 
 use alloc::collections::BTreeMap;
 use drumlin_types::TableId;
 use drumlin_types::contract::TreeView;
 
-/// Tables by their whole sizes, which are seen when they are new.
+/// Tables by their full sizes, which are recorded when the tables are new.
 #[derive(Default)]
 pub(super) struct Space {
     tables: BTreeMap<TableId, u64>,
-    /// The most space per byte of the tree.
+    /// Largest space per byte of the tree.
     most: f64,
 }
 
@@ -20,7 +21,7 @@ impl Space {
         let mut tables: BTreeMap<TableId, u64> = BTreeMap::new();
         for (_, _, file) in tree.files() {
             let size = self.tables.get(&file.table).copied().unwrap_or(0);
-            // New tables that were cut right after they came are seen in parts.
+            // A new table that was cut right after its creation is seen in parts.
             let parts = tables.entry(file.table).or_insert(0);
             *parts = if size > 0 { size } else { *parts + file.bytes };
         }
@@ -29,7 +30,7 @@ impl Space {
         self.tables = tables;
     }
 
-    /// The most so far, which begins anew.
+    /// Returns the largest space so far, and resets it.
     pub(super) fn take_most(&mut self) -> f64 {
         core::mem::take(&mut self.most)
     }

@@ -1,7 +1,7 @@
-//! Equal flushes over all keys, merged at once: the shape of a policy in its purest form.
+//! Equal flushes over all keys with instant compactions, which show the shape of a policy exactly.
 //!
-//! Every flush is one unit, keys are unique, so merges add sizes up. What a policy merges then is an exact
-//! number of units, which pencil and paper can find too.
+//! Every flush is one unit and keys are unique, so compactions add sizes up. A policy then compacts an exact number
+//! of units, which can also be computed by hand.
 
 use super::world::World;
 use alloc::string::String;
@@ -11,18 +11,18 @@ use drumlin_types::contract::{CompactionPolicy, LimitView};
 /// Bytes of a unit: small enough for exact sums, large enough for exact halves.
 const UNIT: u64 = 1 << 20;
 
-/// What a policy made of a number of flushes.
+/// Result of a number of flushes under a policy.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct UnitReport {
-    /// Units read and written by merges; moves count nothing.
+    /// Units read and written by compactions, without trivial moves.
     pub merged: u64,
-    /// Plans carried out.
+    /// Number of executed plans.
     pub plans: u64,
-    /// The runs at the end in units, level by level, within a level newest first.
+    /// Final runs as level and units, by level, newest first within a level.
     pub runs: Vec<(u8, u64)>,
 }
 
-/// Flushes `count` units, letting `policy` decide after each until it wants nothing more.
+/// Flushes `count` units, and after each lets `policy` decide until it returns no more plans.
 pub fn unit_flushes(policy: &mut dyn CompactionPolicy, count: u32) -> Result<UnitReport, String> {
     let limits = LimitView { memtable_bytes: UNIT, file_bytes: u64::MAX, ..LimitView::default() };
     let mut world = World::new(limits);
@@ -52,7 +52,7 @@ mod tests {
         unit_flushes(&mut *by_name(name).unwrap(), count).unwrap()
     }
 
-    /// The closed form of tiering: each full power of T units is merged once.
+    /// Closed form of tiering: each full power of T units is compacted once.
     fn tiered(ratio: u64, count: u64) -> u64 {
         let powers = core::iter::successors(Some(ratio), |p| Some(p * ratio)).take_while(|p| *p <= count);
         powers.map(|p| p * (count / p)).sum()
@@ -89,7 +89,7 @@ mod tests {
             |name: &str, count| report(name, count).runs.iter().map(|run| run.1).collect::<Vec<u64>>();
         assert_eq!(sizes("universal", 100), [4, 8, 31, 57]);
         assert_eq!(sizes("fluid:40,40,41/6,6,6", 100), [6, 7, 7, 80]);
-        // Runs of tiering are the digits of the count.
+        // The runs of tiering are the base-T digits of the count.
         assert_eq!(report("tiering:4", 100).runs, [(1, 4), (2, 16), (2, 16), (3, 64)]);
     }
 }

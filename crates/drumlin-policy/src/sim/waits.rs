@@ -1,13 +1,13 @@
-//! How long writes wait, as a distribution.
+//! Distribution of write waits.
 
 use alloc::vec::Vec;
 
-/// Waits with the number of writes that had each.
+/// Wait times, each with the number of writes that had it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Waits(Vec<(f64, f64)>);
 
 impl Waits {
-    /// So many writes waited so long each.
+    /// Records that `writes` writes waited `nanos` nanoseconds each.
     pub(super) fn add(&mut self, nanos: f64, writes: f64) {
         match self.0.last_mut() {
             Some((last, count)) if *last == nanos => *count += writes,
@@ -15,7 +15,7 @@ impl Waits {
         }
     }
 
-    /// The wait that all but one in `one_in` writes stay within.
+    /// Returns the wait that all but one in `one_in` writes stay within.
     pub(super) fn all_but(&mut self, one_in: f64) -> f64 {
         self.0.sort_by(|a, b| b.0.total_cmp(&a.0));
         let mut left = self.0.iter().map(|(_, writes)| writes).sum::<f64>() / one_in;

@@ -1,11 +1,10 @@
-//! A simulated tree: flushes come in, plans are admitted, cut into pieces, and installed one by one.
+//! Simulated tree: memtables are flushed, and plans are admitted, cut into pieces and installed piece by piece.
 //!
-//! Keys are 32-bit numbers in big-endian bytes. Merged outputs hold the sum of their inputs, spread
-//! evenly over their range, and are cut at the file size. Inputs that share no keys are moved as they
-//! are and count as no work.
+//! Keys are 32-bit numbers in big-endian bytes. Outputs hold the sum of their inputs, spread evenly over their range,
+//! and are cut at the file size. Inputs that share no keys are moved unchanged and count as no work.
 //!
-//! Invariants, asserted by [`World::check`] and by every admission: the tree keeps its shape, no bytes
-//! appear or vanish, a piece is installed only after those it waits for.
+//! Invariants, asserted by [`World::check`] and by every admission: the tree keeps its shape, no bytes appear or
+//! vanish, and a piece is installed only after those that it waits for.
 
 use super::neighbours;
 use crate::share::{folding, split};
@@ -22,62 +21,62 @@ use drumlin_types::contract::{
 };
 use drumlin_types::{Key, KeyRange, LEVELS, RunId, Seq, TableId, Ticket};
 
-/// What happened so far.
+/// Totals since the start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Totals {
     /// Bytes flushed.
     pub flushed: u64,
-    /// Bytes read and written by merges.
+    /// Bytes read and written by compactions.
     pub merged: u64,
     /// Bytes that moved down without being rewritten.
     pub moved: u64,
-    /// Plans admitted.
+    /// Number of admitted plans.
     pub plans: u64,
 }
 
-/// An admitted plan with unfinished pieces.
+/// Admitted plan with unfinished pieces.
 #[derive(Clone, Debug)]
 struct Flight {
     view: TicketView,
-    /// The run of its own for outputs that do not fit the wanted one.
+    /// Own run for outputs that do not fit the wanted one.
     run: RunId,
     pieces: Vec<PieceView>,
 }
 
-/// A tree, what is in flight on it, and what a policy is told.
+/// Tree, plans in flight on it, and the input of a policy.
 #[derive(Clone, Debug)]
 pub struct World {
-    /// What is installed.
+    /// Installed tree.
     tree: TreeView,
     flights: Vec<Flight>,
-    /// What a policy may count on.
+    /// Limits that the policy sees.
     pub limits: LimitView,
-    /// Whether merges wait for busy neighbours, as without the pipeline.
+    /// Whether compactions wait for busy neighbours, as without the pipeline.
     pub without_pipeline: bool,
-    /// Whether policies are told that adaptation is frozen.
+    /// Whether the policy's adaptation is frozen.
     pub frozen: bool,
-    /// What happened so far.
+    /// Totals since the start.
     pub totals: Totals,
-    /// What the policy is told of the load.
+    /// Load that the policy sees.
     pub load: LoadView,
-    /// And of costs.
+    /// Costs that the policy sees.
     pub costs: CostView,
-    /// And of wanted keys, sorted.
+    /// Keys of sampled reads that the policy sees, sorted.
     pub wanted: Vec<Key>,
-    /// The time of the next decision, microseconds; each takes one.
+    /// Time of the next decision, in microseconds; each decision takes one.
     pub now: u64,
     seq: Seq,
     numbers: u64,
-    /// The view, as long as it is right: making it means a copy of every file.
+    /// Cached view while it is valid, since building it copies every file.
     seen: RefCell<Option<Rc<TreeView>>>,
 }
 
-/// Key `n` of the universe.
+/// Returns key `n` of the universe.
 pub fn key(n: u32) -> Key {
     Key::new(&n.to_be_bytes())
 }
 
-/// The number of a key, for keys that [`key`] made.
+/// Returns the number of a key that [`key`] made.
 fn number(key: &Key) -> u32 {
     let mut bytes = [0; 4];
     bytes.iter_mut().zip(key.iter()).for_each(|(to, from)| *to = *from);
@@ -85,7 +84,7 @@ fn number(key: &Key) -> u32 {
 }
 
 impl World {
-    /// An empty tree of all levels.
+    /// Returns an empty tree with all levels.
     pub fn new(limits: LimitView) -> World {
         World {
             tree: TreeView::empty(LEVELS),
@@ -109,7 +108,7 @@ impl World {
         self.numbers
     }
 
-    /// A full memtable over the keys `from..to` becomes a run of level 0.
+    /// Flushes a full memtable over the keys `from..to` as a run of level 0.
     pub fn flush(&mut self, policy: &mut dyn CompactionPolicy, from: u32, to: u32) {
         let bytes = self.limits.memtable_bytes;
         let tag = policy.flush_tag(bytes, &self.tree);
@@ -132,12 +131,12 @@ impl World {
         policy.observe(&Outcome::Flushed { bytes, entries });
     }
 
-    /// The tree with what plans in flight do to it, as a policy sees it.
+    /// Returns the tree with the effects of plans in flight, as a policy sees it.
     pub fn view(&self) -> Rc<TreeView> {
         self.seen.borrow_mut().get_or_insert_with(|| Rc::new(self.make_view())).clone()
     }
 
-    /// The view has to be made anew.
+    /// Invalidates the cached view.
     fn changed(&mut self) {
         *self.seen.get_mut() = None;
     }
@@ -163,7 +162,7 @@ impl World {
         let files = self.files_of(self.flights.iter().flat_map(|flight| &flight.pieces));
         for Flight { view, run, pieces } in &self.flights {
             for (at, piece) in pieces.iter().enumerate() {
-                // Numbers of their own for tables that are not there yet.
+                // Tables that do not exist yet get placeholder numbers.
                 let table = TableId((1 << 62) + (view.ticket.0 << 20) + at as u64);
                 let mut file = expected(&files, piece, table);
                 file.state = FileState::Coming(view.ticket);
@@ -173,7 +172,7 @@ impl World {
         tree
     }
 
-    /// The files that the inputs of `pieces` name.
+    /// Returns the files that the inputs of `pieces` name.
     fn files_of<'a>(&self, pieces: impl Iterator<Item = &'a PieceView>) -> BTreeMap<TableId, Vec<&FileView>> {
         let mut files: BTreeMap<TableId, Vec<&FileView>> = BTreeMap::new();
         for input in pieces.flat_map(|piece| &piece.inputs) {
@@ -189,7 +188,7 @@ impl World {
         files
     }
 
-    /// Lets the policy decide once.
+    /// Calls the policy once and returns its decision.
     pub fn decide(&mut self, policy: &mut dyn CompactionPolicy, seed: u64) -> Decision {
         let mut tree = self.view();
         if self.without_pipeline && !self.flights.is_empty() {
@@ -214,7 +213,7 @@ impl World {
 
     /// Admits a plan, cut at even key distances into at most `pieces` pieces.
     pub fn admit(&mut self, plan: &Plan, pieces: u32) -> Result<Ticket, Illegal> {
-        // Legality passes over what is leaving, as if the view were projected.
+        // The legality check ignores leaving files, as if the view were projected.
         let tree = self.view();
         let plan = &folding(&tree.projected(), plan);
         legal(&tree, plan)?;
@@ -250,15 +249,15 @@ impl World {
         Ok(ticket)
     }
 
-    /// Pieces that wait for nothing, oldest ticket first.
+    /// Returns the pieces without open waits, oldest ticket first.
     pub fn ready(&self) -> Vec<PieceId> {
         let pieces = || self.flights.iter().flat_map(|flight| &flight.pieces);
         let is_open = |id: &PieceId| pieces().any(|piece| piece.id == *id);
         pieces().filter(|piece| !piece.waits.iter().any(is_open)).map(|piece| piece.id).collect()
     }
 
-    /// The ready piece that an engine would start next: by deadline, then the oldest ticket. Those in
-    /// `but` are left out.
+    /// Returns the ready piece that an engine would start next: by deadline, then by oldest ticket. Pieces for which
+    /// `but` returns true are left out.
     pub fn next_ready(&self, but: impl Fn(PieceId) -> bool) -> Option<PieceId> {
         let deadline = |id: &PieceId| {
             let flight = self.flights.iter().find(|flight| flight.view.ticket == id.ticket);
@@ -267,7 +266,7 @@ impl World {
         self.ready().into_iter().filter(|id| !but(*id)).min_by_key(deadline)
     }
 
-    /// Bytes that a piece rewrites: none when its inputs share no keys.
+    /// Returns the bytes that a piece rewrites, which is zero when its inputs share no keys.
     pub fn rewrites(&self, id: PieceId) -> u64 {
         let pieces = self.flights.iter().flat_map(|flight| &flight.pieces);
         let Some(piece) = pieces.into_iter().find(|piece| piece.id == id) else { return 0 };
@@ -282,7 +281,7 @@ impl World {
         }
     }
 
-    /// Withdraws the pieces of a ticket that are not in `running`, and those of others that wait for them.
+    /// Withdraws the pieces of a ticket that are not in `running`, and the pieces of others that wait for them.
     pub fn park(&mut self, ticket: Ticket, running: &[PieceId], policy: &mut dyn CompactionPolicy) {
         let ids = |flights: &[Flight], of: &dyn Fn(&PieceView) -> bool| -> Vec<PieceId> {
             let pieces = flights.iter().flat_map(|flight| &flight.pieces);
@@ -307,22 +306,22 @@ impl World {
         }
     }
 
-    /// Plans under way.
+    /// Returns the number of plans under way.
     pub fn in_flight(&self) -> usize {
         self.flights.len()
     }
 
-    /// Whether pieces of `ticket` are not installed yet.
+    /// Returns whether `ticket` has pieces that are not installed yet.
     pub fn is_under_way(&self, ticket: Ticket) -> bool {
         self.flights.iter().any(|flight| flight.view.ticket == ticket)
     }
 
-    /// What is installed.
+    /// Returns the installed tree.
     pub fn tree(&self) -> &TreeView {
         &self.tree
     }
 
-    /// Installs one piece; the policy hears of it when it was the last of its plan.
+    /// Installs one piece. The policy is notified when it was the last piece of its plan.
     pub fn install(&mut self, id: PieceId, policy: &mut dyn CompactionPolicy) {
         let Some(at) = self.flights.iter().position(|flight| flight.view.ticket == id.ticket) else { return };
         let Some(piece) = self.flights[at].pieces.iter().position(|piece| piece.id == id) else { return };
@@ -346,7 +345,7 @@ impl World {
         }
     }
 
-    /// The files that a piece leaves: its inputs as they are when they share no keys, else merged ones.
+    /// Returns the output files of a piece: its inputs unchanged when they share no keys, otherwise compacted ones.
     fn outputs(&mut self, piece: &PieceView, mut parts: Vec<FileView>) -> Vec<FileView> {
         parts.sort_by(|a, b| a.bounds.start.cmp(&b.bounds.start));
         let bytes: u64 = parts.iter().map(|f| f.bytes).sum();
@@ -375,7 +374,7 @@ impl World {
                 None => break,
             }
         }
-        // Rounding must not lose bytes: the last file takes them.
+        // The last file gets the bytes that rounding would lose.
         let written: u64 = outputs.iter().map(|f| f.bytes).sum();
         if let Some(last) = outputs.last_mut() {
             last.bytes += bytes.saturating_sub(written);
@@ -402,8 +401,8 @@ impl World {
         });
     }
 
-    /// Lets the policy decide and installs everything at once, until it wants nothing more. An error when
-    /// a plan is illegal or there is no end within `most` plans.
+    /// Calls the policy and installs its plans at once, until it returns no more. Fails when a plan is illegal or
+    /// more than `most` decisions are made.
     pub fn settle(&mut self, policy: &mut dyn CompactionPolicy, most: usize) -> Result<(), String> {
         for round in 0..most {
             let plans = self.decide(policy, round as u64).plans;
@@ -420,7 +419,7 @@ impl World {
         Err(alloc::format!("no end after {most} decisions"))
     }
 
-    /// Shape, and that every flushed byte is still there.
+    /// Checks the shape of the tree, and that every flushed byte is still there.
     pub fn check(&self) -> Result<(), String> {
         check(&self.tree)?;
         check(&self.view().projected())?;
@@ -435,7 +434,8 @@ impl World {
     }
 }
 
-/// Ranges that cut the hull of the inputs into `pieces` of even width, fewer when it is narrow.
+/// Returns ranges that cut the hull of the inputs into `pieces` ranges of even width, or fewer when the hull is
+/// narrow.
 pub(super) fn even_cuts(inputs: &[FileSpan], pieces: u32) -> Vec<KeyRange> {
     let Some(hull) = inputs.iter().map(|f| f.range.clone()).reduce(|a, b| a.hull(&b)) else {
         return Vec::new();
@@ -450,7 +450,7 @@ pub(super) fn even_cuts(inputs: &[FileSpan], pieces: u32) -> Vec<KeyRange> {
     edges.iter().cloned().zip(ends).map(|(start, end)| KeyRange::new(start, end)).collect()
 }
 
-/// The output that a piece will have, as one file.
+/// Returns the expected output of a piece as one file.
 fn expected(files: &BTreeMap<TableId, Vec<&FileView>>, piece: &PieceView, table: TableId) -> FileView {
     let parts = piece.inputs.iter().flat_map(|input| {
         let files = files.get(&input.table).into_iter().flatten();
@@ -460,7 +460,7 @@ fn expected(files: &BTreeMap<TableId, Vec<&FileView>>, piece: &PieceView, table:
     merged(&parts, table)
 }
 
-/// The parts of `file`, those that plans take marked as leaving.
+/// Splits `file` by the ranges that plans take, and marks those parts as leaving.
 fn parted(file: FileView, leaving: &BTreeMap<TableId, Vec<(KeyRange, Ticket)>>) -> Vec<FileView> {
     let mut parts = Vec::from([file]);
     for (range, ticket) in leaving.get(&parts[0].table).into_iter().flatten() {
@@ -476,7 +476,7 @@ fn parted(file: FileView, leaving: &BTreeMap<TableId, Vec<(KeyRange, Ticket)>>) 
     parts
 }
 
-/// Takes a span out of the tree and returns what was there.
+/// Removes a span from the tree and returns the removed files.
 pub(super) fn take_out(tree: &mut TreeView, input: &FileSpan) -> Vec<FileView> {
     let mut taken = Vec::new();
     for level in &mut tree.levels {
@@ -498,7 +498,7 @@ pub(super) fn take_out(tree: &mut TreeView, input: &FileSpan) -> Vec<FileView> {
     taken
 }
 
-/// All parts as one file over their hull.
+/// Combines all parts into one file over their hull.
 pub(super) fn merged(parts: &[FileView], table: TableId) -> FileView {
     let hull = parts.iter().map(|f| f.bounds.clone()).reduce(|a, b| a.hull(&b));
     let min = parts.iter().map(|f| f.min_seq).min().unwrap_or_default();

@@ -1,17 +1,20 @@
-//! The brute-force model of the pipeline, on the scheduler's own code. Seeded mistakes show that the comparison would
-//! notice: each must be caught in a fair share of schedules.
+//! Brute-force model of the pipeline on the scheduler's own code. Seeded mistakes prove that the comparison works:
+//! each must be caught in a fair share of schedules.
 //!
-//! `cargo run --release -p drumlin-policy --example schedules -- 1000000` tries as many as are wanted.
+//! `cargo run --release -p drumlin-policy --example schedules -- 1000000` runs any number of schedules.
 
 #[path = "../../../drumlin-types/tests/model/content.rs"]
 mod content;
+#[path = "../../../drumlin-types/tests/model/reader.rs"]
+mod reader;
 mod store;
 mod world;
 
 use store::{Mistake, Tally};
 use world::schedule;
 
-/// The first seed and the number of schedules: a thousand, or what `DRUMLIN_SCHEDULES=COUNT` or `COUNT@FIRST` says.
+/// Returns the first seed and the number of schedules: 1000, or the value of `DRUMLIN_SCHEDULES=COUNT` or
+/// `COUNT@FIRST`.
 fn range() -> (u64, u64) {
     let Ok(text) = std::env::var("DRUMLIN_SCHEDULES") else { return (0, 1000) };
     let (count, first) = text.split_once('@').unwrap_or((&text, "0"));
@@ -27,13 +30,13 @@ fn every_read_is_right_after_every_event() {
         schedule(seed, Mistake::None, &mut tally).unwrap_or_else(|e| panic!("{e}"));
     }
     println!("schedules={schedules} {tally:?}");
-    // A run that met none of the interesting cases has shown nothing.
+    // A test run that meets none of the interesting cases proves nothing.
     for (what, count) in tally.figures() {
         assert!(count >= schedules / 4, "too few: {what} {count}");
     }
 }
 
-/// Share of schedules, in percent, in which a mistake shows.
+/// Returns the percentage of schedules in which a mistake is detected.
 fn caught(mistake: Mistake) -> u64 {
     let schedules = 200;
     let wrong =
@@ -64,7 +67,7 @@ fn leaving_dependants_alone_is_caught() {
 
 #[test]
 fn waiting_for_a_part_alone_is_caught() {
-    // Few pieces are both divided and waited for by one that ends before all parts do.
+    // Few pieces are both divided and waited for by a piece that finishes before all parts do.
     let is_caught = |seed: &u64| schedule(*seed, Mistake::FirstPart, &mut Tally::default()).is_err();
     assert!((0..2000).any(|seed| is_caught(&seed)));
 }

@@ -1,8 +1,9 @@
-//! A small store without threads or disk, whose plans go through the scheduler's own code: admission, start, fold,
-//! install, landing, failure and withdrawal, each when the caller says so. It obeys the scheduler, except for the one
-//! mistake that it may be told to make.
+//! Small store without threads or disk, whose plans go through the scheduler's own code: admission, start, fold,
+//! install, landing, failure and withdrawal, each at the caller's request. It obeys the scheduler, except for at most
+//! one deliberate mistake.
 
-use crate::content::{Content, Version, hull, key, keys, merge, sort};
+use crate::content::{Content, hull, key, keys, merge, sort};
+use crate::reader::{Tables, within};
 use drumlin_policy::SplitMix;
 use drumlin_policy::schedule::{
     Flight, FoldCosts, Numbers, Piece, PieceState, Room, Scene, Settings, Withdrawn, home, project,
@@ -19,23 +20,23 @@ pub(crate) const LEVELS: u8 = 4;
 /// Bytes that a version counts for, so that parts of files have bytes too.
 const VERSION: u64 = 1000;
 
-/// What the store does wrong on purpose.
+/// Deliberate mistake of the store.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Mistake {
     None,
-    /// Pieces install in any order.
+    /// Pieces are installed in any order.
     NoWaits,
-    /// Rule L2 lets everything of the same level stay behind.
+    /// Rule L2 lets every file of the same level stay behind.
     NoAgeTest,
-    /// Tombstones are dropped without looking at files that other plans have claimed.
+    /// Tombstones are dropped without regard to files that other plans have claimed.
     BlindDrop,
-    /// Who waited for a withdrawn piece goes on as if it were done.
+    /// Pieces that wait for a withdrawn piece proceed as if it were done.
     NoRetarget,
-    /// Who waited for a piece that was divided waits for its first part alone.
+    /// Pieces that wait for a divided piece wait only for its first part.
     FirstPart,
 }
 
-/// What happened, so that a run shows that it looked.
+/// Counts of events, to prove that a test run covered them.
 #[derive(Default, Clone, Copy, Debug)]
 pub(crate) struct Tally {
     pub(crate) events: u64,
@@ -102,9 +103,9 @@ impl Tally {
 
 pub(crate) struct Store {
     pub(crate) tree: TreeView,
-    pub(crate) tables: BTreeMap<TableId, Content>,
+    pub(crate) tables: Tables,
     pub(crate) flight: Flight,
-    /// What started pieces came to.
+    /// Outputs of started pieces.
     outputs: BTreeMap<PieceId, Content>,
     pub(crate) snapshots: Vec<u64>,
     pub(crate) tally: Tally,
@@ -113,7 +114,7 @@ pub(crate) struct Store {
     tables_made: u64,
     settings: Settings,
     design: Vec<LevelDesign>,
-    /// A move took a part of a reference, which no edit can do.
+    /// Whether a move took only a part of a file reference, which no version edit can express.
     moved_part: bool,
 }
 
@@ -121,7 +122,7 @@ impl Store {
     pub(crate) fn new(mistake: Mistake, dice: &mut SplitMix) -> Store {
         let pieces = VERSION * (1 + dice.below(12) as u64);
         let settings = Settings {
-            // Few slots mean that little is admitted ahead.
+            // With few slots, little is admitted ahead.
             slots: 2 + dice.below(14) as u32,
             piece: (pieces, pieces),
             depth_cap: Some(1 + dice.below(3) as u32),
@@ -190,15 +191,7 @@ impl Store {
         file
     }
 
-    pub(crate) fn within<'a>(
-        &'a self,
-        table: TableId,
-        range: &'a KeyRange,
-    ) -> impl Iterator<Item = &'a Version> {
-        self.tables[&table].iter().filter(|v| range.contains(&[v.key]))
-    }
-
-    /// Puts files into a level: where the scheduler says, or into any run that has room, or into a new one.
+    /// Adds files to a level: in the run that the scheduler chooses, in any run with a suitable gap, or in a new one.
     fn put(&mut self, piece: &Piece, level: u8, files: Vec<FileView>, dice: &mut SplitMix) {
         let fits = |run: &RunView| files.iter().all(|f| run.has_gap_for(&f.bounds));
         let rooms: Vec<Room> = self.tree.levels[usize::from(level)]
@@ -232,7 +225,7 @@ impl Store {
         project::view(&self.tree, &self.flight)
     }
 
-    /// Draws a plan on `view`, the present one, and proposes it. Whether it was admitted.
+    /// Draws a plan on `view`, the present view, and proposes it. Returns whether it was admitted.
     pub(crate) fn propose(&mut self, view: &TreeView, dice: &mut SplitMix, universe: u8) -> bool {
         let projected = view.projected();
         let free: Vec<(u8, RunId, &FileView)> =
@@ -273,7 +266,7 @@ impl Store {
     fn admit(&mut self, plan: &Plan) -> bool {
         let mut tree = self.tree.clone();
         if self.mistake == Mistake::NoAgeTest {
-            // Whatever is not taken seems newer than anything.
+            // Files that are not taken appear newer than all others.
             for (_, file) in tree.levels.iter_mut().enumerate().flat_map(|(l, level)| {
                 level.runs.iter_mut().flat_map(move |run| run.files.iter_mut().map(move |f| (l, f)))
             }) {
@@ -296,10 +289,10 @@ impl Store {
         true
     }
 
-    /// Starts the piece that the scheduler chooses, perhaps only one that moves.
+    /// Starts the piece that the scheduler chooses; with `moves_only`, only a trivial move.
     pub(crate) fn start(&mut self, moves_only: bool, dice: &mut SplitMix) -> bool {
         let tree = self.tree.clone();
-        // Pieces are meant to be smaller now than when they were cut: what folds is divided.
+        // The intended piece size is smaller now than at the cut, so that pieces with folds are divided.
         let piece = std::mem::replace(&mut self.settings.piece, (VERSION / 4, VERSION / 4));
         let start = self.scene(&tree, |flight, scene, _| flight.start(scene, moves_only));
         self.settings.piece = piece;
@@ -324,7 +317,7 @@ impl Store {
         true
     }
 
-    /// A piece's inputs go to its output level as they are.
+    /// Moves a piece's inputs to its output level unchanged.
     fn relocate(&mut self, piece: &Piece, dice: &mut SplitMix) {
         let is_part = |(_, _, f): (u8, &RunView, &FileView)| {
             let takes = |s: &FileSpan| s.table == f.table && s.range.overlaps(&f.bounds);
@@ -348,8 +341,12 @@ impl Store {
             around.retain(|f| !is_claimed(f));
         }
         let guard = DropGuard::new(&around, &piece.range);
-        let mut content: Content =
-            piece.inputs.iter().flat_map(|span| self.within(span.table, &span.range)).cloned().collect();
+        let mut content: Content = piece
+            .inputs
+            .iter()
+            .flat_map(|span| within(&self.tables, span.table, &span.range))
+            .cloned()
+            .collect();
         sort(&mut content);
         let merged = merge(&content, &self.snapshots, &guard);
         self.tally.dropped += u64::from(merged.is_empty());
@@ -366,7 +363,7 @@ impl Store {
         }
     }
 
-    /// Installs or lands a piece that may be; whether anything changed.
+    /// Installs or lands a piece where that is allowed, and returns whether anything changed.
     pub(crate) fn install(&mut self, id: PieceId, dice: &mut SplitMix) -> bool {
         let Some(piece) = self.flight.piece(id).cloned() else { return false };
         let is_clear = self.flight.is_clear(&piece);
@@ -444,7 +441,7 @@ impl Store {
         self.flight.take_finished();
     }
 
-    /// No file is claimed twice, and claims lie where files are.
+    /// Checks that no file is claimed twice, and that claimed files exist.
     pub(crate) fn check_claims(&self, view: &TreeView) -> Result<(), String> {
         if self.moved_part {
             return Err("a move takes a part of a file".to_owned());
@@ -473,7 +470,7 @@ pub(crate) fn drawn_range(dice: &mut SplitMix, universe: u8) -> KeyRange {
     if dice.one_in(2) { keys(from, to) } else { KeyRange::new(key(from), None) }
 }
 
-/// Takes the spans out of the tree and gives what was there; what is left of a file keeps its narrower bounds.
+/// Removes the spans from the tree and returns the removed files. Remainders of a file keep their narrower bounds.
 fn cut_out(tree: &mut TreeView, inputs: &[FileSpan]) -> Vec<FileView> {
     let mut taken = Vec::new();
     for level in &mut tree.levels {

@@ -1,9 +1,10 @@
-//! Random schedules: flushes, plans, starts, finishes, installs, landings, failures at any moment. After every event the
-//! tree, the projected tree and the claims are checked, and unless readers could not see the event every key is read at
-//! every snapshot by the level rule and compared with the whole history.
+//! Random schedules: flushes, plans, starts, finishes, installs, landings and failures at any moment. The tree, the
+//! projected tree and the claims are checked after every event. If readers can see the event, every key is also read
+//! at every snapshot by the level rule and compared with the whole history.
 
 use crate::content::{Act, Content, Version, value};
-use crate::store::{LEVELS, Mistake, Store, Tally, drawn_range};
+use crate::reader::{read, verify_recency};
+use crate::store::{Mistake, Store, Tally, drawn_range};
 use drumlin_policy::SplitMix;
 use drumlin_policy::schedule::{Piece, PieceState};
 use drumlin_types::Seq;
@@ -11,20 +12,20 @@ use drumlin_types::contract::draw::Drawing;
 use drumlin_types::contract::legal::check;
 use drumlin_types::contract::{PieceId, TreeView};
 
-/// Events of a schedule, before all that is left is installed.
+/// Number of events of a schedule, before everything left is installed.
 const EVENTS: usize = 110;
-/// Steps in which everything must be drained.
+/// Number of steps in which everything must be drained.
 const DRAIN: usize = 4000;
 
-/// What a schedule likes to do, drawn for each: some delete much and merge little, some are all about plans that
-/// wait, and so on. Evenly mixed schedules would meet the rarer combinations less often.
+/// Event mix of a schedule, drawn for each: some delete much and compact little, others mostly make plans that wait,
+/// and so on. A uniform mix would meet the rarer combinations less often.
 struct Mix {
-    /// Weights of the kinds of events: write, snapshot, release, plan, start, finish, install, fail, give up.
+    /// Weights of the kinds of events: write, snapshot, release, plan, start, finish, install, fail, withdraw.
     weights: [usize; 9],
-    /// Of eight versions so many are deletions, and so many of those delete a range.
+    /// Number of deletions among eight versions, and of range deletions among those.
     deletes: usize,
     ranges: usize,
-    /// Most snapshots. Without any, tombstones go as soon as nothing older is left.
+    /// Upper bound on snapshots. Without snapshots, tombstones are dropped as soon as nothing older is left.
     snapshots: usize,
 }
 
@@ -61,11 +62,11 @@ impl Mix {
     }
 }
 
-/// What an event may have changed.
+/// Effect of an event.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Change {
     Nothing,
-    /// Plans under way, and nothing that a reader sees.
+    /// Plans under way changed, but nothing that a reader sees.
     Plans,
     Tree,
 }
@@ -78,7 +79,7 @@ struct World {
     seq: Seq,
     /// Every version of each key ever written, oldest first.
     history: Vec<Vec<Version>>,
-    /// The tree with its plans under way, as it was checked last; nothing has changed since.
+    /// Last checked view: the tree with its plans under way, unchanged since.
     view: TreeView,
 }
 
@@ -118,7 +119,7 @@ impl World {
         self.store.flush(content);
     }
 
-    /// Does something, if it can be done.
+    /// Performs a random event, if it is possible.
     fn event(&mut self) -> Change {
         match self.mix.event(&mut self.dice) {
             0 => self.write(),
@@ -129,7 +130,7 @@ impl World {
             }
             3 if self.store.propose(&self.view, &mut self.dice, self.universe) => return Change::Plans,
             4 => {
-                // Now and then as many as there are: then some start that still wait.
+                // Sometimes starts all pieces that can start, including some that still wait for others.
                 let most = if self.dice.one_in(3) { 8 } else { 1 };
                 let moves_only = self.dice.one_in(8);
                 let moved = self.store.tally.moved;
@@ -168,7 +169,7 @@ impl World {
         Change::Tree
     }
 
-    /// Does something with one of the pieces that are as `is` says.
+    /// Applies `act` to a random piece for which `is` returns true.
     fn with(
         &mut self,
         is: impl Fn(&Piece) -> bool,
@@ -201,10 +202,10 @@ impl World {
             self.verify(Change::Tree)?;
             if !changed {
                 let left = self.store.pieces(|_| true);
-                return Err(format!("{} pieces are left and none can go on", left.len()));
+                return Err(format!("{} pieces are left and none can proceed", left.len()));
             }
         }
-        Err("no end".to_owned())
+        Err("the schedule did not drain".to_owned())
     }
 
     fn verify(&mut self, change: Change) -> Result<(), String> {
@@ -217,7 +218,7 @@ impl World {
         check(&view.projected()).map_err(|e| format!("projected: {e}"))?;
         self.store.check_claims(&view)?;
         self.view = view;
-        // No reader sees plans.
+        // Readers do not see plans.
         if change == Change::Tree { self.verify_reads() } else { Ok(()) }
     }
 
@@ -229,62 +230,17 @@ impl World {
             for key in 0..self.universe {
                 let versions = self.history[usize::from(key)].iter().rev();
                 let expected = value(versions.filter(|v| v.seq <= snapshot));
-                let actual = self.read(key, snapshot);
+                let actual = read(&self.store.tree, &self.store.tables, key, snapshot);
                 if actual != expected {
                     return Err(format!("key {key} at {snapshot}: read {actual:?}, should be {expected:?}"));
                 }
             }
         }
-        (0..self.universe).try_for_each(|key| self.verify_recency(key))
-    }
-
-    /// Reads by the level rule: within a level by falling largest sequence number, stopping early.
-    fn read(&self, key: u8, snapshot: Seq) -> Option<Vec<Seq>> {
-        let mut found: Vec<&Version> = Vec::new();
-        for level in &self.store.tree.levels {
-            let mut files: Vec<_> = level.runs.iter().filter_map(|run| run.file_for(&[key])).collect();
-            files.sort_by_key(|file| std::cmp::Reverse(file.max_seq));
-            let mut here: Vec<&Version> = Vec::new();
-            let mut base: Option<Seq> = None;
-            for file in files {
-                if base.is_some_and(|seq| seq > file.max_seq) {
-                    break;
-                }
-                for version in self.store.within(file.table, &file.bounds) {
-                    if version.key == key && version.seq <= snapshot {
-                        here.push(version);
-                        if !matches!(version.act, Act::Operand(_)) {
-                            base = base.max(Some(version.seq));
-                        }
-                    }
-                }
-            }
-            here.sort_by_key(|version| std::cmp::Reverse(version.seq));
-            found.extend(here);
-            if base.is_some() {
-                break;
-            }
-        }
-        value(found)
-    }
-
-    /// Invariant R: every version above is newer than every version below.
-    fn verify_recency(&self, key: u8) -> Result<(), String> {
-        let mut above = Seq::MAX;
-        for level in 0..LEVELS {
-            let files = self.store.tree.levels[usize::from(level)].files();
-            let versions = files.flat_map(|f| self.store.within(f.table, &f.bounds)).filter(|v| v.key == key);
-            let seqs: Vec<Seq> = versions.map(|v| v.seq).collect();
-            if let Some(&newest) = seqs.iter().max().filter(|&&newest| newest >= above) {
-                return Err(format!("R: key {key}: #{newest} in level {level} lies below #{above}"));
-            }
-            above = seqs.into_iter().min().unwrap_or(above).min(above);
-        }
-        Ok(())
+        (0..self.universe).try_for_each(|key| verify_recency(&self.store.tree, &self.store.tables, key))
     }
 }
 
-/// Runs one schedule; the error says what was wrong first.
+/// Runs one schedule; the error describes the first failure.
 pub(crate) fn schedule(seed: u64, mistake: Mistake, tally: &mut Tally) -> Result<(), String> {
     let mut world = World::new(seed, mistake);
     let result = (0..EVENTS).try_for_each(|event| {

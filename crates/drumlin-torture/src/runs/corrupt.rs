@@ -1,11 +1,13 @@
-//! The corrupt run: a store with a damaged file answers the truth, or an error that names the file.
+//! The corrupt run: a store with a damaged file answers correctly, or with an error that names the file.
 //!
-//! A small store of every kind of file is closed cleanly, or left by a process that died right after a synced commit
-//! and one more. Each case damages one of its files: a byte changed by a
-//! mask, a cut, a page of zeros, two files of a kind exchanged. Then it is opened and read whole.
+//! A fixture is a small store with every kind of file. It was either closed cleanly, or left by a process that died
+//! right after a synced commit and one more. Each case damages one of its files: it flips bits of a byte, truncates
+//! the file, zeroes a page, or exchanges two files of a kind. Then it opens the store and reads all of it.
 //!
-//! A log or a manifest that is cut, or zeroed, loses the mark of what was synced along with its last records, and
-//! looks like one with a torn tail: there the answer may lack them. Those cases are counted as tails.
+//! The store must reject a truncated file by name: truncation is damage. Zeroing the end of a log or manifest removes
+//! its last records together with the mark of what was synced. In a store that was closed cleanly, log and manifest
+//! vouch for each other. Otherwise such damage looks like a torn end: there the answer may lack records, and the case
+//! counts as a tail.
 
 use crate::failure::{Failure, Verdict};
 use crate::ops::{Change, Item, Op, Value};
@@ -18,43 +20,44 @@ use drumlin_env::sync::Arc;
 use drumlin_env::{Disk, FileKind, ImageMode, MemEnv, Random};
 use std::path::{Path, PathBuf};
 
-/// Bits to change.
+/// Bits to flip.
 const MASKS: [u8; 3] = [0x01, 0x80, 0xFF];
-/// Cases for which one fixture serves.
+/// Number of cases per fixture.
 const CASES: u64 = 500;
 
 /// A sound store.
-struct Fixture {
-    workload: Workload,
-    disk: Disk,
-    files: Vec<(PathBuf, FileKind, Vec<u8>)>,
-    oracle: Oracle,
-    promise: Promise,
-    is_closed: bool,
+pub(super) struct Fixture {
+    pub(super) workload: Workload,
+    pub(super) disk: Disk,
+    pub(super) files: Vec<(PathBuf, FileKind, Vec<u8>)>,
+    pub(super) oracle: Oracle,
+    pub(super) promise: Promise,
+    pub(super) is_closed: bool,
 }
 
 /// Damage to a file.
 #[derive(Clone, Debug)]
-enum Damage {
+pub(super) enum Damage {
     Mask { at: u64, mask: u8 },
     Cut { len: u64 },
     ZeroPage { at: u64 },
     Exchange { with: PathBuf },
+    Remove,
 }
 
-/// What came out of some cases.
+/// Results of some cases.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Report {
     cases: u64,
     refused: u64,
     truths: u64,
-    /// Ends lost together with their marks.
+    /// Number of ends lost together with their marks.
     tails: u64,
-    /// Damage to a table that neither reading nor `verify` saw.
+    /// Number of damages to tables that neither reads nor `verify` detected.
     unseen: u64,
 }
 
-/// What came out of all.
+/// Results of all cases.
 #[derive(Debug, Default)]
 pub struct Figures {
     report: Report,
@@ -63,7 +66,7 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// The figure line.
+    /// Returns the figure line.
     pub fn line(&self) -> String {
         let count = |verdict: Verdict| self.failures.iter().filter(|(_, f)| f.verdict == verdict).count();
         let Report { cases, refused, truths, tails, unseen } = self.report;
@@ -80,10 +83,10 @@ impl Figures {
 }
 
 impl Fixture {
-    fn make(seed: u64) -> Result<Fixture, Failure> {
-        let taste = Taste { operations: 160, unlogged: false, kills: false, swaps: false };
+    pub(super) fn make(seed: u64) -> Result<Fixture, Failure> {
+        let taste = Taste { operations: 160, unlogged: false, kills: false, swaps: false, lifetimes: false };
         let mut workload = Workload::generate("corrupt", seed, &taste);
-        workload.ops.retain(|op| *op != Op::Checkpoint);
+        workload.ops.retain(|op| !matches!(op, Op::Checkpoint | Op::Repair));
         let mem = MemEnv::new(seed);
         let mut runner = Runner::create(mem.clone(), &workload)?;
         runner.run(&workload.ops, usize::MAX)?;
@@ -116,17 +119,17 @@ impl Fixture {
         Ok(Fixture { workload, disk: left.snapshot(), files, oracle, promise, is_closed })
     }
 
-    fn draw(&self, random: &mut Random) -> (usize, Damage) {
+    pub(super) fn draw(&self, random: &mut Random) -> (usize, Damage) {
         let which = random.index(self.files.len());
         let (path, kind, bytes) = &self.files[which];
-        // Most of a log is room for records that were never written.
+        // Most of a log is preallocated space without records.
         let used = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last as u64 + 1);
         let reach = if random.chance(9, 10) { used } else { bytes.len() as u64 };
         let at = random.below(reach.max(1));
         let others: Vec<&PathBuf> =
             self.files.iter().filter(|(p, k, _)| k == kind && p != path).map(|(p, _, _)| p).collect();
         let damage = match random.below(20) {
-            0 => Damage::Cut { len: at },
+            0 | 3 => Damage::Cut { len: at },
             1 => Damage::ZeroPage { at: at & !4095 },
             2 if !others.is_empty() => Damage::Exchange { with: others[random.index(others.len())].clone() },
             _ => Damage::Mask { at, mask: MASKS[random.index(MASKS.len())] },
@@ -134,10 +137,9 @@ impl Fixture {
         (which, damage)
     }
 
-    /// Damages the store and looks at what it answers.
-    fn judge(&self, which: usize, damage: &Damage, report: &mut Report) -> Result<(), Failure> {
+    /// Damages the store in `mem`.
+    pub(super) fn damage(&self, mem: &MemEnv, which: usize, damage: &Damage) {
         let (path, kind, bytes) = &self.files[which];
-        let mem = self.disk.image(ImageMode::All, self.workload.seed);
         match damage {
             Damage::Mask { at, mask } => {
                 mem.patch(path, *at, &[bytes.get(*at as usize).copied().unwrap_or(0) ^ mask]);
@@ -151,15 +153,24 @@ impl Fixture {
                 mem.plant(path, *kind, &mem.peek(with).unwrap_or_default());
                 mem.plant(with, *kind, bytes);
             }
+            Damage::Remove => drop(mem.env().fs().unlink(path, *kind)),
         }
+    }
+
+    /// Damages the store and checks its answers.
+    fn judge(&self, which: usize, damage: &Damage, report: &mut Report) -> Result<(), Failure> {
+        let (path, kind, _) = &self.files[which];
+        let mem = self.disk.image(ImageMode::All, self.workload.seed);
+        self.damage(&mem, which, damage);
         report.cases += 1;
         // Without a clean close nothing vouches for the manifest's last edit.
-        let is_open_end = *kind == FileKind::Manifest && !self.is_closed;
-        let is_tail = is_open_end
-            || matches!(kind, FileKind::Log | FileKind::Manifest)
-                && matches!(damage, Damage::Cut { .. } | Damage::ZeroPage { .. });
-        let blamed = |error: drumlin::Error| match is_tail && error.is_corruption() {
-            // What the last records named may be missing now.
+        let is_cut = matches!(damage, Damage::Cut { .. });
+        let is_open_end = *kind == FileKind::Manifest && !self.is_closed && !is_cut;
+        let is_zeroed =
+            matches!(kind, FileKind::Log | FileKind::Manifest) && matches!(damage, Damage::ZeroPage { .. });
+        let is_tail = !self.is_closed && (is_open_end || is_zeroed);
+        let blamed = |error: drumlin::Error| match (is_open_end || is_zeroed) && error.is_corruption() {
+            // Files that only the lost last records named may be missing; then the error names those.
             true => Ok(()),
             false => self.blame(&error, path, damage),
         };
@@ -177,7 +188,8 @@ impl Fixture {
             }
             Ok(_) if is_tail => report.tails += 1,
             Ok(found) => {
-                let explained = self.oracle.find_cut(&found, &self.promise, true, db.visible_seq());
+                let seen = (db.visible_seq(), mem.env().clock().unix_micros());
+                let explained = self.oracle.find_cut(&found, &self.promise, true, seen);
                 explained.map_err(|failure| Verdict::Silent.of(failure.what))?;
                 report.truths += 1;
                 let verified = db.verify();
@@ -188,7 +200,7 @@ impl Fixture {
         Ok(())
     }
 
-    /// The error must be about the damaged file.
+    /// Checks that the error is about the damaged file.
     fn blame(&self, error: &drumlin::Error, path: &Path, damage: &Damage) -> Result<(), Failure> {
         let with = match damage {
             Damage::Exchange { with } => Some(with.as_path()),
@@ -201,7 +213,7 @@ impl Fixture {
     }
 }
 
-/// `cases` cases of one seed.
+/// Runs `cases` cases of one seed.
 fn one(seed: u64, cases: u64) -> Result<Report, Failure> {
     let fixture = Fixture::make(seed)?;
     let mut random = Random::new(seed, "damage");

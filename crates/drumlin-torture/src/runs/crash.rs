@@ -1,45 +1,62 @@
-//! The crash run: what a power loss, or the death of the process, leaves must be a prefix of the commits.
+//! The crash run: after a power loss, or the death of the process, the store must hold a prefix of the commits.
 //!
-//! While a workload runs, the disk is pictured before some I/O calls, first at sites that were seldom cut, and with
-//! each picture goes what was promised then. Every picture becomes an image in each of the six modes. A part of the
-//! images crashes again inside recovery. Each is opened and judged: the state is explained by a commit that is not
-//! behind what was promised, `verify` is clean, nothing is orphaned, opening again changes nothing, and more
-//! operations agree with the oracle.
+//! While a workload runs, the run snapshots the disk before some I/O calls, preferring call sites with few cuts so
+//! far. With each snapshot it records what the store had promised by then. Every snapshot becomes a crash image in
+//! each of the six modes. One image in five crashes again during recovery, and one in a hundred a third time, at that
+//! recovery's call site with the fewest cuts. A site without any cut is cut at its first occurrence.
+//!
+//! The run opens and judges each image. Some commit, not earlier than what was promised, must explain the state.
+//! `verify` must be clean, no file may be orphaned, a second opening must change nothing, and further operations must
+//! agree with the oracle.
 
 use crate::failure::{Failure, Verdict};
 use crate::oracle::{Oracle, Promise};
 use crate::parallel;
 use crate::runner::{Runner, contents, open};
 use crate::workload::{Taste, Workload};
+use drumlin::Db;
 use drumlin_env::sync::{Arc, Mutex};
 use drumlin_env::{Disk, ImageMode, MemEnv, Random, Site};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What the run wants. A workload either loses unlogged writes or opens its store again, so that no write that a
-/// picture may show was already known to be lost.
-pub const TASTE: Taste = Taste { operations: 250, unlogged: true, kills: false, swaps: true };
+/// Parameters of the workloads. A workload either loses unlogged writes or reopens its store. So a write visible in a
+/// snapshot was never already known to be lost.
+pub const TASTE: Taste =
+    Taste { operations: 250, unlogged: true, kills: false, swaps: true, lifetimes: true };
 
-/// Operations after a recovery.
-const AFTER: usize = 50;
-/// Pictures of a workload.
+/// Number of operations after a recovery.
+const AFTER: usize = 100;
+/// Number of snapshots per workload, besides those at call sites without any cut.
 const PICTURES: usize = 30;
+/// Maximum number of cuts on the way to one image.
+const DEPTH: usize = 3;
 
-/// How one image is made.
-#[derive(Clone, Copy, Debug)]
+/// Recipe of one image.
+#[derive(Clone, Debug)]
 pub struct Cut {
-    /// The I/O index before which it happens.
+    /// Index of the I/O call before which the crash happens.
     pub index: u64,
-    /// What is left.
+    /// Mode of the image.
     pub mode: ImageMode,
-    /// Whether recovery is cut too, and before which of its calls.
-    pub then: Option<u64>,
+    /// Cuts of the following recoveries: I/O index and image mode.
+    pub then: Vec<(u64, ImageMode)>,
 }
 
-/// What came out of one workload.
+/// Selects the recoveries to cut.
+#[derive(Clone, Copy)]
+enum Depth {
+    /// This many recoveries, and those that reach a call site without any cut.
+    Drawn(usize),
+    /// The recoveries listed in the cut.
+    Given,
+}
+
+/// Results of one workload.
 #[derive(Debug, Default)]
 pub struct Report {
     images: u64,
     second: u64,
+    third: u64,
     dropped: u64,
     torn: u64,
     calls: u64,
@@ -47,7 +64,7 @@ pub struct Report {
     cut: BTreeSet<Site>,
 }
 
-/// What came out of all.
+/// Results of all workloads.
 #[derive(Debug, Default)]
 pub struct Figures {
     report: Report,
@@ -56,14 +73,14 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// Images made.
+    /// Returns the number of images.
     pub fn images(&self) -> u64 {
         self.report.images
     }
 
-    /// The figure line.
+    /// Returns the figure line.
     pub fn line(&self) -> String {
-        let Report { images, second, dropped, torn, calls, sites, cut } = &self.report;
+        let Report { images, second, third, dropped, torn, calls, sites, cut } = &self.report;
         let count = |verdict: Verdict| self.failures.iter().filter(|(_, f)| f.verdict == verdict).count();
         let named = [
             Verdict::Lost,
@@ -77,7 +94,7 @@ impl Figures {
         let other = self.failures.iter().filter(|(_, f)| !named.contains(&f.verdict)).count();
         let percent = |part: u64, whole: u64| part * 100 / whole.max(1);
         format!(
-            "crash: images {images}, cut twice {second}, lost {}, resurrected {}, holes {}, split {}, unopenable {}, \
+            "crash: images {images}, cut twice {second}, cut thrice {third}, lost {}, resurrected {}, holes {}, split {}, unopenable {}, \
              orphans {}, order {}, wrong {other}, calls {calls}, sites {} %, dropped something {} %, torn {} %",
             count(Verdict::Lost),
             count(Verdict::Resurrected),
@@ -86,14 +103,14 @@ impl Figures {
             count(Verdict::Unopenable),
             count(Verdict::Orphan),
             count(Verdict::Order),
-            percent(cut.len() as u64, sites.len() as u64),
+            percent(cut.intersection(sites).count() as u64, sites.len() as u64),
             percent(*dropped, *images),
             percent(*torn, *images),
         )
     }
 }
 
-/// A picture of the disk, and what was promised.
+/// A snapshot of the disk, with the promises at that time.
 struct Picture {
     index: u64,
     disk: Disk,
@@ -101,22 +118,22 @@ struct Picture {
     promise: Promise,
 }
 
-/// Where pictures were taken already, over all workloads of a run.
+/// Number of cuts per call site, over all workloads of a run.
 pub type Cuts = Arc<Mutex<BTreeMap<Site, u64>>>;
 
-/// The workload of `seed`.
+/// Generates the workload of `seed`.
 pub fn workload(seed: u64, operations: usize) -> Workload {
     let unlogged = seed.is_multiple_of(2);
     let taste = Taste { operations, unlogged, kills: !unlogged, ..TASTE };
     let mut workload = Workload::generate("crash", seed, &taste);
-    // A kill inside the workload would be a world of its own.
+    // A kill inside the workload would need a world of its own, so reopen instead.
     workload.ops.iter_mut().filter(|op| **op == crate::ops::Op::Kill).for_each(|op| {
         *op = crate::ops::Op::Reopen;
     });
     workload
 }
 
-/// Runs a workload and takes pictures: those at `wanted`, or those that `cuts` makes worth while.
+/// Runs a workload and takes snapshots: those at `wanted`, or those that `cuts` makes useful.
 fn pictures(
     workload: &Workload,
     cuts: &Cuts,
@@ -131,11 +148,11 @@ fn pictures(
     mem.record(move |call| {
         let take = match wanted {
             Some(index) => call.index == index,
-            None if noted.lock().len() >= PICTURES => false,
-            None => {
-                let taken = cuts.lock().get(&call.site).copied().unwrap_or(0);
-                random.chance(1, (taken * taken / 8 + 1).min(60))
-            }
+            None => match cuts.lock().get(&call.site).copied().unwrap_or(0) {
+                0 => true,
+                _ if noted.lock().len() >= PICTURES => false,
+                taken => random.chance(1, (taken * taken / 8 + 1).min(60)),
+            },
         };
         if take {
             *cuts.lock().entry(call.site).or_default() += 1;
@@ -157,7 +174,7 @@ fn pictures(
     Ok((pictures.collect(), oracle))
 }
 
-/// Crashes `workload` everywhere worth while, in all modes.
+/// Crashes `workload` at every useful call, in all modes.
 pub fn one(workload: &Workload, cuts: &Cuts) -> Result<Report, Failure> {
     let mut report = Report::default();
     let (pictures, oracle) = parallel::guarded(|| pictures(workload, cuts, None, &mut report))
@@ -166,87 +183,185 @@ pub fn one(workload: &Workload, cuts: &Cuts) -> Result<Report, Failure> {
     for picture in &pictures {
         report.cut.insert(picture.site);
         for mode in ImageMode::ALL {
-            let then = random.chance(1, 5).then(|| random.below(70));
-            let cut = Cut { index: picture.index, mode, then };
-            parallel::guarded(|| judge(workload, picture, &cut, &oracle, &mut report))
+            let depth = match random.below(100) {
+                0 => 2,
+                1..20 => 1,
+                _ => 0,
+            };
+            let mut cut = Cut { index: picture.index, mode, then: Vec::new() };
+            let trial = Trial { workload, picture, oracle: &oracle, cuts, depth: Depth::Drawn(depth) };
+            parallel::guarded(|| trial.judge(&mut cut, &mut report))
                 .map_err(|failure| failure.within(&repro(workload, &cut)))?;
         }
     }
     Ok(report)
 }
 
-/// What to type to see one image again.
+/// Returns the command that reproduces one image.
 fn repro(workload: &Workload, cut: &Cut) -> String {
-    let then = cut.then.map(|then| format!(" --then {then}")).unwrap_or_default();
+    let then: Vec<String> = cut.then.iter().map(|(index, mode)| format!("{index}:{mode:?}")).collect();
+    let then = if then.is_empty() { String::new() } else { format!(" --then {}", then.join(",")) };
     let (seed, operations) = (workload.seed, workload.ops.len());
     format!("crash --seed {seed:#x} --ops {operations} --at {} --image {:?}{then}", cut.index, cut.mode)
 }
 
-/// Crashes `workload` once.
-pub fn again(workload: &Workload, cut: &Cut) -> Result<(), Failure> {
-    let mut report = Report::default();
-    let (pictures, oracle) =
-        parallel::guarded(|| pictures(workload, &Cuts::default(), Some(cut.index), &mut report))?;
-    match pictures.first() {
-        Some(picture) => parallel::guarded(|| judge(workload, picture, cut, &oracle, &mut report)),
-        None => Ok(()),
-    }
+/// Parses the modes and indices that `repro` printed.
+pub fn read_cut(at: u64, image: &str, then: &str) -> Option<Cut> {
+    let mode = |name: &str| ImageMode::ALL.into_iter().find(|mode| format!("{mode:?}") == name);
+    let one = |text: &str| {
+        let (index, name) = text.split_once(':')?;
+        Some((index.parse().ok()?, mode(name)?))
+    };
+    let then = then.split(',').filter(|text| !text.is_empty()).map(one).collect::<Option<_>>()?;
+    Some(Cut { index: at, mode: mode(image)?, then })
 }
 
-/// Makes one image and judges it.
-fn judge(
-    workload: &Workload,
-    picture: &Picture,
-    cut: &Cut,
-    oracle: &Oracle,
-    report: &mut Report,
-) -> Result<(), Failure> {
-    let seed = workload.seed ^ picture.index.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ cut.mode as u64;
-    let mut mem = picture.disk.image(cut.mode, seed);
-    report.images += 1;
-    report.dropped += u64::from(mem.image_report().dropped_something());
-    report.torn += u64::from(mem.image_report().torn > 0);
-    let mut power = cut.mode != ImageMode::All;
-    if let Some(then) = cut.then {
-        // Recovery itself is cut. What the first opening saw stands: the second must agree with it or go on.
-        mem.take_snapshot_at(then);
-        drop(open(&mem, workload).map_err(unopenable)?);
-        report.sites.extend(mem.sites().into_iter().map(|(site, _)| site));
-        if let Some((index, disk)) = mem.taken().pop() {
-            let mode = ImageMode::ALL[Random::new(seed, "second image").index(ImageMode::ALL.len())];
+/// Crashes `workload` once.
+pub fn again(workload: &Workload, cut: &Cut) -> Result<(), Failure> {
+    let (mut report, cuts) = (Report::default(), Cuts::default());
+    let (pictures, oracle) = parallel::guarded(|| pictures(workload, &cuts, Some(cut.index), &mut report))?;
+    let Some(picture) = pictures.first() else { return Ok(()) };
+    let trial = Trial { workload, picture, oracle: &oracle, cuts: &cuts, depth: Depth::Given };
+    parallel::guarded(|| trial.judge(&mut cut.clone(), &mut report))
+}
+
+/// Call of a recovery to cut: the one whose site has the fewest cuts.
+#[derive(Default)]
+struct Choice {
+    site: Option<Site>,
+    cuts: u64,
+    ties: u64,
+}
+
+/// One snapshot to judge, in some mode.
+struct Trial<'a> {
+    workload: &'a Workload,
+    picture: &'a Picture,
+    oracle: &'a Oracle,
+    cuts: &'a Cuts,
+    depth: Depth,
+}
+
+impl Trial<'_> {
+    fn seed(&self, cut: &Cut) -> u64 {
+        self.workload.seed ^ self.picture.index.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ cut.mode as u64
+    }
+
+    /// Snapshots the disk before one call of the next opening in `mem`. Without `wanted`, only a site without any cut
+    /// is chosen.
+    fn watch(&self, mem: &MemEnv, wanted: bool, seed: u64) -> Arc<Mutex<Choice>> {
+        let choice: Arc<Mutex<Choice>> = Arc::default();
+        let (cuts, chosen) = (self.cuts.clone(), choice.clone());
+        let mut random = Random::new(seed, "cut of a recovery");
+        mem.record(move |call| {
+            let times = cuts.lock().get(&call.site).copied().unwrap_or(0);
+            let mut choice = chosen.lock();
+            let rarer = choice.site.is_none() || times < choice.cuts;
+            choice.ties = if rarer { 1 } else { choice.ties + u64::from(times == choice.cuts) };
+            let take =
+                (wanted || times == 0) && (rarer || times == choice.cuts && random.chance(1, choice.ties));
+            if take {
+                (choice.site, choice.cuts) = (Some(call.site), times);
+            }
+            take
+        });
+        choice
+    }
+
+    /// Opens the image of `cut`, and crashes as many recoveries as requested. Also returns whether the power was
+    /// lost.
+    fn recover(&self, cut: &mut Cut, report: &mut Report) -> Result<(MemEnv, Db, bool), Failure> {
+        let seed = self.seed(cut);
+        let mut mem = self.picture.disk.image(cut.mode, seed);
+        report.images += 1;
+        report.dropped += u64::from(mem.image_report().dropped_something());
+        report.torn += u64::from(mem.image_report().torn > 0);
+        let mut power = cut.mode != ImageMode::All;
+        for level in 0..DEPTH {
+            let seed = seed.wrapping_add(level as u64);
+            let choice = match self.depth {
+                Depth::Given => {
+                    cut.then.get(level).iter().for_each(|(index, _)| mem.take_snapshot_at(*index));
+                    Arc::default()
+                }
+                // The last opening is not cut.
+                Depth::Drawn(_) if level + 1 == DEPTH => Arc::default(),
+                Depth::Drawn(wanted) => self.watch(&mem, level < wanted, seed),
+            };
+            let db = open(&mem, self.workload).map_err(unopenable)?;
+            mem.record(|_| false);
+            report.sites.extend(mem.sites().into_iter().map(|(site, _)| site));
+            let Some((index, disk)) = mem.taken().pop() else { return Ok((mem, db, power)) };
+            // This opening crashed before its end, so nobody has seen its result.
+            drop(db);
+            let mode = match self.depth {
+                Depth::Given => cut.then[level].1,
+                Depth::Drawn(_) => {
+                    let mode = ImageMode::ALL[Random::new(seed, "next image").index(ImageMode::ALL.len())];
+                    cut.then.push((index, mode));
+                    mode
+                }
+            };
+            if let Some(site) = choice.lock().site {
+                *self.cuts.lock().entry(site).or_default() += 1;
+                report.cut.insert(site);
+            }
             mem = disk.image(mode, seed ^ index);
             power |= mode != ImageMode::All;
-            report.second += 1;
+            match level {
+                0 => report.second += 1,
+                _ => report.third += 1,
+            }
         }
+        Err(Verdict::Wrong.of("the last opening of an image is not cut"))
     }
-    let db = open(&mem, workload).map_err(unopenable)?;
-    let found = contents(&db).map_err(|e| Verdict::Failed.of(format!("reading after recovery: {e}")))?;
-    let explained = oracle.find_cut(&found, &picture.promise, power, db.visible_seq())?;
-    if db.visible_seq() < explained.seq {
-        let what = format!("visible_seq is {}, behind the state at {}", db.visible_seq(), explained.seq);
-        return Err(Verdict::Wrong.of(what));
+
+    /// Makes one image and judges it.
+    fn judge(&self, cut: &mut Cut, report: &mut Report) -> Result<(), Failure> {
+        let (mem, db, power) = self.recover(cut, report)?;
+        let seed = self.seed(cut);
+        let found = contents(&db).map_err(|e| Verdict::Failed.of(format!("reading after recovery: {e}")))?;
+        let seen = (db.visible_seq(), mem.env().clock().unix_micros());
+        let explained = self.oracle.find_cut(&found, &self.picture.promise, power, seen)?;
+        if db.visible_seq() < explained.seq {
+            let what = format!(
+                "visible_seq is {}, less than the last recovered commit {}",
+                db.visible_seq(),
+                explained.seq
+            );
+            return Err(Verdict::Wrong.of(what));
+        }
+        // Unlogged commits are outside the prefix, those of dropped keyspaces too, and so is a commit that was being
+        // issued.
+        let promise = &self.picture.promise;
+        let claimed = db.recovered_seq().min(promise.issued);
+        if explained.unlogged.is_empty() && claimed > explained.seq.max(promise.synced) {
+            let held = explained.seq;
+            let what = format!("recovered_seq is {claimed}, and the store holds the commits up to {held}");
+            return Err(Verdict::Wrong.of(what));
+        }
+        if let Some(violation) = mem.order_violations().first() {
+            return Err(Verdict::Order.of(format!("in recovery: {violation}")));
+        }
+        // The recovered state is durable: another power loss right away must change nothing.
+        let again = mem.snapshot().image(ImageMode::None, seed);
+        drop(db);
+        let mut after = Runner::resume(again, self.workload, self.oracle, &explained)
+            .map_err(|failure| failure.within("opening a second time"))?;
+        after.compare_all().map_err(|failure| failure.within("opening a second time"))?;
+        let taste = Taste { operations: AFTER, unlogged: false, kills: true, swaps: true, lifetimes: true };
+        let ops = Workload::generate("crash", seed, &taste).ops;
+        after.run(&ops, usize::MAX).map_err(|failure| failure.within("after recovery"))?;
+        after.finish().map(drop).map_err(|failure| failure.within("after recovery"))
     }
-    if let Some(violation) = mem.order_violations().first() {
-        return Err(Verdict::Order.of(format!("in recovery: {violation}")));
-    }
-    // Once recovered, the state is durable: another power loss, at once, changes nothing.
-    let again = mem.snapshot().image(ImageMode::None, seed);
-    drop(db);
-    let mut after = Runner::resume(again, workload, oracle, &explained)
-        .map_err(|failure| failure.within("opening a second time"))?;
-    after.compare_all().map_err(|failure| failure.within("opening a second time"))?;
-    let taste = Taste { operations: AFTER, unlogged: false, kills: true, swaps: true };
-    let ops = Workload::generate("crash", seed, &taste).ops;
-    after.run(&ops, usize::MAX).map_err(|failure| failure.within("after recovery"))?;
-    after.finish().map(drop).map_err(|failure| failure.within("after recovery"))
 }
 
 fn unopenable(error: drumlin::Error) -> Failure {
     Verdict::Unopenable.of(error.to_string())
 }
 
-/// Workloads that share their knowledge of where pictures were taken. They run one after the other, so that the
-/// same seeds give the same pictures.
+/// Number of workloads that share the count of cuts. They run one after the other, so that the same seeds give the
+/// same snapshots.
 const GROUP: u64 = 10;
 
 /// Runs `count` seeds from `first` on.
@@ -264,6 +379,7 @@ pub fn run(first: u64, count: u64, operations: usize) -> Figures {
                 let sum = &mut figures.report;
                 sum.images += report.images;
                 sum.second += report.second;
+                sum.third += report.third;
                 sum.dropped += report.dropped;
                 sum.torn += report.torn;
                 sum.calls += report.calls;

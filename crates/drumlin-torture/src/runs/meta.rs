@@ -1,7 +1,7 @@
-//! The metamorphic run: one list of operations under many option sets gives the same answers, byte for byte.
+//! The metamorphic run: one list of operations gives the same answers, byte for byte, under many option sets.
 //!
-//! A set is drawn from the option list and the policies. On top of the swaps in the list, each set swaps policies of
-//! its own accord at about one operation in fifty, also while plans are under way.
+//! A set is drawn from the options and the policies. Besides the policy switches in the list, each set switches
+//! policies by itself at about one operation in fifty, even while plans are in progress.
 
 use crate::failure::{Failure, Verdict};
 use crate::ops::Op;
@@ -10,23 +10,24 @@ use crate::runner::{Runner, Tally};
 use crate::workload::{POLICIES, Taste, Workload, small_options};
 use drumlin_env::{MemEnv, Random};
 
-/// What the run wants. Unlogged writes may be lost by a kill, which is no difference to be judged here.
-pub const TASTE: Taste = Taste { operations: 4000, unlogged: false, kills: true, swaps: true };
+/// Parameters of the workloads. They contain no unlogged writes: a kill may lose those, which would be no fault.
+pub const TASTE: Taste =
+    Taste { operations: 4000, unlogged: false, kills: true, swaps: true, lifetimes: false };
 
-/// Option sets a list.
+/// Number of option sets per list.
 pub const SETS: u64 = 16;
 
-/// What came out.
+/// Results of the run.
 #[derive(Debug, Default)]
 pub struct Figures {
     tally: Tally,
     runs: u64,
-    /// Failures, each with the seed of its list, and the set.
+    /// Failures, each with the seed of its list and its set.
     pub failures: Vec<(u64, Failure)>,
 }
 
 impl Figures {
-    /// The figure line.
+    /// Returns the figure line.
     pub fn line(&self) -> String {
         let diverged = self.failures.iter().filter(|(_, f)| f.verdict == Verdict::Diverged).count();
         format!(
@@ -40,7 +41,7 @@ impl Figures {
     }
 }
 
-/// The list of `seed` with the options of set `set`.
+/// Returns the list of `seed` with the options of set `set`.
 pub fn workload(seed: u64, set: u64, operations: usize) -> Workload {
     let mut workload = Workload::generate("meta", seed, &Taste { operations, ..TASTE });
     let mut random = Random::new(seed ^ set.wrapping_mul(0x9E37_79B9_7F4A_7C15), "set");
@@ -60,7 +61,7 @@ pub fn workload(seed: u64, set: u64, operations: usize) -> Workload {
     workload
 }
 
-/// Runs one list under one set; what it answered.
+/// Runs one list under one set; returns its answers.
 fn one(seed: u64, set: u64, operations: usize) -> Result<(Tally, String), Failure> {
     let workload = workload(seed, set, operations);
     let mut runner = Runner::create(MemEnv::new(workload.seed), &workload)?;

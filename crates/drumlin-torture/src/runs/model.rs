@@ -1,5 +1,5 @@
-//! The model run: every answer is compared with the oracle's, and full scans both ways from each snapshot every 500
-//! operations.
+//! The model run: compares every answer with the oracle's, and scans all in both directions from each snapshot every
+//! 500 operations.
 
 use crate::failure::{Failure, Verdict};
 use crate::parallel;
@@ -7,25 +7,26 @@ use crate::runner::{Runner, Tally};
 use crate::workload::{Taste, Workload};
 use drumlin_env::MemEnv;
 
-/// Operations between two full comparisons.
+/// Number of operations between two full comparisons.
 pub const EVERY: usize = 500;
 
-/// What the run wants.
-pub const TASTE: Taste = Taste { operations: 2000, unlogged: true, kills: true, swaps: true };
+/// Parameters of the workloads.
+pub const TASTE: Taste =
+    Taste { operations: 2000, unlogged: true, kills: true, swaps: true, lifetimes: true };
 
-/// What came out.
+/// Results of the run.
 #[derive(Debug, Default)]
 pub struct Figures {
-    /// What happened.
+    /// Counts.
     pub tally: Tally,
-    /// Seeds run.
+    /// Number of seeds run.
     pub seeds: u64,
     /// Failures, each with its seed.
     pub failures: Vec<(u64, Failure)>,
 }
 
 impl Figures {
-    /// The figure line.
+    /// Returns the figure line.
     pub fn line(&self) -> String {
         let leaked = self.failures.iter().filter(|(_, f)| f.verdict == Verdict::Leaked).count();
         let Tally { operations, swaps, installs, reopened, checkpoints, .. } = self.tally;

@@ -1,4 +1,4 @@
-//! The repeat run: the same seed twice gives the same I/O calls, to the byte, and a logged decision repeats itself.
+//! The repeat run: the same seed gives the same I/O calls to the byte, and replaying a logged decision repeats it.
 
 use crate::failure::{Failure, Verdict};
 use crate::parallel;
@@ -7,7 +7,7 @@ use crate::runs::model;
 use crate::workload::{Taste, Workload};
 use drumlin_env::MemEnv;
 
-/// What came out.
+/// Results of the run.
 #[derive(Debug, Default)]
 pub struct Figures {
     seeds: u64,
@@ -17,7 +17,7 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// The figure line.
+    /// Returns the figure line.
     pub fn line(&self) -> String {
         let differing = self.failures.iter().filter(|(_, f)| f.verdict == Verdict::Diverged).count();
         format!(
@@ -29,7 +29,7 @@ impl Figures {
     }
 }
 
-/// What a run leaves: the hash over its I/O calls, its answers, and how many decisions it logged.
+/// Runs a workload; returns the hash over its I/O calls, its answers, and the number of logged decisions.
 fn trace(workload: &Workload) -> Result<(u64, Option<String>, u64), Failure> {
     let mut runner = Runner::create(MemEnv::new(workload.seed), workload)?;
     runner.history = Some(String::new());
@@ -38,7 +38,7 @@ fn trace(workload: &Workload) -> Result<(u64, Option<String>, u64), Failure> {
     let history = runner.history.take();
     let replay = runner.db().replay_decisions();
     if let Some(first) = replay.differing.first() {
-        let what = format!("{} logged decisions do not repeat themselves: {first}", replay.differing.len());
+        let what = format!("{} logged decisions differ on replay: {first}", replay.differing.len());
         return Err(Verdict::Diverged.of(what));
     }
     runner.finish()?;
@@ -53,7 +53,7 @@ pub fn run(first: u64, count: u64, operations: usize) -> Figures {
         let first = trace(&workload)?;
         match first == trace(&workload)? {
             true => Ok(first.2),
-            false => Err(Verdict::Diverged.of("the same seed gave other I/O calls, or other answers")),
+            false => Err(Verdict::Diverged.of("the same seed gave different I/O calls or answers")),
         }
     });
     let mut figures = Figures::default();

@@ -1,20 +1,22 @@
-//! Trees and plans as text, both ways, and the runner of the text tests.
+//! Text form of trees and plans, with parser and printer, and the runner of the text tests.
 //!
 //! ```text
 //! L0: [a..z #41-50]  L1: [a..f #30-41][f..m #31-40 64M] | [p..z #35-60 t9]  L2: [a..z #1-29 .7]
 //! ```
 //!
-//! A file shows its bounds (half open; a side left out is unbounded) and its sequence numbers, and where
-//! it matters its bytes, its table, and what plans do to it: `.7` settling, `~7` leaving, `^7` coming, of
-//! ticket 7. Tables and runs are numbered as they are read, from 1. A file that does not follow the one
-//! before it begins a new run; `|` begins one that would otherwise be joined.
+//! A file is written as `[bounds #sequence-numbers ...]`. Bounds are half open; an omitted side is unbounded. Optional
+//! parts are the file's size, its table (`t9`), and its state with the ticket (the scheduled compaction) that holds
+//! it. For ticket 7: `.7` settling, `~7` leaving, `^7` coming.
 //!
-//! A plan is `L1:[a..m] t9 t3[c..d] -> L2`: files by level and bounds, or by table, each perhaps clipped,
-//! and the output level, with ` in r5` for an existing run. Drawings hold plain keys only: letters,
-//! digits, `_`.
+//! Tables and runs are numbered from 1 in the order of reading. A file joins the run before it when its bounds follow
+//! that run's last file; otherwise it begins a new run. `|` forces a new run.
 //!
-//! A text test is a file of cases parted by blank lines: what to do, a line of dashes, what comes out.
-//! [`replay`] runs them; [`text_test!`](crate::text_test) is the test around it, and writes the file anew
+//! A plan is written as `L1:[a..m] t9 t3[c..d] -> L2`: the input files, then the output level. A file is named by level
+//! and bounds, or by table. A second pair of brackets clips it to a key range. ` in r5` at the end names an existing
+//! output run. Keys consist of letters, digits and `_`.
+//!
+//! A text test is a file of cases separated by blank lines. A case holds commands, a line of dashes, and the expected
+//! output. [`replay`] runs the cases. [`text_test!`](crate::text_test) defines the test function; it rewrites the file
 //! when `DRUMLIN_BLESS` is set.
 
 use super::plan::{Place, Plan, Take};
@@ -25,7 +27,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
-/// A range as drawings show it: `a..m`, `a..` or `..m`.
+/// Displays a range as `a..m`, `a..` or `..m`.
 pub struct Extent<'a>(
     /// The range.
     pub &'a KeyRange,
@@ -38,7 +40,7 @@ impl fmt::Display for Extent<'_> {
     }
 }
 
-/// A tree as text; levels without files are left out.
+/// Displays a tree as text. Levels without files are omitted.
 pub struct Drawing<'a>(
     /// The tree.
     pub &'a TreeView,
@@ -89,7 +91,7 @@ fn draw_file(f: &mut fmt::Formatter<'_>, file: &FileView, expected: TableId) -> 
     f.write_str("]")
 }
 
-/// A byte count in the largest binary unit that shows it exactly: `64M`, `100B`.
+/// Displays a byte count in the largest binary unit that represents it exactly: `64M`, `100B`.
 pub struct Bytes(
     /// The count.
     pub u64,
@@ -113,7 +115,7 @@ fn parse_bytes(text: &str) -> Option<u64> {
     text[..text.len() - 1].parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
-/// A tree of all levels from its drawing.
+/// Parses a tree from its text form. The result has [`LEVELS`] levels.
 pub fn parse_tree(text: &str) -> Result<TreeView, String> {
     let mut tree = TreeView::empty(LEVELS);
     let mut level: Option<usize> = None;
@@ -186,7 +188,7 @@ fn parse_file(text: &str, table: TableId) -> Result<FileView, String> {
     Ok(file)
 }
 
-/// A free file without statistics.
+/// Returns a free file without statistics.
 pub fn plain_file(table: TableId, bounds: KeyRange, min_seq: Seq, max_seq: Seq) -> FileView {
     FileView {
         table,
@@ -208,12 +210,12 @@ pub fn plain_file(table: TableId, bounds: KeyRange, min_seq: Seq, max_seq: Seq) 
 fn parse_range(text: &str) -> Result<KeyRange, String> {
     let (start, end) = text.split_once("..").ok_or_else(|| format!("no range: {text:?}"))?;
     if !text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '.') {
-        return Err(format!("keys of drawings are plain: {text:?}"));
+        return Err(format!("keys may hold only letters, digits and '_': {text:?}"));
     }
     Ok(KeyRange::new(Key::new(start.as_bytes()), (!end.is_empty()).then(|| Key::new(end.as_bytes()))))
 }
 
-/// A plan from its text; `tree` gives the files that it names.
+/// Parses a plan from its text form. Files named by level and bounds are looked up in `tree`.
 pub fn parse_plan(tree: &TreeView, text: &str) -> Result<Plan, String> {
     let (takes, target) = text.split_once("->").ok_or_else(|| format!("no output level in {text:?}"))?;
     let take = takes.split_whitespace().map(|word| parse_take(tree, word)).collect::<Result<_, _>>()?;
@@ -252,8 +254,8 @@ fn parse_take(tree: &TreeView, word: &str) -> Result<Take, String> {
     Ok(Take { table, range: ranges.next().unwrap_or(Ok(whole))? })
 }
 
-/// A plan's takes and output level as text. Files are named by level and bounds, by their table where that
-/// would mean several.
+/// Formats a plan's inputs, output level and output run as text. A file is named by level and bounds, or by table where
+/// several files of the level have the same bounds.
 pub fn show_plan(tree: &TreeView, plan: &Plan) -> String {
     let mut text = String::new();
     for take in &plan.take {
@@ -283,8 +285,8 @@ fn number(text: &str) -> Option<usize> {
     text.parse().ok()
 }
 
-/// Runs every case of a text test through `run` and returns the file with what came out. Lines that begin
-/// with `#` are kept and are no part of a case.
+/// Runs every case of a text test through `run` and returns the file with the actual output. Lines that begin with
+/// `#` are kept and are not passed to `run`.
 pub fn replay(text: &str, mut run: impl FnMut(&str) -> String) -> String {
     let mut out = String::with_capacity(text.len());
     for (at, case) in text.trim().split("\n\n").enumerate() {
@@ -316,8 +318,9 @@ pub fn replay(text: &str, mut run: impl FnMut(&str) -> String) -> String {
     out
 }
 
-/// A test that replays a text file of its package, given by its path there, through a function from a
-/// case's commands to what they print. With `DRUMLIN_BLESS=1` the file takes over what came out.
+/// Defines a test that replays a text file through a function from a case's commands to their output.
+///
+/// `$path` is relative to the package. With `DRUMLIN_BLESS=1` the test writes the actual output to the file.
 #[macro_export]
 macro_rules! text_test {
     ($name:ident, $path:literal, $run:expr) => {
@@ -329,7 +332,7 @@ macro_rules! text_test {
             if std::env::var_os("DRUMLIN_BLESS").is_some() {
                 std::fs::write(path, &actual).expect("the text file can be written");
             } else {
-                assert_eq!(actual, expected, "{path}: DRUMLIN_BLESS=1 takes over what came out");
+                assert_eq!(actual, expected, "{path}: set DRUMLIN_BLESS=1 to accept the new output");
             }
         }
     };

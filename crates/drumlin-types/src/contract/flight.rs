@@ -1,27 +1,29 @@
-//! Plans under way. A ticket is an admitted plan; its pieces are key sub-ranges that claim, wait, run
-//! and install on their own (downforce.md 2 and 3).
+//! Unfinished compactions (downforce.md 2 and 3).
+//!
+//! A *ticket* is a scheduled compaction: a plan that the scheduler has admitted. Its *pieces* are subcompactions: key
+//! sub-ranges that claim files, wait, run and install independently.
 
 use super::plan::Plan;
 use crate::{KeyRange, Seq, TableId, Ticket};
 use alloc::vec::Vec;
 
-/// One key sub-range of a ticket.
+/// Id of a piece: a ticket and the position within it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct PieceId {
     /// The ticket.
     pub ticket: Ticket,
-    /// Position in the ticket's cut, from the lowest key.
+    /// Position of the piece within the ticket, in key order from 0.
     pub index: u32,
 }
 
-/// Part of a file at a level, with its table's sequence range: an input of a piece.
+/// A key range of a file in a level, with the sequence range of its table. It serves as an input of a piece.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FileSpan {
-    /// Level where it lies.
+    /// Level of the file.
     pub level: u8,
-    /// The table.
+    /// Number of the table.
     pub table: TableId,
-    /// The keys of it that are meant.
+    /// Key range within the file.
     pub range: KeyRange,
     /// Smallest sequence number of the table.
     pub min_seq: Seq,
@@ -32,31 +34,31 @@ pub struct FileSpan {
 /// An unfinished piece.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PieceView {
-    /// Its id.
+    /// Id of the piece.
     pub id: PieceId,
-    /// Its key range.
+    /// Key range of the piece.
     pub range: KeyRange,
-    /// What it reads; a landed piece has its landed output here instead.
+    /// Inputs. For a landed piece, one whose output was installed in its source level, this is the landed output.
     pub inputs: Vec<FileSpan>,
     /// Output level.
     pub out: u8,
-    /// Earlier pieces that must be installed first.
+    /// Pieces of earlier tickets that must be installed before this one.
     pub waits: Vec<PieceId>,
 }
 
-/// An unfinished ticket as a policy sees it.
+/// An unfinished ticket, as a policy sees it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct TicketView {
-    /// The ticket.
+    /// Number of the ticket.
     pub ticket: Ticket,
     /// The plan as admitted.
     pub plan: Plan,
-    /// Pieces in all.
+    /// Total number of pieces.
     pub pieces: u32,
-    /// Pieces installed.
+    /// Number of installed pieces.
     pub pieces_done: u32,
-    /// Input bytes in all.
+    /// Total input bytes.
     pub bytes: u64,
-    /// Input bytes of installed pieces.
+    /// Input bytes of the installed pieces.
     pub bytes_done: u64,
 }

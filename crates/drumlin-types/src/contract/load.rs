@@ -1,5 +1,6 @@
-//! What a policy sees of the workload, of measured costs and of limits. Everything here is measured or
-//! set by the user; nothing is assumed. Unknown figures are 0.
+//! Workload, measured costs and limits, as a policy sees them.
+//!
+//! Every figure is either measured or set by the user; none is assumed. A figure that is not known yet is 0.
 
 use alloc::format;
 use alloc::string::String;
@@ -7,92 +8,94 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::str::FromStr;
 
-/// Observed load of one keyspace: decayed rates, per second.
+/// Observed load of one keyspace, as decayed rates per second.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct LoadView {
     /// Point lookups per second.
     pub gets: f64,
-    /// Seeks (scans begun) per second.
+    /// Seeks per second. Each scan begins with one seek.
     pub seeks: f64,
     /// Writes per second.
     pub writes: f64,
-    /// Written user bytes per second.
+    /// User bytes written per second.
     pub write_bytes: f64,
-    /// Mean bytes of one written entry.
+    /// Mean size of a written entry, in bytes.
     pub entry_bytes: f64,
     /// Bytes per second that user reads fetched from the device.
     pub read_bytes: f64,
-    /// Point lookups, seeks and writes counted since the store was opened.
+    /// Number of point lookups, seeks and writes since the store was opened.
     pub counted: [u64; 3],
-    /// Client threads seen active lately.
+    /// Number of client threads that were recently active.
     pub clients: f64,
-    /// Seconds per second that writers waited to be admitted.
+    /// Time that writers waited for admission, in seconds per second.
     pub waited: f64,
-    /// Sealed memtables that wait for their flush.
+    /// Number of sealed memtables that wait for their flush.
     pub sealed_memtables: u32,
-    /// Fill of the active memtable, 0..=1.
+    /// Fill ratio of the active memtable, 0..=1.
     pub memtable_fill: f64,
-    /// Snapshots alive.
+    /// Number of live snapshots.
     pub snapshots: u32,
 }
 
-/// The total variation of two mixes of operations, each as shares of its kinds: half the sum of their differences, 0 to 1.
+/// Returns the total variation distance of two operation mixes, from 0 to 1: half the sum of the absolute differences.
+///
+/// Each mix gives the shares of the three kinds of operation.
 pub fn total_variation(a: &[f64; 3], b: &[f64; 3]) -> f64 {
     a.iter().zip(b).map(|(a, b)| (a - b).abs()).sum::<f64>() / 2.0
 }
 
-/// Measured costs, as running means; nanoseconds and bytes.
+/// Measured costs, as running means in nanoseconds and bytes.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct CostView {
-    /// Input bytes that a busy merge slot handles per second.
+    /// Input bytes that a busy compaction slot processes per second.
     pub merge_bytes_per_s: f64,
-    /// Fixed cost of a merge piece: install and sync, ns.
+    /// Fixed cost of a piece (a subcompaction): install and sync, ns.
     pub merge_fixed_ns: f64,
     /// Bytes of table output that a flush writes per second.
     pub flush_bytes_per_s: f64,
-    /// Filter and fence probe of one run, ns.
+    /// Filter and index probe of one run, ns.
     pub probe_ns: f64,
-    /// Data block access, cached or not as they occur, ns.
+    /// Mean access to a data block over cache hits and misses, ns.
     pub block_ns: f64,
-    /// Placing one run's cursor in a seek, ns.
+    /// Positioning of one run's cursor in a seek, ns.
     pub cursor_ns: f64,
-    /// The same in seeks for which no block had to be fetched, ns.
+    /// Positioning of one run's cursor in seeks that fetch no block, ns.
     pub cursor_cached_ns: f64,
-    /// Blocks that a seek fetches, mean.
+    /// Mean number of blocks that a seek fetches.
     pub seek_blocks: f64,
-    /// What each of them adds to the time of the seek, ns.
+    /// Time that each fetched block adds to a seek, ns.
     pub fetch_ns: f64,
     /// Mean time of a point lookup, ns.
     pub get_ns: f64,
-    /// Mean time of a seek with what follows it, ns.
+    /// Mean time of a seek and the reads that follow it, ns.
     pub scan_ns: f64,
-    /// Mean time of a write without waiting, ns.
+    /// Mean time of a write, excluding waits for admission, ns.
     pub write_ns: f64,
-    /// Share, 0 to 1, of the operations behind these three means that passed while a merge ran.
+    /// Share, 0 to 1, of the operations behind `get_ns`, `scan_ns` and `write_ns` that ran beside a compaction.
     pub busy_share: f64,
 }
 
-/// Numbers that the user or the engine sets.
+/// Limits set by the user or the engine.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct LimitView {
-    /// Size at which a memtable is sealed, bytes.
+    /// Size at which a memtable is sealed, in bytes.
     pub memtable_bytes: u64,
-    /// Size at which output files are cut, bytes.
+    /// Target size of compaction output files, in bytes.
     pub file_bytes: u64,
-    /// Merge slots.
+    /// Number of compaction slots.
     pub slots: u32,
-    /// Most runs a tree may have before writers stop.
+    /// Number of runs at which writers stop.
     pub max_runs: u32,
-    /// Bytes rewritten per flushed byte that elective merges may use.
+    /// Upper bound on the write amplification of elective compactions: bytes rewritten per flushed byte.
     pub max_write_amp: f64,
-    /// Disk budget in bytes; `u64::MAX` when there is none.
+    /// Disk space budget in bytes; `u64::MAX` when there is none.
     pub disk_budget: u64,
-    /// Bytes of disk in use by the store.
+    /// Disk space that the store uses, in bytes.
     pub disk_used: u64,
-    /// Numbers that an adaptive policy must not choose itself.
+    /// Parameters that are fixed, so that an adaptive policy does not choose them.
     pub pin: Option<Pin>,
-    /// Bit l: enough merges that take from level l downward are ready. A plan from there without a deadline would be
-    /// refused.
+    /// Bit set of levels. Bit l is set when enough compactions that take from level l to deeper levels are ready. The
+    /// scheduler then refuses further such plans that have no deadline.
     pub enough: u8,
 }
 
@@ -112,18 +115,20 @@ impl Default for LimitView {
     }
 }
 
-/// Fixed values for what the adaptive policy otherwise chooses (arce.md 3.7): the windows M over which a
-/// gain counts, the covered runs c above which writers slow, the merge passes q per written byte, and the
-/// size balance rho. As text `M/c/q/rho`, with `none` for no limit.
+/// Fixed values of the parameters that the adaptive policy otherwise chooses (arce.md 3.7).
+///
+/// The parameters are the number M of flush intervals over which a gain counts, the number c of covered runs above
+/// which writers are throttled, the number q of compaction passes per written byte, and the size balance rho. The text
+/// form is `M/c/q/rho`, with `none` for no limit.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Pin {
-    /// M, 1 to 1000000 windows.
+    /// M, 1 to 1000000 flush intervals.
     pub horizon: f64,
-    /// c, 2 to 512 runs; infinite for none.
+    /// c, 2 to 512 runs; infinite for no limit.
     pub calm: f64,
-    /// q, 0.25 to 64 passes.
+    /// q, 0.25 to 64 compaction passes.
     pub passes: f64,
-    /// rho, 0.1 to 100; infinite for none.
+    /// rho, 0.1 to 100; infinite for no limit.
     pub balance: f64,
 }
 

@@ -5,16 +5,16 @@
 //! version + statistics --view--> policy --> Decision { plans, pace, reason }
 //! ```
 //!
-//! - [`tree`]: what a policy sees of the tree, as plain data.
-//! - [`load`]: what it sees of the workload, of costs and of limits.
-//! - [`plan`]: what it may answer.
-//! - [`policy`]: the trait.
-//! - [`flight`]: plans under way: tickets, pieces, waits.
+//! - [`tree`]: the view of the tree that a policy receives, as plain data.
+//! - [`load`]: the view of the workload, of measured costs and of limits.
+//! - [`plan`]: the decision that a policy returns.
+//! - [`policy`]: the policy trait. [`think`]: the trait of the searches that a policy requests.
+//! - [`flight`]: scheduled compactions ("tickets"), their subcompactions ("pieces"), and the waits between pieces.
 //! - [`draw`]: trees and plans as text, for tests and explanations.
-//! - [`legal`]: which plans keep the recency invariant R, and which pieces must wait for which.
+//! - [`legal`]: which plans preserve the recency invariant R, and which pieces must wait for which others.
 //!
-//! Recency invariant R. For every user key k: if one version of k is in level i and another in level
-//! j > i, the one in level i is newer. Within a level there is no order between runs.
+//! Recency invariant R: if one version of a user key is in level i and another is in level j > i, the version in
+//! level i is newer. Runs of one level are in no particular age order.
 
 pub mod draw;
 pub mod flight;
@@ -22,10 +22,12 @@ pub mod legal;
 pub mod load;
 pub mod plan;
 pub mod policy;
+pub mod think;
 pub mod tree;
 
 pub use flight::{FileSpan, PieceId, PieceView, TicketView};
 pub use load::{CostView, LimitView, LoadView, Pin, total_variation};
 pub use plan::{Decision, Outcome, Pace, PaceScope, Place, Plan, PlanResult, RunForecast, Take};
-pub use policy::{CompactionPolicy, LevelDesign, PolicyError, PolicyInput, Think};
+pub use policy::{CompactionPolicy, LevelDesign, PolicyError, PolicyInput};
+pub use think::Think;
 pub use tree::{FileState, FileView, LevelView, LookupStats, RunTag, RunView, TreeView};

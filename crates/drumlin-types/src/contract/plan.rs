@@ -1,56 +1,57 @@
-//! What a policy may answer: plans, a pace, a forecast. All plain data.
+//! Decisions of a policy: plans, a write rate limit and a forecast. All are plain data.
 
-use super::policy::Think;
+use super::think::Think;
 use super::tree::RunTag;
 use crate::{KeyRange, RunId, TableId, Ticket};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// Part of a table that a plan uses. The range is clipped to the file's bounds on admission.
+/// Part of a table that a plan uses. Admission clips the range to the file's bounds.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Take {
-    /// The table.
+    /// Number of the table.
     pub table: TableId,
-    /// The keys of it that are taken.
+    /// Key range that the plan takes.
     pub range: KeyRange,
 }
 
-/// Where a plan's output goes inside its output level.
+/// Placement of a plan's output within the output level.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Place {
-    /// A run of its own.
+    /// A new run.
     #[default]
     NewRun,
-    /// An existing run, whose remaining files leave the key range free; otherwise a new run is made.
+    /// An existing run. A new run is made instead if the remaining files of this run overlap the output.
     Run(RunId),
 }
 
-/// One decided merge.
+/// A planned compaction.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Plan {
-    /// Inputs that are claimed at once.
+    /// Inputs. All are claimed when the plan is admitted.
     pub take: Vec<Take>,
-    /// Files of the output level that may be merged along when a piece starts; not claimed before.
+    /// Files of the output level that a piece (a subcompaction) may add to its inputs when it starts. They are not
+    /// claimed before that.
     pub may_fold: Vec<Take>,
     /// Output level, at or below every input level.
     pub out: u8,
-    /// Where in the output level the output goes.
+    /// Placement of the output within the output level.
     pub place: Place,
-    /// Tag persisted with the output run.
+    /// Tag that is persisted with the output run.
     pub tag: RunTag,
-    /// Policy time (flushes) by which the plan should be done.
+    /// Policy time, counted in flushes, by which the plan should be done.
     pub deadline: Option<u64>,
-    /// Larger goes first among plans without a deadline.
+    /// Priority among plans without a deadline. Larger values go first.
     pub priority: f64,
-    /// Value per byte of key sub-ranges, to order the plan's pieces; empty means lowest key first.
+    /// Value per byte of key sub-ranges. The plan's pieces run in this order; empty means lowest key first.
     pub piece_priority: Vec<(KeyRange, f64)>,
-    /// Why, with the numbers that led to it.
+    /// Reason for the plan, with the numbers behind it.
     pub reason: String,
 }
 
 impl Plan {
-    /// A plan that merges `take` into a new run of level `out`.
+    /// Returns a plan that compacts `take` into a new run of level `out`.
     pub fn new(take: Vec<Take>, out: u8, reason: String) -> Plan {
         Plan {
             take,
@@ -66,100 +67,100 @@ impl Plan {
     }
 }
 
-/// Which runs a pace counts.
+/// Selects the runs that a pace counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum PaceScope {
     /// Runs of level 0 only.
     #[default]
     Level0,
-    /// Covered runs of all levels.
+    /// Covered runs of all levels: runs that cover the keys of recent reads.
     All,
 }
 
-/// How fast writers are admitted, as a function of the run count (arce.md 3.5).
+/// Write rate limit as a function of the run count (arce.md 3.5).
 ///
-/// Below `slow` there is no limit. Between `slow` and `stop` the rate falls; above `stop` writers wait.
+/// Below `slow` there is no limit. Between `slow` and `stop` the rate falls. Above `stop` writers wait.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Pace {
     /// Which runs are counted.
     pub scope: PaceScope,
-    /// Run count at which slowing begins; infinite for never.
+    /// Run count at which throttling begins; infinite for never.
     pub slow: f64,
-    /// Run count at which the safety mark binds.
+    /// Run count at which the safety limit applies.
     pub stop: f64,
-    /// Merge passes per written byte that the pace leaves room for.
+    /// Number of compaction passes per written byte that the limit leaves bandwidth for.
     pub passes: f64,
-    /// Bytes per second that merges drain, for the safety mark; 0 when unknown.
+    /// Bytes per second that compactions drain, for the safety limit; 0 when unknown.
     pub drain: f64,
-    /// Full stop at `stop`, as the originals of the presets do; for comparisons.
+    /// Whether writers stop completely at `stop`, as in the systems that the presets imitate. For comparisons.
     pub hard_stop: bool,
-    /// The policy's own count of runs on the tree that it saw; `None` for all runs of the scope.
+    /// Covered runs of the tree that the policy saw, as counted by the policy; `None` to count all runs of the scope.
     pub covered: Option<f64>,
 }
 
 impl Pace {
-    /// No limit below `stop` runs.
+    /// Returns a pace without a limit below `stop` runs.
     pub fn free(scope: PaceScope, stop: f64) -> Pace {
         Pace { scope, slow: f64::INFINITY, stop, passes: 2.0, drain: 0.0, hard_stop: false, covered: None }
     }
 }
 
-/// A run that a scheduled policy expects, for the filters' look-ahead.
+/// A run that a policy expects to appear, used to plan filter memory ahead.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct RunForecast {
-    /// Flushes from now until the run appears.
+    /// Number of flushes until the run appears.
     pub born: u32,
-    /// Flushes from now until it is merged away.
+    /// Number of flushes until the run is compacted away.
     pub dies: u32,
-    /// Its size in bytes.
+    /// Size of the run in bytes.
     pub bytes: u64,
 }
 
-/// What `decide` returns.
+/// The result of `decide`.
 #[derive(Default)]
 pub struct Decision {
-    /// Merges to admit, in this order.
+    /// Compactions to schedule, in this order.
     pub plans: Vec<Plan>,
-    /// Tickets whose pieces that have not started are to be withdrawn.
+    /// Tickets to cut short: their pieces that have not started are withdrawn.
     pub park: Vec<Ticket>,
-    /// Admission of writers; `None` keeps the present pace.
+    /// New write rate limit; `None` keeps the present one.
     pub pace: Option<Pace>,
-    /// Coming runs, nearest first.
+    /// Expected runs, nearest first.
     pub forecast: Vec<RunForecast>,
-    /// A longer search that the engine steps off the write path.
+    /// A longer search, which the engine steps off the write path.
     pub think: Option<Box<dyn Think>>,
 }
 
-/// How a plan ended.
+/// Final state of a plan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PlanResult {
-    /// All pieces are installed.
+    /// All pieces were installed.
     Done,
-    /// It was not admitted.
+    /// The plan was not admitted.
     Refused,
-    /// Some pieces were withdrawn or failed; those installed stay.
+    /// Some pieces were withdrawn or failed. Installed pieces stay installed.
     Cut,
 }
 
-/// News for `observe`.
+/// Event passed to `observe`.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Outcome {
-    /// A flush was installed: table bytes written, entries.
+    /// A flush was installed.
     Flushed {
         /// Bytes of the new table.
         bytes: u64,
-        /// Its entries.
+        /// Number of entries of the new table.
         entries: u64,
     },
     /// A plan ended.
     Plan {
-        /// Its ticket; 0 when it was refused.
+        /// Ticket of the plan; 0 when it was refused.
         ticket: Ticket,
-        /// The plan's reason, as given.
+        /// Reason, as given in the plan.
         reason: String,
-        /// How it ended.
+        /// Final state.
         result: PlanResult,
-        /// Why it was refused or cut; empty when done.
+        /// Cause of the refusal or the cut; empty when done.
         why: String,
         /// Bytes read.
         bytes_in: u64,
@@ -168,9 +169,9 @@ pub enum Outcome {
         /// Entries dropped.
         dropped: u64,
     },
-    /// The answer of a `Think` request.
+    /// A `Think` search ended.
     Thought(
-        /// The policy's own encoding; empty when the search was given up.
+        /// Result in the policy's own encoding; empty when the search was abandoned.
         Vec<u8>,
     ),
 }

@@ -3,16 +3,17 @@
 use super::flight::TicketView;
 use super::load::{CostView, LimitView, LoadView};
 use super::plan::{Decision, Outcome};
+pub use super::think::Think;
 use super::tree::{RunTag, TreeView};
 use crate::Key;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-/// All that a policy may look at.
+/// Complete input of a `decide` call.
 #[derive(Clone, Copy)]
 pub struct PolicyInput<'a> {
-    /// The tree with the states of its files, coming files included.
+    /// The tree with the states of its files. It includes files that are still being written.
     pub tree: &'a TreeView,
     /// Unfinished tickets, oldest first.
     pub tickets: &'a [TicketView],
@@ -20,25 +21,26 @@ pub struct PolicyInput<'a> {
     pub load: &'a LoadView,
     /// Measured costs.
     pub costs: &'a CostView,
-    /// Limits.
+    /// Limits set by the user or the engine.
     pub limits: &'a LimitView,
-    /// Keys that point lookups wanted lately, sorted. Written keys stand in where there are few.
+    /// Sample of the keys of recent point lookups, sorted. Written keys fill the sample when there are few lookups.
     pub wanted: &'a [Key],
-    /// Keys at which scans began lately, sorted.
+    /// Sample of the start keys of recent scans, sorted.
     pub wanted_seeks: &'a [Key],
-    /// Monotonic time, microseconds.
+    /// Monotonic time in microseconds.
     pub now: u64,
-    /// Fresh randomness for this call.
+    /// Random seed, new for each call.
     pub seed: u64,
-    /// Whether adaptation is frozen: the policy keeps what it has found and learned, merges and paces by that, and asks for no
-    /// search. What was counted meanwhile is no news to it later.
+    /// Whether adaptation is frozen. A frozen policy keeps its parameters and learned state, still decides on
+    /// compactions and the write rate limit, and requests no search. It ignores later what was counted while it was
+    /// frozen.
     pub frozen: bool,
 }
 
-/// A policy's saved state could not be used.
+/// Error: a policy cannot use a saved state or an option.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PolicyError(
-    /// What is wrong, naming option, value and bounds.
+    /// Message that names the option, its value and its bounds.
     pub String,
 );
 
@@ -49,83 +51,69 @@ impl fmt::Display for PolicyError {
 }
 impl core::error::Error for PolicyError {}
 
-/// What a level is meant to hold.
+/// Intended size of a level.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct LevelDesign {
-    /// Bytes; infinite when only runs count.
+    /// Target size in bytes; infinite when only the number of runs counts.
     pub bytes: f64,
-    /// Runs that cover a key; infinite when the policy sets no bound.
+    /// Target number of runs that cover a key; infinite when the policy sets no bound.
     pub runs: f64,
 }
 
 impl LevelDesign {
-    /// A level that may hold anything.
+    /// A level without bounds.
     pub const FREE: LevelDesign = LevelDesign { bytes: f64::INFINITY, runs: f64::INFINITY };
 }
 
 /// A compaction policy.
 ///
-/// Pure: the same calls with the same inputs give the same answers, on every machine. It never blocks
-/// and never panics on a tree that keeps invariant R. It learns only through `observe`.
+/// A policy is pure: the same calls with the same inputs return the same decisions on every machine. It never blocks,
+/// and it never panics on a tree that satisfies invariant R. It receives events only through `observe`.
 pub trait CompactionPolicy: fmt::Debug + Send {
-    /// Its name with arguments, as `drumlin_policy::by_name` takes it.
+    /// Returns the policy's name with arguments, in the form that `drumlin_policy::by_name` accepts.
     fn name(&self) -> String;
 
-    /// What to merge now, and how fast to admit writers.
+    /// Decides which compactions to schedule and how fast to admit writes.
     fn decide(&mut self, input: &PolicyInput<'_>) -> Decision;
 
-    /// Hears how a plan ended and what was flushed.
+    /// Receives the final state of each plan, and each flush.
     fn observe(&mut self, outcome: &Outcome) {
         let _ = outcome;
     }
 
-    /// What it means each level to hold, level 0 first: the scheduler tells by it which levels are over their
-    /// size, and how many extra runs they have. Levels left out may hold anything.
+    /// Returns the intended size of each level, level 0 first.
+    ///
+    /// The scheduler derives from it which levels exceed their size, and how many extra runs they hold. Omitted levels
+    /// are unbounded.
     fn design(&self, tree: &TreeView, limits: &LimitView) -> Vec<LevelDesign> {
         let _ = (tree, limits);
         Vec::new()
     }
 
-    /// Adaptation is frozen from now on, or no longer: it learns nothing meanwhile. Each decision is told so as well.
+    /// Freezes or unfreezes adaptation. A frozen policy does not learn. Each `decide` call also carries this flag.
     fn freeze(&mut self, frozen: bool) {
         let _ = frozen;
     }
 
-    /// The tag of the run that a flush of `bytes` is about to make.
+    /// Returns the tag for the run that a flush of `bytes` is about to create.
     fn flush_tag(&mut self, bytes: u64, tree: &TreeView) -> RunTag {
         let _ = (bytes, tree);
         RunTag::default()
     }
 
-    /// What it goes by at present and what led to it, in lines for people. No user keys.
+    /// Describes the policy's current state and its causes, as lines of text. The text contains no user keys.
     fn explain(&self) -> String {
         String::new()
     }
 
-    /// State that must survive, versioned, at most 4 KiB.
+    /// Returns the state to persist: versioned, at most 4 KiB.
     fn save(&self) -> Vec<u8> {
         Vec::new()
     }
 
-    /// Takes back what `save` gave. An error leaves the policy as it was, with defaults.
+    /// Restores a state returned by `save`. On error the policy keeps its default state.
     fn restore(&mut self, blob: &[u8]) -> Result<(), PolicyError> {
         let _ = blob;
         Ok(())
-    }
-}
-
-/// A longer search over an immutable copy of the picture, stepped by the engine in bounded slices.
-pub trait Think: Send {
-    /// Does one slice of work, under a millisecond; `Some` ends the search with its encoded answer.
-    fn step(&mut self) -> Option<Vec<u8>>;
-
-    /// Whether it answers to another load, so that what was saved up for such searches may be spent on it.
-    fn is_urgent(&self) -> bool {
-        false
-    }
-
-    /// The answer as far as it is known, for an engine that cannot go on now; it may still be improved.
-    fn best(&self) -> Option<Vec<u8>> {
-        None
     }
 }

@@ -1,76 +1,76 @@
-//! The tree as a policy sees it: levels of runs of files, plain data, no handles.
+//! The tree as a policy sees it: levels of runs of files, as plain data without handles.
 
 use crate::{Key, KeyRange, RunId, Seq, TableId, Ticket};
 use alloc::vec::Vec;
 
-/// A few bytes that a policy attaches to a run; they are persisted with it. At most [`RunTag::MAX`].
+/// Policy-defined bytes attached to a run and persisted with it. At most [`RunTag::MAX`] bytes.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct RunTag(pub Vec<u8>);
 
 impl RunTag {
-    /// Longest tag, in bytes.
+    /// Maximum length of a tag, in bytes.
     pub const MAX: usize = 32;
 }
 
-/// What plans in flight do to a file.
+/// State of a file with respect to unfinished compactions. A ticket is a scheduled compaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum FileState {
-    /// No unfinished plan touches it.
+    /// No unfinished compaction involves the file.
     #[default]
     Free,
-    /// An installed part of an unfinished plan's output.
+    /// The file is an installed part of an unfinished compaction's output.
     Settling(Ticket),
-    /// Claimed by an unfinished plan, and still read.
+    /// The file is claimed as an input of an unfinished compaction, and still serves reads.
     Leaving(Ticket),
-    /// An estimated output of an unfinished plan, not there yet.
+    /// The file is the estimated output of an unfinished compaction and does not exist yet.
     Coming(Ticket),
 }
 
-/// What point lookups found in a file, as decayed counts of lookups.
+/// Lookup statistics of a file: decayed counts of point lookups.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct LookupStats {
-    /// Lookups that reached the file and did not find the key there.
+    /// Lookups that probed the file and did not find the key.
     pub empty: f64,
-    /// Lookups that found a version of the key there.
+    /// Lookups that found a version of the key.
     pub found: f64,
-    /// The part of `found` that found a tombstone.
+    /// Lookups among `found` that found a tombstone.
     pub dead: f64,
 }
 
-/// One reference to a table, with the bounds that are in force. Two references may share a table; their
-/// bounds are then disjoint.
+/// A reference to a table, with the key bounds in force. Several references may share a table if their bounds are
+/// disjoint.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FileView {
-    /// The physical table.
+    /// Number of the table file.
     pub table: TableId,
-    /// The keys this reference answers for; may be narrower than the table.
+    /// Key bounds of the reference. They may be narrower than the table.
     pub bounds: KeyRange,
-    /// Stored bytes inside the bounds (estimated from the fences when narrowed).
+    /// Stored bytes inside the bounds. Estimated from the index when the bounds are narrower than the table.
     pub bytes: u64,
-    /// Entries inside the bounds, exact. Range tombstones are not entries.
+    /// Exact number of entries inside the bounds, without range tombstones.
     pub entries: u64,
-    /// Distinct user keys, estimated in proportion when narrowed.
+    /// Number of distinct user keys. Scaled in proportion when the bounds are narrower than the table.
     pub keys: u64,
-    /// Tombstones, estimated in proportion when narrowed.
+    /// Number of point tombstones. Scaled in proportion when the bounds are narrower than the table.
     pub tombstones: u64,
-    /// Range tombstones that reach into the bounds (those of the whole table when narrowed).
+    /// Number of range tombstones that overlap the bounds. All those of the table when the bounds are narrower than it.
     pub range_tombstones: u64,
     /// Smallest sequence number in the table.
     pub min_seq: Seq,
     /// Largest sequence number in the table.
     pub max_seq: Seq,
-    /// Filter bits per key as built.
+    /// Filter bits per key, as built.
     pub filter_bits: f64,
-    /// False-positive rate of the filter as built; 1 without a filter.
+    /// False-positive rate of the filter, as built; 1 without a filter.
     pub fp_rate: f64,
-    /// What lookups found.
+    /// Lookup statistics.
     pub lookups: LookupStats,
-    /// What plans in flight do to it.
+    /// State with respect to unfinished compactions.
     pub state: FileState,
 }
 
 impl FileView {
-    /// Whether a plan may take this file.
+    /// Returns whether a plan may take this file.
     pub fn is_takeable(&self) -> bool {
         matches!(self.state, FileState::Free | FileState::Settling(_))
     }
@@ -79,47 +79,49 @@ impl FileView {
 /// A sorted run: files with disjoint bounds, sorted by key.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RunView {
-    /// Its id, stable for the life of the run.
+    /// Id of the run, stable for its whole life.
     pub id: RunId,
-    /// The policy's tag.
+    /// Tag set by the policy.
     pub tag: RunTag,
     /// Files in key order.
     pub files: Vec<FileView>,
 }
 
 impl RunView {
-    /// Bytes inside the bounds of all files.
+    /// Returns the bytes inside the bounds of all files.
     pub fn bytes(&self) -> u64 {
         self.files.iter().map(|f| f.bytes).sum()
     }
 
-    /// Largest sequence number of any file; 0 for an empty run.
+    /// Returns the largest sequence number of any file; 0 for an empty run.
     pub fn max_seq(&self) -> Seq {
         self.files.iter().map(|f| f.max_seq).max().unwrap_or(0)
     }
 
-    /// Smallest sequence number of any file; `Seq::MAX` for an empty run.
+    /// Returns the smallest sequence number of any file; `Seq::MAX` for an empty run.
     pub fn min_seq(&self) -> Seq {
         self.files.iter().map(|f| f.min_seq).min().unwrap_or(Seq::MAX)
     }
 
-    /// Whether every file is free or settling.
+    /// Returns whether every file is free or settling.
     pub fn is_takeable(&self) -> bool {
         self.files.iter().all(FileView::is_takeable)
     }
 
-    /// The file whose bounds hold `key`.
+    /// Returns the file whose bounds contain `key`.
     pub fn file_for(&self, key: &[u8]) -> Option<&FileView> {
         let after = self.files.partition_point(|f| *f.bounds.start <= *key);
         self.files[..after].last().filter(|f| f.bounds.contains(key))
     }
 
-    /// The files that share keys with `range`, which is not empty, in key order. Of those before it the states alone
-    /// are looked at, no keys. In a view of plans under way a coming file may lie where others leave: so neither the
-    /// files that leave meet each other, nor the rest.
+    /// Returns the files that overlap `range`, which must not be empty, in key order.
+    ///
+    /// A binary search finds the start of the range; the scan backwards from there reads states only. In a view of
+    /// unfinished compactions a coming file may overlap leaving files. The leaving files are disjoint among themselves,
+    /// and so are all other files.
     pub fn meeting<'a>(&'a self, range: &'a KeyRange) -> impl Iterator<Item = &'a FileView> {
         let begun = self.files.partition_point(|f| f.bounds.start <= range.start);
-        // Of each kind only the last that begins no later can reach into the range.
+        // Among the files before the range, only the last leaving and the last other file can reach into it.
         let mut last: [Option<&FileView>; 2] = [None; 2];
         let mut found = 0;
         for file in self.files[..begun].iter().rev() {
@@ -136,20 +138,20 @@ impl RunView {
         last.into_iter().flatten().chain(inside).filter(|f| f.bounds.overlaps(range))
     }
 
-    /// The smallest range that holds all files.
+    /// Returns the smallest range that contains all files.
     pub fn hull(&self) -> Option<KeyRange> {
         let first = self.files.first()?;
         let last = self.files.last()?;
         Some(KeyRange::new(first.bounds.start.clone(), last.bounds.end.clone()))
     }
 
-    /// Whether `range` lies in the gaps between the files.
+    /// Returns whether no file overlaps `range`.
     pub fn has_gap_for(&self, range: &KeyRange) -> bool {
         !self.files.iter().any(|f| f.bounds.overlaps(range))
     }
 }
 
-/// A level: runs, in no particular age order.
+/// A level: a set of runs in no particular age order.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct LevelView {
     /// The runs.
@@ -157,12 +159,12 @@ pub struct LevelView {
 }
 
 impl LevelView {
-    /// Bytes of all runs.
+    /// Returns the bytes of all runs.
     pub fn bytes(&self) -> u64 {
         self.runs.iter().map(RunView::bytes).sum()
     }
 
-    /// All files of all runs.
+    /// Returns all files of all runs.
     pub fn files(&self) -> impl Iterator<Item = &FileView> {
         self.runs.iter().flat_map(|r| r.files.iter())
     }
@@ -171,45 +173,45 @@ impl LevelView {
 /// The whole tree of one keyspace, level 0 first.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct TreeView {
-    /// Levels, always `LEVELS` of them in the engine; tests may use fewer.
+    /// The levels. The engine always has `LEVELS` of them; tests may use fewer.
     pub levels: Vec<LevelView>,
 }
 
 impl TreeView {
-    /// An empty tree of `levels` levels.
+    /// Returns an empty tree with `levels` levels.
     pub fn empty(levels: usize) -> TreeView {
         TreeView { levels: (0..levels).map(|_| LevelView::default()).collect() }
     }
 
-    /// Every file with its level and run.
+    /// Returns every file with its level and run.
     pub fn files(&self) -> impl Iterator<Item = (u8, &RunView, &FileView)> {
         self.levels.iter().enumerate().flat_map(|(level, l)| {
             l.runs.iter().flat_map(move |run| run.files.iter().map(move |f| (level as u8, run, f)))
         })
     }
 
-    /// Bytes of all levels.
+    /// Returns the bytes of all levels.
     pub fn bytes(&self) -> u64 {
         self.levels.iter().map(LevelView::bytes).sum()
     }
 
-    /// Number of runs over all levels.
+    /// Returns the number of runs in all levels.
     pub fn runs(&self) -> usize {
         self.levels.iter().map(|l| l.runs.len()).sum()
     }
 
-    /// The deepest level that holds a file.
+    /// Returns the deepest level that holds a file.
     pub fn deepest(&self) -> Option<u8> {
         self.levels.iter().rposition(|l| l.runs.iter().any(|r| !r.files.is_empty())).map(|l| l as u8)
     }
 
-    /// Files that now answer reads: all but the coming ones. For cost models.
+    /// Returns the tree of files that serve reads now: all but the coming ones. For cost models.
     pub fn live(&self) -> TreeView {
         self.filtered(|f| !matches!(f.state, FileState::Coming(_)))
     }
 
-    /// The tree after all unfinished plans: leaving files gone, coming ones there. For triggers,
-    /// schedules and legality.
+    /// Returns the projected tree: the tree after all unfinished compactions, with leaving files removed and coming
+    /// files present. For triggers, schedules and legality.
     pub fn projected(&self) -> TreeView {
         self.filtered(|f| !matches!(f.state, FileState::Leaving(_)))
     }
@@ -226,12 +228,12 @@ impl TreeView {
         TreeView { levels: levels.collect() }
     }
 
-    /// Largest key bound in use, for callers that cut the key space.
+    /// Returns the smallest range that contains the bounds of all files, for callers that split the key space.
     pub fn hull(&self) -> Option<KeyRange> {
         self.files().map(|(_, _, f)| f.bounds.clone()).reduce(|a, b| a.hull(&b))
     }
 
-    /// All bounds of files, sorted and distinct: natural places to cut a merge.
+    /// Returns all file bounds, sorted and distinct. They are natural split points for subcompactions.
     pub fn edges(&self) -> Vec<Key> {
         let mut edges: Vec<Key> = self
             .files()

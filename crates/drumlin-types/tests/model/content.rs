@@ -1,8 +1,8 @@
-//! What tables hold, and the merge: versions of keys, shadowing, dropping and folding.
+//! Contents of tables, and the compaction of the model: shadowing, dropping tombstones, combining merge operands.
 //!
-//! Keys are small numbers. A range tombstone is one deletion per key that it covers, all with the same
-//! sequence number, which is what it means for a reader. A value is the list of the sequence numbers that
-//! made it: a put and the merge operands on top of it.
+//! Keys are small numbers. A range tombstone is modelled as one deletion per covered key, all with the same sequence
+//! number; to a reader that is equivalent. A value is the list of the sequence numbers that made it: a put and the
+//! merge operands on top of it.
 
 use drumlin_types::contract::legal::DropGuard;
 use drumlin_types::{Key, KeyRange, Seq};
@@ -21,7 +21,7 @@ pub(crate) struct Version {
     pub(crate) act: Act,
 }
 
-/// Versions of a table, by rising key and falling sequence number.
+/// Versions of a table, by ascending key and descending sequence number.
 pub(crate) type Content = Vec<Version>;
 
 pub(crate) fn key(k: u8) -> Key {
@@ -40,7 +40,7 @@ pub(crate) fn hull(content: &Content) -> Option<KeyRange> {
     Some(keys(content.first()?.key, content.last()?.key + 1))
 }
 
-/// The value that `versions` of one key, newest first, give a reader who sees all of them.
+/// Returns the value that a reader of all `versions` of one key sees. The versions are ordered newest first.
 pub(crate) fn value<'a>(versions: impl IntoIterator<Item = &'a Version>) -> Option<Vec<Seq>> {
     let mut operands: Vec<&[Seq]> = Vec::new();
     let mut base = None;
@@ -61,8 +61,10 @@ pub(crate) fn value<'a>(versions: impl IntoIterator<Item = &'a Version>) -> Opti
     Some(base.into_iter().flatten().chain(oldest_first).copied().collect())
 }
 
-/// Merges sorted `content` as an executor would: versions that no snapshot can see go, tombstones go when
-/// nothing older lies outside, operands fold when nothing lies between them.
+/// Compacts sorted `content` as an executor would.
+///
+/// Drops versions that no snapshot can see, and tombstones with no older version outside. Combines merge operands with
+/// no version between them outside.
 pub(crate) fn merge(content: &Content, snapshots: &[Seq], guard: &DropGuard) -> Content {
     let mut merged = Content::new();
     for versions in content.chunk_by(|a, b| a.key == b.key) {
@@ -72,7 +74,7 @@ pub(crate) fn merge(content: &Content, snapshots: &[Seq], guard: &DropGuard) -> 
 }
 
 fn merge_key(versions: &[Version], snapshots: &[Seq], guard: &DropGuard, merged: &mut Content) {
-    // Whether a reader sees `older` but not `newer`.
+    // Whether some snapshot sees `older` but not `newer`.
     let is_parted = |older: Seq, newer: Seq| snapshots.iter().any(|s| (older..newer).contains(s));
     let first = merged.len();
     let mut shadow: Option<Seq> = None;

@@ -1,4 +1,4 @@
-//! Seeded randomness.
+//! Seeded random numbers.
 
 pub(crate) struct Dice(u64);
 
@@ -7,7 +7,7 @@ impl Dice {
         Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d_4c95_7f2d)
     }
 
-    /// A number below `n`.
+    /// Returns a random number below `n`.
     pub(crate) fn below(&mut self, n: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;

@@ -1,18 +1,22 @@
-//! The brute-force model: random trees, plans in flight, merges and installs at any moment, and after
-//! every event every key read at every snapshot by the level rule, compared with the whole history.
+//! Brute-force model of legality.
 //!
-//! Seeded mistakes show that the comparison would notice: each must be caught in a fair share of trees.
-//! `DRUMLIN_MODEL_TREES` sets how many trees are tried.
+//! The model grows random trees with unfinished plans, and compacts and installs pieces at random moments. After every
+//! event it reads every key at every snapshot by the level rule, and compares the result with the full history.
+//!
+//! Seeded mistakes prove that the comparison detects errors: each must be caught in a minimum share of trees.
+//! `DRUMLIN_MODEL_TREES` sets the number of trees.
 
 mod content;
 mod dice;
+mod reader;
 mod store;
 
 use content::{Act, Content, Version, value};
 use dice::Dice;
 use drumlin_types::Seq;
 use drumlin_types::contract::legal::check;
-use store::{LEVELS, Mistake, Store, Tally, drawn_range};
+use reader::{read, verify_recency};
+use store::{Mistake, Store, Tally, drawn_range};
 
 const EVENTS: usize = 70;
 
@@ -78,7 +82,7 @@ impl World {
         }
     }
 
-    /// Installs everything that is left; every piece must get its turn.
+    /// Installs all remaining pieces. Fails if some piece can never be installed.
     fn drain(&mut self) -> Result<(), String> {
         while !self.store.pieces.is_empty() {
             let ready = (0..self.store.pieces.len()).find(|&at| {
@@ -99,62 +103,17 @@ impl World {
             for key in 0..self.universe {
                 let seen = |v: &&Version| v.key == key && v.seq <= snapshot;
                 let expected = value(self.history.iter().rev().filter(seen));
-                let actual = self.read(key, snapshot);
+                let actual = read(&self.store.tree, &self.store.tables, key, snapshot);
                 if actual != expected {
                     return Err(format!("key {key} at {snapshot}: read {actual:?}, should be {expected:?}"));
                 }
             }
         }
-        (0..self.universe).try_for_each(|key| self.verify_recency(key))
-    }
-
-    /// Reads by the level rule: within a level by falling largest sequence number, stopping early.
-    fn read(&self, key: u8, snapshot: Seq) -> Option<Vec<Seq>> {
-        let mut found: Vec<&Version> = Vec::new();
-        for level in &self.store.tree.levels {
-            let mut files: Vec<_> = level.runs.iter().filter_map(|run| run.file_for(&[key])).collect();
-            files.sort_by_key(|file| std::cmp::Reverse(file.max_seq));
-            let mut here: Vec<&Version> = Vec::new();
-            let mut base: Option<Seq> = None;
-            for file in files {
-                if base.is_some_and(|seq| seq > file.max_seq) {
-                    break;
-                }
-                for version in self.store.within(file.table, &file.bounds) {
-                    if version.key == key && version.seq <= snapshot {
-                        here.push(version);
-                        if !matches!(version.act, Act::Operand(_)) {
-                            base = base.max(Some(version.seq));
-                        }
-                    }
-                }
-            }
-            here.sort_by_key(|version| std::cmp::Reverse(version.seq));
-            found.extend(here);
-            if base.is_some() {
-                break;
-            }
-        }
-        value(found)
-    }
-
-    /// Invariant R: every version above is newer than every version below.
-    fn verify_recency(&self, key: u8) -> Result<(), String> {
-        let mut above = Seq::MAX;
-        for level in 0..LEVELS {
-            let files = self.store.tree.levels[usize::from(level)].files();
-            let versions = files.flat_map(|f| self.store.within(f.table, &f.bounds)).filter(|v| v.key == key);
-            let seqs: Vec<Seq> = versions.map(|v| v.seq).collect();
-            if let Some(&newest) = seqs.iter().max().filter(|&&newest| newest >= above) {
-                return Err(format!("R: key {key}: #{newest} in level {level} lies below #{above}"));
-            }
-            above = seqs.into_iter().min().unwrap_or(above).min(above);
-        }
-        Ok(())
+        (0..self.universe).try_for_each(|key| verify_recency(&self.store.tree, &self.store.tables, key))
     }
 }
 
-/// Runs one tree; the error says what was wrong first.
+/// Grows one tree. The error describes the first fault.
 fn grow(seed: u64, mistake: Mistake, tally: &mut Tally) -> Result<(), String> {
     let mut world = World::new(seed, mistake);
     let result = (0..EVENTS).try_for_each(|event| {
@@ -186,7 +145,7 @@ fn every_read_is_right_after_every_event() {
         grow(seed, Mistake::None, &mut tally).unwrap_or_else(|e| panic!("{e}"));
     }
     println!("trees={trees} {tally:?}");
-    // A run that met none of the interesting cases has shown nothing.
+    // A run that met none of the interesting cases proves nothing.
     let floor = trees as usize / 4;
     let Tally { pieces, waiting, ahead, landed, retargeted, withdrawn, dropped, folded } = tally;
     for (what, count) in [
@@ -203,7 +162,7 @@ fn every_read_is_right_after_every_event() {
     }
 }
 
-/// Share of trees, in percent, in which a mistake shows.
+/// Returns the percentage of trees in which `mistake` is detected.
 fn caught(mistake: Mistake) -> u64 {
     let trees = 300;
     let wrong = (0..trees).filter(|&seed| grow(seed, mistake, &mut Tally::default()).is_err()).count() as u64;

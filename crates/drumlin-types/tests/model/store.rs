@@ -1,9 +1,12 @@
-//! A small store without threads or disk: flushes, plans, pieces, merges, installs, landings,
-//! withdrawals, each when the caller says so. It asks the legality module and obeys it, except for the
-//! one mistake that it may be told to make.
+//! Model of a store without threads or disk.
+//!
+//! Flushes, plans, compactions of pieces, installs, landings and withdrawals happen when the caller triggers them. To
+//! *land* a piece is to install its output in its source level, because an earlier piece is not installed yet. The
+//! model obeys the legality module, except for at most one deliberate mistake.
 
 use crate::content::{Content, hull, key, keys, merge, sort};
 use crate::dice::Dice;
+use crate::reader::{Tables, within};
 use drumlin_types::contract::draw::plain_file;
 use drumlin_types::contract::legal::{DropGuard, Illegal, close_plan, legal, outside, spans, waits};
 use drumlin_types::contract::{
@@ -14,21 +17,21 @@ use std::collections::BTreeMap;
 
 pub(crate) const LEVELS: u8 = 4;
 
-/// What the store does wrong on purpose.
+/// Deliberate mistake of the store.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Mistake {
     None,
-    /// Pieces install in any order.
+    /// Pieces are installed in any order.
     NoWaits,
-    /// Rule L2 lets everything of the same level stay behind.
+    /// Rule L2 is not checked: any file of the same level may stay behind.
     NoAgeTest,
-    /// Tombstones are dropped without looking at files that other plans have claimed.
+    /// Tombstones are dropped without checking files that other plans have claimed.
     BlindDrop,
-    /// Who waited for a withdrawn piece goes on as if it were done.
+    /// A piece that waits for a withdrawn piece continues as if that piece were installed.
     NoRetarget,
 }
 
-/// What happened, so that a run shows that it looked.
+/// Counts of events, to prove that a run covered the interesting cases.
 #[derive(Default, Debug)]
 pub(crate) struct Tally {
     pub(crate) pieces: usize,
@@ -43,15 +46,15 @@ pub(crate) struct Tally {
 
 pub(crate) struct Piece {
     view: PieceView,
-    /// The merged output, until it is installed.
+    /// Compacted output, until it is installed.
     output: Option<Content>,
-    /// The output lies in the source level already.
+    /// Whether the output is already installed in the source level.
     has_landed: bool,
 }
 
 pub(crate) struct Store {
     pub(crate) tree: TreeView,
-    pub(crate) tables: BTreeMap<TableId, Content>,
+    pub(crate) tables: Tables,
     pub(crate) pieces: Vec<Piece>,
     pub(crate) snapshots: Vec<Seq>,
     pub(crate) tally: Tally,
@@ -83,7 +86,7 @@ impl Store {
         self.place(content, bounds, 0, None);
     }
 
-    /// Adds a table to a level, in a run of its own or in a drawn one that has room.
+    /// Adds a table to a level, either in a new run or in a random run that has a gap for it.
     fn place(&mut self, content: Content, bounds: KeyRange, level: u8, dice: Option<&mut Dice>) -> FileSpan {
         let table = TableId(self.number());
         let min = content.iter().map(|v| v.seq).min().expect("a table is not empty");
@@ -108,7 +111,7 @@ impl Store {
         span
     }
 
-    /// The tree after all unfinished pieces.
+    /// Returns the tree after all unfinished pieces.
     pub(crate) fn projected(&self) -> TreeView {
         let mut tree = self.tree.clone();
         self.pieces.iter().for_each(|piece| cut_out(&mut tree, &piece.view.inputs));
@@ -124,7 +127,7 @@ impl Store {
         tree
     }
 
-    /// Draws a plan, closes it and admits it in one or two pieces. Whether there was one.
+    /// Draws a random plan, closes it and admits it in one or two pieces. Returns whether a plan was admitted.
     pub(crate) fn admit(&mut self, dice: &mut Dice, universe: u8) -> bool {
         let tree = self.projected();
         let free: Vec<(u8, &FileView)> =
@@ -179,7 +182,7 @@ impl Store {
         }
     }
 
-    /// Merges a piece that is not merged yet, perhaps folding free files of its output level.
+    /// Compacts a piece that has no output yet. May add free files of its output level to the inputs.
     pub(crate) fn merge(&mut self, at: usize, dice: &mut Dice) {
         if self.pieces[at].output.is_some() {
             return;
@@ -204,8 +207,12 @@ impl Store {
             around.retain(|f| !is_claimed(f));
         }
         let guard = DropGuard::new(&around, &view.range);
-        let mut content: Content =
-            view.inputs.iter().flat_map(|span| self.within(span.table, &span.range)).cloned().collect();
+        let mut content: Content = view
+            .inputs
+            .iter()
+            .flat_map(|span| within(&self.tables, span.table, &span.range))
+            .cloned()
+            .collect();
         sort(&mut content);
         let merged = merge(&content, &self.snapshots, &guard);
         self.tally.dropped += usize::from(merged.is_empty());
@@ -213,16 +220,8 @@ impl Store {
         self.pieces[at].output = Some(merged);
     }
 
-    pub(crate) fn within<'a>(
-        &'a self,
-        table: TableId,
-        range: &'a KeyRange,
-    ) -> impl Iterator<Item = &'a crate::content::Version> {
-        self.tables[&table].iter().filter(|v| range.contains(&[v.key]))
-    }
-
-    /// Installs a merged piece whose waits are clear, or lands it in its source level when they are not
-    /// and `may_land`. Whether anything changed.
+    /// Installs a compacted piece whose waits are over. Otherwise lands it in its source level if `may_land`. Returns
+    /// whether anything changed.
     pub(crate) fn install(&mut self, at: usize, may_land: bool, dice: &mut Dice) -> bool {
         let view = self.pieces[at].view.clone();
         let Some(output) = self.pieces[at].output.clone() else { return false };
@@ -271,7 +270,7 @@ impl Store {
         Some(self.place(output, bounds, level, Some(dice)))
     }
 
-    /// Gives a piece up. Who waits for it stays in its source level, or is given up too.
+    /// Withdraws a piece. A piece that waits for it keeps its output in its source level, or is withdrawn too.
     pub(crate) fn withdraw(&mut self, at: usize) {
         let gone = self.pieces.remove(at).view.id;
         self.tally.withdrawn += 1;
@@ -294,7 +293,7 @@ impl Store {
         }
     }
 
-    /// Treats those who wait for a piece that now stays above as if it had been withdrawn.
+    /// Withdraws, or keeps in their source levels, the pieces that wait for a piece whose output stays above.
     fn forget(&mut self, id: PieceId) {
         while let Some(next) = self.pieces.iter().position(|p| p.view.waits.contains(&id)) {
             self.withdraw(next);
@@ -311,7 +310,7 @@ fn span_hull(spans: &[FileSpan]) -> KeyRange {
     spans.iter().map(|f| f.range.clone()).reduce(|a, b| a.hull(&b)).expect("a piece has inputs")
 }
 
-/// Takes the spans out of the tree; what is left of a file keeps its narrower bounds.
+/// Removes the spans from the tree. The rest of a file keeps its narrowed bounds.
 fn cut_out(tree: &mut TreeView, inputs: &[FileSpan]) {
     for level in &mut tree.levels {
         for run in &mut level.runs {

@@ -1,38 +1,38 @@
-//! Background work with a time of its own, in simulation.
+//! Paced simulation: each background lane has its own time.
 //!
-//! In a stepped world all I/O moves one clock, so a merge would hold its clients up as if there were one
-//! thread. In a paced world each lane has its own time: a step moves that alone, and a lane may step whenever
-//! its time has not run ahead of the clients'. A client that waits lets its time pass up to the next lane's.
-//! Nothing is left to chance: the lane whose time is least goes first, of equals the one started first.
+//! In an unpaced simulation all I/O moves one clock, so a compaction would delay its clients as if there were one
+//! thread. In a paced simulation each lane has its own time, and a step advances only that. A lane may step whenever
+//! its time is not ahead of the clients' time. A client that waits advances its time to that of the next lane.
+//! Scheduling is deterministic: the lane with the least time goes first; of equals, the lane that was started first.
 
-use super::{Lane, Step};
+use super::lane::{Lane, Step};
 use drumlin_env::sync::{Arc, Mutex};
 use drumlin_env::{Clock, Stepping};
 
-/// The times of the lanes.
+/// Times of all lanes.
 #[derive(Default)]
 pub(super) struct Paced {
     lanes: Mutex<Vec<Time>>,
 }
 
-/// Where a lane is.
+/// Time of one lane.
 #[derive(Clone, Copy, Default)]
 struct Time {
-    /// Nanoseconds at which its next step may begin.
+    /// Earliest start of the next step, in nanoseconds.
     free: u64,
-    /// Nanoseconds at which its last step ended.
+    /// End of the last step, in nanoseconds.
     ended: u64,
-    /// It has nothing to do before that, unless the count of work has changed since.
+    /// Work count at the start of an idle period. The lane has nothing to do before `free` unless the count changes.
     rests: Option<u64>,
 }
 
-/// Time after which an idle lane is looked at again, nanoseconds.
+/// Nanoseconds after which an idle lane steps again.
 const IDLE: u64 = 500_000_000;
-/// What a step takes at least: nothing goes on for ever at one moment.
+/// Minimum duration of a step in nanoseconds, so that time always advances.
 const LEAST: u64 = 1;
 
 impl Paced {
-    /// Runs the steps that begin by now. `work` counts the events that may end a rest.
+    /// Runs the steps that are due. `work` counts the events that may end an idle period.
     pub(super) fn run(
         &self,
         lanes: &[Arc<dyn Lane>],
@@ -61,18 +61,18 @@ impl Paced {
         }
     }
 
-    /// The nanoseconds at which the next step begins.
+    /// Returns the start of the next step, in nanoseconds.
     pub(super) fn next_at(&self, lanes: usize, now: u64, work: u64) -> Option<u64> {
         self.next(lanes, now, work).map(|(_, time)| time.free)
     }
 
-    /// The lane that goes next, and when. Rests that are over end now.
+    /// Returns the lane that steps next and its time. Ends idle periods if the work count has changed.
     fn next(&self, lanes: usize, now: u64, work: u64) -> Option<(usize, Time)> {
         let mut times = self.lanes.lock();
         times.resize(lanes, Time::default());
         for time in times.iter_mut() {
             if time.rests.is_some_and(|seen| seen != work) {
-                // Lanes that wake each other do not do so for ever at one moment.
+                // Time must advance, so that lanes that wake each other do not loop forever at one moment.
                 *time = Time { free: now.max(time.ended + LEAST), ended: time.ended, rests: None };
             }
         }

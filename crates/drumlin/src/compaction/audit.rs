@@ -1,45 +1,50 @@
-//! What every install is held against, in builds with debug assertions: the tree that it would make is compared with
-//! the tree it starts from, before anything is durable.
+//! Checks of every install, in builds with debug assertions. The tree that an install would create is compared with the
+//! current tree before anything is durable.
 //!
-//! 1. *Outputs*: each new table is read back whole; counts, sequence numbers, bounds and checksum are what its
-//!    reference claims.
-//! 2. *Bounds* of references with fewer keys than their tables lie inside the tables.
-//! 3. *Entry counts*: a reference holds as many entries inside its bounds as it claims.
-//! 4. *Recency*: of two versions of a key in different levels, the one above is newer.
-//! 5. *Equal answers*: for each key, the newest state and every snapshot see the same before and after.
+//! 1. *Outputs*: each new table is read back in full. Counts, sequence numbers, bounds and checksum must match its
+//!    reference.
+//! 2. *Bounds*: a reference to a part of a table lies inside the table's bounds.
+//! 3. *Entry counts*: a reference has as many entries inside its bounds as it claims.
+//! 4. *Recency*: of two versions of a key in different levels, the one in the upper level is newer.
+//! 5. *Equal answers*: for each key, the newest state and every snapshot give the same answer before and after. The
+//!    newest state is compared now, and after each expiry that is still to come.
 //!
-//! Legality is not judged again on the tree that a piece lands on. What arrived from above since its plan was admitted
-//! is newer key by key, though ranges of sequence numbers may interlock, which is all that the rule looks at; checks 4
-//! and 5 look at the versions themselves.
+//! Legality is not checked again on the tree that a piece is installed into. Data that arrived from above after its
+//! plan was admitted is newer key by key, although the ranges of sequence numbers may overlap, and the legality rule
+//! looks only at those ranges. Checks 4 and 5 look at the versions themselves.
 //!
-//! Tables are opened apart and read through [`drumlin_env::Env::peek`], which a simulated disk neither counts nor
-//! disturbs: what the program itself reads, and when, stays as it is without these checks. At most [`MAX_ENTRIES`]
-//! entries are compared; of a larger tree, the keys of a drawn file.
+//! The checks open tables separately and read them through [`drumlin_env::Env::peek`]. A simulated disk neither counts
+//! such reads nor reacts to them, so the store's own reads are the same as without the checks. At most [`MAX_ENTRIES`]
+//! entries are compared. In a larger tree only the keys of one randomly chosen file are compared.
 //!
-//! Architecture invariant: it knows trees, not why they change.
+//! Architecture invariant: this module sees trees, and not why they change.
 
-use crate::cursor::Cursor;
-use crate::error::{Error, ErrorKind, Result};
+use crate::base::cursor::Cursor;
+use crate::base::error::{Error, ErrorKind, Result};
+use crate::base::rangedel::RangeTombstones;
+use crate::base::resolve::parts;
+use crate::base::slice::Slice;
+use crate::base::snapshots::{Moment, Readers, SnapshotList};
+use crate::disk::Files;
 use crate::keyspace::KeyspaceState;
 use crate::memtable::Memtable;
-use crate::rangedel::RangeTombstones;
-use crate::read::{ClippedCursor, Flow, GetState, Resolver};
-use crate::slice::Slice;
-use crate::store::Store;
+use crate::read::{ClippedCursor, Flow, GetState};
 use crate::table::{BlockCache, CursorOptions, Table};
 use crate::version::{FileMeta, Run, Tree};
 use drumlin_env::sync::Arc;
 use drumlin_types::{KeyRange, Kind, Seq, TableId};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Entries read of each tree. Whole trees of simulated runs are below it; real ones would be read again and again.
+/// Largest number of entries read of each tree. Trees in simulated runs are smaller; the cost on real trees must stay
+/// bounded.
 const MAX_ENTRIES: u64 = 4 << 10;
 /// Largest table that is read back, in entries.
 const MAX_READ_BACK: u64 = 64 << 10;
 
-/// Two trees of one keyspace: what an install starts from, and what it would make.
+/// Two trees of one keyspace: the current one, and the one that an install would create.
 pub(crate) struct Audit<'a> {
-    pub(crate) store: &'a Store,
+    pub(crate) files: &'a Files,
+    pub(crate) snapshots: &'a SnapshotList,
     pub(crate) keyspace: &'a KeyspaceState,
     pub(crate) before: &'a Tree,
     /// Memtables whose content moves into the tree.
@@ -47,14 +52,14 @@ pub(crate) struct Audit<'a> {
     pub(crate) after: &'a Tree,
 }
 
-/// An audit with the tables that it has opened.
+/// An audit and the tables that it has opened.
 struct Auditor<'a> {
     audit: &'a Audit<'a>,
     cache: Arc<BlockCache>,
     tables: BTreeMap<TableId, Arc<Table>>,
 }
 
-/// Where versions are read from: levels, or memtables above them.
+/// A source of versions: a file of a level, or a memtable.
 struct Source {
     /// 0 for memtables, 1 for level 0 and so on.
     place: usize,
@@ -76,12 +81,12 @@ fn bug(what: String) -> Error {
 }
 
 impl Audit<'_> {
-    /// The first thing that is wrong, as an error. Tables that cannot be read are not judged: reading them is not the
-    /// install's business.
+    /// Returns the first violation as an error. If a table cannot be read, the audit passes: an install does not have
+    /// to read its tables.
     pub(crate) fn run(&self) -> Result<()> {
         let cache = Arc::new(BlockCache::new(0));
         let mut auditor = Auditor { audit: self, cache, tables: BTreeMap::new() };
-        self.store.env.peek(|| match auditor.check() {
+        self.files.env.peek(|| match auditor.check() {
             Err(error) if error.kind() != ErrorKind::Bug => Ok(()),
             checked => checked,
         })
@@ -93,9 +98,9 @@ impl Auditor<'_> {
         if let Some(table) = self.tables.get(&file.id()) {
             return Ok(table.clone());
         }
-        let Audit { store, .. } = self.audit;
-        let (path, cache) = (store.table_path(file.id()), self.cache.clone());
-        let table = Table::open(&store.env, &path, file.id(), file.table.len, cache, store.filter_seed)?;
+        let Audit { files, .. } = self.audit;
+        let (path, cache) = (files.table_path(file.id()), self.cache.clone());
+        let table = Table::open(&files.env, &path, file.id(), file.table.len, cache, files.filter_seed)?;
         let table = Arc::new(table);
         self.tables.insert(file.id(), table.clone());
         Ok(table)
@@ -113,13 +118,13 @@ impl Auditor<'_> {
         self.compare()
     }
 
-    /// A new table is what its reference says.
+    /// Checks that a new table matches its reference.
     fn read_back(&mut self, file: &FileMeta) -> Result<()> {
         if file.table_entries > MAX_READ_BACK {
             return Ok(());
         }
         let table = self.table(file)?;
-        let unsound = |error: Error| bug(format!("{} was written and is not sound: {error}", file.id()));
+        let unsound = |error: Error| bug(format!("the new table {} is damaged: {error}", file.id()));
         let counts = table.verify().map_err(unsound)?;
         let properties = table.properties();
         let claims = [
@@ -132,12 +137,12 @@ impl Auditor<'_> {
         match claims.iter().find(|(_, claimed, found)| claimed != found) {
             None => Ok(()),
             Some((what, claimed, found)) => {
-                Err(bug(format!("{} has {what} {found}, and {claimed} is claimed", file.id())))
+                Err(bug(format!("{} has {what} {found}, but its reference claims {claimed}", file.id())))
             }
         }
     }
 
-    /// A new or changed reference lies inside its table and holds as many entries as it claims.
+    /// Checks that a new or changed reference lies inside its table and has as many entries as it claims.
     fn check_reference(&mut self, file: &FileMeta) -> Result<()> {
         let table = self.table(file)?;
         let properties = table.properties();
@@ -145,26 +150,27 @@ impl Auditor<'_> {
         let tombstones = properties.tombstones.as_ref().map(|(_, range)| range.clone());
         let whole = points.into_iter().chain(tombstones).reduce(|a, b| a.hull(&b));
         if !whole.is_some_and(|whole| whole.covers(&file.bounds)) {
-            return Err(bug(format!("{} is referred to beyond its bounds", file.id())));
+            return Err(bug(format!("a reference to {} exceeds the bounds of the table", file.id())));
         }
         let until = file.bounds.end.as_ref().map_or(Ok(file.table_entries), |end| table.rank(end))?;
         let entries = until.saturating_sub(table.rank(&file.bounds.start)?);
         if entries != file.counts.entries {
             let claimed = file.counts.entries;
-            return Err(bug(format!("{} holds {entries} entries and claims {claimed}", file.id())));
+            return Err(bug(format!(
+                "a reference to {} has {entries} entries and claims {claimed}",
+                file.id()
+            )));
         }
         Ok(())
     }
 
-    /// Walks both trees key by key.
+    /// Compares both trees key by key.
     fn compare(&mut self) -> Result<()> {
-        let Audit { store, keyspace, before, flushed, after } = *self.audit;
+        let Audit { files, snapshots, keyspace, before, flushed, after } = *self.audit;
         let range = self.range();
         let mut before = self.sources(before, flushed, &range)?;
         let mut after = self.sources(after, &[], &range)?;
-        let now = store.unix_micros();
-        let mut moments = store.snapshots.list();
-        moments.push(Seq::MAX);
+        let Readers { snapshots, now_micros } = snapshots.readers(|| files.unix_micros());
         let mut read = 0;
         while let Some(key) = [before.least(), after.least()].into_iter().flatten().min() {
             let (old, new) = (before.take(&key)?, after.take(&key)?);
@@ -177,10 +183,14 @@ impl Auditor<'_> {
             if untouched && same_versions(&old, &new) {
                 continue;
             }
-            for &moment in &moments {
-                let was = self.answer(&before, &key, &old, moment, now);
-                let is = self.answer(&after, &key, &new, moment, now);
-                // What cannot be resolved has no answer to be kept.
+            // Between two expiry times no answer changes because of expiry.
+            let expiries = old.iter().filter_map(|v| parts(v.kind, &v.value).ok()).map(|(expiry, _)| expiry);
+            let times = std::iter::once(now_micros).chain(expiries.filter(|at| *at > now_micros));
+            let newest = times.map(|micros| Moment { seq: Seq::MAX, micros });
+            for moment in snapshots.iter().copied().chain(newest) {
+                let was = self.answer(&before, &key, &old, moment);
+                let is = self.answer(&after, &key, &new, moment);
+                // If the versions cannot be resolved, there is no answer to compare.
                 if let (Ok(was), Ok(is)) = (was, is)
                     && was != is
                 {
@@ -189,14 +199,19 @@ impl Auditor<'_> {
                         (false, true) => "a value appears",
                         _ => "a value changes",
                     };
-                    return Err(bug(format!("{what} as of #{moment} in keyspace {}", keyspace.name)));
+                    let Moment { seq, micros } = moment;
+                    return Err(bug(format!(
+                        "{what} as of #{seq} and {micros} us in keyspace {}",
+                        keyspace.name
+                    )));
                 }
             }
         }
         Ok(())
     }
 
-    /// The keys to look at: those of changed files, or in a large tree of a drawn file. A flush changes all.
+    /// Returns the keys to compare: those of changed files, or in a large tree those of a randomly chosen file. A flush
+    /// changes all keys.
     fn range(&self) -> KeyRange {
         let Audit { before, flushed, after, .. } = *self.audit;
         let files: Vec<&Arc<FileMeta>> = after.files().map(|(_, _, f)| f).collect();
@@ -206,7 +221,7 @@ impl Auditor<'_> {
             let hull = changed.map(|file| file.bounds.clone()).reduce(|a, b| a.hull(&b));
             return hull.filter(|_| flushed.is_empty()).unwrap_or_else(KeyRange::all);
         }
-        let drawn = self.audit.store.env.random_u64("audit") % files.len() as u64;
+        let drawn = self.audit.files.env.random_u64("audit") % files.len() as u64;
         files[drawn as usize].bounds.clone()
     }
 
@@ -238,24 +253,20 @@ impl Auditor<'_> {
         sources: &Sources,
         key: &[u8],
         versions: &[Version],
-        moment: Seq,
-        now: u64,
+        moment: Moment,
     ) -> Result<Option<Slice>> {
         let mut state = GetState::new();
-        state.cover(sources.covering(key, moment));
-        for version in versions.iter().filter(|version| version.seq <= moment) {
+        state.cover(sources.covering(key, moment.seq));
+        for version in versions.iter().filter(|version| version.seq <= moment.seq) {
             if state.offer(version.seq, version.kind, || Slice::from(&*version.value)) == Flow::Done {
                 break;
             }
         }
-        let Audit { keyspace, .. } = self.audit;
-        let (name, operator) = (&keyspace.name, keyspace.operator.as_deref());
-        let resolver = Resolver { keyspace: name, operator, pointers: None };
-        state.finish(key, &resolver, || now)
+        state.finish(key, &self.audit.keyspace.resolver(), || moment.micros)
     }
 }
 
-/// The files of `tree` that are not at the same place in `other`.
+/// Returns the files of `tree` that are not at the same place in `other`.
 fn changed_files<'a>(tree: &'a Tree, other: &'a Tree) -> impl Iterator<Item = &'a Arc<FileMeta>> {
     let known: BTreeSet<_> = other.files().map(|(level, run, f)| (level, run.id, Arc::as_ptr(f))).collect();
     let changed = move |(level, run, f): &(u8, &Arc<Run>, &'a Arc<FileMeta>)| {
@@ -264,7 +275,7 @@ fn changed_files<'a>(tree: &'a Tree, other: &'a Tree) -> impl Iterator<Item = &'
     tree.files().filter(changed).map(|(_, _, f)| f)
 }
 
-/// Versions of one key, newest first: none in a place is as old as one in a lower place.
+/// Checks the versions of one key, given newest first: no version in an upper place is older than one in a lower place.
 fn check_recency(versions: &[Version]) -> Result<()> {
     for pair in versions.windows(2) {
         if pair[0].place > pair[1].place {
@@ -280,9 +291,9 @@ fn check_recency(versions: &[Version]) -> Result<()> {
 /// All versions of a tree and of memtables above it.
 struct Sources {
     sources: Vec<Source>,
-    /// The keys that sources stand on, with the sources.
+    /// Current keys of the sources, with the numbers of the sources.
     heads: BTreeSet<(Vec<u8>, usize)>,
-    /// The sources with range tombstones.
+    /// Numbers of the sources that have range tombstones.
     covering: Vec<usize>,
 }
 
@@ -325,7 +336,7 @@ impl Sources {
         Ok(versions)
     }
 
-    /// The newest range tombstone over `key` that `moment` sees.
+    /// Returns the newest range tombstone over `key` that is visible at `moment`; 0 for none.
     fn covering(&self, key: &[u8], moment: Seq) -> Seq {
         let sources = self.covering.iter().map(|number| &self.sources[*number]);
         let over = sources.filter(|source| source.bounds.contains(key));
@@ -333,7 +344,7 @@ impl Sources {
     }
 }
 
-/// Whether two lists hold the same versions, wherever they lie.
+/// Returns whether two lists hold the same versions, regardless of their places.
 fn same_versions(a: &[Version], b: &[Version]) -> bool {
     let content = |v: &Version| (v.seq, v.kind);
     a.len() == b.len() && a.iter().zip(b).all(|(a, b)| content(a) == content(b) && a.value == b.value)

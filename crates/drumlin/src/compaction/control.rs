@@ -1,12 +1,12 @@
-//! The state behind the control lock: everything that changes versions, keyspace by keyspace, and what
-//! happens to it when pieces fail and tickets end.
+//! The state behind the control lock: everything that changes versions, keyspace by keyspace, and how it changes when a
+//! piece (subcompaction) fails or a ticket (scheduled compaction) ends.
 
 use super::claims::Flight;
 use super::explain;
 use super::seat::Seat;
 use super::view::installed;
-use crate::decisions::DecisionLog;
-use crate::error::{Error, Result};
+use crate::base::decisions::DecisionLog;
+use crate::base::error::{Error, Result};
 use crate::keyspace::KeyspaceState;
 use crate::options::Adaptation;
 use crate::version::ManifestWriter;
@@ -20,45 +20,46 @@ use drumlin_types::contract::{
 use drumlin_types::{KeyRange, RunId, Seq, TableId, Ticket};
 use std::collections::BTreeMap;
 
-/// First pause after a failed piece, doubling to the last one; microseconds.
+/// Initial retry back-off after a failed piece, in microseconds. It doubles up to `RETRY_LAST`.
 const RETRY_FIRST: u64 = 1_000_000;
 const RETRY_LAST: u64 = 60_000_000;
-/// A question that changed nothing is followed by this many times the CPU that it took without one, for each keyspace:
-/// so these take a hundredth of a core.
+/// After a policy call that changed nothing, the next call waits for this many times the CPU time of that call, for
+/// each keyspace. So such calls use a hundredth of a core.
 const SPACING: u64 = 100;
-/// Longest such pause, microseconds.
+/// Longest such pause, in microseconds.
 const SPACED_MOST: u64 = 1_000_000;
-/// The share of the most runs from which on no question waits.
+/// Fraction of the largest number of runs from which on no policy call is paused.
 const NEAR_STOP: f64 = 0.75;
 
 /// The state behind the control lock: everything that changes versions.
 pub(crate) struct Control {
     pub(crate) manifest: ManifestWriter,
     pub(crate) keyspaces: Vec<KeyspaceControl>,
-    /// Numbers of runs and tickets.
+    /// Next numbers of runs and tickets.
     pub(crate) numbers: Numbers,
     pub(crate) decisions: DecisionLog,
-    /// Memtables that hold anything newer wait with their flush, for a checkpoint.
+    /// Largest sequence number that a flush may write. A checkpoint lowers it, and memtables with newer entries wait.
     pub(crate) flush_ceiling: Seq,
-    /// Manifest changes that this version only keeps.
+    /// Manifest changes that this version does not use but keeps.
     pub(crate) carried: Vec<Change>,
-    /// Number of the next compaction asked for by hand.
+    /// Number of the next manual compaction.
     pub(crate) next_manual: u64,
-    /// Set while merges wait for room on the disk, and none runs that could make it.
+    /// Set while compactions wait for disk space and no running one can free any.
     pub(crate) shortage: Option<Shortage>,
-    /// The piece whose wait for room was logged last.
+    /// Piece whose wait for disk space was logged last.
     pub(crate) short_piece: Option<PieceId>,
-    /// A policy that was asked left work for others than its plans: a search, or held output that now has its way free.
+    /// Whether a policy call created work besides plans: a search, or a held output that may now be installed. Other
+    /// lanes then need a wake-up.
     pub(crate) stirred: bool,
-    /// What asking took since it was last counted.
+    /// Cost of the policy calls since it was last counted.
     pub(crate) asked: Asked,
-    /// Callers that wait until nothing is to be done: no question is put off for them.
+    /// Number of callers that wait until nothing is left to do. Policy calls are not paused for them.
     pub(crate) idle_waiters: usize,
-    /// The store is closed: nothing more is made durable.
+    /// Whether the store is closed. Nothing more is made durable.
     pub(crate) closed: bool,
 }
 
-/// What asking policies took, their plans' admission included.
+/// Cost of policy calls, including the admission of their plans.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Asked {
     pub(crate) times: u64,
@@ -67,7 +68,7 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    /// A question took `cpu` of its thread, and `elapsed` by the clock, nanoseconds both.
+    /// Counts a call that used `cpu` nanoseconds of its thread and took `elapsed` nanoseconds of wall-clock time.
     pub(crate) fn note(&mut self, cpu: u64, elapsed: u64) {
         self.times += 1;
         self.nanos += cpu;
@@ -75,37 +76,41 @@ impl Asked {
     }
 }
 
-/// A merge that does not fit on the disk.
+/// A compaction that does not fit on the disk.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shortage {
-    /// Bytes that it may write.
+    /// Largest number of bytes that it writes.
     pub(crate) wanted: u64,
-    /// Bytes that it might.
+    /// Bytes that compactions may write now.
     pub(crate) left: u64,
 }
 
 impl std::fmt::Display for Shortage {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "a merge that may write {} bytes waits: {} are left for merges", self.wanted, self.left)
+        write!(
+            f,
+            "a compaction that may write {} bytes waits: {} are left for compactions",
+            self.wanted, self.left
+        )
     }
 }
 
-/// A compaction asked for by hand. It is planned when nothing else is under way.
+/// A manual compaction. It is planned when nothing else is in flight.
 #[derive(Debug)]
 pub(crate) struct ManualCompaction {
     pub(crate) id: u64,
     pub(crate) range: KeyRange,
     pub(crate) stage: Stage,
-    /// Why not all of it was merged.
+    /// Why part of the range was not compacted.
     pub(crate) error: Option<Error>,
 }
 
-/// How far a compaction asked for by hand is.
+/// Progress of a manual compaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Stage {
     Asked,
     Begun(Ticket),
-    /// It is over, and who asked for it has not looked yet.
+    /// It is over, and its caller has not taken the result yet.
     Ended,
 }
 
@@ -115,39 +120,41 @@ impl ManualCompaction {
     }
 }
 
-/// One keyspace behind the control lock.
+/// Control state of one keyspace.
 pub(crate) struct KeyspaceControl {
     pub(crate) state: Arc<KeyspaceState>,
     pub(crate) policy: Seat,
     pub(crate) flight: Flight,
-    /// Something happened since the policy was asked last.
+    /// Whether something happened since the last policy call.
     pub(crate) due: bool,
-    /// That was a flush.
+    /// Whether a flush was part of that.
     pub(crate) flushed: bool,
-    /// What the policy means each level to hold, and what folding costs, as it was when it was asked.
+    /// Target shape of each level and the cost of folding (rewriting files of the output level), as of the last policy
+    /// call.
     pub(crate) design: Vec<LevelDesign>,
     pub(crate) fold_costs: FoldCosts,
-    /// No plan before this monotonic time, after refusals and failures.
+    /// Monotonic time before which no plan is made, after refusals and failures.
     pub(crate) rest_until: u64,
-    /// No question before this monotonic time, unless it is pressing.
+    /// Monotonic time before which no policy call is made, unless writers are slowed.
     spaced_until: u64,
     pub(crate) failures: u32,
-    /// Compactions asked for by hand; they go first.
+    /// Manual compactions. They go first.
     pub(crate) manual: Vec<ManualCompaction>,
-    /// Tables that cannot be read or merged, and why; no plan may take them.
+    /// Tables that cannot be read or compacted, with the error. No plan may take them.
     pub(crate) damaged: BTreeMap<TableId, Error>,
     pub(crate) pace: Option<Pace>,
-    /// Runs of the tree when the pace was set.
+    /// Number of runs in the tree when the write rate limit was set.
     pub(crate) runs_then: usize,
     /// A search that the policy asked for, until a lane takes it.
     pub(crate) think: Option<Box<dyn Think>>,
-    /// A search was asked for, and its last answer is not there yet.
+    /// Whether a search was asked for and its last answer has not arrived.
     pub(crate) searching: bool,
-    /// Counts the policies that this keyspace had, and the searches given up, so that no answer reaches the wrong one.
+    /// Number of policies that this keyspace has had and of searches that were cancelled. It identifies the policy that
+    /// an answer is for.
     pub(crate) policies: u64,
-    /// The policy that panicked, until the listener has heard of it.
+    /// Name of a policy that panicked, until the listener is notified.
     pub(crate) fallen: Option<String>,
-    /// The policy that panicked, while another decides in its place.
+    /// Name of a policy that panicked, while another decides in its place.
     pub(crate) stands_in_for: Option<String>,
     /// Largest sequence number that is in tables.
     pub(crate) flushed_seq: Seq,
@@ -185,13 +192,13 @@ impl KeyspaceControl {
         control
     }
 
-    /// The tree as the policy sees it.
+    /// Returns the tree as the policy sees it.
     pub(crate) fn view(&self) -> TreeView {
         project::view(&self.installed(), &self.flight)
     }
 
-    /// The tree as it is installed. Damaged tables show as coming, so that nobody takes them and legality still counts
-    /// them.
+    /// Returns the installed tree. Damaged tables are marked as not yet there, so that no plan takes them while
+    /// legality still accounts for them.
     pub(crate) fn installed(&self) -> TreeView {
         let mut view = installed(&self.state.peek().tree);
         if !self.damaged.is_empty() {
@@ -204,38 +211,38 @@ impl KeyspaceControl {
         view
     }
 
-    /// Whether nothing is under way and nothing was asked for.
+    /// Returns whether no compaction or search is in flight or requested.
     pub(crate) fn is_quiet(&self) -> bool {
         let is_asked = self.manual.iter().any(|manual| manual.stage != Stage::Ended);
         self.flight.tickets.is_empty() && !is_asked && !self.due && !self.searching
     }
 
-    /// Whether the policy is to keep what it has found.
+    /// Returns whether the policy must keep its parameters.
     pub(crate) fn is_frozen(&self) -> bool {
         self.state.options.load().adaptation == Adaptation::Frozen
     }
 
-    /// The policy asks for a search, in place of the one that it may have asked for before.
+    /// Starts a search for the policy. It replaces an earlier one.
     pub(crate) fn begin_search(&mut self, think: Box<dyn Think>) {
         (self.think, self.searching) = (Some(think), true);
         self.state.search_changed.store(true, atomic::Ordering::Release);
     }
 
-    /// Gives up the search of the policy: what it would find is not to be taken.
+    /// Cancels the policy's search and notifies the policy with an empty answer.
     pub(crate) fn end_search(&mut self) {
         self.forget_search();
         self.policy.observe(&Outcome::Thought(Vec::new()));
     }
 
-    /// No answer to what was asked before is taken any more.
+    /// Makes sure that no answer to an earlier search is accepted.
     fn forget_search(&mut self) {
         self.policies += 1;
         (self.think, self.searching) = (None, false);
         self.state.search_changed.store(true, atomic::Ordering::Release);
     }
 
-    /// The runs that `pace` counts now. Where the policy counts itself, what came and went since is added,
-    /// and memtables count as the runs that they will be: so the count has no steps.
+    /// Returns the number of runs that `pace` counts. If the policy gives its own count, runs added and removed since
+    /// then are added, and memtables count as the runs that they will become. So the count changes without jumps.
     pub(crate) fn paced_runs(&self, pace: &Pace) -> f64 {
         let view = self.state.peek();
         let runs = match pace.scope {
@@ -247,7 +254,7 @@ impl KeyspaceControl {
         (covered + since).max(0.0) + self.state.runs_to_come(&view)
     }
 
-    /// Name and state of the policy that the next open is to have.
+    /// Returns the name and the state of the policy that the next open creates.
     pub(crate) fn durable_policy(&self) -> (String, Vec<u8>) {
         match &self.stands_in_for {
             Some(name) => (name.clone(), Vec::new()),
@@ -255,92 +262,93 @@ impl KeyspaceControl {
         }
     }
 
-    /// Takes another policy.
+    /// Replaces the policy.
     pub(crate) fn set_policy(&mut self, policy: Box<dyn CompactionPolicy>) {
         self.stands_in_for = None;
         self.policy = Seat::new(policy);
         self.policy.freeze(self.is_frozen());
         self.forget_search();
-        // What the policy before had coming is not this one's.
+        // Limits, pauses and failures of the old policy do not apply to the new one.
         (self.pace, self.rest_until, self.failures) = (None, 0, 0);
         self.ask_soon();
     }
 
-    /// The policy is to be asked, without a pause after a question that came to nothing.
+    /// Schedules a policy call, without a pause after a call that changed nothing.
     pub(crate) fn ask_soon(&mut self) {
         (self.due, self.spaced_until) = (true, 0);
     }
 
-    /// How the compaction asked for as `id` ended, once it has. It is forgotten then.
+    /// Returns the result of manual compaction `id` once it has ended, and forgets it.
     pub(crate) fn take_manual(&mut self, id: u64) -> Option<Result<()>> {
         let at = self.manual.iter().position(|manual| manual.id == id && manual.stage == Stage::Ended)?;
         Some(self.manual.remove(at).error.map_or(Ok(()), Err))
     }
 
-    /// Nobody waits for the compaction `id` any more. What has begun goes on.
+    /// Forgets manual compaction `id`, since nobody waits for it. If it has begun, it goes on.
     pub(crate) fn forget_manual(&mut self, id: u64) {
         self.manual.retain(|manual| manual.id != id);
     }
 
-    /// The compaction by hand that is to be planned next.
+    /// Returns the manual compaction to plan next.
     pub(super) fn asked_manual(&mut self) -> Option<&mut ManualCompaction> {
         self.manual.iter_mut().find(|manual| manual.stage == Stage::Asked)
     }
 
-    /// The compaction by hand that `ticket` is.
+    /// Returns the manual compaction that `ticket` carries out.
     pub(super) fn begun_manual(&mut self, ticket: Ticket) -> Option<&mut ManualCompaction> {
         self.manual.iter_mut().find(|manual| manual.stage == Stage::Begun(ticket))
     }
 
-    /// Why a table that holds keys of `range` cannot be merged, if one cannot.
+    /// Returns the error of a damaged table that holds keys of `range`, if there is one.
     pub(super) fn damage_in(&self, range: &KeyRange) -> Option<Error> {
         let view = self.state.peek();
         let mut files = view.tree.files().filter(|(_, _, file)| file.bounds.overlaps(range));
         files.find_map(|(_, _, file)| self.damaged.get(&file.id()).cloned())
     }
 
-    /// The plan that merges everything of `range` into one run of the deepest level in use.
+    /// Returns the plan that compacts everything in `range` into one run of the deepest level in use.
     pub(super) fn manual_plan(&self, range: &KeyRange) -> Option<Plan> {
         let view = self.view();
         let overlapping = || view.files().filter(|(_, _, f)| f.bounds.overlaps(range) && f.is_takeable());
         let out = view.deepest()?.max(1);
         let take: Vec<Take> =
             overlapping().map(|(_, _, f)| Take { table: f.table, range: f.bounds.clone() }).collect();
-        // Reasons are shown and logged: no user bytes in them.
-        let mut plan = Plan::new(take, out, "a compaction asked for by hand".to_owned());
+        // Reasons are shown and logged, so they must not contain user keys.
+        let mut plan = Plan::new(take, out, "manual compaction".to_owned());
         if let Some(run) = view.levels[out as usize].runs.first() {
             plan.place = Place::Run(run.id);
         }
         (!plan.take.is_empty()).then_some(plan)
     }
 
-    /// The monotonic time before which the policy is not to be asked, with so many slots.
+    /// Returns the monotonic time before which the policy is not called, given `slots` compaction slots.
     pub(super) fn asked_from(&self, slots: usize) -> u64 {
         let is_spaced = self.spaced_until > self.rest_until && !self.is_pressed(slots);
         if is_spaced { self.spaced_until } else { self.rest_until }
     }
 
-    /// Whether a question is put off at `now`, for no other reason than what questions take.
+    /// Returns whether policy calls are paused at `now` only because of the CPU time that they use.
     pub(super) fn is_spaced(&self, now: u64) -> bool {
         self.spaced_until > now
     }
 
-    /// How near writers are to a stop: the share of the most runs that there are; 0 where nobody is slowed and many more
-    /// may come.
+    /// Returns how close writers are to a stop: the current number of runs as a fraction of the largest one. Returns 0
+    /// if no writer is slowed and many more runs may come.
     pub(super) fn pressure(&self) -> f64 {
         let Some(pace) = &self.pace else { return 0.0 };
         let runs = self.paced_runs(pace);
         if runs >= pace.slow.min(NEAR_STOP * pace.stop) { runs / pace.stop.max(1.0) } else { 0.0 }
     }
 
-    /// Whether writers are slowed while a slot may be idle, or soon will be whatever the slots do.
+    /// Returns whether writers are slowed while a slot may be idle, or are about to be stopped whatever the slots do.
     fn is_pressed(&self, slots: usize) -> bool {
         let Some(pace) = &self.pace else { return true };
         let limit = if self.flight.tickets.len() < slots { pace.slow } else { f64::INFINITY };
         self.paced_runs(pace) >= limit.min(NEAR_STOP * pace.stop)
     }
 
-    /// The policy was asked for `cpu` nanoseconds and changed nothing; so do those of so many keyspaces.
+    /// Pauses policy calls after one that used `cpu` nanoseconds and changed nothing. The pause grows with `keyspaces`,
+    /// the number of keyspaces whose calls are paused.
     pub(super) fn space(&mut self, cpu: u64, keyspaces: usize, now: u64) {
         let pause = (cpu / 1000).saturating_mul(SPACING).saturating_mul(keyspaces as u64);
         self.spaced_until = now + pause.min(SPACED_MOST);
@@ -362,8 +370,8 @@ impl Control {
         self.numbers.run()
     }
 
-    /// A piece failed. `retry` when it may succeed later; otherwise it is withdrawn, with what depends on it, and
-    /// `damaged` tables are left alone from now on.
+    /// Handles a failed piece. With `retry` it may succeed later. Otherwise it is withdrawn with everything that
+    /// depends on it, and no plan takes the `damaged` tables any more.
     pub(crate) fn failed(
         &mut self,
         state: &Arc<KeyspaceState>,
@@ -385,7 +393,8 @@ impl Control {
                 manual.error.get_or_insert_with(|| error.clone());
             }
         }
-        // What fails together, as all pieces that meet one damaged file, is one incident.
+        // Failures that follow one another at once, such as those of all pieces that read one damaged file, count as
+        // one.
         if !ended.gone.is_empty() && keyspace.rest_until <= now {
             keyspace.rest(now);
         }
@@ -393,7 +402,7 @@ impl Control {
         self.end_tickets(state, now);
     }
 
-    /// Tells the policy of finished tickets and forgets them.
+    /// Reports finished tickets to the policy and forgets them.
     pub(crate) fn end_tickets(&mut self, state: &Arc<KeyspaceState>, now: u64) {
         let Some(index) = self.keyspaces.iter().position(|k| Arc::ptr_eq(&k.state, state)) else { return };
         for ticket in self.keyspaces[index].flight.take_finished() {

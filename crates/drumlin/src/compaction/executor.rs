@@ -1,48 +1,65 @@
-//! Runs one merge piece, or the merge inside a flush, in bounded steps.
+//! Runs one piece (subcompaction), or the compaction inside a flush, in bounded steps.
 //!
-//! 1. Open a cursor over every input, clipped to the piece, and merge them.
-//! 2. Each step takes entries from the merge stream into the outputs until its byte or entry bound.
+//! 1. Open a cursor over every input, clipped to the piece's key range, and merge them.
+//! 2. Each step takes entries from the merge stream into the outputs until it reaches its byte or entry limit.
 //! 3. At the end the surviving range tombstones and the last table are written and synced.
-//! 4. Entries read = entries written + entries dropped, and entries read = entries that the inputs claim:
-//!    otherwise the job fails and its inputs stay.
+//! 4. Entries read = entries written + entries dropped, and entries read = entries that the inputs claim. Otherwise the
+//!    job fails and its inputs stay.
 //!
-//! A read error ends the job (order rule O11): it never shortens the input.
+//! A read error ends the job (order rule O11). It is never treated as the end of the input.
 
 use super::merge::{MergeRules, MergeStream};
 use super::output::{OutputSpec, Outputs};
-use crate::cursor::Cursor;
-use crate::error::{Error, ErrorKind, Result};
-use crate::metrics::MergeCounts;
-use crate::rangedel::RangeTombstone;
+use crate::base::cursor::Cursor;
+use crate::base::error::{Error, ErrorKind, Result};
+use crate::base::metrics::MergeCounts;
+use crate::base::rangedel::RangeTombstone;
+use crate::disk::Files;
+use crate::keyspace::KeyspaceState;
 use crate::read::MergeCursor;
-use crate::store::Store;
 use crate::version::FileMeta;
 use drumlin_env::sync::Arc;
+use drumlin_types::{KeyRange, TableId};
 
-/// Entries handled in one step.
+/// Largest number of entries processed in one step.
 const STEP_ENTRIES: usize = 4096;
-/// Bytes handled in one step.
+/// Bytes after which a step ends.
 const STEP_BYTES: usize = 1 << 20;
 
-/// Whether a step finished its job.
+/// Work left in a step.
+#[derive(Clone, Copy)]
+struct Left {
+    entries: usize,
+    bytes: usize,
+}
+
+impl Left {
+    const WHOLE: Left = Left { entries: STEP_ENTRIES, bytes: STEP_BYTES };
+}
+
+/// Result of a step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Progress {
     More,
+    /// The job needs the number of its next table, by [`MergeJob::give_table`].
+    NeedsTable,
     Done,
 }
 
-/// A merge under way.
+/// A flush or piece that is running.
 pub(crate) struct MergeJob {
     stream: MergeStream<MergeCursor<Box<dyn Cursor>>>,
     outputs: Outputs,
     expected: Option<u64>,
+    /// What is left of the step under way. A step that stops for a table number goes on with it.
+    left: Left,
 }
 
 impl MergeJob {
-    /// A job over `inputs`, each clipped to the job's keys already. `expected` is the number of entries
-    /// that the inputs claim to hold, where it is known.
+    /// Creates a job over `inputs`, each already clipped to the job's key range. `expected` is the number of entries
+    /// that the inputs claim to hold, if it is known.
     pub(crate) fn new(
-        store: Arc<Store>,
+        files: Arc<Files>,
         inputs: Vec<Box<dyn Cursor>>,
         rules: MergeRules,
         spec: OutputSpec,
@@ -51,29 +68,40 @@ impl MergeJob {
         let mut cursor = MergeCursor::new(inputs);
         cursor.seek_first()?;
         let tombstones: Vec<RangeTombstone> = rules.surviving_tombstones();
-        let outputs = Outputs::new(store, spec, tombstones);
-        Ok(MergeJob { stream: MergeStream::new(cursor, rules), outputs, expected })
+        let outputs = Outputs::new(files, spec, tombstones);
+        Ok(MergeJob { stream: MergeStream::new(cursor, rules), outputs, expected, left: Left::WHOLE })
     }
 
     /// Does a bounded part of the work.
     pub(crate) fn step(&mut self) -> Result<Progress> {
-        let mut bytes = 0;
-        for _ in 0..STEP_ENTRIES {
+        while self.left.entries > 0 && self.left.bytes > 0 {
+            if !self.outputs.has_table() {
+                return Ok(Progress::NeedsTable);
+            }
             if !self.stream.advance()? {
                 self.finish()?;
                 return Ok(Progress::Done);
             }
             let (key, value) = (self.stream.key(), self.stream.value());
-            bytes += key.len() + value.len();
+            self.left.entries -= 1;
+            self.left.bytes = self.left.bytes.saturating_sub(key.len() + value.len());
             self.outputs.add(key, self.stream.seq(), self.stream.kind(), value)?;
-            if bytes >= STEP_BYTES {
-                break;
-            }
         }
+        self.left = Left::WHOLE;
         Ok(Progress::More)
     }
 
-    /// Bytes written so far, about.
+    /// Returns whether the job wrote tables.
+    pub(crate) fn has_files(&self) -> bool {
+        !self.outputs.files().is_empty()
+    }
+
+    /// Gives the job the number of its next table.
+    pub(crate) fn give_table(&mut self, id: TableId) {
+        self.outputs.give_table(id);
+    }
+
+    /// Returns the approximate number of bytes written so far.
     pub(crate) fn bytes_written(&self) -> u64 {
         self.outputs.bytes()
     }
@@ -85,7 +113,7 @@ impl MergeJob {
             return Err(Error::new(
                 ErrorKind::Bug,
                 format!(
-                    "a merge expected {expected} entries, read {}, wrote {}, dropped {}",
+                    "a compaction expected {expected} entries, read {}, wrote {}, dropped {}",
                     counts.read,
                     counts.written,
                     counts.dropped()
@@ -96,22 +124,38 @@ impl MergeJob {
         Ok(())
     }
 
-    /// The outputs of a finished job, to be installed.
+    /// Returns the outputs of a finished job, to be installed.
     pub(crate) fn into_result(self) -> MergeResult {
         let counts = self.stream.counts();
         MergeResult { outputs: self.outputs, counts }
     }
 }
 
-/// What a finished job leaves. Dropping it removes the outputs unless they were installed.
+/// Result of a finished job. Dropping it removes the outputs unless they were installed.
 pub(crate) struct MergeResult {
     pub(crate) outputs: Outputs,
     pub(crate) counts: MergeCounts,
 }
 
 impl MergeResult {
-    /// The new files, in key order.
+    /// Returns the new files, in key order.
     pub(crate) fn files(&self) -> &[Arc<FileMeta>] {
         self.outputs.files()
     }
+}
+
+/// Entries of one input reference inside a piece's key range, counted exactly when the piece began, and their bytes.
+#[derive(Clone, Debug)]
+pub(crate) struct InputCount {
+    pub(crate) table: TableId,
+    pub(crate) range: KeyRange,
+    pub(crate) entries: u64,
+    pub(crate) bytes: u64,
+}
+
+/// Result of a finished piece, until its edit is made.
+pub(crate) struct Finished {
+    pub(crate) keyspace: Arc<KeyspaceState>,
+    pub(crate) counts: Vec<InputCount>,
+    pub(crate) result: MergeResult,
 }

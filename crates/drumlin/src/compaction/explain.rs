@@ -1,16 +1,16 @@
-//! Decisions in words, for the decision log.
+//! Text of the decision log: scheduling decisions in words.
 
 use super::claims::{Piece, TicketState};
-use crate::decisions::DecisionLog;
+use crate::base::decisions::DecisionLog;
 use drumlin_format::decisions::Question;
 use drumlin_policy::schedule::{Divided, Start, Withdrawn};
 use drumlin_types::contract::{Decision, PieceId, Plan, PlanResult, PolicyInput};
 use std::collections::BTreeSet;
 
-/// Files of a tree beyond which a question is not logged: it would not fit.
+/// Largest number of files in a tree for which the inputs of a policy call are logged. A larger record would not fit.
 const MAX_FILES: usize = 4096;
 
-/// A policy was asked and had something to say. `before` is its name and its state when it was asked.
+/// Logs a policy call that changed something. `before` is the policy's name and its state before the call.
 pub(super) fn decided(
     log: &mut DecisionLog,
     keyspace: &str,
@@ -19,7 +19,7 @@ pub(super) fn decided(
     decision: &Decision,
 ) {
     let (policy, state) = before;
-    let mut what = format!("asked: {} plans, {} parked", decision.plans.len(), decision.park.len());
+    let mut what = format!("policy call: {} plans, {} withdrawn", decision.plans.len(), decision.park.len());
     if let Some(pace) = &decision.pace {
         what.push_str(&format!(", slow at {} runs, stop at {}", pace.slow, pace.stop));
     }
@@ -28,7 +28,7 @@ pub(super) fn decided(
     log.note_question(input.now, keyspace, what, format!("policy {policy}"), question);
 }
 
-/// A plan became a ticket.
+/// Logs that a plan was admitted and became a ticket.
 pub(super) fn admitted(log: &mut DecisionLog, micros: u64, keyspace: &str, ticket: &TicketState) {
     log.admitted += 1;
     let bytes: u64 = ticket.pieces.iter().map(|p| p.bytes).sum();
@@ -46,22 +46,22 @@ pub(super) fn admitted(log: &mut DecisionLog, micros: u64, keyspace: &str, ticke
     log.note(micros, keyspace, what, ticket.plan.reason.clone());
 }
 
-/// The earlier tickets that it must let go first.
+/// Returns the list of earlier tickets that must be installed first.
 fn waits(ticket: &TicketState) -> String {
     let earlier: BTreeSet<_> = ticket.pieces.iter().flat_map(|p| &p.waits).map(|id| id.ticket).collect();
     let names: Vec<String> = earlier.iter().map(ToString::to_string).collect();
-    if names.is_empty() { String::new() } else { format!(", waits {}", names.join(" ")) }
+    if names.is_empty() { String::new() } else { format!(", waits for {}", names.join(" ")) }
 }
 
-/// Pieces were divided, as they would have folded more than was foreseen.
+/// Logs that pieces were divided, because with the files that they would fold they became too large.
 pub(super) fn divided(log: &mut DecisionLog, micros: u64, keyspace: &str, divided: &[Divided]) {
     for Divided { id, parts, bytes } in divided {
-        let what = format!("{} piece {} is divided into {parts}", id.ticket, id.index);
-        log.note(micros, keyspace, what, format!("with what it is to fold it has {bytes} bytes"));
+        let what = format!("{} piece {} is divided into {parts} pieces", id.ticket, id.index);
+        log.note(micros, keyspace, what, format!("{bytes} bytes with the files that it would fold"));
     }
 }
 
-/// A piece started: said only where that is not plain.
+/// Logs that a piece started, if it folds files of the output level or starts early.
 pub(super) fn started(log: &mut DecisionLog, micros: u64, keyspace: &str, start: &Start) {
     let Piece { id, folded, inputs, out, .. } = &start.piece;
     if *folded > 0 {
@@ -70,50 +70,59 @@ pub(super) fn started(log: &mut DecisionLog, micros: u64, keyspace: &str, start:
         log.note(micros, keyspace, what, format!("{folded} bytes of the output level"));
     }
     if start.is_early {
-        let what = format!("{} piece {} is merged ahead", id.ticket, id.index);
-        log.note(micros, keyspace, what, "nothing else was to be done".to_owned());
+        let what = format!("{} piece {} starts early", id.ticket, id.index);
+        log.note(micros, keyspace, what, "no other piece could start".to_owned());
     }
 }
 
-/// What a held piece merged took the place of its inputs, in their level: it waits in vain, or for long.
-pub(super) fn landed(log: &mut DecisionLog, micros: u64, keyspace: &str, piece: &Piece, level: u8) {
-    let what = format!("{} piece {} lands in L{level}", piece.id.ticket, piece.id.index);
+/// Logs that the output of a held piece was installed in the level of its inputs, because its own install is blocked or
+/// delayed for long.
+pub(crate) fn landed(log: &mut DecisionLog, micros: u64, keyspace: &str, piece: &Piece, level: u8) {
+    let what = format!(
+        "{} piece {}: output installed in L{level}, the level of its inputs",
+        piece.id.ticket, piece.id.index
+    );
     let earlier: Vec<String> = piece.waits.iter().map(name).collect();
     log.note(micros, keyspace, what, format!("waits for {}", earlier.join(", ")));
 }
 
-/// A piece that had landed went on to its level.
-pub(super) fn sunk(log: &mut DecisionLog, micros: u64, keyspace: &str, piece: &Piece) {
-    let what = format!("{} piece {} sinks to L{}", piece.id.ticket, piece.id.index, piece.out);
-    log.note(micros, keyspace, what, "nothing is in its way any more".to_owned());
+/// Logs that the output of such a piece was moved to its output level.
+pub(crate) fn sunk(log: &mut DecisionLog, micros: u64, keyspace: &str, piece: &Piece) {
+    let what = format!("{} piece {}: output moved on to L{}", piece.id.ticket, piece.id.index, piece.out);
+    log.note(micros, keyspace, what, "no earlier piece blocks it any more".to_owned());
 }
 
-/// Pieces were given up, and what waited for them goes with them or stays in the level of its inputs.
+/// Logs that pieces were withdrawn. Pieces that waited for them are withdrawn too, or redirected to the level of their
+/// inputs.
 pub(super) fn withdrawn(log: &mut DecisionLog, micros: u64, keyspace: &str, ended: &Withdrawn, why: &str) {
     let names = |ids: &[PieceId]| ids.iter().map(name).collect::<Vec<_>>().join(", ");
     if !ended.gone.is_empty() {
-        let what = format!("{} pieces given up: {}", ended.gone.len(), names(&ended.gone));
+        let what = format!("{} pieces withdrawn: {}", ended.gone.len(), names(&ended.gone));
         log.note(micros, keyspace, what, why.to_owned());
     }
     if !ended.staying.is_empty() {
-        let what = format!("{} pieces re-targeted: {}", ended.staying.len(), names(&ended.staying));
-        log.note(micros, keyspace, what, "what they waited for was given up".to_owned());
+        let what = format!(
+            "{} pieces redirected to the level of their inputs: {}",
+            ended.staying.len(),
+            names(&ended.staying)
+        );
+        log.note(micros, keyspace, what, "the pieces that they waited for were withdrawn".to_owned());
     }
 }
 
-/// A piece's name: its ticket and its number there.
+/// Returns a piece's name: its ticket and its number there.
 fn name(id: &PieceId) -> String {
     format!("{}/{}", id.ticket, id.index)
 }
 
-/// A plan was not admitted.
+/// Logs that a plan was refused.
 pub(super) fn refused(log: &mut DecisionLog, micros: u64, keyspace: &str, plan: &Plan, why: &str) {
     log.refused += 1;
-    let what = format!("refused: {} takes -> L{}: {why}", plan.take.len(), plan.out);
+    let what = format!("plan refused: {} inputs -> L{}: {why}", plan.take.len(), plan.out);
     log.note(micros, keyspace, what, plan.reason.clone());
 }
 
-/// A ticket ended.
+/// Logs that a ticket ended.
 pub(super) fn ended(
     log: &mut DecisionLog,
     micros: u64,

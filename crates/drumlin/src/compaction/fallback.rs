@@ -1,9 +1,9 @@
-//! A policy that panics is replaced, and the store goes on.
+//! Replacing a policy that panics, so that the store goes on.
 //!
-//! Policies promise not to panic. Should one do it all the same, on a tree that nobody thought of, its [seat](super::seat)
-//! answers plainly for it, and before the next decision `universal` takes that seat until the store is closed. That one
-//! knows no state, copes with every tree, and bounds the number of runs. The next open tries the policy that was asked
-//! for again. What the policy would have said is not shown: a message may hold user keys.
+//! Policies promise not to panic. If one does, on a tree that its author did not expect, its [guard](super::seat)
+//! returns default answers for it. Before the next decision, `universal` replaces it until the store is closed.
+//! `universal` has no state, handles every tree, and bounds the number of runs. The next open tries the configured
+//! policy again. The panic message is not shown, because it may hold user keys.
 
 use super::control::KeyspaceControl;
 use drumlin_types::contract::{Decision, PolicyInput};
@@ -11,7 +11,8 @@ use drumlin_types::contract::{Decision, PolicyInput};
 /// The policy that takes over.
 const FALLBACK: &str = "universal";
 
-/// What the policy of `keyspace` decides. One that has panicked, now or since it was asked last, gives its seat up.
+/// Returns the decision of the policy of `keyspace`. A policy that has panicked, now or since its last call, is
+/// replaced.
 pub(super) fn decide(keyspace: &mut KeyspaceControl, input: &PolicyInput<'_>) -> Decision {
     let decision = keyspace.policy.decide(input);
     if !keyspace.policy.has_failed() {
@@ -21,14 +22,14 @@ pub(super) fn decide(keyspace: &mut KeyspaceControl, input: &PolicyInput<'_>) ->
     let Ok(policy) = drumlin_policy::by_name(FALLBACK) else { return Decision::default() };
     keyspace.set_policy(policy);
     (keyspace.fallen, keyspace.stands_in_for) = (Some(name.clone()), Some(name));
-    // Asked again at once, as `due`.
+    // The new policy is called at once, because the keyspace is due.
     Decision::default()
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::db::Db;
-    use crate::event::{Event, EventListener};
+    use crate::api::db::Db;
+    use crate::base::event::{Event, EventListener};
     use drumlin_env::MemEnv;
     use drumlin_env::sync::{Arc, Mutex};
     use drumlin_types::contract::{
@@ -36,7 +37,7 @@ mod tests {
     };
     use std::path::Path;
 
-    /// Fails once it has heard of three flushes, when it is asked for `at`.
+    /// A policy that panics in call `at`, once it has observed three flushes.
     #[derive(Debug)]
     struct Fails {
         at: &'static str,
@@ -45,7 +46,7 @@ mod tests {
 
     impl Fails {
         fn meet(&self, at: &str) {
-            assert!(self.at != at || self.flushes < 3, "three flushes are too many");
+            assert!(self.at != at || self.flushes < 3, "planted panic after three flushes");
         }
     }
 
@@ -53,7 +54,7 @@ mod tests {
 
     impl Think for Search {
         fn step(&mut self) -> Option<Vec<u8>> {
-            panic!("no search was foreseen");
+            panic!("planted panic of a search");
         }
     }
 
@@ -126,7 +127,7 @@ mod tests {
         db.flush().unwrap();
         db.wait_idle().unwrap();
         assert_eq!(keys.policy(), "universal", "{at}");
-        assert!(db.metrics().merges > 0, "the successor merges");
+        assert!(db.metrics().merges > 0, "the new policy made no compaction");
         let events = heard.0.lock().clone();
         let fell =
             |event: &&Event| matches!(event, Event::PolicyFailed { policy, .. } if policy == "arce:9/24/2/1");

@@ -1,75 +1,83 @@
-//! What survives a merge.
+//! Which entries survive a compaction.
 //!
-//! The input is a cursor over all input entries of one key range, in internal order. Per user key the
-//! versions come newest first. Snapshots cut the sequence numbers into *stripes*: two versions in one
-//! stripe are seen by the same snapshots, so the newer hides the older.
+//! The input is a cursor over all input entries of one key range, in internal order: the versions of a user key come
+//! newest first. Snapshots divide the sequence numbers into *stripes*. Two versions in one stripe are visible to the
+//! same snapshots, so the newer one hides the older one.
 //!
 //! 1. The newest version of a stripe survives; older ones of the stripe are dropped.
 //! 2. A version under a newer range tombstone of the same stripe is dropped.
-//! 3. A tombstone is dropped when no snapshot is older than it and no file outside the inputs holds an
-//!    older version of its key ([`DropGuard`]).
-//! 4. An expired value counts as a tombstone with the same sequence number.
-//! 5. Merge operands of one stripe are folded into a value when what they build on is among the inputs
-//!    (or nothing older exists) and the inputs are contiguous in age for the key. Where that is unknown,
-//!    neighbours are joined if the operator makes one operand of two and the inputs are contiguous. All others
-//!    and what they build on stay as they are.
+//! 3. A tombstone is dropped when no snapshot is older than it and no file outside the inputs holds an older version of
+//!    its key ([`DropGuard`]).
+//! 4. A value that has expired for all its readers counts as a tombstone with the same sequence number. An expired
+//!    operand is dropped.
+//! 5. Merge operands of one stripe are folded into their base value under three conditions: the base is among the
+//!    inputs, or nothing older exists; it has the same expiry time; and the inputs are contiguous in age for the key.
+//!    Of the other operands, neighbours with the same expiry time are joined if the operator can combine two operands
+//!    and the inputs are contiguous (`fold`). All other operands and their base stay as they are.
 //!
-//! Every entry read is either emitted or counted as dropped, by reason.
+//! Every entry that is read is either emitted or counted as dropped, by reason.
 
-use crate::cursor::Cursor;
-use crate::error::{Error, ErrorKind, Result};
-use crate::merge_operator::MergeOperator;
-use crate::metrics::MergeCounts;
-use crate::rangedel::{Fragmented, RangeTombstone};
+mod fold;
+#[cfg(test)]
+mod tests;
+
+use crate::base::cursor::Cursor;
+use crate::base::error::Result;
+use crate::base::merge_operator::MergeOperator;
+use crate::base::metrics::MergeCounts;
+use crate::base::rangedel::{Fragmented, RangeTombstone};
+use crate::base::resolve::Meaning;
+use crate::base::snapshots::Readers;
 use drumlin_env::sync::Arc;
 use drumlin_types::contract::legal::DropGuard;
 use drumlin_types::{Kind, Seq, bug};
+use fold::{Base, Folder, Owned};
 use std::collections::VecDeque;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// What decides survival.
+/// Rules that decide which entries survive.
 pub(crate) struct MergeRules {
-    /// Live snapshots, ascending.
-    pub(crate) snapshots: Vec<Seq>,
-    /// Unix time in microseconds, for expiry.
-    pub(crate) now_micros: u64,
-    /// What lies outside the inputs.
+    /// Readers of the surviving entries: snapshots and the current time.
+    pub(crate) readers: Readers,
+    /// Files outside the inputs, which may hold older versions.
     pub(crate) guard: DropGuard,
     /// The keyspace's merge operator.
     pub(crate) operator: Option<Arc<dyn MergeOperator>>,
-    /// The inputs' range tombstones, clipped to the key range.
+    /// Range tombstones of the inputs, clipped to the key range.
     pub(crate) tombstones: Fragmented,
 }
 
 impl MergeRules {
-    /// Number of the stripe of `seq`: how many snapshots are older than it.
-    fn stripe(&self, seq: Seq) -> usize {
-        self.snapshots.partition_point(|&s| s < seq)
+    /// Returns the meaning of a version of `stripe` to the first of its readers.
+    fn meaning(&self, kind: Kind, value: &[u8], stripe: usize) -> Result<Meaning> {
+        let horizon = || match bug!("T2") {
+            false => self.readers.horizon(stripe),
+            true => self.readers.now_micros,
+        };
+        Meaning::of(kind, value, horizon)
     }
 
-    /// Whether a range tombstone of the same stripe hides (`key`, `seq`).
+    /// Returns whether a range tombstone of the same stripe hides (`key`, `seq`).
     fn is_covered(&self, key: &[u8], seq: Seq, stripe: usize) -> bool {
         self.cover(key, stripe) > seq
     }
 
-    /// The newest range tombstone over `key` in a stripe; 0 for none.
+    /// Returns the newest range tombstone over `key` in a stripe; 0 for none.
     fn cover(&self, key: &[u8], stripe: usize) -> Seq {
         if self.tombstones.is_empty() {
             return 0;
         }
-        let newest_in_stripe = self.snapshots.get(stripe).copied().unwrap_or(Seq::MAX);
-        self.tombstones.covering(key, newest_in_stripe)
+        self.tombstones.covering(key, self.readers.newest_in(stripe))
     }
 
-    /// Whether a tombstone of `key` at `seq` may be dropped.
+    /// Returns whether a tombstone of `key` at `seq` may be dropped.
     fn may_drop_tombstone(&self, key: &[u8], seq: Seq, stripe: usize) -> bool {
         stripe == 0 && (self.guard.is_bottom(key, seq) || bug!("B16"))
     }
 
-    /// The range tombstones that must be kept, by their starts: over each key the newest of each stripe.
+    /// Returns the range tombstones that must be kept, sorted by start: over each key the newest of each stripe.
     pub(crate) fn surviving_tombstones(&self) -> Vec<RangeTombstone> {
         let mut kept: Vec<RangeTombstone> = Vec::new();
-        // Places in `kept` of those over the fragment before, newest first.
+        // Indexes in `kept` of the tombstones over the previous fragment, newest first.
         let mut before: Vec<usize> = Vec::new();
         for (fragment, range) in self.tombstones.fragments() {
             let mut here = Vec::new();
@@ -80,8 +88,8 @@ impl MergeRules {
                 if seq == 0 {
                     break;
                 }
-                let stripe = self.stripe(seq);
-                snapshot = stripe.checked_sub(1).map(|older| self.snapshots[older]);
+                let stripe = self.readers.stripe(seq);
+                snapshot = stripe.checked_sub(1).map(|older| self.readers.newest_in(older));
                 if stripe == 0 && self.guard.oldest_in(&range) >= seq {
                     break;
                 }
@@ -103,18 +111,12 @@ impl MergeRules {
     }
 }
 
-struct Owned {
-    seq: Seq,
-    kind: Kind,
-    value: Vec<u8>,
-}
-
-/// What the stream is on.
+/// Position of the stream.
 #[derive(Clone, Copy, PartialEq)]
 enum At {
     /// Nothing yet, or the end.
     Nothing,
-    /// The cursor's entry, as it is.
+    /// The cursor's entry, unchanged.
     Input,
     /// The cursor's entry, turned into a tombstone.
     Expired,
@@ -122,21 +124,21 @@ enum At {
     Queue,
 }
 
-/// The surviving entries of a merge, in internal order.
+/// The surviving entries of a compaction, in internal order.
 pub(crate) struct MergeStream<C> {
     input: C,
     rules: MergeRules,
     counts: MergeCounts,
     key: Vec<u8>,
     has_key: bool,
-    /// Stripe of the newest version seen of the present key that hides older ones of its stripe.
+    /// Stripe of the newest version of the current key that hides older versions of its stripe.
     hiding: Option<usize>,
     queue: VecDeque<Owned>,
     at: At,
 }
 
 impl<C: Cursor> MergeStream<C> {
-    /// A stream over `input`, which must be on the first entry of the range or at its end.
+    /// Creates a stream over `input`, which must be on the first entry of the range or at its end.
     pub(crate) fn new(input: C, rules: MergeRules) -> MergeStream<C> {
         MergeStream {
             input,
@@ -181,7 +183,7 @@ impl<C: Cursor> MergeStream<C> {
         }
     }
 
-    /// To the next surviving entry; `false` at the end.
+    /// Moves to the next surviving entry; returns `false` at the end.
     pub(crate) fn advance(&mut self) -> Result<bool> {
         match self.at {
             At::Queue => {
@@ -212,7 +214,7 @@ impl<C: Cursor> MergeStream<C> {
         self.input.next()
     }
 
-    /// Judges the entry under the cursor: `true` when the stream is now on it, `false` when it was
+    /// Decides about the entry under the cursor. Returns `true` if the stream is now on it, and `false` if it was
     /// consumed.
     fn judge(&mut self) -> Result<bool> {
         if !self.has_key || self.key != self.input.key() {
@@ -222,169 +224,121 @@ impl<C: Cursor> MergeStream<C> {
             self.hiding = None;
         }
         let seq = self.input.seq();
-        let stripe = self.rules.stripe(seq);
+        let stripe = self.rules.readers.stripe(seq);
         if self.hiding == Some(stripe) {
             self.counts.superseded += 1;
             self.step()?;
             return Ok(false);
         }
         if self.rules.is_covered(&self.key, seq, stripe) {
-            self.counts.deleted += 1;
             self.hiding = Some(stripe);
-            self.step()?;
-            return Ok(false);
+            return self.drop_entry();
         }
         let kind = self.input.kind();
-        if kind == Kind::Merge && self.rules.operator.is_some() {
-            self.fold(stripe)?;
-            return Ok(false);
+        let meaning = self.rules.meaning(kind, self.input.value(), stripe)?;
+        match meaning {
+            Meaning::ExpiredOperand => return self.drop_entry(),
+            Meaning::Operand { .. } if self.rules.operator.is_some() => {
+                self.fold(stripe)?;
+                return Ok(false);
+            }
+            Meaning::Operand { .. } => {}
+            _ => self.hiding = Some(stripe),
         }
-        if kind != Kind::Merge {
-            self.hiding = Some(stripe);
+        let is_absent = meaning == Meaning::Deleted;
+        if is_absent && self.rules.may_drop_tombstone(&self.key, seq, stripe) {
+            return self.drop_entry();
         }
-        let expired = kind == Kind::PutExpiring && is_expired(self.input.value(), self.rules.now_micros);
-        if (kind == Kind::Delete || expired) && self.rules.may_drop_tombstone(&self.key, seq, stripe) {
-            self.counts.deleted += 1;
-            self.step()?;
-            return Ok(false);
-        }
-        self.at = if expired { At::Expired } else { At::Input };
+        self.at = if is_absent && kind != Kind::Delete { At::Expired } else { At::Input };
         Ok(true)
     }
 
-    /// Takes the operands of this stripe and what they build on, and queues what survives of them.
+    /// Drops the entry under the cursor, which no reader needs.
+    fn drop_entry(&mut self) -> Result<bool> {
+        self.counts.deleted += 1;
+        self.step()?;
+        Ok(false)
+    }
+
+    /// Takes the operands of this stripe and their base, and queues the entries that survive.
     fn fold(&mut self, stripe: usize) -> Result<()> {
-        let mut group: Vec<Owned> = Vec::new();
-        // What the operands build on: `None` unknown, `Some(None)` nothing, `Some(Some(i))` a value.
-        let mut base: Option<Option<usize>> = None;
-        let mut oldest = self.input.seq();
-        let newest = oldest;
+        let mut operands: Vec<Owned> = Vec::new();
+        let mut base = Base::Unknown;
+        let newest = self.input.seq();
+        let mut oldest;
         let mut join_at = JOINED_FROM;
+        // Entries taken from the input. Those that stay are counted when they are written; the difference counts as
+        // folded.
+        let mut taken = 0;
         loop {
-            let seq = self.input.seq();
             let cover = self.rules.cover(&self.key, stripe);
-            if cover > seq {
-                // They build on the tombstone: a version between it and them may lie outside.
-                base = Some(None);
+            if cover > self.input.seq() {
+                // The base of the operands is the tombstone: an older version may lie outside the inputs.
+                base = Base::None(None);
                 oldest = cover;
                 break;
             }
-            oldest = seq;
+            oldest = self.input.seq();
             let kind = self.input.kind();
-            let value = self.input.value().to_vec();
-            let expired = kind == Kind::PutExpiring && is_expired(&value, self.rules.now_micros);
-            group.push(Owned { seq, kind, value });
-            self.step()?;
-            match kind {
-                Kind::Merge => {}
-                Kind::Put => base = Some(Some(group.len() - 1)),
-                Kind::Delete => base = Some(None),
-                _ if expired => base = Some(None),
-                _ => {}
-            }
-            if kind != Kind::Merge {
-                break;
+            let meaning = self.rules.meaning(kind, self.input.value(), stripe)?;
+            if meaning == Meaning::ExpiredOperand {
+                self.drop_entry()?;
+            } else {
+                let entry = Owned { seq: oldest, kind, value: self.input.value().to_vec() };
+                self.step()?;
+                taken += 1;
+                match meaning {
+                    Meaning::Operand { .. } => operands.push(entry),
+                    Meaning::Value { .. } => base = Base::Value(entry),
+                    Meaning::Pointer => base = Base::Pointer(entry),
+                    Meaning::Deleted | Meaning::ExpiredOperand => {
+                        let tombstone = Owned { kind: Kind::Delete, value: Vec::new(), ..entry };
+                        base = Base::None(Some(tombstone));
+                    }
+                }
+                if !matches!(meaning, Meaning::Operand { .. }) {
+                    break;
+                }
             }
             let same_key = self.input.valid() && self.input.key() == &self.key[..];
             if !same_key {
                 if self.rules.guard.is_bottom(&self.key, oldest) {
-                    base = Some(None);
+                    base = Base::None(None);
                 }
                 break;
             }
-            if self.rules.stripe(self.input.seq()) != stripe {
+            if self.rules.readers.stripe(self.input.seq()) != stripe {
                 break;
             }
-            // So that a chain of any length takes little memory.
-            if group.len() >= join_at {
-                group = self.joined(group, newest, oldest)?;
-                join_at = JOINED_FROM.max(2 * group.len());
+            // Joining early bounds the memory that a long chain of operands takes.
+            if operands.len() >= join_at && self.rules.guard.is_contiguous(&self.key, newest, oldest) {
+                operands = self.folder().map_or(Ok(Vec::new()), |folder| folder.join(operands))?;
+                join_at = JOINED_FROM.max(2 * operands.len());
             }
         }
-        self.hiding =
-            Some(stripe).filter(|_| group.last().is_some_and(|o| o.kind != Kind::Merge) || base.is_some());
-        let folded = match base {
-            Some(base) if self.rules.guard.is_contiguous(&self.key, newest, oldest) => {
-                self.folded_value(&group, base)?
-            }
-            _ => None,
+        self.hiding = Some(stripe).filter(|_| !matches!(base, Base::Unknown));
+        if let Some(folder) =
+            self.folder().filter(|_| self.rules.guard.is_contiguous(&self.key, newest, oldest))
+        {
+            base = folder.fold(&mut operands, base)?;
+            operands = folder.join(operands)?;
+        }
+        let below = match base {
+            Base::Unknown | Base::None(None) => None,
+            Base::None(Some(entry)) | Base::Value(entry) | Base::Pointer(entry) => Some(entry),
         };
-        match folded {
-            Some(value) => {
-                self.counts.folded += group.len() as u64 - 1;
-                self.queue.push_back(Owned { seq: newest, kind: Kind::Put, value });
-            }
-            None if base.is_none() => {
-                let group = self.joined(group, newest, oldest)?;
-                self.queue.extend(group);
-            }
-            None => self.queue.extend(group),
-        }
+        let before = self.queue.len();
+        self.queue.extend(operands);
+        self.queue.extend(below);
+        self.counts.folded += taken - (self.queue.len() - before) as u64;
         Ok(())
     }
 
-    /// `group`, operands of the ages between `newest` and `oldest`, with neighbours made one where that is possible.
-    fn joined(&mut self, mut group: Vec<Owned>, newest: Seq, oldest: Seq) -> Result<Vec<Owned>> {
-        if group.len() < 2 || !self.rules.guard.is_contiguous(&self.key, newest, oldest) {
-            return Ok(group);
-        }
-        loop {
-            // Two and two, so that what is joined is not copied once for each operand.
-            let before = group.len();
-            let mut rest = group.into_iter();
-            let mut joined: Vec<Owned> = Vec::with_capacity(before.div_ceil(2));
-            let mut newer = rest.next();
-            while let Some(mut last) = newer.take() {
-                let Some(older) = rest.next() else {
-                    joined.push(last);
-                    break;
-                };
-                let pair =
-                    self.asked(|operator, key| operator.partial_merge(key, &older.value, &last.value))?;
-                match pair {
-                    Some(value) => {
-                        last.value = value;
-                        newer = rest.next();
-                    }
-                    None => newer = Some(older),
-                }
-                joined.push(last);
-            }
-            group = joined;
-            if group.len() == before {
-                return Ok(group);
-            }
-            self.counts.folded += (before - group.len()) as u64;
-        }
-    }
-
-    fn folded_value(&self, group: &[Owned], base: Option<usize>) -> Result<Option<Vec<u8>>> {
-        let operands: Vec<&[u8]> =
-            group.iter().rev().filter(|o| o.kind == Kind::Merge).map(|o| o.value.as_slice()).collect();
-        let base = base.map(|i| group[i].value.as_slice());
-        self.asked(|operator, key| operator.merge(key, base, &operands))
-    }
-
-    /// What the operator answers to `ask`. It is the program's code; what it says in its panic is not shown: it may
-    /// hold user keys.
-    fn asked(
-        &self,
-        ask: impl FnOnce(&dyn MergeOperator, &[u8]) -> Option<Vec<u8>>,
-    ) -> Result<Option<Vec<u8>>> {
-        let Some(operator) = &self.rules.operator else { return Ok(None) };
-        catch_unwind(AssertUnwindSafe(|| ask(&**operator, &self.key))).map_err(|_| {
-            Error::new(ErrorKind::Bug, format!("the merge operator {:?} panicked", operator.name()))
-        })
+    /// Returns the folder for operands of the current key.
+    fn folder(&self) -> Option<Folder<'_>> {
+        self.rules.operator.as_deref().map(|operator| Folder { operator, key: &self.key })
     }
 }
 
-/// Operands of one key from which on they are joined before all of them were read.
+/// Number of operands of one key from which on they are joined before all of them were read.
 const JOINED_FROM: usize = 1024;
-
-/// Whether a `PutExpiring` value has ended at `now_micros`.
-pub(crate) fn is_expired(value: &[u8], now_micros: u64) -> bool {
-    match value.first_chunk::<8>() {
-        Some(expiry) => u64::from_le_bytes(*expiry) <= now_micros,
-        None => false,
-    }
-}

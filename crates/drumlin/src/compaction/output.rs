@@ -1,37 +1,40 @@
-//! The output of a flush or a merge piece: tables cut at the target size, between user keys.
+//! The output of a flush or a piece (subcompaction): tables that are cut at the target size, between user keys.
 //!
-//! Range tombstones that reach over a cut are divided at it, so the bounds of the outputs are disjoint.
-//! A table's bounds are the hull of its points and of its pieces of range tombstones.
+//! A range tombstone that spans a cut is split there, so the bounds of the outputs are disjoint. A table's bounds are
+//! the hull of its point entries and of its parts of range tombstones.
 //!
-//! Until the outputs are installed they belong to this set: dropping it removes the files.
+//! Until the outputs are installed they belong to this set. Dropping the set removes the files.
 
-use crate::error::Result;
-use crate::rangedel::RangeTombstone;
-use crate::store::Store;
+use crate::base::error::{Error, ErrorKind, Result};
+use crate::base::rangedel::RangeTombstone;
+use crate::disk::Files;
 use crate::table::TableWriter;
 use crate::version::{Counts, FileMeta, TableHandle};
-use drumlin_env::FileKind;
 use drumlin_env::sync::Arc;
-use drumlin_format::table::TableSummary;
+use drumlin_format::table::{Owner, TableSummary};
 use drumlin_types::{Key, KeyRange, Kind, Seq, TableId, bug};
 use std::collections::VecDeque;
 
-/// How outputs are made.
+/// Parameters of the output tables.
 #[derive(Clone)]
 pub(crate) struct OutputSpec {
     pub(crate) table: crate::table::TableOptions,
-    /// Size at which a table is cut.
+    /// Size in bytes at which a table is cut.
     pub(crate) file_bytes: u64,
     /// Filter bits per key.
     pub(crate) filter_bits: f64,
+    /// Keyspace that the tables belong to.
+    pub(crate) owner: Option<Owner>,
 }
 
-/// Tables being written.
+/// Tables that are being written.
 pub(crate) struct Outputs {
-    store: Arc<Store>,
+    files: Arc<Files>,
     spec: OutputSpec,
     open: Option<OpenTable>,
-    /// Those that no table has yet, by their starts.
+    /// Number of the next table.
+    next: Option<TableId>,
+    /// Range tombstones that are not in a table yet, sorted by start.
     tombstones: VecDeque<RangeTombstone>,
     done: Vec<Arc<FileMeta>>,
     installed: bool,
@@ -45,13 +48,34 @@ struct OpenTable {
 }
 
 impl Outputs {
-    /// A set whose range tombstones are `tombstones`, by their starts.
-    pub(crate) fn new(store: Arc<Store>, spec: OutputSpec, tombstones: Vec<RangeTombstone>) -> Outputs {
+    /// Creates a set with the range tombstones `tombstones`, sorted by start.
+    pub(crate) fn new(files: Arc<Files>, spec: OutputSpec, tombstones: Vec<RangeTombstone>) -> Outputs {
         debug_assert!(tombstones.is_sorted_by(|a, b| a.range.start <= b.range.start));
-        Outputs { store, spec, open: None, tombstones: tombstones.into(), done: Vec::new(), installed: false }
+        Outputs {
+            files,
+            spec,
+            open: None,
+            next: None,
+            tombstones: tombstones.into(),
+            done: Vec::new(),
+            installed: false,
+        }
     }
 
-    /// Adds an entry, in internal order.
+    /// Returns whether the next call of [`add`](Outputs::add) or [`finish`](Outputs::finish) has a table to write to,
+    /// or the number of a new one.
+    pub(crate) fn has_table(&self) -> bool {
+        let is_open = |open: &OpenTable| open.writer.size() < self.spec.file_bytes;
+        self.next.is_some() || self.open.as_ref().is_some_and(is_open)
+    }
+
+    /// Sets the number of the next table.
+    pub(crate) fn give_table(&mut self, id: TableId) {
+        debug_assert!(self.next.is_none(), "a table number would be lost");
+        self.next = Some(id);
+    }
+
+    /// Adds an entry. Entries come in internal order.
     pub(crate) fn add(&mut self, key: &[u8], seq: Seq, kind: Kind, value: &[u8]) -> Result<()> {
         let cut = self.open.as_ref().is_some_and(|open| {
             open.writer.size() >= self.spec.file_bytes
@@ -75,42 +99,40 @@ impl Outputs {
         Ok(())
     }
 
-    /// Ends the last table and makes all of them durable, directory entries included.
+    /// Finishes the last table. The caller makes the directory entries of all tables durable.
     pub(crate) fn finish(&mut self) -> Result<()> {
         if self.open.is_none() && !self.tombstones.is_empty() {
             self.open = Some(self.start()?);
         }
-        self.cut(None)?;
-        if !self.done.is_empty() {
-            self.store.sync_dir()?;
-        }
-        Ok(())
+        self.cut(None)
     }
 
-    /// The finished files, in key order.
+    /// Returns the finished files, in key order.
     pub(crate) fn files(&self) -> &[Arc<FileMeta>] {
         &self.done
     }
 
-    /// Bytes written so far, about.
+    /// Returns the approximate number of bytes written so far.
     pub(crate) fn bytes(&self) -> u64 {
         let done: u64 = self.done.iter().map(|file| file.table.len).sum();
         done + self.open.as_ref().map_or(0, |open| open.writer.size())
     }
 
-    /// The outputs are part of a durable version: they no longer go with this set.
+    /// Records that the outputs are part of a durable version. They are then no longer removed with this set.
     pub(crate) fn installed(&mut self) {
         self.installed = true;
     }
 
-    fn start(&self) -> Result<OpenTable> {
-        let id = self.store.next_table_id();
-        let path = self.store.table_path(id);
-        let writer = TableWriter::create(&self.store.env, &path, id, self.spec.table)?;
+    fn start(&mut self) -> Result<OpenTable> {
+        let missing = || Error::new(ErrorKind::Bug, "a table was started without a file number");
+        let id = self.next.take().ok_or_else(missing)?;
+        let path = self.files.table_path(id);
+        let mut writer = TableWriter::create(&self.files.env, &path, id, self.spec.table)?;
+        writer.set_owner(self.spec.owner.clone())?;
         Ok(OpenTable { id, writer, points: None, bounds: None })
     }
 
-    /// Ends the open table before `boundary`, giving it the range tombstones up to there.
+    /// Finishes the open table before `boundary`, with the range tombstones up to there.
     fn cut(&mut self, boundary: Option<&[u8]>) -> Result<()> {
         let Some(mut open) = self.open.take() else { return Ok(()) };
         if let Some((first, last)) = &open.points {
@@ -129,7 +151,7 @@ impl Outputs {
         Ok(())
     }
 
-    /// Takes the range tombstones before `boundary`; those that reach over it are divided there.
+    /// Takes the range tombstones before `boundary`. Tombstones that span it are split there.
     fn tombstones_before(&mut self, boundary: Option<&[u8]>) -> Vec<RangeTombstone> {
         let Some(at) = boundary else { return std::mem::take(&mut self.tombstones).into() };
         let (mut here, mut over) = (Vec::new(), Vec::new());
@@ -149,7 +171,7 @@ impl Outputs {
     fn file(&self, id: TableId, bounds: KeyRange, summary: &TableSummary) -> FileMeta {
         let properties = &summary.properties;
         FileMeta {
-            table: TableHandle::new(id, summary.file_len, self.store.obsolete.clone()),
+            table: TableHandle::new(id, summary.file_len, self.files.obsolete.clone()),
             bounds,
             counts: Counts {
                 bytes: summary.file_len,
@@ -180,13 +202,13 @@ fn split(tombstone: RangeTombstone, at: &[u8]) -> (RangeTombstone, RangeTombston
 
 impl Drop for Outputs {
     fn drop(&mut self) {
-        if self.installed {
+        // During a panic, an edit that names the files may already be on disk. The next open decides about them.
+        if self.installed || drumlin_env::is_unwinding() {
             return;
         }
         for file in &self.done {
-            self.store.tables.remove(file.id());
             // A file that cannot be removed is an orphan, which the next open removes.
-            let _ = self.store.env.fs().unlink(&self.store.table_path(file.id()), FileKind::Table);
+            let _ = self.files.remove_table(file.id());
         }
     }
 }

@@ -1,16 +1,17 @@
-//! The shell around the pure scheduler: asks policies, hands it their plans and free slots, and keeps the disk's room.
+//! The shell around the pure scheduler: calls policies, passes their plans and free slots to it, and accounts for disk
+//! space.
 //!
-//! What may be admitted, how it is cut, what starts next and what it folds is decided in `drumlin_policy::schedule`.
-//! Here are the questions: which keyspace's policy is due, what it is told, in which keyspace a slot starts a piece
-//! first, and what happens when a merge finds no room.
+//! `drumlin_policy::schedule` decides what is admitted, how it is cut, which piece starts next, and which files of the
+//! output level it folds. This file decides when each keyspace's policy is called and with which inputs, which keyspace
+//! a free slot serves first, and what happens when a compaction finds no disk space.
 //!
 //! Everything here runs under the control lock and does no I/O.
 
 use super::claims::{Piece, TicketState};
 use super::control::{Control, KeyspaceControl, Shortage, Stage};
 use super::{explain, fallback};
-use crate::decisions::DecisionLog;
-use crate::error::{Error, ErrorKind};
+use crate::base::decisions::DecisionLog;
+use crate::base::error::{Error, ErrorKind};
 use crate::keyspace::KeyspaceState;
 use crate::stats::Sample;
 use drumlin_env::Clock;
@@ -20,13 +21,13 @@ use drumlin_policy::schedule::{FoldCosts, Mode, Numbers, Refusal, Scene, Setting
 use drumlin_types::Ticket;
 use drumlin_types::contract::legal::Illegal;
 use drumlin_types::contract::{
-    CostView, LimitView, Outcome, Pace, PieceId, Plan, PlanResult, PolicyInput, TreeView,
+    CostView, Decision, LimitView, Outcome, Pace, PieceId, Plan, PlanResult, PolicyInput, TreeView,
 };
 
-/// Least input of a piece, and the share of its time that installing may take, as a divisor.
+/// Smallest input of a piece in bytes. It grows until installing takes at most 1/`SYNC_SHARE` of a piece's time.
 const LEAST_PIECE: u64 = 8 << 20;
 const SYNC_SHARE: f64 = 20.0;
-/// Pause before a merge that found no room is looked at again, microseconds.
+/// Pause before a compaction that found no disk space is checked again, in microseconds.
 const ROOM_RETRY: u64 = 1_000_000;
 
 /// A piece that an executor may start.
@@ -35,11 +36,11 @@ pub(crate) struct PieceStart {
     pub(crate) keyspace: Arc<KeyspaceState>,
     pub(crate) piece: Piece,
     pub(crate) out: u8,
-    /// Whether the output level is the deepest that holds anything.
+    /// Whether the output level is the deepest non-empty one.
     pub(crate) bottom: bool,
 }
 
-/// What the scheduler needs to know at the moment of asking.
+/// Inputs of the scheduler at one moment.
 pub(crate) struct Moment {
     pub(crate) now: u64,
     pub(crate) seed: u64,
@@ -47,15 +48,15 @@ pub(crate) struct Moment {
     pub(crate) costs: CostView,
     pub(crate) piece_bytes: u64,
     pub(crate) mode: Mode,
-    /// Bytes that merges may write, those that run included.
+    /// Bytes that compactions may write, including running ones.
     pub(crate) room: u64,
-    /// Tells how long decisions take; nothing is decided by it.
+    /// Clock to measure how long policy calls take. No decision depends on it.
     pub(crate) clock: Clock,
 }
 
 impl Control {
-    /// Asks every keyspace's policy that is due, admits its plans, and gives the piece to start next;
-    /// otherwise the time at which one may become ready.
+    /// Calls every policy that is due, admits its plans, and returns the piece to start next. If there is none, returns
+    /// the time at which one may become ready.
     pub(crate) fn next_piece(
         &mut self,
         moment: &Moment,
@@ -63,14 +64,15 @@ impl Control {
     ) -> Result<PieceStart, Option<u64>> {
         let mut asks = false;
         let found = self.ask_and_start(moment, sample, &mut asks);
-        // Policies are asked for something else at once, and no more until something changes.
+        // A policy that should propose other work is called again at once, but only one time. It is called again when
+        // something changes.
         match found.is_err() && asks {
             true => self.ask_and_start(moment, sample, &mut asks),
             false => found,
         }
     }
 
-    /// The same, once; `asks` is set where a policy is to be asked for something else.
+    /// Does one round of `next_piece`. Sets `asks` if a policy should propose other work.
     fn ask_and_start(
         &mut self,
         moment: &Moment,
@@ -135,8 +137,8 @@ impl Control {
         Err(timer)
     }
 
-    /// Keyspaces: those whose writers are slowed, that which is nearest to a stop first, then that with the fullest
-    /// level.
+    /// Returns the keyspaces in the order in which they get free slots. Keyspaces whose writers are slowed come first,
+    /// the closest to a stop before the others. The rest follow by their fullest level.
     fn most_pressing_first(&self) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.keyspaces.len()).collect();
         if order.len() > 1 {
@@ -157,17 +159,17 @@ impl Control {
         order
     }
 
-    /// What is left of `room` beside the merges that run in other keyspaces.
+    /// Returns the part of `room` that compactions in other keyspaces do not need.
     fn room_left(&self, index: usize, room: u64) -> u64 {
         let others = self.keyspaces.iter().enumerate().filter(|(other, _)| *other != index);
         room.saturating_sub(others.map(|(_, keyspace)| keyspace.flight.writing()).sum())
     }
 
-    /// Piece `id` does not fit: says so, once, and gives the time to look again.
+    /// Handles a piece that does not fit on the disk. Logs it once, and returns the time to check again.
     fn wait_for_room(&mut self, index: usize, id: PieceId, shortage: Shortage, now: u64) -> u64 {
         if self.short_piece != Some(id) {
             self.short_piece = Some(id);
-            let what = format!("{} waits for room: piece {}", id.ticket, id.index);
+            let what = format!("{} waits for disk space: piece {}", id.ticket, id.index);
             self.decisions.note(now, &self.keyspaces[index].state.name, what, shortage.to_string());
         }
         if self.keyspaces.iter().all(|keyspace| keyspace.flight.writing() == 0) {
@@ -187,61 +189,36 @@ impl Control {
         }
     }
 
-    /// Asks the policy if it is due, and admits its plans. Tells of the question if it was asked.
+    /// Calls the policy if it is due, and admits its plans. Returns the cost of the call if there was one.
     fn ask(
         &mut self,
         index: usize,
         moment: &Moment,
         sample: &dyn Fn(&KeyspaceState) -> Sample,
     ) -> Option<Question> {
-        let reserved: u64 = match moment.limits.disk_budget {
-            // Nobody asks.
-            u64::MAX => 0,
-            _ => self.keyspaces.iter().map(|keyspace| keyspace.flight.writing()).sum(),
-        };
+        let reserved = self.reserved_disk(moment);
         let Control { keyspaces, numbers, decisions, stirred, .. } = self;
         let keyspace = &mut keyspaces[index];
         let admission = &mut Admission { numbers, decisions, moment };
         admission.begin_manual(keyspace);
         let settings = settings(moment, &keyspace.state);
-        let is_full = keyspace.flight.tickets.len() >= settings.most_tickets();
-        if !keyspace.due || is_full || keyspace.asked_from(settings.slots as usize) > moment.now {
-            return None;
-        }
-        let weights = || Weights::of(&keyspace.view(), &keyspace.design);
-        if !keyspace.flushed && keyspace.flight.is_fed(&settings, weights) {
-            return None;
-        }
-        (keyspace.due, keyspace.flushed) = (false, false);
-        // What is asked for by hand waits until nothing runs, and only so long nothing else is planned.
-        if keyspace.asked_manual().is_some() {
+        if !take_due(keyspace, &settings, moment) {
             return None;
         }
         let (cpu, began) = (moment.clock.thread_cpu_nanos(), moment.clock.monotonic_nanos());
         let tree = keyspace.installed();
-        let mut view = project::view(&tree, &keyspace.flight);
-        let projected = project::after(&view);
+        let view = project::view(&tree, &keyspace.flight);
+        let mut seen = Seen { tree, projected: project::after(&view), view };
         let tickets = keyspace.flight.ticket_views();
         let sample = sample(&keyspace.state);
-        let options = keyspace.state.options.load();
-        let enough = if keyspace.flight.is_starved() { enough(keyspace, &settings, moment) } else { 0 };
-        let limits = LimitView {
-            memtable_bytes: keyspace.state.memtable_bytes() as u64,
-            file_bytes: options.file_bytes,
-            max_runs: options.max_runs as u32,
-            max_write_amp: options.max_write_amp,
-            disk_used: moment.limits.disk_used.saturating_add(reserved),
-            pin: options.arce_pin,
-            enough,
-            ..moment.limits
-        };
-        keyspace.design = keyspace.policy.design(&projected, &limits);
+        let limits = limits(keyspace, &settings, moment, reserved);
+        keyspace.design = keyspace.policy.design(&seen.projected, &limits);
         keyspace.fold_costs = FoldCosts::measured(&sample.load, &sample.lately, &moment.costs);
         if settings.mode != Mode::Pipelined {
-            view = without_pipeline(view, &keyspace.flight);
+            seen.view = without_pipeline(seen.view, &keyspace.flight);
         }
         let input = PolicyInput {
-            tree: &view,
+            tree: &seen.view,
             tickets: &tickets,
             load: &sample.load,
             costs: &moment.costs,
@@ -252,74 +229,82 @@ impl Control {
             seed: moment.seed,
             frozen: keyspace.is_frozen(),
         };
-        let before = (keyspace.policy.name(), keyspace.policy.save());
-        let decision = fallback::decide(keyspace, &input);
-        let changes_pace =
-            decision.pace.as_ref().is_some_and(|pace| sets_another(pace, keyspace.pace.as_ref()));
-        if changes_pace || !decision.plans.is_empty() || !decision.park.is_empty() {
-            explain::decided(admission.decisions, &keyspace.state.name, &before, &input, &decision);
-        }
-        let mut is_idle = decision.park.is_empty() && decision.think.is_none();
-        if let Some(pace) = decision.pace {
-            keyspace.pace = Some(pace);
-            keyspace.runs_then = keyspace.state.peek().tree.runs();
-        }
-        if let Some(think) = decision.think {
-            keyspace.begin_search(think);
-            *stirred = true;
-        }
-        // What the policy saw serves for its first plan too, unless it was not all, or is no longer so.
+        let decision = decide_and_log(keyspace, admission.decisions, &input);
+        // The view of the policy is reused for its first plan, unless it was reduced or is out of date.
         let is_whole = settings.mode == Mode::Pipelined && decision.park.is_empty();
-        let mut seen = is_whole.then_some(Seen { tree, view, projected });
-        for ticket in decision.park {
-            // What a person asked for is no policy's to take back.
-            if keyspace.begun_manual(ticket).is_some() {
-                continue;
-            }
-            // Only pieces that have not started, or wait for one of these: none of them has an output yet that is held.
-            const PARKED: &str = "parked by the policy";
-            let ended = keyspace.flight.withdraw_ready(ticket, PARKED);
-            explain::withdrawn(admission.decisions, moment.now, &keyspace.state.name, &ended, PARKED);
-            // What was given back may be merged otherwise.
-            keyspace.due = true;
-            *stirred = true;
-        }
-        let (mut admitted, mut wrong) = (0, 0);
-        for plan in &decision.plans {
-            match admission.admit(keyspace, plan, seen.as_ref()) {
-                Ok(_) => {
-                    admitted += 1;
-                    (seen, is_idle) = (None, false);
-                }
-                Err(Refusal::Illegal(_)) => wrong += 1,
-                Err(Refusal::Enough | Refusal::Busy) => {}
-            }
-        }
-        if admitted > 0 {
-            // With these under way the policy may see more to do.
-            keyspace.due = true;
-            keyspace.failures = 0;
-        } else if wrong > 0 && keyspace.flight.tickets.is_empty() {
-            keyspace.rest(moment.now);
-            keyspace.due = true;
-        }
+        let is_idle = admission.apply(keyspace, decision, is_whole.then_some(seen), stirred);
         Some(Question { cpu, began, is_idle })
+    }
+
+    /// Returns the disk space in bytes that running compactions may still write. Without a budget no policy looks at
+    /// it.
+    fn reserved_disk(&self, moment: &Moment) -> u64 {
+        match moment.limits.disk_budget {
+            u64::MAX => 0,
+            _ => self.keyspaces.iter().map(|keyspace| keyspace.flight.writing()).sum(),
+        }
     }
 }
 
-/// A policy was asked.
+/// Returns whether the policy of `keyspace` is to be called now, and marks the call as made.
+fn take_due(keyspace: &mut KeyspaceControl, settings: &Settings, moment: &Moment) -> bool {
+    let is_full = keyspace.flight.tickets.len() >= settings.most_tickets();
+    if !keyspace.due || is_full || keyspace.asked_from(settings.slots as usize) > moment.now {
+        return false;
+    }
+    let weights = || Weights::of(&keyspace.view(), &keyspace.design);
+    if !keyspace.flushed && keyspace.flight.is_fed(settings, weights) {
+        return false;
+    }
+    (keyspace.due, keyspace.flushed) = (false, false);
+    // A manual compaction waits until nothing runs. Only until then nothing else is planned.
+    keyspace.asked_manual().is_none()
+}
+
+/// Returns the limits that the policy of `keyspace` is given.
+fn limits(keyspace: &KeyspaceControl, settings: &Settings, moment: &Moment, reserved: u64) -> LimitView {
+    let options = keyspace.state.options.load();
+    let enough = if keyspace.flight.is_starved() { enough(keyspace, settings, moment) } else { 0 };
+    LimitView {
+        memtable_bytes: keyspace.state.memtable_bytes() as u64,
+        file_bytes: options.file_bytes,
+        max_runs: options.max_runs as u32,
+        max_write_amp: options.max_write_amp,
+        disk_used: moment.limits.disk_used.saturating_add(reserved),
+        pin: options.arce_pin,
+        enough,
+        ..moment.limits
+    }
+}
+
+/// Calls the policy, and logs a decision that changes something.
+fn decide_and_log(
+    keyspace: &mut KeyspaceControl,
+    decisions: &mut DecisionLog,
+    input: &PolicyInput<'_>,
+) -> Decision {
+    let before = (keyspace.policy.name(), keyspace.policy.save());
+    let decision = fallback::decide(keyspace, input);
+    let changes_pace = decision.pace.as_ref().is_some_and(|pace| sets_another(pace, keyspace.pace.as_ref()));
+    if changes_pace || !decision.plans.is_empty() || !decision.park.is_empty() {
+        explain::decided(decisions, &keyspace.state.name, &before, input, &decision);
+    }
+    decision
+}
+
+/// A policy call.
 struct Question {
-    /// What its thread had used of a core before, nanoseconds.
+    /// CPU time that its thread had used before, in nanoseconds.
     cpu: u64,
-    /// When that was, nanoseconds.
+    /// Start time in nanoseconds.
     began: u64,
-    /// It led to nothing but a pace.
+    /// Whether it changed nothing except the write rate limit.
     is_idle: bool,
 }
 
-/// What the scheduler goes by in a keyspace.
+/// Returns the scheduler's settings for a keyspace.
 fn settings(moment: &Moment, keyspace: &KeyspaceState) -> Settings {
-    // Small files mean small pieces: a piece is not to hold more than a few of them back.
+    // Small files get small pieces, so that one piece holds back only a few of them.
     let most = moment.piece_bytes.min(keyspace.options.load().file_bytes.saturating_mul(4));
     // Installing and syncing may take a twentieth of a piece's time.
     let fixed = moment.costs.merge_fixed_ns / 1e9 * moment.costs.merge_bytes_per_s;
@@ -327,7 +312,7 @@ fn settings(moment: &Moment, keyspace: &KeyspaceState) -> Settings {
     Settings { slots: moment.limits.slots, mode: moment.mode, piece: (least, most), ..Settings::default() }
 }
 
-/// Levels from which enough is ready.
+/// Returns the levels that have enough ready compactions.
 fn enough(keyspace: &KeyspaceControl, settings: &Settings, moment: &Moment) -> u8 {
     let tree = keyspace.installed();
     let (design, costs) = (&keyspace.design, keyspace.fold_costs);
@@ -335,13 +320,14 @@ fn enough(keyspace: &KeyspaceControl, settings: &Settings, moment: &Moment) -> u
     keyspace.flight.enough(&scene)
 }
 
-/// Whether `pace` has other bounds than the one before: how many runs there are, and how fast they go, always changes.
+/// Returns whether `pace` has other bounds than the previous limit. The number of runs and the speed change every time
+/// and do not count.
 fn sets_another(pace: &Pace, before: Option<&Pace>) -> bool {
     let bounds = |pace: &Pace| (pace.scope, pace.slow, pace.stop, pace.passes, pace.hard_stop);
     before.is_none_or(|before| bounds(before) != bounds(pace))
 }
 
-/// The tree as it is installed, with what is under way, and after that.
+/// The installed tree, the same with compactions in flight, and the tree after them.
 struct Seen {
     tree: TreeView,
     view: TreeView,
@@ -355,7 +341,62 @@ struct Admission<'a> {
 }
 
 impl Admission<'_> {
-    /// Plans what was asked for by hand next, if nothing is under way.
+    /// Carries a decision out: pace, search, withdrawn tickets, new plans. Returns whether nothing changed but the
+    /// pace.
+    fn apply(
+        &mut self,
+        keyspace: &mut KeyspaceControl,
+        decision: Decision,
+        mut seen: Option<Seen>,
+        stirred: &mut bool,
+    ) -> bool {
+        let now = self.moment.now;
+        let mut is_idle = decision.park.is_empty() && decision.think.is_none();
+        if let Some(pace) = decision.pace {
+            keyspace.pace = Some(pace);
+            keyspace.runs_then = keyspace.state.peek().tree.runs();
+        }
+        if let Some(think) = decision.think {
+            keyspace.begin_search(think);
+            *stirred = true;
+        }
+        for ticket in decision.park {
+            // A policy may not withdraw a manual compaction.
+            if keyspace.begun_manual(ticket).is_some() {
+                continue;
+            }
+            // Withdraws only pieces that have not started or that wait for such a piece. None of them has a held output
+            // yet.
+            const PARKED: &str = "withdrawn by the policy";
+            let ended = keyspace.flight.withdraw_ready(ticket, PARKED);
+            explain::withdrawn(self.decisions, now, &keyspace.state.name, &ended, PARKED);
+            // The freed inputs may be compacted in another way.
+            keyspace.due = true;
+            *stirred = true;
+        }
+        let (mut admitted, mut wrong) = (0, 0);
+        for plan in &decision.plans {
+            match self.admit(keyspace, plan, seen.as_ref()) {
+                Ok(_) => {
+                    admitted += 1;
+                    (seen, is_idle) = (None, false);
+                }
+                Err(Refusal::Illegal(_)) => wrong += 1,
+                Err(Refusal::Enough | Refusal::Busy) => {}
+            }
+        }
+        if admitted > 0 {
+            // With these plans in flight the policy may find more work.
+            keyspace.due = true;
+            keyspace.failures = 0;
+        } else if wrong > 0 && keyspace.flight.tickets.is_empty() {
+            keyspace.rest(now);
+            keyspace.due = true;
+        }
+        is_idle
+    }
+
+    /// Plans the next manual compaction if nothing is in flight.
     fn begin_manual(&mut self, keyspace: &mut KeyspaceControl) {
         if !keyspace.flight.tickets.is_empty() {
             return;
@@ -369,16 +410,16 @@ impl Admission<'_> {
         manual.stage = match admitted {
             Some(Ok(ticket)) => Stage::Begun(ticket),
             None | Some(Err(Refusal::Illegal(Illegal::Empty))) => Stage::Ended,
-            // What is damaged is in the way; nothing else is, where nothing is under way.
+            // With nothing in flight, only a damaged table can make the plan illegal.
             Some(Err(refusal)) => {
-                let what = format!("a compaction of a whole range is refused: {}", refusal.rule());
+                let what = format!("a manual compaction was refused: {}", refusal.rule());
                 manual.error.get_or_insert_with(|| Error::new(ErrorKind::Bug, what));
                 Stage::Ended
             }
         };
     }
 
-    /// Turns `plan` into a ticket, or says why not.
+    /// Turns `plan` into a ticket, or returns why it was refused.
     fn admit(
         &mut self,
         keyspace: &mut KeyspaceControl,
@@ -410,7 +451,7 @@ impl Admission<'_> {
 
     fn refuse(&mut self, keyspace: &mut KeyspaceControl, plan: &Plan, refusal: &Refusal) {
         let Refusal::Illegal(illegal) = refusal else { return };
-        // The rule alone: the whole text would show user keys.
+        // Only the rule is logged: the full text would show user keys.
         let why = format!("illegal: {}", illegal.rule());
         explain::refused(self.decisions, self.moment.now, &keyspace.state.name, plan, &why);
         keyspace.policy.observe(&Outcome::Plan {

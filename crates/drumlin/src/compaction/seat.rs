@@ -1,6 +1,7 @@
-//! The seat of a keyspace's policy, through which it is asked everything: a panic is its last word.
+//! The policy guard: all calls of a keyspace's policy go through it, and it catches panics.
 //!
-//! From then on it is asked nothing more, and what it was asked has a plain answer. `fallback` gives the seat to another.
+//! After a panic the policy is never called again, and every call returns a default. `fallback` then replaces the
+//! policy.
 
 use drumlin_types::contract::{
     CompactionPolicy, Decision, LevelDesign, LimitView, Outcome, PolicyInput, RunTag, TreeView,
@@ -8,7 +9,7 @@ use drumlin_types::contract::{
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// The policy of a keyspace. Once it has panicked it answers everything plainly.
+/// The policy of a keyspace. After a panic it returns defaults.
 #[derive(Debug)]
 pub(crate) struct Seat {
     policy: Box<dyn CompactionPolicy>,
@@ -27,12 +28,13 @@ impl Seat {
         self.has_failed.get()
     }
 
-    /// What was asked on its behalf elsewhere panicked.
+    /// Records a panic that happened elsewhere on behalf of the policy.
     pub(crate) fn fail(&self) {
         self.has_failed.set(true);
     }
 
-    /// What `ask` gives, or `plain` from the first panic on. What that leaves of the policy is never looked at.
+    /// Returns the result of `ask`, or `plain` if the policy has panicked, now or earlier. The policy's state after a
+    /// panic is never used.
     fn ask<T>(&self, plain: T, ask: impl FnOnce(&dyn CompactionPolicy) -> T) -> T {
         if self.has_failed.get() {
             return plain;
@@ -43,7 +45,7 @@ impl Seat {
         })
     }
 
-    /// The same, of what may change the policy.
+    /// The same for calls that may change the policy.
     fn tell<T>(&mut self, plain: T, tell: impl FnOnce(&mut dyn CompactionPolicy) -> T) -> T {
         if self.has_failed.get() {
             return plain;

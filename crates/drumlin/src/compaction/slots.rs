@@ -1,84 +1,86 @@
-//! How many merges may run at a time: a number that was set, or one that is found by measuring.
+//! How many compactions may run at a time: a fixed number, or one that is found by measuring.
 //!
-//! While the number is to be found, every two seconds of the environment's clock are an interval. Merges count what they
-//! write, and for how long their steps ran and had a core. When slots were busy for half of an interval, one more is tried;
-//! it stays only if merges then wrote a twentieth more (`limits::Tuner`): even where each gains what it might, that ends
-//! at 21. The bounds are those of `limits::slots`: memory for
-//! merges, and the cores that are left beside the program's own, where a slot takes its measured share of a core. So
-//! merges that compute get no more slots than cores, and merges that wait for a device get what the device rewards.
+//! To find the number, every two seconds of the environment's clock are one interval. Compactions count the bytes that
+//! they write, the time of their steps, and the CPU time of these. If slots were busy for half of an interval, one more
+//! slot is tried. It stays only if compactions then wrote a twentieth more (`limits::Tuner`). Even with linear scaling
+//! that ends at 21 slots.
 //!
-//! Invariants: a number that was set never changes; nothing is read but the environment's clocks and counts, so a
-//! simulated world, where no step takes time on a core, decides the same for the same seed.
+//! `limits::slots` gives the bounds: the memory for compactions, and the cores that the program leaves, where a slot
+//! counts with the share of a core that it was measured to use. So compactions that are bound by CPU get no more slots
+//! than cores, and compactions that wait for a device get as many as the device rewards.
+//!
+//! Invariants: a fixed number never changes. Only the environment's clocks and counters are read. So a simulated world,
+//! in which no step uses CPU time, decides the same for the same seed.
 
 use drumlin_env::sync::Mutex;
 use drumlin_env::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use drumlin_policy::schedule::limits::{self, Machine, Tuner};
 
-/// Microseconds of an interval.
+/// Length of an interval in microseconds.
 const INTERVAL: u64 = 2_000_000;
-/// Share of all slots' time in steps from which on one more is tried. Writers are slowed so that merges keep up, so slots
-/// that hold writers up need not be busy all the time.
+/// Busy fraction of all slots from which on one more is tried. Writers are slowed so that compactions keep up, so slots
+/// that hold writers back need not be busy all the time.
 const WELL_USED: f64 = 0.5;
-/// Memory that a busy slot is taken to need: what it read ahead of its inputs, and blocks of its output.
+/// Memory that a busy slot is assumed to need: read-ahead of its inputs, and blocks of its output.
 const SLOT_MEMORY: u64 = 2 << 20;
-/// Part of the store's memory that merges may take, as a divisor.
+/// Fraction of the store's memory that compactions may use, as a divisor.
 const MEMORY_PART: u64 = 8;
-/// Most slots at first.
+/// Largest initial number of slots.
 const FIRST_MOST: usize = 4;
 
 const MIB: f64 = 1_048_576.0;
 
-/// The number of merge slots in force.
+/// The current number of compaction slots.
 #[derive(Debug)]
 pub(crate) struct Slots {
     count: AtomicUsize,
-    /// When the interval ends, monotonic microseconds; never where the number was set.
+    /// When the interval ends, in monotonic microseconds. `u64::MAX` if the number is fixed.
     ends: AtomicU64,
-    /// What merges did since the store was opened.
+    /// Counters of all compactions since the store was opened.
     written: AtomicU64,
     busy_nanos: AtomicU64,
     core_nanos: AtomicU64,
-    /// `None` where the number was set.
+    /// `None` if the number is fixed.
     search: Option<Mutex<Search>>,
 }
 
 #[derive(Debug)]
 struct Search {
     tuner: Tuner,
-    /// Cores left by the program, and memory for merges.
+    /// Cores that the program leaves, and memory for compactions.
     cores: f64,
     memory: u64,
-    /// Slots beyond which no thread could be started.
+    /// Largest number of slots for which threads could be started.
     threads: usize,
     since: Reading,
-    /// Share of a core that a busy slot took last.
+    /// Share of a core that a busy slot used in the last interval.
     share: f64,
-    /// Bytes per second of the interval before.
+    /// Bytes per second in the last interval.
     rate: f64,
 }
 
-/// The counts at a moment.
+/// Values of the counters at one moment.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 struct Reading {
-    /// Monotonic microseconds.
+    /// Monotonic time in microseconds.
     at: u64,
     written: u64,
     busy_nanos: u64,
     core_nanos: u64,
 }
 
-/// The number of slots has changed.
+/// A change of the number of slots.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct SlotChange {
     pub(crate) before: usize,
     pub(crate) slots: usize,
-    /// Why, with the numbers.
+    /// Reason, with the measured numbers.
     pub(crate) reason: String,
 }
 
 impl Slots {
-    /// `workers` slots; for 0 the number is found, from `now` in microseconds on, for `cores` cores and a store of
-    /// `memory` bytes.
+    /// Creates `workers` slots. For 0 the number is found by measuring from time `now` in microseconds on, for a
+    /// machine of `cores` cores and a store of `memory` bytes.
     pub(crate) fn new(workers: usize, cores: usize, memory: u64, now: u64) -> Slots {
         let free = cores.saturating_sub(1).max(1);
         let mut search = Search {
@@ -102,31 +104,32 @@ impl Slots {
         }
     }
 
-    /// Slots in force. Those beyond end their piece and begin no other.
+    /// Returns the current number of slots. Surplus slots finish their piece and start no other.
     pub(crate) fn count(&self) -> usize {
         self.count.load(Relaxed)
     }
 
-    /// Whether the interval is over.
+    /// Returns whether the interval is over.
     pub(crate) fn is_due(&self, now: u64) -> bool {
         now >= self.ends.load(Relaxed)
     }
 
-    /// A step of a merge wrote so many bytes and took so long, and so long on a core; nanoseconds.
+    /// Counts a step of a compaction: bytes written, wall-clock time and CPU time in nanoseconds.
     pub(crate) fn worked(&self, written: u64, busy_nanos: u64, core_nanos: u64) {
         self.written.fetch_add(written, Relaxed);
         self.busy_nanos.fetch_add(busy_nanos, Relaxed);
         self.core_nanos.fetch_add(core_nanos, Relaxed);
     }
 
-    /// No thread could be started for slots beyond `most`.
+    /// Records that no thread could be started for more than `most` slots.
     pub(crate) fn refuse_beyond(&self, most: usize) {
         if let Some(search) = &self.search {
             search.lock().threads = most.max(1);
         }
     }
 
-    /// Ends the interval if it is over: the number may change then. While `is_frozen` it stays, and nothing is measured.
+    /// Ends the interval if it is over, which may change the number. While `is_frozen` the number stays, and nothing is
+    /// measured.
     pub(crate) fn interval(&self, now: u64, is_frozen: bool) -> Option<SlotChange> {
         if !self.is_due(now) {
             return None;
@@ -166,13 +169,13 @@ impl Search {
             return None;
         }
         let verdict = match slots {
-            more if more > before => "one more is tried",
-            _ if before > most as usize => "no more are carried",
-            _ => "the last was not worth it",
+            more if more > before => "one more slot is tried",
+            _ if before > most as usize => "cores, memory or threads allow no more",
+            _ => "the last slot gained too little",
         };
         let reason = format!(
-            "{verdict}: merges wrote {:.1} MiB/s, {:.1} in the interval before; slots were busy {:.0} % of the time, with \
-             {:.0} % of a core each; at most {most}",
+            "{verdict}: compactions wrote {:.1} MiB/s, {:.1} in the interval before; slots were busy {:.0} % of the time, \
+             with {:.0} % of a core each; at most {most}",
             rate / MIB,
             last / MIB,
             100.0 * busy,
@@ -181,9 +184,9 @@ impl Search {
         Some(SlotChange { before, slots, reason })
     }
 
-    /// Slots that cores, memory and threads carry.
+    /// Returns the number of slots that cores, memory and threads allow.
     fn most(&self) -> u32 {
-        // What a device gives is not known: steps that it does not reward are taken back.
+        // The throughput of the device is unknown. A step that the device does not reward is undone later.
         let memory = (self.memory, SLOT_MEMORY);
         let machine = Machine { cores: self.cores, busy: self.share, device: 0.0, slot: 0.0, memory };
         limits::slots(&machine).min(u32::try_from(self.threads).unwrap_or(u32::MAX))
@@ -197,8 +200,8 @@ mod tests {
     /// Memory for 32 slots.
     const MEMORY: u64 = 512 << 20;
 
-    /// Runs intervals in which all slots are busy, with `core` of a core each, and write what `rate` says of their
-    /// number in MiB per second; the numbers that were in force.
+    /// Runs intervals in which all slots are busy with a fraction `core` of a core each, and write `rate` MiB per
+    /// second for the current number of slots. Returns the number of slots after each interval.
     fn numbers(slots: &Slots, intervals: u64, core: f64, rate: impl Fn(usize) -> f64) -> Vec<usize> {
         let mut numbers = Vec::new();
         for interval in 1..=intervals {
@@ -207,7 +210,7 @@ mod tests {
             slots.worked(written as u64, busy, (busy as f64 * core) as u64);
             if let Some(change) = slots.interval(interval * INTERVAL, false) {
                 assert_eq!(change.slots, slots.count());
-                assert!(change.before.abs_diff(change.slots) == 1, "one step in an interval");
+                assert!(change.before.abs_diff(change.slots) == 1, "the number must change in steps of one");
             }
             numbers.push(slots.count());
         }
@@ -221,7 +224,7 @@ mod tests {
         let numbers = numbers(&slots, 100, 0.05, |n| 60.0 * n.min(9) as f64);
         assert!(numbers[20..].iter().all(|n| (9..=10).contains(n)), "{numbers:?}");
         let tried = numbers[20..].iter().filter(|n| **n == 10).count();
-        assert!(tried <= 10, "a step that gains nothing is taken back, and not tried again at once");
+        assert!(tried <= 10, "a slot that gains nothing is removed, and not tried again at once");
     }
 
     #[test]
@@ -263,7 +266,11 @@ mod tests {
         assert_eq!(slots.interval(INTERVAL - 1, false), None);
         let change = slots.interval(INTERVAL, false).expect("all slots were busy");
         assert_eq!((change.before, change.slots), (1, 2));
-        assert!(change.reason.starts_with("one more is tried: merges wrote 0.5 MiB/s"), "{}", change.reason);
+        assert!(
+            change.reason.starts_with("one more slot is tried: compactions wrote 0.5 MiB/s"),
+            "{}",
+            change.reason
+        );
         let back = slots.interval(2 * INTERVAL, false).expect("nothing was written since");
         assert_eq!((back.before, back.slots), (2, 1));
         for interval in 3..50 {

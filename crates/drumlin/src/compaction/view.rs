@@ -5,7 +5,7 @@ use crate::version::{Level, Tree};
 use drumlin_policy::schedule::project;
 use drumlin_types::contract::{FileState, LevelView, RunView, TreeView};
 
-/// The picture of `tree` as it is installed, all files free.
+/// Returns the installed tree with all files free.
 pub(crate) fn installed(tree: &Tree) -> TreeView {
     let level = |level: &Level| {
         let runs = level.runs.iter().map(|run| RunView {
@@ -18,7 +18,7 @@ pub(crate) fn installed(tree: &Tree) -> TreeView {
     TreeView { levels: tree.levels.iter().map(level).collect() }
 }
 
-/// The picture of `tree` with the plans of `flight` under way.
+/// Returns the tree with the compactions of `flight` in flight.
 pub(crate) fn tree_view(tree: &Tree, flight: &Flight) -> TreeView {
     project::view(&installed(tree), flight)
 }

@@ -1,14 +1,16 @@
-//! Memory that is handed out piece by piece and freed whole.
+//! Arena: memory handed out in pieces and freed as a whole.
 //!
-//! Pieces are cut from the front of the current chunk with one `fetch_add`. A chunk that cannot hold the next
-//! piece is left behind, its rest unused, and a new one, twice as large up to 1 MiB and then a region of 2 MiB, takes
-//! its place by compare-and-swap: of the threads that try at once one wins, the others free the chunk they made and
-//! use the winner's. A piece too big to be worth cutting from a chunk gets one of its own, which never is
-//! current. All chunks hang on two lists that only grow, and are freed when the arena is dropped.
+//! A thread cuts a piece from the front of the current chunk with one `fetch_add`. A chunk that cannot hold the next
+//! piece is retired and its rest stays unused. A new chunk replaces it by compare-and-swap: twice as large up to 1
+//! MiB, then a region of 2 MiB. If several threads try at once, one wins; the others free their chunks and use the
+//! winner's.
+//!
+//! A piece too big to cut from a chunk gets a chunk of its own, which is never current. All chunks are in two lists
+//! that only grow. They are freed when the arena is dropped.
 //!
 //! Invariants:
 //! * No two pieces overlap, and no piece moves.
-//! * A piece stays valid until the arena is dropped; nothing is freed before.
+//! * A piece stays valid until the arena is dropped; nothing is freed earlier.
 //! * Pieces start at multiples of [`ALIGN`]; their bytes are uninitialised.
 
 use core::mem::MaybeUninit;
@@ -19,41 +21,41 @@ use drumlin_env::sync::atomic::{
     Ordering::{AcqRel, Acquire, Relaxed},
 };
 
-/// Every piece starts at a multiple of this many bytes.
+/// Alignment of every piece, in bytes.
 pub(super) const ALIGN: usize = 8;
 
-/// The first chunk is small, so that a keyspace with a handful of entries costs little.
+/// Size of the first chunk in bytes; small, so that a keyspace with a handful of entries costs little.
 const FIRST_CHUNK_BYTES: usize = 4 << 10;
-/// Chunks stop growing here; the next ones are regions, where the system has them.
+/// Maximum chunk size in bytes. After chunks of this size the arena uses regions, if the system has them.
 const MAX_CHUNK_BYTES: usize = 1 << 20;
-/// A piece above this gets a chunk of its own; it also bounds what is lost at the end of a chunk.
+/// Maximum size in bytes of a piece that shares a chunk. It also bounds the unused rest of a chunk.
 const MAX_CUT_BYTES: usize = MAX_CHUNK_BYTES / 4;
 
-/// Chunks are made of cache lines, so that a chunk starts at the start of one.
+/// Unit of chunk memory: a cache line, so that chunks are aligned to cache lines.
 #[repr(C, align(64))]
 struct Line([u8; 64]);
 
-/// Whose memory a chunk has.
+/// Memory of a chunk, by its origin.
 enum Memory {
     Lines(NonNull<[MaybeUninit<Line>]>),
-    /// Taken by `drop` alone.
+    /// Only `drop` takes the region out.
     Region(Option<Region>),
 }
 
-/// A block of memory and how much of it is used.
+/// Block of memory, with the number of bytes in use.
 struct Chunk {
     memory: Memory,
     start: NonNull<u8>,
     capacity: usize,
-    /// Bytes asked for so far; above the capacity once the chunk has been found too small.
+    /// Bytes requested so far; above the capacity once a request did not fit.
     asked: AtomicUsize,
-    /// Bytes handed out by all earlier chunks of the list.
+    /// Total capacity of all earlier chunks of the list, in bytes.
     before: usize,
     previous: *mut Chunk,
 }
 
 impl Chunk {
-    /// A new chunk with room for `bytes`, the first `asked` of which are taken.
+    /// Creates a chunk of at least `bytes` bytes, of which the first `asked` are taken.
     fn boxed(bytes: usize, asked: usize, before: usize, previous: *mut Chunk) -> Box<Chunk> {
         let memory: Box<[MaybeUninit<Line>]> = Box::new_uninit_slice(bytes.div_ceil(size_of::<Line>()));
         let memory = NonNull::from(Box::leak(memory));
@@ -62,7 +64,7 @@ impl Chunk {
         Box::new(Chunk { memory: Memory::Lines(memory), start, capacity, asked, before, previous })
     }
 
-    /// The same over a region.
+    /// Creates a chunk over a region, of which the first `asked` bytes are taken.
     fn of_region(region: Region, asked: usize, before: usize, previous: *mut Chunk) -> Box<Chunk> {
         let (start, capacity) = (region.start(), REGION_BYTES);
         let asked = AtomicUsize::new(asked);
@@ -73,17 +75,17 @@ impl Chunk {
         self.capacity
     }
 
-    /// Bytes handed out by this chunk, give or take a last piece that did not fit.
+    /// Returns the bytes handed out by this chunk; its capacity if a last piece did not fit.
     fn used(&self) -> usize {
         self.asked.load(Relaxed).min(self.capacity())
     }
 
-    /// The piece that starts `offset` bytes into the chunk.
+    /// Returns the piece that starts `offset` bytes into the chunk.
     ///
     /// # Safety
     /// `offset` is at most the capacity.
     unsafe fn piece(&self, offset: usize) -> NonNull<u8> {
-        // SAFETY: by the contract of this function the result is inside the memory, or just after it.
+        // SAFETY: by the contract of this function the result is inside the memory or just after it.
         unsafe { self.start.add(offset) }
     }
 }
@@ -102,21 +104,21 @@ impl Drop for Chunk {
     }
 }
 
-/// Hands out memory to any number of threads, and frees it all at once.
+/// Allocator that serves any number of threads and frees all its memory at once.
 pub(super) struct Arena {
-    /// The chunk that pieces are cut from; null before the first piece. Earlier ones hang behind it.
+    /// Chunk that pieces are cut from, linked to earlier ones; null before the first piece.
     current: AtomicPtr<Chunk>,
     /// Chunks that hold one big piece each.
     big: AtomicPtr<Chunk>,
 }
 
 impl Arena {
-    /// An arena that holds no memory yet.
+    /// Creates an arena that holds no memory yet.
     pub(super) fn new() -> Arena {
         Arena { current: AtomicPtr::new(ptr::null_mut()), big: AtomicPtr::new(ptr::null_mut()) }
     }
 
-    /// `bytes` uninitialised bytes that belong to the caller until the arena is dropped.
+    /// Returns `bytes` uninitialised bytes that belong to the caller until the arena is dropped.
     pub(super) fn allocate(&self, bytes: usize) -> NonNull<u8> {
         let bytes = bytes.next_multiple_of(ALIGN);
         if bytes > MAX_CUT_BYTES {
@@ -124,10 +126,10 @@ impl Arena {
         }
         loop {
             let current = self.current.load(Acquire);
-            // SAFETY: chunks are freed only when the arena is dropped, and nobody has one mutably.
+            // SAFETY: chunks are freed only when the arena is dropped, and no thread has a mutable reference to one.
             if let Some(chunk) = unsafe { current.as_ref() } {
-                // Failed attempts add to `asked` too. Each is followed by a new chunk of at least that size,
-                // so the sum cannot come near the end of `usize`.
+                // Failed attempts add to `asked` too. Each is followed by a new chunk of at least that size, so the
+                // sum cannot come near the maximum of `usize`.
                 let offset = chunk.asked.fetch_add(bytes, Relaxed);
                 if offset + bytes <= chunk.capacity() {
                     // SAFETY: the piece ends inside the chunk, so it starts there too.
@@ -140,8 +142,7 @@ impl Arena {
         }
     }
 
-    /// Puts a new chunk in the place of `full` and cuts `bytes` from it; `None` when another thread was
-    /// faster.
+    /// Replaces `full` by a new chunk and cuts `bytes` from it. Returns `None` if another thread was faster.
     #[cold]
     fn replace(&self, full: *mut Chunk, bytes: usize) -> Option<NonNull<u8>> {
         // SAFETY: as in `allocate`: chunks live as long as the arena.
@@ -149,7 +150,7 @@ impl Arena {
             Some(chunk) => ((2 * chunk.capacity()).min(MAX_CHUNK_BYTES), chunk.before + chunk.capacity()),
             None => (FIRST_CHUNK_BYTES, 0),
         };
-        // What chunks of 4 KiB, 8 KiB and so on to the largest hold together.
+        // Total size of the chunks of 4 KiB, 8 KiB and so on up to the largest.
         let is_grown = before >= 2 * MAX_CHUNK_BYTES - FIRST_CHUNK_BYTES;
         let chunk = match is_grown.then(Region::take).flatten() {
             Some(region) => Chunk::of_region(region, bytes, before, full),
@@ -160,7 +161,7 @@ impl Arena {
             // SAFETY: the chunk was just made, and offset 0 is in it.
             Ok(_) => Some(unsafe { (*chunk).piece(0) }),
             Err(_) => {
-                // SAFETY: the chunk was never published, so it is still this thread's alone.
+                // SAFETY: the chunk was never published, so it still belongs to this thread alone.
                 drop(unsafe { Box::from_raw(chunk) });
                 None
             }
@@ -182,20 +183,20 @@ impl Arena {
                 Ok(_) => return piece,
                 Err(now) => {
                     first = now;
-                    // SAFETY: the chunk was not published, so it is still this thread's alone.
+                    // SAFETY: the chunk was not published, so it still belongs to this thread alone.
                     chunk = unsafe { Box::from_raw(raw) };
                 }
             }
         }
     }
 
-    /// Bytes handed out, with the ends of chunks that were left behind. Never falls.
+    /// Returns the bytes handed out, including the unused ends of retired chunks. Never decreases.
     pub(super) fn bytes(&self) -> usize {
         self.sum(Chunk::used)
     }
 
     #[cfg(test)]
-    /// Bytes held: those handed out and those still to be.
+    /// Returns the bytes held: those handed out and those still free.
     pub(super) fn held_bytes(&self) -> usize {
         self.sum(Chunk::capacity)
     }
@@ -215,8 +216,8 @@ impl Drop for Arena {
         for list in [&self.current, &self.big] {
             let mut chunk = list.load(Acquire);
             while !chunk.is_null() {
-                // SAFETY: every listed chunk came from `Box::into_raw` and is listed once; `&mut self` says
-                // that no other thread uses the arena any more.
+                // SAFETY: every listed chunk came from `Box::into_raw` and is listed once; `&mut self` proves that no
+                // other thread uses the arena any more.
                 let freed = unsafe { Box::from_raw(chunk) };
                 chunk = freed.previous;
             }
@@ -228,7 +229,7 @@ impl Drop for Arena {
 mod tests {
     use super::*;
 
-    /// Fills each piece with its own byte, and finds every byte unharmed after all are filled.
+    /// Fills each piece with its own byte value, and finds every byte unchanged after all are filled.
     #[test]
     fn pieces_do_not_overlap() {
         let arena = Arena::new();
@@ -239,7 +240,7 @@ mod tests {
             (0..rounds).flat_map(|_| sizes).map(|size| (arena.allocate(size), size)).collect();
         for (i, (piece, size)) in pieces.iter().enumerate() {
             assert_eq!(piece.as_ptr().addr() % ALIGN, 0);
-            // SAFETY: the piece is `size` bytes, this thread's alone.
+            // SAFETY: the piece is `size` bytes long and belongs to this thread alone.
             unsafe { piece.write_bytes(i as u8, *size) };
         }
         for (i, (piece, size)) in pieces.iter().enumerate() {
@@ -253,7 +254,7 @@ mod tests {
         assert!(arena.held_bytes() <= 2 * asked + 2 * REGION_BYTES);
     }
 
-    /// Few entries must not hold a large chunk.
+    /// A few entries do not allocate a large chunk.
     #[test]
     fn a_small_arena_is_small() {
         let arena = Arena::new();
@@ -263,7 +264,7 @@ mod tests {
         assert!(arena.held_bytes() < FIRST_CHUNK_BYTES + MAX_CUT_BYTES + 128);
     }
 
-    /// Four threads race for pieces across many chunk changes; no address is handed out twice.
+    /// Four threads race for pieces across many chunk changes. No address is handed out twice.
     #[test]
     #[expect(clippy::disallowed_methods, reason = "races real threads")]
     fn threads_get_pieces_of_their_own() {

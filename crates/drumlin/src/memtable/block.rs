@@ -1,20 +1,20 @@
-//! A block of the guide: a short sorted array of slots that name nodes or other blocks.
+//! Block of the guide: a short sorted array of slots that point to nodes or to other blocks.
 //!
-//! The *low* of a block is the node at which its range of places starts; the range ends at the low of its
-//! right neighbour. In a *leaf*, level 0, slots name nodes of the list; above, they name blocks of the level
-//! below. Beside each target stand the *digits* of its low: eight key bytes as a big-endian number, taken
-//! after the bytes that all keys of the block's range share, with zeros where the key has ended; or, if the
-//! range lies within the versions of one key, the inverted sequence number. So different digits order as the
-//! places do, and equal ones leave it to a look at the nodes.
+//! The *low* of a block is the node at which its range of places starts. The range ends at the low of its right
+//! neighbour. In a *leaf* (level 0) slots point to nodes of the list; above, they point to blocks of the level below.
+//! Each slot also stores the *digits* of its target's low: eight key bytes as a big-endian number. They are taken
+//! after the bytes that all keys of the block's range share, with zeros after the end of the key. If the range lies
+//! within the versions of one key, the digits are the inverted sequence number. Different digits therefore order as
+//! the places do; equal digits require a comparison of the nodes.
 //!
-//! Slots are atomics that one writer at a time changes in place while readers scan them. Slots are moved one
-//! by one from the end, so a reader misses none; but it may see the digits of one target beside another
-//! target, or digits made for another number of shared bytes. Readers check what they find.
+//! Slots are atomics that one writer at a time changes in place while readers scan them. The writer shifts slots one
+//! by one from the end, so a reader misses none. However, a reader may see the digits of one target beside another
+//! target, or digits computed for another number of shared bytes. Readers check what they find.
 //!
 //! Invariants:
-//! * A target below the count is a linked node in a leaf, above it a complete block of the level below.
-//! * `level` and `low` never change; the end of the range only moves left, when the block is split.
-//! * Blocks and what they name are memory of one arena, and live as long as it.
+//! * A target below the count is a linked node in a leaf, and a complete block of the level below elsewhere.
+//! * `level` and `low` never change. The end of the range only moves left, when the block is split.
+//! * Blocks and their targets are memory of one arena and live as long as it does.
 
 use super::arena::{ALIGN, Arena};
 use super::node::{Node, NodeRef, Place};
@@ -24,13 +24,13 @@ use drumlin_env::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
-/// Slots of a block: few enough to scan, enough for a flat tree.
+/// Number of slots in a block: few enough to scan, enough for a flat tree.
 pub(super) const WIDTH: usize = 32;
 
-/// In the place of a number of shared bytes: the range lies within the versions of one key.
+/// Value of `shared` if the range lies within the versions of one key.
 const ONE_KEY: u32 = u32::MAX;
 
-/// What a slot names: a node in a leaf, else a block.
+/// Target of a slot: a node in a leaf, else a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Target(NonNull<Node>);
 
@@ -39,13 +39,13 @@ impl Target {
         Target(node.as_ptr())
     }
 
-    /// The type of the pointer is a lie, which `Block::low_of` and `Block::child` know.
+    /// The pointer type is wrong for blocks; `Block::low_of` and `Block::child` cast it back.
     pub(super) fn block(block: &Block) -> Target {
         Target(NonNull::from(block).cast())
     }
 }
 
-/// A block that others link to; perhaps none.
+/// Link to a block; may be empty.
 pub(super) struct BlockLink(AtomicPtr<Block>);
 
 impl BlockLink {
@@ -54,8 +54,8 @@ impl BlockLink {
     }
 
     pub(super) fn get(&self) -> Option<&Block> {
-        // SAFETY: `set` was told that the block lives as long as this link; so does the first one, as all the
-        // blocks of a guide are in one arena.
+        // SAFETY: the caller of `set` guarantees that the block lives as long as this link. The first block does too,
+        // since all blocks of a guide are in one arena.
         unsafe { self.0.load(Acquire).as_ref() }
     }
 
@@ -66,21 +66,21 @@ impl BlockLink {
     }
 }
 
-/// Some slots in order.
+/// Sorted array of slots.
 #[repr(C)]
 pub(super) struct Block {
     /// 0 for a leaf.
     pub(super) level: u32,
     count: AtomicU32,
-    /// How many bytes all keys of the range share, or `ONE_KEY`. The digits are made for it.
+    /// Number of leading bytes that all keys of the range share, or `ONE_KEY`. The digits depend on it.
     shared: AtomicU32,
-    /// Only of a leaf: nodes of its range that have no slot, or had none when they were counted.
+    /// Leaf only: number of nodes of its range that have no slot, or had none when they were counted.
     pub(super) missed: AtomicU32,
-    /// The node at which the range starts; the head of the list for the first block of each level.
+    /// Node at which the range starts; the head of the list for the first block of each level.
     low: NonNull<Node>,
     pub(super) left: BlockLink,
     pub(super) right: BlockLink,
-    /// Only of a leaf: held by the one who changes the slots. Above, the guide's lock does.
+    /// Leaf only: lock for changes of the slots. Above the leaves, the guide's lock protects them.
     locked: AtomicBool,
     digits: [AtomicU64; WIDTH],
     targets: [AtomicPtr<Node>; WIDTH],
@@ -88,10 +88,10 @@ pub(super) struct Block {
 const _: () = assert!(align_of::<Block>() <= ALIGN);
 
 impl Block {
-    /// A block between `left` and `right`, to which nothing links yet.
+    /// Creates a block between `left` and `right`. No block links to it yet.
     ///
     /// # Safety
-    /// `low` and the neighbours are of `arena`; `targets` are at most `WIDTH`, and as `fill` demands.
+    /// `low` and the neighbours are of `arena`; `targets` are at most `WIDTH` and meet the conditions of `fill`.
     pub(super) unsafe fn allocate<'a>(
         arena: &'a Arena,
         (level, low): (u32, NodeRef<'_>),
@@ -111,8 +111,8 @@ impl Block {
             digits: [const { AtomicU64::new(0) }; WIDTH],
             targets: [const { AtomicPtr::new(ptr::null_mut()) }; WIDTH],
         };
-        // SAFETY: the piece is this thread's alone, long enough, and aligned to ALIGN, which is enough for a
-        // block; from now on it is only shared. The caller vouches for the targets.
+        // SAFETY: the piece belongs to this thread alone, is long enough, and is aligned to ALIGN, which suffices for
+        // a block; from now on it is only shared. The caller guarantees the conditions on the targets.
         unsafe {
             block.write(empty);
             let block = block.as_ref();
@@ -121,7 +121,7 @@ impl Block {
         }
     }
 
-    /// Slots in use.
+    /// Returns the number of slots in use.
     pub(super) fn count(&self) -> usize {
         self.count.load(Acquire) as usize
     }
@@ -135,25 +135,25 @@ impl Block {
         Target(NonNull::new(self.targets[slot].load(Acquire)).expect("slots below the count are set"))
     }
 
-    /// What the slots name.
+    /// Returns the targets of all slots in use.
     pub(super) fn targets(&self) -> Vec<Target> {
         (0..self.count()).map(|slot| self.target(slot)).collect()
     }
 
-    /// The node that `slot`, below the count, of a leaf names.
+    /// Returns the node that `slot` of a leaf points to. `slot` must be below the count.
     pub(super) fn node(&self, slot: usize) -> NodeRef<'_> {
         assert_eq!(self.level, 0, "leaves name nodes");
         self.low_of(self.target(slot))
     }
 
-    /// The block that `slot`, below the count, of a block above the leaves names.
+    /// Returns the block that `slot` of a block above the leaves points to. `slot` must be below the count.
     pub(super) fn child(&self, slot: usize) -> &Block {
         assert_ne!(self.level, 0, "leaves have no children");
-        // SAFETY: here targets are complete blocks, of the same arena.
+        // SAFETY: above the leaves targets are complete blocks, of the same arena.
         unsafe { self.target(slot).0.cast::<Block>().as_ref() }
     }
 
-    /// The node at which a target of this block starts.
+    /// Returns the node at which a target of this block starts.
     pub(super) fn low_of(&self, target: Target) -> NodeRef<'_> {
         // SAFETY: targets are complete nodes in a leaf, complete blocks above, all of the same arena.
         unsafe {
@@ -164,7 +164,7 @@ impl Block {
         }
     }
 
-    /// How many of the first `count` slots start before `place`, which must lie in the block's range.
+    /// Returns how many of the first `count` slots start before `place`, which must lie in the block's range.
     pub(super) fn slots_before(&self, place: &Place<'_>, count: usize) -> usize {
         let wanted = digits(place, self.shared.load(Relaxed));
         let smaller = |slot: &AtomicU64| usize::from(slot.load(Relaxed) < wanted);
@@ -179,11 +179,10 @@ impl Block {
         least
     }
 
-    /// Makes room at `slot` for `target`. There must be room, and the caller must hold the lock of this
-    /// level.
+    /// Inserts `target` at `slot`. A slot must be free, and the caller must hold the lock of this level.
     ///
     /// # Safety
-    /// As for `fill`.
+    /// The conditions of `fill` apply.
     pub(super) unsafe fn put(&self, slot: usize, target: Target) {
         let count = self.count();
         for to in (slot + 1..=count).rev() {
@@ -196,11 +195,11 @@ impl Block {
         self.count.store(count as u32 + 1, Release);
     }
 
-    /// Names `targets`, in order, and nothing else. The caller must hold the lock of this level.
+    /// Replaces all slots by `targets`, which are in order. The caller must hold the lock of this level.
     ///
     /// # Safety
-    /// In a leaf the targets are linked nodes, above it complete blocks of the level below; all of this
-    /// block's arena.
+    /// In a leaf the targets are linked nodes, above it complete blocks of the level below; all are of this block's
+    /// arena.
     pub(super) unsafe fn fill(&self, targets: &[Target]) {
         let shared = shared(self.low(), self.right.get().map(Block::low));
         self.shared.store(shared, Relaxed);
@@ -211,10 +210,10 @@ impl Block {
         self.count.store(targets.len() as u32, Release);
     }
 
-    /// The nodes of a leaf's range, as the list has them now.
+    /// Returns the nodes of a leaf's range, read from the list.
     pub(super) fn listed(&self) -> Vec<Target> {
         let high = self.right.get().map(Block::low);
-        // The head of the list is no entry: the first leaf starts behind it.
+        // The head of the list is not an entry: the first leaf starts after it.
         let first = match self.left.get() {
             Some(_) => Some(self.low()),
             None => self.low().next(),
@@ -223,7 +222,7 @@ impl Block {
         nodes.take_while(|node| Some(*node) != high).map(Target::node).collect()
     }
 
-    /// Takes the lock of a leaf if it is free.
+    /// Takes the lock of a leaf if it is free. Returns whether it did.
     pub(super) fn try_lock(&self) -> bool {
         !self.locked.swap(true, Acquire)
     }
@@ -232,20 +231,20 @@ impl Block {
         self.locked.store(false, Release);
     }
 
-    /// Asks for the memory of the block, which is about to be scanned.
+    /// Prefetches the memory of the block, which is about to be scanned.
     pub(super) fn prefetch(&self) {
         for line in (0..size_of::<Block>()).step_by(64) {
             prefetch(ptr::from_ref(self).wrapping_byte_add(line));
         }
     }
 
-    /// Asks for the memory of what `slot` names.
+    /// Prefetches the target of `slot`.
     pub(super) fn prefetch_target(&self, slot: usize) {
         prefetch(self.targets[slot].load(Relaxed));
     }
 }
 
-/// The digits of a place in a block whose keys share so many bytes.
+/// Returns the digits of a place in a block whose keys share `shared` bytes.
 fn digits(place: &Place<'_>, shared: u32) -> u64 {
     if shared == ONE_KEY {
         return !place.seq;
@@ -261,7 +260,7 @@ fn digits(place: &Place<'_>, shared: u32) -> u64 {
     }
 }
 
-/// How many bytes all keys between two nodes share.
+/// Returns the number of leading bytes that all keys between two nodes share.
 fn shared(low: NodeRef<'_>, high: Option<NodeRef<'_>>) -> u32 {
     let Some(high) = high else { return 0 };
     if low.key() == high.key() {
@@ -270,7 +269,7 @@ fn shared(low: NodeRef<'_>, high: Option<NodeRef<'_>>) -> u32 {
     low.key().iter().zip(high.key()).take_while(|(a, b)| a == b).count() as u32
 }
 
-/// Asks for a cache line that is about to be used.
+/// Prefetches a cache line that is about to be used.
 pub(super) fn prefetch<T>(line: *const T) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: a prefetch may name any address, and changes nothing.
@@ -284,7 +283,7 @@ pub(super) fn prefetch<T>(line: *const T) {
 
 #[cfg(test)]
 impl Block {
-    /// Checks the slots, while nobody changes them.
+    /// Checks the slots, while no writer changes them.
     pub(super) fn check(&self) {
         let shared = self.shared.load(Relaxed);
         let lows: Vec<NodeRef<'_>> = self.targets().into_iter().map(|target| self.low_of(target)).collect();
@@ -307,7 +306,7 @@ mod tests {
     use super::*;
     use drumlin_types::{Kind, Seq};
 
-    /// Digits never contradict the order of places, whatever two nodes bound the range.
+    /// Digits never contradict the order of places, for any two nodes as bounds of the range.
     #[test]
     fn digits_order_as_places_do() {
         let arena = Arena::new();

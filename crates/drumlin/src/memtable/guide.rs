@@ -1,28 +1,27 @@
-//! A tree over the nodes of a list that finds a node close before any place.
+//! Guide: a tree over the nodes of a list that finds a node close before any place.
 //!
-//! **Why not a skip list.** What a search costs is cache misses, one for each node that it looks at, and in a
-//! skip list of a million entries it looks at some fifteen nodes that are in no cache. The guide keeps what
-//! decides a comparison, eight bytes of each key, side by side in blocks: a search scans a few short arrays
-//! and looks at two or three nodes. It is a B-link tree: blocks of one level are linked both ways, and a
-//! block that is split gives its upper half to a new right neighbour.
+//! **Why not a skip list.** The cost of a search is its cache misses, one for each node that it reads. In a skip list
+//! of a million entries a search reads some fifteen nodes that are in no cache. The guide keeps the deciding part of
+//! each comparison, eight key bytes, side by side in blocks. A search scans a few short arrays and reads two or three
+//! nodes. The guide is a B-link tree: blocks of one level are linked both ways, and a block that is split gives its
+//! upper half to a new right neighbour.
 //!
-//! **All of it is a hint.** Readers take no lock and may find a block in the middle of a change. So a search
-//! checks the one node that it ends at, by a real comparison, and goes left until the check holds: to the
-//! slot before, to the block before, at last to the head of the list. To the right it goes wherever the right
-//! neighbour starts before the wanted place, and at last along the list. All that it meets is linked nodes,
-//! so a wrong hint costs time and nothing else.
+//! **The guide is only a hint.** Readers take no lock and may read a block during a change. A search therefore checks
+//! the node that it ends at with a full comparison, and moves left until the check holds: to the previous slot, to
+//! the previous block, at last to the head of the list. It moves right wherever the right neighbour starts before the
+//! wanted place, and at last along the list. It meets linked nodes only, so a wrong hint costs only time.
 //!
-//! **Writers do not wait for each other.** A leaf has a lock; the blocks above, and which leaves there are,
-//! share another, the *version*, odd while somebody holds it. A writer that finds a lock taken leaves its
-//! node out and counts it as missed in the leaf. A leaf that is full, or has missed several nodes, is filled
-//! anew by the next writer that comes: from the list itself if it has missed any, so nothing is missed for
-//! long. To split a leaf takes both locks, the leaf's first.
+//! **Writers do not wait for each other.** Each leaf has a lock. The blocks above, and the set of leaves, share
+//! another lock, the *version*, which is odd while it is held. A writer that finds a lock taken gives its node no
+//! slot and counts it as missed in the leaf. The next writer rebuilds a leaf that is full or has missed several
+//! nodes. If the leaf has missed any, it rebuilds from the list itself, so no node stays missed for long. Splitting a
+//! leaf takes both locks, the leaf's first.
 //!
 //! Invariants:
-//! * While nobody changes the guide: the blocks of each level cover all places, each with a slot one level
+//! * While no writer changes the guide, the blocks of each level cover all places, each block has a slot one level
 //!   up, and slots are in order.
-//! * A node without a slot was counted as missed, in the leaf that was its own when its writer came.
-//! * Blocks live in the arena of the list, and as long as it.
+//! * A node without a slot was counted as missed, in the leaf that covered it when its writer came.
+//! * Blocks live in the arena of the list, as long as it does.
 
 use super::arena::Arena;
 use super::block::{Block, BlockLink, Target, WIDTH};
@@ -33,37 +32,37 @@ use drumlin_env::sync::atomic::{
     fence,
 };
 
-/// Slots that a block gets when many are spread over new blocks.
+/// Number of slots filled in each block when targets are spread over new blocks.
 const FILL: usize = WIDTH * 3 / 4;
-/// Missed nodes for which a leaf is filled anew before it is full.
+/// Number of missed nodes at which a leaf is rebuilt even if it is not full.
 const MISSED_LIMIT: u32 = 8;
-/// How often a writer looks for the leaf of its node while the tree changes under it.
+/// Maximum attempts of a writer to find the leaf of its node while the tree changes.
 const ATTEMPTS: usize = 3;
 
-/// Where in the guide a place belongs, and how old that knowledge is.
+/// Position of a place in the guide, with the version at which it was found.
 pub(super) struct Spot<'a> {
     leaf: &'a Block,
-    /// How many of the leaf's slots start before the place.
+    /// Number of the leaf's slots that start before the place.
     before: usize,
     version: usize,
 }
 
-/// The tree.
+/// B-link tree of hints.
 pub(super) struct Guide {
     root: BlockLink,
-    /// The last leaf, or one close to it: the short way for entries that come in order.
+    /// The last leaf or one close to it: shortcut for entries that arrive in order.
     edge: BlockLink,
-    /// Odd while somebody holds the lock of the blocks above the leaves; two higher after each change.
+    /// Odd while a writer holds the lock of the blocks above the leaves; rises by two with each change.
     version: AtomicUsize,
 }
 
 impl Guide {
-    /// A guide over an empty list that starts at `head`.
+    /// Creates a guide over an empty list that starts at `head`.
     ///
     /// # Safety
-    /// `head` is of `arena`, which lives as long as the guide and is the one given to `add`.
+    /// `head` is of `arena`, which lives as long as the guide and is the one passed to `add`.
     pub(super) unsafe fn new(arena: &Arena, head: NodeRef<'_>) -> Guide {
-        // SAFETY: no neighbours, no targets; the caller vouches for the head.
+        // SAFETY: no neighbours, no targets; the caller guarantees the condition on the head.
         let root = unsafe { Block::allocate(arena, (0, head), (None, None), &[]) };
         Guide {
             root: BlockLink::new(Some(root)),
@@ -76,12 +75,12 @@ impl Guide {
         self.root.get().expect("set from the start")
     }
 
-    /// The block of `level` in whose range `place` lies, and how many of its slots start before it.
+    /// Returns the block of `level` whose range contains `place`, and how many of its slots start before it.
     fn descend(&self, place: &Place<'_>, level: u32) -> (&Block, usize) {
         let at_end = self.edge.get().filter(|edge| level == 0 && edge.low().is_before(place));
         let mut block = at_end.unwrap_or(self.root());
-        // Digits mean something only within the range of their block. A parent leads there; the other ways
-        // may not.
+        // Digits are meaningful only within the range of their block. A step down from a parent ends in that range;
+        // the other steps may not.
         let mut sideways = at_end.is_some();
         loop {
             let count = block.count();
@@ -102,18 +101,19 @@ impl Guide {
         }
     }
 
-    /// Where `place` belongs.
+    /// Returns the position of `place` in the guide.
     pub(super) fn spot(&self, place: &Place<'_>) -> Spot<'_> {
         let version = self.version.load(Acquire);
         let (leaf, before) = self.descend(place, 0);
         Spot { leaf, before, version }
     }
 
-    /// A linked node before `place`, usually the last; `None` when only the head of the list will do.
+    /// Returns a linked node before `place`, usually the last one; `None` if the
+    /// caller must start at the head of the list.
     pub(super) fn node_before<'a>(&self, place: &Place<'_>, spot: &Spot<'a>) -> Option<NodeRef<'a>> {
         let Spot { mut leaf, mut before, .. } = *spot;
         if before < WIDTH {
-            // Most likely the node behind the place, at which the caller will look next.
+            // Most likely the node after the place, which the caller reads next.
             leaf.prefetch_target(before);
         }
         loop {
@@ -129,7 +129,7 @@ impl Guide {
         }
     }
 
-    /// A linked node at or near the end of the list.
+    /// Returns a linked node at or near the end of the list.
     pub(super) fn last_node(&self) -> Option<NodeRef<'_>> {
         let mut leaf = self.edge.get()?;
         while let Some(right) = leaf.right.get() {
@@ -138,8 +138,8 @@ impl Guide {
         leaf.count().checked_sub(1).map(|slot| leaf.node(slot))
     }
 
-    /// Gives `node`, which was just linked, a slot, if that needs no waiting. `spot` is where it belonged
-    /// before it was linked.
+    /// Gives `node`, which was just linked, a slot if that requires no waiting. `spot` is its position from before it
+    /// was linked.
     ///
     /// # Safety
     /// `node` is of `arena`, and `arena` is that of the guide.
@@ -151,8 +151,8 @@ impl Guide {
                 leaf.missed.fetch_add(1, Release);
                 return;
             }
-            // If the tree was not just changing, and has not changed since, this is the right leaf, and stays
-            // so: to change its range takes its lock.
+            // If the tree was not being changed and has not changed since, this is the right leaf. It stays so,
+            // because a change of its range takes its lock.
             fence(Acquire);
             let sure = version.is_multiple_of(2) && self.version.load(Relaxed) == version;
             if sure {
@@ -167,7 +167,7 @@ impl Guide {
         spot.leaf.missed.fetch_add(1, Release);
     }
 
-    /// The caller holds the lock of `leaf`, and `node` lies in its range.
+    /// Adds `node` to `leaf`. The caller holds the lock of `leaf`, whose range contains `node`.
     fn add_to_leaf(&self, arena: &Arena, leaf: &Block, node: NodeRef<'_>) {
         let count = leaf.count();
         let slot = leaf.slots_before(&node.place(), count);
@@ -197,16 +197,17 @@ impl Guide {
             leaf.missed.fetch_add(1, Release);
             return;
         }
-        // Those that were counted before the list was read have slots now.
+        // The nodes counted before the list was read have slots now.
         leaf.missed.fetch_sub(missed, Relaxed);
     }
 
-    /// Takes the lock of the blocks above the leaves if it is free.
+    /// Takes the lock of the blocks above the leaves if it is free. Returns whether it did.
     fn lock(&self) -> bool {
         let version = self.version.load(Relaxed);
         let locked = version.is_multiple_of(2)
             && self.version.compare_exchange(version, version + 1, Acquire, Relaxed).is_ok();
-        // Who sees one of the changes that follow, and then looks, sees that the version has moved.
+        // A reader that sees one of the following changes also sees, if it looks afterwards, that the version has
+        // changed.
         fence(Release);
         locked
     }
@@ -215,16 +216,17 @@ impl Guide {
         self.version.fetch_add(1, Release);
     }
 
-    /// Leaves the first of `targets`, which are too many, to `block`, and gives the others to new blocks on
-    /// its right. `growing`: the new target is the last; if there also is nothing on the right, more are
-    /// likely to follow it, so `block` stays full. The caller holds the lock.
+    /// Spreads `targets`, too many for `block`, over it and new blocks on its right. `growing` means that the new
+    /// target is the last. If nothing is on the right either, more are likely to follow, so `block` stays full. The
+    /// caller holds the lock.
     fn spread(&self, arena: &Arena, block: &Block, targets: &[Target], growing: bool) {
         let each = targets.len().div_ceil(targets.len().div_ceil(FILL));
         let own = if growing && block.right.get().is_none() { WIDTH } else { each };
         let mut last = block;
         for part in targets[own..].chunks(each) {
             let (low, right) = (block.low_of(part[0]), last.right.get());
-            // SAFETY: all of one arena; the targets are of `block`'s level, and `chunks` cuts below WIDTH.
+            // SAFETY: all are of one arena; the targets are of `block`'s level, and `chunks` returns fewer than
+            // WIDTH.
             let new = unsafe { Block::allocate(arena, (block.level, low), (Some(last), right), part) };
             let back = match right {
                 Some(right) => Some(&right.left),
@@ -241,11 +243,11 @@ impl Guide {
             self.add_block(arena, new);
             last = new;
         }
-        // SAFETY: a part of the targets that `block` had, and new ones of its level.
+        // SAFETY: some of the targets that `block` had, and new ones of its level.
         unsafe { block.fill(&targets[..own]) };
     }
 
-    /// Gives a new block, to which its left neighbour links, a slot one level up. The caller holds the lock.
+    /// Gives a new block a slot one level up. Its left neighbour already links to it. The caller holds the lock.
     fn add_block(&self, arena: &Arena, block: &Block) {
         let level = block.level + 1;
         let root = self.root();
@@ -270,21 +272,21 @@ impl Guide {
     }
 }
 
-/// What a check of the guide found.
+/// Result of a check of the guide.
 #[cfg(test)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Census {
     pub(super) levels: u32,
-    /// Nodes that leaves name.
+    /// Number of nodes that leaves point to.
     pub(super) slots: usize,
-    /// Nodes of the list.
+    /// Number of nodes in the list.
     pub(super) nodes: usize,
     pub(super) missed: usize,
 }
 
 #[cfg(test)]
 impl Guide {
-    /// Checks every invariant of the shape, while nobody changes the guide.
+    /// Checks every invariant of the shape, while no writer changes the guide.
     pub(super) fn check(&self) -> Census {
         let root = self.root();
         let mut census = Census { levels: root.level + 1, slots: 0, nodes: 0, missed: 0 };
@@ -314,8 +316,7 @@ impl Guide {
         census
     }
 
-    /// Puts the guide back to where it was before its first split, as a reader finds it that was stopped
-    /// there.
+    /// Restores the guide to its state before the first split, as seen by a reader that was stopped there.
     pub(super) fn forget_all_but_the_first_leaf(&self) {
         let mut leaf = self.root();
         while leaf.level > 0 {
@@ -328,7 +329,7 @@ impl Guide {
         }
     }
 
-    /// Takes the lock for good, as a writer does that is stopped in the middle of a change.
+    /// Takes the lock until the result is dropped, like a writer that is stopped during a change.
     pub(super) fn hold(&self) -> impl Drop {
         struct Held<'a>(&'a Guide);
         impl Drop for Held<'_> {

@@ -1,67 +1,71 @@
-//! An insert-only list of entries in internal order: key ascending, sequence number descending.
+//! Insert-only list of entries in internal order: key ascending, sequence number descending.
 //!
-//! **Node.** One piece of the arena: a link to the next node, the header, then the key and the value. It is
-//! never moved, and never changed but for its link.
+//! **Node.** One piece of the arena: a link to the next node, the header, then the key and the value. It never moves,
+//! and only its link changes.
 //!
-//! **The list is the truth.** An entry is in the memtable from the moment its node is linked, with one
-//! compare-and-swap on the link of the node before it. Where that fails, another node came between, and the
-//! search goes on from the old neighbour, which is still in the list because nothing ever leaves it.
+//! **The list is authoritative.** An entry is in the memtable once its node is linked, with one compare-and-swap on
+//! the link of the previous node. If the swap fails, another node was inserted in between. The search then continues
+//! from the old neighbour, which is still in the list because nodes are never removed.
 //!
-//! **The guide is a hint.** To find the neighbour without a walk from the head, a search first asks the
-//! `guide`, a tree over the nodes, for some node before the wanted place, and walks on from there. The guide
-//! may lag behind or be in the middle of a change; then the walk is longer, and nothing else. That is what
-//! lets readers use it without locks while writers reorder it in place.
+//! **The guide is a hint.** To find the neighbour without a walk from the head, a search first asks the `guide`, a
+//! tree over the nodes, for a node before the wanted place, and walks from there. The guide may lag behind or be in
+//! the middle of a change; that only makes the walk longer. This allows readers to use it without locks while writers
+//! reorder it in place.
 //!
-//! Readers take no lock. A link is stored with `Release` after its node is complete and loaded with
-//! `Acquire`, so a reader that sees a node sees all of it.
+//! **Skips** let readers pass parts of the list whose entries are hidden from them, without walking these again.
+//!
+//! Readers take no lock. A link is stored with `Release` after its node is complete and loaded with `Acquire`, so a
+//! reader that sees a node sees all of it.
 //!
 //! Invariants:
 //! * The list is strictly ascending in internal order, as long as (key, seq) is unique.
-//! * The guide only ever names nodes that are linked.
-//! * Nodes live as long as the list. A [`NodeRef`] exists only for a complete node and never outlives its
-//!   list.
+//! * The guide only points to linked nodes.
+//! * Nodes live as long as the list. A [`NodeRef`] exists only for a complete node and never outlives its list.
 
 use super::arena::Arena;
 use super::block::prefetch;
 use super::guide::{Guide, Spot};
 use super::node::{MemEntry, Node, NodeRef, Place};
+use super::skips::{Skips, WORTH};
 use core::ptr::NonNull;
 use drumlin_env::sync::Arc;
-use drumlin_types::{Kind, Seq};
+use drumlin_types::{Kind, Seq, bug};
 
-/// A walk longer than this asks the guide again: it may have been caught in the middle of a change.
+/// Number of steps after which a walk asks the guide again, since the first hint may come from the middle of a
+/// change.
 const PATIENCE: usize = 64;
 
-/// The list. Insert and read from as many threads as you like.
+/// Ordered list of nodes. Any number of threads may insert and read.
 pub(super) struct List {
-    /// The start: a node before all others, without a key.
+    /// Start of the list: a node before all others, without a key.
     head: NonNull<Node>,
     guide: Guide,
+    skips: Skips,
     arena: Arena,
 }
 
-// SAFETY: the head is memory of the arena, which moves with the list; nodes are owned by nobody else.
+// SAFETY: the head is memory of the arena, which moves with the list; nothing else owns nodes.
 unsafe impl Send for List {}
-// SAFETY: all that changes behind a shared reference is atomic; the arena is made for sharing.
+// SAFETY: everything that changes behind a shared reference is atomic; the arena is made for sharing.
 unsafe impl Sync for List {}
 
 impl List {
-    /// An empty list.
+    /// Creates an empty list.
     pub(super) fn new() -> List {
         let arena = Arena::new();
         let head = NodeRef::allocate(&arena, &Place { key: &[], seq: Seq::MAX }, Kind::Delete, &[]).as_ptr();
         // SAFETY: the head was just made in this arena, which the list keeps beside the guide.
         let guide = unsafe { Guide::new(&arena, NodeRef::new(head)) };
-        List { head, guide, arena }
+        List { head, guide, skips: Skips::new(), arena }
     }
 
-    /// Bytes of the arena that entries and guide take.
+    /// Returns the bytes of the arena that entries and guide take.
     pub(super) fn bytes(&self) -> usize {
         self.arena.bytes()
     }
 
     #[cfg(test)]
-    /// Bytes that the arena holds.
+    /// Returns the bytes that the arena holds.
     pub(super) fn held_bytes(&self) -> usize {
         self.arena.held_bytes()
     }
@@ -73,21 +77,51 @@ impl List {
         let spot = self.guide.spot(&place);
         let (before, after) = self.search_from(&place, &spot);
         debug_assert!(after.is_none_or(|next| next.place() != place), "sequence number {seq} is used twice");
-        link(node, before, after);
+        let is_watched = link(node, before, after);
         self.show_to_guide(node, spot);
+        if is_watched && !bug!("R3") {
+            self.skips.report(&place);
+        }
+    }
+
+    /// Watches the links from `first` on, up to `stop` or to the first entry that is not older than `below`, and
+    /// records that part.
+    fn record(&self, first: NodeRef<'_>, stop: Option<NodeRef<'_>>, below: Seq) {
+        let reports = self.skips.reports();
+        let skips = self.skips.load();
+        let mut at = skips.partition_point(|skip| !first.is_before(&skip.to()));
+        let (mut last, mut max_seq) = (first, 0);
+        let mut node = Some(first);
+        while let Some(here) = node {
+            if here.seq() >= below || stop.is_some_and(|stop| !here.is_before(&stop.place())) {
+                break;
+            }
+            (last, max_seq) = (here, max_seq.max(here.seq()));
+            if let Some(skip) = skips.get(at).filter(|skip| !here.is_before(&skip.from())) {
+                at += 1;
+                if skip.max_seq() < below {
+                    max_seq = max_seq.max(skip.max_seq());
+                    last = self.search(&skip.to()).0;
+                }
+            }
+            node = last.watch();
+        }
+        if max_seq > 0 {
+            self.skips.record(&first.place(), &last.place(), max_seq, reports);
+        }
     }
 
     fn show_to_guide<'a>(&'a self, node: NodeRef<'a>, spot: Spot<'a>) {
-        // SAFETY: nodes only come from this list's arena, which is the guide's too.
+        // SAFETY: nodes only come from this list's arena, which is also the guide's.
         unsafe { self.guide.add(&self.arena, node, spot) };
     }
 
     fn head(&self) -> NodeRef<'_> {
-        // SAFETY: it was made in `new`, in this list's arena.
+        // SAFETY: the head was made in `new`, in this list's arena.
         unsafe { NodeRef::new(self.head) }
     }
 
-    /// The last node before `place`, perhaps the head, and the first that is not.
+    /// Returns the last node before `place`, or else the head, and the first node that is not before it.
     fn search(&self, place: &Place<'_>) -> (NodeRef<'_>, Option<NodeRef<'_>>) {
         self.search_from(place, &self.guide.spot(place))
     }
@@ -105,13 +139,13 @@ impl List {
     }
 
     #[cfg(test)]
-    /// The newest version of `key` that is not newer than `seq`.
+    /// Returns the newest version of `key` that is not newer than `seq`.
     pub(super) fn get(&self, key: &[u8], seq: Seq) -> Option<MemEntry<'_>> {
         let (_, found) = self.search(&Place { key, seq });
         found.filter(|node| node.key() == key).map(NodeRef::entry)
     }
 
-    /// The versions of `key` that are not newer than `seq`, newest first.
+    /// Returns the versions of `key` that are not newer than `seq`, newest first.
     pub(super) fn versions<'a>(
         &'a self,
         key: &[u8],
@@ -127,16 +161,20 @@ impl List {
     }
 }
 
-/// Links `node` in behind `before`, or further on if other nodes have come between.
-fn link<'a>(node: NodeRef<'a>, before: NodeRef<'a>, after: Option<NodeRef<'a>>) {
+/// Links `node` after `before`, or further on if other nodes have been inserted there. Returns whether the link was
+/// watched.
+fn link<'a>(node: NodeRef<'a>, before: NodeRef<'a>, after: Option<NodeRef<'a>>) -> bool {
     let (mut before, mut after) = (before, after);
-    while !before.link(node, after) {
+    loop {
+        if let Some(is_watched) = before.link(node, after) {
+            return is_watched;
+        }
         (before, after, _) = walk(before, &node.place(), usize::MAX);
     }
 }
 
-/// From `from`, which is before `place` or the head, to the last such node and the node after it; but only so
-/// many `steps`. Says whether it got there.
+/// Walks at most `steps` nodes from `from`, which is before `place` or the head. Returns the last node before
+/// `place`, the node after it, and whether the walk got there.
 fn walk<'a>(from: NodeRef<'a>, place: &Place<'_>, steps: usize) -> (NodeRef<'a>, Option<NodeRef<'a>>, bool) {
     let mut before = from;
     for _ in 0..steps {
@@ -149,18 +187,18 @@ fn walk<'a>(from: NodeRef<'a>, place: &Place<'_>, steps: usize) -> (NodeRef<'a>,
     (before, before.next(), false)
 }
 
-/// A place in a list, which it keeps alive.
+/// Cursor over a list, which it keeps alive.
 pub(super) struct ListCursor {
     list: Arc<List>,
-    /// A node of `list`.
+    /// Node of `list`.
     node: Option<NonNull<Node>>,
 }
 
-// SAFETY: the node is memory of the list, which is `Send` and `Sync` and comes along.
+// SAFETY: the node is memory of the list, which is `Send` and `Sync` and moves with the cursor.
 unsafe impl Send for ListCursor {}
 
 impl ListCursor {
-    /// A cursor on no entry.
+    /// Creates a cursor on no entry.
     pub(super) fn new(list: Arc<List>) -> ListCursor {
         ListCursor { list, node: None }
     }
@@ -170,9 +208,14 @@ impl ListCursor {
         self.node.map(|node| unsafe { NodeRef::new(node) })
     }
 
-    /// The entry under the cursor.
+    /// Returns the entry under the cursor.
     pub(super) fn entry(&self) -> Option<MemEntry<'_>> {
         self.node().map(NodeRef::entry)
+    }
+
+    /// Moves to no entry.
+    pub(super) fn leave(&mut self) {
+        self.node = None;
     }
 
     pub(super) fn seek_first(&mut self) {
@@ -187,18 +230,18 @@ impl ListCursor {
         self.node = (node != self.list.head()).then_some(node.as_ptr());
     }
 
-    /// To the first entry at or after (`key`, `seq`).
+    /// Moves to the first entry at or after (`key`, `seq`).
     pub(super) fn seek(&mut self, key: &[u8], seq: Seq) {
         self.node = self.list.search(&Place { key, seq }).1.map(NodeRef::as_ptr);
     }
 
-    /// To the last entry before (`key`, `seq`).
+    /// Moves to the last entry before (`key`, `seq`).
     pub(super) fn seek_before(&mut self, key: &[u8], seq: Seq) {
         self.node = self.node_before(&Place { key, seq });
     }
 
-    /// To the following entry. The one after that is fetched from memory meanwhile: neighbours in order lie far
-    /// apart, and whoever walks on would wait for each of them.
+    /// Moves to the next entry and prefetches the one after it. Neighbours in order lie far apart in memory, so a
+    /// walk without prefetching would wait for each of them.
     pub(super) fn next(&mut self) {
         let node = self.node().and_then(NodeRef::next);
         if let Some(upcoming) = node.and_then(NodeRef::next) {
@@ -209,9 +252,69 @@ impl ListCursor {
         self.node = node.map(NodeRef::as_ptr);
     }
 
-    /// Links go one way only, so this searches for the node before.
+    /// Moves to the previous entry. Links go forward only, so this searches for it.
     pub(super) fn prev(&mut self) {
         self.node = self.node().and_then(|node| self.node_before(&node.place()));
+    }
+
+    /// Moves from an entry older than `below` to the next one that is not older or whose key is not before `end`.
+    /// Returns the number of entries that it walked.
+    pub(super) fn skip(&mut self, end: Option<&[u8]>, below: Seq) -> usize {
+        let Some(first) = self.node() else { return 0 };
+        let list = &*self.list;
+        let skips = list.skips.load();
+        let mut at = skips.partition_point(|skip| !first.is_before(&skip.to()));
+        let (mut node, mut walked) = (Some(first), 0);
+        while let Some(here) = node.filter(|n| n.seq() < below && end.is_none_or(|end| n.key() < end)) {
+            let skip = skips.get(at).filter(|skip| !here.is_before(&skip.from()));
+            if let Some(skip) = skip {
+                at += 1;
+                if skip.max_seq() < below {
+                    let to = match end {
+                        Some(key) if key <= skip.to().key => Place { key, seq: Seq::MAX },
+                        _ => skip.to(),
+                    };
+                    node = list.search(&to).1;
+                    continue;
+                }
+            }
+            walked += 1;
+            node = here.next();
+        }
+        if walked >= WORTH {
+            list.record(first, node, below);
+        }
+        self.node = node.map(NodeRef::as_ptr);
+        walked
+    }
+
+    /// Moves backward like `skip`, to the previous entry that is not older than `below` or whose key is before
+    /// `start`.
+    pub(super) fn skip_back(&mut self, start: &[u8], below: Seq) -> usize {
+        let Some(first) = self.node() else { return 0 };
+        let list = &*self.list;
+        let skips = list.skips.load();
+        let before = |place: &Place<'_>| Some(list.search(place).0).filter(|node| *node != list.head());
+        let (mut node, mut walked) = (Some(first), 0);
+        while let Some(here) = node.filter(|n| n.seq() < below && n.key() >= start) {
+            let at = skips.partition_point(|skip| !here.is_before(&skip.to()));
+            let skip = skips.get(at).filter(|skip| !here.is_before(&skip.from()) && skip.max_seq() < below);
+            node = match skip {
+                Some(skip) if skip.from().key < start => before(&Place { key: start, seq: Seq::MAX }),
+                Some(skip) => before(&skip.from()),
+                None => {
+                    walked += 1;
+                    before(&here.place())
+                }
+            };
+        }
+        if walked >= WORTH
+            && let Some(passed) = node.unwrap_or(list.head()).next()
+        {
+            list.record(passed, first.next(), below);
+        }
+        self.node = node.map(NodeRef::as_ptr);
+        walked
     }
 
     fn node_before(&self, place: &Place<'_>) -> Option<NonNull<Node>> {

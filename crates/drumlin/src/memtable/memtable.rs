@@ -1,42 +1,42 @@
-//! The memtable: point entries in a sorted list, range tombstones beside it, and the counts that others go by.
+//! Memtable: point entries in a sorted list, range tombstones beside it, and counters for other parts of the store.
 //!
-//! How it is used:
-//! 1. A writer calls `begin_write` under the lock that also seals memtables, inserts outside that lock, and
-//!    calls `end_write`. A sealed memtable is complete, and may be flushed, once `writers` is 0.
-//! 2. Readers call `get`, `versions` and `cursor` at any time. What they find is whole, but says nothing
-//!    about batches: a reader names the snapshot that it may see, and only published ones are atomic.
-//! 3. Range tombstones are rare, so new ones are a list under a lock. The first reader that comes after a change
-//!    arranges them for lookups, and one atomic load says that there are none.
+//! Use:
+//! 1. A writer calls `begin_write` under the lock that also seals memtables, inserts outside that lock, and calls
+//!    `end_write`. A sealed memtable may be flushed once it `is_complete`.
+//! 2. Readers call `get`, `versions` and `cursor` at any time. Each entry that they find is complete, but batches may
+//!    be partial: a reader names its snapshot, and only published snapshots are atomic.
+//! 3. Range tombstones are rare, so new ones go into a list under a lock. The first reader after a change fragments
+//!    them for lookups. One atomic load shows whether there are any.
 //!
 //! Invariants:
-//! * Entries are never changed or removed; counts and `bytes` only rise.
-//! * A count or bound covers at least every operation whose insert has returned.
-//! * `get`, `versions` and cursors show point entries only: laying the range tombstones over them is the
-//!   reader's part.
+//! * Entries are never changed or removed; counters and `bytes` only rise.
+//! * A counter or bound covers at least every operation whose insert has returned.
+//! * `get`, `versions` and cursors return point entries only. The reader applies the range tombstones.
 
+use super::folds::{Fold, Folds};
 use super::list::{List, ListCursor};
 use super::node::MemEntry;
 use super::presence::Presence;
-use crate::cursor::Cursor;
-use crate::error::Result;
-use crate::rangedel::{RangeTombstone, RangeTombstones};
+use crate::base::cursor::{Cursor, Hidden};
+use crate::base::error::Result;
+use crate::base::rangedel::{RangeTombstone, RangeTombstones};
 use arc_swap::ArcSwap;
 use drumlin_env::sync::{
     Arc, Mutex,
     atomic::{
-        AtomicU64, AtomicUsize,
+        AtomicBool, AtomicU64, AtomicUsize,
         Ordering::{AcqRel, Acquire, Relaxed, Release},
     },
 };
 use drumlin_format::filter::key_hash;
 use drumlin_types::{KeyRange, Kind, Seq};
 
-/// Recent writes of one keyspace. Shared by all its writers and readers.
+/// Recent writes of one keyspace, shared by all its writers and readers.
 pub(crate) struct Memtable {
     id: u64,
     list: Arc<List>,
     presence: Presence,
-    /// Seed of the key hashes that `presence` goes by.
+    /// Seed of the key hashes in `presence`.
     seed: u64,
     entries: AtomicUsize,
     tombstones: AtomicUsize,
@@ -44,18 +44,21 @@ pub(crate) struct Memtable {
     min_seq: AtomicU64,
     max_seq: AtomicU64,
     writers: AtomicUsize,
+    /// Set when no writer starts any more. A flush may then wait for the writers that have started.
+    sealed: AtomicBool,
     ranges: Ranges,
+    pub(super) folds: Folds,
 }
 
-/// What a range tombstone takes besides its keys, arranged for lookups: itself, twice while it is being arranged again,
-/// the counts of its keys, their places among the fragments, and what it leaves at nodes.
+/// Bytes charged for a range tombstone besides its keys. They cover the tombstone itself (twice while it is
+/// fragmented again), the reference counts of its keys, their places among the fragments, and its entries at nodes.
 const RANGE_TOMBSTONE_BYTES: usize = 320;
 
-/// The range tombstones of a memtable.
+/// Range tombstones of a memtable.
 struct Ranges {
-    /// Those that no reader has met.
+    /// Tombstones added since the last reader fragmented them.
     new: Mutex<Vec<RangeTombstone>>,
-    /// Of all; set under the lock of `new`, read without.
+    /// Number of all tombstones; set under the lock of `new`, read without it.
     count: AtomicUsize,
     bytes: AtomicUsize,
     arranged: ArcSwap<Arranged>,
@@ -105,7 +108,27 @@ impl Ranges {
 }
 
 impl Memtable {
-    /// An empty memtable. `seed` is that of the key hashes that lookups bring.
+    /// Returns the fold (combined merge operands) of `key` for a reader at `snapshot`.
+    pub(crate) fn fold_of(&self, key: &[u8], snapshot: Seq) -> Option<Arc<Fold>> {
+        self.folds.get(key, snapshot)
+    }
+
+    /// Keeps a fold of the operands of `key` in `chain`, newest first, and of those of `below`, which directly
+    /// precede them in age. `join` combines an older and a newer operand, if it can. Does nothing if a fold as new
+    /// exists already.
+    pub(crate) fn keep_fold(
+        &self,
+        key: &[u8],
+        chain: &[(Seq, &[u8])],
+        below: Option<&Fold>,
+        join: impl FnMut(&[u8], &[u8]) -> Option<Vec<u8>>,
+    ) {
+        self.folds.keep(key, chain, below, join);
+    }
+}
+
+impl Memtable {
+    /// Creates an empty memtable. `seed` is the seed of the key hashes that lookups pass.
     pub(crate) fn new(id: u64, seed: u64) -> Memtable {
         Memtable {
             id,
@@ -117,16 +140,18 @@ impl Memtable {
             min_seq: AtomicU64::new(Seq::MAX),
             max_seq: AtomicU64::new(0),
             writers: AtomicUsize::new(0),
+            sealed: AtomicBool::new(false),
             ranges: Ranges::new(),
+            folds: Folds::new(),
         }
     }
 
-    /// The number it was made with. Later memtables have higher ones.
+    /// Returns the memtable's number. Later memtables have higher numbers.
     pub(crate) fn id(&self) -> u64 {
         self.id
     }
 
-    /// Adds an entry. (`key`, `seq`) must be new; key and value must keep to the length limits.
+    /// Adds an entry. (`key`, `seq`) must be new, and key and value must respect the length limits.
     pub(crate) fn insert(&self, key: &[u8], seq: Seq, kind: Kind, value: &[u8]) {
         debug_assert!(kind != Kind::DeleteRange, "range tombstones are kept apart");
         self.presence.add(key_hash(key, self.seed), self.entries.load(Relaxed));
@@ -138,7 +163,7 @@ impl Memtable {
         self.entries.fetch_add(1, Release);
     }
 
-    /// Adds a tombstone over every key of `range`. An empty range is ignored.
+    /// Adds a tombstone over every key of `range`. Ignores an empty range.
     pub(crate) fn insert_range_tombstone(&self, range: KeyRange, seq: Seq) {
         if range.is_empty() {
             return;
@@ -148,7 +173,7 @@ impl Memtable {
     }
 
     fn count(&self, seq: Seq) {
-        // The usual case by far: no lower and no higher than what was seen. A load is cheaper than an update.
+        // Usually the bounds already cover `seq`, and a load is cheaper than an update.
         if seq < self.min_seq.load(Relaxed) {
             self.min_seq.fetch_min(seq, Relaxed);
         }
@@ -157,18 +182,18 @@ impl Memtable {
         }
     }
 
-    /// Whether there may be point entries of the key with this hash.
+    /// Returns whether there may be point entries of the key with this hash.
     pub(crate) fn may_contain(&self, hash: u64) -> bool {
         self.presence.may_contain(hash)
     }
 
     #[cfg(test)]
-    /// The newest version of `key` that `snapshot` sees.
+    /// Returns the newest version of `key` that `snapshot` sees.
     pub(crate) fn get(&self, key: &[u8], snapshot: Seq) -> Option<MemEntry<'_>> {
         self.list.get(key, snapshot)
     }
 
-    /// The versions of `key` that `snapshot` sees, newest first.
+    /// Returns the versions of `key` that `snapshot` sees, newest first.
     pub(crate) fn versions<'a>(
         &'a self,
         key: &[u8],
@@ -177,46 +202,46 @@ impl Memtable {
         self.list.versions(key, snapshot)
     }
 
-    /// All range tombstones, ready for lookups.
+    /// Returns all range tombstones, fragmented for lookups.
     pub(crate) fn range_tombstones(&self) -> Arc<RangeTombstones> {
         self.ranges.arranged()
     }
 
-    /// Whether there are range tombstones: one atomic load.
+    /// Returns whether there are range tombstones, with one atomic load.
     pub(crate) fn has_range_tombstones(&self) -> bool {
         self.ranges.count.load(Acquire) != 0
     }
 
-    /// A cursor over the point entries, on none of them yet. It keeps the memtable alive, and sees entries
-    /// that are added later.
+    /// Returns a cursor over the point entries, initially on none. It keeps the memtable alive and sees entries that
+    /// are added later.
     pub(crate) fn cursor(self: &Arc<Self>) -> MemCursor {
-        MemCursor { cursor: ListCursor::new(self.list.clone()), _memtable: self.clone() }
+        MemCursor { cursor: ListCursor::new(self.list.clone()), memtable: self.clone() }
     }
 
-    /// Bytes that the entries and range tombstones take: what to compare with the size to flush at.
+    /// Returns the bytes that the entries and range tombstones take, for comparison with the memtable size limit.
     pub(crate) fn bytes(&self) -> usize {
-        self.list.bytes() + self.ranges.bytes.load(Relaxed)
+        self.list.bytes() + self.ranges.bytes.load(Relaxed) + self.folds.bytes()
     }
 
     #[cfg(test)]
-    /// Bytes of memory held, room for entries to come included: what to charge to the memory budget.
+    /// Returns the memory held in bytes, including free space in the arena, for the memory budget.
     pub(crate) fn held_bytes(&self) -> usize {
         self.list.held_bytes() + self.presence.bytes() + self.ranges.bytes.load(Relaxed)
     }
 
-    /// Point entries.
+    /// Returns the number of point entries.
     pub(crate) fn entries(&self) -> usize {
         self.entries.load(Acquire)
     }
 
     #[cfg(test)]
-    /// Point entries that are deletes.
+    /// Returns the number of point entries that are deletions.
     pub(crate) fn tombstones(&self) -> usize {
         self.tombstones.load(Relaxed)
     }
 
     #[cfg(test)]
-    /// Smallest sequence number of all entries and range tombstones; 0 when there are none.
+    /// Returns the smallest sequence number of all entries and range tombstones; 0 if there are none.
     pub(crate) fn min_seq(&self) -> Seq {
         match self.min_seq.load(Relaxed) {
             Seq::MAX => 0,
@@ -224,43 +249,85 @@ impl Memtable {
         }
     }
 
-    /// Largest sequence number of all entries and range tombstones; 0 when there are none.
+    /// Returns the largest sequence number of all entries and range tombstones; 0 if there are none.
     pub(crate) fn max_seq(&self) -> Seq {
         self.max_seq.load(Relaxed)
     }
 
-    /// Whether there are neither point entries nor range tombstones.
+    /// Returns whether there are neither point entries nor range tombstones. For readers: it ignores writes in
+    /// progress.
     pub(crate) fn is_empty(&self) -> bool {
         self.entries() == 0 && !self.has_range_tombstones()
     }
 
-    /// A writer is about to insert. To be called where the memtable cannot be sealed at the same time.
+    /// Returns whether the memtable has entries or a writer that may still add some. Either no writer may call
+    /// `begin_write` meanwhile, or the caller must not need the entries of such a writer.
+    ///
+    /// Reads the number of writers before the number of entries. A writer inserts before it ends, so a caller that
+    /// finds no writer sees all their entries. In the opposite order, both reads could miss a commit that inserts and
+    /// ends between them.
+    pub(crate) fn holds_writes(&self) -> bool {
+        if drumlin_types::bug!("B38") {
+            return !self.is_empty() || self.writers() > 0;
+        }
+        self.writers() > 0 || !self.is_empty()
+    }
+
+    /// Registers a writer that is about to insert. The memtable must not be sealed at the same time.
     pub(crate) fn begin_write(&self) {
         self.writers.fetch_add(1, AcqRel);
     }
 
-    /// That writer has inserted everything.
+    /// Unregisters a writer that has inserted everything.
     pub(crate) fn end_write(&self) {
         let before = self.writers.fetch_sub(1, AcqRel);
         debug_assert!(before > 0, "end_write without begin_write");
     }
 
-    /// Writers between `begin_write` and `end_write`. When a sealed memtable has none, all its entries are
-    /// seen.
-    pub(crate) fn writers(&self) -> usize {
+    /// Returns whether every writer has ended. For a sealed memtable all entries are then visible.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.writers() == 0
+    }
+
+    /// Marks the memtable as sealed: no writer starts any more.
+    pub(crate) fn seal(&self) {
+        self.sealed.store(true, Release);
+    }
+
+    /// Returns whether the memtable is sealed, so that a flush may wait for the last writer.
+    pub(crate) fn is_sealed(&self) -> bool {
+        self.sealed.load(Acquire)
+    }
+
+    /// Returns the number of writers between `begin_write` and `end_write`.
+    fn writers(&self) -> usize {
         self.writers.load(Acquire)
     }
 }
 
-/// Walks the point entries of a memtable.
+/// Cursor over the point entries of a memtable.
 pub(crate) struct MemCursor {
     cursor: ListCursor,
-    _memtable: Arc<Memtable>,
+    memtable: Arc<Memtable>,
 }
 
 impl MemCursor {
     fn entry(&self) -> MemEntry<'_> {
         self.cursor.entry().expect("the cursor is on an entry")
+    }
+
+    /// Returns whether all entries in the range of `hidden` are hidden. Entries that are being inserted may be
+    /// ignored, since they are newer than the snapshot of any reader.
+    fn is_hidden(&self, hidden: &Hidden<'_>) -> bool {
+        self.memtable.max_seq() < hidden.below
+    }
+
+    /// Moves to the first entry after the range of `hidden`.
+    fn seek_end(&mut self, hidden: &Hidden<'_>) {
+        match hidden.end {
+            Some(end) => self.cursor.seek(end, Seq::MAX),
+            None => self.cursor.leave(),
+        }
     }
 }
 
@@ -304,5 +371,26 @@ impl Cursor for MemCursor {
     fn prev(&mut self) -> Result<()> {
         self.cursor.prev();
         Ok(())
+    }
+    fn seek_over(&mut self, key: &[u8], seq: Seq, hidden: &Hidden<'_>) -> Result<()> {
+        match self.is_hidden(hidden) {
+            true => self.seek_end(hidden),
+            false => self.cursor.seek(key, seq),
+        }
+        Ok(())
+    }
+    fn skip(&mut self, hidden: &Hidden<'_>) -> Result<usize> {
+        if self.is_hidden(hidden) {
+            self.seek_end(hidden);
+            return Ok(1);
+        }
+        Ok(1 + self.cursor.skip(hidden.end, hidden.below))
+    }
+    fn skip_back(&mut self, hidden: &Hidden<'_>) -> Result<usize> {
+        if self.is_hidden(hidden) {
+            self.cursor.seek_before(hidden.start, Seq::MAX);
+            return Ok(1);
+        }
+        Ok(1 + self.cursor.skip_back(hidden.start, hidden.below))
     }
 }

@@ -1,29 +1,32 @@
-//! Where writes live until they are flushed.
+//! Memtables: where writes live until they are flushed.
 //!
-//! Layers, each knowing only those above it here:
+//! Layers; each one uses only those above it in this list:
 //!
-//! 1. `arena`: memory that is handed out piece by piece, by many threads at once, and freed whole;
+//! 1. `arena`: memory handed out in pieces, by many threads at once, and freed as a whole;
 //! 2. `node`: an entry in that memory, with a link to the next one;
 //! 3. `block` and `guide`: a tree of hints that finds a node close to any place;
-//! 4. `list`: the ordered list of nodes, insert-only, with a safe interface;
-//! 5. `presence`: a filter over the keys of the list, for lookups of keys that are not there;
-//! 6. `memtable`: the list of point entries, the range tombstones beside it, and the counts that sealing,
-//!    flushing and pacing go by.
+//! 4. `skips`: records of parts of the list that hold no entry newer than a given sequence number;
+//! 5. `list`: the ordered, insert-only list of nodes, with a safe interface;
+//! 6. `presence`: a Bloom filter over the keys of the list, for lookups of absent keys;
+//! 7. `folds`: combined merge operands of hot keys, kept beside the list;
+//! 8. `memtable`: the list of point entries, the range tombstones beside it, and the counters that sealing, flushing
+//!    and write throttling use.
 //!
-//! Why so: nothing is ever unlinked or freed while the memtable lives, so readers take no lock and announce
-//! themselves to nobody. Writers insert side by side with one compare-and-swap each, and the flush finds its
-//! entries already in order. What is left to make fast is finding the place, and that is only a matter of
-//! good hints: the guide can be wrong, late or half changed without an answer ever being wrong. The life of a
-//! memtable is the life of its `Arc`: whoever reads it, or holds a cursor on it, keeps it.
+//! Design: nothing is unlinked or freed while the memtable lives. Readers therefore take no lock and need no epoch or
+//! hazard pointer. Writers insert concurrently with one compare-and-swap each, and a flush finds its entries in
+//! order. The remaining cost is finding the place of an entry, which depends on good hints only: the guide may be
+//! wrong, late or half changed, and results stay correct. The `Arc` of a memtable owns it: each reader and each
+//! cursor keeps it alive.
 //!
-//! Architecture invariants: this module imports only the vocabulary, the locks, the errors, the cursor
-//! interface and the range tombstones. `unsafe` ends at `list`, whose interface is safe.
-//! All atomics and locks come from `drumlin_env::sync`, where a model checker can put its own in their place.
+//! Architecture invariants: this module imports only the shared types, the locks, the errors, the cursor interface
+//! and the range tombstones. `unsafe` ends at `list`, whose interface is safe. All atomics and locks come from
+//! `drumlin_env::sync`, where a model checker can substitute its own.
 
 #[expect(unsafe_code, reason = "hands out uninitialised memory")]
 mod arena;
 #[expect(unsafe_code, reason = "blocks are laid out by hand in the arena, and name nodes without lifetimes")]
 mod block;
+mod folds;
 #[expect(unsafe_code, reason = "blocks name nodes and each other without lifetimes")]
 mod guide;
 #[expect(unsafe_code, reason = "keeps a node beside the arena that holds it")]
@@ -33,7 +36,9 @@ mod memtable;
 #[expect(unsafe_code, reason = "nodes are laid out by hand in the arena")]
 mod node;
 mod presence;
+mod skips;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use folds::LONG;
 pub(crate) use memtable::{MemCursor, Memtable};

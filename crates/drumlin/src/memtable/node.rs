@@ -1,11 +1,9 @@
-//! A node of the list: one piece of the arena, with a link to the next node, then the header, the key and the
-//! value.
+//! Node of the list: one piece of the arena that holds a link to the next node, the header, the key and the value.
 //!
 //! Invariants:
-//! * A node is complete before anybody else sees it, and then never changes but for its link, and never
-//!   moves.
-//! * Links name complete nodes of the same list, stored with `Release` and loaded with `Acquire`: who sees a
-//!   node sees all of it.
+//! * A node is complete before another thread sees it. After that only its link changes, and the node never moves.
+//! * Links point to complete nodes of the same list. They are stored with `Release` and loaded with `Acquire`, so a
+//!   thread that sees a node sees all of it.
 //! * A [`NodeRef`] exists only for a complete node and never outlives the arena that holds it.
 
 use super::arena::{ALIGN, Arena};
@@ -14,15 +12,31 @@ use core::marker::PhantomData;
 use core::ptr::{self, NonNull};
 use drumlin_env::sync::atomic::{
     AtomicPtr,
-    Ordering::{Acquire, Relaxed, Release},
+    Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 use drumlin_types::{Kind, Seq};
 
-/// Keys must be shorter than this: the length has 24 bits in the header.
+/// Bit of a watched link. A writer that inserts a node there must report it (see `skips`).
+const WATCHED: usize = 1;
+const _: () = assert!(align_of::<Node>() > WATCHED);
+
+fn is_watched(link: *mut Node) -> bool {
+    link.addr() & WATCHED != 0
+}
+
+fn watched(link: *mut Node) -> *mut Node {
+    link.map_addr(|address| address | WATCHED)
+}
+
+fn unwatched(link: *mut Node) -> *mut Node {
+    link.map_addr(|address| address & !WATCHED)
+}
+
+/// Exclusive upper bound on key lengths: the header stores the length in 24 bits.
 const KEY_LEN_LIMIT: usize = 1 << 24;
 const _: () = assert!(drumlin_types::MAX_KEY_LEN < KEY_LEN_LIMIT);
 
-/// The fixed part of a node. The key and the value lie right behind it.
+/// Fixed part of a node. The key and the value follow it directly.
 #[repr(C)]
 pub(super) struct Node {
     next: AtomicPtr<Node>,
@@ -33,12 +47,12 @@ pub(super) struct Node {
 }
 const _: () = assert!(align_of::<Node>() <= ALIGN);
 
-/// A complete node of a list that lives for `'a`. The only way to touch a node once it is made.
+/// Reference to a complete node of a list that lives for `'a`. All access to a finished node goes through it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct NodeRef<'a>(NonNull<Node>, PhantomData<&'a Arena>);
 
 impl<'a> NodeRef<'a> {
-    /// A node with this place, which is linked nowhere.
+    /// Creates a node with this place, not linked yet.
     pub(super) fn allocate(arena: &'a Arena, place: &Place<'_>, kind: Kind, value: &[u8]) -> NodeRef<'a> {
         let key = place.key;
         assert!(
@@ -48,8 +62,8 @@ impl<'a> NodeRef<'a> {
         let node = arena.allocate(size_of::<Node>() + key.len() + value.len()).cast::<Node>();
         let shape = ((key.len() as u32) << 8) | kind as u32;
         let next = AtomicPtr::new(ptr::null_mut());
-        // SAFETY: the piece is this thread's alone and as long as the three parts together, written here one
-        // after the other; it starts at a multiple of ALIGN, and a node needs no more than that.
+        // SAFETY: the piece belongs to this thread alone and is as long as the three parts together, written here one
+        // after the other; it starts at a multiple of ALIGN, which suffices for a node.
         unsafe {
             node.write(Node { next, seq: place.seq, shape, value_len: value.len() as u32 });
             let bytes = node.add(1).cast::<u8>().as_ptr();
@@ -76,13 +90,13 @@ impl<'a> NodeRef<'a> {
 
     pub(super) fn key(self) -> &'a [u8] {
         let len = (self.header().shape >> 8) as usize;
-        // SAFETY: `allocate` put `len` bytes right behind the header, and nobody changes them.
+        // SAFETY: `allocate` put `len` bytes directly after the header, and no thread changes them.
         unsafe { core::slice::from_raw_parts(self.0.add(1).cast().as_ptr(), len) }
     }
 
     pub(super) fn entry(self) -> MemEntry<'a> {
         let (header, key) = (self.header(), self.key());
-        // SAFETY: `allocate` put `value_len` bytes behind the key, and nobody changes them.
+        // SAFETY: `allocate` put `value_len` bytes after the key, and no thread changes them.
         let value = unsafe {
             let start = self.0.add(1).cast::<u8>().add(key.len());
             core::slice::from_raw_parts(start.as_ptr(), header.value_len as usize)
@@ -90,33 +104,66 @@ impl<'a> NodeRef<'a> {
         MemEntry { key, seq: header.seq, kind: Kind::ALL[(header.shape & 0xff) as usize], value }
     }
 
-    /// The next node.
+    /// Returns the next node.
     pub(super) fn next(self) -> Option<NodeRef<'a>> {
-        let next = NonNull::new(self.header().next.load(Acquire));
+        let next = NonNull::new(unwatched(self.header().next.load(Acquire)));
         // SAFETY: only complete nodes of the same list are linked.
         next.map(|next| unsafe { NodeRef::new(next) })
     }
 
-    /// Puts `node` behind this one, in front of `after`; false, and nothing changed, when `after` is no
-    /// longer next. Until it is linked, `node` must be the caller's alone.
-    pub(super) fn link(self, node: NodeRef<'a>, after: Option<NodeRef<'a>>) -> bool {
-        let after = after.map_or(ptr::null_mut(), |after| after.0.as_ptr());
-        node.header().next.store(after, Relaxed);
-        self.header().next.compare_exchange(after, node.0.as_ptr(), Release, Relaxed).is_ok()
+    /// Watches the link to the next node from now on, and returns that node.
+    pub(super) fn watch(self) -> Option<NodeRef<'a>> {
+        let link = &self.header().next;
+        let mut next = link.load(Acquire);
+        while !is_watched(next) {
+            match link.compare_exchange(next, watched(next), AcqRel, Acquire) {
+                Ok(_) => break,
+                Err(now) => next = now,
+            }
+        }
+        // SAFETY: only complete nodes of the same list are linked.
+        NonNull::new(unwatched(next)).map(|next| unsafe { NodeRef::new(next) })
     }
 
-    /// Where the node stands.
+    /// Links `node` after this one and before `after`. Returns whether the link was watched; if so, the links on both
+    /// sides of the new node are watched too. Returns `None`, with nothing changed, if `after` is no longer next.
+    /// Until `node` is linked, it must belong to the caller alone.
+    pub(super) fn link(self, node: NodeRef<'a>, after: Option<NodeRef<'a>>) -> Option<bool> {
+        let after = after.map_or(ptr::null_mut(), |after| after.0.as_ptr());
+        let link = &self.header().next;
+        node.header().next.store(after, Relaxed);
+        if drumlin_types::bug!("B42") {
+            link.store(node.0.as_ptr(), Release);
+            return Some(false);
+        }
+        match link.compare_exchange(after, node.0.as_ptr(), Release, Relaxed) {
+            Ok(_) => Some(false),
+            Err(now) if now == watched(after) => {
+                node.header().next.store(now, Relaxed);
+                let linked = link.compare_exchange(now, watched(node.0.as_ptr()), Release, Relaxed);
+                linked.is_ok().then_some(true)
+            }
+            Err(_) => None,
+        }
+    }
+
+    /// Returns the node's sequence number.
+    pub(super) fn seq(self) -> Seq {
+        self.header().seq
+    }
+
+    /// Returns the node's place in internal order.
     pub(super) fn place(self) -> Place<'a> {
         Place { key: self.key(), seq: self.header().seq }
     }
 
-    /// Whether this node comes before `place`.
+    /// Returns whether this node comes before `place`.
     pub(super) fn is_before(self, place: &Place<'_>) -> bool {
         self.place().cmp(place) == Ordering::Less
     }
 }
 
-/// A place in internal order.
+/// Place in internal order: key ascending, sequence number descending.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Place<'k> {
     pub(super) key: &'k [u8],
@@ -124,20 +171,20 @@ pub(super) struct Place<'k> {
 }
 
 impl Place<'_> {
-    fn cmp(&self, other: &Place<'_>) -> Ordering {
+    pub(super) fn cmp(&self, other: &Place<'_>) -> Ordering {
         self.key.cmp(other.key).then(other.seq.cmp(&self.seq))
     }
 }
 
-/// An entry of a memtable, where it lies.
+/// Entry of a memtable, borrowed from its node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct MemEntry<'a> {
     /// User key.
     pub(crate) key: &'a [u8],
     /// Sequence number.
     pub(crate) seq: Seq,
-    /// What the entry says about the key.
+    /// Kind of the entry.
     pub(crate) kind: Kind,
-    /// Value, operand or encoded pointer, as the kind says.
+    /// Value, operand or encoded pointer, depending on the kind.
     pub(crate) value: &'a [u8],
 }

@@ -1,39 +1,39 @@
-//! Which keys a memtable may hold: most lookups of keys that it does not hold end here, after a few loads.
+//! Bloom filter over the keys of a memtable. It ends most lookups of absent keys after a few loads.
 //!
-//! A Bloom filter of one 64-bit word a key: the key's hash chooses a word and four bits in it, so adding a key is one
-//! atomic operation and asking for one a load and a comparison. A filter cannot grow, so there are
-//! several, each eight times as large as the one before and made when that is full; a key goes into the one at
-//! hand, and is looked for in all that exist. At sixteen bits a key about two in a hundred absent keys pass.
+//! Each key uses one 64-bit word: the key's hash selects a word and four bits in it. Adding a key is one atomic
+//! operation; a check is one load and a comparison. A filter cannot grow, so there are several, each eight times as
+//! large as the previous one and created when that is full. A key goes into the filter current at that time, and a
+//! check covers all existing filters. At sixteen bits per key about 2 % of absent keys pass.
 //!
-//! Invariant: a key that was added before is never denied. "Before" is by the happens-before order of the caller: bits
-//! are set before the entry is linked, and whoever may see the entry sees them.
+//! Invariant: a key that was added before is never ruled out. "Before" means the happens-before order of the caller:
+//! a writer sets the bits before it links the entry, so a reader that may see the entry sees the bits.
 
 use drumlin_env::sync::{
     OnceLock,
     atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-/// Keys that the first filter is made for.
+/// Number of keys that the first filter is sized for.
 const FIRST_KEYS: usize = 1 << 10;
-/// Each filter is larger than the one before by two to this.
+/// Binary logarithm of the growth factor from one filter to the next.
 const GROWTH_BITS: usize = 3;
-/// Together for more keys than a list has room for.
+/// Number of filters. Together they hold more keys than a list has room for.
 const FILTERS: usize = 6;
-/// Words per key are one in this many: sixteen bits a key.
+/// Number of keys per word, which makes sixteen bits per key.
 const KEYS_A_WORD: usize = 4;
 
-/// A set of keys, by their hashes.
+/// Set of keys, represented by their hashes.
 pub(super) struct Presence {
     filters: [OnceLock<Box<[AtomicU64]>>; FILTERS],
 }
 
 impl Presence {
-    /// No keys; no memory either.
+    /// Creates an empty set, which holds no memory.
     pub(super) fn new() -> Presence {
         Presence { filters: [const { OnceLock::new() }; FILTERS] }
     }
 
-    /// Adds the key with this `hash`, when about `keys` are here already.
+    /// Adds the key with this `hash`. `keys` is the approximate number of keys added before.
     pub(super) fn add(&self, hash: u64, keys: usize) {
         let number = filter_for(keys);
         let words = self.filters[number].get_or_init(|| {
@@ -43,7 +43,7 @@ impl Presence {
         words[word_of(hash, words.len())].fetch_or(bits_of(hash), Relaxed);
     }
 
-    /// Whether the key with this `hash` may have been added.
+    /// Returns whether the key with this `hash` may have been added.
     #[inline]
     pub(super) fn may_contain(&self, hash: u64) -> bool {
         let bits = bits_of(hash);
@@ -51,14 +51,14 @@ impl Presence {
         made.any(|words| words[word_of(hash, words.len())].load(Relaxed) & bits == bits)
     }
 
-    /// Bytes of memory held.
+    /// Returns the memory held, in bytes.
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
         self.filters.iter().filter_map(OnceLock::get).map(|words| size_of_val(&**words)).sum()
     }
 }
 
-/// Number of the filter that takes the next key after `keys`.
+/// Returns the number of the filter that takes the next key after `keys` keys.
 fn filter_for(keys: usize) -> usize {
     let mut room = FIRST_KEYS;
     let mut number = 0;
@@ -69,13 +69,13 @@ fn filter_for(keys: usize) -> usize {
     number
 }
 
-/// The word for `hash` among `words`, a power of two: by the high bits, which `bits_of` does not use.
+/// Returns the word for `hash` among `words`, a power of two. It uses the high bits, which `bits_of` does not use.
 #[inline]
 fn word_of(hash: u64, words: usize) -> usize {
     (hash >> 32) as usize & (words - 1)
 }
 
-/// Four of the 64 bits of a word, perhaps some of them the same.
+/// Returns a mask of four bits of a word, some of which may coincide.
 #[inline]
 fn bits_of(hash: u64) -> u64 {
     (1 << (hash & 63)) | (1 << (hash >> 6 & 63)) | (1 << (hash >> 12 & 63)) | (1 << (hash >> 18 & 63))
@@ -101,7 +101,7 @@ mod tests {
         assert!(set.bytes() <= 20 * keys as usize + (FIRST_KEYS << 6) * 2);
     }
 
-    /// A late filter for an early key, as when threads are between counting and adding.
+    /// A later filter holds an early key, as when threads are between counting and adding.
     #[test]
     fn filters_made_out_of_turn_are_found() {
         let set = Presence::new();

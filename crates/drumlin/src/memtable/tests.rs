@@ -1,17 +1,17 @@
-//! The memtable against an ordered map, and under threads.
+//! Tests of the memtable against an ordered map, and under threads.
 //!
-//! Keys come from a small alphabet and many lengths, so that equal prefixes, keys that are prefixes of
-//! others, zero bytes at the end and many versions of one key all happen often.
+//! Keys come from a small alphabet and have many lengths. Equal prefixes, keys that are prefixes of others, zero
+//! bytes at the end, and many versions of one key are therefore all frequent.
 
 use super::{MemCursor, Memtable};
-use crate::cursor::Cursor;
+use crate::base::cursor::{Cursor, Hidden};
 use drumlin_types::{Key, KeyRange, Kind, Seq};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Internal order, as the ordered map sees it.
+/// Internal order, as the ordered map implements it.
 type Oracle = BTreeMap<(Vec<u8>, Reverse<Seq>), (Kind, Vec<u8>)>;
 
 type OracleEntry<'a> = (&'a (Vec<u8>, Reverse<Seq>), &'a (Kind, Vec<u8>));
@@ -30,7 +30,7 @@ impl Draw {
     }
 }
 
-/// `count` random entries in a memtable and in the oracle.
+/// Creates `count` random entries in a memtable and in the oracle.
 fn filled(seed: u64, count: u64) -> (Arc<Memtable>, Oracle, Draw) {
     let table = Arc::new(Memtable::new(1, 5));
     let mut oracle = Oracle::new();
@@ -53,10 +53,10 @@ fn filled(seed: u64, count: u64) -> (Arc<Memtable>, Oracle, Draw) {
 const ENTRIES: u64 = if cfg!(miri) { 40 } else { 3000 };
 const PROBES: u64 = if cfg!(miri) { 15 } else { 3000 };
 
-/// One entry: key, sequence number, kind, value.
+/// Entry: key, sequence number, kind, value.
 type Row = (Vec<u8>, Seq, Kind, Vec<u8>);
 
-/// The row that `cursor` is on.
+/// Returns the row that `cursor` is on.
 fn at(cursor: &MemCursor) -> Option<Row> {
     cursor.valid().then(|| (cursor.key().to_vec(), cursor.seq(), cursor.kind(), cursor.value().to_vec()))
 }
@@ -133,7 +133,7 @@ fn point_reads_agree_with_the_ordered_map() {
     }
 }
 
-/// Ascending, descending, then keys between: all ways of finding the neighbours of a new node.
+/// Ascending, descending, then keys in between: all ways of finding the neighbours of a new node.
 #[test]
 fn ordered_inserts() {
     let count: u32 = if cfg!(miri) { 12 } else { 2000 };
@@ -155,7 +155,7 @@ fn ordered_inserts() {
     assert!(!cursor.valid());
 }
 
-/// An empty memtable answers everything with nothing.
+/// An empty memtable returns nothing from every read.
 #[test]
 fn empty() {
     let table = Arc::new(Memtable::new(7, 5));
@@ -172,7 +172,7 @@ fn empty() {
     assert!(table.is_empty());
 }
 
-/// Values too big to share a chunk come back whole, and are counted.
+/// Values too big to share a chunk are read back unchanged and are counted.
 #[test]
 fn big_values() {
     let table = Memtable::new(1, 5);
@@ -204,7 +204,7 @@ fn range_tombstones_are_seen_once_added() {
     assert!(table.bytes() > before);
 }
 
-/// A cursor keeps what it walks alive.
+/// A cursor keeps its memtable alive.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "moves the cursor to a real thread")]
 fn cursor_outlives_its_owner() {
@@ -219,14 +219,14 @@ fn cursor_outlives_its_owner() {
     assert_eq!(walked.join().unwrap(), (b"k".to_vec(), b"v".to_vec()));
 }
 
-/// Four threads insert, appending and in random order, on shared and on own keys, while two read. A reader
-/// finds everything that was inserted before it looked, always in order; in the end all is there.
+/// Four threads insert, appending and in random order, on shared and on own keys, while two read. A reader finds
+/// everything that was inserted before its read, always in order. At the end every entry is there.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "races real threads")]
 fn concurrent_inserts_and_reads() {
     const WRITERS: u64 = 4;
     let each: u64 = if cfg!(miri) { 12 } else { 4000 };
-    // Sequence numbers of writer w are w+1, w+1+WRITERS, ..: unique, and known from (writer, step).
+    // Sequence numbers of writer w are w+1, w+1+WRITERS, ..: unique, and computable from (writer, step).
     let seq = |writer: u64, step: u64| 1 + writer + step * WRITERS;
     let key = |writer: u64, step: u64| -> Vec<u8> {
         match step % 3 {
@@ -253,7 +253,7 @@ fn concurrent_inserts_and_reads() {
             let (table, done) = (&table, &done);
             scope.spawn(move || {
                 let mut draw = Draw(reader);
-                while table.writers() > 0 {
+                while !table.is_complete() {
                     let writer = draw.below(WRITERS);
                     let Some(last) = done[writer as usize].load(Ordering::Acquire).checked_sub(1) else {
                         continue;
@@ -289,4 +289,132 @@ fn concurrent_inserts_and_reads() {
     assert!(!cursor.valid());
     assert_eq!(table.entries() as u64, WRITERS * each);
     assert_eq!((table.min_seq(), table.max_seq()), (1, WRITERS * each));
+}
+
+/// Returns the entries that a walk which skips the entries hidden by `(range, below)` meets, and the number of
+/// entries that it walked singly.
+fn skipping(table: &Arc<Memtable>, hidden: &Hidden<'_>, backward: bool) -> (Vec<(Vec<u8>, Seq)>, usize) {
+    let mut cursor = table.cursor();
+    let (mut met, mut walked) = (Vec::new(), 0);
+    if backward { cursor.seek_last() } else { cursor.seek_first() }.unwrap();
+    while cursor.valid() {
+        let inside = cursor.key() >= hidden.start && hidden.is_before_end(cursor.key());
+        if inside && cursor.seq() < hidden.below {
+            walked += if backward { cursor.skip_back(hidden) } else { cursor.skip(hidden) }.unwrap();
+            continue;
+        }
+        met.push((cursor.key().to_vec(), cursor.seq()));
+        if backward { cursor.prev() } else { cursor.next() }.unwrap();
+    }
+    if backward {
+        met.reverse();
+    }
+    (met, walked)
+}
+
+/// Walks that skip meet all entries that are not hidden, whatever was recorded before and wherever entries are
+/// inserted.
+#[test]
+fn skips_pass_hidden_entries_only() {
+    let rounds = if cfg!(miri) { 2 } else { 60 };
+    for seed in 0..rounds {
+        let mut draw = Draw(seed);
+        let table = Arc::new(Memtable::new(1, 5));
+        let mut entries: Vec<(Vec<u8>, Reverse<Seq>)> = Vec::new();
+        let keys = 1 + draw.below(60);
+        for seq in 1..=(if cfg!(miri) { 60 } else { 400 }) {
+            let key = vec![draw.below(keys) as u8; 1 + draw.below(2) as usize];
+            table.insert(&key, seq, Kind::Put, b"");
+            entries.push((key, Reverse(seq)));
+            if draw.below(6) > 0 {
+                continue;
+            }
+            entries.sort();
+            let (a, b) = (vec![draw.below(keys) as u8], vec![draw.below(keys) as u8]);
+            let end = if draw.below(4) == 0 { None } else { Some(&**(&a).max(&b)) };
+            // A record by an old reader hides nothing from a new one, and vice versa.
+            let below = 1 + draw.below(seq + 1);
+            let hidden = Hidden { start: (&a).min(&b), end, below };
+            let expected = entries.iter().filter(|(key, Reverse(seq))| {
+                **key < *hidden.start || !hidden.is_before_end(key) || *seq >= below
+            });
+            let expected: Vec<(Vec<u8>, Seq)> =
+                expected.map(|(key, Reverse(seq))| (key.clone(), *seq)).collect();
+            assert_eq!(skipping(&table, &hidden, draw.below(2) == 0).0, expected, "seed {seed}");
+        }
+    }
+}
+
+/// A part that was walked once costs nothing the next time, even after inserts.
+#[test]
+fn hidden_entries_are_walked_once() {
+    for backward in [false, true] {
+        let table = Arc::new(Memtable::new(1, 5));
+        let count: u32 = if cfg!(miri) { 40 } else { 4000 };
+        for n in 0..count {
+            table.insert(&(n * 2).to_be_bytes(), Seq::from(n) + 1, Kind::Put, b"");
+        }
+        table.insert(&[0xff; 4], Seq::from(count) + 10, Kind::Put, b"");
+        let hidden = Hidden { start: b"", end: None, below: Seq::from(count) + 1 };
+        let walk = || skipping(&table, &hidden, backward);
+        let (met, walked) = walk();
+        assert_eq!((met.len(), walked as u32), (1, count + 1));
+        for come in 0..3u32 {
+            let key = (come * 200 % count + 1).to_be_bytes();
+            assert!(walk().1 <= 4 * (come as usize + 1), "{}", walk().1);
+            table.insert(&key, Seq::from(count) + 20 + Seq::from(come), Kind::Put, b"");
+            assert_eq!(walk().0.len() as u32, come + 2);
+        }
+    }
+}
+
+/// Writers insert into parts that readers skip and record. A reader meets all entries that were published before its
+/// read.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "races real threads")]
+fn entries_that_come_into_a_skipped_part_are_seen() {
+    const OLD: u64 = 200;
+    let total: u64 = if cfg!(miri) { 8 } else { 3000 };
+    let table = Arc::new(Memtable::new(1, 5));
+    for n in 0..OLD {
+        table.insert(&(n * 16).to_be_bytes(), n + 1, Kind::Put, b"");
+    }
+    let (next, published) = (AtomicU64::new(OLD), AtomicU64::new(OLD));
+    let hidden = Hidden { start: b"", end: None, below: OLD + 1 };
+    std::thread::scope(|scope| {
+        for writer in 0..2 {
+            let (table, next, published) = (&table, &next, &published);
+            scope.spawn(move || {
+                let mut draw = Draw(writer);
+                loop {
+                    let seq = 1 + next.fetch_add(1, Ordering::Relaxed);
+                    if seq > OLD + total {
+                        break;
+                    }
+                    table.insert(&draw.below(OLD * 16).to_be_bytes(), seq, Kind::Put, b"");
+                    // In order, as commits are.
+                    while published
+                        .compare_exchange(seq - 1, seq, Ordering::AcqRel, Ordering::Relaxed)
+                        .is_err()
+                    {
+                        std::thread::yield_now();
+                    }
+                }
+            });
+        }
+        for backward in [false, true] {
+            let (table, published) = (&table, &published);
+            scope.spawn(move || {
+                loop {
+                    let snapshot = published.load(Ordering::Acquire);
+                    let met = skipping(table, &hidden, backward).0;
+                    let seen = met.iter().filter(|(_, seq)| *seq <= snapshot).count() as u64;
+                    assert_eq!(seen, snapshot - OLD);
+                    if snapshot == OLD + total {
+                        break;
+                    }
+                }
+            });
+        }
+    });
 }

@@ -1,12 +1,14 @@
-//! The list of all options. To add one, add its entry here, obey it, and run the tests with
+//! The list of all options. To add an option, add its entry here, implement it, and run the tests with
 //! `DRUMLIN_BLESS=1`, which rewrites `docs/options.md`.
 //!
-//! An entry: doc comment, `name: type = default => shape.flags();`. The doc comment is also the help text, so
-//! its first sentence says what the option does. Public options come first; at most about twenty are
-//! public, the rest is marked `expert`: what an experiment needs to match another engine.
+//! An entry is a doc comment and `name: type = default => shape.flags();`. The doc comment is also the help text, so
+//! its first sentence says what the option does. Public options come first, and there are at most about twenty. All
+//! others are marked `expert`: experiments need them to match other engines.
 
-use super::registry::{bytes, count, names, ratio, settings, text};
-use super::{Adaptation, Compression, Durability, Pipeline, TableReads};
+use super::macros::settings;
+use super::registry::{Settings, bytes, count, names, ratio, text};
+use super::values::{Adaptation, Durability, Pipeline, TableReads};
+use drumlin_format::compression::Compression;
 use drumlin_types::contract::Pin;
 
 const KIB: u64 = 1 << 10;
@@ -15,97 +17,108 @@ const GIB: u64 = 1 << 30;
 const TIB: u64 = 1 << 40;
 
 settings! {
-    /// Settings of a store.
-    Options, Store;
+    /// Options of a store.
+    Options, Store, others <KeyspaceOptions as Settings>::DEFS;
 
-    /// Memory of the store in all: memtables, block cache, filters and indexes.
+    /// Memory budget of the store: memtables, block cache, filters and indexes. Memtables use at most three eighths of
+    /// it. A value or batch larger than a quarter of it is refused.
     memory_budget: u64 = 512 * MIB => bytes(8 * MIB, 1024 * TIB);
 
-    /// Disk space of tables and log: as on a full disk, merges wait and writes fail before they would take more.
-    disk_budget: u64 = 0 => bytes(MIB, 1024 * TIB).zero("the whole disk").live().alters_answers();
+    /// Upper bound on the disk space of tables and log segments. The store treats a used-up budget like a full disk:
+    /// compactions wait and writes fail before they exceed it.
+    disk_budget: u64 = 0 => bytes(MIB, 1024 * TIB).zero("no limit").live().alters_answers();
 
-    /// Bytes per second that merges write at most. Flushes are counted, but never wait.
+    /// Upper bound on the bytes that compactions write per second. Flushes count towards it but never wait for it.
     background_rate: u64 = 0 => bytes(MIB, TIB).zero("no limit").unit("bytes/s").live();
 
-    /// What a write survives that does not say so itself.
+    /// Default durability of writes that name none. With `none` no log is written and only flushed data survives the
+    /// end of the process. `buffered` writes survive the end of the process, and `sync` writes survive power loss.
     durability: Durability = Durability::Buffered => names(Durability::NAMES).live();
 
-    /// Merges that may run at the same time.
-    workers: u64 = 0 => count(1, 64).zero("found by measuring").expert();
+    /// Number of compaction slots, the limit on subcompactions that run at the same time.
+    workers: u64 = 0 => count(1, 64).zero("tuned by measurement").expert();
 
-    /// How merges follow each other; all but the first are for comparisons.
+    /// Concurrency mode of compactions. `pipelined` runs any legal compaction at any time. `split` and `unsplit` are
+    /// for comparisons: compactions of overlapping files exclude each other, and each is installed as a whole.
+    /// `unsplit` also runs each compaction on one thread.
     pipeline: Pipeline = Pipeline::Pipelined => names(Pipeline::NAMES).expert();
 
     /// Size of a log segment. Segments are preallocated and recycled.
     log_segment_bytes: u64 = 16 * MIB => bytes(64 * KIB, GIB).expert();
 
-    /// Whether reads of tables use the page cache of the operating system, or pass it where the file system lets them.
+    /// How tables are read. `buffered` reads use the page cache of the operating system. `direct` reads bypass it where
+    /// the file system allows that.
     table_reads: TableReads = TableReads::Buffered => names(TableReads::NAMES).expert();
 
-    /// Longest time that a write waits for merges or memory before it fails with `Busy`.
+    /// Longest time that a write waits for compactions or memory before it fails with `Busy`.
     write_timeout_ms: u64 = 0
-        => count(1, 86_400_000).zero("as long as it takes").unit("ms").live().expert().alters_answers();
+        => count(1, 86_400_000).zero("no limit").unit("ms").live().expert().alters_answers();
 
 }
 
 settings! {
-    /// Settings of a keyspace.
-    KeyspaceOptions, Keyspace;
+    /// Options of a keyspace.
+    KeyspaceOptions, Keyspace, others <Options as Settings>::DEFS;
 
-    /// The policy that decides what is merged when, with its arguments.
+    /// Compaction policy with its arguments, such as `leveling:10`. A change replaces the policy at once.
     compaction: String = "arce".to_owned() => text("name or name:arguments", policy_name, &["1-leveling"]).live();
 
-    /// Whether the policy goes on tuning itself. Frozen, it merges by what it has found, learns nothing more of the load, and
-    /// the number of merge slots stays too.
+    /// Whether the policy tunes itself to the load. `frozen` keeps the tuning that it has found and stops learning, and
+    /// the number of compaction slots stays fixed too.
     adaptation: Adaptation = Adaptation::On => names(Adaptation::NAMES).live();
 
-    /// Bytes that merges may rewrite per flushed byte, unless there are too many runs.
+    /// Upper bound on write amplification: bytes that compactions may rewrite per flushed byte. Only the policy `arce`
+    /// obeys it. Compactions that reduce a run count above `max_runs` ignore it.
     max_write_amp: f64 = 20.0 => ratio(3.0, 1000.0).live();
 
-    /// Age at which a value ends by itself. Acts on values put from then on.
+    /// Time to live of values and merge operands. Each value and operand expires on its own, at this age or up to 1/64
+    /// later. Applies to entries that are written after the change.
     ttl_seconds: u64 = 0
-        => count(1, 3_153_600_000).zero("values do not end").unit("s").live().alters_answers();
+        => count(1, 3_153_600_000).zero("nothing expires").unit("s").live().alters_answers();
 
-    /// Compression of table blocks. Acts on files written from then on.
+    /// Compression of table blocks. Applies to files that are written after the change.
     compression: Compression = Compression::Lz4 => names(COMPRESSIONS).live();
 
-    /// Compression of files in the bottom level, which are the bulk of the store and rarely rewritten.
+    /// Compression of table blocks in the bottom level, which holds most of the data and is rarely rewritten. `same`
+    /// uses the option `compression`. Applies to files that are written after the change.
     compression_bottom: Option<Compression> = None => names(COMPRESSIONS).absent("same").live();
 
-    /// Bits per key of the filters that spare lookups useless reads; 0 builds none.
+    /// Bits per key of the table filters, with which lookups skip tables that lack the key. `auto` uses 10 bits; 0
+    /// builds no filters. Applies to files that are written after the change.
     filter_bits: Option<f64> = None => ratio(0.0, 16.0).absent("auto").unit("bits/key").live().expert();
 
-    /// Bytes of a memtable at which it is sealed and flushed.
+    /// Size at which a memtable is sealed and flushed.
     memtable_bytes: u64 = 0
         => bytes(4 * KIB, 4 * GIB).zero("an eighth of memory_budget, at most 64MiB").live().expert();
 
-    /// Bytes of small sealed memtables that wait and are flushed together, as one run; a larger one is flushed alone. The size
-    /// of a memtable makes each a run of its own.
+    /// Upper bound on the total size of sealed memtables that one flush writes as one run. A larger memtable is flushed
+    /// alone. Set this to `memtable_bytes` to flush each memtable as its own run.
     flush_bytes: u64 = 0
         => bytes(4 * KIB, 4 * GIB).zero("an eighth of memory_budget, at most 64MiB").live().expert();
 
-    /// Size at which a merge starts its next output file.
+    /// Size at which a compaction starts its next output file. A flush may write larger files.
     file_bytes: u64 = 64 * MIB => bytes(4 * KIB, 4 * GIB).live().expert();
 
-    /// Runs that may cover a key before writers are slowed to what merges drain.
+    /// Upper bound on the number of runs that may cover a key. Near it, writes are throttled to the rate at which
+    /// compactions reduce that number.
     max_runs: u64 = 64 => count(8, 512).unit("runs").live().expert();
 
-    /// Fixed M/c/q/rho for the policy `arce`, in place of those that it finds: for experiments.
+    /// Fixed parameters M/c/q/rho for the policy `arce`, in place of the values that it tunes. For experiments.
     arce_pin: Option<Pin> = None => text("M/c/q/rho", pin, &["8/24/2/1"]).absent("none").live().expert();
 
-    /// Size of a data block before compression.
+    /// Size of a data block before compression. Applies to files that are written after the change.
     block_bytes: u64 = 4 * KIB => bytes(512, MIB).live().expert();
 
 }
 
 const COMPRESSIONS: &[&str] = &[Compression::None.name(), Compression::Lz4.name(), Compression::Zstd.name()];
 
-/// Whether `value` is a pin.
+/// Returns whether `value` is a valid value of `arce_pin`.
 fn pin(value: &str) -> bool {
     value.parse::<Pin>().is_ok()
 }
 
-/// Whether `value` has the form of a policy's name with arguments. Which policies there are is known elsewhere.
+/// Returns whether `value` has the form of a policy's name with arguments. It does not check that the policy exists.
 fn policy_name(value: &str) -> bool {
     let (name, arguments) = value.split_once(':').unwrap_or((value, "-"));
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';

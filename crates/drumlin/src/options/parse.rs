@@ -1,13 +1,13 @@
-//! Options as text: parsing, printing, bounds, and errors that help.
+//! Options as text: parsing, printing, bounds, and error messages.
 //!
-//! Byte sizes take a unit: `64MiB`, `64M` and `67108864` are the same; `64MB` is 64 million. A fraction is
-//! fine if it comes out whole: `1.5KiB`. Printing picks the largest binary unit that divides the number.
+//! Byte sizes take a unit: `64MiB`, `64M` and `67108864` are the same; `64MB` is 64 million. A fraction is allowed if
+//! the result is a whole number of bytes, as in `1.5KiB`. Printing uses the largest binary unit that divides the
+//! number.
 
-use super::defs::{KeyspaceOptions, Options};
 use super::registry::{OptionDef, Scope, Settings, Shape, Value};
-use crate::error::{Error, ErrorKind, Result};
+use crate::base::error::{Error, ErrorKind, Result};
 
-/// Longest part of a refused value that an error repeats.
+/// Maximum number of characters of a refused value that an error shows.
 const SHOWN_CHARS: usize = 60;
 
 const UNITS: [(&str, u64); 14] = [
@@ -68,7 +68,7 @@ fn parse(def: &OptionDef, text: &str) -> Option<Value> {
     }
 }
 
-/// Digits alone: no sign, no space.
+/// Parses a number of digits only: no sign, no space.
 fn parse_digits(text: &str) -> Option<u64> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }
@@ -103,7 +103,7 @@ fn in_bounds(def: &OptionDef, value: &Value) -> bool {
     }
 }
 
-/// The value as text that `parse` turns back into it.
+/// Returns the value as text, which `parse` turns back into the same value.
 pub(super) fn print(def: &OptionDef, value: &Value) -> String {
     match value {
         Value::Absent => def.absent.unwrap_or("none").to_owned(),
@@ -123,7 +123,14 @@ fn print_bytes(number: u64) -> String {
     }
 }
 
-/// What values the option takes, in words.
+impl OptionDef {
+    /// Returns a description of the values that the option accepts: `64KiB..=1GiB` or `none, lz4 or zstd`.
+    pub fn bounds(&self) -> String {
+        bounds(self)
+    }
+}
+
+/// Returns a description of the values that the option accepts.
 pub(super) fn bounds(def: &OptionDef) -> String {
     let between = |least: String, most: Option<String>| match most {
         Some(most) => format!("{least}..={most}"),
@@ -131,7 +138,7 @@ pub(super) fn bounds(def: &OptionDef) -> String {
     };
     let mut words = Vec::new();
     words.extend(def.absent.map(str::to_owned));
-    // Right below the bounds, 0 is just a wider bound.
+    // A special 0 directly below the bounds just widens them.
     let joined = def.zero.is_some() && matches!(def.shape, Shape::Count { least: 1, .. });
     if def.zero.is_some() && !joined {
         words.push("0".to_owned());
@@ -159,7 +166,7 @@ fn refused(def: &OptionDef, text: &str) -> Error {
     Error::new(ErrorKind::InvalidOption, what)
 }
 
-/// `text` without control characters and not too long.
+/// Returns `text` with control characters escaped, cut to `SHOWN_CHARS` characters.
 fn shown(text: &str) -> String {
     let mut shown: String = text.chars().flat_map(char::escape_debug).take(SHOWN_CHARS).collect();
     if text.chars().nth(SHOWN_CHARS).is_some() {
@@ -170,11 +177,11 @@ fn shown(text: &str) -> String {
 
 fn position<S: Settings>(name: &str) -> Result<usize> {
     let position = S::DEFS.iter().position(|def| def.name == name);
-    position.ok_or_else(|| Error::new(ErrorKind::InvalidOption, unknown(S::DEFS, name)))
+    position.ok_or_else(|| Error::new(ErrorKind::InvalidOption, unknown(S::DEFS, S::OTHERS, name)))
 }
 
-fn unknown(defs: &[OptionDef], name: &str) -> String {
-    let mut all = defs.iter().chain(Options::DEFS).chain(KeyspaceOptions::DEFS);
+fn unknown(own: &[OptionDef], others: &[OptionDef], name: &str) -> String {
+    let mut all = own.iter().chain(others);
     if let Some(def) = all.clone().find(|def| def.name == name) {
         let owner = match def.scope {
             Scope::Store => "the store, not of a keyspace",
@@ -183,7 +190,7 @@ fn unknown(defs: &[OptionDef], name: &str) -> String {
         return format!("{name} is an option of {owner}");
     }
     let name = shown(name);
-    // Of equally near names the first wins, and the caller's own scope comes first.
+    // Of equally close names the first wins, and the caller's own scope comes first.
     let nearest = all.by_ref().map(|def| def.name).min_by_key(|known| distance(known, &name));
     match nearest {
         Some(known) => format!("there is no option {name}; the nearest is {known}"),
@@ -191,7 +198,7 @@ fn unknown(defs: &[OptionDef], name: &str) -> String {
     }
 }
 
-/// Characters to insert, remove or replace to make one name of the other.
+/// Returns the edit distance of two names: the number of characters to insert, remove or replace.
 fn distance(known: &str, name: &str) -> usize {
     let mut row: Vec<usize> = (0..=name.chars().count()).collect();
     for (i, a) in known.chars().enumerate() {

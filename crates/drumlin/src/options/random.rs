@@ -1,16 +1,15 @@
-//! Random legal settings for tests, drawn from the option list, so that a new option is tested from the day
-//! it is added.
+//! Random legal options for tests. They are drawn from the option list, so tests cover a new option at once.
 //!
-//! A quarter of the options keep their default, a quarter stand at an end of their bounds or have no value,
-//! and the rest lie between, each order of magnitude as likely as the next. Sizes are kept from growing far
-//! above their defaults: large ones do nothing in a small test.
+//! A quarter of the options keep their default. Three eighths are at an end of their bounds or have their special value
+//! (absent or 0). The rest lie between, and each order of magnitude is equally likely. Sizes never far exceed their
+//! defaults, because large sizes have no effect in a small test.
 
 use super::registry::{OptionDef, Settings, Shape, Value};
 
-/// The largest factor between a default, or a smallest value, and a drawn one.
+/// Largest factor between the default (or the smallest value) and a drawn value.
 const REACH: u64 = 1024;
 
-/// SplitMix64: a stream of well mixed numbers from any seed.
+/// SplitMix64 generator: a stream of well mixed numbers from any seed.
 struct Draw(u64);
 
 impl Draw {
@@ -26,7 +25,7 @@ impl Draw {
         names[self.below(names.len() as u64) as usize]
     }
 
-    /// A number from `least` to `most`, of a random length in bits.
+    /// Returns a number from `least` to `most`, with a random length in bits.
     fn between(&mut self, least: u64, most: u64) -> u64 {
         let bits = self.below(u64::from((most - least).max(1).ilog2()) + 1);
         least + self.below(2 << bits).min(most - least)
@@ -48,7 +47,7 @@ pub(super) fn random<S: Settings>(seed: u64) -> S {
     settings
 }
 
-/// A legal value; `None` for the default.
+/// Returns a legal value; `None` for the default.
 fn draw_value(draw: &mut Draw, def: &OptionDef, default: &Value) -> Option<Value> {
     let choice = draw.below(8);
     match choice {

@@ -1,9 +1,9 @@
-//! What an entry of the option list is made of, and the macro that turns a list into a struct.
+//! Parts of an entry of the option list: shapes, descriptions and values of options.
 
 use drumlin_format::compression::Compression;
 use drumlin_types::contract::Pin;
 
-/// What an option belongs to.
+/// Scope of an option: the store or a keyspace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scope {
     /// The store: a field of [`Options`](super::Options).
@@ -12,7 +12,7 @@ pub enum Scope {
     Keyspace,
 }
 
-/// What values an option takes.
+/// Kind of values that an option accepts.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Shape {
@@ -43,37 +43,38 @@ pub enum Shape {
     Names(&'static [&'static str]),
     /// Text of a certain form.
     Text {
-        /// The form in words.
+        /// Description of the form.
         form: &'static str,
-        /// Whether a text has it.
+        /// Function that returns whether a text has the form.
         check: fn(&str) -> bool,
-        /// Some that do.
+        /// Examples of valid texts.
         samples: &'static [&'static str],
     },
 }
 
-/// The description of one option.
+/// Description of one option.
 #[derive(Clone, Copy, Debug)]
 pub struct OptionDef {
-    /// Its name, for ever.
+    /// Name of the option. It never changes.
     pub name: &'static str,
-    /// What it does.
+    /// Help text: what the option does.
     pub doc: &'static str,
-    /// What it belongs to.
+    /// Scope of the option.
     pub scope: Scope,
-    /// The values it takes, those of `zero` and `absent` aside.
+    /// Values that the option accepts, besides those of `zero` and `absent`.
     pub shape: Shape,
-    /// Unit of the numbers; empty when they have none.
+    /// Unit of the numbers; empty when there is none.
     pub unit: &'static str,
-    /// What 0 means, if it is allowed beside the bounds.
+    /// Meaning of 0, if it is allowed besides the bounds.
     pub zero: Option<&'static str>,
-    /// The word for "no value", if that is allowed.
+    /// Word for "no value", if that is allowed.
     pub absent: Option<&'static str>,
-    /// Whether an open store takes a new value.
+    /// Whether the option can be changed while the store is open.
     pub live: bool,
-    /// Whether it is for experts: what an experiment needs to match another engine.
+    /// Whether the option is for experts: experiments need it to match another engine.
     pub expert: bool,
-    /// Whether it may change what a correct program sees. Tests do not draw such options at random.
+    /// Whether the option can change the results or errors that a correct program sees. Tests do not draw such options
+    /// at random.
     pub alters_answers: bool,
 }
 
@@ -117,11 +118,6 @@ pub(super) const fn text(
 }
 
 impl OptionDef {
-    /// The values it takes, in words: `64KiB..=1GiB`, `none, lz4 or zstd`.
-    pub fn bounds(&self) -> String {
-        super::parse::bounds(self)
-    }
-
     pub(super) const fn named(self, name: &'static str, doc: &'static str, scope: Scope) -> OptionDef {
         OptionDef { name, doc, scope, ..self }
     }
@@ -151,7 +147,7 @@ impl OptionDef {
     }
 }
 
-/// The value of any option.
+/// Value of any option.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Value {
     Absent,
@@ -161,14 +157,14 @@ pub(super) enum Value {
     Text(String),
 }
 
-/// A type that a field of the settings can have.
+/// Type of a field of the options structs.
 pub(super) trait Field: Sized {
     fn to_value(&self) -> Value;
-    /// `None` when the value is of another type.
+    /// Returns `None` when the value has another type.
     fn from_value(value: &Value) -> Option<Self>;
 }
 
-/// A field type that is one case of [`Value`].
+/// Implements `Field` for a type that is the content of one case of [`Value`].
 macro_rules! plain_field {
     ($type:ty, $case:ident) => {
         impl Field for $type {
@@ -221,139 +217,12 @@ impl<T: Field> Field for Option<T> {
     }
 }
 
-/// A struct made by `settings!`: its fields by position in `DEFS`.
+/// Interface of a struct that `settings!` generates. It accesses fields by their position in `DEFS`.
 pub(super) trait Settings: Default {
+    /// Options of the other scope, for hints in errors.
+    const OTHERS: &'static [OptionDef];
     const DEFS: &'static [OptionDef];
     fn value(&self, position: usize) -> Value;
-    /// False when the value is of another type than the field; then nothing changed.
+    /// Sets a field. Returns false, and changes nothing, when the value and the field have different types.
     fn assign(&mut self, position: usize, value: &Value) -> bool;
 }
-
-/// An enum whose values have names in options.
-macro_rules! named {
-    ($(#[$meta:meta])* pub enum $type:ident {
-        $($(#[$case_meta:meta])* $case:ident = $name:literal,)+
-    }) => {
-        $(#[$meta])*
-        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-        pub enum $type {
-            $($(#[$case_meta])* $case,)+
-        }
-
-        impl $type {
-            /// All values.
-            pub const ALL: &'static [$type] = &[$($type::$case),+];
-            /// Their names, in the same order.
-            pub const NAMES: &'static [&'static str] = &[$($name),+];
-
-            /// The name in options and reports.
-            pub const fn name(self) -> &'static str {
-                match self {
-                    $($type::$case => $name,)+
-                }
-            }
-        }
-
-        impl $crate::options::registry::Field for $type {
-            fn to_value(&self) -> $crate::options::registry::Value {
-                $crate::options::registry::Value::Text(self.name().to_owned())
-            }
-            fn from_value(value: &$crate::options::registry::Value) -> Option<Self> {
-                let $crate::options::registry::Value::Text(name) = value else { return None };
-                Self::ALL.iter().copied().find(|case| case.name() == name)
-            }
-        }
-    };
-}
-pub(super) use named;
-
-/// A settings struct from a list of entries: see `defs` for their form.
-macro_rules! settings {
-    (
-        $(#[$meta:meta])*
-        $type:ident, $scope:ident;
-        $($(#[doc = $doc:literal])+ $field:ident: $field_type:ty = $default:expr => $def:expr;)+
-    ) => {
-        $(#[$meta])*
-        ///
-        /// Start from the default, then assign fields or call `set`.
-        #[derive(Clone, PartialEq, Debug)]
-        #[non_exhaustive]
-        pub struct $type {
-            $($(#[doc = $doc])+ pub $field: $field_type,)+
-        }
-
-        impl Default for $type {
-            fn default() -> Self {
-                $type { $($field: $default,)+ }
-            }
-        }
-
-        impl $crate::options::registry::Settings for $type {
-            const DEFS: &'static [$crate::options::registry::OptionDef] = &[
-                $($def.named(stringify!($field), concat!($($doc),+), $crate::options::Scope::$scope),)+
-            ];
-
-            fn value(&self, position: usize) -> $crate::options::registry::Value {
-                let values = [$($crate::options::registry::Field::to_value(&self.$field)),+];
-                values.into_iter().nth(position).unwrap_or($crate::options::registry::Value::Absent)
-            }
-
-            fn assign(&mut self, position: usize, value: &$crate::options::registry::Value) -> bool {
-                let mut fields = Self::DEFS.iter().enumerate();
-                $(
-                    if fields.next().is_some_and(|(field, _)| field == position) {
-                        let Some(value) = $crate::options::registry::Field::from_value(value) else { return false };
-                        self.$field = value;
-                        return true;
-                    }
-                )+
-                false
-            }
-        }
-
-        impl $type {
-            /// The options of this struct, in its order.
-            pub fn defs() -> &'static [$crate::options::OptionDef] {
-                <Self as $crate::options::registry::Settings>::DEFS
-            }
-
-            /// Sets the option `name` to `value`, as text: `64MiB`, `1.5`, `true`, a name.
-            ///
-            /// # Errors
-            /// `InvalidOption` when there is no such option or the value is out of bounds. Then nothing
-            /// changed.
-            pub fn set(&mut self, name: &str, value: &str) -> $crate::error::Result<()> {
-                $crate::options::parse::set(self, name, value)
-            }
-
-            /// The value of the option `name`, as text that `set` understands.
-            ///
-            /// # Errors
-            /// `InvalidOption` when there is no such option.
-            pub fn get(&self, name: &str) -> $crate::error::Result<String> {
-                $crate::options::parse::get(self, name)
-            }
-
-            /// Checks fields that were assigned directly.
-            ///
-            /// # Errors
-            /// `InvalidOption` for the first value out of bounds.
-            pub fn validate(&self) -> $crate::error::Result<()> {
-                $crate::options::parse::validate(self)
-            }
-
-            /// All options and their values, as text.
-            pub fn pairs(&self) -> Vec<(&'static str, String)> {
-                $crate::options::parse::pairs(self)
-            }
-
-            /// Random legal settings, the same for the same seed. For tests: small sizes and the ends of
-            /// the bounds are frequent, and options that may change answers keep their defaults.
-            pub fn random(seed: u64) -> Self {
-                $crate::options::random::random(seed)
-            }
-        }
-    };
-}
-pub(super) use settings;

@@ -1,11 +1,11 @@
-//! The option list for people: help for a terminal, and the table of `docs/options.md`.
+//! Text output of the option list: the help for a terminal, and the tables of `docs/options.md`.
 
 use super::defs::{KeyspaceOptions, Options};
 use super::parse::{bounds, print};
 use super::registry::{OptionDef, Settings};
 use std::fmt::Write;
 
-/// Every option with its default, its bounds and what it does, for a terminal.
+/// Returns the help text for a terminal: every option with its default, bounds and description.
 pub fn options_help() -> String {
     let mut out = String::new();
     for_each_group(|title, rows| {
@@ -20,12 +20,13 @@ pub fn options_help() -> String {
     out
 }
 
-/// The text of `docs/options.md`.
+/// Returns the text of `docs/options.md`.
 pub fn options_markdown() -> String {
     let mut out = String::from(
         "# Options\n\n\
-         Made from the option list in `crates/drumlin/src/options/defs.rs`; do not edit. Options that an open\n\
-         store takes are marked *live*. Byte sizes take a unit: `64MiB`, `64M` and `67108864` are the same.\n",
+         Generated from the option list in `crates/drumlin/src/options/defs.rs`; do not edit. Options marked *live*\n\
+         can be changed while the store is open. All others are set when the store is opened. Byte sizes take a\n\
+         unit: `64MiB`, `64M` and `67108864` are the same.\n",
     );
     for_each_group(|title, rows| {
         let _ = write!(out, "\n## {title}\n\n");

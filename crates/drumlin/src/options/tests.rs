@@ -1,14 +1,14 @@
-//! Each test runs over the whole option list, so that a new option is covered by being listed.
+//! Tests of the options. Most run over the whole option list, so they cover a new option at once.
 
 use super::registry::{Field, OptionDef, Settings, Shape, Value};
 use super::*;
-use crate::error::ErrorKind;
+use crate::base::error::ErrorKind;
 
 fn all_defs() -> impl Iterator<Item = &'static OptionDef> {
     Options::defs().iter().chain(KeyspaceOptions::defs())
 }
 
-fn complaint<T: std::fmt::Debug>(result: crate::error::Result<T>) -> String {
+fn complaint<T: std::fmt::Debug>(result: crate::base::error::Result<T>) -> String {
     let error = result.expect_err("refused");
     assert_eq!(error.kind(), ErrorKind::InvalidOption);
     error.to_string()
@@ -21,7 +21,7 @@ fn the_list_is_in_order() {
     names.sort_unstable();
     let listed = names.len();
     names.dedup();
-    assert_eq!(names.len(), listed, "a name for one thing only");
+    assert_eq!(names.len(), listed, "two options have the same name");
     for def in all_defs() {
         assert!(def.name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'), "{}", def.name);
         assert!(def.doc.trim().ends_with('.') && !def.doc.contains('|'), "{}", def.name);
@@ -33,7 +33,7 @@ fn the_list_is_in_order() {
     assert!(KeyspaceOptions::defs().iter().all(|def| def.scope == Scope::Keyspace));
 }
 
-/// Every field is reached by its own name and no other; defaults are legal.
+/// Checks that each entry reaches its own field and no other, and that the defaults are legal.
 fn fields_match_their_entries<S: Settings + PartialEq + std::fmt::Debug>() {
     let defaults = S::default();
     parse::validate(&defaults).unwrap();
@@ -50,7 +50,7 @@ fn fields_match_their_entries<S: Settings + PartialEq + std::fmt::Debug>() {
     assert!(!S::default().assign(S::DEFS.len(), &Value::Whole(1)));
 }
 
-/// The ends of the bounds and all that is special.
+/// Returns the ends of the bounds and all special values of an option.
 fn legal_values(def: &OptionDef) -> Vec<Value> {
     let mut values = Vec::new();
     values.extend(def.absent.map(|_| Value::Absent));
@@ -113,8 +113,8 @@ fn nothing_beyond_the_bounds<S: Settings + PartialEq + Clone + std::fmt::Debug>(
             let mut settings = S::default();
             let said = complaint(parse::set(&mut settings, def.name, &text));
             assert!(said.starts_with(&format!("{} = {text}: must be ", def.name)), "{said}");
-            assert_eq!(settings, S::default(), "refused, so nothing changed");
-            // The same value by direct assignment: enums cannot hold it, numbers are found by `validate`.
+            assert_eq!(settings, S::default(), "a refused value changed the options");
+            // `validate` finds the same value after a direct assignment. Enums cannot hold it.
             if settings.assign(position, &value) {
                 assert_eq!(complaint(parse::validate(&settings)), said);
             }
@@ -211,8 +211,8 @@ fn derived_values() {
     assert_eq!(keyspace.bottom_compression(), Compression::Zstd);
 }
 
-/// Random settings are legal, survive the manifest's pairs, leave answers alone, and reach every value that
-/// matters.
+/// Checks that random options are legal, survive the manifest's text pairs and change no results. They also reach all
+/// special values.
 fn random_settings<S: Settings + PartialEq + std::fmt::Debug>() {
     let mut reached: Vec<Vec<Value>> = vec![Vec::new(); S::DEFS.len()];
     for seed in 0..400 {
@@ -277,7 +277,7 @@ fn help_shows_every_option() {
     }
 }
 
-/// With `DRUMLIN_BLESS=1` the file is rewritten instead.
+/// Compares `docs/options.md` with the generated text. With `DRUMLIN_BLESS=1` it rewrites the file instead.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "blesses a file of the repository")]
 fn the_documentation_is_up_to_date() {

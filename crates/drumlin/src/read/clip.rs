@@ -1,16 +1,16 @@
-//! A cursor that shows only the keys of a range.
+//! Cursor that shows only the keys of a range.
 //!
-//! File references may be narrower than their tables, and a piece of a merge reads only its part of each
-//! input. The entries outside the range may be stale: they must never be shown.
+//! File references may be narrower than their tables, and a compaction piece (subcompaction) reads only its part of
+//! each input. Entries outside the range may be stale and must never be shown.
 //!
-//! Invariant: valid exactly when the inner cursor is on an entry inside the bounds.
+//! Invariant: the cursor is valid exactly when the inner cursor is on an entry inside the bounds.
 
-use crate::cursor::Cursor;
-use crate::error::Result;
-use crate::slice::Slice;
+use crate::base::cursor::{Cursor, Hidden};
+use crate::base::error::Result;
+use crate::base::slice::Slice;
 use drumlin_types::{KeyRange, Kind, Seq};
 
-/// `inner`, clipped to `bounds`.
+/// Cursor `inner`, clipped to `bounds`.
 pub(crate) struct ClippedCursor<C> {
     inner: C,
     bounds: KeyRange,
@@ -18,19 +18,19 @@ pub(crate) struct ClippedCursor<C> {
 }
 
 impl<C: Cursor> ClippedCursor<C> {
-    /// Clips `inner` to `bounds`. Not valid until a seek.
+    /// Creates a cursor that clips `inner` to `bounds`. It is invalid until a seek.
     pub(crate) fn new(inner: C, bounds: KeyRange) -> ClippedCursor<C> {
         ClippedCursor { inner, bounds, inside: false }
     }
 
-    /// After a move forward: inside unless past the end.
+    /// Updates `inside` after a forward move: false past the end.
     #[inline]
     fn check_end(&mut self, moved: Result<()>) -> Result<()> {
         self.inside = moved.is_ok() && self.inner.valid() && self.bounds.is_before_end(self.inner.key());
         moved
     }
 
-    /// After a move backward: inside unless before the start.
+    /// Updates `inside` after a backward move: false before the start.
     #[inline]
     fn check_start(&mut self, moved: Result<()>) -> Result<()> {
         self.inside = moved.is_ok() && self.inner.valid() && *self.inner.key() >= *self.bounds.start;
@@ -107,5 +107,22 @@ impl<C: Cursor> Cursor for ClippedCursor<C> {
     fn prev(&mut self) -> Result<()> {
         let moved = self.inner.prev();
         self.check_start(moved)
+    }
+
+    fn skip(&mut self, hidden: &Hidden<'_>) -> Result<usize> {
+        let (moved, looked) = parts(self.inner.skip(hidden));
+        self.check_end(moved).map(|()| looked)
+    }
+
+    fn skip_back(&mut self, hidden: &Hidden<'_>) -> Result<usize> {
+        let (moved, looked) = parts(self.inner.skip_back(hidden));
+        self.check_start(moved).map(|()| looked)
+    }
+}
+
+fn parts(moved: Result<usize>) -> (Result<()>, usize) {
+    match moved {
+        Ok(looked) => (Ok(()), looked),
+        Err(error) => (Err(error), 0),
     }
 }

@@ -1,26 +1,27 @@
-//! The newest range tombstone over a key, for a walk over many keys.
+//! Newest range tombstone over a key, for a walk over many keys.
 //!
-//! Each source of range tombstones counts only inside its bounds. Sources are arranged in lanes, each a
-//! list of sources with disjoint ascending bounds, so that a lookup costs two binary searches per lane,
-//! not one per source. A caller that lists its sources run by run gets one lane per run; any other
-//! order is right too, with more lanes.
+//! Each source of range tombstones applies only within its bounds. Sources are grouped into lanes. A lane here is a
+//! list of sources with disjoint ascending bounds, so a lookup costs two binary searches per lane instead of per
+//! source. A caller that lists its sources run by run gets one lane per run. Any other order is also correct, but
+//! gives more lanes.
 //!
-//! The answer is the same for all keys between two neighbouring edges of bounds and fragments. The last
-//! such stretch is remembered: a scan searches once per stretch and else makes one or two comparisons.
+//! The result is the same for all keys between two neighbouring edges of bounds and fragments. The last such stretch
+//! is cached: a scan searches once per stretch and otherwise makes one or two comparisons.
 
-use crate::rangedel::RangeTombstones;
+use crate::base::cursor::Hidden;
+use crate::base::rangedel::RangeTombstones;
 use drumlin_types::{Key, KeyRange, Seq};
 use std::sync::Arc;
 
-/// Range tombstones, and the bounds of the file reference that holds them.
+/// Range tombstones, with the bounds of the file reference that holds them.
 pub(crate) type TombstoneSource = (KeyRange, Arc<RangeTombstones>);
 
-/// The range tombstones that a snapshot sees.
+/// Range tombstones that a snapshot sees.
 pub(crate) struct Coverage {
-    /// Each lane: sources with disjoint bounds, ascending.
+    /// Lanes of sources; the bounds in a lane are disjoint and ascending.
     lanes: Vec<Vec<TombstoneSource>>,
     snapshot: Seq,
-    /// Keys from the first key to before the second are covered by the sequence number.
+    /// Last range of keys looked up, with the sequence number that covers it.
     stretch: Option<Stretch>,
 }
 
@@ -30,7 +31,7 @@ struct Stretch {
 }
 
 impl Coverage {
-    /// The tombstones of `sources` over keys of `range`, as of `snapshot`.
+    /// Creates the coverage of `sources` over keys of `range`, as of `snapshot`.
     pub(crate) fn new(sources: Vec<TombstoneSource>, range: &KeyRange, snapshot: Seq) -> Coverage {
         let mut lanes: Vec<Vec<TombstoneSource>> = Vec::new();
         for source in sources {
@@ -47,7 +48,7 @@ impl Coverage {
         Coverage { lanes, snapshot, stretch: None }
     }
 
-    /// The newest tombstone over `key`; 0 when there is none. Versions older than it are hidden.
+    /// Returns the sequence number of the newest tombstone over `key`; 0 if there is none. Older versions are hidden.
     #[inline]
     pub(crate) fn at(&mut self, key: &[u8]) -> Seq {
         if self.lanes.is_empty() {
@@ -59,7 +60,15 @@ impl Coverage {
         }
     }
 
-    /// Finds the stretch of `key`, remembers it, and gives its tombstone.
+    /// Returns which entries of `bounds` around `key` the newest tombstone over `key` hides; `None` if there is no
+    /// tombstone. `key` must be in `bounds`.
+    pub(crate) fn hidden<'a>(&'a mut self, key: &[u8], bounds: &'a KeyRange) -> Option<Hidden<'a>> {
+        let below = self.at(key);
+        let stretch = self.stretch.as_ref().filter(|_| below > 0)?;
+        Some(hidden(&stretch.range, bounds, below))
+    }
+
+    /// Finds and caches the stretch of `key`. Returns the sequence number of its tombstone.
     fn look_up(&mut self, key: &[u8]) -> Seq {
         let mut stretch = Stretch { range: KeyRange::all(), seq: 0 };
         for lane in &self.lanes {
@@ -82,9 +91,18 @@ impl Coverage {
     }
 }
 
+/// Returns the entries older than `below` whose keys are in both ranges, as hidden.
+pub(super) fn hidden<'a>(range: &'a KeyRange, bounds: &'a KeyRange, below: Seq) -> Hidden<'a> {
+    let end = match (&range.end, &bounds.end) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.as_ref().or(b.as_ref()),
+    };
+    Hidden { start: (&range.start).max(&bounds.start), end: end.map(|end| &**end), below }
+}
+
 impl Stretch {
-    /// Cuts the stretch at the edges of the ranges around `key`: `at`, the last one that starts at or
-    /// before it, and `next`, the following one. True when `key` is in `at`.
+    /// Cuts the stretch at the edges of the ranges around `key`. `at` is the last range that starts at or before
+    /// `key`, and `next` is the range after it. Returns whether `key` is in `at`.
     fn narrow(&mut self, at: Option<&KeyRange>, next: Option<&KeyRange>, key: &[u8]) -> bool {
         let mut within = false;
         let (mut start, mut end) = (None, next.map(|next| &next.start));
@@ -96,7 +114,7 @@ impl Stretch {
         within
     }
 
-    /// Leaves of the stretch what lies from `start` to before `end`.
+    /// Reduces the stretch to the part from `start` to before `end`.
     fn cut(&mut self, start: Option<&Key>, end: Option<&Key>) {
         if let Some(start) = start.filter(|start| **start > self.range.start) {
             self.range.start = start.clone();
@@ -107,7 +125,7 @@ impl Stretch {
     }
 }
 
-/// Whether every key of `range` comes after those of `earlier`.
+/// Returns whether every key of `range` comes after those of `earlier`.
 fn is_after(range: &KeyRange, earlier: &KeyRange) -> bool {
     earlier.end.as_ref().is_some_and(|end: &Key| *end <= range.start)
 }

@@ -1,24 +1,25 @@
-//! Point lookups: the level rule, and the state that collects the versions of one key.
+//! Point lookups: the search order over memtables and levels, and the state that collects the versions of one key.
 //!
-//! How a lookup goes:
+//! Order of a lookup:
 //! 1. Memtables, newest first. All versions in one are newer than those in the next.
-//! 2. Level by level, the top one first: of each run the one file whose bounds hold the key. Runs of a level
-//!    are in no age order, so its files are visited by falling largest sequence number, and the level
-//!    is left early only when the *floor*, the newest version found that ends the history of the key, is
-//!    newer than anything that the files not yet visited can hold.
-//! 3. A level (or memtable) that raised the floor is the last one: by the recency invariant everything below
-//!    is older. Operands alone do not end the search.
+//! 2. Levels, from the top: in each run, the one file whose bounds contain the key. The runs of a level are not
+//!    ordered by age. The lookup therefore visits their files by descending maximum sequence number. It leaves a level
+//!    early only when the *floor* is newer than anything that the remaining files can hold. The floor is the newest
+//!    version found that ends the history of the key.
+//! 3. A level or memtable that raises the floor is the last one visited: by the recency invariant everything below is
+//!    older. Operands alone do not end the search.
 //!
-//! [`GetState`] takes versions in any order of sources and orders them by sequence number at the end. Runs
-//! whose ages interleave can hold operands above and below another run's put; both come out right.
+//! [`GetState`] accepts versions in any order of sources and sorts them by sequence number at the end. Runs whose
+//! ages interleave can hold operands newer and older than another run's put; both give the correct result.
 
-use super::resolve::{Meaning, Resolver};
-use crate::error::Result;
-use crate::slice::Slice;
+use crate::base::error::Result;
+use crate::base::resolve::{Meaning, Resolver};
+use crate::base::slice::Slice;
 use drumlin_types::{Kind, Seq, bug};
+use std::cell::LazyCell;
 use std::cmp::Reverse;
 
-/// Whether a source need go on to offer older versions.
+/// Whether a source must continue with older versions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Flow {
     /// Older versions may matter.
@@ -27,14 +28,13 @@ pub(crate) enum Flow {
     Done,
 }
 
-/// A memtable, or a file of a level, as a lookup sees it.
+/// Memtable or file, as a point lookup uses it.
 pub(crate) trait Source {
-    /// Largest sequence number of any version in it, range tombstones included.
+    /// Returns the largest sequence number of any version in it, including range tombstones.
     fn max_seq(&self) -> Seq;
 
-    /// Gives `state` the newest range tombstone over `key`, and then the versions of `key`, newest first,
-    /// until it says [`Flow::Done`]; all of them no newer than `snapshot`. `hash` is the key's hash for
-    /// filters.
+    /// Passes the newest range tombstone over `key` to `state`, then the versions of `key`, newest first, until
+    /// `state` returns [`Flow::Done`]. Passes nothing newer than `snapshot`. `hash` is the key's hash for filters.
     fn lookup(&self, key: &[u8], hash: u64, snapshot: Seq, state: &mut GetState) -> Result<()>;
 }
 
@@ -48,31 +48,31 @@ impl<S: Source + ?Sized> Source for &S {
     }
 }
 
-/// The versions of one key that a lookup has found.
+/// Versions of one key that a lookup has found.
 ///
-/// Invariant: versions older than `floor` do not matter; `base` is the version at `floor`, or `None` when
-/// that is a deletion or a range tombstone.
+/// Invariant: versions older than `floor` do not matter. `base` is the version at `floor`, or `None` if that is a
+/// deletion or a range tombstone.
 #[derive(Default)]
 pub(crate) struct GetState {
     floor: Seq,
     base: Option<(Kind, Slice)>,
-    operands: Vec<(Seq, Slice)>,
+    operands: Vec<(Seq, Kind, Slice)>,
 }
 
 impl GetState {
-    /// Nothing found yet.
+    /// Creates an empty state.
     pub(crate) fn new() -> GetState {
         GetState::default()
     }
 
-    /// Takes a version that the snapshot sees. `value` is called only if the version matters so far.
+    /// Adds a version that the snapshot sees. Calls `value` only if the version matters so far.
     pub(crate) fn offer(&mut self, seq: Seq, kind: Kind, value: impl FnOnce() -> Slice) -> Flow {
         if seq < self.floor {
             return Flow::Done;
         }
         match kind {
-            Kind::Merge => {
-                self.operands.push((seq, value()));
+            Kind::Merge | Kind::MergeExpiring => {
+                self.operands.push((seq, kind, value()));
                 return Flow::Continue;
             }
             Kind::Delete | Kind::DeleteRange => self.base = None,
@@ -82,8 +82,8 @@ impl GetState {
         Flow::Done
     }
 
-    /// Takes a range tombstone over the key that the snapshot sees: versions older than `seq` are hidden. 0
-    /// stands for "none".
+    /// Adds a range tombstone over the key that the snapshot sees. It hides versions older than `seq`. 0 means that
+    /// there is none.
     pub(crate) fn cover(&mut self, seq: Seq) {
         if seq > self.floor {
             self.floor = seq;
@@ -91,48 +91,73 @@ impl GetState {
         }
     }
 
-    /// Whether a put, a deletion or a range tombstone was found: older versions no longer matter.
+    /// Returns the number of operands found so far.
+    pub(crate) fn operands(&self) -> usize {
+        self.operands.len()
+    }
+
+    /// Removes the operands offered last, so that the first `operands` remain.
+    pub(crate) fn take_back(&mut self, operands: usize) {
+        self.operands.truncate(operands);
+    }
+
+    /// Returns whether a put, a deletion or a range tombstone was found. Older versions no longer matter then.
     pub(crate) fn is_settled(&self) -> bool {
         self.floor > 0
     }
 
-    /// Whether any version at all was found.
+    /// Returns whether a version with this sequence number is hidden.
+    pub(crate) fn hides(&self, seq: Seq) -> bool {
+        seq < self.floor
+    }
+
+    /// Returns whether any version was found.
     pub(super) fn has_hit(&self) -> bool {
         self.is_settled() || !self.operands.is_empty()
     }
 
-    /// Whether a source that holds nothing newer than `max_seq` can be left out.
+    /// Returns whether a source that holds nothing newer than `max_seq` can be skipped.
     pub(super) fn outweighs(&self, max_seq: Seq) -> bool {
         self.floor > max_seq
     }
 
-    /// The value of `key`, if it has one. `now` gives microseconds since the Unix epoch.
+    /// Returns the value of `key`, if it has one. `now` returns microseconds since the Unix epoch. It is called at
+    /// most once, and only if a version has an expiry.
     pub(crate) fn finish(
         mut self,
         key: &[u8],
         resolver: &Resolver<'_>,
         now: impl FnOnce() -> u64,
     ) -> Result<Option<Slice>> {
+        let time = LazyCell::new(now);
         let base = match self.base {
             None => None,
-            Some((kind, value)) => match Meaning::of(kind, &value, now)? {
+            Some((kind, value)) => match Meaning::of(kind, &value, || *time)? {
                 Meaning::Value { skip } => Some(value.skip(skip)),
                 Meaning::Pointer => Some(resolver.follow(key, &value)?),
-                Meaning::Absent | Meaning::Operand => None,
+                Meaning::Deleted | Meaning::Operand { .. } | Meaning::ExpiredOperand => None,
             },
         };
-        self.operands.retain(|(seq, _)| *seq > self.floor);
         if self.operands.is_empty() {
             return Ok(base);
         }
-        self.operands.sort_unstable_by_key(|(seq, _)| *seq);
-        let operands: Vec<&[u8]> = self.operands.iter().map(|(_, operand)| &**operand).collect();
-        resolver.merge(key, base.as_deref(), &operands).map(Some)
+        self.operands.retain(|(seq, ..)| *seq > self.floor);
+        self.operands.sort_unstable_by_key(|(seq, ..)| *seq);
+        let mut living: Vec<&[u8]> = Vec::with_capacity(self.operands.len());
+        for (_, kind, operand) in &self.operands {
+            if let Meaning::Operand { skip } = Meaning::of(*kind, operand, || *time)? {
+                living.push(&operand[skip..]);
+            }
+        }
+        if living.is_empty() {
+            return Ok(base);
+        }
+        resolver.merge(key, base.as_deref(), &living).map(Some)
     }
 }
 
-/// Looks `key` up: in `memtables`, newest first, then in `levels`, the top one first, each given as the
-/// files, one per run at most, whose bounds hold `key`, in any order.
+/// Looks up `key` in `memtables`, newest first, then in `levels`, from the top. Each level consists of the files
+/// whose bounds contain `key`, at most one per run, in any order.
 pub(crate) fn get<M: Source, F: Source>(
     key: &[u8],
     hash: u64,
@@ -143,9 +168,9 @@ pub(crate) fn get<M: Source, F: Source>(
     get_with(key, hash, snapshot, memtables, levels, may_stop)
 }
 
-/// Looks several keys up, by the same rules, in one pass over memtables and files: each file is visited once, with all
-/// the keys that want it. `keys` are in key order, with their hashes. Each of `levels` gives, for the keys that are
-/// still open, its files with their largest sequence numbers and those of the keys that lie in their bounds.
+/// Looks up several keys by the same rules in one pass over memtables and files. It visits each file once, with all
+/// the keys that need it. `keys` are in key order, with their hashes. Each of `levels` returns its files for the keys
+/// still unresolved. A file comes with its largest sequence number and the keys that lie in its bounds.
 pub(crate) fn get_many<M: Source, F: Copy, L>(
     keys: &[(&[u8], u64)],
     snapshot: Seq,
@@ -182,12 +207,12 @@ where
     Ok(states)
 }
 
-/// Whether a level whose unvisited files hold nothing newer than `max_seq` can be left.
+/// Returns whether the lookup can leave a level whose remaining files hold nothing newer than `max_seq`.
 fn may_stop(state: &GetState, max_seq: Seq) -> bool {
     state.outweighs(max_seq) || (bug!("E5") && state.has_hit())
 }
 
-/// [`get`] with the rule for leaving a level early given by the caller.
+/// Runs [`get`] with the caller's rule for leaving a level early.
 pub(super) fn get_with<M: Source, F: Source>(
     key: &[u8],
     hash: u64,
@@ -205,7 +230,7 @@ pub(super) fn get_with<M: Source, F: Source>(
     }
     let mut files: Vec<F> = Vec::new();
     for level in levels {
-        // Most levels offer one file at most, and need no list.
+        // Most levels offer at most one file and need no list.
         let mut level = level.into_iter();
         let (Some(first), second) = (level.next(), level.next()) else { continue };
         let Some(second) = second else {

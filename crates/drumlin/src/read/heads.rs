@@ -1,40 +1,41 @@
-//! The heads of a merge: for each source that still has entries, the entry it stands on, in merge order.
+//! Heads of a merging iterator: the current entry of each source that is not exhausted, in merge order.
 //!
-//! A head caches the first eight key bytes as a big-endian number, so that most comparisons are one of two
-//! integers; only equal prefixes make the caller compare whole keys.
+//! A head caches the first eight key bytes as a big-endian number, so most comparisons compare two integers. Only
+//! equal prefixes require a comparison of whole keys.
 //!
-//! Up to [`SORTED_LIMIT`] heads are kept fully sorted: putting the moved head back is a short shift, one
-//! comparison when the same source wins again. More heads form a binary heap; the same winner then costs
-//! two comparisons, whatever their number, which suits trees whose deepest run holds most of the keys.
+//! Up to [`SORTED_LIMIT`] heads are kept fully sorted. Reinserting the moved head is a short shift, and takes one
+//! comparison if the same source wins again. More heads form a binary heap. If the same source wins again, that takes
+//! two comparisons regardless of their number, which suits trees whose deepest run holds most of the keys.
 //!
-//! Invariant: `first` is the least head by the order that the caller passes in, the same one at every call
+//! Invariant: `first` is the least head by the order that the caller passes in. The order is the same at every call
 //! between two `rebuild`s.
 
 use drumlin_types::Seq;
 
-/// Above this many heads a heap is cheaper than a sorted array.
+/// Number of heads above which a heap is cheaper than a sorted array.
 pub(super) const SORTED_LIMIT: usize = 8;
 
-/// The entry that one source stands on.
+/// Current entry of one source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Head {
-    /// The first eight bytes of the key, big endian, padded with zeros.
+    /// First eight bytes of the key, big endian, padded with zeros.
     pub(super) prefix: u64,
-    /// The sequence number of the entry.
+    /// Sequence number of the entry.
     pub(super) seq: Seq,
     /// Index of the source.
     pub(super) source: usize,
 }
 
 impl Head {
-    /// The head of `source`, which stands on (`key`, `seq`).
+    /// Creates the head of `source`, whose current entry is (`key`, `seq`).
     #[inline]
     pub(super) fn new(key: &[u8], seq: Seq, source: usize) -> Head {
         Head { prefix: prefix(key), seq, source }
     }
 }
 
-/// The first eight bytes of `key` as a number. Unequal numbers order as the keys do; equal ones say nothing.
+/// Returns the first eight bytes of `key` as a number. Unequal numbers order as the keys do; equal ones decide
+/// nothing.
 #[inline]
 pub(super) fn prefix(key: &[u8]) -> u64 {
     match key.first_chunk::<8>() {
@@ -47,7 +48,7 @@ pub(super) fn prefix(key: &[u8]) -> u64 {
     }
 }
 
-/// Heads with the least one at hand.
+/// Collection of heads with fast access to the least.
 #[derive(Default)]
 pub(super) struct Heads {
     items: Vec<Head>,
@@ -55,7 +56,7 @@ pub(super) struct Heads {
 }
 
 impl Heads {
-    /// The least head.
+    /// Returns the least head.
     #[inline]
     pub(super) fn first(&self) -> Option<Head> {
         self.items.first().copied()
@@ -89,7 +90,7 @@ impl Heads {
         }
     }
 
-    /// Puts `head` in the place of the least one and restores the order.
+    /// Replaces the least head by `head` and restores the order.
     #[inline]
     pub(super) fn replace_first(&mut self, head: Head, before: impl Fn(&Head, &Head) -> bool) {
         if self.is_heap {
@@ -105,7 +106,7 @@ impl Heads {
         self.items[at] = head;
     }
 
-    /// Takes the least head out: its source has no more entries.
+    /// Removes the least head, whose source is exhausted.
     pub(super) fn remove_first(&mut self, before: impl Fn(&Head, &Head) -> bool) {
         if self.is_heap {
             self.items.swap_remove(0);
@@ -152,7 +153,7 @@ mod tests {
         let before = |a: &Head, b: &Head| (a.prefix, a.source) < (b.prefix, b.source);
         let head = |prefix: u64, source: usize| Head { prefix, seq: 1, source };
         for sources in [1, 2, SORTED_LIMIT, SORTED_LIMIT + 1, 40] {
-            // Source i holds the numbers i * 37 % 11 + 11 * round, ten rounds.
+            // Source i holds the numbers i * 37 % 11 + 11 * round, for ten rounds.
             let start = |source: usize| (source * 37 % 11) as u64;
             let mut heads = Heads::default();
             heads.rebuild((0..sources).map(|s| head(start(s), s)), before);

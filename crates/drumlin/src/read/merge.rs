@@ -1,22 +1,25 @@
-//! Many cursors as one, in internal order, both ways.
+//! Merging iterator: many cursors as one, in internal order, in both directions.
 //!
-//! The merge keeps one head per source that has entries left (see `heads`); the least head is the current
-//! entry. A step moves the source of the current entry and puts its head back.
+//! The cursor keeps one head for each source that has entries left (see `heads`). The least head is the current
+//! entry. A step moves the source of the current entry and reinserts its head.
 //!
-//! Invariant: going forward, every other source stands on its first entry after the current one, or is past
-//! its end; going backward, on its last entry before the current one, or is before its beginning. A change
-//! of direction is therefore one step of every source across the current entry, not a seek. Likewise a seek
-//! in the direction of travel moves only the sources that are behind the target.
+//! Invariant: in forward direction, every other source is on its first entry after the current one, or past its end.
+//! In backward direction, it is on its last entry before the current one, or before its beginning. A change of
+//! direction is therefore one step of every source across the current entry, not a seek. Likewise, a seek in the
+//! direction of travel moves only the sources that have not reached the target.
 //!
-//! (key, seq) pairs are unique across the sources. While a merge is under way a memtable may gain entries,
-//! all newer than the reader's snapshot; the loops in `cross_forward` and `cross_backward` make sure
-//! that such an entry never makes the merge go back over entries it has passed.
+//! A skip moves each source past hidden entries separately. A source may then be further on than its next entry. The
+//! entries in between stay hidden from the reader as long as it lives.
+//!
+//! (key, seq) pairs are unique across the sources. A memtable may gain entries during the merge, all newer than the
+//! reader's snapshot. The loops in `cross_forward` and `cross_backward` ensure that such an entry never makes the
+//! cursor return to entries that it has passed.
 
 use super::heads::{Head, Heads, prefix};
 use super::sticky::Sticky;
-use crate::cursor::Cursor;
-use crate::error::Result;
-use crate::slice::Slice;
+use crate::base::cursor::{Cursor, Hidden};
+use crate::base::error::Result;
+use crate::base::slice::Slice;
 use drumlin_types::{Kind, Seq};
 use std::cmp::Ordering;
 
@@ -26,7 +29,7 @@ enum Direction {
     Backward,
 }
 
-/// A merge of cursors.
+/// Merging iterator over cursors.
 pub(crate) struct MergeCursor<C> {
     sources: Vec<C>,
     heads: Heads,
@@ -35,7 +38,7 @@ pub(crate) struct MergeCursor<C> {
 }
 
 impl<C: Cursor> MergeCursor<C> {
-    /// Merges `sources`. Not valid until a seek.
+    /// Creates a cursor that merges `sources`. It is invalid until a seek.
     pub(crate) fn new(sources: Vec<C>) -> MergeCursor<C> {
         MergeCursor {
             sources,
@@ -45,9 +48,9 @@ impl<C: Cursor> MergeCursor<C> {
         }
     }
 
-    /// Runs `body` unless there was an error before; after one the merge is no longer valid.
+    /// Runs `body` unless an earlier call failed. After an error the cursor is invalid.
     #[inline]
-    fn guarded(&mut self, body: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+    fn guarded<T>(&mut self, body: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         self.error.check()?;
         let result = body(self);
         if result.is_err() {
@@ -61,7 +64,7 @@ impl<C: Cursor> MergeCursor<C> {
         &self.sources[head.source]
     }
 
-    /// Seeks every source with `seek` and starts in `direction`.
+    /// Calls `seek` on every source and starts in `direction`.
     fn seek_all(&mut self, direction: Direction, mut seek: impl FnMut(&mut C) -> Result<()>) -> Result<()> {
         for source in &mut self.sources {
             seek(source)?;
@@ -70,7 +73,7 @@ impl<C: Cursor> MergeCursor<C> {
         Ok(())
     }
 
-    /// Orders the heads anew, for `direction`.
+    /// Rebuilds the heads for `direction`.
     fn restart(&mut self, direction: Direction) {
         self.direction = direction;
         let sources = &self.sources;
@@ -82,10 +85,10 @@ impl<C: Cursor> MergeCursor<C> {
         self.heads.rebuild(heads, |a, b| comes_before(sources, direction, a, b));
     }
 
-    /// Moves the source of the current entry with `step` and restores the order.
+    /// Moves the source of the current entry with `step` and restores the order. Returns the result of `step`.
     #[inline]
-    fn move_first(&mut self, index: usize, step: impl FnOnce(&mut C) -> Result<()>) -> Result<()> {
-        step(&mut self.sources[index])?;
+    fn move_first<T>(&mut self, index: usize, step: impl FnOnce(&mut C) -> Result<T>) -> Result<T> {
+        let given = step(&mut self.sources[index])?;
         let (sources, direction) = (&self.sources, self.direction);
         let before = |a: &Head, b: &Head| comes_before(sources, direction, a, b);
         let source = &sources[index];
@@ -94,10 +97,10 @@ impl<C: Cursor> MergeCursor<C> {
         } else {
             self.heads.remove_first(before);
         }
-        Ok(())
+        Ok(given)
     }
 
-    /// Takes every other source across the current entry, which stays current.
+    /// Moves every other source across the current entry, which stays current.
     #[cold]
     fn turn(&mut self, direction: Direction) -> Result<()> {
         let Some(head) = self.heads.first() else { return Ok(()) };
@@ -115,7 +118,21 @@ impl<C: Cursor> MergeCursor<C> {
         Ok(())
     }
 
-    /// One step in `direction`.
+    /// Calls `seek` on the sources that are before (`key`, `seq`), or on all sources if the target may be before the
+    /// current entry.
+    fn seek_with(&mut self, key: &[u8], seq: Seq, mut seek: impl FnMut(&mut C) -> Result<()>) -> Result<()> {
+        let mut ahead = self.direction == Direction::Forward && self.valid();
+        ahead = ahead && order(self.current(), key, seq) != Ordering::Greater;
+        if !ahead {
+            return self.seek_all(Direction::Forward, seek);
+        }
+        while let Some(head) = self.heads.first().filter(|h| is_behind(&self.sources, h, key, seq)) {
+            self.move_first(head.source, &mut seek)?;
+        }
+        Ok(())
+    }
+
+    /// Moves one step in `direction`.
     #[inline]
     fn step(&mut self, direction: Direction) -> Result<()> {
         if self.direction != direction {
@@ -129,7 +146,7 @@ impl<C: Cursor> MergeCursor<C> {
     }
 }
 
-/// Whether head `a` comes before head `b` in `direction`.
+/// Returns whether head `a` comes before head `b` in `direction`.
 #[inline]
 fn comes_before<C: Cursor>(sources: &[C], direction: Direction, a: &Head, b: &Head) -> bool {
     let (a, b) = match direction {
@@ -147,7 +164,7 @@ fn comes_before<C: Cursor>(sources: &[C], direction: Direction, a: &Head, b: &He
     }
 }
 
-/// From before (`key`, `seq`) to the first entry after it.
+/// Moves `source` from before (`key`, `seq`) to the first entry after it.
 fn cross_forward(source: &mut impl Cursor, key: &[u8], seq: Seq) -> Result<()> {
     if source.valid() {
         source.next()?;
@@ -160,7 +177,7 @@ fn cross_forward(source: &mut impl Cursor, key: &[u8], seq: Seq) -> Result<()> {
     Ok(())
 }
 
-/// From after (`key`, `seq`) to the last entry before it.
+/// Moves `source` from after (`key`, `seq`) to the last entry before it.
 fn cross_backward(source: &mut impl Cursor, key: &[u8], seq: Seq) -> Result<()> {
     if !source.valid() {
         source.seek(key, seq)?;
@@ -176,12 +193,12 @@ fn cross_backward(source: &mut impl Cursor, key: &[u8], seq: Seq) -> Result<()> 
     Ok(())
 }
 
-/// The entry of `source` against (`key`, `seq`), in internal order.
+/// Compares the entry of `source` with (`key`, `seq`), in internal order.
 fn order(source: &impl Cursor, key: &[u8], seq: Seq) -> Ordering {
     source.key().cmp(key).then(seq.cmp(&source.seq()))
 }
 
-/// Whether the entry of `head` comes before (`key`, `seq`), in internal order.
+/// Returns whether the entry of `head` comes before (`key`, `seq`), in internal order.
 fn is_behind<C: Cursor>(sources: &[C], head: &Head, key: &[u8], seq: Seq) -> bool {
     match head.prefix.cmp(&prefix(key)) {
         Ordering::Equal => order(&sources[head.source], key, seq) == Ordering::Less,
@@ -228,17 +245,7 @@ impl<C: Cursor> Cursor for MergeCursor<C> {
     }
 
     fn seek(&mut self, key: &[u8], seq: Seq) -> Result<()> {
-        self.guarded(|merge| {
-            let mut ahead = merge.direction == Direction::Forward && merge.valid();
-            ahead = ahead && order(merge.current(), key, seq) != Ordering::Greater;
-            if !ahead {
-                return merge.seek_all(Direction::Forward, |source| source.seek(key, seq));
-            }
-            while let Some(head) = merge.heads.first().filter(|h| is_behind(&merge.sources, h, key, seq)) {
-                merge.move_first(head.source, |source| source.seek(key, seq))?;
-            }
-            Ok(())
-        })
+        self.guarded(|merge| merge.seek_with(key, seq, |source| source.seek(key, seq)))
     }
 
     fn seek_before(&mut self, key: &[u8]) -> Result<()> {
@@ -248,7 +255,7 @@ impl<C: Cursor> Cursor for MergeCursor<C> {
             if !ahead {
                 return merge.seek_all(Direction::Backward, |source| source.seek_before(key));
             }
-            // Before every version of `key` is behind its newest possible one.
+            // Heads at or after (key, MAX) are not yet before every version of `key`.
             while let Some(head) =
                 merge.heads.first().filter(|h| !is_behind(&merge.sources, h, key, Seq::MAX))
             {
@@ -266,5 +273,39 @@ impl<C: Cursor> Cursor for MergeCursor<C> {
     #[inline]
     fn prev(&mut self) -> Result<()> {
         self.guarded(|merge| merge.step(Direction::Backward))
+    }
+
+    fn seek_over(&mut self, key: &[u8], seq: Seq, hidden: &Hidden<'_>) -> Result<()> {
+        self.guarded(|merge| merge.seek_with(key, seq, |source| source.seek_over(key, seq, hidden)))
+    }
+
+    fn skip(&mut self, hidden: &Hidden<'_>) -> Result<usize> {
+        self.guarded(|merge| {
+            if merge.direction != Direction::Forward {
+                merge.turn(Direction::Forward)?;
+            }
+            let mut looked = 0;
+            while let Some(head) = merge.heads.first().filter(|head| head.seq < hidden.below)
+                && hidden.is_before_end(merge.current().key())
+            {
+                looked += merge.move_first(head.source, |source| source.skip(hidden))?;
+            }
+            Ok(looked)
+        })
+    }
+
+    fn skip_back(&mut self, hidden: &Hidden<'_>) -> Result<usize> {
+        self.guarded(|merge| {
+            if merge.direction != Direction::Backward {
+                merge.turn(Direction::Backward)?;
+            }
+            let mut looked = 0;
+            while let Some(head) = merge.heads.first().filter(|head| head.seq < hidden.below)
+                && merge.current().key() >= hidden.start
+            {
+                looked += merge.move_first(head.source, |source| source.skip_back(hidden))?;
+            }
+            Ok(looked)
+        })
     }
 }

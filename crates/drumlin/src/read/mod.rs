@@ -1,7 +1,7 @@
-//! Reading: what a user sees of the versions that lie in memtables and tables.
+//! Reads: what a user sees of the versions in memtables and tables.
 //!
-//! Two ways lead from versions to values. Both work on one snapshot and share the meaning of a version
-//! (`resolve`).
+//! Two paths lead from versions to values. Both read at one snapshot and interpret versions by the same code
+//! ([`crate::base::resolve`]).
 //!
 //! ```text
 //! scan   table cursor -> RunCursor --+
@@ -11,25 +11,26 @@
 //! get    memtable, memtable, level 0, level 1, ...  --> GetState --> value
 //! ```
 //!
-//! - `clip`: a cursor shows only the keys of a range. `run`: the files of a run as one cursor, opened when
-//!   reached. `merge` (with `heads`): many cursors as one, both ways.
-//! - `coverage`: the newest range tombstone over a key, remembered from key to key.
-//! - `visible`: one value per user key, by snapshot, tombstones, expiry and merge operands.
-//! - `get`: the level rule, which finds a key without opening more files than it must.
+//! - `clip`: cursor over the keys of a range only. `run`: the files of a run as one cursor, opened when reached.
+//!   `merge` (with `heads`): merging iterator over many cursors, in both directions.
+//! - `coverage`: newest range tombstone over a key, cached from key to key.
+//! - `dead`: key ranges that a scan found empty, remembered for later scans.
+//! - `visible`: one value per user key, after snapshot, tombstones, expiry and merge operands.
+//! - `get`: point lookups level by level, which open no more files than necessary.
 //!
 //! Invariants:
-//! - Answers depend on (key, seq) alone, never on which source a version comes from. The level rule is the
-//!   one exception: it relies on the recency invariant of the tree to stop early.
-//! - A range tombstone counts only inside the bounds of the file reference that holds it.
-//! - An error is never taken for the end of the data: it is kept and given again at every further call.
-//! - Entries newer than the snapshot may appear in a memtable while a cursor walks it. They are skipped.
+//! - Results depend on (key, seq) alone, never on the source of a version. The one exception are point lookups, which
+//!   rely on the recency invariant of the tree to stop early.
+//! - A range tombstone applies only within the bounds of the file reference that holds it.
+//! - An error is never mistaken for the end of the data: the cursor keeps it and returns it at every further call.
+//! - A memtable may gain entries newer than the snapshot while a cursor walks it. The reader skips them.
 
 mod clip;
 mod coverage;
+mod dead;
 mod get;
 mod heads;
 mod merge;
-mod resolve;
 mod run;
 mod sticky;
 #[cfg(test)]
@@ -38,10 +39,8 @@ mod visible;
 
 pub(crate) use clip::ClippedCursor;
 pub(crate) use coverage::TombstoneSource;
+pub(crate) use dead::DeadSpans;
 pub(crate) use get::{Flow, GetState, Source, get, get_many};
 pub(crate) use merge::MergeCursor;
-#[cfg(test)]
-pub(crate) use resolve::PointerReader;
-pub(crate) use resolve::Resolver;
 pub(crate) use run::{OpenFile, RunCursor};
 pub(crate) use visible::{VisibleIter, VisibleOptions};

@@ -1,35 +1,43 @@
-//! The files of a run as one cursor.
+//! Cursor over the files of a run.
 //!
-//! Files have disjoint bounds and are sorted by key, so the cursor holds one open file at a time and opens
-//! the next when it gets there. A file is clipped to its bounds, which may be narrower than its table.
+//! Files have disjoint bounds and are sorted by key. The cursor holds one open file at a time and opens the next one
+//! when it gets there. It clips a file to its bounds, which may be narrower than its table.
 //!
-//! Invariant: valid exactly when `open` holds a cursor that is valid.
+//! A skip passes a file without opening it, by its sequence numbers and bounds, if all its entries in the range of
+//! the skip are hidden.
+//!
+//! Invariant: the cursor is valid exactly when `open` holds a valid cursor.
 
 use super::clip::ClippedCursor;
 use super::sticky::Sticky;
-use crate::cursor::Cursor;
-use crate::error::Result;
-use crate::slice::Slice;
-use drumlin_types::{KeyRange, Kind, Seq};
+use crate::base::cursor::{Cursor, Hidden};
+use crate::base::error::Result;
+use crate::base::slice::Slice;
+use drumlin_types::{KeyRange, Kind, Seq, bug};
 
-/// The files of one run, in key order.
+/// Files of one run, in key order.
 pub(crate) trait OpenFile: Send {
-    /// Walks one table.
+    /// Cursor over one table.
     type Cursor: Cursor;
-    /// A cursor over the whole table of file `index`.
+    /// Opens a cursor over the whole table of file `index`.
     fn open(&self, index: usize) -> Result<Self::Cursor>;
-    /// The keys that file `index` answers for.
+    /// Returns the key range in force for file `index`.
     fn bounds(&self, index: usize) -> &KeyRange;
-    /// Number of files.
+    /// Returns the number of files.
     fn len(&self) -> usize;
-    /// Whether the table of file `index` may hold entries outside its bounds.
+    /// Returns an upper bound on the sequence numbers in file `index`.
+    fn max_seq(&self, index: usize) -> Seq {
+        let _ = index;
+        Seq::MAX
+    }
+    /// Returns whether the table of file `index` may hold entries outside the file's bounds.
     fn is_narrowed(&self, index: usize) -> bool {
         let _ = index;
         true
     }
 }
 
-/// Walks the files of a run.
+/// Cursor over the files of a run.
 pub(crate) struct RunCursor<F: OpenFile> {
     files: F,
     /// The open file and its index.
@@ -38,7 +46,7 @@ pub(crate) struct RunCursor<F: OpenFile> {
 }
 
 impl<F: OpenFile> RunCursor<F> {
-    /// A cursor over `files`. Opens none before it is needed. Not valid until a seek.
+    /// Creates a cursor over `files`. It opens files on demand and is invalid until a seek.
     pub(crate) fn new(files: F) -> RunCursor<F> {
         RunCursor { files, open: None, error: Sticky::default() }
     }
@@ -56,7 +64,8 @@ impl<F: OpenFile> RunCursor<F> {
         &self.open.as_ref().expect("the cursor is valid").1
     }
 
-    /// The first file for which `is_past` is false; `is_past` holds for a leading part of the files.
+    /// Returns the index of the first file for which `is_past` is false. `is_past` must hold for a prefix of the
+    /// files.
     fn first_not(&self, is_past: impl Fn(&KeyRange) -> bool) -> usize {
         let (mut low, mut high) = (0, self.files.len());
         while low < high {
@@ -70,7 +79,7 @@ impl<F: OpenFile> RunCursor<F> {
         low
     }
 
-    /// Moves to file `index` with `seek`; keeps the cursor if that file is open already.
+    /// Moves to file `index` with `seek`. Keeps the cursor if that file is already open.
     fn enter(
         &mut self,
         index: usize,
@@ -91,7 +100,49 @@ impl<F: OpenFile> RunCursor<F> {
         Ok(())
     }
 
-    /// While the open file has no more entries, goes on to the next one.
+    /// Returns whether all entries of file `index` in the range of `hidden` are hidden.
+    fn is_hidden(&self, index: usize, hidden: &Hidden<'_>) -> bool {
+        self.files.max_seq(index) < hidden.below || bug!("R2")
+    }
+
+    /// Moves from file `index` past hidden entries, to the first entry that is visible or must be checked. All
+    /// entries of the file from the cursor's position on are hidden.
+    fn leap(&mut self, mut index: usize, hidden: &Hidden<'_>) -> Result<()> {
+        while self.is_hidden(index, hidden) {
+            match hidden.end {
+                Some(end) if !hidden.reaches(self.files.bounds(index).end.as_deref()) => {
+                    self.enter(index, |cursor| cursor.seek(end, Seq::MAX))?;
+                    return self.settle_forward();
+                }
+                _ => index += 1,
+            }
+            if index == self.files.len() {
+                self.open = None;
+                return Ok(());
+            }
+        }
+        self.enter(index, |cursor| cursor.seek_first())?;
+        self.settle_forward()
+    }
+
+    /// Moves like `leap`, but backward.
+    fn leap_back(&mut self, mut index: usize, hidden: &Hidden<'_>) -> Result<()> {
+        while self.is_hidden(index, hidden) {
+            if *self.files.bounds(index).start < *hidden.start {
+                self.enter(index, |cursor| cursor.seek_before(hidden.start))?;
+                return self.settle_backward();
+            }
+            let Some(before) = index.checked_sub(1) else {
+                self.open = None;
+                return Ok(());
+            };
+            index = before;
+        }
+        self.enter(index, |cursor| cursor.seek_last())?;
+        self.settle_backward()
+    }
+
+    /// Moves to the next file while the open file has no more entries.
     fn settle_forward(&mut self) -> Result<()> {
         while let Some((index, cursor)) = &self.open {
             let next = index + 1;
@@ -103,7 +154,7 @@ impl<F: OpenFile> RunCursor<F> {
         Ok(())
     }
 
-    /// While the open file has no more entries, goes back to the one before.
+    /// Moves to the previous file while the open file has no more entries.
     fn settle_backward(&mut self) -> Result<()> {
         while let Some((index, cursor)) = &self.open {
             if cursor.valid() || *index == 0 {
@@ -207,5 +258,33 @@ impl<F: OpenFile> Cursor for RunCursor<F> {
             }
             None => Ok(()),
         })
+    }
+
+    fn seek_over(&mut self, key: &[u8], seq: Seq, hidden: &Hidden<'_>) -> Result<()> {
+        let index = self.first_not(|bounds| !bounds.is_before_end(key));
+        if index == self.files.len() || !self.is_hidden(index, hidden) {
+            return self.seek(key, seq);
+        }
+        self.guarded(|run| run.leap(index, hidden))
+    }
+
+    fn skip(&mut self, hidden: &Hidden<'_>) -> Result<usize> {
+        match &self.open {
+            Some((index, _)) if self.is_hidden(*index, hidden) => {
+                let index = *index;
+                self.guarded(|run| run.leap(index, hidden)).map(|()| 1)
+            }
+            _ => self.next().map(|()| 1),
+        }
+    }
+
+    fn skip_back(&mut self, hidden: &Hidden<'_>) -> Result<usize> {
+        match &self.open {
+            Some((index, _)) if self.is_hidden(*index, hidden) => {
+                let index = *index;
+                self.guarded(|run| run.leap_back(index, hidden)).map(|()| 1)
+            }
+            _ => self.prev().map(|()| 1),
+        }
     }
 }

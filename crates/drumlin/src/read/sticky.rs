@@ -1,14 +1,14 @@
-//! The first error of a cursor, kept: every later call gives it again, so that an error never looks like
-//! the end of the data.
+//! Sticky error of a cursor: every call after the first error returns it again, so an error never looks like the end
+//! of the data.
 
-use crate::error::{Error, Result};
+use crate::base::error::{Error, Result};
 
-/// The first error, once there is one.
+/// First error of a cursor, if any.
 #[derive(Default)]
 pub(crate) struct Sticky(Option<Error>);
 
 impl Sticky {
-    /// The kept error, if there is one.
+    /// Returns the kept error, if there is one.
     #[inline]
     pub(crate) fn check(&self) -> Result<()> {
         match &self.0 {
@@ -17,7 +17,7 @@ impl Sticky {
         }
     }
 
-    /// Passes `result` on, keeping its error.
+    /// Passes `result` on and keeps its error.
     #[inline]
     pub(crate) fn keep<T>(&mut self, result: Result<T>) -> Result<T> {
         if let Err(error) = &result {

@@ -1,15 +1,16 @@
 //! Replaying the log into memtables.
 
 use super::state::decode_error;
-use crate::commit::insert;
-use crate::error::{Error, ErrorKind, Result};
+use crate::base::error::{Error, ErrorKind, Result};
 use crate::memtable::Memtable;
+use crate::version::Marks;
+use crate::write::apply::insert;
 use crate::write::segment::path_in;
 use drumlin_env::sync::Arc;
 use drumlin_env::{Env, FileKind};
 use drumlin_format::batch::BatchReader;
 use drumlin_format::error::DecodeError;
-use drumlin_format::log::{LogDamage, Record, Recovered, Replay, SEGMENT_HEADER_LEN};
+use drumlin_format::log::{LogDamage, Record, RecordKind, Recovered, Replay, SEGMENT_HEADER_LEN};
 use drumlin_format::names::FileName;
 use drumlin_types::{KeyspaceId, LogNumber, Seq, bug};
 use std::collections::BTreeMap;
@@ -17,16 +18,18 @@ use std::path::{Path, PathBuf};
 
 /// What a keyspace gets from the log.
 pub(crate) struct Target {
-    /// Commits up to here are in tables.
+    /// Sequence number up to which commits are in tables.
     pub(crate) flushed: Seq,
     pub(crate) memtable: Option<Arc<Memtable>>,
 }
 
-/// Reads segments and fills memtables.
+/// Reads segments and inserts their operations into memtables.
 pub(crate) struct LogReplay<'a> {
     env: &'a Env,
     dir: &'a Path,
     targets: &'a mut BTreeMap<KeyspaceId, Target>,
+    /// Next keyspace id. Keyspaces with this id or a larger one were never created.
+    next_keyspace: u64,
     memtable_seed: u64,
     pub(crate) bytes_read: u64,
 }
@@ -43,17 +46,20 @@ impl From<LogDamage> for ReplayError {
     }
 }
 
-/// Replays the segments `numbers` from `floor` on into `targets`.
+/// Replays the segments `numbers` from the floor in `marks` on into `targets`. Returns what was recovered and the
+/// number of bytes read. A record for a keyspace that was never created is damage: the manifest has a keyspace durably
+/// before anything is written to it.
 pub(crate) fn replay(
     env: &Env,
     dir: &Path,
     numbers: &[LogNumber],
-    floor: LogNumber,
+    marks: &Marks,
     targets: &mut BTreeMap<KeyspaceId, Target>,
     memtable_seed: u64,
 ) -> Result<(Recovered, u64)> {
-    let mut replay = LogReplay { env, dir, targets, memtable_seed, bytes_read: 0 };
-    match drumlin_format::log::recover(numbers, floor, &mut replay) {
+    let next_keyspace = marks.next_keyspace;
+    let mut replay = LogReplay { env, dir, targets, next_keyspace, memtable_seed, bytes_read: 0 };
+    match drumlin_format::log::recover(numbers, marks.floor, &mut replay) {
         Ok(recovered) => {
             let bytes = replay.bytes_read;
             Ok((recovered, bytes))
@@ -69,11 +75,12 @@ pub(crate) fn sync(env: &Env, path: &Path) -> Result<()> {
     env.fs().open_write(path, FileKind::Log).map_err(fail)?.sync_data().map_err(fail)
 }
 
-/// Makes a segment that was replayed last, but for its name. If an earlier sync of it failed, another one may succeed without
-/// its bytes being on disk: so a copy takes its place. Where there is no room for one, it is synced all the same.
+/// Makes a replayed segment durable, except for its directory entry. If an earlier sync of it failed, another sync may
+/// succeed although the bytes are not on disk. So the segment is replaced by a copy. Without disk space for a copy, it
+/// is only synced.
 pub(crate) fn renew(env: &Env, dir: &Path, number: LogNumber) -> Result<()> {
     let (path, temp) = (path_in(dir, number), dir.join(FileName::Temp(number.0).to_string()));
-    let fail = |e| Error::io(&path, "cannot make a replayed log segment last", e);
+    let fail = |e| Error::io(&path, "cannot make a replayed log segment durable", e);
     let fs = env.fs();
     let copied = || {
         let old = fs.open(&path, FileKind::Log)?;
@@ -123,6 +130,9 @@ impl Replay for LogReplay<'_> {
     }
 
     fn record(&mut self, record: &Record<'_>) -> Result<(), ReplayError> {
+        if record.header.kind != RecordKind::Batch {
+            return Ok(());
+        }
         let operations = BatchReader::new(record.payload, record.header.count);
         for (seq, operation) in (record.header.first_seq..).zip(operations) {
             if bug!("B7") && seq > record.header.first_seq {
@@ -132,7 +142,15 @@ impl Replay for LogReplay<'_> {
                 let error = DecodeError::Corruption(c);
                 ReplayError::Other(decode_error(&path_in(self.dir, record.segment), error))
             })?;
-            // Operations of keyspaces that were dropped later lead nowhere.
+            if u64::from(operation.keyspace.0) >= self.next_keyspace {
+                let what = format!(
+                    "the log holds a write to keyspace {}, which was never created",
+                    operation.keyspace
+                );
+                let path = path_in(self.dir, record.segment);
+                return Err(ReplayError::Other(Error::corruption(&path, record.offset, what)));
+            }
+            // Operations of a keyspace that was dropped later have no target.
             if let Some(target) = self.targets.get_mut(&operation.keyspace)
                 && seq > target.flushed
             {

@@ -1,29 +1,29 @@
-//! How long things take: running means that nobody waits for.
+//! Costs: running means of durations, updated without waiting.
 //!
-//! A sample that cannot be used (no time passed, as on a simulated clock) is dropped and the mean stays.
-//! Means are kept with plain loads and stores: of two samples at the same moment one may be lost.
+//! A sample that cannot be used is dropped and the mean stays. An example is a duration of 0 on a simulated clock.
+//! Means use plain loads and stores, so one of two concurrent samples may be lost.
 
 use super::running::Running;
 use crate::table::fetched_blocks;
 use drumlin_env::Env;
-use drumlin_env::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use drumlin_env::sync::{Arc, Mutex};
+use drumlin_env::sync::plain::atomic::{AtomicU64, Ordering::Relaxed};
+use drumlin_env::sync::plain::{Arc, Mutex};
 use drumlin_types::contract::CostView;
 
-/// A running mean; 0 when nothing is known.
+/// Running mean; 0 while unknown.
 #[derive(Debug)]
 pub(crate) struct Mean {
     bits: AtomicU64,
-    /// Samples of operations that it has taken in.
+    /// Number of operation samples added.
     samples: AtomicU64,
 }
 
-/// Weight of a sample of an operation.
+/// Weight of an operation sample.
 const SAMPLE: f64 = 1.0 / 128.0;
-/// Weight of a merge's speed at most, and the bytes that give it half of that: so many make a sample.
+/// Maximum weight of a compaction speed sample. `MERGE_BYTES` bytes get half of it and make a sample.
 const MERGE: f64 = 0.25;
 const MERGE_BYTES: f64 = (4 << 20) as f64;
-/// Bounds of a merge slot's speed, bytes per second.
+/// Bounds of the speed of a compaction slot, in bytes per second.
 const SPEEDS: (f64, f64) = (1e6, 64e9);
 
 impl Default for Mean {
@@ -37,15 +37,15 @@ impl Mean {
         f64::from_bits(self.bits.load(Relaxed))
     }
 
-    /// Takes in a sample of operations. While there are few it is their plain mean, as the first operations of a
-    /// store, which find nothing in the cache, say little about those that follow.
+    /// Adds an operation sample. While there are few, the result is their plain mean: the first operations of a store
+    /// find nothing in the cache and say little about later ones.
     pub(crate) fn sample(&self, value: f64) {
         let samples = self.samples.load(Relaxed) + 1;
         self.samples.store(samples, Relaxed);
         self.add(value, SAMPLE.max(1.0 / samples as f64));
     }
 
-    /// Takes in a sample with a weight of 0 to 1; the first one is taken as it is.
+    /// Adds a sample with a weight of 0 to 1. The first sample sets the mean.
     pub(crate) fn add(&self, value: f64, weight: f64) {
         if !value.is_finite() || value < 0.0 {
             return;
@@ -56,40 +56,40 @@ impl Mean {
     }
 }
 
-/// The costs of a store.
+/// Costs of a store.
 #[derive(Debug, Default)]
 pub(crate) struct Costs {
-    /// Nanoseconds for each byte: the mean of speeds would be that of the fastest.
+    /// Nanoseconds per byte. A mean of speeds would be dominated by the fastest.
     merge_pace: Mean,
     merge_fixed: Mean,
-    /// Bytes and nanoseconds of small pieces that are not in the speed yet.
+    /// Bytes and nanoseconds of small pieces (subcompactions) not yet included in the speed.
     small: Mutex<(f64, f64)>,
     pub(crate) probes: Probes,
     cursor: Mean,
     cursor_cached: Mean,
-    /// One more than the blocks that seeks fetch.
+    /// Mean number of blocks that a seek reads, plus one because 0 means unknown.
     seek_blocks: Mean,
     fetch: Mean,
     get: Mean,
     scan: Mean,
     write: Mean,
-    /// Merges that run.
+    /// Running compactions.
     pub(crate) running: Arc<Running>,
-    /// One more than the share of sampled operations that passed beside any.
+    /// Share of sampled operations that ran while a compaction was running, plus one because 0 means unknown.
     beside: Mean,
     fetched: Mutex<Fetched>,
 }
 
-/// What user reads fetched from the device: blocks that the cache did not have.
+/// Rate of blocks that user reads read from the device because the cache did not have them.
 #[derive(Debug, Default)]
 struct Fetched {
-    /// Monotonic microseconds and blocks at the last reading.
+    /// Time of the last reading in monotonic microseconds. `blocks` is the block count at that time.
     at: u64,
     blocks: u64,
     per_second: f64,
 }
 
-/// What a point lookup spends on one run.
+/// Time that a point lookup spends on one run.
 #[derive(Debug, Default)]
 pub(crate) struct Probes {
     denied: Mean,
@@ -97,19 +97,19 @@ pub(crate) struct Probes {
 }
 
 impl Probes {
-    /// A filter said no after `nanos`.
+    /// Records that a filter ruled a key out after `nanos`.
     pub(crate) fn denied(&self, nanos: u64) {
         self.denied.sample(nanos as f64);
     }
 
-    /// A block was looked into.
+    /// Records that a lookup searched a block, in `nanos` in total.
     pub(crate) fn reached(&self, nanos: u64) {
         self.reached.sample(nanos as f64);
     }
 }
 
 impl Costs {
-    /// An operation was sampled.
+    /// Records a sampled operation for the share of busy time.
     fn sampled(&self) {
         let is_beside = self.running.is_any();
         self.beside.sample(if is_beside { 2.0 } else { 1.0 });
@@ -125,7 +125,7 @@ impl Costs {
         self.write.sample(nanos as f64);
     }
 
-    /// A seek over `runs` runs took `nanos`, and fetched `blocks` for that.
+    /// Records a seek over `runs` runs that took `nanos` and read `blocks` blocks.
     pub(crate) fn sought(&self, nanos: u64, runs: usize, blocks: u64) {
         self.sampled();
         self.scan.sample(nanos as f64);
@@ -140,12 +140,12 @@ impl Costs {
         self.seek_blocks.sample(1.0 + blocks as f64);
     }
 
-    /// A merge piece read `bytes` in `nanos`, and was installed in `install` more.
+    /// Records a compaction piece that read `bytes` in `nanos` and took another `install` nanoseconds to install.
     pub(crate) fn merged(&self, bytes: u64, nanos: u64, install: u64) {
         if bytes == 0 || nanos == 0 {
             return;
         }
-        // A small piece says little about speed: they are taken together.
+        // One small piece says little about speed, so small pieces are combined.
         let mut small = self.small.lock();
         *small = (small.0 + bytes as f64, small.1 + nanos as f64);
         if small.0 >= MERGE_BYTES {
@@ -157,7 +157,7 @@ impl Costs {
         self.merge_fixed.add(install as f64, MERGE);
     }
 
-    /// The cache has missed `blocks` so far.
+    /// Records that the cache has missed `blocks` blocks in total.
     pub(crate) fn fetched(&self, now: u64, blocks: u64) {
         let mut fetched = self.fetched.lock();
         let elapsed = now.saturating_sub(fetched.at);
@@ -167,12 +167,12 @@ impl Costs {
         (fetched.at, fetched.blocks) = (now, blocks);
     }
 
-    /// Blocks per second that user reads fetched of late.
+    /// Returns the recent number of blocks per second that user reads read from the device.
     pub(crate) fn fetched_per_second(&self) -> f64 {
         self.fetched.lock().per_second
     }
 
-    /// The means, as policies see them.
+    /// Returns the means in the form that policies receive.
     pub(crate) fn view(&self) -> CostView {
         let (probe, pace) = (self.probes.denied.get(), self.merge_pace.get());
         CostView {
@@ -193,18 +193,18 @@ impl Costs {
     }
 }
 
-/// Times the first step of a scan, and counts the blocks that it fetches.
+/// Stopwatch for the first step of a scan. It also counts the blocks that the step reads.
 pub(crate) struct Stopwatch {
     env: Env,
     costs: Arc<Costs>,
     runs: usize,
     began: u64,
-    /// Blocks that this thread had fetched then.
+    /// Number of blocks that this thread had read at the start.
     fetched: u64,
 }
 
 impl Stopwatch {
-    /// A watch for a scan over `runs` runs. It runs from [`Stopwatch::begin`] on.
+    /// Creates a stopwatch for a scan over `runs` runs. It starts at [`Stopwatch::begin`].
     pub(crate) fn new(env: Env, costs: Arc<Costs>, runs: usize) -> Stopwatch {
         Stopwatch { env, costs, runs, began: 0, fetched: 0 }
     }
@@ -272,7 +272,7 @@ mod tests {
         assert_eq!(costs.view().merge_bytes_per_s, 0.0, "a small piece says nothing");
         (0..4).for_each(|_| costs.merged(1 << 20, 1 << 20, 0));
         assert!((costs.view().merge_bytes_per_s / 1e9 - 1.0).abs() < 0.01, "many do");
-        // Half of the bytes at a quarter of the speed: their time counts, not the mean of speeds.
+        // Half of the bytes at a quarter of the speed: the total time counts, not the mean of speeds.
         let mixed = Costs::default();
         (0..400).for_each(|n| mixed.merged(4 << 20, (4 << 20) * (1 + 3 * (n % 2)), 0));
         assert!((mixed.view().merge_bytes_per_s / 1e9 - 0.4).abs() < 0.03, "{:?}", mixed.view());

@@ -1,12 +1,12 @@
-//! What point lookups met, counted exactly and without threads getting in each other's way.
+//! Lookup statistics: exact counts of the outcomes of point lookups, without contention between threads.
 //!
-//! All readers of a store would share one counter's cache line. Here each thread adds to one of [`SHARDS`] lines, given
-//! out in turn; a reading is the sum over them.
+//! A single counter would make all readers of a store share one cache line. Here each thread adds to one of
+//! [`SHARDS`] cache lines, assigned in turn. A reading is the sum over them.
 
-use drumlin_env::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use drumlin_env::sync::plain::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::cell::Cell;
 
-/// Lines to count on.
+/// Number of counter shards.
 const SHARDS: usize = 32;
 
 static THREADS: AtomicUsize = AtomicUsize::new(0);
@@ -15,7 +15,7 @@ thread_local! {
     static SHARD: Cell<usize> = const { Cell::new(usize::MAX) };
 }
 
-/// The counts of one shard.
+/// Counters of one shard.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Shard {
@@ -26,22 +26,31 @@ struct Shard {
     returned: AtomicU64,
 }
 
-/// A reading.
+/// Totals of the lookup statistics.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct LookupTotals {
-    /// Point lookups.
+    /// Number of point lookups.
     pub(crate) gets: u64,
-    /// Tables whose filter said no.
+    /// Number of tables whose filter ruled the key out.
     pub(crate) denied: u64,
-    /// Tables that were searched and have no version.
+    /// Number of tables searched that have no version.
     pub(crate) absent: u64,
-    /// Tables that were searched and have one.
+    /// Number of tables searched that have a version.
     pub(crate) found: u64,
-    /// Lookups that took their answer from a table.
+    /// Number of lookups whose result came from a table.
     pub(crate) returned: u64,
 }
 
-/// Counts since the store was opened.
+/// Decay epochs of the lookup statistics.
+#[derive(Debug, Default)]
+pub(crate) struct Epochs {
+    /// Number of point lookups at the start of the current epoch.
+    pub(crate) began: AtomicU64,
+    /// Number of epochs so far.
+    pub(crate) count: AtomicU64,
+}
+
+/// Lookup statistics since the store was opened.
 #[derive(Debug, Default)]
 pub(crate) struct LookupCounts([Shard; SHARDS]);
 
@@ -56,42 +65,42 @@ impl LookupCounts {
         &self.0[number]
     }
 
-    /// Counts `gets` lookups; gives how many there were on this shard before.
+    /// Counts `gets` lookups. Returns the previous count of this shard.
     #[inline]
     pub(crate) fn gets(&self, gets: u64) -> u64 {
         self.shard().gets.fetch_add(gets, Relaxed)
     }
 
-    /// A filter said no.
+    /// Counts a table whose filter ruled the key out.
     #[inline]
     pub(crate) fn denied(&self) {
         self.shard().denied.fetch_add(1, Relaxed);
     }
 
-    /// A table was searched for nothing.
+    /// Counts a table that was searched and has no version.
     #[inline]
     pub(crate) fn absent(&self) {
         self.shard().absent.fetch_add(1, Relaxed);
     }
 
-    /// A table was searched and had a version.
+    /// Counts a table that was searched and has a version.
     #[inline]
     pub(crate) fn found(&self) {
         self.shard().found.fetch_add(1, Relaxed);
     }
 
-    /// Counts lookups that took their answer from a table.
+    /// Counts lookups whose result came from a table.
     #[inline]
     pub(crate) fn returned(&self, lookups: u64) {
         self.shard().returned.fetch_add(lookups, Relaxed);
     }
 
-    /// Lookups so far.
+    /// Returns the number of lookups so far.
     pub(crate) fn total_gets(&self) -> u64 {
         self.0.iter().map(|shard| shard.gets.load(Relaxed)).sum()
     }
 
-    /// All counts.
+    /// Returns all totals.
     pub(crate) fn totals(&self) -> LookupTotals {
         self.0.iter().fold(LookupTotals::default(), |sum, shard| LookupTotals {
             gets: sum.gets + shard.gets.load(Relaxed),

@@ -1,45 +1,47 @@
-//! The load of a keyspace: how many operations of which kind, and which keys they want.
+//! Load of a keyspace: numbers of operations by kind, and samples of their keys.
 //!
-//! Each thread draws the operations that are timed and whose keys are kept, one in [`EACH`] in the mean. In between it
-//! counts its operations itself, exactly, and hands the counts over when the next one is drawn: were only drawn ones
-//! counted, a steady mix would look like another one every few seconds, by chance. What is handed over is late by 127
-//! operations a thread at most. Where a thread turns from one keyspace to another between two draws, the drawn operation
-//! stands for all of them. A thread that comes when there were others may end before its first draw: that one stands for all
-//! that threads like it do, so that many short ones are counted as a few long ones are.
+//! Each thread samples one operation in [`EACH`] on average, at random. Sampled operations are timed and their keys
+//! are kept. Between two samples the thread counts its operations exactly, and adds the counts to the meter at the
+//! next sample. If only sampled operations were counted, a steady mix would appear to change every few seconds by
+//! chance. Counts lag by at most 127 operations per thread.
+//!
+//! If a thread switches to another keyspace between two samples, the sampled operation stands for all operations
+//! since the last one. A thread other than the store's first may end before its first sample. Its first sample
+//! therefore stands for all operations of such threads, so that many short threads count like a few long ones.
 
 use super::Sample;
-use drumlin_env::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
-use drumlin_env::sync::{Arc, Mutex};
+use drumlin_env::sync::plain::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use drumlin_env::sync::plain::{Arc, Mutex};
 use drumlin_types::Key;
 use drumlin_types::contract::total_variation;
 use std::cell::Cell;
 use std::collections::VecDeque;
 
-/// Operations for each sampled one, in the mean.
+/// Mean number of operations per sampled operation.
 pub(crate) const EACH: u64 = 64;
-/// Keys kept of each kind.
+/// Number of keys kept of each kind.
 const KEYS: usize = 256;
-/// Below so many wanted keys, written ones stand in.
+/// With fewer wanted keys than this, written keys are added.
 const FEW_KEYS: usize = 64;
-/// Time between two readings of the counters, microseconds.
+/// Interval between two readings of the counters, in microseconds.
 const TICK: u64 = 1_000_000;
-/// Time between two looks at the mix, microseconds; the operations that show a new one, and how many of them have to be of
-/// another kind than before.
+/// Interval between two checks of the operation mix, in microseconds. A check requires `LOOK_OPERATIONS` operations.
+/// The mix has changed if a share of more than `TURNED` of them are of other kinds than before.
 pub(crate) const LOOK: u64 = 50_000;
 const LOOK_OPERATIONS: u64 = EACH;
 const TURNED: f64 = 0.25;
-/// Times in which rates halve, microseconds: under load, and without any.
+/// Half-life of rates in microseconds, under load. `IDLE_HALF_LIFE` applies without load.
 const HALF_LIFE: f64 = 8e6;
 const IDLE_HALF_LIFE: f64 = 600e6;
-/// Readings back to which rates are those of late.
+/// Number of readings over which recent rates are computed.
 const LATELY: usize = 2;
 
-/// The longest gap between two draws, calls; the shortest is 1, and the mean [`EACH`].
+/// Maximum gap between two samples, in calls. The minimum is 1 and the mean is [`EACH`].
 const LONGEST_GAP: u64 = 2 * EACH - 1;
-/// What the gaps of a store's first thread begin with.
+/// Random seed of the gaps of a store's first thread.
 const SEED: u32 = 0x9e37_79b9;
 
-/// What the gaps of a thread begin with that came when there were so many others.
+/// Returns the random seed of the gaps of a thread that came after `others` other threads.
 fn seed(others: u64) -> u32 {
     if others == 0 {
         return SEED;
@@ -51,23 +53,23 @@ fn seed(others: u64) -> u32 {
     (state ^ (state >> 16)).max(1)
 }
 
-/// Sampling of one thread. It begins anew with each newer store, so that a simulated one is the same each time; stores
-/// that are open side by side share it.
+/// Sampling state of one thread. It restarts with each newer store, so that a simulated store is deterministic.
+/// Stores that are open at the same time share it.
 struct Sampler {
     store: Cell<u64>,
-    /// The number of the meter that the calls since the last draw were for; 0 for none.
+    /// Number of the meter of the calls since the last sample; 0 for none.
     meter: Cell<u64>,
-    /// Some of them were for another one.
+    /// Whether some of those calls were for another meter.
     is_mixed: Cell<bool>,
-    /// Operations since the last draw.
+    /// Operations since the last sample, by kind.
     counts: [Cell<u64>; 3],
-    /// Calls from one draw to the next, and those to go.
+    /// Calls from one sample to the next. `left` is the number remaining.
     gap: Cell<u32>,
     left: Cell<u32>,
     state: Cell<u32>,
-    /// Before the first draw of a thread that is not the store's first.
+    /// Whether the thread is not the store's first and has no sample yet.
     is_young: Cell<bool>,
-    /// The number of this thread; 0 before it has one.
+    /// Number of this thread; 0 before it has one.
     thread: Cell<u32>,
 }
 
@@ -88,10 +90,10 @@ thread_local! {
 }
 
 impl Sampler {
-    /// Draws the next gap: 1 to 127 calls. Of the gap before nothing is left.
+    /// Selects the next gap, of 1 to 127 calls, and clears the counts of the previous gap.
     fn draw(&self) {
         let mut state = self.state.get();
-        // Marsaglia's shifts; the state is never 0.
+        // Marsaglia's xorshift; the state is never 0.
         state ^= state << 13;
         state ^= state >> 17;
         state ^= state << 5;
@@ -104,7 +106,7 @@ impl Sampler {
         self.counts.iter().for_each(|count| count.set(0));
     }
 
-    /// The number of this thread, from 1 on.
+    /// Returns the number of this thread, starting at 1.
     fn thread(&self) -> u32 {
         if self.thread.get() == 0 {
             self.thread.set(THREADS.fetch_add(1, Relaxed));
@@ -118,7 +120,7 @@ impl Sampler {
     }
 }
 
-/// The kinds of operations.
+/// Kind of operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     Point,
@@ -130,7 +132,7 @@ pub(crate) enum Kind {
 struct Keys {
     ring: Vec<Key>,
     next: usize,
-    /// The same keys in order: each question to a policy takes them so.
+    /// The same keys in order, as each policy call receives them.
     sorted: Vec<Key>,
 }
 
@@ -151,7 +153,7 @@ impl Keys {
         self.next = (self.next + 1) % KEYS;
     }
 
-    /// The keys in order, with some of `others` where there are few.
+    /// Returns the keys in order, with some of `others` added if there are few.
     fn sorted(&self, others: &Keys) -> Vec<Key> {
         let mut keys = self.sorted.clone();
         if keys.len() < FEW_KEYS {
@@ -169,14 +171,14 @@ struct Rates {
     counted: [u64; 5],
     per_second: [f64; 5],
     clients: f64,
-    /// The last readings and their times, oldest first.
+    /// Last readings and their times, oldest first.
     readings: VecDeque<(u64, [u64; 5])>,
-    /// When the mix was looked at, and what had been counted then.
+    /// Time of the last check of the mix, and the counts at that time.
     looked: (u64, [u64; 5]),
 }
 
 impl Rates {
-    /// Rates since the oldest of the last readings.
+    /// Returns the rates since the oldest of the last readings.
     fn lately(&self) -> [f64; 5] {
         let Some((at, then)) = self.readings.front().filter(|(at, _)| *at < self.at) else { return [0.0; 5] };
         let elapsed = (self.at - at) as f64;
@@ -184,47 +186,47 @@ impl Rates {
     }
 }
 
-/// Counts what happens to a keyspace.
+/// Load counters of a keyspace.
 pub(crate) struct Meter {
-    /// Which store this is, and which meter, for the threads' samplers.
+    /// Store of this meter. Together with `number` it identifies the meter in the threads' samplers.
     store: Arc<SampledStore>,
     number: u64,
     counts: [AtomicU64; 3],
-    /// Writes of sampled commits, and their bytes.
+    /// Number of writes in sampled commits. `write_bytes` are their bytes.
     sampled_writes: AtomicU64,
     write_bytes: AtomicU64,
-    /// Microseconds that writers waited to be admitted.
+    /// Microseconds that writers waited for admission.
     waited: AtomicU64,
-    /// Threads seen since the last reading, a bit for each number modulo all bits.
+    /// Bit set of the threads seen since the last reading, by thread number modulo the number of bits.
     seen: [AtomicU64; 4],
     keys: [Mutex<Keys>; 3],
     rates: Mutex<Rates>,
 }
 
-/// Numbers of open stores, only ever compared.
+/// Next number of an open store. Numbers are only compared.
 static STORES: AtomicU64 = AtomicU64::new(1);
 
-/// The same of meters.
+/// Next number of a meter.
 static METERS: AtomicU64 = AtomicU64::new(1);
 
-/// The same of threads.
+/// Next number of a thread.
 static THREADS: AtomicU32 = AtomicU32::new(1);
 
-/// An open store, as far as the threads' sampling knows it.
+/// Open store, as the threads' sampling uses it.
 pub(crate) struct SampledStore {
-    /// Threads know by it that their sampling begins anew.
+    /// Number of the store. A thread restarts its sampling when it meets a higher number.
     number: u64,
-    /// Threads that have called.
+    /// Number of threads that have made calls.
     threads: AtomicU64,
 }
 
-/// An open store to be.
+/// Creates the sampling state of a store that is being opened.
 pub(crate) fn fresh_store() -> Arc<SampledStore> {
     Arc::new(SampledStore { number: STORES.fetch_add(1, Relaxed), threads: AtomicU64::new(0) })
 }
 
 impl Meter {
-    /// The meter of a keyspace of `store`.
+    /// Creates the meter of a keyspace of `store`.
     pub(crate) fn new(store: &Arc<SampledStore>) -> Meter {
         Meter {
             store: store.clone(),
@@ -239,12 +241,12 @@ impl Meter {
         }
     }
 
-    /// Whether its keyspace is one of `store`.
+    /// Returns whether the meter's keyspace belongs to `store`.
     pub(crate) fn is_of(&self, store: &Arc<SampledStore>) -> bool {
         Arc::ptr_eq(&self.store, store)
     }
 
-    /// Counts a call that begins, of so many operations of one kind. Whether it is a sampled one.
+    /// Counts the start of a call with `operations` operations of one kind. Returns whether the call is sampled.
     #[inline]
     pub(crate) fn counts(&self, kind: Kind, operations: u64) -> bool {
         SAMPLER.with(|sampler| {
@@ -258,7 +260,8 @@ impl Meter {
         })
     }
 
-    /// Whether a call on several keyspaces, this one the first, is a sampled one; [`Meter::add`] counts it then.
+    /// Returns whether a call on several keyspaces is sampled. This meter is that of the first keyspace.
+    /// [`Meter::add`] counts a sampled call.
     pub(crate) fn samples_several(&self) -> bool {
         SAMPLER.with(|sampler| {
             sampler.is_mixed.set(true);
@@ -266,10 +269,11 @@ impl Meter {
         })
     }
 
-    /// The first call after a draw, the drawn one, or one of another keyspace than those before.
+    /// Handles the first call after a sample, the sampled call, and a call on another keyspace than before. Returns
+    /// whether the call is sampled.
     #[cold]
     fn turn(&self, sampler: &Sampler, what: Option<(Kind, u64)>) -> bool {
-        // Those of an older store that is still open go on as they are.
+        // Calls on an older store that is still open continue the current sampling.
         if sampler.store.get() < self.store.number {
             let others = self.store.threads.fetch_add(1, Relaxed);
             sampler.store.set(self.store.number);
@@ -290,7 +294,7 @@ impl Meter {
             return false;
         }
         match what {
-            // As likely as any call before it, of this thread and of those like it.
+            // Equally likely as any call before it, of this thread and of similar threads.
             Some((kind, operations)) if sampler.is_young.get() => self.add(kind, LONGEST_GAP * operations),
             Some((kind, operations)) if sampler.is_mixed.get() => {
                 self.add(kind, u64::from(sampler.gap.get()) * operations);
@@ -308,23 +312,23 @@ impl Meter {
         true
     }
 
-    /// So many operations more.
+    /// Adds `operations` to the count of `kind`.
     pub(crate) fn add(&self, kind: Kind, operations: u64) {
         self.counts[kind as usize].fetch_add(operations, Relaxed);
     }
 
-    /// A sampled operation wants `key`.
+    /// Records the key of a sampled operation.
     pub(crate) fn wants(&self, kind: Kind, key: &[u8]) {
         self.keys[kind as usize].lock().keep(key);
     }
 
-    /// A sampled commit of so many writes wrote so many bytes.
+    /// Records a sampled commit of `writes` writes with `bytes` bytes in total.
     pub(crate) fn wrote(&self, writes: u64, bytes: u64) {
         self.sampled_writes.fetch_add(writes, Relaxed);
         self.write_bytes.fetch_add(EACH * bytes, Relaxed);
     }
 
-    /// A writer waited so many microseconds.
+    /// Records that a writer waited `micros` microseconds.
     pub(crate) fn waited(&self, micros: u64) {
         self.waited.fetch_add(micros, Relaxed);
     }
@@ -334,7 +338,7 @@ impl Meter {
         [points, seeks, writes, self.write_bytes.load(Relaxed), self.waited.load(Relaxed)]
     }
 
-    /// Brings the rates up to now. Whether there was a tick in which anything happened.
+    /// Updates the rates to time `now`. Returns whether a tick ended in which operations were counted.
     pub(crate) fn roll(&self, now: u64) -> bool {
         let mut rates = self.rates.lock();
         let elapsed = now.saturating_sub(rates.at);
@@ -352,7 +356,7 @@ impl Meter {
         for (kind, counted) in counted.into_iter().enumerate() {
             let rate = (counted - rates.counted[kind]) as f64 * 1e6 / elapsed as f64;
             let old = rates.per_second[kind];
-            // What is known of a new keyspace is what was seen first.
+            // The first observed rate of a keyspace sets the mean.
             rates.per_second[kind] = if old == 0.0 { rate } else { keep * old + (1.0 - keep) * rate };
         }
         let clients = self.seen.iter().map(|seen| f64::from(seen.swap(0, Relaxed).count_ones())).sum();
@@ -367,8 +371,8 @@ impl Meter {
         is_active
     }
 
-    /// Whether the operations since the last look are of another mix than those of the last seconds. Whoever goes by the mix
-    /// need not wait for the rates then.
+    /// Returns whether the operation mix has changed since the last sample: whether the operations since the last
+    /// check have another mix than those of the last seconds. Users of the mix need not wait for the rates then.
     pub(crate) fn turns(&self, now: u64) -> bool {
         let mut rates = self.rates.lock();
         if now.saturating_sub(rates.looked.0) < LOOK {
@@ -382,7 +386,7 @@ impl Meter {
         if news.iter().sum::<f64>() < LOOK_OPERATIONS as f64 {
             return false;
         }
-        // Of what was before the last look.
+        // The mix before the last check.
         let lately = rates.readings.front().map(|(_, then)| kinds(&rates.looked.1, then)).unwrap_or_default();
         rates.looked = (now, counted);
         let shares = |counts: [f64; 3]| counts.map(|count| count / counts.iter().sum::<f64>().max(1.0));
@@ -390,14 +394,14 @@ impl Meter {
         lately != [0.0; 3] && total_variation(&news, &lately) > TURNED
     }
 
-    /// Whether anything happened in the last tick.
+    /// Returns whether operations were counted in the last tick.
     pub(crate) fn is_busy(&self) -> bool {
         let rates = self.rates.lock();
         let last = rates.readings.iter().rev().nth(1);
         last.is_some_and(|(_, before)| *before != rates.counted)
     }
 
-    /// What is known now.
+    /// Returns the current load.
     pub(crate) fn sample(&self) -> Sample {
         let mut sample = Sample::default();
         let rates = self.rates.lock();

@@ -1,11 +1,11 @@
-//! What the engine observes, for policies: load and costs as decayed means.
+//! Statistics for policies: load and costs, as decayed means.
 //!
-//! Most operations pass with one decrement of a number of their thread. One in 64, drawn at random, stands
-//! for the others: it is counted 64 times, timed, and its key is kept for a while.
+//! Most operations only change thread-local counters. One operation in 64 on average is sampled at random: it is
+//! timed, its key is kept for a while, and its thread adds the counts since its last sample to the meter.
 //!
-//! - [`Meter`]: the load of a keyspace.
-//! - [`Costs`]: how long things take, for the whole store.
-//! - [`LookupCounts`]: what point lookups met, exactly.
+//! - [`Meter`]: load of a keyspace.
+//! - [`Costs`]: durations of operations and compactions, for the whole store.
+//! - [`LookupCounts`]: outcomes of point lookups, exact.
 
 mod costs;
 mod lookups;
@@ -13,21 +13,21 @@ mod meter;
 mod running;
 
 pub(crate) use costs::{Costs, Stopwatch};
-pub(crate) use lookups::LookupCounts;
+pub(crate) use lookups::{Epochs, LookupCounts};
 pub(crate) use meter::{EACH, Kind, LOOK, Meter, SampledStore, fresh_store};
 pub(crate) use running::OneRunning;
 
 use drumlin_types::Key;
 use drumlin_types::contract::LoadView;
 
-/// What is known of a keyspace's load at one moment.
+/// Load of a keyspace at one moment.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sample {
     pub(crate) load: LoadView,
-    /// The same with the rates of the last few seconds.
+    /// The same load, with the rates of the last few seconds.
     pub(crate) lately: LoadView,
-    /// Keys that point lookups wanted lately, sorted.
+    /// Keys of recent point lookups, sorted.
     pub(crate) wanted: Vec<Key>,
-    /// Keys at which scans began lately, sorted.
+    /// Start keys of recent scans, sorted.
     pub(crate) wanted_seeks: Vec<Key>,
 }

@@ -1,32 +1,32 @@
-//! Merges side by side: how many run, how many did at most, and for how long some went into different levels.
+//! Concurrency of compactions: how many run, the maximum so far, and for how long some ran into different levels.
 
 use drumlin_env::Env;
-use drumlin_env::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use drumlin_env::sync::{Arc, Mutex};
+use drumlin_env::sync::plain::atomic::{AtomicU64, Ordering::Relaxed};
+use drumlin_env::sync::plain::{Arc, Mutex};
 
-/// Merges that run, and what came of those before.
+/// Running compactions, with totals since the start.
 #[derive(Debug, Default)]
 pub(crate) struct Running {
-    /// How many, for those who ask often.
+    /// Number of running compactions, for frequent lock-free reads.
     count: AtomicU64,
     state: Mutex<State>,
 }
 
-/// What was seen so far.
+/// Totals of concurrent compactions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Beside {
-    /// Most merges at a time.
+    /// Maximum number of compactions at a time.
     pub(crate) most: u64,
-    /// Microseconds with merges into two or more levels at once.
+    /// Microseconds with compactions into two or more levels at once.
     pub(crate) cross_level_micros: u64,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Merges that run, by output level.
+    /// Number of running compactions by output level.
     levels: [u64; 8],
     seen: Beside,
-    /// When merges into a second level began, microseconds.
+    /// Time at which compactions into a second level started, in microseconds.
     crossed_at: Option<u64>,
 }
 
@@ -45,7 +45,7 @@ impl State {
     }
 }
 
-/// A merge that runs, for as long as this lives.
+/// Guard of a running compaction; its drop ends the count.
 pub(crate) struct OneRunning {
     running: Arc<Running>,
     env: Env,
@@ -53,12 +53,12 @@ pub(crate) struct OneRunning {
 }
 
 impl Running {
-    /// Whether any merge runs.
+    /// Returns whether any compaction is running.
     pub(crate) fn is_any(&self) -> bool {
         self.count.load(Relaxed) > 0
     }
 
-    /// A merge into `level` begins.
+    /// Records the start of a compaction into `level`.
     pub(crate) fn begin(self: &Arc<Running>, env: &Env, level: u8) -> OneRunning {
         let mut state = self.state.lock();
         let level = usize::from(level).min(state.levels.len() - 1);
@@ -68,7 +68,7 @@ impl Running {
         OneRunning { running: self.clone(), env: env.clone(), level }
     }
 
-    /// What was seen so far, a crossing that lasts until `now` included.
+    /// Returns the totals so far. Includes an overlap that lasts until `now`.
     pub(crate) fn seen(&self, now: u64) -> Beside {
         let state = self.state.lock();
         let lasting = state.crossed_at.map_or(0, |since| now.saturating_sub(since));

@@ -1,21 +1,23 @@
-//! Blocks fetched for many lookups at once.
+//! Parallel reads of blocks for multi-key lookups.
 //!
-//! A lookup of one key reads its block and waits for the disk. Of many keys at a time, the blocks that are not in memory
-//! can be read side by side before the lookups begin: [`Table::missing`] names the block that a lookup would read first,
-//! [`read`] fetches such blocks and gives them to the cache. It is a favour only: a block that could not be
-//! fetched, or is gone again, is read by the lookup itself, which also finds out about damage.
+//! A lookup of one key reads its block and waits for the disk. A lookup of many keys can read the blocks that are not
+//! in memory in parallel, before the single lookups start. [`Table::missing`] names the block that a lookup would
+//! read first. [`read`] reads such blocks and inserts them into the cache.
+//!
+//! This is an optimization only. If a block could not be read or is evicted again, the lookup reads it itself and
+//! reports damage.
 
 use super::block::Block;
 use super::fences::FenceCursor;
 use super::reader::Table;
-use crate::error::Result;
-use crate::slice::Slice;
+use crate::base::error::Result;
+use crate::base::slice::Slice;
 use drumlin_env::sync::Arc;
 use drumlin_env::{Env, ReadRequest};
 use drumlin_format::filter::key_hash;
 use drumlin_format::index::Fence;
 
-/// A block that a lookup will want.
+/// Block that a lookup needs and that is not in memory.
 pub(crate) struct Missing {
     table: Arc<Table>,
     fences: FenceCursor,
@@ -23,19 +25,19 @@ pub(crate) struct Missing {
 }
 
 impl Missing {
-    /// Table and place, to tell blocks apart.
+    /// Returns table and offset, which identify the block.
     pub(crate) fn place(&self) -> (u64, u64) {
         (self.table.id().0, self.fence.offset)
     }
 
-    /// What reading it takes of memory, at most: the block as it lies in the file, and what it is decompressed to.
+    /// Returns an upper bound on the memory that reading it takes: the sealed and the decompressed block.
     pub(crate) fn bytes(&self) -> usize {
         self.fence.sealed_len as usize + self.fence.raw_len as usize
     }
 }
 
 impl Table {
-    /// The block that a lookup of `key` would read from the file, if there is one. `hash` is as for a lookup.
+    /// Returns the block that a lookup of `key` would read from the file, if any. `hash` is the same as for a lookup.
     pub(crate) fn missing(self: &Arc<Self>, key: &[u8], hash: u64) -> Result<Option<Missing>> {
         let hash = if self.foreign_seed { key_hash(key, self.properties().seed) } else { hash };
         if !self.filter.may_contain(hash, &self.blocks, &self.cache) {
@@ -51,7 +53,7 @@ impl Table {
     }
 }
 
-/// Fetches `missing`, which are all different, side by side.
+/// Reads the blocks of `missing` in parallel. They must be distinct.
 pub(crate) fn read(env: &Env, missing: &[Missing]) {
     let requests = missing.iter().map(|missing| ReadRequest {
         file: missing.table.blocks.file.clone(),

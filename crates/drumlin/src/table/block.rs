@@ -1,11 +1,11 @@
-//! Verified, decompressed blocks in memory, and how they get there.
+//! Blocks in memory (verified and decompressed) and the code that reads them.
 
 use super::decode_error;
-use super::slots::Slots;
-use crate::error::{Error, Result};
-use crate::slice::Slice;
-use drumlin_env::File;
+use super::slots;
+use crate::base::error::{Error, Result};
+use crate::base::slice::Slice;
 use drumlin_env::sync::Arc;
+use drumlin_env::{File, local};
 use drumlin_format::block::{BlockLayout, BlockView};
 use drumlin_format::compression::{Compression, Decompressor};
 use drumlin_format::error::Corruption;
@@ -16,7 +16,7 @@ use drumlin_types::TableId;
 use std::cell::{Cell, RefCell};
 use std::io;
 
-/// A data block.
+/// Data block: entries in internal order.
 #[derive(Clone, Debug)]
 pub(super) struct DataBlock {
     pub(super) bytes: Slice,
@@ -24,7 +24,7 @@ pub(super) struct DataBlock {
 }
 
 impl DataBlock {
-    fn parse(bytes: Slice) -> Result<DataBlock, Corruption> {
+    pub(super) fn parse(bytes: Slice) -> Result<DataBlock, Corruption> {
         Ok(DataBlock { layout: BlockLayout::parse(&bytes)?, bytes })
     }
 
@@ -33,7 +33,16 @@ impl DataBlock {
     }
 }
 
-/// A block of the index, and a slot for each of the blocks that it leads to.
+/// Block as the cache holds it.
+pub(super) type Cached = slots::Cached<Block>;
+/// Slots for the blocks of one index block or filter module.
+pub(super) type Slots = slots::Slots<Block>;
+/// Borrowed slot of one block.
+pub(super) type Slot<'a> = slots::Slot<'a, Block>;
+/// Slot that holds a cached block; emptied on drop.
+pub(super) type Home = slots::Home<Block>;
+
+/// Index block, with one slot for each block that it points to.
 #[derive(Clone, Debug)]
 pub(super) struct IndexBlock {
     bytes: Slice,
@@ -56,28 +65,57 @@ impl IndexBlock {
         self.bytes.len()
     }
 
-    /// Bytes of memory that it keeps alive.
+    /// Returns the bytes of memory that the block keeps alive, including its slots.
     pub(super) fn held_bytes(&self) -> usize {
         self.bytes.held_bytes() + self.slots.bytes()
     }
 }
 
-/// Any block that the cache can hold.
+/// Block of any type that the cache can hold.
 #[derive(Clone, Debug)]
 pub(super) enum Block {
     Data(DataBlock),
     Index(IndexBlock),
-    /// The bits of a filter module.
+    /// Bits of a filter module.
     Filter(Slice),
 }
 
+/// Reference to a block that a reader is using.
+pub(super) enum BlockRef {
+    /// Block borrowed from its slot.
+    Borrowed(slots::Borrowed<Block>),
+    /// Block from anywhere else: the map of the cache, or the file.
+    Owned(Block),
+}
+
+impl BlockRef {
+    /// Returns the block.
+    #[inline]
+    pub(super) fn block(&self) -> Option<&Block> {
+        match self {
+            BlockRef::Borrowed(borrowed) => borrowed.block(),
+            BlockRef::Owned(block) => Some(block),
+        }
+    }
+
+    /// Returns the block if it is a data block.
+    #[inline]
+    pub(super) fn data(&self) -> Option<&DataBlock> {
+        match self.block() {
+            Some(Block::Data(block)) => Some(block),
+            _ => None,
+        }
+    }
+}
+
 impl Block {
-    /// Whether losing it costs more than one read of its length: index and filters serve many lookups.
+    /// Returns whether an eviction costs more than one read of the block's length. True for index and filter blocks,
+    /// since they serve many lookups.
     pub(super) fn is_important(&self) -> bool {
         !matches!(self, Block::Data(_))
     }
 
-    /// Bytes of memory that the block keeps alive.
+    /// Returns the bytes of memory that the block keeps alive.
     pub(super) fn held_bytes(&self) -> usize {
         match self {
             Block::Data(block) => block.bytes.held_bytes(),
@@ -87,10 +125,10 @@ impl Block {
     }
 }
 
-/// Longest compressed block that is read through working memory.
+/// Largest compressed block, in bytes, that is read into the thread's scratch buffer.
 const SCRATCH_LIMIT: usize = 1 << 20;
 
-/// Working memory for compressed blocks, one per thread.
+/// Per-thread scratch memory for compressed blocks.
 #[derive(Default)]
 struct Scratch {
     sealed: Vec<u8>,
@@ -99,16 +137,16 @@ struct Scratch {
 
 thread_local! {
     static SCRATCH: RefCell<Scratch> = RefCell::default();
-    /// Data blocks that this thread has read from files.
+    /// Number of data blocks that this thread has read from files.
     static FETCHED: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Data blocks that this thread has read from files so far.
+/// Returns the number of data blocks that this thread has read from files so far.
 pub(crate) fn fetched_blocks() -> u64 {
     FETCHED.get()
 }
 
-/// A table's file and number: all that is needed to read and verify its blocks.
+/// File and number of a table: all that reading and verifying its blocks requires.
 #[derive(Clone, Debug)]
 pub(super) struct BlockFile {
     pub(super) id: TableId,
@@ -124,7 +162,7 @@ impl BlockFile {
         decode_error(self.file.path(), offset, damage)
     }
 
-    /// Reads `len` bytes into a buffer of their own. The caller has checked that the file should have them.
+    /// Reads `len` bytes into a new buffer. The caller has checked the range against the expected file length.
     pub(super) fn read(&self, offset: u64, len: usize) -> Result<Slice> {
         self.file.read_shared(offset, len).map(Slice::new).map_err(|error| self.read_error(offset, error))
     }
@@ -135,25 +173,25 @@ impl BlockFile {
 
     fn read_error(&self, offset: u64, error: io::Error) -> Error {
         match error.kind() {
-            io::ErrorKind::UnexpectedEof => self.corruption(offset, "table is shorter than it was"),
+            io::ErrorKind::UnexpectedEof => self.corruption(offset, "table is shorter than expected"),
             _ => Error::io(self.file.path(), "cannot read table", error),
         }
     }
 
-    /// Reads and verifies a block that is never compressed.
+    /// Reads and verifies a block of a type that is never compressed.
     pub(super) fn read_plain(&self, handle: Handle) -> Result<Slice> {
         let sealed = self.read(handle.offset, handle.sealed_len as usize)?;
         self.unseal_plain(handle, &sealed)
     }
 
-    /// Verifies a block that is never compressed; the result shares the buffer of `sealed`.
+    /// Verifies a block of a type that is never compressed. The result shares the buffer of `sealed`.
     pub(super) fn unseal_plain(&self, handle: Handle, sealed: &Slice) -> Result<Slice> {
         let stored = unseal_plain(self.id.0, handle.offset, sealed)
             .map_err(|damage| self.decode_error(handle.offset, damage))?;
         Ok(sealed.part(0..stored.len()).unwrap_or_default())
     }
 
-    /// Reads, verifies and decompresses a data block into a buffer of its own.
+    /// Reads, verifies and decompresses a data block into a new buffer.
     pub(super) fn read_data(&self, fence: &Fence) -> Result<DataBlock> {
         FETCHED.set(FETCHED.get() + 1);
         let sealed_len = fence.sealed_len as usize;
@@ -161,8 +199,8 @@ impl BlockFile {
             let sealed = self.read(fence.offset, sealed_len)?;
             return self.unseal_data(fence, &sealed);
         }
-        // Certainly compressed: the sealed bytes are needed for a moment only.
-        SCRATCH.with_borrow_mut(|scratch| {
+        // The block is compressed, so the sealed bytes are needed only until decompression.
+        local::with(&SCRATCH, |scratch| {
             let Scratch { sealed, decompressor } = scratch;
             sealed.resize(sealed_len, 0);
             self.read_into(fence.offset, sealed)?;
@@ -171,24 +209,24 @@ impl BlockFile {
         })
     }
 
-    /// Verifies a data block; if it is not compressed the result shares the buffer of `sealed`.
+    /// Verifies a data block and decompresses it. An uncompressed block shares the buffer of `sealed`.
     pub(super) fn unseal_data(&self, fence: &Fence, sealed: &Slice) -> Result<DataBlock> {
         let (method, stored) = self.verified(fence, sealed)?;
         if method != Compression::None {
-            return SCRATCH.with_borrow_mut(|s| self.decompress(fence, method, stored, &mut s.decompressor));
+            return local::with(&SCRATCH, |s| self.decompress(fence, method, stored, &mut s.decompressor));
         }
         let raw = sealed.part(0..stored.len()).unwrap_or_default();
         DataBlock::parse(raw).map_err(|damage| self.decode_error(fence.offset, damage))
     }
 
-    /// Verifies a data block and decompresses, or copies, it into a buffer of its own.
+    /// Verifies a data block and decompresses or copies it into a new buffer.
     pub(super) fn copy_data(&self, fence: &Fence, sealed: &[u8]) -> Result<DataBlock> {
         let (method, stored) = self.verified(fence, sealed)?;
         if method == Compression::None {
             let block = DataBlock::parse(Slice::from(stored));
             return block.map_err(|damage| self.decode_error(fence.offset, damage));
         }
-        SCRATCH.with_borrow_mut(|s| self.decompress(fence, method, stored, &mut s.decompressor))
+        local::with(&SCRATCH, |s| self.decompress(fence, method, stored, &mut s.decompressor))
     }
 
     fn verified<'a>(&self, fence: &Fence, sealed: &'a [u8]) -> Result<(Compression, &'a [u8])> {

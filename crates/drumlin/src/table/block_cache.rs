@@ -1,29 +1,32 @@
-//! The cache of verified, decompressed blocks.
+//! Cache of verified, decompressed blocks.
 //!
-//! Blocks are found by table and offset. Tables are immutable and their numbers are never used again, so an entry
-//! can be useless but never wrong. The cache is cut into shards, each behind its own lock.
+//! The key of a block is its table and offset. Tables are immutable and table numbers are never reused, so an entry
+//! can be useless but never wrong. The cache consists of shards, each with its own lock.
 //!
-//! A shard evicts in the way of S3-FIFO ("FIFO queues are all you need for cache eviction", SOSP 2023). A block
-//! enters a small queue on probation. When it leaves that queue it moves to the main queue if it was asked for
-//! again meanwhile, else it goes, and only its name is kept for a while; a block that comes back while its name is
-//! known goes to the main queue at once. So a scan passes through the small queue and leaves the rest alone. The
-//! main queue gives each block as many more rounds as it was asked for, up to three. Index and filter blocks enter
-//! the main queue directly, and are given all three each time: without them a lookup costs more than one read.
+//! Each shard evicts by S3-FIFO ("FIFO queues are all you need for cache eviction", SOSP 2023):
+//! - A new block enters a small queue, as a probationary block.
+//! - When it leaves the small queue, it moves to the main queue if it was requested again meanwhile. Otherwise it is
+//!   evicted, and the shard keeps only its key for a while, as a ghost.
+//! - A block that is inserted while it has a ghost enters the main queue at once.
+//! - The main queue gives each block one more round per request, at most three.
+//! - Index and filter blocks enter the main queue directly. They get three rounds at the start and at each request,
+//!   because a lookup without them costs more than one read.
 //!
-//! Readers that have a slot for a block (see `slots`) find it there, and only leave a mark that it was used; the mark
-//! counts when the block's turn comes. A block on probation gets into its slot when it is asked for again: filling and
-//! emptying slots costs more than the queues do, and most blocks of scans pass through once.
+//! A scan therefore passes through the small queue and leaves other blocks in place.
 //!
-//! What is held of a table that is gone goes at once, found by a list of the table's blocks: where tables are small and
-//! live for a second, walks of the queues would cost more than the merges. Its names stay in the queues until their turn
-//! comes, or until half of a queue is such names.
+//! Readers that have a slot for a block (see `slots`) find the block there and only set its "used" mark. The mark
+//! counts when the block reaches the front of its queue. A probationary block gets into its slot only when it is
+//! requested again. Filling and emptying slots costs more than the queues do, and most blocks of scans are used once.
 //!
-//! Invariants: every entry is in exactly one queue, once, and in the list of its table; what is held never exceeds the
-//! capacity, except that the capacity of a shard is a share of the whole, so a block larger than that is not kept at all.
+//! When a table is deleted, the cache drops its blocks at once. It finds them in a per-table list. With small tables
+//! that live for a second, walking the queues would cost more than the compactions. The keys of dropped blocks stay
+//! in the queues until they reach the front, or until about half of the queued keys are stale.
+//!
+//! Invariants: every entry is in exactly one queue, once, and in the list of its table. The blocks held never exceed
+//! the capacity. Each shard has an equal share of the capacity and does not keep a block larger than its share.
 
-use super::block::Block;
-use super::read_ahead::ScanLength;
-use super::slots::{BlockRef, Cached, Home, Slot};
+use super::block::{Block, BlockRef, Cached, Home, Slot};
+use super::scan_length::ScanLength;
 use drumlin_env::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use drumlin_env::sync::{Arc, Mutex};
 use drumlin_format::filter::mix;
@@ -32,19 +35,19 @@ use std::collections::hash_map::Entry as MapEntry;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// Bytes that an entry costs beside its block: map, queue, and the block's own header.
+/// Overhead of an entry in bytes, besides its block: map, queue, and the block's own header.
 const ENTRY_OVERHEAD: usize = 240;
-/// Most rounds that a block is given in the main queue.
+/// Maximum rounds of a block in the main queue.
 const MOST_ROUNDS: u8 = 3;
-/// The small queue's share of the capacity is one in this many.
+/// The small queue gets one part in this many of the capacity.
 const PROBATION_SHARE: usize = 10;
-/// A shard should hold at least this much, or large blocks could not be kept.
+/// Minimum capacity of a shard, so that it can keep large blocks.
 const LEAST_SHARD_BYTES: usize = 4 << 20;
 const MOST_SHARDS: usize = 64;
-/// Names of blocks that are gone which the queues of a shard may hold beside as many as there are blocks.
+/// Number of stale keys that a shard's queues may hold beyond the number of its blocks.
 const STALE: usize = 1024;
 
-/// Where a block lies.
+/// Key of a block: table and offset.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct Place {
     table: TableId,
@@ -61,7 +64,7 @@ impl Place {
     }
 }
 
-/// Hashes places; they are no user data, so a fixed mixer will do.
+/// Hasher for places. They are not user data, so an unseeded mixer is sufficient.
 #[derive(Default)]
 struct PlaceHasher(u64);
 
@@ -85,11 +88,11 @@ type PlaceBuilder = BuildHasherDefault<PlaceHasher>;
 struct Entry {
     cached: Arc<Cached>,
     charge: usize,
-    /// Rounds left in the main queue; how often it was asked for.
+    /// Remaining rounds in the main queue. In the small queue: number of requests.
     rounds: u8,
-    /// It is in the main queue.
+    /// Whether the entry is in the main queue.
     is_main: bool,
-    /// The slot that leads to it too.
+    /// The slot that also holds the block.
     home: Option<Home>,
 }
 
@@ -99,7 +102,7 @@ impl Entry {
         self.rounds = (self.rounds + gain).min(MOST_ROUNDS);
     }
 
-    /// Rounds, with what readers left in the slot.
+    /// Returns the rounds, after counting the use that readers marked in the slot.
     fn rounds(&mut self) -> u8 {
         if self.cached.take_used() {
             self.used();
@@ -107,7 +110,7 @@ impl Entry {
         self.rounds
     }
 
-    /// Moves into `slot`, unless it is there.
+    /// Moves the block into `slot`, unless it is already there.
     fn settle(&mut self, slot: Slot<'_>) {
         if self.home.as_ref().is_some_and(|home| home.is(&slot)) {
             return;
@@ -118,18 +121,18 @@ impl Entry {
     }
 }
 
-/// Counts since the cache was made, and what it holds now.
+/// Counters since the cache was created, and its current contents.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct CacheStats {
     /// Lookups that found their block.
     pub(crate) hits: u64,
-    /// Lookups that did not.
+    /// Lookups that did not find their block.
     pub(crate) misses: u64,
-    /// Blocks that were put out.
+    /// Evicted blocks.
     pub(crate) evictions: u64,
-    /// Blocks held.
+    /// Number of blocks held.
     pub(crate) blocks: u64,
-    /// Bytes charged for them.
+    /// Bytes charged for the blocks held.
     pub(crate) bytes: u64,
 }
 
@@ -137,15 +140,15 @@ pub(crate) struct CacheStats {
 struct Shard {
     capacity: usize,
     entries: HashMap<Place, Entry, PlaceBuilder>,
-    /// Where the entries of each table lie, in no order.
+    /// Offsets of the entries of each table, unordered.
     of_table: HashMap<TableId, Vec<u64>, PlaceBuilder>,
     small: VecDeque<Place>,
     main: VecDeque<Place>,
     small_bytes: usize,
     main_bytes: usize,
-    /// Names in the queues whose tables are gone, at most.
+    /// Upper bound on the number of queued keys whose tables are deleted.
     stale: usize,
-    /// Places whose blocks left the small queue, oldest first, and the same as a set.
+    /// Ghosts: keys evicted from the small queue, oldest first. `ghost_set` holds the same keys.
     ghosts: VecDeque<Place>,
     ghost_set: HashSet<Place, PlaceBuilder>,
     hits: u64,
@@ -176,7 +179,7 @@ impl Shard {
         }
         let important = block.is_important();
         let MapEntry::Vacant(vacant) = self.entries.entry(place) else {
-            // Two readers missed at once; the blocks are equal.
+            // Two readers missed at the same time. Both blocks are equal.
             return;
         };
         let rounds = if important { MOST_ROUNDS } else { 0 };
@@ -209,7 +212,7 @@ impl Shard {
         }
     }
 
-    /// The oldest block on probation moves to the main queue, or goes.
+    /// Moves the oldest probationary block to the main queue, or evicts it.
     fn leave_probation(&mut self) {
         let Some(place) = self.small.pop_front() else { return };
         let Some(entry) = self.entries.get_mut(&place).filter(|entry| !entry.is_main) else {
@@ -229,7 +232,7 @@ impl Shard {
         }
     }
 
-    /// The oldest block of the main queue gets another round, or goes.
+    /// Gives the oldest block of the main queue another round, or evicts it.
     fn turn_main(&mut self) {
         let Some(place) = self.main.pop_front() else { return };
         let Some(entry) = self.entries.get_mut(&place).filter(|entry| entry.is_main) else {
@@ -245,7 +248,7 @@ impl Shard {
         self.evict(place);
     }
 
-    /// Puts out what has left its queue.
+    /// Evicts a block that has left its queue.
     fn evict(&mut self, place: Place) {
         self.entries.remove(&place);
         self.evictions += 1;
@@ -258,7 +261,7 @@ impl Shard {
         }
     }
 
-    /// Drops what is held of `table`. What is remembered of blocks that were put out before grows old like the rest.
+    /// Drops the blocks of `table`. Ghosts of its earlier evicted blocks age out as usual.
     fn forget_table(&mut self, table: TableId) {
         for offset in self.of_table.remove(&table).into_iter().flatten() {
             let Some(entry) = self.entries.remove(&Place { table, offset }) else { continue };
@@ -275,18 +278,18 @@ impl Shard {
     }
 }
 
-/// A cache of blocks, shared by all tables of a store.
+/// Block cache, shared by all tables of a store.
 #[derive(Debug)]
 pub(crate) struct BlockCache {
     shards: Box<[Mutex<Shard>]>,
     capacity: AtomicUsize,
     /// Hits by slot.
     slot_hits: [Counter; COUNTERS],
-    /// How long scans of tables are that no scan has told of.
+    /// Scan length for tables that have no estimate of their own.
     scans: ScanLength,
 }
 
-/// Threads that count should seldom meet: each counter has a cache line to itself, and there are several.
+/// Counter with a cache line of its own. There are several, so that counting threads seldom share one.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Counter(AtomicU64);
@@ -294,7 +297,7 @@ struct Counter(AtomicU64);
 const COUNTERS: usize = 16;
 
 impl BlockCache {
-    /// A cache for `capacity` bytes. The number of shards is set by it, once.
+    /// Creates a cache of `capacity` bytes. The initial capacity fixes the number of shards.
     pub(crate) fn new(capacity: usize) -> BlockCache {
         let shards: usize = 1 << (capacity / LEAST_SHARD_BYTES).clamp(1, MOST_SHARDS).ilog2();
         let cache = BlockCache {
@@ -308,15 +311,15 @@ impl BlockCache {
     }
 
     fn shard(&self, place: Place) -> &Mutex<Shard> {
-        // The high bits: the maps inside use the low ones.
+        // Uses the high bits, because the maps inside the shards use the low bits.
         &self.shards[(place.hash() >> 48) as usize % self.shards.len()]
     }
 
-    /// The block of `table` at `offset`, if it is here. `slot` is the one for this block.
+    /// Returns the block of `table` at `offset`, if it is cached. `slot` is the slot of this block.
     #[inline]
     pub(super) fn get(&self, table: TableId, offset: u64, slot: Slot<'_>) -> Option<BlockRef> {
         if let Some(borrowed) = slot.borrow(true) {
-            // The lowest bits of an offset say little, the next ones differ from block to block.
+            // The low bits of offsets vary little; the next ones differ from block to block.
             let counter = ((offset >> 12) ^ table.0) as usize % COUNTERS;
             self.slot_hits[counter].0.fetch_add(1, Ordering::Relaxed);
             return Some(BlockRef::Borrowed(borrowed));
@@ -325,7 +328,8 @@ impl BlockCache {
         self.shard(place).lock().get(place, slot).map(BlockRef::Owned)
     }
 
-    /// The same, without a trace: for readers whose interest should keep no block here.
+    /// Returns the block like `get`, without marking it as used. For readers that should not keep blocks in the
+    /// cache.
     pub(super) fn peek(&self, table: TableId, offset: u64, slot: Slot<'_>) -> Option<BlockRef> {
         if let Some(borrowed) = slot.borrow(false) {
             return Some(BlockRef::Borrowed(borrowed));
@@ -339,30 +343,30 @@ impl BlockCache {
         &self.scans
     }
 
-    /// Takes a block in, and puts it into its slot.
+    /// Inserts a block. A block that enters the main queue also goes into its slot.
     pub(super) fn insert(&self, table: TableId, offset: u64, slot: Slot<'_>, block: Block) {
         let place = Place::new(table, offset);
         self.shard(place).lock().insert(place, block, slot);
     }
 
-    /// Whether a block of this length could be kept at all.
+    /// Returns whether the cache could hold a block of `bytes`.
     pub(super) fn admits(&self, bytes: usize) -> bool {
         bytes + ENTRY_OVERHEAD <= self.capacity() / self.shards.len()
     }
 
-    /// Drops all blocks of a table that is gone.
+    /// Drops all blocks of a deleted table.
     pub(crate) fn forget_table(&self, table: TableId) {
         for shard in &self.shards {
             shard.lock().forget_table(table);
         }
     }
 
-    /// Bytes that it may hold.
+    /// Returns the capacity in bytes.
     pub(crate) fn capacity(&self) -> usize {
         self.capacity.load(Ordering::Relaxed)
     }
 
-    /// Changes the capacity; what is too much goes at once.
+    /// Changes the capacity and evicts the excess at once.
     pub(crate) fn set_capacity(&self, capacity: usize) {
         self.capacity.store(capacity, Ordering::Relaxed);
         for shard in &self.shards {
@@ -372,7 +376,7 @@ impl BlockCache {
         }
     }
 
-    /// Counts.
+    /// Returns the counters.
     pub(crate) fn stats(&self) -> CacheStats {
         let by_slot = self.slot_hits.iter().map(|counter| counter.0.load(Ordering::Relaxed)).sum();
         let mut stats = CacheStats { hits: by_slot, ..CacheStats::default() };
@@ -387,7 +391,7 @@ impl BlockCache {
         stats
     }
 
-    /// Names in the queues.
+    /// Number of keys in the queues.
     #[cfg(test)]
     pub(super) fn names(&self) -> usize {
         let of = |shard: &Mutex<Shard>| {
@@ -397,7 +401,7 @@ impl BlockCache {
         self.shards.iter().map(of).sum()
     }
 
-    /// Panics if an invariant is broken; the number of blocks that are in slots.
+    /// Panics if an invariant is broken. Returns the number of blocks that are in slots.
     #[cfg(test)]
     pub(super) fn check(&self) -> usize {
         let mut settled = 0;

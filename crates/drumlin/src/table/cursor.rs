@@ -1,60 +1,47 @@
-//! Walks a table in both directions.
+//! Cursor over a table, in both directions.
 //!
-//! A cursor keeps one data block and its place among the fences. Going forward from block to block it reads ahead (see
-//! `read_ahead`). Cursors of merges take what the cache has but leave no trace there, and their uncompressed blocks are parts of the
-//! read-ahead buffer, not copies. Blocks that go to the cache are copies, as a part would keep the buffer alive.
+//! A cursor keeps one data block and its position among the fences. It reads ahead when it moves forward from block
+//! to block (see `read_ahead`).
 //!
-//! Invariants: valid exactly when it is on an entry. An error is kept and given again by every later call.
+//! Cursors of compactions use cached blocks but do not mark them as used and insert none. Their uncompressed blocks
+//! are slices of the read-ahead buffer. Blocks that enter the cache are copies, because a slice would keep the whole
+//! buffer alive.
+//!
+//! Invariants: the cursor is valid exactly when it is on an entry. It keeps an error, and every later call returns it
+//! again.
 
 use super::block::{Block, DataBlock};
 use super::fences::FenceCursor;
-use super::read_ahead::ReadAhead;
+use super::read_ahead::{CursorOptions, ReadAhead};
 use super::reader::Table;
-use crate::cursor::Cursor;
-use crate::error::{Error, Result};
-use crate::slice::Slice;
+use crate::base::cursor::Cursor;
+use crate::base::error::{Error, Result};
+use crate::base::slice::Slice;
 use drumlin_env::sync::Arc;
 use drumlin_format::block::EntryCursor;
 use drumlin_format::error::Corruption;
 use drumlin_format::index::Fence;
 use drumlin_types::{Kind, Seq};
 
-/// How a cursor deals with the cache and the disk.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct CursorOptions {
-    /// Whether blocks that are read go to the cache.
-    pub(crate) fill_cache: bool,
-    /// Most bytes to read ahead; 0 for none.
-    pub(crate) readahead: usize,
-    /// Least bytes of the first read-ahead.
-    pub(crate) first: usize,
-}
-
-impl CursorOptions {
-    /// For the scans of users.
-    pub(crate) const SCAN: CursorOptions = CursorOptions { fill_cache: true, readahead: 256 << 10, first: 0 };
-    /// For merges and other work that passes once over everything.
-    pub(crate) const MERGE: CursorOptions =
-        CursorOptions { fill_cache: false, readahead: 1 << 20, first: 32 << 10 };
-
-    /// Whether it is one of the scans that a table learns the length of.
-    pub(super) fn learns(&self) -> bool {
-        self.fill_cache
-    }
-}
-
-/// Walks a table.
+/// Cursor over a table.
 pub(crate) struct TableCursor {
     table: Arc<Table>,
     options: CursorOptions,
     fences: FenceCursor,
-    /// The block of the current fence.
+    /// Block of the current fence.
     block: Option<DataBlock>,
     index: usize,
     entry: EntryCursor,
     valid: bool,
     ahead: ReadAhead,
     error: Option<Error>,
+}
+
+impl Table {
+    /// Returns a cursor over all entries. It is on no entry until a seek.
+    pub(crate) fn cursor(self: &Arc<Table>, options: CursorOptions) -> TableCursor {
+        TableCursor::new(Arc::clone(self), options)
+    }
 }
 
 impl TableCursor {
@@ -72,7 +59,7 @@ impl TableCursor {
         }
     }
 
-    /// Runs one move; keeps its error.
+    /// Runs one move of the cursor and keeps its error.
     fn guarded(&mut self, body: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
         if let Some(error) = &self.error {
             return Err(error.clone());
@@ -84,7 +71,7 @@ impl TableCursor {
         })
     }
 
-    /// Loads the block of the current fence; `false` if there is no fence.
+    /// Loads the block of the current fence. Returns `false` if there is no fence.
     fn enter(&mut self) -> Result<bool> {
         self.entry.leave_block();
         self.block = None;
@@ -126,7 +113,7 @@ impl TableCursor {
         self.block.as_ref().map_or(0, |block| block.view().count())
     }
 
-    /// Onto entry `index` of the current block.
+    /// Moves to entry `index` of the current block.
     fn settle(&mut self, index: usize) -> Result<()> {
         let Some(block) = &self.block else { return Ok(()) };
         self.entry.load(block.view(), index).map_err(|damage| self.damage(damage))?;
@@ -140,7 +127,7 @@ impl TableCursor {
         block.view().find(key, seq).map_err(|damage| self.damage(damage))
     }
 
-    /// Onto the last entry of the fence before the current one.
+    /// Moves to the last entry of the block before the current one.
     fn settle_in_previous_block(&mut self) -> Result<()> {
         let table = Arc::clone(&self.table);
         self.fences.prev(&table)?;
@@ -180,7 +167,7 @@ impl Cursor for TableCursor {
         block.and_then(|block| block.bytes.get(self.entry.value())).unwrap_or_default()
     }
 
-    /// Shares the memory of the block.
+    /// Returns the value, which shares the memory of the block.
     fn value_slice(&self) -> Slice {
         let block = self.block.as_ref().filter(|_| self.valid);
         block.and_then(|block| block.bytes.part(self.entry.value())).unwrap_or_default()
@@ -203,7 +190,7 @@ impl Cursor for TableCursor {
     fn seek(&mut self, key: &[u8], seq: Seq) -> Result<()> {
         self.guarded(|this| {
             this.fences.seek(&this.table, key)?;
-            // More than once only when the versions of one key fill several blocks.
+            // Repeats only when the versions of one key fill several blocks.
             while this.enter()? {
                 let index = this.find(key, seq)?;
                 if index < this.count() {

@@ -1,17 +1,16 @@
-//! Walks the fences of a table, over both levels of its index.
+//! Cursor over the fences (index entries) of a table, across both levels of its index.
 
-use super::block::{Block, IndexBlock};
+use super::block::{Block, IndexBlock, Slot};
 use super::reader::Table;
-use super::slots::Slot;
-use crate::error::{Error, Result};
+use crate::base::error::{Error, Result};
 use drumlin_format::error::Corruption;
 use drumlin_format::index::Fence;
 use drumlin_format::table::Handle;
 
-/// A place among the fences of a table.
+/// Position among the fences of a table.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FenceCursor {
-    /// The partition that `at` counts in; `None` when the index is flat.
+    /// Index partition that `at` refers to; `None` when the index has one level.
     partition: Option<Partition>,
     at: usize,
     fence: Option<Fence>,
@@ -19,25 +18,25 @@ pub(super) struct FenceCursor {
 
 #[derive(Clone, Debug)]
 struct Partition {
-    /// The fence of the root that points to it.
+    /// Number of the root's fence that points to the partition.
     number: usize,
     offset: u64,
     block: IndexBlock,
 }
 
 impl FenceCursor {
-    /// The fence it is on.
+    /// Returns the current fence.
     pub(super) fn fence(&self) -> Option<Fence> {
         self.fence
     }
 
-    /// The slot for the block behind the fence it is on.
+    /// Returns the slot for the block behind the current fence.
     pub(super) fn slot<'a>(&'a self, table: &'a Table) -> Slot<'a> {
         self.block(table).slots.slot(self.at)
     }
 
-    /// The end of the whole blocks, from the one behind `fence` on, that it is on, that come nearest to `bytes`; all of one
-    /// index block.
+    /// Returns the end offset of a read-ahead that starts with the block behind `fence`, the current fence. The read
+    /// covers whole blocks of one index block, as many as come nearest to `bytes`.
     pub(super) fn reach(&self, table: &Table, fence: &Fence, bytes: u64) -> Result<u64> {
         let view = self.block(table).view();
         let mut end = fence.end();
@@ -52,7 +51,7 @@ impl FenceCursor {
         Ok(end)
     }
 
-    /// The separator of the fence it is on.
+    /// Returns the separator of the current fence.
     pub(super) fn separator(&self, table: &Table) -> Result<Vec<u8>> {
         self.block(table).view().separator(self.at).map_err(|damage| self.damage(table, damage))
     }
@@ -62,7 +61,8 @@ impl FenceCursor {
         table.blocks.decode_error(offset, damage)
     }
 
-    /// To the first fence whose separator is not smaller than `key`: the first block that can hold it.
+    /// Moves to the first fence whose separator is not smaller than `key`. Its block is the first that can hold
+    /// `key`.
     pub(super) fn seek(&mut self, table: &Table, key: &[u8]) -> Result<()> {
         let in_root = table.root.view().find(key);
         let in_root = in_root.map_err(|damage| table.blocks.decode_error(table.root_offset, damage))?;
@@ -76,7 +76,7 @@ impl FenceCursor {
         self.settle(table, at)
     }
 
-    /// To the first fence.
+    /// Moves to the first fence.
     pub(super) fn seek_first(&mut self, table: &Table) -> Result<()> {
         if table.root.view().level() == 1 && !self.enter(table, 0)? {
             return Ok(());
@@ -84,7 +84,7 @@ impl FenceCursor {
         self.settle(table, 0)
     }
 
-    /// To the last fence.
+    /// Moves to the last fence.
     pub(super) fn seek_last(&mut self, table: &Table) -> Result<()> {
         if table.root.view().level() == 1 {
             let last = table.root.view().count().wrapping_sub(1);
@@ -96,7 +96,7 @@ impl FenceCursor {
         self.settle(table, count.wrapping_sub(1))
     }
 
-    /// To the following fence.
+    /// Moves to the next fence.
     pub(super) fn next(&mut self, table: &Table) -> Result<()> {
         self.settle(table, self.at + 1)?;
         if self.fence.is_none()
@@ -108,7 +108,7 @@ impl FenceCursor {
         Ok(())
     }
 
-    /// To the preceding fence.
+    /// Moves to the previous fence.
     pub(super) fn prev(&mut self, table: &Table) -> Result<()> {
         if let Some(at) = self.at.checked_sub(1) {
             return self.settle(table, at);
@@ -128,7 +128,7 @@ impl FenceCursor {
         self.partition.as_ref().map_or(&table.root, |partition| &partition.block)
     }
 
-    /// Loads partition `number`; `false` if there is none. The cursor is on no fence then.
+    /// Loads partition `number` and leaves the cursor on no fence. Returns `false` if there is no such partition.
     fn enter(&mut self, table: &Table, number: usize) -> Result<bool> {
         self.fence = None;
         if number >= table.root.view().count() {
@@ -143,7 +143,7 @@ impl FenceCursor {
         Ok(true)
     }
 
-    /// To fence `at` of the current block; onto none if there is no such fence.
+    /// Moves to fence `at` of the current index block, or to none if it does not exist.
     fn settle(&mut self, table: &Table, at: usize) -> Result<()> {
         self.fence = None;
         let view = self.block(table).view();
@@ -158,7 +158,7 @@ impl FenceCursor {
 }
 
 impl Table {
-    /// Partition `number` of the index, which is behind `fence`, from the cache or the file.
+    /// Returns index partition `number`, which `fence` of the root points to, from the cache or the file.
     pub(super) fn partition(&self, number: usize, fence: &Fence) -> Result<IndexBlock> {
         let slot = self.root.slots.slot(number);
         if let Some(cached) = self.cache.get(self.id(), fence.offset, slot)
@@ -179,7 +179,7 @@ impl Table {
         Ok(block)
     }
 
-    /// Refuses a fence whose block cannot lie among the data blocks.
+    /// Returns an error for a fence that points outside the data blocks.
     fn check_data(&self, fence: &Fence) -> Result<()> {
         if fence.end() > self.properties().data_bytes {
             return Err(self.blocks.corruption(self.root_offset, "fence points outside the data blocks"));

@@ -1,26 +1,27 @@
-//! A table's filter as lookups use it.
+//! Filter of an open table, as lookups use it.
 //!
-//! Only verified bytes may say "no". The first module is fetched when it is not in memory; a later one is skipped,
-//! and fetched at every sixteenth such occasion. Damage is noted once and the module is not tried again: reads go
-//! on without it, `verify` reports it, and the next merge of the table builds a new one.
+//! Only verified bytes may rule a key out. A lookup reads the first filter module from the file when it is not in
+//! memory. It skips a later module that is not in memory and reads it only at every sixteenth such miss.
+//!
+//! A damaged module is marked once and never read again. Lookups continue without it, `verify` reports it, and the
+//! next compaction of the table builds a new filter.
 
-use super::block::{Block, BlockFile};
+use super::block::{Block, BlockFile, BlockRef, Slots};
 use super::block_cache::BlockCache;
-use super::slots::{BlockRef, Slots};
-use crate::error::Result;
-use crate::slice::Slice;
+use crate::base::error::Result;
+use crate::base::slice::Slice;
 use drumlin_env::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use drumlin_format::filter::may_contain;
 use drumlin_format::table::{FilterDescriptor, Handle};
 
-/// A later module that is not in memory is fetched at one occasion in this many.
+/// A later module that is not in memory is read at one in this many misses.
 const LOAD_EVERY: u32 = 16;
 
 #[derive(Debug)]
 struct ModuleState {
     handle: Handle,
     probes: u8,
-    /// How often it was not in memory.
+    /// Number of lookups that did not find this module in memory.
     missed: AtomicU32,
     damaged: AtomicBool,
     slots: Slots,
@@ -30,12 +31,12 @@ struct ModuleState {
 #[derive(Debug, Default)]
 pub(super) struct TableFilter {
     modules: Vec<ModuleState>,
-    /// Whether the descriptor itself could not be believed.
+    /// Whether the descriptor itself is invalid.
     absurd: bool,
 }
 
 impl TableFilter {
-    /// The filter described by `descriptor`, in a file whose blocks end before `limit`.
+    /// Creates the filter described by `descriptor`, in a file whose blocks end before `limit`.
     pub(super) fn new(descriptor: &FilterDescriptor, limit: u64) -> TableFilter {
         let states = descriptor.modules.iter().map(|module| {
             let handle = module.handle(limit)?;
@@ -53,17 +54,17 @@ impl TableFilter {
         }
     }
 
-    /// Whether some module is damaged or the descriptor absurd.
+    /// Returns whether a module is damaged or the descriptor is invalid.
     pub(super) fn is_damaged(&self) -> bool {
         self.absurd || self.modules.iter().any(|module| module.damaged.load(Ordering::Relaxed))
     }
 
-    /// Number of modules.
+    /// Returns the number of modules.
     pub(super) fn modules(&self) -> usize {
         self.modules.len()
     }
 
-    /// Whether a key with this hash may be in the table.
+    /// Returns whether a key with this hash may be in the table.
     pub(super) fn may_contain(&self, hash: u64, blocks: &BlockFile, cache: &BlockCache) -> bool {
         for (number, module) in self.modules.iter().enumerate() {
             if module.damaged.load(Ordering::Relaxed) {
@@ -79,20 +80,21 @@ impl TableFilter {
         true
     }
 
-    /// Reads and verifies module `number`, past the cache: its bits and number of probes.
+    /// Reads and verifies module `number`, bypassing the cache. Returns its bits and its number of probes.
     pub(super) fn bits(&self, number: usize, blocks: &BlockFile) -> Result<(Slice, u8)> {
         let module = &self.modules[number];
         Ok((blocks.read_plain(module.handle)?, module.probes))
     }
 
-    /// Takes the first module into the cache if it lies whole in `tail`, which begins at `tail_offset`.
+    /// Inserts the first module into the cache if `tail` contains all of it. `tail` starts at `tail_offset` in the
+    /// file.
     pub(super) fn adopt(&self, tail: &Slice, tail_offset: u64, blocks: &BlockFile, cache: &BlockCache) {
         let Some(module) = self.modules.first() else { return };
         let Some(start) = module.handle.offset.checked_sub(tail_offset) else { return };
         let start = start as usize;
         let Some(sealed) = tail.part(start..start + module.handle.sealed_len as usize) else { return };
         match blocks.unseal_plain(module.handle, &sealed) {
-            // A copy: the tail itself should not stay in memory.
+            // Copied, so that the cache does not keep the whole tail in memory.
             Ok(bits) => {
                 let bits = Block::Filter(Slice::from(&*bits));
                 cache.insert(blocks.id, module.handle.offset, module.slots.slot(0), bits);
@@ -103,13 +105,13 @@ impl TableFilter {
 }
 
 impl ModuleState {
-    /// The module's bits if they are in memory, or are worth fetching.
+    /// Returns the module's bits if they are in memory, or reads them if that pays off.
     fn resident(&self, number: usize, blocks: &BlockFile, cache: &BlockCache) -> Option<BlockRef> {
         let slot = self.slots.slot(0);
         if let Some(bits) = cache.get(blocks.id, self.handle.offset, slot) {
             return Some(bits);
         }
-        // A module that cannot stay would cost every lookup more than the block that it may save.
+        // A module that the cache cannot hold would cost each lookup more than the data block it may save.
         if !cache.admits(self.handle.sealed_len as usize) {
             return None;
         }
@@ -124,7 +126,7 @@ impl ModuleState {
                 Some(BlockRef::Owned(Block::Filter(bits)))
             }
             Err(error) => {
-                // A failed read may succeed later; damage stays.
+                // A failed read may succeed later. Damage is permanent.
                 if error.is_corruption() {
                     self.damaged.store(true, Ordering::Relaxed);
                 }

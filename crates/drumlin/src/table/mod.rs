@@ -1,18 +1,22 @@
-//! Tables as the engine sees them: written once, opened lazily, read through a cache.
+//! Table files (SSTables): written once, opened lazily, read through a block cache.
 //!
-//! The bytes are described in `drumlin_format::table`. Here they meet files and memory:
-//! - [`TableWriter`] writes a table front to back and syncs it; a table that is not finished leaves no file.
-//! - [`Table`] is an open table. It holds the footer's places, the properties, the root of the index and the range
-//!   tombstones; everything else is read when needed. It answers point lookups, ranks and sizes, and verifies.
-//! - [`TableCursor`] walks a table both ways.
-//! - [`BlockCache`] holds data blocks, index partitions and filter modules, by table and offset. A slot beside each
-//!   fence leads to its block without asking the cache.
+//! `drumlin_format::table` describes the bytes. This module connects them to files and memory:
+//! - [`TableWriter`] writes a table front to back and syncs it. An unfinished table leaves no file.
+//! - [`Table`] is an open table. It holds the handles of the footer, the properties, the root of the index and the
+//!   range tombstones; it reads everything else on demand. It serves point lookups, ranks, size estimates and
+//!   verification.
+//! - [`TableCursor`] iterates over a table in both directions.
+//! - [`BlockCache`] holds data blocks, index partitions and filter modules, keyed by table and offset. A slot beside
+//!   each fence (index entry) leads to its block without a cache lookup.
 //! - [`TableCache`] holds the open tables.
 //!
-//! Invariants: no byte is used before its checksum, which is bound to table and offset, has been verified; blocks
-//! in the cache are verified and decompressed. An open table never changes. A filter's "no" comes from verified
-//! bytes only; a filter that is absent, damaged or unknown says "perhaps", and never makes a read fail. Any damage
-//! of other blocks is an error that names the file and the offset of the block.
+//! Invariants:
+//! - No byte is used before its checksum has been verified. The checksum is bound to table and offset.
+//! - Blocks in the cache are verified and decompressed.
+//! - An open table never changes.
+//! - A filter's negative answer comes from verified bytes only. A filter that is absent, damaged or of an unknown
+//!   format answers "perhaps" and never fails a read.
+//! - Damage in any other block is an error that names the file and the offset of the block.
 
 pub(crate) mod ahead;
 mod block;
@@ -20,8 +24,11 @@ mod block_cache;
 mod cursor;
 mod fences;
 mod filter;
+mod lookup;
 mod read_ahead;
 mod reader;
+mod salvage;
+mod scan_length;
 mod slots;
 mod table_cache;
 #[cfg(test)]
@@ -33,24 +40,27 @@ pub(crate) use block::fetched_blocks;
 pub(crate) use block_cache::BlockCache;
 #[cfg(test)]
 pub(crate) use block_cache::CacheStats;
-pub(crate) use cursor::{CursorOptions, TableCursor};
+pub(crate) use cursor::TableCursor;
 #[cfg(test)]
-pub(crate) use reader::Found;
-pub(crate) use reader::{Lookup, Table};
+pub(crate) use lookup::Found;
+pub(crate) use lookup::Lookup;
+pub(crate) use read_ahead::CursorOptions;
+pub(crate) use reader::Table;
+pub(crate) use salvage::{Loss, Salvage, Version};
 pub(crate) use table_cache::{OpenTable, TableCache, TableSlot};
 pub(crate) use writer::{TableOptions, TableWriter};
 
-use crate::error::{Error, ErrorKind};
+use crate::base::error::{Error, ErrorKind};
 use drumlin_format::error::DecodeError;
 use drumlin_types::TableId;
 use std::path::Path;
 
-/// Name of the file of table `id`.
+/// File name of table `id`.
 pub(crate) fn table_file_name(id: TableId) -> String {
     drumlin_format::names::FileName::Table(id).to_string()
 }
 
-/// The error for bytes of `path` that do not decode; `offset` is that of the block they are in.
+/// Error for bytes of `path` that do not decode. `offset` is the offset of the block that contains them.
 fn decode_error(path: &Path, offset: u64, error: impl Into<DecodeError>) -> Error {
     match error.into() {
         DecodeError::Corruption(damage) => Error::corruption(path, offset, damage.what),

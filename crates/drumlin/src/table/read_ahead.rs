@@ -1,87 +1,89 @@
-//! Blocks that a cursor reads before it is asked for them.
+//! Read-ahead of a cursor.
 //!
-//! A cursor that goes from block to block reads ahead: twice as much each time, up to its limit; a jump starts that over.
-//! Whole blocks are read, those that come nearest to the length. Cursors of merges begin with 32 KiB.
+//! A cursor that moves from block to block reads ahead. The window doubles each time, up to the cursor's limit; a
+//! jump resets it. Reads cover whole blocks, the number of blocks that comes nearest to the window. Cursors of
+//! compactions start with 32 KiB.
 //!
-//! Most scans end within a few blocks. So a table keeps the length that scans of it have, in bytes of blocks: a scan reads
-//! the first block alone, as it may be all it wants, and with the second the rest of that length. Beyond it, or where none
-//! is known, it reads one more, then two, four, and so on. A block too many costs less than an access too many: a copy out
-//! of the page cache, or a transfer where there is none. So the length kept is the upper quartile: it is raised by each
-//! scan that took more three times as much as it is lowered by each that took less; a few scans of the whole table do not
-//! have all others read far ahead. Scans that found all in the cache say nothing, nor do those that go backward. A table
-//! that is not known yet is taken for what tables were at their first scans, a length that the block cache keeps for all.
+//! Most scans end within a few blocks. Each table therefore estimates the length of its scans, in bytes of blocks. A
+//! scan reads its first block alone, since that block may suffice. With the second block it reads the rest of the
+//! estimated length. Beyond the estimate, or while it is unknown, the scan reads one more block, then two, four, and
+//! so on.
 //!
-//! Invariants: how far is read changes no answer. What is read at once exceeds the cursor's limit by half a block at most,
-//! and lies behind one index block.
+//! Reading one block too many is cheaper than one more access: it costs a copy from the page cache, or a transfer
+//! without one. The estimate is therefore the upper quartile of the scan lengths. A longer scan raises it three times
+//! as much as a shorter scan lowers it. A few scans of the whole table do not make all others read far ahead. Scans
+//! that found everything in the cache do not count, nor do backward scans. For a table without an estimate, the
+//! length of first scans of all tables serves; the block cache keeps it.
+//!
+//! Invariants: read-ahead changes no result. One read exceeds the cursor's limit by at most half a block, and covers
+//! blocks of one index block only.
 
-use super::cursor::CursorOptions;
 use super::fences::FenceCursor;
 use super::reader::Table;
-use crate::error::Result;
-use crate::slice::Slice;
-use drumlin_env::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use crate::base::error::Result;
+use crate::base::slice::Slice;
 use drumlin_format::index::Fence;
 
-/// The length, in bytes of blocks, that scans of a table have. 0 where nothing is known.
-#[derive(Debug, Default)]
-pub(super) struct ScanLength(AtomicU32);
+/// Cache and read-ahead options of a cursor.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct CursorOptions {
+    /// Whether blocks read from the file enter the cache.
+    pub(crate) fill_cache: bool,
+    /// Upper bound on the read-ahead window in bytes; 0 disables read-ahead.
+    pub(crate) readahead: usize,
+    /// Minimum window of the first read-ahead, in bytes.
+    pub(crate) first: usize,
+}
 
-/// Least change of a length.
-const STEP: u32 = 128;
-/// How much more it is raised than lowered.
-const RAISE: u32 = 3;
-/// Most that is kept.
-const LONGEST: u32 = 1 << 20;
+impl CursorOptions {
+    /// Options for user scans.
+    pub(crate) const SCAN: CursorOptions = CursorOptions { fill_cache: true, readahead: 256 << 10, first: 0 };
+    /// Options for compactions and other work that reads everything once.
+    pub(crate) const MERGE: CursorOptions =
+        CursorOptions { fill_cache: false, readahead: 1 << 20, first: 32 << 10 };
 
-impl ScanLength {
-    /// That of `table`.
-    pub(super) fn of(table: &Table) -> u64 {
-        let own = table.scans.0.load(Relaxed);
-        u64::from(if own > 0 { own } else { table.cache.scans().0.load(Relaxed) })
-    }
-
-    /// A scan took `bytes`, the first one is taken as it is. Of two that end at once one may be lost.
-    fn ended(&self, bytes: u64) {
-        let old = self.0.load(Relaxed);
-        let step = (old / 32).max(STEP);
-        let new = match u32::try_from(bytes).unwrap_or(LONGEST).min(LONGEST) {
-            bytes if old == 0 => bytes,
-            bytes if bytes > old => old + RAISE * step,
-            _ => old.saturating_sub(step).max(1),
-        };
-        self.0.store(new.min(LONGEST), Relaxed);
+    /// Returns whether the cursor's scans count towards the table's estimated scan length.
+    pub(super) fn learns(&self) -> bool {
+        self.fill_cache
     }
 }
 
-/// Sealed blocks read before they are asked for, and the row of blocks that the cursor is in.
+/// Returns the estimated scan length of `table`: its own, or else that of first scans of all tables; 0 if unknown.
+pub(super) fn known_length(table: &Table) -> u64 {
+    let own = table.scans.bytes();
+    u64::from(if own > 0 { own } else { table.cache.scans().bytes() })
+}
+
+/// Read-ahead state of a cursor: sealed blocks read in advance, and the current sequence of adjacent
+/// blocks.
 #[derive(Default)]
 pub(super) struct ReadAhead {
     /// Bytes of the file from `start` on.
     buffer: Slice,
     start: u64,
-    /// Where the row of blocks begins.
+    /// Offset at which the current sequence of blocks starts.
     begun: u64,
-    /// End of the block that was loaded last.
+    /// End offset of the block loaded last.
     last_end: u64,
-    /// Length of the read-ahead before; 0 before the first.
+    /// Window of the previous read-ahead; 0 before the first.
     window: usize,
-    /// Whether anything of this row was read from the file.
+    /// Whether this sequence has read anything from the file.
     has_read: bool,
-    /// Whether the cursor came to this block from the one behind it.
+    /// Whether the cursor moves backward.
     goes_back: bool,
 }
 
 impl ReadAhead {
-    /// Notes a block that came from elsewhere.
+    /// Records a block that came from the cache.
     pub(super) fn passed(&mut self, table: &Table, fence: &Fence) {
         self.follow(table, fence);
     }
 
-    /// The cursor goes elsewhere, or for good.
+    /// Ends the current sequence: the cursor jumps or is dropped.
     pub(super) fn end(&mut self, table: &Table) {
         if self.has_read && !self.goes_back {
             let length = self.last_end - self.begun;
-            if table.scans.0.load(Relaxed) == 0 {
+            if table.scans.bytes() == 0 {
                 table.cache.scans().ended(length);
             }
             table.scans.ended(length);
@@ -89,7 +91,8 @@ impl ReadAhead {
         self.has_read = false;
     }
 
-    /// The sealed bytes of the block behind `fence`, which `fences` is on, if they are here or it is time to read ahead.
+    /// Returns the sealed bytes of the block behind `fence`, the current fence of `fences`. Uses the buffer, or reads
+    /// ahead when due. `None` means that the caller reads the block itself.
     pub(super) fn take(
         &mut self,
         table: &Table,
@@ -106,7 +109,7 @@ impl ReadAhead {
         if !is_next || options.readahead <= len {
             return Ok(None);
         }
-        let known = if options.learns() { ScanLength::of(table) } else { 0 };
+        let known = if options.learns() { known_length(table) } else { 0 };
         let left = known.saturating_sub(fence.offset - self.begun).min(options.readahead as u64);
         let window = if left > len as u64 {
             left
@@ -124,7 +127,7 @@ impl ReadAhead {
         Ok(self.part(fence))
     }
 
-    /// Whether the block behind `fence` is the next one; else a new row begins with it.
+    /// Returns whether the block behind `fence` follows the previous one. If not, starts a new sequence with it.
     fn follow(&mut self, table: &Table, fence: &Fence) -> bool {
         let is_next = fence.offset == self.last_end && fence.offset > 0;
         if !is_next {

@@ -1,15 +1,18 @@
-//! The short way to a cached block: a slot beside the fence that leads to it.
+//! Slots: the fast path to a cached block, kept beside the fence that points to it.
 //!
-//! Finding a block in the cache's map takes a lock and several cache misses. So the cache also puts each block into
-//! a slot that its readers have at hand: one for each fence of an index block, one for each filter module. A full slot
-//! is one load away, and a reader borrows the block from it without counting a reference.
+//! A lookup in the cache's map takes a lock and costs several CPU cache misses. The cache therefore also stores a
+//! block in a slot that its readers can reach directly. There is one slot for each fence of an index block and one
+//! for each filter module. Reading a filled slot takes one load, and the reader borrows the block without touching a
+//! reference count.
 //!
-//! Invariants: a slot is filled and emptied by the cache alone, under the lock of the shard that the block is in, so it
-//! never leads to a block that the cache has let go. An empty slot says nothing: slots of an index block that was read
-//! again start empty, and are filled as its blocks are asked for. Who fills a slot holds it as its [`Home`], and a home
-//! that goes empties it: so slots that go are empty.
+//! Invariants:
+//! - Only the cache fills and empties slots, under the lock of the block's shard. A slot therefore never holds a
+//!   block that the cache has evicted.
+//! - An empty slot carries no information. When an index block is read again, its slots start empty; they fill as
+//!   readers request its blocks.
+//! - The cache entry that filled a slot owns it as a [`Home`]. Dropping a home empties its slot, so slots are always
+//!   empty when they are dropped.
 
-use super::block::{Block, DataBlock};
 use arc_swap::{ArcSwapOption, Guard};
 use drumlin_env::sync::{
     Arc,
@@ -17,102 +20,116 @@ use drumlin_env::sync::{
 };
 use std::mem::ManuallyDrop;
 
-/// A block in the cache.
+/// Block in the cache.
 #[derive(Debug)]
-pub(super) struct Cached {
-    pub(super) block: Block,
-    /// Whether it was asked for since the cache looked last.
+pub(super) struct Cached<B> {
+    pub(super) block: B,
+    /// Whether a reader used the slot since the last call of `take_used`.
     used: AtomicBool,
 }
 
-impl Cached {
-    pub(super) fn new(block: Block) -> Arc<Cached> {
+impl<B> Cached<B> {
+    pub(super) fn new(block: B) -> Arc<Cached<B>> {
         Arc::new(Cached { block, used: AtomicBool::new(false) })
     }
 
-    /// Whether it was asked for by its slot since the last call.
+    /// Returns whether a reader used the block through its slot since the last call, and clears the mark.
     pub(super) fn take_used(&self) -> bool {
         self.used.load(Relaxed) && self.used.swap(false, Relaxed)
     }
 }
 
-/// Slots for the blocks that one index block, or one filter, leads to.
+/// Slots for the blocks that one index block, or one filter module, points to.
 ///
-/// They are empty when they go, so there is nothing to drop. `ArcSwapOption` would look all the same, for each of them,
-/// whether some thread still borrows from it: 500 slots took 30 us, and where the index does not fit into the cache that
-/// was most of a lookup.
-#[derive(Clone, Debug)]
-pub(super) struct Slots(Arc<[ManuallyDrop<ArcSwapOption<Cached>>]>);
+/// Slots are empty when they are dropped, so nothing needs to be freed. The drop of an `ArcSwapOption` would still
+/// check each slot for threads that borrow from it. For 500 slots that took 30 us, most of a lookup when the index
+/// did not fit into the cache.
+#[derive(Debug)]
+pub(super) struct Slots<B>(Arc<[ManuallyDrop<ArcSwapOption<Cached<B>>>]>);
 
-impl Slots {
-    /// `count` empty slots.
-    pub(super) fn new(count: usize) -> Slots {
+impl<B> Clone for Slots<B> {
+    fn clone(&self) -> Slots<B> {
+        Slots(self.0.clone())
+    }
+}
+
+impl<B> Slots<B> {
+    /// Creates `count` empty slots.
+    pub(super) fn new(count: usize) -> Slots<B> {
         Slots((0..count).map(|_| ManuallyDrop::new(ArcSwapOption::empty())).collect())
     }
 
-    /// Bytes of memory held.
+    /// Returns the memory held, in bytes.
     pub(super) fn bytes(&self) -> usize {
         size_of_val(&*self.0)
     }
 
-    /// Slot number `at`.
-    pub(super) fn slot(&self, at: usize) -> Slot<'_> {
+    /// Returns slot number `at`.
+    pub(super) fn slot(&self, at: usize) -> Slot<'_, B> {
         Slot { slots: self, at }
     }
 
-    fn is(&self, other: &Slots) -> bool {
+    fn is(&self, other: &Slots<B>) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 }
 
-/// One slot, borrowed. A number out of bounds makes one that stays empty.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Slot<'a> {
-    slots: &'a Slots,
+/// Borrowed slot. An out-of-range number yields a slot that always stays empty.
+#[derive(Debug)]
+pub(super) struct Slot<'a, B> {
+    slots: &'a Slots<B>,
     at: usize,
 }
 
-impl Slot<'_> {
-    /// The block in it. It counts as asked for if `trace` says so.
+impl<B> Clone for Slot<'_, B> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<B> Copy for Slot<'_, B> {}
+
+impl<B> Slot<'_, B> {
+    /// Borrows the block in the slot. Marks it as used if `trace` is set.
     #[inline]
-    pub(super) fn borrow(&self, trace: bool) -> Option<Borrowed> {
+    pub(super) fn borrow(&self, trace: bool) -> Option<Borrowed<B>> {
         let guard = self.slots.0.get(self.at)?.load();
         let cached = guard.as_ref()?;
-        // Seldom written: the line is shared by all that read the block.
+        // Avoids most stores: all readers of the block share this cache line.
         if trace && !cached.used.load(Relaxed) {
             cached.used.store(true, Relaxed);
         }
         Some(Borrowed(guard))
     }
 
-    /// The slot to keep.
-    pub(super) fn owned(&self) -> Home {
+    /// Returns an owner of this slot, which empties it on drop.
+    pub(super) fn owned(&self) -> Home<B> {
         Home { slots: self.slots.clone(), at: self.at }
     }
 }
 
-/// The slot that a block of the cache is in; it is emptied when this goes.
+/// Owner of the slot that a cached block is in. Empties the slot on drop.
 #[derive(Debug)]
-pub(super) struct Home {
-    slots: Slots,
+pub(super) struct Home<B> {
+    slots: Slots<B>,
     at: usize,
 }
 
-impl Home {
-    /// Whether it is this slot.
-    pub(super) fn is(&self, slot: &Slot<'_>) -> bool {
+impl<B> Home<B> {
+    /// Returns whether this is the home of `slot`.
+    pub(super) fn is(&self, slot: &Slot<'_, B>) -> bool {
         self.at == slot.at && self.slots.is(slot.slots)
     }
 
-    /// Puts a block in.
-    pub(super) fn fill(&self, block: Arc<Cached>) {
+    /// Stores a block in the slot.
+    pub(super) fn fill(&self, block: Arc<Cached<B>>) {
         if let Some(slot) = self.slots.0.get(self.at) {
             slot.store(Some(block));
         }
     }
 }
 
-impl Drop for Home {
+impl<B> Drop for Home<B> {
     fn drop(&mut self) {
         if let Some(slot) = self.slots.0.get(self.at) {
             slot.store(None);
@@ -120,33 +137,13 @@ impl Drop for Home {
     }
 }
 
-/// A block borrowed from its slot: it stays whole even if the cache lets it go meanwhile.
-pub(super) struct Borrowed(Guard<Option<Arc<Cached>>>);
+/// Block borrowed from its slot. It stays alive even if the cache evicts it meanwhile.
+pub(super) struct Borrowed<B>(Guard<Option<Arc<Cached<B>>>>);
 
-/// A block that a reader works on.
-pub(super) enum BlockRef {
-    /// One that is in its slot.
-    Borrowed(Borrowed),
-    /// Any other.
-    Owned(Block),
-}
-
-impl BlockRef {
-    /// The block.
+impl<B> Borrowed<B> {
+    /// Returns the block.
     #[inline]
-    pub(super) fn block(&self) -> Option<&Block> {
-        match self {
-            BlockRef::Borrowed(borrowed) => borrowed.0.as_ref().map(|cached| &cached.block),
-            BlockRef::Owned(block) => Some(block),
-        }
-    }
-
-    /// The block, if it is a data block.
-    #[inline]
-    pub(super) fn data(&self) -> Option<&DataBlock> {
-        match self.block() {
-            Some(Block::Data(block)) => Some(block),
-            _ => None,
-        }
+    pub(super) fn block(&self) -> Option<&B> {
+        self.0.as_ref().map(|cached| &cached.block)
     }
 }

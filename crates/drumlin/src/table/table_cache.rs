@@ -1,19 +1,19 @@
-//! The open tables of a store: opened when first asked for, a bounded number kept open.
+//! Table cache: a bounded number of open tables, opened on first use.
 //!
-//! Each name of a table comes with a slot. While the table is open the slot leads to it, so that a lookup takes one load
-//! and no lock. The slot is filled and emptied under the lock of the map.
+//! Each reference to a table comes with a slot. While the table is open, the slot leads to it, so a lookup takes one
+//! load and no lock. Slots are filled and emptied under the lock of the map.
 //!
-//! When one too many is open, one of those asked for longest ago is let go; whoever still uses it keeps it alive. Time
-//! passes with every table that is opened, so that asking for an open one writes nothing that others write too. Two
-//! threads that ask for the same closed table may both open it; one of the two results is kept.
+//! Above the limit, the cache closes one of the least recently used tables. Readers that still use the table keep it
+//! alive. The cache's clock ticks at each opening of a table, so that uses of open tables rarely write to shared
+//! memory. Two threads that request the same closed table may both open it; the cache keeps one of the two.
 
 use super::block::BlockFile;
 use super::block_cache::BlockCache;
 use super::reader::Table;
 use super::table_file_name;
-use crate::error::{Error, Result};
+use crate::base::error::{Error, ErrorKind, Result};
 use arc_swap::{ArcSwapOption, Guard};
-use drumlin_env::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use drumlin_env::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use drumlin_env::sync::{Arc, RwLock};
 use drumlin_env::{Env, FileKind};
 use drumlin_types::TableId;
@@ -21,26 +21,32 @@ use std::collections::HashMap;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
+/// Minimum number of tables kept open after the process ran out of file handles. Without it, each lookup could open
+/// the table that the previous one closed.
+const LEAST: usize = 16;
+/// The limit grows by one table after this many openings, because a shortage of file handles may be temporary.
+const REGROWTH: u64 = 64;
+
 struct Open {
     table: Arc<Table>,
-    /// The cache's tick when it was last asked for.
+    /// Tick of the cache's clock at the last use.
     used: AtomicU64,
 }
 
 impl Open {
     fn used(&self, tick: u64) {
-        // Seldom written: the line is shared by all that read the table.
+        // Avoids most stores: all readers of the table share this cache line.
         if self.used.load(Ordering::Relaxed) != tick {
             self.used.store(tick, Ordering::Relaxed);
         }
     }
 }
 
-/// Where a table is found while it is open. One for each table, kept beside its number.
+/// Slot that leads to a table while it is open. Each table has one, kept beside its number.
 #[derive(Clone, Default)]
 pub(crate) struct TableSlot(Arc<ArcSwapOption<Open>>);
 
-/// An open table, in use.
+/// Open table in use.
 pub(crate) struct OpenTable(Guard<Option<Arc<Open>>>);
 
 impl OpenTable {
@@ -65,7 +71,7 @@ struct Kept {
 }
 
 impl Kept {
-    /// Makes `slot`, of which there should be one only, lead to the table.
+    /// Makes `slot` lead to the table. If another slot led to it, empties that one: a table has one slot.
     fn move_to(&mut self, slot: &TableSlot) -> Arc<Open> {
         if !Arc::ptr_eq(&self.slot.0, &slot.0) {
             self.slot.0.store(None);
@@ -80,7 +86,7 @@ impl Kept {
     }
 }
 
-/// Opens tables and keeps them open.
+/// Cache of open tables.
 pub(crate) struct TableCache {
     env: Env,
     dir: PathBuf,
@@ -88,14 +94,18 @@ pub(crate) struct TableCache {
     /// The store's seed for filter hashes.
     seed: u64,
     tables: RwLock<HashMap<TableId, Kept>>,
+    /// Current limit on open tables; below `most` after the process ran out of file handles.
     limit: AtomicUsize,
-    /// Whether tables are read past the page cache.
+    most: usize,
+    /// Whether tables are read with direct I/O, bypassing the page cache.
     direct: bool,
+    /// Whether the cache no longer closes tables.
+    keeps_all: AtomicBool,
     tick: AtomicU64,
 }
 
 impl TableCache {
-    /// A cache for the tables in `dir` that keeps at most `limit` of them open, at least one.
+    /// Creates a cache for the tables in `dir` that keeps at most `limit` of them open, but at least one.
     pub(crate) fn new(env: &Env, dir: &Path, blocks: Arc<BlockCache>, seed: u64, limit: usize) -> TableCache {
         TableCache {
             env: env.clone(),
@@ -104,28 +114,30 @@ impl TableCache {
             seed,
             tables: RwLock::new(HashMap::new()),
             limit: AtomicUsize::new(limit.max(1)),
+            most: limit.max(1),
             direct: false,
+            keeps_all: AtomicBool::new(false),
             tick: AtomicU64::new(0),
         }
     }
 
-    /// The same cache, whose tables are read past the page cache if `direct` says so.
+    /// Returns the cache with direct I/O for tables enabled or disabled.
     pub(crate) fn reading(self, direct: bool) -> TableCache {
         TableCache { direct, ..self }
     }
 
     #[cfg(test)]
-    /// The cache of blocks that its tables use.
+    /// Returns the block cache of the tables.
     pub(crate) fn blocks(&self) -> &Arc<BlockCache> {
         &self.blocks
     }
 
-    /// Where the file of table `id` is.
+    /// Returns the path of the file of table `id`.
     pub(crate) fn path(&self, id: TableId) -> PathBuf {
         self.dir.join(table_file_name(id))
     }
 
-    /// Table `id`, whose file is `file_len` long and whose slot is `slot`.
+    /// Returns table `id`, whose file is `file_len` bytes long and whose slot is `slot`. Opens it if needed.
     #[inline]
     pub(crate) fn get(&self, id: TableId, file_len: u64, slot: &TableSlot) -> Result<OpenTable> {
         let guard = slot.0.load();
@@ -138,10 +150,36 @@ impl TableCache {
 
     #[cold]
     fn open(&self, id: TableId, file_len: u64, slot: &TableSlot) -> Result<Arc<Open>> {
+        loop {
+            match self.try_open(id, file_len, slot) {
+                Err(error) if self.relieve(&error) => {}
+                opened => return opened,
+            }
+        }
+    }
+
+    /// Closes half of the tables and lowers the limit if `error` reports too many open files. Returns `false` for any
+    /// other error, or if no table is open.
+    #[cold]
+    pub(crate) fn relieve(&self, error: &Error) -> bool {
+        if error.kind() != ErrorKind::TooManyFiles || self.keeps_all.load(Ordering::Acquire) {
+            return false;
+        }
+        let mut tables = self.tables.write();
+        if tables.is_empty() {
+            return false;
+        }
+        let keep = tables.len() / 2;
+        self.limit.store(keep.clamp(LEAST.min(self.most), self.most), Ordering::Relaxed);
+        self.shrink_to(&mut tables, keep);
+        true
+    }
+
+    fn try_open(&self, id: TableId, file_len: u64, slot: &TableSlot) -> Result<Arc<Open>> {
         if let Some(kept) = self.tables.write().get_mut(&id) {
             return Ok(kept.move_to(slot));
         }
-        // Opened outside the lock: readers of other tables should not wait for this file.
+        // Opened outside the lock, so that readers of other tables do not wait for this file.
         let blocks = Arc::clone(&self.blocks);
         let path = self.path(id);
         let opened = match self.direct {
@@ -151,8 +189,12 @@ impl TableCache {
         let file = opened.map_err(|e| Error::io(&path, "cannot open table", e))?;
         let table = Arc::new(Table::over(BlockFile { id, file }, file_len, blocks, self.seed)?);
         let mut tables = self.tables.write();
-        // Whoever is asked for from now on was asked for later than those before.
-        let used = AtomicU64::new(self.tick.fetch_add(1, Ordering::Relaxed) + 1);
+        // Tables used from now on count as used later than all before.
+        let tick = self.tick.fetch_add(1, Ordering::Relaxed) + 1;
+        if tick.is_multiple_of(REGROWTH) && self.limit.load(Ordering::Relaxed) < self.most {
+            self.limit.fetch_add(1, Ordering::Relaxed);
+        }
+        let used = AtomicU64::new(tick);
         let kept = tables
             .entry(id)
             .or_insert_with(|| Kept { open: Arc::new(Open { table, used }), slot: slot.clone() });
@@ -161,7 +203,7 @@ impl TableCache {
         Ok(open)
     }
 
-    /// Lets go of a table whose file is obsolete, and of its blocks.
+    /// Closes a table whose file is obsolete, and drops its blocks.
     pub(crate) fn remove(&self, id: TableId) {
         if let Some(kept) = self.tables.write().remove(&id) {
             kept.close();
@@ -170,20 +212,32 @@ impl TableCache {
     }
 
     #[cfg(test)]
-    /// Number of tables that are kept open.
+    /// Number of open tables.
     pub(crate) fn open_tables(&self) -> usize {
         self.tables.read().len()
     }
 
     #[cfg(test)]
-    /// Changes how many tables are kept open.
+    /// Changes the limit on open tables.
     pub(crate) fn set_limit(&self, limit: usize) {
         self.limit.store(limit.max(1), Ordering::Relaxed);
         self.shrink(&mut self.tables.write());
     }
 
     fn shrink(&self, tables: &mut HashMap<TableId, Kept>) {
-        while tables.len() > self.limit.load(Ordering::Relaxed) {
+        self.shrink_to(tables, self.limit.load(Ordering::Relaxed));
+    }
+
+    /// Stops closing tables. Their files may be deleted, so a closed table could not be opened again.
+    pub(crate) fn keep_all(&self) {
+        self.keeps_all.store(true, Ordering::Release);
+    }
+
+    fn shrink_to(&self, tables: &mut HashMap<TableId, Kept>, keep: usize) {
+        if self.keeps_all.load(Ordering::Acquire) {
+            return;
+        }
+        while tables.len() > keep {
             let oldest = tables.iter().min_by_key(|(_, kept)| kept.open.used.load(Ordering::Relaxed));
             let Some(oldest) = oldest.map(|(id, _)| *id) else { return };
             if let Some(kept) = tables.remove(&oldest) {

@@ -1,44 +1,44 @@
-//! Reads all of a table and checks all that can be checked.
+//! Reads a whole table and checks it.
 //!
-//! Beyond checksums: order over all blocks, separators, ordinals, tags, counts and bounds against the properties,
-//! every key against every filter module, and the range tombstones. Nothing comes from memory: the file is
-//! read anew.
+//! Besides checksums it checks: the order over all blocks, separators, ordinals, tags, counts and bounds against the
+//! properties, every key against every filter module, and the range tombstones. It reads the file again and uses
+//! nothing from memory.
 
 use super::block::DataBlock;
 use super::fences::FenceCursor;
 use super::reader::Table;
-use crate::error::{Error, Result};
+use crate::base::error::{Error, Result};
 use drumlin_format::block::{EntryCursor, tag_of};
 use drumlin_format::checksum::FileHasher;
 use drumlin_format::filter::{key_hash, may_contain};
 use drumlin_format::index::Fence;
 use drumlin_types::{Kind, Seq};
 
-/// Bytes read at once for the checksum of the file.
+/// Read size, in bytes, for the checksum of the file.
 const CHUNK: u64 = 1 << 20;
 
-/// What a verified table holds.
+/// Contents of a verified table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct VerifyCounts {
-    /// Entries.
+    /// Number of entries.
     pub(crate) entries: u64,
-    /// Distinct keys.
+    /// Number of distinct keys.
     pub(crate) keys: u64,
-    /// Data blocks.
+    /// Number of data blocks.
     pub(crate) data_blocks: u64,
-    /// Range tombstones.
+    /// Number of range tombstones.
     pub(crate) range_tombstones: u64,
-    /// Bytes of the file.
+    /// Length of the file in bytes.
     pub(crate) bytes: u64,
-    /// XXH3-64 of the file, to be compared with the manifest's.
+    /// XXH3-64 of the file, for comparison with the manifest.
     pub(crate) checksum: u64,
 }
 
 impl Table {
-    /// Reads every byte and checks everything; an error names the first damage.
+    /// Reads every byte and runs all checks. The error names the first damage.
     pub(crate) fn verify(&self) -> Result<VerifyCounts> {
         let checksum = self.file_checksum()?;
-        // What this table holds in memory may be sound while the file is not.
+        // Reopens the table: its state in memory may be sound while the file is damaged.
         let table = self.reopened()?;
         table.verify_index_blocks()?;
         let mut walk = Walk::new(&table)?;
@@ -100,11 +100,11 @@ impl Table {
     }
 }
 
-/// The walk over all entries: what was seen so far.
+/// State of the walk over all entries.
 struct Walk<'a> {
     table: &'a Table,
-    /// Bits and probes of all filter modules.
-    modules: Vec<(crate::slice::Slice, u8)>,
+    /// Bits and number of probes of each filter module.
+    modules: Vec<(crate::base::slice::Slice, u8)>,
     entries: u64,
     keys: u64,
     blocks: u64,
@@ -115,7 +115,7 @@ struct Walk<'a> {
     first_key: Vec<u8>,
     last_key: Vec<u8>,
     last_seq: Seq,
-    /// Separator of the block before, and whether it promised to be continued.
+    /// Separator of the previous block. `continues` says whether its last key continues in the next block.
     separator: Vec<u8>,
     continues: bool,
 }
@@ -220,8 +220,15 @@ impl<'a> Walk<'a> {
             properties.raw_bytes,
             properties.data_bytes,
         ];
-        let kinds = [Kind::Delete, Kind::Merge, Kind::PutExpiring, Kind::PutPointer, Kind::DeleteRange];
-        let kinds = kinds.map(|kind| self.of_kind[kind as usize]);
+        let of = |kind: Kind| self.of_kind[kind as usize];
+        let both = of(Kind::MergeExpiring);
+        let kinds = [
+            of(Kind::Delete),
+            of(Kind::Merge) + both,
+            of(Kind::PutExpiring) + both,
+            of(Kind::PutPointer),
+            of(Kind::DeleteRange),
+        ];
         let expected_kinds =
             [properties.deletes, properties.merges, properties.expiring, properties.pointers, 0];
         if counts != expected || kinds != expected_kinds || self.continues {

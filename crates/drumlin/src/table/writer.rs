@@ -1,30 +1,32 @@
 //! Writes a table to its file.
 //!
-//! Bytes are gathered and written a megabyte at a time. Finishing syncs the data and closes the file; the name
-//! is the caller's to sync, once for all tables of a job. A writer that is dropped unfinished removes its file, as
-//! no one can refer to it. A file that could not be synced is removed the same way: nothing is tried twice on it.
+//! The writer buffers bytes and writes a megabyte at a time. Finishing syncs the data and closes the file. The caller
+//! syncs the directory entry, once for all tables of a job.
+//!
+//! A writer that is dropped unfinished removes its file, since nothing can refer to it. It also removes a file whose
+//! sync failed: after a failure it retries nothing on that file.
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::base::error::{Error, ErrorKind, Result};
 use drumlin_env::{Env, File, FileKind, Fs};
 use drumlin_format::compression::Compression;
-use drumlin_format::table::{BuildError, FilterSpec, Sink, TableBuilder, TableSettings, TableSummary};
+use drumlin_format::table::{BuildError, FilterSpec, Owner, Sink, TableBuilder, TableSettings, TableSummary};
 use drumlin_types::{KeyRange, Kind, Seq, TableId};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Bytes gathered before they are written.
+/// Size of the write buffer in bytes.
 const WRITE_BYTES: usize = 1 << 20;
 
-/// How to write a table.
+/// Options for writing a table.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TableOptions {
-    /// Target length of data blocks.
+    /// Target length of data blocks in bytes.
     pub(crate) block_bytes: usize,
     /// Compression of data blocks.
     pub(crate) compression: Compression,
     /// The store's seed for filter hashes.
     pub(crate) seed: u64,
-    /// The store's newest sequence number now.
+    /// The store's newest sequence number when the table is created.
     pub(crate) created_seq: Seq,
 }
 
@@ -34,17 +36,17 @@ impl Default for TableOptions {
     }
 }
 
-/// Writes one table.
+/// Writer of one table.
 pub(crate) struct TableWriter {
     fs: Fs,
     path: PathBuf,
-    /// Taken when the table is finished.
+    /// `None` after `finish`.
     builder: Option<TableBuilder<FileSink>>,
     finished: bool,
 }
 
 impl TableWriter {
-    /// Begins the table `id` in a new file at `path`.
+    /// Starts table `id` in a new file at `path`.
     pub(crate) fn create(env: &Env, path: &Path, id: TableId, options: TableOptions) -> Result<TableWriter> {
         let file =
             env.fs().create(path, FileKind::Table).map_err(|e| Error::io(path, "cannot create table", e))?;
@@ -68,48 +70,54 @@ impl TableWriter {
         self.builder.as_mut().ok_or_else(|| Error::new(ErrorKind::Bug, "table is already finished"))
     }
 
-    /// Appends an entry; entries come in internal order.
+    /// Sets the keyspace that owns the table.
+    pub(crate) fn set_owner(&mut self, owner: Option<Owner>) -> Result<()> {
+        self.builder()?.set_owner(owner);
+        Ok(())
+    }
+
+    /// Appends an entry. Entries must arrive in internal order.
     pub(crate) fn add(&mut self, key: &[u8], seq: Seq, kind: Kind, value: &[u8]) -> Result<()> {
         let outcome = self.builder()?.add(key, seq, kind, value);
         outcome.map_err(|error| self.error(error))
     }
 
-    /// Adds a range tombstone, in any order.
+    /// Adds a range tombstone. They may arrive in any order.
     pub(crate) fn add_range_tombstone(&mut self, range: KeyRange, seq: Seq) -> Result<()> {
         self.builder()?.add_range_tombstone(range, seq);
         Ok(())
     }
 
-    /// About how long the file would be, without filter, if finished now.
+    /// Estimates the file length in bytes, without filter, if the table were finished now.
     pub(crate) fn size(&self) -> u64 {
         self.builder.as_ref().map_or(0, TableBuilder::file_len_estimate)
     }
 
     #[cfg(test)]
-    /// Entries so far.
+    /// Returns the number of entries so far.
     pub(crate) fn entries(&self) -> u64 {
         self.builder.as_ref().map_or(0, TableBuilder::entries)
     }
 
     #[cfg(test)]
-    /// Distinct keys so far.
+    /// Returns the number of distinct keys so far.
     pub(crate) fn keys(&self) -> u64 {
         self.builder.as_ref().map_or(0, TableBuilder::keys)
     }
 
     #[cfg(test)]
-    /// Whether there are neither entries nor range tombstones.
+    /// Returns whether the table has neither entries nor range tombstones.
     pub(crate) fn is_empty(&self) -> bool {
         self.builder.as_ref().is_none_or(TableBuilder::is_empty)
     }
 
     #[cfg(test)]
-    /// Bytes of memory held for the filter to come.
+    /// Returns the memory held for building the filter, in bytes.
     pub(crate) fn hash_bytes(&self) -> usize {
         self.builder.as_ref().map_or(0, TableBuilder::hash_bytes)
     }
 
-    /// Builds the filter, writes the rest, syncs the data and closes the file.
+    /// Builds the filter, writes the remaining blocks, syncs the data and closes the file.
     pub(crate) fn finish(mut self, filter: impl Into<FilterSpec>) -> Result<TableSummary> {
         let Some(builder) = self.builder.take() else {
             return Err(Error::new(ErrorKind::Bug, "table is already finished"));
@@ -136,19 +144,19 @@ impl TableWriter {
 
 impl Drop for TableWriter {
     fn drop(&mut self) {
-        // Close before removing.
+        // Closes the file before removing it.
         self.builder = None;
         if !self.finished {
-            // Whatever remains is an orphan, which recovery removes.
+            // If this fails, recovery removes the file as an orphan.
             let _ = self.fs.unlink(&self.path, FileKind::Table);
         }
     }
 }
 
-/// The file being written.
+/// Output file with its write buffer.
 struct FileSink {
     file: File,
-    /// Where the buffer begins in the file.
+    /// File offset at which the buffer starts.
     offset: u64,
     buffer: Vec<u8>,
 }

@@ -1,8 +1,10 @@
-//! A reference to a table: the keys it answers for, and what is known of the entries in them.
+//! A reference to a table: the keys that it serves, and statistics about the entries in them.
 //!
-//! Invariants: the bounds lie inside the table's own bounds; `entries` is exact for the bounds, so that
-//! "entries in = entries out + entries dropped" stays checkable after a part was merged away; the
-//! sequence range is that of the whole table, hence an upper bound for the part.
+//! Invariants:
+//! - The bounds lie inside the table's own bounds.
+//! - `entries` is exact for the bounds, so that "entries in = entries out + entries dropped" can still be checked after
+//!   a part of the table was compacted away.
+//! - The sequence range is that of the whole table, hence an upper bound for the part.
 
 use super::pins::TableHandle;
 use drumlin_env::sync::{Arc, atomic};
@@ -10,23 +12,23 @@ use drumlin_format::manifest::{FileRecord, ValueRef};
 use drumlin_types::contract::{FileState, FileView, LookupStats};
 use drumlin_types::{KeyRange, RunId, Seq, TableId};
 
-/// What a reference holds, as counts.
+/// Sizes of what a reference holds.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(crate) struct Counts {
     /// Stored bytes; estimated for a part of a table.
     pub(crate) bytes: u64,
     /// Point entries, exact.
     pub(crate) entries: u64,
-    /// Distinct keys; in proportion for a part.
+    /// Distinct keys; for a part of a table, scaled by its share of the entries.
     pub(crate) keys: u64,
-    /// Point tombstones; in proportion for a part.
+    /// Point tombstones; for a part of a table, scaled by its share of the entries.
     pub(crate) tombstones: u64,
-    /// Range tombstones of the table.
+    /// Range tombstones of the whole table.
     pub(crate) range_tombstones: u64,
 }
 
 impl Counts {
-    /// The counts of a part that holds exactly `entries` of these entries.
+    /// Returns the counts of a part that holds exactly `entries` of these entries.
     pub(crate) fn part(&self, entries: u64) -> Counts {
         let share = |n: u64| {
             let whole = self.entries.max(1);
@@ -42,21 +44,21 @@ impl Counts {
     }
 }
 
-/// Lookups that one sampled lookup stands for.
+/// Number of lookups that one sampled lookup stands for.
 pub(crate) const LOOKUP_SAMPLE: u64 = 16;
 
-/// Lookup counters of one reference, decayed, sampled by all reading threads without a lock.
+/// Lookup counters of one reference, decayed over time. All reading threads sample into them without a lock.
 #[derive(Default)]
 pub(crate) struct AccessCounters {
-    /// Lookups that reached the file and found no version of their key there.
+    /// Lookups that reached the file and found no version of their key in it.
     empty: atomic::AtomicU64,
-    /// Lookups that found one.
+    /// Lookups that found a version of their key.
     found: atomic::AtomicU64,
-    /// Those of them that found a tombstone.
+    /// Lookups among `found` that found a tombstone.
     dead: atomic::AtomicU64,
 }
 
-/// What a lookup found in a file.
+/// Result of a lookup in a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Hit {
     Nothing,
@@ -78,7 +80,7 @@ impl AccessCounters {
         };
     }
 
-    /// Leaves `factor` of all counts. What is counted meanwhile is not lost.
+    /// Multiplies all counts by `factor`. Lookups that are counted at the same time are not lost.
     pub(crate) fn decay(&self, factor: f64) {
         for counter in [&self.empty, &self.found, &self.dead] {
             let now = counter.load(atomic::Ordering::Relaxed);
@@ -87,7 +89,7 @@ impl AccessCounters {
         }
     }
 
-    /// Counters for a part of the file that holds `entries` of its `whole` entries.
+    /// Returns counters for a part of the file that holds `entries` of its `whole` entries.
     fn part(&self, entries: u64, whole: u64) -> AccessCounters {
         let share = |counter: &atomic::AtomicU64| {
             let count = u128::from(counter.load(atomic::Ordering::Relaxed));
@@ -97,7 +99,7 @@ impl AccessCounters {
     }
 }
 
-/// A file of a tree. Immutable but for its access counters.
+/// A file of a tree. Immutable except for its lookup counters.
 pub(crate) struct FileMeta {
     pub(crate) table: Arc<TableHandle>,
     pub(crate) bounds: KeyRange,
@@ -110,9 +112,9 @@ pub(crate) struct FileMeta {
     pub(crate) fp_rate: f32,
     /// Checksum of the whole file.
     pub(crate) checksum: u64,
-    /// Whether the predecessor of each entry is counted dead in its value file.
+    /// Whether the value file already counts the predecessor of each entry as dead.
     pub(crate) accounted: bool,
-    /// The value files that the table points into.
+    /// Value files that the table points into.
     pub(crate) value_refs: Arc<[ValueRef]>,
     pub(crate) access: Arc<AccessCounters>,
 }
@@ -122,12 +124,12 @@ impl FileMeta {
         self.table.id
     }
 
-    /// Whether the bounds leave entries of the table out.
+    /// Returns whether the bounds exclude entries of the table.
     pub(crate) fn is_narrowed(&self) -> bool {
         self.counts.entries != self.table_entries
     }
 
-    /// The reference to the part of this file in `range`, which holds exactly `entries` entries.
+    /// Returns a reference to the part of this file in `range`, which holds exactly `entries` entries.
     pub(crate) fn narrowed(&self, range: KeyRange, entries: u64) -> FileMeta {
         debug_assert!(self.bounds.covers(&range));
         FileMeta {
@@ -140,7 +142,7 @@ impl FileMeta {
         }
     }
 
-    /// The manifest's record of the file.
+    /// Returns the manifest's record of the file.
     pub(crate) fn record(&self, level: u8, run: RunId) -> FileRecord {
         let lookups = self.lookups();
         FileRecord {
@@ -167,7 +169,7 @@ impl FileMeta {
         }
     }
 
-    /// The file that `record` describes.
+    /// Creates the file that `record` describes.
     pub(crate) fn from_record(record: &FileRecord, table: Arc<TableHandle>) -> FileMeta {
         let count = |n: f32| atomic::AtomicU64::new(if n.is_finite() && n > 0.0 { n as u64 } else { 0 });
         let [empty, found, dead] = record.lookups.map(count);
@@ -193,7 +195,7 @@ impl FileMeta {
         }
     }
 
-    /// What lookups found lately.
+    /// Returns the recent lookup statistics.
     pub(crate) fn lookups(&self) -> LookupStats {
         let read = |counter: &atomic::AtomicU64| counter.load(atomic::Ordering::Relaxed) as f64;
         LookupStats {
@@ -203,7 +205,7 @@ impl FileMeta {
         }
     }
 
-    /// The file, or the part of it in `bounds`, as a policy sees it.
+    /// Returns the file, or the part of it in `bounds`, as a policy sees it.
     pub(crate) fn view(&self, bounds: KeyRange, counts: Counts, state: FileState) -> FileView {
         FileView {
             table: self.table.id,

@@ -1,42 +1,61 @@
-//! Writing the manifest: edits are appended and synced; a snapshot of everything replaces the file when
-//! it has grown, or when the store is opened.
+//! Writing the manifest: edits are appended and synced. A new manifest that starts with a snapshot of the whole state
+//! replaces the file when it has grown, and each time the store is opened.
 //!
-//! Order rule O3: a new manifest and its directory entry are durable before the pointer moves to it, and
-//! the directory is synced again after. O10: after a failed write or sync nothing more is written to it.
+//! The writer keeps the state that its manifest describes ([`ManifestState`]). It checks each edit by applying it to
+//! that state, as recovery will. An edit that is refused, or cannot be encoded, is an error before anything is written.
 //!
-//! A disk without room is no failure of the store. An edit that found none is torn: it is not in the manifest, as if
-//! power had been lost in the middle of it, and the manifest is replaced before the next edit. A new manifest that finds
-//! no room is removed, and the old one stays the store's. Such errors are of the kind `NoSpace`; errors that
-//! leave open what is on disk never are.
+//! Order rule O3: a new manifest and its directory entry are durable before `CURRENT` points to it, and the directory
+//! is synced again afterwards. O10: after a failed write or sync nothing more is written to the manifest.
+//!
+//! A full disk does not make the store fail. An edit that found no disk space is *torn*: recovery ignores it, as if
+//! power had been lost in the middle of it, and the manifest is replaced before the next edit. A new manifest that
+//! finds no disk space is removed, and the old one stays in use. Such errors have the kind `NoSpace`. An error after
+//! which the content of the disk is unknown never has that kind.
 
-use crate::error::{Error, ErrorKind, Result};
+use super::state::{ManifestState, Refusal};
+use crate::base::dir_lock::check_file;
+use crate::base::error::{Error, ErrorKind, Result};
 use drumlin_env::{Env, File, FileKind, Note};
-use drumlin_format::manifest::{Edit, MAX_CHANGES, ManifestHeader, ManifestWriter as Encoder};
+use drumlin_format::log::Vouched;
+use drumlin_format::manifest::{self, Edit, MAX_CHANGES, ManifestHeader, ManifestWriter as Encoder};
 use drumlin_format::names::FileName;
 use drumlin_format::pointer::Pointer;
 use std::path::PathBuf;
 
-/// Manifests below this size are never rewritten.
+/// Size in bytes below which a manifest is never rewritten.
 const REWRITE_LEAST: u64 = 1 << 20;
-/// A manifest is rewritten when it is this many times as large as its snapshot was.
+/// Growth factor over its snapshot at which a manifest is rewritten.
 const REWRITE_GROWTH: u64 = 4;
 
-/// The manifest, open for appending, unless the store is only read.
+/// The manifest, open for appending unless the store is read-only.
 pub(crate) struct ManifestWriter {
     env: Env,
     dir: PathBuf,
     path: PathBuf,
-    /// None in a store that was opened read-only.
+    /// File of the manifest; `None` in a store that was opened read-only.
     file: Option<File>,
     header: ManifestHeader,
     encoder: Encoder,
+    /// State that recovery would build from all edits so far.
+    state: ManifestState,
     snapshot_bytes: u64,
-    /// Its last edit found no room.
+    /// Length of the file, which is durable. Zeros follow the edits.
+    file_len: u64,
+    /// Offset up to which the edits are durable.
+    synced: u64,
+    /// Whether the last edit found no disk space.
     torn: bool,
 }
 
+/// An encoded edit that recovery accepts. It must be the next to be appended.
+#[must_use]
+pub(crate) struct CheckedEdit {
+    offset: u64,
+    bytes: Vec<u8>,
+}
+
 impl ManifestWriter {
-    /// Writes a manifest that says `snapshot` and makes it the store's.
+    /// Writes a manifest that starts with `snapshot`, and points `CURRENT` to it.
     pub(crate) fn create(
         env: &Env,
         dir: PathBuf,
@@ -45,8 +64,8 @@ impl ManifestWriter {
     ) -> Result<ManifestWriter> {
         let path = dir.join(FileName::Manifest(header.number).to_string());
         let written = ManifestWriter::write(env, dir, header, snapshot);
-        if written.as_ref().is_err_and(|error| error.kind() == ErrorKind::NoSpace) {
-            // Whatever is left of it is removed when the store is opened, if not now.
+        if written.as_ref().is_err_and(Error::is_shortage) {
+            // If this fails, the next open removes what is left of the file.
             let _ = env.fs().unlink(&path, FileKind::Manifest);
         }
         written
@@ -57,11 +76,14 @@ impl ManifestWriter {
         let fail = |what: &str, e| Error::io(&path, what, e);
         let file =
             env.fs().create(&path, FileKind::Manifest).map_err(|e| fail("cannot create the manifest", e))?;
+        let state = ManifestState::of_snapshot(snapshot).map_err(Refusal::into_error)?;
         let (mut encoder, mut bytes) = Encoder::create(header);
         for changes in snapshot.changes.chunks(MAX_CHANGES) {
             let edit = Edit { changes: changes.to_vec() };
             bytes.extend(encoder.append(&edit).map_err(|e| Error::new(ErrorKind::Bug, e.what))?);
         }
+        let file_len = manifest::file_len(bytes.len() as u64);
+        file.allocate(0, file_len).map_err(|e| fail("cannot allocate the manifest", e))?;
         file.write_at(0, &bytes).map_err(|e| fail("cannot write the manifest", e))?;
         file.sync_data().map_err(|e| fail("cannot sync the manifest", e))?;
         encoder.synced_to(encoder.offset());
@@ -74,7 +96,10 @@ impl ManifestWriter {
             file,
             header,
             snapshot_bytes,
+            file_len,
+            synced: snapshot_bytes,
             encoder,
+            state,
             torn: false,
         };
         if !drumlin_types::bug!("B11") {
@@ -84,7 +109,7 @@ impl ManifestWriter {
         Ok(writer)
     }
 
-    /// The manifest `header` in `dir`, which takes no edit.
+    /// Creates a writer for the manifest `header` in `dir` that refuses every edit.
     pub(crate) fn read_only(env: &Env, dir: PathBuf, header: ManifestHeader) -> ManifestWriter {
         let path = dir.join(FileName::Manifest(header.number).to_string());
         let (encoder, _) = Encoder::create(header);
@@ -95,7 +120,10 @@ impl ManifestWriter {
             file: None,
             header,
             snapshot_bytes: 0,
+            file_len: 0,
+            synced: 0,
             encoder,
+            state: ManifestState::default(),
             torn: false,
         }
     }
@@ -104,7 +132,7 @@ impl ManifestWriter {
         self.env.fs().sync_dir(&self.dir).map_err(|e| Error::io(&self.dir, "cannot sync the directory", e))
     }
 
-    /// Moves the pointer to this manifest.
+    /// Points `CURRENT` to this manifest.
     fn point(&self) -> Result<()> {
         let temp = self.dir.join(FileName::Temp(self.header.number).to_string());
         let target = self.dir.join(FileName::Pointer.to_string());
@@ -120,43 +148,88 @@ impl ManifestWriter {
             fs.rename(&temp, &target).map_err(|e| fail("cannot rename the pointer", e))
         };
         write().inspect_err(|_| drop(fs.unlink(&temp, FileKind::Pointer)))?;
-        // From here on the new manifest may be the store's.
+        // From here on a crash may leave the new manifest in use, so a failure is never reported as a mere lack of disk
+        // space.
         self.sync_dir().map_err(|error| error.with_kind(ErrorKind::Io))
     }
 
-    /// Appends `edit` and makes it durable.
-    pub(crate) fn append(&mut self, edit: &Edit) -> Result<u64> {
-        let file = self.file.as_ref().ok_or_else(Error::read_only)?;
+    /// Checks `edit` with the code that recovery uses, and encodes it. A refused edit changes nothing. An accepted edit
+    /// must be appended, since later edits are checked against the state after it.
+    pub(crate) fn check(&mut self, edit: &Edit) -> Result<CheckedEdit> {
+        if self.file.is_none() {
+            return Err(Error::read_only());
+        }
+        let mut encoder = self.encoder.clone();
+        let bytes = encoder.append(edit).map_err(|e| {
+            Error::new(
+                ErrorKind::InvalidArgument,
+                format!("the manifest cannot store this change: {}", e.what),
+            )
+        })?;
+        if !drumlin_types::bug!("A1") {
+            self.state.apply(edit).map_err(Refusal::into_error)?;
+        }
         let offset = self.encoder.offset();
-        let bytes = self.encoder.append(edit).map_err(|e| Error::new(ErrorKind::Bug, e.what))?;
+        self.encoder = encoder;
+        Ok(CheckedEdit { offset, bytes })
+    }
+
+    /// Appends the edit that was checked last and makes it durable. Returns its length in bytes.
+    pub(crate) fn append(&mut self, edit: CheckedEdit) -> Result<u64> {
+        let file = self.file.as_ref().ok_or_else(Error::read_only)?;
+        let CheckedEdit { offset, bytes } = edit;
         let fail = |what: &str, e| Error::io(&self.path, what, e);
+        let file_len = manifest::file_len(self.encoder.offset());
+        if file_len > self.file_len {
+            // The new length becomes durable before the edit is written. So a file that is too short for an edit in it
+            // was truncated by somebody.
+            let grown = file.allocate(self.file_len, file_len - self.file_len);
+            if let Err(error) = grown {
+                let error = fail("cannot extend the manifest", error);
+                self.torn = error.kind() == ErrorKind::NoSpace;
+                return Err(error);
+            }
+            let synced = file.sync_data().map_err(|e| fail("cannot sync the manifest", e));
+            synced.map_err(|error| error.with_kind(ErrorKind::Io))?;
+            self.file_len = file_len;
+        }
         if let Err(error) = file.write_at(offset, &bytes) {
             let error = fail("cannot write to the manifest", error);
             self.torn = error.kind() == ErrorKind::NoSpace;
+            if self.torn {
+                self.env.note(Note::EditRefused);
+            }
             return Err(error);
         }
         let synced = file.sync_data().map_err(|e| fail("cannot sync the manifest", e));
         synced.map_err(|error| error.with_kind(ErrorKind::Io))?;
-        self.encoder.synced_to(self.encoder.offset());
+        check_file(file, self.file_len)?;
+        self.synced = self.encoder.offset();
+        self.encoder.synced_to(self.synced);
         Ok(bytes.len() as u64)
     }
 
-    /// Whether its last edit found no room: it must be replaced before the next.
+    /// Returns the manifest number and the length of its durable edits, for records of the log.
+    pub(crate) fn vouched(&self) -> Vouched {
+        Vouched { manifest: self.header.number, len: self.synced }
+    }
+
+    /// Returns whether the last edit found no disk space. The manifest must then be replaced before the next edit.
     pub(crate) fn is_torn(&self) -> bool {
         self.torn
     }
 
-    /// Whether a snapshot would make the manifest much smaller.
+    /// Returns whether a snapshot would make the manifest much smaller.
     pub(crate) fn wants_rewrite(&self) -> bool {
         self.encoder.offset() > REWRITE_LEAST.max(self.snapshot_bytes * REWRITE_GROWTH)
     }
 
-    /// Number of the manifest, and of the store that it belongs to.
+    /// Returns the numbers of the manifest and of the store that it belongs to.
     pub(crate) fn header(&self) -> ManifestHeader {
         self.header
     }
 
-    /// Where the manifest is.
+    /// Returns the path of the manifest.
     pub(crate) fn path(&self) -> PathBuf {
         self.path.clone()
     }

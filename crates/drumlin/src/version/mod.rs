@@ -1,22 +1,24 @@
-//! The state of the trees: immutable versions, the manifest that makes changes of them durable, and the
-//! pins that keep tables alive while someone reads them.
+//! The state of the trees: immutable versions, the manifest that makes changes durable, and the pins that keep tables
+//! alive while they are read.
 //!
-//! - [`file`]: a reference to a table with the bounds in force.
+//! - [`file`]: a reference to a table with its current bounds.
 //! - [`tree`]: levels of runs of files, and how an edit turns one tree into the next.
 //! - [`pins`]: table handles, and the one owner of the decision that a file is obsolete.
-//! - [`manifest`]: writing edits, and replacing the manifest by a snapshot.
+//! - [`state`]: the content of a manifest: edits applied to plain maps, by recovery and before each edit is written.
+//! - [`manifest`]: writes edits, and replaces the manifest by a snapshot.
 //! - [`check`]: the invariants of a tree.
 //!
-//! Architecture invariant: this module knows metadata only. It never opens a table and never learns why
-//! a tree changes.
+//! Architecture invariant: this module sees metadata only. It never opens a table and never learns why a tree changes.
 
 pub(crate) mod check;
 pub(crate) mod file;
 pub(crate) mod manifest;
 pub(crate) mod pins;
+pub(crate) mod state;
 pub(crate) mod tree;
 
 pub(crate) use file::{Counts, FileMeta, Hit, LOOKUP_SAMPLE};
 pub(crate) use manifest::ManifestWriter;
 pub(crate) use pins::{Obsolete, TableHandle};
+pub(crate) use state::{KeyspaceRecord, ManifestState, Marks, Refusal};
 pub(crate) use tree::{KeyspaceEdit, Level, Run, Tree};

@@ -1,8 +1,8 @@
-//! A tree: levels of runs of files, immutable. An edit makes the next tree from this one and shares
-//! every run that it leaves alone.
+//! A tree: levels of runs of files, immutable. An edit creates the next tree, which shares every unchanged run with
+//! this one.
 
 use super::file::FileMeta;
-use crate::error::{Error, ErrorKind, Result};
+use crate::base::error::{Error, ErrorKind, Result};
 use drumlin_env::sync::Arc;
 use drumlin_types::contract::RunTag;
 use drumlin_types::{Key, KeyRange, LEVELS, RunId, TableId};
@@ -13,23 +13,23 @@ pub(crate) struct Run {
     pub(crate) id: RunId,
     pub(crate) tag: RunTag,
     pub(crate) files: Vec<Arc<FileMeta>>,
-    /// Range tombstones of all its files; set when the run is shared.
+    /// Range tombstones of all its files. Set by [`Run::share`].
     pub(crate) range_tombstones: u64,
 }
 
 impl Run {
-    /// A run without files.
+    /// Creates a run without files.
     pub(crate) fn new(id: RunId, tag: RunTag) -> Run {
         Run { id, tag, files: Vec::new(), range_tombstones: 0 }
     }
 
-    /// The run as it will be read, now that it has its files.
+    /// Finishes the run after its files were added, and makes it shareable.
     pub(crate) fn share(mut self) -> Arc<Run> {
         self.range_tombstones = self.files.iter().map(|f| f.counts.range_tombstones).sum();
         Arc::new(self)
     }
 
-    /// The one file whose bounds hold `key`.
+    /// Returns the one file whose bounds contain `key`.
     pub(crate) fn file_for(&self, key: &[u8]) -> Option<&Arc<FileMeta>> {
         let after = self.files.partition_point(|f| *f.bounds.start <= *key);
         self.files[..after].last().filter(|f| f.bounds.is_before_end(key))
@@ -42,13 +42,13 @@ pub(crate) struct Level {
     pub(crate) runs: Vec<Arc<Run>>,
 }
 
-/// The tree of one keyspace.
+/// Tree of one keyspace.
 #[derive(Clone, Debug)]
 pub(crate) struct Tree {
     pub(crate) levels: Vec<Level>,
 }
 
-/// A change of one tree: what goes and what comes. Removals come first.
+/// A change of one tree. Removals are applied first.
 #[derive(Default, Debug)]
 pub(crate) struct KeyspaceEdit {
     /// References to remove, by table and first key of the bounds.
@@ -64,7 +64,7 @@ impl Tree {
         Tree { levels: vec![Level::default(); LEVELS] }
     }
 
-    /// Every file with its level and run.
+    /// Returns every file with its level and run.
     pub(crate) fn files(&self) -> impl Iterator<Item = (u8, &Arc<Run>, &Arc<FileMeta>)> {
         self.levels.iter().enumerate().flat_map(|(level, l)| {
             l.runs.iter().flat_map(move |run| run.files.iter().map(move |f| (level as u8, run, f)))
@@ -79,13 +79,14 @@ impl Tree {
         self.levels.iter().map(|l| l.runs.len()).sum()
     }
 
-    /// Runs in whose files `key` lies.
+    /// Returns the number of runs that have a file whose bounds contain `key`.
     pub(crate) fn covering(&self, key: &[u8]) -> usize {
         self.levels.iter().flat_map(|l| &l.runs).filter(|run| run.file_for(key).is_some()).count()
     }
 
-    /// Where readers of `range` that begin at `key`, or at its end (`None`), meet runs: that key, or beside all runs the
-    /// one from which on they have met all that reach into the range.
+    /// Returns the key at which to count the runs that a reader of `range` meets, which starts at `key` or at the end
+    /// of the range (`None`). That is `key` itself if a run covers it. Otherwise it is the key by which the reader has
+    /// reached all runs that have files in the rest of the range.
     pub(crate) fn met_at<'a>(&'a self, key: Option<&'a [u8]>, range: &KeyRange) -> &'a [u8] {
         let runs = self.levels.iter().flat_map(|l| &l.runs);
         match key {
@@ -104,12 +105,12 @@ impl Tree {
         }
     }
 
-    /// References to `table`, with level and run.
+    /// Returns the references to `table`, with level and run.
     pub(crate) fn refs(&self, table: TableId) -> impl Iterator<Item = (u8, &Arc<Run>, &Arc<FileMeta>)> {
         self.files().filter(move |(_, _, f)| f.id() == table)
     }
 
-    /// The tree after `edit`. Runs that become empty vanish. An edit that does not fit is a bug.
+    /// Returns the tree after `edit`. Runs that become empty are removed. An edit that does not fit the tree is a bug.
     pub(crate) fn apply(&self, edit: &KeyspaceEdit) -> Result<Tree> {
         let mut levels: Vec<Vec<Run>> =
             self.levels.iter().map(|level| level.runs.iter().map(|run| Run::clone(run)).collect()).collect();
@@ -173,7 +174,7 @@ fn add_file(run: &mut Run, file: Arc<FileMeta>) -> Result<()> {
     Ok(())
 }
 
-/// Keeps the old `Arc` of every run that the edit did not touch.
+/// Builds a level. Keeps the old `Arc` of every run that the edit did not touch.
 fn share(new: Vec<Run>, old: &Level, touched: &[RunId]) -> Level {
     let keep = |run: Run| match old.runs.iter().find(|r| r.id == run.id) {
         Some(same) if !touched.contains(&run.id) => same.clone(),

@@ -1,20 +1,20 @@
-//! The commit lane: what must happen in order, and nothing else, happens under its lock.
+//! The commit lane: the lock under which commits get their order. Only work that must happen in order is done under it.
 
 use super::log::{LogTail, Reservation};
 use super::publish::{Published, Publisher};
 use super::segment::LogHome;
-use crate::error::{Error, ErrorKind, Result};
+use crate::base::error::{Error, ErrorKind, Result};
 use crate::keyspace::KeyspaceState;
 use crate::memtable::Memtable;
 use drumlin_env::sync::{Arc, Mutex};
 use drumlin_types::{KeyspaceId, LogNumber, Seq};
 
-/// The state under the lock.
+/// State under the lock.
 pub(crate) struct LaneState {
     /// Sequence number of the next operation.
     pub(crate) next_seq: Seq,
     pub(crate) log: LogTail,
-    /// The store is being closed: nothing is written behind the record that says so.
+    /// Whether the store is being closed. No record may follow the close record.
     pub(crate) closed: bool,
 }
 
@@ -24,19 +24,19 @@ pub(crate) struct CommitLane {
     pub(crate) state: Mutex<LaneState>,
 }
 
-/// A commit's reserved places.
+/// What a commit has reserved: sequence numbers, log space, memtables and a place in the publishing queue.
 pub(crate) struct Reserved {
     pub(crate) first_seq: Seq,
     pub(crate) log: Option<Reservation>,
-    /// The memtables to insert into, one a keyspace; each counts this commit as a writer in flight.
+    /// Memtables to insert into, one for each keyspace. Each counts this commit as a writer in flight.
     pub(crate) memtables: Targets,
     /// Place in the publishing queue.
     pub(crate) place: u64,
-    /// Whether a memtable was sealed on the way.
+    /// Whether the reservation sealed a memtable.
     pub(crate) sealed: bool,
 }
 
-/// Memtables of a commit. Most have one, which needs no list.
+/// Memtables of a commit. The first is stored inline, since most commits have only one.
 #[derive(Default)]
 pub(crate) struct Targets {
     first: Option<(KeyspaceId, Arc<Memtable>)>,
@@ -51,7 +51,7 @@ impl Targets {
         }
     }
 
-    /// All of them.
+    /// Returns all memtables.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &(KeyspaceId, Arc<Memtable>)> {
         self.first.iter().chain(&self.others)
     }
@@ -61,7 +61,7 @@ impl Targets {
 pub(crate) struct Request<'a> {
     pub(crate) keyspaces: &'a [Arc<KeyspaceState>],
     pub(crate) operations: u64,
-    /// Bytes of the log record, framing included; `None` for an unlogged commit.
+    /// Length of the log record in bytes, framing included; `None` for an unlogged commit.
     pub(crate) record_len: Option<u64>,
 }
 
@@ -70,8 +70,8 @@ impl CommitLane {
         CommitLane { home, state: Mutex::new(state) }
     }
 
-    /// Makes a file ready for the next segment, if one is wanted; `false` when none is. What fails here is tried again,
-    /// and told, by the commit that needs the segment.
+    /// Preallocates the file of the next segment if one is wanted. Returns `false` if none is wanted. A failure here
+    /// loses nothing: the commit that needs the segment tries again and reports its error.
     pub(crate) fn make_ready(&self, fresh_number: impl FnOnce() -> u64) -> Result<bool> {
         let Some(recycled) = self.state.lock().log.next_to_make(&self.home) else { return Ok(false) };
         let made = self.home.make_ready(LogNumber(fresh_number()), recycled)?;
@@ -79,8 +79,8 @@ impl CommitLane {
         Ok(true)
     }
 
-    /// Makes header and name of all begun segments last. For [`Log::know_segments`](super::log::Log::know_segments), whose
-    /// turn it is.
+    /// Makes the header and the directory entry of every open segment durable. Called by
+    /// [`Log::know_segments`](super::Log::know_segments) while it holds the sync turn.
     pub(super) fn know_segments(&self) -> Result<()> {
         let unknown = self.state.lock().log.unknown();
         let Some(last) = unknown.last() else { return Ok(()) };
@@ -101,6 +101,8 @@ impl CommitLane {
         if lane.closed {
             return Err(Error::new(ErrorKind::Closed, "the store was closed"));
         }
+        // A keyspace is dropped under this lock, so a commit that comes too late fails here.
+        request.keyspaces.iter().try_for_each(|keyspace| keyspace.check_alive())?;
         let last_seq = lane.next_seq + request.operations - 1;
         let log = match request.record_len {
             Some(len) => Some(lane.log.reserve(&self.home, len, last_seq, &fresh_number)?),

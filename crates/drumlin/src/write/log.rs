@@ -1,26 +1,25 @@
-//! The log on disk: preallocated, recycled segments, and shared syncs.
+//! The log on disk: preallocated, recycled segments.
 //!
-//! A log position is global: it counts record bytes over all segments, so it orders everything. A segment
-//! starts with a header that names its predecessor's number, end and last sequence number.
+//! A log position is global: it counts the record bytes of all segments, so positions order all records. A segment
+//! starts with a header that holds the number, the end and the last sequence number of the segment before it.
 //!
-//! - [`LogTail`] is the part under the commit lane's lock: the open segment and the next free place.
-//! - [`Log`] is shared: what is durable, and the one sync at a time that makes more so.
+//! [`LogTail`] is the part under the commit lane's lock: the open segment and the position of the next record.
+//! [`sync`](super::sync) tracks which part of the log is durable.
 
-use super::publish::{Published, Publisher};
 use super::segment::{HEADER_LEN, LogHome, Segment, Stored, map};
-use crate::error::{Error, Result};
-use drumlin_env::sync::{Arc, Condvar, Mutex, atomic};
+use crate::base::error::{Error, Result};
+use drumlin_env::sync::Arc;
 use drumlin_format::log::{Predecessor, SegmentHeader};
 use drumlin_types::{LogNumber, Seq};
 
-/// A place for one record.
+/// Reserved space for one record.
 pub(crate) struct Reservation {
     pub(crate) segment: Arc<Segment>,
     /// Global position of the record.
     pub(crate) position: u64,
-    /// Global position after it.
+    /// Global position of its end.
     pub(crate) end: u64,
-    /// A segment was begun for it: the file of the next one is to be made ready.
+    /// Whether the reservation opened a new segment. The caller then has the next one preallocated.
     pub(crate) has_begun: bool,
 }
 
@@ -31,30 +30,31 @@ pub(crate) struct LogTail {
     position: u64,
     /// Last logged sequence number.
     last_seq: Seq,
-    /// Room for records in the open segment.
+    /// Number of record bytes that the open segment holds.
     capacity: u64,
-    /// Closed segments that are not yet known to be durable whole, oldest first, with their end positions.
+    /// Closed segments that are not known to be durable in full, oldest first, with their end positions.
     unsynced: Vec<(Arc<Segment>, u64)>,
-    /// Begun segments that are not yet known to be on disk, oldest first.
+    /// Open and closed segments whose header or directory entry is not known to be durable, oldest first.
     unknown: Vec<Arc<Segment>>,
-    /// The newest segment that is known, as are all before it from the first of this opening on.
+    /// Newest segment whose header and directory entry are durable. The same holds for all older segments since this
+    /// opening of the store.
     known: LogNumber,
-    /// First of the segments that recovery found, and of this opening. Those between may be in memory alone, after the
-    /// end of a process that had not made them known.
+    /// First segment that recovery found, and first segment of this opening. The segments between them may exist in the
+    /// page cache only, if a process crashed before it made them durable.
     doubtful: Option<(LogNumber, LogNumber)>,
-    /// The file of the next segment, made ahead.
+    /// Preallocated file of the next segment.
     ready: Option<Stored>,
-    /// A file is to be made ready: a segment was begun since one was.
+    /// Whether to preallocate a file: a segment was opened since the last preallocation.
     wants_ready: bool,
-    /// Segments whose records are all in tables, to be recycled.
+    /// Files of segments whose records are all in tables. They are recycled.
     spare: Vec<Stored>,
-    /// All segments that recovery would read, oldest first.
+    /// Segments that recovery would read, oldest first.
     live: Vec<Stored>,
 }
 
 impl LogTail {
-    /// Begins, or goes on with, the log in segment `header.number`. `older` are the durable segments before
-    /// it that recovery would read, with the lengths of their files.
+    /// Starts the log in segment `header.number`, or continues it there after recovery. `older` are the durable
+    /// segments before it that recovery would read, with the lengths of their files.
     pub(crate) fn begin(
         home: &LogHome,
         header: &SegmentHeader,
@@ -69,7 +69,8 @@ impl LogTail {
         Ok(tail)
     }
 
-    /// The end of a log that is only read. `header` is what the next segment would begin with.
+    /// Creates the end of a log in a store that is opened read-only. `header` is what the next segment would start
+    /// with.
     pub(crate) fn ended(header: &SegmentHeader, older: Vec<(LogNumber, u64)>) -> LogTail {
         let nowhere = Stored {
             number: header.number,
@@ -112,8 +113,8 @@ impl LogTail {
         }
     }
 
-    /// Room for a record of `len` bytes, framing included, whose last operation is `last_seq`. `number`
-    /// gives a fresh file number when a new segment is needed.
+    /// Reserves space for a record of `len` bytes, framing included, whose last operation is `last_seq`. `number`
+    /// returns a fresh file number if a new segment is needed.
     pub(crate) fn reserve(
         &mut self,
         home: &LogHome,
@@ -138,7 +139,8 @@ impl LogTail {
         let made = match ready {
             Some(ready) => ready,
             None => {
-                // Numbers rise along the log: a file that was made before this one is for later.
+                // File numbers rise along the log, so a file with a smaller number than this segment's can only be
+                // recycled later.
                 self.spare.extend(self.ready.take());
                 let recycled = self.take_spare(wanted);
                 if recycled.is_none() {
@@ -148,8 +150,8 @@ impl LogTail {
             }
         };
         let predecessor = Predecessor { number: self.segment.number, last_seq: self.last_seq };
-        let header =
-            SegmentHeader { number: made.number, base: self.position, predecessor: Some(predecessor) };
+        let (number, base) = (made.number, self.position);
+        let header = SegmentHeader { number, base, predecessor: Some(predecessor), file_len: 0 };
         let next = begin(&made, &header).inspect_err(|_| home.give_up(made.number))?;
         let closed = std::mem::replace(&mut self.segment, next.clone());
         self.unsynced.push((closed, self.position));
@@ -165,19 +167,21 @@ impl LogTail {
         Some(self.spare.swap_remove(at))
     }
 
-    /// A file to make the next segment of, if one is to be made ready: a recycled one, or none at hand.
+    /// Returns what to make the next segment of, if one is to be preallocated: a recycled file, or `Some(None)` for a
+    /// new file.
     pub(super) fn next_to_make(&mut self, home: &LogHome) -> Option<Option<Stored>> {
         if !std::mem::take(&mut self.wants_ready) || self.ready.is_some() {
             return None;
         }
         let wanted = HEADER_LEN + home.segment_bytes;
         let recycled = self.take_spare(wanted);
-        // Without room for it, whoever needs it says so.
+        // If there is no space, the commit that needs the segment reports it.
         let has_room = recycled.is_some() || home.budget.check(self.bytes_on_disk() + wanted).is_ok();
         has_room.then_some(recycled)
     }
 
-    /// A file is ready for the next segment; or for a later one, if the log has gone on without it.
+    /// Takes over a preallocated file. It becomes the next segment's, or is kept for recycling if the log has passed
+    /// its number.
     pub(super) fn made_ready(&mut self, made: Stored) {
         match made.number > self.segment.number {
             true => self.ready = Some(made),
@@ -185,19 +189,20 @@ impl LogTail {
         }
     }
 
-    /// Begun segments that are not known to be on disk yet.
+    /// Returns the segments whose header or directory entry is not known to be durable.
     pub(super) fn unknown(&self) -> Vec<Arc<Segment>> {
         self.unknown.clone()
     }
 
-    /// Header and name of segment `number`, and of all before it, last.
+    /// Records that segments up to `number` have a durable header and directory entry.
     pub(super) fn know(&mut self, number: LogNumber) {
         self.unknown.retain(|segment| segment.number > number);
         self.known = self.known.max(number);
     }
 
-    /// The log floor where `wanted` would do: a segment that is known, and still there. A memtable that was empty for
-    /// long asks for one that is not.
+    /// Returns the log floor to record when `wanted` is the first segment still needed. The floor is a segment that
+    /// exists and whose header and directory entry are durable. A memtable that stayed empty for long may ask for a
+    /// segment that is gone.
     pub(crate) fn floor(&self, wanted: LogNumber) -> LogNumber {
         let mut floor = wanted.min(self.known);
         if let Some((found, own)) = self.doubtful
@@ -208,49 +213,54 @@ impl LogTail {
         self.live.first().map_or(floor, |oldest| floor.max(oldest.number))
     }
 
-    /// Global position of the next record.
+    /// Returns the global position of the next record.
     pub(crate) fn position(&self) -> u64 {
         self.position
     }
 
-    /// The segments below `floor` that recovery would still read.
+    /// Returns the segments below `floor` that recovery would still read.
     pub(crate) fn below(&self, floor: LogNumber) -> Vec<LogNumber> {
         self.live.iter().map(|stored| stored.number).filter(|number| *number < floor).collect()
     }
 
-    /// Last logged sequence number.
+    /// Returns the last logged sequence number.
     pub(crate) fn last_seq(&self) -> Seq {
         self.last_seq
     }
 
-    /// Whether segment `number` is kept for recycling.
+    /// Returns whether recovery would read segment `number`. After a flush has released it, its file may be gone.
+    pub(super) fn is_live(&self, number: LogNumber) -> bool {
+        self.live.iter().any(|stored| stored.number == number)
+    }
+
+    /// Returns whether segment `number` is kept for recycling.
     pub(crate) fn is_spare(&self, number: LogNumber) -> bool {
         self.spare.iter().chain(&self.ready).any(|spare| spare.number == number)
     }
 
-    /// Bytes of all segments that recovery would read.
+    /// Returns the bytes of all segments that recovery would read.
     pub(crate) fn live_bytes(&self) -> u64 {
         self.live.iter().map(|stored| stored.bytes).sum()
     }
 
-    /// Bytes of all segments, those kept for recycling included.
+    /// Returns the bytes of all segments, including those kept for recycling.
     pub(crate) fn bytes_on_disk(&self) -> u64 {
         self.live_bytes() + self.spare.iter().chain(&self.ready).map(|spare| spare.bytes).sum::<u64>()
     }
 
-    /// Segments below `floor` hold nothing that is not in tables: keeps some for recycling and gives the others,
-    /// to be unlinked. Under writes as many are kept as one flush sets free, for the next memtable needs as many; when
-    /// there is nothing left in the log, one.
+    /// Releases the segments below `floor`, whose records are all in tables. Keeps some files for recycling and returns
+    /// the others, to be unlinked. While there are writes, it keeps as many as one flush frees, because the next
+    /// memtable needs as many. When the log is otherwise empty, it keeps one.
     pub(crate) fn release_below(&mut self, floor: LogNumber) -> Released {
         let (mut old, live): (Vec<_>, Vec<_>) = self.live.drain(..).partition(|stored| stored.number < floor);
         self.live = live;
         let (closed, unsynced) = self.unsynced.drain(..).partition(|(segment, _)| segment.number < floor);
         self.unsynced = unsynced;
         let keep = if self.live.len() > 1 { old.len().max(SPARE_SEGMENTS) } else { 1 };
-        // They were known, so what recycles them need not make their length last again.
+        // Their directory entries and headers were durable, so a recycled file needs no further sync of its length.
         old.iter_mut().for_each(|stored| stored.is_settled = true);
-        // Those of an earlier opening have no file open, and are not recycled: nobody knows what their last sync said, nor
-        // whether they were copied with holes, which a full disk could not fill.
+        // Files of an earlier opening have no open handle and are not recycled. The result of their last sync is not
+        // known, nor whether they were copied with holes, which a full disk could not fill.
         let (old, mut files): (Vec<_>, Vec<_>) = old.into_iter().partition(|stored| stored.file.is_some());
         self.spare.extend(old);
         let keep = keep.saturating_sub(usize::from(self.ready.is_some()));
@@ -259,202 +269,59 @@ impl LogTail {
         Released { files, _closed: closed }
     }
 
-    fn to_sync(&self) -> Vec<Arc<Segment>> {
+    pub(super) fn to_sync(&self) -> Vec<Arc<Segment>> {
         let closed = if drumlin_types::bug!("B3") { &[][..] } else { &self.unsynced[..] };
         closed.iter().map(|(segment, _)| segment).chain([&self.segment]).cloned().collect()
     }
 
-    /// Everything below `end` is durable. A closed segment that ends later may still be written to, by a
-    /// commit that reserved its place before the segment was closed.
-    fn synced_up_to(&mut self, end: u64) {
+    /// Records that everything below `end` is durable. A closed segment that ends beyond `end` may still be written to:
+    /// by a commit that reserved its space before the segment was closed.
+    pub(super) fn synced_up_to(&mut self, end: u64) {
         self.unsynced.retain(|(_, segment_end)| *segment_end > end);
     }
 }
 
-/// What the log needs no more. To drop it takes milliseconds, as memory is unmapped: not under the lane's lock.
+/// Segments that the log no longer needs. Dropping it unmaps memory, which takes milliseconds, so it must be dropped
+/// outside the lane's lock.
 pub(crate) struct Released {
     files: Vec<Stored>,
     _closed: Vec<(Arc<Segment>, u64)>,
 }
 
 impl Released {
-    /// The segments whose files are to be unlinked.
+    /// Returns the segments whose files are to be unlinked.
     pub(crate) fn numbers(&self) -> impl Iterator<Item = LogNumber> {
         self.files.iter().map(|stored| stored.number)
     }
 }
 
-/// Segments kept for recycling under writes, at least.
+/// Smallest number of segments kept for recycling while there are writes.
 const SPARE_SEGMENTS: usize = 2;
 
-/// What of the log is durable.
-pub(crate) struct Log {
-    durable_end: atomic::AtomicU64,
-    durable_seq: atomic::AtomicU64,
-    turn: Mutex<Turn>,
-    synced: Condvar,
-}
-
-/// Syncs of the log take turns. A system tells of lost pages once, to whoever syncs next, and takes them for written
-/// afterwards: so nobody may sync after one that failed, nor beside it.
-#[derive(Default)]
-struct Turn {
-    taken: bool,
-    failed: Option<Error>,
-}
-
-impl Log {
-    pub(crate) fn new(durable: Published) -> Log {
-        Log {
-            durable_end: atomic::AtomicU64::new(durable.log_end),
-            durable_seq: atomic::AtomicU64::new(durable.seq),
-            turn: Mutex::new(Turn::default()),
-            synced: Condvar::new(),
-        }
-    }
-
-    /// Global position up to which the log is durable.
-    pub(crate) fn durable_end(&self) -> u64 {
-        self.durable_end.load(atomic::Ordering::Acquire)
-    }
-
-    /// Last sequence number that would survive power loss, counting logged writes.
-    pub(crate) fn durable_seq(&self) -> Seq {
-        self.durable_seq.load(atomic::Ordering::Acquire)
-    }
-
-    /// Every commit up to `seq` is in durable tables.
-    pub(crate) fn in_tables(&self, seq: Seq) {
-        self.durable_seq.fetch_max(seq, atomic::Ordering::AcqRel);
-    }
-
-    /// Makes the log durable up to global position `end`, which must be published. One thread syncs for
-    /// all that wait; those whose records were written after it began go again. Returns the number of
-    /// syncs this call made.
-    pub(crate) fn sync_to(&self, end: u64, publisher: &Publisher, lane: &super::CommitLane) -> Result<u64> {
-        let mut calls = 0;
-        while self.take_turn(|| self.durable_end() >= end)? {
-            let result = self.sync_once(publisher, lane, &mut calls);
-            self.end_turn(result)?;
-        }
-        Ok(calls)
-    }
-
-    /// Makes header and name of all begun segments last, so that recovery may begin in any of them.
-    pub(crate) fn know_segments(&self, lane: &super::CommitLane) -> Result<()> {
-        self.take_turn(|| false)?;
-        self.end_turn(lane.know_segments())
-    }
-
-    /// Makes what was written to `segment` last.
-    pub(crate) fn sync_segment(&self, segment: &Segment) -> Result<()> {
-        self.take_turn(|| false)?;
-        self.end_turn(segment.sync())
-    }
-
-    /// Waits until it is this thread's turn to sync, unless `done` holds before: `false` then. Fails when a sync failed.
-    fn take_turn(&self, done: impl Fn() -> bool) -> Result<bool> {
-        let mut turn = self.turn.lock();
-        loop {
-            if done() {
-                return Ok(false);
-            }
-            if let Some(error) = &turn.failed {
-                return Err(error.clone());
-            }
-            if !turn.taken {
-                turn.taken = true;
-                return Ok(true);
-            }
-            turn = self.synced.wait(turn);
-        }
-    }
-
-    fn end_turn(&self, result: Result<()>) -> Result<()> {
-        let mut turn = self.turn.lock();
-        turn.taken = false;
-        if let Err(error) = &result {
-            turn.failed.get_or_insert_with(|| error.clone());
-        }
-        self.synced.notify_all();
-        result
-    }
-
-    /// Something of the log failed: nothing of it is synced from now on.
-    pub(crate) fn give_up(&self, error: &Error) {
-        self.turn.lock().failed.get_or_insert_with(|| error.clone());
-        self.synced.notify_all();
-    }
-
-    fn sync_once(&self, publisher: &Publisher, lane: &super::CommitLane, calls: &mut u64) -> Result<()> {
-        let (segments, published) = {
-            let lane = lane.state.lock();
-            (lane.log.to_sync(), publisher.published())
-        };
-        for segment in &segments {
-            if !drumlin_types::bug!("B1") {
-                segment.sync()?;
-            }
-            *calls += 1;
-        }
-        lane.home.name(&segments)?;
-        let mut state = lane.state.lock();
-        state.log.synced_up_to(published.log_end);
-        if let Some(last) = segments.last() {
-            state.log.know(last.number);
-        }
-        drop(state);
-        self.durable_end.fetch_max(published.log_end, atomic::Ordering::AcqRel);
-        self.durable_seq.fetch_max(published.seq, atomic::Ordering::AcqRel);
-        Ok(())
-    }
-}
-
-/// Begins the segment of `header` in the file of `made`.
+/// Writes the header of a new segment into the file of `made` and opens the segment.
 fn begin(made: &Stored, header: &SegmentHeader) -> Result<Arc<Segment>> {
     let segment = Segment::begun(made, header.base);
     let file = segment.file()?;
+    let header = SegmentHeader { file_len: made.bytes, ..*header };
     file.write_at(0, &header.encode()).map_err(|e| Error::io(file.path(), "cannot write a log header", e))?;
     if !made.is_mapped {
-        // A fresh file has nothing on disk that a write could wait for, and to clear all its pages now would make this
-        // commit wait for tens of milliseconds.
+        // A fresh file has no pages on disk for a write to wait for. Clearing all its pages now would delay this commit
+        // by tens of milliseconds.
         map(file, made.is_settled)?;
     }
     Ok(Arc::new(segment))
 }
 
 impl Reservation {
-    /// Offset of the record in its segment.
+    /// Returns the offset of the record in its segment's file.
     pub(crate) fn offset(&self) -> u64 {
         HEADER_LEN + (self.position - self.segment.base)
     }
 }
 
-/// Writes `record` at its reserved place.
+/// Writes `record` into its reserved space.
 pub(crate) fn write(reservation: &Reservation, record: &[u8]) -> Result<()> {
     let offset = reservation.offset();
     let file = reservation.segment.file()?;
     file.write_at(offset, record).map_err(|e| Error::io(file.path(), "cannot write to the log", e))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::error::ErrorKind;
-
-    /// The system tells of lost pages once: whoever waited while a sync failed would have its own sync succeed.
-    #[test]
-    #[expect(clippy::disallowed_methods, reason = "waits on real threads")]
-    fn who_waits_while_a_sync_fails_is_told() {
-        let log = Log::new(Published { seq: 0, log_end: 0 });
-        assert!(log.take_turn(|| false).expect("it is free"));
-        std::thread::scope(|scope| {
-            let waiting = scope.spawn(|| log.take_turn(|| log.durable_end() >= 7));
-            let error = Error::new(ErrorKind::Io, "a page is lost");
-            assert!(log.end_turn(Err(error)).is_err());
-            let told = waiting.join().expect("no panic").expect_err("nobody syncs any more");
-            assert!(told.to_string().contains("a page is lost"), "{told}");
-        });
-        assert!(!log.take_turn(|| true).expect("what is durable already needs no sync"));
-    }
 }

@@ -3,20 +3,26 @@
 //! 1. [`lane`]: a commit reserves sequence numbers, log space and memtables under one short lock.
 //! 2. It writes its record into the log and its entries into the memtables outside the lock.
 //! 3. [`publish`]: commits become visible in order.
-//! 4. [`log`]: a `Sync` commit then waits for a sync that covers its record; concurrent syncs share one.
+//! 4. [`sync`]: a `Sync` commit then waits for an fsync that covers its record; concurrent syncs share one.
 //!
-//! The files of the log are made ready ahead, and known to be on disk later, by [`segment`].
+//! [`segment`] preallocates the log files, and makes their headers and directory entries durable later.
 //!
-//! Invariants. Sequence numbers are dense and follow log order. A commit is acknowledged only when every
-//! commit before it is written, so the log has no hole behind an acknowledged record. Segment N is synced
-//! whole before anything in segment N+1 counts as synced (order rule O2). After a failed write or sync of
-//! the log nothing is written to it again (O10): the store is poisoned.
+//! Invariants:
+//! - Sequence numbers are dense and follow log order.
+//! - A commit is acknowledged only when every commit before it is written, so the log has no hole before an
+//!   acknowledged record.
+//! - Segment N is synced in full before anything in segment N+1 counts as synced (order rule O2).
+//! - After a failed write or sync of the log nothing is written to it again (O10): the store is poisoned.
 
+pub(crate) mod apply;
 pub(crate) mod lane;
 pub(crate) mod log;
+pub(crate) mod operations;
+pub(crate) mod pacing;
 pub(crate) mod publish;
 pub(crate) mod segment;
+mod sync;
 
 pub(crate) use lane::CommitLane;
-pub(crate) use log::Log;
 pub(crate) use publish::{Published, Publisher};
+pub(crate) use sync::Log;

@@ -1,16 +1,15 @@
-//! Ordered publishing: a commit becomes visible once it and every commit before it are in the log and in
-//! the memtables.
+//! Ordered publishing: a commit becomes visible once it and every commit before it are in the log and in the memtables.
 //!
-//! A commit takes a place in the queue when its sequence numbers are reserved, works outside any lock,
-//! and reports done. Whoever finds the head of the queue done publishes the whole finished prefix.
+//! A commit takes a place in the queue when its sequence numbers are reserved, works outside any lock, and reports that
+//! it is done. The commit that completes the head of the queue publishes the whole finished prefix.
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::base::error::{Error, ErrorKind, Result};
 use drumlin_env::sync::{Condvar, Mutex, atomic};
 use drumlin_types::Seq;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Where the log and the visible state stand after a commit.
+/// State of the log and of visibility after a commit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Published {
     /// Last visible sequence number.
@@ -26,21 +25,31 @@ struct Place {
 
 struct Queue {
     places: VecDeque<Place>,
-    /// Number of the front place.
+    /// Number of the place at the front.
     front: u64,
     published: Published,
     failed: Option<Error>,
     waiters: u32,
 }
 
-/// A commit writes to memory alone; so long only one takes that will never end.
+/// A commit that takes longer than this is treated as stuck. A commit only writes to memory.
 const LONGEST_COMMIT: Duration = Duration::from_secs(60);
+
+impl Queue {
+    /// Returns the number of places before `end` whose commits have not finished.
+    fn under_way(&self, end: u64) -> usize {
+        let before = end.saturating_sub(self.front) as usize;
+        self.places.iter().take(before).filter(|place| !place.done).count()
+    }
+}
 
 /// The queue of unpublished commits.
 pub(crate) struct Publisher {
     visible: atomic::AtomicU64,
     queue: Mutex<Queue>,
     moved: Condvar,
+    /// Longest time that a commit may take, in microseconds.
+    longest: atomic::AtomicU64,
 }
 
 impl Publisher {
@@ -55,20 +64,33 @@ impl Publisher {
                 waiters: 0,
             }),
             moved: Condvar::new(),
+            longest: atomic::AtomicU64::new(LONGEST_COMMIT.as_micros() as u64),
         }
     }
 
-    /// Last visible sequence number.
+    /// Sets the longest time that a commit may take.
+    #[cfg(test)]
+    pub(crate) fn set_longest(&self, longest: Duration) {
+        self.longest.store(longest.as_micros() as u64, atomic::Ordering::Relaxed);
+    }
+
+    /// Returns whether a thread waits for commits.
+    #[cfg(test)]
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.queue.lock().waiters > 0
+    }
+
+    /// Returns the last visible sequence number.
     pub(crate) fn visible(&self) -> Seq {
         self.visible.load(atomic::Ordering::Acquire)
     }
 
-    /// Visible state and log position, of one moment.
+    /// Returns the visible state and the log position, as of one moment.
     pub(crate) fn published(&self) -> Published {
         self.queue.lock().published
     }
 
-    /// Takes the next place. Called in commit order, under the commit lane's lock.
+    /// Takes the next place and returns its number. Called in commit order, under the commit lane's lock.
     pub(crate) fn enter(&self, after: Published) -> u64 {
         let mut queue = self.queue.lock();
         queue.places.push_back(Place { after, done: false });
@@ -81,14 +103,16 @@ impl Publisher {
         let at = (place - queue.front) as usize;
         queue.places[at].done = true;
         let mut moved = false;
-        while queue.failed.is_none() && queue.places.front().is_some_and(|p| p.done) {
+        while queue.failed.is_none()
+            && queue.places.front().is_some_and(|p| p.done || drumlin_types::bug!("B43"))
+        {
             let next = queue.places.pop_front().expect("seen");
             queue.front += 1;
             queue.published = next.after;
             self.visible.store(next.after.seq, atomic::Ordering::Release);
             moved = true;
         }
-        if moved && queue.waiters > 0 {
+        if (moved || queue.failed.is_some()) && queue.waiters > 0 {
             self.moved.notify_all();
         }
         while queue.front <= place {
@@ -102,26 +126,38 @@ impl Publisher {
         Ok(())
     }
 
-    /// Waits until every commit that took a place is published. An error when one failed, or takes longer than a commit can.
-    pub(crate) fn drain(&self) -> Result<()> {
+    /// Waits until every commit that already has a place has finished, successfully or not. Returns an error if one
+    /// takes longer than a commit may.
+    pub(crate) fn wait_ended(&self) -> Result<()> {
         let mut queue = self.queue.lock();
-        while !queue.places.is_empty() {
-            if let Some(error) = &queue.failed {
-                return Err(error.clone());
+        let end = queue.front + queue.places.len() as u64;
+        loop {
+            let under_way = queue.under_way(end);
+            if under_way == 0 {
+                return Ok(());
             }
-            let front = queue.front;
             queue.waiters += 1;
-            let (next, has_passed) = self.moved.wait_timeout(queue, LONGEST_COMMIT);
+            let longest = Duration::from_micros(self.longest.load(atomic::Ordering::Relaxed));
+            let (next, has_passed) = self.moved.wait_timeout(queue, longest);
             queue = next;
             queue.waiters -= 1;
-            if has_passed && queue.front == front {
-                return Err(Error::new(ErrorKind::Bug, "a write that began does not end"));
+            if has_passed && queue.under_way(end) == under_way {
+                return Err(Error::new(ErrorKind::Bug, "a write has been running for over 60 s"));
             }
         }
-        Ok(())
     }
 
-    /// A commit failed after it took its place: nothing behind it can be published any more.
+    /// Waits until every commit that already has a place is published. Returns an error if one failed, or takes longer
+    /// than a commit may.
+    pub(crate) fn drain(&self) -> Result<()> {
+        self.wait_ended()?;
+        match &self.queue.lock().failed {
+            Some(error) => Err(error.clone()),
+            None => Ok(()),
+        }
+    }
+
+    /// Records that a commit failed after it took its place. No later commit can be published.
     pub(crate) fn fail(&self, error: Error) {
         let mut queue = self.queue.lock();
         queue.failed.get_or_insert(error);
@@ -144,15 +180,20 @@ mod tests {
         std::thread::scope(|scope| {
             let [first, second] = places;
             scope.spawn(|| {
-                publisher.drain().expect("both end");
-                assert!(ended.load(Ordering::SeqCst), "the first is still under way");
+                publisher.drain().expect("both commits finish");
+                assert!(ended.load(Ordering::SeqCst), "the first commit has not finished");
             });
-            scope.spawn(move || queue.finish(second).expect("once the first is there"));
+            scope.spawn(move || queue.finish(second).expect("published after the first commit"));
             ended.store(true, Ordering::SeqCst);
-            publisher.finish(first).expect("the first");
+            publisher.finish(first).expect("the first commit is published");
         });
-        publisher.enter(Published { seq: 3, log_end: 3 });
+        let third = publisher.enter(Published { seq: 3, log_end: 3 });
         publisher.fail(Error::new(ErrorKind::Io, "a disk"));
-        assert_eq!(publisher.drain().expect_err("it failed").kind(), ErrorKind::Io);
+        publisher.set_longest(Duration::from_millis(1));
+        let goes_on = publisher.drain().expect_err("the third commit has not finished");
+        assert_eq!(goes_on.kind(), ErrorKind::Bug, "{goes_on}");
+        publisher.finish(third).expect_err("the commit failed");
+        publisher.wait_ended().expect("nothing is under way");
+        assert_eq!(publisher.drain().expect_err("a commit failed").kind(), ErrorKind::Io);
     }
 }

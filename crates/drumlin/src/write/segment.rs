@@ -1,104 +1,131 @@
-//! Log segments as files: made, recycled, begun, and known to be on disk.
+//! Log segments as files: allocation, recycling, and when each of their parts becomes durable.
 //!
-//! A segment is *ready* when its file is there, reserved and mapped under a number of its own; it is *begun* when its
-//! header is written; it is *known* when header and name last. Nothing waits for the last step when a segment is begun:
+//! A segment file is written under a temporary name and gets its own name only when its length is durable. A segment
+//! file that is too short was therefore truncated by somebody: that is damage, and never the effect of a crash.
 //!
-//! 1. What is synced in a segment makes it known on the way, before anything in it counts as durable.
-//! 2. The log floor in the manifest never names a segment that is not known, as recovery begins there.
-//! 3. Power loss leaves of a segment that was not known nothing, or a file without a sound header of its own number. In
-//!    it was nothing that anybody was promised.
+//! | state | in the code | what holds |
+//! |---|---|---|
+//! | preallocated | `ready` | the file has the next number and its full length, and is mapped; it has no header yet |
+//! | open | `begun` | its header is written; commits write records |
+//! | durable start | `known` | its header and its directory entry are durable, so recovery may start there |
+//!
+//! | flag | what is durable |
+//! |---|---|
+//! | `is_settled` | the length of the file, so that a sync of the header's range suffices |
+//! | `is_named`, `named` | the directory entry |
+//!
+//! Opening a segment does not wait for its durable start. Three rules make that safe:
+//!
+//! 1. A sync of records in a segment first makes its header and directory entry durable. Only then do the records count
+//!    as durable.
+//! 2. The log floor in the manifest never names a segment without a durable start, because recovery begins there.
+//! 3. After power loss a segment without a durable start is missing, or its file has no valid header with its own
+//!    number. It held no record that was reported as durable.
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::base::dir_lock::{DirLock, check_file};
+use crate::base::error::{Error, ErrorKind, Result};
 use crate::version::Obsolete;
 use drumlin_env::sync::{Arc, Mutex, atomic};
-use drumlin_env::{Env, File, FileKind};
+use drumlin_env::{DirEntry, Env, File, FileKind};
 use drumlin_format::log::SEGMENT_HEADER_LEN;
 use drumlin_format::names::FileName;
 use drumlin_types::LogNumber;
 use std::path::{Path, PathBuf};
 
-/// Bytes before a segment's first record.
+/// Offset of a segment's first record in its file.
 pub(super) const HEADER_LEN: u64 = SEGMENT_HEADER_LEN as u64;
 
 /// A log segment that is open for writing.
 pub(crate) struct Segment {
     pub(crate) number: LogNumber,
-    /// None in a store that was opened read-only: there is no segment then, and none is made.
+    /// File of the segment; `None` in a store that was opened read-only, which has no open segment and never creates
+    /// one.
     file: Option<File>,
     /// Global position of its first record.
     pub(crate) base: u64,
-    /// Whether the length of its file lasts.
+    /// Length of its file in bytes.
+    bytes: u64,
+    /// Whether the length of its file is durable.
     is_settled: bool,
-    /// Whether its name lasts.
+    /// Whether its directory entry is durable.
     named: atomic::AtomicBool,
 }
 
 impl Segment {
-    /// The file that takes records.
+    /// Returns the file that takes records.
     pub(crate) fn file(&self) -> Result<&File> {
         self.file.as_ref().ok_or_else(Error::read_only)
     }
 
-    /// The segment that begins at `base` in the file of `stored`.
+    /// Creates the open segment in the file of `stored`. Its first record gets the global position `base`.
     pub(super) fn begun(stored: &Stored, base: u64) -> Segment {
-        let Stored { number, ref file, is_settled, is_named, .. } = *stored;
-        Segment { number, file: file.clone(), base, is_settled, named: atomic::AtomicBool::new(is_named) }
+        let Stored { number, bytes, ref file, is_settled, is_named, .. } = *stored;
+        let named = atomic::AtomicBool::new(is_named);
+        Segment { number, file: file.clone(), base, bytes, is_settled, named }
     }
 
-    /// Makes what was written to the segment durable, its header with it, but not its name.
+    /// Makes the segment's records and header durable, but not its directory entry.
     pub(crate) fn sync(&self) -> Result<()> {
         let file = self.file()?;
-        file.sync_data().map_err(|e| Error::io(file.path(), "cannot sync the log", e))
+        file.sync_data().map_err(|e| failed_sync(Error::io(file.path(), "cannot sync the log", e)))
     }
 
-    /// Takes away everything from `offset` on, of a segment that is not written to any more.
-    pub(crate) fn cut(&self, offset: u64) -> Result<()> {
-        let file = self.file()?;
-        file.set_len(offset).map_err(|e| Error::io(file.path(), "cannot cut a log segment", e))
+    /// Returns an error if its file was removed or truncated by somebody.
+    pub(super) fn check(&self) -> Result<()> {
+        check_file(self.file()?, self.bytes)
     }
 
     /// Makes its header durable.
     pub(super) fn sync_header(&self) -> Result<()> {
         let file = self.file()?;
-        // Of a recycled segment the old records need not last: they are in tables.
+        // The old records of a recycled segment need not become durable: they are in tables.
         let synced = if self.is_settled { file.sync_range(0, HEADER_LEN) } else { file.sync_data() };
-        synced.map_err(|e| Error::io(file.path(), "cannot sync a log header", e))
+        synced.map_err(|e| failed_sync(Error::io(file.path(), "cannot sync a log header", e)))
     }
 }
 
 /// A segment on disk.
 pub(super) struct Stored {
     pub(super) number: LogNumber,
-    /// Length of its file.
+    /// Length of its file in bytes.
     pub(super) bytes: u64,
-    /// Open since it took records; none for a segment of an earlier opening. Recycled open it costs no opening, no mapping,
-    /// and no page that the system has to fetch or clear.
+    /// Handle of the file, kept open since it took records; `None` for a segment of an earlier opening of the store. An
+    /// open file can be recycled without opening or mapping it again, and its pages are already in memory.
     pub(super) file: Option<File>,
-    /// Its length lasts.
+    /// Whether its length is durable.
     pub(super) is_settled: bool,
-    /// Its name lasts.
+    /// Whether its directory entry is durable.
     pub(super) is_named: bool,
-    /// It is in memory, all of it.
+    /// Whether the whole file is mapped and in memory.
     pub(super) is_mapped: bool,
 }
 
-/// What the log needs to know of its surroundings.
+/// Returns the error of a failed data sync. No such failure passes: what is on disk is unknown, whatever its cause. So
+/// `TooManyFiles`, which callers retry, becomes an I/O error.
+fn failed_sync(error: Error) -> Error {
+    if error.kind() == ErrorKind::TooManyFiles { error.with_kind(ErrorKind::Io) } else { error }
+}
+
+/// What the log needs to create files: directory, segment size, disk budget and directory lock.
 pub(crate) struct LogHome {
     pub(crate) env: Env,
     pub(crate) dir: PathBuf,
     /// Bytes of records in a segment.
     pub(crate) segment_bytes: u64,
     pub(crate) budget: DiskBudget,
-    /// A sync of the directory failed: which names last is not known, whatever a later sync says.
+    /// Lock that keeps other processes out of the directory.
+    lock: Arc<DirLock>,
+    /// Error of the first failed sync of the directory. After it nobody can say which directory entries are durable,
+    /// whatever later syncs return.
     unnamed: Mutex<Option<Error>>,
 }
 
-/// What log and tables may take on disk.
+/// Limit on the disk space that the log and the tables may use together.
 #[derive(Default)]
 pub(crate) struct DiskBudget {
-    /// In bytes; 0 for no limit.
+    /// Limit in bytes; 0 for no limit.
     pub(crate) limit: atomic::AtomicU64,
-    /// Knows the bytes of all tables.
+    /// Counts the bytes of all tables.
     pub(crate) tables: Arc<Obsolete>,
 }
 
@@ -107,29 +134,39 @@ impl DiskBudget {
         DiskBudget { limit: atomic::AtomicU64::new(limit), tables }
     }
 
-    /// Fails when the budget does not allow so many bytes of log.
+    /// Returns an error if the budget does not allow `log` bytes of log segments.
     pub(super) fn check(&self, log: u64) -> Result<()> {
         let limit = self.limit.load(atomic::Ordering::Relaxed);
         let tables = self.tables.bytes_on_disk();
         if limit == 0 || tables.saturating_add(log) <= limit {
             return Ok(());
         }
-        let what =
-            format!("disk_budget is {limit} bytes: tables take {tables} of it, and the log would take {log}");
+        let what = format!("disk_budget is {limit} bytes: tables use {tables}, and the log would need {log}");
         Err(Error::new(ErrorKind::NoSpace, what))
     }
 }
 
 impl LogHome {
-    pub(crate) fn new(env: Env, dir: PathBuf, segment_bytes: u64, budget: DiskBudget) -> LogHome {
-        LogHome { env, dir, segment_bytes, budget, unnamed: Mutex::new(None) }
+    pub(crate) fn new(
+        env: Env,
+        dir: PathBuf,
+        segment_bytes: u64,
+        budget: DiskBudget,
+        lock: Arc<DirLock>,
+    ) -> LogHome {
+        LogHome { env, dir, segment_bytes, budget, lock, unnamed: Mutex::new(None) }
+    }
+
+    /// Returns an error if the directory lock was lost.
+    pub(super) fn check_lock(&self) -> Result<()> {
+        self.lock.check()
     }
 
     pub(crate) fn path(&self, number: LogNumber) -> PathBuf {
         path_in(&self.dir, number)
     }
 
-    /// Makes the file of segment `number`, of a recycled one when that is at hand. Its name does not last yet.
+    /// Makes the file of segment `number`, by recycling if `recycled` is given. Its directory entry is not durable yet.
     pub(super) fn make(&self, number: LogNumber, recycled: Option<Stored>, capacity: u64) -> Result<Stored> {
         let is_settled = recycled.as_ref().is_some_and(|old| old.is_settled);
         let bytes = recycled.as_ref().map_or(HEADER_LEN + capacity, |old| old.bytes);
@@ -143,35 +180,34 @@ impl LogHome {
         let fs = self.env.fs();
         if let Some(Stored { file: Some(file), number: old, .. }) = recycled {
             return fs.rename_open(file, &path, FileKind::Log).map_err(|e| {
-                // Neither name is left for a segment that nobody counts.
+                // No file may stay that the log does not count, under the old name or the new one.
                 self.give_up(*old);
                 fail("cannot recycle a log segment", e)
             });
         }
-        let made = fs.create(&path, FileKind::Log).map_err(|e| fail("cannot create a log segment", e))?;
-        // The length must last before the segment counts for anything: its first sync sees to that.
-        match made.allocate(0, HEADER_LEN + capacity) {
-            Ok(()) => Ok(made),
-            Err(e) => {
-                self.give_up(number);
-                Err(fail("cannot allocate a log segment", e))
-            }
-        }
+        let temp = self.dir.join(FileName::Temp(number.0).to_string());
+        let made = fs.create(&temp, FileKind::Log).map_err(|e| fail("cannot create a log segment", e))?;
+        let sized = made.allocate(0, HEADER_LEN + capacity);
+        let sized = sized.map_err(|e| fail("cannot allocate a log segment", e));
+        let named = sized.and_then(|()| {
+            made.sync_data().map_err(|e| fail("cannot sync a log segment", e))?;
+            fs.rename_open(&made, &path, FileKind::Log).map_err(|e| fail("cannot rename a log segment", e))
+        });
+        named.inspect_err(|_| {
+            let _ = fs.unlink(&temp, FileKind::Log);
+        })
     }
 
-    /// Segment `number` was not made: no file of it stays. What cannot be removed goes when the store is opened again.
+    /// Removes the file of segment `number`, which could not be made. If that fails, the next open removes it.
     pub(super) fn give_up(&self, number: LogNumber) {
         let _ = self.env.fs().unlink(&self.path(number), FileKind::Log);
     }
 
-    /// Makes a file ready for the next segment, so that beginning it costs nothing: in the background, as this may
+    /// Preallocates the file of the next segment, so that opening it costs nothing. Runs in the background, as it may
     /// take long.
     pub(super) fn make_ready(&self, number: LogNumber, recycled: Option<Stored>) -> Result<Stored> {
         let mut made = self.make(number, recycled, self.segment_bytes)?;
         let result = made.file.as_ref().map_or(Ok(()), |file| {
-            if !made.is_settled {
-                file.sync_data().map_err(|e| Error::io(file.path(), "cannot sync a log segment", e))?;
-            }
             self.sync_names()?;
             map(file, true)
         });
@@ -180,7 +216,7 @@ impl LogHome {
         Ok(made)
     }
 
-    /// Makes the names of all segments last.
+    /// Makes the directory entries of all segments durable.
     fn sync_names(&self) -> Result<()> {
         if drumlin_types::bug!("B2") {
             return Ok(());
@@ -191,13 +227,13 @@ impl LogHome {
         }
         let synced = self.env.fs().sync_dir(&self.dir);
         synced.map_err(|e| Error::io(&self.dir, "cannot sync the directory", e)).inspect_err(|error| {
-            if error.kind() != ErrorKind::NoSpace {
+            if !error.is_shortage() {
                 *unnamed = Some(error.clone());
             }
         })
     }
 
-    /// Makes the names of `segments` last, where they do not yet.
+    /// Makes the directory entries of `segments` durable, if they are not yet.
     pub(super) fn name(&self, segments: &[Arc<Segment>]) -> Result<()> {
         if segments.iter().all(|segment| segment.named.load(atomic::Ordering::Acquire)) {
             return Ok(());
@@ -208,12 +244,24 @@ impl LogHome {
     }
 }
 
-/// Lets records be copied into `file` from now on. `fetch` when nobody waits for it: all its pages are brought in.
+/// Maps `file` so that records can be copied into it. With `fetch`, all its pages are brought into memory; that takes
+/// long, so it is only for calls that no commit waits for.
 pub(super) fn map(file: &File, fetch: bool) -> Result<()> {
     file.map_writes(fetch).map_err(|e| Error::io(file.path(), "cannot map a log segment", e))
 }
 
-/// Path of a log segment, for messages.
+/// Returns the path of a log segment.
 pub(crate) fn path_in(dir: &Path, number: LogNumber) -> PathBuf {
     dir.join(FileName::Log(number).to_string())
+}
+
+/// Returns the numbers of the log segments among `entries`, in order.
+pub(crate) fn log_numbers(entries: &[DirEntry]) -> Vec<LogNumber> {
+    let number = |entry: &DirEntry| match FileName::parse(&entry.name) {
+        Some(FileName::Log(number)) => Some(number),
+        _ => None,
+    };
+    let mut numbers: Vec<LogNumber> = entries.iter().filter_map(number).collect();
+    numbers.sort_unstable();
+    numbers
 }

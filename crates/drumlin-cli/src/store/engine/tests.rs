@@ -1,4 +1,4 @@
-//! Opening where nothing can be written.
+//! Tests of opening a store that cannot be written.
 
 use super::*;
 use drumlin::env::{Effect, Fault, FileKind, MemEnv, Op, When};
@@ -16,7 +16,7 @@ fn is_readable(mem: &MemEnv) {
     assert_eq!(store.verify().expect("verify").findings, vec![]);
     assert!(store.put(b"k", b"w", Durability::Sync).is_err());
     store.close().expect("close");
-    // Commands that write, or that are to set an option for good, say what is wrong.
+    // Commands that write, or that set a permanent option, report the error.
     assert!(open_for(mem, Access::Existing, &[]).is_err());
     assert!(open_for(mem, Access::Create, &[]).is_err());
     assert!(open_for(mem, Access::Read, &[("durability", "sync")]).is_err());
@@ -36,7 +36,7 @@ fn what_only_reads_needs_no_space_and_no_permission() {
         (Op::Create, Some(FileKind::Log), 13),
         (Op::Create, Some(FileKind::Manifest), 30),
     ] {
-        // The lock to write is refused and the lock to read, the next one, is given.
+        // The fault rejects the lock for writing and allows the next lock, which is the one for reading.
         mem.inject(Fault { op: Some(op), kind, when: When::Nth(0), effect: Effect::Fail(code) });
         let store = open_for(&mem, Access::Read, &[]).expect("read-only");
         assert_eq!(store.get(b"k").expect("get"), Some(b"v".to_vec()));

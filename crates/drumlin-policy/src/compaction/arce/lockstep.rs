@@ -1,8 +1,8 @@
-//! A small world in which the best schedule is known exactly, to compare the score with.
+//! A small model whose optimal schedule is computable, to compare scored decisions with the optimum.
 //!
-//! One run of one unit comes in each window, merging handles a fixed number of units per window and takes
-//! whole windows, and a window costs the number of its runs. Dynamic programming over all schedules of
-//! merges of neighbours gives the optimum.
+//! One run of one unit arrives in each flush interval. Compaction processes a fixed number of units per flush
+//! interval and takes whole flush intervals. A flush interval costs its number of runs. Dynamic programming over all
+//! schedules of compactions of neighbours gives the optimum.
 
 use alloc::collections::BTreeMap;
 use std::vec::Vec;
@@ -12,7 +12,7 @@ type Runs = Vec<u32>;
 
 struct World {
     horizon: u32,
-    /// Units merged per window.
+    /// Units compacted per flush interval.
     speed: u32,
 }
 
@@ -21,7 +21,8 @@ impl World {
         units.div_ceil(self.speed)
     }
 
-    /// Cost of `busy` windows during which nothing else merges, and the runs after them.
+    /// Returns the cost of `busy` flush intervals without a finished compaction, with the runs and the time after
+    /// them.
     fn wait(&self, runs: &Runs, at: u32, busy: u32) -> (u32, Runs, u32) {
         let (mut runs, mut cost) = (runs.clone(), 0);
         let end = (at + busy).min(self.horizon);
@@ -32,7 +33,7 @@ impl World {
         (cost, runs, end)
     }
 
-    /// The merge of `from..to` from window `at` on.
+    /// Compacts `from..to`, beginning at flush interval `at`. Returns the same as `wait`.
     fn merge(&self, runs: &Runs, at: u32, from: usize, to: usize) -> (u32, Runs, u32) {
         let units: u32 = runs[from..to].iter().sum();
         let busy = self.windows(units);
@@ -63,13 +64,13 @@ impl World {
         best
     }
 
-    /// The cost of always starting the merge of the best score M*y - t above nothing.
+    /// Returns the cost of always starting the compaction with the highest positive score M*y - t.
     fn scored(&self, mut runs: Runs, horizon: f64) -> u32 {
         let (mut at, mut cost) = (0, 0);
         while at < self.horizon {
             let mut best: Option<(f64, usize, usize)> = None;
             for width in 2..=runs.len() {
-                // Of each width the lightest, of these the oldest.
+                // For each width the lightest interval; among equal ones, the oldest.
                 let weights =
                     (0..=runs.len() - width).map(|from| runs[from..from + width].iter().sum::<u32>());
                 let (from, units) =

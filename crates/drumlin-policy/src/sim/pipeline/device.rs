@@ -1,39 +1,39 @@
-//! A device as a fluid: every job would go at its own rate; when that is more than the device gives, flushes are served
-//! first, and within a class the rest is shared in proportion.
+//! Fluid model of a device. Each job has a rate at which it would run alone. If the rates exceed the bandwidth,
+//! flushes are served first, and jobs of one class share the rest in proportion.
 //!
-//! Rates change only when a job begins or ends. All is in whole bytes, bytes per second and nanoseconds: what is left
-//! of a job is kept in byte-nanoseconds per second, so nothing is lost to rounding but less than a byte per second of
+//! Rates change only when a job begins or ends. All values are whole bytes, bytes per second and nanoseconds. The
+//! remainder of a job is kept in byte-nanoseconds per second, so rounding loses less than one byte per second of
 //! rate.
 
 use alloc::collections::BTreeMap;
 
 const SECOND: u128 = 1_000_000_000;
 
-/// What a job is.
+/// Class of a job.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Class {
     /// Served first.
     Flush,
-    /// Shares what is left.
+    /// Shares the remaining bandwidth.
     Merge,
 }
 
 #[derive(Clone, Debug)]
 struct Job {
     class: Class,
-    /// Bytes per second that it would use.
+    /// Bytes per second that the job would use alone.
     cap: u64,
-    /// Bytes per second that it gets.
+    /// Bytes per second that the job gets.
     rate: u64,
-    /// Bytes left, times nanoseconds of a second.
+    /// Remaining bytes, times the nanoseconds of a second.
     left: u128,
 }
 
-/// The device with its jobs.
+/// Device with its jobs.
 #[derive(Clone, Debug)]
 pub struct Device {
     bandwidth: u64,
-    /// When flushes are not served first, all jobs share alike.
+    /// Whether flushes are served first; otherwise all jobs share alike.
     pub flush_first: bool,
     jobs: BTreeMap<u64, Job>,
     now: u64,
@@ -41,12 +41,12 @@ pub struct Device {
 }
 
 impl Device {
-    /// A device of so many bytes per second.
+    /// Creates a device of `bandwidth` bytes per second.
     pub fn new(bandwidth: u64) -> Device {
         Device { bandwidth: bandwidth.max(1), flush_first: true, jobs: BTreeMap::new(), now: 0, numbers: 0 }
     }
 
-    /// A job of `bytes` begins now; it would use `cap` bytes per second.
+    /// Starts a job of `bytes` bytes that would use `cap` bytes per second, and returns its number.
     pub fn add(&mut self, class: Class, bytes: u64, cap: u64) -> u64 {
         self.numbers += 1;
         let left = u128::from(bytes) * SECOND;
@@ -55,19 +55,20 @@ impl Device {
         self.numbers
     }
 
-    /// A job ends, done or not.
+    /// Removes a job, finished or not.
     pub fn remove(&mut self, job: u64) {
         self.jobs.remove(&job);
         self.share();
     }
 
-    /// The job that ends next, and when: of several the one that began first.
+    /// Returns the time at which the next job ends, and its number. Among several, the one that began first is
+    /// returned.
     pub fn next_end(&self) -> Option<(u64, u64)> {
         let end = |job: &Job| self.now + (job.left.div_ceil(u128::from(job.rate.max(1)))) as u64;
         self.jobs.iter().map(|(id, job)| (end(job), *id)).min()
     }
 
-    /// Lets time pass.
+    /// Advances the time to `now`.
     pub fn advance(&mut self, now: u64) {
         let passed = u128::from(now.saturating_sub(self.now));
         for job in self.jobs.values_mut() {
@@ -100,7 +101,7 @@ mod tests {
     use super::*;
     use alloc::vec::Vec;
 
-    /// The times at which jobs end, in the order in which they began; thousandths of a second.
+    /// Returns the end times of the jobs in the order in which they began, in thousandths of a second.
     fn ends(device: &mut Device) -> Vec<u64> {
         let mut ends = BTreeMap::new();
         while let Some((at, job)) = device.next_end() {

@@ -1,11 +1,11 @@
-//! A store without data, in virtual time: a writer, a flush thread, merge slots and a device, driving the same
-//! scheduler and the same policies as the engine does (downforce.md 3.10).
+//! Simulated store without data, in virtual time. A writer, a flush thread, compaction slots and a device drive the
+//! engine's scheduler and policies (downforce.md 3.10).
 //!
-//! - [`device`]: who gets how much of the device. [`space`]: how much a merge leaves.
-//! - [`setup`]: what is simulated. [`world`]: how it goes on. [`report`]: what it came to.
+//! - [`device`]: division of the device's bandwidth. [`space`]: output size of a compaction.
+//! - [`setup`]: parameters. [`world`]: the simulation. [`report`]: results.
 //!
-//! Time is whole nanoseconds, and of two events at one time the flush goes before the merge, the older before the
-//! younger: the same setup gives the same report.
+//! Time is in whole nanoseconds. Of two simultaneous events, the flush goes before the compaction and the older job
+//! before the younger, so the same setup gives the same report.
 
 pub mod device;
 pub mod report;

@@ -1,10 +1,10 @@
-//! What a simulated load came to.
+//! Results of a simulated load.
 
 use alloc::vec;
 use alloc::vec::Vec;
 use drumlin_types::LEVELS;
 
-/// Most slots that are told apart.
+/// Length of the histogram of busy slots, which bounds the number of slots that it can tell apart.
 pub const SLOTS: usize = 65;
 
 /// Figures of one load.
@@ -16,27 +16,27 @@ pub struct Report {
     pub ingested: u64,
     /// Bytes written by flushes.
     pub flushed: u64,
-    /// Bytes written by merges.
+    /// Bytes written by compactions.
     pub merged: u64,
-    /// Bytes that changed their level unread.
+    /// Bytes that changed their level by a trivial move.
     pub moved: u64,
-    /// Bytes of output levels that were merged along.
+    /// Bytes of output levels that were folded.
     pub folded: u64,
-    /// Nanoseconds for which so many slots were busy.
+    /// Nanoseconds by number of busy slots.
     pub busy: Vec<u64>,
     /// Slot nanoseconds by source level.
     pub by_level: [u64; LEVELS],
-    /// Every tenth of a virtual second: busy slots by source level.
+    /// Busy slots by source level, every tenth of a virtual second.
     pub series: Vec<[u16; LEVELS]>,
-    /// Most runs of level 0.
+    /// Largest number of runs in level 0.
     pub most_level0: usize,
-    /// Sum over the seconds of the mean depth, in thousandths, and their number.
+    /// Sum over the seconds of the mean depth, in thousandths, and the number of seconds.
     pub depth: (u64, u64),
-    /// Pieces merged, and of them those that were done before they might be installed, and those that landed.
+    /// Number of compacted pieces, of those that finished before they could be installed, and of those that landed.
     pub pieces: (u64, u64, u64),
-    /// Plans admitted, and refused.
+    /// Number of plans admitted, and refused.
     pub plans: (u64, u64),
-    /// Nanoseconds for which no write could pass.
+    /// Nanoseconds in which writes were stopped.
     pub stopped: u64,
 }
 
@@ -62,34 +62,34 @@ impl Default for Report {
 }
 
 impl Report {
-    /// Megabytes of 2^20 per second.
+    /// Returns the throughput in MiB per second.
     pub fn throughput(&self) -> f64 {
         self.ingested as f64 / 1_048_576.0 / (self.nanos.max(1) as f64 / 1e9)
     }
 
-    /// Bytes written per byte that the program wrote.
+    /// Returns the bytes written per byte that the program wrote.
     pub fn write_amp(&self) -> f64 {
         (self.flushed + self.merged) as f64 / self.ingested.max(1) as f64
     }
 
-    /// Mean of busy slots.
+    /// Returns the mean number of busy slots.
     pub fn mean_busy(&self) -> f64 {
         let sum: u128 = self.busy.iter().enumerate().map(|(n, time)| n as u128 * u128::from(*time)).sum();
         sum as f64 / self.busy.iter().sum::<u64>().max(1) as f64
     }
 
-    /// Share of the time with at least `slots` busy.
+    /// Returns the fraction of the time with at least `slots` slots busy.
     pub fn share_busy(&self, slots: usize) -> f64 {
         let most = slots.min(self.busy.len());
         self.busy[most..].iter().sum::<u64>() as f64 / self.busy.iter().sum::<u64>().max(1) as f64
     }
 
-    /// Mean of busy slots whose piece comes from `level`.
+    /// Returns the mean number of slots whose piece comes from `level`.
     pub fn mean_of_level(&self, level: usize) -> f64 {
         self.by_level[level] as f64 / self.nanos.max(1) as f64
     }
 
-    /// Mean over time of the files that a read meets.
+    /// Returns the mean over time of the number of files that a read meets.
     pub fn mean_depth(&self) -> f64 {
         self.depth.0 as f64 / 1000.0 / self.depth.1.max(1) as f64
     }

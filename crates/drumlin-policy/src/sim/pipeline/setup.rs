@@ -1,25 +1,24 @@
-//! What is simulated: sizes, rates, limits. The preset is that of the Downforce paper (6.1).
+//! Parameters of a simulation: sizes, rates, limits. The preset is that of the Downforce paper (6.1).
 
 use crate::schedule::Settings;
 
 const MIB: u64 = 1 << 20;
 
-/// How fast the program writes.
+/// Throttling of the writer.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Writer {
-    /// As fast as it may, at most at the rate of the setup; slowed evenly from `slow` runs of level 0 to a stop at
-    /// `stop`.
+    /// The setup's write rate, reduced linearly from `slow` runs of level 0 down to a stop at `stop` runs.
     Linear {
-        /// Runs from which on it is slowed.
+        /// Number of runs at which slowing begins.
         slow: u32,
-        /// Runs at which it stops.
+        /// Number of runs at which the writer stops.
         stop: u32,
     },
-    /// As fast as the policy's pace lets it.
+    /// The policy's write rate limit.
     Paced,
 }
 
-/// A simulated load.
+/// Simulated load.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Setup {
     /// Bytes that the program writes.
@@ -28,11 +27,11 @@ pub struct Setup {
     pub memtable: u64,
     /// Bytes of a file.
     pub file: u64,
-    /// Limits of the scheduler; the number of slots stands here.
+    /// Scheduler settings, including the number of slots.
     pub settings: Settings,
     /// Bytes per second that the program would write.
     pub write_rate: u64,
-    /// How it is slowed.
+    /// Throttling of the writer.
     pub writer: Writer,
     /// Bytes per second of a flush.
     pub flush_rate: u64,
@@ -40,20 +39,20 @@ pub struct Setup {
     pub slot_rate: u64,
     /// Bytes per second of the device.
     pub bandwidth: u64,
-    /// Flushes are served first.
+    /// Whether flushes are served first.
     pub flush_first: bool,
-    /// Bytes of all keys, when keys are overwritten.
+    /// Bytes of all keys together, when keys are overwritten.
     pub universe: Option<u64>,
-    /// Lookups and seeks per second that the policy and the scheduler are told of.
+    /// Lookups and seeks per second that the policy and the scheduler see.
     pub reads: (f64, f64),
-    /// One piece in so many takes twenty times as long; 0 for none.
+    /// Reciprocal of the fraction of pieces that take twenty times as long; 0 for none.
     pub slow_one_in: u32,
-    /// Seed of the keys' chance.
+    /// Random seed.
     pub seed: u64,
 }
 
 impl Setup {
-    /// The paper's, with so many slots.
+    /// Returns the paper's setup with `slots` slots.
     pub fn downforce(slots: u32) -> Setup {
         Setup {
             total: 51_200 * MIB,
@@ -73,7 +72,7 @@ impl Setup {
         }
     }
 
-    /// The same with a part of the bytes.
+    /// Returns the setup with one `of`-th of the bytes.
     pub fn part(self, of: u64) -> Setup {
         Setup { total: self.total / of.max(1), ..self }
     }

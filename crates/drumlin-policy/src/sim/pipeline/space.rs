@@ -1,10 +1,11 @@
-//! How many entries a merge leaves.
+//! Output size of a compaction.
 //!
-//! Loads without overwrites add up. Else keys are drawn evenly from a universe: of u keys in a range, a file of n
-//! entries there holds each with probability n/u, so files of n_i entries merge to u (1 - prod(1 - n_i/u)).
+//! Without overwrites, input sizes add up. Otherwise keys are drawn evenly from a universe. Of u keys in a range, a
+//! file of n entries there holds each with probability n/u, so files of n_i entries are compacted to u (1 - prod(1 -
+//! n_i/u)).
 
-/// Bytes that remain of files of `parts` bytes, merged; `universe` is the bytes of all keys in their range, or `None`
-/// for a load without overwrites.
+/// Returns the bytes that remain when files of `parts` bytes are compacted. `universe` is the bytes of all keys in
+/// their range, or `None` for a load without overwrites.
 pub fn merged_bytes(parts: &[u64], universe: Option<u64>) -> u64 {
     let sum: u64 = parts.iter().sum();
     let Some(universe) = universe.filter(|u| *u > 0) else { return sum };

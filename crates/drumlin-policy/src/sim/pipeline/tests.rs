@@ -1,4 +1,4 @@
-//! The directions of the paper's figures, at a small size: an eighth of its load, written twice as fast.
+//! Directions of the paper's figures at a small size: an eighth of its load, written twice as fast.
 
 use super::*;
 use crate::by_name;
@@ -21,7 +21,7 @@ fn run(policy: &str, setup: &Setup) -> Report {
     load(&mut *by_name(policy).unwrap(), setup).unwrap()
 }
 
-/// What unsplit, split and pipelined modes come to.
+/// Returns the reports of the unsplit, split and pipelined modes.
 fn modes(policy: &str, slots: u32) -> [Report; 3] {
     [Mode::Unsplit, Mode::Split, Mode::Pipelined].map(|mode| run(policy, &setup(mode, slots)))
 }
@@ -60,7 +60,7 @@ fn one_slot_holds_a_steady_writer() {
     let (split, pipelined) = (at(LEVELED, Mode::Split, 80), at(LEVELED, Mode::Pipelined, 80));
     assert!(pipelined.throughput() > 79.0 && pipelined.most_level0 < split.most_level0);
     let (split, pipelined) = (at(TIERED, Mode::Split, 40), at(TIERED, Mode::Pipelined, 40));
-    assert!(pipelined.most_level0 <= 6 && split.most_level0 > 12, "long merges give way to level 0");
+    assert!(pipelined.most_level0 <= 6 && split.most_level0 > 12, "long compactions give way to level 0");
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn figures_add_up() {
 
 #[test]
 fn tiers_rewrite_what_the_closed_form_says() {
-    // 1 + (1/n) sum of C^j floor(n / C^j), for n flushes and C runs a merge.
+    // 1 + (1/n) sum of C^j floor(n / C^j), for n flushes and C runs per compaction.
     let exact = |n: u32, c: u64| {
         let UnitReport { merged, .. } =
             unit_flushes(&mut *by_name(&std::format!("tiering:{c}")).unwrap(), n).unwrap();
@@ -96,7 +96,7 @@ fn tiers_rewrite_what_the_closed_form_says() {
     for (n, c, amplification) in [(800, 4, 4.92), (400, 4, 4.60), (256, 4, 5.0), (1000, 10, 4.0)] {
         assert!((exact(n, c) - amplification).abs() < 0.005, "{n} {c}");
     }
-    // Merges under way lag behind, and never rewrite more.
+    // Compactions in progress lag behind, and never rewrite more.
     let report = run(TIERED, &setup(Mode::Pipelined, 4));
     let flushes = (report.ingested / (64 * MIB)) as u32;
     assert!(report.write_amp() <= exact(flushes, 4) && report.write_amp() > 0.5 * exact(flushes, 4));
@@ -109,7 +109,7 @@ fn fewer_extra_runs_cost_throughput_and_reads_make_merging_pay() {
         change(&mut setup);
         run(LEVELED, &setup)
     };
-    // With half of these bytes the flush alone sets the pace.
+    // With half of these bytes, only the flush would limit throughput.
     let whole = |setup: &mut Setup| setup.total *= 2;
     let free = with(&whole);
     let capped = with(&|setup| {
@@ -117,7 +117,8 @@ fn fewer_extra_runs_cost_throughput_and_reads_make_merging_pay() {
         setup.settings.depth_cap = Some(2);
     });
     assert!(capped.throughput() < free.throughput() && capped.folded >= free.folded);
-    // At full speed merging extra runs costs too much, whatever is read: here the writer leaves room.
+    // At full write speed, compacting extra runs costs too much at any read rate. Here the writer leaves bandwidth
+    // for it.
     let calm = with(&|setup| setup.write_rate = 100 * MIB);
     let read = with(&|setup| (setup.write_rate, setup.reads) = (100 * MIB, (4e6, 0.0)));
     assert!(read.merged > calm.merged && read.mean_depth() < calm.mean_depth(), "reads make merging pay");

@@ -1,8 +1,8 @@
-//! How a simulated load goes on.
+//! Event loop of a simulated load.
 //!
-//! After each event everything that may be done is done: outputs are installed, the policy is asked, its plans are
-//! admitted, moves are made, free slots get pieces. Then time passes to the next event: a job of the device ends, the
-//! memtable is full, a held piece is late, a second is over.
+//! After each event, all actions that are possible are taken: outputs are installed, the policy is called, its plans
+//! are admitted, moves are made, and free slots get pieces. Then time advances to the next event: a job of the device
+//! ends, the memtable is full, a held piece becomes late, or a second is over.
 
 use super::device::{Class, Device};
 use super::report::Report;
@@ -30,12 +30,12 @@ use drumlin_types::{KeyRange, LEVELS, Seq, TableId};
 
 const SECOND: u64 = 1_000_000_000;
 const SAMPLE: u64 = SECOND / 10;
-/// Keys at which depth is counted.
+/// Exclusive upper bound on key numbers, and the number of keys at which depth is counted.
 const KEYS: u32 = 1 << 24;
 const PROBES: u32 = 32;
 /// Bytes of an entry.
 const ENTRY: u64 = 1024;
-/// Events after which a load counts as stuck.
+/// Number of events after which a load counts as stuck.
 const MOST_EVENTS: u64 = 50_000_000;
 
 /// Simulates the load of `setup` under `policy`.
@@ -50,7 +50,7 @@ pub fn load(policy: &mut dyn CompactionPolicy, setup: &Setup) -> Result<Report, 
         world.pass(policy)?;
         world.settle(policy)?;
     }
-    Err(String::from("no end"))
+    Err(String::from("the simulated load did not finish"))
 }
 
 struct World {
@@ -59,12 +59,12 @@ struct World {
     flight: Flight,
     numbers: Numbers,
     device: Device,
-    /// Pieces that slots work on, by job.
+    /// Running pieces by their device job.
     running: BTreeMap<u64, PieceId>,
     flush: Option<u64>,
-    /// Bytes in the active memtable, times nanoseconds of a second.
+    /// Bytes in the active memtable, times the nanoseconds of a second.
     filled: u128,
-    /// A full memtable waits for the flush before it.
+    /// Whether a full memtable waits for the flush before it.
     is_full: bool,
     write_rate: u64,
     pace: Option<Pace>,
@@ -73,12 +73,12 @@ struct World {
     now: u64,
     seq: Seq,
     tables: u64,
-    /// Something happened since the policy was asked last, and a flush did.
+    /// Whether anything happened since the last policy call, and whether a flush did.
     due: bool,
     is_urgent: bool,
     next_second: u64,
     report: Report,
-    /// The tree with what is under way, and the projected one, until something changes them.
+    /// The tree with the plans under way, and the projected tree, cached until one of them changes.
     view: Option<Rc<TreeView>>,
     projected: Option<Rc<TreeView>>,
 }
@@ -115,7 +115,7 @@ impl World {
 
     // --- Time
 
-    /// Lets time pass to the next event, and takes it.
+    /// Advances to the next event and processes it.
     fn pass(&mut self, policy: &mut dyn CompactionPolicy) -> Result<(), String> {
         let job = self.device.next_end();
         let full = self.memtable_full();
@@ -151,7 +151,7 @@ impl World {
         Some(self.now + left as u64)
     }
 
-    /// Counts what goes on until `until`.
+    /// Adds the time up to `until` to the report.
     fn count(&mut self, until: u64) {
         let passed = until - self.now;
         let busy = self.running.len();
@@ -177,7 +177,7 @@ impl World {
         }
     }
 
-    /// The memtable is full.
+    /// Seals the full memtable.
     fn seal(&mut self) {
         self.report.ingested += self.setup.memtable;
         self.filled = 0;
@@ -280,7 +280,7 @@ impl World {
         }
     }
 
-    /// Does everything that may be done now.
+    /// Takes all actions that are possible now.
     fn settle(&mut self, policy: &mut dyn CompactionPolicy) -> Result<(), String> {
         loop {
             while let Some(install) =
@@ -315,24 +315,25 @@ impl World {
         self.flight.is_fed(&self.setup.settings, || Weights::of(&view, &self.design))
     }
 
-    /// The tree with what is under way.
+    /// Returns the tree with the plans under way.
     fn view(&mut self) -> Rc<TreeView> {
         let make = || Rc::new(project::view(&self.tree, &self.flight));
         self.view.get_or_insert_with(make).clone()
     }
 
-    /// That, after all that is under way.
+    /// Returns the tree after all plans under way.
     fn projected(&mut self) -> Rc<TreeView> {
         let view = self.view();
         self.projected.get_or_insert_with(|| Rc::new(view.projected())).clone()
     }
 
-    /// What is under way, or the tree, is another.
+    /// Invalidates the cached views, because the tree or the plans under way have changed.
     fn changed(&mut self) {
         (self.view, self.projected) = (None, None);
     }
 
-    /// Starts the next piece, if there is a slot or it takes none; otherwise says whether the policy is to be asked.
+    /// Starts the next piece, if a slot is free or the piece needs none. Otherwise returns whether the policy should
+    /// be called.
     fn start(&mut self) -> Result<Piece, bool> {
         if !self.flight.has_ready() {
             return Err(self.flight.rest().asks);
@@ -340,7 +341,7 @@ impl World {
         let is_free = self.running.len() < self.setup.settings.slots as usize;
         let view = self.view();
         let start = self.scene_mut(|flight, scene, _| flight.start_in(scene, &view, !is_free));
-        // A move, or what is folded, changes what is under way.
+        // A move, a fold or a divided piece changes the plans under way.
         let is_same = start.as_ref().map_or_else(|idle| idle.divided.is_empty(), |start| !start.changes_view);
         if !is_same {
             self.changed();
@@ -401,7 +402,7 @@ impl World {
         }
     }
 
-    /// Bytes per second that may be written now.
+    /// Returns the bytes per second that may be written now.
     fn admitted(&self) -> u64 {
         let full = self.setup.write_rate;
         match (self.setup.writer, &self.pace) {
@@ -459,7 +460,7 @@ impl World {
         policy.observe(&Outcome::Flushed { bytes, entries });
     }
 
-    /// What a piece reads, file by file.
+    /// Returns the inputs of a piece, file by file.
     fn parts(&self, piece: &Piece) -> Vec<FileView> {
         let mut parts = Vec::new();
         for span in &piece.inputs {
@@ -471,13 +472,13 @@ impl World {
         parts
     }
 
-    /// Bytes that a piece writes.
+    /// Returns the bytes that a piece writes.
     fn written(&self, piece: &Piece) -> u64 {
         let parts: Vec<u64> = self.parts(piece).iter().map(|f| f.bytes).collect();
         merged_bytes(&parts, self.universe(&piece.range))
     }
 
-    /// Bytes of all keys in `range`.
+    /// Returns the bytes of all keys in `range`.
     fn universe(&self, range: &KeyRange) -> Option<u64> {
         let all = KeyRange::new(key(0), Some(key(KEYS)));
         let share = crate::share::share(&all, range);
@@ -501,7 +502,7 @@ impl World {
         self.due = true;
     }
 
-    /// A piece changes the level of its inputs as they are.
+    /// Moves the inputs of a piece to its output level unchanged.
     fn move_piece(&mut self, piece: &Piece) {
         let files: Vec<FileView> =
             piece.inputs.iter().flat_map(|input| take_out(&mut self.tree, input)).collect();
@@ -542,7 +543,7 @@ impl World {
         }
     }
 
-    /// The files of `written` bytes that a merge of `parts` leaves.
+    /// Returns the output files, `written` bytes in total, of a compaction of `parts`.
     fn outputs(&mut self, parts: Vec<FileView>, written: u64) -> Vec<FileView> {
         let mut rest = merged(&parts, TableId(0));
         (rest.bytes, rest.entries, rest.keys) = (written, written / ENTRY, written / ENTRY);
@@ -564,7 +565,7 @@ impl World {
         outputs
     }
 
-    /// Puts files into `level`, where the scheduler says.
+    /// Adds files to `level`, in the run that the scheduler chooses.
     fn add(&mut self, piece: &Piece, level: u8, files: Vec<FileView>) -> Vec<TableId> {
         let tables = files.iter().map(|f| f.table).collect();
         let rooms: Vec<Room> = self.tree.levels[usize::from(level)]

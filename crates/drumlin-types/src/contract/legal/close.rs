@@ -1,9 +1,11 @@
-//! Closure: the smallest legal plan around a given one.
+//! Closure of a plan: adds the files that must move with it.
 //!
-//! Ages of runs in one level may interleave, so a plan that takes a file must often take others with
-//! it. What joins is clipped to the input that needs it, hence to the keys that the plan takes anyway:
-//! closure adds files and never widens the key range. Each joined part is an input itself and is closed
-//! in its turn, until nothing that stays behind is in the way.
+//! The sequence ranges of runs in one level may interleave. A plan that takes one file must therefore often take other
+//! files too. [`close_plan`] computes the smallest legal plan around a given one.
+//!
+//! Each added part is clipped to the input that requires it, so to keys that the plan takes anyway. Closure adds files
+//! and never widens the key range. An added part is itself an input, so closure repeats until no remaining file
+//! conflicts with an input.
 
 use super::illegal::{Conflict, Illegal};
 use super::inputs::{Inputs, span};
@@ -15,8 +17,9 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-/// `plan` with every part of a file added that must not stay behind. Fails as [`legal`] does, and when
-/// such a part is not free: a file yet to come cannot join.
+/// Returns `plan` with every part of a file added that must not stay behind.
+///
+/// Fails as [`legal`] does. Also fails when such a part cannot be taken, because its file is still being written.
 pub fn close_plan(projected: &TreeView, plan: &Plan) -> Result<Plan, Illegal> {
     let mut inputs = Inputs::resolve(projected, plan)?;
     let mut joined: Vec<Take> = Vec::new();
@@ -39,14 +42,14 @@ pub fn close_plan(projected: &TreeView, plan: &Plan) -> Result<Plan, Illegal> {
         }
     }
     if joined.is_empty() {
-        // Each input was looked at, and nothing is in its way.
+        // No input has a conflict.
         check_target(projected, plan)?;
         return Ok(plan.clone());
     }
     let mut closed = plan.clone();
     closed.take.append(&mut joined);
     closed.take = joint(closed.take);
-    // What joined is read anyway; folding it as well would name it twice.
+    // The closed plan reads the added parts anyway. Remove them from `may_fold`, so that none is named twice.
     let mut taken: BTreeMap<TableId, Vec<&KeyRange>> = BTreeMap::new();
     for take in &closed.take {
         taken.entry(take.table).or_default().push(&take.range);
@@ -59,7 +62,7 @@ pub fn close_plan(projected: &TreeView, plan: &Plan) -> Result<Plan, Illegal> {
     Ok(closed)
 }
 
-/// The takes with neighbouring ranges of a table made one, tables in the order of their first take.
+/// Joins adjacent ranges of the same table. Tables keep the order of their first take.
 fn joint(takes: Vec<Take>) -> Vec<Take> {
     let mut tables: Vec<(TableId, Vec<KeyRange>)> = Vec::new();
     let mut places: BTreeMap<TableId, usize> = BTreeMap::new();

@@ -1,13 +1,15 @@
-//! What a merge may drop or fold, judged by the files that it does not read.
+//! Rules for what a compaction may drop, derived from the files that it does not read.
 //!
-//! A tombstone may go when no file outside the merge covers its key and holds an older sequence number;
-//! whether a snapshot still needs it is for the merge to know. Merge operands may be folded when no file
-//! outside holds a sequence number between theirs for the key. Both answers stay true until the merge is
-//! installed, whatever else is installed meanwhile: versions older than the existing ones cannot appear,
-//! and moving a version changes no age. That holds only if files claimed by other plans are counted.
+//! - A tombstone may be dropped when no file outside the compaction covers its key and holds an older sequence number.
+//!   Whether a snapshot still needs the tombstone is checked elsewhere, by the compaction itself.
+//! - Adjacent merge operands may be combined when no file outside holds a sequence number between theirs for the key.
 //!
-//! The files outside are cut into disjoint fragments of the key space, each with the ages found there.
-//! A merge asks for rising keys, so the last fragment is remembered and usually serves again.
+//! Both answers stay valid until the compaction is installed, whatever else is installed before. No version older than
+//! the existing ones can appear, and moving a version does not change its sequence number. This holds only if files
+//! claimed by other compactions count as outside.
+//!
+//! [`DropGuard`] cuts the files outside into disjoint fragments of the key space. Each fragment lists the sequence
+//! ranges found there. A compaction asks for ascending keys, so the guard caches the last fragment.
 
 use super::inputs::outside;
 use crate::contract::flight::FileSpan;
@@ -16,11 +18,11 @@ use crate::{Key, KeyRange, Seq};
 use alloc::vec::Vec;
 use core::cell::Cell;
 
-/// The ages of everything outside a piece, by key.
+/// Sequence ranges of all files outside a piece (a subcompaction), by key.
 #[derive(Debug)]
 pub struct DropGuard {
     range: KeyRange,
-    /// Fragment `i` reaches from `starts[i]` to the next start, or to the end of the range.
+    /// Start keys of the fragments. Fragment `i` ends at `starts[i + 1]`, or at the end of the range.
     starts: Vec<Key>,
     fragments: Vec<Fragment>,
     last: Cell<usize>,
@@ -39,12 +41,12 @@ impl Fragment {
 }
 
 impl DropGuard {
-    /// The guard of a piece that merges `inputs` within `range`; `tree` is the tree as it lies now.
+    /// Returns the guard for a piece that compacts `inputs` within `range`. `tree` is the current tree.
     pub fn for_piece(tree: &TreeView, inputs: &[FileSpan], range: &KeyRange) -> DropGuard {
         DropGuard::new(&outside(tree, inputs, range), range)
     }
 
-    /// A guard over `range` from all files outside the merge, claimed ones included.
+    /// Returns a guard over `range` from all files outside the compaction, including claimed ones.
     pub fn new(outside: &[FileSpan], range: &KeyRange) -> DropGuard {
         let mut parts: Vec<(KeyRange, (Seq, Seq))> = outside
             .iter()
@@ -75,21 +77,23 @@ impl DropGuard {
         DropGuard { range: range.clone(), starts, fragments, last: Cell::new(0) }
     }
 
-    /// Whether no file outside covers `key` and holds a sequence number below `seq`: a tombstone of that
-    /// number hides nothing there. `false` for a key outside the guard's range.
+    /// Returns whether no file outside covers `key` and holds a sequence number below `seq`.
+    ///
+    /// A tombstone with this number then hides nothing outside. `false` for a key outside the guard's range.
     pub fn is_bottom(&self, key: &[u8], seq: Seq) -> bool {
         self.fragment(key).is_some_and(|fragment| fragment.oldest() >= seq)
     }
 
-    /// Whether no file outside covers `key` and reaches between `oldest` and `newest`: operands of these
-    /// ages may be folded into one. `false` for a key outside the guard's range.
+    /// Returns whether no file outside covers `key` with sequence numbers between `oldest` and `newest`.
+    ///
+    /// Merge operands with these numbers may then be combined. `false` for a key outside the guard's range.
     pub fn is_contiguous(&self, key: &[u8], newest: Seq, oldest: Seq) -> bool {
         let is_apart = |&(min, max): &(Seq, Seq)| min >= newest || max <= oldest;
         self.fragment(key).is_some_and(|fragment| fragment.ages.iter().all(is_apart))
     }
 
-    /// The smallest sequence number of any file outside that covers a key of `range`; `Seq::MAX` when
-    /// none does.
+    /// Returns the smallest sequence number of any file outside that covers a key of `range`; `Seq::MAX` when no file
+    /// does.
     pub fn oldest_in(&self, range: &KeyRange) -> Seq {
         let first = self.starts.partition_point(|start| *start <= range.start).saturating_sub(1);
         let past = self.starts.partition_point(|start| range.is_before_end(start));

@@ -1,4 +1,4 @@
-//! Why a plan is illegal, in words that name the files, ranges and numbers.
+//! Errors of illegal plans. The messages name files, ranges and numbers.
 
 use crate::contract::draw::Extent;
 use crate::contract::flight::FileSpan;
@@ -7,40 +7,40 @@ use crate::{KeyRange, RunId, TableId};
 use alloc::boxed::Box;
 use core::fmt;
 
-/// Two files of which one would move past the other.
+/// A conflict: moving the input would invert its age order with a file that stays behind.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Conflict {
-    /// The input, clipped to what the plan takes of it.
+    /// The input, clipped to the part that the plan takes.
     pub input: FileSpan,
     /// The file that stays behind, with its whole bounds.
     pub other: FileSpan,
-    /// Keys that both cover.
+    /// Keys that both files cover.
     pub overlap: KeyRange,
-    /// The plan's output level.
+    /// Output level of the plan.
     pub out: u8,
 }
 
-/// Why a plan is refused.
+/// Reason why a plan is refused.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Illegal {
-    /// It takes nothing.
+    /// The plan has no inputs.
     Empty,
-    /// No file of the tree is meant by this take.
+    /// No file of the tree matches this take.
     Missing(Take),
-    /// The file is not there yet, or an earlier plan holds it.
+    /// The file does not exist yet, or an earlier plan has claimed it.
     Busy(FileSpan),
     /// Two takes name the same keys of one table.
     Twice {
-        /// The table.
+        /// Number of the table.
         table: TableId,
-        /// The keys that are named twice.
+        /// Keys that are named twice.
         range: KeyRange,
     },
     /// The tree has no such output level.
     NoLevel {
         /// The output level.
         out: u8,
-        /// Levels of the tree.
+        /// Number of levels of the tree.
         levels: usize,
     },
     /// An input lies below the output level.
@@ -50,35 +50,35 @@ pub enum Illegal {
         /// The output level.
         out: u8,
     },
-    /// A file to fold does not lie in the output level.
+    /// A file named in `may_fold` is not in the output level.
     Fold {
         /// The file.
         file: FileSpan,
         /// The output level.
         out: u8,
     },
-    /// The run for the output lies in another level.
+    /// The run named for the output is in another level.
     Place {
         /// The run.
         run: RunId,
-        /// Where it lies.
+        /// Level of the run.
         level: u8,
         /// The output level.
         out: u8,
     },
-    /// The tag is too long to be persisted.
+    /// The run tag exceeds [`RunTag::MAX`](crate::contract::RunTag::MAX).
     Tag {
-        /// Its length in bytes.
+        /// Length of the tag in bytes.
         length: usize,
     },
-    /// Rule L1: a file that stays behind lies between an input and the output level.
+    /// Breaks rule L1: a file that stays behind lies between an input and the output level.
     Between(Box<Conflict>),
-    /// Rule L2: a file that stays behind in an input's level is not newer than the input.
+    /// Breaks rule L2: a file that stays behind in an input's level is not newer than the input.
     NotNewer(Box<Conflict>),
 }
 
 impl Illegal {
-    /// The broken rule's short name, for counters.
+    /// Returns the short name of the broken rule, for counters.
     pub fn rule(&self) -> &'static str {
         match self {
             Illegal::Empty => "empty",
@@ -132,7 +132,7 @@ impl fmt::Display for Illegal {
     }
 }
 
-/// A file as the texts name it: level and keys.
+/// Displays a file by level and keys.
 struct Named<'a>(&'a FileSpan);
 
 impl fmt::Display for Named<'_> {

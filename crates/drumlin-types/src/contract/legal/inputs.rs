@@ -1,7 +1,7 @@
-//! A plan's takes, resolved against a tree: what it reads, and what it leaves behind of each file.
+//! Resolves a plan's takes against a tree: what the plan reads, and what it leaves behind of each file.
 //!
-//! A table may be referenced by several files with disjoint bounds, even in different levels, so a take
-//! may mean several files. A file that is leaving belongs to an earlier plan and is passed over.
+//! Several files with disjoint bounds may reference one table, even in different levels. One take may therefore match
+//! several files. Leaving files belong to an earlier plan and are skipped.
 
 use super::illegal::Illegal;
 use crate::contract::flight::FileSpan;
@@ -14,7 +14,7 @@ use core::borrow::Borrow;
 use core::cell::OnceCell;
 use core::ops::Range;
 
-/// The files that `takes` mean, clipped, in tree order. Takes that mean nothing give nothing.
+/// Returns the files that match `takes`, clipped, in tree order. A take without a match adds nothing.
 pub fn spans(tree: &TreeView, takes: &[Take]) -> Vec<FileSpan> {
     if takes.is_empty() {
         return Vec::new();
@@ -29,8 +29,10 @@ pub fn spans(tree: &TreeView, takes: &[Take]) -> Vec<FileSpan> {
     found
 }
 
-/// Every part of a live file that overlaps `range` and is not in `inputs`: what a merge of `inputs` does
-/// not see. Files that other plans have claimed are in it, files yet to come are not: their inputs are.
+/// Returns every part of a live file that overlaps `range` and is not in `inputs`.
+///
+/// A compaction of `inputs` does not see these parts. Files claimed by other plans are included. Files still being
+/// written are not, since their inputs are.
 pub fn outside(tree: &TreeView, inputs: &[FileSpan], range: &KeyRange) -> Vec<FileSpan> {
     let taken = Taken::of(inputs);
     let mut found = Vec::new();
@@ -42,7 +44,7 @@ pub fn outside(tree: &TreeView, inputs: &[FileSpan], range: &KeyRange) -> Vec<Fi
     found
 }
 
-/// Key ranges by table and first key: a sorted list, in which those of a table are neighbours.
+/// Key ranges sorted by table, then by start key.
 struct ByTable<R>(Vec<(TableId, R)>);
 
 impl<R: Borrow<KeyRange>> ByTable<R> {
@@ -55,7 +57,7 @@ impl<R: Borrow<KeyRange>> ByTable<R> {
         &self.0[self.places(table, 0)]
     }
 
-    /// Where the ranges of `table` are. `guess` says where to look first.
+    /// Returns the positions of the ranges of `table`. `guess` is the position to try first.
     fn places(&self, table: TableId, guess: usize) -> Range<usize> {
         let begins = |at: usize| self.0.get(at).is_some_and(|(other, _)| *other == table);
         let from = if begins(guess) && (guess == 0 || self.0[guess - 1].0 != table) {
@@ -68,7 +70,7 @@ impl<R: Borrow<KeyRange>> ByTable<R> {
     }
 }
 
-/// The keys that are taken of each table, disjoint.
+/// Key ranges taken of each table. They are disjoint.
 pub(super) struct Taken(ByTable<KeyRange>);
 
 impl Taken {
@@ -76,14 +78,14 @@ impl Taken {
         Taken(ByTable::new(spans.iter().map(|span| (span.table, span.range.clone())).collect()))
     }
 
-    /// Adds keys that were not taken before.
+    /// Adds a range that was not taken before.
     pub(super) fn add(&mut self, table: TableId, range: KeyRange) {
         let ranges = &mut self.0.0;
         let at = ranges.partition_point(|(other, r)| (*other, &r.start) < (table, &range.start));
         ranges.insert(at, (table, range));
     }
 
-    /// What is left of `file` inside `part`, from the lowest key.
+    /// Returns the parts of `part` that are not taken of `file`, in key order.
     pub(super) fn rests<'a>(
         &'a self,
         file: &FileView,
@@ -109,19 +111,19 @@ impl Taken {
     }
 }
 
-/// A run of which something stays behind, and the smallest sequence number of what does.
+/// A run that the plan does not take whole, with the smallest sequence number of the files that stay behind.
 pub(super) struct Staying<'t> {
     pub(super) run: &'t RunView,
     pub(super) min_seq: Seq,
 }
 
-/// A plan's inputs, known to exist, to be free and to lie at or above the output level.
+/// Inputs of a plan. They exist, may be taken, and lie at or above the output level.
 pub(super) struct Inputs<'t> {
     pub(super) spans: Vec<FileSpan>,
-    /// Made when first asked for: often nothing stays behind, and nobody asks.
+    /// Built on first use. Often no file stays behind, and it is never needed.
     taken: OnceCell<Taken>,
-    /// By level, the runs that are not taken whole: the others are in nobody's way. Plans often take
-    /// hundreds of runs that all overlap, so looking at each from each would be quadratic.
+    /// Runs that are not taken whole, by level. Runs that are taken whole cannot conflict. Plans often take hundreds of
+    /// runs that all overlap, so comparing every pair would be quadratic.
     pub(super) staying: Vec<Vec<Staying<'t>>>,
 }
 
@@ -137,8 +139,8 @@ impl<'t> Inputs<'t> {
         refuse_doubles(&wanted)?;
         let mut spans = Vec::with_capacity(plan.take.len());
         let mut staying = Vec::with_capacity(tree.levels.len());
-        // Which of the wanted ranges mean anything, and where the last file's were: runs are often taken in the order
-        // of their tables.
+        // `met` records which wanted ranges match a file. `next` is the position after the last file's ranges, because
+        // plans often take runs in the order of their tables.
         let mut met = vec![false; wanted.0.len()];
         let mut next = 0;
         for (level, runs) in tree.levels.iter().enumerate() {
@@ -185,7 +187,7 @@ impl<'t> Inputs<'t> {
         }
     }
 
-    /// The keys that are taken of each table.
+    /// Returns the key ranges that are taken of each table.
     pub(super) fn taken(&self) -> &Taken {
         self.taken.get_or_init(|| Taken::of(&self.spans))
     }
@@ -198,7 +200,7 @@ impl<'t> Inputs<'t> {
     }
 }
 
-/// `part` of `file` as a span.
+/// Returns `part` of `file` as a span.
 pub(super) fn span(level: u8, file: &FileView, part: KeyRange) -> FileSpan {
     FileSpan { level, table: file.table, range: part, min_seq: file.min_seq, max_seq: file.max_seq }
 }
@@ -212,7 +214,7 @@ fn by_table(takes: &[Take]) -> ByTable<&KeyRange> {
 }
 
 fn refuse_doubles(wanted: &ByTable<&KeyRange>) -> Result<(), Illegal> {
-    // Sorted by start: any overlap shows between neighbours, or swallows a neighbour whole.
+    // The ranges are sorted by start, so any overlap shows in a pair of neighbours.
     for pair in wanted.0.windows(2).filter(|pair| pair[0].0 == pair[1].0) {
         if let Some(range) = pair[0].1.intersect(pair[1].1) {
             return Err(Illegal::Twice { table: pair[0].0, range });
@@ -229,7 +231,7 @@ mod tests {
     use crate::{Key, RunId};
     use alloc::string::String;
 
-    /// `runs` runs over the same keys in level 0, and as many in level 1.
+    /// A tree of `runs` runs over the same keys in level 0 and as many in level 1.
     fn tree(runs: u64) -> TreeView {
         let mut tree = TreeView { levels: (0..4).map(|_| LevelView::default()).collect() };
         let all = KeyRange::new(Key::new(b"a"), Some(Key::new(b"z")));
@@ -253,7 +255,7 @@ mod tests {
             let inputs = Inputs::resolve(&tree, &plan(tables)).unwrap();
             inputs.staying.iter().map(Vec::len).collect()
         };
-        // The runs that each input is compared with, level by level.
+        // Number of runs that each input is compared with, by level.
         assert_eq!(staying(400), [0, 0, 0, 0]);
         assert_eq!(staying(399), [0, 1, 0, 0]);
         assert_eq!(staying(150), [50, 200, 0, 0]);

@@ -1,25 +1,25 @@
-//! Legality: which plans keep the recency invariant R, which pieces wait for which, and what a merge
-//! may drop. All of it is pure arithmetic on key ranges and sequence numbers.
+//! Legality of plans: which plans preserve the recency invariant R, which pieces (subcompactions) wait for which
+//! others, and what a compaction may drop. All of it is arithmetic on key ranges and sequence numbers.
 //!
-//! A plan with output level `o` is legal on a tree when, for every input `f` that lies above `o`:
+//! A plan with output level `o` is legal on a tree if both rules hold for every input `f` above level `o`:
 //!
-//! - **L1**: no file that stays behind overlaps `f` in a level strictly between `f`'s and `o`. Such a
-//!   file holds older versions, and would then lie above newer ones.
-//! - **L2**: every file of `f`'s own level that stays behind and overlaps `f` is newer: its smallest
-//!   sequence number is above `f`'s largest. Levels have no order between runs, so age must be tested.
+//! - **L1**: No file that stays behind overlaps `f` in a level strictly between the level of `f` and `o`. Such a file
+//!   holds older versions. After the move it would lie above newer ones.
+//! - **L2**: Every file that stays behind in the level of `f` and overlaps `f` is newer than `f`: its smallest sequence
+//!   number is greater than the largest of `f`. Runs of a level have no order, so the rule compares sequence numbers.
 //!
-//! Level `o` itself sets no condition. An input is clipped to the range that the plan takes of it, and
-//! what a plan leaves of a file stays behind like any other file.
+//! Files of level `o` itself impose no condition. An input is clipped to the range that the plan takes. The rest of the
+//! file stays behind like any other file.
 //!
-//! Legality is judged on the *projected* tree: what will be there once all earlier plans are done.
-//! What is legal there may be illegal while an earlier piece's inputs still lie in the way; [`waits`]
-//! names exactly those pieces. Together the two keep R after every install, in every order that the
-//! waits allow; `tests/legality.rs` and `tests/model.rs` compare them with brute force.
+//! Legality is judged on the *projected* tree: the tree after all earlier unfinished plans. A plan that is legal there
+//! may still be illegal while the inputs of an earlier piece are in place. [`waits()`] returns exactly those earlier
+//! pieces. Together the two checks preserve R after every install, in every order that the waits allow.
+//! `tests/exact.rs` and `tests/model` compare them with brute force.
 //!
 //! - [`legal`], [`close_plan`]: the rules, and the smallest legal plan around a given one.
-//! - [`spans`], [`waits`]: what a plan reads, and whom a piece must let go first.
-//! - [`DropGuard`]: which tombstones a merge may drop, and which merge operands it may fold.
-//! - [`check`]: the shape of a tree, which holds without looking at any key.
+//! - [`spans`], [`waits()`]: the inputs of a plan, and the earlier pieces that a piece waits for.
+//! - [`DropGuard`]: which tombstones a compaction may drop, and which merge operands it may combine.
+//! - [`check`]: the well-formedness of a tree, judged without reading keys inside files.
 
 mod close;
 mod drops;

@@ -1,7 +1,7 @@
-//! The two conditions of a legal plan, and the plain sanity of what it names.
+//! Checks rules L1 and L2, and the validity of a plan's output level, run and tag.
 //!
-//! Files of a run are sorted and disjoint, so what overlaps an input is found by binary search in each
-//! run between the input's level and the output level, of those that are not taken whole.
+//! Files of a run are sorted and disjoint. A binary search finds the files that overlap an input, in each run from the
+//! input's level down to the level above the output. Runs that the plan takes whole are skipped.
 
 use super::illegal::{Conflict, Illegal};
 use super::inputs::{Inputs, is_leaving, span};
@@ -12,10 +12,10 @@ use crate::{KeyRange, Seq};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-/// Whether `plan` may be admitted on `projected`, the tree after all unfinished plans.
+/// Checks whether `plan` may be admitted on `projected`, the tree after all unfinished plans.
 ///
-/// Rule L1 is judged for all inputs before rule L2. A named output run that is gone, or has no gap for
-/// the output, is no fault: the output then becomes a run of its own.
+/// Rule L1 is checked for all inputs before rule L2. A named output run that no longer exists, or has no gap for the
+/// output, is no error: the output then becomes a new run.
 pub fn legal(projected: &TreeView, plan: &Plan) -> Result<(), Illegal> {
     let inputs = Inputs::resolve(projected, plan)?;
     check_target(projected, plan)?;
@@ -35,8 +35,9 @@ pub fn legal(projected: &TreeView, plan: &Plan) -> Result<(), Illegal> {
     not_newer.map_or(Ok(()), |conflict| Err(Illegal::NotNewer(conflict)))
 }
 
-/// What must not stay behind when `input` moves to level `out`: each such file with its level, and the
-/// keys of it that overlap `input` and are not inputs themselves.
+/// Returns the files that must not stay behind when `input` moves to level `out`.
+///
+/// Each result is a file with its level, and a part of it that overlaps `input` and is no input itself.
 pub(super) fn in_the_way<'a>(
     inputs: &Inputs<'a>,
     input: &FileSpan,
@@ -65,7 +66,7 @@ fn overlapping<'a>(run: &'a RunView, range: &KeyRange) -> impl Iterator<Item = &
     run.files.get(first..past).into_iter().flatten()
 }
 
-/// Tag, place and folds of `plan`.
+/// Checks the tag, the output run and the `may_fold` files of `plan`.
 pub(super) fn check_target(tree: &TreeView, plan: &Plan) -> Result<(), Illegal> {
     if plan.tag.0.len() > RunTag::MAX {
         return Err(Illegal::Tag { length: plan.tag.0.len() });

@@ -1,8 +1,10 @@
-//! The shape of a tree: what must hold whatever the keys inside the files are.
+//! Well-formedness of a tree: the conditions that do not depend on the keys inside files.
 //!
-//! Bounds are not empty, sequence ranges are not reversed, and the files of a run are sorted and
-//! disjoint, both as they lie now and as they will lie after the plans in flight. References to one
-//! table have disjoint bounds and one sequence range. R itself cannot be judged from bounds.
+//! - Bounds are not empty, and sequence ranges are not reversed.
+//! - The files of a run are sorted and disjoint, both now and after the unfinished plans.
+//! - References to one table have disjoint bounds and the same sequence range.
+//!
+//! Invariant R cannot be checked from bounds alone.
 
 use crate::contract::draw::Extent;
 use crate::contract::tree::{FileState, FileView, TreeView};
@@ -12,7 +14,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// Checks the shape of `tree`; the error says which file of which run is wrong, and how.
+/// Checks that `tree` is well-formed. The error names the run, the file and the fault.
 pub fn check(tree: &TreeView) -> Result<(), String> {
     let mut tables: BTreeMap<TableId, Vec<&FileView>> = BTreeMap::new();
     let mut homes: BTreeMap<RunId, usize> = BTreeMap::new();

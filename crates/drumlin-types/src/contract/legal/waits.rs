@@ -1,13 +1,14 @@
-//! The wait rule (downforce.md 2).
+//! The wait rule for pieces (subcompactions) (downforce.md 2).
 //!
-//! A piece waits for an earlier unfinished one exactly when it would be illegal with that one's inputs
-//! left in place. Waits are fixed at admission and point only to earlier tickets, so they make no cycle.
+//! A piece waits for an earlier unfinished piece exactly when it would be illegal with that piece's inputs still in
+//! place. Waits are fixed at admission and point only to earlier tickets, so they cannot form a cycle.
 
 use crate::contract::flight::{FileSpan, PieceId, PieceView};
 use alloc::vec::Vec;
 
-/// The pieces among `earlier`, unfinished ones of earlier tickets, that must be installed before a piece
-/// which moves `inputs` to level `out`. A landed piece counts with its landed output as its input.
+/// Returns the pieces among `earlier` that must be installed before a piece that moves `inputs` to level `out`.
+///
+/// `earlier` holds the unfinished pieces of earlier tickets. A landed piece counts with its landed output as its input.
 pub fn waits(inputs: &[FileSpan], out: u8, earlier: &[PieceView]) -> Vec<PieceId> {
     let mut waits: Vec<PieceId> = earlier
         .iter()
@@ -19,7 +20,7 @@ pub fn waits(inputs: &[FileSpan], out: u8, earlier: &[PieceView]) -> Vec<PieceId
     waits
 }
 
-/// Whether `moving` may not pass to level `out` while `lying` is still where it is.
+/// Returns whether `moving` must not move to level `out` while `lying` is in place.
 fn blocks(lying: &FileSpan, moving: &FileSpan, out: u8) -> bool {
     let is_between = moving.level < lying.level && lying.level < out;
     let is_beside = lying.level == moving.level && moving.level < out && lying.min_seq <= moving.max_seq;

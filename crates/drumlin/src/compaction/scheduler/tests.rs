@@ -1,8 +1,9 @@
-//! What policies are asked, when, and what becomes of their plans: policies made up for it, in a stepped store.
+//! When policies are called, with which inputs, and what happens to their plans. Uses artificial policies in a stepped
+//! store.
 
+use crate::api::db::Db;
+use crate::base::event::{Event, EventListener};
 use crate::compaction::control::{ManualCompaction, Stage};
-use crate::db::Db;
-use crate::event::{Event, EventListener};
 use drumlin_env::MemEnv;
 use drumlin_env::sync::{Arc, Mutex};
 use drumlin_types::contract::{
@@ -10,7 +11,7 @@ use drumlin_types::contract::{
 };
 use drumlin_types::{KeyRange, TableId};
 
-/// A policy that decides nothing, for a millisecond of each question.
+/// A policy that decides nothing and takes a millisecond for each call.
 #[derive(Debug)]
 struct Ponders {
     mem: MemEnv,
@@ -31,7 +32,8 @@ impl CompactionPolicy for Ponders {
 
 #[test]
 fn questions_that_change_nothing_take_a_hundredth_of_a_core_unless_writers_are_slowed() {
-    // Questions about flushes of the first of so many keyspaces, when writers are slowed from so many runs on.
+    // Returns the number of policy calls and the seconds while the first `written` keyspaces are flushed. Writers are
+    // slowed from `slow` runs on.
     let ask = |names: &[&str], written: usize, slow: f64| {
         let mem = MemEnv::new(9);
         let db = Db::builder("/s").env(mem.env()).open().expect("open");
@@ -47,7 +49,7 @@ fn questions_that_change_nothing_take_a_hundredth_of_a_core_unless_writers_are_s
             }
             db.flush().expect("flush");
             mem.advance(10_000);
-            // Steps of lanes are taken around operations.
+            // Background steps are taken around operations.
             (0..20).for_each(|_| assert!(keyspaces[0].get(n.to_be_bytes()).expect("get").is_some()));
         }
         let seconds = (mem.env().clock().monotonic_micros() - began) as f64 / 1e6;
@@ -58,7 +60,7 @@ fn questions_that_change_nothing_take_a_hundredth_of_a_core_unless_writers_are_s
     assert!((seconds * 4.0..=most(seconds)).contains(&(asked as f64)), "{asked} in {seconds} s");
     let (asked, seconds) = ask(&["a", "b", "c"], 3, f64::INFINITY);
     assert!(asked as f64 <= most(seconds), "{asked} in {seconds} s, three keyspaces");
-    // Those that nobody asks about take nothing.
+    // Keyspaces that have nothing to do use no CPU time.
     let (asked, seconds) = ask(&["a", "b", "c", "d", "e", "f", "g", "h"], 1, f64::INFINITY);
     assert!((seconds * 4.0..=most(seconds)).contains(&(asked as f64)), "{asked} in {seconds} s, seven idle");
     let (asked, seconds) = ask(&["a"], 1, 2.0);
@@ -83,7 +85,7 @@ fn while_a_compaction_by_hand_runs_other_merges_are_planned() {
         keyspace.manual.push(ManualCompaction::new(7, KeyRange::all()));
     }
     let (mut began, mut beside) = (false, false);
-    // Two of these fill a memtable.
+    // Two of these values fill a memtable.
     for n in 0..300 {
         put(n, 12_000);
         let control = keys.store.control.lock();
@@ -92,14 +94,15 @@ fn while_a_compaction_by_hand_runs_other_merges_are_planned() {
         began = true;
         beside |= keyspace.flight.tickets.iter().any(|t| t.ticket > ticket);
     }
-    assert!(began, "what was asked for by hand began");
-    assert!(beside, "and writers' runs were merged beside it");
+    assert!(began, "the manual compaction did not begin");
+    assert!(beside, "no other compaction ran beside it");
     db.wait_idle().expect("idle");
     let ended = keys.store.control.lock().keyspaces[0].take_manual(7);
     assert!(matches!(ended, Some(Ok(()))), "{ended:?}");
 }
 
-/// A policy that wants to merge a table that is not there. What it was told, and when it was asked.
+/// A policy that plans to compact a table that does not exist. Records the times of its calls and the refusals it
+/// observed.
 #[derive(Debug)]
 struct Errs(Arc<Mutex<(Vec<u64>, Vec<String>)>>);
 
@@ -132,7 +135,7 @@ fn an_illegal_plan_is_refused_and_counted_and_its_policy_rests_longer_each_time(
     db.wait_idle().expect("idle");
     let told = Arc::new(Mutex::new((Vec::new(), Vec::new())));
     keys.store.control.lock().keyspaces[0].set_policy(Box::new(Errs(told.clone())));
-    // Background steps are taken around operations; at most 48 of these go by without any.
+    // Background steps are taken around operations, at least once in 48 operations.
     for _ in 0..6000 {
         mem.advance(50_000);
         assert_eq!(keys.get(b"a").expect("get").as_deref(), Some(&b"1"[..]));
@@ -143,10 +146,10 @@ fn an_illegal_plan_is_refused_and_counted_and_its_policy_rests_longer_each_time(
     for (gap, rest) in gaps.iter().zip([1, 2, 4, 8, 16, 32].into_iter().chain(std::iter::repeat(60))) {
         assert!((rest..=rest + 3).contains(gap), "{gap} s, not {rest}: {gaps:?}");
     }
-    assert_eq!(refused.len(), asked.len(), "each was refused: {refused:?}");
+    assert_eq!(refused.len(), asked.len(), "every plan must be refused: {refused:?}");
     assert!(refused.iter().all(|why| !why.is_empty()));
     assert_eq!(db.metrics().plans_refused, asked.len() as u64);
-    // Another policy has no part in that.
+    // A new policy does not inherit the back-off.
     let before = db.metrics().policy_asked;
     keys.set_policy("tiering:4").expect("a policy");
     (0..60).for_each(|_| assert!(keys.get(b"a").expect("get").is_some()));
@@ -155,7 +158,7 @@ fn an_illegal_plan_is_refused_and_counted_and_its_policy_rests_longer_each_time(
     assert!(logged > 0, "the decision log names the rule");
 }
 
-/// A policy whose state no build knows.
+/// A policy whose saved state no version understands.
 #[derive(Debug)]
 struct Newer;
 
@@ -173,7 +176,7 @@ impl CompactionPolicy for Newer {
     }
 }
 
-/// Keeps what is told of states.
+/// Records the events about ignored states.
 #[derive(Default)]
 struct States(Mutex<Vec<String>>);
 
@@ -200,7 +203,10 @@ fn a_state_of_another_version_is_told_of_and_the_policy_begins_anew() {
         assert_eq!(keys.policy(), "arce");
         let told = states.0.lock().clone();
         assert_eq!(told.len(), expected, "{told:?}");
-        assert!(told.iter().all(|what| what.contains('k') && what.contains("version 99")), "{told:?}");
+        assert!(
+            told.iter().all(|what| what.contains("keyspace \"k\"") && what.contains("version 99")),
+            "{told:?}"
+        );
         keys.put(b"b", b"2").expect("put");
         db.flush().expect("flush");
         db.wait_idle().expect("idle");
@@ -228,6 +234,6 @@ fn keyspaces_whose_writers_are_nearest_to_a_stop_come_first() {
     assert_eq!(
         store.control.lock().most_pressing_first(),
         [2, 1, 0],
-        "5 and 3 runs of 2; nobody is slowed at 6"
+        "c has 5 runs, b has 3, both slowed from 2 on; a has 6 and is not slowed"
     );
 }

@@ -1,8 +1,8 @@
-//! The list with a guide that is whole, lame or wrong: answers stay right, and the guide recovers.
+//! Tests of the list with a complete, locked or wrong guide: results stay correct, and the guide recovers.
 
 use super::*;
 
-/// Numbers in a random order, without repeats.
+/// Returns the numbers below `count` in random order.
 fn shuffled(count: u64) -> Vec<u64> {
     let mut numbers: Vec<u64> = (0..count).collect();
     let mut state = 5u64;
@@ -13,13 +13,13 @@ fn shuffled(count: u64) -> Vec<u64> {
     numbers
 }
 
-/// Under Miri, enough for a second leaf.
+/// Number of entries. Under Miri, enough for a second leaf.
 const COUNT: u64 = if cfg!(miri) { 44 } else { 5000 };
 
-/// A name and a way to make a key and a sequence number.
+/// Name, with a function that makes a key and a sequence number.
 type Style = (&'static str, fn(u64) -> (Vec<u8>, Seq));
 
-/// Ways to make a key and a sequence number from a number, each hard on the guide in its own way.
+/// Ways to make a key and a sequence number from a number, each difficult for the guide in its own way.
 const STYLES: [Style; 5] = [
     ("the digits tell all apart", |n| ((n << 40).to_be_bytes().to_vec(), 1 + n)),
     ("a long common beginning", |n| (format!("a-long-common-beginning-{n:08}").into_bytes(), 1)),
@@ -35,7 +35,7 @@ fn insert_all(list: &List, numbers: &[u64], style: fn(u64) -> (Vec<u8>, Seq)) {
     }
 }
 
-/// Every entry is found, and so is the one before it.
+/// Checks that every entry is found, and so is the one before it.
 fn answers_are_right(list: &List, numbers: &[u64], style: fn(u64) -> (Vec<u8>, Seq)) {
     let mut sorted: Vec<(Vec<u8>, core::cmp::Reverse<Seq>)> = Vec::new();
     for &n in numbers {
@@ -55,7 +55,7 @@ fn answers_are_right(list: &List, numbers: &[u64], style: fn(u64) -> (Vec<u8>, S
     assert!(before.next().is_none());
 }
 
-/// With one writer no node goes without a slot, and the guide names the very node before each place.
+/// With one writer every node has a slot, and the guide returns the exact node before each place.
 #[test]
 fn one_writer_misses_nothing() {
     let ascending: Vec<u64> = (0..COUNT).collect();
@@ -91,7 +91,7 @@ fn ascending_entries_are_packed() {
 }
 
 /// While the lock above the leaves is held, splits do not happen and nodes are missed; nothing else changes.
-/// Afterwards the writers that come along put everything right.
+/// Afterwards the next writers repair the guide.
 #[test]
 fn a_lame_guide_costs_time_only() {
     for (_, style) in STYLES.into_iter().step_by(if cfg!(miri) { 3 } else { 1 }) {
@@ -116,7 +116,7 @@ fn a_lame_guide_costs_time_only() {
     }
 }
 
-/// A search that starts from a stale, wrong spot still ends at the right place.
+/// A search that starts from a stale or wrong spot still ends at the right place.
 #[test]
 fn any_spot_will_do() {
     let list = List::new();
@@ -132,14 +132,14 @@ fn any_spot_will_do() {
             let found = list.search(&place);
             assert!(list.search_from(&place, &spot) == found);
             if from > key {
-                // The way left is slot by slot, so it ends at the very node.
+                // The search moves left slot by slot, so it ends at the exact node.
                 assert!(list.guide.node_before(&place, &spot).unwrap_or(list.head()) == found.0);
             }
         }
     }
 }
 
-/// Leaves that other searches do not know yet are found over the links between blocks.
+/// Leaves that other searches cannot reach yet from above are found over the links between blocks.
 #[test]
 fn split_leaves_are_found_from_the_left() {
     let list = List::new();
@@ -156,8 +156,8 @@ fn split_leaves_are_found_from_the_left() {
     answers_are_right(&list, &numbers, style);
 }
 
-/// A leaf that has missed several nodes is filled from the list by the next writer, full or not; a node that
-/// got its slot that way gets no second one.
+/// The next writer rebuilds a leaf that has missed several nodes from the list, full or not. A node that got its slot
+/// that way gets no second one.
 #[test]
 fn a_leaf_catches_up() {
     let list = List::new();
@@ -173,7 +173,7 @@ fn a_leaf_catches_up() {
     assert_eq!(list.guide.check().slots, 12);
 }
 
-/// A writer whose neighbours are no longer neighbours goes on from there.
+/// A writer whose neighbours are no longer adjacent continues from there.
 #[test]
 fn stale_neighbours_will_do() {
     let list = List::new();
@@ -187,7 +187,7 @@ fn stale_neighbours_will_do() {
     answers_are_right(&list, &[10, 15, 16, 17, 20, 25, 30], STYLES[0].1);
 }
 
-/// Four writers that collide: order and shape hold, and most nodes have slots.
+/// Four writers collide: order and shape hold, and most nodes have slots.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "races real threads")]
 fn writers_collide() {

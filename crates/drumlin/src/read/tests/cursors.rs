@@ -1,14 +1,14 @@
-//! Merge, run and clipped cursors against a sorted list.
+//! Tests of merging, run and clipped cursors against a sorted list.
 
 use super::history::{Draw, VecRun, key_pool};
 use super::vec_cursor::{Entry, Fuse, Meter, VecCursor, sort};
-use crate::cursor::Cursor;
+use crate::base::cursor::Cursor;
 use crate::read::{ClippedCursor, MergeCursor, RunCursor};
 use drumlin_types::{Key, KeyRange, Kind, Seq};
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-/// Walks `cursor` at random and compares it with the sorted list after every call.
+/// Moves `cursor` at random and compares it with the sorted list after every call.
 fn walk(draw: &mut Draw, cursor: &mut impl Cursor, expected: &[Entry], pool: &[Vec<u8>], calls: usize) {
     let mut at: Option<usize> = None;
     assert!(!cursor.valid());
@@ -216,7 +216,7 @@ fn a_run_keeps_the_error_of_a_file() {
         let table = vec![Entry::put(start, 2, "v"), Entry::put(start, 1, "v")];
         (KeyRange::inclusive(start.as_bytes(), start.as_bytes()), Arc::new(table))
     };
-    // The calls of the walk: open, seek, step, step, open, seek, step, step.
+    // Calls of the walk: open, seek, step, step, open, seek, step, step.
     for calls in 0..8 {
         let files = vec![file("a"), file("b")];
         let run = VecRun { files, meter: Arc::default(), fuse: Fuse::after(calls) };

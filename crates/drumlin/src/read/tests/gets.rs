@@ -1,17 +1,18 @@
-//! Point lookups on random trees that keep the recency invariant, with runs of interleaving ages.
+//! Tests of point lookups on random trees that keep the recency invariant, with runs of interleaving ages.
 
 use super::history::{Draw, History, Join, NOW, options, pointers};
 use super::vec_cursor::{Entry, VecCursor, sort};
-use crate::cursor::Cursor;
-use crate::error::{Error, ErrorKind, Result};
-use crate::rangedel::{RangeTombstone, RangeTombstones};
+use crate::base::cursor::Cursor;
+use crate::base::error::{Error, ErrorKind, Result};
+use crate::base::rangedel::{RangeTombstone, RangeTombstones};
+use crate::base::resolve::Resolver;
 use crate::read::get::get_with;
-use crate::read::{ClippedCursor, Flow, GetState, MergeCursor, Resolver, Source, VisibleIter, get};
+use crate::read::{ClippedCursor, Flow, GetState, MergeCursor, Source, VisibleIter, get};
 use drumlin_types::{Key, KeyRange, Kind, Seq};
 use std::cell::Cell;
 use std::sync::Arc;
 
-/// A memtable or file: bounds, sorted entries, range tombstones.
+/// Memtable or file: bounds, sorted entries, range tombstones.
 struct VecSource {
     bounds: KeyRange,
     entries: Vec<Entry>,
@@ -63,8 +64,8 @@ struct Tree {
 }
 
 impl Tree {
-    /// A tree of `history` that keeps the recency invariant: the key space is cut into columns; in each, older
-    /// operations lie in deeper levels. Within a level an operation may be in any run.
+    /// Creates a tree of `history` that keeps the recency invariant. The key space is cut into columns; in each
+    /// column, older operations lie in deeper levels. Within a level an operation may be in any run.
     fn random(draw: &mut Draw, history: &History) -> Tree {
         let last =
             history.entries.iter().map(|e| e.seq).chain(history.tombstones.iter().map(|t| t.seq)).max();
@@ -99,13 +100,13 @@ impl Tree {
         Tree { memtables, levels }
     }
 
-    /// The files of each level that may hold `key`.
+    /// Returns the files of each level that may hold `key`.
     fn candidates(&self, key: &[u8]) -> Vec<Vec<&VecSource>> {
         self.levels.iter().map(|level| level.iter().filter(|f| f.bounds.contains(key)).collect()).collect()
     }
 }
 
-/// The operations of `history` inside `bounds` with a sequence number in `seqs` that `wanted` takes.
+/// Returns the operations of `history` inside `bounds` with a sequence number in `seqs` for which `wanted` holds.
 fn cut_out(
     history: &History,
     bounds: &KeyRange,
@@ -120,14 +121,15 @@ fn cut_out(
     VecSource::new(bounds.clone(), entries.collect(), &tombstones)
 }
 
-/// The value that `state` comes to.
+/// Returns the value of `state`.
 fn value(state: GetState, key: &[u8]) -> Option<Vec<u8>> {
     let pointers = pointers();
-    let resolver = Resolver { keyspace: "test", operator: Some(&Join), pointers: Some(&*pointers) };
+    let resolver =
+        Resolver { keyspace: "test", operator: Some(&Join), operator_name: None, pointers: Some(&*pointers) };
     state.finish(key, &resolver, || NOW).unwrap().map(|value| value.to_vec())
 }
 
-/// Compares lookups of every key with the plain definition; gives the number of wrong answers.
+/// Compares lookups of every key with the plain definition. Returns the number of wrong results.
 fn wrong_answers(seed: u64, may_stop: impl Fn(&GetState, Seq) -> bool) -> usize {
     let mut draw = Draw::new(seed);
     let keys = *draw.pick(&[2, 6, 15]);
@@ -202,7 +204,7 @@ fn file(entries: &[(Seq, Kind)]) -> VecSource {
     VecSource::new(KeyRange::all(), entries.iter().map(version).collect(), &[])
 }
 
-/// Looks "k" up in `levels` and tells the value and the number of files visited in each level.
+/// Looks up "k" in `levels`. Returns the value and the number of files visited in each level.
 fn visits(levels: &[Vec<VecSource>]) -> (Option<String>, Vec<usize>) {
     let none: [VecSource; 0] = [];
     let state = get(b"k", 0, Seq::MAX, &none, levels.iter().map(|level| level.iter())).unwrap();

@@ -1,15 +1,16 @@
-//! Random histories of a keyspace, spread over sources, and what a reader must see of them.
+//! Random histories of a keyspace, spread over sources, with the expected result of a reader.
 
 use super::vec_cursor::{Entry, Fuse, Meter, VecCursor, sort};
-use crate::cursor::Cursor;
-use crate::error::Result;
-use crate::merge_operator::MergeOperator;
-use crate::rangedel::{RangeTombstone, RangeTombstones};
+use crate::base::cursor::Cursor;
+use crate::base::error::Result;
+use crate::base::merge_operator::MergeOperator;
+use crate::base::rangedel::{RangeTombstone, RangeTombstones};
+use crate::base::resolve::PointerReader;
+use crate::base::slice::Slice;
+use crate::ops::scan::{ScanSource, StoreView};
 use crate::read::{
-    MergeCursor, OpenFile, PointerReader, RunCursor, TombstoneSource, VisibleIter, VisibleOptions,
+    DeadSpans, MergeCursor, OpenFile, RunCursor, TombstoneSource, VisibleIter, VisibleOptions,
 };
-use crate::scan::{ScanSource, StoreView};
-use crate::slice::Slice;
 use drumlin_types::{Key, KeyRange, Kind, Seq};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,7 +24,7 @@ impl Draw {
         Draw(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d_4c95_7f2d)
     }
 
-    /// A number below `n`.
+    /// Returns a number below `n`.
     pub(crate) fn below(&mut self, n: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -39,7 +40,7 @@ impl Draw {
         &list[self.below(list.len())]
     }
 
-    /// A range between keys of `pool`, seldom open to the right; may be empty.
+    /// Returns a range between keys of `pool`, sometimes without an end. It may be empty.
     pub(crate) fn range(&mut self, pool: &[Vec<u8>]) -> KeyRange {
         let (a, b) = (self.pick(pool).clone(), self.pick(pool).clone());
         let end = (!self.chance(15)).then(|| Key::new((&a).max(&b)));
@@ -47,7 +48,7 @@ impl Draw {
     }
 }
 
-/// Distinct keys, many of which share their first eight bytes, or are prefixes of each other.
+/// Returns distinct keys, many of which share their first eight bytes or are prefixes of each other.
 pub(crate) fn key_pool(draw: &mut Draw, count: usize) -> Vec<Vec<u8>> {
     let stems: [&[u8]; 5] = [b"", b"a", b"common-prefix-", b"commonly", b"\xff"];
     let mut pool: Vec<Vec<u8>> = Vec::new();
@@ -63,7 +64,7 @@ pub(crate) fn key_pool(draw: &mut Draw, count: usize) -> Vec<Vec<u8>> {
     pool
 }
 
-/// The time at which the tests read; expiries lie around it.
+/// Time at which the tests read. Expiry times lie around it.
 pub(crate) const NOW: u64 = 1000;
 
 /// All operations of a keyspace, in order.
@@ -74,7 +75,7 @@ pub(crate) struct History {
 }
 
 impl History {
-    /// `operations` random operations on `keys` keys.
+    /// Creates `operations` random operations on `keys` keys.
     pub(crate) fn random(draw: &mut Draw, keys: usize, operations: usize) -> History {
         let pool = key_pool(draw, keys);
         let (mut entries, mut tombstones) = (Vec::new(), Vec::new());
@@ -87,10 +88,11 @@ impl History {
                 }
                 8..45 => (Kind::Put, text.into_bytes()),
                 45..60 => (Kind::Delete, Vec::new()),
-                60..85 => (Kind::Merge, text.into_bytes()),
-                85..95 => {
+                60..75 => (Kind::Merge, text.into_bytes()),
+                number @ 75..95 => {
                     let expiry = NOW + draw.below(3) as u64 - 1;
-                    (Kind::PutExpiring, [&expiry.to_le_bytes(), text.as_bytes()].concat())
+                    let kind = if number < 85 { Kind::MergeExpiring } else { Kind::PutExpiring };
+                    (kind, [&expiry.to_le_bytes(), text.as_bytes()].concat())
                 }
                 _ => (Kind::PutPointer, text.into_bytes()),
             };
@@ -99,7 +101,7 @@ impl History {
         History { pool, entries, tombstones }
     }
 
-    /// What a reader at `snapshot` and [`NOW`] sees, by the plain definition.
+    /// Returns what a reader at `snapshot` and [`NOW`] sees, by the plain definition.
     pub(crate) fn visible(&self, snapshot: Seq, bounds: &KeyRange) -> BTreeMap<Vec<u8>, Vec<u8>> {
         let mut seen: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
         for key in self.pool.iter().filter(|key| bounds.contains(key)) {
@@ -118,6 +120,13 @@ impl History {
                     }
                     Kind::PutPointer => Some(pointed(key, &version.value)),
                     Kind::Merge => Some(joined(value.as_deref(), &version.value)),
+                    Kind::MergeExpiring => {
+                        let expiry = u64::from_le_bytes(version.value[..8].try_into().unwrap());
+                        match NOW < expiry {
+                            true => Some(joined(value.as_deref(), &version.value[8..])),
+                            false => value,
+                        }
+                    }
                     Kind::Delete | Kind::DeleteRange => None,
                 };
             }
@@ -135,7 +144,7 @@ fn joined(base: Option<&[u8]>, operand: &[u8]) -> Vec<u8> {
     [base.unwrap_or(b"none"), b"+", operand].concat()
 }
 
-/// Joins operands, so that their order and number show.
+/// Merge operator that concatenates operands, so that their order and number are visible.
 pub(crate) struct Join;
 
 impl MergeOperator for Join {
@@ -155,7 +164,7 @@ pub(crate) fn pointers() -> Arc<PointerReader> {
     Arc::new(|key, pointer| Ok(Slice::from(pointed(key, pointer))))
 }
 
-/// Options to read `bounds` at `snapshot`.
+/// Returns options to read `bounds` at `snapshot`.
 pub(crate) fn options(snapshot: Seq, bounds: KeyRange, tombstones: Vec<TombstoneSource>) -> VisibleOptions {
     VisibleOptions {
         snapshot,
@@ -164,12 +173,14 @@ pub(crate) fn options(snapshot: Seq, bounds: KeyRange, tombstones: Vec<Tombstone
         keys_only: false,
         keyspace: "test".into(),
         operator: Some(Arc::new(Join)),
+        operator_name: None,
         pointers: Some(pointers()),
         tombstones,
+        dead: None,
     }
 }
 
-/// A run: for each file its bounds and the entries of its table.
+/// Run: for each file its bounds and the entries of its table.
 #[derive(Clone)]
 pub(crate) struct VecRun {
     pub(crate) files: Vec<(KeyRange, Arc<Vec<Entry>>)>,
@@ -191,6 +202,9 @@ impl OpenFile for VecRun {
     fn len(&self) -> usize {
         self.files.len()
     }
+    fn max_seq(&self, index: usize) -> Seq {
+        self.files[index].1.iter().map(|entry| entry.seq).max().unwrap_or(0)
+    }
     fn is_narrowed(&self, index: usize) -> bool {
         let (bounds, table) = &self.files[index];
         table.iter().any(|entry| !bounds.contains(&entry.key))
@@ -202,7 +216,7 @@ enum Spot {
     Run(VecRun),
 }
 
-/// A history spread over memtables and runs, in no order of age.
+/// History spread over memtables and runs, regardless of age.
 pub(crate) struct Spread {
     spots: Vec<Spot>,
     /// The history with each range tombstone clipped to the files that hold it.
@@ -211,8 +225,8 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    /// Spreads `history` over one memtable and `others` memtables and runs. The tables of the runs also hold
-    /// entries and tombstones outside the bounds of their files, which must not be seen.
+    /// Spreads `history` over one memtable and `others` further memtables and runs. The tables of the runs also hold
+    /// entries and tombstones outside the bounds of their files, which must be invisible.
     pub(crate) fn random(draw: &mut Draw, history: History, others: usize) -> Spread {
         let mut shares: Vec<Vec<Entry>> = vec![Vec::new(); others + 1];
         for entry in &history.entries {
@@ -239,7 +253,7 @@ impl Spread {
         self.spots.push(Spot::Memtable(Arc::new(entries)));
     }
 
-    /// Adds a run of what its files have room for; gives back the rest.
+    /// Adds a run of the entries that its files can hold. Returns the rest.
     fn add_run(&mut self, draw: &mut Draw, share: Vec<Entry>, tombstones: &[RangeTombstone]) -> Vec<Entry> {
         let mut cuts: Vec<Key> =
             (0..draw.below(5)).map(|_| Key::from(draw.pick(&self.history.pool).clone())).collect();
@@ -276,7 +290,7 @@ impl Spread {
         self.history.tombstones.extend(clipped);
     }
 
-    /// A merge of all sources, whose calls burn `fuse`.
+    /// Returns a merging cursor over all sources, whose calls burn `fuse`.
     pub(crate) fn cursor(&self, fuse: &Fuse) -> MergeCursor<ScanSource> {
         let sources = self.spots.iter().map(|spot| {
             ScanSource::Test(match spot {
@@ -289,7 +303,14 @@ impl Spread {
         MergeCursor::new(sources.collect())
     }
 
-    /// The view of a reader of `bounds` at `snapshot`.
+    /// Returns the view of a reader of `bounds` at `snapshot` that uses `dead` spans.
+    pub(crate) fn view_with(&self, snapshot: Seq, bounds: &KeyRange, dead: &Arc<DeadSpans>) -> StoreView {
+        let mut options = options(snapshot, bounds.clone(), self.tombstones.clone());
+        options.dead = Some(dead.clone());
+        VisibleIter::new(self.cursor(&Fuse::none()), options)
+    }
+
+    /// Returns the view of a reader of `bounds` at `snapshot`.
     pub(crate) fn view(&self, snapshot: Seq, bounds: &KeyRange, fuse: &Fuse) -> StoreView {
         VisibleIter::new(self.cursor(fuse), options(snapshot, bounds.clone(), self.tombstones.clone()))
     }

@@ -1,12 +1,12 @@
-//! A memtable that gains entries while it is read: they are newer than the snapshot and must not show.
+//! Tests of a memtable that gains entries during a read: they are newer than the snapshot and must be invisible.
 
 #![expect(clippy::disallowed_types, reason = "a test may use what it likes")]
 
 use super::history::{Draw, History, options};
 use super::vec_cursor::{Entry, VecCursor, sort};
-use crate::cursor::Cursor;
-use crate::error::Result;
-use crate::rangedel::RangeTombstones;
+use crate::base::cursor::Cursor;
+use crate::base::error::Result;
+use crate::base::rangedel::RangeTombstones;
 use crate::read::{MergeCursor, VisibleIter};
 use drumlin_types::{KeyRange, Kind, Seq};
 use std::cmp::Reverse;
@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 
 type Place = (Vec<u8>, Reverse<Seq>);
 
-/// Entries that may be added to while cursors walk them.
+/// Entries that can be extended while cursors walk them.
 type Memtable = Arc<Mutex<BTreeMap<Place, Entry>>>;
 
 fn insert(memtable: &Memtable, entry: Entry) {
@@ -40,7 +40,7 @@ fn spread(draw: &mut Draw, history: &History) -> (MergeCursor<Box<dyn Cursor>>, 
     (MergeCursor::new(sources), memtables)
 }
 
-/// Mostly writes to one of the memtables.
+/// Writes to one of the memtables, in 60 % of the calls.
 fn write(draw: &mut Draw, history: &History, memtables: &[Memtable; 2], seq: Seq) {
     if draw.chance(60) {
         let key = draw.pick(&history.pool).clone();
@@ -49,7 +49,7 @@ fn write(draw: &mut Draw, history: &History, memtables: &[Memtable; 2], seq: Seq
     }
 }
 
-/// Finds its neighbours anew at every step.
+/// Cursor that searches for its neighbours at every step.
 struct LiveCursor {
     memtable: Memtable,
     at: Option<Entry>,

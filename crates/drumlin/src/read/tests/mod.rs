@@ -1,7 +1,7 @@
-//! Tests of reading, against plain definitions: a sorted list for cursors, a map for what users see.
+//! Tests of reads against plain definitions: a sorted list for cursors, a map for user views.
 //!
-//! `vec_cursor` is a cursor over a list that counts what it is asked and can fail. `history` draws random
-//! versions, spreads them over sources, and says by brute force what a reader must see.
+//! `vec_cursor` is a cursor over a list that counts calls and can fail. `history` generates random versions, spreads
+//! them over sources, and computes the expected result by brute force.
 
 mod cursors;
 mod gets;

@@ -1,13 +1,13 @@
-//! A cursor over a sorted list that counts calls and fails on demand.
+//! Cursor over a sorted list that counts calls and fails on demand.
 
-use crate::cursor::Cursor;
-use crate::error::{Error, ErrorKind, Result};
+use crate::base::cursor::Cursor;
+use crate::base::error::{Error, ErrorKind, Result};
 use drumlin_types::{Kind, Seq};
 use std::cmp::Reverse;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering::Relaxed};
 
-/// One version of a key.
+/// Version of a key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Entry {
     pub(crate) key: Vec<u8>,
@@ -27,7 +27,7 @@ pub(crate) fn sort(entries: &mut [Entry]) {
     entries.sort_by(|a, b| (&a.key, Reverse(a.seq)).cmp(&(&b.key, Reverse(b.seq))));
 }
 
-/// What the cursors that share it were asked.
+/// Numbers of calls to the cursors that share it.
 #[derive(Default)]
 pub(crate) struct Meter {
     pub(crate) steps: AtomicUsize,
@@ -42,17 +42,17 @@ impl Meter {
     }
 }
 
-/// Fails the call whose turn comes; shared by all cursors of a test.
+/// Countdown to a failing call, shared by all cursors of a test.
 #[derive(Clone)]
 pub(crate) struct Fuse(Arc<AtomicI64>);
 
 impl Fuse {
-    /// Never fails.
+    /// Creates a fuse that never fails a call.
     pub(crate) fn none() -> Fuse {
         Fuse(Arc::new(AtomicI64::new(i64::MAX)))
     }
 
-    /// Lets `calls` calls pass and fails the one after.
+    /// Creates a fuse that lets `calls` calls pass and fails the next one.
     pub(crate) fn after(calls: usize) -> Fuse {
         Fuse(Arc::new(AtomicI64::new(calls as i64)))
     }
@@ -65,7 +65,7 @@ impl Fuse {
     }
 }
 
-/// Walks a sorted list.
+/// Cursor over a sorted list.
 pub(crate) struct VecCursor {
     entries: Arc<Vec<Entry>>,
     at: Option<usize>,

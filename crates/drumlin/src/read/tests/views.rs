@@ -1,23 +1,23 @@
-//! What users see, against the plain definition: walks, both ends, errors, effort.
+//! Tests of user views against the plain definition: walks, both ends, errors, effort.
 
 use super::history::{Draw, History, Spread, VecRun, key_pool, options};
 use super::vec_cursor::{Entry, Fuse, Meter, VecCursor};
-use crate::cursor::Cursor;
-use crate::error::{ErrorKind, Result};
-use crate::iter::Iter;
-use crate::merge_operator::MergeOperator;
-use crate::rangedel::{RangeTombstone, RangeTombstones};
+use crate::base::cursor::Cursor;
+use crate::base::error::{ErrorKind, Result};
+use crate::base::merge_operator::MergeOperator;
+use crate::base::rangedel::{RangeTombstone, RangeTombstones};
+use crate::ops::iter::Iter;
+use crate::ops::scan::ScanSource;
 use crate::read::coverage::Coverage;
 use crate::read::visible::MAX_STEPS;
-use crate::read::{MergeCursor, RunCursor, TombstoneSource, VisibleIter};
-use crate::scan::ScanSource;
+use crate::read::{DeadSpans, MergeCursor, RunCursor, TombstoneSource, VisibleIter};
 use drumlin_types::{Key, KeyRange, Kind, Seq};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// Walks `view` at random and compares it with the sorted pairs after every call.
+/// Moves `view` at random and compares it with the sorted pairs after every call.
 fn walk(
     draw: &mut Draw,
     view: &mut VisibleIter<impl Cursor>,
@@ -48,7 +48,7 @@ fn walk(
 }
 
 fn random_spread(draw: &mut Draw) -> Spread {
-    // Few keys make long chains of versions.
+    // Few keys give long chains of versions.
     let keys = *draw.pick(&[1, 3, 12, 25]);
     let operations = draw.below(120);
     let history = History::random(draw, keys, operations);
@@ -76,6 +76,119 @@ fn walks_show_what_the_definition_says() {
         }
     }
     assert!(shown > 2000, "{shown}");
+}
+
+/// Dead spans found by scans at one snapshot never hide anything at another.
+#[test]
+fn walks_that_share_spans_show_what_the_definition_says() {
+    let mut used = 0;
+    for seed in 0..400 {
+        let mut draw = Draw::new(seed);
+        let spread = random_spread(&mut draw);
+        let dead = Arc::new(DeadSpans::new());
+        for _ in 0..12 {
+            let snapshot = 1 + draw.below(130) as Seq;
+            let bounds = random_bounds(&mut draw, &spread);
+            let expected: Pairs = spread.history.visible(snapshot, &bounds).into_iter().collect();
+            let mut view = spread.view_with(snapshot, &bounds, &dead);
+            walk(&mut draw, &mut view, &expected, &spread.history.pool, 40);
+        }
+        used += dead.counts().1;
+    }
+    assert!(used > 5000, "{used}");
+}
+
+/// Returns a run of files of 100 keys each, and a tombstone over most of them.
+fn trimmed(files: usize, seq: Seq) -> (VecRun, TombstoneSource) {
+    let key = |file: usize, i: usize| format!("{file:05}-{i:03}");
+    let file = |f: usize| {
+        let entries = (0..100).map(|i| Entry::put(&key(f, i), (f * 100 + i) as Seq + 1, "v")).collect();
+        let end = Key::new(key(f + 1, 0).as_bytes());
+        (KeyRange::new(Key::new(key(f, 0).as_bytes()), Some(end)), Arc::new(entries))
+    };
+    let run = VecRun { files: (0..files).map(file).collect(), meter: Arc::default(), fuse: Fuse::none() };
+    let range = KeyRange::new(Key::new(key(0, 50).as_bytes()), Some(Key::new(key(files - 1, 50).as_bytes())));
+    let tombstones = RangeTombstones::new(vec![RangeTombstone { range, seq }]);
+    (run, (KeyRange::all(), Arc::new(tombstones)))
+}
+
+/// The cost of a range tombstone to a scan does not depend on the number of entries and files that it covers.
+#[test]
+fn covered_files_are_neither_opened_nor_walked() {
+    let costs = [10, 1000].map(|files| {
+        let (run, source) = trimmed(files, 1_000_000);
+        let meter = run.meter.clone();
+        let cursor = MergeCursor::new(vec![RunCursor::new(run)]);
+        let mut view = VisibleIter::new(cursor, options(2_000_000, KeyRange::all(), vec![source]));
+        let cost = || {
+            let meters = [&meter.steps, &meter.seeks, &meter.opens];
+            meters.map(Meter::take)
+        };
+        let mut costs = Vec::new();
+        view.seek(b"00000-049").unwrap();
+        costs.push(cost());
+        view.next().unwrap();
+        assert!(view.key().ends_with(b"-050") && !view.key().starts_with(b"00000"));
+        costs.push(cost());
+        view.prev().unwrap();
+        assert_eq!(view.key(), b"00000-049");
+        costs.push(cost());
+        view.seek(b"00000-070").unwrap();
+        assert!(view.key().ends_with(b"-050"));
+        costs.push(cost());
+        assert!(costs.iter().flatten().all(|&cost| cost <= 4), "{costs:?}");
+        costs
+    });
+    assert_eq!(costs[0], costs[1]);
+    // Entries newer than the tombstone are not skipped.
+    let (run, source) = trimmed(10, 450);
+    let cursor = MergeCursor::new(vec![RunCursor::new(run)]);
+    let mut view = VisibleIter::new(cursor, options(2_000_000, KeyRange::all(), vec![source]));
+    view.seek(b"00000-050").unwrap();
+    assert_eq!(view.key(), b"00004-049");
+    view.prev().unwrap();
+    assert_eq!(view.key(), b"00000-049");
+}
+
+/// Head of a queue: the second scan skips the range that the first found empty, in both directions, and sees later
+/// entries.
+#[test]
+fn a_scan_leaves_a_span_for_the_next() {
+    let dead = Arc::new(DeadSpans::new());
+    let key = |i: usize| format!("{i:06}");
+    let delete = |i: usize| Entry { key: key(i).into(), seq: 10, kind: Kind::Delete, value: Vec::new() };
+    let entries = |alive: usize| -> Vec<Entry> {
+        let dead = (0..1000).flat_map(|i| [delete(i), Entry::put(&key(i), 5, "v")]);
+        dead.filter(|e| *e.key != *key(alive).as_bytes()).collect()
+    };
+    let view = |older: Vec<Entry>, newer: Vec<Entry>, snapshot: Seq| {
+        let meter: Arc<Meter> = Arc::default();
+        let bounds = KeyRange::all();
+        let files = |entries: Vec<Entry>| vec![(KeyRange::all(), Arc::new(entries))];
+        let run = |entries| VecRun { files: files(entries), meter: meter.clone(), fuse: Fuse::none() };
+        let cursor = MergeCursor::new(vec![RunCursor::new(run(older)), RunCursor::new(run(newer))]);
+        let mut options = options(snapshot, bounds, Vec::new());
+        options.dead = Some(dead.clone());
+        (VisibleIter::new(cursor, options), meter)
+    };
+    let cost = |meter: &Meter| Meter::take(&meter.steps) + Meter::take(&meter.seeks);
+    for backward in [false, true] {
+        let walk = |newer: Vec<Entry>, snapshot: Seq| {
+            let (mut view, meter) = view(entries(usize::MAX), newer, snapshot);
+            if backward { view.seek_last() } else { view.seek_first() }.unwrap();
+            (view.valid().then(|| view.key().to_vec()), cost(&meter))
+        };
+        let (first, second) = (walk(Vec::new(), 20), walk(Vec::new(), 21));
+        assert_eq!((first.0, second.0), (None, None));
+        assert!(second.1 <= 4, "{}", second.1);
+        let later = vec![Entry::put(&key(500), 30, "back")];
+        let (found, cost) = walk(later.clone(), 40);
+        assert_eq!(found, Some(key(500).into_bytes()));
+        assert!(cost <= 6, "{cost}");
+        assert_eq!(walk(later, 29).0, None);
+        // A reader with a snapshot before the deletes sees everything.
+        assert_eq!(walk(Vec::new(), 9).0, Some(key(if backward { 999 } else { 0 }).into_bytes()));
+    }
 }
 
 #[test]
@@ -106,7 +219,7 @@ fn keys_only_shows_the_same_keys_without_operator_or_value_files() {
 }
 
 fn range_iter(spread: &Spread, snapshot: Seq, bounds: &KeyRange, fuse: &Fuse) -> Iter {
-    // Both ends are made beforehand, in whatever order they are asked for: they are alike.
+    // Both ends are created beforehand. They are alike, so the order of requests does not matter.
     let mut views = vec![spread.view(snapshot, bounds, fuse), spread.view(snapshot, bounds, fuse)];
     Iter::new(Box::new(move || Ok(views.pop().expect("two ends"))), Arc::default(), None)
 }
@@ -197,7 +310,7 @@ fn views_keep_their_error() {
     }
 }
 
-/// A view of `entries` that counts the calls on them.
+/// Returns a view of `entries` that counts the calls on them.
 fn metered(entries: Vec<Entry>, snapshot: Seq) -> (VisibleIter<VecCursor>, Arc<Meter>) {
     let meter: Arc<Meter> = Arc::default();
     let cursor = VecCursor::with(Arc::new(entries), meter.clone(), Fuse::none());
@@ -270,7 +383,7 @@ fn keys_that_are_all_new_cost_one_step_each() {
 
 #[test]
 fn bounds_stop_the_search() {
-    // Deleted keys beyond the bounds are not searched through.
+    // The search does not continue through deleted keys beyond the bounds.
     let dead =
         |i: usize| Entry { key: format!("{i:04}").into(), seq: 2, kind: Kind::Delete, value: Vec::new() };
     let entries: Vec<Entry> = (0..1000).map(dead).collect();
@@ -287,7 +400,7 @@ fn bounds_stop_the_search() {
 
 #[test]
 fn both_ends_share_the_search() {
-    // The front finds the only key; the back must not search the ground before it.
+    // The front finds the only key. The back must not search the range before it again.
     let meter: Arc<Meter> = Arc::default();
     let mut entries: Vec<Entry> = (0..1000)
         .map(|i| Entry { key: format!("{i:04}").into(), seq: 2, kind: Kind::Delete, value: Vec::new() })

@@ -1,33 +1,101 @@
-//! The search backward: the oldest version of a key comes first.
+//! Backward search: the oldest version of a key comes first.
 //!
-//! Every version may be the one that counts, so the latest candidate is copied, and the key is decided only
-//! when the cursor has left it to the one before. A key of more than [`MAX_STEPS`] versions is decided from
-//! its newest one, as in the search forward, and left by a seek.
+//! Any version may turn out to be the relevant one. The search therefore copies the latest candidate and decides the
+//! key when the cursor has moved to the previous key. It decides a key of more than [`MAX_STEPS`] versions from its
+//! newest version, as the forward search does, and leaves it with a seek. It skips deleted and hidden entries like
+//! the forward search.
 
+use super::forward::Verdict;
 use super::{MAX_STEPS, Position, Side, VisibleIter};
-use crate::cursor::Cursor;
-use crate::error::Result;
-use crate::read::resolve::Meaning;
+use crate::base::cursor::Cursor;
+use crate::base::error::Result;
+use crate::base::resolve::Meaning;
+use drumlin_types::{Key, KeyRange, Kind, Seq};
 
 impl<C: Cursor> VisibleIter<C> {
-    /// Finds the last visible key at or before the entry under the cursor, which is the last of its key.
-    pub(super) fn search_backward(&mut self) -> Result<()> {
+    /// Finds the last visible key before `end`. The cursor is on the last entry before it.
+    pub(super) fn search_before(&mut self, end: Option<Key>) -> Result<()> {
+        self.walk.begin();
+        self.search(Some(end))
+    }
+
+    /// Finds the last visible key at or before the entry under the cursor, which is the last entry of its key.
+    pub(super) fn search_back(&mut self) -> Result<()> {
+        self.walk.begin();
+        self.search(None)
+    }
+
+    /// Finds the last visible key at or before the entry under the cursor. Only hidden entries of that entry's key
+    /// may come after it. If `edge` is set, no key exists from there back to that entry.
+    fn search(&mut self, mut edge: Option<Option<Key>>) -> Result<()> {
         self.position = Position::Nowhere;
+        // The first key of a search that starts in the middle is usually live.
+        let mut in_dead = edge.is_some();
         while self.cursor.valid() && *self.cursor.key() >= *self.bounds.start {
-            self.take_key();
-            if self.decide_oldest_first()? {
-                self.position = Position::Held(Side::Behind);
-                break;
+            let cover = self.cover();
+            if (in_dead || self.cursor.seq() < cover) && self.skip_back(cover, &mut edge)? {
+                continue;
             }
+            self.take_key();
+            match self.decide_oldest_first(cover)? {
+                Verdict::Visible => {
+                    self.position = Position::Held(Side::Behind);
+                    break;
+                }
+                Verdict::Deleted => {
+                    edge.get_or_insert_with(|| Some(Key::successor(&self.key)));
+                    in_dead = true;
+                }
+                Verdict::Expired => {
+                    self.walk.forget();
+                    edge = Some(Some(Key::new(&self.key)));
+                }
+            }
+        }
+        if self.walk.is_worth()
+            && let Some(end) = edge
+        {
+            self.remember_behind(end);
         }
         Ok(())
     }
 
-    /// Whether `key` is visible; the cursor is on its oldest version. Holds the value if so, and leaves
-    /// the cursor on the last entry before the key in either case.
-    fn decide_oldest_first(&mut self) -> Result<bool> {
-        let cover = self.coverage.at(&self.key);
-        let mut base = Meaning::Absent;
+    /// Moves the cursor back from a deleted or hidden entry past others, if a dead span or a range tombstone allows
+    /// it.
+    #[cold]
+    fn skip_back(&mut self, cover: Seq, edge: &mut Option<Option<Key>>) -> Result<bool> {
+        let (key, seq) = (self.cursor.key(), self.cursor.seq());
+        let span = self.walk.span(key, seq, self.snapshot);
+        let hidden = match &span {
+            Some(span) => span.hidden(&self.bounds),
+            None if seq >= cover => return Ok(false),
+            None => match self.coverage.hidden(key, &self.bounds) {
+                Some(hidden) => hidden,
+                None => return Ok(false),
+            },
+        };
+        // The key may have newer versions, which are not hidden.
+        edge.get_or_insert_with(|| Some(Key::new(key)));
+        let passed = self.cursor.skip_back(&hidden)?;
+        self.walk.pass(passed);
+        Ok(true)
+    }
+
+    /// Remembers that no key exists between the current position of the search and `end`.
+    #[cold]
+    fn remember_behind(&mut self, end: Option<Key>) {
+        let start = match self.position {
+            Position::Nowhere => self.bounds.start.clone(),
+            _ => Key::successor(&self.key),
+        };
+        self.walk.remember(KeyRange::new(start, end), self.snapshot);
+    }
+
+    /// Evaluates the versions of `key`. The cursor is on its oldest version, and `cover` is the newest tombstone over
+    /// it. Holds the value if it is visible. Leaves the cursor on the last entry before the key in any case.
+    fn decide_oldest_first(&mut self, cover: Seq) -> Result<Verdict> {
+        let mut base = Meaning::Deleted;
+        let mut expired = false;
         self.operands.clear();
         self.shared = None;
         let mut steps = 0;
@@ -38,9 +106,11 @@ impl<C: Cursor> VisibleIter<C> {
             }
             if (cover..=self.snapshot).contains(&self.cursor.seq()) {
                 match Meaning::of(self.cursor.kind(), self.cursor.value(), || self.now_micros)? {
-                    Meaning::Operand => self.operands.push(self.cursor.value()),
+                    Meaning::Operand { skip } => self.operands.push(&self.cursor.value()[skip..]),
+                    Meaning::ExpiredOperand => expired = true,
                     meaning => {
                         base = meaning;
+                        expired = self.cursor.kind() == Kind::PutExpiring;
                         self.operands.clear();
                         self.hold_value(meaning);
                     }
@@ -52,10 +122,15 @@ impl<C: Cursor> VisibleIter<C> {
             }
             self.cursor.prev()?;
         }
-        self.settle(base)
+        self.walk.pass(steps);
+        Ok(match self.settle(base)? {
+            true => Verdict::Visible,
+            false if expired => Verdict::Expired,
+            false => Verdict::Deleted,
+        })
     }
 
-    /// Copies the value under the cursor, unless it is not needed.
+    /// Copies the value under the cursor if it is needed.
     fn hold_value(&mut self, meaning: Meaning) {
         self.buffer.clear();
         match meaning {
@@ -67,9 +142,10 @@ impl<C: Cursor> VisibleIter<C> {
         }
     }
 
-    /// Whether `base`, held in the buffer, and the operands, oldest first, make a value; holds it.
+    /// Computes and holds the value of `base`, held in the buffer, and the operands, oldest first. Returns whether
+    /// there is one.
     fn settle(&mut self, base: Meaning) -> Result<bool> {
-        if self.operands.is_empty() && base == Meaning::Absent {
+        if self.operands.is_empty() && base == Meaning::Deleted {
             return Ok(false);
         }
         if self.keys_only {
@@ -80,25 +156,33 @@ impl<C: Cursor> VisibleIter<C> {
         }
         if !self.operands.is_empty() {
             let below = match (base, &self.shared) {
-                (Meaning::Absent, _) => None,
+                (Meaning::Deleted, _) => None,
                 (_, Some(pointed)) => Some(&**pointed),
                 (_, None) => Some(&*self.buffer),
             };
+            self.failed = Some(Side::Behind);
             let merged = self.resolver().merge(&self.key, below, &self.operands.list())?;
+            self.failed = None;
             self.shared = Some(merged);
         }
         Ok(true)
     }
 
-    /// Decides a key of many versions from its newest one; leaves the cursor before the key.
-    fn decide_by_seek(&mut self) -> Result<bool> {
+    /// Decides a key of many versions from its newest one. Leaves the cursor before the key.
+    fn decide_by_seek(&mut self) -> Result<Verdict> {
         self.cursor.seek(&self.key, self.snapshot)?;
         let seen = self.cursor.valid() && self.cursor.key() == self.key;
-        let visible = seen && self.decide_newest_first()?;
-        if visible && let Position::Shown { skip } = self.position {
+        let cover = if seen { self.cover() } else { 0 };
+        let verdict = match seen && self.cursor.seq() >= cover {
+            true => self.decide_newest_first(cover)?,
+            false => Verdict::Deleted,
+        };
+        if verdict == Verdict::Visible
+            && let Position::Shown { skip } = self.position
+        {
             self.hold_value(Meaning::Value { skip });
         }
         self.cursor.seek_before(&self.key)?;
-        Ok(visible)
+        Ok(verdict)
     }
 }

@@ -1,54 +1,62 @@
-//! What a user sees: one value per user key, of the versions under a merge.
+//! User view of a merge: one value per user key.
 //!
-//! For each user key the versions that count are those no newer than the snapshot and not older than the
-//! newest range tombstone over the key. The newest of them decides: a put gives its value, a deletion or
-//! an expired value none, and operands are collected down to the version that they build on.
+//! For each user key, the relevant versions are those no newer than the snapshot and not older than the newest range
+//! tombstone over the key. The newest of them decides. A put gives its value; a deletion or an expired value gives
+//! none. For a merge operand, the view collects the unexpired operands down to the version that they build on.
 //!
-//! `forward` and `backward` hold the two searches. The first copies no values; neither walks long chains of
-//! versions. A change of direction is one seek.
+//! `forward` and `backward` hold the two searches. The forward search copies no values, and neither search walks long
+//! chains of versions. A change of direction is one seek. A search that meets an entry hidden by a range tombstone
+//! skips to the end of the tombstone. Sources that hold nothing newer than the tombstone get there in one seek.
 //!
 //! Invariants, by position:
 //! - `Shown`: the inner cursor is on the version that gives the value.
-//! - `Held(Ahead)`: `key` and the value are held; the inner cursor is on an older version of `key`, on a
-//!   later key, or past the end.
-//! - `Held(Behind)`: held too; the inner cursor is on the last entry before `key`, or before the beginning.
-//! - `Nowhere`: not valid.
+//! - `Held(Ahead)`: `key` and the value are held. The inner cursor is on an older version of `key`, on a later key,
+//!   or past the end.
+//! - `Held(Behind)`: `key` and the value are held. The inner cursor is on the last entry before `key`, or before the
+//!   beginning.
+//! - `Nowhere`: not valid. If `failed` is set, otherwise as `Held` of that side.
 
 mod backward;
 mod forward;
 
 use super::coverage::{Coverage, TombstoneSource};
-use super::resolve::{Operands, PointerReader, Resolver};
+use super::dead::{DeadSpans, Walk};
 use super::sticky::Sticky;
-use crate::cursor::Cursor;
-use crate::error::Result;
-use crate::merge_operator::MergeOperator;
-use crate::slice::Slice;
+use crate::base::cursor::Cursor;
+use crate::base::error::{Error, Result};
+use crate::base::merge_operator::MergeOperator;
+use crate::base::resolve::{Operands, PointerReader, Resolver};
+use crate::base::slice::Slice;
 use drumlin_types::{Key, KeyRange, Seq};
 use std::sync::Arc;
 
-/// Versions of one key that are passed step by step before a seek takes over.
+/// Number of versions of one key that a search passes singly before it seeks.
 pub(super) const MAX_STEPS: usize = 8;
 
-/// What a reader sees, apart from the entries.
+/// Parameters of a user view, apart from its entries.
 #[derive(Clone)]
 pub(crate) struct VisibleOptions {
-    /// Versions newer than this are not seen.
+    /// Snapshot of the view. Newer versions are invisible.
     pub(crate) snapshot: Seq,
-    /// The time of the read, microseconds since the Unix epoch: expiring values end at it.
+    /// Time of the view, in microseconds since the Unix epoch. Values that have expired by then are invisible.
     pub(crate) now_micros: u64,
-    /// Only keys in here are seen.
+    /// Range of visible keys.
     pub(crate) bounds: KeyRange,
-    /// Values are not wanted: `value` is empty or arbitrary, and neither operators nor value files are used.
+    /// Whether only keys are wanted. `value` is then empty or arbitrary, and the view uses neither operators nor
+    /// value files.
     pub(crate) keys_only: bool,
     /// Name of the keyspace, for errors.
     pub(crate) keyspace: Arc<str>,
-    /// The keyspace's merge operator, if it has one.
+    /// Merge operator of the keyspace, if it has one.
     pub(crate) operator: Option<Arc<dyn MergeOperator>>,
-    /// Reads values from value files.
+    /// Name of the operator that the keyspace requires, for errors.
+    pub(crate) operator_name: Option<Arc<str>>,
+    /// Reader of values in value files.
     pub(crate) pointers: Option<Arc<PointerReader>>,
-    /// Range tombstones of every source; those of one run in key order, one run after the other.
+    /// Range tombstones of every source, one run after another, in key order within a run.
     pub(crate) tombstones: Vec<TombstoneSource>,
+    /// Dead spans that scans of the keyspace have found.
+    pub(crate) dead: Option<Arc<DeadSpans>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -67,7 +75,10 @@ enum Position {
     Held(Side),
 }
 
-/// The user's view of the entries of `cursor`.
+/// Side of the cursor after an error that concerns the view's `key` only.
+type Failed = Option<Side>;
+
+/// User view of the entries of `cursor`.
 pub(crate) struct VisibleIter<C> {
     cursor: C,
     snapshot: Seq,
@@ -76,20 +87,24 @@ pub(crate) struct VisibleIter<C> {
     keys_only: bool,
     keyspace: Arc<str>,
     operator: Option<Arc<dyn MergeOperator>>,
+    operator_name: Option<Arc<str>>,
     pointers: Option<Arc<PointerReader>>,
     coverage: Coverage,
+    walk: Walk,
     position: Position,
-    /// The key of a held position; while searching, the key whose versions are being passed.
+    /// Key of a held position. During a search, the key whose versions are being passed.
     key: Vec<u8>,
-    /// The value of a held position, unless `shared` has it.
+    /// Value of a held position, unless `shared` has it.
     buffer: Vec<u8>,
     shared: Option<Slice>,
     operands: Operands,
+    /// Set while the position is `Nowhere` because of an error that concerns `key` only.
+    failed: Failed,
     error: Sticky,
 }
 
 impl<C: Cursor> VisibleIter<C> {
-    /// The view of `cursor`'s entries that `options` describe. Not valid until a seek.
+    /// Creates the view of `cursor`'s entries with `options`. It is invalid until a seek.
     pub(crate) fn new(cursor: C, options: VisibleOptions) -> VisibleIter<C> {
         VisibleIter {
             cursor,
@@ -97,26 +112,29 @@ impl<C: Cursor> VisibleIter<C> {
             now_micros: options.now_micros,
             coverage: Coverage::new(options.tombstones, &options.bounds, options.snapshot),
             bounds: options.bounds,
+            walk: Walk::new(options.dead, options.now_micros),
             keys_only: options.keys_only,
             keyspace: options.keyspace,
             operator: options.operator,
+            operator_name: options.operator_name,
             pointers: options.pointers,
             position: Position::Nowhere,
             key: Vec::new(),
             buffer: Vec::new(),
             shared: None,
             operands: Operands::default(),
+            failed: None,
             error: Sticky::default(),
         }
     }
 
-    /// Whether it is on a key.
+    /// Returns whether the view is on a key.
     #[inline]
     pub(crate) fn valid(&self) -> bool {
         self.position != Position::Nowhere
     }
 
-    /// The key. Only when valid.
+    /// Returns the key. The view must be valid.
     #[inline]
     pub(crate) fn key(&self) -> &[u8] {
         match self.position {
@@ -125,7 +143,7 @@ impl<C: Cursor> VisibleIter<C> {
         }
     }
 
-    /// The value. Only when valid, and only if values are wanted.
+    /// Returns the value. The view must be valid and must not be keys-only.
     #[inline]
     pub(crate) fn value(&self) -> &[u8] {
         match (self.position, &self.shared) {
@@ -135,7 +153,8 @@ impl<C: Cursor> VisibleIter<C> {
         }
     }
 
-    /// The value to keep: copied unless it lies in a block or is held as a slice already. Empty if values are not wanted.
+    /// Returns the value as an owned slice. Copies it unless it lies in a block or is already held as a slice. Empty
+    /// if the view is keys-only.
     pub(crate) fn value_slice(&self) -> Slice {
         match (self.position, &self.shared) {
             _ if self.keys_only => Slice::default(),
@@ -146,48 +165,58 @@ impl<C: Cursor> VisibleIter<C> {
         }
     }
 
-    /// To the first key.
+    /// Moves to the first key.
     pub(crate) fn seek_first(&mut self) -> Result<()> {
         self.guarded(|view| {
-            view.cursor.seek(&view.bounds.start, view.snapshot)?;
-            view.search_forward(false)
+            view.failed = None;
+            let start = view.bounds.start.clone();
+            view.search_from(&start)
         })
     }
 
-    /// To the last key.
+    /// Moves to the last key.
     pub(crate) fn seek_last(&mut self) -> Result<()> {
         self.guarded(|view| {
+            view.failed = None;
             match &view.bounds.end {
                 Some(end) => view.cursor.seek_before(end)?,
                 None => view.cursor.seek_last()?,
             }
-            view.search_backward()
+            let end = view.bounds.end.clone();
+            view.search_before(end)
         })
     }
 
-    /// To the first key at or after `key`.
+    /// Moves to the first key at or after `key`.
     pub(crate) fn seek(&mut self, key: &[u8]) -> Result<()> {
         self.guarded(|view| {
-            view.cursor.seek(key.max(&*view.bounds.start), view.snapshot)?;
-            view.search_forward(false)
+            view.failed = None;
+            let start = view.bounds.start.clone();
+            view.search_from(key.max(&start))
         })
     }
 
-    /// To the last key before `key`.
+    /// Moves to the last key before `key`.
     pub(crate) fn seek_before(&mut self, key: &[u8]) -> Result<()> {
         self.guarded(|view| {
+            view.failed = None;
             let end = view.bounds.end.as_deref().map_or(key, |end| key.min(end));
             view.cursor.seek_before(end)?;
-            view.search_backward()
+            let end = Key::new(end);
+            view.search_before(Some(end))
         })
     }
 
-    /// To the following key. Only when valid.
+    /// Moves to the next key. The view must be valid.
     #[inline]
     pub(crate) fn next(&mut self) -> Result<()> {
         self.guarded(|view| {
             match view.position {
-                Position::Nowhere => return Ok(()),
+                Position::Nowhere => match view.failed.take() {
+                    None => return Ok(()),
+                    Some(Side::Ahead) => {}
+                    Some(Side::Behind) => view.cursor.seek(&view.key, 0)?,
+                },
                 Position::Shown { .. } => {
                     view.take_key();
                     view.cursor.next()?;
@@ -195,16 +224,20 @@ impl<C: Cursor> VisibleIter<C> {
                 Position::Held(Side::Ahead) => {}
                 Position::Held(Side::Behind) => view.cursor.seek(&view.key, 0)?,
             }
-            view.search_forward(true)
+            view.search_behind()
         })
     }
 
-    /// To the preceding key. Only when valid.
+    /// Moves to the previous key. The view must be valid.
     #[inline]
     pub(crate) fn prev(&mut self) -> Result<()> {
         self.guarded(|view| {
             match view.position {
-                Position::Nowhere => return Ok(()),
+                Position::Nowhere => match view.failed.take() {
+                    None => return Ok(()),
+                    Some(Side::Ahead) => view.cursor.seek_before(&view.key)?,
+                    Some(Side::Behind) => {}
+                },
                 Position::Shown { .. } => {
                     view.take_key();
                     view.cursor.seek_before(&view.key)?;
@@ -212,37 +245,46 @@ impl<C: Cursor> VisibleIter<C> {
                 Position::Held(Side::Ahead) => view.cursor.seek_before(&view.key)?,
                 Position::Held(Side::Behind) => {}
             }
-            view.search_backward()
+            view.search_back()
         })
     }
 
-    /// From now on sees only keys before `end`, which is in the bounds. It must not stand on another.
+    /// Restricts the view to keys before `end`, which is in the bounds. The view must not be on a key outside.
     pub(crate) fn end_before(&mut self, end: &[u8]) {
         self.bounds.end = Some(Key::new(end));
     }
 
-    /// The range that it sees.
+    /// Returns the range of visible keys.
     pub(crate) fn bounds(&self) -> &KeyRange {
         &self.bounds
     }
 
-    /// From now on sees only keys after `start`, which is in the bounds. It must not stand on another.
+    /// Restricts the view to keys after `start`, which is in the bounds. The view must not be on a key outside.
     pub(crate) fn start_after(&mut self, start: &[u8]) {
         self.bounds.start = Key::successor(start);
     }
 
-    /// Runs `body` unless there was an error before; after one the iterator is nowhere.
+    /// Runs `body` unless an earlier call failed. After an error the view is on no key. An error that concerns one
+    /// key is returned once: the view can then move past that key, or before it.
     #[inline]
     fn guarded(&mut self, body: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
         self.error.check()?;
-        let result = body(self);
-        if result.is_err() {
-            self.position = Position::Nowhere;
+        match body(self) {
+            Ok(()) => Ok(()),
+            Err(error) => self.fail(error),
         }
-        self.error.keep(result)
     }
 
-    /// Remembers the key of the entry under the cursor.
+    #[cold]
+    fn fail(&mut self, error: Error) -> Result<()> {
+        self.position = Position::Nowhere;
+        match error.key() {
+            Some(_) => Err(error),
+            None => self.error.keep(Err(error)),
+        }
+    }
+
+    /// Copies the key of the entry under the cursor.
     #[inline]
     fn take_key(&mut self) {
         self.key.clear();
@@ -253,6 +295,7 @@ impl<C: Cursor> VisibleIter<C> {
         Resolver {
             keyspace: &self.keyspace,
             operator: self.operator.as_deref(),
+            operator_name: self.operator_name.as_deref(),
             pointers: self.pointers.as_deref(),
         }
     }

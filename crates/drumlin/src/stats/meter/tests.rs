@@ -1,4 +1,4 @@
-//! Counting by real threads and by one, and what rates follow from it.
+//! Tests of counting by real threads and by one thread, and of the resulting rates.
 
 use super::*;
 
@@ -66,7 +66,7 @@ fn a_thread_that_turns_from_keyspace_to_keyspace_is_counted_by_its_samples() {
     let meters = [Meter::new(&store), Meter::new(&store), Meter::new(&store)];
     let operations = 300_000;
     for n in 0..operations {
-        // The first keyspace is read, the second written, the third written ten at a time.
+        // The first keyspace is read, the second is written, and the third is written ten operations at a time.
         let (kind, each) = [(Kind::Point, 1), (Kind::Write, 1), (Kind::Write, 10)][n % 3];
         meters[n % 3].counts(kind, each);
     }
@@ -77,7 +77,7 @@ fn a_thread_that_turns_from_keyspace_to_keyspace_is_counted_by_its_samples() {
             assert!((counted - expected).abs() <= 0.1 * expected, "{counted} for {expected}");
         }
     }
-    // Long stretches on each are exact, but for the calls around a turn.
+    // Long sequences on one meter are counted exactly, except for the calls around a switch.
     let meters = [Meter::new(&store), Meter::new(&store)];
     for meter in &meters {
         (0..10_000).for_each(|_| {
@@ -174,7 +174,7 @@ fn rates_follow_the_load_and_fade_slowly() {
     assert!(meter.roll(7_000_000));
     let load = meter.sample().load;
     assert_eq!((load.writes, load.entry_bytes, load.waited), (3200.0, 64.0, 0.25));
-    // Ten idle minutes halve it.
+    // Ten idle minutes halve the rate.
     assert!(!meter.roll(607_000_000));
     assert_eq!(meter.sample().load.writes, 1600.0);
     assert_eq!(meter.sample().wanted.len(), 1, "written keys stand in");

@@ -1,9 +1,9 @@
-//! The block cache and the table cache.
+//! Tests of the block cache and the table cache.
 
 use super::super::block::Block;
-use super::super::slots::{BlockRef, Slot, Slots};
+use super::super::block::{BlockRef, Slot, Slots};
 use super::*;
-use crate::slice::Slice;
+use crate::base::slice::Slice;
 
 fn data_blocks(count: usize) -> (Fixture, Arc<Table>, Vec<(u64, Block)>) {
     let mut versions = Versions::new();
@@ -22,7 +22,7 @@ fn data_blocks(count: usize) -> (Fixture, Arc<Table>, Vec<(u64, Block)>) {
     (fixture, table, blocks)
 }
 
-/// A cache whose readers have no slots.
+/// Cache whose readers have no slots.
 struct Plain {
     cache: BlockCache,
     none: Slots,
@@ -57,12 +57,12 @@ impl std::ops::Deref for Plain {
     }
 }
 
-/// Whatever is evicted or forgotten leaves its slot, and what the cache says is in one.
+/// An evicted or dropped block leaves its slot. `check` reports the number of filled slots.
 #[test]
 fn what_was_put_in_comes_out_or_is_gone() {
     let (_, _, blocks) = data_blocks(300);
     let cache = BlockCache::new(100_000);
-    // Two sets of slots for the same blocks, as when an index block is read again.
+    // Two sets of slots for the same blocks, as after an index block is read again.
     let sets = [Slots::new(1200), Slots::new(1200)];
     let full =
         || sets.iter().flat_map(|set| (0..1200).filter(|&at| set.slot(at).borrow(false).is_some())).count();
@@ -143,7 +143,7 @@ fn filters_and_indexes_outlive_data() {
     for (number, (offset, block)) in blocks.iter().enumerate() {
         cache.insert(ID, *offset, block.clone());
         let _ = cache.get(ID, *offset);
-        // Asked for about once while three times the cache's capacity passes.
+        // Requested about once per three times the cache's capacity of inserted blocks.
         if number % 180 == 0 {
             assert!(cache.get(TableId(9), 7).is_some());
         }
@@ -156,7 +156,7 @@ fn filters_and_indexes_outlive_data() {
     assert!(!cache.admits(1000) && cache.admits(500));
 }
 
-/// Tables that live for a moment leave nothing behind, not even their names.
+/// Short-lived tables leave nothing behind, not even keys in the queues.
 #[test]
 fn tables_that_go_are_forgotten_whole() {
     let (_, _, blocks) = data_blocks(40);
@@ -188,7 +188,7 @@ fn a_cache_without_room_keeps_nothing() {
     assert_eq!(cache.stats(), CacheStats { misses: 1, ..CacheStats::default() });
 }
 
-/// A directory with tables 1 to `count`, and their lengths.
+/// Creates a directory with tables 1 to `count`. Returns the lengths of their files.
 fn directory(mem: &MemEnv, count: u64) -> Vec<u64> {
     mem.env().fs().create_dir_all("/db".as_ref()).expect("room");
     let mut lengths = Vec::new();
@@ -220,7 +220,7 @@ fn tables_are_opened_once_and_let_go_in_order_of_use() {
     assert_eq!([1, 2, 3, 1, 3, 4].map(opens), [true, true, true, false, false, true]);
     assert_eq!(cache.open_tables(), 3);
     assert_eq!([1, 3, 4, 2].map(opens), [false, false, false, true]);
-    // Another slot for an open table takes over.
+    // A second slot for an open table replaces the first.
     let (again, before) = (TableSlot::default(), mem.io_index());
     cache.get(TableId(2), lengths[1], &again).expect("there");
     assert_eq!((mem.io_index(), cache.open_tables()), (before, 3));

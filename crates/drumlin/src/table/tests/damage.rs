@@ -1,11 +1,11 @@
-//! Damaged tables and failing disks: the truth or an error, never anything else.
+//! Tests of damaged tables and failing disks: each read returns the correct result or an error.
 
 use super::*;
-use crate::cursor::Cursor;
+use crate::base::cursor::Cursor;
 use drumlin_format::seal::{SEAL_LEN, seal};
 use drumlin_format::table::{FOOTER_LEN, Footer};
 
-/// What a table says about everything.
+/// Results of all kinds of reads of a table.
 #[derive(PartialEq, Debug)]
 struct Answers {
     entries: Vec<(Vec<u8>, Seq, Kind, Vec<u8>)>,
@@ -52,7 +52,7 @@ fn each_damaged_byte_gives_the_truth_or_an_error() {
                 Ok((got, table)) => {
                     assert_eq!(got, truth, "{what}");
                     assert!(filter_bytes.contains(&(place as u64)), "{what} passes unnoticed");
-                    // The second module need not have been read yet.
+                    // The second module may not have been read yet.
                     assert!(table.has_damaged_filter() || (place as u64) < filters[0].offset, "{what}");
                     assert!(table.verify().expect_err(&what).is_corruption());
                 }
@@ -85,7 +85,7 @@ fn each_truncation_is_an_error() {
     }
 }
 
-/// Where all sealed blocks of a table lie.
+/// Returns the ranges of all sealed blocks of a table.
 fn sealed_blocks(fixture: &Fixture, table: &Table) -> Vec<std::ops::Range<usize>> {
     let properties = table.properties();
     let mut blocks = Vec::new();
@@ -111,7 +111,7 @@ fn sealed_blocks(fixture: &Fixture, table: &Table) -> Vec<std::ops::Range<usize>
     blocks
 }
 
-/// Puts a block, with a seal that fits it, in the place of the one at `offset`.
+/// Replaces the block at `offset` by `sealed`, with a matching seal.
 fn plant(fixture: &Fixture, offset: u64, mut sealed: Vec<u8>) {
     let stored = sealed.len() - SEAL_LEN;
     let method = Compression::from_u8(sealed[stored] % 3).expect("below 3");
@@ -120,7 +120,7 @@ fn plant(fixture: &Fixture, offset: u64, mut sealed: Vec<u8>) {
     fixture.mem.patch(&fixture.path, offset, &sealed);
 }
 
-/// Changes one byte of the block at `offset`, `len` long with its seal, and makes the seal fit.
+/// Changes one byte of the block at `offset` and makes the seal match. `len` includes the seal.
 fn forge(fixture: &Fixture, offset: u64, len: usize, place: usize, change: impl Fn(u8) -> u8) {
     let file = fixture.mem.peek(&fixture.path).expect("there");
     let mut sealed = file[offset as usize..offset as usize + len].to_vec();
@@ -132,7 +132,7 @@ fn numbered(count: u32) -> Versions {
     (0..count).map(|i| ((i.to_be_bytes().to_vec(), Reverse(1)), (Kind::Put, vec![0; 20]))).collect()
 }
 
-/// A wrong block under a fitting checksum, and what `verify` says about it.
+/// Applies a forgery under a matching checksum and returns the error of `verify`.
 fn verdict(forgery: impl Fn(&Fixture, &Table)) -> String {
     let filter = FilterSpec { bits_per_key: 8.0, modules: 2 };
     let fixture = Fixture::write(&numbered(64), &[], options(200, Compression::None), filter);
@@ -161,7 +161,7 @@ fn verify_finds_what_checksums_cannot() {
             forge(fixture, table.root_offset, table.root.bytes() + SEAL_LEN, place, change);
         }
     };
-    // The second ordinal; the first and the second separator, each with its head.
+    // The second ordinal; then the first and the second separator, each with its head.
     assert!(verdict(in_root(|count| 32 + 8 * count + 16 + 4, |byte| byte + 1)).contains("ordinal"));
     assert!(verdict(in_root(|_| 32 + 7, |byte| byte - 1)).contains("head of a fence"));
     let separator = |change: fn(u8) -> u8| {
@@ -188,7 +188,7 @@ fn verify_finds_what_checksums_cannot() {
 fn a_fence_cannot_make_a_reader_allocate_at_will() {
     let error = verdict(|fixture, table| {
         let len = table.root.bytes() + SEAL_LEN;
-        // The top byte of where the last block ends.
+        // The top byte of the end offset of the last block.
         let count = table.root.view().count();
         forge(fixture, table.root_offset, len, 32 + 8 * count + 16 * (count - 1) + 3, |_| 0x7f);
     });
@@ -200,7 +200,7 @@ fn a_damaged_filter_is_tried_once() {
     let (fixture, keys) = small();
     let table = fixture.open(1 << 20).expect("sound");
     let truth = answers(&table, &keys).expect("sound");
-    // The second module; the first is in memory.
+    // Damages the second module, because the first is in memory.
     let module = fixture.summary.properties.filter.modules[1];
     fixture.mem.patch(&fixture.path, module.offset, &[0xff; 3]);
     let table = fixture.open(1 << 20).expect("sound");
@@ -214,7 +214,7 @@ fn a_damaged_filter_is_tried_once() {
     assert!(reads < 5, "the cursor's, and none for the filter: {reads}");
 }
 
-/// An attacker can make checksums that fit. The answers may be wrong then, but nothing may panic or run away.
+/// An attacker can forge checksums. The results may be wrong then, but no read may panic or run without bound.
 #[test]
 fn damage_under_a_fitting_checksum_does_no_harm() {
     let mut versions = Draw(3).versions(40);
@@ -235,7 +235,7 @@ fn damage_under_a_fitting_checksum_does_no_harm() {
     let mut opened = 0;
     let data_blocks = table.properties().data_blocks;
     for round in 0..600 {
-        // Every other time one of the few blocks that all else depends on.
+        // Every other round damages one of the few blocks that all others depend on.
         let first = if round % 2 == 0 { data_blocks } else { 0 };
         let block = blocks[(first + draw.next(blocks.len() as u64 - first)) as usize].clone();
         let mut bad = good[block.clone()].to_vec();
@@ -302,7 +302,7 @@ fn each_failed_read_surfaces_and_stays() {
     let mut errors = 0;
     for index in 0..calls {
         fixture.mem.fail_at(fixture.mem.io_index() + index, 5);
-        // A filter that cannot be read costs nothing but time.
+        // A filter that cannot be read costs only time.
         match run() {
             Ok(got) => assert_eq!(got, truth),
             Err(error) => {

@@ -1,4 +1,4 @@
-//! Tables on a simulated disk, against an ordered map.
+//! Tests of tables on a simulated disk, against an ordered map.
 
 mod caches;
 mod damage;
@@ -22,7 +22,7 @@ type Versions = BTreeMap<(Vec<u8>, Reverse<Seq>), (Kind, Vec<u8>)>;
 const SEED: u64 = 0x5eed;
 const ID: TableId = TableId(12);
 
-/// A small generator: tests must not depend on anything but their seed.
+/// Small random generator: tests depend on their seed only.
 struct Draw(u64);
 
 impl Draw {
@@ -40,12 +40,12 @@ impl Draw {
             for _ in 0..self.next(6) {
                 key.push(self.next(4) as u8 * 80);
             }
-            // Now and then a key with so many versions that they fill blocks.
+            // Sometimes a key gets enough versions to fill several blocks.
             for _ in 0..if self.next(20) == 0 { 40 } else { 1 } {
                 seq += 1 + self.next(3);
-                let kind =
-                    [Kind::Put, Kind::Put, Kind::Delete, Kind::Merge, Kind::PutExpiring, Kind::PutPointer]
-                        [self.next(6) as usize];
+                let kinds = Kind::ALL.iter().filter(|kind| **kind != Kind::DeleteRange);
+                let kinds: Vec<Kind> = kinds.chain(&[Kind::Put]).copied().collect();
+                let kind = kinds[self.next(7) as usize];
                 let len = if kind == Kind::Delete { 0 } else { self.next(30) as usize };
                 versions.insert((key.clone(), Reverse(seq)), (kind, vec![self.next(256) as u8; len]));
             }
@@ -54,7 +54,7 @@ impl Draw {
     }
 }
 
-/// A table on a disk of its own.
+/// Table on its own simulated disk.
 struct Fixture {
     mem: MemEnv,
     path: PathBuf,
@@ -98,7 +98,7 @@ fn hash(key: &[u8]) -> u64 {
     key_hash(key, SEED)
 }
 
-/// Every key, its prefix, and the keys around it.
+/// Returns every key, its prefix, and the neighbouring keys.
 fn keys_around(versions: &Versions) -> Vec<Vec<u8>> {
     let mut keys = vec![Vec::new(), vec![255; 4]];
     for (key, _) in versions.keys() {

@@ -1,17 +1,17 @@
-//! Lookups, ranks, sizes and cursors.
+//! Tests of lookups, ranks, sizes and cursors.
 
-use super::super::read_ahead::ScanLength;
+use super::super::read_ahead::known_length;
 use super::*;
-use crate::cursor::Cursor;
+use crate::base::cursor::Cursor;
 
-/// A table of entries whose keys are 0, 1, and so on, with values of so many bytes, in blocks of 4 KiB without a filter.
+/// Creates a table with keys 0, 1, ... and values of `value_bytes`, in blocks of 4 KiB without a filter.
 fn numbered(entries: u32, value_bytes: usize, compression: Compression) -> Fixture {
     let entry = |i: u32| ((i.to_be_bytes().to_vec(), Reverse(1)), (Kind::Put, vec![i as u8; value_bytes]));
     let versions: Versions = (0..entries).map(entry).collect();
     Fixture::write(&versions, &[], options(4096, compression), FilterSpec::from(0.0))
 }
 
-/// What each combination of block length, compression, filter and cache must get right.
+/// Runs `check` for each combination of block length, compression, filter and cache.
 fn for_each_shape(count: usize, check: impl Fn(&Versions, &Fixture, &Arc<Table>, &mut Draw)) {
     let shapes = [
         (64, Compression::None, 10.0, 1, 0),
@@ -75,7 +75,8 @@ fn a_filter_saves_reads() {
     let absent = (10_000..20_000u32).map(|i| i.to_be_bytes());
     let denied = absent.filter(|k| table.get(k, hash(k), 9).expect("sound").is_none()).count();
     assert_eq!(denied, 10_000);
-    // One in a hundred passes; all of those lie behind the last separator. The module came with the tail.
+    // One key in a hundred passes the filter; all of those lie after the last separator. The module was read with the
+    // tail.
     assert_eq!(fixture.mem.io_index(), before);
     let mut passed = 0;
     for i in 0..10_000u32 {
@@ -124,7 +125,7 @@ fn sizes_add_up() {
     });
 }
 
-/// Moves a cursor and an index into the sorted list alike, at random.
+/// Moves a cursor and an index into the sorted list in the same random way.
 fn walk(versions: &Versions, table: &Arc<Table>, draw: &mut Draw, options: CursorOptions) {
     let list: Vec<_> = versions.iter().collect();
     let keys = keys_around(versions);
@@ -193,7 +194,7 @@ fn merges_read_ahead_and_leave_the_cache_alone() {
     let (reads, filled) = count(CursorOptions { readahead: 0, ..CursorOptions::SCAN });
     assert_eq!((reads, filled), (data_blocks, data_blocks));
     assert_eq!(count(CursorOptions::SCAN), (0, 0));
-    // What the cache has serves merges too.
+    // Compactions also use cached blocks.
     assert_eq!(count(CursorOptions::MERGE), (0, 0));
 }
 
@@ -202,7 +203,7 @@ fn scans_read_ahead_by_whole_blocks_and_little_in_vain() {
     let fixture = numbered(8000, 1000, Compression::None);
     let table = fixture.open(64 << 20).expect("sound");
     fixture.mem.set_io_cost(0, 1_000_000);
-    // Reads, and KiB read, of a scan.
+    // Returns the number of reads and the KiB read by a scan.
     let scan = |from: u32, entries: u32, options| {
         let clock = || fixture.mem.env().clock().monotonic_micros();
         let before = (fixture.mem.io_index(), clock());
@@ -214,14 +215,14 @@ fn scans_read_ahead_by_whole_blocks_and_little_in_vain() {
         assert!(cursor.valid());
         (fixture.mem.io_index() - before.0, (clock() - before.1) as f64 / 1000.0)
     };
-    // Four entries make a block: one is read, one, two, and four.
+    // A block holds four entries. The scan reads one block, then one, two, and four.
     let cold = [(0, 1, (1, 4.0)), (1000, 8, (2, 8.0)), (2000, 16, (3, 16.0)), (3000, 32, (4, 32.0))];
     for (from, entries, (reads, kib)) in cold {
         let found = scan(from, entries, CursorOptions::SCAN);
         assert_eq!(found.0, reads, "{entries}: {found:?}");
         assert!((found.1 - kib).abs() <= 0.1 * kib, "{entries}: {found:?}");
     }
-    // Their length is learnt: one block, and the rest. A scan of everything is no reason to read further.
+    // The estimated scan length makes scans read one block, then the rest. One scan of everything does not extend it.
     let taken = |from: u32, entries| {
         (from..)
             .step_by(200)
@@ -235,14 +236,14 @@ fn scans_read_ahead_by_whole_blocks_and_little_in_vain() {
     let found = taken(4100, 20);
     let (reads, kib) = found.iter().fold((0, 0.0), |(reads, kib), one| (reads + one.0, kib + one.1));
     assert!(reads <= 24 && (kib - 200.0).abs() <= 20.0, "{found:?}");
-    let length = ScanLength::of(&table);
+    let length = known_length(&table);
     let mut cursor = table.cursor(CursorOptions::SCAN);
     cursor.seek_before(&3800u32.to_be_bytes()).expect("sound");
     for _ in 0..300 {
         cursor.prev().expect("sound");
     }
     drop(cursor);
-    assert_eq!(ScanLength::of(&table), length, "blocks that were read backward");
+    assert_eq!(known_length(&table), length, "blocks that were read backward");
     let (reads, kib) = scan(0, 8000, CursorOptions::MERGE);
     let all = table.properties().data_bytes as f64 / 1024.0;
     assert!(reads < 20 && kib <= 1.001 * all, "{reads} reads of {kib} KiB of {all}");

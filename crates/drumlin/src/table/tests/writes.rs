@@ -1,7 +1,7 @@
-//! What a writer leaves behind.
+//! Tests of the files that a writer leaves behind.
 
 use super::*;
-use crate::error::ErrorKind;
+use crate::base::error::ErrorKind;
 use drumlin_env::{Effect, Fault, FileKind, Op, When};
 
 fn create(mem: &MemEnv, options: TableOptions) -> Result<TableWriter, Error> {

@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# Runs the models of `crates/drumlin/src/models`, which are small programs whose threads shuttle schedules. Also hunts
+# for the seeded bugs that the models must find. Ends with one figure line.
+#
+#     bash ci/models.sh
+#
+# Environment: SCHEDULES is the number of schedules per model, or a share of that number (default 100). SEED is the
+# first seed (default 1). MODEL selects the models whose names contain it (default: all). The script prints each
+# failing schedule, with the command that repeats it.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+target=${CARGO_TARGET_DIR:-target}
+RUST_BACKTRACE=${RUST_BACKTRACE:-0} RUSTFLAGS="--cfg shuttle --cfg sim" \
+    cargo test --quiet --target-dir "$target/shuttle" --package drumlin --lib models:: -- --nocapture

@@ -1,0 +1,65 @@
+//! What a command prints and writes: messages, tables and report files.
+
+use super::args::Common;
+use crate::engine::Result;
+use crate::report::model::{Report, SCHEMA};
+use crate::report::{html, table, tsv};
+use std::fs;
+use std::io::{self, Write};
+use std::path::Path;
+
+/// Writes a line to stderr. A write error is ignored, because there is no place to report it.
+pub(super) fn note(text: &str) {
+    let _ = writeln!(io::stderr(), "{text}");
+}
+
+/// Prints the table and writes the requested files.
+pub(crate) fn publish(report: &Report, common: &Common) -> Result<()> {
+    for warning in &report.warnings {
+        note(&format!("warning: {warning}"));
+    }
+    print(&table::text(report))?;
+    if let Some(path) = &common.json {
+        write_json(path, report)?;
+        note(&format!("wrote {}", path.display()));
+    }
+    if let Some(path) = &common.html {
+        save(path, &html::page(report))?;
+    }
+    if let Some(path) = &common.tsv {
+        save(path, &tsv::text(report))?;
+    }
+    Ok(())
+}
+
+pub(super) fn print(text: &str) -> Result<()> {
+    match io::stdout().write_all(text.as_bytes()) {
+        // A reader that closes the pipe needs no more output.
+        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Err(format!("stdout: {e}")),
+        _ => Ok(()),
+    }
+}
+
+fn save(path: &Path, text: &str) -> Result<()> {
+    fs::write(path, text).map_err(|e| format!("{}: {e}", path.display()))?;
+    note(&format!("wrote {}", path.display()));
+    Ok(())
+}
+
+pub(super) fn write_json(path: &Path, report: &Report) -> Result<()> {
+    let mut text = serde_json::to_string_pretty(report).map_err(|e| e.to_string())?;
+    text.push('\n');
+    fs::write(path, text).map_err(|e| format!("{}: {e}", path.display()))
+}
+
+/// Reads a report. Rejects reports of another format.
+pub fn read_report(path: &Path) -> Result<Report> {
+    let text = fs::read(path).map_err(|e| format!("{}: {e}", path.display()))?;
+    let report: Report = serde_json::from_slice(&text).map_err(|e| format!("{}: {e}", path.display()))?;
+    match report.schema == SCHEMA {
+        true => Ok(report),
+        false => {
+            Err(format!("{}: unsupported report format {}, expected {SCHEMA}", path.display(), report.schema))
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! Explanations for people: the reasons of plans, and the state of the policy, with the numbers behind them.
+//!
+//! Reasons contain no user keys.
+
+use crate::compaction::arce::candidates::interval::Candidate;
+use crate::compaction::arce::decide::search::Answer;
+use crate::compaction::arce::decide::tickets::{ELECTIVE, MUST};
+use crate::compaction::arce::measure::drift::{Drift, Trigger};
+use crate::compaction::arce::measure::estimate::Estimate;
+use crate::compaction::arce::measure::guard::Balance;
+use crate::compaction::arce::measure::model::Model;
+use crate::compaction::arce::score::formula::{Choice, Score, Tuple};
+use crate::compaction::arce::score::scene::Scene;
+use crate::compaction::reason::Size;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt::{self, Display, Write};
+use drumlin_types::contract::{Pace, Pin};
+
+/// Number of rejected candidates that a reason lists.
+const RUNNERS_UP: usize = 3;
+
+impl Display for Tuple {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Tuple { horizon, calm, passes, balance } = *self;
+        let rounded = crate::compaction::arce::measure::real::round(horizon * 100.0) / 100.0;
+        write!(f, "{}", Pin { horizon: rounded, calm, passes, balance })
+    }
+}
+
+/// Formats nanoseconds in a readable unit.
+struct Time(f64);
+
+impl Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            ns if ns < 1e6 => write!(f, "{:.2} us", ns / 1e3),
+            ns if ns < 1e9 => write!(f, "{:.2} ms", ns / 1e6),
+            ns => write!(f, "{:.2} s", ns / 1e9),
+        }
+    }
+}
+
+/// Returns the reason of a plan that should end after `windows` flush intervals.
+pub(crate) fn plan(
+    choice: &Choice<'_>,
+    scene: &Scene<'_>,
+    score: &Score,
+    windows: f64,
+    candidates: &[Candidate],
+    balance: &Balance,
+) -> String {
+    let Candidate { from, to, bytes, removed, relief } = score.candidate;
+    let kind = if choice.need.is_must() { MUST } else { ELECTIVE };
+    let kind = if choice.beside.is_some() { format!("{kind}, in between") } else { kind.into() };
+    let mut text = format!(
+        "{kind}: runs {} to {to} of {} by age, {}, y {removed:.2} worth {relief:.2}, t {:.3}, due in {windows:.3} of {:.0} operations, gain {}, cost {}, score {}; \
+         s {:.2}, tuple {}, balance {}",
+        from + 1,
+        scene.line.links.len(),
+        Size(bytes),
+        score.windows,
+        scene.model.flush_ops(),
+        Time(score.gain),
+        Time(score.cost),
+        Signed(score.value()),
+        scene.line.runs,
+        scene.tuple,
+        Size(balance.left().max(0.0)),
+    );
+    if scene.by_all_keys {
+        text.push_str("; counted by all keys, read or not");
+    }
+    if scene.disk_short {
+        let [used, budget] = [scene.input.limits.disk_used, scene.input.limits.disk_budget];
+        let _ = write!(text, "; disk short, {} of {}", Size(used as f64), Size(budget as f64));
+    }
+    let mut others: Vec<Score> = candidates.iter().map(|c| choice.score(*c)).collect();
+    others.retain(|other| other.candidate != score.candidate);
+    others.sort_by(|a, b| b.value().total_cmp(&a.value()));
+    for other in others.iter().take(RUNNERS_UP) {
+        let c = other.candidate;
+        let _ =
+            write!(text, "; not {} to {}: {}, {}", c.from + 1, c.to, Size(c.bytes), Signed(other.value()));
+    }
+    text
+}
+
+/// Formats nanoseconds with a sign.
+struct Signed(f64);
+
+impl Display for Signed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sign = if self.0 < 0.0 { "-" } else { "" };
+        write!(f, "{sign}{}", Time(self.0.abs()))
+    }
+}
+
+/// Snapshot of the last decision, for explanations.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Told {
+    seen: Option<Seen>,
+}
+
+#[derive(Clone, Debug)]
+struct Seen {
+    tuple: Tuple,
+    model: Model,
+    mix: [f64; 3],
+    runs: f64,
+    cost: f64,
+    links: usize,
+    max_runs: f64,
+    must: bool,
+    disk_short: bool,
+    bytes: f64,
+    balance: f64,
+    pace: Pace,
+    /// Operations of the last phases, the latest last, and of the present phase.
+    phases: Vec<f64>,
+    lasted: f64,
+    /// Flush intervals that a search would look ahead.
+    horizon: f64,
+}
+
+impl Told {
+    /// Takes the snapshot. `horizon` is the number of flush intervals that a search would look ahead.
+    pub(crate) fn of(
+        scene: &Scene<'_>,
+        estimate: &Estimate,
+        drift: &Drift,
+        horizon: f64,
+        balance: &Balance,
+        pace: &Pace,
+    ) -> Told {
+        Told {
+            seen: Some(Seen {
+                tuple: scene.tuple,
+                model: scene.model,
+                mix: estimate.mix,
+                runs: scene.line.runs,
+                cost: scene.line.cost,
+                links: scene.line.links.len(),
+                max_runs: scene.max_runs,
+                must: scene.need.is_must(),
+                disk_short: scene.disk_short,
+                bytes: scene.line.bytes,
+                balance: balance.left(),
+                pace: pace.clone(),
+                phases: drift.phases.clone(),
+                lasted: drift.lasted(estimate.operations),
+                horizon,
+            }),
+        }
+    }
+}
+
+/// Describes the state of the policy for people.
+pub(crate) fn policy(told: &Told, found: Option<&(Trigger, Answer)>, thinking: Option<Trigger>) -> String {
+    let Some(seen) = &told.seen else { return String::from("no decision yet") };
+    let Seen { model, mix, pace, .. } = seen;
+    let percent = mix.map(|share| share * 100.0);
+    let slow = if pace.slow.is_finite() { format!("over {:.1} runs", pace.slow) } else { "near stop".into() };
+    let mut text = format!(
+        "tuple M/c/q/rho: {}\n\
+         runs: {:.2} covered, read cost of {:.2} uncached runs, {} in the tree, limit {}{}\n\
+         load: {:.1} % lookups, {:.1} % seeks, {:.1} % writes; {:.0} operations per flush interval, {} clients\n\
+         costs: lookup {} + {} per run, seek {} + {} per run, write {}; compaction {}/s plus {} each; interference {:.2}\n\
+         one more run costs {} per flush interval; bytes of the tree: {}, of a flush: {}; output per input byte {:.2}\n\
+         write rate limit: {slow}, room for {} compaction passes per byte, drain {}/s; stop at {} runs\n\
+         rewrite budget: {}{}",
+        seen.tuple,
+        seen.runs,
+        seen.cost,
+        seen.links,
+        seen.max_runs,
+        if seen.must { ", compaction is a must" } else { "" },
+        percent[0],
+        percent[1],
+        percent[2],
+        model.window_ops,
+        model.clients,
+        Time(model.point.base),
+        Time(model.point.per_run),
+        Time(model.seek.base),
+        Time(model.seek.per_run),
+        Time(model.write),
+        Size(model.speed * 1e9),
+        Time(model.setup),
+        model.chi,
+        Time(model.run_per_window()),
+        Size(seen.bytes),
+        Size(model.flush_bytes),
+        model.shrink,
+        pace.passes,
+        Size(pace.drain),
+        pace.stop,
+        if seen.balance < 0.0 { "minus " } else { "" },
+        Size(seen.balance.abs()),
+    );
+    let _ = write!(text, "\nphases:");
+    for phase in &seen.phases {
+        let _ = write!(text, " {phase:.0},");
+    }
+    let _ = write!(
+        text,
+        " {:.0} operations so far; searches look {:.0} flush intervals ahead",
+        seen.lasted, seen.horizon
+    );
+    if seen.disk_short {
+        text.push_str(
+            "\nthe disk budget is nearly used up: compactions that free most go first, and writers are slowed",
+        );
+    }
+    if let Some((trigger, answer)) = found {
+        let _ = write!(
+            text,
+            "\nlast search, {}: {} at {} per operation and {:.1} runs; before {}; {} steps",
+            trigger.name(),
+            answer.tuple,
+            Time(answer.cost),
+            answer.runs,
+            Time(answer.incumbent),
+            answer.steps,
+        );
+        for (tuple, cost) in &answer.best {
+            let _ = write!(text, "\n  {tuple}: {}", Time(*cost));
+        }
+    }
+    if let Some(trigger) = thinking {
+        let _ = write!(text, "\na search is under way: {}", trigger.name());
+    }
+    text
+}

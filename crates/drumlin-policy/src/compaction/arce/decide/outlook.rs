@@ -1,0 +1,226 @@
+//! Requests for a search: whether one is due, how far it looks ahead, and the state that its rollouts begin with.
+
+use crate::compaction::arce::decide::policy::Arce;
+use crate::compaction::arce::decide::search::Search;
+use crate::compaction::arce::decide::tickets::{may_park, removed_by};
+use crate::compaction::arce::measure::drift::{Picture, Trigger};
+use crate::compaction::arce::measure::guard::Balance;
+use crate::compaction::arce::measure::model::{Met, Model, Stall};
+use crate::compaction::arce::score::scene::Scene;
+use crate::compaction::arce::simulate::rollout::{Limits, PIECE_BYTES, Start, StartJob};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use drumlin_types::contract::{FileState, Think};
+
+/// Least and largest number of flush intervals that a search looks ahead, before the cut to the usual length of
+/// phases.
+const HORIZON: (f64, f64) = (400.0, 4096.0);
+/// Least number of flush intervals after that cut.
+const LEAST_HORIZON: f64 = 64.0;
+/// Age of a phase in flush intervals up to which a change of their size makes a search urgent: the change may still
+/// belong to the new mix.
+const YOUNG_WINDOWS: f64 = 8.0;
+
+impl Arce {
+    /// Returns the figures that the triggers compare with those of the last search.
+    fn picture(&self, scene: &Scene<'_>) -> Picture {
+        let model = &scene.model;
+        let busy = !scene.input.tickets.is_empty();
+        Picture {
+            now: scene.input.now,
+            operations: self.estimate.operations,
+            mix: self.estimate.mix,
+            bytes: scene.line.bytes,
+            flushes: scene.line.bytes / model.flush_bytes,
+            costs: [model.speed, model.point.per_run, model.seek.per_run, model.clients],
+            runs: scene.line.runs,
+            cost: model.operation(scene.line.cost, 0.0, busy) + scene.waited(),
+            window_ops: model.window_ops,
+            horizon: self.horizon(scene),
+        }
+    }
+
+    /// Returns a search if one is due.
+    pub(crate) fn think(
+        &mut self,
+        scene: &Scene<'_>,
+        ticked: bool,
+        balance: &Balance,
+    ) -> Option<Box<dyn Think>> {
+        let input = scene.input;
+        let options = (input.limits.max_runs, input.limits.pin);
+        if self.options.replace(options).is_some_and(|before| before != options) {
+            self.drift.forget();
+        }
+        if !ticked || input.frozen || self.pin.or(input.limits.pin).is_some() {
+            return None;
+        }
+        let picture = self.picture(scene);
+        let (fast, operations) = (self.estimate.fast, self.estimate.last_tick);
+        let trigger = match self.thinking {
+            None => self.drift.tick(&picture, fast, operations)?,
+            // A search for a mix that has passed may wait long for CPU time, so a new mix replaces it.
+            Some(_) => self.drift.tick_mix(&picture, fast, operations)?,
+        };
+        if trigger == Trigger::Mix {
+            // Earlier operations belong to another phase.
+            let (mix, operations) = self.drift.drifted();
+            self.estimate.begin_phase(mix, operations);
+        }
+        // A drift in progress keeps counting, but from the mix that this search uses.
+        self.drift.searched(Picture { mix: self.estimate.mix, ..picture });
+        self.thinking = Some(trigger);
+        let one = Met { runs: 1.0, cost: 1.0 };
+        let whole_tree = scene.model.windows(scene.line.bytes, one, Stall::NEVER);
+        let search = Search::new(self.start(scene, *balance), scene.tuple, whole_tree, self.switches.rho);
+        // The size of flush intervals under a new mix is known only after some of them have passed.
+        let is_new = self.drift.lasted(self.estimate.operations) < YOUNG_WINDOWS * scene.model.window_ops;
+        let is_urgent =
+            trigger == Trigger::Mix || trigger == Trigger::Windows && is_new && !self.drift.phases.is_empty();
+        Some(Box::new(search.urgent(is_urgent)))
+    }
+
+    /// Returns the flush intervals that a search looks ahead: more for larger trees, cut to the expected length of
+    /// the phase.
+    pub(crate) fn horizon(&self, scene: &Scene<'_>) -> f64 {
+        if !self.switches.horizon {
+            return HORIZON.0;
+        }
+        let model = &scene.model;
+        let windows = (scene.line.bytes / (4.0 * model.flush_bytes)).clamp(HORIZON.0, HORIZON.1);
+        let usual = self
+            .drift
+            .expected(self.estimate.operations)
+            .map_or(windows, |operations| operations / model.window_ops);
+        windows.min(usual).max(LEAST_HORIZON)
+    }
+
+    /// Returns the state that rollouts begin with: the present tree, load and running compactions.
+    fn start(&self, scene: &Scene<'_>, balance: Balance) -> Start {
+        let model = Model { shares: self.estimate.mix, ..scene.model };
+        let mut line = scene.line.parts.clone();
+        line.iter_mut().for_each(|part| part.idle = true);
+        let mut jobs = Vec::new();
+        for ticket in scene.input.tickets {
+            let of_ticket = |state: FileState| {
+                state == FileState::Coming(ticket.ticket) || state == FileState::Settling(ticket.ticket)
+            };
+            let Some(at) = scene.line.links.iter().position(|link| link.files().any(|f| of_ticket(f.state)))
+            else {
+                continue;
+            };
+            let left = 1.0 - ticket.bytes_done as f64 / ticket.bytes.max(1) as f64;
+            let removed = removed_by(ticket).unwrap_or(1.0) * left;
+            let relief = scene.relief_of(ticket.ticket, removed);
+            line[at].weight += removed;
+            line[at].cost += relief;
+            let may_park = self.switches.park && may_park(ticket);
+            jobs.push(StartJob {
+                from: at,
+                to: at + 1,
+                bytes: ticket.bytes as f64 * left,
+                removed,
+                relief,
+                may_park,
+            });
+        }
+        Start {
+            model: Model::new(model),
+            scale: scene.scale,
+            flushed: line.first().map_or(scene.scale.full, |part| part.cover),
+            line,
+            jobs,
+            limits: Limits {
+                max_runs: scene.max_runs,
+                piece_bytes: PIECE_BYTES,
+                interleave: self.switches.between,
+                short_first: self.switches.first,
+                even: self.switches.even,
+                fixed_delay: None,
+            },
+            balance,
+            horizon: self.horizon(scene),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compaction::arce::decide::switches::Switches;
+    use crate::compaction::arce::decide::switches::tests::{input, world};
+    use crate::sim::World;
+    use drumlin_types::contract::TicketView;
+
+    fn off(name: &str) -> Switches {
+        let mut switches = Switches::ALL;
+        assert!(name.is_empty() || switches.off(name));
+        switches
+    }
+
+    /// Applies `see` to the snapshot of `world` with these unfinished tickets.
+    fn seen<T>(
+        switches: Switches,
+        world: &World,
+        tickets: &[TicketView],
+        see: impl FnOnce(&mut Arce, &Scene<'_>) -> T,
+    ) -> T {
+        let (mut arce, tree) = (Arce::new(None, switches), world.view());
+        let input = input(world, &tree, tickets);
+        let (scene, _) = arce.look(&input);
+        see(&mut arce, &scene)
+    }
+
+    /// With flushes of 2 MiB: a quarter of the tree's flushes, at least 400 and at most 4096, unless phases are
+    /// shorter.
+    #[test]
+    fn searches_look_as_far_as_the_tree_is_large_and_phases_are_long() {
+        let horizon = |gib: u64, switch: &str, phases: &[f64], lasted: f64| {
+            seen(off(switch), &world(&[gib << 10]), &[], |arce, scene| {
+                let windows = |number: &f64| number * scene.model.window_ops;
+                arce.drift.phases = phases.iter().map(windows).collect();
+                arce.estimate.operations = windows(&lasted);
+                let found = arce.horizon(scene);
+                assert_eq!(arce.picture(scene).horizon, found);
+                assert_eq!(arce.start(scene, Balance::new(0.0, 20.0)).horizon, found);
+                crate::compaction::arce::measure::real::round(found * 1e6) / 1e6
+            })
+        };
+        assert_eq!([1, 8, 100].map(|gib| horizon(gib, "", &[], 0.0)), [400.0, 1024.0, 4096.0]);
+        assert_eq!([1, 8, 100].map(|gib| horizon(gib, "no-horizon", &[100.0], 0.0)), [400.0; 3]);
+        assert_eq!(horizon(8, "", &[50.0, 800.0], 0.0), 200.0, "the geometric mean");
+        assert_eq!(horizon(8, "", &[50.0, 800.0], 300.0), 300.0, "the phase lasts longer");
+        assert_eq!(horizon(8, "", &[5000.0], 0.0), 1024.0, "phases only cut it");
+        assert_eq!(horizon(8, "", &[10.0], 0.0), 64.0);
+    }
+
+    /// A part that is switched off is off in rollouts too.
+    #[test]
+    fn searches_begin_with_the_switches_of_life() {
+        let mut world = world(&[2, 2, 20, 400]);
+        let mut policy = Arce::new(None, off("no-first"));
+        let plan = world.decide(&mut policy, 0).plans.pop().expect("a merge");
+        let ticket = world.admit(&plan, 4).unwrap();
+        let tickets = [TicketView { ticket, plan, pieces: 4, pieces_done: 0, bytes: 100, bytes_done: 0 }];
+        let limits = |name: &str| {
+            seen(off(name), &world, &tickets, |arce, scene| {
+                let start = arce.start(scene, Balance::new(0.0, 20.0));
+                let Limits { interleave, short_first, even, .. } = start.limits;
+                [interleave, short_first, even, start.jobs[0].may_park]
+            })
+        };
+        assert_eq!(limits(""), [true; 4]);
+        for (at, name) in ["no-between", "no-first", "no-even", "no-park"].into_iter().enumerate() {
+            let mut expected = [true; 4];
+            expected[at] = false;
+            assert_eq!(limits(name), expected, "{name}");
+        }
+    }
+
+    /// Later searches are compared by compaction speed, cost of a run per lookup and per seek, and number of clients.
+    #[test]
+    fn a_picture_holds_what_was_measured() {
+        let costs = seen(off(""), &world(&[2, 2]), &[], |arce, scene| arce.picture(scene).costs);
+        assert_eq!(costs, [0.15, 120.001, 12_000.0, 1.0]);
+    }
+}

@@ -1,0 +1,283 @@
+//! Chooses which compactions to start and which to park.
+//!
+//! Each plan is checked against the tree as it will be after the running compactions and the plans decided just
+//! before. A plan that is illegal or was refused backs off for a while; its oldest run then counts as busy for this
+//! decision.
+
+use crate::compaction::arce::candidates::interval::Candidate;
+use crate::compaction::arce::candidates::values;
+use crate::compaction::arce::decide::explain;
+use crate::compaction::arce::decide::policy::Arce;
+use crate::compaction::arce::decide::tickets::{first_due, may_park, removed_by};
+use crate::compaction::arce::measure::guard::Balance;
+use crate::compaction::arce::measure::real;
+use crate::compaction::arce::score::formula::{Choice, Score, UnderWay};
+use crate::compaction::arce::score::scene::Scene;
+use crate::share::project;
+use alloc::vec::Vec;
+use drumlin_types::Ticket;
+use drumlin_types::contract::legal::close_plan;
+use drumlin_types::contract::{Plan, TicketView, TreeView};
+
+/// Number of candidates that may fail in one decision.
+const MOST_FAILURES: usize = 8;
+/// Share of its bytes that a compaction must free to start for disk space alone.
+const LEAST_FREED: f64 = 0.01;
+/// Share of tombstones from which a run is worth purging.
+const PURGE_SHARE: f64 = 0.25;
+
+impl Arce {
+    /// Returns the running compactions to park, because their rest costs at least four times what it gains.
+    pub(crate) fn park(&mut self, scene: &Scene<'_>) -> Vec<Ticket> {
+        // A compaction that frees disk space gains readers nothing, but is needed.
+        if !self.switches.park || scene.disk_short {
+            return Vec::new();
+        }
+        let pays = |ticket: &TicketView| {
+            let Some(removed) = removed_by(ticket).filter(|_| may_park(ticket)) else { return true };
+            let left = 1.0 - ticket.bytes_done as f64 / ticket.bytes.max(1) as f64;
+            let bytes = ticket.bytes as f64 * left;
+            let removed = removed * left;
+            let relief = scene.relief_of(ticket.ticket, removed);
+            let rest = Candidate { from: 0, to: 0, bytes, removed, relief };
+            scene.choice(0.0).score(rest).is_worth_ending()
+        };
+        let tickets = || scene.input.tickets.iter();
+        let lost = |t: &&TicketView| !self.parked.contains(&t.ticket) && !pays(t);
+        let lost: Vec<Ticket> = tickets().filter(lost).map(|ticket| ticket.ticket).collect();
+        self.parked.retain(|parked| tickets().any(|ticket| ticket.ticket == *parked));
+        self.parked.extend(&lost);
+        lost
+    }
+
+    /// Returns the running compaction with most time left, and how fast it removes runs or read cost.
+    fn longest(&self, scene: &Scene<'_>) -> Option<UnderWay> {
+        let under_way = |ticket: &TicketView| {
+            let left = 1.0 - ticket.bytes_done as f64 / ticket.bytes.max(1) as f64;
+            let time = scene.model.merge(ticket.bytes as f64);
+            let removed = removed_by(ticket).unwrap_or(1.0);
+            let done = if scene.need.is_must() || left <= 0.0 {
+                removed
+            } else {
+                scene.relief_of(ticket.ticket, removed * left) / left
+            };
+            UnderWay { left: time * left, rate: done / time.max(1.0) }
+        };
+        scene.input.tickets.iter().map(under_way).reduce(|a, b| if b.left > a.left { b } else { a })
+    }
+
+    /// Returns the compactions to start, best first.
+    pub(crate) fn plans(&mut self, scene: &mut Scene<'_>, balance: &mut Balance) -> Vec<Plan> {
+        let slots = scene.model.slots as usize;
+        let mut under_way = scene.input.tickets.len();
+        let mut plans: Vec<Plan> = Vec::new();
+        // The tree after the first `applied` plans; built when another plan must be checked against it.
+        let (mut projected, mut applied): (Option<TreeView>, usize) = (None, 0);
+        let mut failures = 0;
+        while under_way <= slots && failures < MOST_FAILURES {
+            let idle = slots - under_way;
+            let beside = if idle == 0 && self.switches.between { self.longest(scene) } else { None };
+            if idle == 0 && beside.is_none() {
+                break;
+            }
+            let choice = Choice { last_slot: slots > 1 && idle == 1, beside, ..scene.choice(balance.left()) };
+            let Some(score) = self.choose(scene, &choice) else { break };
+            let candidate = score.candidate;
+            let links = &scene.line.links[candidate.from..candidate.to];
+            let ends = (links[0].id(), links[links.len() - 1].id());
+            if plans.len() > applied {
+                let tree = projected.get_or_insert_with(|| scene.input.tree.projected());
+                for (number, plan) in plans.iter().enumerate().skip(applied) {
+                    project(tree, plan, Ticket(u64::MAX / 2 + number as u64));
+                }
+                applied = plans.len();
+            }
+            // The legality check ignores files that are leaving, so the first plan needs no copy of the tree.
+            let tree = projected.as_ref().unwrap_or(scene.input.tree);
+            let windows = scene.foreseen(&candidate);
+            let plan = if self.resting.holds(ends, self.now) {
+                None
+            } else {
+                let reason = explain::plan(&choice, scene, &score, windows, &self.candidates, balance);
+                let last = (tree.levels.len() as u8).saturating_sub(1);
+                let plan = scene.line.plan(&candidate, scene.model.flush_bytes, last, reason);
+                close_plan(tree, &plan).ok().filter(|plan| !plan.take.is_empty())
+            };
+            let Some(mut plan) = plan else {
+                if !self.resting.holds(ends, self.now) {
+                    self.resting.failed(ends, self.now);
+                }
+                scene.line.parts[candidate.to - 1].idle = false;
+                failures += 1;
+                continue;
+            };
+            plan.piece_priority = values::of(&scene.line, &candidate, &scene.samples, &scene.scale);
+            // The ticket carries the plan, so later decisions read the removed runs from it.
+            plan.priority = candidate.removed;
+            let due = self.flushes + real::ceil(windows.min(1e9)) as u64;
+            plan.deadline = Some(match choice.beside {
+                // Earlier than the long compaction's deadline, even if that has passed.
+                Some(_) => due.min(first_due(scene.input.tickets).saturating_sub(1)),
+                None => due,
+            });
+            balance.merged(candidate.bytes, scene.line.bytes);
+            scene.line.parts[candidate.from..candidate.to].iter_mut().for_each(|part| part.idle = false);
+            self.begun.push((ends, plan.reason.clone()));
+            plans.push(plan);
+            under_way += 1;
+        }
+        if plans.is_empty() && scene.input.tickets.is_empty() {
+            plans.extend(self.join(scene));
+        }
+        plans
+    }
+
+    /// Returns the best compaction. Where runs cover only some keys, bytes are counted exactly.
+    fn choose(&mut self, scene: &Scene<'_>, choice: &Choice<'_>) -> Option<Score> {
+        let (line, candidates) = (&scene.line, &mut self.candidates);
+        let exact = |candidate: &mut Candidate| {
+            let parts = &line.parts[candidate.from..candidate.to];
+            if parts.iter().any(|part| part.cover != scene.scale.full) {
+                candidate.bytes = line.rewritten(candidate);
+            }
+        };
+        let best = choice.choose(&line.parts, &scene.scale, &mut self.intervals, candidates, exact);
+        let freeing = if scene.disk_short { self.freeing(scene, choice) } else { None };
+        freeing.or(best).or_else(|| self.purge(scene, choice))
+    }
+
+    /// With disk space short: returns the compaction that frees most per byte, if any frees enough.
+    fn freeing(&self, scene: &Scene<'_>, choice: &Choice<'_>) -> Option<Score> {
+        // Before any compaction has been measured, assume that half of the newer inputs is freed; the first one
+        // measures it.
+        let shrink = scene.shrink.unwrap_or(0.5);
+        let freed = |c: &Candidate| {
+            let newer: f64 = scene.line.parts[c.from..c.to - 1].iter().map(|part| part.bytes).sum();
+            ((1.0 - shrink) * newer + scene.line.tombstone_share(c) * c.bytes) / c.bytes.max(1.0)
+        };
+        // Like a must, it may overdraw the rewrite budget by the size of the tree, because a full disk stops flushes.
+        let most = choice.balance + scene.line.bytes;
+        let affordable = self.candidates.iter().filter(|c| scene.need.is_must() || c.bytes <= most);
+        let freeing = affordable.filter(|c| freed(c) >= LEAST_FREED && choice.beside.is_none()).copied();
+        let best = freeing.reduce(|a, b| if freed(&b) > freed(&a) { b } else { a })?;
+        Some(choice.score(best))
+    }
+
+    /// Returns a compaction that removes tombstones from scans: from a run with many tombstones down to the oldest
+    /// run that shares keys with it. Per seek, skipping the tombstones costs about their share of placing a cursor.
+    fn purge(&self, scene: &Scene<'_>, choice: &Choice<'_>) -> Option<Score> {
+        let line = &scene.line;
+        let candidates = (0..line.links.len()).filter_map(|from| {
+            let share = line.tombstone_share(&Candidate {
+                from,
+                to: from + 1,
+                bytes: 0.0,
+                removed: 0.0,
+                relief: 0.0,
+            });
+            if share < PURGE_SHARE {
+                return None;
+            }
+            let to = line.oldest_below(from)? + 1;
+            if to < from + 2 || !line.parts[from..to].iter().all(|part| part.idle) {
+                return None;
+            }
+            let removed = line.removed(from..to, &scene.scale);
+            let relief = line.relief(from..to, removed, &scene.scale);
+            let mut candidate = Candidate { from, to, bytes: 0.0, removed, relief };
+            candidate.bytes = line.rewritten(&candidate);
+            let mut score = choice.score(candidate);
+            let skipped = scene.model.seek.per_run * share * line.parts[from].weight;
+            score.gain += choice.tuple.horizon * scene.model.window_ops * scene.model.shares[1] * skipped;
+            Some(score)
+        });
+        let affordable = candidates.filter(|s| s.value() > 0.0 && s.candidate.bytes <= choice.balance);
+        let affordable = affordable.filter(|_| choice.beside.is_none());
+        affordable.reduce(|a, b| if b.value() > a.value() { b } else { a })
+    }
+
+    /// Returns a trivial move of a run.
+    fn join(&mut self, scene: &Scene<'_>) -> Option<Plan> {
+        let last = (scene.input.tree.levels.len() as u8).saturating_sub(1);
+        let plan = scene.line.join(&scene.scale, scene.model.flush_bytes, last)?;
+        let closed = close_plan(&scene.input.tree.projected(), &plan).ok()?;
+        // Further inputs would have to be rewritten; then it is not a trivial move.
+        (closed.take == plan.take).then_some(closed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compaction::arce::decide::switches::Switches;
+    use crate::compaction::arce::decide::switches::tests::{input, world};
+    use crate::compaction::arce::decide::tickets::ELECTIVE;
+    use crate::sim::world::key;
+    use drumlin_types::contract::draw::plain_file;
+    use drumlin_types::contract::legal::legal;
+    use drumlin_types::contract::{CompactionPolicy, FileState, Pin, RunTag, RunView};
+    use drumlin_types::{KeyRange, LEVELS, RunId, TableId};
+
+    /// A run of this many MiB over the keys `from..to`.
+    struct Drawn(u64, u32, u32);
+
+    /// Builds runs, newest first, of a thousand entries each; the first one has this number of tombstones.
+    fn tree(runs: &[Drawn], tombstones: u64) -> TreeView {
+        let mut tree = TreeView::empty(LEVELS);
+        for (at, &Drawn(mib, from, to)) in runs.iter().enumerate() {
+            let (number, seq) = (at as u64 + 1, 1000 - 10 * at as u64);
+            let bounds = KeyRange::new(key(from), Some(key(to)));
+            let mut file = plain_file(TableId(number), bounds, seq - 9, seq);
+            (file.bytes, file.entries, file.keys) = (mib << 20, 1000, 1000);
+            file.tombstones = if at == 0 { tombstones } else { 0 };
+            let files = Vec::from([file]);
+            tree.levels[at].runs.push(RunView { id: RunId(number), tag: RunTag::default(), files });
+        }
+        tree
+    }
+
+    /// Returns the tables of each compaction that starts; all must be legal. The size balance excludes all but
+    /// purges.
+    fn begun(tree: &TreeView, horizon: f64) -> Vec<Vec<u64>> {
+        let pin = Pin { horizon, calm: f64::INFINITY, passes: 2.0, balance: 1.0 };
+        let world = world(&[]);
+        let mut policy = Arce::new(Some(pin), Switches::ALL);
+        let plans = policy.decide(&input(&world, tree, &[])).plans;
+        assert_eq!(policy.resting.numbers().count(), 0, "what is not legal was not thought of");
+        let mut all = Vec::new();
+        for plan in plans {
+            legal(tree, &plan).unwrap_or_else(|e| panic!("{e}: {}", plan.reason));
+            assert!(plan.reason.starts_with(ELECTIVE), "{}", plan.reason);
+            all.push(plan.take.iter().map(|take| take.table.0).collect());
+        }
+        all
+    }
+
+    const NONE: &[&[u64]] = &[];
+
+    #[test]
+    fn a_run_full_of_tombstones_is_purged_from_a_quarter_on() {
+        let runs = [Drawn(2, 0, 1000), Drawn(100, 0, 1000)];
+        assert_eq!(begun(&tree(&runs, 249), 50.0), NONE);
+        assert_eq!(begun(&tree(&runs, 250), 50.0), [[1, 2]]);
+        assert_eq!(begun(&tree(&runs, 1000), 50.0), [[1, 2]]);
+        assert_eq!(begun(&tree(&runs, 1000), 1e-3), NONE, "not for any price");
+    }
+
+    /// Down to the oldest run that shares keys with it: still older runs hold nothing that the tombstones hide, and
+    /// every run in between must take part.
+    #[test]
+    fn a_purge_goes_as_deep_as_its_keys_do() {
+        let deep = [Drawn(2, 0, 500), Drawn(40, 300, 1000), Drawn(100, 400, 1000), Drawn(400, 500, 1000)];
+        assert_eq!(begun(&tree(&deep, 500), 50.0), [[1, 2, 3]]);
+        let beside = [Drawn(2, 0, 500), Drawn(100, 500, 1000)];
+        assert_eq!(begun(&tree(&beside, 500), 50.0), NONE, "there is nothing to purge");
+    }
+
+    #[test]
+    fn a_purge_takes_nothing_that_is_busy() {
+        let mut tree = tree(&[Drawn(2, 0, 1000), Drawn(100, 0, 1000)], 500);
+        tree.levels[1].runs[0].files[0].state = FileState::Coming(Ticket(7));
+        assert_eq!(begun(&tree, 50.0), NONE);
+    }
+}

@@ -1,0 +1,398 @@
+//! The policy object: turns a view of the tree and the load into compactions, a write rate limit and, at times, a
+//! search.
+//!
+//! Each `decide` call has four steps:
+//!
+//! 1. *Look*: build the age line, the cost model and the covered runs of this moment.
+//! 2. *Park* running compactions whose rest no longer pays: withdraw their pieces that have not started.
+//! 3. *Plan* while a slot is idle. When compaction is a must, take what removes most runs per unit of time. Otherwise
+//!    take the best score that the rewrite budget affords. A short compaction may run in between of a long one.
+//! 4. *Pace* the writers (set the write rate limit), and request a search when one is due.
+//!
+//! While adaptation is frozen the policy learns nothing: not from operations, not from flushes and compactions, and
+//! not about read costs. It still uses what the engine measures of the present, such as rates, clients and compaction
+//! speed.
+//!
+//! Runs are counted as readers meet them now, so a compaction lowers the count with its first installed piece.
+
+use crate::compaction::arce::candidates::cover::Scale;
+use crate::compaction::arce::candidates::interval::{Candidate, Intervals};
+use crate::compaction::arce::candidates::line::{AgeLine, Samples};
+use crate::compaction::arce::decide::explain::{self, Told};
+use crate::compaction::arce::decide::search::Answer;
+use crate::compaction::arce::decide::switches::Switches;
+use crate::compaction::arce::decide::tickets::removed_by;
+use crate::compaction::arce::measure::drift::{Drift, Trigger};
+use crate::compaction::arce::measure::estimate::{Estimate, false_positives};
+use crate::compaction::arce::measure::guard::{Balance, Resting};
+use crate::compaction::arce::measure::model::Met;
+use crate::compaction::arce::measure::prices::Prices;
+use crate::compaction::arce::score::formula::{Need, Tuple};
+use crate::compaction::arce::score::scene::Scene;
+use crate::compaction::arce::score::state::{Reader, Writer};
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use drumlin_types::contract::{
+    CompactionPolicy, Decision, Outcome, Pace, PaceScope, Pin, PlanResult, PolicyError, PolicyInput,
+};
+use drumlin_types::{RunId, Ticket};
+
+/// Share of the disk budget from which compactions free disk space first.
+const DISK_SHORT: f64 = 0.9;
+
+/// The policy `arce`, with everything that it has learned.
+#[derive(Debug)]
+pub(crate) struct Arce {
+    /// Parameters fixed by the policy's argument.
+    pub(crate) pin: Option<Pin>,
+    pub(crate) switches: Switches,
+    /// Parameters found by a search, now or before the last restart; `None` before the first search.
+    pub(crate) tuple: Option<Tuple>,
+    pub(crate) estimate: Estimate,
+    pub(crate) drift: Drift,
+    /// Read cost of runs by their sizes.
+    pub(crate) prices: Prices,
+    /// Rewrite budget: bytes that elective compactions may rewrite; `None` before the first decision.
+    pub(crate) balance: Option<f64>,
+    /// Back-off of compactions that were refused or failed.
+    pub(crate) resting: Resting,
+    /// Newest and oldest run, and reason, of each plan of the last decision. They identify a plan that the engine
+    /// refuses.
+    pub(crate) begun: Vec<((RunId, RunId), String)>,
+    /// Parked tickets (scheduled compactions) that have not ended yet.
+    pub(crate) parked: Vec<Ticket>,
+    /// Time of the last decision, microseconds.
+    pub(crate) now: u64,
+    /// Number of flushes so far: the policy time of deadlines.
+    pub(crate) flushes: u64,
+    /// Bytes flushed since the last decision.
+    pub(crate) flushed: f64,
+    /// Trigger of the search under way.
+    pub(crate) thinking: Option<Trigger>,
+    /// Latest answer of a search, with its trigger.
+    pub(crate) found: Option<(Trigger, Answer)>,
+    /// Whether adaptation was frozen at the last decision.
+    pub(crate) frozen: bool,
+    /// Run limit and fixed parameters at the last decision.
+    pub(crate) options: Option<(u32, Option<Pin>)>,
+    /// Snapshot of the last decision for [`CompactionPolicy::explain`].
+    pub(crate) told: Told,
+    /// Reused memory of the candidate search.
+    pub(crate) intervals: Intervals,
+    pub(crate) candidates: Vec<Candidate>,
+}
+
+impl Arce {
+    pub(crate) fn new(pin: Option<Pin>, switches: Switches) -> Arce {
+        Arce {
+            pin,
+            switches,
+            tuple: None,
+            estimate: Estimate::PRIOR,
+            drift: Drift::default(),
+            prices: Prices::EVEN,
+            balance: None,
+            resting: Resting::default(),
+            begun: Vec::new(),
+            parked: Vec::new(),
+            now: 0,
+            flushes: 0,
+            flushed: 0.0,
+            thinking: None,
+            found: None,
+            frozen: false,
+            options: None,
+            told: Told::default(),
+            intervals: Intervals::default(),
+            candidates: Vec::new(),
+        }
+    }
+
+    /// Returns the snapshot that a decision is based on, and whether a tick (about a thousand counted operations) has
+    /// passed.
+    pub(crate) fn look<'a>(&mut self, input: &'a PolicyInput<'a>) -> (Scene<'a>, bool) {
+        let max_runs = f64::from(input.limits.max_runs.max(2));
+        let false_positives = false_positives(input.tree);
+        let slopes = self.estimate.slopes(input.costs, false_positives);
+        let samples = Samples::of(input.wanted, input.wanted_seeks, input.tree);
+        let window_ops = self.estimate.model(input, slopes, 1.0).window_ops;
+        let ticked = if input.frozen {
+            self.estimate.pass_over(input);
+            false
+        } else {
+            self.estimate.count(input, window_ops)
+        };
+        let [points, seeks, _] = self.estimate.mix;
+        let scale =
+            Scale::new(samples.points.len(), samples.seeks.len(), [points * slopes[0], seeks * slopes[1]]);
+        let mut line = AgeLine::of(input.tree, &samples, &scale);
+        if !self.switches.masks {
+            line.count_whole(&scale);
+        }
+        if ticked {
+            self.prices = if self.switches.prices {
+                self.prices.learned(input.costs, line.met())
+            } else {
+                Prices::EVEN
+            };
+        }
+        let scale = scale.priced(self.prices);
+        line.price(&scale);
+        let slopes = self.prices.slopes(slopes, false_positives);
+        if ticked {
+            self.estimate.cost(input.costs, slopes, line.cost);
+        }
+        let mut model = self.estimate.model(input, slopes, line.cost);
+        model.fresh = scale.cost(model.flush_bytes, 1.0);
+        model.lost = if self.switches.whole { 1.0 } else { LOST_BY_HALF };
+        let pinned = self.pin.or(input.limits.pin);
+        let tuple = match pinned {
+            Some(Pin { horizon, calm, passes, balance }) => Tuple { horizon, calm, passes, balance },
+            None => {
+                let prior = Tuple { calm: Tuple::PRIOR.calm / 64.0 * max_runs, ..Tuple::PRIOR };
+                self.tuple.unwrap_or(prior)
+            }
+        };
+        let tuple = if tuple.calm > max_runs { Tuple { calm: f64::INFINITY, ..tuple } } else { tuple };
+        let disk_short = input.limits.disk_used as f64 >= DISK_SHORT * input.limits.disk_budget as f64;
+        let stall = tuple.stall(&model, Met { runs: line.runs, cost: line.cost });
+        let tuple = if self.switches.rho { tuple } else { Tuple { balance: f64::INFINITY, ..tuple } };
+        let need = Need::at(line.runs, tuple.calm, max_runs, self.switches.even);
+        let short_first = self.switches.first;
+        let scene = Scene {
+            input,
+            line,
+            samples,
+            scale,
+            model,
+            tuple,
+            stall,
+            max_runs,
+            need,
+            disk_short,
+            shrink: self.estimate.is_shrink_known.then_some(self.estimate.shrink),
+            short_first,
+            by_all_keys: false,
+        };
+        (scene, ticked)
+    }
+
+    /// Resets times, tickets and searches after the store was reopened.
+    fn begin_anew(&mut self) {
+        (self.now, self.thinking) = (0, None);
+        (self.resting, self.parked) = (Resting::default(), Vec::new());
+        // The engine's counters restarted at 0. Without this reset the next calls would look like further reopenings.
+        self.estimate.count_anew();
+        self.drift.forget();
+    }
+
+    /// Returns the rewrite budget, credited up to now.
+    fn balance(&mut self, scene: &Scene<'_>) -> Balance {
+        let (limits, tree) = (scene.input.limits, scene.line.bytes);
+        let amp = limits.max_write_amp.clamp(1.0, 1e4);
+        let mut balance = Balance::new(self.balance.unwrap_or(2.0 * tree), amp);
+        let passed = scene.input.now.saturating_sub(self.now) as f64;
+        balance.flushed(core::mem::take(&mut self.flushed), tree);
+        if self.now > 0 {
+            // With readers, the engine calls the policy every second. After a longer gap the read rate is outdated.
+            let read = scene.input.load.read_bytes * passed.min(RATE_HOLDS) / 1e6;
+            balance.passed(passed, read, tree);
+        }
+        balance
+    }
+
+    /// Returns the write rate limit. Its drain is the fastest run removal of any running compaction or candidate.
+    fn pace(&self, scene: &Scene<'_>) -> Pace {
+        let time = |bytes: f64| scene.model.merge(bytes).max(1.0);
+        let running = scene
+            .input
+            .tickets
+            .iter()
+            .filter_map(|ticket| removed_by(ticket).map(|removed| removed / time(ticket.bytes as f64)));
+        let possible = self.candidates.iter().map(|c| c.removed / time(c.bytes));
+        let rate = running.chain(possible).fold(0.0, f64::max);
+        Pace {
+            slow: scene.slow(),
+            passes: scene.tuple.passes,
+            drain: rate * scene.model.flush_bytes * 1e9,
+            covered: Some(scene.line.runs),
+            ..Pace::free(PaceScope::All, scene.max_runs)
+        }
+    }
+}
+
+impl CompactionPolicy for Arce {
+    fn name(&self) -> String {
+        let off = self.switches.to_string();
+        match (self.pin, off.as_str()) {
+            (Some(pin), "") => format!("arce:{pin}"),
+            (Some(pin), off) => format!("arce:{pin},{off}"),
+            (None, "") => String::from("arce"),
+            (None, off) => format!("arce:{off}"),
+        }
+    }
+
+    fn decide(&mut self, input: &PolicyInput<'_>) -> Decision {
+        if input.now < self.now || self.estimate.is_behind(&input.load.counted) {
+            self.begin_anew();
+        }
+        self.frozen = input.frozen;
+        let (mut scene, ticked) = self.look(input);
+        let mut balance = self.balance(&scene);
+        self.now = input.now;
+        self.begun.clear();
+        let park = self.park(&scene);
+        let think = self.think(&scene, ticked, &balance);
+        self.candidates.clear();
+        self.regard_all(&mut scene);
+        // Parked compactions change the tree, so plans wait for the next decision.
+        let plans = if park.is_empty() { self.plans(&mut scene, &mut balance) } else { Vec::new() };
+        self.balance = Some(balance.left());
+        let pace = self.pace(&scene);
+        let horizon = self.horizon(&scene);
+        self.told = Told::of(&scene, &self.estimate, &self.drift, horizon, &balance, &pace);
+        Decision { plans, park, pace: Some(pace), forecast: Vec::new(), think }
+    }
+
+    fn freeze(&mut self, frozen: bool) {
+        self.frozen = frozen;
+    }
+
+    fn observe(&mut self, outcome: &Outcome) {
+        if !self.frozen {
+            self.estimate.observe(outcome);
+        }
+        match outcome {
+            Outcome::Flushed { bytes, .. } => {
+                self.flushes += 1;
+                self.flushed += *bytes as f64;
+            }
+            Outcome::Plan { result: PlanResult::Refused, reason, .. } => {
+                if let Some((ends, _)) = self.begun.iter().find(|(_, own)| own == reason) {
+                    self.resting.failed(*ends, self.now);
+                }
+            }
+            Outcome::Plan { .. } => {}
+            Outcome::Thought(answer) => {
+                let Ok(answer) = Answer::decode(answer) else {
+                    self.thinking = None;
+                    return;
+                };
+                if let Some(trigger) = self.thinking {
+                    if answer.done {
+                        self.thinking = None;
+                    }
+                    self.tuple = Some(answer.tuple);
+                    self.drift.predicted(answer.runs, answer.cost);
+                    self.found = Some((trigger, answer));
+                }
+            }
+        }
+    }
+
+    fn explain(&self) -> String {
+        explain::policy(&self.told, self.found.as_ref(), self.thinking)
+    }
+
+    fn save(&self) -> Vec<u8> {
+        let mut writer = Writer::new(VERSION);
+        let known = self.tuple.is_some();
+        writer.tuple(&self.tuple.unwrap_or(Tuple::PRIOR));
+        writer.numbers(&[f64::from(u8::from(known)), self.balance.unwrap_or(-1.0)]);
+        writer.numbers(&self.estimate.mix);
+        writer.numbers(&[self.estimate.flush_bytes, self.estimate.flush_entries, self.estimate.shrink]);
+        let mut phases = [0.0; 4];
+        phases.iter_mut().zip(&self.drift.phases).for_each(|(to, from)| *to = *from);
+        writer.numbers(&phases);
+        writer.numbers(&self.estimate.numbers());
+        writer.numbers(&self.estimate.interference.numbers());
+        writer.numbers(&self.drift.numbers());
+        writer.numbers(&self.prices.numbers());
+        let trigger = self.thinking.and_then(|t| Trigger::ALL.iter().position(|other| *other == t));
+        let trigger = trigger.map_or(-1.0, |at| at as f64);
+        writer.numbers(&[self.now as f64, self.flushes as f64, self.flushed, trigger]);
+        let (max_runs, pin) = self.options.map_or((0, None), |(max_runs, pin)| (max_runs, pin));
+        writer.numbers(&[f64::from(max_runs), f64::from(u8::from(pin.is_some()))]);
+        let Pin { horizon, calm, passes, balance } = pin.unwrap_or(NO_PIN);
+        writer.tuple(&Tuple { horizon, calm, passes, balance });
+        let parked = &self.parked[..self.parked.len().min(MOST_PARKED)];
+        writer.numbers(&[parked.len() as f64, self.resting.numbers().count() as f64]);
+        parked.iter().for_each(|ticket| writer.numbers(&[ticket.0 as f64]));
+        self.resting.numbers().for_each(|rest| writer.numbers(&rest));
+        writer.numbers(&[f64::from(u8::from(self.frozen))]);
+        writer.numbers(&[f64::from(u8::from(self.estimate.is_shrink_known))]);
+        writer.numbers(&self.estimate.turning());
+        writer.done()
+    }
+
+    fn restore(&mut self, blob: &[u8]) -> Result<(), PolicyError> {
+        let mut reader = Reader::new(blob, VERSION)?;
+        let tuple = reader.tuple()?;
+        let [known, balance] = reader.numbers()?;
+        let mix = reader.numbers()?;
+        let [flush_bytes, flush_entries, shrink] = reader.numbers()?;
+        let phases: [f64; 4] = reader.numbers()?;
+        let counted: [f64; 10] = reader.numbers()?;
+        let interference: [f64; 7] = reader.numbers()?;
+        let drift: [f64; Drift::NUMBERS] = reader.numbers()?;
+        let prices: [f64; 3] = reader.numbers()?;
+        let [now, flushes, flushed, trigger] = reader.numbers()?;
+        let [max_runs, is_pinned] = reader.numbers()?;
+        let Tuple { horizon, calm, passes, balance: rho } = reader.tuple()?;
+        let [parked, resting] = reader.numbers()?;
+        let sane = |figures: &[f64]| figures.iter().all(|figure| figure.is_finite() && *figure >= 0.0);
+        let all = [&mix[..], &[flush_bytes, flush_entries, shrink], &phases, &counted, &interference, &drift];
+        if !all.iter().all(|figures| sane(figures)) || !sane(&[now, flushes, flushed, parked, resting]) {
+            return Err(PolicyError("the saved state of arce holds an invalid number".into()));
+        }
+        if now > MOST_COUNTED || flushes > MOST_COUNTED {
+            return Err(PolicyError("the saved state of arce holds a count above 2^53".into()));
+        }
+        let mut next = Arce::new(self.pin, self.switches);
+        for _ in 0..(parked as usize).min(MOST_PARKED) {
+            let [ticket] = reader.numbers()?;
+            next.parked.push(Ticket(ticket as u64));
+        }
+        for _ in 0..(resting as usize).min(64) {
+            next.resting.push(reader.numbers()?);
+        }
+        // States saved by older versions end before these numbers.
+        next.frozen = reader.numbers().is_ok_and(|[frozen]: [f64; 1]| frozen == 1.0);
+        let is_shrink_known = reader.numbers().is_ok_and(|[known]: [f64; 1]| known == 1.0);
+        if let Ok(turning) = reader.numbers() {
+            next.estimate.restore_turning(turning);
+        }
+        next.tuple = (known == 1.0).then_some(tuple);
+        next.balance = (balance.is_finite() && balance != -1.0).then_some(balance);
+        next.estimate.restore(counted);
+        next.estimate.mix = mix;
+        (next.estimate.flush_bytes, next.estimate.flush_entries) = (flush_bytes, flush_entries);
+        next.estimate.shrink = shrink.clamp(0.01, 1.0);
+        next.estimate.is_shrink_known = is_shrink_known || shrink < 1.0;
+        next.estimate.interference.restore(interference);
+        next.drift.restore(drift);
+        next.prices = Prices::restored(prices);
+        next.drift.phases = phases.into_iter().filter(|length| *length > 0.0).collect();
+        (next.now, next.flushes, next.flushed) = (now as u64, flushes as u64, flushed);
+        next.thinking = if trigger < 0.0 { None } else { Trigger::ALL.get(trigger as usize).copied() };
+        let pin = (is_pinned == 1.0).then_some(Pin { horizon, calm, passes, balance: rho });
+        next.options = (max_runs > 0.0).then_some((max_runs as u32, pin));
+        *self = next;
+        Ok(())
+    }
+}
+
+/// Longest time for which a measured read rate counts, in microseconds.
+const RATE_HOLDS: f64 = 2e6;
+/// Weight of the read slowdown g1*t in the code published by the paper's authors.
+const LOST_BY_HALF: f64 = 0.5;
+/// Largest number of parked tickets in the saved state.
+const MOST_PARKED: usize = 4;
+/// Placeholder in the saved state when no parameters are fixed.
+const NO_PIN: Pin = Pin { horizon: 1.0, calm: 2.0, passes: 1.0, balance: 1.0 };
+/// First byte of the saved state.
+const VERSION: u8 = 5;
+/// Largest count that a saved state may hold. Up to 2^53 every whole number is an exact f64, and a counter that
+/// continues from here never overflows in practice.
+const MOST_COUNTED: f64 = (1u64 << 53) as f64;

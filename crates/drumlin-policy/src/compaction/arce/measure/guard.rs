@@ -1,0 +1,155 @@
+//! Limits on what elective compactions may rewrite, and back-off after failures (arce.md 3.6).
+//!
+//! The rewrite budget is a token bucket in bytes. It gains `max_write_amp` per flushed byte, 0.25 per byte that reads
+//! fetched from the device, and the size N of the tree per day. It holds at most 2 N. Every compaction pays its
+//! bytes. Elective ones may only spend what is there; those that are a must may overdraw the budget to -N. Over any
+//! interval, elective bytes are therefore at most 2 N + max_write_amp * flushed + reads / 4 + N * days: reads alone
+//! cannot keep a tree in compaction for ever.
+
+use crate::compaction::arce::measure::model::bounded;
+use alloc::vec::Vec;
+use drumlin_types::RunId;
+
+/// Bytes gained per byte that reads fetched from the device.
+const PER_READ: f64 = 0.25;
+const DAY_MICROS: f64 = 86_400e6;
+
+/// The rewrite budget.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Balance {
+    left: f64,
+    /// Bytes gained per flushed byte.
+    pub(crate) amp: f64,
+}
+
+impl Balance {
+    /// Creates a budget of `left` bytes.
+    pub(crate) fn new(left: f64, amp: f64) -> Balance {
+        Balance { left: bounded(left, -1e18, 1e18), amp }
+    }
+
+    pub(crate) fn left(&self) -> f64 {
+        self.left
+    }
+
+    fn gain(&mut self, bytes: f64, tree: f64) {
+        self.left = (self.left + bytes).min(2.0 * tree);
+    }
+
+    /// Credits `bytes` that were flushed; the tree now holds `tree` bytes.
+    pub(crate) fn flushed(&mut self, bytes: f64, tree: f64) {
+        self.gain(self.amp * bytes, tree);
+    }
+
+    /// Credits `micros` microseconds, during which reads fetched `read` bytes from the device.
+    pub(crate) fn passed(&mut self, micros: f64, read: f64, tree: f64) {
+        self.gain(PER_READ * read.max(0.0) + tree * micros.max(0.0) / DAY_MICROS, tree);
+    }
+
+    /// Charges a compaction of `bytes` that starts.
+    pub(crate) fn merged(&mut self, bytes: f64, tree: f64) {
+        self.left = (self.left - bytes).max(self.left.min(-tree));
+    }
+}
+
+/// First back-off after a refused or failed compaction; doubles up to `REST_LAST`. Microseconds.
+const REST_FIRST: u64 = 1_000_000;
+const REST_LAST: u64 = 60_000_000;
+/// Number of compactions in back-off that are remembered.
+const MOST_RESTING: usize = 8;
+
+/// Compactions that were refused or failed and are in back-off.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Resting(Vec<Rest>);
+
+#[derive(Clone, Copy, Debug)]
+struct Rest {
+    ends: (RunId, RunId),
+    until: u64,
+    pause: u64,
+}
+
+impl Resting {
+    /// Starts or doubles the back-off of the compaction between the runs `ends`.
+    pub(crate) fn failed(&mut self, ends: (RunId, RunId), now: u64) {
+        let pause = match self.0.iter().position(|rest| rest.ends == ends) {
+            Some(at) => (self.0.remove(at).pause * 2).min(REST_LAST),
+            None => REST_FIRST,
+        };
+        if self.0.len() == MOST_RESTING {
+            self.0.remove(0);
+        }
+        self.0.push(Rest { ends, until: now.saturating_add(pause), pause });
+    }
+
+    /// Returns the entries as four numbers each, for the saved state.
+    pub(crate) fn numbers(&self) -> impl Iterator<Item = [f64; 4]> {
+        self.0.iter().map(|r| [r.ends.0.0 as f64, r.ends.1.0 as f64, r.until as f64, r.pause as f64])
+    }
+
+    /// Restores one entry of [`Resting::numbers`].
+    pub(crate) fn push(&mut self, [newest, oldest, until, pause]: [f64; 4]) {
+        let ends = (RunId(newest as u64), RunId(oldest as u64));
+        let pause = (pause as u64).clamp(REST_FIRST, REST_LAST);
+        self.0.push(Rest { ends, until: until as u64, pause });
+        self.0.truncate(MOST_RESTING);
+    }
+
+    /// Returns whether the compaction between the runs `ends` is in back-off.
+    pub(crate) fn holds(&self, ends: (RunId, RunId), now: u64) -> bool {
+        self.0.iter().any(|rest| rest.ends == ends && rest.until > now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::SplitMix;
+
+    #[test]
+    fn elective_bytes_stay_below_their_bound() {
+        let mut dice = SplitMix::new(5);
+        for _ in 0..200 {
+            let tree = 1000.0 + dice.below(100_000) as f64;
+            let amp = 3.0 + dice.below(40) as f64;
+            let mut balance = Balance::new(2.0 * tree, amp);
+            let (mut flushed, mut reads, mut days, mut elective) = (0.0, 0.0, 0.0, 0.0);
+            for _ in 0..300 {
+                let bytes = dice.below(3000) as f64;
+                match dice.below(4) {
+                    0 => {
+                        balance.flushed(bytes, tree);
+                        flushed += bytes;
+                    }
+                    1 => {
+                        balance.passed(bytes * 1e6, bytes, tree);
+                        days += bytes * 1e6 / DAY_MICROS;
+                        reads += bytes;
+                    }
+                    2 => balance.merged(bytes * 9.0, tree),
+                    _ if bytes * 10.0 <= balance.left() => {
+                        balance.merged(bytes * 10.0, tree);
+                        elective += bytes * 10.0;
+                    }
+                    _ => {}
+                }
+                assert!(balance.left() >= -tree && balance.left() <= 2.0 * tree);
+                let bound = 2.0 * tree + amp * flushed + PER_READ * reads + tree * days;
+                assert!(elective <= bound * (1.0 + 1e-12), "{elective} of {bound}");
+            }
+        }
+    }
+
+    #[test]
+    fn pauses_double_up_to_a_minute() {
+        let (mut resting, ends) = (Resting::default(), (RunId(1), RunId(2)));
+        let mut now = 0;
+        for seconds in [1, 2, 4, 8, 16, 32, 60, 60] {
+            resting.failed(ends, now);
+            assert!(resting.holds(ends, now + seconds * 1_000_000 - 1));
+            assert!(!resting.holds(ends, now + seconds * 1_000_000));
+            assert!(!resting.holds((RunId(1), RunId(3)), now));
+            now += seconds * 1_000_000;
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! What is measured: real numbers of the paper's symbols, the operation mix and its changes, the cost model and what
+//! operations and compactions cost, the rewrite budget.
+
+pub(crate) mod drift;
+pub(crate) mod estimate;
+pub(crate) mod guard;
+pub(crate) mod interference;
+pub(crate) mod model;
+pub(crate) mod prices;
+pub(crate) mod real;

@@ -1,0 +1,70 @@
+//! The encoding of the saved state (arce.md 5).
+//!
+//! A version byte, then 8-byte little-endian numbers. A state of another version is ignored as a whole. Numbers out
+//! of bounds are clamped.
+
+use crate::compaction::arce::measure::model::bounded;
+use crate::compaction::arce::score::formula::Tuple;
+use alloc::format;
+use alloc::vec::Vec;
+use drumlin_types::contract::PolicyError;
+
+/// Writes numbers after a version byte.
+pub(crate) struct Writer(Vec<u8>);
+
+impl Writer {
+    pub(crate) fn new(version: u8) -> Writer {
+        Writer(Vec::from([version]))
+    }
+
+    pub(crate) fn numbers(&mut self, numbers: &[f64]) {
+        numbers.iter().for_each(|number| self.0.extend(number.to_le_bytes()));
+    }
+
+    pub(crate) fn tuple(&mut self, tuple: &Tuple) {
+        self.numbers(&[tuple.horizon, tuple.calm, tuple.passes, tuple.balance]);
+    }
+
+    pub(crate) fn done(self) -> Vec<u8> {
+        self.0
+    }
+}
+
+/// Reads what a [`Writer`] wrote.
+pub(crate) struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    pub(crate) fn new(bytes: &'a [u8], version: u8) -> Result<Reader<'a>, PolicyError> {
+        match bytes.split_first() {
+            Some((&found, rest)) if found == version => Ok(Reader(rest)),
+            Some((found, _)) => {
+                Err(PolicyError(format!("the saved state of arce has version {found}, not {version}")))
+            }
+            None => Err(PolicyError("the saved state of arce is empty".into())),
+        }
+    }
+
+    pub(crate) fn numbers<const N: usize>(&mut self) -> Result<[f64; N], PolicyError> {
+        let mut numbers = [0.0; N];
+        for number in &mut numbers {
+            let Some((bytes, rest)) = self.0.split_first_chunk() else {
+                return Err(PolicyError("the saved state of arce is truncated".into()));
+            };
+            (*number, self.0) = (f64::from_le_bytes(*bytes), rest);
+        }
+        Ok(numbers)
+    }
+
+    pub(crate) fn tuple(&mut self) -> Result<Tuple, PolicyError> {
+        let [horizon, calm, passes, balance] = self.numbers()?;
+        let open = |value: f64, least, most| {
+            if value == f64::INFINITY { value } else { bounded(value, least, most) }
+        };
+        Ok(Tuple {
+            horizon: bounded(horizon, 1.0, 1e6),
+            calm: open(calm, 2.0, 512.0),
+            passes: bounded(passes, 0.25, 64.0),
+            balance: open(balance, 0.1, 100.0),
+        })
+    }
+}

@@ -1,0 +1,73 @@
+//! The trait of the rules that propose compactions, and what a rule sees and returns.
+
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+use core::ops::RangeInclusive;
+use drumlin_types::contract::{LevelDesign, LimitView, PaceScope, Plan, TreeView};
+
+/// Input of a rule.
+pub(super) struct Scene<'a> {
+    /// Tree after all plans under way and those already made in this decision.
+    pub(super) tree: &'a TreeView,
+    pub(super) limits: &'a LimitView,
+    /// Fresh random seed.
+    pub(super) seed: u64,
+}
+
+impl Scene<'_> {
+    /// Returns the bytes of a full flush, F in arce.md.
+    pub(super) fn flush_bytes(&self) -> f64 {
+        self.limits.memtable_bytes.max(1) as f64
+    }
+
+    /// Returns the deepest level of the tree.
+    pub(super) fn last_level(&self) -> u8 {
+        (self.tree.levels.len() as u8).saturating_sub(1)
+    }
+}
+
+/// Run counts between which writers are slowed down.
+pub(super) struct Marks {
+    pub(super) scope: PaceScope,
+    pub(super) slow: f64,
+    pub(super) stop: f64,
+}
+
+/// Lazily built plans: most often only the first is used.
+pub(super) type Proposals<'s> = Box<dyn Iterator<Item = Plan> + 's>;
+
+/// Rule of a preset.
+pub(super) trait Rule: fmt::Debug + Send {
+    /// Returns the name and arguments in the form that the registry accepts.
+    fn name(&self) -> String;
+
+    /// Returns compactions in order of preference. They may be illegal and may name files that are not free.
+    fn proposals<'s>(&'s self, scene: &'s Scene<'_>) -> Proposals<'s>;
+
+    /// Returns the levels whose extra runs are compacted in place when nothing is proposed.
+    fn tidied(&self, scene: &Scene<'_>) -> Option<RangeInclusive<u8>> {
+        let _ = scene;
+        None
+    }
+
+    /// Returns the upper bound on plans under way with `slots` compaction slots.
+    fn most(&self, slots: usize) -> usize {
+        2 * slots + 1
+    }
+
+    /// Returns the intended content of each level, level 0 first.
+    fn design(&self, scene: &Scene<'_>) -> Vec<LevelDesign> {
+        let _ = scene;
+        Vec::new()
+    }
+
+    /// Returns the run counts at which writers slow down and stop.
+    fn marks(&self, scene: &Scene<'_>) -> Marks;
+}
+
+/// Returns `base^exponent`, for small powers of size ratios.
+pub(super) fn power(base: f64, exponent: u8) -> f64 {
+    (0..exponent).fold(1.0, |product, _| product * base)
+}

@@ -1,0 +1,659 @@
+//! Handle of an open store, and the builder that opens it: keyspaces, batches, snapshots and maintenance.
+
+use crate::api::batch::Batch;
+use crate::api::keyspace::Keyspace;
+use crate::api::open_store::OpenStore;
+use crate::api::snapshot::Snapshot;
+use crate::base::decisions::{DecisionRecord, ReplayReport};
+use crate::base::error::Result;
+use crate::base::event::EventListener;
+use crate::base::merge_operator::MergeOperator;
+use crate::base::metrics::Metrics;
+use crate::base::snapshots::Moment;
+use crate::ops::shape::KeyspaceShape;
+use crate::ops::verify::VerifyReport;
+use crate::options::{Durability, Options};
+use crate::recovery::open::{OpenRequest, open};
+use crate::store::Components;
+use drumlin_env::Env;
+use drumlin_env::sync::Arc;
+use drumlin_types::{KeyRange, Seq};
+use std::borrow::Borrow;
+use std::path::{Path, PathBuf};
+
+/// Open store. Cheap to clone, and usable from many threads at once.
+///
+/// The store is closed by [`Db::close`], or when the last `Db`, [`Keyspace`] and [`Snapshot`] of it is dropped. A drop
+/// ignores errors of the close.
+#[derive(Clone)]
+pub struct Db {
+    store: Arc<OpenStore>,
+}
+
+/// Builder of an open store: its options, its merge operators and its event listener. [`Db::builder`] creates it.
+///
+/// ```
+/// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+/// let db = drumlin::Db::builder(dir.path())
+///     .set("memory_budget", "64MiB")?
+///     .set("durability", "sync")?
+///     .open()?;
+/// # drop(db);
+/// # Ok::<(), drumlin::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Builder {
+    env: Env,
+    path: PathBuf,
+    create: bool,
+    read_only: bool,
+    unfinished: bool,
+    options: Vec<(String, String)>,
+    components: Components,
+    clock: u64,
+}
+
+impl Builder {
+    /// Sets the store option `name`. If it is set twice, the last value holds.
+    ///
+    /// `docs/options.md` and [`options_help`](crate::options_help) list names, units and bounds. The store keeps its
+    /// options, so the next open uses them too. Options of keyspaces are set with [`Db::keyspace_with`].
+    ///
+    /// # Errors
+    /// `InvalidOption`: names the option, the value and the bounds.
+    pub fn set(mut self, name: &str, value: &str) -> Result<Builder> {
+        let mut check = Options::default();
+        check.set(name, value)?;
+        self.options.push((name.to_owned(), value.to_owned()));
+        Ok(self)
+    }
+
+    /// Sets every option of `options` that differs from its default.
+    ///
+    /// ```
+    /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+    /// let mut options = drumlin::Options::default();
+    /// options.memory_budget = 64 << 20;
+    /// options.durability = drumlin::Durability::Sync;
+    /// let db = drumlin::Db::builder(dir.path()).options(&options)?.open()?;
+    /// # Ok::<(), drumlin::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `InvalidOption` for the first value out of bounds.
+    pub fn options(mut self, options: &Options) -> Result<Builder> {
+        options.validate()?;
+        let defaults = Options::default().pairs();
+        let changed = options.pairs().into_iter().filter(|pair| !defaults.contains(pair));
+        self.options.extend(changed.map(|(name, value)| (name.to_owned(), value)));
+        Ok(self)
+    }
+
+    /// Sets `memory_budget` in bytes: the memory of memtables and block cache together.
+    ///
+    /// # Errors
+    /// `InvalidOption` for a value out of bounds.
+    pub fn memory_budget(self, bytes: u64) -> Result<Builder> {
+        self.set("memory_budget", &bytes.to_string())
+    }
+
+    /// Sets whether [`open`](Builder::open) creates a missing store. The default is `true`.
+    pub fn create_if_missing(mut self, create: bool) -> Builder {
+        self.create = create;
+        self
+    }
+
+    /// Sets whether the store is opened read-only. The default is `false`.
+    ///
+    /// A read-only open writes nothing, not even a lock file. So it can read a store on a full disk, or in a directory
+    /// without write permission. The writes in the log are replayed into memory and stay there. Every call that would
+    /// change the store returns `ReadOnly`. Options set by the builder apply to this handle only.
+    ///
+    /// Several read-only opens can share a directory. While one exists, an open for writing fails with `Locked`, and
+    /// the other way round. A copy of a store without its lock file is read without a lock: do not change it meanwhile.
+    pub fn read_only(mut self, read_only: bool) -> Builder {
+        self.read_only = read_only;
+        self
+    }
+
+    /// Records `operator` as the name of the merge operator of a new keyspace, without its code. Repair uses it.
+    pub(crate) fn operator_name(mut self, keyspace: &str, operator: &str) -> Builder {
+        self.components.operator_names.insert(keyspace.to_owned(), operator.to_owned());
+        self
+    }
+
+    /// Sets the earliest time of the store's clock, in microseconds since the Unix epoch. Repair uses it.
+    pub(crate) fn clock(mut self, micros: u64) -> Builder {
+        self.clock = micros;
+        self
+    }
+
+    /// Permits opening a store that a repair is still writing. Repair uses it.
+    pub(crate) fn unfinished(mut self) -> Builder {
+        self.unfinished = true;
+        self
+    }
+
+    /// Sets the environment in which the store works. The default is the operating system; tests use a simulated one.
+    pub fn env(mut self, env: Env) -> Builder {
+        self.env = env;
+        self
+    }
+
+    /// Sets the listener that receives the store's [events](crate::Event). By default there is none.
+    ///
+    /// It is called on the thread where the event occurs, also on background threads. It should return soon, and must
+    /// not call the store.
+    pub fn listener(mut self, listener: Arc<dyn EventListener>) -> Builder {
+        self.components.listener = Some(listener);
+        self
+    }
+
+    /// Sets the merge operator of the keyspace named `keyspace`. If the keyspace does not exist yet, it gets the
+    /// operator when it is created. See [`Keyspace::merge`] for an example.
+    ///
+    /// The store keeps the operator's name with the keyspace, and [`open`](Builder::open) refuses an operator of
+    /// another name. A store can be opened without the operator. Then merges into the keyspace, and reads of a key with
+    /// operands, fail with an error that contains the name; everything else works. If an existing store has no keyspace
+    /// of that name, open reports [`Event::OperatorUnused`](crate::Event::OperatorUnused).
+    pub fn merge_operator(mut self, keyspace: &str, operator: Arc<dyn MergeOperator>) -> Builder {
+        self.components.operators.insert(keyspace.to_owned(), operator);
+        self
+    }
+
+    /// Opens the store, and creates it if it does not exist.
+    ///
+    /// Open reads the manifest and the log records that are not yet in tables. If the store was not closed, it also
+    /// waits until they are flushed to tables. It does not read the data of tables.
+    ///
+    /// # Errors
+    /// - `NotFound`: there is no store, and it may not be created. Read-only opens never create one.
+    /// - `NotAStore`: the directory holds other files. `NewerFormat`: a newer version of Drumlin wrote the store.
+    /// - `Locked`: the store is already open, in this or another process.
+    /// - `Corruption`: the manifest or the log is damaged, or a table is missing or truncated. Try
+    ///   [`repair`](crate::repair).
+    /// - `InvalidOption`: options contradict each other, or a merge operator has another name than the stored one.
+    /// - `InvalidArgument`: the path is empty.
+    /// - `Io`, `NoSpace`, `TooManyFiles`: a system call failed.
+    pub fn open(self) -> Result<Db> {
+        let Builder { env, path, create, read_only, unfinished, options, components, clock } = self;
+        let create = create && !read_only;
+        let request =
+            OpenRequest { env, dir: path, create, read_only, unfinished, options, components, clock };
+        let store = open(request)?;
+        Ok(Db { store: Arc::new(OpenStore::new(store)) })
+    }
+}
+
+impl Db {
+    /// Opens the store in the directory `path` with its stored options. If there is no store, creates it with default
+    /// options, and creates missing directories of the path too.
+    ///
+    /// One process can have a store open for writing at a time. See [`Builder::open`] for what an open costs.
+    ///
+    /// ```
+    /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+    /// let db = drumlin::Db::open(dir.path())?;
+    /// db.keyspace("users")?.put("ada", "1815")?;
+    /// # Ok::<(), drumlin::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Builder::open`].
+    pub fn open(path: impl AsRef<Path>) -> Result<Db> {
+        Db::builder(path).open()
+    }
+
+    /// Returns a builder for the store in the directory `path`. Nothing is read or written until [`Builder::open`].
+    pub fn builder(path: impl AsRef<Path>) -> Builder {
+        Builder {
+            env: Env::os(),
+            path: path.as_ref().to_owned(),
+            create: true,
+            read_only: false,
+            unfinished: false,
+            options: Vec::new(),
+            components: Components::default(),
+            clock: 0,
+        }
+    }
+
+    /// Returns the keyspace called `name`. Creates it with default options if it does not exist.
+    ///
+    /// A name has 1 to 255 bytes. Creating a keyspace costs one fsync of the manifest, and is durable when the call
+    /// returns. Each keyspace has a memtable and a tree of its own. All keyspaces share one log and the memory budget.
+    ///
+    /// ```
+    /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+    /// # let db = drumlin::Db::open(dir.path())?;
+    /// let users = db.keyspace("users")?;
+    /// assert_eq!((users.name(), db.keyspaces().len()), ("users", 1));
+    /// # Ok::<(), drumlin::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// - `InvalidArgument`: the name is empty or too long.
+    /// - `ReadOnly`, `Poisoned`, `NoSpace`, `Io`: the keyspace does not exist and cannot be created.
+    /// - `Closed`: the store was closed.
+    pub fn keyspace(&self, name: &str) -> Result<Keyspace> {
+        self.keyspace_with(name, &[])
+    }
+
+    /// Returns the keyspace called `name` after setting `options`, pairs of a name and a value. Creates the keyspace if
+    /// it does not exist.
+    ///
+    /// All options are set or none. On an existing keyspace they take effect at once, like
+    /// [`Keyspace::set_option`]; options that are not named keep their values.
+    ///
+    /// ```
+    /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+    /// # let db = drumlin::Db::open(dir.path())?;
+    /// let options = [("compression", "zstd"), ("ttl_seconds", "86400")];
+    /// let sessions = db.keyspace_with("sessions", &options)?;
+    /// sessions.put("42", "ada")?;
+    /// # Ok::<(), drumlin::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Db::keyspace`], and `InvalidOption`, which names the option, the value and the bounds.
+    pub fn keyspace_with(&self, name: &str, options: &[(&str, &str)]) -> Result<Keyspace> {
+        let wanted: Vec<(String, String)> =
+            options.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
+        let state = self.store.keyspace(name, &wanted)?;
+        Ok(Keyspace { store: self.store.clone(), state })
+    }
+
+    /// Returns the keyspace called `name`, which must exist.
+    ///
+    /// ```
+    /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+    /// # let db = drumlin::Db::open(dir.path())?;
+    /// let error = db.open_keyspace("typo").expect_err("nothing is created");
+    /// assert_eq!(error.kind(), drumlin::ErrorKind::NotFound);
+    /// # Ok::<(), drumlin::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// - `NotFound`: there is no such keyspace.
+    /// - `Closed`: the store was closed.
+    pub fn open_keyspace(&self, name: &str) -> Result<Keyspace> {
+        let state = self.store.open_keyspace(name)?;
+        Ok(Keyspace { store: self.store.clone(), state })
+    }
+
+    /// Creates the keyspace `name` with `options`, pairs of a name and a value.
+    ///
+    /// # Errors
+    /// Those of [`Db::keyspace_with`], and `InvalidArgument` if there is a keyspace of that name.
+    pub fn create_keyspace(&self, name: &str, options: &[(&str, &str)]) -> Result<Keyspace> {
+        let wanted: Vec<(String, String)> =
+            options.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
+        let state = self.store.create_keyspace(name, &wanted)?;
+        Ok(Keyspace { store: self.store.clone(), state })
+    }
+
+    /// Returns the names of all keyspaces, in order of creation.
+    pub fn keyspaces(&self) -> Vec<String> {
+        self.store.keyspaces().iter().map(|k| k.name.to_string()).collect()
+    }
+
+    /// Drops the keyspace `name` with all its data. The drop is durable when the call returns.
+    ///
+    /// It first makes all earlier logged writes durable, and then writes one manifest edit, whatever the amount of
+    /// data. The files are removed in the background once no iterator reads them. Existing handles then return
+    /// `InvalidArgument`. Iterators and cursors that are open keep their view.
+    ///
+    /// ```
+    /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+    /// # let db = drumlin::Db::open(dir.path())?;
+    /// db.keyspace("users")?.put("ada", "1815")?;
+    /// db.drop_keyspace("users")?;
+    /// assert!(db.keyspaces().is_empty());
+    /// # Ok::<(), drumlin::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// - `InvalidArgument`: there is no such keyspace.
+    /// - `NoSpace`: the disk has no space for the manifest edit; the keyspace stays.
+    /// - `ReadOnly`, `Poisoned`, `Io`, `Closed`.
+    pub fn drop_keyspace(&self, name: &str) -> Result<()> {
+        self.store.drop_keyspace(name)
+    }
+
+    /// Writes `batch` atomically with the store's default durability, and returns the commit's sequence number: that of
+    /// its last operation. An empty batch writes nothing and returns the visible sequence number.
+    ///
+    /// When the call returns, all reads see the commit. It appends one record to the log and inserts the operations
+    /// into the memtables. It waits while compactions or flushes cannot keep up, at most for the option
+    /// `write_timeout_ms`; by default there is no limit.
+    ///
+    /// ```
+    /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+    /// # let db = drumlin::Db::open(dir.path())?;
+    /// # let users = db.keyspace("users")?;
+    /// let mut batch = drumlin::Batch::new();
+    /// batch.put(&users, "ada", "1815");
+    /// batch.delete(&users, "bob");
+    /// let seq = db.write(batch)?;
+    /// assert_eq!(seq, db.visible_seq());
+    /// # Ok::<(), drumlin::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Except for `Poisoned`, and for the errors of a sync, nothing was written.
+    /// - `InvalidArgument`: a key over 1 MiB; a value or a batch over a quarter of the option `memory_budget`; a
+    ///   keyspace that was dropped or belongs to another store; a merge into a keyspace without its merge operator; a
+    ///   batch over several keyspaces with `Durability::None`.
+    /// - `Busy`: the write waited longer than `write_timeout_ms`.
+    /// - `NoSpace`: the disk or the option `disk_budget` is full. Repeat the write once there is space.
+    /// - `Poisoned`: this write or an earlier one failed in the log, or the manifest failed. Reopen the store to write
+    ///   again. The commit of a write that failed in the log may exist after the reopening.
+    /// - `ReadOnly`, `Closed`. `Io`, `TooManyFiles`: no log segment could be opened, or flushes or compactions that the
+    ///   write waits for keep failing.
+    pub fn write(&self, batch: impl Borrow<Batch>) -> Result<Seq> {
+        self.store.write(&batch.borrow().operations, self.store.durability())
+    }
+
+    /// Writes `batch` like [`Db::write`], with the given durability.
+    ///
+    /// `Sync` costs one fsync of the log, which concurrent writers share. `Buffered` hands the record to the operating
+    /// system without an fsync. `None` writes no log, and the batch may use only one keyspace.
+    ///
+    /// ```
+    /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+    /// # let db = drumlin::Db::open(dir.path())?;
+    /// # let users = db.keyspace("users")?;
+    /// let mut batch = drumlin::Batch::new();
+    /// batch.put(&users, "ada", "1815");
+    /// let seq = db.write_with(batch, drumlin::Durability::Sync)?;
+    /// assert!(db.durable_seq() >= seq);
+    /// # Ok::<(), drumlin::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Db::write`]. If the sync fails, readers may already see the commit.
+    pub fn write_with(&self, batch: impl Borrow<Batch>, durability: Durability) -> Result<Seq> {
+        self.store.write(&batch.borrow().operations, durability)
+    }
+
+    /// Takes a snapshot of the whole store: it sees all commits that are visible now, and none later.
+    ///
+    /// It does no I/O. While the snapshot is alive, compactions keep the versions that it sees.
+    ///
+    /// ```
+    /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+    /// # let db = drumlin::Db::open(dir.path())?;
+    /// # let users = db.keyspace("users")?;
+    /// users.put("ada", "1815")?;
+    /// let before = db.snapshot();
+    /// users.delete("ada")?;
+    /// assert!(before.get(&users, "ada")?.is_some());
+    /// # Ok::<(), drumlin::Error>(())
+    /// ```
+    pub fn snapshot(&self) -> Snapshot {
+        let store = &self.store;
+        let guard = store
+            .snapshots
+            .register(|| Moment { seq: store.publisher.visible(), micros: store.files.unix_micros() });
+        Snapshot { store: self.store.clone(), guard }
+    }
+
+    /// Returns the sequence number of the last visible commit.
+    pub fn visible_seq(&self) -> Seq {
+        self.store.publisher.visible()
+    }
+
+    /// Returns the last sequence number that would survive power loss, counting only logged writes: those with
+    /// `Durability::Buffered` or `Sync`.
+    pub fn durable_seq(&self) -> Seq {
+        self.store.durable_seq()
+    }
+
+    /// Returns the last sequence number that recovery found when the store was opened.
+    pub fn recovered_seq(&self) -> Seq {
+        self.store.recovered_seq
+    }
+
+    /// Makes every visible commit that was logged durable: it then survives power loss.
+    ///
+    /// It costs one fsync of the log, which concurrent callers share, and none if the log is durable already. Writes
+    /// with `Durability::None` have no log record: [`Db::flush`] makes them durable.
+    ///
+    /// ```
+    /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+    /// # let db = drumlin::Db::open(dir.path())?;
+    /// # let users = db.keyspace("users")?;
+    /// let seq = users.put("ada", "1815")?;
+    /// db.sync()?;
+    /// assert!(db.durable_seq() >= seq);
+    /// # Ok::<(), drumlin::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// - `Poisoned`: this sync or an earlier one failed. Writes fail from now on; reads still work.
+    /// - `TooManyFiles`: nothing was synced; the call can be repeated.
+    /// - `ReadOnly`, `Closed`.
+    pub fn sync(&self) -> Result<()> {
+        self.store.health.check_open()?;
+        self.store.sync()
+    }
+
+    /// Writes the memtables of all keyspaces to tables, and waits until the tables are durable.
+    ///
+    /// Afterwards all earlier writes survive power loss, including writes with `Durability::None`. Frequent flushes
+    /// make small tables and more compaction work: to make logged writes durable, [`Db::sync`] is cheaper.
+    ///
+    /// ```
+    /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+    /// # let db = drumlin::Db::open(dir.path())?;
+    /// # let users = db.keyspace("users")?;
+    /// users.put_with("ada", "1815", drumlin::Durability::None)?;
+    /// db.flush()?; // the write survives power loss
+    /// # Ok::<(), drumlin::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// - `NoSpace`: the disk or the option `disk_budget` is full. Flushes resume when there is space.
+    /// - `Io`, `TooManyFiles` or another error of a flush that has failed three times. It is still retried.
+    /// - `ReadOnly`, `Poisoned`, `Closed`.
+    pub fn flush(&self) -> Result<()> {
+        self.store.flush(None)
+    }
+
+    /// Compacts each keyspace into one run, one after the other, and waits for it.
+    ///
+    /// It rewrites all tables of the store; [`Keyspace::compact`] describes what that costs and when it helps.
+    ///
+    /// ```
+    /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+    /// # let db = drumlin::Db::open(dir.path())?;
+    /// # let users = db.keyspace("users")?;
+    /// users.put("ada", "1815")?;
+    /// db.compact()?;
+    /// assert_eq!(db.tree()[0].levels.iter().map(|level| level.runs.len()).sum::<usize>(), 1);
+    /// # Ok::<(), drumlin::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Keyspace::compact`]. The call stops at the first keyspace that fails.
+    pub fn compact(&self) -> Result<()> {
+        self.store.health.check_open()?;
+        for keyspace in self.store.keyspaces().iter() {
+            self.store.compact(keyspace, KeyRange::all())?;
+        }
+        Ok(())
+    }
+
+    /// Waits until no sealed memtable waits for its flush, no compaction is due and no obsolete file is left.
+    ///
+    /// It does not flush the active memtables. Under constant writes it may never return. A read-only store is always
+    /// idle.
+    ///
+    /// # Errors
+    /// - `NoSpace`: a flush or a compaction waits for disk space.
+    /// - The error of a flush or compaction that has failed three times. `Poisoned`, `Closed`.
+    pub fn wait_idle(&self) -> Result<()> {
+        self.store.wait_idle()
+    }
+
+    /// Makes a copy of the store, as of one commit, in the directory `path`, and waits until it is durable.
+    ///
+    /// The directory must be missing or empty, and on the file system of the store: the copy gets hard links to the
+    /// tables. So it takes no extra space until the store compacts these tables. The call flushes all memtables first,
+    /// so the copy also holds writes with `Durability::None`. Reads and writes go on meanwhile. The copy is a store of
+    /// its own, and [`Db::open`] opens it. If the call fails, it may leave files in the directory: remove them.
+    ///
+    /// ```
+    /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+    /// let db = drumlin::Db::open(dir.path().join("store"))?;
+    /// db.keyspace("users")?.put("ada", "1815")?;
+    /// db.checkpoint(dir.path().join("copy"))?;
+    /// let copy = drumlin::Db::open(dir.path().join("copy"))?;
+    /// assert!(copy.keyspace("users")?.contains_key("ada")?);
+    /// # Ok::<(), drumlin::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// - `InvalidArgument`: the path is empty, or the directory is not empty.
+    /// - `Busy`: another checkpoint is being made.
+    /// - `Io`: a call failed, such as a link to another file system.
+    /// - Those of [`Db::flush`].
+    pub fn checkpoint(&self, path: impl AsRef<Path>) -> Result<()> {
+        self.store.checkpoint(path.as_ref())
+    }
+
+    /// Reads the whole store and checks it: all checksums, the order and counts of entries, the references of the
+    /// manifest, and the order of versions between levels.
+    ///
+    /// It reads every table about twice, the manifest, and the log records that recovery would read. Reads and writes
+    /// go on meanwhile. Damage is not an error of the call: the report lists it.
+    ///
+    /// ```
+    /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+    /// # let db = drumlin::Db::open(dir.path())?;
+    /// # let users = db.keyspace("users")?;
+    /// users.put("ada", "1815")?;
+    /// let report = db.verify()?;
+    /// assert!(report.findings.is_empty());
+    /// # Ok::<(), drumlin::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `Closed`.
+    pub fn verify(&self) -> Result<VerifyReport> {
+        self.store.verify()
+    }
+
+    /// Returns the counters and gauges of the store. Counters start at 0 when the store is opened.
+    pub fn metrics(&self) -> Metrics {
+        self.store.read_metrics()
+    }
+
+    /// Returns the shape of each keyspace's tree: its levels, runs and files.
+    ///
+    /// The result contains the first and last key of each file. It costs time in proportion to the number of files.
+    pub fn tree(&self) -> Vec<KeyspaceShape> {
+        self.store.shape()
+    }
+
+    /// Returns the latest decisions of the compaction policies with their reasons, oldest first.
+    ///
+    /// It returns at most 4096 decisions, including those of earlier opens of the store. It reads the store's decision
+    /// logs, at most 8 MiB or so; a log that cannot be read is left out.
+    pub fn explain(&self) -> Vec<DecisionRecord> {
+        self.store.explain()
+    }
+
+    /// Repeats the logged policy decisions from their logged inputs, and reports those that came out differently.
+    ///
+    /// It is a check of the policies, which are deterministic. It reads the store's decision logs and changes nothing
+    /// else.
+    pub fn replay_decisions(&self) -> ReplayReport {
+        self.store.replay_decisions()
+    }
+
+    /// Sets the store option `name`. The change takes effect at once and is durable when the call returns.
+    ///
+    /// `docs/options.md` and [`options_help`](crate::options_help) list names, units and bounds. A call costs one fsync
+    /// of the manifest.
+    ///
+    /// # Errors
+    /// - `InvalidOption`: names the option, the value and the bounds, or says that only [`Builder::set`] can set it.
+    ///   Nothing changes.
+    /// - `NoSpace`: the disk has no space for the change. Nothing changes.
+    /// - `ReadOnly`, `Poisoned`, `Closed`. `Io`: writing the manifest failed; writes fail from now on.
+    pub fn set_option(&self, name: &str, value: &str) -> Result<()> {
+        self.store.set_option(name, value)
+    }
+
+    /// Returns the names and values of all store options.
+    pub fn options(&self) -> Vec<(&'static str, String)> {
+        self.store.options.load().pairs()
+    }
+
+    /// Runs up to `steps` background steps in a simulated environment, for tests. Returns `false` once no step can run.
+    /// In the environment of the operating system it runs none and returns `false`.
+    ///
+    /// # Errors
+    /// `Closed`. `Bug`: the call was made from a background step.
+    pub fn step_background(&self, steps: usize) -> Result<bool> {
+        self.store.health.check_open()?;
+        for _ in 0..steps {
+            if !self.store.background.step_any()? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Closes the store: stops background work, waits for running writes, makes the log durable and releases the
+    /// directory.
+    ///
+    /// It does not flush memtables: the next open reads the log. **Writes with `Durability::None` that were not flushed
+    /// are lost**; call [`Db::flush`] first. Running compactions are abandoned and start again after the next open.
+    /// Closing a store again does nothing and returns the same result.
+    ///
+    /// Every fallible call that starts later, through any handle or snapshot, fails with `Closed`; infallible calls
+    /// such as [`metrics`](Db::metrics) keep reporting the state at close.
+    ///
+    /// Close does not wait for iterators, cursors and snapshots; [`Event::Closed`](crate::Event::Closed) reports their
+    /// numbers. Open iterators and cursors keep their view until they are dropped. For that, close opens all tables
+    /// that they may still read. If the process has few file descriptors left, some tables stay closed. Such an
+    /// iterator may then fail with `Io` or `TooManyFiles`, once another process or a later open of the store has
+    /// removed the files.
+    ///
+    /// ```
+    /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+    /// # let db = drumlin::Db::open(dir.path())?;
+    /// let users = db.keyspace("users")?;
+    /// db.close()?;
+    /// let error = users.get("ada").expect_err("the store is closed");
+    /// assert_eq!(error.kind(), drumlin::ErrorKind::Closed);
+    /// # Ok::<(), drumlin::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// - `Poisoned`: an earlier failure stopped all writes, or the log cannot be made durable.
+    /// - `NoSpace`, `Io`, `TooManyFiles`: the end of the log or the manifest could not be written. No acknowledged
+    ///   write is lost, but the next open treats the store as one that was not closed.
+    /// - `Bug`: a write has been running for over 60 s. The directory stays locked until it finishes and all handles
+    ///   are dropped.
+    pub fn close(self) -> Result<()> {
+        self.store.close()
+    }
+}
+
+impl std::fmt::Debug for Builder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Builder")
+            .field("path", &self.path)
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for Db {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Db({})", self.store.files.dir.display())
+    }
+}

@@ -1,0 +1,502 @@
+//! Handle of a keyspace: single writes, reads, options and maintenance of one ordered map.
+
+use super::open_store::OpenStore;
+use crate::base::error::Result;
+use crate::base::key_range::key_range;
+use crate::base::slice::Slice;
+use crate::keyspace::KeyspaceState;
+use crate::ops::iter::Iter;
+use crate::ops::range_cursor::RangeCursor;
+use crate::options::Durability;
+use crate::write::operations::{Bounds, Operations};
+use drumlin_env::sync::Arc;
+use drumlin_types::{KeyRange, Seq};
+use std::cell::RefCell;
+use std::ops::RangeBounds;
+
+/// Size in bytes up to which a thread keeps the buffer of its batch for single operations.
+const SINGLE_KEPT: usize = 64 << 10;
+
+thread_local! {
+    /// Batch that this thread reuses for single operations.
+    static SINGLE: RefCell<Operations> = RefCell::default();
+}
+
+/// Keyspace of an open store: an ordered map with its own memtable, tree, options and compaction policy. RocksDB calls
+/// it a column family.
+///
+/// Keys are ordered bytewise. Cloning a handle is cheap. A handle keeps the store open. After
+/// [`Db::drop_keyspace`](crate::Db::drop_keyspace) its fallible calls return `InvalidArgument`, and after
+/// [`Db::close`](crate::Db::close) they return `Closed`.
+#[derive(Clone)]
+pub struct Keyspace {
+    pub(crate) store: Arc<OpenStore>,
+    pub(crate) state: Arc<KeyspaceState>,
+}
+
+impl Keyspace {
+    /// Returns the limits and the clock against which new operations are checked.
+    pub(crate) fn bounds(&self) -> Bounds<'_> {
+        Bounds { files: &self.store.files, max_value: self.store.max_batch_bytes() }
+    }
+
+    /// Returns the name of the keyspace.
+    pub fn name(&self) -> &str {
+        &self.state.name
+    }
+
+    /// Writes `value` under `key` with the store's default durability, and returns the commit's sequence number.
+    ///
+    /// A key has 0 bytes to 1 MiB. A value takes at most a quarter of the option `memory_budget`, and less than 4 GiB.
+    /// If the keyspace has a time to live (`ttl_seconds`), the value expires after that time.
+    ///
+    /// A put appends one record to the log and one entry to the memtable. It waits while writes are throttled, and with
+    /// `Durability::Sync` for one fsync, which concurrent writers share.
+    ///
+    /// ```
+    /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+    /// # let db = drumlin::Db::open(dir.path())?;
+    /// # let users = db.keyspace("users")?;
+    /// users.put("ada", "1815")?;
+    /// assert_eq!(users.get("ada")?.as_deref(), Some(&b"1815"[..]));
+    /// # Ok::<(), drumlin::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Db::write`](crate::Db::write).
+    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<Seq> {
+        self.put_with(key, value, self.store.durability())
+    }
+
+    /// Writes the operations that `add` adds to an empty batch. The thread reuses the batch's memory.
+    fn write_one(
+        &self,
+        durability: Durability,
+        add: impl FnOnce(&mut Operations, &Bounds<'_>),
+    ) -> Result<Seq> {
+        // Takes the batch out of its cell: the write may call a listener of the program, which may itself write.
+        let mut batch = SINGLE.try_with(RefCell::take).unwrap_or_default();
+        add(&mut batch, &self.bounds());
+        let written = self.store.write(&batch, durability);
+        batch.clear(SINGLE_KEPT);
+        let _ = SINGLE.try_with(|single| *single.borrow_mut() = batch);
+        written
+    }
+
+    /// Does the same as [`Keyspace::put`] with the given durability.
+    ///
+    /// # Errors
+    /// Those of [`Db::write`](crate::Db::write).
+    pub fn put_with(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        durability: Durability,
+    ) -> Result<Seq> {
+        self.write_one(durability, |batch, bounds| {
+            batch.put(bounds, &self.state, key.as_ref(), value.as_ref());
+        })
+    }
+
+    /// Deletes `key`, and returns the commit's sequence number. It is no error if the key does not exist.
+    ///
+    /// It does not read the key: it writes a tombstone and costs as much as a put. Compactions remove the tombstone.
+    ///
+    /// ```
+    /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+    /// # let db = drumlin::Db::open(dir.path())?;
+    /// # let users = db.keyspace("users")?;
+    /// users.put("ada", "1815")?;
+    /// users.delete("ada")?;
+    /// assert!(users.get("ada")?.is_none());
+    /// # Ok::<(), drumlin::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Db::write`](crate::Db::write).
+    pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<Seq> {
+        self.delete_with(key, self.store.durability())
+    }
+
+    /// Does the same as [`Keyspace::delete`] with the given durability.
+    ///
+    /// # Errors
+    /// Those of [`Db::write`](crate::Db::write).
+    pub fn delete_with(&self, key: impl AsRef<[u8]>, durability: Durability) -> Result<Seq> {
+        self.write_one(durability, |batch, bounds| batch.delete(bounds, &self.state, key.as_ref()))
+    }
+
+    /// Deletes every key in `range`, and returns the commit's sequence number. An empty range writes nothing and
+    /// returns the visible sequence number.
+    ///
+    /// It costs one write, whatever the number of keys: it writes one range tombstone. Until compactions have applied
+    /// the tombstone, reads of keys that it covers check it.
+    ///
+    /// ```
+    /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+    /// # let db = drumlin::Db::open(dir.path())?;
+    /// # let users = db.keyspace("users")?;
+    /// for year in 1900..1910 {
+    ///     users.put(format!("{year}"), "")?;
+    /// }
+    /// users.delete_range("1902".."1909")?;
+    /// assert_eq!(users.iter().count(), 3);
+    /// # Ok::<(), drumlin::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Db::write`](crate::Db::write). Each bound has at most 1 MiB.
+    pub fn delete_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<Seq> {
+        self.write_one(self.store.durability(), |batch, bounds| {
+            batch.delete_range(bounds, &self.state, &key_range(range));
+        })
+    }
+
+    /// Removes all keys of `range` like [`Keyspace::delete_range`], with the given durability.
+    ///
+    /// # Errors
+    /// Those of [`Keyspace::put`].
+    pub fn delete_range_with<K: AsRef<[u8]>>(
+        &self,
+        range: impl RangeBounds<K>,
+        durability: Durability,
+    ) -> Result<Seq> {
+        self.write_one(durability, |batch, bounds| {
+            batch.delete_range(bounds, &self.state, &key_range(range));
+        })
+    }
+
+    /// Merges `operand` into the value under `key` by the keyspace's [merge operator](crate::MergeOperator), and
+    /// returns the commit's sequence number.
+    ///
+    /// It does not read the value: it writes the operand and costs as much as a put. Reads, flushes and compactions
+    /// combine the operands, so reading a key with many operands costs more. If the keyspace has a time to live
+    /// (`ttl_seconds`), the operand expires after that time, or up to 1/64 of it later.
+    ///
+    /// ```
+    /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+    /// let sum = std::sync::Arc::new(drumlin::AddI64::Text);
+    /// let db = drumlin::Db::builder(dir.path()).merge_operator("hits", sum).open()?;
+    /// let hits = db.keyspace("hits")?;
+    /// hits.merge("home", "2")?;
+    /// hits.merge("home", "3")?;
+    /// assert_eq!(hits.get("home")?.as_deref(), Some(&b"5"[..]));
+    /// # Ok::<(), drumlin::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Db::write`](crate::Db::write), and `InvalidArgument` if the keyspace has no merge operator or the
+    /// store was opened without it.
+    pub fn merge(&self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<Seq> {
+        self.write_one(self.store.durability(), |batch, bounds| {
+            batch.merge(bounds, &self.state, key.as_ref(), operand.as_ref());
+        })
+    }
+
+    /// Merges `operand` like [`Keyspace::merge`], with the given durability.
+    ///
+    /// # Errors
+    /// Those of [`Keyspace::merge`].
+    pub fn merge_with(
+        &self,
+        key: impl AsRef<[u8]>,
+        operand: impl AsRef<[u8]>,
+        durability: Durability,
+    ) -> Result<Seq> {
+        self.write_one(durability, |batch, bounds| {
+            batch.merge(bounds, &self.state, key.as_ref(), operand.as_ref());
+        })
+    }
+
+    /// Returns the current value under `key`, or `None` if there is none or it has expired.
+    ///
+    /// A lookup searches the memtables and then at most one table of each run, newest level first. Filters skip most
+    /// tables that lack the key, so a lookup usually reads one block, from the block cache or from the file. The value
+    /// keeps that block in memory as long as it is alive: copy the bytes to keep them for long.
+    ///
+    /// ```
+    /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+    /// # let db = drumlin::Db::open(dir.path())?;
+    /// # let users = db.keyspace("users")?;
+    /// users.put("ada", "1815")?;
+    /// let born = users.get("ada")?.expect("a value");
+    /// assert_eq!(&*born, b"1815");
+    /// # Ok::<(), drumlin::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// - `Corruption`: a table is damaged, or the merge operator refused the operands of the key.
+    /// - `InvalidOption`: the key has operands, but the store was opened without the merge operator.
+    /// - `Bug`: the merge operator panicked.
+    /// - `InvalidArgument`: the keyspace was dropped. `Closed`: the store was closed.
+    /// - `Io`, `TooManyFiles`: a system call failed.
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
+        self.store.get(&self.state, key.as_ref(), None)
+    }
+
+    /// Returns whether `key` has a value. It costs as much as [`Keyspace::get`].
+    ///
+    /// # Errors
+    /// Those of [`Keyspace::get`].
+    pub fn contains_key(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        Ok(self.get(key)?.is_some())
+    }
+
+    /// Returns the values under `keys`, in the order of `keys`, all of the same state of the store.
+    ///
+    /// It is usually faster than one [`Keyspace::get`] for each key. Blocks that are not in memory are read in
+    /// parallel, level by level, and keys that are close to each other share blocks.
+    ///
+    /// ```
+    /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+    /// # let db = drumlin::Db::open(dir.path())?;
+    /// # let users = db.keyspace("users")?;
+    /// users.put("ada", "1815")?;
+    /// let found = users.multi_get(["ada", "bob"])?;
+    /// assert_eq!(found[0].as_deref(), Some(&b"1815"[..]));
+    /// assert!(found[1].is_none());
+    /// # Ok::<(), drumlin::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Keyspace::get`]. One failed key fails the call.
+    pub fn multi_get<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>) -> Result<Vec<Option<Slice>>> {
+        let keys: Vec<K> = keys.into_iter().collect();
+        let keys: Vec<&[u8]> = keys.iter().map(|k| k.as_ref()).collect();
+        self.store.multi_get(&self.state, &keys, None)
+    }
+
+    /// Returns an iterator over the entries of `range` in key order. It is double-ended.
+    ///
+    /// It reads the state of the store at this call; later writes do not change what it returns. The call does no I/O.
+    /// The first step searches every run that overlaps the range. Each later step merges the runs and copies the key.
+    /// [`Keyspace::cursor`] is cheaper for repeated seeks. While the iterator is alive, the tables that it reads stay
+    /// on disk.
+    ///
+    /// ```
+    /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+    /// # let db = drumlin::Db::open(dir.path())?;
+    /// # let users = db.keyspace("users")?;
+    /// users.put("ada", "1815")?;
+    /// users.put("grace", "1906")?;
+    /// let (key, _) = users.range("b"..).next().expect("an entry")?;
+    /// assert_eq!(&*key, b"grace");
+    /// # Ok::<(), drumlin::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The items carry the errors, those of [`Keyspace::get`]; see [`Iter`].
+    pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Iter {
+        self.store.iter(&self.state, key_range(range), None)
+    }
+
+    /// Returns an iterator over the entries whose keys start with `prefix`. Otherwise like [`Keyspace::range`].
+    ///
+    /// ```
+    /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+    /// # let db = drumlin::Db::open(dir.path())?;
+    /// # let users = db.keyspace("users")?;
+    /// users.put("ada", "1815")?;
+    /// users.put("adam", "1973")?;
+    /// users.put("bob", "1950")?;
+    /// assert_eq!(users.prefix("ad").count(), 2);
+    /// # Ok::<(), drumlin::Error>(())
+    /// ```
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Iter {
+        self.store.iter(&self.state, KeyRange::prefix(prefix.as_ref()), None)
+    }
+
+    /// Returns an iterator over all entries. Otherwise like [`Keyspace::range`].
+    ///
+    /// ```
+    /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+    /// # let db = drumlin::Db::open(dir.path())?;
+    /// # let users = db.keyspace("users")?;
+    /// users.put("ada", "1815")?;
+    /// for entry in users.iter().rev() {
+    ///     let (key, value) = entry?;
+    ///     assert_eq!((&*key, &*value), (&b"ada"[..], &b"1815"[..]));
+    /// }
+    /// # Ok::<(), drumlin::Error>(())
+    /// ```
+    pub fn iter(&self) -> Iter {
+        self.store.iter(&self.state, KeyRange::all(), None)
+    }
+
+    /// Returns the entry with the smallest key.
+    ///
+    /// # Errors
+    /// Those of a step of [`Iter`].
+    pub fn first_key_value(&self) -> Result<Option<(Slice, Slice)>> {
+        self.iter().next().transpose()
+    }
+
+    /// Returns the entry with the largest key.
+    ///
+    /// ```
+    /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+    /// # let users = drumlin::Db::open(dir.path())?.keyspace("users")?;
+    /// users.put("ada", "1815")?;
+    /// users.put("grace", "1906")?;
+    /// let (key, _) = users.last_key_value()?.expect("two entries");
+    /// assert_eq!(&*key, b"grace");
+    /// # Ok::<(), drumlin::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of a step of [`Iter`].
+    pub fn last_key_value(&self) -> Result<Option<(Slice, Slice)>> {
+        self.iter().next_back().transpose()
+    }
+
+    /// Returns whether there is no entry. Costs as much as the first step of an iterator.
+    ///
+    /// # Errors
+    /// Those of a step of [`Iter`].
+    pub fn is_empty(&self) -> Result<bool> {
+        Ok(self.iter().keys_only().next().transpose()?.is_none())
+    }
+
+    /// Estimates the number of keys without reading any. Overwritten and deleted keys count until they are compacted.
+    ///
+    /// # Errors
+    /// `Closed`; `InvalidArgument` if the keyspace was dropped.
+    pub fn approximate_len(&self) -> Result<u64> {
+        self.store.approximate_len(&self.state)
+    }
+
+    /// Estimates the bytes on disk of the tables' parts that hold keys of `range`. Reads indexes only; memtables do not
+    /// count.
+    ///
+    /// # Errors
+    /// `Closed`, `Corruption`, `Io`, `TooManyFiles`; `InvalidArgument` if the keyspace was dropped.
+    pub fn approximate_size<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<u64> {
+        self.store.approximate_size(&self.state, &key_range(range))
+    }
+
+    /// Returns a cursor over `range`, for repeated seeks. It reads the state of the store at this call.
+    ///
+    /// It copies no keys or values, and a later seek opens nothing again. The call itself opens only tables that hold
+    /// range tombstones. While the cursor is alive, the tables that it reads stay on disk.
+    ///
+    /// ```
+    /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+    /// # let db = drumlin::Db::open(dir.path())?;
+    /// # let users = db.keyspace("users")?;
+    /// users.put("ada", "1815")?;
+    /// let mut cursor = users.cursor("a"..)?;
+    /// assert!(cursor.seek("ac")?);
+    /// assert_eq!(cursor.entry(), Some((&b"ada"[..], &b"1815"[..])));
+    /// # Ok::<(), drumlin::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Keyspace::get`].
+    pub fn cursor<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<RangeCursor> {
+        self.store.cursor(&self.state, key_range(range), None)
+    }
+
+    /// Returns the name and arguments of the compaction policy, such as `leveling:10`. It is empty once the keyspace
+    /// was dropped.
+    pub fn policy(&self) -> String {
+        self.store.policy_name(&self.state)
+    }
+
+    /// Returns the tuning that the compaction policy uses at present, and the reasons for it, as readable text lines.
+    /// It is empty for a policy that has no state besides its name and arguments.
+    pub fn policy_state(&self) -> String {
+        self.store.policy_state(&self.state)
+    }
+
+    /// Replaces the compaction policy. The change takes effect at once and is durable when the call returns.
+    ///
+    /// `name` is a policy with optional arguments, such as `arce` or `leveling:10`. It is the same as setting the
+    /// option `compaction`. The policy changes the shape and the cost of the tree, never the results of reads. The new
+    /// policy reshapes the tree in the background.
+    ///
+    /// ```
+    /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+    /// # let db = drumlin::Db::open(dir.path())?;
+    /// # let users = db.keyspace("users")?;
+    /// users.set_policy("leveling:10")?;
+    /// assert_eq!(users.policy(), "leveling:10");
+    /// # Ok::<(), drumlin::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `InvalidOption` for an unknown name or an argument out of bounds; nothing changes then. Otherwise those of
+    /// [`Keyspace::set_option`].
+    pub fn set_policy(&self, name: &str) -> Result<()> {
+        self.store.set_policy(&self.state, name)
+    }
+
+    /// Returns the names and values of all options of the keyspace.
+    pub fn options(&self) -> Vec<(&'static str, String)> {
+        self.state.options.load().pairs()
+    }
+
+    /// Sets the option `name` of the keyspace. The change takes effect at once and is durable when the call returns.
+    ///
+    /// `docs/options.md` and [`options_help`](crate::options_help) list names, units and bounds. An option of the file
+    /// format, such as `compression`, applies to files written later. A call costs one fsync of the manifest.
+    ///
+    /// ```
+    /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+    /// # let db = drumlin::Db::open(dir.path())?;
+    /// # let users = db.keyspace("users")?;
+    /// users.set_option("ttl_seconds", "3600")?;
+    /// users.put("session", "42")?; // expires after an hour
+    /// # Ok::<(), drumlin::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// - `InvalidOption`: names the option, the value and the bounds. Nothing changes.
+    /// - `NoSpace`: the disk has no space for the change. Nothing changes.
+    /// - `InvalidArgument`: the keyspace was dropped.
+    /// - `ReadOnly`, `Poisoned`, `Closed`. `Io`: writing the manifest failed; writes fail from now on.
+    pub fn set_option(&self, name: &str, value: &str) -> Result<()> {
+        self.store.set_keyspace_options(&self.state, &[(name.to_owned(), value.to_owned())])
+    }
+
+    /// Writes the memtables of the keyspace to tables, and waits until the tables are durable.
+    ///
+    /// Afterwards all earlier writes survive power loss, including writes with `Durability::None`. Frequent flushes
+    /// make small tables and more compaction work: to make writes durable, [`Db::sync`](crate::Db::sync) is cheaper.
+    ///
+    /// # Errors
+    /// Those of [`Db::flush`](crate::Db::flush), and `InvalidArgument` if the keyspace was dropped.
+    pub fn flush(&self) -> Result<()> {
+        self.store.flush(Some(&self.state))
+    }
+
+    /// Flushes the keyspace, compacts all tables that overlap `range` into one run of the deepest level in use, and
+    /// waits for it.
+    ///
+    /// That removes deleted, overwritten and expired entries that no snapshot needs. It reads and rewrites all of these
+    /// tables, and needs disk space for the new ones before the old ones are removed. Reads and writes go on meanwhile.
+    /// The call waits for running compactions of the keyspace, and no others start until it begins.
+    ///
+    /// ```
+    /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+    /// # let db = drumlin::Db::open(dir.path())?;
+    /// # let users = db.keyspace("users")?;
+    /// users.put("ada", "1815")?;
+    /// users.compact("a".."n")?;
+    /// users.compact::<&str>(..)?;
+    /// # Ok::<(), drumlin::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// - Fails if part of the range cannot be compacted (such as a damaged table); that part stays as it was.
+    /// - `NoSpace`: compactions wait for disk space.
+    /// - Those of [`Keyspace::flush`], and the error of a compaction that has failed three times in a row.
+    pub fn compact<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<()> {
+        self.store.compact(&self.state, key_range(range))
+    }
+}
+
+impl std::fmt::Debug for Keyspace {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Keyspace({:?})", self.state.name)
+    }
+}

@@ -1,0 +1,113 @@
+//! Snapshots: one state of the whole store, readable until the snapshot is dropped.
+
+use super::keyspace::Keyspace;
+use super::open_store::OpenStore;
+use crate::base::error::Result;
+use crate::base::key_range::key_range;
+use crate::base::slice::Slice;
+use crate::base::snapshots::SnapshotGuard;
+use crate::ops::iter::Iter;
+use crate::ops::range_cursor::RangeCursor;
+use drumlin_env::sync::Arc;
+use drumlin_types::{KeyRange, Seq};
+use std::ops::RangeBounds;
+
+/// Consistent view of the whole store. [`Db::snapshot`](crate::Db::snapshot) takes it.
+///
+/// A read sees the commits up to its sequence number; TTLs are judged at the time the snapshot was taken, not at the
+/// time of the read.
+///
+/// Taking a snapshot costs little. While it is alive, compactions keep every version that it can see, so a long-lived
+/// snapshot makes the store grow. It also keeps the store open. After [`Db::close`](crate::Db::close) its reads fail
+/// with `Closed`. It is not durable: it ends with the process.
+///
+/// ```
+/// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+/// # let db = drumlin::Db::open(dir.path())?;
+/// # let users = db.keyspace("users")?;
+/// users.put("ada", "1815")?;
+/// let snapshot = db.snapshot();
+/// users.delete_range("a".."z")?;
+/// assert_eq!(snapshot.range(&users, "a".."z").count(), 1);
+/// # Ok::<(), drumlin::Error>(())
+/// ```
+pub struct Snapshot {
+    pub(crate) store: Arc<OpenStore>,
+    pub(crate) guard: SnapshotGuard,
+}
+
+impl Snapshot {
+    /// Returns the sequence number of the last commit that the snapshot sees.
+    pub fn seq(&self) -> Seq {
+        self.guard.moment.seq
+    }
+
+    /// Returns the value under `key` in `keyspace`, as of the snapshot. Costs as much as
+    /// [`Keyspace::get`](crate::Keyspace::get).
+    ///
+    /// # Errors
+    /// Those of [`Keyspace::get`](crate::Keyspace::get), and `InvalidArgument` for a keyspace of another store.
+    pub fn get(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
+        self.store.check_own(&keyspace.state)?;
+        self.store.get(&keyspace.state, key.as_ref(), Some(self.guard.moment))
+    }
+
+    /// Returns the values under `keys` in `keyspace`, in the order of `keys`, as of the snapshot.
+    ///
+    /// # Errors
+    /// Those of [`Snapshot::get`].
+    pub fn multi_get<K: AsRef<[u8]>>(
+        &self,
+        keyspace: &Keyspace,
+        keys: impl IntoIterator<Item = K>,
+    ) -> Result<Vec<Option<Slice>>> {
+        self.store.check_own(&keyspace.state)?;
+        let keys: Vec<K> = keys.into_iter().collect();
+        let keys: Vec<&[u8]> = keys.iter().map(|k| k.as_ref()).collect();
+        self.store.multi_get(&keyspace.state, &keys, Some(self.guard.moment))
+    }
+
+    /// Returns whether `key` has a value in `keyspace`, as of the snapshot.
+    ///
+    /// # Errors
+    /// Those of [`Snapshot::get`].
+    pub fn contains_key(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<bool> {
+        Ok(self.get(keyspace, key)?.is_some())
+    }
+
+    /// Returns an iterator over all entries of `keyspace`, as of the snapshot.
+    pub fn iter(&self, keyspace: &Keyspace) -> Iter {
+        self.store.iter(&keyspace.state, KeyRange::all(), Some(self.guard.moment))
+    }
+
+    /// Returns an iterator over the entries of `range` in `keyspace` in key order, as of the snapshot. The iterator
+    /// stays usable after the snapshot is dropped. Its items carry the errors; see [`Iter`].
+    pub fn range<K: AsRef<[u8]>>(&self, keyspace: &Keyspace, range: impl RangeBounds<K>) -> Iter {
+        self.store.iter(&keyspace.state, key_range(range), Some(self.guard.moment))
+    }
+
+    /// Returns a cursor over `range` in `keyspace`, as of the snapshot. The cursor stays usable after the snapshot is
+    /// dropped.
+    ///
+    /// # Errors
+    /// Those of [`Snapshot::get`].
+    pub fn cursor<K: AsRef<[u8]>>(
+        &self,
+        keyspace: &Keyspace,
+        range: impl RangeBounds<K>,
+    ) -> Result<RangeCursor> {
+        self.store.cursor(&keyspace.state, key_range(range), Some(self.guard.moment))
+    }
+
+    /// Returns an iterator over the entries of `keyspace` whose keys start with `prefix`, as of the snapshot. See
+    /// [`Snapshot::range`].
+    pub fn prefix(&self, keyspace: &Keyspace, prefix: impl AsRef<[u8]>) -> Iter {
+        self.store.iter(&keyspace.state, KeyRange::prefix(prefix.as_ref()), Some(self.guard.moment))
+    }
+}
+
+impl std::fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Snapshot(#{})", self.seq())
+    }
+}

@@ -1,0 +1,219 @@
+//! The error type of the crate. An error has a category and a text, and names the file and offset where there is one.
+//! Its text never holds user keys or values.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Result type of every fallible call of the crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Error category.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The name, value or combination of options is invalid. Nothing changed.
+    InvalidOption,
+    /// An argument is invalid: a key or value that is too long, an empty range, an unknown keyspace.
+    InvalidArgument,
+    /// The directory holds no store.
+    NotFound,
+    /// The directory is not empty and holds no Drumlin store.
+    NotAStore,
+    /// The store was written by a newer version of Drumlin.
+    NewerFormat,
+    /// The store is already open, in another process or in this one.
+    Locked,
+    /// Bytes on disk differ from what was written. The error names the file and offset.
+    Corruption,
+    /// A call of the operating system failed.
+    Io,
+    /// The disk or the disk budget is full. Writes can be repeated once there is free space.
+    NoSpace,
+    /// The process or the system has reached its limit of open files. Calls can be repeated once other files are closed
+    /// or the limit (`ulimit -n`) is raised.
+    TooManyFiles,
+    /// A write waited longer than the write timeout, or another checkpoint is in progress.
+    Busy,
+    /// An earlier failure stopped all writes until the store is reopened; reads still work. The cause is a failed write
+    /// of the log or the manifest, or a panic in the background.
+    Poisoned,
+    /// The store was opened read-only.
+    ReadOnly,
+    /// The store was closed.
+    Closed,
+    /// An internal invariant of Drumlin is violated, or a merge operator panicked.
+    Bug,
+}
+
+/// Error codes for limits. They are the same on all Unix systems.
+const ENFILE: i32 = 23;
+const EMFILE: i32 = 24;
+const EFBIG: i32 = 27;
+
+/// Error of a call. Cheap to clone.
+#[derive(Clone)]
+pub struct Error(Arc<Inner>);
+
+struct Inner {
+    kind: ErrorKind,
+    what: String,
+    path: Option<PathBuf>,
+    offset: Option<u64>,
+    key: Option<Box<[u8]>>,
+    source: Option<io::Error>,
+}
+
+impl Error {
+    /// Creates an error of `kind` with the text `what`.
+    pub(crate) fn new(kind: ErrorKind, what: impl Into<String>) -> Error {
+        Error(Arc::new(Inner { kind, what: what.into(), path: None, offset: None, key: None, source: None }))
+    }
+
+    /// Creates the error for a write to a store that was opened read-only.
+    pub(crate) fn read_only() -> Error {
+        Error::new(ErrorKind::ReadOnly, "the store was opened read-only: nothing in it can be changed")
+    }
+
+    /// Creates the error for damage in `path` at `offset`.
+    pub(crate) fn corruption(path: &Path, offset: u64, what: impl Into<String>) -> Error {
+        Error(Arc::new(Inner {
+            kind: ErrorKind::Corruption,
+            what: what.into(),
+            path: Some(path.to_owned()),
+            offset: Some(offset),
+            key: None,
+            source: None,
+        }))
+    }
+
+    /// Creates the error for a failed system call on `path`. A full disk becomes [`ErrorKind::NoSpace`], too many open
+    /// files become [`ErrorKind::TooManyFiles`], and the text names the limit that was reached.
+    pub(crate) fn io(path: &Path, what: &str, source: io::Error) -> Error {
+        let kind = match (source.kind(), source.raw_os_error()) {
+            (io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded, _) => ErrorKind::NoSpace,
+            (_, Some(EMFILE | ENFILE)) => ErrorKind::TooManyFiles,
+            _ => ErrorKind::Io,
+        };
+        let limit = match source.raw_os_error() {
+            Some(EMFILE) => ": the process may open no more files (RLIMIT_NOFILE, `ulimit -n`)",
+            Some(ENFILE) => ": the system can open no more files (fs.file-max)",
+            Some(EFBIG) => {
+                ": a file may be no larger (RLIMIT_FSIZE, `ulimit -f`, or the file system's limit)"
+            }
+            _ => "",
+        };
+        Error(Arc::new(Inner {
+            kind,
+            what: format!("{what}{limit}"),
+            path: Some(path.to_owned()),
+            offset: None,
+            key: None,
+            source: Some(source),
+        }))
+    }
+
+    /// Creates an error of `kind` with the text `what`, about the file at `path`.
+    pub(crate) fn file(kind: ErrorKind, path: &Path, what: impl Into<String>) -> Error {
+        let path = Some(path.to_owned());
+        Error(Arc::new(Inner { kind, what: what.into(), path, offset: None, key: None, source: None }))
+    }
+
+    /// Returns the same error with another kind. It keeps the text, the file and the cause.
+    pub(crate) fn with_kind(&self, kind: ErrorKind) -> Error {
+        let inner = &self.0;
+        Error(Arc::new(Inner {
+            kind,
+            what: match &inner.source {
+                Some(source) => format!("{}: {source}", inner.what),
+                None => inner.what.clone(),
+            },
+            path: inner.path.clone(),
+            offset: inner.offset,
+            key: inner.key.clone(),
+            source: None,
+        }))
+    }
+
+    /// Returns the same error, marked as one that affects only the versions of `key`.
+    pub(crate) fn with_key(&self, key: &[u8]) -> Error {
+        let inner = &self.0;
+        Error(Arc::new(Inner {
+            kind: inner.kind,
+            what: inner.what.clone(),
+            path: inner.path.clone(),
+            offset: inner.offset,
+            key: Some(key.into()),
+            source: None,
+        }))
+    }
+
+    /// Returns the error category.
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+
+    /// Returns the file concerned, if there is one.
+    pub fn path(&self) -> Option<&Path> {
+        self.0.path.as_deref()
+    }
+
+    /// Returns the offset in that file, if known.
+    pub fn offset(&self) -> Option<u64> {
+        self.0.offset
+    }
+
+    /// Returns whether the call lacked disk space or file descriptors. It had no effect and may succeed later.
+    pub(crate) fn is_shortage(&self) -> bool {
+        matches!(self.kind(), ErrorKind::NoSpace | ErrorKind::TooManyFiles)
+    }
+
+    /// Returns the key whose merge operands could not be merged, if that is the cause. All other keys are readable. The
+    /// key is user data, so the error's text never contains it.
+    pub fn key(&self) -> Option<&[u8]> {
+        self.0.key.as_deref()
+    }
+
+    /// Returns whether the kind is [`ErrorKind::Corruption`].
+    pub fn is_corruption(&self) -> bool {
+        self.kind() == ErrorKind::Corruption
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let inner = &self.0;
+        match inner.kind {
+            ErrorKind::Corruption => f.write_str("corruption: ")?,
+            ErrorKind::NoSpace => f.write_str("no space: ")?,
+            ErrorKind::Poisoned => f.write_str("store is read-only after a failure: ")?,
+            ErrorKind::Bug => f.write_str("broken invariant: ")?,
+            _ => {}
+        }
+        f.write_str(&inner.what)?;
+        if let Some(path) = &inner.path {
+            write!(f, " ({}", path.display())?;
+            if let Some(offset) = inner.offset {
+                write!(f, ", offset {offset}")?;
+            }
+            f.write_str(")")?;
+        }
+        if let Some(source) = &inner.source {
+            write!(f, ": {source}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {self}", self.0.kind)
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.source.as_ref().map(|e| e as _)
+    }
+}

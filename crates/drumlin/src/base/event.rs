@@ -1,0 +1,78 @@
+//! Events that the store reports to a listener while it runs.
+
+use crate::base::error::Error;
+
+/// Event in the background or during open and close. Events hold no user keys or values.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Event {
+    /// A background job failed. It is repeated later, or its inputs stay unchanged.
+    BackgroundError {
+        /// Kind of the job: `flush`, `merge` (a compaction), `log` (preallocation), `maintenance` or `decisions`.
+        job: &'static str,
+        /// Cause of the failure.
+        error: Error,
+    },
+    /// The log or the manifest failed, or a background thread panicked. Writes fail from now on; reads still work.
+    Poisoned {
+        /// The first failure.
+        error: Error,
+    },
+    /// A part of the stored state was unusable and was replaced by defaults.
+    StateIgnored {
+        /// The part of the state, and why it was unusable.
+        what: String,
+    },
+    /// A merge operator was given for a keyspace that does not exist. It takes effect when the keyspace is created.
+    OperatorUnused {
+        /// Name of the keyspace.
+        keyspace: String,
+        /// Name of the operator.
+        operator: String,
+    },
+    /// A compaction policy panicked. A fallback policy replaces it until the store is closed. No data is affected.
+    PolicyFailed {
+        /// Name of the keyspace.
+        keyspace: String,
+        /// Name of the policy that panicked.
+        policy: String,
+    },
+    /// The number of compaction slots has changed. The store tunes it by measurement when the option `workers` is 0.
+    SlotsChanged {
+        /// Number of slots before the change.
+        before: usize,
+        /// Number of slots after the change.
+        slots: usize,
+        /// Reason for the change, with the measured numbers.
+        reason: String,
+    },
+    /// The store was closed. Live iterators and cursors can still read the state that they have pinned. Reads through
+    /// snapshots fail.
+    Closed {
+        /// Number of live iterators and cursors.
+        iterators: u64,
+        /// Number of live snapshots.
+        snapshots: u64,
+    },
+    /// Open found an unreferenced table that contains sequence numbers newer than anything recovered. The table was
+    /// renamed to `*.lost` and is ignored. Repair reads it only when the manifest is unusable.
+    SetAside {
+        /// New path of the file.
+        file: std::path::PathBuf,
+    },
+    /// Recovery completed.
+    Recovered {
+        /// Number of commits read from the log.
+        commits: u64,
+        /// Bytes of log read.
+        log_bytes: u64,
+        /// Whether bytes after the last complete record were discarded, as an interrupted write leaves them.
+        torn: bool,
+    },
+}
+
+/// Receives events, on the thread where they occur. It must not call back into the store.
+pub trait EventListener: Send + Sync {
+    /// Called for each event.
+    fn on_event(&self, event: &Event);
+}

@@ -1,0 +1,205 @@
+//! Counters and gauges of the store. Counters only grow since open; gauges are marked as such.
+
+use drumlin_env::sync::plain::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Numbers of entries that a flush or compaction read, wrote and dropped, by reason.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub(crate) struct MergeCounts {
+    pub(crate) read: u64,
+    pub(crate) written: u64,
+    /// Entries hidden by a newer version that the same snapshots see.
+    pub(crate) superseded: u64,
+    /// Obsolete tombstones, and values that range tombstones cover.
+    pub(crate) deleted: u64,
+    /// Merge operands combined into another entry.
+    pub(crate) folded: u64,
+}
+
+impl MergeCounts {
+    /// Returns the number of entries dropped for any reason.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.superseded + self.deleted + self.folded
+    }
+}
+
+macro_rules! metrics {
+    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
+        /// The store's counters, updated by all threads.
+        #[derive(Default)]
+        pub(crate) struct Counters {
+            $(pub(crate) $name: AtomicU64,)*
+        }
+
+        /// Values of the store's counters and gauges at one time.
+        #[derive(Clone, Debug, Default, PartialEq)]
+        #[non_exhaustive]
+        pub struct Metrics {
+            $($(#[$doc])* pub $name: u64,)*
+        }
+
+        impl Counters {
+            /// Reads all counters. The caller fills in the gauges.
+            pub(crate) fn read(&self) -> Metrics {
+                Metrics { $($name: self.$name.load(Relaxed),)* }
+            }
+        }
+
+        impl Metrics {
+            /// Returns every value with its name, in the order of declaration.
+            pub fn to_pairs(&self) -> Vec<(&'static str, u64)> {
+                vec![$((stringify!($name), self.$name),)*]
+            }
+        }
+    };
+}
+
+metrics! {
+    /// Commits written.
+    commits,
+    /// Operations written.
+    operations,
+    /// Key and value bytes of written operations.
+    user_bytes_written,
+    /// Bytes of log records.
+    log_bytes_written,
+    /// Syncs of log segments.
+    log_syncs,
+    /// Sync calls on files and directories, by all stores of the environment.
+    syncs,
+    /// Point lookups.
+    gets,
+    /// Tables that lookups skipped because the filter excluded the key.
+    filter_negatives,
+    /// Tables that lookups searched without finding a version of the key. With filters these are false positives.
+    lookup_tables_absent,
+    /// Tables that lookups searched and that had a version of the key.
+    lookup_tables_found,
+    /// Point lookups whose result came from a table.
+    lookups_from_tables,
+    /// Iterators created.
+    scans,
+    /// Entries that scans read and did not return: deleted, hidden, or older versions. Dropped keyspaces do not count.
+    scan_entries_passed,
+    /// Times that a scan skipped a key span that an earlier scan had found empty. Dropped keyspaces do not count.
+    scan_spans_skipped,
+    /// Flushes installed.
+    flushes,
+    /// Bytes of tables written by flushes.
+    flush_bytes_written,
+    /// Compaction pieces (subcompactions) installed.
+    merges,
+    /// Bytes of tables written by compactions.
+    merge_bytes_written,
+    /// Bytes of tables read by compactions. A table that a compaction takes in part counts with that part.
+    merge_bytes_read,
+    /// Largest number of pieces that ran at the same time.
+    merges_most_parallel,
+    /// Gauge: compaction slots, the number of pieces that may run at the same time.
+    merge_slots,
+    /// Microseconds during which compactions into two or more levels ran at the same time.
+    merges_cross_level_micros,
+    /// Entries read by compactions.
+    merge_entries_read,
+    /// Entries that compactions and flushes dropped because newer versions hide them.
+    entries_superseded,
+    /// Entries that compactions and flushes dropped as deleted: tombstones and the entries that they hide.
+    entries_deleted,
+    /// Merge operands that compactions and flushes combined into another entry.
+    entries_folded,
+    /// Bytes of the largest piece that a compaction wrote.
+    merge_largest_bytes,
+    /// Trivial moves: compaction pieces whose files changed level or run without being read.
+    moves,
+    /// Policy calls: times that a compaction policy was asked for a decision.
+    policy_asked,
+    /// CPU nanoseconds of policy calls, including the admission of their plans.
+    policy_nanos,
+    /// Longest policy call in elapsed nanoseconds.
+    policy_longest_nanos,
+    /// CPU nanoseconds of background searches of policies.
+    search_nanos,
+    /// Failed background jobs.
+    background_errors,
+    /// Writes that waited because too many runs cover a key.
+    stalls_runs,
+    /// Microseconds that writes waited for that reason.
+    stall_micros_runs,
+    /// Writes that waited because the memtables were full.
+    stalls_memory,
+    /// Microseconds that writes waited for that reason.
+    stall_micros_memory,
+    /// Longest wait of a write, in microseconds.
+    stall_longest_micros,
+    /// Bytes read by open: manifest, log and table tails.
+    open_bytes_read,
+    /// Commits read from the log by open.
+    recovered_commits,
+    /// Block cache hits.
+    cache_hits,
+    /// Block cache misses.
+    cache_misses,
+    /// Gauge: bytes in the block cache.
+    cache_bytes,
+    /// Gauge: bytes in memtables.
+    memtable_bytes,
+    /// Gauge: bytes of log segments that recovery would read.
+    log_bytes_live,
+    /// Gauge: bytes of the filters of all tables.
+    filter_bytes,
+    /// Gauge: bytes of tables in the current versions.
+    table_bytes,
+    /// Gauge: runs in all keyspaces.
+    runs,
+    /// Gauge: live snapshots.
+    snapshots,
+    /// Gauge: live iterators and cursors.
+    iterators,
+    /// Gauge: scheduled compactions (tickets) that have not finished.
+    tickets,
+    /// Plans admitted.
+    plans_admitted,
+    /// Plans refused.
+    plans_refused,
+    /// Bytes of manifest edits.
+    manifest_bytes_written,
+    /// Manifest rewrites.
+    manifest_rewrites,
+}
+
+impl Counters {
+    pub(crate) fn add(counter: &AtomicU64, n: u64) {
+        counter.fetch_add(n, Relaxed);
+    }
+
+    fn dropped(&self, counts: &MergeCounts) {
+        Counters::add(&self.entries_superseded, counts.superseded);
+        Counters::add(&self.entries_deleted, counts.deleted);
+        Counters::add(&self.entries_folded, counts.folded);
+    }
+
+    pub(crate) fn merged(&self, counts: &MergeCounts, bytes_in: u64, bytes_out: u64) {
+        Counters::add(&self.merges, 1);
+        Counters::add(&self.merge_bytes_read, bytes_in);
+        Counters::add(&self.merge_bytes_written, bytes_out);
+        Counters::add(&self.merge_entries_read, counts.read);
+        self.merge_largest_bytes.fetch_max(bytes_out, Relaxed);
+        self.dropped(counts);
+    }
+
+    /// Counts `times` policy calls, with their CPU time and the elapsed time of the longest.
+    pub(crate) fn asked(&self, times: u64, nanos: u64, longest_nanos: u64) {
+        Counters::add(&self.policy_asked, times);
+        Counters::add(&self.policy_nanos, nanos);
+        self.policy_longest_nanos.fetch_max(longest_nanos, Relaxed);
+    }
+
+    pub(crate) fn moved(&self) {
+        Counters::add(&self.moves, 1);
+    }
+
+    pub(crate) fn flushed(&self, counts: &MergeCounts, bytes: u64) {
+        Counters::add(&self.flushes, 1);
+        Counters::add(&self.flush_bytes_written, bytes);
+        self.dropped(counts);
+    }
+}

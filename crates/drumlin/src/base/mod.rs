@@ -1,0 +1,15 @@
+//! Types that every other folder uses and that depend on no other folder: errors, events, counters, the internal
+//! iterator interface, range tombstones, merge operators, and the rules that resolve versions to a value.
+
+pub(crate) mod cursor;
+pub(crate) mod decisions;
+pub(crate) mod dir_lock;
+pub(crate) mod error;
+pub(crate) mod event;
+pub(crate) mod key_range;
+pub(crate) mod merge_operator;
+pub(crate) mod metrics;
+pub(crate) mod rangedel;
+pub(crate) mod resolve;
+pub(crate) mod slice;
+pub(crate) mod snapshots;

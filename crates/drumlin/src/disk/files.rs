@@ -1,0 +1,151 @@
+//! The files of an open store: the directory, file numbers, and open tables.
+//!
+//! Invariants:
+//! - A file number is used once (order rule O4).
+//! - The number of every table is below the lease in the manifest. A table with a larger number proves that the
+//!   manifest was truncated.
+//! - The store's clock never goes back, not even across restarts.
+
+use crate::base::dir_lock::DirLock;
+use crate::base::error::{Error, ErrorKind, Result};
+use crate::table::{BlockCache, TableCache};
+use crate::version::Obsolete;
+use drumlin_env::sync::{Arc, atomic};
+use drumlin_env::{Env, FileKind};
+use drumlin_format::manifest::{Change, Edit};
+use drumlin_format::names::FileName;
+use drumlin_types::TableId;
+use std::path::{Path, PathBuf};
+
+/// Distance by which the lease in the manifest is ahead of the next file number. A table that is created and removed
+/// between two edits leaves no trace on disk, and its number is still not used again (order rule O4).
+pub(crate) const NUMBER_LEASE: u64 = 256;
+
+/// The store's directory and everything that is open in it.
+pub(crate) struct Files {
+    pub(crate) env: Env,
+    pub(crate) dir: PathBuf,
+    /// The open tables.
+    pub(crate) tables: TableCache,
+    /// Cache of table blocks.
+    pub(crate) cache: Arc<BlockCache>,
+    /// Files to be unlinked.
+    pub(crate) obsolete: Arc<Obsolete>,
+    /// Seed of the filter hashes.
+    pub(crate) filter_seed: u64,
+    /// Largest time returned so far, or held by the manifest, in Unix microseconds.
+    last_clock: atomic::AtomicU64,
+    next_number: atomic::AtomicU64,
+    /// Lease: the manifest allows table numbers below this one.
+    leased: atomic::AtomicU64,
+    lock: Arc<DirLock>,
+}
+
+/// Arguments of [`Files::new`], from recovery.
+pub(crate) struct FilesParts {
+    pub(crate) env: Env,
+    pub(crate) dir: PathBuf,
+    pub(crate) tables: TableCache,
+    pub(crate) cache: Arc<BlockCache>,
+    pub(crate) obsolete: Arc<Obsolete>,
+    pub(crate) filter_seed: u64,
+    pub(crate) last_clock: u64,
+    pub(crate) next_number: u64,
+    pub(crate) lock: Arc<DirLock>,
+}
+
+impl Files {
+    pub(crate) fn new(parts: FilesParts) -> Files {
+        let FilesParts { env, dir, tables, cache, obsolete, filter_seed, last_clock, next_number, lock } =
+            parts;
+        Files {
+            env,
+            dir,
+            tables,
+            cache,
+            obsolete,
+            filter_seed,
+            last_clock: atomic::AtomicU64::new(last_clock),
+            next_number: atomic::AtomicU64::new(next_number),
+            leased: atomic::AtomicU64::new(next_number + NUMBER_LEASE),
+            lock,
+        }
+    }
+
+    /// Returns the monotonic time in microseconds.
+    pub(crate) fn now(&self) -> u64 {
+        self.env.clock().monotonic_micros()
+    }
+
+    /// Returns the Unix time in microseconds. It never goes back, not even across restarts.
+    pub(crate) fn unix_micros(&self) -> u64 {
+        let now = self.env.clock().unix_micros();
+        self.last_clock.fetch_max(now, atomic::Ordering::AcqRel).max(now)
+    }
+
+    /// Returns a file number that was never used.
+    pub(crate) fn fresh_number(&self) -> u64 {
+        self.next_number.fetch_add(1, atomic::Ordering::AcqRel)
+    }
+
+    /// Returns the number that the next file gets.
+    pub(crate) fn next_number(&self) -> u64 {
+        self.next_number.load(atomic::Ordering::Acquire)
+    }
+
+    /// Returns whether the lease in the manifest allows a table with this number.
+    pub(crate) fn is_leased(&self, number: u64) -> bool {
+        number < self.leased.load(atomic::Ordering::Acquire)
+    }
+
+    /// Returns the manifest change that extends the lease of table numbers.
+    pub(crate) fn lease(&self) -> Change {
+        Change::NextFile(self.next_number() + NUMBER_LEASE)
+    }
+
+    /// Records the lease in a durable `edit`.
+    pub(crate) fn note_lease(&self, edit: &Edit) {
+        for change in &edit.changes {
+            if let Change::NextFile(next) = change {
+                self.leased.fetch_max(*next, atomic::Ordering::AcqRel);
+            }
+        }
+    }
+
+    /// Returns the path of a table.
+    pub(crate) fn table_path(&self, id: TableId) -> PathBuf {
+        self.dir.join(FileName::Table(id).to_string())
+    }
+
+    /// Removes a table that no version refers to.
+    pub(crate) fn remove_table(&self, id: TableId) -> Result<()> {
+        self.tables.remove(id);
+        unlink(&self.env, &self.table_path(id), FileKind::Table)
+    }
+
+    /// Releases the directory lock, so that the store may be opened again.
+    pub(crate) fn unlock(&self) {
+        self.lock.release();
+    }
+}
+
+/// Refuses an empty path. Some calls would take it for the current directory, and others for no directory.
+pub(crate) fn check_path(path: &Path) -> Result<()> {
+    match path.as_os_str().is_empty() {
+        true => Err(Error::new(ErrorKind::InvalidArgument, "the path of the directory is empty")),
+        false => Ok(()),
+    }
+}
+
+/// Makes the directory entries of the files in `dir` durable.
+pub(crate) fn sync_dir(env: &Env, dir: &Path) -> Result<()> {
+    env.fs().sync_dir(dir).map_err(|e| Error::io(dir, "cannot sync the directory", e))
+}
+
+/// Unlinks a file. A missing file is not an error.
+pub(crate) fn unlink(env: &Env, path: &Path, kind: FileKind) -> Result<()> {
+    match env.fs().unlink(path, kind) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(Error::io(path, "cannot remove a file", e)),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,389 @@
+//! The flush lane: sealed memtables become runs of level 0, oldest first.
+//!
+//! 1. Take the oldest sealed memtables of a keyspace whose writers are done and whose commits are all visible. They are
+//!    flushed in the order in which they were sealed.
+//! 2. Compact them into tables with the usual rules. Tombstones are dropped only if the tree holds nothing older.
+//! 3. Sync the log up to the newest commit in them if another keyspace has writes in memory. Otherwise power loss could
+//!    keep this keyspace's later writes and lose another's earlier ones: a hole in the commit order, or half of a batch
+//!    over both. If no other keyspace has writes in memory, all commits up to the newest flushed one are in tables once
+//!    this flush is installed, and the log may lose them.
+//! 4. Install files, flushed sequence number and log floor in one edit. Log segments below the floor are recycled once
+//!    the edit is durable.
+
+use crate::background::{Lane, Step};
+use crate::base::cursor::Cursor;
+use crate::base::error::{ErrorKind, Result};
+use crate::base::rangedel::Fragmented;
+use crate::base::snapshots::Readers;
+use crate::compaction::claims::Flight;
+use crate::compaction::control::Control;
+use crate::compaction::executor::{MergeJob, MergeResult, Progress};
+use crate::compaction::merge::MergeRules;
+use crate::compaction::view::tree_view;
+use crate::keyspace::KeyspaceState;
+use crate::memtable::Memtable;
+use crate::store::memory;
+use crate::store::{Store, TreeStep};
+use crate::version::{FileMeta, KeyspaceEdit, Tree};
+use drumlin_env::sync::{Arc, Mutex, atomic};
+use drumlin_format::manifest::MAX_CHANGES;
+use drumlin_types::contract::legal::DropGuard;
+use drumlin_types::contract::{FileState, Outcome};
+use drumlin_types::{Key, KeyRange, Seq, TableId};
+use std::collections::BTreeSet;
+
+/// A running flush.
+struct FlushJob {
+    keyspace: Arc<KeyspaceState>,
+    memtables: Vec<Arc<Memtable>>,
+    merge: Option<Box<MergeJob>>,
+    max_seq: Seq,
+}
+
+/// The lane that flushes.
+pub(crate) struct FlushLane {
+    store: Arc<Store>,
+    job: Mutex<Option<FlushJob>>,
+    rest_until: Mutex<u64>,
+}
+
+/// Pause after a failed flush, in microseconds.
+const RETRY: u64 = 1_000_000;
+
+impl FlushLane {
+    pub(crate) fn new(store: Arc<Store>) -> FlushLane {
+        FlushLane { store, job: Mutex::new(None), rest_until: Mutex::new(0) }
+    }
+
+    fn try_step(&self) -> Result<Step> {
+        let mut slot = self.job.lock();
+        let Some(mut job) = slot.take() else {
+            self.store.health.check_poison()?;
+            *slot = self.begin()?;
+            return Ok(if slot.is_some() { Step::More } else { Step::Idle });
+        };
+        let merge = job.merge.as_mut().expect("a running job has its merge");
+        let before = merge.bytes_written();
+        let progress = self.store.step_merge(merge)?;
+        // A flush never waits for the rate limit. The bytes that it writes are charged to the compactions.
+        self.store.pace.background.pay(merge.bytes_written().saturating_sub(before), self.store.files.now());
+        if progress != Progress::Done {
+            *slot = Some(job);
+            return Ok(Step::More);
+        }
+        let result = job.merge.take().expect("just stepped").into_result();
+        self.store.install_flush(&job.keyspace, &job.memtables, job.max_seq, result)?;
+        self.store.background.progressed();
+        Ok(Step::More)
+    }
+
+    /// Starts the next flush, for the keyspace whose oldest sealed memtable reaches furthest back in the log. Small
+    /// memtables that were sealed during the previous flush are flushed together: one run for all of them costs as many
+    /// syncs as one run for each.
+    fn begin(&self) -> Result<Option<FlushJob>> {
+        let store = &self.store;
+        store.relieve_log();
+        let visible = store.publisher.visible();
+        // A checkpoint seals all memtables and sets the ceiling under this lock. A memtable that is chosen under the
+        // lock was either sealed before that, or is below the ceiling.
+        let control = store.control.lock();
+        let ceiling = control.flush_ceiling;
+        let control = (!drumlin_types::bug!("B39")).then_some(control);
+        let visible = if control.is_some() { visible } else { store.publisher.visible() };
+        let ready = |m: &Memtable| m.is_complete() && m.max_seq() <= visible && m.max_seq() <= ceiling;
+        let mut chosen: Option<(u64, Arc<KeyspaceState>)> = None;
+        for keyspace in store.keyspaces().iter() {
+            let view = keyspace.view();
+            let next = if drumlin_types::bug!("E11") { view.sealed.first() } else { view.sealed.last() };
+            let Some(oldest) = next.filter(|m| ready(m)) else { continue };
+            if chosen.as_ref().is_none_or(|(log, _)| oldest.id() < *log) {
+                chosen = Some((oldest.id(), keyspace.clone()));
+            }
+        }
+        let Some((_, keyspace)) = chosen else { return Ok(None) };
+        let view = keyspace.view();
+        let mut memtables = match view.sealed.first() {
+            Some(newest) if drumlin_types::bug!("E11") && ready(newest) => vec![newest.clone()],
+            _ => keyspace.to_flush(&view, ready),
+        };
+        drop(control);
+        if memtables.len() > 1 && store.check_room_to_flush(&memtables).is_err() {
+            memtables.truncate(1);
+        }
+        store.check_room_to_flush(&memtables)?;
+        let job = flush_job(store, keyspace, memtables, &view.tree)?;
+        Ok(Some(job))
+    }
+}
+
+fn flush_job(
+    store: &Arc<Store>,
+    keyspace: Arc<KeyspaceState>,
+    memtables: Vec<Arc<Memtable>>,
+    tree: &Tree,
+) -> Result<FlushJob> {
+    let max_seq = memtables.iter().map(|m| m.max_seq()).max().unwrap_or(0);
+    let merge = merge_memtables(store, &keyspace, &memtables, tree)?;
+    Ok(FlushJob { keyspace, memtables, merge: Some(Box::new(merge)), max_seq })
+}
+
+/// Creates the job that turns `memtables` into tables above `tree`.
+pub(crate) fn merge_memtables(
+    store: &Arc<Store>,
+    keyspace: &Arc<KeyspaceState>,
+    memtables: &[Arc<Memtable>],
+    tree: &Tree,
+) -> Result<MergeJob> {
+    let inputs = memtables.iter().map(|m| Box::new(m.cursor()) as Box<dyn Cursor>).collect();
+    let mut tombstones = Vec::new();
+    for memtable in memtables {
+        tombstones.extend(memtable.range_tombstones().iter().cloned());
+    }
+    let rules = MergeRules {
+        readers: store.snapshots.readers(|| store.files.unix_micros()),
+        guard: DropGuard::for_piece(&tree_view(tree, &Flight::default()), &[], &KeyRange::all()),
+        operator: keyspace.operator.clone(),
+        tombstones: Fragmented::new(tombstones),
+    };
+    let expected = memtables.iter().map(|m| m.entries() as u64).sum();
+    let mut spec = store.output_spec(keyspace, 0, false);
+    spec.file_bytes = flush_file_bytes(spec.file_bytes, memtables.iter().map(|m| m.bytes() as u64).sum());
+    MergeJob::new(store.files.clone(), inputs, rules, spec, Some(expected))
+}
+
+/// Intended upper bound on the number of files of a flush. All of them are added in one edit of the manifest, which
+/// holds [`MAX_CHANGES`] changes. Tables may take more bytes than memtables, but never four times as many.
+const FLUSH_FILES: u64 = MAX_CHANGES as u64 / 4;
+
+/// Returns the size at which a flush of `bytes` in memtables starts its next file. `wanted` is the size for
+/// compactions.
+fn flush_file_bytes(wanted: u64, bytes: u64) -> u64 {
+    wanted.max(bytes.div_ceil(FLUSH_FILES))
+}
+
+impl Lane for FlushLane {
+    fn name(&self) -> String {
+        "drumlin-flush".into()
+    }
+
+    fn step(&self) -> Step {
+        let until = *self.rest_until.lock();
+        let now = self.store.files.now();
+        if until > now {
+            return Step::Until(until);
+        }
+        match self.try_step() {
+            Ok(step) => step,
+            Err(error) if error.kind() == ErrorKind::Poisoned => Step::Idle,
+            Err(error) => {
+                self.job.lock().take();
+                self.store.health.flush_failed(&error);
+                self.store.background_failed("flush", &error);
+                *self.rest_until.lock() = now + RETRY;
+                Step::Until(now + RETRY)
+            }
+        }
+    }
+
+    fn panicked(&self) {
+        self.store.lane_panicked(&self.name());
+    }
+
+    fn abandon(&self) {
+        self.job.lock().take();
+    }
+}
+
+impl Store {
+    /// Returns whether a keyspace other than `flushed` has writes in memory. The commits in a flush are visible, so
+    /// their parts in other keyspaces are in memtables or already flushed.
+    fn others_hold_writes(&self, flushed: &Arc<KeyspaceState>) -> bool {
+        let keyspaces = self.keyspaces();
+        let holds = |other: &KeyspaceState| other.view().memtables().any(|m| m.holds_writes());
+        keyspaces.iter().any(|other| other.id != flushed.id && holds(other))
+    }
+
+    /// Installs a finished flush.
+    fn install_flush(
+        &self,
+        keyspace: &Arc<KeyspaceState>,
+        memtables: &[Arc<Memtable>],
+        max_seq: Seq,
+        mut result: MergeResult,
+    ) -> Result<()> {
+        let alone = !self.others_hold_writes(keyspace);
+        if !alone {
+            self.make_log_durable(max_seq)?;
+        }
+        self.know_log()?;
+        let mut control = self.control.lock();
+        self.health.check_poison()?;
+        if keyspace.is_dropped() {
+            return Ok(());
+        }
+        let tree = keyspace.view().tree.clone();
+        let run = control.fresh_run();
+        let bytes: u64 = result.files().iter().map(|f| f.table.len).sum();
+        let mut edit = KeyspaceEdit::default();
+        if let Some(entry) = control.keyspace(keyspace).filter(|_| !result.files().is_empty()) {
+            let tag = entry.policy.flush_tag(bytes, &entry.view());
+            edit.runs.push((0, run, tag));
+        }
+        for file in result.files() {
+            edit.add.push((0, run, file.clone()));
+        }
+        let covered = self.covered_files(&mut control, keyspace, &tree, memtables);
+        let dropped = covered.len();
+        edit.remove.extend(covered);
+        let flushed = FlushMark { keyspace: keyspace.id, seq: max_seq, floor: self.log_floor(memtables) };
+        let more = flushed.changes(self);
+        let step = TreeStep { tree: &tree, edit: &edit, flushed: memtables, more: &more };
+        let next = self.commit_edit(&mut control, keyspace, &step, || result.outputs.installed())?;
+        keyspace.install(next, memtables);
+        if alone {
+            self.log.in_tables(max_seq);
+        }
+        let mut what = format!("flush of {} entries, {bytes} bytes -> L0 {run}", result.counts.written);
+        if dropped > 0 {
+            what.push_str(&format!("; {dropped} files dropped that a range tombstone covers"));
+        }
+        let why = match memtables {
+            [_] => format!("a sealed memtable up to #{max_seq}"),
+            _ => format!("{} sealed memtables up to #{max_seq}", memtables.len()),
+        };
+        control.decisions.note(self.files.now(), &keyspace.name, what, why);
+        if let Some(entry) = control.keyspace(keyspace) {
+            entry.flushed_seq = entry.flushed_seq.max(max_seq);
+            (entry.due, entry.flushed) = (true, true);
+            entry.policy.observe(&Outcome::Flushed { bytes, entries: result.counts.written });
+        }
+        self.health.disk_full.store(false, atomic::Ordering::Release);
+        self.share_memory();
+        self.metrics.flushed(&result.counts, bytes);
+        self.refresh_pace(&control);
+        drop(control);
+        self.release_log(flushed.floor);
+        Ok(())
+    }
+
+    /// Returns the files of `tree` that no reader needs once `memtables` are flushed, because a range tombstone in them
+    /// covers the whole file. They are dropped without being read, so deleting a range can free a full disk. Files that
+    /// a compaction has claimed stay.
+    fn covered_files(
+        &self,
+        control: &mut Control,
+        keyspace: &Arc<KeyspaceState>,
+        tree: &Tree,
+        memtables: &[Arc<Memtable>],
+    ) -> Vec<(TableId, Key)> {
+        let mut tombstones = Vec::new();
+        for memtable in memtables.iter().filter(|memtable| memtable.has_range_tombstones()) {
+            tombstones.extend(memtable.range_tombstones().iter().cloned());
+        }
+        let Some(entry) = control.keyspace(keyspace).filter(|_| !tombstones.is_empty()) else {
+            return Vec::new();
+        };
+        let view = entry.view();
+        let free: BTreeSet<(TableId, &Key)> = view
+            .files()
+            .filter(|(_, _, file)| file.state == FileState::Free)
+            .map(|(_, _, file)| (file.table, &file.bounds.start))
+            .collect();
+        // A snapshot of between the file's entries and the tombstone still sees them.
+        let Readers { snapshots, .. } = self.snapshots.readers(|| self.files.unix_micros());
+        let is_seen =
+            |min_seq: Seq, by: Seq| snapshots.iter().any(|moment| (min_seq..by).contains(&moment.seq));
+        let is_covered = |file: &FileMeta| {
+            tombstones.iter().any(|tombstone| {
+                tombstone.seq > file.max_seq
+                    && tombstone.range.covers(&file.bounds)
+                    && !is_seen(file.min_seq, tombstone.seq)
+            })
+        };
+        let files = tree.files().filter(|(_, _, file)| free.contains(&(file.id(), &file.bounds.start)));
+        let covered = files.filter(|(_, _, file)| is_covered(file));
+        covered.map(|(_, _, file)| (file.id(), file.bounds.start.clone())).collect()
+    }
+
+    /// Gives the memory that memtables have freed to the block cache.
+    fn share_memory(&self) {
+        let keyspaces = self.keyspaces();
+        let bytes = keyspaces.iter().map(|keyspace| keyspace.peek().memtable_bytes()).sum();
+        self.memory.flushed(bytes, memory::usual(&keyspaces));
+    }
+}
+
+/// Marks that a flush adds to its edit besides files.
+pub(crate) struct FlushMark {
+    pub(crate) keyspace: drumlin_types::KeyspaceId,
+    pub(crate) seq: Seq,
+    pub(crate) floor: drumlin_types::LogNumber,
+}
+
+impl FlushMark {
+    pub(crate) fn changes(&self, store: &Store) -> Vec<drumlin_format::manifest::Change> {
+        use drumlin_format::manifest::Change;
+        vec![
+            Change::Flushed { keyspace: self.keyspace, seq: self.seq },
+            Change::LogFloor(self.floor),
+            // Only commits that survive power loss: the next open reports this number as recovered.
+            Change::LastSeq(store.log.durable_seq().max(self.seq)),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::api::db::Db;
+    use drumlin_env::MemEnv;
+    use drumlin_types::Seq;
+
+    #[test]
+    fn a_large_flush_into_small_files_fits_into_one_edit() {
+        for bytes in [1, 1 << 26, 1 << 28, 4 << 30, u64::MAX] {
+            let file_bytes = super::flush_file_bytes(4 << 10, bytes);
+            assert!(file_bytes >= 4 << 10 && bytes / file_bytes * 4 <= super::MAX_CHANGES as u64, "{bytes}");
+        }
+        assert_eq!(super::flush_file_bytes(64 << 20, 64 << 20), 64 << 20);
+    }
+
+    #[test]
+    fn small_memtables_that_wait_are_flushed_together() {
+        let mem = MemEnv::new(4);
+        let builder = Db::builder("/s").env(mem.env()).set("memory_budget", "8MiB").expect("an option");
+        let db = builder.open().expect("open");
+        let small = [("memtable_bytes", "64KiB"), ("compaction", "tiering:10")];
+        let keys = db.keyspace_with("k", &small).expect("a keyspace");
+        let ceiling = |seq| keys.store.control.lock().flush_ceiling = seq;
+        ceiling(0);
+        for key in 0..1600_u32 {
+            keys.put(key.to_be_bytes(), [7; 1000]).expect("a put");
+        }
+        let view = keys.state.view();
+        let (sealed, bytes) = (view.sealed.len(), view.memtable_bytes());
+        assert!((20..30).contains(&sealed), "{sealed} memtables wait");
+        assert_eq!(bytes, view.memtables().map(|m| m.bytes()).sum::<usize>());
+        let first = keys.state.to_flush(&view, |_| true);
+        let held = first.iter().map(|m| m.bytes()).sum::<usize>();
+        assert!(held <= 1 << 20 && held + (64 << 10) + 2048 > 1 << 20, "{held} of 1 MiB");
+        assert!(
+            std::sync::Arc::ptr_eq(&first[0], &view.sealed[sealed - 1]),
+            "the oldest memtable is not first"
+        );
+        let to_come = keys.state.runs_to_come(&view);
+        assert!(
+            (2.4..3.0).contains(&to_come),
+            "{to_come} runs: that of the next flush, and {bytes} bytes by 1 MiB"
+        );
+        ceiling(Seq::MAX);
+        db.flush().expect("flush");
+        assert_eq!(db.metrics().flushes, 2, "of {sealed} memtables and the active one");
+        for key in (0..1600_u32).step_by(50) {
+            assert!(keys.get(key.to_be_bytes()).expect("a get").is_some());
+        }
+        assert!(keys.state.to_flush(&view, |m| m.bytes() < 1000).is_empty(), "no memtable is ready");
+        keys.set_option("flush_bytes", "64KiB").expect("a live option");
+        assert_eq!(keys.state.to_flush(&view, |_| true).len(), 1, "each memtable is flushed alone");
+        assert!(keys.state.runs_to_come(&view) > sealed as f64);
+    }
+}

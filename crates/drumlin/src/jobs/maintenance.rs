@@ -1,0 +1,123 @@
+//! The maintenance lane, and the start of all lanes of a store.
+//!
+//! Maintenance removes obsolete files, rewrites the manifest, writes the decision log, decays the lookup statistics,
+//! samples the load, tunes the number of compaction slots, and runs the parameter searches that policies ask for. Each
+//! step does a bounded part of this.
+
+use super::flush::FlushLane;
+use super::piece::MergeLane;
+use super::preallocate::ReadyLane;
+use super::search::SearchJob;
+use crate::background::{Lane, Step};
+use crate::base::error::Result;
+use crate::disk::unlink;
+use crate::store::Store;
+use drumlin_env::FileKind;
+use drumlin_env::sync::{Arc, Mutex, atomic};
+
+impl Store {
+    /// Starts the background lanes.
+    pub(crate) fn start_lanes(self: &Arc<Self>) -> Result<()> {
+        self.background.start(Arc::new(FlushLane::new(self.clone())))?;
+        self.background.start(Arc::new(ReadyLane::new(self.clone())))?;
+        for number in 0..self.slots.count() {
+            self.background.start(Arc::new(MergeLane::new(self.clone(), number)))?;
+        }
+        self.background.start(Arc::new(MaintenanceLane::new(self.clone())))
+    }
+}
+
+/// Maintenance lane. It also starts the lanes of compaction slots that are added later.
+struct MaintenanceLane {
+    store: Arc<Store>,
+    /// Number of compaction lanes started so far, which is the largest number of slots so far.
+    merge_lanes: atomic::AtomicUsize,
+    search: Mutex<SearchJob>,
+}
+
+impl MaintenanceLane {
+    fn new(store: Arc<Store>) -> MaintenanceLane {
+        let search = Mutex::new(SearchJob::new(store.files.now()));
+        let merge_lanes = atomic::AtomicUsize::new(store.slots.count());
+        MaintenanceLane { store, merge_lanes, search }
+    }
+
+    /// Adapts the number of compaction slots to the measurements, and starts missing lanes. Returns whether the number
+    /// changed.
+    fn tune_slots(&self) -> bool {
+        let store = &self.store;
+        if store.health.is_poisoned() {
+            return false;
+        }
+        let now = store.files.now();
+        let Some(change) = store.tune_slots(now) else { return false };
+        let started = self.merge_lanes.load(atomic::Ordering::Relaxed);
+        for number in started..change.slots {
+            if let Err(error) = store.background.start(Arc::new(MergeLane::new(store.clone(), number))) {
+                store.slots.refuse_beyond(number);
+                store.background_failed("maintenance", &error);
+                break;
+            }
+            self.merge_lanes.store(number + 1, atomic::Ordering::Relaxed);
+        }
+        store.background.wake();
+        true
+    }
+
+    fn try_step(&self) -> Result<Step> {
+        let store = &self.store;
+        if let Some((table, _)) = store.files.obsolete.next_table() {
+            store.files.remove_table(table)?;
+            store.look_for_room();
+            store.background.progressed();
+            return Ok(Step::More);
+        }
+        if let Some(path) = store.files.obsolete.next_file() {
+            let kind = match path.extension() {
+                Some(_) => FileKind::Log,
+                None => FileKind::Manifest,
+            };
+            unlink(&store.files.env, &path, kind)?;
+            store.background.progressed();
+            return Ok(Step::More);
+        }
+        let has_worked = store.rewrite_manifest_if_grown()?
+            || store.write_decisions()
+            || store.age_lookups()?
+            || store.tick()
+            || self.tune_slots();
+        if has_worked {
+            return Ok(Step::More);
+        }
+        let step = self.search.lock().step(store)?;
+        Ok(match (step, store.next_look()) {
+            (Step::Idle, Some(look)) => Step::Until(look),
+            (Step::Until(when), Some(look)) => Step::Until(when.min(look)),
+            (step, _) => step,
+        })
+    }
+}
+
+impl Lane for MaintenanceLane {
+    fn name(&self) -> String {
+        "drumlin-maintenance".into()
+    }
+
+    fn step(&self) -> Step {
+        match self.try_step() {
+            Ok(step) => step,
+            Err(error) => {
+                self.store.background_failed("maintenance", &error);
+                Step::Idle
+            }
+        }
+    }
+
+    fn panicked(&self) {
+        self.store.lane_panicked(&self.name());
+    }
+
+    fn abandon(&self) {
+        self.search.lock().abandon();
+    }
+}

@@ -1,0 +1,20 @@
+//! Background work on an open store, lane by lane. A lane is one background job queue: it does its work in bounded
+//! steps and holds the store.
+//!
+//! ```text
+//! flush        sealed memtables ──> runs of level 0
+//! piece        one compaction slot: takes a piece (subcompaction) from the scheduler, runs it ──> install
+//! preallocate  the next log segment, memory for the next memtable
+//! maintenance  obsolete files, manifest, decision log, lookup statistics, search
+//! ```
+//!
+//! `space` decides whether a job has disk space. `install` makes finished work part of the tree.
+
+pub(crate) mod flush;
+mod install;
+mod lookups;
+mod maintenance;
+mod piece;
+mod preallocate;
+mod search;
+mod space;

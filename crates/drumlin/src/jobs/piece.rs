@@ -1,0 +1,267 @@
+//! A compaction slot: runs one piece (subcompaction) at a time, step by step, and hands its output over to be
+//! installed.
+//!
+//! The bytes that its steps write are paid into the token bucket of `background_rate`. While the bucket is in debt, no
+//! slot takes a step.
+
+use super::install::count_inputs;
+use crate::background::{Lane, Step};
+use crate::base::cursor::Cursor;
+use crate::base::error::{Error, Result};
+use crate::base::rangedel::{Fragmented, RangeTombstone};
+use crate::compaction::claims::Flight;
+use crate::compaction::executor::{Finished, InputCount, MergeJob, Progress};
+use crate::compaction::merge::MergeRules;
+use crate::compaction::scheduler::PieceStart;
+use crate::compaction::view::tree_view;
+use crate::keyspace::KeyspaceState;
+use crate::read::{OpenFile, RunCursor};
+use crate::stats::OneRunning;
+use crate::store::Store;
+use crate::table::{CursorOptions, TableCursor};
+use crate::version::{FileMeta, Tree};
+use drumlin_env::sync::{Arc, Mutex};
+use drumlin_types::contract::legal::DropGuard;
+use drumlin_types::contract::{FileSpan, PieceId};
+use drumlin_types::{KeyRange, RunId, TableId};
+use std::collections::BTreeMap;
+
+/// A running piece.
+struct PieceJob {
+    keyspace: Arc<KeyspaceState>,
+    id: PieceId,
+    tables: Vec<TableId>,
+    counts: Vec<InputCount>,
+    merge: MergeJob,
+    /// Bytes that it reads, estimated from the counted entries.
+    bytes: u64,
+    /// Bytes written so far, as charged to the rate limit.
+    written: u64,
+    /// Time spent in its steps so far, in nanoseconds.
+    nanos: u64,
+    /// Keeps the piece counted as running while this job exists.
+    running: OneRunning,
+}
+
+/// A failed piece: its keyspace, id and tables, and the error.
+type Failed = (Arc<KeyspaceState>, PieceId, Vec<TableId>, Error);
+
+/// One compaction slot.
+pub(crate) struct MergeLane {
+    store: Arc<Store>,
+    number: usize,
+    /// Boxed, because it is taken out and put back at each step.
+    job: Mutex<Option<Box<PieceJob>>>,
+}
+
+impl MergeLane {
+    pub(crate) fn new(store: Arc<Store>, number: usize) -> MergeLane {
+        MergeLane { store, number, job: Mutex::new(None) }
+    }
+
+    fn begin(&self) -> std::result::Result<Step, Failed> {
+        self.store.land_late();
+        let start = match self.store.next_piece() {
+            Ok(start) => start,
+            Err(step) => return Ok(step),
+        };
+        let id = start.piece.id;
+        let tables: Vec<TableId> = start.piece.inputs.iter().map(|s| s.table).collect();
+        let keyspace = start.keyspace.clone();
+        let began = if start.piece.is_move {
+            self.store.install_move(&keyspace, &start.piece).map(|()| {
+                self.store.install_ready(&keyspace);
+                self.store.background.progressed();
+                None
+            })
+        } else {
+            merge_job(&self.store, start).map(|job| Some(Box::new(job)))
+        };
+        match began {
+            Ok(job) => {
+                *self.job.lock() = job;
+                Ok(Step::More)
+            }
+            Err(error) => Err((keyspace, id, tables, error)),
+        }
+    }
+
+    fn advance(&self, mut job: Box<PieceJob>) -> Result<Option<Box<PieceJob>>, Failed> {
+        let fail = |job: &PieceJob, error| (job.keyspace.clone(), job.id, job.tables.clone(), error);
+        let clock = self.store.files.env.clock();
+        let (began, core) = (clock.monotonic_nanos(), clock.core_nanos());
+        let step = self.store.step_merge(&mut job.merge);
+        let ended = clock.monotonic_nanos();
+        let took = ended.saturating_sub(began);
+        job.nanos += took;
+        let written = job.merge.bytes_written();
+        let core = clock.core_nanos().saturating_sub(core);
+        self.store.slots.worked(written.saturating_sub(job.written), took, core);
+        self.store.pace.background.pay(written.saturating_sub(job.written), ended / 1000);
+        job.written = written;
+        match step {
+            Ok(Progress::More | Progress::NeedsTable) => Ok(Some(job)),
+            Ok(Progress::Done) => {
+                let PieceJob { keyspace, id, counts, merge, bytes, nanos, running, .. } = *job;
+                let result = merge.into_result();
+                drop(running);
+                self.store.finish_piece(id, Finished { keyspace, counts, result });
+                self.store.costs.merged(bytes, nanos, clock.monotonic_nanos().saturating_sub(ended));
+                self.store.background.progressed();
+                Ok(None)
+            }
+            Err(error) => Err(fail(&job, error)),
+        }
+    }
+}
+
+impl Store {
+    /// Steps a compaction or flush, and gives it table numbers. When it is done, the directory entries of its tables
+    /// are durable.
+    pub(crate) fn step_merge(&self, merge: &mut MergeJob) -> Result<Progress> {
+        loop {
+            match merge.step()? {
+                Progress::NeedsTable => merge.give_table(self.next_table_id()?),
+                Progress::Done if merge.has_files() => return self.sync_dir().map(|()| Progress::Done),
+                progress => return Ok(progress),
+            }
+        }
+    }
+}
+
+fn merge_job(store: &Arc<Store>, start: PieceStart) -> Result<PieceJob> {
+    let PieceStart { keyspace, piece, out, bottom, .. } = start;
+    let tree = keyspace.view().tree.clone();
+    let counts = count_inputs(store, &tree, &piece.inputs)?;
+    let (inputs, tombstones) = open_inputs(store, &tree, &piece.inputs)?;
+    // A piece may take parts of a file. The rest of the file inside the piece's key range counts as outside the inputs.
+    let mut files = tree_view(&tree, &Flight::default());
+    if drumlin_types::bug!("E7")
+        && let Some(entry) = store.control.lock().keyspace(&keyspace)
+    {
+        files = entry.view().projected().live();
+    }
+    let guard = DropGuard::for_piece(&files, &piece.inputs, &piece.range);
+    let rules = MergeRules {
+        readers: store.snapshots.readers(|| store.files.unix_micros()),
+        guard,
+        operator: keyspace.operator.clone(),
+        tombstones: Fragmented::new(tombstones),
+    };
+    let expected = counts.iter().map(|c| c.entries).sum();
+    let bytes = counts.iter().map(|c| c.bytes).sum();
+    let spec = store.output_spec(&keyspace, out, bottom);
+    let merge = MergeJob::new(store.files.clone(), inputs, rules, spec, Some(expected))?;
+    let tables = piece.inputs.iter().map(|s| s.table).collect();
+    Ok(PieceJob {
+        keyspace,
+        id: piece.id,
+        tables,
+        counts,
+        merge,
+        bytes,
+        written: 0,
+        nanos: 0,
+        running: store.costs.running.begin(&store.files.env, out),
+    })
+}
+
+/// Cursors over the inputs of a piece, and their range tombstones.
+type Inputs = (Vec<Box<dyn Cursor>>, Vec<RangeTombstone>);
+
+/// Returns a cursor for each run of the inputs in `spans`, and the inputs' range tombstones. A piece may take thousands
+/// of small files, so each cursor has one file open at a time.
+fn open_inputs(store: &Arc<Store>, tree: &Tree, spans: &[FileSpan]) -> Result<Inputs> {
+    let mut runs: BTreeMap<RunId, Vec<(Arc<FileMeta>, KeyRange)>> = BTreeMap::new();
+    let mut tombstones: Vec<RangeTombstone> = Vec::new();
+    for span in spans {
+        for (_, run, file) in tree.refs(span.table) {
+            let Some(range) = file.bounds.intersect(&span.range) else { continue };
+            if file.counts.range_tombstones > 0 {
+                let table = file.table.open(&store.files.tables)?;
+                tombstones.extend(table.range_tombstones().iter().filter_map(|t| t.clip(&range)));
+            }
+            runs.entry(run.id).or_default().push((file.clone(), range));
+        }
+    }
+    let inputs = runs.into_values().map(|mut files| {
+        files.sort_by(|(_, a), (_, b)| a.start.cmp(&b.start));
+        Box::new(RunCursor::new(RunPart { store: store.clone(), files })) as Box<dyn Cursor>
+    });
+    Ok((inputs.collect(), tombstones))
+}
+
+/// The part of one run that a piece takes, sorted by key.
+struct RunPart {
+    store: Arc<Store>,
+    files: Vec<(Arc<FileMeta>, KeyRange)>,
+}
+
+impl OpenFile for RunPart {
+    type Cursor = TableCursor;
+
+    fn open(&self, index: usize) -> Result<TableCursor> {
+        let table = self.files[index].0.table.open(&self.store.files.tables)?;
+        Ok(table.cursor(CursorOptions::MERGE))
+    }
+
+    fn bounds(&self, index: usize) -> &KeyRange {
+        &self.files[index].1
+    }
+
+    fn len(&self) -> usize {
+        self.files.len()
+    }
+}
+
+impl Lane for MergeLane {
+    fn name(&self) -> String {
+        format!("drumlin-merge-{}", self.number)
+    }
+
+    fn step(&self) -> Step {
+        let now = self.store.files.now();
+        let debt = self.store.pace.background.pay(0, now);
+        if debt > 0 {
+            return Step::Until(now + debt);
+        }
+        let job = self.job.lock().take();
+        let result = match job {
+            Some(job) => self.advance(job).map(|job| {
+                *self.job.lock() = job;
+                Step::More
+            }),
+            None if self.store.health.is_poisoned() || self.number >= self.store.slots.count() => {
+                Ok(Step::Idle)
+            }
+            None => self.begin(),
+        };
+        match result {
+            Ok(step) => step,
+            Err((keyspace, id, tables, error)) => {
+                self.store.piece_failed(&keyspace, id, &tables, &error);
+                Step::More
+            }
+        }
+    }
+
+    fn panicked(&self) {
+        self.store.lane_panicked(&self.name());
+    }
+
+    fn abandon(&self) {
+        self.job.lock().take();
+    }
+}
+
+impl Store {
+    /// Lets outputs that were held too long land in place of their inputs.
+    fn land_late(&self) {
+        if self.held.lock().is_empty() {
+            return;
+        }
+        for keyspace in self.keyspaces().iter() {
+            self.install_ready(keyspace);
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! Preallocation: prepares in the background what a commit would otherwise wait for. That is the file of the next log
+//! segment, and memory for the next part of a memtable.
+//!
+//! Both take milliseconds: a file is created, named, and brought into memory; large pages are cleared. A commit that
+//! needs one which is not ready prepares it itself, so this lane only affects latency.
+
+use crate::background::{Lane, Step};
+use crate::store::Store;
+use drumlin_env::region;
+use drumlin_env::sync::Arc;
+
+/// The lane that preallocates.
+pub(crate) struct ReadyLane {
+    store: Arc<Store>,
+}
+
+impl ReadyLane {
+    pub(crate) fn new(store: Arc<Store>) -> ReadyLane {
+        ReadyLane { store }
+    }
+}
+
+impl Lane for ReadyLane {
+    fn name(&self) -> String {
+        "drumlin-ready".into()
+    }
+
+    fn step(&self) -> Step {
+        if self.store.health.is_poisoned() {
+            return Step::Idle;
+        }
+        // The memory belongs to the process. In a stepped world, the history of one store would change the steps of
+        // another.
+        if self.store.files.env.stepping().is_none() && region::make_ready() {
+            return Step::More;
+        }
+        match self.store.lane.make_ready(|| self.store.files.fresh_number()) {
+            Ok(true) => Step::More,
+            Ok(false) => Step::Idle,
+            // The commit that needs the segment reports a full disk and waits for space.
+            Err(error) if error.is_shortage() => {
+                self.store.files.tables.relieve(&error);
+                Step::Idle
+            }
+            Err(error) => {
+                self.store.background_failed("log", &error);
+                Step::Idle
+            }
+        }
+    }
+
+    fn panicked(&self) {
+        self.store.lane_panicked(&self.name());
+    }
+
+    fn abandon(&self) {}
+}

@@ -1,0 +1,103 @@
+//! Disk space: how much may be written before the disk, or the budget for it, is full.
+//!
+//! 1. Free space is the smaller of the free space of the file system and the rest of `disk_budget`. Tables and log
+//!    segments count against the budget from their creation to their removal.
+//! 2. Flushes come first: disk space for all memtables is kept back from compactions. A compaction starts only if the
+//!    rest has space for its input once more, beside the inputs of the running ones. Otherwise it waits, which the
+//!    decision log reports. It is checked again when files are removed, or a second later.
+//! 3. A flush that would not leave compactions a part of the budget fails as on a full disk: without disk space no
+//!    compaction could ever free any. While flushes fail, the space that they cannot use is not kept back for them.
+//! 4. Policies see the used part of the budget, and the bytes that running compactions may still write. The budget that
+//!    they see excludes the part that flushes leave, so that they can free disk space before flushes fail.
+//!
+//! The file system is queried before the control lock is taken, so that nothing waits for a compaction or flush under
+//! the lock. The only I/O under it are edits of the manifest, and reads of a block or two to count the entries of a
+//! part of a file.
+
+use crate::base::error::{Error, ErrorKind, Result};
+use crate::memtable::Memtable;
+use crate::store::{PIECE_BYTES, Store};
+use drumlin_env::sync::{Arc, atomic};
+use drumlin_policy::schedule::start::with_margin;
+use drumlin_types::contract::LimitView;
+
+/// Fraction of the budget that flushes leave to compactions, as a divisor. The part is at most what two pieces need.
+const MERGE_SHARE: u64 = 8;
+
+/// Returns the part of `budget` that flushes leave to compactions.
+fn left_to_merges(budget: u64) -> u64 {
+    (budget / MERGE_SHARE).min(2 * with_margin(PIECE_BYTES))
+}
+
+impl Store {
+    /// Returns the bytes that tables and log segments use on disk.
+    pub(crate) fn disk_bytes(&self) -> u64 {
+        self.files.obsolete.bytes_on_disk() + self.lane.state.lock().log.bytes_on_disk()
+    }
+
+    /// Returns the bytes that compactions may write from now on.
+    pub(crate) fn room_for_merges(&self) -> u64 {
+        let budget = match self.options.load().disk_budget {
+            0 => u64::MAX,
+            budget => budget.saturating_sub(self.disk_bytes()),
+        };
+        // If the file system cannot report its free space, a full disk is noticed when a write fails.
+        let free = self.files.env.fs().free_space(&self.files.dir).unwrap_or(u64::MAX);
+        let for_flushes = match self.health.disk_full.load(atomic::Ordering::Acquire) {
+            true => 0,
+            false => self.keyspaces().iter().map(|k| k.peek().memtable_bytes() as u64).sum(),
+        };
+        free.min(budget).saturating_sub(for_flushes)
+    }
+
+    /// Returns the disk space limits for policies.
+    pub(crate) fn disk_limits(&self) -> LimitView {
+        match self.options.load().disk_budget {
+            0 => LimitView::default(),
+            budget => LimitView {
+                disk_budget: budget - left_to_merges(budget),
+                disk_used: self.disk_bytes(),
+                ..LimitView::default()
+            },
+        }
+    }
+
+    /// Returns an error if the budget has no space to flush `memtables`.
+    pub(crate) fn check_room_to_flush(&self, memtables: &[Arc<Memtable>]) -> Result<()> {
+        let budget = self.options.load().disk_budget;
+        if budget == 0 {
+            return Ok(());
+        }
+        let wanted: u64 = memtables.iter().map(|m| m.bytes() as u64).sum();
+        // Deletions free disk space once they are compacted, so they may use half of the part left to compactions.
+        let deletes =
+            self.keyspaces().iter().any(|k| k.peek().sealed.iter().any(|m| m.has_range_tombstones()));
+        let for_merges = left_to_merges(budget) / if deletes { 2 } else { 1 };
+        let used = self.disk_bytes();
+        if used.saturating_add(wanted).saturating_add(for_merges) <= budget {
+            return Ok(());
+        }
+        let what = format!(
+            "disk_budget is {budget} bytes: {used} are in use, {for_merges} are reserved for compactions, and a \
+                flush needs {wanted}"
+        );
+        Err(Error::new(ErrorKind::NoSpace, what))
+    }
+
+    /// Returns an error if all remaining compactions wait for disk space.
+    pub(crate) fn check_room_to_merge(&self) -> Result<()> {
+        match &self.control.lock().shortage {
+            Some(shortage) if self.files.obsolete.is_empty() => {
+                Err(Error::new(ErrorKind::NoSpace, shortage.to_string()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Forgets that jobs lacked disk space, so that they check again.
+    pub(crate) fn look_for_room(&self) {
+        self.health.space_freed();
+        self.health.merge_succeeded();
+        self.control.lock().shortage = None;
+    }
+}

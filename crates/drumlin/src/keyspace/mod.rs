@@ -1,0 +1,12 @@
+//! Keyspaces: the view that readers load, and the state that changes it.
+//!
+//! ```text
+//! KeyspaceState ── view ──> View ── active memtable, sealed memtables, tree
+//!   └── options, merge operator, meter, dead spans (key ranges found empty)
+//! ```
+//!
+//! The handle that programs hold is in `api`.
+
+mod state;
+
+pub(crate) use state::{KeyspaceState, View};

@@ -1,0 +1,242 @@
+//! State of a keyspace, and its view.
+//!
+//! Readers work on the *view*: the active memtable, the sealed memtables and the tree. The view is immutable and
+//! replaced as a whole; readers load it without a lock. Every replacement happens under the keyspace's own `update`
+//! lock, the innermost lock of the store.
+
+use crate::base::error::{Error, ErrorKind, Result};
+use crate::base::merge_operator::{MergeOperator, Operator};
+use crate::base::resolve::Resolver;
+use crate::memtable::Memtable;
+use crate::options::{KeyspaceOptions, Options};
+use crate::read::DeadSpans;
+use crate::stats::Meter;
+use crate::version::Tree;
+use arc_swap::ArcSwap;
+use drumlin_env::sync::{Arc, Mutex, atomic};
+use drumlin_types::{KeyspaceId, LogNumber};
+
+/// Immutable view of a keyspace that readers load.
+pub(crate) struct View {
+    pub(crate) active: Arc<Memtable>,
+    /// Sealed memtables that are not flushed yet, newest first.
+    pub(crate) sealed: Vec<Arc<Memtable>>,
+    /// Bytes in the sealed memtables when the view was created. Writes in progress when the newest was sealed may
+    /// have added to it.
+    pub(crate) sealed_bytes: usize,
+    pub(crate) tree: Arc<Tree>,
+}
+
+impl View {
+    fn new(active: Arc<Memtable>, sealed: Vec<Arc<Memtable>>, tree: Arc<Tree>) -> View {
+        let sealed_bytes = sealed.iter().map(|m| m.bytes()).sum();
+        View { active, sealed, sealed_bytes, tree }
+    }
+
+    /// Returns all memtables, newest first.
+    pub(crate) fn memtables(&self) -> impl Iterator<Item = &Arc<Memtable>> {
+        std::iter::once(&self.active).chain(&self.sealed)
+    }
+
+    pub(crate) fn memtable_bytes(&self) -> usize {
+        self.active.bytes() + self.sealed_bytes
+    }
+}
+
+/// Shared state of a keyspace.
+pub(crate) struct KeyspaceState {
+    pub(crate) id: KeyspaceId,
+    pub(crate) name: Arc<str>,
+    pub(crate) options: ArcSwap<KeyspaceOptions>,
+    pub(crate) operator: Option<Arc<dyn MergeOperator>>,
+    /// Name of `operator`, or of the operator that the keyspace used before.
+    pub(crate) operator_name: Option<Arc<str>>,
+    /// Load counters of the keyspace.
+    pub(crate) meter: Meter,
+    /// Whether the policy's background searches have changed since the search lane last checked. Set under the
+    /// control lock.
+    pub(crate) search_changed: atomic::AtomicBool,
+    /// Dead spans: key ranges that scans found empty.
+    pub(crate) dead: Arc<DeadSpans>,
+    view: ArcSwap<View>,
+    update: Mutex<()>,
+    dropped: atomic::AtomicBool,
+    memtable_seed: u64,
+    /// Size in bytes at which a memtable is sealed, from the options.
+    memtable_bytes: atomic::AtomicUsize,
+    /// Maximum total bytes of the memtables in one flush, from the options.
+    flush_bytes: atomic::AtomicUsize,
+}
+
+impl KeyspaceState {
+    /// Returns the owner to record in this keyspace's tables.
+    pub(crate) fn owner(&self) -> drumlin_format::table::Owner {
+        drumlin_format::table::Owner { id: self.id, name: self.name.to_string() }
+    }
+
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "each is a part of the state, and there is one caller for each way to get one"
+    )]
+    pub(crate) fn new(
+        id: KeyspaceId,
+        name: Arc<str>,
+        store: &Options,
+        options: KeyspaceOptions,
+        operator: Operator,
+        tree: Tree,
+        log: LogNumber,
+        memtable_seed: u64,
+        meter: Meter,
+    ) -> KeyspaceState {
+        let active = Arc::new(Memtable::new(log.0, memtable_seed));
+        let memtable_bytes = store.memtable_bytes(&options) as usize;
+        let flush_bytes = store.flush_bytes(&options) as usize;
+        KeyspaceState {
+            id,
+            name,
+            options: ArcSwap::from_pointee(options),
+            operator: operator.code,
+            operator_name: operator.name,
+            meter,
+            search_changed: atomic::AtomicBool::new(false),
+            dead: Arc::new(DeadSpans::new()),
+            view: ArcSwap::from_pointee(View::new(active, Vec::new(), Arc::new(tree))),
+            update: Mutex::new(()),
+            dropped: atomic::AtomicBool::new(false),
+            memtable_seed,
+            memtable_bytes: atomic::AtomicUsize::new(memtable_bytes),
+            flush_bytes: atomic::AtomicUsize::new(flush_bytes),
+        }
+    }
+
+    /// Returns the size in bytes at which a memtable is sealed.
+    pub(crate) fn memtable_bytes(&self) -> usize {
+        self.memtable_bytes.load(atomic::Ordering::Relaxed)
+    }
+
+    fn flush_bytes(&self) -> usize {
+        self.flush_bytes.load(atomic::Ordering::Relaxed)
+    }
+
+    /// Estimates the number of runs that flushes will make of the memtables of `view`: one for the current flush,
+    /// others for the rest.
+    pub(crate) fn runs_to_come(&self, view: &View) -> f64 {
+        let fill = view.active.bytes() as f64 / self.memtable_bytes().max(1) as f64;
+        let flushes = view.memtable_bytes() as f64 / self.flush_bytes().max(1) as f64;
+        (view.sealed.len() as f64 + fill.min(1.0)).min(1.0 + flushes.max(1.0))
+    }
+
+    /// Returns the sealed memtables of `view` that one flush takes, oldest first. It takes those that are `ready`, up
+    /// to the first that is not, and no more bytes than one flush may take.
+    pub(crate) fn to_flush(&self, view: &View, ready: impl Fn(&Memtable) -> bool) -> Vec<Arc<Memtable>> {
+        let (most, mut bytes) = (self.flush_bytes(), 0);
+        let fits = |m: &&Arc<Memtable>| {
+            let is_first = bytes == 0;
+            bytes += m.bytes();
+            ready(m) && (is_first || bytes <= most)
+        };
+        view.sealed.iter().rev().take_while(fits).cloned().collect()
+    }
+
+    /// Applies new options.
+    pub(crate) fn set_options(&self, store: &Options, options: KeyspaceOptions) {
+        let (memtable, flush) = (store.memtable_bytes(&options), store.flush_bytes(&options));
+        self.memtable_bytes.store(memtable as usize, atomic::Ordering::Relaxed);
+        self.flush_bytes.store(flush as usize, atomic::Ordering::Relaxed);
+        self.options.store(Arc::new(options));
+    }
+
+    /// Returns the current view without taking a reference to it.
+    pub(crate) fn peek(&self) -> arc_swap::Guard<Arc<View>> {
+        self.view.load()
+    }
+
+    /// Returns the current view.
+    pub(crate) fn view(&self) -> Arc<View> {
+        self.view.load_full()
+    }
+
+    pub(crate) fn active(&self) -> Arc<Memtable> {
+        self.view.load().active.clone()
+    }
+
+    pub(crate) fn active_bytes(&self) -> usize {
+        self.view.load().active.bytes()
+    }
+
+    pub(crate) fn is_dropped(&self) -> bool {
+        self.dropped.load(atomic::Ordering::Acquire)
+    }
+
+    pub(crate) fn mark_dropped(&self, dropped: bool) {
+        self.dropped.store(dropped, atomic::Ordering::Release);
+    }
+
+    /// Seals the active memtable unless it is empty. The new one starts at log segment `log`. The caller holds the
+    /// commit lane's lock, so that no commit can reserve a place in between. Returns whether it sealed one.
+    pub(crate) fn seal(&self, log: LogNumber) -> bool {
+        let _update = self.update.lock();
+        let view = self.view.load();
+        if !view.active.holds_writes() {
+            return false;
+        }
+        view.active.seal();
+        let mut sealed = Vec::with_capacity(view.sealed.len() + 1);
+        sealed.push(view.active.clone());
+        sealed.extend(view.sealed.iter().cloned());
+        let active = Arc::new(Memtable::new(log.0, self.memtable_seed));
+        self.view.store(Arc::new(View::new(active, sealed, view.tree.clone())));
+        true
+    }
+
+    /// Replaces the tree and removes the sealed memtables that the tree now contains.
+    pub(crate) fn install(&self, tree: Tree, flushed: &[Arc<Memtable>]) {
+        let _update = self.update.lock();
+        let view = self.view.load();
+        let gone = |m: &Arc<Memtable>| flushed.iter().any(|f| Arc::ptr_eq(f, m));
+        let sealed = view.sealed.iter().filter(|m| !gone(m)).cloned().collect();
+        self.view.store(Arc::new(View::new(view.active.clone(), sealed, Arc::new(tree))));
+    }
+
+    /// Adds a memtable that recovery filled, as the newest sealed one. Must happen before any reader exists.
+    pub(crate) fn adopt(&self, memtable: Arc<Memtable>) {
+        let view = self.view.load();
+        let sealed = std::iter::once(memtable).chain(view.sealed.iter().cloned()).collect();
+        self.view.store(Arc::new(View::new(view.active.clone(), sealed, view.tree.clone())));
+    }
+
+    /// Empties the view after the keyspace was dropped.
+    pub(crate) fn clear(&self, log: LogNumber) {
+        let _update = self.update.lock();
+        let active = Arc::new(Memtable::new(log.0, self.memtable_seed));
+        self.view.store(Arc::new(View::new(active, Vec::new(), Arc::new(Tree::empty()))));
+    }
+
+    /// Returns the first log segment that holds unflushed data of this keyspace; `None` if there is none. The caller
+    /// holds the commit lane's lock.
+    pub(crate) fn first_log(&self) -> Option<LogNumber> {
+        let view = self.view.load();
+        view.memtables().filter(|m| m.holds_writes()).map(|m| LogNumber(m.id())).min()
+    }
+
+    /// Returns the resolver that combines merge operands of this keyspace into values.
+    pub(crate) fn resolver(&self) -> Resolver<'_> {
+        Resolver {
+            keyspace: &self.name,
+            operator: self.operator.as_deref(),
+            operator_name: self.operator_name.as_deref(),
+            pointers: None,
+        }
+    }
+
+    pub(crate) fn check_alive(&self) -> Result<()> {
+        if self.is_dropped() {
+            return Err(Error::new(
+                ErrorKind::InvalidArgument,
+                format!("keyspace {:?} was dropped", self.name),
+            ));
+        }
+        Ok(())
+    }
+}

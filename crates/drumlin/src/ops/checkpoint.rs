@@ -1,0 +1,131 @@
+//! Checkpoints: copies of the store as of one commit, made of hard links to its tables.
+//!
+//! 1. Seal all memtables at the same commit. No memtable that is sealed later is flushed until step 4 is done.
+//! 2. Wait for the flushes. The trees then hold exactly the commits up to that one.
+//! 3. Link every table of the trees into the new directory and sync it.
+//! 4. Write a log segment without records, a manifest and its pointer there. Until the pointer is durable, the copy is
+//!    not a store.
+
+use crate::base::error::{Error, ErrorKind, Result};
+use crate::compaction::control::{Control, KeyspaceControl};
+use crate::disk::{check_path, sync_dir};
+use crate::keyspace::KeyspaceState;
+use crate::memtable::Memtable;
+use crate::store::{Store, snapshot};
+use crate::version::{ManifestWriter, Marks};
+use crate::write::log::LogTail;
+use crate::write::segment::{DiskBudget, LogHome};
+use drumlin_env::sync::{Arc, atomic};
+use drumlin_format::log::SegmentHeader;
+use drumlin_format::manifest::{Edit, ManifestHeader};
+use drumlin_types::{LogNumber, Seq};
+use std::path::Path;
+
+/// Memtable that waits to be flushed, with its keyspace.
+type Sealed = (Arc<KeyspaceState>, Arc<Memtable>);
+
+impl Store {
+    pub(crate) fn checkpoint(&self, path: &Path) -> Result<()> {
+        self.health.check_open()?;
+        self.health.check_poison()?;
+        check_path(path)?;
+        let fs = self.files.env.fs();
+        if fs.exists(path).map_err(|e| Error::io(path, "cannot check the target", e))? {
+            let entries = fs.list(path).map_err(|e| Error::io(path, "cannot list the target", e))?;
+            if !entries.is_empty() {
+                let what = format!("the checkpoint directory {} is not empty", path.display());
+                return Err(Error::new(ErrorKind::InvalidArgument, what));
+            }
+        }
+        crate::recovery::open::make_dir(&self.files.env, path)?;
+        let (pending, seq) = self.hold_flushes()?;
+        let made = self.wait_flushed(&pending).and_then(|()| self.copy_to(path, seq));
+        self.control.lock().flush_ceiling = Seq::MAX;
+        self.background.progressed();
+        made
+    }
+
+    /// Seals all memtables and holds back flushes of later ones. Returns the sealed memtables and the last sequence
+    /// number in them. On success the caller must reset `flush_ceiling` when it is done.
+    pub(crate) fn hold_flushes(&self) -> Result<(Vec<Sealed>, Seq)> {
+        let mut control = self.control.lock();
+        if control.flush_ceiling != Seq::MAX {
+            return Err(Error::new(ErrorKind::Busy, "another checkpoint is being made"));
+        }
+        let lane = self.lane.state.lock();
+        let seq = lane.next_seq - 1;
+        control.flush_ceiling = seq;
+        let mut pending = Vec::new();
+        for keyspace in self.keyspaces().iter() {
+            keyspace.seal(lane.log.segment.number);
+            pending.extend(keyspace.view().sealed.iter().map(|m| (keyspace.clone(), m.clone())));
+        }
+        Ok((pending, seq))
+    }
+
+    fn copy_to(&self, path: &Path, seq: Seq) -> Result<()> {
+        let control = self.control.lock();
+        let mut tables = std::collections::BTreeSet::new();
+        for keyspace in &control.keyspaces {
+            tables.extend(keyspace.state.view().tree.files().map(|(_, _, f)| f.id()));
+        }
+        for table in tables {
+            let from = self.files.table_path(table);
+            let to = path.join(from.file_name().unwrap_or_default());
+            self.files.env.fs().link(&from, &to).map_err(|e| Error::io(&to, "cannot link a table", e))?;
+        }
+        sync_dir(&self.files.env, path)?;
+        let next_file = self.files.next_number();
+        let (log, manifest) = (LogNumber(next_file), next_file + 1);
+        let (env, dir, budget) = (self.files.env.clone(), path.to_owned(), DiskBudget::default());
+        let home = LogHome::new(env, dir, LOG_BYTES, budget, Arc::default());
+        let header = SegmentHeader { number: log, base: 0, predecessor: None, file_len: 0 };
+        LogTail::begin(&home, &header, Vec::new())?;
+        let edit = self.checkpoint_edit(&control, log, next_file + 2, seq);
+        let header = ManifestHeader { number: manifest, store: self.files.filter_seed };
+        ManifestWriter::create(&self.files.env, path.to_owned(), header, &edit)?;
+        Ok(())
+    }
+
+    fn checkpoint_edit(&self, control: &Control, floor: LogNumber, next_file: u64, seq: Seq) -> Edit {
+        let marks = Marks {
+            floor,
+            next_file,
+            next_run: control.numbers.next_run,
+            next_keyspace: self.next_keyspace.load(atomic::Ordering::Acquire),
+            last_seq: seq,
+            clock: self.files.unix_micros(),
+            // The copy starts a new log.
+            log_end: 0,
+        };
+        let keyspaces: &[KeyspaceControl] = &control.keyspaces;
+        snapshot(keyspaces, &self.options.load(), &control.carried, &marks)
+    }
+}
+
+/// Bytes of the empty log segment of a checkpoint.
+const LOG_BYTES: u64 = 4096;
+
+#[cfg(test)]
+mod tests {
+    use crate::api::db::Db;
+    use crate::base::error::ErrorKind;
+    use drumlin_env::MemEnv;
+
+    #[test]
+    fn a_checkpoint_that_is_refused_leaves_the_one_under_way_alone() {
+        let mem = MemEnv::new(31);
+        let db = Db::builder("/s").env(mem.env()).open().expect("open");
+        let keys = db.keyspace("k").expect("keyspace");
+        keys.put(b"a", b"1").expect("put");
+        let (pending, seq) = keys.store.hold_flushes().expect("nothing else is under way");
+        assert_eq!(pending.len(), 1);
+        assert_eq!(db.checkpoint("/b").expect_err("one is under way").kind(), ErrorKind::Busy);
+        assert_eq!(keys.store.control.lock().flush_ceiling, seq, "later commits are no longer held back");
+        keys.store.control.lock().flush_ceiling = drumlin_types::Seq::MAX;
+        db.flush().expect("flush");
+        // An earlier failed flush does not affect a checkpoint that waits for no flush.
+        keys.store.health.disk_full.store(true, drumlin_env::sync::atomic::Ordering::Release);
+        db.checkpoint("/c").expect("nothing is under way any more");
+    }
+}

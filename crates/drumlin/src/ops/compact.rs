@@ -1,0 +1,80 @@
+//! Manual compaction, and waiting until the store is idle.
+
+use crate::base::error::Result;
+use crate::compaction::control::{KeyspaceControl, ManualCompaction};
+use crate::keyspace::KeyspaceState;
+use crate::store::Store;
+use drumlin_env::sync::Arc;
+use drumlin_types::KeyRange;
+
+impl Store {
+    /// Compacts all data in `range` into one run.
+    pub(crate) fn compact(&self, keyspace: &Arc<KeyspaceState>, range: KeyRange) -> Result<()> {
+        self.health.check_open()?;
+        keyspace.check_alive()?;
+        self.flush(Some(keyspace))?;
+        let id = {
+            let mut control = self.control.lock();
+            let id = control.next_manual;
+            control.next_manual += 1;
+            match control.keyspace(keyspace) {
+                Some(entry) => entry.manual.push(ManualCompaction::new(id, range)),
+                None => return keyspace.check_alive(),
+            }
+            id
+        };
+        self.background.wake();
+        let ended = self.background.wait("a manual compaction waits for its pieces", || {
+            self.health.check_poison()?;
+            let mut control = self.control.lock();
+            let Some(entry) = control.keyspace(keyspace) else {
+                return keyspace.check_alive().map(|()| true);
+            };
+            if let Some(ended) = entry.take_manual(id) {
+                return ended.map(|()| true);
+            }
+            drop(control);
+            self.health.check_merges()?;
+            self.check_room_to_merge().map(|()| false)
+        });
+        if ended.is_err()
+            && let Some(entry) = self.control.lock().keyspace(keyspace)
+        {
+            entry.forget_manual(id);
+        }
+        ended
+    }
+
+    /// Waits until no flush, compaction or file deletion is left to do.
+    pub(crate) fn wait_idle(&self) -> Result<()> {
+        self.health.check_open()?;
+        if self.health.read_only {
+            return Ok(());
+        }
+        self.look_for_room();
+        {
+            let mut control = self.control.lock();
+            control.idle_waiters += 1;
+            control.keyspaces.iter_mut().filter(|entry| entry.due).for_each(KeyspaceControl::ask_soon);
+        }
+        self.background.wake();
+        let failed = self.health.failed_flushes();
+        let ended = self.background.wait("the store is not idle", || {
+            self.health.check_poison()?;
+            self.health.check_flushes(failed)?;
+            self.check_room_to_merge()?;
+            if self.keyspaces().iter().any(|k| !k.peek().sealed.is_empty()) {
+                return Ok(false);
+            }
+            // A compaction of a keyspace that was dropped meanwhile still holds tables.
+            let is_quiet = self.control.lock().keyspaces.iter().all(KeyspaceControl::is_quiet)
+                && !self.costs.running.is_any();
+            if !is_quiet {
+                self.health.check_merges()?;
+            }
+            Ok(is_quiet && self.files.obsolete.is_empty())
+        });
+        self.control.lock().idle_waiters -= 1;
+        ended
+    }
+}

@@ -1,0 +1,88 @@
+//! Access to the decision log: `explain`, which covers earlier opens of the store too, and the replay of logged
+//! decisions.
+
+use crate::base::decisions::{DecisionRecord, RECORDS_KEPT, ReplayReport};
+use crate::base::event::Event;
+use crate::base::metrics::Counters;
+use crate::store::Store;
+use drumlin_format::decisions::{Answer, Question, VERSION};
+use drumlin_format::error::DecodeError;
+use drumlin_types::contract::PolicyError;
+use std::collections::BTreeMap;
+
+impl Store {
+    /// Appends the queued decisions to the decision log. Returns whether there were any. A failure is reported as an
+    /// event and has no other effect.
+    pub(crate) fn write_decisions(&self) -> bool {
+        let queue = self.control.lock().decisions.take_queue();
+        if let Err(error) = self.decisions.append(&self.files.env, || self.files.fresh_number(), &queue) {
+            Counters::add(&self.metrics.background_errors, 1);
+            self.tell(Event::BackgroundError { job: "decisions", error });
+        }
+        !queue.is_empty()
+    }
+
+    /// Returns the latest decisions, oldest first, including those of earlier opens of the store.
+    pub(crate) fn explain(&self) -> Vec<DecisionRecord> {
+        let mut records: Vec<DecisionRecord> =
+            self.decisions.earlier(&self.files.env).into_iter().map(DecisionRecord::from).collect();
+        records.extend(self.control.lock().decisions.records());
+        records.drain(..records.len().saturating_sub(RECORDS_KEPT));
+        records
+    }
+
+    /// Repeats every logged policy decision that this build can read. A policy is pure, so the decisions must be equal.
+    pub(crate) fn replay_decisions(&self) -> ReplayReport {
+        self.write_decisions();
+        let mut report = ReplayReport::default();
+        let mut left_out: BTreeMap<String, u64> = BTreeMap::new();
+        for log in self.decisions.all(&self.files.env) {
+            let log = match log {
+                Ok(log) => log,
+                Err(newer @ DecodeError::NewerFormat { .. }) => {
+                    report.left_out.push(format!("a decision log: {newer}"));
+                    continue;
+                }
+                // The log is advisory: damaged files are skipped.
+                Err(DecodeError::Corruption(_)) => continue,
+            };
+            for entry in log.entries.iter().filter(|entry| !entry.question.is_empty()) {
+                if log.version != VERSION {
+                    let why = format!(
+                        "the decision log has version {}, this build can replay version {VERSION}",
+                        log.version
+                    );
+                    *left_out.entry(why).or_default() += 1;
+                    continue;
+                }
+                match Question::decode(&entry.question).map(|question| is_repeated(&question)) {
+                    Ok(Ok(true)) => {}
+                    Ok(Err(PolicyError(why))) => {
+                        *left_out.entry(why).or_default() += 1;
+                        continue;
+                    }
+                    Ok(Ok(false)) | Err(_) => {
+                        let what = format!("{}: {} at {}", entry.keyspace, entry.reason, entry.micros);
+                        report.differing.push(what);
+                    }
+                }
+                report.decisions += 1;
+            }
+        }
+        let line = |(why, count): (String, u64)| format!("{count} left out: {why}");
+        report.left_out.extend(left_out.into_iter().map(line));
+        report
+    }
+}
+
+/// Returns whether the policy of `question`, restored to its logged state, makes the logged decision again.
+///
+/// # Errors
+/// When this build has no such policy, or the policy cannot restore the state.
+fn is_repeated(question: &Question) -> Result<bool, PolicyError> {
+    let mut policy = drumlin_policy::by_name(&question.policy)?;
+    if !question.state.is_empty() {
+        policy.restore(&question.state)?;
+    }
+    Ok(Answer::from(&policy.decide(&question.picture.input())) == question.answer)
+}

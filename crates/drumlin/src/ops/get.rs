@@ -1,0 +1,342 @@
+//! Point lookups in an open store, and creation of iterators and cursors.
+//!
+//! A lookup reads one view: memtables and a tree. [`MemSource`] and [`FileSource`] adapt its parts to
+//! [`read::get`](crate::read::get), which defines the search order. Sampled lookups also feed the statistics.
+
+use crate::base::error::Result;
+use crate::base::merge_operator::MergeOperator;
+use crate::base::metrics::Counters;
+use crate::base::resolve::ask;
+use crate::base::slice::Slice;
+use crate::base::snapshots::Moment;
+use crate::keyspace::{KeyspaceState, View};
+use crate::memtable::{LONG, Memtable};
+use crate::ops::iter::Iter;
+use crate::ops::range_cursor::RangeCursor;
+use crate::ops::scan::{OpenReader, Scan};
+use crate::read::{Flow, GetState, Source, VisibleOptions};
+use crate::stats::{Kind, LookupCounts, Stopwatch};
+use crate::store::Store;
+use crate::table::{Lookup, TableCache};
+use crate::version::{FileMeta, Hit, LOOKUP_SAMPLE, Tree};
+use drumlin_env::sync::{Arc, atomic};
+use drumlin_format::filter::key_hash;
+use drumlin_types::{KeyRange, Kind as EntryKind, Seq};
+use std::cell::Cell;
+
+/// Memtable as a source of a lookup.
+pub(crate) struct MemSource<'a> {
+    pub(crate) memtable: &'a Arc<Memtable>,
+    /// Merge operator, which combines the operands of hot keys.
+    pub(crate) operator: Option<&'a dyn MergeOperator>,
+}
+
+impl MemSource<'_> {
+    /// Looks up a `key` with many operands. Uses the fold of the key, if it has one, in place of the operands that the
+    /// fold combines. Then combines the newer operands into a new fold.
+    #[cold]
+    fn look_up_long(&self, key: &[u8], snapshot: Seq, state: &mut GetState) {
+        let fold = self.memtable.fold_of(key, snapshot);
+        let mut chain: Vec<(Seq, &[u8])> = Vec::new();
+        // Whether all versions seen so far are plain operands, and so in `chain`.
+        let (mut is_whole, mut below) = (true, None);
+        for entry in self.memtable.versions(key, snapshot) {
+            if let Some(fold) = fold.as_deref().filter(|fold| entry.seq <= fold.high) {
+                below = Some(fold);
+                break;
+            }
+            if state.offer(entry.seq, entry.kind, || Slice::from(entry.value)) == Flow::Done {
+                break;
+            }
+            is_whole &= entry.kind == EntryKind::Merge;
+            if is_whole {
+                chain.push((entry.seq, entry.value));
+            }
+        }
+        // A range tombstone between the fold and the newer operands ends the key's history, so the fold does not count.
+        let below = below.filter(|fold| !state.hides(fold.high) || drumlin_types::bug!("R5"));
+        if let Some(fold) = below
+            && state.offer(fold.high, EntryKind::Merge, || Slice::from(&*fold.operand)) == Flow::Continue
+        {
+            for entry in self.memtable.versions(key, fold.low - 1) {
+                if state.offer(entry.seq, entry.kind, || Slice::from(entry.value)) == Flow::Done {
+                    break;
+                }
+            }
+        }
+        if let Some(operator) = self.operator.filter(|_| chain.len() >= LONG) {
+            let join = |left: &[u8], right: &[u8]| {
+                ask(operator, |operator| operator.partial_merge(key, left, right)).ok().flatten()
+            };
+            self.memtable.keep_fold(key, &chain, below.filter(|_| is_whole), join);
+        }
+    }
+}
+
+impl Source for MemSource<'_> {
+    fn max_seq(&self) -> Seq {
+        self.memtable.max_seq()
+    }
+
+    fn lookup(&self, key: &[u8], hash: u64, snapshot: Seq, state: &mut GetState) -> Result<()> {
+        if self.memtable.has_range_tombstones() {
+            state.cover(self.memtable.range_tombstones().covering(key, snapshot));
+        }
+        if !self.memtable.may_contain(hash) {
+            return Ok(());
+        }
+        let before = state.operands();
+        for entry in self.memtable.versions(key, snapshot) {
+            if state.offer(entry.seq, entry.kind, || Slice::from(entry.value)) == Flow::Done {
+                break;
+            }
+            if state.operands() == before + LONG {
+                state.take_back(before);
+                self.look_up_long(key, snapshot, state);
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// File of a run as a source of a lookup.
+pub(crate) struct FileSource<'a> {
+    pub(crate) file: &'a Arc<FileMeta>,
+    pub(crate) tables: &'a TableCache,
+    pub(crate) counts: &'a LookupCounts,
+    /// Set when a version is found.
+    pub(crate) reached: &'a Cell<bool>,
+    /// Whether the lookup is counted in the file's lookup statistics.
+    pub(crate) sampled: bool,
+    /// Store whose costs the duration of the probe is added to; `None` if the lookup is not timed.
+    pub(crate) timed: Option<&'a Store>,
+}
+
+impl Source for FileSource<'_> {
+    fn max_seq(&self) -> Seq {
+        self.file.max_seq
+    }
+
+    fn lookup(&self, key: &[u8], hash: u64, snapshot: Seq, state: &mut GetState) -> Result<()> {
+        let table = self.file.table.open(self.tables)?;
+        if self.file.counts.range_tombstones > 0 {
+            state.cover(table.range_tombstones().covering(key, snapshot));
+        }
+        let began = self.timed.map(|store| store.files.env.clock().monotonic_nanos());
+        let mut hit = Hit::Nothing;
+        let outcome = table.lookup(key, hash, snapshot, |found| {
+            if hit == Hit::Nothing {
+                hit = if found.kind == EntryKind::Delete { Hit::Tombstone } else { Hit::Version };
+            }
+            state.offer(found.seq, found.kind, || found.value) == Flow::Continue
+        })?;
+        match outcome {
+            Lookup::Denied => self.counts.denied(),
+            Lookup::Absent => self.counts.absent(),
+            Lookup::Found => {
+                self.counts.found();
+                self.reached.set(true);
+            }
+        }
+        if self.sampled {
+            self.file.access.count(hit);
+        }
+        if let (Some(store), Some(began)) = (self.timed, began) {
+            let nanos = store.files.env.clock().monotonic_nanos().saturating_sub(began);
+            match outcome {
+                Lookup::Denied => store.costs.probes.denied(nanos),
+                Lookup::Absent | Lookup::Found => store.costs.probes.reached(nanos),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Store {
+    /// Returns a view of `keyspace`, and the newest sequence number up to which the view holds all commits. Loads the
+    /// view again after it has read the number: if the view is the same, it holds every memtable up to that number.
+    pub(crate) fn view_at(&self, keyspace: &KeyspaceState) -> (Arc<View>, Seq) {
+        loop {
+            let view = keyspace.view();
+            let seq = self.publisher.visible();
+            if Arc::ptr_eq(&view, &keyspace.peek()) {
+                return (view, seq);
+            }
+        }
+    }
+
+    /// Returns the value of `key` as of `snapshot`, or its current value.
+    pub(crate) fn get(
+        &self,
+        keyspace: &Arc<KeyspaceState>,
+        key: &[u8],
+        snapshot: Option<Moment>,
+    ) -> Result<Option<Slice>> {
+        self.background.interleave();
+        self.health.check_open()?;
+        let sampled = is_sampled(self.lookups.gets(1));
+        if keyspace.meter.counts(Kind::Point, 1) {
+            return self.get_timed(keyspace, key, snapshot, sampled);
+        }
+        loop {
+            let view = keyspace.peek();
+            let seq = snapshot.map_or_else(|| self.publisher.visible(), |moment| moment.seq);
+            if Arc::ptr_eq(&view, &keyspace.peek()) {
+                // Checked after the view was loaded: a drop marks the keyspace before it empties the view.
+                keyspace.check_alive()?;
+                return self.get_in(keyspace, &view, key, (seq, snapshot), (sampled, None));
+            }
+        }
+    }
+
+    /// Does a sampled lookup: records its key and its duration.
+    #[cold]
+    fn get_timed(
+        &self,
+        keyspace: &Arc<KeyspaceState>,
+        key: &[u8],
+        snapshot: Option<Moment>,
+        sampled: bool,
+    ) -> Result<Option<Slice>> {
+        keyspace.meter.wants(Kind::Point, key);
+        let began = self.files.env.clock().monotonic_nanos();
+        let (view, visible) = self.view_at(keyspace);
+        keyspace.check_alive()?;
+        let seq = snapshot.map_or(visible, |moment| moment.seq);
+        let value = self.get_in(keyspace, &view, key, (seq, snapshot), (sampled, Some(self)));
+        self.costs.got(self.files.env.clock().monotonic_nanos().saturating_sub(began));
+        value
+    }
+
+    /// Returns `file` as a source of one lookup. The source sets `reached` when it finds a version.
+    pub(crate) fn file_source<'a>(
+        &'a self,
+        file: &'a Arc<FileMeta>,
+        reached: &'a Cell<bool>,
+        (sampled, timed): (bool, Option<&'a Store>),
+    ) -> FileSource<'a> {
+        FileSource { file, tables: &self.files.tables, counts: &self.lookups, reached, sampled, timed }
+    }
+
+    fn get_in(
+        &self,
+        keyspace: &KeyspaceState,
+        view: &View,
+        key: &[u8],
+        (seq, snapshot): (Seq, Option<Moment>),
+        (sampled, timed): (bool, Option<&Store>),
+    ) -> Result<Option<Slice>> {
+        let hash = key_hash(key, self.files.filter_seed);
+        let reached = Cell::new(false);
+        let operator = keyspace.operator.as_deref();
+        let memtables = view.memtables().filter(|m| !m.is_empty());
+        let memtables = memtables.map(|memtable| MemSource { memtable, operator });
+        let levels = view.tree.levels.iter().map(|level| {
+            let files = level.runs.iter().filter_map(|run| run.file_for(key));
+            files.map(|file| self.file_source(file, &reached, (sampled, timed)))
+        });
+        let state = crate::read::get(key, hash, seq, memtables, levels)?;
+        if reached.get() {
+            self.lookups.returned(1);
+        }
+        state.finish(key, &keyspace.resolver(), || self.time_of(snapshot))
+    }
+
+    /// Returns the time at which a read judges expiry, in microseconds since the Unix epoch: the time of its snapshot,
+    /// or the current time.
+    pub(crate) fn time_of(&self, snapshot: Option<Moment>) -> u64 {
+        match snapshot {
+            _ if drumlin_types::bug!("T1") => self.files.unix_micros(),
+            Some(moment) => moment.micros,
+            None => self.files.unix_micros(),
+        }
+    }
+
+    /// Returns an iterator over `range` as of `snapshot`, or of the current state.
+    pub(crate) fn iter(
+        self: &Arc<Self>,
+        keyspace: &Arc<KeyspaceState>,
+        range: KeyRange,
+        snapshot: Option<Moment>,
+    ) -> Iter {
+        let keys_only = Arc::new(atomic::AtomicBool::new(false));
+        let mut scan = self.scan_of(keyspace, range, snapshot);
+        let bounds = &scan.options.bounds;
+        let stopwatch = self.stopwatch(keyspace, Some(&bounds.start), bounds, &scan.view.tree);
+        let flag = keys_only.clone();
+        let open = Box::new(move || {
+            scan.options.keys_only = flag.load(atomic::Ordering::Relaxed);
+            scan.open()
+        });
+        Iter::new(open, keys_only, stopwatch)
+    }
+
+    /// Returns a cursor over `range` as of `snapshot`, or of the current state.
+    pub(crate) fn cursor(
+        self: &Arc<Self>,
+        keyspace: &Arc<KeyspaceState>,
+        range: KeyRange,
+        snapshot: Option<Moment>,
+    ) -> Result<RangeCursor> {
+        let scan = self.scan_of(keyspace, range, snapshot);
+        let view = scan.open()?;
+        Ok(RangeCursor::new(view, scan.reader, keyspace.clone(), scan.view.tree.clone()))
+    }
+
+    /// Returns a stopwatch if the next seek is sampled. The seek goes to `key`, or to the end of `range` if that is
+    /// `None`, in `tree`.
+    #[inline]
+    pub(crate) fn stopwatch(
+        &self,
+        keyspace: &KeyspaceState,
+        key: Option<&[u8]>,
+        range: &KeyRange,
+        tree: &Tree,
+    ) -> Option<Stopwatch> {
+        keyspace.meter.counts(Kind::Seek, 1).then(|| {
+            // A run that does not cover the seek key is still searched if it has later keys of the range.
+            let key = tree.met_at(key, range);
+            keyspace.meter.wants(Kind::Seek, key);
+            Stopwatch::new(self.files.env.clone(), self.costs.clone(), tree.covering(key))
+        })
+    }
+
+    fn scan_of(
+        self: &Arc<Self>,
+        keyspace: &Arc<KeyspaceState>,
+        bounds: KeyRange,
+        snapshot: Option<Moment>,
+    ) -> Scan {
+        self.background.interleave();
+        Counters::add(&self.metrics.scans, 1);
+        let (view, visible) = self.view_at(keyspace);
+        let options = VisibleOptions {
+            snapshot: snapshot.map_or(visible, |moment| moment.seq),
+            now_micros: self.time_of(snapshot),
+            bounds,
+            keys_only: false,
+            keyspace: keyspace.name.clone(),
+            operator: keyspace.operator.clone(),
+            operator_name: keyspace.operator_name.clone(),
+            pointers: None,
+            tombstones: Vec::new(),
+            dead: Some(keyspace.dead.clone()),
+        };
+        let reader = OpenReader::new(self);
+        let may_begin = self
+            .health
+            .check_open()
+            .and_then(|()| self.check_own(keyspace))
+            .and_then(|()| keyspace.check_alive());
+        Scan { reader, view, options, refused: may_begin.err() }
+    }
+}
+
+/// Returns whether the lookup numbered `number` is counted in the lookup statistics. One in each block of
+/// [`LOOKUP_SAMPLE`] lookups is, at a pseudo-random place in the block, so that a periodic access pattern causes no
+/// bias.
+pub(crate) fn is_sampled(number: u64) -> bool {
+    let block = number / LOOKUP_SAMPLE;
+    (block.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) % LOOKUP_SAMPLE == number % LOOKUP_SAMPLE
+}

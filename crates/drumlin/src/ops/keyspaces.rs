@@ -1,0 +1,173 @@
+//! Keyspaces of an open store: creation, lookup and drop, and access to their policies.
+
+use super::options::policy_named;
+use crate::base::error::{Error, ErrorKind, Result};
+use crate::base::merge_operator::Operator;
+use crate::compaction::control::KeyspaceControl;
+use crate::keyspace::KeyspaceState;
+use crate::options::KeyspaceOptions;
+use crate::stats::Meter;
+use crate::store::Store;
+use crate::version::Tree;
+use drumlin_env::Note;
+use drumlin_env::sync::{Arc, atomic};
+use drumlin_format::manifest::{Change, Edit, MAX_NAME_LEN};
+use drumlin_types::KeyspaceId;
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+impl Store {
+    /// Returns the keyspace called `name`, which must exist.
+    pub(crate) fn open_keyspace(&self, name: &str) -> Result<Arc<KeyspaceState>> {
+        self.health.check_open()?;
+        let missing = || Error::new(ErrorKind::NotFound, format!("there is no keyspace {name:?}"));
+        self.find_keyspace(name).ok_or_else(missing)
+    }
+
+    /// Creates the keyspace `name`. It must not exist.
+    pub(crate) fn create_keyspace(
+        &self,
+        name: &str,
+        wanted: &[(String, String)],
+    ) -> Result<Arc<KeyspaceState>> {
+        self.health.check_open()?;
+        let taken =
+            || Error::new(ErrorKind::InvalidArgument, format!("there is a keyspace {name:?} already"));
+        if self.find_keyspace(name).is_some() {
+            return Err(taken());
+        }
+        self.make_keyspace(name, wanted)?.ok_or_else(taken)
+    }
+
+    fn find_keyspace(&self, name: &str) -> Option<Arc<KeyspaceState>> {
+        self.keyspaces().iter().find(|k| &*k.name == name).cloned()
+    }
+
+    /// Returns the keyspace `name`. Creates it if it does not exist.
+    pub(crate) fn keyspace(&self, name: &str, wanted: &[(String, String)]) -> Result<Arc<KeyspaceState>> {
+        self.health.check_open()?;
+        if let Some(found) = self.find_keyspace(name) {
+            self.set_keyspace_options(&found, wanted)?;
+            return Ok(found);
+        }
+        match self.make_keyspace(name, wanted)? {
+            Some(made) => Ok(made),
+            // Another thread has created it meanwhile.
+            None => self.keyspace(name, wanted),
+        }
+    }
+
+    /// Creates the keyspace `name`. Returns `None` if another thread was faster.
+    fn make_keyspace(&self, name: &str, wanted: &[(String, String)]) -> Result<Option<Arc<KeyspaceState>>> {
+        if name.is_empty() || name.len() > MAX_NAME_LEN {
+            let what = format!("a keyspace name has 1 to {MAX_NAME_LEN} bytes, not {}", name.len());
+            return Err(Error::new(ErrorKind::InvalidArgument, what));
+        }
+        self.health.check_poison()?;
+        let options = KeyspaceOptions::from_pairs(wanted)?;
+        let policy = policy_named(&options.compaction)?;
+        let bound = self.components.operator_names.get(name).map(String::as_str);
+        let operator = Operator::new(name, bound, self.components.operators.get(name).cloned())?;
+        let mut control = self.control.lock();
+        if self.find_keyspace(name).is_some() {
+            return Ok(None);
+        }
+        // The id counts as used once its edit may be on disk. An edit that fails for lack of disk space leaves the id
+        // to the next keyspace, and a manifest rewritten in place of the full one does not mark it as used.
+        let number = self.next_keyspace.load(atomic::Ordering::Acquire);
+        let id = u32::try_from(number)
+            .map(KeyspaceId)
+            .map_err(|_| Error::new(ErrorKind::InvalidArgument, "no keyspace ids are left"))?;
+        let mut changes = vec![Change::CreateKeyspace { id, name: name.to_owned() }];
+        for (name, value) in options.pairs() {
+            changes.push(Change::KeyspaceOption { id, name: name.to_owned(), value });
+        }
+        if let Some(operator) = &operator.name {
+            changes.push(Change::MergeOperator { keyspace: id, name: operator.to_string() });
+        }
+        let spent = || self.next_keyspace.store(number + 1, atomic::Ordering::Release);
+        self.append_edit(&mut control, Edit { changes }, spent)?;
+        let log = self.lane.state.lock().log.segment.number;
+        let state = Arc::new(KeyspaceState::new(
+            id,
+            name.into(),
+            &self.options.load(),
+            options,
+            operator,
+            Tree::empty(),
+            log,
+            self.files.filter_seed,
+            Meter::new(&self.sampling),
+        ));
+        control.keyspaces.push(KeyspaceControl::new(state.clone(), policy, 0));
+        let mut all = self.keyspaces().to_vec();
+        all.push(state.clone());
+        self.set_keyspaces(all);
+        Ok(Some(state))
+    }
+
+    /// Drops a keyspace with all its data. First makes all earlier writes durable, so that the drop cannot survive a
+    /// crash that loses an earlier write.
+    pub(crate) fn drop_keyspace(&self, name: &str) -> Result<()> {
+        self.health.check_open()?;
+        self.health.check_poison()?;
+        let missing = || Error::new(ErrorKind::InvalidArgument, format!("there is no keyspace {name:?}"));
+        let state = self.find_keyspace(name).ok_or_else(missing)?;
+        let mut control = self.control.lock();
+        // Another thread may have dropped it meanwhile.
+        if control.keyspace(&state).is_none() && !drumlin_types::bug!("A1") {
+            return Err(missing());
+        }
+        self.end_writes(&state)?;
+        let tree = state.view().tree.clone();
+        let tables: BTreeSet<PathBuf> = tree.files().map(|(_, _, f)| self.files.table_path(f.id())).collect();
+        let tables: Vec<PathBuf> = tables.into_iter().collect();
+        self.files.env.note(Note::EditRemoves { files: &tables });
+        if !drumlin_types::bug!("E3") {
+            let edit = Edit { changes: vec![Change::DropKeyspace { id: state.id }] };
+            if let Err(error) = self.append_edit(&mut control, edit, || {}) {
+                // The keyspace stays if the edit lacked disk space. After any other failure its state is unknown.
+                state.mark_dropped(self.health.is_poisoned());
+                return Err(error);
+            }
+        }
+        for (_, _, file) in tree.files() {
+            file.table.retire();
+        }
+        control.keyspaces.retain(|k| !Arc::ptr_eq(&k.state, &state));
+        self.set_keyspaces(self.keyspaces().iter().filter(|k| !Arc::ptr_eq(k, &state)).cloned().collect());
+        let log = self.lane.state.lock().log.segment.number;
+        state.clear(log);
+        drop(control);
+        // Releases finished outputs of its compactions that waited for earlier installs.
+        self.install_ready(&state);
+        self.background.progressed();
+        Ok(())
+    }
+
+    /// Stops writes to `keyspace`, waits for commits that have a place, and makes all earlier writes durable.
+    ///
+    /// The keyspace's memtables protect the log segments of its commits. A commit that still copied its record after
+    /// the drop could write into a recycled segment.
+    fn end_writes(&self, keyspace: &KeyspaceState) -> Result<()> {
+        let lane = self.lane.state.lock();
+        keyspace.mark_dropped(true);
+        drop(lane);
+        let drained = if drumlin_types::bug!("B40") { Ok(()) } else { self.publisher.drain() };
+        let synced = drained.and_then(|()| self.sync_log(self.publisher.published().log_end));
+        synced.inspect_err(|_| keyspace.mark_dropped(self.health.is_poisoned()))
+    }
+
+    pub(crate) fn policy_name(&self, keyspace: &Arc<KeyspaceState>) -> String {
+        self.control.lock().keyspace(keyspace).map_or_else(String::new, |k| k.policy.name())
+    }
+
+    /// Returns the state of the policy of `keyspace`, as readable text lines.
+    pub(crate) fn policy_state(&self, keyspace: &Arc<KeyspaceState>) -> String {
+        self.control.lock().keyspace(keyspace).map_or_else(String::new, |k| k.policy.explain())
+    }
+
+    pub(crate) fn set_policy(&self, keyspace: &Arc<KeyspaceState>, name: &str) -> Result<()> {
+        self.set_keyspace_options(keyspace, &[("compaction".to_owned(), name.to_owned())])
+    }
+}

@@ -1,0 +1,139 @@
+//! Lookups of many keys in one call.
+//!
+//! The keys are searched together, one level at a time. A key is done as soon as its value is known. In each level, the
+//! blocks that the filters do not exclude and that are not in memory are first read in parallel. Then the keys are
+//! looked up in key order, so that neighbouring keys share files and blocks.
+
+use crate::base::error::Result;
+use crate::base::slice::Slice;
+use crate::base::snapshots::Moment;
+use crate::keyspace::KeyspaceState;
+use crate::ops::get::{MemSource, is_sampled};
+use crate::read::{GetState, Source};
+use crate::stats::Kind;
+use crate::store::Store;
+use crate::table::ahead;
+use crate::version::{FileMeta, Run};
+use drumlin_env::sync::Arc;
+use drumlin_format::filter::key_hash;
+use drumlin_types::Seq;
+use std::cell::{Cell, LazyCell};
+
+/// Maximum number of blocks read in parallel for one level.
+const BLOCKS_AHEAD: usize = 256;
+
+/// Divisor of the block cache's capacity that gives the memory for blocks read in parallel: an eighth. The lookups read
+/// the remaining blocks themselves, one after another.
+const CACHE_SHARE: usize = 8;
+
+impl Store {
+    /// Returns the values of `keys`, all as of `snapshot`, or all of the current state.
+    pub(crate) fn multi_get(
+        &self,
+        keyspace: &Arc<KeyspaceState>,
+        keys: &[&[u8]],
+        snapshot: Option<Moment>,
+    ) -> Result<Vec<Option<Slice>>> {
+        self.background.interleave();
+        self.health.check_open()?;
+        let first = self.lookups.gets(keys.len() as u64);
+        if let Some(key) = keys.first().filter(|_| keyspace.meter.counts(Kind::Point, keys.len() as u64)) {
+            keyspace.meter.wants(Kind::Point, key);
+        }
+        let (view, visible) = self.view_at(keyspace);
+        // Checked after the view was loaded: a drop marks the keyspace before it empties the view.
+        keyspace.check_alive()?;
+        let seq = snapshot.map_or(visible, |moment| moment.seq);
+        let mut order: Vec<usize> = (0..keys.len()).collect();
+        order.sort_by_key(|&i| keys[i]);
+        let wanted: Vec<Wanted<'_>> = (first..)
+            .zip(&order)
+            .map(|(number, &i)| Wanted {
+                key: keys[i],
+                hash: key_hash(keys[i], self.files.filter_seed),
+                sampled: is_sampled(number),
+            })
+            .collect();
+        let operator = keyspace.operator.as_deref();
+        let memtables = view.memtables().filter(|m| !m.is_empty());
+        let memtables: Vec<MemSource<'_>> =
+            memtables.map(|memtable| MemSource { memtable, operator }).collect();
+        let levels = view.tree.levels.iter().map(|level| {
+            |open: &[usize]| {
+                let files: Vec<Shared<'_>> =
+                    level.runs.iter().flat_map(|run| shared_files(run, &wanted, open)).collect();
+                self.fetch(&files, &wanted);
+                files
+            }
+        });
+        let reached = vec![Cell::new(false); keys.len()];
+        let lookup = |(file, i): (&Arc<FileMeta>, usize), state: &mut GetState| {
+            let Wanted { key, hash, sampled } = wanted[i];
+            let reached = &reached[i];
+            self.file_source(file, reached, (sampled, None)).lookup(key, hash, seq, state)
+        };
+        let pairs: Vec<(&[u8], u64)> = wanted.iter().map(|w| (w.key, w.hash)).collect();
+        let states = crate::read::get_many(&pairs, seq, &memtables, levels, lookup)?;
+        self.lookups.returned(reached.iter().filter(|reached| reached.get()).count() as u64);
+        let resolver = keyspace.resolver();
+        // One time for all keys, so that all of them judge expiry alike.
+        let time = LazyCell::new(|| self.time_of(snapshot));
+        let mut values = vec![None; keys.len()];
+        for (state, i) in states.into_iter().zip(order) {
+            values[i] = state.finish(keys[i], &resolver, || *time)?;
+        }
+        Ok(values)
+    }
+
+    /// Reads the blocks that lookups of the keys in `files` need. Ignores failures: the lookups report them.
+    fn fetch(&self, files: &[Shared<'_>], wanted: &[Wanted<'_>]) {
+        let mut missing = Vec::new();
+        let mut last = None;
+        let mut room = self.files.cache.capacity() / CACHE_SHARE;
+        for (file, i) in files.iter().flat_map(|(_, file, keys)| keys.iter().map(move |i| (file, *i))) {
+            let Ok(table) = file.table.open(&self.files.tables) else { return };
+            let Ok(block) = table.missing(wanted[i].key, wanted[i].hash) else { continue };
+            // The keys are in order, so keys that share a block are adjacent.
+            if let Some(block) = block.filter(|block| last.replace(block.place()) != Some(block.place())) {
+                let Some(rest) = room.checked_sub(block.bytes()) else { break };
+                room = rest;
+                missing.push(block);
+            }
+            if missing.len() == BLOCKS_AHEAD {
+                break;
+            }
+        }
+        if missing.len() > 1 {
+            ahead::read(&self.files.env, &missing);
+        }
+    }
+}
+
+/// Key to look up.
+#[derive(Clone, Copy)]
+struct Wanted<'a> {
+    key: &'a [u8],
+    hash: u64,
+    sampled: bool,
+}
+
+/// Largest sequence number of a file, the file, and the indexes of the keys that it may hold.
+type Shared<'a> = (Seq, &'a Arc<FileMeta>, Vec<usize>);
+
+/// Returns the files of `run` that may hold some of the keys `open`, which are in key order, each with its keys.
+fn shared_files<'a>(run: &'a Run, wanted: &[Wanted<'_>], open: &[usize]) -> Vec<Shared<'a>> {
+    let mut files: Vec<Shared<'a>> = Vec::new();
+    for &i in open {
+        let key = wanted[i].key;
+        match files.last_mut() {
+            // The keys ascend, so a key before the end of the last file is inside its bounds.
+            Some((_, file, keys)) if file.bounds.is_before_end(key) => keys.push(i),
+            _ => {
+                if let Some(file) = run.file_for(key) {
+                    files.push((file.max_seq, file, vec![i]));
+                }
+            }
+        }
+    }
+    files
+}

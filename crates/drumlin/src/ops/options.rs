@@ -1,0 +1,119 @@
+//! Changes of options of an open store and its keyspaces. A change takes effect at once and is durable.
+//!
+//! One call changes all of its options or none. It reads the old values under the control lock, so no change of another
+//! thread is lost.
+
+use crate::base::error::{Error, ErrorKind, Result};
+use crate::keyspace::KeyspaceState;
+use crate::options::{Adaptation, KeyspaceOptions, Options};
+use crate::store::Store;
+use drumlin_env::sync::{Arc, atomic};
+use drumlin_format::manifest::{Change, Edit, MAX_NAME_LEN};
+use drumlin_types::contract::CompactionPolicy;
+
+impl Store {
+    /// Changes an option of the open store.
+    pub(crate) fn set_option(&self, name: &str, value: &str) -> Result<()> {
+        self.health.check_open()?;
+        let early = drumlin_types::bug!("A6").then(|| self.options.load_full());
+        let mut control = self.control.lock();
+        let mut options = Options::clone(&early.unwrap_or_else(|| self.options.load_full()));
+        options.set(name, value)?;
+        options.check_together()?;
+        if Options::defs().iter().any(|def| def.name == name && !def.live) {
+            let what = format!("{name} can only be set when the store is opened: pass it to the builder");
+            return Err(Error::new(ErrorKind::InvalidOption, what));
+        }
+        let change = Change::StoreOption { name: name.to_owned(), value: value.to_owned() };
+        self.append_edit(&mut control, Edit { changes: vec![change] }, || {})?;
+        self.lane.home.budget.limit.store(options.disk_budget, atomic::Ordering::Relaxed);
+        self.pace.background.limit(options.background_rate);
+        self.options.store(Arc::new(options));
+        control.shortage = None;
+        drop(control);
+        // Lanes may wait for a limit that this change has lifted.
+        self.background.progressed();
+        Ok(())
+    }
+
+    /// Changes options of a keyspace, including its compaction policy. Changes all of them or none.
+    pub(crate) fn set_keyspace_options(
+        &self,
+        keyspace: &Arc<KeyspaceState>,
+        wanted: &[(String, String)],
+    ) -> Result<()> {
+        self.health.check_open()?;
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        let early = drumlin_types::bug!("A6").then(|| keyspace.options.load_full());
+        let mut control = self.control.lock();
+        if !drumlin_types::bug!("A1") {
+            keyspace.check_alive()?;
+        }
+        let mut options = KeyspaceOptions::clone(&early.unwrap_or_else(|| keyspace.options.load_full()));
+        wanted.iter().try_for_each(|(name, value)| options.set(name, value))?;
+        let sets = |option: &str| wanted.iter().any(|(name, _)| name == option);
+        let mut policy = sets("compaction").then(|| policy_named(&options.compaction)).transpose()?;
+        let mut changes: Vec<Change> = wanted
+            .iter()
+            .map(|(name, value)| Change::KeyspaceOption {
+                id: keyspace.id,
+                name: name.clone(),
+                value: value.clone(),
+            })
+            .collect();
+        // Saves the policy state in the same edit, so that a frozen policy stays frozen after a crash.
+        let (adapts, frozen) = (sets("adaptation"), options.adaptation == Adaptation::Frozen);
+        let entry = control.keyspace(keyspace).filter(|_| adapts && policy.is_none());
+        let state = match &mut policy {
+            Some(policy) => {
+                policy.freeze(frozen);
+                Some((policy.name(), policy.save()))
+            }
+            None => entry.map(|entry| {
+                entry.policy.freeze(frozen);
+                entry.durable_policy()
+            }),
+        };
+        changes.extend(state.map(|(name, blob)| Change::Policy { keyspace: keyspace.id, name, blob }));
+        if let Err(error) = self.append_edit(&mut control, Edit { changes }, || {}) {
+            if let Some(entry) = control.keyspace(keyspace) {
+                entry.policy.freeze(entry.is_frozen());
+            }
+            return Err(error);
+        }
+        keyspace.set_options(&self.options.load(), options);
+        let now = self.files.now();
+        for (name, value) in wanted {
+            let what = match name.as_str() {
+                "compaction" => format!("policy {value}"),
+                "adaptation" => format!("adaptation {value}"),
+                _ => continue,
+            };
+            control.decisions.note(now, &keyspace.name, what, "set by the user".to_owned());
+        }
+        if let Some(entry) = control.keyspace(keyspace) {
+            if adapts && frozen {
+                entry.end_search();
+            }
+            policy.into_iter().for_each(|policy| entry.set_policy(policy));
+            entry.ask_soon();
+        }
+        self.refresh_pace(&control);
+        drop(control);
+        self.background.progressed();
+        Ok(())
+    }
+}
+
+/// Creates the policy that the option `compaction` names.
+pub(super) fn policy_named(name: &str) -> Result<Box<dyn CompactionPolicy>> {
+    let refuse = |what| Error::new(ErrorKind::InvalidOption, what);
+    let policy = drumlin_policy::by_name(name).map_err(|e| refuse(e.0))?;
+    // The manifest stores the policy's state under the name that the policy reports.
+    if policy.name().len() > MAX_NAME_LEN {
+        return Err(refuse(format!("compaction: the name of a policy has at most {MAX_NAME_LEN} bytes")));
+    }
+    Ok(policy)
+}

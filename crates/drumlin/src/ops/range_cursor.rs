@@ -1,0 +1,120 @@
+//! Cursor over a range of keys. It can seek repeatedly, and it returns keys and values without copying them.
+//!
+//! It is cheaper than [`Iter`](crate::Iter), whose items can be kept: it copies nothing, and a second seek reopens
+//! nothing. It reads one snapshot for its whole life.
+//!
+//! Invariant: after an error the cursor is on no entry, and every further call returns the error again. An error for a
+//! single key, whose operands cannot be merged, is returned once. The cursor can then move on from that key.
+
+use crate::base::error::Result;
+use crate::keyspace::KeyspaceState;
+use crate::ops::scan::{OpenReader, StoreView};
+use crate::stats::Stopwatch;
+use crate::version::Tree;
+use drumlin_env::sync::Arc;
+use std::fmt;
+
+/// Cursor over the keys of a range, as of one snapshot. It is on no entry until its first seek.
+///
+/// An error that has a [`key`](crate::Error::key) affects only that key: [`next`](RangeCursor::next) and
+/// [`prev`](RangeCursor::prev) continue from there. After any other error every call returns that error.
+///
+/// A cursor pins the state of the store that it reads. It stays usable until it is dropped, even if the store is closed
+/// or the keyspace is dropped. Drop it when it is no longer needed.
+pub struct RangeCursor {
+    view: StoreView,
+    reader: OpenReader,
+    keyspace: Arc<KeyspaceState>,
+    /// Tree that the cursor reads.
+    tree: Arc<Tree>,
+}
+
+/// Target of a seek.
+enum To<'a> {
+    First,
+    Key(&'a [u8]),
+    Last,
+}
+
+impl RangeCursor {
+    pub(crate) fn new(
+        view: StoreView,
+        reader: OpenReader,
+        keyspace: Arc<KeyspaceState>,
+        tree: Arc<Tree>,
+    ) -> RangeCursor {
+        RangeCursor { view, reader, keyspace, tree }
+    }
+
+    fn moved(&mut self, to: To<'_>, how: impl FnOnce(&mut StoreView) -> Result<()>) -> Result<bool> {
+        let range = self.view.bounds();
+        let key = match to {
+            To::First => Some(&*range.start),
+            To::Key(key) => Some(key),
+            To::Last => None,
+        };
+        let mut stopwatch = self.reader.store.stopwatch(&self.keyspace, key, range, &self.tree);
+        stopwatch.iter_mut().for_each(Stopwatch::begin);
+        how(&mut self.view)?;
+        if let Some(stopwatch) = stopwatch {
+            stopwatch.stop();
+        }
+        Ok(self.view.valid())
+    }
+
+    /// Moves to the first key of the range. Returns `false` when there is none.
+    pub fn seek_first(&mut self) -> Result<bool> {
+        self.moved(To::First, StoreView::seek_first)
+    }
+
+    /// Moves to the last key of the range. Returns `false` when there is none.
+    pub fn seek_last(&mut self) -> Result<bool> {
+        self.moved(To::Last, StoreView::seek_last)
+    }
+
+    /// Moves to the first key of the range at or after `key`. Returns `false` when there is none.
+    pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
+        let key = key.as_ref();
+        self.moved(To::Key(key), |view| view.seek(key))
+    }
+
+    /// Moves to the last key of the range before `key`. Returns `false` when there is none.
+    pub fn seek_before(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
+        let key = key.as_ref();
+        self.moved(To::Key(key), |view| view.seek_before(key))
+    }
+
+    /// Moves to the next key. Returns `false` when there is none, or when the cursor was on no entry.
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "the entry is borrowed from the cursor: no iterator can do so"
+    )]
+    #[inline]
+    pub fn next(&mut self) -> Result<bool> {
+        self.view.next()?;
+        Ok(self.view.valid())
+    }
+
+    /// Moves to the previous key. Returns `false` when there is none, or when the cursor was on no entry.
+    #[inline]
+    pub fn prev(&mut self) -> Result<bool> {
+        self.view.prev()?;
+        Ok(self.view.valid())
+    }
+
+    /// Returns the current key and value; `None` when the cursor is on no entry.
+    pub fn entry(&self) -> Option<(&[u8], &[u8])> {
+        self.view.valid().then(|| (self.view.key(), self.view.value()))
+    }
+
+    /// Returns the current key; `None` when the cursor is on no entry.
+    pub fn key(&self) -> Option<&[u8]> {
+        self.view.valid().then(|| self.view.key())
+    }
+}
+
+impl fmt::Debug for RangeCursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RangeCursor").field("on_entry", &self.view.valid()).finish_non_exhaustive()
+    }
+}

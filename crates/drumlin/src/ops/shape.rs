@@ -1,0 +1,192 @@
+//! The shape of the trees and the metrics, for people and tools.
+
+use crate::base::metrics::Metrics;
+use crate::compaction::view::tree_view;
+use crate::store::Store;
+use crate::version::FileMeta;
+use drumlin_policy::schedule::fold::{depth_cap, design_runs};
+use drumlin_policy::schedule::{Mode, Settings};
+use drumlin_types::contract::{FileState, FileView, LevelDesign};
+
+/// Shape of one keyspace: its memtables and its tree.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KeyspaceShape {
+    /// Name of the keyspace.
+    pub name: String,
+    /// Name of its compaction policy.
+    pub policy: String,
+    /// Bytes in the active memtable.
+    pub active_bytes: u64,
+    /// Number of sealed memtables that wait for their flush.
+    pub sealed_memtables: usize,
+    /// Bytes in the sealed memtables.
+    pub sealed_bytes: u64,
+    /// Levels of the tree, level 0 first.
+    pub levels: Vec<LevelShape>,
+}
+
+/// Shape of one level.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LevelShape {
+    /// Number of the level.
+    pub level: u8,
+    /// Number of runs over a key that the policy aims at; `None` when it sets no number.
+    pub design_runs: Option<u64>,
+    /// Number of runs over a key at which compactions into the level must also compact the level's own runs. A
+    /// compaction that cannot do so waits, except for the oldest unfinished one. `None` without a limit.
+    pub most_runs: Option<u64>,
+    /// Runs of the level.
+    pub runs: Vec<RunShape>,
+}
+
+/// Shape of one run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunShape {
+    /// Id of the run.
+    pub id: u64,
+    /// Tag that the policy gave the run.
+    pub tag: Vec<u8>,
+    /// Files of the run, in key order.
+    pub files: Vec<FileShape>,
+}
+
+/// Shape of one file: a table and the key bounds in force.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FileShape {
+    /// Number of the table.
+    pub table: u64,
+    /// First key of the bounds.
+    pub first: Vec<u8>,
+    /// First key after the bounds; `None` when the bounds have no end.
+    pub end: Option<Vec<u8>>,
+    /// Stored bytes inside the bounds.
+    pub bytes: u64,
+    /// Entries inside the bounds.
+    pub entries: u64,
+    /// Tombstones inside the bounds.
+    pub tombstones: u64,
+    /// Number of range tombstones of the table.
+    pub range_tombstones: u64,
+    /// Smallest sequence number of the table.
+    pub min_seq: u64,
+    /// Largest sequence number of the table.
+    pub max_seq: u64,
+    /// Whether the bounds exclude entries of the table.
+    pub narrowed: bool,
+    /// Decayed number of point lookups that reached the file and found no version of their key.
+    pub lookups_empty: f64,
+    /// Decayed number of point lookups that found a version of their key in the file.
+    pub lookups_found: f64,
+    /// Decayed number of point lookups that found a tombstone; part of `lookups_found`.
+    pub lookups_dead: f64,
+    /// Compaction state of the file: `free`, `settling #t` or `leaving #t`, with the ticket `#t`.
+    pub state: String,
+}
+
+fn state_name(state: FileState) -> String {
+    match state {
+        FileState::Free => "free".to_owned(),
+        FileState::Settling(ticket) => format!("settling {ticket}"),
+        FileState::Leaving(ticket) => format!("leaving {ticket}"),
+        FileState::Coming(ticket) => format!("coming {ticket}"),
+    }
+}
+
+impl Store {
+    pub(crate) fn shape(&self) -> Vec<KeyspaceShape> {
+        let control = self.control.lock();
+        let mut shapes = Vec::new();
+        for keyspace in &control.keyspaces {
+            let view = keyspace.state.view();
+            let picture = tree_view(&view.tree, &keyspace.flight).live();
+            let narrowed = |shown: &FileView| {
+                let mut references = view.tree.refs(shown.table);
+                references.any(|(_, _, f)| f.bounds.contains(&shown.bounds.start) && f.is_narrowed())
+            };
+            let settings = Settings { slots: self.slots.count() as u32, ..Settings::default() };
+            let design = |level: usize| keyspace.design.get(level).copied().unwrap_or(LevelDesign::FREE);
+            let count = |runs: f64| runs.is_finite().then_some(runs as u64);
+            let levels = picture.levels.iter().enumerate().map(|(level, l)| LevelShape {
+                level: level as u8,
+                design_runs: count(design_runs(&design(level))),
+                // Level 0 has no limit, because flushes never wait for its runs.
+                most_runs: count(depth_cap(&design(level), &settings))
+                    .filter(|_| level > 0 && self.sizes.mode == Mode::Pipelined),
+                runs: l
+                    .runs
+                    .iter()
+                    .map(|run| RunShape {
+                        id: run.id.0,
+                        tag: run.tag.0.clone(),
+                        files: run
+                            .files
+                            .iter()
+                            .map(|f| FileShape {
+                                table: f.table.0,
+                                first: f.bounds.start.to_vec(),
+                                end: f.bounds.end.as_ref().map(|end| end.to_vec()),
+                                bytes: f.bytes,
+                                entries: f.entries,
+                                tombstones: f.tombstones,
+                                range_tombstones: f.range_tombstones,
+                                min_seq: f.min_seq,
+                                max_seq: f.max_seq,
+                                narrowed: narrowed(f),
+                                lookups_empty: f.lookups.empty,
+                                lookups_found: f.lookups.found,
+                                lookups_dead: f.lookups.dead,
+                                state: state_name(f.state),
+                            })
+                            .collect(),
+                    })
+                    .collect(),
+            });
+            shapes.push(KeyspaceShape {
+                name: keyspace.state.name.to_string(),
+                policy: keyspace.policy.name(),
+                active_bytes: view.active.bytes() as u64,
+                sealed_memtables: view.sealed.len(),
+                sealed_bytes: view.sealed.iter().map(|m| m.bytes() as u64).sum(),
+                levels: levels.collect(),
+            });
+        }
+        shapes
+    }
+
+    pub(crate) fn read_metrics(&self) -> Metrics {
+        let mut metrics = self.metrics.read();
+        let keyspaces = self.keyspaces();
+        let views: Vec<_> = keyspaces.iter().map(|k| k.view()).collect();
+        metrics.memtable_bytes = views.iter().map(|v| v.memtable_bytes() as u64).sum();
+        metrics.table_bytes = views.iter().map(|v| v.tree.bytes()).sum();
+        let filter_bits = |f: &FileMeta| f.counts.entries as f64 * f64::from(f.filter_bits);
+        let bits: f64 = views.iter().flat_map(|v| v.tree.files()).map(|(_, _, f)| filter_bits(f)).sum();
+        metrics.filter_bytes = (bits / 8.0) as u64;
+        metrics.runs = views.iter().map(|v| v.tree.runs() as u64).sum();
+        metrics.snapshots = self.snapshots.len() as u64;
+        metrics.log_bytes_live = self.lane.state.lock().log.live_bytes();
+        let cache = self.files.cache.stats();
+        (metrics.cache_hits, metrics.cache_misses, metrics.cache_bytes) =
+            (cache.hits, cache.misses, cache.bytes);
+        metrics.syncs = self.files.env.fs().syncs();
+        let beside = self.costs.running.seen(self.files.now());
+        metrics.merge_slots = self.slots.count() as u64;
+        metrics.merges_most_parallel = beside.most;
+        metrics.merges_cross_level_micros = beside.cross_level_micros;
+        let lookups = self.lookups.totals();
+        metrics.gets = lookups.gets;
+        metrics.filter_negatives = lookups.denied;
+        metrics.lookup_tables_absent = lookups.absent;
+        metrics.lookup_tables_found = lookups.found;
+        metrics.lookups_from_tables = lookups.returned;
+        for (passed, skipped) in keyspaces.iter().map(|k| k.dead.counts()) {
+            metrics.scan_entries_passed += passed;
+            metrics.scan_spans_skipped += skipped;
+        }
+        let control = self.control.lock();
+        metrics.tickets = control.keyspaces.iter().map(|k| k.flight.tickets.len() as u64).sum();
+        metrics.plans_admitted = control.decisions.admitted;
+        metrics.plans_refused = control.decisions.refused;
+        metrics
+    }
+}

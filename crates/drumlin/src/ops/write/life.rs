@@ -1,0 +1,121 @@
+//! Tests of a commit between its reservation and its end: drops, panics and closes at that time.
+
+use super::*;
+use crate::api::db::Db;
+use crate::api::keyspace::Keyspace;
+use drumlin_env::sync::atomic::{AtomicBool, Ordering};
+use drumlin_env::{FileKind, MemEnv, Op, TempDir};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+fn reserve(keys: &Keyspace) -> Result<Reserved> {
+    let keyspaces = [keys.state.clone()];
+    let request = Request { keyspaces: &keyspaces, operations: 1, record_len: Some(format::record_len(9)) };
+    keys.store.lane.reserve(&request, &keys.store.publisher, || keys.store.files.fresh_number())
+}
+
+fn end(keys: &Keyspace, reserved: &Reserved) -> Result<()> {
+    UnderWay { store: &keys.store, reserved, has_ended: false }.end(Ok(()))
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a commit ends on another thread")]
+fn a_drop_waits_for_the_commits_that_have_their_place() {
+    let mem = MemEnv::new(7);
+    let db = Db::builder("/s").env(mem.env()).open().expect("open");
+    let keys = db.keyspace("k").expect("keyspace");
+    let reserved = reserve(&keys).expect("a place");
+    let (has_ended, is_dropped) = (AtomicBool::new(false), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // Runs until the drop waits, or until it has wrongly completed.
+            while !keys.store.publisher.is_awaited() && !is_dropped.load(Ordering::SeqCst) {
+                std::thread::yield_now();
+            }
+            has_ended.store(true, Ordering::SeqCst);
+            end(&keys, &reserved).expect("published");
+        });
+        db.drop_keyspace("k").expect("drop");
+        let waited = has_ended.load(Ordering::SeqCst);
+        is_dropped.store(true, Ordering::SeqCst);
+        assert!(waited, "the drop did not wait: a commit may copy into a recycled segment");
+    });
+    // A throttled writer reaches this point when it saw the keyspace before the drop.
+    let late = reserve(&keys).err().expect("the keyspace is dropped");
+    assert_eq!(late.kind(), ErrorKind::InvalidArgument, "{late}");
+}
+
+#[test]
+fn a_write_that_panics_ends_and_poisons() {
+    let mem = MemEnv::new(8);
+    let db = Db::builder("/s").env(mem.env()).open().expect("open");
+    let keys = db.keyspace("k").expect("keyspace");
+    keys.put("first", "1").expect("put");
+    mem.record(|call| {
+        assert!(call.site.op != Op::Write || call.site.kind != Some(FileKind::Log), "as the test wants");
+        false
+    });
+    assert!(catch_unwind(AssertUnwindSafe(|| keys.put("second", "2"))).is_err());
+    mem.record(|_| false);
+    let active = keys.state.active();
+    assert!(active.is_complete(), "a flush would wait for the failed write");
+    keys.store.publisher.wait_ended().expect("no commit is in progress");
+    assert_eq!(keys.put("third", "3").expect_err("the log has a hole").kind(), ErrorKind::Poisoned);
+    assert_eq!(keys.get("first").expect("get").as_deref(), Some(&b"1"[..]));
+    assert_eq!(db.close().expect_err("it is poisoned").kind(), ErrorKind::Poisoned);
+    drop(keys);
+    let db = Db::builder("/s").env(mem.env()).open().expect("open again");
+    assert_eq!(db.keyspace("k").expect("keyspace").iter().count(), 1);
+}
+
+#[test]
+fn a_directory_stays_locked_while_a_write_goes_on() {
+    let dir = TempDir::new("drumlin-life").expect("a temporary directory");
+    let path = dir.path().join("s");
+    let db = Db::open(&path).expect("open");
+    let keys = db.keyspace("k").expect("keyspace");
+    keys.put("first", "1").expect("put");
+    let reserved = reserve(&keys).expect("a place");
+    keys.store.publisher.set_longest(Duration::from_millis(1));
+    let error = db.close().expect_err("a write goes on");
+    assert!(error.to_string().contains("stays locked"), "{error}");
+    assert_eq!(Db::open(&path).expect_err("it may write to the log").kind(), ErrorKind::Locked);
+    end(&keys, &reserved).expect("published");
+    drop(keys);
+    let db = Db::open(&path).expect("open again");
+    assert_eq!(db.keyspace("k").expect("keyspace").iter().count(), 1);
+}
+
+/// Uses the store in a thread-local destructor, after the engine's own thread locals are gone.
+struct AtTheEnd(Keyspace);
+
+impl Drop for AtTheEnd {
+    fn drop(&mut self) {
+        self.0.put("late", "2").expect("put");
+        self.0.merge("late", "3").expect_err("there is no operator");
+        assert_eq!(self.0.get("early").expect("get").as_deref(), Some(&[1; 3000][..]));
+        assert_eq!(self.0.iter().count(), 2);
+    }
+}
+
+thread_local! {
+    static LAST: RefCell<Option<AtTheEnd>> = const { RefCell::new(None) };
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "the destructors are those of another thread")]
+fn a_thread_may_use_the_store_to_its_very_end() {
+    let dir = TempDir::new("drumlin-life").expect("a temporary directory");
+    let db = Db::open(dir.path().join("s")).expect("open");
+    let keys = db.keyspace_with("k", &[("compression", "lz4")]).expect("keyspace");
+    let used = keys.clone();
+    let thread = std::thread::spawn(move || {
+        LAST.with_borrow_mut(|last| *last = Some(AtTheEnd(used.clone())));
+        // Creates the engine's thread locals, which are destroyed before the one above.
+        used.put("early", [1; 3000]).expect("put");
+        used.flush().expect("flush");
+        assert!(used.contains_key("early").expect("get"));
+    });
+    thread.join().expect("no panic");
+    assert_eq!(keys.get("late").expect("get").as_deref(), Some(&b"2"[..]));
+}

@@ -1,0 +1,66 @@
+//! Values that are derived from several options.
+
+use super::defs::{KeyspaceOptions, Options};
+use crate::base::error::{Error, ErrorKind, Result};
+use drumlin_format::compression::Compression;
+
+/// Least number of log segments that fit into the disk budget.
+const LOG_SEGMENTS_LEAST: u64 = 4;
+
+impl Options {
+    /// Refuses a disk budget that the log alone would fill.
+    pub(crate) fn check_together(&self) -> Result<()> {
+        let least = LOG_SEGMENTS_LEAST * self.log_segment_bytes;
+        if self.disk_budget == 0 || self.disk_budget >= least {
+            return Ok(());
+        }
+        let what = format!(
+            "disk_budget = {}: must be at least {LOG_SEGMENTS_LEAST} log segments, which are {least} bytes; lower \
+             log_segment_bytes to use less",
+            self.disk_budget
+        );
+        Err(Error::new(ErrorKind::InvalidOption, what))
+    }
+
+    /// Returns the default options, changed by `pairs` of name and value.
+    pub(crate) fn from_pairs(pairs: &[(String, String)]) -> Result<Options> {
+        let mut options = Options::default();
+        pairs.iter().try_for_each(|(name, value)| options.set(name, value))?;
+        Ok(options)
+    }
+
+    /// Returns the memtable size of a keyspace: its option, or else the default that follows from the memory budget.
+    pub fn memtable_bytes(&self, keyspace: &KeyspaceOptions) -> u64 {
+        match keyspace.memtable_bytes {
+            0 => self.usual_memtable(),
+            bytes => bytes,
+        }
+    }
+
+    /// Returns the upper bound on the bytes of memtables that one flush of a keyspace takes: its option, or else the
+    /// default memtable size.
+    pub fn flush_bytes(&self, keyspace: &KeyspaceOptions) -> u64 {
+        match keyspace.flush_bytes {
+            0 => self.usual_memtable(),
+            bytes => bytes,
+        }
+    }
+
+    fn usual_memtable(&self) -> u64 {
+        (self.memory_budget / 8).min(64 << 20)
+    }
+}
+
+impl KeyspaceOptions {
+    /// Returns the default options, changed by `pairs` of name and value.
+    pub(crate) fn from_pairs(pairs: &[(String, String)]) -> Result<KeyspaceOptions> {
+        let mut options = KeyspaceOptions::default();
+        pairs.iter().try_for_each(|(name, value)| options.set(name, value))?;
+        Ok(options)
+    }
+
+    /// Returns the compression of files in the bottom level.
+    pub fn bottom_compression(&self) -> Compression {
+        self.compression_bottom.unwrap_or(self.compression)
+    }
+}

@@ -1,0 +1,368 @@
+//! Makes the open store of what a directory holds.
+//!
+//! 1. The log is replayed into memtables, one for each keyspace.
+//! 2. A new log segment continues where recovery stopped.
+//! 3. Each keyspace gets its tree, options, policy and merge operator.
+//! 4. A new manifest records where everything stands.
+//! 5. The parts are put together.
+//!
+//! A store that is opened read-only gets no new segment and no new manifest.
+
+use super::evidence;
+use super::replay::{Target, replay};
+use crate::base::decisions::{DecisionFiles, DecisionLog};
+use crate::base::dir_lock::DirLock;
+use crate::base::error::{Error, Result};
+use crate::base::event::Event;
+use crate::base::merge_operator::Operator;
+use crate::base::metrics::Counters;
+use crate::compaction::control::{Asked, Control, KeyspaceControl};
+use crate::disk::{Files, FilesParts};
+use crate::keyspace::KeyspaceState;
+use crate::options::{KeyspaceOptions, Options, Pipeline, TableReads};
+use crate::stats::{Meter, SampledStore, fresh_store};
+use crate::store::{Components, Parts, Sizes, Store, snapshot};
+use crate::table::{BlockCache, TableCache};
+use crate::version::{KeyspaceRecord, ManifestState, ManifestWriter, Marks, Obsolete};
+use crate::write::lane::LaneState;
+use crate::write::log::LogTail;
+use crate::write::segment::{DiskBudget, LogHome, log_numbers, path_in};
+use crate::write::{CommitLane, Log, Published, Publisher};
+use drumlin_env::sync::Arc;
+use drumlin_env::{DirEntry, Env, FileLock};
+use drumlin_format::log::Recovered;
+use drumlin_format::manifest::ManifestHeader;
+use drumlin_format::names::FileName;
+use drumlin_policy::schedule::{self, Mode};
+use drumlin_types::contract::CompactionPolicy;
+use drumlin_types::{KeyspaceId, LogNumber, Seq};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// Maximum number of open tables. At most half of the files that the process may open are tables: log segments, outputs
+/// of compactions and other files of the process take the rest. When descriptors run out, tables are closed.
+const OPEN_TABLES: usize = 4096;
+/// Maximum number of segments that the log keeps, since each has an open file. With a large memory budget, segments
+/// become larger.
+const LOG_SEGMENTS: u64 = 64;
+/// The policy that serves when a keyspace's own policy is unknown.
+const DEFAULT_POLICY: &str = "arce";
+
+/// What was found in a directory, with the options to open it.
+pub(super) struct Found<'a> {
+    pub(super) env: Env,
+    pub(super) dir: PathBuf,
+    pub(super) options: Options,
+    pub(super) components: Components,
+    pub(super) manifest: ManifestState,
+    pub(super) entries: &'a [DirEntry],
+    pub(super) lock: Option<FileLock>,
+    pub(super) read_only: bool,
+    /// A repair writes the store.
+    pub(super) unfinished: bool,
+}
+
+/// Gives file numbers that were never used.
+struct Numbers(u64);
+
+impl Numbers {
+    fn fresh(&mut self) -> u64 {
+        self.0 += 1;
+        self.0 - 1
+    }
+}
+
+/// The replayed log.
+struct Replayed {
+    recovered: Recovered,
+    bytes: u64,
+    targets: BTreeMap<KeyspaceId, Target>,
+    /// Largest sequence number in the store.
+    last_seq: Seq,
+}
+
+/// The log as it goes on.
+struct NewLog {
+    home: LogHome,
+    tail: LogTail,
+    number: LogNumber,
+}
+
+/// The keyspaces of the manifest.
+#[derive(Default)]
+struct Keyspaces {
+    states: Vec<Arc<KeyspaceState>>,
+    controls: Vec<KeyspaceControl>,
+    /// Policy states that could not be restored.
+    problems: Vec<String>,
+}
+
+/// Makes the open store. Returns with it what was replayed.
+pub(super) fn assemble(mut found: Found<'_>) -> Result<(Arc<Store>, Recovered)> {
+    let sizes = sizes(&found.options, found.unfinished);
+    let mut numbers = Numbers(first_free_number(&found));
+    let mut replayed = replay_log(&found)?;
+    let obsolete = Arc::new(Obsolete::default());
+    let lock = Arc::new(DirLock::new(found.lock.take()));
+    let log = begin_log(&found, &sizes, &replayed.recovered, &obsolete, &lock, &mut numbers)?;
+    let sampling = fresh_store();
+    let keyspaces = keyspaces(&found, &mut replayed.targets, &obsolete, log.number, &sampling)?;
+    let (writer, marks) = begin_manifest(&found, &keyspaces, &log, replayed.last_seq, &mut numbers)?;
+    let decisions = DecisionFiles::new(&found.dir, decision_logs(found.entries), numbers.0);
+    let files = files(&found, &sizes, obsolete, lock, marks.clock, numbers.0);
+    let Replayed { recovered, bytes, last_seq, .. } = replayed;
+    let published = Published { seq: last_seq, log_end: recovered.end };
+    // A read-only open makes nothing durable. Without an orderly close only flushed commits are known to be.
+    let flushed = largest_flushed(&found.manifest);
+    let durable_seq = if found.read_only && !recovered.closed { flushed } else { last_seq };
+    let store = Arc::new(Store::new(Parts {
+        lane: CommitLane::new(log.home, LaneState { next_seq: last_seq + 1, log: log.tail, closed: false }),
+        publisher: Publisher::new(published),
+        log: Log::new(Published { seq: durable_seq, ..published }),
+        control: Control {
+            manifest: writer,
+            keyspaces: keyspaces.controls,
+            numbers: schedule::Numbers { next_run: marks.next_run, next_ticket: 1 },
+            decisions: DecisionLog::new(files.env.clock().monotonic_micros(), marks.clock),
+            flush_ceiling: Seq::MAX,
+            carried: found.manifest.carried,
+            next_manual: 1,
+            shortage: None,
+            short_piece: None,
+            stirred: false,
+            idle_waiters: 0,
+            asked: Asked::default(),
+            closed: false,
+        },
+        files,
+        decisions,
+        sampling,
+        recovered_seq: last_seq,
+        next_keyspace: marks.next_keyspace,
+        options: found.options,
+        sizes,
+        components: found.components,
+        keyspaces: keyspaces.states,
+        read_only: found.read_only,
+    }));
+    report(&store, &recovered, found.manifest.bytes_read + bytes, bytes, keyspaces.problems);
+    Ok((store, recovered))
+}
+
+fn first_free_number(found: &Found<'_>) -> u64 {
+    let on_disk = found.entries.iter().filter_map(|e| FileName::parse(&e.name)?.number()).max().unwrap_or(0);
+    let above_disk = if drumlin_types::bug!("B14") { 0 } else { on_disk + 1 };
+    found.manifest.marks.next_file.max(above_disk).max(1)
+}
+
+fn decision_logs(entries: &[DirEntry]) -> Vec<u64> {
+    let number = |entry: &DirEntry| match FileName::parse(&entry.name) {
+        Some(FileName::Decisions(number)) => Some(number),
+        _ => None,
+    };
+    entries.iter().filter_map(number).collect()
+}
+
+fn replay_log(found: &Found<'_>) -> Result<Replayed> {
+    let Found { env, dir, manifest, entries, .. } = found;
+    let records = manifest.keyspaces.iter();
+    let mut targets: BTreeMap<KeyspaceId, Target> =
+        records.map(|(id, k)| (*id, Target { flushed: k.flushed, memtable: None })).collect();
+    let numbers = log_numbers(entries);
+    let (mut recovered, bytes) = replay(env, dir, &numbers, &manifest.marks, &mut targets, manifest.store)?;
+    evidence::check_log(dir, manifest, &recovered)?;
+    // The record of a close may be in memory alone, until the manifest says that it is durable.
+    recovered.closed &= manifest.marks.log_end == recovered.end;
+    let replayed = targets.values().filter_map(|t| t.memtable.as_ref()).map(|m| m.max_seq()).max();
+    let in_tables = largest_flushed(manifest).max(replayed.unwrap_or(0));
+    let last_seq = match drumlin_types::bug!("B8") {
+        false => recovered.last_seq.max(manifest.marks.last_seq).max(in_tables),
+        true => manifest.marks.last_seq,
+    };
+    Ok(Replayed { recovered, bytes, targets, last_seq })
+}
+
+fn largest_flushed(manifest: &ManifestState) -> Seq {
+    manifest.keyspaces.values().map(|keyspace| keyspace.flushed).max().unwrap_or(0)
+}
+
+fn begin_log(
+    found: &Found<'_>,
+    sizes: &Sizes,
+    recovered: &Recovered,
+    obsolete: &Arc<Obsolete>,
+    lock: &Arc<DirLock>,
+    numbers: &mut Numbers,
+) -> Result<NewLog> {
+    let Found { env, dir, options, entries, .. } = found;
+    let budget = DiskBudget::new(options.disk_budget, obsolete.clone());
+    let segment_bytes = options.log_segment_bytes.max(sizes.log / LOG_SEGMENTS);
+    let home = LogHome::new(env.clone(), dir.clone(), segment_bytes, budget, lock.clone());
+    let number = LogNumber(numbers.fresh());
+    let header = recovered.next_header(number);
+    let len =
+        |n: LogNumber| entries.iter().find(|e| e.name == FileName::Log(n).to_string()).map_or(0, |e| e.len);
+    let older: Vec<(LogNumber, u64)> = recovered.replayed.iter().map(|n| (*n, len(*n))).collect();
+    let tail = match found.read_only {
+        true => LogTail::ended(&header, older),
+        false => LogTail::begin(&home, &header, older)?,
+    };
+    Ok(NewLog { home, tail, number })
+}
+
+fn keyspaces(
+    found: &Found<'_>,
+    targets: &mut BTreeMap<KeyspaceId, Target>,
+    obsolete: &Arc<Obsolete>,
+    log: LogNumber,
+    sampling: &Arc<SampledStore>,
+) -> Result<Keyspaces> {
+    let mut all = Keyspaces::default();
+    for (id, record) in &found.manifest.keyspaces {
+        let path = found.dir.join(FileName::Pointer.to_string());
+        let tree = record.tree(obsolete).map_err(|what| Error::corruption(&path, 0, what))?;
+        let options = KeyspaceOptions::from_pairs(&record.options)?;
+        let (policy, problem) = policy(record.policy.clone(), &options.compaction);
+        all.problems.extend(problem.map(|what| format!("keyspace {:?}: {what}", record.name)));
+        let state = Arc::new(KeyspaceState::new(
+            *id,
+            record.name.as_str().into(),
+            &found.options,
+            options,
+            operator_of(record, &found.components)?,
+            tree,
+            log,
+            found.manifest.store,
+            Meter::new(sampling),
+        ));
+        if let Some(memtable) = targets.remove(id).and_then(|target| target.memtable) {
+            state.adopt(memtable);
+        }
+        all.controls.push(KeyspaceControl::new(state.clone(), policy, record.flushed));
+        all.states.push(state);
+    }
+    Ok(all)
+}
+
+fn begin_manifest(
+    found: &Found<'_>,
+    keyspaces: &Keyspaces,
+    log: &NewLog,
+    last_seq: Seq,
+    numbers: &mut Numbers,
+) -> Result<(ManifestWriter, Marks)> {
+    let Found { env, dir, options, manifest, .. } = found;
+    let number = numbers.fresh();
+    let oldest = keyspaces.states.iter().filter_map(|keyspace| keyspace.first_log()).min();
+    let marks = Marks {
+        floor: log.tail.floor(oldest.unwrap_or(log.number)),
+        next_file: numbers.0,
+        next_run: manifest.marks.next_run.max(1),
+        // Replayed commits may be in the page cache alone: the manifest counts them once they are in tables.
+        last_seq: match drumlin_types::bug!("B44") {
+            true => last_seq,
+            false => manifest.marks.last_seq.max(largest_flushed(manifest)),
+        },
+        clock: manifest.marks.clock.max(env.clock().unix_micros()),
+        ..manifest.marks
+    };
+    let header = |number| ManifestHeader { number, store: manifest.store };
+    let writer = match found.read_only {
+        true => ManifestWriter::read_only(env, dir.clone(), header(manifest.number)),
+        false => {
+            let edit = snapshot(&keyspaces.controls, options, &manifest.carried, &marks);
+            ManifestWriter::create(env, dir.clone(), header(number), &edit)?
+        }
+    };
+    Ok((writer, marks))
+}
+
+fn files(
+    found: &Found<'_>,
+    sizes: &Sizes,
+    obsolete: Arc<Obsolete>,
+    lock: Arc<DirLock>,
+    last_clock: u64,
+    next_number: u64,
+) -> Files {
+    let Found { env, dir, options, manifest, .. } = found;
+    let cache = Arc::new(BlockCache::new(sizes.cache));
+    let tables = TableCache::new(env, dir, cache.clone(), manifest.store, open_tables(env));
+    let (env, dir) = (env.clone(), dir.clone());
+    Files::new(FilesParts {
+        env,
+        dir,
+        tables: tables.reading(options.table_reads == TableReads::Direct),
+        cache,
+        obsolete,
+        filter_seed: manifest.store,
+        last_clock,
+        next_number,
+        lock,
+    })
+}
+
+fn sizes(options: &Options, unfinished: bool) -> Sizes {
+    let budget = options.memory_budget;
+    let memtables = budget * 3 / 8;
+    Sizes {
+        memtables: memtables as usize,
+        cache: (budget / 2) as usize,
+        log: (memtables * 2).max(options.log_segment_bytes * 4),
+        slots: options.workers as usize,
+        // A repair writes whatever the damaged store held.
+        max_batch: if unfinished { u64::MAX } else { budget / 4 },
+        mode: match options.pipeline {
+            Pipeline::Pipelined => Mode::Pipelined,
+            Pipeline::Split => Mode::Split,
+            Pipeline::Unsplit => Mode::Unsplit,
+        },
+    }
+}
+
+/// Returns the merge operator of a keyspace.
+pub(super) fn operator_of(record: &KeyspaceRecord, components: &Components) -> Result<Operator> {
+    let code = components.operators.get(&record.name).cloned();
+    Operator::new(&record.name, record.operator.as_deref(), code)
+}
+
+/// Returns the policy of a keyspace, and why its saved state could not be restored, if so.
+fn policy(
+    record_policy: Option<(String, Vec<u8>)>,
+    configured: &str,
+) -> (Box<dyn CompactionPolicy>, Option<String>) {
+    let (name, blob) = record_policy.unwrap_or_else(|| (configured.to_owned(), Vec::new()));
+    let mut problem = None;
+    let mut policy = drumlin_policy::by_name(&name).unwrap_or_else(|error| {
+        problem = Some(format!("policy {name:?}: {error}"));
+        drumlin_policy::by_name(DEFAULT_POLICY).expect("the default policy exists")
+    });
+    if !blob.is_empty()
+        && let Err(error) = policy.restore(&blob)
+    {
+        problem = Some(format!("state of policy {name:?}: {error}"));
+    }
+    (policy, problem)
+}
+
+/// Returns the number of tables that may be open in `env`.
+fn open_tables(env: &Env) -> usize {
+    let limit =
+        env.open_file_limit().map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
+    (limit / 2).clamp(1, OPEN_TABLES)
+}
+
+fn report(store: &Store, recovered: &Recovered, bytes: u64, log_bytes: u64, problems: Vec<String>) {
+    Counters::add(&store.metrics.open_bytes_read, bytes);
+    Counters::add(&store.metrics.recovered_commits, recovered.records);
+    if !store.health.read_only {
+        store.release_log(store.log_floor(&[]));
+        for number in &recovered.dropped {
+            store.files.obsolete.push_file(path_in(&store.files.dir, *number));
+        }
+    }
+    for what in problems {
+        store.tell(Event::StateIgnored { what });
+    }
+    store.tell(Event::Recovered { commits: recovered.records, log_bytes, torn: recovered.torn });
+}

@@ -1,0 +1,125 @@
+//! Detecting a truncated manifest or log.
+//!
+//! Damage inside a file breaks a checksum. A file that was truncated, or replaced by an older copy, breaks none. So
+//! what was promised to be durable is recorded in a second place:
+//!
+//! - A manifest and a log segment record the length of their file (`drumlin_format::manifest`, `drumlin_format::log`).
+//! - The manifest records a log position that was durable. The log's close record holds a length of the manifest.
+//! - Every table has a number below [`NextFile`](drumlin_format::manifest::Change::NextFile).
+//! - Edits are appended only to a manifest that `CURRENT` pointed to.
+//!
+//! Each is recorded only when it is already durable, so no crash violates it. A store that violates one is refused, and
+//! nothing in it is changed.
+
+use super::state::read_file;
+use crate::base::error::{Error, Result};
+use crate::version::ManifestState;
+use crate::write::segment::path_in;
+use drumlin_env::{DirEntry, Env, FileKind};
+use drumlin_format::log::Recovered;
+use drumlin_format::manifest::was_in_force;
+use drumlin_format::names::FileName;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// Checks that every table of the manifest exists and has its expected length. The content is checked when it is read.
+pub(super) fn check_tables(dir: &Path, manifest: &ManifestState, entries: &[DirEntry]) -> Result<()> {
+    let lens: BTreeMap<&str, u64> = entries.iter().map(|e| (e.name.as_str(), e.len)).collect();
+    for (table, len) in manifest.tables() {
+        let name = FileName::Table(table).to_string();
+        match lens.get(name.as_str()) {
+            None => {
+                return Err(Error::corruption(
+                    &dir.join(name),
+                    0,
+                    "the manifest refers to this table, but the file is missing",
+                ));
+            }
+            Some(found) if *found != len => {
+                let what = format!("the table has {found} bytes instead of {len}");
+                return Err(Error::corruption(&dir.join(name), (*found).min(len), what));
+            }
+            Some(_) => {}
+        }
+    }
+    Ok(())
+}
+
+/// Checks that no table or manifest is newer than the end of the manifest.
+pub(crate) fn check_ends(
+    env: &Env,
+    dir: &Path,
+    manifest: &ManifestState,
+    entries: &[DirEntry],
+) -> Result<()> {
+    for entry in entries {
+        match FileName::parse(&entry.name) {
+            Some(FileName::Table(id)) if id.0 >= manifest.marks.next_file => {
+                let what = format!(
+                    "the manifest is truncated: the edit that reserves the number of {} is missing; run \
+                        `drumlin repair`",
+                    entry.name
+                );
+                return Err(Error::corruption(&manifest_path(dir, manifest), manifest.end, what));
+            }
+            Some(FileName::Manifest(number)) if number > manifest.number => {
+                let bytes = read_file(env, &dir.join(&entry.name), FileKind::Manifest)?;
+                if was_in_force(&bytes, number) {
+                    let what = format!(
+                        "CURRENT points to manifest {}, but {} was used later; run `drumlin repair`",
+                        manifest.number, entry.name
+                    );
+                    return Err(Error::corruption(&dir.join(FileName::Pointer.to_string()), 0, what));
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Checks that the log reaches as far as the manifest says, and the manifest as far as the log says.
+pub(crate) fn check_log(dir: &Path, manifest: &ManifestState, recovered: &Recovered) -> Result<()> {
+    check_vouched(dir, manifest, recovered)?;
+    if recovered.end < manifest.marks.log_end {
+        let last = recovered.replayed.last();
+        let cut = recovered
+            .dropped
+            .iter()
+            .find(|number| Some(*number) > last)
+            .or(last)
+            .copied()
+            .unwrap_or(manifest.marks.floor);
+        let what = format!(
+            "the log is truncated: it ends at position {} and must reach {}; run `drumlin repair`",
+            recovered.end, manifest.marks.log_end
+        );
+        return Err(Error::corruption(&path_in(dir, cut), 0, what));
+    }
+    Ok(())
+}
+
+/// Checks that the manifest reaches as far as the log says.
+pub(crate) fn check_vouched(dir: &Path, manifest: &ManifestState, recovered: &Recovered) -> Result<()> {
+    if let Some(vouched) = recovered.vouched {
+        if vouched.manifest > manifest.number {
+            let what = format!(
+                "CURRENT points to manifest {}, but the log was written with manifest {}; run `drumlin repair`",
+                manifest.number, vouched.manifest
+            );
+            return Err(Error::corruption(&dir.join(FileName::Pointer.to_string()), 0, what));
+        }
+        if vouched.manifest == manifest.number && manifest.end < vouched.len {
+            let what = format!(
+                "the manifest is truncated: it must reach offset {}; run `drumlin repair`",
+                vouched.len
+            );
+            return Err(Error::corruption(&manifest_path(dir, manifest), manifest.end, what));
+        }
+    }
+    Ok(())
+}
+
+fn manifest_path(dir: &Path, manifest: &ManifestState) -> PathBuf {
+    dir.join(FileName::Manifest(manifest.number).to_string())
+}

@@ -1,0 +1,92 @@
+//! Files that nothing refers to once a store is open.
+//!
+//! Open removes files that it has made useless itself, and files that are provably useless:
+//!
+//! - temporary files;
+//! - manifests older than the current one, and manifests that `CURRENT` never pointed to;
+//! - log segments below the floor, or dropped by recovery;
+//! - unfinished tables;
+//! - tables whose entries are all at or below the last commit of the store: outputs of unfinished jobs, and inputs of
+//!   finished ones. The store has these entries elsewhere, or has dropped them.
+//!
+//! [`evidence`](super::evidence) has already checked that the manifest is complete.
+//!
+//! A finished table that holds newer commits than the store is set aside: it gets the suffix `.lost`, under which only
+//! repair reads it, and an event reports it. A crash leaves such a table only in the middle of a flush.
+
+use crate::base::error::{Error, Result};
+use crate::base::event::Event;
+use crate::disk::{sync_dir, unlink};
+use crate::store::Store;
+use crate::table::{BlockCache, Table};
+use drumlin_env::sync::Arc;
+use drumlin_env::{DirEntry, FileKind, Note};
+use drumlin_format::names::FileName;
+use drumlin_types::TableId;
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+/// Suffix of files that are set aside.
+pub(crate) const SET_ASIDE: &str = ".lost";
+
+/// Removes the files that nothing refers to, or sets them aside.
+pub(super) fn remove(store: &Arc<Store>, entries: &[DirEntry]) -> Result<()> {
+    let control = store.control.lock();
+    let live: BTreeSet<_> = control
+        .keyspaces
+        .iter()
+        .flat_map(|k| k.state.view().tree.files().map(|(_, _, f)| f.id()).collect::<Vec<_>>())
+        .collect();
+    let current = control.manifest.header().number;
+    drop(control);
+    let floor = store.log_floor(&[]);
+    let files: Vec<PathBuf> = live.iter().map(|id| store.files.table_path(*id)).collect();
+    store.files.env.note(Note::Recovered { files: &files });
+    // A segment that recovery dropped may also be below the floor. Each file must be unlinked only once (O9).
+    let dropped: BTreeSet<PathBuf> = store.files.obsolete.take_files().into_iter().collect();
+    for entry in entries {
+        let path = store.files.dir.join(&entry.name);
+        if dropped.contains(&path) {
+            continue;
+        }
+        let kind = match FileName::parse(&entry.name) {
+            Some(FileName::Table(id)) if !live.contains(&id) => {
+                if holds_more(store, id, entry.len) {
+                    set_aside(store, path)?;
+                    continue;
+                }
+                FileKind::Table
+            }
+            Some(FileName::Manifest(number)) if number != current => FileKind::Manifest,
+            Some(FileName::Temp(_)) => FileKind::Temp,
+            Some(FileName::Log(number)) if number < floor && !store.keeps_log(number) => FileKind::Log,
+            _ => continue,
+        };
+        unlink(&store.files.env, &path, kind)?;
+    }
+    for path in &dropped {
+        unlink(&store.files.env, path, FileKind::Log)?;
+    }
+    sync_dir(&store.files.env, &store.files.dir)
+}
+
+/// Returns whether an unreferenced table is finished and holds commits that the store does not have.
+fn holds_more(store: &Store, id: TableId, len: u64) -> bool {
+    let cache = Arc::new(BlockCache::new(0));
+    let table =
+        Table::open(&store.files.env, &store.files.table_path(id), id, len, cache, store.files.filter_seed);
+    match table {
+        Ok(table) => table.properties().max_seq > store.recovered_seq,
+        // A table that cannot be read may be a finished one.
+        Err(error) => !error.is_corruption(),
+    }
+}
+
+fn set_aside(store: &Store, path: PathBuf) -> Result<()> {
+    let mut aside = path.clone().into_os_string();
+    aside.push(SET_ASIDE);
+    let renamed = store.files.env.fs().rename(&path, &PathBuf::from(&aside));
+    renamed.map_err(|e| Error::io(&path, "cannot set a file aside", e))?;
+    store.tell(Event::SetAside { file: aside.into() });
+    Ok(())
+}

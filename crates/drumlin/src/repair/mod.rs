@@ -1,0 +1,275 @@
+//! Repair: copies everything that is readable in a damaged store into a new store.
+//!
+//! 1. [`source`] decides what to read. It uses the manifest as far as it can be trusted.
+//! 2. [`log`] reads the log and skips damaged parts.
+//! 3. [`merge`] combines tables and log, keyspace by keyspace, and gives the newest value of each key.
+//! 4. The entries are written into a new store, which gets the options of the old one.
+//! 5. [`report`] lists what is certain, what is in doubt and what is lost.
+//!
+//! The old directory is only read, under a shared lock. The new directory holds a marker file, made before its first
+//! file and removed when everything is durable. While the marker exists, the directory does not open as a store. So an
+//! interrupted repair leaves no store that opens.
+//!
+//! Entries whose keyspace name is unknown go to `recovered-N`, where N is the keyspace id. Entries of a table whose
+//! keyspace is unknown go to `recovered-table-N`, where N is the table number.
+
+mod log;
+mod merge;
+mod report;
+mod source;
+
+pub use report::{RepairProgress, RepairReport, RepairedFile, RepairedKeyspace};
+
+use crate::api::batch::Batch;
+use crate::api::db::Db;
+use crate::api::keyspace::Keyspace;
+use crate::base::error::{Error, ErrorKind, Result};
+use crate::disk::{check_path, sync_dir};
+use crate::options::{Durability, KeyspaceOptions};
+use crate::recovery::open::{UNFINISHED, lock_shared, make_dir};
+use drumlin_env::{Env, FileKind};
+use drumlin_types::Kind;
+use log::{LogReader, Logged};
+use merge::{Lost, Merge, Saved};
+use report::Files;
+use source::{Home, Sources};
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// Size of a batch in bytes at which it is written.
+const BATCH_BYTES: usize = 256 << 10;
+/// Number of entries between two progress reports.
+const ENTRIES_PER_LOOK: u64 = 1024;
+
+/// Copies everything that is readable in the store at `from` into a new store at `to`. Nothing in `from` is changed.
+///
+/// Damage in the old store is not an error: the report lists it. The report counts the keys whose values are certain or
+/// in doubt, and the entries that are known to be lost; [`RepairReport::nothing_lost`] tells whether the copy is
+/// complete. The new store gets the options, keyspaces and merge operator names of the old one, as far as they are
+/// readable. Entries whose keyspace name is unknown go to `recovered-N`, and those of a table of an unknown keyspace to
+/// `recovered-table-N`.
+///
+/// It reads all data of the tables once, and the log up to three times. It holds the log's entries in memory, and needs
+/// disk space for the new store.
+///
+/// ```
+/// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+/// # let (damaged, repaired) = (dir.path().join("damaged"), dir.path().join("repaired"));
+/// # let db = drumlin::Db::open(&damaged)?;
+/// # db.keyspace("users")?.put("ada", "1815")?;
+/// # db.close()?;
+/// let report = drumlin::repair(&damaged, &repaired)?;
+/// assert!(report.nothing_lost(), "{:?}", report.findings);
+/// let db = drumlin::Db::open(&repaired)?;
+/// # assert!(db.keyspace("users")?.contains_key("ada")?);
+/// # Ok::<(), drumlin::Error>(())
+/// ```
+///
+/// # Errors
+/// - `InvalidArgument`: a path is empty, or `to` exists and is not empty.
+/// - `Locked`: the old store is open for writing.
+/// - `Io`: the directory `from` cannot be listed.
+/// - Errors of writing the new store, such as `NoSpace`. Then `to` holds an unfinished copy that does not open: remove
+///   it and repair again.
+pub fn repair(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<RepairReport> {
+    repair_with(&Env::os(), from, to, |_| {})
+}
+
+/// Does the same as [`repair`] in the environment `env`, and calls `progress` from time to time: at the start, after
+/// every 1024 entries and after each keyspace.
+///
+/// # Errors
+/// Those of [`repair`].
+pub fn repair_with(
+    env: &Env,
+    from: impl AsRef<Path>,
+    to: impl AsRef<Path>,
+    progress: impl FnMut(&RepairProgress),
+) -> Result<RepairReport> {
+    let (from, to) = (from.as_ref(), to.as_ref());
+    check_path(from)?;
+    check_path(to)?;
+    let fs = env.fs();
+    let lock = lock_shared(env, from);
+    let entries = source::list(env, from)?;
+    if fs.exists(to).map_err(|e| Error::io(to, "cannot look at the target", e))? {
+        let there = fs.list(to).map_err(|e| Error::io(to, "cannot list the target", e))?;
+        if there.iter().any(|entry| entry.name == UNFINISHED) {
+            let what = format!("{} holds an unfinished repair: remove it first", to.display());
+            return Err(Error::new(ErrorKind::InvalidArgument, what));
+        }
+        if !there.is_empty() {
+            return Err(Error::new(ErrorKind::InvalidArgument, format!("{} is not empty", to.display())));
+        }
+    }
+    // A store whose lock file cannot be opened for lack of permission can still be read.
+    let _lock = match lock {
+        Err(error) if error.kind() == ErrorKind::Locked => return Err(error),
+        other => other.ok(),
+    };
+    let mut files = Files::default();
+    let sources = Sources::find(env, from, &entries);
+    let logged = LogReader { env, dir: from, sources: &sources, files: &mut files }.read(&entries);
+    mark(env, to)?;
+    let report =
+        Rescue { env, files, sources, logged, progress, come: RepairProgress::default() }.write(to)?;
+    unmark(env, to)?;
+    Ok(report)
+}
+
+/// Creates the directory `to` and its marker file. Until [`unmark`], the directory does not open as a store.
+fn mark(env: &Env, to: &Path) -> Result<()> {
+    make_dir(env, to)?;
+    let path = to.join(UNFINISHED);
+    let made = env.fs().create(&path, FileKind::Temp).and_then(|file| file.sync_data());
+    made.map_err(|e| Error::io(&path, "cannot mark the target", e))?;
+    sync_dir(env, to)
+}
+
+/// Makes the files of `to` durable by name, and removes the marker file.
+fn unmark(env: &Env, to: &Path) -> Result<()> {
+    let path = to.join(UNFINISHED);
+    sync_dir(env, to)?;
+    env.fs().unlink(&path, FileKind::Temp).map_err(|e| Error::io(&path, "cannot remove the mark", e))?;
+    sync_dir(env, to)
+}
+
+/// Running repair: everything found in the old store, and the progress of writing it.
+struct Rescue<'a, P> {
+    env: &'a Env,
+    files: Files,
+    sources: Sources,
+    logged: Logged,
+    progress: P,
+    come: RepairProgress,
+}
+
+impl<P: FnMut(&RepairProgress)> Rescue<'_, P> {
+    fn write(mut self, to: &Path) -> Result<RepairReport> {
+        let mut report = RepairReport {
+            commits: self.logged.commits,
+            was_closed: self.logged.was_closed,
+            ..RepairReport::default()
+        };
+        report.notes.append(&mut self.sources.notes);
+        report.findings.append(&mut self.sources.findings);
+        report.findings.append(&mut self.logged.findings);
+        let table_bytes: u64 = self.sources.tables.iter().map(|source| source.len).sum();
+        self.come = RepairProgress {
+            bytes: self.logged.bytes,
+            total_bytes: self.logged.bytes + table_bytes,
+            entries: 0,
+        };
+        (self.progress)(&self.come);
+        let homes = self.homes();
+        self.sources.give_names(&homes);
+        report.findings.append(&mut self.sources.findings);
+        let db = self.open(to)?;
+        for home in homes {
+            let keyspace = self.keyspace(&db, home, &mut report)?;
+            let kept = self.fill(&db, &keyspace, home, &mut report)?;
+            report.keyspaces.push(kept);
+        }
+        db.flush()?;
+        db.close()?;
+        report.files = self.files.list();
+        Ok(report)
+    }
+
+    /// Creates the new store, with the options, clock and merge operator names of the old one where they are known.
+    fn open(&self, to: &Path) -> Result<Db> {
+        let mut builder = Db::builder(to).env(self.env.clone()).unfinished();
+        if let Some(manifest) = &self.sources.manifest {
+            builder = builder.clock(manifest.marks.clock);
+            for (name, value) in &manifest.options {
+                // An option that this version does not support keeps its default.
+                builder = builder.clone().set(name, value).unwrap_or(builder);
+            }
+            for (id, record) in &manifest.keyspaces {
+                if let Some(operator) = &record.operator {
+                    builder = builder.operator_name(&self.sources.name(Home::Keyspace(*id)), operator);
+                }
+            }
+        }
+        builder.open()
+    }
+
+    /// Returns all destinations that have entries, and all keyspaces of the manifest.
+    fn homes(&self) -> BTreeSet<Home> {
+        let named = self.sources.manifest.iter().flat_map(|manifest| manifest.keyspaces.keys());
+        let mut homes: BTreeSet<Home> = named.map(|id| Home::Keyspace(*id)).collect();
+        homes.extend(self.sources.tables.iter().map(|source| source.home));
+        homes.extend(self.logged.versions.keys());
+        homes
+    }
+
+    /// Creates the keyspace for `home` in the new store, with its old options as far as they are valid.
+    fn keyspace(&self, db: &Db, home: Home, report: &mut RepairReport) -> Result<Keyspace> {
+        let name = self.sources.name(home);
+        let Some(record) = self.sources.record(home) else {
+            report
+                .findings
+                .push(format!("keyspace {name:?} is in no manifest: its entries are kept under this name"));
+            return db.keyspace(&name);
+        };
+        let is_legal =
+            |(name, value): &&(String, String)| KeyspaceOptions::default().set(name, value).is_ok();
+        let options: Vec<(&str, &str)> =
+            record.options.iter().filter(is_legal).map(|(name, value)| (&**name, &**value)).collect();
+        db.keyspace_with(&name, &options).or_else(|_| db.keyspace(&name))
+    }
+
+    /// Writes all entries of `home` into `keyspace`.
+    fn fill(
+        &mut self,
+        db: &Db,
+        keyspace: &Keyspace,
+        home: Home,
+        report: &mut RepairReport,
+    ) -> Result<RepairedKeyspace> {
+        let (mine, others) =
+            std::mem::take(&mut self.sources.tables).into_iter().partition(|s| s.home == home);
+        self.sources.tables = others;
+        let mut kept = RepairedKeyspace { name: keyspace.name().to_owned(), ..RepairedKeyspace::default() };
+        let mut merge = Merge::new(self.env, &mut self.files, home, mine, &mut self.logged);
+        let (mut batch, began) = (Batch::new(), self.come.bytes);
+        while let Some(saved) = merge.next() {
+            if let Some(what) = saved.refused() {
+                merge.lost.entries += 1;
+                merge.lost.findings.push(what);
+                continue;
+            }
+            // Writes the oldest version first. A chain of operands may take several batches.
+            for version in &saved.versions {
+                if batch.size() + version.key.len() + version.value.len() > BATCH_BYTES && !batch.is_empty() {
+                    db.write_with(std::mem::take(&mut batch), Durability::Buffered)?;
+                }
+                batch.restore(keyspace, version.kind, &version.key, &version.value);
+            }
+            match saved.is_certain && self.sources.is_sound && matches!(home, Home::Keyspace(_)) {
+                true => kept.certain += 1,
+                false => kept.doubtful += 1,
+            }
+            self.come.entries += 1;
+            if self.come.entries.is_multiple_of(ENTRIES_PER_LOOK) {
+                self.come.bytes = began + merge.bytes;
+                (self.progress)(&self.come);
+            }
+        }
+        self.come.bytes = began + merge.bytes;
+        let Lost { entries, more, mut findings } = std::mem::take(&mut merge.lost);
+        db.write_with(batch, Durability::Buffered)?;
+        (kept.lost, kept.lost_more) = (entries, more || !self.sources.is_sound);
+        report.findings.append(&mut findings);
+        (self.progress)(&self.come);
+        Ok(kept)
+    }
+}
+
+impl Saved {
+    /// Returns the reason why the versions cannot be written, if there is one.
+    fn refused(&self) -> Option<String> {
+        let pointer = self.versions.iter().find(|version| version.kind == Kind::PutPointer);
+        pointer.map(|version| format!("a value at #{} is in a value file, which cannot be read", version.seq))
+    }
+}

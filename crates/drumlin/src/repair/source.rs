@@ -1,0 +1,388 @@
+//! Decides what repair reads: the manifest, how far it is trusted, the tables, and the keyspace of each table.
+//!
+//! The manifest is the first of these that exists:
+//!
+//! 1. The manifest that `CURRENT` names, if both are sound and nothing shows that their end is lost.
+//! 2. The manifest with the highest number in the directory, if it is sound and not empty.
+//! 3. The readable part of the newest manifest that can be read at all. Only its keyspace names, options and drops are
+//!    used. Its lists of tables are not used, since tables were added and removed after it.
+//! 4. None. Tables name their keyspace themselves, and log records hold its id.
+//!
+//! In cases 1 and 2 repair reads exactly the tables that the manifest names, within their bounds, so no deleted data
+//! reappears. In cases 3 and 4 it reads all tables in the directory, and everything in them is in doubt. The same holds
+//! if other files contradict the manifest.
+
+use crate::base::error::Error;
+use crate::recovery::evidence;
+use crate::recovery::orphans::SET_ASIDE;
+use crate::recovery::state;
+use crate::table::Salvage;
+use crate::version::{KeyspaceRecord, ManifestState};
+use crate::write::segment::{log_numbers, path_in};
+use drumlin_env::{DirEntry, Env, FileKind};
+use drumlin_format::log::{LogDamage, Record, Replay, SEGMENT_HEADER_LEN, recover};
+use drumlin_format::names::FileName;
+use drumlin_types::{KeyRange, KeyspaceId, LogNumber, Seq, TableId};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+/// Destination of saved entries.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Home {
+    /// The keyspace with this id.
+    Keyspace(KeyspaceId),
+    /// A table whose keyspace is unknown.
+    Apart(TableId),
+}
+
+/// Table to read.
+pub(super) struct Source {
+    pub(super) id: TableId,
+    pub(super) path: PathBuf,
+    pub(super) home: Home,
+    /// Bounds in force: entries outside them are ignored.
+    pub(super) bounds: KeyRange,
+    /// Lower bound on its keys. The table need not be opened before the merge reaches it.
+    pub(super) first: Vec<u8>,
+    /// Upper bound on the sequence numbers of its entries.
+    pub(super) max_seq: Seq,
+    pub(super) len: u64,
+    /// Number of entries inside the bounds, if the manifest gives it.
+    pub(super) entries: Option<u64>,
+}
+
+/// Everything that repair reads, except the log: the manifest, and the list of tables.
+pub(super) struct Sources {
+    pub(super) manifest: Option<ManifestState>,
+    /// Whether the manifest's lists of tables are trusted.
+    pub(super) is_sound: bool,
+    pub(super) tables: Vec<Source>,
+    /// Names of keyspaces, from the properties of tables.
+    names: BTreeMap<KeyspaceId, String>,
+    /// Names of the keyspaces in the new store. Each name is given once.
+    given: BTreeMap<Home, String>,
+    pub(super) findings: Vec<String>,
+    pub(super) notes: Vec<String>,
+}
+
+impl Sources {
+    /// Examines the directory `dir`, which holds `entries`.
+    pub(super) fn find(env: &Env, dir: &Path, entries: &[DirEntry]) -> Sources {
+        let mut sources = Sources {
+            manifest: None,
+            is_sound: false,
+            tables: Vec::new(),
+            names: BTreeMap::new(),
+            given: BTreeMap::new(),
+            findings: Vec::new(),
+            notes: Vec::new(),
+        };
+        sources.choose_manifest(env, dir, entries);
+        let identities = identities(env, dir, entries, sources.manifest.as_ref());
+        sources.doubt_manifest(env, dir, entries, &identities);
+        match sources.is_sound {
+            true => sources.tables_of_manifest(dir, &identities),
+            false => sources.all_tables(env, &identities),
+        }
+        sources
+    }
+
+    /// Chooses the manifest, and whether it is trusted.
+    fn choose_manifest(&mut self, env: &Env, dir: &Path, entries: &[DirEntry]) {
+        let read = state::read(env, dir).and_then(|manifest| {
+            evidence::check_ends(env, dir, &manifest, entries)?;
+            Ok(manifest)
+        });
+        match read {
+            Ok(manifest) => {
+                (self.manifest, self.is_sound) = (Some(manifest), true);
+                return;
+            }
+            Err(error) => self.findings.push(format!("the current manifest: {error}")),
+        }
+        let mut numbers: Vec<u64> = entries
+            .iter()
+            .filter_map(|entry| match FileName::parse(&entry.name) {
+                Some(FileName::Manifest(number)) => Some(number),
+                _ => None,
+            })
+            .collect();
+        numbers.sort_unstable_by(|a, b| b.cmp(a));
+        for (place, number) in numbers.into_iter().enumerate() {
+            let path = dir.join(FileName::Manifest(number).to_string());
+            let Ok((manifest, stopped)) = state::read_as_far(env, &path, number) else { continue };
+            let whole = match stopped {
+                None => evidence::check_ends(env, dir, &manifest, entries),
+                Some(error) => Err(error),
+            };
+            // If a newer manifest exists and cannot be read, it held edits that this one lacks.
+            self.is_sound = whole.is_ok() && place == 0 && !manifest.is_empty();
+            self.findings.push(match (&whole, self.is_sound) {
+                (_, true) => {
+                    format!("manifest {number} is the newest and complete: it is taken as the current one")
+                }
+                (Err(error), _) => format!("manifest {number}: only its names and options are used: {error}"),
+                (Ok(()), false) => {
+                    format!("manifest {number} is not the newest: only its names and options are used")
+                }
+            });
+            self.manifest = Some(manifest);
+            break;
+        }
+        if !self.is_sound {
+            self.findings
+                .push("no usable manifest: deleted keys and dropped keyspaces may reappear".to_owned());
+        }
+    }
+
+    /// Withdraws the trust in a manifest that other files contradict. It names a missing table, the log begins after
+    /// its log floor, or the log records that more of the manifest was durable. Finished tables that it does not name
+    /// may then hold data that the lost part of the manifest assigned to them.
+    fn doubt_manifest(
+        &mut self,
+        env: &Env,
+        dir: &Path,
+        entries: &[DirEntry],
+        identities: &BTreeMap<TableId, PathBuf>,
+    ) {
+        let Some(manifest) = self.manifest.as_ref().filter(|_| self.is_sound) else { return };
+        let tables = manifest.tables();
+        let unnamed = identities.iter().filter(|(id, path)| !tables.contains_key(id) && !is_aside(path));
+        let unnamed = unnamed.filter(|(id, path)| {
+            Salvage::open(env, path, **id).is_ok_and(|salvage| salvage.properties.is_some())
+        });
+        let unnamed = unnamed.count();
+        if unnamed == 0 {
+            return;
+        }
+        let missing = tables.keys().find(|id| !identities.contains_key(id));
+        let why = match missing {
+            Some(id) => Some(format!("it names {}, which is missing", FileName::Table(*id))),
+            None => contradicts_log(env, dir, manifest, entries),
+        };
+        if let Some(why) = why {
+            self.is_sound = false;
+            self.findings.push(format!(
+                "the manifest has lost edits: {why}. {unnamed} tables that it does not name are read as well; \
+                 deleted keys may reappear"
+            ));
+        }
+    }
+
+    /// Lists the tables that the manifest names.
+    fn tables_of_manifest(&mut self, dir: &Path, identities: &BTreeMap<TableId, PathBuf>) {
+        let Some(manifest) = &self.manifest else { return };
+        let mut named = BTreeSet::new();
+        for (id, record) in &manifest.keyspaces {
+            for file in record.references() {
+                named.insert(file.table);
+                let path = identities.get(&file.table);
+                let own = || dir.join(FileName::Table(file.table).to_string());
+                self.tables.push(Source {
+                    id: file.table,
+                    path: path.cloned().unwrap_or_else(own),
+                    home: Home::Keyspace(*id),
+                    bounds: file.bounds(),
+                    first: file.start.as_bytes().to_vec(),
+                    max_seq: file.max_seq,
+                    len: file.file_len,
+                    entries: Some(file.entries),
+                });
+            }
+        }
+        // A table that an open set aside holds commits that the store lacks and never reported as durable. Other tables
+        // that the manifest does not name are useless. Both stay in the old directory.
+        let unnamed = identities.iter().filter(|(id, _)| !named.contains(id)).map(|(_, path)| path);
+        let aside = unnamed.filter(|path| is_aside(path));
+        self.notes.extend(
+            aside.map(|path| format!("{} was set aside by an open, and is left out", path.display())),
+        );
+    }
+
+    /// Lists all tables in the directory, except those of dropped keyspaces.
+    fn all_tables(&mut self, env: &Env, identities: &BTreeMap<TableId, PathBuf>) {
+        let dropped = |id: KeyspaceId, manifest: &ManifestState| {
+            u64::from(id.0) < manifest.marks.next_keyspace && !manifest.keyspaces.contains_key(&id)
+        };
+        for (id, path) in identities {
+            let len = env.fs().file_len(path).unwrap_or(0);
+            let mut source = whole(*id, path.clone(), Home::Apart(*id), len);
+            let salvage = Salvage::open(env, path, *id).ok();
+            match salvage.and_then(|salvage| salvage.properties) {
+                Some(properties) => {
+                    source.first =
+                        properties.key_bounds.map_or_else(Vec::new, |(first, _)| first.as_bytes().to_vec());
+                    source.max_seq = properties.max_seq;
+                    if let Some(owner) = properties.owner {
+                        if self.manifest.as_ref().is_some_and(|manifest| dropped(owner.id, manifest)) {
+                            continue;
+                        }
+                        source.home = Home::Keyspace(owner.id);
+                        self.names.insert(owner.id, owner.name);
+                    }
+                }
+                None => {
+                    self.findings.push(format!("{}: the keyspace of the table is unknown", path.display()))
+                }
+            }
+            self.tables.push(source);
+        }
+    }
+
+    /// Returns whether, according to the manifest, keyspace `id` was dropped.
+    pub(super) fn was_dropped(&self, id: KeyspaceId) -> bool {
+        self.manifest.as_ref().is_some_and(|manifest| {
+            u64::from(id.0) < manifest.marks.next_keyspace && !manifest.keyspaces.contains_key(&id)
+        })
+    }
+
+    /// Returns the sequence number up to which all writes to keyspace `id` are in tables.
+    pub(super) fn flushed(&self, id: KeyspaceId) -> Seq {
+        let record = self.manifest.as_ref().and_then(|manifest| manifest.keyspaces.get(&id));
+        record.map_or(0, |record| record.flushed)
+    }
+
+    /// Gives each of `homes` the name of a keyspace in the new store. Keyspaces of the manifest keep their names. If
+    /// several others have one name, the newest keyspace keeps it and the rest get a suffix.
+    pub(super) fn give_names(&mut self, homes: &BTreeSet<Home>) {
+        let mut used = BTreeSet::new();
+        let is_recorded = |home: &&Home| self.record(**home).is_some();
+        let (recorded, others): (Vec<&Home>, Vec<&Home>) = homes.iter().partition(is_recorded);
+        let mut given = BTreeMap::new();
+        for home in recorded.into_iter().chain(others.into_iter().rev()) {
+            let wanted = self.wanted_name(*home);
+            let mut name = wanted.clone();
+            while !used.insert(name.clone()) {
+                name = match home {
+                    Home::Keyspace(id) => format!("{name}-{}", id.0),
+                    Home::Apart(id) => format!("{name}-table-{}", id.0),
+                };
+            }
+            if name != wanted {
+                self.findings.push(format!(
+                    "several keyspaces are called {wanted:?}: the entries of one go to {name:?}"
+                ));
+            }
+            given.insert(*home, name);
+        }
+        self.given = given;
+    }
+
+    /// Returns the manifest's record of a keyspace.
+    pub(super) fn record(&self, home: Home) -> Option<&KeyspaceRecord> {
+        let Home::Keyspace(id) = home else { return None };
+        self.manifest.as_ref().and_then(|manifest| manifest.keyspaces.get(&id))
+    }
+
+    /// Returns the name of the keyspace in the new store, after [`give_names`](Sources::give_names).
+    pub(super) fn name(&self, home: Home) -> String {
+        self.given.get(&home).cloned().unwrap_or_else(|| self.wanted_name(home))
+    }
+
+    /// Returns the name that the keyspace had, or a name made of its number.
+    fn wanted_name(&self, home: Home) -> String {
+        match home {
+            Home::Apart(id) => format!("recovered-table-{}", id.0),
+            Home::Keyspace(id) => {
+                let record = self.record(home);
+                let name = record.map(|record| record.name.clone()).or_else(|| self.names.get(&id).cloned());
+                name.unwrap_or_else(|| format!("recovered-{}", id.0))
+            }
+        }
+    }
+}
+
+fn is_aside(path: &Path) -> bool {
+    path.to_string_lossy().ends_with(SET_ASIDE)
+}
+
+/// Returns how the log contradicts the manifest, if it does.
+fn contradicts_log(env: &Env, dir: &Path, manifest: &ManifestState, entries: &[DirEntry]) -> Option<String> {
+    let numbers = log_numbers(entries);
+    let floor = manifest.marks.floor;
+    if numbers.iter().all(|number| *number != floor) && numbers.iter().any(|number| *number > floor) {
+        return Some(format!("the log begins after {}", FileName::Log(floor)));
+    }
+    let recovered = recover(&numbers, floor, &mut Probe { env, dir }).ok()?;
+    let checked = evidence::check_vouched(dir, manifest, &recovered);
+    checked.err().map(|error| error.to_string())
+}
+
+/// Reads the log only for what its close records hold about the manifest.
+struct Probe<'a> {
+    env: &'a Env,
+    dir: &'a Path,
+}
+
+/// The log cannot be read, so it cannot contradict the manifest.
+struct Unreadable;
+
+impl From<LogDamage> for Unreadable {
+    fn from(_: LogDamage) -> Unreadable {
+        Unreadable
+    }
+}
+
+impl Replay for Probe<'_> {
+    type Error = Unreadable;
+
+    fn header(&mut self, number: LogNumber) -> Result<Vec<u8>, Unreadable> {
+        let mut bytes = self.segment(number)?;
+        bytes.truncate(SEGMENT_HEADER_LEN);
+        Ok(bytes)
+    }
+
+    fn segment(&mut self, number: LogNumber) -> Result<Vec<u8>, Unreadable> {
+        state::read_file(self.env, &path_in(self.dir, number), FileKind::Log).map_err(|_| Unreadable)
+    }
+
+    fn record(&mut self, _: &Record<'_>) -> Result<(), Unreadable> {
+        Ok(())
+    }
+}
+
+/// Returns the source for all entries of table `id`.
+fn whole(id: TableId, path: PathBuf, home: Home, len: u64) -> Source {
+    let bounds = KeyRange::all();
+    Source { id, path, home, bounds, first: Vec::new(), max_seq: Seq::MAX, len, entries: None }
+}
+
+/// Returns the file of each table. Most files have the right name. A file that was renamed or exchanged with another is
+/// identified by its footer, which is bound to the table's number.
+fn identities(
+    env: &Env,
+    dir: &Path,
+    entries: &[DirEntry],
+    manifest: Option<&ManifestState>,
+) -> BTreeMap<TableId, PathBuf> {
+    let named = |entry: &DirEntry| {
+        let name = entry.name.strip_suffix(SET_ASIDE).unwrap_or(&entry.name);
+        match FileName::parse(name) {
+            Some(FileName::Table(id)) => Some((id, dir.join(&entry.name))),
+            _ => None,
+        }
+    };
+    let files: Vec<(TableId, PathBuf)> = entries.iter().filter_map(named).collect();
+    let mut candidates: BTreeSet<TableId> = files.iter().map(|(id, _)| *id).collect();
+    candidates.extend(manifest.iter().flat_map(|manifest| manifest.tables().into_keys()));
+    let mut found = BTreeMap::new();
+    let mut strangers = Vec::new();
+    for (id, path) in files {
+        match Salvage::is(env, &path, id) {
+            true => drop(found.insert(id, path)),
+            false => strangers.push((id, path)),
+        }
+    }
+    for (own, path) in strangers {
+        let missing = |id: &TableId| !found.contains_key(id) && Salvage::is(env, &path, *id);
+        let id = candidates.iter().copied().find(missing).unwrap_or(own);
+        found.entry(id).or_insert(path);
+    }
+    found
+}
+
+/// Lists the directory `dir`.
+pub(super) fn list(env: &Env, dir: &Path) -> Result<Vec<DirEntry>, Error> {
+    let entries = env.fs().list(dir);
+    entries.map_err(|e| Error::io(dir, "cannot list the directory", e))
+}

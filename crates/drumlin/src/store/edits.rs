@@ -1,0 +1,275 @@
+//! Edits of the manifest: the only way in which a tree, an option or a number becomes durable.
+//!
+//! 1. [`Store::commit_edit`] applies an edit of one tree, checks the result, and turns it into manifest changes.
+//! 2. [`Store::append_edit`] refuses an edit that recovery would refuse, before a byte is written, and appends any
+//!    other.
+//! 3. A failed append may be on disk in part. It poisons the store, unless the disk had no space for it.
+//!
+//! The manifest is replaced by a [`snapshot`] of the whole state when that makes it much smaller.
+//!
+//! Invariant: everything here runs under the control lock.
+
+use super::Store;
+use crate::base::error::{Error, ErrorKind, Result};
+use crate::base::metrics::Counters;
+use crate::compaction::audit::Audit;
+use crate::compaction::control::{Control, KeyspaceControl};
+use crate::disk::{NUMBER_LEASE, unlink};
+use crate::keyspace::KeyspaceState;
+use crate::memtable::Memtable;
+use crate::options::Options;
+use crate::version::{KeyspaceEdit, ManifestWriter, Marks, Tree, check};
+use drumlin_env::sync::{Arc, atomic};
+use drumlin_env::{FileKind, Note};
+use drumlin_format::log::SEGMENT_HEADER_LEN;
+use drumlin_format::manifest::{Change, Edit, ManifestHeader};
+use drumlin_types::TableId;
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+/// A step from one tree of a keyspace to the next.
+#[derive(Clone, Copy)]
+pub(crate) struct TreeStep<'a> {
+    pub(crate) tree: &'a Tree,
+    pub(crate) edit: &'a KeyspaceEdit,
+    /// Memtables whose content the edit moves into the tree.
+    pub(crate) flushed: &'a [Arc<Memtable>],
+    /// Further changes that become durable in the same edit.
+    pub(crate) more: &'a [Change],
+}
+
+impl Store {
+    /// Makes `step` durable and returns the next tree. Calls `durable` as soon as the edit is, or may be, on disk: from
+    /// then on its files must not be removed.
+    pub(crate) fn commit_edit(
+        &self,
+        control: &mut Control,
+        keyspace: &KeyspaceState,
+        step: &TreeStep<'_>,
+        durable: impl FnOnce(),
+    ) -> Result<Tree> {
+        let TreeStep { tree, edit, flushed, more } = *step;
+        let next = tree.apply(edit)?;
+        // Recovery refuses a tree that breaks an invariant, so such an edit must not reach the manifest.
+        check::check(&next).map_err(|what| Error::new(ErrorKind::Bug, what))?;
+        if cfg!(debug_assertions) {
+            Audit {
+                files: &self.files,
+                snapshots: &self.snapshots,
+                keyspace,
+                before: tree,
+                flushed,
+                after: &next,
+            }
+            .run()?;
+        }
+        let mut changes: Vec<Change> = edit
+            .remove
+            .iter()
+            .map(|(table, start)| Change::RemoveFile {
+                keyspace: keyspace.id,
+                table: *table,
+                start: start.clone(),
+            })
+            .collect();
+        for (level, run, tag) in &edit.runs {
+            let known = tree.levels[*level as usize].runs.iter().any(|r| r.id == *run);
+            if !known && edit.add.iter().any(|(_, to, _)| to == run) {
+                changes.push(Change::AddRun {
+                    keyspace: keyspace.id,
+                    run: *run,
+                    level: *level,
+                    tag: tag.clone(),
+                });
+            }
+        }
+        for (level, run, file) in &edit.add {
+            changes.push(Change::AddFile { keyspace: keyspace.id, file: file.record(*level, *run) });
+        }
+        let live: BTreeSet<TableId> = next.files().map(|(_, _, f)| f.id()).collect();
+        let gone: BTreeSet<TableId> =
+            edit.remove.iter().map(|(t, _)| *t).filter(|t| !live.contains(t)).collect();
+        let removed: Vec<PathBuf> = gone.iter().map(|table| self.files.table_path(*table)).collect();
+        self.files.env.note(Note::EditRemoves { files: &removed });
+        changes.extend_from_slice(more);
+        changes.push(self.files.lease());
+        changes.push(Change::NextRun(control.numbers.next_run));
+        // A compaction dropped entries that had expired by now. They must stay expired if the machine's clock goes
+        // back.
+        changes.push(Change::ClockMark(self.files.unix_micros()));
+        changes.extend(self.log.promised_end().map(Change::LogEnd));
+        self.append_edit(control, Edit { changes }, durable)?;
+        for (_, _, file) in tree.files().filter(|(_, _, f)| gone.contains(&f.id())) {
+            file.table.retire();
+        }
+        Ok(next)
+    }
+
+    /// Appends an edit to the manifest. An edit that recovery would refuse is an error, and nothing is written. Any
+    /// other failure poisons the store, unless the disk had no space for the edit.
+    pub(crate) fn append_edit(
+        &self,
+        control: &mut Control,
+        edit: Edit,
+        durable: impl FnOnce(),
+    ) -> Result<()> {
+        // Checked under the lock: nothing may be written after a failed edit, which may be there in part.
+        self.health.check_poison()?;
+        if control.closed {
+            return Err(Error::new(ErrorKind::Closed, "the store was closed"));
+        }
+        if control.manifest.is_torn() {
+            self.replace_manifest(control).inspect_err(|_| self.files.env.note(Note::EditRefused))?;
+        }
+        // An edit that recovery would refuse fails here, before anything is on disk.
+        let checked = control.manifest.check(&edit)?;
+        let added: Vec<PathBuf> = edit.changes.iter().filter_map(|change| self.added_file(change)).collect();
+        self.files.env.note(Note::EditAdds { files: &added });
+        for change in &edit.changes {
+            if let Change::LogFloor(floor) = change {
+                let log = crate::write::segment::path_in(&self.files.dir, *floor);
+                self.files.env.note(Note::LogBegins { log: &log, header: SEGMENT_HEADER_LEN as u64 });
+                for number in self.lane.state.lock().log.below(*floor) {
+                    let log = crate::write::segment::path_in(&self.files.dir, number);
+                    self.files.env.note(Note::LogObsolete { log: &log });
+                    if drumlin_types::bug!("B12") {
+                        unlink(&self.files.env, &log, FileKind::Log)?;
+                    }
+                }
+            }
+        }
+        match control.manifest.append(checked) {
+            Ok(bytes) => Counters::add(&self.metrics.manifest_bytes_written, bytes),
+            Err(error) => {
+                // An edit that found no disk space is not in the manifest, and the store goes on. After another failure
+                // it may be.
+                if !control.manifest.is_torn() {
+                    durable();
+                    self.poison(&error);
+                }
+                return Err(error);
+            }
+        }
+        durable();
+        self.files.env.note(Note::EditDurable);
+        self.files.note_lease(&edit);
+        Ok(())
+    }
+
+    fn added_file(&self, change: &Change) -> Option<PathBuf> {
+        match change {
+            Change::AddFile { file, .. } => Some(self.files.table_path(file.table)),
+            _ => None,
+        }
+    }
+
+    /// Returns a number for a new table, and extends the lease in the manifest if necessary.
+    pub(crate) fn next_table_id(&self) -> Result<TableId> {
+        let number = self.files.fresh_number();
+        if !self.files.is_leased(number) {
+            let mut control = self.control.lock();
+            let edit = Edit { changes: vec![self.files.lease()] };
+            self.append_edit(&mut control, edit, || {})?;
+        }
+        Ok(TableId(number))
+    }
+
+    /// Rewrites the manifest if that makes it much smaller. Returns whether it did.
+    pub(crate) fn rewrite_manifest_if_grown(&self) -> Result<bool> {
+        let mut control = self.control.lock();
+        if !control.manifest.wants_rewrite() || self.health.is_poisoned() {
+            return Ok(false);
+        }
+        match self.replace_manifest(&mut control) {
+            Ok(()) => Ok(true),
+            // The old manifest stays in use.
+            Err(error) if error.is_shortage() => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Replaces the manifest by a new one that starts with a snapshot of the whole state.
+    fn replace_manifest(&self, control: &mut Control) -> Result<()> {
+        let header = ManifestHeader { number: self.files.fresh_number(), ..control.manifest.header() };
+        let snapshot = self.snapshot_edit(control);
+        match ManifestWriter::create(&self.files.env, self.files.dir.clone(), header, &snapshot) {
+            Ok(manifest) => {
+                let old = std::mem::replace(&mut control.manifest, manifest);
+                self.files.obsolete.push_file(old.path());
+                Counters::add(&self.metrics.manifest_rewrites, 1);
+                Ok(())
+            }
+            Err(error) => {
+                if !error.is_shortage() {
+                    self.poison(&error);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Returns the snapshot of the open store.
+    fn snapshot_edit(&self, control: &Control) -> Edit {
+        let marks = Marks {
+            floor: self.log_floor(&[]),
+            next_file: self.files.next_number(),
+            next_run: control.numbers.next_run,
+            next_keyspace: self.next_keyspace.load(atomic::Ordering::Acquire),
+            last_seq: self.log.durable_seq(),
+            clock: self.files.unix_micros(),
+            log_end: self.log.promised_end().unwrap_or(0),
+        };
+        snapshot(&control.keyspaces, &self.options.load(), &control.carried, &marks)
+    }
+}
+
+/// Returns everything that the manifest must hold, as one edit.
+pub(crate) fn snapshot(
+    keyspaces: &[KeyspaceControl],
+    options: &Options,
+    carried: &[Change],
+    marks: &Marks,
+) -> Edit {
+    let mut changes = vec![
+        Change::LogFloor(marks.floor),
+        Change::NextFile(marks.next_file + NUMBER_LEASE),
+        Change::NextRun(marks.next_run),
+        Change::LastSeq(marks.last_seq),
+        Change::ClockMark(marks.clock),
+        Change::LogEnd(marks.log_end),
+    ];
+    for (name, value) in options.pairs() {
+        changes.push(Change::StoreOption { name: name.to_owned(), value });
+    }
+    for keyspace in keyspaces {
+        let id = keyspace.state.id;
+        changes.push(Change::CreateKeyspace { id, name: keyspace.state.name.to_string() });
+        for (name, value) in keyspace.state.options.load().pairs() {
+            changes.push(Change::KeyspaceOption { id, name: name.to_owned(), value });
+        }
+        if !drumlin_types::bug!("B13") {
+            changes.push(Change::Flushed { keyspace: id, seq: keyspace.flushed_seq });
+        }
+        if let Some(operator) = &keyspace.state.operator_name {
+            changes.push(Change::MergeOperator { keyspace: id, name: operator.to_string() });
+        }
+        let (name, blob) = keyspace.durable_policy();
+        changes.push(Change::Policy { keyspace: id, name, blob });
+        let tree = keyspace.state.view().tree.clone();
+        for (level, runs) in tree.levels.iter().enumerate() {
+            let level = level as u8;
+            for run in &runs.runs {
+                changes.push(Change::AddRun { keyspace: id, run: run.id, level, tag: run.tag.clone() });
+                for file in &run.files {
+                    changes.push(Change::AddFile { keyspace: id, file: file.record(level, run.id) });
+                }
+            }
+        }
+    }
+    // After the keyspaces: creating a keyspace fails if its number is below this mark.
+    if !drumlin_types::bug!("A2") {
+        changes.push(Change::NextKeyspace(marks.next_keyspace));
+    }
+    changes.extend_from_slice(carried);
+    Edit { changes }
+}

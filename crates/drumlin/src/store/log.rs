@@ -1,0 +1,58 @@
+//! Which segments of the log an open store needs, and when it releases them.
+//!
+//! The *floor* is the first segment that holds a record which is not in tables yet. Segments below the durable floor
+//! are recycled or unlinked. When the log grows too long, the memtables that hold the floor back are sealed.
+
+use super::Store;
+use crate::keyspace::KeyspaceState;
+use crate::memtable::Memtable;
+use drumlin_env::sync::Arc;
+use drumlin_types::LogNumber;
+
+impl Store {
+    /// Returns the log floor once the memtables `flushed` are in tables.
+    pub(crate) fn log_floor(&self, flushed: &[Arc<Memtable>]) -> LogNumber {
+        let lane = self.lane.state.lock();
+        let mut floor = lane.log.segment.number;
+        for keyspace in self.keyspaces().iter() {
+            let view = keyspace.view();
+            for memtable in view.memtables() {
+                let is_flushed = flushed.iter().any(|f| Arc::ptr_eq(f, memtable));
+                if !is_flushed && memtable.holds_writes() {
+                    floor = floor.min(LogNumber(memtable.id()));
+                }
+            }
+        }
+        if drumlin_types::bug!("B37") { floor } else { lane.log.floor(floor) }
+    }
+
+    /// Recycles or unlinks the log segments below `floor`, which is durable.
+    pub(crate) fn release_log(&self, floor: LogNumber) {
+        let released = self.lane.state.lock().log.release_below(floor);
+        for number in released.numbers() {
+            self.files.obsolete.push_file(crate::write::segment::path_in(&self.files.dir, number));
+        }
+    }
+
+    /// Seals the memtables that hold the log floor back, if the log has grown too long.
+    pub(crate) fn relieve_log(&self) {
+        let lane = self.lane.state.lock();
+        if lane.log.live_bytes() <= self.sizes.log {
+            return;
+        }
+        let number = lane.log.segment.number;
+        let oldest = self.keyspaces().iter().filter_map(|k| k.first_log()).min();
+        // A memtable that is already sealed will be flushed anyway, and is no reason to seal newer ones.
+        let holds = |keyspace: &KeyspaceState| Some(LogNumber(keyspace.active().id())) == oldest;
+        for keyspace in self.keyspaces().iter() {
+            if oldest.is_some_and(|oldest| oldest < number) && holds(keyspace) {
+                keyspace.seal(number);
+            }
+        }
+    }
+
+    /// Returns whether log segment `number` is kept for recycling.
+    pub(crate) fn keeps_log(&self, number: LogNumber) -> bool {
+        self.lane.state.lock().log.is_spare(number)
+    }
+}

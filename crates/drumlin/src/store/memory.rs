@@ -1,0 +1,148 @@
+//! How memtables and the block cache share the memory budget.
+//!
+//! Memtables may hold three eighths of the budget, and the cache has half. But memtables seldom hold that much, and the
+//! cache gets the memory that they do not need. It shrinks when they grow, down to its half, and grows when they
+//! shrink.
+//!
+//! The memory kept for memtables is the *reserve*. It is at least twice the size of a memtable for each keyspace: one
+//! that is filled and one that is flushed. So in normal operation nothing moves. When flushes fall behind, the reserve
+//! rises at once, by one step more than is needed. With each flush it falls by half of the excess, and by at least one
+//! step.
+//!
+//! Invariant: reserve and cache together are seven eighths of the budget, except for blocks that readers hold.
+
+use crate::keyspace::KeyspaceState;
+use crate::table::BlockCache;
+use drumlin_env::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use drumlin_env::sync::{Arc, Mutex};
+
+/// The reserve moves in steps of this fraction of the memtables' limit.
+const STEPS: usize = 16;
+
+/// Division of the memory between memtables and block cache.
+#[derive(Debug)]
+pub(crate) struct Shares {
+    /// Largest number of bytes that memtables may hold.
+    most: usize,
+    /// Bytes of reserve and cache together.
+    whole: usize,
+    cache: Arc<BlockCache>,
+    /// Bytes kept for memtables. Changed under the lock.
+    reserve: AtomicUsize,
+    moving: Mutex<()>,
+}
+
+impl Shares {
+    /// Creates the division. Memtables may hold `most` bytes, of which `kept` are reserved from the start. `cache` has
+    /// its smallest size now.
+    pub(crate) fn new(most: usize, kept: usize, cache: Arc<BlockCache>) -> Shares {
+        let whole = most + cache.capacity();
+        let shares = Shares { most, whole, cache, reserve: AtomicUsize::new(most), moving: Mutex::new(()) };
+        shares.set(kept);
+        shares
+    }
+
+    /// Returns the largest number of bytes that memtables may hold.
+    pub(crate) fn most(&self) -> usize {
+        self.most
+    }
+
+    /// Raises the reserve if memtables, which hold `bytes`, exceed it.
+    #[inline]
+    pub(crate) fn hold(&self, bytes: usize) {
+        let bytes = bytes.min(self.most);
+        if bytes > self.reserve.load(Relaxed) {
+            let _moving = self.moving.lock();
+            // Another writer may have raised it in between.
+            if bytes > self.reserve.load(Relaxed) {
+                self.set(bytes + self.step());
+            }
+        }
+    }
+
+    /// Adjusts the reserve after a flush. Memtables now hold `bytes`, and `usual` in normal operation. If the reserve
+    /// is much larger than both, it falls.
+    pub(crate) fn flushed(&self, bytes: usize, usual: usize) {
+        let _moving = self.moving.lock();
+        let (reserve, needed) = (self.reserve.load(Relaxed), bytes.max(usual).min(self.most));
+        if reserve > needed + self.step() {
+            self.set(needed.max(reserve - ((reserve - needed) / 2).max(self.step())));
+        } else if reserve < needed {
+            self.set(needed);
+        }
+    }
+
+    fn step(&self) -> usize {
+        self.most / STEPS
+    }
+
+    fn set(&self, reserve: usize) {
+        let reserve = reserve.min(self.most);
+        if self.reserve.swap(reserve, Relaxed) != reserve {
+            self.cache.set_capacity(self.whole - reserve);
+        }
+    }
+}
+
+/// Returns the bytes that the memtables of `keyspaces` hold in normal operation: for each, one memtable that is filled
+/// and one that is flushed.
+pub(crate) fn usual(keyspaces: &[Arc<KeyspaceState>]) -> usize {
+    keyspaces
+        .iter()
+        .map(|keyspace| keyspace.memtable_bytes().saturating_mul(2))
+        .fold(0, usize::saturating_add)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shares(kept: usize) -> Shares {
+        Shares::new(96 << 20, kept, Arc::new(BlockCache::new(128 << 20)))
+    }
+
+    fn reserve(shares: &Shares) -> usize {
+        let reserve = shares.reserve.load(Relaxed);
+        assert_eq!(reserve + shares.cache.capacity(), 224 << 20);
+        assert!(reserve <= shares.most());
+        reserve >> 20
+    }
+
+    #[test]
+    fn the_cache_has_what_memtables_leave() {
+        let shares = shares(32 << 20);
+        assert_eq!(reserve(&shares), 32);
+        shares.hold(32 << 20);
+        assert_eq!(reserve(&shares), 32);
+        shares.hold(40 << 20);
+        assert_eq!(reserve(&shares), 46, "one step more than needed");
+        shares.hold(1 << 30);
+        assert_eq!(reserve(&shares), 96);
+        assert_eq!(shares.cache.capacity(), 128 << 20, "the cache keeps its half");
+    }
+
+    #[test]
+    fn what_memtables_leave_comes_back_with_flushes() {
+        let shares = shares(32 << 20);
+        shares.hold(90 << 20);
+        assert_eq!(reserve(&shares), 96);
+        shares.flushed(80 << 20, 32 << 20);
+        assert_eq!(reserve(&shares), 88);
+        let mut seen = Vec::new();
+        for _ in 0..5 {
+            shares.flushed(8 << 20, 32 << 20);
+            seen.push(reserve(&shares));
+        }
+        assert_eq!(seen, [60, 46, 39, 33, 33], "it falls to less than a step above the usual");
+        shares.flushed(0, 64 << 20);
+        assert_eq!(reserve(&shares), 64, "the usual size has changed");
+    }
+
+    #[test]
+    fn more_keyspaces_than_memory_leave_the_cache_its_half() {
+        let shares = shares(1 << 40);
+        assert_eq!(reserve(&shares), 96);
+        shares.flushed(0, 1 << 40);
+        assert_eq!(reserve(&shares), 96);
+    }
+}

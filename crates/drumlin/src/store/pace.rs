@@ -1,0 +1,46 @@
+//! The write rate limit.
+//!
+//! Each policy asks for a limit in the form of a `Pace`. It, the current number of runs, and the speed of compactions
+//! give a rate. The lowest rate of all keyspaces is the writers' limit.
+
+use crate::compaction::control::Control;
+use crate::compaction::slots::Slots;
+use crate::stats::Costs;
+use crate::write::pacing::{self, Gate};
+
+/// Assumed speed of a compaction slot before any was measured, in bytes per second.
+const SLOT_SPEED_GUESS: f64 = 150e6;
+/// Fraction of the largest number of runs from which on the rate may fall at once.
+const URGENT_SHARE: f64 = 0.95;
+
+/// The two write throttles.
+pub(crate) struct Pace {
+    /// Throttle for writers.
+    pub(crate) writers: Gate,
+    /// Throttle for the writes of flushes and compactions.
+    pub(crate) background: Gate,
+}
+
+impl Pace {
+    /// Creates the throttles. Background writes may use `background_rate` bytes per second; 0 for no limit.
+    pub(super) fn new(background_rate: u64) -> Pace {
+        Pace { writers: Gate::new(), background: Gate::limited(background_rate) }
+    }
+
+    /// Sets the writers' throttle to the lowest rate that any keyspace's policy asks for.
+    pub(super) fn refresh(&self, control: &Control, costs: &Costs, slots: &Slots, now: u64) {
+        let speed = match costs.view().merge_bytes_per_s {
+            measured if measured > 0.0 => measured,
+            _ => SLOT_SPEED_GUESS,
+        } * slots.count() as f64;
+        let speed = speed.min(self.background.rate() as f64);
+        let (mut rate, mut urgent) = (pacing::OPEN, false);
+        for keyspace in &control.keyspaces {
+            let Some(pace) = &keyspace.pace else { continue };
+            let runs = keyspace.paced_runs(pace);
+            rate = rate.min(pacing::rate(pace, runs, speed));
+            urgent |= runs >= URGENT_SHARE * pace.stop || pace.hard_stop;
+        }
+        self.writers.approach(rate, now, urgent);
+    }
+}

@@ -1,0 +1,95 @@
+//! Which piece (subcompaction) a compaction slot starts next, and how its tables are written.
+
+use super::Store;
+use crate::background::Step;
+use crate::base::event::Event;
+use crate::compaction::control::{Asked, KeyspaceControl};
+use crate::compaction::output::OutputSpec;
+use crate::compaction::scheduler::{Moment, PieceStart};
+use crate::compaction::slots::SlotChange;
+use crate::keyspace::KeyspaceState;
+use crate::table::TableOptions;
+use drumlin_types::contract::LimitView;
+
+/// Bytes of input that a piece is cut to at most.
+pub(crate) const PIECE_BYTES: u64 = 64 << 20;
+/// Filter bits per key, if the option leaves them to the store.
+const DEFAULT_FILTER_BITS: f64 = 10.0;
+
+impl Store {
+    /// Returns how tables of `keyspace` are written at level `out`.
+    pub(crate) fn output_spec(&self, keyspace: &KeyspaceState, out: u8, bottom: bool) -> OutputSpec {
+        let options = keyspace.options.load();
+        let is_bottom = bottom && out > 0;
+        OutputSpec {
+            table: TableOptions {
+                block_bytes: options.block_bytes as usize,
+                compression: if is_bottom { options.bottom_compression() } else { options.compression },
+                seed: self.files.filter_seed,
+                created_seq: self.publisher.visible(),
+            },
+            file_bytes: options.file_bytes,
+            filter_bits: options.filter_bits.unwrap_or(DEFAULT_FILTER_BITS),
+            owner: Some(keyspace.owner()),
+        }
+    }
+
+    /// Returns the piece that a compaction slot should start now, or what an idle slot should do instead.
+    pub(crate) fn next_piece(&self) -> std::result::Result<PieceStart, Step> {
+        let moment = Moment {
+            now: self.files.now(),
+            seed: self.files.env.random_u64("policy"),
+            limits: LimitView { slots: self.slots.count() as u32, ..self.disk_limits() },
+            costs: self.costs.view(),
+            piece_bytes: PIECE_BYTES,
+            mode: self.sizes.mode,
+            room: self.room_for_merges(),
+            clock: self.files.env.clock().clone(),
+        };
+        let mut control = self.control.lock();
+        let piece = control.next_piece(&moment, &|keyspace| self.sample(keyspace));
+        self.refresh_pace(&control);
+        let stirred = std::mem::take(&mut control.stirred);
+        let Asked { times, nanos, longest_nanos } = std::mem::take(&mut control.asked);
+        if times > 0 {
+            self.metrics.asked(times, nanos, longest_nanos);
+        }
+        let fallen = |entry: &mut KeyspaceControl| {
+            let policy = entry.fallen.take()?;
+            Some(Event::PolicyFailed { keyspace: entry.state.name.to_string(), policy })
+        };
+        let fallen: Vec<Event> = control.keyspaces.iter_mut().filter_map(fallen).collect();
+        // Threads that wait until nothing is left to do also wait for policy calls without a plan.
+        let is_awaited = control.idle_waiters > 0 && times > 0;
+        drop(control);
+        fallen.into_iter().for_each(|event| self.tell(event));
+        if is_awaited {
+            self.background.progressed();
+        }
+        if stirred {
+            // Lanes that can continue the work may be asleep.
+            self.background.wake();
+        }
+        piece.map_err(|timer| match timer {
+            _ if stirred => Step::More,
+            Some(when) => Step::Until(when),
+            None => Step::Idle,
+        })
+    }
+
+    /// Ends the interval in which the number of compaction slots was measured, if it is over and the number is not
+    /// fixed. Reports and logs a change.
+    pub(crate) fn tune_slots(&self, now: u64) -> Option<SlotChange> {
+        if !self.slots.is_due(now) {
+            return None;
+        }
+        let mut control = self.control.lock();
+        let is_frozen = control.keyspaces.iter().any(KeyspaceControl::is_frozen);
+        let change = self.slots.interval(now, is_frozen)?;
+        let SlotChange { before, slots, reason } = change.clone();
+        control.decisions.note(now, "", format!("compaction slots {before} -> {slots}"), reason.clone());
+        drop(control);
+        self.tell(Event::SlotsChanged { before, slots, reason });
+        Some(change)
+    }
+}

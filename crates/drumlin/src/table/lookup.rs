@@ -1,0 +1,140 @@
+//! Point lookups, ranks and size estimates in an open table.
+//!
+//! A lookup first checks the filter. If the filter does not rule the key out, the lookup searches the index for the
+//! fence of the block. It takes the block from its slot, the cache or the file, and searches it.
+
+use super::block::{Block, BlockRef, DataBlock, Slot};
+use super::fences::FenceCursor;
+use super::reader::Table;
+use crate::base::error::Result;
+use crate::base::slice::Slice;
+use drumlin_format::block::{Entry, tag_of};
+use drumlin_format::filter::key_hash;
+use drumlin_format::index::Fence;
+use drumlin_types::{KeyRange, Kind, Seq};
+
+/// Version of a key that a lookup found.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Found {
+    pub(crate) seq: Seq,
+    pub(crate) kind: Kind,
+    /// Shares the memory of its block.
+    pub(crate) value: Slice,
+}
+
+/// Outcome of a lookup, for the lookup statistics.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Lookup {
+    /// The filter ruled the key out; the lookup read no data block.
+    Denied,
+    /// The filter let the key pass, or there is none, but the table has no visible version.
+    Absent,
+    /// The lookup found a version.
+    Found,
+}
+
+impl Table {
+    #[cfg(test)]
+    /// Returns the newest version of `key` that `snapshot` sees. Ignores range tombstones.
+    pub(crate) fn get(&self, key: &[u8], hash: u64, snapshot: Seq) -> Result<Option<Found>> {
+        let mut found = None;
+        self.lookup(key, hash, snapshot, |version| {
+            found = Some(version);
+            false
+        })?;
+        Ok(found)
+    }
+
+    /// Passes the versions of `key` that `snapshot` sees to `take`, newest first, until it returns `false`.
+    ///
+    /// `hash` is the key's hash under the store's seed. Ignores range tombstones.
+    pub(crate) fn lookup(
+        &self,
+        key: &[u8],
+        hash: u64,
+        snapshot: Seq,
+        mut take: impl FnMut(Found) -> bool,
+    ) -> Result<Lookup> {
+        let hash = if self.foreign_seed { key_hash(key, self.properties().seed) } else { hash };
+        if !self.filter.may_contain(hash, &self.blocks, &self.cache) {
+            return Ok(Lookup::Denied);
+        }
+        let mut fences = FenceCursor::default();
+        fences.seek(self, key)?;
+        let mut outcome = Lookup::Absent;
+        while let Some(fence) = fences.fence() {
+            let cached = self.data_block(&fence, fences.slot(self))?;
+            let Some(block) = cached.data() else { return Err(self.not_data(&fence)) };
+            let view = block.view();
+            let damage = |damage| self.blocks.decode_error(fence.offset, damage);
+            let mut next = view.get(key, tag_of(hash), snapshot).map_err(damage)?;
+            while let Some((index, entry)) = next {
+                outcome = Lookup::Found;
+                if !take(found(block, &entry)) {
+                    return Ok(outcome);
+                }
+                next = view.next_version(index, key).map_err(damage)?;
+            }
+            // Only the last key of a block can continue in the next block.
+            if !fence.continues || *fences.separator(self)? != *key {
+                break;
+            }
+            fences.next(self)?;
+        }
+        Ok(outcome)
+    }
+
+    /// Returns the exact number of entries whose key is smaller than `key`. Reads at most one data block.
+    pub(crate) fn rank(&self, key: &[u8]) -> Result<u64> {
+        let mut fences = FenceCursor::default();
+        fences.seek(self, key)?;
+        let Some(fence) = fences.fence() else {
+            return Ok(self.properties().entries);
+        };
+        let cached = self.data_block(&fence, fences.slot(self))?;
+        let Some(block) = cached.data() else { return Err(self.not_data(&fence)) };
+        let before = block.view().find(key, Seq::MAX);
+        let before = before.map_err(|damage| self.blocks.decode_error(fence.offset, damage))?;
+        Ok(fence.ordinal + before as u64)
+    }
+
+    #[cfg(test)]
+    /// Returns the exact number of entries in `range`.
+    pub(crate) fn entries_in(&self, range: &KeyRange) -> Result<u64> {
+        let start = self.rank(&range.start)?;
+        let end = range.end.as_ref().map_or(Ok(self.properties().entries), |end| self.rank(end))?;
+        Ok(end.saturating_sub(start))
+    }
+
+    /// Estimates how many bytes of the file `range` occupies, in whole blocks. Reads the index only.
+    pub(crate) fn approximate_bytes(&self, range: &KeyRange) -> Result<u64> {
+        let data_bytes = self.properties().data_bytes;
+        if data_bytes == 0 {
+            return Ok(0);
+        }
+        let place = |key: &[u8]| -> Result<u64> {
+            let mut fences = FenceCursor::default();
+            fences.seek(self, key)?;
+            Ok(fences.fence().map_or(data_bytes, |fence| fence.offset))
+        };
+        let start = place(&range.start)?;
+        let end = range.end.as_ref().map_or(Ok(data_bytes), |end| place(end))?;
+        let share = u128::from(end.saturating_sub(start)) * u128::from(self.file_len());
+        Ok((share / u128::from(data_bytes)) as u64)
+    }
+
+    /// Returns the data block behind `fence`, from its slot, the cache or the file.
+    fn data_block(&self, fence: &Fence, slot: Slot<'_>) -> Result<BlockRef> {
+        if let Some(cached) = self.cache.get(self.id(), fence.offset, slot) {
+            return Ok(cached);
+        }
+        let block = Block::Data(self.blocks.read_data(fence)?);
+        self.cache.insert(self.id(), fence.offset, slot, block.clone());
+        Ok(BlockRef::Owned(block))
+    }
+}
+
+fn found(block: &DataBlock, entry: &Entry<'_>) -> Found {
+    let value = entry.value_offset..entry.value_offset + entry.value.len();
+    Found { seq: entry.seq, kind: entry.kind, value: block.bytes.part(value).unwrap_or_default() }
+}

@@ -1,0 +1,175 @@
+//! Which part of the log is durable, and the one sync at a time that extends it.
+
+use super::lane::CommitLane;
+use super::publish::{Published, Publisher};
+use super::segment::Segment;
+use crate::base::error::{Error, ErrorKind, Result};
+use drumlin_env::sync::{Condvar, Mutex, atomic};
+use drumlin_types::Seq;
+
+/// The durable part of the log.
+pub(crate) struct Log {
+    /// Global position at which the log ended when the store was opened.
+    found_end: u64,
+    durable_end: atomic::AtomicU64,
+    durable_seq: atomic::AtomicU64,
+    turn: Mutex<Turn>,
+    synced: Condvar,
+}
+
+/// The turn to sync the log; one thread has it at a time. The kernel reports lost pages only once, to the first sync
+/// after the loss, and then treats them as clean. So no sync may run beside or after one that failed.
+#[derive(Default)]
+struct Turn {
+    taken: bool,
+    failed: Option<Error>,
+}
+
+impl Log {
+    pub(crate) fn new(durable: Published) -> Log {
+        Log {
+            found_end: durable.log_end,
+            durable_end: atomic::AtomicU64::new(durable.log_end),
+            durable_seq: atomic::AtomicU64::new(durable.seq),
+            turn: Mutex::new(Turn::default()),
+            synced: Condvar::new(),
+        }
+    }
+
+    /// Returns the global position up to which the log is durable.
+    pub(crate) fn durable_end(&self) -> u64 {
+        self.durable_end.load(atomic::Ordering::Acquire)
+    }
+
+    /// Returns the position up to which the log was made durable since the store was opened, if any. What recovery
+    /// found is not included: it may be in the page cache only, until it is in tables.
+    pub(crate) fn promised_end(&self) -> Option<u64> {
+        Some(self.durable_end()).filter(|end| *end > self.found_end)
+    }
+
+    /// Returns the last sequence number that would survive power loss, counting logged writes only.
+    pub(crate) fn durable_seq(&self) -> Seq {
+        self.durable_seq.load(atomic::Ordering::Acquire)
+    }
+
+    /// Records that every commit up to `seq` is in durable tables.
+    pub(crate) fn in_tables(&self, seq: Seq) {
+        self.durable_seq.fetch_max(seq, atomic::Ordering::AcqRel);
+    }
+
+    /// Makes the log durable up to global position `end`, which must be published. One thread syncs for all waiting
+    /// threads; those whose records were written after its sync began sync again. Returns the number of syncs that this
+    /// call made.
+    pub(crate) fn sync_to(&self, end: u64, publisher: &Publisher, lane: &CommitLane) -> Result<u64> {
+        let mut calls = 0;
+        while self.take_turn(|| self.durable_end() >= end)? {
+            let result = self.sync_once(publisher, lane, &mut calls);
+            self.end_turn(result)?;
+        }
+        Ok(calls)
+    }
+
+    /// Makes the header and the directory entry of all open segments durable, so that recovery may start in any of
+    /// them.
+    pub(crate) fn know_segments(&self, lane: &CommitLane) -> Result<()> {
+        self.take_turn(|| false)?;
+        self.end_turn(lane.know_segments())
+    }
+
+    /// Makes the records written to `segment` durable.
+    pub(crate) fn sync_segment(&self, segment: &Segment) -> Result<()> {
+        self.take_turn(|| false)?;
+        self.end_turn(segment.sync())
+    }
+
+    /// Waits for this thread's turn to sync and returns `true`, or returns `false` as soon as `done` holds. Returns an
+    /// error if a sync has failed.
+    fn take_turn(&self, done: impl Fn() -> bool) -> Result<bool> {
+        let mut turn = self.turn.lock();
+        loop {
+            if done() {
+                return Ok(false);
+            }
+            if let Some(error) = &turn.failed
+                && !drumlin_types::bug!("B41")
+            {
+                return Err(error.clone());
+            }
+            if !turn.taken {
+                turn.taken = true;
+                return Ok(true);
+            }
+            turn = self.synced.wait(turn);
+        }
+    }
+
+    fn end_turn(&self, result: Result<()>) -> Result<()> {
+        let mut turn = self.turn.lock();
+        turn.taken = false;
+        // Too many open files means that nothing was synced, so a later turn may try again. Any other failure is final.
+        if let Err(error) = &result
+            && error.kind() != ErrorKind::TooManyFiles
+        {
+            turn.failed.get_or_insert_with(|| error.clone());
+        }
+        self.synced.notify_all();
+        result
+    }
+
+    /// Records a failure of the log. It is never synced again.
+    pub(crate) fn give_up(&self, error: &Error) {
+        self.turn.lock().failed.get_or_insert_with(|| error.clone());
+        self.synced.notify_all();
+    }
+
+    fn sync_once(&self, publisher: &Publisher, lane: &CommitLane, calls: &mut u64) -> Result<()> {
+        let (segments, published) = {
+            let lane = lane.state.lock();
+            (lane.log.to_sync(), publisher.published())
+        };
+        for segment in &segments {
+            if !drumlin_types::bug!("B1") {
+                segment.sync()?;
+            }
+            *calls += 1;
+        }
+        lane.home.name(&segments)?;
+        // A sync of a segment that was removed or truncated meanwhile makes nothing durable, even if it succeeds.
+        lane.home.check_lock()?;
+        let damaged: Vec<_> =
+            segments.iter().filter_map(|segment| Some((segment.number, segment.check().err()?))).collect();
+        let mut state = lane.state.lock();
+        if let Some((_, error)) = damaged.into_iter().find(|(number, _)| state.log.is_live(*number)) {
+            return Err(error);
+        }
+        state.log.synced_up_to(published.log_end);
+        if let Some(last) = segments.last() {
+            state.log.know(last.number);
+        }
+        drop(state);
+        self.durable_end.fetch_max(published.log_end, atomic::Ordering::AcqRel);
+        self.durable_seq.fetch_max(published.seq, atomic::Ordering::AcqRel);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The kernel reports lost pages once: a thread that waits while a sync fails would see its own sync succeed.
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "waits on real threads")]
+    fn who_waits_while_a_sync_fails_is_told() {
+        let log = Log::new(Published { seq: 0, log_end: 0 });
+        assert!(log.take_turn(|| false).expect("the turn is free"));
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| log.take_turn(|| log.durable_end() >= 7));
+            let error = Error::new(ErrorKind::Io, "a page is lost");
+            assert!(log.end_turn(Err(error)).is_err());
+            let told = waiting.join().expect("no panic").expect_err("no sync may follow a failed one");
+            assert!(told.to_string().contains("a page is lost"), "{told}");
+        });
+        assert!(!log.take_turn(|| true).expect("a durable position needs no sync"));
+    }
+}

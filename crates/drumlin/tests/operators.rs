@@ -1,0 +1,204 @@
+//! Tests of merge operators: the operator that a keyspace accepts, and the effect of a malformed operand.
+
+use drumlin::{AddI64, Append, Builder, Db, ErrorKind, Event, EventListener, Keyspace, MergeOperator};
+use drumlin_env::MemEnv;
+use drumlin_env::sync::Mutex;
+use std::sync::Arc;
+
+fn builder(mem: &MemEnv) -> Builder {
+    Db::builder("/s").env(mem.env())
+}
+
+fn with(mem: &MemEnv, operator: impl MergeOperator + 'static) -> drumlin::Result<Db> {
+    builder(mem).merge_operator("n", Arc::new(operator)).open()
+}
+
+#[derive(Default)]
+struct Heard(Mutex<Vec<String>>);
+
+impl EventListener for Heard {
+    fn on_event(&self, event: &Event) {
+        if let Event::OperatorUnused { keyspace, operator } = event {
+            self.0.lock().push(format!("{keyspace}: {operator}"));
+        }
+    }
+}
+
+#[test]
+fn another_operator_is_refused_by_both_names() {
+    let mem = MemEnv::new(81);
+    let db = with(&mem, AddI64::Text).expect("open");
+    let numbers = db.keyspace("n").expect("keyspace");
+    numbers.put("k", "40").expect("put");
+    numbers.merge("k", "2").expect("merge");
+    db.flush().expect("flush");
+    numbers.merge("k", "1").expect("merge");
+    numbers.put("l", "7").expect("put");
+    db.checkpoint("/copy").expect("checkpoint");
+    drop((numbers, db));
+    // After a clean close, once more, and after power loss. Includes a read-only open and a checkpoint.
+    let mut mem = mem;
+    for round in 0..3 {
+        let error = with(&mem, Append::new(",")).expect_err("another operator");
+        assert_eq!(error.kind(), ErrorKind::InvalidOption, "{error}");
+        for part in ["\"n\"", "\"add-i64-text\"", "\"append\""] {
+            assert!(error.to_string().contains(part), "{error}");
+        }
+        let append = || Arc::new(Append::new(","));
+        let read_only = builder(&mem).merge_operator("n", append()).read_only(true).open();
+        assert_eq!(read_only.expect_err("another operator").kind(), ErrorKind::InvalidOption);
+        let copy = Db::builder("/copy").env(mem.env()).merge_operator("n", append()).open();
+        assert_eq!(copy.expect_err("another operator").kind(), ErrorKind::InvalidOption);
+        let db = with(&mem, AddI64::Text).expect("its own operator");
+        let numbers = db.keyspace("n").expect("keyspace");
+        assert_eq!(numbers.get("k").expect("get").as_deref(), Some(&b"43"[..]));
+        if round == 1 {
+            db.sync().expect("sync");
+            mem = mem.snapshot().image(drumlin_env::ImageMode::None, 5);
+        }
+    }
+}
+
+#[test]
+fn without_its_operator_a_keyspace_fails_by_name_and_loses_nothing() {
+    let mem = MemEnv::new(82);
+    let db = with(&mem, AddI64::Text).expect("open");
+    let numbers = db.keyspace("n").expect("keyspace");
+    numbers.merge("k", "2").expect("merge");
+    numbers.put("l", "7").expect("put");
+    drop((numbers, db));
+    let db = builder(&mem).open().expect("a store opens without its operator");
+    let numbers = db.keyspace("n").expect("keyspace");
+    for error in [numbers.merge("k", "1").map(drop), numbers.get("k").map(drop)] {
+        let error = error.expect_err("the operator was not supplied");
+        assert!(error.to_string().contains("\"add-i64-text\""), "{error}");
+    }
+    assert_eq!(numbers.get("l").expect("get").as_deref(), Some(&b"7"[..]));
+    numbers.put("m", "8").expect("put");
+    db.flush().and_then(|()| db.compact()).expect("compact");
+    assert_eq!(db.verify().expect("verify").findings, vec![]);
+    drop((numbers, db));
+    let db = with(&mem, AddI64::Text).expect("open");
+    assert_eq!(db.keyspace("n").expect("n").get("k").expect("get").as_deref(), Some(&b"2"[..]));
+}
+
+#[test]
+fn an_operator_serves_a_keyspace_that_is_made_later_and_is_reported_until_then() {
+    let mem = MemEnv::new(83);
+    let heard = Arc::new(Heard::default());
+    let open = || {
+        let builder = builder(&mem).listener(heard.clone());
+        builder.merge_operator("later", Arc::new(AddI64::Text)).open().expect("open")
+    };
+    let said = || std::mem::take(&mut *heard.0.lock());
+    drop(open());
+    assert_eq!(said(), Vec::<String>::new(), "a new store has no keyspaces");
+    let db = open();
+    assert_eq!(said(), ["later: add-i64-text"]);
+    let later = db.keyspace("later").expect("keyspace");
+    later.merge("k", "3").expect("merge");
+    assert_eq!(later.get("k").expect("get").as_deref(), Some(&b"3"[..]));
+    drop((later, db));
+    drop(open());
+    assert_eq!(said(), Vec::<String>::new());
+    let other = builder(&mem).merge_operator("later", Arc::new(Append::new(",")));
+    assert_eq!(other.open().expect_err("another").kind(), ErrorKind::InvalidOption);
+    // A keyspace without an operator takes the first one that is supplied.
+    let db = builder(&mem).open().expect("open");
+    db.keyspace("plain").expect("keyspace").put("k", "1").expect("put");
+    drop(db);
+    drop(builder(&mem).merge_operator("plain", Arc::new(AddI64::Text)).open().expect("the first"));
+    let other = builder(&mem).merge_operator("plain", Arc::new(Append::new(",")));
+    assert_eq!(other.open().expect_err("another").kind(), ErrorKind::InvalidOption);
+}
+
+/// Returns a key as text, with "!" for an error that carries its key.
+fn show(entry: drumlin::Result<(drumlin::Slice, drumlin::Slice)>) -> String {
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("text");
+    match entry {
+        Ok((key, value)) => format!("{}={}", text(&key), text(&value)),
+        Err(error) => {
+            let key = text(error.key().expect("an error of one key"));
+            let shown = format!("{error} {error:?}");
+            assert!(!shown.contains(&key) && !shown.contains("many"), "no user bytes: {shown}");
+            assert_eq!(error.kind(), ErrorKind::Corruption);
+            format!("!{key}")
+        }
+    }
+}
+
+fn numbers_with_bad_operands(db: &Db) -> Keyspace {
+    let numbers = db.keyspace("n").expect("keyspace");
+    for key in ["kay-1", "kay-3", "kay-5"] {
+        numbers.put(key, "5").expect("put");
+    }
+    for key in ["kay-2", "kay-4"] {
+        numbers.put(key, "1").expect("put");
+        // More versions than a scan skips one by one.
+        for _ in 0..if key == "kay-4" { 20 } else { 1 } {
+            numbers.merge(key, "many").expect("merges do not read");
+        }
+    }
+    numbers
+}
+
+#[test]
+fn a_scan_goes_on_behind_a_bad_operand() {
+    for flushed in [false, true] {
+        let mem = MemEnv::new(84);
+        let db = with(&mem, AddI64::Text).expect("open");
+        let numbers = numbers_with_bad_operands(&db);
+        if flushed {
+            db.flush().and_then(|()| db.compact()).expect("compactions keep malformed operands");
+        }
+        let forward = ["kay-1=5", "!kay-2", "kay-3=5", "!kay-4", "kay-5=5"];
+        let mut backward = forward;
+        backward.reverse();
+        assert_eq!(numbers.iter().map(show).collect::<Vec<_>>(), forward);
+        assert_eq!(numbers.iter().rev().map(show).collect::<Vec<_>>(), backward);
+        assert_eq!(numbers.range("kay-2"..="kay-4").map(show).collect::<Vec<_>>(), forward[1..4]);
+        for from_front in 0..=5 {
+            let mut entries = numbers.iter();
+            let mut seen: Vec<String> = entries.by_ref().take(from_front).map(show).collect();
+            let rest: Vec<String> = entries.by_ref().rev().map(show).collect();
+            seen.extend(rest.into_iter().rev());
+            assert_eq!(seen, forward, "each key must come once, {from_front} of them from the front");
+            assert!(entries.next().is_none() && entries.next_back().is_none());
+        }
+        assert_eq!(numbers.iter().keys_only().count(), 5, "keys need no operator");
+        let error = numbers.get("kay-4").expect_err("bad operands");
+        assert_eq!(error.key(), Some(&b"kay-4"[..]));
+        let error = numbers.multi_get(["kay-1", "kay-2"]).expect_err("bad operands");
+        assert_eq!(error.key(), Some(&b"kay-2"[..]));
+    }
+}
+
+#[test]
+fn a_cursor_goes_on_from_a_bad_operand_both_ways() {
+    let mem = MemEnv::new(85);
+    let db = with(&mem, AddI64::Text).expect("open");
+    let numbers = numbers_with_bad_operands(&db);
+    let mut cursor = numbers.cursor::<&str>(..).expect("cursor");
+    for bad in ["kay-2", "kay-4"] {
+        for arrive in 0..4 {
+            let moved = match arrive {
+                0 => cursor.seek(bad),
+                1 => cursor.seek_before(format!("{bad}+")),
+                2 => cursor.seek_before(bad).and_then(|_| cursor.next()),
+                _ => cursor.seek(format!("{bad}+")).and_then(|_| cursor.prev()),
+            };
+            let error = moved.expect_err("a bad operand");
+            assert_eq!((error.key(), cursor.entry()), (Some(bad.as_bytes()), None));
+            let number: usize = bad[4..].parse().expect("a number");
+            let is_forward = arrive % 2 == 0;
+            let (step, next) =
+                if is_forward { (cursor.next(), number + 1) } else { (cursor.prev(), number - 1) };
+            assert!(step.expect("another key"));
+            assert_eq!(cursor.key(), Some(format!("kay-{next}").as_bytes()));
+            let back = if is_forward { cursor.prev() } else { cursor.next() };
+            assert_eq!(back.expect_err("the same malformed operand").key(), Some(bad.as_bytes()));
+            let through = if is_forward { cursor.prev() } else { cursor.next() };
+            assert!(through.expect("a key on the other side"));
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Tests of truncated manifests and logs. Open fails with an error that names the file, and changes nothing.
+
+use drumlin::Db;
+use drumlin_env::{Disk, ImageMode, MemEnv};
+use std::path::{Path, PathBuf};
+
+const STORE: &str = "/s";
+
+fn open(mem: &MemEnv) -> drumlin::Result<Db> {
+    Db::builder(STORE).env(mem.env()).set("log_segment_bytes", "64KiB").expect("legal").open()
+}
+
+/// Creates a store with tables and a log, left by a process that died after a sync.
+fn store(flushes: u64) -> Disk {
+    let mem = MemEnv::new(7);
+    let db = open(&mem).expect("open");
+    db.set_option("durability", "sync").expect("set");
+    for round in 0..=flushes {
+        let keys = db.keyspace(&format!("k{round}")).expect("keyspace");
+        for number in 0..100u64 {
+            keys.put(number.to_be_bytes(), [round as u8; 50]).expect("put");
+        }
+        if round < flushes {
+            db.flush().expect("flush");
+        }
+    }
+    mem.snapshot()
+}
+
+fn named(mem: &MemEnv, part: &str) -> Vec<PathBuf> {
+    let has = |path: &PathBuf| path.to_string_lossy().contains(part);
+    mem.files().into_iter().filter(has).collect()
+}
+
+/// Returns the length of a file up to its last nonzero byte.
+fn used(mem: &MemEnv, path: &Path) -> u64 {
+    let bytes = mem.peek(path).expect("there");
+    bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last as u64 + 1)
+}
+
+/// Truncates `path` to `len` bytes. Open must fail with an error that names the file, and leave all files unchanged.
+fn refused(disk: &Disk, path: &Path, len: u64) {
+    let mem = disk.image(ImageMode::All, 1);
+    assert!(mem.truncate_file(path, len), "it was there");
+    let before = mem.files();
+    let error = open(&mem).map(drop).expect_err("it was cut");
+    assert!(error.is_corruption(), "{error}");
+    assert_eq!(error.path(), Some(path), "cut to {len}: {error}");
+    assert_eq!(mem.files(), before, "cut to {len}");
+}
+
+#[test]
+fn a_manifest_that_was_cut_is_refused_and_nothing_is_deleted() {
+    let disk = store(3);
+    let mem = disk.image(ImageMode::All, 1);
+    let manifest = named(&mem, "MANIFEST").pop().expect("one");
+    let whole = mem.peek(&manifest).expect("there").len() as u64;
+    for len in (0..used(&mem, &manifest)).step_by(8).chain([whole - 1]) {
+        refused(&disk, &manifest, len);
+    }
+}
+
+#[test]
+fn a_log_segment_that_was_cut_is_refused() {
+    let disk = store(1);
+    let mem = disk.image(ImageMode::All, 1);
+    let live = named(&mem, ".log").into_iter().max_by_key(|path| used(&mem, path)).expect("one");
+    let whole = mem.peek(&live).expect("there").len() as u64;
+    for len in (0..used(&mem, &live)).step_by(104).chain([4096, whole - 1]) {
+        refused(&disk, &live, len);
+    }
+}
+
+#[test]
+fn a_closed_store_refuses_the_loss_of_any_end() {
+    let mem = store(2).image(ImageMode::All, 1);
+    let db = open(&mem).expect("open");
+    db.keyspace("k0").expect("keyspace").put(b"last", b"one").expect("put");
+    db.close().expect("close");
+    let disk = mem.snapshot();
+    open(&disk.image(ImageMode::All, 1)).expect("the undamaged store opens");
+    for path in named(&mem, "MANIFEST").into_iter().chain(named(&mem, ".log")) {
+        let used = used(&mem, &path);
+        // Zeroes the last record of the file and all bytes behind it, as if they had never been written.
+        for lost in [17u64, 40] {
+            let mem = disk.image(ImageMode::All, 1);
+            let at = used.saturating_sub(lost) & !7;
+            mem.patch(&path, at, &vec![0; (used - at) as usize]);
+            match open(&mem) {
+                Err(error) => assert!(error.is_corruption(), "{error}"),
+                // Only the last edit of the manifest may be lost. It only records that the store was closed.
+                Ok(db) => {
+                    let last = db.keyspace("k0").expect("keyspace").get(b"last").expect("get");
+                    assert_eq!(last.as_deref(), Some(&b"one"[..]), "{}", path.display());
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_table_that_the_manifest_cannot_know_is_evidence() {
+    let disk = store(1);
+    let mem = disk.image(ImageMode::All, 1);
+    let table = named(&mem, ".tbl").pop().expect("one");
+    mem.plant(Path::new("/s/009999.tbl"), drumlin_env::FileKind::Table, &mem.peek(&table).expect("there"));
+    let error = open(&mem).map(drop).expect_err("an unreferenced table with a newer number");
+    assert!(error.to_string().contains("009999.tbl"), "{error}");
+}
