@@ -143,9 +143,11 @@ impl Workload {
             let items = vec![Item { keyspace: keyspace.name.clone(), change }];
             Op::Write { items, durability }
         };
-        let get = || Op::Get { at: None, keyspace: keyspace.name.clone(), key: key.clone() };
+        let get = |at| Op::Get { at, keyspace: keyspace.name.clone(), key: key.clone() };
         for burst in 0..1 + random.below(5) {
             let mut ops = Vec::new();
+            // A snapshot that is older than what later reads combine.
+            let snapshot = random.chance(1, 2).then(|| format!("hot{burst}"));
             for part in 0..1 + random.below(3) {
                 if part > 0 && random.chance(2, 3) {
                     let bounds = Bounds { start: Some(key.clone()), end: Some(format!("{key}~")) };
@@ -155,8 +157,13 @@ impl Workload {
                     let tag = 1_000_000 + burst * 100 + part * 10 + number;
                     ops.push(write(Change::Merge(key.clone(), Value { tag, len: 3 })));
                 }
-                ops.extend((0..1 + random.below(3)).map(|_| get()));
+                if part == 0 {
+                    ops.extend(snapshot.clone().map(Op::Snap));
+                }
+                ops.extend((0..1 + random.below(3)).map(|_| get(None)));
+                ops.extend(snapshot.clone().map(|at| get(Some(at))));
             }
+            ops.extend(snapshot.map(Op::Drop));
             let at = random.index(self.ops.len() + 1);
             self.ops.splice(at..at, ops);
         }

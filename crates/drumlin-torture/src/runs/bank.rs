@@ -3,7 +3,8 @@
 //! A bug that is not found is a defect of the tests. The same runs without a bug must raise no alarm. The bug
 //! switches exist only in builds with `--cfg sim`.
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Verdict};
+use crate::parallel;
 use crate::runs::{corrupt, crash, fault, fsync, full, model, segment};
 use crate::workload::{Taste, Workload};
 use std::process::Command;
@@ -17,20 +18,26 @@ pub const BUGS: &[(&str, Hunt)] = &[
     ("B5", Hunt::Corrupt),
     ("B7", Hunt::Crash),
     ("B8", Hunt::Crash),
+    ("B9", Hunt::Fsync),
     ("B10", Hunt::Crash),
     ("B11", Hunt::Crash),
     ("B12", Hunt::Crash),
     ("B13", Hunt::Model),
     ("B14", Hunt::Crash),
+    ("B15", Hunt::Crash),
     ("B16", Hunt::Model),
     ("B18", Hunt::Model),
     ("B20", Hunt::Model),
     ("B21", Hunt::Model),
     ("B22", Hunt::Model),
     ("B23", Hunt::Model),
+    ("B24", Hunt::Fault),
     ("B25", Hunt::Model),
     ("B27", Hunt::Model),
+    ("B31", Hunt::Model),
+    ("B33", Hunt::Full),
     ("B37", Hunt::Model),
+    ("E1", Hunt::Model),
     ("E2", Hunt::Model),
     ("E3", Hunt::Model),
     ("E4", Hunt::Model),
@@ -46,6 +53,7 @@ pub const BUGS: &[(&str, Hunt)] = &[
     ("R1", Hunt::Model),
     ("R2", Hunt::Model),
     ("R3", Hunt::Model),
+    ("R4", Hunt::Model),
     ("R5", Hunt::Model),
     ("B44", Hunt::Crash),
 ];
@@ -155,28 +163,43 @@ pub fn run(first: u64) -> Result<Figures, String> {
     }
     let program = std::env::current_exe().map_err(|e| e.to_string())?;
     let mut figures = Figures::default();
-    let hunt = |name: &str, hunt: Hunt| {
+    let hunt = move |name: &str, hunt: Hunt| {
         let hunt = format!("{hunt:?}");
         let seed = first.to_string();
         let arguments = ["bank", "--bug", name, "--hunt", &hunt, "--seed", &seed];
-        Command::new(&program).args(arguments).output().map_err(|e| e.to_string())
+        Command::new(&program).args(arguments).output().map_err(|e| Verdict::Failed.of(e.to_string()))
     };
-    for (name, kind) in BUGS {
-        let output = hunt(name, *kind)?;
-        figures.notes.push(String::from_utf8_lossy(&output.stdout).trim().to_owned());
-        match output.status.code() {
-            Some(0) => figures.missed.push(name),
-            Some(3) => figures.found += 1,
+    // Hunts that no bug uses are not run without a bug either, so they raise no alarm.
+    let used = Hunt::ALL.into_iter().filter(|kind| BUGS.iter().any(|(_, hunt)| hunt == kind));
+    let hunts: Vec<(&'static str, Hunt)> =
+        BUGS.iter().copied().chain(used.map(|kind| ("none", kind))).collect();
+    let outputs = {
+        let hunts = hunts.clone();
+        parallel::each(hunts.len() as u64, move |number| {
+            let (name, kind) = hunts[number as usize];
+            hunt(name, kind)
+        })
+    };
+    for (number, output) in outputs {
+        let (name, _) = hunts[number as usize];
+        let output = output.map_err(|e| e.to_string())?;
+        let is_calm = output.status.code() == Some(0);
+        let note = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        match (name, is_calm) {
+            ("none", true) => {}
+            ("none", false) => {
+                figures.alarms += 1;
+                figures.notes.push(note);
+            }
+            (_, true) => {
+                figures.missed.push(name);
+                figures.notes.push(note);
+            }
             // A bug may end the process; that counts as found.
-            _ => figures.found += 1,
-        }
-    }
-    // Hunts that no bug uses are not run here, so they raise no alarm.
-    for kind in Hunt::ALL.into_iter().filter(|kind| BUGS.iter().any(|(_, hunt)| hunt == kind)) {
-        let output = hunt("none", kind)?;
-        if output.status.code() != Some(0) {
-            figures.alarms += 1;
-            figures.notes.push(String::from_utf8_lossy(&output.stdout).trim().to_owned());
+            (_, false) => {
+                figures.found += 1;
+                figures.notes.push(note);
+            }
         }
     }
     Ok(figures)

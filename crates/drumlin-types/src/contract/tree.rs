@@ -213,7 +213,11 @@ impl TreeView {
     /// Returns the projected tree: the tree after all unfinished compactions, with leaving files removed and coming
     /// files present. For triggers, schedules and legality.
     pub fn projected(&self) -> TreeView {
-        self.filtered(|f| !matches!(f.state, FileState::Leaving(_)))
+        self.filtered(|f| match f.state {
+            FileState::Leaving(_) => false,
+            FileState::Coming(_) => !crate::bug!("E1"),
+            FileState::Free | FileState::Settling(_) => true,
+        })
     }
 
     fn filtered(&self, keep: impl Fn(&FileView) -> bool) -> TreeView {

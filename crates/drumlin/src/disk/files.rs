@@ -120,6 +120,9 @@ impl Files {
     /// Removes a table that no version refers to.
     pub(crate) fn remove_table(&self, id: TableId) -> Result<()> {
         self.tables.remove(id);
+        if drumlin_types::bug!("B31") {
+            unlink(&self.env, &self.table_path(id), FileKind::Table)?;
+        }
         unlink(&self.env, &self.table_path(id), FileKind::Table)
     }
 

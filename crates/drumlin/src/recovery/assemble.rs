@@ -254,6 +254,7 @@ fn begin_manifest(
     let Found { env, dir, options, manifest, .. } = found;
     let number = numbers.fresh();
     let oldest = keyspaces.states.iter().filter_map(|keyspace| keyspace.first_log()).min();
+    let oldest = oldest.filter(|_| !drumlin_types::bug!("B15"));
     let marks = Marks {
         floor: log.tail.floor(oldest.unwrap_or(log.number)),
         next_file: numbers.0,

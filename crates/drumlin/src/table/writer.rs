@@ -163,7 +163,10 @@ struct FileSink {
 
 impl FileSink {
     fn flush(&mut self) -> io::Result<()> {
-        self.file.write_at(self.offset, &self.buffer)?;
+        let result = self.file.write_at(self.offset, &self.buffer);
+        if !(drumlin_types::bug!("B33") && result.is_err()) {
+            result?;
+        }
         self.offset += self.buffer.len() as u64;
         self.buffer.clear();
         Ok(())

@@ -129,7 +129,8 @@ impl Log {
         };
         for segment in &segments {
             if !drumlin_types::bug!("B1") {
-                segment.sync()?;
+                let result = segment.sync();
+                if drumlin_types::bug!("B9") && result.is_err() { segment.sync() } else { result }?;
             }
             *calls += 1;
         }
