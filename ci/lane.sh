@@ -40,6 +40,7 @@ run crash --cases $((400 * times))
 if [ "$lane" = nightly ]; then run fault --cases $((8 * times)); fi
 run fsync --cases $((10 * times))
 run full --cases $((72 * times))
+run bounds --cases $times
 run segment --cases $((20000 * times))
 run meta --cases $((30 * times))
 run corrupt --cases $((60000 * times))

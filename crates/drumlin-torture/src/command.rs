@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use crate::lane;
 use crate::runs::{
-    bank, corrupt, crash, fault, fsync, full, fuzz, meta, model, repair, repeat, segment, threads,
+    bank, bounds, corrupt, crash, fault, fsync, full, fuzz, meta, model, repair, repeat, segment, threads,
 };
 use crate::shrink::shrink;
 use crate::tapes;
@@ -35,7 +35,8 @@ impl Arguments<'_> {
 pub fn main(arguments: &[String]) -> ExitCode {
     let Some((run, rest)) = arguments.split_first() else {
         eprintln!(
-            "usage: drumlin-torture merge|nightly|tapes|model|meta|crash|corrupt|repeat|threads|fuzz|bank|replay [--seed S] [--cases N] [--ops N]"
+            "usage: drumlin-torture merge|nightly|tapes|model|meta|crash|fault|fsync|full|bounds|\
+             segment|corrupt|repair|repeat|threads|fuzz|bank|replay [--seed S] [--cases N] [--ops N]"
         );
         return ExitCode::FAILURE;
     };
@@ -61,6 +62,7 @@ fn dispatch(run: &str, arguments: &Arguments<'_>) -> Result<bool, String> {
         "fault" => fault(seed, arguments),
         "fsync" => fsync(seed, arguments),
         "full" => full(seed, arguments),
+        "bounds" => bounds(seed, arguments),
         "segment" => segment(seed, arguments),
         "repair" => repair(seed, arguments),
         "repeat" => repeat(seed, arguments),
@@ -137,6 +139,17 @@ fn full(seed: u64, arguments: &Arguments<'_>) -> Result<bool, String> {
     let figures = full::run(seed, arguments.or("--cases", 4)?);
     println!("{}", figures.line());
     Ok(passed("full", full::OPERATIONS, &figures.failures))
+}
+
+fn bounds(seed: u64, arguments: &Arguments<'_>) -> Result<bool, String> {
+    let size = arguments.number("--size")?;
+    let sizes = size.map_or(bounds::SIZES.to_vec(), |size| vec![size]);
+    let figures = bounds::run(seed, arguments.or("--cases", 1)?, &sizes);
+    println!("{}", figures.line());
+    for (seed, size, failure) in &figures.failures {
+        println!("bounds: {failure}\nrepro: cargo xtask sim bounds --seed {seed:#x} --size {size} --cases 1");
+    }
+    Ok(figures.failures.is_empty())
 }
 
 fn segment(seed: u64, arguments: &Arguments<'_>) -> Result<bool, String> {

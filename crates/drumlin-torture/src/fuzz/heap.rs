@@ -1,12 +1,19 @@
-//! Heap use per thread, in programs built to count it.
+//! Heap use per thread and of the process, in programs built to count it.
 //!
 //! A program that installs [`Counting`] as its global allocator can use [`peak_of`] to measure the peak heap use of a
-//! call. In other programs the result is 0. An allocation that the system refuses ends the process, so [`set_case`]
-//! records the input first.
+//! call, and [`peak_of_all`] that of the whole process. In other programs the result is 0. An allocation that the
+//! system refuses ends the process, so [`set_case`] records the input first.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
+
+/// Whether all threads together are counted, too. Off by default, because the counter is shared.
+static IS_WATCHED: AtomicBool = AtomicBool::new(false);
+/// Bytes that all threads took since the watch began, less those that they freed.
+static ALL_LIVE: AtomicI64 = AtomicI64::new(0);
+static ALL_PEAK: AtomicI64 = AtomicI64::new(0);
 
 thread_local! {
     /// Bytes in use by this thread; negative when it frees memory that other threads allocated.
@@ -19,6 +26,10 @@ thread_local! {
 pub struct Counting;
 
 fn note(bytes: i64) {
+    if IS_WATCHED.load(Relaxed) {
+        let live = ALL_LIVE.fetch_add(bytes, Relaxed) + bytes;
+        ALL_PEAK.fetch_max(live, Relaxed);
+    }
     // A thread that is ending has no counters any more, and nothing reads them.
     let _ = LIVE.try_with(|live| {
         live.set(live.get() + bytes);
@@ -77,6 +88,17 @@ pub fn peak_of<T>(f: impl FnOnce() -> T) -> (T, u64) {
     PEAK.set(before);
     let result = f();
     (result, u64::try_from(PEAK.get() - before).unwrap_or(0))
+}
+
+/// Runs `f`; returns its result and the peak heap use of the whole process meanwhile, relative to the start. One call
+/// at a time may run.
+pub fn peak_of_all<T>(f: impl FnOnce() -> T) -> (T, u64) {
+    ALL_LIVE.store(0, Relaxed);
+    ALL_PEAK.store(0, Relaxed);
+    IS_WATCHED.store(true, Relaxed);
+    let result = f();
+    IS_WATCHED.store(false, Relaxed);
+    (result, u64::try_from(ALL_PEAK.load(Relaxed)).unwrap_or(0))
 }
 
 /// Records the input that this thread is about to run.

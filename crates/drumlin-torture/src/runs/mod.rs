@@ -1,5 +1,6 @@
 //! The runs: each drives many workloads and ends with one figure line.
 pub mod bank;
+pub mod bounds;
 pub mod corrupt;
 pub mod crash;
 pub mod fault;

@@ -240,7 +240,7 @@ impl Auditor<'_> {
             let table = self.table(file)?;
             sources.push(Source {
                 place: 1 + usize::from(level),
-                cursor: Box::new(ClippedCursor::new(table.cursor(CursorOptions::MERGE), bounds.clone())),
+                cursor: Box::new(ClippedCursor::new(table.cursor(CursorOptions::merge(0)), bounds.clone())),
                 tombstones: table.range_tombstones().clone(),
                 bounds,
             });

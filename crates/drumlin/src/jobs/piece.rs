@@ -184,9 +184,10 @@ fn open_inputs(store: &Arc<Store>, tree: &Tree, spans: &[FileSpan]) -> Result<In
             runs.entry(run.id).or_default().push((file.clone(), range));
         }
     }
+    let options = CursorOptions::merge(store.merge_readahead(runs.len()));
     let inputs = runs.into_values().map(|mut files| {
         files.sort_by(|(_, a), (_, b)| a.start.cmp(&b.start));
-        Box::new(RunCursor::new(RunPart { store: store.clone(), files })) as Box<dyn Cursor>
+        Box::new(RunCursor::new(RunPart { store: store.clone(), files, options })) as Box<dyn Cursor>
     });
     Ok((inputs.collect(), tombstones))
 }
@@ -195,6 +196,7 @@ fn open_inputs(store: &Arc<Store>, tree: &Tree, spans: &[FileSpan]) -> Result<In
 struct RunPart {
     store: Arc<Store>,
     files: Vec<(Arc<FileMeta>, KeyRange)>,
+    options: CursorOptions,
 }
 
 impl OpenFile for RunPart {
@@ -202,7 +204,7 @@ impl OpenFile for RunPart {
 
     fn open(&self, index: usize) -> Result<TableCursor> {
         let table = self.files[index].0.table.open(&self.store.files.tables)?;
-        Ok(table.cursor(CursorOptions::MERGE))
+        Ok(table.cursor(self.options))
     }
 
     fn bounds(&self, index: usize) -> &KeyRange {

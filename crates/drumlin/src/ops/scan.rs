@@ -187,7 +187,7 @@ impl OpenFile for RunFiles {
 
     fn open(&self, index: usize) -> Result<TableCursor> {
         let table = self.files()[index].table.open(&self.store.files.tables)?;
-        Ok(table.cursor(CursorOptions::SCAN))
+        Ok(table.cursor(CursorOptions::scan(self.store.sizes.scan_readahead)))
     }
 
     fn bounds(&self, index: usize) -> &KeyRange {

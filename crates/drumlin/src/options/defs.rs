@@ -20,8 +20,9 @@ settings! {
     /// Options of a store.
     Options, Store, others <KeyspaceOptions as Settings>::DEFS;
 
-    /// Memory budget of the store: memtables, block cache, filters and indexes. Memtables use at most three eighths of
-    /// it. A value or batch larger than a quarter of it is refused.
+    /// Memory budget of the store: memtables, block cache (with filters and indexes), and buffers of flushes and
+    /// compactions. Memtables use at most three eighths of it. Each iterator may read up to 256 KiB ahead in each run,
+    /// which comes on top. A value or batch larger than a quarter of it is refused.
     memory_budget: u64 = 512 * MIB => bytes(8 * MIB, 1024 * TIB);
 
     /// Upper bound on the disk space of tables and log segments. The store treats a used-up budget like a full disk:

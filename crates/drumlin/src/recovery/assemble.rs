@@ -303,12 +303,18 @@ fn files(
     })
 }
 
+/// Memory for compactions, flushes and open tables, however small the memory budget: what one compaction needs.
+const JOBS_LEAST: u64 = 5 << 20;
+
 fn sizes(options: &Options, unfinished: bool) -> Sizes {
     let budget = options.memory_budget;
     let memtables = budget * 3 / 8;
+    let rest = (budget / 8).max(JOBS_LEAST).min(budget * 5 / 16);
     Sizes {
         memtables: memtables as usize,
-        cache: (budget / 2) as usize,
+        cache: (budget - memtables - rest) as usize,
+        jobs: (budget / 8) as usize,
+        scan_readahead: (budget / 512) as usize,
         log: (memtables * 2).max(options.log_segment_bytes * 4),
         slots: options.workers as usize,
         // A repair writes whatever the damaged store held.

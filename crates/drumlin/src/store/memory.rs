@@ -1,15 +1,17 @@
 //! How memtables and the block cache share the memory budget.
 //!
-//! Memtables may hold three eighths of the budget, and the cache has half. But memtables seldom hold that much, and the
-//! cache gets the memory that they do not need. It shrinks when they grow, down to its half, and grows when they
-//! shrink.
+//! Memtables may hold three eighths of the budget. An eighth is for compactions, flushes and open tables, but at least
+//! 5 MiB, and at most five sixteenths. The cache has the rest, which is half of all budgets from 40 MiB on. But
+//! memtables seldom hold that much, and the cache gets the memory that they do not need. It shrinks when they grow,
+//! down to its own part, and grows when they shrink.
 //!
 //! The memory kept for memtables is the *reserve*. It is at least twice the size of a memtable for each keyspace: one
 //! that is filled and one that is flushed. So in normal operation nothing moves. When flushes fall behind, the reserve
 //! rises at once, by one step more than is needed. With each flush it falls by half of the excess, and by at least one
 //! step.
 //!
-//! Invariant: reserve and cache together are seven eighths of the budget, except for blocks that readers hold.
+//! Invariant: reserve and cache together are what compactions, flushes and open tables leave of the budget, except for
+//! blocks that readers hold.
 
 use crate::keyspace::KeyspaceState;
 use crate::table::BlockCache;

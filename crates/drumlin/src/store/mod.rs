@@ -63,6 +63,10 @@ pub(crate) struct Sizes {
     pub(crate) memtables: usize,
     /// Smallest size of the block cache in bytes, whatever memtables hold.
     pub(crate) cache: usize,
+    /// Bytes for the buffers of all compactions together.
+    pub(crate) jobs: usize,
+    /// Limit on the read-ahead of a user scan, per run, in bytes.
+    pub(crate) scan_readahead: usize,
     /// Bytes of live log at which the oldest memtables are sealed.
     pub(crate) log: u64,
     /// Number of compaction slots; 0 if the number is found by measuring.

@@ -27,11 +27,23 @@ impl Store {
                 compression: if is_bottom { options.bottom_compression() } else { options.compression },
                 seed: self.files.filter_seed,
                 created_seq: self.publisher.visible(),
+                write_bytes: self.job_bytes() / 8,
             },
             file_bytes: options.file_bytes,
             filter_bits: options.filter_bits.unwrap_or(DEFAULT_FILTER_BITS),
             owner: Some(keyspace.owner()),
         }
+    }
+
+    /// Returns the bytes for the buffers of one compaction.
+    fn job_bytes(&self) -> usize {
+        self.sizes.jobs / self.slots.count().max(1)
+    }
+
+    /// Returns the bytes that a compaction of `runs` runs may read ahead in each of them. A quarter of its memory:
+    /// while a cursor reads, the bytes that it read before are still in use, and the output needs the other half.
+    pub(crate) fn merge_readahead(&self, runs: usize) -> usize {
+        self.job_bytes() / 4 / runs.max(1)
     }
 
     /// Returns the piece that a compaction slot should start now, or what an idle slot should do instead.

@@ -24,6 +24,23 @@ use crate::base::error::Result;
 use crate::base::slice::Slice;
 use drumlin_format::index::Fence;
 
+/// Smallest limit on the read-ahead of a cursor in bytes, however small the memory budget. Compactions start with it.
+const LEAST: usize = 32 << 10;
+/// Largest limit on the read-ahead of a user scan, per run, in bytes.
+const SCAN_MOST: usize = 256 << 10;
+/// Largest limit on the read-ahead of a compaction, per run, in bytes.
+const MERGE_MOST: usize = 1 << 20;
+
+const fn within(bytes: usize, most: usize) -> usize {
+    if bytes < LEAST {
+        LEAST
+    } else if bytes > most {
+        most
+    } else {
+        bytes
+    }
+}
+
 /// Cache and read-ahead options of a cursor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct CursorOptions {
@@ -37,10 +54,20 @@ pub(crate) struct CursorOptions {
 
 impl CursorOptions {
     /// Options for user scans.
-    pub(crate) const SCAN: CursorOptions = CursorOptions { fill_cache: true, readahead: 256 << 10, first: 0 };
+    #[cfg(test)]
+    pub(crate) const SCAN: CursorOptions = CursorOptions::scan(SCAN_MOST);
     /// Options for compactions and other work that reads everything once.
-    pub(crate) const MERGE: CursorOptions =
-        CursorOptions { fill_cache: false, readahead: 1 << 20, first: 32 << 10 };
+    pub(crate) const MERGE: CursorOptions = CursorOptions::merge(MERGE_MOST);
+
+    /// Options for user scans that have `bytes` of memory per run.
+    pub(crate) const fn scan(bytes: usize) -> CursorOptions {
+        CursorOptions { fill_cache: true, readahead: within(bytes, SCAN_MOST), first: 0 }
+    }
+
+    /// Options for compactions that have `bytes` of memory per run.
+    pub(crate) const fn merge(bytes: usize) -> CursorOptions {
+        CursorOptions { fill_cache: false, readahead: within(bytes, MERGE_MOST), first: LEAST }
+    }
 
     /// Returns whether the cursor's scans count towards the table's estimated scan length.
     pub(super) fn learns(&self) -> bool {

@@ -16,6 +16,8 @@ use std::path::{Path, PathBuf};
 
 /// Size of the write buffer in bytes.
 const WRITE_BYTES: usize = 1 << 20;
+/// Smallest size of the write buffer.
+const WRITE_LEAST: usize = 64 << 10;
 
 /// Options for writing a table.
 #[derive(Clone, Copy, Debug)]
@@ -28,11 +30,19 @@ pub(crate) struct TableOptions {
     pub(crate) seed: u64,
     /// The store's newest sequence number when the table is created.
     pub(crate) created_seq: Seq,
+    /// Memory for the write buffer in bytes. The buffer has 64 KiB to 1 MiB.
+    pub(crate) write_bytes: usize,
 }
 
 impl Default for TableOptions {
     fn default() -> TableOptions {
-        TableOptions { block_bytes: 4096, compression: Compression::None, seed: 0, created_seq: 0 }
+        TableOptions {
+            block_bytes: 4096,
+            compression: Compression::None,
+            seed: 0,
+            created_seq: 0,
+            write_bytes: WRITE_BYTES,
+        }
     }
 }
 
@@ -57,7 +67,7 @@ impl TableWriter {
             seed: options.seed,
             created_seq: options.created_seq,
         };
-        let sink = FileSink { file, offset: 0, buffer: Vec::with_capacity(WRITE_BYTES) };
+        let sink = FileSink::new(file, options.write_bytes);
         Ok(TableWriter {
             fs: env.fs().clone(),
             path: path.to_owned(),
@@ -159,9 +169,16 @@ struct FileSink {
     /// File offset at which the buffer starts.
     offset: u64,
     buffer: Vec<u8>,
+    /// Largest size of the buffer.
+    limit: usize,
 }
 
 impl FileSink {
+    fn new(file: File, limit: usize) -> FileSink {
+        let limit = limit.clamp(WRITE_LEAST, WRITE_BYTES);
+        FileSink { file, offset: 0, buffer: Vec::with_capacity(limit), limit }
+    }
+
     fn flush(&mut self) -> io::Result<()> {
         let result = self.file.write_at(self.offset, &self.buffer);
         if !(drumlin_types::bug!("B33") && result.is_err()) {
@@ -185,10 +202,10 @@ impl Sink for FileSink {
     type Error = io::Error;
 
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        if self.buffer.len() + bytes.len() > WRITE_BYTES && !self.buffer.is_empty() {
+        if self.buffer.len() + bytes.len() > self.limit && !self.buffer.is_empty() {
             self.flush()?;
         }
-        if bytes.len() >= WRITE_BYTES {
+        if bytes.len() >= self.limit {
             self.file.write_at(self.offset, bytes)?;
             self.offset += bytes.len() as u64;
             return Ok(());

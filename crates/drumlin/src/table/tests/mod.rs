@@ -91,7 +91,7 @@ impl Fixture {
 }
 
 fn options(block_bytes: usize, compression: Compression) -> TableOptions {
-    TableOptions { block_bytes, compression, seed: SEED, created_seq: 1 }
+    TableOptions { block_bytes, compression, seed: SEED, created_seq: 1, ..TableOptions::default() }
 }
 
 fn hash(key: &[u8]) -> u64 {
