@@ -47,6 +47,12 @@ const MODELS: &[Model] = &[
     model("the list", memtable::entries_stay_in_order, Search::Share(100), &["B42"]),
     model("publishing", write::commits_are_published_in_order, Search::Share(100), &["B43"]),
     model("the log floor", store::the_log_floor_spares_every_commit, Search::Share(100), &[]),
+    model(
+        "the log floor and a new manifest",
+        store::the_log_floor_never_goes_back,
+        Search::Share(20),
+        &["B45"],
+    ),
     model("a drop", store::a_drop_outlasts_every_write, Search::Share(20), &["B40"]),
     model("a flush and a checkpoint", store::a_flush_keeps_to_the_ceiling, Search::Share(50), &["B39"]),
     model("a whole checkpoint", store::a_checkpoint_is_one_moment, Search::Share(20), &[]),

@@ -60,6 +60,38 @@ pub(super) fn the_log_floor_spares_every_commit() {
     writer.join().expect("the writer");
 }
 
+/// A memtable that stayed empty while the log moved on gets its first write, and the manifest is replaced, while a
+/// flush recycles the segments that it no longer needs. The log floor does not go back to one of them.
+pub(super) fn the_log_floor_never_goes_back() {
+    let mem = MemEnv::threaded(1);
+    let db = open(&mem).expect("open");
+    let [a, b] = keyspaces(&db).expect("keyspaces");
+    let store = a.store.clone();
+    // Stops the lanes. The model steps a flush lane itself.
+    store.background.stop();
+    // Each value takes more than half of a segment, and seals the memtable of the one before.
+    for key in 0..4_u8 {
+        a.put([key], [1; 40_000]).expect("put");
+    }
+    // The floor passes only segments whose directory entries are durable.
+    db.sync().expect("sync");
+    let flush = FlushLane::new(Arc::clone(&store));
+    let flush = thread::spawn(move || while flush.step() == Step::More {});
+    let late = b.clone();
+    let writer = thread::spawn(move || late.put("late", "3").map(|_| ()));
+    store.replace_manifest(&mut store.control.lock()).expect("a manifest");
+    flush.join().expect("the lane");
+    writer.join().expect("the writer").expect("put");
+    // These segments are made of the recycled ones.
+    for key in 0..4_u8 {
+        a.put([key], [2; 40_000]).expect("put");
+    }
+    let image = mem.snapshot().image(ImageMode::All, 1);
+    drop((a, b, store, db));
+    let db = open(&image).expect("open again");
+    assert!(db.keyspace("b").expect("keyspace").contains_key("late").expect("get"));
+}
+
 /// Once a keyspace is dropped, no commit that writes to it is in progress, and none begins.
 pub(super) fn a_drop_outlasts_every_write() {
     let mem = MemEnv::threaded(1);

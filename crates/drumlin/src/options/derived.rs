@@ -29,11 +29,17 @@ impl Options {
         Ok(options)
     }
 
-    /// Returns the memtable size of a keyspace: its option, or else the default that follows from the memory budget.
+    /// Returns the largest number of bytes that all memtables together may hold.
+    pub(crate) fn memtables_most(&self) -> u64 {
+        self.memory_budget * 3 / 8
+    }
+
+    /// Returns the memtable size of a keyspace: its option, or else the default that follows from the memory budget. At
+    /// most half of what memtables may hold: one memtable is filled while another is flushed.
     pub fn memtable_bytes(&self, keyspace: &KeyspaceOptions) -> u64 {
         match keyspace.memtable_bytes {
             0 => self.usual_memtable(),
-            bytes => bytes,
+            bytes => bytes.min(self.memtables_most() / 2),
         }
     }
 

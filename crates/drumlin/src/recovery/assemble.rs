@@ -104,10 +104,11 @@ pub(super) fn assemble(mut found: Found<'_>) -> Result<(Arc<Store>, Recovered)> 
     let mut replayed = replay_log(&found)?;
     let obsolete = Arc::new(Obsolete::default());
     let lock = Arc::new(DirLock::new(found.lock.take()));
-    let log = begin_log(&found, &sizes, &replayed.recovered, &obsolete, &lock, &mut numbers)?;
+    let mut log = begin_log(&found, &sizes, &replayed.recovered, &obsolete, &lock, &mut numbers)?;
     let sampling = fresh_store();
     let keyspaces = keyspaces(&found, &mut replayed.targets, &obsolete, log.number, &sampling)?;
     let (writer, marks) = begin_manifest(&found, &keyspaces, &log, replayed.last_seq, &mut numbers)?;
+    log.tail.recorded(marks.floor);
     let decisions = DecisionFiles::new(&found.dir, decision_logs(found.entries), numbers.0);
     let files = files(&found, &sizes, obsolete, lock, marks.clock, numbers.0);
     let Replayed { recovered, bytes, last_seq, .. } = replayed;
@@ -308,7 +309,7 @@ const JOBS_LEAST: u64 = 5 << 20;
 
 fn sizes(options: &Options, unfinished: bool) -> Sizes {
     let budget = options.memory_budget;
-    let memtables = budget * 3 / 8;
+    let memtables = options.memtables_most();
     let rest = (budget / 8).max(JOBS_LEAST).min(budget * 5 / 16);
     Sizes {
         memtables: memtables as usize,

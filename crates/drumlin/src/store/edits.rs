@@ -153,7 +153,17 @@ impl Store {
         durable();
         self.files.env.note(Note::EditDurable);
         self.files.note_lease(&edit);
+        self.note_floor(&edit);
         Ok(())
+    }
+
+    /// Takes in the log floor that `edit`, which is durable, records.
+    fn note_floor(&self, edit: &Edit) {
+        for change in &edit.changes {
+            if let Change::LogFloor(floor) = change {
+                self.lane.state.lock().log.recorded(*floor);
+            }
+        }
     }
 
     fn added_file(&self, change: &Change) -> Option<PathBuf> {
@@ -189,12 +199,13 @@ impl Store {
     }
 
     /// Replaces the manifest by a new one that starts with a snapshot of the whole state.
-    fn replace_manifest(&self, control: &mut Control) -> Result<()> {
+    pub(crate) fn replace_manifest(&self, control: &mut Control) -> Result<()> {
         let header = ManifestHeader { number: self.files.fresh_number(), ..control.manifest.header() };
         let snapshot = self.snapshot_edit(control);
         match ManifestWriter::create(&self.files.env, self.files.dir.clone(), header, &snapshot) {
             Ok(manifest) => {
                 let old = std::mem::replace(&mut control.manifest, manifest);
+                self.note_floor(&snapshot);
                 self.files.obsolete.push_file(old.path());
                 Counters::add(&self.metrics.manifest_rewrites, 1);
                 Ok(())

@@ -42,6 +42,8 @@ pub(crate) struct LogTail {
     /// First segment that recovery found, and first segment of this opening. The segments between them may exist in the
     /// page cache only, if a process crashed before it made them durable.
     doubtful: Option<(LogNumber, LogNumber)>,
+    /// Log floor that the manifest records. Older segments may be gone.
+    recorded: LogNumber,
     /// Preallocated file of the next segment.
     ready: Option<Stored>,
     /// Whether to preallocate a file: a segment was opened since the last preallocation.
@@ -106,6 +108,7 @@ impl LogTail {
             unknown: Vec::new(),
             known: header.number,
             doubtful: live.first().map(|(first, _)| (*first, header.number)),
+            recorded: LogNumber(0),
             ready: None,
             wants_ready: false,
             spare: Vec::new(),
@@ -201,8 +204,8 @@ impl LogTail {
     }
 
     /// Returns the log floor to record when `wanted` is the first segment still needed. The floor is a segment that
-    /// exists and whose header and directory entry are durable. A memtable that stayed empty for long may ask for a
-    /// segment that is gone.
+    /// exists and whose header and directory entry are durable. It never goes back: a memtable that stayed empty for
+    /// long may ask for a segment that is gone, or that a flush is about to recycle.
     pub(crate) fn floor(&self, wanted: LogNumber) -> LogNumber {
         let mut floor = wanted.min(self.known);
         if let Some((found, own)) = self.doubtful
@@ -210,7 +213,15 @@ impl LogTail {
         {
             floor = floor.min(found);
         }
+        if !drumlin_types::bug!("B45") {
+            floor = floor.max(self.recorded);
+        }
         self.live.first().map_or(floor, |oldest| floor.max(oldest.number))
+    }
+
+    /// Takes in that the manifest records `floor`.
+    pub(crate) fn recorded(&mut self, floor: LogNumber) {
+        self.recorded = self.recorded.max(floor);
     }
 
     /// Returns the global position of the next record.
