@@ -9,6 +9,7 @@
 //!
 //! An operation may use every folder below `ops`. No operation uses `api`.
 
+pub(crate) mod admission;
 mod checkpoint;
 mod close;
 mod compact;

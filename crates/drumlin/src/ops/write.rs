@@ -8,18 +8,11 @@ use crate::store::Store;
 use crate::write::apply::insert;
 use crate::write::lane::{Request, Reserved};
 use crate::write::operations::Operations;
-use crate::write::pacing::{OPEN, SHUT, StallReason, owed};
-use drumlin_env::sync::atomic;
 use drumlin_env::{Note, local, region};
 use drumlin_format::batch::Operation;
 use drumlin_format::log::{self as format, RecordHeader, RecordKind};
 use drumlin_types::Seq;
 use std::cell::RefCell;
-
-/// Deletions may exceed the memory of memtables by one part in this many.
-const DELETES_SHARE: usize = 8;
-/// Bytes that an entry takes in a memtable besides key and value, for admission.
-const ENTRY_OVERHEAD: u64 = 64;
 
 thread_local! {
     /// The encoded record of the commit under way on this thread.
@@ -36,12 +29,13 @@ impl Store {
             return Ok(self.publisher.visible());
         }
         let sampled = self.is_sampled_write(batch);
-        self.wait_admission(batch, sampled)?;
+        let admitted = self.wait_admission(batch, sampled)?;
         let began = if sampled { self.files.env.clock().monotonic_nanos() } else { 0 };
         let reserved = self.reserve(batch, durability)?;
         let under_way = UnderWay { store: self, reserved: &reserved, has_ended: false };
         let applied = self.log_and_insert(batch, &reserved);
         under_way.end(applied)?;
+        drop(admitted);
         self.wake_lanes(&reserved);
         if sampled {
             self.sampled_write(batch, began);
@@ -91,21 +85,6 @@ impl Store {
             [keyspace] => keyspace.meter.counts(SampleKind::Write, batch.len() as u64),
             [first, ..] => first.meter.samples_several(),
         }
-    }
-
-    /// Waits until the write may pass.
-    fn wait_admission(&self, batch: &Operations, sampled: bool) -> Result<()> {
-        if sampled && self.pace.writers.rate() != OPEN {
-            self.refresh_pace_if_free();
-        }
-        let bytes = batch.size() as u64 + ENTRY_OVERHEAD * batch.len() as u64;
-        let waited = self.admit(bytes, batch.only_delete())?;
-        if waited > 0
-            && let Some(keyspace) = batch.keyspaces.first()
-        {
-            keyspace.meter.waited(waited);
-        }
-        self.health.check_poison()
     }
 
     /// Reserves sequence numbers, log space and memtables.
@@ -188,143 +167,6 @@ impl Store {
         }
         Ok(())
     }
-
-    /// Waits until there is room for `bytes`, and as long as the pace says. The microseconds that it took.
-    fn admit(&self, bytes: u64, only_deletes: bool) -> Result<u64> {
-        let (mut waited, mut patience) = (0, None);
-        // On a full disk deletions are what frees space, so memory is kept for them.
-        let most = self.memory.most();
-        let most = if only_deletes { most + most / DELETES_SHARE } else { most };
-        if self.memtables_full(most) {
-            let patience = patience.get_or_insert_with(|| self.patience());
-            waited += self.stall(
-                StallReason::Memory,
-                patience,
-                "a writer waits for memtables to be flushed",
-                || !self.memtables_full(most),
-            )?;
-        }
-        if self.pace.writers.rate() == SHUT {
-            let patience = patience.get_or_insert_with(|| self.patience());
-            waited +=
-                self.stall(StallReason::Runs, patience, "a writer waits for runs to be merged", || {
-                    self.pace.writers.rate() != SHUT
-                })?;
-        }
-        let rate = self.pace.writers.rate();
-        let micros = self.pace.writers.pay(bytes, self.files.now());
-        if micros > 0 {
-            let patience = patience.get_or_insert_with(|| self.patience());
-            let mut slept = 0;
-            let may_go = self.sleep(micros, rate, patience, &mut slept);
-            self.count_stall(StallReason::Runs, slept);
-            may_go.inspect_err(|_| self.pace.writers.refund(bytes))?;
-            waited += slept;
-        }
-        Ok(waited)
-    }
-
-    /// Sleeps as long as the gate asked for at `rate`, or until it is open; `slept` counts the microseconds. Where the
-    /// rate has risen meanwhile, what is owed takes less.
-    fn sleep(&self, micros: u64, mut rate: u64, patience: &Patience, slept: &mut u64) -> Result<()> {
-        let mut left = micros;
-        while left > 0 {
-            let slice = left.min(LONGEST_SLEEP).min(patience.left(self.files.now()).max(1));
-            self.files.env.clock().sleep_micros(slice);
-            *slept += slice;
-            left -= slice;
-            let now = self.pace.writers.rate();
-            if left == 0 || now == OPEN {
-                break;
-            }
-            (left, rate) = (owed(left, rate, now), rate.max(now));
-            self.health.check_open()?;
-            self.health.check_poison()?;
-            patience.check(self.files.now(), "a writer is slowed until runs are merged")?;
-        }
-        Ok(())
-    }
-
-    /// How long a write that begins to wait now may do so.
-    fn patience(&self) -> Patience {
-        let limit = match self.options.load().write_timeout_ms {
-            0 => u64::MAX,
-            millis => millis.saturating_mul(1000),
-        };
-        Patience { began: self.files.now(), limit }
-    }
-
-    /// Whether the memtables hold all the memory that they may.
-    fn memtables_full(&self, most: usize) -> bool {
-        let keyspaces = self.keyspaces();
-        if let [only] = &keyspaces[..] {
-            let view = only.peek();
-            if view.sealed.is_empty() {
-                self.memory.hold(view.active.bytes());
-                return false;
-            }
-        }
-        let bytes: usize = keyspaces.iter().map(|k| k.peek().memtable_bytes()).sum();
-        self.memory.hold(bytes);
-        if bytes < most {
-            return false;
-        }
-        // With many keyspaces no single memtable may be large: seal the largest so that a flush can help.
-        if keyspaces.iter().all(|k| k.peek().sealed.is_empty())
-            && let Some(largest) = keyspaces.iter().max_by_key(|k| k.active_bytes())
-        {
-            let lane = self.lane.state.lock();
-            largest.seal(lane.log.segment.number);
-            drop(lane);
-            self.background.wake();
-        }
-        true
-    }
-
-    fn stall(
-        &self,
-        reason: StallReason,
-        patience: &Patience,
-        what: &str,
-        free: impl Fn() -> bool,
-    ) -> Result<u64> {
-        let began = self.files.now();
-        self.background.wake();
-        let failed = self.health.failed_flushes();
-        let result = self.background.wait_at_most(patience.limit, what, || {
-            if free() {
-                return Ok(true);
-            }
-            self.health.check_poison()?;
-            self.health.check_flushes(failed)?;
-            if reason == StallReason::Memory && self.health.disk_full.load(atomic::Ordering::Acquire) {
-                return Err(Error::new(
-                    ErrorKind::NoSpace,
-                    "memtables are full and the disk has no room to flush them",
-                ));
-            }
-            if reason == StallReason::Runs {
-                self.health.check_merges()?;
-                self.check_room_to_merge()?;
-            }
-            patience.check(self.files.now(), what)?;
-            Ok(false)
-        });
-        let micros = self.files.now().saturating_sub(began);
-        self.count_stall(reason, micros);
-        result.map(|()| micros)
-    }
-
-    fn count_stall(&self, reason: StallReason, micros: u64) {
-        let m = &self.metrics;
-        let (count, time) = match reason {
-            StallReason::Runs => (&m.stalls_runs, &m.stall_micros_runs),
-            StallReason::Memory => (&m.stalls_memory, &m.stall_micros_memory),
-        };
-        Counters::add(count, 1);
-        Counters::add(time, micros);
-        m.stall_longest_micros.fetch_max(micros, atomic::Ordering::Relaxed);
-    }
 }
 
 /// A commit that has its places. However it ends, its memtables and the publishing queue hear of it: else a flush, or
@@ -371,29 +213,6 @@ impl Drop for UnderWay<'_> {
     }
 }
 
-/// A writer that sleeps for the pace looks about so often, microseconds.
-const LONGEST_SLEEP: u64 = 100_000;
-
-/// The time that a write may wait, all its waits together.
-struct Patience {
-    /// Monotonic microseconds.
-    began: u64,
-    limit: u64,
-}
-
-impl Patience {
-    fn left(&self, now: u64) -> u64 {
-        self.limit.saturating_sub(now.saturating_sub(self.began))
-    }
-
-    fn check(&self, now: u64, what: &str) -> Result<()> {
-        match self.left(now) {
-            0 => Err(Error::new(ErrorKind::Busy, format!("{what}, for longer than write_timeout_ms"))),
-            _ => Ok(()),
-        }
-    }
-}
-
 /// Capacity of the record buffer that a thread keeps.
 const RECORD_KEPT: usize = 1 << 20;
 
@@ -404,32 +223,7 @@ mod life;
 mod tests {
     use super::*;
     use crate::api::db::Db;
-    use crate::compaction::control::Shortage;
     use drumlin_env::MemEnv;
-
-    #[test]
-    fn a_slowed_writer_waits_no_longer_than_it_may() {
-        let mem = MemEnv::new(5);
-        let builder = Db::builder("/s").env(mem.env()).set("write_timeout_ms", "1000").expect("an option");
-        let db = builder.open().expect("open");
-        let keys = db.keyspace("k").expect("keyspace");
-        let store = keys.store.clone();
-        store.pace.writers.set_rate(1000);
-        assert_eq!(store.admit(10_000, false).expect("nothing is owed"), 0);
-        let began = store.files.now();
-        for _ in 0..3 {
-            let error = store.admit(10_000, false).expect_err("it would wait for ten seconds");
-            assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
-        }
-        assert!(
-            (3_000_000..3_100_000).contains(&(store.files.now() - began)),
-            "a second each, and nothing paid"
-        );
-        let metrics = db.metrics();
-        assert_eq!((metrics.stalls_runs, metrics.stall_micros_runs / 100_000), (3, 30));
-        store.pace.writers.set_rate(OPEN);
-        assert_eq!(store.admit(10_000, false).expect("nobody is slowed any more"), 0);
-    }
 
     #[test]
     fn nothing_is_written_behind_the_end_of_the_log() {
@@ -450,19 +244,5 @@ mod tests {
         drop((keys, store));
         let db = Db::builder("/s").env(mem.env()).open().expect("open again");
         assert_eq!(db.keyspace("k").expect("keyspace").iter().count(), 1);
-    }
-
-    #[test]
-    fn writers_that_wait_for_merges_without_room_hear_of_it() {
-        let mem = MemEnv::new(4);
-        let db = Db::builder("/s").env(mem.env()).open().expect("open");
-        let store = db.keyspace("k").expect("keyspace").store.clone();
-        store.control.lock().shortage = Some(Shortage { wanted: 1000, left: 10 });
-        let stall =
-            |is_free: bool| store.stall(StallReason::Runs, &store.patience(), "too many runs", || is_free);
-        let error = stall(false).expect_err("no merge may start");
-        assert_eq!(error.kind(), ErrorKind::NoSpace);
-        assert!(error.to_string().contains("a compaction that may write 1000 bytes waits"), "{error}");
-        stall(true).expect("merges were not needed");
     }
 }

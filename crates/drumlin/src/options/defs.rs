@@ -88,7 +88,8 @@ settings! {
     /// builds no filters. Applies to files that are written after the change.
     filter_bits: Option<f64> = None => ratio(0.0, 16.0).absent("auto").unit("bits/key").live().expert();
 
-    /// Size at which a memtable is sealed and flushed.
+    /// Size at which a memtable is sealed and flushed. At most three sixteenths of `memory_budget`; a larger value has
+    /// the effect of that.
     memtable_bytes: u64 = 0
         => bytes(4 * KIB, 4 * GIB).zero("an eighth of memory_budget, at most 64MiB").live().expert();
 

@@ -206,6 +206,8 @@ fn derived_values() {
     assert_eq!(options.memtable_bytes(&keyspace), 10 << 20);
     keyspace.memtable_bytes = 16 << 10;
     assert_eq!(options.memtable_bytes(&keyspace), 16 << 10);
+    keyspace.memtable_bytes = 1 << 30;
+    assert_eq!(options.memtable_bytes(&keyspace), 15 << 20, "half of what memtables may hold");
     assert_eq!(keyspace.bottom_compression(), Compression::Lz4);
     keyspace.compression_bottom = Some(Compression::Zstd);
     assert_eq!(keyspace.bottom_compression(), Compression::Zstd);

@@ -15,7 +15,7 @@
 
 use crate::keyspace::KeyspaceState;
 use crate::table::BlockCache;
-use drumlin_env::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use drumlin_env::sync::atomic::{AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use drumlin_env::sync::{Arc, Mutex};
 
 /// The reserve moves in steps of this fraction of the memtables' limit.
@@ -32,6 +32,9 @@ pub(crate) struct Shares {
     /// Bytes kept for memtables. Changed under the lock.
     reserve: AtomicUsize,
     moving: Mutex<()>,
+    /// Bytes of large writes that were admitted and are not in memtables yet. Raised under the lock.
+    writes: AtomicUsize,
+    admission: Mutex<()>,
 }
 
 impl Shares {
@@ -39,7 +42,15 @@ impl Shares {
     /// its smallest size now.
     pub(crate) fn new(most: usize, kept: usize, cache: Arc<BlockCache>) -> Shares {
         let whole = most + cache.capacity();
-        let shares = Shares { most, whole, cache, reserve: AtomicUsize::new(most), moving: Mutex::new(()) };
+        let shares = Shares {
+            most,
+            whole,
+            cache,
+            reserve: AtomicUsize::new(most),
+            moving: Mutex::new(()),
+            writes: AtomicUsize::new(0),
+            admission: Mutex::new(()),
+        };
         shares.set(kept);
         shares
     }
@@ -47,6 +58,36 @@ impl Shares {
     /// Returns the largest number of bytes that memtables may hold.
     pub(crate) fn most(&self) -> usize {
         self.most
+    }
+
+    /// Reserves `bytes` for a large write if memtables, which hold `held`, have room for them below `most`. An empty
+    /// store takes any write. Returns whether it did.
+    pub(crate) fn reserve(&self, bytes: usize, most: usize, held: impl Fn() -> usize) -> bool {
+        let _admission = self.admission.lock();
+        let taken = self.taken(held);
+        let fits = taken == 0 || taken.saturating_add(bytes) <= most;
+        if fits {
+            self.writes.fetch_add(bytes, Relaxed);
+        }
+        fits
+    }
+
+    /// Returns the bytes that memtables, which hold `held`, and large writes take together.
+    pub(crate) fn taken(&self, held: impl Fn() -> usize) -> usize {
+        // In this order: a write releases its bytes when a memtable has them.
+        let reserved = self.writes.load(Acquire);
+        reserved + held()
+    }
+
+    /// Releases `bytes` that a large write has reserved.
+    pub(crate) fn release(&self, bytes: usize) {
+        self.writes.fetch_sub(bytes, Release);
+    }
+
+    /// Returns the bytes that large writes have reserved.
+    #[inline]
+    pub(crate) fn reserved(&self) -> usize {
+        self.writes.load(Relaxed)
     }
 
     /// Raises the reserve if memtables, which hold `bytes`, exceed it.

@@ -1,0 +1,320 @@
+//! Admission: a write waits here until memtables have room for it, and as long as the pace of compactions asks.
+//!
+//! 1. Memory. Memtables may hold three eighths of the memory budget. A write that finds them full waits for a flush. A
+//!    *large* write also reserves its bytes until they are in a memtable, so that several large writes do not overshoot
+//!    together. Small writes reserve nothing, which saves a shared counter; they are small even when many come at once.
+//! 2. Runs. If a key is covered by too many runs, the write waits for a compaction.
+//! 3. Rate. Near that limit, writes pay for their bytes at the rate at which compactions keep up.
+//!
+//! `write_timeout_ms` bounds all waits of one write together.
+
+use crate::base::error::{Error, ErrorKind, Result};
+use crate::base::metrics::Counters;
+use crate::keyspace::View;
+use crate::store::Store;
+use crate::write::operations::Operations;
+use crate::write::pacing::{OPEN, SHUT, StallReason, owed};
+use drumlin_env::sync::atomic;
+
+/// Deletions may exceed the memory of memtables by one part in this many.
+const DELETES_SHARE: usize = 8;
+/// Bytes that an entry takes in a memtable besides key and value, for admission.
+const ENTRY_OVERHEAD: u64 = 64;
+/// A write is large if it takes more than one part in this many of the memory of memtables.
+const LARGE_SHARE: usize = 256;
+/// A writer that is slowed checks the rate at least this often, in microseconds.
+const LONGEST_SLEEP: u64 = 100_000;
+
+/// A write that was admitted. Dropping it releases the memory that a large write has reserved.
+pub(crate) struct Admitted<'a> {
+    store: &'a Store,
+    reserved: usize,
+}
+
+impl Drop for Admitted<'_> {
+    fn drop(&mut self) {
+        if self.reserved > 0 {
+            self.store.memory.release(self.reserved);
+            // Other large writes may be waiting for this memory.
+            self.store.background.progressed();
+        }
+    }
+}
+
+impl Store {
+    /// Waits until `batch` may be written.
+    pub(super) fn wait_admission(&self, batch: &Operations, sampled: bool) -> Result<Admitted<'_>> {
+        if sampled && self.pace.writers.rate() != OPEN {
+            self.refresh_pace_if_free();
+        }
+        let bytes = batch.size() as u64 + ENTRY_OVERHEAD * batch.len() as u64;
+        let (admitted, waited) = self.admit(bytes, batch.only_delete())?;
+        if waited > 0
+            && let Some(keyspace) = batch.keyspaces.first()
+        {
+            keyspace.meter.waited(waited);
+        }
+        self.health.check_poison()?;
+        Ok(admitted)
+    }
+
+    /// Waits until there is room for `bytes`, and as long as the pace says. Also returns the microseconds that it took.
+    fn admit(&self, bytes: u64, only_deletes: bool) -> Result<(Admitted<'_>, u64)> {
+        let (mut waited, mut patience) = (0, None);
+        // On a full disk deletions are what frees space, so memory is kept for them.
+        let most = self.memory.most();
+        let most = if only_deletes { most + most / DELETES_SHARE } else { most };
+        let large = if bytes as usize > self.memory.most() / LARGE_SHARE { bytes as usize } else { 0 };
+        let mut admitted = Admitted { store: self, reserved: 0 };
+        if !self.has_room(most, large, &mut admitted) {
+            let patience = patience.get_or_insert_with(|| self.patience());
+            waited += self.stall(
+                StallReason::Memory,
+                patience,
+                "a writer waits for memtables to be flushed",
+                || self.has_room(most, large, &mut admitted),
+            )?;
+        }
+        if self.pace.writers.rate() == SHUT {
+            let patience = patience.get_or_insert_with(|| self.patience());
+            waited +=
+                self.stall(StallReason::Runs, patience, "a writer waits for runs to be merged", || {
+                    self.pace.writers.rate() != SHUT
+                })?;
+        }
+        let rate = self.pace.writers.rate();
+        let micros = self.pace.writers.pay(bytes, self.files.now());
+        if micros > 0 {
+            let patience = patience.get_or_insert_with(|| self.patience());
+            let mut slept = 0;
+            let may_go = self.sleep(micros, rate, patience, &mut slept);
+            self.count_stall(StallReason::Runs, slept);
+            may_go.inspect_err(|_| self.pace.writers.refund(bytes))?;
+            waited += slept;
+        }
+        Ok((admitted, waited))
+    }
+
+    /// Sleeps as long as the gate asked for at `rate`, or until it is open; `slept` counts the microseconds. Where the
+    /// rate has risen meanwhile, what is owed takes less.
+    fn sleep(&self, micros: u64, mut rate: u64, patience: &Patience, slept: &mut u64) -> Result<()> {
+        let mut left = micros;
+        while left > 0 {
+            let slice = left.min(LONGEST_SLEEP).min(patience.left(self.files.now()).max(1));
+            self.files.env.clock().sleep_micros(slice);
+            *slept += slice;
+            left -= slice;
+            let now = self.pace.writers.rate();
+            if left == 0 || now == OPEN {
+                break;
+            }
+            (left, rate) = (owed(left, rate, now), rate.max(now));
+            self.health.check_open()?;
+            self.health.check_poison()?;
+            patience.check(self.files.now(), "a writer is slowed until runs are merged")?;
+        }
+        Ok(())
+    }
+
+    /// Returns how long a write that begins to wait now may wait.
+    fn patience(&self) -> Patience {
+        let limit = match self.options.load().write_timeout_ms {
+            0 => u64::MAX,
+            millis => millis.saturating_mul(1000),
+        };
+        Patience { began: self.files.now(), limit }
+    }
+
+    /// Returns whether memtables have room for a write. A write of `large` bytes, if that is not 0, then has them
+    /// reserved in `admitted`.
+    fn has_room(&self, most: usize, large: usize, admitted: &mut Admitted<'_>) -> bool {
+        let keyspaces = self.keyspaces();
+        if let [only] = &keyspaces[..] {
+            let view = only.peek();
+            // A single memtable is sealed at half of the limit.
+            if view.sealed.is_empty() && large == 0 && self.memory.reserved() == 0 {
+                self.memory.hold(view.active.bytes());
+                return true;
+            }
+        }
+        let held = || keyspaces.iter().map(|k| held_bytes(&k.peek())).sum::<usize>();
+        let fits = match large {
+            0 => self.memory.taken(held) < most,
+            _ => self.memory.reserve(large, most, held),
+        };
+        self.memory.hold(self.memory.taken(held));
+        if fits {
+            admitted.reserved = large;
+            return true;
+        }
+        // With many keyspaces, or before a large write, no memtable may be full: seal the largest so that a flush can
+        // help.
+        if keyspaces.iter().all(|k| k.peek().sealed.is_empty())
+            && let Some(largest) = keyspaces.iter().max_by_key(|k| k.active_bytes())
+        {
+            let lane = self.lane.state.lock();
+            largest.seal(lane.log.segment.number);
+            drop(lane);
+            self.background.wake();
+        }
+        false
+    }
+
+    fn stall(
+        &self,
+        reason: StallReason,
+        patience: &Patience,
+        what: &str,
+        mut free: impl FnMut() -> bool,
+    ) -> Result<u64> {
+        let began = self.files.now();
+        self.background.wake();
+        let failed = self.health.failed_flushes();
+        let result = self.background.wait_at_most(patience.limit, what, || {
+            if free() {
+                return Ok(true);
+            }
+            self.health.check_poison()?;
+            self.health.check_flushes(failed)?;
+            if reason == StallReason::Memory && self.health.disk_full.load(atomic::Ordering::Acquire) {
+                return Err(Error::new(
+                    ErrorKind::NoSpace,
+                    "memtables are full and the disk has no room to flush them",
+                ));
+            }
+            if reason == StallReason::Runs {
+                self.health.check_merges()?;
+                self.check_room_to_merge()?;
+            }
+            patience.check(self.files.now(), what)?;
+            Ok(false)
+        });
+        let micros = self.files.now().saturating_sub(began);
+        self.count_stall(reason, micros);
+        result.map(|()| micros)
+    }
+
+    fn count_stall(&self, reason: StallReason, micros: u64) {
+        let m = &self.metrics;
+        let (count, time) = match reason {
+            StallReason::Runs => (&m.stalls_runs, &m.stall_micros_runs),
+            StallReason::Memory => (&m.stalls_memory, &m.stall_micros_memory),
+        };
+        Counters::add(count, 1);
+        Counters::add(time, micros);
+        m.stall_longest_micros.fetch_max(micros, atomic::Ordering::Relaxed);
+    }
+}
+
+/// Returns the bytes of the memtables of `view` that a flush would free. An empty memtable has none.
+fn held_bytes(view: &View) -> usize {
+    match view.sealed.is_empty() && view.active.is_empty() {
+        true => 0,
+        false => view.memtable_bytes(),
+    }
+}
+
+/// The time that a write may wait, all its waits together.
+struct Patience {
+    /// Monotonic microseconds.
+    began: u64,
+    limit: u64,
+}
+
+impl Patience {
+    fn left(&self, now: u64) -> u64 {
+        self.limit.saturating_sub(now.saturating_sub(self.began))
+    }
+
+    fn check(&self, now: u64, what: &str) -> Result<()> {
+        match self.left(now) {
+            0 => Err(Error::new(ErrorKind::Busy, format!("{what}, for longer than write_timeout_ms"))),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::db::Db;
+    use crate::compaction::control::Shortage;
+    use drumlin_env::MemEnv;
+
+    #[test]
+    fn a_slowed_writer_waits_no_longer_than_it_may() {
+        let mem = MemEnv::new(5);
+        let builder = Db::builder("/s").env(mem.env()).set("write_timeout_ms", "1000").expect("an option");
+        let db = builder.open().expect("open");
+        let keys = db.keyspace("k").expect("keyspace");
+        let store = keys.store.clone();
+        store.pace.writers.set_rate(1000);
+        assert_eq!(store.admit(10_000, false).expect("nothing is owed").1, 0);
+        let began = store.files.now();
+        for _ in 0..3 {
+            let error = store.admit(10_000, false).map(|_| ()).expect_err("it would wait for ten seconds");
+            assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
+        }
+        assert!(
+            (3_000_000..3_100_000).contains(&(store.files.now() - began)),
+            "a second each, and nothing paid"
+        );
+        let metrics = db.metrics();
+        assert_eq!((metrics.stalls_runs, metrics.stall_micros_runs / 100_000), (3, 30));
+        store.pace.writers.set_rate(OPEN);
+        assert_eq!(store.admit(10_000, false).expect("nobody is slowed any more").1, 0);
+    }
+
+    #[test]
+    fn writers_that_wait_for_merges_without_room_hear_of_it() {
+        let mem = MemEnv::new(4);
+        let db = Db::builder("/s").env(mem.env()).open().expect("open");
+        let store = db.keyspace("k").expect("keyspace").store.clone();
+        store.control.lock().shortage = Some(Shortage { wanted: 1000, left: 10 });
+        let stall =
+            |is_free: bool| store.stall(StallReason::Runs, &store.patience(), "too many runs", || is_free);
+        let error = stall(false).expect_err("no merge may start");
+        assert_eq!(error.kind(), ErrorKind::NoSpace);
+        assert!(error.to_string().contains("a compaction that may write 1000 bytes waits"), "{error}");
+        stall(true).expect("merges were not needed");
+    }
+
+    #[test]
+    fn large_writes_do_not_overshoot_together() {
+        let mem = MemEnv::new(7);
+        let builder = Db::builder("/s").env(mem.env()).set("memory_budget", "8MiB").expect("an option");
+        let db = builder.open().expect("open");
+        let keys = db.keyspace("k").expect("keyspace");
+        let store = keys.store.clone();
+        let most = store.memory.most();
+        let room = |bytes: usize, admitted: &mut Admitted<'_>| store.has_room(most, bytes, admitted);
+        let mut writes = [0; 3].map(|_| Admitted { store: &store, reserved: 0 });
+        let fit = writes.iter_mut().filter_map(|write| room(most / 2, write).then_some(())).count();
+        assert_eq!(fit, 2, "a third write exceeds the memory of memtables");
+        let mut small = Admitted { store: &store, reserved: 0 };
+        assert!(!room(0, &mut small), "a small write finds memory reserved");
+        drop(writes);
+        assert_eq!(store.memory.reserved(), 0);
+        assert!(room(0, &mut small));
+        keys.put("key", vec![7; 1 << 20]).expect("put");
+        let mut large = Admitted { store: &store, reserved: 0 };
+        assert!(!room(most / 4 * 3, &mut large) && !keys.state.peek().sealed.is_empty());
+        db.flush().expect("flush");
+        assert!(room(most * 2, &mut large), "memtables are empty, so waiting would not help");
+    }
+
+    #[test]
+    fn one_memtable_is_sealed_at_half_of_the_limit() {
+        let mem = MemEnv::new(8);
+        let builder = Db::builder("/s").env(mem.env()).set("memory_budget", "8MiB").expect("an option");
+        let db = builder.open().expect("open");
+        let keys = db.keyspace_with("k", &[("memtable_bytes", "1GiB")]).expect("keyspace");
+        let most = keys.store.memory.most();
+        for key in 0..10_000_u32 {
+            keys.put(key.to_be_bytes(), [7; 1000]).expect("put");
+            let held = keys.state.peek().memtable_bytes();
+            assert!(held <= most + (64 << 10), "memtables hold {held} of {most} bytes");
+        }
+        assert!(db.metrics().flushes > 2);
+    }
+}
