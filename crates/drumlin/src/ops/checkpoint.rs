@@ -2,7 +2,7 @@
 //!
 //! 1. Seal all memtables at the same commit. No memtable that is sealed later is flushed until step 4 is done.
 //! 2. Wait for the flushes. The trees then hold exactly the commits up to that one.
-//! 3. Link every table of the trees into the new directory and sync it.
+//! 3. Pin the trees, link every table of theirs into the new directory and sync it. Meanwhile the store goes on.
 //! 4. Write a log segment without records, a manifest and its pointer there. Until the pointer is durable, the copy is
 //!    not a store.
 
@@ -12,13 +12,14 @@ use crate::disk::{check_path, sync_dir};
 use crate::keyspace::KeyspaceState;
 use crate::memtable::Memtable;
 use crate::store::{Store, snapshot};
-use crate::version::{ManifestWriter, Marks};
+use crate::version::{ManifestWriter, Marks, Tree};
 use crate::write::log::LogTail;
 use crate::write::segment::{DiskBudget, LogHome};
 use drumlin_env::sync::{Arc, atomic};
 use drumlin_format::log::SegmentHeader;
 use drumlin_format::manifest::{Edit, ManifestHeader};
-use drumlin_types::{LogNumber, Seq};
+use drumlin_types::{LogNumber, Seq, TableId};
+use std::collections::BTreeSet;
 use std::path::Path;
 
 /// Memtable that waits to be flushed, with its keyspace.
@@ -64,27 +65,32 @@ impl Store {
     }
 
     fn copy_to(&self, path: &Path, seq: Seq) -> Result<()> {
-        let control = self.control.lock();
-        let mut tables = std::collections::BTreeSet::new();
-        for keyspace in &control.keyspaces {
-            tables.extend(keyspace.state.view().tree.files().map(|(_, _, f)| f.id()));
-        }
+        // The trees keep their tables from being unlinked, so the lock is not needed while they are linked.
+        let (trees, edit, log) = self.pin_trees(seq);
+        let tables: BTreeSet<TableId> =
+            trees.iter().flat_map(|tree| tree.files().map(|(_, _, file)| file.id())).collect();
         for table in tables {
             let from = self.files.table_path(table);
             let to = path.join(from.file_name().unwrap_or_default());
             self.files.env.fs().link(&from, &to).map_err(|e| Error::io(&to, "cannot link a table", e))?;
         }
         sync_dir(&self.files.env, path)?;
-        let next_file = self.files.next_number();
-        let (log, manifest) = (LogNumber(next_file), next_file + 1);
         let (env, dir, budget) = (self.files.env.clone(), path.to_owned(), DiskBudget::default());
         let home = LogHome::new(env, dir, LOG_BYTES, budget, Arc::default());
         let header = SegmentHeader { number: log, base: 0, predecessor: None, file_len: 0 };
         LogTail::begin(&home, &header, Vec::new())?;
-        let edit = self.checkpoint_edit(&control, log, next_file + 2, seq);
-        let header = ManifestHeader { number: manifest, store: self.files.filter_seed };
+        let header = ManifestHeader { number: log.0 + 1, store: self.files.filter_seed };
         ManifestWriter::create(&self.files.env, path.to_owned(), header, &edit)?;
         Ok(())
+    }
+
+    /// Returns the trees as of one moment, the edit that describes them, and the number of the copy's log segment.
+    fn pin_trees(&self, seq: Seq) -> (Vec<Arc<Tree>>, Edit, LogNumber) {
+        let control = self.control.lock();
+        let trees = control.keyspaces.iter().map(|keyspace| keyspace.state.view().tree.clone()).collect();
+        let next_file = self.files.next_number();
+        let log = LogNumber(next_file);
+        (trees, self.checkpoint_edit(&control, log, next_file + 2, seq), log)
     }
 
     fn checkpoint_edit(&self, control: &Control, floor: LogNumber, next_file: u64, seq: Seq) -> Edit {
@@ -127,5 +133,28 @@ mod tests {
         // An earlier failed flush does not affect a checkpoint that waits for no flush.
         keys.store.health.disk_full.store(true, drumlin_env::sync::atomic::Ordering::Release);
         db.checkpoint("/c").expect("nothing is under way any more");
+    }
+
+    #[test]
+    fn pinned_tables_stay_while_the_store_goes_on() {
+        let mem = MemEnv::new(32);
+        let db = Db::builder("/s").env(mem.env()).open().expect("open");
+        let keys = db.keyspace("k").expect("keyspace");
+        for value in ["1", "2"] {
+            keys.put("key", value).expect("put");
+            db.flush().expect("flush");
+        }
+        let store = &keys.store;
+        let (trees, ..) = store.pin_trees(store.publisher.visible());
+        keys.compact::<&[u8]>(..).expect("compact");
+        let paths: Vec<_> = trees
+            .iter()
+            .flat_map(|tree| tree.files().map(|(_, _, file)| store.files.table_path(file.id())))
+            .collect();
+        let left = || paths.iter().filter(|path| mem.env().fs().exists(path).expect("a look")).count();
+        assert!(!paths.is_empty() && left() == paths.len(), "{} of {} tables", left(), paths.len());
+        drop(trees);
+        db.wait_idle().expect("idle");
+        assert_eq!(left(), 0, "the compaction replaced all of them");
     }
 }
