@@ -20,13 +20,20 @@ case $lane in
 esac
 echo "lane $lane, seed $seed"
 
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+log=$(mktemp) search=$(mktemp)
+trap 'rm -f "$log" "$search"' EXIT
 target=${CARGO_TARGET_DIR:-target}
 
 RUSTFLAGS="--cfg sim" cargo build --quiet --profile sim --target-dir "$target/cfgsim" --package drumlin-torture
 torture=$target/cfgsim/sim/drumlin-torture
 run() { "$torture" "$@" --seed "$seed" | tee -a "$log"; }
+
+# At night the search for bytes that break a decoder runs beside the other runs, since it uses one core. It continues
+# from its earlier inputs.
+if [ "$lane" = nightly ]; then
+    { FUZZ_SEED=$seed bash ci/fuzz.sh 1000000 || true; } > "$search" &
+    searching=$!
+fi
 run tapes
 # Replay the listed seeds, which once failed or which reach something rare.
 while read -r kind number rest; do
@@ -51,11 +58,6 @@ run fuzz --cases $((50000 * times))
 # The floor of this run gives the number of seeded bugs to find. The run itself fails unless it finds all of them.
 { "$torture" bank || true; } | tee -a "$log"
 
-# At night the search continues from its earlier inputs.
-if [ "$lane" = nightly ]; then
-    { FUZZ_SEED=$seed bash ci/fuzz.sh 1000000 || true; } | tee -a "$log"
-fi
-
 SCHEDULES=$schedules SEED=$seed bash ci/models.sh | tee -a "$log"
 
 cargo build --quiet --package drumlin-cli
@@ -63,5 +65,10 @@ for durability in buffered sync; do
     python3 scripts/kill_test.py --drumlin "$target/debug/drumlin" --kills "$kills" --durability "$durability" \
         --set memtable_bytes=256KiB --seed "$seed" | tee -a "$log"
 done
+
+if [ "$lane" = nightly ]; then
+    wait "$searching"
+    tee -a "$log" < "$search"
+fi
 
 cargo xtask floors "$log" --lane "$lane"

@@ -1,17 +1,35 @@
 #!/usr/bin/env bash
 # The nightly lane. It runs the modules with `unsafe` under Miri, searches for the worst workloads, runs the merge
 # lane's runs at a larger volume with seeds of the day, and runs the gate with instruction counts. The gate needs
-# valgrind. Miri needs a nightly toolchain with the components miri and rust-src.
+# valgrind. Miri needs a nightly toolchain with the components miri and rust-src. About 90 minutes on two cores.
+#
+#     bash ci/nightly.sh [FILE]
+#
+# FILE, target/nightly.txt by default, gets the figure lines with the commit and the machine.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+target=${CARGO_TARGET_DIR:-target}
+file=${1:-$target/nightly.txt}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+began=$(date +%s)
 
-# Arena and list obey the tree borrows rules. Tests use smaller sizes under `cfg(miri)`.
-export MIRIFLAGS="-Zmiri-tree-borrows -Zmiri-strict-provenance -Zmiri-disable-isolation"
-export PROPTEST_CASES=4
-target=${CARGO_TARGET_DIR:-target}/miri
-cargo +nightly miri test --quiet --target-dir "$target" --package drumlin --lib memtable::
-echo "miri: modules of memtable, UB 0"
-unset MIRIFLAGS PROPTEST_CASES
+mkdir -p "$(dirname "$file")"
+{
+    echo "# Figures of the nightly lane."
+    echo "commit $(git rev-parse --short=12 HEAD 2>/dev/null || echo unknown), $(date -u +%Y-%m-%d)"
+    echo "machine $(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -1), $(nproc) cores"
+} > "$file"
+keep() { tee /dev/stderr | grep -aE '^[a-z-]+: .*[0-9]|^(gate|floors)' >> "$file" || true; }
+
+# Miri uses one core, so it runs beside the other parts. Arena and list obey the tree borrows rules. Tests use smaller
+# sizes under `cfg(miri)`.
+miri() {
+    export MIRIFLAGS="-Zmiri-tree-borrows -Zmiri-strict-provenance -Zmiri-disable-isolation" PROPTEST_CASES=4
+    cargo +nightly miri test --quiet --target-dir "$target/miri" --package drumlin --lib memtable::
+}
+miri > "$work/miri" 2>&1 &
+miri=$!
 
 # Search for the worst workloads for the adaptive policy, longer than `cargo test` does and from another seed.
 ADVERSE_SEED=$(date -u +%Y%m%d) ADVERSE_ROUNDS=20 \
@@ -20,5 +38,10 @@ ADVERSE_SEED=$(date -u +%Y%m%d) ADVERSE_ROUNDS=20 \
 # Make each file system call fail once; an ordinary test run makes one call in seven fail.
 FAULTS=all cargo test --quiet --release --package drumlin --test faults -- --nocapture
 
-bash ci/lane.sh nightly
-exec bash ci/gate.sh
+bash ci/lane.sh nightly | keep
+
+wait "$miri" || { cat "$work/miri" >&2; echo "miri failed" >&2; exit 1; }
+echo "miri: modules of memtable $(sed -n 's/^test result: ok. \([0-9]*\) passed.*/\1/p' "$work/miri") tests, UB 0" | keep
+
+bash ci/gate.sh | keep
+echo "nightly: minutes $((($(date +%s) - began) / 60))" | keep

@@ -89,7 +89,8 @@ impl Builder {
         Ok(self)
     }
 
-    /// Sets `memory_budget` in bytes: the memory of memtables and block cache together.
+    /// Sets `memory_budget` in bytes: the memory of memtables, of the block cache (with filters and indexes), and of the
+    /// buffers of flushes and compactions.
     ///
     /// # Errors
     /// `InvalidOption` for a value out of bounds.
