@@ -89,8 +89,8 @@ impl Builder {
         Ok(self)
     }
 
-    /// Sets `memory_budget` in bytes: the memory of memtables, of the block cache (with filters and indexes), and of the
-    /// buffers of flushes and compactions.
+    /// Sets `memory_budget` in bytes: the memory of memtables, of the block cache (with filters and indexes), and of
+    /// the buffers of flushes and compactions.
     ///
     /// # Errors
     /// `InvalidOption` for a value out of bounds.

@@ -1,10 +1,10 @@
-//! Makes the open store of what a directory holds.
+//! Assembles the open store from the manifest and the log of a directory.
 //!
-//! 1. The log is replayed into memtables, one for each keyspace.
-//! 2. A new log segment continues where recovery stopped.
-//! 3. Each keyspace gets its tree, options, policy and merge operator.
-//! 4. A new manifest records where everything stands.
-//! 5. The parts are put together.
+//! 1. Replay the log into one memtable per keyspace.
+//! 2. Begin a new log segment where recovery stopped.
+//! 3. Build each keyspace: tree, options, policy, merge operator.
+//! 4. Write a new manifest with a snapshot of this state.
+//! 5. Build the store from these parts.
 //!
 //! A store that is opened read-only gets no new segment and no new manifest.
 
@@ -45,10 +45,10 @@ const OPEN_TABLES: usize = 4096;
 /// Maximum number of segments that the log keeps, since each has an open file. With a large memory budget, segments
 /// become larger.
 const LOG_SEGMENTS: u64 = 64;
-/// The policy that serves when a keyspace's own policy is unknown.
+/// Policy that replaces a policy that this version does not know.
 const DEFAULT_POLICY: &str = "arce";
 
-/// What was found in a directory, with the options to open it.
+/// Contents of a directory, with the options to open it.
 pub(super) struct Found<'a> {
     pub(super) env: Env,
     pub(super) dir: PathBuf,
@@ -58,11 +58,11 @@ pub(super) struct Found<'a> {
     pub(super) entries: &'a [DirEntry],
     pub(super) lock: Option<FileLock>,
     pub(super) read_only: bool,
-    /// A repair writes the store.
+    /// Whether the store is the unfinished target of a repair.
     pub(super) unfinished: bool,
 }
 
-/// Gives file numbers that were never used.
+/// Source of unused file numbers.
 struct Numbers(u64);
 
 impl Numbers {
@@ -81,7 +81,7 @@ struct Replayed {
     last_seq: Seq,
 }
 
-/// The log as it goes on.
+/// The new log.
 struct NewLog {
     home: LogHome,
     tail: LogTail,
@@ -97,7 +97,7 @@ struct Keyspaces {
     problems: Vec<String>,
 }
 
-/// Makes the open store. Returns with it what was replayed.
+/// Assembles the open store. Also returns what was replayed.
 pub(super) fn assemble(mut found: Found<'_>) -> Result<(Arc<Store>, Recovered)> {
     let sizes = sizes(&found.options, found.unfinished);
     let mut numbers = Numbers(first_free_number(&found));
@@ -113,7 +113,7 @@ pub(super) fn assemble(mut found: Found<'_>) -> Result<(Arc<Store>, Recovered)> 
     let files = files(&found, &sizes, obsolete, lock, marks.clock, numbers.0);
     let Replayed { recovered, bytes, last_seq, .. } = replayed;
     let published = Published { seq: last_seq, log_end: recovered.end };
-    // A read-only open makes nothing durable. Without an orderly close only flushed commits are known to be.
+    // A read-only open makes nothing durable. Unless the store was closed, only flushed commits are known to be so.
     let flushed = largest_flushed(&found.manifest);
     let durable_seq = if found.read_only && !recovered.closed { flushed } else { last_seq };
     let store = Arc::new(Store::new(Parts {

@@ -1,4 +1,13 @@
-//! The steps of opening a directory.
+//! Opening a directory, step by step.
+//!
+//! 1. Check the directory: it holds a store, or nothing and may get one.
+//! 2. Lock it, and read the manifest.
+//! 3. Check that nothing durable is missing: the ends of files, the tables, the merge operators. Nothing is written
+//!    before.
+//! 4. Assemble the store, and replay the log into memtables.
+//! 5. Remove files that no store needs.
+//! 6. Make the replayed part of the log durable where a power loss could tear the order of commits.
+//! 7. Start the lanes, and flush what was replayed.
 
 use super::assemble::{Found, assemble, operator_of};
 use super::replay::{renew, sync};
@@ -23,33 +32,24 @@ pub(crate) struct OpenRequest {
     pub(crate) env: Env,
     pub(crate) dir: PathBuf,
     pub(crate) create: bool,
-    /// Nothing is written, and what the log holds stays in memtables.
+    /// Writes nothing: replayed commits stay in memtables.
     pub(crate) read_only: bool,
-    /// A repair writes it: its mark is no reason to refuse it.
+    /// Whether a repair opens its unfinished target. Anyone else is refused.
     pub(crate) unfinished: bool,
-    /// Options set by the caller; they win over those in the manifest.
+    /// Options set by the caller. They override those in the manifest.
     pub(crate) options: Vec<(String, String)>,
     pub(crate) components: Components,
-    /// The store's clock starts here at least, in Unix microseconds: a repair gives the clock of the old store.
+    /// Lower bound on the store's clock, in Unix microseconds. A repair passes the clock of the damaged store.
     pub(crate) clock: u64,
 }
 
-/// Opens the store, or makes it.
+/// Opens the store, or creates it.
 pub(crate) fn open(request: OpenRequest) -> Result<Arc<Store>> {
     let OpenRequest { env, dir, create, read_only, unfinished, options: wanted, components, clock } = request;
     Options::from_pairs(&wanted)?;
-    check_path(&dir)?;
-    let fs = env.fs();
-    if create {
-        make_dir(&env, &dir)?;
-    } else if !fs.exists(&dir).map_err(|e| Error::io(&dir, "cannot look for the store", e))? {
-        return Err(Error::new(ErrorKind::NotFound, format!("there is no store at {}", dir.display())));
-    }
-    let entries = list(&env, &dir)?;
-    check_finished(&dir, &entries, unfinished)?;
-    check_kind_of_directory(&env, &dir, &entries, create)?;
+    check_directory(&env, &dir, create, unfinished)?;
     let lock = if read_only { lock_shared(&env, &dir)? } else { Some(lock(&env, &dir)?) };
-    // Once more under the lock: another process may have worked here until now.
+    // Listed again under the lock: another process may have had the store open until now.
     let entries = list(&env, &dir)?;
     let is_new = !entries.iter().any(|e| e.name == FileName::Pointer.to_string());
     let mut manifest = if is_new { ManifestState::default() } else { state::read(&env, &dir)? };
@@ -57,24 +57,13 @@ pub(crate) fn open(request: OpenRequest) -> Result<Arc<Store>> {
     if is_new {
         manifest.store = env.random_u64("store id");
     }
-    for (name, value) in wanted {
-        match manifest.options.iter_mut().find(|(n, _)| *n == name) {
-            Some((_, old)) => *old = value,
-            None => manifest.options.push((name, value)),
-        }
-    }
+    override_options(&mut manifest, wanted);
     let options = Options::from_pairs(&manifest.options)?;
     options.check_together()?;
     evidence::check_ends(&env, &dir, &manifest, &entries)?;
     evidence::check_tables(&dir, &manifest, &entries)?;
-    // Before anything is written.
     manifest.keyspaces.values().try_for_each(|record| operator_of(record, &components).map(drop))?;
-    let has = |name: &str| is_new || manifest.keyspaces.values().any(|record| record.name == name);
-    let unused = |(name, operator): (&String, &Arc<dyn MergeOperator>)| {
-        (!has(name))
-            .then(|| Event::OperatorUnused { keyspace: name.clone(), operator: operator.name().to_owned() })
-    };
-    let unused: Vec<Event> = components.operators.iter().filter_map(unused).collect();
+    let unused = if is_new { Vec::new() } else { unused_operators(&manifest, &components) };
     let found =
         Found { env, dir, options, components, manifest, entries: &entries, lock, read_only, unfinished };
     let (store, recovered) = assemble(found)?;
@@ -83,22 +72,10 @@ pub(crate) fn open(request: OpenRequest) -> Result<Arc<Store>> {
         return Ok(store);
     }
     orphans::remove(&store, &entries)?;
-    // Flushes bring one keyspace after the other into tables. Until all are there, those that are not have the log
-    // alone, of which a process that died may have synced nothing: power loss would leave later commits and not the
-    // earlier ones.
-    let holders = store.keyspaces().iter().filter(|k| !k.peek().sealed.is_empty()).count();
-    match recovered.replayed.last() {
-        // All before the record of a clean end was synced; it may not have been, when the process ended there.
-        Some(last) if recovered.closed && *last >= store.log_floor(&[]) => {
-            sync(&store.files.env, &path_in(&store.files.dir, *last))?;
-            store.sync_dir()?;
-        }
-        Some(_) if !recovered.closed && holders > 1 => renew_replayed(&store, &recovered)?,
-        _ => {}
-    }
-    // Lanes that run hold the store, and with it the lock, until it is closed.
+    keep_order(&store, &recovered)?;
+    // Running lanes hold the store, and with it the lock, until it is closed.
     if let Err(error) = store.start_lanes().and_then(|()| settle(&store, &recovered)) {
-        // What was replayed may be in memory alone: nothing that builds on it, as a record of the end, is written.
+        // Replayed commits may be in memory alone. A poisoned store writes no close record, which would promise them.
         store.poison(&error);
         let _ = store.close();
         return Err(error);
@@ -106,8 +83,58 @@ pub(crate) fn open(request: OpenRequest) -> Result<Arc<Store>> {
     Ok(store)
 }
 
-/// Makes `dir`, and the directories above it that are missing, and their names last: a file is only as durable as the
-/// entries of the directories above it. One that holds a store already had its name made last.
+/// Refuses a directory that cannot be opened. Creates it if `create` allows that.
+fn check_directory(env: &Env, dir: &Path, create: bool, unfinished: bool) -> Result<()> {
+    check_path(dir)?;
+    if create {
+        make_dir(env, dir)?;
+    } else if !env.fs().exists(dir).map_err(|e| Error::io(dir, "cannot look for the store", e))? {
+        return Err(Error::new(ErrorKind::NotFound, format!("there is no store at {}", dir.display())));
+    }
+    let entries = list(env, dir)?;
+    check_finished(dir, &entries, unfinished)?;
+    check_kind_of_directory(env, dir, &entries, create)
+}
+
+/// Replaces options of the manifest by those that the caller has set.
+fn override_options(manifest: &mut ManifestState, wanted: Vec<(String, String)>) {
+    for (name, value) in wanted {
+        match manifest.options.iter_mut().find(|(n, _)| *n == name) {
+            Some((_, old)) => *old = value,
+            None => manifest.options.push((name, value)),
+        }
+    }
+}
+
+/// Returns an event for each merge operator that was given for a keyspace that does not exist.
+fn unused_operators(manifest: &ManifestState, components: &Components) -> Vec<Event> {
+    let has = |name: &str| manifest.keyspaces.values().any(|record| record.name == name);
+    let unused = |(name, operator): (&String, &Arc<dyn MergeOperator>)| {
+        (!has(name))
+            .then(|| Event::OperatorUnused { keyspace: name.clone(), operator: operator.name().to_owned() })
+    };
+    components.operators.iter().filter_map(unused).collect()
+}
+
+/// Makes the replayed log durable if a power loss could otherwise keep later commits and lose earlier ones.
+///
+/// The flushes that follow bring one keyspace after the other into tables. Until then the other keyspaces depend on
+/// the log, which a process that died may not have synced.
+fn keep_order(store: &Store, recovered: &Recovered) -> Result<()> {
+    let holders = store.keyspaces().iter().filter(|k| !k.peek().sealed.is_empty()).count();
+    match recovered.replayed.last() {
+        // A close syncs everything before its record. If the process died there, the record itself may not be synced.
+        Some(last) if recovered.closed && *last >= store.log_floor(&[]) => {
+            sync(&store.files.env, &path_in(&store.files.dir, *last))?;
+            store.sync_dir()
+        }
+        Some(_) if !recovered.closed && holders > 1 => renew_replayed(store, recovered),
+        _ => Ok(()),
+    }
+}
+
+/// Creates `dir` and its missing parents, and syncs their directory entries: a file is only as durable as the entries
+/// of the directories above it. The entry of a directory that holds a store is durable already.
 pub(crate) fn make_dir(env: &Env, dir: &Path) -> Result<()> {
     let fs = env.fs();
     let exists =
@@ -126,7 +153,7 @@ pub(crate) fn make_dir(env: &Env, dir: &Path) -> Result<()> {
     made.into_iter().rev().filter_map(Path::parent).try_for_each(|parent| sync_dir(env, parent))
 }
 
-/// Brings what was recovered into tables, unless it is known to be durable in the log.
+/// Flushes the replayed commits, unless they are known to be durable in the log.
 fn settle(store: &Arc<Store>, recovered: &Recovered) -> Result<()> {
     if recovered.closed {
         return Ok(());
@@ -137,7 +164,7 @@ fn settle(store: &Arc<Store>, recovered: &Recovered) -> Result<()> {
     }
 }
 
-/// Makes the log that was replayed last, names included.
+/// Makes the replayed log segments and their directory entries durable.
 fn renew_replayed(store: &Store, recovered: &Recovered) -> Result<()> {
     recovered.replayed.iter().try_for_each(|n| renew(&store.files.env, &store.files.dir, *n))?;
     store.sync_dir()
@@ -155,8 +182,8 @@ fn lock(env: &Env, dir: &Path) -> Result<FileLock> {
     }
 }
 
-/// Keeps writers out, beside other readers. A store without a lock file, such as a copy of the other files, is read
-/// without: making the file would be a write.
+/// Takes the shared lock, which keeps writers out. A copy of a store may lack the lock file. Then no lock is taken,
+/// because creating the file would be a write.
 pub(crate) fn lock_shared(env: &Env, dir: &Path) -> Result<Option<FileLock>> {
     let path = dir.join(FileName::Lock.to_string());
     match env.fs().lock_shared(&path) {
@@ -170,19 +197,19 @@ pub(crate) fn lock_shared(env: &Env, dir: &Path) -> Result<Option<FileLock>> {
     }
 }
 
-/// The file that is in a directory as long as a repair writes it.
+/// Name of the file that marks the target of a repair until the repair is complete.
 pub(crate) const UNFINISHED: &str = "UNFINISHED";
 
-/// Refuses what a repair that did not end has left.
+/// Refuses the target of an unfinished repair.
 fn check_finished(dir: &Path, entries: &[DirEntry], unfinished: bool) -> Result<()> {
     if unfinished || entries.iter().all(|entry| entry.name != UNFINISHED) {
         return Ok(());
     }
-    let what = "a repair into this directory did not end: remove the directory, and repair again";
+    let what = "a repair into this directory was not completed: remove the directory and repair again";
     Err(Error::corruption(&dir.join(UNFINISHED), 0, what))
 }
 
-/// Refuses a directory that holds something else, or the remains of a store without its pointer.
+/// Refuses a directory that holds other files, or a store that lost its `CURRENT` file.
 fn check_kind_of_directory(env: &Env, dir: &Path, entries: &[DirEntry], create: bool) -> Result<()> {
     let named = |wanted: FileName| entries.iter().any(|e| FileName::parse(&e.name) == Some(wanted));
     if named(FileName::Pointer) {
