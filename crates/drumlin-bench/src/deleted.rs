@@ -14,7 +14,7 @@
 use crate::engine::{Direction, Durability, Engine, EngineConfig, EngineKind, Result};
 use crate::report::html;
 use crate::report::svg::{self, Series};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 use std::path::Path;
 use std::time::Instant;
@@ -32,10 +32,10 @@ const VALUE: [u8; 100] = [7; 100];
 const COUNTER: &[u8] = b"counter";
 
 /// Read cost of one engine in one row at one depth.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Cost {
     /// Name of the row.
-    pub row: &'static str,
+    pub row: String,
     /// Name of the engine.
     pub engine: String,
     /// Number of entries deleted, or operands merged, before the reads.
@@ -149,7 +149,7 @@ pub fn measure(
     let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize];
     let mean_us = times.iter().sum::<f64>() / times.len() as f64;
     let engine = kind.name().to_owned();
-    Ok(Cost { row, engine, depth, first_us, median_us: at(0.5), p99_us: at(0.99), mean_us })
+    Ok(Cost { row: row.to_owned(), engine, depth, first_us, median_us: at(0.5), p99_us: at(0.99), mean_us })
 }
 
 /// Formats the costs as a text table.
@@ -168,6 +168,15 @@ pub fn table(costs: &[Cost]) -> String {
     out
 }
 
+/// Returns the means of `engine` in `row` over the depths.
+pub(crate) fn series(costs: &[Cost], row: &str, engine: &str) -> Series {
+    let points = costs.iter().filter(|cost| cost.row == row && cost.engine == engine);
+    Series {
+        name: engine.to_owned(),
+        points: points.map(|cost| ((cost.depth as f64).log10(), cost.mean_us.log10())).collect(),
+    }
+}
+
 /// Formats the costs as an HTML page with a plot per row; both axes are logarithmic (base 10).
 pub fn page(costs: &[Cost]) -> String {
     let mut out = html::begin("Cost of reads against deleted and merged entries");
@@ -175,14 +184,7 @@ pub fn page(costs: &[Cost]) -> String {
     engines.sort_unstable();
     engines.dedup();
     for row in ROWS {
-        let of = |engine: &str| {
-            let points = costs.iter().filter(|c| c.row == row && c.engine == engine);
-            Series {
-                name: engine.to_owned(),
-                points: points.map(|c| ((c.depth as f64).log10(), c.mean_us.log10())).collect(),
-            }
-        };
-        let series: Vec<Series> = engines.iter().map(|engine| of(engine)).collect();
+        let series: Vec<Series> = engines.iter().map(|engine| series(costs, row, engine)).collect();
         if series.iter().all(|series| series.points.is_empty()) {
             continue;
         }

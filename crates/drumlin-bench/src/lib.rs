@@ -11,6 +11,7 @@
 //!   verdicts; [`goals`]: performance goals against RocksDB;
 //! - [`gate`]: exactly repeatable counts, compared with a checked-in file;
 //! - [`deleted`]: read cost against the number of deleted or merged entries;
+//! - [`results`]: results in `docs/results`, and the pages and plots generated from them;
 //! - [`paced`]: the dynamic workloads on the engine, with the clock of a disk model;
 //! - [`command`]: the command line, for `drumlin bench` and for programs with more engines.
 //!
@@ -30,6 +31,7 @@ pub mod goals;
 pub mod measure;
 pub mod paced;
 pub mod report;
+pub mod results;
 pub mod rounds;
 pub mod workload;
 

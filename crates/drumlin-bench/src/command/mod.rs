@@ -13,7 +13,9 @@ pub use published::read_report;
 
 use crate::engine::{EngineConfig, find};
 use crate::measure::calibrate;
+use crate::measure::machine::{build, machine, now_utc};
 use crate::report::table;
+use crate::results::{self, Results};
 use crate::rounds::{Task, child};
 use crate::{deleted, gate, goals, paced};
 use args::{BenchArgs, Common, DeletedArgs, Family, Keys, MicroArgs, PacedArgs, ReportArgs};
@@ -92,29 +94,63 @@ fn show_paced(args: &PacedArgs, common: &Common) -> crate::engine::Result<()> {
 fn show_deleted(args: &DeletedArgs, common: &Common, program: &Program) -> crate::engine::Result<()> {
     let is_wanted = |row: &&str| args.rows.iter().any(|name| name == "all" || name == *row);
     let rows: Vec<&str> = deleted::ROWS.into_iter().filter(is_wanted).collect();
+    let (started_utc, rounds) = (now_utc(), common.rounds.unwrap_or(1).max(1));
     let mut costs = Vec::new();
     for row in rows {
         for &depth in &args.depths {
-            for engine in engines(common, program)? {
-                let (kind, policy) = find(program.engines, &engine)?;
-                let config = EngineConfig { policy, ..tasks::plain(common) };
-                let dir = data_dir(common);
-                match deleted::measure(kind, &config, &dir, row, depth) {
-                    Ok(cost) => costs.push(deleted::Cost { engine, ..cost }),
-                    Err(why) if why.starts_with("it ") => note(&format!("{engine} {row}: {why}")),
-                    Err(why) => return Err(format!("{engine} {row} {depth}: {why}")),
-                }
-                crate::measure::run::remove(&dir);
+            for _ in 0..rounds {
+                costs.extend(deleted_round(common, program, row, depth)?);
             }
         }
     }
+    let costs = results::medians(&costs);
     write!(io::stdout(), "{}", deleted::table(&costs)).map_err(|e| e.to_string())?;
     let keep =
         |path: &Path, text: String| fs::write(path, text).map_err(|e| format!("{}: {e}", path.display()));
     if let Some(path) = &common.json {
-        keep(path, serde_json::to_string_pretty(&costs).map_err(|e| e.to_string())? + "\n")?;
+        let features = program.engines.iter().map(|kind| kind.name().to_owned()).collect();
+        let results = Results {
+            command: command_line(),
+            started_utc,
+            machine: machine(&data_dir(common)),
+            build: build(features, program.allocator),
+            rounds,
+            costs: costs.clone(),
+        };
+        keep(path, serde_json::to_string_pretty(&results).map_err(|e| e.to_string())? + "\n")?;
     }
     common.html.iter().try_for_each(|path| keep(path, deleted::page(&costs)))
+}
+
+/// Returns the command line, without the folder of the program.
+fn command_line() -> Vec<String> {
+    let mut arguments: Vec<String> = std::env::args().collect();
+    if let Some(program) = arguments.first_mut() {
+        *program = Path::new(program).file_name().unwrap_or_default().to_string_lossy().into_owned();
+    }
+    arguments
+}
+
+/// Measures one row at one depth, engine by engine, each with a new store.
+fn deleted_round(
+    common: &Common,
+    program: &Program,
+    row: &'static str,
+    depth: u64,
+) -> crate::engine::Result<Vec<deleted::Cost>> {
+    let mut costs = Vec::new();
+    for engine in engines(common, program)? {
+        let (kind, policy) = find(program.engines, &engine)?;
+        let config = EngineConfig { policy, ..tasks::plain(common) };
+        let dir = data_dir(common);
+        match deleted::measure(kind, &config, &dir, row, depth) {
+            Ok(cost) => costs.push(deleted::Cost { engine, ..cost }),
+            Err(why) if why.starts_with("it ") => note(&format!("{engine} {row}: {why}")),
+            Err(why) => return Err(format!("{engine} {row} {depth}: {why}")),
+        }
+        crate::measure::run::remove(&dir);
+    }
+    Ok(costs)
 }
 
 fn or_failed(result: crate::engine::Result<()>) -> Ended {

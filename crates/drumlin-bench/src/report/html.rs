@@ -49,7 +49,14 @@ pub fn begin(title: &str) -> String {
     out += "<meta name=\"viewport\" content=\"width=device-width\"><title>";
     out += &escape(title);
     out += "</title>\n<style>";
-    out += STYLE;
+    out += &style();
+    out += "</style></head><body>\n";
+    out
+}
+
+/// Returns the style of pages and plots.
+pub fn style() -> String {
+    let mut out = STYLE.to_owned();
     for number in 0..8 {
         let _ = write!(
             out,
@@ -57,7 +64,6 @@ pub fn begin(title: &str) -> String {
              .c{number}::before{{color:var(--c{number})}}"
         );
     }
-    out += "</style></head><body>\n";
     out
 }
 
