@@ -126,6 +126,16 @@ impl Publisher {
         Ok(())
     }
 
+    /// Ends `place` without publishing it or any commit behind it, because of `error`. Both happen in one step, so that
+    /// no other commit publishes the place in between.
+    pub(crate) fn abandon(&self, place: u64, error: Error) {
+        let mut queue = self.queue.lock();
+        queue.failed.get_or_insert(error);
+        let at = (place - queue.front) as usize;
+        queue.places[at].done = true;
+        self.moved.notify_all();
+    }
+
     /// Waits until every commit that already has a place has finished, successfully or not. Returns an error if one
     /// takes longer than a commit may.
     pub(crate) fn wait_ended(&self) -> Result<()> {
