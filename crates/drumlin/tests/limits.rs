@@ -467,6 +467,29 @@ fn none_is_promised_by_a_flush_and_not_before() {
 }
 
 #[test]
+fn unlogged_writes_that_a_close_loses_do_not_count_as_recovered() {
+    let mem = MemEnv::new(65);
+    let db = small(mem.env(), Path::new("/s"));
+    let keys = db.keyspace("k").expect("keyspace");
+    let logged = keys.put("logged", "1").expect("put");
+    let lost = keys.put_with("lost", "2", Durability::None).expect("put");
+    db.sync().expect("sync");
+    assert_eq!((db.visible_seq(), db.durable_seq()), (lost, logged));
+    drop(keys);
+    db.close().expect("close");
+    let db = small(mem.env(), Path::new("/s"));
+    assert_eq!((db.recovered_seq(), db.visible_seq()), (logged, logged));
+    let keys = db.keyspace("k").expect("keyspace");
+    assert_eq!(keys.get("lost").expect("get"), None);
+    let flushed = keys.put_with("flushed", "3", Durability::None).expect("put");
+    db.flush().expect("flush");
+    assert_eq!((flushed, db.durable_seq()), (logged + 1, flushed));
+    drop(keys);
+    db.close().expect("close");
+    assert_eq!(small(mem.env(), Path::new("/s")).recovered_seq(), flushed);
+}
+
+#[test]
 fn who_waits_for_a_flush_hears_that_it_fails() {
     /// Error code `EIO`.
     const IO_ERROR: i32 = 5;

@@ -403,13 +403,16 @@ impl Db {
         self.store.publisher.visible()
     }
 
-    /// Returns the last sequence number that would survive power loss, counting only logged writes: those with
-    /// `Durability::Buffered` or `Sync`.
+    /// Returns the last sequence number that would survive power loss: that of a logged write, with
+    /// `Durability::Buffered` or `Sync`, or of a flushed one. Of the writes before it, only unflushed ones with
+    /// `Durability::None` would be lost.
     pub fn durable_seq(&self) -> Seq {
         self.store.durable_seq()
     }
 
-    /// Returns the last sequence number that recovery found when the store was opened.
+    /// Returns the last sequence number that recovery found when the store was opened, in the log or in tables. Writes
+    /// with `Durability::None` that were not flushed are gone, even after a close, and do not count unless a later
+    /// write survived. The next commit gets the number after this one.
     pub fn recovered_seq(&self) -> Seq {
         self.store.recovered_seq
     }
