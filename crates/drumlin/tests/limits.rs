@@ -570,6 +570,48 @@ fn verify_reads_the_log() {
     assert!(report.findings.iter().any(|finding| *finding.file == *name), "{report:?}");
 }
 
+#[test]
+fn verify_finds_a_damaged_record_that_was_not_synced() {
+    let mem = MemEnv::new(66);
+    let db = small(mem.env(), Path::new("/s"));
+    let keys = db.keyspace("k").expect("keyspace");
+    for value in ["first", "second"] {
+        keys.put("k", value).expect("put");
+    }
+    let is_log = |path: &std::path::PathBuf| mem.kind_of(path) == Some(FileKind::Log);
+    let has = |bytes: &[u8]| bytes.windows(6).position(|window| window == b"second");
+    let mut logs = mem.files().into_iter().filter(is_log);
+    let log = logs.find(|log| mem.peek(log).as_deref().and_then(has).is_some()).expect("a log");
+    mem.patch(&log, has(&mem.peek(&log).expect("its bytes")).expect("a record") as u64, b"S");
+    let report = db.verify().expect("verified");
+    assert_eq!(report.findings.len(), 1, "{report:?}");
+}
+
+#[test]
+fn verify_without_file_descriptors_fails_and_finds_nothing() {
+    /// Error code `EMFILE`.
+    const TOO_MANY_FILES: i32 = 24;
+    let mem = MemEnv::new(67);
+    let db = small(mem.env(), Path::new("/s"));
+    let keys = db.keyspace_with("k", TINY).expect("keyspace");
+    for i in 0..500u32 {
+        keys.put(i.to_be_bytes(), [3u8; 50]).expect("put");
+    }
+    db.compact().expect("compact");
+    drop(keys);
+    db.close().expect("close");
+    let db = small(mem.env(), Path::new("/s"));
+    for kind in [FileKind::Table, FileKind::Log, FileKind::Manifest] {
+        let (op, effect) = (Some(Op::Open), Effect::Fail(TOO_MANY_FILES));
+        mem.inject(Fault { op, kind: Some(kind), when: When::From(0), effect });
+        let error = db.verify().expect_err("no file can be opened");
+        assert_eq!(error.kind(), ErrorKind::TooManyFiles, "{error}");
+        assert!(error.to_string().contains("RLIMIT_NOFILE"), "{error}");
+        mem.clear_faults();
+    }
+    assert_eq!(db.verify().expect("verified").findings, vec![]);
+}
+
 /// Merge operator that adds, with or without partial merges.
 struct Adds {
     joins: bool,

@@ -529,7 +529,8 @@ impl Db {
     /// manifest, and the order of versions between levels.
     ///
     /// It reads every table about twice, the manifest, and the log records that recovery would read. Reads and writes
-    /// go on meanwhile. Damage is not an error of the call: the report lists it.
+    /// go on meanwhile. The log keeps its segments as long as they are read, and writes that begin meanwhile are not
+    /// checked. Damage is not an error of the call: the report lists it.
     ///
     /// ```
     /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
@@ -542,7 +543,9 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// `Closed`.
+    /// - `Closed`.
+    /// - `TooManyFiles`: a file could not be opened, since the process or the system has no file descriptors left. The
+    ///   error names the limit. Nothing is known about the files that were not read.
     pub fn verify(&self) -> Result<VerifyReport> {
         self.store.verify()
     }
