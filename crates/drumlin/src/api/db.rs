@@ -232,8 +232,12 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// - `InvalidArgument`: the name is empty or too long.
-    /// - `ReadOnly`, `Poisoned`, `NoSpace`, `Io`: the keyspace does not exist and cannot be created.
+    /// - `InvalidArgument`: the keyspace does not exist, and its name is empty or too long, or no keyspace ids are left.
+    /// - `InvalidOption`: the keyspace does not exist, and the name of its merge operator is empty or too long.
+    /// - `NoSpace`, `TooManyFiles`: the keyspace does not exist and cannot be created now. Nothing changes.
+    /// - `ReadOnly`, `Poisoned`: the keyspace does not exist and cannot be created.
+    /// - `Io`: writing the manifest failed. Whether the keyspace exists is unknown until the next open; writes fail from
+    ///   now on.
     /// - `Closed`: the store was closed.
     pub fn keyspace(&self, name: &str) -> Result<Keyspace> {
         self.keyspace_with(name, &[])
@@ -255,7 +259,8 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Db::keyspace`], and `InvalidOption`, which names the option, the value and the bounds.
+    /// Those of [`Db::keyspace`], and `InvalidOption`, which names the option, the value and the bounds. If the keyspace
+    /// exists and options are given, those of [`Keyspace::set_option`].
     pub fn keyspace_with(&self, name: &str, options: &[(&str, &str)]) -> Result<Keyspace> {
         let wanted: Vec<(String, String)> =
             options.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
@@ -315,7 +320,12 @@ impl Db {
     /// # Errors
     /// - `InvalidArgument`: there is no such keyspace.
     /// - `NoSpace`: the disk has no space for the manifest edit; the keyspace stays.
-    /// - `ReadOnly`, `Poisoned`, `Io`, `Closed`.
+    /// - `TooManyFiles`: a file could not be opened; the keyspace stays.
+    /// - `Bug`: a write has been running for over 60 s; the keyspace stays.
+    /// - `ReadOnly`, `Closed`.
+    /// - `Poisoned`: the store accepts no writes, or the log could not be made durable.
+    /// - `Io`: writing the manifest failed. Whether the keyspace exists is unknown until the next open; writes fail from
+    ///   now on.
     pub fn drop_keyspace(&self, name: &str) -> Result<()> {
         self.store.drop_keyspace(name)
     }
@@ -586,7 +596,7 @@ impl Db {
     /// # Errors
     /// - `InvalidOption`: names the option, the value and the bounds, or says that only [`Builder::set`] can set it.
     ///   Nothing changes.
-    /// - `NoSpace`: the disk has no space for the change. Nothing changes.
+    /// - `NoSpace`, `TooManyFiles`: the change cannot be written now. Nothing changes.
     /// - `ReadOnly`, `Poisoned`, `Closed`. `Io`: writing the manifest failed; writes fail from now on.
     pub fn set_option(&self, name: &str, value: &str) -> Result<()> {
         self.store.set_option(name, value)
