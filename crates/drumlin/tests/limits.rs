@@ -467,6 +467,29 @@ fn none_is_promised_by_a_flush_and_not_before() {
 }
 
 #[test]
+fn unlogged_writes_that_a_close_loses_do_not_count_as_recovered() {
+    let mem = MemEnv::new(65);
+    let db = small(mem.env(), Path::new("/s"));
+    let keys = db.keyspace("k").expect("keyspace");
+    let logged = keys.put("logged", "1").expect("put");
+    let lost = keys.put_with("lost", "2", Durability::None).expect("put");
+    db.sync().expect("sync");
+    assert_eq!((db.visible_seq(), db.durable_seq()), (lost, logged));
+    drop(keys);
+    db.close().expect("close");
+    let db = small(mem.env(), Path::new("/s"));
+    assert_eq!((db.recovered_seq(), db.visible_seq()), (logged, logged));
+    let keys = db.keyspace("k").expect("keyspace");
+    assert_eq!(keys.get("lost").expect("get"), None);
+    let flushed = keys.put_with("flushed", "3", Durability::None).expect("put");
+    db.flush().expect("flush");
+    assert_eq!((flushed, db.durable_seq()), (logged + 1, flushed));
+    drop(keys);
+    db.close().expect("close");
+    assert_eq!(small(mem.env(), Path::new("/s")).recovered_seq(), flushed);
+}
+
+#[test]
 fn who_waits_for_a_flush_hears_that_it_fails() {
     /// Error code `EIO`.
     const IO_ERROR: i32 = 5;
@@ -489,6 +512,45 @@ fn who_waits_for_a_flush_hears_that_it_fails() {
 }
 
 #[test]
+fn a_keyspace_whose_flushes_fail_holds_back_no_other() {
+    let mem = MemEnv::new(63);
+    let builder = Db::builder("/s").env(mem.env()).merge_operator("n", Arc::new(Divides(false)));
+    let db = builder.open().expect("open");
+    let (numbers, others) = (db.keyspace("n").expect("keyspace"), db.keyspace("o").expect("keyspace"));
+    numbers.put("k", "1").expect("put");
+    numbers.merge("k", "").expect("merge");
+    others.put("a", "1").expect("put");
+    assert_eq!(numbers.flush().expect_err("it divides by zero").kind(), ErrorKind::Bug);
+    others.flush().expect("only the other keyspace fails");
+    others.put("b", "2").expect("put");
+    others.compact::<&str>(..).expect("only the other keyspace fails");
+    for result in [db.flush(), db.wait_idle()] {
+        assert_eq!(result.expect_err("both keyspaces are waited for").kind(), ErrorKind::Bug);
+    }
+    db.drop_keyspace("n").expect("drop");
+    db.flush().expect("nothing fails any more");
+    db.wait_idle().expect("idle");
+}
+
+#[test]
+fn flushes_that_succeed_at_last_fail_nobody() {
+    /// Error code `EIO`.
+    const IO_ERROR: i32 = 5;
+    let mem = MemEnv::new(64);
+    let db = Db::builder("/s").env(mem.env()).open().expect("open");
+    for name in ["a", "b", "c", "d"] {
+        db.keyspace(name).expect("keyspace").put("k", "v").expect("put");
+    }
+    for n in [0, 2, 4] {
+        let (op, kind, effect) = (Some(Op::Create), Some(FileKind::Table), Effect::Fail(IO_ERROR));
+        mem.inject(Fault { op, kind, when: When::Nth(n), effect });
+    }
+    db.flush().expect("each flush was repeated, and succeeded");
+    assert_eq!(db.metrics().background_errors, 3);
+    db.wait_idle().expect("idle");
+}
+
+#[test]
 fn verify_reads_the_log() {
     let mem = MemEnv::new(10);
     let db = Db::builder("/store").env(mem.env()).open().expect("the store opens");
@@ -506,6 +568,48 @@ fn verify_reads_the_log() {
     let report = db.verify().expect("verified");
     let name = log.file_name().expect("a name").to_string_lossy();
     assert!(report.findings.iter().any(|finding| *finding.file == *name), "{report:?}");
+}
+
+#[test]
+fn verify_finds_a_damaged_record_that_was_not_synced() {
+    let mem = MemEnv::new(66);
+    let db = small(mem.env(), Path::new("/s"));
+    let keys = db.keyspace("k").expect("keyspace");
+    for value in ["first", "second"] {
+        keys.put("k", value).expect("put");
+    }
+    let is_log = |path: &std::path::PathBuf| mem.kind_of(path) == Some(FileKind::Log);
+    let has = |bytes: &[u8]| bytes.windows(6).position(|window| window == b"second");
+    let mut logs = mem.files().into_iter().filter(is_log);
+    let log = logs.find(|log| mem.peek(log).as_deref().and_then(has).is_some()).expect("a log");
+    mem.patch(&log, has(&mem.peek(&log).expect("its bytes")).expect("a record") as u64, b"S");
+    let report = db.verify().expect("verified");
+    assert_eq!(report.findings.len(), 1, "{report:?}");
+}
+
+#[test]
+fn verify_without_file_descriptors_fails_and_finds_nothing() {
+    /// Error code `EMFILE`.
+    const TOO_MANY_FILES: i32 = 24;
+    let mem = MemEnv::new(67);
+    let db = small(mem.env(), Path::new("/s"));
+    let keys = db.keyspace_with("k", TINY).expect("keyspace");
+    for i in 0..500u32 {
+        keys.put(i.to_be_bytes(), [3u8; 50]).expect("put");
+    }
+    db.compact().expect("compact");
+    drop(keys);
+    db.close().expect("close");
+    let db = small(mem.env(), Path::new("/s"));
+    for kind in [FileKind::Table, FileKind::Log, FileKind::Manifest] {
+        let (op, effect) = (Some(Op::Open), Effect::Fail(TOO_MANY_FILES));
+        mem.inject(Fault { op, kind: Some(kind), when: When::From(0), effect });
+        let error = db.verify().expect_err("no file can be opened");
+        assert_eq!(error.kind(), ErrorKind::TooManyFiles, "{error}");
+        assert!(error.to_string().contains("RLIMIT_NOFILE"), "{error}");
+        mem.clear_faults();
+    }
+    assert_eq!(db.verify().expect("verified").findings, vec![]);
 }
 
 /// Merge operator that adds, with or without partial merges.

@@ -456,6 +456,31 @@ fn values_larger_than_the_memory_budget_now_allows_are_saved() {
     assert_eq!(value.len(), 10 << 20);
 }
 
+/// The limits of the old store hold for the new one, and not for the repair that writes it.
+#[test]
+fn limits_on_disk_space_and_time_do_not_fail_a_repair() {
+    let mem = MemEnv::new(47);
+    let db = open(&mem, STORE).expect("open");
+    let keys = db.keyspace_with("k", &[("compression", "none")]).expect("keyspace");
+    for number in 0..3000u32 {
+        keys.put(number.to_be_bytes(), [number as u8; 1000]).expect("put");
+    }
+    let limits = [("disk_budget", "1MiB"), ("background_rate", "1MiB"), ("write_timeout_ms", "1")];
+    limits.iter().for_each(|(name, value)| db.set_option(name, value).expect("a live option"));
+    let truth = content(&db);
+    drop(keys);
+    let _ = db.close();
+    let (report, found) = repaired(&mem);
+    assert!(report.findings.is_empty(), "{:?}", report.findings);
+    assert!(found == truth, "entries were lost");
+    let db = open(&mem, TARGET).expect("open");
+    for (name, value) in limits {
+        let options = db.options();
+        let (_, kept) = options.iter().find(|(option, _)| *option == name).expect("an option");
+        assert!(kept.starts_with(value), "{name} = {kept}");
+    }
+}
+
 #[test]
 fn the_name_of_the_merge_operator_is_saved() {
     let mem = MemEnv::new(43);

@@ -233,8 +233,12 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// - `InvalidArgument`: the name is empty or too long.
-    /// - `ReadOnly`, `Poisoned`, `NoSpace`, `Io`: the keyspace does not exist and cannot be created.
+    /// - `InvalidArgument`: the keyspace does not exist, and its name is empty or too long, or no keyspace ids are left.
+    /// - `InvalidOption`: the keyspace does not exist, and the name of its merge operator is empty or too long.
+    /// - `NoSpace`, `TooManyFiles`: the keyspace does not exist and cannot be created now. Nothing changes.
+    /// - `ReadOnly`, `Poisoned`: the keyspace does not exist and cannot be created.
+    /// - `Io`: writing the manifest failed. Whether the keyspace exists is unknown until the next open; writes fail from
+    ///   now on.
     /// - `Closed`: the store was closed.
     pub fn keyspace(&self, name: &str) -> Result<Keyspace> {
         self.keyspace_with(name, &[])
@@ -256,7 +260,8 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Db::keyspace`], and `InvalidOption`, which names the option, the value and the bounds.
+    /// Those of [`Db::keyspace`], and `InvalidOption`, which names the option, the value and the bounds. If the keyspace
+    /// exists and options are given, those of [`Keyspace::set_option`].
     pub fn keyspace_with(&self, name: &str, options: &[(&str, &str)]) -> Result<Keyspace> {
         let wanted: Vec<(String, String)> =
             options.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
@@ -316,7 +321,12 @@ impl Db {
     /// # Errors
     /// - `InvalidArgument`: there is no such keyspace.
     /// - `NoSpace`: the disk has no space for the manifest edit; the keyspace stays.
-    /// - `ReadOnly`, `Poisoned`, `Io`, `Closed`.
+    /// - `TooManyFiles`: a file could not be opened; the keyspace stays.
+    /// - `Bug`: a write has been running for over 60 s; the keyspace stays.
+    /// - `ReadOnly`, `Closed`.
+    /// - `Poisoned`: the store accepts no writes, or the log could not be made durable.
+    /// - `Io`: writing the manifest failed. Whether the keyspace exists is unknown until the next open; writes fail from
+    ///   now on.
     pub fn drop_keyspace(&self, name: &str) -> Result<()> {
         self.store.drop_keyspace(name)
     }
@@ -404,13 +414,16 @@ impl Db {
         self.store.publisher.visible()
     }
 
-    /// Returns the last sequence number that would survive power loss, counting only logged writes: those with
-    /// `Durability::Buffered` or `Sync`.
+    /// Returns the last sequence number that would survive power loss: that of a logged write, with
+    /// `Durability::Buffered` or `Sync`, or of a flushed one. Of the writes before it, only unflushed ones with
+    /// `Durability::None` would be lost.
     pub fn durable_seq(&self) -> Seq {
         self.store.durable_seq()
     }
 
-    /// Returns the last sequence number that recovery found when the store was opened.
+    /// Returns the last sequence number that recovery found when the store was opened, in the log or in tables. Writes
+    /// with `Durability::None` that were not flushed are gone, even after a close, and do not count unless a later
+    /// write survived. The next commit gets the number after this one.
     pub fn recovered_seq(&self) -> Seq {
         self.store.recovered_seq
     }
@@ -527,7 +540,8 @@ impl Db {
     /// manifest, and the order of versions between levels.
     ///
     /// It reads every table about twice, the manifest, and the log records that recovery would read. Reads and writes
-    /// go on meanwhile. Damage is not an error of the call: the report lists it.
+    /// go on meanwhile. The log keeps its segments as long as they are read, and writes that begin meanwhile are not
+    /// checked. Damage is not an error of the call: the report lists it.
     ///
     /// ```
     /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
@@ -540,7 +554,9 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// `Closed`.
+    /// - `Closed`.
+    /// - `TooManyFiles`: a file could not be opened, since the process or the system has no file descriptors left. The
+    ///   error names the limit. Nothing is known about the files that were not read.
     pub fn verify(&self) -> Result<VerifyReport> {
         self.store.verify()
     }
@@ -581,7 +597,7 @@ impl Db {
     /// # Errors
     /// - `InvalidOption`: names the option, the value and the bounds, or says that only [`Builder::set`] can set it.
     ///   Nothing changes.
-    /// - `NoSpace`: the disk has no space for the change. Nothing changes.
+    /// - `NoSpace`, `TooManyFiles`: the change cannot be written now. Nothing changes.
     /// - `ReadOnly`, `Poisoned`, `Closed`. `Io`: writing the manifest failed; writes fail from now on.
     pub fn set_option(&self, name: &str, value: &str) -> Result<()> {
         self.store.set_option(name, value)

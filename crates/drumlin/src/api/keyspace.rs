@@ -451,7 +451,7 @@ impl Keyspace {
     ///
     /// # Errors
     /// - `InvalidOption`: names the option, the value and the bounds. Nothing changes.
-    /// - `NoSpace`: the disk has no space for the change. Nothing changes.
+    /// - `NoSpace`, `TooManyFiles`: the change cannot be written now. Nothing changes.
     /// - `InvalidArgument`: the keyspace was dropped.
     /// - `ReadOnly`, `Poisoned`, `Closed`. `Io`: writing the manifest failed; writes fail from now on.
     pub fn set_option(&self, name: &str, value: &str) -> Result<()> {

@@ -12,6 +12,7 @@ use crate::options::Adaptation;
 use crate::version::ManifestWriter;
 use drumlin_env::sync::{Arc, atomic};
 use drumlin_format::manifest::Change;
+use drumlin_policy::pace::{Admission, admission};
 use drumlin_policy::schedule::{FoldCosts, Numbers, project};
 use drumlin_types::contract::{
     CompactionPolicy, FileState, LevelDesign, Outcome, Pace, PaceScope, PieceId, Place, Plan, PlanResult,
@@ -338,6 +339,13 @@ impl KeyspaceControl {
         let Some(pace) = &self.pace else { return 0.0 };
         let runs = self.paced_runs(pace);
         if runs >= pace.slow.min(NEAR_STOP * pace.stop) { runs / pace.stop.max(1.0) } else { 0.0 }
+    }
+
+    /// Returns whether the runs of the keyspace slow the writers.
+    pub(crate) fn slows_writers(&self) -> bool {
+        // Whether they do depends on the number of runs alone. The speed only says how much.
+        let admits = |pace: &Pace| admission(pace, self.paced_runs(pace), 1.0);
+        self.pace.as_ref().is_some_and(|pace| !matches!(admits(pace), Admission::Open))
     }
 
     /// Returns whether writers are slowed while a slot may be idle, or are about to be stopped whatever the slots do.

@@ -9,10 +9,12 @@
 //!    this flush is installed, and the log may lose them.
 //! 4. Install files, flushed sequence number and log floor in one edit. Log segments below the floor are recycled once
 //!    the edit is durable.
+//!
+//! After a failure the keyspace rests for a second. Meanwhile the lane flushes other keyspaces.
 
 use crate::background::{Lane, Step};
 use crate::base::cursor::Cursor;
-use crate::base::error::{ErrorKind, Result};
+use crate::base::error::{Error, ErrorKind, Result};
 use crate::base::rangedel::Fragmented;
 use crate::base::snapshots::Readers;
 use crate::compaction::claims::Flight;
@@ -29,8 +31,8 @@ use drumlin_env::sync::{Arc, Mutex, atomic};
 use drumlin_format::manifest::MAX_CHANGES;
 use drumlin_types::contract::legal::DropGuard;
 use drumlin_types::contract::{FileState, Outcome};
-use drumlin_types::{Key, KeyRange, Seq, TableId};
-use std::collections::BTreeSet;
+use drumlin_types::{Key, KeyRange, KeyspaceId, Seq, TableId};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A running flush.
 struct FlushJob {
@@ -44,43 +46,71 @@ struct FlushJob {
 pub(crate) struct FlushLane {
     store: Arc<Store>,
     job: Mutex<Option<FlushJob>>,
-    rest_until: Mutex<u64>,
+    /// Keyspaces whose last flush failed, with the monotonic time of the next attempt.
+    resting: Mutex<BTreeMap<KeyspaceId, u64>>,
 }
 
-/// Pause after a failed flush, in microseconds.
+/// Why a flush of a keyspace failed.
+struct Failed {
+    keyspace: Arc<KeyspaceState>,
+    error: Error,
+}
+
+/// Pause after a failed flush, in microseconds. Flushes of other keyspaces go on meanwhile.
 const RETRY: u64 = 1_000_000;
 
 impl FlushLane {
     pub(crate) fn new(store: Arc<Store>) -> FlushLane {
-        FlushLane { store, job: Mutex::new(None), rest_until: Mutex::new(0) }
+        FlushLane { store, job: Mutex::default(), resting: Mutex::default() }
     }
 
-    fn try_step(&self) -> Result<Step> {
+    fn try_step(&self) -> Result<Step, Failed> {
         let mut slot = self.job.lock();
-        let Some(mut job) = slot.take() else {
-            self.store.health.check_poison()?;
+        let Some(job) = slot.take() else {
+            if self.store.health.is_poisoned() {
+                return Ok(Step::Idle);
+            }
             *slot = self.begin()?;
-            return Ok(if slot.is_some() { Step::More } else { Step::Idle });
+            return Ok(if slot.is_some() { Step::More } else { self.rest() });
         };
+        let keyspace = job.keyspace.clone();
+        *slot = self.go_on(job).map_err(|error| Failed { keyspace, error })?;
+        Ok(Step::More)
+    }
+
+    /// Makes a step of `job`. Returns it unless it is done.
+    fn go_on(&self, mut job: FlushJob) -> Result<Option<FlushJob>> {
         let merge = job.merge.as_mut().expect("a running job has its merge");
         let before = merge.bytes_written();
         let progress = self.store.step_merge(merge)?;
         // A flush never waits for the rate limit. The bytes that it writes are charged to the compactions.
         self.store.pace.background.pay(merge.bytes_written().saturating_sub(before), self.store.files.now());
         if progress != Progress::Done {
-            *slot = Some(job);
-            return Ok(Step::More);
+            return Ok(Some(job));
         }
         let result = job.merge.take().expect("just stepped").into_result();
         self.store.install_flush(&job.keyspace, &job.memtables, job.max_seq, result)?;
         self.store.background.progressed();
-        Ok(Step::More)
+        Ok(None)
     }
 
-    /// Starts the next flush, for the keyspace whose oldest sealed memtable reaches furthest back in the log. Small
-    /// memtables that were sealed during the previous flush are flushed together: one run for all of them costs as many
-    /// syncs as one run for each.
-    fn begin(&self) -> Result<Option<FlushJob>> {
+    /// Returns the step of a lane without a job: it waits for the keyspaces that rest.
+    fn rest(&self) -> Step {
+        self.resting.lock().values().min().map_or(Step::Idle, |until| Step::Until(*until))
+    }
+
+    /// Returns the keyspaces whose next attempt is not due yet.
+    fn still_resting(&self) -> BTreeSet<KeyspaceId> {
+        let now = self.store.files.now();
+        let mut resting = self.resting.lock();
+        resting.retain(|_, until| *until > now);
+        resting.keys().copied().collect()
+    }
+
+    /// Starts the next flush, for the keyspace whose oldest sealed memtable reaches furthest back in the log, among
+    /// those that do not rest after a failure. Small memtables that were sealed during the previous flush are flushed
+    /// together: one run for all of them costs as many syncs as one run for each.
+    fn begin(&self) -> Result<Option<FlushJob>, Failed> {
         let store = &self.store;
         store.relieve_log();
         let visible = store.publisher.visible();
@@ -92,7 +122,8 @@ impl FlushLane {
         let visible = if control.is_some() { visible } else { store.publisher.visible() };
         let ready = |m: &Memtable| m.is_complete() && m.max_seq() <= visible && m.max_seq() <= ceiling;
         let mut chosen: Option<(u64, Arc<KeyspaceState>)> = None;
-        for keyspace in store.keyspaces().iter() {
+        let resting = self.still_resting();
+        for keyspace in store.keyspaces().iter().filter(|keyspace| !resting.contains(&keyspace.id)) {
             let view = keyspace.view();
             let next = if drumlin_types::bug!("E11") { view.sealed.first() } else { view.sealed.last() };
             let Some(oldest) = next.filter(|m| ready(m)) else { continue };
@@ -110,9 +141,9 @@ impl FlushLane {
         if memtables.len() > 1 && store.check_room_to_flush(&memtables).is_err() {
             memtables.truncate(1);
         }
-        store.check_room_to_flush(&memtables)?;
-        let job = flush_job(store, keyspace, memtables, &view.tree)?;
-        Ok(Some(job))
+        let room = store.check_room_to_flush(&memtables);
+        let job = room.and_then(|()| flush_job(store, keyspace.clone(), memtables, &view.tree));
+        job.map(Some).map_err(|error| Failed { keyspace, error })
     }
 }
 
@@ -167,20 +198,15 @@ impl Lane for FlushLane {
     }
 
     fn step(&self) -> Step {
-        let until = *self.rest_until.lock();
         let now = self.store.files.now();
-        if until > now {
-            return Step::Until(until);
-        }
         match self.try_step() {
             Ok(step) => step,
-            Err(error) if error.kind() == ErrorKind::Poisoned => Step::Idle,
-            Err(error) => {
-                self.job.lock().take();
-                self.store.health.flush_failed(&error);
+            Err(Failed { error, .. }) if error.kind() == ErrorKind::Poisoned => Step::Idle,
+            Err(Failed { keyspace, error }) => {
+                self.resting.lock().insert(keyspace.id, now + RETRY);
+                self.store.health.flush_failed(&keyspace, &error);
                 self.store.background_failed("flush", &error);
-                *self.rest_until.lock() = now + RETRY;
-                Step::Until(now + RETRY)
+                Step::More
             }
         }
     }
@@ -257,6 +283,7 @@ impl Store {
             (entry.due, entry.flushed) = (true, true);
             entry.policy.observe(&Outcome::Flushed { bytes, entries: result.counts.written });
         }
+        keyspace.flushes.succeeded();
         self.health.disk_full.store(false, atomic::Ordering::Release);
         self.share_memory();
         self.metrics.flushed(&result.counts, bytes);

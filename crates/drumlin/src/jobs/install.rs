@@ -180,7 +180,6 @@ impl Store {
             }
             self.held.lock().insert(id, finished);
         }
-        self.health.merge_succeeded();
         self.install_ready(&keyspace);
     }
 
@@ -297,6 +296,7 @@ impl Store {
         let result = &mut finished.result;
         let next = self.commit_edit(control, keyspace, &step, || result.outputs.installed())?;
         keyspace.install(next, &[]);
+        keyspace.merges.succeeded();
         let bytes_out: u64 = outputs.files.iter().map(|f| f.table.len).sum();
         let dropped = finished.result.counts.dropped();
         if let Some(entry) = control.keyspace(keyspace) {
@@ -349,6 +349,7 @@ impl Store {
         let step = TreeStep { tree: &tree, edit: &outputs.edit, flushed: &[], more: &[] };
         let next = self.commit_edit(control, keyspace, &step, || {})?;
         keyspace.install(next, &[]);
+        keyspace.merges.succeeded();
         if let Some(entry) = control.keyspace(keyspace) {
             entry.flight.installed(piece.id, &outputs.tables(), 0, 0);
             entry.due = true;
@@ -373,7 +374,7 @@ impl Store {
         self.background_failed("merge", error);
         let retry = matches!(error.kind(), ErrorKind::NoSpace | ErrorKind::TooManyFiles | ErrorKind::Io);
         if retry {
-            self.health.merge_failed(error);
+            self.health.merge_failed(keyspace, error);
         }
         let is_named = |table: &&TableId| error.path() == Some(self.files.table_path(**table).as_path());
         let damaged: Vec<TableId> = match error.kind() {

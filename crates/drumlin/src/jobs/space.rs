@@ -97,7 +97,7 @@ impl Store {
     /// Forgets that jobs lacked disk space, so that they check again.
     pub(crate) fn look_for_room(&self) {
         self.health.space_freed();
-        self.health.merge_succeeded();
+        self.keyspaces().iter().for_each(|keyspace| keyspace.merges.space_freed());
         self.control.lock().shortage = None;
     }
 }

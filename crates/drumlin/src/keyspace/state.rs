@@ -4,6 +4,7 @@
 //! replaced as a whole; readers load it without a lock. Every replacement happens under the keyspace's own `update`
 //! lock, the innermost lock of the store.
 
+use super::failures::Failures;
 use crate::base::error::{Error, ErrorKind, Result};
 use crate::base::merge_operator::{MergeOperator, Operator};
 use crate::base::resolve::Resolver;
@@ -58,6 +59,10 @@ pub(crate) struct KeyspaceState {
     pub(crate) search_changed: atomic::AtomicBool,
     /// Dead spans: key ranges that scans found empty.
     pub(crate) dead: Arc<DeadSpans>,
+    /// Consecutive failures of flushes.
+    pub(crate) flushes: Failures,
+    /// Consecutive failures of compactions for a temporary reason.
+    pub(crate) merges: Failures,
     view: ArcSwap<View>,
     update: Mutex<()>,
     dropped: atomic::AtomicBool,
@@ -101,6 +106,8 @@ impl KeyspaceState {
             meter,
             search_changed: atomic::AtomicBool::new(false),
             dead: Arc::new(DeadSpans::new()),
+            flushes: Failures::default(),
+            merges: Failures::default(),
             view: ArcSwap::from_pointee(View::new(active, Vec::new(), Arc::new(tree))),
             update: Mutex::new(()),
             dropped: atomic::AtomicBool::new(false),

@@ -17,7 +17,7 @@ pub(super) fn commits_are_published_in_order() {
             let (seq, place) = {
                 let mut last = lane.lock();
                 *last += 1;
-                (*last, publisher.enter(Published { seq: *last, log_end: *last }))
+                (*last, publisher.enter(Published { seq: *last, logged: *last, log_end: *last }))
             };
             ended.fetch_or(1 << seq, Ordering::SeqCst);
             publisher.finish(place).expect("no commit fails");

@@ -169,22 +169,18 @@ impl Store {
     ) -> Result<u64> {
         let began = self.files.now();
         self.background.wake();
-        let failed = self.health.failed_flushes();
+        let since = self.health.last_failure();
         let result = self.background.wait_at_most(patience.limit, what, || {
             if free() {
                 return Ok(true);
             }
             self.health.check_poison()?;
-            self.health.check_flushes(failed)?;
-            if reason == StallReason::Memory && self.health.disk_full.load(atomic::Ordering::Acquire) {
-                return Err(Error::new(
-                    ErrorKind::NoSpace,
-                    "memtables are full and the disk has no room to flush them",
-                ));
-            }
-            if reason == StallReason::Runs {
-                self.health.check_merges()?;
-                self.check_room_to_merge()?;
+            match reason {
+                StallReason::Memory => self.check_memory_frees(since)?,
+                StallReason::Runs => {
+                    self.check_slowing_merges()?;
+                    self.check_room_to_merge()?;
+                }
             }
             patience.check(self.files.now(), what)?;
             Ok(false)
@@ -192,6 +188,23 @@ impl Store {
         let micros = self.files.now().saturating_sub(began);
         self.count_stall(reason, micros);
         result.map(|()| micros)
+    }
+
+    /// Returns an error if no flush that began since failure number `since` can free memory.
+    fn check_memory_frees(&self, since: u64) -> Result<()> {
+        self.check_flushes(since)?;
+        if self.health.disk_full.load(atomic::Ordering::Acquire) {
+            let what = "memtables are full and the disk has no room to flush them";
+            return Err(Error::new(ErrorKind::NoSpace, what));
+        }
+        Ok(())
+    }
+
+    /// Returns an error if compactions fail in a keyspace whose runs slow the writers.
+    fn check_slowing_merges(&self) -> Result<()> {
+        let control = self.control.lock();
+        let mut slowing = control.keyspaces.iter().filter(|entry| entry.slows_writers());
+        slowing.try_for_each(|entry| entry.state.merges.check(0))
     }
 
     fn count_stall(&self, reason: StallReason, micros: u64) {
@@ -239,7 +252,9 @@ mod tests {
     use super::*;
     use crate::api::db::Db;
     use crate::compaction::control::Shortage;
+    use crate::keyspace::KeyspaceState;
     use drumlin_env::MemEnv;
+    use drumlin_types::contract::{Pace, PaceScope};
 
     #[test]
     fn a_slowed_writer_waits_no_longer_than_it_may() {
@@ -263,6 +278,25 @@ mod tests {
         assert_eq!((metrics.stalls_runs, metrics.stall_micros_runs / 100_000), (3, 30));
         store.pace.writers.set_rate(OPEN);
         assert_eq!(store.admit(10_000, false).expect("nobody is slowed any more").1, 0);
+    }
+
+    #[test]
+    fn a_slowed_writer_hears_only_of_the_compactions_that_slow_it() {
+        let mem = MemEnv::new(7);
+        let db = Db::builder("/s").env(mem.env()).open().expect("open");
+        let [slow, other] = ["slow", "other"].map(|name| db.keyspace(name).expect("keyspace"));
+        let store = slow.store.clone();
+        let fail = |keyspace: &KeyspaceState| {
+            (0..3).for_each(|_| store.health.merge_failed(keyspace, &Error::new(ErrorKind::Io, "a disk")));
+        };
+        let stop = Pace { hard_stop: true, ..Pace::free(PaceScope::All, 0.0) };
+        store.control.lock().keyspace(&slow.state).expect("its control").pace = Some(stop);
+        fail(&other.state);
+        store.check_slowing_merges().expect("no compaction failed that the writer waits for");
+        fail(&slow.state);
+        assert_eq!(store.check_slowing_merges().expect_err("they fail").kind(), ErrorKind::Io);
+        slow.state.merges.succeeded();
+        store.check_slowing_merges().expect("the failure is overcome");
     }
 
     #[test]

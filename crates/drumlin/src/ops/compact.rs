@@ -24,6 +24,7 @@ impl Store {
             id
         };
         self.background.wake();
+        let since = self.health.last_failure();
         let ended = self.background.wait("a manual compaction waits for its pieces", || {
             self.health.check_poison()?;
             let mut control = self.control.lock();
@@ -34,7 +35,7 @@ impl Store {
                 return ended.map(|()| true);
             }
             drop(control);
-            self.health.check_merges()?;
+            keyspace.merges.check(since)?;
             self.check_room_to_merge().map(|()| false)
         });
         if ended.is_err()
@@ -58,20 +59,26 @@ impl Store {
             control.keyspaces.iter_mut().filter(|entry| entry.due).for_each(KeyspaceControl::ask_soon);
         }
         self.background.wake();
-        let failed = self.health.failed_flushes();
+        let since = self.health.last_failure();
         let ended = self.background.wait("the store is not idle", || {
             self.health.check_poison()?;
-            self.health.check_flushes(failed)?;
             self.check_room_to_merge()?;
-            if self.keyspaces().iter().any(|k| !k.peek().sealed.is_empty()) {
+            let mut is_flushed = true;
+            for keyspace in self.keyspaces().iter().filter(|k| !k.peek().sealed.is_empty()) {
+                keyspace.flushes.check(since)?;
+                is_flushed = false;
+            }
+            if !is_flushed {
                 return Ok(false);
             }
             // A compaction of a keyspace that was dropped meanwhile still holds tables.
-            let is_quiet = self.control.lock().keyspaces.iter().all(KeyspaceControl::is_quiet)
-                && !self.costs.running.is_any();
-            if !is_quiet {
-                self.health.check_merges()?;
+            let control = self.control.lock();
+            let mut is_quiet = !self.costs.running.is_any();
+            for entry in control.keyspaces.iter().filter(|entry| !entry.is_quiet()) {
+                entry.state.merges.check(since)?;
+                is_quiet = false;
             }
+            drop(control);
             Ok(is_quiet && self.files.obsolete.is_empty())
         });
         self.control.lock().idle_waiters -= 1;

@@ -1,10 +1,10 @@
 //! Manual flush: seals memtables and waits until the flush lane has written them.
 
-use crate::base::error::{Error, ErrorKind, Result};
+use crate::base::error::Result;
 use crate::keyspace::KeyspaceState;
 use crate::memtable::Memtable;
 use crate::store::Store;
-use drumlin_env::sync::{Arc, atomic};
+use drumlin_env::sync::Arc;
 
 impl Store {
     /// Flushes the memtables of one keyspace, or of all keyspaces, and waits until they are in tables.
@@ -43,25 +43,35 @@ impl Store {
         keyspaces.iter().flat_map(of).collect()
     }
 
+    /// Waits until `pending` are in tables. Fails only if flushes of their keyspaces fail.
     pub(crate) fn wait_flushed(&self, pending: &[(Arc<KeyspaceState>, Arc<Memtable>)]) -> Result<()> {
         self.background.wake();
-        let failed = self.health.failed_flushes();
+        let since = self.health.last_failure();
         self.background.wait("flush waits for its memtables", || {
             self.health.check_poison()?;
             let waiting = |(k, m): &(Arc<KeyspaceState>, Arc<Memtable>)| {
                 k.view().sealed.iter().any(|s| Arc::ptr_eq(s, m))
             };
-            if !pending.iter().any(waiting) {
-                return Ok(true);
+            let mut is_over = true;
+            for (keyspace, _) in pending.iter().filter(|sealed| waiting(sealed)) {
+                keyspace.flushes.check(since)?;
+                keyspace.flushes.check_space(since)?;
+                is_over = false;
             }
-            self.health.check_flushes(failed)?;
-            if self.health.disk_full.load(atomic::Ordering::Acquire) {
-                return Err(Error::new(
-                    ErrorKind::NoSpace,
-                    "the disk has no space for a flush; flushes resume when there is space",
-                ));
-            }
-            Ok(false)
+            Ok(is_over)
         })
+    }
+
+    /// Returns an error if flushes can free no memory: in every keyspace with a memtable that waits, they have failed
+    /// in a row since failure number `since`.
+    pub(crate) fn check_flushes(&self, since: u64) -> Result<()> {
+        let mut checked = Ok(());
+        for keyspace in self.keyspaces().iter().filter(|k| !k.peek().sealed.is_empty()) {
+            checked = keyspace.flushes.check(since);
+            if checked.is_ok() {
+                break;
+            }
+        }
+        checked
     }
 }

@@ -203,13 +203,14 @@ impl Drop for UnderWay<'_> {
             return;
         }
         self.end_writes();
+        // The state of the commit in the log and the memtables is unknown. Another thread may be about to poison the
+        // store, so the publisher must learn of the failure here.
+        let what = "a write panicked; durable data is safe and will be there after reopening";
+        let error = Error::new(ErrorKind::Bug, what);
+        self.store.publisher.abandon(self.reserved.place, error.with_kind(ErrorKind::Poisoned));
         if drumlin_env::is_unwinding() && !self.store.health.is_poisoned() {
-            // The state of the commit in the log and the memtables is unknown.
-            let what = "a write panicked; durable data is safe and will be there after reopening";
-            self.store.poison(&Error::new(ErrorKind::Bug, what));
+            self.store.poison(&error);
         }
-        // Nothing is published behind a failure.
-        let _ = self.store.publisher.finish(self.reserved.place);
     }
 }
 

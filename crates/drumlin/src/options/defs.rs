@@ -72,8 +72,8 @@ settings! {
     /// obeys it. Compactions that reduce a run count above `max_runs` ignore it.
     max_write_amp: f64 = 20.0 => ratio(3.0, 1000.0).live();
 
-    /// Time to live of values and merge operands. Each value and operand expires on its own, at this age or up to 1/64
-    /// later. Applies to entries that are written after the change.
+    /// Time to live of values and merge operands. Each value expires at this age, and each operand at this age or up to
+    /// 1/64 later. Applies to entries that are written after the change.
     ttl_seconds: u64 = 0
         => count(1, 3_153_600_000).zero("nothing expires").unit("s").live().alters_answers();
 

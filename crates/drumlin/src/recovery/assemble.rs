@@ -112,14 +112,14 @@ pub(super) fn assemble(mut found: Found<'_>) -> Result<(Arc<Store>, Recovered)> 
     let decisions = DecisionFiles::new(&found.dir, decision_logs(found.entries), numbers.0);
     let files = files(&found, &sizes, obsolete, lock, marks.clock, numbers.0);
     let Replayed { recovered, bytes, last_seq, .. } = replayed;
-    let published = Published { seq: last_seq, log_end: recovered.end };
+    let published = Published { seq: last_seq, logged: last_seq, log_end: recovered.end };
     // A read-only open makes nothing durable. Unless the store was closed, only flushed commits are known to be so.
     let flushed = largest_flushed(&found.manifest);
     let durable_seq = if found.read_only && !recovered.closed { flushed } else { last_seq };
     let store = Arc::new(Store::new(Parts {
         lane: CommitLane::new(log.home, LaneState { next_seq: last_seq + 1, log: log.tail, closed: false }),
         publisher: Publisher::new(published),
-        log: Log::new(Published { seq: durable_seq, ..published }),
+        log: Log::new(Published { logged: durable_seq, ..published }),
         control: Control {
             manifest: writer,
             keyspaces: keyspaces.controls,

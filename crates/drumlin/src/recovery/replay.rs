@@ -10,7 +10,9 @@ use drumlin_env::sync::Arc;
 use drumlin_env::{Env, FileKind};
 use drumlin_format::batch::BatchReader;
 use drumlin_format::error::DecodeError;
-use drumlin_format::log::{LogDamage, Record, RecordKind, Recovered, Replay, SEGMENT_HEADER_LEN};
+use drumlin_format::log::{
+    LogDamage, Record, RecordKind, Recovered, Replay, SEGMENT_HEADER_LEN, SegmentHeader,
+};
 use drumlin_format::names::FileName;
 use drumlin_types::{KeyspaceId, LogNumber, Seq, bug};
 use std::collections::BTreeMap;
@@ -31,6 +33,8 @@ pub(crate) struct LogReplay<'a> {
     /// Next keyspace id. Keyspaces with this id or a larger one were never created.
     next_keyspace: u64,
     memtable_seed: u64,
+    /// Log position up to which records are read. Later ones may be half written.
+    until: u64,
     pub(crate) bytes_read: u64,
 }
 
@@ -58,15 +62,34 @@ pub(crate) fn replay(
     memtable_seed: u64,
 ) -> Result<(Recovered, u64)> {
     let next_keyspace = marks.next_keyspace;
-    let mut replay = LogReplay { env, dir, targets, next_keyspace, memtable_seed, bytes_read: 0 };
-    match drumlin_format::log::recover(numbers, marks.floor, &mut replay) {
-        Ok(recovered) => {
-            let bytes = replay.bytes_read;
-            Ok((recovered, bytes))
-        }
-        Err(ReplayError::Damage(damage)) => Err(decode_error(&path_in(dir, damage.segment), damage.error)),
-        Err(ReplayError::Other(error)) => Err(error),
+    let mut replay =
+        LogReplay { env, dir, targets, next_keyspace, memtable_seed, until: u64::MAX, bytes_read: 0 };
+    let recovered = recover(numbers, marks.floor, &mut replay)?;
+    Ok((recovered, replay.bytes_read))
+}
+
+/// Reads the records of the live segments `numbers` of an open store, up to the log position `until`. Every record
+/// before it must be whole. Returns their number.
+pub(crate) fn check_log(env: &Env, dir: &Path, numbers: &[LogNumber], until: u64) -> Result<u64> {
+    let Some(floor) = numbers.iter().min() else { return Ok(0) };
+    let (mut targets, next_keyspace) = (BTreeMap::new(), u64::MAX);
+    let mut replay =
+        LogReplay { env, dir, targets: &mut targets, next_keyspace, memtable_seed: 0, until, bytes_read: 0 };
+    let recovered = recover(numbers, *floor, &mut replay)?;
+    if recovered.end < until {
+        let last = recovered.replayed.last().unwrap_or(floor);
+        let what = format!("the log ends at position {} and must reach {until}", recovered.end);
+        return Err(Error::file(ErrorKind::Corruption, &path_in(dir, *last), what));
     }
+    Ok(recovered.records)
+}
+
+fn recover(numbers: &[LogNumber], floor: LogNumber, replay: &mut LogReplay<'_>) -> Result<Recovered> {
+    let dir = replay.dir;
+    drumlin_format::log::recover(numbers, floor, replay).map_err(|error| match error {
+        ReplayError::Damage(damage) => decode_error(&path_in(dir, damage.segment), damage.error),
+        ReplayError::Other(error) => error,
+    })
 }
 
 /// Syncs a segment as it is.
@@ -126,7 +149,16 @@ impl Replay for LogReplay<'_> {
     }
 
     fn segment(&mut self, number: LogNumber) -> Result<Vec<u8>, ReplayError> {
-        self.read(number, u64::MAX)
+        let mut bytes = self.read(number, u64::MAX)?;
+        if self.until < u64::MAX
+            && let Ok(header) = SegmentHeader::decode(&bytes, number)
+        {
+            // A segment that begins beyond the end has no record to read.
+            let end = header.offset(self.until).unwrap_or(SEGMENT_HEADER_LEN as u64);
+            let end = usize::try_from(end).unwrap_or(usize::MAX).min(bytes.len());
+            bytes[end..].fill(0);
+        }
+        Ok(bytes)
     }
 
     fn record(&mut self, record: &Record<'_>) -> Result<(), ReplayError> {

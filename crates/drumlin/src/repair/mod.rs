@@ -3,7 +3,8 @@
 //! 1. [`source`] decides what to read. It uses the manifest as far as it can be trusted.
 //! 2. [`log`] reads the log and skips damaged parts.
 //! 3. [`merge`] combines tables and log, keyspace by keyspace, and gives the newest value of each key.
-//! 4. The entries are written into a new store, which gets the options of the old one.
+//! 4. The entries are written into a new store, which gets the options of the old one. Options that may fail or delay
+//!    writes are set when it is complete.
 //! 5. [`report`] lists what is certain, what is in doubt and what is lost.
 //!
 //! The old directory is only read, under a shared lock. The new directory holds a marker file, made before its first
@@ -38,6 +39,9 @@ use std::path::Path;
 
 /// Size of a batch in bytes at which it is written.
 const BATCH_BYTES: usize = 256 << 10;
+/// Options of the old store that may fail or delay writes. The repair runs without them, and sets them when the new store
+/// is complete.
+const LIMITS: [&str; 3] = ["disk_budget", "background_rate", "write_timeout_ms"];
 /// Number of entries between two progress reports.
 const ENTRIES_PER_LOOK: u64 = 1024;
 
@@ -172,6 +176,7 @@ impl<P: FnMut(&RepairProgress)> Rescue<'_, P> {
         }
         db.flush()?;
         db.close()?;
+        self.set_limits(to)?;
         report.files = self.files.list();
         Ok(report)
     }
@@ -181,7 +186,7 @@ impl<P: FnMut(&RepairProgress)> Rescue<'_, P> {
         let mut builder = Db::builder(to).env(self.env.clone()).unfinished();
         if let Some(manifest) = &self.sources.manifest {
             builder = builder.clock(manifest.marks.clock);
-            for (name, value) in &manifest.options {
+            for (name, value) in manifest.options.iter().filter(|(name, _)| !is_limit(name)) {
                 // An option that this version does not support keeps its default.
                 builder = builder.clone().set(name, value).unwrap_or(builder);
             }
@@ -192,6 +197,25 @@ impl<P: FnMut(&RepairProgress)> Rescue<'_, P> {
             }
         }
         builder.open()
+    }
+
+    /// Gives the complete store the limits of the old one. It is opened anew, so that its log has space for what the
+    /// close writes.
+    fn set_limits(&self, to: &Path) -> Result<()> {
+        let options = self.sources.manifest.iter().flat_map(|manifest| &manifest.options);
+        let limits: Vec<_> = options.filter(|(name, _)| is_limit(name)).collect();
+        if limits.is_empty() {
+            return Ok(());
+        }
+        let db = Db::builder(to).env(self.env.clone()).unfinished().open()?;
+        for (name, value) in limits {
+            match db.set_option(name, value) {
+                // A limit that this version does not support keeps its default.
+                Err(error) if error.kind() == ErrorKind::InvalidOption => {}
+                set => set?,
+            }
+        }
+        db.close()
     }
 
     /// Returns all destinations that have entries, and all keyspaces of the manifest.
@@ -264,6 +288,10 @@ impl<P: FnMut(&RepairProgress)> Rescue<'_, P> {
         (self.progress)(&self.come);
         Ok(kept)
     }
+}
+
+fn is_limit(option: &str) -> bool {
+    LIMITS.contains(&option)
 }
 
 impl Saved {

@@ -5,20 +5,16 @@
 //! - *Failing* is temporary: a flush or compaction is retried, and only calls that wait for it return its error.
 
 use crate::base::error::{Error, ErrorKind, Result};
+use crate::keyspace::KeyspaceState;
 use drumlin_env::sync::{Condvar, Mutex, atomic};
-
-/// Number of consecutive failures after which a call that waits for the job returns an error.
-const FAILURES_MAX: u64 = 3;
 
 /// Health of an open store.
 #[derive(Default)]
 pub(crate) struct Health {
     poisoned: atomic::AtomicBool,
     first_cause: Mutex<Option<Error>>,
-    /// Number of flushes that have failed so far, and the last error.
-    flush_failures: Mutex<(u64, Option<Error>)>,
-    /// Number of consecutive compactions that failed for a temporary reason, and the last error.
-    merge_failures: Mutex<(u64, Option<Error>)>,
+    /// Number of flushes and compactions that have failed so far.
+    failures: atomic::AtomicU64,
     /// Whether the last flush failed for lack of disk space.
     pub(crate) disk_full: atomic::AtomicBool,
     /// Whether the last compaction failed for lack of disk space. Finished outputs that wait are then installed early,
@@ -69,7 +65,7 @@ impl Health {
     }
 
     /// Marks the store as poisoned by `error`. Returns whether that is the first cause.
-    pub(super) fn poison(&self, error: &Error) -> bool {
+    pub(crate) fn poison(&self, error: &Error) -> bool {
         let mut cause = self.first_cause.lock();
         let is_first = cause.is_none();
         cause.get_or_insert_with(|| error.clone());
@@ -78,49 +74,26 @@ impl Health {
         is_first
     }
 
-    /// Records a failed flush.
-    pub(crate) fn flush_failed(&self, error: &Error) {
-        let mut failures = self.flush_failures.lock();
-        *failures = (failures.0 + 1, Some(error.clone()));
-        drop(failures);
+    /// Records a failed flush of `keyspace`.
+    pub(crate) fn flush_failed(&self, keyspace: &KeyspaceState, error: &Error) {
+        keyspace.flushes.failed(self.next_failure(), error);
         if error.kind() == ErrorKind::NoSpace {
             self.disk_full.store(true, atomic::Ordering::Release);
         }
     }
 
-    /// Returns the number of flushes that have failed so far.
-    pub(crate) fn failed_flushes(&self) -> u64 {
-        self.flush_failures.lock().0
+    /// Records a compaction of `keyspace` that failed and will be retried.
+    pub(crate) fn merge_failed(&self, keyspace: &KeyspaceState, error: &Error) {
+        keyspace.merges.failed(self.next_failure(), error);
     }
 
-    /// Records a compaction that failed and will be retried.
-    pub(crate) fn merge_failed(&self, error: &Error) {
-        let mut failures = self.merge_failures.lock();
-        *failures = (failures.0 + 1, Some(error.clone()));
+    fn next_failure(&self) -> u64 {
+        self.failures.fetch_add(1, atomic::Ordering::AcqRel) + 1
     }
 
-    /// Records a compaction that succeeded.
-    pub(crate) fn merge_succeeded(&self) {
-        *self.merge_failures.lock() = (0, None);
-    }
-
-    /// Returns the last error once [`FAILURES_MAX`] compactions in a row have failed. They are still retried.
-    pub(crate) fn check_merges(&self) -> Result<()> {
-        let failures = self.merge_failures.lock();
-        match &failures.1 {
-            Some(error) if failures.0 >= FAILURES_MAX => Err(error.clone()),
-            _ => Ok(()),
-        }
-    }
-
-    /// Returns the last error once [`FAILURES_MAX`] flushes have failed since the count was `before`, so that a caller
-    /// that waits for a flush gets an error. The flush is still retried.
-    pub(crate) fn check_flushes(&self, before: u64) -> Result<()> {
-        let failures = self.flush_failures.lock();
-        match &failures.1 {
-            Some(error) if failures.0 >= before + FAILURES_MAX => Err(error.clone()),
-            _ => Ok(()),
-        }
+    /// Returns the number of the last failure. A call that waits ignores failures up to the one when it began.
+    pub(crate) fn last_failure(&self) -> u64 {
+        self.failures.load(atomic::Ordering::Acquire)
     }
 
     /// Records that disk space was freed, so that flushes and compactions may have enough.

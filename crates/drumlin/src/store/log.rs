@@ -6,6 +6,7 @@
 use super::Store;
 use crate::keyspace::KeyspaceState;
 use crate::memtable::Memtable;
+use crate::write::log::Released;
 use drumlin_env::sync::Arc;
 use drumlin_types::LogNumber;
 
@@ -29,6 +30,21 @@ impl Store {
     /// Recycles or unlinks the log segments below `floor`, which is durable.
     pub(crate) fn release_log(&self, floor: LogNumber) {
         let released = self.lane.state.lock().log.release_below(floor);
+        self.unlink_log(&released);
+    }
+
+    /// Calls `read` with the live segments of the log, oldest first, and with the position up to which every record is
+    /// written. No segment is released until `read` returns.
+    pub(crate) fn read_log<T>(&self, read: impl FnOnce(&[LogNumber], u64) -> T) -> T {
+        let kept = {
+            let mut lane = self.lane.state.lock();
+            let numbers = lane.log.begin_reading();
+            KeptLog { store: self, numbers, written: self.publisher.published().log_end }
+        };
+        read(&kept.numbers, kept.written)
+    }
+
+    fn unlink_log(&self, released: &Released) {
         for number in released.numbers() {
             self.files.obsolete.push_file(crate::write::segment::path_in(&self.files.dir, number));
         }
@@ -54,5 +70,19 @@ impl Store {
     /// Returns whether log segment `number` is kept for recycling.
     pub(crate) fn keeps_log(&self, number: LogNumber) -> bool {
         self.lane.state.lock().log.is_spare(number)
+    }
+}
+
+/// Live segments of the log, which are kept until this is dropped.
+struct KeptLog<'a> {
+    store: &'a Store,
+    numbers: Vec<LogNumber>,
+    written: u64,
+}
+
+impl Drop for KeptLog<'_> {
+    fn drop(&mut self) {
+        let released = self.store.lane.state.lock().log.end_reading();
+        self.store.unlink_log(&released);
     }
 }

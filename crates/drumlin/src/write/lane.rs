@@ -120,7 +120,8 @@ impl CommitLane {
         }
         let first_seq = lane.next_seq;
         lane.next_seq += request.operations;
-        let after = Published { seq: lane.next_seq - 1, log_end: lane.log.position() };
+        let (logged, log_end) = (lane.log.last_seq(), lane.log.position());
+        let after = Published { seq: lane.next_seq - 1, logged, log_end };
         let place = publisher.enter(after);
         Ok(Reserved { first_seq, log, memtables, place, sealed })
     }

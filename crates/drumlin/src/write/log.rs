@@ -52,6 +52,10 @@ pub(crate) struct LogTail {
     spare: Vec<Stored>,
     /// Segments that recovery would read, oldest first.
     live: Vec<Stored>,
+    /// Number of threads that read the log. Meanwhile no segment is released.
+    readers: usize,
+    /// Floor below which segments are released when the last reader ends; 0 for none.
+    due: LogNumber,
 }
 
 impl LogTail {
@@ -113,6 +117,8 @@ impl LogTail {
             wants_ready: false,
             spare: Vec::new(),
             live: live.into_iter().map(old).collect(),
+            readers: 0,
+            due: LogNumber(0),
         }
     }
 
@@ -263,6 +269,10 @@ impl LogTail {
     /// the others, to be unlinked. While there are writes, it keeps as many as one flush frees, because the next
     /// memtable needs as many. When the log is otherwise empty, it keeps one.
     pub(crate) fn release_below(&mut self, floor: LogNumber) -> Released {
+        if self.readers > 0 {
+            self.due = self.due.max(floor);
+            return Released::default();
+        }
         let (mut old, live): (Vec<_>, Vec<_>) = self.live.drain(..).partition(|stored| stored.number < floor);
         self.live = live;
         let (closed, unsynced) = self.unsynced.drain(..).partition(|(segment, _)| segment.number < floor);
@@ -280,6 +290,23 @@ impl LogTail {
         Released { files, _closed: closed }
     }
 
+    /// Keeps all live segments until [`end_reading`](LogTail::end_reading), for a thread that reads them. Returns their
+    /// numbers.
+    pub(crate) fn begin_reading(&mut self) -> Vec<LogNumber> {
+        self.readers += 1;
+        self.live.iter().map(|stored| stored.number).collect()
+    }
+
+    /// Ends a reading of the log, and releases what was to be released meanwhile.
+    pub(crate) fn end_reading(&mut self) -> Released {
+        self.readers -= 1;
+        if self.readers > 0 || self.due == LogNumber(0) {
+            return Released::default();
+        }
+        let due = std::mem::replace(&mut self.due, LogNumber(0));
+        self.release_below(due)
+    }
+
     pub(super) fn to_sync(&self) -> Vec<Arc<Segment>> {
         let closed = if drumlin_types::bug!("B3") { &[][..] } else { &self.unsynced[..] };
         closed.iter().map(|(segment, _)| segment).chain([&self.segment]).cloned().collect()
@@ -294,6 +321,7 @@ impl LogTail {
 
 /// Segments that the log no longer needs. Dropping it unmaps memory, which takes milliseconds, so it must be dropped
 /// outside the lane's lock.
+#[derive(Default)]
 pub(crate) struct Released {
     files: Vec<Stored>,
     _closed: Vec<(Arc<Segment>, u64)>,

@@ -14,6 +14,8 @@ use std::time::Duration;
 pub(crate) struct Published {
     /// Last visible sequence number.
     pub(crate) seq: Seq,
+    /// Last visible sequence number that is in the log. Later commits have `Durability::None`.
+    pub(crate) logged: Seq,
     /// Global log position up to which every record is written.
     pub(crate) log_end: u64,
 }
@@ -126,6 +128,16 @@ impl Publisher {
         Ok(())
     }
 
+    /// Ends `place` without publishing it or any commit behind it, because of `error`. Both happen in one step, so that
+    /// no other commit publishes the place in between.
+    pub(crate) fn abandon(&self, place: u64, error: Error) {
+        let mut queue = self.queue.lock();
+        queue.failed.get_or_insert(error);
+        let at = (place - queue.front) as usize;
+        queue.places[at].done = true;
+        self.moved.notify_all();
+    }
+
     /// Waits until every commit that already has a place has finished, successfully or not. Returns an error if one
     /// takes longer than a commit may.
     pub(crate) fn wait_ended(&self) -> Result<()> {
@@ -175,7 +187,7 @@ mod tests {
     fn who_drains_waits_for_every_commit_that_began() {
         let publisher = Publisher::new(Published::default());
         publisher.drain().expect("nothing is under way");
-        let places = [1, 2].map(|seq| publisher.enter(Published { seq, log_end: seq }));
+        let places = [1, 2].map(|seq| publisher.enter(Published { seq, logged: seq, log_end: seq }));
         let (queue, ended) = (&publisher, AtomicBool::new(false));
         std::thread::scope(|scope| {
             let [first, second] = places;
@@ -187,7 +199,7 @@ mod tests {
             ended.store(true, Ordering::SeqCst);
             publisher.finish(first).expect("the first commit is published");
         });
-        let third = publisher.enter(Published { seq: 3, log_end: 3 });
+        let third = publisher.enter(Published { seq: 3, logged: 3, log_end: 3 });
         publisher.fail(Error::new(ErrorKind::Io, "a disk"));
         publisher.set_longest(Duration::from_millis(1));
         let goes_on = publisher.drain().expect_err("the third commit has not finished");

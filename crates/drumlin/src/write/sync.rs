@@ -30,7 +30,7 @@ impl Log {
         Log {
             found_end: durable.log_end,
             durable_end: atomic::AtomicU64::new(durable.log_end),
-            durable_seq: atomic::AtomicU64::new(durable.seq),
+            durable_seq: atomic::AtomicU64::new(durable.logged),
             turn: Mutex::new(Turn::default()),
             synced: Condvar::new(),
         }
@@ -149,7 +149,7 @@ impl Log {
         }
         drop(state);
         self.durable_end.fetch_max(published.log_end, atomic::Ordering::AcqRel);
-        self.durable_seq.fetch_max(published.seq, atomic::Ordering::AcqRel);
+        self.durable_seq.fetch_max(published.logged, atomic::Ordering::AcqRel);
         Ok(())
     }
 }
@@ -162,7 +162,7 @@ mod tests {
     #[test]
     #[expect(clippy::disallowed_methods, reason = "waits on real threads")]
     fn who_waits_while_a_sync_fails_is_told() {
-        let log = Log::new(Published { seq: 0, log_end: 0 });
+        let log = Log::new(Published::default());
         assert!(log.take_turn(|| false).expect("the turn is free"));
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| log.take_turn(|| log.durable_end() >= 7));

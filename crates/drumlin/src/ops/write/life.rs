@@ -69,6 +69,26 @@ fn a_write_that_panics_ends_and_poisons() {
 }
 
 #[test]
+fn a_write_that_panics_beside_a_poisoning_stays_invisible() {
+    let mem = MemEnv::new(9);
+    let db = Db::builder("/s").env(mem.env()).open().expect("open");
+    let keys = db.keyspace("k").expect("keyspace");
+    let visible = keys.put("first", "1").expect("put");
+    let [second, third] = [(); 2].map(|()| reserve(&keys).expect("a place"));
+    // As a thread does that is about to tell the publisher.
+    assert!(keys.store.health.poison(&Error::new(ErrorKind::Io, "a disk")));
+    let panics = || {
+        let _under_way = UnderWay { store: &keys.store, reserved: &second, has_ended: false };
+        panic!("as the test wants");
+    };
+    assert!(catch_unwind(AssertUnwindSafe(panics)).is_err());
+    assert_eq!(db.visible_seq(), visible, "half of a write is visible");
+    end(&keys, &third).expect_err("nothing is published behind the write that panicked");
+    assert_eq!(db.visible_seq(), visible);
+    keys.store.publisher.wait_ended().expect("no commit is in progress");
+}
+
+#[test]
 fn a_directory_stays_locked_while_a_write_goes_on() {
     let dir = TempDir::new("drumlin-life").expect("a temporary directory");
     let path = dir.path().join("s");
