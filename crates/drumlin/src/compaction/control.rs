@@ -211,6 +211,14 @@ impl KeyspaceControl {
         view
     }
 
+    /// Returns the disk space in bytes that compactions under way may still take, if they may exceed `spare` bytes.
+    pub(super) fn reserved(&self, spare: u64) -> u64 {
+        if self.flight.tickets.is_empty() {
+            return self.flight.writing();
+        }
+        self.flight.reserved(spare, || self.installed())
+    }
+
     /// Returns whether no compaction or search is in flight or requested.
     pub(crate) fn is_quiet(&self) -> bool {
         let is_asked = self.manual.iter().any(|manual| manual.stage != Stage::Ended);

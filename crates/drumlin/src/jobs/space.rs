@@ -5,8 +5,8 @@
 //! 2. Flushes come first: disk space for all memtables is kept back from compactions. A compaction starts only if the
 //!    rest has space for its input once more, beside the inputs of the running ones. Otherwise it waits, which the
 //!    decision log reports. It is checked again when files are removed, or a second later.
-//! 3. A flush that would not leave compactions a part of the budget fails as on a full disk: without disk space no
-//!    compaction could ever free any. While flushes fail, the space that they cannot use is not kept back for them.
+//! 3. A flush that would not leave compactions a part of the budget, and what those under way may still take, fails as
+//!    on a full disk: without disk space no compaction could ever free any. While flushes fail, the space that they cannot use is not kept back for them.
 //! 4. Policies see the used part of the budget, and the bytes that running compactions may still write. The budget that
 //!    they see excludes the part that flushes leave, so that they can free disk space before flushes fail.
 //!
@@ -74,6 +74,8 @@ impl Store {
             self.keyspaces().iter().any(|k| k.peek().sealed.iter().any(|m| m.has_range_tombstones()));
         let for_merges = left_to_merges(budget) / if deletes { 2 } else { 1 };
         let used = self.disk_bytes();
+        let for_merges =
+            if deletes { for_merges } else { for_merges.max(self.reserved_for_merges(budget, used)) };
         if used.saturating_add(wanted).saturating_add(for_merges) <= budget {
             return Ok(());
         }
@@ -82,6 +84,12 @@ impl Store {
                 flush needs {wanted}"
         );
         Err(Error::new(ErrorKind::NoSpace, what))
+    }
+
+    /// Returns the bytes that compactions under way may still take, or 0 if they wait for disk space in any case.
+    fn reserved_for_merges(&self, budget: u64, used: u64) -> u64 {
+        let control = self.control.lock();
+        if control.shortage.is_some() { 0 } else { control.reserved(budget.saturating_sub(used)) }
     }
 
     /// Returns an error if all remaining compactions wait for disk space.
