@@ -89,7 +89,7 @@ impl std::fmt::Display for Shortage {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,
-            "a compaction that may write {} bytes waits: {} are left for compactions",
+            "a compaction that may write {} bytes waits: {} are left for compactions; deletes of ranges free more",
             self.wanted, self.left
         )
     }

@@ -107,10 +107,10 @@ impl FlushLane {
             _ => keyspace.to_flush(&view, ready),
         };
         drop(control);
-        if memtables.len() > 1 && store.check_room_to_flush(&memtables).is_err() {
+        if memtables.len() > 1 && store.make_room_to_flush(&memtables).is_err() {
             memtables.truncate(1);
         }
-        store.check_room_to_flush(&memtables)?;
+        store.make_room_to_flush(&memtables)?;
         let job = flush_job(store, keyspace, memtables, &view.tree)?;
         Ok(Some(job))
     }

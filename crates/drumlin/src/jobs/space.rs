@@ -1,7 +1,8 @@
 //! Disk space: how much may be written before the disk, or the budget for it, is full.
 //!
 //! 1. Free space is the smaller of the free space of the file system and the rest of `disk_budget`. Tables and log
-//!    segments count against the budget from their creation to their removal.
+//!    segments count against the budget from their creation until they are unlinked. A file that cannot be unlinked
+//!    counts on and is tried again with a growing delay.
 //! 2. Flushes come first: disk space for all memtables is kept back from compactions. A compaction starts only if the
 //!    rest has space for its input once more, beside the inputs of the running ones. Otherwise it waits, which the
 //!    decision log reports. It is checked again when files are removed, or a second later.
@@ -15,8 +16,10 @@
 //! part of a file.
 
 use crate::base::error::{Error, ErrorKind, Result};
+use crate::base::metrics::Counters;
 use crate::memtable::Memtable;
 use crate::store::{PIECE_BYTES, Store};
+use crate::version::Doomed;
 use drumlin_env::sync::{Arc, atomic};
 use drumlin_policy::schedule::start::with_margin;
 use drumlin_types::contract::LimitView;
@@ -62,6 +65,18 @@ impl Store {
         }
     }
 
+    /// Returns an error if the budget has no space to flush `memtables`, even once obsolete files are removed.
+    pub(crate) fn make_room_to_flush(&self, memtables: &[Arc<Memtable>]) -> Result<()> {
+        loop {
+            let result = self.check_room_to_flush(memtables);
+            if result.is_ok() {
+                return result;
+            }
+            let Some(file) = self.files.obsolete.next(self.files.now()) else { return result };
+            self.remove_obsolete(&file);
+        }
+    }
+
     /// Returns an error if the budget has no space to flush `memtables`.
     pub(crate) fn check_room_to_flush(&self, memtables: &[Arc<Memtable>]) -> Result<()> {
         let budget = self.options.load().disk_budget;
@@ -99,6 +114,29 @@ impl Store {
                 Err(Error::new(ErrorKind::NoSpace, shortage.to_string()))
             }
             _ => Ok(()),
+        }
+    }
+
+    /// Removes an obsolete file. If that fails, its bytes still count, and it is tried again later.
+    pub(crate) fn remove_obsolete(&self, file: &Doomed) {
+        match self.files.remove(file) {
+            Ok(()) => {
+                self.files.obsolete.removed(file);
+                if let Doomed::Table(_) = file {
+                    self.look_for_room();
+                }
+                self.background.progressed();
+            }
+            Err(error) => {
+                let now = self.files.now();
+                if let Some((attempts, due)) = self.files.obsolete.failed(file, now) {
+                    let seconds = due.saturating_sub(now) / 1_000_000;
+                    let what = format!("an obsolete file stays for {seconds} s: {attempts} failed removals");
+                    self.control.lock().decisions.note(now, "", what, error.to_string());
+                }
+                Counters::add(&self.metrics.unlinks_failed, 1);
+                self.background_failed("maintenance", &error);
+            }
         }
     }
 

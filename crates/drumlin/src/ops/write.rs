@@ -298,10 +298,9 @@ impl Store {
             self.health.check_poison()?;
             self.health.check_flushes(failed)?;
             if reason == StallReason::Memory && self.health.disk_full.load(atomic::Ordering::Acquire) {
-                return Err(Error::new(
-                    ErrorKind::NoSpace,
-                    "memtables are full and the disk has no room to flush them",
-                ));
+                let waits = self.control.lock().shortage.map_or(String::new(), |s| format!("; {s}"));
+                let what = format!("memtables are full and the disk has no room to flush them{waits}");
+                return Err(Error::new(ErrorKind::NoSpace, what));
             }
             if reason == StallReason::Runs {
                 self.health.check_merges()?;

@@ -195,7 +195,7 @@ impl Store {
         match ManifestWriter::create(&self.files.env, self.files.dir.clone(), header, &snapshot) {
             Ok(manifest) => {
                 let old = std::mem::replace(&mut control.manifest, manifest);
-                self.files.obsolete.push_file(old.path());
+                self.files.obsolete.push_file(old.path(), 0);
                 Counters::add(&self.metrics.manifest_rewrites, 1);
                 Ok(())
             }

@@ -28,10 +28,13 @@ impl Store {
 
     /// Recycles or unlinks the log segments below `floor`, which is durable.
     pub(crate) fn release_log(&self, floor: LogNumber) {
-        let released = self.lane.state.lock().log.release_below(floor);
-        for number in released.numbers() {
-            self.files.obsolete.push_file(crate::write::segment::path_in(&self.files.dir, number));
+        let mut lane = self.lane.state.lock();
+        let released = lane.log.release_below(floor);
+        // Under the lock, so that the disk budget counts their bytes at any time.
+        for (number, bytes) in released.files() {
+            self.files.obsolete.push_file(crate::write::segment::path_in(&self.files.dir, number), bytes);
         }
+        drop(lane);
     }
 
     /// Seals the memtables that hold the log floor back, if the log has grown too long.
