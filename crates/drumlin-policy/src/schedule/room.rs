@@ -12,9 +12,9 @@
 //!    again later. Without such outputs, the ticket gives way to a compaction of fewer of its runs that fits.
 
 use super::Withdrawn;
+use super::limits::with_margin;
 use super::numbers::Numbers;
 use super::scene::Scene;
-use super::start::with_margin;
 use super::tickets::{Flight, Piece, PieceState, TicketState};
 use alloc::collections::BTreeMap;
 use alloc::format;

@@ -14,7 +14,7 @@
 
 use super::divide::Divided;
 use super::fold::{Fold, Question};
-use super::limits::Mode;
+use super::limits::{Mode, with_margin};
 use super::pick::{self, Kind, Pair, order};
 use super::project;
 use super::room::Left;
@@ -52,12 +52,6 @@ pub struct Idle {
     /// Whether the policy should be called for other plans: a slot is free, but no ready piece may start now.
     /// Reported once.
     pub asks: bool,
-}
-
-/// Returns the bytes that a compaction of `bytes` may write: its input, plus 1/16 for blocks that come out less
-/// dense.
-pub fn with_margin(bytes: u64) -> u64 {
-    bytes.saturating_add(bytes / 16)
 }
 
 impl Flight {

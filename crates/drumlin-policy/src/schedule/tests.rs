@@ -190,7 +190,7 @@ fn who_is_given_up_while_it_runs_writes_until_it_is_done() {
     bench.start().unwrap();
     bench.start().unwrap();
     let all = bench.flight.writing();
-    let second = start::with_margin(bench.flight.piece(piece(2)).unwrap().bytes);
+    let second = limits::with_margin(bench.flight.piece(piece(2)).unwrap().bytes);
     let is_move = bench.flight.piece(piece(2)).unwrap().is_move;
     bench.flight.withdraw(piece(1), "a test");
     assert_eq!(bench.flight.writing(), all, "its executor is not aware of it yet");
@@ -469,7 +469,7 @@ fn a_ticket_begins_only_with_space_for_all_its_pieces() {
     assert!(two.flight.finished(first.id, 0));
     two.flight.installed(first.id, &[], first.bytes, 0);
     two.room -= first.bytes;
-    assert_eq!(two.flight.reserved(two.room, || two.tree.clone()), start::with_margin(first.bytes) * 7);
+    assert_eq!(two.flight.reserved(two.room, || two.tree.clone()), limits::with_margin(first.bytes) * 7);
     assert_eq!(run_all(&mut two), 7 + 1, "the second runs once the first is done");
 }
 

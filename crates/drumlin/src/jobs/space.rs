@@ -7,7 +7,8 @@
 //!    rest has space for its input once more, beside the inputs of the running ones. Otherwise it waits, which the
 //!    decision log reports. It is checked again when files are removed, or a second later.
 //! 3. A flush that would not leave compactions a part of the budget, and what those under way may still take, fails as
-//!    on a full disk: without disk space no compaction could ever free any. While flushes fail, the space that they cannot use is not kept back for them.
+//!    on a full disk: without disk space no compaction could ever free any. While flushes fail, the space that they
+//!    cannot use is not kept back for them.
 //! 4. Policies see the used part of the budget, and the bytes that running compactions may still write. The budget that
 //!    they see excludes the part that flushes leave, so that they can free disk space before flushes fail.
 //!
@@ -21,7 +22,7 @@ use crate::memtable::Memtable;
 use crate::store::{PIECE_BYTES, Store};
 use crate::version::Doomed;
 use drumlin_env::sync::{Arc, atomic};
-use drumlin_policy::schedule::start::with_margin;
+use drumlin_policy::schedule::limits::with_margin;
 use drumlin_types::contract::LimitView;
 
 /// Fraction of the budget that flushes leave to compactions, as a divisor. The part is at most what two pieces need.
