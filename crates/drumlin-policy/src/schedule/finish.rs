@@ -9,9 +9,8 @@
 //! their way. Each of them is *re-targeted* to the level of its own deepest input, if it may stay there without the
 //! withdrawn piece. Otherwise it is withdrawn too. The same then applies to the pieces that wait for it.
 
-use super::limits::Mode;
+use super::limits::{Mode, with_margin};
 use super::scene::Scene;
-use super::start::with_margin;
 use super::tickets::{Flight, Piece, PieceState, TicketState};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;

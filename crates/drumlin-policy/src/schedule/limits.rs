@@ -89,6 +89,12 @@ impl Settings {
     }
 }
 
+/// Returns the bytes that a compaction of `bytes` may write: its input, plus 1/16 for blocks that come out less
+/// dense.
+pub fn with_margin(bytes: u64) -> u64 {
+    bytes.saturating_add(bytes / 16)
+}
+
 /// Returns the extra disk space of a running plan: `runs` input runs, `running` pieces started in key order, tables
 /// of `table` bytes and outputs of at most `output` bytes.
 pub fn extra_disk(runs: u64, running: u64, table: u64, output: u64) -> u64 {

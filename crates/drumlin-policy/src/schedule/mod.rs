@@ -19,6 +19,7 @@
 //! - [`start`]: the next piece for a free slot. [`pick`]: the order of level pairs. [`fold`]: which files a piece
 //!   folds.
 //! - [`finish`]: install, landing and sinking of outputs; failure and withdrawal.
+//! - [`room`]: disk space for whole tickets, and the way out when it is used up.
 //! - [`limits`]: limits on work under way, and the number of slots.
 //!
 //! The module is pure: no lock, no clock, no I/O. The tree, the time and all numbers are arguments, and equal calls
@@ -34,6 +35,7 @@ mod numbers;
 mod overlaps;
 pub mod pick;
 pub mod project;
+pub mod room;
 mod scene;
 pub mod start;
 pub mod tickets;
@@ -49,6 +51,7 @@ pub use finish::{Install, Withdrawn};
 pub use fold::{FoldCosts, Room, home};
 pub use limits::{Mode, Settings};
 pub use numbers::Numbers;
+pub use room::GaveWay;
 pub use scene::Scene;
 pub use start::{Idle, Start};
 pub use tickets::{Flight, Piece, PieceState, TicketState};

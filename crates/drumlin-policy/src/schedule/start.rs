@@ -14,9 +14,10 @@
 
 use super::divide::Divided;
 use super::fold::{Fold, Question};
-use super::limits::Mode;
+use super::limits::{Mode, with_margin};
 use super::pick::{self, Kind, Pair, order};
 use super::project;
+use super::room::Left;
 use super::scene::Scene;
 use super::tickets::{Flight, Piece, PieceState, TicketState};
 use super::weights::Weights;
@@ -53,12 +54,6 @@ pub struct Idle {
     pub asks: bool,
 }
 
-/// Returns the bytes that a compaction of `bytes` may write: its input, plus 1/16 for blocks that come out less
-/// dense.
-pub fn with_margin(bytes: u64) -> u64 {
-    bytes.saturating_add(bytes / 16)
-}
-
 impl Flight {
     /// Starts the next piece; with `moves_only`, none that would take a slot.
     pub fn start(&mut self, scene: &Scene<'_>, moves_only: bool) -> Result<Start, Idle> {
@@ -81,7 +76,9 @@ impl Flight {
         debug_assert_eq!(*view, project::view(scene.tree, self), "an old view");
         let mut idle = Idle::default();
         let weights = Weights::of(view, scene.design);
-        let mut found = self.find(scene, view, &weights, moves_only, &mut idle);
+        let left = self.left(scene);
+        self.order_by_key(&left);
+        let mut found = self.find(scene, view, &weights, (moves_only, &left), &mut idle);
         let mut newer: Option<TreeView> = None;
         while let Some((id, folds, bytes, _)) = &found
             && *bytes > 0
@@ -89,7 +86,8 @@ impl Flight {
         {
             idle.divided.push(divided);
             let view = newer.insert(project::view(scene.tree, self));
-            found = self.find(scene, view, &Weights::of(view, scene.design), moves_only, &mut idle);
+            let weights = Weights::of(view, scene.design);
+            found = self.find(scene, view, &weights, (moves_only, &left), &mut idle);
         }
         // Additional plans would not help a piece that waits for disk space.
         let may_starve =
@@ -127,12 +125,11 @@ impl Flight {
         scene: &Scene<'_>,
         view: &TreeView,
         weights: &Weights,
-        moves_only: bool,
+        (moves_only, left): (bool, &Left),
         idle: &mut Idle,
-    ) -> Option<(PieceId, Vec<FileSpan>, u64, bool)> {
+    ) -> Option<Found> {
         let question =
             Question { view, weights, flight: self, settings: scene.settings, costs: &scene.costs };
-        let left = scene.room.saturating_sub(self.writing());
         let mut clear: Vec<Candidate<'_>> = Vec::new();
         let mut waiting: Vec<Candidate<'_>> = Vec::new();
         for (ticket, piece) in self.unfinished().filter(|(_, piece)| piece.state == PieceState::Ready) {
@@ -159,28 +156,43 @@ impl Flight {
                 false => {}
             }
         }
+        let ranked = [(clear, false), (waiting, true)].into_iter().flat_map(|(all, is_early)| {
+            self.ranked(all, weights, scene).into_iter().map(move |candidate| (candidate, is_early))
+        });
+        self.first(scene, &question, ranked, left, idle)
+    }
+
+    /// Returns the first of `candidates` that may start now, each with whether it would start early.
+    fn first<'a>(
+        &self,
+        scene: &Scene<'_>,
+        question: &Question<'_>,
+        candidates: impl Iterator<Item = (Candidate<'a>, bool)>,
+        left: &Left,
+        idle: &mut Idle,
+    ) -> Option<Found> {
         let is_draining = |p: &Piece, level: u8| {
             p.state == PieceState::Running && p.out > p.source() && p.source() >= level
         };
         let drains = |level: u8| self.unfinished().any(|(_, p)| is_draining(p, level));
         let mut last = None;
-        for (candidates, is_early) in [(clear, false), (waiting, true)] {
-            for candidate in self.ranked(candidates, weights, scene) {
-                let Candidate { ticket, piece } = candidate;
-                let Fold::Take(folds, bytes) = question.ask(ticket, piece, is_early) else { continue };
-                let wanted = with_margin(piece.bytes + bytes);
-                if wanted > left {
-                    idle.short.get_or_insert((piece.id, wanted));
-                    continue;
-                }
-                if question.is_last_resort(ticket, piece) {
-                    if last.is_none() && !drains(piece.out) {
-                        last = Some((piece.id, folds, bytes, is_early));
-                    }
-                    continue;
-                }
-                return Some((piece.id, folds, bytes, is_early));
+        for (Candidate { ticket, piece }, is_early) in candidates {
+            // A held output would take space that an earlier piece lacks.
+            if is_early && idle.short.is_some() && !self.may_land(piece) {
+                continue;
             }
+            let Fold::Take(folds, bytes) = question.ask(ticket, piece, is_early) else { continue };
+            if let Some(wanted) = left.lacks(scene, ticket, with_margin(piece.bytes + bytes), bytes) {
+                idle.short.get_or_insert((piece.id, wanted));
+                continue;
+            }
+            if question.is_last_resort(ticket, piece) {
+                if last.is_none() && !drains(piece.out) {
+                    last = Some((piece.id, folds, bytes, is_early));
+                }
+                continue;
+            }
+            return Some((piece.id, folds, bytes, is_early));
         }
         last
     }
@@ -238,6 +250,9 @@ impl Flight {
         candidates
     }
 }
+
+/// Piece to start, the files that it folds and their bytes, and whether it starts early.
+type Found = (PieceId, Vec<FileSpan>, u64, bool);
 
 struct Candidate<'a> {
     ticket: &'a TicketState,

@@ -190,7 +190,7 @@ fn who_is_given_up_while_it_runs_writes_until_it_is_done() {
     bench.start().unwrap();
     bench.start().unwrap();
     let all = bench.flight.writing();
-    let second = start::with_margin(bench.flight.piece(piece(2)).unwrap().bytes);
+    let second = limits::with_margin(bench.flight.piece(piece(2)).unwrap().bytes);
     let is_move = bench.flight.piece(piece(2)).unwrap().is_move;
     bench.flight.withdraw(piece(1), "a test");
     assert_eq!(bench.flight.writing(), all, "its executor is not aware of it yet");
@@ -407,4 +407,123 @@ fn a_policy_is_asked_once_where_nothing_that_is_ready_may_start() {
     short.room = 1 << 20;
     let idle = short.start().unwrap_err();
     assert!(idle.short.is_some() && !idle.asks && !short.flight.starved, "{idle:?}");
+}
+
+/// Runs pieces one after the other, each installed at once, until none starts. Returns how many ran. The bytes that
+/// are left follow from the files that are gone.
+fn run_all(bench: &mut Bench) -> usize {
+    for count in 0.. {
+        let Ok(Start { piece, .. }) = bench.start() else { return count };
+        assert!(bench.flight.finished(piece.id, 0));
+        assert_eq!(bench.next_install(), Some(Install::Output(piece.id)));
+        bench.flight.installed(piece.id, &[], piece.bytes, 0);
+        bench.room -= piece.bytes;
+        for file in bench.tree.levels.iter_mut().flat_map(|l| &mut l.runs).flat_map(|r| &mut r.files) {
+            if piece.inputs.iter().any(|span| span.table == file.table) {
+                match (&piece.range.end, &file.bounds.end) {
+                    (Some(end), Some(last)) if end < last => file.bounds.start = end.clone(),
+                    _ => (bench.room, file.bytes) = (bench.room + file.bytes, 0),
+                }
+            }
+        }
+        bench.tree.levels.iter_mut().flat_map(|l| &mut l.runs).for_each(|r| r.files.retain(|f| f.bytes > 0));
+    }
+    0
+}
+
+fn short_of(idle: Result<Start, Idle>) -> (PieceId, u64) {
+    idle.err().and_then(|idle| idle.short).expect("a piece lacks space")
+}
+
+/// Two wide files are free only after the last piece, so the first one starts only if the output of all pieces fits.
+/// Otherwise the finished pieces would take the space that the last one needs.
+#[test]
+fn a_ticket_begins_only_with_space_for_all_its_pieces() {
+    let bench = |tree: &str, plan: &str, room: u64| {
+        let mut bench = Bench::new(tree);
+        (bench.settings.piece, bench.room) = ((16 << 20, 16 << 20), room << 20);
+        assert_eq!(bench.try_plan(plan), Ok(1));
+        bench
+    };
+    let wide = "L1: [a..z #51-60 64M]  L2: [a..z #41-50 64M]";
+    assert_eq!(short_of(bench(wide, "t1 t2 -> L2", 130).start()), (piece(1), 136 << 20));
+    assert_eq!(run_all(&mut bench(wide, "t1 t2 -> L2", 136)), 8);
+    // Of narrow files, each is free soon, if the pieces go by key and not by value.
+    let narrow = "L1: [a..e #51-60 16M][e..i #51-60 16M][i..m #51-60 16M][m..q #51-60 16M]  \
+                  L2: [a..e #41-50 16M][e..i #41-50 16M][i..m #41-50 16M][m..q #41-50 16M]";
+    let all = "t1 t2 t3 t4 t5 t6 t7 t8 -> L2";
+    let mut pieces = bench(narrow, all, 40);
+    let of_last = |p: &mut Piece| p.priority = f64::from(p.id.index);
+    pieces.flight.tickets[0].pieces.iter_mut().for_each(of_last);
+    assert!(run_all(&mut pieces) >= 4);
+    assert!(pieces.flight.tickets[0].is_finished());
+    short_of(bench(narrow, all, 30).start());
+    // What a begun ticket still needs is kept from others.
+    let mut two =
+        Bench::new("L1: [a..z #51-60 64M] | [a..z #41-50 64M]  L3: [a..c #1-9 8M] | [a..c #11-19 8M]");
+    two.settings.piece = (16 << 20, 16 << 20);
+    assert_eq!(two.try_plan("t1 t2 -> L1"), Ok(1));
+    two.room = 140 << 20;
+    let first = two.start().unwrap().piece;
+    assert_eq!(two.try_plan("t3 t4 -> L3"), Ok(2));
+    assert!(two.flight.finished(first.id, 0));
+    two.flight.installed(first.id, &[], first.bytes, 0);
+    two.room -= first.bytes;
+    assert_eq!(two.flight.reserved(two.room, || two.tree.clone()), limits::with_margin(first.bytes) * 7);
+    assert_eq!(run_all(&mut two), 7 + 1, "the second runs once the first is done");
+}
+
+/// No output is held while an earlier piece lacks space, and outputs that are held then are discarded.
+#[test]
+fn held_outputs_give_their_space_back_to_earlier_pieces() {
+    let tree = "L1: [a..z #41-50 8M] | [a..z #31-40 8M]  L2: [a..z #21-30 64M] | [a..z #11-20 64M]";
+    let mut bench = Bench::new(tree);
+    assert_eq!(bench.try_plan("t3 t4 -> L3"), Ok(1));
+    assert_eq!(bench.try_plan("t1 t2 -> L2"), Ok(2));
+    // Its output would lie among the inputs of the first.
+    bench.flight.ticket_mut(Ticket(2)).unwrap().pieces[0].waits = [piece(1)].to_vec();
+    bench.flight.ticket_mut(Ticket(2)).unwrap().pieces[0].inputs[0].level = 2;
+    let early = bench.flight.ticket_mut(Ticket(2)).map(|t| &mut t.pieces[0]).unwrap();
+    (early.state, early.bytes) = (PieceState::Held, 16 << 20);
+    assert!(!bench.flight.may_land(&bench.flight.tickets[1].pieces[0]));
+    bench.room = 130 << 20;
+    assert_eq!(short_of(bench.start()).0, piece(1));
+    assert_eq!(bench.next_install(), None, "nothing else gives space back");
+    assert_eq!(bench.flight.discard_held(), [piece(2)]);
+    assert_eq!(bench.flight.discard_held(), []);
+    assert_eq!(short_of(bench.start()).0, piece(1), "it does not start early again");
+    bench.room += 16 << 20;
+    assert_eq!(bench.start().unwrap().piece.id, piece(1));
+}
+
+/// A ticket that does not fit gives way to the largest compaction of fewer of its runs that does.
+#[test]
+fn a_ticket_without_space_gives_way_to_one_that_fits() {
+    let tree = "L0: [a..z #61-70 4M] | [a..z #51-60 4M] | [a..z #41-50 8M]  L1: [a..z #31-40 64M]  \
+                L2: [a..z #1-30 128M]";
+    let gives_way = |room: u64| {
+        let mut bench = Bench::new(tree);
+        bench.room = room << 20;
+        assert_eq!(bench.try_plan("t1 t2 t3 t4 t5 -> L2"), Ok(1));
+        let (short, _) = short_of(bench.start());
+        let before = (bench.flight.tickets.len(), bench.numbers);
+        let gave_way = bench.with(|flight, scene, numbers| flight.give_way(scene, short, numbers));
+        let Some(gave_way) = gave_way else {
+            assert_eq!((bench.flight.tickets.len(), bench.numbers), before, "nothing changes");
+            assert!(bench.flight.has_ready());
+            return Vec::new();
+        };
+        assert_eq!(gave_way.ended.gone, [piece(1)]);
+        assert!(bench.flight.take_finished().iter().all(|ticket| ticket.cut_short.is_some()));
+        let view = project::view(&bench.tree, &bench.flight);
+        check(&view).unwrap();
+        check(&view.projected()).unwrap();
+        let Start { piece, .. } = bench.start().expect("it fits");
+        assert_eq!(piece.id.ticket, gave_way.ticket);
+        piece.inputs.iter().map(|span| span.table.0).collect()
+    };
+    assert_eq!(gives_way(8), []);
+    assert_eq!(gives_way(10), [1, 2]);
+    assert_eq!(gives_way(20), [2, 3]);
+    assert_eq!(gives_way(90), [1, 2, 3, 4]);
 }

@@ -26,8 +26,7 @@ pub const SIZES: [u64; 3] = [1, 4, 16];
 /// Ceiling on the heap in percent of the memory budget.
 const HEAP_PERCENT: u64 = 110;
 /// Part of the disk budget for the log and for compactions in progress. The rest is three quarters of the bytes
-/// written, or five quarters at the largest size: there, one wide compaction may hold outputs that are not installed
-/// and inputs that are not deleted, each of a third of the data.
+/// written.
 const DISK_LEAST: u64 = 24 << 20;
 /// Length of a value.
 const VALUE: usize = 400;
@@ -293,7 +292,7 @@ fn one(seed: u64, size: u64) -> Result<Measured, Failure> {
         dir: dir.path(),
         random: Random::new(seed, "bounds"),
         keys: operations,
-        disk_budget: size * MEMORY * if size > 4 { 5 } else { 3 } / 4 + DISK_LEAST,
+        disk_budget: size * MEMORY * 3 / 4 + DISK_LEAST,
         measured: Measured::default(),
     };
     let (result, heap) = heap::peak_of_all(|| program.run(operations).and_then(|()| program.reopen()));

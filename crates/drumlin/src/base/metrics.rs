@@ -120,6 +120,8 @@ metrics! {
     search_nanos,
     /// Failed background jobs.
     background_errors,
+    /// Failed attempts to remove an obsolete file. Its bytes count against `disk_budget` until an attempt succeeds.
+    unlinks_failed,
     /// Writes that waited because too many runs cover a key.
     stalls_runs,
     /// Microseconds that writes waited for that reason.

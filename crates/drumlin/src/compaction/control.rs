@@ -90,7 +90,7 @@ impl std::fmt::Display for Shortage {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,
-            "a compaction that may write {} bytes waits: {} are left for compactions",
+            "a compaction that may write {} bytes waits: {} are left for compactions; deletes of ranges free more",
             self.wanted, self.left
         )
     }
@@ -210,6 +210,14 @@ impl KeyspaceControl {
             }
         }
         view
+    }
+
+    /// Returns the disk space in bytes that compactions under way may still take, if they may exceed `spare` bytes.
+    pub(super) fn reserved(&self, spare: u64) -> u64 {
+        if self.flight.tickets.is_empty() {
+            return self.flight.writing();
+        }
+        self.flight.reserved(spare, || self.installed())
     }
 
     /// Returns whether no compaction or search is in flight or requested.

@@ -110,6 +110,15 @@ pub(super) fn withdrawn(log: &mut DecisionLog, micros: u64, keyspace: &str, ende
     }
 }
 
+/// Logs that held outputs were discarded, because earlier pieces lack the disk space that they take.
+pub(super) fn discarded(log: &mut DecisionLog, micros: u64, keyspace: &str, pieces: &[PieceId]) {
+    if !pieces.is_empty() {
+        let names = pieces.iter().map(name).collect::<Vec<_>>().join(", ");
+        let what = format!("{} held outputs discarded: {names}", pieces.len());
+        log.note(micros, keyspace, what, "earlier pieces lack the disk space that they take".to_owned());
+    }
+}
+
 /// Returns a piece's name: its ticket and its number there.
 fn name(id: &PieceId) -> String {
     format!("{}/{}", id.ticket, id.index)

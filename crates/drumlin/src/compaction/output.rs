@@ -207,8 +207,10 @@ impl Drop for Outputs {
             return;
         }
         for file in &self.done {
-            // A file that cannot be removed is an orphan, which the next open removes.
-            let _ = self.files.remove_table(file.id());
+            // Maintenance tries again.
+            if self.files.remove_table(file.id()).is_err() {
+                file.table.retire();
+            }
         }
     }
 }

@@ -17,6 +17,7 @@ use crate::stats::Sample;
 use drumlin_env::Clock;
 use drumlin_env::sync::Arc;
 use drumlin_policy::schedule::admit::without_pipeline;
+use drumlin_policy::schedule::room::NO_ROOM;
 use drumlin_policy::schedule::{FoldCosts, Mode, Numbers, Refusal, Scene, Settings, Weights, project};
 use drumlin_types::Ticket;
 use drumlin_types::contract::legal::Illegal;
@@ -40,6 +41,13 @@ pub(crate) struct PieceStart {
     pub(crate) bottom: bool,
 }
 
+/// A piece of keyspace `index` that does not fit on the disk.
+struct Short {
+    index: usize,
+    id: PieceId,
+    shortage: Shortage,
+}
+
 /// Inputs of the scheduler at one moment.
 pub(crate) struct Moment {
     pub(crate) now: u64,
@@ -47,9 +55,13 @@ pub(crate) struct Moment {
     pub(crate) limits: LimitView,
     pub(crate) costs: CostView,
     pub(crate) piece_bytes: u64,
+    /// Largest length of a table.
+    pub(crate) file_bytes: u64,
     pub(crate) mode: Mode,
     /// Bytes that compactions may write, including running ones.
     pub(crate) room: u64,
+    /// Whether files wait to be removed, so that there will be more room.
+    pub(crate) reclaims: bool,
     /// Clock to measure how long policy calls take. No decision depends on it.
     pub(crate) clock: Clock,
 }
@@ -88,7 +100,7 @@ impl Control {
                 self.ask_timed(index, moment, sample);
             }
         }
-        let mut short: Option<(usize, PieceId, u64, u64)> = None;
+        let mut short: Vec<Short> = Vec::new();
         for index in self.most_pressing_first() {
             let room = self.room_left(index, moment.room);
             let keyspace = &mut self.keyspaces[index];
@@ -124,14 +136,14 @@ impl Control {
                     let times = [timer, idle.timer, rest, landing.map(|at| at.max(moment.now + 1))];
                     timer = times.into_iter().flatten().min();
                     if let Some((id, wanted)) = idle.short {
-                        short.get_or_insert((index, id, wanted, room));
+                        short.push(Short { index, id, shortage: Shortage { wanted, left: room } });
                     }
                 }
             }
         }
         self.shortage = None;
-        if let Some((index, id, wanted, left)) = short {
-            let when = self.wait_for_room(index, id, Shortage { wanted, left }, moment.now);
+        if !short.is_empty() {
+            let when = self.wait_for_room(&short, moment);
             timer = Some(timer.map_or(when, |t| t.min(when)));
         }
         Err(timer)
@@ -162,20 +174,68 @@ impl Control {
     /// Returns the part of `room` that compactions in other keyspaces do not need.
     fn room_left(&self, index: usize, room: u64) -> u64 {
         let others = self.keyspaces.iter().enumerate().filter(|(other, _)| *other != index);
-        room.saturating_sub(others.map(|(_, keyspace)| keyspace.flight.writing()).sum())
+        room.saturating_sub(others.map(|(_, keyspace)| keyspace.reserved(room)).sum())
     }
 
-    /// Handles a piece that does not fit on the disk. Logs it once, and returns the time to check again.
-    fn wait_for_room(&mut self, index: usize, id: PieceId, shortage: Shortage, now: u64) -> u64 {
-        if self.short_piece != Some(id) {
-            self.short_piece = Some(id);
+    /// Returns the disk space in bytes that compactions under way may still take, if they may exceed `spare` bytes.
+    pub(crate) fn reserved(&self, spare: u64) -> u64 {
+        self.keyspaces.iter().map(|keyspace| keyspace.reserved(spare)).sum()
+    }
+
+    /// Handles pieces that do not fit on the disk, one for each keyspace. Logs the first one once, and returns the time
+    /// to check again. If nothing runs, the work under way gives way to what fits.
+    fn wait_for_room(&mut self, short: &[Short], moment: &Moment) -> u64 {
+        let now = moment.now;
+        let Some(Short { index, id, shortage }) = short.first() else { return now };
+        if self.short_piece != Some(*id) {
+            self.short_piece = Some(*id);
             let what = format!("{} waits for disk space: piece {}", id.ticket, id.index);
-            self.decisions.note(now, &self.keyspaces[index].state.name, what, shortage.to_string());
+            self.decisions.note(now, &self.keyspaces[*index].state.name, what, shortage.to_string());
         }
         if self.keyspaces.iter().all(|keyspace| keyspace.flight.writing() == 0) {
-            self.shortage = Some(shortage);
+            self.shortage = Some(*shortage);
+            if !moment.reclaims && self.give_way(short, moment) {
+                (self.shortage, self.stirred) = (None, true);
+            }
         }
         now.saturating_add(ROOM_RETRY)
+    }
+
+    /// Discards outputs that are held in vain. If there are none, replaces a ticket that lacks disk space by a
+    /// compaction that fits. Returns whether anything changed.
+    fn give_way(&mut self, short: &[Short], moment: &Moment) -> bool {
+        let Control { keyspaces, numbers, decisions, .. } = self;
+        let mut is_changed = false;
+        for keyspace in keyspaces.iter_mut() {
+            let discarded = keyspace.flight.discard_held();
+            explain::discarded(decisions, moment.now, &keyspace.state.name, &discarded);
+            is_changed |= !discarded.is_empty();
+        }
+        // Other held outputs land first.
+        if is_changed || keyspaces.iter().any(|keyspace| keyspace.flight.holds()) {
+            return is_changed;
+        }
+        for Short { index, id, shortage } in short {
+            let keyspace = &mut keyspaces[*index];
+            // The caller of a manual compaction gets the error instead.
+            if keyspace.begun_manual(id.ticket).is_some() {
+                continue;
+            }
+            let settings = settings(moment, &keyspace.state);
+            let tree = keyspace.installed();
+            let KeyspaceControl { design, fold_costs: costs, flight, .. } = keyspace;
+            let (room, now) = (shortage.left, moment.now);
+            let scene = Scene { tree: &tree, design, settings: &settings, costs: *costs, room, now };
+            let Some(gave_way) = flight.give_way(&scene, *id, numbers) else { continue };
+            let name = &keyspace.state.name;
+            explain::withdrawn(decisions, now, name, &gave_way.ended, NO_ROOM);
+            if let Some(ticket) = keyspace.flight.ticket(gave_way.ticket) {
+                explain::admitted(decisions, now, name, ticket);
+            }
+            keyspace.due = true;
+            return true;
+        }
+        false
     }
 
     fn ask_timed(&mut self, index: usize, moment: &Moment, sample: &dyn Fn(&KeyspaceState) -> Sample) {
@@ -267,7 +327,7 @@ fn limits(keyspace: &KeyspaceControl, settings: &Settings, moment: &Moment, rese
     let enough = if keyspace.flight.is_starved() { enough(keyspace, settings, moment) } else { 0 };
     LimitView {
         memtable_bytes: keyspace.state.memtable_bytes() as u64,
-        file_bytes: options.file_bytes,
+        file_bytes: moment.file_bytes.min(options.file_bytes),
         max_runs: options.max_runs as u32,
         max_write_amp: options.max_write_amp,
         disk_used: moment.limits.disk_used.saturating_add(reserved),

@@ -9,7 +9,7 @@
 use crate::base::dir_lock::DirLock;
 use crate::base::error::{Error, ErrorKind, Result};
 use crate::table::{BlockCache, TableCache};
-use crate::version::Obsolete;
+use crate::version::{Doomed, Obsolete};
 use drumlin_env::sync::{Arc, atomic};
 use drumlin_env::{Env, FileKind};
 use drumlin_format::manifest::{Change, Edit};
@@ -124,6 +124,15 @@ impl Files {
             unlink(&self.env, &self.table_path(id), FileKind::Table)?;
         }
         unlink(&self.env, &self.table_path(id), FileKind::Table)
+    }
+
+    /// Removes an obsolete file.
+    pub(crate) fn remove(&self, file: &Doomed) -> Result<()> {
+        match file {
+            Doomed::Table(id) => self.remove_table(*id),
+            Doomed::Other(path) if path.extension().is_some() => unlink(&self.env, path, FileKind::Log),
+            Doomed::Other(path) => unlink(&self.env, path, FileKind::Manifest),
+        }
     }
 
     /// Releases the directory lock, so that the store may be opened again.

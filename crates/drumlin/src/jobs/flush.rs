@@ -138,10 +138,10 @@ impl FlushLane {
             _ => keyspace.to_flush(&view, ready),
         };
         drop(control);
-        if memtables.len() > 1 && store.check_room_to_flush(&memtables).is_err() {
+        if memtables.len() > 1 && store.make_room_to_flush(&memtables).is_err() {
             memtables.truncate(1);
         }
-        let room = store.check_room_to_flush(&memtables);
+        let room = store.make_room_to_flush(&memtables);
         let job = room.and_then(|()| flush_job(store, keyspace.clone(), memtables, &view.tree));
         job.map(Some).map_err(|error| Failed { keyspace, error })
     }

@@ -226,7 +226,8 @@ impl Store {
         }
         let settings = Settings { mode: self.sizes.mode, ..Settings::default() };
         let is_set = |flag: &atomic::AtomicBool| flag.load(atomic::Ordering::Acquire);
-        let is_short = is_set(&self.health.disk_full) || is_set(&self.health.merge_short);
+        let is_short =
+            is_set(&self.health.disk_full) || is_set(&self.health.merge_short) || control.shortage.is_some();
         let entry = control.keyspace(keyspace)?;
         // Which edits may be made follows from the waits alone, so the tree is not needed.
         let tree = TreeView::default();

@@ -10,9 +10,7 @@ use super::preallocate::ReadyLane;
 use super::search::SearchJob;
 use crate::background::{Lane, Step};
 use crate::base::error::Result;
-use crate::disk::unlink;
 use crate::store::Store;
-use drumlin_env::FileKind;
 use drumlin_env::sync::{Arc, Mutex, atomic};
 
 impl Store {
@@ -66,19 +64,8 @@ impl MaintenanceLane {
 
     fn try_step(&self) -> Result<Step> {
         let store = &self.store;
-        if let Some((table, _)) = store.files.obsolete.next_table() {
-            store.files.remove_table(table)?;
-            store.look_for_room();
-            store.background.progressed();
-            return Ok(Step::More);
-        }
-        if let Some(path) = store.files.obsolete.next_file() {
-            let kind = match path.extension() {
-                Some(_) => FileKind::Log,
-                None => FileKind::Manifest,
-            };
-            unlink(&store.files.env, &path, kind)?;
-            store.background.progressed();
+        if let Some(file) = store.files.obsolete.next(store.files.now()) {
+            store.remove_obsolete(&file);
             return Ok(Step::More);
         }
         let has_worked = store.rewrite_manifest_if_grown()?
@@ -90,7 +77,8 @@ impl MaintenanceLane {
             return Ok(Step::More);
         }
         let step = self.search.lock().step(store)?;
-        Ok(match (step, store.next_look()) {
+        let next = [store.next_look(), store.files.obsolete.next_retry()].into_iter().flatten().min();
+        Ok(match (step, next) {
             (Step::Idle, Some(look)) => Step::Until(look),
             (Step::Until(when), Some(look)) => Step::Until(when.min(look)),
             (step, _) => step,

@@ -1,12 +1,14 @@
 //! Disk space: how much may be written before the disk, or the budget for it, is full.
 //!
 //! 1. Free space is the smaller of the free space of the file system and the rest of `disk_budget`. Tables and log
-//!    segments count against the budget from their creation to their removal.
+//!    segments count against the budget from their creation until they are unlinked. A file that cannot be unlinked
+//!    counts on and is tried again with a growing delay.
 //! 2. Flushes come first: disk space for all memtables is kept back from compactions. A compaction starts only if the
 //!    rest has space for its input once more, beside the inputs of the running ones. Otherwise it waits, which the
 //!    decision log reports. It is checked again when files are removed, or a second later.
-//! 3. A flush that would not leave compactions a part of the budget fails as on a full disk: without disk space no
-//!    compaction could ever free any. While flushes fail, the space that they cannot use is not kept back for them.
+//! 3. A flush that would not leave compactions a part of the budget, and what those under way may still take, fails as
+//!    on a full disk: without disk space no compaction could ever free any. While flushes fail, the space that they
+//!    cannot use is not kept back for them.
 //! 4. Policies see the used part of the budget, and the bytes that running compactions may still write. The budget that
 //!    they see excludes the part that flushes leave, so that they can free disk space before flushes fail.
 //!
@@ -15,10 +17,12 @@
 //! part of a file.
 
 use crate::base::error::{Error, ErrorKind, Result};
+use crate::base::metrics::Counters;
 use crate::memtable::Memtable;
 use crate::store::{PIECE_BYTES, Store};
+use crate::version::Doomed;
 use drumlin_env::sync::{Arc, atomic};
-use drumlin_policy::schedule::start::with_margin;
+use drumlin_policy::schedule::limits::with_margin;
 use drumlin_types::contract::LimitView;
 
 /// Fraction of the budget that flushes leave to compactions, as a divisor. The part is at most what two pieces need.
@@ -62,6 +66,18 @@ impl Store {
         }
     }
 
+    /// Returns an error if the budget has no space to flush `memtables`, even once obsolete files are removed.
+    pub(crate) fn make_room_to_flush(&self, memtables: &[Arc<Memtable>]) -> Result<()> {
+        loop {
+            let result = self.check_room_to_flush(memtables);
+            if result.is_ok() {
+                return result;
+            }
+            let Some(file) = self.files.obsolete.next(self.files.now()) else { return result };
+            self.remove_obsolete(&file);
+        }
+    }
+
     /// Returns an error if the budget has no space to flush `memtables`.
     pub(crate) fn check_room_to_flush(&self, memtables: &[Arc<Memtable>]) -> Result<()> {
         let budget = self.options.load().disk_budget;
@@ -74,6 +90,8 @@ impl Store {
             self.keyspaces().iter().any(|k| k.peek().sealed.iter().any(|m| m.has_range_tombstones()));
         let for_merges = left_to_merges(budget) / if deletes { 2 } else { 1 };
         let used = self.disk_bytes();
+        let for_merges =
+            if deletes { for_merges } else { for_merges.max(self.reserved_for_merges(budget, used)) };
         if used.saturating_add(wanted).saturating_add(for_merges) <= budget {
             return Ok(());
         }
@@ -84,6 +102,12 @@ impl Store {
         Err(Error::new(ErrorKind::NoSpace, what))
     }
 
+    /// Returns the bytes that compactions under way may still take, or 0 if they wait for disk space in any case.
+    fn reserved_for_merges(&self, budget: u64, used: u64) -> u64 {
+        let control = self.control.lock();
+        if control.shortage.is_some() { 0 } else { control.reserved(budget.saturating_sub(used)) }
+    }
+
     /// Returns an error if all remaining compactions wait for disk space.
     pub(crate) fn check_room_to_merge(&self) -> Result<()> {
         match &self.control.lock().shortage {
@@ -91,6 +115,29 @@ impl Store {
                 Err(Error::new(ErrorKind::NoSpace, shortage.to_string()))
             }
             _ => Ok(()),
+        }
+    }
+
+    /// Removes an obsolete file. If that fails, its bytes still count, and it is tried again later.
+    pub(crate) fn remove_obsolete(&self, file: &Doomed) {
+        match self.files.remove(file) {
+            Ok(()) => {
+                self.files.obsolete.removed(file);
+                if let Doomed::Table(_) = file {
+                    self.look_for_room();
+                }
+                self.background.progressed();
+            }
+            Err(error) => {
+                let now = self.files.now();
+                if let Some((attempts, due)) = self.files.obsolete.failed(file, now) {
+                    let seconds = due.saturating_sub(now) / 1_000_000;
+                    let what = format!("an obsolete file stays for {seconds} s: {attempts} failed removals");
+                    self.control.lock().decisions.note(now, "", what, error.to_string());
+                }
+                Counters::add(&self.metrics.unlinks_failed, 1);
+                self.background_failed("maintenance", &error);
+            }
         }
     }
 

@@ -194,7 +194,8 @@ impl Store {
     fn check_memory_frees(&self, since: u64) -> Result<()> {
         self.check_flushes(since)?;
         if self.health.disk_full.load(atomic::Ordering::Acquire) {
-            let what = "memtables are full and the disk has no room to flush them";
+            let waits = self.control.lock().shortage.map_or(String::new(), |s| format!("; {s}"));
+            let what = format!("memtables are full and the disk has no room to flush them{waits}");
             return Err(Error::new(ErrorKind::NoSpace, what));
         }
         Ok(())

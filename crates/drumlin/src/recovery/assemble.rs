@@ -366,7 +366,7 @@ fn report(store: &Store, recovered: &Recovered, bytes: u64, log_bytes: u64, prob
     if !store.health.read_only {
         store.release_log(store.log_floor(&[]));
         for number in &recovered.dropped {
-            store.files.obsolete.push_file(path_in(&store.files.dir, *number));
+            store.files.obsolete.push_file(path_in(&store.files.dir, *number), 0);
         }
     }
     for what in problems {

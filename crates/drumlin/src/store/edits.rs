@@ -206,7 +206,7 @@ impl Store {
             Ok(manifest) => {
                 let old = std::mem::replace(&mut control.manifest, manifest);
                 self.note_floor(&snapshot);
-                self.files.obsolete.push_file(old.path());
+                self.files.obsolete.push_file(old.path(), 0);
                 Counters::add(&self.metrics.manifest_rewrites, 1);
                 Ok(())
             }

@@ -29,8 +29,11 @@ impl Store {
 
     /// Recycles or unlinks the log segments below `floor`, which is durable.
     pub(crate) fn release_log(&self, floor: LogNumber) {
-        let released = self.lane.state.lock().log.release_below(floor);
+        let mut lane = self.lane.state.lock();
+        let released = lane.log.release_below(floor);
+        // Under the lock, so that the disk budget counts their bytes at any time.
         self.unlink_log(&released);
+        drop(lane);
     }
 
     /// Calls `read` with the live segments of the log, oldest first, and with the position up to which every record is
@@ -45,8 +48,8 @@ impl Store {
     }
 
     fn unlink_log(&self, released: &Released) {
-        for number in released.numbers() {
-            self.files.obsolete.push_file(crate::write::segment::path_in(&self.files.dir, number));
+        for (number, bytes) in released.files() {
+            self.files.obsolete.push_file(crate::write::segment::path_in(&self.files.dir, number), bytes);
         }
     }
 
@@ -82,7 +85,9 @@ struct KeptLog<'a> {
 
 impl Drop for KeptLog<'_> {
     fn drop(&mut self) {
-        let released = self.store.lane.state.lock().log.end_reading();
+        let mut lane = self.store.lane.state.lock();
+        let released = lane.log.end_reading();
         self.store.unlink_log(&released);
+        drop(lane);
     }
 }

@@ -13,6 +13,10 @@ use drumlin_types::contract::LimitView;
 
 /// Bytes of input that a piece is cut to at most.
 pub(crate) const PIECE_BYTES: u64 = 64 << 20;
+/// Fractions of `disk_budget` that a piece reads and that a table takes at most, as divisors, and their lower bound.
+const PIECE_SHARE: u64 = 32;
+const FILE_SHARE: u64 = 32;
+const LEAST_SHARE: u64 = 1 << 20;
 /// Filter bits per key, if the option leaves them to the store.
 const DEFAULT_FILTER_BITS: f64 = 10.0;
 
@@ -29,9 +33,27 @@ impl Store {
                 created_seq: self.publisher.visible(),
                 write_bytes: self.job_bytes() / 8,
             },
-            file_bytes: options.file_bytes,
+            file_bytes: options.file_bytes.min(self.most_file_bytes()),
             filter_bits: options.filter_bits.unwrap_or(DEFAULT_FILTER_BITS),
             owner: Some(keyspace.owner()),
+        }
+    }
+
+    /// Returns the bytes of input that a piece is cut to at most. Under a disk budget, many pieces fit into the part of
+    /// it that flushes leave.
+    fn piece_bytes(&self) -> u64 {
+        self.share_of_disk(PIECE_SHARE).min(PIECE_BYTES)
+    }
+
+    /// Returns the largest length of a table. Under a disk budget, a compaction in key order soon frees such tables.
+    fn most_file_bytes(&self) -> u64 {
+        self.share_of_disk(FILE_SHARE)
+    }
+
+    fn share_of_disk(&self, share: u64) -> u64 {
+        match self.options.load().disk_budget {
+            0 => u64::MAX,
+            budget => (budget / share).max(LEAST_SHARE),
         }
     }
 
@@ -53,9 +75,11 @@ impl Store {
             seed: self.files.env.random_u64("policy"),
             limits: LimitView { slots: self.slots.count() as u32, ..self.disk_limits() },
             costs: self.costs.view(),
-            piece_bytes: PIECE_BYTES,
+            piece_bytes: self.piece_bytes(),
+            file_bytes: self.most_file_bytes(),
             mode: self.sizes.mode,
             room: self.room_for_merges(),
+            reclaims: !self.files.obsolete.is_empty(),
             clock: self.files.env.clock().clone(),
         };
         let mut control = self.control.lock();

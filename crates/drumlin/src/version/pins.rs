@@ -2,7 +2,7 @@
 //!
 //! Every version that refers to a table holds its handle. When an installed edit removes the last reference to a table,
 //! the handle is *retired*. When the last version that still holds the handle is dropped, the table joins the queue of
-//! files to unlink. A maintenance step empties the queue.
+//! files to unlink. A maintenance step empties the queue. A file that cannot be unlinked is tried again later.
 
 use crate::base::error::Result;
 use crate::table::{OpenTable, TableCache, TableSlot};
@@ -47,7 +47,7 @@ impl TableHandle {
 impl Drop for TableHandle {
     fn drop(&mut self) {
         if *self.retired.get_mut() {
-            self.queue.push_table(self.id, self.len);
+            self.queue.push(Doomed::Table(self.id), self.len);
         } else {
             self.queue.bytes.fetch_sub(self.len, atomic::Ordering::Relaxed);
         }
@@ -60,49 +60,105 @@ impl std::fmt::Debug for TableHandle {
     }
 }
 
-/// Files that may be unlinked: retired tables that nobody reads, and other files.
+/// A file that may be unlinked.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Doomed {
+    Table(TableId),
+    Other(PathBuf),
+}
+
+/// A queued file.
+struct Queued {
+    file: Doomed,
+    /// Bytes that count until the file is gone.
+    len: u64,
+    /// Number of failed attempts, and the monotonic time of the next one in microseconds.
+    attempts: u32,
+    due: u64,
+}
+
+/// Delay of the second attempt to unlink a file, in microseconds. It doubles up to `RETRY_LAST`.
+const RETRY_FIRST: u64 = 1_000_000;
+const RETRY_LAST: u64 = 60_000_000;
+
+/// Time of the next attempt while one is under way.
+const IN_HAND: u64 = u64::MAX;
+
+/// Files that may be unlinked: retired tables that nobody reads, and other files. A file leaves the queue when it is
+/// unlinked. Until then its bytes count.
 #[derive(Default)]
 pub(crate) struct Obsolete {
-    tables: Mutex<Vec<(TableId, u64)>>,
-    files: Mutex<Vec<PathBuf>>,
+    queue: Mutex<Vec<Queued>>,
     /// Retired tables that may still be read.
     retired: Mutex<Vec<Weak<TableHandle>>>,
-    /// Bytes of all tables, including those queued here.
+    /// Bytes of all tables, and of other files that are queued here.
     bytes: atomic::AtomicU64,
 }
 
 impl Obsolete {
-    fn push_table(&self, id: TableId, len: u64) {
-        self.tables.lock().push((id, len));
+    fn push(&self, file: Doomed, len: u64) {
+        self.queue.lock().push(Queued { file, len, attempts: 0, due: 0 });
     }
 
-    /// Queues another file, by path.
-    pub(crate) fn push_file(&self, path: PathBuf) {
-        self.files.lock().push(path);
+    /// Queues another file, by path. Its `len` bytes count until it is unlinked.
+    pub(crate) fn push_file(&self, path: PathBuf, len: u64) {
+        self.bytes.fetch_add(len, atomic::Ordering::Relaxed);
+        self.push(Doomed::Other(path), len);
     }
 
-    /// Takes the next table that may be unlinked.
-    pub(crate) fn next_table(&self) -> Option<(TableId, u64)> {
-        let next = self.tables.lock().pop();
-        if let Some((_, len)) = next {
+    /// Returns the next file to unlink at `now`. It stays queued, but is returned only once until the result is
+    /// recorded by [`removed`](Obsolete::removed) or [`failed`](Obsolete::failed).
+    pub(crate) fn next(&self, now: u64) -> Option<Doomed> {
+        let mut queue = self.queue.lock();
+        let queued = queue.iter_mut().rfind(|queued| queued.due <= now)?;
+        queued.due = IN_HAND;
+        Some(queued.file.clone())
+    }
+
+    /// Records that `file` is unlinked.
+    pub(crate) fn removed(&self, file: &Doomed) {
+        let mut queue = self.queue.lock();
+        if let Some(at) = queue.iter().rposition(|queued| queued.file == *file) {
+            let Queued { len, .. } = queue.swap_remove(at);
+            drop(queue);
             self.bytes.fetch_sub(len, atomic::Ordering::Relaxed);
         }
-        next
     }
 
-    /// Returns the bytes of all finished tables on disk.
+    /// Records that `file` could not be unlinked at `now`. Returns the number of failed attempts and the time of the
+    /// next one.
+    pub(crate) fn failed(&self, file: &Doomed, now: u64) -> Option<(u32, u64)> {
+        let mut queue = self.queue.lock();
+        let queued = queue.iter_mut().rfind(|queued| queued.file == *file)?;
+        queued.due = now.saturating_add((RETRY_FIRST << queued.attempts.min(6)).min(RETRY_LAST));
+        queued.attempts += 1;
+        Some((queued.attempts, queued.due))
+    }
+
+    /// Returns the time of the next attempt after a failure.
+    pub(crate) fn next_retry(&self) -> Option<u64> {
+        let queue = self.queue.lock();
+        let waits = |queued: &&Queued| queued.attempts > 0 && queued.due < IN_HAND;
+        queue.iter().filter(waits).map(|queued| queued.due).min()
+    }
+
+    /// Returns the bytes of all finished tables on disk, and of other files that wait to be unlinked.
     pub(crate) fn bytes_on_disk(&self) -> u64 {
         self.bytes.load(atomic::Ordering::Relaxed)
     }
 
-    /// Takes the next other file that may be unlinked.
-    pub(crate) fn next_file(&self) -> Option<PathBuf> {
-        self.files.lock().pop()
-    }
-
-    /// Takes all other files that may be unlinked.
+    /// Takes all other files that may be unlinked. The caller unlinks them.
     pub(crate) fn take_files(&self) -> Vec<PathBuf> {
-        std::mem::take(&mut *self.files.lock())
+        let mut files = Vec::new();
+        self.queue.lock().retain(|queued| match &queued.file {
+            Doomed::Table(_) => true,
+            Doomed::Other(path) => {
+                self.bytes.fetch_sub(queued.len, atomic::Ordering::Relaxed);
+                files.push(path.clone());
+                false
+            }
+        });
+        files
     }
 
     /// Returns the retired tables that are still read.
@@ -110,8 +166,44 @@ impl Obsolete {
         self.retired.lock().iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// Returns whether no file is queued.
+    /// Returns whether every queued file has been tried in vain.
     pub(crate) fn is_empty(&self) -> bool {
-        self.tables.lock().is_empty() && self.files.lock().is_empty()
+        self.queue.lock().iter().all(|queued| queued.attempts > 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_count_until_the_file_is_gone() {
+        let queue = Arc::new(Obsolete::default());
+        let handle = TableHandle::new(TableId(1), 100, queue.clone());
+        handle.retire();
+        assert_eq!(queue.next(0), None, "a version holds it");
+        drop(handle);
+        queue.push_file("log".into(), 10);
+        assert!(!queue.is_empty());
+        let other = queue.next(0).expect("a file");
+        assert_eq!((&other, queue.bytes_on_disk()), (&Doomed::Other("log".into()), 110));
+        let table = queue.next(0).expect("a table");
+        assert_eq!(queue.next(0), None, "each is in one hand");
+        queue.removed(&other);
+        assert_eq!(queue.bytes_on_disk(), 100);
+        let mut now = 0;
+        let mut delays = Vec::new();
+        for attempts in 1..9 {
+            let (failed, due) = queue.failed(&table, now).expect("it is queued");
+            assert_eq!((failed, queue.next_retry()), (attempts, Some(due)));
+            assert_eq!(queue.next(due - 1), None);
+            assert_eq!(queue.next(due), Some(table.clone()));
+            delays.push((due - now) / RETRY_FIRST);
+            now = due;
+        }
+        assert_eq!(delays, [1, 2, 4, 8, 16, 32, 60, 60]);
+        assert!(queue.is_empty() && queue.bytes_on_disk() == 100, "nobody waits for it, but it counts");
+        queue.removed(&table);
+        assert_eq!((queue.bytes_on_disk(), queue.next(u64::MAX - 1)), (0, None));
     }
 }

@@ -328,9 +328,9 @@ pub(crate) struct Released {
 }
 
 impl Released {
-    /// Returns the segments whose files are to be unlinked.
-    pub(crate) fn numbers(&self) -> impl Iterator<Item = LogNumber> {
-        self.files.iter().map(|stored| stored.number)
+    /// Returns the segments whose files are to be unlinked, with their lengths.
+    pub(crate) fn files(&self) -> impl Iterator<Item = (LogNumber, u64)> {
+        self.files.iter().map(|stored| (stored.number, stored.bytes))
     }
 }
 
