@@ -7,6 +7,14 @@ use shuttle::thread as made_of;
 #[cfg(not(shuttle))]
 use std::thread as made_of;
 
+/// Identity of a thread.
+pub(crate) use made_of::ThreadId;
+
+/// Returns the identity of the calling thread.
+pub(crate) fn current() -> ThreadId {
+    made_of::current().id()
+}
+
 /// Starts a thread.
 pub(crate) fn spawn(name: &str, f: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle> {
     made_of::Builder::new().name(name.to_owned()).spawn(f).map(JoinHandle)

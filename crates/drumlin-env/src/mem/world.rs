@@ -21,6 +21,7 @@ use crate::kinds::{Caller, FileKind};
 use crate::note::Note;
 use crate::random::{Random, fold, fold_word};
 use crate::sync::plain::{Mutex, MutexGuard};
+use crate::threads::{self, ThreadId};
 
 /// Clock of a new world, in microseconds since 1970.
 const START_UNIX_MICROS: u64 = 1_600_000_000_000_000;
@@ -81,8 +82,8 @@ pub(crate) struct State {
     pub(crate) recorder: Option<Recorder>,
     pub(crate) faults: Faults,
     pub(crate) monitor: Monitor,
-    /// Number of checks in progress whose calls are not counted.
-    peeking: u32,
+    /// Threads that are in a check, whose calls are not counted.
+    peeking: Vec<ThreadId>,
     /// Number of background steps begun.
     pub(crate) steps: u64,
     /// Number of the background step that panics, and of its calls that succeed first.
@@ -118,7 +119,10 @@ pub(crate) struct Peeking<'a>(&'a World);
 
 impl Drop for Peeking<'_> {
     fn drop(&mut self) {
-        self.0.state().peeking -= 1;
+        let (own, state) = (threads::current(), &mut *self.0.state());
+        if let Some(at) = state.peeking.iter().position(|thread| *thread == own) {
+            state.peeking.swap_remove(at);
+        }
     }
 }
 
@@ -140,7 +144,7 @@ impl World {
             recorder: None,
             faults: Faults::new(seed),
             monitor: Monitor::new(&disk),
-            peeking: 0,
+            peeking: Vec::new(),
             steps: 0,
             panics: None,
             doomed: None,
@@ -240,9 +244,10 @@ impl World {
         self.state().stream(self.seed, "schedule").index(n)
     }
 
-    /// Starts a check: until the returned guard is dropped, calls are not counted and meet no faults.
+    /// Starts a check: until the returned guard is dropped, calls of this thread are not counted and meet no
+    /// faults.
     pub(crate) fn begin_peek(&self) -> Peeking<'_> {
-        self.state().peeking += 1;
+        self.state().peeking.push(threads::current());
         Peeking(self)
     }
 
@@ -258,7 +263,7 @@ impl World {
         act: impl FnOnce(&mut State, Option<Effect>) -> io::Result<T>,
     ) -> io::Result<T> {
         let state = &mut *self.state();
-        if state.peeking > 0 {
+        if !state.peeking.is_empty() && state.peeking.contains(&threads::current()) {
             return act(state, None);
         }
         match &mut state.doomed {

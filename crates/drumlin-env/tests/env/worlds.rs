@@ -126,6 +126,20 @@ fn a_stepped_world_chooses_and_starts_no_threads() {
 }
 
 #[test]
+fn a_peek_hides_the_calls_of_its_own_thread_alone() {
+    let mem = MemEnv::threaded(1);
+    let env = mem.env();
+    let log = env.fs().create(Path::new("log"), FileKind::Log).unwrap();
+    let before = mem.io_index();
+    env.peek(|| {
+        log.write_at(0, &[1]).unwrap();
+        let other = log.clone();
+        env.spawn("writer", move || other.write_at(0, &[2]).unwrap()).unwrap().join().unwrap();
+    });
+    assert_eq!(mem.io_index(), before + 1);
+}
+
+#[test]
 fn a_threaded_world_has_threads() {
     let mem = MemEnv::threaded(1);
     let env = mem.env();

@@ -474,7 +474,8 @@ impl Db {
         self.store.flush(None)
     }
 
-    /// Compacts each keyspace into one run, one after the other, and waits for it.
+    /// Compacts each keyspace into one run, one after the other, and waits for it. A keyspace that is dropped meanwhile
+    /// is left out.
     ///
     /// It rewrites all tables of the store; [`Keyspace::compact`] describes what that costs and when it helps.
     ///
@@ -493,7 +494,10 @@ impl Db {
     pub fn compact(&self) -> Result<()> {
         self.store.health.check_open()?;
         for keyspace in self.store.keyspaces().iter() {
-            self.store.compact(keyspace, KeyRange::all())?;
+            let compacted = self.store.compact(keyspace, KeyRange::all());
+            if !keyspace.is_dropped() {
+                compacted?;
+            }
         }
         Ok(())
     }

@@ -150,6 +150,12 @@ impl Background {
         self.work.notify_all();
     }
 
+    /// Returns the number of events that woke waiters.
+    #[cfg(test)]
+    pub(crate) fn progress(&self) -> u64 {
+        self.signals.lock().progress
+    }
+
     /// Waits until `done` holds. `what` describes the waiter and the condition, for errors.
     pub(crate) fn wait(&self, what: &str, done: impl FnMut() -> Result<bool>) -> Result<()> {
         self.wait_at_most(u64::MAX, what, done)

@@ -52,6 +52,8 @@ pub(crate) struct Control {
     /// Whether a policy call created work besides plans: a search, or a held output that may now be installed. Other
     /// lanes then need a wake-up.
     pub(crate) stirred: bool,
+    /// Whether a manual compaction has ended since the last look: its caller must be woken.
+    pub(crate) manual_ended: bool,
     /// Cost of the policy calls since it was last counted.
     pub(crate) asked: Asked,
     /// Number of callers that wait until nothing is left to do. Policy calls are not paused for them.
@@ -437,6 +439,7 @@ impl Control {
             self.keyspaces[index].ask_soon();
             if let Some(manual) = self.keyspaces[index].begun_manual(ticket.ticket) {
                 manual.stage = Stage::Ended;
+                self.manual_ended = true;
             }
         }
     }

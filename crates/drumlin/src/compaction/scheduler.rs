@@ -257,10 +257,10 @@ impl Control {
         sample: &dyn Fn(&KeyspaceState) -> Sample,
     ) -> Option<Question> {
         let reserved = self.reserved_disk(moment);
-        let Control { keyspaces, numbers, decisions, stirred, .. } = self;
+        let Control { keyspaces, numbers, decisions, stirred, manual_ended, .. } = self;
         let keyspace = &mut keyspaces[index];
         let admission = &mut Admission { numbers, decisions, moment };
-        admission.begin_manual(keyspace);
+        *manual_ended |= admission.begin_manual(keyspace);
         let settings = settings(moment, &keyspace.state);
         if !take_due(keyspace, &settings, moment) {
             return None;
@@ -456,16 +456,16 @@ impl Admission<'_> {
         is_idle
     }
 
-    /// Plans the next manual compaction if nothing is in flight.
-    fn begin_manual(&mut self, keyspace: &mut KeyspaceControl) {
+    /// Plans the next manual compaction if nothing is in flight. Returns whether it has ended already.
+    fn begin_manual(&mut self, keyspace: &mut KeyspaceControl) -> bool {
         if !keyspace.flight.tickets.is_empty() {
-            return;
+            return false;
         }
-        let Some(range) = keyspace.asked_manual().map(|manual| manual.range.clone()) else { return };
+        let Some(range) = keyspace.asked_manual().map(|manual| manual.range.clone()) else { return false };
         let plan = keyspace.manual_plan(&range);
         let admitted = plan.map(|plan| self.admit(keyspace, &plan, None));
         let left_out = keyspace.damage_in(&range);
-        let Some(manual) = keyspace.asked_manual() else { return };
+        let Some(manual) = keyspace.asked_manual() else { return false };
         manual.error = left_out;
         manual.stage = match admitted {
             Some(Ok(ticket)) => Stage::Begun(ticket),
@@ -477,6 +477,7 @@ impl Admission<'_> {
                 Stage::Ended
             }
         };
+        manual.stage == Stage::Ended
     }
 
     /// Turns `plan` into a ticket, or returns why it was refused.

@@ -131,6 +131,7 @@ pub(super) fn assemble(mut found: Found<'_>) -> Result<(Arc<Store>, Recovered)> 
             shortage: None,
             short_piece: None,
             stirred: false,
+            manual_ended: false,
             idle_waiters: 0,
             asked: Asked::default(),
             closed: false,

@@ -96,7 +96,7 @@ impl Store {
         };
         let fallen: Vec<Event> = control.keyspaces.iter_mut().filter_map(fallen).collect();
         // Threads that wait until nothing is left to do also wait for policy calls without a plan.
-        let is_awaited = control.idle_waiters > 0 && times > 0;
+        let is_awaited = control.idle_waiters > 0 && times > 0 || std::mem::take(&mut control.manual_ended);
         drop(control);
         fallen.into_iter().for_each(|event| self.tell(event));
         if is_awaited {
@@ -127,5 +127,27 @@ impl Store {
         drop(control);
         self.tell(Event::SlotsChanged { before, slots, reason });
         Some(change)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::api::db::Db;
+    use crate::compaction::control::ManualCompaction;
+    use drumlin_env::MemEnv;
+    use drumlin_types::KeyRange;
+
+    #[test]
+    fn a_manual_compaction_with_nothing_to_do_wakes_its_caller() {
+        let db = Db::builder("/s").env(MemEnv::new(1).env()).open().expect("open");
+        let keys = db.keyspace("k").expect("keyspace");
+        let store = &keys.store;
+        let entry = ManualCompaction::new(0, KeyRange::all());
+        store.control.lock().keyspace(&keys.state).expect("it is there").manual.push(entry);
+        let before = store.background.progress();
+        assert!(store.next_piece().is_err(), "there is nothing to compact");
+        assert!(store.background.progress() > before);
+        let ended = store.control.lock().keyspace(&keys.state).expect("it is there").take_manual(0);
+        ended.expect("it has ended").expect("nothing failed");
     }
 }
