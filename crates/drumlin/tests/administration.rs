@@ -126,7 +126,7 @@ fn of_two_threads_that_drop_a_keyspace_one_does() {
         let drops = at_once(vec![drop_it(), drop_it()]);
         let refused: Vec<_> = drops.into_iter().filter_map(Result::err).collect();
         assert_eq!(refused.len(), 1, "round {round}: {refused:?}");
-        assert_eq!(refused[0].kind(), ErrorKind::InvalidArgument, "round {round}: {}", refused[0]);
+        assert_eq!(refused[0].kind(), ErrorKind::NotFound, "round {round}: {}", refused[0]);
         if round % 50 == 0 {
             assert_eq!(open(&after_death(&mem)).keyspaces(), ["kept"], "round {round}");
         }
@@ -310,7 +310,7 @@ fn an_accepted_call_means_that_the_store_opens() {
             match &result {
                 Ok(()) => accepted += 1,
                 Err(error) => {
-                    let kinds = [ErrorKind::InvalidArgument, ErrorKind::InvalidOption];
+                    let kinds = [ErrorKind::InvalidArgument, ErrorKind::NotFound, ErrorKind::InvalidOption];
                     assert!(kinds.contains(&error.kind()), "{}", place());
                     assert_eq!(before, now, "{}", place());
                     refused += 1;

@@ -23,8 +23,9 @@ use std::path::{Path, PathBuf};
 
 /// Open store. Cheap to clone, and usable from many threads at once.
 ///
-/// The store is closed by [`Db::close`], or when the last `Db`, [`Keyspace`] and [`Snapshot`] of it is dropped. A drop
-/// ignores errors of the close.
+/// The store is closed by [`Db::close`], or when the last `Db`, [`Keyspace`] and [`Snapshot`] of it is dropped. Such a
+/// drop may block for syncs, and up to 60 s for a stuck write. It ignores errors, and unflushed writes with
+/// `Durability::None` are lost. Iterators and cursors do not keep the store open.
 #[derive(Clone)]
 pub struct Db {
     store: Arc<OpenStore>,
@@ -68,7 +69,8 @@ impl Builder {
         Ok(self)
     }
 
-    /// Sets every option of `options` that differs from its default.
+    /// Sets every option of `options` that differs from its default. Other options keep the value that the store has
+    /// stored; [`set`](Builder::set) resets one.
     ///
     /// ```
     /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
@@ -143,8 +145,8 @@ impl Builder {
 
     /// Sets the listener that receives the store's [events](crate::Event). By default there is none.
     ///
-    /// It is called on the thread where the event occurs, also on background threads. It should return soon, and must
-    /// not call the store.
+    /// It is called on the thread where the event occurs, also on background threads. It should return soon. It must
+    /// not call the store, or wait for a thread that does: the store may hold its locks.
     pub fn listener(mut self, listener: Arc<dyn EventListener>) -> Builder {
         self.components.listener = Some(listener);
         self
@@ -233,12 +235,13 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// - `InvalidArgument`: the keyspace does not exist, and its name is empty or too long, or no keyspace ids are left.
+    /// - `InvalidArgument`: the keyspace does not exist, and its name is empty or too long, or no keyspace ids are
+    ///   left.
     /// - `InvalidOption`: the keyspace does not exist, and the name of its merge operator is empty or too long.
     /// - `NoSpace`, `TooManyFiles`: the keyspace does not exist and cannot be created now. Nothing changes.
     /// - `ReadOnly`, `Poisoned`: the keyspace does not exist and cannot be created.
-    /// - `Io`: writing the manifest failed. Whether the keyspace exists is unknown until the next open; writes fail from
-    ///   now on.
+    /// - `Io`: writing the manifest failed. Whether the keyspace exists is unknown until the next open; writes fail
+    ///   from now on.
     /// - `Closed`: the store was closed.
     pub fn keyspace(&self, name: &str) -> Result<Keyspace> {
         self.keyspace_with(name, &[])
@@ -260,8 +263,8 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Db::keyspace`], and `InvalidOption`, which names the option, the value and the bounds. If the keyspace
-    /// exists and options are given, those of [`Keyspace::set_option`].
+    /// Those of [`Db::keyspace`], and `InvalidOption`, which names the option, the value and the bounds. If the
+    /// keyspace exists and options are given, those of [`Keyspace::set_option`].
     pub fn keyspace_with(&self, name: &str, options: &[(&str, &str)]) -> Result<Keyspace> {
         let wanted: Vec<(String, String)> =
             options.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
@@ -306,8 +309,10 @@ impl Db {
     /// Drops the keyspace `name` with all its data. The drop is durable when the call returns.
     ///
     /// It first makes all earlier logged writes durable, and then writes one manifest edit, whatever the amount of
-    /// data. The files are removed in the background once no iterator reads them. Existing handles then return
-    /// `InvalidArgument`. Iterators and cursors that are open keep their view.
+    /// data. It waits for a checkpoint that is being made. The files are removed in the background once no iterator
+    /// reads them. From the beginning of the call, existing handles return `InvalidArgument`; if the call fails, they
+    /// work again. Iterators and cursors that are open keep their view. A snapshot does not: reads of the keyspace
+    /// through it fail too.
     ///
     /// ```
     /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
@@ -319,14 +324,14 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// - `InvalidArgument`: there is no such keyspace.
+    /// - `NotFound`: there is no such keyspace.
     /// - `NoSpace`: the disk has no space for the manifest edit; the keyspace stays.
     /// - `TooManyFiles`: a file could not be opened; the keyspace stays.
     /// - `Bug`: a write has been running for over 60 s; the keyspace stays.
     /// - `ReadOnly`, `Closed`.
     /// - `Poisoned`: the store accepts no writes, or the log could not be made durable.
-    /// - `Io`: writing the manifest failed. Whether the keyspace exists is unknown until the next open; writes fail from
-    ///   now on.
+    /// - `Io`: writing the manifest failed. Whether the keyspace exists is unknown until the next open; writes fail
+    ///   from now on.
     pub fn drop_keyspace(&self, name: &str) -> Result<()> {
         self.store.drop_keyspace(name)
     }
@@ -351,7 +356,7 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// Except for `Poisoned`, and for the errors of a sync, nothing was written.
+    /// Except for `Poisoned`, and for `TooManyFiles` of a sync, nothing was written.
     /// - `InvalidArgument`: a key over 1 MiB; a value or a batch over a quarter of the option `memory_budget`; a
     ///   keyspace that was dropped or belongs to another store; a merge into a keyspace without its merge operator; a
     ///   batch over several keyspaces with `Durability::None`.
@@ -359,8 +364,10 @@ impl Db {
     /// - `NoSpace`: the disk or the option `disk_budget` is full. Repeat the write once there is space.
     /// - `Poisoned`: this write or an earlier one failed in the log, or the manifest failed. Reopen the store to write
     ///   again. The commit of a write that failed in the log may exist after the reopening.
-    /// - `ReadOnly`, `Closed`. `Io`, `TooManyFiles`: no log segment could be opened, or flushes or compactions that the
-    ///   write waits for keep failing.
+    /// - `TooManyFiles`: no log segment could be opened, and nothing was written. Or, with `Sync`, no descriptor was
+    ///   left for the sync, as the text says: the commit is visible but not durable. Then call [`Db::sync`], and do
+    ///   not repeat the write.
+    /// - `ReadOnly`, `Closed`. `Io`: flushes or compactions that the write waits for keep failing.
     pub fn write(&self, batch: impl Borrow<Batch>) -> Result<Seq> {
         self.store.write(&batch.borrow().operations, self.store.durability())
     }
@@ -518,8 +525,10 @@ impl Db {
     ///
     /// The directory must be missing or empty, and on the file system of the store: the copy gets hard links to the
     /// tables. So it takes no extra space until the store compacts these tables. The call flushes all memtables first,
-    /// so the copy also holds writes with `Durability::None`. Reads and writes go on meanwhile. The copy is a store of
-    /// its own, and [`Db::open`] opens it. If the call fails, it may leave files in the directory: remove them.
+    /// so the copy also holds writes with `Durability::None`. Reads go on meanwhile. Memtables that are sealed later
+    /// are not flushed until the call returns: so writes stall, or fail with `Busy`, once memtables are full, and other
+    /// flushes and drops of keyspaces wait. The time grows with the number of tables. The copy is a store of its own,
+    /// and [`Db::open`] opens it. If the call fails, it may leave files in the directory: remove them.
     ///
     /// ```
     /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");

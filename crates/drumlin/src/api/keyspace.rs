@@ -74,7 +74,8 @@ impl Keyspace {
         durability: Durability,
         add: impl FnOnce(&mut Operations, &Bounds<'_>),
     ) -> Result<Seq> {
-        // Takes the batch out of its cell: the write may call a listener of the program, which may itself write.
+        // Takes the batch out of its cell, so that a listener of the program that writes to another store does not find
+        // it borrowed.
         let mut batch = SINGLE.try_with(RefCell::take).unwrap_or_default();
         add(&mut batch, &self.bounds());
         let written = self.store.write(&batch, durability);
@@ -357,7 +358,9 @@ impl Keyspace {
         Ok(self.iter().keys_only().next().transpose()?.is_none())
     }
 
-    /// Estimates the number of keys without reading any. Overwritten and deleted keys count until they are compacted.
+    /// Estimates the number of keys from the counts of tables and memtables, without reading any key. Overwritten keys
+    /// count until they are compacted. Each tombstone in a table subtracts the key that it probably hides, so the
+    /// estimate may also be too small.
     ///
     /// # Errors
     /// `Closed`; `InvalidArgument` if the keyspace was dropped.
@@ -474,7 +477,8 @@ impl Keyspace {
     ///
     /// That removes deleted, overwritten and expired entries that no snapshot needs. It reads and rewrites all of these
     /// tables, and needs disk space for the new ones before the old ones are removed. Reads and writes go on meanwhile.
-    /// The call waits for running compactions of the keyspace, and no others start until it begins.
+    /// The call waits for running compactions of the keyspace. No other compaction of the keyspace starts until this
+    /// one has started.
     ///
     /// ```
     /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");

@@ -19,7 +19,8 @@ use std::ops::RangeBounds;
 ///
 /// Taking a snapshot costs little. While it is alive, compactions keep every version that it can see, so a long-lived
 /// snapshot makes the store grow. It also keeps the store open. After [`Db::close`](crate::Db::close) its reads fail
-/// with `Closed`. It is not durable: it ends with the process.
+/// with `Closed`. It does not keep a keyspace from being dropped: reads of that keyspace then fail. It is not durable:
+/// it ends with the process.
 ///
 /// ```
 /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");

@@ -15,9 +15,10 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum ErrorKind {
     /// The name, value or combination of options is invalid. Nothing changed.
     InvalidOption,
-    /// An argument is invalid: a key or value that is too long, an empty range, an unknown keyspace.
+    /// An argument is invalid: a key, value or batch that is too long; a keyspace that was dropped, or that belongs to
+    /// another store; the name of a new keyspace that is taken.
     InvalidArgument,
-    /// The directory holds no store.
+    /// The directory holds no store, or the store has no keyspace of that name.
     NotFound,
     /// The directory is not empty and holds no Drumlin store.
     NotAStore,
@@ -129,6 +130,20 @@ impl Error {
                 Some(source) => format!("{}: {source}", inner.what),
                 None => inner.what.clone(),
             },
+            path: inner.path.clone(),
+            offset: inner.offset,
+            key: inner.key.clone(),
+            source: None,
+        }))
+    }
+
+    /// Returns the same error with `what` before its text.
+    pub(crate) fn with_context(&self, what: &str) -> Error {
+        let inner = &self.0;
+        let source = inner.source.as_ref().map(|source| format!(": {source}")).unwrap_or_default();
+        Error(Arc::new(Inner {
+            kind: inner.kind,
+            what: format!("{what}: {}{source}", inner.what),
             path: inner.path.clone(),
             offset: inner.offset,
             key: inner.key.clone(),

@@ -55,7 +55,8 @@ pub enum Event {
         snapshots: u64,
     },
     /// Open found an unreferenced table that contains sequence numbers newer than anything recovered. The table was
-    /// renamed to `*.lost` and is ignored. Repair reads it only when the manifest is unusable.
+    /// renamed to `*.lost` and is ignored. Repair reads it only when the manifest is unusable. The store never removes
+    /// such files, and `disk_budget` does not count them: delete them when you do not need them.
     SetAside {
         /// New path of the file.
         file: std::path::PathBuf,

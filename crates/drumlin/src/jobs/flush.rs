@@ -316,7 +316,7 @@ impl Store {
             .filter(|(_, _, file)| file.state == FileState::Free)
             .map(|(_, _, file)| (file.table, &file.bounds.start))
             .collect();
-        // A snapshot of between the file's entries and the tombstone still sees them.
+        // A snapshot taken between the file's entries and the tombstone still sees them.
         let Readers { snapshots, .. } = self.snapshots.readers(|| self.files.unix_micros());
         let is_seen =
             |min_seq: Seq, by: Seq| snapshots.iter().any(|moment| (min_seq..by).contains(&moment.seq));

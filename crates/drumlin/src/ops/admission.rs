@@ -95,8 +95,8 @@ impl Store {
         Ok((admitted, waited))
     }
 
-    /// Sleeps as long as the gate asked for at `rate`, or until it is open; `slept` counts the microseconds. Where the
-    /// rate has risen meanwhile, what is owed takes less.
+    /// Sleeps for `micros`, the delay at `rate`, or until there is no rate limit. Adds the microseconds to `slept`. If
+    /// the rate rises during the sleep, the rest is shortened accordingly.
     fn sleep(&self, micros: u64, mut rate: u64, patience: &Patience, slept: &mut u64) -> Result<()> {
         let mut left = micros;
         while left > 0 {

@@ -107,18 +107,18 @@ impl Store {
     }
 
     /// Drops a keyspace with all its data. First makes all earlier writes durable, so that the drop cannot survive a
-    /// crash that loses an earlier write.
+    /// crash that loses an earlier write. That happens without the control lock, so flushes and compactions go on.
     pub(crate) fn drop_keyspace(&self, name: &str) -> Result<()> {
         self.health.check_open()?;
         self.health.check_poison()?;
-        let missing = || Error::new(ErrorKind::InvalidArgument, format!("there is no keyspace {name:?}"));
-        let state = self.find_keyspace(name).ok_or_else(missing)?;
-        let mut control = self.control.lock();
-        // Another thread may have dropped it meanwhile.
-        if control.keyspace(&state).is_none() && !drumlin_types::bug!("A1") {
-            return Err(missing());
-        }
+        let early = if drumlin_types::bug!("A1") { self.find_keyspace(name) } else { None };
+        let _drop = self.drops.write();
+        // Found under the lock: another thread may have dropped it meanwhile.
+        let state = early
+            .or_else(|| self.find_keyspace(name))
+            .ok_or_else(|| Error::new(ErrorKind::NotFound, format!("there is no keyspace {name:?}")))?;
         self.end_writes(&state)?;
+        let mut control = self.control.lock();
         let tree = state.view().tree.clone();
         let tables: BTreeSet<PathBuf> = tree.files().map(|(_, _, f)| self.files.table_path(f.id())).collect();
         let tables: Vec<PathBuf> = tables.into_iter().collect();
@@ -155,7 +155,8 @@ impl Store {
         drop(lane);
         let drained = if drumlin_types::bug!("B40") { Ok(()) } else { self.publisher.drain() };
         let synced = drained.and_then(|()| self.sync_log(self.publisher.published().log_end));
-        synced.inspect_err(|_| keyspace.mark_dropped(self.health.is_poisoned()))
+        // Nothing says yet that the keyspace is dropped, so it stays.
+        synced.inspect_err(|_| keyspace.mark_dropped(false))
     }
 
     pub(crate) fn policy_name(&self, keyspace: &Arc<KeyspaceState>) -> String {

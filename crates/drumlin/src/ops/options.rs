@@ -4,6 +4,7 @@
 //! thread is lost.
 
 use crate::base::error::{Error, ErrorKind, Result};
+use crate::compaction::control::Control;
 use crate::keyspace::KeyspaceState;
 use crate::options::{Adaptation, KeyspaceOptions, Options};
 use crate::store::Store;
@@ -51,10 +52,17 @@ impl Store {
         if !drumlin_types::bug!("A1") {
             keyspace.check_alive()?;
         }
-        let mut options = KeyspaceOptions::clone(&early.unwrap_or_else(|| keyspace.options.load_full()));
+        let old = early.unwrap_or_else(|| keyspace.options.load_full());
+        let mut options = KeyspaceOptions::clone(&old);
         wanted.iter().try_for_each(|(name, value)| options.set(name, value))?;
         let sets = |option: &str| wanted.iter().any(|(name, _)| name == option);
         let mut policy = sets("compaction").then(|| policy_named(&options.compaction)).transpose()?;
+        // A policy that is in use already goes on with what it has learned.
+        if options.compaction == old.compaction
+            && let Some(entry) = control.keyspace(keyspace)
+        {
+            policy = policy.filter(|policy| policy.name() != entry.policy.name());
+        }
         let mut changes: Vec<Change> = wanted
             .iter()
             .map(|(name, value)| Change::KeyspaceOption {
@@ -84,15 +92,7 @@ impl Store {
             return Err(error);
         }
         keyspace.set_options(&self.options.load(), options);
-        let now = self.files.now();
-        for (name, value) in wanted {
-            let what = match name.as_str() {
-                "compaction" => format!("policy {value}"),
-                "adaptation" => format!("adaptation {value}"),
-                _ => continue,
-            };
-            control.decisions.note(now, &keyspace.name, what, "set by the user".to_owned());
-        }
+        self.note_options(&mut control, keyspace, wanted);
         if let Some(entry) = control.keyspace(keyspace) {
             if adapts && frozen {
                 entry.end_search();
@@ -104,6 +104,19 @@ impl Store {
         drop(control);
         self.background.progressed();
         Ok(())
+    }
+
+    /// Adds changes of the policy to the decision log.
+    fn note_options(&self, control: &mut Control, keyspace: &KeyspaceState, wanted: &[(String, String)]) {
+        let now = self.files.now();
+        for (name, value) in wanted {
+            let what = match name.as_str() {
+                "compaction" => format!("policy {value}"),
+                "adaptation" => format!("adaptation {value}"),
+                _ => continue,
+            };
+            control.decisions.note(now, &keyspace.name, what, "set by the user".to_owned());
+        }
     }
 }
 

@@ -14,6 +14,9 @@ use drumlin_format::log::{self as format, RecordHeader, RecordKind};
 use drumlin_types::Seq;
 use std::cell::RefCell;
 
+/// What a write says that found no file descriptor for its sync.
+const WRITTEN_UNSYNCED: &str = "the write is done but not durable yet: call sync, do not repeat the write";
+
 thread_local! {
     /// The encoded record of the commit under way on this thread.
     static RECORD: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
@@ -47,7 +50,10 @@ impl Store {
         if durability == Durability::Sync
             && let Some(log) = &reserved.log
         {
-            self.sync_log(log.end)?;
+            self.sync_log(log.end).map_err(|error| match error.kind() {
+                ErrorKind::TooManyFiles => error.with_context(WRITTEN_UNSYNCED),
+                _ => error,
+            })?;
             self.files.env.note(Note::AckSynced { seq: last_seq });
         }
         Ok(last_seq)
@@ -109,8 +115,8 @@ impl Store {
         }
     }
 
-    /// Takes in a sampled commit, which began at `began`. One on several keyspaces counts for all those that it stands
-    /// for.
+    /// Takes in a sampled commit, which began at `began`. A commit on several keyspaces is weighted by the
+    /// sampling interval.
     fn sampled_write(&self, batch: &Operations, began: u64) {
         let nanos = self.files.env.clock().monotonic_nanos().saturating_sub(began);
         let operations = batch.len() as u64;
@@ -169,8 +175,8 @@ impl Store {
     }
 }
 
-/// A commit that has its places. However it ends, its memtables and the publishing queue hear of it: else a flush, or
-/// all commits behind it, would wait for ever.
+/// A commit that has reserved its place. However it ends, it leaves its memtables and the publishing queue. Otherwise a
+/// flush and all later commits would wait forever.
 struct UnderWay<'a> {
     store: &'a Store,
     reserved: &'a Reserved,

@@ -21,12 +21,13 @@ settings! {
     Options, Store, others <KeyspaceOptions as Settings>::DEFS;
 
     /// Memory budget of the store: memtables, block cache (with filters and indexes), and buffers of flushes and
-    /// compactions. Memtables use at most three eighths of it. Each iterator may read up to 256 KiB ahead in each run,
+    /// compactions. Writes wait when memtables use three eighths of it. Batches that only delete may use one eighth of
+    /// that more. Each iterator may read up to 256 KiB ahead in each run,
     /// which comes on top. A value or batch larger than a quarter of it is refused.
     memory_budget: u64 = 512 * MIB => bytes(8 * MIB, 1024 * TIB);
 
     /// Upper bound on the disk space of tables and log segments. The store treats a used-up budget like a full disk:
-    /// compactions wait and writes fail before they exceed it.
+    /// compactions wait and writes fail before they exceed it. It must hold at least four log segments.
     disk_budget: u64 = 0 => bytes(MIB, 1024 * TIB).zero("no limit").live().alters_answers();
 
     /// Upper bound on the bytes that compactions write per second. Flushes count towards it but never wait for it.
@@ -44,7 +45,9 @@ settings! {
     /// `unsplit` also runs each compaction on one thread.
     pipeline: Pipeline = Pipeline::Pipelined => names(Pipeline::NAMES).expert();
 
-    /// Size of a log segment. Segments are preallocated and recycled.
+    /// Smallest size of a log segment. With a large `memory_budget` segments grow, so that the log has at most about
+    /// 64. Segments are preallocated and recycled. The live log may take three quarters of `memory_budget`, or four
+    /// segments if that is more.
     log_segment_bytes: u64 = 16 * MIB => bytes(64 * KIB, GIB).expert();
 
     /// How tables are read. `buffered` reads use the page cache of the operating system. `direct` reads bypass it where
@@ -102,7 +105,8 @@ settings! {
     file_bytes: u64 = 64 * MIB => bytes(4 * KIB, 4 * GIB).live().expert();
 
     /// Upper bound on the number of runs that may cover a key. Near it, writes are throttled to the rate at which
-    /// compactions reduce that number.
+    /// compactions reduce that number. Throttling applies to the whole store: one keyspace near its limit slows writes
+    /// to all.
     max_runs: u64 = 64 => count(8, 512).unit("runs").live().expert();
 
     /// Fixed parameters M/c/q/rho for the policy `arce`, in place of the values that it tunes. For experiments.

@@ -7,16 +7,19 @@ use drumlin_format::compression::Compression;
 /// Least number of log segments that fit into the disk budget.
 const LOG_SEGMENTS_LEAST: u64 = 4;
 
+/// Maximum number of segments that the log keeps, since each has an open file.
+const LOG_SEGMENTS: u64 = 64;
+
 impl Options {
     /// Refuses a disk budget that the log alone would fill.
     pub(crate) fn check_together(&self) -> Result<()> {
-        let least = LOG_SEGMENTS_LEAST * self.log_segment_bytes;
+        let least = LOG_SEGMENTS_LEAST.saturating_mul(self.segment_bytes());
         if self.disk_budget == 0 || self.disk_budget >= least {
             return Ok(());
         }
         let what = format!(
             "disk_budget = {}: must be at least {LOG_SEGMENTS_LEAST} log segments, which are {least} bytes; lower \
-             log_segment_bytes to use less",
+             log_segment_bytes or memory_budget to use less",
             self.disk_budget
         );
         Err(Error::new(ErrorKind::InvalidOption, what))
@@ -27,6 +30,16 @@ impl Options {
         let mut options = Options::default();
         pairs.iter().try_for_each(|(name, value)| options.set(name, value))?;
         Ok(options)
+    }
+
+    /// Returns the bytes of live log at which the oldest memtables are sealed.
+    pub(crate) fn log_most(&self) -> u64 {
+        (self.memtables_most() * 2).max(self.log_segment_bytes * 4)
+    }
+
+    /// Returns the size of a log segment. With a large memory budget, segments become larger.
+    pub(crate) fn segment_bytes(&self) -> u64 {
+        self.log_segment_bytes.max(self.log_most() / LOG_SEGMENTS)
     }
 
     /// Returns the largest number of bytes that all memtables together may hold.

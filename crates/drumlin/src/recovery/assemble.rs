@@ -42,9 +42,6 @@ use std::path::PathBuf;
 /// Maximum number of open tables. At most half of the files that the process may open are tables: log segments, outputs
 /// of compactions and other files of the process take the rest. When descriptors run out, tables are closed.
 const OPEN_TABLES: usize = 4096;
-/// Maximum number of segments that the log keeps, since each has an open file. With a large memory budget, segments
-/// become larger.
-const LOG_SEGMENTS: u64 = 64;
 /// Policy that replaces a policy that this version does not know.
 const DEFAULT_POLICY: &str = "arce";
 
@@ -104,7 +101,7 @@ pub(super) fn assemble(mut found: Found<'_>) -> Result<(Arc<Store>, Recovered)> 
     let mut replayed = replay_log(&found)?;
     let obsolete = Arc::new(Obsolete::default());
     let lock = Arc::new(DirLock::new(found.lock.take()));
-    let mut log = begin_log(&found, &sizes, &replayed.recovered, &obsolete, &lock, &mut numbers)?;
+    let mut log = begin_log(&found, &replayed.recovered, &obsolete, &lock, &mut numbers)?;
     let sampling = fresh_store();
     let keyspaces = keyspaces(&found, &mut replayed.targets, &obsolete, log.number, &sampling)?;
     let (writer, marks) = begin_manifest(&found, &keyspaces, &log, replayed.last_seq, &mut numbers)?;
@@ -190,7 +187,6 @@ fn largest_flushed(manifest: &ManifestState) -> Seq {
 
 fn begin_log(
     found: &Found<'_>,
-    sizes: &Sizes,
     recovered: &Recovered,
     obsolete: &Arc<Obsolete>,
     lock: &Arc<DirLock>,
@@ -198,7 +194,7 @@ fn begin_log(
 ) -> Result<NewLog> {
     let Found { env, dir, options, entries, .. } = found;
     let budget = DiskBudget::new(options.disk_budget, obsolete.clone());
-    let segment_bytes = options.log_segment_bytes.max(sizes.log / LOG_SEGMENTS);
+    let segment_bytes = options.segment_bytes();
     let home = LogHome::new(env.clone(), dir.clone(), segment_bytes, budget, lock.clone());
     let number = LogNumber(numbers.fresh());
     let header = recovered.next_header(number);
@@ -317,7 +313,7 @@ fn sizes(options: &Options, unfinished: bool) -> Sizes {
         cache: (budget - memtables - rest) as usize,
         jobs: (budget / 8) as usize,
         scan_readahead: (budget / 512) as usize,
-        log: (memtables * 2).max(options.log_segment_bytes * 4),
+        log: options.log_most(),
         slots: options.workers as usize,
         // A repair writes whatever the damaged store held.
         max_batch: if unfinished { u64::MAX } else { budget / 4 },

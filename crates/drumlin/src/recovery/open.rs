@@ -2,8 +2,8 @@
 //!
 //! 1. Check the directory: it holds a store, or nothing and may get one.
 //! 2. Lock it, and read the manifest.
-//! 3. Check that nothing durable is missing: the ends of files, the tables, the merge operators. Nothing is written
-//!    before.
+//! 3. Check that nothing durable is missing: the ends of files, the tables, the merge operators. Until
+//!    then, the call creates only the directory and the lock file.
 //! 4. Assemble the store, and replay the log into memtables.
 //! 5. Remove files that no store needs.
 //! 6. Make the replayed part of the log durable where a power loss could tear the order of commits.

@@ -26,7 +26,7 @@ use crate::api::db::Db;
 use crate::api::keyspace::Keyspace;
 use crate::base::error::{Error, ErrorKind, Result};
 use crate::disk::{check_path, sync_dir};
-use crate::options::{Durability, KeyspaceOptions};
+use crate::options::Durability;
 use crate::recovery::open::{UNFINISHED, lock_shared, make_dir};
 use drumlin_env::{Env, FileKind};
 use drumlin_types::Kind;
@@ -39,8 +39,8 @@ use std::path::Path;
 
 /// Size of a batch in bytes at which it is written.
 const BATCH_BYTES: usize = 256 << 10;
-/// Options of the old store that may fail or delay writes. The repair runs without them, and sets them when the new store
-/// is complete.
+/// Options of the old store that may fail or delay writes. The repair runs without them, and sets them when the new
+/// store is complete.
 const LIMITS: [&str; 3] = ["disk_budget", "background_rate", "write_timeout_ms"];
 /// Number of entries between two progress reports.
 const ENTRIES_PER_LOOK: u64 = 1024;
@@ -236,11 +236,16 @@ impl<P: FnMut(&RepairProgress)> Rescue<'_, P> {
                 .push(format!("keyspace {name:?} is in no manifest: its entries are kept under this name"));
             return db.keyspace(&name);
         };
-        let is_legal =
-            |(name, value): &&(String, String)| KeyspaceOptions::default().set(name, value).is_ok();
-        let options: Vec<(&str, &str)> =
-            record.options.iter().filter(is_legal).map(|(name, value)| (&**name, &**value)).collect();
-        db.keyspace_with(&name, &options).or_else(|_| db.keyspace(&name))
+        let keyspace = db.keyspace(&name)?;
+        for (option, value) in &record.options {
+            match keyspace.set_option(option, value) {
+                Err(error) if error.kind() == ErrorKind::InvalidOption => report
+                    .findings
+                    .push(format!("option {option} = {value} of keyspace {name:?} is not kept: {error}")),
+                set => set?,
+            }
+        }
+        Ok(keyspace)
     }
 
     /// Writes all entries of `home` into `keyspace`.

@@ -61,7 +61,7 @@ impl Store {
         }
         let number = lane.log.segment.number;
         let oldest = self.keyspaces().iter().filter_map(|k| k.first_log()).min();
-        // A memtable that is already sealed will be flushed anyway, and is no reason to seal newer ones.
+        // A memtable that is already sealed will be flushed anyway, so newer memtables need not be sealed.
         let holds = |keyspace: &KeyspaceState| Some(LogNumber(keyspace.active().id())) == oldest;
         for keyspace in self.keyspaces().iter() {
             if oldest.is_some_and(|oldest| oldest < number) && holds(keyspace) {

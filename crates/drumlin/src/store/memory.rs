@@ -1,7 +1,7 @@
 //! How memtables and the block cache share the memory budget.
 //!
 //! Memtables may hold three eighths of the budget. An eighth is for compactions, flushes and open tables, but at least
-//! 5 MiB, and at most five sixteenths. The cache has the rest, which is half of all budgets from 40 MiB on. But
+//! 5 MiB, and at most five sixteenths. The cache has the rest: half of the budget if it is 40 MiB or more. But
 //! memtables seldom hold that much, and the cache gets the memory that they do not need. It shrinks when they grow,
 //! down to its own part, and grows when they shrink.
 //!

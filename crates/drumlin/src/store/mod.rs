@@ -34,7 +34,7 @@ use crate::options::{Durability, Options};
 use crate::stats::{Costs, Epochs, LookupCounts, SampledStore};
 use crate::write::{CommitLane, Log, Publisher};
 use arc_swap::ArcSwap;
-use drumlin_env::sync::{Arc, Mutex, atomic};
+use drumlin_env::sync::{Arc, Mutex, RwLock, atomic};
 use drumlin_policy::schedule::Mode;
 use drumlin_types::Seq;
 use drumlin_types::contract::PieceId;
@@ -106,6 +106,9 @@ pub(crate) struct Store {
     pub(crate) sampling: Arc<SampledStore>,
     pub(crate) recovered_seq: Seq,
     pub(crate) next_keyspace: atomic::AtomicU64,
+    /// Held for writing by a drop of a keyspace, and for reading by a checkpoint: the copy holds each keyspace or the
+    /// record of its drop. Taken before `control`.
+    pub(crate) drops: RwLock<()>,
     keyspaces: ArcSwap<Vec<Arc<KeyspaceState>>>,
 }
 
@@ -161,6 +164,7 @@ impl Store {
             sampling: parts.sampling,
             recovered_seq: parts.recovered_seq,
             next_keyspace: atomic::AtomicU64::new(parts.next_keyspace),
+            drops: RwLock::new(()),
             keyspaces: ArcSwap::from_pointee(parts.keyspaces),
         }
     }

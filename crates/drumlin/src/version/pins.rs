@@ -38,9 +38,7 @@ impl TableHandle {
     /// Marks the table as retired: no installed version refers to it any more.
     pub(crate) fn retire(self: &Arc<Self>) {
         self.retired.store(true, atomic::Ordering::Release);
-        let mut retired = self.queue.retired.lock();
-        retired.retain(|handle| handle.strong_count() > 0);
-        retired.push(Arc::downgrade(self));
+        self.queue.retired.lock().push(Arc::downgrade(self));
     }
 }
 
@@ -57,6 +55,24 @@ impl Drop for TableHandle {
 impl std::fmt::Debug for TableHandle {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}", self.id)
+    }
+}
+
+/// Retired tables, with those that are gone swept out whenever the list has doubled. So retiring many tables at once
+/// takes time in proportion to their number.
+#[derive(Default)]
+struct Retired {
+    handles: Vec<Weak<TableHandle>>,
+    sweep_at: usize,
+}
+
+impl Retired {
+    fn push(&mut self, handle: Weak<TableHandle>) {
+        if self.handles.len() >= self.sweep_at {
+            self.handles.retain(|handle| handle.strong_count() > 0);
+            self.sweep_at = (self.handles.len() * 2).max(64);
+        }
+        self.handles.push(handle);
     }
 }
 
@@ -90,7 +106,7 @@ const IN_HAND: u64 = u64::MAX;
 pub(crate) struct Obsolete {
     queue: Mutex<Vec<Queued>>,
     /// Retired tables that may still be read.
-    retired: Mutex<Vec<Weak<TableHandle>>>,
+    retired: Mutex<Retired>,
     /// Bytes of all tables, and of other files that are queued here.
     bytes: atomic::AtomicU64,
 }
@@ -163,7 +179,7 @@ impl Obsolete {
 
     /// Returns the retired tables that are still read.
     pub(crate) fn pinned(&self) -> Vec<Arc<TableHandle>> {
-        self.retired.lock().iter().filter_map(Weak::upgrade).collect()
+        self.retired.lock().handles.iter().filter_map(Weak::upgrade).collect()
     }
 
     /// Returns whether every queued file has been tried in vain.

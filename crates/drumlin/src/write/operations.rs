@@ -177,10 +177,15 @@ impl Operations {
             self.refuse(format!("a key of {key} bytes is longer than {MAX_KEY_LEN}"));
         } else if value as u64 > MAX_VALUE_LEN.min(bounds.max_value) {
             let most = bounds.max_value;
-            self.refuse(format!(
-                "a value of {value} bytes is longer than {most}, a quarter of memory_budget; raise \
-                    memory_budget to store it"
-            ));
+            self.refuse(match value as u64 > MAX_VALUE_LEN {
+                true => {
+                    format!("a value of {value} bytes is longer than {MAX_VALUE_LEN}, the longest possible")
+                }
+                false => format!(
+                    "a value of {value} bytes is longer than {most}, a quarter of memory_budget; raise \
+                     memory_budget to store it"
+                ),
+            });
         }
         if self.bad.is_some() {
             return false;

@@ -34,7 +34,8 @@ struct Queue {
     waiters: u32,
 }
 
-/// A commit that takes longer than this is treated as stuck. A commit only writes to memory.
+/// A commit that takes longer than this is treated as stuck. It writes to memory and to the page cache, which the
+/// kernel may delay.
 const LONGEST_COMMIT: Duration = Duration::from_secs(60);
 
 impl Queue {

@@ -100,7 +100,7 @@ pub(super) struct Stored {
     pub(super) is_mapped: bool,
 }
 
-/// Returns the error of a failed data sync. No such failure passes: what is on disk is unknown, whatever its cause. So
+/// Returns the error of a failed data sync. A failed data sync is permanent: the content of the disk is unknown. So
 /// `TooManyFiles`, which callers retry, becomes an I/O error.
 fn failed_sync(error: Error) -> Error {
     if error.kind() == ErrorKind::TooManyFiles { error.with_kind(ErrorKind::Io) } else { error }
@@ -115,7 +115,7 @@ pub(crate) struct LogHome {
     pub(crate) budget: DiskBudget,
     /// Lock that keeps other processes out of the directory.
     lock: Arc<DirLock>,
-    /// Error of the first failed sync of the directory. After it nobody can say which directory entries are durable,
+    /// Error of the first failed sync of the directory. After it the set of durable directory entries is unknown,
     /// whatever later syncs return.
     unnamed: Mutex<Option<Error>>,
 }

@@ -286,7 +286,7 @@ impl<'a> Thread<'a> {
     fn drop_keyspace(&mut self, name: &'static str) -> Answer {
         let began = self.index();
         let dropped = self.shared.db.drop_keyspace(name);
-        if self.told("dropped", dropped, &[ErrorKind::InvalidArgument])?.is_some() {
+        if self.told("dropped", dropped, &[ErrorKind::NotFound])?.is_some() {
             let index = self.index();
             self.ledger.dropped.push((name.to_owned(), began, index));
             if let Some(handle) = self.handles.remove(name) {
@@ -452,7 +452,7 @@ impl<'a> Thread<'a> {
         let long = "x".repeat(256);
         let (what, answer, kind) = match self.random.below(6) {
             0 => ("a second keyspace", create(db, LASTING[0].0, 0).map(drop), ErrorKind::InvalidArgument),
-            1 => ("a drop of nothing", db.drop_keyspace("nothing"), ErrorKind::InvalidArgument),
+            1 => ("a drop of nothing", db.drop_keyspace("nothing"), ErrorKind::NotFound),
             2 => ("opening nothing", db.open_keyspace("nothing").map(drop), ErrorKind::NotFound),
             3 => ("an empty name", db.keyspace("").map(drop), ErrorKind::InvalidArgument),
             4 => ("a long name", db.keyspace(&long).map(drop), ErrorKind::InvalidArgument),
