@@ -599,8 +599,11 @@ impl Runner {
         {
             let mut promise = self.promise.lock();
             promise.lives = cut.lives.iter().map(|(name, life)| (name.clone(), vec![Some(*life)])).collect();
-            promise.issued = db.visible_seq();
-            promise.buffered = promise.issued;
+            let issued = db.visible_seq();
+            (promise.issued, promise.buffered) = (issued, issued);
+            // New commits get the numbers of trailing unlogged ones that are gone. Nothing is promised of them yet.
+            promise.synced = promise.synced.min(issued);
+            promise.flushed.values_mut().for_each(|seq| *seq = (*seq).min(issued));
         }
         for name in db.keyspaces() {
             let keyspace = db.keyspace(&name).map_err(failed("keyspace"))?;

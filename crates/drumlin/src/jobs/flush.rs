@@ -99,6 +99,13 @@ impl FlushLane {
         self.resting.lock().values().min().map_or(Step::Idle, |until| Step::Until(*until))
     }
 
+    /// Returns whether a keyspace that does not rest has a memtable to flush.
+    fn others_wait(&self) -> bool {
+        let resting = self.still_resting();
+        let waits = |k: &Arc<KeyspaceState>| !resting.contains(&k.id) && !k.peek().sealed.is_empty();
+        self.store.keyspaces().iter().any(waits)
+    }
+
     /// Returns the keyspaces whose next attempt is not due yet.
     fn still_resting(&self) -> BTreeSet<KeyspaceId> {
         let now = self.store.files.now();
@@ -206,7 +213,7 @@ impl Lane for FlushLane {
                 self.resting.lock().insert(keyspace.id, now + RETRY);
                 self.store.health.flush_failed(&keyspace, &error);
                 self.store.background_failed("flush", &error);
-                Step::More
+                if self.others_wait() { Step::More } else { self.rest() }
             }
         }
     }
