@@ -24,6 +24,12 @@ impl Seat {
         seat
     }
 
+    /// Returns the address of the policy, which tells policies of one name apart.
+    #[cfg(test)]
+    pub(crate) fn address(&self) -> usize {
+        std::ptr::from_ref(&*self.policy).cast::<()>().addr()
+    }
+
     pub(crate) fn has_failed(&self) -> bool {
         self.has_failed.get()
     }

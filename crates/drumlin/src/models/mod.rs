@@ -56,6 +56,12 @@ const MODELS: &[Model] = &[
     model("a drop", store::a_drop_outlasts_every_write, Search::Share(20), &["B40"]),
     model("a flush and a checkpoint", store::a_flush_keeps_to_the_ceiling, Search::Share(50), &["B39"]),
     model("a whole checkpoint", store::a_checkpoint_is_one_moment, Search::Share(20), &[]),
+    model(
+        "a checkpoint and a drop",
+        store::a_checkpoint_holds_a_keyspace_or_what_followed_its_drop,
+        Search::Share(20),
+        &["B46"],
+    ),
     model("a failed sync", store::a_failed_sync_is_told_to_all, Search::Share(20), &["B41"]),
 ];
 

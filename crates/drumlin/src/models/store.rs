@@ -159,6 +159,26 @@ pub(super) fn a_checkpoint_is_one_moment() {
     assert!(halves[0] == halves[1], "the checkpoint contains half of a batch: {halves:?}");
 }
 
+/// A program moves data to another keyspace and drops the old one. A checkpoint contains the data in one of them.
+pub(super) fn a_checkpoint_holds_a_keyspace_or_what_followed_its_drop() {
+    let mem = MemEnv::threaded(1);
+    let db = open(&mem).expect("open");
+    let [a, b] = keyspaces(&db).expect("keyspaces");
+    a.put("key", "value").expect("put");
+    let moves = db.clone();
+    let mover = thread::spawn(move || {
+        b.put("key", "value").expect("put");
+        moves.drop_keyspace("a").expect("drop");
+    });
+    db.checkpoint("/copy").expect("checkpoint");
+    mover.join().expect("the mover");
+    drop((a, db));
+    let copy = Db::builder("/copy").env(mem.env()).open().expect("open the copy");
+    let holds =
+        |name: &str| copy.open_keyspace(name).is_ok_and(|keys| keys.contains_key("key").expect("get"));
+    assert!(holds("a") || holds("b"), "the checkpoint lacks the data");
+}
+
 /// A sync of the log fails, and the operating system then treats the pages as written. A writer that waits for that
 /// sync is acknowledged only if its commit is durable.
 pub(super) fn a_failed_sync_is_told_to_all() {

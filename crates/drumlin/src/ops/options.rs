@@ -61,7 +61,7 @@ impl Store {
         if options.compaction == old.compaction
             && let Some(entry) = control.keyspace(keyspace)
         {
-            policy = policy.filter(|policy| policy.name() != entry.policy.name());
+            policy = policy.filter(|p| entry.policy.has_failed() || p.name() != entry.policy.name());
         }
         let mut changes: Vec<Change> = wanted
             .iter()
@@ -129,4 +129,30 @@ pub(super) fn policy_named(name: &str) -> Result<Box<dyn CompactionPolicy>> {
         return Err(refuse(format!("compaction: the name of a policy has at most {MAX_NAME_LEN} bytes")));
     }
     Ok(policy)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::api::db::Db;
+    use crate::api::keyspace::Keyspace;
+    use drumlin_env::MemEnv;
+
+    /// Returns the address of the policy in use.
+    fn policy(keys: &Keyspace) -> usize {
+        let mut control = keys.store.control.lock();
+        control.keyspace(&keys.state).expect("its control").policy.address()
+    }
+
+    #[test]
+    fn a_policy_that_is_set_again_goes_on() {
+        let mem = MemEnv::new(1);
+        let db = Db::builder("/s").env(mem.env()).open().expect("open");
+        let keys = db.keyspace("k").expect("keyspace");
+        let first = policy(&keys);
+        db.keyspace_with("k", &[("compaction", "arce"), ("adaptation", "frozen")]).expect("options");
+        assert_eq!(policy(&keys), first, "what the policy had learned is lost");
+        keys.set_policy("leveling").expect("another policy");
+        keys.set_policy("arce").expect("the first policy");
+        assert_ne!(policy(&keys), first);
+    }
 }
