@@ -232,12 +232,13 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// - `InvalidArgument`: the keyspace does not exist, and its name is empty or too long, or no keyspace ids are left.
+    /// - `InvalidArgument`: the keyspace does not exist, and its name is empty or too long, or no keyspace ids are
+    ///   left.
     /// - `InvalidOption`: the keyspace does not exist, and the name of its merge operator is empty or too long.
     /// - `NoSpace`, `TooManyFiles`: the keyspace does not exist and cannot be created now. Nothing changes.
     /// - `ReadOnly`, `Poisoned`: the keyspace does not exist and cannot be created.
-    /// - `Io`: writing the manifest failed. Whether the keyspace exists is unknown until the next open; writes fail from
-    ///   now on.
+    /// - `Io`: writing the manifest failed. Whether the keyspace exists is unknown until the next open; writes fail
+    ///   from now on.
     /// - `Closed`: the store was closed.
     pub fn keyspace(&self, name: &str) -> Result<Keyspace> {
         self.keyspace_with(name, &[])
@@ -259,8 +260,8 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Db::keyspace`], and `InvalidOption`, which names the option, the value and the bounds. If the keyspace
-    /// exists and options are given, those of [`Keyspace::set_option`].
+    /// Those of [`Db::keyspace`], and `InvalidOption`, which names the option, the value and the bounds. If the
+    /// keyspace exists and options are given, those of [`Keyspace::set_option`].
     pub fn keyspace_with(&self, name: &str, options: &[(&str, &str)]) -> Result<Keyspace> {
         let wanted: Vec<(String, String)> =
             options.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
@@ -324,8 +325,8 @@ impl Db {
     /// - `Bug`: a write has been running for over 60 s; the keyspace stays.
     /// - `ReadOnly`, `Closed`.
     /// - `Poisoned`: the store accepts no writes, or the log could not be made durable.
-    /// - `Io`: writing the manifest failed. Whether the keyspace exists is unknown until the next open; writes fail from
-    ///   now on.
+    /// - `Io`: writing the manifest failed. Whether the keyspace exists is unknown until the next open; writes fail
+    ///   from now on.
     pub fn drop_keyspace(&self, name: &str) -> Result<()> {
         self.store.drop_keyspace(name)
     }

@@ -39,8 +39,8 @@ use std::path::Path;
 
 /// Size of a batch in bytes at which it is written.
 const BATCH_BYTES: usize = 256 << 10;
-/// Options of the old store that may fail or delay writes. The repair runs without them, and sets them when the new store
-/// is complete.
+/// Options of the old store that may fail or delay writes. The repair runs without them, and sets them when the new
+/// store is complete.
 const LIMITS: [&str; 3] = ["disk_budget", "background_rate", "write_timeout_ms"];
 /// Number of entries between two progress reports.
 const ENTRIES_PER_LOOK: u64 = 1024;
