@@ -1,0 +1,79 @@
+//! Tests of calls that wait for background work that fails. A call fails only by failures of the work that it waits
+//! for, and only if they follow one another.
+
+use drumlin::env::{Effect, Fault, FileKind, MemEnv, Op, When};
+use drumlin::{Db, ErrorKind, MergeOperator};
+use std::sync::Arc;
+
+/// Error code `EIO`.
+const IO_ERROR: i32 = 5;
+
+/// Merge operator that panics.
+struct Panics;
+
+impl MergeOperator for Panics {
+    fn name(&self) -> &str {
+        "panics"
+    }
+
+    fn merge(&self, _: &[u8], _: Option<&[u8]>, _: &[&[u8]]) -> Option<Vec<u8>> {
+        panic!("as the test wants")
+    }
+}
+
+#[test]
+fn who_waits_for_a_flush_hears_that_it_fails() {
+    let mem = MemEnv::new(9);
+    let db = Db::builder("/store").env(mem.env()).open().expect("the store opens");
+    let keyspace = db.keyspace("k").expect("a keyspace");
+    keyspace.put("a", "1").expect("a put");
+    let fault = Fault {
+        op: Some(Op::Create),
+        kind: Some(FileKind::Table),
+        when: When::From(0),
+        effect: Effect::Fail(IO_ERROR),
+    };
+    mem.inject(fault);
+    assert_eq!(db.flush().expect_err("no table can be made").kind(), ErrorKind::Io);
+    assert_eq!(keyspace.get("a").expect("reads go on").as_deref(), Some(&b"1"[..]));
+    mem.clear_faults();
+    db.flush().expect("the flush is repeated");
+    db.wait_idle().expect("quiet");
+}
+
+#[test]
+fn a_keyspace_whose_flushes_fail_holds_back_no_other() {
+    let mem = MemEnv::new(63);
+    let builder = Db::builder("/s").env(mem.env()).merge_operator("n", Arc::new(Panics));
+    let db = builder.open().expect("open");
+    let (numbers, others) = (db.keyspace("n").expect("keyspace"), db.keyspace("o").expect("keyspace"));
+    numbers.put("k", "1").expect("put");
+    numbers.merge("k", "").expect("merge");
+    others.put("a", "1").expect("put");
+    assert_eq!(numbers.flush().expect_err("the operator panics").kind(), ErrorKind::Bug);
+    others.flush().expect("only the other keyspace fails");
+    others.put("b", "2").expect("put");
+    others.compact::<&str>(..).expect("only the other keyspace fails");
+    for result in [db.flush(), db.wait_idle()] {
+        assert_eq!(result.expect_err("both keyspaces are waited for").kind(), ErrorKind::Bug);
+    }
+    db.drop_keyspace("n").expect("drop");
+    db.flush().expect("nothing fails any more");
+    db.wait_idle().expect("idle");
+}
+
+#[test]
+fn flushes_that_succeed_at_last_fail_nobody() {
+    let mem = MemEnv::new(64);
+    let db = Db::builder("/s").env(mem.env()).open().expect("open");
+    for name in ["a", "b", "c", "d"] {
+        db.keyspace(name).expect("keyspace").put("k", "v").expect("put");
+    }
+    for n in [0, 2, 4] {
+        let (op, kind, effect) = (Some(Op::Create), Some(FileKind::Table), Effect::Fail(IO_ERROR));
+        mem.inject(Fault { op, kind, when: When::Nth(n), effect });
+    }
+    db.flush().expect("each flush was repeated, and succeeded");
+    assert_eq!(db.metrics().background_errors, 3);
+    db.wait_idle().expect("idle");
+}
