@@ -77,3 +77,20 @@ fn flushes_that_succeed_at_last_fail_nobody() {
     assert_eq!(db.metrics().background_errors, 3);
     db.wait_idle().expect("idle");
 }
+
+#[test]
+fn a_drop_whose_sync_fails_leaves_the_keyspace_readable() {
+    let mem = MemEnv::new(10);
+    let db = Db::builder("/store").env(mem.env()).open().expect("the store opens");
+    let keyspace = db.keyspace("k").expect("a keyspace");
+    keyspace.put("a", "1").expect("a put");
+    mem.inject(Fault {
+        op: Some(Op::SyncData),
+        kind: Some(FileKind::Log),
+        when: When::From(0),
+        effect: Effect::Fail(IO_ERROR),
+    });
+    assert_eq!(db.drop_keyspace("k").expect_err("the log cannot be synced").kind(), ErrorKind::Poisoned);
+    assert_eq!(keyspace.get("a").expect("reads go on").as_deref(), Some(&b"1"[..]));
+    assert_eq!(db.keyspaces(), ["k"]);
+}

@@ -152,7 +152,6 @@ mod tests {
         db.keyspace_with("k", &[("compaction", "arce"), ("adaptation", "frozen")]).expect("options");
         assert_eq!(policy(&keys), first, "what the policy had learned is lost");
         keys.set_policy("leveling").expect("another policy");
-        keys.set_policy("arce").expect("the first policy");
-        assert_ne!(policy(&keys), first);
+        assert!(keys.policy().starts_with("leveling"), "{}", keys.policy());
     }
 }
