@@ -5,7 +5,7 @@
 
 use crate::failure::{Failure, Verdict};
 use crate::parallel;
-use crate::runs::{corrupt, crash, fault, fsync, full, model, segment};
+use crate::runs::{corrupt, crash, fault, fsync, full, model, segment, unlink};
 use crate::workload::{Taste, Workload};
 use std::process::Command;
 
@@ -56,6 +56,7 @@ pub const BUGS: &[(&str, Hunt)] = &[
     ("R4", Hunt::Model),
     ("R5", Hunt::Model),
     ("B44", Hunt::Crash),
+    ("B45", Hunt::Unlink),
 ];
 
 /// Run that searches for a bug.
@@ -75,18 +76,28 @@ pub enum Hunt {
     Full,
     /// The codec of log segments.
     Segment,
+    /// Tables that cannot be removed for a while, under a disk budget.
+    Unlink,
 }
 
 impl Hunt {
     /// All hunts.
-    pub const ALL: [Hunt; 7] =
-        [Hunt::Model, Hunt::Crash, Hunt::Corrupt, Hunt::Fault, Hunt::Fsync, Hunt::Full, Hunt::Segment];
+    pub const ALL: [Hunt; 8] = [
+        Hunt::Model,
+        Hunt::Crash,
+        Hunt::Corrupt,
+        Hunt::Fault,
+        Hunt::Fsync,
+        Hunt::Full,
+        Hunt::Segment,
+        Hunt::Unlink,
+    ];
 
     /// Returns the number of cases without a bug, which check that the hunt raises no alarm. A run with many checks
     /// per case needs fewer.
     fn calm(self) -> u64 {
         match self {
-            Hunt::Model | Hunt::Crash | Hunt::Corrupt | Hunt::Segment => CALM,
+            Hunt::Model | Hunt::Crash | Hunt::Corrupt | Hunt::Segment | Hunt::Unlink => CALM,
             Hunt::Fault | Hunt::Fsync | Hunt::Full => 1,
         }
     }
@@ -118,6 +129,7 @@ pub fn hunt(name: &str, hunt: Hunt, first: u64) -> (u64, Option<Failure>) {
             Hunt::Fault => fault::one(seed, None).err(),
             Hunt::Fsync => first_of(fsync::run(seed, 1).failures),
             Hunt::Segment => segment::one(seed).err(),
+            Hunt::Unlink => unlink::one(seed).err(),
             Hunt::Full => first_of(full::run(seed, 1).failures),
         };
         if failure.is_some() {

@@ -13,3 +13,4 @@ pub mod repair;
 pub mod repeat;
 pub mod segment;
 pub mod threads;
+pub mod unlink;
