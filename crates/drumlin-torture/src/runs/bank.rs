@@ -5,7 +5,7 @@
 
 use crate::failure::{Failure, Verdict};
 use crate::parallel;
-use crate::runs::{admin, corrupt, crash, fault, fsync, full, model, segment};
+use crate::runs::{admin, corrupt, crash, fault, fsync, full, model, segment, unlink};
 use crate::workload::{Taste, Workload};
 use std::process::Command;
 
@@ -60,6 +60,7 @@ pub const BUGS: &[(&str, Hunt)] = &[
     ("A2", Hunt::Admin),
     ("A6", Hunt::Admin),
     ("T6", Hunt::Admin),
+    ("B47", Hunt::Unlink),
 ];
 
 /// Run that searches for a bug.
@@ -81,11 +82,13 @@ pub enum Hunt {
     Full,
     /// The codec of log segments.
     Segment,
+    /// Tables that cannot be removed for a while, under a disk budget.
+    Unlink,
 }
 
 impl Hunt {
     /// All hunts.
-    pub const ALL: [Hunt; 8] = [
+    pub const ALL: [Hunt; 9] = [
         Hunt::Admin,
         Hunt::Model,
         Hunt::Crash,
@@ -94,13 +97,14 @@ impl Hunt {
         Hunt::Fsync,
         Hunt::Full,
         Hunt::Segment,
+        Hunt::Unlink,
     ];
 
     /// Returns the number of cases without a bug, which check that the hunt raises no alarm. A run with many checks
     /// per case needs fewer.
     fn calm(self) -> u64 {
         match self {
-            Hunt::Admin | Hunt::Model | Hunt::Crash | Hunt::Corrupt | Hunt::Segment => CALM,
+            Hunt::Admin | Hunt::Model | Hunt::Crash | Hunt::Corrupt | Hunt::Segment | Hunt::Unlink => CALM,
             Hunt::Fault | Hunt::Fsync | Hunt::Full => 1,
         }
     }
@@ -133,6 +137,7 @@ pub fn hunt(name: &str, hunt: Hunt, first: u64) -> (u64, Option<Failure>) {
             Hunt::Fault => fault::one(seed, None).err(),
             Hunt::Fsync => first_of(fsync::run(seed, 1).failures),
             Hunt::Segment => segment::one(seed).err(),
+            Hunt::Unlink => unlink::one(seed).err(),
             Hunt::Full => first_of(full::run(seed, 1).failures),
         };
         if failure.is_some() {

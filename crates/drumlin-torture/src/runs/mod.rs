@@ -14,3 +14,4 @@ pub mod repair;
 pub mod repeat;
 pub mod segment;
 pub mod threads;
+pub mod unlink;

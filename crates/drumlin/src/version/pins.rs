@@ -145,6 +145,11 @@ impl Obsolete {
     /// next one.
     pub(crate) fn failed(&self, file: &Doomed, now: u64) -> Option<(u32, u64)> {
         let mut queue = self.queue.lock();
+        if drumlin_types::bug!("B47") {
+            let at = queue.iter().rposition(|queued| queued.file == *file)?;
+            self.bytes.fetch_sub(queue.swap_remove(at).len, atomic::Ordering::Relaxed);
+            return None;
+        }
         let queued = queue.iter_mut().rfind(|queued| queued.file == *file)?;
         queued.due = now.saturating_add((RETRY_FIRST << queued.attempts.min(6)).min(RETRY_LAST));
         queued.attempts += 1;
