@@ -142,8 +142,8 @@ impl Program<'_> {
         };
         let builder = set("memory_budget", MEMORY, Db::builder(self.dir))?;
         let builder = set("disk_budget", self.disk_budget, builder)?;
-        // A write that waits for space fails soon, so that the program sees the refusal. A flush without space pauses for
-        // a second before it is tried again.
+        // A write that waits for space fails soon, so that the program sees the refusal. A flush without space pauses
+        // for a second before it is tried again.
         let builder = set("write_timeout_ms", 3000, builder)?;
         builder.set("log_segment_bytes", "1MiB").and_then(|b| b.open()).map_err(failed("open"))
     }
