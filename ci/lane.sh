@@ -47,6 +47,7 @@ run corrupt --cases $((60000 * times))
 run repair --cases $((6000 * times))
 run repeat --cases $((100 * times))
 run threads --cases $((20 * times))
+run admin --cases $((200 * times))
 run fuzz --cases $((50000 * times))
 # The floor of this run gives the number of seeded bugs to find. The run itself fails unless it finds all of them.
 { "$torture" bank || true; } | tee -a "$log"

@@ -3,7 +3,8 @@
 use crate::failure::Failure;
 use crate::lane;
 use crate::runs::{
-    bank, bounds, corrupt, crash, fault, fsync, full, fuzz, meta, model, repair, repeat, segment, threads,
+    admin, bank, bounds, corrupt, crash, fault, fsync, full, fuzz, meta, model, repair, repeat, segment,
+    threads,
 };
 use crate::shrink::shrink;
 use crate::tapes;
@@ -36,7 +37,7 @@ pub fn main(arguments: &[String]) -> ExitCode {
     let Some((run, rest)) = arguments.split_first() else {
         eprintln!(
             "usage: drumlin-torture merge|nightly|tapes|model|meta|crash|fault|fsync|full|bounds|\
-             segment|corrupt|repair|repeat|threads|fuzz|bank|replay [--seed S] [--cases N] [--ops N]"
+             segment|corrupt|repair|repeat|threads|admin|fuzz|bank|replay [--seed S] [--cases N] [--ops N]"
         );
         return ExitCode::FAILURE;
     };
@@ -67,6 +68,7 @@ fn dispatch(run: &str, arguments: &Arguments<'_>) -> Result<bool, String> {
         "repair" => repair(seed, arguments),
         "repeat" => repeat(seed, arguments),
         "threads" => threads(seed, arguments),
+        "admin" => admin(seed, arguments),
         "bank" => bank(seed, arguments),
         "fuzz" => fuzz(seed, arguments),
         "merge" => lane::run(&lane::MERGE, seed),
@@ -176,6 +178,13 @@ fn threads(seed: u64, arguments: &Arguments<'_>) -> Result<bool, String> {
     let figures = threads::run(seed, arguments.or("--cases", 10)?, operations);
     println!("{}", figures.line());
     Ok(passed("threads", operations, &figures.failures))
+}
+
+fn admin(seed: u64, arguments: &Arguments<'_>) -> Result<bool, String> {
+    let operations = arguments.or("--ops", admin::OPERATIONS as u64)? as usize;
+    let figures = admin::run(seed, arguments.or("--cases", 20)?, operations);
+    println!("{}", figures.line());
+    Ok(passed("admin", operations, &figures.failures))
 }
 
 /// Prints a workload of the metamorphic run as a tape.

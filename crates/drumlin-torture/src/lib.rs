@@ -4,7 +4,8 @@
 //! - [`oracle`]: all versions of all keys; finds the commit that explains a recovered store.
 //! - [`runner`]: runs a workload on a store and compares every answer. [`trial`]: the same where calls may fail.
 //! - [`runs`]: the test runs that make up the lanes: model, crash, fault, fsync, full, meta, corrupt, repeat,
-//!   threads, fuzz, bank. Each ends with a figure line.
+//!   threads, admin, fuzz, bank. Each ends with a figure line.
+//! - [`ledger`]: what the threads of the admin run know of a store.
 //! - [`certificate`]: decides whether one order of all operations explains what real threads observed.
 //! - [`fuzz`]: one fuzz target per decoder, with its rules for arbitrary bytes.
 //! - [`shrink`]: reduces a failing workload.
@@ -17,6 +18,7 @@ pub mod command;
 pub mod failure;
 pub mod fuzz;
 pub mod lane;
+pub mod ledger;
 pub mod ops;
 pub mod oracle;
 pub mod parallel;

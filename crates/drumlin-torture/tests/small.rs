@@ -1,6 +1,6 @@
 //! The runs at small volumes, so that `cargo test` alone covers them all. The lanes run them at large volumes.
 
-use drumlin_torture::runs::{corrupt, crash, meta, model, repair, repeat, threads};
+use drumlin_torture::runs::{admin, corrupt, crash, meta, model, repair, repeat, threads};
 use drumlin_torture::tapes;
 use std::path::Path;
 
@@ -53,6 +53,13 @@ fn the_same_seed_makes_the_same_calls() {
 fn what_was_fixed_stays_fixed() {
     let replayed = tapes::replay_all(Path::new(tapes::REGRESS));
     assert!(replayed.as_ref().is_ok_and(|count| *count >= 4), "{replayed:?}");
+}
+
+#[test]
+fn administration_by_threads_is_in_force() {
+    let figures = admin::run(0x51, 6, admin::OPERATIONS);
+    println!("{}", figures.line());
+    assert_eq!(figures.failures, []);
 }
 
 #[test]

@@ -5,7 +5,7 @@
 
 use crate::failure::{Failure, Verdict};
 use crate::parallel;
-use crate::runs::{corrupt, crash, fault, fsync, full, model, segment};
+use crate::runs::{admin, corrupt, crash, fault, fsync, full, model, segment};
 use crate::workload::{Taste, Workload};
 use std::process::Command;
 
@@ -56,11 +56,17 @@ pub const BUGS: &[(&str, Hunt)] = &[
     ("R4", Hunt::Model),
     ("R5", Hunt::Model),
     ("B44", Hunt::Crash),
+    ("A1", Hunt::Admin),
+    ("A2", Hunt::Admin),
+    ("A6", Hunt::Admin),
+    ("T6", Hunt::Admin),
 ];
 
 /// Run that searches for a bug.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Hunt {
+    /// Administration under threads.
+    Admin,
     /// Compares answers with the oracle.
     Model,
     /// Power loss.
@@ -79,14 +85,22 @@ pub enum Hunt {
 
 impl Hunt {
     /// All hunts.
-    pub const ALL: [Hunt; 7] =
-        [Hunt::Model, Hunt::Crash, Hunt::Corrupt, Hunt::Fault, Hunt::Fsync, Hunt::Full, Hunt::Segment];
+    pub const ALL: [Hunt; 8] = [
+        Hunt::Admin,
+        Hunt::Model,
+        Hunt::Crash,
+        Hunt::Corrupt,
+        Hunt::Fault,
+        Hunt::Fsync,
+        Hunt::Full,
+        Hunt::Segment,
+    ];
 
     /// Returns the number of cases without a bug, which check that the hunt raises no alarm. A run with many checks
     /// per case needs fewer.
     fn calm(self) -> u64 {
         match self {
-            Hunt::Model | Hunt::Crash | Hunt::Corrupt | Hunt::Segment => CALM,
+            Hunt::Admin | Hunt::Model | Hunt::Crash | Hunt::Corrupt | Hunt::Segment => CALM,
             Hunt::Fault | Hunt::Fsync | Hunt::Full => 1,
         }
     }
@@ -113,6 +127,7 @@ pub fn hunt(name: &str, hunt: Hunt, first: u64) -> (u64, Option<Failure>) {
                 let taste = Taste { operations: 1500, ..model::TASTE };
                 model::one(&Workload::generate("model", seed, &taste)).err()
             }
+            Hunt::Admin => admin::one(seed, admin::OPERATIONS).err(),
             Hunt::Crash => crash::one(&crash::workload(seed, 250), &crash::Cuts::default()).err(),
             Hunt::Corrupt => first_of(corrupt::run(seed, 500).failures),
             Hunt::Fault => fault::one(seed, None).err(),

@@ -1,4 +1,5 @@
 //! The runs: each drives many workloads and ends with one figure line.
+pub mod admin;
 pub mod bank;
 pub mod bounds;
 pub mod corrupt;
