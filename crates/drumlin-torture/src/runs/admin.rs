@@ -8,18 +8,18 @@
 //!
 //! The calls follow from the seed, but their interleaving does not.
 
+mod store;
 mod thread;
 
 use crate::failure::{Failure, Verdict};
 use crate::ledger::{self, LASTING, Ledger, OPTIONS, Picture, STORE, STORE_OPTIONS};
 use crate::parallel::{self, guarded};
-use drumlin::{AddI64, Append, Builder, Db, ErrorKind, Event, EventListener};
+use drumlin::{Append, Builder, Db, ErrorKind, Event, EventListener};
 use drumlin_env::sync::{Arc, Mutex, atomic};
 use drumlin_env::{Env, ImageMode, MemEnv, Random};
+use store::{STORE_PATH, builder, failed, sound};
 use thread::{Counts, Shared, Thread};
 
-/// Path of the store.
-const STORE_PATH: &str = "/store";
 /// Maximum number of I/O calls between two power losses in the middle of a round.
 const CUT_STEP: u64 = 3000;
 /// Time between two advances of the simulated clock.
@@ -104,11 +104,6 @@ impl EventListener for Complaints {
     }
 }
 
-/// Returns a function that turns an error of `what` into a failure.
-fn failed(what: &str) -> impl FnOnce(drumlin::Error) -> Failure + '_ {
-    move |error| Verdict::Failed.of(format!("{what}: {error}"))
-}
-
 /// How a round ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
@@ -136,16 +131,6 @@ struct Case {
     lost_writes: bool,
     /// Whether a thread closed the store in the last round.
     was_closed: bool,
-}
-
-/// Returns a builder of the store at `path` with the operators that its keyspaces need.
-fn builder(env: Env, path: &str) -> Builder {
-    let builder = [("memory_budget", "8MiB"), ("log_segment_bytes", "64KiB")]
-        .into_iter()
-        .try_fold(Db::builder(path).env(env), |builder, (name, value)| builder.set(name, value));
-    let builder = builder.expect("legal options");
-    let names = ["sum", "a"].into_iter();
-    names.fold(builder, |builder, name| builder.merge_operator(name, Arc::new(AddI64::Text)))
 }
 
 impl Case {
@@ -311,10 +296,4 @@ impl Case {
         }
         self.mem.order_violations().first().map_or(Ok(()), |what| Err(Verdict::Order.of(what)))
     }
-}
-
-/// Checks that `verify` finds nothing in `db`.
-fn sound(db: &Db) -> Result<(), Failure> {
-    let report = db.verify().map_err(failed("verify"))?;
-    report.findings.first().map_or(Ok(()), |finding| Err(Verdict::Unsound.of(format!("{finding:?}"))))
 }

@@ -1,6 +1,6 @@
 //! One thread of the admin run: its calls, and what it expects of their answers.
 
-use super::{builder, failed, sound};
+use super::store::{STORE_PATH, builder, failed, sound};
 use crate::failure::{Failure, Verdict};
 use crate::ledger::{
     self, FRESH, LASTING, Ledger, Life, OPTIONS, STORE, STORE_OPTIONS, check_life, check_pairs, content,
@@ -230,13 +230,14 @@ impl<'a> Thread<'a> {
     ) -> Answer<Option<T>> {
         let lasts = LASTING.iter().any(|(lasting, _)| *lasting == name);
         let is_dropped = answer.as_ref().is_err_and(|error| error.kind() == ErrorKind::InvalidArgument);
-        if is_dropped && !lasts {
-            if let Some(handle) = self.handles.remove(name) {
-                self.ledger.gone.entry(handle.2).or_insert(None);
-                // While the store closes, the drop may still be refused.
-                if !self.shared.closing.load(atomic::Ordering::SeqCst) {
-                    self.dead.push(handle);
-                }
+        if is_dropped
+            && !lasts
+            && let Some(handle) = self.handles.remove(name)
+        {
+            self.ledger.gone.entry(handle.2).or_insert(None);
+            // While the store closes, the drop may still be refused.
+            if !self.shared.closing.load(atomic::Ordering::SeqCst) {
+                self.dead.push(handle);
             }
         }
         let allowed: &[ErrorKind] = if lasts { &[] } else { &[ErrorKind::InvalidArgument] };
@@ -308,7 +309,7 @@ impl<'a> Thread<'a> {
         self.shared.meeting.wait();
         match kind {
             0 | 1 => self.drop_keyspace(name),
-            2 if self.ledger.thread % 2 == 0 => self.drop_keyspace(name),
+            2 if self.ledger.thread.is_multiple_of(2) => self.drop_keyspace(name),
             2 => match self.handles.get(name).cloned() {
                 Some(handle) => self.set_own(handle),
                 None => Ok(()),
@@ -456,7 +457,7 @@ impl<'a> Thread<'a> {
             2 => ("opening nothing", db.open_keyspace("nothing").map(drop), ErrorKind::NotFound),
             3 => ("an empty name", db.keyspace("").map(drop), ErrorKind::InvalidArgument),
             4 => ("a long name", db.keyspace(&long).map(drop), ErrorKind::InvalidArgument),
-            _ => ("a checkpoint in place", db.checkpoint(super::STORE_PATH), ErrorKind::InvalidArgument),
+            _ => ("a checkpoint in place", db.checkpoint(STORE_PATH), ErrorKind::InvalidArgument),
         };
         // Options are checked first.
         self.refused(what, answer, &[kind, ErrorKind::InvalidOption])
