@@ -25,7 +25,10 @@ pub enum Note<'a> {
     /// recovery ignores. The files that it was to add may be deleted; the files that it was to drop stay (O1).
     EditRefused,
     /// A manifest sync has made every edit noted so far durable (O1).
-    EditDurable,
+    EditDurable {
+        /// Directory of the store. A checkpoint writes a manifest in another one meanwhile.
+        dir: &'a Path,
+    },
     /// Send after recovery, before it deletes anything: the store consists of exactly these files, from tables to
     /// logs. This settles all edits noted before, whether they are durable or not (O1).
     Recovered {

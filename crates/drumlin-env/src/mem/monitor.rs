@@ -45,8 +45,8 @@ pub(crate) struct Monitor {
     /// Logs with records that no durable edit has released. Keyed by file, since recycling renames a segment.
     logs: BTreeMap<NodeId, LogState>,
     sealed: BTreeSet<NodeId>,
-    /// Manifest that the next pointer rename makes current.
-    pointing_to: Option<PathBuf>,
+    /// Manifest that the next rename of a pointer makes current, for each directory.
+    pointing_to: BTreeMap<PathBuf, PathBuf>,
     /// Renamed pointers whose directory is not synced yet. A checkpoint has a pointer of its own.
     pointers: BTreeSet<PathBuf>,
 }
@@ -59,8 +59,17 @@ struct Edit {
     checked: bool,
     removes: BTreeSet<PathBuf>,
     obsolete: BTreeSet<PathBuf>,
-    /// Whether the noted edits still need a manifest sync.
-    unsynced: bool,
+    /// Whether the noted edits need a manifest sync.
+    changed: bool,
+    /// Directories whose manifest was synced since the last note.
+    synced: BTreeSet<PathBuf>,
+}
+
+impl Edit {
+    fn changed(&mut self) {
+        self.changed = true;
+        self.synced.clear();
+    }
 }
 
 /// Records of one log.
@@ -99,6 +108,10 @@ fn changes_content(op: Op) -> bool {
 
 fn is_durable(disk: &Disk, path: &Path) -> bool {
     disk.names.is_durable(path) && disk.node_at(path).is_some_and(|node| node.is_durable())
+}
+
+fn dir_of(path: &Path) -> &Path {
+    path.parent().unwrap_or(Path::new(""))
 }
 
 impl Monitor {
@@ -164,7 +177,7 @@ impl Monitor {
             if !seen.disk.node_at(seen.path).is_some_and(|node| node.is_durable()) {
                 self.broken(seen, "O3", format_args!("the pointer moves before its bytes are durable"));
             }
-            if let Some(manifest) = self.pointing_to.take()
+            if let Some(manifest) = self.pointing_to.remove(dir_of(to))
                 && !is_durable(seen.disk, &manifest)
             {
                 let manifest = manifest.display();
@@ -246,7 +259,7 @@ impl Monitor {
                 self.pointers.retain(|pointer| pointer.parent() != Some(seen.path));
             }
             Op::SyncData | Op::SyncAll => match seen.kind {
-                Some(FileKind::Manifest) => self.edit.unsynced = false,
+                Some(FileKind::Manifest) => _ = self.edit.synced.insert(dir_of(seen.path).to_owned()),
                 Some(FileKind::Log) => {
                     if let Some(log) = seen.node.and_then(|node| self.logs.get_mut(&node)) {
                         log.unsynced = None;
@@ -271,27 +284,29 @@ impl Monitor {
             Note::EditAdds { files } => {
                 self.edit.adds.extend(files.iter().cloned());
                 self.edit.checked = false;
-                self.edit.unsynced = true;
+                self.edit.changed();
             }
             Note::EditRemoves { files } => {
                 self.edit.removes.extend(files.iter().cloned());
-                self.edit.unsynced = true;
+                self.edit.changed();
             }
             Note::LogObsolete { log } => {
                 self.edit.obsolete.insert(log.to_owned());
-                self.edit.unsynced = true;
+                self.edit.changed();
             }
             Note::Recovered { files } => {
                 self.edit = Edit::default();
                 self.referenced = files.iter().cloned().collect();
                 self.logs.retain(|_, log| self.referenced.contains(&log.path));
             }
-            Note::EditDurable => self.edit_durable(index),
+            Note::EditDurable { dir } => self.edit_durable(dir, index),
             Note::EditRefused => self.edit = Edit::default(),
             Note::Logged { log, first } => self.logged(log, first, disk, index),
             Note::AckSynced { seq } => self.ack_synced(seq, disk, index),
             Note::LogSealed { log } => self.sealed.extend(disk.file(log)),
-            Note::PointerTo { manifest } => self.pointing_to = Some(manifest.to_owned()),
+            Note::PointerTo { manifest } => {
+                self.pointing_to.insert(dir_of(manifest).to_owned(), manifest.to_owned());
+            }
             Note::LogBegins { log, header } => {
                 let is_durable = disk.node_at(log).is_some_and(|node| node.is_durable_to(header));
                 if !is_durable || !disk.names.is_durable(log) {
@@ -327,13 +342,13 @@ impl Monitor {
         log.unsynced = Some(log.unsynced.map_or(first, |seq| seq.min(first)));
     }
 
-    fn edit_durable(&mut self, index: u64) {
-        if self.edit.unsynced {
+    fn edit_durable(&mut self, dir: &Path, index: u64) {
+        if self.edit.changed && !self.edit.synced.contains(dir) {
             self.report(format!(
                 "O1: an edit counts as durable without a sync of the manifest (I/O {index})"
             ));
         }
-        let unsettled = self.pointers.iter().map(|pointer| {
+        let unsettled = self.pointers.iter().filter(|pointer| dir_of(pointer) == dir).map(|pointer| {
             let pointer = pointer.display();
             format!("O3: an edit counts as durable before the name {pointer} is durable (I/O {index})")
         });

@@ -30,7 +30,7 @@ fn replace_a_table(mistakes: Mistakes) -> MemEnv {
         }
     };
     edit(&one, &[]);
-    env.note(Note::EditDurable);
+    env.note(Note::EditDurable { dir: Path::new("d") });
     let table = file(&env, "2.table", FileKind::Table, b"two");
     if !mistakes.table_unsynced {
         table.sync_data().unwrap();
@@ -40,7 +40,7 @@ fn replace_a_table(mistakes: Mistakes) -> MemEnv {
     }
     edit(&two, &one);
     if !mistakes.inputs_early {
-        env.note(Note::EditDurable);
+        env.note(Note::EditDurable { dir: Path::new("d") });
     }
     env.fs().unlink(&one[0], FileKind::Table).unwrap();
     mem
@@ -73,12 +73,12 @@ fn o1_a_referenced_file_stays() {
     let files = [PathBuf::from("d/1.table")];
     env.note(Note::EditAdds { files: &files });
     durable(&env, "manifest2", FileKind::Manifest, b"edit");
-    env.note(Note::EditDurable);
+    env.note(Note::EditDurable { dir: Path::new("d") });
     // One edit that drops and adds a file moves it to another level.
     env.note(Note::EditRemoves { files: &files });
     env.note(Note::EditAdds { files: &files });
     durable(&env, "manifest3", FileKind::Manifest, b"edit");
-    env.note(Note::EditDurable);
+    env.note(Note::EditDurable { dir: Path::new("d") });
     assert!(rules(&mem).is_empty());
     env.fs().unlink(&files[0], FileKind::Table).unwrap();
     assert_eq!(rules(&mem), ["O1"]);
@@ -126,7 +126,7 @@ fn o2_later_records_and_released_logs_do_not_matter() {
     assert_eq!(rules(&mem), ["O2"]);
     env.note(Note::LogObsolete { log: log.path() });
     durable(&env, "manifest", FileKind::Manifest, b"edit");
-    env.note(Note::EditDurable);
+    env.note(Note::EditDurable { dir: Path::new("d") });
     env.note(Note::AckSynced { seq: 5 });
     env.fs().unlink(log.path(), FileKind::Log).unwrap();
     assert_eq!(rules(&mem), ["O2"], "nothing new");
@@ -142,7 +142,7 @@ fn recycle(durable_first: bool) -> MemEnv {
     env.note(Note::LogObsolete { log: log.path() });
     if durable_first {
         durable(&env, "manifest", FileKind::Manifest, b"edit");
-        env.note(Note::EditDurable);
+        env.note(Note::EditDurable { dir: Path::new("d") });
     }
     env.fs().rename(Path::new("d/1.log"), Path::new("d/2.log")).unwrap();
     env.fs().sync_dir(Path::new("d")).unwrap();
@@ -184,7 +184,7 @@ fn recovery_settles_what_was_open() {
     assert!(rules(&mem).is_empty());
     env.note(Note::LogObsolete { log: &files[1] });
     durable(&env, "manifest", FileKind::Manifest, b"edit");
-    env.note(Note::EditDurable);
+    env.note(Note::EditDurable { dir: Path::new("d") });
     env.fs().unlink(&files[1], FileKind::Log).unwrap();
     assert!(rules(&mem).is_empty());
     env.fs().unlink(&files[0], FileKind::Table).unwrap();
@@ -333,4 +333,27 @@ fn o13_recovery_begins_with_a_segment_that_is_there() {
     unnamed.sync_data().unwrap();
     env.note(Note::LogBegins { log: unnamed.path(), header: 60 });
     assert_eq!(rules(&mem), ["O13", "O13"]);
+}
+
+#[test]
+fn a_copy_that_is_being_made_does_not_count_for_the_store() {
+    let (mem, env) = world();
+    env.fs().create_dir_all(Path::new("copy")).unwrap();
+    let in_copy = |name: &str, kind| env.fs().create(&Path::new("copy").join(name), kind).unwrap();
+    let manifest = durable(&env, "manifest", FileKind::Manifest, b"");
+    env.note(Note::EditRemoves { files: &[] });
+    manifest.write_at(0, b"edit").unwrap();
+    manifest.sync_data().unwrap();
+    // The pointer of the copy has no durable name yet.
+    let pointer = in_copy("CURRENT.tmp", FileKind::Pointer);
+    pointer.write_at(0, b"manifest").unwrap();
+    pointer.sync_data().unwrap();
+    env.fs().rename(pointer.path(), Path::new("copy/CURRENT")).unwrap();
+    env.note(Note::EditDurable { dir: Path::new("d") });
+    assert!(rules(&mem).is_empty());
+    // A sync of the copy's manifest makes no edit of the store durable.
+    env.note(Note::EditRemoves { files: &[] });
+    in_copy("manifest", FileKind::Manifest).sync_data().unwrap();
+    env.note(Note::EditDurable { dir: Path::new("d") });
+    assert_eq!(rules(&mem), ["O1"]);
 }

@@ -151,7 +151,7 @@ impl Store {
             }
         }
         durable();
-        self.files.env.note(Note::EditDurable);
+        self.files.env.note(Note::EditDurable { dir: &self.files.dir });
         self.files.note_lease(&edit);
         self.note_floor(&edit);
         Ok(())
