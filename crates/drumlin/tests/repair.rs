@@ -460,7 +460,9 @@ fn values_larger_than_the_memory_budget_now_allows_are_saved() {
 #[test]
 fn limits_on_disk_space_and_time_do_not_fail_a_repair() {
     let mem = MemEnv::new(47);
-    let db = open(&mem, STORE).expect("open");
+    // With little memory four log segments fit into the budget.
+    let builder = Db::builder(STORE).env(mem.env()).set("memory_budget", "8MiB").expect("an option");
+    let db = builder.set("log_segment_bytes", "64KiB").expect("an option").open().expect("open");
     let keys = db.keyspace_with("k", &[("compression", "none")]).expect("keyspace");
     for number in 0..3000u32 {
         keys.put(number.to_be_bytes(), [number as u8; 1000]).expect("put");
@@ -473,7 +475,7 @@ fn limits_on_disk_space_and_time_do_not_fail_a_repair() {
     let (report, found) = repaired(&mem);
     assert!(report.findings.is_empty(), "{:?}", report.findings);
     assert!(found == truth, "entries were lost");
-    let db = open(&mem, TARGET).expect("open");
+    let db = Db::builder(TARGET).env(mem.env()).open().expect("open");
     for (name, value) in limits {
         let options = db.options();
         let (_, kept) = options.iter().find(|(option, _)| *option == name).expect("an option");
