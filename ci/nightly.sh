@@ -20,7 +20,7 @@ mkdir -p "$(dirname "$file")"
     echo "commit $(git rev-parse --short=12 HEAD 2>/dev/null || echo unknown), $(date -u +%Y-%m-%d)"
     echo "machine $(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -1), $(nproc) cores"
 } > "$file"
-keep() { tee /dev/stderr | grep -aE '^[a-z-]+: .*[0-9]|^(gate|floors)' >> "$file" || true; }
+keep() { tee -a /dev/stderr | grep -aE '^[a-z-]+: .*[0-9]|^(gate|floors)' >> "$file" || true; }
 
 # Miri uses one core, so it runs beside the other parts. Arena and list obey the tree borrows rules. Tests use smaller
 # sizes under `cfg(miri)`.
