@@ -248,7 +248,7 @@ impl Store {
         if !alone {
             self.make_log_durable(max_seq)?;
         }
-        self.know_log()?;
+        self.sync_log_starts()?;
         let mut control = self.control.lock();
         self.health.check_poison()?;
         if keyspace.is_dropped() {

@@ -9,7 +9,9 @@
 //! 3. A flush that would not leave compactions a part of the budget, and what those under way may still take, fails as
 //!    on a full disk: without disk space no compaction could ever free any. While flushes fail, the space that they
 //!    cannot use is not kept back for them.
-//! 4. Policies see the used part of the budget, and the bytes that running compactions may still write. The budget that
+//! 4. The log is counted at the length that it may reach, but at most an eighth of the budget: what it grows by must not
+//!    be missing when a compaction that has begun goes on.
+//! 5. Policies see the used part of the budget, and the bytes that running compactions may still write. The budget that
 //!    they see excludes the part that flushes leave, so that they can free disk space before flushes fail.
 //!
 //! The file system is queried before the control lock is taken, so that nothing waits for a compaction or flush under
@@ -28,22 +30,27 @@ use drumlin_types::contract::LimitView;
 /// Fraction of the budget that flushes leave to compactions, as a divisor. The part is at most what two pieces need.
 const MERGE_SHARE: u64 = 8;
 
+/// Fraction of the budget that is reserved for the log at most, as a divisor.
+const LOG_SHARE: u64 = 8;
+
 /// Returns the part of `budget` that flushes leave to compactions.
 fn left_to_merges(budget: u64) -> u64 {
     (budget / MERGE_SHARE).min(2 * with_margin(PIECE_BYTES))
 }
 
 impl Store {
-    /// Returns the bytes that tables and log segments use on disk.
-    pub(crate) fn disk_bytes(&self) -> u64 {
-        self.files.obsolete.bytes_on_disk() + self.lane.state.lock().log.bytes_on_disk()
+    /// Returns the bytes of `budget` that are in use, with what the log may still grow by. The log grows while flushes
+    /// fall behind. Without that reserve it would take the disk space of compactions that have begun.
+    fn disk_bytes_with_log(&self, budget: u64) -> u64 {
+        let log = self.lane.state.lock().log.bytes_on_disk();
+        self.files.obsolete.bytes_on_disk() + log.max(self.sizes.log.min(budget / LOG_SHARE))
     }
 
     /// Returns the bytes that compactions may write from now on.
     pub(crate) fn room_for_merges(&self) -> u64 {
         let budget = match self.options.load().disk_budget {
             0 => u64::MAX,
-            budget => budget.saturating_sub(self.disk_bytes()),
+            budget => budget.saturating_sub(self.disk_bytes_with_log(budget)),
         };
         // If the file system cannot report its free space, a full disk is noticed when a write fails.
         let free = self.files.env.fs().free_space(&self.files.dir).unwrap_or(u64::MAX);
@@ -60,7 +67,7 @@ impl Store {
             0 => LimitView::default(),
             budget => LimitView {
                 disk_budget: budget - left_to_merges(budget),
-                disk_used: self.disk_bytes(),
+                disk_used: self.disk_bytes_with_log(budget),
                 ..LimitView::default()
             },
         }
@@ -89,15 +96,15 @@ impl Store {
         let deletes =
             self.keyspaces().iter().any(|k| k.peek().sealed.iter().any(|m| m.has_range_tombstones()));
         let for_merges = left_to_merges(budget) / if deletes { 2 } else { 1 };
-        let used = self.disk_bytes();
+        let used = self.disk_bytes_with_log(budget);
         let for_merges =
             if deletes { for_merges } else { for_merges.max(self.reserved_for_merges(budget, used)) };
         if used.saturating_add(wanted).saturating_add(for_merges) <= budget {
             return Ok(());
         }
         let what = format!(
-            "disk_budget is {budget} bytes: {used} are in use, {for_merges} are reserved for compactions, and a \
-                flush needs {wanted}"
+            "disk_budget is {budget} bytes: {used} are in use or reserved for the log, {for_merges} are reserved for \
+             compactions, and a flush needs {wanted}"
         );
         Err(Error::new(ErrorKind::NoSpace, what))
     }
@@ -124,7 +131,7 @@ impl Store {
             Ok(()) => {
                 self.files.obsolete.removed(file);
                 if let Doomed::Table(_) = file {
-                    self.look_for_room();
+                    self.clear_space_errors();
                 }
                 self.background.progressed();
             }
@@ -142,7 +149,7 @@ impl Store {
     }
 
     /// Forgets that jobs lacked disk space, so that they check again.
-    pub(crate) fn look_for_room(&self) {
+    pub(crate) fn clear_space_errors(&self) {
         self.health.space_freed();
         self.keyspaces().iter().for_each(|keyspace| keyspace.merges.space_freed());
         self.control.lock().shortage = None;

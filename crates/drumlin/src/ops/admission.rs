@@ -66,13 +66,13 @@ impl Store {
         let most = if only_deletes { most + most / DELETES_SHARE } else { most };
         let large = if bytes as usize > self.memory.most() / LARGE_SHARE { bytes as usize } else { 0 };
         let mut admitted = Admitted { store: self, reserved: 0 };
-        if !self.has_room(most, large, &mut admitted) {
+        if !self.try_admit_memory(most, large, &mut admitted) {
             let patience = patience.get_or_insert_with(|| self.patience());
             waited += self.stall(
                 StallReason::Memory,
                 patience,
                 "a writer waits for memtables to be flushed",
-                || self.has_room(most, large, &mut admitted),
+                || self.try_admit_memory(most, large, &mut admitted),
             )?;
         }
         if self.pace.writers.rate() == SHUT {
@@ -127,7 +127,7 @@ impl Store {
 
     /// Returns whether memtables have room for a write. A write of `large` bytes, if that is not 0, then has them
     /// reserved in `admitted`.
-    fn has_room(&self, most: usize, large: usize, admitted: &mut Admitted<'_>) -> bool {
+    fn try_admit_memory(&self, most: usize, large: usize, admitted: &mut Admitted<'_>) -> bool {
         let keyspaces = self.keyspaces();
         if let [only] = &keyspaces[..] {
             let view = only.peek();
@@ -322,7 +322,7 @@ mod tests {
         let keys = db.keyspace("k").expect("keyspace");
         let store = keys.store.clone();
         let most = store.memory.most();
-        let room = |bytes: usize, admitted: &mut Admitted<'_>| store.has_room(most, bytes, admitted);
+        let room = |bytes: usize, admitted: &mut Admitted<'_>| store.try_admit_memory(most, bytes, admitted);
         let mut writes = [0; 3].map(|_| Admitted { store: &store, reserved: 0 });
         let fit = writes.iter_mut().filter_map(|write| room(most / 2, write).then_some(())).count();
         assert_eq!(fit, 2, "a third write exceeds the memory of memtables");

@@ -143,7 +143,7 @@ impl Store {
         drop(lane);
         let written = crate::write::log::write(&place, &record)
             .and_then(|()| self.log.sync_segment(&place.segment))
-            .and_then(|()| self.log.know_segments(&self.lane));
+            .and_then(|()| self.log.sync_segment_starts(&self.lane));
         written.inspect_err(|error| self.poison(error))?;
         Ok(place.end)
     }

@@ -52,7 +52,7 @@ impl Store {
         if self.health.read_only {
             return Ok(());
         }
-        self.look_for_room();
+        self.clear_space_errors();
         {
             let mut control = self.control.lock();
             control.idle_waiters += 1;

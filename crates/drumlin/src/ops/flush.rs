@@ -11,7 +11,7 @@ impl Store {
     pub(crate) fn flush(&self, only: Option<&Arc<KeyspaceState>>) -> Result<()> {
         self.health.check_open()?;
         self.health.check_poison()?;
-        self.look_for_room();
+        self.clear_space_errors();
         let wanted: Vec<Arc<KeyspaceState>> = match only {
             Some(keyspace) => {
                 keyspace.check_alive()?;

@@ -22,11 +22,11 @@ impl Store {
     }
 
     /// Settles the log segments, so that the log floor can advance as far as the flushed commits allow.
-    pub(crate) fn know_log(&self) -> Result<()> {
+    pub(crate) fn sync_log_starts(&self) -> Result<()> {
         if drumlin_types::bug!("B37") {
             return Ok(());
         }
-        self.log.know_segments(&self.lane).map_err(|error| self.log_sync_failed(error))
+        self.log.sync_segment_starts(&self.lane).map_err(|error| self.log_sync_failed(error))
     }
 
     /// Makes the log durable up to the visible sequence number `seq`.

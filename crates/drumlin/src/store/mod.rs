@@ -202,7 +202,7 @@ impl Store {
     /// more writes.
     pub(crate) fn poison(&self, error: &Error) {
         let first = self.health.poison(error);
-        self.log.give_up(error);
+        self.log.fail(error);
         self.publisher.fail(error.with_kind(ErrorKind::Poisoned));
         if first {
             self.tell(Event::Poisoned { error: error.clone() });

@@ -80,13 +80,13 @@ impl CommitLane {
     }
 
     /// Makes the header and the directory entry of every open segment durable. Called by
-    /// [`Log::know_segments`](super::Log::know_segments) while it holds the sync turn.
-    pub(super) fn know_segments(&self) -> Result<()> {
-        let unknown = self.state.lock().log.unknown();
-        let Some(last) = unknown.last() else { return Ok(()) };
-        unknown.iter().try_for_each(|segment| segment.sync_header())?;
-        self.home.name(&unknown)?;
-        self.state.lock().log.know(last.number);
+    /// [`Log::sync_segment_starts`](super::Log::sync_segment_starts) while it holds the sync turn.
+    pub(super) fn sync_segment_starts(&self) -> Result<()> {
+        let segments = self.state.lock().log.starts_not_durable();
+        let Some(last) = segments.last() else { return Ok(()) };
+        segments.iter().try_for_each(|segment| segment.sync_header())?;
+        self.home.sync_entries(&segments)?;
+        self.state.lock().log.starts_durable(last.number);
         Ok(())
     }
 

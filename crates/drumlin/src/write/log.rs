@@ -35,10 +35,10 @@ pub(crate) struct LogTail {
     /// Closed segments that are not known to be durable in full, oldest first, with their end positions.
     unsynced: Vec<(Arc<Segment>, u64)>,
     /// Open and closed segments whose header or directory entry is not known to be durable, oldest first.
-    unknown: Vec<Arc<Segment>>,
+    starts_not_durable: Vec<Arc<Segment>>,
     /// Newest segment whose header and directory entry are durable. The same holds for all older segments since this
     /// opening of the store.
-    known: LogNumber,
+    durable_start: LogNumber,
     /// First segment that recovery found, and first segment of this opening. The segments between them may exist in the
     /// page cache only, if a process crashed before it made them durable.
     doubtful: Option<(LogNumber, LogNumber)>,
@@ -69,7 +69,7 @@ impl LogTail {
         let made = home.make(header.number, None, home.segment_bytes)?;
         let segment = begin(&made, header)?;
         segment.sync()?;
-        home.name(std::slice::from_ref(&segment))?;
+        home.sync_entries(std::slice::from_ref(&segment))?;
         let mut tail = LogTail::after(header, segment, home.segment_bytes, older);
         tail.live.push(Stored { is_settled: true, is_named: true, ..made });
         Ok(tail)
@@ -109,8 +109,8 @@ impl LogTail {
             last_seq: header.last_seq_before(),
             capacity,
             unsynced: Vec::new(),
-            unknown: Vec::new(),
-            known: header.number,
+            starts_not_durable: Vec::new(),
+            durable_start: header.number,
             doubtful: live.first().map(|(first, _)| (*first, header.number)),
             recorded: LogNumber(0),
             ready: None,
@@ -161,10 +161,10 @@ impl LogTail {
         let predecessor = Predecessor { number: self.segment.number, last_seq: self.last_seq };
         let (number, base) = (made.number, self.position);
         let header = SegmentHeader { number, base, predecessor: Some(predecessor), file_len: 0 };
-        let next = begin(&made, &header).inspect_err(|_| home.give_up(made.number))?;
+        let next = begin(&made, &header).inspect_err(|_| home.remove_file(made.number))?;
         let closed = std::mem::replace(&mut self.segment, next.clone());
         self.unsynced.push((closed, self.position));
-        self.unknown.push(next);
+        self.starts_not_durable.push(next);
         self.capacity = made.bytes - HEADER_LEN;
         self.live.push(made);
         self.wants_ready = true;
@@ -199,21 +199,21 @@ impl LogTail {
     }
 
     /// Returns the segments whose header or directory entry is not known to be durable.
-    pub(super) fn unknown(&self) -> Vec<Arc<Segment>> {
-        self.unknown.clone()
+    pub(super) fn starts_not_durable(&self) -> Vec<Arc<Segment>> {
+        self.starts_not_durable.clone()
     }
 
     /// Records that segments up to `number` have a durable header and directory entry.
-    pub(super) fn know(&mut self, number: LogNumber) {
-        self.unknown.retain(|segment| segment.number > number);
-        self.known = self.known.max(number);
+    pub(super) fn starts_durable(&mut self, number: LogNumber) {
+        self.starts_not_durable.retain(|segment| segment.number > number);
+        self.durable_start = self.durable_start.max(number);
     }
 
     /// Returns the log floor to record when `wanted` is the first segment still needed. The floor is a segment that
     /// exists and whose header and directory entry are durable. It never goes back: a memtable that stayed empty for
     /// long may ask for a segment that is gone, or that a flush is about to recycle.
     pub(crate) fn floor(&self, wanted: LogNumber) -> LogNumber {
-        let mut floor = wanted.min(self.known);
+        let mut floor = wanted.min(self.durable_start);
         if let Some((found, own)) = self.doubtful
             && floor < own
         {

@@ -181,7 +181,7 @@ impl LogHome {
         if let Some(Stored { file: Some(file), number: old, .. }) = recycled {
             return fs.rename_open(file, &path, FileKind::Log).map_err(|e| {
                 // No file may stay that the log does not count, under the old name or the new one.
-                self.give_up(*old);
+                self.remove_file(*old);
                 fail("cannot recycle a log segment", e)
             });
         }
@@ -199,7 +199,7 @@ impl LogHome {
     }
 
     /// Removes the file of segment `number`, which could not be made. If that fails, the next open removes it.
-    pub(super) fn give_up(&self, number: LogNumber) {
+    pub(super) fn remove_file(&self, number: LogNumber) {
         let _ = self.env.fs().unlink(&self.path(number), FileKind::Log);
     }
 
@@ -208,16 +208,16 @@ impl LogHome {
     pub(super) fn make_ready(&self, number: LogNumber, recycled: Option<Stored>) -> Result<Stored> {
         let mut made = self.make(number, recycled, self.segment_bytes)?;
         let result = made.file.as_ref().map_or(Ok(()), |file| {
-            self.sync_names()?;
+            self.sync_dir_entries()?;
             map(file, true)
         });
-        result.inspect_err(|_| self.give_up(number))?;
+        result.inspect_err(|_| self.remove_file(number))?;
         (made.is_settled, made.is_named, made.is_mapped) = (true, true, true);
         Ok(made)
     }
 
     /// Makes the directory entries of all segments durable.
-    fn sync_names(&self) -> Result<()> {
+    fn sync_dir_entries(&self) -> Result<()> {
         if drumlin_types::bug!("B2") {
             return Ok(());
         }
@@ -234,11 +234,11 @@ impl LogHome {
     }
 
     /// Makes the directory entries of `segments` durable, if they are not yet.
-    pub(super) fn name(&self, segments: &[Arc<Segment>]) -> Result<()> {
+    pub(super) fn sync_entries(&self, segments: &[Arc<Segment>]) -> Result<()> {
         if segments.iter().all(|segment| segment.named.load(atomic::Ordering::Acquire)) {
             return Ok(());
         }
-        self.sync_names()?;
+        self.sync_dir_entries()?;
         segments.iter().for_each(|segment| segment.named.store(true, atomic::Ordering::Release));
         Ok(())
     }

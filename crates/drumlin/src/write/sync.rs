@@ -71,9 +71,9 @@ impl Log {
 
     /// Makes the header and the directory entry of all open segments durable, so that recovery may start in any of
     /// them.
-    pub(crate) fn know_segments(&self, lane: &CommitLane) -> Result<()> {
+    pub(crate) fn sync_segment_starts(&self, lane: &CommitLane) -> Result<()> {
         self.take_turn(|| false)?;
-        self.end_turn(lane.know_segments())
+        self.end_turn(lane.sync_segment_starts())
     }
 
     /// Makes the records written to `segment` durable.
@@ -117,7 +117,7 @@ impl Log {
     }
 
     /// Records a failure of the log. It is never synced again.
-    pub(crate) fn give_up(&self, error: &Error) {
+    pub(crate) fn fail(&self, error: &Error) {
         self.turn.lock().failed.get_or_insert_with(|| error.clone());
         self.synced.notify_all();
     }
@@ -134,7 +134,7 @@ impl Log {
             }
             *calls += 1;
         }
-        lane.home.name(&segments)?;
+        lane.home.sync_entries(&segments)?;
         // A sync of a segment that was removed or truncated meanwhile makes nothing durable, even if it succeeds.
         lane.home.check_lock()?;
         let damaged: Vec<_> =
@@ -145,7 +145,7 @@ impl Log {
         }
         state.log.synced_up_to(published.log_end);
         if let Some(last) = segments.last() {
-            state.log.know(last.number);
+            state.log.starts_durable(last.number);
         }
         drop(state);
         self.durable_end.fetch_max(published.log_end, atomic::Ordering::AcqRel);
