@@ -39,6 +39,11 @@ fn left_to_merges(budget: u64) -> u64 {
 }
 
 impl Store {
+    /// Returns the bytes that tables and log segments use on disk.
+    fn disk_bytes(&self) -> u64 {
+        self.files.obsolete.bytes_on_disk() + self.lane.state.lock().log.bytes_on_disk()
+    }
+
     /// Returns the bytes of `budget` that are in use, with what the log may still grow by. The log grows while flushes
     /// fall behind. Without that reserve it would take the disk space of compactions that have begun.
     fn disk_bytes_with_log(&self, budget: u64) -> u64 {
@@ -48,13 +53,17 @@ impl Store {
 
     /// Returns the bytes that compactions may write from now on.
     pub(crate) fn room_for_merges(&self) -> u64 {
-        let budget = match self.options.load().disk_budget {
-            0 => u64::MAX,
-            budget => budget.saturating_sub(self.disk_bytes_with_log(budget)),
+        // While flushes fail, memtables are full, so the log does not grow either. Compactions then use what is kept
+        // for both.
+        let is_full = self.health.disk_full.load(atomic::Ordering::Acquire);
+        let budget = match (self.options.load().disk_budget, is_full) {
+            (0, _) => u64::MAX,
+            (budget, false) => budget.saturating_sub(self.disk_bytes_with_log(budget)),
+            (budget, true) => budget.saturating_sub(self.disk_bytes()),
         };
         // If the file system cannot report its free space, a full disk is noticed when a write fails.
         let free = self.files.env.fs().free_space(&self.files.dir).unwrap_or(u64::MAX);
-        let for_flushes = match self.health.disk_full.load(atomic::Ordering::Acquire) {
+        let for_flushes = match is_full {
             true => 0,
             false => self.keyspaces().iter().map(|k| k.peek().memtable_bytes() as u64).sum(),
         };
