@@ -9,8 +9,8 @@
 //! 3. A flush that would not leave compactions a part of the budget, and what those under way may still take, fails as
 //!    on a full disk: without disk space no compaction could ever free any. While flushes fail, the space that they
 //!    cannot use is not kept back for them.
-//! 4. The log is counted at the length that it may reach, but at most an eighth of the budget: what it grows by must not
-//!    be missing when a compaction that has begun goes on.
+//! 4. The log is counted at the length that it may reach, but at most an eighth of the budget: its growth must not take
+//!    the space of compactions that have begun. While flushes fail, the log cannot grow, and its real length counts.
 //! 5. Policies see the used part of the budget, and the bytes that running compactions may still write. The budget that
 //!    they see excludes the part that flushes leave, so that they can free disk space before flushes fail.
 //!
