@@ -5,7 +5,7 @@
 
 use crate::failure::{Failure, Verdict};
 use crate::parallel;
-use crate::runs::{admin, corrupt, crash, fault, fsync, full, model, segment, unlink};
+use crate::runs::{admin, corrupt, crash, fault, fsync, full, model, segment, threads, unlink};
 use crate::workload::{Taste, Workload};
 use std::process::Command;
 
@@ -61,6 +61,8 @@ pub const BUGS: &[(&str, Hunt)] = &[
     ("A6", Hunt::Admin),
     ("T6", Hunt::Admin),
     ("B47", Hunt::Unlink),
+    ("B17", Hunt::Threads),
+    ("B36", Hunt::Fault),
 ];
 
 /// Run that searches for a bug.
@@ -82,13 +84,15 @@ pub enum Hunt {
     Full,
     /// The codec of log segments.
     Segment,
+    /// Several threads, whose reads must fit into the order of the commits.
+    Threads,
     /// Tables that cannot be removed for a while, under a disk budget.
     Unlink,
 }
 
 impl Hunt {
     /// All hunts.
-    pub const ALL: [Hunt; 9] = [
+    pub const ALL: [Hunt; 10] = [
         Hunt::Admin,
         Hunt::Model,
         Hunt::Crash,
@@ -97,6 +101,7 @@ impl Hunt {
         Hunt::Fsync,
         Hunt::Full,
         Hunt::Segment,
+        Hunt::Threads,
         Hunt::Unlink,
     ];
 
@@ -105,7 +110,7 @@ impl Hunt {
     fn calm(self) -> u64 {
         match self {
             Hunt::Admin | Hunt::Model | Hunt::Crash | Hunt::Corrupt | Hunt::Segment | Hunt::Unlink => CALM,
-            Hunt::Fault | Hunt::Fsync | Hunt::Full => 1,
+            Hunt::Fault | Hunt::Fsync | Hunt::Full | Hunt::Threads => 1,
         }
     }
 }
@@ -137,6 +142,7 @@ pub fn hunt(name: &str, hunt: Hunt, first: u64) -> (u64, Option<Failure>) {
             Hunt::Fault => fault::one(seed, None).err(),
             Hunt::Fsync => first_of(fsync::run(seed, 1).failures),
             Hunt::Segment => segment::one(seed).err(),
+            Hunt::Threads => first_of(threads::run(seed, 1, threads::OPERATIONS / 5).failures),
             Hunt::Unlink => unlink::one(seed).err(),
             Hunt::Full => first_of(full::run(seed, 1).failures),
         };

@@ -410,9 +410,11 @@ impl Db {
     /// ```
     pub fn snapshot(&self) -> Snapshot {
         let store = &self.store;
-        let guard = store
-            .snapshots
-            .register(|| Moment { seq: store.publisher.visible(), micros: store.files.unix_micros() });
+        let seq = || match drumlin_types::bug!("B17") {
+            true => store.lane.state.lock().next_seq - 1,
+            false => store.publisher.visible(),
+        };
+        let guard = store.snapshots.register(|| Moment { seq: seq(), micros: store.files.unix_micros() });
         Snapshot { store: self.store.clone(), guard }
     }
 
