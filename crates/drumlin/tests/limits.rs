@@ -489,6 +489,18 @@ fn unlogged_writes_that_a_close_loses_do_not_count_as_recovered() {
     assert_eq!(small(mem.env(), Path::new("/s")).recovered_seq(), flushed);
 }
 
+#[test]
+fn a_flush_of_all_keyspaces_makes_every_commit_durable() {
+    let mem = MemEnv::new(68);
+    let db = small(mem.env(), Path::new("/s"));
+    let [a, b] = ["a", "b"].map(|name| db.keyspace(name).expect("keyspace"));
+    a.put_with("0", "v", Durability::Sync).expect("put");
+    b.put_with("1", "v", Durability::Buffered).expect("put");
+    let last = a.put_with("2", "v", Durability::None).expect("put");
+    db.flush().expect("flush");
+    assert_eq!(db.durable_seq(), last, "whichever keyspace is flushed last");
+}
+
 /// Merge operator that adds, with or without partial merges.
 struct Adds {
     joins: bool,

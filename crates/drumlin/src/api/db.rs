@@ -309,10 +309,10 @@ impl Db {
     /// Drops the keyspace `name` with all its data. The drop is durable when the call returns.
     ///
     /// It first makes all earlier logged writes durable, and then writes one manifest edit, whatever the amount of
-    /// data. It waits for a checkpoint that is being made. The files are removed in the background once no iterator
-    /// reads them. From the beginning of the call, existing handles return `InvalidArgument`; if the call fails, they
-    /// work again. Iterators and cursors that are open keep their view. A snapshot does not: reads of the keyspace
-    /// through it fail too.
+    /// data. It waits for a checkpoint that is being made; writes of that time are dropped too. The files are removed
+    /// in the background once no iterator reads them. After that wait, existing handles return `InvalidArgument`; if
+    /// the call fails, they work again, except after `Io`. Iterators and cursors that are open keep their view. A
+    /// snapshot does not: reads of the keyspace through it fail too.
     ///
     /// ```
     /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
@@ -357,9 +357,9 @@ impl Db {
     ///
     /// # Errors
     /// Except for `Poisoned`, and for `TooManyFiles` of a sync, nothing was written.
-    /// - `InvalidArgument`: a key over 1 MiB; a value or a batch over a quarter of the option `memory_budget`; a
-    ///   keyspace that was dropped or belongs to another store; a merge into a keyspace without its merge operator; a
-    ///   batch over several keyspaces with `Durability::None`.
+    /// - `InvalidArgument`: a key over 1 MiB; a value or a batch that is not below a quarter of the option
+    ///   `memory_budget`; a keyspace that was dropped or belongs to another store; a merge into a keyspace without its
+    ///   merge operator; a batch over several keyspaces with `Durability::None`.
     /// - `Busy`: the write waited longer than `write_timeout_ms`.
     /// - `NoSpace`: the disk or the option `disk_budget` is full. Repeat the write once there is space.
     /// - `Poisoned`: this write or an earlier one failed in the log, or the manifest failed. Reopen the store to write

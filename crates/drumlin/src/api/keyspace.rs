@@ -47,8 +47,8 @@ impl Keyspace {
 
     /// Writes `value` under `key` with the store's default durability, and returns the commit's sequence number.
     ///
-    /// A key has 0 bytes to 1 MiB. A value takes at most a quarter of the option `memory_budget`, and less than 4 GiB.
-    /// If the keyspace has a time to live (`ttl_seconds`), the value expires after that time.
+    /// A key has 0 bytes to 1 MiB. A value, with its key, takes less than a quarter of the option `memory_budget`, and
+    /// less than 4 GiB. If the keyspace has a time to live (`ttl_seconds`), the value expires after that time.
     ///
     /// A put appends one record to the log and one entry to the memtable. It waits while writes are throttled, and with
     /// `Durability::Sync` for one fsync, which concurrent writers share.

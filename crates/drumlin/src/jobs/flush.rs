@@ -251,7 +251,8 @@ impl Store {
         self.sync_log_starts()?;
         let mut control = self.control.lock();
         self.health.check_poison()?;
-        if keyspace.is_dropped() {
+        // A drop that is under way may still fail, so only a keyspace that is gone keeps nothing.
+        if control.keyspace(keyspace).is_none() {
             return Ok(());
         }
         let tree = keyspace.view().tree.clone();
@@ -274,7 +275,10 @@ impl Store {
         let next = self.commit_edit(&mut control, keyspace, &step, || result.outputs.installed())?;
         keyspace.install(next, memtables);
         if alone {
-            self.log.in_tables(max_seq);
+            // If nothing is left in memory, that holds for the flushes of other keyspaces too.
+            let is_last = !keyspace.view().memtables().any(|m| m.holds_writes());
+            let others = control.keyspaces.iter().map(|entry| entry.flushed_seq).max().filter(|_| is_last);
+            self.log.in_tables(max_seq.max(others.unwrap_or(0)));
         }
         let mut what = format!("flush of {} entries, {bytes} bytes -> L0 {run}", result.counts.written);
         if dropped > 0 {

@@ -21,7 +21,7 @@ impl Store {
     pub(crate) fn open_keyspace(&self, name: &str) -> Result<Arc<KeyspaceState>> {
         self.health.check_open()?;
         let missing = || Error::new(ErrorKind::NotFound, format!("there is no keyspace {name:?}"));
-        self.find_keyspace(name).ok_or_else(missing)
+        self.find_lasting(name).ok_or_else(missing)
     }
 
     /// Creates the keyspace `name`. It must not exist.
@@ -33,7 +33,7 @@ impl Store {
         self.health.check_open()?;
         let taken =
             || Error::new(ErrorKind::InvalidArgument, format!("there is a keyspace {name:?} already"));
-        if self.find_keyspace(name).is_some() {
+        if self.find_lasting(name).is_some() {
             return Err(taken());
         }
         self.make_keyspace(name, wanted)?.ok_or_else(taken)
@@ -43,10 +43,20 @@ impl Store {
         self.keyspaces().iter().find(|k| &*k.name == name).cloned()
     }
 
+    /// Finds the keyspace `name`. If it is being dropped, waits for the end of the drop.
+    fn find_lasting(&self, name: &str) -> Option<Arc<KeyspaceState>> {
+        let found = self.find_keyspace(name)?;
+        if !found.is_dropped() {
+            return Some(found);
+        }
+        drop(self.drops.read());
+        self.find_keyspace(name)
+    }
+
     /// Returns the keyspace `name`. Creates it if it does not exist.
     pub(crate) fn keyspace(&self, name: &str, wanted: &[(String, String)]) -> Result<Arc<KeyspaceState>> {
         self.health.check_open()?;
-        if let Some(found) = self.find_keyspace(name) {
+        if let Some(found) = self.find_lasting(name) {
             self.set_keyspace_options(&found, wanted)?;
             return Ok(found);
         }
