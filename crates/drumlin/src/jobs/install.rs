@@ -380,10 +380,10 @@ impl Store {
         let is_named = |table: &&TableId| error.path() == Some(self.files.table_path(**table).as_path());
         let damaged: Vec<TableId> = match error.kind() {
             // If the error names one damaged file, the other inputs of the piece may still be compacted.
-            ErrorKind::Corruption if tables.iter().any(|table| is_named(&table)) => {
+            ErrorKind::Corruption | ErrorKind::NewerFormat if tables.iter().any(|table| is_named(&table)) => {
                 tables.iter().filter(is_named).copied().collect()
             }
-            ErrorKind::Corruption | ErrorKind::Bug => tables.to_vec(),
+            ErrorKind::Corruption | ErrorKind::NewerFormat | ErrorKind::Bug => tables.to_vec(),
             _ => Vec::new(),
         };
         let now = self.files.now();
