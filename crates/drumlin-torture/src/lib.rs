@@ -2,6 +2,7 @@
 //!
 //! - [`ops`]: the operation language. [`workload`]: options and operations drawn from a seed, and tapes.
 //! - [`oracle`]: all versions of all keys; finds the commit that explains a recovered store.
+//! - `complaints`: collects the background errors of a store.
 //! - [`runner`]: runs a workload on a store and compares every answer. [`trial`]: the same where calls may fail.
 //! - [`runs`]: the test runs that make up the lanes: model, crash, fault, fsync, full, meta, corrupt, repeat,
 //!   threads, admin, fuzz, bank. Each ends with a figure line.
@@ -15,6 +16,7 @@
 
 pub mod certificate;
 pub mod command;
+pub(crate) mod complaints;
 pub mod failure;
 pub mod fuzz;
 pub mod lane;

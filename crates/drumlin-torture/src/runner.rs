@@ -4,11 +4,12 @@
 //! disk snapshots meanwhile stores a copy of this promise with each snapshot. The runner predicts sequence numbers,
 //! so the oracle includes a commit before the store does.
 
+use crate::complaints::Complaints;
 use crate::failure::{Failure, Verdict};
 use crate::ops::{Bounds, Item, KEY_MARK, Op, VALUE_MARK};
 use crate::oracle::{Content, Cut, Map, Oracle, Promise, Seq, show};
 use crate::workload::{KeyspaceSetup, Workload};
-use drumlin::{AddI64, Append, Batch, Db, Durability, Event, EventListener, Keyspace, Snapshot};
+use drumlin::{AddI64, Append, Batch, Db, Durability, Keyspace, Snapshot};
 use drumlin_env::sync::{Arc, Mutex};
 use drumlin_env::{ImageMode, MemEnv};
 use std::borrow::Cow;
@@ -17,22 +18,6 @@ use std::path::{Path, PathBuf};
 
 /// Path of the store.
 pub const STORE: &str = "/store";
-
-/// Collects the background errors that the store reports.
-#[derive(Default)]
-struct Complaints(Mutex<Vec<String>>);
-
-impl EventListener for Complaints {
-    fn on_event(&self, event: &Event) {
-        match event {
-            Event::Recovered { .. }
-            | Event::SetAside { .. }
-            | Event::OperatorUnused { .. }
-            | Event::Closed { iterators: 0, snapshots: 0 } => {}
-            other => self.0.lock().push(format!("{other:?}")),
-        }
-    }
-}
 
 /// Counts of a run.
 #[derive(Clone, Copy, Debug, Default)]
@@ -503,7 +488,7 @@ impl Runner {
     }
 
     fn check_complaints(&self) -> Result<(), Failure> {
-        if let Some(complaint) = self.complaints.0.lock().first() {
+        if let Some(complaint) = self.complaints.lock().first() {
             return Err(Verdict::Failed.of(complaint));
         }
         Ok(())

@@ -108,8 +108,11 @@ impl FlushLane {
 
     /// Returns the keyspaces whose next attempt is not due yet.
     fn still_resting(&self) -> BTreeSet<KeyspaceId> {
-        let now = self.store.files.now();
         let mut resting = self.resting.lock();
+        if resting.is_empty() {
+            return BTreeSet::new();
+        }
+        let now = self.store.files.now();
         resting.retain(|_, until| *until > now);
         resting.keys().copied().collect()
     }

@@ -127,7 +127,7 @@ impl Store {
     /// Returns an error if all remaining compactions wait for disk space.
     pub(crate) fn check_room_to_merge(&self) -> Result<()> {
         match &self.control.lock().shortage {
-            Some(shortage) if self.files.obsolete.is_empty() => {
+            Some(shortage) if self.files.obsolete.all_tried() => {
                 Err(Error::new(ErrorKind::NoSpace, shortage.to_string()))
             }
             _ => Ok(()),

@@ -79,7 +79,7 @@ impl Store {
                 is_quiet = false;
             }
             drop(control);
-            Ok(is_quiet && self.files.obsolete.is_empty())
+            Ok(is_quiet && self.files.obsolete.all_tried())
         });
         self.control.lock().idle_waiters -= 1;
         ended

@@ -115,7 +115,7 @@ impl Store {
         }
     }
 
-    /// Takes in a sampled commit, which began at `began`. A commit on several keyspaces is weighted by the
+    /// Records a sampled commit, which began at `began`. A commit on several keyspaces is weighted by the
     /// sampling interval.
     fn sampled_write(&self, batch: &Operations, began: u64) {
         let nanos = self.files.env.clock().monotonic_nanos().saturating_sub(began);

@@ -159,7 +159,7 @@ impl Store {
         Ok(())
     }
 
-    /// Takes in the log floor that `edit`, which is durable, records.
+    /// Tells the log which floor a durable edit has recorded.
     fn note_floor(&self, edit: &Edit) {
         for change in &edit.changes {
             if let Change::LogFloor(floor) = change {

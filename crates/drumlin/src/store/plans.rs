@@ -79,7 +79,7 @@ impl Store {
             file_bytes: self.most_file_bytes(),
             mode: self.sizes.mode,
             room: self.room_for_merges(),
-            reclaims: !self.files.obsolete.is_empty(),
+            reclaims: !self.files.obsolete.all_tried(),
             clock: self.files.env.clock().clone(),
         };
         let mut control = self.control.lock();

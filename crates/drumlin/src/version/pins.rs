@@ -188,7 +188,7 @@ impl Obsolete {
     }
 
     /// Returns whether every queued file has been tried in vain.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub(crate) fn all_tried(&self) -> bool {
         self.queue.lock().iter().all(|queued| queued.attempts > 0)
     }
 }
@@ -205,7 +205,7 @@ mod tests {
         assert_eq!(queue.next(0), None, "a version holds it");
         drop(handle);
         queue.push_file("log".into(), 10);
-        assert!(!queue.is_empty());
+        assert!(!queue.all_tried());
         let other = queue.next(0).expect("a file");
         assert_eq!((&other, queue.bytes_on_disk()), (&Doomed::Other("log".into()), 110));
         let table = queue.next(0).expect("a table");
@@ -223,7 +223,7 @@ mod tests {
             now = due;
         }
         assert_eq!(delays, [1, 2, 4, 8, 16, 32, 60, 60]);
-        assert!(queue.is_empty() && queue.bytes_on_disk() == 100, "nobody waits for it, but it counts");
+        assert!(queue.all_tried() && queue.bytes_on_disk() == 100, "nobody waits for it, but it counts");
         queue.removed(&table);
         assert_eq!((queue.bytes_on_disk(), queue.next(u64::MAX - 1)), (0, None));
     }

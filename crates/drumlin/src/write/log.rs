@@ -225,7 +225,7 @@ impl LogTail {
         self.live.first().map_or(floor, |oldest| floor.max(oldest.number))
     }
 
-    /// Takes in that the manifest records `floor`.
+    /// Sets the log floor that the manifest records. It never goes back.
     pub(crate) fn recorded(&mut self, floor: LogNumber) {
         self.recorded = self.recorded.max(floor);
     }
