@@ -244,7 +244,8 @@ fn tables_that_cannot_be_removed_count_until_they_are() {
     mem.clear_faults();
     for _ in 0..100 {
         mem.advance(1_000_000);
-        let _ = db.wait_idle();
+        // Not `wait_idle`: it returns at once while a flush lacks disk space.
+        let _ = db.step_background(1000).expect("steps");
         let _ = keys.get("a").expect("get");
     }
     assert_eq!(left_over(&mem, &db), 0);
@@ -254,4 +255,61 @@ fn tables_that_cannot_be_removed_count_until_they_are() {
     assert_eq!(keys.iter().count(), 2000.min(written as usize - 1));
     assert_eq!(db.verify().expect("verify").findings, vec![]);
     assert_eq!(mem.order_violations(), Vec::<String>::new());
+}
+
+/// Ways to free a store of `live` keys that has used up its disk budget.
+const WAYS: [&str; 4] = ["delete the range", "delete each key", "flush", "write"];
+
+/// Overwrites `live` keys in order until the disk is full or 20,000 writes are done, frees the store in one of the
+/// [`WAYS`], and returns an error if it takes no writes afterwards.
+fn fill_and_free(
+    policy: &str,
+    [memory, disk, segment, memtable]: [&str; 4],
+    way: &str,
+) -> Result<(), String> {
+    let mem = MemEnv::new(60);
+    let settings = [("memory_budget", memory), ("disk_budget", disk), ("log_segment_bytes", segment)];
+    let builder = Db::builder("/s").env(mem.env());
+    let builder = settings.iter().try_fold(builder, |b, (name, value)| b.set(name, value)).expect("options");
+    let db = builder.open().expect("open");
+    let options = [("compaction", policy), ("memtable_bytes", memtable), ("compression", "none")];
+    let keys = db.keyspace_with("k", &options).expect("keyspace");
+    // A quarter to half of the budget is live.
+    let live = disk.trim_end_matches("MiB").parse::<u32>().expect("MiB") * 500;
+    let written = (0..20_000).take_while(|n| keys.put((n % live).to_be_bytes(), [7; 400]).is_ok()).count();
+    match way {
+        "delete the range" => {
+            keys.delete_range::<&[u8]>(..).map_err(|error| format!("{error}"))?;
+        }
+        "delete each key" => {
+            // Some may be refused.
+            (0..live).for_each(|key| _ = keys.delete(key.to_be_bytes()));
+        }
+        _ => {}
+    }
+    for _ in 0..20 {
+        let flushed = if way == "write" { Ok(()) } else { db.flush() };
+        if flushed.and_then(|()| keys.put("a", "b")).is_ok() {
+            return Ok(());
+        }
+        mem.advance(1_000_000);
+        db.step_background(1000).expect("steps");
+    }
+    Err(format!(
+        "{policy}, {disk} of disk, {memory} of memory, {way}: full after {written} writes: {:?}",
+        db.flush()
+    ))
+}
+
+/// A disk budget that is small beside the memory budget: garbage in it is freed, whatever the policy.
+#[test]
+fn a_budget_below_the_memory_budget_frees_itself() {
+    let sizes = [["8MiB", "2MiB", "64KiB", "32KiB"], ["64MiB", "8MiB", "256KiB", "0"]];
+    let mut failures = Vec::new();
+    for policy in ["arce", "leveling", "tiering:8", "universal"] {
+        for size in sizes {
+            failures.extend(WAYS.iter().filter_map(|way| fill_and_free(policy, size, way).err()));
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
 }

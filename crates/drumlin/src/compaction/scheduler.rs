@@ -17,19 +17,20 @@ use crate::stats::Sample;
 use drumlin_env::Clock;
 use drumlin_env::sync::Arc;
 use drumlin_policy::schedule::admit::without_pipeline;
-use drumlin_policy::schedule::room::NO_ROOM;
 use drumlin_policy::schedule::{FoldCosts, Mode, Numbers, Refusal, Scene, Settings, Weights, project};
 use drumlin_types::Ticket;
 use drumlin_types::contract::legal::Illegal;
 use drumlin_types::contract::{
-    CostView, Decision, LimitView, Outcome, Pace, PieceId, Plan, PlanResult, PolicyInput, TreeView,
+    CostView, Decision, LimitView, Outcome, Pace, Plan, PlanResult, PolicyInput, TreeView,
 };
+
+use space::Short;
 
 /// Smallest input of a piece in bytes. It grows until installing takes at most 1/`SYNC_SHARE` of a piece's time.
 const LEAST_PIECE: u64 = 8 << 20;
 const SYNC_SHARE: f64 = 20.0;
-/// Pause before a compaction that found no disk space is checked again, in microseconds.
-const ROOM_RETRY: u64 = 1_000_000;
+
+mod space;
 
 /// A piece that an executor may start.
 #[derive(Clone)]
@@ -39,13 +40,6 @@ pub(crate) struct PieceStart {
     pub(crate) out: u8,
     /// Whether the output level is the deepest non-empty one.
     pub(crate) bottom: bool,
-}
-
-/// A piece of keyspace `index` that does not fit on the disk.
-struct Short {
-    index: usize,
-    id: PieceId,
-    shortage: Shortage,
 }
 
 /// Inputs of the scheduler at one moment.
@@ -62,6 +56,8 @@ pub(crate) struct Moment {
     pub(crate) room: u64,
     /// Whether files wait to be removed, so that there will be more room.
     pub(crate) reclaims: bool,
+    /// Whether flushes fail for lack of disk space.
+    pub(crate) is_full: bool,
     /// Clock to measure how long policy calls take. No decision depends on it.
     pub(crate) clock: Clock,
 }
@@ -100,6 +96,7 @@ impl Control {
                 self.ask_timed(index, moment, sample);
             }
         }
+        self.free_full_disk(moment);
         let mut short: Vec<Short> = Vec::new();
         for index in self.most_pressing_first() {
             let room = self.room_left(index, moment.room);
@@ -180,62 +177,6 @@ impl Control {
     /// Returns the disk space in bytes that compactions under way may still take, if they may exceed `spare` bytes.
     pub(crate) fn reserved(&self, spare: u64) -> u64 {
         self.keyspaces.iter().map(|keyspace| keyspace.reserved(spare)).sum()
-    }
-
-    /// Handles pieces that do not fit on the disk, one for each keyspace. Logs the first one once, and returns the time
-    /// to check again. If nothing runs, the work under way gives way to what fits.
-    fn wait_for_room(&mut self, short: &[Short], moment: &Moment) -> u64 {
-        let now = moment.now;
-        let Some(Short { index, id, shortage }) = short.first() else { return now };
-        if self.short_piece != Some(*id) {
-            self.short_piece = Some(*id);
-            let what = format!("{} waits for disk space: piece {}", id.ticket, id.index);
-            self.decisions.note(now, &self.keyspaces[*index].state.name, what, shortage.to_string());
-        }
-        if self.keyspaces.iter().all(|keyspace| keyspace.flight.writing() == 0) {
-            self.shortage = Some(*shortage);
-            if !moment.reclaims && self.give_way(short, moment) {
-                (self.shortage, self.stirred) = (None, true);
-            }
-        }
-        now.saturating_add(ROOM_RETRY)
-    }
-
-    /// Discards outputs that are held in vain. If there are none, replaces a ticket that lacks disk space by a
-    /// compaction that fits. Returns whether anything changed.
-    fn give_way(&mut self, short: &[Short], moment: &Moment) -> bool {
-        let Control { keyspaces, numbers, decisions, .. } = self;
-        let mut is_changed = false;
-        for keyspace in keyspaces.iter_mut() {
-            let discarded = keyspace.flight.discard_held();
-            explain::discarded(decisions, moment.now, &keyspace.state.name, &discarded);
-            is_changed |= !discarded.is_empty();
-        }
-        // Other held outputs land first.
-        if is_changed || keyspaces.iter().any(|keyspace| keyspace.flight.holds()) {
-            return is_changed;
-        }
-        for Short { index, id, shortage } in short {
-            let keyspace = &mut keyspaces[*index];
-            // The caller of a manual compaction gets the error instead.
-            if keyspace.begun_manual(id.ticket).is_some() {
-                continue;
-            }
-            let settings = settings(moment, &keyspace.state);
-            let tree = keyspace.installed();
-            let KeyspaceControl { design, fold_costs: costs, flight, .. } = keyspace;
-            let (room, now) = (shortage.left, moment.now);
-            let scene = Scene { tree: &tree, design, settings: &settings, costs: *costs, room, now };
-            let Some(gave_way) = flight.give_way(&scene, *id, numbers) else { continue };
-            let name = &keyspace.state.name;
-            explain::withdrawn(decisions, now, name, &gave_way.ended, NO_ROOM);
-            if let Some(ticket) = keyspace.flight.ticket(gave_way.ticket) {
-                explain::admitted(decisions, now, name, ticket);
-            }
-            keyspace.due = true;
-            return true;
-        }
-        false
     }
 
     fn ask_timed(&mut self, index: usize, moment: &Moment, sample: &dyn Fn(&KeyspaceState) -> Sample) {

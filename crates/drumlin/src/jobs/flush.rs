@@ -215,6 +215,9 @@ impl Lane for FlushLane {
             Err(Failed { keyspace, error }) => {
                 self.resting.lock().insert(keyspace.id, now + RETRY);
                 self.store.health.flush_failed(&keyspace, &error);
+                if error.kind() == ErrorKind::NoSpace {
+                    self.store.ask_for_space();
+                }
                 self.store.background_failed("flush", &error);
                 if self.others_wait() { Step::More } else { self.rest() }
             }

@@ -13,6 +13,8 @@
 //!    the space of compactions that have begun. While flushes fail, the log cannot grow, and its real length counts.
 //! 5. Policies see the used part of the budget, and the bytes that running compactions may still write. The budget that
 //!    they see excludes the part that flushes leave, so that they can free disk space before flushes fail.
+//! 6. Once a flush fails, or the log finds no space for a segment, every policy is called. If no policy plans anything,
+//!    the keyspace with the most bytes outside its largest run is compacted as a whole.
 //!
 //! The file system is queried before the control lock is taken, so that nothing waits for a compaction or flush under
 //! the lock. The only I/O under it are edits of the manifest, and reads of a block or two to count the entries of a
@@ -20,23 +22,17 @@
 
 use crate::base::error::{Error, ErrorKind, Result};
 use crate::base::metrics::Counters;
+use crate::compaction::control::KeyspaceControl;
+use crate::keyspace::View;
 use crate::memtable::Memtable;
-use crate::store::{PIECE_BYTES, Store};
+use crate::store::Store;
 use crate::version::Doomed;
+use crate::write::segment::left_to_merges;
 use drumlin_env::sync::{Arc, atomic};
-use drumlin_policy::schedule::limits::with_margin;
 use drumlin_types::contract::LimitView;
-
-/// Fraction of the budget that flushes leave to compactions, as a divisor. The part is at most what two pieces need.
-const MERGE_SHARE: u64 = 8;
 
 /// Fraction of the budget that is reserved for the log at most, as a divisor.
 const LOG_SHARE: u64 = 8;
-
-/// Returns the part of `budget` that flushes leave to compactions.
-fn left_to_merges(budget: u64) -> u64 {
-    (budget / MERGE_SHARE).min(2 * with_margin(PIECE_BYTES))
-}
 
 impl Store {
     /// Returns the bytes that tables and log segments use on disk.
@@ -70,27 +66,52 @@ impl Store {
         free.min(budget).saturating_sub(for_flushes)
     }
 
+    /// Returns the bytes of sealed memtables. Their tables are about to take disk space.
+    fn waiting_to_flush(&self) -> u64 {
+        let sealed = |view: &View| view.sealed.iter().map(|memtable| memtable.bytes() as u64).sum::<u64>();
+        self.keyspaces().iter().map(|keyspace| sealed(&keyspace.peek())).sum()
+    }
+
+    /// Frees disk space after the log found none for a segment. A flush releases segments, or shows that tables must be
+    /// compacted first.
+    pub(crate) fn log_is_full(&self) {
+        self.seal(&self.keyspaces());
+        if !self.health.disk_full.swap(true, atomic::Ordering::AcqRel) {
+            self.ask_for_space();
+        }
+    }
+
+    /// Has all policies called soon, since only compactions can free disk space.
+    pub(crate) fn ask_for_space(&self) {
+        self.control.lock().keyspaces.iter_mut().for_each(KeyspaceControl::ask_soon);
+        self.background.wake();
+    }
+
     /// Returns the disk space limits for policies.
     pub(crate) fn disk_limits(&self) -> LimitView {
         match self.options.load().disk_budget {
             0 => LimitView::default(),
             budget => LimitView {
                 disk_budget: budget - left_to_merges(budget),
-                disk_used: self.disk_bytes_with_log(budget),
+                disk_used: self.disk_bytes_with_log(budget) + self.waiting_to_flush(),
                 ..LimitView::default()
             },
         }
     }
 
-    /// Returns an error if the budget has no space to flush `memtables`, even once obsolete files are removed.
+    /// Returns an error if the budget has no space to flush `memtables`, even once obsolete files and spare log segments
+    /// are removed.
     pub(crate) fn make_room_to_flush(&self, memtables: &[Arc<Memtable>]) -> Result<()> {
         loop {
             let result = self.check_room_to_flush(memtables);
             if result.is_ok() {
                 return result;
             }
-            let Some(file) = self.files.obsolete.next(self.files.now()) else { return result };
-            self.remove_obsolete(&file);
+            match self.files.obsolete.next(self.files.now()) {
+                Some(file) => self.remove_obsolete(&file),
+                None if self.release_spare_log() => {}
+                None => return result,
+            }
         }
     }
 

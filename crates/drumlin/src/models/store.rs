@@ -28,7 +28,12 @@ fn keyspaces(db: &Db) -> Result<[Keyspace; 2]> {
 
 /// Reserves a place in the commit order for one operation on `keyspace`, with a record of `len` bytes.
 fn reserve(keyspace: &Keyspace, len: u64) -> Reserved {
-    let request = Request { keyspaces: &[keyspace.state.clone()], operations: 1, record_len: Some(len) };
+    let request = Request {
+        keyspaces: &[keyspace.state.clone()],
+        operations: 1,
+        record_len: Some(len),
+        only_deletes: false,
+    };
     let store = &keyspace.store;
     store.lane.reserve(&request, &store.publisher, || store.files.fresh_number()).expect("a place")
 }

@@ -10,6 +10,7 @@
 use crate::base::error::{Error, ErrorKind, Result};
 use crate::base::event::Event;
 use crate::store::Store;
+use crate::write::segment::LogShare;
 use drumlin_env::sync::atomic;
 use drumlin_format::log::{RecordHeader, RecordKind};
 use drumlin_format::manifest::{Change, Edit};
@@ -124,7 +125,8 @@ impl Store {
         let mut lane = self.lane.state.lock();
         let last = lane.log.last_seq();
         let len = drumlin_format::log::record_len(payload.len());
-        let place = lane.log.reserve(&self.lane.home, len, last, || self.files.fresh_number())?;
+        let place =
+            lane.log.reserve(&self.lane.home, LogShare::All, len, last, || self.files.fresh_number())?;
         let header = RecordHeader {
             kind: RecordKind::Close,
             synced_mark: self.log.durable_end(),

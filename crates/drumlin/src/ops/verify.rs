@@ -232,7 +232,7 @@ mod tests {
         keys.put("first", "1").expect("put");
         let (store, keyspaces, payload) = (&keys.store, [keys.state.clone()], [0; 9]);
         let record_len = Some(record_len(payload.len()));
-        let request = || Request { keyspaces: &keyspaces, operations: 1, record_len };
+        let request = || Request { keyspaces: &keyspaces, operations: 1, record_len, only_deletes: false };
         let [second, third] = [(); 2].map(|()| {
             let reserved = store.lane.reserve(&request(), &store.publisher, || store.files.fresh_number());
             reserved.expect("a place")

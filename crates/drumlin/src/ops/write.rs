@@ -100,9 +100,15 @@ impl Store {
             keyspaces: &batch.keyspaces,
             operations: batch.len() as u64,
             record_len: is_logged.then(|| format::record_len(batch.size())),
+            only_deletes: batch.only_delete(),
         };
         let reserved = self.lane.reserve(&request, &self.publisher, || self.files.fresh_number());
-        reserved.inspect_err(|error| _ = self.files.tables.relieve(error))
+        reserved.inspect_err(|error| {
+            self.files.tables.relieve(error);
+            if error.kind() == ErrorKind::NoSpace {
+                self.log_is_full();
+            }
+        })
     }
 
     /// Wakes the lanes that have work after this commit.
@@ -241,8 +247,12 @@ mod tests {
         keys.put("first", "1").expect("put");
         db.close().expect("close");
         // As a writer does that was slowed when the store was closed.
-        let request =
-            Request { keyspaces: &keyspaces, operations: 1, record_len: Some(format::record_len(9)) };
+        let request = Request {
+            keyspaces: &keyspaces,
+            operations: 1,
+            record_len: Some(format::record_len(9)),
+            only_deletes: false,
+        };
         let reserved = store.lane.reserve(&request, &store.publisher, || store.files.fresh_number());
         assert!(reserved.is_err_and(|error| error.kind() == ErrorKind::Closed));
         for error in [keys.put("second", "2").err(), keys.set_option("ttl_seconds", "9").err()] {

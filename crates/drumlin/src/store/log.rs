@@ -10,6 +10,9 @@ use crate::write::log::Released;
 use drumlin_env::sync::Arc;
 use drumlin_types::LogNumber;
 
+/// Fraction of the disk budget, as a divisor, at which the log makes memtables be flushed.
+const LOG_SHARE: u64 = 16;
+
 impl Store {
     /// Returns the log floor once the memtables `flushed` are in tables.
     pub(crate) fn log_floor(&self, flushed: &[Arc<Memtable>]) -> LogNumber {
@@ -47,16 +50,30 @@ impl Store {
         read(&kept.numbers, kept.written)
     }
 
+    /// Unlinks the log segments that are kept for recycling. Returns whether there were any.
+    pub(crate) fn release_spare_log(&self) -> bool {
+        let mut lane = self.lane.state.lock();
+        let released = lane.log.release_spares();
+        self.unlink_log(&released);
+        drop(lane);
+        released.files().next().is_some()
+    }
+
     fn unlink_log(&self, released: &Released) {
         for (number, bytes) in released.files() {
             self.files.obsolete.push_file(crate::write::segment::path_in(&self.files.dir, number), bytes);
         }
     }
 
-    /// Seals the memtables that hold the log floor back, if the log has grown too long.
+    /// Seals the memtables that hold the log floor back, if the log has grown too long. Under a disk budget that is
+    /// sooner: the log must leave space for flushes and compactions.
     pub(crate) fn relieve_log(&self) {
+        let most = match self.options.load().disk_budget {
+            0 => self.sizes.log,
+            budget => self.sizes.log.min((budget / LOG_SHARE).max(2 * self.lane.home.segment_bytes)),
+        };
         let lane = self.lane.state.lock();
-        if lane.log.live_bytes() <= self.sizes.log {
+        if lane.log.live_bytes() <= most {
             return;
         }
         let number = lane.log.segment.number;

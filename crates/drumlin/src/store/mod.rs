@@ -43,7 +43,6 @@ use health::Health;
 
 use memory::Shares;
 use pace::Pace;
-pub(crate) use plans::PIECE_BYTES;
 use std::collections::BTreeMap;
 
 /// Event listener and merge operators, given when the store is opened.

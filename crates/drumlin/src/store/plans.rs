@@ -9,14 +9,15 @@ use crate::compaction::scheduler::{Moment, PieceStart};
 use crate::compaction::slots::SlotChange;
 use crate::keyspace::KeyspaceState;
 use crate::table::TableOptions;
+use drumlin_env::sync::atomic;
 use drumlin_types::contract::LimitView;
 
 /// Bytes of input that a piece is cut to at most.
-pub(crate) const PIECE_BYTES: u64 = 64 << 20;
+const PIECE_BYTES: u64 = 64 << 20;
 /// Fractions of `disk_budget` that a piece reads and that a table takes at most, as divisors, and their lower bound.
 const PIECE_SHARE: u64 = 32;
 const FILE_SHARE: u64 = 32;
-const LEAST_SHARE: u64 = 1 << 20;
+const LEAST_SHARE: u64 = 64 << 10;
 /// Filter bits per key, if the option leaves them to the store.
 const DEFAULT_FILTER_BITS: f64 = 10.0;
 
@@ -80,6 +81,7 @@ impl Store {
             mode: self.sizes.mode,
             room: self.room_for_merges(),
             reclaims: !self.files.obsolete.all_tried(),
+            is_full: self.health.disk_full.load(atomic::Ordering::Acquire),
             clock: self.files.env.clock().clone(),
         };
         let mut control = self.control.lock();

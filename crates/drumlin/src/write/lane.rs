@@ -2,7 +2,7 @@
 
 use super::log::{LogTail, Reservation};
 use super::publish::{Published, Publisher};
-use super::segment::LogHome;
+use super::segment::{LogHome, LogShare};
 use crate::base::error::{Error, ErrorKind, Result};
 use crate::keyspace::KeyspaceState;
 use crate::memtable::Memtable;
@@ -63,6 +63,8 @@ pub(crate) struct Request<'a> {
     pub(crate) operations: u64,
     /// Length of the log record in bytes, framing included; `None` for an unlogged commit.
     pub(crate) record_len: Option<u64>,
+    /// Whether the commit only deletes, which may use the disk space that is kept for flushes and compactions.
+    pub(crate) only_deletes: bool,
 }
 
 impl CommitLane {
@@ -105,7 +107,10 @@ impl CommitLane {
         request.keyspaces.iter().try_for_each(|keyspace| keyspace.check_alive())?;
         let last_seq = lane.next_seq + request.operations - 1;
         let log = match request.record_len {
-            Some(len) => Some(lane.log.reserve(&self.home, len, last_seq, &fresh_number)?),
+            Some(len) => {
+                let share = if request.only_deletes { LogShare::All } else { LogShare::Usual };
+                Some(lane.log.reserve(&self.home, share, len, last_seq, &fresh_number)?)
+            }
             None => None,
         };
         let mut sealed = false;

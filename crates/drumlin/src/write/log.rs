@@ -6,7 +6,7 @@
 //! [`LogTail`] is the part under the commit lane's lock: the open segment and the position of the next record.
 //! [`sync`](super::sync) tracks which part of the log is durable.
 
-use super::segment::{HEADER_LEN, LogHome, Segment, Stored, map};
+use super::segment::{HEADER_LEN, LogHome, LogShare, Segment, Stored, map};
 use crate::base::error::{Error, Result};
 use drumlin_env::sync::Arc;
 use drumlin_format::log::{Predecessor, SegmentHeader};
@@ -127,13 +127,14 @@ impl LogTail {
     pub(crate) fn reserve(
         &mut self,
         home: &LogHome,
+        share: LogShare,
         len: u64,
         last_seq: Seq,
         number: impl FnOnce() -> u64,
     ) -> Result<Reservation> {
         let has_begun = self.position - self.segment.base + len > self.capacity;
         if has_begun {
-            self.rotate(home, len, number)?;
+            self.rotate(home, share, len, number)?;
         }
         let position = self.position;
         self.last_seq = last_seq;
@@ -141,7 +142,13 @@ impl LogTail {
         Ok(Reservation { segment: self.segment.clone(), position, end: self.position, has_begun })
     }
 
-    fn rotate(&mut self, home: &LogHome, len: u64, number: impl FnOnce() -> u64) -> Result<()> {
+    fn rotate(
+        &mut self,
+        home: &LogHome,
+        share: LogShare,
+        len: u64,
+        number: impl FnOnce() -> u64,
+    ) -> Result<()> {
         let capacity = home.segment_bytes.max(len);
         let wanted = HEADER_LEN + capacity;
         let ready = self.ready.take_if(|ready| ready.bytes >= wanted);
@@ -153,7 +160,7 @@ impl LogTail {
                 self.spare.extend(self.ready.take());
                 let recycled = self.take_spare(wanted);
                 if recycled.is_none() {
-                    home.budget.check(self.bytes_on_disk() + wanted)?;
+                    home.budget.check(share, self.bytes_on_disk() + wanted)?;
                 }
                 home.make(LogNumber(number()), recycled, capacity)?
             }
@@ -185,7 +192,8 @@ impl LogTail {
         let wanted = HEADER_LEN + home.segment_bytes;
         let recycled = self.take_spare(wanted);
         // If there is no space, the commit that needs the segment reports it.
-        let has_room = recycled.is_some() || home.budget.check(self.bytes_on_disk() + wanted).is_ok();
+        let has_room =
+            recycled.is_some() || home.budget.check(LogShare::Usual, self.bytes_on_disk() + wanted).is_ok();
         has_room.then_some(recycled)
     }
 
@@ -305,6 +313,12 @@ impl LogTail {
         }
         let due = std::mem::replace(&mut self.due, LogNumber(0));
         self.release_below(due)
+    }
+
+    /// Gives up the files that are kept for later segments, to free disk space.
+    pub(crate) fn release_spares(&mut self) -> Released {
+        let files = self.spare.drain(..).chain(self.ready.take()).collect();
+        Released { files, _closed: Vec::new() }
     }
 
     pub(super) fn to_sync(&self) -> Vec<Arc<Segment>> {

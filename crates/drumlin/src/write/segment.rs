@@ -129,19 +129,45 @@ pub(crate) struct DiskBudget {
     pub(crate) tables: Arc<Obsolete>,
 }
 
+/// Part of the disk budget that a log segment may use.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum LogShare {
+    /// All that tables leave. For deletions, which free disk space, and for the record of a close.
+    All,
+    /// What tables and compactions leave. A log that took the disk space of compactions would keep a full store full.
+    Usual,
+}
+
+/// Fraction of the budget that flushes and the log leave to compactions, as a divisor.
+const MERGE_SHARE: u64 = 8;
+/// Largest part of the budget that they leave.
+const MERGE_MOST: u64 = 160 << 20;
+
+/// Returns the part of `budget` that flushes and the log leave to compactions.
+pub(crate) fn left_to_merges(budget: u64) -> u64 {
+    (budget / MERGE_SHARE).min(MERGE_MOST)
+}
+
 impl DiskBudget {
     pub(crate) fn new(limit: u64, tables: Arc<Obsolete>) -> DiskBudget {
         DiskBudget { limit: atomic::AtomicU64::new(limit), tables }
     }
 
-    /// Returns an error if the budget does not allow `log` bytes of log segments.
-    pub(super) fn check(&self, log: u64) -> Result<()> {
+    /// Returns an error if the budget does not allow `log` bytes of log segments in `share`.
+    pub(super) fn check(&self, share: LogShare, log: u64) -> Result<()> {
         let limit = self.limit.load(atomic::Ordering::Relaxed);
         let tables = self.tables.bytes_on_disk();
-        if limit == 0 || tables.saturating_add(log) <= limit {
+        let kept = match share {
+            LogShare::All => 0,
+            LogShare::Usual => left_to_merges(limit),
+        };
+        if limit == 0 || tables.saturating_add(log).saturating_add(kept) <= limit {
             return Ok(());
         }
-        let what = format!("disk_budget is {limit} bytes: tables use {tables}, and the log would need {log}");
+        let what = format!(
+            "disk_budget is {limit} bytes: tables use {tables}, the log would need {log}, and {kept} are reserved for \
+             compactions"
+        );
         Err(Error::new(ErrorKind::NoSpace, what))
     }
 }

@@ -10,7 +10,12 @@ use std::time::Duration;
 
 fn reserve(keys: &Keyspace) -> Result<Reserved> {
     let keyspaces = [keys.state.clone()];
-    let request = Request { keyspaces: &keyspaces, operations: 1, record_len: Some(format::record_len(9)) };
+    let request = Request {
+        keyspaces: &keyspaces,
+        operations: 1,
+        record_len: Some(format::record_len(9)),
+        only_deletes: false,
+    };
     keys.store.lane.reserve(&request, &keys.store.publisher, || keys.store.files.fresh_number())
 }
 

@@ -1,0 +1,99 @@
+//! Compactions that find no disk space, and compactions that free it.
+
+use super::{Admission, Moment, settings};
+use crate::compaction::control::{Control, KeyspaceControl, Shortage};
+use crate::compaction::explain;
+use drumlin_policy::schedule::Scene;
+use drumlin_policy::schedule::room::NO_ROOM;
+use drumlin_types::KeyRange;
+use drumlin_types::contract::PieceId;
+
+/// Pause before a compaction that found no disk space is checked again, in microseconds.
+const ROOM_RETRY: u64 = 1_000_000;
+/// Fraction of a keyspace, as a divisor, that must lie outside its largest run before everything is compacted to free
+/// disk space. It bounds what such compactions rewrite: ten bytes for each byte written since the last one.
+const LEAST_OUTSIDE: u64 = 10;
+
+/// A piece of keyspace `index` that does not fit on the disk.
+pub(super) struct Short {
+    pub(super) index: usize,
+    pub(super) id: PieceId,
+    pub(super) shortage: Shortage,
+}
+
+impl Control {
+    /// Handles pieces that do not fit on the disk, one for each keyspace. Logs the first one once, and returns the time
+    /// to check again. If nothing runs, the work under way gives way to what fits.
+    pub(super) fn wait_for_room(&mut self, short: &[Short], moment: &Moment) -> u64 {
+        let now = moment.now;
+        let Some(Short { index, id, shortage }) = short.first() else { return now };
+        if self.short_piece != Some(*id) {
+            self.short_piece = Some(*id);
+            let what = format!("{} waits for disk space: piece {}", id.ticket, id.index);
+            self.decisions.note(now, &self.keyspaces[*index].state.name, what, shortage.to_string());
+        }
+        if self.keyspaces.iter().all(|keyspace| keyspace.flight.writing() == 0) {
+            self.shortage = Some(*shortage);
+            if !moment.reclaims && self.give_way(short, moment) {
+                (self.shortage, self.stirred) = (None, true);
+            }
+        }
+        now.saturating_add(ROOM_RETRY)
+    }
+
+    /// Discards outputs that are held in vain. If there are none, replaces a ticket that lacks disk space by a
+    /// compaction that fits. Returns whether anything changed.
+    fn give_way(&mut self, short: &[Short], moment: &Moment) -> bool {
+        let Control { keyspaces, numbers, decisions, .. } = self;
+        let mut is_changed = false;
+        for keyspace in keyspaces.iter_mut() {
+            let discarded = keyspace.flight.discard_held();
+            explain::discarded(decisions, moment.now, &keyspace.state.name, &discarded);
+            is_changed |= !discarded.is_empty();
+        }
+        // Other held outputs land first.
+        if is_changed || keyspaces.iter().any(|keyspace| keyspace.flight.holds()) {
+            return is_changed;
+        }
+        for Short { index, id, shortage } in short {
+            let keyspace = &mut keyspaces[*index];
+            // The caller of a manual compaction gets the error instead.
+            if keyspace.begun_manual(id.ticket).is_some() {
+                continue;
+            }
+            let settings = settings(moment, &keyspace.state);
+            let tree = keyspace.installed();
+            let KeyspaceControl { design, fold_costs: costs, flight, .. } = keyspace;
+            let (room, now) = (shortage.left, moment.now);
+            let scene = Scene { tree: &tree, design, settings: &settings, costs: *costs, room, now };
+            let Some(gave_way) = flight.give_way(&scene, *id, numbers) else { continue };
+            let name = &keyspace.state.name;
+            explain::withdrawn(decisions, now, name, &gave_way.ended, NO_ROOM);
+            if let Some(ticket) = keyspace.flight.ticket(gave_way.ticket) {
+                explain::admitted(decisions, now, name, ticket);
+            }
+            keyspace.due = true;
+            return true;
+        }
+        false
+    }
+
+    /// Compacts a keyspace as a whole if the disk is full and nothing is in flight. A policy goes by the shape of its
+    /// tree, which may be in order while much of it is garbage. Without this, no flush would ever free any of it.
+    pub(super) fn free_full_disk(&mut self, moment: &Moment) {
+        let Control { keyspaces, numbers, decisions, .. } = self;
+        if !moment.is_full || keyspaces.iter().any(|keyspace| !keyspace.flight.tickets.is_empty()) {
+            return;
+        }
+        let able = keyspaces.iter_mut().filter(|keyspace| keyspace.rest_until <= moment.now);
+        let outside = able.filter_map(|keyspace| {
+            let (outside, all) = keyspace.outside_of_largest_run();
+            (outside > 0 && outside >= all / LEAST_OUTSIDE).then_some((outside, all, keyspace))
+        });
+        let Some((outside, all, keyspace)) = outside.max_by_key(|(outside, ..)| *outside) else { return };
+        let Some(mut plan) = keyspace.manual_plan(&KeyRange::all()) else { return };
+        plan.reason = format!("the disk is full, and {outside} of {all} bytes lie outside the largest run");
+        // A refusal is logged. Then only a flush or a deleted range can free disk space.
+        let _ = Admission { numbers, decisions, moment }.admit(keyspace, &plan, None);
+    }
+}
