@@ -59,6 +59,9 @@ impl CursorOptions {
     /// Options for compactions and other work that reads everything once.
     pub(crate) const MERGE: CursorOptions = CursorOptions::merge(MERGE_MOST);
 
+    /// Options for checks: no memory beyond one block.
+    pub(crate) const CHECK: CursorOptions = CursorOptions { fill_cache: false, readahead: 0, first: 0 };
+
     /// Options for user scans that have `bytes` of memory per run.
     pub(crate) const fn scan(bytes: usize) -> CursorOptions {
         CursorOptions { fill_cache: true, readahead: within(bytes, SCAN_MOST), first: 0 }
