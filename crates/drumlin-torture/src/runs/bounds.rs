@@ -18,7 +18,6 @@ use drumlin_env::{Env, Random, TempDir};
 use drumlin_format::names::FileName;
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::time::Duration;
 
 /// Memory budget of the store.
 const MEMORY: u64 = 16 << 20;
@@ -35,8 +34,8 @@ const VALUE: usize = 400;
 const LOOK: u64 = 512;
 /// Number of attempts for a write that the disk budget refuses.
 const ATTEMPTS: u32 = 20;
-/// Pause between two of them while compactions wait for disk space.
-const PAUSE: Duration = Duration::from_millis(250);
+/// Pause in microseconds between two of them while compactions wait for disk space.
+const PAUSE_MICROS: u64 = 250_000;
 
 /// Results of one program at one size.
 #[derive(Clone, Copy, Debug, Default)]
@@ -178,7 +177,7 @@ impl Program<'_> {
                     refusal = error.to_string();
                     // Compactions that lack space themselves are tried again after a second.
                     if db.wait_idle().is_err() {
-                        std::thread::sleep(PAUSE);
+                        Env::os().clock().sleep_micros(PAUSE_MICROS);
                     }
                 }
                 Err(error) => return Err(failed("a write")(error)),

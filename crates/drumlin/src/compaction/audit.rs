@@ -210,8 +210,8 @@ impl Auditor<'_> {
         Ok(())
     }
 
-    /// Returns the keys to compare: those of changed files, or in a large tree the first ones of a randomly chosen file.
-    /// A flush changes all keys.
+    /// Returns the keys to compare: those of changed files, or in a large tree the first keys of a randomly chosen
+    /// file. A flush changes all keys.
     fn range(&self) -> KeyRange {
         let Audit { before, flushed, after, .. } = *self.audit;
         let files: Vec<&Arc<FileMeta>> = after.files().map(|(_, _, f)| f).collect();

@@ -3,34 +3,28 @@
 //!
 //! `drumlin_policy::schedule` decides what is admitted, how it is cut, which piece starts next, and which files of the
 //! output level it folds. This file decides when each keyspace's policy is called and with which inputs, which keyspace
-//! a free slot serves first, and what happens when a compaction finds no disk space.
+//! a free slot serves first. [`admission`] turns decisions into tickets, and [`space`] says what happens when a
+//! compaction finds no disk space.
 //!
 //! Everything here runs under the control lock and does no I/O.
 
+mod admission;
+mod space;
+#[cfg(test)]
+mod tests;
 use super::claims::{Piece, TicketState};
-use super::control::{Control, KeyspaceControl, Shortage, Stage};
+use super::control::{Control, KeyspaceControl, Shortage};
 use super::{explain, fallback};
 use crate::base::decisions::DecisionLog;
-use crate::base::error::{Error, ErrorKind};
 use crate::keyspace::KeyspaceState;
 use crate::stats::Sample;
-use drumlin_env::Clock;
+pub(crate) use admission::SchedulerInput;
+use admission::{Admission, Seen, settings};
 use drumlin_env::sync::Arc;
 use drumlin_policy::schedule::admit::without_pipeline;
-use drumlin_policy::schedule::{FoldCosts, Mode, Numbers, Refusal, Scene, Settings, Weights, project};
-use drumlin_types::Ticket;
-use drumlin_types::contract::legal::Illegal;
-use drumlin_types::contract::{
-    CostView, Decision, LimitView, Outcome, Pace, Plan, PlanResult, PolicyInput, TreeView,
-};
-
+use drumlin_policy::schedule::{FoldCosts, Mode, Scene, Settings, Weights, project};
+use drumlin_types::contract::{Decision, LimitView, Pace, PolicyInput};
 use space::Short;
-
-/// Smallest input of a piece in bytes. It grows until installing takes at most 1/`SYNC_SHARE` of a piece's time.
-const LEAST_PIECE: u64 = 8 << 20;
-const SYNC_SHARE: f64 = 20.0;
-
-mod space;
 
 /// A piece that an executor may start.
 #[derive(Clone)]
@@ -42,32 +36,12 @@ pub(crate) struct PieceStart {
     pub(crate) bottom: bool,
 }
 
-/// Inputs of the scheduler at one moment.
-pub(crate) struct Moment {
-    pub(crate) now: u64,
-    pub(crate) seed: u64,
-    pub(crate) limits: LimitView,
-    pub(crate) costs: CostView,
-    pub(crate) piece_bytes: u64,
-    /// Largest length of a table.
-    pub(crate) file_bytes: u64,
-    pub(crate) mode: Mode,
-    /// Bytes that compactions may write, including running ones.
-    pub(crate) room: u64,
-    /// Whether files wait to be removed, so that there will be more room.
-    pub(crate) reclaims: bool,
-    /// Whether flushes fail for lack of disk space.
-    pub(crate) is_full: bool,
-    /// Clock to measure how long policy calls take. No decision depends on it.
-    pub(crate) clock: Clock,
-}
-
 impl Control {
     /// Calls every policy that is due, admits its plans, and returns the piece to start next. If there is none, returns
     /// the time at which one may become ready.
     pub(crate) fn next_piece(
         &mut self,
-        moment: &Moment,
+        moment: &SchedulerInput,
         sample: &dyn Fn(&KeyspaceState) -> Sample,
     ) -> Result<PieceStart, Option<u64>> {
         let mut asks = false;
@@ -83,7 +57,7 @@ impl Control {
     /// Does one round of `next_piece`. Sets `asks` if a policy should propose other work.
     fn ask_and_start(
         &mut self,
-        moment: &Moment,
+        moment: &SchedulerInput,
         sample: &dyn Fn(&KeyspaceState) -> Sample,
         asks: &mut bool,
     ) -> Result<PieceStart, Option<u64>> {
@@ -179,7 +153,12 @@ impl Control {
         self.keyspaces.iter().map(|keyspace| keyspace.reserved(spare)).sum()
     }
 
-    fn ask_timed(&mut self, index: usize, moment: &Moment, sample: &dyn Fn(&KeyspaceState) -> Sample) {
+    fn ask_timed(
+        &mut self,
+        index: usize,
+        moment: &SchedulerInput,
+        sample: &dyn Fn(&KeyspaceState) -> Sample,
+    ) {
         if let Some(Question { cpu, began, is_idle }) = self.ask(index, moment, sample) {
             let cpu = moment.clock.thread_cpu_nanos().saturating_sub(cpu);
             self.asked.note(cpu, moment.clock.monotonic_nanos().saturating_sub(began));
@@ -194,7 +173,7 @@ impl Control {
     fn ask(
         &mut self,
         index: usize,
-        moment: &Moment,
+        moment: &SchedulerInput,
         sample: &dyn Fn(&KeyspaceState) -> Sample,
     ) -> Option<Question> {
         let reserved = self.reserved_disk(moment);
@@ -239,7 +218,7 @@ impl Control {
 
     /// Returns the disk space in bytes that running compactions may still write. Without a budget no policy looks at
     /// it.
-    fn reserved_disk(&self, moment: &Moment) -> u64 {
+    fn reserved_disk(&self, moment: &SchedulerInput) -> u64 {
         match moment.limits.disk_budget {
             u64::MAX => 0,
             _ => self.keyspaces.iter().map(|keyspace| keyspace.flight.writing()).sum(),
@@ -248,7 +227,7 @@ impl Control {
 }
 
 /// Returns whether the policy of `keyspace` is to be called now, and marks the call as made.
-fn take_due(keyspace: &mut KeyspaceControl, settings: &Settings, moment: &Moment) -> bool {
+fn take_due(keyspace: &mut KeyspaceControl, settings: &Settings, moment: &SchedulerInput) -> bool {
     let is_full = keyspace.flight.tickets.len() >= settings.most_tickets();
     if !keyspace.due || is_full || keyspace.asked_from(settings.slots as usize) > moment.now {
         return false;
@@ -263,7 +242,12 @@ fn take_due(keyspace: &mut KeyspaceControl, settings: &Settings, moment: &Moment
 }
 
 /// Returns the limits that the policy of `keyspace` is given.
-fn limits(keyspace: &KeyspaceControl, settings: &Settings, moment: &Moment, reserved: u64) -> LimitView {
+fn limits(
+    keyspace: &KeyspaceControl,
+    settings: &Settings,
+    moment: &SchedulerInput,
+    reserved: u64,
+) -> LimitView {
     let options = keyspace.state.options.load();
     let enough = if keyspace.flight.is_starved() { enough(keyspace, settings, moment) } else { 0 };
     LimitView {
@@ -303,18 +287,8 @@ struct Question {
     is_idle: bool,
 }
 
-/// Returns the scheduler's settings for a keyspace.
-fn settings(moment: &Moment, keyspace: &KeyspaceState) -> Settings {
-    // Small files get small pieces, so that one piece holds back only a few of them.
-    let most = moment.piece_bytes.min(keyspace.options.load().file_bytes.saturating_mul(4));
-    // Installing and syncing may take a twentieth of a piece's time.
-    let fixed = moment.costs.merge_fixed_ns / 1e9 * moment.costs.merge_bytes_per_s;
-    let least = ((fixed * SYNC_SHARE) as u64).max(LEAST_PIECE).min(most);
-    Settings { slots: moment.limits.slots, mode: moment.mode, piece: (least, most), ..Settings::default() }
-}
-
 /// Returns the levels that have enough ready compactions.
-fn enough(keyspace: &KeyspaceControl, settings: &Settings, moment: &Moment) -> u8 {
+fn enough(keyspace: &KeyspaceControl, settings: &Settings, moment: &SchedulerInput) -> u8 {
     let tree = keyspace.installed();
     let (design, costs) = (&keyspace.design, keyspace.fold_costs);
     let scene = Scene { tree: &tree, design, settings, costs, room: moment.room, now: moment.now };
@@ -327,146 +301,3 @@ fn sets_another(pace: &Pace, before: Option<&Pace>) -> bool {
     let bounds = |pace: &Pace| (pace.scope, pace.slow, pace.stop, pace.passes, pace.hard_stop);
     before.is_none_or(|before| bounds(before) != bounds(pace))
 }
-
-/// The installed tree, the same with compactions in flight, and the tree after them.
-struct Seen {
-    tree: TreeView,
-    view: TreeView,
-    projected: TreeView,
-}
-
-struct Admission<'a> {
-    numbers: &'a mut Numbers,
-    decisions: &'a mut DecisionLog,
-    moment: &'a Moment,
-}
-
-impl Admission<'_> {
-    /// Carries a decision out: pace, search, withdrawn tickets, new plans. Returns whether nothing changed but the
-    /// pace.
-    fn apply(
-        &mut self,
-        keyspace: &mut KeyspaceControl,
-        decision: Decision,
-        mut seen: Option<Seen>,
-        stirred: &mut bool,
-    ) -> bool {
-        let now = self.moment.now;
-        let mut is_idle = decision.park.is_empty() && decision.think.is_none();
-        if let Some(pace) = decision.pace {
-            keyspace.pace = Some(pace);
-            keyspace.runs_then = keyspace.state.peek().tree.runs();
-        }
-        if let Some(think) = decision.think {
-            keyspace.begin_search(think);
-            *stirred = true;
-        }
-        for ticket in decision.park {
-            // A policy may not withdraw a manual compaction.
-            if keyspace.begun_manual(ticket).is_some() {
-                continue;
-            }
-            // Withdraws only pieces that have not started or that wait for such a piece. None of them has a held output
-            // yet.
-            const PARKED: &str = "withdrawn by the policy";
-            let ended = keyspace.flight.withdraw_ready(ticket, PARKED);
-            explain::withdrawn(self.decisions, now, &keyspace.state.name, &ended, PARKED);
-            // The freed inputs may be compacted in another way.
-            keyspace.due = true;
-            *stirred = true;
-        }
-        let (mut admitted, mut wrong) = (0, 0);
-        for plan in &decision.plans {
-            match self.admit(keyspace, plan, seen.as_ref()) {
-                Ok(_) => {
-                    admitted += 1;
-                    (seen, is_idle) = (None, false);
-                }
-                Err(Refusal::Illegal(_)) => wrong += 1,
-                Err(Refusal::Enough | Refusal::Busy) => {}
-            }
-        }
-        if admitted > 0 {
-            // With these plans in flight the policy may find more work.
-            keyspace.due = true;
-            keyspace.failures = 0;
-        } else if wrong > 0 && keyspace.flight.tickets.is_empty() {
-            keyspace.rest(now);
-            keyspace.due = true;
-        }
-        is_idle
-    }
-
-    /// Plans the next manual compaction if nothing is in flight. Returns whether it has ended already.
-    fn begin_manual(&mut self, keyspace: &mut KeyspaceControl) -> bool {
-        if !keyspace.flight.tickets.is_empty() {
-            return false;
-        }
-        let Some(range) = keyspace.asked_manual().map(|manual| manual.range.clone()) else { return false };
-        let plan = keyspace.manual_plan(&range);
-        let admitted = plan.map(|plan| self.admit(keyspace, &plan, None));
-        let left_out = keyspace.damage_in(&range);
-        let Some(manual) = keyspace.asked_manual() else { return false };
-        manual.error = left_out;
-        manual.stage = match admitted {
-            Some(Ok(ticket)) => Stage::Begun(ticket),
-            None | Some(Err(Refusal::Illegal(Illegal::Empty))) => Stage::Ended,
-            // With nothing in flight, only a damaged table can make the plan illegal.
-            Some(Err(refusal)) => {
-                let what = format!("a manual compaction was refused: {}", refusal.rule());
-                manual.error.get_or_insert_with(|| Error::new(ErrorKind::Bug, what));
-                Stage::Ended
-            }
-        };
-        manual.stage == Stage::Ended
-    }
-
-    /// Turns `plan` into a ticket, or returns why it was refused.
-    fn admit(
-        &mut self,
-        keyspace: &mut KeyspaceControl,
-        plan: &Plan,
-        seen: Option<&Seen>,
-    ) -> Result<Ticket, Refusal> {
-        let settings = settings(self.moment, &keyspace.state);
-        let installed = if seen.is_none() { keyspace.installed() } else { TreeView::default() };
-        let tree = seen.map_or(&installed, |seen| &seen.tree);
-        let (room, now) = (self.moment.room, self.moment.now);
-        let KeyspaceControl { design, fold_costs: costs, flight, .. } = keyspace;
-        let scene = Scene { tree, design, settings: &settings, costs: *costs, room, now };
-        let admitted = match seen {
-            Some(Seen { view, projected, .. }) => {
-                flight.admit_in(&scene, (view, projected), plan, self.numbers)
-            }
-            None => flight.admit(&scene, plan, self.numbers),
-        };
-        match &admitted {
-            Ok(ticket) => {
-                if let Some(state) = keyspace.flight.ticket(*ticket) {
-                    explain::admitted(self.decisions, self.moment.now, &keyspace.state.name, state);
-                }
-            }
-            Err(refusal) => self.refuse(keyspace, plan, refusal),
-        }
-        admitted
-    }
-
-    fn refuse(&mut self, keyspace: &mut KeyspaceControl, plan: &Plan, refusal: &Refusal) {
-        let Refusal::Illegal(illegal) = refusal else { return };
-        // Only the rule is logged: the full text would show user keys.
-        let why = format!("illegal: {}", illegal.rule());
-        explain::refused(self.decisions, self.moment.now, &keyspace.state.name, plan, &why);
-        keyspace.policy.observe(&Outcome::Plan {
-            ticket: Ticket(0),
-            reason: plan.reason.clone(),
-            result: PlanResult::Refused,
-            why: illegal.to_string(),
-            bytes_in: 0,
-            bytes_out: 0,
-            dropped: 0,
-        });
-    }
-}
-
-#[cfg(test)]
-mod tests;

@@ -25,9 +25,8 @@ use crate::base::metrics::Counters;
 use crate::compaction::control::KeyspaceControl;
 use crate::keyspace::View;
 use crate::memtable::Memtable;
-use crate::store::Store;
+use crate::store::{Store, left_to_merges};
 use crate::version::Doomed;
-use crate::write::segment::left_to_merges;
 use drumlin_env::sync::{Arc, atomic};
 use drumlin_types::contract::LimitView;
 
@@ -99,8 +98,8 @@ impl Store {
         }
     }
 
-    /// Returns an error if the budget has no space to flush `memtables`, even once obsolete files and spare log segments
-    /// are removed.
+    /// Returns an error if the budget has no space to flush `memtables`, even once obsolete files and spare log
+    /// segments are removed.
     pub(crate) fn make_room_to_flush(&self, memtables: &[Arc<Memtable>]) -> Result<()> {
         loop {
             let result = self.check_room_to_flush(memtables);

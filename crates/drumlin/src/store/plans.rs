@@ -5,7 +5,7 @@ use crate::background::Step;
 use crate::base::event::Event;
 use crate::compaction::control::{Asked, KeyspaceControl};
 use crate::compaction::output::OutputSpec;
-use crate::compaction::scheduler::{Moment, PieceStart};
+use crate::compaction::scheduler::{PieceStart, SchedulerInput};
 use crate::compaction::slots::SlotChange;
 use crate::keyspace::KeyspaceState;
 use crate::table::TableOptions;
@@ -71,7 +71,7 @@ impl Store {
 
     /// Returns the piece that a compaction slot should start now, or what an idle slot should do instead.
     pub(crate) fn next_piece(&self) -> std::result::Result<PieceStart, Step> {
-        let moment = Moment {
+        let moment = SchedulerInput {
             now: self.files.now(),
             seed: self.files.env.random_u64("policy"),
             limits: LimitView { slots: self.slots.count() as u32, ..self.disk_limits() },

@@ -1,6 +1,6 @@
 //! Compactions that find no disk space, and compactions that free it.
 
-use super::{Admission, Moment, settings};
+use super::admission::{Admission, SchedulerInput, settings};
 use crate::compaction::control::{Control, KeyspaceControl, Shortage};
 use crate::compaction::explain;
 use drumlin_policy::schedule::Scene;
@@ -24,7 +24,7 @@ pub(super) struct Short {
 impl Control {
     /// Handles pieces that do not fit on the disk, one for each keyspace. Logs the first one once, and returns the time
     /// to check again. If nothing runs, the work under way gives way to what fits.
-    pub(super) fn wait_for_room(&mut self, short: &[Short], moment: &Moment) -> u64 {
+    pub(super) fn wait_for_room(&mut self, short: &[Short], moment: &SchedulerInput) -> u64 {
         let now = moment.now;
         let Some(Short { index, id, shortage }) = short.first() else { return now };
         if self.short_piece != Some(*id) {
@@ -43,7 +43,7 @@ impl Control {
 
     /// Discards outputs that are held in vain. If there are none, replaces a ticket that lacks disk space by a
     /// compaction that fits. Returns whether anything changed.
-    fn give_way(&mut self, short: &[Short], moment: &Moment) -> bool {
+    fn give_way(&mut self, short: &[Short], moment: &SchedulerInput) -> bool {
         let Control { keyspaces, numbers, decisions, .. } = self;
         let mut is_changed = false;
         for keyspace in keyspaces.iter_mut() {
@@ -80,7 +80,7 @@ impl Control {
 
     /// Compacts a keyspace as a whole if the disk is full and nothing is in flight. A policy goes by the shape of its
     /// tree, which may be in order while much of it is garbage. Without this, no flush would ever free any of it.
-    pub(super) fn free_full_disk(&mut self, moment: &Moment) {
+    pub(super) fn free_full_disk(&mut self, moment: &SchedulerInput) {
         let Control { keyspaces, numbers, decisions, .. } = self;
         if !moment.is_full || keyspaces.iter().any(|keyspace| !keyspace.flight.tickets.is_empty()) {
             return;

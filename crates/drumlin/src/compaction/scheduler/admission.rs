@@ -1,0 +1,187 @@
+//! How decisions of a policy and manual compactions become tickets.
+
+use crate::base::decisions::DecisionLog;
+use crate::base::error::{Error, ErrorKind};
+use crate::compaction::control::{KeyspaceControl, Stage};
+use crate::compaction::explain;
+use crate::keyspace::KeyspaceState;
+use drumlin_env::Clock;
+use drumlin_policy::schedule::{Mode, Numbers, Refusal, Scene, Settings};
+use drumlin_types::Ticket;
+use drumlin_types::contract::legal::Illegal;
+use drumlin_types::contract::{CostView, Decision, LimitView, Outcome, Plan, PlanResult, TreeView};
+
+/// Smallest input of a piece in bytes. It grows until installing takes at most 1/`SYNC_SHARE` of a piece's time.
+const LEAST_PIECE: u64 = 8 << 20;
+const SYNC_SHARE: f64 = 20.0;
+
+/// Inputs of the scheduler at one moment.
+pub(crate) struct SchedulerInput {
+    pub(crate) now: u64,
+    pub(crate) seed: u64,
+    pub(crate) limits: LimitView,
+    pub(crate) costs: CostView,
+    pub(crate) piece_bytes: u64,
+    /// Largest length of a table.
+    pub(crate) file_bytes: u64,
+    pub(crate) mode: Mode,
+    /// Bytes that compactions may write, including running ones.
+    pub(crate) room: u64,
+    /// Whether files wait to be removed, so that there will be more room.
+    pub(crate) reclaims: bool,
+    /// Whether flushes fail for lack of disk space.
+    pub(crate) is_full: bool,
+    /// Clock to measure how long policy calls take. No decision depends on it.
+    pub(crate) clock: Clock,
+}
+
+/// Returns the scheduler's settings for a keyspace.
+pub(super) fn settings(moment: &SchedulerInput, keyspace: &KeyspaceState) -> Settings {
+    // Small files get small pieces, so that one piece holds back only a few of them.
+    let most = moment.piece_bytes.min(keyspace.options.load().file_bytes.saturating_mul(4));
+    // Installing and syncing may take a twentieth of a piece's time.
+    let fixed = moment.costs.merge_fixed_ns / 1e9 * moment.costs.merge_bytes_per_s;
+    let least = ((fixed * SYNC_SHARE) as u64).max(LEAST_PIECE).min(most);
+    Settings { slots: moment.limits.slots, mode: moment.mode, piece: (least, most), ..Settings::default() }
+}
+
+/// The installed tree, the same with compactions in flight, and the tree after them.
+pub(super) struct Seen {
+    pub(super) tree: TreeView,
+    pub(super) view: TreeView,
+    pub(super) projected: TreeView,
+}
+
+/// Turns plans into tickets.
+pub(super) struct Admission<'a> {
+    pub(super) numbers: &'a mut Numbers,
+    pub(super) decisions: &'a mut DecisionLog,
+    pub(super) moment: &'a SchedulerInput,
+}
+
+impl Admission<'_> {
+    /// Carries a decision out: pace, search, withdrawn tickets, new plans. Returns whether nothing changed but the
+    /// pace.
+    pub(super) fn apply(
+        &mut self,
+        keyspace: &mut KeyspaceControl,
+        decision: Decision,
+        mut seen: Option<Seen>,
+        stirred: &mut bool,
+    ) -> bool {
+        let now = self.moment.now;
+        let mut is_idle = decision.park.is_empty() && decision.think.is_none();
+        if let Some(pace) = decision.pace {
+            keyspace.pace = Some(pace);
+            keyspace.runs_then = keyspace.state.peek().tree.runs();
+        }
+        if let Some(think) = decision.think {
+            keyspace.begin_search(think);
+            *stirred = true;
+        }
+        for ticket in decision.park {
+            // A policy may not withdraw a manual compaction.
+            if keyspace.begun_manual(ticket).is_some() {
+                continue;
+            }
+            // Withdraws only pieces that have not started or that wait for such a piece. None of them has a held output
+            // yet.
+            const PARKED: &str = "withdrawn by the policy";
+            let ended = keyspace.flight.withdraw_ready(ticket, PARKED);
+            explain::withdrawn(self.decisions, now, &keyspace.state.name, &ended, PARKED);
+            // The freed inputs may be compacted in another way.
+            keyspace.due = true;
+            *stirred = true;
+        }
+        let (mut admitted, mut wrong) = (0, 0);
+        for plan in &decision.plans {
+            match self.admit(keyspace, plan, seen.as_ref()) {
+                Ok(_) => {
+                    admitted += 1;
+                    (seen, is_idle) = (None, false);
+                }
+                Err(Refusal::Illegal(_)) => wrong += 1,
+                Err(Refusal::Enough | Refusal::Busy) => {}
+            }
+        }
+        if admitted > 0 {
+            // With these plans in flight the policy may find more work.
+            keyspace.due = true;
+            keyspace.failures = 0;
+        } else if wrong > 0 && keyspace.flight.tickets.is_empty() {
+            keyspace.rest(now);
+            keyspace.due = true;
+        }
+        is_idle
+    }
+
+    /// Plans the next manual compaction if nothing is in flight. Returns whether it has ended already.
+    pub(super) fn begin_manual(&mut self, keyspace: &mut KeyspaceControl) -> bool {
+        if !keyspace.flight.tickets.is_empty() {
+            return false;
+        }
+        let Some(range) = keyspace.asked_manual().map(|manual| manual.range.clone()) else { return false };
+        let plan = keyspace.manual_plan(&range);
+        let admitted = plan.map(|plan| self.admit(keyspace, &plan, None));
+        let left_out = keyspace.damage_in(&range);
+        let Some(manual) = keyspace.asked_manual() else { return false };
+        manual.error = left_out;
+        manual.stage = match admitted {
+            Some(Ok(ticket)) => Stage::Begun(ticket),
+            None | Some(Err(Refusal::Illegal(Illegal::Empty))) => Stage::Ended,
+            // With nothing in flight, only a damaged table can make the plan illegal.
+            Some(Err(refusal)) => {
+                let what = format!("a manual compaction was refused: {}", refusal.rule());
+                manual.error.get_or_insert_with(|| Error::new(ErrorKind::Bug, what));
+                Stage::Ended
+            }
+        };
+        manual.stage == Stage::Ended
+    }
+
+    /// Turns `plan` into a ticket, or returns why it was refused.
+    pub(super) fn admit(
+        &mut self,
+        keyspace: &mut KeyspaceControl,
+        plan: &Plan,
+        seen: Option<&Seen>,
+    ) -> Result<Ticket, Refusal> {
+        let settings = settings(self.moment, &keyspace.state);
+        let installed = if seen.is_none() { keyspace.installed() } else { TreeView::default() };
+        let tree = seen.map_or(&installed, |seen| &seen.tree);
+        let (room, now) = (self.moment.room, self.moment.now);
+        let KeyspaceControl { design, fold_costs: costs, flight, .. } = keyspace;
+        let scene = Scene { tree, design, settings: &settings, costs: *costs, room, now };
+        let admitted = match seen {
+            Some(Seen { view, projected, .. }) => {
+                flight.admit_in(&scene, (view, projected), plan, self.numbers)
+            }
+            None => flight.admit(&scene, plan, self.numbers),
+        };
+        match &admitted {
+            Ok(ticket) => {
+                if let Some(state) = keyspace.flight.ticket(*ticket) {
+                    explain::admitted(self.decisions, self.moment.now, &keyspace.state.name, state);
+                }
+            }
+            Err(refusal) => self.refuse(keyspace, plan, refusal),
+        }
+        admitted
+    }
+
+    fn refuse(&mut self, keyspace: &mut KeyspaceControl, plan: &Plan, refusal: &Refusal) {
+        let Refusal::Illegal(illegal) = refusal else { return };
+        // Only the rule is logged: the full text would show user keys.
+        let why = format!("illegal: {}", illegal.rule());
+        explain::refused(self.decisions, self.moment.now, &keyspace.state.name, plan, &why);
+        keyspace.policy.observe(&Outcome::Plan {
+            ticket: Ticket(0),
+            reason: plan.reason.clone(),
+            result: PlanResult::Refused,
+            why: illegal.to_string(),
+            bytes_in: 0,
+            bytes_out: 0,
+            dropped: 0,
+        });
+    }
+}
