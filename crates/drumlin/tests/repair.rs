@@ -571,3 +571,13 @@ fn tables_of_lost_edits_are_read() {
     let found = content(&open(&image, TARGET).expect("open"));
     assert_eq!(found, truth, "{:?}", report.findings);
 }
+
+#[test]
+fn a_target_inside_the_damaged_store_is_refused() {
+    let mem = MemEnv::new(77);
+    drop(Db::builder(STORE).env(mem.env()).open().expect("open"));
+    for target in [STORE.to_owned(), format!("{STORE}/repaired")] {
+        let refused = repair_with(&mem.env(), STORE, &target, |_| {}).expect_err("inside the store");
+        assert!(refused.to_string().contains("inside the store"), "{target}: {refused}");
+    }
+}

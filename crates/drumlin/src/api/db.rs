@@ -543,7 +543,7 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// - `InvalidArgument`: the path is empty, or the directory is not empty.
+    /// - `InvalidArgument`: the path is empty or lies inside the store, or the directory is not empty.
     /// - `Busy`: another checkpoint is being made.
     /// - `Io`: a call failed, such as a link to another file system.
     /// - Those of [`Db::flush`].

@@ -149,6 +149,19 @@ pub(crate) fn check_path(path: &Path) -> Result<()> {
     }
 }
 
+/// Returns an error if `path` lies inside the store directory `dir`: there a copy is lost together with the store.
+pub(crate) fn check_outside(dir: &Path, path: &Path) -> Result<()> {
+    // Without a current directory both stay as they are.
+    let [dir, path] = [dir, path].map(|path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned()));
+    match path.starts_with(&dir) {
+        true => {
+            let what = format!("{} lies inside the store {}", path.display(), dir.display());
+            Err(Error::new(ErrorKind::InvalidArgument, what))
+        }
+        false => Ok(()),
+    }
+}
+
 /// Makes the directory entries of the files in `dir` durable.
 pub(crate) fn sync_dir(env: &Env, dir: &Path) -> Result<()> {
     env.fs().sync_dir(dir).map_err(|e| Error::io(dir, "cannot sync the directory", e))

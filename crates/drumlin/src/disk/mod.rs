@@ -12,4 +12,4 @@
 
 mod files;
 
-pub(crate) use files::{Files, FilesParts, NUMBER_LEASE, check_path, sync_dir, unlink};
+pub(crate) use files::{Files, FilesParts, NUMBER_LEASE, check_outside, check_path, sync_dir, unlink};

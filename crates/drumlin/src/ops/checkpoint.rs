@@ -8,7 +8,7 @@
 
 use crate::base::error::{Error, ErrorKind, Result};
 use crate::compaction::control::{Control, KeyspaceControl};
-use crate::disk::{check_path, sync_dir};
+use crate::disk::{check_outside, check_path, sync_dir};
 use crate::keyspace::KeyspaceState;
 use crate::memtable::Memtable;
 use crate::store::{Store, snapshot};
@@ -30,21 +30,37 @@ impl Store {
         self.health.check_open()?;
         self.health.check_poison()?;
         check_path(path)?;
-        let fs = self.files.env.fs();
-        if fs.exists(path).map_err(|e| Error::io(path, "cannot check the target", e))? {
-            let entries = fs.list(path).map_err(|e| Error::io(path, "cannot list the target", e))?;
-            if !entries.is_empty() {
-                let what = format!("the checkpoint directory {} is not empty", path.display());
-                return Err(Error::new(ErrorKind::InvalidArgument, what));
-            }
-        }
-        crate::recovery::open::make_dir(&self.files.env, path)?;
+        check_outside(&self.files.dir, path)?;
+        self.check_empty(path)?;
         let _no_drop = (!drumlin_types::bug!("B46")).then(|| self.drops.read());
         let (pending, seq) = self.hold_flushes()?;
-        let made = self.wait_flushed(&pending).and_then(|()| self.copy_to(path, seq));
+        let made = self.make_target(path).and_then(|()| self.wait_flushed(&pending));
+        let made = made.and_then(|()| self.copy_to(path, seq));
         self.control.lock().flush_ceiling = Seq::MAX;
         self.background.progressed();
         made
+    }
+
+    /// Makes the directory of the copy. For the only checkpoint under way: another one may just have filled it.
+    fn make_target(&self, path: &Path) -> Result<()> {
+        self.check_empty(path)?;
+        crate::recovery::open::make_dir(&self.files.env, path)
+    }
+
+    /// Returns an error if `path` exists and is not empty.
+    fn check_empty(&self, path: &Path) -> Result<()> {
+        let fs = self.files.env.fs();
+        if !fs.exists(path).map_err(|e| Error::io(path, "cannot check the target", e))? {
+            return Ok(());
+        }
+        let entries = fs.list(path).map_err(|e| Error::io(path, "cannot list the target", e))?;
+        match entries.is_empty() {
+            true => Ok(()),
+            false => {
+                let what = format!("the checkpoint directory {} is not empty", path.display());
+                Err(Error::new(ErrorKind::InvalidArgument, what))
+            }
+        }
     }
 
     /// Seals all memtables and holds back flushes of later ones. Returns the sealed memtables and the last sequence
@@ -134,6 +150,27 @@ mod tests {
         // An earlier failed flush does not affect a checkpoint that waits for no flush.
         keys.store.health.disk_full.store(true, drumlin_env::sync::atomic::Ordering::Release);
         db.checkpoint("/c").expect("nothing is under way any more");
+    }
+
+    #[test]
+    fn a_target_inside_the_store_is_refused() {
+        let db = Db::builder("/s").env(MemEnv::new(33).env()).open().expect("open");
+        for path in ["/s", "/s/copy", "/s/a/copy"] {
+            let refused = db.checkpoint(path).expect_err("inside the store");
+            assert_eq!(refused.kind(), ErrorKind::InvalidArgument, "{path}: {refused}");
+        }
+        db.checkpoint("/s-copy").expect("beside the store");
+    }
+
+    #[test]
+    fn a_checkpoint_that_finds_its_target_filled_by_another_is_refused() {
+        let db = Db::builder("/s").env(MemEnv::new(34).env()).open().expect("open");
+        let keys = db.keyspace("k").expect("keyspace");
+        keys.put("key", "value").expect("put");
+        db.checkpoint("/copy").expect("the first one");
+        // It saw the directory empty, and then waited until the first one was done.
+        let late = keys.store.make_target("/copy".as_ref()).expect_err("it is filled by now");
+        assert_eq!(late.kind(), ErrorKind::InvalidArgument, "{late}");
     }
 
     #[test]

@@ -27,7 +27,8 @@ settings! {
     memory_budget: u64 = 512 * MIB => bytes(8 * MIB, 1024 * TIB);
 
     /// Upper bound on the disk space of tables and log segments. The store treats a used-up budget like a full disk:
-    /// compactions wait and writes fail before they exceed it. It must hold at least four log segments.
+    /// compactions wait and writes fail before they exceed it. Then deletions are still accepted, and compactions free
+    /// what was overwritten or deleted. It must hold at least four log segments.
     disk_budget: u64 = 0 => bytes(MIB, 1024 * TIB).zero("no limit").live().alters_answers();
 
     /// Upper bound on the bytes that compactions write per second. Flushes count towards it but never wait for it.

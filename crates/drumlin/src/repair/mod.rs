@@ -25,7 +25,7 @@ use crate::api::batch::Batch;
 use crate::api::db::Db;
 use crate::api::keyspace::Keyspace;
 use crate::base::error::{Error, ErrorKind, Result};
-use crate::disk::{check_path, sync_dir};
+use crate::disk::{check_outside, check_path, sync_dir};
 use crate::options::Durability;
 use crate::recovery::open::{UNFINISHED, lock_shared, make_dir};
 use drumlin_env::{Env, FileKind};
@@ -70,7 +70,7 @@ const ENTRIES_PER_LOOK: u64 = 1024;
 /// ```
 ///
 /// # Errors
-/// - `InvalidArgument`: a path is empty, or `to` exists and is not empty.
+/// - `InvalidArgument`: a path is empty, `to` lies inside `from`, or `to` exists and is not empty.
 /// - `Locked`: the old store is open for writing.
 /// - `Io`: the directory `from` cannot be listed.
 /// - Errors of writing the new store, such as `NoSpace`. Then `to` holds an unfinished copy that does not open: remove
@@ -93,6 +93,7 @@ pub fn repair_with(
     let (from, to) = (from.as_ref(), to.as_ref());
     check_path(from)?;
     check_path(to)?;
+    check_outside(from, to)?;
     let fs = env.fs();
     let lock = lock_shared(env, from);
     let entries = source::list(env, from)?;
