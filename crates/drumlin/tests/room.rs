@@ -313,3 +313,27 @@ fn a_budget_below_the_memory_budget_frees_itself() {
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
+
+/// Opening a store does not fail because its disk budget is used up, and takes little more.
+#[test]
+fn opening_a_full_store_takes_a_small_log_segment() {
+    let mem = MemEnv::new(61);
+    let budget = 8 << 20;
+    let open = || {
+        let builder = Db::builder("/s").env(mem.env());
+        let settings = [("memory_budget", "8MiB"), ("log_segment_bytes", "1MiB"), ("disk_budget", "8MiB")];
+        let builder = settings.iter().try_fold(builder, |b, (name, value)| b.set(name, value));
+        builder.and_then(drumlin::Builder::open).expect("open")
+    };
+    let db = open();
+    let keys = db.keyspace_with("k", &[("compression", "none")]).expect("keyspace");
+    (0..100_000u32).take_while(|n| keys.put(n.to_be_bytes(), [7; 400]).is_ok()).for_each(drop);
+    assert!(keys.put("more", [7; 4000]).is_err(), "the budget is used up");
+    drop(keys);
+    db.close().expect("close");
+    for opened in 1..=5 {
+        open().close().expect("close");
+        let (most, used) = (budget + opened * (128 << 10), on_disk(&mem));
+        assert!(used <= most, "{used} bytes after opening {opened} times, at most {most}");
+    }
+}

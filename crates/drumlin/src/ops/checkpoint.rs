@@ -95,7 +95,7 @@ impl Store {
         let (env, dir, budget) = (self.files.env.clone(), path.to_owned(), DiskBudget::default());
         let home = LogHome::new(env, dir, LOG_BYTES, budget, Arc::default());
         let header = SegmentHeader { number: log, base: 0, predecessor: None, file_len: 0 };
-        LogTail::begin(&home, &header, Vec::new())?;
+        LogTail::begin(&home, &header, LOG_BYTES, Vec::new())?;
         let header = ManifestHeader { number: log.0 + 1, store: self.files.filter_seed };
         ManifestWriter::create(&self.files.env, path.to_owned(), header, &edit)?;
         Ok(())

@@ -203,7 +203,13 @@ fn begin_log(
     let older: Vec<(LogNumber, u64)> = recovered.replayed.iter().map(|n| (*n, len(*n))).collect();
     let tail = match found.read_only {
         true => LogTail::ended(&header, older),
-        false => LogTail::begin(&home, &header, older)?,
+        false => {
+            // The budget does not count the tables yet.
+            let counts = |name| matches!(name, Some(FileName::Log(_) | FileName::Table(_)));
+            let held =
+                entries.iter().filter(|entry| counts(FileName::parse(&entry.name))).map(|entry| entry.len);
+            LogTail::begin(&home, &header, home.first_capacity(held.sum()), older)?
+        }
     };
     Ok(NewLog { home, tail, number })
 }

@@ -60,17 +60,19 @@ pub(crate) struct LogTail {
 
 impl LogTail {
     /// Starts the log in segment `header.number`, or continues it there after recovery. `older` are the durable
-    /// segments before it that recovery would read, with the lengths of their files.
+    /// segments before it that recovery would read, with the lengths of their files. The segment takes `capacity` bytes
+    /// of records.
     pub(crate) fn begin(
         home: &LogHome,
         header: &SegmentHeader,
+        capacity: u64,
         older: Vec<(LogNumber, u64)>,
     ) -> Result<LogTail> {
-        let made = home.make(header.number, None, home.segment_bytes)?;
+        let made = home.make(header.number, None, capacity)?;
         let segment = begin(&made, header)?;
         segment.sync()?;
         home.sync_entries(std::slice::from_ref(&segment))?;
-        let mut tail = LogTail::after(header, segment, home.segment_bytes, older);
+        let mut tail = LogTail::after(header, segment, capacity, older);
         tail.live.push(Stored { is_settled: true, is_named: true, ..made });
         Ok(tail)
     }

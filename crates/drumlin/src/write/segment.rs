@@ -138,6 +138,8 @@ pub(crate) enum LogShare {
     Usual,
 }
 
+/// Capacity of the first segment after an open, in bytes, if the disk budget has no space for a whole one.
+const LEAST_FIRST: u64 = 64 << 10;
 /// Fraction of the budget that flushes and the log leave to compactions, as a divisor.
 const MERGE_SHARE: u64 = 8;
 /// Largest part of the budget that they leave.
@@ -190,6 +192,15 @@ impl LogHome {
 
     pub(crate) fn path(&self, number: LogNumber) -> PathBuf {
         path_in(&self.dir, number)
+    }
+
+    /// Returns the capacity of the first segment after an open, in bytes, given that `held` bytes of tables and log are
+    /// on disk. A store whose disk budget is used up must still open.
+    pub(crate) fn first_capacity(&self, held: u64) -> u64 {
+        match self.budget.check(LogShare::All, held + HEADER_LEN + self.segment_bytes) {
+            Ok(()) => self.segment_bytes,
+            Err(_) => self.segment_bytes.min(LEAST_FIRST),
+        }
     }
 
     /// Makes the file of segment `number`, by recycling if `recycled` is given. Its directory entry is not durable yet.
