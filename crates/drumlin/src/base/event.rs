@@ -74,8 +74,8 @@ pub enum Event {
 
 /// Receives events, on the thread where they occur.
 ///
-/// It must not call back into the store, and it must not panic: a panic on a background thread poisons the store, as
-/// any panic there does.
+/// It must not call back into the store, and it must not panic: a panic on a background thread poisons the store, and
+/// one on a caller's thread leaves the call.
 pub trait EventListener: Send + Sync {
     /// Called for each event.
     fn on_event(&self, event: &Event);

@@ -12,6 +12,7 @@ mod admission;
 mod space;
 #[cfg(test)]
 mod tests;
+
 use super::claims::{Piece, TicketState};
 use super::control::{Control, KeyspaceControl, Shortage};
 use super::{explain, fallback};

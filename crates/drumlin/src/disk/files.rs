@@ -149,7 +149,8 @@ pub(crate) fn check_path(path: &Path) -> Result<()> {
     }
 }
 
-/// Returns an error if `path` lies inside the store directory `dir`: there a copy is lost together with the store.
+/// Returns an error if `path` lies inside the store directory `dir`: there a copy is lost together with the store. Only
+/// names are compared; symbolic links are not followed.
 pub(crate) fn check_outside(dir: &Path, path: &Path) -> Result<()> {
     // Without a current directory both stay as they are.
     let [dir, path] = [dir, path].map(|path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned()));
@@ -160,6 +161,16 @@ pub(crate) fn check_outside(dir: &Path, path: &Path) -> Result<()> {
         }
         false => Ok(()),
     }
+}
+
+/// Returns an error if the directory `path`, the target of a copy, exists and is not empty.
+pub(crate) fn check_empty(env: &Env, path: &Path) -> Result<()> {
+    let fs = env.fs();
+    let exists = fs.exists(path).map_err(|e| Error::io(path, "cannot look at the target", e))?;
+    if exists && !fs.list(path).map_err(|e| Error::io(path, "cannot list the target", e))?.is_empty() {
+        return Err(Error::new(ErrorKind::InvalidArgument, format!("{} is not empty", path.display())));
+    }
+    Ok(())
 }
 
 /// Makes the directory entries of the files in `dir` durable.

@@ -12,4 +12,6 @@
 
 mod files;
 
-pub(crate) use files::{Files, FilesParts, NUMBER_LEASE, check_outside, check_path, sync_dir, unlink};
+pub(crate) use files::{
+    Files, FilesParts, NUMBER_LEASE, check_empty, check_outside, check_path, sync_dir, unlink,
+};

@@ -11,10 +11,14 @@
 //!    cannot use is not kept back for them.
 //! 4. The log is counted at the length that it may reach, but at most an eighth of the budget: its growth must not take
 //!    the space of compactions that have begun. While flushes fail, the log cannot grow, and its real length counts.
-//! 5. Policies see the used part of the budget, and the bytes that running compactions may still write. The budget that
-//!    they see excludes the part that flushes leave, so that they can free disk space before flushes fail.
-//! 6. Once a flush fails, or the log finds no space for a segment, every policy is called. If no policy plans anything,
-//!    the keyspace with the most bytes outside its largest run is compacted as a whole.
+//! 5. Policies see the used part of the budget, with the sealed memtables that are about to become tables, and the
+//!    bytes that running compactions may still write. The budget that they see excludes the part that flushes leave, so
+//!    that they can free disk space before flushes fail.
+//! 6. The log leaves compactions the same part as flushes do. Only commits that delete, and the record of a close, may
+//!    use it. Spare log segments are removed before a flush fails.
+//! 7. Once a flush fails, or a write finds no space for a log segment, every policy is called. If no policy plans
+//!    anything, the keyspace with the most bytes outside its largest run is compacted as a whole
+//!    (`scheduler/space.rs`).
 //!
 //! The file system is queried before the control lock is taken, so that nothing waits for a compaction or flush under
 //! the lock. The only I/O under it are edits of the manifest, and reads of a block or two to count the entries of a
@@ -31,7 +35,7 @@ use drumlin_env::sync::{Arc, atomic};
 use drumlin_types::contract::LimitView;
 
 /// Fraction of the budget that is reserved for the log at most, as a divisor.
-const LOG_SHARE: u64 = 8;
+const LOG_RESERVE: u64 = 8;
 
 impl Store {
     /// Returns the bytes that tables and log segments use on disk.
@@ -43,14 +47,14 @@ impl Store {
     /// fall behind. Without that reserve it would take the disk space of compactions that have begun.
     fn disk_bytes_with_log(&self, budget: u64) -> u64 {
         let log = self.lane.state.lock().log.bytes_on_disk();
-        self.files.obsolete.bytes_on_disk() + log.max(self.sizes.log.min(budget / LOG_SHARE))
+        self.files.obsolete.bytes_on_disk() + log.max(self.sizes.log.min(budget / LOG_RESERVE))
     }
 
     /// Returns the bytes that compactions may write from now on.
     pub(crate) fn room_for_merges(&self) -> u64 {
-        // While flushes fail, memtables are full, so the log does not grow either. Compactions then use what is kept
-        // for both.
-        let is_full = self.health.disk_full.load(atomic::Ordering::Acquire);
+        // While flushes fail, memtables are full, so the log does not grow either. While the log finds no space, no
+        // memtable grows. Compactions then use what is kept for both.
+        let is_full = self.health.lacks_space();
         let budget = match (self.options.load().disk_budget, is_full) {
             (0, _) => u64::MAX,
             (budget, false) => budget.saturating_sub(self.disk_bytes_with_log(budget)),
@@ -73,11 +77,16 @@ impl Store {
 
     /// Frees disk space after the log found none for a segment. A flush releases segments, or shows that tables must be
     /// compacted first.
-    pub(crate) fn log_is_full(&self) {
+    pub(crate) fn log_found_no_space(&self) {
         self.seal(&self.keyspaces());
-        if !self.health.disk_full.swap(true, atomic::Ordering::AcqRel) {
+        if !self.health.log_full.swap(true, atomic::Ordering::AcqRel) {
             self.ask_for_space();
         }
+    }
+
+    /// Records that the log found space for a segment.
+    pub(crate) fn log_found_space(&self) {
+        self.health.log_full.store(false, atomic::Ordering::Release);
     }
 
     /// Has all policies called soon, since only compactions can free disk space.
@@ -182,5 +191,34 @@ impl Store {
         self.health.space_freed();
         self.keyspaces().iter().for_each(|keyspace| keyspace.merges.space_freed());
         self.control.lock().shortage = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::api::db::Db;
+    use crate::base::error::ErrorKind;
+    use drumlin_env::MemEnv;
+    use drumlin_env::sync::atomic::Ordering::{Acquire, Relaxed};
+
+    #[test]
+    fn a_log_without_space_for_a_segment_seals_memtables_and_calls_policies_until_it_finds_some() {
+        let builder = Db::builder("/s").env(MemEnv::new(65).env());
+        let builder = builder.set("memory_budget", "8MiB").and_then(|b| b.set("log_segment_bytes", "128KiB"));
+        let db = builder.and_then(crate::Builder::open).expect("open");
+        let keys = db.keyspace("k").expect("keyspace");
+        let (store, put) = (&keys.store, || keys.put("key", vec![7; 20_000]));
+        put().expect("a first put");
+        assert!(keys.state.peek().sealed.is_empty());
+        store.lane.home.budget.limit.store(1, Relaxed);
+        let refused = (0..50).find_map(|_| put().err()).expect("the next segment is refused");
+        assert_eq!(refused.kind(), ErrorKind::NoSpace, "{refused}");
+        assert!(!keys.state.peek().sealed.is_empty(), "a flush may release segments");
+        assert!(store.health.log_full.load(Acquire) && store.health.lacks_space());
+        assert!(!store.health.disk_full.load(Acquire), "no flush has failed");
+        assert!(store.control.lock().keyspaces.iter().all(|entry| entry.due), "policies are called");
+        store.lane.home.budget.limit.store(0, Relaxed);
+        put().expect("the limit is gone");
+        assert!(!store.health.lacks_space());
     }
 }

@@ -8,7 +8,7 @@
 
 use crate::base::error::{Error, ErrorKind, Result};
 use crate::compaction::control::{Control, KeyspaceControl};
-use crate::disk::{check_outside, check_path, sync_dir};
+use crate::disk::{check_empty, check_outside, check_path, sync_dir};
 use crate::keyspace::KeyspaceState;
 use crate::memtable::Memtable;
 use crate::store::{Store, snapshot};
@@ -31,7 +31,7 @@ impl Store {
         self.health.check_poison()?;
         check_path(path)?;
         check_outside(&self.files.dir, path)?;
-        self.check_empty(path)?;
+        check_empty(&self.files.env, path)?;
         let _no_drop = (!drumlin_types::bug!("B46")).then(|| self.drops.read());
         let (pending, seq) = self.hold_flushes()?;
         let made = self.make_target(path).and_then(|()| self.wait_flushed(&pending));
@@ -43,24 +43,8 @@ impl Store {
 
     /// Makes the directory of the copy. For the only checkpoint under way: another one may just have filled it.
     fn make_target(&self, path: &Path) -> Result<()> {
-        self.check_empty(path)?;
+        check_empty(&self.files.env, path)?;
         crate::recovery::open::make_dir(&self.files.env, path)
-    }
-
-    /// Returns an error if `path` exists and is not empty.
-    fn check_empty(&self, path: &Path) -> Result<()> {
-        let fs = self.files.env.fs();
-        if !fs.exists(path).map_err(|e| Error::io(path, "cannot check the target", e))? {
-            return Ok(());
-        }
-        let entries = fs.list(path).map_err(|e| Error::io(path, "cannot list the target", e))?;
-        match entries.is_empty() {
-            true => Ok(()),
-            false => {
-                let what = format!("the checkpoint directory {} is not empty", path.display());
-                Err(Error::new(ErrorKind::InvalidArgument, what))
-            }
-        }
     }
 
     /// Seals all memtables and holds back flushes of later ones. Returns the sealed memtables and the last sequence

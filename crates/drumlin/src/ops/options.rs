@@ -30,9 +30,9 @@ impl Store {
         self.lane.home.budget.limit.store(options.disk_budget, atomic::Ordering::Relaxed);
         self.pace.background.limit(options.background_rate);
         self.options.store(Arc::new(options));
-        control.shortage = None;
         drop(control);
         // Lanes may wait for a limit that this change has lifted.
+        self.clear_space_errors();
         self.background.progressed();
         Ok(())
     }

@@ -103,12 +103,17 @@ impl Store {
             only_deletes: batch.only_delete(),
         };
         let reserved = self.lane.reserve(&request, &self.publisher, || self.files.fresh_number());
-        reserved.inspect_err(|error| {
-            self.files.tables.relieve(error);
-            if error.kind() == ErrorKind::NoSpace {
-                self.log_is_full();
+        match &reserved {
+            Ok(place) if place.log.as_ref().is_some_and(|log| log.has_begun) => self.log_found_space(),
+            Err(error) => {
+                self.files.tables.relieve(error);
+                if error.kind() == ErrorKind::NoSpace {
+                    self.log_found_no_space();
+                }
             }
-        })
+            Ok(_) => {}
+        }
+        reserved
     }
 
     /// Wakes the lanes that have work after this commit.

@@ -25,7 +25,7 @@ use crate::api::batch::Batch;
 use crate::api::db::Db;
 use crate::api::keyspace::Keyspace;
 use crate::base::error::{Error, ErrorKind, Result};
-use crate::disk::{check_outside, check_path, sync_dir};
+use crate::disk::{check_empty, check_outside, check_path, sync_dir};
 use crate::options::Durability;
 use crate::recovery::open::{UNFINISHED, lock_shared, make_dir};
 use drumlin_env::{Env, FileKind};
@@ -97,16 +97,12 @@ pub fn repair_with(
     let fs = env.fs();
     let lock = lock_shared(env, from);
     let entries = source::list(env, from)?;
-    if fs.exists(to).map_err(|e| Error::io(to, "cannot look at the target", e))? {
-        let there = fs.list(to).map_err(|e| Error::io(to, "cannot list the target", e))?;
-        if there.iter().any(|entry| entry.name == UNFINISHED) {
-            let what = format!("{} holds an unfinished repair: remove it first", to.display());
-            return Err(Error::new(ErrorKind::InvalidArgument, what));
-        }
-        if !there.is_empty() {
-            return Err(Error::new(ErrorKind::InvalidArgument, format!("{} is not empty", to.display())));
-        }
+    let mark_path = to.join(UNFINISHED);
+    if fs.exists(&mark_path).map_err(|e| Error::io(&mark_path, "cannot look at the target", e))? {
+        let what = format!("{} holds an unfinished repair: remove it first", to.display());
+        return Err(Error::new(ErrorKind::InvalidArgument, what));
     }
+    check_empty(env, to)?;
     // A store whose lock file cannot be opened for lack of permission can still be read.
     let _lock = match lock {
         Err(error) if error.kind() == ErrorKind::Locked => return Err(error),

@@ -17,6 +17,8 @@ pub(crate) struct Health {
     failures: atomic::AtomicU64,
     /// Whether the last flush failed for lack of disk space.
     pub(crate) disk_full: atomic::AtomicBool,
+    /// Whether the last log segment that a write needed found no disk space.
+    pub(crate) log_full: atomic::AtomicBool,
     /// Whether the last compaction failed for lack of disk space. Finished outputs that wait are then installed early,
     /// to free their inputs.
     pub(crate) merge_short: atomic::AtomicBool,
@@ -96,8 +98,14 @@ impl Health {
         self.failures.load(atomic::Ordering::Acquire)
     }
 
-    /// Records that disk space was freed, so that flushes and compactions may have enough.
+    /// Returns whether a flush or the log found no disk space.
+    pub(crate) fn lacks_space(&self) -> bool {
+        self.disk_full.load(atomic::Ordering::Acquire) || self.log_full.load(atomic::Ordering::Acquire)
+    }
+
+    /// Records that disk space was freed, so that the log, flushes and compactions may have enough.
     pub(crate) fn space_freed(&self) {
+        self.log_full.store(false, atomic::Ordering::Release);
         self.disk_full.store(false, atomic::Ordering::Release);
         self.merge_short.store(false, atomic::Ordering::Release);
     }

@@ -11,7 +11,7 @@ use drumlin_env::sync::Arc;
 use drumlin_types::LogNumber;
 
 /// Fraction of the disk budget, as a divisor, at which the log makes memtables be flushed.
-const LOG_SHARE: u64 = 16;
+const LOG_MOST: u64 = 16;
 
 impl Store {
     /// Returns the log floor once the memtables `flushed` are in tables.
@@ -70,7 +70,7 @@ impl Store {
     pub(crate) fn relieve_log(&self) {
         let most = match self.options.load().disk_budget {
             0 => self.sizes.log,
-            budget => self.sizes.log.min((budget / LOG_SHARE).max(2 * self.lane.home.segment_bytes)),
+            budget => self.sizes.log.min((budget / LOG_MOST).max(2 * self.lane.home.segment_bytes)),
         };
         let lane = self.lane.state.lock();
         if lane.log.live_bytes() <= most {

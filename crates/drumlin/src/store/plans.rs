@@ -9,7 +9,6 @@ use crate::compaction::scheduler::{PieceStart, SchedulerInput};
 use crate::compaction::slots::SlotChange;
 use crate::keyspace::KeyspaceState;
 use crate::table::TableOptions;
-use drumlin_env::sync::atomic;
 use drumlin_types::contract::LimitView;
 
 /// Bytes of input that a piece is cut to at most.
@@ -81,7 +80,7 @@ impl Store {
             mode: self.sizes.mode,
             room: self.room_for_merges(),
             reclaims: !self.files.obsolete.all_tried(),
-            is_full: self.health.disk_full.load(atomic::Ordering::Acquire),
+            is_full: self.health.lacks_space(),
             clock: self.files.env.clock().clone(),
         };
         let mut control = self.control.lock();

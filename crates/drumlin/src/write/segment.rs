@@ -142,7 +142,7 @@ pub(crate) enum LogShare {
 const LEAST_FIRST: u64 = 64 << 10;
 /// Fraction of the budget that flushes and the log leave to compactions, as a divisor.
 const MERGE_SHARE: u64 = 8;
-/// Largest part of the budget that they leave.
+/// Largest part of the budget that they leave, in bytes: what two pieces of 64 MiB need, with a margin.
 const MERGE_MOST: u64 = 160 << 20;
 
 /// Returns the part of `budget` that flushes and the log leave to compactions.

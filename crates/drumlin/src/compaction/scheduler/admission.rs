@@ -29,7 +29,7 @@ pub(crate) struct SchedulerInput {
     pub(crate) room: u64,
     /// Whether files wait to be removed, so that there will be more room.
     pub(crate) reclaims: bool,
-    /// Whether flushes fail for lack of disk space.
+    /// Whether flushes or the log find no disk space.
     pub(crate) is_full: bool,
     /// Clock to measure how long policy calls take. No decision depends on it.
     pub(crate) clock: Clock,

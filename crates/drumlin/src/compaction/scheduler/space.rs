@@ -93,7 +93,10 @@ impl Control {
         let Some((outside, all, keyspace)) = outside.max_by_key(|(outside, ..)| *outside) else { return };
         let Some(mut plan) = keyspace.manual_plan(&KeyRange::all()) else { return };
         plan.reason = format!("the disk is full, and {outside} of {all} bytes lie outside the largest run");
-        // A refusal is logged. Then only a flush or a deleted range can free disk space.
-        let _ = Admission { numbers, decisions, moment }.admit(keyspace, &plan, None);
+        let mut admission = Admission { numbers, decisions, moment };
+        if admission.admit(keyspace, &plan, None).is_err() {
+            // A damaged table is in the way. The next attempt waits as after a failure.
+            keyspace.rest(moment.now);
+        }
     }
 }
