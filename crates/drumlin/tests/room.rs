@@ -381,3 +381,72 @@ fn a_raised_budget_is_in_effect_at_once() {
         put(&keys, n).unwrap_or_else(|error| panic!("{n}: {error}"));
     });
 }
+
+/// Opens a store of 8 MiB of disk with one keyspace under `policy`, and fills it with live data. Returns the number of
+/// keys.
+fn full_of_live_data(mem: &MemEnv, policy: &str) -> (Db, Keyspace, u32) {
+    let settings = [("memory_budget", "8MiB"), ("disk_budget", "8MiB"), ("log_segment_bytes", "256KiB")];
+    let builder = Db::builder("/s").env(mem.env());
+    let builder = settings.iter().try_fold(builder, |b, (name, value)| b.set(name, value)).expect("options");
+    let db = builder.open().expect("open");
+    let options = [("compaction", policy), ("memtable_bytes", "64KiB"), ("compression", "none")];
+    let keys = db.keyspace_with("k", &options).expect("keyspace");
+    let mut n = 0u32;
+    let mut attempts = 0;
+    while attempts < 5 {
+        match keys.put(n.to_be_bytes(), [7; 400]) {
+            Ok(_) => (n, attempts) = (n + 1, 0),
+            Err(_) => {
+                attempts += 1;
+                mem.advance(1_000_000);
+                db.step_background(1000).expect("steps");
+            }
+        }
+    }
+    (db, keys, n)
+}
+
+/// Repeats `write` while the disk budget refuses it.
+fn persist(mem: &MemEnv, db: &Db, what: &str, write: impl Fn() -> drumlin::Result<u64>) {
+    for _ in 0..20 {
+        match write() {
+            Ok(_) => return,
+            Err(error) => assert_eq!(error.kind(), ErrorKind::NoSpace, "{what}: {error}"),
+        }
+        mem.advance(1_000_000);
+        db.step_background(1000).expect("steps");
+    }
+    panic!("{what} stays refused: {}", write().expect_err("refused"));
+}
+
+/// A store full of live data takes deletions of single keys until it has space again, whatever the policy.
+#[test]
+fn deleting_key_by_key_frees_a_store_full_of_live_data() {
+    for policy in ["arce", "leveling", "tiering:8", "universal"] {
+        let mem = MemEnv::new(66);
+        let (db, keys, live) = full_of_live_data(&mem, policy);
+        for n in 0..live {
+            persist(&mem, &db, &format!("{policy}: deletion {n} of {live}"), || keys.delete(n.to_be_bytes()));
+        }
+        for n in 0..live / 2 {
+            persist(&mem, &db, &format!("{policy}: put {n}"), || keys.put(n.to_be_bytes(), [8; 400]));
+        }
+        assert_eq!(keys.iter().count() as u32, live / 2, "{policy}");
+        assert!(on_disk(&mem) <= 8 << 20, "{policy}: {} on disk", on_disk(&mem));
+    }
+}
+
+/// After the budget was lowered below what is in use, deletions free the store, although the log holds much of it.
+#[test]
+fn a_budget_lowered_below_its_use_is_reached_by_deleting() {
+    for policy in ["arce", "leveling", "tiering:8", "universal"] {
+        let mem = MemEnv::new(67);
+        let (db, keys, live) = full_of_live_data(&mem, policy);
+        db.set_option("disk_budget", "6MiB").expect("lowered");
+        persist(&mem, &db, policy, || keys.delete_range::<&[u8]>(..));
+        for n in 0..live / 3 {
+            persist(&mem, &db, &format!("{policy}: put {n}"), || keys.put(n.to_be_bytes(), [8; 400]));
+        }
+        assert!(on_disk(&mem) <= 6 << 20, "{policy}: {} on disk", on_disk(&mem));
+    }
+}

@@ -332,15 +332,6 @@ impl KeyspaceControl {
         (!plan.take.is_empty()).then_some(plan)
     }
 
-    /// Returns the bytes of tables outside the largest run, and the bytes of all tables.
-    pub(super) fn outside_of_largest_run(&self) -> (u64, u64) {
-        let view = self.view();
-        let runs = view.levels.iter().flat_map(|level| &level.runs);
-        let bytes = runs.map(|run| run.files.iter().map(|file| file.bytes).sum::<u64>());
-        let (most, all) = bytes.fold((0, 0), |(most, all), run| (run.max(most), all + run));
-        (all - most, all)
-    }
-
     /// Returns the monotonic time before which the policy is not called, given `slots` compaction slots.
     pub(super) fn asked_from(&self, slots: usize) -> u64 {
         let is_spaced = self.spaced_until > self.rest_until && !self.is_pressed(slots);

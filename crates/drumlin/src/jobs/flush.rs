@@ -307,6 +307,7 @@ impl Store {
         self.refresh_pace(&control);
         drop(control);
         self.release_log(flushed.floor);
+        self.trim_spare_log();
         Ok(())
     }
 

@@ -118,6 +118,7 @@ impl Store {
             match self.files.obsolete.next(self.files.now()) {
                 Some(file) => self.remove_obsolete(&file),
                 None if self.release_spare_log() => {}
+                None if self.may_flush_as_last_resort(memtables) => return Ok(()),
                 None => return result,
             }
         }
@@ -145,6 +146,29 @@ impl Store {
              compactions, and a flush needs {wanted}"
         );
         Err(Error::new(ErrorKind::NoSpace, what))
+    }
+
+    /// Returns whether a flush of `memtables` may take the part left to compactions, since none can go on. The flush
+    /// releases log segments, and may bring tombstones into tables, where a compaction drops what they hide. If the
+    /// budget was lowered below what is in use, a flush may exceed it by less than the log holds.
+    fn may_flush_as_last_resort(&self, memtables: &[Arc<Memtable>]) -> bool {
+        let control = self.control.lock();
+        let is_idle = control.keyspaces.iter().all(|keyspace| keyspace.flight.tickets.is_empty());
+        let is_stuck = is_idle || control.shortage.is_some();
+        drop(control);
+        let (budget, used) = (self.options.load().disk_budget, self.disk_bytes());
+        let wanted: u64 = memtables.iter().map(|m| m.bytes() as u64).sum();
+        let log = self.lane.state.lock().log.live_bytes();
+        is_stuck && (used.saturating_add(wanted) <= budget || used > budget && wanted < log)
+    }
+
+    /// Unlinks spare log segments if they take disk space that compactions need. Otherwise the log would use them
+    /// again without a look at the budget.
+    pub(crate) fn trim_spare_log(&self) {
+        let budget = self.options.load().disk_budget;
+        if budget > 0 && self.disk_bytes().saturating_add(left_to_merges(budget)) > budget {
+            self.release_spare_log();
+        }
     }
 
     /// Returns the bytes that compactions under way may still take, or 0 if they wait for disk space in any case.

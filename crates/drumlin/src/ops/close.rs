@@ -126,7 +126,7 @@ impl Store {
         let last = lane.log.last_seq();
         let len = drumlin_format::log::record_len(payload.len());
         let place =
-            lane.log.reserve(&self.lane.home, LogShare::All, len, last, || self.files.fresh_number())?;
+            lane.log.reserve(&self.lane.home, LogShare::Close, len, last, || self.files.fresh_number())?;
         let header = RecordHeader {
             kind: RecordKind::Close,
             synced_mark: self.log.durable_end(),

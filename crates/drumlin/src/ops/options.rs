@@ -33,6 +33,7 @@ impl Store {
         drop(control);
         // Lanes may wait for a limit that this change has lifted.
         self.clear_space_errors();
+        self.log_found_space();
         self.background.progressed();
         Ok(())
     }

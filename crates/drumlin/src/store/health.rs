@@ -17,7 +17,8 @@ pub(crate) struct Health {
     failures: atomic::AtomicU64,
     /// Whether the last flush failed for lack of disk space.
     pub(crate) disk_full: atomic::AtomicBool,
-    /// Whether the last log segment that a write needed found no disk space.
+    /// Whether the last log segment that a write needed found no disk space. Only a segment that finds some ends this:
+    /// until then every compaction under way is needed, and not just the next one.
     pub(crate) log_full: atomic::AtomicBool,
     /// Whether the last compaction failed for lack of disk space. Finished outputs that wait are then installed early,
     /// to free their inputs.
@@ -103,9 +104,8 @@ impl Health {
         self.disk_full.load(atomic::Ordering::Acquire) || self.log_full.load(atomic::Ordering::Acquire)
     }
 
-    /// Records that disk space was freed, so that the log, flushes and compactions may have enough.
+    /// Records that disk space was freed, so that flushes and compactions may have enough.
     pub(crate) fn space_freed(&self) {
-        self.log_full.store(false, atomic::Ordering::Release);
         self.disk_full.store(false, atomic::Ordering::Release);
         self.merge_short.store(false, atomic::Ordering::Release);
     }

@@ -108,7 +108,7 @@ impl CommitLane {
         let last_seq = lane.next_seq + request.operations - 1;
         let log = match request.record_len {
             Some(len) => {
-                let share = if request.only_deletes { LogShare::All } else { LogShare::Usual };
+                let share = if request.only_deletes { LogShare::Deletes } else { LogShare::Writes };
                 Some(lane.log.reserve(&self.home, share, len, last_seq, &fresh_number)?)
             }
             None => None,

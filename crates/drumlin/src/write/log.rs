@@ -195,7 +195,7 @@ impl LogTail {
         let recycled = self.take_spare(wanted);
         // If there is no space, the commit that needs the segment reports it.
         let has_room =
-            recycled.is_some() || home.budget.check(LogShare::Usual, self.bytes_on_disk() + wanted).is_ok();
+            recycled.is_some() || home.budget.check(LogShare::Writes, self.bytes_on_disk() + wanted).is_ok();
         has_room.then_some(recycled)
     }
 

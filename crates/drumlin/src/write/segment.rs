@@ -132,10 +132,12 @@ pub(crate) struct DiskBudget {
 /// Part of the disk budget that a log segment may use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum LogShare {
-    /// All that tables leave. For deletions, which free disk space, and for the record of a close.
-    All,
     /// What tables and compactions leave. A log that took the disk space of compactions would keep a full store full.
-    Usual,
+    Writes,
+    /// For commits that only delete: also three quarters of the part left to compactions. The rest is for their flush.
+    Deletes,
+    /// All that tables leave. For the record of a close, and the first segment after an open.
+    Close,
 }
 
 /// Capacity of the first segment after an open, in bytes, if the disk budget has no space for a whole one.
@@ -160,8 +162,9 @@ impl DiskBudget {
         let limit = self.limit.load(atomic::Ordering::Relaxed);
         let tables = self.tables.bytes_on_disk();
         let kept = match share {
-            LogShare::All => 0,
-            LogShare::Usual => left_to_merges(limit),
+            LogShare::Writes => left_to_merges(limit),
+            LogShare::Deletes => left_to_merges(limit) / 4,
+            LogShare::Close => 0,
         };
         if limit == 0 || tables.saturating_add(log).saturating_add(kept) <= limit {
             return Ok(());
@@ -197,7 +200,7 @@ impl LogHome {
     /// Returns the capacity of the first segment after an open, in bytes, given that `held` bytes of tables and log are
     /// on disk. A store whose disk budget is used up must still open.
     pub(crate) fn first_capacity(&self, held: u64) -> u64 {
-        match self.budget.check(LogShare::All, held + HEADER_LEN + self.segment_bytes) {
+        match self.budget.check(LogShare::Close, held + HEADER_LEN + self.segment_bytes) {
             Ok(()) => self.segment_bytes,
             Err(_) => self.segment_bytes.min(LEAST_FIRST),
         }

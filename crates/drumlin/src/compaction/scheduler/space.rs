@@ -6,13 +6,50 @@ use crate::compaction::explain;
 use drumlin_policy::schedule::Scene;
 use drumlin_policy::schedule::room::NO_ROOM;
 use drumlin_types::KeyRange;
-use drumlin_types::contract::PieceId;
+use drumlin_types::contract::{PieceId, RunView, TreeView};
 
 /// Pause before a compaction that found no disk space is checked again, in microseconds.
 const ROOM_RETRY: u64 = 1_000_000;
 /// Fraction of a keyspace, as a divisor, that must lie outside its largest run before everything is compacted to free
-/// disk space. It bounds what such compactions rewrite: ten bytes for each byte written since the last one.
+/// disk space. It bounds what such compactions rewrite: ten entries for each one written since the last of them.
 const LEAST_OUTSIDE: u64 = 10;
+
+/// What lies outside the largest run of a keyspace: at most that many entries of the run are garbage, and those that
+/// range tombstones hide.
+struct Outside {
+    entries: u64,
+    /// Entries of all runs.
+    of: u64,
+    range_tombstones: u64,
+}
+
+impl Outside {
+    fn of(tree: &TreeView) -> Outside {
+        let runs = || tree.levels.iter().flat_map(|level| &level.runs);
+        let entries = |run: &RunView| run.files.iter().map(|file| file.entries).sum::<u64>();
+        let largest = runs().max_by_key(|run| entries(run)).map(|run| run.id);
+        let outside = || runs().filter(|run| Some(run.id) != largest);
+        Outside {
+            entries: outside().map(entries).sum(),
+            of: runs().map(entries).sum(),
+            range_tombstones: outside().flat_map(|run| &run.files).map(|file| file.range_tombstones).sum(),
+        }
+    }
+
+    fn is_worth_compacting(&self) -> bool {
+        self.range_tombstones > 0 || self.entries > 0 && self.entries >= self.of / LEAST_OUTSIDE
+    }
+}
+
+impl std::fmt::Display for Outside {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Outside { entries, of, range_tombstones } = self;
+        write!(
+            f,
+            "{entries} of {of} entries and {range_tombstones} range tombstones lie outside the largest run"
+        )
+    }
+}
 
 /// A piece of keyspace `index` that does not fit on the disk.
 pub(super) struct Short {
@@ -86,13 +123,11 @@ impl Control {
             return;
         }
         let able = keyspaces.iter_mut().filter(|keyspace| keyspace.rest_until <= moment.now);
-        let outside = able.filter_map(|keyspace| {
-            let (outside, all) = keyspace.outside_of_largest_run();
-            (outside > 0 && outside >= all / LEAST_OUTSIDE).then_some((outside, all, keyspace))
-        });
-        let Some((outside, all, keyspace)) = outside.max_by_key(|(outside, ..)| *outside) else { return };
+        let outside = able.map(|keyspace| (Outside::of(&keyspace.view()), keyspace));
+        let worth = outside.filter(|(outside, _)| outside.is_worth_compacting());
+        let Some((outside, keyspace)) = worth.max_by_key(|(outside, _)| outside.entries) else { return };
         let Some(mut plan) = keyspace.manual_plan(&KeyRange::all()) else { return };
-        plan.reason = format!("the disk is full, and {outside} of {all} bytes lie outside the largest run");
+        plan.reason = format!("the disk is full, and {outside}");
         let mut admission = Admission { numbers, decisions, moment };
         if admission.admit(keyspace, &plan, None).is_err() {
             // A damaged table is in the way. The next attempt waits as after a failure.
