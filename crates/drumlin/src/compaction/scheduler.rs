@@ -149,6 +149,11 @@ impl Control {
         room.saturating_sub(others.map(|(_, keyspace)| keyspace.reserved(room)).sum())
     }
 
+    /// Returns the disk space in bytes that running pieces may still take.
+    pub(crate) fn writing(&self) -> u64 {
+        self.keyspaces.iter().map(|keyspace| keyspace.flight.writing()).sum()
+    }
+
     /// Returns the disk space in bytes that compactions under way may still take, if they may exceed `spare` bytes.
     pub(crate) fn reserved(&self, spare: u64) -> u64 {
         self.keyspaces.iter().map(|keyspace| keyspace.reserved(spare)).sum()
@@ -222,7 +227,7 @@ impl Control {
     fn reserved_disk(&self, moment: &SchedulerInput) -> u64 {
         match moment.limits.disk_budget {
             u64::MAX => 0,
-            _ => self.keyspaces.iter().map(|keyspace| keyspace.flight.writing()).sum(),
+            _ => self.writing(),
         }
     }
 }

@@ -75,6 +75,9 @@ impl FlushLane {
         };
         let keyspace = job.keyspace.clone();
         *slot = self.go_on(job).map_err(|error| Failed { keyspace, error })?;
+        if slot.is_none() {
+            self.store.lane.home.budget.reserve_for_flush(0);
+        }
         Ok(Step::More)
     }
 
@@ -213,6 +216,7 @@ impl Lane for FlushLane {
             Ok(step) => step,
             Err(Failed { error, .. }) if error.kind() == ErrorKind::Poisoned => Step::Idle,
             Err(Failed { keyspace, error }) => {
+                self.store.lane.home.budget.reserve_for_flush(0);
                 self.resting.lock().insert(keyspace.id, now + RETRY);
                 self.store.health.flush_failed(&keyspace, &error);
                 if error.kind() == ErrorKind::NoSpace {

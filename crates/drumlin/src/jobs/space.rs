@@ -14,10 +14,10 @@
 //! 5. Policies see the used part of the budget, with the sealed memtables that are about to become tables, and the
 //!    bytes that running compactions may still write. The budget that they see excludes the part that flushes leave, so
 //!    that they can free disk space before flushes fail.
-//! 6. The log leaves compactions the same part as flushes do. Only commits that delete, and the record of a close, may
-//!    use it. Spare log segments are removed before a flush fails.
+//! 6. The log leaves compactions the same part as flushes do (`write/budget.rs`). Before a flush fails, spare log
+//!    segments are removed, and if no compaction runs, it may take the part that is left to them.
 //! 7. Once a flush fails, or a write finds no space for a log segment, every policy is called. If no policy plans
-//!    anything, the keyspace with the most bytes outside its largest run is compacted as a whole
+//!    anything, the keyspace with the most entries outside its largest run is compacted as a whole
 //!    (`scheduler/space.rs`).
 //!
 //! The file system is queried before the control lock is taken, so that nothing waits for a compaction or flush under
@@ -36,6 +36,11 @@ use drumlin_types::contract::LimitView;
 
 /// Fraction of the budget that is reserved for the log at most, as a divisor.
 const LOG_RESERVE: u64 = 8;
+
+/// Returns the bytes that a flush of `memtables` may write.
+fn bytes_of(memtables: &[Arc<Memtable>]) -> u64 {
+    memtables.iter().map(|memtable| memtable.bytes() as u64).sum()
+}
 
 impl Store {
     /// Returns the bytes that tables and log segments use on disk.
@@ -113,6 +118,7 @@ impl Store {
         loop {
             let result = self.check_room_to_flush(memtables);
             if result.is_ok() {
+                self.lane.home.budget.reserve_for_flush(bytes_of(memtables));
                 return result;
             }
             match self.files.obsolete.next(self.files.now()) {
@@ -130,14 +136,17 @@ impl Store {
         if budget == 0 {
             return Ok(());
         }
-        let wanted: u64 = memtables.iter().map(|m| m.bytes() as u64).sum();
+        let wanted = bytes_of(memtables);
         // Deletions free disk space once they are compacted, so they may use half of the part left to compactions.
         let deletes =
             self.keyspaces().iter().any(|k| k.peek().sealed.iter().any(|m| m.has_range_tombstones()));
         let for_merges = left_to_merges(budget) / if deletes { 2 } else { 1 };
         let used = self.disk_bytes_with_log(budget);
-        let for_merges =
-            if deletes { for_merges } else { for_merges.max(self.reserved_for_merges(budget, used)) };
+        let for_merges = for_merges.max(if deletes {
+            self.lane.home.budget.for_merges()
+        } else {
+            self.reserved_for_merges(budget, used)
+        });
         if used.saturating_add(wanted).saturating_add(for_merges) <= budget {
             return Ok(());
         }
@@ -148,18 +157,24 @@ impl Store {
         Err(Error::new(ErrorKind::NoSpace, what))
     }
 
-    /// Returns whether a flush of `memtables` may take the part left to compactions, since none can go on. The flush
+    /// Returns whether a flush of `memtables` may take the part left to compactions, since none runs. The flush
     /// releases log segments, and may bring tombstones into tables, where a compaction drops what they hide. If the
     /// budget was lowered below what is in use, a flush may exceed it by less than the log holds.
     fn may_flush_as_last_resort(&self, memtables: &[Arc<Memtable>]) -> bool {
         let control = self.control.lock();
-        let is_idle = control.keyspaces.iter().all(|keyspace| keyspace.flight.tickets.is_empty());
-        let is_stuck = is_idle || control.shortage.is_some();
-        drop(control);
-        let (budget, used) = (self.options.load().disk_budget, self.disk_bytes());
-        let wanted: u64 = memtables.iter().map(|m| m.bytes() as u64).sum();
-        let log = self.lane.state.lock().log.live_bytes();
-        is_stuck && (used.saturating_add(wanted) <= budget || used > budget && wanted < log)
+        let is_merging = control.writing() > 0;
+        let (budget, tables) = (self.options.load().disk_budget, self.files.obsolete.bytes_on_disk());
+        let wanted = bytes_of(memtables);
+        // Under this lock and the control lock, neither the log nor a compaction takes the same disk space.
+        let lane = self.lane.state.lock();
+        let used = tables + lane.log.bytes_on_disk();
+        let leads_back = self.lane.home.budget.is_exceeded() && wanted < lane.log.live_bytes();
+        let may = !is_merging && (used.saturating_add(wanted) <= budget || leads_back);
+        if may {
+            self.lane.home.budget.reserve_for_flush(wanted);
+        }
+        drop(lane);
+        may
     }
 
     /// Unlinks spare log segments if they take disk space that compactions need. Otherwise the log would use them
@@ -223,7 +238,7 @@ mod tests {
     use crate::api::db::Db;
     use crate::base::error::ErrorKind;
     use drumlin_env::MemEnv;
-    use drumlin_env::sync::atomic::Ordering::{Acquire, Relaxed};
+    use drumlin_env::sync::atomic::Ordering::Acquire;
 
     #[test]
     fn a_log_without_space_for_a_segment_seals_memtables_and_calls_policies_until_it_finds_some() {
@@ -234,14 +249,14 @@ mod tests {
         let (store, put) = (&keys.store, || keys.put("key", vec![7; 20_000]));
         put().expect("a first put");
         assert!(keys.state.peek().sealed.is_empty());
-        store.lane.home.budget.limit.store(1, Relaxed);
+        store.lane.home.budget.set_limit(1, 0);
         let refused = (0..50).find_map(|_| put().err()).expect("the next segment is refused");
         assert_eq!(refused.kind(), ErrorKind::NoSpace, "{refused}");
         assert!(!keys.state.peek().sealed.is_empty(), "a flush may release segments");
         assert!(store.health.log_full.load(Acquire) && store.health.lacks_space());
         assert!(!store.health.disk_full.load(Acquire), "no flush has failed");
         assert!(store.control.lock().keyspaces.iter().all(|entry| entry.due), "policies are called");
-        store.lane.home.budget.limit.store(0, Relaxed);
+        store.lane.home.budget.set_limit(0, 0);
         put().expect("the limit is gone");
         assert!(!store.health.lacks_space());
     }

@@ -10,7 +10,7 @@
 use crate::base::error::{Error, ErrorKind, Result};
 use crate::base::event::Event;
 use crate::store::Store;
-use crate::write::segment::LogShare;
+use crate::write::budget::LogShare;
 use drumlin_env::sync::atomic;
 use drumlin_format::log::{RecordHeader, RecordKind};
 use drumlin_format::manifest::{Change, Edit};

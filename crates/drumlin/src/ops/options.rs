@@ -8,7 +8,7 @@ use crate::compaction::control::Control;
 use crate::keyspace::KeyspaceState;
 use crate::options::{Adaptation, KeyspaceOptions, Options};
 use crate::store::Store;
-use drumlin_env::sync::{Arc, atomic};
+use drumlin_env::sync::Arc;
 use drumlin_format::manifest::{Change, Edit, MAX_NAME_LEN};
 use drumlin_types::contract::CompactionPolicy;
 
@@ -27,7 +27,8 @@ impl Store {
         }
         let change = Change::StoreOption { name: name.to_owned(), value: value.to_owned() };
         self.append_edit(&mut control, Edit { changes: vec![change] }, || {})?;
-        self.lane.home.budget.limit.store(options.disk_budget, atomic::Ordering::Relaxed);
+        let log = self.lane.state.lock().log.bytes_on_disk();
+        self.lane.home.budget.set_limit(options.disk_budget, log);
         self.pace.background.limit(options.background_rate);
         self.options.store(Arc::new(options));
         drop(control);

@@ -32,7 +32,7 @@ use crate::disk::Files;
 use crate::keyspace::KeyspaceState;
 use crate::options::{Durability, Options};
 use crate::stats::{Costs, Epochs, LookupCounts, SampledStore};
-pub(crate) use crate::write::segment::left_to_merges;
+pub(crate) use crate::write::budget::left_to_merges;
 use crate::write::{CommitLane, Log, Publisher};
 use arc_swap::ArcSwap;
 use drumlin_env::sync::{Arc, Mutex, RwLock, atomic};

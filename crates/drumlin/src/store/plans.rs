@@ -70,7 +70,7 @@ impl Store {
 
     /// Returns the piece that a compaction slot should start now, or what an idle slot should do instead.
     pub(crate) fn next_piece(&self) -> std::result::Result<PieceStart, Step> {
-        let moment = SchedulerInput {
+        let mut moment = SchedulerInput {
             now: self.files.now(),
             seed: self.files.env.random_u64("policy"),
             limits: LimitView { slots: self.slots.count() as u32, ..self.disk_limits() },
@@ -84,7 +84,12 @@ impl Store {
             clock: self.files.env.clock().clone(),
         };
         let mut control = self.control.lock();
+        if moment.is_full {
+            // A flush of last resort reserves its disk space under this lock. Otherwise memtables are counted already.
+            moment.room = moment.room.saturating_sub(self.lane.home.budget.for_flush());
+        }
         let piece = control.next_piece(&moment, &|keyspace| self.sample(keyspace));
+        self.lane.home.budget.reserve_for_merges(control.writing());
         self.refresh_pace(&control);
         let stirred = std::mem::take(&mut control.stirred);
         let Asked { times, nanos, longest_nanos } = std::mem::take(&mut control.asked);

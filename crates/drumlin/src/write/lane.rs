@@ -1,8 +1,9 @@
 //! The commit lane: the lock under which commits get their order. Only work that must happen in order is done under it.
 
+use super::budget::LogShare;
 use super::log::{LogTail, Reservation};
 use super::publish::{Published, Publisher};
-use super::segment::{LogHome, LogShare};
+use super::segment::LogHome;
 use crate::base::error::{Error, ErrorKind, Result};
 use crate::keyspace::KeyspaceState;
 use crate::memtable::Memtable;

@@ -6,7 +6,8 @@
 //! [`LogTail`] is the part under the commit lane's lock: the open segment and the position of the next record.
 //! [`sync`](super::sync) tracks which part of the log is durable.
 
-use super::segment::{HEADER_LEN, LogHome, LogShare, Segment, Stored, map};
+use super::budget::LogShare;
+use super::segment::{HEADER_LEN, LogHome, Segment, Stored, map};
 use crate::base::error::{Error, Result};
 use drumlin_env::sync::Arc;
 use drumlin_format::log::{Predecessor, SegmentHeader};
@@ -46,6 +47,8 @@ pub(crate) struct LogTail {
     recorded: LogNumber,
     /// Preallocated file of the next segment.
     ready: Option<Stored>,
+    /// Whether the open segment takes deletions alone: the disk budget had no space for other writes when it began.
+    is_for_deletes: bool,
     /// Whether to preallocate a file: a segment was opened since the last preallocation.
     wants_ready: bool,
     /// Files of segments whose records are all in tables. They are recycled.
@@ -116,6 +119,7 @@ impl LogTail {
             doubtful: live.first().map(|(first, _)| (*first, header.number)),
             recorded: LogNumber(0),
             ready: None,
+            is_for_deletes: false,
             wants_ready: false,
             spare: Vec::new(),
             live: live.into_iter().map(old).collect(),
@@ -135,6 +139,10 @@ impl LogTail {
         number: impl FnOnce() -> u64,
     ) -> Result<Reservation> {
         let has_begun = self.position - self.segment.base + len > self.capacity;
+        if self.is_for_deletes && share == LogShare::Writes && !has_begun {
+            home.budget.check(share, self.bytes_on_disk())?;
+            self.is_for_deletes = false;
+        }
         if has_begun {
             self.rotate(home, share, len, number)?;
         }
@@ -153,6 +161,11 @@ impl LogTail {
     ) -> Result<()> {
         let capacity = home.segment_bytes.max(len);
         let wanted = HEADER_LEN + capacity;
+        let is_reused = self.ready.iter().chain(&self.spare).any(|kept| kept.bytes >= wanted);
+        // Below the limit, a segment that is reused takes no more disk space.
+        if !is_reused || home.budget.is_exceeded() {
+            home.budget.check(share, self.bytes_on_disk() + if is_reused { 0 } else { wanted })?;
+        }
         let ready = self.ready.take_if(|ready| ready.bytes >= wanted);
         let made = match ready {
             Some(ready) => ready,
@@ -161,9 +174,6 @@ impl LogTail {
                 // recycled later.
                 self.spare.extend(self.ready.take());
                 let recycled = self.take_spare(wanted);
-                if recycled.is_none() {
-                    home.budget.check(share, self.bytes_on_disk() + wanted)?;
-                }
                 home.make(LogNumber(number()), recycled, capacity)?
             }
         };
@@ -177,6 +187,8 @@ impl LogTail {
         self.capacity = made.bytes - HEADER_LEN;
         self.live.push(made);
         self.wants_ready = true;
+        self.is_for_deletes =
+            share == LogShare::Deletes && home.budget.check(LogShare::Writes, self.bytes_on_disk()).is_err();
         Ok(())
     }
 

@@ -15,6 +15,7 @@
 //! - After a failed write or sync of the log nothing is written to it again (O10): the store is poisoned.
 
 pub(crate) mod apply;
+pub(crate) mod budget;
 pub(crate) mod lane;
 pub(crate) mod log;
 pub(crate) mod operations;

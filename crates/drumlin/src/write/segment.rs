@@ -22,9 +22,9 @@
 //! 3. After power loss a segment without a durable start is missing, or its file has no valid header with its own
 //!    number. It held no record that was reported as durable.
 
+use super::budget::DiskBudget;
 use crate::base::dir_lock::{DirLock, check_file};
 use crate::base::error::{Error, ErrorKind, Result};
-use crate::version::Obsolete;
 use drumlin_env::sync::{Arc, Mutex, atomic};
 use drumlin_env::{DirEntry, Env, File, FileKind};
 use drumlin_format::log::SEGMENT_HEADER_LEN;
@@ -120,62 +120,8 @@ pub(crate) struct LogHome {
     unnamed: Mutex<Option<Error>>,
 }
 
-/// Limit on the disk space that the log and the tables may use together.
-#[derive(Default)]
-pub(crate) struct DiskBudget {
-    /// Limit in bytes; 0 for no limit.
-    pub(crate) limit: atomic::AtomicU64,
-    /// Counts the bytes of all tables.
-    pub(crate) tables: Arc<Obsolete>,
-}
-
-/// Part of the disk budget that a log segment may use.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum LogShare {
-    /// What tables and compactions leave. A log that took the disk space of compactions would keep a full store full.
-    Writes,
-    /// For commits that only delete: also three quarters of the part left to compactions. The rest is for their flush.
-    Deletes,
-    /// All that tables leave. For the record of a close, and the first segment after an open.
-    Close,
-}
-
 /// Capacity of the first segment after an open, in bytes, if the disk budget has no space for a whole one.
 const LEAST_FIRST: u64 = 64 << 10;
-/// Fraction of the budget that flushes and the log leave to compactions, as a divisor.
-const MERGE_SHARE: u64 = 8;
-/// Largest part of the budget that they leave, in bytes: what two pieces of 64 MiB need, with a margin.
-const MERGE_MOST: u64 = 160 << 20;
-
-/// Returns the part of `budget` that flushes and the log leave to compactions.
-pub(crate) fn left_to_merges(budget: u64) -> u64 {
-    (budget / MERGE_SHARE).min(MERGE_MOST)
-}
-
-impl DiskBudget {
-    pub(crate) fn new(limit: u64, tables: Arc<Obsolete>) -> DiskBudget {
-        DiskBudget { limit: atomic::AtomicU64::new(limit), tables }
-    }
-
-    /// Returns an error if the budget does not allow `log` bytes of log segments in `share`.
-    pub(super) fn check(&self, share: LogShare, log: u64) -> Result<()> {
-        let limit = self.limit.load(atomic::Ordering::Relaxed);
-        let tables = self.tables.bytes_on_disk();
-        let kept = match share {
-            LogShare::Writes => left_to_merges(limit),
-            LogShare::Deletes => left_to_merges(limit) / 4,
-            LogShare::Close => 0,
-        };
-        if limit == 0 || tables.saturating_add(log).saturating_add(kept) <= limit {
-            return Ok(());
-        }
-        let what = format!(
-            "disk_budget is {limit} bytes: tables use {tables}, the log would need {log}, and {kept} are reserved for \
-             compactions"
-        );
-        Err(Error::new(ErrorKind::NoSpace, what))
-    }
-}
 
 impl LogHome {
     pub(crate) fn new(
@@ -200,9 +146,9 @@ impl LogHome {
     /// Returns the capacity of the first segment after an open, in bytes, given that `held` bytes of tables and log are
     /// on disk. A store whose disk budget is used up must still open.
     pub(crate) fn first_capacity(&self, held: u64) -> u64 {
-        match self.budget.check(LogShare::Close, held + HEADER_LEN + self.segment_bytes) {
-            Ok(()) => self.segment_bytes,
-            Err(_) => self.segment_bytes.min(LEAST_FIRST),
+        match self.budget.opened(held + HEADER_LEN + self.segment_bytes) {
+            true => self.segment_bytes,
+            false => self.segment_bytes.min(LEAST_FIRST),
         }
     }
 
