@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Runs one lane: tests that are too long, or too unusual, for `cargo test`. Compares their figure lines with
-# ci/floors.toml. A lane fails when a run fails, when a figure misses its floor, or when a line is absent.
+# ci/floors.toml. A lane fails when a run fails, when a figure misses its floor, or when a line is absent. It goes on
+# after a failed run, so one lane shows all failures.
 #
 #     bash ci/lane.sh merge|nightly
 #
@@ -26,7 +27,9 @@ target=${CARGO_TARGET_DIR:-target}
 
 RUSTFLAGS="--cfg sim" cargo build --quiet --profile sim --target-dir "$target/cfgsim" --package drumlin-torture
 torture=$target/cfgsim/sim/drumlin-torture
-run() { "$torture" "$@" --seed "$seed" | tee -a "$log"; }
+failed=()
+keep() { tee -a "$log"; }
+run() { "$torture" "$@" --seed "$seed" | keep || failed+=("$1"); }
 
 # Before anything runs beside it: peaks of memory depend on how far flushes fall behind.
 run bounds --cases $times
@@ -42,7 +45,7 @@ run tapes
 while read -r kind number rest; do
     case $kind in '' | '#'*) continue ;; esac
     # shellcheck disable=SC2086
-    "$torture" "$kind" --seed "$number" --cases 1 $rest
+    "$torture" "$kind" --seed "$number" --cases 1 $rest </dev/null || failed+=("$kind --seed $number")
 done <ci/seeds.txt
 run model --cases $((1500 * times))
 run crash --cases $((400 * times))
@@ -59,19 +62,23 @@ run threads --cases $((20 * times))
 run admin --cases $((200 * times))
 run fuzz --cases $((50000 * times))
 # The floor of this run gives the number of seeded bugs to find. The run itself fails unless it finds all of them.
-{ "$torture" bank || true; } | tee -a "$log"
+{ "$torture" bank || true; } | keep
 
-SCHEDULES=$schedules SEED=$seed bash ci/models.sh | tee -a "$log"
+SCHEDULES=$schedules SEED=$seed bash ci/models.sh | keep || failed+=(models)
 
 cargo build --quiet --package drumlin-cli
 for durability in buffered sync; do
     python3 scripts/kill_test.py --drumlin "$target/debug/drumlin" --kills "$kills" --durability "$durability" \
-        --set memtable_bytes=256KiB --seed "$seed" | tee -a "$log"
+        --set memtable_bytes=256KiB --seed "$seed" | keep || failed+=("kill-$durability")
 done
 
 if [ "$lane" = nightly ]; then
     wait "$searching"
-    tee -a "$log" < "$search"
+    keep < "$search"
 fi
 
-cargo xtask floors "$log" --lane "$lane"
+cargo xtask floors "$log" --lane "$lane" || failed+=(floors)
+if [ ${#failed[@]} -gt 0 ]; then
+    printf 'failed: %s\n' "${failed[@]}" >&2
+    exit 1
+fi

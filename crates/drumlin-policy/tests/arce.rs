@@ -226,28 +226,6 @@ fn random_trees_keep_every_rule() {
     );
 }
 
-/// Counts continue from the saved state, so a count at its maximum would overflow at the next flush.
-#[test]
-fn a_number_of_the_state_may_be_huge() {
-    let (mut first, mut policy) = (world(1), by_name("arce").unwrap());
-    first.flush(&mut *policy, 0, KEYS);
-    settle(&mut first, &mut *policy, 100);
-    let blob = policy.save();
-    for at in (1..blob.len() - 7).step_by(8) {
-        let mut bytes = blob.clone();
-        bytes[at..at + 8].copy_from_slice(&1e300f64.to_le_bytes());
-        let mut policy = by_name("arce").unwrap();
-        if policy.restore(&bytes).is_ok() {
-            let mut world = world(1);
-            for _ in 0..3 {
-                world.flush(&mut *policy, 0, KEYS);
-                world.now += 400_000_000;
-                world.decide(&mut *policy, 0);
-            }
-        }
-    }
-}
-
 #[test]
 fn damaged_state_is_refused_or_comes_into_bounds() {
     let (mut first, mut policy) = (world(1), by_name("arce").unwrap());

@@ -377,7 +377,8 @@ impl CompactionPolicy for Arce {
         (next.now, next.flushes, next.flushed) = (now as u64, flushes as u64, flushed);
         next.thinking = if trigger < 0.0 { None } else { Trigger::ALL.get(trigger as usize).copied() };
         let pin = (is_pinned == 1.0).then_some(Pin { horizon, calm, passes, balance: rho });
-        next.options = (max_runs > 0.0).then_some((max_runs as u32, pin));
+        let max_runs = max_runs as u32;
+        next.options = (max_runs > 0).then_some((max_runs, pin));
         *self = next;
         Ok(())
     }
