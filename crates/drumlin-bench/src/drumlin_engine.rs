@@ -68,7 +68,7 @@ fn settings(config: &EngineConfig) -> Settings {
     let mut store = vec![
         ("memory_budget".to_owned(), config.memory_bytes.to_string()),
         ("durability".to_owned(), promise(config.durability).name().to_owned()),
-        ("workers".to_owned(), config.merges.to_string()),
+        ("compaction_slots".to_owned(), config.merges.to_string()),
         ("table_reads".to_owned(), reads.to_owned()),
     ];
     let mut keyspace = vec![

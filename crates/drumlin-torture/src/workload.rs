@@ -110,7 +110,7 @@ impl Workload {
         let store = vec![
             pair("memory_budget", "8MiB"),
             pair("log_segment_bytes", "64KiB"),
-            pair("workers", one_of(&mut random, &["1", "2", "3"])),
+            pair("compaction_slots", one_of(&mut random, &["1", "2", "3"])),
         ];
         let unlogged = taste.unlogged && random.chance(1, 3);
         let keyspaces = ["a", "b", "c"]

@@ -7,7 +7,8 @@ use std::path::Path;
 
 fn open(mem: &MemEnv) -> Db {
     let builder = Db::builder(Path::new("/store")).env(mem.env());
-    let builder = builder.set("memory_budget", "8MiB").and_then(|b| b.set("workers", "2")).expect("options");
+    let builder =
+        builder.set("memory_budget", "8MiB").and_then(|b| b.set("compaction_slots", "2")).expect("options");
     builder.open().expect("open")
 }
 

@@ -352,7 +352,7 @@ fn what_was_open_keeps_its_view_of_a_dropped_keyspace() {
 fn an_open_that_cannot_start_its_threads_lets_go_of_the_directory() {
     for threads in 0..8 {
         let mem = MemEnv::threaded(5);
-        let open = || Db::builder("/s").env(mem.env()).set("workers", "2").and_then(|b| b.open());
+        let open = || Db::builder("/s").env(mem.env()).set("compaction_slots", "2").and_then(|b| b.open());
         open().expect("open").keyspace("k").expect("keyspace").put("a", "1").expect("put");
         mem.limit_threads(threads);
         if let Err(error) = open() {

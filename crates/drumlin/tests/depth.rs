@@ -29,7 +29,10 @@ fn deepest(level: &LevelShape) -> u64 {
 fn course(policy: &str, workers: u32, most: impl Fn(&LevelShape) -> u64) -> (u64, Vec<String>, u64) {
     let mem = MemEnv::new(3);
     mem.pace(BLOCK, BLOCK);
-    let builder = Db::builder("/store").env(mem.env()).set("workers", &workers.to_string()).expect("workers");
+    let builder = Db::builder("/store")
+        .env(mem.env())
+        .set("compaction_slots", &workers.to_string())
+        .expect("compaction_slots");
     let db = builder.open().expect("the store opens");
     let options = [
         ("memtable_bytes", "16KiB"),

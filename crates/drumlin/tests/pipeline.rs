@@ -12,7 +12,7 @@ type Entries = Vec<(Vec<u8>, Vec<u8>)>;
 /// Runs a store whose compactions often conflict: small files, and compactions of many steps.
 fn busy(mode: &str, workers: u32, policy: &str, seed: u64) -> (Vec<String>, Entries) {
     let mem = MemEnv::new(seed);
-    let builder = Db::builder("/store").env(mem.env()).set("workers", &workers.to_string());
+    let builder = Db::builder("/store").env(mem.env()).set("compaction_slots", &workers.to_string());
     let builder = builder.and_then(|b| b.set("pipeline", mode)).expect("options");
     let db = builder.open().expect("the store opens");
     let options = [("memtable_bytes", "8KiB"), ("file_bytes", "4KiB"), ("compaction", policy)];

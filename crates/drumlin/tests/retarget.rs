@@ -70,7 +70,8 @@ impl EventListener for Wrong {
 
 /// Opens a store whose plans often conflict.
 fn open(mem: &MemEnv, policy: &str, wrong: &Wrong) -> (Db, Keyspace) {
-    let builder = Db::builder("/store").env(mem.env()).set("workers", "4").expect("workers");
+    let builder =
+        Db::builder("/store").env(mem.env()).set("compaction_slots", "4").expect("compaction_slots");
     let builder = builder.listener(Arc::new(wrong.clone()));
     let db = builder.open().expect("the store opens");
     let options = [("memtable_bytes", "8KiB"), ("file_bytes", "4KiB"), ("compaction", policy)];

@@ -257,6 +257,32 @@ fn tables_that_cannot_be_removed_count_until_they_are() {
     assert_eq!(mem.order_violations(), Vec::<String>::new());
 }
 
+/// An unfinished table that cannot be removed is removed later, like an obsolete one.
+#[test]
+fn unfinished_tables_that_cannot_be_removed_are_removed_later() {
+    let mem = MemEnv::new(66);
+    let (db, keys) = open(&mem, "64MiB");
+    (0..1000).for_each(|n| _ = put(&keys, n).expect("put"));
+    let fails = |op, errno| Fault {
+        op: Some(op),
+        kind: Some(FileKind::Table),
+        when: When::From(0),
+        effect: Effect::Fail(errno),
+    };
+    mem.inject(fails(Op::Write, 28));
+    mem.inject(fails(Op::Unlink, 5));
+    assert_eq!(db.flush().expect_err("no table can be written").kind(), ErrorKind::NoSpace);
+    assert!(left_over(&mem, &db) > 0);
+    mem.clear_faults();
+    for _ in 0..100 {
+        mem.advance(1_000_000);
+        let _ = db.step_background(1000).expect("steps");
+    }
+    assert_eq!(left_over(&mem, &db), 0);
+    db.flush().expect("flush");
+    assert_eq!(keys.iter().count(), 1000);
+}
+
 /// Ways to free a store of `live` keys that has used up its disk budget.
 const WAYS: [&str; 4] = ["delete the range", "delete each key", "flush", "write"];
 

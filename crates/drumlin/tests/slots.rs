@@ -42,7 +42,7 @@ fn course_with(workers: &str, memory: &str, puts: u32, adaptation: &[(u32, &str)
     let mem = MemEnv::new(1);
     mem.pace(BLOCK, BLOCK);
     let heard = Heard::default();
-    let options = [("workers", workers), ("memory_budget", memory)];
+    let options = [("compaction_slots", workers), ("memory_budget", memory)];
     let builder = Db::builder("/store").env(mem.env()).listener(Arc::new(heard.clone()));
     let builder = options.iter().try_fold(builder, |b, (name, value)| b.set(name, value)).expect("options");
     let env = mem.env();

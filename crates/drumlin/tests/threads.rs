@@ -15,7 +15,7 @@ fn writers_readers_and_swaps() {
     let db = Db::builder(dir.path())
         .set("memory_budget", "8MiB")
         .and_then(|b| b.set("log_segment_bytes", "64KiB"))
-        .and_then(|b| b.set("workers", "2"))
+        .and_then(|b| b.set("compaction_slots", "2"))
         .and_then(|b| b.open())
         .expect("open");
     let small: &[(&str, &str)] = &[("memtable_bytes", "32KiB"), ("file_bytes", "32KiB")];

@@ -162,7 +162,7 @@ fn open(mem: &MemEnv, policy: &str, mode: &str, setup: &Setup) -> drumlin::Resul
     for (name, value) in [
         ("memory_budget", memory.to_string()),
         ("durability", "none".to_owned()),
-        ("workers", setup.settings.slots.to_string()),
+        ("compaction_slots", setup.settings.slots.to_string()),
         ("pipeline", mode.to_owned()),
     ] {
         builder = builder.set(name, &value)?;

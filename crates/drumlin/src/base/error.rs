@@ -123,45 +123,28 @@ impl Error {
 
     /// Returns the same error with another kind. It keeps the text, the file and the cause.
     pub(crate) fn with_kind(&self, kind: ErrorKind) -> Error {
-        let inner = &self.0;
-        Error(Arc::new(Inner {
-            kind,
-            what: match &inner.source {
-                Some(source) => format!("{}: {source}", inner.what),
-                None => inner.what.clone(),
-            },
-            path: inner.path.clone(),
-            offset: inner.offset,
-            key: inner.key.clone(),
-            source: None,
-        }))
+        Error(Arc::new(Inner { kind, ..self.copied() }))
     }
 
     /// Returns the same error with `what` before its text.
     pub(crate) fn with_context(&self, what: &str) -> Error {
-        let inner = &self.0;
-        let source = inner.source.as_ref().map(|source| format!(": {source}")).unwrap_or_default();
-        Error(Arc::new(Inner {
-            kind: inner.kind,
-            what: format!("{what}: {}{source}", inner.what),
-            path: inner.path.clone(),
-            offset: inner.offset,
-            key: inner.key.clone(),
-            source: None,
-        }))
+        let copied = self.copied();
+        Error(Arc::new(Inner { what: format!("{what}: {}", copied.what), ..copied }))
     }
 
     /// Returns the same error, marked as one that affects only the versions of `key`.
     pub(crate) fn with_key(&self, key: &[u8]) -> Error {
-        let inner = &self.0;
-        Error(Arc::new(Inner {
-            kind: inner.kind,
-            what: inner.what.clone(),
-            path: inner.path.clone(),
-            offset: inner.offset,
-            key: Some(key.into()),
-            source: None,
-        }))
+        Error(Arc::new(Inner { key: Some(key.into()), ..self.copied() }))
+    }
+
+    /// Copies the error. The text of an [`io::Error`], which cannot be copied, joins the error's text.
+    fn copied(&self) -> Inner {
+        let Inner { kind, what, path, offset, key, source } = &*self.0;
+        let what = match source {
+            Some(source) => format!("{what}: {source}"),
+            None => what.clone(),
+        };
+        Inner { kind: *kind, what, path: path.clone(), offset: *offset, key: key.clone(), source: None }
     }
 
     /// Returns the error category.

@@ -37,7 +37,8 @@ pub enum Event {
         /// Name of the policy that panicked.
         policy: String,
     },
-    /// The number of compaction slots has changed. The store tunes it by measurement when the option `workers` is 0.
+    /// The number of compaction slots has changed. The store tunes it by measurement when the option
+    /// `compaction_slots` is 0.
     SlotsChanged {
         /// Number of slots before the change.
         before: usize,

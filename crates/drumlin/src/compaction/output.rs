@@ -31,7 +31,7 @@ pub(crate) struct OutputSpec {
 pub(crate) struct Outputs {
     files: Arc<Files>,
     spec: OutputSpec,
-    open: Option<OpenTable>,
+    open: Option<UnfinishedTable>,
     /// Number of the next table.
     next: Option<TableId>,
     /// Range tombstones that are not in a table yet, sorted by start.
@@ -40,11 +40,30 @@ pub(crate) struct Outputs {
     installed: bool,
 }
 
-struct OpenTable {
+struct UnfinishedTable {
     id: TableId,
     writer: TableWriter,
     points: Option<(Key, Vec<u8>)>,
-    bounds: Option<KeyRange>,
+}
+
+impl UnfinishedTable {
+    /// Finishes the table with these range tombstones. Returns its bounds.
+    fn finish(
+        &mut self,
+        tombstones: Vec<RangeTombstone>,
+        filter_bits: f64,
+    ) -> Result<(KeyRange, TableSummary)> {
+        let mut bounds = self.points.as_ref().map(|(first, last)| KeyRange::inclusive(first, last));
+        for RangeTombstone { range, seq } in tombstones {
+            self.writer.add_range_tombstone(range.clone(), seq)?;
+            bounds = Some(match bounds {
+                Some(bounds) => bounds.hull(&range),
+                None => range,
+            });
+        }
+        let summary = self.writer.finish(filter_bits)?;
+        Ok((bounds.unwrap_or_else(KeyRange::all), summary))
+    }
 }
 
 impl Outputs {
@@ -65,7 +84,7 @@ impl Outputs {
     /// Returns whether the next call of [`add`](Outputs::add) or [`finish`](Outputs::finish) has a table to write to,
     /// or the number of a new one.
     pub(crate) fn has_table(&self) -> bool {
-        let is_open = |open: &OpenTable| open.writer.size() < self.spec.file_bytes;
+        let is_open = |open: &UnfinishedTable| open.writer.size() < self.spec.file_bytes;
         self.next.is_some() || self.open.as_ref().is_some_and(is_open)
     }
 
@@ -123,32 +142,37 @@ impl Outputs {
         self.installed = true;
     }
 
-    fn start(&mut self) -> Result<OpenTable> {
+    fn start(&mut self) -> Result<UnfinishedTable> {
         let missing = || Error::new(ErrorKind::Bug, "a table was started without a file number");
         let id = self.next.take().ok_or_else(missing)?;
         let path = self.files.table_path(id);
         let mut writer = TableWriter::create(&self.files.env, &path, id, self.spec.table)?;
         writer.set_owner(self.spec.owner.clone())?;
-        Ok(OpenTable { id, writer, points: None, bounds: None })
+        Ok(UnfinishedTable { id, writer, points: None })
     }
 
     /// Finishes the open table before `boundary`, with the range tombstones up to there.
     fn cut(&mut self, boundary: Option<&[u8]>) -> Result<()> {
         let Some(mut open) = self.open.take() else { return Ok(()) };
-        if let Some((first, last)) = &open.points {
-            open.bounds = Some(KeyRange::inclusive(first, last));
+        let tombstones = self.tombstones_before(boundary);
+        match open.finish(tombstones, self.spec.filter_bits) {
+            Ok((bounds, summary)) => {
+                self.done.push(Arc::new(self.file(open.id, bounds, &summary)));
+                Ok(())
+            }
+            Err(error) => {
+                self.abandon(open);
+                Err(error)
+            }
         }
-        for here in self.tombstones_before(boundary) {
-            open.writer.add_range_tombstone(here.range.clone(), here.seq)?;
-            open.bounds = Some(match open.bounds.take() {
-                Some(bounds) => bounds.hull(&here.range),
-                None => here.range,
-            });
+    }
+
+    /// Removes the file of a table that will not be finished. If that fails, maintenance tries again.
+    fn abandon(&self, open: UnfinishedTable) {
+        let len = open.writer.size();
+        if open.writer.abandon().is_err() {
+            TableHandle::new(open.id, len, self.files.obsolete.clone()).retire();
         }
-        let summary = open.writer.finish(self.spec.filter_bits)?;
-        let bounds = open.bounds.unwrap_or_else(KeyRange::all);
-        self.done.push(Arc::new(self.file(open.id, bounds, &summary)));
-        Ok(())
     }
 
     /// Takes the range tombstones before `boundary`. Tombstones that span it are split there.
@@ -202,6 +226,9 @@ fn split(tombstone: RangeTombstone, at: &[u8]) -> (RangeTombstone, RangeTombston
 
 impl Drop for Outputs {
     fn drop(&mut self) {
+        if let Some(open) = self.open.take() {
+            self.abandon(open);
+        }
         // During a panic, an edit that names the files may already be on disk. The next open decides about them.
         if self.installed || drumlin_env::is_unwinding() {
             return;

@@ -79,9 +79,9 @@ pub(crate) struct SlotChange {
 }
 
 impl Slots {
-    /// Creates `workers` slots. For 0 the number is found by measuring from time `now` in microseconds on, for a
+    /// Creates `count` slots. For 0 the number is found by measuring from time `now` in microseconds on, for a
     /// machine of `cores` cores and a store of `memory` bytes.
-    pub(crate) fn new(workers: usize, cores: usize, memory: u64, now: u64) -> Slots {
+    pub(crate) fn new(count: usize, cores: usize, memory: u64, now: u64) -> Slots {
         let free = cores.saturating_sub(1).max(1);
         let mut search = Search {
             tuner: Tuner::new(1),
@@ -95,12 +95,12 @@ impl Slots {
         let first = free.min(FIRST_MOST).min(search.most() as usize);
         search.tuner = Tuner::new(first as u32);
         Slots {
-            count: AtomicUsize::new(if workers == 0 { first } else { workers }),
-            ends: AtomicU64::new(if workers == 0 { now + INTERVAL } else { u64::MAX }),
+            count: AtomicUsize::new(if count == 0 { first } else { count }),
+            ends: AtomicU64::new(if count == 0 { now + INTERVAL } else { u64::MAX }),
             written: AtomicU64::new(0),
             busy_nanos: AtomicU64::new(0),
             core_nanos: AtomicU64::new(0),
-            search: (workers == 0).then(|| Mutex::new(search)),
+            search: (count == 0).then(|| Mutex::new(search)),
         }
     }
 

@@ -87,7 +87,10 @@ impl FlushLane {
         let before = merge.bytes_written();
         let progress = self.store.step_merge(merge)?;
         // A flush never waits for the rate limit. The bytes that it writes are charged to the compactions.
-        self.store.pace.background.pay(merge.bytes_written().saturating_sub(before), self.store.files.now());
+        self.store
+            .throttles
+            .background
+            .pay(merge.bytes_written().saturating_sub(before), self.store.files.now());
         if progress != Progress::Done {
             return Ok(Some(job));
         }

@@ -128,13 +128,13 @@ fn rooms(tree: &Tree, edit: &KeyspaceEdit, level: u8, bounds: &[&KeyRange]) -> V
 }
 
 /// An edit, with the output files of its piece and the level that they go to.
-struct Outputs {
+struct InstallEdit {
     edit: KeyspaceEdit,
     files: Vec<Arc<FileMeta>>,
     level: u8,
 }
 
-impl Outputs {
+impl InstallEdit {
     fn tables(&self) -> Vec<TableId> {
         self.files.iter().map(|file| file.id()).collect()
     }
@@ -153,7 +153,13 @@ impl Outputs {
 }
 
 /// Adds the output files to the run of level `level` that the scheduler chooses.
-fn place(control: &mut Control, tree: &Tree, piece: &Piece, level: u8, outputs: &mut Outputs) -> Option<()> {
+fn place(
+    control: &mut Control,
+    tree: &Tree,
+    piece: &Piece,
+    level: u8,
+    outputs: &mut InstallEdit,
+) -> Option<()> {
     let Control { keyspaces, numbers, .. } = control;
     let ticket = keyspaces.iter_mut().find_map(|k| k.flight.ticket_mut(piece.id.ticket))?;
     let bounds: Vec<&KeyRange> = outputs.files.iter().map(|f| &f.bounds).collect();
@@ -288,7 +294,7 @@ impl Store {
         };
         let tree = keyspace.view().tree.clone();
         let mut outputs =
-            Outputs { edit: KeyspaceEdit::default(), files: finished.result.files().to_vec(), level };
+            InstallEdit { edit: KeyspaceEdit::default(), files: finished.result.files().to_vec(), level };
         remove_inputs(self, &tree, piece, &finished.counts, &mut outputs.edit)?;
         if place(control, &tree, piece, level, &mut outputs).is_none() {
             return Ok(());
@@ -331,7 +337,7 @@ impl Store {
         piece: &Piece,
     ) -> Result<()> {
         let tree = keyspace.view().tree.clone();
-        let mut outputs = Outputs { edit: KeyspaceEdit::default(), files: Vec::new(), level: piece.out };
+        let mut outputs = InstallEdit { edit: KeyspaceEdit::default(), files: Vec::new(), level: piece.out };
         for span in &piece.inputs {
             for (_, _, file) in tree.refs(span.table).filter(|(_, _, f)| f.bounds.overlaps(&span.range)) {
                 if !span.range.covers(&file.bounds) {
@@ -402,7 +408,7 @@ mod tests {
 
     /// A store whose compaction slots often block each other.
     fn busy(mem: &MemEnv) -> Db {
-        let builder = Db::builder("/s").env(mem.env()).set("workers", "4").expect("an option");
+        let builder = Db::builder("/s").env(mem.env()).set("compaction_slots", "4").expect("an option");
         builder.open().expect("open")
     }
 

@@ -97,7 +97,7 @@ impl MergeLane {
         let written = job.merge.bytes_written();
         let core = clock.core_nanos().saturating_sub(core);
         self.store.slots.worked(written.saturating_sub(job.written), took, core);
-        self.store.pace.background.pay(written.saturating_sub(job.written), ended / 1000);
+        self.store.throttles.background.pay(written.saturating_sub(job.written), ended / 1000);
         job.written = written;
         match step {
             Ok(Progress::More | Progress::NeedsTable) => Ok(Some(job)),
@@ -223,7 +223,7 @@ impl Lane for MergeLane {
 
     fn step(&self) -> Step {
         let now = self.store.files.now();
-        let debt = self.store.pace.background.pay(0, now);
+        let debt = self.store.throttles.background.pay(0, now);
         if debt > 0 {
             return Step::Until(now + debt);
         }

@@ -18,7 +18,7 @@ const EIO: i32 = 5;
 
 fn open(mem: &MemEnv) -> Result<Db> {
     let builder = Db::builder("/s").env(mem.env()).set("memory_budget", "8MiB")?;
-    builder.set("log_segment_bytes", "64KiB")?.set("workers", "1")?.open()
+    builder.set("log_segment_bytes", "64KiB")?.set("compaction_slots", "1")?.open()
 }
 
 fn keyspaces(db: &Db) -> Result<[Keyspace; 2]> {

@@ -44,7 +44,7 @@ impl Drop for Admitted<'_> {
 impl Store {
     /// Waits until `batch` may be written.
     pub(super) fn wait_admission(&self, batch: &Operations, sampled: bool) -> Result<Admitted<'_>> {
-        if sampled && self.pace.writers.rate() != OPEN {
+        if sampled && self.throttles.writers.rate() != OPEN {
             self.refresh_pace_if_free();
         }
         let bytes = batch.size() as u64 + ENTRY_OVERHEAD * batch.len() as u64;
@@ -75,21 +75,21 @@ impl Store {
                 || self.try_admit_memory(most, large, &mut admitted),
             )?;
         }
-        if self.pace.writers.rate() == SHUT {
+        if self.throttles.writers.rate() == SHUT {
             let patience = patience.get_or_insert_with(|| self.patience());
             waited +=
                 self.stall(StallReason::Runs, patience, "a writer waits for runs to be merged", || {
-                    self.pace.writers.rate() != SHUT
+                    self.throttles.writers.rate() != SHUT
                 })?;
         }
-        let rate = self.pace.writers.rate();
-        let micros = self.pace.writers.pay(bytes, self.files.now());
+        let rate = self.throttles.writers.rate();
+        let micros = self.throttles.writers.pay(bytes, self.files.now());
         if micros > 0 {
             let patience = patience.get_or_insert_with(|| self.patience());
             let mut slept = 0;
             let may_go = self.sleep(micros, rate, patience, &mut slept);
             self.count_stall(StallReason::Runs, slept);
-            may_go.inspect_err(|_| self.pace.writers.refund(bytes))?;
+            may_go.inspect_err(|_| self.throttles.writers.refund(bytes))?;
             waited += slept;
         }
         Ok((admitted, waited))
@@ -104,7 +104,7 @@ impl Store {
             self.files.env.clock().sleep_micros(slice);
             *slept += slice;
             left -= slice;
-            let now = self.pace.writers.rate();
+            let now = self.throttles.writers.rate();
             if left == 0 || now == OPEN {
                 break;
             }
@@ -264,7 +264,7 @@ mod tests {
         let db = builder.open().expect("open");
         let keys = db.keyspace("k").expect("keyspace");
         let store = keys.store.clone();
-        store.pace.writers.set_rate(1000);
+        store.throttles.writers.set_rate(1000);
         assert_eq!(store.admit(10_000, false).expect("nothing is owed").1, 0);
         let began = store.files.now();
         for _ in 0..3 {
@@ -277,7 +277,7 @@ mod tests {
         );
         let metrics = db.metrics();
         assert_eq!((metrics.stalls_runs, metrics.stall_micros_runs / 100_000), (3, 30));
-        store.pace.writers.set_rate(OPEN);
+        store.throttles.writers.set_rate(OPEN);
         assert_eq!(store.admit(10_000, false).expect("nobody is slowed any more").1, 0);
     }
 

@@ -29,7 +29,7 @@ impl Store {
         self.append_edit(&mut control, Edit { changes: vec![change] }, || {})?;
         let log = self.lane.state.lock().log.bytes_on_disk();
         self.lane.home.budget.set_limit(options.disk_budget, log);
-        self.pace.background.limit(options.background_rate);
+        self.throttles.background.limit(options.background_rate);
         self.options.store(Arc::new(options));
         drop(control);
         // Lanes may wait for a limit that this change has lifted.

@@ -39,7 +39,7 @@ settings! {
     durability: Durability = Durability::Buffered => names(Durability::NAMES).live();
 
     /// Number of compaction slots, the limit on subcompactions that run at the same time.
-    workers: u64 = 0 => count(1, 64).zero("tuned by measurement").expert();
+    compaction_slots: u64 = 0 => count(1, 64).zero("tuned by measurement").expert();
 
     /// Concurrency mode of compactions. `pipelined` runs any legal compaction at any time. `split` and `unsplit` are
     /// for comparisons: compactions of overlapping files exclude each other, and each is installed as a whole.
@@ -47,8 +47,8 @@ settings! {
     pipeline: Pipeline = Pipeline::Pipelined => names(Pipeline::NAMES).expert();
 
     /// Smallest size of a log segment. With a large `memory_budget` segments grow, so that the log has at most about
-    /// 64. Segments are preallocated and recycled. The live log may take three quarters of `memory_budget`, or four
-    /// segments if that is more.
+    /// 64. Segments are preallocated and recycled. The live log may take three quarters of `memory_budget`, at most
+    /// 64 GiB, or four segments if that is more.
     log_segment_bytes: u64 = 16 * MIB => bytes(64 * KIB, GIB).expert();
 
     /// How tables are read. `buffered` reads use the page cache of the operating system. `direct` reads bypass it where

@@ -9,6 +9,9 @@ const LOG_SEGMENTS_LEAST: u64 = 4;
 
 /// Maximum number of segments that the log keeps, since each has an open file.
 const LOG_SEGMENTS: u64 = 64;
+/// Maximum length of the live log, however large the memory budget: a segment is preallocated, and its size is one part
+/// in `LOG_SEGMENTS` of this.
+const LOG_MOST: u64 = 64 << 30;
 
 impl Options {
     /// Refuses a disk budget that the log alone would fill.
@@ -34,7 +37,7 @@ impl Options {
 
     /// Returns the bytes of live log at which the oldest memtables are sealed.
     pub(crate) fn log_most(&self) -> u64 {
-        (self.memtables_most() * 2).max(self.log_segment_bytes * 4)
+        (self.memtables_most() * 2).min(LOG_MOST).max(self.log_segment_bytes * 4)
     }
 
     /// Returns the size of a log segment. With a large memory budget, segments become larger.

@@ -174,12 +174,15 @@ fn errors_help() {
     assert_eq!(said, "there is no option memroy_budget; the nearest is memory_budget");
     let said = complaint(options.set("compaction", "1-leveling"));
     assert_eq!(said, "compaction is an option of a keyspace, not of the store");
-    assert_eq!(complaint(keyspace.get("workers")), "workers is an option of the store, not of a keyspace");
+    assert_eq!(
+        complaint(keyspace.get("compaction_slots")),
+        "compaction_slots is an option of the store, not of a keyspace"
+    );
     assert_eq!(complaint(keyspace.set("block_bytes", "4")), "block_bytes = 4: must be 512..=1MiB");
     let said = complaint(keyspace.set("compression_bottom", "brotli"));
     assert_eq!(said, "compression_bottom = brotli: must be same, none, lz4 or zstd");
     assert_eq!(complaint(keyspace.set("filter_bits", "NaN")), "filter_bits = NaN: must be auto or 0..=16");
-    let said = complaint(options.set("workers", &"9\n".repeat(5000)));
+    let said = complaint(options.set("compaction_slots", &"9\n".repeat(5000)));
     assert!(said.len() < 200 && !said.contains('\n'), "{said}");
     keyspace.filter_bits = Some(f64::NAN);
     assert_eq!(complaint(keyspace.validate()), "filter_bits = NaN: must be auto or 0..=16");
@@ -206,6 +209,12 @@ fn a_disk_budget_holds_the_segments_in_effect() {
     assert_eq!(options.segment_bytes(), 768 << 20, "segments grow with the memory");
     let error = options.check_together().expect_err("four segments are 3 GiB");
     assert_eq!(error.kind(), crate::base::error::ErrorKind::InvalidOption);
+    options.memory_budget = 1024 << 40;
+    assert_eq!(
+        (options.segment_bytes(), options.log_most()),
+        (1 << 30, 64 << 30),
+        "the log has its own bound"
+    );
 }
 
 #[test]

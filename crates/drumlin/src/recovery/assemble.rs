@@ -321,7 +321,7 @@ fn sizes(options: &Options, unfinished: bool) -> Sizes {
         jobs: (budget / 8) as usize,
         scan_readahead: (budget / 512) as usize,
         log: options.log_most(),
-        slots: options.workers as usize,
+        slots: options.compaction_slots as usize,
         // A repair writes whatever the damaged store held.
         max_batch: if unfinished { u64::MAX } else { budget / 4 },
         mode: match options.pipeline {

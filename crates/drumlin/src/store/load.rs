@@ -59,7 +59,7 @@ impl Store {
 
     /// Sets the writers' rate limit from the limits that the policies of all keyspaces asked for.
     pub(crate) fn refresh_pace(&self, control: &Control) {
-        self.pace.refresh(control, &self.costs, &self.slots, self.files.now());
+        self.throttles.refresh(control, &self.costs, &self.slots, self.files.now());
     }
 
     /// Updates the writers' rate limit, unless the control lock is taken.

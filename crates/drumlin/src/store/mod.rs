@@ -4,7 +4,7 @@
 //! Store ── files    directory, numbers, open tables        health  poisoned, closed, failing, disk full
 //!   ├── lane, publisher, log: the write path              keyspaces, snapshots: what readers see
 //!   ├── control: manifest, edits of trees, policies, plans slots, held: compactions that run or wait
-//!   └── pace, memory, costs, lookups, metrics: measurements, and the limits that follow from them
+//!   └── throttles, memory, costs, lookups, metrics: measurements, and the limits that follow from them
 //! ```
 //!
 //! Locks, outermost first: `control` (versions, manifest, plans), the commit lane, a keyspace's `update`. Readers take
@@ -15,8 +15,8 @@ mod health;
 mod load;
 mod log;
 pub(crate) mod memory;
-mod pace;
 mod plans;
+mod throttles;
 
 use crate::background::Background;
 use crate::base::decisions::DecisionFiles;
@@ -43,8 +43,8 @@ pub(crate) use edits::{TreeStep, snapshot};
 use health::Health;
 
 use memory::Shares;
-use pace::Pace;
 use std::collections::BTreeMap;
+use throttles::Throttles;
 
 /// Event listener and merge operators, given when the store is opened.
 #[derive(Clone, Default)]
@@ -96,7 +96,7 @@ pub(crate) struct Store {
     pub(crate) held: Mutex<BTreeMap<PieceId, Finished>>,
     pub(crate) background: Arc<Background>,
     pub(crate) slots: Slots,
-    pub(crate) pace: Pace,
+    pub(crate) throttles: Throttles,
     pub(crate) metrics: Counters,
     pub(crate) lookups: LookupCounts,
     pub(crate) lookup_epochs: Epochs,
@@ -146,7 +146,7 @@ impl Store {
             memory: Shares::new(parts.sizes.memtables, usual, parts.files.cache.clone()),
             files: Arc::new(parts.files),
             health: Health::new(parts.read_only),
-            pace: Pace::new(parts.options.background_rate),
+            throttles: Throttles::new(parts.options.background_rate),
             options: ArcSwap::from_pointee(parts.options),
             sizes: parts.sizes,
             components: parts.components,

@@ -128,7 +128,7 @@ impl TableWriter {
     }
 
     /// Builds the filter, writes the remaining blocks, syncs the data and closes the file.
-    pub(crate) fn finish(mut self, filter: impl Into<FilterSpec>) -> Result<TableSummary> {
+    pub(crate) fn finish(&mut self, filter: impl Into<FilterSpec>) -> Result<TableSummary> {
         let Some(builder) = self.builder.take() else {
             return Err(Error::new(ErrorKind::Bug, "table is already finished"));
         };
@@ -136,6 +136,19 @@ impl TableWriter {
         sink.finish().map_err(|e| Error::io(&self.path, "cannot finish table", e))?;
         self.finished = true;
         Ok(summary)
+    }
+
+    /// Closes and unlinks an unfinished table.
+    pub(crate) fn abandon(mut self) -> Result<()> {
+        self.unlink().map_err(|e| Error::io(&self.path, "cannot remove an unfinished table", e))
+    }
+
+    fn unlink(&mut self) -> io::Result<()> {
+        self.builder = None;
+        if std::mem::replace(&mut self.finished, true) {
+            return Ok(());
+        }
+        self.fs.unlink(&self.path, FileKind::Table)
     }
 
     fn error(&self, error: BuildError<io::Error>) -> Error {
@@ -154,12 +167,8 @@ impl TableWriter {
 
 impl Drop for TableWriter {
     fn drop(&mut self) {
-        // Closes the file before removing it.
-        self.builder = None;
-        if !self.finished {
-            // If this fails, recovery removes the file as an orphan.
-            let _ = self.fs.unlink(&self.path, FileKind::Table);
-        }
+        // If this fails, recovery removes the file as an orphan.
+        let _ = self.unlink();
     }
 }
 

@@ -70,7 +70,7 @@ fn questions_that_change_nothing_take_a_hundredth_of_a_core_unless_writers_are_s
 #[test]
 fn while_a_compaction_by_hand_runs_other_merges_are_planned() {
     let mem = MemEnv::new(8);
-    let builder = Db::builder("/s").env(mem.env()).set("workers", "2").expect("an option");
+    let builder = Db::builder("/s").env(mem.env()).set("compaction_slots", "2").expect("an option");
     let db = builder.open().expect("open");
     let options = [("memtable_bytes", "16KiB"), ("compaction", "tiering:2")];
     let keys = db.keyspace_with("k", &options).expect("a keyspace");

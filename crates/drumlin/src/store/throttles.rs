@@ -14,17 +14,17 @@ const SLOT_SPEED_GUESS: f64 = 150e6;
 const URGENT_SHARE: f64 = 0.95;
 
 /// The two write throttles.
-pub(crate) struct Pace {
+pub(crate) struct Throttles {
     /// Throttle for writers.
     pub(crate) writers: Gate,
     /// Throttle for the writes of flushes and compactions.
     pub(crate) background: Gate,
 }
 
-impl Pace {
+impl Throttles {
     /// Creates the throttles. Background writes may use `background_rate` bytes per second; 0 for no limit.
-    pub(super) fn new(background_rate: u64) -> Pace {
-        Pace { writers: Gate::new(), background: Gate::limited(background_rate) }
+    pub(super) fn new(background_rate: u64) -> Throttles {
+        Throttles { writers: Gate::new(), background: Gate::limited(background_rate) }
     }
 
     /// Sets the writers' throttle to the lowest rate that any keyspace's policy asks for.
