@@ -269,7 +269,7 @@ impl Engine for Open {
             decisions: Some(metrics.plans_admitted),
             decisions_rejected: Some(metrics.plans_refused),
             decide: Some((metrics.policy_nanos as f64 / 1e9, metrics.policy_longest_nanos as f64 / 1e3)),
-            asked: Some(metrics.policy_asked),
+            policy_calls: Some(metrics.policy_calls),
             search_s: Some(metrics.search_nanos as f64 / 1e9),
             runs_per_level: Some(runs),
             disk_bytes: self.memory.as_ref().map(MemEnv::used_space),

@@ -183,7 +183,7 @@ pub struct Counters {
     /// Total time of policy decisions in seconds, and the longest one since the open in microseconds.
     pub decide: Option<(f64, f64)>,
     /// Number of policy calls.
-    pub asked: Option<u64>,
+    pub policy_calls: Option<u64>,
     /// Total time of the policy's searches in seconds.
     pub search_s: Option<f64>,
     /// Gauge: runs per level, newest level first.

@@ -21,7 +21,7 @@ pub struct SearchBudget {
     /// Time that calm searches may use before the next urgent search; negative when they used more than that.
     owed: f64,
     /// Part of the credited time that policy calls may still be charged for.
-    questions: f64,
+    calls: f64,
 }
 
 /// Class of a search.
@@ -40,7 +40,7 @@ impl SearchBudget {
     /// Share of a core that searches and policy calls may use.
     pub const SHARE: f64 = 0.02;
     /// Fraction of the share that may be charged for policy calls.
-    pub const QUESTIONS: f64 = 0.5;
+    pub const CALLS: f64 = 0.5;
     /// Upper bound on accumulated time, in nanoseconds.
     pub const SAVED: f64 = 400e6;
     /// Part of the accumulated time that is reserved for urgent searches, in nanoseconds.
@@ -48,21 +48,21 @@ impl SearchBudget {
 
     /// Returns a full account at time `now`, in nanoseconds.
     pub fn new(now: f64) -> SearchBudget {
-        SearchBudget { left: SearchBudget::SAVED, at: now, owed: 0.0, questions: 0.0 }
+        SearchBudget { left: SearchBudget::SAVED, at: now, owed: 0.0, calls: 0.0 }
     }
 
     /// Credits the time up to `now`. A clock that goes back earns nothing.
     pub fn pass(&mut self, now: f64) {
         let gained = (now - self.at).max(0.0) * SearchBudget::SHARE;
         self.left = (self.left + gained).min(SearchBudget::SAVED);
-        self.questions = (self.questions + gained * SearchBudget::QUESTIONS).min(SearchBudget::RESERVE);
+        self.calls = (self.calls + gained * SearchBudget::CALLS).min(SearchBudget::RESERVE);
         self.at = now;
     }
 
     /// Charges `nanos` nanoseconds of policy calls.
-    pub fn asked(&mut self, nanos: f64) {
-        let counted = nanos.min(self.questions);
-        self.questions -= counted;
+    pub fn policy_used(&mut self, nanos: f64) {
+        let counted = nanos.min(self.calls);
+        self.calls -= counted;
         self.left -= counted;
     }
 
@@ -129,16 +129,16 @@ mod tests {
     }
 
     #[test]
-    fn questions_take_from_searches_half_of_what_there_is() {
+    fn calls_take_from_searches_half_of_what_there_is() {
         let mut budget = SearchBudget::new(0.0);
-        budget.asked(1e9);
+        budget.policy_used(1e9);
         assert_eq!(budget, SearchBudget::new(0.0), "nothing was gained yet");
         // A calm search may use the 200 ms above the reserve; after that both demand more than the budget earns.
         budget.spend(Kind::Calm, false, 200e6);
         let mut searched: f64 = 0.0;
         for tick in 1..=1000 {
             budget.pass(f64::from(tick) * 1e6);
-            budget.asked(1e6);
+            budget.policy_used(1e6);
             while budget.affords(Kind::Calm) {
                 budget.spend(Kind::Calm, false, 1e3);
                 searched += 1e3;
@@ -147,7 +147,7 @@ mod tests {
         assert!((searched - 10e6).abs() <= 1e3, "{searched} of 20 ms");
         // Searches get the time that policy calls leave unused.
         budget.pass(2000e6);
-        budget.asked(1e6);
+        budget.policy_used(1e6);
         assert_eq!(budget.wait(Kind::Calm, 19e6), 0.0);
         assert!(budget.wait(Kind::Calm, 19.1e6) > 0.0);
     }

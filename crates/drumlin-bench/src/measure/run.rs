@@ -350,8 +350,8 @@ impl Summary<'_> {
     }
 
     fn decide_us(&self) -> Option<f64> {
-        let asked = self.grown(|c| c.asked).filter(|asked| *asked > 0)?;
-        Some(self.seconds_grown(|c| c.decide.map(|(seconds, _)| seconds))? * 1e6 / asked as f64)
+        let calls = self.grown(|c| c.policy_calls).filter(|calls| *calls > 0)?;
+        Some(self.seconds_grown(|c| c.decide.map(|(seconds, _)| seconds))? * 1e6 / calls as f64)
     }
 
     fn seconds_grown(&self, of: impl Fn(&Counters) -> Option<f64>) -> Option<f64> {
@@ -402,7 +402,7 @@ impl Summary<'_> {
             merges: self.merges(process_cpu.saturating_sub(sum(|d| d.cpu))),
             values: ValueFiles::default(),
             decisions: Decisions {
-                asked: self.grown(|c| c.asked),
+                policy_calls: self.grown(|c| c.policy_calls),
                 decide_us_mean: self.decide_us(),
                 decide_us_max: self.after.counters.decide.map(|(_, longest)| longest),
                 decide_s: self.seconds_grown(|c| c.decide.map(|(seconds, _)| seconds)),

@@ -270,7 +270,7 @@ pub struct Decisions {
     /// Number of rejected decisions.
     pub rejected: Option<u64>,
     /// Number of policy calls.
-    pub asked: Option<u64>,
+    pub policy_calls: Option<u64>,
     /// Mean time of a policy call in microseconds, including admission of its plans.
     pub decide_us_mean: Option<f64>,
     /// Longest policy call since the open of the engine, in microseconds.

@@ -17,19 +17,19 @@
 //!
 //! `keyspace`, `what` and `reason` are UTF-8. `what` and `reason` are text for people and contain no user data.
 //!
-//! A *question* (`question`) records a policy call: the complete input of the policy and its decision. The call can be
+//! A recorded *policy call* (`policy_call`) holds the complete input of the policy and its decision. The call can be
 //! repeated from it and the decisions compared. It contains the bounds of files, as the manifest does. Its layout
 //! follows the input types of policies and changes more often than the rest. A build reads entries of every older
-//! version, but questions of its own [`VERSION`] only. Versions differ only in the layout of questions: it grew several
-//! times within version 1, and version 3 adds the levels that have enough ready compactions.
+//! version, but policy calls of its own [`VERSION`] only. Versions differ only in the layout of policy calls: it grew
+//! several times within version 1, and version 3 adds the levels that have enough ready compactions.
 //!
 //! The log is advisory: nothing depends on it. It is never synced. Reading ends silently at the first place without a
 //! valid entry, whatever follows. Corruption can shorten the log. It cannot alter an entry or prevent a store from
 //! opening.
 
-mod question;
+mod policy_call;
 
-pub use question::{Answer, Picture, Question};
+pub use policy_call::{DecisionCopy, InputCopy, PolicyCall};
 
 use crate::bytes::{Reader, put_slice, put_u64};
 use crate::error::{Corruption, DecodeError, EncodeError};
@@ -40,7 +40,7 @@ use alloc::vec::Vec;
 
 /// Length of the header block.
 const HEADER_LEN: usize = 32;
-/// Version of the log that this build writes, and the only one whose questions it decodes.
+/// Version of the log that this build writes, and the only one whose policy calls it decodes.
 pub const VERSION: u32 = 3;
 /// Maximum length of an entry's payload. Longer entries are not logged.
 pub const MAX_ENTRY_LEN: usize = 256 << 10;
@@ -65,8 +65,8 @@ pub struct Entry {
     pub what: String,
     /// Reason, with the numbers behind it.
     pub reason: String,
-    /// The encoded [`Question`] that led to the decision; empty when there was none.
-    pub question: Vec<u8>,
+    /// The encoded [`PolicyCall`] that led to the decision; empty when there was none.
+    pub policy_call: Vec<u8>,
 }
 
 /// Encodes a decision log entry by entry. It does no I/O.
@@ -99,7 +99,7 @@ impl DecisionWriter {
         for text in [&entry.keyspace, &entry.what, &entry.reason] {
             put_slice(&mut payload, text.as_bytes());
         }
-        payload.extend_from_slice(&entry.question);
+        payload.extend_from_slice(&entry.policy_call);
         if payload.len() > MAX_ENTRY_LEN {
             return Err(EncodeError { what: "decision log entry exceeds the maximum length" });
         }
@@ -115,7 +115,7 @@ impl DecisionWriter {
 /// Contents of a decision log file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Log {
-    /// Version that wrote the file, at most [`VERSION`]. Questions of another version must not be decoded.
+    /// Version that wrote the file, at most [`VERSION`]. Policy calls of another version must not be decoded.
     pub version: u32,
     /// Entries, oldest first.
     pub entries: Vec<Entry>,
@@ -149,7 +149,7 @@ fn entry(micros: u64, payload: &[u8]) -> Option<Entry> {
         core::str::from_utf8(bytes).ok().map(String::from)
     };
     let (keyspace, what, reason) = (text()?, text()?, text()?);
-    Some(Entry { micros, keyspace, what, reason, question: reader.take_rest().to_vec() })
+    Some(Entry { micros, keyspace, what, reason, policy_call: reader.take_rest().to_vec() })
 }
 
 #[cfg(test)]
@@ -165,7 +165,7 @@ mod tests {
             keyspace: format!("k{}", n % 3),
             what: format!("ticket {n}"),
             reason: "runs 9 > 8".to_string(),
-            question: vec![n as u8; n as usize % 5],
+            policy_call: vec![n as u8; n as usize % 5],
         };
         (0..count).map(of).collect()
     }
@@ -226,7 +226,7 @@ mod tests {
     #[test]
     fn an_entry_over_the_limit_is_refused() {
         let (mut writer, _) = DecisionWriter::create(7);
-        let large = Entry { question: vec![0; MAX_ENTRY_LEN], ..entries(1).remove(0) };
+        let large = Entry { policy_call: vec![0; MAX_ENTRY_LEN], ..entries(1).remove(0) };
         assert!(writer.append(&large).is_err());
         assert_eq!(writer.offset(), HEADER_LEN as u64);
     }

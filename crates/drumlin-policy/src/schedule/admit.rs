@@ -11,7 +11,7 @@
 //! and a plan beside a busy neighbour is refused.
 
 use super::cut::{self, Cut, Part};
-use super::fold::Question;
+use super::fold::FoldInputs;
 use super::limits::Mode;
 use super::numbers::Numbers;
 use super::overlaps::Overlaps;
@@ -285,11 +285,16 @@ impl Flight {
             return Vec::new();
         };
         let weights = Weights::of(view, scene.design);
-        let question =
-            Question { view, weights: &weights, flight: self, settings: scene.settings, costs: &scene.costs };
+        let fold = FoldInputs {
+            view,
+            weights: &weights,
+            flight: self,
+            settings: scene.settings,
+            costs: &scene.costs,
+        };
         let taken: u64 = inputs.iter().map(|part| part.file.bytes).sum();
         let mut folds = Vec::new();
-        if !plan.may_fold.is_empty() && question.expects(plan.out, &hull, taken) {
+        if !plan.may_fold.is_empty() && fold.expects(plan.out, &hull, taken) {
             folds = parts(&legal::spans(projected, &plan.may_fold));
             let met = Overlaps::of(inputs.iter().map(|input| &input.span.range));
             folds.retain(|fold| met.any(&fold.span.range));

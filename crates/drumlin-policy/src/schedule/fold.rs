@@ -109,7 +109,7 @@ pub fn rewritten(bytes: f64, k: f64, batch: f64) -> f64 {
 }
 
 /// Inputs of the fold decision for a piece.
-pub struct Question<'a> {
+pub struct FoldInputs<'a> {
     /// Tree with its plans under way.
     pub view: &'a TreeView,
     /// Weights of that tree.
@@ -137,9 +137,9 @@ fn is_over(level: &LevelWeight) -> bool {
 
 const NOTHING: Fold = Fold::Take(Vec::new(), 0);
 
-impl Question<'_> {
+impl FoldInputs<'_> {
     /// Returns the fold decision for a piece of `ticket` at this time.
-    pub fn ask(&self, ticket: &TicketState, piece: &Piece, has_waits: bool) -> Fold {
+    pub fn choose(&self, ticket: &TicketState, piece: &Piece, has_waits: bool) -> Fold {
         let Some(range) = piece.hull() else { return NOTHING };
         let may_fold = !ticket.plan.may_fold.is_empty() && piece.out == ticket.plan.out;
         if self.settings.mode != Mode::Pipelined {

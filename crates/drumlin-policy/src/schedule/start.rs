@@ -13,7 +13,7 @@
 //! A piece that would fold much more than was expected is divided first (`schedule/divide.rs`).
 
 use super::divide::Divided;
-use super::fold::{Fold, Question};
+use super::fold::{Fold, FoldInputs};
 use super::limits::{Mode, with_margin};
 use super::pick::{self, Kind, Pair, order};
 use super::project;
@@ -51,7 +51,7 @@ pub struct Idle {
     pub divided: Vec<Divided>,
     /// Whether the policy should be called for other plans: a slot is free, but no ready piece may start now.
     /// Reported once.
-    pub asks: bool,
+    pub wants_plans: bool,
 }
 
 impl Flight {
@@ -93,7 +93,7 @@ impl Flight {
         let may_starve =
             scene.settings.mode == Mode::Pipelined && !moves_only && found.is_none() && idle.short.is_none();
         let starves = may_starve && self.has_clear(scene.now);
-        idle.asks = starves && !self.starved;
+        idle.wants_plans = starves && !self.starved;
         self.starved = starves;
         let Some((id, folds, bytes, is_early)) = found else { return Err(idle) };
         let Some(piece) = self.piece_mut(id) else { return Err(idle) };
@@ -128,8 +128,7 @@ impl Flight {
         (moves_only, left): (bool, &Left),
         idle: &mut Idle,
     ) -> Option<Found> {
-        let question =
-            Question { view, weights, flight: self, settings: scene.settings, costs: &scene.costs };
+        let fold = FoldInputs { view, weights, flight: self, settings: scene.settings, costs: &scene.costs };
         let mut clear: Vec<Candidate<'_>> = Vec::new();
         let mut waiting: Vec<Candidate<'_>> = Vec::new();
         for (ticket, piece) in self.unfinished().filter(|(_, piece)| piece.state == PieceState::Ready) {
@@ -140,9 +139,9 @@ impl Flight {
             let is_clear = self.is_clear(piece) || bug!("E2");
             if is_clear
                 && piece.may_move
-                && let Fold::Take(folds, 0) = question.ask(ticket, piece, false)
+                && let Fold::Take(folds, 0) = fold.choose(ticket, piece, false)
                 && folds.is_empty()
-                && !question.is_last_resort(ticket, piece)
+                && !fold.is_last_resort(ticket, piece)
             {
                 return Some((piece.id, folds, 0, false));
             }
@@ -159,14 +158,14 @@ impl Flight {
         let ranked = [(clear, false), (waiting, true)].into_iter().flat_map(|(all, is_early)| {
             self.ranked(all, weights, scene).into_iter().map(move |candidate| (candidate, is_early))
         });
-        self.first(scene, &question, ranked, left, idle)
+        self.first(scene, &fold, ranked, left, idle)
     }
 
     /// Returns the first of `candidates` that may start now, each with whether it would start early.
     fn first<'a>(
         &self,
         scene: &Scene<'_>,
-        question: &Question<'_>,
+        fold: &FoldInputs<'_>,
         candidates: impl Iterator<Item = (Candidate<'a>, bool)>,
         left: &Left,
         idle: &mut Idle,
@@ -181,12 +180,12 @@ impl Flight {
             if is_early && idle.short.is_some() && !self.may_land(piece) {
                 continue;
             }
-            let Fold::Take(folds, bytes) = question.ask(ticket, piece, is_early) else { continue };
+            let Fold::Take(folds, bytes) = fold.choose(ticket, piece, is_early) else { continue };
             if let Some(wanted) = left.lacks(scene, ticket, with_margin(piece.bytes + bytes), bytes) {
                 idle.short.get_or_insert((piece.id, wanted));
                 continue;
             }
-            if question.is_last_resort(ticket, piece) {
+            if fold.is_last_resort(ticket, piece) {
                 if last.is_none() && !drains(piece.out) {
                     last = Some((piece.id, folds, bytes, is_early));
                 }

@@ -396,9 +396,9 @@ fn a_policy_is_asked_once_where_nothing_that_is_ready_may_start() {
     assert!(busy.start().is_ok());
     assert_eq!(busy.try_plan("t1 -> L1"), Ok(2));
     assert!(!busy.flight.starved);
-    assert!(busy.start().is_err_and(|idle| idle.asks), "level 1 drains first");
+    assert!(busy.start().is_err_and(|idle| idle.wants_plans), "level 1 drains first");
     assert!(busy.flight.starved);
-    assert!(busy.start().is_err_and(|idle| !idle.asks), "said once");
+    assert!(busy.start().is_err_and(|idle| !idle.wants_plans), "said once");
     assert!(busy.with(|flight, scene, _| flight.start(scene, true)).is_err());
     assert!(!busy.flight.starved, "no slot is free");
 
@@ -406,7 +406,7 @@ fn a_policy_is_asked_once_where_nothing_that_is_ready_may_start() {
     assert_eq!(short.try_plan("t3 t4 -> L2"), Ok(1));
     short.room = 1 << 20;
     let idle = short.start().unwrap_err();
-    assert!(idle.short.is_some() && !idle.asks && !short.flight.starved, "{idle:?}");
+    assert!(idle.short.is_some() && !idle.wants_plans && !short.flight.starved, "{idle:?}");
 }
 
 /// Runs pieces one after the other, each installed at once, until none starts. Returns how many ran. The bytes that

@@ -153,7 +153,7 @@ impl Store {
     fn scene<T>(
         &mut self,
         tree: &TreeView,
-        ask: impl FnOnce(&mut Flight, &Scene<'_>, &mut Numbers) -> T,
+        run: impl FnOnce(&mut Flight, &Scene<'_>, &mut Numbers) -> T,
     ) -> T {
         let costs = FoldCosts { inflow: 1.0, rests: true, rewrite: 1.0, fixed: 0.0, extra_run: 1.0 };
         let scene = Scene {
@@ -164,7 +164,7 @@ impl Store {
             room: u64::MAX,
             now: u64::MAX / 2,
         };
-        ask(&mut self.flight, &scene, &mut self.numbers)
+        run(&mut self.flight, &scene, &mut self.numbers)
     }
 
     // --- Files

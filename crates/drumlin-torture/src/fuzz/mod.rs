@@ -40,7 +40,7 @@ pub fn of_file(name: FileName) -> &'static [&'static str] {
         FileName::Table(_) => &["table", "block", "index", "filter", "table-properties", "table-footer"],
         FileName::Manifest(_) => &["manifest", "manifest-edit"],
         FileName::Pointer => &["pointer"],
-        FileName::Decisions(_) => &["decisions", "question"],
+        FileName::Decisions(_) => &["decisions", "policy-call"],
         // The codecs of value files and of their maps do not exist yet.
         FileName::Value(_) | FileName::Map(_) => &[],
         // Nothing reads the content of these files.

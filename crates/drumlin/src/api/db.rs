@@ -9,7 +9,7 @@ use crate::base::error::Result;
 use crate::base::event::EventListener;
 use crate::base::merge_operator::MergeOperator;
 use crate::base::metrics::Metrics;
-use crate::base::snapshots::Moment;
+use crate::base::snapshots::ReadPoint;
 use crate::ops::shape::KeyspaceShape;
 use crate::ops::verify::VerifyReport;
 use crate::options::{Durability, Options};
@@ -414,7 +414,7 @@ impl Db {
             true => store.lane.state.lock().next_seq - 1,
             false => store.publisher.visible(),
         };
-        let guard = store.snapshots.register(|| Moment { seq: seq(), micros: store.files.unix_micros() });
+        let guard = store.snapshots.register(|| ReadPoint { seq: seq(), micros: store.files.unix_micros() });
         Snapshot { store: self.store.clone(), guard }
     }
 

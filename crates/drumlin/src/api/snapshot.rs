@@ -40,7 +40,7 @@ pub struct Snapshot {
 impl Snapshot {
     /// Returns the sequence number of the last commit that the snapshot sees.
     pub fn seq(&self) -> Seq {
-        self.guard.moment.seq
+        self.guard.point.seq
     }
 
     /// Returns the value under `key` in `keyspace`, as of the snapshot. Costs as much as
@@ -50,7 +50,7 @@ impl Snapshot {
     /// Those of [`Keyspace::get`](crate::Keyspace::get), and `InvalidArgument` for a keyspace of another store.
     pub fn get(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
         self.store.check_own(&keyspace.state)?;
-        self.store.get(&keyspace.state, key.as_ref(), Some(self.guard.moment))
+        self.store.get(&keyspace.state, key.as_ref(), Some(self.guard.point))
     }
 
     /// Returns the values under `keys` in `keyspace`, in the order of `keys`, as of the snapshot.
@@ -65,7 +65,7 @@ impl Snapshot {
         self.store.check_own(&keyspace.state)?;
         let keys: Vec<K> = keys.into_iter().collect();
         let keys: Vec<&[u8]> = keys.iter().map(|k| k.as_ref()).collect();
-        self.store.multi_get(&keyspace.state, &keys, Some(self.guard.moment))
+        self.store.multi_get(&keyspace.state, &keys, Some(self.guard.point))
     }
 
     /// Returns whether `key` has a value in `keyspace`, as of the snapshot.
@@ -78,13 +78,13 @@ impl Snapshot {
 
     /// Returns an iterator over all entries of `keyspace`, as of the snapshot.
     pub fn iter(&self, keyspace: &Keyspace) -> Iter {
-        self.store.iter(&keyspace.state, KeyRange::all(), Some(self.guard.moment))
+        self.store.iter(&keyspace.state, KeyRange::all(), Some(self.guard.point))
     }
 
     /// Returns an iterator over the entries of `range` in `keyspace` in key order, as of the snapshot. The iterator
     /// stays usable after the snapshot is dropped. Its items carry the errors; see [`Iter`].
     pub fn range<K: AsRef<[u8]>>(&self, keyspace: &Keyspace, range: impl RangeBounds<K>) -> Iter {
-        self.store.iter(&keyspace.state, key_range(range), Some(self.guard.moment))
+        self.store.iter(&keyspace.state, key_range(range), Some(self.guard.point))
     }
 
     /// Returns a cursor over `range` in `keyspace`, as of the snapshot. The cursor stays usable after the snapshot is
@@ -97,13 +97,13 @@ impl Snapshot {
         keyspace: &Keyspace,
         range: impl RangeBounds<K>,
     ) -> Result<RangeCursor> {
-        self.store.cursor(&keyspace.state, key_range(range), Some(self.guard.moment))
+        self.store.cursor(&keyspace.state, key_range(range), Some(self.guard.point))
     }
 
     /// Returns an iterator over the entries of `keyspace` whose keys start with `prefix`, as of the snapshot. See
     /// [`Snapshot::range`].
     pub fn prefix(&self, keyspace: &Keyspace, prefix: impl AsRef<[u8]>) -> Iter {
-        self.store.iter(&keyspace.state, KeyRange::prefix(prefix.as_ref()), Some(self.guard.moment))
+        self.store.iter(&keyspace.state, KeyRange::prefix(prefix.as_ref()), Some(self.guard.point))
     }
 }
 

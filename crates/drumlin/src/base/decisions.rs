@@ -79,17 +79,17 @@ impl DecisionLog {
 
     /// Records a decision made at monotonic time `now`.
     pub(crate) fn note(&mut self, now: u64, keyspace: &str, what: String, reason: String) {
-        self.note_question(now, keyspace, what, reason, Vec::new());
+        self.note_policy_call(now, keyspace, what, reason, Vec::new());
     }
 
     /// Like [`DecisionLog::note`], with the encoded policy input; empty when there is none.
-    pub(crate) fn note_question(
+    pub(crate) fn note_policy_call(
         &mut self,
         now: u64,
         keyspace: &str,
         what: String,
         reason: String,
-        question: Vec<u8>,
+        policy_call: Vec<u8>,
     ) {
         let micros = self.epoch.saturating_add(now);
         let keyspace = keyspace.to_owned();
@@ -101,11 +101,11 @@ impl DecisionLog {
             keyspace: keyspace.clone(),
             what: what.clone(),
             reason: reason.clone(),
-            question,
+            policy_call,
         };
         self.records.push_back(DecisionRecord { micros, keyspace, what, reason });
         if weight(&entry) > MAX_ENTRY_LEN || self.queued_bytes + weight(&entry) > QUEUE_BYTES {
-            entry.question = Vec::new();
+            entry.policy_call = Vec::new();
         }
         if self.queue.len() < RECORDS_KEPT {
             self.queued_bytes += weight(&entry);
@@ -122,7 +122,7 @@ impl DecisionLog {
 
 /// Bytes of an entry, with an allowance for its frame.
 fn weight(entry: &Entry) -> usize {
-    64 + entry.keyspace.len() + entry.what.len() + entry.reason.len() + entry.question.len()
+    64 + entry.keyspace.len() + entry.what.len() + entry.reason.len() + entry.policy_call.len()
 }
 
 /// The files of the decision log.
@@ -138,7 +138,7 @@ struct State {
     /// Numbers of all files, in ascending order.
     numbers: Vec<u64>,
     open: Option<(File, DecisionWriter)>,
-    rest_until: u64,
+    failure_back_off_until: u64,
 }
 
 impl DecisionFiles {
@@ -157,13 +157,13 @@ impl DecisionFiles {
     pub(crate) fn append(&self, env: &Env, fresh: impl FnOnce() -> u64, entries: &[Entry]) -> Result<()> {
         let now = env.clock().monotonic_micros();
         let mut state = self.state.lock();
-        if entries.is_empty() || now < state.rest_until {
+        if entries.is_empty() || now < state.failure_back_off_until {
             return Ok(());
         }
         let written = self.append_in(env, &mut state, fresh, entries);
         if written.is_err() {
             state.open = None;
-            state.rest_until = now + RETRY;
+            state.failure_back_off_until = now + RETRY;
         }
         written
     }

@@ -110,8 +110,8 @@ metrics! {
     merge_largest_bytes,
     /// Trivial moves: compaction pieces whose files changed level or run without being read.
     moves,
-    /// Policy calls: times that a compaction policy was asked for a decision.
-    policy_asked,
+    /// Policy calls: calls of `CompactionPolicy::decide`.
+    policy_calls,
     /// CPU nanoseconds of policy calls, including the admission of their plans.
     policy_nanos,
     /// Longest policy call in elapsed nanoseconds.
@@ -189,8 +189,8 @@ impl Counters {
     }
 
     /// Counts `times` policy calls, with their CPU time and the elapsed time of the longest.
-    pub(crate) fn asked(&self, times: u64, nanos: u64, longest_nanos: u64) {
-        Counters::add(&self.policy_asked, times);
+    pub(crate) fn count_policy_calls(&self, times: u64, nanos: u64, longest_nanos: u64) {
+        Counters::add(&self.policy_calls, times);
         Counters::add(&self.policy_nanos, nanos);
         self.policy_longest_nanos.fetch_max(longest_nanos, Relaxed);
     }

@@ -96,13 +96,13 @@ pub(crate) fn stamp(expiry: u64, bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(bytes);
 }
 
-/// Calls the merge operator through `ask` and turns a panic into an error. The error omits the panic's message, because
-/// the operator is user code and its message may contain user keys.
-pub(crate) fn ask<'a>(
+/// Calls the merge operator through `call` and turns a panic into an error. The error omits the panic's message,
+/// because the operator is user code and its message may contain user keys.
+pub(crate) fn call_operator<'a>(
     operator: &'a dyn MergeOperator,
-    ask: impl FnOnce(&'a dyn MergeOperator) -> Option<Vec<u8>>,
+    call: impl FnOnce(&'a dyn MergeOperator) -> Option<Vec<u8>>,
 ) -> Result<Option<Vec<u8>>> {
-    catch_unwind(AssertUnwindSafe(|| ask(operator)))
+    catch_unwind(AssertUnwindSafe(|| call(operator)))
         .map_err(|_| Error::new(ErrorKind::Bug, format!("the merge operator {:?} panicked", operator.name())))
 }
 
@@ -136,11 +136,13 @@ impl Resolver<'_> {
             let what = format!("keyspace \"{}\" holds merge operands but {missing}", self.keyspace);
             return Err(Error::new(ErrorKind::InvalidOption, what));
         };
-        ask(operator, |operator| operator.merge(key, base, operands))?.map(Slice::from).ok_or_else(|| {
-            let (name, keyspace) = (operator.name(), self.keyspace);
-            let what = format!("merge operator \"{name}\" refused operands of keyspace \"{keyspace}\"");
-            Error::new(ErrorKind::Corruption, what)
-        })
+        call_operator(operator, |operator| operator.merge(key, base, operands))?.map(Slice::from).ok_or_else(
+            || {
+                let (name, keyspace) = (operator.name(), self.keyspace);
+                let what = format!("merge operator \"{name}\" refused operands of keyspace \"{keyspace}\"");
+                Error::new(ErrorKind::Corruption, what)
+            },
+        )
     }
 
     /// Reads the value that `pointer`, a version of `key`, refers to.

@@ -6,31 +6,31 @@ use std::collections::BTreeMap;
 
 /// Read point of a reader. The reader sees the versions up to a sequence number that have not expired by a time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct Moment {
+pub(crate) struct ReadPoint {
     /// Largest sequence number that the reader sees.
     pub(crate) seq: Seq,
     /// Time of the read in microseconds since the Unix epoch.
     pub(crate) micros: u64,
 }
 
-/// The moments of live snapshots, with the number of snapshots at each.
+/// The read points of live snapshots, with the number of snapshots at each.
 ///
-/// Invariant: of two moments, the one with the larger sequence number has no earlier time. Both values are read under
-/// the lock, and neither ever decreases.
+/// Invariant: of two read points, the one with the larger sequence number has no earlier time. Both values are read
+/// under the lock, and neither ever decreases.
 #[derive(Default)]
 pub(crate) struct SnapshotList {
-    live: Mutex<BTreeMap<Moment, u32>>,
+    live: Mutex<BTreeMap<ReadPoint, u32>>,
 }
 
 impl SnapshotList {
-    /// Registers the moment that `now` returns. It calls `now` under the list's lock. So a compaction that lists the
-    /// snapshots later sees this one. A compaction that listed them earlier only dropped versions that had expired or
-    /// that versions visible by then hide.
-    pub(crate) fn register(self: &Arc<Self>, now: impl FnOnce() -> Moment) -> SnapshotGuard {
+    /// Registers the read point that `now` returns. It calls `now` under the list's lock. So a compaction that lists
+    /// the snapshots later sees this one. A compaction that listed them earlier only dropped versions that had expired,
+    /// or that versions visible by then hide.
+    pub(crate) fn register(self: &Arc<Self>, now: impl FnOnce() -> ReadPoint) -> SnapshotGuard {
         let mut live = self.live.lock();
-        let moment = now();
-        *live.entry(moment).or_insert(0) += 1;
-        SnapshotGuard { list: self.clone(), moment }
+        let point = now();
+        *live.entry(point).or_insert(0) += 1;
+        SnapshotGuard { list: self.clone(), point }
     }
 
     /// Returns the readers that a compaction starting now must serve. It calls `now` under the lock, so snapshots that
@@ -38,8 +38,8 @@ impl SnapshotList {
     pub(crate) fn readers(&self, now: impl FnOnce() -> u64) -> Readers {
         let live = self.live.lock();
         let now_micros = now();
-        let mut snapshots: Vec<Moment> = live.keys().copied().collect();
-        snapshots.dedup_by_key(|moment| moment.seq);
+        let mut snapshots: Vec<ReadPoint> = live.keys().copied().collect();
+        snapshots.dedup_by_key(|point| point.seq);
         Readers { snapshots, now_micros }
     }
 
@@ -53,8 +53,8 @@ impl SnapshotList {
 /// Snapshots cut the sequence numbers into stripes. The same snapshots see all versions of a stripe.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Readers {
-    /// Moments of live snapshots in ascending order. For each sequence number only the earliest moment is listed.
-    pub(crate) snapshots: Vec<Moment>,
+    /// Read points of live snapshots in ascending order. For each sequence number only the earliest is listed.
+    pub(crate) snapshots: Vec<ReadPoint>,
     /// Time when the list was made. No other reader reads as of an earlier time.
     pub(crate) now_micros: u64,
 }
@@ -62,35 +62,35 @@ pub(crate) struct Readers {
 impl Readers {
     /// Returns the stripe of `seq`, which is the number of listed snapshots older than `seq`.
     pub(crate) fn stripe(&self, seq: Seq) -> usize {
-        self.snapshots.partition_point(|moment| moment.seq < seq)
+        self.snapshots.partition_point(|point| point.seq < seq)
     }
 
     /// Returns the largest sequence number that `stripe` can contain.
     pub(crate) fn newest_in(&self, stripe: usize) -> Seq {
-        self.snapshots.get(stripe).map_or(Seq::MAX, |moment| moment.seq)
+        self.snapshots.get(stripe).map_or(Seq::MAX, |point| point.seq)
     }
 
     /// Returns the earliest time at which a reader can read the versions of `stripe`. No reader sees a version that has
     /// expired by then.
     pub(crate) fn horizon(&self, stripe: usize) -> u64 {
         // Newer snapshots have later times.
-        self.snapshots.get(stripe).map_or(self.now_micros, |moment| moment.micros)
+        self.snapshots.get(stripe).map_or(self.now_micros, |point| point.micros)
     }
 }
 
-/// Keeps one moment readable until it is dropped.
+/// Keeps one read point readable until it is dropped.
 pub(crate) struct SnapshotGuard {
     list: Arc<SnapshotList>,
-    pub(crate) moment: Moment,
+    pub(crate) point: ReadPoint,
 }
 
 impl Drop for SnapshotGuard {
     fn drop(&mut self) {
         let mut live = self.list.live.lock();
-        if let Some(count) = live.get_mut(&self.moment) {
+        if let Some(count) = live.get_mut(&self.point) {
             *count -= 1;
             if *count == 0 {
-                live.remove(&self.moment);
+                live.remove(&self.point);
             }
         }
     }
@@ -103,7 +103,7 @@ mod tests {
     #[test]
     fn of_each_sequence_number_the_earliest_moment_counts() {
         let list: Arc<SnapshotList> = Arc::default();
-        let take = |seq, micros| list.register(|| Moment { seq, micros });
+        let take = |seq, micros| list.register(|| ReadPoint { seq, micros });
         let readers = || list.readers(|| 30);
         let shown = || readers().snapshots.iter().map(|m| (m.seq, m.micros)).collect::<Vec<_>>();
         let (first, second, third, fourth) = (take(3, 10), take(3, 20), take(3, 20), take(5, 20));

@@ -24,7 +24,7 @@ use crate::base::error::{Error, ErrorKind, Result};
 use crate::base::rangedel::RangeTombstones;
 use crate::base::resolve::parts;
 use crate::base::slice::Slice;
-use crate::base::snapshots::{Moment, Readers, SnapshotList};
+use crate::base::snapshots::{ReadPoint, Readers, SnapshotList};
 use crate::disk::Files;
 use crate::keyspace::KeyspaceState;
 use crate::memtable::Memtable;
@@ -186,10 +186,10 @@ impl Auditor<'_> {
             // Between two expiry times no answer changes because of expiry.
             let expiries = old.iter().filter_map(|v| parts(v.kind, &v.value).ok()).map(|(expiry, _)| expiry);
             let times = std::iter::once(now_micros).chain(expiries.filter(|at| *at > now_micros));
-            let newest = times.map(|micros| Moment { seq: Seq::MAX, micros });
-            for moment in snapshots.iter().copied().chain(newest) {
-                let was = self.answer(&before, &key, &old, moment);
-                let is = self.answer(&after, &key, &new, moment);
+            let newest = times.map(|micros| ReadPoint { seq: Seq::MAX, micros });
+            for point in snapshots.iter().copied().chain(newest) {
+                let was = self.answer(&before, &key, &old, point);
+                let is = self.answer(&after, &key, &new, point);
                 // If the versions cannot be resolved, there is no answer to compare.
                 if let (Ok(was), Ok(is)) = (was, is)
                     && was != is
@@ -199,7 +199,7 @@ impl Auditor<'_> {
                         (false, true) => "a value appears",
                         _ => "a value changes",
                     };
-                    let Moment { seq, micros } = moment;
+                    let ReadPoint { seq, micros } = point;
                     return Err(bug(format!(
                         "{what} as of #{seq} and {micros} us in keyspace {}",
                         keyspace.name
@@ -265,16 +265,16 @@ impl Auditor<'_> {
         sources: &Sources,
         key: &[u8],
         versions: &[Version],
-        moment: Moment,
+        point: ReadPoint,
     ) -> Result<Option<Slice>> {
         let mut state = GetState::new();
-        state.cover(sources.covering(key, moment.seq));
-        for version in versions.iter().filter(|version| version.seq <= moment.seq) {
+        state.cover(sources.covering(key, point.seq));
+        for version in versions.iter().filter(|version| version.seq <= point.seq) {
             if state.offer(version.seq, version.kind, || Slice::from(&*version.value)) == Flow::Done {
                 break;
             }
         }
-        state.finish(key, &self.audit.keyspace.resolver(), || moment.micros)
+        state.finish(key, &self.audit.keyspace.resolver(), || point.micros)
     }
 }
 
@@ -348,11 +348,11 @@ impl Sources {
         Ok(versions)
     }
 
-    /// Returns the newest range tombstone over `key` that is visible at `moment`; 0 for none.
-    fn covering(&self, key: &[u8], moment: Seq) -> Seq {
+    /// Returns the newest range tombstone over `key` that is visible at `seq`; 0 for none.
+    fn covering(&self, key: &[u8], seq: Seq) -> Seq {
         let sources = self.covering.iter().map(|number| &self.sources[*number]);
         let over = sources.filter(|source| source.bounds.contains(key));
-        over.map(|source| source.tombstones.covering(key, moment)).max().unwrap_or(0)
+        over.map(|source| source.tombstones.covering(key, seq)).max().unwrap_or(0)
     }
 }
 

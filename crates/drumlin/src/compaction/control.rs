@@ -3,7 +3,7 @@
 
 use super::claims::Flight;
 use super::explain;
-use super::seat::Seat;
+use super::policy_guard::PolicyGuard;
 use super::view::installed;
 use crate::base::decisions::DecisionLog;
 use crate::base::error::{Error, Result};
@@ -26,9 +26,9 @@ const RETRY_FIRST: u64 = 1_000_000;
 const RETRY_LAST: u64 = 60_000_000;
 /// After a policy call that changed nothing, the next call waits for this many times the CPU time of that call, for
 /// each keyspace. So such calls use a hundredth of a core.
-const SPACING: u64 = 100;
+const IDLE_BACK_OFF: u64 = 100;
 /// Longest such pause, in microseconds.
-const SPACED_MOST: u64 = 1_000_000;
+const IDLE_BACK_OFF_MOST: u64 = 1_000_000;
 /// Fraction of the largest number of runs from which on no policy call is paused.
 const NEAR_STOP: f64 = 0.75;
 
@@ -55,7 +55,7 @@ pub(crate) struct Control {
     /// Whether a manual compaction has ended since the last look: its caller must be woken.
     pub(crate) manual_ended: bool,
     /// Cost of the policy calls since it was last counted.
-    pub(crate) asked: Asked,
+    pub(crate) policy_calls: PolicyCalls,
     /// Number of callers that wait until nothing is left to do. Policy calls are not paused for them.
     pub(crate) idle_waiters: usize,
     /// Whether the store is closed. Nothing more is made durable.
@@ -64,13 +64,13 @@ pub(crate) struct Control {
 
 /// Cost of policy calls, including the admission of their plans.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Asked {
+pub(crate) struct PolicyCalls {
     pub(crate) times: u64,
     pub(crate) nanos: u64,
     pub(crate) longest_nanos: u64,
 }
 
-impl Asked {
+impl PolicyCalls {
     /// Counts a call that used `cpu` nanoseconds of its thread and took `elapsed` nanoseconds of wall-clock time.
     pub(crate) fn note(&mut self, cpu: u64, elapsed: u64) {
         self.times += 1;
@@ -111,7 +111,7 @@ pub(crate) struct ManualCompaction {
 /// Progress of a manual compaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Stage {
-    Asked,
+    Waiting,
     Begun(Ticket),
     /// It is over, and its caller has not taken the result yet.
     Ended,
@@ -119,14 +119,14 @@ pub(crate) enum Stage {
 
 impl ManualCompaction {
     pub(crate) fn new(id: u64, range: KeyRange) -> ManualCompaction {
-        ManualCompaction { id, range, stage: Stage::Asked, error: None }
+        ManualCompaction { id, range, stage: Stage::Waiting, error: None }
     }
 }
 
 /// Control state of one keyspace.
 pub(crate) struct KeyspaceControl {
     pub(crate) state: Arc<KeyspaceState>,
-    pub(crate) policy: Seat,
+    pub(crate) policy: PolicyGuard,
     pub(crate) flight: Flight,
     /// Whether something happened since the last policy call.
     pub(crate) due: bool,
@@ -137,9 +137,9 @@ pub(crate) struct KeyspaceControl {
     pub(crate) design: Vec<LevelDesign>,
     pub(crate) fold_costs: FoldCosts,
     /// Monotonic time before which no plan is made, after refusals and failures.
-    pub(crate) rest_until: u64,
+    pub(crate) failure_back_off_until: u64,
     /// Monotonic time before which no policy call is made, unless writers are slowed.
-    spaced_until: u64,
+    idle_back_off_until: u64,
     pub(crate) failures: u32,
     /// Manual compactions. They go first.
     pub(crate) manual: Vec<ManualCompaction>,
@@ -171,14 +171,14 @@ impl KeyspaceControl {
     ) -> KeyspaceControl {
         let mut control = KeyspaceControl {
             state,
-            policy: Seat::new(policy),
+            policy: PolicyGuard::new(policy),
             flight: Flight::default(),
             due: true,
             flushed: true,
             design: Vec::new(),
             fold_costs: FoldCosts::default(),
-            rest_until: 0,
-            spaced_until: 0,
+            failure_back_off_until: 0,
+            idle_back_off_until: 0,
             failures: 0,
             manual: Vec::new(),
             damaged: BTreeMap::new(),
@@ -224,8 +224,8 @@ impl KeyspaceControl {
 
     /// Returns whether no compaction or search is in flight or requested.
     pub(crate) fn is_quiet(&self) -> bool {
-        let is_asked = self.manual.iter().any(|manual| manual.stage != Stage::Ended);
-        self.flight.tickets.is_empty() && !is_asked && !self.due && !self.searching
+        let is_wanted = self.manual.iter().any(|manual| manual.stage != Stage::Ended);
+        self.flight.tickets.is_empty() && !is_wanted && !self.due && !self.searching
     }
 
     /// Returns whether the policy must keep its parameters.
@@ -276,17 +276,17 @@ impl KeyspaceControl {
     /// Replaces the policy.
     pub(crate) fn set_policy(&mut self, policy: Box<dyn CompactionPolicy>) {
         self.stands_in_for = None;
-        self.policy = Seat::new(policy);
+        self.policy = PolicyGuard::new(policy);
         self.policy.freeze(self.is_frozen());
         self.forget_search();
         // Limits, pauses and failures of the old policy do not apply to the new one.
-        (self.pace, self.rest_until, self.failures) = (None, 0, 0);
-        self.ask_soon();
+        (self.pace, self.failure_back_off_until, self.failures) = (None, 0, 0);
+        self.call_policy_soon();
     }
 
     /// Schedules a policy call, without a pause after a call that changed nothing.
-    pub(crate) fn ask_soon(&mut self) {
-        (self.due, self.spaced_until) = (true, 0);
+    pub(crate) fn call_policy_soon(&mut self) {
+        (self.due, self.idle_back_off_until) = (true, 0);
     }
 
     /// Returns the result of manual compaction `id` once it has ended, and forgets it.
@@ -301,8 +301,8 @@ impl KeyspaceControl {
     }
 
     /// Returns the manual compaction to plan next.
-    pub(super) fn asked_manual(&mut self) -> Option<&mut ManualCompaction> {
-        self.manual.iter_mut().find(|manual| manual.stage == Stage::Asked)
+    pub(super) fn waiting_manual(&mut self) -> Option<&mut ManualCompaction> {
+        self.manual.iter_mut().find(|manual| manual.stage == Stage::Waiting)
     }
 
     /// Returns the manual compaction that `ticket` carries out.
@@ -333,14 +333,15 @@ impl KeyspaceControl {
     }
 
     /// Returns the monotonic time before which the policy is not called, given `slots` compaction slots.
-    pub(super) fn asked_from(&self, slots: usize) -> u64 {
-        let is_spaced = self.spaced_until > self.rest_until && !self.is_pressed(slots);
-        if is_spaced { self.spaced_until } else { self.rest_until }
+    pub(super) fn next_policy_call(&self, slots: usize) -> u64 {
+        let is_backing_off =
+            self.idle_back_off_until > self.failure_back_off_until && !self.is_pressed(slots);
+        if is_backing_off { self.idle_back_off_until } else { self.failure_back_off_until }
     }
 
     /// Returns whether policy calls are paused at `now` only because of the CPU time that they use.
-    pub(super) fn is_spaced(&self, now: u64) -> bool {
-        self.spaced_until > now
+    pub(super) fn is_backing_off(&self, now: u64) -> bool {
+        self.idle_back_off_until > now
     }
 
     /// Returns how close writers are to a stop: the current number of runs as a fraction of the largest one. Returns 0
@@ -367,15 +368,15 @@ impl KeyspaceControl {
 
     /// Pauses policy calls after one that used `cpu` nanoseconds and changed nothing. The pause grows with `keyspaces`,
     /// the number of keyspaces whose calls are paused.
-    pub(super) fn space(&mut self, cpu: u64, keyspaces: usize, now: u64) {
-        let pause = (cpu / 1000).saturating_mul(SPACING).saturating_mul(keyspaces as u64);
-        self.spaced_until = now + pause.min(SPACED_MOST);
+    pub(super) fn back_off_idle(&mut self, cpu: u64, keyspaces: usize, now: u64) {
+        let pause = (cpu / 1000).saturating_mul(IDLE_BACK_OFF).saturating_mul(keyspaces as u64);
+        self.idle_back_off_until = now + pause.min(IDLE_BACK_OFF_MOST);
     }
 
-    pub(super) fn rest(&mut self, now: u64) {
+    pub(super) fn back_off_failed(&mut self, now: u64) {
         let pause = (RETRY_FIRST << self.failures.min(6)).min(RETRY_LAST);
         self.failures += 1;
-        self.rest_until = now + pause;
+        self.failure_back_off_until = now + pause;
     }
 }
 
@@ -413,8 +414,8 @@ impl Control {
         }
         // Failures that follow one another at once, such as those of all pieces that read one damaged file, count as
         // one.
-        if !ended.gone.is_empty() && keyspace.rest_until <= now {
-            keyspace.rest(now);
+        if !ended.gone.is_empty() && keyspace.failure_back_off_until <= now {
+            keyspace.back_off_failed(now);
         }
         keyspace.due = true;
         self.end_tickets(state, now);
@@ -436,7 +437,7 @@ impl Control {
             };
             explain::ended(&mut self.decisions, now, &state.name, &ticket, result);
             self.keyspaces[index].policy.observe(&outcome);
-            self.keyspaces[index].ask_soon();
+            self.keyspaces[index].call_policy_soon();
             if let Some(manual) = self.keyspaces[index].begun_manual(ticket.ticket) {
                 manual.stage = Stage::Ended;
                 self.manual_ended = true;

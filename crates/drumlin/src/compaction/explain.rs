@@ -2,7 +2,7 @@
 
 use super::claims::{Piece, TicketState};
 use crate::base::decisions::DecisionLog;
-use drumlin_format::decisions::Question;
+use drumlin_format::decisions::PolicyCall;
 use drumlin_policy::schedule::{Divided, Start, Withdrawn};
 use drumlin_types::contract::{Decision, PieceId, Plan, PlanResult, PolicyInput};
 use std::collections::BTreeSet;
@@ -24,8 +24,8 @@ pub(super) fn decided(
         what.push_str(&format!(", slow at {} runs, stop at {}", pace.slow, pace.stop));
     }
     let fits = input.tree.files().count() <= MAX_FILES;
-    let question = if fits { Question::encode(policy, state, input, decision) } else { Vec::new() };
-    log.note_question(input.now, keyspace, what, format!("policy {policy}"), question);
+    let call = if fits { PolicyCall::encode(policy, state, input, decision) } else { Vec::new() };
+    log.note_policy_call(input.now, keyspace, what, format!("policy {policy}"), call);
 }
 
 /// Logs that a plan was admitted and became a ticket.

@@ -34,7 +34,7 @@ pub(crate) mod explain;
 mod fallback;
 pub(crate) mod merge;
 pub(crate) mod output;
+mod policy_guard;
 pub(crate) mod scheduler;
-mod seat;
 pub(crate) mod slots;
 pub(crate) mod view;

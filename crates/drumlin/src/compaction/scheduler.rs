@@ -19,7 +19,7 @@ use super::{explain, fallback};
 use crate::base::decisions::DecisionLog;
 use crate::keyspace::KeyspaceState;
 use crate::stats::Sample;
-pub(crate) use admission::SchedulerInput;
+pub(crate) use admission::SchedulerInputs;
 use admission::{Admission, Seen, settings};
 use drumlin_env::sync::Arc;
 use drumlin_policy::schedule::admit::without_pipeline;
@@ -42,56 +42,56 @@ impl Control {
     /// the time at which one may become ready.
     pub(crate) fn next_piece(
         &mut self,
-        moment: &SchedulerInput,
+        inputs: &SchedulerInputs,
         sample: &dyn Fn(&KeyspaceState) -> Sample,
     ) -> Result<PieceStart, Option<u64>> {
-        let mut asks = false;
-        let found = self.ask_and_start(moment, sample, &mut asks);
+        let mut wants_plans = false;
+        let found = self.plan_and_start(inputs, sample, &mut wants_plans);
         // A policy that should propose other work is called again at once, but only one time. It is called again when
         // something changes.
-        match found.is_err() && asks {
-            true => self.ask_and_start(moment, sample, &mut asks),
+        match found.is_err() && wants_plans {
+            true => self.plan_and_start(inputs, sample, &mut wants_plans),
             false => found,
         }
     }
 
-    /// Does one round of `next_piece`. Sets `asks` if a policy should propose other work.
-    fn ask_and_start(
+    /// Does one round of `next_piece`. Sets `wants_plans` if a policy should propose other work.
+    fn plan_and_start(
         &mut self,
-        moment: &SchedulerInput,
+        inputs: &SchedulerInputs,
         sample: &dyn Fn(&KeyspaceState) -> Sample,
-        asks: &mut bool,
+        wants_plans: &mut bool,
     ) -> Result<PieceStart, Option<u64>> {
-        let (mut timer, slots) = (None, moment.limits.slots as usize);
+        let (mut timer, slots) = (None, inputs.limits.slots as usize);
         for index in 0..self.keyspaces.len() {
-            self.ask_timed(index, moment, sample);
+            self.call_policy_timed(index, inputs, sample);
             if self.keyspaces[index].flight.tickets.iter().any(TicketState::is_finished) {
                 let state = self.keyspaces[index].state.clone();
-                self.end_tickets(&state, moment.now);
-                self.ask_timed(index, moment, sample);
+                self.end_tickets(&state, inputs.now);
+                self.call_policy_timed(index, inputs, sample);
             }
         }
-        self.free_full_disk(moment);
+        self.free_full_disk(inputs);
         let mut short: Vec<Short> = Vec::new();
         for index in self.most_pressing_first() {
-            let room = self.room_left(index, moment.room);
+            let room = self.room_left(index, inputs.room);
             let keyspace = &mut self.keyspaces[index];
-            let rest = Some(keyspace.asked_from(slots)).filter(|at| keyspace.due && *at > moment.now);
+            let rest = Some(keyspace.next_policy_call(slots)).filter(|at| keyspace.due && *at > inputs.now);
             if keyspace.flight.tickets.is_empty() {
                 timer = [timer, rest].into_iter().flatten().min();
                 continue;
             }
-            let settings = settings(moment, &keyspace.state);
+            let settings = settings(inputs, &keyspace.state);
             let tree = keyspace.installed();
             let KeyspaceControl { design, fold_costs: costs, flight, .. } = keyspace;
             let scene =
-                Scene { tree: &tree, design, settings: &settings, costs: *costs, room, now: moment.now };
+                Scene { tree: &tree, design, settings: &settings, costs: *costs, room, now: inputs.now };
             match flight.start(&scene, false) {
                 Ok(start) => {
                     self.shortage = None;
                     let state = keyspace.state.clone();
-                    explain::divided(&mut self.decisions, moment.now, &state.name, &start.divided);
-                    explain::started(&mut self.decisions, moment.now, &state.name, &start);
+                    explain::divided(&mut self.decisions, inputs.now, &state.name, &start.divided);
+                    explain::started(&mut self.decisions, inputs.now, &state.name, &start);
                     let out = start.piece.out;
                     let tree = state.peek().tree.clone();
                     let bottom = !tree.files().any(|(level, _, _)| level > out);
@@ -100,12 +100,12 @@ impl Control {
                 Err(idle) => {
                     let landing = flight.next_landing(&scene);
                     let name = &keyspace.state.name;
-                    explain::divided(&mut self.decisions, moment.now, name, &idle.divided);
-                    if idle.asks {
-                        keyspace.ask_soon();
-                        *asks = true;
+                    explain::divided(&mut self.decisions, inputs.now, name, &idle.divided);
+                    if idle.wants_plans {
+                        keyspace.call_policy_soon();
+                        *wants_plans = true;
                     }
-                    let times = [timer, idle.timer, rest, landing.map(|at| at.max(moment.now + 1))];
+                    let times = [timer, idle.timer, rest, landing.map(|at| at.max(inputs.now + 1))];
                     timer = times.into_iter().flatten().min();
                     if let Some((id, wanted)) = idle.short {
                         short.push(Short { index, id, shortage: Shortage { wanted, left: room } });
@@ -115,7 +115,7 @@ impl Control {
         }
         self.shortage = None;
         if !short.is_empty() {
-            let when = self.wait_for_room(&short, moment);
+            let when = self.wait_for_room(&short, inputs);
             timer = Some(timer.map_or(when, |t| t.min(when)));
         }
         Err(timer)
@@ -159,47 +159,48 @@ impl Control {
         self.keyspaces.iter().map(|keyspace| keyspace.reserved(spare)).sum()
     }
 
-    fn ask_timed(
+    fn call_policy_timed(
         &mut self,
         index: usize,
-        moment: &SchedulerInput,
+        inputs: &SchedulerInputs,
         sample: &dyn Fn(&KeyspaceState) -> Sample,
     ) {
-        if let Some(Question { cpu, began, is_idle }) = self.ask(index, moment, sample) {
-            let cpu = moment.clock.thread_cpu_nanos().saturating_sub(cpu);
-            self.asked.note(cpu, moment.clock.monotonic_nanos().saturating_sub(began));
+        if let Some(PolicyCall { cpu, began, is_idle }) = self.call_policy(index, inputs, sample) {
+            let cpu = inputs.clock.thread_cpu_nanos().saturating_sub(cpu);
+            self.policy_calls.note(cpu, inputs.clock.monotonic_nanos().saturating_sub(began));
             if is_idle && self.idle_waiters == 0 {
-                let spaced = self.keyspaces.iter().filter(|keyspace| keyspace.is_spaced(moment.now)).count();
-                self.keyspaces[index].space(cpu, spaced + 1, moment.now);
+                let backing_off =
+                    self.keyspaces.iter().filter(|keyspace| keyspace.is_backing_off(inputs.now)).count();
+                self.keyspaces[index].back_off_idle(cpu, backing_off + 1, inputs.now);
             }
         }
     }
 
     /// Calls the policy if it is due, and admits its plans. Returns the cost of the call if there was one.
-    fn ask(
+    fn call_policy(
         &mut self,
         index: usize,
-        moment: &SchedulerInput,
+        inputs: &SchedulerInputs,
         sample: &dyn Fn(&KeyspaceState) -> Sample,
-    ) -> Option<Question> {
-        let reserved = self.reserved_disk(moment);
+    ) -> Option<PolicyCall> {
+        let reserved = self.reserved_disk(inputs);
         let Control { keyspaces, numbers, decisions, stirred, manual_ended, .. } = self;
         let keyspace = &mut keyspaces[index];
-        let admission = &mut Admission { numbers, decisions, moment };
+        let admission = &mut Admission { numbers, decisions, inputs };
         *manual_ended |= admission.begin_manual(keyspace);
-        let settings = settings(moment, &keyspace.state);
-        if !take_due(keyspace, &settings, moment) {
+        let settings = settings(inputs, &keyspace.state);
+        if !take_due(keyspace, &settings, inputs) {
             return None;
         }
-        let (cpu, began) = (moment.clock.thread_cpu_nanos(), moment.clock.monotonic_nanos());
+        let (cpu, began) = (inputs.clock.thread_cpu_nanos(), inputs.clock.monotonic_nanos());
         let tree = keyspace.installed();
         let view = project::view(&tree, &keyspace.flight);
         let mut seen = Seen { tree, projected: project::after(&view), view };
         let tickets = keyspace.flight.ticket_views();
         let sample = sample(&keyspace.state);
-        let limits = limits(keyspace, &settings, moment, reserved);
+        let limits = limits(keyspace, &settings, inputs, reserved);
         keyspace.design = keyspace.policy.design(&seen.projected, &limits);
-        keyspace.fold_costs = FoldCosts::measured(&sample.load, &sample.lately, &moment.costs);
+        keyspace.fold_costs = FoldCosts::measured(&sample.load, &sample.lately, &inputs.costs);
         if settings.mode != Mode::Pipelined {
             seen.view = without_pipeline(seen.view, &keyspace.flight);
         }
@@ -207,25 +208,25 @@ impl Control {
             tree: &seen.view,
             tickets: &tickets,
             load: &sample.load,
-            costs: &moment.costs,
+            costs: &inputs.costs,
             limits: &limits,
             wanted: &sample.wanted,
             wanted_seeks: &sample.wanted_seeks,
-            now: moment.now,
-            seed: moment.seed,
+            now: inputs.now,
+            seed: inputs.seed,
             frozen: keyspace.is_frozen(),
         };
         let decision = decide_and_log(keyspace, admission.decisions, &input);
         // The view of the policy is reused for its first plan, unless it was reduced or is out of date.
         let is_whole = settings.mode == Mode::Pipelined && decision.park.is_empty();
         let is_idle = admission.apply(keyspace, decision, is_whole.then_some(seen), stirred);
-        Some(Question { cpu, began, is_idle })
+        Some(PolicyCall { cpu, began, is_idle })
     }
 
     /// Returns the disk space in bytes that running compactions may still write. Without a budget no policy looks at
     /// it.
-    fn reserved_disk(&self, moment: &SchedulerInput) -> u64 {
-        match moment.limits.disk_budget {
+    fn reserved_disk(&self, inputs: &SchedulerInputs) -> u64 {
+        match inputs.limits.disk_budget {
             u64::MAX => 0,
             _ => self.writing(),
         }
@@ -233,9 +234,9 @@ impl Control {
 }
 
 /// Returns whether the policy of `keyspace` is to be called now, and marks the call as made.
-fn take_due(keyspace: &mut KeyspaceControl, settings: &Settings, moment: &SchedulerInput) -> bool {
+fn take_due(keyspace: &mut KeyspaceControl, settings: &Settings, inputs: &SchedulerInputs) -> bool {
     let is_full = keyspace.flight.tickets.len() >= settings.most_tickets();
-    if !keyspace.due || is_full || keyspace.asked_from(settings.slots as usize) > moment.now {
+    if !keyspace.due || is_full || keyspace.next_policy_call(settings.slots as usize) > inputs.now {
         return false;
     }
     let weights = || Weights::of(&keyspace.view(), &keyspace.design);
@@ -244,27 +245,27 @@ fn take_due(keyspace: &mut KeyspaceControl, settings: &Settings, moment: &Schedu
     }
     (keyspace.due, keyspace.flushed) = (false, false);
     // A manual compaction waits until nothing runs. Only until then nothing else is planned.
-    keyspace.asked_manual().is_none()
+    keyspace.waiting_manual().is_none()
 }
 
 /// Returns the limits that the policy of `keyspace` is given.
 fn limits(
     keyspace: &KeyspaceControl,
     settings: &Settings,
-    moment: &SchedulerInput,
+    inputs: &SchedulerInputs,
     reserved: u64,
 ) -> LimitView {
     let options = keyspace.state.options.load();
-    let enough = if keyspace.flight.is_starved() { enough(keyspace, settings, moment) } else { 0 };
+    let enough = if keyspace.flight.is_starved() { enough(keyspace, settings, inputs) } else { 0 };
     LimitView {
         memtable_bytes: keyspace.state.memtable_bytes() as u64,
-        file_bytes: moment.file_bytes.min(options.file_bytes),
+        file_bytes: inputs.file_bytes.min(options.file_bytes),
         max_runs: options.max_runs as u32,
         max_write_amp: options.max_write_amp,
-        disk_used: moment.limits.disk_used.saturating_add(reserved),
+        disk_used: inputs.limits.disk_used.saturating_add(reserved),
         pin: options.arce_pin,
         enough,
-        ..moment.limits
+        ..inputs.limits
     }
 }
 
@@ -284,7 +285,7 @@ fn decide_and_log(
 }
 
 /// A policy call.
-struct Question {
+struct PolicyCall {
     /// CPU time that its thread had used before, in nanoseconds.
     cpu: u64,
     /// Start time in nanoseconds.
@@ -294,10 +295,10 @@ struct Question {
 }
 
 /// Returns the levels that have enough ready compactions.
-fn enough(keyspace: &KeyspaceControl, settings: &Settings, moment: &SchedulerInput) -> u8 {
+fn enough(keyspace: &KeyspaceControl, settings: &Settings, inputs: &SchedulerInputs) -> u8 {
     let tree = keyspace.installed();
     let (design, costs) = (&keyspace.design, keyspace.fold_costs);
-    let scene = Scene { tree: &tree, design, settings, costs, room: moment.room, now: moment.now };
+    let scene = Scene { tree: &tree, design, settings, costs, room: inputs.room, now: inputs.now };
     keyspace.flight.enough(&scene)
 }
 

@@ -223,7 +223,7 @@ impl Lane for FlushLane {
                 self.resting.lock().insert(keyspace.id, now + RETRY);
                 self.store.health.flush_failed(&keyspace, &error);
                 if error.kind() == ErrorKind::NoSpace {
-                    self.store.ask_for_space();
+                    self.store.call_policies_for_space();
                 }
                 self.store.background_failed("flush", &error);
                 if self.others_wait() { Step::More } else { self.rest() }
@@ -344,7 +344,7 @@ impl Store {
         // A snapshot taken between the file's entries and the tombstone still sees them.
         let Readers { snapshots, .. } = self.snapshots.readers(|| self.files.unix_micros());
         let is_seen =
-            |min_seq: Seq, by: Seq| snapshots.iter().any(|moment| (min_seq..by).contains(&moment.seq));
+            |min_seq: Seq, by: Seq| snapshots.iter().any(|point| (min_seq..by).contains(&point.seq));
         let is_covered = |file: &FileMeta| {
             tombstones.iter().any(|tombstone| {
                 tombstone.seq > file.max_seq

@@ -31,7 +31,7 @@ pub(crate) struct SearchJob {
     searches: Vec<Search>,
     budget: SearchBudget,
     /// Nanoseconds of policy calls that the budget has accounted for.
-    asked: u64,
+    policy_nanos: u64,
 }
 
 struct Search {
@@ -50,14 +50,18 @@ impl Search {
     }
 }
 
-/// Returns the result of `ask`, or `None` if it panics. Searches are a policy's code.
-fn guarded<T>(ask: impl FnOnce() -> T) -> Option<T> {
-    catch_unwind(AssertUnwindSafe(ask)).ok()
+/// Returns the result of `call`, or `None` if it panics. Searches are a policy's code.
+fn guarded<T>(call: impl FnOnce() -> T) -> Option<T> {
+    catch_unwind(AssertUnwindSafe(call)).ok()
 }
 
 impl SearchJob {
     pub(crate) fn new(now_micros: u64) -> SearchJob {
-        SearchJob { searches: Vec::new(), budget: SearchBudget::new(now_micros as f64 * 1e3), asked: 0 }
+        SearchJob {
+            searches: Vec::new(),
+            budget: SearchBudget::new(now_micros as f64 * 1e3),
+            policy_nanos: 0,
+        }
     }
 
     pub(crate) fn abandon(&mut self) {
@@ -68,9 +72,9 @@ impl SearchJob {
     pub(crate) fn step(&mut self, store: &Store) -> Result<Step> {
         let began = store.files.env.clock().thread_cpu_nanos();
         self.budget.pass(store.files.env.clock().monotonic_nanos() as f64);
-        let asked = store.metrics.policy_nanos.load(atomic::Ordering::Relaxed);
-        self.budget.asked(asked.saturating_sub(self.asked) as f64);
-        self.asked = asked;
+        let used = store.metrics.policy_nanos.load(atomic::Ordering::Relaxed);
+        self.budget.policy_used(used.saturating_sub(self.policy_nanos) as f64);
+        self.policy_nanos = used;
         self.look(store);
         self.tell_waiting(store);
         let [urgent, calm] = [Kind::Urgent, Kind::Calm].map(|kind| self.first(kind).is_some());

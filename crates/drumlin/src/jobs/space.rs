@@ -15,7 +15,7 @@
 //!    bytes that running compactions may still write. The budget that they see excludes the part that flushes leave, so
 //!    that they can free disk space before flushes fail.
 //! 6. The log leaves compactions the same part as flushes do (`write/budget.rs`). Before a flush fails, spare log
-//!    segments are removed, and if no compaction runs, it may take the part that is left to them.
+//!    segments are removed. If no compaction runs, the flush may then take the part that is left to compactions.
 //! 7. Once a flush fails, or a write finds no space for a log segment, every policy is called. If no policy plans
 //!    anything, the keyspace with the most entries outside its largest run is compacted as a whole
 //!    (`scheduler/space.rs`).
@@ -85,7 +85,7 @@ impl Store {
     pub(crate) fn log_found_no_space(&self) {
         self.seal(&self.keyspaces());
         if !self.health.log_full.swap(true, atomic::Ordering::AcqRel) {
-            self.ask_for_space();
+            self.call_policies_for_space();
         }
     }
 
@@ -95,8 +95,8 @@ impl Store {
     }
 
     /// Has all policies called soon, since only compactions can free disk space.
-    pub(crate) fn ask_for_space(&self) {
-        self.control.lock().keyspaces.iter_mut().for_each(KeyspaceControl::ask_soon);
+    pub(crate) fn call_policies_for_space(&self) {
+        self.control.lock().keyspaces.iter_mut().for_each(KeyspaceControl::call_policy_soon);
         self.background.wake();
     }
 

@@ -48,27 +48,27 @@ struct Chunk {
     start: NonNull<u8>,
     capacity: usize,
     /// Bytes requested so far; above the capacity once a request did not fit.
-    asked: AtomicUsize,
+    taken: AtomicUsize,
     /// Total capacity of all earlier chunks of the list, in bytes.
     before: usize,
     previous: *mut Chunk,
 }
 
 impl Chunk {
-    /// Creates a chunk of at least `bytes` bytes, of which the first `asked` are taken.
-    fn boxed(bytes: usize, asked: usize, before: usize, previous: *mut Chunk) -> Box<Chunk> {
+    /// Creates a chunk of at least `bytes` bytes, of which the first `taken` are taken.
+    fn boxed(bytes: usize, taken: usize, before: usize, previous: *mut Chunk) -> Box<Chunk> {
         let memory: Box<[MaybeUninit<Line>]> = Box::new_uninit_slice(bytes.div_ceil(size_of::<Line>()));
         let memory = NonNull::from(Box::leak(memory));
         let (start, capacity) = (memory.cast::<u8>(), memory.len() * size_of::<Line>());
-        let asked = AtomicUsize::new(asked);
-        Box::new(Chunk { memory: Memory::Lines(memory), start, capacity, asked, before, previous })
+        let taken = AtomicUsize::new(taken);
+        Box::new(Chunk { memory: Memory::Lines(memory), start, capacity, taken, before, previous })
     }
 
-    /// Creates a chunk over a region, of which the first `asked` bytes are taken.
-    fn of_region(region: Region, asked: usize, before: usize, previous: *mut Chunk) -> Box<Chunk> {
+    /// Creates a chunk over a region, of which the first `taken` bytes are taken.
+    fn of_region(region: Region, taken: usize, before: usize, previous: *mut Chunk) -> Box<Chunk> {
         let (start, capacity) = (region.start(), REGION_BYTES);
-        let asked = AtomicUsize::new(asked);
-        Box::new(Chunk { memory: Memory::Region(Some(region)), start, capacity, asked, before, previous })
+        let taken = AtomicUsize::new(taken);
+        Box::new(Chunk { memory: Memory::Region(Some(region)), start, capacity, taken, before, previous })
     }
 
     fn capacity(&self) -> usize {
@@ -77,7 +77,7 @@ impl Chunk {
 
     /// Returns the bytes handed out by this chunk; its capacity if a last piece did not fit.
     fn used(&self) -> usize {
-        self.asked.load(Relaxed).min(self.capacity())
+        self.taken.load(Relaxed).min(self.capacity())
     }
 
     /// Returns the piece that starts `offset` bytes into the chunk.
@@ -128,9 +128,9 @@ impl Arena {
             let current = self.current.load(Acquire);
             // SAFETY: chunks are freed only when the arena is dropped, and no thread has a mutable reference to one.
             if let Some(chunk) = unsafe { current.as_ref() } {
-                // Failed attempts add to `asked` too. Each is followed by a new chunk of at least that size, so the
+                // Failed attempts add to `taken` too. Each is followed by a new chunk of at least that size, so the
                 // sum cannot come near the maximum of `usize`.
-                let offset = chunk.asked.fetch_add(bytes, Relaxed);
+                let offset = chunk.taken.fetch_add(bytes, Relaxed);
                 if offset + bytes <= chunk.capacity() {
                     // SAFETY: the piece ends inside the chunk, so it starts there too.
                     return unsafe { chunk.piece(offset) };
@@ -248,10 +248,10 @@ mod tests {
             let bytes = unsafe { core::slice::from_raw_parts(piece.as_ptr(), *size) };
             assert!(bytes == vec![i as u8; *size]);
         }
-        let asked: usize = pieces.iter().map(|(_, size)| size).sum();
-        assert!(arena.bytes() >= asked);
+        let taken: usize = pieces.iter().map(|(_, size)| size).sum();
+        assert!(arena.bytes() >= taken);
         assert!(arena.held_bytes() >= arena.bytes());
-        assert!(arena.held_bytes() <= 2 * asked + 2 * REGION_BYTES);
+        assert!(arena.held_bytes() <= 2 * taken + 2 * REGION_BYTES);
     }
 
     /// A few entries do not allocate a large chunk.

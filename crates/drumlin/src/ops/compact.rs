@@ -56,7 +56,11 @@ impl Store {
         {
             let mut control = self.control.lock();
             control.idle_waiters += 1;
-            control.keyspaces.iter_mut().filter(|entry| entry.due).for_each(KeyspaceControl::ask_soon);
+            control
+                .keyspaces
+                .iter_mut()
+                .filter(|entry| entry.due)
+                .for_each(KeyspaceControl::call_policy_soon);
         }
         self.background.wake();
         let since = self.health.last_failure();

@@ -5,7 +5,7 @@ use crate::base::decisions::{DecisionRecord, RECORDS_KEPT, ReplayReport};
 use crate::base::event::Event;
 use crate::base::metrics::Counters;
 use crate::store::Store;
-use drumlin_format::decisions::{Answer, Question, VERSION};
+use drumlin_format::decisions::{DecisionCopy, PolicyCall, VERSION};
 use drumlin_format::error::DecodeError;
 use drumlin_types::contract::PolicyError;
 use std::collections::BTreeMap;
@@ -46,7 +46,7 @@ impl Store {
                 // The log is advisory: damaged files are skipped.
                 Err(DecodeError::Corruption(_)) => continue,
             };
-            for entry in log.entries.iter().filter(|entry| !entry.question.is_empty()) {
+            for entry in log.entries.iter().filter(|entry| !entry.policy_call.is_empty()) {
                 if log.version != VERSION {
                     let why = format!(
                         "the decision log has version {}, this build can replay version {VERSION}",
@@ -55,7 +55,7 @@ impl Store {
                     *left_out.entry(why).or_default() += 1;
                     continue;
                 }
-                match Question::decode(&entry.question).map(|question| is_repeated(&question)) {
+                match PolicyCall::decode(&entry.policy_call).map(|call| is_repeated(&call)) {
                     Ok(Ok(true)) => {}
                     Ok(Err(PolicyError(why))) => {
                         *left_out.entry(why).or_default() += 1;
@@ -75,14 +75,14 @@ impl Store {
     }
 }
 
-/// Returns whether the policy of `question`, restored to its logged state, makes the logged decision again.
+/// Returns whether the policy of `policy_call`, restored to its logged state, makes the logged decision again.
 ///
 /// # Errors
 /// When this build has no such policy, or the policy cannot restore the state.
-fn is_repeated(question: &Question) -> Result<bool, PolicyError> {
-    let mut policy = drumlin_policy::by_name(&question.policy)?;
-    if !question.state.is_empty() {
-        policy.restore(&question.state)?;
+fn is_repeated(call: &PolicyCall) -> Result<bool, PolicyError> {
+    let mut policy = drumlin_policy::by_name(&call.policy)?;
+    if !call.state.is_empty() {
+        policy.restore(&call.state)?;
     }
-    Ok(Answer::from(&policy.decide(&question.picture.input())) == question.answer)
+    Ok(DecisionCopy::from(&policy.decide(&call.input.as_input())) == call.decision)
 }

@@ -6,9 +6,9 @@
 use crate::base::error::Result;
 use crate::base::merge_operator::MergeOperator;
 use crate::base::metrics::Counters;
-use crate::base::resolve::ask;
+use crate::base::resolve::call_operator;
 use crate::base::slice::Slice;
-use crate::base::snapshots::Moment;
+use crate::base::snapshots::ReadPoint;
 use crate::keyspace::{KeyspaceState, View};
 use crate::memtable::{LONG, Memtable};
 use crate::ops::iter::Iter;
@@ -66,7 +66,7 @@ impl MemSource<'_> {
         }
         if let Some(operator) = self.operator.filter(|_| chain.len() >= LONG) {
             let join = |left: &[u8], right: &[u8]| {
-                ask(operator, |operator| operator.partial_merge(key, left, right)).ok().flatten()
+                call_operator(operator, |operator| operator.partial_merge(key, left, right)).ok().flatten()
             };
             self.memtable.keep_fold(key, &chain, below.filter(|_| is_whole), join);
         }
@@ -171,7 +171,7 @@ impl Store {
         &self,
         keyspace: &Arc<KeyspaceState>,
         key: &[u8],
-        snapshot: Option<Moment>,
+        snapshot: Option<ReadPoint>,
     ) -> Result<Option<Slice>> {
         self.background.interleave();
         self.health.check_open()?;
@@ -181,7 +181,7 @@ impl Store {
         }
         loop {
             let view = keyspace.peek();
-            let seq = snapshot.map_or_else(|| self.publisher.visible(), |moment| moment.seq);
+            let seq = snapshot.map_or_else(|| self.publisher.visible(), |point| point.seq);
             if Arc::ptr_eq(&view, &keyspace.peek()) {
                 // Checked after the view was loaded: a drop marks the keyspace before it empties the view.
                 keyspace.check_alive()?;
@@ -196,14 +196,14 @@ impl Store {
         &self,
         keyspace: &Arc<KeyspaceState>,
         key: &[u8],
-        snapshot: Option<Moment>,
+        snapshot: Option<ReadPoint>,
         sampled: bool,
     ) -> Result<Option<Slice>> {
         keyspace.meter.wants(Kind::Point, key);
         let began = self.files.env.clock().monotonic_nanos();
         let (view, visible) = self.view_at(keyspace);
         keyspace.check_alive()?;
-        let seq = snapshot.map_or(visible, |moment| moment.seq);
+        let seq = snapshot.map_or(visible, |point| point.seq);
         let value = self.get_in(keyspace, &view, key, (seq, snapshot), (sampled, Some(self)));
         self.costs.got(self.files.env.clock().monotonic_nanos().saturating_sub(began));
         value
@@ -224,7 +224,7 @@ impl Store {
         keyspace: &KeyspaceState,
         view: &View,
         key: &[u8],
-        (seq, snapshot): (Seq, Option<Moment>),
+        (seq, snapshot): (Seq, Option<ReadPoint>),
         (sampled, timed): (bool, Option<&Store>),
     ) -> Result<Option<Slice>> {
         let hash = key_hash(key, self.files.filter_seed);
@@ -245,10 +245,10 @@ impl Store {
 
     /// Returns the time at which a read judges expiry, in microseconds since the Unix epoch: the time of its snapshot,
     /// or the current time.
-    pub(crate) fn time_of(&self, snapshot: Option<Moment>) -> u64 {
+    pub(crate) fn time_of(&self, snapshot: Option<ReadPoint>) -> u64 {
         match snapshot {
             _ if drumlin_types::bug!("T1") => self.files.unix_micros(),
-            Some(moment) => moment.micros,
+            Some(point) => point.micros,
             None => self.files.unix_micros(),
         }
     }
@@ -258,7 +258,7 @@ impl Store {
         self: &Arc<Self>,
         keyspace: &Arc<KeyspaceState>,
         range: KeyRange,
-        snapshot: Option<Moment>,
+        snapshot: Option<ReadPoint>,
     ) -> Iter {
         let keys_only = Arc::new(atomic::AtomicBool::new(false));
         let mut scan = self.scan_of(keyspace, range, snapshot);
@@ -277,7 +277,7 @@ impl Store {
         self: &Arc<Self>,
         keyspace: &Arc<KeyspaceState>,
         range: KeyRange,
-        snapshot: Option<Moment>,
+        snapshot: Option<ReadPoint>,
     ) -> Result<RangeCursor> {
         let scan = self.scan_of(keyspace, range, snapshot);
         let view = scan.open()?;
@@ -306,13 +306,13 @@ impl Store {
         self: &Arc<Self>,
         keyspace: &Arc<KeyspaceState>,
         bounds: KeyRange,
-        snapshot: Option<Moment>,
+        snapshot: Option<ReadPoint>,
     ) -> Scan {
         self.background.interleave();
         Counters::add(&self.metrics.scans, 1);
         let (view, visible) = self.view_at(keyspace);
         let options = VisibleOptions {
-            snapshot: snapshot.map_or(visible, |moment| moment.seq),
+            snapshot: snapshot.map_or(visible, |point| point.seq),
             now_micros: self.time_of(snapshot),
             bounds,
             keys_only: false,

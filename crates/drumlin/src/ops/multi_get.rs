@@ -6,7 +6,7 @@
 
 use crate::base::error::Result;
 use crate::base::slice::Slice;
-use crate::base::snapshots::Moment;
+use crate::base::snapshots::ReadPoint;
 use crate::keyspace::KeyspaceState;
 use crate::ops::get::{MemSource, is_sampled};
 use crate::read::{GetState, Source};
@@ -32,7 +32,7 @@ impl Store {
         &self,
         keyspace: &Arc<KeyspaceState>,
         keys: &[&[u8]],
-        snapshot: Option<Moment>,
+        snapshot: Option<ReadPoint>,
     ) -> Result<Vec<Option<Slice>>> {
         self.background.interleave();
         self.health.check_open()?;
@@ -43,7 +43,7 @@ impl Store {
         let (view, visible) = self.view_at(keyspace);
         // Checked after the view was loaded: a drop marks the keyspace before it empties the view.
         keyspace.check_alive()?;
-        let seq = snapshot.map_or(visible, |moment| moment.seq);
+        let seq = snapshot.map_or(visible, |point| point.seq);
         let mut order: Vec<usize> = (0..keys.len()).collect();
         order.sort_by_key(|&i| keys[i]);
         let wanted: Vec<Wanted<'_>> = (first..)

@@ -100,7 +100,7 @@ impl Store {
                 entry.end_search();
             }
             policy.into_iter().for_each(|policy| entry.set_policy(policy));
-            entry.ask_soon();
+            entry.call_policy_soon();
         }
         self.refresh_pace(&control);
         drop(control);

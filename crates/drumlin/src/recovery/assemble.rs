@@ -16,7 +16,7 @@ use crate::base::error::{Error, Result};
 use crate::base::event::Event;
 use crate::base::merge_operator::Operator;
 use crate::base::metrics::Counters;
-use crate::compaction::control::{Asked, Control, KeyspaceControl};
+use crate::compaction::control::{Control, KeyspaceControl, PolicyCalls};
 use crate::disk::{Files, FilesParts};
 use crate::keyspace::KeyspaceState;
 use crate::options::{KeyspaceOptions, Options, Pipeline, TableReads};
@@ -131,7 +131,7 @@ pub(super) fn assemble(mut found: Found<'_>) -> Result<(Arc<Store>, Recovered)> 
             stirred: false,
             manual_ended: false,
             idle_waiters: 0,
-            asked: Asked::default(),
+            policy_calls: PolicyCalls::default(),
             closed: false,
         },
         files,

@@ -40,7 +40,7 @@ impl Store {
         }
         for keyspace in &turned {
             if let Some(entry) = control.keyspace(keyspace) {
-                entry.ask_soon();
+                entry.call_policy_soon();
             }
         }
         drop(control);

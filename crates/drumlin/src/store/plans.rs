@@ -3,9 +3,9 @@
 use super::Store;
 use crate::background::Step;
 use crate::base::event::Event;
-use crate::compaction::control::{Asked, KeyspaceControl};
+use crate::compaction::control::{KeyspaceControl, PolicyCalls};
 use crate::compaction::output::OutputSpec;
-use crate::compaction::scheduler::{PieceStart, SchedulerInput};
+use crate::compaction::scheduler::{PieceStart, SchedulerInputs};
 use crate::compaction::slots::SlotChange;
 use crate::keyspace::KeyspaceState;
 use crate::table::TableOptions;
@@ -70,7 +70,7 @@ impl Store {
 
     /// Returns the piece that a compaction slot should start now, or what an idle slot should do instead.
     pub(crate) fn next_piece(&self) -> std::result::Result<PieceStart, Step> {
-        let mut moment = SchedulerInput {
+        let mut inputs = SchedulerInputs {
             now: self.files.now(),
             seed: self.files.env.random_u64("policy"),
             limits: LimitView { slots: self.slots.count() as u32, ..self.disk_limits() },
@@ -84,17 +84,17 @@ impl Store {
             clock: self.files.env.clock().clone(),
         };
         let mut control = self.control.lock();
-        if moment.is_full {
+        if inputs.is_full {
             // A flush of last resort reserves its disk space under this lock. Otherwise memtables are counted already.
-            moment.room = moment.room.saturating_sub(self.lane.home.budget.for_flush());
+            inputs.room = inputs.room.saturating_sub(self.lane.home.budget.for_flush());
         }
-        let piece = control.next_piece(&moment, &|keyspace| self.sample(keyspace));
+        let piece = control.next_piece(&inputs, &|keyspace| self.sample(keyspace));
         self.lane.home.budget.reserve_for_merges(control.writing());
         self.refresh_pace(&control);
         let stirred = std::mem::take(&mut control.stirred);
-        let Asked { times, nanos, longest_nanos } = std::mem::take(&mut control.asked);
+        let PolicyCalls { times, nanos, longest_nanos } = std::mem::take(&mut control.policy_calls);
         if times > 0 {
-            self.metrics.asked(times, nanos, longest_nanos);
+            self.metrics.count_policy_calls(times, nanos, longest_nanos);
         }
         let fallen = |entry: &mut KeyspaceControl| {
             let policy = entry.fallen.take()?;

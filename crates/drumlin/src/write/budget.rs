@@ -30,7 +30,7 @@ pub(crate) enum LogShare {
     Writes,
     /// For commits that only delete: also three quarters of the part left to compactions. The rest is for their flush.
     Deletes,
-    /// All that tables leave. For the record of a close.
+    /// All that tables leave. For the record that `close` writes.
     Close,
 }
 

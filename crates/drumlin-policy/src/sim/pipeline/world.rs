@@ -246,7 +246,7 @@ impl World {
         }
     }
 
-    fn scene<T>(&self, tree: &TreeView, ask: impl FnOnce(&Flight, &Scene<'_>) -> T) -> T {
+    fn scene<T>(&self, tree: &TreeView, run: impl FnOnce(&Flight, &Scene<'_>) -> T) -> T {
         let scene = Scene {
             tree,
             design: &self.design,
@@ -255,10 +255,10 @@ impl World {
             room: u64::MAX,
             now: self.now / 1000,
         };
-        ask(&self.flight, &scene)
+        run(&self.flight, &scene)
     }
 
-    fn scene_mut<T>(&mut self, ask: impl FnOnce(&mut Flight, &Scene<'_>, &mut Numbers) -> T) -> T {
+    fn scene_mut<T>(&mut self, run: impl FnOnce(&mut Flight, &Scene<'_>, &mut Numbers) -> T) -> T {
         let scene = Scene {
             tree: &self.tree,
             design: &self.design,
@@ -267,7 +267,7 @@ impl World {
             room: u64::MAX,
             now: self.now / 1000,
         };
-        ask(&mut self.flight, &scene, &mut self.numbers)
+        run(&mut self.flight, &scene, &mut self.numbers)
     }
 
     fn limits(&self) -> LimitView {
@@ -291,12 +291,12 @@ impl World {
             self.end_tickets(policy);
             if self.due && (self.is_urgent || !self.is_fed()) {
                 (self.due, self.is_urgent) = (false, false);
-                self.ask(policy);
+                self.call_policy(policy);
             }
             match self.start() {
                 Ok(piece) if piece.is_move => self.move_piece(&piece),
                 Ok(piece) => self.run(&piece),
-                Err(asks) if asks => self.due = true,
+                Err(wants_plans) if wants_plans => self.due = true,
                 Err(_) => break,
             }
         }
@@ -336,7 +336,7 @@ impl World {
     /// be called.
     fn start(&mut self) -> Result<Piece, bool> {
         if !self.flight.has_ready() {
-            return Err(self.flight.rest().asks);
+            return Err(self.flight.rest().wants_plans);
         }
         let is_free = self.running.len() < self.setup.settings.slots as usize;
         let view = self.view();
@@ -346,10 +346,10 @@ impl World {
         if !is_same {
             self.changed();
         }
-        start.map(|start| start.piece).map_err(|idle| idle.asks)
+        start.map(|start| start.piece).map_err(|idle| idle.wants_plans)
     }
 
-    fn ask(&mut self, policy: &mut dyn CompactionPolicy) {
+    fn call_policy(&mut self, policy: &mut dyn CompactionPolicy) {
         let limits = self.limits();
         let view = self.view();
         self.design = policy.design(&self.projected(), &limits);

@@ -3,7 +3,7 @@
 use super::fields::NUMBER;
 use crate::fuzz::mend;
 use crate::fuzz::target::Target;
-use drumlin_format::decisions::{self, DecisionWriter, Entry, Question, VERSION};
+use drumlin_format::decisions::{self, DecisionWriter, Entry, PolicyCall, VERSION};
 use drumlin_format::limits::MAX_SEQ;
 use drumlin_types::contract::draw::plain_file;
 use drumlin_types::contract::{
@@ -22,11 +22,11 @@ pub(super) const TARGETS: &[Target] = &[
         cost: 1,
     },
     Target {
-        name: "question",
+        name: "policy-call",
         codecs: &["decisions"],
-        run: question,
+        run: policy_call,
         mend: mend::nothing,
-        seeds: question_seeds,
+        seeds: policy_call_seeds,
         cost: 1,
     },
 ];
@@ -55,39 +55,39 @@ fn mend_log(input: &mut [u8]) {
 
 fn log_seeds() -> Vec<Vec<u8>> {
     let (mut writer, mut bytes) = DecisionWriter::create(NUMBER);
-    for (micros, question) in [(1, Vec::new()), (2, question_seeds().remove(0))] {
+    for (micros, policy_call) in [(1, Vec::new()), (2, policy_call_seeds().remove(0))] {
         let text = |text: &str| text.to_owned();
         let entry = Entry {
             micros,
             keyspace: text("users"),
             what: text("ticket 1"),
             reason: text("runs 9 > 8"),
-            question,
+            policy_call,
         };
         bytes.extend(writer.append(&entry).expect("short"));
     }
     vec![bytes]
 }
 
-fn question(input: &[u8]) -> bool {
-    let Ok(question) = Question::decode(input) else { return false };
+fn policy_call(input: &[u8]) -> bool {
+    let Ok(call) = PolicyCall::decode(input) else { return false };
     // The recorded decision is only compared, never returned. So encode everything but the decision again.
     let nothing = Decision::default();
-    let encode = |q: &Question| Question::encode(&q.policy, &q.state, &q.picture.input(), &nothing);
-    let again = encode(&question);
-    let decoded = Question::decode(&again).expect("what was written can be read");
+    let encode = |q: &PolicyCall| PolicyCall::encode(&q.policy, &q.state, &q.input.as_input(), &nothing);
+    let again = encode(&call);
+    let decoded = PolicyCall::decode(&again).expect("what was written can be read");
     assert_eq!(encode(&decoded), again);
     // An empty decision has the same length in any entry.
-    let picture = &again[..again.len() - EMPTY_ANSWER_LEN];
-    assert!(input.starts_with(picture), "a picture has more than one encoding");
+    let encoded = &again[..again.len() - EMPTY_DECISION_LEN];
+    assert!(input.starts_with(encoded), "an input has more than one encoding");
     true
 }
 
 /// Length of a decision without plans, deferred tickets, write rate limit, forecast and search: one byte each.
-const EMPTY_ANSWER_LEN: usize = 5;
+const EMPTY_DECISION_LEN: usize = 5;
 
 /// Returns recorded policy calls with a value in every field.
-fn question_seeds() -> Vec<Vec<u8>> {
+fn policy_call_seeds() -> Vec<Vec<u8>> {
     let bounds = |a: &[u8], b: Option<&[u8]>| KeyRange::new(Key::new(a), b.map(Key::new));
     let mut files = vec![
         plain_file(TableId(3), bounds(b"", Some(b"k")), 4, 9),
@@ -136,7 +136,7 @@ fn question_seeds() -> Vec<Vec<u8>> {
         frozen: true,
     };
     vec![
-        Question::encode("tiering:4", b"", &input, &decision),
-        Question::encode("arce", b"state", &input, &Decision::default()),
+        PolicyCall::encode("tiering:4", b"", &input, &decision),
+        PolicyCall::encode("arce", b"state", &input, &Decision::default()),
     ]
 }

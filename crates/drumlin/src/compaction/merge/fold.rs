@@ -11,7 +11,7 @@
 
 use crate::base::error::Result;
 use crate::base::merge_operator::MergeOperator;
-use crate::base::resolve::{NEVER, ask, parts, stamp};
+use crate::base::resolve::{NEVER, call_operator, parts, stamp};
 use drumlin_types::{Kind, Seq, bug};
 
 /// A copied entry.
@@ -75,7 +75,8 @@ impl Folder<'_> {
         let list = folded.iter().rev().map(|operand| Ok(bytes_of(operand)?.1)).collect::<Result<Vec<_>>>()?;
         let bytes = if bug!("T3") { &below.value[..] } else { bytes };
         let on = is_value.then_some(bytes);
-        let Some(value) = ask(self.operator, |operator| operator.merge(self.key, on, &list))? else {
+        let Some(value) = call_operator(self.operator, |operator| operator.merge(self.key, on, &list))?
+        else {
             return Ok(base);
         };
         operands.truncate(kept);
@@ -120,7 +121,7 @@ impl Folder<'_> {
         if expiry != other {
             return Ok(None);
         }
-        let joined = ask(self.operator, |operator| operator.partial_merge(self.key, left, right))?;
+        let joined = call_operator(self.operator, |operator| operator.partial_merge(self.key, left, right))?;
         Ok(joined.map(|bytes| entry(newer.seq, [Kind::Merge, Kind::MergeExpiring], expiry, bytes)))
     }
 }

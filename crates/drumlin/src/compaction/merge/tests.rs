@@ -6,7 +6,7 @@ use crate::base::error::ErrorKind;
 use crate::base::merge_operator::{AddI64, Append};
 use crate::base::resolve::Resolver;
 use crate::base::slice::Slice;
-use crate::base::snapshots::Moment;
+use crate::base::snapshots::ReadPoint;
 use crate::memtable::Memtable;
 use crate::read::GetState;
 use drumlin_types::contract::FileSpan;
@@ -48,7 +48,7 @@ struct Model {
     operator: Arc<dyn MergeOperator>,
     history: BTreeMap<Seq, (usize, Write)>,
     content: Content,
-    snapshots: Vec<Moment>,
+    snapshots: Vec<ReadPoint>,
     now: u64,
 }
 
@@ -92,10 +92,10 @@ impl Model {
     }
 
     /// Computes the answer by definition: applies the versions in order and ignores expired ones.
-    fn expected(&self, key: usize, moment: Moment) -> Answer {
-        let living = |expiry: &Option<u64>| expiry.is_none_or(|expiry| moment.micros < expiry);
+    fn expected(&self, key: usize, point: ReadPoint) -> Answer {
+        let living = |expiry: &Option<u64>| expiry.is_none_or(|expiry| point.micros < expiry);
         let (mut base, mut operands): (Option<&[u8]>, Vec<&[u8]>) = (None, Vec::new());
-        for (_, write) in self.history.range(..=moment.seq).map(|(_, w)| w).filter(|(of, _)| *of == key) {
+        for (_, write) in self.history.range(..=point.seq).map(|(_, w)| w).filter(|(of, _)| *of == key) {
             match write {
                 Write::Merge(operand, expiry) if living(expiry) => operands.push(operand),
                 Write::Merge(..) => {}
@@ -111,12 +111,12 @@ impl Model {
         self.operator.merge(KEYS[key], base, &operands).map(Some).ok_or(ErrorKind::Corruption)
     }
 
-    fn found(&self, key: usize, moment: Moment) -> Answer {
+    fn found(&self, key: usize, point: ReadPoint) -> Answer {
         let mut state = GetState::new();
-        let covers = self.content.tombstones.iter().filter(|t| t.seq <= moment.seq);
+        let covers = self.content.tombstones.iter().filter(|t| t.seq <= point.seq);
         let covers = covers.filter(|t| t.range.contains(KEYS[key])).map(|t| t.seq);
         state.cover(covers.max().unwrap_or(0));
-        for (seq, (of, kind, value)) in self.content.versions.range(..=moment.seq).rev() {
+        for (seq, (of, kind, value)) in self.content.versions.range(..=point.seq).rev() {
             if *of == key {
                 state.offer(*seq, *kind, || Slice::from(&value[..]));
             }
@@ -127,7 +127,7 @@ impl Model {
             operator_name: None,
             pointers: None,
         };
-        let value = state.finish(KEYS[key], &resolver, || moment.micros);
+        let value = state.finish(KEYS[key], &resolver, || point.micros);
         value.map(|value| value.map(|v| v.to_vec())).map_err(|error| error.kind())
     }
 
@@ -176,11 +176,11 @@ impl Model {
 
     /// Compares the answers of every snapshot, and of the newest state now and at later times.
     fn check(&self, what: &str) {
-        let later = (self.now..self.now + 50).map(|micros| Moment { seq: Seq::MAX, micros });
-        for moment in self.snapshots.iter().copied().chain(later) {
+        let later = (self.now..self.now + 50).map(|micros| ReadPoint { seq: Seq::MAX, micros });
+        for point in self.snapshots.iter().copied().chain(later) {
             for key in 0..KEYS.len() {
-                let (found, expected) = (self.found(key, moment), self.expected(key, moment));
-                assert_eq!(found, expected, "{what}, {moment:?}, {:?} of {:?}", self.content, self.history);
+                let (found, expected) = (self.found(key, point), self.expected(key, point));
+                assert_eq!(found, expected, "{what}, {point:?}, {:?} of {:?}", self.content, self.history);
             }
         }
     }
@@ -220,7 +220,7 @@ fn no_compaction_changes_an_answer_now_or_later() {
             match draw.below(12) {
                 0..7 => model.write(draw, number < 2),
                 7 => model.now += draw.below(20),
-                8 => model.snapshots.push(Moment { seq: model.history.len() as Seq, micros: model.now }),
+                8 => model.snapshots.push(ReadPoint { seq: model.history.len() as Seq, micros: model.now }),
                 9 if !model.snapshots.is_empty() => {
                     let gone = draw.below(model.snapshots.len() as u64) as usize;
                     model.snapshots.remove(gone);
@@ -230,7 +230,7 @@ fn no_compaction_changes_an_answer_now_or_later() {
                     let end = if draw.below(2) == 0 { newest } else { draw.below(newest + 1) };
                     let start = if draw.below(2) == 0 { 0 } else { draw.below(end + 1) };
                     let mut once = model.snapshots.clone();
-                    once.dedup_by_key(|moment| moment.seq);
+                    once.dedup_by_key(|point| point.seq);
                     let all = std::mem::replace(&mut model.snapshots, once);
                     folded += model.compact(start..=end);
                     model.snapshots = all;

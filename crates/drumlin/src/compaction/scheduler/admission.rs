@@ -16,7 +16,7 @@ const LEAST_PIECE: u64 = 8 << 20;
 const SYNC_SHARE: f64 = 20.0;
 
 /// Inputs of the scheduler at one moment.
-pub(crate) struct SchedulerInput {
+pub(crate) struct SchedulerInputs {
     pub(crate) now: u64,
     pub(crate) seed: u64,
     pub(crate) limits: LimitView,
@@ -36,13 +36,13 @@ pub(crate) struct SchedulerInput {
 }
 
 /// Returns the scheduler's settings for a keyspace.
-pub(super) fn settings(moment: &SchedulerInput, keyspace: &KeyspaceState) -> Settings {
+pub(super) fn settings(inputs: &SchedulerInputs, keyspace: &KeyspaceState) -> Settings {
     // Small files get small pieces, so that one piece holds back only a few of them.
-    let most = moment.piece_bytes.min(keyspace.options.load().file_bytes.saturating_mul(4));
+    let most = inputs.piece_bytes.min(keyspace.options.load().file_bytes.saturating_mul(4));
     // Installing and syncing may take a twentieth of a piece's time.
-    let fixed = moment.costs.merge_fixed_ns / 1e9 * moment.costs.merge_bytes_per_s;
+    let fixed = inputs.costs.merge_fixed_ns / 1e9 * inputs.costs.merge_bytes_per_s;
     let least = ((fixed * SYNC_SHARE) as u64).max(LEAST_PIECE).min(most);
-    Settings { slots: moment.limits.slots, mode: moment.mode, piece: (least, most), ..Settings::default() }
+    Settings { slots: inputs.limits.slots, mode: inputs.mode, piece: (least, most), ..Settings::default() }
 }
 
 /// The installed tree, the same with compactions in flight, and the tree after them.
@@ -56,7 +56,7 @@ pub(super) struct Seen {
 pub(super) struct Admission<'a> {
     pub(super) numbers: &'a mut Numbers,
     pub(super) decisions: &'a mut DecisionLog,
-    pub(super) moment: &'a SchedulerInput,
+    pub(super) inputs: &'a SchedulerInputs,
 }
 
 impl Admission<'_> {
@@ -69,7 +69,7 @@ impl Admission<'_> {
         mut seen: Option<Seen>,
         stirred: &mut bool,
     ) -> bool {
-        let now = self.moment.now;
+        let now = self.inputs.now;
         let mut is_idle = decision.park.is_empty() && decision.think.is_none();
         if let Some(pace) = decision.pace {
             keyspace.pace = Some(pace);
@@ -109,7 +109,7 @@ impl Admission<'_> {
             keyspace.due = true;
             keyspace.failures = 0;
         } else if wrong > 0 && keyspace.flight.tickets.is_empty() {
-            keyspace.rest(now);
+            keyspace.back_off_failed(now);
             keyspace.due = true;
         }
         is_idle
@@ -120,11 +120,11 @@ impl Admission<'_> {
         if !keyspace.flight.tickets.is_empty() {
             return false;
         }
-        let Some(range) = keyspace.asked_manual().map(|manual| manual.range.clone()) else { return false };
+        let Some(range) = keyspace.waiting_manual().map(|manual| manual.range.clone()) else { return false };
         let plan = keyspace.manual_plan(&range);
         let admitted = plan.map(|plan| self.admit(keyspace, &plan, None));
         let left_out = keyspace.damage_in(&range);
-        let Some(manual) = keyspace.asked_manual() else { return false };
+        let Some(manual) = keyspace.waiting_manual() else { return false };
         manual.error = left_out;
         manual.stage = match admitted {
             Some(Ok(ticket)) => Stage::Begun(ticket),
@@ -146,10 +146,10 @@ impl Admission<'_> {
         plan: &Plan,
         seen: Option<&Seen>,
     ) -> Result<Ticket, Refusal> {
-        let settings = settings(self.moment, &keyspace.state);
+        let settings = settings(self.inputs, &keyspace.state);
         let installed = if seen.is_none() { keyspace.installed() } else { TreeView::default() };
         let tree = seen.map_or(&installed, |seen| &seen.tree);
-        let (room, now) = (self.moment.room, self.moment.now);
+        let (room, now) = (self.inputs.room, self.inputs.now);
         let KeyspaceControl { design, fold_costs: costs, flight, .. } = keyspace;
         let scene = Scene { tree, design, settings: &settings, costs: *costs, room, now };
         let admitted = match seen {
@@ -161,7 +161,7 @@ impl Admission<'_> {
         match &admitted {
             Ok(ticket) => {
                 if let Some(state) = keyspace.flight.ticket(*ticket) {
-                    explain::admitted(self.decisions, self.moment.now, &keyspace.state.name, state);
+                    explain::admitted(self.decisions, self.inputs.now, &keyspace.state.name, state);
                 }
             }
             Err(refusal) => self.refuse(keyspace, plan, refusal),
@@ -173,7 +173,7 @@ impl Admission<'_> {
         let Refusal::Illegal(illegal) = refusal else { return };
         // Only the rule is logged: the full text would show user keys.
         let why = format!("illegal: {}", illegal.rule());
-        explain::refused(self.decisions, self.moment.now, &keyspace.state.name, plan, &why);
+        explain::refused(self.decisions, self.inputs.now, &keyspace.state.name, plan, &why);
         keyspace.policy.observe(&Outcome::Plan {
             ticket: Ticket(0),
             reason: plan.reason.clone(),

@@ -1,6 +1,6 @@
 //! Compactions that find no disk space, and compactions that free it.
 
-use super::admission::{Admission, SchedulerInput, settings};
+use super::admission::{Admission, SchedulerInputs, settings};
 use crate::compaction::control::{Control, KeyspaceControl, Shortage};
 use crate::compaction::explain;
 use drumlin_policy::schedule::Scene;
@@ -14,8 +14,8 @@ const ROOM_RETRY: u64 = 1_000_000;
 /// disk space. It bounds what such compactions rewrite: ten entries for each one written since the last of them.
 const LEAST_OUTSIDE: u64 = 10;
 
-/// What lies outside the largest run of a keyspace: at most that many entries of the run are garbage, and those that
-/// range tombstones hide.
+/// Entries and range tombstones outside the largest run of a keyspace. Compacting everything frees at most two entries
+/// for each of these entries, itself and one that it overwrites, and the entries that the range tombstones cover.
 struct Outside {
     entries: u64,
     /// Entries of all runs.
@@ -61,8 +61,8 @@ pub(super) struct Short {
 impl Control {
     /// Handles pieces that do not fit on the disk, one for each keyspace. Logs the first one once, and returns the time
     /// to check again. If nothing runs, the work under way gives way to what fits.
-    pub(super) fn wait_for_room(&mut self, short: &[Short], moment: &SchedulerInput) -> u64 {
-        let now = moment.now;
+    pub(super) fn wait_for_room(&mut self, short: &[Short], inputs: &SchedulerInputs) -> u64 {
+        let now = inputs.now;
         let Some(Short { index, id, shortage }) = short.first() else { return now };
         if self.short_piece != Some(*id) {
             self.short_piece = Some(*id);
@@ -71,7 +71,7 @@ impl Control {
         }
         if self.keyspaces.iter().all(|keyspace| keyspace.flight.writing() == 0) {
             self.shortage = Some(*shortage);
-            if !moment.reclaims && self.give_way(short, moment) {
+            if !inputs.reclaims && self.give_way(short, inputs) {
                 (self.shortage, self.stirred) = (None, true);
             }
         }
@@ -80,12 +80,12 @@ impl Control {
 
     /// Discards outputs that are held in vain. If there are none, replaces a ticket that lacks disk space by a
     /// compaction that fits. Returns whether anything changed.
-    fn give_way(&mut self, short: &[Short], moment: &SchedulerInput) -> bool {
+    fn give_way(&mut self, short: &[Short], inputs: &SchedulerInputs) -> bool {
         let Control { keyspaces, numbers, decisions, .. } = self;
         let mut is_changed = false;
         for keyspace in keyspaces.iter_mut() {
             let discarded = keyspace.flight.discard_held();
-            explain::discarded(decisions, moment.now, &keyspace.state.name, &discarded);
+            explain::discarded(decisions, inputs.now, &keyspace.state.name, &discarded);
             is_changed |= !discarded.is_empty();
         }
         // Other held outputs land first.
@@ -98,10 +98,10 @@ impl Control {
             if keyspace.begun_manual(id.ticket).is_some() {
                 continue;
             }
-            let settings = settings(moment, &keyspace.state);
+            let settings = settings(inputs, &keyspace.state);
             let tree = keyspace.installed();
             let KeyspaceControl { design, fold_costs: costs, flight, .. } = keyspace;
-            let (room, now) = (shortage.left, moment.now);
+            let (room, now) = (shortage.left, inputs.now);
             let scene = Scene { tree: &tree, design, settings: &settings, costs: *costs, room, now };
             let Some(gave_way) = flight.give_way(&scene, *id, numbers) else { continue };
             let name = &keyspace.state.name;
@@ -117,21 +117,21 @@ impl Control {
 
     /// Compacts a keyspace as a whole if the disk is full and nothing is in flight. A policy goes by the shape of its
     /// tree, which may be in order while much of it is garbage. Without this, no flush would ever free any of it.
-    pub(super) fn free_full_disk(&mut self, moment: &SchedulerInput) {
+    pub(super) fn free_full_disk(&mut self, inputs: &SchedulerInputs) {
         let Control { keyspaces, numbers, decisions, .. } = self;
-        if !moment.is_full || keyspaces.iter().any(|keyspace| !keyspace.flight.tickets.is_empty()) {
+        if !inputs.is_full || keyspaces.iter().any(|keyspace| !keyspace.flight.tickets.is_empty()) {
             return;
         }
-        let able = keyspaces.iter_mut().filter(|keyspace| keyspace.rest_until <= moment.now);
+        let able = keyspaces.iter_mut().filter(|keyspace| keyspace.failure_back_off_until <= inputs.now);
         let outside = able.map(|keyspace| (Outside::of(&keyspace.view()), keyspace));
         let worth = outside.filter(|(outside, _)| outside.is_worth_compacting());
         let Some((outside, keyspace)) = worth.max_by_key(|(outside, _)| outside.entries) else { return };
         let Some(mut plan) = keyspace.manual_plan(&KeyRange::all()) else { return };
         plan.reason = format!("the disk is full, and {outside}");
-        let mut admission = Admission { numbers, decisions, moment };
+        let mut admission = Admission { numbers, decisions, inputs };
         if admission.admit(keyspace, &plan, None).is_err() {
             // A damaged table is in the way. The next attempt waits as after a failure.
-            keyspace.rest(moment.now);
+            keyspace.back_off_failed(inputs.now);
         }
     }
 }

@@ -31,7 +31,7 @@ impl CompactionPolicy for Ponders {
 }
 
 #[test]
-fn questions_that_change_nothing_take_a_hundredth_of_a_core_unless_writers_are_slowed() {
+fn calls_that_change_nothing_take_a_hundredth_of_a_core_unless_writers_are_slowed() {
     // Returns the number of policy calls and the seconds while the first `written` keyspaces are flushed. Writers are
     // slowed from `slow` runs on.
     let ask = |names: &[&str], written: usize, slow: f64| {
@@ -42,7 +42,7 @@ fn questions_that_change_nothing_take_a_hundredth_of_a_core_unless_writers_are_s
             let policy = Box::new(Ponders { mem: mem.clone(), slow });
             keys.store.control.lock().keyspace(&keys.state).expect("it is there").set_policy(policy);
         }
-        let (asked, began) = (db.metrics().policy_asked, mem.env().clock().monotonic_micros());
+        let (asked, began) = (db.metrics().policy_calls, mem.env().clock().monotonic_micros());
         for n in 0..60_u32 {
             for keys in &keyspaces[..written] {
                 keys.put(n.to_be_bytes(), b"v").expect("put");
@@ -53,7 +53,7 @@ fn questions_that_change_nothing_take_a_hundredth_of_a_core_unless_writers_are_s
             (0..20).for_each(|_| assert!(keyspaces[0].get(n.to_be_bytes()).expect("get").is_some()));
         }
         let seconds = (mem.env().clock().monotonic_micros() - began) as f64 / 1e6;
-        (db.metrics().policy_asked - asked, seconds)
+        (db.metrics().policy_calls - asked, seconds)
     };
     let most = |seconds: f64| seconds * 10.0 + 6.0;
     let (asked, seconds) = ask(&["a"], 1, f64::INFINITY);
@@ -150,10 +150,10 @@ fn an_illegal_plan_is_refused_and_counted_and_its_policy_rests_longer_each_time(
     assert!(refused.iter().all(|why| !why.is_empty()));
     assert_eq!(db.metrics().plans_refused, asked.len() as u64);
     // A new policy does not inherit the back-off.
-    let before = db.metrics().policy_asked;
+    let before = db.metrics().policy_calls;
     keys.set_policy("tiering:4").expect("a policy");
     (0..60).for_each(|_| assert!(keys.get(b"a").expect("get").is_some()));
-    assert!(db.metrics().policy_asked > before);
+    assert!(db.metrics().policy_calls > before);
     let logged = db.explain().iter().filter(|d| d.what.contains("illegal: ")).count();
     assert!(logged > 0, "the decision log names the rule");
 }

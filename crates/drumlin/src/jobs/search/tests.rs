@@ -84,7 +84,7 @@ impl World {
     }
 
     /// Makes the policy of keyspace `at` ask for a search.
-    fn ask(&self, at: usize, name: &'static str, urgent: bool, left: u32) {
+    fn request(&self, at: usize, name: &'static str, urgent: bool, left: u32) {
         let think = Timed { mem: self.mem.clone(), name, urgent, left, steps: self.steps.clone() };
         let mut control = self.keyspaces[at].store.control.lock();
         control.keyspace(&self.keyspaces[at].state).unwrap().begin_search(Box::new(think));
@@ -117,29 +117,29 @@ fn count(steps: &[&str], name: &str) -> usize {
 #[test]
 fn a_newer_search_takes_the_place_of_the_one_under_way() {
     let mut world = World::new(1);
-    world.ask(0, "tree", false, 100);
+    world.request(0, "tree", false, 100);
     assert_eq!(world.run(3), ["tree"; 3]);
-    world.ask(0, "mix", true, 2);
+    world.request(0, "mix", true, 2);
     assert_eq!(world.run(1), ["mix"], "the newer search did not start at once");
-    world.ask(0, "next mix", true, 2);
+    world.request(0, "next mix", true, 2);
     assert_eq!(world.run(100), ["next mix"; 2]);
     assert_eq!((world.heard(0), world.is_searching(0)), (vec!["next mix".to_owned()], false));
     assert_eq!(world.job.step(&world.keyspaces[0].store).unwrap(), Step::Idle);
     // The same for a search that has no time left.
-    world.ask(0, "tree", false, 1000);
+    world.request(0, "tree", false, 1000);
     world.run(1000);
     assert_eq!((world.heard(0), world.is_searching(0)), (vec!["tree so far".to_owned()], false));
-    world.ask(0, "mix", true, 2);
+    world.request(0, "mix", true, 2);
     assert_eq!(world.run(100), ["mix"; 2]);
     assert_eq!(world.heard(0), ["mix"]);
     // No step is taken for a replaced search, for a search of a replaced policy, or for one of a dropped keyspace.
     world.mem.advance(60_000_000);
     assert_eq!(world.run(100), [""; 0]);
-    world.ask(0, "tree", false, 1000);
+    world.request(0, "tree", false, 1000);
     assert_eq!(world.run(1), ["tree"]);
     world.keyspaces[0].store.control.lock().keyspaces.iter_mut().for_each(|entry| entry.end_search());
     assert_eq!(world.run(100), [""; 0]);
-    world.ask(0, "tree", false, 1000);
+    world.request(0, "tree", false, 1000);
     assert_eq!(world.run(1), ["tree"]);
     world.db.drop_keyspace("a").unwrap();
     assert_eq!((world.run(100), world.heard(0)), (vec![], vec![String::new()]));
@@ -149,7 +149,7 @@ fn a_newer_search_takes_the_place_of_the_one_under_way() {
 fn half_of_the_time_saved_is_kept_for_urgent_searches() {
     let mut world = World::new(1);
     // The budget has accumulated 400 ms. A step takes a millisecond and earns a fiftieth of it.
-    world.ask(0, "tree", false, 1000);
+    world.request(0, "tree", false, 1000);
     assert_eq!(world.run(1000).len(), 205, "half of the budget, and the time earned meanwhile");
     assert_eq!(world.heard(0), ["tree so far"], "the best answer is given once");
     let Step::Until(when) = world.job.step(&world.keyspaces[0].store).unwrap() else {
@@ -158,11 +158,11 @@ fn half_of_the_time_saved_is_kept_for_urgent_searches() {
     world.mem.advance(when - world.keyspaces[0].store.files.now());
     assert!((1..=2).contains(&world.run(1000).len()), "the search did not go on at the given time");
     assert_eq!(world.heard(0), [""; 0]);
-    world.ask(0, "mix", true, 1000);
+    world.request(0, "mix", true, 1000);
     assert_eq!(world.run(1000).len(), 204, "the reserved half of the budget");
     assert_eq!(world.heard(0), ["mix so far"]);
     // Ten seconds earn 200 ms, which are reserved again.
-    world.ask(0, "tree", false, 1000);
+    world.request(0, "tree", false, 1000);
     world.mem.advance(10_000_000);
     assert!(world.run(1000).len() <= 1);
     world.mem.advance(1_000_000);
@@ -172,15 +172,15 @@ fn half_of_the_time_saved_is_kept_for_urgent_searches() {
 #[test]
 fn urgent_searches_go_before_those_of_other_keyspaces_that_wait_for_time() {
     let mut world = World::new(3);
-    world.ask(0, "tree", false, 1000);
-    world.ask(1, "tree too", false, 100);
+    world.request(0, "tree", false, 1000);
+    world.request(1, "tree too", false, 100);
     let first = world.run(10_000);
     assert!(first.len() > 200 && count(&first, "tree") == first.len(), "the oldest goes first: {first:?}");
     assert_eq!(
         [0, 1].map(|at| (world.heard(at), world.is_searching(at))),
         [(vec!["tree so far".to_owned()], false), (vec!["tree too so far".to_owned()], false),]
     );
-    world.ask(2, "mix", true, 40);
+    world.request(2, "mix", true, 40);
     let steps = world.run(50);
     let of_mix = (steps[0], count(&steps, "mix"), count(&steps, "tree"));
     assert_eq!(of_mix, ("mix", 40, 10), "a fifth of the steps go to the other searches: {steps:?}");
@@ -188,7 +188,7 @@ fn urgent_searches_go_before_those_of_other_keyspaces_that_wait_for_time() {
     assert_eq!(world.run(1000), [""; 0], "the other searches must wait again");
     // Two keyspaces whose mixes change all the time, and want all the time that there is.
     for round in 0..200 {
-        world.ask(1 + round % 2, "mix", true, 40);
+        world.request(1 + round % 2, "mix", true, 40);
         world.mem.advance(2_000_000);
         world.run(1000);
     }
@@ -205,7 +205,7 @@ fn another_mix_is_answered_beside_a_search_that_never_ends() {
     let world = World::new(1);
     let options = [("memtable_bytes", "32KiB"), ("file_bytes", "64KiB")];
     let keys = world.db.keyspace_with("main", &options).unwrap();
-    world.ask(0, "tree", false, u32::MAX);
+    world.request(0, "tree", false, u32::MAX);
     let key = |n: u32| n.wrapping_mul(2_654_435_761).to_be_bytes();
     for n in 0..30_000 {
         keys.put(key(n), [7; 64]).unwrap();

@@ -11,17 +11,17 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// The policy of a keyspace. After a panic it returns defaults.
 #[derive(Debug)]
-pub(crate) struct Seat {
+pub(crate) struct PolicyGuard {
     policy: Box<dyn CompactionPolicy>,
     name: String,
     has_failed: Cell<bool>,
 }
 
-impl Seat {
-    pub(crate) fn new(policy: Box<dyn CompactionPolicy>) -> Seat {
-        let mut seat = Seat { policy, name: "a policy".to_owned(), has_failed: Cell::new(false) };
-        seat.name = seat.name();
-        seat
+impl PolicyGuard {
+    pub(crate) fn new(policy: Box<dyn CompactionPolicy>) -> PolicyGuard {
+        let mut guard = PolicyGuard { policy, name: "a policy".to_owned(), has_failed: Cell::new(false) };
+        guard.name = guard.name();
+        guard
     }
 
     /// Returns the address of the policy, which tells policies of one name apart.
@@ -39,58 +39,58 @@ impl Seat {
         self.has_failed.set(true);
     }
 
-    /// Returns the result of `ask`, or `plain` if the policy has panicked, now or earlier. The policy's state after a
+    /// Returns the result of `query`, or `plain` if the policy has panicked, now or earlier. The policy's state after a
     /// panic is never used.
-    fn ask<T>(&self, plain: T, ask: impl FnOnce(&dyn CompactionPolicy) -> T) -> T {
+    fn query<T>(&self, plain: T, query: impl FnOnce(&dyn CompactionPolicy) -> T) -> T {
         if self.has_failed.get() {
             return plain;
         }
-        catch_unwind(AssertUnwindSafe(|| ask(&*self.policy))).unwrap_or_else(|_| {
+        catch_unwind(AssertUnwindSafe(|| query(&*self.policy))).unwrap_or_else(|_| {
             self.fail();
             plain
         })
     }
 
     /// The same for calls that may change the policy.
-    fn tell<T>(&mut self, plain: T, tell: impl FnOnce(&mut dyn CompactionPolicy) -> T) -> T {
+    fn update<T>(&mut self, plain: T, update: impl FnOnce(&mut dyn CompactionPolicy) -> T) -> T {
         if self.has_failed.get() {
             return plain;
         }
-        catch_unwind(AssertUnwindSafe(|| tell(&mut *self.policy))).unwrap_or_else(|_| {
+        catch_unwind(AssertUnwindSafe(|| update(&mut *self.policy))).unwrap_or_else(|_| {
             self.fail();
             plain
         })
     }
 
     pub(crate) fn name(&self) -> String {
-        self.ask(None, |policy| Some(policy.name())).unwrap_or_else(|| self.name.clone())
+        self.query(None, |policy| Some(policy.name())).unwrap_or_else(|| self.name.clone())
     }
 
     pub(crate) fn save(&self) -> Vec<u8> {
-        self.ask(Vec::new(), |policy| policy.save())
+        self.query(Vec::new(), |policy| policy.save())
     }
 
     pub(crate) fn explain(&self) -> String {
-        self.ask(String::new(), |policy| policy.explain())
+        self.query(String::new(), |policy| policy.explain())
     }
 
     pub(crate) fn design(&self, tree: &TreeView, limits: &LimitView) -> Vec<LevelDesign> {
-        self.ask(Vec::new(), |policy| policy.design(tree, limits))
+        self.query(Vec::new(), |policy| policy.design(tree, limits))
     }
 
     pub(crate) fn flush_tag(&mut self, bytes: u64, tree: &TreeView) -> RunTag {
-        self.tell(RunTag::default(), |policy| policy.flush_tag(bytes, tree))
+        self.update(RunTag::default(), |policy| policy.flush_tag(bytes, tree))
     }
 
     pub(crate) fn observe(&mut self, outcome: &Outcome) {
-        self.tell((), |policy| policy.observe(outcome));
+        self.update((), |policy| policy.observe(outcome));
     }
 
     pub(crate) fn freeze(&mut self, frozen: bool) {
-        self.tell((), |policy| policy.freeze(frozen));
+        self.update((), |policy| policy.freeze(frozen));
     }
 
     pub(super) fn decide(&mut self, input: &PolicyInput<'_>) -> Decision {
-        self.tell(Decision::default(), |policy| policy.decide(input))
+        self.update(Decision::default(), |policy| policy.decide(input))
     }
 }

@@ -1,9 +1,9 @@
-//! Encoding of a *question*: a policy call with its complete input and its decision.
+//! Encoding of a policy call with its complete input and its decision.
 //!
 //! ```text
-//! question   policy slice | state slice | picture | answer
+//! call       policy slice | state slice | input | decision
 //!
-//! picture    levels: count of (runs: count of run) | tickets: count of ticket
+//! input      levels: count of (runs: count of run) | tickets: count of ticket
 //!            | load: 9 f64, sealed memtables, snapshots, gets, seeks, writes
 //!            | costs: 13 f64
 //!            | limits: memtable bytes, file bytes, slots, max runs, write amplification f64, disk budget,
@@ -17,7 +17,7 @@
 //! plan       take: count of (table, range) | may fold: count of (table, range) | out u8
 //!            | place u8, run if 1 | tag slice | deadline u8, number if 1 | priority f64
 //!            | piece priority: count of (range, f64) | reason slice
-//! answer     plans: count of plan | park: count of ticket number
+//! decision   plans: count of plan | park: count of ticket number
 //!            | pace u8, and if 1: scope u8, 4 f64, hard stop u8, covered u8, f64 if covered is 1
 //!            | forecast: count of (born, dies, bytes) | think u8
 //! range      start slice | 1 | end slice, or start slice | 0: no end
@@ -42,13 +42,13 @@ use drumlin_types::contract::{
 };
 use drumlin_types::{Key, KeyRange, RunId, TableId, Ticket};
 
-/// Maximum number of a file or run in a picture. Outputs of unfinished compactions have numbers above those of real
+/// Maximum number of a file or run in an input. Outputs of unfinished compactions have numbers above those of real
 /// files and runs.
 const MAX_PROJECTED: u64 = 1 << 63;
 
 /// An owned [`PolicyInput`].
 #[derive(Clone, PartialEq, Debug)]
-pub struct Picture {
+pub struct InputCopy {
     tree: TreeView,
     tickets: Vec<TicketView>,
     load: LoadView,
@@ -61,10 +61,10 @@ pub struct Picture {
     frozen: bool,
 }
 
-impl Picture {
+impl InputCopy {
     /// Returns the input that the policy saw.
     #[must_use]
-    pub fn input(&self) -> PolicyInput<'_> {
+    pub fn as_input(&self) -> PolicyInput<'_> {
         PolicyInput {
             tree: &self.tree,
             tickets: &self.tickets,
@@ -82,7 +82,7 @@ impl Picture {
 
 /// A decision as plain data. A requested search is recorded only as a flag.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Answer {
+pub struct DecisionCopy {
     plans: Vec<Plan>,
     park: Vec<Ticket>,
     pace: Option<Pace>,
@@ -90,10 +90,10 @@ pub struct Answer {
     think: bool,
 }
 
-impl From<&Decision> for Answer {
-    fn from(decision: &Decision) -> Answer {
+impl From<&Decision> for DecisionCopy {
+    fn from(decision: &Decision) -> DecisionCopy {
         let Decision { plans, park, pace, forecast, think } = decision;
-        Answer {
+        DecisionCopy {
             plans: plans.clone(),
             park: park.clone(),
             pace: pace.clone(),
@@ -105,43 +105,43 @@ impl From<&Decision> for Answer {
 
 /// A policy call with its decision.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Question {
+pub struct PolicyCall {
     /// Name of the policy, with arguments.
     pub policy: String,
     /// Saved state of the policy before the call.
     pub state: Vec<u8>,
     /// Input of the call.
-    pub picture: Picture,
+    pub input: InputCopy,
     /// Decision that the call returned.
-    pub answer: Answer,
+    pub decision: DecisionCopy,
 }
 
-impl Question {
-    /// Encodes a question.
+impl PolicyCall {
+    /// Encodes a policy call.
     #[must_use]
     pub fn encode(policy: &str, state: &[u8], input: &PolicyInput<'_>, decision: &Decision) -> Vec<u8> {
         let mut out = Vec::new();
         put_slice(&mut out, policy.as_bytes());
         put_slice(&mut out, state);
-        put_picture(&mut out, input);
-        put_answer(&mut out, decision);
+        put_input(&mut out, input);
+        put_decision(&mut out, decision);
         out
     }
 
-    /// Decodes a question.
+    /// Decodes a policy call.
     ///
     /// # Errors
-    /// Fails when the bytes are no valid question.
-    pub fn decode(bytes: &[u8]) -> Result<Question, Corruption> {
+    /// Fails when the bytes are no valid policy call.
+    pub fn decode(bytes: &[u8]) -> Result<PolicyCall, Corruption> {
         let mut reader = Reader::new(bytes);
-        let question = Question {
+        let call = PolicyCall {
             policy: text(&mut reader)?,
             state: reader.slice()?.to_vec(),
-            picture: picture(&mut reader)?,
-            answer: answer(&mut reader)?,
+            input: input(&mut reader)?,
+            decision: decision(&mut reader)?,
         };
         reader.finish()?;
-        Ok(question)
+        Ok(call)
     }
 }
 
@@ -203,7 +203,7 @@ fn range(reader: &mut Reader<'_>) -> Result<KeyRange, Corruption> {
     Ok(KeyRange::new(key(reader)?, option(reader, key)?))
 }
 
-fn put_picture(out: &mut Vec<u8>, input: &PolicyInput<'_>) {
+fn put_input(out: &mut Vec<u8>, input: &PolicyInput<'_>) {
     let PolicyInput { tree, tickets, load, costs, limits, wanted, wanted_seeks, now, seed, frozen } = *input;
     let TreeView { levels } = tree;
     put_list(out, levels, |out, LevelView { runs }| put_list(out, runs, put_run));
@@ -218,9 +218,9 @@ fn put_picture(out: &mut Vec<u8>, input: &PolicyInput<'_>) {
     put_bool(out, frozen);
 }
 
-fn picture(reader: &mut Reader<'_>) -> Result<Picture, Corruption> {
+fn input(reader: &mut Reader<'_>) -> Result<InputCopy, Corruption> {
     let levels = list(reader, |reader| Ok(LevelView { runs: list(reader, run)? }))?;
-    Ok(Picture {
+    Ok(InputCopy {
         tree: TreeView { levels },
         tickets: list(reader, ticket)?,
         load: load(reader)?,
@@ -457,7 +457,7 @@ fn limits(reader: &mut Reader<'_>) -> Result<LimitView, Corruption> {
     })
 }
 
-fn put_answer(out: &mut Vec<u8>, decision: &Decision) {
+fn put_decision(out: &mut Vec<u8>, decision: &Decision) {
     let Decision { plans, park, pace, forecast, think } = decision;
     put_list(out, plans, put_plan);
     put_list(out, park, |out, ticket| put_varint(out, ticket.0));
@@ -468,8 +468,8 @@ fn put_answer(out: &mut Vec<u8>, decision: &Decision) {
     put_bool(out, think.is_some());
 }
 
-fn answer(reader: &mut Reader<'_>) -> Result<Answer, Corruption> {
-    Ok(Answer {
+fn decision(reader: &mut Reader<'_>) -> Result<DecisionCopy, Corruption> {
+    Ok(DecisionCopy {
         plans: list(reader, plan)?,
         park: list(reader, |reader| reader.varint_up_to(MAX_NUMBER).map(Ticket))?,
         pace: option(reader, pace)?,
@@ -548,7 +548,7 @@ mod tests {
         (tree, vec![ticket], decision)
     }
 
-    fn encoded() -> (Vec<u8>, Answer) {
+    fn encoded() -> (Vec<u8>, DecisionCopy) {
         let (tree, tickets, decision) = drawn();
         let load = LoadView {
             gets: 1.5,
@@ -573,27 +573,27 @@ mod tests {
             seed: u64::MAX,
             frozen: true,
         };
-        let bytes = Question::encode("tiering:4", b"state", &input, &decision);
-        let question = Question::decode(&bytes).expect("just made");
-        assert_eq!(question.policy, "tiering:4");
-        assert_eq!(question.state, b"state");
-        assert_eq!(question.picture.tree, tree);
-        assert_eq!(question.picture.tickets, tickets);
-        assert_eq!(question.picture.load, load);
-        assert_eq!(question.picture.costs, costs);
-        assert_eq!(question.picture.limits, limits);
-        assert_eq!(question.picture.wanted_seeks, wanted[1..]);
-        assert_eq!(question.picture.wanted, wanted);
-        let again = question.picture.input();
+        let bytes = PolicyCall::encode("tiering:4", b"state", &input, &decision);
+        let call = PolicyCall::decode(&bytes).expect("just made");
+        assert_eq!(call.policy, "tiering:4");
+        assert_eq!(call.state, b"state");
+        assert_eq!(call.input.tree, tree);
+        assert_eq!(call.input.tickets, tickets);
+        assert_eq!(call.input.load, load);
+        assert_eq!(call.input.costs, costs);
+        assert_eq!(call.input.limits, limits);
+        assert_eq!(call.input.wanted_seeks, wanted[1..]);
+        assert_eq!(call.input.wanted, wanted);
+        let again = call.input.as_input();
         assert_eq!((again.now, again.seed, again.frozen), (99, u64::MAX, true));
-        assert_eq!(Question::encode("tiering:4", b"state", &again, &decision), bytes);
-        (bytes, question.answer)
+        assert_eq!(PolicyCall::encode("tiering:4", b"state", &again, &decision), bytes);
+        (bytes, call.decision)
     }
 
     #[test]
-    fn questions_read_back() {
-        let (_, answer) = encoded();
-        assert_eq!(answer, Answer::from(&drawn().2));
+    fn policy_calls_read_back() {
+        let (_, decision) = encoded();
+        assert_eq!(decision, DecisionCopy::from(&drawn().2));
     }
 
     #[test]
@@ -606,7 +606,7 @@ mod tests {
         assert_eq!((read.id.0, read.files[0].table.0), (MAX_PROJECTED, MAX_PROJECTED));
     }
 
-    /// Every build of one version can decode the questions of that version, so a change of the bytes needs a new
+    /// Every build of one version can decode the policy calls of that version, so a change of the bytes needs a new
     /// version.
     #[test]
     fn the_layout_belongs_to_the_version() {
@@ -615,7 +615,7 @@ mod tests {
         assert_eq!(
             found,
             (3, 575, 2_036_604_304),
-            "the layout of questions changed: raise the version of the decision log"
+            "the layout of policy calls changed: raise the version of the decision log"
         );
     }
 
@@ -623,12 +623,12 @@ mod tests {
     fn hostile_bytes_give_an_error() {
         let (bytes, _) = encoded();
         for at in 0..bytes.len() {
-            assert!(Question::decode(&bytes[..at]).is_err(), "cut at {at}");
+            assert!(PolicyCall::decode(&bytes[..at]).is_err(), "cut at {at}");
             for mask in [0x01, 0x80, 0xff] {
                 let mut damaged = bytes.clone();
                 damaged[at] ^= mask;
-                // The result may be an error or another question, but never a panic.
-                let _ = Question::decode(&damaged);
+                // The result may be an error or another policy call, but never a panic.
+                let _ = PolicyCall::decode(&damaged);
             }
         }
     }
