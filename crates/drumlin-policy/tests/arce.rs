@@ -316,8 +316,8 @@ fn no_figure_whatever_breaks_it() {
         for _ in 0..12 {
             let mut figure = || figures[dice.below(figures.len())];
             world.costs = CostView {
-                merge_bytes_per_s: figure(),
-                merge_fixed_ns: figure(),
+                compaction_bytes_per_s: figure(),
+                compaction_fixed_ns: figure(),
                 flush_bytes_per_s: figure(),
                 probe_ns: figure(),
                 block_ns: figure(),
@@ -453,8 +453,8 @@ fn runs_that_are_cached_are_merged_less_than_those_on_a_device() {
             let counted = [0, flush * OPERATIONS, flush * OPERATIONS];
             world.load = LoadView { counted, ..load(0.0, rate, rate, 0.0) };
             world.costs = CostView {
-                merge_bytes_per_s: 150e6,
-                merge_fixed_ns: 1e6,
+                compaction_bytes_per_s: 150e6,
+                compaction_fixed_ns: 1e6,
                 cursor_ns: place + fetch_ns,
                 cursor_cached_ns: place,
                 fetch_ns,

@@ -51,7 +51,7 @@ impl Desk {
             tree: &self.tree,
             tickets: &self.tickets,
             load: &LoadView::default(),
-            costs: &CostView { merge_bytes_per_s: (1 << 20) as f64, ..CostView::default() },
+            costs: &CostView { compaction_bytes_per_s: (1 << 20) as f64, ..CostView::default() },
             limits: &self.limits,
             wanted: &[],
             wanted_seeks: &[],

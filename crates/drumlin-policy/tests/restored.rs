@@ -109,8 +109,8 @@ impl Life {
             ..LoadView::default()
         };
         self.world.costs = CostView {
-            merge_bytes_per_s: speed,
-            merge_fixed_ns: 1e6,
+            compaction_bytes_per_s: speed,
+            compaction_fixed_ns: 1e6,
             cursor_ns: 3000.0,
             cursor_cached_ns: 1000.0,
             fetch_ns: 8000.0,

@@ -602,7 +602,7 @@ impl Runner {
     /// Adds the counts of the open store and its world to the tally.
     fn count(&mut self) {
         let metrics = self.db().metrics();
-        self.tally.installs += metrics.flushes + metrics.merges + metrics.moves;
+        self.tally.installs += metrics.flushes + metrics.compactions + metrics.moves;
         self.tally.calls = self.mem.io_index();
     }
 

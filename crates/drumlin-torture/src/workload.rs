@@ -182,6 +182,10 @@ struct Generator {
     tag: u64,
 }
 
+/// Shortest value in an unlogged keyspace. A crash loses its last writes. If two of them wrote the same value, the
+/// oracle could not tell which one survived, and they may expire at different times.
+const LEAST_UNLOGGED: u32 = 3;
+
 impl Generator {
     fn new(workload: &Workload, taste: &Taste) -> Generator {
         let mut random = Random::new(workload.seed, "operations");
@@ -289,7 +293,13 @@ impl Generator {
             "del" => Change::Delete(self.key()),
             "range-del" => Change::DeleteRange(self.doomed()),
             "merge" => Change::Merge(self.key(), Value { len: 3, ..self.value() }),
-            _ => Change::Put(self.key(), self.value()),
+            _ => {
+                let (key, value) = (self.key(), self.value());
+                let is_unlogged =
+                    self.keyspaces.iter().any(|(name, unlogged)| *unlogged && *name == keyspace);
+                let least = if is_unlogged { LEAST_UNLOGGED } else { 0 };
+                Change::Put(key, Value { len: value.len.max(least), ..value })
+            }
         };
         Item { keyspace, change }
     }

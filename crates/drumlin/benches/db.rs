@@ -206,7 +206,7 @@ fn shape(db: &Db) -> String {
         "runs by level {}; flushed {} MB, merged {} MB; stalls runs {} ms, memory {} ms",
         runs.join(" "),
         metrics.flush_bytes_written >> 20,
-        metrics.merge_bytes_written >> 20,
+        metrics.compaction_bytes_written >> 20,
         metrics.stall_micros_runs / 1000,
         metrics.stall_micros_memory / 1000,
     )

@@ -129,12 +129,12 @@ fn a_frozen_policy_keeps_what_it_has_found() {
     let found = searches(&db);
     assert!(found > 0, "the policy has not searched");
     keys.set_option("adaptation", "frozen").expect("a live option");
-    let (before, merges) = (tuple(&keys), db.metrics().merges);
+    let (before, merges) = (tuple(&keys), db.metrics().compactions);
     let after_power_loss = mem.snapshot().image(ImageMode::None, 1);
     busy(&mem, &keys, 8000);
     db.wait_idle().expect("idle");
     assert_eq!((searches(&db), tuple(&keys)), (found, before.clone()));
-    assert!(db.metrics().merges > merges, "the frozen policy does not compact");
+    assert!(db.metrics().compactions > merges, "the frozen policy does not compact");
     drop(keys);
     db.close().expect("close");
     for mem in [&mem, &after_power_loss] {
@@ -204,7 +204,7 @@ fn a_sorted_load_is_not_rewritten() {
     db.flush().expect("flush");
     db.wait_idle().expect("idle");
     let metrics = db.metrics();
-    assert_eq!(metrics.merge_bytes_written, 0);
+    assert_eq!(metrics.compaction_bytes_written, 0);
     assert!(runs(&db) <= 4, "{} runs", runs(&db));
     assert_eq!(keys.iter().count(), 12_000);
 }

@@ -40,7 +40,7 @@ fn merges_write_as_fast_as_they_may() {
         db.compact().expect("compact");
         let micros = now() - began;
         let after = db.metrics();
-        let written = after.merge_bytes_written - before.merge_bytes_written;
+        let written = after.compaction_bytes_written - before.compaction_bytes_written;
         let allowed = rate * micros / 1_000_000;
         assert!(written > 5 * MIB, "only {written} bytes were written");
         assert!(written <= allowed + STEP, "{written} bytes in {micros} us at {text}");
@@ -71,6 +71,6 @@ fn flushes_go_first_and_merges_pay_for_them() {
     assert!(flushed > 3 * MIB);
     db.compact().expect("compact");
     let micros = now() - began;
-    let merged = db.metrics().merge_bytes_written - before.merge_bytes_written;
+    let merged = db.metrics().compaction_bytes_written - before.compaction_bytes_written;
     assert!(merged + flushed <= MIB * micros / 1_000_000 + STEP, "{merged} + {flushed} bytes in {micros} us");
 }

@@ -93,12 +93,12 @@ fn a_merge_that_may_not_fit_is_not_begun() {
     db.wait_idle().expect("idle");
     assert_eq!(db.compact().expect_err("still no free space").kind(), ErrorKind::NoSpace);
     assert_eq!(keys.iter().count(), written as usize);
-    let merged = db.metrics().merges;
+    let merged = db.metrics().compactions;
     // The store notices when other programs free disk space.
     mem.set_capacity(None);
     mem.advance(2_000_000);
     db.compact().expect("there is room");
-    assert!(db.metrics().merges > merged);
+    assert!(db.metrics().compactions > merged);
     assert_eq!(keys.iter().count(), written as usize);
     assert_eq!(db.verify().expect("verify").findings, vec![]);
     assert_eq!(mem.order_violations(), Vec::<String>::new());
@@ -281,6 +281,60 @@ fn unfinished_tables_that_cannot_be_removed_are_removed_later() {
     assert_eq!(left_over(&mem, &db), 0);
     db.flush().expect("flush");
     assert_eq!(keys.iter().count(), 1000);
+}
+
+/// The disk itself is full, and no budget is set. The sealed memtables together do not fit, but one of them does, and
+/// each flush releases log segments for the next one.
+#[test]
+fn on_a_full_disk_memtables_are_flushed_one_at_a_time() {
+    let mem = MemEnv::new(67);
+    let (db, keys) = open(&mem, "0");
+    let value =
+        |n: u32| (0..100).map(|at| (n.wrapping_mul(2_654_435_761) >> (at % 25)) as u8).collect::<Vec<u8>>();
+    let effect = Effect::Fail(28);
+    mem.inject(Fault { op: Some(Op::Create), kind: Some(FileKind::Table), when: When::From(0), effect });
+    (0..3000u32).for_each(|n| _ = keys.put(n.to_be_bytes(), value(n)).expect("put"));
+    mem.clear_faults();
+    mem.set_capacity(mem.used_space() + (160 << 10));
+    let flushed = db.metrics().flushes;
+    for _ in 0..20 {
+        mem.advance(2_000_000);
+        let _ = db.step_background(100).expect("steps");
+    }
+    assert!(db.metrics().flushes > flushed + 3, "{} flushes", db.metrics().flushes - flushed);
+    db.flush().expect("flush");
+    assert_eq!(keys.iter().count(), 3000);
+}
+
+/// Neither another option nor reopening makes a store of a full budget exceed it: only lowering the budget allows that.
+#[test]
+fn a_full_budget_is_not_an_exceeded_one() {
+    const BUDGET: u64 = 3 << 20;
+    // A segment that a reopened store begins with.
+    const FIRST: u64 = 68 << 10;
+    for reopens in [false, true] {
+        let mem = MemEnv::new(68);
+        let (mut db, mut keys) = open(&mem, "3MiB");
+        let written = (0..50_000).take_while(|n| put(&keys, *n).is_ok()).count() as u32;
+        assert!(written < 50_000, "the budget is used up");
+        let mut most = BUDGET;
+        for n in 0..written {
+            let _ = keys.delete(n.wrapping_mul(2_654_435_761).to_be_bytes());
+            if n % 16 == 0 {
+                assert!(on_disk(&mem) <= most, "{n}, reopened {reopens}: {} bytes", on_disk(&mem));
+            }
+            // Deletions take a part of the budget that other writes may not.
+            if n % (written / 16) == 0 && !reopens {
+                db.set_option("write_timeout_ms", "1000").expect("an option");
+            } else if n == written / 8 && reopens {
+                drop(keys);
+                db.close().expect("close");
+                (db, keys) = open(&mem, "3MiB");
+                most += FIRST;
+            }
+        }
+        db.close().expect("close");
+    }
 }
 
 /// Ways to free a store of `live` keys that has used up its disk budget.

@@ -70,7 +70,12 @@ fn course_with(workers: &str, memory: &str, puts: u32, adaptation: &[(u32, &str)
     let metrics = db.metrics();
     db.close().expect("closed");
     let told = heard.0.lock().clone();
-    Course { told, explained, slots: metrics.merge_slots, most_parallel: metrics.merges_most_parallel }
+    Course {
+        told,
+        explained,
+        slots: metrics.compaction_slots,
+        most_parallel: metrics.compactions_max_parallel,
+    }
 }
 
 #[test]

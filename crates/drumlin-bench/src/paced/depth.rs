@@ -82,7 +82,7 @@ impl Depths {
 
     /// Prepares for an operation on `open`: updates the tree if it has changed. Returns the blocks fetched so far.
     pub(super) fn meet(&mut self, open: &Open) -> u64 {
-        let Metrics { flushes, merges, moves, cache_misses, .. } = open.db.metrics();
+        let Metrics { flushes, compactions: merges, moves, cache_misses, .. } = open.db.metrics();
         let stamp = [flushes, merges, moves];
         if self.stamp.replace(stamp) != Some(stamp) {
             self.see(open.levels());

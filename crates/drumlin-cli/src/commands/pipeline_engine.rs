@@ -130,7 +130,7 @@ pub(super) fn load(policy: &str, mode: &str, setup: &Setup) -> Result<Measured> 
         }
     }
     let nanos = env.clock().monotonic_nanos();
-    let Metrics { flush_bytes_written: flushed, merge_bytes_written: merged, moves, .. } = db.metrics();
+    let Metrics { flush_bytes_written: flushed, compaction_bytes_written: merged, moves, .. } = db.metrics();
     let content = content(&keys, puts)?;
     Ok(Measured {
         ingested: puts * ENTRY,

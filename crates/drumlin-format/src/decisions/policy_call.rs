@@ -397,10 +397,12 @@ fn load(reader: &mut Reader<'_>) -> Result<LoadView, Corruption> {
 }
 
 fn put_costs(out: &mut Vec<u8>, costs: &CostView) {
-    let CostView { merge_bytes_per_s, merge_fixed_ns, flush_bytes_per_s, probe_ns, block_ns, .. } = costs;
+    let CostView {
+        compaction_bytes_per_s, compaction_fixed_ns, flush_bytes_per_s, probe_ns, block_ns, ..
+    } = costs;
     let CostView { cursor_ns, cursor_cached_ns, seek_blocks, fetch_ns, get_ns, .. } = costs;
     let CostView { scan_ns, write_ns, busy_share, .. } = costs;
-    let speeds = [merge_bytes_per_s, merge_fixed_ns, flush_bytes_per_s, probe_ns, block_ns];
+    let speeds = [compaction_bytes_per_s, compaction_fixed_ns, flush_bytes_per_s, probe_ns, block_ns];
     let cursors = [cursor_ns, cursor_cached_ns, seek_blocks, fetch_ns];
     let times = [get_ns, scan_ns, write_ns, busy_share];
     speeds.iter().chain(&cursors).chain(&times).for_each(|cost| put_f64(out, **cost));
@@ -408,8 +410,8 @@ fn put_costs(out: &mut Vec<u8>, costs: &CostView) {
 
 fn costs(reader: &mut Reader<'_>) -> Result<CostView, Corruption> {
     Ok(CostView {
-        merge_bytes_per_s: f64(reader)?,
-        merge_fixed_ns: f64(reader)?,
+        compaction_bytes_per_s: f64(reader)?,
+        compaction_fixed_ns: f64(reader)?,
         flush_bytes_per_s: f64(reader)?,
         probe_ns: f64(reader)?,
         block_ns: f64(reader)?,

@@ -78,7 +78,7 @@ impl Interval {
     fn of(input: &PolicyInput<'_>, seconds: f64) -> Interval {
         let known = |value: f64, prior: f64| if value > 0.0 { value } else { prior };
         let costs = input.costs;
-        let speed = known(costs.merge_bytes_per_s, SPEED);
+        let speed = known(costs.compaction_bytes_per_s, SPEED);
         Interval {
             reads: (input.load.gets + input.load.seeks) * seconds,
             read: known(costs.block_ns, READ) / 1e6,

@@ -60,7 +60,7 @@ fn drain<'a>(
     costs: &CostView,
     limits: &LimitView,
 ) -> f64 {
-    if costs.merge_bytes_per_s.is_nan() || costs.merge_bytes_per_s <= 0.0 {
+    if costs.compaction_bytes_per_s.is_nan() || costs.compaction_bytes_per_s <= 0.0 {
         return 0.0;
     }
     let mut files: Vec<(usize, &FileView)> = Vec::new();
@@ -81,7 +81,7 @@ fn drain<'a>(
         let holding = taken.iter().filter(|at| files[**at].1.bytes > 0);
         let runs: BTreeSet<usize> = holding.map(|at| files[*at].0).collect();
         let removed = runs.len() as f64 - 1.0;
-        let seconds = costs.merge_fixed_ns.max(0.0) / 1e9 + bytes as f64 / costs.merge_bytes_per_s;
+        let seconds = costs.compaction_fixed_ns.max(0.0) / 1e9 + bytes as f64 / costs.compaction_bytes_per_s;
         if removed > 0.0 && seconds > 0.0 { limits.memtable_bytes as f64 * removed / seconds } else { 0.0 }
     };
     plans.map(rate).fold(0.0, f64::max)

@@ -47,7 +47,8 @@ pub struct FoldCosts {
 impl FoldCosts {
     /// Derives the costs from measurements: the long-term `load` and the recent load `lately`.
     pub fn measured(load: &LoadView, lately: &LoadView, costs: &CostView) -> FoldCosts {
-        let rewrite = if costs.merge_bytes_per_s > 0.0 { 1.0 / costs.merge_bytes_per_s } else { 0.0 };
+        let rewrite =
+            if costs.compaction_bytes_per_s > 0.0 { 1.0 / costs.compaction_bytes_per_s } else { 0.0 };
         // One lookup in a hundred reads a block of a run that does not hold its key.
         let probe = costs.probe_ns + costs.block_ns * 0.01;
         // The mean cursor is in a small run that is entirely cached. A run that is worth compacting is as large as
@@ -59,7 +60,7 @@ impl FoldCosts {
         let is_known = load.write_bytes > 0.0;
         let (inflow, long) =
             if is_known { (lately.write_bytes, load.write_bytes) } else { (counted, counted) };
-        let (rewrite, fixed) = (SLOT * rewrite, SLOT * costs.merge_fixed_ns / 1e9);
+        let (rewrite, fixed) = (SLOT * rewrite, SLOT * costs.compaction_fixed_ns / 1e9);
         FoldCosts { inflow, rests: long < IDLE, rewrite, fixed, extra_run }
     }
 }

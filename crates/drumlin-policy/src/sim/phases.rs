@@ -551,8 +551,8 @@ impl Course {
             ..LoadView::default()
         };
         self.world.costs = CostView {
-            merge_bytes_per_s: self.speed() * 1e9,
-            merge_fixed_ns: 1.0,
+            compaction_bytes_per_s: self.speed() * 1e9,
+            compaction_fixed_ns: 1.0,
             // The cost of a run for lookups lies entirely in the block that one lookup in a hundred reads.
             probe_ns: 1e-3,
             block_ns: BLOCK_READ,

@@ -94,7 +94,11 @@ impl World {
             frozen: false,
             totals: Totals::default(),
             load: LoadView::default(),
-            costs: CostView { merge_bytes_per_s: 150e6, merge_fixed_ns: 1e6, ..CostView::default() },
+            costs: CostView {
+                compaction_bytes_per_s: 150e6,
+                compaction_fixed_ns: 1e6,
+                ..CostView::default()
+            },
             wanted: Vec::new(),
             now: 0,
             seq: 0,

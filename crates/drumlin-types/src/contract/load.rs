@@ -48,9 +48,9 @@ pub fn total_variation(a: &[f64; 3], b: &[f64; 3]) -> f64 {
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct CostView {
     /// Input bytes that a busy compaction slot processes per second.
-    pub merge_bytes_per_s: f64,
+    pub compaction_bytes_per_s: f64,
     /// Fixed cost of a piece (a subcompaction): install and sync, ns.
-    pub merge_fixed_ns: f64,
+    pub compaction_fixed_ns: f64,
     /// Bytes of table output that a flush writes per second.
     pub flush_bytes_per_s: f64,
     /// Filter and index probe of one run, ns.

@@ -58,7 +58,7 @@ impl Batch {
 
     /// Adds a put of `value` under `key`.
     ///
-    /// A key has at most 1 MiB. A value, with its key, takes less than a quarter of `memory_budget`, and less than 4
+    /// A key has at most 1 MiB. The batch takes at most a quarter of `memory_budget`, and a value has less than 4
     /// GiB. If the keyspace has a time to live (`ttl_seconds`), it counts from this call, not from the write.
     pub fn put(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
         self.operations.put(&keyspace.bounds(), &keyspace.state, key.as_ref(), value.as_ref());

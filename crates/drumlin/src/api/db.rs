@@ -177,7 +177,9 @@ impl Builder {
     ///   [`repair`](crate::repair).
     /// - `InvalidOption`: options contradict each other, or a merge operator has another name than the stored one.
     /// - `InvalidArgument`: the path is empty.
-    /// - `Io`, `NoSpace`, `TooManyFiles`: a system call failed.
+    /// - `Io`, `NoSpace`, `TooManyFiles`: a system call failed. `Poisoned`: a sync failed while commits of the log were
+    ///   flushed; the next open tries again.
+    /// - `Bug`: a merge operator panicked while commits of the log were flushed.
     pub fn open(self) -> Result<Db> {
         let Builder { env, path, create, read_only, unfinished, options, components, clock } = self;
         let create = create && !read_only;
@@ -327,7 +329,7 @@ impl Db {
     /// - `NotFound`: there is no such keyspace.
     /// - `NoSpace`: the disk has no space for the manifest edit; the keyspace stays.
     /// - `TooManyFiles`: a file could not be opened; the keyspace stays.
-    /// - `Bug`: a write has been running for over 60 s; the keyspace stays.
+    /// - `Busy`: a write has been running for over 60 s; the keyspace stays.
     /// - `ReadOnly`, `Closed`.
     /// - `Poisoned`: the store accepts no writes, or the log could not be made durable.
     /// - `Io`: writing the manifest failed. Whether the keyspace exists is unknown until the next open; writes fail
@@ -357,9 +359,9 @@ impl Db {
     ///
     /// # Errors
     /// Except for `Poisoned`, and for `TooManyFiles` of a sync, nothing was written.
-    /// - `InvalidArgument`: a key over 1 MiB; a value or a batch that is not below a quarter of the option
-    ///   `memory_budget`; a keyspace that was dropped or belongs to another store; a merge into a keyspace without its
-    ///   merge operator; a batch over several keyspaces with `Durability::None`.
+    /// - `InvalidArgument`: a key over 1 MiB; a value or a batch over a quarter of the option `memory_budget`; a
+    ///   keyspace that was dropped or belongs to another store; a merge into a keyspace without its merge operator; a
+    ///   batch over several keyspaces with `Durability::None`.
     /// - `Busy`: the write waited longer than `write_timeout_ms`.
     /// - `NoSpace`: the disk or the option `disk_budget` is full. Repeat the write once there is space.
     /// - `Poisoned`: this write or an earlier one failed in the log, or the manifest failed. Reopen the store to write
@@ -511,7 +513,8 @@ impl Db {
         Ok(())
     }
 
-    /// Waits until no sealed memtable waits for its flush, no compaction is due and no obsolete file is left.
+    /// Waits until no sealed memtable waits for its flush, no compaction is due, and every obsolete file that no reader
+    /// holds is removed, or its removal has failed (`unlinks_failed` in [`Metrics`]).
     ///
     /// It does not flush the active memtables. Under constant writes it may never return. A read-only store is always
     /// idle.
@@ -552,11 +555,12 @@ impl Db {
     }
 
     /// Reads the whole store and checks it: all checksums, the order and counts of entries, the references of the
-    /// manifest, and the order of versions between levels.
+    /// manifest, and the order of versions between levels. The order is not checked in a keyspace with other findings.
     ///
     /// It reads every table about twice, the manifest, and the log records that recovery would read. Reads and writes
-    /// go on meanwhile. The log keeps its segments as long as they are read, and writes that begin meanwhile are not
-    /// checked. Damage is not an error of the call: the report lists it.
+    /// go on meanwhile; flushes and compactions are not installed while the manifest is read. The log keeps its
+    /// segments as long as they are read, and writes that begin meanwhile are not checked. Damage is not an error of
+    /// the call: the report lists it.
     ///
     /// ```
     /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
@@ -668,7 +672,7 @@ impl Db {
     /// - `Poisoned`: an earlier failure stopped all writes, or the log cannot be made durable.
     /// - `NoSpace`, `Io`, `TooManyFiles`: the end of the log or the manifest could not be written. No acknowledged
     ///   write is lost, but the next open treats the store as one that was not closed.
-    /// - `Bug`: a write has been running for over 60 s. The directory stays locked until it finishes and all handles
+    /// - `Busy`: a write has been running for over 60 s. The directory stays locked until it finishes and all handles
     ///   are dropped.
     pub fn close(self) -> Result<()> {
         self.store.close()

@@ -47,8 +47,9 @@ impl Keyspace {
 
     /// Writes `value` under `key` with the store's default durability, and returns the commit's sequence number.
     ///
-    /// A key has 0 bytes to 1 MiB. A value, with its key, takes less than a quarter of the option `memory_budget`, and
-    /// less than 4 GiB. If the keyspace has a time to live (`ttl_seconds`), the value expires after that time.
+    /// A key has 0 bytes to 1 MiB. The encoded batch of one put takes at most a quarter of the option `memory_budget`;
+    /// see [`Batch::size`](crate::Batch::size). A value has less than 4 GiB. If the keyspace has a time to live
+    /// (`ttl_seconds`), the value expires after that time.
     ///
     /// A put appends one record to the log and one entry to the memtable. It waits while writes are throttled, and with
     /// `Durability::Sync` for one fsync, which concurrent writers share.
@@ -156,7 +157,7 @@ impl Keyspace {
     /// Removes all keys of `range` like [`Keyspace::delete_range`], with the given durability.
     ///
     /// # Errors
-    /// Those of [`Keyspace::put`].
+    /// Those of [`Keyspace::delete_range`].
     pub fn delete_range_with<K: AsRef<[u8]>>(
         &self,
         range: impl RangeBounds<K>,

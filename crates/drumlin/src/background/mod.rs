@@ -158,14 +158,14 @@ impl Background {
 
     /// Waits until `done` holds. `what` describes the waiter and the condition, for errors.
     pub(crate) fn wait(&self, what: &str, done: impl FnMut() -> Result<bool>) -> Result<()> {
-        self.wait_at_most(u64::MAX, what, done)
+        self.wait_until(u64::MAX, what, done)
     }
 
-    /// Waits like `wait`, but calls `done` at least every `micros` microseconds. `done` can return an error to give
-    /// up.
-    pub(crate) fn wait_at_most(
+    /// Waits like `wait`, but also calls `done` at the monotonic time `end` in microseconds, when `done` can return an
+    /// error to give up.
+    pub(crate) fn wait_until(
         &self,
-        micros: u64,
+        end: u64,
         what: &str,
         mut done: impl FnMut() -> Result<bool>,
     ) -> Result<()> {
@@ -182,7 +182,8 @@ impl Background {
                 return Err(Error::new(ErrorKind::Closed, "the store was closed"));
             }
             if signals.progress == seen {
-                let longest = micros.clamp(1000, IDLE_SLEEP_MICROS);
+                let left = end.saturating_sub(self.env.clock().monotonic_micros());
+                let longest = left.clamp(1000, IDLE_SLEEP_MICROS);
                 let _ = self.progress.wait_timeout(signals, std::time::Duration::from_micros(longest));
             }
         }
@@ -364,7 +365,7 @@ mod tests {
         keys.store.control.lock().keyspaces.iter_mut().for_each(|k| k.set_policy(Box::new(Fails)));
         let error = db.flush().and_then(|()| db.wait_idle()).expect_err("the store is never idle");
         assert_eq!(error.kind(), ErrorKind::Poisoned, "{error}");
-        assert!(error.to_string().contains("drumlin-merge"), "{error}");
+        assert!(error.to_string().contains("drumlin-compact"), "{error}");
         assert!(error.to_string().contains(" panicked"), "{error}");
         assert_eq!(keys.put(b"b", b"2").expect_err("no more writes").kind(), ErrorKind::Poisoned);
         assert_eq!(keys.get(b"a").expect("reads go on").as_deref(), Some(&b"1"[..]));

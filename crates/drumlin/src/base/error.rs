@@ -13,10 +13,12 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The name, value or combination of options is invalid. Nothing changed.
+    /// The name, value or combination of options is invalid: nothing changed. Or a read needs the merge operator of a
+    /// keyspace, and the program did not pass it.
     InvalidOption,
     /// An argument is invalid: a key, value or batch that is too long; a keyspace that was dropped, or that belongs to
-    /// another store; the name of a new keyspace that is taken.
+    /// another store; the name of a new keyspace that is taken; a merge into a keyspace without a merge operator; a
+    /// batch over several keyspaces with `Durability::None`; the path of a checkpoint or a repair.
     InvalidArgument,
     /// The directory holds no store, or the store has no keyspace of that name.
     NotFound,
@@ -26,7 +28,8 @@ pub enum ErrorKind {
     NewerFormat,
     /// The store is already open, in another process or in this one.
     Locked,
-    /// Bytes on disk differ from what was written. The error names the file and offset.
+    /// Bytes on disk differ from what was written: the error names the file, and the offset where it is known. Or a
+    /// merge operator refused the operands of a key, which [`Error::key`] returns.
     Corruption,
     /// A call of the operating system failed.
     Io,
@@ -35,10 +38,12 @@ pub enum ErrorKind {
     /// The process or the system has reached its limit of open files. Calls can be repeated once other files are closed
     /// or the limit (`ulimit -n`) is raised.
     TooManyFiles,
-    /// A write waited longer than the write timeout, or another checkpoint is in progress.
+    /// A write waited longer than the write timeout; another checkpoint is in progress; or a write that a close or a
+    /// drop waits for has been running for over 60 s.
     Busy,
     /// An earlier failure stopped all writes until the store is reopened; reads still work. The cause is a failed write
-    /// of the log or the manifest, or a panic in the background.
+    /// or sync of the log, the manifest or the directory, a lost directory lock, or a panic in a write or in the
+    /// background.
     Poisoned,
     /// The store was opened read-only.
     ReadOnly,
@@ -185,7 +190,7 @@ impl fmt::Display for Error {
         match inner.kind {
             ErrorKind::Corruption => f.write_str("corruption: ")?,
             ErrorKind::NoSpace => f.write_str("no space: ")?,
-            ErrorKind::Poisoned => f.write_str("store is read-only after a failure: ")?,
+            ErrorKind::Poisoned => f.write_str("an earlier failure stopped all writes: ")?,
             ErrorKind::Bug => f.write_str("broken invariant: ")?,
             _ => {}
         }

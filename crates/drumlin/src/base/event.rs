@@ -6,9 +6,10 @@ use crate::base::error::Error;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Event {
-    /// A background job failed. It is repeated later, or its inputs stay unchanged.
+    /// A background job failed. Flushes, compactions and removals of files are tried again. Preallocation of the log is
+    /// tried again with the next segment, and a part of the decision log that cannot be written is lost.
     BackgroundError {
-        /// Kind of the job: `flush`, `merge` (a compaction), `log` (preallocation), `maintenance` or `decisions`.
+        /// Kind of the job: `flush`, `compaction`, `log` (preallocation), `maintenance` or `decisions`.
         job: &'static str,
         /// Cause of the failure.
         error: Error,

@@ -87,19 +87,19 @@ metrics! {
     /// Bytes of tables written by flushes.
     flush_bytes_written,
     /// Compaction pieces (subcompactions) installed.
-    merges,
+    compactions,
     /// Bytes of tables written by compactions.
-    merge_bytes_written,
+    compaction_bytes_written,
     /// Bytes of tables read by compactions. A table that a compaction takes in part counts with that part.
-    merge_bytes_read,
+    compaction_bytes_read,
     /// Largest number of pieces that ran at the same time.
-    merges_most_parallel,
+    compactions_max_parallel,
     /// Gauge: compaction slots, the number of pieces that may run at the same time.
-    merge_slots,
+    compaction_slots,
     /// Microseconds during which compactions into two or more levels ran at the same time.
-    merges_cross_level_micros,
+    compactions_cross_level_micros,
     /// Entries read by compactions.
-    merge_entries_read,
+    compaction_entries_read,
     /// Entries that compactions and flushes dropped because newer versions hide them.
     entries_superseded,
     /// Entries that compactions and flushes dropped as deleted: tombstones and the entries that they hide.
@@ -107,7 +107,7 @@ metrics! {
     /// Merge operands that compactions and flushes combined into another entry.
     entries_folded,
     /// Bytes of the largest piece that a compaction wrote.
-    merge_largest_bytes,
+    compaction_largest_bytes,
     /// Trivial moves: compaction pieces whose files changed level or run without being read.
     moves,
     /// Policy calls: calls of `CompactionPolicy::decide`.
@@ -179,12 +179,12 @@ impl Counters {
         Counters::add(&self.entries_folded, counts.folded);
     }
 
-    pub(crate) fn merged(&self, counts: &MergeCounts, bytes_in: u64, bytes_out: u64) {
-        Counters::add(&self.merges, 1);
-        Counters::add(&self.merge_bytes_read, bytes_in);
-        Counters::add(&self.merge_bytes_written, bytes_out);
-        Counters::add(&self.merge_entries_read, counts.read);
-        self.merge_largest_bytes.fetch_max(bytes_out, Relaxed);
+    pub(crate) fn compacted(&self, counts: &MergeCounts, bytes_in: u64, bytes_out: u64) {
+        Counters::add(&self.compactions, 1);
+        Counters::add(&self.compaction_bytes_read, bytes_in);
+        Counters::add(&self.compaction_bytes_written, bytes_out);
+        Counters::add(&self.compaction_entries_read, counts.read);
+        self.compaction_largest_bytes.fetch_max(bytes_out, Relaxed);
         self.dropped(counts);
     }
 

@@ -92,7 +92,7 @@ impl std::fmt::Display for Shortage {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,
-            "a compaction that may write {} bytes waits: {} are left for compactions; deletes of ranges free more",
+            "a compaction needs up to {} bytes of disk space and {} are available; delete ranges or raise disk_budget",
             self.wanted, self.left
         )
     }

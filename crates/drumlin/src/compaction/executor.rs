@@ -101,6 +101,11 @@ impl MergeJob {
         self.outputs.give_table(id);
     }
 
+    /// Returns the bytes of finished tables.
+    pub(crate) fn bytes_finished(&self) -> u64 {
+        self.outputs.files().iter().map(|file| file.table.len).sum()
+    }
+
     /// Returns the approximate number of bytes written so far.
     pub(crate) fn bytes_written(&self) -> u64 {
         self.outputs.bytes()

@@ -22,6 +22,7 @@ use crate::compaction::control::Control;
 use crate::compaction::executor::{MergeJob, MergeResult, Progress};
 use crate::compaction::merge::MergeRules;
 use crate::compaction::view::tree_view;
+use crate::jobs::space::bytes_of;
 use crate::keyspace::KeyspaceState;
 use crate::memtable::Memtable;
 use crate::store::memory;
@@ -76,7 +77,7 @@ impl FlushLane {
         let keyspace = job.keyspace.clone();
         *slot = self.go_on(job).map_err(|error| Failed { keyspace, error })?;
         if slot.is_none() {
-            self.store.lane.home.budget.reserve_for_flush(0);
+            self.store.disk_budget.reserve_for_flush(0);
         }
         Ok(Step::More)
     }
@@ -91,6 +92,9 @@ impl FlushLane {
             .throttles
             .background
             .pay(merge.bytes_written().saturating_sub(before), self.store.files.now());
+        // Finished tables count themselves.
+        let bytes = bytes_of(&job.memtables).saturating_sub(merge.bytes_finished());
+        self.store.disk_budget.lower_for_flush(bytes);
         if progress != Progress::Done {
             return Ok(Some(job));
         }
@@ -154,10 +158,13 @@ impl FlushLane {
             _ => keyspace.to_flush(&view, ready),
         };
         drop(control);
-        if memtables.len() > 1 && store.make_room_to_flush(&memtables).is_err() {
-            memtables.truncate(1);
-        }
-        let room = store.make_room_to_flush(&memtables);
+        let room = match store.may_flush_all(&memtables) {
+            true => Ok(()),
+            false => {
+                memtables.truncate(1);
+                store.reserve_for_flush(&memtables)
+            }
+        };
         let job = room.and_then(|()| flush_job(store, keyspace.clone(), memtables, &view.tree));
         job.map(Some).map_err(|error| Failed { keyspace, error })
     }
@@ -219,7 +226,7 @@ impl Lane for FlushLane {
             Ok(step) => step,
             Err(Failed { error, .. }) if error.kind() == ErrorKind::Poisoned => Step::Idle,
             Err(Failed { keyspace, error }) => {
-                self.store.lane.home.budget.reserve_for_flush(0);
+                self.store.disk_budget.reserve_for_flush(0);
                 self.resting.lock().insert(keyspace.id, now + RETRY);
                 self.store.health.flush_failed(&keyspace, &error);
                 if error.kind() == ErrorKind::NoSpace {
@@ -237,6 +244,7 @@ impl Lane for FlushLane {
 
     fn abandon(&self) {
         self.job.lock().take();
+        self.store.disk_budget.reserve_for_flush(0);
     }
 }
 

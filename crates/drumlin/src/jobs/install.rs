@@ -232,8 +232,9 @@ impl Store {
         }
         let settings = Settings { mode: self.sizes.mode, ..Settings::default() };
         let is_set = |flag: &atomic::AtomicBool| flag.load(atomic::Ordering::Acquire);
-        let is_short =
-            is_set(&self.health.disk_full) || is_set(&self.health.merge_short) || control.shortage.is_some();
+        let is_short = is_set(&self.health.disk_full)
+            || is_set(&self.health.compaction_lacks_space)
+            || control.shortage.is_some();
         let entry = control.keyspace(keyspace)?;
         // Which edits may be made follows from the waits alone, so the tree is not needed.
         let tree = TreeView::default();
@@ -303,7 +304,7 @@ impl Store {
         let result = &mut finished.result;
         let next = self.commit_edit(control, keyspace, &step, || result.outputs.installed())?;
         keyspace.install(next, &[]);
-        keyspace.merges.succeeded();
+        keyspace.compactions.succeeded();
         let bytes_out: u64 = outputs.files.iter().map(|f| f.table.len).sum();
         let dropped = finished.result.counts.dropped();
         if let Some(entry) = control.keyspace(keyspace) {
@@ -317,7 +318,7 @@ impl Store {
         // The inputs may be deleted now, so jobs that lacked disk space try again.
         self.health.space_freed();
         let bytes_in = finished.counts.iter().map(|c| c.bytes).sum();
-        self.metrics.merged(&finished.result.counts, bytes_in, bytes_out);
+        self.metrics.compacted(&finished.result.counts, bytes_in, bytes_out);
         control.end_tickets(keyspace, self.files.now());
         self.refresh_pace(control);
         Ok(())
@@ -356,7 +357,7 @@ impl Store {
         let step = TreeStep { tree: &tree, edit: &outputs.edit, flushed: &[], more: &[] };
         let next = self.commit_edit(control, keyspace, &step, || {})?;
         keyspace.install(next, &[]);
-        keyspace.merges.succeeded();
+        keyspace.compactions.succeeded();
         if let Some(entry) = control.keyspace(keyspace) {
             entry.flight.installed(piece.id, &outputs.tables(), 0, 0);
             entry.due = true;
@@ -376,12 +377,12 @@ impl Store {
         error: &Error,
     ) {
         if error.kind() == ErrorKind::NoSpace {
-            self.health.merge_short.store(true, atomic::Ordering::Release);
+            self.health.compaction_lacks_space.store(true, atomic::Ordering::Release);
         }
-        self.background_failed("merge", error);
+        self.background_failed("compaction", error);
         let retry = matches!(error.kind(), ErrorKind::NoSpace | ErrorKind::TooManyFiles | ErrorKind::Io);
         if retry {
-            self.health.merge_failed(keyspace, error);
+            self.health.compaction_failed(keyspace, error);
         }
         let is_named = |table: &&TableId| error.path() == Some(self.files.table_path(**table).as_path());
         let damaged: Vec<TableId> = match error.kind() {

@@ -5,7 +5,7 @@
 //! step does a bounded part of this.
 
 use super::flush::FlushLane;
-use super::piece::MergeLane;
+use super::piece::CompactionLane;
 use super::preallocate::ReadyLane;
 use super::search::SearchJob;
 use crate::background::{Lane, Step};
@@ -19,7 +19,7 @@ impl Store {
         self.background.start(Arc::new(FlushLane::new(self.clone())))?;
         self.background.start(Arc::new(ReadyLane::new(self.clone())))?;
         for number in 0..self.slots.count() {
-            self.background.start(Arc::new(MergeLane::new(self.clone(), number)))?;
+            self.background.start(Arc::new(CompactionLane::new(self.clone(), number)))?;
         }
         self.background.start(Arc::new(MaintenanceLane::new(self.clone())))
     }
@@ -29,15 +29,15 @@ impl Store {
 struct MaintenanceLane {
     store: Arc<Store>,
     /// Number of compaction lanes started so far, which is the largest number of slots so far.
-    merge_lanes: atomic::AtomicUsize,
+    compaction_lanes: atomic::AtomicUsize,
     search: Mutex<SearchJob>,
 }
 
 impl MaintenanceLane {
     fn new(store: Arc<Store>) -> MaintenanceLane {
         let search = Mutex::new(SearchJob::new(store.files.now()));
-        let merge_lanes = atomic::AtomicUsize::new(store.slots.count());
-        MaintenanceLane { store, merge_lanes, search }
+        let compaction_lanes = atomic::AtomicUsize::new(store.slots.count());
+        MaintenanceLane { store, compaction_lanes, search }
     }
 
     /// Adapts the number of compaction slots to the measurements, and starts missing lanes. Returns whether the number
@@ -49,14 +49,14 @@ impl MaintenanceLane {
         }
         let now = store.files.now();
         let Some(change) = store.tune_slots(now) else { return false };
-        let started = self.merge_lanes.load(atomic::Ordering::Relaxed);
+        let started = self.compaction_lanes.load(atomic::Ordering::Relaxed);
         for number in started..change.slots {
-            if let Err(error) = store.background.start(Arc::new(MergeLane::new(store.clone(), number))) {
+            if let Err(error) = store.background.start(Arc::new(CompactionLane::new(store.clone(), number))) {
                 store.slots.refuse_beyond(number);
                 store.background_failed("maintenance", &error);
                 break;
             }
-            self.merge_lanes.store(number + 1, atomic::Ordering::Relaxed);
+            self.compaction_lanes.store(number + 1, atomic::Ordering::Relaxed);
         }
         store.background.wake();
         true

@@ -47,16 +47,16 @@ struct PieceJob {
 type Failed = (Arc<KeyspaceState>, PieceId, Vec<TableId>, Error);
 
 /// One compaction slot.
-pub(crate) struct MergeLane {
+pub(crate) struct CompactionLane {
     store: Arc<Store>,
     number: usize,
     /// Boxed, because it is taken out and put back at each step.
     job: Mutex<Option<Box<PieceJob>>>,
 }
 
-impl MergeLane {
-    pub(crate) fn new(store: Arc<Store>, number: usize) -> MergeLane {
-        MergeLane { store, number, job: Mutex::new(None) }
+impl CompactionLane {
+    pub(crate) fn new(store: Arc<Store>, number: usize) -> CompactionLane {
+        CompactionLane { store, number, job: Mutex::new(None) }
     }
 
     fn begin(&self) -> std::result::Result<Step, Failed> {
@@ -184,7 +184,7 @@ fn open_inputs(store: &Arc<Store>, tree: &Tree, spans: &[FileSpan]) -> Result<In
             runs.entry(run.id).or_default().push((file.clone(), range));
         }
     }
-    let options = CursorOptions::merge(store.merge_readahead(runs.len()));
+    let options = CursorOptions::merge(store.compaction_readahead(runs.len()));
     let inputs = runs.into_values().map(|mut files| {
         files.sort_by(|(_, a), (_, b)| a.start.cmp(&b.start));
         Box::new(RunCursor::new(RunPart { store: store.clone(), files, options })) as Box<dyn Cursor>
@@ -216,9 +216,9 @@ impl OpenFile for RunPart {
     }
 }
 
-impl Lane for MergeLane {
+impl Lane for CompactionLane {
     fn name(&self) -> String {
-        format!("drumlin-merge-{}", self.number)
+        format!("drumlin-compact-{}", self.number)
     }
 
     fn step(&self) -> Step {

@@ -1,8 +1,9 @@
 //! Disk space: how much may be written before the disk, or the budget for it, is full.
 //!
-//! 1. Free space is the smaller of the free space of the file system and the rest of `disk_budget`. Tables and log
-//!    segments count against the budget from their creation until they are unlinked. A file that cannot be unlinked
-//!    counts on and is tried again with a growing delay.
+//! 1. Free space is the smaller of the free space of the file system and the rest of `disk_budget`. Log segments count
+//!    against the budget from their creation, tables from their completion, and both until they are unlinked. What
+//!    unfinished tables may take is reserved. A file that cannot be unlinked counts on and is tried again with a
+//!    growing delay.
 //! 2. Flushes come first: disk space for all memtables is kept back from compactions. A compaction starts only if the
 //!    rest has space for its input once more, beside the inputs of the running ones. Otherwise it waits, which the
 //!    decision log reports. It is checked again when files are removed, or a second later.
@@ -14,22 +15,23 @@
 //! 5. Policies see the used part of the budget, with the sealed memtables that are about to become tables, and the
 //!    bytes that running compactions may still write. The budget that they see excludes the part that flushes leave, so
 //!    that they can free disk space before flushes fail.
-//! 6. The log leaves compactions the same part as flushes do (`write/budget.rs`). Before a flush fails, spare log
-//!    segments are removed. If no compaction runs, the flush may then take the part that is left to compactions.
+//! 6. The log leaves compactions the same part as flushes do (`write/budget.rs`). Before a flush fails, only one
+//!    memtable is flushed instead of several, and spare log segments are removed. If no compaction runs, the flush may
+//!    then take the part that is left to compactions.
 //! 7. Once a flush fails, or a write finds no space for a log segment, every policy is called. If no policy plans
 //!    anything, the keyspace with the most entries outside its largest run is compacted as a whole
 //!    (`scheduler/space.rs`).
 //!
 //! The file system is queried before the control lock is taken, so that nothing waits for a compaction or flush under
-//! the lock. The only I/O under it are edits of the manifest, and reads of a block or two to count the entries of a
-//! part of a file.
+//! the lock. The I/O under it is: edits of the manifest, reads of a block or two to count the entries of a part of a
+//! file, unlinks of outputs that cannot be installed, and the read of the manifest by `verify`.
 
 use crate::base::error::{Error, ErrorKind, Result};
 use crate::base::metrics::Counters;
 use crate::compaction::control::KeyspaceControl;
 use crate::keyspace::View;
 use crate::memtable::Memtable;
-use crate::store::{Store, left_to_merges};
+use crate::store::{Store, left_to_compactions};
 use crate::version::Doomed;
 use drumlin_env::sync::{Arc, atomic};
 use drumlin_types::contract::LimitView;
@@ -38,7 +40,7 @@ use drumlin_types::contract::LimitView;
 const LOG_RESERVE: u64 = 8;
 
 /// Returns the bytes that a flush of `memtables` may write.
-fn bytes_of(memtables: &[Arc<Memtable>]) -> u64 {
+pub(super) fn bytes_of(memtables: &[Arc<Memtable>]) -> u64 {
     memtables.iter().map(|memtable| memtable.bytes() as u64).sum()
 }
 
@@ -52,11 +54,16 @@ impl Store {
     /// fall behind. Without that reserve it would take the disk space of compactions that have begun.
     fn disk_bytes_with_log(&self, budget: u64) -> u64 {
         let log = self.lane.state.lock().log.bytes_on_disk();
+        self.with_log_reserve(budget, log)
+    }
+
+    /// Returns the bytes of `budget` that are in use, for a log of `log` bytes and what it may still grow by.
+    fn with_log_reserve(&self, budget: u64, log: u64) -> u64 {
         self.files.obsolete.bytes_on_disk() + log.max(self.sizes.log.min(budget / LOG_RESERVE))
     }
 
     /// Returns the bytes that compactions may write from now on.
-    pub(crate) fn room_for_merges(&self) -> u64 {
+    pub(crate) fn space_for_compactions(&self) -> u64 {
         // While flushes fail, memtables are full, so the log does not grow either. While the log finds no space, no
         // memtable grows. Compactions then use what is kept for both.
         let is_full = self.health.lacks_space();
@@ -105,62 +112,76 @@ impl Store {
         match self.options.load().disk_budget {
             0 => LimitView::default(),
             budget => LimitView {
-                disk_budget: budget - left_to_merges(budget),
+                disk_budget: budget - left_to_compactions(budget),
                 disk_used: self.disk_bytes_with_log(budget) + self.waiting_to_flush(),
                 ..LimitView::default()
             },
         }
     }
 
-    /// Returns an error if the budget has no space to flush `memtables`, even once obsolete files and spare log
-    /// segments are removed.
-    pub(crate) fn make_room_to_flush(&self, memtables: &[Arc<Memtable>]) -> Result<()> {
+    /// Reserves disk space to flush all of `memtables` together. Returns whether it did. Otherwise one of them is to be
+    /// flushed.
+    pub(crate) fn may_flush_all(&self, memtables: &[Arc<Memtable>]) -> bool {
+        if self.options.load().disk_budget == 0 && self.health.disk_full.load(atomic::Ordering::Acquire) {
+            // The disk had no space for the last flush. Spare segments take what one memtable may need.
+            self.release_spare_log();
+            return false;
+        }
+        // An exceeded budget is reached again by compactions, and few runs are compacted sooner.
+        self.try_reserve_for_flush(memtables).is_ok()
+            || self.disk_budget.is_exceeded() && self.reserve_as_last_resort(memtables)
+    }
+
+    /// Reserves disk space to flush `memtables`. Frees obsolete files and spare log segments for it if necessary. As a
+    /// last resort, a flush may take the part of the budget that is left to compactions.
+    pub(crate) fn reserve_for_flush(&self, memtables: &[Arc<Memtable>]) -> Result<()> {
         loop {
-            let result = self.check_room_to_flush(memtables);
+            let result = self.try_reserve_for_flush(memtables);
             if result.is_ok() {
-                self.lane.home.budget.reserve_for_flush(bytes_of(memtables));
                 return result;
             }
             match self.files.obsolete.next(self.files.now()) {
                 Some(file) => self.remove_obsolete(&file),
                 None if self.release_spare_log() => {}
-                None if self.may_flush_as_last_resort(memtables) => return Ok(()),
+                None if self.reserve_as_last_resort(memtables) => return Ok(()),
                 None => return result,
             }
         }
     }
 
-    /// Returns an error if the budget has no space to flush `memtables`.
-    pub(crate) fn check_room_to_flush(&self, memtables: &[Arc<Memtable>]) -> Result<()> {
+    /// Reserves disk space to flush `memtables`. Returns an error if the budget has none.
+    pub(crate) fn try_reserve_for_flush(&self, memtables: &[Arc<Memtable>]) -> Result<()> {
         let budget = self.options.load().disk_budget;
         if budget == 0 {
             return Ok(());
         }
         let wanted = bytes_of(memtables);
-        // Deletions free disk space once they are compacted, so they may use half of the part left to compactions.
-        let deletes =
-            self.keyspaces().iter().any(|k| k.peek().sealed.iter().any(|m| m.has_range_tombstones()));
-        let for_merges = left_to_merges(budget) / if deletes { 2 } else { 1 };
-        let used = self.disk_bytes_with_log(budget);
-        let for_merges = for_merges.max(if deletes {
-            self.lane.home.budget.for_merges()
-        } else {
-            self.reserved_for_merges(budget, used)
-        });
-        if used.saturating_add(wanted).saturating_add(for_merges) <= budget {
+        // Range tombstones free disk space once they are compacted, so they may use half of the part left to
+        // compactions.
+        let deletes = memtables.iter().any(|memtable| memtable.has_range_tombstones());
+        let for_compactions = match deletes {
+            true => self.disk_budget.for_compactions().max(left_to_compactions(budget) / 2),
+            false => self.reserved_for_compactions(budget).max(left_to_compactions(budget)),
+        };
+        // Under this lock the log takes no disk space between the check and the reservation.
+        let lane = self.lane.state.lock();
+        let used = self.with_log_reserve(budget, lane.log.bytes_on_disk());
+        if used.saturating_add(wanted).saturating_add(for_compactions) <= budget {
+            self.disk_budget.reserve_for_flush(wanted);
             return Ok(());
         }
+        drop(lane);
         let what = format!(
-            "disk_budget is {budget} bytes: {used} are in use or reserved for the log, {for_merges} are reserved for \
+            "disk_budget is {budget} bytes: {used} are in use or reserved for the log, {for_compactions} are reserved for \
              compactions, and a flush needs {wanted}"
         );
         Err(Error::new(ErrorKind::NoSpace, what))
     }
 
-    /// Returns whether a flush of `memtables` may take the part left to compactions, since none runs. The flush
-    /// releases log segments, and may bring tombstones into tables, where a compaction drops what they hide. If the
-    /// budget was lowered below what is in use, a flush may exceed it by less than the log holds.
-    fn may_flush_as_last_resort(&self, memtables: &[Arc<Memtable>]) -> bool {
+    /// Reserves disk space to flush `memtables` in the part left to compactions, if none runs. Returns whether it did.
+    /// The flush releases log segments, and may bring tombstones into tables, where a compaction drops what they hide.
+    /// If the budget was lowered below what is in use, a flush may exceed it by less than the log holds.
+    fn reserve_as_last_resort(&self, memtables: &[Arc<Memtable>]) -> bool {
         let control = self.control.lock();
         let is_merging = control.writing() > 0;
         let (budget, tables) = (self.options.load().disk_budget, self.files.obsolete.bytes_on_disk());
@@ -168,10 +189,10 @@ impl Store {
         // Under this lock and the control lock, neither the log nor a compaction takes the same disk space.
         let lane = self.lane.state.lock();
         let used = tables + lane.log.bytes_on_disk();
-        let leads_back = self.lane.home.budget.is_exceeded() && wanted < lane.log.live_bytes();
+        let leads_back = self.disk_budget.is_exceeded() && wanted < lane.log.live_bytes();
         let may = !is_merging && (used.saturating_add(wanted) <= budget || leads_back);
         if may {
-            self.lane.home.budget.reserve_for_flush(wanted);
+            self.disk_budget.reserve_for_flush(wanted);
         }
         drop(lane);
         may
@@ -181,19 +202,20 @@ impl Store {
     /// again without a look at the budget.
     pub(crate) fn trim_spare_log(&self) {
         let budget = self.options.load().disk_budget;
-        if budget > 0 && self.disk_bytes().saturating_add(left_to_merges(budget)) > budget {
+        if budget > 0 && self.disk_bytes().saturating_add(left_to_compactions(budget)) > budget {
             self.release_spare_log();
         }
     }
 
     /// Returns the bytes that compactions under way may still take, or 0 if they wait for disk space in any case.
-    fn reserved_for_merges(&self, budget: u64, used: u64) -> u64 {
+    fn reserved_for_compactions(&self, budget: u64) -> u64 {
+        let used = self.disk_bytes_with_log(budget);
         let control = self.control.lock();
         if control.shortage.is_some() { 0 } else { control.reserved(budget.saturating_sub(used)) }
     }
 
     /// Returns an error if all remaining compactions wait for disk space.
-    pub(crate) fn check_room_to_merge(&self) -> Result<()> {
+    pub(crate) fn check_space_to_compact(&self) -> Result<()> {
         match &self.control.lock().shortage {
             Some(shortage) if self.files.obsolete.all_tried() => {
                 Err(Error::new(ErrorKind::NoSpace, shortage.to_string()))
@@ -228,7 +250,7 @@ impl Store {
     /// Forgets that jobs lacked disk space, so that they check again.
     pub(crate) fn clear_space_errors(&self) {
         self.health.space_freed();
-        self.keyspaces().iter().for_each(|keyspace| keyspace.merges.space_freed());
+        self.keyspaces().iter().for_each(|keyspace| keyspace.compactions.space_freed());
         self.control.lock().shortage = None;
     }
 }
@@ -249,14 +271,14 @@ mod tests {
         let (store, put) = (&keys.store, || keys.put("key", vec![7; 20_000]));
         put().expect("a first put");
         assert!(keys.state.peek().sealed.is_empty());
-        store.lane.home.budget.set_limit(1, 0);
+        store.disk_budget.set_limit(1, 0);
         let refused = (0..50).find_map(|_| put().err()).expect("the next segment is refused");
         assert_eq!(refused.kind(), ErrorKind::NoSpace, "{refused}");
         assert!(!keys.state.peek().sealed.is_empty(), "a flush may release segments");
         assert!(store.health.log_full.load(Acquire) && store.health.lacks_space());
         assert!(!store.health.disk_full.load(Acquire), "no flush has failed");
         assert!(store.control.lock().keyspaces.iter().all(|entry| entry.due), "policies are called");
-        store.lane.home.budget.set_limit(0, 0);
+        store.disk_budget.set_limit(0, 0);
         put().expect("the limit is gone");
         assert!(!store.health.lacks_space());
     }

@@ -62,7 +62,7 @@ pub(crate) struct KeyspaceState {
     /// Consecutive failures of flushes.
     pub(crate) flushes: Failures,
     /// Consecutive failures of compactions for a temporary reason.
-    pub(crate) merges: Failures,
+    pub(crate) compactions: Failures,
     view: ArcSwap<View>,
     update: Mutex<()>,
     dropped: atomic::AtomicBool,
@@ -107,7 +107,7 @@ impl KeyspaceState {
             search_changed: atomic::AtomicBool::new(false),
             dead: Arc::new(DeadSpans::new()),
             flushes: Failures::default(),
-            merges: Failures::default(),
+            compactions: Failures::default(),
             view: ArcSwap::from_pointee(View::new(active, Vec::new(), Arc::new(tree))),
             update: Mutex::new(()),
             dropped: atomic::AtomicBool::new(false),

@@ -3,7 +3,8 @@
 //! 1. Memory. Memtables may hold three eighths of the memory budget. A write that finds them full waits for a flush. A
 //!    *large* write also reserves its bytes until they are in a memtable, so that several large writes do not overshoot
 //!    together. Small writes reserve nothing, which saves a shared counter; they are small even when many come at once.
-//! 2. Runs. If a key is covered by too many runs, the write waits for a compaction.
+//! 2. Runs. If a key is covered by too many runs, the write waits for a compaction. If compactions lack disk space,
+//!    deletions do not wait, since they free some.
 //! 3. Rate. Near that limit, writes pay for their bytes at the rate at which compactions keep up.
 //!
 //! `write_timeout_ms` bounds all waits of one write together.
@@ -77,10 +78,15 @@ impl Store {
         }
         if self.throttles.writers.rate() == SHUT {
             let patience = patience.get_or_insert_with(|| self.patience());
-            waited +=
-                self.stall(StallReason::Runs, patience, "a writer waits for runs to be merged", || {
+            waited += self.stall(
+                StallReason::Runs,
+                patience,
+                "a writer waits for compactions to reduce runs",
+                || {
                     self.throttles.writers.rate() != SHUT
-                })?;
+                        || only_deletes && self.control.lock().shortage.is_some()
+                },
+            )?;
         }
         let rate = self.throttles.writers.rate();
         let micros = self.throttles.writers.pay(bytes, self.files.now());
@@ -111,7 +117,7 @@ impl Store {
             (left, rate) = (owed(left, rate, now), rate.max(now));
             self.health.check_open()?;
             self.health.check_poison()?;
-            patience.check(self.files.now(), "a writer is slowed until runs are merged")?;
+            patience.check(self.files.now(), "a writer is slowed until compactions catch up")?;
         }
         Ok(())
     }
@@ -170,7 +176,7 @@ impl Store {
         let began = self.files.now();
         self.background.wake();
         let since = self.health.last_failure();
-        let result = self.background.wait_at_most(patience.limit, what, || {
+        let result = self.background.wait_until(patience.end(), what, || {
             if free() {
                 return Ok(true);
             }
@@ -178,8 +184,8 @@ impl Store {
             match reason {
                 StallReason::Memory => self.check_memory_frees(since)?,
                 StallReason::Runs => {
-                    self.check_slowing_merges()?;
-                    self.check_room_to_merge()?;
+                    self.check_slowing_compactions()?;
+                    self.check_space_to_compact()?;
                 }
             }
             patience.check(self.files.now(), what)?;
@@ -202,10 +208,10 @@ impl Store {
     }
 
     /// Returns an error if compactions fail in a keyspace whose runs slow the writers.
-    fn check_slowing_merges(&self) -> Result<()> {
+    fn check_slowing_compactions(&self) -> Result<()> {
         let control = self.control.lock();
         let mut slowing = control.keyspaces.iter().filter(|entry| entry.slows_writers());
-        slowing.try_for_each(|entry| entry.state.merges.check(0))
+        slowing.try_for_each(|entry| entry.state.compactions.check(0))
     }
 
     fn count_stall(&self, reason: StallReason, micros: u64) {
@@ -236,6 +242,11 @@ struct Patience {
 }
 
 impl Patience {
+    /// Returns the monotonic time at which the write gives up, in microseconds.
+    fn end(&self) -> u64 {
+        self.began.saturating_add(self.limit)
+    }
+
     fn left(&self, now: u64) -> u64 {
         self.limit.saturating_sub(now.saturating_sub(self.began))
     }
@@ -288,20 +299,21 @@ mod tests {
         let [slow, other] = ["slow", "other"].map(|name| db.keyspace(name).expect("keyspace"));
         let store = slow.store.clone();
         let fail = |keyspace: &KeyspaceState| {
-            (0..3).for_each(|_| store.health.merge_failed(keyspace, &Error::new(ErrorKind::Io, "a disk")));
+            (0..3)
+                .for_each(|_| store.health.compaction_failed(keyspace, &Error::new(ErrorKind::Io, "a disk")));
         };
         let stop = Pace { hard_stop: true, ..Pace::free(PaceScope::All, 0.0) };
         store.control.lock().keyspace(&slow.state).expect("its control").pace = Some(stop);
         fail(&other.state);
-        store.check_slowing_merges().expect("no compaction failed that the writer waits for");
+        store.check_slowing_compactions().expect("no compaction failed that the writer waits for");
         fail(&slow.state);
-        assert_eq!(store.check_slowing_merges().expect_err("they fail").kind(), ErrorKind::Io);
-        slow.state.merges.succeeded();
-        store.check_slowing_merges().expect("the failure is overcome");
+        assert_eq!(store.check_slowing_compactions().expect_err("they fail").kind(), ErrorKind::Io);
+        slow.state.compactions.succeeded();
+        store.check_slowing_compactions().expect("the failure is overcome");
     }
 
     #[test]
-    fn writers_that_wait_for_merges_without_room_hear_of_it() {
+    fn writers_that_wait_for_compactions_without_disk_space_are_told() {
         let mem = MemEnv::new(4);
         let db = Db::builder("/s").env(mem.env()).open().expect("open");
         let store = db.keyspace("k").expect("keyspace").store.clone();
@@ -310,8 +322,13 @@ mod tests {
             |is_free: bool| store.stall(StallReason::Runs, &store.patience(), "too many runs", || is_free);
         let error = stall(false).expect_err("no merge may start");
         assert_eq!(error.kind(), ErrorKind::NoSpace);
-        assert!(error.to_string().contains("a compaction that may write 1000 bytes waits"), "{error}");
-        stall(true).expect("merges were not needed");
+        assert!(error.to_string().contains("a compaction needs up to 1000 bytes"), "{error}");
+        stall(true).expect("compactions were not needed");
+        // Deletions free disk space, so they do not wait for compactions that lack it.
+        store.throttles.writers.set_rate(SHUT);
+        let refused = store.admit(100, false).err().expect("too many runs");
+        assert_eq!(refused.kind(), ErrorKind::NoSpace);
+        store.admit(100, true).expect("a deletion");
     }
 
     #[test]

@@ -77,7 +77,7 @@ impl Store {
             self.files.env.fs().link(&from, &to).map_err(|e| Error::io(&to, "cannot link a table", e))?;
         }
         sync_dir(&self.files.env, path)?;
-        let (env, dir, budget) = (self.files.env.clone(), path.to_owned(), DiskBudget::default());
+        let (env, dir, budget) = (self.files.env.clone(), path.to_owned(), Arc::new(DiskBudget::default()));
         let home = LogHome::new(env, dir, LOG_BYTES, budget, Arc::default());
         let header = SegmentHeader { number: log, base: 0, predecessor: None, file_len: 0 };
         LogTail::begin(&home, &header, LOG_BYTES, Vec::new())?;

@@ -51,11 +51,12 @@ impl Store {
 
     fn close_once(&self) -> Result<()> {
         self.background.stop();
+        self.disk_budget.release_reservations();
         self.lane.state.lock().closed = true;
         let ended = self.publisher.wait_ended().map_err(|_| {
             let what = "a write has been running for over 60 s; \
                 the directory stays locked until it finishes and all handles are dropped";
-            Error::new(ErrorKind::Bug, what)
+            Error::new(ErrorKind::Busy, what)
         });
         // Finished outputs that wait for an earlier install are discarded. The next open schedules compactions anew.
         let held = std::mem::take(&mut *self.held.lock());

@@ -35,8 +35,8 @@ impl Store {
                 return ended.map(|()| true);
             }
             drop(control);
-            keyspace.merges.check(since)?;
-            self.check_room_to_merge().map(|()| false)
+            keyspace.compactions.check(since)?;
+            self.check_space_to_compact().map(|()| false)
         });
         if ended.is_err()
             && let Some(entry) = self.control.lock().keyspace(keyspace)
@@ -66,7 +66,7 @@ impl Store {
         let since = self.health.last_failure();
         let ended = self.background.wait("the store is not idle", || {
             self.health.check_poison()?;
-            self.check_room_to_merge()?;
+            self.check_space_to_compact()?;
             let mut is_flushed = true;
             for keyspace in self.keyspaces().iter().filter(|k| !k.peek().sealed.is_empty()) {
                 keyspace.flushes.check(since)?;
@@ -79,7 +79,7 @@ impl Store {
             let control = self.control.lock();
             let mut is_quiet = !self.costs.running.is_any();
             for entry in control.keyspaces.iter().filter(|entry| !entry.is_quiet()) {
-                entry.state.merges.check(since)?;
+                entry.state.compactions.check(since)?;
                 is_quiet = false;
             }
             drop(control);

@@ -1,7 +1,7 @@
 //! Estimates of how much a keyspace or a range holds, without reading it.
 //!
 //! Entries come from counts that the tree keeps, bytes from the indexes of tables. Both count versions that are hidden
-//! by newer ones and not yet compacted away, so they are upper bounds on the average, not exact.
+//! by newer ones and not yet compacted away. Each tombstone in a table subtracts the key that it probably hides.
 
 use crate::base::error::Result;
 use crate::keyspace::KeyspaceState;

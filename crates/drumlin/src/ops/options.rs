@@ -27,8 +27,10 @@ impl Store {
         }
         let change = Change::StoreOption { name: name.to_owned(), value: value.to_owned() };
         self.append_edit(&mut control, Edit { changes: vec![change] }, || {})?;
-        let log = self.lane.state.lock().log.bytes_on_disk();
-        self.lane.home.budget.set_limit(options.disk_budget, log);
+        if name == "disk_budget" {
+            let log = self.lane.state.lock().log.bytes_on_disk();
+            self.disk_budget.set_limit(options.disk_budget, log);
+        }
         self.throttles.background.limit(options.background_rate);
         self.options.store(Arc::new(options));
         drop(control);

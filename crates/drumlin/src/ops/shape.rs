@@ -170,9 +170,9 @@ impl Store {
             (cache.hits, cache.misses, cache.bytes);
         metrics.syncs = self.files.env.fs().syncs();
         let beside = self.costs.running.seen(self.files.now());
-        metrics.merge_slots = self.slots.count() as u64;
-        metrics.merges_most_parallel = beside.most;
-        metrics.merges_cross_level_micros = beside.cross_level_micros;
+        metrics.compaction_slots = self.slots.count() as u64;
+        metrics.compactions_max_parallel = beside.most;
+        metrics.compactions_cross_level_micros = beside.cross_level_micros;
         let lookups = self.lookups.totals();
         metrics.gets = lookups.gets;
         metrics.filter_negatives = lookups.denied;

@@ -58,11 +58,12 @@ impl Store {
     }
 
     /// Makes the directory entries of all files of the store durable. After a failure the entries stay in doubt, even
-    /// if a later sync succeeds. So a failure poisons the store, unless it is a lack of disk space or file descriptors.
+    /// if a later sync succeeds, so a failure poisons the store. A sync that got no file descriptor did nothing, and
+    /// only fails this call.
     pub(crate) fn sync_dir(&self) -> Result<()> {
         let synced = sync_dir(&self.files.env, &self.files.dir);
         if let Err(error) = &synced
-            && !error.is_shortage()
+            && error.kind() != ErrorKind::TooManyFiles
         {
             self.poison(error);
         }

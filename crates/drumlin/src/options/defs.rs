@@ -2,8 +2,8 @@
 //! `DRUMLIN_BLESS=1`, which rewrites `docs/options.md`.
 //!
 //! An entry is a doc comment and `name: type = default => shape.flags();`. The doc comment is also the help text, so
-//! its first sentence says what the option does. Public options come first, and there are at most about twenty. All
-//! others are marked `expert`: experiments need them to match other engines.
+//! its first sentence says what the option does. There are at most about twenty public options. All others are marked
+//! `expert`: few programs need them, and experiments set them to match other engines.
 
 use super::macros::settings;
 use super::registry::{Settings, bytes, count, names, ratio, text};
@@ -22,20 +22,23 @@ settings! {
 
     /// Memory budget of the store: memtables, block cache (with filters and indexes), and buffers of flushes and
     /// compactions. Writes wait when memtables use three eighths of it. Batches that only delete may use one eighth of
-    /// that more. Each iterator may read up to 256 KiB ahead in each run,
-    /// which comes on top. A value or batch larger than a quarter of it is refused.
+    /// that more. A value or batch larger than a quarter of it is refused. Not part of it: the read-ahead of iterators,
+    /// up to 256 KiB for each iterator and run, and values that the program holds.
     memory_budget: u64 = 512 * MIB => bytes(8 * MIB, 1024 * TIB);
 
     /// Upper bound on the disk space of tables and log segments. The store treats a used-up budget like a full disk:
     /// compactions wait and writes fail before they exceed it. Then deletions are still accepted, and compactions free
-    /// what was overwritten or deleted. It must hold at least four log segments.
+    /// what was overwritten or deleted. It must hold at least four log segments, 64 MiB with the default
+    /// `log_segment_bytes`.
     disk_budget: u64 = 0 => bytes(MIB, 1024 * TIB).zero("no limit").live().alters_answers();
 
     /// Upper bound on the bytes that compactions write per second. Flushes count towards it but never wait for it.
+    /// Writers that are slowed until compactions catch up are slowed to this rate.
     background_rate: u64 = 0 => bytes(MIB, TIB).zero("no limit").unit("bytes/s").live();
 
-    /// Default durability of writes that name none. With `none` no log is written and only flushed data survives the
-    /// end of the process. `buffered` writes survive the end of the process, and `sync` writes survive power loss.
+    /// Default durability of writes that name none. With `none` no log is written, only flushed data survives a close
+    /// or the end of the process, and a batch may not span keyspaces. `buffered` writes survive the end of the process,
+    /// and `sync` writes survive power loss.
     durability: Durability = Durability::Buffered => names(Durability::NAMES).live();
 
     /// Number of compaction slots, the limit on subcompactions that run at the same time.
@@ -68,12 +71,13 @@ settings! {
     /// Compaction policy with its arguments, such as `leveling:10`. A change replaces the policy at once.
     compaction: String = "arce".to_owned() => text("name or name:arguments", policy_name, &["1-leveling"]).live();
 
-    /// Whether the policy tunes itself to the load. `frozen` keeps the tuning that it has found and stops learning, and
-    /// the number of compaction slots stays fixed too.
+    /// Whether the policy tunes itself to the load. `frozen` keeps the tuning that it has found and stops learning.
+    /// While any keyspace is frozen, the number of compaction slots of the store stays fixed too.
     adaptation: Adaptation = Adaptation::On => names(Adaptation::NAMES).live();
 
-    /// Upper bound on write amplification: bytes that compactions may rewrite per flushed byte. Only the policy `arce`
-    /// obeys it. Compactions that reduce a run count above `max_runs` ignore it.
+    /// Bytes that elective compactions of the policy `arce` may rewrite per flushed byte. They may also rewrite the
+    /// size of the tree once a day and a quarter of the bytes that reads fetch from the device, and save up two trees.
+    /// Compactions that keep the number of runs below `max_runs` may exceed this. Other policies ignore it.
     max_write_amp: f64 = 20.0 => ratio(3.0, 1000.0).live();
 
     /// Time to live of values and merge operands. Each value expires at this age, and each operand at this age or up to
@@ -105,9 +109,9 @@ settings! {
     /// Size at which a compaction starts its next output file. A flush may write larger files.
     file_bytes: u64 = 64 * MIB => bytes(4 * KIB, 4 * GIB).live().expert();
 
-    /// Upper bound on the number of runs that may cover a key. Near it, writes are throttled to the rate at which
-    /// compactions reduce that number. Throttling applies to the whole store: one keyspace near its limit slows writes
-    /// to all.
+    /// Number of runs over a key at which the policy `arce` slows writers: from three quarters of it to the rate at
+    /// which compactions reduce that number, and 8 runs above it they wait. Other policies have limits of their own.
+    /// This applies to the whole store: one keyspace near its limit slows writes to all.
     max_runs: u64 = 64 => count(8, 512).unit("runs").live().expert();
 
     /// Fixed parameters M/c/q/rho for the policy `arce`, in place of the values that it tunes. For experiments.

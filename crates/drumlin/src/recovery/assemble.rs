@@ -194,7 +194,7 @@ fn begin_log(
     numbers: &mut Numbers,
 ) -> Result<NewLog> {
     let Found { env, dir, options, entries, .. } = found;
-    let budget = DiskBudget::new(options.disk_budget, obsolete.clone());
+    let budget = Arc::new(DiskBudget::new(options.disk_budget, obsolete.clone()));
     let segment_bytes = options.segment_bytes();
     let home = LogHome::new(env.clone(), dir.clone(), segment_bytes, budget, lock.clone());
     let number = LogNumber(numbers.fresh());

@@ -72,6 +72,8 @@ pub(crate) fn open(request: OpenRequest) -> Result<Arc<Store>> {
         return Ok(store);
     }
     orphans::remove(&store, &entries)?;
+    let log = store.lane.state.lock().log.bytes_on_disk();
+    store.disk_budget.opened(log);
     keep_order(&store, &recovered)?;
     // Running lanes hold the store, and with it the lock, until it is closed.
     if let Err(error) = store.start_lanes().and_then(|()| settle(&store, &recovered)) {
@@ -164,9 +166,13 @@ fn settle(store: &Arc<Store>, recovered: &Recovered) -> Result<()> {
     }
 }
 
-/// Makes the replayed log segments and their directory entries durable.
+/// Makes the replayed log segments that are still needed, and their directory entries, durable. Meanwhile no flush
+/// releases any of them.
 fn renew_replayed(store: &Store, recovered: &Recovered) -> Result<()> {
-    recovered.replayed.iter().try_for_each(|n| renew(&store.files.env, &store.files.dir, *n))?;
+    store.read_log(|live, _| {
+        let needed = recovered.replayed.iter().filter(|number| live.contains(number));
+        needed.copied().try_for_each(|number| renew(&store.files.env, &store.files.dir, number))
+    })?;
     store.sync_dir()
 }
 

@@ -176,8 +176,8 @@ impl Costs {
     pub(crate) fn view(&self) -> CostView {
         let (probe, pace) = (self.probes.denied.get(), self.merge_pace.get());
         CostView {
-            merge_bytes_per_s: if pace > 0.0 { 1e9 / pace } else { 0.0 },
-            merge_fixed_ns: self.merge_fixed.get(),
+            compaction_bytes_per_s: if pace > 0.0 { 1e9 / pace } else { 0.0 },
+            compaction_fixed_ns: self.merge_fixed.get(),
             flush_bytes_per_s: 0.0,
             probe_ns: probe,
             block_ns: (self.probes.reached.get() - probe).max(0.0),
@@ -269,15 +269,15 @@ mod tests {
         let costs = Costs::default();
         costs.merged(1 << 10, 1, 0);
         costs.merged(0, 5, 5);
-        assert_eq!(costs.view().merge_bytes_per_s, 0.0, "a small piece says nothing");
+        assert_eq!(costs.view().compaction_bytes_per_s, 0.0, "a small piece says nothing");
         (0..4).for_each(|_| costs.merged(1 << 20, 1 << 20, 0));
-        assert!((costs.view().merge_bytes_per_s / 1e9 - 1.0).abs() < 0.01, "many do");
+        assert!((costs.view().compaction_bytes_per_s / 1e9 - 1.0).abs() < 0.01, "many do");
         // Half of the bytes at a quarter of the speed: the total time counts, not the mean of speeds.
         let mixed = Costs::default();
         (0..400).for_each(|n| mixed.merged(4 << 20, (4 << 20) * (1 + 3 * (n % 2)), 0));
-        assert!((mixed.view().merge_bytes_per_s / 1e9 - 0.4).abs() < 0.03, "{:?}", mixed.view());
+        assert!((mixed.view().compaction_bytes_per_s / 1e9 - 0.4).abs() < 0.03, "{:?}", mixed.view());
         (0..200).for_each(|_| costs.merged(1 << 30, 1, 7));
-        assert!(costs.view().merge_bytes_per_s > 0.99 * SPEEDS.1);
-        assert_eq!(costs.view().merge_fixed_ns, 7.0, "nothing is no cost yet");
+        assert!(costs.view().compaction_bytes_per_s > 0.99 * SPEEDS.1);
+        assert_eq!(costs.view().compaction_fixed_ns, 7.0, "nothing is no cost yet");
     }
 }

@@ -22,7 +22,7 @@ pub(crate) struct Health {
     pub(crate) log_full: atomic::AtomicBool,
     /// Whether the last compaction failed for lack of disk space. Finished outputs that wait are then installed early,
     /// to free their inputs.
-    pub(crate) merge_short: atomic::AtomicBool,
+    pub(crate) compaction_lacks_space: atomic::AtomicBool,
     pub(crate) closed: atomic::AtomicBool,
     /// Result of the close, once it has finished.
     pub(crate) close_ended: Mutex<Option<Result<()>>>,
@@ -86,8 +86,8 @@ impl Health {
     }
 
     /// Records a compaction of `keyspace` that failed and will be retried.
-    pub(crate) fn merge_failed(&self, keyspace: &KeyspaceState, error: &Error) {
-        keyspace.merges.failed(self.next_failure(), error);
+    pub(crate) fn compaction_failed(&self, keyspace: &KeyspaceState, error: &Error) {
+        keyspace.compactions.failed(self.next_failure(), error);
     }
 
     fn next_failure(&self) -> u64 {
@@ -107,6 +107,6 @@ impl Health {
     /// Records that disk space was freed, so that flushes and compactions may have enough.
     pub(crate) fn space_freed(&self) {
         self.disk_full.store(false, atomic::Ordering::Release);
-        self.merge_short.store(false, atomic::Ordering::Release);
+        self.compaction_lacks_space.store(false, atomic::Ordering::Release);
     }
 }

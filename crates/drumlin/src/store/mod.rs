@@ -32,7 +32,8 @@ use crate::disk::Files;
 use crate::keyspace::KeyspaceState;
 use crate::options::{Durability, Options};
 use crate::stats::{Costs, Epochs, LookupCounts, SampledStore};
-pub(crate) use crate::write::budget::left_to_merges;
+use crate::write::budget::DiskBudget;
+pub(crate) use crate::write::budget::left_to_compactions;
 use crate::write::{CommitLane, Log, Publisher};
 use arc_swap::ArcSwap;
 use drumlin_env::sync::{Arc, Mutex, RwLock, atomic};
@@ -85,6 +86,8 @@ pub(crate) struct Store {
     pub(crate) sizes: Sizes,
     pub(crate) components: Components,
     pub(crate) lane: CommitLane,
+    /// Disk space of tables and log, also seen by the log.
+    pub(crate) disk_budget: Arc<DiskBudget>,
     pub(crate) publisher: Publisher,
     pub(crate) log: Log,
     pub(crate) snapshots: Arc<SnapshotList>,
@@ -150,6 +153,7 @@ impl Store {
             options: ArcSwap::from_pointee(parts.options),
             sizes: parts.sizes,
             components: parts.components,
+            disk_budget: parts.lane.home.budget.clone(),
             lane: parts.lane,
             publisher: parts.publisher,
             log: parts.log,

@@ -64,7 +64,7 @@ impl Store {
 
     /// Returns the bytes that a compaction of `runs` runs may read ahead in each of them. A quarter of its memory:
     /// while a cursor reads, the bytes that it read before are still in use, and the output needs the other half.
-    pub(crate) fn merge_readahead(&self, runs: usize) -> usize {
+    pub(crate) fn compaction_readahead(&self, runs: usize) -> usize {
         self.job_bytes() / 4 / runs.max(1)
     }
 
@@ -78,7 +78,7 @@ impl Store {
             piece_bytes: self.piece_bytes(),
             file_bytes: self.most_file_bytes(),
             mode: self.sizes.mode,
-            room: self.room_for_merges(),
+            room: self.space_for_compactions(),
             reclaims: !self.files.obsolete.all_tried(),
             is_full: self.health.lacks_space(),
             clock: self.files.env.clock().clone(),
@@ -86,10 +86,10 @@ impl Store {
         let mut control = self.control.lock();
         if inputs.is_full {
             // A flush of last resort reserves its disk space under this lock. Otherwise memtables are counted already.
-            inputs.room = inputs.room.saturating_sub(self.lane.home.budget.for_flush());
+            inputs.room = inputs.room.saturating_sub(self.disk_budget.for_flush());
         }
         let piece = control.next_piece(&inputs, &|keyspace| self.sample(keyspace));
-        self.lane.home.budget.reserve_for_merges(control.writing());
+        self.disk_budget.reserve_for_compactions(control.writing());
         self.refresh_pace(&control);
         let stirred = std::mem::take(&mut control.stirred);
         let PolicyCalls { times, nanos, longest_nanos } = std::mem::take(&mut control.policy_calls);

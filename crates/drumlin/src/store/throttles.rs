@@ -29,7 +29,7 @@ impl Throttles {
 
     /// Sets the writers' throttle to the lowest rate that any keyspace's policy asks for.
     pub(super) fn refresh(&self, control: &Control, costs: &Costs, slots: &Slots, now: u64) {
-        let speed = match costs.view().merge_bytes_per_s {
+        let speed = match costs.view().compaction_bytes_per_s {
             measured if measured > 0.0 => measured,
             _ => SLOT_SPEED_GUESS,
         } * slots.count() as f64;

@@ -29,7 +29,7 @@ const LEAST: usize = 32 << 10;
 /// Largest limit on the read-ahead of a user scan, per run, in bytes.
 const SCAN_MOST: usize = 256 << 10;
 /// Largest limit on the read-ahead of a compaction, per run, in bytes.
-const MERGE_MOST: usize = 1 << 20;
+const COMPACTION_MAX: usize = 1 << 20;
 
 const fn within(bytes: usize, most: usize) -> usize {
     if bytes < LEAST {
@@ -57,7 +57,7 @@ impl CursorOptions {
     #[cfg(test)]
     pub(crate) const SCAN: CursorOptions = CursorOptions::scan(SCAN_MOST);
     /// Options for compactions and other work that reads everything once.
-    pub(crate) const MERGE: CursorOptions = CursorOptions::merge(MERGE_MOST);
+    pub(crate) const MERGE: CursorOptions = CursorOptions::merge(COMPACTION_MAX);
 
     /// Options for checks: no memory beyond one block.
     pub(crate) const CHECK: CursorOptions = CursorOptions { fill_cache: false, readahead: 0, first: 0 };
@@ -69,7 +69,7 @@ impl CursorOptions {
 
     /// Options for compactions that have `bytes` of memory per run.
     pub(crate) const fn merge(bytes: usize) -> CursorOptions {
-        CursorOptions { fill_cache: false, readahead: within(bytes, MERGE_MOST), first: LEAST }
+        CursorOptions { fill_cache: false, readahead: within(bytes, COMPACTION_MAX), first: LEAST }
     }
 
     /// Returns whether the cursor's scans count towards the table's estimated scan length.

@@ -426,6 +426,26 @@ mod tests {
         }
     }
 
+    /// Errors are logged and shown, so they must not contain user keys.
+    #[test]
+    fn errors_contain_no_keys() {
+        let (id, run) = (KeyspaceId(1), RunId(1));
+        let add = |table, start: &str| {
+            let file = file(TableId(table), run, 1, Key::new(start.as_bytes()));
+            Change::AddFile { keyspace: id, file }
+        };
+        let changes = vec![
+            Change::CreateKeyspace { id, name: "k".into() },
+            Change::AddRun { keyspace: id, run, level: 1, tag: RunTag::default() },
+            add(1, "secret-a"),
+            add(2, "secret-b"),
+        ];
+        let mut state = ManifestState::default();
+        state.apply(&Edit { changes }).expect("overlaps are found later");
+        let error = state.keyspaces[&id].tree(&Arc::default()).expect_err("unbounded files overlap");
+        assert!(!error.contains("secret") && error.contains("overlap"), "{error}");
+    }
+
     fn edits() -> impl Strategy<Value = Vec<Edit>> {
         let one = (any::<u8>(), any::<u8>(), any::<u8>(), any::<u8>());
         let edit = prop::collection::vec(one, 1..6).prop_map(|drawn| Edit {

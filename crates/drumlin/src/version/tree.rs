@@ -116,9 +116,8 @@ impl Tree {
             self.levels.iter().map(|level| level.runs.iter().map(|run| Run::clone(run)).collect()).collect();
         let mut touched = Vec::new();
         for (table, start) in &edit.remove {
-            let run = remove_file(&mut levels, *table, start).ok_or_else(|| {
-                bug(format!("edit removes {table} from {start:?}, which is not in the tree"))
-            })?;
+            let run = remove_file(&mut levels, *table, start)
+                .ok_or_else(|| bug(format!("edit removes a reference to {table} that is not in the tree")))?;
             touched.push(run);
         }
         for (level, id, tag) in &edit.runs {

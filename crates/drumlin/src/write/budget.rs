@@ -4,23 +4,24 @@
 //!    they are written, what they may take is reserved.
 //! 2. The log leaves a part to compactions, since a log that took their disk space would keep a full store full.
 //!    Deletions may use most of that part, because they free disk space once they are flushed and compacted.
-//! 3. The limit may be set below what is in use. It is then *exceeded* until the use has come down to the limit less
-//!    the part left to compactions. Meanwhile deletions and flushes may exceed it further, since nothing else leads
-//!    back.
+//! 3. The limit may be set so low that compactions have no disk space. It is then *exceeded* until use has fallen to
+//!    the limit less the part left to compactions. Meanwhile deletions and flushes may exceed it further, since nothing
+//!    else leads back.
 
 use crate::base::error::{Error, ErrorKind, Result};
 use crate::version::Obsolete;
 use drumlin_env::sync::Arc;
 use drumlin_env::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::path::Path;
 
 /// Fraction of the budget that flushes and the log leave to compactions, as a divisor.
-const MERGE_SHARE: u64 = 8;
+const COMPACTION_SHARE: u64 = 8;
 /// Largest part of the budget that they leave, in bytes: what two pieces of 64 MiB need, with a margin.
-const MERGE_MOST: u64 = 160 << 20;
+const COMPACTION_MAX: u64 = 160 << 20;
 
 /// Returns the part of `budget` that flushes and the log leave to compactions.
-pub(crate) fn left_to_merges(budget: u64) -> u64 {
-    (budget / MERGE_SHARE).min(MERGE_MOST)
+pub(crate) fn left_to_compactions(budget: u64) -> u64 {
+    (budget / COMPACTION_SHARE).min(COMPACTION_MAX)
 }
 
 /// Part of the disk budget that a log segment may use.
@@ -38,8 +39,8 @@ impl LogShare {
     /// Returns the part of the budget `limit` that a segment in this share leaves.
     fn leaves(self, limit: u64) -> u64 {
         match self {
-            LogShare::Writes => left_to_merges(limit),
-            LogShare::Deletes => left_to_merges(limit) / 4,
+            LogShare::Writes => left_to_compactions(limit),
+            LogShare::Deletes => left_to_compactions(limit) / 4,
             LogShare::Close => 0,
         }
     }
@@ -54,7 +55,7 @@ pub(crate) struct DiskBudget {
     /// Bytes that the flush under way may write.
     flush: AtomicU64,
     /// Bytes that compactions under way may write.
-    merges: AtomicU64,
+    compactions: AtomicU64,
     /// Counts the bytes of all finished tables.
     tables: Arc<Obsolete>,
 }
@@ -67,19 +68,27 @@ impl DiskBudget {
     /// Changes the limit. The log has `log` bytes.
     pub(crate) fn set_limit(&self, limit: u64, log: u64) {
         self.limit.store(limit, Relaxed);
-        self.is_exceeded
-            .store(!fits(limit, self.tables.bytes_on_disk(), log, left_to_merges(limit)), Relaxed);
+        self.compare(log, left_to_compactions(limit));
     }
 
-    /// Takes note of `used` bytes of tables and log in a store that is being opened. Its tables are not counted yet.
-    /// Returns whether the limit allows them.
-    pub(super) fn opened(&self, used: u64) -> bool {
-        let limit = self.limit.load(Relaxed);
-        self.is_exceeded.store(!fits(limit, 0, used, left_to_merges(limit)), Relaxed);
-        fits(limit, 0, used, 0)
+    /// Takes note of a store that was opened, with `log` bytes of log. Whatever was written within the limit left a
+    /// quarter of the part left to compactions, which is enough for one of them.
+    pub(crate) fn opened(&self, log: u64) {
+        self.compare(log, LogShare::Deletes.leaves(self.limit.load(Relaxed)));
     }
 
-    /// Returns whether the limit was set below what is in use, and the use has not come down yet.
+    /// Marks the limit as exceeded if less than `margin` bytes are left.
+    fn compare(&self, log: u64, margin: u64) {
+        let fits = fits(self.limit.load(Relaxed), self.tables.bytes_on_disk(), log, margin);
+        self.is_exceeded.store(!fits, Relaxed);
+    }
+
+    /// Returns whether the limit allows `used` bytes, whatever is in use or reserved.
+    pub(super) fn allows(&self, used: u64) -> bool {
+        fits(self.limit.load(Relaxed), 0, used, 0)
+    }
+
+    /// Returns whether the limit was set so low that it left compactions no disk space, and use has not fallen yet.
     pub(crate) fn is_exceeded(&self) -> bool {
         self.is_exceeded.load(Relaxed)
     }
@@ -89,37 +98,55 @@ impl DiskBudget {
         self.flush.store(bytes, Relaxed);
     }
 
-    /// Returns the bytes that the flush under way may write.
+    /// Lowers the reservation for the flush under way to `bytes`, what it may still write.
+    pub(crate) fn lower_for_flush(&self, bytes: u64) {
+        self.flush.fetch_min(bytes, Relaxed);
+    }
+
+    /// Returns the bytes that the flush under way may still write.
     pub(crate) fn for_flush(&self) -> u64 {
         self.flush.load(Relaxed)
     }
 
     /// Reserves `bytes` for all compactions under way.
-    pub(crate) fn reserve_for_merges(&self, bytes: u64) {
-        self.merges.store(bytes, Relaxed);
+    pub(crate) fn reserve_for_compactions(&self, bytes: u64) {
+        self.compactions.store(bytes, Relaxed);
     }
 
     /// Returns the bytes that compactions under way may write.
-    pub(crate) fn for_merges(&self) -> u64 {
-        self.merges.load(Relaxed)
+    pub(crate) fn for_compactions(&self) -> u64 {
+        self.compactions.load(Relaxed)
+    }
+
+    /// Counts a log file that could not be unlinked, until maintenance has unlinked it.
+    pub(super) fn count_until_removed(&self, path: &Path, bytes: u64) {
+        self.tables.push_file(path.to_owned(), bytes);
+    }
+
+    /// Ends all reservations, since no flush or compaction runs any more.
+    pub(crate) fn release_reservations(&self) {
+        self.reserve_for_flush(0);
+        self.reserve_for_compactions(0);
     }
 
     /// Returns an error if the budget does not allow `log` bytes of log segments in `share`.
     pub(super) fn check(&self, share: LogShare, log: u64) -> Result<()> {
-        let (limit, tables) = (self.limit.load(Relaxed), self.tables.bytes_on_disk() + self.for_flush());
-        if fits(limit, tables, log, left_to_merges(limit).max(self.for_merges())) {
+        let limit = self.limit.load(Relaxed);
+        let (finished, flush) = (self.tables.bytes_on_disk(), self.for_flush());
+        let tables = finished + flush;
+        if fits(limit, tables, log, left_to_compactions(limit).max(self.for_compactions())) {
             self.is_exceeded.store(false, Relaxed);
             return Ok(());
         }
-        let kept = share.leaves(limit).max(self.for_merges());
+        let kept = share.leaves(limit).max(self.for_compactions());
         // Half of the limit is the largest log that deletions can make of an exceeded budget.
         let leads_back = share == LogShare::Deletes && self.is_exceeded() && log <= limit / 2;
         if leads_back || fits(limit, tables, log, kept) {
             return Ok(());
         }
         let what = format!(
-            "disk_budget is {limit} bytes: tables use {tables}, the log would need {log}, and {kept} are reserved for \
-             compactions"
+            "disk_budget is {limit} bytes: tables use {finished}, the running flush may add {flush}, the log would \
+             need {log}, and {kept} are kept for compactions"
         );
         Err(Error::new(ErrorKind::NoSpace, what))
     }
@@ -127,4 +154,59 @@ impl DiskBudget {
 
 fn fits(limit: u64, tables: u64, log: u64, kept: u64) -> bool {
     limit == 0 || tables.saturating_add(log).saturating_add(kept) <= limit
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns a budget of 8000 bytes of which tables use `tables`.
+    fn budget(tables: u64) -> DiskBudget {
+        let obsolete = Arc::new(Obsolete::default());
+        obsolete.push_file("/s/table".into(), tables);
+        DiskBudget::new(8000, obsolete)
+    }
+
+    /// Compactions and deletions use the part that other writes leave. A store that is as full as that is not over its
+    /// budget, so deletions must not exceed it.
+    #[test]
+    fn a_full_budget_is_not_exceeded() {
+        let budget = budget(6700);
+        budget.opened(900);
+        assert!(!budget.is_exceeded());
+        let error = budget.check(LogShare::Deletes, 1400).expect_err("over the limit");
+        assert_eq!(error.kind(), ErrorKind::NoSpace);
+    }
+
+    #[test]
+    fn a_lowered_budget_is_exceeded() {
+        let budget = budget(7000);
+        budget.opened(900);
+        assert!(budget.is_exceeded(), "it was lowered before");
+        budget.set_limit(10_000, 900);
+        assert!(!budget.is_exceeded());
+        budget.set_limit(7500, 900);
+        assert!(budget.is_exceeded());
+        budget.check(LogShare::Deletes, 1100).expect("deletions lead back");
+        budget.check(LogShare::Deletes, 4000).expect_err("the log is limited too");
+        budget.check(LogShare::Writes, 1100).expect_err("other writes are not");
+        budget.set_limit(20_000, 900);
+        assert!(!budget.is_exceeded());
+    }
+
+    /// What a flush may write is reserved until its tables are finished.
+    #[test]
+    fn reservations_count_and_end() {
+        let budget = budget(5000);
+        budget.check(LogShare::Writes, 2000).expect("a thousand bytes are left to compactions");
+        budget.reserve_for_flush(500);
+        budget.check(LogShare::Writes, 2000).expect_err("the flush needs them");
+        budget.lower_for_flush(100);
+        budget.lower_for_flush(300);
+        assert_eq!(budget.for_flush(), 100, "it only falls");
+        budget.reserve_for_compactions(2500);
+        budget.check(LogShare::Close, 1000).expect_err("compactions are running");
+        budget.release_reservations();
+        budget.check(LogShare::Close, 3000).expect("nothing runs any more");
+    }
 }

@@ -77,8 +77,15 @@ impl CommitLane {
     /// loses nothing: the commit that needs the segment tries again and reports its error.
     pub(crate) fn make_ready(&self, fresh_number: impl FnOnce() -> u64) -> Result<bool> {
         let Some(recycled) = self.state.lock().log.next_to_make(&self.home) else { return Ok(false) };
-        let made = self.home.make_ready(LogNumber(fresh_number()), recycled)?;
-        self.state.lock().log.made_ready(made);
+        let made = self.home.make_ready(LogNumber(fresh_number()), recycled);
+        let log = &mut self.state.lock().log;
+        match made {
+            Ok(made) => log.made_ready(made),
+            Err(error) => {
+                log.not_made_ready();
+                return Err(error);
+            }
+        }
         Ok(true)
     }
 

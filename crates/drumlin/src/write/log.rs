@@ -47,6 +47,8 @@ pub(crate) struct LogTail {
     recorded: LogNumber,
     /// Preallocated file of the next segment.
     ready: Option<Stored>,
+    /// Bytes of the file that is being preallocated.
+    preallocating: u64,
     /// Whether the open segment takes deletions alone: the disk budget had no space for other writes when it began.
     is_for_deletes: bool,
     /// Whether to preallocate a file: a segment was opened since the last preallocation.
@@ -119,6 +121,7 @@ impl LogTail {
             doubtful: live.first().map(|(first, _)| (*first, header.number)),
             recorded: LogNumber(0),
             ready: None,
+            preallocating: 0,
             is_for_deletes: false,
             wants_ready: false,
             spare: Vec::new(),
@@ -180,7 +183,8 @@ impl LogTail {
         let predecessor = Predecessor { number: self.segment.number, last_seq: self.last_seq };
         let (number, base) = (made.number, self.position);
         let header = SegmentHeader { number, base, predecessor: Some(predecessor), file_len: 0 };
-        let next = begin(&made, &header).inspect_err(|_| home.remove_file(made.number))?;
+        let next =
+            begin(&made, &header).inspect_err(|_| home.remove_file(&home.path(made.number), made.bytes))?;
         let closed = std::mem::replace(&mut self.segment, next.clone());
         self.unsynced.push((closed, self.position));
         self.starts_not_durable.push(next);
@@ -208,12 +212,21 @@ impl LogTail {
         // If there is no space, the commit that needs the segment reports it.
         let has_room =
             recycled.is_some() || home.budget.check(LogShare::Writes, self.bytes_on_disk() + wanted).is_ok();
+        if has_room {
+            self.preallocating = recycled.as_ref().map_or(wanted, |old| old.bytes);
+        }
         has_room.then_some(recycled)
+    }
+
+    /// Records that preallocation has failed.
+    pub(super) fn not_made_ready(&mut self) {
+        self.preallocating = 0;
     }
 
     /// Takes over a preallocated file. It becomes the next segment's, or is kept for recycling if the log has passed
     /// its number.
     pub(super) fn made_ready(&mut self, made: Stored) {
+        self.preallocating = 0;
         match made.number > self.segment.number {
             true => self.ready = Some(made),
             false => self.spare.push(made),
@@ -282,9 +295,10 @@ impl LogTail {
         self.live.iter().map(|stored| stored.bytes).sum()
     }
 
-    /// Returns the bytes of all segments, including those kept for recycling.
+    /// Returns the bytes of all segments, including those kept for recycling and the one being preallocated.
     pub(crate) fn bytes_on_disk(&self) -> u64 {
-        self.live_bytes() + self.spare.iter().chain(&self.ready).map(|spare| spare.bytes).sum::<u64>()
+        let spare: u64 = self.spare.iter().chain(&self.ready).map(|spare| spare.bytes).sum();
+        self.live_bytes() + spare + self.preallocating
     }
 
     /// Releases the segments below `floor`, whose records are all in tables. Keeps some files for recycling and returns

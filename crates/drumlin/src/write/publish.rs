@@ -155,7 +155,7 @@ impl Publisher {
             queue = next;
             queue.waiters -= 1;
             if has_passed && queue.under_way(end) == under_way {
-                return Err(Error::new(ErrorKind::Bug, "a write has been running for over 60 s"));
+                return Err(Error::new(ErrorKind::Busy, "a write has been running for over 60 s"));
             }
         }
     }
@@ -204,7 +204,7 @@ mod tests {
         publisher.fail(Error::new(ErrorKind::Io, "a disk"));
         publisher.set_longest(Duration::from_millis(1));
         let goes_on = publisher.drain().expect_err("the third commit has not finished");
-        assert_eq!(goes_on.kind(), ErrorKind::Bug, "{goes_on}");
+        assert_eq!(goes_on.kind(), ErrorKind::Busy, "{goes_on}");
         publisher.finish(third).expect_err("the commit failed");
         publisher.wait_ended().expect("nothing is under way");
         assert_eq!(publisher.drain().expect_err("a commit failed").kind(), ErrorKind::Io);

@@ -112,7 +112,7 @@ pub(crate) struct LogHome {
     pub(crate) dir: PathBuf,
     /// Bytes of records in a segment.
     pub(crate) segment_bytes: u64,
-    pub(crate) budget: DiskBudget,
+    pub(crate) budget: Arc<DiskBudget>,
     /// Lock that keeps other processes out of the directory.
     lock: Arc<DirLock>,
     /// Error of the first failed sync of the directory. After it the set of durable directory entries is unknown,
@@ -128,7 +128,7 @@ impl LogHome {
         env: Env,
         dir: PathBuf,
         segment_bytes: u64,
-        budget: DiskBudget,
+        budget: Arc<DiskBudget>,
         lock: Arc<DirLock>,
     ) -> LogHome {
         LogHome { env, dir, segment_bytes, budget, lock, unnamed: Mutex::new(None) }
@@ -146,7 +146,7 @@ impl LogHome {
     /// Returns the capacity of the first segment after an open, in bytes, given that `held` bytes of tables and log are
     /// on disk. A store whose disk budget is used up must still open.
     pub(crate) fn first_capacity(&self, held: u64) -> u64 {
-        match self.budget.opened(held + HEADER_LEN + self.segment_bytes) {
+        match self.budget.allows(held + HEADER_LEN + self.segment_bytes) {
             true => self.segment_bytes,
             false => self.segment_bytes.min(LEAST_FIRST),
         }
@@ -164,10 +164,10 @@ impl LogHome {
         let path = self.path(number);
         let fail = |what: &str, e| Error::io(&path, what, e);
         let fs = self.env.fs();
-        if let Some(Stored { file: Some(file), number: old, .. }) = recycled {
+        if let Some(Stored { file: Some(file), number: old, bytes, .. }) = recycled {
             return fs.rename_open(file, &path, FileKind::Log).map_err(|e| {
                 // No file may stay that the log does not count, under the old name or the new one.
-                self.remove_file(*old);
+                self.remove_file(&self.path(*old), *bytes);
                 fail("cannot recycle a log segment", e)
             });
         }
@@ -179,14 +179,16 @@ impl LogHome {
             made.sync_data().map_err(|e| fail("cannot sync a log segment", e))?;
             fs.rename_open(&made, &path, FileKind::Log).map_err(|e| fail("cannot rename a log segment", e))
         });
-        named.inspect_err(|_| {
-            let _ = fs.unlink(&temp, FileKind::Log);
-        })
+        named.inspect_err(|_| self.remove_file(&temp, HEADER_LEN + capacity))
     }
 
-    /// Removes the file of segment `number`, which could not be made. If that fails, the next open removes it.
-    pub(super) fn remove_file(&self, number: LogNumber) {
-        let _ = self.env.fs().unlink(&self.path(number), FileKind::Log);
+    /// Removes the file of a segment that could not be made, which may have `bytes` bytes. If that fails, the file
+    /// counts against the disk budget, and maintenance tries again.
+    pub(super) fn remove_file(&self, path: &Path, bytes: u64) {
+        let removed = self.env.fs().unlink(path, FileKind::Log);
+        if removed.is_err_and(|error| error.kind() != std::io::ErrorKind::NotFound) {
+            self.budget.count_until_removed(path, bytes);
+        }
     }
 
     /// Preallocates the file of the next segment, so that opening it costs nothing. Runs in the background, as it may
@@ -197,7 +199,7 @@ impl LogHome {
             self.sync_dir_entries()?;
             map(file, true)
         });
-        result.inspect_err(|_| self.remove_file(number))?;
+        result.inspect_err(|_| self.remove_file(&self.path(number), made.bytes))?;
         (made.is_settled, made.is_named, made.is_mapped) = (true, true, true);
         Ok(made)
     }
@@ -213,7 +215,8 @@ impl LogHome {
         }
         let synced = self.env.fs().sync_dir(&self.dir);
         synced.map_err(|e| Error::io(&self.dir, "cannot sync the directory", e)).inspect_err(|error| {
-            if !error.is_shortage() {
+            // A sync that got no file descriptor did nothing. Any other failure leaves the entries in doubt.
+            if error.kind() != ErrorKind::TooManyFiles {
                 *unnamed = Some(error.clone());
             }
         })

@@ -237,7 +237,7 @@ impl World {
 
     fn cost_view(&self) -> CostView {
         CostView {
-            merge_bytes_per_s: self.setup.slot_rate as f64,
+            compaction_bytes_per_s: self.setup.slot_rate as f64,
             flush_bytes_per_s: self.setup.flush_rate as f64,
             probe_ns: 530.0,
             block_ns: 10_000.0,

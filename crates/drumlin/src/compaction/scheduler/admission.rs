@@ -40,7 +40,7 @@ pub(super) fn settings(inputs: &SchedulerInputs, keyspace: &KeyspaceState) -> Se
     // Small files get small pieces, so that one piece holds back only a few of them.
     let most = inputs.piece_bytes.min(keyspace.options.load().file_bytes.saturating_mul(4));
     // Installing and syncing may take a twentieth of a piece's time.
-    let fixed = inputs.costs.merge_fixed_ns / 1e9 * inputs.costs.merge_bytes_per_s;
+    let fixed = inputs.costs.compaction_fixed_ns / 1e9 * inputs.costs.compaction_bytes_per_s;
     let least = ((fixed * SYNC_SHARE) as u64).max(LEAST_PIECE).min(most);
     Settings { slots: inputs.limits.slots, mode: inputs.mode, piece: (least, most), ..Settings::default() }
 }

@@ -23,8 +23,8 @@ pub(crate) fn world(mib: &[u64]) -> World {
     }
     world.limits.memtable_bytes = 2 * MIB;
     world.costs = CostView {
-        merge_bytes_per_s: 150e6,
-        merge_fixed_ns: 1.0,
+        compaction_bytes_per_s: 150e6,
+        compaction_fixed_ns: 1.0,
         probe_ns: 1e-3,
         block_ns: 12_000.0,
         cursor_ns: 12_000.0,
@@ -140,7 +140,7 @@ fn nothing_comes_between_without_its_switch() {
 #[test]
 fn room_is_made_by_speed_where_evenness_does_not_count() {
     let mut world = world(&[2; 50]);
-    world.costs.merge_fixed_ns = 1e9;
+    world.costs.compaction_fixed_ns = 1e9;
     assert_eq!(begun("8/none/2/none", &world), [25]);
     assert_eq!(begun("8/none/2/none,no-even", &world), [50]);
 }
