@@ -102,7 +102,7 @@ pub(crate) fn put_frame(
 }
 
 fn header_checksum(file_id: u64, offset: u64, covered: &[u8]) -> u32 {
-    if bug!("B4") {
+    if bug!("header-without-kind") {
         // Seeded bug: the checksum omits the tag, and with it the record's kind.
         return checksum(file_id, offset, &[&covered[..8], &covered[12..]]);
     }

@@ -141,7 +141,7 @@ pub fn encode_record(
 
 /// Returns the file id that the checksums of a segment's records are bound to.
 fn file_id(epoch: LogNumber) -> u64 {
-    if bug!("E12") { 0 } else { epoch.0 }
+    if bug!("record-without-epoch") { 0 } else { epoch.0 }
 }
 
 /// End of the records of a segment.

@@ -385,7 +385,11 @@ impl<S: Sink> TableBuilder<S> {
             modules: Vec::with_capacity(count),
         };
         for number in (0..count).rev() {
-            let hashes = if drumlin_types::bug!("B20") { &self.hashes[1..] } else { &self.hashes[..] };
+            let hashes = if drumlin_types::bug!("filter-misses-first-key") {
+                &self.hashes[1..]
+            } else {
+                &self.hashes[..]
+            };
             let module = Module::build(hashes, number, spec.bits_per_key / count as f64);
             // A denied key would be lost to readers. Look up a sample of the keys, or all keys in debug builds.
             let step = if cfg!(debug_assertions) { 1 } else { 64 };

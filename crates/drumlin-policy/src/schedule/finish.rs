@@ -67,7 +67,7 @@ impl Flight {
         }
         for (_, piece) in self.unfinished() {
             match piece.state {
-                PieceState::Held if self.is_clear(piece) || bug!("E2") => {
+                PieceState::Held if self.is_clear(piece) || bug!("install-out-of-order") => {
                     return Some(Install::Output(piece.id));
                 }
                 PieceState::Landed if self.is_clear(piece) => return Some(Install::Sink(piece.id)),

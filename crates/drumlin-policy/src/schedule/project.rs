@@ -80,7 +80,7 @@ fn parted(file: FileView, claims: &[(KeyRange, Ticket)], parts: &mut Vec<FileVie
     let mut rest = Some(file);
     for (range, ticket) in claims {
         let Some(file) = rest.take() else { return };
-        if !file.bounds.overlaps(range) || drumlin_types::bug!("B23") {
+        if !file.bounds.overlaps(range) || drumlin_types::bug!("claims-not-projected") {
             rest = Some(file);
             continue;
         }

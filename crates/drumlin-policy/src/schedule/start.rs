@@ -136,7 +136,7 @@ impl Flight {
                 idle.timer = Some(idle.timer.map_or(piece.not_before, |t| t.min(piece.not_before)));
                 continue;
             }
-            let is_clear = self.is_clear(piece) || bug!("E2");
+            let is_clear = self.is_clear(piece) || bug!("install-out-of-order");
             if is_clear
                 && piece.may_move
                 && let Fold::Take(folds, 0) = fold.choose(ticket, piece, false)

@@ -215,7 +215,7 @@ impl TreeView {
     pub fn projected(&self) -> TreeView {
         self.filtered(|f| match f.state {
             FileState::Leaving(_) => false,
-            FileState::Coming(_) => !crate::bug!("E1"),
+            FileState::Coming(_) => !crate::bug!("project-without-outputs"),
             FileState::Free | FileState::Settling(_) => true,
         })
     }

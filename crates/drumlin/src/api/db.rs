@@ -412,7 +412,7 @@ impl Db {
     /// ```
     pub fn snapshot(&self) -> Snapshot {
         let store = &self.store;
-        let seq = || match drumlin_types::bug!("B17") {
+        let seq = || match drumlin_types::bug!("snapshot-of-unpublished") {
             true => store.lane.state.lock().next_seq - 1,
             false => store.publisher.visible(),
         };

@@ -62,9 +62,11 @@ impl Operator {
     ) -> Result<Operator> {
         let refused = |what| Err(Error::new(ErrorKind::InvalidOption, what));
         match (kept, code.as_ref().map(|code| code.name())) {
-            (Some(kept), Some(given)) if kept != given && !drumlin_types::bug!("T6") => refused(format!(
-                "keyspace {keyspace:?} was written with merge operator {kept:?} and cannot be opened with {given:?}"
-            )),
+            (Some(kept), Some(given)) if kept != given && !drumlin_types::bug!("operator-name-unchecked") => {
+                refused(format!(
+                    "keyspace {keyspace:?} was written with merge operator {kept:?} and cannot be opened with {given:?}"
+                ))
+            }
             (_, Some(given)) if given.is_empty() || given.len() > MAX_NAME => refused(format!(
                 "the name of the merge operator of keyspace {keyspace:?} has {} bytes, not 1 to {MAX_NAME}",
                 given.len()

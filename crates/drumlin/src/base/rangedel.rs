@@ -128,7 +128,11 @@ impl Fragmented {
     pub(crate) fn covering(&self, key: &[u8], snapshot: Seq) -> Seq {
         let (Some(fragment), start, _) = self.around(key) else { return 0 };
         let newest = self.newest(fragment, snapshot);
-        if bug!("B22") && newest == 0 && fragment > 0 && start.is_some_and(|start| **start == *key) {
+        if bug!("range-tombstone-end-inclusive")
+            && newest == 0
+            && fragment > 0
+            && start.is_some_and(|start| **start == *key)
+        {
             return self.newest(fragment - 1, snapshot);
         }
         newest

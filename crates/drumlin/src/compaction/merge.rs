@@ -49,7 +49,7 @@ pub(crate) struct MergeRules {
 impl MergeRules {
     /// Returns the meaning of a version of `stripe` to the first of its readers.
     fn meaning(&self, kind: Kind, value: &[u8], stripe: usize) -> Result<Meaning> {
-        let horizon = || match bug!("T2") {
+        let horizon = || match bug!("expire-before-snapshot") {
             false => self.readers.horizon(stripe),
             true => self.readers.now_micros,
         };
@@ -71,7 +71,7 @@ impl MergeRules {
 
     /// Returns whether a tombstone of `key` at `seq` may be dropped.
     fn may_drop_tombstone(&self, key: &[u8], seq: Seq, stripe: usize) -> bool {
-        stripe == 0 && (self.guard.is_bottom(key, seq) || bug!("B16"))
+        stripe == 0 && (self.guard.is_bottom(key, seq) || bug!("drop-tombstone-above-bottom"))
     }
 
     /// Returns the range tombstones that must be kept, sorted by start: over each key the newest of each stripe.

@@ -98,7 +98,10 @@ impl Outputs {
     pub(crate) fn add(&mut self, key: &[u8], seq: Seq, kind: Kind, value: &[u8]) -> Result<()> {
         let cut = self.open.as_ref().is_some_and(|open| {
             open.writer.size() >= self.spec.file_bytes
-                && open.points.as_ref().is_some_and(|(_, last)| last.as_slice() != key || bug!("B27"))
+                && open
+                    .points
+                    .as_ref()
+                    .is_some_and(|(_, last)| last.as_slice() != key || bug!("key-split-over-tables"))
         });
         if cut {
             self.cut(Some(key))?;

@@ -120,7 +120,7 @@ impl Files {
     /// Removes a table that no version refers to.
     pub(crate) fn remove_table(&self, id: TableId) -> Result<()> {
         self.tables.remove(id);
-        if drumlin_types::bug!("B31") {
+        if drumlin_types::bug!("table-unlinked-twice") {
             unlink(&self.env, &self.table_path(id), FileKind::Table)?;
         }
         unlink(&self.env, &self.table_path(id), FileKind::Table)

@@ -138,14 +138,18 @@ impl FlushLane {
         // lock was either sealed before that, or is below the ceiling.
         let control = store.control.lock();
         let ceiling = control.flush_ceiling;
-        let control = (!drumlin_types::bug!("B39")).then_some(control);
+        let control = (!drumlin_types::bug!("flush-above-ceiling")).then_some(control);
         let visible = if control.is_some() { visible } else { store.publisher.visible() };
         let ready = |m: &Memtable| m.is_complete() && m.max_seq() <= visible && m.max_seq() <= ceiling;
         let mut chosen: Option<(u64, Arc<KeyspaceState>)> = None;
         let resting = self.still_resting();
         for keyspace in store.keyspaces().iter().filter(|keyspace| !resting.contains(&keyspace.id)) {
             let view = keyspace.view();
-            let next = if drumlin_types::bug!("E11") { view.sealed.first() } else { view.sealed.last() };
+            let next = if drumlin_types::bug!("newest-memtable-first") {
+                view.sealed.first()
+            } else {
+                view.sealed.last()
+            };
             let Some(oldest) = next.filter(|m| ready(m)) else { continue };
             if chosen.as_ref().is_none_or(|(log, _)| oldest.id() < *log) {
                 chosen = Some((oldest.id(), keyspace.clone()));
@@ -154,7 +158,9 @@ impl FlushLane {
         let Some((_, keyspace)) = chosen else { return Ok(None) };
         let view = keyspace.view();
         let mut memtables = match view.sealed.first() {
-            Some(newest) if drumlin_types::bug!("E11") && ready(newest) => vec![newest.clone()],
+            Some(newest) if drumlin_types::bug!("newest-memtable-first") && ready(newest) => {
+                vec![newest.clone()]
+            }
             _ => keyspace.to_flush(&view, ready),
         };
         drop(control);

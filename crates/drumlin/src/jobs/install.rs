@@ -82,7 +82,9 @@ fn remove_inputs(
                 .collect();
         }
         while let Some(mut range) = left.pop() {
-            if drumlin_types::bug!("E4") && taken.iter().any(|t| t.end.as_ref() == Some(&range.start)) {
+            if drumlin_types::bug!("remainder-loses-a-key")
+                && taken.iter().any(|t| t.end.as_ref() == Some(&range.start))
+            {
                 range.start = Key::successor(&range.start);
             }
             let entries = if left.is_empty() { rest } else { count(store, file, &range)? };

@@ -136,7 +136,7 @@ fn merge_job(store: &Arc<Store>, start: PieceStart) -> Result<PieceJob> {
     let (inputs, tombstones) = open_inputs(store, &tree, &piece.inputs)?;
     // A piece may take parts of a file. The rest of the file inside the piece's key range counts as outside the inputs.
     let mut files = tree_view(&tree, &Flight::default());
-    if drumlin_types::bug!("E7")
+    if drumlin_types::bug!("drop-despite-unfinished-output")
         && let Some(entry) = store.control.lock().keyspace(&keyspace)
     {
         files = entry.view().projected().live();

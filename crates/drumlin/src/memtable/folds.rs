@@ -67,7 +67,7 @@ impl Folds {
     /// Returns the fold of `key` for a reader at `snapshot`.
     pub(super) fn get(&self, key: &[u8], snapshot: Seq) -> Option<Arc<Fold>> {
         let fold = self.by_key.load().get(key).cloned();
-        fold.filter(|fold| fold.high <= snapshot || bug!("R4"))
+        fold.filter(|fold| fold.high <= snapshot || bug!("fold-newer-than-snapshot"))
     }
 
     /// Keeps a fold of the operands of `key` in `chain`, newest first, and of those of `below`, which directly

@@ -79,7 +79,7 @@ impl List {
         debug_assert!(after.is_none_or(|next| next.place() != place), "sequence number {seq} is used twice");
         let is_watched = link(node, before, after);
         self.show_to_guide(node, spot);
-        if is_watched && !bug!("R3") {
+        if is_watched && !bug!("insert-into-skipped-span") {
             self.skips.report(&place);
         }
     }

@@ -267,7 +267,7 @@ impl Memtable {
     /// finds no writer sees all their entries. In the opposite order, both reads could miss a commit that inserts and
     /// ends between them.
     pub(crate) fn holds_writes(&self) -> bool {
-        if drumlin_types::bug!("B38") {
+        if drumlin_types::bug!("entries-before-writers") {
             return !self.is_empty() || self.writers() > 0;
         }
         self.writers() > 0 || !self.is_empty()

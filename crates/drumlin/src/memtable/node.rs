@@ -132,7 +132,7 @@ impl<'a> NodeRef<'a> {
         let after = after.map_or(ptr::null_mut(), |after| after.0.as_ptr());
         let link = &self.header().next;
         node.header().next.store(after, Relaxed);
-        if drumlin_types::bug!("B42") {
+        if drumlin_types::bug!("link-without-exchange") {
             link.store(node.0.as_ptr(), Release);
             return Some(false);
         }

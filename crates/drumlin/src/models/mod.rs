@@ -43,26 +43,41 @@ const fn model(name: &'static str, run: fn(), search: Search, bugs: &'static [&'
 }
 
 const MODELS: &[Model] = &[
-    model("a commit is always seen", memtable::a_commit_is_always_seen, Search::All, &["B38"]),
-    model("the list", memtable::entries_stay_in_order, Search::Share(100), &["B42"]),
-    model("publishing", write::commits_are_published_in_order, Search::Share(100), &["B43"]),
+    model(
+        "a commit is always seen",
+        memtable::a_commit_is_always_seen,
+        Search::All,
+        &["entries-before-writers"],
+    ),
+    model("the list", memtable::entries_stay_in_order, Search::Share(100), &["link-without-exchange"]),
+    model("publishing", write::commits_are_published_in_order, Search::Share(100), &["publish-out-of-order"]),
     model("the log floor", store::the_log_floor_spares_every_commit, Search::Share(100), &[]),
     model(
         "the log floor and a new manifest",
         store::the_log_floor_never_goes_back,
         Search::Share(20),
-        &["B45"],
+        &["log-floor-goes-back"],
     ),
-    model("a drop", store::a_drop_outlasts_every_write, Search::Share(20), &["B40"]),
-    model("a flush and a checkpoint", store::a_flush_keeps_to_the_ceiling, Search::Share(50), &["B39"]),
+    model("a drop", store::a_drop_outlasts_every_write, Search::Share(20), &["drop-ignores-writers"]),
+    model(
+        "a flush and a checkpoint",
+        store::a_flush_keeps_to_the_ceiling,
+        Search::Share(50),
+        &["flush-above-ceiling"],
+    ),
     model("a whole checkpoint", store::a_checkpoint_is_one_moment, Search::Share(20), &[]),
     model(
         "a checkpoint and a drop",
         store::a_checkpoint_holds_a_keyspace_or_what_followed_its_drop,
         Search::Share(20),
-        &["B46"],
+        &["drop-during-checkpoint"],
     ),
-    model("a failed sync", store::a_failed_sync_is_told_to_all, Search::Share(20), &["B41"]),
+    model(
+        "a failed sync",
+        store::a_failed_sync_is_told_to_all,
+        Search::Share(20),
+        &["failed-sync-told-once"],
+    ),
 ];
 
 /// Number of context switches in a PCT schedule.

@@ -33,7 +33,7 @@ impl Store {
         check_path(path)?;
         check_outside(&self.files.dir, path)?;
         check_empty(&self.files.env, path)?;
-        let _no_drop = (!drumlin_types::bug!("B46")).then(|| self.drops.read());
+        let _no_drop = (!drumlin_types::bug!("drop-during-checkpoint")).then(|| self.drops.read());
         let (pending, seq) = self.hold_flushes()?;
         let made = self.make_target(path).and_then(|()| self.wait_flushed(&pending));
         let made = made.and_then(|()| self.copy_to(path, seq));

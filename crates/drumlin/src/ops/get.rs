@@ -54,7 +54,8 @@ impl MemSource<'_> {
             }
         }
         // A range tombstone between the fold and the newer operands ends the key's history, so the fold does not count.
-        let below = below.filter(|fold| !state.hides(fold.high) || drumlin_types::bug!("R5"));
+        let below =
+            below.filter(|fold| !state.hides(fold.high) || drumlin_types::bug!("fold-across-range-delete"));
         if let Some(fold) = below
             && state.offer(fold.high, EntryKind::Merge, || Slice::from(&*fold.operand)) == Flow::Continue
         {
@@ -247,7 +248,7 @@ impl Store {
     /// or the current time.
     pub(crate) fn time_of(&self, snapshot: Option<ReadPoint>) -> u64 {
         match snapshot {
-            _ if drumlin_types::bug!("T1") => self.files.unix_micros(),
+            _ if drumlin_types::bug!("snapshot-expires-now") => self.files.unix_micros(),
             Some(point) => point.micros,
             None => self.files.unix_micros(),
         }

@@ -121,7 +121,7 @@ impl Store {
     pub(crate) fn drop_keyspace(&self, name: &str) -> Result<()> {
         self.health.check_open()?;
         self.health.check_poison()?;
-        let early = if drumlin_types::bug!("A1") { self.find_keyspace(name) } else { None };
+        let early = if drumlin_types::bug!("edits-not-validated") { self.find_keyspace(name) } else { None };
         let _drop = self.drops.write();
         // Found under the lock: another thread may have dropped it meanwhile.
         let state = early
@@ -133,7 +133,7 @@ impl Store {
         let tables: BTreeSet<PathBuf> = tree.files().map(|(_, _, f)| self.files.table_path(f.id())).collect();
         let tables: Vec<PathBuf> = tables.into_iter().collect();
         self.files.env.note(Note::EditRemoves { files: &tables });
-        if !drumlin_types::bug!("E3") {
+        if !drumlin_types::bug!("drop-not-logged") {
             let edit = Edit { changes: vec![Change::DropKeyspace { id: state.id }] };
             if let Err(error) = self.append_edit(&mut control, edit, || {}) {
                 // The keyspace stays if the edit lacked disk space. After any other failure its state is unknown.
@@ -163,7 +163,8 @@ impl Store {
         let lane = self.lane.state.lock();
         keyspace.mark_dropped(true);
         drop(lane);
-        let drained = if drumlin_types::bug!("B40") { Ok(()) } else { self.publisher.drain() };
+        let drained =
+            if drumlin_types::bug!("drop-ignores-writers") { Ok(()) } else { self.publisher.drain() };
         let synced = drained.and_then(|()| self.sync_log(self.publisher.published().log_end));
         // Nothing says yet that the keyspace is dropped, so it stays.
         synced.inspect_err(|_| keyspace.mark_dropped(false))

@@ -16,7 +16,7 @@ impl Store {
     /// Changes an option of the open store.
     pub(crate) fn set_option(&self, name: &str, value: &str) -> Result<()> {
         self.health.check_open()?;
-        let early = drumlin_types::bug!("A6").then(|| self.options.load_full());
+        let early = drumlin_types::bug!("options-read-early").then(|| self.options.load_full());
         let mut control = self.control.lock();
         let mut options = Options::clone(&early.unwrap_or_else(|| self.options.load_full()));
         options.set(name, value)?;
@@ -51,9 +51,9 @@ impl Store {
         if wanted.is_empty() {
             return Ok(());
         }
-        let early = drumlin_types::bug!("A6").then(|| keyspace.options.load_full());
+        let early = drumlin_types::bug!("options-read-early").then(|| keyspace.options.load_full());
         let mut control = self.control.lock();
-        if !drumlin_types::bug!("A1") {
+        if !drumlin_types::bug!("edits-not-validated") {
             keyspace.check_alive()?;
         }
         let old = early.unwrap_or_else(|| keyspace.options.load_full());

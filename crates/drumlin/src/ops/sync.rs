@@ -23,7 +23,7 @@ impl Store {
 
     /// Settles the log segments, so that the log floor can advance as far as the flushed commits allow.
     pub(crate) fn sync_log_starts(&self) -> Result<()> {
-        if drumlin_types::bug!("B37") {
+        if drumlin_types::bug!("log-floor-not-durable") {
             return Ok(());
         }
         self.log.sync_segment_starts(&self.lane).map_err(|error| self.log_sync_failed(error))

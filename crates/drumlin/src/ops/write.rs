@@ -152,7 +152,7 @@ impl Store {
         if let Some(log) = &reserved.log {
             let header = RecordHeader {
                 kind: RecordKind::Batch,
-                synced_mark: if drumlin_types::bug!("B5") { 0 } else { self.log.durable_end() },
+                synced_mark: if drumlin_types::bug!("no-synced-mark") { 0 } else { self.log.durable_end() },
                 first_seq: reserved.first_seq,
                 count: batch.writer.count(),
             };

@@ -83,7 +83,7 @@ impl DeadSpans {
         let spans = self.spans.load();
         let before = spans.partition_point(|span| *span.range.start <= *key);
         let span = &spans[before.checked_sub(1)?];
-        let usable = (span.seq <= snapshot || bug!("R1")) && span.time <= time;
+        let usable = (span.seq <= snapshot || bug!("skip-newer-than-snapshot")) && span.time <= time;
         if !usable || !span.range.is_before_end(key) {
             return None;
         }

@@ -209,7 +209,7 @@ where
 
 /// Returns whether the lookup can leave a level whose remaining files hold nothing newer than `max_seq`.
 fn may_stop(state: &GetState, max_seq: Seq) -> bool {
-    state.outweighs(max_seq) || (bug!("E5") && state.has_hit())
+    state.outweighs(max_seq) || (bug!("get-stops-at-first-hit") && state.has_hit())
 }
 
 /// Runs [`get`] with the caller's rule for leaving a level early.

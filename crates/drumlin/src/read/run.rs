@@ -102,7 +102,7 @@ impl<F: OpenFile> RunCursor<F> {
 
     /// Returns whether all entries of file `index` in the range of `hidden` are hidden.
     fn is_hidden(&self, index: usize, hidden: &Hidden<'_>) -> bool {
-        self.files.max_seq(index) < hidden.below || bug!("R2")
+        self.files.max_seq(index) < hidden.below || bug!("run-hidden-by-old-tombstone")
     }
 
     /// Moves from file `index` past hidden entries, to the first entry that is visible or must be checked. All

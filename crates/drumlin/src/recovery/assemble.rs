@@ -151,7 +151,7 @@ pub(super) fn assemble(mut found: Found<'_>) -> Result<(Arc<Store>, Recovered)> 
 
 fn first_free_number(found: &Found<'_>) -> u64 {
     let on_disk = found.entries.iter().filter_map(|e| FileName::parse(&e.name)?.number()).max().unwrap_or(0);
-    let above_disk = if drumlin_types::bug!("B14") { 0 } else { on_disk + 1 };
+    let above_disk = if drumlin_types::bug!("file-number-reused") { 0 } else { on_disk + 1 };
     found.manifest.marks.next_file.max(above_disk).max(1)
 }
 
@@ -175,7 +175,7 @@ fn replay_log(found: &Found<'_>) -> Result<Replayed> {
     recovered.closed &= manifest.marks.log_end == recovered.end;
     let replayed = targets.values().filter_map(|t| t.memtable.as_ref()).map(|m| m.max_seq()).max();
     let in_tables = largest_flushed(manifest).max(replayed.unwrap_or(0));
-    let last_seq = match drumlin_types::bug!("B8") {
+    let last_seq = match drumlin_types::bug!("last-seq-from-manifest") {
         false => recovered.last_seq.max(manifest.marks.last_seq).max(in_tables),
         true => manifest.marks.last_seq,
     };
@@ -259,13 +259,13 @@ fn begin_manifest(
     let Found { env, dir, options, manifest, .. } = found;
     let number = numbers.fresh();
     let oldest = keyspaces.states.iter().filter_map(|keyspace| keyspace.first_log()).min();
-    let oldest = oldest.filter(|_| !drumlin_types::bug!("B15"));
+    let oldest = oldest.filter(|_| !drumlin_types::bug!("log-floor-too-high"));
     let marks = Marks {
         floor: log.tail.floor(oldest.unwrap_or(log.number)),
         next_file: numbers.0,
         next_run: manifest.marks.next_run.max(1),
         // Replayed commits may be in the page cache alone: the manifest counts them once they are in tables.
-        last_seq: match drumlin_types::bug!("B44") {
+        last_seq: match drumlin_types::bug!("replayed-seq-counted") {
             true => last_seq,
             false => manifest.marks.last_seq.max(largest_flushed(manifest)),
         },

@@ -167,7 +167,7 @@ impl Replay for LogReplay<'_> {
         }
         let operations = BatchReader::new(record.payload, record.header.count);
         for (seq, operation) in (record.header.first_seq..).zip(operations) {
-            if bug!("B7") && seq > record.header.first_seq {
+            if bug!("batch-replayed-in-part") && seq > record.header.first_seq {
                 break;
             }
             let operation = operation.map_err(|c| {

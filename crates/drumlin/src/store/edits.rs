@@ -114,7 +114,7 @@ impl Store {
         durable: impl FnOnce(),
     ) -> Result<()> {
         // Checked under the lock: nothing may be written after a failed edit, which may be there in part.
-        if !drumlin_types::bug!("B36") {
+        if !drumlin_types::bug!("edit-after-poison") {
             self.health.check_poison()?;
         }
         if control.closed {
@@ -134,7 +134,7 @@ impl Store {
                 for number in self.lane.state.lock().log.below(*floor) {
                     let log = crate::write::segment::path_in(&self.files.dir, number);
                     self.files.env.note(Note::LogObsolete { log: &log });
-                    if drumlin_types::bug!("B12") {
+                    if drumlin_types::bug!("log-unlinked-before-edit") {
                         unlink(&self.files.env, &log, FileKind::Log)?;
                     }
                 }
@@ -260,7 +260,7 @@ pub(crate) fn snapshot(
         for (name, value) in keyspace.state.options.load().pairs() {
             changes.push(Change::KeyspaceOption { id, name: name.to_owned(), value });
         }
-        if !drumlin_types::bug!("B13") {
+        if !drumlin_types::bug!("flushed-mark-not-rewritten") {
             changes.push(Change::Flushed { keyspace: id, seq: keyspace.flushed_seq });
         }
         if let Some(operator) = &keyspace.state.operator_name {
@@ -280,7 +280,7 @@ pub(crate) fn snapshot(
         }
     }
     // After the keyspaces: creating a keyspace fails if its number is below this mark.
-    if !drumlin_types::bug!("A2") {
+    if !drumlin_types::bug!("keyspace-id-reused") {
         changes.push(Change::NextKeyspace(marks.next_keyspace));
     }
     changes.extend_from_slice(carried);

@@ -27,7 +27,7 @@ impl Store {
                 }
             }
         }
-        if drumlin_types::bug!("B37") { floor } else { lane.log.floor(floor) }
+        if drumlin_types::bug!("log-floor-not-durable") { floor } else { lane.log.floor(floor) }
     }
 
     /// Recycles or unlinks the log segments below `floor`, which is durable.

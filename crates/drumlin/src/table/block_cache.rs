@@ -56,7 +56,10 @@ struct Place {
 
 impl Place {
     fn new(table: TableId, offset: u64) -> Place {
-        Place { table: if drumlin_types::bug!("B21") { TableId(0) } else { table }, offset }
+        Place {
+            table: if drumlin_types::bug!("cache-key-without-table") { TableId(0) } else { table },
+            offset,
+        }
     }
 
     fn hash(self) -> u64 {

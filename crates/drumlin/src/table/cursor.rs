@@ -69,7 +69,7 @@ impl TableCursor {
             self.valid = false;
             self.error = Some(error.clone());
         });
-        if bug!("B24") { Ok(()) } else { result }
+        if bug!("cursor-error-swallowed") { Ok(()) } else { result }
     }
 
     /// Loads the block of the current fence. Returns `false` if there is no fence.

@@ -190,7 +190,7 @@ impl FileSink {
 
     fn flush(&mut self) -> io::Result<()> {
         let result = self.file.write_at(self.offset, &self.buffer);
-        if !(drumlin_types::bug!("B33") && result.is_err()) {
+        if !(drumlin_types::bug!("write-error-ignored") && result.is_err()) {
             result?;
         }
         self.offset += self.buffer.len() as u64;
@@ -200,7 +200,7 @@ impl FileSink {
 
     fn finish(mut self) -> io::Result<()> {
         self.flush()?;
-        if !drumlin_types::bug!("B10") {
+        if !drumlin_types::bug!("no-table-sync") {
             self.file.sync_data()?;
         }
         self.file.close()

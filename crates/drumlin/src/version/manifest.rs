@@ -102,7 +102,7 @@ impl ManifestWriter {
             state,
             torn: false,
         };
-        if !drumlin_types::bug!("B11") {
+        if !drumlin_types::bug!("no-manifest-dir-sync") {
             writer.sync_dir()?;
         }
         writer.point()?;
@@ -166,7 +166,7 @@ impl ManifestWriter {
                 format!("the manifest cannot store this change: {}", e.what),
             )
         })?;
-        if !drumlin_types::bug!("A1") {
+        if !drumlin_types::bug!("edits-not-validated") {
             self.state.apply(edit).map_err(Refusal::into_error)?;
         }
         let offset = self.encoder.offset();

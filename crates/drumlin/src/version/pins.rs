@@ -145,7 +145,7 @@ impl Obsolete {
     /// next one.
     pub(crate) fn failed(&self, file: &Doomed, now: u64) -> Option<(u32, u64)> {
         let mut queue = self.queue.lock();
-        if drumlin_types::bug!("B47") {
+        if drumlin_types::bug!("failed-unlink-not-counted") {
             let at = queue.iter().rposition(|queued| queued.file == *file)?;
             self.bytes.fetch_sub(queue.swap_remove(at).len, atomic::Ordering::Relaxed);
             return None;

@@ -254,7 +254,7 @@ impl LogTail {
         {
             floor = floor.min(found);
         }
-        if !drumlin_types::bug!("B45") {
+        if !drumlin_types::bug!("log-floor-goes-back") {
             floor = floor.max(self.recorded);
         }
         self.live.first().map_or(floor, |oldest| floor.max(oldest.number))
@@ -350,7 +350,8 @@ impl LogTail {
     }
 
     pub(super) fn to_sync(&self) -> Vec<Arc<Segment>> {
-        let closed = if drumlin_types::bug!("B3") { &[][..] } else { &self.unsynced[..] };
+        let closed =
+            if drumlin_types::bug!("closed-segments-not-synced") { &[][..] } else { &self.unsynced[..] };
         closed.iter().map(|(segment, _)| segment).chain([&self.segment]).cloned().collect()
     }
 

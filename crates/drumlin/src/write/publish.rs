@@ -107,7 +107,7 @@ impl Publisher {
         queue.places[at].done = true;
         let mut moved = false;
         while queue.failed.is_none()
-            && queue.places.front().is_some_and(|p| p.done || drumlin_types::bug!("B43"))
+            && queue.places.front().is_some_and(|p| p.done || drumlin_types::bug!("publish-out-of-order"))
         {
             let next = queue.places.pop_front().expect("seen");
             queue.front += 1;

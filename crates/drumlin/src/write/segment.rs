@@ -206,7 +206,7 @@ impl LogHome {
 
     /// Makes the directory entries of all segments durable.
     fn sync_dir_entries(&self) -> Result<()> {
-        if drumlin_types::bug!("B2") {
+        if drumlin_types::bug!("no-log-dir-sync") {
             return Ok(());
         }
         let mut unnamed = self.unnamed.lock();

@@ -91,7 +91,7 @@ impl Log {
                 return Ok(false);
             }
             if let Some(error) = &turn.failed
-                && !drumlin_types::bug!("B41")
+                && !drumlin_types::bug!("failed-sync-told-once")
             {
                 return Err(error.clone());
             }
@@ -128,9 +128,9 @@ impl Log {
             (lane.log.to_sync(), publisher.published())
         };
         for segment in &segments {
-            if !drumlin_types::bug!("B1") {
+            if !drumlin_types::bug!("no-log-sync") {
                 let result = segment.sync();
-                if drumlin_types::bug!("B9") && result.is_err() { segment.sync() } else { result }?;
+                if drumlin_types::bug!("sync-retried") && result.is_err() { segment.sync() } else { result }?;
             }
             *calls += 1;
         }

@@ -36,7 +36,9 @@ struct Fragment {
 
 impl Fragment {
     fn oldest(&self) -> Seq {
-        self.ages.first().map_or(Seq::MAX, |&(min, max)| if crate::bug!("E6") { max } else { min })
+        self.ages
+            .first()
+            .map_or(Seq::MAX, |&(min, max)| if crate::bug!("drop-by-newest-seq") { max } else { min })
     }
 }
 

@@ -48,7 +48,7 @@ pub(super) fn in_the_way<'a>(
         let is_newer = |min_seq: Seq| level == input.level && min_seq > input.max_seq;
         for staying in inputs.staying[usize::from(level)].iter().filter(|run| !is_newer(run.min_seq)) {
             for file in overlapping(staying.run, &input.range) {
-                if is_newer(file.min_seq) || is_leaving(file) || crate::bug!("B25") {
+                if is_newer(file.min_seq) || is_leaving(file) || crate::bug!("intra-level-order-unchecked") {
                     continue;
                 }
                 if let Some(part) = file.bounds.intersect(&input.range) {

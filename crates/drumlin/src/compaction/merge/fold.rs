@@ -67,13 +67,13 @@ impl Folder<'_> {
         let Some((below, is_value)) = below else { return Ok(base) };
         let (expiry, bytes) = bytes_of(below)?;
         let mut kept = operands.len();
-        while kept > 0 && (bytes_of(&operands[kept - 1])?.0 == expiry || bug!("T4")) {
+        while kept > 0 && (bytes_of(&operands[kept - 1])?.0 == expiry || bug!("fold-mixed-expiries")) {
             kept -= 1;
         }
         let folded = &operands[kept..];
         let Some(newest) = folded.first().map(|operand| operand.seq) else { return Ok(base) };
         let list = folded.iter().rev().map(|operand| Ok(bytes_of(operand)?.1)).collect::<Result<Vec<_>>>()?;
-        let bytes = if bug!("T3") { &below.value[..] } else { bytes };
+        let bytes = if bug!("fold-keeps-expiry-bytes") { &below.value[..] } else { bytes };
         let on = is_value.then_some(bytes);
         let Some(value) = call_operator(self.operator, |operator| operator.merge(self.key, on, &list))?
         else {

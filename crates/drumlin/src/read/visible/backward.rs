@@ -116,7 +116,7 @@ impl<C: Cursor> VisibleIter<C> {
                     }
                 }
             }
-            if drumlin_types::bug!("B18") {
+            if drumlin_types::bug!("backward-skips-a-version") {
                 self.cursor.seek_before(&self.key)?;
                 break;
             }
