@@ -27,6 +27,8 @@ impl EventListener for Complaints {
     fn on_event(&self, event: &Event) {
         let is_expected = match event {
             Event::Recovered { .. } | Event::SetAside { .. } | Event::OperatorUnused { .. } => true,
+            Event::Flushed { .. } | Event::Compacted { .. } => true,
+            Event::WritesStopped { .. } | Event::WritesResumed { .. } => true,
             Event::Closed { iterators, snapshots } => {
                 self.may_leave_open || (*iterators, *snapshots) == (0, 0)
             }

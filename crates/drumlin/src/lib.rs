@@ -65,7 +65,7 @@ pub use api::keyspace::Keyspace;
 pub use api::snapshot::Snapshot;
 pub use base::decisions::{DecisionRecord, ReplayReport};
 pub use base::error::{Error, ErrorKind, Result};
-pub use base::event::{Event, EventListener};
+pub use base::event::{Event, EventListener, StallCause};
 pub use base::merge_operator::{AddI64, Append, MergeOperator};
 pub use base::metrics::Metrics;
 pub use base::slice::Slice;

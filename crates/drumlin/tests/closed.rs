@@ -88,6 +88,9 @@ fn of_keyspace() -> Vec<(&'static str, Does)> {
     vec![
         ("put", fails(|h| h.keys.put("a", "1"))),
         ("put_with", fails(|h| h.keys.put_with("a", "1", Durability::None))),
+        ("put_with_ttl", fails(|h| h.keys.put_with_ttl("a", "1", None))),
+        ("merge_with_ttl", fails(|h| h.keys.merge_with_ttl("a", "1", None))),
+        ("clear", fails(|h| h.keys.clear())),
         ("delete", fails(|h| h.keys.delete("a"))),
         ("delete_with", fails(|h| h.keys.delete_with("a", Durability::None))),
         ("delete_range", fails(|h| h.keys.delete_range("a".."b"))),

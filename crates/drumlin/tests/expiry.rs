@@ -1,6 +1,6 @@
 //! Tests of the time to live of puts and merges, with snapshots and with flushes and compactions at any time.
 
-use drumlin::{AddI64, Append, Db, Keyspace, Snapshot};
+use drumlin::{AddI64, Append, Batch, Db, ErrorKind, Keyspace, Snapshot};
 use drumlin_env::MemEnv;
 use std::sync::Arc;
 
@@ -157,5 +157,42 @@ fn a_snapshot_sees_what_had_not_expired_when_it_was_taken() {
         drop((early, late));
         care(&db);
         assert_eq!(shown(&texts, Some(&twin), "k").as_deref(), Some("v,x"));
+    }
+}
+
+/// A write may have a time to live of its own, longer or shorter than the keyspace's, or live for ever.
+#[test]
+fn writes_with_lifetimes_of_their_own() {
+    for settle in [None, Some(false), Some(true)] {
+        let mem = MemEnv::new(71);
+        let db = open(&mem);
+        let keys = db.keyspace_with("n", &[("ttl_seconds", "10")]).expect("keyspace");
+        let seconds = std::time::Duration::from_secs;
+        keys.put("usual", "1").expect("put");
+        keys.put_with_ttl("short", "1", seconds(2)).expect("put");
+        keys.put_with_ttl("long", "1", seconds(100)).expect("put");
+        keys.put_with_ttl("ever", "1", None).expect("put");
+        keys.put_with_ttl("never", "1", seconds(0)).expect("put");
+        keys.merge_with_ttl("ever", "10", seconds(2)).expect("merge");
+        let mut batch = Batch::new();
+        batch.put_with_ttl(&keys, "batch", "1", seconds(2));
+        batch.merge_with_ttl(&keys, "batch", "10", None);
+        db.write(&batch).expect("write");
+        match settle {
+            None => {}
+            Some(false) => db.flush().expect("flush"),
+            Some(true) => db.compact().expect("compact"),
+        }
+        let now = |at: u64| {
+            mem.advance(at * SECOND);
+            ["usual", "short", "long", "ever", "never", "batch"].map(|key| shown(&keys, None, key))
+        };
+        let some = |number: &str| Some(number.to_owned());
+        assert_eq!(now(1), [some("1"), some("1"), some("1"), some("11"), None, some("11")]);
+        assert_eq!(now(4), [some("1"), None, some("1"), some("1"), None, some("10")]);
+        assert_eq!(now(6), [None, None, some("1"), some("1"), None, some("10")]);
+        assert_eq!(now(100), [None, None, None, some("1"), None, some("10")]);
+        let error = keys.put_with_ttl("k", "v", seconds(3_153_600_001)).expect_err("over 100 years");
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
     }
 }

@@ -1,8 +1,9 @@
 //! Tests of calls that wait for background work that fails. A call fails only by failures of the work that it waits
 //! for, and only if they follow one another.
 
+use drumlin::env::sync::Mutex;
 use drumlin::env::{Effect, Fault, FileKind, MemEnv, Op, When};
-use drumlin::{Db, ErrorKind, MergeOperator};
+use drumlin::{Db, ErrorKind, Event, EventListener, MergeOperator};
 use std::sync::Arc;
 
 /// Error code `EIO`.
@@ -93,4 +94,57 @@ fn a_drop_whose_sync_fails_leaves_the_keyspace_readable() {
     assert_eq!(db.drop_keyspace("k").expect_err("the log cannot be synced").kind(), ErrorKind::Poisoned);
     assert_eq!(keyspace.get("a").expect("reads go on").as_deref(), Some(&b"1"[..]));
     assert_eq!(db.keyspaces(), ["k"]);
+}
+
+/// Keeps all events.
+#[derive(Default)]
+struct Told(Mutex<Vec<Event>>);
+
+impl EventListener for Told {
+    fn on_event(&self, event: &Event) {
+        self.0.lock().push(event.clone());
+    }
+}
+
+#[test]
+fn listeners_are_told_of_stops_flushes_and_compactions() {
+    let (mem, told) = (MemEnv::new(73), Arc::new(Told::default()));
+    let builder = Db::builder("/s").env(mem.env()).set("memory_budget", "8MiB").expect("an option");
+    let db = builder.listener(told.clone()).open().expect("open");
+    let keys = db.keyspace_with("k", &[("compaction", "leveling:4")]).expect("keyspace");
+    for n in 0..20_000u32 {
+        keys.put(n.wrapping_mul(2_654_435_761).to_be_bytes(), [7; 1000]).expect("put");
+    }
+    // Memtables fill up while no table can be made.
+    let effect = Effect::Fail(IO_ERROR);
+    mem.inject(Fault { op: Some(Op::Create), kind: Some(FileKind::Table), when: When::From(0), effect });
+    let refused = (0..20_000u32).find_map(|n| keys.put(n.to_be_bytes(), [7; 1000]).err());
+    assert_eq!(refused.expect("memtables are full").kind(), ErrorKind::Io);
+    mem.clear_faults();
+    db.flush().expect("flush");
+    db.compact().expect("compact");
+    let events = told.0.lock().clone();
+    let (mut stopped, mut stops, mut flushed, mut written) = ([false; 2], 0, 0, 0);
+    for event in &events {
+        match event {
+            Event::WritesStopped { cause } => {
+                stops += 1;
+                assert!(!std::mem::replace(&mut stopped[*cause as usize], true), "it was stopped already");
+            }
+            Event::WritesResumed { cause, .. } => {
+                assert!(std::mem::take(&mut stopped[*cause as usize]), "it was not stopped");
+            }
+            Event::Flushed { keyspace, bytes } if keyspace == "k" => flushed += bytes,
+            Event::Compacted { keyspace, bytes_written, bytes_read, .. } if keyspace == "k" => {
+                assert!(*bytes_read > 0);
+                written += bytes_written;
+            }
+            _ => {}
+        }
+    }
+    let metrics = db.metrics();
+    assert!(stops > 0 && stopped == [false; 2], "{stops} stops");
+    assert_eq!(stops, metrics.stalls_memory + metrics.stalls_runs);
+    assert_eq!(flushed, metrics.flush_bytes_written);
+    assert_eq!(written, metrics.compaction_bytes_written);
 }

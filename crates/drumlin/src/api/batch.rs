@@ -2,9 +2,10 @@
 
 use super::keyspace::Keyspace;
 use crate::base::key_range::key_range;
-use crate::write::operations::Operations;
+use crate::write::operations::{Operations, Ttl};
 use drumlin_types::Kind;
 use std::ops::RangeBounds;
+use std::time::Duration;
 
 /// Write batch: operations that [`Db::write`](crate::Db::write) commits atomically.
 ///
@@ -61,7 +62,21 @@ impl Batch {
     /// A key has at most 1 MiB. The batch takes at most a quarter of `memory_budget`, and a value has less than 4
     /// GiB. If the keyspace has a time to live (`ttl_seconds`), it counts from this call, not from the write.
     pub fn put(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
-        self.operations.put(&keyspace.bounds(), &keyspace.state, key.as_ref(), value.as_ref());
+        let (key, value) = (key.as_ref(), value.as_ref());
+        self.operations.put(&keyspace.bounds(), &keyspace.state, key, value, Ttl::Keyspace);
+    }
+
+    /// Adds a put of `value` under `key` with a time to live of its own, in place of the keyspace's. `None` lets it
+    /// live for ever. It counts from this call, not from the write, and is at most 100 years.
+    pub fn put_with_ttl(
+        &mut self,
+        keyspace: &Keyspace,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        ttl: impl Into<Option<Duration>>,
+    ) {
+        let (key, value) = (key.as_ref(), value.as_ref());
+        self.operations.put(&keyspace.bounds(), &keyspace.state, key, value, ttl.into().into());
     }
 
     /// Adds a deletion of `key`. The key need not exist.
@@ -75,7 +90,21 @@ impl Batch {
     /// later. The value that it is merged into keeps its own expiry. Without a merge operator the write fails with
     /// `InvalidArgument`.
     pub fn merge(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) {
-        self.operations.merge(&keyspace.bounds(), &keyspace.state, key.as_ref(), operand.as_ref());
+        let (key, operand) = (key.as_ref(), operand.as_ref());
+        self.operations.merge(&keyspace.bounds(), &keyspace.state, key, operand, Ttl::Keyspace);
+    }
+
+    /// Adds a merge of `operand` with a time to live of its own, in place of the keyspace's. `None` lets it live for
+    /// ever. It expires after that time, or up to 1/64 of it later.
+    pub fn merge_with_ttl(
+        &mut self,
+        keyspace: &Keyspace,
+        key: impl AsRef<[u8]>,
+        operand: impl AsRef<[u8]>,
+        ttl: impl Into<Option<Duration>>,
+    ) {
+        let (key, operand) = (key.as_ref(), operand.as_ref());
+        self.operations.merge(&keyspace.bounds(), &keyspace.state, key, operand, ttl.into().into());
     }
 
     /// Adds a deletion of every key in `range`. An empty range deletes nothing.

@@ -8,11 +8,12 @@ use crate::keyspace::KeyspaceState;
 use crate::ops::iter::Iter;
 use crate::ops::range_cursor::RangeCursor;
 use crate::options::Durability;
-use crate::write::operations::{Bounds, Operations};
+use crate::write::operations::{Bounds, Operations, Ttl};
 use drumlin_env::sync::Arc;
 use drumlin_types::{KeyRange, Seq};
 use std::cell::RefCell;
 use std::ops::RangeBounds;
+use std::time::Duration;
 
 /// Size in bytes up to which a thread keeps the buffer of its batch for single operations.
 const SINGLE_KEPT: usize = 64 << 10;
@@ -96,8 +97,46 @@ impl Keyspace {
         durability: Durability,
     ) -> Result<Seq> {
         self.write_one(durability, |batch, bounds| {
-            batch.put(bounds, &self.state, key.as_ref(), value.as_ref());
+            batch.put(bounds, &self.state, key.as_ref(), value.as_ref(), Ttl::Keyspace);
         })
+    }
+
+    /// Writes `value` under `key` with a time to live of its own, in place of the keyspace's (`ttl_seconds`). `None`
+    /// lets it live for ever. The longest time is 100 years.
+    ///
+    /// ```
+    /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+    /// # let db = drumlin::Db::open(dir.path())?;
+    /// let sessions = db.keyspace("sessions")?;
+    /// sessions.put_with_ttl("ada", "token", std::time::Duration::from_secs(3600))?;
+    /// sessions.put_with_ttl("root", "token", None)?;
+    /// assert!(sessions.contains_key("ada")?);
+    /// # Ok::<(), drumlin::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Db::write`](crate::Db::write), and `InvalidArgument` for a longer time.
+    pub fn put_with_ttl(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        ttl: impl Into<Option<Duration>>,
+    ) -> Result<Seq> {
+        let ttl = ttl.into().into();
+        self.write_one(self.store.durability(), |batch, bounds| {
+            batch.put(bounds, &self.state, key.as_ref(), value.as_ref(), ttl);
+        })
+    }
+
+    /// Deletes all keys of the keyspace, and returns the commit's sequence number. Its options stay.
+    ///
+    /// It is a [`Keyspace::delete_range`] of everything. The flush that follows drops the tables without reading them,
+    /// unless a snapshot, an iterator or a compaction needs them.
+    ///
+    /// # Errors
+    /// Those of [`Db::write`](crate::Db::write).
+    pub fn clear(&self) -> Result<Seq> {
+        self.delete_range::<&[u8]>(..)
     }
 
     /// Deletes `key`, and returns the commit's sequence number. It is no error if the key does not exist.
@@ -191,7 +230,7 @@ impl Keyspace {
     /// store was opened without it.
     pub fn merge(&self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<Seq> {
         self.write_one(self.store.durability(), |batch, bounds| {
-            batch.merge(bounds, &self.state, key.as_ref(), operand.as_ref());
+            batch.merge(bounds, &self.state, key.as_ref(), operand.as_ref(), Ttl::Keyspace);
         })
     }
 
@@ -206,7 +245,24 @@ impl Keyspace {
         durability: Durability,
     ) -> Result<Seq> {
         self.write_one(durability, |batch, bounds| {
-            batch.merge(bounds, &self.state, key.as_ref(), operand.as_ref());
+            batch.merge(bounds, &self.state, key.as_ref(), operand.as_ref(), Ttl::Keyspace);
+        })
+    }
+
+    /// Merges `operand` like [`Keyspace::merge`], with a time to live of its own, in place of the keyspace's. `None`
+    /// lets it live for ever. It expires after that time, or up to 1/64 of it later.
+    ///
+    /// # Errors
+    /// Those of [`Keyspace::merge`], and `InvalidArgument` for a time over 100 years.
+    pub fn merge_with_ttl(
+        &self,
+        key: impl AsRef<[u8]>,
+        operand: impl AsRef<[u8]>,
+        ttl: impl Into<Option<Duration>>,
+    ) -> Result<Seq> {
+        let ttl = ttl.into().into();
+        self.write_one(self.store.durability(), |batch, bounds| {
+            batch.merge(bounds, &self.state, key.as_ref(), operand.as_ref(), ttl);
         })
     }
 

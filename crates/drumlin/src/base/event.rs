@@ -48,6 +48,38 @@ pub enum Event {
         /// Reason for the change, with the measured numbers.
         reason: String,
     },
+    /// A flush is installed: its tables are durable and part of the tree.
+    Flushed {
+        /// Name of the keyspace.
+        keyspace: String,
+        /// Bytes of the new tables; 0 if nothing was left to write.
+        bytes: u64,
+    },
+    /// The output of a subcompaction is installed. A compaction consists of one or more of them. Trivial moves are not
+    /// reported.
+    Compacted {
+        /// Name of the keyspace.
+        keyspace: String,
+        /// Level of the new tables.
+        level: u8,
+        /// Bytes of the inputs.
+        bytes_read: u64,
+        /// Bytes of the new tables.
+        bytes_written: u64,
+    },
+    /// A write begins to wait, and no other one waits for the same cause. Writes that are only slowed are not reported;
+    /// [`Metrics`](crate::Metrics) count their delays.
+    WritesStopped {
+        /// What the write waits for.
+        cause: StallCause,
+    },
+    /// No write waits for `cause` any more.
+    WritesResumed {
+        /// What the writes waited for.
+        cause: StallCause,
+        /// Time since [`Event::WritesStopped`] in microseconds.
+        micros: u64,
+    },
     /// The store was closed. Live iterators and cursors can still read the state that they have pinned. Reads through
     /// snapshots fail.
     Closed {
@@ -72,6 +104,16 @@ pub enum Event {
         /// Whether bytes after the last complete record were discarded, as an interrupted write leaves them.
         torn: bool,
     },
+}
+
+/// What a write waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum StallCause {
+    /// Memtables are full: a flush must free memory.
+    Memory,
+    /// Too many runs cover a key: a compaction must reduce them.
+    Runs,
 }
 
 /// Receives events, on the thread where they occur.

@@ -15,6 +15,7 @@
 use crate::background::{Lane, Step};
 use crate::base::cursor::Cursor;
 use crate::base::error::{Error, ErrorKind, Result};
+use crate::base::event::Event;
 use crate::base::rangedel::Fragmented;
 use crate::base::snapshots::Readers;
 use crate::compaction::claims::Flight;
@@ -329,6 +330,7 @@ impl Store {
         drop(control);
         self.release_log(flushed.floor);
         self.trim_spare_log();
+        self.tell(Event::Flushed { keyspace: keyspace.name.to_string(), bytes });
         Ok(())
     }
 

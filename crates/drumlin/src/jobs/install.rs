@@ -10,6 +10,7 @@
 //! visible before the edit is durable, and nothing is deleted before that either (O1).
 
 use crate::base::error::{Error, ErrorKind, Result};
+use crate::base::event::Event;
 use crate::compaction::claims::{Piece, PieceState};
 use crate::compaction::control::Control;
 use crate::compaction::executor::{Finished, InputCount};
@@ -205,8 +206,9 @@ impl Store {
             let made = self.make(&mut control, keyspace, install);
             drop(control);
             drop(needless);
-            if let Err((id, tables, error)) = made {
-                self.piece_failed(keyspace, id, &tables, &error);
+            match made {
+                Ok(event) => event.into_iter().for_each(|event| self.tell(event)),
+                Err((id, tables, error)) => self.piece_failed(keyspace, id, &tables, &error),
             }
             self.background.progressed();
         }
@@ -251,20 +253,21 @@ impl Store {
         entry.flight.next_install(&scene, is_short)
     }
 
-    /// Makes one edit durable and installs the next tree. An error names the piece and its tables.
+    /// Makes one edit durable and installs the next tree. Returns the event to report. An error names the piece and its
+    /// tables.
     fn make(
         &self,
         control: &mut Control,
         keyspace: &Arc<KeyspaceState>,
         install: Install,
-    ) -> Result<(), (PieceId, Vec<TableId>, Error)> {
+    ) -> Result<Option<Event>, (PieceId, Vec<TableId>, Error)> {
         let (Install::Output(id) | Install::Land(id, _) | Install::Sink(id)) = install;
         let piece = control.keyspace(keyspace).and_then(|entry| entry.flight.piece(id)).cloned();
-        let Some(piece) = piece else { return Ok(()) };
+        let Some(piece) = piece else { return Ok(None) };
         let made = match install {
             Install::Output(_) => self.install_output(control, keyspace, &piece, piece.out),
             Install::Land(_, level) => self.install_output(control, keyspace, &piece, level),
-            Install::Sink(_) => self.install_as_they_are(control, keyspace, &piece),
+            Install::Sink(_) => self.install_as_they_are(control, keyspace, &piece).map(|()| None),
         };
         if made.is_ok() {
             match install {
@@ -287,7 +290,7 @@ impl Store {
         keyspace: &Arc<KeyspaceState>,
         piece: &Piece,
         level: u8,
-    ) -> Result<()> {
+    ) -> Result<Option<Event>> {
         self.health.check_poison()?;
         let Some(mut finished) = self.held.lock().remove(&piece.id) else {
             return Err(Error::new(
@@ -300,7 +303,7 @@ impl Store {
             InstallEdit { edit: KeyspaceEdit::default(), files: finished.result.files().to_vec(), level };
         remove_inputs(self, &tree, piece, &finished.counts, &mut outputs.edit)?;
         if place(control, &tree, piece, level, &mut outputs).is_none() {
-            return Ok(());
+            return Ok(None);
         }
         let step = TreeStep { tree: &tree, edit: &outputs.edit, flushed: &[], more: &[] };
         let result = &mut finished.result;
@@ -323,7 +326,8 @@ impl Store {
         self.metrics.compacted(&finished.result.counts, bytes_in, bytes_out);
         control.end_tickets(keyspace, self.files.now());
         self.refresh_pace(control);
-        Ok(())
+        let name = keyspace.name.to_string();
+        Ok(Some(Event::Compacted { keyspace: name, level, bytes_read: bytes_in, bytes_written: bytes_out }))
     }
 
     /// Installs a trivial move: the inputs change level and run, and nothing but the edit is written.

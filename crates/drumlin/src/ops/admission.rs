@@ -10,11 +10,12 @@
 //! `write_timeout_ms` bounds all waits of one write together.
 
 use crate::base::error::{Error, ErrorKind, Result};
+use crate::base::event::{Event, StallCause};
 use crate::base::metrics::Counters;
 use crate::keyspace::View;
 use crate::store::Store;
 use crate::write::operations::Operations;
-use crate::write::pacing::{OPEN, SHUT, StallReason, owed};
+use crate::write::pacing::{OPEN, SHUT, owed};
 use drumlin_env::sync::atomic;
 
 /// Deletions may exceed the memory of memtables by one part in this many.
@@ -70,7 +71,7 @@ impl Store {
         if !self.try_admit_memory(most, large, &mut admitted) {
             let patience = patience.get_or_insert_with(|| self.patience());
             waited += self.stall(
-                StallReason::Memory,
+                StallCause::Memory,
                 patience,
                 "a writer waits for memtables to be flushed",
                 || self.try_admit_memory(most, large, &mut admitted),
@@ -79,7 +80,7 @@ impl Store {
         if self.throttles.writers.rate() == SHUT {
             let patience = patience.get_or_insert_with(|| self.patience());
             waited += self.stall(
-                StallReason::Runs,
+                StallCause::Runs,
                 patience,
                 "a writer waits for compactions to reduce runs",
                 || {
@@ -94,7 +95,7 @@ impl Store {
             let patience = patience.get_or_insert_with(|| self.patience());
             let mut slept = 0;
             let may_go = self.sleep(micros, rate, patience, &mut slept);
-            self.count_stall(StallReason::Runs, slept);
+            self.count_stall(StallCause::Runs, slept);
             may_go.inspect_err(|_| self.throttles.writers.refund(bytes))?;
             waited += slept;
         }
@@ -168,12 +169,15 @@ impl Store {
 
     fn stall(
         &self,
-        reason: StallReason,
+        reason: StallCause,
         patience: &Patience,
         what: &str,
         mut free: impl FnMut() -> bool,
     ) -> Result<u64> {
         let began = self.files.now();
+        if self.throttles.stopped.enter(reason, began) {
+            self.tell(Event::WritesStopped { cause: reason });
+        }
         self.background.wake();
         let since = self.health.last_failure();
         let result = self.background.wait_until(patience.end(), what, || {
@@ -182,8 +186,8 @@ impl Store {
             }
             self.health.check_poison()?;
             match reason {
-                StallReason::Memory => self.check_memory_frees(since)?,
-                StallReason::Runs => {
+                StallCause::Memory => self.check_memory_frees(since)?,
+                StallCause::Runs => {
                     self.check_slowing_compactions()?;
                     self.check_space_to_compact()?;
                 }
@@ -191,8 +195,12 @@ impl Store {
             patience.check(self.files.now(), what)?;
             Ok(false)
         });
-        let micros = self.files.now().saturating_sub(began);
+        let now = self.files.now();
+        let micros = now.saturating_sub(began);
         self.count_stall(reason, micros);
+        if let Some(since) = self.throttles.stopped.leave(reason) {
+            self.tell(Event::WritesResumed { cause: reason, micros: now.saturating_sub(since) });
+        }
         result.map(|()| micros)
     }
 
@@ -214,11 +222,11 @@ impl Store {
         slowing.try_for_each(|entry| entry.state.compactions.check(0))
     }
 
-    fn count_stall(&self, reason: StallReason, micros: u64) {
+    fn count_stall(&self, reason: StallCause, micros: u64) {
         let m = &self.metrics;
         let (count, time) = match reason {
-            StallReason::Runs => (&m.stalls_runs, &m.stall_micros_runs),
-            StallReason::Memory => (&m.stalls_memory, &m.stall_micros_memory),
+            StallCause::Runs => (&m.stalls_runs, &m.stall_micros_runs),
+            StallCause::Memory => (&m.stalls_memory, &m.stall_micros_memory),
         };
         Counters::add(count, 1);
         Counters::add(time, micros);
@@ -319,7 +327,7 @@ mod tests {
         let store = db.keyspace("k").expect("keyspace").store.clone();
         store.control.lock().shortage = Some(Shortage { wanted: 1000, left: 10 });
         let stall =
-            |is_free: bool| store.stall(StallReason::Runs, &store.patience(), "too many runs", || is_free);
+            |is_free: bool| store.stall(StallCause::Runs, &store.patience(), "too many runs", || is_free);
         let error = stall(false).expect_err("no merge may start");
         assert_eq!(error.kind(), ErrorKind::NoSpace);
         assert!(error.to_string().contains("a compaction needs up to 1000 bytes"), "{error}");

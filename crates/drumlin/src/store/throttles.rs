@@ -3,18 +3,45 @@
 //! Each policy asks for a limit in the form of a `Pace`. It, the current number of runs, and the speed of compactions
 //! give a rate. The lowest rate of all keyspaces is the writers' limit.
 
+use crate::base::event::StallCause;
 use crate::compaction::control::Control;
 use crate::compaction::slots::Slots;
 use crate::stats::Costs;
 use crate::write::pacing::{self, Gate};
+use drumlin_env::sync::Mutex;
 
 /// Assumed speed of a compaction slot before any was measured, in bytes per second.
 const SLOT_SPEED_GUESS: f64 = 150e6;
 /// Fraction of the largest number of runs from which on the rate may fall at once.
 const URGENT_SHARE: f64 = 0.95;
 
-/// The two write throttles.
+/// Writes that wait, by cause: their number, and the time of the first in microseconds.
+#[derive(Default)]
+pub(crate) struct Stopped(Mutex<[(usize, u64); 2]>);
+
+impl Stopped {
+    /// Counts a write that begins to wait at `now`. Returns whether it is the only one.
+    pub(crate) fn enter(&self, cause: StallCause, now: u64) -> bool {
+        let (count, since) = &mut self.0.lock()[cause as usize];
+        *count += 1;
+        if *count == 1 {
+            *since = now;
+        }
+        *count == 1
+    }
+
+    /// Counts the end of a wait. Returns when the first one began if no other write waits.
+    pub(crate) fn leave(&self, cause: StallCause) -> Option<u64> {
+        let (count, since) = &mut self.0.lock()[cause as usize];
+        *count -= 1;
+        (*count == 0).then_some(*since)
+    }
+}
+
+/// The two write throttles, and the writes that wait.
 pub(crate) struct Throttles {
+    /// Writes that wait until they may go on.
+    pub(crate) stopped: Stopped,
     /// Throttle for writers.
     pub(crate) writers: Gate,
     /// Throttle for the writes of flushes and compactions.
@@ -24,7 +51,11 @@ pub(crate) struct Throttles {
 impl Throttles {
     /// Creates the throttles. Background writes may use `background_rate` bytes per second; 0 for no limit.
     pub(super) fn new(background_rate: u64) -> Throttles {
-        Throttles { writers: Gate::new(), background: Gate::limited(background_rate) }
+        Throttles {
+            stopped: Stopped::default(),
+            writers: Gate::new(),
+            background: Gate::limited(background_rate),
+        }
     }
 
     /// Sets the writers' throttle to the lowest rate that any keyspace's policy asks for.

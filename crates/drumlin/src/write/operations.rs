@@ -11,6 +11,25 @@ use drumlin_env::sync::Arc;
 use drumlin_format::MAX_BOUND_LEN;
 use drumlin_format::batch::{BatchWriter, Operation, range_end_value};
 use drumlin_types::{KeyRange, Kind, MAX_KEY_LEN, MAX_VALUE_LEN};
+use std::time::Duration;
+
+/// Longest time to live: 100 years, as for the option `ttl_seconds`.
+const MAX_TTL: Duration = Duration::from_secs(3_153_600_000);
+
+/// Time to live of an entry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Ttl {
+    /// That of the keyspace, the option `ttl_seconds`.
+    Keyspace,
+    Never,
+    After(Duration),
+}
+
+impl From<Option<Duration>> for Ttl {
+    fn from(ttl: Option<Duration>) -> Ttl {
+        ttl.map_or(Ttl::Never, Ttl::After)
+    }
+}
 
 /// Limits that operations are checked against when they are added.
 pub(crate) struct Bounds<'a> {
@@ -71,8 +90,12 @@ impl Operations {
         keyspace: &Arc<KeyspaceState>,
         key: &[u8],
         value: &[u8],
+        ttl: Ttl,
     ) {
-        self.add_expiring(bounds, keyspace, [Kind::Put, Kind::PutExpiring], key, value, |_| 1);
+        match self.lifetime(keyspace, ttl) {
+            None => self.add(bounds, keyspace, Kind::Put, key, value),
+            Some(ttl) => self.add_expiring(bounds, keyspace, (Kind::PutExpiring, ttl, 1), key, value),
+        }
     }
 
     /// Removes `key`.
@@ -87,6 +110,7 @@ impl Operations {
         keyspace: &Arc<KeyspaceState>,
         key: &[u8],
         operand: &[u8],
+        ttl: Ttl,
     ) {
         if keyspace.operator.is_none() {
             let kept = keyspace.operator_name.as_deref();
@@ -95,8 +119,13 @@ impl Operations {
             self.refuse(format!("keyspace {:?} has no merge operator{kept}", keyspace.name));
             return;
         }
-        let kinds = [Kind::Merge, Kind::MergeExpiring];
-        self.add_expiring(bounds, keyspace, kinds, key, operand, operand_granule);
+        match self.lifetime(keyspace, ttl) {
+            None => self.add(bounds, keyspace, Kind::Merge, key, operand),
+            Some(ttl) => {
+                let kind = (Kind::MergeExpiring, ttl, operand_granule(ttl));
+                self.add_expiring(bounds, keyspace, kind, key, operand);
+            }
+        }
     }
 
     /// Removes every key of `range`. An empty range removes nothing.
@@ -118,27 +147,39 @@ impl Operations {
         }
     }
 
-    /// Adds an entry of the first of `kinds`, or of the second if the keyspace has a TTL. In that case its expiry time
-    /// is rounded up to a multiple of a granule. `granule` computes it from the TTL in microseconds, as a power of two.
+    /// Returns the time to live of an entry of `keyspace` in microseconds; `None` if it does not expire.
+    fn lifetime(&mut self, keyspace: &KeyspaceState, ttl: Ttl) -> Option<u64> {
+        match ttl {
+            Ttl::Keyspace => match keyspace.options.load().ttl_seconds {
+                0 => None,
+                seconds => Some(seconds.saturating_mul(1_000_000)),
+            },
+            Ttl::Never => None,
+            Ttl::After(ttl) => {
+                if ttl > MAX_TTL {
+                    let (seconds, most) = (ttl.as_secs(), MAX_TTL.as_secs());
+                    self.refuse(format!("a time to live of {seconds} s is longer than {most} s"));
+                }
+                Some(u64::try_from(ttl.as_micros()).unwrap_or(u64::MAX))
+            }
+        }
+    }
+
+    /// Adds an entry of `kind` that expires after `ttl` microseconds. Its expiry time is rounded up to a multiple of
+    /// `granule`, a power of two.
     fn add_expiring(
         &mut self,
         bounds: &Bounds<'_>,
         keyspace: &Arc<KeyspaceState>,
-        [plain, expiring]: [Kind; 2],
+        (kind, ttl, granule): (Kind, u64, u64),
         key: &[u8],
         value: &[u8],
-        granule: impl FnOnce(u64) -> u64,
     ) {
-        let ttl = keyspace.options.load().ttl_seconds;
-        if ttl == 0 {
-            return self.add(bounds, keyspace, plain, key, value);
-        }
-        let ttl = ttl.saturating_mul(1_000_000);
-        let below = granule(ttl) - 1;
+        let below = granule - 1;
         let expiry = bounds.files.unix_micros().saturating_add(ttl).saturating_add(below) & !below;
         let mut stamped = std::mem::take(&mut self.scratch);
         stamp(expiry, value, &mut stamped);
-        self.add(bounds, keyspace, expiring, key, &stamped);
+        self.add(bounds, keyspace, kind, key, &stamped);
         self.scratch = stamped;
     }
 

@@ -14,15 +14,6 @@ use drumlin_env::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use drumlin_policy::pace::{Admission, admission};
 use drumlin_types::contract::Pace;
 
-/// Why a writer waits.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum StallReason {
-    /// Too many runs await compaction.
-    Runs,
-    /// The memtables are full.
-    Memory,
-}
-
 /// Rate that means "no limit".
 pub(crate) const OPEN: u64 = u64::MAX;
 /// Rate that means "stopped until a compaction finishes".
