@@ -51,7 +51,7 @@ pub(crate) struct Control {
     pub(crate) short_piece: Option<PieceId>,
     /// Whether a policy call created work besides plans: a search, or a held output that may now be installed. Other
     /// lanes then need a wake-up.
-    pub(crate) stirred: bool,
+    pub(crate) needs_wake_up: bool,
     /// Whether a manual compaction has ended since the last look: its caller must be woken.
     pub(crate) manual_ended: bool,
     /// Cost of the policy calls since it was last counted.
@@ -131,7 +131,7 @@ pub(crate) struct KeyspaceControl {
     /// Whether something happened since the last policy call.
     pub(crate) due: bool,
     /// Whether a flush was part of that.
-    pub(crate) flushed: bool,
+    pub(crate) flushed_since_call: bool,
     /// Target shape of each level and the cost of folding (rewriting files of the output level), as of the last policy
     /// call.
     pub(crate) design: Vec<LevelDesign>,
@@ -154,9 +154,9 @@ pub(crate) struct KeyspaceControl {
     pub(crate) searching: bool,
     /// Number of policies that this keyspace has had and of searches that were cancelled. It identifies the policy that
     /// an answer is for.
-    pub(crate) policies: u64,
+    pub(crate) search_epoch: u64,
     /// Name of a policy that panicked, until the listener is notified.
-    pub(crate) fallen: Option<String>,
+    pub(crate) failed_policy: Option<String>,
     /// Name of a policy that panicked, while another decides in its place.
     pub(crate) stands_in_for: Option<String>,
     /// Largest sequence number that is in tables.
@@ -174,7 +174,7 @@ impl KeyspaceControl {
             policy: PolicyGuard::new(policy),
             flight: Flight::default(),
             due: true,
-            flushed: true,
+            flushed_since_call: true,
             design: Vec::new(),
             fold_costs: FoldCosts::default(),
             failure_back_off_until: 0,
@@ -186,8 +186,8 @@ impl KeyspaceControl {
             runs_then: 0,
             think: None,
             searching: false,
-            policies: 0,
-            fallen: None,
+            search_epoch: 0,
+            failed_policy: None,
             stands_in_for: None,
             flushed_seq,
         };
@@ -247,7 +247,7 @@ impl KeyspaceControl {
 
     /// Makes sure that no answer to an earlier search is accepted.
     fn forget_search(&mut self) {
-        self.policies += 1;
+        self.search_epoch += 1;
         (self.think, self.searching) = (None, false);
         self.state.search_changed.store(true, atomic::Ordering::Release);
     }

@@ -21,7 +21,7 @@ pub(super) fn decide(keyspace: &mut KeyspaceControl, input: &PolicyInput<'_>) ->
     let name = keyspace.policy.name();
     let Ok(policy) = drumlin_policy::by_name(FALLBACK) else { return Decision::default() };
     keyspace.set_policy(policy);
-    (keyspace.fallen, keyspace.stands_in_for) = (Some(name.clone()), Some(name));
+    (keyspace.failed_policy, keyspace.stands_in_for) = (Some(name.clone()), Some(name));
     // The new policy is called at once, because the keyspace is due.
     Decision::default()
 }

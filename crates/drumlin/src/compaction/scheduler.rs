@@ -184,7 +184,7 @@ impl Control {
         sample: &dyn Fn(&KeyspaceState) -> Sample,
     ) -> Option<PolicyCall> {
         let reserved = self.reserved_disk(inputs);
-        let Control { keyspaces, numbers, decisions, stirred, manual_ended, .. } = self;
+        let Control { keyspaces, numbers, decisions, needs_wake_up, manual_ended, .. } = self;
         let keyspace = &mut keyspaces[index];
         let admission = &mut Admission { numbers, decisions, inputs };
         *manual_ended |= admission.begin_manual(keyspace);
@@ -219,7 +219,7 @@ impl Control {
         let decision = decide_and_log(keyspace, admission.decisions, &input);
         // The view of the policy is reused for its first plan, unless it was reduced or is out of date.
         let is_whole = settings.mode == Mode::Pipelined && decision.park.is_empty();
-        let is_idle = admission.apply(keyspace, decision, is_whole.then_some(seen), stirred);
+        let is_idle = admission.apply(keyspace, decision, is_whole.then_some(seen), needs_wake_up);
         Some(PolicyCall { cpu, began, is_idle })
     }
 
@@ -240,10 +240,10 @@ fn take_due(keyspace: &mut KeyspaceControl, settings: &Settings, inputs: &Schedu
         return false;
     }
     let weights = || Weights::of(&keyspace.view(), &keyspace.design);
-    if !keyspace.flushed && keyspace.flight.is_fed(settings, weights) {
+    if !keyspace.flushed_since_call && keyspace.flight.is_fed(settings, weights) {
         return false;
     }
-    (keyspace.due, keyspace.flushed) = (false, false);
+    (keyspace.due, keyspace.flushed_since_call) = (false, false);
     // A manual compaction waits until nothing runs. Only until then nothing else is planned.
     keyspace.waiting_manual().is_none()
 }

@@ -9,7 +9,7 @@
 use crate::base::dir_lock::DirLock;
 use crate::base::error::{Error, ErrorKind, Result};
 use crate::table::{BlockCache, TableCache};
-use crate::version::{Doomed, Obsolete};
+use crate::version::{Obsolete, ObsoleteFile};
 use drumlin_env::sync::{Arc, atomic};
 use drumlin_env::{Env, FileKind};
 use drumlin_format::manifest::{Change, Edit};
@@ -127,11 +127,11 @@ impl Files {
     }
 
     /// Removes an obsolete file.
-    pub(crate) fn remove(&self, file: &Doomed) -> Result<()> {
+    pub(crate) fn remove(&self, file: &ObsoleteFile) -> Result<()> {
         match file {
-            Doomed::Table(id) => self.remove_table(*id),
-            Doomed::Other(path) if path.extension().is_some() => unlink(&self.env, path, FileKind::Log),
-            Doomed::Other(path) => unlink(&self.env, path, FileKind::Manifest),
+            ObsoleteFile::Table(id) => self.remove_table(*id),
+            ObsoleteFile::Other(path) if path.extension().is_some() => unlink(&self.env, path, FileKind::Log),
+            ObsoleteFile::Other(path) => unlink(&self.env, path, FileKind::Manifest),
         }
     }
 

@@ -319,7 +319,7 @@ impl Store {
         control.decisions.note(self.files.now(), &keyspace.name, what, why);
         if let Some(entry) = control.keyspace(keyspace) {
             entry.flushed_seq = entry.flushed_seq.max(max_seq);
-            (entry.due, entry.flushed) = (true, true);
+            (entry.due, entry.flushed_since_call) = (true, true);
             entry.policy.observe(&Outcome::Flushed { bytes, entries: result.counts.written });
         }
         keyspace.flushes.succeeded();
@@ -377,7 +377,7 @@ impl Store {
     fn share_memory(&self) {
         let keyspaces = self.keyspaces();
         let bytes = keyspaces.iter().map(|keyspace| keyspace.peek().memtable_bytes()).sum();
-        self.memory.flushed(bytes, memory::usual(&keyspaces));
+        self.memory.flushed(bytes, memory::expected_memtable_bytes(&keyspaces));
     }
 }
 

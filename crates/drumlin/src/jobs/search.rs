@@ -113,10 +113,10 @@ impl SearchJob {
         let mut control = store.control.lock();
         self.searches.retain(|search| {
             let entry = control.keyspace(&search.keyspace);
-            entry.is_some_and(|entry| entry.policies == search.policy && entry.think.is_none())
+            entry.is_some_and(|entry| entry.search_epoch == search.policy && entry.think.is_none())
         });
         for entry in &mut control.keyspaces {
-            let (keyspace, policy) = (&entry.state, entry.policies);
+            let (keyspace, policy) = (&entry.state, entry.search_epoch);
             let begin = |think| Search { keyspace: keyspace.clone(), policy, think, told: false };
             self.searches.extend(entry.think.take().map(begin));
         }
@@ -139,7 +139,7 @@ impl Store {
     fn starved(&self, search: &Search, best: Option<Vec<u8>>) {
         let mut control = self.control.lock();
         let Some(entry) = control.keyspace(&search.keyspace) else { return };
-        if entry.policies != search.policy || entry.think.is_some() {
+        if entry.search_epoch != search.policy || entry.think.is_some() {
             return;
         }
         entry.searching = false;
@@ -155,7 +155,7 @@ impl Store {
     fn search_failed(&self, search: &Search) {
         let mut control = self.control.lock();
         let Some(entry) = control.keyspace(&search.keyspace) else { return };
-        if entry.policies == search.policy {
+        if entry.search_epoch == search.policy {
             entry.searching = false;
             entry.due = true;
             entry.policy.fail();
@@ -170,7 +170,7 @@ impl Store {
         let mut control = self.control.lock();
         let Some(entry) = control.keyspace(&search.keyspace) else { return Ok(()) };
         // A policy that has asked for another search does not use this answer.
-        if entry.policies != search.policy || entry.think.is_some() {
+        if entry.search_epoch != search.policy || entry.think.is_some() {
             return Ok(());
         }
         entry.searching = false;

@@ -32,7 +32,7 @@ use crate::compaction::control::KeyspaceControl;
 use crate::keyspace::View;
 use crate::memtable::Memtable;
 use crate::store::{Store, left_to_compactions};
-use crate::version::Doomed;
+use crate::version::ObsoleteFile;
 use drumlin_env::sync::{Arc, atomic};
 use drumlin_types::contract::LimitView;
 
@@ -225,11 +225,11 @@ impl Store {
     }
 
     /// Removes an obsolete file. If that fails, its bytes still count, and it is tried again later.
-    pub(crate) fn remove_obsolete(&self, file: &Doomed) {
+    pub(crate) fn remove_obsolete(&self, file: &ObsoleteFile) {
         match self.files.remove(file) {
             Ok(()) => {
                 self.files.obsolete.removed(file);
-                if let Doomed::Table(_) = file {
+                if let ObsoleteFile::Table(_) = file {
                     self.clear_space_errors();
                 }
                 self.background.progressed();

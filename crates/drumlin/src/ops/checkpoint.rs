@@ -15,7 +15,7 @@ use crate::store::{Store, snapshot};
 use crate::version::{ManifestWriter, Marks, Tree};
 use crate::write::budget::DiskBudget;
 use crate::write::log::LogTail;
-use crate::write::segment::LogHome;
+use crate::write::segment::LogDirectory;
 use drumlin_env::sync::{Arc, atomic};
 use drumlin_format::log::SegmentHeader;
 use drumlin_format::manifest::{Edit, ManifestHeader};
@@ -78,9 +78,9 @@ impl Store {
         }
         sync_dir(&self.files.env, path)?;
         let (env, dir, budget) = (self.files.env.clone(), path.to_owned(), Arc::new(DiskBudget::default()));
-        let home = LogHome::new(env, dir, LOG_BYTES, budget, Arc::default());
+        let directory = LogDirectory::new(env, dir, LOG_BYTES, budget, Arc::default());
         let header = SegmentHeader { number: log, base: 0, predecessor: None, file_len: 0 };
-        LogTail::begin(&home, &header, LOG_BYTES, Vec::new())?;
+        LogTail::begin(&directory, &header, LOG_BYTES, Vec::new())?;
         let header = ManifestHeader { number: log.0 + 1, store: self.files.filter_seed };
         ManifestWriter::create(&self.files.env, path.to_owned(), header, &edit)?;
         Ok(())

@@ -126,8 +126,9 @@ impl Store {
         let mut lane = self.lane.state.lock();
         let last = lane.log.last_seq();
         let len = drumlin_format::log::record_len(payload.len());
-        let place =
-            lane.log.reserve(&self.lane.home, LogShare::Close, len, last, || self.files.fresh_number())?;
+        let place = lane
+            .log
+            .reserve(&self.lane.directory, LogShare::Close, len, last, || self.files.fresh_number())?;
         let header = RecordHeader {
             kind: RecordKind::Close,
             synced_mark: self.log.durable_end(),

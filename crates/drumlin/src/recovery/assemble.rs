@@ -27,7 +27,7 @@ use crate::version::{KeyspaceRecord, ManifestState, ManifestWriter, Marks, Obsol
 use crate::write::budget::DiskBudget;
 use crate::write::lane::LaneState;
 use crate::write::log::LogTail;
-use crate::write::segment::{LogHome, log_numbers, path_in};
+use crate::write::segment::{LogDirectory, log_numbers, path_in};
 use crate::write::{CommitLane, Log, Published, Publisher};
 use drumlin_env::sync::Arc;
 use drumlin_env::{DirEntry, Env, FileLock};
@@ -81,7 +81,7 @@ struct Replayed {
 
 /// The new log.
 struct NewLog {
-    home: LogHome,
+    directory: LogDirectory,
     tail: LogTail,
     number: LogNumber,
 }
@@ -115,7 +115,10 @@ pub(super) fn assemble(mut found: Found<'_>) -> Result<(Arc<Store>, Recovered)> 
     let flushed = largest_flushed(&found.manifest);
     let durable_seq = if found.read_only && !recovered.closed { flushed } else { last_seq };
     let store = Arc::new(Store::new(Parts {
-        lane: CommitLane::new(log.home, LaneState { next_seq: last_seq + 1, log: log.tail, closed: false }),
+        lane: CommitLane::new(
+            log.directory,
+            LaneState { next_seq: last_seq + 1, log: log.tail, closed: false },
+        ),
         publisher: Publisher::new(published),
         log: Log::new(Published { logged: durable_seq, ..published }),
         control: Control {
@@ -128,7 +131,7 @@ pub(super) fn assemble(mut found: Found<'_>) -> Result<(Arc<Store>, Recovered)> 
             next_manual: 1,
             shortage: None,
             short_piece: None,
-            stirred: false,
+            needs_wake_up: false,
             manual_ended: false,
             idle_waiters: 0,
             policy_calls: PolicyCalls::default(),
@@ -196,7 +199,7 @@ fn begin_log(
     let Found { env, dir, options, entries, .. } = found;
     let budget = Arc::new(DiskBudget::new(options.disk_budget, obsolete.clone()));
     let segment_bytes = options.segment_bytes();
-    let home = LogHome::new(env.clone(), dir.clone(), segment_bytes, budget, lock.clone());
+    let directory = LogDirectory::new(env.clone(), dir.clone(), segment_bytes, budget, lock.clone());
     let number = LogNumber(numbers.fresh());
     let header = recovered.next_header(number);
     let len =
@@ -209,10 +212,10 @@ fn begin_log(
             let counts = |name| matches!(name, Some(FileName::Log(_) | FileName::Table(_)));
             let held =
                 entries.iter().filter(|entry| counts(FileName::parse(&entry.name))).map(|entry| entry.len);
-            LogTail::begin(&home, &header, home.first_capacity(held.sum()), older)?
+            LogTail::begin(&directory, &header, directory.first_capacity(held.sum()), older)?
         }
     };
-    Ok(NewLog { home, tail, number })
+    Ok(NewLog { directory, tail, number })
 }
 
 fn keyspaces(

@@ -76,7 +76,7 @@ pub(crate) fn open(request: OpenRequest) -> Result<Arc<Store>> {
     store.disk_budget.opened(log);
     keep_order(&store, &recovered)?;
     // Running lanes hold the store, and with it the lock, until it is closed.
-    if let Err(error) = store.start_lanes().and_then(|()| settle(&store, &recovered)) {
+    if let Err(error) = store.start_lanes().and_then(|()| flush_replayed(&store, &recovered)) {
         // Replayed commits may be in memory alone. A poisoned store writes no close record, which would promise them.
         store.poison(&error);
         let _ = store.close();
@@ -156,7 +156,7 @@ pub(crate) fn make_dir(env: &Env, dir: &Path) -> Result<()> {
 }
 
 /// Flushes the replayed commits, unless they are known to be durable in the log.
-fn settle(store: &Arc<Store>, recovered: &Recovered) -> Result<()> {
+fn flush_replayed(store: &Arc<Store>, recovered: &Recovered) -> Result<()> {
     if recovered.closed {
         return Ok(());
     }

@@ -70,7 +70,7 @@ impl Store {
     pub(crate) fn relieve_log(&self) {
         let most = match self.options.load().disk_budget {
             0 => self.sizes.log,
-            budget => self.sizes.log.min((budget / LOG_MOST).max(2 * self.lane.home.segment_bytes)),
+            budget => self.sizes.log.min((budget / LOG_MOST).max(2 * self.lane.directory.segment_bytes)),
         };
         let lane = self.lane.state.lock();
         if lane.log.live_bytes() <= most {

@@ -103,11 +103,11 @@ impl Shares {
         }
     }
 
-    /// Adjusts the reserve after a flush. Memtables now hold `bytes`, and `usual` in normal operation. If the reserve
-    /// is much larger than both, it falls.
-    pub(crate) fn flushed(&self, bytes: usize, usual: usize) {
+    /// Adjusts the reserve after a flush. Memtables now hold `bytes`, and `expected` in normal operation. If the
+    /// reserve is much larger than both, it falls.
+    pub(crate) fn flushed(&self, bytes: usize, expected: usize) {
         let _moving = self.moving.lock();
-        let (reserve, needed) = (self.reserve.load(Relaxed), bytes.max(usual).min(self.most));
+        let (reserve, needed) = (self.reserve.load(Relaxed), bytes.max(expected).min(self.most));
         if reserve > needed + self.step() {
             self.set(needed.max(reserve - ((reserve - needed) / 2).max(self.step())));
         } else if reserve < needed {
@@ -129,7 +129,7 @@ impl Shares {
 
 /// Returns the bytes that the memtables of `keyspaces` hold in normal operation: for each, one memtable that is filled
 /// and one that is flushed.
-pub(crate) fn usual(keyspaces: &[Arc<KeyspaceState>]) -> usize {
+pub(crate) fn expected_memtable_bytes(keyspaces: &[Arc<KeyspaceState>]) -> usize {
     keyspaces
         .iter()
         .map(|keyspace| keyspace.memtable_bytes().saturating_mul(2))

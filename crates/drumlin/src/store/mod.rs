@@ -142,18 +142,18 @@ impl Store {
             parts.options.memory_budget,
             env.clock().monotonic_micros(),
         );
-        let usual = memory::usual(&parts.keyspaces);
+        let expected = memory::expected_memtable_bytes(&parts.keyspaces);
         Store {
             background: Arc::new(Background::new(env.clone())),
             slots,
-            memory: Shares::new(parts.sizes.memtables, usual, parts.files.cache.clone()),
+            memory: Shares::new(parts.sizes.memtables, expected, parts.files.cache.clone()),
             files: Arc::new(parts.files),
             health: Health::new(parts.read_only),
             throttles: Throttles::new(parts.options.background_rate),
             options: ArcSwap::from_pointee(parts.options),
             sizes: parts.sizes,
             components: parts.components,
-            disk_budget: parts.lane.home.budget.clone(),
+            disk_budget: parts.lane.directory.budget.clone(),
             lane: parts.lane,
             publisher: parts.publisher,
             log: parts.log,

@@ -91,29 +91,29 @@ impl Store {
         let piece = control.next_piece(&inputs, &|keyspace| self.sample(keyspace));
         self.disk_budget.reserve_for_compactions(control.writing());
         self.refresh_pace(&control);
-        let stirred = std::mem::take(&mut control.stirred);
+        let needs_wake_up = std::mem::take(&mut control.needs_wake_up);
         let PolicyCalls { times, nanos, longest_nanos } = std::mem::take(&mut control.policy_calls);
         if times > 0 {
             self.metrics.count_policy_calls(times, nanos, longest_nanos);
         }
-        let fallen = |entry: &mut KeyspaceControl| {
-            let policy = entry.fallen.take()?;
+        let failed = |entry: &mut KeyspaceControl| {
+            let policy = entry.failed_policy.take()?;
             Some(Event::PolicyFailed { keyspace: entry.state.name.to_string(), policy })
         };
-        let fallen: Vec<Event> = control.keyspaces.iter_mut().filter_map(fallen).collect();
+        let failed: Vec<Event> = control.keyspaces.iter_mut().filter_map(failed).collect();
         // Threads that wait until nothing is left to do also wait for policy calls without a plan.
         let is_awaited = control.idle_waiters > 0 && times > 0 || std::mem::take(&mut control.manual_ended);
         drop(control);
-        fallen.into_iter().for_each(|event| self.tell(event));
+        failed.into_iter().for_each(|event| self.tell(event));
         if is_awaited {
             self.background.progressed();
         }
-        if stirred {
+        if needs_wake_up {
             // Lanes that can continue the work may be asleep.
             self.background.wake();
         }
         piece.map_err(|timer| match timer {
-            _ if stirred => Step::More,
+            _ if needs_wake_up => Step::More,
             Some(when) => Step::Until(when),
             None => Step::Idle,
         })

@@ -19,6 +19,6 @@ pub(crate) mod tree;
 
 pub(crate) use file::{Counts, FileMeta, Hit, LOOKUP_SAMPLE};
 pub(crate) use manifest::ManifestWriter;
-pub(crate) use pins::{Doomed, Obsolete, TableHandle};
+pub(crate) use pins::{Obsolete, ObsoleteFile, TableHandle};
 pub(crate) use state::{KeyspaceRecord, ManifestState, Marks, Refusal};
 pub(crate) use tree::{KeyspaceEdit, Level, Run, Tree};

@@ -45,7 +45,7 @@ impl TableHandle {
 impl Drop for TableHandle {
     fn drop(&mut self) {
         if *self.retired.get_mut() {
-            self.queue.push(Doomed::Table(self.id), self.len);
+            self.queue.push(ObsoleteFile::Table(self.id), self.len);
         } else {
             self.queue.bytes.fetch_sub(self.len, atomic::Ordering::Relaxed);
         }
@@ -78,14 +78,14 @@ impl Retired {
 
 /// A file that may be unlinked.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Doomed {
+pub(crate) enum ObsoleteFile {
     Table(TableId),
     Other(PathBuf),
 }
 
 /// A queued file.
 struct Queued {
-    file: Doomed,
+    file: ObsoleteFile,
     /// Bytes that count until the file is gone.
     len: u64,
     /// Number of failed attempts, and the monotonic time of the next one in microseconds.
@@ -98,7 +98,7 @@ const RETRY_FIRST: u64 = 1_000_000;
 const RETRY_LAST: u64 = 60_000_000;
 
 /// Time of the next attempt while one is under way.
-const IN_HAND: u64 = u64::MAX;
+const UNLINKING: u64 = u64::MAX;
 
 /// Files that may be unlinked: retired tables that nobody reads, and other files. A file leaves the queue when it is
 /// unlinked. Until then its bytes count.
@@ -112,27 +112,27 @@ pub(crate) struct Obsolete {
 }
 
 impl Obsolete {
-    fn push(&self, file: Doomed, len: u64) {
+    fn push(&self, file: ObsoleteFile, len: u64) {
         self.queue.lock().push(Queued { file, len, attempts: 0, due: 0 });
     }
 
     /// Queues another file, by path. Its `len` bytes count until it is unlinked.
     pub(crate) fn push_file(&self, path: PathBuf, len: u64) {
         self.bytes.fetch_add(len, atomic::Ordering::Relaxed);
-        self.push(Doomed::Other(path), len);
+        self.push(ObsoleteFile::Other(path), len);
     }
 
     /// Returns the next file to unlink at `now`. It stays queued, but is returned only once until the result is
     /// recorded by [`removed`](Obsolete::removed) or [`failed`](Obsolete::failed).
-    pub(crate) fn next(&self, now: u64) -> Option<Doomed> {
+    pub(crate) fn next(&self, now: u64) -> Option<ObsoleteFile> {
         let mut queue = self.queue.lock();
         let queued = queue.iter_mut().rfind(|queued| queued.due <= now)?;
-        queued.due = IN_HAND;
+        queued.due = UNLINKING;
         Some(queued.file.clone())
     }
 
     /// Records that `file` is unlinked.
-    pub(crate) fn removed(&self, file: &Doomed) {
+    pub(crate) fn removed(&self, file: &ObsoleteFile) {
         let mut queue = self.queue.lock();
         if let Some(at) = queue.iter().rposition(|queued| queued.file == *file) {
             let Queued { len, .. } = queue.swap_remove(at);
@@ -143,7 +143,7 @@ impl Obsolete {
 
     /// Records that `file` could not be unlinked at `now`. Returns the number of failed attempts and the time of the
     /// next one.
-    pub(crate) fn failed(&self, file: &Doomed, now: u64) -> Option<(u32, u64)> {
+    pub(crate) fn failed(&self, file: &ObsoleteFile, now: u64) -> Option<(u32, u64)> {
         let mut queue = self.queue.lock();
         if drumlin_types::bug!("failed-unlink-not-counted") {
             let at = queue.iter().rposition(|queued| queued.file == *file)?;
@@ -159,7 +159,7 @@ impl Obsolete {
     /// Returns the time of the next attempt after a failure.
     pub(crate) fn next_retry(&self) -> Option<u64> {
         let queue = self.queue.lock();
-        let waits = |queued: &&Queued| queued.attempts > 0 && queued.due < IN_HAND;
+        let waits = |queued: &&Queued| queued.attempts > 0 && queued.due < UNLINKING;
         queue.iter().filter(waits).map(|queued| queued.due).min()
     }
 
@@ -172,8 +172,8 @@ impl Obsolete {
     pub(crate) fn take_files(&self) -> Vec<PathBuf> {
         let mut files = Vec::new();
         self.queue.lock().retain(|queued| match &queued.file {
-            Doomed::Table(_) => true,
-            Doomed::Other(path) => {
+            ObsoleteFile::Table(_) => true,
+            ObsoleteFile::Other(path) => {
                 self.bytes.fetch_sub(queued.len, atomic::Ordering::Relaxed);
                 files.push(path.clone());
                 false
@@ -207,7 +207,7 @@ mod tests {
         queue.push_file("log".into(), 10);
         assert!(!queue.all_tried());
         let other = queue.next(0).expect("a file");
-        assert_eq!((&other, queue.bytes_on_disk()), (&Doomed::Other("log".into()), 110));
+        assert_eq!((&other, queue.bytes_on_disk()), (&ObsoleteFile::Other("log".into()), 110));
         let table = queue.next(0).expect("a table");
         assert_eq!(queue.next(0), None, "each is in one hand");
         queue.removed(&other);

@@ -3,7 +3,7 @@
 use super::budget::LogShare;
 use super::log::{LogTail, Reservation};
 use super::publish::{Published, Publisher};
-use super::segment::LogHome;
+use super::segment::LogDirectory;
 use crate::base::error::{Error, ErrorKind, Result};
 use crate::keyspace::KeyspaceState;
 use crate::memtable::Memtable;
@@ -21,7 +21,7 @@ pub(crate) struct LaneState {
 
 /// The commit lane.
 pub(crate) struct CommitLane {
-    pub(crate) home: LogHome,
+    pub(crate) directory: LogDirectory,
     pub(crate) state: Mutex<LaneState>,
 }
 
@@ -69,15 +69,15 @@ pub(crate) struct Request<'a> {
 }
 
 impl CommitLane {
-    pub(crate) fn new(home: LogHome, state: LaneState) -> CommitLane {
-        CommitLane { home, state: Mutex::new(state) }
+    pub(crate) fn new(directory: LogDirectory, state: LaneState) -> CommitLane {
+        CommitLane { directory, state: Mutex::new(state) }
     }
 
     /// Preallocates the file of the next segment if one is wanted. Returns `false` if none is wanted. A failure here
     /// loses nothing: the commit that needs the segment tries again and reports its error.
     pub(crate) fn make_ready(&self, fresh_number: impl FnOnce() -> u64) -> Result<bool> {
-        let Some(recycled) = self.state.lock().log.next_to_make(&self.home) else { return Ok(false) };
-        let made = self.home.make_ready(LogNumber(fresh_number()), recycled);
+        let Some(recycled) = self.state.lock().log.next_to_make(&self.directory) else { return Ok(false) };
+        let made = self.directory.make_ready(LogNumber(fresh_number()), recycled);
         let log = &mut self.state.lock().log;
         match made {
             Ok(made) => log.made_ready(made),
@@ -95,7 +95,7 @@ impl CommitLane {
         let segments = self.state.lock().log.starts_not_durable();
         let Some(last) = segments.last() else { return Ok(()) };
         segments.iter().try_for_each(|segment| segment.sync_header())?;
-        self.home.sync_entries(&segments)?;
+        self.directory.sync_entries(&segments)?;
         self.state.lock().log.starts_durable(last.number);
         Ok(())
     }
@@ -117,7 +117,7 @@ impl CommitLane {
         let log = match request.record_len {
             Some(len) => {
                 let share = if request.only_deletes { LogShare::Deletes } else { LogShare::Writes };
-                Some(lane.log.reserve(&self.home, share, len, last_seq, &fresh_number)?)
+                Some(lane.log.reserve(&self.directory, share, len, last_seq, &fresh_number)?)
             }
             None => None,
         };

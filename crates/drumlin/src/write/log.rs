@@ -7,7 +7,7 @@
 //! [`sync`](super::sync) tracks which part of the log is durable.
 
 use super::budget::LogShare;
-use super::segment::{HEADER_LEN, LogHome, Segment, Stored, map};
+use super::segment::{HEADER_LEN, LogDirectory, Segment, Stored, map};
 use crate::base::error::{Error, Result};
 use drumlin_env::sync::Arc;
 use drumlin_format::log::{Predecessor, SegmentHeader};
@@ -68,15 +68,15 @@ impl LogTail {
     /// segments before it that recovery would read, with the lengths of their files. The segment takes `capacity` bytes
     /// of records.
     pub(crate) fn begin(
-        home: &LogHome,
+        directory: &LogDirectory,
         header: &SegmentHeader,
         capacity: u64,
         older: Vec<(LogNumber, u64)>,
     ) -> Result<LogTail> {
-        let made = home.make(header.number, None, capacity)?;
+        let made = directory.make(header.number, None, capacity)?;
         let segment = begin(&made, header)?;
         segment.sync()?;
-        home.sync_entries(std::slice::from_ref(&segment))?;
+        directory.sync_entries(std::slice::from_ref(&segment))?;
         let mut tail = LogTail::after(header, segment, capacity, older);
         tail.live.push(Stored { is_settled: true, is_named: true, ..made });
         Ok(tail)
@@ -135,7 +135,7 @@ impl LogTail {
     /// returns a fresh file number if a new segment is needed.
     pub(crate) fn reserve(
         &mut self,
-        home: &LogHome,
+        directory: &LogDirectory,
         share: LogShare,
         len: u64,
         last_seq: Seq,
@@ -143,11 +143,11 @@ impl LogTail {
     ) -> Result<Reservation> {
         let has_begun = self.position - self.segment.base + len > self.capacity;
         if self.is_for_deletes && share == LogShare::Writes && !has_begun {
-            home.budget.check(share, self.bytes_on_disk())?;
+            directory.budget.check(share, self.bytes_on_disk())?;
             self.is_for_deletes = false;
         }
         if has_begun {
-            self.rotate(home, share, len, number)?;
+            self.rotate(directory, share, len, number)?;
         }
         let position = self.position;
         self.last_seq = last_seq;
@@ -157,17 +157,17 @@ impl LogTail {
 
     fn rotate(
         &mut self,
-        home: &LogHome,
+        directory: &LogDirectory,
         share: LogShare,
         len: u64,
         number: impl FnOnce() -> u64,
     ) -> Result<()> {
-        let capacity = home.segment_bytes.max(len);
+        let capacity = directory.segment_bytes.max(len);
         let wanted = HEADER_LEN + capacity;
         let is_reused = self.ready.iter().chain(&self.spare).any(|kept| kept.bytes >= wanted);
         // Below the limit, a segment that is reused takes no more disk space.
-        if !is_reused || home.budget.is_exceeded() {
-            home.budget.check(share, self.bytes_on_disk() + if is_reused { 0 } else { wanted })?;
+        if !is_reused || directory.budget.is_exceeded() {
+            directory.budget.check(share, self.bytes_on_disk() + if is_reused { 0 } else { wanted })?;
         }
         let ready = self.ready.take_if(|ready| ready.bytes >= wanted);
         let made = match ready {
@@ -177,22 +177,22 @@ impl LogTail {
                 // recycled later.
                 self.spare.extend(self.ready.take());
                 let recycled = self.take_spare(wanted);
-                home.make(LogNumber(number()), recycled, capacity)?
+                directory.make(LogNumber(number()), recycled, capacity)?
             }
         };
         let predecessor = Predecessor { number: self.segment.number, last_seq: self.last_seq };
         let (number, base) = (made.number, self.position);
         let header = SegmentHeader { number, base, predecessor: Some(predecessor), file_len: 0 };
-        let next =
-            begin(&made, &header).inspect_err(|_| home.remove_file(&home.path(made.number), made.bytes))?;
+        let next = begin(&made, &header)
+            .inspect_err(|_| directory.remove_file(&directory.path(made.number), made.bytes))?;
         let closed = std::mem::replace(&mut self.segment, next.clone());
         self.unsynced.push((closed, self.position));
         self.starts_not_durable.push(next);
         self.capacity = made.bytes - HEADER_LEN;
         self.live.push(made);
         self.wants_ready = true;
-        self.is_for_deletes =
-            share == LogShare::Deletes && home.budget.check(LogShare::Writes, self.bytes_on_disk()).is_err();
+        self.is_for_deletes = share == LogShare::Deletes
+            && directory.budget.check(LogShare::Writes, self.bytes_on_disk()).is_err();
         Ok(())
     }
 
@@ -203,15 +203,15 @@ impl LogTail {
 
     /// Returns what to make the next segment of, if one is to be preallocated: a recycled file, or `Some(None)` for a
     /// new file.
-    pub(super) fn next_to_make(&mut self, home: &LogHome) -> Option<Option<Stored>> {
+    pub(super) fn next_to_make(&mut self, directory: &LogDirectory) -> Option<Option<Stored>> {
         if !std::mem::take(&mut self.wants_ready) || self.ready.is_some() {
             return None;
         }
-        let wanted = HEADER_LEN + home.segment_bytes;
+        let wanted = HEADER_LEN + directory.segment_bytes;
         let recycled = self.take_spare(wanted);
         // If there is no space, the commit that needs the segment reports it.
-        let has_room =
-            recycled.is_some() || home.budget.check(LogShare::Writes, self.bytes_on_disk() + wanted).is_ok();
+        let has_room = recycled.is_some()
+            || directory.budget.check(LogShare::Writes, self.bytes_on_disk() + wanted).is_ok();
         if has_room {
             self.preallocating = recycled.as_ref().map_or(wanted, |old| old.bytes);
         }

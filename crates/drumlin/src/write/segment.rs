@@ -107,7 +107,7 @@ fn failed_sync(error: Error) -> Error {
 }
 
 /// What the log needs to create files: directory, segment size, disk budget and directory lock.
-pub(crate) struct LogHome {
+pub(crate) struct LogDirectory {
     pub(crate) env: Env,
     pub(crate) dir: PathBuf,
     /// Bytes of records in a segment.
@@ -123,15 +123,15 @@ pub(crate) struct LogHome {
 /// Capacity of the first segment after an open, in bytes, if the disk budget has no space for a whole one.
 const LEAST_FIRST: u64 = 64 << 10;
 
-impl LogHome {
+impl LogDirectory {
     pub(crate) fn new(
         env: Env,
         dir: PathBuf,
         segment_bytes: u64,
         budget: Arc<DiskBudget>,
         lock: Arc<DirLock>,
-    ) -> LogHome {
-        LogHome { env, dir, segment_bytes, budget, lock, unnamed: Mutex::new(None) }
+    ) -> LogDirectory {
+        LogDirectory { env, dir, segment_bytes, budget, lock, unnamed: Mutex::new(None) }
     }
 
     /// Returns an error if the directory lock was lost.

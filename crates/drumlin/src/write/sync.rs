@@ -134,9 +134,9 @@ impl Log {
             }
             *calls += 1;
         }
-        lane.home.sync_entries(&segments)?;
+        lane.directory.sync_entries(&segments)?;
         // A sync of a segment that was removed or truncated meanwhile makes nothing durable, even if it succeeds.
-        lane.home.check_lock()?;
+        lane.directory.check_lock()?;
         let damaged: Vec<_> =
             segments.iter().filter_map(|segment| Some((segment.number, segment.check().err()?))).collect();
         let mut state = lane.state.lock();

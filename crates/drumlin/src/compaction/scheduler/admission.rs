@@ -67,7 +67,7 @@ impl Admission<'_> {
         keyspace: &mut KeyspaceControl,
         decision: Decision,
         mut seen: Option<Seen>,
-        stirred: &mut bool,
+        needs_wake_up: &mut bool,
     ) -> bool {
         let now = self.inputs.now;
         let mut is_idle = decision.park.is_empty() && decision.think.is_none();
@@ -77,7 +77,7 @@ impl Admission<'_> {
         }
         if let Some(think) = decision.think {
             keyspace.begin_search(think);
-            *stirred = true;
+            *needs_wake_up = true;
         }
         for ticket in decision.park {
             // A policy may not withdraw a manual compaction.
@@ -91,7 +91,7 @@ impl Admission<'_> {
             explain::withdrawn(self.decisions, now, &keyspace.state.name, &ended, PARKED);
             // The freed inputs may be compacted in another way.
             keyspace.due = true;
-            *stirred = true;
+            *needs_wake_up = true;
         }
         let (mut admitted, mut wrong) = (0, 0);
         for plan in &decision.plans {

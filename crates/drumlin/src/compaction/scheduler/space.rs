@@ -72,7 +72,7 @@ impl Control {
         if self.keyspaces.iter().all(|keyspace| keyspace.flight.writing() == 0) {
             self.shortage = Some(*shortage);
             if !inputs.reclaims && self.give_way(short, inputs) {
-                (self.shortage, self.stirred) = (None, true);
+                (self.shortage, self.needs_wake_up) = (None, true);
             }
         }
         now.saturating_add(ROOM_RETRY)
