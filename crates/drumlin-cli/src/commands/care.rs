@@ -7,6 +7,7 @@ use crate::figures::counted;
 use crate::output::{Output, note};
 use crate::progress::Progress;
 use crate::store::{RepairReport, RepairedFile, RepairedKeyspace, Store, engine};
+use serde::Serialize;
 use serde_json::json;
 
 pub(super) fn compact(store: &dyn Store) -> Outcome {
@@ -24,9 +25,17 @@ pub(super) fn repair(args: &RepairArgs, out: &mut Output<'_>) -> Outcome {
     print_repair(&report, args.json, out)
 }
 
+/// A repair report as JSON.
+#[derive(Serialize)]
+struct Printed<'a> {
+    nothing_lost: bool,
+    #[serde(flatten)]
+    report: &'a RepairReport,
+}
+
 fn print_repair(report: &RepairReport, json: bool, out: &mut Output<'_>) -> Outcome {
     if json {
-        out.json(report)?;
+        out.json(&Printed { nothing_lost: report.nothing_lost(), report })?;
     } else {
         for RepairedKeyspace { name, certain, doubtful, lost, lost_more } in &report.keyspaces {
             let more = if *lost_more { ", perhaps more" } else { "" };
@@ -52,7 +61,7 @@ fn summary(report: &RepairReport) -> String {
     let kept = sum(|keyspace| keyspace.certain + keyspace.doubtful);
     let kept =
         format!("kept {} and {} of the log", counted(kept, "entry"), counted(report.commits, "commit"));
-    if report.nothing_lost {
+    if report.nothing_lost() {
         return format!("{kept}; nothing lost");
     }
     if report.findings.is_empty() {
@@ -104,15 +113,14 @@ mod tests {
     fn a_repair_that_lost_something_is_a_finding() {
         let kept = RepairedKeyspace { name: "k".to_owned(), certain: 10, ..RepairedKeyspace::default() };
         let keyspaces = vec![kept.clone()];
-        let whole = RepairReport { nothing_lost: true, commits: 3, keyspaces, ..RepairReport::default() };
+        let whole = RepairReport { was_closed: true, commits: 3, keyspaces, ..RepairReport::default() };
         let line = "keyspace\tk\tcertain 10\tdoubtful 0\tlost 0\n".to_owned();
         assert_eq!(printed(&whole, false), (line, Ok(Verdict::Fine)));
         assert_eq!(summary(&whole), "kept 10 entries and 3 commits of the log; nothing lost");
-        let crashed = RepairReport { nothing_lost: false, ..whole.clone() };
+        let crashed = RepairReport { was_closed: false, ..whole.clone() };
         assert_eq!(printed(&crashed, false).1, Ok(Verdict::Fine));
         assert!(summary(&crashed).contains("no damage found; the store was not closed"));
         let partial = RepairReport {
-            nothing_lost: false,
             keyspaces: vec![RepairedKeyspace { doubtful: 2, lost: 1, lost_more: true, ..kept }],
             files: vec![RepairedFile { name: "000007.tbl".to_owned(), entries: 9, lost: 1, damages: 1 }],
             findings: vec!["table 7".to_owned()],

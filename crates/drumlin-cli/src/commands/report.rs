@@ -132,8 +132,9 @@ mod tests {
     use super::*;
     use crate::args::{Cli, Command};
     use crate::store::fake::FakeStore;
-    use crate::store::{DecisionReplay, Finding, KeyspaceShape, Verification};
+    use crate::store::{KeyspaceShape, ReplayReport, VerifyReport};
     use clap::Parser;
+    use drumlin::Finding;
     use serde_json::Value;
 
     /// Runs a command line on `store`. Returns its output and its outcome.
@@ -164,7 +165,7 @@ mod tests {
         assert_eq!(run(&store, &["verify", "db"]), (String::new(), Ok(Verdict::Fine)));
         let finding = |offset| Finding { file: "7.table".to_owned(), offset, what: "checksum".to_owned() };
         store.verification =
-            Verification { findings: vec![finding(Some(9)), finding(None)], ..Default::default() };
+            VerifyReport { findings: vec![finding(Some(9)), finding(None)], ..Default::default() };
         let expected = "7.table\t9\tchecksum\n7.table\t-\tchecksum\n".to_owned();
         assert_eq!(run(&store, &["verify", "db"]), (expected, Ok(Verdict::Finding)));
         let (text, outcome) = run(&store, &["verify", "db", "--json"]);
@@ -208,7 +209,7 @@ mod tests {
     fn a_decision_that_does_not_repeat_itself_is_a_finding() {
         let mut store = FakeStore::default();
         assert_eq!(run(&store, &["explain", "db", "--replay"]), (String::new(), Ok(Verdict::Fine)));
-        store.replayed = DecisionReplay {
+        store.replayed = ReplayReport {
             decisions: 3,
             differing: vec!["users: at 7".to_owned()],
             left_out: vec!["2 left out: version 1".to_owned()],

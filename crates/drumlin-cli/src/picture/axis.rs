@@ -101,7 +101,10 @@ mod tests {
 
     fn shape(runs: Vec<Vec<FileShape>>) -> KeyspaceShape {
         let runs = runs.into_iter().map(|files| RunShape { files, ..RunShape::default() }).collect();
-        KeyspaceShape { levels: vec![LevelShape { level: 0, runs }], ..KeyspaceShape::default() }
+        KeyspaceShape {
+            levels: vec![LevelShape { runs, ..LevelShape::default() }],
+            ..KeyspaceShape::default()
+        }
     }
 
     fn columns(shape: &KeyspaceShape, run: usize, count: usize) -> Vec<f64> {

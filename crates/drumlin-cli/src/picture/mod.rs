@@ -174,7 +174,7 @@ impl Drawing {
 /// Returns the line about memtables, if there is data in memory.
 fn memory_line(shape: &KeyspaceShape) -> Option<String> {
     let bytes = shape.active_bytes.saturating_add(shape.sealed_bytes);
-    let waiting = counted(shape.sealed_memtables, "memtable");
+    let waiting = counted(shape.sealed_memtables as u64, "memtable");
     (bytes >= MEMORY_BYTES_SHOWN || shape.sealed_memtables > 0)
         .then(|| format!("mem   {} in memory, {waiting} sealed", size(bytes)))
 }
@@ -183,16 +183,21 @@ fn memory_line(shape: &KeyspaceShape) -> Option<String> {
 fn marks(run: &RunShape) -> String {
     let mut text = String::new();
     if !run.tag.is_empty() {
-        text.push_str(&format!("  {}", escape(run.tag.as_bytes())));
+        text.push_str(&format!("  {}", escape(&run.tag)));
     }
     let narrowed = run.files.iter().filter(|file| file.narrowed).count();
-    let busy = run.files.iter().filter(|file| file.is_busy()).count();
+    let busy = run.files.iter().filter(|file| is_busy(file)).count();
     for (count, letter) in [(narrowed, 'n'), (busy, 'b')] {
         if count > 0 {
             text.push_str(&format!("  {count}{letter}"));
         }
     }
     text
+}
+
+/// Returns whether an unfinished compaction involves the file.
+fn is_busy(file: &FileShape) -> bool {
+    file.state != "free"
 }
 
 fn file_line(file: &FileShape) -> String {
@@ -210,7 +215,7 @@ fn file_line(file: &FileShape) -> String {
     if file.narrowed {
         facts.push_str("  narrowed");
     }
-    if file.is_busy() {
+    if is_busy(file) {
         facts.push_str(&format!("  {}", file.state));
     }
     cut(&facts)

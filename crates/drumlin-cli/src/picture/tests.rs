@@ -25,10 +25,10 @@ fn start_run(shape: &mut KeyspaceShape, text: &str) {
     let words: Vec<_> = text.split(' ').collect();
     let level = words[0][1..].parse().expect("a level");
     if shape.levels.last().is_none_or(|last| last.level != level) {
-        shape.levels.push(LevelShape { level, runs: Vec::new() });
+        shape.levels.push(LevelShape { level, ..LevelShape::default() });
     }
     let id = words[1][1..].parse().expect("a run");
-    let tag = words.get(2).unwrap_or(&"").to_string();
+    let tag = words.get(2).unwrap_or(&"").as_bytes().to_vec();
     let runs = &mut shape.levels.last_mut().expect("just pushed").runs;
     runs.push(RunShape { id, tag, files: Vec::new() });
 }

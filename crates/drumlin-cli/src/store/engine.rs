@@ -1,16 +1,14 @@
 //! The engine behind the [`Store`] trait. All other commands use the trait; only `commands::pipeline_engine` calls the
 //! engine too, for its simulated loads.
 //!
-//! It translates calls and converts reports to plain data. It also decides three things. Reading from a missing
+//! It translates calls and errors. It also decides three things. Reading from a missing
 //! keyspace is an error and does not create the keyspace. An option or policy unknown to the engine is bad usage, not
 //! a failed call. The name of an option determines whether it applies to the store or to the keyspace.
 
 use super::{
-    Access, Bounds, DecisionRecord, DecisionReplay, Durability, Entries, FileShape, Finding, KeyspaceShape,
-    LevelShape, OpenOptions, OptionRow, RepairReport, RepairedFile, RepairedKeyspace, RunShape, Store,
-    Verification, Want,
+    Access, Bounds, DecisionRecord, Durability, Entries, KeyspaceShape, OpenOptions, OptionRow, RepairReport,
+    ReplayReport, Store, VerifyReport, Want,
 };
-use crate::escape::to_hex;
 use crate::failure::{Failure, Result};
 use drumlin::{Batch, Builder, Db, Error, ErrorKind, Keyspace, KeyspaceOptions, OptionDef, Options};
 use std::cell::OnceCell;
@@ -68,30 +66,7 @@ fn cannot_write(error: &Error) -> bool {
 /// with the entries written and the bytes read.
 pub(crate) fn repair(from: &Path, to: &Path, mut progress: impl FnMut(u64, u64)) -> Result<RepairReport> {
     let tell = |come: &drumlin::RepairProgress| progress(come.entries, come.bytes);
-    let report = drumlin::repair_with(&drumlin::env::Env::os(), from, to, tell).map_err(failure)?;
-    let nothing_lost = report.nothing_lost();
-    let keyspace = |k: drumlin::RepairedKeyspace| RepairedKeyspace {
-        name: k.name,
-        certain: k.certain,
-        doubtful: k.doubtful,
-        lost: k.lost,
-        lost_more: k.lost_more,
-    };
-    let file = |f: drumlin::RepairedFile| RepairedFile {
-        name: f.name,
-        entries: f.entries,
-        lost: f.lost,
-        damages: f.damages,
-    };
-    Ok(RepairReport {
-        nothing_lost,
-        was_closed: report.was_closed,
-        commits: report.commits,
-        keyspaces: report.keyspaces.into_iter().map(keyspace).collect(),
-        files: report.files.into_iter().map(file).collect(),
-        findings: report.findings,
-        notes: report.notes,
-    })
+    drumlin::repair_with(&drumlin::env::Env::os(), from, to, tell).map_err(failure)
 }
 
 /// Returns all options with their defaults, bounds and descriptions, as text for a terminal.
@@ -223,18 +198,8 @@ impl Store for Engine {
         self.db.checkpoint(path).map_err(failure)
     }
 
-    fn verify(&self) -> Result<Verification> {
-        let report = self.db.verify().map_err(failure)?;
-        let finding = |f: drumlin::Finding| Finding { file: f.file, offset: f.offset, what: f.what };
-        Ok(Verification {
-            tables: report.tables,
-            blocks: report.blocks,
-            entries: report.entries,
-            bytes: report.bytes,
-            log_records: report.log_records,
-            keys: report.keys,
-            findings: report.findings.into_iter().map(finding).collect(),
-        })
+    fn verify(&self) -> Result<VerifyReport> {
+        self.db.verify().map_err(failure)
     }
 
     fn metrics(&self) -> Result<Vec<(String, u64)>> {
@@ -243,23 +208,15 @@ impl Store for Engine {
     }
 
     fn tree(&self) -> Result<Vec<KeyspaceShape>> {
-        Ok(self.db.tree().into_iter().map(keyspace_shape).collect())
+        Ok(self.db.tree())
     }
 
     fn explain(&self) -> Result<Vec<DecisionRecord>> {
-        let record = |d: drumlin::DecisionRecord| DecisionRecord {
-            micros: d.micros,
-            keyspace: d.keyspace,
-            what: d.what,
-            reason: d.reason,
-        };
-        Ok(self.db.explain().into_iter().map(record).collect())
+        Ok(self.db.explain())
     }
 
-    fn replay_decisions(&self) -> Result<DecisionReplay> {
-        let report = self.db.replay_decisions();
-        let drumlin::ReplayReport { decisions, differing, left_out } = report;
-        Ok(DecisionReplay { decisions, differing, left_out })
+    fn replay_decisions(&self) -> Result<ReplayReport> {
+        Ok(self.db.replay_decisions())
     }
 
     fn close(self: Box<Self>) -> Result<()> {
@@ -276,49 +233,6 @@ impl From<Durability> for drumlin::Durability {
             Durability::Buffered => drumlin::Durability::Buffered,
             Durability::Sync => drumlin::Durability::Sync,
         }
-    }
-}
-
-fn keyspace_shape(shape: drumlin::KeyspaceShape) -> KeyspaceShape {
-    let levels = shape.levels.into_iter().map(|level| LevelShape {
-        level: level.level,
-        runs: level.runs.into_iter().map(run_shape).collect(),
-    });
-    KeyspaceShape {
-        name: shape.name,
-        policy: shape.policy,
-        active_bytes: shape.active_bytes,
-        sealed_memtables: shape.sealed_memtables as u64,
-        sealed_bytes: shape.sealed_bytes,
-        levels: levels.collect(),
-    }
-}
-
-fn run_shape(run: drumlin::RunShape) -> RunShape {
-    let file = |file: drumlin::FileShape| FileShape {
-        table: file.table,
-        first: file.first,
-        end: file.end,
-        bytes: file.bytes,
-        entries: file.entries,
-        tombstones: file.tombstones,
-        range_tombstones: file.range_tombstones,
-        min_seq: file.min_seq,
-        max_seq: file.max_seq,
-        narrowed: file.narrowed,
-        lookups_empty: file.lookups_empty,
-        lookups_found: file.lookups_found,
-        lookups_dead: file.lookups_dead,
-        state: file.state,
-    };
-    RunShape { id: run.id, tag: tag_text(&run.tag), files: run.files.into_iter().map(file).collect() }
-}
-
-/// Returns a tag as text if it is printable ASCII, otherwise as hex digits.
-fn tag_text(tag: &[u8]) -> String {
-    match std::str::from_utf8(tag) {
-        Ok(text) if text.bytes().all(|b| b.is_ascii_graphic()) => text.to_owned(),
-        _ => to_hex(tag),
     }
 }
 

@@ -1,7 +1,7 @@
 //! A store for unit tests: an ordered map, with reports that a test sets.
 
 use super::{
-    Bounds, DecisionRecord, DecisionReplay, Durability, Entries, KeyspaceShape, Store, Verification, Want,
+    Bounds, DecisionRecord, Durability, Entries, KeyspaceShape, ReplayReport, Store, VerifyReport, Want,
 };
 use crate::failure::{Failure, Result};
 use std::cell::{Cell, RefCell};
@@ -18,13 +18,13 @@ pub(crate) struct FakeStore {
     /// Number of writes that still succeed; later writes fail.
     pub(crate) writes_left: Cell<Option<u64>>,
     /// Result of `verify`.
-    pub(crate) verification: Verification,
+    pub(crate) verification: VerifyReport,
     /// Result of `tree`.
     pub(crate) shapes: Vec<KeyspaceShape>,
     /// Result of `explain`.
     pub(crate) decisions: Vec<DecisionRecord>,
     /// Result of `explain --replay`.
-    pub(crate) replayed: DecisionReplay,
+    pub(crate) replayed: ReplayReport,
 }
 
 impl FakeStore {
@@ -136,7 +136,7 @@ impl Store for FakeStore {
         Ok(())
     }
 
-    fn verify(&self) -> Result<Verification> {
+    fn verify(&self) -> Result<VerifyReport> {
         Ok(self.verification.clone())
     }
 
@@ -152,7 +152,7 @@ impl Store for FakeStore {
         Ok(self.decisions.clone())
     }
 
-    fn replay_decisions(&self) -> Result<DecisionReplay> {
+    fn replay_decisions(&self) -> Result<ReplayReport> {
         Ok(self.replayed.clone())
     }
 

@@ -1,4 +1,4 @@
-//! The store interface of the commands, and the plain data it returns.
+//! The store interface of the commands. It returns the reports of the engine, which are plain data.
 //!
 //! [`engine`] implements the trait with the engine. Commands use `&dyn Store` and the types of this folder. Unit tests
 //! implement the trait with an ordered map.
@@ -9,15 +9,14 @@ pub(crate) mod engine;
 #[cfg(test)]
 pub(crate) mod fake;
 mod reports;
-mod shape;
 
 pub(crate) use bounds::Bounds;
-pub(crate) use durability::Durability;
-pub(crate) use reports::{
-    DecisionRecord, DecisionReplay, Finding, OptionRow, RepairReport, RepairedFile, RepairedKeyspace,
-    Verification,
+pub(crate) use drumlin::{
+    DecisionRecord, FileShape, KeyspaceShape, LevelShape, RepairReport, RepairedFile, RepairedKeyspace,
+    ReplayReport, RunShape, VerifyReport,
 };
-pub(crate) use shape::{FileShape, KeyspaceShape, LevelShape, RunShape};
+pub(crate) use durability::Durability;
+pub(crate) use reports::OptionRow;
 
 use crate::failure::Result;
 use std::path::{Path, PathBuf};
@@ -93,7 +92,7 @@ pub(crate) trait Store {
     fn checkpoint(&self, path: &Path) -> Result<()>;
 
     /// Reads all data and verifies it.
-    fn verify(&self) -> Result<Verification>;
+    fn verify(&self) -> Result<VerifyReport>;
     /// Returns all metrics by name.
     fn metrics(&self) -> Result<Vec<(String, u64)>>;
     /// Returns the trees of all keyspaces.
@@ -101,7 +100,7 @@ pub(crate) trait Store {
     /// Returns the recent policy decisions, oldest first.
     fn explain(&self) -> Result<Vec<DecisionRecord>>;
     /// Re-runs the logged policy calls and compares their decisions.
-    fn replay_decisions(&self) -> Result<DecisionReplay>;
+    fn replay_decisions(&self) -> Result<ReplayReport>;
 
     /// Stops background work and closes the store.
     fn close(self: Box<Self>) -> Result<()>;

@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 
 /// Record of one decision or its outcome, as `explain` shows it.
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct DecisionRecord {
     /// Unix time of the decision in microseconds.
     pub micros: u64,
@@ -33,6 +34,7 @@ pub struct DecisionRecord {
 
 /// Result of a replay: each logged policy decision is made again from its logged input.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct ReplayReport {
     /// Number of decisions made again.
     pub decisions: u64,

@@ -32,6 +32,7 @@ macro_rules! metrics {
 
         /// Values of the store's counters and gauges at one time.
         #[derive(Clone, Debug, Default, PartialEq)]
+        #[cfg_attr(feature = "serde", derive(serde::Serialize))]
         #[non_exhaustive]
         pub struct Metrics {
             $($(#[$doc])* pub $name: u64,)*

@@ -9,7 +9,8 @@ use drumlin_policy::schedule::{Mode, Settings};
 use drumlin_types::contract::{FileState, FileView, LevelDesign};
 
 /// Shape of one keyspace: its memtables and its tree.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct KeyspaceShape {
     /// Name of the keyspace.
     pub name: String,
@@ -26,7 +27,8 @@ pub struct KeyspaceShape {
 }
 
 /// Shape of one level.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct LevelShape {
     /// Number of the level.
     pub level: u8,
@@ -40,24 +42,29 @@ pub struct LevelShape {
 }
 
 /// Shape of one run.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct RunShape {
     /// Id of the run.
     pub id: u64,
     /// Tag that the policy gave the run.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "escaped"))]
     pub tag: Vec<u8>,
     /// Files of the run, in key order.
     pub files: Vec<FileShape>,
 }
 
 /// Shape of one file: a table and the key bounds in force.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct FileShape {
     /// Number of the table.
     pub table: u64,
     /// First key of the bounds.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "escaped"))]
     pub first: Vec<u8>,
     /// First key after the bounds; `None` when the bounds have no end.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "escaped_option"))]
     pub end: Option<Vec<u8>>,
     /// Stored bytes inside the bounds.
     pub bytes: u64,
@@ -81,6 +88,17 @@ pub struct FileShape {
     pub lookups_dead: f64,
     /// Compaction state of the file: `free`, `settling #t` or `leaving #t`, with the ticket `#t`.
     pub state: String,
+}
+
+/// Serializes bytes as text, with escapes such as `\xff` for bytes that are no printable ASCII.
+#[cfg(feature = "serde")]
+fn escaped<S: serde::Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&bytes.escape_ascii())
+}
+
+#[cfg(feature = "serde")]
+fn escaped_option<S: serde::Serializer>(bytes: &Option<Vec<u8>>, serializer: S) -> Result<S::Ok, S::Error> {
+    serde::Serialize::serialize(&bytes.as_ref().map(|bytes| bytes.escape_ascii().to_string()), serializer)
 }
 
 fn state_name(state: FileState) -> String {

@@ -17,6 +17,7 @@ use std::collections::BTreeSet;
 
 /// Fault that verification found.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Finding {
     /// Name of the file or of the keyspace.
     pub file: String,
@@ -28,6 +29,7 @@ pub struct Finding {
 
 /// Result of `verify`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct VerifyReport {
     /// Number of tables read.
     pub tables: u64,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 /// Result of a repair: what it saved, and what it could not save.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct RepairReport {
     /// Keyspaces of the new store.
     pub keyspaces: Vec<RepairedKeyspace>,
@@ -22,6 +23,7 @@ pub struct RepairReport {
 
 /// Keyspace of the new store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct RepairedKeyspace {
     /// Name of the keyspace.
     pub name: String,
@@ -37,6 +39,7 @@ pub struct RepairedKeyspace {
 
 /// File of the old store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct RepairedFile {
     /// Name of the file.
     pub name: String,
