@@ -5,6 +5,9 @@
 #
 #     bash ci/lane.sh merge|nightly
 #
+# With LANE_PARTS=FOLDER, the output of each completed part is kept there, and a part that is there already does not run
+# again. So a lane that was stopped goes on where it was.
+#
 # The simulated runs use a separate build, with the seeded bugs compiled in (`--cfg sim`) and switched off. The kill
 # run uses the real program on real files.
 set -euo pipefail
@@ -19,17 +22,37 @@ case $lane in
     nightly) times=10 schedules=20000 kills=300 seed=$(date -u +%Y%m%d) ;;
     *) echo "usage: bash ci/lane.sh merge|nightly" >&2; exit 2 ;;
 esac
+parts=${LANE_PARTS:-}
+if [ -n "$parts" ]; then
+    mkdir -p "$parts"
+    [ -f "$parts/seed" ] || echo "$seed" > "$parts/seed"
+    seed=$(cat "$parts/seed")
+fi
 echo "lane $lane, seed $seed"
 
-log=$(mktemp) search=$(mktemp)
-trap 'rm -f "$log" "$search"' EXIT
+work=$(mktemp -d)
+log=$work/log search=$work/search
+touch "$log"
+trap 'rm -rf "$work"' EXIT
 target=${CARGO_TARGET_DIR:-target}
 
 RUSTFLAGS="--cfg sim" cargo build --quiet --profile sim --target-dir "$target/cfgsim" --package drumlin-torture
 torture=$target/cfgsim/sim/drumlin-torture
 failed=()
-keep() { tee -a "$log"; }
-run() { "$torture" "$@" --seed "$seed" | keep || failed+=("$1"); }
+# Runs a command, unless its output is there from an earlier time, and adds its output to the log.
+part() {
+    local name=$1 output
+    shift
+    output=${parts:+$parts/$name}
+    if [ -n "$output" ] && [ -f "$output" ]; then
+        tee -a "$log" < "$output"
+    elif "$@" | tee "$work/output" | tee -a "$log"; then
+        if [ -n "$output" ]; then mv "$work/output" "$output"; fi
+    else
+        failed+=("$name")
+    fi
+}
+run() { part "$1" "$torture" "$@" --seed "$seed"; }
 
 # Before anything runs beside it: peaks of memory depend on how far flushes fall behind.
 run bounds --cases $times
@@ -37,7 +60,7 @@ run bounds --cases $times
 # At night the search for bytes that break a decoder runs beside the other runs, since it uses one core. It continues
 # from its earlier inputs.
 if [ "$lane" = nightly ]; then
-    { FUZZ_SEED=$seed bash ci/fuzz.sh 1000000 || true; } > "$search" &
+    { FUZZ_SEED=$seed bash ci/fuzz.sh ${parts:+--parts "$parts/search"} 1000000 || true; } > "$search" &
     searching=$!
 fi
 run tapes
@@ -62,19 +85,21 @@ run threads --cases $((20 * times))
 run admin --cases $((200 * times))
 run fuzz --cases $((50000 * times))
 # The floor of this run gives the number of seeded bugs to find. The run itself fails unless it finds all of them.
-{ "$torture" bank || true; } | keep
+bank() { "$torture" bank || true; }
+part bank bank
 
-SCHEDULES=$schedules SEED=$seed bash ci/models.sh | keep || failed+=(models)
+export SCHEDULES=$schedules SEED=$seed
+part models bash ci/models.sh
 
 cargo build --quiet --package drumlin-cli
 for durability in buffered sync; do
-    python3 scripts/kill_test.py --drumlin "$target/debug/drumlin" --kills "$kills" --durability "$durability" \
-        --set memtable_bytes=256KiB --seed "$seed" | keep || failed+=("kill-$durability")
+    part "kill-$durability" python3 scripts/kill_test.py --drumlin "$target/debug/drumlin" --kills "$kills" \
+        --durability "$durability" --set memtable_bytes=256KiB --seed "$seed"
 done
 
 if [ "$lane" = nightly ]; then
     wait "$searching"
-    keep < "$search"
+    tee -a "$log" < "$search"
 fi
 
 cargo xtask floors "$log" --lane "$lane" || failed+=(floors)

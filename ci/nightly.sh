@@ -2,7 +2,8 @@
 # The nightly lane. It runs the modules with `unsafe` under Miri, searches for the worst workloads, runs the merge
 # lane's runs at a larger volume with seeds of the day, and runs the gate with instruction counts. The gate needs
 # valgrind. Miri needs a nightly toolchain with the components miri and rust-src. About 150 minutes on two cores. A
-# failed part does not end the lane: the others run, and the lane fails at its end.
+# failed part does not end the lane: the others run, and the lane fails at its end. If the lane is stopped, call it again
+# with the same FILE at the same commit: completed parts are kept in FILE.parts.
 #
 #     bash ci/nightly.sh [FILE]
 #
@@ -16,9 +17,16 @@ trap 'rm -rf "$work"' EXIT
 began=$(date +%s)
 
 mkdir -p "$(dirname "$file")"
+commit=$(git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
+parts=$file.parts
+if [ "$(cat "$parts/commit" 2>/dev/null)" != "$commit" ]; then
+    rm -rf "$parts"
+    mkdir -p "$parts"
+    echo "$commit" > "$parts/commit"
+fi
 {
     echo "# Figures of the nightly lane."
-    echo "commit $(git rev-parse --short=12 HEAD 2>/dev/null || echo unknown), $(date -u +%Y-%m-%d)"
+    echo "commit $commit, $(date -u +%Y-%m-%d)"
     echo "machine $(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -1), $(nproc) cores"
 } > "$file"
 failed=()
@@ -41,7 +49,7 @@ ADVERSE_SEED=$(date -u +%Y%m%d) ADVERSE_ROUNDS=20 \
 # Make each file system call fail once; an ordinary test run makes one call in seven fail.
 FAULTS=all cargo test --quiet --release --package drumlin --test faults -- --nocapture || failed+=(faults)
 
-bash ci/lane.sh nightly | keep || failed+=(lane)
+LANE_PARTS=$parts bash ci/lane.sh nightly | keep || failed+=(lane)
 
 if wait "$miri"; then
     tests=$(sed -n 's/^test result: ok. \([0-9]*\) passed.*/\1/p' "$work/miri")
