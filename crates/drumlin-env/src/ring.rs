@@ -33,7 +33,7 @@ const ROUND_BYTES: usize = 4 << 20;
 const KEPT: usize = 1 << 20;
 
 thread_local! {
-    static RING: RefCell<State> = const { RefCell::new(State::Untried) };
+    static RING: RefCell<RequestState> = const { RefCell::new(RequestState::Untried) };
 }
 
 /// Initial back-off after a failure: number of batches read without a ring.
@@ -43,7 +43,7 @@ const LONGEST_PAUSE: u32 = 1 << 20;
 /// Number of retries when the kernel is temporarily short of a resource.
 const PATIENCE: u32 = 16;
 
-enum State {
+enum RequestState {
     Untried,
     Ready {
         ring: Box<Ring>,
@@ -56,27 +56,27 @@ enum State {
     },
 }
 
-impl State {
+impl RequestState {
     /// Creates the ring when the back-off is over.
     fn prepare(&mut self, make: impl FnOnce() -> Option<Ring>) {
         let pause = match self {
-            State::Untried => FIRST_PAUSE,
-            State::Without { left: 0, pause } => *pause,
-            State::Without { left, .. } => {
+            RequestState::Untried => FIRST_PAUSE,
+            RequestState::Without { left: 0, pause } => *pause,
+            RequestState::Without { left, .. } => {
                 *left -= 1;
                 return;
             }
-            State::Ready { .. } => return,
+            RequestState::Ready { .. } => return,
         };
         *self = match make() {
-            Some(ring) => State::Ready { ring: Box::new(ring), pause },
-            None => State::without(pause),
+            Some(ring) => RequestState::Ready { ring: Box::new(ring), pause },
+            None => RequestState::without(pause),
         };
     }
 
     /// Returns the state that backs off for `pause` batches and doubles the next back-off.
-    fn without(pause: u32) -> State {
-        State::Without { left: pause, pause: pause.saturating_mul(2).min(LONGEST_PAUSE) }
+    fn without(pause: u32) -> RequestState {
+        RequestState::Without { left: pause, pause: pause.saturating_mul(2).min(LONGEST_PAUSE) }
     }
 }
 
@@ -86,7 +86,7 @@ struct Ring {
 }
 
 /// One read of a round.
-struct Part<'a> {
+struct ReadPart<'a> {
     file: &'a OsFile,
     /// File offset and length, aligned as the system requires.
     start: u64,
@@ -100,12 +100,20 @@ struct Part<'a> {
     result: Option<i32>,
 }
 
-impl<'a> Part<'a> {
+impl<'a> ReadPart<'a> {
     /// Returns `None` for an offset beyond any file, and for a read larger than [`ROUND_BYTES`].
-    fn new(request: &'a ReadRequest, file: &'a OsFile, at: usize) -> Option<Part<'a>> {
+    fn new(request: &'a ReadRequest, file: &'a OsFile, at: usize) -> Option<ReadPart<'a>> {
         let (start, len) = file.aligned(request.offset, request.len)?;
         let skip = (request.offset - start) as usize;
-        (len <= ROUND_BYTES).then_some(Part { file, start, len, at, skip, wanted: request.len, result: None })
+        (len <= ROUND_BYTES).then_some(ReadPart {
+            file,
+            start,
+            len,
+            at,
+            skip,
+            wanted: request.len,
+            result: None,
+        })
     }
 
     /// Returns the wanted bytes if the kernel read all of them.
@@ -125,7 +133,7 @@ pub(crate) fn read(requests: &[ReadRequest]) -> Option<Vec<io::Result<Vec<u8>>>>
         state.prepare(Ring::new);
         let mut results = Vec::with_capacity(requests.len());
         while results.len() < requests.len() {
-            let State::Ready { ring, .. } = state else {
+            let RequestState::Ready { ring, .. } = state else {
                 // The ring was lost during the batch: read the remaining requests one by one.
                 results.extend(requests[results.len()..].iter().map(ReadRequest::run));
                 break;
@@ -142,9 +150,9 @@ pub(crate) fn read(requests: &[ReadRequest]) -> Option<Vec<io::Result<Vec<u8>>>>
 
 /// Leaks ring and buffer, because the kernel may still use them.
 #[cold]
-fn give_up(state: &mut State) {
-    let State::Ready { pause, .. } = *state else { return };
-    if let State::Ready { ring, .. } = mem::replace(state, State::without(pause)) {
+fn give_up(state: &mut RequestState) {
+    let RequestState::Ready { pause, .. } = *state else { return };
+    if let RequestState::Ready { ring, .. } = mem::replace(state, RequestState::without(pause)) {
         mem::forget(ring);
     }
 }
@@ -158,10 +166,10 @@ impl Ring {
 
     /// Runs as many of the first `requests` as fit one round. Returns `None` if the kernel may still be writing.
     fn round(&mut self, requests: &[ReadRequest]) -> Option<Vec<io::Result<Vec<u8>>>> {
-        let mut parts: Vec<Part<'_>> = Vec::with_capacity(requests.len().min(DEPTH));
+        let mut parts: Vec<ReadPart<'_>> = Vec::with_capacity(requests.len().min(DEPTH));
         let mut end = 0;
         for request in &requests[..requests.len().min(DEPTH)] {
-            let part = request.file.os().and_then(|file| Part::new(request, file, end));
+            let part = request.file.os().and_then(|file| ReadPart::new(request, file, end));
             let Some(part) = part.filter(|part| end + part.len <= ROUND_BYTES) else { break };
             end += part.len.next_multiple_of(PAGE);
             parts.push(part);
@@ -188,7 +196,7 @@ impl Ring {
 
     /// Submits `parts` to the kernel and waits for all of them. Returns `None` if their completion cannot be
     /// established.
-    fn submit(&mut self, parts: &mut [Part<'_>], first: usize) -> Option<()> {
+    fn submit(&mut self, parts: &mut [ReadPart<'_>], first: usize) -> Option<()> {
         for (number, part) in parts.iter().enumerate() {
             // SAFETY: `round` sized the buffer for `first`, all parts and their padding.
             let place = unsafe { self.buffer.as_mut_ptr().add(first + part.at) };
@@ -232,7 +240,7 @@ mod tests {
 
     #[test]
     fn a_ring_that_is_missing_is_made_later_and_seldom() {
-        let mut state = State::Untried;
+        let mut state = RequestState::Untried;
         let mut tries = Vec::new();
         for batch in 0..1000 {
             state.prepare(|| {
@@ -245,11 +253,11 @@ mod tests {
 
     #[test]
     fn a_ring_that_is_lost_is_not_asked_again() {
-        let mut state = State::Untried;
+        let mut state = RequestState::Untried;
         state.prepare(Ring::new);
         give_up(&mut state);
-        assert!(matches!(state, State::Without { .. }));
+        assert!(matches!(state, RequestState::Without { .. }));
         give_up(&mut state);
-        assert!(matches!(state, State::Without { .. }));
+        assert!(matches!(state, RequestState::Without { .. }));
     }
 }

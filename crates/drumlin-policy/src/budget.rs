@@ -26,7 +26,7 @@ pub struct SearchBudget {
 
 /// Class of a search.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
+pub enum SearchClass {
     /// Responds to a changed load.
     Urgent,
     /// Any other search.
@@ -67,34 +67,36 @@ impl SearchBudget {
     }
 
     /// Returns the class of the search that runs next, given which classes wait; `None` when all must wait.
-    pub fn turn(&self, urgent: bool, calm: bool) -> Option<Kind> {
+    pub fn turn(&self, urgent: bool, calm: bool) -> Option<SearchClass> {
         let is_owed = urgent && calm && self.owed > 0.0;
         match (urgent, calm) {
-            (true, _) if self.left > 0.0 => Some(if is_owed { Kind::Calm } else { Kind::Urgent }),
-            (false, true) if self.left > SearchBudget::RESERVE => Some(Kind::Calm),
+            (true, _) if self.left > 0.0 => {
+                Some(if is_owed { SearchClass::Calm } else { SearchClass::Urgent })
+            }
+            (false, true) if self.left > SearchBudget::RESERVE => Some(SearchClass::Calm),
             _ => None,
         }
     }
 
     /// Returns whether a search of `kind` may run when no other search waits.
-    pub fn affords(&self, kind: Kind) -> bool {
-        self.turn(kind == Kind::Urgent, kind == Kind::Calm).is_some()
+    pub fn affords(&self, kind: SearchClass) -> bool {
+        self.turn(kind == SearchClass::Urgent, kind == SearchClass::Calm).is_some()
     }
 
     /// Returns the nanoseconds until a search of `kind` has `least` available when no other search waits; 0 if it has
     /// it now.
-    pub fn wait(&self, kind: Kind, least: f64) -> f64 {
-        let kept = if kind == Kind::Urgent { 0.0 } else { SearchBudget::RESERVE };
+    pub fn wait(&self, kind: SearchClass, least: f64) -> f64 {
+        let kept = if kind == SearchClass::Urgent { 0.0 } else { SearchBudget::RESERVE };
         (kept + least - self.left).max(0.0) / SearchBudget::SHARE
     }
 
     /// Charges `nanos` nanoseconds to a search of `kind`. `both`: a search of the other class waited as well.
-    pub fn spend(&mut self, kind: Kind, both: bool, nanos: f64) {
+    pub fn spend(&mut self, kind: SearchClass, both: bool, nanos: f64) {
         self.left -= nanos;
         match kind {
             _ if !both => self.owed = 0.0,
-            Kind::Urgent => self.owed += nanos / OVERTAKEN,
-            Kind::Calm => self.owed -= nanos,
+            SearchClass::Urgent => self.owed += nanos / OVERTAKEN,
+            SearchClass::Calm => self.owed -= nanos,
         }
     }
 }
@@ -114,18 +116,21 @@ mod tests {
             });
             steps.count()
         };
-        assert_eq!([Kind::Calm, Kind::Urgent].map(|kind| spend_all(&mut budget, kind)), [200, 200]);
         assert_eq!(
-            [Kind::Calm, Kind::Urgent].map(|kind| budget.wait(kind, 1e6)),
+            [SearchClass::Calm, SearchClass::Urgent].map(|kind| spend_all(&mut budget, kind)),
+            [200, 200]
+        );
+        assert_eq!(
+            [SearchClass::Calm, SearchClass::Urgent].map(|kind| budget.wait(kind, 1e6)),
             [201e6, 1e6].map(|n| n * 50.0)
         );
         budget.pass(50e6);
-        assert_eq!(spend_all(&mut budget, Kind::Urgent), 1);
+        assert_eq!(spend_all(&mut budget, SearchClass::Urgent), 1);
         budget.pass(1e15);
-        assert_eq!(budget.wait(Kind::Calm, 1e6), 0.0);
-        assert_eq!(spend_all(&mut budget, Kind::Urgent), 400, "no more than that is saved");
+        assert_eq!(budget.wait(SearchClass::Calm, 1e6), 0.0);
+        assert_eq!(spend_all(&mut budget, SearchClass::Urgent), 400, "no more than that is saved");
         budget.pass(0.0);
-        assert!(!budget.affords(Kind::Urgent), "no time has passed");
+        assert!(!budget.affords(SearchClass::Urgent), "no time has passed");
     }
 
     #[test]
@@ -134,13 +139,13 @@ mod tests {
         budget.policy_used(1e9);
         assert_eq!(budget, SearchBudget::new(0.0), "nothing was gained yet");
         // A calm search may use the 200 ms above the reserve; after that both demand more than the budget earns.
-        budget.spend(Kind::Calm, false, 200e6);
+        budget.spend(SearchClass::Calm, false, 200e6);
         let mut searched: f64 = 0.0;
         for tick in 1..=1000 {
             budget.pass(f64::from(tick) * 1e6);
             budget.policy_used(1e6);
-            while budget.affords(Kind::Calm) {
-                budget.spend(Kind::Calm, false, 1e3);
+            while budget.affords(SearchClass::Calm) {
+                budget.spend(SearchClass::Calm, false, 1e3);
                 searched += 1e3;
             }
         }
@@ -148,8 +153,8 @@ mod tests {
         // Searches get the time that policy calls leave unused.
         budget.pass(2000e6);
         budget.policy_used(1e6);
-        assert_eq!(budget.wait(Kind::Calm, 19e6), 0.0);
-        assert!(budget.wait(Kind::Calm, 19.1e6) > 0.0);
+        assert_eq!(budget.wait(SearchClass::Calm, 19e6), 0.0);
+        assert!(budget.wait(SearchClass::Calm, 19.1e6) > 0.0);
     }
 
     #[test]
@@ -162,10 +167,10 @@ mod tests {
             budget.pass(now);
             // A calm step takes as long as three urgent ones.
             let Some(kind) = budget.turn(true, true) else { continue };
-            let nanos = if kind == Kind::Urgent { 100e3 } else { 300e3 };
+            let nanos = if kind == SearchClass::Urgent { 100e3 } else { 300e3 };
             budget.spend(kind, true, nanos);
-            used[usize::from(kind == Kind::Calm)] += nanos;
-            assert!(step > 0 || kind == Kind::Urgent, "it goes first");
+            used[usize::from(kind == SearchClass::Calm)] += nanos;
+            assert!(step > 0 || kind == SearchClass::Urgent, "it goes first");
         }
         assert!(used[0] + used[1] <= SearchBudget::SAVED + SearchBudget::SHARE * now + 300e3);
         assert!((used[0] / used[1] - OVERTAKEN).abs() < 0.01, "{used:?}");

@@ -56,7 +56,7 @@ const HEADER: HeaderKind = HeaderKind {
 
 /// A decision, or its outcome.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Entry {
+pub struct DecisionEntry {
     /// Unix time in microseconds.
     pub micros: u64,
     /// Name of the keyspace.
@@ -94,7 +94,7 @@ impl DecisionWriter {
     }
 
     /// Encodes `entry`. The returned bytes belong at the [`offset`](Self::offset) before the call.
-    pub fn append(&mut self, entry: &Entry) -> Result<Vec<u8>, EncodeError> {
+    pub fn append(&mut self, entry: &DecisionEntry) -> Result<Vec<u8>, EncodeError> {
         let mut payload = Vec::new();
         for text in [&entry.keyspace, &entry.what, &entry.reason] {
             put_slice(&mut payload, text.as_bytes());
@@ -118,7 +118,7 @@ pub struct Log {
     /// Version that wrote the file, at most [`VERSION`]. Policy calls of another version must not be decoded.
     pub version: u32,
     /// Entries, oldest first.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<DecisionEntry>,
 }
 
 /// Decodes the entries of the file numbered `number` from `bytes`, up to the first place without a valid entry.
@@ -142,14 +142,14 @@ pub fn read(bytes: &[u8], number: u64) -> Result<Log, DecodeError> {
     Ok(Log { version, entries })
 }
 
-fn entry(micros: u64, payload: &[u8]) -> Option<Entry> {
+fn entry(micros: u64, payload: &[u8]) -> Option<DecisionEntry> {
     let mut reader = Reader::new(payload);
     let mut text = || {
         let bytes = reader.slice_up_to(MAX_ENTRY_LEN).ok()?;
         core::str::from_utf8(bytes).ok().map(String::from)
     };
     let (keyspace, what, reason) = (text()?, text()?, text()?);
-    Some(Entry { micros, keyspace, what, reason, policy_call: reader.take_rest().to_vec() })
+    Some(DecisionEntry { micros, keyspace, what, reason, policy_call: reader.take_rest().to_vec() })
 }
 
 #[cfg(test)]
@@ -159,8 +159,8 @@ mod tests {
     use alloc::string::ToString;
     use alloc::vec;
 
-    fn entries(count: u64) -> Vec<Entry> {
-        let of = |n: u64| Entry {
+    fn entries(count: u64) -> Vec<DecisionEntry> {
+        let of = |n: u64| DecisionEntry {
             micros: 1_000 + n,
             keyspace: format!("k{}", n % 3),
             what: format!("ticket {n}"),
@@ -170,7 +170,7 @@ mod tests {
         (0..count).map(of).collect()
     }
 
-    fn file(number: u64, entries: &[Entry]) -> Vec<u8> {
+    fn file(number: u64, entries: &[DecisionEntry]) -> Vec<u8> {
         let (mut writer, mut bytes) = DecisionWriter::create(number);
         for entry in entries {
             assert_eq!(writer.offset(), bytes.len() as u64);
@@ -192,7 +192,7 @@ mod tests {
     fn any_damage_leaves_a_prefix() {
         let wanted = entries(9);
         let bytes = file(7, &wanted);
-        let is_prefix = |found: Vec<Entry>| wanted.starts_with(&found) && found.len() < wanted.len();
+        let is_prefix = |found: Vec<DecisionEntry>| wanted.starts_with(&found) && found.len() < wanted.len();
         for at in 0..bytes.len() {
             let found = read(&bytes[..at], 7).map(|log| log.entries);
             assert!(found.map_or(at < HEADER_LEN, is_prefix), "cut at {at}");
@@ -226,7 +226,7 @@ mod tests {
     #[test]
     fn an_entry_over_the_limit_is_refused() {
         let (mut writer, _) = DecisionWriter::create(7);
-        let large = Entry { policy_call: vec![0; MAX_ENTRY_LEN], ..entries(1).remove(0) };
+        let large = DecisionEntry { policy_call: vec![0; MAX_ENTRY_LEN], ..entries(1).remove(0) };
         assert!(writer.append(&large).is_err());
         assert_eq!(writer.offset(), HEADER_LEN as u64);
     }

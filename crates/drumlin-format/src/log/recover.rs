@@ -97,7 +97,7 @@ impl Recovered {
 }
 
 /// A segment file and its header, if the header is valid.
-struct Found {
+struct FoundSegment {
     number: LogNumber,
     header: Option<SegmentHeader>,
     /// Whether the segment was preallocated and never begun: its header is blank or that of its former use.
@@ -139,7 +139,7 @@ pub fn recover<R: Replay>(
         if header.is_none() {
             check_former(number, &bytes, all, replay)?;
         }
-        found.push(Found { number, header, is_blank: header.is_none() && is_blank(&bytes) });
+        found.push(FoundSegment { number, header, is_blank: header.is_none() && is_blank(&bytes) });
     }
     let chain = chain(&found, floor)?;
     let mut recovered = Recovered::default();
@@ -201,7 +201,7 @@ fn is_blank(bytes: &[u8]) -> bool {
 }
 
 /// Returns the headers of the segments in log order, from the first one that is needed.
-fn chain(found: &[Found], floor: LogNumber) -> Result<Vec<SegmentHeader>, LogDamage> {
+fn chain(found: &[FoundSegment], floor: LogNumber) -> Result<Vec<SegmentHeader>, LogDamage> {
     if floor.0 > 0 && found.first().is_none_or(|first| first.number != floor) {
         return Err(LogDamage::corrupt(floor, "log segment is missing", 0));
     }
@@ -229,7 +229,7 @@ fn chain(found: &[Found], floor: LogNumber) -> Result<Vec<SegmentHeader>, LogDam
 }
 
 /// Returns the newest segment that names `number` as its predecessor.
-fn successor(found: &[Found], number: LogNumber) -> Option<SegmentHeader> {
+fn successor(found: &[FoundSegment], number: LogNumber) -> Option<SegmentHeader> {
     let mut headers = found.iter().rev().filter_map(|segment| segment.header);
     headers.find(|header| header.predecessor.is_some_and(|p| p.number == number))
 }
@@ -324,8 +324,8 @@ fn replay_segment<R: Replay>(
 
 /// Accepts that `segment` is dropped, or fails if one of its marks proves that bytes after `end` were durable.
 fn judge_dropped<R: Replay>(
-    segment: &Found,
-    found: &[Found],
+    segment: &FoundSegment,
+    found: &[FoundSegment],
     stop: Option<&Stop>,
     end: u64,
     replay: &mut R,
@@ -345,7 +345,7 @@ fn judge_dropped<R: Replay>(
     let known = |number: LogNumber| found.iter().find(|other| other.number == number);
     Err(match before.map(|number| (number, known(number))) {
         Some((number, None)) => LogDamage::corrupt(number, "log segment is missing", 0),
-        Some((number, Some(Found { header: None, .. }))) => {
+        Some((number, Some(FoundSegment { header: None, .. }))) => {
             LogDamage::corrupt(number, "header of a log segment is damaged", 0)
         }
         _ => stop.map_or(lost(segment.number, 0), |stop| lost(stop.segment, stop.offset)),

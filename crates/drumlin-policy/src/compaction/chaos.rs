@@ -8,7 +8,7 @@
 use super::arguments::Arguments;
 use super::preset::Preset;
 use super::reason::size;
-use super::rule::{Marks, Proposals, Rule, Scene};
+use super::rule::{Marks, Proposals, Rule, RuleScene};
 use crate::random::SplitMix;
 use alloc::boxed::Box;
 use alloc::format;
@@ -85,7 +85,7 @@ impl Rule for Chaos {
         "chaos".into()
     }
 
-    fn proposals<'s>(&'s self, scene: &'s Scene<'_>) -> Proposals<'s> {
+    fn proposals<'s>(&'s self, scene: &'s RuleScene<'_>) -> Proposals<'s> {
         let mut dice = SplitMix::new(scene.seed);
         if dice.one_in(2) {
             return Box::new(core::iter::empty());
@@ -101,7 +101,7 @@ impl Rule for Chaos {
         Box::new(explained)
     }
 
-    fn marks(&self, scene: &Scene<'_>) -> Marks {
+    fn marks(&self, scene: &RuleScene<'_>) -> Marks {
         // The marks are drawn around the present run count, with slack above it. A stop mark that chaos might never
         // lift would hang its writers.
         let mut dice = SplitMix::new(scene.seed ^ 0x7061_6365);

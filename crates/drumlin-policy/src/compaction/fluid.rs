@@ -8,7 +8,7 @@ use super::arguments::Arguments;
 use super::leveling::surplus;
 use super::preset::Preset;
 use super::reason::{Size, amount, size};
-use super::rule::{Marks, Proposals, Rule, Scene};
+use super::rule::{Marks, Proposals, Rule, RuleScene};
 use super::stack::{Run, bytes, stack, whole_runs};
 use alloc::boxed::Box;
 use alloc::format;
@@ -50,7 +50,7 @@ fn repeating(values: &[u32], level: usize) -> u32 {
 }
 
 impl Fluid {
-    fn capacity(&self, scene: &Scene<'_>, level: u8) -> f64 {
+    fn capacity(&self, scene: &RuleScene<'_>, level: u8) -> f64 {
         let product = |c: f64, l: usize| c * f64::from(repeating(&self.ratios, l));
         (1..=usize::from(level)).fold(scene.flush_bytes(), product)
     }
@@ -60,7 +60,7 @@ impl Fluid {
     }
 
     /// Returns the plan that compacts all of `level` into the next one, if it is due.
-    fn step(&self, scene: &Scene<'_>, level: u8) -> Option<Plan> {
+    fn step(&self, scene: &RuleScene<'_>, level: u8) -> Option<Plan> {
         let mut runs: Vec<Run<'_>> = stack(scene.tree, level);
         let limit = if level == 0 { 1.0 } else { self.capacity(scene, level) };
         let filled = bytes(&runs);
@@ -93,14 +93,14 @@ impl Rule for Fluid {
         format!("fluid:{}/{}", list(&self.ratios), list(&self.runs))
     }
 
-    fn proposals<'s>(&'s self, scene: &'s Scene<'_>) -> Proposals<'s> {
+    fn proposals<'s>(&'s self, scene: &'s RuleScene<'_>) -> Proposals<'s> {
         let last = scene.last_level();
         let steps = (0..last).filter_map(|level| self.step(scene, level));
         let tidy = (1..=last).filter_map(|level| surplus(scene.tree, level, self.allowed(level) as usize));
         Box::new(steps.chain(tidy))
     }
 
-    fn marks(&self, _: &Scene<'_>) -> Marks {
+    fn marks(&self, _: &RuleScene<'_>) -> Marks {
         Marks { scope: PaceScope::Level0, slow: 1.0, stop: 4.0 }
     }
 }

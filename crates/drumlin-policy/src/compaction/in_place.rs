@@ -16,7 +16,7 @@
 //! decision come from one sweep.
 
 use super::reason::{Counted, size};
-use super::rule::Scene;
+use super::rule::RuleScene;
 use super::stack::{largest_run, overlapping};
 use crate::share::Scale;
 use alloc::format;
@@ -34,7 +34,7 @@ const BRIDGE: f64 = 1.0 / 16.0;
 
 /// Key range of a level between two adjacent file bounds.
 #[derive(Clone, Copy, Debug)]
-struct Segment<'a> {
+struct LevelSegment<'a> {
     start: &'a Key,
     end: Option<&'a Key>,
     bytes: f64,
@@ -67,8 +67,8 @@ struct Growing<'a> {
 }
 
 impl<'a> Growing<'a> {
-    fn of(segment: &Segment<'a>) -> Growing<'a> {
-        let Segment { start, end, bytes, largest, runs, .. } = *segment;
+    fn of(segment: &LevelSegment<'a>) -> Growing<'a> {
+        let LevelSegment { start, end, bytes, largest, runs, .. } = *segment;
         Growing { start, end, bytes, largest, depth: largest * runs as f64 }
     }
 
@@ -95,7 +95,7 @@ impl Window {
 
     /// Returns the plan that compacts the window in place. `scene` is the one that it was made from, or what the
     /// plans of other windows left of that.
-    pub(super) fn plan(&self, scene: &Scene<'_>) -> Plan {
+    pub(super) fn plan(&self, scene: &RuleScene<'_>) -> Plan {
         let Window { level, range, .. } = self;
         let mut take = Vec::new();
         let mut runs = 0;
@@ -122,7 +122,7 @@ impl Window {
 }
 
 /// Returns the `most` best windows of `levels` for intra-level compaction, best first. No two of them overlap.
-pub(super) fn in_place(scene: &Scene<'_>, levels: RangeInclusive<u8>, most: usize) -> Vec<Window> {
+pub(super) fn in_place(scene: &RuleScene<'_>, levels: RangeInclusive<u8>, most: usize) -> Vec<Window> {
     let bytes = (FILES * scene.limits.file_bytes) as f64;
     let mut windows: Vec<Window> = levels.flat_map(|level| windows(scene, level, bytes)).collect();
     windows.sort_by(|a, b| {
@@ -134,7 +134,7 @@ pub(super) fn in_place(scene: &Scene<'_>, levels: RangeInclusive<u8>, most: usiz
 }
 
 /// Returns the windows of `level`, each of about `most` bytes.
-fn windows(scene: &Scene<'_>, level: u8, most: f64) -> Vec<Window> {
+fn windows(scene: &RuleScene<'_>, level: u8, most: f64) -> Vec<Window> {
     let Some(view) = scene.tree.levels.get(usize::from(level)).filter(|view| view.runs.len() > 1) else {
         return Vec::new();
     };
@@ -179,7 +179,7 @@ struct Covering<'a> {
 }
 
 /// Calls `each` for every segment of a level, in key order.
-fn sweep<'a>(level: &'a LevelView, mut each: impl FnMut(&Segment<'a>)) {
+fn sweep<'a>(level: &'a LevelView, mut each: impl FnMut(&LevelSegment<'a>)) {
     let mut keys: Vec<&Key> =
         level.files().flat_map(|f| [Some(&f.bounds.start), f.bounds.end.as_ref()]).flatten().collect();
     keys.sort_unstable();
@@ -202,7 +202,7 @@ fn sweep<'a>(level: &'a LevelView, mut each: impl FnMut(&Segment<'a>)) {
         }
         let end = keys.get(at + 1).copied();
         let mut segment =
-            Segment { start, end, bytes: 0.0, largest: 0.0, runs: covering.len(), is_free: true };
+            LevelSegment { start, end, bytes: 0.0, largest: 0.0, runs: covering.len(), is_free: true };
         for Covering { file, scale, .. } in &covering {
             let bytes = file.bytes as f64 * scale.share(start, end);
             segment.bytes += bytes;
@@ -223,7 +223,7 @@ mod tests {
 
     fn plans(tree: &TreeView) -> Vec<Plan> {
         let limits = LimitView { file_bytes: 4 << 20, ..LimitView::default() };
-        let scene = Scene { tree, limits: &limits, seed: 0 };
+        let scene = RuleScene { tree, limits: &limits, seed: 0 };
         in_place(&scene, 1..=4, 8).iter().map(|window| window.plan(&scene)).collect()
     }
 

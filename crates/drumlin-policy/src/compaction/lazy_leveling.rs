@@ -8,7 +8,7 @@ use super::arguments::Arguments;
 use super::leveling::surplus;
 use super::preset::Preset;
 use super::reason::{Size, amount};
-use super::rule::{Marks, Proposals, Rule, Scene, power};
+use super::rule::{Marks, Proposals, Rule, RuleScene, power};
 use super::stack::{bytes, stack, whole_runs};
 use super::tiering::full_tier;
 use alloc::boxed::Box;
@@ -27,13 +27,13 @@ pub(super) fn build(arguments: &Arguments<'_>) -> Result<Box<dyn CompactionPolic
 }
 
 impl LazyLeveling {
-    fn last(&self, scene: &Scene<'_>) -> u8 {
+    fn last(&self, scene: &RuleScene<'_>) -> u8 {
         scene.tree.deepest().unwrap_or(0).max(1).min(scene.last_level())
     }
 
     /// Returns the plan that moves a last level at its limit one level down. With a single run this is a trivial
     /// move.
-    fn sink(&self, scene: &Scene<'_>, last: u8) -> Option<Plan> {
+    fn sink(&self, scene: &RuleScene<'_>, last: u8) -> Option<Plan> {
         let runs = stack(scene.tree, last);
         let limit = scene.flush_bytes() * power(self.ratio as f64, last + 1);
         if last >= scene.last_level() || (bytes(&runs) as f64) < limit {
@@ -72,14 +72,14 @@ impl Rule for LazyLeveling {
         format!("lazy-leveling:{}", self.ratio)
     }
 
-    fn proposals<'s>(&'s self, scene: &'s Scene<'_>) -> Proposals<'s> {
+    fn proposals<'s>(&'s self, scene: &'s RuleScene<'_>) -> Proposals<'s> {
         let last = self.last(scene);
         let tiers = (0..last.saturating_sub(1)).filter_map(|l| full_tier(scene.tree, l, self.ratio, l + 1));
         let last_ones = [self.sink(scene, last), self.join(scene.tree, last), surplus(scene.tree, last, 1)];
         Box::new(tiers.chain(last_ones.into_iter().flatten()))
     }
 
-    fn marks(&self, _: &Scene<'_>) -> Marks {
+    fn marks(&self, _: &RuleScene<'_>) -> Marks {
         let slow = self.ratio as f64;
         Marks { scope: PaceScope::Level0, slow, stop: slow + 4.0 }
     }

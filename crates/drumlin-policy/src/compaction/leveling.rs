@@ -10,7 +10,7 @@
 use super::arguments::Arguments;
 use super::preset::Preset;
 use super::reason::{Size, amount, size};
-use super::rule::{Marks, Proposals, Rule, Scene, power};
+use super::rule::{Marks, Proposals, Rule, RuleScene, power};
 use super::stack::{Run, bytes, largest_run, stack, whole_runs};
 use alloc::boxed::Box;
 use alloc::format;
@@ -31,11 +31,11 @@ pub(super) fn build(arguments: &Arguments<'_>) -> Result<Box<dyn CompactionPolic
 }
 
 impl Leveling {
-    fn size(&self, scene: &Scene<'_>, level: u8) -> f64 {
+    fn size(&self, scene: &RuleScene<'_>, level: u8) -> f64 {
         scene.flush_bytes() * power(self.ratio as f64, level)
     }
 
-    fn step(&self, scene: &Scene<'_>, level: u8) -> Option<Plan> {
+    fn step(&self, scene: &RuleScene<'_>, level: u8) -> Option<Plan> {
         let runs = stack(scene.tree, level);
         let below = stack(scene.tree, level + 1);
         let limit = if level == 0 { 1.0 } else { self.size(scene, level) };
@@ -86,7 +86,7 @@ impl Rule for Leveling {
         format!("leveling:{}", self.ratio)
     }
 
-    fn proposals<'s>(&'s self, scene: &'s Scene<'_>) -> Proposals<'s> {
+    fn proposals<'s>(&'s self, scene: &'s RuleScene<'_>) -> Proposals<'s> {
         let last = scene.last_level();
         let mut steps: Vec<Plan> = (0..last).filter_map(|level| self.step(scene, level)).collect();
         // The fullest level goes first. Otherwise flushes would keep level 1 busy, and it could never be emptied.
@@ -94,7 +94,7 @@ impl Rule for Leveling {
         Box::new(steps.into_iter().chain((1..=last).filter_map(|level| surplus(scene.tree, level, 1))))
     }
 
-    fn design(&self, scene: &Scene<'_>) -> Vec<LevelDesign> {
+    fn design(&self, scene: &RuleScene<'_>) -> Vec<LevelDesign> {
         let level = |level| match level {
             0 => LevelDesign { bytes: f64::INFINITY, runs: 1.0 },
             _ => LevelDesign { bytes: self.size(scene, level), runs: 1.0 },
@@ -102,7 +102,7 @@ impl Rule for Leveling {
         (0..=scene.last_level()).map(level).collect()
     }
 
-    fn marks(&self, _: &Scene<'_>) -> Marks {
+    fn marks(&self, _: &RuleScene<'_>) -> Marks {
         Marks { scope: PaceScope::Level0, slow: 1.0, stop: 4.0 }
     }
 }

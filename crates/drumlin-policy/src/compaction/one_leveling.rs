@@ -15,7 +15,7 @@
 use super::arguments::Arguments;
 use super::preset::Preset;
 use super::reason::{Counted, Size, size};
-use super::rule::{Marks, Proposals, Rule, Scene, power};
+use super::rule::{Marks, Proposals, Rule, RuleScene, power};
 use super::stack::{largest_run, overlapping};
 use alloc::boxed::Box;
 use alloc::format;
@@ -34,7 +34,7 @@ const LEVEL0_RUNS: f64 = 4.0;
 const TRIED: usize = 4;
 
 #[derive(Clone, Copy, PartialEq, Debug)]
-enum Sizes {
+enum LevelSizes {
     Plain,
     Static,
     Dynamic,
@@ -42,18 +42,18 @@ enum Sizes {
 
 #[derive(Debug)]
 struct OneLeveling {
-    sizes: Sizes,
+    sizes: LevelSizes,
     /// Size factor from one level to the next.
     growth: f64,
 }
 
 pub(super) fn build(arguments: &Arguments<'_>) -> Result<Box<dyn CompactionPolicy>, PolicyError> {
     let (sizes, growth) = match arguments.text {
-        "" => (Sizes::Plain, GROWTH),
-        "static" => (Sizes::Static, GROWTH),
-        "dynamic" => (Sizes::Dynamic, GROWTH),
+        "" => (LevelSizes::Plain, GROWTH),
+        "static" => (LevelSizes::Static, GROWTH),
+        "dynamic" => (LevelSizes::Dynamic, GROWTH),
         text if text.starts_with(|c: char| c.is_ascii_digit()) => {
-            (Sizes::Plain, arguments.number("T", GROWTH, 2..=100)?)
+            (LevelSizes::Plain, arguments.number("T", GROWTH, 2..=100)?)
         }
         _ => return Err(arguments.error("must be static, dynamic or T")),
     };
@@ -76,13 +76,13 @@ struct Below<'a> {
 }
 
 impl OneLeveling {
-    fn first_size(&self, scene: &Scene<'_>) -> f64 {
-        if self.sizes == Sizes::Static { 10.0 * scene.flush_bytes() } else { BASE_BYTES }
+    fn first_size(&self, scene: &RuleScene<'_>) -> f64 {
+        if self.sizes == LevelSizes::Static { 10.0 * scene.flush_bytes() } else { BASE_BYTES }
     }
 
     /// Returns the level that level 0 is compacted into.
-    fn base(&self, scene: &Scene<'_>) -> u8 {
-        if self.sizes != Sizes::Dynamic {
+    fn base(&self, scene: &RuleScene<'_>) -> u8 {
+        if self.sizes != LevelSizes::Dynamic {
             return 1.min(scene.last_level());
         }
         let mut base = scene.last_level();
@@ -95,15 +95,15 @@ impl OneLeveling {
     }
 
     /// Returns the target size of level `level` >= 1. With `dynamic`, the last level's target is its present size.
-    fn target(&self, scene: &Scene<'_>, base: u8, level: u8) -> f64 {
-        if self.sizes != Sizes::Dynamic {
+    fn target(&self, scene: &RuleScene<'_>, base: u8, level: u8) -> f64 {
+        if self.sizes != LevelSizes::Dynamic {
             return self.first_size(scene) * power(self.growth, level - 1);
         }
         let last = scene.tree.levels.last().map_or(0, |l| l.bytes()) as f64;
         if level < base { 0.0 } else { (last / power(self.growth, scene.last_level() - level)).max(1.0) }
     }
 
-    fn score(&self, scene: &Scene<'_>, base: u8, level: u8) -> f64 {
+    fn score(&self, scene: &RuleScene<'_>, base: u8, level: u8) -> f64 {
         let view = &scene.tree.levels[usize::from(level)];
         let bytes = view.bytes() as f64;
         if level == 0 {
@@ -114,7 +114,7 @@ impl OneLeveling {
     }
 
     /// Returns the plan that compacts all idle runs of level 0 with the files that they overlap in the base.
-    fn flushed(&self, scene: &Scene<'_>, base: u8, score: f64) -> Option<Plan> {
+    fn flushed(&self, scene: &RuleScene<'_>, base: u8, score: f64) -> Option<Plan> {
         let idle: Vec<&RunView> = scene.tree.levels[0].runs.iter().filter(|run| run.is_takeable()).collect();
         let hull = idle.iter().filter_map(|run| run.hull()).reduce(|a, b| a.hull(&b))?;
         let others = overlap(scene, base, &hull);
@@ -130,7 +130,13 @@ impl OneLeveling {
     }
 
     /// Returns plans for the few files of `level` with the least overlap for their size, best first.
-    fn oversized<'s>(&'s self, scene: &'s Scene<'_>, level: u8, score: f64, target: f64) -> Proposals<'s> {
+    fn oversized<'s>(
+        &'s self,
+        scene: &'s RuleScene<'_>,
+        level: u8,
+        score: f64,
+        target: f64,
+    ) -> Proposals<'s> {
         let out = level + 1;
         let filled = scene.tree.levels[usize::from(level)].bytes();
         let below = Below::of(&scene.tree.levels[usize::from(out)]);
@@ -198,13 +204,13 @@ fn best<'a>(candidates: impl Iterator<Item = Candidate<'a>>) -> Vec<Candidate<'a
 }
 
 /// Returns the files of `level` in `range`, in whatever state they are.
-fn overlap<'a>(scene: &Scene<'a>, level: u8, range: &KeyRange) -> Vec<&'a FileView> {
+fn overlap<'a>(scene: &RuleScene<'a>, level: u8, range: &KeyRange) -> Vec<&'a FileView> {
     let runs = &scene.tree.levels[usize::from(level)].runs;
     runs.iter().flat_map(|run| overlapping(run, range)).collect()
 }
 
 fn leveled<'a>(
-    scene: &Scene<'_>,
+    scene: &RuleScene<'_>,
     files: impl Iterator<Item = &'a FileView>,
     beside: impl Iterator<Item = &'a FileView>,
     out: u8,
@@ -222,14 +228,14 @@ fn leveled<'a>(
 impl Rule for OneLeveling {
     fn name(&self) -> String {
         match self.sizes {
-            Sizes::Plain if self.growth != GROWTH as f64 => format!("1-leveling:{}", self.growth),
-            Sizes::Plain => "1-leveling".into(),
-            Sizes::Static => "1-leveling:static".into(),
-            Sizes::Dynamic => "1-leveling:dynamic".into(),
+            LevelSizes::Plain if self.growth != GROWTH as f64 => format!("1-leveling:{}", self.growth),
+            LevelSizes::Plain => "1-leveling".into(),
+            LevelSizes::Static => "1-leveling:static".into(),
+            LevelSizes::Dynamic => "1-leveling:dynamic".into(),
         }
     }
 
-    fn proposals<'s>(&'s self, scene: &'s Scene<'_>) -> Proposals<'s> {
+    fn proposals<'s>(&'s self, scene: &'s RuleScene<'_>) -> Proposals<'s> {
         let (base, last) = (self.base(scene), scene.last_level());
         let scores = (0..last).map(|level| (self.score(scene, base, level), level));
         let mut due: Vec<(f64, u8)> = scores.filter(|(score, _)| *score >= 1.0).collect();
@@ -240,16 +246,16 @@ impl Rule for OneLeveling {
         }))
     }
 
-    fn tidied(&self, scene: &Scene<'_>) -> Option<RangeInclusive<u8>> {
+    fn tidied(&self, scene: &RuleScene<'_>) -> Option<RangeInclusive<u8>> {
         Some(1..=scene.last_level())
     }
 
-    fn design(&self, scene: &Scene<'_>) -> Vec<LevelDesign> {
+    fn design(&self, scene: &RuleScene<'_>) -> Vec<LevelDesign> {
         let (base, last) = (self.base(scene), scene.last_level());
         let level = |level| match level {
             0 => LevelDesign { bytes: f64::INFINITY, runs: LEVEL0_RUNS },
             // The last level's target is its present size.
-            _ if self.sizes == Sizes::Dynamic && level == last => {
+            _ if self.sizes == LevelSizes::Dynamic && level == last => {
                 LevelDesign { bytes: f64::INFINITY, runs: 1.0 }
             }
             _ => LevelDesign { bytes: self.target(scene, base, level).max(1.0), runs: 1.0 },
@@ -257,7 +263,7 @@ impl Rule for OneLeveling {
         (0..=last).map(level).collect()
     }
 
-    fn marks(&self, _: &Scene<'_>) -> Marks {
+    fn marks(&self, _: &RuleScene<'_>) -> Marks {
         Marks { scope: PaceScope::Level0, slow: 20.0, stop: 36.0 }
     }
 }

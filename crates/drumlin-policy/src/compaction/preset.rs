@@ -4,7 +4,7 @@
 //! down and stop, and the rate at which compactions remove runs.
 
 use super::round::Round;
-use super::rule::{Marks, Rule, Scene};
+use super::rule::{Marks, Rule, RuleScene};
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::string::String;
@@ -37,13 +37,14 @@ impl<R: Rule> CompactionPolicy for Preset<R> {
     }
 
     fn design(&self, tree: &TreeView, limits: &LimitView) -> Vec<LevelDesign> {
-        self.rule.design(&Scene { tree, limits, seed: 0 })
+        self.rule.design(&RuleScene { tree, limits, seed: 0 })
     }
 
     fn decide(&mut self, input: &PolicyInput<'_>) -> Decision {
         let limits = input.limits;
         let tree = input.tree.projected();
-        let Marks { scope, slow, stop } = self.rule.marks(&Scene { tree: &tree, limits, seed: input.seed });
+        let Marks { scope, slow, stop } =
+            self.rule.marks(&RuleScene { tree: &tree, limits, seed: input.seed });
         let plans = Round::new(&self.rule, input, tree).plans();
         let under_way = input.tickets.iter().map(|ticket| &ticket.plan).chain(&plans);
         let drain = drain(under_way, input.tree, input.costs, limits);

@@ -10,7 +10,7 @@
 //! without bound. Levels of one run need no such exception, because the scheduler bounds them by folding.
 
 use super::in_place::{Window, in_place};
-use super::rule::{Rule, Scene};
+use super::rule::{Rule, RuleScene};
 use crate::share::{folding, project};
 use alloc::collections::BTreeSet;
 use alloc::vec::{IntoIter, Vec};
@@ -41,7 +41,7 @@ pub(super) struct Round<'a, R> {
 impl<'a, R: Rule> Round<'a, R> {
     /// Starts a decision of `rule`. `tree` is the projected tree of `input`.
     pub(super) fn new(rule: &'a R, input: &PolicyInput<'a>, tree: TreeView) -> Round<'a, R> {
-        let design = rule.design(&Scene { tree: &tree, limits: input.limits, seed: input.seed });
+        let design = rule.design(&RuleScene { tree: &tree, limits: input.limits, seed: input.seed });
         Round {
             rule,
             limits: input.limits,
@@ -65,8 +65,12 @@ impl<'a, R: Rule> Round<'a, R> {
         self.plans
     }
 
-    fn scene(&self) -> Scene<'_> {
-        Scene { tree: &self.tree, limits: self.limits, seed: self.seed.wrapping_add(self.plans.len() as u64) }
+    fn scene(&self) -> RuleScene<'_> {
+        RuleScene {
+            tree: &self.tree,
+            limits: self.limits,
+            seed: self.seed.wrapping_add(self.plans.len() as u64),
+        }
     }
 
     fn is_full(&self) -> bool {

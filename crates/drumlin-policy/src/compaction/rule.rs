@@ -8,7 +8,7 @@ use core::ops::RangeInclusive;
 use drumlin_types::contract::{LevelDesign, LimitView, PaceScope, Plan, TreeView};
 
 /// Input of a rule.
-pub(super) struct Scene<'a> {
+pub(super) struct RuleScene<'a> {
     /// Tree after all plans under way and those already made in this decision.
     pub(super) tree: &'a TreeView,
     pub(super) limits: &'a LimitView,
@@ -16,7 +16,7 @@ pub(super) struct Scene<'a> {
     pub(super) seed: u64,
 }
 
-impl Scene<'_> {
+impl RuleScene<'_> {
     /// Returns the bytes of a full flush, F in arce.md.
     pub(super) fn flush_bytes(&self) -> f64 {
         self.limits.memtable_bytes.max(1) as f64
@@ -44,10 +44,10 @@ pub(super) trait Rule: fmt::Debug + Send {
     fn name(&self) -> String;
 
     /// Returns compactions in order of preference. They may be illegal and may name files that are not free.
-    fn proposals<'s>(&'s self, scene: &'s Scene<'_>) -> Proposals<'s>;
+    fn proposals<'s>(&'s self, scene: &'s RuleScene<'_>) -> Proposals<'s>;
 
     /// Returns the levels whose extra runs are compacted in place when nothing is proposed.
-    fn tidied(&self, scene: &Scene<'_>) -> Option<RangeInclusive<u8>> {
+    fn tidied(&self, scene: &RuleScene<'_>) -> Option<RangeInclusive<u8>> {
         let _ = scene;
         None
     }
@@ -58,13 +58,13 @@ pub(super) trait Rule: fmt::Debug + Send {
     }
 
     /// Returns the intended content of each level, level 0 first.
-    fn design(&self, scene: &Scene<'_>) -> Vec<LevelDesign> {
+    fn design(&self, scene: &RuleScene<'_>) -> Vec<LevelDesign> {
         let _ = scene;
         Vec::new()
     }
 
     /// Returns the run counts at which writers slow down and stop.
-    fn marks(&self, scene: &Scene<'_>) -> Marks;
+    fn marks(&self, scene: &RuleScene<'_>) -> Marks;
 }
 
 /// Returns `base^exponent`, for small powers of size ratios.

@@ -4,7 +4,7 @@
 use super::arguments::Arguments;
 use super::preset::Preset;
 use super::reason::amount;
-use super::rule::{Marks, Proposals, Rule, Scene};
+use super::rule::{Marks, Proposals, Rule, RuleScene};
 use super::stack::{stack, whole_runs};
 use alloc::boxed::Box;
 use alloc::format;
@@ -41,17 +41,17 @@ impl Rule for Tiering {
         format!("tiering:{}", self.ratio)
     }
 
-    fn proposals<'s>(&'s self, scene: &'s Scene<'_>) -> Proposals<'s> {
+    fn proposals<'s>(&'s self, scene: &'s RuleScene<'_>) -> Proposals<'s> {
         let last = scene.last_level();
         Box::new((0..=last).filter_map(move |l| full_tier(scene.tree, l, self.ratio, (l + 1).min(last))))
     }
 
-    fn design(&self, scene: &Scene<'_>) -> Vec<LevelDesign> {
+    fn design(&self, scene: &RuleScene<'_>) -> Vec<LevelDesign> {
         let tier = LevelDesign { bytes: f64::INFINITY, runs: self.ratio as f64 };
         (0..=scene.last_level()).map(|_| tier).collect()
     }
 
-    fn marks(&self, _: &Scene<'_>) -> Marks {
+    fn marks(&self, _: &RuleScene<'_>) -> Marks {
         let slow = self.ratio as f64;
         Marks { scope: PaceScope::Level0, slow, stop: slow + 4.0 }
     }

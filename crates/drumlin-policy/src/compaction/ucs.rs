@@ -9,7 +9,7 @@
 use super::arguments::Arguments;
 use super::preset::Preset;
 use super::reason::amount;
-use super::rule::{Marks, Proposals, Rule, Scene};
+use super::rule::{Marks, Proposals, Rule, RuleScene};
 use super::stack::{Run, line, whole_runs};
 use alloc::boxed::Box;
 use alloc::format;
@@ -48,7 +48,7 @@ impl Ucs {
         self.ws.get(bucket).or(self.ws.last()).copied().unwrap_or(0)
     }
 
-    fn bucket(&self, scene: &Scene<'_>, bytes: u64) -> usize {
+    fn bucket(&self, scene: &RuleScene<'_>, bytes: u64) -> usize {
         let first = growth(self.w(0));
         let mut bound = scene.flush_bytes() * (1.0 - 0.9 / first) * first;
         let mut bucket = 0;
@@ -59,7 +59,7 @@ impl Ucs {
         bucket
     }
 
-    fn merge(&self, scene: &Scene<'_>, line: &[Run<'_>], bucket: usize) -> Option<Plan> {
+    fn merge(&self, scene: &RuleScene<'_>, line: &[Run<'_>], bucket: usize) -> Option<Plan> {
         let is_member = |run: &Run<'_>| self.bucket(scene, run.bytes) == bucket;
         // Only idle runs count. A run under construction would otherwise be compacted again right after it is
         // complete.
@@ -94,13 +94,13 @@ impl Rule for Ucs {
         (2 * slots + 1).min(self.most.unwrap_or(usize::MAX))
     }
 
-    fn proposals<'s>(&'s self, scene: &'s Scene<'_>) -> Proposals<'s> {
+    fn proposals<'s>(&'s self, scene: &'s RuleScene<'_>) -> Proposals<'s> {
         let line = line(scene.tree);
         let deepest = line.iter().map(|run| self.bucket(scene, run.bytes)).max().unwrap_or(0);
         Box::new((0..=deepest).filter_map(move |bucket| self.merge(scene, &line, bucket)))
     }
 
-    fn marks(&self, scene: &Scene<'_>) -> Marks {
+    fn marks(&self, scene: &RuleScene<'_>) -> Marks {
         // A tree at rest has fewer than t runs in every bucket.
         let deepest = self.bucket(scene, scene.tree.bytes());
         let runs: usize = (0..=deepest).map(|bucket| trigger(self.w(bucket)) - 1).sum();

@@ -12,7 +12,7 @@
 use super::arguments::Arguments;
 use super::preset::Preset;
 use super::reason::{amount, size};
-use super::rule::{Marks, Proposals, Rule, Scene};
+use super::rule::{Marks, Proposals, Rule, RuleScene};
 use super::stack::{Run, all_idle, bytes, line, whole_runs};
 use alloc::boxed::Box;
 use alloc::format;
@@ -34,7 +34,12 @@ pub(super) fn build(arguments: &Arguments<'_>) -> Result<Box<dyn CompactionPolic
 }
 
 /// Returns the compaction of the runs `range` of the age order, into a level that preserves that order.
-pub(super) fn interval(scene: &Scene<'_>, line: &[Run<'_>], range: Range<usize>, why: &str) -> Option<Plan> {
+pub(super) fn interval(
+    scene: &RuleScene<'_>,
+    line: &[Run<'_>],
+    range: Range<usize>,
+    why: &str,
+) -> Option<Plan> {
     let chosen = line.get(range.clone())?;
     let deepest = chosen.last()?.level;
     let out = match line.get(range.end) {
@@ -51,7 +56,7 @@ pub(super) fn interval(scene: &Scene<'_>, line: &[Run<'_>], range: Range<usize>,
 }
 
 impl Universal {
-    fn by_space(&self, scene: &Scene<'_>, line: &[Run<'_>]) -> Option<Plan> {
+    fn by_space(&self, scene: &RuleScene<'_>, line: &[Run<'_>]) -> Option<Plan> {
         let (oldest, newer) = line.split_last()?;
         let extra = bytes(newer);
         if extra.saturating_mul(100) < oldest.bytes.saturating_mul(MAX_SPACE_PERCENT) || !all_idle(line) {
@@ -61,7 +66,7 @@ impl Universal {
         interval(scene, line, 0..line.len(), &why)
     }
 
-    fn by_ratio(&self, scene: &Scene<'_>, line: &[Run<'_>]) -> Option<Plan> {
+    fn by_ratio(&self, scene: &RuleScene<'_>, line: &[Run<'_>]) -> Option<Plan> {
         (0..line.len()).find_map(|start| {
             let mut gathered = line[start].bytes;
             let mut end = start + 1;
@@ -76,7 +81,7 @@ impl Universal {
         })
     }
 
-    fn by_count(&self, scene: &Scene<'_>, line: &[Run<'_>]) -> Option<Plan> {
+    fn by_count(&self, scene: &RuleScene<'_>, line: &[Run<'_>]) -> Option<Plan> {
         let idle = line.iter().filter(|run| run.idle).count();
         let surplus = (idle + 1).checked_sub(TRIGGER).filter(|&n| n > 1)?;
         let first = line.iter().position(|run| run.idle)?;
@@ -89,7 +94,7 @@ impl Rule for Universal {
         "universal".into()
     }
 
-    fn proposals<'s>(&'s self, scene: &'s Scene<'_>) -> Proposals<'s> {
+    fn proposals<'s>(&'s self, scene: &'s RuleScene<'_>) -> Proposals<'s> {
         let line = line(scene.tree);
         if line.len() < TRIGGER {
             return Box::new(core::iter::empty());
@@ -100,7 +105,7 @@ impl Rule for Universal {
         Box::new(plans.into_iter())
     }
 
-    fn marks(&self, _: &Scene<'_>) -> Marks {
+    fn marks(&self, _: &RuleScene<'_>) -> Marks {
         Marks { scope: PaceScope::All, slow: 20.0, stop: 36.0 }
     }
 }

@@ -11,7 +11,7 @@ use core::cmp::Ordering;
 
 /// Class of work with one place in the order. At equal precedence, the smaller value goes first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Kind {
+pub struct PickKind {
     /// Source level.
     pub source: u8,
     /// Output level.
@@ -26,7 +26,7 @@ pub struct Kind {
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Pair {
     /// Levels and class of the work.
-    pub kind: Kind,
+    pub kind: PickKind,
     /// Bytes of ready and running pieces times the fill of the source.
     pub weight: f64,
     /// Number of running pieces.
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     fn pair(source: u8, weight: f64, target_fill: f64) -> Pair {
-        let kind = Kind { source, out: source + 1, is_tidying: false, has_begun: false };
+        let kind = PickKind { source, out: source + 1, is_tidying: false, has_begun: false };
         Pair { kind, weight, running: 0, source_fill: 1.0, target_fill }
     }
 

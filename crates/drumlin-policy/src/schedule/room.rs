@@ -224,7 +224,7 @@ impl Flight {
 }
 
 /// One run of a ticket's inputs.
-struct Run<'a> {
+struct PlannedRun<'a> {
     level: u8,
     max_seq: u64,
     spans: Vec<&'a FileSpan>,
@@ -232,13 +232,13 @@ struct Run<'a> {
 }
 
 /// Returns the runs that `spans` belong to, newest first.
-fn runs<'a>(tree: &TreeView, spans: impl Iterator<Item = &'a FileSpan>) -> Vec<Run<'a>> {
+fn runs<'a>(tree: &TreeView, spans: impl Iterator<Item = &'a FileSpan>) -> Vec<PlannedRun<'a>> {
     let mut of: BTreeMap<TableId, Vec<&FileSpan>> = BTreeMap::new();
     spans.for_each(|span| of.entry(span.table).or_default().push(span));
     let mut runs = Vec::new();
     for (level, run) in tree.levels.iter().enumerate().flat_map(|(at, l)| l.runs.iter().map(move |r| (at, r)))
     {
-        let mut found = Run { level: level as u8, max_seq: 0, spans: Vec::new(), bytes: 0 };
+        let mut found = PlannedRun { level: level as u8, max_seq: 0, spans: Vec::new(), bytes: 0 };
         for file in &run.files {
             let spans = of.get(&file.table).into_iter().flatten();
             let mine = spans.filter(|s| usize::from(s.level) == level && s.range.overlaps(&file.bounds));
@@ -258,7 +258,7 @@ fn runs<'a>(tree: &TreeView, spans: impl Iterator<Item = &'a FileSpan>) -> Vec<R
 }
 
 /// Returns plans over runs that follow one another in age, the largest first.
-fn narrower(runs: &[Run<'_>], old: &Plan, ticket: Ticket) -> Vec<Plan> {
+fn narrower(runs: &[PlannedRun<'_>], old: &Plan, ticket: Ticket) -> Vec<Plan> {
     let mut windows: Vec<(u64, usize, usize)> = Vec::new();
     for from in 0..runs.len() {
         let lengths = core::iter::successors(Some(2), |n| Some(2 * n));

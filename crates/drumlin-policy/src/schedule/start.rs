@@ -15,7 +15,7 @@
 use super::divide::Divided;
 use super::fold::{Fold, FoldInputs};
 use super::limits::{Mode, with_margin};
-use super::pick::{self, Kind, Pair, order};
+use super::pick::{self, Pair, PickKind, order};
 use super::project;
 use super::room::Left;
 use super::scene::Scene;
@@ -127,7 +127,7 @@ impl Flight {
         weights: &Weights,
         (moves_only, left): (bool, &Left),
         idle: &mut Idle,
-    ) -> Option<Found> {
+    ) -> Option<Startable> {
         let fold = FoldInputs { view, weights, flight: self, settings: scene.settings, costs: &scene.costs };
         let mut clear: Vec<Candidate<'_>> = Vec::new();
         let mut waiting: Vec<Candidate<'_>> = Vec::new();
@@ -169,7 +169,7 @@ impl Flight {
         candidates: impl Iterator<Item = (Candidate<'a>, bool)>,
         left: &Left,
         idle: &mut Idle,
-    ) -> Option<Found> {
+    ) -> Option<Startable> {
         let is_draining = |p: &Piece, level: u8| {
             p.state == PieceState::Running && p.out > p.source() && p.source() >= level
         };
@@ -209,16 +209,16 @@ impl Flight {
         weights: &Weights,
         scene: &Scene<'_>,
     ) -> Vec<Candidate<'a>> {
-        let kind = |ticket: &TicketState, piece: &Piece| Kind {
+        let kind = |ticket: &TicketState, piece: &Piece| PickKind {
             source: piece.source(),
             out: piece.out,
             is_tidying: is_tidying(ticket),
             has_begun: ticket.has_begun(),
         };
-        let mut pairs: BTreeMap<Kind, Pair> = BTreeMap::new();
+        let mut pairs: BTreeMap<PickKind, Pair> = BTreeMap::new();
         for (ticket, piece) in self.unfinished() {
             let kind = kind(ticket, piece);
-            let Kind { source, out, has_begun, .. } = kind;
+            let PickKind { source, out, has_begun, .. } = kind;
             let pair = pairs.entry(kind).or_insert(Pair {
                 kind,
                 weight: 0.0,
@@ -234,7 +234,7 @@ impl Flight {
         }
         let pressure = scene.settings.back_pressure;
         let ordered = order(pairs.into_values().collect(), pressure);
-        let mut places: BTreeMap<Kind, usize> = BTreeMap::new();
+        let mut places: BTreeMap<PickKind, usize> = BTreeMap::new();
         for (at, pair) in ordered.iter().enumerate() {
             // Begun and new work share a place where back-pressure holds neither back; then the ticket decides.
             let before = ordered[..at].iter().position(|p| pick::compare(p, pair, pressure).is_eq());
@@ -251,7 +251,7 @@ impl Flight {
 }
 
 /// Piece to start, the files that it folds and their bytes, and whether it starts early.
-type Found = (PieceId, Vec<FileSpan>, u64, bool);
+type Startable = (PieceId, Vec<FileSpan>, u64, bool);
 
 struct Candidate<'a> {
     ticket: &'a TicketState,

@@ -12,7 +12,7 @@ use super::neighbours;
 use super::space::Space;
 use super::waits::Waits;
 use super::world::{World, key};
-use crate::budget::{Kind, SearchBudget};
+use crate::budget::{SearchBudget, SearchClass};
 use crate::pace::{Admission, admission};
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
@@ -500,7 +500,7 @@ impl Course {
     fn think(&mut self, policy: &mut dyn CompactionPolicy) -> bool {
         self.budget.pass(self.now);
         let Some(search) = &mut self.search else { return false };
-        let kind = if search.is_urgent() { Kind::Urgent } else { Kind::Calm };
+        let kind = if search.is_urgent() { SearchClass::Urgent } else { SearchClass::Calm };
         while self.budget.affords(kind) {
             self.budget.spend(kind, false, SEARCH_STEP);
             self.steps += 1;

@@ -8,7 +8,7 @@ use crate::keyspace::KeyspaceState;
 use crate::ops::iter::Iter;
 use crate::ops::range_cursor::RangeCursor;
 use crate::options::Durability;
-use crate::write::operations::{Bounds, Operations, Ttl};
+use crate::write::operations::{Operations, Ttl, WriteLimits};
 use drumlin_env::sync::Arc;
 use drumlin_types::{KeyRange, Seq};
 use std::cell::RefCell;
@@ -37,8 +37,8 @@ pub struct Keyspace {
 
 impl Keyspace {
     /// Returns the limits and the clock against which new operations are checked.
-    pub(crate) fn bounds(&self) -> Bounds<'_> {
-        Bounds { files: &self.store.files, max_value: self.store.max_batch_bytes() }
+    pub(crate) fn bounds(&self) -> WriteLimits<'_> {
+        WriteLimits { files: &self.store.files, max_value: self.store.max_batch_bytes() }
     }
 
     /// Returns the name of the keyspace.
@@ -74,7 +74,7 @@ impl Keyspace {
     fn write_one(
         &self,
         durability: Durability,
-        add: impl FnOnce(&mut Operations, &Bounds<'_>),
+        add: impl FnOnce(&mut Operations, &WriteLimits<'_>),
     ) -> Result<Seq> {
         // Takes the batch out of its cell, so that a listener of the program that writes to another store does not find
         // it borrowed.

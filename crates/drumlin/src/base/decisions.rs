@@ -12,7 +12,7 @@
 use crate::base::error::{Error, Result};
 use drumlin_env::sync::Mutex;
 use drumlin_env::{Env, File, FileKind};
-use drumlin_format::decisions::{self, DecisionWriter, Entry, Log, MAX_ENTRY_LEN};
+use drumlin_format::decisions::{self, DecisionEntry, DecisionWriter, Log, MAX_ENTRY_LEN};
 use drumlin_format::error::DecodeError;
 use drumlin_format::names::FileName;
 use std::collections::VecDeque;
@@ -61,7 +61,7 @@ const RETRY: u64 = 60_000_000;
 #[derive(Default)]
 pub(crate) struct DecisionLog {
     records: VecDeque<DecisionRecord>,
-    queue: Vec<Entry>,
+    queue: Vec<DecisionEntry>,
     queued_bytes: usize,
     /// Unix time at monotonic time 0, microseconds.
     epoch: u64,
@@ -98,7 +98,7 @@ impl DecisionLog {
         if self.records.len() == RECORDS_KEPT {
             self.records.pop_front();
         }
-        let mut entry = Entry {
+        let mut entry = DecisionEntry {
             micros,
             keyspace: keyspace.clone(),
             what: what.clone(),
@@ -116,14 +116,14 @@ impl DecisionLog {
     }
 
     /// Takes the entries that wait to be written.
-    pub(crate) fn take_queue(&mut self) -> Vec<Entry> {
+    pub(crate) fn take_queue(&mut self) -> Vec<DecisionEntry> {
         self.queued_bytes = 0;
         std::mem::take(&mut self.queue)
     }
 }
 
 /// Bytes of an entry, with an allowance for its frame.
-fn weight(entry: &Entry) -> usize {
+fn weight(entry: &DecisionEntry) -> usize {
     64 + entry.keyspace.len() + entry.what.len() + entry.reason.len() + entry.policy_call.len()
 }
 
@@ -132,11 +132,11 @@ pub(crate) struct DecisionFiles {
     dir: PathBuf,
     /// First file number of this open. Smaller numbers belong to earlier opens of the store.
     begin: u64,
-    state: Mutex<State>,
+    state: Mutex<WriterState>,
 }
 
 #[derive(Default)]
-struct State {
+struct WriterState {
     /// Numbers of all files, in ascending order.
     numbers: Vec<u64>,
     open: Option<(File, DecisionWriter)>,
@@ -147,7 +147,7 @@ impl DecisionFiles {
     /// The log in `dir`, which holds the files `numbers`. Files of this open are numbered from `begin`.
     pub(crate) fn new(dir: &Path, mut numbers: Vec<u64>, begin: u64) -> DecisionFiles {
         numbers.sort_unstable();
-        let state = Mutex::new(State { numbers, ..State::default() });
+        let state = Mutex::new(WriterState { numbers, ..WriterState::default() });
         DecisionFiles { dir: dir.to_owned(), begin, state }
     }
 
@@ -156,7 +156,12 @@ impl DecisionFiles {
     }
 
     /// Appends `entries`. After a failure the log stops using the current file and backs off.
-    pub(crate) fn append(&self, env: &Env, fresh: impl FnOnce() -> u64, entries: &[Entry]) -> Result<()> {
+    pub(crate) fn append(
+        &self,
+        env: &Env,
+        fresh: impl FnOnce() -> u64,
+        entries: &[DecisionEntry],
+    ) -> Result<()> {
         let now = env.clock().monotonic_micros();
         let mut state = self.state.lock();
         if entries.is_empty() || now < state.failure_back_off_until {
@@ -173,9 +178,9 @@ impl DecisionFiles {
     fn append_in(
         &self,
         env: &Env,
-        state: &mut State,
+        state: &mut WriterState,
         fresh: impl FnOnce() -> u64,
-        entries: &[Entry],
+        entries: &[DecisionEntry],
     ) -> Result<()> {
         if state.open.as_ref().is_none_or(|(_, writer)| writer.offset() >= FILE_BYTES) {
             state.open = None;
@@ -193,7 +198,7 @@ impl DecisionFiles {
         file.write_at(offset, &bytes).map_err(|e| Error::io(file.path(), "cannot write decisions", e))
     }
 
-    fn begin_file(&self, env: &Env, state: &mut State, number: u64) -> Result<()> {
+    fn begin_file(&self, env: &Env, state: &mut WriterState, number: u64) -> Result<()> {
         let path = self.path(number);
         let fail = |what: &str, e| Error::io(&path, what, e);
         let file = env
@@ -217,7 +222,7 @@ impl DecisionFiles {
     }
 
     /// Entries of the files of earlier opens, oldest first.
-    pub(crate) fn earlier(&self, env: &Env) -> Vec<Entry> {
+    pub(crate) fn earlier(&self, env: &Env) -> Vec<DecisionEntry> {
         let numbers = self.state.lock().numbers.clone();
         let earlier = numbers.into_iter().filter(|number| *number < self.begin);
         let logs = earlier.filter_map(|number| self.read(env, number)?.ok());
@@ -243,9 +248,9 @@ impl DecisionFiles {
     }
 }
 
-impl From<Entry> for DecisionRecord {
-    fn from(entry: Entry) -> DecisionRecord {
-        let Entry { micros, keyspace, what, reason, .. } = entry;
+impl From<DecisionEntry> for DecisionRecord {
+    fn from(entry: DecisionEntry) -> DecisionRecord {
+        let DecisionEntry { micros, keyspace, what, reason, .. } = entry;
         DecisionRecord { micros, keyspace, what, reason }
     }
 }

@@ -60,7 +60,7 @@ struct Auditor<'a> {
 }
 
 /// A source of versions: a file of a level, or a memtable.
-struct Source {
+struct AuditSource {
     /// 0 for memtables, 1 for level 0 and so on.
     place: usize,
     cursor: Box<dyn Cursor>,
@@ -69,7 +69,7 @@ struct Source {
 }
 
 /// A version of a key, with its place.
-struct Version {
+struct AuditVersion {
     place: usize,
     seq: Seq,
     kind: Kind,
@@ -240,7 +240,7 @@ impl Auditor<'_> {
     fn sources(&mut self, tree: &Tree, memtables: &[Arc<Memtable>], range: &KeyRange) -> Result<Sources> {
         let mut sources = Vec::new();
         for memtable in memtables {
-            sources.push(Source {
+            sources.push(AuditSource {
                 place: 0,
                 cursor: Box::new(ClippedCursor::new(memtable.cursor(), range.clone())),
                 tombstones: memtable.range_tombstones(),
@@ -250,7 +250,7 @@ impl Auditor<'_> {
         for (level, _, file) in tree.files() {
             let Some(bounds) = file.bounds.intersect(range) else { continue };
             let table = self.table(file)?;
-            sources.push(Source {
+            sources.push(AuditSource {
                 place: 1 + usize::from(level),
                 cursor: Box::new(ClippedCursor::new(table.cursor(CursorOptions::CHECK), bounds.clone())),
                 tombstones: table.range_tombstones().clone(),
@@ -264,7 +264,7 @@ impl Auditor<'_> {
         &self,
         sources: &Sources,
         key: &[u8],
-        versions: &[Version],
+        versions: &[AuditVersion],
         point: ReadPoint,
     ) -> Result<Option<Slice>> {
         let mut state = GetState::new();
@@ -288,7 +288,7 @@ fn changed_files<'a>(tree: &'a Tree, other: &'a Tree) -> impl Iterator<Item = &'
 }
 
 /// Checks the versions of one key, given newest first: no version in an upper place is older than one in a lower place.
-fn check_recency(versions: &[Version]) -> Result<()> {
+fn check_recency(versions: &[AuditVersion]) -> Result<()> {
     for pair in versions.windows(2) {
         if pair[0].place > pair[1].place {
             let ([above, below], [newer, older]) =
@@ -302,7 +302,7 @@ fn check_recency(versions: &[Version]) -> Result<()> {
 
 /// All versions of a tree and of memtables above it.
 struct Sources {
-    sources: Vec<Source>,
+    sources: Vec<AuditSource>,
     /// Current keys of the sources, with the numbers of the sources.
     heads: BTreeSet<(Vec<u8>, usize)>,
     /// Numbers of the sources that have range tombstones.
@@ -310,7 +310,7 @@ struct Sources {
 }
 
 impl Sources {
-    fn new(mut sources: Vec<Source>) -> Result<Sources> {
+    fn new(mut sources: Vec<AuditSource>) -> Result<Sources> {
         let mut heads = BTreeSet::new();
         for (number, source) in sources.iter_mut().enumerate() {
             source.cursor.seek_first()?;
@@ -327,17 +327,17 @@ impl Sources {
     }
 
     /// Takes the versions of `key`, newest first.
-    fn take(&mut self, key: &[u8]) -> Result<Vec<Version>> {
+    fn take(&mut self, key: &[u8]) -> Result<Vec<AuditVersion>> {
         let mut versions = Vec::new();
         while let Some((head, number)) = self.heads.pop_first() {
             if head != key {
                 self.heads.insert((head, number));
                 break;
             }
-            let Source { place, cursor, .. } = &mut self.sources[number];
+            let AuditSource { place, cursor, .. } = &mut self.sources[number];
             while cursor.valid() && cursor.key() == key {
                 let (seq, kind, value) = (cursor.seq(), cursor.kind(), cursor.value().to_vec());
-                versions.push(Version { place: *place, seq, kind, value });
+                versions.push(AuditVersion { place: *place, seq, kind, value });
                 cursor.next()?;
             }
             if cursor.valid() {
@@ -357,8 +357,8 @@ impl Sources {
 }
 
 /// Returns whether two lists hold the same versions, regardless of their places.
-fn same_versions(a: &[Version], b: &[Version]) -> bool {
-    let content = |v: &Version| (v.seq, v.kind);
+fn same_versions(a: &[AuditVersion], b: &[AuditVersion]) -> bool {
+    let content = |v: &AuditVersion| (v.seq, v.kind);
     a.len() == b.len() && a.iter().zip(b).all(|(a, b)| content(a) == content(b) && a.value == b.value)
 }
 
@@ -366,8 +366,8 @@ fn same_versions(a: &[Version], b: &[Version]) -> bool {
 mod tests {
     use super::*;
 
-    fn version((place, seq): (usize, Seq)) -> Version {
-        Version { place, seq, kind: Kind::Put, value: Vec::new() }
+    fn version((place, seq): (usize, Seq)) -> AuditVersion {
+        AuditVersion { place, seq, kind: Kind::Put, value: Vec::new() }
     }
 
     #[test]

@@ -28,13 +28,13 @@ const STEP_BYTES: usize = 1 << 20;
 
 /// Work left in a step.
 #[derive(Clone, Copy)]
-struct Left {
+struct InputLeft {
     entries: usize,
     bytes: usize,
 }
 
-impl Left {
-    const WHOLE: Left = Left { entries: STEP_ENTRIES, bytes: STEP_BYTES };
+impl InputLeft {
+    const WHOLE: InputLeft = InputLeft { entries: STEP_ENTRIES, bytes: STEP_BYTES };
 }
 
 /// Result of a step.
@@ -52,7 +52,7 @@ pub(crate) struct MergeJob {
     outputs: Outputs,
     expected: Option<u64>,
     /// What is left of the step under way. A step that stops for a table number goes on with it.
-    left: Left,
+    left: InputLeft,
 }
 
 impl MergeJob {
@@ -69,7 +69,7 @@ impl MergeJob {
         cursor.seek_first()?;
         let tombstones: Vec<RangeTombstone> = rules.surviving_tombstones();
         let outputs = Outputs::new(files, spec, tombstones);
-        Ok(MergeJob { stream: MergeStream::new(cursor, rules), outputs, expected, left: Left::WHOLE })
+        Ok(MergeJob { stream: MergeStream::new(cursor, rules), outputs, expected, left: InputLeft::WHOLE })
     }
 
     /// Does a bounded part of the work.
@@ -87,7 +87,7 @@ impl MergeJob {
             self.left.bytes = self.left.bytes.saturating_sub(key.len() + value.len());
             self.outputs.add(key, self.stream.seq(), self.stream.kind(), value)?;
         }
-        self.left = Left::WHOLE;
+        self.left = InputLeft::WHOLE;
         Ok(Progress::More)
     }
 

@@ -20,7 +20,7 @@ use crate::base::decisions::DecisionLog;
 use crate::keyspace::KeyspaceState;
 use crate::stats::Sample;
 pub(crate) use admission::SchedulerInputs;
-use admission::{Admission, Seen, settings};
+use admission::{Admission, SeenTree, settings};
 use drumlin_env::sync::Arc;
 use drumlin_policy::schedule::admit::without_pipeline;
 use drumlin_policy::schedule::{FoldCosts, Mode, Scene, Settings, Weights, project};
@@ -195,7 +195,7 @@ impl Control {
         let (cpu, began) = (inputs.clock.thread_cpu_nanos(), inputs.clock.monotonic_nanos());
         let tree = keyspace.installed();
         let view = project::view(&tree, &keyspace.flight);
-        let mut seen = Seen { tree, projected: project::after(&view), view };
+        let mut seen = SeenTree { tree, projected: project::after(&view), view };
         let tickets = keyspace.flight.ticket_views();
         let sample = sample(&keyspace.state);
         let limits = limits(keyspace, &settings, inputs, reserved);

@@ -41,18 +41,18 @@ pub(crate) struct Slots {
     busy_nanos: AtomicU64,
     core_nanos: AtomicU64,
     /// `None` if the number is fixed.
-    search: Option<Mutex<Search>>,
+    search: Option<Mutex<SlotSearch>>,
 }
 
 #[derive(Debug)]
-struct Search {
+struct SlotSearch {
     tuner: Tuner,
     /// Cores that the program leaves, and memory for compactions.
     cores: f64,
     memory: u64,
     /// Largest number of slots for which threads could be started.
     threads: usize,
-    since: Reading,
+    since: SlotReading,
     /// Share of a core that a busy slot used in the last interval.
     share: f64,
     /// Bytes per second in the last interval.
@@ -61,7 +61,7 @@ struct Search {
 
 /// Values of the counters at one moment.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
-struct Reading {
+struct SlotReading {
     /// Monotonic time in microseconds.
     at: u64,
     written: u64,
@@ -83,12 +83,12 @@ impl Slots {
     /// machine of `cores` cores and a store of `memory` bytes.
     pub(crate) fn new(count: usize, cores: usize, memory: u64, now: u64) -> Slots {
         let free = cores.saturating_sub(1).max(1);
-        let mut search = Search {
+        let mut search = SlotSearch {
             tuner: Tuner::new(1),
             cores: free as f64,
             memory: memory / MEMORY_PART,
             threads: usize::MAX,
-            since: Reading { at: now, ..Reading::default() },
+            since: SlotReading { at: now, ..SlotReading::default() },
             share: 0.0,
             rate: 0.0,
         };
@@ -136,7 +136,7 @@ impl Slots {
         }
         let mut search = self.search.as_ref()?.lock();
         self.ends.store(now + INTERVAL, Relaxed);
-        let reading = Reading {
+        let reading = SlotReading {
             at: now,
             written: self.written.load(Relaxed),
             busy_nanos: self.busy_nanos.load(Relaxed),
@@ -148,8 +148,8 @@ impl Slots {
     }
 }
 
-impl Search {
-    fn take(&mut self, reading: Reading, is_frozen: bool) -> Option<SlotChange> {
+impl SlotSearch {
+    fn take(&mut self, reading: SlotReading, is_frozen: bool) -> Option<SlotChange> {
         let since = std::mem::replace(&mut self.since, reading);
         if is_frozen {
             return None;

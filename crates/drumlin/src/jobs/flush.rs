@@ -53,7 +53,7 @@ pub(crate) struct FlushLane {
 }
 
 /// Why a flush of a keyspace failed.
-struct Failed {
+struct FlushFailure {
     keyspace: Arc<KeyspaceState>,
     error: Error,
 }
@@ -66,7 +66,7 @@ impl FlushLane {
         FlushLane { store, job: Mutex::default(), resting: Mutex::default() }
     }
 
-    fn try_step(&self) -> Result<Step, Failed> {
+    fn try_step(&self) -> Result<Step, FlushFailure> {
         let mut slot = self.job.lock();
         let Some(job) = slot.take() else {
             if self.store.health.is_poisoned() {
@@ -76,7 +76,7 @@ impl FlushLane {
             return Ok(if slot.is_some() { Step::More } else { self.rest() });
         };
         let keyspace = job.keyspace.clone();
-        *slot = self.go_on(job).map_err(|error| Failed { keyspace, error })?;
+        *slot = self.go_on(job).map_err(|error| FlushFailure { keyspace, error })?;
         if slot.is_none() {
             self.store.disk_budget.reserve_for_flush(0);
         }
@@ -131,7 +131,7 @@ impl FlushLane {
     /// Starts the next flush, for the keyspace whose oldest sealed memtable reaches furthest back in the log, among
     /// those that do not rest after a failure. Small memtables that were sealed during the previous flush are flushed
     /// together: one run for all of them costs as many syncs as one run for each.
-    fn begin(&self) -> Result<Option<FlushJob>, Failed> {
+    fn begin(&self) -> Result<Option<FlushJob>, FlushFailure> {
         let store = &self.store;
         store.relieve_log();
         let visible = store.publisher.visible();
@@ -173,7 +173,7 @@ impl FlushLane {
             }
         };
         let job = room.and_then(|()| flush_job(store, keyspace.clone(), memtables, &view.tree));
-        job.map(Some).map_err(|error| Failed { keyspace, error })
+        job.map(Some).map_err(|error| FlushFailure { keyspace, error })
     }
 }
 
@@ -231,8 +231,8 @@ impl Lane for FlushLane {
         let now = self.store.files.now();
         match self.try_step() {
             Ok(step) => step,
-            Err(Failed { error, .. }) if error.kind() == ErrorKind::Poisoned => Step::Idle,
-            Err(Failed { keyspace, error }) => {
+            Err(FlushFailure { error, .. }) if error.kind() == ErrorKind::Poisoned => Step::Idle,
+            Err(FlushFailure { keyspace, error }) => {
                 self.store.disk_budget.reserve_for_flush(0);
                 self.resting.lock().insert(keyspace.id, now + RETRY);
                 self.store.health.flush_failed(&keyspace, &error);

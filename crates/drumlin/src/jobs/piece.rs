@@ -44,7 +44,7 @@ struct PieceJob {
 }
 
 /// A failed piece: its keyspace, id and tables, and the error.
-type Failed = (Arc<KeyspaceState>, PieceId, Vec<TableId>, Error);
+type PieceFailure = (Arc<KeyspaceState>, PieceId, Vec<TableId>, Error);
 
 /// One compaction slot.
 pub(crate) struct CompactionLane {
@@ -59,7 +59,7 @@ impl CompactionLane {
         CompactionLane { store, number, job: Mutex::new(None) }
     }
 
-    fn begin(&self) -> std::result::Result<Step, Failed> {
+    fn begin(&self) -> std::result::Result<Step, PieceFailure> {
         self.store.land_late();
         let start = match self.store.next_piece() {
             Ok(start) => start,
@@ -86,7 +86,7 @@ impl CompactionLane {
         }
     }
 
-    fn advance(&self, mut job: Box<PieceJob>) -> Result<Option<Box<PieceJob>>, Failed> {
+    fn advance(&self, mut job: Box<PieceJob>) -> Result<Option<Box<PieceJob>>, PieceFailure> {
         let fail = |job: &PieceJob, error| (job.keyspace.clone(), job.id, job.tables.clone(), error);
         let clock = self.store.files.env.clock();
         let (began, core) = (clock.monotonic_nanos(), clock.core_nanos());

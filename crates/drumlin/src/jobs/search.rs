@@ -18,7 +18,7 @@ use crate::keyspace::KeyspaceState;
 use crate::store::Store;
 use drumlin_env::sync::{Arc, atomic};
 use drumlin_format::manifest::{Change, Edit};
-use drumlin_policy::budget::{Kind, SearchBudget};
+use drumlin_policy::budget::{SearchBudget, SearchClass};
 use drumlin_types::contract::{Outcome, Think};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -28,13 +28,13 @@ const STEP: f64 = 20e3;
 /// The running searches, and the time that they may still use.
 pub(crate) struct SearchJob {
     /// Oldest first.
-    searches: Vec<Search>,
+    searches: Vec<RunningSearch>,
     budget: SearchBudget,
     /// Nanoseconds of policy calls that the budget has accounted for.
     policy_nanos: u64,
 }
 
-struct Search {
+struct RunningSearch {
     keyspace: Arc<KeyspaceState>,
     /// Identifies the keyspace's policy that asked.
     policy: u64,
@@ -43,10 +43,10 @@ struct Search {
     told: bool,
 }
 
-impl Search {
-    fn kind(&self) -> Kind {
+impl RunningSearch {
+    fn kind(&self) -> SearchClass {
         let is_urgent = guarded(|| self.think.is_urgent()).unwrap_or(false);
-        if is_urgent { Kind::Urgent } else { Kind::Calm }
+        if is_urgent { SearchClass::Urgent } else { SearchClass::Calm }
     }
 }
 
@@ -77,9 +77,9 @@ impl SearchJob {
         self.policy_nanos = used;
         self.look(store);
         self.tell_waiting(store);
-        let [urgent, calm] = [Kind::Urgent, Kind::Calm].map(|kind| self.first(kind).is_some());
+        let [urgent, calm] = [SearchClass::Urgent, SearchClass::Calm].map(|kind| self.first(kind).is_some());
         let Some(kind) = self.budget.turn(urgent, calm) else {
-            let kind = if urgent { Kind::Urgent } else { Kind::Calm };
+            let kind = if urgent { SearchClass::Urgent } else { SearchClass::Calm };
             let until = store.files.now() + (self.budget.wait(kind, STEP) / 1000.0) as u64;
             return Ok(if self.searches.is_empty() { Step::Idle } else { Step::Until(until) });
         };
@@ -97,7 +97,7 @@ impl SearchJob {
     }
 
     /// Returns the index of the oldest search of `kind`.
-    fn first(&self, kind: Kind) -> Option<usize> {
+    fn first(&self, kind: SearchClass) -> Option<usize> {
         self.searches.iter().position(|search| search.kind() == kind)
     }
 
@@ -117,7 +117,7 @@ impl SearchJob {
         });
         for entry in &mut control.keyspaces {
             let (keyspace, policy) = (&entry.state, entry.search_epoch);
-            let begin = |think| Search { keyspace: keyspace.clone(), policy, think, told: false };
+            let begin = |think| RunningSearch { keyspace: keyspace.clone(), policy, think, told: false };
             self.searches.extend(entry.think.take().map(begin));
         }
     }
@@ -136,7 +136,7 @@ impl SearchJob {
 impl Store {
     /// Handles a search that has no time left: its policy uses `best`, the best answer so far, and nobody waits for the
     /// rest.
-    fn starved(&self, search: &Search, best: Option<Vec<u8>>) {
+    fn starved(&self, search: &RunningSearch, best: Option<Vec<u8>>) {
         let mut control = self.control.lock();
         let Some(entry) = control.keyspace(&search.keyspace) else { return };
         if entry.search_epoch != search.policy || entry.think.is_some() {
@@ -152,7 +152,7 @@ impl Store {
     }
 
     /// Handles a search that panicked. Its policy then counts as panicked.
-    fn search_failed(&self, search: &Search) {
+    fn search_failed(&self, search: &RunningSearch) {
         let mut control = self.control.lock();
         let Some(entry) = control.keyspace(&search.keyspace) else { return };
         if entry.search_epoch == search.policy {
@@ -165,7 +165,7 @@ impl Store {
     }
 
     /// Handles the answer of a finished search.
-    fn found(&self, search: &Search, answer: Vec<u8>) -> Result<()> {
+    fn found(&self, search: &RunningSearch, answer: Vec<u8>) -> Result<()> {
         let now = self.files.now();
         let mut control = self.control.lock();
         let Some(entry) = control.keyspace(&search.keyspace) else { return Ok(()) };

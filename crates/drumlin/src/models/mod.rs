@@ -2,8 +2,8 @@
 //!
 //! They are built with `--cfg shuttle --cfg sim`, which replaces the locks and atomics of [`drumlin_env::sync`] by
 //! those of shuttle. Schedules are drawn from a seed, and a failed schedule is printed with the command that replays
-//! it. [`Search`] says how many schedules run: all schedules of a model, or a fixed number. Half of a fixed number are
-//! drawn uniformly and half with few context switches (PCT).
+//! it. [`Schedules`] says how many run: all schedules of a model, or a fixed number. Half of a fixed number are drawn
+//! uniformly and half with few context switches (PCT).
 //!
 //! A model names the seeded bugs that it must find. Each bug is switched on in turn, and the model must fail.
 //!
@@ -22,7 +22,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Choice of the schedules of a model.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Search {
+enum Schedules {
     /// Every possible schedule.
     All,
     /// Percentage of the number of schedules that the run asks for.
@@ -33,12 +33,12 @@ enum Search {
 struct Model {
     name: &'static str,
     run: fn(),
-    search: Search,
+    search: Schedules,
     /// Names of the seeded bugs that the model must find.
     bugs: &'static [&'static str],
 }
 
-const fn model(name: &'static str, run: fn(), search: Search, bugs: &'static [&'static str]) -> Model {
+const fn model(name: &'static str, run: fn(), search: Schedules, bugs: &'static [&'static str]) -> Model {
     Model { name, run, search, bugs }
 }
 
@@ -46,36 +46,41 @@ const MODELS: &[Model] = &[
     model(
         "a commit is always seen",
         memtable::a_commit_is_always_seen,
-        Search::All,
+        Schedules::All,
         &["entries-before-writers"],
     ),
-    model("the list", memtable::entries_stay_in_order, Search::Share(100), &["link-without-exchange"]),
-    model("publishing", write::commits_are_published_in_order, Search::Share(100), &["publish-out-of-order"]),
-    model("the log floor", store::the_log_floor_spares_every_commit, Search::Share(100), &[]),
+    model("the list", memtable::entries_stay_in_order, Schedules::Share(100), &["link-without-exchange"]),
+    model(
+        "publishing",
+        write::commits_are_published_in_order,
+        Schedules::Share(100),
+        &["publish-out-of-order"],
+    ),
+    model("the log floor", store::the_log_floor_spares_every_commit, Schedules::Share(100), &[]),
     model(
         "the log floor and a new manifest",
         store::the_log_floor_never_goes_back,
-        Search::Share(20),
+        Schedules::Share(20),
         &["log-floor-goes-back"],
     ),
-    model("a drop", store::a_drop_outlasts_every_write, Search::Share(20), &["drop-ignores-writers"]),
+    model("a drop", store::a_drop_outlasts_every_write, Schedules::Share(20), &["drop-ignores-writers"]),
     model(
         "a flush and a checkpoint",
         store::a_flush_keeps_to_the_ceiling,
-        Search::Share(50),
+        Schedules::Share(50),
         &["flush-above-ceiling"],
     ),
-    model("a whole checkpoint", store::a_checkpoint_is_one_moment, Search::Share(20), &[]),
+    model("a whole checkpoint", store::a_checkpoint_is_one_moment, Schedules::Share(20), &[]),
     model(
         "a checkpoint and a drop",
         store::a_checkpoint_holds_a_keyspace_or_what_followed_its_drop,
-        Search::Share(20),
+        Schedules::Share(20),
         &["drop-during-checkpoint"],
     ),
     model(
         "a failed sync",
         store::a_failed_sync_is_told_to_all,
-        Search::Share(20),
+        Schedules::Share(20),
         &["failed-sync-told-once"],
     ),
 ];
@@ -98,7 +103,7 @@ fn check(scheduler: impl Scheduler + 'static, run: fn(), is_hunt: bool) -> Resul
 }
 
 fn search(model: &Model, schedules: usize, seed: u64, is_hunt: bool) -> Result<usize, ()> {
-    let Search::Share(share) = model.search else {
+    let Schedules::Share(share) = model.search else {
         return check(DfsScheduler::new(None, true), model.run, is_hunt);
     };
     let half = (schedules * share / 200).max(1);

@@ -6,7 +6,7 @@
 //! `expert`: few programs need them, and experiments set them to match other engines.
 
 use super::macros::settings;
-use super::registry::{Settings, bytes, count, names, ratio, text};
+use super::registry::{OptionSet, bytes, count, names, ratio, text};
 use super::values::{Adaptation, Durability, Pipeline, TableReads};
 use drumlin_format::compression::Compression;
 use drumlin_types::contract::Pin;
@@ -18,7 +18,7 @@ const TIB: u64 = 1 << 40;
 
 settings! {
     /// Options of a store.
-    Options, Store, others <KeyspaceOptions as Settings>::DEFS;
+    Options, Store, others <KeyspaceOptions as OptionSet>::DEFS;
 
     /// Memory budget of the store: memtables, block cache (with filters and indexes), and buffers of flushes and
     /// compactions. Writes wait when memtables use three eighths of it. Batches that only delete may use one eighth of
@@ -66,7 +66,7 @@ settings! {
 
 settings! {
     /// Options of a keyspace.
-    KeyspaceOptions, Keyspace, others <Options as Settings>::DEFS;
+    KeyspaceOptions, Keyspace, others <Options as OptionSet>::DEFS;
 
     /// Compaction policy with its arguments, such as `leveling:10`. A change replaces the policy at once.
     compaction: String = "arce".to_owned() => text("name or name:arguments", policy_name, &["1-leveling"]).live();

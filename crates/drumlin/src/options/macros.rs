@@ -60,7 +60,7 @@ macro_rules! settings {
             }
         }
 
-        impl $crate::options::registry::Settings for $type {
+        impl $crate::options::registry::OptionSet for $type {
             const OTHERS: &'static [$crate::options::registry::OptionDef] = $others;
             const DEFS: &'static [$crate::options::registry::OptionDef] = &[
                 $($def.named(stringify!($field), concat!($($doc),+), $crate::options::Scope::$scope),)+
@@ -87,7 +87,7 @@ macro_rules! settings {
         impl $type {
             /// Returns the descriptions of all options, in the order of the fields.
             pub fn defs() -> &'static [$crate::options::OptionDef] {
-                <Self as $crate::options::registry::Settings>::DEFS
+                <Self as $crate::options::registry::OptionSet>::DEFS
             }
 
             /// Sets the option `name` to `value`, given as text: `64MiB`, `1.5`, `true` or a name.

@@ -4,7 +4,7 @@
 //! the result is a whole number of bytes, as in `1.5KiB`. Printing uses the largest binary unit that divides the
 //! number.
 
-use super::registry::{OptionDef, Scope, Settings, Shape, Value};
+use super::registry::{OptionDef, OptionSet, Scope, Shape, Value};
 use crate::base::error::{Error, ErrorKind, Result};
 
 /// Maximum number of characters of a refused value that an error shows.
@@ -27,19 +27,19 @@ const UNITS: [(&str, u64); 14] = [
     ("tb", 1_000_000_000_000),
 ];
 
-pub(super) fn set<S: Settings>(settings: &mut S, name: &str, text: &str) -> Result<()> {
+pub(super) fn set<S: OptionSet>(settings: &mut S, name: &str, text: &str) -> Result<()> {
     let position = position::<S>(name)?;
     let def = &S::DEFS[position];
     let value = parse(def, text).filter(|value| in_bounds(def, value)).ok_or_else(|| refused(def, text))?;
     if settings.assign(position, &value) { Ok(()) } else { Err(refused(def, text)) }
 }
 
-pub(super) fn get<S: Settings>(settings: &S, name: &str) -> Result<String> {
+pub(super) fn get<S: OptionSet>(settings: &S, name: &str) -> Result<String> {
     let position = position::<S>(name)?;
     Ok(print(&S::DEFS[position], &settings.value(position)))
 }
 
-pub(super) fn validate<S: Settings>(settings: &S) -> Result<()> {
+pub(super) fn validate<S: OptionSet>(settings: &S) -> Result<()> {
     for (position, def) in S::DEFS.iter().enumerate() {
         let value = settings.value(position);
         if !in_bounds(def, &value) {
@@ -49,7 +49,7 @@ pub(super) fn validate<S: Settings>(settings: &S) -> Result<()> {
     Ok(())
 }
 
-pub(super) fn pairs<S: Settings>(settings: &S) -> Vec<(&'static str, String)> {
+pub(super) fn pairs<S: OptionSet>(settings: &S) -> Vec<(&'static str, String)> {
     let values = S::DEFS.iter().enumerate().map(|(position, def)| (def, settings.value(position)));
     values.map(|(def, value)| (def.name, print(def, &value))).collect()
 }
@@ -175,7 +175,7 @@ fn shown(text: &str) -> String {
     shown
 }
 
-fn position<S: Settings>(name: &str) -> Result<usize> {
+fn position<S: OptionSet>(name: &str) -> Result<usize> {
     let position = S::DEFS.iter().position(|def| def.name == name);
     position.ok_or_else(|| Error::new(ErrorKind::InvalidOption, unknown(S::DEFS, S::OTHERS, name)))
 }

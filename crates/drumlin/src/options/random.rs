@@ -4,7 +4,7 @@
 //! (absent or 0). The rest lie between, and each order of magnitude is equally likely. Sizes never far exceed their
 //! defaults, because large sizes have no effect in a small test.
 
-use super::registry::{OptionDef, Settings, Shape, Value};
+use super::registry::{OptionDef, OptionSet, Shape, Value};
 
 /// Largest factor between the default (or the smallest value) and a drawn value.
 const REACH: u64 = 1024;
@@ -32,7 +32,7 @@ impl Draw {
     }
 }
 
-pub(super) fn random<S: Settings>(seed: u64) -> S {
+pub(super) fn random<S: OptionSet>(seed: u64) -> S {
     let mut settings = S::default();
     let mut draw = Draw(seed);
     for (position, def) in S::DEFS.iter().enumerate() {

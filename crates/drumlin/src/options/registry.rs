@@ -218,7 +218,7 @@ impl<T: Field> Field for Option<T> {
 }
 
 /// Interface of a struct that `settings!` generates. It accesses fields by their position in `DEFS`.
-pub(super) trait Settings: Default {
+pub(super) trait OptionSet: Default {
     /// Options of the other scope, for hints in errors.
     const OTHERS: &'static [OptionDef];
     const DEFS: &'static [OptionDef];

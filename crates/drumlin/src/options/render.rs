@@ -2,7 +2,7 @@
 
 use super::defs::{KeyspaceOptions, Options};
 use super::parse::{bounds, print};
-use super::registry::{OptionDef, Settings};
+use super::registry::{OptionDef, OptionSet};
 use std::fmt::Write;
 
 /// Returns the help text for a terminal: every option with its default, bounds and description.
@@ -60,7 +60,7 @@ fn for_each_group(mut write: impl FnMut(&str, Vec<Row>)) {
     }
 }
 
-fn rows<S: Settings>(expert: bool) -> Vec<Row> {
+fn rows<S: OptionSet>(expert: bool) -> Vec<Row> {
     let defaults = S::default();
     let all = S::DEFS.iter().enumerate().filter(|(_, def)| def.expert == expert);
     all.map(|(position, def)| (def, print(def, &defaults.value(position)))).collect()

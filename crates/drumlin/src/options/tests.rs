@@ -1,6 +1,6 @@
 //! Tests of the options. Most run over the whole option list, so they cover a new option at once.
 
-use super::registry::{Field, OptionDef, Settings, Shape, Value};
+use super::registry::{Field, OptionDef, OptionSet, Shape, Value};
 use super::*;
 use crate::base::error::ErrorKind;
 
@@ -34,7 +34,7 @@ fn the_list_is_in_order() {
 }
 
 /// Checks that each entry reaches its own field and no other, and that the defaults are legal.
-fn fields_match_their_entries<S: Settings + PartialEq + std::fmt::Debug>() {
+fn fields_match_their_entries<S: OptionSet + PartialEq + std::fmt::Debug>() {
     let defaults = S::default();
     parse::validate(&defaults).unwrap();
     for (position, def) in S::DEFS.iter().enumerate() {
@@ -77,7 +77,7 @@ fn fields_match_entries() {
     fields_match_their_entries::<KeyspaceOptions>();
 }
 
-fn values_round_trip<S: Settings + PartialEq + std::fmt::Debug>() {
+fn values_round_trip<S: OptionSet + PartialEq + std::fmt::Debug>() {
     for (position, def) in S::DEFS.iter().enumerate() {
         for value in legal_values(def) {
             let mut settings = S::default();
@@ -95,7 +95,7 @@ fn values_survive_their_text() {
     values_round_trip::<KeyspaceOptions>();
 }
 
-fn nothing_beyond_the_bounds<S: Settings + PartialEq + Clone + std::fmt::Debug>() {
+fn nothing_beyond_the_bounds<S: OptionSet + PartialEq + Clone + std::fmt::Debug>() {
     for (position, def) in S::DEFS.iter().enumerate() {
         let mut beyond: Vec<Value> = match def.shape {
             Shape::Bytes { least, most } | Shape::Count { least, most } => {
@@ -234,7 +234,7 @@ fn derived_values() {
 
 /// Checks that random options are legal, survive the manifest's text pairs and change no results. They also reach all
 /// special values.
-fn random_settings<S: Settings + PartialEq + std::fmt::Debug>() {
+fn random_settings<S: OptionSet + PartialEq + std::fmt::Debug>() {
     let mut reached: Vec<Vec<Value>> = vec![Vec::new(); S::DEFS.len()];
     for seed in 0..400 {
         let settings: S = random::random(seed);

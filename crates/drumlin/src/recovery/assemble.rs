@@ -9,7 +9,7 @@
 //! A store that is opened read-only gets no new segment and no new manifest.
 
 use super::evidence;
-use super::replay::{Target, replay};
+use super::replay::{ReplayTarget, replay};
 use crate::base::decisions::{DecisionFiles, DecisionLog};
 use crate::base::dir_lock::DirLock;
 use crate::base::error::{Error, Result};
@@ -47,7 +47,7 @@ const OPEN_TABLES: usize = 4096;
 const DEFAULT_POLICY: &str = "arce";
 
 /// Contents of a directory, with the options to open it.
-pub(super) struct Found<'a> {
+pub(super) struct Opening<'a> {
     pub(super) env: Env,
     pub(super) dir: PathBuf,
     pub(super) options: Options,
@@ -61,9 +61,9 @@ pub(super) struct Found<'a> {
 }
 
 /// Source of unused file numbers.
-struct Numbers(u64);
+struct FileNumbers(u64);
 
-impl Numbers {
+impl FileNumbers {
     fn fresh(&mut self) -> u64 {
         self.0 += 1;
         self.0 - 1
@@ -74,7 +74,7 @@ impl Numbers {
 struct Replayed {
     recovered: Recovered,
     bytes: u64,
-    targets: BTreeMap<KeyspaceId, Target>,
+    targets: BTreeMap<KeyspaceId, ReplayTarget>,
     /// Largest sequence number in the store.
     last_seq: Seq,
 }
@@ -96,9 +96,9 @@ struct Keyspaces {
 }
 
 /// Assembles the open store. Also returns what was replayed.
-pub(super) fn assemble(mut found: Found<'_>) -> Result<(Arc<Store>, Recovered)> {
+pub(super) fn assemble(mut found: Opening<'_>) -> Result<(Arc<Store>, Recovered)> {
     let sizes = sizes(&found.options, found.unfinished);
-    let mut numbers = Numbers(first_free_number(&found));
+    let mut numbers = FileNumbers(first_free_number(&found));
     let mut replayed = replay_log(&found)?;
     let obsolete = Arc::new(Obsolete::default());
     let lock = Arc::new(DirLock::new(found.lock.take()));
@@ -152,7 +152,7 @@ pub(super) fn assemble(mut found: Found<'_>) -> Result<(Arc<Store>, Recovered)> 
     Ok((store, recovered))
 }
 
-fn first_free_number(found: &Found<'_>) -> u64 {
+fn first_free_number(found: &Opening<'_>) -> u64 {
     let on_disk = found.entries.iter().filter_map(|e| FileName::parse(&e.name)?.number()).max().unwrap_or(0);
     let above_disk = if drumlin_types::bug!("file-number-reused") { 0 } else { on_disk + 1 };
     found.manifest.marks.next_file.max(above_disk).max(1)
@@ -166,11 +166,11 @@ fn decision_logs(entries: &[DirEntry]) -> Vec<u64> {
     entries.iter().filter_map(number).collect()
 }
 
-fn replay_log(found: &Found<'_>) -> Result<Replayed> {
-    let Found { env, dir, manifest, entries, .. } = found;
+fn replay_log(found: &Opening<'_>) -> Result<Replayed> {
+    let Opening { env, dir, manifest, entries, .. } = found;
     let records = manifest.keyspaces.iter();
-    let mut targets: BTreeMap<KeyspaceId, Target> =
-        records.map(|(id, k)| (*id, Target { flushed: k.flushed, memtable: None })).collect();
+    let mut targets: BTreeMap<KeyspaceId, ReplayTarget> =
+        records.map(|(id, k)| (*id, ReplayTarget { flushed: k.flushed, memtable: None })).collect();
     let numbers = log_numbers(entries);
     let (mut recovered, bytes) = replay(env, dir, &numbers, &manifest.marks, &mut targets, manifest.store)?;
     evidence::check_log(dir, manifest, &recovered)?;
@@ -190,13 +190,13 @@ fn largest_flushed(manifest: &ManifestState) -> Seq {
 }
 
 fn begin_log(
-    found: &Found<'_>,
+    found: &Opening<'_>,
     recovered: &Recovered,
     obsolete: &Arc<Obsolete>,
     lock: &Arc<DirLock>,
-    numbers: &mut Numbers,
+    numbers: &mut FileNumbers,
 ) -> Result<NewLog> {
-    let Found { env, dir, options, entries, .. } = found;
+    let Opening { env, dir, options, entries, .. } = found;
     let budget = Arc::new(DiskBudget::new(options.disk_budget, obsolete.clone()));
     let segment_bytes = options.segment_bytes();
     let directory = LogDirectory::new(env.clone(), dir.clone(), segment_bytes, budget, lock.clone());
@@ -219,8 +219,8 @@ fn begin_log(
 }
 
 fn keyspaces(
-    found: &Found<'_>,
-    targets: &mut BTreeMap<KeyspaceId, Target>,
+    found: &Opening<'_>,
+    targets: &mut BTreeMap<KeyspaceId, ReplayTarget>,
     obsolete: &Arc<Obsolete>,
     log: LogNumber,
     sampling: &Arc<SampledStore>,
@@ -253,13 +253,13 @@ fn keyspaces(
 }
 
 fn begin_manifest(
-    found: &Found<'_>,
+    found: &Opening<'_>,
     keyspaces: &Keyspaces,
     log: &NewLog,
     last_seq: Seq,
-    numbers: &mut Numbers,
+    numbers: &mut FileNumbers,
 ) -> Result<(ManifestWriter, Marks)> {
-    let Found { env, dir, options, manifest, .. } = found;
+    let Opening { env, dir, options, manifest, .. } = found;
     let number = numbers.fresh();
     let oldest = keyspaces.states.iter().filter_map(|keyspace| keyspace.first_log()).min();
     let oldest = oldest.filter(|_| !drumlin_types::bug!("log-floor-too-high"));
@@ -287,14 +287,14 @@ fn begin_manifest(
 }
 
 fn files(
-    found: &Found<'_>,
+    found: &Opening<'_>,
     sizes: &Sizes,
     obsolete: Arc<Obsolete>,
     lock: Arc<DirLock>,
     last_clock: u64,
     next_number: u64,
 ) -> Files {
-    let Found { env, dir, options, manifest, .. } = found;
+    let Opening { env, dir, options, manifest, .. } = found;
     let cache = Arc::new(BlockCache::new(sizes.cache));
     let tables = TableCache::new(env, dir, cache.clone(), manifest.store, open_tables(env));
     let (env, dir) = (env.clone(), dir.clone());

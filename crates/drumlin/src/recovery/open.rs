@@ -9,7 +9,7 @@
 //! 6. Make the replayed part of the log durable where a power loss could tear the order of commits.
 //! 7. Start the lanes, and flush what was replayed.
 
-use super::assemble::{Found, assemble, operator_of};
+use super::assemble::{Opening, assemble, operator_of};
 use super::replay::{renew, sync};
 use super::{evidence, orphans, state};
 use crate::base::error::{Error, ErrorKind, Result};
@@ -65,7 +65,7 @@ pub(crate) fn open(request: OpenRequest) -> Result<Arc<Store>> {
     manifest.keyspaces.values().try_for_each(|record| operator_of(record, &components).map(drop))?;
     let unused = if is_new { Vec::new() } else { unused_operators(&manifest, &components) };
     let found =
-        Found { env, dir, options, components, manifest, entries: &entries, lock, read_only, unfinished };
+        Opening { env, dir, options, components, manifest, entries: &entries, lock, read_only, unfinished };
     let (store, recovered) = assemble(found)?;
     unused.into_iter().for_each(|event| store.tell(event));
     if read_only {

@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// What a keyspace gets from the log.
-pub(crate) struct Target {
+pub(crate) struct ReplayTarget {
     /// Sequence number up to which commits are in tables.
     pub(crate) flushed: Seq,
     pub(crate) memtable: Option<Arc<Memtable>>,
@@ -29,7 +29,7 @@ pub(crate) struct Target {
 pub(crate) struct LogReplay<'a> {
     env: &'a Env,
     dir: &'a Path,
-    targets: &'a mut BTreeMap<KeyspaceId, Target>,
+    targets: &'a mut BTreeMap<KeyspaceId, ReplayTarget>,
     /// Next keyspace id. Keyspaces with this id or a larger one were never created.
     next_keyspace: u64,
     memtable_seed: u64,
@@ -58,7 +58,7 @@ pub(crate) fn replay(
     dir: &Path,
     numbers: &[LogNumber],
     marks: &Marks,
-    targets: &mut BTreeMap<KeyspaceId, Target>,
+    targets: &mut BTreeMap<KeyspaceId, ReplayTarget>,
     memtable_seed: u64,
 ) -> Result<(Recovered, u64)> {
     let next_keyspace = marks.next_keyspace;

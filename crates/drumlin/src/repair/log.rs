@@ -9,7 +9,7 @@
 //! Records that an earlier recovery dropped are left out: those after the base of a segment's successor, and all but
 //! the newest of several successors with the segments that follow them.
 
-use super::report::Files;
+use super::report::FileReports;
 use super::source::{Home, Sources};
 use crate::base::error::Error;
 use crate::base::rangedel::RangeTombstone;
@@ -44,7 +44,7 @@ pub(super) struct Logged {
 }
 
 /// Log segment that is read separately.
-struct Segment {
+struct LoggedSegment {
     number: LogNumber,
     name: String,
     header: Option<SegmentHeader>,
@@ -56,7 +56,7 @@ pub(super) struct LogReader<'a> {
     pub(super) env: &'a Env,
     pub(super) dir: &'a Path,
     pub(super) sources: &'a Sources,
-    pub(super) files: &'a mut Files,
+    pub(super) files: &'a mut FileReports,
 }
 
 impl LogReader<'_> {
@@ -69,7 +69,7 @@ impl LogReader<'_> {
             return logged;
         };
         let mut whole = Whole { reader: self, logged: Logged::default() };
-        let recovered = recover(&numbers, manifest.marks.floor, &mut whole).map_err(|Failed(what)| what);
+        let recovered = recover(&numbers, manifest.marks.floor, &mut whole).map_err(|LogFailure(what)| what);
         let Whole { logged: found, .. } = whole;
         let checked = recovered.and_then(|recovered| {
             let checked = evidence::check_log(self.dir, manifest, &recovered);
@@ -141,7 +141,12 @@ impl LogReader<'_> {
     }
 
     /// Returns the segments that may hold needed records, each with the number that its records are bound to.
-    fn segments(&mut self, numbers: &[LogNumber], floor: LogNumber, logged: &mut Logged) -> Vec<Segment> {
+    fn segments(
+        &mut self,
+        numbers: &[LogNumber],
+        floor: LogNumber,
+        logged: &mut Logged,
+    ) -> Vec<LoggedSegment> {
         let mut segments = Vec::new();
         for number in numbers.iter().copied().filter(|number| *number >= floor) {
             let name = FileName::Log(number).to_string();
@@ -165,7 +170,7 @@ impl LogReader<'_> {
                 Some(other) => {
                     logged.findings.push(format!("{name} is segment {} under another name", other.0));
                     let header = SegmentHeader::decode(&bytes, other).ok();
-                    segments.push(Segment { number: other, name, header, bytes });
+                    segments.push(LoggedSegment { number: other, name, header, bytes });
                 }
                 None if header.is_none()
                     && bytes.iter().take(SEGMENT_HEADER_LEN).all(|byte| *byte == 0)
@@ -182,7 +187,7 @@ impl LogReader<'_> {
                     if header.is_some_and(|header| (bytes.len() as u64) < header.file_len) {
                         logged.lose(format!("{name} was cut to {} bytes", bytes.len()), None);
                     }
-                    segments.push(Segment { number, name, header, bytes });
+                    segments.push(LoggedSegment { number, name, header, bytes });
                 }
             }
         }
@@ -190,8 +195,14 @@ impl LogReader<'_> {
     }
 
     /// Reads the records of `segment` that are newer than `last_seq`, up to offset `limit`.
-    fn segment(&mut self, segment: &Segment, limit: Option<u64>, last_seq: &mut Seq, logged: &mut Logged) {
-        let Segment { number, name, header, bytes } = segment;
+    fn segment(
+        &mut self,
+        segment: &LoggedSegment,
+        limit: Option<u64>,
+        last_seq: &mut Seq,
+        logged: &mut Logged,
+    ) {
+        let LoggedSegment { number, name, header, bytes } = segment;
         // Without its header the segment's position in the log is unknown. The position only bounds the sync marks of
         // its records.
         let unknown = SegmentHeader { number: *number, base: MAX_POSITION, predecessor: None, file_len: 0 };
@@ -270,34 +281,34 @@ struct Whole<'a, 'b> {
     logged: Logged,
 }
 
-struct Failed(String);
+struct LogFailure(String);
 
-impl From<LogDamage> for Failed {
-    fn from(damage: LogDamage) -> Failed {
-        Failed(damage.to_string())
+impl From<LogDamage> for LogFailure {
+    fn from(damage: LogDamage) -> LogFailure {
+        LogFailure(damage.to_string())
     }
 }
 
 impl Replay for Whole<'_, '_> {
-    type Error = Failed;
+    type Error = LogFailure;
 
-    fn header(&mut self, number: LogNumber) -> Result<Vec<u8>, Failed> {
-        let mut bytes = self.reader.load(number).map_err(|error| Failed(error.to_string()))?;
+    fn header(&mut self, number: LogNumber) -> Result<Vec<u8>, LogFailure> {
+        let mut bytes = self.reader.load(number).map_err(|error| LogFailure(error.to_string()))?;
         bytes.truncate(SEGMENT_HEADER_LEN);
         Ok(bytes)
     }
 
-    fn segment(&mut self, number: LogNumber) -> Result<Vec<u8>, Failed> {
-        let bytes = self.reader.load(number).map_err(|error| Failed(error.to_string()))?;
+    fn segment(&mut self, number: LogNumber) -> Result<Vec<u8>, LogFailure> {
+        let bytes = self.reader.load(number).map_err(|error| LogFailure(error.to_string()))?;
         self.logged.bytes += bytes.len() as u64;
         Ok(bytes)
     }
 
-    fn record(&mut self, record: &Record<'_>) -> Result<(), Failed> {
+    fn record(&mut self, record: &Record<'_>) -> Result<(), LogFailure> {
         if record.header.kind != RecordKind::Batch {
             return Ok(());
         }
         let name = FileName::Log(record.segment).to_string();
-        self.reader.record(record, &name, &mut self.logged).map_err(Failed)
+        self.reader.record(record, &name, &mut self.logged).map_err(LogFailure)
     }
 }

@@ -7,8 +7,8 @@
 //! have held. A value of a key in that range is in doubt if the lost part may have held a newer version.
 
 use super::log::Logged;
-use super::report::Files;
-use super::source::{Home, Source};
+use super::report::FileReports;
+use super::source::{Home, RepairSource};
 use crate::base::rangedel::{RangeTombstone, RangeTombstones};
 use crate::table::{Loss, Salvage, Version};
 use drumlin_env::Env;
@@ -41,7 +41,7 @@ struct Shadow {
 /// Merge of one keyspace.
 pub(super) struct Merge<'a> {
     env: &'a Env,
-    files: &'a mut Files,
+    files: &'a mut FileReports,
     heap: BinaryHeap<Reverse<Place>>,
     inputs: Vec<Input>,
     tombstones: RangeTombstones,
@@ -61,8 +61,8 @@ struct Place {
 }
 
 enum Input {
-    Waiting(Source),
-    Open { source: Source, salvage: Box<Salvage>, next: Option<Version>, read: u64, told: usize },
+    Waiting(RepairSource),
+    Open { source: RepairSource, salvage: Box<Salvage>, next: Option<Version>, read: u64, told: usize },
     Log(VecDeque<Version>),
     Done,
 }
@@ -71,9 +71,9 @@ impl<'a> Merge<'a> {
     /// Creates the merge of the entries that `sources` and the log hold for `home`.
     pub(super) fn new(
         env: &'a Env,
-        files: &'a mut Files,
+        files: &'a mut FileReports,
         home: Home,
-        sources: Vec<Source>,
+        sources: Vec<RepairSource>,
         logged: &mut Logged,
     ) -> Merge<'a> {
         let mut merge = Merge {
@@ -117,7 +117,7 @@ impl<'a> Merge<'a> {
     }
 
     /// Reads the range tombstones of `source`. They hide keys of other tables, so all are read before the first key.
-    fn look(&mut self, source: &Source, tombstones: &mut Vec<RangeTombstone>) {
+    fn look(&mut self, source: &RepairSource, tombstones: &mut Vec<RangeTombstone>) {
         let Ok(salvage) = Salvage::open(self.env, &source.path, source.id) else { return };
         tombstones.extend(salvage.tombstones.iter().filter_map(|tombstone| tombstone.clip(&source.bounds)));
         if let Some(range) = salvage.lost_tombstones.and_then(|range| range.intersect(&source.bounds)) {
@@ -185,7 +185,7 @@ impl<'a> Merge<'a> {
     }
 
     /// Opens the table of `source` at its first entry inside the bounds.
-    fn open(&mut self, source: Source) -> Input {
+    fn open(&mut self, source: RepairSource) -> Input {
         let mut salvage = match Salvage::open(self.env, &source.path, source.id) {
             Ok(salvage) => Box::new(salvage),
             Err(error) => {
@@ -228,7 +228,7 @@ impl<'a> Merge<'a> {
     }
 
     /// Records the losses after the first `told`.
-    fn tell(&mut self, source: &Source, losses: &[Loss], told: &mut usize) {
+    fn tell(&mut self, source: &RepairSource, losses: &[Loss], told: &mut usize) {
         let name = name_of(source);
         for loss in losses.iter().skip(*told) {
             self.files.of(&name).damages += 1;
@@ -276,12 +276,12 @@ impl<'a> Merge<'a> {
 }
 
 /// Returns the file name of `source`.
-fn name_of(source: &Source) -> String {
+fn name_of(source: &RepairSource) -> String {
     source.path.file_name().map_or_else(|| source.id.to_string(), |name| name.to_string_lossy().into_owned())
 }
 
 /// Returns the next version inside the bounds.
-fn following(salvage: &mut Salvage, source: &Source) -> Option<Version> {
+fn following(salvage: &mut Salvage, source: &RepairSource) -> Option<Version> {
     loop {
         let version = salvage.next()?;
         if !source.bounds.is_before_end(&version.key) {

@@ -32,7 +32,7 @@ use drumlin_env::{Env, FileKind};
 use drumlin_types::Kind;
 use log::{LogReader, Logged};
 use merge::{Lost, Merge, Saved};
-use report::Files;
+use report::FileReports;
 use source::{Home, Sources};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -108,7 +108,7 @@ pub fn repair_with(
         Err(error) if error.kind() == ErrorKind::Locked => return Err(error),
         other => other.ok(),
     };
-    let mut files = Files::default();
+    let mut files = FileReports::default();
     let sources = Sources::find(env, from, &entries);
     let logged = LogReader { env, dir: from, sources: &sources, files: &mut files }.read(&entries);
     mark(env, to)?;
@@ -138,7 +138,7 @@ fn unmark(env: &Env, to: &Path) -> Result<()> {
 /// Running repair: everything found in the old store, and the progress of writing it.
 struct Rescue<'a, P> {
     env: &'a Env,
-    files: Files,
+    files: FileReports,
     sources: Sources,
     logged: Logged,
     progress: P,

@@ -82,9 +82,9 @@ impl RepairReport {
 
 /// Counts for each file, by name.
 #[derive(Default)]
-pub(super) struct Files(BTreeMap<String, RepairedFile>);
+pub(super) struct FileReports(BTreeMap<String, RepairedFile>);
 
-impl Files {
+impl FileReports {
     /// Returns the counts of the file `name`.
     pub(super) fn of(&mut self, name: &str) -> &mut RepairedFile {
         let fresh = || RepairedFile { name: name.to_owned(), ..RepairedFile::default() };

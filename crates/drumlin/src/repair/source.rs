@@ -36,7 +36,7 @@ pub(super) enum Home {
 }
 
 /// Table to read.
-pub(super) struct Source {
+pub(super) struct RepairSource {
     pub(super) id: TableId,
     pub(super) path: PathBuf,
     pub(super) home: Home,
@@ -56,7 +56,7 @@ pub(super) struct Sources {
     pub(super) manifest: Option<ManifestState>,
     /// Whether the manifest's lists of tables are trusted.
     pub(super) is_sound: bool,
-    pub(super) tables: Vec<Source>,
+    pub(super) tables: Vec<RepairSource>,
     /// Names of keyspaces, from the properties of tables.
     names: BTreeMap<KeyspaceId, String>,
     /// Names of the keyspaces in the new store. Each name is given once.
@@ -178,7 +178,7 @@ impl Sources {
                 named.insert(file.table);
                 let path = identities.get(&file.table);
                 let own = || dir.join(FileName::Table(file.table).to_string());
-                self.tables.push(Source {
+                self.tables.push(RepairSource {
                     id: file.table,
                     path: path.cloned().unwrap_or_else(own),
                     home: Home::Keyspace(*id),
@@ -342,9 +342,9 @@ impl Replay for Probe<'_> {
 }
 
 /// Returns the source for all entries of table `id`.
-fn whole(id: TableId, path: PathBuf, home: Home, len: u64) -> Source {
+fn whole(id: TableId, path: PathBuf, home: Home, len: u64) -> RepairSource {
     let bounds = KeyRange::all();
-    Source { id, path, home, bounds, first: Vec::new(), max_seq: Seq::MAX, len, entries: None }
+    RepairSource { id, path, home, bounds, first: Vec::new(), max_seq: Seq::MAX, len, entries: None }
 }
 
 /// Returns the file of each table. Most files have the right name. A file that was renamed or exchanged with another is

@@ -9,7 +9,7 @@ use drumlin_env::sync::plain::{Arc, Mutex};
 pub(crate) struct Running {
     /// Number of running compactions, for frequent lock-free reads.
     count: AtomicU64,
-    state: Mutex<State>,
+    state: Mutex<RunningState>,
 }
 
 /// Totals of concurrent compactions.
@@ -22,7 +22,7 @@ pub(crate) struct Beside {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct RunningState {
     /// Number of running compactions by output level.
     levels: [u64; 8],
     seen: Beside,
@@ -30,7 +30,7 @@ struct State {
     crossed_at: Option<u64>,
 }
 
-impl State {
+impl RunningState {
     fn settle(&mut self, now: u64) {
         let is_crossed = self.levels.iter().filter(|running| **running > 0).count() > 1;
         self.seen.most = self.seen.most.max(self.levels.iter().sum());

@@ -49,14 +49,14 @@ const STALE: usize = 1024;
 
 /// Key of a block: table and offset.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-struct Place {
+struct BlockKey {
     table: TableId,
     offset: u64,
 }
 
-impl Place {
-    fn new(table: TableId, offset: u64) -> Place {
-        Place {
+impl BlockKey {
+    fn new(table: TableId, offset: u64) -> BlockKey {
+        BlockKey {
             table: if drumlin_types::bug!("cache-key-without-table") { TableId(0) } else { table },
             offset,
         }
@@ -88,7 +88,7 @@ impl Hasher for PlaceHasher {
 type PlaceBuilder = BuildHasherDefault<PlaceHasher>;
 
 #[derive(Debug)]
-struct Entry {
+struct CachedBlock {
     cached: Arc<Cached>,
     charge: usize,
     /// Remaining rounds in the main queue. In the small queue: number of requests.
@@ -99,7 +99,7 @@ struct Entry {
     home: Option<Home>,
 }
 
-impl Entry {
+impl CachedBlock {
     fn used(&mut self) {
         let gain = if self.cached.block.is_important() { MOST_ROUNDS } else { 1 };
         self.rounds = (self.rounds + gain).min(MOST_ROUNDS);
@@ -142,25 +142,25 @@ pub(crate) struct CacheStats {
 #[derive(Debug, Default)]
 struct Shard {
     capacity: usize,
-    entries: HashMap<Place, Entry, PlaceBuilder>,
+    entries: HashMap<BlockKey, CachedBlock, PlaceBuilder>,
     /// Offsets of the entries of each table, unordered.
     of_table: HashMap<TableId, Vec<u64>, PlaceBuilder>,
-    small: VecDeque<Place>,
-    main: VecDeque<Place>,
+    small: VecDeque<BlockKey>,
+    main: VecDeque<BlockKey>,
     small_bytes: usize,
     main_bytes: usize,
     /// Upper bound on the number of queued keys whose tables are deleted.
     stale: usize,
     /// Ghosts: keys evicted from the small queue, oldest first. `ghost_set` holds the same keys.
-    ghosts: VecDeque<Place>,
-    ghost_set: HashSet<Place, PlaceBuilder>,
+    ghosts: VecDeque<BlockKey>,
+    ghost_set: HashSet<BlockKey, PlaceBuilder>,
     hits: u64,
     misses: u64,
     evictions: u64,
 }
 
 impl Shard {
-    fn get(&mut self, place: Place, slot: Slot<'_>) -> Option<Block> {
+    fn get(&mut self, place: BlockKey, slot: Slot<'_>) -> Option<Block> {
         match self.entries.get_mut(&place) {
             Some(entry) => {
                 entry.used();
@@ -175,7 +175,7 @@ impl Shard {
         }
     }
 
-    fn insert(&mut self, place: Place, block: Block, slot: Slot<'_>) {
+    fn insert(&mut self, place: BlockKey, block: Block, slot: Slot<'_>) {
         let charge = block.held_bytes() + ENTRY_OVERHEAD;
         if charge > self.capacity {
             return;
@@ -187,7 +187,8 @@ impl Shard {
         };
         let rounds = if important { MOST_ROUNDS } else { 0 };
         let is_main = important || self.ghost_set.contains(&place);
-        let entry = vacant.insert(Entry { cached: Cached::new(block), charge, rounds, is_main, home: None });
+        let entry =
+            vacant.insert(CachedBlock { cached: Cached::new(block), charge, rounds, is_main, home: None });
         self.of_table.entry(place.table).or_default().push(place.offset);
         if is_main {
             entry.settle(slot);
@@ -252,7 +253,7 @@ impl Shard {
     }
 
     /// Evicts a block that has left its queue.
-    fn evict(&mut self, place: Place) {
+    fn evict(&mut self, place: BlockKey) {
         self.entries.remove(&place);
         self.evictions += 1;
         let Some(offsets) = self.of_table.get_mut(&place.table) else { return };
@@ -267,7 +268,7 @@ impl Shard {
     /// Drops the blocks of `table`. Ghosts of its earlier evicted blocks age out as usual.
     fn forget_table(&mut self, table: TableId) {
         for offset in self.of_table.remove(&table).into_iter().flatten() {
-            let Some(entry) = self.entries.remove(&Place { table, offset }) else { continue };
+            let Some(entry) = self.entries.remove(&BlockKey { table, offset }) else { continue };
             let bytes = if entry.is_main { &mut self.main_bytes } else { &mut self.small_bytes };
             *bytes -= entry.charge;
             self.stale += 1;
@@ -313,7 +314,7 @@ impl BlockCache {
         cache
     }
 
-    fn shard(&self, place: Place) -> &Mutex<Shard> {
+    fn shard(&self, place: BlockKey) -> &Mutex<Shard> {
         // Uses the high bits, because the maps inside the shards use the low bits.
         &self.shards[(place.hash() >> 48) as usize % self.shards.len()]
     }
@@ -327,7 +328,7 @@ impl BlockCache {
             self.slot_hits[counter].0.fetch_add(1, Ordering::Relaxed);
             return Some(BlockRef::Borrowed(borrowed));
         }
-        let place = Place::new(table, offset);
+        let place = BlockKey::new(table, offset);
         self.shard(place).lock().get(place, slot).map(BlockRef::Owned)
     }
 
@@ -337,7 +338,7 @@ impl BlockCache {
         if let Some(borrowed) = slot.borrow(false) {
             return Some(BlockRef::Borrowed(borrowed));
         }
-        let place = Place::new(table, offset);
+        let place = BlockKey::new(table, offset);
         let shard = self.shard(place).lock();
         shard.entries.get(&place).map(|entry| BlockRef::Owned(entry.cached.block.clone()))
     }
@@ -348,7 +349,7 @@ impl BlockCache {
 
     /// Inserts a block. A block that enters the main queue also goes into its slot.
     pub(super) fn insert(&self, table: TableId, offset: u64, slot: Slot<'_>, block: Block) {
-        let place = Place::new(table, offset);
+        let place = BlockKey::new(table, offset);
         self.shard(place).lock().insert(place, block, slot);
     }
 
@@ -419,19 +420,19 @@ impl BlockCache {
                     .sum()
             };
             assert_eq!((charges(false), charges(true)), (shard.small_bytes, shard.main_bytes));
-            let is_queued = |(place, entry): (&Place, &Entry)| {
+            let is_queued = |(place, entry): (&BlockKey, &CachedBlock)| {
                 if entry.is_main { shard.main.contains(place) } else { shard.small.contains(place) }
             };
             assert!(shard.entries.iter().all(is_queued));
             let queued = shard.small.iter().chain(&shard.main);
-            let held: HashSet<Place> =
+            let held: HashSet<BlockKey> =
                 queued.clone().filter(|place| shard.entries.contains_key(place)).copied().collect();
             assert_eq!(held.len(), shard.entries.len());
             assert_eq!(queued.count(), shard.entries.len() + shard.stale);
             let listed = shard.of_table.iter().flat_map(|(table, offsets)| {
-                offsets.iter().map(|offset| Place { table: *table, offset: *offset })
+                offsets.iter().map(|offset| BlockKey { table: *table, offset: *offset })
             });
-            assert_eq!(listed.collect::<HashSet<Place>>(), held);
+            assert_eq!(listed.collect::<HashSet<BlockKey>>(), held);
             assert!(shard.of_table.values().map(Vec::len).sum::<usize>() == shard.entries.len());
             assert!(shard.small_bytes + shard.main_bytes <= shard.capacity);
             assert_eq!(shard.ghosts.len(), shard.ghost_set.len());

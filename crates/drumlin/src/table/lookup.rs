@@ -15,7 +15,7 @@ use drumlin_types::{KeyRange, Kind, Seq};
 
 /// Version of a key that a lookup found.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Found {
+pub(crate) struct LookupHit {
     pub(crate) seq: Seq,
     pub(crate) kind: Kind,
     /// Shares the memory of its block.
@@ -36,7 +36,7 @@ pub(crate) enum Lookup {
 impl Table {
     #[cfg(test)]
     /// Returns the newest version of `key` that `snapshot` sees. Ignores range tombstones.
-    pub(crate) fn get(&self, key: &[u8], hash: u64, snapshot: Seq) -> Result<Option<Found>> {
+    pub(crate) fn get(&self, key: &[u8], hash: u64, snapshot: Seq) -> Result<Option<LookupHit>> {
         let mut found = None;
         self.lookup(key, hash, snapshot, |version| {
             found = Some(version);
@@ -53,7 +53,7 @@ impl Table {
         key: &[u8],
         hash: u64,
         snapshot: Seq,
-        mut take: impl FnMut(Found) -> bool,
+        mut take: impl FnMut(LookupHit) -> bool,
     ) -> Result<Lookup> {
         let hash = if self.foreign_seed { key_hash(key, self.properties().seed) } else { hash };
         if !self.filter.may_contain(hash, &self.blocks, &self.cache) {
@@ -134,7 +134,7 @@ impl Table {
     }
 }
 
-fn found(block: &DataBlock, entry: &Entry<'_>) -> Found {
+fn found(block: &DataBlock, entry: &Entry<'_>) -> LookupHit {
     let value = entry.value_offset..entry.value_offset + entry.value.len();
-    Found { seq: entry.seq, kind: entry.kind, value: block.bytes.part(value).unwrap_or_default() }
+    LookupHit { seq: entry.seq, kind: entry.kind, value: block.bytes.part(value).unwrap_or_default() }
 }

@@ -41,9 +41,9 @@ pub(crate) use block_cache::BlockCache;
 #[cfg(test)]
 pub(crate) use block_cache::CacheStats;
 pub(crate) use cursor::TableCursor;
-#[cfg(test)]
-pub(crate) use lookup::Found;
 pub(crate) use lookup::Lookup;
+#[cfg(test)]
+pub(crate) use lookup::LookupHit;
 pub(crate) use read_ahead::CursorOptions;
 pub(crate) use reader::Table;
 pub(crate) use salvage::{Loss, Salvage, Version};

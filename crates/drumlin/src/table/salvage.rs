@@ -49,7 +49,7 @@ pub(crate) struct Loss {
 }
 
 /// Part of the data still to be read.
-enum Span {
+enum BlockSpan {
     /// Block with a fence. `last` is an upper bound on its keys. `until` is the number of entries before the next
     /// block.
     Block { fence: Fence, last: Key, until: Option<u64> },
@@ -67,7 +67,7 @@ pub(crate) struct Salvage {
     pub(crate) lost_tombstones: Option<KeyRange>,
     /// Losses so far.
     pub(crate) losses: Vec<Loss>,
-    spans: VecDeque<Span>,
+    spans: VecDeque<BlockSpan>,
     read: VecDeque<Version>,
     /// All keys up to this one have been read or are lost.
     last: Key,
@@ -151,7 +151,7 @@ impl Salvage {
     fn scan(&mut self, from: u64, to: u64, last: Option<Key>, entries: Option<u64>, error: &Error) {
         let (offset, range) = (error.offset().unwrap_or(0), KeyRange::new(Key::empty(), Some(Key::empty())));
         self.losses.push(Loss { offset, entries: Some(0), range, what: format!("index: {error}") });
-        self.spans.push_back(Span::Scan { from, to, last, entries });
+        self.spans.push_back(BlockSpan::Scan { from, to, last, entries });
     }
 
     fn spans_of(&mut self, root: &IndexBlock, data: u64, entries: Option<u64>) {
@@ -187,7 +187,7 @@ impl Salvage {
         let ordinals: Vec<u64> = fences.iter().map(|(fence, _)| fence.ordinal).collect();
         for (number, (fence, last)) in fences.into_iter().enumerate() {
             let until = ordinals.get(number + 1).copied().or(entries);
-            self.spans.push_back(Span::Block { fence, last, until });
+            self.spans.push_back(BlockSpan::Block { fence, last, until });
         }
     }
 
@@ -198,7 +198,7 @@ impl Salvage {
                 return Some(version);
             }
             match self.spans.pop_front()? {
-                Span::Block { fence, last, until } => {
+                BlockSpan::Block { fence, last, until } => {
                     let entries = until.map(|until| until.saturating_sub(fence.ordinal));
                     match self.blocks.read_data(&fence).and_then(|block| self.versions(&block, fence.offset))
                     {
@@ -207,7 +207,7 @@ impl Salvage {
                     }
                     self.last = last;
                 }
-                Span::Scan { from, to, last, entries } => self.scan_on(from, to, last, entries),
+                BlockSpan::Scan { from, to, last, entries } => self.scan_on(from, to, last, entries),
             }
         }
     }
@@ -224,7 +224,7 @@ impl Salvage {
                 let entries = entries.map(|entries| entries.saturating_sub(versions.len() as u64));
                 self.last = versions.last().map_or_else(|| self.last.clone(), |v| Key::new(&v.key));
                 self.read.extend(versions);
-                self.spans.push_front(Span::Scan { from: from + len, to, last, entries });
+                self.spans.push_front(BlockSpan::Scan { from: from + len, to, last, entries });
             }
             None => {
                 let what = "no block found here; later blocks cannot be located without the index".to_owned();

@@ -27,13 +27,13 @@ const LEAST: usize = 16;
 /// The limit grows by one table after this many openings, because a shortage of file handles may be temporary.
 const REGROWTH: u64 = 64;
 
-struct Open {
+struct CachedTable {
     table: Arc<Table>,
     /// Tick of the cache's clock at the last use.
     used: AtomicU64,
 }
 
-impl Open {
+impl CachedTable {
     fn used(&self, tick: u64) {
         // Avoids most stores: all readers of the table share this cache line.
         if self.used.load(Ordering::Relaxed) != tick {
@@ -44,13 +44,13 @@ impl Open {
 
 /// Slot that leads to a table while it is open. Each table has one, kept beside its number.
 #[derive(Clone, Default)]
-pub(crate) struct TableSlot(Arc<ArcSwapOption<Open>>);
+pub(crate) struct TableSlot(Arc<ArcSwapOption<CachedTable>>);
 
 /// Open table in use.
-pub(crate) struct OpenTable(Guard<Option<Arc<Open>>>);
+pub(crate) struct OpenTable(Guard<Option<Arc<CachedTable>>>);
 
 impl OpenTable {
-    fn new(open: Arc<Open>) -> OpenTable {
+    fn new(open: Arc<CachedTable>) -> OpenTable {
         OpenTable(Guard::from_inner(Some(open)))
     }
 }
@@ -65,14 +65,14 @@ impl Deref for OpenTable {
     }
 }
 
-struct Kept {
-    open: Arc<Open>,
+struct KeptTable {
+    open: Arc<CachedTable>,
     slot: TableSlot,
 }
 
-impl Kept {
+impl KeptTable {
     /// Makes `slot` lead to the table. If another slot led to it, empties that one: a table has one slot.
-    fn move_to(&mut self, slot: &TableSlot) -> Arc<Open> {
+    fn move_to(&mut self, slot: &TableSlot) -> Arc<CachedTable> {
         if !Arc::ptr_eq(&self.slot.0, &slot.0) {
             self.slot.0.store(None);
             self.slot = slot.clone();
@@ -93,7 +93,7 @@ pub(crate) struct TableCache {
     blocks: Arc<BlockCache>,
     /// The store's seed for filter hashes.
     seed: u64,
-    tables: RwLock<HashMap<TableId, Kept>>,
+    tables: RwLock<HashMap<TableId, KeptTable>>,
     /// Current limit on open tables; below `most` after the process ran out of file handles.
     limit: AtomicUsize,
     most: usize,
@@ -149,7 +149,7 @@ impl TableCache {
     }
 
     #[cold]
-    fn open(&self, id: TableId, file_len: u64, slot: &TableSlot) -> Result<Arc<Open>> {
+    fn open(&self, id: TableId, file_len: u64, slot: &TableSlot) -> Result<Arc<CachedTable>> {
         loop {
             match self.try_open(id, file_len, slot) {
                 Err(error) if self.relieve(&error) => {}
@@ -175,7 +175,7 @@ impl TableCache {
         true
     }
 
-    fn try_open(&self, id: TableId, file_len: u64, slot: &TableSlot) -> Result<Arc<Open>> {
+    fn try_open(&self, id: TableId, file_len: u64, slot: &TableSlot) -> Result<Arc<CachedTable>> {
         if let Some(kept) = self.tables.write().get_mut(&id) {
             return Ok(kept.move_to(slot));
         }
@@ -197,7 +197,7 @@ impl TableCache {
         let used = AtomicU64::new(tick);
         let kept = tables
             .entry(id)
-            .or_insert_with(|| Kept { open: Arc::new(Open { table, used }), slot: slot.clone() });
+            .or_insert_with(|| KeptTable { open: Arc::new(CachedTable { table, used }), slot: slot.clone() });
         let open = kept.move_to(slot);
         self.shrink(&mut tables);
         Ok(open)
@@ -224,7 +224,7 @@ impl TableCache {
         self.shrink(&mut self.tables.write());
     }
 
-    fn shrink(&self, tables: &mut HashMap<TableId, Kept>) {
+    fn shrink(&self, tables: &mut HashMap<TableId, KeptTable>) {
         self.shrink_to(tables, self.limit.load(Ordering::Relaxed));
     }
 
@@ -233,7 +233,7 @@ impl TableCache {
         self.keeps_all.store(true, Ordering::Release);
     }
 
-    fn shrink_to(&self, tables: &mut HashMap<TableId, Kept>, keep: usize) {
+    fn shrink_to(&self, tables: &mut HashMap<TableId, KeptTable>, keep: usize) {
         if self.keeps_all.load(Ordering::Acquire) {
             return;
         }

@@ -32,7 +32,7 @@ impl From<Option<Duration>> for Ttl {
 }
 
 /// Limits that operations are checked against when they are added.
-pub(crate) struct Bounds<'a> {
+pub(crate) struct WriteLimits<'a> {
     /// Source of the clock from which expiry times are computed.
     pub(crate) files: &'a Files,
     /// Largest accepted value, in bytes.
@@ -86,7 +86,7 @@ impl Operations {
     /// Writes `value` under `key`.
     pub(crate) fn put(
         &mut self,
-        bounds: &Bounds<'_>,
+        bounds: &WriteLimits<'_>,
         keyspace: &Arc<KeyspaceState>,
         key: &[u8],
         value: &[u8],
@@ -99,14 +99,14 @@ impl Operations {
     }
 
     /// Removes `key`.
-    pub(crate) fn delete(&mut self, bounds: &Bounds<'_>, keyspace: &Arc<KeyspaceState>, key: &[u8]) {
+    pub(crate) fn delete(&mut self, bounds: &WriteLimits<'_>, keyspace: &Arc<KeyspaceState>, key: &[u8]) {
         self.add(bounds, keyspace, Kind::Delete, key, &[]);
     }
 
     /// Adds a merge operand for `key`. The keyspace's merge operator combines it with the value.
     pub(crate) fn merge(
         &mut self,
-        bounds: &Bounds<'_>,
+        bounds: &WriteLimits<'_>,
         keyspace: &Arc<KeyspaceState>,
         key: &[u8],
         operand: &[u8],
@@ -131,7 +131,7 @@ impl Operations {
     /// Removes every key of `range`. An empty range removes nothing.
     pub(crate) fn delete_range(
         &mut self,
-        bounds: &Bounds<'_>,
+        bounds: &WriteLimits<'_>,
         keyspace: &Arc<KeyspaceState>,
         range: &KeyRange,
     ) {
@@ -169,7 +169,7 @@ impl Operations {
     /// `granule`, a power of two.
     fn add_expiring(
         &mut self,
-        bounds: &Bounds<'_>,
+        bounds: &WriteLimits<'_>,
         keyspace: &Arc<KeyspaceState>,
         (kind, ttl, granule): (Kind, u64, u64),
         key: &[u8],
@@ -186,7 +186,7 @@ impl Operations {
     /// Adds an entry whose value is already encoded: plain, or with its expiry time in front.
     pub(crate) fn add(
         &mut self,
-        bounds: &Bounds<'_>,
+        bounds: &WriteLimits<'_>,
         keyspace: &Arc<KeyspaceState>,
         kind: Kind,
         key: &[u8],
@@ -209,7 +209,7 @@ impl Operations {
 
     fn accepts(
         &mut self,
-        bounds: &Bounds<'_>,
+        bounds: &WriteLimits<'_>,
         keyspace: &Arc<KeyspaceState>,
         key: usize,
         value: usize,

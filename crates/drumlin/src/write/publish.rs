@@ -20,13 +20,13 @@ pub(crate) struct Published {
     pub(crate) log_end: u64,
 }
 
-struct Place {
+struct QueuedCommit {
     after: Published,
     done: bool,
 }
 
 struct Queue {
-    places: VecDeque<Place>,
+    places: VecDeque<QueuedCommit>,
     /// Number of the place at the front.
     front: u64,
     published: Published,
@@ -96,7 +96,7 @@ impl Publisher {
     /// Takes the next place and returns its number. Called in commit order, under the commit lane's lock.
     pub(crate) fn enter(&self, after: Published) -> u64 {
         let mut queue = self.queue.lock();
-        queue.places.push_back(Place { after, done: false });
+        queue.places.push_back(QueuedCommit { after, done: false });
         queue.front + queue.places.len() as u64 - 1
     }
 

@@ -3,7 +3,7 @@
 use super::fields::NUMBER;
 use crate::fuzz::mend;
 use crate::fuzz::target::Target;
-use drumlin_format::decisions::{self, DecisionWriter, Entry, PolicyCall, VERSION};
+use drumlin_format::decisions::{self, DecisionEntry, DecisionWriter, PolicyCall, VERSION};
 use drumlin_format::limits::MAX_SEQ;
 use drumlin_types::contract::draw::plain_file;
 use drumlin_types::contract::{
@@ -57,7 +57,7 @@ fn log_seeds() -> Vec<Vec<u8>> {
     let (mut writer, mut bytes) = DecisionWriter::create(NUMBER);
     for (micros, policy_call) in [(1, Vec::new()), (2, policy_call_seeds().remove(0))] {
         let text = |text: &str| text.to_owned();
-        let entry = Entry {
+        let entry = DecisionEntry {
             micros,
             keyspace: text("users"),
             what: text("ticket 1"),

@@ -46,7 +46,7 @@ pub(super) fn settings(inputs: &SchedulerInputs, keyspace: &KeyspaceState) -> Se
 }
 
 /// The installed tree, the same with compactions in flight, and the tree after them.
-pub(super) struct Seen {
+pub(super) struct SeenTree {
     pub(super) tree: TreeView,
     pub(super) view: TreeView,
     pub(super) projected: TreeView,
@@ -66,7 +66,7 @@ impl Admission<'_> {
         &mut self,
         keyspace: &mut KeyspaceControl,
         decision: Decision,
-        mut seen: Option<Seen>,
+        mut seen: Option<SeenTree>,
         needs_wake_up: &mut bool,
     ) -> bool {
         let now = self.inputs.now;
@@ -144,7 +144,7 @@ impl Admission<'_> {
         &mut self,
         keyspace: &mut KeyspaceControl,
         plan: &Plan,
-        seen: Option<&Seen>,
+        seen: Option<&SeenTree>,
     ) -> Result<Ticket, Refusal> {
         let settings = settings(self.inputs, &keyspace.state);
         let installed = if seen.is_none() { keyspace.installed() } else { TreeView::default() };
@@ -153,7 +153,7 @@ impl Admission<'_> {
         let KeyspaceControl { design, fold_costs: costs, flight, .. } = keyspace;
         let scene = Scene { tree, design, settings: &settings, costs: *costs, room, now };
         let admitted = match seen {
-            Some(Seen { view, projected, .. }) => {
+            Some(SeenTree { view, projected, .. }) => {
                 flight.admit_in(&scene, (view, projected), plan, self.numbers)
             }
             None => flight.admit(&scene, plan, self.numbers),

@@ -76,7 +76,7 @@ enum Position {
 }
 
 /// Side of the cursor after an error that concerns the view's `key` only.
-type Failed = Option<Side>;
+type FailedSide = Option<Side>;
 
 /// User view of the entries of `cursor`.
 pub(crate) struct VisibleIter<C> {
@@ -99,7 +99,7 @@ pub(crate) struct VisibleIter<C> {
     shared: Option<Slice>,
     operands: Operands,
     /// Set while the position is `Nowhere` because of an error that concerns `key` only.
-    failed: Failed,
+    failed: FailedSide,
     error: Sticky,
 }
 

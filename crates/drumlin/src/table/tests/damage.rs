@@ -9,7 +9,7 @@ use drumlin_format::table::{FOOTER_LEN, Footer};
 #[derive(PartialEq, Debug)]
 struct Answers {
     entries: Vec<(Vec<u8>, Seq, Kind, Vec<u8>)>,
-    gets: Vec<Option<Found>>,
+    gets: Vec<Option<LookupHit>>,
     ranks: Vec<u64>,
     covering: Vec<Seq>,
 }

@@ -37,10 +37,10 @@ fn lookups_agree_with_the_map() {
     for_each_shape(300, |versions, _, table, draw| {
         for key in keys_around(versions) {
             for snapshot in [0, draw.next(400), draw.next(1500), Seq::MAX] {
-                let expected: Vec<Found> = versions
+                let expected: Vec<LookupHit> = versions
                     .range((key.clone(), Reverse(snapshot))..)
                     .take_while(|((k, _), _)| *k == key)
-                    .map(|((_, Reverse(seq)), (kind, value))| Found {
+                    .map(|((_, Reverse(seq)), (kind, value))| LookupHit {
                         seq: *seq,
                         kind: *kind,
                         value: value.clone().into(),

@@ -15,7 +15,7 @@ use drumlin_types::Key;
 use drumlin_types::contract::FileView;
 
 /// A file: its link, the places that it spans, and its size.
-struct Span {
+struct GroupSpan {
     link: usize,
     /// First place, in the order of first keys, after the end of this file.
     end: usize,
@@ -39,7 +39,7 @@ fn sort_by_start(files: &mut Vec<(usize, &FileView)>) {
 
 /// The files of a line, sorted by first key.
 pub(crate) struct Groups {
-    spans: Vec<Span>,
+    spans: Vec<GroupSpan>,
     /// Places of the files of each link, one link after the other.
     places: Vec<usize>,
     /// Index in `places` at which each link begins, and the end of the last one.
@@ -60,9 +60,9 @@ impl Groups {
         let starts = SortedKeys::new(Cow::Owned(starts));
         let span = |&(link, file): &(usize, &FileView)| {
             let end = file.bounds.end.as_ref().map_or(usize::MAX, |end| starts.before(end));
-            Span { link, end, bytes: file.bytes as f64 }
+            GroupSpan { link, end, bytes: file.bytes as f64 }
         };
-        let spans: Vec<Span> = files.iter().map(span).collect();
+        let spans: Vec<GroupSpan> = files.iter().map(span).collect();
         // A counting sort of the places by link.
         let mut begins = vec![0; links.len() + 1];
         spans.iter().for_each(|span| begins[span.link + 1] += 1);
@@ -89,7 +89,7 @@ impl Groups {
 }
 
 /// Returns the bytes of all groups of more than one file. `spans` come with their places, in order.
-fn in_groups<'a>(spans: impl Iterator<Item = (usize, &'a Span)>) -> f64 {
+fn in_groups<'a>(spans: impl Iterator<Item = (usize, &'a GroupSpan)>) -> f64 {
     let (mut bytes, mut group, mut count, mut end) = (0.0, 0.0, 0, 0);
     for (at, span) in spans {
         if at >= end {

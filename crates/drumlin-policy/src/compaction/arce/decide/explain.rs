@@ -10,7 +10,7 @@ use crate::compaction::arce::measure::estimate::Estimate;
 use crate::compaction::arce::measure::guard::Balance;
 use crate::compaction::arce::measure::model::Model;
 use crate::compaction::arce::score::formula::{Choice, Score, Tuple};
-use crate::compaction::arce::score::scene::Scene;
+use crate::compaction::arce::score::scene::ScoreScene;
 use crate::compaction::reason::Size;
 use alloc::format;
 use alloc::string::String;
@@ -45,7 +45,7 @@ impl Display for Time {
 /// Returns the reason of a plan that should end after `windows` flush intervals.
 pub(crate) fn plan(
     choice: &Choice<'_>,
-    scene: &Scene<'_>,
+    scene: &ScoreScene<'_>,
     score: &Score,
     windows: f64,
     candidates: &[Candidate],
@@ -100,11 +100,11 @@ impl Display for Signed {
 /// Snapshot of the last decision, for explanations.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Told {
-    seen: Option<Seen>,
+    seen: Option<SeenLoad>,
 }
 
 #[derive(Clone, Debug)]
-struct Seen {
+struct SeenLoad {
     tuple: Tuple,
     model: Model,
     mix: [f64; 3],
@@ -127,7 +127,7 @@ struct Seen {
 impl Told {
     /// Takes the snapshot. `horizon` is the number of flush intervals that a search would look ahead.
     pub(crate) fn of(
-        scene: &Scene<'_>,
+        scene: &ScoreScene<'_>,
         estimate: &Estimate,
         drift: &Drift,
         horizon: f64,
@@ -135,7 +135,7 @@ impl Told {
         pace: &Pace,
     ) -> Told {
         Told {
-            seen: Some(Seen {
+            seen: Some(SeenLoad {
                 tuple: scene.tuple,
                 model: scene.model,
                 mix: estimate.mix,
@@ -159,7 +159,7 @@ impl Told {
 /// Describes the state of the policy for people.
 pub(crate) fn policy(told: &Told, found: Option<&(Trigger, Answer)>, thinking: Option<Trigger>) -> String {
     let Some(seen) = &told.seen else { return String::from("no decision yet") };
-    let Seen { model, mix, pace, .. } = seen;
+    let SeenLoad { model, mix, pace, .. } = seen;
     let percent = mix.map(|share| share * 100.0);
     let slow = if pace.slow.is_finite() { format!("over {:.1} runs", pace.slow) } else { "near stop".into() };
     let mut text = format!(

@@ -10,7 +10,7 @@ use crate::compaction::arce::candidates::cover::Scale;
 use crate::compaction::arce::candidates::line::{AgeLine, Samples};
 use crate::compaction::arce::decide::policy::Arce;
 use crate::compaction::arce::score::formula::{Need, Tuple};
-use crate::compaction::arce::score::scene::Scene;
+use crate::compaction::arce::score::scene::ScoreScene;
 use crate::pace::NARROW;
 
 /// Keys count that lie in at least this share of the largest number of runs over one key.
@@ -18,7 +18,7 @@ const DEEP: f64 = 0.9;
 
 impl Arce {
     /// Counts runs by all keys if those that readers do not meet come near the run limit, or if disk space is short.
-    pub(crate) fn regard_all(&self, scene: &mut Scene<'_>) {
+    pub(crate) fn regard_all(&self, scene: &mut ScoreScene<'_>) {
         let full = NARROW * scene.max_runs;
         let is_crowded = scene.need < Need::Full && scene.line.count() as f64 >= full;
         if !self.switches.masks || !(is_crowded || scene.disk_short) {

@@ -6,7 +6,7 @@ use crate::compaction::arce::decide::tickets::{may_park, removed_by};
 use crate::compaction::arce::measure::drift::{Picture, Trigger};
 use crate::compaction::arce::measure::guard::Balance;
 use crate::compaction::arce::measure::model::{Met, Model, Stall};
-use crate::compaction::arce::score::scene::Scene;
+use crate::compaction::arce::score::scene::ScoreScene;
 use crate::compaction::arce::simulate::rollout::{Limits, PIECE_BYTES, Start, StartJob};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -23,7 +23,7 @@ const YOUNG_WINDOWS: f64 = 8.0;
 
 impl Arce {
     /// Returns the figures that the triggers compare with those of the last search.
-    fn picture(&self, scene: &Scene<'_>) -> Picture {
+    fn picture(&self, scene: &ScoreScene<'_>) -> Picture {
         let model = &scene.model;
         let busy = !scene.input.tickets.is_empty();
         Picture {
@@ -43,7 +43,7 @@ impl Arce {
     /// Returns a search if one is due.
     pub(crate) fn think(
         &mut self,
-        scene: &Scene<'_>,
+        scene: &ScoreScene<'_>,
         ticked: bool,
         balance: &Balance,
     ) -> Option<Box<dyn Think>> {
@@ -82,7 +82,7 @@ impl Arce {
 
     /// Returns the flush intervals that a search looks ahead: more for larger trees, cut to the expected length of
     /// the phase.
-    pub(crate) fn horizon(&self, scene: &Scene<'_>) -> f64 {
+    pub(crate) fn horizon(&self, scene: &ScoreScene<'_>) -> f64 {
         if !self.switches.horizon {
             return HORIZON.0;
         }
@@ -96,7 +96,7 @@ impl Arce {
     }
 
     /// Returns the state that rollouts begin with: the present tree, load and running compactions.
-    fn start(&self, scene: &Scene<'_>, balance: Balance) -> Start {
+    fn start(&self, scene: &ScoreScene<'_>, balance: Balance) -> Start {
         let model = Model { shares: self.estimate.mix, ..scene.model };
         let mut line = scene.line.parts.clone();
         line.iter_mut().for_each(|part| part.idle = true);
@@ -163,7 +163,7 @@ mod tests {
         switches: Switches,
         world: &World,
         tickets: &[TicketView],
-        see: impl FnOnce(&mut Arce, &Scene<'_>) -> T,
+        see: impl FnOnce(&mut Arce, &ScoreScene<'_>) -> T,
     ) -> T {
         let (mut arce, tree) = (Arce::new(None, switches), world.view());
         let input = input(world, &tree, tickets);

@@ -12,7 +12,7 @@ use crate::compaction::arce::decide::tickets::{first_due, may_park, removed_by};
 use crate::compaction::arce::measure::guard::Balance;
 use crate::compaction::arce::measure::real;
 use crate::compaction::arce::score::formula::{Choice, Score, UnderWay};
-use crate::compaction::arce::score::scene::Scene;
+use crate::compaction::arce::score::scene::ScoreScene;
 use crate::share::project;
 use alloc::vec::Vec;
 use drumlin_types::Ticket;
@@ -28,7 +28,7 @@ const PURGE_SHARE: f64 = 0.25;
 
 impl Arce {
     /// Returns the running compactions to park, because their rest costs at least four times what it gains.
-    pub(crate) fn park(&mut self, scene: &Scene<'_>) -> Vec<Ticket> {
+    pub(crate) fn park(&mut self, scene: &ScoreScene<'_>) -> Vec<Ticket> {
         // A compaction that frees disk space gains readers nothing, but is needed.
         if !self.switches.park || scene.disk_short {
             return Vec::new();
@@ -51,7 +51,7 @@ impl Arce {
     }
 
     /// Returns the running compaction with most time left, and how fast it removes runs or read cost.
-    fn longest(&self, scene: &Scene<'_>) -> Option<UnderWay> {
+    fn longest(&self, scene: &ScoreScene<'_>) -> Option<UnderWay> {
         let under_way = |ticket: &TicketView| {
             let left = 1.0 - ticket.bytes_done as f64 / ticket.bytes.max(1) as f64;
             let time = scene.model.merge(ticket.bytes as f64);
@@ -67,7 +67,7 @@ impl Arce {
     }
 
     /// Returns the compactions to start, best first.
-    pub(crate) fn plans(&mut self, scene: &mut Scene<'_>, balance: &mut Balance) -> Vec<Plan> {
+    pub(crate) fn plans(&mut self, scene: &mut ScoreScene<'_>, balance: &mut Balance) -> Vec<Plan> {
         let slots = scene.model.slots as usize;
         let mut under_way = scene.input.tickets.len();
         let mut plans: Vec<Plan> = Vec::new();
@@ -133,7 +133,7 @@ impl Arce {
     }
 
     /// Returns the best compaction. Where runs cover only some keys, bytes are counted exactly.
-    fn choose(&mut self, scene: &Scene<'_>, choice: &Choice<'_>) -> Option<Score> {
+    fn choose(&mut self, scene: &ScoreScene<'_>, choice: &Choice<'_>) -> Option<Score> {
         let (line, candidates) = (&scene.line, &mut self.candidates);
         let exact = |candidate: &mut Candidate| {
             let parts = &line.parts[candidate.from..candidate.to];
@@ -147,7 +147,7 @@ impl Arce {
     }
 
     /// With disk space short: returns the compaction that frees most per byte, if any frees enough.
-    fn freeing(&self, scene: &Scene<'_>, choice: &Choice<'_>) -> Option<Score> {
+    fn freeing(&self, scene: &ScoreScene<'_>, choice: &Choice<'_>) -> Option<Score> {
         // Before any compaction has been measured, assume that half of the newer inputs is freed; the first one
         // measures it.
         let shrink = scene.shrink.unwrap_or(0.5);
@@ -165,7 +165,7 @@ impl Arce {
 
     /// Returns a compaction that removes tombstones from scans: from a run with many tombstones down to the oldest
     /// run that shares keys with it. Per seek, skipping the tombstones costs about their share of placing a cursor.
-    fn purge(&self, scene: &Scene<'_>, choice: &Choice<'_>) -> Option<Score> {
+    fn purge(&self, scene: &ScoreScene<'_>, choice: &Choice<'_>) -> Option<Score> {
         let line = &scene.line;
         let candidates = (0..line.links.len()).filter_map(|from| {
             let share = line.tombstone_share(&Candidate {
@@ -197,7 +197,7 @@ impl Arce {
     }
 
     /// Returns a trivial move of a run.
-    fn join(&mut self, scene: &Scene<'_>) -> Option<Plan> {
+    fn join(&mut self, scene: &ScoreScene<'_>) -> Option<Plan> {
         let last = (scene.input.tree.levels.len() as u8).saturating_sub(1);
         let plan = scene.line.join(&scene.scale, scene.model.flush_bytes, last)?;
         let closed = close_plan(&scene.input.tree.projected(), &plan).ok()?;

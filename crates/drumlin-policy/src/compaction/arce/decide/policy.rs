@@ -28,7 +28,7 @@ use crate::compaction::arce::measure::guard::{Balance, Resting};
 use crate::compaction::arce::measure::model::Met;
 use crate::compaction::arce::measure::prices::Prices;
 use crate::compaction::arce::score::formula::{Need, Tuple};
-use crate::compaction::arce::score::scene::Scene;
+use crate::compaction::arce::score::scene::ScoreScene;
 use crate::compaction::arce::score::state::{Reader, Writer};
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -111,7 +111,7 @@ impl Arce {
 
     /// Returns the snapshot that a decision is based on, and whether a tick (about a thousand counted operations) has
     /// passed.
-    pub(crate) fn look<'a>(&mut self, input: &'a PolicyInput<'a>) -> (Scene<'a>, bool) {
+    pub(crate) fn look<'a>(&mut self, input: &'a PolicyInput<'a>) -> (ScoreScene<'a>, bool) {
         let max_runs = f64::from(input.limits.max_runs.max(2));
         let false_positives = false_positives(input.tree);
         let slopes = self.estimate.slopes(input.costs, false_positives);
@@ -160,7 +160,7 @@ impl Arce {
         let tuple = if self.switches.rho { tuple } else { Tuple { balance: f64::INFINITY, ..tuple } };
         let need = Need::at(line.runs, tuple.calm, max_runs, self.switches.even);
         let short_first = self.switches.first;
-        let scene = Scene {
+        let scene = ScoreScene {
             input,
             line,
             samples,
@@ -188,7 +188,7 @@ impl Arce {
     }
 
     /// Returns the rewrite budget, credited up to now.
-    fn balance(&mut self, scene: &Scene<'_>) -> Balance {
+    fn balance(&mut self, scene: &ScoreScene<'_>) -> Balance {
         let (limits, tree) = (scene.input.limits, scene.line.bytes);
         let amp = limits.max_write_amp.clamp(1.0, 1e4);
         let mut balance = Balance::new(self.balance.unwrap_or(2.0 * tree), amp);
@@ -203,7 +203,7 @@ impl Arce {
     }
 
     /// Returns the write rate limit. Its drain is the fastest run removal of any running compaction or candidate.
-    fn pace(&self, scene: &Scene<'_>) -> Pace {
+    fn pace(&self, scene: &ScoreScene<'_>) -> Pace {
         let time = |bytes: f64| scene.model.merge(bytes).max(1.0);
         let running = scene
             .input

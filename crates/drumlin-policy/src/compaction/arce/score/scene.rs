@@ -8,7 +8,7 @@ use drumlin_types::Ticket;
 use drumlin_types::contract::PolicyInput;
 
 /// Inputs of one decision: the age line of the tree, the present cost model, the parameters and limits in force.
-pub(crate) struct Scene<'a> {
+pub(crate) struct ScoreScene<'a> {
     pub(crate) input: &'a PolicyInput<'a>,
     pub(crate) line: AgeLine<'a>,
     pub(crate) samples: Samples<'a>,
@@ -26,7 +26,7 @@ pub(crate) struct Scene<'a> {
     pub(crate) by_all_keys: bool,
 }
 
-impl Scene<'_> {
+impl ScoreScene<'_> {
     /// Returns the runs that readers meet.
     pub(crate) fn met(&self) -> Met {
         Met { runs: self.line.runs, cost: self.line.cost }

@@ -11,7 +11,7 @@
 use crate::compaction::arce::candidates::interval::Candidate;
 use crate::compaction::arce::measure::model::{Met, Model, Stall};
 use crate::compaction::arce::measure::real;
-use crate::compaction::arce::score::scene::Scene;
+use crate::compaction::arce::score::scene::ScoreScene;
 use crate::compaction::arce::simulate::rollout::{MOST_PIECES, PIECE_BYTES};
 use crate::pace::{Admission, NARROW, admission};
 use drumlin_types::contract::{Pace, PaceScope};
@@ -26,7 +26,7 @@ struct Course {
     newer: f64,
 }
 
-impl Scene<'_> {
+impl ScoreScene<'_> {
     /// Returns the flush intervals until the compaction of `candidate` ends, if no other one runs in between.
     pub(crate) fn foreseen(&self, candidate: &Candidate) -> f64 {
         let pace = Pace {

@@ -69,7 +69,7 @@ pub(crate) const PIECE_BYTES: f64 = 67_108_864.0;
 
 /// A running compaction, in `pieces` equal pieces of which `done` have ended.
 #[derive(Clone, Debug)]
-struct Job {
+struct SimulatedJob {
     id: u32,
     bytes: f64,
     removed: f64,
@@ -81,15 +81,15 @@ struct Job {
 /// A compaction slot: the compaction that it runs, the end of the present piece, and compactions set aside.
 #[derive(Clone, Debug, Default)]
 struct Slot {
-    job: Option<Job>,
+    job: Option<SimulatedJob>,
     until: f64,
-    aside: Vec<Job>,
+    aside: Vec<SimulatedJob>,
     /// Whether the compaction set aside last runs from the next end of a piece on.
     urgent: bool,
 }
 
 impl Slot {
-    fn jobs(&self) -> impl Iterator<Item = &Job> {
+    fn jobs(&self) -> impl Iterator<Item = &SimulatedJob> {
         self.job.iter().chain(&self.aside)
     }
 }
@@ -268,7 +268,7 @@ impl Rollout {
             return if runs > self.tuple.calm { delay } else { 0.0 };
         }
         let model = &self.start.model;
-        let rate = |job: &Job| job.removed / model.merge(job.bytes).max(1.0);
+        let rate = |job: &SimulatedJob| job.removed / model.merge(job.bytes).max(1.0);
         let drain = self.slots.iter().flat_map(Slot::jobs).map(rate).fold(0.0, f64::max);
         let pace = Pace {
             slow: self.tuple.calm,
@@ -400,7 +400,7 @@ impl Rollout {
         }
         let pieces = crate::compaction::arce::measure::real::ceil(bytes / self.start.limits.piece_bytes)
             .clamp(1.0, MOST_PIECES) as u32;
-        let job = Job { id, bytes, removed, relief, pieces, done: 0 };
+        let job = SimulatedJob { id, bytes, removed, relief, pieces, done: 0 };
         if let Some(slot) = slot {
             self.slots[slot].aside.push(job);
             self.slots[slot].urgent = true;
