@@ -330,7 +330,9 @@ impl Store {
         drop(control);
         self.release_log(flushed.floor);
         self.trim_spare_log();
-        self.tell(Event::Flushed { keyspace: keyspace.name.to_string(), bytes });
+        if self.has_listener() {
+            self.tell(Event::Flushed { keyspace: keyspace.name.to_string(), bytes });
+        }
         Ok(())
     }
 

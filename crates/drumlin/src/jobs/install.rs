@@ -326,8 +326,12 @@ impl Store {
         self.metrics.compacted(&finished.result.counts, bytes_in, bytes_out);
         control.end_tickets(keyspace, self.files.now());
         self.refresh_pace(control);
-        let name = keyspace.name.to_string();
-        Ok(Some(Event::Compacted { keyspace: name, level, bytes_read: bytes_in, bytes_written: bytes_out }))
+        Ok(self.has_listener().then(|| Event::Compacted {
+            keyspace: keyspace.name.to_string(),
+            level,
+            bytes_read: bytes_in,
+            bytes_written: bytes_out,
+        }))
     }
 
     /// Installs a trivial move: the inputs change level and run, and nothing but the edit is written.

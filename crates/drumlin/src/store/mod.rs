@@ -222,6 +222,11 @@ impl Store {
         self.poison(&Error::new(ErrorKind::Bug, what));
     }
 
+    /// Returns whether events are reported to anybody. Otherwise they need not be made.
+    pub(crate) fn has_listener(&self) -> bool {
+        self.components.listener.is_some()
+    }
+
     pub(crate) fn tell(&self, event: Event) {
         if let Some(listener) = &self.components.listener {
             listener.on_event(&event);
