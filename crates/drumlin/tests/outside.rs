@@ -171,3 +171,33 @@ fn a_descriptor_that_is_missing_for_a_moment_harms_nothing() {
     }
     assert!(failures > 25, "{failures} of 90 calls failed");
 }
+
+/// The log grows while flushes fail. Its open files then leave flushes no descriptor, and only a flush shortens the
+/// log. Nobody else frees any, so the store must do it itself.
+#[test]
+fn a_long_log_does_not_keep_all_descriptors() {
+    let mem = MemEnv::new(81);
+    let builder = Db::builder("/s").env(mem.env());
+    let settings = [("memory_budget", "8MiB"), ("log_segment_bytes", "64KiB")];
+    let builder = settings.iter().try_fold(builder, |b, (name, value)| b.set(name, value)).expect("options");
+    let db = builder.open().expect("open");
+    let keys = db.keyspace_with("k", TINY).expect("keyspace");
+    let put = |n: u32| keys.put(n.to_be_bytes(), [7; 500]);
+    let effect = Effect::Fail(5);
+    mem.inject(Fault { op: Some(Op::Create), kind: Some(FileKind::Table), when: When::From(0), effect });
+    let written = (0..4000).take_while(|n| put(*n).is_ok()).count();
+    assert!(mem.open_files() > 20, "{} files are open", mem.open_files());
+    mem.set_open_files_limit(mem.open_files());
+    mem.clear_faults();
+    for _ in 0..20 {
+        mem.advance(2_000_000);
+        let _ = db.wait_idle();
+    }
+    db.flush().expect("flushes get a descriptor");
+    db.compact().expect("compactions get descriptors");
+    put(5000).expect("put");
+    assert_eq!(keys.iter().count(), written + 1);
+    drop(keys);
+    db.close().expect("close");
+    assert_eq!(mem.order_violations(), Vec::<String>::new());
+}

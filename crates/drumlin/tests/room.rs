@@ -337,6 +337,26 @@ fn a_full_budget_is_not_an_exceeded_one() {
     }
 }
 
+/// A budget that is lowered to little more than what is in use is not exceeded, whatever is deleted.
+#[test]
+fn a_budget_lowered_above_its_use_holds() {
+    for percent in [103, 110] {
+        let mem = MemEnv::new(69);
+        let (db, keys) = open(&mem, "16MiB");
+        (0..8000u32).for_each(|n| _ = keys.put(n.to_be_bytes(), [7; 400]).expect("put"));
+        db.flush().expect("flush");
+        db.wait_idle().expect("idle");
+        let budget = on_disk(&mem) * percent / 100;
+        db.set_option("disk_budget", &budget.to_string()).expect("lowered");
+        for n in 0..16_000u32 {
+            let _ = keys.delete((n % 8000).to_be_bytes());
+            if n % 200 == 0 {
+                assert!(on_disk(&mem) <= budget, "{percent} %, {n}: {} of {budget} bytes", on_disk(&mem));
+            }
+        }
+    }
+}
+
 /// Ways to free a store of `live` keys that has used up its disk budget.
 const WAYS: [&str; 4] = ["delete the range", "delete each key", "flush", "write"];
 

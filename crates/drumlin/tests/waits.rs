@@ -96,6 +96,26 @@ fn a_drop_whose_sync_fails_leaves_the_keyspace_readable() {
     assert_eq!(db.keyspaces(), ["k"]);
 }
 
+/// A caller that waits for compactions does not wait for the back-off after earlier failures.
+#[test]
+fn who_waits_for_compactions_ends_their_back_off() {
+    let mem = MemEnv::new(75);
+    let db = Db::builder("/s").env(mem.env()).open().expect("open");
+    let keys = db.keyspace("k").expect("keyspace");
+    for round in 0..4u32 {
+        (0..500u32).for_each(|n| _ = keys.put(n.to_be_bytes(), round.to_be_bytes()).expect("put"));
+        db.flush().expect("flush");
+    }
+    let effect = Effect::Fail(IO_ERROR);
+    mem.inject(Fault { op: Some(Op::Create), kind: Some(FileKind::Table), when: When::From(0), effect });
+    assert_eq!(keys.compact::<&str>(..).expect_err("no table can be made").kind(), ErrorKind::Io);
+    mem.clear_faults();
+    let clock = mem.env().clock().clone();
+    let began = clock.monotonic_micros();
+    db.wait_idle().expect("idle");
+    assert!(clock.monotonic_micros() - began < 500_000, "{} us", clock.monotonic_micros() - began);
+}
+
 /// Keeps all events.
 #[derive(Default)]
 struct Told(Mutex<Vec<Event>>);

@@ -178,6 +178,17 @@ impl MemEnv {
         self.0.state().disk.capacity = bytes.into();
     }
 
+    /// Limits the number of open files, as `RLIMIT_NOFILE` does. `None` removes the limit. Calls that need a descriptor
+    /// and get none fail with `EMFILE`.
+    pub fn set_open_files_limit(&self, limit: impl Into<Option<usize>>) {
+        self.0.state().open_files_limit = limit.into();
+    }
+
+    /// Returns the number of open files.
+    pub fn open_files(&self) -> usize {
+        self.0.state().open_files()
+    }
+
     /// Returns the bytes of the disk in use.
     pub fn used_space(&self) -> u64 {
         let state = self.0.state();

@@ -90,6 +90,8 @@ pub(crate) struct State {
     pub(crate) panics: Option<(u64, u64)>,
     /// Within that step: number of calls that still succeed.
     doomed: Option<u64>,
+    /// Largest number of open files; `None` means no limit.
+    pub(crate) open_files_limit: Option<usize>,
     /// Number of threads that can still start; `None` means no limit.
     pub(crate) threads_left: Option<u64>,
     streams: BTreeMap<&'static str, Random>,
@@ -148,6 +150,7 @@ impl World {
             steps: 0,
             panics: None,
             doomed: None,
+            open_files_limit: None,
             threads_left: None,
             streams: BTreeMap::new(),
             disk,
@@ -279,6 +282,7 @@ impl World {
         let effect = state.faults.judge(index, about.op, about.kind);
         state.tell_monitor(&about, index, None);
         let outcome = match effect {
+            _ if state.lacks_descriptor(about.op) => Err(Errno::MFILE.into()),
             Some(Effect::Fail(errno)) => {
                 let loses =
                     (about.op.is_sync() || about.op == Op::Close) && errno != Errno::INTR.raw_os_error();
@@ -317,6 +321,17 @@ impl State {
             Op::Write => write * about.len / 4096,
             _ => 0,
         }
+    }
+
+    /// Returns whether `op` needs a file descriptor and none is left.
+    fn lacks_descriptor(&self, op: Op) -> bool {
+        let opens = matches!(op, Op::Create | Op::Open | Op::OpenWrite | Op::SyncDir | Op::List | Op::Lock);
+        opens && self.open_files_limit.is_some_and(|limit| self.open_files() >= limit)
+    }
+
+    /// Returns the number of open files.
+    pub(crate) fn open_files(&self) -> usize {
+        self.open.values().map(|count| *count as usize).sum()
     }
 
     /// Takes the next index, records the call, and returns the index.

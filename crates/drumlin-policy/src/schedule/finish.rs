@@ -158,6 +158,13 @@ impl Flight {
         Withdrawn::default()
     }
 
+    /// Ends the retry back-offs of failed pieces.
+    pub fn retry_now(&mut self) {
+        for piece in self.tickets.iter_mut().flat_map(|ticket| &mut ticket.pieces) {
+            piece.not_before = 0;
+        }
+    }
+
     /// Withdraws the pieces of `ticket` that have not started.
     pub fn withdraw_ready(&mut self, ticket: Ticket, why: &str) -> Withdrawn {
         let pieces = self.ticket(ticket).map_or(&[][..], |t| &t.pieces);

@@ -289,6 +289,12 @@ impl KeyspaceControl {
         (self.due, self.idle_back_off_until) = (true, 0);
     }
 
+    /// Ends all back-offs after failures, for a caller that waits for compactions: what failed may succeed now.
+    pub(crate) fn retry_now(&mut self) {
+        self.failure_back_off_until = 0;
+        self.flight.retry_now();
+    }
+
     /// Returns the result of manual compaction `id` once it has ended, and forgets it.
     pub(crate) fn take_manual(&mut self, id: u64) -> Option<Result<()>> {
         let at = self.manual.iter().position(|manual| manual.id == id && manual.stage == Stage::Ended)?;

@@ -39,7 +39,7 @@ impl Lane for ReadyLane {
             Ok(false) => Step::Idle,
             // The commit that needs the segment reports a full disk and waits for space.
             Err(error) if error.is_shortage() => {
-                self.store.files.tables.relieve(&error);
+                self.store.relieve_descriptors(&error);
                 Step::Idle
             }
             Err(error) => {

@@ -128,8 +128,9 @@ impl Store {
             return false;
         }
         // An exceeded budget is reached again by compactions, and few runs are compacted sooner.
+        let log = || self.lane.state.lock().log.bytes_on_disk();
         self.try_reserve_for_flush(memtables).is_ok()
-            || self.disk_budget.is_exceeded() && self.reserve_as_last_resort(memtables)
+            || self.disk_budget.is_exceeded(log()) && self.reserve_as_last_resort(memtables)
     }
 
     /// Reserves disk space to flush `memtables`. Frees obsolete files and spare log segments for it if necessary. As a
@@ -189,7 +190,8 @@ impl Store {
         // Under this lock and the control lock, neither the log nor a compaction takes the same disk space.
         let lane = self.lane.state.lock();
         let used = tables + lane.log.bytes_on_disk();
-        let leads_back = self.disk_budget.is_exceeded() && wanted < lane.log.live_bytes();
+        let is_exceeded = self.disk_budget.is_exceeded(lane.log.bytes_on_disk());
+        let leads_back = is_exceeded && wanted < lane.log.live_bytes();
         let may = !is_merging && (used.saturating_add(wanted) <= budget || leads_back);
         if may {
             self.disk_budget.reserve_for_flush(wanted);

@@ -18,7 +18,10 @@ impl Store {
             let id = control.next_manual;
             control.next_manual += 1;
             match control.keyspace(keyspace) {
-                Some(entry) => entry.manual.push(ManualCompaction::new(id, range)),
+                Some(entry) => {
+                    entry.manual.push(ManualCompaction::new(id, range));
+                    entry.retry_now();
+                }
                 None => return keyspace.check_alive(),
             }
             id
@@ -56,11 +59,9 @@ impl Store {
         {
             let mut control = self.control.lock();
             control.idle_waiters += 1;
-            control
-                .keyspaces
-                .iter_mut()
-                .filter(|entry| entry.due)
-                .for_each(KeyspaceControl::call_policy_soon);
+            control.keyspaces.iter_mut().for_each(KeyspaceControl::retry_now);
+            let due = control.keyspaces.iter_mut().filter(|entry| entry.due);
+            due.for_each(KeyspaceControl::call_policy_soon);
         }
         self.background.wake();
         let since = self.health.last_failure();

@@ -106,7 +106,7 @@ impl Store {
         match &reserved {
             Ok(place) if place.log.as_ref().is_some_and(|log| log.has_begun) => self.log_found_space(),
             Err(error) => {
-                self.files.tables.relieve(error);
+                self.relieve_descriptors(error);
                 if error.kind() == ErrorKind::NoSpace {
                     self.log_found_no_space();
                 }

@@ -4,6 +4,7 @@
 //! are recycled or unlinked. When the log grows too long, the memtables that hold the floor back are sealed.
 
 use super::Store;
+use crate::base::error::{Error, ErrorKind};
 use crate::keyspace::KeyspaceState;
 use crate::memtable::Memtable;
 use crate::write::log::Released;
@@ -48,6 +49,21 @@ impl Store {
             KeptLog { store: self, numbers, written: self.publisher.published().log_end }
         };
         read(&kept.numbers, kept.written)
+    }
+
+    /// Frees file descriptors if `error` reports that none was left. Closes tables first, then log segments, which it
+    /// makes durable: a log that has grown for want of a descriptor would otherwise keep flushes from ever getting one.
+    pub(crate) fn relieve_descriptors(&self, error: &Error) {
+        if error.kind() != ErrorKind::TooManyFiles {
+            return;
+        }
+        self.files.tables.relieve(error);
+        // Best effort: the next attempt of the job that failed reports what is wrong.
+        let _ = self.sync_log(self.publisher.published().log_end);
+        let mut lane = self.lane.state.lock();
+        let released = lane.log.release_descriptors();
+        self.unlink_log(&released);
+        drop(lane);
     }
 
     /// Unlinks the log segments that are kept for recycling. Returns whether there were any.

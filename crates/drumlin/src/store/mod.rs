@@ -236,7 +236,7 @@ impl Store {
     /// Reports the failure of a background job, which is retried later.
     pub(crate) fn background_failed(&self, job: &'static str, error: &Error) {
         Counters::add(&self.metrics.background_errors, 1);
-        self.files.tables.relieve(error);
+        self.relieve_descriptors(error);
         self.tell(Event::BackgroundError { job, error: error.clone() });
         self.background.progressed();
     }

@@ -4,8 +4,8 @@
 //!    they are written, what they may take is reserved.
 //! 2. The log leaves a part to compactions, since a log that took their disk space would keep a full store full.
 //!    Deletions may use most of that part, because they free disk space once they are flushed and compacted.
-//! 3. The limit may be set so low that compactions have no disk space. It is then *exceeded* until use has fallen to
-//!    the limit less the part left to compactions. Meanwhile deletions and flushes may exceed it further, since nothing
+//! 3. The limit may be set below what is in use. It is then *exceeded* until use has fallen to the limit less the part
+//!    left to compactions. Meanwhile deletions and flushes may exceed it further, since nothing
 //!    else leads back.
 
 use crate::base::error::{Error, ErrorKind, Result};
@@ -65,22 +65,10 @@ impl DiskBudget {
         DiskBudget { limit: AtomicU64::new(limit), tables, ..DiskBudget::default() }
     }
 
-    /// Changes the limit. The log has `log` bytes.
+    /// Sets the limit, also when the store was opened. The log has `log` bytes.
     pub(crate) fn set_limit(&self, limit: u64, log: u64) {
         self.limit.store(limit, Relaxed);
-        self.compare(log, left_to_compactions(limit));
-    }
-
-    /// Takes note of a store that was opened, with `log` bytes of log. Whatever was written within the limit left a
-    /// quarter of the part left to compactions, which is enough for one of them.
-    pub(crate) fn opened(&self, log: u64) {
-        self.compare(log, LogShare::Deletes.leaves(self.limit.load(Relaxed)));
-    }
-
-    /// Marks the limit as exceeded if less than `margin` bytes are left.
-    fn compare(&self, log: u64, margin: u64) {
-        let fits = fits(self.limit.load(Relaxed), self.tables.bytes_on_disk(), log, margin);
-        self.is_exceeded.store(!fits, Relaxed);
+        self.is_exceeded.store(!fits(limit, self.tables.bytes_on_disk(), log, 0), Relaxed);
     }
 
     /// Returns whether the limit allows `used` bytes, whatever is in use or reserved.
@@ -88,8 +76,15 @@ impl DiskBudget {
         fits(self.limit.load(Relaxed), 0, used, 0)
     }
 
-    /// Returns whether the limit was set so low that it left compactions no disk space, and use has not fallen yet.
-    pub(crate) fn is_exceeded(&self) -> bool {
+    /// Returns whether the limit was set below what was in use, and use has not fallen far enough. The log has `log`
+    /// bytes.
+    pub(crate) fn is_exceeded(&self, log: u64) -> bool {
+        let limit = self.limit.load(Relaxed);
+        if self.is_exceeded.load(Relaxed)
+            && fits(limit, self.tables.bytes_on_disk(), log, left_to_compactions(limit))
+        {
+            self.is_exceeded.store(false, Relaxed);
+        }
         self.is_exceeded.load(Relaxed)
     }
 
@@ -129,18 +124,15 @@ impl DiskBudget {
         self.reserve_for_compactions(0);
     }
 
-    /// Returns an error if the budget does not allow `log` bytes of log segments in `share`.
-    pub(super) fn check(&self, share: LogShare, log: u64) -> Result<()> {
+    /// Returns an error if the budget does not allow the log of `log` bytes to grow by `more` bytes in `share`.
+    pub(super) fn check(&self, share: LogShare, log: u64, more: u64) -> Result<()> {
+        let (is_exceeded, log) = (self.is_exceeded(log), log + more);
         let limit = self.limit.load(Relaxed);
         let (finished, flush) = (self.tables.bytes_on_disk(), self.for_flush());
         let tables = finished + flush;
-        if fits(limit, tables, log, left_to_compactions(limit).max(self.for_compactions())) {
-            self.is_exceeded.store(false, Relaxed);
-            return Ok(());
-        }
         let kept = share.leaves(limit).max(self.for_compactions());
         // Half of the limit is the largest log that deletions can make of an exceeded budget.
-        let leads_back = share == LogShare::Deletes && self.is_exceeded() && log <= limit / 2;
+        let leads_back = share == LogShare::Deletes && is_exceeded && log <= limit / 2;
         if leads_back || fits(limit, tables, log, kept) {
             return Ok(());
         }
@@ -160,53 +152,63 @@ fn fits(limit: u64, tables: u64, log: u64, kept: u64) -> bool {
 mod tests {
     use super::*;
 
+    impl DiskBudget {
+        /// Lets tables use `bytes`.
+        fn set_tables(&self, bytes: u64) {
+            self.tables.take_files();
+            self.tables.push_file("/s/table".into(), bytes);
+        }
+    }
+
     /// Returns a budget of 8000 bytes of which tables use `tables`.
     fn budget(tables: u64) -> DiskBudget {
-        let obsolete = Arc::new(Obsolete::default());
-        obsolete.push_file("/s/table".into(), tables);
-        DiskBudget::new(8000, obsolete)
+        let budget = DiskBudget::new(8000, Arc::default());
+        budget.set_tables(tables);
+        budget
     }
 
     /// Compactions and deletions use the part that other writes leave. A store that is as full as that is not over its
     /// budget, so deletions must not exceed it.
     #[test]
     fn a_full_budget_is_not_exceeded() {
-        let budget = budget(6700);
-        budget.opened(900);
-        assert!(!budget.is_exceeded());
-        let error = budget.check(LogShare::Deletes, 1400).expect_err("over the limit");
+        let budget = budget(7000);
+        budget.set_limit(8000, 900);
+        assert!(!budget.is_exceeded(900));
+        let error = budget.check(LogShare::Deletes, 900, 200).expect_err("over the limit");
         assert_eq!(error.kind(), ErrorKind::NoSpace);
     }
 
     #[test]
-    fn a_lowered_budget_is_exceeded() {
+    fn a_lowered_budget_is_exceeded_until_its_margin_is_free_again() {
         let budget = budget(7000);
-        budget.opened(900);
-        assert!(budget.is_exceeded(), "it was lowered before");
-        budget.set_limit(10_000, 900);
-        assert!(!budget.is_exceeded());
         budget.set_limit(7500, 900);
-        assert!(budget.is_exceeded());
-        budget.check(LogShare::Deletes, 1100).expect("deletions lead back");
-        budget.check(LogShare::Deletes, 4000).expect_err("the log is limited too");
-        budget.check(LogShare::Writes, 1100).expect_err("other writes are not");
-        budget.set_limit(20_000, 900);
-        assert!(!budget.is_exceeded());
+        budget.check(LogShare::Deletes, 900, 200).expect("deletions lead back");
+        budget.check(LogShare::Deletes, 900, 3000).expect_err("the log is limited too");
+        budget.check(LogShare::Writes, 900, 200).expect_err("other writes do not lead back");
+        // The part left to compactions is 937 bytes.
+        budget.set_tables(5800);
+        assert!(budget.is_exceeded(900));
+        budget.set_tables(5600);
+        // Use has fallen, whatever the next segment adds to it.
+        budget.check(LogShare::Deletes, 900, 1500).expect_err("over the limit");
+        assert!(!budget.is_exceeded(900));
+        budget.set_tables(6500);
+        assert!(!budget.is_exceeded(900), "it was not lowered again");
     }
 
     /// What a flush may write is reserved until its tables are finished.
     #[test]
     fn reservations_count_and_end() {
         let budget = budget(5000);
-        budget.check(LogShare::Writes, 2000).expect("a thousand bytes are left to compactions");
+        budget.check(LogShare::Writes, 1900, 100).expect("a thousand bytes are left to compactions");
         budget.reserve_for_flush(500);
-        budget.check(LogShare::Writes, 2000).expect_err("the flush needs them");
+        budget.check(LogShare::Writes, 1900, 100).expect_err("the flush needs them");
         budget.lower_for_flush(100);
         budget.lower_for_flush(300);
         assert_eq!(budget.for_flush(), 100, "it only falls");
         budget.reserve_for_compactions(2500);
-        budget.check(LogShare::Close, 1000).expect_err("compactions are running");
+        budget.check(LogShare::Close, 900, 100).expect_err("compactions are running");
         budget.release_reservations();
-        budget.check(LogShare::Close, 3000).expect("nothing runs any more");
+        budget.check(LogShare::Close, 900, 2100).expect("nothing runs any more");
     }
 }

@@ -143,7 +143,7 @@ impl LogTail {
     ) -> Result<Reservation> {
         let has_begun = self.position - self.segment.base + len > self.capacity;
         if self.is_for_deletes && share == LogShare::Writes && !has_begun {
-            directory.budget.check(share, self.bytes_on_disk())?;
+            directory.budget.check(share, self.bytes_on_disk(), 0)?;
             self.is_for_deletes = false;
         }
         if has_begun {
@@ -166,8 +166,9 @@ impl LogTail {
         let wanted = HEADER_LEN + capacity;
         let is_reused = self.ready.iter().chain(&self.spare).any(|kept| kept.bytes >= wanted);
         // Below the limit, a segment that is reused takes no more disk space.
-        if !is_reused || directory.budget.is_exceeded() {
-            directory.budget.check(share, self.bytes_on_disk() + if is_reused { 0 } else { wanted })?;
+        let in_use = self.bytes_on_disk();
+        if !is_reused || directory.budget.is_exceeded(in_use) {
+            directory.budget.check(share, in_use, if is_reused { 0 } else { wanted })?;
         }
         let ready = self.ready.take_if(|ready| ready.bytes >= wanted);
         let made = match ready {
@@ -192,7 +193,7 @@ impl LogTail {
         self.live.push(made);
         self.wants_ready = true;
         self.is_for_deletes = share == LogShare::Deletes
-            && directory.budget.check(LogShare::Writes, self.bytes_on_disk()).is_err();
+            && directory.budget.check(LogShare::Writes, self.bytes_on_disk(), 0).is_err();
         Ok(())
     }
 
@@ -211,7 +212,7 @@ impl LogTail {
         let recycled = self.take_spare(wanted);
         // If there is no space, the commit that needs the segment reports it.
         let has_room = recycled.is_some()
-            || directory.budget.check(LogShare::Writes, self.bytes_on_disk() + wanted).is_ok();
+            || directory.budget.check(LogShare::Writes, self.bytes_on_disk(), wanted).is_ok();
         if has_room {
             self.preallocating = recycled.as_ref().map_or(wanted, |old| old.bytes);
         }
@@ -341,6 +342,23 @@ impl LogTail {
         }
         let due = std::mem::replace(&mut self.due, LogNumber(0));
         self.release_below(due)
+    }
+
+    /// Closes the files of closed segments that are durable, to free file descriptors. Their files are unlinked later
+    /// instead of recycled. Returns the segments kept for recycling, to be unlinked.
+    pub(crate) fn release_descriptors(&mut self) -> Released {
+        let is_used = |number: LogNumber| {
+            let not_durable =
+                self.unsynced.iter().map(|(segment, _)| segment).chain(&self.starts_not_durable);
+            number == self.segment.number || not_durable.into_iter().any(|segment| segment.number == number)
+        };
+        let idle: Vec<bool> = self.live.iter().map(|stored| !is_used(stored.number)).collect();
+        for (stored, is_idle) in self.live.iter_mut().zip(idle) {
+            if is_idle {
+                stored.file = None;
+            }
+        }
+        self.release_spares()
     }
 
     /// Gives up the files that are kept for later segments, to free disk space.
