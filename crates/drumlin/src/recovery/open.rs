@@ -73,7 +73,7 @@ pub(crate) fn open(request: OpenRequest) -> Result<Arc<Store>> {
     }
     orphans::remove(&store, &entries)?;
     let log = store.lane.state.lock().log.bytes_on_disk();
-    store.disk_budget.set_limit(store.options.load().disk_budget, log);
+    store.disk_budget.opened(log);
     keep_order(&store, &recovered)?;
     // Running lanes hold the store, and with it the lock, until it is closed.
     if let Err(error) = store.start_lanes().and_then(|()| flush_replayed(&store, &recovered)) {

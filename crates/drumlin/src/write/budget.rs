@@ -4,14 +4,14 @@
 //!    they are written, what they may take is reserved.
 //! 2. The log leaves a part to compactions, since a log that took their disk space would keep a full store full.
 //!    Deletions may use most of that part, because they free disk space once they are flushed and compacted.
-//! 3. The limit may be set below what is in use. It is then *exceeded* until use has fallen to the limit less the part
-//!    left to compactions. Meanwhile deletions and flushes may exceed it further, since nothing
-//!    else leads back.
+//! 3. The limit may be set so low that compactions have no disk space. It is then *exceeded* until use has fallen to
+//!    the limit less the part left to compactions. Meanwhile deletions may use two log segments more than was in use,
+//!    and a flush less than the log holds, since nothing else leads back.
 
 use crate::base::error::{Error, ErrorKind, Result};
 use crate::version::Obsolete;
 use drumlin_env::sync::Arc;
-use drumlin_env::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use drumlin_env::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::path::Path;
 
 /// Fraction of the budget that flushes and the log leave to compactions, as a divisor.
@@ -51,7 +51,8 @@ impl LogShare {
 pub(crate) struct DiskBudget {
     /// Limit in bytes; 0 for no limit.
     limit: AtomicU64,
-    is_exceeded: AtomicBool,
+    /// Bytes in use when the limit was set too low; 0 if it is not exceeded.
+    exceeded_by: AtomicU64,
     /// Bytes that the flush under way may write.
     flush: AtomicU64,
     /// Bytes that compactions under way may write.
@@ -65,10 +66,23 @@ impl DiskBudget {
         DiskBudget { limit: AtomicU64::new(limit), tables, ..DiskBudget::default() }
     }
 
-    /// Sets the limit, also when the store was opened. The log has `log` bytes.
+    /// Changes the limit. The log has `log` bytes.
     pub(crate) fn set_limit(&self, limit: u64, log: u64) {
         self.limit.store(limit, Relaxed);
-        self.is_exceeded.store(!fits(limit, self.tables.bytes_on_disk(), log, 0), Relaxed);
+        self.compare(log, left_to_compactions(limit));
+    }
+
+    /// Takes note of a store that was opened, with `log` bytes of log. Whatever was written within the limit left a
+    /// quarter of the part left to compactions, which is enough for one of them.
+    pub(crate) fn opened(&self, log: u64) {
+        self.compare(log, LogShare::Deletes.leaves(self.limit.load(Relaxed)));
+    }
+
+    /// Marks the limit as exceeded if less than `margin` bytes are left.
+    fn compare(&self, log: u64, margin: u64) {
+        let (limit, tables) = (self.limit.load(Relaxed), self.tables.bytes_on_disk());
+        let used = if fits(limit, tables, log, margin) { 0 } else { (tables + log).max(1) };
+        self.exceeded_by.store(used, Relaxed);
     }
 
     /// Returns whether the limit allows `used` bytes, whatever is in use or reserved.
@@ -76,16 +90,14 @@ impl DiskBudget {
         fits(self.limit.load(Relaxed), 0, used, 0)
     }
 
-    /// Returns whether the limit was set below what was in use, and use has not fallen far enough. The log has `log`
-    /// bytes.
+    /// Returns whether the limit was set too low for what was in use, and use has not fallen far enough. The log has
+    /// `log` bytes.
     pub(crate) fn is_exceeded(&self, log: u64) -> bool {
         let limit = self.limit.load(Relaxed);
-        if self.is_exceeded.load(Relaxed)
-            && fits(limit, self.tables.bytes_on_disk(), log, left_to_compactions(limit))
-        {
-            self.is_exceeded.store(false, Relaxed);
+        if fits(limit, self.tables.bytes_on_disk(), log, left_to_compactions(limit)) {
+            self.exceeded_by.store(0, Relaxed);
         }
-        self.is_exceeded.load(Relaxed)
+        self.exceeded_by.load(Relaxed) > 0
     }
 
     /// Reserves `bytes` for the flush that begins; 0 once it has ended.
@@ -131,8 +143,8 @@ impl DiskBudget {
         let (finished, flush) = (self.tables.bytes_on_disk(), self.for_flush());
         let tables = finished + flush;
         let kept = share.leaves(limit).max(self.for_compactions());
-        // Half of the limit is the largest log that deletions can make of an exceeded budget.
-        let leads_back = share == LogShare::Deletes && is_exceeded && log <= limit / 2;
+        let most = self.exceeded_by.load(Relaxed).saturating_add(2 * more);
+        let leads_back = share == LogShare::Deletes && is_exceeded && tables.saturating_add(log) <= most;
         if leads_back || fits(limit, tables, log, kept) {
             return Ok(());
         }
@@ -171,10 +183,10 @@ mod tests {
     /// budget, so deletions must not exceed it.
     #[test]
     fn a_full_budget_is_not_exceeded() {
-        let budget = budget(7000);
-        budget.set_limit(8000, 900);
+        let budget = budget(6700);
+        budget.opened(900);
         assert!(!budget.is_exceeded(900));
-        let error = budget.check(LogShare::Deletes, 900, 200).expect_err("over the limit");
+        let error = budget.check(LogShare::Deletes, 900, 500).expect_err("over the limit");
         assert_eq!(error.kind(), ErrorKind::NoSpace);
     }
 
@@ -183,7 +195,8 @@ mod tests {
         let budget = budget(7000);
         budget.set_limit(7500, 900);
         budget.check(LogShare::Deletes, 900, 200).expect("deletions lead back");
-        budget.check(LogShare::Deletes, 900, 3000).expect_err("the log is limited too");
+        budget.check(LogShare::Deletes, 1100, 200).expect("a second segment");
+        budget.check(LogShare::Deletes, 1300, 200).expect_err("no third one");
         budget.check(LogShare::Writes, 900, 200).expect_err("other writes do not lead back");
         // The part left to compactions is 937 bytes.
         budget.set_tables(5800);
