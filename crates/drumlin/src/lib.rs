@@ -30,6 +30,8 @@
 //!   Error texts never contain keys or values.
 //! - [`repair`] copies what is readable in a damaged store into a new one.
 //!
+//! With the feature `serde`, reports such as [`Metrics`] and [`VerifyReport`] implement `serde::Serialize`.
+//!
 //! All calls block. [`Db`], [`Keyspace`] and [`Snapshot`] can be shared between threads. `docs/options.md` lists the
 //! options with their units and bounds. `ARCHITECTURE.md` describes the modules and the imports allowed between them.
 

@@ -84,6 +84,8 @@ pub struct Recovered {
     /// Segments that are no longer part of the log. They may be deleted once a new segment is durable. They must not be
     /// recycled, since only segments below the floor may be.
     pub dropped: Vec<LogNumber>,
+    /// First of them that was begun and has no valid header.
+    pub headless: Option<LogNumber>,
 }
 
 impl Recovered {
@@ -147,6 +149,9 @@ pub fn recover<R: Replay>(
     for segment in found.iter().filter(|segment| !recovered.replayed.contains(&segment.number)) {
         judge_dropped(segment, &found, stop.as_ref(), recovered.end, replay)?;
         recovered.dropped.push(segment.number);
+        if segment.header.is_none() && !segment.is_blank {
+            recovered.headless.get_or_insert(segment.number);
+        }
         recovered.torn |= !segment.is_blank;
     }
     Ok(recovered)

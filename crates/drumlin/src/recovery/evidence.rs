@@ -83,13 +83,9 @@ pub(crate) fn check_log(dir: &Path, manifest: &ManifestState, recovered: &Recove
     check_vouched(dir, manifest, recovered)?;
     if recovered.end < manifest.marks.log_end {
         let last = recovered.replayed.last();
-        let cut = recovered
-            .dropped
-            .iter()
-            .find(|number| Some(*number) > last)
-            .or(last)
-            .copied()
-            .unwrap_or(manifest.marks.floor);
+        // The log ends because the header of the next segment is damaged, or else a record of the last one.
+        let next = recovered.headless.as_ref().filter(|number| Some(*number) > last);
+        let cut = next.or(last).copied().unwrap_or(manifest.marks.floor);
         let what = format!(
             "the log is truncated: it ends at position {} and must reach {}; run `drumlin repair`",
             recovered.end, manifest.marks.log_end
