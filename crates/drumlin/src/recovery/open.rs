@@ -130,7 +130,9 @@ fn keep_order(store: &Store, recovered: &Recovered) -> Result<()> {
             sync(&store.files.env, &path_in(&store.files.dir, *last))?;
             store.sync_dir()
         }
-        Some(_) if !recovered.closed && holders > 1 => renew_replayed(store, recovered),
+        Some(_) if !recovered.closed && holders > 1 => {
+            renew_replayed(store, recovered.replayed.iter().copied())
+        }
         _ => Ok(()),
     }
 }
@@ -161,18 +163,18 @@ fn flush_replayed(store: &Arc<Store>, recovered: &Recovered) -> Result<()> {
         return Ok(());
     }
     match store.wait_flushed(&store.pending_flushes()) {
-        Err(error) if error.kind() == ErrorKind::NoSpace => renew_replayed(store, recovered),
+        // A flush may still succeed and release segments. Only those that it has left are copied, and kept meanwhile.
+        Err(error) if error.kind() == ErrorKind::NoSpace => store.read_log(|live, _| {
+            let left = recovered.replayed.iter().filter(|number| live.contains(number));
+            renew_replayed(store, left.copied())
+        }),
         settled => settled,
     }
 }
 
-/// Makes the replayed log segments that are still needed, and their directory entries, durable. Meanwhile no flush
-/// releases any of them.
-fn renew_replayed(store: &Store, recovered: &Recovered) -> Result<()> {
-    store.read_log(|live, _| {
-        let needed = recovered.replayed.iter().filter(|number| live.contains(number));
-        needed.copied().try_for_each(|number| renew(&store.files.env, &store.files.dir, number))
-    })?;
+/// Makes replayed log segments and their directory entries durable.
+fn renew_replayed(store: &Store, mut numbers: impl Iterator<Item = LogNumber>) -> Result<()> {
+    numbers.try_for_each(|number| renew(&store.files.env, &store.files.dir, number))?;
     store.sync_dir()
 }
 

@@ -51,8 +51,8 @@ impl LogShare {
 pub(crate) struct DiskBudget {
     /// Limit in bytes; 0 for no limit.
     limit: AtomicU64,
-    /// Bytes in use when the limit was set too low; 0 if it is not exceeded.
-    exceeded_by: AtomicU64,
+    /// Bytes that were in use when the limit was set too low; 0 if it is not exceeded.
+    used_when_exceeded: AtomicU64,
     /// Bytes that the flush under way may write.
     flush: AtomicU64,
     /// Bytes that compactions under way may write.
@@ -82,7 +82,7 @@ impl DiskBudget {
     fn compare(&self, log: u64, margin: u64) {
         let (limit, tables) = (self.limit.load(Relaxed), self.tables.bytes_on_disk());
         let used = if fits(limit, tables, log, margin) { 0 } else { (tables + log).max(1) };
-        self.exceeded_by.store(used, Relaxed);
+        self.used_when_exceeded.store(used, Relaxed);
     }
 
     /// Returns whether the limit allows `used` bytes, whatever is in use or reserved.
@@ -95,9 +95,9 @@ impl DiskBudget {
     pub(crate) fn is_exceeded(&self, log: u64) -> bool {
         let limit = self.limit.load(Relaxed);
         if fits(limit, self.tables.bytes_on_disk(), log, left_to_compactions(limit)) {
-            self.exceeded_by.store(0, Relaxed);
+            self.used_when_exceeded.store(0, Relaxed);
         }
-        self.exceeded_by.load(Relaxed) > 0
+        self.used_when_exceeded.load(Relaxed) > 0
     }
 
     /// Reserves `bytes` for the flush that begins; 0 once it has ended.
@@ -143,7 +143,7 @@ impl DiskBudget {
         let (finished, flush) = (self.tables.bytes_on_disk(), self.for_flush());
         let tables = finished + flush;
         let kept = share.leaves(limit).max(self.for_compactions());
-        let most = self.exceeded_by.load(Relaxed).saturating_add(2 * more);
+        let most = self.used_when_exceeded.load(Relaxed).saturating_add(2 * more);
         let leads_back = share == LogShare::Deletes && is_exceeded && tables.saturating_add(log) <= most;
         if leads_back || fits(limit, tables, log, kept) {
             return Ok(());
