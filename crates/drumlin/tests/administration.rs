@@ -3,10 +3,10 @@
 
 #![expect(clippy::disallowed_methods, reason = "threads are what is tested")]
 
-use drumlin::env::{MemEnv, Random};
-use drumlin::{Db, ErrorKind, Keyspace, KeyspaceOptions, Options};
+use drumlin::env::{ImageMode, MemEnv, Random};
+use drumlin::{AddI64, Append, Db, Durability, ErrorKind, Keyspace, KeyspaceOptions, Options};
 use std::collections::BTreeMap;
-use std::sync::Barrier;
+use std::sync::{Arc, Barrier};
 
 fn try_open(mem: &MemEnv) -> drumlin::Result<Db> {
     let builder = Db::builder("/s").env(mem.env()).set("log_segment_bytes", "64KiB")?;
@@ -19,7 +19,7 @@ fn open(mem: &MemEnv) -> Db {
 
 /// The disk after the process died without closing the store. All of its writes are there.
 fn after_death(mem: &MemEnv) -> MemEnv {
-    mem.snapshot().image(drumlin::env::ImageMode::All, 1)
+    mem.snapshot().image(ImageMode::All, 1)
 }
 
 #[test]
@@ -27,7 +27,7 @@ fn an_option_of_a_dropped_keyspace_is_refused() {
     let mem = MemEnv::new(1);
     let db = open(&mem);
     let (kept, gone) = (db.keyspace("kept").expect("kept"), db.keyspace("gone").expect("gone"));
-    kept.put_with("k", "v", drumlin::Durability::Sync).expect("put");
+    kept.put_with("k", "v", Durability::Sync).expect("put");
     db.drop_keyspace("gone").expect("drop");
     for (option, value) in [("file_bytes", "8KiB"), ("adaptation", "frozen"), ("compaction", "tiering:4")] {
         let error = gone.set_option(option, value).expect_err("the keyspace was dropped");
@@ -134,6 +134,147 @@ fn of_two_threads_that_drop_a_keyspace_one_does() {
 }
 
 #[test]
+fn a_rename_is_refused_or_lasts() {
+    let mem = MemEnv::new(6);
+    let db = open(&mem);
+    let (a, b) = (db.keyspace("a").expect("a"), db.keyspace("b").expect("b"));
+    a.put("k", "of a").expect("put");
+    b.put("k", "of b").expect("put");
+    let long = "x".repeat(256);
+    for (from, to, kind) in [
+        ("a", "b", ErrorKind::InvalidArgument),
+        ("a", "", ErrorKind::InvalidArgument),
+        ("a", &*long, ErrorKind::InvalidArgument),
+        ("c", "d", ErrorKind::NotFound),
+        ("c", "a", ErrorKind::NotFound),
+    ] {
+        assert_eq!(db.rename_keyspace(from, to).expect_err("refused").kind(), kind, "{from} {to}");
+    }
+    db.rename_keyspace("a", "a").expect("nothing changes");
+    let snapshot = db.snapshot();
+    db.drop_keyspace("b").expect("drop");
+    db.rename_keyspace("a", "b").expect("rename");
+    assert_eq!((a.name(), db.keyspaces()), ("b".to_owned(), vec!["b".to_owned()]));
+    assert_eq!(db.open_keyspace("a").expect_err("renamed").kind(), ErrorKind::NotFound);
+    assert_eq!(snapshot.get(&a, "k").expect("get").as_deref(), Some(&b"of a"[..]));
+    a.put("k2", "later").expect("put");
+    let message = b.get("k").expect_err("dropped").to_string();
+    assert!(message.contains("\"b\" was dropped"), "{message}");
+    let died = after_death(&mem);
+    drop((a, b, snapshot));
+    db.close().expect("close");
+    for reopened in [died, mem] {
+        let db = open(&reopened);
+        let b = db.open_keyspace("b").expect("the new name");
+        assert_eq!((db.keyspaces().len(), b.iter().count()), (1, 2));
+        // The old name is free.
+        db.create_keyspace("a", &[]).expect("a new keyspace");
+    }
+}
+
+#[test]
+fn a_renamed_keyspace_keeps_its_operator() {
+    let mem = MemEnv::new(7);
+    let with = |name: &str, add: bool| {
+        let builder = Db::builder("/s").env(mem.env());
+        match add {
+            true => builder.merge_operator(name, Arc::new(AddI64::Text)).open(),
+            false => builder.merge_operator(name, Arc::new(Append::new(","))).open(),
+        }
+    };
+    let db = with("hits", true).expect("open");
+    let hits = db.keyspace("hits").expect("keyspace");
+    hits.merge("k", "1").expect("merge");
+    db.rename_keyspace("hits", "views").expect("rename");
+    hits.merge("k", "2").expect("the handle merges as before");
+    assert_eq!(hits.get("k").expect("get").as_deref(), Some(&b"3"[..]));
+    drop(hits);
+    db.close().expect("close");
+    assert_eq!(with("views", false).expect_err("another operator").kind(), ErrorKind::InvalidOption);
+    let db = with("views", true).expect("the operator of the new name");
+    let views = db.open_keyspace("views").expect("keyspace");
+    assert_eq!(views.get("k").expect("get").as_deref(), Some(&b"3"[..]));
+    drop(views);
+    db.close().expect("close");
+    // A name for which the program passed another operator is refused: the next open would be, too.
+    let builder = Db::builder("/s").env(mem.env()).merge_operator("views", Arc::new(AddI64::Text));
+    let db = builder.merge_operator("list", Arc::new(Append::new(","))).open().expect("open");
+    assert_eq!(db.rename_keyspace("views", "list").expect_err("operators").kind(), ErrorKind::InvalidOption);
+    assert_eq!(db.keyspaces(), ["views"]);
+}
+
+/// Renaming is how a program puts a rebuilt keyspace in place. No name may survive a power loss without its data.
+#[test]
+fn a_power_loss_leaves_no_new_name_without_its_data() {
+    let (mut old, mut new) = (0, 0);
+    for seed in 0..4 {
+        let mem = MemEnv::new(seed);
+        let db = open(&mem);
+        db.keyspace("index").expect("keyspace").put_with("k", "old", Durability::Sync).expect("put");
+        db.rename_keyspace("index", "index.old").expect("rename");
+        let rebuilt = db.keyspace("index.new").expect("keyspace");
+        for number in 0..100_u32 {
+            rebuilt.put_with(number.to_be_bytes(), [7; 100], Durability::Buffered).expect("put");
+        }
+        let begin = mem.io_index();
+        for cut in begin..begin + 12 {
+            mem.take_snapshot_at(cut);
+        }
+        db.rename_keyspace("index.new", "index").expect("rename");
+        assert!(mem.io_index() - begin <= 12, "every call of the rename is cut");
+        let disks = mem.taken().into_iter().map(|(_, disk)| disk).chain([mem.snapshot()]);
+        for (number, disk) in disks.enumerate() {
+            for mode in [ImageMode::None, ImageMode::All, ImageMode::Pages, ImageMode::Torn, ImageMode::Size]
+            {
+                let db = open(&disk.image(mode, number as u64));
+                let names = db.keyspaces();
+                assert!(names.contains(&"index.old".to_owned()), "seed {seed}, cut {number}, {mode:?}");
+                if names.contains(&"index".to_owned()) {
+                    let entries = db.open_keyspace("index").expect("keyspace").iter().count();
+                    assert_eq!(entries, 100, "seed {seed}, cut {number}, {mode:?}");
+                    new += 1;
+                } else {
+                    assert!(names.contains(&"index.new".to_owned()), "seed {seed}, cut {number}, {mode:?}");
+                    old += 1;
+                }
+            }
+        }
+        let after = open(&mem.snapshot().image(ImageMode::None, seed));
+        assert_eq!(after.keyspaces(), ["index.old", "index"], "a finished rename is durable");
+    }
+    assert!(old > 20 && new > 20, "{old} old, {new} new");
+}
+
+#[test]
+fn renames_and_drops_by_threads_leave_each_keyspace_one_name() {
+    let mem = MemEnv::threaded(8);
+    let db = open(&mem);
+    for round in 0..200 {
+        for name in ["a", "b"] {
+            db.keyspace(name).expect("keyspace").put("k", name).expect("put");
+        }
+        let results = at_once::<drumlin::Result<()>>(vec![
+            Box::new(|| db.rename_keyspace("a", "c")),
+            Box::new(|| db.rename_keyspace("b", "c")),
+            Box::new(|| db.drop_keyspace("a")),
+            Box::new(|| db.create_keyspace("c", &[]).map(drop)),
+        ]);
+        for error in results.into_iter().filter_map(Result::err) {
+            let kinds = [ErrorKind::NotFound, ErrorKind::InvalidArgument];
+            assert!(kinds.contains(&error.kind()), "round {round}: {error}");
+        }
+        let names = db.keyspaces();
+        let different: std::collections::BTreeSet<&String> = names.iter().collect();
+        assert_eq!(different.len(), names.len(), "round {round}: {names:?}");
+        assert!(names.contains(&"c".to_owned()), "round {round}: {names:?}");
+        if round % 50 == 0 {
+            assert_eq!(open(&after_death(&mem)).keyspaces(), names, "round {round}");
+        }
+        names.iter().for_each(|name| db.drop_keyspace(name).expect("drop"));
+    }
+}
+
+#[test]
 fn options_set_by_two_threads_are_both_kept() {
     let mem = MemEnv::threaded(5);
     let db = open(&mem);
@@ -181,6 +322,7 @@ fn options_set_by_two_threads_are_both_kept() {
 enum Call {
     Make(String, Vec<(String, String)>),
     Drop(String),
+    Rename(String, String),
     Set(String, String, String),
     SetStore(String, String),
     Policy(String, String),
@@ -235,7 +377,7 @@ fn draw_call(random: &mut Random) -> Call {
         (def.name.to_owned(), if random.chance(1, 4) { text(random, &["0", "none", "auto"]) } else { drawn })
     };
     let names = ["a", "b", "c", "d"];
-    match random.below(20) {
+    match random.below(22) {
         0..5 => {
             let options = (0..random.below(3)).map(|_| option(random)).collect();
             Call::Make(text(random, &names), options)
@@ -249,7 +391,8 @@ fn draw_call(random: &mut Random) -> Call {
             let (name, value) = option(random);
             Call::SetStore(name, value)
         }
-        15..19 => Call::Policy(names[random.index(names.len())].to_owned(), policy(random)),
+        15..17 => Call::Rename(names[random.index(names.len())].to_owned(), text(random, &names)),
+        17..21 => Call::Policy(names[random.index(names.len())].to_owned(), policy(random)),
         _ => Call::Reopen,
     }
 }
@@ -290,6 +433,10 @@ fn an_accepted_call_means_that_the_store_opens() {
                     })
                 }
                 Call::Drop(name) => db.drop_keyspace(name),
+                Call::Rename(from, to) => db.rename_keyspace(from, to).map(|()| {
+                    let handle = all.remove(from);
+                    all.extend(handle.map(|handle| (to.clone(), handle)));
+                }),
                 Call::Set(keyspace, name, value) => {
                     all.get(keyspace).map_or(Ok(()), |keyspace| keyspace.set_option(name, value))
                 }

@@ -60,6 +60,7 @@ fn of_db() -> Vec<(&'static str, Does)> {
         ("open_keyspace", fails(|h| h.db.open_keyspace("k"))),
         ("create_keyspace", fails(|h| h.db.create_keyspace("new", &[]))),
         ("drop_keyspace", fails(|h| h.db.drop_keyspace("k"))),
+        ("rename_keyspace", fails(|h| h.db.rename_keyspace("k", "l"))),
         ("write", fails(|h| h.db.write(batch(&h.keys)))),
         ("write_with", fails(|h| h.db.write_with(Batch::new(), Durability::Sync))),
         ("sync", fails(|h| h.db.sync())),

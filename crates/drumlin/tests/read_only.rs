@@ -102,6 +102,7 @@ fn refuses(db: &Db) {
         ("checkpoint", db.checkpoint("/copy")),
         ("new keyspace", db.keyspace("new").map(drop)),
         ("drop_keyspace", db.drop_keyspace("k")),
+        ("rename_keyspace", db.rename_keyspace("k", "l")),
         ("set_option", db.set_option("durability", "sync")),
         ("keyspace option", keys.set_option("max_runs", "32")),
         ("set_policy", keys.set_policy("tiering:4")),

@@ -36,6 +36,13 @@ pub enum Change {
         /// Name of the keyspace, not empty.
         name: String,
     },
+    /// Renames a keyspace.
+    RenameKeyspace {
+        /// Id of the keyspace.
+        id: KeyspaceId,
+        /// New name, not empty. No other keyspace has it.
+        name: String,
+    },
     /// Drops a keyspace with all its data.
     DropKeyspace {
         /// Id of the keyspace.

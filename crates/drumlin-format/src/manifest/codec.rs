@@ -20,6 +20,7 @@
 //!  8 LogFloor            number                    18 NextKeyspace       number
 //!  9 NextFile            number                    19 MergeOperator      keyspace, name
 //! 10 LastSeq             seq                       20 LogEnd             position
+//!                                                  21 RenameKeyspace     id, name
 //!
 //! file         table, key, end, level u8, run, file length, bytes, entries, keys, tombstones, range tombstones,
 //!              table entries, smallest seq, largest seq, filter bits rate, false-positive rate, checksum u64,
@@ -73,8 +74,9 @@ mod tag {
     pub(super) const NEXT_KEYSPACE: u16 = 18;
     pub(super) const MERGE_OPERATOR: u16 = 19;
     pub(super) const LOG_END: u16 = 20;
+    pub(super) const RENAME_KEYSPACE: u16 = 21;
     /// Largest tag that this version understands.
-    pub(super) const LAST: u16 = LOG_END;
+    pub(super) const LAST: u16 = RENAME_KEYSPACE;
 
     /// Returns whether a version that does not understand this change must refuse to open the store.
     pub(super) const fn is_critical(tag: u16) -> bool {
@@ -142,6 +144,7 @@ fn encode_change(change: &Change, out: &mut Vec<u8>) -> Result<(u16, bool), Enco
 fn tag_of(change: &Change) -> u16 {
     match change {
         Change::CreateKeyspace { .. } => tag::CREATE_KEYSPACE,
+        Change::RenameKeyspace { .. } => tag::RENAME_KEYSPACE,
         Change::DropKeyspace { .. } => tag::DROP_KEYSPACE,
         Change::KeyspaceOption { .. } => tag::KEYSPACE_OPTION,
         Change::AddRun { .. } => tag::ADD_RUN,
@@ -167,7 +170,9 @@ fn tag_of(change: &Change) -> u16 {
 
 fn put_body(change: &Change, out: &mut Vec<u8>) -> Result<(), EncodeError> {
     match change {
-        Change::CreateKeyspace { id: keyspace, name } | Change::MergeOperator { keyspace, name } => {
+        Change::CreateKeyspace { id: keyspace, name }
+        | Change::RenameKeyspace { id: keyspace, name }
+        | Change::MergeOperator { keyspace, name } => {
             put_keyspace(out, *keyspace);
             put_name(out, name)?;
         }
@@ -254,6 +259,7 @@ fn read_change(reader: &mut Reader<'_>) -> Result<Change, DecodeError> {
 fn read_body(tag: u16, body: &mut Reader<'_>) -> Result<Change, Corruption> {
     Ok(match tag {
         tag::CREATE_KEYSPACE => Change::CreateKeyspace { id: keyspace(body)?, name: name(body)? },
+        tag::RENAME_KEYSPACE => Change::RenameKeyspace { id: keyspace(body)?, name: name(body)? },
         tag::DROP_KEYSPACE => Change::DropKeyspace { id: keyspace(body)? },
         tag::KEYSPACE_OPTION => {
             Change::KeyspaceOption { id: keyspace(body)?, name: name(body)?, value: text(body)? }

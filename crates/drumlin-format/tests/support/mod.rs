@@ -216,6 +216,7 @@ pub fn changes() -> Vec<Change> {
     let map = MapRecord { number: 601, file_len: 8192, entries: 77, checksum: 0x1111_2222_3333_4444 };
     vec![
         Change::CreateKeyspace { id: keyspace, name: "users".into() },
+        Change::RenameKeyspace { id: keyspace, name: "people".into() },
         Change::DropKeyspace { id: KeyspaceId(0) },
         Change::KeyspaceOption { id: keyspace, name: "filter_bits".into(), value: String::new() },
         Change::AddRun { keyspace, run: RunId(7), level: 6, tag: RunTag(vec![1, 2, 3]) },

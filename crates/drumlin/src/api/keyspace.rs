@@ -41,9 +41,9 @@ impl Keyspace {
         WriteLimits { files: &self.store.files, max_value: self.store.max_batch_bytes() }
     }
 
-    /// Returns the name of the keyspace.
-    pub fn name(&self) -> &str {
-        &self.state.name
+    /// Returns the name of the keyspace. [`Db::rename_keyspace`](crate::Db::rename_keyspace) changes it.
+    pub fn name(&self) -> String {
+        self.state.name().to_string()
     }
 
     /// Writes `value` under `key` with the store's default durability, and returns the commit's sequence number.

@@ -9,6 +9,7 @@ pub(crate) mod event;
 pub(crate) mod key_range;
 pub(crate) mod merge_operator;
 pub(crate) mod metrics;
+pub(crate) mod name;
 pub(crate) mod rangedel;
 pub(crate) mod resolve;
 pub(crate) mod slice;

@@ -412,7 +412,7 @@ impl Control {
         let Some(keyspace) = keyspace else { return };
         keyspace.damaged.extend(damaged.iter().map(|table| (*table, error.clone())));
         let ended = keyspace.flight.failed(id, retry, why, now);
-        explain::withdrawn(decisions, now, &state.name, &ended, why);
+        explain::withdrawn(decisions, now, &state.name(), &ended, why);
         for gone in ended.gone.iter().chain(&ended.staying) {
             if let Some(manual) = keyspace.begun_manual(gone.ticket) {
                 manual.error.get_or_insert_with(|| error.clone());
@@ -441,7 +441,7 @@ impl Control {
                 bytes_out: ticket.bytes_out,
                 dropped: ticket.dropped,
             };
-            explain::ended(&mut self.decisions, now, &state.name, &ticket, result);
+            explain::ended(&mut self.decisions, now, &state.name(), &ticket, result);
             self.keyspaces[index].policy.observe(&outcome);
             self.keyspaces[index].call_policy_soon();
             if let Some(manual) = self.keyspaces[index].begun_manual(ticket.ticket) {

@@ -90,8 +90,8 @@ impl Control {
                 Ok(start) => {
                     self.shortage = None;
                     let state = keyspace.state.clone();
-                    explain::divided(&mut self.decisions, inputs.now, &state.name, &start.divided);
-                    explain::started(&mut self.decisions, inputs.now, &state.name, &start);
+                    explain::divided(&mut self.decisions, inputs.now, &state.name(), &start.divided);
+                    explain::started(&mut self.decisions, inputs.now, &state.name(), &start);
                     let out = start.piece.out;
                     let tree = state.peek().tree.clone();
                     let bottom = !tree.files().any(|(level, _, _)| level > out);
@@ -99,7 +99,7 @@ impl Control {
                 }
                 Err(idle) => {
                     let landing = flight.next_landing(&scene);
-                    let name = &keyspace.state.name;
+                    let name = &keyspace.state.name();
                     explain::divided(&mut self.decisions, inputs.now, name, &idle.divided);
                     if idle.wants_plans {
                         keyspace.call_policy_soon();
@@ -279,7 +279,7 @@ fn decide_and_log(
     let decision = fallback::decide(keyspace, input);
     let changes_pace = decision.pace.as_ref().is_some_and(|pace| sets_another(pace, keyspace.pace.as_ref()));
     if changes_pace || !decision.plans.is_empty() || !decision.park.is_empty() {
-        explain::decided(decisions, &keyspace.state.name, &before, input, &decision);
+        explain::decided(decisions, &keyspace.state.name(), &before, input, &decision);
     }
     decision
 }

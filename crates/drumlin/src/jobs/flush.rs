@@ -316,7 +316,7 @@ impl Store {
             [_] => format!("a sealed memtable up to #{max_seq}"),
             _ => format!("{} sealed memtables up to #{max_seq}", memtables.len()),
         };
-        control.decisions.note(self.files.now(), &keyspace.name, what, why);
+        control.decisions.note(self.files.now(), &keyspace.name(), what, why);
         if let Some(entry) = control.keyspace(keyspace) {
             entry.flushed_seq = entry.flushed_seq.max(max_seq);
             (entry.due, entry.flushed_since_call) = (true, true);

@@ -273,10 +273,16 @@ impl Store {
             match install {
                 Install::Output(_) => {}
                 Install::Land(_, level) => {
-                    explain::landed(&mut control.decisions, self.files.now(), &keyspace.name, &piece, level);
+                    explain::landed(
+                        &mut control.decisions,
+                        self.files.now(),
+                        &keyspace.name(),
+                        &piece,
+                        level,
+                    );
                 }
                 Install::Sink(_) => {
-                    explain::sunk(&mut control.decisions, self.files.now(), &keyspace.name, &piece)
+                    explain::sunk(&mut control.decisions, self.files.now(), &keyspace.name(), &piece)
                 }
             }
         }

@@ -178,7 +178,7 @@ impl Store {
         entry.policy.observe(&Outcome::Thought(answer));
         let (name, blob) = (entry.policy.name(), entry.policy.save());
         let why = entry.policy.explain();
-        control.decisions.note(now, &search.keyspace.name, "search".to_owned(), why);
+        control.decisions.note(now, &search.keyspace.name(), "search".to_owned(), why);
         let change = Change::Policy { keyspace: search.keyspace.id, name, blob };
         let result = match self.health.check_poison() {
             Ok(()) => self.append_edit(&mut control, Edit { changes: vec![change] }, || {}),

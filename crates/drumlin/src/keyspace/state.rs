@@ -7,6 +7,7 @@
 use super::failures::Failures;
 use crate::base::error::{Error, ErrorKind, Result};
 use crate::base::merge_operator::{MergeOperator, Operator};
+use crate::base::name::Name;
 use crate::base::resolve::Resolver;
 use crate::memtable::Memtable;
 use crate::options::{KeyspaceOptions, Options};
@@ -47,7 +48,7 @@ impl View {
 /// Shared state of a keyspace.
 pub(crate) struct KeyspaceState {
     pub(crate) id: KeyspaceId,
-    pub(crate) name: Arc<str>,
+    pub(crate) name: Arc<Name>,
     pub(crate) options: ArcSwap<KeyspaceOptions>,
     pub(crate) operator: Option<Arc<dyn MergeOperator>>,
     /// Name of `operator`, or of the operator that the keyspace used before.
@@ -85,7 +86,7 @@ impl KeyspaceState {
     )]
     pub(crate) fn new(
         id: KeyspaceId,
-        name: Arc<str>,
+        name: &str,
         store: &Options,
         options: KeyspaceOptions,
         operator: Operator,
@@ -99,7 +100,7 @@ impl KeyspaceState {
         let flush_bytes = store.flush_bytes(&options) as usize;
         KeyspaceState {
             id,
-            name,
+            name: Arc::new(Name::new(name)),
             options: ArcSwap::from_pointee(options),
             operator: operator.code,
             operator_name: operator.name,
@@ -115,6 +116,11 @@ impl KeyspaceState {
             memtable_bytes: atomic::AtomicUsize::new(memtable_bytes),
             flush_bytes: atomic::AtomicUsize::new(flush_bytes),
         }
+    }
+
+    /// Returns the current name.
+    pub(crate) fn name(&self) -> Arc<String> {
+        self.name.text()
     }
 
     /// Returns the size in bytes at which a memtable is sealed.

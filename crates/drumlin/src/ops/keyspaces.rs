@@ -1,4 +1,4 @@
-//! Keyspaces of an open store: creation, lookup and drop, and access to their policies.
+//! Keyspaces of an open store: creation, lookup, rename and drop, and access to their policies.
 
 use super::options::policy_named;
 use crate::base::error::{Error, ErrorKind, Result};
@@ -40,7 +40,7 @@ impl Store {
     }
 
     fn find_keyspace(&self, name: &str) -> Option<Arc<KeyspaceState>> {
-        self.keyspaces().iter().find(|k| &*k.name == name).cloned()
+        self.keyspaces().iter().find(|k| *k.name() == name).cloned()
     }
 
     /// Finds the keyspace `name`. If it is being dropped, waits for the end of the drop.
@@ -69,10 +69,7 @@ impl Store {
 
     /// Creates the keyspace `name`. Returns `None` if another thread was faster.
     fn make_keyspace(&self, name: &str, wanted: &[(String, String)]) -> Result<Option<Arc<KeyspaceState>>> {
-        if name.is_empty() || name.len() > MAX_NAME_LEN {
-            let what = format!("a keyspace name has 1 to {MAX_NAME_LEN} bytes, not {}", name.len());
-            return Err(Error::new(ErrorKind::InvalidArgument, what));
-        }
+        check_name(name)?;
         self.health.check_poison()?;
         let options = KeyspaceOptions::from_pairs(wanted)?;
         let policy = policy_named(&options.compaction)?;
@@ -100,7 +97,7 @@ impl Store {
         let log = self.lane.state.lock().log.segment.number;
         let state = Arc::new(KeyspaceState::new(
             id,
-            name.into(),
+            name,
             &self.options.load(),
             options,
             operator,
@@ -114,6 +111,35 @@ impl Store {
         all.push(state.clone());
         self.set_keyspaces(all);
         Ok(Some(state))
+    }
+
+    /// Renames the keyspace `from` to `to`. First makes all earlier writes durable: a program that fills a new keyspace
+    /// and then renames it expects to find the new data under the new name, also after a power loss.
+    pub(crate) fn rename_keyspace(&self, from: &str, to: &str) -> Result<()> {
+        self.health.check_open()?;
+        self.health.check_poison()?;
+        check_name(to)?;
+        // No keyspace is dropped meanwhile.
+        let _drops = self.drops.read();
+        let missing = || Error::new(ErrorKind::NotFound, format!("there is no keyspace {from:?}"));
+        self.find_keyspace(from).ok_or_else(missing)?;
+        self.sync_log(self.publisher.published().log_end)?;
+        let mut control = self.control.lock();
+        // Found under the lock: another thread may have renamed it meanwhile.
+        let state = self.find_keyspace(from).ok_or_else(missing)?;
+        if from == to {
+            return Ok(());
+        }
+        if self.find_keyspace(to).is_some() {
+            let what = format!("there is a keyspace {to:?} already");
+            return Err(Error::new(ErrorKind::InvalidArgument, what));
+        }
+        // The next open gives the keyspace the operator of its new name.
+        Operator::new(to, state.operator_name.as_deref(), self.components.operators.get(to).cloned())?;
+        let edit = Edit { changes: vec![Change::RenameKeyspace { id: state.id, name: to.to_owned() }] };
+        self.append_edit(&mut control, edit, || {})?;
+        state.name.set(to);
+        Ok(())
     }
 
     /// Drops a keyspace with all its data. First makes all earlier writes durable, so that the drop cannot survive a
@@ -182,4 +208,12 @@ impl Store {
     pub(crate) fn set_policy(&self, keyspace: &Arc<KeyspaceState>, name: &str) -> Result<()> {
         self.set_keyspace_options(keyspace, &[("compaction".to_owned(), name.to_owned())])
     }
+}
+
+fn check_name(name: &str) -> Result<()> {
+    if name.is_empty() || name.len() > MAX_NAME_LEN {
+        let what = format!("a keyspace name has 1 to {MAX_NAME_LEN} bytes, not {}", name.len());
+        return Err(Error::new(ErrorKind::InvalidArgument, what));
+    }
+    Ok(())
 }

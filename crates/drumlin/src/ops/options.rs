@@ -119,7 +119,7 @@ impl Store {
                 "adaptation" => format!("adaptation {value}"),
                 _ => continue,
             };
-            control.decisions.note(now, &keyspace.name, what, "set by the user".to_owned());
+            control.decisions.note(now, &keyspace.name(), what, "set by the user".to_owned());
         }
     }
 }

@@ -73,7 +73,7 @@ impl Store {
         for keyspace in self.keyspaces().iter() {
             let view = keyspace.view();
             if let Err(what) = check::check(&view.tree) {
-                report.find(&keyspace.name, None, what);
+                report.find(&keyspace.name(), None, what);
             }
             for (_, _, file) in view.tree.files() {
                 if !seen.insert(file.id()) {
@@ -107,7 +107,7 @@ impl Store {
             if report.findings.is_empty()
                 && let Err(error) = self.verify_recency(keyspace, &mut report)
             {
-                report.find_error(&keyspace.name, &error)?;
+                report.find_error(&keyspace.name(), &error)?;
             }
         }
         Ok(report)
@@ -167,7 +167,7 @@ impl Store {
                         let what = format!(
                             "level {number} holds a version #{seq} of a key that has #{limit} in level {above}"
                         );
-                        report.find(&keyspace.name, None, what);
+                        report.find(&keyspace.name(), None, what);
                         return Ok(());
                     }
                     oldest = Some(seq);
@@ -183,7 +183,7 @@ impl Store {
         if counted != claimed {
             let what =
                 format!("the files hold {counted} entries inside their bounds, the manifest says {claimed}");
-            report.find(&keyspace.name, None, what);
+            report.find(&keyspace.name(), None, what);
         }
         Ok(())
     }

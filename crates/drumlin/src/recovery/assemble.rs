@@ -234,7 +234,7 @@ fn keyspaces(
         all.problems.extend(problem.map(|what| format!("keyspace {:?}: {what}", record.name)));
         let state = Arc::new(KeyspaceState::new(
             *id,
-            record.name.as_str().into(),
+            &record.name,
             &found.options,
             options,
             operator_of(record, &found.components)?,

@@ -256,7 +256,7 @@ impl<P: FnMut(&RepairProgress)> Rescue<'_, P> {
         let (mine, others) =
             std::mem::take(&mut self.sources.tables).into_iter().partition(|s| s.home == home);
         self.sources.tables = others;
-        let mut kept = RepairedKeyspace { name: keyspace.name().to_owned(), ..RepairedKeyspace::default() };
+        let mut kept = RepairedKeyspace { name: keyspace.name(), ..RepairedKeyspace::default() };
         let mut merge = Merge::new(self.env, &mut self.files, home, mine, &mut self.logged);
         let (mut batch, began) = (Batch::new(), self.come.bytes);
         while let Some(saved) = merge.next() {

@@ -92,6 +92,7 @@ impl Refusal {
 enum Undo {
     Nothing,
     Create(KeyspaceId),
+    Rename(KeyspaceId, String),
     Drop(KeyspaceId, Box<KeyspaceRecord>),
     KeyspaceOption(KeyspaceId, String, Option<String>),
     StoreOption(String, Option<String>),
@@ -141,6 +142,7 @@ impl ManifestState {
     fn change(&mut self, change: &Change) -> Result<Undo, Refusal> {
         match change {
             Change::CreateKeyspace { id, name } => self.create_keyspace(*id, name),
+            Change::RenameKeyspace { id, name } => self.rename_keyspace(*id, name),
             Change::DropKeyspace { id } => {
                 let missing = || inconsistent(format!("an edit drops keyspace {id}, which does not exist"));
                 let record = self.keyspaces.remove(id).ok_or_else(missing)?;
@@ -207,6 +209,16 @@ impl ManifestState {
         Ok(Undo::Create(id))
     }
 
+    fn rename_keyspace(&mut self, id: KeyspaceId, name: &str) -> Result<Undo, Refusal> {
+        self.keyspace(id)?;
+        if !self.names.insert(name.to_owned()) {
+            return Err(inconsistent(format!("two keyspaces have the name {name:?}")));
+        }
+        let before = std::mem::replace(&mut self.keyspace(id)?.name, name.to_owned());
+        self.names.remove(&before);
+        Ok(Undo::Rename(id, before))
+    }
+
     /// Applies a change of the runs and files of one keyspace.
     fn change_tree(&mut self, change: &Change) -> Result<Undo, Refusal> {
         match change {
@@ -256,6 +268,13 @@ impl ManifestState {
             Undo::Create(id) => {
                 if let Some(record) = self.keyspaces.remove(&id) {
                     self.names.remove(&record.name);
+                }
+            }
+            Undo::Rename(id, before) => {
+                if let Some(record) = self.keyspaces.get_mut(&id) {
+                    self.names.remove(&record.name);
+                    self.names.insert(before.clone());
+                    record.name = before;
                 }
             }
             Undo::Drop(id, record) => {
@@ -380,7 +399,7 @@ mod tests {
         let values = ["8KiB", "tiering:4", "leveling:", "", "sync", "17"];
         let pick = |all: &[&str], at: u8| all[usize::from(at) % all.len()].to_owned();
         let (name, value) = (pick(&names, number), pick(&values, word));
-        match kind % 14 {
+        match kind % 15 {
             0 | 1 => Change::CreateKeyspace { id: keyspace, name: format!("k{}", word % 5) },
             2 => Change::DropKeyspace { id: keyspace },
             3 | 4 => Change::KeyspaceOption { id: keyspace, name, value },
@@ -391,6 +410,7 @@ mod tests {
             10 => Change::Lookups { keyspace, table, start, lookups: [1.0, 2.0, f32::from(word)] },
             11 => Change::Policy { keyspace, name: value, blob: vec![word] },
             12 => Change::Flushed { keyspace, seq: u64::from(word) },
+            13 => Change::RenameKeyspace { id: keyspace, name: format!("k{}", word % 5) },
             _ => match word % 5 {
                 4 => Change::MergeOperator { keyspace, name: value },
                 0 => Change::NextKeyspace(u64::from(number % 8)),

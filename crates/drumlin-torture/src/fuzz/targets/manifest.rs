@@ -103,6 +103,7 @@ fn edits() -> Vec<Edit> {
         Change::ValueFile(value_file(ValueFileState::Gone)),
         Change::ValueCounters { file: ValueFileId(600), dead_bytes: 1 << 21, dead_entries: 200 },
         Change::Extension { tag: 1000, critical: false, bytes: vec![9, 8, 7] },
+        Change::RenameKeyspace { id: keyspace, name: "people".into() },
         Change::DropKeyspace { id: KeyspaceId(0) },
     ];
     vec![Edit { changes: state }, Edit { changes }, Edit::default()]

@@ -88,7 +88,7 @@ impl Admission<'_> {
             // yet.
             const PARKED: &str = "withdrawn by the policy";
             let ended = keyspace.flight.withdraw_ready(ticket, PARKED);
-            explain::withdrawn(self.decisions, now, &keyspace.state.name, &ended, PARKED);
+            explain::withdrawn(self.decisions, now, &keyspace.state.name(), &ended, PARKED);
             // The freed inputs may be compacted in another way.
             keyspace.due = true;
             *needs_wake_up = true;
@@ -161,7 +161,7 @@ impl Admission<'_> {
         match &admitted {
             Ok(ticket) => {
                 if let Some(state) = keyspace.flight.ticket(*ticket) {
-                    explain::admitted(self.decisions, self.inputs.now, &keyspace.state.name, state);
+                    explain::admitted(self.decisions, self.inputs.now, &keyspace.state.name(), state);
                 }
             }
             Err(refusal) => self.refuse(keyspace, plan, refusal),
@@ -173,7 +173,7 @@ impl Admission<'_> {
         let Refusal::Illegal(illegal) = refusal else { return };
         // Only the rule is logged: the full text would show user keys.
         let why = format!("illegal: {}", illegal.rule());
-        explain::refused(self.decisions, self.inputs.now, &keyspace.state.name, plan, &why);
+        explain::refused(self.decisions, self.inputs.now, &keyspace.state.name(), plan, &why);
         keyspace.policy.observe(&Outcome::Plan {
             ticket: Ticket(0),
             reason: plan.reason.clone(),

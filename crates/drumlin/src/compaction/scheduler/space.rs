@@ -67,7 +67,7 @@ impl Control {
         if self.short_piece != Some(*id) {
             self.short_piece = Some(*id);
             let what = format!("{} waits for disk space: piece {}", id.ticket, id.index);
-            self.decisions.note(now, &self.keyspaces[*index].state.name, what, shortage.to_string());
+            self.decisions.note(now, &self.keyspaces[*index].state.name(), what, shortage.to_string());
         }
         if self.keyspaces.iter().all(|keyspace| keyspace.flight.writing() == 0) {
             self.shortage = Some(*shortage);
@@ -85,7 +85,7 @@ impl Control {
         let mut is_changed = false;
         for keyspace in keyspaces.iter_mut() {
             let discarded = keyspace.flight.discard_held();
-            explain::discarded(decisions, inputs.now, &keyspace.state.name, &discarded);
+            explain::discarded(decisions, inputs.now, &keyspace.state.name(), &discarded);
             is_changed |= !discarded.is_empty();
         }
         // Other held outputs land first.
@@ -104,7 +104,7 @@ impl Control {
             let (room, now) = (shortage.left, inputs.now);
             let scene = Scene { tree: &tree, design, settings: &settings, costs: *costs, room, now };
             let Some(gave_way) = flight.give_way(&scene, *id, numbers) else { continue };
-            let name = &keyspace.state.name;
+            let name = &keyspace.state.name();
             explain::withdrawn(decisions, now, name, &gave_way.ended, NO_ROOM);
             if let Some(ticket) = keyspace.flight.ticket(gave_way.ticket) {
                 explain::admitted(decisions, now, name, ticket);

@@ -124,8 +124,12 @@ fn cut_out(
 /// Returns the value of `state`.
 fn value(state: GetState, key: &[u8]) -> Option<Vec<u8>> {
     let pointers = pointers();
-    let resolver =
-        Resolver { keyspace: "test", operator: Some(&Join), operator_name: None, pointers: Some(&*pointers) };
+    let resolver = Resolver {
+        keyspace: &crate::base::name::Name::new("test"),
+        operator: Some(&Join),
+        operator_name: None,
+        pointers: Some(&*pointers),
+    };
     state.finish(key, &resolver, || NOW).unwrap().map(|value| value.to_vec())
 }
 
