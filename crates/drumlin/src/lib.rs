@@ -68,6 +68,8 @@ pub use api::snapshot::Snapshot;
 pub use base::decisions::{DecisionRecord, ReplayReport};
 pub use base::error::{Error, ErrorKind, Result};
 pub use base::event::{Event, EventListener, StallCause};
+pub use base::keyspace_metrics::KeyspaceMetrics;
+pub use base::latency::LatencyHistogram;
 pub use base::merge_operator::{AddI64, Append, MergeOperator};
 pub use base::metrics::Metrics;
 pub use base::slice::Slice;

@@ -3,6 +3,7 @@
 use super::open_store::OpenStore;
 use crate::base::error::Result;
 use crate::base::key_range::key_range;
+use crate::base::keyspace_metrics::KeyspaceMetrics;
 use crate::base::slice::Slice;
 use crate::keyspace::KeyspaceState;
 use crate::ops::iter::Iter;
@@ -44,6 +45,27 @@ impl Keyspace {
     /// Returns the name of the keyspace. [`Db::rename_keyspace`](crate::Db::rename_keyspace) changes it.
     pub fn name(&self) -> String {
         self.state.name().to_string()
+    }
+
+    /// Returns the counters, latencies and gauges of the keyspace.
+    ///
+    /// ```
+    /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+    /// # let db = drumlin::Db::open(dir.path())?;
+    /// let users = db.keyspace("users")?;
+    /// for number in 0..1000_u32 {
+    ///     users.put(number.to_be_bytes(), "value")?;
+    /// }
+    /// let before = users.metrics();
+    /// users.flush()?;
+    /// let now = users.metrics();
+    /// assert_eq!((before.flushes, now.flushes, now.files), (0, 1, 1));
+    /// let latency = now.write_latency.since(&before.write_latency);
+    /// println!("99 % of the writes took at most {} ns", latency.quantile_nanos(0.99));
+    /// # Ok::<(), drumlin::Error>(())
+    /// ```
+    pub fn metrics(&self) -> KeyspaceMetrics {
+        self.store.read_keyspace_metrics(&self.state)
     }
 
     /// Writes `value` under `key` with the store's default durability, and returns the commit's sequence number.

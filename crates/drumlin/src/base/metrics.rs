@@ -131,8 +131,21 @@ metrics! {
     stalls_memory,
     /// Microseconds that writes waited for that reason.
     stall_micros_memory,
-    /// Longest wait of a write, in microseconds.
+    /// Longest wait of a write for one of these reasons, in microseconds.
     stall_longest_micros,
+    /// Durable writes, and calls of `Db::sync`, that waited for a sync of the log.
+    sync_waits,
+    /// Microseconds that they waited.
+    sync_wait_micros,
+    /// Longest such wait, in microseconds.
+    sync_wait_longest_micros,
+    /// Writes that took 20 ms or longer from call to return, whatever the cause: stalls, syncs, page faults or a busy
+    /// machine. The clock that measures them advances once in 1 to 10 ms.
+    writes_slow,
+    /// Microseconds that these writes took.
+    write_slow_micros,
+    /// Longest of them, in microseconds.
+    write_longest_micros,
     /// Bytes read by open: manifest, log and table tails.
     open_bytes_read,
     /// Commits read from the log by open.

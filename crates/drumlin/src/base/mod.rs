@@ -7,6 +7,8 @@ pub(crate) mod dir_lock;
 pub(crate) mod error;
 pub(crate) mod event;
 pub(crate) mod key_range;
+pub(crate) mod keyspace_metrics;
+pub(crate) mod latency;
 pub(crate) mod merge_operator;
 pub(crate) mod metrics;
 pub(crate) mod name;

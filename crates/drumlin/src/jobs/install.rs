@@ -330,6 +330,7 @@ impl Store {
         self.health.space_freed();
         let bytes_in = finished.counts.iter().map(|c| c.bytes).sum();
         self.metrics.compacted(&finished.result.counts, bytes_in, bytes_out);
+        keyspace.activity.compacted(&finished.result.counts, bytes_in, bytes_out);
         control.end_tickets(keyspace, self.files.now());
         self.refresh_pace(control);
         Ok(self.has_listener().then(|| Event::Compacted {
@@ -379,6 +380,7 @@ impl Store {
             entry.due = true;
         }
         self.metrics.moved();
+        keyspace.activity.moved();
         control.end_tickets(keyspace, self.files.now());
         self.refresh_pace(control);
         Ok(())

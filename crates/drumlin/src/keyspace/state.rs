@@ -6,6 +6,7 @@
 
 use super::failures::Failures;
 use crate::base::error::{Error, ErrorKind, Result};
+use crate::base::keyspace_metrics::Activity;
 use crate::base::merge_operator::{MergeOperator, Operator};
 use crate::base::name::Name;
 use crate::base::resolve::Resolver;
@@ -55,6 +56,8 @@ pub(crate) struct KeyspaceState {
     pub(crate) operator_name: Option<Arc<str>>,
     /// Load counters of the keyspace.
     pub(crate) meter: Meter,
+    /// Counters behind the keyspace's metrics.
+    pub(crate) activity: Arc<Activity>,
     /// Whether the policy's background searches have changed since the search lane last checked. Set under the
     /// control lock.
     pub(crate) search_changed: atomic::AtomicBool,
@@ -105,6 +108,7 @@ impl KeyspaceState {
             operator: operator.code,
             operator_name: operator.name,
             meter,
+            activity: Arc::default(),
             search_changed: atomic::AtomicBool::new(false),
             dead: Arc::new(DeadSpans::new()),
             flushes: Failures::default(),

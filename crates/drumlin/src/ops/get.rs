@@ -206,7 +206,9 @@ impl Store {
         keyspace.check_alive()?;
         let seq = snapshot.map_or(visible, |point| point.seq);
         let value = self.get_in(keyspace, &view, key, (seq, snapshot), (sampled, Some(self)));
-        self.costs.got(self.files.env.clock().monotonic_nanos().saturating_sub(began));
+        let nanos = self.files.env.clock().monotonic_nanos().saturating_sub(began);
+        self.costs.got(nanos);
+        keyspace.activity.get_latency.record(nanos);
         value
     }
 
@@ -299,7 +301,8 @@ impl Store {
             // A run that does not cover the seek key is still searched if it has later keys of the range.
             let key = tree.met_at(key, range);
             keyspace.meter.wants(Kind::Seek, key);
-            Stopwatch::new(self.files.env.clone(), self.costs.clone(), tree.covering(key))
+            let (costs, activity) = (self.costs.clone(), keyspace.activity.clone());
+            Stopwatch::new(self.files.env.clone(), costs, activity, tree.covering(key))
         })
     }
 

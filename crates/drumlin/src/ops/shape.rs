@@ -1,7 +1,9 @@
 //! The shape of the trees and the metrics, for people and tools.
 
+use crate::base::keyspace_metrics::KeyspaceMetrics;
 use crate::base::metrics::Metrics;
 use crate::compaction::view::tree_view;
+use crate::keyspace::{KeyspaceState, View};
 use crate::store::Store;
 use crate::version::FileMeta;
 use drumlin_policy::schedule::fold::{depth_cap, design_runs};
@@ -110,6 +112,12 @@ fn state_name(state: FileState) -> String {
     }
 }
 
+/// Returns the bytes of the filters of all tables of `view`.
+fn filter_bytes(view: &View) -> u64 {
+    let bits = |f: &FileMeta| f.counts.entries as f64 * f64::from(f.filter_bits);
+    (view.tree.files().map(|(_, _, file)| bits(file)).sum::<f64>() / 8.0) as u64
+}
+
 impl Store {
     pub(crate) fn shape(&self) -> Vec<KeyspaceShape> {
         let control = self.control.lock();
@@ -171,15 +179,26 @@ impl Store {
         shapes
     }
 
+    pub(crate) fn read_keyspace_metrics(&self, keyspace: &KeyspaceState) -> KeyspaceMetrics {
+        let mut metrics = keyspace.activity.read();
+        ([metrics.gets, metrics.scans, metrics.writes], metrics.stall_micros) = keyspace.meter.totals();
+        let view = keyspace.view();
+        metrics.memtable_bytes = view.memtable_bytes() as u64;
+        metrics.sealed_memtables = view.sealed.len() as u64;
+        metrics.table_bytes = view.tree.bytes();
+        metrics.files = view.tree.files().count() as u64;
+        metrics.runs = view.tree.runs() as u64;
+        metrics.filter_bytes = filter_bytes(&view);
+        metrics
+    }
+
     pub(crate) fn read_metrics(&self) -> Metrics {
         let mut metrics = self.metrics.read();
         let keyspaces = self.keyspaces();
         let views: Vec<_> = keyspaces.iter().map(|k| k.view()).collect();
         metrics.memtable_bytes = views.iter().map(|v| v.memtable_bytes() as u64).sum();
         metrics.table_bytes = views.iter().map(|v| v.tree.bytes()).sum();
-        let filter_bits = |f: &FileMeta| f.counts.entries as f64 * f64::from(f.filter_bits);
-        let bits: f64 = views.iter().flat_map(|v| v.tree.files()).map(|(_, _, f)| filter_bits(f)).sum();
-        metrics.filter_bytes = (bits / 8.0) as u64;
+        metrics.filter_bytes = views.iter().map(|v| filter_bytes(v)).sum();
         metrics.runs = views.iter().map(|v| v.tree.runs() as u64).sum();
         metrics.snapshots = self.snapshots.len() as u64;
         metrics.log_bytes_live = self.lane.state.lock().log.live_bytes();

@@ -8,11 +8,15 @@ use crate::store::Store;
 use crate::write::apply::insert;
 use crate::write::lane::{Request, Reserved};
 use crate::write::operations::Operations;
+use drumlin_env::sync::plain::atomic;
 use drumlin_env::{Note, local, region};
 use drumlin_format::batch::Operation;
 use drumlin_format::log::{self as format, RecordHeader, RecordKind};
 use drumlin_types::Seq;
 use std::cell::RefCell;
+
+/// Duration from which a write counts as slow, in microseconds. The coarse clock advances once in 1 to 10 ms.
+const SLOW_WRITE: u64 = 20_000;
 
 /// What a write says that found no file descriptor for its sync.
 const WRITTEN_UNSYNCED: &str = "the write is done but not durable yet: call sync, do not repeat the write";
@@ -31,9 +35,12 @@ impl Store {
         if batch.is_empty() {
             return Ok(self.publisher.visible());
         }
+        let clock = self.files.env.clock();
+        let called = clock.coarse_micros();
         let sampled = self.is_sampled_write(batch);
+        let sampled_at = if sampled { clock.monotonic_nanos() } else { 0 };
         let admitted = self.wait_admission(batch, sampled)?;
-        let began = if sampled { self.files.env.clock().monotonic_nanos() } else { 0 };
+        let began = if sampled { clock.monotonic_nanos() } else { 0 };
         let reserved = self.reserve(batch, durability)?;
         let under_way = UnderWay { store: self, reserved: &reserved, has_ended: false };
         let applied = self.log_and_insert(batch, &reserved);
@@ -50,13 +57,28 @@ impl Store {
         if durability == Durability::Sync
             && let Some(log) = &reserved.log
         {
-            self.sync_log(log.end).map_err(|error| match error.kind() {
+            self.sync_for_caller(log.end).map_err(|error| match error.kind() {
                 ErrorKind::TooManyFiles => error.with_context(WRITTEN_UNSYNCED),
                 _ => error,
             })?;
             self.files.env.note(Note::AckSynced { seq: last_seq });
         }
+        if sampled {
+            let nanos = clock.monotonic_nanos().saturating_sub(sampled_at);
+            batch.keyspaces.iter().for_each(|keyspace| keyspace.activity.write_latency.record(nanos));
+        }
+        self.count_slow_write(called, clock.coarse_micros());
         Ok(last_seq)
+    }
+
+    /// Counts a write that took long, whatever the cause: a stall, a sync, a page fault, or a busy machine.
+    fn count_slow_write(&self, called: u64, now: u64) {
+        let micros = now.saturating_sub(called);
+        if micros >= SLOW_WRITE {
+            Counters::add(&self.metrics.writes_slow, 1);
+            Counters::add(&self.metrics.write_slow_micros, micros);
+            self.metrics.write_longest_micros.fetch_max(micros, atomic::Ordering::Relaxed);
+        }
     }
 
     /// Refuses a write that the store cannot take as a whole.

@@ -4,6 +4,7 @@
 //! Means use plain loads and stores, so one of two concurrent samples may be lost.
 
 use super::running::Running;
+use crate::base::keyspace_metrics::Activity;
 use crate::table::fetched_blocks;
 use drumlin_env::Env;
 use drumlin_env::sync::plain::atomic::{AtomicU64, Ordering::Relaxed};
@@ -197,6 +198,7 @@ impl Costs {
 pub(crate) struct Stopwatch {
     env: Env,
     costs: Arc<Costs>,
+    activity: Arc<Activity>,
     runs: usize,
     began: u64,
     /// Number of blocks that this thread had read at the start.
@@ -205,8 +207,8 @@ pub(crate) struct Stopwatch {
 
 impl Stopwatch {
     /// Creates a stopwatch for a scan over `runs` runs. It starts at [`Stopwatch::begin`].
-    pub(crate) fn new(env: Env, costs: Arc<Costs>, runs: usize) -> Stopwatch {
-        Stopwatch { env, costs, runs, began: 0, fetched: 0 }
+    pub(crate) fn new(env: Env, costs: Arc<Costs>, activity: Arc<Activity>, runs: usize) -> Stopwatch {
+        Stopwatch { env, costs, activity, runs, began: 0, fetched: 0 }
     }
 
     pub(crate) fn begin(&mut self) {
@@ -216,6 +218,7 @@ impl Stopwatch {
 
     pub(crate) fn stop(self) {
         let nanos = self.env.clock().monotonic_nanos().saturating_sub(self.began);
+        self.activity.scan_latency.record(nanos);
         self.costs.sought(nanos, self.runs, fetched_blocks() - self.fetched);
     }
 }

@@ -333,6 +333,12 @@ impl Meter {
         self.waited.fetch_add(micros, Relaxed);
     }
 
+    /// Returns the numbers of point lookups, scans and writes, and the microseconds that writers waited.
+    pub(crate) fn totals(&self) -> ([u64; 3], u64) {
+        let [points, seeks, writes, _, waited] = self.counted();
+        ([points, seeks, writes], waited)
+    }
+
     fn counted(&self) -> [u64; 5] {
         let [points, seeks, writes] = [0, 1, 2].map(|kind| self.counts[kind].load(Relaxed));
         [points, seeks, writes, self.write_bytes.load(Relaxed), self.waited.load(Relaxed)]
