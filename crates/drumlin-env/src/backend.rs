@@ -403,14 +403,6 @@ impl Time {
     }
 
     #[inline]
-    pub(crate) fn coarse_micros(&self) -> u64 {
-        match self {
-            Time::Os => host::coarse_micros(),
-            Time::Mem(world) => world.monotonic_nanos() / 1000,
-        }
-    }
-
-    #[inline]
     pub(crate) fn thread_cpu_nanos(&self) -> u64 {
         match self {
             Time::Os => host::thread_cpu_nanos(),

@@ -17,12 +17,6 @@ impl Clock {
         self.0.monotonic_nanos()
     }
 
-    /// Returns the microseconds since an arbitrary start, other than that of the other readings. It advances once in a
-    /// few milliseconds, and costs a fifth of a full reading.
-    pub fn coarse_micros(&self) -> u64 {
-        self.0.coarse_micros()
-    }
-
     /// Returns the CPU time of the calling thread in nanoseconds. A simulated world returns its clock instead.
     pub fn thread_cpu_nanos(&self) -> u64 {
         self.0.thread_cpu_nanos()

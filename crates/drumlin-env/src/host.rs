@@ -15,21 +15,6 @@ pub(crate) fn monotonic_nanos() -> u64 {
     START.get_or_init(Instant::now).elapsed().as_nanos() as u64
 }
 
-/// Returns the microseconds since an arbitrary start, as of the last tick of the system's clock.
-#[inline]
-pub(crate) fn coarse_micros() -> u64 {
-    #[cfg(target_os = "linux")]
-    {
-        let time = rustix::time::clock_gettime(rustix::time::ClockId::MonotonicCoarse);
-        let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
-        seconds * 1_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0) / 1000
-    }
-    #[cfg(not(target_os = "linux"))]
-    {
-        monotonic_nanos() / 1000
-    }
-}
-
 /// Returns the CPU time of the calling thread in nanoseconds.
 #[inline]
 pub(crate) fn thread_cpu_nanos() -> u64 {

@@ -115,6 +115,7 @@ fn of_keyspace() -> Vec<(&'static str, Does)> {
         ("flush", fails(|h| h.keys.flush())),
         ("compact", fails(|h| h.keys.compact::<&str>(all()))),
         ("name", tells(|h| assert_eq!(h.keys.name(), "k"))),
+        ("metrics", tells(|h| assert_eq!(h.keys.metrics().files, 0))),
         ("policy", tells(|h| assert!(h.keys.policy().starts_with("arce")))),
         ("policy_state", tells(|h| h.keys.policy_state())),
         ("options", tells(|h| h.keys.options())),

@@ -1,6 +1,7 @@
 //! Counts functions, fields and methods by tokens.
 
 use super::source::{Source, Token};
+use std::ops::Range;
 
 /// Maximum lines of code in a function, including its signature and closing brace.
 pub(crate) const LINES_MAX: usize = 70;
@@ -67,19 +68,23 @@ pub(crate) fn fields_of(source: &Source, name: &str) -> usize {
     fields
 }
 
-/// Returns the number of functions in the inherent `impl` blocks of `name`, without tests.
-pub(crate) fn methods_of(source: &Source, name: &str) -> usize {
+/// Returns the ranges of tokens of the inherent `impl` blocks of `name`, without tests.
+pub(crate) fn impl_blocks(source: &Source, name: &str) -> Vec<Range<usize>> {
     let tokens = &source.tokens;
     let text = |at: usize| tokens.get(at).map_or("", |token| token.text.as_str());
+    let is_impl = |at: &usize| text(*at) == "impl" && text(at + 1) == name && text(at + 2) == "{";
+    let starts = (0..tokens.len()).filter(is_impl);
+    let starts = starts.filter(|at| tokens.get(*at).is_some_and(|token| !token.in_test));
+    starts.filter_map(|at| Some(at..body_end(tokens, at)?)).collect()
+}
+
+/// Returns the number of functions in the inherent `impl` blocks of `name`, without tests.
+pub(crate) fn methods_of(source: &Source, name: &str) -> usize {
+    let text = |at: usize| source.tokens.get(at).map_or("", |token| token.text.as_str());
     let mut methods = 0;
-    for at in 0..tokens.len() {
-        let is_impl = text(at) == "impl" && text(at + 1) == name && text(at + 2) == "{";
-        if !is_impl || tokens.get(at).is_some_and(|token| token.in_test) {
-            continue;
-        }
-        let Some(end) = body_end(tokens, at) else { continue };
+    for block in impl_blocks(source, name) {
         let mut depth = 0usize;
-        for index in at..end {
+        for index in block {
             match text(index) {
                 "{" => depth += 1,
                 "}" => depth = depth.saturating_sub(1),

@@ -11,7 +11,7 @@ use super::repository::Repository;
 use super::source::Source;
 use std::collections::BTreeSet;
 
-const ENGINE: &str = "crates/drumlin/src/";
+pub(super) const ENGINE: &str = "crates/drumlin/src/";
 
 pub(crate) fn check(repository: &Repository, architecture: &Architecture) -> Vec<Finding> {
     let mut findings = check_folders(repository, architecture);
@@ -60,7 +60,7 @@ fn check_folders(repository: &Repository, architecture: &Architecture) -> Vec<Fi
 }
 
 /// Returns `compaction/merge.rs` as `[compaction, merge]`, and `lib.rs` as an empty path.
-fn module_of(inside: &str) -> Vec<String> {
+pub(super) fn module_of(inside: &str) -> Vec<String> {
     let stem = inside.trim_end_matches(".rs");
     let stem = stem.strip_suffix("/mod").unwrap_or(stem);
     if stem == "lib" { Vec::new() } else { stem.split('/').map(str::to_string).collect() }
@@ -103,7 +103,12 @@ fn check_file(
     findings
 }
 
-fn allowed(target: &[String], module: &[String], row: &ModuleRow, architecture: &Architecture) -> bool {
+pub(super) fn allowed(
+    target: &[String],
+    module: &[String],
+    row: &ModuleRow,
+    architecture: &Architecture,
+) -> bool {
     // A name re-exported at the crate's root, or a glob of it, hides its origin.
     let Some(first) = target.first() else { return false };
     let Some((target_row, target_name)) = architecture.row_of(target) else {

@@ -8,6 +8,7 @@
 //! | rule | module | what it checks |
 //! |---|---|---|
 //! | imports | `imports` | modules of the engine import only what the import table permits |
+//! | calls | `calls` | calls of methods of the open store obey the same table |
 //! | circles | `graph` | no circle of imports between the files of a crate |
 //! | crates | `crates` | crates depend only in the directions of the crate table |
 //! | size | `size` | files and inline test modules stay short; listed offenders only shrink |
@@ -19,6 +20,7 @@
 //! Invariant: the rules see only the `Repository` value. Tests pass one made of strings.
 
 pub(crate) mod architecture;
+mod calls;
 mod crates;
 mod door;
 mod fence;
@@ -58,6 +60,7 @@ pub(crate) fn run(root: &Path) -> Result<(), String> {
 fn check(repository: &Repository) -> Vec<Finding> {
     let (architecture, mut findings) = Architecture::read(repository);
     findings.extend(imports::check(repository, &architecture));
+    findings.extend(calls::check(repository, &architecture));
     findings.extend(graph::check(repository));
     findings.extend(crates::check(repository, &architecture));
     findings.extend(size::check(repository));

@@ -139,13 +139,13 @@ metrics! {
     sync_wait_micros,
     /// Longest such wait, in microseconds.
     sync_wait_longest_micros,
-    /// Writes that took 20 ms or longer from call to return, whatever the cause: stalls, syncs, page faults or a busy
-    /// machine. The clock that measures them advances once in 1 to 10 ms.
-    writes_slow,
-    /// Microseconds that these writes took.
-    write_slow_micros,
-    /// Longest of them, in microseconds.
-    write_longest_micros,
+    /// Writes that waited 100 us or longer for other commits: for the lock that orders commits, for a new log segment,
+    /// or until earlier commits were published.
+    commit_waits,
+    /// Microseconds that they waited.
+    commit_wait_micros,
+    /// Longest such wait, in microseconds.
+    commit_wait_longest_micros,
     /// Bytes read by open: manifest, log and table tails.
     open_bytes_read,
     /// Commits read from the log by open.

@@ -10,6 +10,8 @@ use super::preallocate::ReadyLane;
 use super::search::SearchJob;
 use crate::background::{Lane, Step};
 use crate::base::error::Result;
+use crate::base::event::Event;
+use crate::base::metrics::Counters;
 use crate::store::Store;
 use drumlin_env::sync::{Arc, Mutex, atomic};
 
@@ -22,6 +24,17 @@ impl Store {
             self.background.start(Arc::new(CompactionLane::new(self.clone(), number)))?;
         }
         self.background.start(Arc::new(MaintenanceLane::new(self.clone())))
+    }
+
+    /// Appends the queued decisions to the decision log. Returns whether there were any. A failure is reported as an
+    /// event and has no other effect.
+    pub(crate) fn write_decisions(&self) -> bool {
+        let queue = self.control.lock().decisions.take_queue();
+        if let Err(error) = self.decisions.append(&self.files.env, || self.files.fresh_number(), &queue) {
+            Counters::add(&self.metrics.background_errors, 1);
+            self.tell(Event::BackgroundError { job: "decisions", error });
+        }
+        !queue.is_empty()
     }
 }
 

@@ -8,7 +8,7 @@
 //! maintenance  obsolete files, manifest, decision log, lookup statistics, search
 //! ```
 //!
-//! `space` decides whether a job has disk space. `install` makes finished work part of the tree.
+//! `install` makes finished work part of the tree.
 
 pub(crate) mod flush;
 mod install;
@@ -17,4 +17,3 @@ mod maintenance;
 mod piece;
 mod preallocate;
 mod search;
-mod space;

@@ -57,7 +57,7 @@ pub(super) fn the_log_floor_spares_every_commit() {
                 memtable.insert(b"key", commit.first_seq, Kind::Put, b"value");
                 memtable.end_write();
             }
-            writer.publisher.finish(commit.place).expect("published");
+            writer.publisher.finish(commit.place, || 0).expect("published");
         }
     });
     let floor = store.log_floor(&[]);

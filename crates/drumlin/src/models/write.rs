@@ -20,7 +20,7 @@ pub(super) fn commits_are_published_in_order() {
                 (*last, publisher.enter(Published { seq: *last, logged: *last, log_end: *last }))
             };
             ended.fetch_or(1 << seq, Ordering::SeqCst);
-            publisher.finish(place).expect("no commit fails");
+            publisher.finish(place, || 0).expect("no commit fails");
             let before = (1..=seq).fold(0, |all, seq| all | 1 << seq);
             assert!(publisher.visible() >= seq, "#{seq} is acknowledged but not visible");
             assert_eq!(ended.load(Ordering::SeqCst) & before, before, "a commit before #{seq} has not ended");

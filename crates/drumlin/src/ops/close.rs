@@ -101,7 +101,7 @@ impl Store {
     fn save_at_close(&self) -> Result<()> {
         self.health.check_poison()?;
         self.publisher.drain()?;
-        self.sync()?;
+        self.sync_log(self.publisher.published().log_end)?;
         let log_end = self.write_close_record()?;
         self.save_lookups()?;
         let mut control = self.control.lock();

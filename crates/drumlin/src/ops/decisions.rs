@@ -2,8 +2,6 @@
 //! decisions.
 
 use crate::base::decisions::{DecisionRecord, RECORDS_KEPT, ReplayReport};
-use crate::base::event::Event;
-use crate::base::metrics::Counters;
 use crate::store::Store;
 use drumlin_format::decisions::{DecisionCopy, PolicyCall, VERSION};
 use drumlin_format::error::DecodeError;
@@ -11,17 +9,6 @@ use drumlin_types::contract::PolicyError;
 use std::collections::BTreeMap;
 
 impl Store {
-    /// Appends the queued decisions to the decision log. Returns whether there were any. A failure is reported as an
-    /// event and has no other effect.
-    pub(crate) fn write_decisions(&self) -> bool {
-        let queue = self.control.lock().decisions.take_queue();
-        if let Err(error) = self.decisions.append(&self.files.env, || self.files.fresh_number(), &queue) {
-            Counters::add(&self.metrics.background_errors, 1);
-            self.tell(Event::BackgroundError { job: "decisions", error });
-        }
-        !queue.is_empty()
-    }
-
     /// Returns the latest decisions, oldest first, including those of earlier opens of the store.
     pub(crate) fn explain(&self) -> Vec<DecisionRecord> {
         let mut records: Vec<DecisionRecord> =

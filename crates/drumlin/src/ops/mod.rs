@@ -4,7 +4,7 @@
 //! write    validate, admit, reserve, log, apply, publish, sync
 //! get      view, memtables, runs from new to old, resolve          multi_get: the same for many keys, read in parallel
 //! scan     view, one cursor per source, merge, visible versions    iter, range_cursor: the public types
-//! flush, compact, checkpoint, sync, keyspaces, options, verify, shape, decisions, close
+//! open, flush, compact, checkpoint, sync, keyspaces, options, verify, shape, decisions, close
 //! ```
 //!
 //! An operation may use every folder below `ops`. No operation uses `api`.
@@ -20,6 +20,7 @@ mod get;
 pub(crate) mod iter;
 mod keyspaces;
 mod multi_get;
+pub(crate) mod open;
 mod options;
 pub(crate) mod range_cursor;
 pub(crate) mod scan;

@@ -15,8 +15,8 @@ use drumlin_format::log::{self as format, RecordHeader, RecordKind};
 use drumlin_types::Seq;
 use std::cell::RefCell;
 
-/// Duration from which a write counts as slow, in microseconds. The coarse clock advances once in 1 to 10 ms.
-const SLOW_WRITE: u64 = 20_000;
+/// Shortest wait for other commits that is counted, in microseconds.
+const COMMIT_WAIT_LEAST: u64 = 100;
 
 /// What a write says that found no file descriptor for its sync.
 const WRITTEN_UNSYNCED: &str = "the write is done but not durable yet: call sync, do not repeat the write";
@@ -36,7 +36,6 @@ impl Store {
             return Ok(self.publisher.visible());
         }
         let clock = self.files.env.clock();
-        let called = clock.coarse_micros();
         let sampled = self.is_sampled_write(batch);
         let sampled_at = if sampled { clock.monotonic_nanos() } else { 0 };
         let admitted = self.wait_admission(batch, sampled)?;
@@ -44,8 +43,9 @@ impl Store {
         let reserved = self.reserve(batch, durability)?;
         let under_way = UnderWay { store: self, reserved: &reserved, has_ended: false };
         let applied = self.log_and_insert(batch, &reserved);
-        under_way.end(applied)?;
+        let waited = under_way.end(applied)?;
         drop(admitted);
+        self.count_commit_wait(reserved.waited + waited);
         self.wake_lanes(&reserved);
         if sampled {
             self.sampled_write(batch, began);
@@ -67,17 +67,15 @@ impl Store {
             let nanos = clock.monotonic_nanos().saturating_sub(sampled_at);
             batch.keyspaces.iter().for_each(|keyspace| keyspace.activity.write_latency.record(nanos));
         }
-        self.count_slow_write(called, clock.coarse_micros());
         Ok(last_seq)
     }
 
-    /// Counts a write that took long, whatever the cause: a stall, a sync, a page fault, or a busy machine.
-    fn count_slow_write(&self, called: u64, now: u64) {
-        let micros = now.saturating_sub(called);
-        if micros >= SLOW_WRITE {
-            Counters::add(&self.metrics.writes_slow, 1);
-            Counters::add(&self.metrics.write_slow_micros, micros);
-            self.metrics.write_longest_micros.fetch_max(micros, atomic::Ordering::Relaxed);
+    /// Counts a write that waited `micros` for other commits.
+    fn count_commit_wait(&self, micros: u64) {
+        if micros >= COMMIT_WAIT_LEAST {
+            Counters::add(&self.metrics.commit_waits, 1);
+            Counters::add(&self.metrics.commit_wait_micros, micros);
+            self.metrics.commit_wait_longest_micros.fetch_max(micros, atomic::Ordering::Relaxed);
         }
     }
 
@@ -217,12 +215,12 @@ struct UnderWay<'a> {
 }
 
 impl UnderWay<'_> {
-    /// Ends the commit, which was `applied`, and waits until it is published.
-    fn end(mut self, applied: Result<()>) -> Result<()> {
+    /// Ends the commit, which was `applied`, and waits until it is published. Returns the microseconds that it waited.
+    fn end(mut self, applied: Result<()>) -> Result<u64> {
         let Err(error) = applied else {
             self.end_writes();
             self.has_ended = true;
-            return self.store.publisher.finish(self.reserved.place);
+            return self.store.publisher.finish(self.reserved.place, || self.store.files.now());
         };
         // Dropped, it ends its place. A listener that panics here does not keep it from that.
         self.store.poison(&error);

@@ -6,9 +6,9 @@
 //! 3. A new log segment continues the chain of segments where recovery stopped, which seals a torn tail (order rule
 //!    O6). A new manifest holds the recovered state.
 //! 4. Files that no version refers to are removed, or set aside ([`orphans`]). File numbers are never used again (O4).
-//! 5. Unless the store was closed in order, the recovered commits are flushed before open returns. Bytes that a failed
-//!    sync left in the page cache can be read, and synced again without an error, although they are not on disk (order
-//!    rule O10). So nothing may depend on them until they are in tables.
+//! 5. Unless the store was closed in order, `ops::open` flushes the recovered commits before it returns. Bytes that a
+//!    failed sync left in the page cache can be read, and synced again without an error, although they are not on disk
+//!    (order rule O10). So nothing may depend on them until they are in tables.
 //!
 //! A store that is opened read-only gets steps 1 and 2 only: the recovered commits stay in memtables, and nothing on
 //! disk changes.

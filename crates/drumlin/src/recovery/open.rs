@@ -1,4 +1,4 @@
-//! Opening a directory, step by step.
+//! Recovery of a directory, step by step: from files to a store without background work. `ops::open` starts that.
 //!
 //! 1. Check the directory: it holds a store, or nothing and may get one.
 //! 2. Lock it, and read the manifest.
@@ -7,7 +7,6 @@
 //! 4. Assemble the store, and replay the log into memtables.
 //! 5. Remove files that no store needs.
 //! 6. Make the replayed part of the log durable where a power loss could tear the order of commits.
-//! 7. Start the lanes, and flush what was replayed.
 
 use super::assemble::{Opening, assemble, operator_of};
 use super::replay::{renew, sync};
@@ -43,8 +42,8 @@ pub(crate) struct OpenRequest {
     pub(crate) clock: u64,
 }
 
-/// Opens the store, or creates it.
-pub(crate) fn open(request: OpenRequest) -> Result<Arc<Store>> {
+/// Recovers the store, or creates it. Its lanes do not run yet. Also returns what the log held.
+pub(crate) fn recover(request: OpenRequest) -> Result<(Arc<Store>, Recovered)> {
     let OpenRequest { env, dir, create, read_only, unfinished, options: wanted, components, clock } = request;
     Options::from_pairs(&wanted)?;
     check_directory(&env, &dir, create, unfinished)?;
@@ -69,20 +68,13 @@ pub(crate) fn open(request: OpenRequest) -> Result<Arc<Store>> {
     let (store, recovered) = assemble(found)?;
     unused.into_iter().for_each(|event| store.tell(event));
     if read_only {
-        return Ok(store);
+        return Ok((store, recovered));
     }
     orphans::remove(&store, &entries)?;
     let log = store.lane.state.lock().log.bytes_on_disk();
     store.disk_budget.opened(log);
     keep_order(&store, &recovered)?;
-    // Running lanes hold the store, and with it the lock, until it is closed.
-    if let Err(error) = store.start_lanes().and_then(|()| flush_replayed(&store, &recovered)) {
-        // Replayed commits may be in memory alone. A poisoned store writes no close record, which would promise them.
-        store.poison(&error);
-        let _ = store.close();
-        return Err(error);
-    }
-    Ok(store)
+    Ok((store, recovered))
 }
 
 /// Refuses a directory that cannot be opened. Creates it if `create` allows that.
@@ -157,23 +149,8 @@ pub(crate) fn make_dir(env: &Env, dir: &Path) -> Result<()> {
     made.into_iter().rev().filter_map(Path::parent).try_for_each(|parent| sync_dir(env, parent))
 }
 
-/// Flushes the replayed commits, unless they are known to be durable in the log.
-fn flush_replayed(store: &Arc<Store>, recovered: &Recovered) -> Result<()> {
-    if recovered.closed {
-        return Ok(());
-    }
-    match store.wait_flushed(&store.pending_flushes()) {
-        // A flush may still succeed and release segments. Only those that it has left are copied, and kept meanwhile.
-        Err(error) if error.kind() == ErrorKind::NoSpace => store.read_log(|live, _| {
-            let left = recovered.replayed.iter().filter(|number| live.contains(number));
-            renew_replayed(store, left.copied())
-        }),
-        settled => settled,
-    }
-}
-
 /// Makes replayed log segments and their directory entries durable.
-fn renew_replayed(store: &Store, mut numbers: impl Iterator<Item = LogNumber>) -> Result<()> {
+pub(crate) fn renew_replayed(store: &Store, mut numbers: impl Iterator<Item = LogNumber>) -> Result<()> {
     numbers.try_for_each(|number| renew(&store.files.env, &store.files.dir, number))?;
     store.sync_dir()
 }

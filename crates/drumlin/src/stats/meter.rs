@@ -56,7 +56,7 @@ fn seed(others: u64) -> u32 {
 /// Sampling state of one thread. It restarts with each newer store, so that a simulated store is deterministic.
 /// Stores that are open at the same time share it.
 struct Sampler {
-    store: Cell<u64>,
+    store_number: Cell<u64>,
     /// Number of the meter of the calls since the last sample; 0 for none.
     meter: Cell<u64>,
     /// Whether some of those calls were for another meter.
@@ -76,7 +76,7 @@ struct Sampler {
 thread_local! {
     static SAMPLER: Sampler = const {
         Sampler {
-            store: Cell::new(0),
+            store_number: Cell::new(0),
             meter: Cell::new(0),
             is_mixed: Cell::new(false),
             counts: [const { Cell::new(0) }; 3],
@@ -274,9 +274,9 @@ impl Meter {
     #[cold]
     fn turn(&self, sampler: &Sampler, what: Option<(Kind, u64)>) -> bool {
         // Calls on an older store that is still open continue the current sampling.
-        if sampler.store.get() < self.store.number {
+        if sampler.store_number.get() < self.store.number {
             let others = self.store.threads.fetch_add(1, Relaxed);
-            sampler.store.set(self.store.number);
+            sampler.store_number.set(self.store.number);
             sampler.state.set(seed(others));
             sampler.draw();
             sampler.is_young.set(others > 0);

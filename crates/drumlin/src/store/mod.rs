@@ -11,11 +11,14 @@
 //! none of them.
 
 mod edits;
+mod flushes;
 mod health;
 mod load;
 mod log;
 pub(crate) mod memory;
 mod plans;
+pub(crate) mod space;
+mod sync;
 mod throttles;
 
 use crate::background::Background;

@@ -35,6 +35,8 @@ pub(crate) struct Reserved {
     pub(crate) place: u64,
     /// Whether the reservation sealed a memtable.
     pub(crate) sealed: bool,
+    /// Microseconds that the reservation waited for the lock, and for a new log segment.
+    pub(crate) waited: u64,
 }
 
 /// Memtables of a commit. The first is stored inline, since most commits have only one.
@@ -107,7 +109,14 @@ impl CommitLane {
         publisher: &Publisher,
         fresh_number: impl Fn() -> u64,
     ) -> Result<Reserved> {
-        let mut lane = self.state.lock();
+        let clock = self.directory.env.clock();
+        let (mut lane, mut waited) = match self.state.try_lock() {
+            Some(lane) => (lane, 0),
+            None => {
+                let began = clock.monotonic_micros();
+                (self.state.lock(), clock.monotonic_micros().saturating_sub(began))
+            }
+        };
         if lane.closed {
             return Err(Error::new(ErrorKind::Closed, "the store was closed"));
         }
@@ -117,7 +126,10 @@ impl CommitLane {
         let log = match request.record_len {
             Some(len) => {
                 let share = if request.only_deletes { LogShare::Deletes } else { LogShare::Writes };
-                Some(lane.log.reserve(&self.directory, share, len, last_seq, &fresh_number)?)
+                let begins = lane.log.begins_segment(len).then(|| clock.monotonic_micros());
+                let log = lane.log.reserve(&self.directory, share, len, last_seq, &fresh_number)?;
+                waited += begins.map_or(0, |began| clock.monotonic_micros().saturating_sub(began));
+                Some(log)
             }
             None => None,
         };
@@ -136,6 +148,6 @@ impl CommitLane {
         let (logged, log_end) = (lane.log.last_seq(), lane.log.position());
         let after = Published { seq: lane.next_seq - 1, logged, log_end };
         let place = publisher.enter(after);
-        Ok(Reserved { first_seq, log, memtables, place, sealed })
+        Ok(Reserved { first_seq, log, memtables, place, sealed, waited })
     }
 }

@@ -131,6 +131,11 @@ impl LogTail {
         }
     }
 
+    /// Returns whether a record of `len` bytes begins a new segment.
+    pub(crate) fn begins_segment(&self, len: u64) -> bool {
+        self.position - self.segment.base + len > self.capacity
+    }
+
     /// Reserves space for a record of `len` bytes, framing included, whose last operation is `last_seq`. `number`
     /// returns a fresh file number if a new segment is needed.
     pub(crate) fn reserve(
@@ -141,7 +146,7 @@ impl LogTail {
         last_seq: Seq,
         number: impl FnOnce() -> u64,
     ) -> Result<Reservation> {
-        let has_begun = self.position - self.segment.base + len > self.capacity;
+        let has_begun = self.begins_segment(len);
         if self.is_for_deletes && share == LogShare::Writes && !has_begun {
             directory.budget.check(share, self.bytes_on_disk(), 0)?;
             self.is_for_deletes = false;

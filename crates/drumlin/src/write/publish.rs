@@ -100,8 +100,9 @@ impl Publisher {
         queue.front + queue.places.len() as u64 - 1
     }
 
-    /// Reports `place` done and waits until it is published.
-    pub(crate) fn finish(&self, place: u64) -> Result<()> {
+    /// Reports `place` done and waits until it is published. Returns the microseconds that it waited, by the clock
+    /// `now`.
+    pub(crate) fn finish(&self, place: u64, now: impl Fn() -> u64) -> Result<u64> {
         let mut queue = self.queue.lock();
         let at = (place - queue.front) as usize;
         queue.places[at].done = true;
@@ -118,6 +119,10 @@ impl Publisher {
         if (moved || queue.failed.is_some()) && queue.waiters > 0 {
             self.moved.notify_all();
         }
+        if queue.front > place {
+            return Ok(0);
+        }
+        let began = now();
         while queue.front <= place {
             if let Some(error) = &queue.failed {
                 return Err(error.clone());
@@ -126,7 +131,7 @@ impl Publisher {
             queue = self.moved.wait(queue);
             queue.waiters -= 1;
         }
-        Ok(())
+        Ok(now().saturating_sub(began))
     }
 
     /// Ends `place` without publishing it or any commit behind it, because of `error`. Both happen in one step, so that
@@ -196,17 +201,34 @@ mod tests {
                 publisher.drain().expect("both commits finish");
                 assert!(ended.load(Ordering::SeqCst), "the first commit has not finished");
             });
-            scope.spawn(move || queue.finish(second).expect("published after the first commit"));
+            scope.spawn(move || queue.finish(second, || 0).expect("published after the first commit"));
             ended.store(true, Ordering::SeqCst);
-            publisher.finish(first).expect("the first commit is published");
+            publisher.finish(first, || 0).expect("the first commit is published");
         });
         let third = publisher.enter(Published { seq: 3, logged: 3, log_end: 3 });
         publisher.fail(Error::new(ErrorKind::Io, "a disk"));
         publisher.set_longest(Duration::from_millis(1));
         let goes_on = publisher.drain().expect_err("the third commit has not finished");
         assert_eq!(goes_on.kind(), ErrorKind::Busy, "{goes_on}");
-        publisher.finish(third).expect_err("the commit failed");
+        publisher.finish(third, || 0).expect_err("the commit failed");
         publisher.wait_ended().expect("nothing is under way");
         assert_eq!(publisher.drain().expect_err("a commit failed").kind(), ErrorKind::Io);
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "a commit waits on another thread")]
+    fn a_commit_that_waits_for_an_earlier_one_says_how_long() {
+        let publisher = Publisher::new(Published::default());
+        let [first, second] = [1, 2].map(|seq| publisher.enter(Published { seq, logged: seq, log_end: seq }));
+        let (queue, now) = (&publisher, drumlin_env::sync::atomic::AtomicU64::new(7));
+        let waited = std::thread::scope(|scope| {
+            let waits = scope.spawn(|| queue.finish(second, || now.fetch_add(5, Ordering::SeqCst)));
+            while !queue.is_awaited() {
+                std::thread::yield_now();
+            }
+            assert_eq!(queue.finish(first, || unreachable!("it does not wait")).expect("published"), 0);
+            waits.join().expect("no panic").expect("published")
+        });
+        assert_eq!(waited, 5);
     }
 }

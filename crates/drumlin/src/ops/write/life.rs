@@ -20,7 +20,7 @@ fn reserve(keys: &Keyspace) -> Result<Reserved> {
 }
 
 fn end(keys: &Keyspace, reserved: &Reserved) -> Result<()> {
-    UnderWay { store: &keys.store, reserved, has_ended: false }.end(Ok(()))
+    UnderWay { store: &keys.store, reserved, has_ended: false }.end(Ok(())).map(drop)
 }
 
 #[test]

@@ -26,12 +26,12 @@
 //! the lock. The I/O under it is: edits of the manifest, reads of a block or two to count the entries of a part of a
 //! file, unlinks of outputs that cannot be installed, and the read of the manifest by `verify`.
 
+use super::{Store, left_to_compactions};
 use crate::base::error::{Error, ErrorKind, Result};
 use crate::base::metrics::Counters;
 use crate::compaction::control::KeyspaceControl;
 use crate::keyspace::View;
 use crate::memtable::Memtable;
-use crate::store::{Store, left_to_compactions};
 use crate::version::ObsoleteFile;
 use drumlin_env::sync::{Arc, atomic};
 use drumlin_types::contract::LimitView;
@@ -40,7 +40,7 @@ use drumlin_types::contract::LimitView;
 const LOG_RESERVE: u64 = 8;
 
 /// Returns the bytes that a flush of `memtables` may write.
-pub(super) fn bytes_of(memtables: &[Arc<Memtable>]) -> u64 {
+pub(crate) fn bytes_of(memtables: &[Arc<Memtable>]) -> u64 {
     memtables.iter().map(|memtable| memtable.bytes() as u64).sum()
 }
 
