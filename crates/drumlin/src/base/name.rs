@@ -1,18 +1,18 @@
 //! Name of a keyspace, which a rename changes while others read it.
 //!
-//! Code that may need the name for a message keeps a reference to the `Name`, and reads the text when it writes the
-//! message. So a point lookup pays nothing for it.
+//! Code that may need the name for a message keeps a reference to the [`KeyspaceName`], and reads the text when it
+//! writes the message. So a point lookup pays nothing for it.
 
 use arc_swap::ArcSwap;
 use drumlin_env::sync::Arc;
 use std::fmt;
 
 /// Name of a keyspace. Readers take no lock.
-pub(crate) struct Name(ArcSwap<String>);
+pub(crate) struct KeyspaceName(ArcSwap<String>);
 
-impl Name {
-    pub(crate) fn new(text: &str) -> Name {
-        Name(ArcSwap::from_pointee(text.to_owned()))
+impl KeyspaceName {
+    pub(crate) fn new(text: &str) -> KeyspaceName {
+        KeyspaceName(ArcSwap::from_pointee(text.to_owned()))
     }
 
     /// Returns the current name.
@@ -26,13 +26,13 @@ impl Name {
     }
 }
 
-impl fmt::Display for Name {
+impl fmt::Display for KeyspaceName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0.load())
     }
 }
 
-impl fmt::Debug for Name {
+impl fmt::Debug for KeyspaceName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&**self.0.load(), f)
     }

@@ -25,7 +25,7 @@
 
 use crate::base::error::{Error, ErrorKind, Result};
 use crate::base::merge_operator::MergeOperator;
-use crate::base::name::Name;
+use crate::base::name::KeyspaceName;
 use crate::base::slice::Slice;
 use drumlin_format::batch::EXPIRY_LEN;
 use drumlin_types::Kind;
@@ -110,7 +110,7 @@ pub(crate) fn call_operator<'a>(
 /// Resolves merge operands and value pointers to values, for the reads of one view of a keyspace.
 pub(crate) struct Resolver<'a> {
     /// Name of the keyspace, for errors.
-    pub(crate) keyspace: &'a Name,
+    pub(crate) keyspace: &'a KeyspaceName,
     /// The keyspace's merge operator, if the program supplied one.
     pub(crate) operator: Option<&'a dyn MergeOperator>,
     /// Stored name of the keyspace's operator, for errors.

@@ -9,7 +9,7 @@ use crate::base::decisions::DecisionLog;
 use crate::base::error::{Error, Result};
 use crate::keyspace::KeyspaceState;
 use crate::options::Adaptation;
-use crate::version::ManifestWriter;
+use crate::version::ManifestFile;
 use drumlin_env::sync::{Arc, atomic};
 use drumlin_format::manifest::Change;
 use drumlin_policy::pace::{Admission, admission};
@@ -34,7 +34,7 @@ const NEAR_STOP: f64 = 0.75;
 
 /// The state behind the control lock: everything that changes versions.
 pub(crate) struct Control {
-    pub(crate) manifest: ManifestWriter,
+    pub(crate) manifest: ManifestFile,
     pub(crate) keyspaces: Vec<KeyspaceControl>,
     /// Next numbers of runs and tickets.
     pub(crate) numbers: Numbers,

@@ -8,7 +8,7 @@ use super::failures::Failures;
 use crate::base::error::{Error, ErrorKind, Result};
 use crate::base::keyspace_metrics::Activity;
 use crate::base::merge_operator::{MergeOperator, Operator};
-use crate::base::name::Name;
+use crate::base::name::KeyspaceName;
 use crate::base::resolve::Resolver;
 use crate::memtable::Memtable;
 use crate::options::{KeyspaceOptions, Options};
@@ -49,7 +49,7 @@ impl View {
 /// Shared state of a keyspace.
 pub(crate) struct KeyspaceState {
     pub(crate) id: KeyspaceId,
-    pub(crate) name: Arc<Name>,
+    pub(crate) name: Arc<KeyspaceName>,
     pub(crate) options: ArcSwap<KeyspaceOptions>,
     pub(crate) operator: Option<Arc<dyn MergeOperator>>,
     /// Name of `operator`, or of the operator that the keyspace used before.
@@ -103,7 +103,7 @@ impl KeyspaceState {
         let flush_bytes = store.flush_bytes(&options) as usize;
         KeyspaceState {
             id,
-            name: Arc::new(Name::new(name)),
+            name: Arc::new(KeyspaceName::new(name)),
             options: ArcSwap::from_pointee(options),
             operator: operator.code,
             operator_name: operator.name,

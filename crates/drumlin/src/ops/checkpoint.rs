@@ -12,7 +12,7 @@ use crate::disk::{check_empty, check_outside, check_path, sync_dir};
 use crate::keyspace::KeyspaceState;
 use crate::memtable::Memtable;
 use crate::store::{Store, snapshot};
-use crate::version::{ManifestWriter, Marks, Tree};
+use crate::version::{ManifestFile, Marks, Tree};
 use crate::write::budget::DiskBudget;
 use crate::write::log::LogTail;
 use crate::write::segment::LogDirectory;
@@ -82,7 +82,7 @@ impl Store {
         let header = SegmentHeader { number: log, base: 0, predecessor: None, file_len: 0 };
         LogTail::begin(&directory, &header, LOG_BYTES, Vec::new())?;
         let header = ManifestHeader { number: log.0 + 1, store: self.files.filter_seed };
-        ManifestWriter::create(&self.files.env, path.to_owned(), header, &edit)?;
+        ManifestFile::create(&self.files.env, path.to_owned(), header, &edit)?;
         Ok(())
     }
 

@@ -15,13 +15,13 @@ use crate::ops::iter::Iter;
 use crate::ops::range_cursor::RangeCursor;
 use crate::ops::scan::{OpenReader, Scan};
 use crate::read::{Flow, GetState, Source, VisibleOptions};
-use crate::stats::{Kind, LookupCounts, Stopwatch};
+use crate::stats::{LookupCounts, OperationKind, Stopwatch};
 use crate::store::Store;
 use crate::table::{Lookup, TableCache};
 use crate::version::{FileMeta, Hit, LOOKUP_SAMPLE, Tree};
 use drumlin_env::sync::{Arc, atomic};
 use drumlin_format::filter::key_hash;
-use drumlin_types::{KeyRange, Kind as EntryKind, Seq};
+use drumlin_types::{KeyRange, Kind, Seq};
 use std::cell::Cell;
 
 /// Memtable as a source of a lookup.
@@ -48,7 +48,7 @@ impl MemSource<'_> {
             if state.offer(entry.seq, entry.kind, || Slice::from(entry.value)) == Flow::Done {
                 break;
             }
-            is_whole &= entry.kind == EntryKind::Merge;
+            is_whole &= entry.kind == Kind::Merge;
             if is_whole {
                 chain.push((entry.seq, entry.value));
             }
@@ -57,7 +57,7 @@ impl MemSource<'_> {
         let below =
             below.filter(|fold| !state.hides(fold.high) || drumlin_types::bug!("fold-across-range-delete"));
         if let Some(fold) = below
-            && state.offer(fold.high, EntryKind::Merge, || Slice::from(&*fold.operand)) == Flow::Continue
+            && state.offer(fold.high, Kind::Merge, || Slice::from(&*fold.operand)) == Flow::Continue
         {
             for entry in self.memtable.versions(key, fold.low - 1) {
                 if state.offer(entry.seq, entry.kind, || Slice::from(entry.value)) == Flow::Done {
@@ -128,7 +128,7 @@ impl Source for FileSource<'_> {
         let mut hit = Hit::Nothing;
         let outcome = table.lookup(key, hash, snapshot, |found| {
             if hit == Hit::Nothing {
-                hit = if found.kind == EntryKind::Delete { Hit::Tombstone } else { Hit::Version };
+                hit = if found.kind == Kind::Delete { Hit::Tombstone } else { Hit::Version };
             }
             state.offer(found.seq, found.kind, || found.value) == Flow::Continue
         })?;
@@ -177,7 +177,7 @@ impl Store {
         self.background.interleave();
         self.health.check_open()?;
         let sampled = is_sampled(self.lookups.gets(1));
-        if keyspace.meter.counts(Kind::Point, 1) {
+        if keyspace.meter.counts(OperationKind::Point, 1) {
             return self.get_timed(keyspace, key, snapshot, sampled);
         }
         loop {
@@ -200,7 +200,7 @@ impl Store {
         snapshot: Option<ReadPoint>,
         sampled: bool,
     ) -> Result<Option<Slice>> {
-        keyspace.meter.wants(Kind::Point, key);
+        keyspace.meter.wants(OperationKind::Point, key);
         let began = self.files.env.clock().monotonic_nanos();
         let (view, visible) = self.view_at(keyspace);
         keyspace.check_alive()?;
@@ -297,10 +297,10 @@ impl Store {
         range: &KeyRange,
         tree: &Tree,
     ) -> Option<Stopwatch> {
-        keyspace.meter.counts(Kind::Seek, 1).then(|| {
+        keyspace.meter.counts(OperationKind::Seek, 1).then(|| {
             // A run that does not cover the seek key is still searched if it has later keys of the range.
             let key = tree.met_at(key, range);
-            keyspace.meter.wants(Kind::Seek, key);
+            keyspace.meter.wants(OperationKind::Seek, key);
             let (costs, activity) = (self.costs.clone(), keyspace.activity.clone());
             Stopwatch::new(self.files.env.clone(), costs, activity, tree.covering(key))
         })

@@ -10,7 +10,7 @@ use crate::base::snapshots::ReadPoint;
 use crate::keyspace::KeyspaceState;
 use crate::ops::get::{MemSource, is_sampled};
 use crate::read::{GetState, Source};
-use crate::stats::Kind;
+use crate::stats::OperationKind;
 use crate::store::Store;
 use crate::table::ahead;
 use crate::version::{FileMeta, Run};
@@ -37,8 +37,10 @@ impl Store {
         self.background.interleave();
         self.health.check_open()?;
         let first = self.lookups.gets(keys.len() as u64);
-        if let Some(key) = keys.first().filter(|_| keyspace.meter.counts(Kind::Point, keys.len() as u64)) {
-            keyspace.meter.wants(Kind::Point, key);
+        if let Some(key) =
+            keys.first().filter(|_| keyspace.meter.counts(OperationKind::Point, keys.len() as u64))
+        {
+            keyspace.meter.wants(OperationKind::Point, key);
         }
         let (view, visible) = self.view_at(keyspace);
         // Checked after the view was loaded: a drop marks the keyspace before it empties the view.

@@ -3,7 +3,7 @@
 use crate::base::error::{Error, ErrorKind, Result};
 use crate::base::metrics::Counters;
 use crate::options::Durability;
-use crate::stats::{EACH, Kind as SampleKind};
+use crate::stats::{EACH, OperationKind};
 use crate::store::Store;
 use crate::write::apply::insert;
 use crate::write::lane::{Request, Reserved};
@@ -108,7 +108,7 @@ impl Store {
     fn is_sampled_write(&self, batch: &Operations) -> bool {
         match batch.keyspaces.as_slice() {
             [] => false,
-            [keyspace] => keyspace.meter.counts(SampleKind::Write, batch.len() as u64),
+            [keyspace] => keyspace.meter.counts(OperationKind::Write, batch.len() as u64),
             [first, ..] => first.meter.samples_several(),
         }
     }
@@ -160,10 +160,10 @@ impl Store {
                 (count, bytes) = (count + 1, bytes + operation.key.len() + operation.value.len());
                 last = operation.key;
             }
-            keyspace.meter.wants(SampleKind::Write, last);
+            keyspace.meter.wants(OperationKind::Write, last);
             keyspace.meter.wrote(count, bytes as u64);
             if batch.keyspaces.len() > 1 {
-                keyspace.meter.add(SampleKind::Write, EACH * count);
+                keyspace.meter.add(OperationKind::Write, EACH * count);
             }
         }
     }

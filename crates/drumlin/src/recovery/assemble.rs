@@ -23,12 +23,12 @@ use crate::options::{KeyspaceOptions, Options, Pipeline, TableReads};
 use crate::stats::{Meter, SampledStore, fresh_store};
 use crate::store::{Components, Parts, Sizes, Store, snapshot};
 use crate::table::{BlockCache, TableCache};
-use crate::version::{KeyspaceRecord, ManifestState, ManifestWriter, Marks, Obsolete};
+use crate::version::{KeyspaceRecord, ManifestFile, ManifestState, Marks, Obsolete};
 use crate::write::budget::DiskBudget;
 use crate::write::lane::LaneState;
 use crate::write::log::LogTail;
 use crate::write::segment::{LogDirectory, log_numbers, path_in};
-use crate::write::{CommitLane, Log, Published, Publisher};
+use crate::write::{CommitLane, DurableLog, Published, Publisher};
 use drumlin_env::sync::Arc;
 use drumlin_env::{DirEntry, Env, FileLock};
 use drumlin_format::log::Recovered;
@@ -120,7 +120,7 @@ pub(super) fn assemble(mut found: Opening<'_>) -> Result<(Arc<Store>, Recovered)
             LaneState { next_seq: last_seq + 1, log: log.tail, closed: false },
         ),
         publisher: Publisher::new(published),
-        log: Log::new(Published { logged: durable_seq, ..published }),
+        log: DurableLog::new(Published { logged: durable_seq, ..published }),
         control: Control {
             manifest: writer,
             keyspaces: keyspaces.controls,
@@ -258,7 +258,7 @@ fn begin_manifest(
     log: &NewLog,
     last_seq: Seq,
     numbers: &mut FileNumbers,
-) -> Result<(ManifestWriter, Marks)> {
+) -> Result<(ManifestFile, Marks)> {
     let Opening { env, dir, options, manifest, .. } = found;
     let number = numbers.fresh();
     let oldest = keyspaces.states.iter().filter_map(|keyspace| keyspace.first_log()).min();
@@ -277,10 +277,10 @@ fn begin_manifest(
     };
     let header = |number| ManifestHeader { number, store: manifest.store };
     let writer = match found.read_only {
-        true => ManifestWriter::read_only(env, dir.clone(), header(manifest.number)),
+        true => ManifestFile::read_only(env, dir.clone(), header(manifest.number)),
         false => {
             let edit = snapshot(&keyspaces.controls, options, &manifest.carried, &marks);
-            ManifestWriter::create(env, dir.clone(), header(number), &edit)?
+            ManifestFile::create(env, dir.clone(), header(number), &edit)?
         }
     };
     Ok((writer, marks))

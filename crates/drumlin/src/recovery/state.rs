@@ -1,7 +1,7 @@
 //! Reading the manifest: the edits of the file that `CURRENT` points to, applied in order to a [`ManifestState`].
 
 use crate::base::error::{Error, ErrorKind, Result};
-use crate::version::{ManifestState, Refusal};
+use crate::version::{ManifestState, RefusedEdit};
 use drumlin_env::{Env, FileKind};
 use drumlin_format::error::DecodeError;
 use drumlin_format::manifest::{self, ManifestScanner};
@@ -83,16 +83,16 @@ pub(crate) fn read_as_far(env: &Env, path: &Path, number: u64) -> Result<(Manife
     }
 }
 
-fn refused(path: &Path, refusal: Refusal) -> Error {
+fn refused(path: &Path, refusal: RefusedEdit) -> Error {
     match refusal {
-        Refusal::Option(error) => error,
-        Refusal::Inconsistent(what) => Error::corruption(path, 0, what),
+        RefusedEdit::Option(error) => error,
+        RefusedEdit::Inconsistent(what) => Error::corruption(path, 0, what),
     }
 }
 
 enum Failure {
     Decode(DecodeError),
-    Refused(Refusal),
+    Refused(RefusedEdit),
 }
 
 impl From<DecodeError> for Failure {

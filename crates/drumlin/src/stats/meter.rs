@@ -114,15 +114,15 @@ impl Sampler {
         self.thread.get()
     }
 
-    fn count(&self, kind: Kind, operations: u64) {
+    fn count(&self, kind: OperationKind, operations: u64) {
         let count = &self.counts[kind as usize];
         count.set(count.get() + operations);
     }
 }
 
-/// Kind of operation.
+/// OperationKind of operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Kind {
+pub(crate) enum OperationKind {
     Point,
     Seek,
     Write,
@@ -248,7 +248,7 @@ impl Meter {
 
     /// Counts the start of a call with `operations` operations of one kind. Returns whether the call is sampled.
     #[inline]
-    pub(crate) fn counts(&self, kind: Kind, operations: u64) -> bool {
+    pub(crate) fn counts(&self, kind: OperationKind, operations: u64) -> bool {
         SAMPLER.with(|sampler| {
             let left = sampler.left.get();
             if sampler.meter.get() == self.number && left > 1 {
@@ -272,7 +272,7 @@ impl Meter {
     /// Handles the first call after a sample, the sampled call, and a call on another keyspace than before. Returns
     /// whether the call is sampled.
     #[cold]
-    fn turn(&self, sampler: &Sampler, what: Option<(Kind, u64)>) -> bool {
+    fn turn(&self, sampler: &Sampler, what: Option<(OperationKind, u64)>) -> bool {
         // Calls on an older store that is still open continue the current sampling.
         if sampler.store_number.get() < self.store.number {
             let others = self.store.threads.fetch_add(1, Relaxed);
@@ -313,12 +313,12 @@ impl Meter {
     }
 
     /// Adds `operations` to the count of `kind`.
-    pub(crate) fn add(&self, kind: Kind, operations: u64) {
+    pub(crate) fn add(&self, kind: OperationKind, operations: u64) {
         self.counts[kind as usize].fetch_add(operations, Relaxed);
     }
 
     /// Records the key of a sampled operation.
-    pub(crate) fn wants(&self, kind: Kind, key: &[u8]) {
+    pub(crate) fn wants(&self, kind: OperationKind, key: &[u8]) {
         self.keys[kind as usize].lock().keep(key);
     }
 
@@ -425,9 +425,9 @@ impl Meter {
         let load = &mut sample.lately;
         [load.gets, load.seeks, load.writes, load.write_bytes, load.waited] = lately;
         load.waited /= 1e6;
-        let written = self.keys[Kind::Write as usize].lock();
-        sample.wanted = self.keys[Kind::Point as usize].lock().sorted(&written);
-        sample.wanted_seeks = self.keys[Kind::Seek as usize].lock().sorted(&written);
+        let written = self.keys[OperationKind::Write as usize].lock();
+        sample.wanted = self.keys[OperationKind::Point as usize].lock().sorted(&written);
+        sample.wanted_seeks = self.keys[OperationKind::Seek as usize].lock().sorted(&written);
         sample
     }
 }

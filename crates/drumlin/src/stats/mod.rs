@@ -14,7 +14,7 @@ mod running;
 
 pub(crate) use costs::{Costs, Stopwatch};
 pub(crate) use lookups::{Epochs, LookupCounts};
-pub(crate) use meter::{EACH, Kind, LOOK, Meter, SampledStore, fresh_store};
+pub(crate) use meter::{EACH, LOOK, Meter, OperationKind, SampledStore, fresh_store};
 pub(crate) use running::OneRunning;
 
 use drumlin_types::Key;

@@ -18,7 +18,7 @@ use crate::disk::{NUMBER_LEASE, unlink};
 use crate::keyspace::KeyspaceState;
 use crate::memtable::Memtable;
 use crate::options::Options;
-use crate::version::{KeyspaceEdit, ManifestWriter, Marks, Tree, check};
+use crate::version::{KeyspaceEdit, ManifestFile, Marks, Tree, check};
 use drumlin_env::sync::{Arc, atomic};
 use drumlin_env::{FileKind, Note};
 use drumlin_format::log::SEGMENT_HEADER_LEN;
@@ -204,7 +204,7 @@ impl Store {
     pub(crate) fn replace_manifest(&self, control: &mut Control) -> Result<()> {
         let header = ManifestHeader { number: self.files.fresh_number(), ..control.manifest.header() };
         let snapshot = self.snapshot_edit(control);
-        match ManifestWriter::create(&self.files.env, self.files.dir.clone(), header, &snapshot) {
+        match ManifestFile::create(&self.files.env, self.files.dir.clone(), header, &snapshot) {
             Ok(manifest) => {
                 let old = std::mem::replace(&mut control.manifest, manifest);
                 self.note_floor(&snapshot);

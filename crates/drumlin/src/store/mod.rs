@@ -37,7 +37,7 @@ use crate::options::{Durability, Options};
 use crate::stats::{Costs, Epochs, LookupCounts, SampledStore};
 use crate::write::budget::DiskBudget;
 pub(crate) use crate::write::budget::left_to_compactions;
-use crate::write::{CommitLane, Log, Publisher};
+use crate::write::{CommitLane, DurableLog, Publisher};
 use arc_swap::ArcSwap;
 use drumlin_env::sync::{Arc, Mutex, RwLock, atomic};
 use drumlin_policy::schedule::Mode;
@@ -92,7 +92,7 @@ pub(crate) struct Store {
     /// Disk space of tables and log, also seen by the log.
     pub(crate) disk_budget: Arc<DiskBudget>,
     pub(crate) publisher: Publisher,
-    pub(crate) log: Log,
+    pub(crate) log: DurableLog,
     pub(crate) snapshots: Arc<SnapshotList>,
     /// How memtables and block cache share the memory.
     pub(crate) memory: Shares,
@@ -126,7 +126,7 @@ pub(crate) struct Parts {
     pub(crate) components: Components,
     pub(crate) lane: CommitLane,
     pub(crate) publisher: Publisher,
-    pub(crate) log: Log,
+    pub(crate) log: DurableLog,
     pub(crate) control: Control,
     pub(crate) sampling: Arc<SampledStore>,
     pub(crate) recovered_seq: Seq,

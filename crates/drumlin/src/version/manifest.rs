@@ -12,7 +12,7 @@
 //! finds no disk space is removed, and the old one stays in use. Such errors have the kind `NoSpace`. An error after
 //! which the content of the disk is unknown never has that kind.
 
-use super::state::{ManifestState, Refusal};
+use super::state::{ManifestState, RefusedEdit};
 use crate::base::dir_lock::check_file;
 use crate::base::error::{Error, ErrorKind, Result};
 use drumlin_env::{Env, File, FileKind, Note};
@@ -28,7 +28,7 @@ const REWRITE_LEAST: u64 = 1 << 20;
 const REWRITE_GROWTH: u64 = 4;
 
 /// The manifest, open for appending unless the store is read-only.
-pub(crate) struct ManifestWriter {
+pub(crate) struct ManifestFile {
     env: Env,
     dir: PathBuf,
     path: PathBuf,
@@ -54,16 +54,16 @@ pub(crate) struct CheckedEdit {
     bytes: Vec<u8>,
 }
 
-impl ManifestWriter {
+impl ManifestFile {
     /// Writes a manifest that starts with `snapshot`, and points `CURRENT` to it.
     pub(crate) fn create(
         env: &Env,
         dir: PathBuf,
         header: ManifestHeader,
         snapshot: &Edit,
-    ) -> Result<ManifestWriter> {
+    ) -> Result<ManifestFile> {
         let path = dir.join(FileName::Manifest(header.number).to_string());
-        let written = ManifestWriter::write(env, dir, header, snapshot);
+        let written = ManifestFile::write(env, dir, header, snapshot);
         if written.as_ref().is_err_and(Error::is_shortage) {
             // If this fails, the next open removes what is left of the file.
             let _ = env.fs().unlink(&path, FileKind::Manifest);
@@ -71,12 +71,12 @@ impl ManifestWriter {
         written
     }
 
-    fn write(env: &Env, dir: PathBuf, header: ManifestHeader, snapshot: &Edit) -> Result<ManifestWriter> {
+    fn write(env: &Env, dir: PathBuf, header: ManifestHeader, snapshot: &Edit) -> Result<ManifestFile> {
         let path = dir.join(FileName::Manifest(header.number).to_string());
         let fail = |what: &str, e| Error::io(&path, what, e);
         let file =
             env.fs().create(&path, FileKind::Manifest).map_err(|e| fail("cannot create the manifest", e))?;
-        let state = ManifestState::of_snapshot(snapshot).map_err(Refusal::into_error)?;
+        let state = ManifestState::of_snapshot(snapshot).map_err(RefusedEdit::into_error)?;
         let (mut encoder, mut bytes) = Encoder::create(header);
         for changes in snapshot.changes.chunks(MAX_CHANGES) {
             let edit = Edit { changes: changes.to_vec() };
@@ -89,7 +89,7 @@ impl ManifestWriter {
         encoder.synced_to(encoder.offset());
         let snapshot_bytes = encoder.offset();
         let file = Some(file);
-        let writer = ManifestWriter {
+        let writer = ManifestFile {
             env: env.clone(),
             dir,
             path,
@@ -110,10 +110,10 @@ impl ManifestWriter {
     }
 
     /// Creates a writer for the manifest `header` in `dir` that refuses every edit.
-    pub(crate) fn read_only(env: &Env, dir: PathBuf, header: ManifestHeader) -> ManifestWriter {
+    pub(crate) fn read_only(env: &Env, dir: PathBuf, header: ManifestHeader) -> ManifestFile {
         let path = dir.join(FileName::Manifest(header.number).to_string());
         let (encoder, _) = Encoder::create(header);
-        ManifestWriter {
+        ManifestFile {
             env: env.clone(),
             dir,
             path,
@@ -167,7 +167,7 @@ impl ManifestWriter {
             )
         })?;
         if !drumlin_types::bug!("edits-not-validated") {
-            self.state.apply(edit).map_err(Refusal::into_error)?;
+            self.state.apply(edit).map_err(RefusedEdit::into_error)?;
         }
         let offset = self.encoder.offset();
         self.encoder = encoder;

@@ -18,7 +18,7 @@ pub(crate) mod state;
 pub(crate) mod tree;
 
 pub(crate) use file::{Counts, FileMeta, Hit, LOOKUP_SAMPLE};
-pub(crate) use manifest::ManifestWriter;
+pub(crate) use manifest::ManifestFile;
 pub(crate) use pins::{Obsolete, ObsoleteFile, TableHandle};
-pub(crate) use state::{KeyspaceRecord, ManifestState, Marks, Refusal};
+pub(crate) use state::{KeyspaceRecord, ManifestState, Marks, RefusedEdit};
 pub(crate) use tree::{KeyspaceEdit, Level, Run, Tree};

@@ -69,19 +69,19 @@ pub(crate) struct ManifestState {
 
 /// Why an edit was refused.
 #[derive(Debug)]
-pub(crate) enum Refusal {
+pub(crate) enum RefusedEdit {
     /// It sets an option to a value that no open accepts.
     Option(Error),
     /// It does not fit the state.
     Inconsistent(String),
 }
 
-impl Refusal {
+impl RefusedEdit {
     /// Returns the error for a caller whose edit was refused. Nothing was written.
     pub(crate) fn into_error(self) -> Error {
         match self {
-            Refusal::Option(error) => error,
-            Refusal::Inconsistent(what) => {
+            RefusedEdit::Option(error) => error,
+            RefusedEdit::Inconsistent(what) => {
                 Error::new(ErrorKind::Bug, format!("a manifest edit was refused: {what}"))
             }
         }
@@ -111,14 +111,14 @@ impl ManifestState {
     }
 
     /// Returns the state that `snapshot`, the first edits of a manifest, describes.
-    pub(crate) fn of_snapshot(snapshot: &Edit) -> Result<ManifestState, Refusal> {
+    pub(crate) fn of_snapshot(snapshot: &Edit) -> Result<ManifestState, RefusedEdit> {
         let mut state = ManifestState::default();
         state.apply(snapshot)?;
         Ok(state)
     }
 
     /// Applies `edit` in full or not at all.
-    pub(crate) fn apply(&mut self, edit: &Edit) -> Result<(), Refusal> {
+    pub(crate) fn apply(&mut self, edit: &Edit) -> Result<(), RefusedEdit> {
         let marks = self.marks;
         let mut undo = Vec::with_capacity(edit.changes.len());
         for change in &edit.changes {
@@ -134,12 +134,12 @@ impl ManifestState {
         Ok(())
     }
 
-    fn keyspace(&mut self, id: KeyspaceId) -> Result<&mut KeyspaceRecord, Refusal> {
+    fn keyspace(&mut self, id: KeyspaceId) -> Result<&mut KeyspaceRecord, RefusedEdit> {
         let missing = || inconsistent(format!("an edit names keyspace {id}, which does not exist"));
         self.keyspaces.get_mut(&id).ok_or_else(missing)
     }
 
-    fn change(&mut self, change: &Change) -> Result<Undo, Refusal> {
+    fn change(&mut self, change: &Change) -> Result<Undo, RefusedEdit> {
         match change {
             Change::CreateKeyspace { id, name } => self.create_keyspace(*id, name),
             Change::RenameKeyspace { id, name } => self.rename_keyspace(*id, name),
@@ -151,12 +151,12 @@ impl ManifestState {
             }
             Change::KeyspaceOption { id, name, value } => {
                 let record = self.keyspace(*id)?;
-                KeyspaceOptions::default().set(name, value).map_err(Refusal::Option)?;
+                KeyspaceOptions::default().set(name, value).map_err(RefusedEdit::Option)?;
                 let before = set(&mut record.options, name, value);
                 Ok(Undo::KeyspaceOption(*id, name.clone(), before))
             }
             Change::StoreOption { name, value } => {
-                Options::default().set(name, value).map_err(Refusal::Option)?;
+                Options::default().set(name, value).map_err(RefusedEdit::Option)?;
                 let before = set(&mut self.options, name, value);
                 Ok(Undo::StoreOption(name.clone(), before))
             }
@@ -196,7 +196,7 @@ impl ManifestState {
         }
     }
 
-    fn create_keyspace(&mut self, id: KeyspaceId, name: &str) -> Result<Undo, Refusal> {
+    fn create_keyspace(&mut self, id: KeyspaceId, name: &str) -> Result<Undo, RefusedEdit> {
         if u64::from(id.0) < self.marks.next_keyspace {
             return Err(inconsistent(format!("keyspace id {id} was used before")));
         }
@@ -209,7 +209,7 @@ impl ManifestState {
         Ok(Undo::Create(id))
     }
 
-    fn rename_keyspace(&mut self, id: KeyspaceId, name: &str) -> Result<Undo, Refusal> {
+    fn rename_keyspace(&mut self, id: KeyspaceId, name: &str) -> Result<Undo, RefusedEdit> {
         self.keyspace(id)?;
         if !self.names.insert(name.to_owned()) {
             return Err(inconsistent(format!("two keyspaces have the name {name:?}")));
@@ -220,7 +220,7 @@ impl ManifestState {
     }
 
     /// Applies a change of the runs and files of one keyspace.
-    fn change_tree(&mut self, change: &Change) -> Result<Undo, Refusal> {
+    fn change_tree(&mut self, change: &Change) -> Result<Undo, RefusedEdit> {
         match change {
             Change::AddRun { keyspace, run, level, tag } => {
                 let before = self.keyspace(*keyspace)?.runs.insert(*run, (*level, tag.clone()));
@@ -356,8 +356,8 @@ impl KeyspaceRecord {
     }
 }
 
-fn inconsistent(what: impl Into<String>) -> Refusal {
-    Refusal::Inconsistent(what.into())
+fn inconsistent(what: impl Into<String>) -> RefusedEdit {
+    RefusedEdit::Inconsistent(what.into())
 }
 
 /// Sets an option and returns its previous value.

@@ -92,7 +92,7 @@ impl CommitLane {
     }
 
     /// Makes the header and the directory entry of every open segment durable. Called by
-    /// [`Log::sync_segment_starts`](super::Log::sync_segment_starts) while it holds the sync turn.
+    /// [`DurableLog::sync_segment_starts`](super::DurableLog::sync_segment_starts) while it holds the sync turn.
     pub(super) fn sync_segment_starts(&self) -> Result<()> {
         let segments = self.state.lock().log.starts_not_durable();
         let Some(last) = segments.last() else { return Ok(()) };

@@ -26,4 +26,4 @@ mod sync;
 
 pub(crate) use lane::CommitLane;
 pub(crate) use publish::{Published, Publisher};
-pub(crate) use sync::Log;
+pub(crate) use sync::DurableLog;

@@ -8,7 +8,7 @@ use drumlin_env::sync::{Condvar, Mutex, atomic};
 use drumlin_types::Seq;
 
 /// The durable part of the log.
-pub(crate) struct Log {
+pub(crate) struct DurableLog {
     /// Global position at which the log ended when the store was opened.
     found_end: u64,
     durable_end: atomic::AtomicU64,
@@ -25,9 +25,9 @@ struct Turn {
     failed: Option<Error>,
 }
 
-impl Log {
-    pub(crate) fn new(durable: Published) -> Log {
-        Log {
+impl DurableLog {
+    pub(crate) fn new(durable: Published) -> DurableLog {
+        DurableLog {
             found_end: durable.log_end,
             durable_end: atomic::AtomicU64::new(durable.log_end),
             durable_seq: atomic::AtomicU64::new(durable.logged),
@@ -162,7 +162,7 @@ mod tests {
     #[test]
     #[expect(clippy::disallowed_methods, reason = "waits on real threads")]
     fn who_waits_while_a_sync_fails_is_told() {
-        let log = Log::new(Published::default());
+        let log = DurableLog::new(Published::default());
         assert!(log.take_turn(|| false).expect("the turn is free"));
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| log.take_turn(|| log.durable_end() >= 7));

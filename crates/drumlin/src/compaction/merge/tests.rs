@@ -122,7 +122,7 @@ impl Model {
             }
         }
         let resolver = Resolver {
-            keyspace: &crate::base::name::Name::new("test"),
+            keyspace: &crate::base::name::KeyspaceName::new("test"),
             operator: Some(&*self.operator),
             operator_name: None,
             pointers: None,

@@ -125,7 +125,7 @@ fn cut_out(
 fn value(state: GetState, key: &[u8]) -> Option<Vec<u8>> {
     let pointers = pointers();
     let resolver = Resolver {
-        keyspace: &crate::base::name::Name::new("test"),
+        keyspace: &crate::base::name::KeyspaceName::new("test"),
         operator: Some(&Join),
         operator_name: None,
         pointers: Some(&*pointers),

@@ -171,7 +171,7 @@ pub(crate) fn options(snapshot: Seq, bounds: KeyRange, tombstones: Vec<Tombstone
         now_micros: NOW,
         bounds,
         keys_only: false,
-        keyspace: Arc::new(crate::base::name::Name::new("test")),
+        keyspace: Arc::new(crate::base::name::KeyspaceName::new("test")),
         operator: Some(Arc::new(Join)),
         operator_name: None,
         pointers: Some(pointers()),

@@ -25,7 +25,7 @@ use super::sticky::Sticky;
 use crate::base::cursor::Cursor;
 use crate::base::error::{Error, Result};
 use crate::base::merge_operator::MergeOperator;
-use crate::base::name::Name;
+use crate::base::name::KeyspaceName;
 use crate::base::resolve::{Operands, PointerReader, Resolver};
 use crate::base::slice::Slice;
 use drumlin_types::{Key, KeyRange, Seq};
@@ -47,7 +47,7 @@ pub(crate) struct VisibleOptions {
     /// value files.
     pub(crate) keys_only: bool,
     /// Name of the keyspace, for errors.
-    pub(crate) keyspace: Arc<Name>,
+    pub(crate) keyspace: Arc<KeyspaceName>,
     /// Merge operator of the keyspace, if it has one.
     pub(crate) operator: Option<Arc<dyn MergeOperator>>,
     /// Name of the operator that the keyspace requires, for errors.
@@ -86,7 +86,7 @@ pub(crate) struct VisibleIter<C> {
     now_micros: u64,
     bounds: KeyRange,
     keys_only: bool,
-    keyspace: Arc<Name>,
+    keyspace: Arc<KeyspaceName>,
     operator: Option<Arc<dyn MergeOperator>>,
     operator_name: Option<Arc<str>>,
     pointers: Option<Arc<PointerReader>>,

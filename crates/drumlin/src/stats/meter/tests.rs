@@ -12,23 +12,23 @@ impl Meter {
 #[test]
 fn a_new_mix_is_seen_between_the_ticks() {
     let meter = Meter::new(&fresh_store());
-    let count = |kind: Kind, samples: u64| meter.add(kind, EACH * samples);
+    let count = |kind: OperationKind, samples: u64| meter.add(kind, EACH * samples);
     let second = |n: u64| n * 1_000_000;
     for n in 1..5 {
         assert!(!meter.turns(second(n)), "nothing is known, or it is as before");
-        count(Kind::Write, 100);
+        count(OperationKind::Write, 100);
         meter.roll(second(n));
     }
     assert!(meter.is_busy());
-    count(Kind::Write, 20);
-    count(Kind::Seek, 3);
+    count(OperationKind::Write, 20);
+    count(OperationKind::Seek, 3);
     assert!(!meter.turns(second(4) + LOOK), "a few others");
-    meter.add(Kind::Seek, LOOK_OPERATIONS - 1);
+    meter.add(OperationKind::Seek, LOOK_OPERATIONS - 1);
     assert!(!meter.turns(second(4) + 2 * LOOK), "too few of them");
-    meter.add(Kind::Seek, 1);
+    meter.add(OperationKind::Seek, 1);
     assert!(!meter.turns(second(4) + 2 * LOOK - 1), "too soon");
     assert!(meter.turns(second(4) + 2 * LOOK));
-    count(Kind::Point, 5);
+    count(OperationKind::Point, 5);
     assert!(meter.turns(second(4) + 3 * LOOK), "each time, until rates follow");
     meter.roll(second(5));
     assert!(!meter.turns(second(5)), "nothing new");
@@ -41,7 +41,7 @@ fn all_are_counted_and_one_in_sixty_four_is_sampled() {
     let meter = Meter::new(&fresh_store());
     let (operations, mut sampled) = (640_000, 0);
     for n in 0..operations as u32 {
-        let kind = [Kind::Point, Kind::Write, Kind::Write][n as usize % 3];
+        let kind = [OperationKind::Point, OperationKind::Write, OperationKind::Write][n as usize % 3];
         if meter.counts(kind, 1) {
             sampled += 1;
             meter.wants(kind, &n.to_be_bytes());
@@ -55,7 +55,7 @@ fn all_are_counted_and_one_in_sixty_four_is_sampled() {
     let keys = meter.sample().wanted;
     assert_eq!(keys.len(), KEYS);
     assert!(keys.is_sorted());
-    let mut kept = meter.keys[Kind::Point as usize].lock().ring.clone();
+    let mut kept = meter.keys[OperationKind::Point as usize].lock().ring.clone();
     kept.sort();
     assert_eq!(keys, kept);
 }
@@ -67,7 +67,8 @@ fn a_thread_that_turns_from_keyspace_to_keyspace_is_counted_by_its_samples() {
     let operations = 300_000;
     for n in 0..operations {
         // The first keyspace is read, the second is written, and the third is written ten operations at a time.
-        let (kind, each) = [(Kind::Point, 1), (Kind::Write, 1), (Kind::Write, 10)][n % 3];
+        let (kind, each) =
+            [(OperationKind::Point, 1), (OperationKind::Write, 1), (OperationKind::Write, 10)][n % 3];
         meters[n % 3].counts(kind, each);
     }
     let expected = [[1, 0, 0], [0, 0, 1], [0, 0, 10]];
@@ -81,7 +82,7 @@ fn a_thread_that_turns_from_keyspace_to_keyspace_is_counted_by_its_samples() {
     let meters = [Meter::new(&store), Meter::new(&store)];
     for meter in &meters {
         (0..10_000).for_each(|_| {
-            meter.counts(Kind::Seek, 1);
+            meter.counts(OperationKind::Seek, 1);
         });
         let [_, seeks, _] = meter.sample_counts();
         assert!(seeks.abs_diff(10_000) < 3 * EACH, "{seeks}");
@@ -92,7 +93,7 @@ fn a_thread_that_turns_from_keyspace_to_keyspace_is_counted_by_its_samples() {
 #[expect(clippy::disallowed_methods, reason = "counts on real threads")]
 fn each_thread_owes_less_than_a_gap() {
     let meter = Meter::new(&fresh_store());
-    let kinds = [Kind::Point, Kind::Seek, Kind::Write, Kind::Write];
+    let kinds = [OperationKind::Point, OperationKind::Seek, OperationKind::Write, OperationKind::Write];
     std::thread::scope(|scope| {
         for kind in kinds {
             let meter = &meter;
@@ -108,7 +109,7 @@ fn each_thread_owes_less_than_a_gap() {
         assert!(off < threads * 2 * EACH, "{threads} threads are off by {off}");
     }
     meter.roll(1);
-    meter.add(Kind::Point, 1);
+    meter.add(OperationKind::Point, 1);
     meter.roll(2_000_000);
     assert_eq!(meter.sample().load.clients, 4.0);
 }
@@ -122,7 +123,7 @@ fn threads_that_end_soon_are_counted_too() {
     for _ in 0..threads {
         let run = || {
             for call in 0..calls {
-                meter.counts(if call < 5 { Kind::Point } else { Kind::Write }, 1);
+                meter.counts(if call < 5 { OperationKind::Point } else { OperationKind::Write }, 1);
             }
         };
         std::thread::scope(|scope| scope.spawn(run).join().expect("no panic"));
@@ -140,9 +141,9 @@ fn a_thread_between_two_stores_is_counted_in_both() {
     });
     let operations = 200_000;
     for n in 0..operations {
-        meters[n % 2].counts([Kind::Seek, Kind::Write][n % 2], 1);
+        meters[n % 2].counts([OperationKind::Seek, OperationKind::Write][n % 2], 1);
     }
-    for (meter, kind) in meters.iter().zip([Kind::Seek, Kind::Write]) {
+    for (meter, kind) in meters.iter().zip([OperationKind::Seek, OperationKind::Write]) {
         let counted = meter.sample_counts()[kind as usize] as f64 / (operations / 2) as f64;
         assert!((counted - 1.0).abs() < 0.1, "{counted}");
         meter.roll(2_000_000);
@@ -155,7 +156,7 @@ fn calls_on_several_keyspaces_count_where_they_are_sampled() {
     let meter = Meter::new(&fresh_store());
     for _ in 0..100_000 {
         if meter.samples_several() {
-            meter.add(Kind::Write, EACH * 3);
+            meter.add(OperationKind::Write, EACH * 3);
         }
     }
     let [_, _, writes] = meter.sample_counts();
@@ -166,8 +167,8 @@ fn calls_on_several_keyspaces_count_where_they_are_sampled() {
 fn rates_follow_the_load_and_fade_slowly() {
     let meter = Meter::new(&fresh_store());
     assert!(!meter.roll(5_000_000));
-    meter.add(Kind::Write, 6400);
-    meter.wants(Kind::Write, b"k");
+    meter.add(OperationKind::Write, 6400);
+    meter.wants(OperationKind::Write, b"k");
     meter.wrote(100, 6400);
     meter.waited(500_000);
     assert!(!meter.roll(5_500_000), "less than a tick");
@@ -187,12 +188,12 @@ fn rates_of_late_forget_in_a_few_seconds() {
     second(1);
     assert_eq!(meter.sample().lately.writes, 0.0, "nothing is known");
     for n in 2..8 {
-        meter.add(Kind::Write, 6400);
+        meter.add(OperationKind::Write, 6400);
         second(n);
         assert_eq!(meter.sample().lately.writes, 6400.0);
     }
     for n in 8..12 {
-        meter.add(Kind::Seek, 640);
+        meter.add(OperationKind::Seek, 640);
         second(n);
     }
     let Sample { load, lately, .. } = meter.sample();
