@@ -17,10 +17,12 @@ pub mod contract;
 mod id;
 mod key;
 mod seq;
+mod spelling;
 
 pub use id::{KeyspaceId, LogNumber, RunId, TableId, Ticket, ValueFileId};
 pub use key::{Key, KeyRange};
 pub use seq::{Kind, Seq};
+pub use spelling::nearest;
 
 /// Number of levels of a tree: level 0 (newest data) to [`MAX_LEVEL`].
 pub const LEVELS: usize = 7;

@@ -120,8 +120,18 @@ pub fn by_name(name: &str) -> Result<Box<dyn CompactionPolicy>, PolicyError> {
     let (policy, arguments) = name.split_once(':').unwrap_or((name, ""));
     match REGISTRY.iter().find(|entry| entry.name == policy) {
         Some(entry) => (entry.build)(&Arguments::new(entry.name, arguments)),
-        None => Err(PolicyError(format!("compaction = {name}: no such policy; there are {}", listed()))),
+        None => Err(PolicyError(format!(
+            "compaction = {name}: no such policy;{} there are {}",
+            meant(policy),
+            listed()
+        ))),
     }
+}
+
+/// Returns the part of an error message that names the policy which `policy` probably means, if there is one.
+fn meant(policy: &str) -> String {
+    let nearest = drumlin_types::nearest(REGISTRY.iter().map(|entry| entry.name), policy);
+    nearest.map_or_else(String::new, |name| format!(" the nearest is {name};"))
 }
 
 fn listed() -> String {

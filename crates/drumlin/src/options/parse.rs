@@ -181,7 +181,7 @@ fn position<S: OptionSet>(name: &str) -> Result<usize> {
 }
 
 fn unknown(own: &[OptionDef], others: &[OptionDef], name: &str) -> String {
-    let mut all = own.iter().chain(others);
+    let all = own.iter().chain(others);
     if let Some(def) = all.clone().find(|def| def.name == name) {
         let owner = match def.scope {
             Scope::Store => "the store, not of a keyspace",
@@ -189,26 +189,10 @@ fn unknown(own: &[OptionDef], others: &[OptionDef], name: &str) -> String {
         };
         return format!("{name} is an option of {owner}");
     }
-    let name = shown(name);
+    let shown = shown(name);
     // Of equally close names the first wins, and the caller's own scope comes first.
-    let nearest = all.by_ref().map(|def| def.name).min_by_key(|known| distance(known, &name));
-    match nearest {
-        Some(known) => format!("there is no option {name}; the nearest is {known}"),
-        None => format!("there is no option {name}"),
+    match drumlin_types::nearest(all.map(|def| def.name), name) {
+        Some(known) => format!("there is no option {shown}; the nearest is {known}"),
+        None => format!("there is no option {shown}"),
     }
-}
-
-/// Returns the edit distance of two names: the number of characters to insert, remove or replace.
-fn distance(known: &str, name: &str) -> usize {
-    let mut row: Vec<usize> = (0..=name.chars().count()).collect();
-    for (i, a) in known.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, b) in name.chars().enumerate() {
-            let replaced = diagonal + usize::from(a != b);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[row.len() - 1]
 }
