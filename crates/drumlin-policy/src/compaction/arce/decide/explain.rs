@@ -156,9 +156,16 @@ impl Told {
     }
 }
 
-/// Describes the state of the policy for people.
+/// Describes the state of a policy that has decided nothing since the store was opened; `None` for any other. `kept` is
+/// the tuple that a search in an earlier process has found.
+pub(crate) fn undecided(told: &Told, kept: Option<Tuple>) -> Option<String> {
+    let kept = || kept.map_or_else(String::new, |tuple| format!("tuple M/c/q/rho: {tuple}\n"));
+    told.seen.is_none().then(|| kept() + "no decision yet since the store was opened")
+}
+
+/// Describes the state of the policy for people, once it has decided something.
 pub(crate) fn policy(told: &Told, found: Option<&(Trigger, Answer)>, thinking: Option<Trigger>) -> String {
-    let Some(seen) = &told.seen else { return String::from("no decision yet") };
+    let Some(seen) = &told.seen else { return String::new() };
     let SeenLoad { model, mix, pace, .. } = seen;
     let percent = mix.map(|share| share * 100.0);
     let slow = if pace.slow.is_finite() { format!("over {:.1} runs", pace.slow) } else { "near stop".into() };

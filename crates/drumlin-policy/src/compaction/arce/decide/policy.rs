@@ -292,7 +292,8 @@ impl CompactionPolicy for Arce {
     }
 
     fn explain(&self) -> String {
-        explain::policy(&self.told, self.found.as_ref(), self.thinking)
+        let decided = || explain::policy(&self.told, self.found.as_ref(), self.thinking);
+        explain::undecided(&self.told, self.tuple).unwrap_or_else(decided)
     }
 
     fn save(&self) -> Vec<u8> {
