@@ -183,6 +183,13 @@ impl Backend {
         }
     }
 
+    pub(crate) fn remove_dir(&self, dir: &Path, at: Caller) -> io::Result<()> {
+        match self {
+            Backend::Os(_) => os::remove_dir(dir),
+            Backend::Mem(world) => world.remove_dir(dir, at),
+        }
+    }
+
     pub(crate) fn sync_dir(&self, dir: &Path, at: Caller) -> io::Result<()> {
         match self {
             Backend::Os(world) => world.last_dir.sync(dir),

@@ -105,6 +105,13 @@ impl Fs {
         retry(|| self.backend.unlink(path, kind, at))
     }
 
+    /// Removes an empty directory. Fails when it is not empty.
+    #[track_caller]
+    pub fn remove_dir(&self, dir: &Path) -> io::Result<()> {
+        let at = Location::caller();
+        retry(|| self.backend.remove_dir(dir, at))
+    }
+
     /// Makes the entries of `dir` durable: all that were created, renamed, linked or removed before this call.
     #[track_caller]
     pub fn sync_dir(&self, dir: &Path) -> io::Result<()> {

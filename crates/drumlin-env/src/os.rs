@@ -37,6 +37,10 @@ pub(crate) fn unlink(path: &Path) -> io::Result<()> {
     fs::remove_file(path)
 }
 
+pub(crate) fn remove_dir(dir: &Path) -> io::Result<()> {
+    fs::remove_dir(dir)
+}
+
 /// Returns `.` for an empty path, which is the parent of a relative path of one component.
 fn dir_path(dir: &Path) -> &Path {
     if dir.as_os_str().is_empty() { Path::new(".") } else { dir }

@@ -118,6 +118,7 @@ fn refuses(db: &Db) {
 fn freeze(mem: &MemEnv) {
     let changing = [
         Op::CreateDir,
+        Op::RemoveDir,
         Op::Create,
         Op::OpenWrite,
         Op::Rename,

@@ -1,5 +1,7 @@
 //! Tests of the command in real processes on real stores: output streams, byte-exact round trips and exit statuses.
 
+mod mistakes;
+
 use drumlin::env::TempDir;
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -47,6 +47,10 @@ impl World {
         self.call(about, |state, _| state.disk.unlink(path))
     }
 
+    pub(crate) fn remove_dir(&self, dir: &Path, at: Caller) -> io::Result<()> {
+        self.call(About::path(Op::RemoveDir, dir, at), |state, _| state.disk.remove_dir(dir))
+    }
+
     pub(crate) fn sync_dir(&self, dir: &Path, at: Caller) -> io::Result<()> {
         self.call(About::path(Op::SyncDir, dir, at), |state, _| state.disk.sync_dir(dir, &state.open))
     }

@@ -171,6 +171,15 @@ impl Disk {
         Ok(())
     }
 
+    pub(crate) fn remove_dir(&mut self, dir: &Path) -> io::Result<()> {
+        self.require_dir(dir)?;
+        if self.names.list(dir).next().is_some() {
+            return Err(Errno::NOTEMPTY.into());
+        }
+        self.names_mut().set(dir, None);
+        Ok(())
+    }
+
     pub(crate) fn sync_dir(&mut self, dir: &Path, open: &Open) -> io::Result<()> {
         self.require_dir(dir)?;
         self.names_mut().sync(dir);

@@ -10,6 +10,7 @@ use super::node::SyncFailure;
 #[expect(missing_docs, reason = "named after the calls")]
 pub enum Op {
     CreateDir,
+    RemoveDir,
     Create,
     Open,
     OpenWrite,
@@ -34,8 +35,9 @@ pub enum Op {
 
 impl Op {
     /// All operations.
-    pub const ALL: [Op; 21] = [
+    pub const ALL: [Op; 22] = [
         Op::CreateDir,
+        Op::RemoveDir,
         Op::Create,
         Op::Open,
         Op::OpenWrite,

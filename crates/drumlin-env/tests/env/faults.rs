@@ -24,6 +24,7 @@ fn every_call(env: &Env, kind: FileKind) -> BTreeMap<Op, io::Result<()>> {
     let mut outcomes = BTreeMap::new();
     let mut note = |op, outcome: io::Result<()>| outcomes.insert(op, outcome).is_none();
     note(Op::CreateDir, fs.create_dir_all(&path("dir")));
+    note(Op::RemoveDir, fs.remove_dir(&path("dir")));
     let spare = fs.create(&path("spare"), kind);
     let file = match spare {
         Ok(file) => {
@@ -73,8 +74,9 @@ fn every_operation_on_every_kind_fails_on_demand() {
             let error = outcomes[&op].as_ref().expect_err("the call was to fail");
             assert_eq!(error.raw_os_error(), Some(EIO), "{op:?} {kind}");
             let others = outcomes.iter().filter(|&(&other, outcome)| other != op && outcome.is_err());
-            // A failed link leaves the rename without its source.
-            let depends = |other: &Op| op == Op::Link && *other == Op::Rename;
+            // A failed link leaves the rename without its source, and a directory that was not made is not removed.
+            let pairs = [(Op::Link, Op::Rename), (Op::CreateDir, Op::RemoveDir)];
+            let depends = |other: &Op| pairs.contains(&(op, *other));
             assert!(others.clone().all(|(other, _)| depends(other)), "{op:?} {kind}: {outcomes:?}");
         }
     }

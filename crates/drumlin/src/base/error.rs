@@ -22,7 +22,7 @@ pub enum ErrorKind {
     InvalidArgument,
     /// The directory holds no store, or the store has no keyspace of that name.
     NotFound,
-    /// The directory is not empty and holds no Drumlin store.
+    /// The directory is not empty and holds no Drumlin store, or the path is that of a file.
     NotAStore,
     /// The store was written by a newer version of Drumlin.
     NewerFormat,
@@ -150,6 +150,11 @@ impl Error {
             None => what.clone(),
         };
         Inner { kind: *kind, what, path: path.clone(), offset: *offset, key: key.clone(), source: None }
+    }
+
+    /// Returns the text without the file and the offset, for a report that has them in fields of their own.
+    pub(crate) fn text_without_place(&self) -> String {
+        Error(Arc::new(Inner { path: None, offset: None, ..self.copied() })).to_string()
     }
 
     /// Returns the error category.

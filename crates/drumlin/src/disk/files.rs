@@ -166,11 +166,37 @@ pub(crate) fn check_outside(dir: &Path, path: &Path) -> Result<()> {
 /// Returns an error if the directory `path`, the target of a copy, exists and is not empty.
 pub(crate) fn check_empty(env: &Env, path: &Path) -> Result<()> {
     let fs = env.fs();
-    let exists = fs.exists(path).map_err(|e| Error::io(path, "cannot look at the target", e))?;
-    if exists && !fs.list(path).map_err(|e| Error::io(path, "cannot list the target", e))?.is_empty() {
-        return Err(Error::new(ErrorKind::InvalidArgument, format!("{} is not empty", path.display())));
+    let failed = |what: &str, error| match look_error(env, path, what, error) {
+        file if file.kind() == ErrorKind::NotAStore => file.with_kind(ErrorKind::InvalidArgument),
+        other => other,
+    };
+    let exists = fs.exists(path).map_err(|e| failed("cannot look at the target", e))?;
+    match exists && !fs.list(path).map_err(|e| failed("cannot list the target", e))?.is_empty() {
+        true => {
+            let what =
+                format!("{} exists and is not empty: name a new or an empty directory", path.display());
+            Err(Error::new(ErrorKind::InvalidArgument, what))
+        }
+        false => Ok(()),
     }
-    Ok(())
+}
+
+/// Returns the error for a failed look at the directory `dir`. If a file stands there or above it, the error says so.
+pub(crate) fn look_error(env: &Env, dir: &Path, what: &str, error: std::io::Error) -> Error {
+    let is_file = |path: &&Path| {
+        let listed = env.fs().list(path);
+        listed.is_err_and(|error| error.kind() == std::io::ErrorKind::NotADirectory)
+    };
+    let paths: Vec<&Path> = dir.ancestors().filter(|path| !path.as_os_str().is_empty()).collect();
+    let file = (error.kind() == std::io::ErrorKind::NotADirectory)
+        .then(|| paths.into_iter().rev().find(is_file))
+        .flatten();
+    match file {
+        Some(file) => {
+            Error::new(ErrorKind::NotAStore, format!("{} is a file, not a directory", file.display()))
+        }
+        None => Error::io(dir, what, error),
+    }
 }
 
 /// Makes the directory entries of the files in `dir` durable.

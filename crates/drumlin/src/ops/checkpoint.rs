@@ -5,23 +5,28 @@
 //! 3. Pin the trees, link every table of theirs into the new directory and sync it. Meanwhile the store goes on.
 //! 4. Write a log segment without records, a manifest and its pointer there. Until the pointer is durable, the copy is
 //!    not a store.
+//!
+//! A checkpoint that fails removes the files and directories that it has made, and nothing else.
 
 use crate::base::error::{Error, ErrorKind, Result};
 use crate::compaction::control::{Control, KeyspaceControl};
 use crate::disk::{check_empty, check_outside, check_path, sync_dir};
 use crate::keyspace::KeyspaceState;
 use crate::memtable::Memtable;
+use crate::recovery::open::{make_dir, missing_parents};
 use crate::store::{Store, snapshot};
 use crate::version::{ManifestFile, Marks, Tree};
 use crate::write::budget::DiskBudget;
 use crate::write::log::LogTail;
 use crate::write::segment::LogDirectory;
 use drumlin_env::sync::{Arc, atomic};
+use drumlin_env::{Env, FileKind};
 use drumlin_format::log::SegmentHeader;
 use drumlin_format::manifest::{Edit, ManifestHeader};
+use drumlin_format::names::FileName;
 use drumlin_types::{LogNumber, Seq, TableId};
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Memtable that waits to be flushed, with its keyspace.
 type Sealed = (Arc<KeyspaceState>, Arc<Memtable>);
@@ -35,17 +40,23 @@ impl Store {
         check_empty(&self.files.env, path)?;
         let _no_drop = (!drumlin_types::bug!("drop-during-checkpoint")).then(|| self.drops.read());
         let (pending, seq) = self.hold_flushes()?;
-        let made = self.make_target(path).and_then(|()| self.wait_flushed(&pending));
-        let made = made.and_then(|()| self.copy_to(path, seq));
+        let mut made = Made::default();
+        let copied = self.make_target(path, &mut made).and_then(|()| self.wait_flushed(&pending));
+        let copied = copied.and_then(|()| self.copy_to(path, seq, &mut made));
         self.control.lock().flush_ceiling = Seq::MAX;
         self.background.progressed();
-        made
+        copied.inspect_err(|_| made.remove(&self.files.env, path))
     }
 
     /// Makes the directory of the copy. For the only checkpoint under way: another one may just have filled it.
-    fn make_target(&self, path: &Path) -> Result<()> {
-        check_empty(&self.files.env, path)?;
-        crate::recovery::open::make_dir(&self.files.env, path)
+    fn make_target(&self, path: &Path, made: &mut Made) -> Result<()> {
+        let env = &self.files.env;
+        check_empty(env, path)?;
+        made.dirs = missing_parents(env, path)?.into_iter().map(Path::to_owned).collect();
+        if !env.fs().exists(path).map_err(|e| Error::io(path, "cannot look at the target", e))? {
+            made.dirs.push(path.to_owned());
+        }
+        make_dir(env, path)
     }
 
     /// Seals all memtables and holds back flushes of later ones. Returns the sealed memtables and the last sequence
@@ -66,7 +77,7 @@ impl Store {
         Ok((pending, seq))
     }
 
-    fn copy_to(&self, path: &Path, seq: Seq) -> Result<()> {
+    fn copy_to(&self, path: &Path, seq: Seq, made: &mut Made) -> Result<()> {
         // The trees keep their tables from being unlinked, so the lock is not needed while they are linked.
         let (trees, edit, log) = self.pin_trees(seq);
         let tables: BTreeSet<TableId> =
@@ -74,13 +85,17 @@ impl Store {
         for table in tables {
             let from = self.files.table_path(table);
             let to = path.join(from.file_name().unwrap_or_default());
-            self.files.env.fs().link(&from, &to).map_err(|e| Error::io(&to, "cannot link a table", e))?;
+            self.files.env.fs().link(&from, &to).map_err(|e| Error::io(&to, link_failed(&e), e))?;
+            made.files.push((FileName::Table(table), FileKind::Table));
         }
         sync_dir(&self.files.env, path)?;
         let (env, dir, budget) = (self.files.env.clone(), path.to_owned(), Arc::new(DiskBudget::default()));
         let directory = LogDirectory::new(env, dir, LOG_BYTES, budget, Arc::default());
         let header = SegmentHeader { number: log, base: 0, predecessor: None, file_len: 0 };
+        made.files.push((FileName::Log(log), FileKind::Log));
         LogTail::begin(&directory, &header, LOG_BYTES, Vec::new())?;
+        made.files.push((FileName::Manifest(log.0 + 1), FileKind::Manifest));
+        made.pointer = true;
         let header = ManifestHeader { number: log.0 + 1, store: self.files.filter_seed };
         ManifestFile::create(&self.files.env, path.to_owned(), header, &edit)?;
         Ok(())
@@ -108,6 +123,50 @@ impl Store {
         };
         let keyspaces: &[KeyspaceControl] = &control.keyspaces;
         snapshot(keyspaces, &self.options.load(), &control.carried, &marks)
+    }
+}
+
+/// Returns what failed when a table could not be linked.
+fn link_failed(error: &std::io::Error) -> &'static str {
+    match error.kind() {
+        std::io::ErrorKind::CrossesDevices => {
+            "cannot link a table: a checkpoint must be on the file system of its store"
+        }
+        _ => "cannot link a table",
+    }
+}
+
+/// What a checkpoint has made so far.
+#[derive(Default)]
+struct Made {
+    /// Directories, the topmost first.
+    dirs: Vec<PathBuf>,
+    /// Files in the directory of the copy, besides the pointer.
+    files: Vec<(FileName, FileKind)>,
+    /// Whether there may be a pointer.
+    pointer: bool,
+}
+
+impl Made {
+    /// Removes everything from `path`. Failures are ignored: the caller reports why the checkpoint failed.
+    fn remove(&self, env: &Env, path: &Path) {
+        let fs = env.fs();
+        let pointer = path.join(FileName::Pointer.to_string());
+        // Its absence is made durable first, so that a power loss leaves no pointer to missing files.
+        if self.pointer && fs.exists(&pointer).unwrap_or(true) {
+            let gone = fs.unlink(&pointer, FileKind::Pointer).and_then(|()| fs.sync_dir(path));
+            if gone.is_err() {
+                return;
+            }
+        }
+        for (name, kind) in &self.files {
+            let file = path.join(name.to_string());
+            if fs.exists(&file).unwrap_or(true) {
+                let _ = fs.unlink(&file, *kind);
+            }
+        }
+        // A directory that another program uses by now is not empty, and stays.
+        self.dirs.iter().rev().for_each(|dir| drop(fs.remove_dir(dir)));
     }
 }
 
@@ -154,7 +213,10 @@ mod tests {
         keys.put("key", "value").expect("put");
         db.checkpoint("/copy").expect("the first one");
         // It saw the directory empty, and then waited until the first one was done.
-        let late = keys.store.make_target("/copy".as_ref()).expect_err("it is filled by now");
+        let late = keys
+            .store
+            .make_target("/copy".as_ref(), &mut super::Made::default())
+            .expect_err("it is filled by now");
         assert_eq!(late.kind(), ErrorKind::InvalidArgument, "{late}");
     }
 

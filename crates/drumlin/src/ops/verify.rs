@@ -58,7 +58,7 @@ impl VerifyReport {
             return Err(error.clone());
         }
         let file = error.path().and_then(|p| p.file_name()).map(|n| n.to_string_lossy().into_owned());
-        self.find(file.as_deref().unwrap_or(place), error.offset(), error.to_string());
+        self.find(file.as_deref().unwrap_or(place), error.offset(), error.text_without_place());
         Ok(())
     }
 }

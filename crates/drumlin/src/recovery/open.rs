@@ -14,7 +14,7 @@ use super::{evidence, orphans, state};
 use crate::base::error::{Error, ErrorKind, Result};
 use crate::base::event::Event;
 use crate::base::merge_operator::MergeOperator;
-use crate::disk::{check_path, sync_dir};
+use crate::disk::{check_path, look_error, sync_dir};
 use crate::options::Options;
 use crate::store::{Components, Store};
 use crate::version::ManifestState;
@@ -82,8 +82,9 @@ fn check_directory(env: &Env, dir: &Path, create: bool, unfinished: bool) -> Res
     check_path(dir)?;
     if create {
         make_dir(env, dir)?;
-    } else if !env.fs().exists(dir).map_err(|e| Error::io(dir, "cannot look for the store", e))? {
-        return Err(Error::new(ErrorKind::NotFound, format!("there is no store at {}", dir.display())));
+    } else if !env.fs().exists(dir).map_err(|e| look_error(env, dir, "cannot look for the store", e))? {
+        let what = format!("there is no store at {}: no such directory", dir.display());
+        return Err(Error::new(ErrorKind::NotFound, what));
     }
     let entries = list(env, dir)?;
     check_finished(dir, &entries, unfinished)?;
@@ -132,21 +133,30 @@ fn keep_order(store: &Store, recovered: &Recovered) -> Result<()> {
 /// Creates `dir` and its missing parents, and syncs their directory entries: a file is only as durable as the entries
 /// of the directories above it. The entry of a directory that holds a store is durable already.
 pub(crate) fn make_dir(env: &Env, dir: &Path) -> Result<()> {
-    let fs = env.fs();
-    let exists =
-        |path: &Path| fs.exists(path).map_err(|e| Error::io(path, "cannot look for the directory", e));
-    if exists(&dir.join(FileName::Pointer.to_string()))? {
+    if exists(env, dir, &dir.join(FileName::Pointer.to_string()))? {
         return Ok(());
     }
-    let mut made = vec![dir];
+    let mut made = missing_parents(env, dir)?;
+    made.push(dir);
+    env.fs().create_dir_all(dir).map_err(|e| look_error(env, dir, "cannot create the directory", e))?;
+    made.into_iter().filter_map(Path::parent).try_for_each(|parent| sync_dir(env, parent))
+}
+
+/// Returns the missing directories above `dir`, the topmost first.
+pub(crate) fn missing_parents<'a>(env: &Env, dir: &'a Path) -> Result<Vec<&'a Path>> {
+    let mut missing = Vec::new();
     for above in dir.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty()) {
-        if exists(above)? {
+        if exists(env, dir, above)? {
             break;
         }
-        made.push(above);
+        missing.insert(0, above);
     }
-    fs.create_dir_all(dir).map_err(|e| Error::io(dir, "cannot create the directory", e))?;
-    made.into_iter().rev().filter_map(Path::parent).try_for_each(|parent| sync_dir(env, parent))
+    Ok(missing)
+}
+
+/// Returns whether `path`, which is `dir` or next to it, exists.
+fn exists(env: &Env, dir: &Path, path: &Path) -> Result<bool> {
+    env.fs().exists(path).map_err(|e| look_error(env, dir, "cannot look for the directory", e))
 }
 
 /// Makes replayed log segments and their directory entries durable.
@@ -156,7 +166,7 @@ pub(crate) fn renew_replayed(store: &Store, mut numbers: impl Iterator<Item = Lo
 }
 
 fn list(env: &Env, dir: &Path) -> Result<Vec<DirEntry>> {
-    env.fs().list(dir).map_err(|e| Error::io(dir, "cannot list the directory", e))
+    env.fs().list(dir).map_err(|e| look_error(env, dir, "cannot list the directory", e))
 }
 
 fn lock(env: &Env, dir: &Path) -> Result<FileLock> {
@@ -226,7 +236,8 @@ fn check_kind_of_directory(env: &Env, dir: &Path, entries: &[DirEntry], create: 
         }
     }
     if !create {
-        return Err(Error::new(ErrorKind::NotFound, format!("there is no store at {}", dir.display())));
+        let what = format!("there is no store at {}: the directory has no CURRENT file", dir.display());
+        return Err(Error::new(ErrorKind::NotFound, what));
     }
     Ok(())
 }

@@ -193,7 +193,7 @@ impl<'a> Merge<'a> {
                     offset: 0,
                     entries: source.entries,
                     range: KeyRange::all(),
-                    what: error.to_string(),
+                    what: error.text_without_place(),
                 };
                 self.tell(&source, &[all], &mut 0);
                 self.bytes += source.len;
@@ -232,7 +232,7 @@ impl<'a> Merge<'a> {
         let name = name_of(source);
         for loss in losses.iter().skip(*told) {
             self.files.of(&name).damages += 1;
-            self.lost.findings.push(format!("{name}: {} (offset {})", loss.what, loss.offset));
+            self.lost.findings.push(format!("{name}, offset {}: {}", loss.offset, loss.what));
             let Some(range) = loss.range.intersect(&source.bounds) else { continue };
             self.shadows.push(Shadow { range, max_seq: source.max_seq });
             match loss.entries {

@@ -25,7 +25,7 @@ use crate::api::batch::Batch;
 use crate::api::db::Db;
 use crate::api::keyspace::Keyspace;
 use crate::base::error::{Error, ErrorKind, Result};
-use crate::disk::{check_empty, check_outside, check_path, sync_dir};
+use crate::disk::{check_empty, check_outside, check_path, look_error, sync_dir};
 use crate::options::Durability;
 use crate::recovery::open::{UNFINISHED, lock_shared, make_dir};
 use drumlin_env::{Env, FileKind};
@@ -71,6 +71,7 @@ const ENTRIES_PER_LOOK: u64 = 1024;
 ///
 /// # Errors
 /// - `InvalidArgument`: a path is empty, `to` lies inside `from`, or `to` exists and is not empty.
+/// - `NotFound`: there is no directory `from`; `NotAStore`: it is a file.
 /// - `Locked`: the old store is open for writing.
 /// - `Io`: the directory `from` cannot be listed.
 /// - Errors of writing the new store, such as `NoSpace`. Then `to` holds an unfinished copy that does not open: remove
@@ -95,6 +96,10 @@ pub fn repair_with(
     check_path(to)?;
     check_outside(from, to)?;
     let fs = env.fs();
+    if !fs.exists(from).map_err(|e| look_error(env, from, "cannot look for the store", e))? {
+        let what = format!("there is no store at {}: no such directory", from.display());
+        return Err(Error::new(ErrorKind::NotFound, what));
+    }
     let lock = lock_shared(env, from);
     let entries = source::list(env, from)?;
     let mark_path = to.join(UNFINISHED);

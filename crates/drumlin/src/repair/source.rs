@@ -13,6 +13,7 @@
 //! if other files contradict the manifest.
 
 use crate::base::error::Error;
+use crate::disk::look_error;
 use crate::recovery::evidence;
 use crate::recovery::orphans::SET_ASIDE;
 use crate::recovery::state;
@@ -383,6 +384,5 @@ fn identities(
 
 /// Lists the directory `dir`.
 pub(super) fn list(env: &Env, dir: &Path) -> Result<Vec<DirEntry>, Error> {
-    let entries = env.fs().list(dir);
-    entries.map_err(|e| Error::io(dir, "cannot list the directory", e))
+    env.fs().list(dir).map_err(|e| look_error(env, dir, "cannot list the directory", e))
 }

@@ -130,7 +130,7 @@ impl Salvage {
     /// Records that range tombstones within `range`, if there were any, cannot be read.
     fn lose_tombstones(&mut self, range: KeyRange, error: &Error) {
         self.lost_tombstones = Some(range.clone());
-        let what = format!("range tombstones: {error}");
+        let what = format!("range tombstones: {}", error.text_without_place());
         self.losses.push(Loss { offset: error.offset().unwrap_or(0), entries: Some(0), range, what });
     }
 
@@ -150,7 +150,8 @@ impl Salvage {
     /// Schedules a search for blocks without a fence. Records the lost index as a loss without entries.
     fn scan(&mut self, from: u64, to: u64, last: Option<Key>, entries: Option<u64>, error: &Error) {
         let (offset, range) = (error.offset().unwrap_or(0), KeyRange::new(Key::empty(), Some(Key::empty())));
-        self.losses.push(Loss { offset, entries: Some(0), range, what: format!("index: {error}") });
+        let what = format!("index: {}", error.text_without_place());
+        self.losses.push(Loss { offset, entries: Some(0), range, what });
         self.spans.push_back(BlockSpan::Scan { from, to, last, entries });
     }
 
@@ -203,7 +204,9 @@ impl Salvage {
                     match self.blocks.read_data(&fence).and_then(|block| self.versions(&block, fence.offset))
                     {
                         Ok(versions) => self.read.extend(versions),
-                        Err(error) => self.lose(fence.offset, entries, Some(&last), error.to_string()),
+                        Err(error) => {
+                            self.lose(fence.offset, entries, Some(&last), error.text_without_place())
+                        }
                     }
                     self.last = last;
                 }

@@ -58,3 +58,24 @@ fn other_trouble_is_told() {
     mem.inject(Fault { op: Some(Op::Read), kind: None, when: When::Nth(0), effect: Effect::Fail(5) });
     assert!(open_for(&mem, Access::Read, &[]).is_err(), "a read that fails is no reason to go on");
 }
+
+#[test]
+fn a_checkpoint_that_fails_at_any_call_leaves_nothing_it_made() {
+    for index in 0.. {
+        let mem = MemEnv::new(3);
+        let store = open_for(&mem, Access::Create, &[]).expect("open");
+        store.put(b"k", b"v", Durability::Buffered).expect("put");
+        mem.env().fs().create_dir_all("/empty".as_ref()).expect("a directory");
+        mem.fail_at(mem.io_index() + index, 28);
+        if store.checkpoint("/a/b/copy".as_ref()).is_ok() {
+            assert!(index > 10, "{index} calls");
+            return;
+        }
+        assert!(!mem.env().fs().exists("/a".as_ref()).expect("a look"), "call {index}");
+        mem.fail_at(mem.io_index() + index, 28);
+        if store.checkpoint("/empty".as_ref()).is_err() {
+            let listed = mem.env().fs().list("/empty".as_ref()).expect("it was there before");
+            assert!(listed.is_empty(), "call {index}: {listed:?}");
+        }
+    }
+}
