@@ -1,12 +1,17 @@
 //! Command-line arguments and their help texts.
 
+mod sim;
+
+pub(crate) use sim::{PipelineArgs, SimArgs, SimKind};
+
 use crate::escape::{BadEscape, Bytes, unescape};
+use crate::input::columns::Named;
 use crate::store::{Access, Bounds, Durability, OpenOptions};
 use clap::builder::{OsStringValueParser, TypedValueParser, ValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use drumlin_bench::command::args::parse_setting;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Inspect and maintain Drumlin key-value stores
 ///
@@ -112,152 +117,26 @@ pub(crate) enum Command {
     Sim(SimArgs),
 }
 
-/// Arguments of the workload simulation. The cost model is that of the ArceKV paper.
-#[derive(Args, Debug)]
-#[command(args_conflicts_with_subcommands = true)]
-pub(crate) struct SimArgs {
-    #[command(subcommand)]
-    pub(crate) kind: Option<SimKind>,
-
-    /// Workload plan: I, II or III of the ArceKV paper, `gradient`, or a sequence of its mixes A to J (such as ABC)
-    #[arg(default_value = "I")]
-    pub(crate) plan: String,
-
-    /// Policy to simulate, with its parameters; repeatable [default: arce and the presets]
-    #[arg(long = "policy", value_name = "NAME")]
-    pub(crate) policies: Vec<String>,
-
-    /// Number of client threads
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
-    pub(crate) clients: u32,
-
-    /// Number of concurrent compactions
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
-    pub(crate) slots: u32,
-
-    /// Bytes per flush
-    #[arg(long, default_value_t = 128 << 10, value_parser = clap::value_parser!(u64).range(4096..=1 << 30))]
-    pub(crate) flush_bytes: u64,
-
-    /// Number of 1 KiB entries preloaded, and number of operations per phase; the paper has 2560000
-    #[arg(long, default_value_t = 160_000, value_parser = clap::value_parser!(u64).range(1000..=100_000_000))]
-    pub(crate) entries: u64,
-
-    /// Fraction by which a running compaction slows operations down
-    #[arg(long, default_value_t = 0.1)]
-    pub(crate) interference: f64,
-
-    /// Install each compaction as a whole instead of piece by piece (subcompaction by subcompaction)
-    #[arg(long)]
-    pub(crate) whole: bool,
-
-    /// Print JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-/// Other simulations.
-#[derive(Subcommand, Debug)]
-pub(crate) enum SimKind {
-    /// Simulate a write load that keeps all compaction slots busy, with and without pipelining (Downforce)
-    ///
-    /// Reproduces figures 3, 6, 7, 8 and 9 and table 3 of the Downforce paper. Default sizes and rates are those of
-    /// the paper. A smaller --load shows the same shape in less time.
-    Pipeline(PipelineArgs),
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct PipelineArgs {
-    /// Policy to simulate, with its parameters; repeatable [default: 1-leveling:5, tiering:4, leveling:5 and
-    /// universal]
-    #[arg(long = "policy", value_name = "NAME")]
-    pub(crate) policies: Vec<String>,
-
-    /// Numbers of compaction slots to simulate
-    #[arg(long, value_delimiter = ',', default_value = "1,2,4,8,16,32", value_name = "N,..",
-          value_parser = clap::value_parser!(u32).range(1..=64))]
-    pub(crate) workers: Vec<u32>,
-
-    /// Number of slots to report in detail; simulated even if --workers does not include it
-    #[arg(long, default_value_t = 16, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
-    pub(crate) detail: u32,
-
-    /// MiB to write; the default is the paper's and takes minutes
-    #[arg(long, default_value_t = 51200, value_name = "MIB",
-          value_parser = clap::value_parser!(u64).range(256..=1_000_000))]
-    pub(crate) load: u64,
-
-    /// Maximum write rate of the program in MiB/s; above 800, the flush rate rises to match it
-    #[arg(long, default_value_t = 800, value_name = "MIB",
-          value_parser = clap::value_parser!(u64).range(1..=100_000))]
-    pub(crate) rate: u64,
-
-    /// MiB of distinct keys, overwritten uniformly [default: every key is new]
-    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
-    pub(crate) universe: Option<u64>,
-
-    /// Size of a memtable and of a table file in KiB; the default (64 MiB) is the paper's
-    #[arg(long, default_value_t = 65536, value_name = "KIB",
-          value_parser = clap::value_parser!(u64).range(64..=4_194_304))]
-    pub(crate) memtable: u64,
-
-    /// Lookups per second that are reported to the scheduler
-    #[arg(long, default_value_t = 0.0)]
-    pub(crate) gets: f64,
-
-    /// Also run each load on the engine, in virtual time
-    ///
-    /// Divides the sizes and rates of both the simulation and the engine run by N, so both write N times less data in
-    /// the same time. Files are a quarter of a memtable, pieces (subcompactions) are at most one memtable, and the
-    /// policy's write rate limit slows writers. MiB/s are scaled back to full size.
-    ///
-    /// A second row shows the engine's throughput, bytes written per flushed byte, mean depth, maximum runs in level
-    /// 0, and the relative difference in bytes written from the simulation. At the end the content of the store is
-    /// read and verified. Options that exist only in the simulator cannot be combined with --engine.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(16..=1024),
-          conflicts_with_all = ["universe", "gets", "cap", "fold_every", "back_pressure", "piece", "flush_alike"])]
-    pub(crate) engine: Option<u64>,
-
-    #[command(flatten)]
-    pub(crate) scheduler: SchedulerArgs,
-
-    /// Write an HTML page with the figures to FILE
-    #[arg(long, value_name = "FILE")]
-    pub(crate) html: Option<PathBuf>,
-
-    /// Print JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-/// Scheduler settings, for parameter sweeps.
-#[derive(Args, Debug)]
-pub(crate) struct SchedulerArgs {
-    /// Scheduling modes to simulate
-    #[arg(long, value_delimiter = ',', default_value = "unsplit,split,pipelined", value_name = "MODE,..",
-          value_parser = ["unsplit", "split", "pipelined"])]
-    pub(crate) modes: Vec<String>,
-
-    /// Maximum number of extra runs in a level [default: half the slots, 8 to 16]
-    #[arg(long, value_name = "X", value_parser = clap::value_parser!(u32).range(2..=64))]
-    pub(crate) cap: Option<u32>,
-
-    /// Run an intra-level compaction with every K-th batch [default: chosen by the cost model]
-    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=64))]
-    pub(crate) fold_every: Option<u32>,
-
-    /// Fill of the target level, relative to its size, above which a level pair loses its priority; a large value
-    /// gives plain top-down order
-    #[arg(long, default_value_t = 3.0, value_name = "FILL")]
-    pub(crate) back_pressure: f64,
-
-    /// Maximum size of a piece (subcompaction) in MiB
-    #[arg(long, default_value_t = 64, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=4096))]
-    pub(crate) piece: u64,
-
-    /// Share the device bandwidth equally between flushes and compactions, instead of serving flushes first
-    #[arg(long)]
-    pub(crate) flush_alike: bool,
+impl Command {
+    /// Returns whether the command prints JSON.
+    pub(crate) fn is_json(&self) -> bool {
+        match self {
+            Command::Load(a) => a.json,
+            Command::Replay(a) => a.json,
+            Command::Verify(a) | Command::Stats(a) | Command::Keyspaces(a) => a.json,
+            Command::Repair(a) => a.json,
+            Command::Tree(a) => a.json,
+            Command::Explain(a) => a.json,
+            Command::Policy(a) => a.json,
+            Command::Options(a) => a.json,
+            Command::Sim(SimArgs { kind: Some(SimKind::Pipeline(a)), .. }) => a.json,
+            Command::Sim(a) => a.json,
+            Command::Put(_) | Command::Get(_) | Command::Delete(_) | Command::Scan(_) | Command::Count(_) => {
+                false
+            }
+            Command::Compact(_) | Command::Checkpoint(_) | Command::Bench(_) => false,
+        }
+    }
 }
 
 #[derive(Args, Debug)]
@@ -265,12 +144,23 @@ pub(crate) struct LoadArgs {
     #[command(flatten)]
     pub(crate) store: StoreArgs,
 
-    /// Input file, or - for stdin
+    /// Input file, plain or compressed with zstd, or - for stdin
     pub(crate) file: String,
 
-    /// Input format
+    /// Input format [default: by the name of the file: .tsv, .csv, .jsonl or Packages]
     #[arg(long, value_enum)]
-    pub(crate) format: LoadFormat,
+    pub(crate) format: Option<LoadFormat>,
+
+    /// Column of a csv or tsv header, or member of jsonl objects, that is the key
+    ///
+    /// The value is then the column of --value, or else the only other column, or else all other columns as a JSON
+    /// object. For jsonl it is the member of --value, or else the whole line.
+    #[arg(long, value_name = "COLUMN")]
+    pub(crate) key: Option<String>,
+
+    /// Column or member that is the value
+    #[arg(long, value_name = "COLUMN", requires = "key")]
+    pub(crate) value: Option<String>,
 
     /// Durability of each write
     #[arg(long, value_enum, default_value_t = Durability::Buffered)]
@@ -281,8 +171,19 @@ pub(crate) struct LoadArgs {
     pub(crate) policy: Option<String>,
 
     /// Write entries one by one, and print each key once its write has the requested durability
-    #[arg(long)]
+    #[arg(long, conflicts_with = "json")]
     pub(crate) ack: bool,
+
+    /// Print the summary as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+impl LoadArgs {
+    /// Returns the names of the columns, if they are given.
+    pub(crate) fn named(&self) -> Option<Named> {
+        Some(Named { key: self.key.clone()?, value: self.value.clone() })
+    }
 }
 
 #[derive(Args, Debug)]
@@ -419,6 +320,10 @@ pub(crate) struct ReplayArgs {
     /// operations
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) switch_every: Option<u64>,
+
+    /// Print the summary as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Args, Debug)]
@@ -480,6 +385,10 @@ pub(crate) struct ExplainArgs {
     #[command(flatten)]
     pub(crate) store: StoreArgs,
 
+    /// Print also policy calls that planned nothing and changed nothing
+    #[arg(long)]
+    pub(crate) all: bool,
+
     /// Print only the last N decisions
     #[arg(long, value_name = "N")]
     pub(crate) last: Option<usize>,
@@ -538,6 +447,21 @@ pub(crate) enum LoadFormat {
     Deb822,
 }
 
+impl LoadFormat {
+    /// Returns the format that the name of a file tells; an ending for compression is skipped.
+    pub(crate) fn of_name(file: &str) -> Option<LoadFormat> {
+        let name = Path::new(file).file_name()?.to_str()?.to_ascii_lowercase();
+        let name = name.strip_suffix(".zst").unwrap_or(&name);
+        match name.rsplit('.').next()? {
+            "tsv" | "tab" => Some(LoadFormat::Tsv),
+            "csv" => Some(LoadFormat::Csv),
+            "jsonl" | "ndjson" => Some(LoadFormat::Jsonl),
+            "deb822" => Some(LoadFormat::Deb822),
+            _ => name.ends_with("packages").then_some(LoadFormat::Deb822),
+        }
+    }
+}
+
 /// Output formats of `scan`.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum TextFormat {
@@ -581,13 +505,29 @@ mod tests {
     }
 
     #[test]
+    fn the_name_of_a_file_tells_its_format() {
+        for (name, format) in [
+            ("a.tsv", Some(LoadFormat::Tsv)),
+            ("/x.tsv/A.CSV", Some(LoadFormat::Csv)),
+            ("a.b.jsonl.zst", Some(LoadFormat::Jsonl)),
+            ("lists/Packages", Some(LoadFormat::Deb822)),
+            ("main_binary-amd64_Packages", Some(LoadFormat::Deb822)),
+            ("a.txt", None),
+            ("-", None),
+            ("", None),
+        ] {
+            assert_eq!(LoadFormat::of_name(name), format, "{name}");
+        }
+    }
+
+    #[test]
     fn bad_usage_is_refused_with_status_2() {
         for line in [
             &["drumlin"][..],
             &["drumlin", "get", "db"],
             &["drumlin", "get", "db", "\\q"],
             &["drumlin", "load", "db", "f", "--format", "xml"],
-            &["drumlin", "load", "db", "f"],
+            &["drumlin", "load", "db", "f", "--value", "v"],
             &["drumlin", "stats", "db", "--set", "x"],
             &["drumlin", "replay", "db", "t", "--switch-every", "0"],
         ] {

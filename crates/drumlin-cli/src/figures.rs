@@ -1,4 +1,6 @@
-//! Formatting of numbers for people: digit groups, binary size units, counts and rates.
+//! Formatting of numbers for people: digit groups, binary size units, counts, rates and times.
+
+use drumlin_bench::measure::machine::iso8601;
 
 /// Formats `n` with a comma between groups of three digits.
 pub(crate) fn grouped(n: u64) -> String {
@@ -43,6 +45,35 @@ pub(crate) fn rate(count: u64, seconds: f64) -> u64 {
     if seconds > 0.0 { (count as f64 / seconds) as u64 } else { 0 }
 }
 
+/// Formats a Unix time in microseconds as date and time in UTC, with milliseconds.
+pub(crate) fn utc(micros: u64) -> String {
+    let seconds = iso8601(micros / 1_000_000).replace('T', " ");
+    format!("{}.{:03}", seconds.trim_end_matches('Z'), micros / 1000 % 1000)
+}
+
+/// Returns `text` with its byte counts in binary units and its entry counts with digit groups: `169385 bytes` becomes
+/// `165.4 KiB`.
+pub(crate) fn readable(text: &str) -> String {
+    let words: Vec<&str> = text.split(' ').collect();
+    let mut out: Vec<String> = Vec::with_capacity(words.len());
+    let mut skip = false;
+    for (at, word) in words.iter().enumerate() {
+        if std::mem::take(&mut skip) {
+            continue;
+        }
+        let next = words.get(at + 1).copied().unwrap_or("");
+        match word.parse::<u64>() {
+            Ok(bytes) if matches!(next.trim_end_matches([',', ';', ':']), "bytes") => {
+                out.push(format!("{}{}", size(bytes), &next["bytes".len()..]));
+                skip = true;
+            }
+            Ok(number) => out.push(grouped(number)),
+            Err(_) => out.push((*word).to_owned()),
+        }
+    }
+    out.join(" ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -76,6 +107,16 @@ mod tests {
         ] {
             assert_eq!(size(bytes), text);
         }
+    }
+
+    #[test]
+    fn times_and_texts_are_readable() {
+        assert_eq!(utc(1_795_616_074_249_210), "2026-11-25 14:14:34.249");
+        assert_eq!(
+            readable("flush of 6912 entries, 169385 bytes -> L0 r8; t1 done: 2048 bytes in, 5 out"),
+            "flush of 6,912 entries, 165.4 KiB -> L0 r8; t1 done: 2.0 KiB in, 5 out"
+        );
+        assert_eq!(readable("a 1024 bytes, b  c"), "a 1.0 KiB, b  c");
     }
 
     #[test]

@@ -14,7 +14,8 @@
 //!
 //! Guarantees for scripts: data goes to stdout, messages and progress to stderr. Keys and values are escaped as
 //! described in [`escape`]. The exit status is 0 for success, 1 for a failure or a finding (key not found, damage),
-//! and 2 for bad usage. If the reader closes stdout early, the command ends without an error.
+//! and 2 for bad usage. With `--json`, a failure is printed to stdout too, as an object with the member `error`. If the
+//! reader closes stdout early, the command ends without an error.
 
 mod args;
 mod commands;
@@ -54,12 +55,19 @@ fn main() -> ExitCode {
     let colour = stdout.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
     let mut sink = BufWriter::with_capacity(STDOUT_BUFFER_BYTES, stdout.lock());
     let mut out = Output::new(&mut sink, colour);
+    let json = cli.command.is_json();
     let outcome = commands::run(cli, &mut out);
-    exit_code(finish(outcome, &mut out))
+    exit_code(finish(outcome, json, &mut out))
 }
 
-/// Flushes the remaining output. A flush error is reported only if the command itself succeeded.
-fn finish(outcome: Outcome, out: &mut Output<'_>) -> Outcome {
+/// Flushes the remaining output. A flush error is reported only if the command itself succeeded. A command that was to
+/// print JSON and failed before it printed anything prints its error as JSON, besides the message on stderr.
+fn finish(outcome: Outcome, json: bool, out: &mut Output<'_>) -> Outcome {
+    if let (true, true, Err(Failure::Failed(what) | Failure::Usage(what))) =
+        (json, out.is_untouched(), &outcome)
+    {
+        out.json(&serde_json::json!({ "error": what })).and_then(|()| out.flush())?;
+    }
     let verdict = outcome?;
     out.flush()?;
     Ok(verdict)

@@ -13,12 +13,14 @@ use std::io::{self, ErrorKind, Write};
 pub(crate) struct Output<'a> {
     sink: &'a mut dyn Write,
     colour: bool,
+    /// Whether nothing was written so far.
+    untouched: bool,
 }
 
 impl<'a> Output<'a> {
     /// Creates an output to `sink`; `colour` says whether `sink` is a terminal that supports colours.
     pub(crate) fn new(sink: &'a mut dyn Write, colour: bool) -> Output<'a> {
-        Output { sink, colour }
+        Output { sink, colour, untouched: true }
     }
 
     /// Returns whether colours may be used.
@@ -26,8 +28,14 @@ impl<'a> Output<'a> {
         self.colour
     }
 
+    /// Returns whether nothing was written so far.
+    pub(crate) fn is_untouched(&self) -> bool {
+        self.untouched
+    }
+
     /// Writes `bytes` as they are.
     pub(crate) fn bytes(&mut self, bytes: &[u8]) -> Result<()> {
+        self.untouched = false;
         self.sink.write_all(bytes).map_err(sink_failure)
     }
 

@@ -1,23 +1,22 @@
-//! Progress of a long command on stderr: a bar with a rate on a terminal, otherwise a plain line every ten seconds.
+//! Progress of a long command on stderr: a bar with a rate, or a spinner with the elapsed time. It is shown on a
+//! terminal only; elsewhere a command prints its summary and nothing before it.
 
 use crate::figures::{grouped, rate, size};
 use crate::output::note;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::{self, IsTerminal};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-/// Interval between plain progress lines, in seconds.
-const PLAIN_SECONDS: u64 = 10;
-/// Records between two reads of the clock.
+/// Records between two updates of the bar.
 const RECORDS_PER_LOOK: u64 = 64;
+/// Time between two redraws of a command that reports nothing, and until the first one.
+const TICK: Duration = Duration::from_millis(200);
 
-/// Counts records and bytes, and displays them.
+/// Counts records and bytes, and displays them. Dropping it removes the display.
 pub(crate) struct Progress {
     doing: &'static str,
     bar: Option<ProgressBar>,
     started: Instant,
-    /// Index of the latest period of [`PLAIN_SECONDS`] for which a line was printed.
-    told: u64,
     records: u64,
     bytes: u64,
 }
@@ -25,8 +24,29 @@ pub(crate) struct Progress {
 impl Progress {
     /// Starts counting. `total_bytes` is the size of the input, if known.
     pub(crate) fn start(doing: &'static str, total_bytes: Option<u64>) -> Progress {
-        let bar = io::stderr().is_terminal().then(|| bar(doing, total_bytes));
-        Progress { doing, bar, started: Instant::now(), told: 0, records: 0, bytes: 0 }
+        let template = match total_bytes {
+            Some(_) => "{prefix} [{bar:32}] {percent:>3} %, {msg}, {eta} left",
+            None => "{prefix} {spinner} {elapsed} {msg}",
+        };
+        Progress::shown(doing, total_bytes, template)
+    }
+
+    /// Starts a command of `count` steps, each of which calls [`Progress::step`].
+    pub(crate) fn steps(doing: &'static str, count: u64) -> Progress {
+        Progress::shown(doing, Some(count), "{prefix} [{bar:32}] {pos} of {len} done, {elapsed}, {msg}")
+    }
+
+    fn shown(doing: &'static str, length: Option<u64>, template: &str) -> Progress {
+        let show = || {
+            let style =
+                ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+            let bar = length.map_or_else(ProgressBar::new_spinner, ProgressBar::new);
+            let bar = bar.with_style(style).with_prefix(doing);
+            bar.enable_steady_tick(TICK);
+            bar
+        };
+        let bar = io::stderr().is_terminal().then(show);
+        Progress { doing, bar, started: Instant::now(), records: 0, bytes: 0 }
     }
 
     /// Counts one more record; `bytes` is the total of input bytes consumed so far.
@@ -44,18 +64,18 @@ impl Progress {
         self.show();
     }
 
-    fn show(&mut self) {
-        match &self.bar {
-            Some(bar) => {
-                bar.set_position(self.bytes);
-                bar.set_message(self.text());
-            }
-            None => {
-                let period = self.started.elapsed().as_secs() / PLAIN_SECONDS;
-                if std::mem::replace(&mut self.told, period) != period {
-                    note(&format!("{}: {}", self.doing, self.text()));
-                }
-            }
+    /// Shows that `done` steps are done and that `doing` is under way.
+    pub(crate) fn step(&self, done: u64, doing: &str) {
+        if let Some(bar) = &self.bar {
+            bar.set_position(done);
+            bar.set_message(doing.to_owned());
+        }
+    }
+
+    fn show(&self) {
+        if let Some(bar) = &self.bar {
+            bar.set_position(self.bytes);
+            bar.set_message(self.text());
         }
     }
 
@@ -71,10 +91,9 @@ impl Progress {
 
     /// Removes the bar and prints `summary`.
     pub(crate) fn finish(self, summary: &str) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
-        note(&format!("{}: {summary}", self.doing));
+        let doing = self.doing;
+        drop(self);
+        note(&format!("{doing}: {summary}"));
     }
 
     fn text(&self) -> String {
@@ -83,11 +102,10 @@ impl Progress {
     }
 }
 
-fn bar(doing: &'static str, total_bytes: Option<u64>) -> ProgressBar {
-    let (bar, template) = match total_bytes {
-        Some(total) => (ProgressBar::new(total), "{prefix} [{bar:32}] {percent:>3} %, {msg}, {eta} left"),
-        None => (ProgressBar::new_spinner(), "{prefix} {spinner} {msg}"),
-    };
-    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
-    bar.with_style(style).with_prefix(doing)
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
 }

@@ -92,8 +92,8 @@ pub fn now_utc() -> String {
     iso8601(since.as_secs())
 }
 
-/// Converts days to a civil date by Hinnant's algorithm.
-fn iso8601(seconds: u64) -> String {
+/// Returns a Unix time in UTC, as ISO 8601 with seconds. Converts days to a civil date by Hinnant's algorithm.
+pub fn iso8601(seconds: u64) -> String {
     let (days, rest) = ((seconds / 86_400) as i64, seconds % 86_400);
     let z = days + 719_468;
     let era = z.div_euclid(146_097);

@@ -2,8 +2,8 @@
 
 use crate::args::{CheckpointArgs, PolicyArgs, RepairArgs};
 use crate::escape::escape;
-use crate::failure::{Outcome, Verdict, fine};
-use crate::figures::counted;
+use crate::failure::{Outcome, Result, Verdict, fine};
+use crate::figures::{counted, size};
 use crate::output::{Output, note};
 use crate::progress::Progress;
 use crate::store::{RepairReport, RepairedFile, RepairedKeyspace, Store, engine};
@@ -11,11 +11,26 @@ use serde::Serialize;
 use serde_json::json;
 
 pub(super) fn compact(store: &dyn Store) -> Outcome {
-    fine(store.compact())
+    let before = totals(store)?;
+    let shown = Progress::start("compact", None);
+    store.compact()?;
+    shown.finish(&format!("{before} -> {}", totals(store)?));
+    Ok(Verdict::Fine)
+}
+
+/// Returns the size of all trees as text.
+fn totals(store: &dyn Store) -> Result<String> {
+    let shapes = store.tree()?;
+    let runs = || shapes.iter().flat_map(|shape| shape.levels.iter().flat_map(|level| &level.runs));
+    let bytes = runs().flat_map(|run| &run.files).map(|file| file.bytes).sum();
+    Ok(format!("{}, {}", counted(runs().count() as u64, "run"), size(bytes)))
 }
 
 pub(super) fn checkpoint(store: &dyn Store, args: &CheckpointArgs) -> Outcome {
-    fine(store.checkpoint(&args.new_path))
+    let shown = Progress::start("checkpoint", None);
+    store.checkpoint(&args.new_path)?;
+    shown.finish(&format!("{} in {}", totals(store)?, args.new_path.display()));
+    Ok(Verdict::Fine)
 }
 
 pub(super) fn repair(args: &RepairArgs, out: &mut Output<'_>) -> Outcome {
@@ -88,7 +103,7 @@ pub(super) fn policy(store: &dyn Store, args: &PolicyArgs, out: &mut Output<'_>)
         store.freeze(args.freeze)?;
         note(if args.freeze { "policy: frozen" } else { "policy: no longer frozen" });
     }
-    if args.name.is_some() || args.freeze || args.thaw {
+    if (args.name.is_some() || args.freeze || args.thaw) && !args.json {
         return Ok(Verdict::Fine);
     }
     let (name, state, frozen) = (store.policy()?, store.policy_state()?, store.is_frozen()?);

@@ -7,15 +7,17 @@
 use crate::args::{LoadArgs, LoadFormat};
 use crate::escape::escape;
 use crate::failure::{Failure, Outcome, Result, Verdict};
-use crate::figures::{grouped, rate, size};
-use crate::input::csv::CsvReader;
+use crate::figures::{counted, grouped, rate, size};
+use crate::input::columns::{Named, TableReader};
+use crate::input::csv::{CsvReader, Records};
 use crate::input::deb822::Deb822Reader;
 use crate::input::jsonl::JsonlReader;
-use crate::input::tsv::TsvReader;
-use crate::input::{EntryReader, Source};
+use crate::input::tsv::{TsvReader, TsvRows};
+use crate::input::{EntryReader, InputError, Source};
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::store::Store;
+use serde_json::json;
 use std::io::BufRead;
 
 /// Maximum number of entries in a batch.
@@ -23,41 +25,84 @@ const BATCH_ENTRIES: usize = 256;
 /// Bytes of keys and values after which a batch is written.
 const BATCH_BYTES: usize = 256 << 10;
 
-pub(super) fn load(store: &dyn Store, args: &LoadArgs, source: Source, out: &mut Output<'_>) -> Outcome {
-    if let Some(name) = &args.policy {
-        store.set_policy(name)?;
+/// Input of a load.
+pub(super) struct Input {
+    entries: Box<dyn EntryReader>,
+    /// Length in bytes, if known.
+    bytes: Option<u64>,
+}
+
+/// Opens the input of `args`, in the format that its name or `--format` tells.
+pub(super) fn open(args: &LoadArgs) -> Result<Input> {
+    let format = args.format.or_else(|| LoadFormat::of_name(&args.file)).ok_or_else(|| {
+        let file = if args.file == "-" { "stdin" } else { &args.file };
+        let known = "--format tsv, csv, jsonl or deb822";
+        Failure::Usage(format!("the format of {file} is not known from a name: give it with {known}"))
+    })?;
+    let named = args.named();
+    if named.is_some() && format == LoadFormat::Deb822 {
+        return Err(Failure::Usage("--key is for csv, tsv and jsonl; deb822 has its own key".to_owned()));
     }
-    let mut progress = Progress::start("load", source.bytes);
-    let mut entries = reader(args.format, source.reader);
+    let source = Source::open(&args.file)?.decompressed().map_err(|e| Failure::failed(&args.file, e))?;
+    Ok(Input { entries: reader(format, named, source.reader), bytes: source.bytes })
+}
+
+pub(super) fn load(store: &dyn Store, args: &LoadArgs, input: Input, out: &mut Output<'_>) -> Outcome {
+    match &args.policy {
+        Some(name) => store.set_policy(name)?,
+        // Opens the keyspace, so that it exists after a load of an empty file too.
+        None => drop(store.policy()?),
+    }
+    let mut progress = Progress::start("load", input.bytes);
+    let mut entries = input.entries;
     let done = match args.ack {
         true => write_each(store, args, &mut *entries, &mut progress, out),
         false => write_batches(store, args, &mut *entries, &mut progress),
     };
     // A load always ends with its data in synced tables, whatever the durability of the single writes.
     let done = done.and_then(|bytes| store.flush().map(|()| bytes));
-    let seconds = progress.seconds();
-    let records = progress.records();
+    let (seconds, records) = (progress.seconds(), progress.records());
     let summary = match &done {
         Ok(bytes) => format!(
-            "{} entries, {} of keys and values in {seconds:.1} s, {} entries/s",
-            grouped(records),
+            "{}, {} of keys and values in {seconds:.1} s, {} entries/s",
+            counted(records, "entry"),
             size(*bytes),
             grouped(rate(records, seconds))
         ),
         Err(Failure::PipeClosed) => return Err(Failure::PipeClosed),
-        Err(_) => format!("stopped after {} entries", grouped(records)),
+        Err(_) => format!("stopped after {}", counted(records, "entry")),
     };
     progress.finish(&summary);
-    done.map(|_| Verdict::Fine)
+    let bytes = done?;
+    if args.json {
+        out.json(&json!({ "entries": records, "key_and_value_bytes": bytes, "seconds": seconds }))?;
+    }
+    Ok(Verdict::Fine)
 }
 
-fn reader(format: LoadFormat, input: Box<dyn BufRead>) -> Box<dyn EntryReader> {
-    match format {
-        LoadFormat::Tsv => Box::new(TsvReader::new(input)),
-        LoadFormat::Csv => Box::new(CsvReader::new(input)),
-        LoadFormat::Jsonl => Box::new(JsonlReader::new(input)),
-        LoadFormat::Deb822 => Box::new(Deb822Reader::new(input)),
+fn reader(format: LoadFormat, named: Option<Named>, input: Box<dyn BufRead>) -> Box<dyn EntryReader> {
+    match (format, named) {
+        (LoadFormat::Tsv, None) => Box::new(TsvReader::new(input)),
+        (LoadFormat::Tsv, Some(named)) => Box::new(TableReader::new(TsvRows::new(input), named)),
+        (LoadFormat::Csv, None) => Box::new(CsvReader::new(input)),
+        (LoadFormat::Csv, Some(named)) => Box::new(TableReader::new(Records::new(input), named)),
+        (LoadFormat::Jsonl, named) => Box::new(JsonlReader::new(input, named)),
+        (LoadFormat::Deb822, _) => Box::new(Deb822Reader::new(input)),
     }
+}
+
+/// Returns the failure for a record that cannot be read, after `records` good ones were written.
+fn bad_record(args: &LoadArgs, error: &InputError, records: u64) -> Failure {
+    let written = counted(records, "entry");
+    let kept = match error {
+        _ if records == 0 => "nothing was written".to_owned(),
+        InputError::Bad { unit: "line", number: 2, .. } => format!("line 1 was written: {written}"),
+        InputError::Bad { unit: "line", number, .. } => {
+            format!("lines 1 to {} were written: {written}", number - 1)
+        }
+        _ => format!("what stands before it was written: {written}"),
+    };
+    Failure::failed(&args.file, format!("{error}; {kept}"))
 }
 
 /// Writes entries one by one and prints each key. Returns the bytes of keys and values.
@@ -70,7 +115,7 @@ fn write_each(
 ) -> Result<u64> {
     let mut bytes = 0;
     while let Some(entry) = entries.next() {
-        let entry = entry.map_err(|e| Failure::failed(&args.file, e))?;
+        let entry = entry.map_err(|e| bad_record(args, &e, progress.records()))?;
         store.put(&entry.key, &entry.value, args.durability)?;
         out.line(&escape(&entry.key))?;
         out.flush()?;
@@ -99,7 +144,7 @@ fn write_batches(
                     batch.push((entry.key, entry.value));
                 }
                 Some(Err(error)) => {
-                    bad = Some(Failure::failed(&args.file, error));
+                    bad = Some(error);
                     break;
                 }
                 None => break,
@@ -112,7 +157,7 @@ fn write_batches(
             batch.iter().for_each(|_| progress.record(entries.bytes_read()));
         }
         match bad {
-            Some(failure) => return Err(failure),
+            Some(error) => return Err(bad_record(args, &error, progress.records())),
             None if at_end => return Ok(bytes),
             None => {}
         }
@@ -128,13 +173,13 @@ mod tests {
 
     /// Loads `text` with the options `line`. Returns the output and the outcome.
     fn run(store: &FakeStore, text: &str, line: &[&str]) -> (String, Outcome) {
-        let line = [&["drumlin", "load", "db", "input.tsv", "--format", "tsv"], line].concat();
+        let line = [&["drumlin", "load", "db", "input.tsv"], line].concat();
         let cli = Cli::try_parse_from(line).expect("good usage");
         let Command::Load(args) = cli.command else { panic!("not a load: {cli:?}") };
         let mut sink = Vec::new();
         let mut out = Output::new(&mut sink, false);
         let mut progress = Progress::start("load", None);
-        let mut entries = reader(args.format, Box::new(std::io::Cursor::new(text.to_owned())));
+        let mut entries = reader(LoadFormat::Tsv, None, Box::new(std::io::Cursor::new(text.to_owned())));
         let done = match args.ack {
             true => write_each(store, &args, &mut *entries, &mut progress, &mut out),
             false => write_batches(store, &args, &mut *entries, &mut progress),
@@ -180,7 +225,8 @@ mod tests {
             let store = FakeStore::default();
             let (_, outcome) = run(&store, "a\t1\nb\t2\nbad\nc\t3\n", mode);
             let Err(Failure::Failed(what)) = outcome else { panic!("a bad line must fail: {outcome:?}") };
-            assert!(what.starts_with("input.tsv: line 3: "), "{what}");
+            let kept = "a line is a key, one tab and a value; lines 1 to 2 were written: 2 entries";
+            assert_eq!(what, format!("input.tsv: line 3: {kept}"));
             assert_eq!(store.map.borrow().len(), 2);
         }
     }

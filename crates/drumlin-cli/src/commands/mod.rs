@@ -14,7 +14,6 @@ mod sim;
 
 use crate::args::{Cli, Command, StoreArgs};
 use crate::failure::{Outcome, Result, Verdict};
-use crate::input::Source;
 use crate::output::Output;
 use crate::store::{Access, Store, engine};
 
@@ -27,12 +26,12 @@ pub(crate) fn run(cli: Cli, out: &mut Output<'_>) -> Outcome {
     let read = |args| open(args, named, Read);
     match &cli.command {
         Command::Load(a) => {
-            let source = Source::open(&a.file)?;
-            closing(open(&a.store, named, Create)?, |s| load::load(s, a, source, out))
+            let input = load::open(a)?;
+            closing(open(&a.store, named, Create)?, |s| load::load(s, a, input, out))
         }
         Command::Replay(a) => {
             let inputs = replay::open(a)?;
-            closing(open(&a.store, named, Create)?, |s| replay::replay(s, a, inputs))
+            closing(open(&a.store, named, Create)?, |s| replay::replay(s, a, inputs, out))
         }
         Command::Put(a) => closing(open(&a.store, named, Create)?, |s| access::put(s, a)),
         Command::Get(a) => closing(read(&a.store)?, |s| access::get(s, a, out)),

@@ -3,8 +3,8 @@
 //!
 //! The scheduler and the policies are the code of the engine. The device, the flush thread and the slots are
 //! simulated. The results depend only on the arguments. Simulated loads ("courses") are independent of each other, so
-//! they run in parallel, one per core, and are printed in the order of the arguments. Each finished course prints a
-//! line to stderr. `--html` writes a page with counterparts of the paper's figures.
+//! they run in parallel, one per core, and are printed in the order of the arguments. `--html` writes a page with
+//! counterparts of the paper's figures.
 
 use super::pipeline_course::{Course, Wanted, courses};
 use super::{pipeline_engine, pipeline_page};

@@ -1,9 +1,9 @@
 //! The simulated loads ("courses") of `drumlin sim pipeline`. They are independent of each other, so they run in
-//! parallel, one per core. Each finished course prints a line to stderr.
+//! parallel, one per core.
 
 use super::pipeline_engine::{self, Measured};
 use crate::failure::{Failure, Result};
-use crate::output::note;
+use crate::progress::Progress;
 use drumlin::env::Env;
 use drumlin::env::sync::{Arc, Mutex};
 use drumlin_policy::sim::pipeline::{Report, Setup, load};
@@ -31,7 +31,7 @@ pub(super) struct Wanted {
 struct Work {
     left: std::vec::IntoIter<(usize, Wanted)>,
     results: Vec<(usize, Result<Course>)>,
-    of: usize,
+    shown: Progress,
 }
 
 impl Course {
@@ -45,12 +45,16 @@ impl Course {
     }
 }
 
-/// Runs all `wanted` loads and returns their results in the same order. Prints a line to stderr for each.
+/// Runs all `wanted` loads and returns their results in the same order.
 pub(super) fn courses(wanted: Vec<Wanted>) -> Result<Vec<Course>> {
     let env = Env::os();
     let of = wanted.len();
     let left = wanted.into_iter().enumerate().collect::<Vec<_>>().into_iter();
-    let work = Arc::new(Mutex::new(Work { left, results: Vec::new(), of }));
+    let work = Arc::new(Mutex::new(Work {
+        left,
+        results: Vec::new(),
+        shown: Progress::steps("sim pipeline", of as u64),
+    }));
     let spawn = |_| {
         let work = work.clone();
         env.spawn("course", move || run(&work))
@@ -73,16 +77,16 @@ fn run(work: &Mutex<Work>) {
         let result = course(wanted);
         let mut work = work.lock();
         match &result {
-            Ok(course) => tell(course, work.results.len() + 1, work.of),
+            Ok(course) => tell(course, &work.shown, work.results.len() as u64 + 1),
             Err(_) => work.left = Vec::new().into_iter(),
         }
         work.results.push((at, result));
     }
 }
 
-fn tell(course: &Course, done: usize, of: usize) {
+fn tell(course: &Course, shown: &Progress, done: u64) {
     let (name, workers, speed) = (course.name(), course.workers, course.throughput());
-    note(&format!("{done} of {of}: {name}, {workers} workers: {speed:.0} MiB/s"));
+    shown.step(done, &format!("{name}, {workers} workers: {speed:.0} MiB/s"));
 }
 
 fn course(Wanted { policy, mode, mut setup, engine }: Wanted) -> Result<Course> {

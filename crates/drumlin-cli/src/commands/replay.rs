@@ -9,15 +9,17 @@ use crate::figures::{grouped, rate, size};
 use crate::input::Source;
 use crate::input::trace::{Action, Layout, Operation, Trace};
 use crate::input::trace_value::{self, Values};
+use crate::output::Output;
 use crate::progress::Progress;
 use crate::store::Store;
+use serde::Serialize;
 use std::io::BufRead;
 
 /// Policies that `replay --switch-every` cycles through, in order.
 const PRESETS: [&str; 5] = ["leveling", "1-leveling", "tiering", "lazy-leveling", "universal"];
 
 /// Counts of a replay's operations.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 struct Tally {
     puts: u64,
     put_bytes: u64,
@@ -91,7 +93,7 @@ fn open_input(name: &str) -> Result<Box<dyn BufRead>> {
     Ok(source.reader)
 }
 
-pub(super) fn replay(store: &dyn Store, args: &ReplayArgs, inputs: Inputs) -> Outcome {
+pub(super) fn replay(store: &dyn Store, args: &ReplayArgs, inputs: Inputs, out: &mut Output<'_>) -> Outcome {
     let Inputs { mut trace, values } = inputs;
     if let Some(name) = &args.policy {
         store.set_policy(name)?;
@@ -106,13 +108,26 @@ pub(super) fn replay(store: &dyn Store, args: &ReplayArgs, inputs: Inputs) -> Ou
         done = operation.and_then(|operation| replay.apply(&operation));
         progress.record(trace.bytes_read());
     }
-    let text = replay.tally.text(progress.seconds());
+    let (tally, seconds) = (replay.tally, progress.seconds());
+    let text = tally.text(seconds);
     progress.finish(&if done.is_ok() {
         text
     } else {
         format!("stopped at line {} after {text}", trace.line())
     });
-    done.map(|()| Verdict::Fine)
+    done?;
+    if args.json {
+        out.json(&Summary { tally, seconds })?;
+    }
+    Ok(Verdict::Fine)
+}
+
+/// Summary of a replay as JSON.
+#[derive(Serialize)]
+struct Summary {
+    #[serde(flatten)]
+    tally: Tally,
+    seconds: f64,
 }
 
 /// A replay in progress.

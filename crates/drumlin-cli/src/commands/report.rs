@@ -1,18 +1,21 @@
 //! Reporting commands: verify, tree, stats, explain, keyspaces, options.
 
 use crate::args::{ExplainArgs, OptionsArgs, ReportArgs, TreeArgs};
-use crate::failure::{Outcome, Verdict, fine};
-use crate::figures::{counted, size};
+use crate::escape::escape;
+use crate::failure::{Outcome, Result, Verdict, fine};
+use crate::figures::{counted, readable, size, utc};
 use crate::output::{Output, note};
 use crate::picture::{self, Style};
-use crate::store::{DecisionRecord, Store, engine};
-use serde_json::Map;
-
-/// Microseconds per second.
-const MICROS_PER_SECOND: u64 = 1_000_000;
+use crate::progress::Progress;
+use crate::store::{DecisionRecord, KeyspaceShape, Store, engine, no_keyspace};
+use serde_json::{Map, json};
+use std::collections::BTreeMap;
 
 pub(super) fn verify(store: &dyn Store, args: &ReportArgs, out: &mut Output<'_>) -> Outcome {
-    let report = store.verify()?;
+    let shown = Progress::start("verify", None);
+    let report = store.verify();
+    drop(shown);
+    let report = report?;
     if args.json {
         out.json(&report)?;
     } else {
@@ -21,13 +24,15 @@ pub(super) fn verify(store: &dyn Store, args: &ReportArgs, out: &mut Output<'_>)
             out.line(&format!("{}\t{offset}\t{}", finding.file, finding.what))?;
         }
     }
+    out.flush()?;
     note(&format!(
-        "verify: {}, {}, {}, {}: {}",
+        "verify: {}; sound: {}, {}, {}, {}, {}",
+        counted(report.findings.len() as u64, "finding"),
         counted(report.tables, "table"),
         counted(report.blocks, "block"),
         counted(report.entries, "entry"),
         size(report.bytes),
-        counted(report.findings.len() as u64, "finding"),
+        counted(report.log_records, "log record"),
     ));
     Ok(if report.findings.is_empty() { Verdict::Fine } else { Verdict::Finding })
 }
@@ -39,13 +44,8 @@ pub(super) fn tree(
     out: &mut Output<'_>,
 ) -> Outcome {
     let mut shapes = store.tree()?;
+    check_keyspace(&shapes, keyspace)?;
     shapes.retain(|shape| keyspace.is_none_or(|name| name == shape.name));
-    if shapes.is_empty()
-        && let Some(name) = keyspace
-    {
-        note(&format!("drumlin: keyspace not found: {name}"));
-        return Ok(Verdict::Finding);
-    }
     if args.json {
         return fine(out.json(&shapes));
     }
@@ -59,17 +59,64 @@ pub(super) fn tree(
     Ok(Verdict::Fine)
 }
 
+/// Fails if the keyspace that was asked for is none of `shapes`.
+fn check_keyspace(shapes: &[KeyspaceShape], keyspace: Option<&str>) -> Result<()> {
+    match keyspace {
+        Some(name) if shapes.iter().all(|shape| shape.name != name) => {
+            Err(no_keyspace(name, shapes.iter().map(|shape| shape.name.as_str())))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Metrics about what is stored. The others describe the process since it opened the store.
+const OF_THE_STORE: [&str; 5] = ["table_bytes", "filter_bytes", "log_bytes_live", "memtable_bytes", "runs"];
+
+/// Prints what the store holds, and after it the counters of this process.
 pub(super) fn stats(store: &dyn Store, args: &ReportArgs, out: &mut Output<'_>) -> Outcome {
-    let metrics = store.metrics()?;
+    let (mut stored, since_open): (Vec<_>, Vec<_>) =
+        store.metrics()?.into_iter().partition(|(name, _)| OF_THE_STORE.contains(&&**name));
+    stored.splice(0..0, held(&store.tree()?));
     if args.json {
-        let object: Map<_, _> = metrics.into_iter().map(|(name, value)| (name, value.into())).collect();
-        return fine(out.json(&object));
+        let object = |metrics: Vec<(String, u64)>| {
+            metrics.into_iter().map(|(name, value)| (name, value.into())).collect::<Map<_, _>>()
+        };
+        let document = json!({ "stored": object(stored), "since_open": object(since_open) });
+        return fine(out.json(&document));
     }
-    let width = metrics.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
-    for (name, value) in &metrics {
-        out.line(&format!("{name:width$}  {}", value))?;
+    let (moved, zero): (Vec<_>, Vec<_>) = since_open.into_iter().partition(|(_, value)| *value > 0);
+    let width = stored.iter().chain(&moved).map(|(name, _)| name.len()).max().unwrap_or(0);
+    out.line("stored now:")?;
+    for metric in &stored {
+        out.line(&metric_line(metric, width))?;
     }
+    out.line("since this command opened the store (every open begins at 0):")?;
+    for metric in &moved {
+        out.line(&metric_line(metric, width))?;
+    }
+    out.flush()?;
+    note(&format!("stats: {} more are 0 (--json prints them)", zero.len()));
     Ok(Verdict::Fine)
+}
+
+fn metric_line((name, value): &(String, u64), width: usize) -> String {
+    match name.contains("bytes") && *value >= 1024 {
+        true => format!("  {name:width$}  {value}  ({})", size(*value)),
+        false => format!("  {name:width$}  {value}"),
+    }
+}
+
+/// Returns the counts of what the trees `shapes` hold.
+fn held(shapes: &[KeyspaceShape]) -> Vec<(String, u64)> {
+    let files = || picture::files_of(shapes);
+    let counts = [
+        ("keyspaces", shapes.len() as u64),
+        ("files", files().count() as u64),
+        ("entries", files().map(|file| file.entries).sum()),
+        ("tombstones", files().map(|file| file.tombstones).sum()),
+        ("last_seqno", files().map(|file| file.max_seq).max().unwrap_or(0)),
+    ];
+    counts.map(|(name, value)| (name.to_owned(), value)).to_vec()
 }
 
 pub(super) fn explain(
@@ -81,8 +128,16 @@ pub(super) fn explain(
     if args.replay {
         return replay(store, args.json, out);
     }
-    let mut decisions = store.explain()?;
+    let (mut decisions, shapes) = (store.explain()?, store.tree()?);
+    if decisions.iter().all(|decision| Some(&*decision.keyspace) != keyspace) {
+        check_keyspace(&shapes, keyspace)?;
+    }
     decisions.retain(|decision| keyspace.is_none_or(|name| name == decision.keyspace));
+    let all = decisions.len();
+    if !args.all {
+        leave_out_idle(&mut decisions);
+    }
+    let idle = (all - decisions.len()) as u64;
     if let Some(last) = args.last {
         decisions.drain(..decisions.len().saturating_sub(last));
     }
@@ -90,7 +145,25 @@ pub(super) fn explain(
         return fine(out.json(&decisions));
     }
     decisions.iter().try_for_each(|decision| out.line(&decision_line(decision)))?;
+    out.flush()?;
+    if idle > 0 {
+        note(&format!("explain: {} changed nothing (--all prints them)", counted(idle, "policy call")));
+    }
+    for shape in shapes.iter().filter(|shape| keyspace.is_none_or(|name| name == shape.name)) {
+        note(&format!("explain: the policy of {} is {}", escape(shape.name.as_bytes()), shape.policy));
+    }
     Ok(Verdict::Fine)
+}
+
+/// Removes policy calls that planned and withdrew nothing and left the write rate limit as it was.
+fn leave_out_idle(decisions: &mut Vec<DecisionRecord>) {
+    let mut limits: BTreeMap<String, String> = BTreeMap::new();
+    decisions.retain(|decision| {
+        let Some(call) = decision.what.strip_prefix("policy call: ") else { return true };
+        let (counts, limit) = call.split_once(", slow at ").unwrap_or((call, ""));
+        let is_new = limits.insert(decision.keyspace.clone(), limit.to_owned()).as_deref() != Some(limit);
+        is_new || counts != "0 plans, 0 withdrawn"
+    });
 }
 
 fn replay(store: &dyn Store, json: bool, out: &mut Output<'_>) -> Outcome {
@@ -106,9 +179,15 @@ fn replay(store: &dyn Store, json: bool, out: &mut Output<'_>) -> Outcome {
     Ok(if differing == 0 { Verdict::Fine } else { Verdict::Finding })
 }
 
+/// Returns a decision as a line. Further lines of its reason are indented.
 fn decision_line(decision: &DecisionRecord) -> String {
-    let (seconds, micros) = (decision.micros / MICROS_PER_SECOND, decision.micros % MICROS_PER_SECOND);
-    format!("{seconds}.{micros:06}  {}  {}: {}", decision.keyspace, decision.what, decision.reason)
+    let DecisionRecord { micros, keyspace, what, reason } = decision;
+    let keyspace = if keyspace.is_empty() { "(store)".to_owned() } else { escape(keyspace.as_bytes()) };
+    let text = format!("{}  {keyspace}  {}", utc(*micros), readable(what));
+    match reason.is_empty() {
+        true => text,
+        false => format!("{text}: {}", readable(&reason.replace('\n', "\n    "))),
+    }
 }
 
 pub(super) fn keyspaces(store: &dyn Store, args: &ReportArgs, out: &mut Output<'_>) -> Outcome {
@@ -131,8 +210,9 @@ pub(super) fn options(args: &OptionsArgs, out: &mut Output<'_>) -> Outcome {
 mod tests {
     use super::*;
     use crate::args::{Cli, Command};
+    use crate::failure::Failure;
     use crate::store::fake::FakeStore;
-    use crate::store::{KeyspaceShape, ReplayReport, VerifyReport};
+    use crate::store::{ReplayReport, VerifyReport};
     use clap::Parser;
     use drumlin::Finding;
     use serde_json::Value;
@@ -176,9 +256,15 @@ mod tests {
     #[test]
     fn metrics_are_aligned_or_numbers() {
         let store = FakeStore::default();
-        let expected = "gets               12\nlog_bytes_written  2500\n";
-        assert_eq!(run(&store, &["stats", "db"]).0, expected);
-        let expected = serde_json::json!({"gets": 12, "log_bytes_written": 2500});
+        let stored = "stored now:\n  keyspaces          0\n  files              0\n  entries            0\n  \
+            tombstones         0\n  last_seqno         0\n";
+        let since = "since this command opened the store (every open begins at 0):\n  gets               12\n  \
+            log_bytes_written  2500  (2.4 KiB)\n";
+        assert_eq!(run(&store, &["stats", "db"]).0, format!("{stored}{since}"));
+        let expected = serde_json::json!({
+            "stored": {"keyspaces": 0, "files": 0, "entries": 0, "tombstones": 0, "last_seqno": 0},
+            "since_open": {"gets": 12, "log_bytes_written": 2500},
+        });
         assert_eq!(json(&run(&store, &["stats", "db", "--json"]).0), expected);
     }
 
@@ -196,13 +282,36 @@ mod tests {
         assert_eq!(told(&[]).lines().count(), 3);
         assert_eq!(
             told(&["--last", "2"]).lines().next(),
-            Some("2.000003  default  merge L0 into L1: 4 runs")
+            Some("1970-01-01 00:00:02.000  default  merge L0 into L1: 4 runs")
         );
         assert_eq!(
             told(&["--last", "1", "--keyspace", "users"]),
-            "0.000004  users  merge L0 into L1: 4 runs\n"
+            "1970-01-01 00:00:00.000  users  merge L0 into L1: 4 runs\n"
         );
         assert_eq!(json(&told(&["--json"]))[1]["micros"], 2_000_003);
+    }
+
+    #[test]
+    fn policy_calls_that_changed_nothing_are_left_out() {
+        let call = |keyspace: &str, what: &str| DecisionRecord {
+            micros: 0,
+            keyspace: keyspace.to_owned(),
+            what: format!("policy call: {what}"),
+            reason: "policy arce".to_owned(),
+        };
+        let idle = "0 plans, 0 withdrawn, slow at 24 runs, stop at 64";
+        let decisions = vec![
+            call("a", idle),
+            call("a", idle),
+            call("b", idle),
+            call("a", "1 plans, 0 withdrawn, slow at 24 runs, stop at 64"),
+            call("a", "0 plans, 0 withdrawn, slow at 48 runs, stop at 64"),
+            call("a", "0 plans, 0 withdrawn, slow at 48 runs, stop at 64"),
+        ];
+        let store = FakeStore { decisions, ..FakeStore::default() };
+        assert_eq!(run(&store, &["explain", "db"]).0.lines().count(), 4);
+        assert_eq!(run(&store, &["explain", "db", "--all"]).0.lines().count(), 6);
+        assert_eq!(json(&run(&store, &["explain", "db", "--json"]).0).as_array().map(Vec::len), Some(4));
     }
 
     #[test]
@@ -227,7 +336,11 @@ mod tests {
         assert!(both.starts_with("default: ") && both.contains("\n\nusers: "), "{both}");
         let (one, _) = run(&store, &["tree", "db", "--keyspace", "users"]);
         assert!(one.starts_with("users: ") && one.lines().count() == 1, "{one}");
-        assert_eq!(run(&store, &["tree", "db", "--keyspace", "x"]), (String::new(), Ok(Verdict::Finding)));
+        let what = "the store has no keyspace named user; the nearest is users".to_owned();
+        let refused = (String::new(), Err(Failure::Failed(what)));
+        for command in ["tree", "explain"] {
+            assert_eq!(run(&store, &[command, "db", "--keyspace", "user"]), refused);
+        }
         assert_eq!(json(&run(&store, &["tree", "db", "--json"]).0)[1]["name"], "users");
     }
 

@@ -7,7 +7,8 @@
 use super::pipeline;
 use crate::args::{SimArgs, SimKind};
 use crate::failure::{Failure, Outcome, Result, Verdict};
-use crate::output::{Output, note};
+use crate::output::Output;
+use crate::progress::Progress;
 use drumlin_policy::sim::foresight::Missed;
 use drumlin_policy::sim::{PLANS, PhaseReport, Setup, phases};
 use serde_json::json;
@@ -49,13 +50,15 @@ pub(super) fn sim(args: &SimArgs, out: &mut Output<'_>) -> Outcome {
     let named: Vec<&str> = args.policies.iter().map(String::as_str).collect();
     let names = if named.is_empty() { &POLICIES[..] } else { &named[..] };
     let mut courses = Vec::new();
+    let shown = Progress::steps("sim", names.len() as u64);
     for (number, name) in names.iter().enumerate() {
-        note(&format!("sim: {name} ({} of {})", number + 1, names.len()));
+        shown.step(number as u64, name);
         let mut policy = drumlin_policy::by_name(name).map_err(|e| Failure::Usage(e.to_string()))?;
         let reports = phases(&mut *policy, setup, letters, share)
             .map_err(|what| Failure::Usage(format!("{name} in {letters}: {what}")))?;
         courses.push((*name, reports));
     }
+    drop(shown);
     if args.json {
         print_json(&courses, out)?
     } else {

@@ -2,11 +2,16 @@
 //!
 //! A field in double quotes may contain commas, line ends and doubled quotes. A record ends with a line feed,
 //! optionally after a carriage return. Empty lines are skipped. In an entry file, a first record that is exactly
-//! `key,value` is a header. There are no escapes: every byte stands for itself.
+//! `key,value` is a header. There are no escapes: every byte stands for itself, except a byte order mark at the start,
+//! which is skipped.
 
+use super::columns::Rows;
 use super::lines::Lines;
 use super::{Entry, EntryReader, InputError};
 use std::io::BufRead;
+
+/// Spreadsheets begin a file with it.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Parser state: the position of the next byte in its record.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -41,7 +46,13 @@ impl<R: BufRead> Records<R> {
             self.start = self.lines.number() + 1;
             match self.read()? {
                 Some(fields) if fields.len() == 1 && fields[0].is_empty() => continue,
-                other => return Ok(other),
+                Some(mut fields) => {
+                    if self.start == 1 && fields[0].starts_with(BYTE_ORDER_MARK) {
+                        fields[0].drain(..BYTE_ORDER_MARK.len());
+                    }
+                    return Ok(Some(fields));
+                }
+                None => return Ok(None),
             }
         }
     }
@@ -74,6 +85,18 @@ impl<R: BufRead> Records<R> {
             return Err(InputError::bad(start, "a quoted field is never closed"));
         }
         Ok(any.then_some(fields))
+    }
+}
+
+impl<R: BufRead> Rows for Records<R> {
+    fn next_row(&mut self) -> Result<Option<Vec<Vec<u8>>>, InputError> {
+        self.next_record()
+    }
+    fn line(&self) -> u64 {
+        self.start
+    }
+    fn bytes(&self) -> u64 {
+        self.lines.bytes()
     }
 }
 
@@ -124,7 +147,11 @@ impl<R: BufRead> CsvReader<R> {
             let Some(fields) = self.records.next_record()? else { return Ok(None) };
             let first = std::mem::replace(&mut self.first, false);
             let [key, value] = <[Vec<u8>; 2]>::try_from(fields).map_err(|fields| {
-                let what = format!("a record is a key and a value, not {} fields", fields.len());
+                let hint = match first {
+                    true => "; name the key's column of a header with --key",
+                    false => "",
+                };
+                let what = format!("a record is a key and a value, not {} fields{hint}", fields.len());
                 InputError::bad(self.records.line(), what)
             })?;
             if !(first && key == b"key" && value == b"value") {
@@ -186,7 +213,10 @@ mod tests {
     fn trouble_names_the_line_the_record_starts_at() {
         for (text, what) in [
             ("a,1\nb\n", "line 2: a record is a key and a value, not 1 fields"),
-            ("a,b,c", "line 1: a record is a key and a value, not 3 fields"),
+            (
+                "a,b,c",
+                "line 1: a record is a key and a value, not 3 fields; name the key's column of a header with --key",
+            ),
             ("a,\"1\n2\"\nb,\"x\ny", "line 3: a quoted field is never closed"),
             ("a\"b,1\n", "line 1: a quote stands inside a field without quotes"),
             ("\"a\"b,1\n", "line 1: a closing quote is followed by something other than a comma"),

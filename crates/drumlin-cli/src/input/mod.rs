@@ -3,6 +3,7 @@
 //! Every reader is an iterator that holds one record at a time, so the longest record bounds its memory. Errors name
 //! the line. Input is untrusted: no input makes a reader panic.
 
+pub(crate) mod columns;
 pub(crate) mod csv;
 pub(crate) mod deb822;
 pub(crate) mod jsonl;
@@ -92,6 +93,9 @@ impl Source {
         }
         let file = File::open(name).map_err(|e| Failure::failed(name, e))?;
         let meta = file.metadata().map_err(|e| Failure::failed(name, e))?;
+        if meta.is_dir() {
+            return Err(Failure::Failed(format!("{name} is a directory, not a file")));
+        }
         let reader = Box::new(BufReader::with_capacity(READ_BUFFER_BYTES, file));
         Ok(Source { reader, bytes: meta.is_file().then_some(meta.len()) })
     }

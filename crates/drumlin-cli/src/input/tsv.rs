@@ -3,6 +3,7 @@
 //! Each line has exactly one tab. A line with no tab or several tabs is rejected, because it is more likely a mistake
 //! than data. A carriage return before the line end is part of the value.
 
+use super::columns::Rows;
 use super::lines::Lines;
 use super::{Entry, EntryReader, InputError};
 use crate::escape::unescape;
@@ -30,6 +31,35 @@ impl<R: BufRead> TsvReader<R> {
             unescape(text).map_err(|e| InputError::bad(number, format!("{name}: {e}")))
         };
         Ok(Some(Entry { key: unescaped("key", key)?, value: unescaped("value", value)? }))
+    }
+}
+
+/// Reads rows of any number of tab-separated, escaped fields.
+pub(crate) struct TsvRows<R> {
+    lines: Lines<R>,
+}
+
+impl<R: BufRead> TsvRows<R> {
+    /// Creates a reader of the rows of `input`.
+    pub(crate) fn new(input: R) -> TsvRows<R> {
+        TsvRows { lines: Lines::new(input) }
+    }
+}
+
+impl<R: BufRead> Rows for TsvRows<R> {
+    fn next_row(&mut self) -> Result<Option<Vec<Vec<u8>>>, InputError> {
+        let number = self.lines.number() + 1;
+        let Some(line) = self.lines.next_line()? else { return Ok(None) };
+        let fields = line.split(|&b| b == b'\t').enumerate().map(|(at, field)| {
+            unescape(field).map_err(|e| InputError::bad(number, format!("field {}: {e}", at + 1)))
+        });
+        fields.collect::<Result<_, _>>().map(Some)
+    }
+    fn line(&self) -> u64 {
+        self.lines.number()
+    }
+    fn bytes(&self) -> u64 {
+        self.lines.bytes()
     }
 }
 

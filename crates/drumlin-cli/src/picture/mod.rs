@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! default: leveling; 2 levels, 2 runs, 3 files, 12.0 MiB, 1,200 entries, 0 tombstones
+//!   run     │ keys, as wide as their bytes           │ files       size  sequence numbers  tag
 //! L0    1 run, 1 file, 4.0 MiB (33 %)
 //!   r9      │▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄│    1f    4.0 MiB  801..1200
 //! L1    1 run, 2 files, 8.0 MiB (67 %)
@@ -68,11 +69,19 @@ impl Totals {
     }
 }
 
+/// Returns all files of several trees.
+pub(crate) fn files_of(shapes: &[KeyspaceShape]) -> impl Iterator<Item = &FileShape> {
+    shapes.iter().flat_map(files)
+}
+
 /// Returns the drawing of `shape` as newline-terminated lines.
 pub(crate) fn draw(shape: &KeyspaceShape, style: Style) -> String {
     let drawing = Drawing::new(shape, style);
     let mut lines = vec![drawing.headline(shape)];
     lines.extend(memory_line(shape));
+    if drawing.total.files > 0 {
+        lines.push(drawing.column_heads());
+    }
     for level in shape.levels.iter().filter(|level| !level.runs.is_empty()) {
         lines.push(drawing.level_line(level));
         for run in &level.runs {
@@ -124,6 +133,14 @@ impl Drawing {
             counted(self.total.entries, "entry"),
             counted(self.total.tombstones, "tombstone"),
         ))
+    }
+
+    /// Returns the line that names the columns of the runs.
+    fn column_heads(&self) -> String {
+        let edge = if self.style.ascii { '|' } else { '│' };
+        let (run, bar) =
+            (padded("  run", LEFT_COLUMNS), padded(" keys, as wide as their bytes", BAR_COLUMNS));
+        format!("{run}{edge}{bar}{edge}{:>6} {:>10}  sequence numbers  tag", "files", "size")
     }
 
     fn level_line(&self, level: &LevelShape) -> String {

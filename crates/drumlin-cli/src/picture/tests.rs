@@ -115,7 +115,7 @@ fn long_names_keys_and_numbers_stay_within_the_width() {
     (file.min_seq, file.max_seq, file.bytes, file.entries) = (u64::MAX - 1, u64::MAX, u64::MAX, u64::MAX);
     for ascii in [false, true] {
         let drawn = draw(&shape, Style { ascii, files: true, colour: false });
-        assert_eq!(drawn.lines().count(), 5, "{drawn}");
+        assert_eq!(drawn.lines().count(), 6, "{drawn}");
         assert!(drawn.lines().all(|line| line.chars().count() <= LINE_COLUMNS), "{drawn}");
     }
 }

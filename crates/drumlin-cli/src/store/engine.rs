@@ -7,7 +7,7 @@
 
 use super::{
     Access, Bounds, DecisionRecord, Durability, Entries, KeyspaceShape, OpenOptions, OptionRow, RepairReport,
-    ReplayReport, Store, VerifyReport, Want,
+    ReplayReport, Store, VerifyReport, Want, no_keyspace,
 };
 use crate::failure::{Failure, Result};
 use drumlin::{Batch, Builder, Db, Error, ErrorKind, Keyspace, KeyspaceOptions, OptionDef, Options};
@@ -117,7 +117,7 @@ impl Engine {
             return Ok(keyspace);
         }
         if !self.create && !self.db.keyspaces().contains(&self.name) {
-            return Err(Failure::Failed(format!("the store has no keyspace named {}", self.name)));
+            return Err(no_keyspace(&self.name, self.db.keyspaces().iter().map(String::as_str)));
         }
         let settings: Vec<_> = self.settings.iter().map(|(name, value)| (&**name, &**value)).collect();
         let keyspace = self.db.keyspace_with(&self.name, &settings).map_err(failure)?;

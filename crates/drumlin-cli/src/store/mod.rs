@@ -18,7 +18,7 @@ pub(crate) use drumlin::{
 pub(crate) use durability::Durability;
 pub(crate) use reports::OptionRow;
 
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use std::path::{Path, PathBuf};
 
 /// Options for opening a store.
@@ -104,4 +104,16 @@ pub(crate) trait Store {
 
     /// Stops background work and closes the store.
     fn close(self: Box<Self>) -> Result<()>;
+}
+
+/// Returns the failure for a keyspace `name` that the store lacks; `known` are those that it has.
+pub(crate) fn no_keyspace<'a>(name: &str, known: impl Iterator<Item = &'a str> + Clone) -> Failure {
+    let hint = match drumlin_types::nearest(known.clone(), name) {
+        Some(nearest) => format!("; the nearest is {nearest}"),
+        None if known.clone().next().is_some() => {
+            format!("; it has {}", known.collect::<Vec<_>>().join(", "))
+        }
+        None => "; it has none".to_owned(),
+    };
+    Failure::Failed(format!("the store has no keyspace named {name}{hint}"))
 }

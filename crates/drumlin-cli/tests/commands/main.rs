@@ -1,6 +1,8 @@
 //! Tests of the command in real processes on real stores: output streams, byte-exact round trips and exit statuses.
 
+mod loads;
 mod mistakes;
+mod reports;
 
 use drumlin::env::TempDir;
 use std::io::Write;

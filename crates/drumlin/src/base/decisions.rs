@@ -7,7 +7,8 @@
 //!
 //! The files are advisory (`drumlin_format::decisions`). They are not synced, and a failed write is reported but not
 //! repeated. A store never appends to a file from before its last open. A file is closed at [`FILE_BYTES`], and the
-//! oldest file is deleted when there are more than [`FILES_KEPT`]. That bounds the log on disk.
+//! oldest file is deleted when there are more than [`FILES_KEPT`]. That bounds the log on disk. Files of fewer than
+//! [`SMALL_BYTES`] go first: many short opens, of which each decides next to nothing, do not displace a long history.
 
 use crate::base::error::{Error, Result};
 use drumlin_env::sync::Mutex;
@@ -54,6 +55,8 @@ const QUEUE_BYTES: usize = 1 << 20;
 const FILE_BYTES: u64 = 1 << 20;
 /// Number of files kept.
 const FILES_KEPT: usize = 8;
+/// Size below which a file of the log goes before older ones.
+const SMALL_BYTES: u64 = 4 << 10;
 /// Back-off after a failed write, in microseconds. Decisions made in the meantime are not written.
 const RETRY: u64 = 60_000_000;
 
@@ -210,7 +213,11 @@ impl DecisionFiles {
         file.write_at(0, &header).map_err(|e| fail("cannot write a decision log", e))?;
         state.open = Some((file, writer));
         while state.numbers.len() > FILES_KEPT {
-            let oldest = self.path(state.numbers.remove(0));
+            let earlier = &state.numbers[..state.numbers.len() - 1];
+            let is_small =
+                |number: &u64| env.fs().file_len(&self.path(*number)).is_ok_and(|len| len < SMALL_BYTES);
+            let leaves = earlier.iter().position(is_small).unwrap_or(0);
+            let oldest = self.path(state.numbers.remove(leaves));
             match env.fs().unlink(&oldest, FileKind::Decisions) {
                 Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
                     return Err(Error::io(&oldest, "cannot remove a decision log", e));

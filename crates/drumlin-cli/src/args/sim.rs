@@ -1,0 +1,152 @@
+//! Arguments of `drumlin sim`.
+
+use clap::{Args, Subcommand};
+use std::path::PathBuf;
+
+/// Arguments of the workload simulation. The cost model is that of the ArceKV paper.
+#[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct SimArgs {
+    #[command(subcommand)]
+    pub(crate) kind: Option<SimKind>,
+
+    /// Workload plan: I, II or III of the ArceKV paper, `gradient`, or a sequence of its mixes A to J (such as ABC)
+    #[arg(default_value = "I")]
+    pub(crate) plan: String,
+
+    /// Policy to simulate, with its parameters; repeatable [default: arce and the presets]
+    #[arg(long = "policy", value_name = "NAME")]
+    pub(crate) policies: Vec<String>,
+
+    /// Number of client threads
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) clients: u32,
+
+    /// Number of concurrent compactions
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) slots: u32,
+
+    /// Bytes per flush
+    #[arg(long, default_value_t = 128 << 10, value_parser = clap::value_parser!(u64).range(4096..=1 << 30))]
+    pub(crate) flush_bytes: u64,
+
+    /// Number of 1 KiB entries preloaded, and number of operations per phase; the paper has 2560000
+    #[arg(long, default_value_t = 160_000, value_parser = clap::value_parser!(u64).range(1000..=100_000_000))]
+    pub(crate) entries: u64,
+
+    /// Fraction by which a running compaction slows operations down
+    #[arg(long, default_value_t = 0.1)]
+    pub(crate) interference: f64,
+
+    /// Install each compaction as a whole instead of piece by piece (subcompaction by subcompaction)
+    #[arg(long)]
+    pub(crate) whole: bool,
+
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Other simulations.
+#[derive(Subcommand, Debug)]
+pub(crate) enum SimKind {
+    /// Simulate a write load that keeps all compaction slots busy, with and without pipelining (Downforce)
+    ///
+    /// Reproduces figures 3, 6, 7, 8 and 9 and table 3 of the Downforce paper. Default sizes and rates are those of
+    /// the paper. A smaller --load shows the same shape in less time.
+    Pipeline(PipelineArgs),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct PipelineArgs {
+    /// Policy to simulate, with its parameters; repeatable [default: 1-leveling:5, tiering:4, leveling:5 and
+    /// universal]
+    #[arg(long = "policy", value_name = "NAME")]
+    pub(crate) policies: Vec<String>,
+
+    /// Numbers of compaction slots to simulate
+    #[arg(long, value_delimiter = ',', default_value = "1,2,4,8,16,32", value_name = "N,..",
+          value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) workers: Vec<u32>,
+
+    /// Number of slots to report in detail; simulated even if --workers does not include it
+    #[arg(long, default_value_t = 16, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) detail: u32,
+
+    /// MiB to write; the default is the paper's and takes minutes
+    #[arg(long, default_value_t = 51200, value_name = "MIB",
+          value_parser = clap::value_parser!(u64).range(256..=1_000_000))]
+    pub(crate) load: u64,
+
+    /// Maximum write rate of the program in MiB/s; above 800, the flush rate rises to match it
+    #[arg(long, default_value_t = 800, value_name = "MIB",
+          value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    pub(crate) rate: u64,
+
+    /// MiB of distinct keys, overwritten uniformly [default: every key is new]
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub(crate) universe: Option<u64>,
+
+    /// Size of a memtable and of a table file in KiB; the default (64 MiB) is the paper's
+    #[arg(long, default_value_t = 65536, value_name = "KIB",
+          value_parser = clap::value_parser!(u64).range(64..=4_194_304))]
+    pub(crate) memtable: u64,
+
+    /// Lookups per second that are reported to the scheduler
+    #[arg(long, default_value_t = 0.0)]
+    pub(crate) gets: f64,
+
+    /// Also run each load on the engine, in virtual time
+    ///
+    /// Divides the sizes and rates of both the simulation and the engine run by N, so both write N times less data in
+    /// the same time. Files are a quarter of a memtable, pieces (subcompactions) are at most one memtable, and the
+    /// policy's write rate limit slows writers. MiB/s are scaled back to full size.
+    ///
+    /// A second row shows the engine's throughput, bytes written per flushed byte, mean depth, maximum runs in level
+    /// 0, and the relative difference in bytes written from the simulation. At the end the content of the store is
+    /// read and verified. Options that exist only in the simulator cannot be combined with --engine.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(16..=1024),
+          conflicts_with_all = ["universe", "gets", "cap", "fold_every", "back_pressure", "piece", "flush_alike"])]
+    pub(crate) engine: Option<u64>,
+
+    #[command(flatten)]
+    pub(crate) scheduler: SchedulerArgs,
+
+    /// Write an HTML page with the figures to FILE
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Scheduler settings, for parameter sweeps.
+#[derive(Args, Debug)]
+pub(crate) struct SchedulerArgs {
+    /// Scheduling modes to simulate
+    #[arg(long, value_delimiter = ',', default_value = "unsplit,split,pipelined", value_name = "MODE,..",
+          value_parser = ["unsplit", "split", "pipelined"])]
+    pub(crate) modes: Vec<String>,
+
+    /// Maximum number of extra runs in a level [default: half the slots, 8 to 16]
+    #[arg(long, value_name = "X", value_parser = clap::value_parser!(u32).range(2..=64))]
+    pub(crate) cap: Option<u32>,
+
+    /// Run an intra-level compaction with every K-th batch [default: chosen by the cost model]
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) fold_every: Option<u32>,
+
+    /// Fill of the target level, relative to its size, above which a level pair loses its priority; a large value
+    /// gives plain top-down order
+    #[arg(long, default_value_t = 3.0, value_name = "FILL")]
+    pub(crate) back_pressure: f64,
+
+    /// Maximum size of a piece (subcompaction) in MiB
+    #[arg(long, default_value_t = 64, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=4096))]
+    pub(crate) piece: u64,
+
+    /// Share the device bandwidth equally between flushes and compactions, instead of serving flushes first
+    #[arg(long)]
+    pub(crate) flush_alike: bool,
+}
