@@ -36,7 +36,7 @@ pub(crate) struct Open {
     pub(crate) db: Db,
     pub(crate) keys: Keyspace,
     memory: Option<MemEnv>,
-    /// Clock reading at the open, in microseconds.
+    /// Unix time of the open in microseconds; decisions bear Unix times.
     opened: u64,
 }
 
@@ -91,7 +91,7 @@ fn settings(config: &EngineConfig) -> Settings {
 /// Opens a store in `env`. `memory` is that environment if it is simulated.
 pub(crate) fn open_in(env: Env, memory: Option<MemEnv>, dir: &Path, config: &EngineConfig) -> Result<Open> {
     let (store, keyspace) = settings(config);
-    let opened = env.clock().monotonic_micros();
+    let opened = env.clock().unix_micros();
     let builder = Db::builder(dir).env(env);
     let mut builder = builder.merge_operator(KEYSPACE, Arc::new(AddI64::LittleEndian));
     for (name, value) in &store {

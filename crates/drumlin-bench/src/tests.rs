@@ -311,3 +311,12 @@ fn every_lie_is_found() {
         );
     }
 }
+
+#[test]
+fn decisions_are_dated_from_the_open() {
+    let engine = Drumlin.open(Path::new("/bench"), &config()).expect("open");
+    engine.put(b"key", b"value", Durability::Buffered).and_then(|()| engine.flush()).expect("a flush");
+    let decisions = engine.decisions();
+    // A Unix time would be over a billion seconds.
+    assert!(!decisions.is_empty() && decisions.iter().all(|decision| decision.t < 1e6), "{decisions:?}");
+}

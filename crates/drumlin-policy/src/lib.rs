@@ -27,4 +27,5 @@ mod share;
 pub mod sim;
 
 pub use compaction::{by_name, names};
+pub use drumlin_types::nearest;
 pub use random::SplitMix;

@@ -164,7 +164,7 @@ pub struct Common {
     #[arg(long, global = true, value_name = "FILE")]
     pub tsv: Option<PathBuf>,
 
-    /// Suppress the progress line
+    /// Show no progress on a terminal; elsewhere none is shown
     #[arg(long, global = true)]
     pub quiet: bool,
 }
@@ -173,36 +173,52 @@ pub struct Common {
 #[derive(Subcommand, Debug)]
 pub enum Family {
     /// Micro benchmarks: single operations, named as in db_bench
+    #[command(after_help = "Example: bench micro fillrandom,readrandom --num 1000000")]
     Micro(MicroArgs),
     /// The six YCSB workloads
+    #[command(after_help = "Example: bench ycsb --workload a --scale quick")]
     Ycsb(YcsbArgs),
     /// Phases whose mix of range scans, updates and point reads changes without notice (ArceKV)
+    #[command(after_help = "Example: bench dynamic --plan I --scale quick --html page.html")]
     Dynamic(DynamicArgs),
     /// Growth of the LSM tree under four workload mixes (Vertiorizon); the paper uses --io direct
+    #[command(after_help = "Example: bench growth --mix balanced --scale quick")]
     Growth(GrowthArgs),
     /// Lookups as a function of filter memory (Mnemosyne), with uniform filter sizes; the paper uses --io direct
+    #[command(after_help = "Example: bench filters I --scale quick")]
     Filters(FiltersArgs),
     /// Write loads that keep compactions busy (Downforce), with and without pipelining
+    #[command(after_help = "Example: bench pipeline fur --scale quick")]
     Pipeline(PipelineArgs),
     /// Updates of large values (DumpKV), without value separation
+    #[command(after_help = "Example: bench values --scale quick")]
     Values(ValuesArgs),
     /// Replay recorded requests
+    #[command(after_help = "Example: bench trace block trace.csv.zst --expand-4k")]
     Trace(TraceArgs),
     /// Run the dynamic phases on the engine with the clock of a disk model; results are exactly reproducible
+    #[command(after_help = "Example: bench paced I --policies arce,leveling:10")]
     Paced(PacedArgs),
     /// Read cost of queues and a hot counter as a function of entries deleted or operands merged before
+    #[command(after_help = "Example: bench deleted queue-pop --depths 1000,10000")]
     Deleted(DeletedArgs),
     /// Run several families
+    #[command(after_help = "Example: bench suite smoke")]
     Suite(SuiteArgs),
     /// Measure the speed of this machine for about two seconds
+    #[command(after_help = "Example: bench calibrate")]
     Calibrate,
     /// Regression gate: compare exactly reproducible counts with ci/gate.toml
+    #[command(after_help = "Example: bench gate --counts")]
     Gate(GateArgs),
     /// Print reports from JSON files
+    #[command(after_help = "Example: bench report result.json --html page.html")]
     Report(ReportArgs),
     /// Performance goals of Drumlin against RocksDB; needs a program that includes RocksDB
+    #[command(after_help = "Example: goals --rows 1,5")]
     Goals(GoalsArgs),
     /// Print the options in effect, read back from an engine
+    #[command(after_help = "Example: bench options drumlin --set memory_budget=1GiB")]
     Options {
         /// Engine name
         engine: String,
@@ -231,8 +247,9 @@ pub struct DeletedArgs {
 /// Arguments of the `micro` family.
 #[derive(Args, Debug)]
 pub struct MicroArgs {
-    /// Benchmark names, separated by commas, or all
-    #[arg(value_delimiter = ',', required = true)]
+    /// Benchmark names, separated by commas, or all [default: fillrandom, readrandom, readmissing, seekrandom and
+    /// overwrite over 1 million entries]
+    #[arg(value_delimiter = ',')]
     pub names: Vec<String>,
     /// Number of entries [default: 10 million; quick: 1 million]
     #[arg(long, value_name = "N")]

@@ -31,7 +31,7 @@ impl Ended {
             }
         };
         if let Some(words) = words {
-            note(&words);
+            note(&format!("error: {words}"));
         }
         ExitCode::from(status)
     }

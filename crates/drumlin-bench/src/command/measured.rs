@@ -8,6 +8,7 @@ use crate::measure::machine;
 use crate::report::model::{Report, SCHEMA};
 use crate::rounds::{CONTROL, Done, Plan, Rounds, Task};
 use std::collections::BTreeMap;
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
 /// Runs `tasks` and returns a report of all of them.
@@ -113,7 +114,7 @@ fn plan(common: &Common, program: &Program) -> Result<Plan> {
         seed: common.seed,
         dir: data_dir(common),
         keep: common.keep,
-        quiet: common.quiet,
+        quiet: common.quiet || !std::io::stderr().is_terminal(),
         watchful: (compares || common.watch_noise) && !common.ignore_noise && !common.in_memory,
         prefix: program.prefix.iter().map(|word| (*word).to_owned()).collect(),
         engines,

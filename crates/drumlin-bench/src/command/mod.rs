@@ -14,6 +14,7 @@ pub use published::read_report;
 use crate::engine::{EngineConfig, find};
 use crate::measure::calibrate;
 use crate::measure::machine::{build, machine, now_utc};
+use crate::report::progress::spinner;
 use crate::report::table;
 use crate::results::{self, Results};
 use crate::rounds::{Task, child};
@@ -22,8 +23,18 @@ use args::{BenchArgs, Common, DeletedArgs, Family, Keys, MicroArgs, PacedArgs, R
 use measured::{data_dir, engines, measured};
 use published::{note, print, publish};
 use std::fs;
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+
+/// Answer to a command line without a family.
+const NO_FAMILY: &str = "\
+name a benchmark family. To begin with:
+
+  bench micro                       the usual db_bench phases over a million entries
+  bench ycsb --scale quick          the six YCSB workloads
+  bench dynamic --scale quick       a load that changes without notice, with an HTML page of plots
+  bench suite smoke                 every family briefly, in memory
+
+bench --help lists all families and settings; bench FAMILY --help explains one.";
 
 /// Runs the command that `args` names.
 pub fn run(args: &BenchArgs, program: &Program) -> Ended {
@@ -31,9 +42,7 @@ pub fn run(args: &BenchArgs, program: &Program) -> Ended {
     let family = match &args.family {
         Some(family) => family,
         None if args.as_db_bench.benchmarks.is_empty() => {
-            return Ended::Usage(
-                "no family given; try `bench micro fillrandom`, or --help for a list".to_owned(),
-            );
+            return Ended::Usage(NO_FAMILY.to_owned());
         }
         None => {
             from_db_bench = Family::Micro(MicroArgs {
@@ -79,10 +88,11 @@ fn show_paced(args: &PacedArgs, common: &Common) -> crate::engine::Result<()> {
     };
     let mut courses = Vec::new();
     for policy in &args.policies {
+        let shown = spinner(&format!("bench paced {}: {policy}", args.plan), common.quiet);
         let course = paced::Counted::of(policy, &args.plan, &setup)?;
+        drop(shown);
         let first = courses.first().map_or(course.nanos, |first: &paced::Counted| first.nanos);
-        writeln!(io::stdout(), "{}", course.text(first, &args.policies[0], args.explain))
-            .map_err(|e| e.to_string())?;
+        print(&(course.text(first, &args.policies[0], args.explain) + "\n"))?;
         courses.push(course);
     }
     let Some(path) = &common.json else { return Ok(()) };
@@ -104,7 +114,7 @@ fn show_deleted(args: &DeletedArgs, common: &Common, program: &Program) -> crate
         }
     }
     let costs = results::medians(&costs);
-    write!(io::stdout(), "{}", deleted::table(&costs)).map_err(|e| e.to_string())?;
+    print(&deleted::table(&costs))?;
     let keep =
         |path: &Path, text: String| fs::write(path, text).map_err(|e| format!("{}: {e}", path.display()));
     if let Some(path) = &common.json {
@@ -143,6 +153,7 @@ fn deleted_round(
         let (kind, policy) = find(program.engines, &engine)?;
         let config = EngineConfig { policy, ..tasks::plain(common) };
         let dir = data_dir(common);
+        let _shown = spinner(&format!("bench deleted: {engine} {row} {depth}"), common.quiet);
         match deleted::measure(kind, &config, &dir, row, depth) {
             Ok(cost) => costs.push(deleted::Cost { engine, ..cost }),
             Err(why) if why.starts_with("it ") => note(&format!("{engine} {row}: {why}")),

@@ -113,7 +113,12 @@ pub(super) fn of_family(family: &Family, common: &Common) -> Result<Vec<Task>> {
 }
 
 fn of_micro(args: &MicroArgs, common: &Common) -> Result<Vec<Task>> {
-    let default = scaled(10_000_000, factor(common, 1.0, 0.1));
+    let usual_names = micro::USUAL.map(str::to_owned);
+    let (names, full) = match args.names.is_empty() {
+        true => (&usual_names[..], 0.1),
+        false => (&args.names[..], 1.0),
+    };
+    let default = scaled(10_000_000, factor(common, full, 0.1));
     let usual = micro::Sizes::default();
     let sizes = micro::Sizes {
         num: args.num.unwrap_or(default),
@@ -128,7 +133,7 @@ fn of_micro(args: &MicroArgs, common: &Common) -> Result<Vec<Task>> {
         write_rate: args.write_rate.max(1.0),
     };
     let defaults = Defaults { memory: 3 << 30, ..Defaults::default() };
-    let workloads = micro::workloads(&args.names, &sizes)?;
+    let workloads = micro::workloads(names, &sizes)?;
     Ok(workloads.iter().flat_map(|workload| tasks(common, &defaults, workload, &[])).collect())
 }
 

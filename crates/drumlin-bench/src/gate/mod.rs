@@ -44,6 +44,14 @@ pub fn run(args: &GateArgs, prefix: &[&str]) -> Ended {
     }
 }
 
+/// Prints a line. A reader that has closed the pipe needs no more lines.
+macro_rules! say {
+    ($($words:tt)*) => {{
+        use std::io::Write;
+        let _ = writeln!(std::io::stdout(), $($words)*);
+    }};
+}
+
 /// Measures the selected cases and compares them with the file. Returns whether all are within tolerance.
 fn compare(args: &GateArgs, prefix: &[&str]) -> Result<bool> {
     let started = Instant::now();
@@ -55,7 +63,7 @@ fn compare(args: &GateArgs, prefix: &[&str]) -> Result<bool> {
     let origin = Origin { rustc: rustc_version(), processor: processor() };
     let judged = args.update || known.origin == origin;
     if watched && !judged {
-        println!("the file is of {:?}, this is {origin:?}: instructions are not judged", known.origin);
+        say!("the file is of {:?}, this is {origin:?}: instructions are not judged", known.origin);
     }
     if args.update {
         let keeps = |figure: &Figure| {
@@ -71,7 +79,7 @@ fn compare(args: &GateArgs, prefix: &[&str]) -> Result<bool> {
         (true, false) => ", instructions not judged",
         (false, _) => ", instructions not measured",
     };
-    println!(
+    say!(
         "gate: cases {}, moved {moved}, worst {:+.2} %, {:.0} s{note}",
         cases.len(),
         worst * 100.0,
@@ -113,7 +121,7 @@ fn told_moved(known: &File, measured: &[Figure], judged: bool) -> (usize, f64) {
     let mut worst: f64 = 0.0;
     for figure in measured {
         let Some(old) = known.figure(&figure.case, &figure.metric) else {
-            println!("{} {}: new, {}", figure.case, figure.metric, figure.value);
+            say!("{} {}: new, {}", figure.case, figure.metric, figure.value);
             moved += 1;
             continue;
         };
@@ -123,10 +131,7 @@ fn told_moved(known: &File, measured: &[Figure], judged: bool) -> (usize, f64) {
         }
         if change.abs() > old.tolerance + f64::EPSILON {
             let percent = change * 100.0;
-            println!(
-                "{} {}: {} was {}, {percent:+.2} %",
-                figure.case, figure.metric, figure.value, old.value
-            );
+            say!("{} {}: {} was {}, {percent:+.2} %", figure.case, figure.metric, figure.value, old.value);
             moved += usize::from(judged || figure.metric != "instructions");
         }
     }
@@ -139,7 +144,7 @@ fn told_missing(known: &File, measured: &[Figure], cases: &[&Case], watched: boo
     for old in known.figures.iter().filter(|old| cases.iter().any(|case| case.name == old.case)) {
         let is_measured = measured.iter().any(|new| new.case == old.case && new.metric == old.metric);
         if !is_measured && (watched || old.metric != "instructions") {
-            println!("{} {}: in the file, but not measured", old.case, old.metric);
+            say!("{} {}: in the file, but not measured", old.case, old.metric);
             missing += 1;
         }
     }

@@ -9,6 +9,8 @@ use super::table::{comparison_cells, result_cells};
 use crate::compare::{compare, names};
 use std::fmt::Write;
 
+/// A phase that ingests less than the heaviest phase divided by this is left out of the plot of write amplification.
+const DRAWN_PART: u64 = 20;
 /// Maximum number of decisions listed.
 const DECISIONS_MOST: usize = 50;
 /// Maximum number of decision marks in a plot.
@@ -23,9 +25,11 @@ const STYLE: &str = "\
 --band1:#1c2430;--c0:#58a6ff;--c1:#ff8c42;--c2:#56d364;--c3:#d2a8ff;--c4:#e3b341;--c5:#39c5cf;--c6:#ff7b9c;--c7:#adbac7}}\
 body{background:var(--back);color:var(--ink);font:15px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:960px;\
 padding:0 1rem}h1{font-size:1.5rem}h2{font-size:1.15rem;margin-top:2.2rem;border-bottom:1px solid var(--rule)}\
-table{border-collapse:collapse;font-size:13px;font-variant-numeric:tabular-nums}th,td{padding:2px 10px;text-align:right;\
-border-bottom:1px solid var(--rule);white-space:nowrap}th:first-child,td:first-child,td.words,th.words{text-align:left}\
-td.words{white-space:normal}.scroll{overflow-x:auto}svg{width:100%;height:auto;display:block}\
+table{border-collapse:collapse;max-width:100%;font-size:12px;font-variant-numeric:tabular-nums}\
+th,td{padding:2px 5px;text-align:right;vertical-align:bottom;border-bottom:1px solid var(--rule);white-space:nowrap}\
+th{font-weight:600}th,th:first-child,td:first-child,.words td,td.words{white-space:normal}\
+th:first-child,td:first-child,.words td,td.words,th.words{text-align:left}.words td,td.words{overflow-wrap:anywhere;\
+vertical-align:top}.scroll{overflow-x:auto}svg{width:100%;height:auto;display:block}\
 svg.whisker{width:200px;display:inline}.label{fill:var(--soft);font-size:11px}.grid{stroke:var(--rule)}\
 .band0{fill:var(--band0)}.band1{fill:var(--band1)}.line{fill:none;stroke-width:1.6}.line.dashed{stroke-dasharray:5 3}.mark{stroke:var(--soft)}\
 .area{stroke:none;opacity:.85}.legend{margin:.2rem 0;font-size:13px}.key{margin-right:1rem}\
@@ -40,6 +44,7 @@ pub fn page(report: &Report) -> String {
     for engine in names(&report.phases, |phase| &phase.engine) {
         of_engine(report, &engine, &mut out);
     }
+    circumstances(report, &mut out);
     end(out)
 }
 
@@ -89,6 +94,17 @@ fn cells(rows: &[Vec<String>]) -> String {
     text + "</table></div>\n"
 }
 
+/// Returns a table of names and values, which may be long words.
+fn pairs(heads: [&str; 2], rows: impl IntoIterator<Item = (impl AsRef<str>, String)>) -> String {
+    let [name, value] = heads;
+    let mut text =
+        format!("<table class=\"words\">\n<tr><th>{name}</th><th class=\"words\">{value}</th></tr>\n");
+    for (name, value) in rows {
+        let _ = writeln!(text, "<tr><td>{}</td><td>{}</td></tr>", escape(name.as_ref()), escape(&value));
+    }
+    text + "</table>\n"
+}
+
 fn numbers(rows: &[Vec<String>]) -> String {
     format!("<details><summary>Numbers</summary>{}</details>\n", cells(rows))
 }
@@ -115,7 +131,16 @@ fn head(report: &Report, out: &mut String) {
             count(crate::compare::Verdict::NoDifference),
         );
     }
-    section("Verdict", &format!("<p>{}</p>", escape(&verdict)), out);
+    let _ = writeln!(out, "<p>{}</p>", escape(&verdict));
+    let warnings = report.warnings.iter().map(|w| format!("<li class=\"warn\">{}</li>", escape(w)));
+    let warnings: String = warnings.collect();
+    if !warnings.is_empty() {
+        let _ = writeln!(out, "<ul>{warnings}</ul>");
+    }
+}
+
+/// Writes what the results depend on: the machine, the program and the options.
+fn circumstances(report: &Report, out: &mut String) {
     let machine = &report.machine;
     let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "-".to_owned());
     let mib = |value: Option<u64>| value.map_or("-".to_owned(), |bytes| format!("{} MiB", bytes >> 20));
@@ -135,21 +160,13 @@ fn head(report: &Report, out: &mut String) {
         ("allocator", report.build.allocator.clone()),
         ("command", report.command.join(" ")),
     ];
-    let rows: Vec<Vec<String>> = std::iter::once(vec!["machine".to_owned(), String::new()])
-        .chain(rows.into_iter().map(|(name, value)| vec![name.to_owned(), value]))
-        .collect();
-    section("Machine", &cells(&rows), out);
+    section("Machine", &pairs(["machine", ""], rows), out);
     let mut config = String::new();
     for (engine, options) in &report.config {
-        let rows: Vec<Vec<String>> = std::iter::once(vec!["option".to_owned(), "value".to_owned()])
-            .chain(options.iter().map(|(name, value)| vec![name.clone(), value.clone()]))
-            .collect();
-        let _ = write!(config, "<details><summary>{}</summary>{}</details>", escape(engine), cells(&rows));
+        let table = pairs(["option", "value"], options.iter().map(|(name, value)| (name, value.clone())));
+        let _ = write!(config, "<details><summary>{}</summary>{table}</details>", escape(engine));
     }
     section("Options in effect", &config, out);
-    let warnings = report.warnings.iter().map(|w| format!("<li class=\"warn\">{}</li>", escape(w)));
-    let warnings: String = warnings.collect();
-    section("Warnings", &if warnings.is_empty() { warnings } else { format!("<ul>{warnings}</ul>") }, out);
 }
 
 fn results(report: &Report, out: &mut String) {
@@ -327,7 +344,22 @@ fn write_amp(engine: &str, phases: &[(f64, &PhaseReport)], out: &mut String) {
     table.extend(rows.iter().map(|(name, values)| {
         std::iter::once(name.clone()).chain(values.iter().map(|value| format!("{value:.3}"))).collect()
     }));
-    let plot = svg::bars(&title, "bytes for a byte", &parts, &rows);
+    let most = phases.iter().map(|(_, phase)| phase.bytes.ingested).max().unwrap_or(0);
+    let writes_little = |name: &str| {
+        let phase = phases.iter().find(|(_, phase)| short_name(phase) == name);
+        phase.is_some_and(|(_, phase)| phase.bytes.ingested < most / DRAWN_PART)
+    };
+    let (little, drawn): (Vec<_>, Vec<_>) = rows.into_iter().partition(|(name, _)| writes_little(name));
+    let mut plot = svg::bars(&title, "bytes for a byte", &parts, &drawn);
+    if !little.is_empty() {
+        let names: Vec<String> = little.into_iter().map(|(name, _)| name).collect();
+        let _ = writeln!(
+            plot,
+            "<p class=\"legend\">Not drawn, since they write less than a twentieth of what the heaviest phase \
+             writes, so that compactions of earlier data prevail: {}</p>",
+            escape(&names.join(", "))
+        );
+    }
     section(&title, &(plot + &numbers(&table)), out);
 }
 

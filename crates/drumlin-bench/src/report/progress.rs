@@ -1,43 +1,35 @@
-//! Progress of a run: one line on stderr.
-//!
-//! On a terminal the line is redrawn at most 10 times a second. Otherwise a plain line is printed every 10 seconds.
+//! Progress of a run: one line on stderr, redrawn at most 10 times a second. It is shown on a terminal only.
 
 use super::model::{PhaseReport, Sample};
 use crate::workload::Phase;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Maximum number of redraws per second.
 const REDRAWS: u8 = 10;
-/// Number of samples, one per second, between two plain lines.
-const PLAIN_SAMPLES: u64 = 10;
 
 /// State of the current phase.
 struct Present {
     title: String,
     ops: u64,
     started: Instant,
-    /// Number of samples of the phase so far.
-    samples: u64,
     last: Sample,
 }
 
 /// The progress line.
 pub struct Progress {
     bar: Option<ProgressBar>,
-    quiet: bool,
     present: Mutex<Present>,
 }
 
 impl Progress {
-    /// Creates a progress line on stderr; with `quiet`, nothing is printed.
+    /// Creates a progress line on stderr; with `quiet`, or if stderr is no terminal, nothing is printed.
     pub fn new(quiet: bool) -> Progress {
-        let on_terminal = !quiet && io::stderr().is_terminal();
         let (title, started) = (String::new(), Instant::now());
-        let present = Present { title, ops: 0, started, samples: 0, last: Sample::default() };
-        Progress { bar: on_terminal.then(bar), quiet, present: Mutex::new(present) }
+        let present = Present { title, ops: 0, started, last: Sample::default() };
+        Progress { bar: is_shown(quiet).then(bar), present: Mutex::new(present) }
     }
 
     fn present(&self) -> std::sync::MutexGuard<'_, Present> {
@@ -52,7 +44,6 @@ impl Progress {
             title: format!("{engine} {}/{count} {}", position + 1, phase.name),
             ops: phase.ops,
             started: Instant::now(),
-            samples: 0,
             last: Sample::default(),
         };
         if let Some(bar) = &self.bar {
@@ -65,35 +56,20 @@ impl Progress {
 
     /// Shows the sample of a second.
     pub fn show(&self, sample: &Sample) {
-        if self.quiet {
-            return;
-        }
+        let Some(bar) = &self.bar else { return };
         let mut present = self.present();
-        let text = text(&present, sample);
+        bar.set_position(sample.ops);
+        bar.set_message(text(&present, sample));
         present.last = sample.clone();
-        if let Some(bar) = &self.bar {
-            bar.set_position(sample.ops);
-            bar.set_message(text);
-            return;
-        }
-        present.samples += 1;
-        if present.samples.is_multiple_of(PLAIN_SAMPLES) {
-            let _ = writeln!(io::stderr(), "{}: {text}", present.title);
-        }
     }
 
     /// Ends the phase and prints its throughput.
     pub fn end(&self, report: &PhaseReport) {
-        let text = format!("{} {}: {:.0} operations/s", report.engine, report.name, report.ops_per_s);
-        match &self.bar {
-            Some(bar) => bar.suspend(|| {
-                let _ = writeln!(io::stderr(), "{text}");
-            }),
-            None if !self.quiet => {
-                let _ = writeln!(io::stderr(), "{text}");
-            }
-            None => {}
-        }
+        let Some(bar) = &self.bar else { return };
+        bar.suspend(|| {
+            let PhaseReport { engine, name, ops_per_s, .. } = report;
+            let _ = writeln!(io::stderr(), "{engine} {name}: {ops_per_s:.0} operations/s");
+        });
     }
 
     /// Removes the line.
@@ -102,6 +78,34 @@ impl Progress {
             bar.finish_and_clear();
         }
     }
+}
+
+fn is_shown(quiet: bool) -> bool {
+    !quiet && io::stderr().is_terminal()
+}
+
+/// A spinner on stderr for work that reports no progress. Dropping it removes it.
+pub struct Spinner(Option<ProgressBar>);
+
+impl Drop for Spinner {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.0 {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+/// Returns a spinner with the elapsed time and the text `doing`; with `quiet`, or if stderr is no terminal, nothing is
+/// printed.
+pub fn spinner(doing: &str, quiet: bool) -> Spinner {
+    Spinner(is_shown(quiet).then(|| {
+        let style = ProgressStyle::with_template("{prefix} {spinner} {elapsed}");
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(REDRAWS));
+        let bar = bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        let bar = bar.with_prefix(doing.to_owned());
+        bar.enable_steady_tick(Duration::from_millis(200));
+        bar
+    }))
 }
 
 fn bar() -> ProgressBar {

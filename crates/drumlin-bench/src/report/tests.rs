@@ -200,6 +200,22 @@ fn the_page_is_the_golden_one() {
 }
 
 #[test]
+fn the_answer_stands_first_and_little_written_is_not_drawn() {
+    let mut report = made_up();
+    let whole = html::page(&report);
+    let place = |text: &str| whole.find(text).unwrap_or_else(|| panic!("{text}"));
+    assert!(place("every answer was checked") < place("<h2>Results</h2>"));
+    assert!(place("<h2>Results</h2>") < place("throughput over time"));
+    assert!(place("decisions</h2>") < place("<h2>Machine</h2>"));
+    assert!(!whole.contains("Not drawn"));
+    // The second phase of the first engine writes a thousandth of the first, beside the compactions of the first.
+    report.phases[2].bytes.ingested = 1 << 10;
+    let page = html::page(&report);
+    assert!(page.contains("compactions of earlier data prevail: B</p>"));
+    assert!(page.contains("<td>3072.000</td>") && !page.contains("B, merge: 3.07 k"));
+}
+
+#[test]
 fn the_table_shows_ratios_worst_first() {
     let text = table::text(&made_up());
     let ratios: Vec<&str> =

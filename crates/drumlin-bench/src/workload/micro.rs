@@ -35,6 +35,9 @@ pub const NAMES: [(&str, &str); 21] = [
     ("mixed", "half put, half get, uniform"),
 ];
 
+/// Names that are run if none is given.
+pub const USUAL: [&str; 5] = ["fillrandom", "readrandom", "readmissing", "seekrandom", "overwrite"];
+
 /// Names that are accepted but not part of `all`.
 pub const EXTRA: [(&str, &str); 2] = [
     ("deleterandom", "delete of every key, in random order"),
@@ -149,7 +152,12 @@ impl Sizes {
             }
             "deleterandom" => Phase::of(name, self.num, Action::Delete(Target::Ascending)).then(After::Idle),
             "waitforidle" => Phase::new(name, 0, &[]).then(After::Idle),
-            unknown => return Err(format!("unknown micro benchmark {unknown}; available: {}", known())),
+            unknown => {
+                let names = NAMES.iter().chain(&EXTRA).map(|(name, _)| *name);
+                let nearest = drumlin_policy::nearest(names, unknown);
+                let nearest = nearest.map_or_else(String::new, |name| format!("the nearest is {name}; "));
+                return Err(format!("unknown micro benchmark {unknown}; {nearest}available: {}", known()));
+            }
         };
         Ok(phase.on_threads(if name == "readuncached16" { 16 } else { self.threads }))
     }
