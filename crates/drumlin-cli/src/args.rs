@@ -58,16 +58,22 @@ impl StoreArgs {
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
     /// Load entries from a file and flush them; creates the store if it does not exist
+    #[command(after_help = "Example: drumlin load db people.csv --key id")]
     Load(LoadArgs),
     /// Write one entry; creates the store if it does not exist
+    #[command(after_help = "Example: drumlin put db user:1 ada")]
     Put(PutArgs),
     /// Print the value of a key; exit status 1 if the key does not exist
+    #[command(after_help = "Example: drumlin get db user:1")]
     Get(GetArgs),
     /// Delete a key; succeeds even if the key does not exist
+    #[command(after_help = "Example: drumlin delete db user:1")]
     Delete(DeleteArgs),
     /// Print entries in key order
+    #[command(after_help = "Example: drumlin scan db --prefix user: --limit 10")]
     Scan(ScanArgs),
     /// Count the keys
+    #[command(after_help = "Example: drumlin count db --from a --to b")]
     Count(CountArgs),
     /// Replay a request trace; creates the store if it does not exist
     ///
@@ -77,10 +83,13 @@ pub(crate) enum Command {
     /// The key of a block trace is its lba as 16 hex digits. Without --values, the value of a put is a pure function
     /// of its key, the number n of puts before it, and its size: the outputs of splitmix64 seeded with FNV-1a-64(key)
     /// xor n, each as 8 little-endian bytes, truncated to the size.
+    #[command(after_help = "Example: drumlin replay db trace.csv.zst --policy tiering")]
     Replay(ReplayArgs),
     /// Read all data and verify checksums and invariants; exit status 1 if damage is found
+    #[command(after_help = "Example: drumlin verify db")]
     Verify(ReportArgs),
     /// Recover as much data as possible into a new directory; exit status 1 if data was lost
+    #[command(after_help = "Example: drumlin repair damaged-db new-db")]
     Repair(RepairArgs),
     /// Draw the LSM tree: levels, runs and files
     ///
@@ -91,20 +100,28 @@ pub(crate) enum Command {
     /// height of a mark shows the bytes of the run in that column, relative to the fullest column of the tree. 2n
     /// means that two files have bounds narrower than their tables. 1b means that one file is part of an unfinished
     /// compaction.
+    #[command(after_help = "Example: drumlin tree db --files")]
     Tree(TreeArgs),
     /// Print all metrics
+    #[command(after_help = "Example: drumlin stats db --json")]
     Stats(ReportArgs),
     /// Compact the whole store and wait until background work is idle
+    #[command(after_help = "Example: drumlin compact db")]
     Compact(StoreArgs),
     /// Create a checkpoint: a consistent copy of the store in a new directory
+    #[command(after_help = "Example: drumlin checkpoint db backup/monday")]
     Checkpoint(CheckpointArgs),
     /// Print recent compaction policy decisions and their reasons
+    #[command(after_help = "Example: drumlin explain db --last 20")]
     Explain(ExplainArgs),
     /// Show or switch the compaction policy of a keyspace
+    #[command(after_help = "Example: drumlin policy db lazy-leveling:4")]
     Policy(PolicyArgs),
     /// List the keyspaces
+    #[command(after_help = "Example: drumlin keyspaces db")]
     Keyspaces(ReportArgs),
     /// List all options
+    #[command(after_help = "Example: drumlin options")]
     Options(OptionsArgs),
     /// Run benchmarks: workloads, engine comparisons, reports and the regression gate
     ///
@@ -112,8 +129,10 @@ pub(crate) enum Command {
     /// and a wrong one ends the run without numbers.
     ///
     /// Exit status: 0 success, 1 error or wrong result, 2 bad usage, 3 gate failed, 4 too noisy.
+    #[command(after_help = "Example: drumlin bench micro --html page.html")]
     Bench(Box<drumlin_bench::command::args::BenchArgs>),
     /// Simulate compaction policies under changing workloads, in virtual time and without a store
+    #[command(after_help = "Example: drumlin sim II --policy arce --policy leveling:10")]
     Sim(SimArgs),
 }
 
@@ -342,7 +361,7 @@ pub(crate) struct RepairArgs {
     #[arg(value_name = "DB")]
     pub(crate) path: PathBuf,
 
-    /// Directory of the new store; it must not exist
+    /// Directory of the new store; it must not exist or be empty
     #[arg(value_name = "NEWDIR")]
     pub(crate) new_path: PathBuf,
 
@@ -375,7 +394,7 @@ pub(crate) struct CheckpointArgs {
     #[command(flatten)]
     pub(crate) store: StoreArgs,
 
-    /// Directory of the checkpoint; it must not exist
+    /// Directory of the checkpoint, on the same file system; it must not exist or be empty
     #[arg(value_name = "NEWDIR")]
     pub(crate) new_path: PathBuf,
 }
@@ -425,6 +444,10 @@ pub(crate) struct PolicyArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct OptionsArgs {
+    /// Print this option alone
+    #[arg(conflicts_with = "markdown")]
+    pub(crate) name: Option<String>,
+
     /// Print the options as Markdown, as in docs/options.md
     #[arg(long)]
     pub(crate) markdown: bool,
@@ -484,6 +507,26 @@ mod tests {
     #[test]
     fn the_command_line_is_sound() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_has_an_example_that_is_good_usage() {
+        fn check(command: &clap::Command) {
+            for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set() && sub.get_name() != "help")
+            {
+                let help = sub.get_after_help().map(ToString::to_string).unwrap_or_default();
+                let line =
+                    help.strip_prefix("Example: ").unwrap_or_else(|| panic!("{}: {help}", sub.get_name()));
+                let line = line.trim_start_matches("drumlin ");
+                // The goals belong to the program that compares engines, which has no word before them.
+                let words =
+                    if line.starts_with("goals") { vec!["drumlin", "bench"] } else { vec!["drumlin"] };
+                let parsed = Cli::try_parse_from(words.into_iter().chain(line.split(' ')));
+                assert!(parsed.is_ok(), "{line}: {:?}", parsed.err().map(|e| e.to_string()));
+                check(sub);
+            }
+        }
+        check(&Cli::command());
     }
 
     #[test]

@@ -54,6 +54,7 @@ pub(crate) enum SimKind {
     ///
     /// Reproduces figures 3, 6, 7, 8 and 9 and table 3 of the Downforce paper. Default sizes and rates are those of
     /// the paper. A smaller --load shows the same shape in less time.
+    #[command(after_help = "Example: drumlin sim pipeline --load 2048 --workers 1,4 --html page.html")]
     Pipeline(PipelineArgs),
 }
 

@@ -5,13 +5,16 @@ use crate::escape::escape;
 use crate::failure::{Failure, Outcome, Verdict, fine};
 use crate::output::{Output, note};
 use crate::store::{Entries, Store, Want};
-use std::io::{self, Read};
+use std::io::{self, IsTerminal, Read};
 
 pub(super) fn put(store: &dyn Store, args: &PutArgs) -> Outcome {
     let mut from_stdin = Vec::new();
     let value = match &args.value {
         Some(value) => &value.0,
         None => {
+            if io::stdin().is_terminal() {
+                note("put: type the value, then end it with Ctrl-D");
+            }
             let taken = io::stdin().lock().read_to_end(&mut from_stdin);
             taken.map_err(|e| Failure::failed("reading stdin", e))?;
             &from_stdin

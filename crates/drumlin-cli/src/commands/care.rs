@@ -2,7 +2,7 @@
 
 use crate::args::{CheckpointArgs, PolicyArgs, RepairArgs};
 use crate::escape::escape;
-use crate::failure::{Outcome, Result, Verdict, fine};
+use crate::failure::{Failure, Outcome, Result, Verdict, fine};
 use crate::figures::{counted, size};
 use crate::output::{Output, note};
 use crate::progress::Progress;
@@ -94,6 +94,9 @@ fn summary(report: &RepairReport) -> String {
 }
 
 pub(super) fn policy(store: &dyn Store, args: &PolicyArgs, out: &mut Output<'_>) -> Outcome {
+    if let Some(name @ ("freeze" | "thaw")) = args.name.as_deref() {
+        return Err(Failure::Usage(format!("{name} is no policy but an option: --{name}")));
+    }
     if let Some(name) = &args.name {
         let before = store.policy()?;
         store.set_policy(name)?;

@@ -34,6 +34,10 @@ pub(super) struct Input {
 
 /// Opens the input of `args`, in the format that its name or `--format` tells.
 pub(super) fn open(args: &LoadArgs) -> Result<Input> {
+    if args.store.path.is_file() {
+        let path = args.store.path.display();
+        return Err(Failure::Usage(format!("{path} is a file: the order is drumlin load DB FILE")));
+    }
     let format = args.format.or_else(|| LoadFormat::of_name(&args.file)).ok_or_else(|| {
         let file = if args.file == "-" { "stdin" } else { &args.file };
         let known = "--format tsv, csv, jsonl or deb822";

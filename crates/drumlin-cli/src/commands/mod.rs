@@ -13,7 +13,7 @@ mod report;
 mod sim;
 
 use crate::args::{Cli, Command, StoreArgs};
-use crate::failure::{Outcome, Result, Verdict};
+use crate::failure::{Failure, Outcome, Result, Verdict};
 use crate::output::Output;
 use crate::store::{Access, Store, engine};
 
@@ -22,6 +22,9 @@ use crate::store::{Access, Store, engine};
 pub(crate) fn run(cli: Cli, out: &mut Output<'_>) -> Outcome {
     use Access::{Create, Existing, Read};
     let named = cli.keyspace.as_deref();
+    if let (Some(_), Some(what)) = (named, of_no_keyspace(&cli.command)) {
+        return Err(Failure::Usage(format!("--keyspace has no effect here: {what}")));
+    }
     let existing = |args| open(args, named, Existing);
     let read = |args| open(args, named, Read);
     match &cli.command {
@@ -50,6 +53,20 @@ pub(crate) fn run(cli: Cli, out: &mut Output<'_>) -> Outcome {
         Command::Options(a) => report::options(a, out),
         Command::Sim(a) => sim::sim(a, out),
         Command::Bench(_) => Ok(Verdict::Fine),
+    }
+}
+
+/// Returns what a command works on, if it is no keyspace.
+fn of_no_keyspace(command: &Command) -> Option<&'static str> {
+    match command {
+        Command::Verify(_) | Command::Stats(_) | Command::Keyspaces(_) => {
+            Some("the report is about the whole store")
+        }
+        Command::Compact(_) | Command::Checkpoint(_) | Command::Repair(_) => {
+            Some("the command works on the whole store")
+        }
+        Command::Options(_) | Command::Sim(_) | Command::Bench(_) => Some("the command opens no store"),
+        _ => None,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::args::{ExplainArgs, OptionsArgs, ReportArgs, TreeArgs};
 use crate::escape::escape;
-use crate::failure::{Outcome, Result, Verdict, fine};
+use crate::failure::{Failure, Outcome, Result, Verdict, fine};
 use crate::figures::{counted, readable, size, utc};
 use crate::output::{Output, note};
 use crate::picture::{self, Style};
@@ -199,8 +199,20 @@ pub(super) fn keyspaces(store: &dyn Store, args: &ReportArgs, out: &mut Output<'
 }
 
 pub(super) fn options(args: &OptionsArgs, out: &mut Output<'_>) -> Outcome {
+    let mut rows = engine::options()?;
+    if let Some(name) = &args.name {
+        let nearest = drumlin_types::nearest(rows.iter().map(|row| row.name), name);
+        let nearest = nearest.map_or_else(String::new, |known| format!("; the nearest is {known}"));
+        rows.retain(|row| row.name == name);
+        if rows.is_empty() {
+            return Err(Failure::Usage(format!("there is no option {name}{nearest}")));
+        }
+    }
     if args.json {
-        return fine(out.json(&engine::options()?));
+        return fine(out.json(&rows));
+    }
+    if let (Some(_), [row]) = (&args.name, &rows[..]) {
+        return fine(out.bytes(row.text().as_bytes()));
     }
     let text = if args.markdown { engine::options_page() } else { engine::options_text() };
     fine(out.bytes(text.as_bytes()))
@@ -210,7 +222,6 @@ pub(super) fn options(args: &OptionsArgs, out: &mut Output<'_>) -> Outcome {
 mod tests {
     use super::*;
     use crate::args::{Cli, Command};
-    use crate::failure::Failure;
     use crate::store::fake::FakeStore;
     use crate::store::{ReplayReport, VerifyReport};
     use clap::Parser;

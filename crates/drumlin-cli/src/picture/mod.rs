@@ -252,7 +252,7 @@ fn span_line(shape: &KeyspaceShape) -> Option<String> {
 }
 
 fn short_key(key: &[u8]) -> String {
-    cut_to(&escape(key), KEY_COLUMNS)
+    if key.is_empty() { "(empty)".to_owned() } else { cut_to(&escape(key), KEY_COLUMNS) }
 }
 
 fn cut(line: &str) -> String {

@@ -22,3 +22,14 @@ pub(crate) struct OptionRow {
     /// Description of the option.
     pub(crate) about: &'static str,
 }
+
+impl OptionRow {
+    /// Returns the description of the option as lines of text.
+    pub(crate) fn text(&self) -> String {
+        let OptionRow { name, scope, unit, default, bounds, live, about, .. } = self;
+        let unit = if unit.is_empty() { String::new() } else { format!(" {unit}") };
+        let change =
+            if *live { "can be changed while the store is open" } else { "takes effect at the next open" };
+        format!("{name} = {default}{unit}\n  of a {scope}; {bounds}{unit}; {change}\n  {about}\n")
+    }
+}

@@ -2,6 +2,8 @@
 //! made or left behind.
 
 use super::Bench;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 
 impl Bench {
     /// Runs the command, which fails with `status`, and returns its stderr.
@@ -98,10 +100,108 @@ fn a_refused_checkpoint_leaves_nothing() {
             (1, "checkpoint db copy", "copy exists and is not empty: name a new or an empty directory"),
             (1, "checkpoint db file", "file is a file, not a directory"),
             (1, "checkpoint db file/a/b", "file is a file, not a directory"),
-            (1, "checkpoint db db/copy", "lies inside the store"),
+            (1, "checkpoint db db/copy", "db/copy lies inside the directory of the store"),
+            (1, "repair db db/", "db/ is the directory of the store itself"),
         ],
     );
     assert_eq!(std::fs::read(bench.path("file")).expect("a file"), b"text");
     assert!(!bench.path("db/copy").exists());
     bench.ends(0, "verify copy");
+}
+
+#[test]
+fn arguments_that_have_no_effect_or_stand_in_the_wrong_place_are_refused() {
+    let bench = Bench::new();
+    bench.file("in.tsv", b"a\t1\n");
+    bench.ends(0, "load db in.tsv");
+    for line in [
+        "compact db",
+        "verify db",
+        "stats db",
+        "keyspaces db",
+        "checkpoint db copy",
+        "repair db new",
+        "options",
+    ] {
+        let told = bench.complaint(2, &format!("{line} --keyspace default"));
+        assert!(told.starts_with("drumlin: --keyspace has no effect here: "), "{line}: {told}");
+    }
+    complaints(
+        &bench,
+        &[
+            (2, "load in.tsv db", "in.tsv is a file: the order is drumlin load DB FILE"),
+            (2, "policy db freeze", "freeze is no policy but an option: --freeze"),
+            (1, "get db a --keyspace defalt", "no keyspace named defalt; the nearest is default"),
+            (1, "explain db --keyspace x", "no keyspace named x; it has default"),
+            (2, "options memory_budgt", "there is no option memory_budgt; the nearest is memory_budget"),
+        ],
+    );
+    assert!(bench.ends(0, "options memory_budget").starts_with("memory_budget = 512MiB"));
+}
+
+#[test]
+fn odd_keys_values_and_paths_come_back_as_they_were() {
+    let bench = Bench::new();
+    let put = |path: &str, key: &str, value: &str| {
+        let output = bench.command("put").args([path, "--", key, value]).output().expect("it runs");
+        assert!(output.status.success(), "{key}: {}", String::from_utf8_lossy(&output.stderr));
+    };
+    let absolute = bench.path("db").display().to_string();
+    let keys = ["", "-k", "a\nb", "\\xff\\x00", "a key of words", "\u{e9}\u{1f600}"];
+    for (path, key) in ["db", "./db", "db/", &absolute, "../tmp/../db/.", "db//"].iter().zip(keys) {
+        let path = if path.starts_with("..") { "./db/." } else { path };
+        put(path, key, &format!("value of {key}"));
+    }
+    for key in keys {
+        let output = bench.command("get db --raw --").arg(key).output().expect("it runs");
+        let unescaped = key.replace("\\xff\\x00", "\u{fffd}\0");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), format!("value of {unescaped}"), "{key}");
+    }
+    assert_eq!(bench.ends(0, "count db"), "6\n");
+    assert!(bench.ends(0, "tree db --files").contains("(empty) .. "));
+}
+
+/// A load from a pipe that has the store open: the process, its input and its output.
+struct OpenLoad {
+    process: Child,
+    input: ChildStdin,
+    _output: BufReader<ChildStdout>,
+}
+
+impl OpenLoad {
+    /// Starts a load into `db` and waits until its first entry is acknowledged.
+    fn start(bench: &Bench) -> OpenLoad {
+        let mut load = bench.command("load db - --format tsv --ack");
+        let mut process = load.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it runs");
+        let mut input = process.stdin.take().expect("a pipe");
+        input.write_all(b"b\t2\n").expect("it reads");
+        let mut output = BufReader::new(process.stdout.take().expect("a pipe"));
+        let mut line = String::new();
+        output.read_line(&mut line).expect("a key");
+        assert_eq!(line, "b\n");
+        OpenLoad { process, input, _output: output }
+    }
+}
+
+#[test]
+fn a_store_that_another_process_has_open_is_refused() {
+    let bench = Bench::new();
+    bench.ends(0, "put db a 1");
+    let OpenLoad { mut process, input, _output } = OpenLoad::start(&bench);
+    let told = bench.complaint(1, "get db a");
+    assert_eq!(told, "drumlin: the store at db is open already, in this or in another process\n");
+    drop(input);
+    assert!(process.wait().expect("it ends").success());
+    assert_eq!(bench.ends(0, "count db"), "2\n");
+}
+
+#[test]
+fn an_interrupted_load_leaves_a_store_that_opens() {
+    let bench = Bench::new();
+    let mut load = OpenLoad::start(&bench);
+    load.input.write_all(b"c\t3\nhalf a li").expect("it reads");
+    load.process.kill().expect("it runs");
+    load.process.wait().expect("it ends");
+    assert_eq!(bench.ends(0, "get db b"), "2\n");
+    bench.ends(0, "verify db");
 }

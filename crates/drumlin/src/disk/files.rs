@@ -156,7 +156,10 @@ pub(crate) fn check_outside(dir: &Path, path: &Path) -> Result<()> {
     let [dir, path] = [dir, path].map(|path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned()));
     match path.starts_with(&dir) {
         true => {
-            let what = format!("{} lies inside the store {}", path.display(), dir.display());
+            let what = match path == dir {
+                true => format!("{} is the directory of the store itself", path.display()),
+                false => format!("{} lies inside the directory of the store", path.display()),
+            };
             Err(Error::new(ErrorKind::InvalidArgument, what))
         }
         false => Ok(()),

@@ -173,7 +173,10 @@ fn lock(env: &Env, dir: &Path) -> Result<FileLock> {
     let path = dir.join(FileName::Lock.to_string());
     match env.fs().lock(&path).map_err(|e| Error::io(&path, "cannot lock the store", e))? {
         Some(lock) => Ok(lock),
-        None => Err(Error::new(ErrorKind::Locked, format!("the store at {} is open already", dir.display()))),
+        None => Err(Error::new(
+            ErrorKind::Locked,
+            format!("the store at {} is open already, in this or in another process", dir.display()),
+        )),
     }
 }
 
