@@ -74,6 +74,34 @@ pub(crate) fn readable(text: &str) -> String {
     out.join(" ")
 }
 
+/// Breaks lines longer than `columns` between words. The parts have the indentation of the line.
+pub(crate) fn wrapped(text: &str, columns: usize) -> String {
+    let mut out = String::with_capacity(text.len() + text.len() / 16);
+    for line in text.lines() {
+        let words = line.trim_start();
+        let indent = &line[..line.len() - words.len()];
+        let mut width = 0;
+        for word in words.split(' ') {
+            let more = word.chars().count();
+            if width == 0 {
+                out += indent;
+                width = indent.len();
+            } else if width + 1 + more > columns {
+                out.push('\n');
+                out += indent;
+                width = indent.len();
+            } else {
+                out.push(' ');
+                width += 1;
+            }
+            out += word;
+            width += more;
+        }
+        out.push('\n');
+    }
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -117,6 +145,11 @@ mod tests {
             "flush of 6,912 entries, 165.4 KiB -> L0 r8; t1 done: 2.0 KiB in, 5 out"
         );
         assert_eq!(readable("a 1024 bytes, b  c"), "a 1.0 KiB, b  c");
+    }
+
+    #[test]
+    fn long_lines_are_broken_between_words() {
+        assert_eq!(wrapped("  aa bb cc\n\nlongerthanthat x\n", 8), "  aa bb\n  cc\n\nlongerthanthat\nx\n");
     }
 
     #[test]

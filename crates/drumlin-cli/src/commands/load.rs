@@ -104,7 +104,7 @@ fn bad_record(args: &LoadArgs, error: &InputError, records: u64) -> Failure {
         InputError::Bad { unit: "line", number, .. } => {
             format!("lines 1 to {} were written: {written}", number - 1)
         }
-        _ => format!("what stands before it was written: {written}"),
+        _ => format!("the entries before it were written: {written}"),
     };
     Failure::failed(&args.file, format!("{error}; {kept}"))
 }

@@ -3,7 +3,7 @@
 use crate::args::{ExplainArgs, OptionsArgs, ReportArgs, TreeArgs};
 use crate::escape::escape;
 use crate::failure::{Failure, Outcome, Result, Verdict, fine};
-use crate::figures::{counted, readable, size, utc};
+use crate::figures::{counted, readable, size, utc, wrapped};
 use crate::output::{Output, note};
 use crate::picture::{self, Style};
 use crate::progress::Progress;
@@ -69,6 +69,8 @@ fn check_keyspace(shapes: &[KeyspaceShape], keyspace: Option<&str>) -> Result<()
     }
 }
 
+/// Columns of the list of options.
+const OPTION_COLUMNS: usize = 100;
 /// Metrics about what is stored. The others describe the process since it opened the store.
 const OF_THE_STORE: [&str; 5] = ["table_bytes", "filter_bytes", "log_bytes_live", "memtable_bytes", "runs"];
 
@@ -95,7 +97,9 @@ pub(super) fn stats(store: &dyn Store, args: &ReportArgs, out: &mut Output<'_>) 
         out.line(&metric_line(metric, width))?;
     }
     out.flush()?;
-    note(&format!("stats: {} more are 0 (--json prints them)", zero.len()));
+    if !zero.is_empty() {
+        note(&format!("stats: {} more are 0 (--json prints them)", zero.len()));
+    }
     Ok(Verdict::Fine)
 }
 
@@ -212,9 +216,12 @@ pub(super) fn options(args: &OptionsArgs, out: &mut Output<'_>) -> Outcome {
         return fine(out.json(&rows));
     }
     if let (Some(_), [row]) = (&args.name, &rows[..]) {
-        return fine(out.bytes(row.text().as_bytes()));
+        return fine(out.bytes(wrapped(&row.text(), OPTION_COLUMNS).as_bytes()));
     }
-    let text = if args.markdown { engine::options_page() } else { engine::options_text() };
+    let text = match args.markdown {
+        true => engine::options_page(),
+        false => wrapped(&engine::options_text(), OPTION_COLUMNS),
+    };
     fine(out.bytes(text.as_bytes()))
 }
 

@@ -37,6 +37,11 @@ pub(super) fn sim(args: &SimArgs, out: &mut Output<'_>) -> Outcome {
     }
     let known = PLANS.iter().find(|(name, ..)| *name == args.plan);
     let (letters, share) = known.map_or((args.plan.as_str(), 1.0), |(_, letters, share)| (*letters, *share));
+    if letters != "gradient" && (letters.is_empty() || !letters.chars().all(|mix| ('A'..='J').contains(&mix)))
+    {
+        let known = "a plan is I, II, III, gradient, or letters A to J such as ABC";
+        return Err(Failure::Usage(format!("there is no plan {}; {known}", args.plan)));
+    }
     let setup = Setup {
         flush_bytes: args.flush_bytes,
         preload: args.entries.saturating_mul(1024),

@@ -115,14 +115,14 @@ fn step(fields: &mut Vec<Vec<u8>>, place: Place, byte: u8) -> Result<Place, &'st
         }
         (Place::Start, b'"') => Ok(Place::Quoted),
         (_, b'\n') => Ok(Place::Start),
-        (Place::Return, _) => Err("a carriage return stands without a line feed outside quotes"),
+        (Place::Return, _) => Err("a carriage return outside quotes is not followed by a line feed"),
         (_, b'\r') => Ok(Place::Return),
         (_, b',') => {
             fields.push(Vec::new());
             Ok(Place::Start)
         }
         (Place::Closed, _) => Err("a closing quote is followed by something other than a comma"),
-        (_, b'"') => Err("a quote stands inside a field without quotes"),
+        (_, b'"') => Err("an unquoted field contains a quote"),
         _ => {
             fields[last].push(byte);
             Ok(Place::Bare)
@@ -218,9 +218,9 @@ mod tests {
                 "line 1: a record is a key and a value, not 3 fields; name the key's column of a header with --key",
             ),
             ("a,\"1\n2\"\nb,\"x\ny", "line 3: a quoted field is never closed"),
-            ("a\"b,1\n", "line 1: a quote stands inside a field without quotes"),
+            ("a\"b,1\n", "line 1: an unquoted field contains a quote"),
             ("\"a\"b,1\n", "line 1: a closing quote is followed by something other than a comma"),
-            ("a,1\rb\n", "line 1: a carriage return stands without a line feed outside quotes"),
+            ("a,1\rb\n", "line 1: a carriage return outside quotes is not followed by a line feed"),
         ] {
             assert_eq!(read(text), Err(what.to_owned()), "{text:?}");
         }

@@ -73,7 +73,9 @@ impl<R: BufRead> Trace<R> {
         let layout = match header.join(&b","[..]).as_slice() {
             b"ts,op,key,size" => Layout::Keys,
             b"ts,op,lba,bytes" => Layout::Blocks,
-            _ => return Err(InputError::bad(1, "a trace begins with ts,op,key,size or ts,op,lba,bytes")),
+            _ => {
+                return Err(InputError::bad(1, "the header of a trace is ts,op,key,size or ts,op,lba,bytes"));
+            }
         };
         Ok(Trace { records, layout, expand: false, pending: None })
     }
@@ -229,8 +231,8 @@ mod tests {
         let keys = "ts,op,key,size\n";
         let blocks = "ts,op,lba,bytes\n";
         for (text, what) in [
-            ("".to_owned(), "line 1: a trace begins with"),
-            ("ts,op,key\n".to_owned(), "line 1: a trace begins with"),
+            ("".to_owned(), "line 1: the header of a trace is"),
+            ("ts,op,key\n".to_owned(), "line 1: the header of a trace is"),
             (format!("{keys}1,P,a\n"), "line 2: a record has 4 fields, not 3"),
             (format!("{keys}1,X,a,1\n"), "line 2: op is none of G, P and D"),
             (format!("{keys}1,P,a,-1\n"), "line 2: the size is not a number"),

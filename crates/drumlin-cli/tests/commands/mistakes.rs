@@ -35,6 +35,9 @@ fn a_misspelled_name_is_answered_with_the_nearest() {
             (2, "policy db tierng", "no such policy; the nearest is tiering; there are "),
             (2, "sim --policy levelling", "the nearest is leveling;"),
             (2, "lod db file", "'load'"),
+            (2, "sim XYZ", "there is no plan XYZ; a plan is I, II, III, gradient, or letters A to J"),
+            (2, "bench micro fillrandm", "the nearest is fillrandom; available: "),
+            (2, "bench", "name a benchmark family. To begin with:"),
         ],
     );
 }

@@ -194,7 +194,10 @@ impl fmt::Display for Error {
         let inner = &self.0;
         match inner.kind {
             ErrorKind::Corruption => f.write_str("corruption: ")?,
-            ErrorKind::NoSpace => f.write_str("no space: ")?,
+            // An error of the operating system says so itself.
+            ErrorKind::NoSpace if inner.source.is_none() && !inner.what.contains("(os error") => {
+                f.write_str("no space: ")?;
+            }
             ErrorKind::Poisoned => f.write_str("an earlier failure stopped all writes: ")?,
             ErrorKind::Bug => f.write_str("broken invariant: ")?,
             _ => {}

@@ -79,3 +79,14 @@ fn a_checkpoint_that_fails_at_any_call_leaves_nothing_it_made() {
         }
     }
 }
+
+#[test]
+fn a_full_disk_is_said_once() {
+    let mem = MemEnv::new(4);
+    open_for(&mem, Access::Create, &[]).and_then(Store::close).expect("open");
+    mem.set_capacity(mem.used_space());
+    let Err(Failure::Failed(what)) = open_for(&mem, Access::Create, &[]).map(drop) else {
+        panic!("no space is left")
+    };
+    assert_eq!(what.to_lowercase().matches("no space").count(), 1, "{what}");
+}
