@@ -570,7 +570,8 @@ impl Db {
     /// so the copy also holds writes with `Durability::None`. Reads go on meanwhile. Memtables that are sealed later
     /// are not flushed until the call returns: so writes stall, or fail with `Busy`, once memtables are full, and other
     /// flushes and drops of keyspaces wait. The time grows with the number of tables. The copy is a store of its own,
-    /// and [`Db::open`] opens it. If the call fails, it may leave files in the directory: remove them.
+    /// and [`Db::open`] opens it. If the call fails, it removes what it has made, as far as the file
+    /// system lets it.
     ///
     /// ```
     /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
@@ -583,7 +584,8 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// - `InvalidArgument`: the path is empty or lies inside the store, or the directory is not empty.
+    /// - `InvalidArgument`: the path is empty, lies inside the store or is that of a file, or the directory is not
+    ///   empty.
     /// - `Busy`: another checkpoint is being made.
     /// - `Io`: a call failed, such as a link to another file system.
     /// - Those of [`Db::flush`].

@@ -43,9 +43,11 @@ impl Store {
         let mut made = Made::default();
         let copied = self.make_target(path, &mut made).and_then(|()| self.wait_flushed(&pending));
         let copied = copied.and_then(|()| self.copy_to(path, seq, &mut made));
+        // Before another checkpoint may begin, perhaps at the same place.
+        let copied = copied.inspect_err(|_| made.remove(&self.files.env, path));
         self.control.lock().flush_ceiling = Seq::MAX;
         self.background.progressed();
-        copied.inspect_err(|_| made.remove(&self.files.env, path))
+        copied
     }
 
     /// Makes the directory of the copy. For the only checkpoint under way: another one may just have filled it.
@@ -151,18 +153,20 @@ impl Made {
     /// Removes everything from `path`. Failures are ignored: the caller reports why the checkpoint failed.
     fn remove(&self, env: &Env, path: &Path) {
         let fs = env.fs();
-        let pointer = path.join(FileName::Pointer.to_string());
+        let found = fs.list(path).unwrap_or_default();
+        let found: BTreeSet<&str> = found.iter().map(|entry| entry.name.as_str()).collect();
+        let pointer = FileName::Pointer.to_string();
         // Its absence is made durable first, so that a power loss leaves no pointer to missing files.
-        if self.pointer && fs.exists(&pointer).unwrap_or(true) {
-            let gone = fs.unlink(&pointer, FileKind::Pointer).and_then(|()| fs.sync_dir(path));
+        if self.pointer && found.contains(pointer.as_str()) {
+            let gone = fs.unlink(&path.join(&pointer), FileKind::Pointer).and_then(|()| fs.sync_dir(path));
             if gone.is_err() {
                 return;
             }
         }
         for (name, kind) in &self.files {
-            let file = path.join(name.to_string());
-            if fs.exists(&file).unwrap_or(true) {
-                let _ = fs.unlink(&file, *kind);
+            let name = name.to_string();
+            if found.contains(name.as_str()) {
+                let _ = fs.unlink(&path.join(&name), *kind);
             }
         }
         // A directory that another program uses by now is not empty, and stays.
