@@ -27,7 +27,7 @@ use crate::measure::oracle::Oracle;
 use crate::workload::{After, Phase, Workload, dynamic};
 use depth::Depths;
 use drumlin::env::MemEnv;
-use drumlin_policy::sim::foresight::predicted;
+use drumlin_sim::foresight::predicted;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 use std::path::Path;

@@ -5,10 +5,11 @@
 //! - [`compaction`]: the compaction policies and their registry, [`by_name`].
 //! - [`pace`]: the write rate limit.
 //! - [`schedule`]: when plans run, and in what order their outputs are installed.
-//! - [`sim`]: trees without data, on which policies are simulated.
+//! - [`share`]: how much of a file lies in a part of its bounds.
 //!
-//! The crate chooses compactions and simulates them. It contains no I/O, clocks, threads or locks, and no merging of
-//! entries. `drumlin_types::contract::legal` defines which plans are legal.
+//! The crate chooses compactions. It contains no I/O, clocks, threads or locks, and no merging of entries.
+//! `drumlin_types::contract::legal` defines which plans are legal. The crate `drumlin-sim` simulates the policies and
+//! the scheduler.
 //!
 //! Architecture invariant: this crate depends on `drumlin-types` alone and is `no_std`.
 #![no_std]
@@ -23,8 +24,7 @@ mod digits;
 pub mod pace;
 mod random;
 pub mod schedule;
-mod share;
-pub mod sim;
+pub mod share;
 
 pub use compaction::{by_name, names};
 pub use drumlin_types::nearest;

@@ -1,6 +1,6 @@
 //! Estimates of how much of a file lies in a part of its bounds, and projection of a tree by one plan.
 //!
-//! Keys are treated as evenly spread numbers ([`crate::digits`]). Where the engine has better figures, from fences,
+//! Keys are treated as evenly spread numbers (`digits`). Where the engine has better figures, from fences,
 //! it puts them into the view. The estimates here only order candidates and keep several plans of one decision
 //! consistent.
 
@@ -14,7 +14,7 @@ use drumlin_types::contract::{FileState, FileView, Plan, RunView, TreeView};
 use drumlin_types::{Key, KeyRange, RunId, TableId, Ticket};
 
 /// Returns the share of `whole` that lies in `part`, from 0 to 1.
-pub(crate) fn share(whole: &KeyRange, part: &KeyRange) -> f64 {
+pub fn share(whole: &KeyRange, part: &KeyRange) -> f64 {
     Scale::of(whole).share_of(whole, part)
 }
 
@@ -77,7 +77,7 @@ pub(crate) fn narrowed(file: &FileView, bounds: KeyRange) -> FileView {
 
 /// Splits `file` into the parts outside `cut` and the part inside it. The counts of all parts add up to those of
 /// `file`.
-pub(crate) fn split(file: &FileView, cut: &KeyRange) -> (Vec<FileView>, Option<FileView>) {
+pub fn split(file: &FileView, cut: &KeyRange) -> (Vec<FileView>, Option<FileView>) {
     let Some(part) = file.bounds.intersect(cut) else { return (vec![file.clone()], None) };
     let (before, after) = file.bounds.subtract(&part);
     let rests: Vec<FileView> = before.into_iter().chain(after).map(|b| narrowed(file, b)).collect();
@@ -147,7 +147,7 @@ fn without(file: FileView, cuts: &[&KeyRange], sum: &mut FileView) -> Vec<FileVi
 }
 
 /// Returns the plan with all free files that it may fold added to its inputs.
-pub(crate) fn folding(tree: &TreeView, plan: &Plan) -> Plan {
+pub fn folding(tree: &TreeView, plan: &Plan) -> Plan {
     let mut plan = plan.clone();
     if plan.may_fold.is_empty() {
         return plan;

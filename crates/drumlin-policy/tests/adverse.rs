@@ -12,8 +12,8 @@
 //! `ADVERSE_ROUNDS` multiplies the effort and `ADVERSE_SEED` draws other programs; the nightly lane sets both. The
 //! test prints each result with its program, so that it can be reproduced.
 
-use drumlin_policy::sim::{PhaseReport, Setup, Stage, stages};
 use drumlin_policy::{SplitMix, by_name};
+use drumlin_sim::{PhaseReport, Setup, Stage, stages};
 use std::env;
 use std::fmt::Write;
 

@@ -1,8 +1,8 @@
 //! Consequences of ARCE's rules on whole trees: it rewrites nothing needlessly, every tree comes to rest, the bounds
 //! hold, and decisions are legal and quickly repeatable.
 
-use drumlin_policy::sim::World;
 use drumlin_policy::{SplitMix, by_name};
+use drumlin_sim::World;
 use drumlin_types::Ticket;
 use drumlin_types::contract::{
     CompactionPolicy, CostView, FileView, LimitView, LoadView, Outcome, Plan, PlanResult, TreeView,
@@ -374,11 +374,11 @@ fn pieces_that_are_read_most_go_first() {
     let (mut world, mut policy) = (world(1), by_name("arce").unwrap());
     // Four fifths of the wanted keys lie in one fifth of the key space.
     let step = |n: u32| if n < 205 { n * (KEYS / 5 / 205) } else { KEYS / 5 + (n - 205) * (KEYS / 64) };
-    world.wanted = (0..256).map(|n| drumlin_policy::sim::world::key(step(n))).collect();
+    world.wanted = (0..256).map(|n| drumlin_sim::world::key(step(n))).collect();
     (0..20).for_each(|_| world.flush(&mut *policy, 0, KEYS));
     world.load = load(5000.0, 5000.0, 0.0, 1.0);
     let plans = world.decide(&mut *policy, 0).plans;
-    let edge = drumlin_policy::sim::world::key(KEYS / 5);
+    let edge = drumlin_sim::world::key(KEYS / 5);
     let values = &plans[0].piece_priority;
     let sum =
         |hot: bool| values.iter().filter(|(r, _)| (r.start < edge) == hot).map(|(_, v)| *v).sum::<f64>();

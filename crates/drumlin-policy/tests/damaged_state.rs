@@ -2,7 +2,7 @@
 //! that it took.
 
 use drumlin_policy::by_name;
-use drumlin_policy::sim::World;
+use drumlin_sim::World;
 use drumlin_types::contract::{CompactionPolicy, LimitView};
 
 const FLUSH: u64 = 2 << 20;

@@ -1,8 +1,8 @@
 //! 1-leveling moves the file with the least overlap for its size, compared with all others by brute force. It keeps
 //! each level near its size with one run of files.
 
-use drumlin_policy::sim::World;
 use drumlin_policy::{SplitMix, by_name};
+use drumlin_sim::World;
 use drumlin_types::contract::{FileView, LimitView, Plan, TreeView};
 
 const FLUSH: u64 = 64 << 20;

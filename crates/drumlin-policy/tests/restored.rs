@@ -1,8 +1,8 @@
 //! ARCE's saved state is complete. A policy that is saved and restored after every notification and decision behaves
 //! like one that never was: it returns the same plans, rate limits and searches, and ends in the same state.
 
-use drumlin_policy::sim::World;
 use drumlin_policy::{SplitMix, by_name};
+use drumlin_sim::World;
 use drumlin_types::Ticket;
 use drumlin_types::contract::{
     CompactionPolicy, CostView, Decision, LimitView, LoadView, Outcome, Pin, PlanResult, Think,

@@ -1,7 +1,7 @@
 //! Under a constant load, ARCE settles on one set of parameters and keeps it.
 
 use drumlin_policy::by_name;
-use drumlin_policy::sim::{Setup, Stage, stages};
+use drumlin_sim::{Setup, Stage, stages};
 use drumlin_types::contract::{CompactionPolicy, Decision, Outcome, PolicyInput};
 
 /// Wrapper of a policy that records its parameters after each decision.

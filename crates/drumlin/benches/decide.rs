@@ -1,11 +1,11 @@
 //! Prints the cost of an ARCE policy decision that includes a plan: `cargo bench -p drumlin --bench decide --
 //! [runs]`.
 //!
-//! The inputs are those of [`drumlin_policy::sim::desk`]. The regression gate counts the instructions of some of
+//! The inputs are those of [`drumlin_sim::desk`]. The regression gate counts the instructions of some of
 //! them.
 
 use drumlin_env::Env;
-use drumlin_policy::sim::desk::{Case, Desk};
+use drumlin_sim::desk::{Case, Desk};
 use std::hint::black_box;
 
 const TIMES: u64 = 500;

@@ -3,13 +3,13 @@
 //! The first cell of a table's header identifies the table. Only words in backticks count, so a cell may contain any
 //! prose:
 //!
-//! | header starts with | column 1 | column 2 | column 3 |
-//! |---|---|---|---|
-//! | `crate` | the crate | its role | its permitted dependencies |
-//! | `module` | modules, `a::{b, c}` for siblings | their permitted imports | crates besides `drumlin-types` |
-//! | `fenced file` | file, or prefix ending in `*` | why | |
-//! | `folder` | folders of the engine | what lives there | |
-//! | `door` | file or folder | what it may use: `fs`, `thread`, `time`, `sync` | why |
+//! | header starts with | column 1 | column 2 | column 3 | column 4 |
+//! |---|---|---|---|---|
+//! | `crate` | the crate | its role | its permitted dependencies | what only its tests may use |
+//! | `module` | modules, `a::{b, c}` for siblings | their permitted imports | crates besides `drumlin-types` | |
+//! | `fenced file` | file, or prefix ending in `*` | why | | |
+//! | `folder` | folders of the engine | what lives there | | |
+//! | `door` | file or folder | what it may use: `fs`, `thread`, `time`, `sync` | why | |
 //!
 //! In the second column of the module table two words have a meaning. A *leaf* may be imported by every module and
 //! imports only leaves. *Everything* lets the hub and the public API import all modules.
@@ -38,6 +38,8 @@ pub(crate) struct Architecture {
 pub(crate) struct CrateRow {
     pub(crate) name: String,
     pub(crate) may_depend_on: Vec<String>,
+    /// Crates that development dependencies may name besides.
+    pub(crate) tests_may_use: Vec<String>,
 }
 
 /// Modules with the same rights. They may import each other.
@@ -93,7 +95,11 @@ impl Architecture {
             rows
         };
         let first = |row: &Row| row.names(0).into_iter().next().unwrap_or_default();
-        let crate_row = |row: &Row| CrateRow { name: first(row), may_depend_on: row.names(2) };
+        let crate_row = |row: &Row| CrateRow {
+            name: first(row),
+            may_depend_on: row.names(2),
+            tests_may_use: row.names(3),
+        };
         let crates = rows("crate").iter().map(crate_row).collect();
         let modules = rows("module").iter().map(module_row).collect();
         let fence = rows("fenced file").iter().flat_map(|row| row.names(0)).collect();

@@ -1,7 +1,8 @@
 //! Rule *crates*: crates depend only in the directions of the crate table of ARCHITECTURE.md.
 //!
-//! The rule reads every `Cargo.toml` under `crates/`: normal, build, development and target dependencies alike. A
-//! dependency belongs to this workspace when its name, or the package that it renames, starts with `drumlin`.
+//! The rule reads every `Cargo.toml` under `crates/`: normal, build, development and target dependencies. A
+//! dependency belongs to this workspace when its name, or the package that it renames, starts with `drumlin`. The
+//! table has a column of its own for what tests may use besides: only development dependencies may point there.
 
 use super::architecture::{Architecture, CrateRow, FILE};
 use super::finding::Finding;
@@ -22,8 +23,8 @@ pub(crate) fn check(repository: &Repository, architecture: &Architecture) -> Vec
             findings.push(Finding::new(path, 1, "crates", message));
             continue;
         };
-        for (dependency, line) in entries.iter().filter_map(ours) {
-            if !allows(row, &dependency) {
+        for (dependency, line, of_tests) in entries.iter().filter_map(ours) {
+            if !allows(row, &dependency, of_tests) {
                 let message = format!(
                     "`{name}` may not depend on `{dependency}`; the directions are in {FILE}, move what both \
                         need below both"
@@ -35,12 +36,13 @@ pub(crate) fn check(repository: &Repository, architecture: &Architecture) -> Vec
     findings
 }
 
-fn allows(row: &CrateRow, dependency: &str) -> bool {
-    row.may_depend_on.iter().any(|name| name == dependency)
+fn allows(row: &CrateRow, dependency: &str, of_tests: bool) -> bool {
+    let lists = |names: &[String]| names.iter().any(|name| name == dependency);
+    lists(&row.may_depend_on) || of_tests && lists(&row.tests_may_use)
 }
 
-/// Returns the crate of this workspace that `entry` depends on, if any.
-fn ours(entry: &Entry) -> Option<(String, usize)> {
+/// Returns the crate of this workspace that `entry` depends on, if any, the line, and whether only tests depend on it.
+fn ours(entry: &Entry) -> Option<(String, usize, bool)> {
     let is_list = |section: &str| section.ends_with("dependencies");
     // `[dependencies.drumlin-types]` means the same as `[dependencies]` with `drumlin-types.`.
     let key = match entry.section.rsplit_once('.') {
@@ -51,7 +53,8 @@ fn ours(entry: &Entry) -> Option<(String, usize)> {
     let renamed = entry.value.split_once("package").and_then(|(_, rest)| rest.split('"').nth(1));
     let renamed = renamed.or((entry.key == "package").then_some(entry.value.as_str()));
     let name = renamed.unwrap_or(key);
-    name.starts_with("drumlin").then(|| (name.to_string(), entry.line))
+    let of_tests = entry.section.split('.').any(|part| part == "dev-dependencies");
+    name.starts_with("drumlin").then(|| (name.to_string(), entry.line, of_tests))
 }
 
 #[cfg(test)]
@@ -59,8 +62,8 @@ mod tests {
     use super::*;
 
     fn found(manifest: &str) -> Vec<usize> {
-        let table =
-            "| crate | role | may depend on |\n|---|---|---|\n| `drumlin-env` | door | `drumlin-types` |\n";
+        let table = "| crate | role | may depend on | tests |\n|---|---|---|---|\n| `drumlin-env` | door | `drumlin-types` | \
+            `drumlin-sim` |\n";
         let repository = Repository::of(&[(FILE, table), ("crates/drumlin-env/Cargo.toml", manifest)]);
         let (architecture, _) = Architecture::read(&repository);
         check(&repository, &architecture).iter().map(|finding| finding.line).collect()
@@ -87,5 +90,16 @@ mod tests {
             [4]
         );
         assert_eq!(found("[package]\nname = \"drumlin-extra\"\n"), [1]);
+    }
+
+    #[test]
+    fn tests_may_use_more() {
+        let of = |section: &str| {
+            found(&format!("[package]\nname = \"drumlin-env\"\n[{section}]\ndrumlin-sim.workspace = true\n"))
+        };
+        assert_eq!(of("dev-dependencies"), [0; 0]);
+        assert_eq!(of("target.'cfg(unix)'.dev-dependencies"), [0; 0]);
+        assert_eq!(of("dependencies"), [4]);
+        assert_eq!(of("build-dependencies"), [4]);
     }
 }

@@ -12,8 +12,12 @@ use super::paths::{self, NamedPath};
 use super::repository::Repository;
 use super::source::Source;
 
-const PURE: [&str; 3] =
-    ["crates/drumlin-types/src/", "crates/drumlin-format/src/", "crates/drumlin-policy/src/"];
+const PURE: [&str; 4] = [
+    "crates/drumlin-types/src/",
+    "crates/drumlin-format/src/",
+    "crates/drumlin-policy/src/",
+    "crates/drumlin-sim/src/",
+];
 
 pub(crate) fn check(repository: &Repository, architecture: &Architecture) -> Vec<Finding> {
     let mut findings = Vec::new();

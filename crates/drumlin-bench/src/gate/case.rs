@@ -13,8 +13,8 @@ use crate::generate::values::Values;
 use crate::measure::oracle::Oracle;
 use crate::workload::{Action, After, Entries, Phase, Workload, dynamic, papers};
 use drumlin::env::{MemEnv, Op};
-use drumlin_policy::sim::crowd::Crowd;
-use drumlin_policy::sim::desk::{self, Desk};
+use drumlin_sim::crowd::Crowd;
+use drumlin_sim::desk::{self, Desk};
 use std::path::Path;
 
 /// Seed of everything random.

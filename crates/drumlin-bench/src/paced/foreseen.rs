@@ -5,7 +5,7 @@
 //! latest records, so it is read periodically.
 
 use drumlin::DecisionRecord;
-use drumlin_policy::sim::foresight::{self, Due, Foresight};
+use drumlin_sim::foresight::{self, Due, Foresight};
 use serde::Serialize;
 use std::collections::BTreeSet;
 

@@ -12,7 +12,7 @@ use crate::args::PipelineArgs;
 use crate::failure::{Failure, Outcome, Result, Verdict};
 use crate::output::Output;
 use drumlin_policy::schedule::{Mode, Settings};
-use drumlin_policy::sim::pipeline::{Report, Setup};
+use drumlin_sim::pipeline::{Report, Setup};
 use serde_json::json;
 
 const POLICIES: [&str; 4] = ["1-leveling:5", "tiering:4", "leveling:5", "universal"];

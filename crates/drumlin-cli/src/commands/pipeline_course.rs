@@ -6,7 +6,7 @@ use crate::failure::{Failure, Result};
 use crate::progress::Progress;
 use drumlin::env::Env;
 use drumlin::env::sync::{Arc, Mutex};
-use drumlin_policy::sim::pipeline::{Report, Setup, load};
+use drumlin_sim::pipeline::{Report, Setup, load};
 
 /// One simulated load and its results.
 pub(super) struct Course {

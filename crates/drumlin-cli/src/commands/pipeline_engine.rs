@@ -17,8 +17,8 @@
 use crate::failure::{Failure, Result};
 use drumlin::env::MemEnv;
 use drumlin::{Db, Keyspace, LevelShape, Metrics};
-use drumlin_policy::sim::pipeline::setup::Writer;
-use drumlin_policy::sim::pipeline::{Report, Setup};
+use drumlin_sim::pipeline::setup::Writer;
+use drumlin_sim::pipeline::{Report, Setup};
 
 /// Size of an entry in bytes, including its key.
 const ENTRY: u64 = 1024;
@@ -238,7 +238,7 @@ pub(super) fn row(measured: &Measured, simulated: &Report, scale: u64) -> String
 mod tests {
     use super::*;
     use drumlin_policy::schedule::{Mode, Settings};
-    use drumlin_policy::sim::pipeline::load as simulated;
+    use drumlin_sim::pipeline::load as simulated;
 
     /// Bytes written per flushed byte and throughput, each for the engine and the simulation, and the content hash.
     struct Pair {

@@ -9,8 +9,8 @@ use crate::args::{SimArgs, SimKind};
 use crate::failure::{Failure, Outcome, Result, Verdict};
 use crate::output::Output;
 use crate::progress::Progress;
-use drumlin_policy::sim::foresight::Missed;
-use drumlin_policy::sim::{PLANS, PhaseReport, Setup, phases};
+use drumlin_sim::foresight::Missed;
+use drumlin_sim::{PLANS, PhaseReport, Setup, phases};
 use serde_json::json;
 
 /// Policies that are compared by default.

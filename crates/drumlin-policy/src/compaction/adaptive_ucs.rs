@@ -171,7 +171,7 @@ impl CompactionPolicy for AdaptiveUcs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sim::World;
+    use drumlin_sim::World;
     use drumlin_types::contract::{LimitView, LoadView};
 
     #[test]

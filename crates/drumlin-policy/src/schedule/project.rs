@@ -209,7 +209,7 @@ pub fn counts(file: &FileView, level: u8, flight: &Flight) -> bool {
 }
 
 /// Returns the part of `file` that lies in `range`, with counts in proportion.
-pub(crate) fn part(file: &FileView, range: &KeyRange) -> Option<FileView> {
+pub fn part(file: &FileView, range: &KeyRange) -> Option<FileView> {
     let bounds = file.bounds.intersect(range)?;
     Some(if bounds == file.bounds { file.clone() } else { narrowed(file, bounds) })
 }

@@ -5,7 +5,7 @@ use crate::fuzz::mend;
 use crate::fuzz::target::Target;
 use crate::workload::{POLICIES, Taste, Workload};
 use drumlin::{KeyspaceOptions, Options};
-use drumlin_policy::sim::World;
+use drumlin_sim::World;
 use drumlin_types::contract::{CompactionPolicy, LimitView, LoadView};
 
 pub(super) const TARGETS: &[Target] = &[

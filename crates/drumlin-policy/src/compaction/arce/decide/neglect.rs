@@ -50,7 +50,7 @@ mod tests {
     use super::*;
     use crate::compaction::arce::decide::switches::Switches;
     use crate::compaction::arce::decide::switches::tests::{input, world};
-    use crate::sim::world::key;
+    use drumlin_sim::world::key;
     use drumlin_types::contract::draw::plain_file;
     use drumlin_types::contract::legal::legal;
     use drumlin_types::contract::{

@@ -149,7 +149,7 @@ mod tests {
     use super::*;
     use crate::compaction::arce::decide::switches::Switches;
     use crate::compaction::arce::decide::switches::tests::{input, world};
-    use crate::sim::World;
+    use drumlin_sim::World;
     use drumlin_types::contract::TicketView;
 
     fn off(name: &str) -> Switches {

@@ -212,7 +212,7 @@ mod tests {
     use crate::compaction::arce::decide::switches::Switches;
     use crate::compaction::arce::decide::switches::tests::{input, world};
     use crate::compaction::arce::decide::tickets::ELECTIVE;
-    use crate::sim::world::key;
+    use drumlin_sim::world::key;
     use drumlin_types::contract::draw::plain_file;
     use drumlin_types::contract::legal::legal;
     use drumlin_types::contract::{CompactionPolicy, FileState, Pin, RunTag, RunView};

@@ -4,7 +4,7 @@ use super::*;
 use crate::by_name;
 use crate::compaction::arce::decide::policy::Arce;
 use crate::compaction::arce::decide::search::Answer;
-use crate::sim::World;
+use drumlin_sim::World;
 use drumlin_types::contract::{CostView, Decision, LimitView, LoadView, PolicyInput, TicketView, TreeView};
 use std::vec::Vec;
 

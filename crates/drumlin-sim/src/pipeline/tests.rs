@@ -1,10 +1,10 @@
 //! Directions of the paper's figures at a small size: an eighth of its load, written twice as fast.
 
 use super::*;
-use crate::by_name;
-use crate::schedule::Mode;
-use crate::sim::UnitReport;
-use crate::sim::unit_flushes;
+use crate::UnitReport;
+use crate::unit_flushes;
+use drumlin_policy::by_name;
+use drumlin_policy::schedule::Mode;
 
 const MIB: u64 = 1 << 20;
 const LEVELED: &str = "1-leveling:5";

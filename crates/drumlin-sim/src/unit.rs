@@ -3,7 +3,7 @@
 //! Every flush is one unit and keys are unique, so compactions add sizes up. A policy then compacts an exact number
 //! of units, which can also be computed by hand.
 
-use super::world::World;
+use crate::world::World;
 use alloc::string::String;
 use alloc::vec::Vec;
 use drumlin_types::contract::{CompactionPolicy, LimitView};
@@ -45,7 +45,7 @@ pub fn unit_flushes(policy: &mut dyn CompactionPolicy, count: u32) -> Result<Uni
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::by_name;
+    use drumlin_policy::by_name;
     use std::vec::Vec;
 
     fn report(name: &str, count: u32) -> UnitReport {

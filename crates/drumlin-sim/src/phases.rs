@@ -7,16 +7,16 @@
 //!
 //! First the store is filled in ascending key order, in zero time; then the phases follow.
 
-use super::foresight::{self, Due, Foreseen, Foresight};
-use super::neighbours;
-use super::space::Space;
-use super::waits::Waits;
-use super::world::{World, key};
-use crate::budget::{SearchBudget, SearchClass};
-use crate::pace::{Admission, admission};
+use crate::foresight::{self, Due, Foreseen, Foresight};
+use crate::neighbours;
+use crate::space::Space;
+use crate::waits::Waits;
+use crate::world::{World, key};
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use drumlin_policy::budget::{SearchBudget, SearchClass};
+use drumlin_policy::pace::{Admission, admission};
 use drumlin_types::contract::{
     CompactionPolicy, CostView, Decision, LimitView, LoadView, Outcome, Pace, PaceScope, PieceId, Think,
 };
@@ -570,7 +570,7 @@ impl Course {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::by_name;
+    use drumlin_policy::by_name;
 
     fn small() -> Setup {
         Setup { preload: 96 << 20, operations: 40_000.0, ..Setup::default() }

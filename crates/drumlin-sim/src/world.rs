@@ -6,13 +6,13 @@
 //! Invariants, asserted by [`World::check`] and by every admission: the tree keeps its shape, no bytes appear or
 //! vanish, and a piece is installed only after those that it waits for.
 
-use super::neighbours;
-use crate::share::{folding, split};
+use crate::neighbours;
 use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::cell::RefCell;
+use drumlin_policy::share::{folding, split};
 use drumlin_types::contract::draw::plain_file;
 use drumlin_types::contract::legal::{Illegal, check, legal, spans, waits};
 use drumlin_types::contract::{

@@ -7,6 +7,16 @@
 //! - [`pipeline`]: slots and a device in virtual time, for the scheduler.
 //! - [`mod@phases`]: changing operation mixes in virtual time. It uses `waits` (of writers), `foresight` (policy
 //!   predictions), `space` (of tables) and `neighbours` (busy files that compactions wait for).
+//!
+//! The crate is for tests, benchmarks and the command; no program that embeds a store needs it. Like the code that it
+//! runs, it is pure: no I/O, clocks, threads or locks.
+//!
+//! Architecture invariant: this crate depends on `drumlin-types` and `drumlin-policy` alone and is `no_std`.
+#![no_std]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
 
 pub mod crowd;
 pub mod desk;

@@ -8,18 +8,18 @@ use super::device::{Class, Device};
 use super::report::Report;
 use super::setup::{Setup, Writer};
 use super::space::merged_bytes;
-use crate::pace::{Admission, admission};
-use crate::random::SplitMix;
-use crate::schedule::finish::Install;
-use crate::schedule::{
-    Flight, FoldCosts, Mode, Numbers, Piece, PieceState, Room, Scene, Weights, admit, home, project,
-};
-use crate::share::split;
-use crate::sim::world::{even_cuts, key, merged, put, take_out};
+use crate::world::{even_cuts, key, merged, put, take_out};
 use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
+use drumlin_policy::SplitMix;
+use drumlin_policy::pace::{Admission, admission};
+use drumlin_policy::schedule::finish::Install;
+use drumlin_policy::schedule::{
+    Flight, FoldCosts, Mode, Numbers, Piece, PieceState, Room, Scene, Weights, admit, home, project,
+};
+use drumlin_policy::share::split;
 use drumlin_types::contract::draw::plain_file;
 use drumlin_types::contract::legal::check;
 use drumlin_types::contract::{
@@ -481,7 +481,7 @@ impl World {
     /// Returns the bytes of all keys in `range`.
     fn universe(&self, range: &KeyRange) -> Option<u64> {
         let all = KeyRange::new(key(0), Some(key(KEYS)));
-        let share = crate::share::share(&all, range);
+        let share = drumlin_policy::share::share(&all, range);
         self.setup.universe.map(|bytes| (bytes as f64 * share) as u64)
     }
 

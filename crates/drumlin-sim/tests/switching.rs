@@ -3,8 +3,8 @@
 //!
 //! `DRUMLIN_SWITCH_TREES` sets the number of trees.
 
-use drumlin_policy::sim::World;
 use drumlin_policy::{SplitMix, by_name};
+use drumlin_sim::World;
 use drumlin_types::contract::legal::check;
 use drumlin_types::contract::{CompactionPolicy, FileState, LimitView, Pace, TreeView};
 

@@ -1,6 +1,6 @@
 //! Parameters of a simulation: sizes, rates, limits. The preset is that of the Downforce paper (6.1).
 
-use crate::schedule::Settings;
+use drumlin_policy::schedule::Settings;
 
 const MIB: u64 = 1 << 20;
 

@@ -4,10 +4,10 @@
 //! makes an elective compaction; with writers alone, a mandatory one. With *prices*, the policy has already sampled
 //! reads, according to which a small share of the blocks that seeks need must be fetched.
 
-use super::world::{World, key};
-use crate::{SplitMix, by_name};
+use crate::world::{World, key};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
+use drumlin_policy::{SplitMix, by_name};
 use drumlin_types::contract::{CostView, LimitView, LoadView, Pin, PolicyError, PolicyInput, TreeView};
 
 /// Exclusive upper bound on key numbers.

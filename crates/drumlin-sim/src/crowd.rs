@@ -4,10 +4,10 @@
 //! A whole level is compacted into the next one, which holds the same number of bytes. Each file overlaps two files
 //! of the level below.
 
-use super::world::key;
-use crate::schedule::{Flight, FoldCosts, Numbers, Refusal, Scene, Settings, project};
+use crate::world::key;
 use alloc::string::ToString;
 use alloc::vec::Vec;
+use drumlin_policy::schedule::{Flight, FoldCosts, Numbers, Refusal, Scene, Settings, project};
 use drumlin_types::contract::draw::plain_file;
 use drumlin_types::contract::{FileView, Place, Plan, RunTag, RunView, Take, TreeView};
 use drumlin_types::{KeyRange, LEVELS, RunId, TableId};
