@@ -11,6 +11,10 @@
 //! `drumlin_types::contract::legal` defines which plans are legal. The crate `drumlin-sim` simulates the policies and
 //! the scheduler.
 //!
+//! The feature `experiments` adds what only tests and experiments need: the policy `chaos`, and arguments that switch
+//! parts of `arce` off. It is off by default, and `cargo xtask tidy` checks that no program that embeds a store gets it
+//! unasked.
+//!
 //! Architecture invariant: this crate depends on `drumlin-types` alone and is `no_std`.
 #![no_std]
 

@@ -31,6 +31,8 @@
 //! - [`repair`] copies what is readable in a damaged store into a new one.
 //!
 //! With the feature `serde`, reports such as [`Metrics`] and [`VerifyReport`] implement `serde::Serialize`.
+//! The feature `experiments` is for tests and measurements: it adds the policy `chaos`, arguments of `arce` that switch
+//! parts of it off, and the option `arce_pin`.
 //!
 //! All calls block. [`Db`], [`Keyspace`] and [`Snapshot`] can be shared between threads. `docs/options.md` lists the
 //! options with their units and bounds. `ARCHITECTURE.md` describes the modules and the imports allowed between them.

@@ -88,17 +88,23 @@ fn options_steer_it_and_bad_ones_change_nothing() {
     let mem = MemEnv::new(12);
     let db = open(&mem);
     let keys = keyspace(&db);
-    for (name, value, bounds) in [
+    let has_pin = cfg!(feature = "experiments");
+    let bad = [
         ("max_runs", "4", "8"),
         ("max_write_amp", "2", "3"),
         ("arce_pin", "8/24/2", "M/c/q/rho"),
         ("arce_pin", "0/24/2/1", "M/c/q/rho"),
-    ] {
+    ];
+    for (name, value, bounds) in bad.into_iter().filter(|(name, ..)| has_pin || *name != "arce_pin") {
         let error = keys.set_option(name, value).expect_err("out of bounds");
         assert_eq!(error.kind(), ErrorKind::InvalidOption);
         assert!(error.to_string().contains(name) && error.to_string().contains(bounds), "{error}");
     }
-    keys.set_option("arce_pin", "3/none/1/none").expect("a pin");
+    let pinned = match has_pin {
+        true => keys.set_option("arce_pin", "3/none/1/none"),
+        false => keys.set_policy("arce:3/none/1/none"),
+    };
+    pinned.expect("a pin");
     keys.set_option("max_runs", "8").expect("fewer runs");
     write(&keys, 0, 6000);
     db.flush().expect("flush");

@@ -13,6 +13,7 @@ pub(super) struct RuleScene<'a> {
     pub(super) tree: &'a TreeView,
     pub(super) limits: &'a LimitView,
     /// Fresh random seed.
+    #[cfg_attr(not(feature = "experiments"), expect(dead_code, reason = "only `chaos` draws"))]
     pub(super) seed: u64,
 }
 

@@ -263,7 +263,7 @@ fn limits(
         max_runs: options.max_runs as u32,
         max_write_amp: options.max_write_amp,
         disk_used: inputs.limits.disk_used.saturating_add(reserved),
-        pin: options.arce_pin,
+        pin: options.pin(),
         enough,
         ..inputs.limits
     }

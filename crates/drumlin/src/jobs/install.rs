@@ -417,7 +417,8 @@ impl Store {
     }
 }
 
-#[cfg(test)]
+// They need the policy `chaos`.
+#[cfg(all(test, feature = "experiments"))]
 mod tests {
     use crate::api::db::Db;
     use crate::base::error::Error;

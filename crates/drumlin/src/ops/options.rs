@@ -139,7 +139,9 @@ pub(super) fn policy_named(name: &str) -> Result<Box<dyn CompactionPolicy>> {
 mod tests {
     use crate::api::db::Db;
     use crate::api::keyspace::Keyspace;
+    use crate::base::error::ErrorKind;
     use drumlin_env::MemEnv;
+    use drumlin_format::manifest::{Change, Edit};
 
     /// Returns the address of the policy in use.
     fn policy(keys: &Keyspace) -> usize {
@@ -157,5 +159,39 @@ mod tests {
         assert_eq!(policy(&keys), first, "what the policy had learned is lost");
         keys.set_policy("leveling").expect("another policy");
         assert!(keys.policy().starts_with("leveling"), "{}", keys.policy());
+    }
+
+    /// Builds with the feature `experiments` write an option that others lack into every manifest.
+    #[test]
+    fn a_store_opens_unless_it_has_an_option_set_that_this_build_lacks() {
+        let has_option = cfg!(feature = "experiments");
+        for (values, opens) in
+            [(&["none"][..], true), (&["8/24/2/1", "none"], true), (&["none", "8/24/2/1"], has_option)]
+        {
+            let mem = MemEnv::new(1);
+            let db = Db::builder("/s").env(mem.env()).open().expect("open");
+            let keys = db.keyspace("k").expect("keyspace");
+            for value in values {
+                let (name, value) = ("arce_pin".to_owned(), (*value).to_owned());
+                let change = Change::KeyspaceOption { id: keys.state.id, name, value };
+                let mut control = keys.store.control.lock();
+                keys.store.append_edit(&mut control, Edit { changes: vec![change] }, || {}).expect("an edit");
+            }
+            drop(keys);
+            db.close().expect("close");
+            match Db::builder("/s").env(mem.env()).open() {
+                Ok(_) => assert!(opens, "{values:?}"),
+                Err(error) => {
+                    assert!(!opens && error.kind() == ErrorKind::InvalidOption, "{values:?}: {error}");
+                    assert!(
+                        error.to_string().contains("\"k\" has arce_pin = 8/24/2/1, which this"),
+                        "{error}"
+                    );
+                }
+            }
+            let repaired = crate::repair::repair_with(&mem.env(), "/s", "/t", |_| {}).expect("a repair");
+            let not_kept = repaired.findings.iter().filter(|finding| finding.contains("arce_pin"));
+            assert_eq!(not_kept.count(), usize::from(!opens), "{values:?}: {:?}", repaired.findings);
+        }
     }
 }

@@ -3,12 +3,15 @@
 //!
 //! An entry is a doc comment and `name: type = default => shape.flags();`. The doc comment is also the help text, so
 //! its first sentence says what the option does. There are at most about twenty public options. All others are marked
-//! `expert`: few programs need them, and experiments set them to match other engines.
+//! `expert`: few programs need them, and experiments set them to match other engines. An option that no program needs
+//! is marked `experiment` and has a `cfg`: only builds with the feature `experiments` have it. It gets a row in
+//! `derived::EXPERIMENTS`.
 
 use super::macros::settings;
 use super::registry::{OptionSet, bytes, count, names, ratio, text};
 use super::values::{Adaptation, Durability, Pipeline, TableReads};
 use drumlin_format::compression::Compression;
+#[cfg(feature = "experiments")]
 use drumlin_types::contract::Pin;
 
 const KIB: u64 = 1 << 10;
@@ -115,7 +118,9 @@ settings! {
     max_runs: u64 = 64 => count(8, 512).unit("runs").live().expert();
 
     /// Fixed parameters M/c/q/rho for the policy `arce`, in place of the values that it tunes. For experiments.
-    arce_pin: Option<Pin> = None => text("M/c/q/rho", pin, &["8/24/2/1"]).absent("none").live().expert();
+    #[cfg(feature = "experiments")]
+    arce_pin: Option<Pin> = None
+        => text("M/c/q/rho", pin, &["8/24/2/1"]).absent("none").live().expert().experiment();
 
     /// Size of a data block before compression. Applies to files that are written after the change.
     block_bytes: u64 = 4 * KIB => bytes(512, MIB).live().expert();
@@ -125,6 +130,7 @@ settings! {
 const COMPRESSIONS: &[&str] = &[Compression::None.name(), Compression::Lz4.name(), Compression::Zstd.name()];
 
 /// Returns whether `value` is a valid value of `arce_pin`.
+#[cfg(feature = "experiments")]
 fn pin(value: &str) -> bool {
     value.parse::<Pin>().is_ok()
 }

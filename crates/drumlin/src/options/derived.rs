@@ -1,8 +1,9 @@
-//! Values that are derived from several options.
+//! Values that are derived from several options, and options from the pairs that a manifest holds.
 
 use super::defs::{KeyspaceOptions, Options};
 use crate::base::error::{Error, ErrorKind, Result};
 use drumlin_format::compression::Compression;
+use drumlin_types::contract::Pin;
 
 /// Least number of log segments that fit into the disk budget.
 const LOG_SEGMENTS_LEAST: u64 = 4;
@@ -12,6 +13,21 @@ const LOG_SEGMENTS: u64 = 64;
 /// Maximum length of the live log, however large the memory budget: a segment is preallocated, and its size is one part
 /// in `LOG_SEGMENTS` of this.
 const LOG_MOST: u64 = 64 << 30;
+
+/// Options of keyspaces that only builds with the feature `experiments` have, each with its default.
+pub(super) const EXPERIMENTS: &[(&str, &str)] = &[("arce_pin", "none")];
+
+/// Returns whether this build lacks the option `name`, and `value` is its default. Builds with the feature
+/// `experiments` write every option into the manifest, so others find it there, and ignore it.
+pub(crate) fn is_left_out(name: &str, value: &str) -> bool {
+    default_elsewhere(name) == Some(value)
+}
+
+/// Returns the default of the option `name` in builds with the feature `experiments`, if this build lacks it.
+fn default_elsewhere(name: &str) -> Option<&'static str> {
+    let (_, default) = EXPERIMENTS.iter().find(|(experiment, _)| *experiment == name)?;
+    KeyspaceOptions::defs().iter().all(|def| def.name != name).then_some(*default)
+}
 
 impl Options {
     /// Refuses a disk budget that the log alone would fill.
@@ -79,6 +95,41 @@ impl KeyspaceOptions {
         let mut options = KeyspaceOptions::default();
         pairs.iter().try_for_each(|(name, value)| options.set(name, value))?;
         Ok(options)
+    }
+
+    /// Checks an option that an edit of a manifest sets. One that only builds with the feature `experiments` have may
+    /// stand there: the last value decides, when the store opens.
+    pub(crate) fn check_stored(name: &str, value: &str) -> Result<()> {
+        match default_elsewhere(name) {
+            Some(_) => Ok(()),
+            None => KeyspaceOptions::default().set(name, value),
+        }
+    }
+
+    /// Returns the options that the manifest holds for the keyspace `keyspace`. An option that this build does not have
+    /// is refused, like any other change of a manifest that a build does not understand.
+    pub(crate) fn from_manifest(keyspace: &str, pairs: &[(String, String)]) -> Result<KeyspaceOptions> {
+        let mut options = KeyspaceOptions::default();
+        for (name, value) in pairs.iter().filter(|(name, value)| !is_left_out(name, value)) {
+            if let Some(default) = default_elsewhere(name) {
+                let what = format!(
+                    "keyspace {keyspace:?} has {name} = {value}, which this build does not support; set it to \
+                     {default} with a build that has the feature `experiments`, as the command `drumlin` does"
+                );
+                return Err(Error::new(ErrorKind::InvalidOption, what));
+            }
+            options.set(name, value)?;
+        }
+        Ok(options)
+    }
+
+    /// Returns the parameters at which experiments fix the policy `arce`.
+    pub(crate) fn pin(&self) -> Option<Pin> {
+        #[cfg(feature = "experiments")]
+        let pin = self.arce_pin;
+        #[cfg(not(feature = "experiments"))]
+        let pin = None;
+        pin
     }
 
     /// Returns the compression of files in the bottom level.

@@ -43,7 +43,10 @@ macro_rules! settings {
     (
         $(#[$meta:meta])*
         $type:ident, $scope:ident, others $others:expr;
-        $($(#[doc = $doc:literal])+ $field:ident: $field_type:ty = $default:expr => $def:expr;)+
+        $(
+            $(#[doc = $doc:literal])+ $(#[cfg($when:meta)])?
+            $field:ident: $field_type:ty = $default:expr => $def:expr;
+        )+
     ) => {
         $(#[$meta])*
         ///
@@ -51,29 +54,33 @@ macro_rules! settings {
         #[derive(Clone, PartialEq, Debug)]
         #[non_exhaustive]
         pub struct $type {
-            $($(#[doc = $doc])+ pub $field: $field_type,)+
+            $($(#[doc = $doc])+ $(#[cfg($when)])? pub $field: $field_type,)+
         }
 
         impl Default for $type {
             fn default() -> Self {
-                $type { $($field: $default,)+ }
+                $type { $($(#[cfg($when)])? $field: $default,)+ }
             }
         }
 
         impl $crate::options::registry::OptionSet for $type {
             const OTHERS: &'static [$crate::options::registry::OptionDef] = $others;
             const DEFS: &'static [$crate::options::registry::OptionDef] = &[
-                $($def.named(stringify!($field), concat!($($doc),+), $crate::options::Scope::$scope),)+
+                $(
+                    $(#[cfg($when)])?
+                    $def.named(stringify!($field), concat!($($doc),+), $crate::options::Scope::$scope),
+                )+
             ];
 
             fn value(&self, position: usize) -> $crate::options::registry::Value {
-                let values = [$($crate::options::registry::Field::to_value(&self.$field)),+];
+                let values = [$($(#[cfg($when)])? $crate::options::registry::Field::to_value(&self.$field)),+];
                 values.into_iter().nth(position).unwrap_or($crate::options::registry::Value::Absent)
             }
 
             fn assign(&mut self, position: usize, value: &$crate::options::registry::Value) -> bool {
                 let mut fields = Self::DEFS.iter().enumerate();
                 $(
+                    $(#[cfg($when)])?
                     if fields.next().is_some_and(|(field, _)| field == position) {
                         let Some(value) = $crate::options::registry::Field::from_value(value) else { return false };
                         self.$field = value;

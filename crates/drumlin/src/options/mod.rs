@@ -29,6 +29,7 @@ mod tests;
 mod values;
 
 pub use defs::{KeyspaceOptions, Options};
+pub(crate) use derived::is_left_out;
 pub use drumlin_format::compression::Compression;
 pub use registry::{OptionDef, Scope, Shape};
 pub use render::{options_help, options_markdown};

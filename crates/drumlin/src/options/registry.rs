@@ -1,6 +1,7 @@
 //! Parts of an entry of the option list: shapes, descriptions and values of options.
 
 use drumlin_format::compression::Compression;
+#[cfg(feature = "experiments")]
 use drumlin_types::contract::Pin;
 
 /// Scope of an option: the store or a keyspace.
@@ -73,6 +74,9 @@ pub struct OptionDef {
     pub live: bool,
     /// Whether the option is for experts: experiments need it to match another engine.
     pub expert: bool,
+    /// Whether the option is of no use to any program: only builds with the feature `experiments` have it, and
+    /// `docs/options.md` does not list it.
+    pub experiment: bool,
     /// Whether the option can change the results or errors that a correct program sees. Tests do not draw such options
     /// at random.
     pub alters_answers: bool,
@@ -89,6 +93,7 @@ const fn def(shape: Shape, unit: &'static str) -> OptionDef {
         absent: None,
         live: false,
         expert: false,
+        experiment: false,
         alters_answers: false,
     }
 }
@@ -140,6 +145,11 @@ impl OptionDef {
 
     pub(super) const fn expert(self) -> OptionDef {
         OptionDef { expert: true, ..self }
+    }
+
+    #[cfg(feature = "experiments")]
+    pub(super) const fn experiment(self) -> OptionDef {
+        OptionDef { experiment: true, ..self }
     }
 
     pub(super) const fn alters_answers(self) -> OptionDef {
@@ -195,6 +205,7 @@ impl Field for Compression {
     }
 }
 
+#[cfg(feature = "experiments")]
 impl Field for Pin {
     fn to_value(&self) -> Value {
         Value::Text(self.to_string())

@@ -20,7 +20,7 @@ pub fn options_help() -> String {
     out
 }
 
-/// Returns the text of `docs/options.md`.
+/// Returns the text of `docs/options.md`. It does not depend on the feature `experiments`.
 pub fn options_markdown() -> String {
     let mut out = String::from(
         "# Options\n\n\
@@ -31,7 +31,7 @@ pub fn options_markdown() -> String {
     for_each_group(|title, rows| {
         let _ = write!(out, "\n## {title}\n\n");
         out.push_str("| name | default | unit | bounds | live | what it does |\n|---|---|---|---|---|---|\n");
-        for (def, default) in rows {
+        for (def, default) in rows.into_iter().filter(|(def, _)| !def.experiment) {
             let live = if def.live { "live" } else { "" };
             let cells = [&bounds(def), live, &description(def)].map(|cell| cell.replace('|', "\\|"));
             let [bounds, live, description] = cells;

@@ -294,8 +294,53 @@ fn help_shows_every_option() {
     let (help, table) = (options_help(), options_markdown());
     for def in all_defs() {
         assert_eq!(help.matches(&format!("  {} = ", def.name)).count(), 1, "{}", def.name);
-        assert_eq!(table.matches(&format!("| `{}` | ", def.name)).count(), 1, "{}", def.name);
+        let expected = usize::from(!def.experiment);
+        assert_eq!(table.matches(&format!("| `{}` | ", def.name)).count(), expected, "{}", def.name);
     }
+}
+
+/// The workspace's tests run with the feature, those of this package alone without it.
+#[test]
+fn experiments_are_known_with_their_feature_alone() {
+    let of_experiments = KeyspaceOptions::defs().iter().filter(|def| def.experiment);
+    let known: Vec<(&str, String)> =
+        of_experiments.map(|def| (def.name, KeyspaceOptions::default().get(def.name).unwrap())).collect();
+    assert!(
+        Options::defs().iter().all(|def| !def.experiment),
+        "`EXPERIMENTS` lists options of keyspaces alone"
+    );
+    let listed = derived::EXPERIMENTS.iter().map(|(name, default)| (*name, (*default).to_owned()));
+    if cfg!(feature = "experiments") {
+        assert_eq!(known, listed.collect::<Vec<_>>());
+    } else {
+        assert_eq!(known, []);
+        let said = complaint(KeyspaceOptions::default().set("arce_pin", "none"));
+        assert!(said.starts_with("there is no option arce_pin; the nearest is "), "{said}");
+    }
+}
+
+/// Builds with the feature write all options into every manifest, and other builds open those stores.
+#[test]
+fn a_manifest_of_a_build_with_experiments_opens_unless_it_has_one_set() {
+    let read = |pairs: &[(&str, &str)]| {
+        let pairs: Vec<_> =
+            pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        KeyspaceOptions::from_manifest("k", &pairs)
+    };
+    let options =
+        read(&[("max_runs", "8"), ("arce_pin", "none"), ("ttl_seconds", "9")]).expect("nothing is set");
+    assert_eq!((options.max_runs, options.ttl_seconds, options.pin()), (8, 9, None));
+    let options = read(&[("arce_pin", "8/24/2/1")]);
+    if cfg!(feature = "experiments") {
+        assert_eq!(options.unwrap().pin(), "8/24/2/1".parse().ok());
+    } else {
+        let said = complaint(options);
+        assert!(
+            said.starts_with("keyspace \"k\" has arce_pin = 8/24/2/1, which this build does not support"),
+            "{said}"
+        );
+    }
+    assert!(complaint(read(&[("such_a_thing", "1")])).starts_with("there is no option such_a_thing"));
 }
 
 /// Compares `docs/options.md` with the generated text. With `DRUMLIN_BLESS=1` it rewrites the file instead.

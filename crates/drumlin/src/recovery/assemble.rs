@@ -229,7 +229,7 @@ fn keyspaces(
     for (id, record) in &found.manifest.keyspaces {
         let path = found.dir.join(FileName::Pointer.to_string());
         let tree = record.tree(obsolete).map_err(|what| Error::corruption(&path, 0, what))?;
-        let options = KeyspaceOptions::from_pairs(&record.options)?;
+        let options = KeyspaceOptions::from_manifest(&record.name, &record.options)?;
         let (policy, problem) = policy(record.policy.clone(), &options.compaction);
         all.problems.extend(problem.map(|what| format!("keyspace {:?}: {what}", record.name)));
         let state = Arc::new(KeyspaceState::new(

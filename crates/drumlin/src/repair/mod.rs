@@ -26,7 +26,7 @@ use crate::api::db::Db;
 use crate::api::keyspace::Keyspace;
 use crate::base::error::{Error, ErrorKind, Result};
 use crate::disk::{check_empty, check_outside, check_path, look_error, sync_dir};
-use crate::options::Durability;
+use crate::options::{Durability, is_left_out};
 use crate::recovery::open::{UNFINISHED, lock_shared, make_dir};
 use drumlin_env::{Env, FileKind};
 use drumlin_types::Kind;
@@ -239,7 +239,8 @@ impl<P: FnMut(&RepairProgress)> Rescue<'_, P> {
             return db.keyspace(&name);
         };
         let keyspace = db.keyspace(&name)?;
-        for (option, value) in &record.options {
+        let kept = record.options.iter().filter(|(option, value)| !is_left_out(option, value));
+        for (option, value) in kept {
             match keyspace.set_option(option, value) {
                 Err(error) if error.kind() == ErrorKind::InvalidOption => report
                     .findings

@@ -151,7 +151,7 @@ impl ManifestState {
             }
             Change::KeyspaceOption { id, name, value } => {
                 let record = self.keyspace(*id)?;
-                KeyspaceOptions::default().set(name, value).map_err(RefusedEdit::Option)?;
+                KeyspaceOptions::check_stored(name, value).map_err(RefusedEdit::Option)?;
                 let before = set(&mut record.options, name, value);
                 Ok(Undo::KeyspaceOption(*id, name.clone(), before))
             }

@@ -118,19 +118,27 @@ use alloc::boxed::Box;
 use decide::switches::Switches;
 use drumlin_types::contract::{CompactionPolicy, Pin, PolicyError};
 
-/// Builds the policy from `arce`, `arce:M/c/q/rho` (a fixed tuple) or either of these with parts switched off.
+/// Builds the policy from `arce` or `arce:M/c/q/rho` (a fixed tuple). With the feature `experiments`, parts can be
+/// switched off.
 pub(super) fn build(arguments: &Arguments<'_>) -> Result<Box<dyn CompactionPolicy>, PolicyError> {
+    parse(arguments, cfg!(feature = "experiments"))
+}
+
+/// Builds the policy. Only with `has_switches` do arguments switch parts off.
+fn parse(arguments: &Arguments<'_>, has_switches: bool) -> Result<Box<dyn CompactionPolicy>, PolicyError> {
     let (mut pin, mut switches) = (None, Switches::ALL);
     for (at, part) in arguments.text.split(',').enumerate().filter(|(_, part)| !part.is_empty()) {
-        if part.starts_with("no-") {
+        if has_switches && part.starts_with("no-") {
             if !switches.off(part) {
                 let names = Switches::names();
                 return Err(arguments.error(format_args!("{part}: must be one of {names}")));
             }
         } else if at == 0 {
             pin = Some(part.parse::<Pin>().map_err(|what| arguments.error(what))?);
-        } else {
+        } else if has_switches {
             return Err(arguments.error(format_args!("{part}: a tuple comes first")));
+        } else {
+            return Err(arguments.error(format_args!("{part}: there is no such argument")));
         }
     }
     Ok(Box::new(decide::policy::Arce::new(pin, switches)))

@@ -1,7 +1,7 @@
 //! Parts of ARCE that can be switched off, to measure what each one contributes.
 //!
 //! They follow the policy's name after a colon, as in `arce:no-park,no-rho`, or follow fixed parameters. All parts
-//! are on by default; only experiments should switch any off.
+//! are on by default. Only experiments switch any off: without the feature `experiments` no name does.
 
 use alloc::string::String;
 use core::fmt;

@@ -4,8 +4,13 @@ use super::*;
 use crate::by_name;
 use crate::compaction::arce::decide::policy::Arce;
 use crate::compaction::arce::decide::search::Answer;
+use crate::compaction::arce::parse;
+use crate::compaction::arguments::Arguments;
+use alloc::boxed::Box;
 use drumlin_sim::World;
-use drumlin_types::contract::{CostView, Decision, LimitView, LoadView, PolicyInput, TicketView, TreeView};
+use drumlin_types::contract::{
+    CompactionPolicy, CostView, Decision, LimitView, LoadView, PolicyInput, TicketView, TreeView,
+};
 use std::vec::Vec;
 
 const MIB: u64 = 1 << 20;
@@ -57,15 +62,32 @@ pub(crate) fn input<'a>(world: &'a World, tree: &'a TreeView, tickets: &'a [Tick
     }
 }
 
+/// Returns the policy `arce:<arguments>`, as with the feature `experiments`.
+fn arce(arguments: &str) -> Box<dyn CompactionPolicy> {
+    parse(&Arguments::new("arce", arguments), true).unwrap()
+}
+
 /// Returns the first decision of the policy `arce:<arguments>`.
 fn decision(arguments: &str, world: &World) -> Decision {
-    world.clone().decide(&mut *by_name(&std::format!("arce:{arguments}")).unwrap(), 0)
+    world.clone().decide(&mut *arce(arguments), 0)
 }
 
 /// Returns the number of inputs of each compaction that starts, without trivial moves.
 fn begun(arguments: &str, world: &World) -> Vec<usize> {
     let plans = decision(arguments, world).plans;
     plans.iter().filter(|plan| !plan.reason.contains("0 bytes rewritten")).map(|p| p.take.len()).collect()
+}
+
+#[test]
+fn names_are_checked() {
+    let refused =
+        |arguments: &str| parse(&Arguments::new("arce", arguments), true).expect_err("another argument").0;
+    assert_eq!(
+        refused("no-fun"),
+        "arce = no-fun: no-fun: must be one of no-rho, no-park, no-between, no-first, no-horizon, no-even, \
+         no-masks, no-prices, no-whole"
+    );
+    assert_eq!(refused("no-park,8/24/2/1"), "arce = no-park,8/24/2/1: 8/24/2/1: a tuple comes first");
 }
 
 #[test]
@@ -108,7 +130,7 @@ fn a_long_merge_costs_half_where_what_readers_lose_counts_by_half() {
 /// Returns the next decision while a compaction of all runs is running, an eighth of it done.
 fn asked_beside_a_long_merge(arguments: &str, change: impl FnOnce(&mut World)) -> Decision {
     let mut world = world(&PAPER);
-    let mut policy = by_name(&std::format!("arce:50/none/2/none,no-first{arguments}")).unwrap();
+    let mut policy = arce(&std::format!("50/none/2/none,no-first{arguments}"));
     let whole = world.decide(&mut *policy, 0).plans.pop().expect("a merge of everything");
     world.admit(&whole, 8).unwrap();
     world.install(world.ready()[0], &mut *policy);
