@@ -11,6 +11,7 @@
 //! | calls | `calls` | calls of methods of the open store obey the same table |
 //! | circles | `graph` | no circle of imports between the files of a crate |
 //! | crates | `crates` | crates depend only in the directions of the crate table |
+//! | experiments | `experiments` | programs get nothing that only tests and experiments need |
 //! | size | `size` | files and inline test modules stay short; listed offenders only shrink |
 //! | unsafe | `fence` | `unsafe` appears only in fenced files, each with its SAFETY note |
 //! | door | `door` | files, threads and time come from the environment; pure crates stay `no_std` |
@@ -23,6 +24,7 @@ pub(crate) mod architecture;
 mod calls;
 mod crates;
 mod door;
+mod experiments;
 mod fence;
 mod finding;
 pub(crate) mod functions;
@@ -63,6 +65,7 @@ fn check(repository: &Repository) -> Vec<Finding> {
     findings.extend(calls::check(repository, &architecture));
     findings.extend(graph::check(repository));
     findings.extend(crates::check(repository, &architecture));
+    findings.extend(experiments::check(repository, &architecture));
     findings.extend(size::check(repository));
     findings.extend(fence::check(repository, &architecture));
     findings.extend(door::check(repository, &architecture));

@@ -35,7 +35,8 @@ fn every_rule_takes_part() {
         ("ARCHITECTURE.md", architecture),
         (
             "crates/drumlin/Cargo.toml",
-            "[package]\nname = \"drumlin\"\n[dependencies]\ndrumlin-cli.workspace = true\n",
+            "[package]\nname = \"drumlin\"\n[dependencies]\ndrumlin-cli.workspace = true\n[features]\n\
+                default = [\"experiments\"]\n",
         ),
         (
             "crates/drumlin/src/a.rs",
@@ -52,6 +53,7 @@ fn every_rule_takes_part() {
             "ARCHITECTURE.md:18 links",
             "crates/drumlin-bench/src/lib.rs:1 size",
             "crates/drumlin/Cargo.toml:4 crates",
+            "crates/drumlin/Cargo.toml:6 experiments",
             "crates/drumlin/src/a.rs:2 imports",
             "crates/drumlin/src/a.rs:3 door",
             "crates/drumlin/src/a.rs:4 unsafe",

@@ -1,0 +1,143 @@
+//! Rule *experiments*: what programs embed does not contain what only tests and experiments need.
+//!
+//! The feature `experiments` holds that: the policy `chaos` and the like. A build of the whole workspace has it, since
+//! cargo joins the features that the crates ask for, so no such build shows what a program gets. This rule reads the
+//! manifests instead, of the engine and of all crates that the crate table lets it depend on:
+//!
+//! 1. their default features do not lead to `experiments`;
+//! 2. no dependency enables it, and neither does the list that the workspace's crates share. This holds for development
+//!    dependencies too, so that the tests of each of these crates alone run without it.
+
+use super::architecture::Architecture;
+use super::finding::Finding;
+use super::repository::Repository;
+use crate::toml::{self, Entry};
+
+const FEATURE: &str = "experiments";
+/// What programs embed.
+const EMBEDDED: &str = "drumlin";
+
+pub(crate) fn check(repository: &Repository, architecture: &Architecture) -> Vec<Finding> {
+    let embedded = embedded(architecture);
+    let mut findings = Vec::new();
+    for (path, text) in &repository.manifests {
+        let entries = toml::entries(text);
+        let name = entries.iter().find(|entry| entry.section == "package" && entry.key == "name");
+        let is_embedded = name.is_some_and(|name| embedded.contains(&name.value.as_str()));
+        if !is_embedded && path != "Cargo.toml" {
+            continue;
+        }
+        let found = entries.iter().filter(|entry| enables(entry)).chain(default(&entries));
+        findings.extend(found.map(|entry| {
+            let message = format!(
+                "programs that embed `{EMBEDDED}` would get the feature `{FEATURE}`; enable it only where tests and \
+                 experiments start: in unpublished crates and in the command"
+            );
+            Finding::new(path, entry.line, "experiments", message)
+        }));
+    }
+    findings
+}
+
+/// Returns the engine and all crates that it may depend on.
+fn embedded(architecture: &Architecture) -> Vec<&str> {
+    let mut names = vec![EMBEDDED];
+    let mut at = 0;
+    while let Some(name) = names.get(at).copied() {
+        let rows = architecture.crates.iter().filter(|row| row.name == name);
+        for dependency in rows.flat_map(|row| &row.may_depend_on) {
+            if !names.contains(&dependency.as_str()) {
+                names.push(dependency);
+            }
+        }
+        at += 1;
+    }
+    names
+}
+
+/// Returns whether `entry` is a dependency with the feature.
+fn enables(entry: &Entry) -> bool {
+    entry.section.split('.').any(|part| part.ends_with("dependencies"))
+        && words(entry).any(|word| word == FEATURE)
+}
+
+/// Returns the default features if they lead to the feature, or if they cannot be read.
+fn default(entries: &[Entry]) -> Option<&Entry> {
+    let of = |name: &str| entries.iter().find(|entry| entry.section == "features" && entry.key == name);
+    let default = of("default")?;
+    let mut names = vec!["default"];
+    let mut at = 0;
+    while let Some(name) = names.get(at).copied() {
+        let Some(entry) = of(name) else {
+            at += 1;
+            continue;
+        };
+        if !entry.value.ends_with(']') || words(entry).any(|word| word == FEATURE) {
+            return Some(default);
+        }
+        names.extend(words(entry).filter(|word| !names.contains(word)).collect::<Vec<_>>());
+        at += 1;
+    }
+    None
+}
+
+/// Returns the names in quotes, without the crate of `crate/feature`.
+fn words(entry: &Entry) -> impl Iterator<Item = &str> {
+    let quoted = entry.value.split('"').skip(1).step_by(2);
+    quoted.map(|word| word.rsplit_once('/').map_or(word, |(_, feature)| feature))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::architecture::FILE;
+    use super::*;
+
+    const TABLE: &str = "\
+| crate | role | may depend on | tests |
+|---|---|---|---|
+| `drumlin` | engine | `drumlin-policy` | |
+| `drumlin-policy` | decisions | `drumlin-types` | |
+| `drumlin-types` | words | nothing | |
+| `drumlin-torture` | tests | `drumlin` | |
+";
+
+    fn found(path: &str, manifest: &str) -> Vec<usize> {
+        let repository = Repository::of(&[(FILE, TABLE), (path, manifest)]);
+        let (architecture, _) = Architecture::read(&repository);
+        check(&repository, &architecture).iter().map(|finding| finding.line).collect()
+    }
+
+    fn of(name: &str, rest: &str) -> Vec<usize> {
+        found(&format!("crates/{name}/Cargo.toml"), &format!("[package]\nname = \"{name}\"\n{rest}"))
+    }
+
+    #[test]
+    fn defaults_do_not_lead_there() {
+        assert_eq!(
+            of("drumlin-types", "[features]\nexperiments = []\ndefault = [\"std\"]\nstd = []\n"),
+            [0; 0]
+        );
+        assert_eq!(of("drumlin-types", "[features]\ndefault = [\"experiments\"]\n"), [4]);
+        assert_eq!(
+            of("drumlin", "[features]\ndefault = [\"more\"]\nmore = [\"drumlin-policy/experiments\"]\n"),
+            [4]
+        );
+        assert_eq!(
+            of("drumlin", "[features]\ndefault = [\n  \"experiments\",\n]\n"),
+            [4],
+            "a list of many lines"
+        );
+        assert_eq!(of("drumlin", "[features]\nexperiments = [\"drumlin-policy/experiments\"]\n"), [0; 0]);
+    }
+
+    #[test]
+    fn no_dependency_enables_it() {
+        let with = "drumlin-policy = { workspace = true, features = [\"experiments\"] }\n";
+        for section in ["dependencies", "dev-dependencies", "target.'cfg(unix)'.dependencies"] {
+            assert_eq!(of("drumlin", &format!("[{section}]\n{with}")), [4], "{section}");
+        }
+        assert_eq!(of("drumlin", "[dependencies.drumlin-policy]\nfeatures = [\"experiments\"]\n"), [4]);
+        assert_eq!(found("Cargo.toml", &format!("[workspace.dependencies]\n{with}")), [2]);
+        assert_eq!(of("drumlin-torture", &format!("[dependencies]\n{with}")), [0; 0]);
+    }
+}
