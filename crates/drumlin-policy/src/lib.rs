@@ -31,5 +31,4 @@ pub mod schedule;
 pub mod share;
 
 pub use compaction::{by_name, names};
-pub use drumlin_types::nearest;
 pub use random::SplitMix;

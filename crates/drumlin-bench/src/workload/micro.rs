@@ -154,7 +154,7 @@ impl Sizes {
             "waitforidle" => Phase::new(name, 0, &[]).then(After::Idle),
             unknown => {
                 let names = NAMES.iter().chain(&EXTRA).map(|(name, _)| *name);
-                let nearest = drumlin_policy::nearest(names, unknown);
+                let nearest = drumlin_types::nearest(names, unknown);
                 let nearest = nearest.map_or_else(String::new, |name| format!("the nearest is {name}; "));
                 return Err(format!("unknown micro benchmark {unknown}; {nearest}available: {}", known()));
             }
