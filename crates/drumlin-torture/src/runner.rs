@@ -512,7 +512,7 @@ impl Runner {
     fn repair(&mut self) -> Result<(), Failure> {
         const TARGET: &str = "/repaired";
         let left = self.mem.snapshot().image(ImageMode::All, self.setup.seed ^ self.tally.operations);
-        let report = drumlin::repair_with(&left.env(), STORE, TARGET, |_| {}).map_err(failed("repair"))?;
+        let report = drumlin::repair_in(&left.env(), STORE, TARGET, |_| {}).map_err(failed("repair"))?;
         if !report.findings.is_empty() {
             return Err(
                 Verdict::Wrong.of(format!("the repair of a sound store reports {:?}", report.findings))

@@ -30,7 +30,9 @@
 //!   Error texts never contain keys or values.
 //! - [`repair`] copies what is readable in a damaged store into a new one.
 //!
-//! With the feature `serde`, reports such as [`Metrics`] and [`VerifyReport`] implement `serde::Serialize`.
+//! With the feature `serde`, reports such as [`Metrics`] and [`VerifyReport`] implement `serde::Serialize`. The feature
+//! `testing` is for tests of programs that embed Drumlin: it adds the module `env`, with a simulated disk, clock and
+//! faults, and calls that use it.
 //! The feature `experiments` is for tests and measurements: it adds the policy `chaos`, arguments of `arce` that switch
 //! parts of it off, and the option `arce_pin`.
 //!
@@ -58,7 +60,8 @@ mod table;
 mod version;
 mod write;
 
-/// Environment in which a store works: the operating system, or a simulated one for tests.
+/// Environment in which a store works: the operating system, or a simulated one for tests. Needs the feature `testing`.
+#[cfg(feature = "testing")]
 pub mod env {
     pub use drumlin_env::*;
 }
@@ -84,4 +87,6 @@ pub use options::{
     Adaptation, Compression, Durability, KeyspaceOptions, OptionDef, Options, Pipeline, Scope as OptionScope,
     Shape as OptionShape, TableReads, options_help, options_markdown,
 };
+#[cfg(feature = "testing")]
+pub use repair::repair_in;
 pub use repair::{RepairProgress, RepairReport, RepairedFile, RepairedKeyspace, repair, repair_with};

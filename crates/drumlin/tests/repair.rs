@@ -1,7 +1,7 @@
 //! Tests of repair. A damaged block loses only its own entries, keyspaces stay separate, and deleted data does not come
 //! back. A report that says that nothing is lost is correct.
 
-use drumlin::{Batch, Db, Keyspace, RepairReport, repair_with};
+use drumlin::{Batch, Db, Keyspace, RepairReport, repair_in};
 use drumlin_env::{Disk, Effect, Fault, FileKind, ImageMode, MemEnv, Random, When};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -94,7 +94,7 @@ fn fixture(is_closed: bool) -> Fixture {
 }
 
 fn repaired(mem: &MemEnv) -> (RepairReport, Content) {
-    let report = repair_with(&mem.env(), STORE, TARGET, |_| {}).expect("repair");
+    let report = repair_in(&mem.env(), STORE, TARGET, |_| {}).expect("repair");
     let db = open(mem, TARGET).expect("the repaired store opens");
     assert_eq!(db.verify().expect("verify").findings, vec![]);
     (report, content(&db))
@@ -322,14 +322,14 @@ fn an_unfinished_repair_opens_nowhere() {
     let count = {
         let mem = fixture.disk.image(ImageMode::All, 1);
         let before = mem.io_index();
-        repair_with(&mem.env(), STORE, TARGET, |_| {}).expect("repair");
+        repair_in(&mem.env(), STORE, TARGET, |_| {}).expect("repair");
         mem.io_index() - before
     };
     let whole = |db: &Db| content(db) == fixture.truth;
     for cut in (0..count).step_by(3) {
         let mem = fixture.disk.image(ImageMode::All, 1);
         mem.inject(Fault { op: None, kind: None, when: When::From(cut), effect: Effect::Fail(5) });
-        let _ = repair_with(&mem.env(), STORE, TARGET, |_| {});
+        let _ = repair_in(&mem.env(), STORE, TARGET, |_| {});
         for mode in ImageMode::ALL {
             let left = mem.snapshot().image(mode, cut);
             if left.files().iter().all(|path| !path.starts_with(TARGET)) {
@@ -363,7 +363,7 @@ fn operands_are_saved_with_their_base() {
     db.flush().expect("flush");
     drop(counts);
     db.close().expect("close");
-    let report = repair_with(&mem.env(), STORE, TARGET, |_| {}).expect("repair");
+    let report = repair_in(&mem.env(), STORE, TARGET, |_| {}).expect("repair");
     assert!(report.nothing_lost(), "{:?}", report.findings);
     let counts = open(TARGET).keyspace("n").expect("n");
     assert_eq!(counts.get("x").expect("get").as_deref(), Some(&b"8"[..]));
@@ -393,7 +393,7 @@ fn operands_are_saved_with_their_base_and_their_lifetimes() {
     counts.merge("expiring", "100").expect("merge");
     drop(counts);
     db.close().expect("close");
-    let report = repair_with(&mem.env(), STORE, TARGET, |_| {}).expect("repair");
+    let report = repair_in(&mem.env(), STORE, TARGET, |_| {}).expect("repair");
     assert!(report.nothing_lost(), "{:?}", report.findings);
     let db = with(&mem, TARGET);
     let counts = db.keyspace("n").expect("keyspace");
@@ -431,7 +431,7 @@ fn operands_of_one_key_may_take_several_batches() {
     let before = keys.get("list").expect("get").expect("a value");
     drop(keys);
     db.close().expect("close");
-    let report = repair_with(&mem.env(), STORE, TARGET, |_| {}).expect("repair");
+    let report = repair_in(&mem.env(), STORE, TARGET, |_| {}).expect("repair");
     assert!(report.nothing_lost(), "{:?}", report.findings);
     let db = builder(TARGET).open().expect("open");
     let after = db.keyspace("k").expect("keyspace").get("list").expect("get").expect("a value");
@@ -448,7 +448,7 @@ fn values_larger_than_the_memory_budget_now_allows_are_saved() {
     db.keyspace("k").expect("keyspace").put("large", vec![7; 10 << 20]).expect("put");
     db.close().expect("close");
     open(STORE, "8MiB").expect("open").close().expect("close");
-    let report = repair_with(&mem.env(), STORE, TARGET, |_| {}).expect("repair");
+    let report = repair_in(&mem.env(), STORE, TARGET, |_| {}).expect("repair");
     assert!(report.nothing_lost(), "{:?}", report.findings);
     let db = Db::builder(TARGET).env(mem.env()).open().expect("open");
     assert_eq!(db.options().iter().find(|(name, _)| *name == "memory_budget").expect("an option").1, "8MiB");
@@ -496,7 +496,7 @@ fn the_name_of_the_merge_operator_is_saved() {
     keys.merge("list", "2").expect("merge");
     drop(keys);
     db.close().expect("close");
-    repair_with(&mem.env(), STORE, TARGET, |_| {}).expect("repair");
+    repair_in(&mem.env(), STORE, TARGET, |_| {}).expect("repair");
     let error = with(TARGET, std::sync::Arc::new(drumlin::AddI64::Text)).expect_err("another operator");
     assert_eq!(error.kind(), drumlin::ErrorKind::InvalidOption, "{error}");
     let db = with(TARGET, append()).expect("open");
@@ -517,7 +517,7 @@ fn names_that_collide_are_kept_apart() {
     db.sync().expect("sync");
     let image = mem.snapshot().image(ImageMode::None, 1);
     lose_manifests(&image);
-    repair_with(&image.env(), STORE, TARGET, |_| {}).expect("repair");
+    repair_in(&image.env(), STORE, TARGET, |_| {}).expect("repair");
     let found = content(&open(&image, TARGET).expect("open"));
     let mut values: Vec<Vec<u8>> = found.values().flat_map(|map| map.values().cloned()).collect();
     values.sort();
@@ -535,7 +535,7 @@ fn names_that_collide_are_kept_apart() {
     db.flush().expect("flush");
     let image = mem.snapshot().image(ImageMode::All, 1);
     lose_manifests(&image);
-    repair_with(&image.env(), STORE, TARGET, |_| {}).expect("repair");
+    repair_in(&image.env(), STORE, TARGET, |_| {}).expect("repair");
     let found = content(&open(&image, TARGET).expect("open"));
     let only: BTreeMap<Vec<u8>, Vec<u8>> = [(b"k".to_vec(), b"new".to_vec())].into();
     assert_eq!(found["a"], only, "{:?}", found.keys());
@@ -566,7 +566,7 @@ fn tables_of_lost_edits_are_read() {
     let len = image.peek(&manifest).expect("its bytes").len();
     image.patch(&manifest, end as u64, &vec![0; len - end]);
     assert!(open(&image, STORE).is_err(), "a table is missing");
-    let report = repair_with(&image.env(), STORE, TARGET, |_| {}).expect("repair");
+    let report = repair_in(&image.env(), STORE, TARGET, |_| {}).expect("repair");
     assert!(!report.nothing_lost());
     let found = content(&open(&image, TARGET).expect("open"));
     assert_eq!(found, truth, "{:?}", report.findings);
@@ -577,7 +577,7 @@ fn a_target_inside_the_damaged_store_is_refused() {
     let mem = MemEnv::new(77);
     drop(Db::builder(STORE).env(mem.env()).open().expect("open"));
     for target in [STORE.to_owned(), format!("{STORE}/repaired")] {
-        let refused = repair_with(&mem.env(), STORE, &target, |_| {}).expect_err("inside the store");
+        let refused = repair_in(&mem.env(), STORE, &target, |_| {}).expect_err("inside the store");
         assert!(refused.to_string().contains("inside the store"), "{target}: {refused}");
     }
 }

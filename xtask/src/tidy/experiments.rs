@@ -1,19 +1,21 @@
 //! Rule *experiments*: what programs embed does not contain what only tests and experiments need.
 //!
-//! The feature `experiments` holds that: the policy `chaos` and the like. A build of the whole workspace has it, since
-//! cargo joins the features that the crates ask for, so no such build shows what a program gets. This rule reads the
-//! manifests instead, of the engine and of all crates that the crate table lets it depend on:
+//! The features `experiments` and `testing` hold that: the policy `chaos`, simulated disks and the like. A build of the
+//! whole workspace has them, since cargo joins the features that the crates ask for, so no such build shows what a
+//! program gets. This rule reads the manifests instead, of the engine and of all crates that the crate table lets it
+//! depend on:
 //!
-//! 1. their default features do not lead to `experiments`;
-//! 2. no dependency enables it, and neither does the list that the workspace's crates share. This holds for development
-//!    dependencies too, so that the tests of each of these crates alone run without it.
+//! 1. their default features do not lead to either;
+//! 2. no dependency enables either, and neither does the list that the workspace's crates share. Development
+//!    dependencies may enable `testing` alone, so that the tests of each of these crates run without `experiments`.
 
 use super::architecture::Architecture;
 use super::finding::Finding;
 use super::repository::Repository;
 use crate::toml::{self, Entry};
 
-const FEATURE: &str = "experiments";
+/// Features that programs must not get unasked.
+const FEATURES: [&str; 2] = ["experiments", "testing"];
 /// What programs embed.
 const EMBEDDED: &str = "drumlin";
 
@@ -30,7 +32,7 @@ pub(crate) fn check(repository: &Repository, architecture: &Architecture) -> Vec
         let found = entries.iter().filter(|entry| enables(entry)).chain(default(&entries));
         findings.extend(found.map(|entry| {
             let message = format!(
-                "programs that embed `{EMBEDDED}` would get the feature `{FEATURE}`; enable it only where tests and \
+                "programs that embed `{EMBEDDED}` would get a feature of {FEATURES:?}; enable it only where tests and \
                  experiments start: in unpublished crates and in the command"
             );
             Finding::new(path, entry.line, "experiments", message)
@@ -55,13 +57,17 @@ fn embedded(architecture: &Architecture) -> Vec<&str> {
     names
 }
 
-/// Returns whether `entry` is a dependency with the feature.
+/// Returns whether `entry` is a dependency with one of the features that it may not have.
 fn enables(entry: &Entry) -> bool {
-    entry.section.split('.').any(|part| part.ends_with("dependencies"))
-        && words(entry).any(|word| word == FEATURE)
+    let mut parts = entry.section.split('.');
+    match parts.find(|part| part.ends_with("dependencies")) {
+        Some("dev-dependencies") => words(entry).any(|word| word == "experiments"),
+        Some(_) => words(entry).any(|word| FEATURES.contains(&word)),
+        None => false,
+    }
 }
 
-/// Returns the default features if they lead to the feature, or if they cannot be read.
+/// Returns the default features if they lead to one of the features, or if they cannot be read.
 fn default(entries: &[Entry]) -> Option<&Entry> {
     let of = |name: &str| entries.iter().find(|entry| entry.section == "features" && entry.key == name);
     let default = of("default")?;
@@ -72,7 +78,7 @@ fn default(entries: &[Entry]) -> Option<&Entry> {
             at += 1;
             continue;
         };
-        if !entry.value.ends_with(']') || words(entry).any(|word| word == FEATURE) {
+        if !entry.value.ends_with(']') || words(entry).any(|word| FEATURES.contains(&word)) {
             return Some(default);
         }
         names.extend(words(entry).filter(|word| !names.contains(word)).collect::<Vec<_>>());
@@ -128,6 +134,9 @@ mod tests {
             "a list of many lines"
         );
         assert_eq!(of("drumlin", "[features]\nexperiments = [\"drumlin-policy/experiments\"]\n"), [0; 0]);
+        let own = "drumlin = { path = \".\", features = [\"testing\"] }\n";
+        assert_eq!(of("drumlin", &format!("[dependencies]\n{own}")), [4]);
+        assert_eq!(of("drumlin", &format!("[dev-dependencies]\n{own}")), [0; 0]);
     }
 
     #[test]

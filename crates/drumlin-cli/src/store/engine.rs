@@ -66,7 +66,7 @@ fn cannot_write(error: &Error) -> bool {
 /// with the entries written and the bytes read.
 pub(crate) fn repair(from: &Path, to: &Path, mut progress: impl FnMut(u64, u64)) -> Result<RepairReport> {
     let tell = |come: &drumlin::RepairProgress| progress(come.entries, come.bytes);
-    drumlin::repair_with(&drumlin::env::Env::os(), from, to, tell).map_err(failure)
+    drumlin::repair_with(from, to, tell).map_err(failure)
 }
 
 /// Returns all options with their defaults, bounds and descriptions, as text for a terminal.

@@ -11,7 +11,7 @@ use crate::failure::{Failure, Verdict};
 use crate::oracle::Content;
 use crate::parallel;
 use crate::runner::{contents, open_repaired};
-use drumlin::{RepairReport, repair_with};
+use drumlin::{RepairReport, repair_in};
 use drumlin_env::sync::Arc;
 use drumlin_env::{Effect, Fault, FileKind, ImageMode, MemEnv, Random, When};
 use std::collections::BTreeMap;
@@ -68,7 +68,7 @@ impl Figures {
 type Contents = BTreeMap<String, Content>;
 
 fn repaired(fixture: &Fixture, mem: &MemEnv) -> Result<(RepairReport, Contents), Failure> {
-    let report = repair_with(&mem.env(), crate::runner::STORE, TARGET, |_| {});
+    let report = repair_in(&mem.env(), crate::runner::STORE, TARGET, |_| {});
     let report = report.map_err(|e| Verdict::Failed.of(format!("repair: {e}")))?;
     let names = report.keyspaces.iter().map(|kept| &kept.name);
     let db = open_repaired(mem, &fixture.workload, Path::new(TARGET), names);
@@ -151,7 +151,7 @@ fn judge(
 fn die(fixture: &Fixture, mem: &MemEnv, random: &mut Random, whole: &Contents) -> Result<(), Failure> {
     let when = When::From(random.below(CALLS));
     mem.inject(Fault { op: None, kind: None, when, effect: Effect::Fail(5) });
-    let _ = repair_with(&mem.env(), crate::runner::STORE, TARGET, |_| {});
+    let _ = repair_in(&mem.env(), crate::runner::STORE, TARGET, |_| {});
     let mode = ImageMode::ALL[random.index(ImageMode::ALL.len())];
     let left = mem.snapshot().image(mode, fixture.workload.seed);
     if left.files().iter().all(|path| !path.starts_with(TARGET)) {

@@ -139,7 +139,13 @@ impl Builder {
     }
 
     /// Sets the environment in which the store works. The default is the operating system; tests use a simulated one.
-    pub fn env(mut self, env: Env) -> Builder {
+    /// Needs the feature `testing`.
+    #[cfg(feature = "testing")]
+    pub fn env(self, env: Env) -> Builder {
+        self.in_env(env)
+    }
+
+    pub(crate) fn in_env(mut self, env: Env) -> Builder {
         self.env = env;
         self
     }
@@ -667,10 +673,11 @@ impl Db {
     }
 
     /// Runs up to `steps` background steps in a simulated environment, for tests. Returns `false` once no step can run.
-    /// In the environment of the operating system it runs none and returns `false`.
+    /// In the environment of the operating system it runs none and returns `false`. Needs the feature `testing`.
     ///
     /// # Errors
     /// `Closed`. `Bug`: the call was made from a background step.
+    #[cfg(feature = "testing")]
     pub fn step_background(&self, steps: usize) -> Result<bool> {
         self.store.health.check_open()?;
         for _ in 0..steps {

@@ -189,7 +189,7 @@ mod tests {
                     );
                 }
             }
-            let repaired = crate::repair::repair_with(&mem.env(), "/s", "/t", |_| {}).expect("a repair");
+            let repaired = crate::repair::repair_in(&mem.env(), "/s", "/t", |_| {}).expect("a repair");
             let not_kept = repaired.findings.iter().filter(|finding| finding.contains("arce_pin"));
             assert_eq!(not_kept.count(), usize::from(!opens), "{values:?}: {:?}", repaired.findings);
         }

@@ -128,7 +128,9 @@ macro_rules! settings {
             }
 
             /// Returns random legal options, the same for the same seed. They are for tests: small sizes and the
-            /// ends of the bounds are frequent. Options that can change results or errors keep their defaults.
+            /// ends of the bounds are frequent. Options that can change results or errors keep their defaults. Needs
+            /// the feature `testing`.
+            #[cfg(feature = "testing")]
             pub fn random(seed: u64) -> Self {
                 $crate::options::random::random(seed)
             }

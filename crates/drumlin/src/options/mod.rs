@@ -21,6 +21,7 @@ mod defs;
 mod derived;
 mod macros;
 mod parse;
+#[cfg(feature = "testing")]
 mod random;
 mod registry;
 mod render;

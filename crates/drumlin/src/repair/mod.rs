@@ -77,21 +77,37 @@ const ENTRIES_PER_LOOK: u64 = 1024;
 /// - Errors of writing the new store, such as `NoSpace`. Then `to` holds an unfinished copy that does not open: remove
 ///   it and repair again.
 pub fn repair(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<RepairReport> {
-    repair_with(&Env::os(), from, to, |_| {})
+    rescue(&Env::os(), from.as_ref(), to.as_ref(), |_| {})
 }
 
-/// Does the same as [`repair`] in the environment `env`, and calls `progress` from time to time: at the start, after
-/// every 1024 entries and after each keyspace.
+/// Does the same as [`repair`], and calls `progress` from time to time: at the start, after every 1024 entries and
+/// after each keyspace.
 ///
 /// # Errors
 /// Those of [`repair`].
 pub fn repair_with(
+    from: impl AsRef<Path>,
+    to: impl AsRef<Path>,
+    progress: impl FnMut(&RepairProgress),
+) -> Result<RepairReport> {
+    rescue(&Env::os(), from.as_ref(), to.as_ref(), progress)
+}
+
+/// Does the same as [`repair_with`] in the environment `env`. Needs the feature `testing`.
+///
+/// # Errors
+/// Those of [`repair`].
+#[cfg(feature = "testing")]
+pub fn repair_in(
     env: &Env,
     from: impl AsRef<Path>,
     to: impl AsRef<Path>,
     progress: impl FnMut(&RepairProgress),
 ) -> Result<RepairReport> {
-    let (from, to) = (from.as_ref(), to.as_ref());
+    rescue(env, from.as_ref(), to.as_ref(), progress)
+}
+
+fn rescue(env: &Env, from: &Path, to: &Path, progress: impl FnMut(&RepairProgress)) -> Result<RepairReport> {
     check_path(from)?;
     check_path(to)?;
     check_outside(from, to)?;
@@ -185,7 +201,7 @@ impl<P: FnMut(&RepairProgress)> Rescue<'_, P> {
 
     /// Creates the new store, with the options, clock and merge operator names of the old one where they are known.
     fn open(&self, to: &Path) -> Result<Db> {
-        let mut builder = Db::builder(to).env(self.env.clone()).unfinished();
+        let mut builder = Db::builder(to).in_env(self.env.clone()).unfinished();
         if let Some(manifest) = &self.sources.manifest {
             builder = builder.clock(manifest.marks.clock);
             for (name, value) in manifest.options.iter().filter(|(name, _)| !is_limit(name)) {
@@ -209,7 +225,7 @@ impl<P: FnMut(&RepairProgress)> Rescue<'_, P> {
         if limits.is_empty() {
             return Ok(());
         }
-        let db = Db::builder(to).env(self.env.clone()).unfinished().open()?;
+        let db = Db::builder(to).in_env(self.env.clone()).unfinished().open()?;
         for (name, value) in limits {
             match db.set_option(name, value) {
                 // A limit that this version does not support keeps its default.
