@@ -25,19 +25,54 @@
 //! - [`Batch`] writes to several keyspaces atomically. [`Snapshot`] and [`Iter`] read one state of the store.
 //! - [`Durability`] sets what a write survives: by default the end of the process, with `Sync` also power loss.
 //! - [`MergeOperator`] combines operands with a value without reading it first.
-//! - [`Event`] reports background errors and other events to an [`EventListener`].
+//! - [`Options`] and [`KeyspaceOptions`] list the options with their defaults and bounds.
+//! - [`Metrics`] and [`KeyspaceMetrics`] count the work. [`Event`] reports background errors and other events to an
+//!   [`EventListener`].
 //! - Every fallible call returns an [`Error`] with an [`ErrorKind`] and, where there is one, the file and offset.
 //!   Error texts never contain keys or values.
 //! - [`repair`] copies what is readable in a damaged store into a new one.
 //!
-//! With the feature `serde`, reports such as [`Metrics`] and [`VerifyReport`] implement `serde::Serialize`. The feature
-//! `testing` is for tests of programs that embed Drumlin: it adds the module `env`, with a simulated disk, clock and
-//! faults, and calls that use it.
-//! The feature `experiments` is for tests and measurements: it adds the policy `chaos`, arguments of `arce` that switch
-//! parts of it off, and the option `arce_pin`.
+//! # What to know first
 //!
-//! All calls block. [`Db`], [`Keyspace`] and [`Snapshot`] can be shared between threads. `docs/options.md` lists the
-//! options with their units and bounds. `ARCHITECTURE.md` describes the modules and the imports allowed between them.
+//! - **Durability.** A write survives the end of the process, but by default not power loss. Write with
+//!   [`Durability::Sync`], or call [`Db::sync`], for that.
+//! - **Limits.** A key has 0 bytes to 1 MiB, and keys are ordered bytewise. A value has less than 4 GiB. A value or
+//!   batch takes at most a quarter of the option `memory_budget`: 128 MiB by default.
+//! - **Close.** [`Db::close`] closes a store and returns errors. Dropping its last handle closes it too, and ignores
+//!   them. After a crash, the next open recovers the log.
+//! - **Blocking.** All calls block. Writes wait when flushes or compactions cannot keep up; the option
+//!   `write_timeout_ms` bounds that. Reads do not wait for writes.
+//! - **Threads.** [`Db`], [`Keyspace`] and [`Snapshot`] can be shared between threads. A store starts threads of its
+//!   own: three, and one for each compaction slot. [`Db`] tells how many slots there are.
+//! - **Processes.** One process at a time can open a store for writing. Without a writer, several can open it
+//!   [read-only](Builder::read_only).
+//! - **Memory.** The option `memory_budget`, 512 MiB by default, bounds memtables, the block cache, and the buffers of
+//!   flushes and compactions. [`Options::memory_budget`] says what it does not include.
+//! - **Disk.** A store takes its tables, a log, and a few MiB besides. The log consists of preallocated segments, so an
+//!   empty store takes 16 MiB. It usually stays below three quarters of `memory_budget`. A compaction needs space for
+//!   its output before its input is removed. The option `disk_budget` bounds tables and log together.
+//! - **Files.** A store keeps at most 4096 tables open, and at most half as many as the process may have files open
+//!   (`ulimit -n`).
+//! - **Full disk.** Writes fail with [`ErrorKind::NoSpace`], and nothing of them is written. Reads work, and writes
+//!   work again once there is space.
+//! - **File systems.** Drumlin is developed and tested on Linux. On ext4, XFS and tmpfs it writes the log through a
+//!   memory mapping: if another program truncates a log segment of an open store, the process gets `SIGBUS`. On other
+//!   file systems a full disk may stop all writes until the store is reopened.
+//! - **Failed sync.** If the log or the manifest cannot be written or synced, all writes fail with
+//!   [`ErrorKind::Poisoned`] until the store is reopened. Reads work.
+//! - **Backup.** [`Db::checkpoint`] makes a consistent copy of an open store. [`Db::verify`] checks a store.
+//! - **Not there:** transactions with conflict detection, other key orders than bytewise, compaction filters, and reads
+//!   by one process while another one writes.
+//!
+//! # Features
+//!
+//! With the feature `serde`, reports such as [`Metrics`] and [`VerifyReport`] implement `serde::Serialize`. The feature
+//! `experiments` is for tests and measurements: it adds the policy `chaos`, arguments of `arce` that switch parts of it
+//! off, and the option `arce_pin`. The feature `testing` is for tests of programs that embed Drumlin: it adds the module
+//! `env`, with a simulated disk, clock and faults, and calls that use it. None is on by default.
+//!
+//! The folder `examples` of the crate has a counter, a secondary index, a queue, a time series and a backup.
+//! `ARCHITECTURE.md` in the repository describes the modules and the imports allowed between them.
 
 mod api;
 mod background;
@@ -60,8 +95,11 @@ mod table;
 mod version;
 mod write;
 
-/// Environment in which a store works: the operating system, or a simulated one for tests. Needs the feature `testing`.
-#[cfg(feature = "testing")]
+/// Environment in which a store works: the operating system, or a simulated one for tests.
+///
+/// Programs need little of it: [`Env::os`](env::Env::os) for [`repair_with`], [`TempDir`](env::TempDir) for examples,
+/// and [`MemEnv`](env::MemEnv) for tests that simulate a full disk or power loss. The rest is what the engine itself
+/// uses.
 pub mod env {
     pub use drumlin_env::*;
 }
