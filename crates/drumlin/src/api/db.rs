@@ -22,17 +22,44 @@ use drumlin_types::{KeyRange, Seq};
 use std::borrow::Borrow;
 use std::path::{Path, PathBuf};
 
-/// Open store. Cheap to clone, and usable from many threads at once.
+/// Handle of an open store. It is cheap to clone, and many threads can use it at once.
 ///
-/// The store is closed by [`Db::close`], or when the last `Db`, [`Keyspace`] and [`Snapshot`] of it is dropped. Such a
-/// drop may block for syncs, and up to 60 s for a stuck write. It ignores errors, and unflushed writes with
-/// `Durability::None` are lost. Iterators and cursors do not keep the store open.
+/// [`Db::open`] opens a store with its stored options, and [`Db::builder`] opens it with other ones. Programs read and
+/// write through the [`Keyspace`] handles that [`Db::keyspace`] returns.
+///
+/// # Close and drop
+/// [`Db::close`] closes the store and returns errors. Without it, the store is closed when the last `Db`, [`Keyspace`]
+/// and [`Snapshot`] of it is dropped. Iterators, cursors and batches do not keep the store open.
+///
+/// Such a drop does the same as a close, and ignores its errors. It syncs the log, so writes with
+/// `Durability::Buffered` survive power loss afterwards. It may block for these syncs, and up to 60 s for a stuck
+/// write. Both lose writes with `Durability::None` that were not flushed.
+///
+/// # Threads
+/// A store that is open for writing has background threads: one for flushes, one that prepares log segments and
+/// memtables, one for maintenance, and one for each compaction slot. The store begins with one slot less than there are
+/// cores, at least one and at most 4. It then measures whether more of them help, and uses up to 32. The option
+/// `compaction_slots` fixes the number. A store that is opened read-only has no threads.
+///
+/// ```
+/// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+/// let db = drumlin::Db::open(dir.path())?;
+/// let users = db.keyspace("users")?;
+/// let writer = {
+///     let users = users.clone();
+///     std::thread::spawn(move || users.put("ada", "1815"))
+/// };
+/// writer.join().expect("no panic")?;
+/// assert!(users.contains_key("ada")?);
+/// db.close()?;
+/// # Ok::<(), drumlin::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Db {
     store: Arc<OpenStore>,
 }
 
-/// Builder of an open store: its options, its merge operators and its event listener. [`Db::builder`] creates it.
+/// Builder that opens a store with options, merge operators and an event listener. [`Db::builder`] creates it.
 ///
 /// ```
 /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
@@ -58,11 +85,21 @@ pub struct Builder {
 impl Builder {
     /// Sets the store option `name`. If it is set twice, the last value holds.
     ///
-    /// `docs/options.md` and [`options_help`](crate::options_help) list names, units and bounds. The store keeps its
-    /// options, so the next open uses them too. Options of keyspaces are set with [`Db::keyspace_with`].
+    /// [`Options`] lists names, defaults and bounds. The store keeps its options, so the next open uses them too.
+    /// Options of keyspaces are set with [`Db::keyspace_with`].
+    ///
+    /// ```
+    /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+    /// let db = drumlin::Db::builder(dir.path()).set("disk_budget", "10GiB")?.open()?;
+    /// db.close()?;
+    /// let db = drumlin::Db::open(dir.path())?;
+    /// assert!(db.options().contains(&("disk_budget", "10GiB".to_owned())));
+    /// # Ok::<(), drumlin::Error>(())
+    /// ```
     ///
     /// # Errors
-    /// `InvalidOption`: names the option, the value and the bounds.
+    /// `InvalidOption`: names the option, the value and the bounds. Whether options contradict each other is checked by
+    /// [`Builder::open`].
     pub fn set(mut self, name: &str, value: &str) -> Result<Builder> {
         let mut check = Options::default();
         check.set(name, value)?;
@@ -93,7 +130,14 @@ impl Builder {
     }
 
     /// Sets `memory_budget` in bytes: the memory of memtables, of the block cache (with filters and indexes), and of
-    /// the buffers of flushes and compactions.
+    /// the buffers of flushes and compactions. The default is 512 MiB, the least is 8 MiB.
+    ///
+    /// ```
+    /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+    /// let db = drumlin::Db::builder(dir.path()).memory_budget(64 << 20)?.open()?;
+    /// # assert!(db.options().contains(&("memory_budget", "64MiB".to_owned())));
+    /// # Ok::<(), drumlin::Error>(())
+    /// ```
     ///
     /// # Errors
     /// `InvalidOption` for a value out of bounds.
@@ -101,7 +145,14 @@ impl Builder {
         self.set("memory_budget", &bytes.to_string())
     }
 
-    /// Sets whether [`open`](Builder::open) creates a missing store. The default is `true`.
+    /// Sets whether [`open`](Builder::open) creates a missing store. The default is `true`. With `false`, open fails
+    /// with `NotFound` and creates nothing.
+    ///
+    /// ```
+    /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+    /// let opened = drumlin::Db::builder(dir.path()).create_if_missing(false).open();
+    /// assert_eq!(opened.expect_err("no store").kind(), drumlin::ErrorKind::NotFound);
+    /// ```
     pub fn create_if_missing(mut self, create: bool) -> Builder {
         self.create = create;
         self
@@ -110,11 +161,25 @@ impl Builder {
     /// Sets whether the store is opened read-only. The default is `false`.
     ///
     /// A read-only open writes nothing, not even a lock file. So it can read a store on a full disk, or in a directory
-    /// without write permission. The writes in the log are replayed into memory and stay there. Every call that would
-    /// change the store returns `ReadOnly`. Options set by the builder apply to this handle only.
+    /// without write permission. It replays the log into memory, where the writes stay: the log has at most about three
+    /// quarters of the store's `memory_budget`. Every call that would change the store returns `ReadOnly`, and so does
+    /// [`Db::checkpoint`]. Options set by the builder apply to this handle only.
     ///
     /// Several read-only opens can share a directory. While one exists, an open for writing fails with `Locked`, and
-    /// the other way round. A copy of a store without its lock file is read without a lock: do not change it meanwhile.
+    /// the other way round. So no process can read a store while another one writes it: read a
+    /// [checkpoint](Db::checkpoint) instead. A copy of a store without its lock file is read without a lock: do not
+    /// change it meanwhile.
+    ///
+    /// ```
+    /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+    /// # drumlin::Db::open(dir.path())?.keyspace("users")?.put("ada", "1815")?;
+    /// let db = drumlin::Db::builder(dir.path()).read_only(true).open()?;
+    /// let users = db.open_keyspace("users")?;
+    /// assert!(users.contains_key("ada")?);
+    /// let refused = users.put("bob", "1950").expect_err("nothing can be changed");
+    /// assert_eq!(refused.kind(), drumlin::ErrorKind::ReadOnly);
+    /// # Ok::<(), drumlin::Error>(())
+    /// ```
     pub fn read_only(mut self, read_only: bool) -> Builder {
         self.read_only = read_only;
         self
@@ -138,8 +203,18 @@ impl Builder {
         self
     }
 
-    /// Sets the environment in which the store works. The default is the operating system; tests use a simulated one.
-    /// Needs the feature `testing`.
+    /// Sets the environment in which the store works. The default is the operating system. Needs the
+    /// feature `testing`.
+    ///
+    /// Tests of programs can use [`MemEnv`](crate::env::MemEnv), a simulated disk and clock in memory. It starts no
+    /// threads: background work runs inside the calls, in an order that follows from a seed.
+    ///
+    /// ```
+    /// let mem = drumlin::env::MemEnv::new(1);
+    /// let db = drumlin::Db::builder("/store").env(mem.env()).open()?;
+    /// db.keyspace("users")?.put("ada", "1815")?;
+    /// # Ok::<(), drumlin::Error>(())
+    /// ```
     #[cfg(feature = "testing")]
     pub fn env(self, env: Env) -> Builder {
         self.in_env(env)
@@ -153,7 +228,8 @@ impl Builder {
     /// Sets the listener that receives the store's [events](crate::Event). By default there is none.
     ///
     /// It is called on the thread where the event occurs, also on background threads. It should return soon. It must
-    /// not call the store, or wait for a thread that does: the store may hold its locks.
+    /// not call the store, or wait for a thread that does: the store may hold its locks. See [`EventListener`] for an
+    /// example.
     pub fn listener(mut self, listener: Arc<dyn EventListener>) -> Builder {
         self.components.listener = Some(listener);
         self
@@ -162,10 +238,11 @@ impl Builder {
     /// Sets the merge operator of the keyspace named `keyspace`. If the keyspace does not exist yet, it gets the
     /// operator when it is created. See [`Keyspace::merge`] for an example.
     ///
-    /// The store keeps the operator's name with the keyspace, and [`open`](Builder::open) refuses an operator of
-    /// another name. A store can be opened without the operator. Then merges into the keyspace, and reads of a key with
-    /// operands, fail with an error that contains the name; everything else works. If an existing store has no keyspace
-    /// of that name, open reports [`Event::OperatorUnused`](crate::Event::OperatorUnused).
+    /// The operator is code, so pass it at every open. The store keeps only its name with the keyspace, and
+    /// [`open`](Builder::open) refuses an operator of another name. A store can be opened without the operator. Then
+    /// merges into the keyspace fail with `InvalidArgument`, and reads of a key with operands fail with
+    /// `InvalidOption`. Both errors contain the operator's name; everything else works. If an existing store has no
+    /// keyspace of that name, open reports [`Event::OperatorUnused`](crate::Event::OperatorUnused).
     pub fn merge_operator(mut self, keyspace: &str, operator: Arc<dyn MergeOperator>) -> Builder {
         self.components.operators.insert(keyspace.to_owned(), operator);
         self
@@ -173,12 +250,18 @@ impl Builder {
 
     /// Opens the store, and creates it if it does not exist.
     ///
-    /// Open reads the manifest and the log records that are not yet in tables. If the store was not closed, it also
-    /// waits until they are flushed to tables. It does not read the data of tables.
+    /// Open reads the manifest, and replays the log records that are not yet in tables. If the store was not closed, it
+    /// also waits until they are flushed to tables. It checks that every table exists and has its length, but does not
+    /// read the data of tables. So the time grows with the length of the log, at most about three quarters of
+    /// `memory_budget`, and with the number of tables, but not with their size.
+    ///
+    /// A commit whose record is incomplete at the end of the log is discarded, as an interrupted write leaves it.
+    /// [`Db::recovered_seq`] and [`Event::Recovered`](crate::Event::Recovered) tell what was recovered.
     ///
     /// # Errors
     /// - `NotFound`: there is no store, and it may not be created. Read-only opens never create one.
-    /// - `NotAStore`: the directory holds other files. `NewerFormat`: a newer version of Drumlin wrote the store.
+    /// - `NotAStore`: the directory holds other files, or the path is that of a file. `NewerFormat`: a newer version of
+    ///   Drumlin wrote the store.
     /// - `Locked`: the store is already open, in this or another process.
     /// - `Corruption`: the manifest or the log is damaged, or a table is missing or truncated. Try
     ///   [`repair`](crate::repair).
@@ -198,10 +281,11 @@ impl Builder {
 }
 
 impl Db {
-    /// Opens the store in the directory `path` with its stored options. If there is no store, creates it with default
-    /// options, and creates missing directories of the path too.
+    /// Opens the store in the directory `path` with its stored options, and creates it with default options if there is
+    /// none. It also creates missing directories of the path.
     ///
-    /// One process can have a store open for writing at a time. See [`Builder::open`] for what an open costs.
+    /// Only one `Db` and its clones can have a store open for writing: another open fails with `Locked`, in this
+    /// process and in others. See [`Builder::open`] for what an open costs.
     ///
     /// ```
     /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
@@ -216,7 +300,8 @@ impl Db {
         Db::builder(path).open()
     }
 
-    /// Returns a builder for the store in the directory `path`. Nothing is read or written until [`Builder::open`].
+    /// Returns a builder for the store in the directory `path`. Nothing is read or written until [`Builder::open`]. See
+    /// [`Builder`] for an example.
     pub fn builder(path: impl AsRef<Path>) -> Builder {
         Builder {
             env: Env::os(),
@@ -230,10 +315,11 @@ impl Db {
         }
     }
 
-    /// Returns the keyspace called `name`. Creates it with default options if it does not exist.
+    /// Returns a handle of the keyspace called `name`. Creates the keyspace with default options if it does not exist.
     ///
     /// A name has 1 to 255 bytes. Creating a keyspace costs one fsync of the manifest, and is durable when the call
-    /// returns. Each keyspace has a memtable and a tree of its own. All keyspaces share one log and the memory budget.
+    /// returns. Returning an existing one does no I/O. Each keyspace has a memtable and a tree of its own. All
+    /// keyspaces share one log and the memory budget.
     ///
     /// ```
     /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
@@ -257,8 +343,8 @@ impl Db {
         self.keyspace_with(name, &[])
     }
 
-    /// Returns the keyspace called `name` after setting `options`, pairs of a name and a value. Creates the keyspace if
-    /// it does not exist.
+    /// Returns a handle of the keyspace called `name` after setting `options`, pairs of a name and a value. Creates the
+    /// keyspace if it does not exist. [`KeyspaceOptions`](crate::KeyspaceOptions) lists the options.
     ///
     /// All options are set or none. On an existing keyspace they take effect at once, like
     /// [`Keyspace::set_option`]; options that are not named keep their values.
@@ -282,7 +368,7 @@ impl Db {
         Ok(Keyspace { store: self.store.clone(), state })
     }
 
-    /// Returns the keyspace called `name`, which must exist.
+    /// Returns a handle of the keyspace called `name`, which must exist. It does no I/O.
     ///
     /// ```
     /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
@@ -300,7 +386,16 @@ impl Db {
         Ok(Keyspace { store: self.store.clone(), state })
     }
 
-    /// Creates the keyspace `name` with `options`, pairs of a name and a value.
+    /// Creates the keyspace `name`, which must not exist, with `options`, pairs of a name and a value.
+    ///
+    /// ```
+    /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+    /// # let db = drumlin::Db::open(dir.path())?;
+    /// let logs = db.create_keyspace("logs", &[("compression", "zstd")])?;
+    /// logs.put("1", "started")?;
+    /// assert!(db.create_keyspace("logs", &[]).is_err());
+    /// # Ok::<(), drumlin::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Those of [`Db::keyspace_with`], and `InvalidArgument` if there is a keyspace of that name.
@@ -384,9 +479,15 @@ impl Db {
     /// Writes `batch` atomically with the store's default durability, and returns the commit's sequence number: that of
     /// its last operation. An empty batch writes nothing and returns the visible sequence number.
     ///
+    /// The default durability is the option `durability`, at first [`Durability::Buffered`]: the commit survives the
+    /// end of the process, but not power loss.
+    ///
     /// When the call returns, all reads see the commit. It appends one record to the log and inserts the operations
-    /// into the memtables. It waits while compactions or flushes cannot keep up, at most for the option
-    /// `write_timeout_ms`; by default there is no limit.
+    /// into the memtables. It waits while compactions or flushes cannot keep up (a write stall), at most for the option
+    /// `write_timeout_ms`; by default there is no limit. Many threads can write at the same time; their commits get one
+    /// order.
+    ///
+    /// The batch can be borrowed, and then be written again.
     ///
     /// ```
     /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
@@ -402,17 +503,20 @@ impl Db {
     ///
     /// # Errors
     /// Except for `Poisoned`, and for `TooManyFiles` of a sync, nothing was written.
-    /// - `InvalidArgument`: a key over 1 MiB; a value or a batch over a quarter of the option `memory_budget`; a
-    ///   keyspace that was dropped or belongs to another store; a merge into a keyspace without its merge operator; a
-    ///   batch over several keyspaces with `Durability::None`.
+    /// - `InvalidArgument`: a key over 1 MiB; a value or a batch over a quarter of the option `memory_budget`, or over
+    ///   another limit of [`Batch`]; a keyspace that was dropped or belongs to another store; a merge into a keyspace
+    ///   without its merge operator; a batch over several keyspaces with `Durability::None`.
     /// - `Busy`: the write waited longer than `write_timeout_ms`.
-    /// - `NoSpace`: the disk or the option `disk_budget` is full. Repeat the write once there is space.
+    /// - `NoSpace`: the disk or the option `disk_budget` is full. Repeat the write once there is space. Reads still
+    ///   work, and when `disk_budget` is full, so do batches that only delete.
     /// - `Poisoned`: this write or an earlier one failed in the log, or the manifest failed. Reopen the store to write
     ///   again. The commit of a write that failed in the log may exist after the reopening.
     /// - `TooManyFiles`: no log segment could be opened, and nothing was written. Or, with `Sync`, no descriptor was
     ///   left for the sync, as the text says: the commit is visible but not durable. Then call [`Db::sync`], and do
     ///   not repeat the write.
-    /// - `ReadOnly`, `Closed`. `Io`: flushes or compactions that the write waits for keep failing.
+    /// - `ReadOnly`, `Closed`.
+    /// - `Io` or another kind: flushes or compactions that the write waits for have failed three times in a row, with
+    ///   this error. They are still retried.
     pub fn write(&self, batch: impl Borrow<Batch>) -> Result<Seq> {
         self.store.write(&batch.borrow().operations, self.store.durability())
     }
@@ -439,9 +543,11 @@ impl Db {
         self.store.write(&batch.borrow().operations, durability)
     }
 
-    /// Takes a snapshot of the whole store: it sees all commits that are visible now, and none later.
+    /// Takes a snapshot of the whole store, all keyspaces together. It sees all commits that are visible now, and none
+    /// later.
     ///
-    /// It does no I/O. While the snapshot is alive, compactions keep the versions that it sees.
+    /// It does no I/O and copies nothing. While the snapshot is alive, compactions keep the versions that it sees. See
+    /// [`Snapshot`] for what else that means.
     ///
     /// ```
     /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
@@ -463,7 +569,10 @@ impl Db {
         Snapshot { store: self.store.clone(), guard }
     }
 
-    /// Returns the sequence number of the last visible commit.
+    /// Returns the sequence number of the last visible commit. Reads see all commits up to it.
+    ///
+    /// Each operation of the store has a sequence number, a `u64`. The first is 1, and a commit has the number of its
+    /// last operation.
     pub fn visible_seq(&self) -> Seq {
         self.store.publisher.visible()
     }
@@ -471,21 +580,34 @@ impl Db {
     /// Returns the last sequence number that would survive power loss: that of a logged write, with
     /// `Durability::Buffered` or `Sync`, or of a flushed one. Of the writes before it, only unflushed ones with
     /// `Durability::None` would be lost.
+    ///
+    /// [`Db::sync`], a write with `Durability::Sync` and flushes advance it.
     pub fn durable_seq(&self) -> Seq {
         self.store.durable_seq()
     }
 
     /// Returns the last sequence number that recovery found when the store was opened, in the log or in tables. Writes
     /// with `Durability::None` that were not flushed are gone, even after a close, and do not count unless a later
-    /// write survived. The next commit gets the number after this one.
+    /// write survived. The first operation after the open gets the next number.
+    ///
+    /// ```
+    /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+    /// let db = drumlin::Db::open(dir.path())?;
+    /// let seq = db.keyspace("users")?.put("ada", "1815")?;
+    /// db.close()?;
+    /// let db = drumlin::Db::open(dir.path())?;
+    /// assert_eq!(db.recovered_seq(), seq);
+    /// # Ok::<(), drumlin::Error>(())
+    /// ```
     pub fn recovered_seq(&self) -> Seq {
         self.store.recovered_seq
     }
 
-    /// Makes every visible commit that was logged durable: it then survives power loss.
+    /// Makes every visible commit that was logged durable, so that it survives power loss.
     ///
-    /// It costs one fsync of the log, which concurrent callers share, and none if the log is durable already. Writes
-    /// with `Durability::None` have no log record: [`Db::flush`] makes them durable.
+    /// It costs one fsync for each log segment with new records, usually one. Concurrent callers share it, and there is
+    /// none if the log is durable already. Writes with `Durability::None` have no log record: [`Db::flush`] makes them
+    /// durable.
     ///
     /// ```
     /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
@@ -508,8 +630,10 @@ impl Db {
 
     /// Writes the memtables of all keyspaces to tables, and waits until the tables are durable.
     ///
-    /// Afterwards all earlier writes survive power loss, including writes with `Durability::None`. Frequent flushes
-    /// make small tables and more compaction work: to make logged writes durable, [`Db::sync`] is cheaper.
+    /// Afterwards all earlier writes survive power loss, including writes with `Durability::None`. It costs a few
+    /// fsyncs for each keyspace that has writes in memory. Frequent flushes make small tables and more compaction work:
+    /// to make logged writes durable, [`Db::sync`] is cheaper. Programs seldom need it: the store flushes memtables by
+    /// itself.
     ///
     /// ```
     /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
@@ -562,6 +686,17 @@ impl Db {
     /// It does not flush the active memtables. Under constant writes it may never return. A read-only store is always
     /// idle.
     ///
+    /// ```
+    /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+    /// # let db = drumlin::Db::open(dir.path())?;
+    /// # let users = db.keyspace("users")?;
+    /// users.put("ada", "1815")?;
+    /// db.flush()?;
+    /// db.wait_idle()?;
+    /// assert_eq!(db.metrics().tickets, 0, "no compaction is under way");
+    /// # Ok::<(), drumlin::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// - `NoSpace`: a flush or a compaction waits for disk space.
     /// - The error of a flush or compaction that has failed three times. `Poisoned`, `Closed`.
@@ -569,15 +704,20 @@ impl Db {
         self.store.wait_idle()
     }
 
-    /// Makes a copy of the store, as of one commit, in the directory `path`, and waits until it is durable.
+    /// Copies the whole store, as of one commit, into the directory `path`, and waits until the copy is durable. This
+    /// is the way to make a backup of an open store.
     ///
-    /// The directory must be missing or empty, and on the file system of the store: the copy gets hard links to the
-    /// tables. So it takes no extra space until the store compacts these tables. The call flushes all memtables first,
-    /// so the copy also holds writes with `Durability::None`. Reads go on meanwhile. Memtables that are sealed later
-    /// are not flushed until the call returns: so writes stall, or fail with `Busy`, once memtables are full, and other
-    /// flushes and drops of keyspaces wait. The time grows with the number of tables. The copy is a store of its own,
-    /// and [`Db::open`] opens it. If the call fails, it removes what it has made, as far as the file
-    /// system lets it.
+    /// The copy consists of hard links to the tables. So the directory must be missing or empty, and on the file system
+    /// of the store. The copy takes no extra disk space until the store compacts these tables, and `disk_budget` does
+    /// not count it. The copy is a store of its own: [`Db::open`] opens it, and changes to one never reach the other.
+    /// To back up to another file system, copy the files of the checkpoint there and remove it. Do not copy the
+    /// directory of the open store itself.
+    ///
+    /// The call flushes all memtables first, so the copy also holds writes with `Durability::None`. Reads go on
+    /// meanwhile, and so do writes as long as there is room in memtables: memtables that are sealed later are not
+    /// flushed until the call returns. Once memtables are full, writes stall, or fail with `Busy`. Other flushes and
+    /// drops of keyspaces wait. The time grows with the number of tables. If the call fails, it removes what it has
+    /// made, as far as the file system lets it.
     ///
     /// ```
     /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
@@ -593,7 +733,7 @@ impl Db {
     /// - `InvalidArgument`: the path is empty, lies inside the store or is that of a file, or the directory is not
     ///   empty.
     /// - `Busy`: another checkpoint is being made.
-    /// - `Io`: a call failed, such as a link to another file system.
+    /// - `Io`: a system call failed, such as a link to another file system.
     /// - Those of [`Db::flush`].
     pub fn checkpoint(&self, path: impl AsRef<Path>) -> Result<()> {
         self.store.checkpoint(path.as_ref())
@@ -626,13 +766,41 @@ impl Db {
     }
 
     /// Returns the counters and gauges of the store. Counters start at 0 when the store is opened.
+    ///
+    /// It costs time in proportion to the number of tables. It does no I/O, but may wait while another thread writes a
+    /// manifest edit. [`Keyspace::metrics`] has latencies.
+    ///
+    /// ```
+    /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+    /// # let db = drumlin::Db::open(dir.path())?;
+    /// # let users = db.keyspace("users")?;
+    /// users.put("ada", "1815")?;
+    /// db.flush()?;
+    /// let metrics = db.metrics();
+    /// assert_eq!((metrics.commits, metrics.flushes), (1, 1));
+    /// # Ok::<(), drumlin::Error>(())
+    /// ```
     pub fn metrics(&self) -> Metrics {
         self.store.read_metrics()
     }
 
     /// Returns the shape of each keyspace's tree: its levels, runs and files.
     ///
-    /// The result contains the first and last key of each file. It costs time in proportion to the number of files.
+    /// It costs time in proportion to the number of files. It does no I/O, but may wait while another thread writes a
+    /// manifest edit. The result contains user data: the key bounds of each file.
+    ///
+    /// ```
+    /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+    /// # let db = drumlin::Db::open(dir.path())?;
+    /// # let users = db.keyspace("users")?;
+    /// users.put("ada", "1815")?;
+    /// db.flush()?;
+    /// let tree = db.tree();
+    /// assert_eq!(tree[0].name, "users");
+    /// let files = tree[0].levels.iter().flat_map(|level| &level.runs).flat_map(|run| &run.files);
+    /// assert_eq!(files.map(|file| file.entries).sum::<u64>(), 1);
+    /// # Ok::<(), drumlin::Error>(())
+    /// ```
     pub fn tree(&self) -> Vec<KeyspaceShape> {
         self.store.shape()
     }
@@ -641,22 +809,51 @@ impl Db {
     ///
     /// It returns at most 4096 decisions, including those of earlier opens of the store. It reads the store's decision
     /// logs, at most 8 MiB or so; a log that cannot be read is left out.
+    ///
+    /// ```
+    /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+    /// # let db = drumlin::Db::open(dir.path())?;
+    /// # let users = db.keyspace("users")?;
+    /// users.put("ada", "1815")?;
+    /// db.flush()?;
+    /// for decision in db.explain() {
+    ///     println!("{}: {} because {}", decision.keyspace, decision.what, decision.reason);
+    /// }
+    /// # Ok::<(), drumlin::Error>(())
+    /// ```
     pub fn explain(&self) -> Vec<DecisionRecord> {
         self.store.explain()
     }
 
     /// Repeats the logged policy decisions from their logged inputs, and reports those that came out differently.
     ///
-    /// It is a check of the policies, which are deterministic. It reads the store's decision logs and changes nothing
-    /// else.
+    /// It is a check of the policies, which are deterministic, for their developers. It first writes the decisions that
+    /// wait to be logged, reads the store's decision logs, at most 8 MiB or so, and changes nothing else.
+    ///
+    /// ```
+    /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+    /// # let db = drumlin::Db::open(dir.path())?;
+    /// let report = db.replay_decisions();
+    /// assert!(report.differing.is_empty());
+    /// # Ok::<(), drumlin::Error>(())
+    /// ```
     pub fn replay_decisions(&self) -> ReplayReport {
         self.store.replay_decisions()
     }
 
     /// Sets the store option `name`. The change takes effect at once and is durable when the call returns.
     ///
-    /// `docs/options.md` and [`options_help`](crate::options_help) list names, units and bounds. A call costs one fsync
-    /// of the manifest.
+    /// [`Options`] lists names, defaults and bounds. Only options that are marked `live` can be set here. A call costs
+    /// one fsync of the manifest.
+    ///
+    /// ```
+    /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+    /// # let db = drumlin::Db::open(dir.path())?;
+    /// db.set_option("background_rate", "100MiB")?;
+    /// let refused = db.set_option("memory_budget", "1GiB").expect_err("it is not live");
+    /// assert_eq!(refused.kind(), drumlin::ErrorKind::InvalidOption);
+    /// # Ok::<(), drumlin::Error>(())
+    /// ```
     ///
     /// # Errors
     /// - `InvalidOption`: names the option, the value and the bounds, or says that only [`Builder::set`] can set it.
@@ -667,7 +864,14 @@ impl Db {
         self.store.set_option(name, value)
     }
 
-    /// Returns the names and values of all store options.
+    /// Returns the names and values of all store options, as text that [`Builder::set`] accepts.
+    ///
+    /// ```
+    /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+    /// # let db = drumlin::Db::open(dir.path())?;
+    /// assert!(db.options().contains(&("durability", "buffered".to_owned())));
+    /// # Ok::<(), drumlin::Error>(())
+    /// ```
     pub fn options(&self) -> Vec<(&'static str, String)> {
         self.store.options.load().pairs()
     }
@@ -691,12 +895,14 @@ impl Db {
     /// Closes the store: stops background work, waits for running writes, makes the log durable and releases the
     /// directory.
     ///
-    /// It does not flush memtables: the next open reads the log. **Writes with `Durability::None` that were not flushed
-    /// are lost**; call [`Db::flush`] first. Running compactions are abandoned and start again after the next open.
+    /// All logged writes survive power loss then. Close does not flush memtables: the next open reads the log. **Writes
+    /// with `Durability::None` that were not flushed are lost**; call [`Db::flush`] first. Running compactions are
+    /// abandoned and start again after the next open. Writes that wait for flushes or compactions fail with `Closed`.
     /// Closing a store again does nothing and returns the same result.
     ///
-    /// Every fallible call that starts later, through any handle or snapshot, fails with `Closed`; infallible calls
-    /// such as [`metrics`](Db::metrics) keep reporting the state at close.
+    /// The call takes one handle, but closes the store for all of them. Every fallible call that starts later, through
+    /// any handle or snapshot, fails with `Closed`; infallible calls such as [`metrics`](Db::metrics) keep reporting
+    /// the state at close.
     ///
     /// Close does not wait for iterators, cursors and snapshots; [`Event::Closed`](crate::Event::Closed) reports their
     /// numbers. Open iterators and cursors keep their view until they are dropped. For that, close opens all tables
