@@ -24,12 +24,19 @@ thread_local! {
     static SINGLE: RefCell<Operations> = RefCell::default();
 }
 
-/// Keyspace of an open store: an ordered map with its own memtable, tree, options and compaction policy. RocksDB calls
-/// it a column family.
+/// Handle of a keyspace: an ordered map in an open store, with its own memtable, tree, options and compaction policy.
+/// RocksDB calls it a column family. [`Db::keyspace`](crate::Db::keyspace) returns it.
 ///
-/// Keys are ordered bytewise. Cloning a handle is cheap. A handle keeps the store open. After
+/// Keys and values are bytes. Keys are ordered bytewise; other orders are not supported, so encode numbers in big
+/// endian. A key has 0 bytes to 1 MiB. A value has less than 4 GiB, and a write at most a quarter of the option
+/// `memory_budget`.
+///
+/// A handle is cheap to clone, and many threads can use it at once. It keeps the store open. After
 /// [`Db::drop_keyspace`](crate::Db::drop_keyspace) its fallible calls return `InvalidArgument`, and after
 /// [`Db::close`](crate::Db::close) they return `Closed`.
+///
+/// There are no transactions: [`get`](Keyspace::get) and then [`put`](Keyspace::put) are two steps, between which other
+/// threads may write. A program can order such steps with a lock of its own, or use [`merge`](Keyspace::merge).
 #[derive(Clone)]
 pub struct Keyspace {
     pub(crate) store: Arc<OpenStore>,
@@ -47,7 +54,7 @@ impl Keyspace {
         self.state.name().to_string()
     }
 
-    /// Returns the counters, latencies and gauges of the keyspace.
+    /// Returns the counters, latencies and gauges of the keyspace. It does no I/O.
     ///
     /// ```
     /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
@@ -68,14 +75,18 @@ impl Keyspace {
         self.store.read_keyspace_metrics(&self.state)
     }
 
-    /// Writes `value` under `key` with the store's default durability, and returns the commit's sequence number.
+    /// Writes `value` under `key` with the store's default durability, and returns the commit's sequence number. It
+    /// replaces an older value.
     ///
-    /// A key has 0 bytes to 1 MiB. The encoded batch of one put takes at most a quarter of the option `memory_budget`;
-    /// see [`Batch::size`](crate::Batch::size). A value has less than 4 GiB. If the keyspace has a time to live
-    /// (`ttl_seconds`), the value expires after that time.
+    /// The default durability is the option `durability`, at first [`Durability::Buffered`]: the put survives the end
+    /// of the process, but not power loss. [`Keyspace::put_with`] takes another one.
     ///
-    /// A put appends one record to the log and one entry to the memtable. It waits while writes are throttled, and with
-    /// `Durability::Sync` for one fsync, which concurrent writers share.
+    /// A key has 0 bytes to 1 MiB. The encoded batch of one put takes at most a quarter of the option `memory_budget`
+    /// (128 MiB by default); see [`Batch::size`](crate::Batch::size). A value has less than 4 GiB. If the keyspace has
+    /// a time to live (`ttl_seconds`), the value expires after that time.
+    ///
+    /// A put appends one record to the log and one entry to the memtable. It waits while writes are throttled (a write
+    /// stall), and with `Durability::Sync` for one fsync, which concurrent writers share.
     ///
     /// ```
     /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
@@ -108,7 +119,16 @@ impl Keyspace {
         written
     }
 
-    /// Does the same as [`Keyspace::put`] with the given durability.
+    /// Does the same as [`Keyspace::put`], with the given durability.
+    ///
+    /// ```
+    /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+    /// # let db = drumlin::Db::open(dir.path())?;
+    /// # let users = db.keyspace("users")?;
+    /// let seq = users.put_with("ada", "1815", drumlin::Durability::Sync)?;
+    /// assert!(db.durable_seq() >= seq);
+    /// # Ok::<(), drumlin::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Those of [`Db::write`](crate::Db::write).
@@ -124,7 +144,10 @@ impl Keyspace {
     }
 
     /// Writes `value` under `key` with a time to live of its own, in place of the keyspace's (`ttl_seconds`). `None`
-    /// lets it live for ever. The longest time is 100 years.
+    /// lets it live for ever. The longest time is 100 years. A time of 0 expires at once.
+    ///
+    /// An expired value is like a deleted one: reads do not return it, and compactions remove it. Otherwise the call
+    /// does the same as [`Keyspace::put`].
     ///
     /// ```
     /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
@@ -152,8 +175,19 @@ impl Keyspace {
 
     /// Deletes all keys of the keyspace, and returns the commit's sequence number. Its options stay.
     ///
-    /// It is a [`Keyspace::delete_range`] of everything. The flush that follows drops the tables without reading them,
-    /// unless a snapshot, an iterator or a compaction needs them.
+    /// It is a [`Keyspace::delete_range`] of everything, whatever the number of keys. The flush that follows drops the
+    /// tables without reading them, except for tables that a snapshot sees or a compaction is rewriting. Tables that an
+    /// iterator or cursor reads stay on disk until it is dropped.
+    ///
+    /// ```
+    /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+    /// # let db = drumlin::Db::open(dir.path())?;
+    /// # let users = db.keyspace("users")?;
+    /// users.put("ada", "1815")?;
+    /// users.clear()?;
+    /// assert!(users.is_empty()?);
+    /// # Ok::<(), drumlin::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Those of [`Db::write`](crate::Db::write).
@@ -181,7 +215,17 @@ impl Keyspace {
         self.delete_with(key, self.store.durability())
     }
 
-    /// Does the same as [`Keyspace::delete`] with the given durability.
+    /// Does the same as [`Keyspace::delete`], with the given durability.
+    ///
+    /// ```
+    /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+    /// # let db = drumlin::Db::open(dir.path())?;
+    /// # let users = db.keyspace("users")?;
+    /// users.put("ada", "1815")?;
+    /// users.delete_with("ada", drumlin::Durability::Sync)?;
+    /// assert!(!users.contains_key("ada")?);
+    /// # Ok::<(), drumlin::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Those of [`Db::write`](crate::Db::write).
@@ -189,11 +233,11 @@ impl Keyspace {
         self.write_one(durability, |batch, bounds| batch.delete(bounds, &self.state, key.as_ref()))
     }
 
-    /// Deletes every key in `range`, and returns the commit's sequence number. An empty range writes nothing and
-    /// returns the visible sequence number.
+    /// Deletes every key in `range`, and returns the commit's sequence number. An empty range, also one whose start is
+    /// after its end, writes nothing and returns the visible sequence number.
     ///
-    /// It costs one write, whatever the number of keys: it writes one range tombstone. Until compactions have applied
-    /// the tombstone, reads of keys that it covers check it.
+    /// It costs one write, whatever the number of keys: it writes one range tombstone and reads nothing. Until
+    /// compactions have applied the tombstone, reads of keys that it covers check it.
     ///
     /// ```
     /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
@@ -215,7 +259,17 @@ impl Keyspace {
         })
     }
 
-    /// Removes all keys of `range` like [`Keyspace::delete_range`], with the given durability.
+    /// Does the same as [`Keyspace::delete_range`], with the given durability.
+    ///
+    /// ```
+    /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+    /// # let db = drumlin::Db::open(dir.path())?;
+    /// # let users = db.keyspace("users")?;
+    /// users.put("ada", "1815")?;
+    /// users.delete_range_with("a".."b", drumlin::Durability::Sync)?;
+    /// assert!(users.is_empty()?);
+    /// # Ok::<(), drumlin::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Those of [`Keyspace::delete_range`].
@@ -256,7 +310,17 @@ impl Keyspace {
         })
     }
 
-    /// Merges `operand` like [`Keyspace::merge`], with the given durability.
+    /// Does the same as [`Keyspace::merge`], with the given durability.
+    ///
+    /// ```
+    /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+    /// # let sum = std::sync::Arc::new(drumlin::AddI64::Text);
+    /// # let db = drumlin::Db::builder(dir.path()).merge_operator("hits", sum).open()?;
+    /// # let hits = db.keyspace("hits")?;
+    /// hits.merge_with("home", "2", drumlin::Durability::Sync)?;
+    /// assert_eq!(hits.get("home")?.as_deref(), Some(&b"2"[..]));
+    /// # Ok::<(), drumlin::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Those of [`Keyspace::merge`].
@@ -271,8 +335,21 @@ impl Keyspace {
         })
     }
 
-    /// Merges `operand` like [`Keyspace::merge`], with a time to live of its own, in place of the keyspace's. `None`
-    /// lets it live for ever. It expires after that time, or up to 1/64 of it later.
+    /// Does the same as [`Keyspace::merge`], with a time to live of its own for `operand`, in place of the keyspace's.
+    /// `None` lets it live for ever. The operand expires after that time, or up to 1/64 of it later. The longest time
+    /// is 100 years.
+    ///
+    /// ```
+    /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+    /// # let sum = std::sync::Arc::new(drumlin::AddI64::Text);
+    /// # let db = drumlin::Db::builder(dir.path()).merge_operator("hits", sum).open()?;
+    /// # let hits = db.keyspace("hits")?;
+    /// let hour = std::time::Duration::from_secs(3600);
+    /// hits.merge_with_ttl("home", "2", hour)?; // counts for an hour
+    /// hits.merge_with_ttl("home", "3", None)?; // counts for ever
+    /// assert_eq!(hits.get("home")?.as_deref(), Some(&b"5"[..]));
+    /// # Ok::<(), drumlin::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Those of [`Keyspace::merge`], and `InvalidArgument` for a time over 100 years.
@@ -289,6 +366,8 @@ impl Keyspace {
     }
 
     /// Returns the current value under `key`, or `None` if there is none or it has expired.
+    ///
+    /// It sees every write that has returned, on any thread. It does not wait for writes, flushes or compactions.
     ///
     /// A lookup searches the memtables and then at most one table of each run, newest level first. Filters skip most
     /// tables that lack the key, so a lookup usually reads one block, from the block cache or from the file. The value
@@ -316,6 +395,16 @@ impl Keyspace {
 
     /// Returns whether `key` has a value. It costs as much as [`Keyspace::get`].
     ///
+    /// ```
+    /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+    /// # let db = drumlin::Db::open(dir.path())?;
+    /// # let users = db.keyspace("users")?;
+    /// users.put("ada", "1815")?;
+    /// assert!(users.contains_key("ada")?);
+    /// assert!(!users.contains_key("bob")?);
+    /// # Ok::<(), drumlin::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Those of [`Keyspace::get`].
     pub fn contains_key(&self, key: impl AsRef<[u8]>) -> Result<bool> {
@@ -325,7 +414,7 @@ impl Keyspace {
     /// Returns the values under `keys`, in the order of `keys`, all of the same state of the store.
     ///
     /// It is usually faster than one [`Keyspace::get`] for each key. Blocks that are not in memory are read in
-    /// parallel, level by level, and keys that are close to each other share blocks.
+    /// parallel, level by level, and keys that are close to each other share blocks. The keys need no order.
     ///
     /// ```
     /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
@@ -348,10 +437,12 @@ impl Keyspace {
 
     /// Returns an iterator over the entries of `range` in key order. It is double-ended.
     ///
-    /// It reads the state of the store at this call; later writes do not change what it returns. The call does no I/O.
-    /// The first step searches every run that overlaps the range. Each later step merges the runs and copies the key.
-    /// [`Keyspace::cursor`] is cheaper for repeated seeks. While the iterator is alive, the tables that it reads stay
-    /// on disk.
+    /// It reads the state of the store at this call; later writes do not change what it returns. A range whose start is
+    /// after its end is empty.
+    ///
+    /// The call does no I/O. The first step searches every run that overlaps the range. Each later step merges the runs
+    /// and copies the key. [`Keyspace::cursor`] is cheaper for repeated seeks. [`Iter`] says what an iterator keeps
+    /// while it is alive.
     ///
     /// ```
     /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
@@ -403,7 +494,19 @@ impl Keyspace {
         self.store.iter(&self.state, KeyRange::all(), None)
     }
 
-    /// Returns the entry with the smallest key.
+    /// Returns the entry with the smallest key, or `None` if there is no entry. It costs as much as the first step of
+    /// an iterator.
+    ///
+    /// ```
+    /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+    /// # let db = drumlin::Db::open(dir.path())?;
+    /// # let users = db.keyspace("users")?;
+    /// users.put("ada", "1815")?;
+    /// users.put("grace", "1906")?;
+    /// let (key, _) = users.first_key_value()?.expect("two entries");
+    /// assert_eq!(&*key, b"ada");
+    /// # Ok::<(), drumlin::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Those of a step of [`Iter`].
@@ -411,7 +514,8 @@ impl Keyspace {
         self.iter().next().transpose()
     }
 
-    /// Returns the entry with the largest key.
+    /// Returns the entry with the largest key, or `None` if there is no entry. It costs as much as the first step of an
+    /// iterator.
     ///
     /// ```
     /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
@@ -429,7 +533,17 @@ impl Keyspace {
         self.iter().next_back().transpose()
     }
 
-    /// Returns whether there is no entry. Costs as much as the first step of an iterator.
+    /// Returns whether there is no entry. It costs as much as the first step of an iterator.
+    ///
+    /// ```
+    /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+    /// # let db = drumlin::Db::open(dir.path())?;
+    /// # let users = db.keyspace("users")?;
+    /// assert!(users.is_empty()?);
+    /// users.put("ada", "1815")?;
+    /// assert!(!users.is_empty()?);
+    /// # Ok::<(), drumlin::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Those of a step of [`Iter`].
@@ -438,8 +552,19 @@ impl Keyspace {
     }
 
     /// Estimates the number of keys from the counts of tables and memtables, without reading any key. Overwritten keys
-    /// count until they are compacted. Each tombstone in a table subtracts the key that it probably hides, so the
-    /// estimate may also be too small.
+    /// count until they are compacted, and so do deletions in memtables. Each tombstone in a table subtracts the key
+    /// that it probably hides, so the estimate may also be too small. For an exact number, count the items of
+    /// [`Keyspace::iter`] with [`keys_only`](Iter::keys_only).
+    ///
+    /// ```
+    /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+    /// # let db = drumlin::Db::open(dir.path())?;
+    /// # let users = db.keyspace("users")?;
+    /// users.put("ada", "1815")?;
+    /// users.put("bob", "1950")?;
+    /// assert_eq!(users.approximate_len()?, 2);
+    /// # Ok::<(), drumlin::Error>(())
+    /// ```
     ///
     /// # Errors
     /// `Closed`; `InvalidArgument` if the keyspace was dropped.
@@ -447,8 +572,19 @@ impl Keyspace {
         self.store.approximate_len(&self.state)
     }
 
-    /// Estimates the bytes on disk of the tables' parts that hold keys of `range`. Reads indexes only; memtables do not
-    /// count.
+    /// Estimates the bytes on disk of the tables' parts that hold keys of `range`. It reads indexes only; memtables do
+    /// not count.
+    ///
+    /// ```
+    /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+    /// # let db = drumlin::Db::open(dir.path())?;
+    /// # let users = db.keyspace("users")?;
+    /// users.put("ada", "1815")?;
+    /// users.flush()?;
+    /// assert!(users.approximate_size("a".."b")? > 0);
+    /// assert_eq!(users.approximate_size("b".."c")?, 0);
+    /// # Ok::<(), drumlin::Error>(())
+    /// ```
     ///
     /// # Errors
     /// `Closed`, `Corruption`, `Io`, `TooManyFiles`; `InvalidArgument` if the keyspace was dropped.
@@ -459,7 +595,7 @@ impl Keyspace {
     /// Returns a cursor over `range`, for repeated seeks. It reads the state of the store at this call.
     ///
     /// It copies no keys or values, and a later seek opens nothing again. The call itself opens only tables that hold
-    /// range tombstones. While the cursor is alive, the tables that it reads stay on disk.
+    /// range tombstones. [`RangeCursor`] says what a cursor keeps while it is alive.
     ///
     /// ```
     /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
@@ -479,22 +615,33 @@ impl Keyspace {
     }
 
     /// Returns the name and arguments of the compaction policy, such as `leveling:10`. It is empty once the keyspace
-    /// was dropped.
+    /// was dropped. See [`Keyspace::set_policy`] for an example.
     pub fn policy(&self) -> String {
         self.store.policy_name(&self.state)
     }
 
     /// Returns the tuning that the compaction policy uses at present, and the reasons for it, as readable text lines.
-    /// It is empty for a policy that has no state besides its name and arguments.
+    /// It is empty for a policy that has no state besides its name and arguments. The text is for people: it may change
+    /// with any version.
+    ///
+    /// ```
+    /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+    /// # let db = drumlin::Db::open(dir.path())?;
+    /// # let users = db.keyspace("users")?;
+    /// for line in users.policy_state().lines() {
+    ///     println!("{line}");
+    /// }
+    /// # Ok::<(), drumlin::Error>(())
+    /// ```
     pub fn policy_state(&self) -> String {
         self.store.policy_state(&self.state)
     }
 
     /// Replaces the compaction policy. The change takes effect at once and is durable when the call returns.
     ///
-    /// `name` is a policy with optional arguments, such as `arce` or `leveling:10`. It is the same as setting the
-    /// option `compaction`. The policy changes the shape and the cost of the tree, never the results of reads. The new
-    /// policy reshapes the tree in the background.
+    /// `name` is a policy with optional arguments, such as `arce` (the default) or `leveling:10`. The call is the same
+    /// as setting the option `compaction`. The policy changes the shape and the cost of the tree, never the results of
+    /// reads. The new policy reshapes the tree in the background.
     ///
     /// ```
     /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
@@ -512,15 +659,24 @@ impl Keyspace {
         self.store.set_policy(&self.state, name)
     }
 
-    /// Returns the names and values of all options of the keyspace.
+    /// Returns the names and values of all options of the keyspace, as text that [`Keyspace::set_option`] accepts.
+    ///
+    /// ```
+    /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+    /// # let db = drumlin::Db::open(dir.path())?;
+    /// # let users = db.keyspace("users")?;
+    /// assert!(users.options().contains(&("compression", "lz4".to_owned())));
+    /// # Ok::<(), drumlin::Error>(())
+    /// ```
     pub fn options(&self) -> Vec<(&'static str, String)> {
         self.state.options.load().pairs()
     }
 
     /// Sets the option `name` of the keyspace. The change takes effect at once and is durable when the call returns.
     ///
-    /// `docs/options.md` and [`options_help`](crate::options_help) list names, units and bounds. An option of the file
-    /// format, such as `compression`, applies to files written later. A call costs one fsync of the manifest.
+    /// [`KeyspaceOptions`](crate::KeyspaceOptions) lists names, defaults and bounds; all of them can be set on an open
+    /// store. An option of the file format, such as `compression`, applies to files written later. A call costs one
+    /// fsync of the manifest.
     ///
     /// ```
     /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
@@ -543,7 +699,18 @@ impl Keyspace {
     /// Writes the memtables of the keyspace to tables, and waits until the tables are durable.
     ///
     /// Afterwards all earlier writes survive power loss, including writes with `Durability::None`. Frequent flushes
-    /// make small tables and more compaction work: to make writes durable, [`Db::sync`](crate::Db::sync) is cheaper.
+    /// make small tables and more compaction work: to make logged writes durable, [`Db::sync`](crate::Db::sync) is
+    /// cheaper.
+    ///
+    /// ```
+    /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+    /// # let db = drumlin::Db::open(dir.path())?;
+    /// # let users = db.keyspace("users")?;
+    /// users.put_with("ada", "1815", drumlin::Durability::None)?;
+    /// users.flush()?;
+    /// assert_eq!(users.metrics().files, 1);
+    /// # Ok::<(), drumlin::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Those of [`Db::flush`](crate::Db::flush), and `InvalidArgument` if the keyspace was dropped.
@@ -554,10 +721,10 @@ impl Keyspace {
     /// Flushes the keyspace, compacts all tables that overlap `range` into one run of the deepest level in use, and
     /// waits for it.
     ///
-    /// That removes deleted, overwritten and expired entries that no snapshot needs. It reads and rewrites all of these
-    /// tables, and needs disk space for the new ones before the old ones are removed. Reads and writes go on meanwhile.
-    /// The call waits for running compactions of the keyspace. No other compaction of the keyspace starts until this
-    /// one has started.
+    /// That removes deleted, overwritten and expired entries that no snapshot needs. Programs seldom need it: the
+    /// compaction policy works in the background. It reads and rewrites all of these tables, and needs disk space for
+    /// the new ones before the old ones are removed. Reads and writes go on meanwhile. The call waits for running
+    /// compactions of the keyspace. No other compaction of the keyspace starts until this one has started.
     ///
     /// ```
     /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");

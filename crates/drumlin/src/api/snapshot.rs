@@ -12,15 +12,19 @@ use drumlin_env::sync::Arc;
 use drumlin_types::{KeyRange, Seq};
 use std::ops::RangeBounds;
 
-/// Consistent view of the whole store. [`Db::snapshot`](crate::Db::snapshot) takes it.
+/// Consistent view of the whole store, as of one commit. [`Db::snapshot`](crate::Db::snapshot) takes it.
 ///
-/// A read sees the commits up to its sequence number; TTLs are judged at the time the snapshot was taken, not at the
-/// time of the read.
+/// A read sees the commits up to the snapshot's sequence number. Whether a value has expired is judged at the time when
+/// the snapshot was taken, not at the time of the read.
 ///
-/// Taking a snapshot costs little. While it is alive, compactions keep every version that it can see, so a long-lived
-/// snapshot makes the store grow. It also keeps the store open. After [`Db::close`](crate::Db::close) its reads fail
-/// with `Closed`. It does not keep a keyspace from being dropped: reads of that keyspace then fail. It is not durable:
-/// it ends with the process.
+/// Taking and dropping a snapshot costs little, and does no I/O. It pins no memory and no files. But while it is alive,
+/// flushes and compactions keep every version that it can see, so a long-lived snapshot makes the store grow.
+///
+/// A snapshot keeps the store open. After [`Db::close`](crate::Db::close) its reads fail with `Closed`. It does not
+/// keep a keyspace from being dropped: reads of that keyspace then fail with `InvalidArgument`. It is not durable: it
+/// ends with the process.
+///
+/// Many threads can read through one snapshot.
 ///
 /// ```
 /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
@@ -39,12 +43,32 @@ pub struct Snapshot {
 
 impl Snapshot {
     /// Returns the sequence number of the last commit that the snapshot sees.
+    ///
+    /// ```
+    /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+    /// # let db = drumlin::Db::open(dir.path())?;
+    /// # let users = db.keyspace("users")?;
+    /// let seq = users.put("ada", "1815")?;
+    /// assert_eq!(db.snapshot().seq(), seq);
+    /// # Ok::<(), drumlin::Error>(())
+    /// ```
     pub fn seq(&self) -> Seq {
         self.guard.point.seq
     }
 
     /// Returns the value under `key` in `keyspace`, as of the snapshot. Costs as much as
     /// [`Keyspace::get`](crate::Keyspace::get).
+    ///
+    /// ```
+    /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+    /// # let db = drumlin::Db::open(dir.path())?;
+    /// # let users = db.keyspace("users")?;
+    /// users.put("ada", "1815")?;
+    /// let snapshot = db.snapshot();
+    /// users.put("ada", "1852")?;
+    /// assert_eq!(snapshot.get(&users, "ada")?.as_deref(), Some(&b"1815"[..]));
+    /// # Ok::<(), drumlin::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Those of [`Keyspace::get`](crate::Keyspace::get), and `InvalidArgument` for a keyspace of another store.
@@ -53,7 +77,20 @@ impl Snapshot {
         self.store.get(&keyspace.state, key.as_ref(), Some(self.guard.point))
     }
 
-    /// Returns the values under `keys` in `keyspace`, in the order of `keys`, as of the snapshot.
+    /// Returns the values under `keys` in `keyspace`, in the order of `keys`, as of the snapshot. Otherwise like
+    /// [`Keyspace::multi_get`](crate::Keyspace::multi_get).
+    ///
+    /// ```
+    /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+    /// # let db = drumlin::Db::open(dir.path())?;
+    /// # let users = db.keyspace("users")?;
+    /// users.put("ada", "1815")?;
+    /// let snapshot = db.snapshot();
+    /// users.put("bob", "1950")?;
+    /// let found = snapshot.multi_get(&users, ["ada", "bob"])?;
+    /// assert!(found[0].is_some() && found[1].is_none());
+    /// # Ok::<(), drumlin::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Those of [`Snapshot::get`].
@@ -68,7 +105,18 @@ impl Snapshot {
         self.store.multi_get(&keyspace.state, &keys, Some(self.guard.point))
     }
 
-    /// Returns whether `key` has a value in `keyspace`, as of the snapshot.
+    /// Returns whether `key` has a value in `keyspace`, as of the snapshot. It costs as much as [`Snapshot::get`].
+    ///
+    /// ```
+    /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+    /// # let db = drumlin::Db::open(dir.path())?;
+    /// # let users = db.keyspace("users")?;
+    /// users.put("ada", "1815")?;
+    /// let snapshot = db.snapshot();
+    /// users.delete("ada")?;
+    /// assert!(snapshot.contains_key(&users, "ada")?);
+    /// # Ok::<(), drumlin::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Those of [`Snapshot::get`].
@@ -76,19 +124,57 @@ impl Snapshot {
         Ok(self.get(keyspace, key)?.is_some())
     }
 
-    /// Returns an iterator over all entries of `keyspace`, as of the snapshot.
+    /// Returns an iterator over all entries of `keyspace`, as of the snapshot. See [`Snapshot::range`].
+    ///
+    /// ```
+    /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+    /// # let db = drumlin::Db::open(dir.path())?;
+    /// # let users = db.keyspace("users")?;
+    /// users.put("ada", "1815")?;
+    /// let snapshot = db.snapshot();
+    /// users.clear()?;
+    /// assert_eq!(snapshot.iter(&users).count(), 1);
+    /// # Ok::<(), drumlin::Error>(())
+    /// ```
     pub fn iter(&self, keyspace: &Keyspace) -> Iter {
         self.store.iter(&keyspace.state, KeyRange::all(), Some(self.guard.point))
     }
 
     /// Returns an iterator over the entries of `range` in `keyspace` in key order, as of the snapshot. The iterator
-    /// stays usable after the snapshot is dropped. Its items carry the errors; see [`Iter`].
+    /// stays usable after the snapshot is dropped. Otherwise like [`Keyspace::range`](crate::Keyspace::range).
+    ///
+    /// ```
+    /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+    /// # let db = drumlin::Db::open(dir.path())?;
+    /// # let users = db.keyspace("users")?;
+    /// users.put("ada", "1815")?;
+    /// let snapshot = db.snapshot();
+    /// users.put("bob", "1950")?;
+    /// assert_eq!(snapshot.range(&users, "a".."z").count(), 1);
+    /// # Ok::<(), drumlin::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The items carry the errors, those of [`Snapshot::get`]; see [`Iter`].
     pub fn range<K: AsRef<[u8]>>(&self, keyspace: &Keyspace, range: impl RangeBounds<K>) -> Iter {
         self.store.iter(&keyspace.state, key_range(range), Some(self.guard.point))
     }
 
     /// Returns a cursor over `range` in `keyspace`, as of the snapshot. The cursor stays usable after the snapshot is
-    /// dropped.
+    /// dropped. Otherwise like [`Keyspace::cursor`](crate::Keyspace::cursor).
+    ///
+    /// ```
+    /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+    /// # let db = drumlin::Db::open(dir.path())?;
+    /// # let users = db.keyspace("users")?;
+    /// users.put("ada", "1815")?;
+    /// let snapshot = db.snapshot();
+    /// users.clear()?;
+    /// let mut cursor = snapshot.cursor(&users, "a".."z")?;
+    /// assert!(cursor.seek_first()?);
+    /// assert_eq!(cursor.key(), Some(&b"ada"[..]));
+    /// # Ok::<(), drumlin::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Those of [`Snapshot::get`].
@@ -102,6 +188,16 @@ impl Snapshot {
 
     /// Returns an iterator over the entries of `keyspace` whose keys start with `prefix`, as of the snapshot. See
     /// [`Snapshot::range`].
+    ///
+    /// ```
+    /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+    /// # let db = drumlin::Db::open(dir.path())?;
+    /// # let users = db.keyspace("users")?;
+    /// users.put("ada", "1815")?;
+    /// users.put("bob", "1950")?;
+    /// assert_eq!(db.snapshot().prefix(&users, "ad").count(), 1);
+    /// # Ok::<(), drumlin::Error>(())
+    /// ```
     pub fn prefix(&self, keyspace: &Keyspace, prefix: impl AsRef<[u8]>) -> Iter {
         self.store.iter(&keyspace.state, KeyRange::prefix(prefix.as_ref()), Some(self.guard.point))
     }
