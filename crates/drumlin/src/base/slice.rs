@@ -10,7 +10,21 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::ops::{Deref, Range};
 
-/// Immutable bytes, reference counted. Cloning copies no bytes.
+/// Immutable bytes, reference counted. Reads return keys and values in this form. Cloning copies no bytes.
+///
+/// It derefs to `[u8]`. A slice keeps the whole buffer alive that holds its bytes, such as a block of a table (4 KiB by
+/// default, `block_bytes`). To keep bytes for long, copy them with [`to_vec`](slice::to_vec).
+///
+/// ```
+/// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+/// # let users = drumlin::Db::open(dir.path())?.keyspace("users")?;
+/// users.put("ada", "1815")?;
+/// let value = users.get("ada")?.expect("a value");
+/// assert_eq!(&*value, b"1815");
+/// let copy: Vec<u8> = value.to_vec();
+/// # assert_eq!(copy, b"1815");
+/// # Ok::<(), drumlin::Error>(())
+/// ```
 #[derive(Clone, Default)]
 pub struct Slice {
     buffer: Arc<[u8]>,

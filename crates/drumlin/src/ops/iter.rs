@@ -22,19 +22,41 @@ pub(crate) type OpenView = Box<dyn FnMut() -> Result<StoreView> + Send>;
 /// Key and value.
 type Pair = (Slice, Slice);
 
-/// Iterator over the keys of a range with their values, as of one snapshot.
+/// Iterator over the keys of a range with their values, as of one snapshot. [`Keyspace::range`](crate::Keyspace::range)
+/// and similar calls create it.
 ///
-/// Items are `Result<(key, value)>`. When the operands of one key cannot be merged, the iterator returns an error that
-/// has a [`key`](Error::key) once, and continues after that key. After any other error it **returns that error
-/// forever**: it never ends as if it had returned all keys. Stop at the first error without a key; a loop that ignores
-/// errors would not end.
+/// Items are `Result<(key, value)>`. [`next`](Iterator::next) returns the smallest remaining key, and
+/// [`next_back`](DoubleEndedIterator::next_back) the largest. Both may block for reads from disk. An iterator can be
+/// moved to another thread, but not be shared.
 ///
-/// An iterator pins the state of the store that it reads. It stays usable until it is dropped, even if the store is
-/// closed or the keyspace is dropped. Drop it when it is no longer needed.
+/// ```
+/// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+/// # let db = drumlin::Db::open(dir.path())?;
+/// # let users = db.keyspace("users")?;
+/// users.put("ada", "1815")?;
+/// users.put("bob", "1950")?;
+/// users.put("eve", "1978")?;
+/// let mut entries = users.iter();
+/// let (first, last) = (entries.next().expect("three")?, entries.next_back().expect("two left")?);
+/// assert_eq!((&*first.0, &*last.0), (&b"ada"[..], &b"eve"[..]));
+/// assert_eq!(entries.count(), 1);
+/// # Ok::<(), drumlin::Error>(())
+/// ```
 ///
-/// There is one exception. Once another process or a later open of the same store has removed files, an iterator of the
-/// closed store may fail with `Io` or `TooManyFiles`. That happens if the process had too few file descriptors to keep
-/// the files of the iterator open; see [`Db::close`](crate::Db::close).
+/// # Errors
+/// When the operands of one key cannot be merged, the iterator returns an error that has a [`key`](Error::key) once,
+/// and continues after that key. After any other error it **returns that error forever**: it never ends as if it had
+/// returned all keys. Stop at the first error without a key; a loop that ignores errors would not end.
+///
+/// # What it keeps
+/// An iterator pins the state of the store that it reads, until it is dropped: its tables stay on disk, and its
+/// memtables stay in memory, beyond `memory_budget`. It also has read-ahead buffers of up to 256 KiB for each run. Drop
+/// it when it is no longer needed, and use a [`Snapshot`](crate::Snapshot) to return to one state for a long time.
+///
+/// An iterator stays usable even if the store is closed or the keyspace is dropped. There is one exception. Once
+/// another process or a later open of the same store has removed files, an iterator of the closed store may fail with
+/// `Io` or `TooManyFiles`. That happens if the process had too few file descriptors to keep the files of the iterator
+/// open; see [`Db::close`](crate::Db::close).
 pub struct Iter {
     open: OpenView,
     /// Whether values are left out. `open` reads this flag.
@@ -72,6 +94,18 @@ impl Iter {
     }
 
     /// Makes the iterator skip values: it returns empty values and never reads them. Call this before the first step.
+    ///
+    /// It does not call the merge operator. So it also returns keys whose operands cannot be merged.
+    ///
+    /// ```
+    /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+    /// # let db = drumlin::Db::open(dir.path())?;
+    /// # let users = db.keyspace("users")?;
+    /// users.put("ada", "1815")?;
+    /// let (key, value) = users.iter().keys_only().next().expect("an entry")?;
+    /// assert_eq!((&*key, value.len()), (&b"ada"[..], 0));
+    /// # Ok::<(), drumlin::Error>(())
+    /// ```
     #[must_use]
     pub fn keys_only(self) -> Iter {
         self.keys_only.store(true, atomic::Ordering::Relaxed);

@@ -14,13 +14,37 @@ use crate::version::Tree;
 use drumlin_env::sync::Arc;
 use std::fmt;
 
-/// Cursor over the keys of a range, as of one snapshot. It is on no entry until its first seek.
+/// Cursor over the keys of a range, as of one snapshot. [`Keyspace::cursor`](crate::Keyspace::cursor) creates it. It is
+/// on no entry until its first seek.
 ///
+/// Unlike an [`Iter`](crate::Iter) it can seek repeatedly, and it lends keys and values without copying them. Seeks and
+/// steps may block for reads from disk. A cursor can be moved to another thread, but not be shared.
+///
+/// ```
+/// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+/// # let db = drumlin::Db::open(dir.path())?;
+/// # let users = db.keyspace("users")?;
+/// users.put("ada", "1815")?;
+/// users.put("bob", "1950")?;
+/// let mut cursor = users.cursor("a".."z")?;
+/// let mut is_on_entry = cursor.seek_first()?;
+/// while is_on_entry {
+///     let (key, value) = cursor.entry().expect("the cursor is on an entry");
+///     println!("{}: {}", key.escape_ascii(), value.escape_ascii());
+///     is_on_entry = cursor.next()?;
+/// }
+/// # Ok::<(), drumlin::Error>(())
+/// ```
+///
+/// # Errors
+/// Those of [`Keyspace::get`](crate::Keyspace::get), except that a closed store and a dropped keyspace do not matter.
 /// An error that has a [`key`](crate::Error::key) affects only that key: [`next`](RangeCursor::next) and
 /// [`prev`](RangeCursor::prev) continue from there. After any other error every call returns that error.
 ///
-/// A cursor pins the state of the store that it reads. It stays usable until it is dropped, even if the store is closed
-/// or the keyspace is dropped. Drop it when it is no longer needed.
+/// # What it keeps
+/// A cursor pins the state of the store that it reads, and so keeps the same as an [`Iter`](crate::Iter). It stays
+/// usable until it is dropped, even if the store is closed or the keyspace is dropped, with the exception that
+/// [`Iter`](crate::Iter) describes. Drop it when it is no longer needed.
 pub struct RangeCursor {
     view: StoreView,
     reader: OpenReader,
@@ -63,28 +87,96 @@ impl RangeCursor {
     }
 
     /// Moves to the first key of the range. Returns `false` when there is none.
+    ///
+    /// ```
+    /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+    /// # let db = drumlin::Db::open(dir.path())?;
+    /// # let users = db.keyspace("users")?;
+    /// # for name in ["ada", "bob", "eve"] {
+    /// #     users.put(name, "")?;
+    /// # }
+    /// let mut cursor = users.cursor::<&str>(..)?; // over ada, bob and eve
+    /// assert!(cursor.seek_first()?);
+    /// assert_eq!(cursor.key(), Some(&b"ada"[..]));
+    /// # Ok::<(), drumlin::Error>(())
+    /// ```
     pub fn seek_first(&mut self) -> Result<bool> {
         self.moved(To::First, StoreView::seek_first)
     }
 
     /// Moves to the last key of the range. Returns `false` when there is none.
+    ///
+    /// ```
+    /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+    /// # let db = drumlin::Db::open(dir.path())?;
+    /// # let users = db.keyspace("users")?;
+    /// # for name in ["ada", "bob", "eve"] {
+    /// #     users.put(name, "")?;
+    /// # }
+    /// let mut cursor = users.cursor::<&str>(..)?; // over ada, bob and eve
+    /// assert!(cursor.seek_last()?);
+    /// assert_eq!(cursor.key(), Some(&b"eve"[..]));
+    /// # Ok::<(), drumlin::Error>(())
+    /// ```
     pub fn seek_last(&mut self) -> Result<bool> {
         self.moved(To::Last, StoreView::seek_last)
     }
 
-    /// Moves to the first key of the range at or after `key`. Returns `false` when there is none.
+    /// Moves to the first key of the range at or after `key`. Returns `false` when there is none; the cursor is then on
+    /// no entry.
+    ///
+    /// ```
+    /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+    /// # let db = drumlin::Db::open(dir.path())?;
+    /// # let users = db.keyspace("users")?;
+    /// # for name in ["ada", "bob", "eve"] {
+    /// #     users.put(name, "")?;
+    /// # }
+    /// let mut cursor = users.cursor::<&str>(..)?; // over ada, bob and eve
+    /// assert!(cursor.seek("b")?);
+    /// assert_eq!(cursor.key(), Some(&b"bob"[..]));
+    /// assert!(!cursor.seek("z")?);
+    /// # Ok::<(), drumlin::Error>(())
+    /// ```
     pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
         let key = key.as_ref();
         self.moved(To::Key(key), |view| view.seek(key))
     }
 
-    /// Moves to the last key of the range before `key`. Returns `false` when there is none.
+    /// Moves to the last key of the range before `key`, not to `key` itself. Returns `false` when there is none.
+    ///
+    /// ```
+    /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+    /// # let db = drumlin::Db::open(dir.path())?;
+    /// # let users = db.keyspace("users")?;
+    /// # for name in ["ada", "bob", "eve"] {
+    /// #     users.put(name, "")?;
+    /// # }
+    /// let mut cursor = users.cursor::<&str>(..)?; // over ada, bob and eve
+    /// assert!(cursor.seek_before("bob")?);
+    /// assert_eq!(cursor.key(), Some(&b"ada"[..]));
+    /// # Ok::<(), drumlin::Error>(())
+    /// ```
     pub fn seek_before(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
         let key = key.as_ref();
         self.moved(To::Key(key), |view| view.seek_before(key))
     }
 
     /// Moves to the next key. Returns `false` when there is none, or when the cursor was on no entry.
+    ///
+    /// ```
+    /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+    /// # let db = drumlin::Db::open(dir.path())?;
+    /// # let users = db.keyspace("users")?;
+    /// # for name in ["ada", "bob", "eve"] {
+    /// #     users.put(name, "")?;
+    /// # }
+    /// let mut cursor = users.cursor::<&str>(..)?; // over ada, bob and eve
+    /// cursor.seek("ada")?;
+    /// assert!(cursor.next()?);
+    /// assert_eq!(cursor.key(), Some(&b"bob"[..]));
+    /// # Ok::<(), drumlin::Error>(())
+    /// ```
     #[expect(
         clippy::should_implement_trait,
         reason = "the entry is borrowed from the cursor: no iterator can do so"
@@ -96,13 +188,28 @@ impl RangeCursor {
     }
 
     /// Moves to the previous key. Returns `false` when there is none, or when the cursor was on no entry.
+    ///
+    /// ```
+    /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+    /// # let db = drumlin::Db::open(dir.path())?;
+    /// # let users = db.keyspace("users")?;
+    /// # for name in ["ada", "bob", "eve"] {
+    /// #     users.put(name, "")?;
+    /// # }
+    /// let mut cursor = users.cursor::<&str>(..)?; // over ada, bob and eve
+    /// cursor.seek("bob")?;
+    /// assert!(cursor.prev()?);
+    /// assert_eq!(cursor.key(), Some(&b"ada"[..]));
+    /// # Ok::<(), drumlin::Error>(())
+    /// ```
     #[inline]
     pub fn prev(&mut self) -> Result<bool> {
         self.view.prev()?;
         Ok(self.view.valid())
     }
 
-    /// Returns the current key and value; `None` when the cursor is on no entry.
+    /// Returns the current key and value; `None` when the cursor is on no entry. They are valid until the next call
+    /// that moves the cursor.
     pub fn entry(&self) -> Option<(&[u8], &[u8])> {
         self.view.valid().then(|| (self.view.key(), self.view.value()))
     }
