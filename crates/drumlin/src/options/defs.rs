@@ -20,13 +20,24 @@ const GIB: u64 = 1 << 30;
 const TIB: u64 = 1 << 40;
 
 settings! {
-    /// Options of a store.
+    /// Options of a store. [`Builder::options`](crate::Builder::options) and [`Builder::set`](crate::Builder::set) set
+    /// them at open, and [`Db::set_option`](crate::Db::set_option) sets some of them later.
+    ///
+    /// ```
+    /// let mut options = drumlin::Options::default();
+    /// options.memory_budget = 64 << 20;
+    /// options.set("disk_budget", "10GiB")?;
+    /// assert_eq!(options.get("memory_budget")?, "64MiB");
+    /// options.validate()?;
+    /// # Ok::<(), drumlin::Error>(())
+    /// ```
     Options, Store, others <KeyspaceOptions as OptionSet>::DEFS;
 
     /// Memory budget of the store: memtables, block cache (with filters and indexes), and buffers of flushes and
     /// compactions. Writes wait when memtables use three eighths of it. Batches that only delete may use one eighth of
     /// that more. A value or batch larger than a quarter of it is refused. Not part of it: the read-ahead of iterators,
-    /// up to 256 KiB for each iterator and run, and values that the program holds.
+    /// up to 256 KiB for each iterator and run, memtables that iterators and cursors still read, batches that are not
+    /// written yet, values that the program holds, and the page cache of the operating system.
     memory_budget: u64 = 512 * MIB => bytes(8 * MIB, 1024 * TIB);
 
     /// Upper bound on the disk space of tables and log segments. The store treats a used-up budget like a full disk:
@@ -40,8 +51,8 @@ settings! {
     background_rate: u64 = 0 => bytes(MIB, TIB).zero("no limit").unit("bytes/s").live();
 
     /// Default durability of writes that name none. With `none` no log is written, only flushed data survives a close
-    /// or the end of the process, and a batch may not span keyspaces. `buffered` writes survive the end of the process,
-    /// and `sync` writes survive power loss.
+    /// or the end of the process, and a batch may not span keyspaces. `buffered` writes survive the end of the process
+    /// but not power loss, and `sync` writes survive power loss.
     durability: Durability = Durability::Buffered => names(Durability::NAMES).live();
 
     /// Number of compaction slots, the limit on subcompactions that run at the same time.
@@ -68,10 +79,22 @@ settings! {
 }
 
 settings! {
-    /// Options of a keyspace.
+    /// Options of a keyspace. [`Db::keyspace_with`](crate::Db::keyspace_with) and
+    /// [`Keyspace::set_option`](crate::Keyspace::set_option) set them by name.
+    ///
+    /// ```
+    /// let options = drumlin::KeyspaceOptions::default();
+    /// for (name, value) in options.pairs() {
+    ///     println!("{name} = {value}");
+    /// }
+    /// assert_eq!(options.get("compression")?, "lz4");
+    /// # Ok::<(), drumlin::Error>(())
+    /// ```
     KeyspaceOptions, Keyspace, others <Options as OptionSet>::DEFS;
 
-    /// Compaction policy with its arguments, such as `leveling:10`. A change replaces the policy at once.
+    /// Compaction policy with its arguments, such as `leveling:10`. `arce` follows the load. `leveling`, `1-leveling`,
+    /// `tiering`, `lazy-leveling`, `fluid`, `universal`, `ucs` and `adaptive-ucs` follow published designs. A change
+    /// replaces the policy at once. No policy changes the results of reads.
     compaction: String = "arce".to_owned() => text("name or name:arguments", policy_name, &["1-leveling"]).live();
 
     /// Whether the policy tunes itself to the load. `frozen` keeps the tuning that it has found and stops learning.
@@ -109,7 +132,8 @@ settings! {
     flush_bytes: u64 = 0
         => bytes(4 * KIB, 4 * GIB).zero("an eighth of memory_budget, at most 64MiB").live().expert();
 
-    /// Size at which a compaction starts its next output file. A flush may write larger files.
+    /// Size at which a compaction starts its next output file. A flush may write larger files. With a small
+    /// `disk_budget`, files are smaller.
     file_bytes: u64 = 64 * MIB => bytes(4 * KIB, 4 * GIB).live().expert();
 
     /// Number of runs over a key at which the policy `arce` slows writers: from three quarters of it to the rate at

@@ -50,11 +50,21 @@ macro_rules! settings {
     ) => {
         $(#[$meta])*
         ///
-        /// Start from the default, then assign fields or call `set`.
+        /// Start from the default, then assign fields or call [`set`](Self::set). `docs/options.md` in the repository
+        /// has the same list as a table, and [`options_help`](crate::options_help) as a text.
+        ///
+        /// Each field shows its default and the declaration of its values: for example, `bytes(64 * KIB, GIB)` accepts
+        /// 64 KiB to 1 GiB. In it, `zero` is the meaning of 0, `absent` a word for no value, and `unit` the unit.
+        /// `live` options can be changed while the store is open. Few programs need `expert` options.
         #[derive(Clone, PartialEq, Debug)]
         #[non_exhaustive]
         pub struct $type {
-            $($(#[doc = $doc])+ $(#[cfg($when)])? pub $field: $field_type,)+
+            $(
+                $(#[doc = $doc])+
+                #[doc = concat!("\n\nDefault: `", stringify!($default), "`; accepts `", stringify!($def), "`.")]
+                $(#[cfg($when)])?
+                pub $field: $field_type,
+            )+
         }
 
         impl Default for $type {
@@ -99,6 +109,8 @@ macro_rules! settings {
 
             /// Sets the option `name` to `value`, given as text: `64MiB`, `1.5`, `true` or a name.
             ///
+            /// Byte sizes take a unit: `64MiB`, `64M` and `67108864` are the same, and `64MB` is 64 million.
+            ///
             /// # Errors
             /// `InvalidOption` when there is no such option or the value is out of bounds. Then the options are
             /// unchanged.
@@ -122,7 +134,7 @@ macro_rules! settings {
                 $crate::options::parse::validate(self)
             }
 
-            /// Returns all options and their values, as text.
+            /// Returns the names of all options and their values, as text that `set` accepts.
             pub fn pairs(&self) -> Vec<(&'static str, String)> {
                 $crate::options::parse::pairs(self)
             }

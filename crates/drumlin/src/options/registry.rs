@@ -4,7 +4,7 @@ use drumlin_format::compression::Compression;
 #[cfg(feature = "experiments")]
 use drumlin_types::contract::Pin;
 
-/// Scope of an option: the store or a keyspace.
+/// Scope of an option: the store or a keyspace. See [`OptionDef`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scope {
     /// The store: a field of [`Options`](super::Options).
@@ -13,7 +13,7 @@ pub enum Scope {
     Keyspace,
 }
 
-/// Kind of values that an option accepts.
+/// Kind of values that an option accepts. See [`OptionDef`].
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Shape {
@@ -53,7 +53,14 @@ pub enum Shape {
     },
 }
 
-/// Description of one option.
+/// Description of one option, for programs that print or check options. [`Options::defs`](super::Options::defs) and
+/// [`KeyspaceOptions::defs`](super::KeyspaceOptions::defs) return them.
+///
+/// ```
+/// for option in drumlin::Options::defs().iter().filter(|option| !option.expert) {
+///     println!("{}: {}", option.name, option.bounds());
+/// }
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct OptionDef {
     /// Name of the option. It never changes.

@@ -6,6 +6,11 @@ use super::registry::{OptionDef, OptionSet};
 use std::fmt::Write;
 
 /// Returns the help text for a terminal: every option with its default, bounds and description.
+///
+/// ```
+/// let help = drumlin::options_help();
+/// assert!(help.contains("memory_budget = 512MiB"));
+/// ```
 pub fn options_help() -> String {
     let mut out = String::new();
     for_each_group(|title, rows| {
@@ -20,13 +25,16 @@ pub fn options_help() -> String {
     out
 }
 
-/// Returns the text of `docs/options.md`. It does not depend on the feature `experiments`.
+/// Returns the list of options as Markdown, which is the text of `docs/options.md` in the repository. It does not
+/// depend on the feature `experiments`.
 pub fn options_markdown() -> String {
     let mut out = String::from(
         "# Options\n\n\
-         Generated from the option list in `crates/drumlin/src/options/defs.rs`; do not edit. Options marked *live*\n\
-         can be changed while the store is open. All others are set when the store is opened. Byte sizes take a\n\
-         unit: `64MiB`, `64M` and `67108864` are the same.\n",
+         Generated from the option list in `crates/drumlin/src/options/defs.rs`; do not edit.\n\n\
+         Programs set options of the store with `Builder::set` and `Db::set_option`, and options of a keyspace with\n\
+         `Db::keyspace_with` and `Keyspace::set_option`. The store keeps them. Options marked *live* can be changed\n\
+         while the store is open. All others are set when the store is opened. Few programs need options of the\n\
+         expert tier. Byte sizes take a unit: `64MiB`, `64M` and `67108864` are the same; `64MB` is 64 million.\n",
     );
     for_each_group(|title, rows| {
         let _ = write!(out, "\n## {title}\n\n");

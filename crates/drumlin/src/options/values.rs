@@ -3,21 +3,43 @@
 use super::macros::named;
 
 named! {
-    /// Durability of a write once the call has returned.
+    /// Durability of a write: what it survives once the call has returned. The default is `Buffered`.
+    ///
+    /// Calls such as [`Db::write_with`](crate::Db::write_with) and [`Keyspace::put_with`](crate::Keyspace::put_with)
+    /// take it for one write. The option `durability` sets it for all other writes. [`Db::sync`](crate::Db::sync) makes
+    /// all logged writes so far durable, and [`Db::flush`](crate::Db::flush) all writes.
+    ///
+    /// After a crash the store holds a prefix of the logged commits, in commit order: if one survives, so do all logged
+    /// ones before it.
+    ///
+    /// ```
+    /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+    /// use drumlin::Durability;
+    /// let db = drumlin::Db::builder(dir.path()).set("durability", "sync")?.open()?;
+    /// let users = db.keyspace("users")?;
+    /// users.put("ada", "1815")?; // survives power loss
+    /// users.put_with("visits", "7", Durability::Buffered)?; // may be lost with the next ones at power loss
+    /// # Ok::<(), drumlin::Error>(())
+    /// ```
     #[derive(Default)]
     pub enum Durability {
-        /// No log is written. The write survives nothing until the memtable that holds it is flushed.
+        /// No log is written. The write survives nothing until the memtable that holds it is flushed: a close, a drop
+        /// and the end of the process lose it. It may be lost although later logged writes survive. RocksDB calls this
+        /// `disableWAL`.
         None = "none",
-        /// The log record was handed to the operating system. The write survives the end of the process.
+        /// The log record was handed to the operating system, without an fsync. The write survives the end of the
+        /// process, also by a crash or a kill. It does not survive a crash of the operating system or power loss before
+        /// the next sync of the log. This is the default of RocksDB (`sync = false`), too.
         #[default]
         Buffered = "buffered",
-        /// The log was synced. The write survives power loss.
+        /// The log was synced (`fdatasync` or `msync`). The write survives power loss, if the device keeps what it has
+        /// acknowledged. It costs one fsync, which concurrent writers share.
         Sync = "sync",
     }
 }
 
 named! {
-    /// How table blocks that are not in the block cache are read.
+    /// How table blocks that are not in the block cache are read: the option `table_reads`.
     #[derive(Default)]
     pub enum TableReads {
         /// Reads go through the page cache of the operating system.
@@ -29,7 +51,7 @@ named! {
 }
 
 named! {
-    /// Concurrency mode of compactions.
+    /// Concurrency mode of compactions: the option `pipeline`. All values but the default are for comparisons.
     #[derive(Default)]
     pub enum Pipeline {
         /// Any legal compaction may run at any time, and each piece (subcompaction) is installed on its own.
@@ -44,7 +66,7 @@ named! {
 }
 
 named! {
-    /// Whether a policy tunes itself.
+    /// Whether a compaction policy tunes itself: the option `adaptation`.
     #[derive(Default)]
     pub enum Adaptation {
         /// The policy adapts to the load.
