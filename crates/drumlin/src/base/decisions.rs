@@ -19,7 +19,9 @@ use drumlin_format::names::FileName;
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 
-/// Record of one decision or its outcome, as `explain` shows it.
+/// Record of one decision or its outcome. [`Db::explain`](crate::Db::explain) returns it.
+///
+/// Its texts are for people: they may change with any version. They contain no keys or values.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct DecisionRecord {
@@ -33,7 +35,8 @@ pub struct DecisionRecord {
     pub reason: String,
 }
 
-/// Result of a replay: each logged policy decision is made again from its logged input.
+/// Result of [`Db::replay_decisions`](crate::Db::replay_decisions), which makes each logged policy decision again from
+/// its logged input.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct ReplayReport {

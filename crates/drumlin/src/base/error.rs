@@ -9,7 +9,7 @@ use std::sync::Arc;
 /// Result type of every fallible call of the crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Error category.
+/// Error category, which [`Error::kind`] returns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -33,13 +33,14 @@ pub enum ErrorKind {
     Corruption,
     /// A call of the operating system failed.
     Io,
-    /// The disk or the disk budget is full. Writes can be repeated once there is free space.
+    /// The disk or the option `disk_budget` is full. Writes can be repeated once there is free space; the store need
+    /// not be reopened. Reads still work.
     NoSpace,
     /// The process or the system has reached its limit of open files. Calls can be repeated once other files are closed
     /// or the limit (`ulimit -n`) is raised.
     TooManyFiles,
-    /// A write waited longer than the write timeout; another checkpoint is in progress; or a write that a close or a
-    /// drop waits for has been running for over 60 s.
+    /// A write waited longer than the option `write_timeout_ms`; another checkpoint is in progress; or a write that a
+    /// close or a drop waits for has been running for over 60 s.
     Busy,
     /// An earlier failure stopped all writes until the store is reopened; reads still work. The cause is a failed write
     /// or sync of the log, the manifest or the directory, a lost directory lock, or a panic in a write or in the
@@ -58,7 +59,21 @@ const ENFILE: i32 = 23;
 const EMFILE: i32 = 24;
 const EFBIG: i32 = 27;
 
-/// Error of a call. Cheap to clone.
+/// Error of a call. It has a kind, a text, and where there is one, the file and the offset. It is cheap to clone.
+///
+/// Its text never contains keys or values. A file is named with its path, and a keyspace with its name.
+///
+/// ```
+/// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+/// # let db = drumlin::Db::open(dir.path())?;
+/// # let users = db.keyspace("users")?;
+/// let error = drumlin::Db::open(dir.path()).expect_err("the store is open already");
+/// match error.kind() {
+///     drumlin::ErrorKind::Locked => println!("close the other program first"),
+///     kind => println!("{kind:?} in {:?}: {error}", error.path()),
+/// }
+/// # Ok::<(), drumlin::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Error(Arc<Inner>);
 
@@ -162,7 +177,7 @@ impl Error {
         self.0.kind
     }
 
-    /// Returns the file concerned, if there is one.
+    /// Returns the file or directory concerned, if there is one.
     pub fn path(&self) -> Option<&Path> {
         self.0.path.as_deref()
     }
@@ -179,6 +194,18 @@ impl Error {
 
     /// Returns the key whose merge operands could not be merged, if that is the cause. All other keys are readable. The
     /// key is user data, so the error's text never contains it.
+    ///
+    /// ```
+    /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+    /// # let sum = std::sync::Arc::new(drumlin::AddI64::Text);
+    /// # let db = drumlin::Db::builder(dir.path()).merge_operator("hits", sum).open()?;
+    /// # let hits = db.keyspace("hits")?;
+    /// hits.merge("home", "not a number")?;
+    /// let error = hits.get("home").expect_err("the operator refuses it");
+    /// assert_eq!(error.key(), Some(&b"home"[..]));
+    /// assert!(error.is_corruption());
+    /// # Ok::<(), drumlin::Error>(())
+    /// ```
     pub fn key(&self) -> Option<&[u8]> {
         self.0.key.as_deref()
     }

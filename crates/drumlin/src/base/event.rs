@@ -2,7 +2,9 @@
 
 use crate::base::error::Error;
 
-/// Event in the background or during open and close. Events hold no user keys or values.
+/// Event in the background or during open and close. An [`EventListener`] receives it.
+///
+/// Events hold no user keys or values, but names of keyspaces and files.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Event {
@@ -116,10 +118,29 @@ pub enum StallCause {
     Runs,
 }
 
-/// Receives events, on the thread where they occur.
+/// Receives events, on the thread where they occur. [`Builder::listener`](crate::Builder::listener) sets it.
 ///
-/// It must not call back into the store, and it must not panic: a panic on a background thread poisons the store, and
-/// one on a caller's thread leaves the call.
+/// It should return soon. It must not call back into the store, or wait for a thread that does: the store may hold its
+/// locks. It must not panic: a panic on a background thread poisons the store, and one on a caller's thread leaves the
+/// call. Several threads may call it at the same time.
+///
+/// ```
+/// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+/// struct Alarm;
+///
+/// impl drumlin::EventListener for Alarm {
+///     fn on_event(&self, event: &drumlin::Event) {
+///         match event {
+///             drumlin::Event::Poisoned { error } => eprintln!("no more writes: {error}"),
+///             drumlin::Event::BackgroundError { job, error } => eprintln!("{job} failed: {error}"),
+///             _ => {}
+///         }
+///     }
+/// }
+///
+/// let db = drumlin::Db::builder(dir.path()).listener(std::sync::Arc::new(Alarm)).open()?;
+/// # Ok::<(), drumlin::Error>(())
+/// ```
 pub trait EventListener: Send + Sync {
     /// Called for each event.
     fn on_event(&self, event: &Event);

@@ -4,7 +4,9 @@ use super::latency::{Latencies, LatencyHistogram};
 use super::metrics::MergeCounts;
 use drumlin_env::sync::plain::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Counters and gauges of one keyspace at one time. Counters start at 0 when the store is opened.
+/// Counters and gauges of one keyspace at one time. [`Keyspace::metrics`](crate::Keyspace::metrics) returns them.
+///
+/// Counters start at 0 when the store is opened. Fields that begin with *Gauge* are values of the moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]

@@ -69,7 +69,8 @@ impl Latencies {
 
 /// Distribution of the latencies of sampled operations, in nanoseconds.
 ///
-/// About one operation in 64 is sampled, at random. A quantile is at most 12.5 % too large.
+/// About one operation in 64 is sampled, at random. A quantile is at most 12.5 % too large. See
+/// [`Keyspace::metrics`](crate::Keyspace::metrics) for an example.
 ///
 /// With the feature `serde`, it is serialized as its number of samples, mean, quantiles 0.5, 0.9, 0.99 and 0.999, and
 /// maximum.

@@ -19,10 +19,44 @@ use std::fmt;
 /// Maximum length of an operator's name, in bytes.
 const MAX_NAME: usize = 255;
 
-/// Combines merge operands into values.
+/// Combines merge operands into values. [`Builder::merge_operator`](crate::Builder::merge_operator) gives a keyspace
+/// its operator. [`AddI64`] and [`Append`] are ready to use.
 ///
-/// It must be deterministic and associative: reads, compactions and recovery repeat the merge and split it into steps.
+/// # Contract
+/// - It is deterministic: equal arguments give equal results. Reads, flushes and compactions repeat the merge, on
+///   several threads at the same time.
+/// - It is associative: `merge(base, [a, b])` equals `merge(merge(base, [a]), [b])`. Where `partial_merge(a, b)`
+///   returns `c`, it also equals `merge(base, [c])`.
+/// - It does not call the store.
+/// - Malformed operands give `None`. A read of the key then fails with `Corruption`, and compactions keep the operands.
+/// - It does not panic. If it does, the read fails with `Bug`, and so do flushes and compactions, which are retried.
 ///
+/// ```
+/// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+/// /// Keeps the largest operand, bytewise.
+/// struct Max;
+///
+/// impl drumlin::MergeOperator for Max {
+///     fn name(&self) -> &str {
+///         "max"
+///     }
+///     fn merge(&self, _key: &[u8], base: Option<&[u8]>, operands: &[&[u8]]) -> Option<Vec<u8>> {
+///         base.iter().chain(operands).max().map(|largest| largest.to_vec())
+///     }
+///     fn partial_merge(&self, _key: &[u8], left: &[u8], right: &[u8]) -> Option<Vec<u8>> {
+///         Some(left.max(right).to_vec())
+///     }
+/// }
+///
+/// let db = drumlin::Db::builder(dir.path()).merge_operator("best", std::sync::Arc::new(Max)).open()?;
+/// let best = db.keyspace("best")?;
+/// best.merge("ada", "17")?;
+/// best.merge("ada", "12")?;
+/// assert_eq!(best.get("ada")?.as_deref(), Some(&b"17"[..]));
+/// # Ok::<(), drumlin::Error>(())
+/// ```
+///
+/// # Time to live
 /// An operand written into a keyspace with a time to live (`ttl_seconds`) expires after that time, or up to 1/64 of it
 /// later. An expired operand counts as if it had never been written. The value below it and the other operands keep
 /// their own times to live. So a counter that only receives merges is the sum over a sliding window, and an operator
@@ -38,7 +72,8 @@ pub trait MergeOperator: Send + Sync {
     fn merge(&self, key: &[u8], base: Option<&[u8]>, operands: &[&[u8]]) -> Option<Vec<u8>>;
 
     /// Returns one operand that has the effect of `left` followed by `right`, if there is one. Flushes and compactions
-    /// use it to join operands whose base value they do not see. That keeps the chain of operands of a hot key short.
+    /// use it to join operands whose base value they do not see. That keeps the chain of operands of a hot key short,
+    /// so implement it if the operator allows. By default it returns `None`.
     fn partial_merge(&self, key: &[u8], left: &[u8], right: &[u8]) -> Option<Vec<u8>> {
         let _ = (key, left, right);
         None
@@ -83,7 +118,18 @@ impl fmt::Debug for dyn MergeOperator {
 }
 
 /// Merge operator that concatenates `base` and all operands, with a separator between elements. Empty elements count
-/// too.
+/// too. Its name is `append`, whatever the separator: give a keyspace the same separator at every open.
+///
+/// ```
+/// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+/// let append = std::sync::Arc::new(drumlin::Append::new(","));
+/// let db = drumlin::Db::builder(dir.path()).merge_operator("tags", append).open()?;
+/// let tags = db.keyspace("tags")?;
+/// tags.merge("ada", "poet")?;
+/// tags.merge("ada", "programmer")?;
+/// assert_eq!(tags.get("ada")?.as_deref(), Some(&b"poet,programmer"[..]));
+/// # Ok::<(), drumlin::Error>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Append {
     separator: Vec<u8>,
@@ -123,7 +169,7 @@ impl MergeOperator for Append {
 }
 
 /// Merge operator that adds signed 64-bit integers. Without a base the sum starts at 0. It wraps around on overflow, so
-/// the order of operands never matters.
+/// the order of operands never matters. See [`Keyspace::merge`](crate::Keyspace::merge) for an example.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AddI64 {
     /// Values and operands are decimal text, such as `12`, `+1` or `-3`. The result has no plus sign.

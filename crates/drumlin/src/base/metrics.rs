@@ -30,7 +30,10 @@ macro_rules! metrics {
             $(pub(crate) $name: AtomicU64,)*
         }
 
-        /// Values of the store's counters and gauges at one time.
+        /// Values of the store's counters and gauges at one time. [`Db::metrics`](crate::Db::metrics) returns them.
+        ///
+        /// Counters only grow, from 0 at open. Fields that begin with *Gauge* are values of the moment. The fields are
+        /// read one after the other while other threads write, so they may not match exactly.
         #[derive(Clone, Debug, Default, PartialEq)]
         #[cfg_attr(feature = "serde", derive(serde::Serialize))]
         #[non_exhaustive]
@@ -46,7 +49,16 @@ macro_rules! metrics {
         }
 
         impl Metrics {
-            /// Returns every value with its name, in the order of declaration.
+            /// Returns every value with its name, in the order of declaration, for exporters.
+            ///
+            /// ```
+            /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+            /// # let db = drumlin::Db::open(dir.path())?;
+            /// for (name, value) in db.metrics().to_pairs() {
+            ///     println!("drumlin_{name} {value}");
+            /// }
+            /// # Ok::<(), drumlin::Error>(())
+            /// ```
             pub fn to_pairs(&self) -> Vec<(&'static str, u64)> {
                 vec![$((stringify!($name), self.$name),)*]
             }
@@ -57,7 +69,7 @@ macro_rules! metrics {
 metrics! {
     /// Commits written.
     commits,
-    /// Operations written.
+    /// Operations written: puts, deletions, range deletions and merges.
     operations,
     /// Key and value bytes of written operations.
     user_bytes_written,
@@ -93,7 +105,7 @@ metrics! {
     compaction_bytes_written,
     /// Bytes of tables read by compactions. A table that a compaction takes in part counts with that part.
     compaction_bytes_read,
-    /// Largest number of pieces that ran at the same time.
+    /// Largest number of compaction pieces that ran at the same time.
     compactions_max_parallel,
     /// Gauge: compaction slots, the number of pieces that may run at the same time.
     compaction_slots,
@@ -107,11 +119,11 @@ metrics! {
     entries_deleted,
     /// Merge operands that compactions and flushes combined into another entry.
     entries_folded,
-    /// Bytes of the largest piece that a compaction wrote.
+    /// Largest number of bytes that a compaction piece wrote.
     compaction_largest_bytes,
     /// Trivial moves: compaction pieces whose files changed level or run without being read.
     moves,
-    /// Policy calls: calls of `CompactionPolicy::decide`.
+    /// Calls of compaction policies for a decision.
     policy_calls,
     /// CPU nanoseconds of policy calls, including the admission of their plans.
     policy_nanos,
@@ -172,9 +184,9 @@ metrics! {
     iterators,
     /// Gauge: scheduled compactions (tickets) that have not finished.
     tickets,
-    /// Plans admitted.
+    /// Compactions that a policy planned and that were scheduled.
     plans_admitted,
-    /// Plans refused.
+    /// Compactions that a policy planned and that were refused, because they conflict with others or with a limit.
     plans_refused,
     /// Bytes of manifest edits.
     manifest_bytes_written,

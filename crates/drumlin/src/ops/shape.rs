@@ -10,7 +10,10 @@ use drumlin_policy::schedule::fold::{depth_cap, design_runs};
 use drumlin_policy::schedule::{Mode, Settings};
 use drumlin_types::contract::{FileState, FileView, LevelDesign};
 
-/// Shape of one keyspace: its memtables and its tree.
+/// Shape of one keyspace: its memtables and its tree. [`Db::tree`](crate::Db::tree) returns it.
+///
+/// A tree consists of levels, a level of sorted runs, and a run of files with disjoint key bounds. Newer data is in
+/// upper levels.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct KeyspaceShape {
@@ -43,13 +46,13 @@ pub struct LevelShape {
     pub runs: Vec<RunShape>,
 }
 
-/// Shape of one run.
+/// Shape of one sorted run: files whose key bounds do not overlap. A lookup searches at most one of them.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct RunShape {
     /// Id of the run.
     pub id: u64,
-    /// Tag that the policy gave the run.
+    /// Tag that the policy gave the run. Its content has a meaning for the policy only.
     #[cfg_attr(feature = "serde", serde(serialize_with = "escaped"))]
     pub tag: Vec<u8>,
     /// Files of the run, in key order.

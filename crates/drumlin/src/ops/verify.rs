@@ -15,7 +15,7 @@ use drumlin_format::names::FileName;
 use drumlin_types::{KeyRange, Seq};
 use std::collections::BTreeSet;
 
-/// Fault that verification found.
+/// Fault that [`Db::verify`](crate::Db::verify) found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Finding {
@@ -23,11 +23,11 @@ pub struct Finding {
     pub file: String,
     /// Offset in the file, if known.
     pub offset: Option<u64>,
-    /// Description of the fault.
+    /// Description of the fault. It contains no keys or values.
     pub what: String,
 }
 
-/// Result of `verify`.
+/// Result of [`Db::verify`](crate::Db::verify): what was checked, and the faults.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct VerifyReport {

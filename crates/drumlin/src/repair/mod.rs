@@ -45,7 +45,10 @@ const LIMITS: [&str; 3] = ["disk_budget", "background_rate", "write_timeout_ms"]
 /// Number of entries between two progress reports.
 const ENTRIES_PER_LOOK: u64 = 1024;
 
-/// Copies everything that is readable in the store at `from` into a new store at `to`. Nothing in `from` is changed.
+/// Copies everything that is readable in the damaged store at `from` into a new store at `to`. Nothing in `from` is
+/// changed.
+///
+/// Use it when [`Db::open`] or reads fail with `Corruption`. The old store must not be open for writing.
 ///
 /// Damage in the old store is not an error: the report lists it. The report counts the keys whose values are certain or
 /// in doubt, and the entries that are known to be lost; [`RepairReport::nothing_lost`] tells whether the copy is
@@ -82,6 +85,17 @@ pub fn repair(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<RepairRepo
 
 /// Does the same as [`repair`], and calls `progress` from time to time: at the start, after every 1024 entries and
 /// after each keyspace.
+///
+/// ```
+/// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+/// # let (damaged, repaired) = (dir.path().join("damaged"), dir.path().join("repaired"));
+/// # drumlin::Db::open(&damaged)?.close()?;
+/// let report = drumlin::repair_with(&drumlin::env::Env::os(), &damaged, &repaired, |progress| {
+///     println!("{} of {} bytes", progress.bytes, progress.total_bytes);
+/// })?;
+/// println!("{} keys saved, {} entries lost", report.entries(), report.lost());
+/// # Ok::<(), drumlin::Error>(())
+/// ```
 ///
 /// # Errors
 /// Those of [`repair`].

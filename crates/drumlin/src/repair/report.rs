@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// Result of a repair: what it saved, and what it could not save.
+/// Result of [`repair`](crate::repair()): what it saved, and what it could not save.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct RepairReport {
@@ -51,7 +51,7 @@ pub struct RepairedFile {
     pub damages: u64,
 }
 
-/// Progress of a repair.
+/// Progress of a repair, which [`repair_with`](crate::repair_with) reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RepairProgress {
     /// Bytes of tables and log segments read so far.
