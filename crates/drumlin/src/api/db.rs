@@ -210,9 +210,13 @@ impl Builder {
     /// threads: background work runs inside the calls, in an order that follows from a seed.
     ///
     /// ```
-    /// let mem = drumlin::env::MemEnv::new(1);
+    /// use drumlin::env::{ImageMode, MemEnv};
+    /// let mem = MemEnv::new(1);
     /// let db = drumlin::Db::builder("/store").env(mem.env()).open()?;
-    /// db.keyspace("users")?.put("ada", "1815")?;
+    /// db.keyspace("users")?.put_with("ada", "1815", drumlin::Durability::Sync)?;
+    /// let after_power_loss = mem.snapshot().image(ImageMode::None, 1);
+    /// let db = drumlin::Db::builder("/store").env(after_power_loss.env()).open()?;
+    /// assert!(db.keyspace("users")?.contains_key("ada")?);
     /// # Ok::<(), drumlin::Error>(())
     /// ```
     #[cfg(feature = "testing")]
@@ -257,6 +261,14 @@ impl Builder {
     ///
     /// A commit whose record is incomplete at the end of the log is discarded, as an interrupted write leaves it.
     /// [`Db::recovered_seq`] and [`Event::Recovered`](crate::Event::Recovered) tell what was recovered.
+    ///
+    /// ```
+    /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+    /// let sum = std::sync::Arc::new(drumlin::AddI64::Text);
+    /// let db = drumlin::Db::builder(dir.path()).memory_budget(64 << 20)?.merge_operator("hits", sum).open()?;
+    /// db.keyspace("hits")?.merge("home", "1")?;
+    /// # Ok::<(), drumlin::Error>(())
+    /// ```
     ///
     /// # Errors
     /// - `NotFound`: there is no store, and it may not be created. Read-only opens never create one.
@@ -406,7 +418,7 @@ impl Db {
         Ok(Keyspace { store: self.store.clone(), state })
     }
 
-    /// Returns the names of all keyspaces, in order of creation.
+    /// Returns the names of all keyspaces, in order of creation. See [`Db::keyspace`] for an example.
     pub fn keyspaces(&self) -> Vec<String> {
         self.store.keyspaces().iter().map(|k| k.name.to_string()).collect()
     }
@@ -878,6 +890,14 @@ impl Db {
 
     /// Runs up to `steps` background steps in a simulated environment, for tests. Returns `false` once no step can run.
     /// In the environment of the operating system it runs none and returns `false`. Needs the feature `testing`.
+    ///
+    /// ```
+    /// let mem = drumlin::env::MemEnv::new(1);
+    /// let db = drumlin::Db::builder("/store").env(mem.env()).open()?;
+    /// db.keyspace("users")?.put("ada", "1815")?;
+    /// db.step_background(100)?;
+    /// # Ok::<(), drumlin::Error>(())
+    /// ```
     ///
     /// # Errors
     /// `Closed`. `Bug`: the call was made from a background step.

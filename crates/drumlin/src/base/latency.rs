@@ -99,6 +99,18 @@ impl LatencyHistogram {
 
     /// Returns the latency in nanoseconds that the share `quantile` of the samples does not exceed: 0.5 gives the
     /// median, 1.0 the maximum. Values outside of 0 to 1 are clamped. Without samples it is 0.
+    ///
+    /// ```
+    /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+    /// # let users = drumlin::Db::open(dir.path())?.keyspace("users")?;
+    /// for number in 0..1000_u32 {
+    ///     users.get(number.to_be_bytes())?;
+    /// }
+    /// let latency = users.metrics().get_latency;
+    /// assert!(latency.samples() > 0);
+    /// assert!(latency.quantile_nanos(0.5) <= latency.max_nanos());
+    /// # Ok::<(), drumlin::Error>(())
+    /// ```
     pub fn quantile_nanos(&self, quantile: f64) -> u64 {
         let samples = self.samples();
         let wanted = ((quantile.clamp(0.0, 1.0) * samples as f64).ceil() as u64).max(1);
