@@ -38,8 +38,9 @@ use std::path::{Path, PathBuf};
 /// # Threads
 /// A store that is open for writing has background threads: one for flushes, one that prepares log segments and
 /// memtables, one for maintenance, and one for each compaction slot. The store begins with one slot less than there are
-/// cores, at least one and at most 4. It then measures whether more of them help, and uses up to 32. The option
-/// `compaction_slots` fixes the number. A store that is opened read-only has no threads.
+/// cores, at least one and at most 4, and fewer with a small `memory_budget`. It then measures whether more of them
+/// help, and uses up to 32. The option `compaction_slots` fixes the number. A store that is opened read-only has no
+/// threads.
 ///
 /// ```
 /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
@@ -293,8 +294,8 @@ impl Builder {
 }
 
 impl Db {
-    /// Opens the store in the directory `path` with its stored options, and creates it with default options if there is
-    /// none. It also creates missing directories of the path.
+    /// Opens the store in the directory `path` with its stored options. If there is no store, the call creates one with
+    /// default options, and missing directories of the path too.
     ///
     /// Only one `Db` and its clones can have a store open for writing: another open fails with `Locked`, in this
     /// process and in others. See [`Builder::open`] for what an open costs.
