@@ -68,8 +68,8 @@
 //!
 //! With the feature `serde`, reports such as [`Metrics`] and [`VerifyReport`] implement `serde::Serialize`. The feature
 //! `experiments` is for tests and measurements: it adds the policy `chaos`, arguments of `arce` that switch parts of it
-//! off, and the option `arce_pin`. The feature `testing` is for tests of programs that embed Drumlin: it adds the module
-//! `env`, with a simulated disk, clock and faults, and calls that use it. None is on by default.
+//! off, and the option `arce_pin`. The feature `testing` is for tests of programs that embed Drumlin: it adds the
+//! module `env`, with a simulated disk, clock and faults, and calls that use it. None is on by default.
 //!
 //! The folder `examples` of the crate has a counter, a secondary index, a queue, a time series and a backup.
 //! `ARCHITECTURE.md` in the repository describes the modules and the imports allowed between them.
@@ -117,6 +117,7 @@ pub use base::merge_operator::{AddI64, Append, MergeOperator};
 pub use base::metrics::Metrics;
 pub use base::slice::Slice;
 pub use base::slice::Slice as Value;
+pub use drumlin_types::Seq;
 pub use ops::iter::Iter;
 pub use ops::range_cursor::RangeCursor;
 pub use ops::shape::{FileShape, KeyspaceShape, LevelShape, RunShape};

@@ -41,7 +41,7 @@ fn another_operator_is_refused_by_both_names() {
     for round in 0..3 {
         let error = with(&mem, Append::new(",")).expect_err("another operator");
         assert_eq!(error.kind(), ErrorKind::InvalidOption, "{error}");
-        for part in ["\"n\"", "\"add-i64-text\"", "\"append\""] {
+        for part in ["\"n\"", "\"add-i64-text\"", "\"append:,\""] {
             assert!(error.to_string().contains(part), "{error}");
         }
         let append = || Arc::new(Append::new(","));
@@ -201,4 +201,26 @@ fn a_cursor_goes_on_from_a_bad_operand_both_ways() {
             assert!(through.expect("a key on the other side"));
         }
     }
+}
+
+/// Two operators that join with different separators give different results, so they have different names.
+#[test]
+fn another_separator_is_another_operator() {
+    let mem = MemEnv::new(3);
+    let open = |separator: &str| {
+        let operator = Arc::new(Append::new(separator));
+        Db::builder("/s").env(mem.env()).merge_operator("tags", operator).open()
+    };
+    let db = open(",").expect("open");
+    db.keyspace("tags").expect("keyspace").merge("k", "a").expect("merge");
+    db.close().expect("close");
+    let error = open(";").expect_err("another separator");
+    assert_eq!(error.kind(), ErrorKind::InvalidOption, "{error}");
+    assert!(error.to_string().contains("append:;"), "{error}");
+    open(",").expect("the same separator");
+    let names: std::collections::BTreeSet<String> = ["", ",", "\0", "\n", &"x".repeat(300), &"y".repeat(300)]
+        .iter()
+        .map(|separator| drumlin::MergeOperator::name(&Append::new(*separator)).to_owned())
+        .collect();
+    assert!(names.len() == 6 && names.iter().all(|name| name.len() <= 255), "{names:?}");
 }

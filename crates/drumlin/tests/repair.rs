@@ -578,6 +578,7 @@ fn a_target_inside_the_damaged_store_is_refused() {
     drop(Db::builder(STORE).env(mem.env()).open().expect("open"));
     for target in [STORE.to_owned(), format!("{STORE}/repaired")] {
         let refused = repair_in(&mem.env(), STORE, &target, |_| {}).expect_err("inside the store");
-        assert!(refused.to_string().contains("inside the store"), "{target}: {refused}");
+        let what = if target == STORE { "the directory of the store itself" } else { "inside the directory" };
+        assert!(refused.to_string().contains(what), "{target}: {refused}");
     }
 }

@@ -246,7 +246,11 @@ impl fmt::Display for Error {
 
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}: {self}", self.0.kind)
+        // The text of some kinds begins with the kind.
+        match self.0.kind {
+            ErrorKind::Corruption => write!(f, "{self}"),
+            kind => write!(f, "{kind:?}: {self}"),
+        }
     }
 }
 

@@ -14,6 +14,7 @@
 
 use crate::base::error::{Error, ErrorKind, Result};
 use drumlin_env::sync::Arc;
+use drumlin_format::checksum::checksum;
 use std::fmt;
 
 /// Maximum length of an operator's name, in bytes.
@@ -118,7 +119,7 @@ impl fmt::Debug for dyn MergeOperator {
 }
 
 /// Merge operator that concatenates `base` and all operands, with a separator between elements. Empty elements count
-/// too. Its name is `append`, whatever the separator: give a keyspace the same separator at every open.
+/// too. Its name contains the separator, so a store refuses to open a keyspace with another one.
 ///
 /// ```
 /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
@@ -133,12 +134,18 @@ impl fmt::Debug for dyn MergeOperator {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Append {
     separator: Vec<u8>,
+    name: String,
 }
 
 impl Append {
     /// Creates the operator with `separator` between elements. The separator may be empty.
     pub fn new(separator: impl Into<Vec<u8>>) -> Append {
-        Append { separator: separator.into() }
+        let separator = separator.into();
+        let mut name = format!("append:{}", separator.escape_ascii());
+        if name.len() > MAX_NAME {
+            name = format!("append:#{:08x}", checksum(0, separator.len() as u64, &[&separator]));
+        }
+        Append { separator, name }
     }
 
     fn join<'a>(&self, parts: impl Iterator<Item = &'a [u8]> + Clone) -> Vec<u8> {
@@ -156,7 +163,7 @@ impl Append {
 
 impl MergeOperator for Append {
     fn name(&self) -> &str {
-        "append"
+        &self.name
     }
 
     fn merge(&self, _key: &[u8], base: Option<&[u8]>, operands: &[&[u8]]) -> Option<Vec<u8>> {
