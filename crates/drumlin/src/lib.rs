@@ -95,11 +95,11 @@ mod table;
 mod version;
 mod write;
 
-/// Environment in which a store works: the operating system, or a simulated one for tests.
+/// Environment in which a store works: the operating system, or a simulated one for tests. Needs the feature `testing`.
 ///
-/// Programs need little of it: [`Env::os`](env::Env::os) for [`repair_with`], [`TempDir`](env::TempDir) for examples,
-/// and [`MemEnv`](env::MemEnv) for tests that simulate a full disk or power loss. The rest is what the engine itself
-/// uses.
+/// Programs need little of it: [`MemEnv`](env::MemEnv) for tests that simulate a full disk or power loss, and
+/// [`TempDir`](env::TempDir). The rest is what the engine itself uses.
+#[cfg(feature = "testing")]
 pub mod env {
     pub use drumlin_env::*;
 }

@@ -196,6 +196,12 @@ fn a_renamed_keyspace_keeps_its_operator() {
     assert_eq!(views.get("k").expect("get").as_deref(), Some(&b"3"[..]));
     drop(views);
     db.close().expect("close");
+    // A keyspace without an operator does not get the one of its new name, so the rename is refused.
+    let db = with("hits", true).expect("open");
+    db.keyspace("plain").expect("keyspace").put("k", "1").expect("put");
+    assert_eq!(db.rename_keyspace("plain", "hits").expect_err("operator").kind(), ErrorKind::InvalidOption);
+    db.drop_keyspace("plain").expect("drop");
+    db.close().expect("close");
     // A name for which the program passed another operator is refused: the next open would be, too.
     let builder = Db::builder("/s").env(mem.env()).merge_operator("views", Arc::new(AddI64::Text));
     let db = builder.merge_operator("list", Arc::new(Append::new(","))).open().expect("open");

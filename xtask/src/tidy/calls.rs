@@ -3,8 +3,8 @@
 //! `Store` has inherent methods in several folders. Callers need no `use` for them, so the rule *imports* does not see
 //! these calls. This rule does: it finds the folder of each method, and checks each call by the import table.
 //!
-//! A call is recognized by its receiver (`store`, or `self` in an `impl Store` block), or by a method name that no
-//! other type of the engine has. Other calls are not checked.
+//! A call is recognized by its receiver (`store`, or `self` in an `impl Store` block), by the path `Store::method`, or
+//! by a method name that no other type of the engine has. Other calls are not checked.
 
 use super::architecture::{Architecture, FILE};
 use super::finding::Finding;
@@ -53,14 +53,16 @@ fn check_file(
     let Some((row, name)) = architecture.row_of(&module) else { return Vec::new() };
     let inside = impl_blocks(source, HUB);
     let is_of_hub = |at: usize, receiver: &str, method: &str| match receiver {
-        "store" => true,
+        "store" | HUB => true,
         "self" => inside.iter().any(|block| block.contains(&at)) || unique.contains(method),
         _ => unique.contains(method),
     };
     let mut findings = Vec::new();
     for (at, call) in source.tokens.windows(4).enumerate() {
         let [receiver, dot, method, open] = call else { continue };
-        if dot.text != "." || open.text != "(" || method.in_test {
+        let is_call = dot.text == "." && matches!(open.text.as_str(), "(" | "::");
+        let is_path = dot.text == "::" && receiver.text == HUB;
+        if !is_call && !is_path || method.in_test {
             continue;
         }
         let Some(home) = homes.get(method.text.as_str()) else { continue };
@@ -107,7 +109,7 @@ mod tests {
         let jobs = (
             "jobs/mod.rs",
             "impl Store {\n fn flush(&self) { self.sync(); self.close(); }\n}\nimpl Lane { fn close(&self) {} \
-             fn step(&self) { self.close(); self.store.close(); self.merge.verify_all(); } }\n",
+             fn step(&self) { self.close(); self.store.close(); self.merge.verify_all(); map(Store::close); } }\n",
         );
         let ops = ("ops/mod.rs", "impl Store { fn close(&self) { self.flush() } fn verify_all(&self) {} }\n");
         let engine = |path: &str| format!("{ENGINE}{path}");
@@ -119,6 +121,7 @@ mod tests {
                 format!("{in_jobs}:2: `jobs` may not call `Store::close` of `ops`"),
                 format!("{in_jobs}:4: `jobs` may not call `Store::close` of `ops`"),
                 format!("{in_jobs}:4: `jobs` may not call `Store::verify_all` of `ops`"),
+                format!("{in_jobs}:4: `jobs` may not call `Store::close` of `ops`"),
             ]
         );
     }

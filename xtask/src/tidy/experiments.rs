@@ -60,7 +60,12 @@ fn embedded(architecture: &Architecture) -> Vec<&str> {
 /// Returns whether `entry` is a dependency with one of the features that it may not have.
 fn enables(entry: &Entry) -> bool {
     let mut parts = entry.section.split('.');
-    match parts.find(|part| part.ends_with("dependencies")) {
+    let list = parts.find(|part| part.ends_with("dependencies"));
+    // A list over several lines cannot be read.
+    if list.is_some() && entry.value.contains('[') && !entry.value.contains(']') {
+        return true;
+    }
+    match list {
         Some("dev-dependencies") => words(entry).any(|word| word == "experiments"),
         Some(_) => words(entry).any(|word| FEATURES.contains(&word)),
         None => false,

@@ -429,9 +429,11 @@ impl Db {
     /// It first makes all earlier logged writes durable, and then writes one manifest edit. So a program can fill a new
     /// keyspace and give it the name of an old one, and a power loss leaves no name without its data. Writes with
     /// `Durability::None` need a [`flush`](Keyspace::flush) first. Handles, iterators and snapshots stay valid.
-    /// Metrics, events and decisions that were recorded earlier keep the old name.
+    /// Metrics, events and decisions that were recorded earlier keep the old name. The call waits for a checkpoint that
+    /// is being made.
     ///
-    /// The keyspace keeps its merge operator. The next open must pass the operator for the new name.
+    /// The keyspace keeps its merge operator, or none. A program that rebuilds a keyspace with an operator passes the
+    /// operator for both names when it opens the store.
     ///
     /// ```
     /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
@@ -449,7 +451,7 @@ impl Db {
     /// # Errors
     /// - `NotFound`: there is no keyspace `from`.
     /// - `InvalidArgument`: there is a keyspace `to` already, or `to` is empty or too long.
-    /// - `InvalidOption`: the program passed another merge operator for `to` than the keyspace has.
+    /// - `InvalidOption`: a merge operator was passed for `to`, and the keyspace has another one or none.
     /// - `NoSpace`, `TooManyFiles`: the keyspace keeps its name.
     /// - `ReadOnly`, `Closed`.
     /// - `Poisoned`: the store accepts no writes, or the log could not be made durable.
@@ -728,8 +730,9 @@ impl Db {
     ///
     /// The call flushes all memtables first, so the copy also holds writes with `Durability::None`. Reads go on
     /// meanwhile, and so do writes as long as there is room in memtables: memtables that are sealed later are not
-    /// flushed until the call returns. Once memtables are full, writes stall, or fail with `Busy`. Other flushes and
-    /// drops of keyspaces wait. The time grows with the number of tables. If the call fails, it removes what it has
+    /// flushed until the call returns. Once memtables are full, writes stall, or fail with `Busy`. Other flushes,
+    /// drops and renames of keyspaces wait. A keyspace that is created meanwhile may be in the copy, without entries.
+    /// The time grows with the number of tables. If the call fails, it removes what it has
     /// made, as far as the file system lets it.
     ///
     /// ```

@@ -11,8 +11,9 @@ use drumlin_env::sync::plain::atomic::{AtomicU64, Ordering::Relaxed};
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct KeyspaceMetrics {
-    /// Point lookups. Like `scans` and `writes`, the number lags by up to 127 operations for each thread, because
-    /// threads add their operations when one of them is sampled.
+    /// Point lookups. Like `scans` and `writes`, the number lags by up to 127 operations for each thread that uses one
+    /// keyspace alone. For threads that alternate between keyspaces, and for those that end after a few operations, it
+    /// is an estimate from samples, which may be too high.
     pub gets: u64,
     /// Iterators that were stepped, and seeks of cursors.
     pub scans: u64,
@@ -23,9 +24,11 @@ pub struct KeyspaceMetrics {
     pub get_latency: LatencyHistogram,
     /// Latencies of the first step of sampled iterators, and of sampled seeks of cursors.
     pub scan_latency: LatencyHistogram,
-    /// Latencies of sampled writes, with all waits and syncs. A batch over several keyspaces counts in each.
+    /// Latencies of sampled writes that succeeded, with all waits and syncs. A batch over several keyspaces counts in
+    /// each.
     pub write_latency: LatencyHistogram,
-    /// Microseconds that writes were stopped or slowed. A batch over several keyspaces counts in the first.
+    /// Microseconds that writes were stopped or slowed, failed ones included. A batch over several keyspaces counts in
+    /// the first.
     pub stall_micros: u64,
     /// Flushes installed.
     pub flushes: u64,

@@ -145,9 +145,9 @@ metrics! {
     stall_micros_memory,
     /// Longest wait of a write for one of these reasons, in microseconds.
     stall_longest_micros,
-    /// Durable writes, and calls of `Db::sync`, that waited for a sync of the log.
+    /// Durable writes and calls of `Db::sync`, each of which waits until the log is durable.
     sync_waits,
-    /// Microseconds that they waited.
+    /// Microseconds that they waited. It is 0 for a call that finds the log durable.
     sync_wait_micros,
     /// Longest such wait, in microseconds.
     sync_wait_longest_micros,

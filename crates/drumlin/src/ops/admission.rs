@@ -50,19 +50,22 @@ impl Store {
             self.refresh_pace_if_free();
         }
         let bytes = batch.size() as u64 + ENTRY_OVERHEAD * batch.len() as u64;
-        let (admitted, waited) = self.admit(bytes, batch.only_delete())?;
+        let mut waited = 0;
+        let admitted = self.admit(bytes, batch.only_delete(), &mut waited);
         if waited > 0
             && let Some(keyspace) = batch.keyspaces.first()
         {
             keyspace.meter.waited(waited);
         }
+        let admitted = admitted?;
         self.health.check_poison()?;
         Ok(admitted)
     }
 
-    /// Waits until there is room for `bytes`, and as long as the pace says. Also returns the microseconds that it took.
-    fn admit(&self, bytes: u64, only_deletes: bool) -> Result<(Admitted<'_>, u64)> {
-        let (mut waited, mut patience) = (0, None);
+    /// Waits until there is room for `bytes`, and as long as the pace says. Adds the microseconds that it took to
+    /// `waited`, also if it fails.
+    fn admit(&self, bytes: u64, only_deletes: bool, waited: &mut u64) -> Result<Admitted<'_>> {
+        let mut patience = None;
         // On a full disk deletions are what frees space, so memory is kept for them.
         let most = self.memory.most();
         let most = if only_deletes { most + most / DELETES_SHARE } else { most };
@@ -70,18 +73,18 @@ impl Store {
         let mut admitted = Admitted { store: self, reserved: 0 };
         if !self.try_admit_memory(most, large, &mut admitted) {
             let patience = patience.get_or_insert_with(|| self.patience());
-            waited += self.stall(
+            self.stall(
                 StallCause::Memory,
-                patience,
+                (&*patience, &mut *waited),
                 "a writer waits for memtables to be flushed",
                 || self.try_admit_memory(most, large, &mut admitted),
             )?;
         }
         if self.throttles.writers.rate() == SHUT {
             let patience = patience.get_or_insert_with(|| self.patience());
-            waited += self.stall(
+            self.stall(
                 StallCause::Runs,
-                patience,
+                (&*patience, &mut *waited),
                 "a writer waits for compactions to reduce runs",
                 || {
                     self.throttles.writers.rate() != SHUT
@@ -96,10 +99,10 @@ impl Store {
             let mut slept = 0;
             let may_go = self.sleep(micros, rate, patience, &mut slept);
             self.count_stall(StallCause::Runs, slept);
+            *waited += slept;
             may_go.inspect_err(|_| self.throttles.writers.refund(bytes))?;
-            waited += slept;
         }
-        Ok((admitted, waited))
+        Ok(admitted)
     }
 
     /// Sleeps for `micros`, the delay at `rate`, or until there is no rate limit. Adds the microseconds to `slept`. If
@@ -170,10 +173,10 @@ impl Store {
     fn stall(
         &self,
         reason: StallCause,
-        patience: &Patience,
+        (patience, waited): (&Patience, &mut u64),
         what: &str,
         mut free: impl FnMut() -> bool,
-    ) -> Result<u64> {
+    ) -> Result<()> {
         let began = self.files.now();
         if self.throttles.stopped.enter(reason, began) {
             self.tell(Event::WritesStopped { cause: reason });
@@ -198,10 +201,11 @@ impl Store {
         let now = self.files.now();
         let micros = now.saturating_sub(began);
         self.count_stall(reason, micros);
+        *waited += micros;
         if let Some(since) = self.throttles.stopped.leave(reason) {
             self.tell(Event::WritesResumed { cause: reason, micros: now.saturating_sub(since) });
         }
-        result.map(|()| micros)
+        result
     }
 
     /// Returns an error if no flush that began since failure number `since` can free memory.
@@ -276,6 +280,12 @@ mod tests {
     use drumlin_env::MemEnv;
     use drumlin_types::contract::{Pace, PaceScope};
 
+    /// Returns the microseconds that a write of 10,000 bytes waits.
+    fn waited_for(store: &Store) -> Result<u64> {
+        let mut waited = 0;
+        store.admit(10_000, false, &mut waited).map(|_| waited)
+    }
+
     #[test]
     fn a_slowed_writer_waits_no_longer_than_it_may() {
         let mem = MemEnv::new(5);
@@ -284,10 +294,10 @@ mod tests {
         let keys = db.keyspace("k").expect("keyspace");
         let store = keys.store.clone();
         store.throttles.writers.set_rate(1000);
-        assert_eq!(store.admit(10_000, false).expect("nothing is owed").1, 0);
+        assert_eq!(waited_for(&store).expect("nothing is owed"), 0);
         let began = store.files.now();
         for _ in 0..3 {
-            let error = store.admit(10_000, false).map(|_| ()).expect_err("it would wait for ten seconds");
+            let error = waited_for(&store).expect_err("it would wait for ten seconds");
             assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
         }
         assert!(
@@ -297,7 +307,7 @@ mod tests {
         let metrics = db.metrics();
         assert_eq!((metrics.stalls_runs, metrics.stall_micros_runs / 100_000), (3, 30));
         store.throttles.writers.set_rate(OPEN);
-        assert_eq!(store.admit(10_000, false).expect("nobody is slowed any more").1, 0);
+        assert_eq!(waited_for(&store).expect("nobody is slowed any more"), 0);
     }
 
     #[test]
@@ -314,6 +324,13 @@ mod tests {
         assert!((90_000..200_000).contains(&metrics.stall_micros_runs), "{metrics:?}");
         assert_eq!(own.stall_micros, metrics.stall_micros_runs);
         assert_eq!(metrics.stall_longest_micros, metrics.stall_micros_runs);
+        // A write that gives up has waited, too.
+        db.set_option("write_timeout_ms", "50").expect("an option");
+        writers.set_rate(1000);
+        assert_eq!(keys.put("late", [0; 1000]).expect_err("it gives up").kind(), ErrorKind::Busy);
+        let (metrics, own) = (db.metrics(), keys.metrics());
+        assert!(own.stall_micros >= 140_000, "{own:?}");
+        assert_eq!(own.stall_micros, metrics.stall_micros_runs);
     }
 
     #[test]
@@ -342,17 +359,18 @@ mod tests {
         let db = Db::builder("/s").env(mem.env()).open().expect("open");
         let store = db.keyspace("k").expect("keyspace").store.clone();
         store.control.lock().shortage = Some(Shortage { wanted: 1000, left: 10 });
-        let stall =
-            |is_free: bool| store.stall(StallCause::Runs, &store.patience(), "too many runs", || is_free);
+        let stall = |is_free: bool| {
+            store.stall(StallCause::Runs, (&store.patience(), &mut 0), "too many runs", || is_free)
+        };
         let error = stall(false).expect_err("no merge may start");
         assert_eq!(error.kind(), ErrorKind::NoSpace);
         assert!(error.to_string().contains("a compaction needs up to 1000 bytes"), "{error}");
         stall(true).expect("compactions were not needed");
         // Deletions free disk space, so they do not wait for compactions that lack it.
         store.throttles.writers.set_rate(SHUT);
-        let refused = store.admit(100, false).err().expect("too many runs");
+        let refused = store.admit(100, false, &mut 0).err().expect("too many runs");
         assert_eq!(refused.kind(), ErrorKind::NoSpace);
-        store.admit(100, true).expect("a deletion");
+        store.admit(100, true, &mut 0).expect("a deletion");
     }
 
     #[test]

@@ -246,4 +246,32 @@ mod tests {
         db.wait_idle().expect("idle");
         assert_eq!(left(), 0, "the compaction replaced all of them");
     }
+
+    /// A rename promises that the data are there under the new name. A copy of an earlier moment cannot keep that.
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "a rename waits on another thread")]
+    fn a_rename_waits_for_the_checkpoint_under_way() {
+        let db = Db::builder("/s").env(MemEnv::new(7).env()).open().expect("open");
+        let keys = db.keyspace("new").expect("keyspace");
+        keys.put("early", "1").expect("put");
+        let store = &keys.store;
+        let under_way = store.drops.read();
+        let (pending, seq) = store.hold_flushes().expect("the only checkpoint");
+        keys.put("late", "2").expect("put");
+        std::thread::scope(|scope| {
+            let renames = scope.spawn(|| db.rename_keyspace("new", "live"));
+            (0..1000).for_each(|_| std::thread::yield_now());
+            store.wait_flushed(&pending).expect("flushed");
+            store.copy_to("/copy".as_ref(), seq, &mut super::Made::default()).expect_err("no directory");
+            store.make_target("/copy".as_ref(), &mut super::Made::default()).expect("a directory");
+            store.copy_to("/copy".as_ref(), seq, &mut super::Made::default()).expect("a copy");
+            store.control.lock().flush_ceiling = drumlin_types::Seq::MAX;
+            drop(under_way);
+            renames.join().expect("no panic").expect("renamed");
+        });
+        assert_eq!(db.keyspaces(), ["live"]);
+        let copy = Db::builder("/copy").env(store.files.env.clone()).open().expect("open the copy");
+        assert_eq!(copy.keyspaces(), ["new"], "the copy has the name of its moment");
+        assert_eq!(copy.keyspace("new").expect("keyspace").iter().count(), 1);
+    }
 }

@@ -119,8 +119,8 @@ impl Store {
         self.health.check_open()?;
         self.health.check_poison()?;
         check_name(to)?;
-        // No keyspace is dropped meanwhile.
-        let _drops = self.drops.read();
+        // Waits for a checkpoint under way, whose copy holds older data than the rename assumes.
+        let _drops = self.drops.write();
         let missing = || Error::new(ErrorKind::NotFound, format!("there is no keyspace {from:?}"));
         self.find_keyspace(from).ok_or_else(missing)?;
         self.sync_log(self.publisher.published().log_end)?;
@@ -135,7 +135,15 @@ impl Store {
             return Err(Error::new(ErrorKind::InvalidArgument, what));
         }
         // The next open gives the keyspace the operator of its new name.
-        Operator::new(to, state.operator_name.as_deref(), self.components.operators.get(to).cloned())?;
+        let operator = self.components.operators.get(to);
+        if operator.is_some() && state.operator.is_none() {
+            let what = format!(
+                "a merge operator was given for keyspace {to:?} when the store was opened, but keyspace {from:?} has \
+                 none; open the store with the operator for both names"
+            );
+            return Err(Error::new(ErrorKind::InvalidOption, what));
+        }
+        Operator::new(to, state.operator_name.as_deref(), operator.cloned())?;
         let edit = Edit { changes: vec![Change::RenameKeyspace { id: state.id, name: to.to_owned() }] };
         self.append_edit(&mut control, edit, || {})?;
         state.name.set(to);

@@ -90,7 +90,7 @@ pub fn repair(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<RepairRepo
 /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
 /// # let (damaged, repaired) = (dir.path().join("damaged"), dir.path().join("repaired"));
 /// # drumlin::Db::open(&damaged)?.close()?;
-/// let report = drumlin::repair_with(&drumlin::env::Env::os(), &damaged, &repaired, |progress| {
+/// let report = drumlin::repair_with(&damaged, &repaired, |progress| {
 ///     println!("{} of {} bytes", progress.bytes, progress.total_bytes);
 /// })?;
 /// println!("{} keys saved, {} entries lost", report.entries(), report.lost());

@@ -23,6 +23,7 @@ use crate::write::segment::{log_numbers, path_in};
 use drumlin_env::{DirEntry, Env, FileKind};
 use drumlin_format::log::{LogDamage, Record, Replay, SEGMENT_HEADER_LEN, recover};
 use drumlin_format::names::FileName;
+use drumlin_format::table::Owner;
 use drumlin_types::{KeyRange, KeyspaceId, LogNumber, Seq, TableId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -59,7 +60,7 @@ pub(super) struct Sources {
     pub(super) is_sound: bool,
     pub(super) tables: Vec<RepairSource>,
     /// Names of keyspaces, from the properties of tables.
-    names: BTreeMap<KeyspaceId, String>,
+    names: BTreeMap<KeyspaceId, ((Seq, TableId), String)>,
     /// Names of the keyspaces in the new store. Each name is given once.
     given: BTreeMap<Home, String>,
     pub(super) findings: Vec<String>,
@@ -132,7 +133,7 @@ impl Sources {
         }
         if !self.is_sound {
             self.findings
-                .push("no usable manifest: deleted keys and dropped keyspaces may reappear".to_owned());
+                .push("no usable manifest: deleted keys and dropped keyspaces may reappear, and renamed ones may have earlier names".to_owned());
         }
     }
 
@@ -219,7 +220,7 @@ impl Sources {
                             continue;
                         }
                         source.home = Home::Keyspace(owner.id);
-                        self.names.insert(owner.id, owner.name);
+                        self.name_by_table(owner, (properties.created_seq, *id));
                     }
                 }
                 None => {
@@ -227,6 +228,21 @@ impl Sources {
                 }
             }
             self.tables.push(source);
+        }
+    }
+
+    /// Takes the name of a keyspace from one of its tables. A rename writes no table, so the newest table decides.
+    fn name_by_table(&mut self, owner: Owner, written: (Seq, TableId)) {
+        let Some((newest, name)) = self.names.get_mut(&owner.id) else {
+            self.names.insert(owner.id, (written, owner.name));
+            return;
+        };
+        if *name != owner.name {
+            let both = format!("{:?} and {:?}", name, owner.name);
+            self.findings.push(format!("tables of keyspace {} name it {both}: the newest decides", owner.id));
+        }
+        if written > *newest {
+            (*newest, *name) = (written, owner.name);
         }
     }
 
@@ -286,7 +302,8 @@ impl Sources {
             Home::Apart(id) => format!("recovered-table-{}", id.0),
             Home::Keyspace(id) => {
                 let record = self.record(home);
-                let name = record.map(|record| record.name.clone()).or_else(|| self.names.get(&id).cloned());
+                let name =
+                    record.map(|record| record.name.clone()).or_else(|| Some(self.names.get(&id)?.1.clone()));
                 name.unwrap_or_else(|| format!("recovered-{}", id.0))
             }
         }

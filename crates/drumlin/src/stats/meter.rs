@@ -120,7 +120,7 @@ impl Sampler {
     }
 }
 
-/// OperationKind of operation.
+/// Kind of operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum OperationKind {
     Point,

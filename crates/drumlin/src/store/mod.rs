@@ -112,8 +112,8 @@ pub(crate) struct Store {
     pub(crate) sampling: Arc<SampledStore>,
     pub(crate) recovered_seq: Seq,
     pub(crate) next_keyspace: atomic::AtomicU64,
-    /// Held for writing by a drop of a keyspace, and for reading by a checkpoint: the copy holds each keyspace or the
-    /// record of its drop. Taken before `control`.
+    /// Held for writing by a drop or rename of a keyspace, and for reading by a checkpoint: the copy holds each
+    /// keyspace under the name that it had, or the record of its drop. Taken before `control`.
     pub(crate) drops: RwLock<()>,
     keyspaces: ArcSwap<Vec<Arc<KeyspaceState>>>,
 }
