@@ -7,8 +7,16 @@
 //!
 //! - [`by_name`], [`names`]: the registry. A new policy is one entry in `REGISTRY`. `chaos` is in it only with the
 //!   feature `experiments`.
-//! - `stack`: runs as the presets count them, and whole-run closure.
+//! - `leveling`: the shortest example of a leveled preset; `tiering`, of a tiered one.
+//! - `rule`: the trait `Rule` of a preset, and what it sees. `preset` makes a policy of a rule and adds the write rate
+//!   limit. `round` selects plans from the rule's proposals.
+//! - `stack`: runs as the presets count them, and whole-run closure. `in_place`: intra-level compaction, for rules that
+//!   name the levels in `Rule::tidied`. `leveling::surplus` does the same with whole runs.
+//! - `reason`: formats of the numbers in a plan's reason, of which each plan must have some.
 //! - `arguments`: the part of a name after the colon.
+//!
+//! The order of proposals decides which plan is admitted first. Of the number `Plan::priority` the scheduler uses the
+//! sign alone: a negative one marks an intra-level compaction of extra runs, which comes last and only if it pays.
 
 mod adaptive_ucs;
 mod arce;

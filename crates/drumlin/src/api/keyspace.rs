@@ -1,4 +1,7 @@
 //! Handle of a keyspace: single writes, reads, options and maintenance of one ordered map.
+//!
+//! Each method delegates to a method of `Store`, which `OpenStore` dereferences to. Its file in `ops` begins with the
+//! steps and their files: `ops/write.rs` for `put`, `delete` and `merge`, `ops/get.rs` for `get`.
 
 use super::open_store::OpenStore;
 use crate::base::error::Result;

@@ -1,7 +1,13 @@
 //! Point lookups in an open store, and creation of iterators and cursors.
 //!
-//! A lookup reads one view: memtables and a tree. [`MemSource`] and [`FileSource`] adapt its parts to
-//! [`read::get`](crate::read::get), which defines the search order. Sampled lookups also feed the statistics.
+//! 1. A lookup loads one view of the keyspace, memtables and a tree (`keyspace/state.rs`), and the visible sequence
+//!    number (`write/publish.rs`).
+//! 2. In each run of the tree it finds the one file whose bounds contain the key (`version/tree.rs`).
+//! 3. [`read::get`](crate::read::get) (`read/get.rs`) searches memtables and levels in its order. [`MemSource`] and
+//!    [`FileSource`] adapt them to it: `memtable/memtable.rs`, `table/lookup.rs`.
+//! 4. `GetState::finish` makes a value of the versions found: deletion, expiry, merge operands (`base/resolve.rs`).
+//!
+//! Sampled lookups also feed the statistics.
 
 use crate::base::error::Result;
 use crate::base::merge_operator::MergeOperator;

@@ -1,4 +1,12 @@
-//! Writing a batch: admission, reservation, log, memtables, publishing, sync.
+//! Writing a batch.
+//!
+//! 1. Encode: `write/operations.rs` encoded the operations when they were added; `validate` checks them as a whole.
+//! 2. Admit: `ops/admission.rs` waits for memory, and for the rate that compactions allow (a write stall).
+//! 3. Reserve: `write/lane.rs` reserves sequence numbers, log space and memtables, and a place in the publishing queue.
+//! 4. Log: `write/log.rs` writes the record into the reserved space.
+//! 5. Apply: `write/apply.rs` inserts the operations into the memtables (`memtable/memtable.rs`).
+//! 6. Publish: `write/publish.rs` makes the commit visible once all earlier ones are.
+//! 7. Sync: with `Durability::Sync`, `ops/sync.rs` calls `store/sync.rs`, and that `write/sync.rs`, for an fsync.
 
 use crate::base::error::{Error, ErrorKind, Result};
 use crate::base::metrics::Counters;

@@ -1,7 +1,9 @@
 //! The write path.
 //!
+//! `ops/write.rs` lists all steps of a write. Those in this folder:
+//!
 //! 1. [`lane`]: a commit reserves sequence numbers, log space and memtables under one short lock.
-//! 2. It writes its record into the log and its entries into the memtables outside the lock.
+//! 2. It writes its record into the log ([`log`]) and its entries into the memtables ([`apply`]), outside the lock.
 //! 3. [`publish`]: commits become visible in order.
 //! 4. [`sync`]: a `Sync` commit then waits for an fsync that covers its record; concurrent syncs share one.
 //!
