@@ -42,7 +42,8 @@ pub struct Plan {
     pub tag: RunTag,
     /// Policy time, counted in flushes, by which the plan should be done.
     pub deadline: Option<u64>,
-    /// Priority among plans without a deadline. Larger values go first.
+    /// How urgent the policy finds the plan. The scheduler uses the sign alone: a negative value marks a plan that
+    /// reduces extra runs, which is admitted only if it pays. Otherwise it takes plans in the order of the proposals.
     pub priority: f64,
     /// Value per byte of key sub-ranges. The plan's pieces run in this order; empty means lowest key first.
     pub piece_priority: Vec<(KeyRange, f64)>,
