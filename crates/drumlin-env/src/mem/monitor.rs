@@ -245,7 +245,11 @@ impl Monitor {
             Op::Create | Op::Link => self.name_used(seen, seen.to.unwrap_or(seen.path)),
             Op::Rename => {
                 if let Some(to) = seen.to {
-                    self.name_used(seen, to);
+                    // A file that is set aside keeps its number. If a power loss undoes that, the next open repeats it.
+                    let is_set_aside = to.to_string_lossy().starts_with(&*seen.path.to_string_lossy());
+                    if !is_set_aside {
+                        self.name_used(seen, to);
+                    }
                     seen.node.inspect(|node| _ = self.sealed.remove(node));
                     if seen.kind == Some(FileKind::Pointer) {
                         self.pointers.insert(to.to_owned());
