@@ -7,7 +7,8 @@
 //!
 //! 1. their default features do not lead to either;
 //! 2. no dependency enables either, and neither does the list that the workspace's crates share. Development
-//!    dependencies may enable `testing` alone, so that the tests of each of these crates run without `experiments`.
+//!    dependencies may enable `testing` alone, so that the tests of each of these crates run without `experiments`;
+//! 3. the test hooks of the public API have the attribute for `testing`.
 
 use super::architecture::Architecture;
 use super::finding::Finding;
@@ -16,12 +17,20 @@ use crate::toml::{self, Entry};
 
 /// Features that programs must not get unasked.
 const FEATURES: [&str; 2] = ["experiments", "testing"];
+/// Test hooks of the public API: the file, and the line that the attribute `#[cfg(feature = "testing")]` precedes.
+const HOOKS: [(&str, &str); 5] = [
+    ("crates/drumlin/src/lib.rs", "pub mod env {"),
+    ("crates/drumlin/src/api/db.rs", "pub fn env("),
+    ("crates/drumlin/src/api/db.rs", "pub fn step_background("),
+    ("crates/drumlin/src/options/macros.rs", "pub fn random("),
+    ("crates/drumlin/src/repair/mod.rs", "pub fn repair_in("),
+];
 /// What programs embed.
 const EMBEDDED: &str = "drumlin";
 
 pub(crate) fn check(repository: &Repository, architecture: &Architecture) -> Vec<Finding> {
     let embedded = embedded(architecture);
-    let mut findings = Vec::new();
+    let mut findings = open_hooks(repository);
     for (path, text) in &repository.manifests {
         let entries = toml::entries(text);
         let name = entries.iter().find(|entry| entry.section == "package" && entry.key == "name");
@@ -37,6 +46,23 @@ pub(crate) fn check(repository: &Repository, architecture: &Architecture) -> Vec
             );
             Finding::new(path, entry.line, "experiments", message)
         }));
+    }
+    findings
+}
+
+/// Returns the test hooks that programs get without the feature `testing`.
+fn open_hooks(repository: &Repository) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (path, hook) in HOOKS {
+        let Some(source) = repository.sources.iter().find(|source| source.path == path) else { continue };
+        let lines: Vec<&str> = source.text.lines().map(str::trim).collect();
+        let at = lines.iter().position(|line| line.starts_with(hook));
+        let is_gated = at.is_some_and(|at| at > 0 && lines[at - 1] == "#[cfg(feature = \"testing\")]");
+        if !is_gated {
+            let message =
+                format!("`{hook}` is for tests: put `#[cfg(feature = \"testing\")]` on the line before it");
+            findings.push(Finding::new(path, at.map_or(1, |at| at + 1), "experiments", message));
+        }
     }
     findings
 }
@@ -153,5 +179,16 @@ mod tests {
         assert_eq!(of("drumlin", "[dependencies.drumlin-policy]\nfeatures = [\"experiments\"]\n"), [4]);
         assert_eq!(found("Cargo.toml", &format!("[workspace.dependencies]\n{with}")), [2]);
         assert_eq!(of("drumlin-torture", &format!("[dependencies]\n{with}")), [0; 0]);
+    }
+
+    #[test]
+    fn test_hooks_need_their_feature() {
+        let found = |text: &str| {
+            let repository = Repository::of(&[("crates/drumlin/src/lib.rs", text)]);
+            open_hooks(&repository).iter().map(|finding| finding.line).collect::<Vec<_>>()
+        };
+        assert_eq!(found("//! x\n#[cfg(feature = \"testing\")]\npub mod env {\n}\n"), [0; 0]);
+        assert_eq!(found("//! x\n/// y\npub mod env {\n}\n"), [3]);
+        assert_eq!(found("//! x\n"), [1]);
     }
 }
