@@ -542,6 +542,28 @@ fn names_that_collide_are_kept_apart() {
     drop(pinned);
 }
 
+/// A rename writes no table. Without a manifest, the newest table tells the name, and the report says that they differ.
+#[test]
+fn the_newest_table_names_a_renamed_keyspace() {
+    let mem = MemEnv::new(47);
+    let db = open(&mem, STORE).expect("open");
+    let keys = db.keyspace("before").expect("keyspace");
+    put(&keys, 0..10, 1);
+    db.flush().expect("flush");
+    db.rename_keyspace("before", "after").expect("rename");
+    put(&keys, 10..20, 2);
+    db.flush().expect("flush");
+    let image = mem.snapshot().image(ImageMode::All, 1);
+    lose_manifests(&image);
+    let report = repair_in(&image.env(), STORE, TARGET, |_| {}).expect("repair");
+    let found = content(&open(&image, TARGET).expect("open"));
+    assert_eq!(found.keys().collect::<Vec<_>>(), ["after"]);
+    assert_eq!(found["after"].len(), 20);
+    let both = |finding: &String| finding.contains("\"before\"") && finding.contains("\"after\"");
+    assert!(report.findings.iter().any(both), "{:?}", report.findings);
+    assert!(!report.nothing_lost(), "the last rename may be missing");
+}
+
 /// The manifest lost its last edits, which moved entries into tables that it does not name now: they are saved.
 #[test]
 fn tables_of_lost_edits_are_read() {
