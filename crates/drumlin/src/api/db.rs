@@ -747,8 +747,8 @@ impl Db {
     ///
     /// # Errors
     /// - `InvalidArgument`: the path is empty, lies inside the store or is that of a file, or the directory is not
-    ///   empty.
-    /// - `Busy`: another checkpoint is being made.
+    ///   empty, or another store copies to it or opens it meanwhile.
+    /// - `Busy`: another checkpoint of this store is being made.
     /// - `Io`: a system call failed, such as a link to another file system.
     /// - Those of [`Db::flush`].
     pub fn checkpoint(&self, path: impl AsRef<Path>) -> Result<()> {

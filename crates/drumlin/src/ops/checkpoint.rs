@@ -6,21 +6,22 @@
 //! 4. Write a log segment without records, a manifest and its pointer there. Until the pointer is durable, the copy is
 //!    not a store.
 //!
-//! A checkpoint that fails removes the files and directories that it has made, and nothing else.
+//! A checkpoint holds the lock of the new directory until it is done, so no other store copies to it or opens it
+//! meanwhile. One that fails removes the files and directories that it has made, and nothing else.
 
 use crate::base::error::{Error, ErrorKind, Result};
 use crate::compaction::control::{Control, KeyspaceControl};
 use crate::disk::{check_empty, check_outside, check_path, sync_dir};
 use crate::keyspace::KeyspaceState;
 use crate::memtable::Memtable;
-use crate::recovery::open::{make_dir, missing_parents};
+use crate::recovery::open::{lock, make_dir, missing_parents};
 use crate::store::{Store, snapshot};
 use crate::version::{ManifestFile, Marks, Tree};
 use crate::write::budget::DiskBudget;
 use crate::write::log::LogTail;
 use crate::write::segment::LogDirectory;
 use drumlin_env::sync::{Arc, atomic};
-use drumlin_env::{Env, FileKind};
+use drumlin_env::{Env, FileKind, FileLock};
 use drumlin_format::log::SegmentHeader;
 use drumlin_format::manifest::{Edit, ManifestHeader};
 use drumlin_format::names::FileName;
@@ -50,7 +51,8 @@ impl Store {
         copied
     }
 
-    /// Makes the directory of the copy. For the only checkpoint under way: another one may just have filled it.
+    /// Makes the directory of the copy and locks it. For the only checkpoint of this store that is under way: another
+    /// one may just have filled it.
     fn make_target(&self, path: &Path, made: &mut Made) -> Result<()> {
         let env = &self.files.env;
         check_empty(env, path)?;
@@ -58,7 +60,16 @@ impl Store {
         if !env.fs().exists(path).map_err(|e| Error::io(path, "cannot look at the target", e))? {
             made.dirs.push(path.to_owned());
         }
-        make_dir(env, path)
+        make_dir(env, path)?;
+        let lock = lock(env, path).map_err(|error| match error.kind() {
+            ErrorKind::Locked => taken(path),
+            _ => error,
+        })?;
+        let lock = made.lock.insert(lock);
+        // Another checkpoint may have failed and removed the locked file, or have succeeded.
+        let failed = |error| Error::io(path, "cannot look at the target", error);
+        let is_ours = lock.is_in_place().map_err(failed)? && env.fs().list(path).map_err(failed)?.len() == 1;
+        if is_ours { Ok(()) } else { Err(taken(path)) }
     }
 
     /// Seals all memtables and holds back flushes of later ones. Returns the sealed memtables and the last sequence
@@ -138,12 +149,20 @@ fn link_failed(error: &std::io::Error) -> &'static str {
     }
 }
 
+/// Returns the error for a target that another store has begun to use.
+fn taken(path: &Path) -> Error {
+    let what = format!("another store uses {} meanwhile: name a new directory", path.display());
+    Error::new(ErrorKind::InvalidArgument, what)
+}
+
 /// What a checkpoint has made so far.
 #[derive(Default)]
 struct Made {
     /// Directories, the topmost first.
     dirs: Vec<PathBuf>,
-    /// Files in the directory of the copy, besides the pointer.
+    /// The lock of the copy's directory.
+    lock: Option<FileLock>,
+    /// Files in the directory of the copy, besides the pointer and the lock file.
     files: Vec<(FileName, FileKind)>,
     /// Whether there may be a pointer.
     pointer: bool,
@@ -151,9 +170,11 @@ struct Made {
 
 impl Made {
     /// Removes everything from `path`. Failures are ignored: the caller reports why the checkpoint failed.
-    fn remove(&self, env: &Env, path: &Path) {
+    fn remove(&mut self, env: &Env, path: &Path) {
         let fs = env.fs();
-        let found = fs.list(path).unwrap_or_default();
+        let listed = fs.list(path);
+        let is_listed = listed.is_ok();
+        let found = listed.unwrap_or_default();
         let found: BTreeSet<&str> = found.iter().map(|entry| entry.name.as_str()).collect();
         let pointer = FileName::Pointer.to_string();
         // Its absence is made durable first, so that a power loss leaves no pointer to missing files.
@@ -168,6 +189,16 @@ impl Made {
             if found.contains(name.as_str()) {
                 let _ = fs.unlink(&path.join(&name), *kind);
             }
+        }
+        // Removed last and while it is locked: who locks it after all finds that it is not in place.
+        let lock_file = FileName::Lock.to_string();
+        let is_made = |name: &&str| {
+            let is_file = self.files.iter().any(|(file, _)| file.to_string() == **name);
+            is_file || **name == lock_file || self.pointer && **name == pointer
+        };
+        let lock = self.lock.take().filter(|lock| lock.is_in_place().unwrap_or(false));
+        if let Some(lock) = lock.filter(|_| is_listed && found.iter().all(is_made)) {
+            let _ = fs.unlink(lock.path(), FileKind::Lock);
         }
         // A directory that another program uses by now is not empty, and stays.
         self.dirs.iter().rev().for_each(|dir| drop(fs.remove_dir(dir)));
@@ -222,6 +253,43 @@ mod tests {
             .make_target("/copy".as_ref(), &mut super::Made::default())
             .expect_err("it is filled by now");
         assert_eq!(late.kind(), ErrorKind::InvalidArgument, "{late}");
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "two stores checkpoint on threads of their own")]
+    fn of_two_stores_that_copy_to_one_directory_one_succeeds() {
+        let mem = MemEnv::threaded(35);
+        let stores: Vec<Db> =
+            ["/a", "/b"].iter().map(|path| Db::builder(path).env(mem.env()).open().expect("open")).collect();
+        for (flushes, db) in [1, 9].into_iter().zip(&stores) {
+            let keys = db.keyspace("k").expect("keyspace");
+            for n in 0..flushes {
+                keys.put([n], [flushes]).expect("put");
+                db.flush().expect("flush");
+            }
+        }
+        for round in 0..100 {
+            let path = format!("/copy{round}");
+            let start = std::sync::Barrier::new(2);
+            let copy = |db: &Db| {
+                start.wait();
+                db.checkpoint(&path)
+            };
+            let done: Vec<_> = std::thread::scope(|scope| {
+                let threads: Vec<_> = stores.iter().map(|db| scope.spawn(|| copy(db))).collect();
+                threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+            });
+            let winner = done.iter().position(Result::is_ok).expect("one succeeds");
+            let refused = done[1 - winner].as_ref().expect_err("the other does not");
+            assert_eq!(refused.kind(), ErrorKind::InvalidArgument, "{refused}");
+            let keys = Db::builder(&path)
+                .env(mem.env())
+                .open()
+                .expect("open the copy")
+                .keyspace("k")
+                .expect("keyspace");
+            assert_eq!(keys.iter().count(), [1, 9][winner]);
+        }
     }
 
     #[test]

@@ -169,7 +169,8 @@ fn list(env: &Env, dir: &Path) -> Result<Vec<DirEntry>> {
     env.fs().list(dir).map_err(|e| look_error(env, dir, "cannot list the directory", e))
 }
 
-fn lock(env: &Env, dir: &Path) -> Result<FileLock> {
+/// Takes the exclusive lock of a store.
+pub(crate) fn lock(env: &Env, dir: &Path) -> Result<FileLock> {
     let path = dir.join(FileName::Lock.to_string());
     match env.fs().lock(&path).map_err(|e| Error::io(&path, "cannot lock the store", e))? {
         Some(lock) => Ok(lock),
