@@ -3,24 +3,11 @@
 
 use drumlin::env::sync::Mutex;
 use drumlin::env::{Effect, Fault, FileKind, MemEnv, Op, When};
-use drumlin::{Db, ErrorKind, Event, EventListener, MergeOperator};
+use drumlin::{Db, ErrorKind, Event, EventListener};
 use std::sync::Arc;
 
 /// Error code `EIO`.
 const IO_ERROR: i32 = 5;
-
-/// Merge operator that panics.
-struct Panics;
-
-impl MergeOperator for Panics {
-    fn name(&self) -> &str {
-        "panics"
-    }
-
-    fn merge(&self, _: &[u8], _: Option<&[u8]>, _: &[&[u8]]) -> Option<Vec<u8>> {
-        panic!("as the test wants")
-    }
-}
 
 #[test]
 fn who_waits_for_a_flush_hears_that_it_fails() {
@@ -45,20 +32,20 @@ fn who_waits_for_a_flush_hears_that_it_fails() {
 #[test]
 fn a_keyspace_whose_flushes_fail_holds_back_no_other() {
     let mem = MemEnv::new(63);
-    let builder = Db::builder("/s").env(mem.env()).merge_operator("n", Arc::new(Panics));
-    let db = builder.open().expect("open");
-    let (numbers, others) = (db.keyspace("n").expect("keyspace"), db.keyspace("o").expect("keyspace"));
-    numbers.put("k", "1").expect("put");
-    numbers.merge("k", "").expect("merge");
+    let db = Db::builder("/s").env(mem.env()).open().expect("open");
+    let long = db.keyspace_with("long", &[("compression", "none")]).expect("keyspace");
+    let others = db.keyspace("o").expect("keyspace");
+    mem.set_file_len_limit(FileKind::Table, 64 << 10);
+    long.put("k", [7; 80 << 10]).expect("put");
     others.put("a", "1").expect("put");
-    assert_eq!(numbers.flush().expect_err("the operator panics").kind(), ErrorKind::Bug);
+    assert_eq!(long.flush().expect_err("the table is too long").kind(), ErrorKind::Io);
     others.flush().expect("only the other keyspace fails");
     others.put("b", "2").expect("put");
     others.compact::<&str>(..).expect("only the other keyspace fails");
     for result in [db.flush(), db.wait_idle()] {
-        assert_eq!(result.expect_err("both keyspaces are waited for").kind(), ErrorKind::Bug);
+        assert_eq!(result.expect_err("both keyspaces are waited for").kind(), ErrorKind::Io);
     }
-    db.drop_keyspace("n").expect("drop");
+    db.drop_keyspace("long").expect("drop");
     db.flush().expect("nothing fails any more");
     db.wait_idle().expect("idle");
 }

@@ -26,6 +26,8 @@ pub struct Disk {
     pub(crate) names: Arc<Names>,
     pub(crate) graveyard: Arc<VecDeque<Arc<Page>>>,
     pub(crate) capacity: Option<u64>,
+    /// Kind of the files that may not grow beyond a number of bytes.
+    pub(crate) limited: Option<(FileKind, u64)>,
     pub(crate) next_node: NodeId,
     /// Clock of the world at the snapshot, in nanoseconds.
     pub(crate) nanos: u64,
@@ -235,10 +237,20 @@ impl Disk {
         self.capacity.map_or(1 << 40, |capacity| capacity.saturating_sub(self.used(open)))
     }
 
+    /// Refuses files that grow too long.
+    fn check_range(&self, id: NodeId, offset: u64, len: u64) -> io::Result<()> {
+        let limit =
+            self.limited.filter(|(kind, _)| *kind == self.node(id).kind).map_or(MAX_LEN, |(_, len)| len);
+        match offset.checked_add(len) {
+            Some(end) if end <= limit => Ok(()),
+            _ => Err(Errno::FBIG.into()),
+        }
+    }
+
     /// Writes as many bytes as fit; fails when none do.
     pub(crate) fn write(&mut self, id: NodeId, offset: u64, data: &[u8], open: &Open) -> io::Result<usize> {
         let len = data.len() as u64;
-        check_range(offset, len)?;
+        self.check_range(id, offset, len)?;
         let fits = match self.capacity {
             Some(_) => self.node(id).fits(offset, len, self.free(open)),
             None => len,
@@ -251,7 +263,7 @@ impl Disk {
     }
 
     pub(crate) fn allocate(&mut self, id: NodeId, offset: u64, len: u64, open: &Open) -> io::Result<()> {
-        check_range(offset, len)?;
+        self.check_range(id, offset, len)?;
         if self.capacity.is_some() && self.node(id).fits(offset, len, self.free(open)) < len {
             return Err(Errno::NOSPC.into());
         }
@@ -260,7 +272,7 @@ impl Disk {
     }
 
     pub(crate) fn set_len(&mut self, id: NodeId, len: u64) -> io::Result<()> {
-        check_range(len, 0)?;
+        self.check_range(id, len, 0)?;
         let gone = self.node_mut(id).set_len(len);
         self.inter(gone.into_iter());
         Ok(())
@@ -276,13 +288,6 @@ impl Disk {
 
     pub(crate) fn fail_sync(&mut self, id: NodeId, failure: SyncFailure, errno: i32) {
         self.node_mut(id).fail_sync(failure, errno);
-    }
-}
-
-fn check_range(offset: u64, len: u64) -> io::Result<()> {
-    match offset.checked_add(len) {
-        Some(end) if end <= MAX_LEN => Ok(()),
-        _ => Err(Errno::FBIG.into()),
     }
 }
 

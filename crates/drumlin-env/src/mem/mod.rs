@@ -178,6 +178,12 @@ impl MemEnv {
         self.0.state().disk.capacity = bytes.into();
     }
 
+    /// Limits the length of files of `kind`, as `RLIMIT_FSIZE` does for all files. Calls that would make one longer
+    /// fail with `EFBIG`. `None` removes the limit.
+    pub fn set_file_len_limit(&self, kind: FileKind, bytes: impl Into<Option<u64>>) {
+        self.0.state().disk.limited = bytes.into().map(|bytes| (kind, bytes));
+    }
+
     /// Limits the number of open files, as `RLIMIT_NOFILE` does. `None` removes the limit. Calls that need a descriptor
     /// and get none fail with `EMFILE`.
     pub fn set_open_files_limit(&self, limit: impl Into<Option<usize>>) {

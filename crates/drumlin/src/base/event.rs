@@ -33,6 +33,17 @@ pub enum Event {
         /// Name of the operator.
         operator: String,
     },
+    /// A merge operator panicked in a flush or compaction. The operands that it should have combined are kept, so no
+    /// data is affected. Reported once for a keyspace until the store is closed; [`Metrics::operator_panics`] counts
+    /// all panics.
+    ///
+    /// [`Metrics::operator_panics`]: crate::Metrics::operator_panics
+    OperatorPanicked {
+        /// Name of the keyspace.
+        keyspace: String,
+        /// Name of the operator.
+        operator: String,
+    },
     /// A compaction policy panicked. A fallback policy replaces it until the store is closed. No data is affected.
     PolicyFailed {
         /// Name of the keyspace.

@@ -9,8 +9,8 @@
 //! * It is deterministic: equal arguments give equal results. Reads, compactions and recovery repeat the merge.
 //! * It is associative: `merge(base, [a, b])` equals `merge(merge(base, [a]), [b])`. Where `partial_merge(a, b)`
 //!   returns `c`, it also equals `merge(base, [c])`.
-//! * Malformed operands give `None`, never a panic. A read then returns an error of kind corruption. A compaction keeps
-//!   the operands unchanged.
+//! * Malformed operands give `None`, never a panic. A read then returns an error of kind corruption. A flush or
+//!   compaction keeps the operands unchanged. It does so after a panic too.
 
 use crate::base::error::{Error, ErrorKind, Result};
 use drumlin_env::sync::Arc;
@@ -30,7 +30,8 @@ const MAX_NAME: usize = 255;
 ///   returns `c`, it also equals `merge(base, [c])`.
 /// - It does not call the store.
 /// - Malformed operands give `None`. A read of the key then fails with `Corruption`, and compactions keep the operands.
-/// - It does not panic. If it does, the read fails with `Bug`, and so do flushes and compactions, which are retried.
+/// - It does not panic. If it does, a read fails with `Bug`. Flushes and compactions keep the operands and report
+///   [`Event::OperatorPanicked`](crate::Event::OperatorPanicked).
 ///
 /// ```
 /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");

@@ -13,6 +13,8 @@ pub(crate) struct MergeCounts {
     pub(crate) deleted: u64,
     /// Merge operands combined into another entry.
     pub(crate) folded: u64,
+    /// Calls of the merge operator that panicked.
+    pub(crate) operator_panics: u64,
 }
 
 impl MergeCounts {
@@ -119,6 +121,8 @@ metrics! {
     entries_deleted,
     /// Merge operands that compactions and flushes combined into another entry.
     entries_folded,
+    /// Calls of merge operators by compactions and flushes that panicked. The operands were kept.
+    operator_panics,
     /// Largest number of bytes that a compaction piece wrote.
     compaction_largest_bytes,
     /// Trivial moves: compaction pieces whose files changed level or run without being read.
@@ -199,7 +203,8 @@ impl Counters {
         counter.fetch_add(n, Relaxed);
     }
 
-    fn dropped(&self, counts: &MergeCounts) {
+    fn count_entries(&self, counts: &MergeCounts) {
+        Counters::add(&self.operator_panics, counts.operator_panics);
         Counters::add(&self.entries_superseded, counts.superseded);
         Counters::add(&self.entries_deleted, counts.deleted);
         Counters::add(&self.entries_folded, counts.folded);
@@ -211,7 +216,7 @@ impl Counters {
         Counters::add(&self.compaction_bytes_written, bytes_out);
         Counters::add(&self.compaction_entries_read, counts.read);
         self.compaction_largest_bytes.fetch_max(bytes_out, Relaxed);
-        self.dropped(counts);
+        self.count_entries(counts);
     }
 
     /// Counts `times` policy calls, with their CPU time and the elapsed time of the longest.
@@ -228,6 +233,6 @@ impl Counters {
     pub(crate) fn flushed(&self, counts: &MergeCounts, bytes: u64) {
         Counters::add(&self.flushes, 1);
         Counters::add(&self.flush_bytes_written, bytes);
-        self.dropped(counts);
+        self.count_entries(counts);
     }
 }

@@ -13,7 +13,8 @@
 //! 5. Merge operands of one stripe are folded into their base value under three conditions: the base is among the
 //!    inputs, or nothing older exists; it has the same expiry time; and the inputs are contiguous in age for the key.
 //!    Of the other operands, neighbours with the same expiry time are joined if the operator can combine two operands
-//!    and the inputs are contiguous (`fold`). All other operands and their base stay as they are.
+//!    and the inputs are contiguous (`fold`). All other operands and their base stay as they are. After a few panics of
+//!    the operator a job no longer calls it.
 //!
 //! Every entry that is read is either emitted or counted as dropped, by reason.
 
@@ -312,16 +313,16 @@ impl<C: Cursor> MergeStream<C> {
             }
             // Joining early bounds the memory that a long chain of operands takes.
             if operands.len() >= join_at && self.rules.guard.is_contiguous(&self.key, newest, oldest) {
-                operands = self.folder().map_or(Ok(Vec::new()), |folder| folder.join(operands))?;
+                (operands, _) = self.combine(operands, Base::Unknown)?;
                 join_at = JOINED_FROM.max(2 * operands.len());
             }
         }
         self.hiding = Some(stripe).filter(|_| !matches!(base, Base::Unknown));
-        if let Some(folder) =
-            self.folder().filter(|_| self.rules.guard.is_contiguous(&self.key, newest, oldest))
-        {
-            base = folder.fold(&mut operands, base)?;
-            operands = folder.join(operands)?;
+        if self.rules.guard.is_contiguous(&self.key, newest, oldest) {
+            (operands, base) = self.combine(operands, base)?;
+        }
+        if self.counts.operator_panics >= MAX_PANICS {
+            self.rules.operator = None;
         }
         let below = match base {
             Base::Unknown | Base::None(None) => None,
@@ -334,11 +335,20 @@ impl<C: Cursor> MergeStream<C> {
         Ok(())
     }
 
-    /// Returns the folder for operands of the current key.
-    fn folder(&self) -> Option<Folder<'_>> {
-        self.rules.operator.as_deref().map(|operator| Folder { operator, key: &self.key })
+    /// Folds operands of the current key, newest first, into `base`, and joins the rest. Returns what is left of both.
+    fn combine(&mut self, mut operands: Vec<Owned>, base: Base) -> Result<(Vec<Owned>, Base)> {
+        let Some(operator) = self.rules.operator.as_deref() else { return Ok((operands, base)) };
+        let folder = Folder::new(operator, &self.key);
+        let base = folder.fold(&mut operands, base)?;
+        let operands = folder.join(operands)?;
+        let panicked = folder.panicked.get();
+        self.counts.operator_panics += u64::from(panicked);
+        Ok((operands, base))
     }
 }
+
+/// Number of panics of the operator after which a job keeps all further operands as they are.
+const MAX_PANICS: u64 = 16;
 
 /// Number of operands of one key from which on they are joined before all of them were read.
 const JOINED_FROM: usize = 1024;

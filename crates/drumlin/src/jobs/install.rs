@@ -330,6 +330,7 @@ impl Store {
         self.health.space_freed();
         let bytes_in = finished.counts.iter().map(|c| c.bytes).sum();
         self.metrics.compacted(&finished.result.counts, bytes_in, bytes_out);
+        self.tell_operator_panics(keyspace, &finished.result.counts);
         keyspace.activity.compacted(&finished.result.counts, bytes_in, bytes_out);
         control.end_tickets(keyspace, self.files.now());
         self.refresh_pace(control);

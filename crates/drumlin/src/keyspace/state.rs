@@ -54,6 +54,8 @@ pub(crate) struct KeyspaceState {
     pub(crate) operator: Option<Arc<dyn MergeOperator>>,
     /// Name of `operator`, or of the operator that the keyspace used before.
     pub(crate) operator_name: Option<Arc<str>>,
+    /// Whether a panic of the operator was reported.
+    pub(crate) operator_panicked: atomic::AtomicBool,
     /// Load counters of the keyspace.
     pub(crate) meter: Meter,
     /// Counters behind the keyspace's metrics.
@@ -107,6 +109,7 @@ impl KeyspaceState {
             options: ArcSwap::from_pointee(options),
             operator: operator.code,
             operator_name: operator.name,
+            operator_panicked: atomic::AtomicBool::new(false),
             meter,
             activity: Arc::default(),
             search_changed: atomic::AtomicBool::new(false),

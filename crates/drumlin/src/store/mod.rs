@@ -26,7 +26,7 @@ use crate::base::decisions::DecisionFiles;
 use crate::base::error::{Error, ErrorKind, Result};
 use crate::base::event::{Event, EventListener};
 use crate::base::merge_operator::MergeOperator;
-use crate::base::metrics::Counters;
+use crate::base::metrics::{Counters, MergeCounts};
 use crate::base::snapshots::SnapshotList;
 use crate::compaction::control::Control;
 use crate::compaction::executor::Finished;
@@ -234,6 +234,15 @@ impl Store {
         if let Some(listener) = &self.components.listener {
             listener.on_event(&event);
         }
+    }
+
+    /// Reports the first panic of the keyspace's merge operator among the installed `counts`.
+    pub(crate) fn tell_operator_panics(&self, keyspace: &KeyspaceState, counts: &MergeCounts) {
+        if counts.operator_panics == 0 || keyspace.operator_panicked.swap(true, atomic::Ordering::Relaxed) {
+            return;
+        }
+        let operator = keyspace.operator_name.as_deref().unwrap_or_default().to_owned();
+        self.tell(Event::OperatorPanicked { keyspace: keyspace.name.to_string(), operator });
     }
 
     /// Reports the failure of a background job, which is retried later.

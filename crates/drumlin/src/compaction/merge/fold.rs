@@ -7,12 +7,15 @@
 //! ```
 //!
 //! Invariant: two entries become one only if both have the same expiry time; `crate::base::resolve` explains why no
-//! answer can change then. Entries that the operator refuses to combine stay as they are.
+//! answer can change then. Entries that the operator refuses to combine stay as they are. An operator that panics, or
+//! returns a value that no entry can hold, refuses too: reads report that, and no flush fails because of it.
 
 use crate::base::error::Result;
 use crate::base::merge_operator::MergeOperator;
 use crate::base::resolve::{NEVER, call_operator, parts, stamp};
-use drumlin_types::{Kind, Seq, bug};
+use drumlin_format::batch::EXPIRY_LEN;
+use drumlin_types::{Kind, MAX_VALUE_LEN, Seq, bug};
+use std::cell::Cell;
 
 /// A copied entry.
 #[derive(Debug)]
@@ -38,6 +41,8 @@ pub(super) enum Base {
 pub(super) struct Folder<'a> {
     pub(super) operator: &'a dyn MergeOperator,
     pub(super) key: &'a [u8],
+    /// Whether the operator has panicked. It is not called again for this key.
+    pub(super) panicked: Cell<bool>,
 }
 
 /// Returns the expiry time of an operand or value, and its bytes without it.
@@ -55,7 +60,21 @@ fn entry(seq: Seq, [plain, expiring]: [Kind; 2], expiry: u64, bytes: Vec<u8>) ->
     Owned { seq, kind: expiring, value }
 }
 
-impl Folder<'_> {
+impl<'a> Folder<'a> {
+    pub(super) fn new(operator: &'a dyn MergeOperator, key: &'a [u8]) -> Folder<'a> {
+        Folder { operator, key, panicked: Cell::new(false) }
+    }
+
+    /// Returns the operator's result, or `None` if it refuses.
+    fn call(&self, call: impl FnOnce(&'a dyn MergeOperator) -> Option<Vec<u8>>) -> Option<Vec<u8>> {
+        if self.panicked.get() {
+            return None;
+        }
+        let result = call_operator(self.operator, call);
+        self.panicked.set(result.is_err());
+        result.ok().flatten().filter(|bytes| (bytes.len() + EXPIRY_LEN) as u64 <= MAX_VALUE_LEN)
+    }
+
     /// Folds those of `operands`, newest first, that have the base's expiry time into `base`, and removes them. Without
     /// a base value the oldest operand starts one. Returns the new base.
     pub(super) fn fold(&self, operands: &mut Vec<Owned>, base: Base) -> Result<Base> {
@@ -75,10 +94,7 @@ impl Folder<'_> {
         let list = folded.iter().rev().map(|operand| Ok(bytes_of(operand)?.1)).collect::<Result<Vec<_>>>()?;
         let bytes = if bug!("fold-keeps-expiry-bytes") { &below.value[..] } else { bytes };
         let on = is_value.then_some(bytes);
-        let Some(value) = call_operator(self.operator, |operator| operator.merge(self.key, on, &list))?
-        else {
-            return Ok(base);
-        };
+        let Some(value) = self.call(|operator| operator.merge(self.key, on, &list)) else { return Ok(base) };
         operands.truncate(kept);
         Ok(Base::Value(entry(newest, [Kind::Put, Kind::PutExpiring], expiry, value)))
     }
@@ -121,7 +137,7 @@ impl Folder<'_> {
         if expiry != other {
             return Ok(None);
         }
-        let joined = call_operator(self.operator, |operator| operator.partial_merge(self.key, left, right))?;
+        let joined = self.call(|operator| operator.partial_merge(self.key, left, right));
         Ok(joined.map(|bytes| entry(newer.seq, [Kind::Merge, Kind::MergeExpiring], expiry, bytes)))
     }
 }
