@@ -11,7 +11,10 @@
 //! drop s1                     flush a        compact a k1 *       idle        step 20
 //! policy a tiering:4          set a file_bytes 4KiB                           reopen
 //! drop-keyspace b             keyspace b     checkpoint     sync  kill        sleep 5000     repair
+//! rename b
 //! ```
+//!
+//! `rename b` switches the name of the keyspace between `b` and `b~`. Other operations call it `b` all the time.
 //!
 //! Any operation can be omitted from a list: an operation on a missing keyspace or snapshot does nothing. The
 //! shrinker depends on that.
@@ -132,6 +135,7 @@ pub enum Op {
     Set { keyspace: String, option: String, value: String },
     DropKeyspace(String),
     MakeKeyspace(String),
+    Rename(String),
     Checkpoint,
     Repair,
     Sync,
@@ -196,6 +200,7 @@ impl fmt::Display for Op {
             Op::Set { keyspace, option, value } => write!(f, "set {keyspace} {option} {value}"),
             Op::DropKeyspace(name) => write!(f, "drop-keyspace {name}"),
             Op::MakeKeyspace(name) => write!(f, "keyspace {name}"),
+            Op::Rename(name) => write!(f, "rename {name}"),
             Op::Checkpoint => f.write_str("checkpoint"),
             Op::Repair => f.write_str("repair"),
             Op::Sync => f.write_str("sync"),
@@ -313,6 +318,7 @@ impl std::str::FromStr for Op {
             },
             "drop-keyspace" => Op::DropKeyspace(words.word("name")?),
             "keyspace" => Op::MakeKeyspace(words.word("name")?),
+            "rename" => Op::Rename(words.word("name")?),
             "checkpoint" => Op::Checkpoint,
             "repair" => Op::Repair,
             "sync" => Op::Sync,
@@ -344,7 +350,7 @@ mod tests {
             batch { put a k1 7*20; del b k2; range-del a * k5 } sync\nbatch {  } buffered\nsnap s1\ndrop s1\n\
             get @s1 a k1\nget a k1\nmulti-get @s1 a k1 k3\nscan @s1 a k1 k9 rev\nscan a * *\nflush a\n\
             compact a k1 *\nidle\nstep 20\npolicy a tiering:4\nset a file_bytes 4KiB\ndrop-keyspace b\n\
-            keyspace b\ncheckpoint\nrepair\nsync\nreopen\nkill\nsleep 5000";
+            keyspace b\nrename b\ncheckpoint\nrepair\nsync\nreopen\nkill\nsleep 5000";
         for line in lines.lines() {
             let op: Op = line.parse().unwrap_or_else(|why| panic!("{line}: {why}"));
             assert_eq!(op.to_string(), line.trim_start());

@@ -183,8 +183,43 @@ pub struct Promise {
     /// Possible lives of each keyspace; `None` means that the keyspace does not exist. A name that is absent here
     /// must be absent in the store.
     pub lives: BTreeMap<String, Vec<Option<usize>>>,
+    /// Keyspaces that the store may call by their other name: `false` if it must, `true` if it may have either name.
+    pub renamed: BTreeMap<String, bool>,
     /// Number of operations begun.
     pub operations: usize,
+}
+
+/// Suffix of the other name of a keyspace.
+const OTHER: char = '~';
+
+/// Returns the other name of the keyspace that a workload calls `name`.
+pub fn other_name(name: &str) -> String {
+    format!("{name}{OTHER}")
+}
+
+/// Returns what a workload calls the keyspace that the store calls `name`.
+pub fn own_name(name: &str) -> &str {
+    name.strip_suffix(OTHER).unwrap_or(name)
+}
+
+impl Promise {
+    /// Checks the names that the store gives its keyspaces.
+    pub fn check_names(&self, names: &[String]) -> Result<(), Failure> {
+        for name in names {
+            let is_other = own_name(name) != name;
+            let fits = self.renamed.get(own_name(name)).map_or(!is_other, |either| *either || is_other);
+            if !fits {
+                return Err(Verdict::Wrong.of(format!("a keyspace is called {name}")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Learns the names that the store gives its keyspaces.
+    pub fn learn_names(&mut self, names: &[String]) {
+        let others = names.iter().map(|name| own_name(name)).zip(names).filter(|(own, name)| own != name);
+        self.renamed = others.map(|(own, _)| (own.to_owned(), false)).collect();
+    }
 }
 
 /// Position of a recovered store in the history.
@@ -211,6 +246,11 @@ impl Oracle {
     /// Returns the present life of a keyspace.
     pub fn map(&self, name: &str) -> Option<&Map> {
         self.maps.get(name)?.last()
+    }
+
+    /// Returns whether a keyspace bypasses the log.
+    pub fn has_unlogged(&self) -> bool {
+        self.maps.values().filter_map(|lives| lives.last()).any(|map| map.unlogged)
     }
 
     /// Records a commit at time `now` whose first operation has sequence number `first`; returns its last sequence

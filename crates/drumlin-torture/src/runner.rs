@@ -4,17 +4,19 @@
 //! disk snapshots meanwhile stores a copy of this promise with each snapshot. The runner predicts sequence numbers,
 //! so the oracle includes a commit before the store does.
 
+mod copies;
+
 use crate::complaints::Complaints;
 use crate::failure::{Failure, Verdict};
 use crate::ops::{Bounds, Item, KEY_MARK, Op, VALUE_MARK};
-use crate::oracle::{Content, Cut, Map, Oracle, Promise, Seq, show};
+use crate::oracle::{Content, Cut, Map, Oracle, Promise, Seq, other_name, own_name, show};
 use crate::workload::{KeyspaceSetup, Workload};
 use drumlin::{AddI64, Append, Batch, Db, Durability, Keyspace, Snapshot};
 use drumlin_env::sync::{Arc, Mutex};
 use drumlin_env::{ImageMode, MemEnv};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Path of the store.
 pub const STORE: &str = "/store";
@@ -34,6 +36,8 @@ pub struct Tally {
     pub reopened: u64,
     /// Full comparisons with the oracle.
     pub comparisons: u64,
+    /// Renames of keyspaces.
+    pub renames: u64,
     /// Checkpoints compared.
     pub checkpoints: u64,
     /// Repairs compared.
@@ -48,6 +52,7 @@ impl std::ops::AddAssign for Tally {
         self.installs += other.installs;
         self.reopened += other.reopened;
         self.comparisons += other.comparisons;
+        self.renames += other.renames;
         self.checkpoints += other.checkpoints;
         self.repairs += other.repairs;
     }
@@ -90,11 +95,13 @@ fn leaks(text: &str) -> bool {
 fn builder(mem: &MemEnv, setup: &Workload, path: &Path, complaints: &Arc<Complaints>) -> drumlin::Builder {
     let mut builder = Db::builder(path).env(mem.env()).listener(complaints.clone());
     for keyspace in &setup.keyspaces {
-        builder = if keyspace.counts {
-            builder.merge_operator(&keyspace.name, Arc::new(AddI64::Text))
-        } else {
-            builder.merge_operator(&keyspace.name, Arc::new(Append::new("")))
-        };
+        for name in [keyspace.name.clone(), other_name(&keyspace.name)] {
+            builder = if keyspace.counts {
+                builder.merge_operator(&name, Arc::new(AddI64::Text))
+            } else {
+                builder.merge_operator(&name, Arc::new(Append::new("")))
+            };
+        }
     }
     for (name, value) in &setup.store {
         builder = builder.set(name, value).expect("a workload has legal options");
@@ -125,12 +132,12 @@ pub fn open_repaired<'a>(
     others.fold(whole, |all, name| all.merge_operator(name, Arc::new(Append::new("")))).open()
 }
 
-/// Returns the whole content of `db`.
+/// Returns the whole content of `db`, with the names that the workload uses.
 pub fn contents(db: &Db) -> drumlin::Result<BTreeMap<String, Content>> {
     let content = |name: String| {
         let entries = db.keyspace(&name)?.iter();
         let content = entries.map(|entry| entry.map(|(key, value)| (key.to_vec(), value.to_vec())));
-        Ok((name, content.collect::<drumlin::Result<Content>>()?))
+        Ok((own_name(&name).to_owned(), content.collect::<drumlin::Result<Content>>()?))
     };
     db.keyspaces().into_iter().map(content).collect()
 }
@@ -186,15 +193,23 @@ impl Runner {
     fn start(&mut self) -> Result<(), Failure> {
         let opened = builder(&self.mem, &self.setup, Path::new(STORE), &self.complaints).open();
         let db = opened.map_err(|e| Verdict::Unopenable.of(e.to_string()))?;
-        for name in db.keyspaces() {
-            let keyspace = db.keyspace(&name).map_err(failed("keyspace"))?;
-            self.keyspaces.insert(name, keyspace);
-        }
+        self.take_keyspaces(&db)?;
         self.db = Some(db);
         for keyspace in self.setup.keyspaces.clone() {
             self.make_keyspace(&keyspace)?;
         }
         self.learn_lifetimes();
+        Ok(())
+    }
+
+    /// Takes the handles of the keyspaces of `db`.
+    fn take_keyspaces(&mut self, db: &Db) -> Result<(), Failure> {
+        let names = db.keyspaces();
+        self.promise.lock().learn_names(&names);
+        for name in names {
+            let keyspace = db.keyspace(&name).map_err(failed("keyspace"))?;
+            self.keyspaces.insert(own_name(&name).to_owned(), keyspace);
+        }
         Ok(())
     }
 
@@ -285,6 +300,7 @@ impl Runner {
                 }
             }
             Op::DropKeyspace(name) => self.drop_keyspace(name)?,
+            Op::Rename(name) => self.rename(name)?,
             Op::Flush(name) | Op::Compact { keyspace: name, .. } => self.settle(op, name)?,
             Op::Policy { keyspace, name } => self.swap(keyspace, name)?,
             Op::Set { keyspace, option, value } => {
@@ -495,66 +511,37 @@ impl Runner {
     }
 
     fn drop_keyspace(&mut self, name: &str) -> Result<(), Failure> {
-        if self.keyspaces.remove(name).is_none() {
-            return Ok(());
-        }
+        let Some(keyspace) = self.keyspaces.remove(name) else { return Ok(()) };
         let life = self.oracle.maps[name].len() - 1;
         self.promise.lock().lives.insert(name.to_owned(), vec![Some(life), None]);
-        self.db().drop_keyspace(name).map_err(failed("drop-keyspace"))?;
+        self.db().drop_keyspace(&keyspace.name()).map_err(failed("drop-keyspace"))?;
         let mut promise = self.promise.lock();
+        promise.renamed.remove(name);
         promise.lives.remove(name);
         promise.flushed.remove(name);
         Ok(())
     }
 
-    /// Repairs the disk that the death of the process would leave now. All that was promised must be there, and
-    /// nothing may be lost.
-    fn repair(&mut self) -> Result<(), Failure> {
-        const TARGET: &str = "/repaired";
-        let left = self.mem.snapshot().image(ImageMode::All, self.setup.seed ^ self.tally.operations);
-        let report = drumlin::repair_in(&left.env(), STORE, TARGET, |_| {}).map_err(failed("repair"))?;
-        if !report.findings.is_empty() {
-            return Err(
-                Verdict::Wrong.of(format!("the repair of a sound store reports {:?}", report.findings))
-            );
+    /// Gives a keyspace its other name. Logged commits are durable then.
+    fn rename(&mut self, name: &str) -> Result<(), Failure> {
+        let Some(keyspace) = self.keyspaces.get(name) else { return Ok(()) };
+        let before = keyspace.name();
+        let is_back = before != name;
+        let after = if is_back { name.to_owned() } else { other_name(name) };
+        self.promise.lock().renamed.insert(name.to_owned(), true);
+        self.db().rename_keyspace(&before, &after).map_err(failed("rename"))?;
+        self.tally.renames += 1;
+        let mut promise = self.promise.lock();
+        match is_back {
+            true => drop(promise.renamed.remove(name)),
+            false => drop(promise.renamed.insert(name.to_owned(), false)),
         }
-        let db =
-            open_at(&left, &self.setup, Path::new(TARGET)).map_err(failed("opening a repaired store"))?;
-        let found = contents(&db).map_err(failed("reading a repaired store"))?;
-        let promise = self.promise.lock().clone();
-        let seen = (promise.issued, left.env().clock().unix_micros());
-        self.oracle.find_cut(&found, &promise, false, seen)?;
-        self.tally.repairs += 1;
-        db.close().map_err(failed("closing a repaired store"))
-    }
-
-    fn checkpoint(&mut self) -> Result<(), Failure> {
-        // Avoid the names left over from earlier in this world's history.
-        let taken = self.mem.files();
-        let free = |number: &u32| {
-            let path = PathBuf::from(format!("/checkpoint-{number}"));
-            !taken.iter().any(|file| file.starts_with(&path))
-        };
-        self.checkpoints = (self.checkpoints + 1..).find(free).unwrap_or(u32::MAX);
-        let path = PathBuf::from(format!("/checkpoint-{}", self.checkpoints));
-        self.db().checkpoint(&path).map_err(failed("checkpoint"))?;
-        let seq = self.db().visible_seq();
-        for name in self.keyspaces.keys() {
-            self.promise.lock().flushed.insert(name.clone(), seq);
+        let durable = self.db().durable_seq();
+        if durable < promise.issued && !self.oracle.has_unlogged() {
+            let what = format!("durable_seq is {durable} after a rename, not {}", promise.issued);
+            return Err(Verdict::Wrong.of(what));
         }
-        let copy = builder(&self.mem, &self.setup, &path, &Arc::default()).open();
-        let copy = copy.map_err(failed("opening a checkpoint"))?;
-        let found = contents(&copy).map_err(failed("reading a checkpoint"))?;
-        if !found.keys().eq(self.keyspaces.keys()) {
-            return Err(Verdict::Wrong.of("a checkpoint has different keyspaces"));
-        }
-        for (name, content) in found {
-            if self.oracle.map(&name).map(|map| map.content(seq, self.now())) != Some(content) {
-                return Err(Verdict::Wrong.of(format!("keyspace {name} of a checkpoint differs")));
-            }
-        }
-        self.tally.checkpoints += 1;
-        copy.close().map_err(failed("closing a checkpoint"))
+        Ok(())
     }
 
     /// Closes the store, or kills the process, and reopens it.
@@ -579,6 +566,7 @@ impl Runner {
         let db = opened.map_err(|e| Verdict::Unopenable.of(e.to_string()))?;
         let found = contents(&db).map_err(failed("reading after opening again"))?;
         let promise = self.promise.lock().clone();
+        promise.check_names(&db.keyspaces())?;
         let cut = self.oracle.find_cut(&found, &promise, false, (db.visible_seq(), self.now()))?;
         self.oracle = self.oracle.recovered(&cut);
         {
@@ -590,10 +578,7 @@ impl Runner {
             promise.synced = promise.synced.min(issued);
             promise.flushed.values_mut().for_each(|seq| *seq = (*seq).min(issued));
         }
-        for name in db.keyspaces() {
-            let keyspace = db.keyspace(&name).map_err(failed("keyspace"))?;
-            self.keyspaces.insert(name, keyspace);
-        }
+        self.take_keyspaces(&db)?;
         self.db = Some(db);
         self.learn_lifetimes();
         Ok(())

@@ -71,7 +71,14 @@ mod tests {
 
     #[test]
     fn finds_the_two_operations_that_matter() {
-        let taste = Taste { operations: 300, unlogged: false, kills: true, swaps: true, lifetimes: false };
+        let taste = Taste {
+            operations: 300,
+            unlogged: false,
+            kills: true,
+            swaps: true,
+            lifetimes: false,
+            renames: false,
+        };
         let mut workload = Workload::generate("model", 3, &taste);
         workload.ops.insert(40, Op::Snap("mine".into()));
         workload.ops.insert(200, Op::Drop("mine".into()));

@@ -24,7 +24,8 @@ const NOW: u64 = 0;
 
 /// Generates the program of `seed` for `run`.
 pub fn program(run: &str, seed: u64, operations: usize) -> Workload {
-    let taste = Taste { operations, unlogged: false, kills: true, swaps: true, lifetimes: false };
+    let taste =
+        Taste { operations, unlogged: false, kills: true, swaps: true, lifetimes: false, renames: false };
     let mut workload = Workload::generate(run, seed, &taste);
     // Virtual time: a write that waits for disk space in vain fails after this timeout.
     workload.store.push(("write_timeout_ms".into(), "5000".into()));

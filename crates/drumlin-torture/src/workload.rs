@@ -74,6 +74,8 @@ pub struct Taste {
     pub swaps: bool,
     /// Whether the workload sets TTLs and lets time pass, so that entries expire.
     pub lifetimes: bool,
+    /// Whether the workload renames keyspaces.
+    pub renames: bool,
 }
 
 fn pair(name: &str, value: &str) -> (String, String) {
@@ -179,6 +181,8 @@ struct Generator {
     /// Operations that this seed uses, each repeated in proportion to its frequency.
     menu: Vec<&'static str>,
     value_len: u64,
+    /// Whether some flushes are replaced by renames.
+    renames: bool,
     tag: u64,
 }
 
@@ -240,7 +244,8 @@ impl Generator {
         let random = Random::new(workload.seed, "operations drawn");
         let keyspaces = workload.keyspaces.iter().map(|k| (k.name.clone(), k.unlogged)).collect();
         let value_len = [20, 60, 200, 600, 2500][Random::new(workload.seed, "value length").index(5)];
-        Generator { random, keyspaces, keys, snapshots: Vec::new(), menu, value_len, tag: 0 }
+        let renames = taste.renames && Random::new(workload.seed, "renames").chance(1, 4);
+        Generator { random, keyspaces, keys, snapshots: Vec::new(), menu, value_len, renames, tag: 0 }
     }
 
     fn operations(&mut self, count: usize) -> Vec<Op> {
@@ -368,6 +373,8 @@ impl Generator {
                 }
                 Op::Drop(self.snapshots.swap_remove(self.random.index(self.snapshots.len())))
             }
+            // Takes no draw, like the flush that it replaces.
+            "flush" if self.renames && self.tag.is_multiple_of(3) => Op::Rename(keyspace),
             "flush" => Op::Flush(keyspace),
             "compact" => Op::Compact { keyspace, bounds: self.bounds() },
             "idle" => Op::Idle,
@@ -492,7 +499,14 @@ mod tests {
     #[test]
     fn tapes_read_back() {
         for seed in 0..20 {
-            let taste = Taste { operations: 200, unlogged: true, kills: true, swaps: true, lifetimes: true };
+            let taste = Taste {
+                operations: 200,
+                unlogged: true,
+                kills: true,
+                swaps: true,
+                lifetimes: true,
+                renames: true,
+            };
             let workload = Workload::generate("model", seed, &taste);
             assert_eq!(workload.ops.len(), 200);
             assert_eq!(Workload::read(&workload.tape()).as_ref(), Ok(&workload));

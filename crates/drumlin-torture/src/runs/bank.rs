@@ -63,6 +63,8 @@ pub const BUGS: &[(&str, Hunt)] = &[
     ("failed-unlink-not-counted", Hunt::Unlink),
     ("snapshot-of-unpublished", Hunt::Threads),
     ("edit-after-poison", Hunt::Fault),
+    ("rename-not-logged", Hunt::Model),
+    ("rename-not-synced", Hunt::Model),
 ];
 
 /// Run that searches for a bug.

@@ -84,7 +84,14 @@ impl Figures {
 
 impl Fixture {
     pub(super) fn make(seed: u64) -> Result<Fixture, Failure> {
-        let taste = Taste { operations: 160, unlogged: false, kills: false, swaps: false, lifetimes: false };
+        let taste = Taste {
+            operations: 160,
+            unlogged: false,
+            kills: false,
+            swaps: false,
+            lifetimes: false,
+            renames: false,
+        };
         let mut workload = Workload::generate("corrupt", seed, &taste);
         workload.ops.retain(|op| !matches!(op, Op::Checkpoint | Op::Repair));
         let mem = MemEnv::new(seed);

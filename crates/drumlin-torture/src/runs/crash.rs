@@ -22,7 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Parameters of the workloads. A workload either loses unlogged writes or reopens its store. So a write visible in a
 /// snapshot was never already known to be lost.
 pub const TASTE: Taste =
-    Taste { operations: 250, unlogged: true, kills: false, swaps: true, lifetimes: true };
+    Taste { operations: 250, unlogged: true, kills: false, swaps: true, lifetimes: true, renames: true };
 
 /// Number of operations after a recovery.
 const AFTER: usize = 100;
@@ -322,6 +322,7 @@ impl Trial<'_> {
         let seed = self.seed(cut);
         let found = contents(&db).map_err(|e| Verdict::Failed.of(format!("reading after recovery: {e}")))?;
         let seen = (db.visible_seq(), mem.env().clock().unix_micros());
+        self.picture.promise.check_names(&db.keyspaces())?;
         let explained = self.oracle.find_cut(&found, &self.picture.promise, power, seen)?;
         if db.visible_seq() < explained.seq {
             let what = format!(
@@ -349,7 +350,14 @@ impl Trial<'_> {
         let mut after = Runner::resume(again, self.workload, self.oracle, &explained)
             .map_err(|failure| failure.within("opening a second time"))?;
         after.compare_all().map_err(|failure| failure.within("opening a second time"))?;
-        let taste = Taste { operations: AFTER, unlogged: false, kills: true, swaps: true, lifetimes: true };
+        let taste = Taste {
+            operations: AFTER,
+            unlogged: false,
+            kills: true,
+            swaps: true,
+            lifetimes: true,
+            renames: true,
+        };
         let ops = Workload::generate("crash", seed, &taste).ops;
         after.run(&ops, usize::MAX).map_err(|failure| failure.within("after recovery"))?;
         after.finish().map(drop).map_err(|failure| failure.within("after recovery"))

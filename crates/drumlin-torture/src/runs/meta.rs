@@ -12,7 +12,7 @@ use drumlin_env::{MemEnv, Random};
 
 /// Parameters of the workloads. They contain no unlogged writes: a kill may lose those, which would be no fault.
 pub const TASTE: Taste =
-    Taste { operations: 4000, unlogged: false, kills: true, swaps: true, lifetimes: false };
+    Taste { operations: 4000, unlogged: false, kills: true, swaps: true, lifetimes: false, renames: true };
 
 /// Number of option sets per list.
 pub const SETS: u64 = 16;

@@ -12,7 +12,7 @@ pub const EVERY: usize = 500;
 
 /// Parameters of the workloads.
 pub const TASTE: Taste =
-    Taste { operations: 2000, unlogged: true, kills: true, swaps: true, lifetimes: true };
+    Taste { operations: 2000, unlogged: true, kills: true, swaps: true, lifetimes: true, renames: true };
 
 /// Results of the run.
 #[derive(Debug, Default)]
@@ -29,10 +29,10 @@ impl Figures {
     /// Returns the figure line.
     pub fn line(&self) -> String {
         let leaked = self.failures.iter().filter(|(_, f)| f.verdict == Verdict::Leaked).count();
-        let Tally { operations, swaps, installs, reopened, checkpoints, .. } = self.tally;
+        let Tally { operations, swaps, installs, reopened, renames, checkpoints, .. } = self.tally;
         format!(
             "model: ops {operations}, seeds {}, swaps {swaps}, installs {installs}, reopened {reopened}, \
-             checkpoints {checkpoints}, wrong {}, leaked {leaked}; order: operations {}, broken {}",
+             renames {renames}, checkpoints {checkpoints}, wrong {}, leaked {leaked}; order: operations {}, broken {}",
             self.seeds,
             self.failures.len() - leaked,
             self.tally.calls,
