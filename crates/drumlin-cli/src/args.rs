@@ -8,7 +8,7 @@ use crate::escape::{BadEscape, Bytes, unescape};
 use crate::input::columns::Named;
 use crate::store::{Access, Bounds, Durability, OpenOptions};
 use clap::builder::{OsStringValueParser, TypedValueParser, ValueParser};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Arg, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use drumlin_bench::command::args::parse_setting;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -29,6 +29,25 @@ pub(crate) struct Cli {
 
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+/// Names of the commands that work on no single keyspace. Their help does not show `--keyspace`, and they refuse it.
+const OF_NO_KEYSPACE: [&str; 9] =
+    ["verify", "stats", "keyspaces", "compact", "checkpoint", "repair", "options", "bench", "sim"];
+
+impl Cli {
+    /// Reads the arguments of the program. Ends it if they are bad usage or ask for help.
+    pub(crate) fn read() -> Cli {
+        Cli::from_arg_matches(&Cli::described().get_matches()).unwrap_or_else(|error| error.exit())
+    }
+
+    /// Returns the command line with the help of each command.
+    fn described() -> clap::Command {
+        let hidden = || Arg::new("keyspace").long("keyspace").value_name("NAME").global(true).hide(true);
+        OF_NO_KEYSPACE
+            .iter()
+            .fold(Cli::command(), |cli, name| cli.mut_subcommand(name, |command| command.arg(hidden())))
+    }
 }
 
 /// Arguments that name the store to open.
@@ -107,7 +126,7 @@ pub(crate) enum Command {
     Stats(ReportArgs),
     /// Compact the whole store and wait until background work is idle
     #[command(after_help = "Example: drumlin compact db")]
-    Compact(StoreArgs),
+    Compact(ReportArgs),
     /// Create a checkpoint: a consistent copy of the store in a new directory
     #[command(after_help = "Example: drumlin checkpoint db backup/monday")]
     Checkpoint(CheckpointArgs),
@@ -142,8 +161,9 @@ impl Command {
         match self {
             Command::Load(a) => a.json,
             Command::Replay(a) => a.json,
-            Command::Verify(a) | Command::Stats(a) | Command::Keyspaces(a) => a.json,
+            Command::Verify(a) | Command::Stats(a) | Command::Keyspaces(a) | Command::Compact(a) => a.json,
             Command::Repair(a) => a.json,
+            Command::Checkpoint(a) => a.json,
             Command::Tree(a) => a.json,
             Command::Explain(a) => a.json,
             Command::Policy(a) => a.json,
@@ -153,7 +173,7 @@ impl Command {
             Command::Put(_) | Command::Get(_) | Command::Delete(_) | Command::Scan(_) | Command::Count(_) => {
                 false
             }
-            Command::Compact(_) | Command::Checkpoint(_) | Command::Bench(_) => false,
+            Command::Bench(_) => false,
         }
     }
 }
@@ -397,6 +417,10 @@ pub(crate) struct CheckpointArgs {
     /// Directory of the checkpoint, on the same file system; it must not exist or be empty
     #[arg(value_name = "NEWDIR")]
     pub(crate) new_path: PathBuf,
+
+    /// Print the summary as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Args, Debug)]
@@ -502,11 +526,27 @@ fn bytes_parser() -> ValueParser {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_command_line_is_sound() {
-        Cli::command().debug_assert();
+        Cli::described().debug_assert();
+    }
+
+    #[test]
+    fn the_help_of_a_command_shows_the_keyspace_if_the_command_takes_one() {
+        let mut cli = Cli::described();
+        cli.build();
+        for command in cli.get_subcommands().filter(|command| command.get_name() != "help") {
+            let name = command.get_name().to_owned();
+            let help = command.clone().render_help().to_string();
+            let example = command.get_after_help().expect("an example").to_string();
+            let words: Vec<&str> = example.trim_start_matches("Example: ").split(' ').collect();
+            let matches = Cli::described().get_matches_from(words.iter().chain(&["--keyspace", "users"]));
+            let parsed = Cli::from_arg_matches(&matches).expect("good usage");
+            assert_eq!(parsed.keyspace.as_deref(), Some("users"), "{name}");
+            let takes_one = crate::commands::of_no_keyspace(&parsed.command).is_none();
+            assert_eq!(help.contains("--keyspace"), takes_one, "{name}: {help}");
+        }
     }
 
     #[test]

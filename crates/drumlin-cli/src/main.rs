@@ -28,7 +28,6 @@ mod picture;
 mod progress;
 mod store;
 
-use clap::Parser;
 use drumlin_bench::command::Program;
 use drumlin_bench::drumlin_engine::Drumlin;
 use failure::{Failure, Outcome, Verdict};
@@ -47,7 +46,7 @@ static ALLOCATOR: drumlin_bench::allocations::Counting = drumlin_bench::allocati
 const BENCHMARKS: Program = Program { engines: &[&Drumlin], prefix: &["bench"], allocator: "the system's" };
 
 fn main() -> ExitCode {
-    let cli = args::Cli::parse();
+    let cli = args::Cli::read();
     if let args::Command::Bench(bench) = &cli.command {
         return drumlin_bench::command::run(bench, &BENCHMARKS).exit_code();
     }

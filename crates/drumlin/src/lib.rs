@@ -116,7 +116,6 @@ pub use base::latency::LatencyHistogram;
 pub use base::merge_operator::{AddI64, Append, MergeOperator};
 pub use base::metrics::Metrics;
 pub use base::slice::Slice;
-pub use base::slice::Slice as Value;
 pub use drumlin_types::Seq;
 pub use ops::iter::Iter;
 pub use ops::range_cursor::RangeCursor;

@@ -131,6 +131,9 @@ fn of_snapshot() -> Vec<(&'static str, Does)> {
         ("range", fails(|h| first(h.snapshot.range::<&str>(&h.keys, all())))),
         ("prefix", fails(|h| first(h.snapshot.prefix(&h.keys, "a")))),
         ("cursor", fails(|h| h.snapshot.cursor::<&str>(&h.keys, all()))),
+        ("first_key_value", fails(|h| h.snapshot.first_key_value(&h.keys))),
+        ("last_key_value", fails(|h| h.snapshot.last_key_value(&h.keys))),
+        ("is_empty", fails(|h| h.snapshot.is_empty(&h.keys))),
         ("seq", tells(|h| assert_eq!(h.snapshot.seq(), 3))),
     ]
 }

@@ -55,7 +55,7 @@ fn fill(db: &Db) -> Oracle {
 /// Checks that every way to read returns the contents of `oracle`.
 fn reads(db: &Db, oracle: &Oracle) {
     let keys = db.keyspace("k").expect("k");
-    let pair = |entry: Result<(drumlin::Value, drumlin::Value)>| {
+    let pair = |entry: Result<(drumlin::Slice, drumlin::Slice)>| {
         let (key, value) = entry.expect("entry");
         (key.to_vec(), value.to_vec())
     };

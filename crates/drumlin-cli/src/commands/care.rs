@@ -1,6 +1,6 @@
 //! Maintenance commands: compact, checkpoint, repair, policy.
 
-use crate::args::{CheckpointArgs, PolicyArgs, RepairArgs};
+use crate::args::{CheckpointArgs, PolicyArgs, RepairArgs, ReportArgs};
 use crate::escape::escape;
 use crate::failure::{Failure, Outcome, Result, Verdict, fine};
 use crate::figures::{counted, size};
@@ -9,27 +9,50 @@ use crate::progress::Progress;
 use crate::store::{RepairReport, RepairedFile, RepairedKeyspace, Store, engine};
 use serde::Serialize;
 use serde_json::json;
+use std::fmt;
 
-pub(super) fn compact(store: &dyn Store) -> Outcome {
-    let before = totals(store)?;
+pub(super) fn compact(store: &dyn Store, args: &ReportArgs, out: &mut Output<'_>) -> Outcome {
+    let before = Totals::of(store)?;
     let shown = Progress::start("compact", None);
     store.compact()?;
-    shown.finish(&format!("{before} -> {}", totals(store)?));
+    let (seconds, after) = (shown.seconds(), Totals::of(store)?);
+    shown.finish(&format!("{before} -> {after}"));
+    if args.json {
+        out.json(&json!({ "before": before, "after": after, "seconds": seconds }))?;
+    }
     Ok(Verdict::Fine)
 }
 
-/// Returns the size of all trees as text.
-fn totals(store: &dyn Store) -> Result<String> {
-    let shapes = store.tree()?;
-    let runs = || shapes.iter().flat_map(|shape| shape.levels.iter().flat_map(|level| &level.runs));
-    let bytes = runs().flat_map(|run| &run.files).map(|file| file.bytes).sum();
-    Ok(format!("{}, {}", counted(runs().count() as u64, "run"), size(bytes)))
+/// Size of all trees.
+#[derive(Serialize)]
+struct Totals {
+    runs: u64,
+    bytes: u64,
 }
 
-pub(super) fn checkpoint(store: &dyn Store, args: &CheckpointArgs) -> Outcome {
+impl Totals {
+    fn of(store: &dyn Store) -> Result<Totals> {
+        let shapes = store.tree()?;
+        let runs = || shapes.iter().flat_map(|shape| shape.levels.iter().flat_map(|level| &level.runs));
+        let bytes = runs().flat_map(|run| &run.files).map(|file| file.bytes).sum();
+        Ok(Totals { runs: runs().count() as u64, bytes })
+    }
+}
+
+impl fmt::Display for Totals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, {}", counted(self.runs, "run"), size(self.bytes))
+    }
+}
+
+pub(super) fn checkpoint(store: &dyn Store, args: &CheckpointArgs, out: &mut Output<'_>) -> Outcome {
     let shown = Progress::start("checkpoint", None);
     store.checkpoint(&args.new_path)?;
-    shown.finish(&format!("{} in {}", totals(store)?, args.new_path.display()));
+    let (seconds, copied) = (shown.seconds(), Totals::of(store)?);
+    shown.finish(&format!("{copied} in {}", args.new_path.display()));
+    if args.json {
+        out.json(&json!({ "path": args.new_path, "copied": copied, "seconds": seconds }))?;
+    }
     Ok(Verdict::Fine)
 }
 

@@ -46,8 +46,8 @@ pub(crate) fn run(cli: Cli, out: &mut Output<'_>) -> Outcome {
         Command::Stats(a) => closing(read(&a.store)?, |s| report::stats(s, a, out)),
         Command::Explain(a) => closing(read(&a.store)?, |s| report::explain(s, a, named, out)),
         Command::Keyspaces(a) => closing(read(&a.store)?, |s| report::keyspaces(s, a, out)),
-        Command::Compact(a) => closing(existing(a)?, care::compact),
-        Command::Checkpoint(a) => closing(existing(&a.store)?, |s| care::checkpoint(s, a)),
+        Command::Compact(a) => closing(existing(&a.store)?, |s| care::compact(s, a, out)),
+        Command::Checkpoint(a) => closing(existing(&a.store)?, |s| care::checkpoint(s, a, out)),
         Command::Policy(a) => closing(existing(&a.store)?, |s| care::policy(s, a, out)),
         Command::Repair(a) => care::repair(a, out),
         Command::Options(a) => report::options(a, out),
@@ -57,7 +57,7 @@ pub(crate) fn run(cli: Cli, out: &mut Output<'_>) -> Outcome {
 }
 
 /// Returns what a command works on, if it is no keyspace.
-fn of_no_keyspace(command: &Command) -> Option<&'static str> {
+pub(crate) fn of_no_keyspace(command: &Command) -> Option<&'static str> {
     match command {
         Command::Verify(_) | Command::Stats(_) | Command::Keyspaces(_) => {
             Some("the report is about the whole store")

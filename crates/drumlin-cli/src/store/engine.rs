@@ -154,7 +154,7 @@ impl Store for Engine {
             Want::Entries => iter,
             Want::Keys => iter.keys_only(),
         };
-        let owned = |entry: drumlin::Result<(drumlin::Value, drumlin::Value)>| {
+        let owned = |entry: drumlin::Result<(drumlin::Slice, drumlin::Slice)>| {
             entry.map(|(key, value)| (key.to_vec(), value.to_vec())).map_err(failure)
         };
         Ok(if reverse { Box::new(iter.rev().map(owned)) } else { Box::new(iter.map(owned)) })

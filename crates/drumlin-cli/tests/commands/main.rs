@@ -168,7 +168,9 @@ fn a_store_is_looked_after() {
     let lines: String = (0..5000).map(|i| format!("key{i:05}\tvalue {i} {}\n", i * 7919 % 1000)).collect();
     bench.file("in.tsv", lines.as_bytes());
     bench.ends(0, "load db in.tsv --format tsv");
-    bench.ends(0, "compact db");
+    let compacted = bench.ends(0, "compact db --json");
+    let compacted: serde_json::Value = serde_json::from_str(&compacted).expect("JSON");
+    assert_eq!(compacted["after"]["runs"], 1, "{compacted}");
     let tree = bench.ends(0, "tree db");
     assert!(tree.contains("5,000 entries") && !tree.contains('\x1b'), "{tree}");
     for line in
@@ -180,7 +182,9 @@ fn a_store_is_looked_after() {
     let explained = bench.ends(0, "explain db");
     assert!(explained.contains("flush of"), "decisions outlive the process: {explained}");
     bench.ends(0, "explain db --replay");
-    bench.ends(0, "checkpoint db copy");
+    let copied = bench.ends(0, "checkpoint db copy --json");
+    let copied: serde_json::Value = serde_json::from_str(&copied).expect("JSON");
+    assert_eq!((&copied["path"], &copied["copied"]), (&"copy".into(), &compacted["after"]), "{copied}");
     let expected = bench.ends(0, "scan db");
     assert_eq!(bench.ends(0, "scan copy"), expected);
     bench.ends(1, "checkpoint db copy");

@@ -201,6 +201,66 @@ impl Snapshot {
     pub fn prefix(&self, keyspace: &Keyspace, prefix: impl AsRef<[u8]>) -> Iter {
         self.store.iter(&keyspace.state, KeyRange::prefix(prefix.as_ref()), Some(self.guard.point))
     }
+
+    /// Returns the entry of `keyspace` with the smallest key as of the snapshot, or `None` if there was no entry. It
+    /// costs as much as the first step of an iterator.
+    ///
+    /// ```
+    /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+    /// # let db = drumlin::Db::open(dir.path())?;
+    /// # let jobs = db.keyspace("jobs")?;
+    /// jobs.put("1", "first")?;
+    /// let snapshot = db.snapshot();
+    /// jobs.delete("1")?;
+    /// let (key, _) = snapshot.first_key_value(&jobs)?.expect("one entry");
+    /// assert_eq!(&*key, b"1");
+    /// # Ok::<(), drumlin::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of a step of [`Iter`].
+    pub fn first_key_value(&self, keyspace: &Keyspace) -> Result<Option<(Slice, Slice)>> {
+        self.iter(keyspace).next().transpose()
+    }
+
+    /// Returns the entry of `keyspace` with the largest key as of the snapshot, or `None` if there was no entry. It
+    /// costs as much as the first step of an iterator.
+    ///
+    /// ```
+    /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+    /// # let db = drumlin::Db::open(dir.path())?;
+    /// # let jobs = db.keyspace("jobs")?;
+    /// jobs.put("1", "first")?;
+    /// let snapshot = db.snapshot();
+    /// jobs.put("2", "second")?;
+    /// let (key, _) = snapshot.last_key_value(&jobs)?.expect("one entry");
+    /// assert_eq!(&*key, b"1");
+    /// # Ok::<(), drumlin::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of a step of [`Iter`].
+    pub fn last_key_value(&self, keyspace: &Keyspace) -> Result<Option<(Slice, Slice)>> {
+        self.iter(keyspace).next_back().transpose()
+    }
+
+    /// Returns whether `keyspace` had no entry as of the snapshot. It costs as much as the first step of an iterator.
+    ///
+    /// ```
+    /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+    /// # let db = drumlin::Db::open(dir.path())?;
+    /// # let jobs = db.keyspace("jobs")?;
+    /// let snapshot = db.snapshot();
+    /// jobs.put("1", "first")?;
+    /// assert!(snapshot.is_empty(&jobs)? && !db.snapshot().is_empty(&jobs)?);
+    /// # Ok::<(), drumlin::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of a step of [`Iter`].
+    pub fn is_empty(&self, keyspace: &Keyspace) -> Result<bool> {
+        Ok(self.iter(keyspace).keys_only().next().transpose()?.is_none())
+    }
 }
 
 impl std::fmt::Debug for Snapshot {
