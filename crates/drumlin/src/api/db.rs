@@ -783,8 +783,8 @@ impl Db {
 
     /// Returns the counters and gauges of the store. Counters start at 0 when the store is opened.
     ///
-    /// It costs time in proportion to the number of tables. It does no I/O, but may wait while another thread writes a
-    /// manifest edit. [`Keyspace::metrics`] has latencies.
+    /// It costs time in proportion to the number of tables. It does no I/O, and may wait only while a writer begins a
+    /// new log segment. [`Keyspace::metrics`] has latencies.
     ///
     /// ```
     /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");

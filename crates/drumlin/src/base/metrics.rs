@@ -226,6 +226,13 @@ impl Counters {
         self.policy_longest_nanos.fetch_max(longest_nanos, Relaxed);
     }
 
+    /// Sets the number of unfinished tickets, and of plans so far.
+    pub(crate) fn planned(&self, tickets: u64, admitted: u64, refused: u64) {
+        self.tickets.store(tickets, Relaxed);
+        self.plans_admitted.store(admitted, Relaxed);
+        self.plans_refused.store(refused, Relaxed);
+    }
+
     pub(crate) fn moved(&self) {
         Counters::add(&self.moves, 1);
     }

@@ -186,6 +186,7 @@ impl Store {
         self.set_keyspaces(self.keyspaces().iter().filter(|k| !Arc::ptr_eq(k, &state)).cloned().collect());
         let log = self.lane.state.lock().log.segment.number;
         state.clear(log);
+        self.refresh_pace(&control);
         drop(control);
         // Releases finished outputs of its compactions that waited for earlier installs.
         self.install_ready(&state);

@@ -223,10 +223,31 @@ impl Store {
             metrics.scan_entries_passed += passed;
             metrics.scan_spans_skipped += skipped;
         }
-        let control = self.control.lock();
-        metrics.tickets = control.keyspaces.iter().map(|k| k.flight.tickets.len() as u64).sum();
-        metrics.plans_admitted = control.decisions.admitted;
-        metrics.plans_refused = control.decisions.refused;
         metrics
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::api::db::Db;
+    use drumlin_env::MemEnv;
+
+    #[test]
+    fn metrics_do_not_wait_for_the_control_lock() {
+        let db = Db::builder("/s").env(MemEnv::new(71).env()).open().expect("open");
+        let keys = db.keyspace_with("k", &[("compaction", "tiering:2")]).expect("keyspace");
+        for n in 0..6_u8 {
+            keys.put([n], [n]).expect("put");
+            db.flush().expect("flush");
+        }
+        db.wait_idle().expect("idle");
+        // Edits of the manifest are written and synced under this lock.
+        let control = keys.store.control.lock();
+        let metrics = db.metrics();
+        assert_eq!(
+            (metrics.plans_admitted, metrics.plans_refused),
+            (control.decisions.admitted, control.decisions.refused)
+        );
+        assert!(metrics.plans_admitted > 0 && metrics.tickets == 0, "{metrics:?}");
     }
 }

@@ -57,9 +57,12 @@ impl Store {
         is_busy.then(|| self.files.now() + LOOK)
     }
 
-    /// Sets the writers' rate limit from the limits that the policies of all keyspaces asked for.
+    /// Sets the writers' rate limit from the limits that the policies of all keyspaces asked for, and the metrics of
+    /// the plans. Called whenever plans or tickets may have changed.
     pub(crate) fn refresh_pace(&self, control: &Control) {
         self.throttles.refresh(control, &self.costs, &self.slots, self.files.now());
+        let tickets = control.keyspaces.iter().map(|keyspace| keyspace.flight.tickets.len() as u64).sum();
+        self.metrics.planned(tickets, control.decisions.admitted, control.decisions.refused);
     }
 
     /// Updates the writers' rate limit, unless the control lock is taken.
