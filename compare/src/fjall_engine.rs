@@ -43,8 +43,8 @@ impl EngineKind for Fjall {
     }
 
     fn open(&self, dir: &Path, config: &EngineConfig) -> Result<Box<dyn Engine>> {
-        // The cache gets half of the memory, as in the other engines.
-        let cache = config.memory_bytes / 2;
+        // As RocksDB's: memtables and pinned filters come on top.
+        let cache = config.memory_bytes;
         let builder = Database::builder(dir).cache_size(cache).worker_threads(1 + config.merges as usize);
         let db = builder.open().map_err(text)?;
         let compression = match config.compression {

@@ -8,6 +8,8 @@
 
 #[cfg(feature = "fjall")]
 mod fjall_engine;
+#[cfg(feature = "lmdb")]
+mod lmdb_engine;
 #[cfg(feature = "redb")]
 mod redb_engine;
 #[cfg(feature = "rocksdb")]
@@ -16,6 +18,7 @@ mod rocksdb_engine;
 mod rocksdb_log;
 #[cfg(feature = "rocksdb")]
 mod rocksdb_options;
+mod symbols;
 
 use clap::Parser;
 use drumlin_bench::command::args::BenchArgs;
@@ -43,13 +46,19 @@ const PROGRAM: Program = Program {
     engines: &[
         &Drumlin,
         #[cfg(feature = "rocksdb")]
-        &rocksdb_options::RocksDb { name: "rocksdb", tuned: false },
+        &rocksdb_options::RocksDb { name: "rocksdb", form: rocksdb_options::Form::Default },
         #[cfg(feature = "rocksdb")]
-        &rocksdb_options::RocksDb { name: "rocksdb-tuned", tuned: true },
+        &rocksdb_options::RocksDb { name: "rocksdb-tuned", form: rocksdb_options::Form::Tuned },
+        #[cfg(feature = "rocksdb")]
+        &rocksdb_options::RocksDb { name: "rocksdb-pinned", form: rocksdb_options::Form::Pinned },
+        #[cfg(feature = "rocksdb")]
+        &rocksdb_options::RocksDb { name: "rocksdb-universal", form: rocksdb_options::Form::Universal },
         #[cfg(feature = "fjall")]
         &fjall_engine::Fjall,
         #[cfg(feature = "redb")]
         &redb_engine::Redb,
+        #[cfg(feature = "lmdb")]
+        &lmdb_engine::Lmdb,
     ],
     prefix: &[],
     allocator: "jemalloc",

@@ -23,6 +23,10 @@ struct Open {
     log: Arc<Log>,
     /// Write options for each durability, in the order of the enum.
     writes: [WriteOptions; 3],
+    /// Options of lookups. Creating them for each lookup would cost an allocation.
+    lookups: ReadOptions,
+    /// Options of batches of lookups.
+    batches: ReadOptions,
 }
 
 fn text(error: rocksdb::Error) -> String {
@@ -42,7 +46,9 @@ impl RocksDb {
             options.set_sync(durability == Durability::Sync);
             options
         });
-        Ok(Open { db, dir: dir.to_owned(), log, writes })
+        let mut batches = ReadOptions::default();
+        batches.set_async_io(true);
+        Ok(Open { db, dir: dir.to_owned(), log, writes, lookups: ReadOptions::default(), batches })
     }
 }
 
@@ -57,7 +63,15 @@ impl EngineKind for RocksDb {
 
     fn check_build(&self, dir: &Path) -> Result<()> {
         std::fs::create_dir_all(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
-        let open = self.open_store(dir, &EngineConfig::default())?;
+        let config = EngineConfig::default();
+        let open = self.open_store(dir, &config)?;
+        let found = in_effect(dir);
+        for (name, wanted) in self.expected(&config) {
+            if found.get(name) != Some(&wanted) {
+                let found = found.get(name).map_or("nothing", String::as_str);
+                return Err(format!("its OPTIONS file says {found} for {name}, not {wanted}"));
+            }
+        }
         match open.log.build() {
             (true, true) => Ok(()),
             (false, _) => Err("its log does not report fast CRC32; build with target-cpu=native".to_owned()),
@@ -135,7 +149,7 @@ impl Engine for Open {
     }
 
     fn get(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
-        let value = self.db.get_pinned(key).map_err(text)?;
+        let value = self.db.get_pinned_opt(key, &self.lookups).map_err(text)?;
         if let Some(value) = &value {
             visit(value);
         }
@@ -144,7 +158,7 @@ impl Engine for Open {
 
     fn multi_get(&self, keys: &[&[u8]], visit: &mut dyn FnMut(usize, Option<&[u8]>)) -> Result<()> {
         let cf = self.db.cf_handle(DEFAULT_COLUMN_FAMILY_NAME).ok_or("no default column family")?;
-        let values = self.db.batched_multi_get_cf(cf, keys, false);
+        let values = self.db.batched_multi_get_cf_opt(cf, keys, false, &self.batches);
         for (position, value) in values.into_iter().enumerate() {
             visit(position, value.map_err(text)?.as_deref());
         }
@@ -207,5 +221,85 @@ impl Engine for Open {
     fn close(self: Box<Self>) -> Result<()> {
         self.db.cancel_all_background_work(true);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rocksdb_options::Form;
+    use drumlin_bench::engine::{Compression, Io};
+
+    const FORMS: [RocksDb; 4] = [
+        RocksDb { name: "default", form: Form::Default },
+        RocksDb { name: "tuned", form: Form::Tuned },
+        RocksDb { name: "pinned", form: Form::Pinned },
+        RocksDb { name: "universal", form: Form::Universal },
+    ];
+
+    /// Creates an empty directory.
+    fn dir(name: &str) -> PathBuf {
+        let dir = std::env::temp_dir().join(format!("drumlin-compare-{}-{name}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&dir);
+        std::fs::create_dir_all(&dir).expect("a directory");
+        dir
+    }
+
+    #[test]
+    fn each_option_takes_effect() {
+        let small = EngineConfig {
+            memory_bytes: 64 << 20,
+            memtable_bytes: 2 << 20,
+            file_bytes: 3 << 20,
+            block_bytes: 8 << 10,
+            filter_bits: 7.0,
+            compression: Compression::Lz4,
+            io: Io::Direct,
+            merges: 3,
+            ..EngineConfig::default()
+        };
+        assert_eq!(small.flush_bytes(), 8 << 20);
+        for form in FORMS {
+            for config in [&EngineConfig::default(), &small] {
+                let dir = dir(form.name);
+                let open = form.open_store(&dir, config).expect("open");
+                let found = open.options();
+                for (name, wanted) in form.expected(config) {
+                    assert_eq!(found.get(name), Some(&wanted), "{} {name}", form.name);
+                }
+                drop(open);
+                let _ = std::fs::remove_dir_all(dir);
+            }
+        }
+    }
+
+    #[test]
+    fn the_build_has_what_the_comparison_needs() {
+        for form in FORMS {
+            let dir = dir(&format!("{}-build", form.name));
+            form.check_build(&dir).expect("a fair baseline");
+            let _ = std::fs::remove_dir_all(dir);
+        }
+    }
+
+    #[test]
+    fn multi_get_reads_by_io_uring() {
+        let dir = dir("uring");
+        let config = EngineConfig { io: Io::Direct, memory_bytes: 1 << 20, ..EngineConfig::default() };
+        let open = FORMS[1].open_store(&dir, &config).expect("open");
+        for n in 0..20_000_u32 {
+            open.put(&n.to_be_bytes(), &[7; 100], Durability::None).expect("put");
+        }
+        open.flush().expect("flush");
+        let keys: Vec<[u8; 4]> = (0..32).map(|n: u32| (n * 600).to_be_bytes()).collect();
+        let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
+        let mut found = 0;
+        open.multi_get(&keys, &mut |_, value| found += usize::from(value.is_some())).expect("multi_get");
+        assert_eq!(found, keys.len());
+        let fds = std::fs::read_dir("/proc/self/fd").expect("proc").flatten();
+        let is_ring = |path: PathBuf| path.to_string_lossy().contains("io_uring");
+        assert!(fds.filter_map(|fd| std::fs::read_link(fd.path()).ok()).any(is_ring), "no io_uring was made");
+        drop(open);
+        let _ = std::fs::remove_dir_all(dir);
     }
 }

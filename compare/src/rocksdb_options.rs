@@ -1,16 +1,24 @@
-//! Options of RocksDB: defaults, or tuned.
+//! Options of RocksDB, in four forms. A comparison counts against the best of them.
 //!
-//! `rocksdb` uses RocksDB's defaults with equal resources. One cache is charged with index, filters and write
-//! buffers. Filter bits, compression, memtable, file and block size, and the number of background jobs equal those of
-//! the other engines. `rocksdb-tuned` adds options that its documentation recommends for speed at the same resources.
-//! With direct I/O, both read past the page cache, and the tuned one also flushes and compacts past it; otherwise all
-//! I/O goes through the page cache. Options without a setter in the crate are set as text.
+//! - `rocksdb`: as shipped, with index and filter blocks on the heap and an LRU cache.
+//! - `rocksdb-tuned`: what its guides recommend for speed, with metadata on the heap.
+//! - `rocksdb-pinned`: the same, with metadata pinned in the block cache and write buffers charged to it, so that all
+//!   of it fits into the given memory.
+//! - `rocksdb-universal`: `rocksdb-tuned` with universal compaction.
+//!
+//! Equal for all engines: memory, filter bits, compression, memtable, file and block size, number of background jobs.
+//! The first, second and fourth form take more than the given memory, by index and filter blocks and by write buffers;
+//! reports show the resident memory. Where Drumlin flushes several small memtables together, the write buffers are as
+//! large as such a flush.
+//!
+//! With direct I/O, all forms read past the page cache, and all but the first also flush and compact past it;
+//! otherwise all I/O goes through the page cache. Options without a setter in the crate are set as text.
 
 use crate::rocksdb_log::Log;
 use drumlin_bench::engine::{Compression, EngineConfig, Io, Result};
 use rocksdb::statistics::StatsLevel;
 use rocksdb::{
-    BlockBasedOptions, Cache, DBCompressionType, DataBlockIndexType, InfoLogger, LogLevel, LruCacheOptions,
+    BlockBasedOptions, Cache, DBCompactionStyle, DBCompressionType, DataBlockIndexType, InfoLogger, LogLevel,
     MergeOperands, Options, WriteBufferManager,
 };
 use std::collections::BTreeMap;
@@ -21,24 +29,44 @@ use std::sync::Arc;
 pub struct RocksDb {
     /// Name of the engine.
     pub name: &'static str,
-    /// Whether the options are tuned.
-    pub tuned: bool,
+    /// Form of its options.
+    pub form: Form,
 }
 
+/// Form of the options.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Form {
+    /// As shipped.
+    Default,
+    /// Tuned, with metadata on the heap.
+    Tuned,
+    /// Tuned, with metadata pinned in the block cache.
+    Pinned,
+    /// Tuned, with universal compaction.
+    Universal,
+}
+
+/// Number of level 0 files that start a compaction, by default.
+const LEVEL0_TRIGGER: u64 = 4;
+/// Bytes after which a tuned store starts the write-back of a file.
+const BYTES_PER_SYNC: u64 = 1 << 20;
+
 impl RocksDb {
+    fn is_tuned(&self) -> bool {
+        self.form != Form::Default
+    }
+
     fn table(&self, config: &EngineConfig, cache: &Cache) -> BlockBasedOptions {
         let mut table = BlockBasedOptions::default();
         table.set_block_cache(cache);
         table.set_block_size(config.block_bytes as usize);
-        table.set_cache_index_and_filter_blocks(true);
+        table.set_cache_index_and_filter_blocks(self.form == Form::Pinned);
         if config.filter_bits > 0.0 {
             table.set_bloom_filter(config.filter_bits, false);
         }
-        if self.tuned {
+        if self.is_tuned() {
             table.set_data_block_index_type(DataBlockIndexType::BinaryAndHash);
             table.set_optimize_filters_for_memory(true);
-            table.set_pin_l0_filter_and_index_blocks_in_cache(true);
-            table.set_pin_top_level_index_and_filter(true);
         }
         table
     }
@@ -46,29 +74,43 @@ impl RocksDb {
     /// Returns the options of a store that sends its log lines to `log`.
     pub fn options(&self, config: &EngineConfig, log: &Arc<Log>) -> Result<Options> {
         let memory = config.memory_bytes as usize;
-        let cache = match self.tuned {
+        let cache = match self.is_tuned() {
             true => Cache::new_hyper_clock_cache(memory, 0),
-            false => Cache::new_lru_cache_opts(&lru(memory)),
+            false => Cache::new_lru_cache(memory),
         };
         let mut options = Options::default();
         options.set_block_based_table_factory(&self.table(config, &cache));
-        if self.tuned {
-            // Options without setters: interpolation search in the index where keys are evenly spaced, and separate
-            // storage of keys and values in data blocks.
-            let more = "block_based_table_factory={index_block_search_type=kAuto;uniform_cv_threshold=0.2;\
-                        separate_key_value_in_data_block=true}";
-            options = options.get_options_from_string(more).map_err(rocksdb::Error::into_string)?;
+        if self.is_tuned() {
+            // Options without setters: interpolation search in the index where keys are evenly spaced, separate
+            // storage of keys and values in data blocks, and pinning of all metadata.
+            let pins = match self.form {
+                Form::Pinned => {
+                    "metadata_cache_options={top_level_index_pinning=kAll;partition_pinning=kAll;\
+                     unpartitioned_pinning=kAll;};"
+                }
+                _ => "",
+            };
+            let more = format!(
+                "block_based_table_factory={{index_block_search_type=kAuto;uniform_cv_threshold=0.2;\
+                 separate_key_value_in_data_block=true;{pins}}}"
+            );
+            options = options.get_options_from_string(&more).map_err(rocksdb::Error::into_string)?;
             options.set_memtable_whole_key_filtering(true);
             options.set_memtable_prefix_bloom_ratio(0.1);
             options.set_recycle_log_file_num(4);
+            options.set_bytes_per_sync(BYTES_PER_SYNC);
+            options.set_max_bytes_for_level_base(LEVEL0_TRIGGER * config.flush_bytes());
+        }
+        if self.form == Form::Universal {
+            options.set_compaction_style(DBCompactionStyle::Universal);
         }
         options.create_if_missing(true);
         options.set_merge_operator_associative("add-i64-le", add);
-        options.set_write_buffer_size(config.memtable_bytes as usize);
+        options.set_write_buffer_size(config.flush_bytes() as usize);
         options.set_target_file_size_base(config.file_bytes);
         let direct = config.io == Io::Direct;
         options.set_use_direct_reads(direct);
-        options.set_use_direct_io_for_flush_and_compaction(direct && self.tuned);
+        options.set_use_direct_io_for_flush_and_compaction(direct && self.is_tuned());
         options.set_max_background_jobs(1 + config.merges as i32);
         let compression = match config.compression {
             Compression::None => DBCompressionType::None,
@@ -76,14 +118,50 @@ impl RocksDb {
             Compression::Zstd => DBCompressionType::Zstd,
         };
         options.set_compression_type(compression);
-        let buffers = WriteBufferManager::new_write_buffer_manager_with_cache(0, false, cache);
-        options.set_write_buffer_manager(&buffers);
+        if self.form == Form::Pinned {
+            let buffers = WriteBufferManager::new_write_buffer_manager_with_cache(0, false, cache);
+            options.set_write_buffer_manager(&buffers);
+        }
         options.set_statistics_level(StatsLevel::DisableAll);
         let heard = log.clone();
         options.set_info_logger(InfoLogger::new_callback_logger(LogLevel::Info, move |_, line| {
             heard.line(line)
         }));
         Ok(options)
+    }
+
+    /// Returns the lines that the OPTIONS file of a store opened with `config` must have, besides others.
+    pub fn expected(&self, config: &EngineConfig) -> Vec<(&'static str, String)> {
+        let yes = |is: bool| is.to_string();
+        let direct = config.io == Io::Direct;
+        let mut lines = vec![
+            ("block_size", config.block_bytes.to_string()),
+            ("cache_index_and_filter_blocks", yes(self.form == Form::Pinned)),
+            ("write_buffer_size", config.flush_bytes().to_string()),
+            ("target_file_size_base", config.file_bytes.to_string()),
+            ("max_background_jobs", (1 + config.merges).to_string()),
+            ("use_direct_reads", yes(direct)),
+            ("use_direct_io_for_flush_and_compaction", yes(direct && self.is_tuned())),
+            ("level0_file_num_compaction_trigger", LEVEL0_TRIGGER.to_string()),
+        ];
+        if config.filter_bits > 0.0 {
+            lines.push(("filter_policy", format!("bloomfilter:{}:false", config.filter_bits)));
+        }
+        if self.is_tuned() {
+            let style = if self.form == Form::Universal { "Universal" } else { "Level" };
+            lines.extend([
+                ("data_block_index_type", "kDataBlockBinaryAndHash".to_owned()),
+                ("index_block_search_type", "kAuto".to_owned()),
+                ("separate_key_value_in_data_block", yes(true)),
+                ("optimize_filters_for_memory", yes(true)),
+                ("memtable_whole_key_filtering", yes(true)),
+                ("recycle_log_file_num", "4".to_owned()),
+                ("bytes_per_sync", BYTES_PER_SYNC.to_string()),
+                ("max_bytes_for_level_base", (LEVEL0_TRIGGER * config.flush_bytes()).to_string()),
+                ("compaction_style", format!("kCompactionStyle{style}")),
+            ]);
+        }
+        lines
     }
 }
 
@@ -93,19 +171,6 @@ fn add(_key: &[u8], base: Option<&[u8]>, operands: &MergeOperands) -> Option<Vec
     let sum = numbers
         .try_fold(0i64, |sum, number| Some(sum.wrapping_add(i64::from_le_bytes(number.try_into().ok()?))))?;
     Some(sum.to_le_bytes().to_vec())
-}
-
-/// Returns the default cache, with shards large enough for a filter.
-///
-/// RocksDB divides small caches into shards of half a megabyte. None of these can hold the filter of a 64 MiB file,
-/// so every read would fetch the filter again. Drumlin's shards have at least 4 MiB, so these do too.
-fn lru(memory: usize) -> LruCacheOptions {
-    const LEAST_SHARD_BYTES: usize = 4 << 20;
-    const MOST_SHARD_BITS: u32 = 6;
-    let mut options = LruCacheOptions::default();
-    options.set_capacity(memory);
-    options.set_num_shard_bits((memory / LEAST_SHARD_BYTES).max(1).ilog2().min(MOST_SHARD_BITS) as i32);
-    options
 }
 
 /// Returns the options in effect, from the newest OPTIONS file of the store in `dir`.

@@ -92,6 +92,16 @@ pub struct EngineConfig {
     pub in_memory: bool,
 }
 
+impl EngineConfig {
+    /// Returns the bytes of memtables that Drumlin flushes together: its option `flush_bytes`, by default an eighth of
+    /// the memory, at most 64 MiB. Other engines get write buffers of this size.
+    pub fn flush_bytes(&self) -> u64 {
+        let own = self.set.iter().find(|(name, _)| name == "flush_bytes");
+        let own = own.and_then(|(_, value)| crate::sizes::parse_bytes(value).ok()).filter(|n| *n > 0);
+        own.unwrap_or((self.memory_bytes / 8).min(64 << 20)).max(self.memtable_bytes)
+    }
+}
+
 impl Default for EngineConfig {
     fn default() -> Self {
         EngineConfig {

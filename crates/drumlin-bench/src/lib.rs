@@ -33,6 +33,7 @@ pub mod paced;
 pub mod report;
 pub mod results;
 pub mod rounds;
+pub mod sizes;
 pub mod workload;
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Command-line arguments of the benchmarks and their help texts.
 
 use crate::engine::{Compression, Durability, Io};
+use crate::sizes::parse_bytes;
 use crate::workload::ycsb::{Distribution, Update};
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -516,24 +517,6 @@ fn parse_scale(text: &str) -> Result<Scale, String> {
         .ok_or_else(|| "a scale is quick, a number or a fraction such as 1/64".to_owned())
 }
 
-/// Parses a number of bytes with an optional binary unit (powers of 1024).
-pub fn parse_bytes(text: &str) -> Result<u64, String> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let shift = match text[digits.len()..].to_ascii_lowercase().trim_end_matches('b').trim_end_matches('i') {
-        "" => 0,
-        "k" => 10,
-        "m" => 20,
-        "g" => 30,
-        "t" => 40,
-        _ => return Err("a size is a number with KiB, MiB, GiB, TiB or nothing".to_owned()),
-    };
-    let number: f64 = digits.parse().map_err(|_| "the size is not a number".to_owned())?;
-    if !(number >= 0.0 && number.is_finite()) {
-        return Err("the size is not a number".to_owned());
-    }
-    Ok((number * (1u64 << shift) as f64) as u64)
-}
-
 /// Parses `OPTION=VALUE`.
 pub fn parse_setting(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or("expected OPTION=VALUE")?;
@@ -545,13 +528,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn scales_and_sizes() {
+    fn scales() {
         assert_eq!(parse_scale("1/64"), Ok(Scale::Factor(1.0 / 64.0)));
         assert_eq!(parse_scale("quick"), Ok(Scale::Quick));
         assert!(parse_scale("0").is_err() && parse_scale("1/0").is_err() && parse_scale("x").is_err());
-        assert_eq!(parse_bytes("64MiB"), Ok(64 << 20));
-        assert_eq!(parse_bytes("1.5g"), Ok(3 << 29));
-        assert_eq!(parse_bytes("12"), Ok(12));
-        assert!(parse_bytes("12q").is_err() && parse_bytes("MiB").is_err() && parse_bytes("").is_err());
     }
 }
