@@ -11,6 +11,9 @@ use crate::rounds::CONTROL;
 /// Relative difference in throughput below which engines count as equal.
 pub const NO_DIFFERENCE: f64 = 0.05;
 
+/// Number of usable rounds that a verdict needs.
+pub const LEAST_ROUNDS: usize = 3;
+
 /// Median, minimum and maximum.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Spread {
@@ -48,8 +51,8 @@ pub enum Verdict {
     Worse,
     /// The difference is within the noise, or the rounds disagree.
     NoDifference,
-    /// Only one round, so a difference cannot be told from noise.
-    OneRound,
+    /// Fewer than [`LEAST_ROUNDS`] rounds, so a difference cannot be told from noise.
+    TooFewRounds,
 }
 
 impl Verdict {
@@ -59,7 +62,7 @@ impl Verdict {
             Verdict::Better => "better",
             Verdict::Worse => "worse",
             Verdict::NoDifference => "no difference",
-            Verdict::OneRound => "one round",
+            Verdict::TooFewRounds => "too few rounds",
         }
     }
 
@@ -67,7 +70,7 @@ impl Verdict {
     pub fn of(spread: &Spread, noise: f64) -> Verdict {
         let (low, high) = (1.0 - noise.max(NO_DIFFERENCE), 1.0 + noise.max(NO_DIFFERENCE));
         match spread.median {
-            _ if spread.rounds < 2 => Verdict::OneRound,
+            _ if spread.rounds < LEAST_ROUNDS => Verdict::TooFewRounds,
             median if median > high && spread.min > 1.0 => Verdict::Better,
             median if median < low && spread.max < 1.0 => Verdict::Worse,
             _ => Verdict::NoDifference,
@@ -192,9 +195,11 @@ mod tests {
             phase("b", 3, "v", 10.0),
             phase("a", 4, "w", 0.1),
             phase("b", 4, "w", 10.0),
+            phase("a", 5, "x", 30.0),
+            phase("b", 5, "x", 10.0),
         ];
         let [only] = &compare(&phases, "a")[..] else { panic!("one comparison") };
-        assert_eq!(only.throughput, Spread { median: 2.5, min: 2.0, max: 3.0, rounds: 2 });
+        assert_eq!(only.throughput, Spread { median: 3.0, min: 2.0, max: 3.0, rounds: 3 });
         assert_eq!(only.verdict, Verdict::Better);
         assert!(streams_differ(&phases, "fill"));
         let noisy = [&phases[..], &[phase("a#2", 1, "s", 10.0)]].concat();
@@ -205,10 +210,10 @@ mod tests {
     #[test]
     fn small_or_contradictory_ratios_say_nothing() {
         let verdict = |values: &[f64]| Verdict::of(&Spread::of(values.to_vec()).expect("values"), 0.0);
-        assert_eq!(verdict(&[1.04, 1.03]), Verdict::NoDifference);
+        assert_eq!(verdict(&[1.04, 1.03, 1.02]), Verdict::NoDifference);
         assert_eq!(verdict(&[0.9, 1.2, 1.3]), Verdict::NoDifference);
         assert_eq!(verdict(&[1.06, 1.2, 1.3]), Verdict::Better);
         assert_eq!(verdict(&[0.7, 0.8, 0.99]), Verdict::Worse);
-        assert_eq!(verdict(&[7.0]), Verdict::OneRound);
+        assert_eq!(verdict(&[7.0, 7.0]), Verdict::TooFewRounds);
     }
 }

@@ -22,6 +22,7 @@
 pub mod allocations;
 pub mod command;
 pub mod compare;
+pub mod comparison;
 pub mod deleted;
 pub mod drumlin_engine;
 pub mod engine;

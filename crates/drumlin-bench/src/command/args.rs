@@ -157,6 +157,10 @@ pub struct Common {
     #[arg(long, global = true, value_name = "FILE")]
     pub json: Option<PathBuf>,
 
+    /// Leave samples and decisions out of the report, for a file that is kept
+    #[arg(long, global = true)]
+    pub brief: bool,
+
     /// Write the report as an HTML page to FILE
     #[arg(long, global = true, value_name = "FILE")]
     pub html: Option<PathBuf>,

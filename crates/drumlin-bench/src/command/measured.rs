@@ -5,7 +5,7 @@ use super::program::Program;
 use super::published::{note, write_json};
 use crate::engine::{Result, find};
 use crate::measure::machine;
-use crate::report::model::{Report, SCHEMA};
+use crate::report::model::{PhaseReport, Report, SCHEMA};
 use crate::rounds::{CONTROL, Done, Plan, Rounds, Task};
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
@@ -16,7 +16,7 @@ pub(crate) fn measured(tasks: &[Task], common: &Common, program: &Program) -> Re
     let plan = plan(common, program)?;
     let mut report = Report {
         schema: SCHEMA.to_owned(),
-        command: std::env::args().collect(),
+        command: machine::command_line(),
         started_utc: machine::now_utc(),
         seed: common.seed,
         warnings: Vec::new(),
@@ -59,7 +59,11 @@ pub(crate) fn measured(tasks: &[Task], common: &Common, program: &Program) -> Re
         crate::measure::run::remove(&plan.dir);
     }
     outcome?;
-    Ok(with_results(report, rounds))
+    let mut report = with_results(report, rounds);
+    if common.brief {
+        report.phases.iter_mut().for_each(PhaseReport::make_brief);
+    }
+    Ok(report)
 }
 
 fn with_results(mut report: Report, rounds: Rounds) -> Report {

@@ -13,7 +13,7 @@ pub use published::read_report;
 
 use crate::engine::{EngineConfig, find};
 use crate::measure::calibrate;
-use crate::measure::machine::{build, machine, now_utc};
+use crate::measure::machine::{self, build, now_utc};
 use crate::report::progress::spinner;
 use crate::report::table;
 use crate::results::{self, Results};
@@ -120,9 +120,9 @@ fn show_deleted(args: &DeletedArgs, common: &Common, program: &Program) -> crate
     if let Some(path) = &common.json {
         let features = program.engines.iter().map(|kind| kind.name().to_owned()).collect();
         let results = Results {
-            command: command_line(),
+            command: machine::command_line(),
             started_utc,
-            machine: machine(&data_dir(common)),
+            machine: machine::machine(&data_dir(common)),
             build: build(features, program.allocator),
             rounds,
             costs: costs.clone(),
@@ -130,15 +130,6 @@ fn show_deleted(args: &DeletedArgs, common: &Common, program: &Program) -> crate
         keep(path, serde_json::to_string_pretty(&results).map_err(|e| e.to_string())? + "\n")?;
     }
     common.html.iter().try_for_each(|path| keep(path, deleted::page(&costs)))
-}
-
-/// Returns the command line, without the folder of the program.
-fn command_line() -> Vec<String> {
-    let mut arguments: Vec<String> = std::env::args().collect();
-    if let Some(program) = arguments.first_mut() {
-        *program = Path::new(program).file_name().unwrap_or_default().to_string_lossy().into_owned();
-    }
-    arguments
 }
 
 /// Measures one row at one depth, engine by engine, each with a new store.

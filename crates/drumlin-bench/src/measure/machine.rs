@@ -107,6 +107,15 @@ pub fn iso8601(seconds: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", rest / 3600, rest / 60 % 60, rest % 60)
 }
 
+/// Returns the command line, without the folder of the program.
+pub fn command_line() -> Vec<String> {
+    let mut arguments: Vec<String> = std::env::args().collect();
+    if let Some(program) = arguments.first_mut() {
+        *program = Path::new(program).file_name().unwrap_or_default().to_string_lossy().into_owned();
+    }
+    arguments
+}
+
 /// Returns a distinct file name part for the results of this process.
 pub fn stamp() -> String {
     format!("{:x}-{:x}", std::process::id(), process::wall() & 0xffff_ffff)

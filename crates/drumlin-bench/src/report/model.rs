@@ -378,3 +378,17 @@ pub struct PhaseReport {
     /// Samples, one per second.
     pub timeline: Vec<Sample>,
 }
+
+impl PhaseReport {
+    /// Returns the operations per second of the phase and its settling together: what a load achieves if the work that
+    /// it leaves behind counts.
+    pub fn ops_per_s_settled(&self) -> f64 {
+        self.ops as f64 / (self.seconds + self.settle_seconds).max(1e-9)
+    }
+
+    /// Removes samples and decisions, which are most of a report, for a file that is kept.
+    pub fn make_brief(&mut self) {
+        self.timeline.clear();
+        self.decisions.latest.clear();
+    }
+}

@@ -23,12 +23,14 @@ impl Row<'_> {
     }
 }
 
-const COLUMNS: [Column; 13] = [
+const COLUMNS: [Column; 15] = [
     ("phase", |row| row.rounds.first().map_or(String::new(), |phase| phase.name.clone())),
     ("engine", |row| row.rounds.first().map_or(String::new(), |phase| phase.engine.clone())),
     ("ops", |row| row.rounds.first().map_or(String::new(), |phase| phase.ops.to_string())),
     ("ops/s", |row| row.text(0, |phase| Some(phase.ops_per_s))),
     ("us/op", |row| row.text(3, |phase| (phase.ops > 0).then(|| phase.seconds * 1e6 / phase.ops as f64))),
+    ("settle s", |row| row.text(1, |phase| (phase.settle_seconds > 0.05).then_some(phase.settle_seconds))),
+    ("us/op settled", |row| row.text(3, |phase| (phase.ops > 0).then(|| 1e6 / phase.ops_per_s_settled()))),
     ("cpu us", |row| row.text(3, |phase| Some(phase.thread_cpu_us_per_op))),
     ("all cpu", |row| row.text(3, |phase| Some(phase.process_cpu_us_per_op))),
     ("p99 us", |row| row.text(1, |phase| phase.latency_us.p99)),

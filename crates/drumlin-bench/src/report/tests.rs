@@ -220,8 +220,8 @@ fn the_table_shows_ratios_worst_first() {
     let text = table::text(&made_up());
     let ratios: Vec<&str> =
         text.lines().filter(|line| line.contains("rocksdb") && line.contains("drumlin")).collect();
-    let worst = ratios.iter().position(|line| line.contains("0.25") && line.contains("one round"));
-    let best = ratios.iter().position(|line| line.contains("2.00") && line.contains("one round"));
+    let worst = ratios.iter().position(|line| line.contains("0.25") && line.contains("too few rounds"));
+    let best = ratios.iter().position(|line| line.contains("2.00") && line.contains("too few rounds"));
     assert!(worst.is_some() && worst < best, "{text}");
     let tsv = tsv::text(&made_up());
     assert!(tsv.lines().all(|line| line.split('\t').count() == 30), "{tsv}");

@@ -1,0 +1,232 @@
+//! The page `docs/results/comparison.md`: Drumlin beside other engines.
+//!
+//! It is generated from the reports in `docs/results/comparison`, each the `--json --brief` file of one command. The
+//! first table has one line for each phase of each report. Behind it stands the command that repeats it, and each
+//! report follows with all its engines. A test compares the page with the reports, and `cargo xtask bless -p
+//! drumlin-bench` rewrites it.
+//!
+//! The ratio counts against the best RocksDB of the report, the one with the least favourable median. A load counts
+//! with its settling.
+
+use crate::compare::{Spread, Verdict, names, ratios};
+use crate::report::model::{PhaseReport, Report};
+use std::fmt::Write;
+
+/// Engine whose speed the page is about.
+const OURS: &str = "drumlin";
+/// Beginning of the names of the baselines.
+const BASELINE: &str = "rocksdb";
+/// Other engines that have a column.
+const OTHERS: [&str; 3] = ["fjall", "redb", "lmdb"];
+
+/// Returns the operations per second, of a load with its settling.
+fn rate(phase: &PhaseReport) -> Option<f64> {
+    (phase.ops > 0).then(|| phase.ops_per_s_settled())
+}
+
+/// Usable rounds of one engine in one phase.
+struct Cell<'a>(Vec<&'a PhaseReport>);
+
+impl<'a> Cell<'a> {
+    fn of(report: &'a Report, name: &str, engine: &str) -> Cell<'a> {
+        let is_it = |phase: &&PhaseReport| phase.name == name && phase.engine == engine && phase.usable;
+        Cell(report.phases.iter().filter(is_it).collect())
+    }
+
+    /// Returns the median over the rounds with `digits` decimals, or `-`.
+    fn text(&self, digits: usize, of: impl Fn(&PhaseReport) -> Option<f64>) -> String {
+        let values: Vec<f64> = self.0.iter().filter_map(|phase| of(phase)).collect();
+        Spread::of(values).map_or_else(|| "-".to_owned(), |spread| format!("{:.digits$}", spread.median))
+    }
+
+    fn micros(&self) -> String {
+        self.text(2, |phase| rate(phase).map(|rate| 1e6 / rate))
+    }
+}
+
+/// Returns the command of a report without the program and without where its results went.
+fn short_command(report: &Report) -> String {
+    let mut words = report.command.iter().skip(1);
+    let mut kept: Vec<&str> = Vec::new();
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--json" | "--db" | "--html" | "--tsv" => drop(words.next()),
+            "--brief" | "--quiet" => {}
+            word => kept.push(word),
+        }
+    }
+    kept.join(" ")
+}
+
+/// Returns the ratio of the rates of our engine and `base` in phase `name`.
+fn ratio(report: &Report, name: &str, base: &str) -> Option<Spread> {
+    Spread::of(ratios(&report.phases, name, OURS, base, rate))
+}
+
+/// Returns the best RocksDB in phase `name`, with the ratio.
+fn best(report: &Report, name: &str) -> Option<(String, Spread)> {
+    let engines = names(&report.phases, |phase| &phase.engine);
+    let all = engines.into_iter().filter(|engine| engine.starts_with(BASELINE));
+    let all = all.filter_map(|engine| ratio(report, name, &engine).map(|spread| (engine, spread)));
+    all.reduce(|a, b| if b.1.median < a.1.median { b } else { a })
+}
+
+/// Returns the page of `reports`.
+pub fn page(reports: &[Report]) -> String {
+    let mut out = String::from(
+        "# Drumlin beside other engines\n\nGenerated from the reports in `comparison/`; do not edit.\n\n\
+         Microseconds per operation of the whole process, medians of the usable rounds; a load counts with its settling. A \
+         ratio is\nDrumlin's rate over another engine's in the same rounds: median (least to most). `to RocksDB` is the \
+         ratio to the best RocksDB of\nthe report. A row is repeated by `drumlin-compare COMMAND`.\n\n\
+         | row | to RocksDB | which | verdict | Drumlin | RocksDB | p99.9 | to fjall | to redb | to LMDB | command |\n\
+         |---|---|---|---|---:|---:|---|---:|---:|---:|---|\n",
+    );
+    for report in reports {
+        names(&report.phases, |phase| &phase.name).iter().for_each(|name| add_line(report, name, &mut out));
+    }
+    reports.iter().for_each(|report| add_report(report, &mut out));
+    out
+}
+
+/// Adds the line of phase `name` to the first table.
+fn add_line(report: &Report, name: &str, out: &mut String) {
+    let other = |engine: &str| {
+        ratio(report, name, engine).map_or_else(|| "-".to_owned(), |spread| format!("{:.2}", spread.median))
+    };
+    let ours = Cell::of(report, name, OURS);
+    let tail = |cell: &Cell<'_>| cell.text(1, |phase| phase.latency_us.p99_9);
+    let (to, which, verdict, theirs, tails) = match best(report, name) {
+        None => ["-", "-", "-", "-", "-"].map(str::to_owned).into(),
+        Some((engine, spread)) => {
+            let cell = Cell::of(report, name, &engine);
+            let Spread { median, min, max, .. } = spread;
+            (
+                format!("{median:.2} ({min:.2}-{max:.2})"),
+                engine,
+                Verdict::of(&spread, 0.0).text().to_owned(),
+                cell.micros(),
+                format!("{}, {}", tail(&ours), tail(&cell)),
+            )
+        }
+    };
+    let others = OTHERS.map(other).join(" | ");
+    let _ = writeln!(
+        out,
+        "| {name} | {to} | {which} | {verdict} | {} | {theirs} | {tails} | {others} | `{}` |",
+        ours.micros(),
+        short_command(report)
+    );
+}
+
+/// Adds all engines of one report, with what is needed to repeat it.
+fn add_report(report: &Report, out: &mut String) {
+    let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "unknown".to_owned());
+    let rounds = report.phases.iter().map(|phase| phase.round).max().unwrap_or(0);
+    let noisy = report.phases.iter().filter(|phase| !phase.usable).count();
+    let noise = match report.machine.calibration.is_empty() {
+        true => "noise not checked".to_owned(),
+        false => format!("noise checked, {noisy} of {} phases left out", report.phases.len()),
+    };
+    let _ = writeln!(
+        out,
+        "\n## `{}`\n\nCommit {}, {}, {rounds} rounds, {noise}; {}, {} cores, {}, {}, {}.\n",
+        report.command.join(" "),
+        text(&report.build.commit),
+        report.started_utc,
+        text(&report.machine.cpu),
+        report.machine.cores,
+        text(&report.machine.filesystem),
+        text(&report.machine.kernel),
+        text(&report.build.rustc),
+    );
+    out.push_str(
+        "| row | engine | us/op | settle s | CPU us/op | p99 | p99.9 | write amp | peak MiB | rounds |\n\
+         |---|---|---:|---:|---:|---:|---:|---:|---:|---:|\n",
+    );
+    for name in names(&report.phases, |phase| &phase.name) {
+        for engine in names(&report.phases, |phase| &phase.engine) {
+            let cell = Cell::of(report, &name, &engine);
+            let columns = [
+                cell.micros(),
+                cell.text(1, |phase| Some(phase.settle_seconds)),
+                cell.text(2, |phase| Some(phase.process_cpu_us_per_op)),
+                cell.text(1, |phase| phase.latency_us.p99),
+                cell.text(1, |phase| phase.latency_us.p99_9),
+                cell.text(2, |phase| phase.write_amp),
+                cell.text(0, |phase| phase.rss_peak_bytes.map(|bytes| bytes as f64 / 1048576.0)),
+                cell.0.len().to_string(),
+            ];
+            if !cell.0.is_empty() {
+                let _ = writeln!(out, "| {name} | {engine} | {} |", columns.join(" | "));
+            }
+        }
+    }
+    for warning in &report.warnings {
+        let _ = writeln!(out, "\n- {warning}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::read_report;
+    use crate::report::tests::made_up;
+
+    fn phase(engine: &str, round: u64, seconds: f64, settle_seconds: f64) -> PhaseReport {
+        PhaseReport {
+            name: "micro fill".to_owned(),
+            engine: engine.to_owned(),
+            round,
+            usable: true,
+            ops: 1_000_000,
+            seconds,
+            settle_seconds,
+            ..PhaseReport::default()
+        }
+    }
+
+    #[test]
+    fn a_load_counts_with_its_settling_against_the_best_rocksdb() {
+        let of_round = |round| {
+            [
+                phase("drumlin", round, 1.0, 1.0),
+                phase("rocksdb", round, 4.0, 6.0),
+                phase("rocksdb-tuned", round, 5.0, 1.0),
+                phase("lmdb", round, 1.0, 0.0),
+            ]
+        };
+        let phases = [of_round(1), of_round(2), of_round(3)].concat();
+        let command = ["drumlin-compare", "micro", "fill", "--json", "x.json", "--brief", "--rounds", "3"];
+        let command = command.map(str::to_owned).to_vec();
+        let report = Report { command, phases, ..made_up() };
+        let page = page(&[report]);
+        let line = page.lines().find(|line| line.starts_with("| micro fill |")).expect("a line");
+        let wanted = "| micro fill | 3.00 (3.00-3.00) | rocksdb-tuned | better | 2.00 | 6.00 | -, - | - | - | 0.50 | \
+                      `micro fill --rounds 3` |";
+        assert_eq!(line, wanted);
+    }
+
+    /// Compares the page in `docs/results` with its reports. With `DRUMLIN_BLESS=1` it rewrites the page.
+    #[test]
+    fn the_published_page_is_up_to_date() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/results");
+        let Ok(entries) = std::fs::read_dir(format!("{folder}/comparison")) else { return };
+        let mut paths: Vec<_> = entries.map(|entry| entry.expect("an entry").path()).collect();
+        paths.sort();
+        let reports: Vec<Report> = paths.iter().map(|path| read_report(path).expect("a report")).collect();
+        for (path, report) in paths.iter().zip(&reports) {
+            let rounds = report.phases.iter().map(|phase| phase.round).max().unwrap_or(0);
+            assert!(rounds >= 3, "{}: {rounds} rounds are too few to publish", path.display());
+            assert_ne!(report.build.dirty, Some(true), "{}: sources that are in no commit", path.display());
+            let is_brief = report.phases.iter().all(|phase| phase.timeline.is_empty());
+            assert!(is_brief, "{}: make the report with --brief", path.display());
+        }
+        let (path, text) = (format!("{folder}/comparison.md"), page(&reports));
+        if std::env::var_os("DRUMLIN_BLESS").is_some() {
+            std::fs::write(&path, text).expect("the page");
+        } else {
+            let found = std::fs::read_to_string(&path).unwrap_or_default();
+            assert_eq!(found, text, "comparison.md: run `cargo xtask bless -p drumlin-bench`");
+        }
+    }
+}
