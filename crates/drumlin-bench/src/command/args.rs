@@ -274,6 +274,9 @@ pub struct MicroArgs {
     /// Write rate of the concurrent writer in bytes per second
     #[arg(long, value_name = "B/s", default_value_t = 2e6)]
     pub write_rate: f64,
+    /// Skew of the entries that reads and overwrites choose (zipf, such as 0.99) [default: uniform]
+    #[arg(long, value_name = "T")]
+    pub theta: Option<f64>,
 }
 
 /// Key formats of micro benchmarks.

@@ -53,6 +53,7 @@ pub fn run(args: &BenchArgs, program: &Program) -> Ended {
                 batch: 100,
                 keys: Keys::Dense,
                 write_rate: 2e6,
+                theta: None,
             });
             &from_db_bench
         }

@@ -131,6 +131,7 @@ fn of_micro(args: &MicroArgs, common: &Common) -> Result<Vec<Task>> {
         dense: args.keys == Keys::Dense,
         threads: common.threads,
         write_rate: args.write_rate.max(1.0),
+        theta: args.theta.filter(|theta| *theta > 0.0),
     };
     let defaults = Defaults { memory: 3 << 30, ..Defaults::default() };
     let workloads = micro::workloads(names, &sizes)?;

@@ -6,6 +6,8 @@
 //! phase is executed and verified like the others, but not reported. A phase that the engine does not support is
 //! skipped, with a warning.
 
+mod open;
+
 use super::oracle::Oracle;
 use super::process::{self, Machine};
 use super::sampler::{Samples, Shared, Watched};
@@ -171,6 +173,9 @@ impl Run<'_> {
     }
 
     fn phase(&self, phase: &Phase, session: &mut Session) -> Result<PhaseReport> {
+        if let Some(puts) = phase.opens_after {
+            return self.opens(phase, puts, session);
+        }
         let engine = session.engine.as_deref().ok_or("the store is not open")?;
         let shared = Shared::default();
         let watched = Watched {
@@ -302,6 +307,9 @@ fn reached(phase: &Phase, workload: &Workload) -> u64 {
 /// Returns why this engine cannot run `phase`, if it cannot.
 fn missing(phase: &Phase, session: &Session) -> Option<String> {
     let engine = session.engine.as_deref()?;
+    if phase.opens_after.is_some() && session.config.in_memory {
+        return Some("files in memory do not survive a close".to_owned());
+    }
     let reuses = phase.mix.iter().any(|(_, action)| matches!(action, Action::Reseek(..)));
     (reuses && engine.seeker().is_none()).then(|| "the engine has no reusable iterator".to_owned())
 }

@@ -11,7 +11,7 @@ use crate::generate::choose::Target;
 use crate::generate::keys::KeyForm;
 
 /// Names with descriptions, in the order of the suite.
-pub const NAMES: [(&str, &str); 21] = [
+pub const NAMES: [(&str, &str); 23] = [
     ("fillseq", "put: ascending keys"),
     ("fillrandom", "put: uniform, with repeats"),
     ("filluniquerandom", "put: each key once, in random order"),
@@ -33,6 +33,8 @@ pub const NAMES: [(&str, &str); 21] = [
     ("fwdrangewhilewriting", "new iterator, 10 entries forward, beside one writer"),
     ("revrangewhilewriting", "new iterator, 10 entries backward, beside one writer"),
     ("mixed", "half put, half get, uniform"),
+    ("open", "open of a closed store that nothing has cached, up to its first answer"),
+    ("openlog", "the same with 100,000 puts in the log"),
 ];
 
 /// Names that are run if none is given.
@@ -68,6 +70,8 @@ pub struct Sizes {
     pub threads: u32,
     /// Bytes per second of the concurrent writer.
     pub write_rate: f64,
+    /// Skew of the ids that reads and overwrites draw (zipf theta); `None` for a uniform distribution.
+    pub theta: Option<f64>,
 }
 
 impl Default for Sizes {
@@ -83,10 +87,15 @@ impl Default for Sizes {
             dense: false,
             threads: 1,
             write_rate: 2e6,
+            theta: None,
         }
     }
 }
 
+/// Number of opens in a phase.
+const OPENS: u64 = 5;
+/// Number of puts before each close of `openlog`.
+const LOGGED: u64 = 100_000;
 /// Number of records in the suite, to which its read counts refer.
 const SUITE_RECORDS: f64 = 10e6;
 /// Memory of the phases that read blocks from files.
@@ -100,7 +109,8 @@ impl Sizes {
 
     /// Returns the phase called `name`.
     fn phase(&self, name: &str) -> Result<Phase> {
-        let (uniform, forward, back) = (Target::Uniform, Direction::Forward, Direction::Back);
+        let drawn = self.theta.map_or(Target::Uniform, |theta| Target::Zipf { theta });
+        let (forward, back) = (Direction::Forward, Direction::Back);
         let nexts = Entries::Fixed(self.nexts);
         let beside = |phase: Phase| Phase { writer: Some(self.write_rate), ..phase };
         let phase = match name {
@@ -118,38 +128,40 @@ impl Sizes {
                 let phase = Phase::of(name, ops, Action::Put(Target::Below(self.num))).on_empty();
                 Phase { durability: Some(Durability::Sync), ..phase }
             }
-            "overwrite" => Phase::of(name, 2 * self.num, Action::Put(uniform)).then(After::Compact),
-            "readrandom" => Phase::of(name, self.count(1_500_000), Action::Get(uniform)),
+            "overwrite" => Phase::of(name, 2 * self.num, Action::Put(drawn)).then(After::Compact),
+            "readrandom" => Phase::of(name, self.count(1_500_000), Action::Get(drawn)),
             "readpagecache" => {
-                Phase::of(name, self.count(1_000_000), Action::Get(uniform)).under(SMALL_MEMORY, Io::Buffered)
+                Phase::of(name, self.count(1_000_000), Action::Get(drawn)).under(SMALL_MEMORY, Io::Buffered)
             }
             "readuncached" => {
-                Phase::of(name, self.count(300_000), Action::Get(uniform)).under(SMALL_MEMORY, Io::Direct)
+                Phase::of(name, self.count(300_000), Action::Get(drawn)).under(SMALL_MEMORY, Io::Direct)
             }
             "readuncached16" => {
-                Phase::of(name, self.count(1_000_000), Action::Get(uniform)).under(SMALL_MEMORY, Io::Direct)
+                Phase::of(name, self.count(1_000_000), Action::Get(drawn)).under(SMALL_MEMORY, Io::Direct)
             }
-            "readmissing" => Phase::of(name, self.count(1_500_000), Action::GetAbsent(uniform)),
-            "multiget" => Phase::of(name, self.count(1_000_000), Action::MultiGet(uniform, 32))
+            "readmissing" => Phase::of(name, self.count(1_500_000), Action::GetAbsent(drawn)),
+            "multiget" => Phase::of(name, self.count(1_000_000), Action::MultiGet(drawn, 32))
                 .under(SMALL_MEMORY, Io::Direct),
-            "seekrandom" => Phase::of(name, self.count(300_000), Action::Range(uniform, nexts, forward)),
-            "seekreuse" => Phase::of(name, self.count(300_000), Action::Reseek(uniform, nexts)),
+            "seekrandom" => Phase::of(name, self.count(300_000), Action::Range(drawn, nexts, forward)),
+            "seekreuse" => Phase::of(name, self.count(300_000), Action::Reseek(drawn, nexts)),
             "scan50" => {
-                Phase::of(name, self.count(300_000), Action::Range(uniform, Entries::Fixed(50), forward))
+                Phase::of(name, self.count(300_000), Action::Range(drawn, Entries::Fixed(50), forward))
             }
             "readseq" => Phase::of(name, 1, Action::Scan(forward)),
             "readreverse" => Phase::of(name, 1, Action::Scan(back)),
-            "readwhilewriting" => beside(Phase::of(name, self.count(1_000_000), Action::Get(uniform))),
+            "readwhilewriting" => beside(Phase::of(name, self.count(1_000_000), Action::Get(drawn))),
             "fwdrangewhilewriting" => {
-                beside(Phase::of(name, self.count(1_000_000), Action::Range(uniform, nexts, forward)))
+                beside(Phase::of(name, self.count(1_000_000), Action::Range(drawn, nexts, forward)))
             }
             "revrangewhilewriting" => {
-                beside(Phase::of(name, self.count(1_000_000), Action::Range(uniform, nexts, back)))
+                beside(Phase::of(name, self.count(1_000_000), Action::Range(drawn, nexts, back)))
             }
             "mixed" => {
-                let mix = [(0.5, Action::Put(uniform)), (0.5, Action::Get(uniform))];
+                let mix = [(0.5, Action::Put(drawn)), (0.5, Action::Get(drawn))];
                 Phase::new(name, self.count(3_000_000), &mix).then(After::Idle)
             }
+            "open" => Phase { opens_after: Some(0), ..Phase::new(name, OPENS, &[]) },
+            "openlog" => Phase { opens_after: Some(self.num.min(LOGGED)), ..Phase::new(name, OPENS, &[]) },
             "deleterandom" => Phase::of(name, self.num, Action::Delete(Target::Ascending)).then(After::Idle),
             "waitforidle" => Phase::new(name, 0, &[]).then(After::Idle),
             unknown => {
@@ -182,7 +194,9 @@ fn workload(names: &[String], sizes: &Sizes) -> Result<Workload> {
     let mut loaded = false;
     for name in names {
         let phase = sizes.phase(name)?;
-        let is_read = phase.writer.is_none() && !phase.mix.iter().any(|(_, action)| action.writes());
+        let is_read = phase.writer.is_none()
+            && phase.opens_after.is_none()
+            && !phase.mix.iter().any(|(_, action)| action.writes());
         if phase.fresh {
             // A shorter fill leaves too few entries for phases that read the whole population.
             loaded = phase.ops >= sizes.num;

@@ -128,6 +128,9 @@ pub struct Phase {
     pub rate: Option<f64>,
     /// Number of operations in the window whose lowest rate is reported.
     pub window: Option<u64>,
+    /// Each operation is an open of the closed store, up to its first answer. This many puts precede each close, and
+    /// are in the log when the store opens.
+    pub opens_after: Option<u64>,
 }
 
 impl Phase {
@@ -146,6 +149,7 @@ impl Phase {
             warm: false,
             rate: None,
             window: None,
+            opens_after: None,
         }
     }
 
