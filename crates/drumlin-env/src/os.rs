@@ -77,7 +77,8 @@ pub(crate) fn list(dir: &Path) -> io::Result<Vec<DirEntry>> {
     let mut entries = Vec::new();
     for entry in fs::read_dir(dir_path(dir))? {
         let entry = entry?;
-        let Ok(name) = entry.file_name().into_string() else { continue };
+        // A name that is not UTF-8 is no name of ours, but the directory is not empty.
+        let name = entry.file_name().to_string_lossy().into_owned();
         // The entry may be gone by now: another thread deletes obsolete files.
         let metadata = match entry.metadata() {
             Ok(metadata) => metadata,

@@ -135,6 +135,11 @@ impl Files {
         }
     }
 
+    /// Returns an error if the lock file of the directory was removed or replaced.
+    pub(crate) fn check_lock(&self) -> Result<()> {
+        self.lock.check()
+    }
+
     /// Releases the directory lock, so that the store may be opened again.
     pub(crate) fn unlock(&self) {
         self.lock.release();
@@ -166,7 +171,8 @@ pub(crate) fn check_outside(dir: &Path, path: &Path) -> Result<()> {
     }
 }
 
-/// Returns an error if the directory `path`, the target of a copy, exists and is not empty.
+/// Returns an error if the directory `path`, the target of a copy, exists and is not empty. A lock file alone does not
+/// count: an attempt that lacked file descriptors may have left it.
 pub(crate) fn check_empty(env: &Env, path: &Path) -> Result<()> {
     let fs = env.fs();
     let failed = |what: &str, error| match look_error(env, path, what, error) {
@@ -174,7 +180,9 @@ pub(crate) fn check_empty(env: &Env, path: &Path) -> Result<()> {
         other => other,
     };
     let exists = fs.exists(path).map_err(|e| failed("cannot look at the target", e))?;
-    match exists && !fs.list(path).map_err(|e| failed("cannot list the target", e))?.is_empty() {
+    let lock = FileName::Lock.to_string();
+    let listed = || fs.list(path).map_err(|e| failed("cannot list the target", e));
+    match exists && listed()?.iter().any(|entry| entry.name != lock) {
         true => {
             let what =
                 format!("{} exists and is not empty: name a new or an empty directory", path.display());

@@ -9,12 +9,15 @@
 //! A checkpoint holds the lock of the new directory until it is done, so no other store copies to it or opens it
 //! meanwhile. One that fails removes the files and directories that it has made, and nothing else.
 
+#[cfg(test)]
+mod tests;
+
 use crate::base::error::{Error, ErrorKind, Result};
 use crate::compaction::control::{Control, KeyspaceControl};
 use crate::disk::{check_empty, check_outside, check_path, sync_dir};
 use crate::keyspace::KeyspaceState;
 use crate::memtable::Memtable;
-use crate::recovery::open::{lock, make_dir, missing_parents};
+use crate::recovery::open::{claim, make_dir, missing_parents};
 use crate::store::{Store, snapshot};
 use crate::version::{ManifestFile, Marks, Tree};
 use crate::write::budget::DiskBudget;
@@ -36,6 +39,7 @@ impl Store {
     pub(crate) fn checkpoint(&self, path: &Path) -> Result<()> {
         self.health.check_open()?;
         self.health.check_poison()?;
+        self.files.check_lock()?;
         check_path(path)?;
         check_outside(&self.files.dir, path)?;
         check_empty(&self.files.env, path)?;
@@ -61,15 +65,8 @@ impl Store {
             made.dirs.push(path.to_owned());
         }
         make_dir(env, path)?;
-        let lock = lock(env, path).map_err(|error| match error.kind() {
-            ErrorKind::Locked => taken(path),
-            _ => error,
-        })?;
-        let lock = made.lock.insert(lock);
-        // Another checkpoint may have failed and removed the locked file, or have succeeded.
-        let failed = |error| Error::io(path, "cannot look at the target", error);
-        let is_ours = lock.is_in_place().map_err(failed)? && env.fs().list(path).map_err(failed)?.len() == 1;
-        if is_ours { Ok(()) } else { Err(taken(path)) }
+        made.lock = Some(claim(env, path)?);
+        Ok(())
     }
 
     /// Seals all memtables and holds back flushes of later ones. Returns the sealed memtables and the last sequence
@@ -108,6 +105,9 @@ impl Store {
         made.files.push((FileName::Log(log), FileKind::Log));
         LogTail::begin(&directory, &header, LOG_BYTES, Vec::new())?;
         made.files.push((FileName::Manifest(log.0 + 1), FileKind::Manifest));
+        // A directory that was removed or replaced meanwhile is no copy, and a replaced one may be another store.
+        self.files.check_lock()?;
+        made.check_lock(path)?;
         made.pointer = true;
         let header = ManifestHeader { number: log.0 + 1, store: self.files.filter_seed };
         ManifestFile::create(&self.files.env, path.to_owned(), header, &edit)?;
@@ -149,12 +149,6 @@ fn link_failed(error: &std::io::Error) -> &'static str {
     }
 }
 
-/// Returns the error for a target that another store has begun to use.
-fn taken(path: &Path) -> Error {
-    let what = format!("another store uses {} meanwhile: name a new directory", path.display());
-    Error::new(ErrorKind::InvalidArgument, what)
-}
-
 /// What a checkpoint has made so far.
 #[derive(Default)]
 struct Made {
@@ -172,174 +166,40 @@ impl Made {
     /// Removes everything from `path`. Failures are ignored: the caller reports why the checkpoint failed.
     fn remove(&mut self, env: &Env, path: &Path) {
         let fs = env.fs();
-        let listed = fs.list(path);
-        let is_listed = listed.is_ok();
-        let found = listed.unwrap_or_default();
-        let found: BTreeSet<&str> = found.iter().map(|entry| entry.name.as_str()).collect();
-        let pointer = FileName::Pointer.to_string();
-        // Its absence is made durable first, so that a power loss leaves no pointer to missing files.
-        if self.pointer && found.contains(pointer.as_str()) {
-            let gone = fs.unlink(&path.join(&pointer), FileKind::Pointer).and_then(|()| fs.sync_dir(path));
-            if gone.is_err() {
+        let is_held = self.check_lock(path).is_ok();
+        if let Some(lock) = self.lock.take().filter(|_| is_held) {
+            // Its absence is made durable first, so that a power loss leaves no pointer to missing files.
+            let pointer = path.join(FileName::Pointer.to_string());
+            let has_pointer = self.pointer && fs.exists(&pointer).unwrap_or(true);
+            if has_pointer && fs.unlink(&pointer, FileKind::Pointer).and_then(|()| fs.sync_dir(path)).is_err()
+            {
                 return;
             }
-        }
-        for (name, kind) in &self.files {
-            let name = name.to_string();
-            if found.contains(name.as_str()) {
-                let _ = fs.unlink(&path.join(&name), *kind);
+            for (name, kind) in &self.files {
+                let file = path.join(name.to_string());
+                if fs.exists(&file).unwrap_or(true) {
+                    let _ = fs.unlink(&file, *kind);
+                }
             }
-        }
-        // Removed last and while it is locked: who locks it after all finds that it is not in place.
-        let lock_file = FileName::Lock.to_string();
-        let is_made = |name: &&str| {
-            let is_file = self.files.iter().any(|(file, _)| file.to_string() == **name);
-            is_file || **name == lock_file || self.pointer && **name == pointer
-        };
-        let lock = self.lock.take().filter(|lock| lock.is_in_place().unwrap_or(false));
-        if let Some(lock) = lock.filter(|_| is_listed && found.iter().all(is_made)) {
+            // Removed last and while it is locked: who locks it after all finds that it is not in place.
             let _ = fs.unlink(lock.path(), FileKind::Lock);
         }
         // A directory that another program uses by now is not empty, and stays.
         self.dirs.iter().rev().for_each(|dir| drop(fs.remove_dir(dir)));
     }
+
+    /// Returns an error unless the directory of the copy is still locked by this checkpoint.
+    fn check_lock(&self, path: &Path) -> Result<()> {
+        let is_in_place = self.lock.as_ref().is_some_and(|lock| lock.is_in_place().unwrap_or(false));
+        match is_in_place {
+            true => Ok(()),
+            false => {
+                let what = "the directory of the checkpoint was removed or replaced while it was being made";
+                Err(Error::file(ErrorKind::Io, path, what))
+            }
+        }
+    }
 }
 
 /// Bytes of the empty log segment of a checkpoint.
 const LOG_BYTES: u64 = 4096;
-
-#[cfg(test)]
-mod tests {
-    use crate::api::db::Db;
-    use crate::base::error::ErrorKind;
-    use drumlin_env::MemEnv;
-
-    #[test]
-    fn a_checkpoint_that_is_refused_leaves_the_one_under_way_alone() {
-        let mem = MemEnv::new(31);
-        let db = Db::builder("/s").env(mem.env()).open().expect("open");
-        let keys = db.keyspace("k").expect("keyspace");
-        keys.put(b"a", b"1").expect("put");
-        let (pending, seq) = keys.store.hold_flushes().expect("nothing else is under way");
-        assert_eq!(pending.len(), 1);
-        assert_eq!(db.checkpoint("/b").expect_err("one is under way").kind(), ErrorKind::Busy);
-        assert_eq!(keys.store.control.lock().flush_ceiling, seq, "later commits are no longer held back");
-        keys.store.control.lock().flush_ceiling = drumlin_types::Seq::MAX;
-        db.flush().expect("flush");
-        // An earlier failed flush does not affect a checkpoint that waits for no flush.
-        keys.store.health.disk_full.store(true, drumlin_env::sync::atomic::Ordering::Release);
-        db.checkpoint("/c").expect("nothing is under way any more");
-    }
-
-    #[test]
-    fn a_target_inside_the_store_is_refused() {
-        let db = Db::builder("/s").env(MemEnv::new(33).env()).open().expect("open");
-        for path in ["/s", "/s/copy", "/s/a/copy"] {
-            let refused = db.checkpoint(path).expect_err("inside the store");
-            assert_eq!(refused.kind(), ErrorKind::InvalidArgument, "{path}: {refused}");
-        }
-        db.checkpoint("/s-copy").expect("beside the store");
-    }
-
-    #[test]
-    fn a_checkpoint_that_finds_its_target_filled_by_another_is_refused() {
-        let db = Db::builder("/s").env(MemEnv::new(34).env()).open().expect("open");
-        let keys = db.keyspace("k").expect("keyspace");
-        keys.put("key", "value").expect("put");
-        db.checkpoint("/copy").expect("the first one");
-        // It saw the directory empty, and then waited until the first one was done.
-        let late = keys
-            .store
-            .make_target("/copy".as_ref(), &mut super::Made::default())
-            .expect_err("it is filled by now");
-        assert_eq!(late.kind(), ErrorKind::InvalidArgument, "{late}");
-    }
-
-    #[test]
-    #[expect(clippy::disallowed_methods, reason = "two stores checkpoint on threads of their own")]
-    fn of_two_stores_that_copy_to_one_directory_one_succeeds() {
-        let mem = MemEnv::threaded(35);
-        let stores: Vec<Db> =
-            ["/a", "/b"].iter().map(|path| Db::builder(path).env(mem.env()).open().expect("open")).collect();
-        for (flushes, db) in [1, 9].into_iter().zip(&stores) {
-            let keys = db.keyspace("k").expect("keyspace");
-            for n in 0..flushes {
-                keys.put([n], [flushes]).expect("put");
-                db.flush().expect("flush");
-            }
-        }
-        for round in 0..100 {
-            let path = format!("/copy{round}");
-            let start = std::sync::Barrier::new(2);
-            let copy = |db: &Db| {
-                start.wait();
-                db.checkpoint(&path)
-            };
-            let done: Vec<_> = std::thread::scope(|scope| {
-                let threads: Vec<_> = stores.iter().map(|db| scope.spawn(|| copy(db))).collect();
-                threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
-            });
-            let winner = done.iter().position(Result::is_ok).expect("one succeeds");
-            let refused = done[1 - winner].as_ref().expect_err("the other does not");
-            assert_eq!(refused.kind(), ErrorKind::InvalidArgument, "{refused}");
-            let keys = Db::builder(&path)
-                .env(mem.env())
-                .open()
-                .expect("open the copy")
-                .keyspace("k")
-                .expect("keyspace");
-            assert_eq!(keys.iter().count(), [1, 9][winner]);
-        }
-    }
-
-    #[test]
-    fn pinned_tables_stay_while_the_store_goes_on() {
-        let mem = MemEnv::new(32);
-        let db = Db::builder("/s").env(mem.env()).open().expect("open");
-        let keys = db.keyspace("k").expect("keyspace");
-        for value in ["1", "2"] {
-            keys.put("key", value).expect("put");
-            db.flush().expect("flush");
-        }
-        let store = &keys.store;
-        let (trees, ..) = store.pin_trees(store.publisher.visible());
-        keys.compact::<&[u8]>(..).expect("compact");
-        let paths: Vec<_> = trees
-            .iter()
-            .flat_map(|tree| tree.files().map(|(_, _, file)| store.files.table_path(file.id())))
-            .collect();
-        let left = || paths.iter().filter(|path| mem.env().fs().exists(path).expect("a look")).count();
-        assert!(!paths.is_empty() && left() == paths.len(), "{} of {} tables", left(), paths.len());
-        drop(trees);
-        db.wait_idle().expect("idle");
-        assert_eq!(left(), 0, "the compaction replaced all of them");
-    }
-
-    /// A rename promises that the data are there under the new name. A copy of an earlier moment cannot keep that.
-    #[test]
-    #[expect(clippy::disallowed_methods, reason = "a rename waits on another thread")]
-    fn a_rename_waits_for_the_checkpoint_under_way() {
-        let db = Db::builder("/s").env(MemEnv::new(7).env()).open().expect("open");
-        let keys = db.keyspace("new").expect("keyspace");
-        keys.put("early", "1").expect("put");
-        let store = &keys.store;
-        let under_way = store.drops.read();
-        let (pending, seq) = store.hold_flushes().expect("the only checkpoint");
-        keys.put("late", "2").expect("put");
-        std::thread::scope(|scope| {
-            let renames = scope.spawn(|| db.rename_keyspace("new", "live"));
-            (0..1000).for_each(|_| std::thread::yield_now());
-            store.wait_flushed(&pending).expect("flushed");
-            store.copy_to("/copy".as_ref(), seq, &mut super::Made::default()).expect_err("no directory");
-            store.make_target("/copy".as_ref(), &mut super::Made::default()).expect("a directory");
-            store.copy_to("/copy".as_ref(), seq, &mut super::Made::default()).expect("a copy");
-            store.control.lock().flush_ceiling = drumlin_types::Seq::MAX;
-            drop(under_way);
-            renames.join().expect("no panic").expect("renamed");
-        });
-        assert_eq!(db.keyspaces(), ["live"]);
-        let copy = Db::builder("/copy").env(store.files.env.clone()).open().expect("open the copy");
-        assert_eq!(copy.keyspaces(), ["new"], "the copy has the name of its moment");
-        assert_eq!(copy.keyspace("new").expect("keyspace").iter().count(), 1);
-    }
-}

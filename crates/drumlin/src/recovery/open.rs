@@ -46,10 +46,11 @@ pub(crate) struct OpenRequest {
 pub(crate) fn recover(request: OpenRequest) -> Result<(Arc<Store>, Recovered)> {
     let OpenRequest { env, dir, create, read_only, unfinished, options: wanted, components, clock } = request;
     Options::from_pairs(&wanted)?;
-    check_directory(&env, &dir, create, unfinished)?;
+    check_directory(&env, &dir, create, unfinished).map_err(|error| locked_or(&env, &dir, error))?;
     let lock = if read_only { lock_shared(&env, &dir)? } else { Some(lock(&env, &dir)?) };
-    // Listed again under the lock: another process may have had the store open until now.
+    // Listed again under the lock: another process may have had the store open until now, or may have filled it.
     let entries = list(&env, &dir)?;
+    check_entries(&env, &dir, &entries, create, unfinished)?;
     let is_new = !entries.iter().any(|e| e.name == FileName::Pointer.to_string());
     let mut manifest = if is_new { ManifestState::default() } else { state::read(&env, &dir)? };
     manifest.marks.clock = manifest.marks.clock.max(clock);
@@ -86,9 +87,24 @@ fn check_directory(env: &Env, dir: &Path, create: bool, unfinished: bool) -> Res
         let what = format!("there is no store at {}: no such directory", dir.display());
         return Err(Error::new(ErrorKind::NotFound, what));
     }
-    let entries = list(env, dir)?;
-    check_finished(dir, &entries, unfinished)?;
-    check_kind_of_directory(env, dir, &entries, create)
+    check_entries(env, dir, &list(env, dir)?, create, unfinished)
+}
+
+/// Refuses a directory whose files are not those of a store that can be opened.
+fn check_entries(env: &Env, dir: &Path, entries: &[DirEntry], create: bool, unfinished: bool) -> Result<()> {
+    check_finished(dir, entries, unfinished)?;
+    check_kind_of_directory(env, dir, entries, create)
+}
+
+/// Returns `error`, about the files in `dir`, or that another process holds the lock of `dir`: then it may be filling
+/// the directory, and the files say nothing yet.
+fn locked_or(env: &Env, dir: &Path, error: Error) -> Error {
+    let is_about_files =
+        matches!(error.kind(), ErrorKind::Corruption | ErrorKind::NotAStore | ErrorKind::NotFound);
+    match lock_shared(env, dir) {
+        Err(locked) if is_about_files && locked.kind() == ErrorKind::Locked => locked,
+        _ => error,
+    }
 }
 
 /// Replaces options of the manifest by those that the caller has set.
@@ -169,31 +185,87 @@ fn list(env: &Env, dir: &Path) -> Result<Vec<DirEntry>> {
     env.fs().list(dir).map_err(|e| look_error(env, dir, "cannot list the directory", e))
 }
 
+/// Number of attempts to lock a file that others remove.
+const LOCK_ATTEMPTS: u32 = 100;
+
 /// Takes the exclusive lock of a store.
 pub(crate) fn lock(env: &Env, dir: &Path) -> Result<FileLock> {
+    let lock = lock_in_place(dir, |path| env.fs().lock(path))?;
+    lock.ok_or_else(|| {
+        let what = format!("the store at {} is open already, in this or in another process", dir.display());
+        Error::new(ErrorKind::Locked, what)
+    })
+}
+
+/// Locks the directory `dir`, the target of a copy. Refuses it if another store uses it or it holds more than a lock
+/// file. A failure removes the lock file that it has made.
+pub(crate) fn claim(env: &Env, dir: &Path) -> Result<FileLock> {
+    let taken = || {
+        let what = format!("another store uses {} meanwhile: name a new directory", dir.display());
+        Error::new(ErrorKind::InvalidArgument, what)
+    };
     let path = dir.join(FileName::Lock.to_string());
-    match env.fs().lock(&path).map_err(|e| Error::io(&path, "cannot lock the store", e))? {
-        Some(lock) => Ok(lock),
-        None => Err(Error::new(
-            ErrorKind::Locked,
-            format!("the store at {} is open already, in this or in another process", dir.display()),
-        )),
-    }
+    let is_new = match env.fs().create(&path, FileKind::Lock) {
+        Ok(_) => true,
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => false,
+        Err(error) => return Err(Error::io(&path, "cannot lock the target", error)),
+    };
+    let undo = || {
+        if is_new {
+            let _ = env.fs().unlink(&path, FileKind::Lock);
+        }
+    };
+    let lock = match lock(env, dir) {
+        Ok(lock) => lock,
+        Err(error) if error.kind() == ErrorKind::Locked => return Err(taken()),
+        Err(error) => {
+            undo();
+            return Err(error);
+        }
+    };
+    // Another store may have had the lock before, and have filled the directory.
+    let entries = list(env, dir).inspect_err(|_| undo())?;
+    let is_empty = entries.iter().all(|entry| entry.name == FileName::Lock.to_string());
+    if is_empty { Ok(lock) } else { Err(taken()) }
 }
 
 /// Takes the shared lock, which keeps writers out. A copy of a store may lack the lock file. Then no lock is taken,
 /// because creating the file would be a write.
 pub(crate) fn lock_shared(env: &Env, dir: &Path) -> Result<Option<FileLock>> {
-    let path = dir.join(FileName::Lock.to_string());
-    match env.fs().lock_shared(&path) {
-        Ok(Some(lock)) => Ok(Some(lock)),
-        Ok(None) => {
+    let is_missing = std::cell::Cell::new(false);
+    let shared = |path: &Path| match env.fs().lock_shared(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            is_missing.set(true);
+            Ok(None)
+        }
+        other => other,
+    };
+    match lock_in_place(dir, shared)? {
+        Some(lock) => Ok(Some(lock)),
+        None if is_missing.get() => Ok(None),
+        None => {
             let what = format!("the store at {} is open for writing", dir.display());
             Err(Error::new(ErrorKind::Locked, what))
         }
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(Error::io(&path, "cannot lock the store", error)),
     }
+}
+
+/// Locks the lock file of `dir` by `lock`. Returns `None` if another process holds it. A checkpoint that fails removes
+/// the lock file of its target, perhaps between the open of the file and its lock. Such a lock would keep nobody out,
+/// so it is taken again.
+fn lock_in_place(
+    dir: &Path,
+    lock: impl Fn(&Path) -> std::io::Result<Option<FileLock>>,
+) -> Result<Option<FileLock>> {
+    let path = dir.join(FileName::Lock.to_string());
+    let failed = |error| Error::io(&path, "cannot lock the store", error);
+    for _ in 0..LOCK_ATTEMPTS {
+        let Some(lock) = lock(&path).map_err(failed)? else { return Ok(None) };
+        if lock.is_in_place().map_err(failed)? {
+            return Ok(Some(lock));
+        }
+    }
+    Err(Error::file(ErrorKind::Io, &path, "the lock file was removed each time it was locked"))
 }
 
 /// Name of the file that marks the target of a repair until the repair is complete.
@@ -250,4 +322,44 @@ fn holds_records(env: &Env, path: &Path, number: LogNumber) -> Result<bool> {
     let bytes = state::read_file(env, path, FileKind::Log)?;
     let Ok(header) = drumlin_format::log::SegmentHeader::decode(&bytes, number) else { return Ok(false) };
     Ok(SegmentScanner::new(&bytes, header).any(|record| record.header.kind == RecordKind::Batch))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use drumlin_env::MemEnv;
+    use std::cell::Cell;
+
+    #[test]
+    fn a_lock_of_a_removed_file_is_taken_again() {
+        let env = MemEnv::new(1).env();
+        let dir = Path::new("/d");
+        env.fs().create_dir_all(dir).expect("a directory");
+        let attempts = Cell::new(0);
+        let lock = lock_in_place(dir, |path| {
+            let lock = env.fs().lock(path)?;
+            attempts.set(attempts.get() + 1);
+            if attempts.get() == 1 {
+                env.fs().unlink(path, FileKind::Lock)?;
+            }
+            Ok(lock)
+        });
+        let lock = lock.expect("no error").expect("nobody holds it");
+        assert!(attempts.get() == 2 && lock.is_in_place().expect("a look"));
+        assert_eq!(super::lock(&env, dir).expect_err("it is held").kind(), ErrorKind::Locked);
+    }
+
+    #[test]
+    fn a_directory_is_claimed_once_and_only_if_it_is_empty() {
+        let env = MemEnv::new(2).env();
+        let dir = Path::new("/d");
+        env.fs().create_dir_all(dir).expect("a directory");
+        let claimed = claim(&env, dir).expect("it is empty");
+        assert_eq!(claim(&env, dir).expect_err("it is claimed").kind(), ErrorKind::InvalidArgument);
+        drop(claimed);
+        let claimed = claim(&env, dir).expect("a lock file alone does not count");
+        env.fs().create(&dir.join("other"), FileKind::Temp).expect("a file");
+        drop(claimed);
+        assert_eq!(claim(&env, dir).expect_err("it holds a file").kind(), ErrorKind::InvalidArgument);
+    }
 }

@@ -27,7 +27,7 @@ use crate::api::keyspace::Keyspace;
 use crate::base::error::{Error, ErrorKind, Result};
 use crate::disk::{check_empty, check_outside, check_path, look_error, sync_dir};
 use crate::options::{Durability, is_left_out};
-use crate::recovery::open::{UNFINISHED, lock_shared, make_dir};
+use crate::recovery::open::{UNFINISHED, claim, lock_shared, make_dir};
 use drumlin_env::{Env, FileKind};
 use drumlin_types::Kind;
 use log::{LogReader, Logged};
@@ -143,19 +143,22 @@ fn rescue(env: &Env, from: &Path, to: &Path, progress: impl FnMut(&RepairProgres
         Err(error) if error.kind() == ErrorKind::Locked => return Err(error),
         other => other.ok(),
     };
+    // Before the long part: from here on nobody else uses the target.
+    mark(env, to)?;
     let mut files = FileReports::default();
     let sources = Sources::find(env, from, &entries);
     let logged = LogReader { env, dir: from, sources: &sources, files: &mut files }.read(&entries);
-    mark(env, to)?;
     let report =
         Rescue { env, files, sources, logged, progress, come: RepairProgress::default() }.write(to)?;
     unmark(env, to)?;
     Ok(report)
 }
 
-/// Creates the directory `to` and its marker file. Until [`unmark`], the directory does not open as a store.
+/// Creates the directory `to` and its marker file, under the lock of the directory. Until [`unmark`], the directory
+/// does not open as a store, and no checkpoint takes it.
 fn mark(env: &Env, to: &Path) -> Result<()> {
     make_dir(env, to)?;
+    let _lock = claim(env, to)?;
     let path = to.join(UNFINISHED);
     let made = env.fs().create(&path, FileKind::Temp).and_then(|file| file.sync_data());
     made.map_err(|e| Error::io(&path, "cannot mark the target", e))?;
