@@ -1,4 +1,5 @@
-//! Tests of merge operators: the operator that a keyspace accepts, and the effect of a malformed operand.
+//! Tests of merge operators: the operator that a keyspace accepts, the effect of a malformed operand, and operators
+//! that panic or return too much.
 
 use drumlin::{AddI64, Append, Builder, Db, ErrorKind, Event, EventListener, Keyspace, MergeOperator};
 use drumlin_env::MemEnv;
@@ -223,4 +224,140 @@ fn another_separator_is_another_operator() {
         .map(|separator| drumlin::MergeOperator::name(&Append::new(*separator)).to_owned())
         .collect();
     assert!(names.len() == 6 && names.iter().all(|name| name.len() <= 255), "{names:?}");
+}
+
+/// Options that make files small.
+const TINY: &[(&str, &str)] = &[("memtable_bytes", "16KiB"), ("file_bytes", "16KiB")];
+
+/// Merge operator that panics in a division by a length of zero, unless it is fixed.
+struct Divides(bool);
+
+impl MergeOperator for Divides {
+    fn name(&self) -> &str {
+        "divides"
+    }
+
+    fn merge(&self, _: &[u8], base: Option<&[u8]>, operands: &[&[u8]]) -> Option<Vec<u8>> {
+        let length = operands.iter().map(|o| o.len()).sum::<usize>();
+        let share = if self.0 { 100 / (length + 1) } else { 100 / length };
+        Some(vec![share as u8; base.map_or(1, <[u8]>::len)])
+    }
+}
+
+/// Counts reports of operators that panicked.
+#[derive(Default)]
+struct Reports(Mutex<Vec<String>>);
+
+impl EventListener for Reports {
+    fn on_event(&self, event: &Event) {
+        if let Event::OperatorPanicked { keyspace, operator } = event {
+            self.0.lock().push(format!("{keyspace}: {operator}"));
+        }
+    }
+}
+
+#[test]
+fn an_operator_that_panics_fails_reads_alone_and_is_reported_once() {
+    let mem = MemEnv::new(61);
+    let reports = Arc::new(Reports::default());
+    let open = |is_mended: bool| {
+        let operator = Arc::new(Divides(is_mended));
+        let builder = Db::builder("/s").env(mem.env()).merge_operator("n", operator);
+        builder.listener(reports.clone()).open().expect("open")
+    };
+    let db = open(false);
+    let numbers = db.keyspace_with("n", TINY).expect("keyspace");
+    for key in ["k", "l", "m"] {
+        numbers.put(key, "1").expect("put");
+        db.flush().expect("flush");
+    }
+    // In one memtable with their values, in one without, and one that the operator can combine.
+    numbers.put("k", "22").expect("put");
+    numbers.merge("k", "").expect("merge");
+    numbers.merge("l", "").expect("merge");
+    numbers.merge("m", "four").expect("merge");
+    for _ in 0..2 {
+        db.flush().expect("a flush keeps the operands");
+        db.compact().expect("a compaction keeps the operands");
+    }
+    assert_eq!(*reports.0.lock(), ["n: divides"]);
+    let panics = db.metrics().operator_panics;
+    assert!((3..20).contains(&panics), "k in the flush, k and l in compactions: {panics}");
+    let error = numbers.get("k").expect_err("it divides by zero");
+    assert_eq!(error.kind(), ErrorKind::Bug, "{error}");
+    assert!(error.to_string().contains("\"divides\" panicked"), "{error}");
+    assert_eq!(numbers.get("m").expect("get").as_deref(), Some(&[25][..]));
+    // Recovery, which flushes what the log holds, does not meet the panic either.
+    numbers.merge("k", "").expect("merge");
+    drop((numbers, db));
+    let db = open(false);
+    db.flush().expect("flush");
+    drop(db);
+    let db = open(true);
+    db.compact().expect("the fixed operator can compact");
+    let numbers = db.keyspace("n").expect("keyspace");
+    assert_eq!(numbers.get("k").expect("get").as_deref(), Some(&[100, 100][..]));
+    assert_eq!(numbers.get("l").expect("get").as_deref(), Some(&[100][..]));
+    assert_eq!(db.metrics().operator_panics, 0);
+}
+
+#[test]
+fn a_job_calls_an_operator_that_always_panics_a_few_times_only() {
+    let mem = MemEnv::new(62);
+    let operator = Arc::new(Divides(false));
+    let db = Db::builder("/s").env(mem.env()).merge_operator("n", operator).open().expect("open");
+    let numbers = db.keyspace("n").expect("keyspace");
+    for key in 0..1000_u32 {
+        numbers.put(key.to_be_bytes(), "1").expect("put");
+        numbers.merge(key.to_be_bytes(), "").expect("merge");
+    }
+    db.flush().expect("flush");
+    assert_eq!(db.metrics().operator_panics, 16);
+    assert_eq!(db.metrics().entries_folded, 0);
+}
+
+/// Merge operator whose results are too long for a table. It panics when asked for its name once the store is open.
+struct TooLong(Mutex<bool>);
+
+impl MergeOperator for TooLong {
+    fn name(&self) -> &str {
+        assert!(!*self.0.lock(), "as the test wants");
+        "too long"
+    }
+
+    fn merge(&self, key: &[u8], _: Option<&[u8]>, _: &[&[u8]]) -> Option<Vec<u8>> {
+        match key {
+            b"panics" => std::panic::panic_any(PanicsOnDrop),
+            // The pages are never touched.
+            _ => Some(vec![0; u32::MAX as usize - key.len() * 10]),
+        }
+    }
+}
+
+/// Payload of a panic.
+struct PanicsOnDrop;
+
+impl Drop for PanicsOnDrop {
+    fn drop(&mut self) {
+        panic!("as the test wants");
+    }
+}
+
+#[test]
+fn results_too_long_for_a_table_and_contrived_panics_fail_no_flush() {
+    let operator = Arc::new(TooLong(Mutex::new(false)));
+    let builder = Db::builder("/s").env(MemEnv::new(64).env()).merge_operator("n", operator.clone());
+    let db = builder.open().expect("open");
+    let numbers = db.keyspace("n").expect("keyspace");
+    *operator.0.lock() = true;
+    for len in [1, 10, 60, 100, 105, 110] {
+        numbers.merge("k".repeat(len), "1").expect("merge");
+    }
+    numbers.merge("panics", "1").expect("merge");
+    for _ in 0..2 {
+        db.flush().expect("flush");
+        db.compact().expect("compact");
+    }
+    assert_eq!(numbers.get("panics").expect_err("it panics").kind(), ErrorKind::Bug);
+    db.close().expect("close");
 }

@@ -44,6 +44,9 @@ pub const MAX_BLOCK_LEN: u64 = u32::MAX as u64 - 1024;
 /// Maximum number of bytes that an entry takes in a block in addition to its key and value.
 pub const MAX_ENTRY_OVERHEAD: usize = 3 * 5 + 1 + 10 + 1 + 4;
 
+/// Maximum number of bytes of an entry's key and value together, an expiry included: what a block can hold.
+pub const MAX_ENTRY_LEN: u64 = MAX_BLOCK_LEN - (MAX_ENTRY_OVERHEAD + HEADER_LEN) as u64;
+
 /// Length of the header.
 pub const HEADER_LEN: usize = 16;
 const FLAG_WIDE: u8 = 1;

@@ -97,14 +97,20 @@ pub(crate) fn stamp(expiry: u64, bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(bytes);
 }
 
-/// Calls the merge operator through `call` and turns a panic into an error. The error omits the panic's message,
-/// because the operator is user code and its message may contain user keys.
+/// The merge operator panicked.
+#[derive(Debug)]
+pub(crate) struct Panicked;
+
+/// Calls the merge operator through `call` and catches its panic.
 pub(crate) fn call_operator<'a>(
     operator: &'a dyn MergeOperator,
     call: impl FnOnce(&'a dyn MergeOperator) -> Option<Vec<u8>>,
-) -> Result<Option<Vec<u8>>> {
-    catch_unwind(AssertUnwindSafe(|| call(operator)))
-        .map_err(|_| Error::new(ErrorKind::Bug, format!("the merge operator {:?} panicked", operator.name())))
+) -> std::result::Result<Option<Vec<u8>>, Panicked> {
+    catch_unwind(AssertUnwindSafe(|| call(operator))).map_err(|payload| {
+        // A payload of user code may panic when it is dropped.
+        std::mem::forget(payload);
+        Panicked
+    })
 }
 
 /// Resolves merge operands and value pointers to values, for the reads of one view of a keyspace.
@@ -137,13 +143,19 @@ impl Resolver<'_> {
             let what = format!("keyspace \"{}\" holds merge operands but {missing}", self.keyspace);
             return Err(Error::new(ErrorKind::InvalidOption, what));
         };
-        call_operator(operator, |operator| operator.merge(key, base, operands))?.map(Slice::from).ok_or_else(
-            || {
-                let (name, keyspace) = (operator.name(), self.keyspace);
+        let (name, keyspace) = (self.operator_name.unwrap_or_default(), self.keyspace);
+        // The errors omit the message of a panic: the operator is user code, and its message may contain user keys.
+        match call_operator(operator, |operator| operator.merge(key, base, operands)) {
+            Ok(Some(value)) => Ok(Slice::from(value)),
+            Ok(None) => {
                 let what = format!("merge operator \"{name}\" refused operands of keyspace \"{keyspace}\"");
-                Error::new(ErrorKind::Corruption, what)
-            },
-        )
+                Err(Error::new(ErrorKind::Corruption, what))
+            }
+            Err(Panicked) => {
+                let what = format!("the merge operator \"{name}\" panicked in keyspace \"{keyspace}\"");
+                Err(Error::new(ErrorKind::Bug, what))
+            }
+        }
     }
 
     /// Reads the value that `pointer`, a version of `key`, refers to.

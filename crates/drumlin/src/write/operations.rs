@@ -9,8 +9,10 @@ use crate::disk::Files;
 use crate::keyspace::KeyspaceState;
 use drumlin_env::sync::Arc;
 use drumlin_format::MAX_BOUND_LEN;
+use drumlin_format::batch::EXPIRY_LEN;
 use drumlin_format::batch::{BatchWriter, Operation, range_end_value};
-use drumlin_types::{KeyRange, Kind, MAX_KEY_LEN, MAX_VALUE_LEN};
+use drumlin_format::block::MAX_ENTRY_LEN;
+use drumlin_types::{KeyRange, Kind, MAX_KEY_LEN};
 use std::time::Duration;
 
 /// Longest time to live: 100 years, as for the option `ttl_seconds`.
@@ -216,12 +218,13 @@ impl Operations {
     ) -> bool {
         if key > MAX_KEY_LEN {
             self.refuse(format!("a key of {key} bytes is longer than {MAX_KEY_LEN}"));
-        } else if value as u64 > MAX_VALUE_LEN.min(bounds.max_value) {
+        } else if value as u64 > bounds.max_value.min(longest_value(key)) {
             let most = bounds.max_value;
-            self.refuse(match value as u64 > MAX_VALUE_LEN {
-                true => {
-                    format!("a value of {value} bytes is longer than {MAX_VALUE_LEN}, the longest possible")
-                }
+            self.refuse(match value as u64 > longest_value(key) {
+                true => format!(
+                    "a value of {value} bytes is longer than {}, the longest possible under a key of {key} bytes",
+                    longest_value(key)
+                ),
                 false => format!(
                     "a value of {value} bytes is longer than {most}, a quarter of memory_budget; raise \
                      memory_budget to store it"
@@ -260,4 +263,9 @@ impl Operations {
 /// all the time keeps at most 129 operands, instead of one for each merge.
 fn operand_granule(ttl: u64) -> u64 {
     1 << (ttl / 64).max(1).ilog2()
+}
+
+/// Returns the length of the longest value, without its expiry, that a table can hold under a key of `key` bytes.
+fn longest_value(key: usize) -> u64 {
+    MAX_ENTRY_LEN - (key + EXPIRY_LEN) as u64
 }

@@ -14,7 +14,8 @@ use crate::base::error::Result;
 use crate::base::merge_operator::MergeOperator;
 use crate::base::resolve::{NEVER, call_operator, parts, stamp};
 use drumlin_format::batch::EXPIRY_LEN;
-use drumlin_types::{Kind, MAX_VALUE_LEN, Seq, bug};
+use drumlin_format::block::MAX_ENTRY_LEN;
+use drumlin_types::{Kind, Seq, bug};
 use std::cell::Cell;
 
 /// A copied entry.
@@ -72,7 +73,8 @@ impl<'a> Folder<'a> {
         }
         let result = call_operator(self.operator, call);
         self.panicked.set(result.is_err());
-        result.ok().flatten().filter(|bytes| (bytes.len() + EXPIRY_LEN) as u64 <= MAX_VALUE_LEN)
+        let most = MAX_ENTRY_LEN - (self.key.len() + EXPIRY_LEN) as u64;
+        result.ok().flatten().filter(|bytes| bytes.len() as u64 <= most)
     }
 
     /// Folds those of `operands`, newest first, that have the base's expiry time into `base`, and removes them. Without

@@ -442,6 +442,7 @@ fn what_cannot_be_resolved_is_an_error() {
     let version = |kind: Kind, value: &str| Entry { key: b"k".to_vec(), seq: 5, kind, value: value.into() };
     let kind_of = |entry: Entry, operator: Option<Arc<dyn MergeOperator>>| {
         let mut options = options(9, KeyRange::all(), Vec::new());
+        options.operator_name = operator.as_ref().map(|operator| Arc::from(operator.name()));
         (options.operator, options.pointers) = (operator, None);
         let mut both = [false, true].map(|backward| {
             let mut view = VisibleIter::new(VecCursor::new(vec![entry.clone()]), options.clone());
