@@ -47,7 +47,7 @@ const BENCHMARKS: Program = Program { engines: &[&Drumlin], prefix: &["bench"], 
 
 fn main() -> ExitCode {
     let cli = args::Cli::read();
-    if let args::Command::Bench(bench) = &cli.command {
+    if let (args::Command::Bench(bench), None) = (&cli.command, &cli.keyspace) {
         return drumlin_bench::command::run(bench, &BENCHMARKS).exit_code();
     }
     let stdout = io::stdout();

@@ -51,7 +51,7 @@ pub(super) fn checkpoint(store: &dyn Store, args: &CheckpointArgs, out: &mut Out
     let (seconds, copied) = (shown.seconds(), Totals::of(store)?);
     shown.finish(&format!("{copied} in {}", args.new_path.display()));
     if args.json {
-        out.json(&json!({ "path": args.new_path, "copied": copied, "seconds": seconds }))?;
+        out.json(&json!({ "path": args.new_path.to_string_lossy(), "copied": copied, "seconds": seconds }))?;
     }
     Ok(Verdict::Fine)
 }

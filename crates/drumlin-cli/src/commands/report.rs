@@ -199,7 +199,7 @@ pub(super) fn keyspaces(store: &dyn Store, args: &ReportArgs, out: &mut Output<'
     if args.json {
         return fine(out.json(&names));
     }
-    fine(names.iter().try_for_each(|name| out.line(name)))
+    fine(names.iter().try_for_each(|name| out.line(&escape(name.as_bytes()))))
 }
 
 pub(super) fn options(args: &OptionsArgs, out: &mut Output<'_>) -> Outcome {

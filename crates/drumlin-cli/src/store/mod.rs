@@ -18,6 +18,7 @@ pub(crate) use drumlin::{
 pub(crate) use durability::Durability;
 pub(crate) use reports::OptionRow;
 
+use crate::escape::escape;
 use crate::failure::{Failure, Result};
 use std::path::{Path, PathBuf};
 
@@ -115,5 +116,7 @@ pub(crate) fn no_keyspace<'a>(name: &str, known: impl Iterator<Item = &'a str> +
         }
         None => "; it has none".to_owned(),
     };
-    Failure::Failed(format!("the store has no keyspace named {name}{hint}"))
+    // Names are arbitrary text: shown with escapes, as in all output.
+    let shown = escape(format!("the store has no keyspace named {name}{hint}").as_bytes());
+    Failure::Failed(shown.to_string())
 }
