@@ -462,9 +462,12 @@ pub struct PacedArgs {
 /// Arguments of the `gate` family.
 #[derive(Args, Debug)]
 pub struct GateArgs {
-    /// Overwrite the file with the measured values
+    /// Overwrite the file with the measured values; lines that move need --reason
     #[arg(long)]
     pub update: bool,
+    /// Reason for the lines that --update moves; with --only, each line can get its own
+    #[arg(long, value_name = "TEXT", requires = "update")]
+    pub reason: Option<String>,
     /// Run only cases whose name contains NAME
     #[arg(long, value_name = "NAME")]
     pub only: Option<String>,

@@ -16,7 +16,7 @@ use std::path::Path;
 
 const HEAD: &str = "\
 # Figures of `drumlin bench gate`. A figure outside its tolerance, in either direction, fails the gate.
-# `drumlin bench gate --update` rewrites the values; the commit says why each line moved.
+# `drumlin bench gate --update --reason TEXT` rewrites the values. A line that moves gets the reason.
 ";
 
 /// One figure of one case.
@@ -40,6 +40,26 @@ impl Figure {
             reason: "first measured".to_owned(),
         }
     }
+}
+
+impl Figure {
+    /// Returns the relative change to `value`.
+    pub(super) fn change(&self, value: f64) -> f64 {
+        relative(self.value, value)
+    }
+
+    /// Returns whether `value` is outside the tolerance.
+    pub(super) fn is_moved(&self, value: f64) -> bool {
+        self.change(value).abs() > self.tolerance + f64::EPSILON
+    }
+}
+
+/// Returns the relative difference of `new` from `old`.
+fn relative(old: f64, new: f64) -> f64 {
+    if old == new {
+        return 0.0;
+    }
+    if old == 0.0 { f64::INFINITY.copysign(new) } else { new / old - 1.0 }
 }
 
 /// Build and machine that instruction counts depend on. Other counts do not depend on them.
@@ -117,18 +137,20 @@ impl File {
         self.figures.iter().find(|figure| figure.case == case && figure.metric == metric)
     }
 
-    /// Returns this file with the figures just measured and the old figures for which `keeps` is true. Reasons are
-    /// kept.
+    /// Returns this file with the figures just measured and the old figures for which `keeps` is true. A figure that is
+    /// new, or outside its tolerance, gets `reason`. The others keep theirs.
     pub(super) fn updated(
         &self,
         measured: &[Figure],
         keeps: impl Fn(&Figure) -> bool,
         origin: Origin,
+        reason: &str,
     ) -> File {
         let mut figures: Vec<Figure> = self.figures.iter().filter(|figure| keeps(figure)).cloned().collect();
         for new in measured {
             let old = self.figure(&new.case, &new.metric);
-            let reason = old.map_or_else(|| new.reason.clone(), |old| old.reason.clone());
+            let kept = old.filter(|old| !old.is_moved(new.value)).map(|old| old.reason.clone());
+            let reason = kept.unwrap_or_else(|| reason.replace('"', "'"));
             let tolerance = old.map_or(new.tolerance, |old| old.tolerance);
             figures.push(Figure { reason, tolerance, ..new.clone() });
         }
@@ -164,6 +186,13 @@ mod tests {
     use super::*;
 
     #[test]
+    fn changes_are_relative_to_what_was() {
+        assert_eq!(relative(4.0, 5.0), 0.25);
+        assert_eq!(relative(0.0, 0.0), 0.0);
+        assert_eq!(relative(0.0, 1.0), f64::INFINITY);
+    }
+
+    #[test]
     fn what_is_written_is_read() {
         let file = File {
             origin: Origin { rustc: "rustc 1".to_owned(), processor: "a = b".to_owned() },
@@ -173,13 +202,15 @@ mod tests {
             ],
         };
         assert_eq!(File::parse(&file.text()), Ok(file.clone()));
-        let new = [Figure::new("get", "instructions", 13.0, 0.5)];
-        let updated = file.updated(&new, |figure| figure.case != "get", Origin::default());
-        assert_eq!(
-            updated.figure("get", "instructions").map(|f| (f.value, f.tolerance, f.reason.as_str())),
-            Some((13.0, 0.02, "a, b = c"))
-        );
-        assert_eq!(updated.figures.len(), 2);
+        for (value, reason) in [(12.6, "a, b = c"), (13.0, "it is slower")] {
+            let new = [Figure::new("get", "instructions", value, 0.5)];
+            let updated =
+                file.updated(&new, |figure| figure.case != "get", Origin::default(), "it is slower");
+            let found = updated.figure("get", "instructions");
+            let found = found.map(|figure| (figure.value, figure.tolerance, figure.reason.as_str()));
+            assert_eq!(found, Some((value, 0.02, reason)));
+            assert_eq!(updated.figures.len(), 2);
+        }
         assert!(File::parse("[x]\ny = 1\n").is_err());
     }
 }

@@ -65,14 +65,23 @@ fn compare(args: &GateArgs, prefix: &[&str]) -> Result<bool> {
     if watched && !judged {
         say!("the file is of {:?}, this is {origin:?}: instructions are not judged", known.origin);
     }
+    let (moved, worst) = told_moved(&known, &measured, judged);
     if args.update {
+        let reason = match &args.reason {
+            Some(reason) => reason,
+            None if moved > 0 => {
+                return Err(format!("{moved} lines move: give the reason with --reason TEXT"));
+            }
+            None => "",
+        };
         let keeps = |figure: &Figure| {
             !cases.iter().any(|case| case.name == figure.case)
                 || (!watched && figure.metric == "instructions")
         };
-        known.updated(&measured, keeps, origin).write(&args.file)?;
+        // Counts are the same everywhere; instructions that were not measured keep their origin.
+        let origin = if watched { origin } else { known.origin.clone() };
+        known.updated(&measured, keeps, origin, reason).write(&args.file)?;
     }
-    let (moved, worst) = told_moved(&known, &measured, judged);
     let moved = moved + told_missing(&known, &measured, &cases, watched);
     let note = match (watched, judged) {
         (true, true) => "",
@@ -125,11 +134,11 @@ fn told_moved(known: &File, measured: &[Figure], judged: bool) -> (usize, f64) {
             moved += 1;
             continue;
         };
-        let change = relative(old.value, figure.value);
+        let change = old.change(figure.value);
         if change.abs() > worst.abs() {
             worst = change;
         }
-        if change.abs() > old.tolerance + f64::EPSILON {
+        if old.is_moved(figure.value) {
             let percent = change * 100.0;
             say!("{} {}: {} was {}, {percent:+.2} %", figure.case, figure.metric, figure.value, old.value);
             moved += usize::from(judged || figure.metric != "instructions");
@@ -151,14 +160,6 @@ fn told_missing(known: &File, measured: &[Figure], cases: &[&Case], watched: boo
     missing
 }
 
-/// Returns the relative difference of `new` from `old`.
-fn relative(old: f64, new: f64) -> f64 {
-    if old == new {
-        return 0.0;
-    }
-    if old == 0.0 { f64::INFINITY.copysign(new) } else { new / old - 1.0 }
-}
-
 /// Returns the processor model.
 fn processor() -> String {
     crate::measure::machine::machine(Path::new(".")).cpu.unwrap_or_default()
@@ -172,13 +173,6 @@ fn rustc_version() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn changes_are_relative_to_what_was() {
-        assert_eq!(relative(4.0, 5.0), 0.25);
-        assert_eq!(relative(0.0, 0.0), 0.0);
-        assert_eq!(relative(0.0, 1.0), f64::INFINITY);
-    }
 
     #[test]
     fn counts_repeat_exactly() {
