@@ -258,6 +258,10 @@ impl Monitor {
             }
             Op::Unlink => {
                 self.unlinked.insert(seen.path.to_owned());
+                // A checkpoint that fails removes its lock file last. Another one may begin in the same directory.
+                if seen.kind == Some(FileKind::Lock) {
+                    self.used.retain(|path| path.parent() != seen.path.parent());
+                }
             }
             Op::SyncDir => {
                 self.pointers.retain(|pointer| pointer.parent() != Some(seen.path));

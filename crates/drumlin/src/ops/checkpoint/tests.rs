@@ -2,7 +2,7 @@
 
 use crate::api::db::Db;
 use crate::base::error::ErrorKind;
-use drumlin_env::{FileKind, MemEnv};
+use drumlin_env::{Effect, Fault, FileKind, MemEnv, Op, When};
 
 #[test]
 fn a_checkpoint_that_is_refused_leaves_the_one_under_way_alone() {
@@ -180,4 +180,23 @@ fn a_rename_waits_for_the_checkpoint_under_way() {
     let copy = Db::builder("/copy").env(store.files.env.clone()).open().expect("open the copy");
     assert_eq!(copy.keyspaces(), ["new"], "the copy has the name of its moment");
     assert_eq!(copy.keyspace("new").expect("keyspace").iter().count(), 1);
+}
+
+#[test]
+fn a_checkpoint_that_failed_is_repeated_in_the_same_directory() {
+    let mem = MemEnv::new(38);
+    let db = Db::builder("/s").env(mem.env()).open().expect("open");
+    let keys = db.keyspace("k").expect("keyspace");
+    keys.put("key", "value").expect("put");
+    db.flush().expect("flush");
+    let fault = Fault {
+        op: Some(Op::Create),
+        kind: Some(FileKind::Log),
+        when: When::Nth(0),
+        effect: Effect::Fail(5),
+    };
+    mem.inject(fault);
+    assert_eq!(db.checkpoint("/copy").expect_err("no log").kind(), ErrorKind::Io);
+    db.checkpoint("/copy").expect("the second one");
+    assert_eq!(mem.order_violations(), Vec::<String>::new());
 }
