@@ -1,4 +1,4 @@
-//! CPU budget of policy searches, and the choice of the search that runs next (arce.md 3.7.5).
+//! CPU budget of policy searches, and the choice of the search that runs next.
 //!
 //! A search is the stepwise background work of a policy that looks for better parameters. Searches and policy calls
 //! together may use two percent of a core. At most half of that is charged for policy calls, so that searches always

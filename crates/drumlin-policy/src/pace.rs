@@ -1,4 +1,4 @@
-//! Write rate limit as a function of the run count s (arce.md 3.5).
+//! Write rate limit as a function of the run count s.
 //!
 //! ```text
 //! s <= c             no limit

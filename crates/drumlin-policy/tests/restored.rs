@@ -124,7 +124,7 @@ impl Life {
         };
         self.world.now += self.pause + u64::from(step == 170) * 400_000_000;
         self.world.limits.max_runs = if (95..140).contains(&step) { 48 } else { 64 };
-        let pin = Pin { horizon: 4.0, calm: 20.0, passes: 2.0, balance: 1.0 };
+        let pin = Pin { gain_intervals: 4.0, slow_above: 20.0, passes: 2.0, size_ratio: 1.0 };
         self.world.limits.pin = (250..256).contains(&step).then_some(pin);
         self.world.frozen = (200..215).contains(&step);
     }

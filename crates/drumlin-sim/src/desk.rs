@@ -71,8 +71,8 @@ impl Desk {
             CostView { cursor_cached_ns: 1000.0, fetch_ns: 20_000.0, seek_blocks: 60.0, ..costs };
         let mut policy = by_name("arce")?;
         // Pins the parameters that the policy starts with, so that it begins no search.
-        let calm = 24.0 / 64.0 * f64::from(self.world.limits.max_runs);
-        self.world.limits.pin = Some(Pin { horizon: 8.0, calm, passes: 2.0, balance: 1.0 });
+        let slow_above = 24.0 / 64.0 * f64::from(self.world.limits.max_runs);
+        self.world.limits.pin = Some(Pin { gain_intervals: 8.0, slow_above, passes: 2.0, size_ratio: 1.0 });
         for second in 0..4 {
             self.world.load.counted = [second * 5000, second * 5000, second * 100];
             policy.decide(&self.input(1 + second * 1_000_000));

@@ -436,8 +436,8 @@ fn put_limits(out: &mut Vec<u8>, limits: &LimitView) {
     put_f64(out, *max_write_amp);
     put_varint(out, *disk_budget);
     put_varint(out, *disk_used);
-    put_option(out, *pin, |out, Pin { horizon, calm, passes, balance }| {
-        [horizon, calm, passes, balance].iter().for_each(|number| put_f64(out, *number));
+    put_option(out, *pin, |out, Pin { gain_intervals, slow_above, passes, size_ratio }| {
+        [gain_intervals, slow_above, passes, size_ratio].iter().for_each(|number| put_f64(out, *number));
     });
     out.push(*enough);
 }
@@ -452,8 +452,8 @@ fn limits(reader: &mut Reader<'_>) -> Result<LimitView, Corruption> {
         disk_budget: reader.varint_u64()?,
         disk_used: reader.varint_u64()?,
         pin: option(reader, |reader| {
-            let [horizon, calm] = [f64(reader)?, f64(reader)?];
-            Ok(Pin { horizon, calm, passes: f64(reader)?, balance: f64(reader)? })
+            let [gain_intervals, slow_above] = [f64(reader)?, f64(reader)?];
+            Ok(Pin { gain_intervals, slow_above, passes: f64(reader)?, size_ratio: f64(reader)? })
         })?,
         enough: reader.u8()?,
     })
@@ -560,7 +560,7 @@ mod tests {
             ..LoadView::default()
         };
         let costs = CostView { write_ns: f64::MIN_POSITIVE, busy_share: 0.5, ..CostView::default() };
-        let pin = Some(Pin { horizon: 8.0, calm: f64::INFINITY, passes: 2.0, balance: 1.0 });
+        let pin = Some(Pin { gain_intervals: 8.0, slow_above: f64::INFINITY, passes: 2.0, size_ratio: 1.0 });
         let limits = LimitView { pin, ..LimitView::default() };
         let wanted = [Key::new(b"a"), Key::new(b"b")];
         let input = PolicyInput {

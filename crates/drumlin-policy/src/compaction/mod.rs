@@ -1,6 +1,6 @@
 //! Registry of compaction policies, and the code that the presets share.
 //!
-//! A preset is a fixed rule for the shape of the tree (arce.md 3.8). It sees runs and sizes and proposes compactions
+//! A preset is a fixed rule for the shape of the tree. It sees runs and sizes and proposes compactions
 //! in order of preference. It does not deal with plans in flight: `round` projects the tree, drops files that are not
 //! free, closes each proposal and emits only legal plans. Each preset also copes with any tree that another policy
 //! left behind, and comes to rest when flushes stop.

@@ -18,7 +18,7 @@ pub(super) struct RuleScene<'a> {
 }
 
 impl RuleScene<'_> {
-    /// Returns the bytes of a full flush, F in arce.md.
+    /// Returns the bytes of a full flush (F in the formulas of `arce`).
     pub(super) fn flush_bytes(&self) -> f64 {
         self.limits.memtable_bytes.max(1) as f64
     }

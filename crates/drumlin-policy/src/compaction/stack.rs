@@ -2,7 +2,7 @@
 //!
 //! The outputs that a ticket (scheduled compaction) has installed and those that it will still install count as one
 //! run. Presets leave that run alone, because compacting half-built runs would rewrite bytes that need no rewrite
-//! once the run is complete (downforce.md 3.1). A run is idle when no unfinished plan touches it. Presets that take
+//! once the run is complete. A run is idle when no unfinished plan touches it. Presets that take
 //! whole runs take only idle ones.
 
 use alloc::string::String;

@@ -1,4 +1,4 @@
-//! Admission: turns plans into tickets, that is, scheduled compactions (downforce.md 3.2).
+//! Admission: turns plans into tickets, that is, scheduled compactions.
 //!
 //! 1. The plan is closed over the files that must come along, and checked on the projected tree.
 //! 2. It gets the next ticket number and claims the files that it takes. Files that it may fold (include as inputs

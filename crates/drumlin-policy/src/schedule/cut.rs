@@ -1,4 +1,4 @@
-//! Division of a plan into pieces, that is, subcompactions (downforce.md 3.3).
+//! Division of a plan into pieces, that is, subcompactions.
 //!
 //! 1. A file that overlaps no other input and no file expected to be folded becomes a piece of its own, a trivial
 //!    move without I/O. The exception is a file with tombstones that compaction could drop.

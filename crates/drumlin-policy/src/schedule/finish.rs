@@ -1,4 +1,4 @@
-//! Pieces that finish, fail or are withdrawn (downforce.md 3.6, 3.9).
+//! Pieces that finish, fail or are withdrawn.
 //!
 //! A finished piece is installed once the pieces that it waits for are installed. Until then its output is *held*; no
 //! thread blocks for it. When waiting longer is no use, the piece *lands*: its output replaces its inputs in their

@@ -1,4 +1,4 @@
-//! Which files of the output level a starting piece folds, and which run takes its output (downforce.md 3.5).
+//! Which files of the output level a starting piece folds, and which run takes its output.
 //!
 //! To *fold* is to include the free files in the output's range of the output level as inputs. The decision is made
 //! at the last moment. If a piece folds none, its output becomes an extra run there. Both are always legal, because

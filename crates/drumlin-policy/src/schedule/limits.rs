@@ -1,4 +1,4 @@
-//! Limits on work under way (downforce.md 3.7, 4), and the number of compaction slots (2, 3.8).
+//! Limits on work under way, and the number of compaction slots.
 //!
 //! Every limit exempts the oldest unfinished ticket into a level, so half-installed tickets cannot block each other.
 

@@ -1,4 +1,4 @@
-//! Order in which level pairs get free slots (downforce.md 3.4).
+//! Order in which level pairs get free slots.
 //!
 //! Slots go top-down with back-pressure: the uppermost pair whose output level is not too full goes first. The work
 //! of upper levels is short and most urgent, and the slots that it leaves free go to lower levels. Where all output

@@ -1,4 +1,4 @@
-//! Disk space for whole tickets, and the way out when it is used up (downforce.md 3.7 c).
+//! Disk space for whole tickets, and the way out when it is used up.
 //!
 //! A piece frees an input file only once no other piece needs a part of it. A ticket over wide files therefore writes
 //! most of its output before it frees anything. If it began without the space for that, it could neither go on nor

@@ -1,4 +1,4 @@
-//! Choice of the next piece for a free slot (downforce.md 3.4, 3.5).
+//! Choice of the next piece for a free slot.
 //!
 //! 1. A piece that is a trivial move goes before all others and takes no slot.
 //! 2. Next come pieces with no open waits. Those with a deadline go first, then by level pair in the order of

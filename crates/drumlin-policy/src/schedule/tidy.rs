@@ -1,4 +1,4 @@
-//! Cost test for tidying, the intra-level compaction of extra runs (downforce.md 3.6).
+//! Cost test for tidying, the intra-level compaction of extra runs.
 //!
 //! Policies propose such plans with a negative priority whenever a level has more runs than its design. Extra runs
 //! let plans proceed without waiting, so compacting them at once would undo that. Tidying pays when reads would spend

@@ -1,5 +1,4 @@
-//! Weights of levels: their bytes and runs after all plans are done, compared with the policy's design (downforce.md
-//! 2).
+//! Weights of levels: their bytes and runs after all plans are done, compared with the policy's design.
 //!
 //! Bytes and runs are never mixed. A level is over its size by bytes where the design gives bytes, otherwise by runs.
 

@@ -1,4 +1,4 @@
-//! Unfinished compactions (downforce.md 2 and 3).
+//! Unfinished compactions.
 //!
 //! A *ticket* is a scheduled compaction: a plan that the scheduler has admitted. Its *pieces* are subcompactions: key
 //! sub-ranges that claim files, wait, run and install independently.

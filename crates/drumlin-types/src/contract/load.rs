@@ -115,21 +115,21 @@ impl Default for LimitView {
     }
 }
 
-/// Fixed values of the parameters that the adaptive policy otherwise chooses (arce.md 3.7).
+/// Fixed values of the parameters that the adaptive policy otherwise chooses.
 ///
 /// The parameters are the number M of flush intervals over which a gain counts, the number c of covered runs above
-/// which writers are throttled, the number q of compaction passes per written byte, and the size balance rho. The text
+/// which writers are throttled, the number q of compaction passes per written byte, and the size ratio rho. The text
 /// form is `M/c/q/rho`, with `none` for no limit.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Pin {
     /// M, 1 to 1000000 flush intervals.
-    pub horizon: f64,
+    pub gain_intervals: f64,
     /// c, 2 to 512 runs; infinite for no limit.
-    pub calm: f64,
+    pub slow_above: f64,
     /// q, 0.25 to 64 compaction passes.
     pub passes: f64,
     /// rho, 0.1 to 100; infinite for no limit.
-    pub balance: f64,
+    pub size_ratio: f64,
 }
 
 impl FromStr for Pin {
@@ -137,7 +137,7 @@ impl FromStr for Pin {
 
     fn from_str(text: &str) -> Result<Pin, String> {
         let parts: Vec<&str> = text.split('/').collect();
-        let [horizon, calm, passes, balance] = parts[..] else {
+        let [gain_intervals, slow_above, passes, size_ratio] = parts[..] else {
             return Err(format!("{text}: must be M/c/q/rho"));
         };
         let number = |name: &str, text: &str, least: f64, most: f64, or_none: bool| {
@@ -149,25 +149,25 @@ impl FromStr for Pin {
             value.ok_or_else(|| format!("{name} = {text}: must be {least}..={most}{none}"))
         };
         Ok(Pin {
-            horizon: number("M", horizon, 1.0, 1e6, false)?,
-            calm: number("c", calm, 2.0, 512.0, true)?,
+            gain_intervals: number("M", gain_intervals, 1.0, 1e6, false)?,
+            slow_above: number("c", slow_above, 2.0, 512.0, true)?,
             passes: number("q", passes, 0.25, 64.0, false)?,
-            balance: number("rho", balance, 0.1, 100.0, true)?,
+            size_ratio: number("rho", size_ratio, 0.1, 100.0, true)?,
         })
     }
 }
 
 impl fmt::Display for Pin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Pin { horizon, calm, passes, balance } = self;
-        write!(f, "{horizon}/")?;
-        if calm.is_finite() {
-            write!(f, "{calm}/")?
+        let Pin { gain_intervals, slow_above, passes, size_ratio } = self;
+        write!(f, "{gain_intervals}/")?;
+        if slow_above.is_finite() {
+            write!(f, "{slow_above}/")?
         } else {
             f.write_str("none/")?
         }
         write!(f, "{passes}/")?;
-        if balance.is_finite() { write!(f, "{balance}") } else { f.write_str("none") }
+        if size_ratio.is_finite() { write!(f, "{size_ratio}") } else { f.write_str("none") }
     }
 }
 

@@ -78,7 +78,7 @@ pub enum PaceScope {
     All,
 }
 
-/// Write rate limit as a function of the run count (arce.md 3.5).
+/// Write rate limit as a function of the run count.
 ///
 /// Below `slow` there is no limit. Between `slow` and `stop` the rate falls. Above `stop` writers wait.
 #[derive(Clone, PartialEq, Debug)]

@@ -1,4 +1,4 @@
-//! ARCE: the adaptive compaction policy (arce.md; paper: ArceKV, PVLDB 19).
+//! ARCE: the adaptive compaction policy (docs/design/arce.md; paper: ArceKV, PVLDB 19).
 //!
 //! A leveled or a tiered tree has a fixed shape, and each shape suits one ratio of reads to writes. ARCE fixes no
 //! shape. At every policy call it lists the legal compactions of the present tree, scores them, and starts the best
@@ -23,7 +23,7 @@
 //! order of age. Busy runs split the line into segments. All widths from 2 to 16 runs are tried, then widths that
 //! grow by a quarter, then the whole segment. For each width the interval with the fewest bytes remains. Where runs
 //! cover only some keys or differ in read cost, the interval that saves most read cost per byte remains too. The size
-//! balance rho drops an interval whose oldest run is larger than rho times its other runs ([`interval`]).
+//! ratio rho drops an interval whose oldest run is larger than rho times its other runs ([`interval`]).
 //!
 //! # How a candidate is scored
 //!

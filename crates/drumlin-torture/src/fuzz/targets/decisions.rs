@@ -120,7 +120,7 @@ fn policy_call_seeds() -> Vec<Vec<u8>> {
     };
     let load = LoadView { gets: 1.5, snapshots: 3, counted: [7, 8, 1 << 40], ..LoadView::default() };
     let costs = CostView { busy_share: 0.5, ..CostView::default() };
-    let pin = Some(Pin { horizon: 8.0, calm: f64::INFINITY, passes: 2.0, balance: 1.0 });
+    let pin = Some(Pin { gain_intervals: 8.0, slow_above: f64::INFINITY, passes: 2.0, size_ratio: 1.0 });
     let limits = LimitView { pin, ..LimitView::default() };
     let wanted = [Key::new(b"a"), Key::new(b"b")];
     let input = PolicyInput {

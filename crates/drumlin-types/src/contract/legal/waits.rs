@@ -1,4 +1,4 @@
-//! The wait rule for pieces (subcompactions) (downforce.md 2).
+//! The wait rule for pieces (subcompactions).
 //!
 //! A piece waits for an earlier unfinished piece exactly when it would be illegal with that piece's inputs still in
 //! place. Waits are fixed at admission and point only to earlier tickets, so they cannot form a cycle.

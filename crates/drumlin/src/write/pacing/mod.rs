@@ -4,7 +4,7 @@
 //!
 //! - Memory is a hard limit: when the memtables are full, writers wait for a flush.
 //! - The number of runs is the policy's limit: its write rate limit (`Pace`) says from which run count writers slow
-//!   down, and at which they stop (arce.md 3.5).
+//!   down, and at which they stop.
 //!
 //! A slowed writer pays its bytes into a token bucket and sleeps, in turn. It interrupts a long sleep from time to
 //! time, to check whether it may go on or has waited too long. Every wait is counted by reason.

@@ -1,4 +1,4 @@
-//! Bit masks of the recently requested keys that a run covers (arce.md 2.1).
+//! Bit masks of the recently requested keys that a run covers.
 //!
 //! A mask has one bit for each of up to 256 sampled keys. Keys of point lookups and start keys of scans have separate
 //! masks. The covered runs s of a tree are the mean number of runs that cover a sampled key. A compaction removes y

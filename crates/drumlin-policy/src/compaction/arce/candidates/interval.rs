@@ -1,4 +1,4 @@
-//! Candidates: the intervals of the age line that are scored (arce.md 3.2).
+//! Candidates: the intervals of the age line that are scored.
 //!
 //! Every compaction that ARCE proposes is an interval of neighbours in age. For each width only the interval of
 //! fewest bytes counts; among equal ones, the oldest. If all runs cover all keys this loses nothing, because with the
@@ -6,7 +6,7 @@
 //! differ in read cost (see `prices`), the interval that removes most read cost per byte counts as well. The lightest
 //! interval may consist of cached runs that cost readers almost nothing.
 //!
-//! Busy runs split the line into segments. The size balance rho excludes intervals whose oldest run is too large
+//! Busy runs split the line into segments. The size ratio rho excludes intervals whose oldest run is too large
 //! compared with the others: rewriting that run would gain little for its bytes.
 
 use crate::compaction::arce::candidates::cover::{Counts, Cover, Scale};
@@ -171,7 +171,7 @@ impl Intervals {
         let mut light = [NONE; EVERY_WIDTH + 1];
         let mut dense = light;
         self.count_fresh(line);
-        let (any_balance, is_even) = (rho.is_infinite(), scale.is_even());
+        let (any_ratio, is_even) = (rho.is_infinite(), scale.is_even());
         for (from, end) in self.ends.iter().enumerate() {
             let to = (*end).min(from + EVERY_WIDTH).max(from);
             let (mut covered, mut weight) = ([0; 2], 0.0);
@@ -185,8 +185,8 @@ impl Intervals {
                 covered = [covered[0] + fresh[0], covered[1] + fresh[1]];
                 weight += part.weight;
                 let bytes = sum - bytes_before;
-                // A link of several runs may be compacted alone; the balance then has no other runs to compare with.
-                if at > 0 && !any_balance && part.bytes > rho * (bytes - part.bytes) {
+                // A link of several runs may be compacted alone; the ratio then has no other runs to compare with.
+                if at > 0 && !any_ratio && part.bytes > rho * (bytes - part.bytes) {
                     continue;
                 }
                 let left = scale.counted(covered);

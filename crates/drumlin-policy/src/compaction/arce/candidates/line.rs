@@ -1,4 +1,4 @@
-//! The age line: the runs of a tree from new to old, and plans for its intervals (arce.md 3.1, 3.2).
+//! The age line: the runs of a tree from new to old, and plans for its intervals.
 //!
 //! Runs are ordered by level, and within a level by falling largest sequence number. By invariant R this is the order
 //! of age for every key. Runs of one level that interlock, that is, share keys at overlapping ages, form one *link*,

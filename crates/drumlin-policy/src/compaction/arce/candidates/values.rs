@@ -1,4 +1,4 @@
-//! Ranks the pieces (subcompactions) of a compaction by how much they help readers (arce.md 3.3).
+//! Ranks the pieces (subcompactions) of a compaction by how much they help readers.
 //!
 //! A compaction runs piece by piece, and readers gain with each installed piece. If requested keys concentrate in a
 //! few ranges, compacting these first gives most of the gain early. When a fifth of the bytes takes four fifths of

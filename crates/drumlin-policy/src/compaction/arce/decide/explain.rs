@@ -7,7 +7,7 @@ use crate::compaction::arce::decide::search::Answer;
 use crate::compaction::arce::decide::tickets::{ELECTIVE, MUST};
 use crate::compaction::arce::measure::drift::{Drift, Trigger};
 use crate::compaction::arce::measure::estimate::Estimate;
-use crate::compaction::arce::measure::guard::Balance;
+use crate::compaction::arce::measure::guard::RewriteBudget;
 use crate::compaction::arce::measure::model::Model;
 use crate::compaction::arce::score::formula::{Choice, Score, Tuple};
 use crate::compaction::arce::score::scene::ScoreScene;
@@ -23,9 +23,9 @@ const RUNNERS_UP: usize = 3;
 
 impl Display for Tuple {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Tuple { horizon, calm, passes, balance } = *self;
-        let rounded = crate::compaction::arce::measure::real::round(horizon * 100.0) / 100.0;
-        write!(f, "{}", Pin { horizon: rounded, calm, passes, balance })
+        let Tuple { gain_intervals, slow_above, passes, size_ratio } = *self;
+        let rounded = crate::compaction::arce::measure::real::round(gain_intervals * 100.0) / 100.0;
+        write!(f, "{}", Pin { gain_intervals: rounded, slow_above, passes, size_ratio })
     }
 }
 
@@ -49,14 +49,14 @@ pub(crate) fn plan(
     score: &Score,
     windows: f64,
     candidates: &[Candidate],
-    balance: &Balance,
+    budget: &RewriteBudget,
 ) -> String {
     let Candidate { from, to, bytes, removed, relief } = score.candidate;
     let kind = if choice.need.is_must() { MUST } else { ELECTIVE };
     let kind = if choice.beside.is_some() { format!("{kind}, in between") } else { kind.into() };
     let mut text = format!(
         "{kind}: runs {} to {to} of {} by age, {}, y {removed:.2} worth {relief:.2}, t {:.3}, due in {windows:.3} of {:.0} operations, gain {}, cost {}, score {}; \
-         s {:.2}, tuple {}, balance {}",
+         s {:.2}, tuple {}, budget {}",
         from + 1,
         scene.line.links.len(),
         Size(bytes),
@@ -67,7 +67,7 @@ pub(crate) fn plan(
         Signed(score.value()),
         scene.line.runs,
         scene.tuple,
-        Size(balance.left().max(0.0)),
+        Size(budget.left().max(0.0)),
     );
     if scene.by_all_keys {
         text.push_str("; counted by all keys, read or not");
@@ -115,7 +115,7 @@ struct SeenLoad {
     must: bool,
     disk_short: bool,
     bytes: f64,
-    balance: f64,
+    budget: f64,
     pace: Pace,
     /// Operations of the last phases, the latest last, and of the present phase.
     phases: Vec<f64>,
@@ -131,7 +131,7 @@ impl Told {
         estimate: &Estimate,
         drift: &Drift,
         horizon: f64,
-        balance: &Balance,
+        budget: &RewriteBudget,
         pace: &Pace,
     ) -> Told {
         Told {
@@ -146,7 +146,7 @@ impl Told {
                 must: scene.need.is_must(),
                 disk_short: scene.disk_short,
                 bytes: scene.line.bytes,
-                balance: balance.left(),
+                budget: budget.left(),
                 pace: pace.clone(),
                 phases: drift.phases.clone(),
                 lasted: drift.lasted(estimate.operations),
@@ -203,8 +203,8 @@ pub(crate) fn policy(told: &Told, found: Option<&(Trigger, Answer)>, thinking: O
         pace.passes,
         Size(pace.drain),
         pace.stop,
-        if seen.balance < 0.0 { "minus " } else { "" },
-        Size(seen.balance.abs()),
+        if seen.budget < 0.0 { "minus " } else { "" },
+        Size(seen.budget.abs()),
     );
     let _ = write!(text, "\nphases:");
     for phase in &seen.phases {

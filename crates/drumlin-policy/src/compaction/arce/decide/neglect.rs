@@ -36,7 +36,7 @@ impl Arce {
         if is_crowded {
             line.runs = most;
             // These runs do not slow readers, so c does not apply.
-            scene.tuple = Tuple { calm: f64::INFINITY, ..scene.tuple };
+            scene.tuple = Tuple { slow_above: f64::INFINITY, ..scene.tuple };
         }
         scene.need = scene.need.max(Need::at(line.runs, f64::INFINITY, scene.max_runs, self.switches.even));
         (scene.line, scene.samples, scene.scale, scene.by_all_keys) = (line, samples, scale, true);

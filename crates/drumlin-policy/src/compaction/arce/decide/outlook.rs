@@ -4,7 +4,7 @@ use crate::compaction::arce::decide::policy::Arce;
 use crate::compaction::arce::decide::search::Search;
 use crate::compaction::arce::decide::tickets::{may_park, removed_by};
 use crate::compaction::arce::measure::drift::{Picture, Trigger};
-use crate::compaction::arce::measure::guard::Balance;
+use crate::compaction::arce::measure::guard::RewriteBudget;
 use crate::compaction::arce::measure::model::{Met, Model, Stall};
 use crate::compaction::arce::score::scene::ScoreScene;
 use crate::compaction::arce::simulate::rollout::{Limits, PIECE_BYTES, Start, StartJob};
@@ -45,7 +45,7 @@ impl Arce {
         &mut self,
         scene: &ScoreScene<'_>,
         ticked: bool,
-        balance: &Balance,
+        budget: &RewriteBudget,
     ) -> Option<Box<dyn Think>> {
         let input = scene.input;
         let options = (input.limits.max_runs, input.limits.pin);
@@ -72,7 +72,7 @@ impl Arce {
         self.thinking = Some(trigger);
         let one = Met { runs: 1.0, cost: 1.0 };
         let whole_tree = scene.model.windows(scene.line.bytes, one, Stall::NEVER);
-        let search = Search::new(self.start(scene, *balance), scene.tuple, whole_tree, self.switches.rho);
+        let search = Search::new(self.start(scene, *budget), scene.tuple, whole_tree, self.switches.rho);
         // The size of flush intervals under a new mix is known only after some of them have passed.
         let is_new = self.drift.lasted(self.estimate.operations) < YOUNG_WINDOWS * scene.model.window_ops;
         let is_urgent =
@@ -96,7 +96,7 @@ impl Arce {
     }
 
     /// Returns the state that rollouts begin with: the present tree, load and running compactions.
-    fn start(&self, scene: &ScoreScene<'_>, balance: Balance) -> Start {
+    fn start(&self, scene: &ScoreScene<'_>, budget: RewriteBudget) -> Start {
         let model = Model { shares: self.estimate.mix, ..scene.model };
         let mut line = scene.line.parts.clone();
         line.iter_mut().for_each(|part| part.idle = true);
@@ -138,7 +138,7 @@ impl Arce {
                 even: self.switches.even,
                 fixed_delay: None,
             },
-            balance,
+            budget,
             horizon: self.horizon(scene),
         }
     }
@@ -182,7 +182,7 @@ mod tests {
                 arce.estimate.operations = windows(&lasted);
                 let found = arce.horizon(scene);
                 assert_eq!(arce.picture(scene).horizon, found);
-                assert_eq!(arce.start(scene, Balance::new(0.0, 20.0)).horizon, found);
+                assert_eq!(arce.start(scene, RewriteBudget::new(0.0, 20.0)).horizon, found);
                 crate::compaction::arce::measure::real::round(found * 1e6) / 1e6
             })
         };
@@ -204,7 +204,7 @@ mod tests {
         let tickets = [TicketView { ticket, plan, pieces: 4, pieces_done: 0, bytes: 100, bytes_done: 0 }];
         let limits = |name: &str| {
             seen(off(name), &world, &tickets, |arce, scene| {
-                let start = arce.start(scene, Balance::new(0.0, 20.0));
+                let start = arce.start(scene, RewriteBudget::new(0.0, 20.0));
                 let Limits { interleave, short_first, even, .. } = start.limits;
                 [interleave, short_first, even, start.jobs[0].may_park]
             })

@@ -9,7 +9,7 @@ use crate::compaction::arce::candidates::values;
 use crate::compaction::arce::decide::explain;
 use crate::compaction::arce::decide::policy::Arce;
 use crate::compaction::arce::decide::tickets::{first_due, may_park, removed_by};
-use crate::compaction::arce::measure::guard::Balance;
+use crate::compaction::arce::measure::guard::RewriteBudget;
 use crate::compaction::arce::measure::real;
 use crate::compaction::arce::score::formula::{Choice, Score, UnderWay};
 use crate::compaction::arce::score::scene::ScoreScene;
@@ -67,7 +67,7 @@ impl Arce {
     }
 
     /// Returns the compactions to start, best first.
-    pub(crate) fn plans(&mut self, scene: &mut ScoreScene<'_>, balance: &mut Balance) -> Vec<Plan> {
+    pub(crate) fn plans(&mut self, scene: &mut ScoreScene<'_>, budget: &mut RewriteBudget) -> Vec<Plan> {
         let slots = scene.model.slots as usize;
         let mut under_way = scene.input.tickets.len();
         let mut plans: Vec<Plan> = Vec::new();
@@ -80,7 +80,7 @@ impl Arce {
             if idle == 0 && beside.is_none() {
                 break;
             }
-            let choice = Choice { last_slot: slots > 1 && idle == 1, beside, ..scene.choice(balance.left()) };
+            let choice = Choice { last_slot: slots > 1 && idle == 1, beside, ..scene.choice(budget.left()) };
             let Some(score) = self.choose(scene, &choice) else { break };
             let candidate = score.candidate;
             let links = &scene.line.links[candidate.from..candidate.to];
@@ -98,7 +98,7 @@ impl Arce {
             let plan = if self.resting.holds(ends, self.now) {
                 None
             } else {
-                let reason = explain::plan(&choice, scene, &score, windows, &self.candidates, balance);
+                let reason = explain::plan(&choice, scene, &score, windows, &self.candidates, budget);
                 let last = (tree.levels.len() as u8).saturating_sub(1);
                 let plan = scene.line.plan(&candidate, scene.model.flush_bytes, last, reason);
                 close_plan(tree, &plan).ok().filter(|plan| !plan.take.is_empty())
@@ -120,7 +120,7 @@ impl Arce {
                 Some(_) => due.min(first_due(scene.input.tickets).saturating_sub(1)),
                 None => due,
             });
-            balance.merged(candidate.bytes, scene.line.bytes);
+            budget.merged(candidate.bytes, scene.line.bytes);
             scene.line.parts[candidate.from..candidate.to].iter_mut().for_each(|part| part.idle = false);
             self.begun.push((ends, plan.reason.clone()));
             plans.push(plan);
@@ -156,7 +156,7 @@ impl Arce {
             ((1.0 - shrink) * newer + scene.line.tombstone_share(c) * c.bytes) / c.bytes.max(1.0)
         };
         // Like a must, it may overdraw the rewrite budget by the size of the tree, because a full disk stops flushes.
-        let most = choice.balance + scene.line.bytes;
+        let most = choice.budget + scene.line.bytes;
         let affordable = self.candidates.iter().filter(|c| scene.need.is_must() || c.bytes <= most);
         let freeing = affordable.filter(|c| freed(c) >= LEAST_FREED && choice.beside.is_none()).copied();
         let best = freeing.reduce(|a, b| if freed(&b) > freed(&a) { b } else { a })?;
@@ -188,10 +188,11 @@ impl Arce {
             candidate.bytes = line.rewritten(&candidate);
             let mut score = choice.score(candidate);
             let skipped = scene.model.seek.per_run * share * line.parts[from].weight;
-            score.gain += choice.tuple.horizon * scene.model.window_ops * scene.model.shares[1] * skipped;
+            score.gain +=
+                choice.tuple.gain_intervals * scene.model.window_ops * scene.model.shares[1] * skipped;
             Some(score)
         });
-        let affordable = candidates.filter(|s| s.value() > 0.0 && s.candidate.bytes <= choice.balance);
+        let affordable = candidates.filter(|s| s.value() > 0.0 && s.candidate.bytes <= choice.budget);
         let affordable = affordable.filter(|_| choice.beside.is_none());
         affordable.reduce(|a, b| if b.value() > a.value() { b } else { a })
     }
@@ -236,10 +237,10 @@ mod tests {
         tree
     }
 
-    /// Returns the tables of each compaction that starts; all must be legal. The size balance excludes all but
+    /// Returns the tables of each compaction that starts; all must be legal. The size ratio excludes all but
     /// purges.
-    fn begun(tree: &TreeView, horizon: f64) -> Vec<Vec<u64>> {
-        let pin = Pin { horizon, calm: f64::INFINITY, passes: 2.0, balance: 1.0 };
+    fn begun(tree: &TreeView, gain_intervals: f64) -> Vec<Vec<u64>> {
+        let pin = Pin { gain_intervals, slow_above: f64::INFINITY, passes: 2.0, size_ratio: 1.0 };
         let world = world(&[]);
         let mut policy = Arce::new(Some(pin), Switches::ALL);
         let plans = policy.decide(&input(&world, tree, &[])).plans;

@@ -24,7 +24,7 @@ use crate::compaction::arce::decide::switches::Switches;
 use crate::compaction::arce::decide::tickets::removed_by;
 use crate::compaction::arce::measure::drift::{Drift, Trigger};
 use crate::compaction::arce::measure::estimate::{Estimate, false_positives};
-use crate::compaction::arce::measure::guard::{Balance, Resting};
+use crate::compaction::arce::measure::guard::{Resting, RewriteBudget};
 use crate::compaction::arce::measure::model::Met;
 use crate::compaction::arce::measure::prices::Prices;
 use crate::compaction::arce::score::formula::{Need, Tuple};
@@ -54,7 +54,7 @@ pub(crate) struct Arce {
     /// Read cost of runs by their sizes.
     pub(crate) prices: Prices,
     /// Rewrite budget: bytes that elective compactions may rewrite; `None` before the first decision.
-    pub(crate) balance: Option<f64>,
+    pub(crate) budget: Option<f64>,
     /// Back-off of compactions that were refused or failed.
     pub(crate) resting: Resting,
     /// Newest and oldest run, and reason, of each plan of the last decision. They identify a plan that the engine
@@ -92,7 +92,7 @@ impl Arce {
             estimate: Estimate::PRIOR,
             drift: Drift::default(),
             prices: Prices::EVEN,
-            balance: None,
+            budget: None,
             resting: Resting::default(),
             begun: Vec::new(),
             parked: Vec::new(),
@@ -148,17 +148,20 @@ impl Arce {
         model.lost = if self.switches.whole { 1.0 } else { LOST_BY_HALF };
         let pinned = self.pin.or(input.limits.pin);
         let tuple = match pinned {
-            Some(Pin { horizon, calm, passes, balance }) => Tuple { horizon, calm, passes, balance },
+            Some(Pin { gain_intervals, slow_above, passes, size_ratio }) => {
+                Tuple { gain_intervals, slow_above, passes, size_ratio }
+            }
             None => {
-                let prior = Tuple { calm: Tuple::PRIOR.calm / 64.0 * max_runs, ..Tuple::PRIOR };
+                let prior = Tuple { slow_above: Tuple::PRIOR.slow_above / 64.0 * max_runs, ..Tuple::PRIOR };
                 self.tuple.unwrap_or(prior)
             }
         };
-        let tuple = if tuple.calm > max_runs { Tuple { calm: f64::INFINITY, ..tuple } } else { tuple };
+        let tuple =
+            if tuple.slow_above > max_runs { Tuple { slow_above: f64::INFINITY, ..tuple } } else { tuple };
         let disk_short = input.limits.disk_used as f64 >= DISK_SHORT * input.limits.disk_budget as f64;
         let stall = tuple.stall(&model, Met { runs: line.runs, cost: line.cost });
-        let tuple = if self.switches.rho { tuple } else { Tuple { balance: f64::INFINITY, ..tuple } };
-        let need = Need::at(line.runs, tuple.calm, max_runs, self.switches.even);
+        let tuple = if self.switches.rho { tuple } else { Tuple { size_ratio: f64::INFINITY, ..tuple } };
+        let need = Need::at(line.runs, tuple.slow_above, max_runs, self.switches.even);
         let short_first = self.switches.first;
         let scene = ScoreScene {
             input,
@@ -188,18 +191,18 @@ impl Arce {
     }
 
     /// Returns the rewrite budget, credited up to now.
-    fn balance(&mut self, scene: &ScoreScene<'_>) -> Balance {
+    fn budget(&mut self, scene: &ScoreScene<'_>) -> RewriteBudget {
         let (limits, tree) = (scene.input.limits, scene.line.bytes);
         let amp = limits.max_write_amp.clamp(1.0, 1e4);
-        let mut balance = Balance::new(self.balance.unwrap_or(2.0 * tree), amp);
+        let mut budget = RewriteBudget::new(self.budget.unwrap_or(2.0 * tree), amp);
         let passed = scene.input.now.saturating_sub(self.now) as f64;
-        balance.flushed(core::mem::take(&mut self.flushed), tree);
+        budget.flushed(core::mem::take(&mut self.flushed), tree);
         if self.now > 0 {
             // With readers, the engine calls the policy every second. After a longer gap the read rate is outdated.
             let read = scene.input.load.read_bytes * passed.min(RATE_HOLDS) / 1e6;
-            balance.passed(passed, read, tree);
+            budget.passed(passed, read, tree);
         }
-        balance
+        budget
     }
 
     /// Returns the write rate limit. Its drain is the fastest run removal of any running compaction or candidate.
@@ -239,19 +242,19 @@ impl CompactionPolicy for Arce {
         }
         self.frozen = input.frozen;
         let (mut scene, ticked) = self.look(input);
-        let mut balance = self.balance(&scene);
+        let mut budget = self.budget(&scene);
         self.now = input.now;
         self.begun.clear();
         let park = self.park(&scene);
-        let think = self.think(&scene, ticked, &balance);
+        let think = self.think(&scene, ticked, &budget);
         self.candidates.clear();
         self.regard_all(&mut scene);
         // Parked compactions change the tree, so plans wait for the next decision.
-        let plans = if park.is_empty() { self.plans(&mut scene, &mut balance) } else { Vec::new() };
-        self.balance = Some(balance.left());
+        let plans = if park.is_empty() { self.plans(&mut scene, &mut budget) } else { Vec::new() };
+        self.budget = Some(budget.left());
         let pace = self.pace(&scene);
         let horizon = self.horizon(&scene);
-        self.told = Told::of(&scene, &self.estimate, &self.drift, horizon, &balance, &pace);
+        self.told = Told::of(&scene, &self.estimate, &self.drift, horizon, &budget, &pace);
         Decision { plans, park, pace: Some(pace), forecast: Vec::new(), think }
     }
 
@@ -300,7 +303,7 @@ impl CompactionPolicy for Arce {
         let mut writer = Writer::new(VERSION);
         let known = self.tuple.is_some();
         writer.tuple(&self.tuple.unwrap_or(Tuple::PRIOR));
-        writer.numbers(&[f64::from(u8::from(known)), self.balance.unwrap_or(-1.0)]);
+        writer.numbers(&[f64::from(u8::from(known)), self.budget.unwrap_or(-1.0)]);
         writer.numbers(&self.estimate.mix);
         writer.numbers(&[self.estimate.flush_bytes, self.estimate.flush_entries, self.estimate.shrink]);
         let mut phases = [0.0; 4];
@@ -315,8 +318,8 @@ impl CompactionPolicy for Arce {
         writer.numbers(&[self.now as f64, self.flushes as f64, self.flushed, trigger]);
         let (max_runs, pin) = self.options.map_or((0, None), |(max_runs, pin)| (max_runs, pin));
         writer.numbers(&[f64::from(max_runs), f64::from(u8::from(pin.is_some()))]);
-        let Pin { horizon, calm, passes, balance } = pin.unwrap_or(NO_PIN);
-        writer.tuple(&Tuple { horizon, calm, passes, balance });
+        let Pin { gain_intervals, slow_above, passes, size_ratio } = pin.unwrap_or(NO_PIN);
+        writer.tuple(&Tuple { gain_intervals, slow_above, passes, size_ratio });
         let parked = &self.parked[..self.parked.len().min(MOST_PARKED)];
         writer.numbers(&[parked.len() as f64, self.resting.numbers().count() as f64]);
         parked.iter().for_each(|ticket| writer.numbers(&[ticket.0 as f64]));
@@ -330,7 +333,7 @@ impl CompactionPolicy for Arce {
     fn restore(&mut self, blob: &[u8]) -> Result<(), PolicyError> {
         let mut reader = Reader::new(blob, VERSION)?;
         let tuple = reader.tuple()?;
-        let [known, balance] = reader.numbers()?;
+        let [known, budget] = reader.numbers()?;
         let mix = reader.numbers()?;
         let [flush_bytes, flush_entries, shrink] = reader.numbers()?;
         let phases: [f64; 4] = reader.numbers()?;
@@ -340,7 +343,7 @@ impl CompactionPolicy for Arce {
         let prices: [f64; 3] = reader.numbers()?;
         let [now, flushes, flushed, trigger] = reader.numbers()?;
         let [max_runs, is_pinned] = reader.numbers()?;
-        let Tuple { horizon, calm, passes, balance: rho } = reader.tuple()?;
+        let Tuple { gain_intervals, slow_above, passes, size_ratio: rho } = reader.tuple()?;
         let [parked, resting] = reader.numbers()?;
         let sane = |figures: &[f64]| figures.iter().all(|figure| figure.is_finite() && *figure >= 0.0);
         let all = [&mix[..], &[flush_bytes, flush_entries, shrink], &phases, &counted, &interference, &drift];
@@ -365,7 +368,7 @@ impl CompactionPolicy for Arce {
             next.estimate.restore_turning(turning);
         }
         next.tuple = (known == 1.0).then_some(tuple);
-        next.balance = (balance.is_finite() && balance != -1.0).then_some(balance);
+        next.budget = (budget.is_finite() && budget != -1.0).then_some(budget);
         next.estimate.restore(counted);
         next.estimate.mix = mix;
         (next.estimate.flush_bytes, next.estimate.flush_entries) = (flush_bytes, flush_entries);
@@ -377,7 +380,7 @@ impl CompactionPolicy for Arce {
         next.drift.phases = phases.into_iter().filter(|length| *length > 0.0).collect();
         (next.now, next.flushes, next.flushed) = (now as u64, flushes as u64, flushed);
         next.thinking = if trigger < 0.0 { None } else { Trigger::ALL.get(trigger as usize).copied() };
-        let pin = (is_pinned == 1.0).then_some(Pin { horizon, calm, passes, balance: rho });
+        let pin = (is_pinned == 1.0).then_some(Pin { gain_intervals, slow_above, passes, size_ratio: rho });
         let max_runs = max_runs as u32;
         next.options = (max_runs > 0).then_some((max_runs, pin));
         *self = next;
@@ -392,7 +395,7 @@ const LOST_BY_HALF: f64 = 0.5;
 /// Largest number of parked tickets in the saved state.
 const MOST_PARKED: usize = 4;
 /// Placeholder in the saved state when no parameters are fixed.
-const NO_PIN: Pin = Pin { horizon: 1.0, calm: 2.0, passes: 1.0, balance: 1.0 };
+const NO_PIN: Pin = Pin { gain_intervals: 1.0, slow_above: 2.0, passes: 1.0, size_ratio: 1.0 };
 /// First byte of the saved state.
 const VERSION: u8 = 5;
 /// Largest count that a saved state may hold. Up to 2^53 every whole number is an exact f64, and a counter that

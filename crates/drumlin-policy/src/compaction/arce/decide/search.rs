@@ -1,4 +1,4 @@
-//! The search for the cheapest parameter tuple (arce.md 3.7; Algorithm 1 of the paper).
+//! The search for the cheapest parameter tuple (Algorithm 1 of the paper).
 //!
 //! Every tuple is simulated from the same start over the same horizon. The incumbent, the tuple in force, goes first.
 //! It is replaced only by a tuple that is at least 0.5 % cheaper. The search abandons tuples that can no longer win.
@@ -16,11 +16,11 @@ use drumlin_types::contract::{PolicyError, Think};
 /// Cost of a new tuple, relative to the incumbent's, below which it replaces the incumbent.
 const HYSTERESIS: f64 = 0.995;
 /// Number of values of M in the grid.
-const HORIZONS: usize = 6;
+const GAIN_STEPS: usize = 6;
 /// Values of c in the grid, as shares of the run limit.
-const CALMS: [f64; 3] = [8.0 / 64.0, 24.0 / 64.0, 48.0 / 64.0];
+const SLOW_ABOVE_SHARES: [f64; 3] = [8.0 / 64.0, 24.0 / 64.0, 48.0 / 64.0];
 /// Values of rho tried for the best tuple; the grid has the first and the last.
-const BALANCES: [f64; 4] = [1.0, 4.0, 16.0, f64::INFINITY];
+const SIZE_RATIOS: [f64; 4] = [1.0, 4.0, 16.0, f64::INFINITY];
 /// Events that a step simulates.
 const EVENTS: u32 = 256;
 /// Number of tuples that the answer lists.
@@ -34,7 +34,7 @@ pub(crate) struct Search {
     rollout: Option<Rollout>,
     scratch: Scratch,
     refined: bool,
-    /// Whether tuples may have a finite size balance rho.
+    /// Whether tuples may have a finite size ratio rho.
     rho: bool,
     /// Whether the engine should prefer this search, since the operation mix changed.
     urgent: bool,
@@ -61,11 +61,11 @@ pub(crate) struct Answer {
 
 impl Search {
     /// Creates a search that starts with `incumbent` and goes on with the grid. Without `rho` it tries only tuples of
-    /// an infinite size balance. `whole_tree` is the number of flush intervals that a compaction of the whole tree
+    /// an infinite size ratio. `whole_tree` is the number of flush intervals that a compaction of the whole tree
     /// takes.
     pub(crate) fn new(start: Start, incumbent: Tuple, whole_tree: f64, rho: bool) -> Search {
         let mut queue = grid(incumbent, start.limits.max_runs, whole_tree);
-        queue.retain(|tuple| rho || tuple.balance.is_infinite());
+        queue.retain(|tuple| rho || tuple.size_ratio.is_infinite());
         let answer = Answer {
             tuple: incumbent,
             cost: f64::INFINITY,
@@ -130,7 +130,8 @@ impl Think for Search {
             let best = self.answer.best.first().map_or(self.answer.tuple, |(tuple, _)| *tuple);
             let neighbours = neighbours(best, self.start.limits.max_runs);
             self.queue = tried.clone();
-            let is_new = |tuple: &Tuple| !tried.contains(tuple) && (self.rho || tuple.balance.is_infinite());
+            let is_new =
+                |tuple: &Tuple| !tried.contains(tuple) && (self.rho || tuple.size_ratio.is_infinite());
             self.queue.extend(neighbours.into_iter().filter(is_new));
         }
         let Some(&tuple) = self.queue.get(self.next) else {
@@ -151,11 +152,11 @@ impl Think for Search {
 fn grid(incumbent: Tuple, max_runs: f64, whole_tree: f64) -> Vec<Tuple> {
     let mut tuples = Vec::from([incumbent]);
     let most = whole_tree.max(8.0);
-    for step in 0..HORIZONS {
-        let horizon = real::power(most, step as f64 / (HORIZONS - 1) as f64);
-        for calm in CALMS.map(|share| share * max_runs).into_iter().chain([f64::INFINITY]) {
-            for balance in [1.0, f64::INFINITY] {
-                tuples.push(Tuple { horizon, calm, passes: 2.0, balance });
+    for step in 0..GAIN_STEPS {
+        let gain_intervals = real::power(most, step as f64 / (GAIN_STEPS - 1) as f64);
+        for slow_above in SLOW_ABOVE_SHARES.map(|share| share * max_runs).into_iter().chain([f64::INFINITY]) {
+            for size_ratio in [1.0, f64::INFINITY] {
+                tuples.push(Tuple { gain_intervals, slow_above, passes: 2.0, size_ratio });
             }
         }
     }
@@ -167,18 +168,18 @@ fn neighbours(best: Tuple, max_runs: f64) -> Vec<Tuple> {
     // Roughly half a step of the grid, whose neighbouring values of M differ by up to a factor of about 4.
     let half = 1.6;
     let mut tuples = Vec::from([
-        Tuple { horizon: best.horizon * half, ..best },
-        Tuple { horizon: (best.horizon / half).max(1.0), ..best },
+        Tuple { gain_intervals: best.gain_intervals * half, ..best },
+        Tuple { gain_intervals: (best.gain_intervals / half).max(1.0), ..best },
         Tuple { passes: 1.0, ..best },
         Tuple { passes: 4.0, ..best },
-        Tuple { calm: f64::INFINITY, ..best },
+        Tuple { slow_above: f64::INFINITY, ..best },
     ]);
-    let balances = BALANCES.into_iter().filter(|balance| *balance != best.balance);
-    tuples.extend(balances.map(|balance| Tuple { balance, ..best }));
-    let calms = CALMS.map(|share| share * max_runs);
-    let above = calms.iter().find(|calm| **calm > best.calm);
-    let below = calms.iter().rev().find(|calm| **calm < best.calm);
-    tuples.extend(above.into_iter().chain(below).map(|&calm| Tuple { calm, ..best }));
+    let ratios = SIZE_RATIOS.into_iter().filter(|size_ratio| *size_ratio != best.size_ratio);
+    tuples.extend(ratios.map(|size_ratio| Tuple { size_ratio, ..best }));
+    let limits = SLOW_ABOVE_SHARES.map(|share| share * max_runs);
+    let above = limits.iter().find(|limit| **limit > best.slow_above);
+    let below = limits.iter().rev().find(|limit| **limit < best.slow_above);
+    tuples.extend(above.into_iter().chain(below).map(|&slow_above| Tuple { slow_above, ..best }));
     tuples
 }
 
@@ -217,7 +218,7 @@ impl Answer {
 mod tests {
     use super::*;
     use crate::compaction::arce::candidates::interval::tests::{full_scale, line};
-    use crate::compaction::arce::measure::guard::Balance;
+    use crate::compaction::arce::measure::guard::RewriteBudget;
     use crate::compaction::arce::measure::model::paper;
     use crate::compaction::arce::simulate::rollout::{Limits, PIECE_BYTES};
 
@@ -237,7 +238,7 @@ mod tests {
                 even: true,
                 fixed_delay: None,
             },
-            balance: Balance::new(1e12, 20.0),
+            budget: RewriteBudget::new(1e12, 20.0),
             horizon,
         }
     }
@@ -281,16 +282,17 @@ mod tests {
     /// A difference below half a percent may come from what a rollout leaves out.
     #[test]
     fn the_incumbent_yields_to_half_a_percent() {
-        let tuple = |horizon| Tuple { horizon, ..Tuple::PRIOR };
+        let tuple = |gain_intervals| Tuple { gain_intervals, ..Tuple::PRIOR };
         let mut search = Search::new(start((20.0, 40.0, 40.0), 64.0), tuple(1.0), 100.0, true);
         assert_eq!(search.bound(), f64::INFINITY, "the incumbent is never abandoned");
         search.next = 1;
         search.ended(tuple(1.0), 1000.0, 5.0);
         search.next = 2;
         search.ended(tuple(2.0), 996.0, 6.0);
-        let chosen = |search: &Search| (search.answer.tuple.horizon, search.answer.cost, search.answer.runs);
+        let chosen =
+            |search: &Search| (search.answer.tuple.gain_intervals, search.answer.cost, search.answer.runs);
         assert_eq!((chosen(&search), search.bound()), ((1.0, 1000.0, 5.0), 995.0));
-        assert_eq!(search.answer.best[0].0.horizon, 2.0, "it is told of");
+        assert_eq!(search.answer.best[0].0.gain_intervals, 2.0, "it is told of");
         search.ended(tuple(3.0), 994.0, 7.0);
         assert_eq!((chosen(&search), search.bound()), ((3.0, 994.0, 7.0), 994.0));
         // After the first replacement any cheaper tuple is taken.

@@ -1,4 +1,4 @@
-//! Decides when to search again (arce.md 3.7.6).
+//! Decides when to search again.
 //!
 //! Every trigger compares the present with the state at the last search. A drift is a change of the operation mix. It
 //! must last two ticks and exceed the sampling noise of the operations counted meanwhile. A large drift is therefore

@@ -1,4 +1,4 @@
-//! Builds the cost model from what the engine measured (arce.md 2.1, 2.2).
+//! Builds the cost model from what the engine measured.
 //!
 //! The mix of operations comes from counters. It is a mean over the present phase, decayed with a half-life of eight
 //! flush intervals. Figures that nobody has measured yet have priors. The base of each cost is the measured mean

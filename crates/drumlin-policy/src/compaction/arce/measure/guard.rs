@@ -1,4 +1,4 @@
-//! Limits on what elective compactions may rewrite, and back-off after failures (arce.md 3.6).
+//! Limits on what elective compactions may rewrite, and back-off after failures.
 //!
 //! The rewrite budget is a token bucket in bytes. It gains `max_write_amp` per flushed byte, 0.25 per byte that reads
 //! fetched from the device, and the size N of the tree per day. It holds at most 2 N. Every compaction pays its
@@ -16,16 +16,16 @@ const DAY_MICROS: f64 = 86_400e6;
 
 /// The rewrite budget.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) struct Balance {
+pub(crate) struct RewriteBudget {
     left: f64,
     /// Bytes gained per flushed byte.
     pub(crate) amp: f64,
 }
 
-impl Balance {
+impl RewriteBudget {
     /// Creates a budget of `left` bytes.
-    pub(crate) fn new(left: f64, amp: f64) -> Balance {
-        Balance { left: bounded(left, -1e18, 1e18), amp }
+    pub(crate) fn new(left: f64, amp: f64) -> RewriteBudget {
+        RewriteBudget { left: bounded(left, -1e18, 1e18), amp }
     }
 
     pub(crate) fn left(&self) -> f64 {
@@ -112,28 +112,28 @@ mod tests {
         for _ in 0..200 {
             let tree = 1000.0 + dice.below(100_000) as f64;
             let amp = 3.0 + dice.below(40) as f64;
-            let mut balance = Balance::new(2.0 * tree, amp);
+            let mut budget = RewriteBudget::new(2.0 * tree, amp);
             let (mut flushed, mut reads, mut days, mut elective) = (0.0, 0.0, 0.0, 0.0);
             for _ in 0..300 {
                 let bytes = dice.below(3000) as f64;
                 match dice.below(4) {
                     0 => {
-                        balance.flushed(bytes, tree);
+                        budget.flushed(bytes, tree);
                         flushed += bytes;
                     }
                     1 => {
-                        balance.passed(bytes * 1e6, bytes, tree);
+                        budget.passed(bytes * 1e6, bytes, tree);
                         days += bytes * 1e6 / DAY_MICROS;
                         reads += bytes;
                     }
-                    2 => balance.merged(bytes * 9.0, tree),
-                    _ if bytes * 10.0 <= balance.left() => {
-                        balance.merged(bytes * 10.0, tree);
+                    2 => budget.merged(bytes * 9.0, tree),
+                    _ if bytes * 10.0 <= budget.left() => {
+                        budget.merged(bytes * 10.0, tree);
                         elective += bytes * 10.0;
                     }
                     _ => {}
                 }
-                assert!(balance.left() >= -tree && balance.left() <= 2.0 * tree);
+                assert!(budget.left() >= -tree && budget.left() <= 2.0 * tree);
                 let bound = 2.0 * tree + amp * flushed + PER_READ * reads + tree * days;
                 assert!(elective <= bound * (1.0 + 1e-12), "{elective} of {bound}");
             }

@@ -1,4 +1,4 @@
-//! Measures the interference chi: how much a running compaction slows operations down (arce.md 2.2).
+//! Measures the interference chi: how much a running compaction slows operations down.
 //!
 //! Each tick gives the mean cost of an operation minus the cost of its covered runs, and the share of operations
 //! during which a compaction ran. A straight line through the ticks of the present mix gives the cost without

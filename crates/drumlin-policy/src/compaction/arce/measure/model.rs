@@ -1,5 +1,5 @@
 //! The cost model: what operations cost at a number of covered runs, and how long flush intervals and compactions
-//! take (arce.md 2).
+//! take.
 //!
 //! Times are nanoseconds, sizes bytes. A *flush interval* (the paper's window; `window` in names) is the time in
 //! which one flush is written, or less when writes are few. The cost of an operation is linear in the covered runs s:

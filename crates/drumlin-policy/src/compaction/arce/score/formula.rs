@@ -1,5 +1,5 @@
-//! The score of a compaction: what readers gain minus what a busy compaction slot costs (arce.md 2.4; paper, Eq. 9 to
-//! 11).
+//! The score of a compaction: what readers gain minus what a busy compaction slot costs (Equations 9 to 11
+//! of the paper).
 //!
 //! ```text
 //! gain   M * g1 * y                     y fewer covered runs for M flush intervals
@@ -20,29 +20,30 @@ use crate::compaction::arce::measure::real;
 use crate::pace::NARROW;
 use alloc::vec::Vec;
 
-/// Parameters that steer the score and the write rate limit: M, c, q and the size balance rho.
+/// Parameters that steer the score and the write rate limit: M, c, q and the size ratio rho.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Tuple {
     /// M: flush intervals over which a gain counts.
-    pub(crate) horizon: f64,
+    pub(crate) gain_intervals: f64,
     /// c: covered runs above which writers are slowed; infinite for never.
-    pub(crate) calm: f64,
+    pub(crate) slow_above: f64,
     /// q: compaction passes per written byte that the write rate limit leaves room for.
     pub(crate) passes: f64,
     /// rho: largest ratio of the oldest input's bytes to the bytes of the other inputs; infinite for any ratio.
-    pub(crate) balance: f64,
+    pub(crate) size_ratio: f64,
 }
 
 impl Tuple {
     /// Parameters in force until the first search ends.
-    pub(crate) const PRIOR: Tuple = Tuple { horizon: 8.0, calm: 24.0, passes: 2.0, balance: 1.0 };
+    pub(crate) const PRIOR: Tuple =
+        Tuple { gain_intervals: 8.0, slow_above: 24.0, passes: 2.0, size_ratio: 1.0 };
 
     /// Returns the delay k of a write while there are more than c covered runs. The delay lowers the write rate so
     /// far that every written byte leaves room for q compaction passes. It is 0 if clients already write more slowly
     /// than that.
     pub(crate) fn stall(&self, model: &Model, met: Met) -> Stall {
         let rate = model.speed * f64::from(model.slots) / self.passes;
-        Stall { above: self.calm, delay: model.delay_for(rate, met.cost, true) }
+        Stall { above: self.slow_above, delay: model.delay_for(rate, met.cost, true) }
     }
 }
 
@@ -75,7 +76,13 @@ impl Score {
 const PARKED: f64 = 4.0;
 
 /// Returns the score of `candidate` when readers meet the runs `met`.
-pub(crate) fn score(model: &Model, horizon: f64, stall: Stall, met: Met, candidate: Candidate) -> Score {
+pub(crate) fn score(
+    model: &Model,
+    gain_intervals: f64,
+    stall: Stall,
+    met: Met,
+    candidate: Candidate,
+) -> Score {
     let (windows, runs) = (model.windows(candidate.bytes, met, stall), met.runs);
     let per_window = model.run_per_window();
     let free = match model.fill {
@@ -87,7 +94,7 @@ pub(crate) fn score(model: &Model, horizon: f64, stall: Stall, met: Met, candida
     let writes = model.window_ops * model.shares[2];
     let cost =
         model.lost * per_window * windows + if stalled > 0.0 { writes * stall.delay * stalled } else { 0.0 };
-    Score { candidate, windows, gain: horizon * per_window * candidate.relief, cost }
+    Score { candidate, windows, gain: gain_intervals * per_window * candidate.relief, cost }
 }
 
 /// A running compaction that a shorter one could interrupt.
@@ -120,13 +127,13 @@ pub(crate) enum Need {
 }
 
 impl Need {
-    /// Returns the need at `runs` covered runs, where writers are slowed above `calm` and the run limit is `most`.
+    /// Returns the need at `runs` covered runs, where writers are slowed above `slow_above` and the limit is `most`.
     /// With `even` off, [`Need::Urgent`] replaces [`Need::Full`].
-    pub(crate) fn at(runs: f64, calm: f64, most: f64, even: bool) -> Need {
+    pub(crate) fn at(runs: f64, slow_above: f64, most: f64, even: bool) -> Need {
         match runs {
             runs if runs >= URGENT * most || !even && runs >= NARROW * most => Need::Urgent,
             runs if runs >= NARROW * most => Need::Full,
-            runs if runs > calm => Need::Slowed,
+            runs if runs > slow_above => Need::Slowed,
             _ => Need::None,
         }
     }
@@ -159,7 +166,7 @@ pub(crate) struct Choice<'a> {
     /// How urgently the number of runs must fall.
     pub(crate) need: Need,
     /// Rewrite budget: bytes that an elective compaction may rewrite.
-    pub(crate) balance: f64,
+    pub(crate) budget: f64,
     /// There are several compaction slots, and only one is idle.
     pub(crate) last_slot: bool,
     /// All slots are busy. Only a compaction that is short compared with this one may start, in between.
@@ -187,10 +194,10 @@ impl Choice<'_> {
     }
 
     pub(crate) fn score(&self, candidate: Candidate) -> Score {
-        score(self.model, self.tuple.horizon, self.stall, self.met, candidate)
+        score(self.model, self.tuple.gain_intervals, self.stall, self.met, candidate)
     }
 
-    /// Returns the compaction to start among `candidates` of `line`, all of which pass the size balance. When
+    /// Returns the compaction to start among `candidates` of `line`, all of which pass the size ratio. When
     /// compaction is a must, this is the one that removes most runs per unit of time, or an even one that makes room
     /// with little rewriting. Otherwise it is the one with the highest positive score.
     pub(crate) fn best(&self, line: &[Part], candidates: &[Candidate]) -> Option<Score> {
@@ -214,7 +221,7 @@ impl Choice<'_> {
             }
             Need::None => {}
         }
-        let affordable = allowed.filter(|candidate| candidate.bytes <= self.balance);
+        let affordable = allowed.filter(|candidate| candidate.bytes <= self.budget);
         let scored = affordable.map(|candidate| self.score(*candidate));
         let useful = scored.filter(|s| s.value() > 0.0 && !(self.last_slot && s.windows > LONG));
         let best = useful.reduce(|best, next| if next.value() > best.value() { next } else { best })?;
@@ -253,17 +260,17 @@ impl Choice<'_> {
         candidates: &mut Vec<Candidate>,
         mut exact: impl FnMut(&mut Candidate),
     ) -> Option<Score> {
-        intervals.list(line, scale, self.tuple.balance, candidates);
+        intervals.list(line, scale, self.tuple.size_ratio, candidates);
         candidates.iter_mut().for_each(&mut exact);
         let best = self.best(line, candidates);
         if best.is_some()
             || self.need < Need::Slowed
             || self.beside.is_some()
-            || self.tuple.balance.is_infinite()
+            || self.tuple.size_ratio.is_infinite()
         {
             return best;
         }
-        // Compaction is a must, and no candidate passes the size balance: drop the balance.
+        // Compaction is a must, and no candidate passes the size ratio: drop the ratio.
         intervals.list(line, scale, f64::INFINITY, candidates);
         candidates.iter_mut().for_each(&mut exact);
         self.best(line, candidates)

@@ -51,20 +51,23 @@ impl ScoreScene<'_> {
 
     /// Returns the covered runs above which writers are slowed; infinite for never.
     pub(crate) fn slow(&self) -> f64 {
-        let slow =
-            if self.tuple.calm.is_infinite() { f64::INFINITY } else { self.tuple.calm.min(self.max_runs) };
+        let slow = if self.tuple.slow_above.is_infinite() {
+            f64::INFINITY
+        } else {
+            self.tuple.slow_above.min(self.max_runs)
+        };
         if self.disk_short { slow.min((self.line.runs - 1.0).max(0.0)) } else { slow }
     }
 
-    /// Returns the conditions of a choice with a rewrite budget of `balance` bytes.
-    pub(crate) fn choice(&self, balance: f64) -> Choice<'_> {
+    /// Returns the conditions of a choice with a rewrite budget of `budget` bytes.
+    pub(crate) fn choice(&self, budget: f64) -> Choice<'_> {
         Choice {
             model: &self.model,
             tuple: self.tuple,
             stall: self.stall,
             met: self.met(),
             need: self.need,
-            balance,
+            budget,
             last_slot: false,
             beside: None,
             short_first: self.short_first,

@@ -1,4 +1,4 @@
-//! The encoding of the saved state (arce.md 5).
+//! The encoding of the saved state.
 //!
 //! A version byte, then 8-byte little-endian numbers. A state of another version is ignored as a whole. Numbers out
 //! of bounds are clamped.
@@ -22,7 +22,7 @@ impl Writer {
     }
 
     pub(crate) fn tuple(&mut self, tuple: &Tuple) {
-        self.numbers(&[tuple.horizon, tuple.calm, tuple.passes, tuple.balance]);
+        self.numbers(&[tuple.gain_intervals, tuple.slow_above, tuple.passes, tuple.size_ratio]);
     }
 
     pub(crate) fn done(self) -> Vec<u8> {
@@ -56,15 +56,15 @@ impl<'a> Reader<'a> {
     }
 
     pub(crate) fn tuple(&mut self) -> Result<Tuple, PolicyError> {
-        let [horizon, calm, passes, balance] = self.numbers()?;
+        let [gain_intervals, slow_above, passes, size_ratio] = self.numbers()?;
         let open = |value: f64, least, most| {
             if value == f64::INFINITY { value } else { bounded(value, least, most) }
         };
         Ok(Tuple {
-            horizon: bounded(horizon, 1.0, 1e6),
-            calm: open(calm, 2.0, 512.0),
+            gain_intervals: bounded(gain_intervals, 1.0, 1e6),
+            slow_above: open(slow_above, 2.0, 512.0),
             passes: bounded(passes, 0.25, 64.0),
-            balance: open(balance, 0.1, 100.0),
+            size_ratio: open(size_ratio, 0.1, 100.0),
         })
     }
 }

@@ -1,4 +1,4 @@
-//! A rollout: the simulation of one parameter tuple from the present state, event by event (arce.md 3.7.2).
+//! A rollout: the simulation of one parameter tuple from the present state, event by event.
 //!
 //! The next event is the end of a piece (subcompaction) or a flush, whichever comes first. Between events covered
 //! runs, write delay and operation rate are constant. After each event the rollout decides as the live policy does.
@@ -9,7 +9,7 @@
 
 use crate::compaction::arce::candidates::cover::{Cover, Scale};
 use crate::compaction::arce::candidates::interval::{Candidate, Intervals, Part};
-use crate::compaction::arce::measure::guard::Balance;
+use crate::compaction::arce::measure::guard::RewriteBudget;
 use crate::compaction::arce::measure::model::{Met, Model, Stall};
 use crate::compaction::arce::score::formula::{Choice, Need, Score, Tuple, UnderWay, score};
 use crate::pace::{Admission, admission};
@@ -28,7 +28,7 @@ pub(crate) struct Start {
     pub(crate) flushed: Cover,
     pub(crate) jobs: Vec<StartJob>,
     pub(crate) limits: Limits,
-    pub(crate) balance: Balance,
+    pub(crate) budget: RewriteBudget,
     /// Length of the simulation in flush intervals.
     pub(crate) horizon: f64,
 }
@@ -103,7 +103,7 @@ pub(crate) struct Rollout {
     /// Job of each run of the line; 0 for none.
     owners: Vec<u32>,
     slots: Vec<Slot>,
-    balance: Balance,
+    budget: RewriteBudget,
     next_job: u32,
     now: f64,
     operations: f64,
@@ -144,7 +144,7 @@ impl Rollout {
             owners: alloc::vec![0; start.line.len()],
             line: start.line.clone(),
             slots: alloc::vec![Slot::default(); slots],
-            balance: start.balance,
+            budget: start.budget,
             next_job: 1,
             now: 0.0,
             operations: 0.0,
@@ -168,14 +168,14 @@ impl Rollout {
         let StartJob { bytes, removed, relief, .. } = *job;
         let rest = Candidate { from: 0, to: 0, bytes, removed, relief };
         !job.may_park
-            || score(&self.start.model, self.tuple.horizon, self.stall(self.met()), self.met(), rest)
+            || score(&self.start.model, self.tuple.gain_intervals, self.stall(self.met()), self.met(), rest)
                 .is_worth_ending()
     }
 
     /// Returns when writes are delayed, and by how much, if readers meet the runs `met`.
     fn stall(&self, met: Met) -> Stall {
         match self.start.limits.fixed_delay {
-            Some(delay) => Stall { above: self.tuple.calm, delay },
+            Some(delay) => Stall { above: self.tuple.slow_above, delay },
             None => self.tuple.stall(&self.start.model, met),
         }
     }
@@ -265,13 +265,13 @@ impl Rollout {
     /// Returns the delay of writes at `runs` covered runs, whose read cost is that of `cost` uncached runs.
     fn delay(&self, runs: f64, cost: f64, busy: bool) -> f64 {
         if let Some(delay) = self.start.limits.fixed_delay {
-            return if runs > self.tuple.calm { delay } else { 0.0 };
+            return if runs > self.tuple.slow_above { delay } else { 0.0 };
         }
         let model = &self.start.model;
         let rate = |job: &SimulatedJob| job.removed / model.merge(job.bytes).max(1.0);
         let drain = self.slots.iter().flat_map(Slot::jobs).map(rate).fold(0.0, f64::max);
         let pace = Pace {
-            slow: self.tuple.calm,
+            slow: self.tuple.slow_above,
             passes: self.tuple.passes,
             drain: drain * model.flush_bytes * 1e9,
             ..Pace::free(PaceScope::All, self.start.limits.max_runs)
@@ -337,14 +337,14 @@ impl Rollout {
         self.line.insert(0, part);
         self.owners.insert(0, 0);
         self.until_flush = model.flush_ops();
-        self.balance.flushed(model.flush_bytes, self.line.iter().map(|part| part.bytes).sum());
+        self.budget.flushed(model.flush_bytes, self.line.iter().map(|part| part.bytes).sum());
     }
 
     fn decide(&mut self) {
         let Limits { max_runs, interleave, even, short_first, .. } = self.start.limits;
         loop {
             let met = self.met();
-            let need = Need::at(met.runs, self.tuple.calm, max_runs, even);
+            let need = Need::at(met.runs, self.tuple.slow_above, max_runs, even);
             let idle = self.slots.iter().filter(|slot| slot.job.is_none()).count();
             let longest = match idle {
                 0 if !interleave || self.slots.iter().any(|slot| !slot.aside.is_empty()) => return,
@@ -361,7 +361,7 @@ impl Rollout {
                 stall: self.stall(met),
                 met,
                 need,
-                balance: self.balance.left(),
+                budget: self.budget.left(),
                 last_slot: self.slots.len() > 1 && idle == 1,
                 beside: longest.map(|(_, under_way)| under_way),
                 short_first,
@@ -369,7 +369,7 @@ impl Rollout {
             let Scratch { intervals, candidates } = &mut self.scratch;
             let found = choice.choose(&self.line, &self.start.scale, intervals, candidates, |_| ());
             let Some(Score { candidate, .. }) = found else { return };
-            self.balance.merged(candidate.bytes, self.line.iter().map(|part| part.bytes).sum());
+            self.budget.merged(candidate.bytes, self.line.iter().map(|part| part.bytes).sum());
             self.started += candidate.bytes;
             self.admit(candidate, longest.map(|(slot, _)| slot));
         }
@@ -440,13 +440,13 @@ mod tests {
                 even: true,
                 fixed_delay: Some(0.0),
             },
-            balance: Balance::new(f64::INFINITY, 20.0),
+            budget: RewriteBudget::new(f64::INFINITY, 20.0),
             horizon,
         })
     }
 
-    fn tuple(horizon: f64, balance: f64) -> Tuple {
-        Tuple { horizon, calm: f64::INFINITY, passes: 2.0, balance }
+    fn tuple(gain_intervals: f64, size_ratio: f64) -> Tuple {
+        Tuple { gain_intervals, slow_above: f64::INFINITY, passes: 2.0, size_ratio }
     }
 
     /// Returns microseconds per operation, MiB started, and runs at the end.
@@ -478,7 +478,7 @@ mod tests {
         check(&writes, tuple(5.0, ANY), (6.5096, 212.0, 24), 4);
         let mut stalled = Start::clone(&writes);
         stalled.limits.fixed_delay = Some(13_500.0);
-        check(&Arc::new(stalled), Tuple { calm: 12.0, ..tuple(5.0, ANY) }, (14.839, 456.0, 19), 3);
+        check(&Arc::new(stalled), Tuple { slow_above: 12.0, ..tuple(5.0, ANY) }, (14.839, 456.0, 19), 3);
     }
 
     #[test]

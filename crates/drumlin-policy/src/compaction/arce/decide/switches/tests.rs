@@ -98,15 +98,15 @@ fn without_rho_large_runs_are_merged_with_small_ones() {
 }
 
 #[test]
-fn without_rho_no_search_tries_a_balance() {
-    let balances = |arguments: &str| {
+fn without_rho_no_search_tries_a_size_ratio() {
+    let ratios = |arguments: &str| {
         let mut think = decision(arguments, &world(&[2; 20])).think.expect("the first search");
         let answer = core::iter::repeat_with(|| think.step()).find_map(|answer| answer).unwrap();
         let best = Answer::decode(&answer).unwrap().best;
-        best.into_iter().map(|(tuple, _)| tuple.balance.is_finite()).collect::<Vec<bool>>()
+        best.into_iter().map(|(tuple, _)| tuple.size_ratio.is_finite()).collect::<Vec<bool>>()
     };
-    assert!(balances("").contains(&true));
-    assert!(!balances("no-rho").contains(&true));
+    assert!(ratios("").contains(&true));
+    assert!(!ratios("no-rho").contains(&true));
 }
 
 #[test]

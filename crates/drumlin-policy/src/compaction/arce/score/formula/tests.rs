@@ -8,15 +8,15 @@ use std::vec::Vec;
 
 const PAPER: [f64; 8] = [2.0, 2.0, 2.0, 2.0, 20.0, 24.0, 400.0, 4096.0];
 
-fn scores(horizon: f64, stall: Stall) -> Vec<Score> {
+fn scores(gain_intervals: f64, stall: Stall) -> Vec<Score> {
     let mut found = Vec::new();
     Intervals::default().list(&line(&PAPER), &full_scale(), f64::INFINITY, &mut found);
-    found.into_iter().map(|c| score(&thirds(), horizon, stall, met(8.0), c)).collect()
+    found.into_iter().map(|c| score(&thirds(), gain_intervals, stall, met(8.0), c)).collect()
 }
 
-fn winner(horizon: f64, stall: Stall) -> f64 {
+fn winner(gain_intervals: f64, stall: Stall) -> f64 {
     let better = |a: Score, b: Score| if b.value() > a.value() { b } else { a };
-    scores(horizon, stall).into_iter().reduce(better).unwrap().candidate.removed
+    scores(gain_intervals, stall).into_iter().reduce(better).unwrap().candidate.removed
 }
 
 #[test]
@@ -29,25 +29,31 @@ fn scores_of_the_paper() {
     for (score, expected) in scores(5.0, Stall::NEVER).iter().zip(values) {
         close(score.value() / thirds().run_per_window(), expected, 3);
     }
-    let winners = [0.1, 1.0, 10.0, 50.0].map(|horizon| winner(horizon, Stall::NEVER));
+    let winners = [0.1, 1.0, 10.0, 50.0].map(|gain_intervals| winner(gain_intervals, Stall::NEVER));
     assert_eq!(winners, [3.0, 5.0, 6.0, 7.0]);
     for turn in [7.834, 32.953] {
-        let [below, above] = [turn - 0.001, turn + 0.001].map(|horizon| winner(horizon, Stall::NEVER));
+        let [below, above] =
+            [turn - 0.001, turn + 0.001].map(|gain_intervals| winner(gain_intervals, Stall::NEVER));
         assert!(above == below + 1.0, "{below} {above} at {turn}");
     }
 }
 
 #[test]
 fn a_short_merge_goes_before_the_long_one_that_it_is_part_of() {
-    let first = |short_first, horizon| {
+    let first = |short_first, gain_intervals| {
         let model = thirds();
         let choice = Choice {
             model: &model,
-            tuple: Tuple { horizon, calm: f64::INFINITY, passes: 2.0, balance: f64::INFINITY },
+            tuple: Tuple {
+                gain_intervals,
+                slow_above: f64::INFINITY,
+                passes: 2.0,
+                size_ratio: f64::INFINITY,
+            },
             stall: Stall::NEVER,
             met: met(8.0),
             need: Need::None,
-            balance: f64::INFINITY,
+            budget: f64::INFINITY,
             last_slot: false,
             beside: None,
             short_first,
@@ -98,27 +104,27 @@ fn scores_are_monotone_and_dominate() {
     let mut dice = crate::SplitMix::new(3);
     for _ in 0..2000 {
         let mut draw = |most: usize| 1.0 + dice.below(most) as f64;
-        let (bytes, removed, horizon, runs) = (draw(1 << 33), draw(40), draw(200), draw(60));
+        let (bytes, removed, gain_intervals, runs) = (draw(1 << 33), draw(40), draw(200), draw(60));
         let stall = Stall { above: draw(64), delay: draw(30_000) };
-        let at = |bytes, removed, horizon| {
+        let at = |bytes, removed, gain_intervals| {
             let candidate = Candidate { from: 0, to: 2, bytes, removed, relief: removed };
-            score(&thirds(), horizon, stall, met(runs), candidate).value()
+            score(&thirds(), gain_intervals, stall, met(runs), candidate).value()
         };
-        let base = at(bytes, removed, horizon);
-        assert!(at(bytes, removed + 1.0, horizon) > base);
-        assert!(at(bytes * 1.5, removed, horizon) < base);
-        assert!(at(bytes, removed, horizon + 1.0) > base);
+        let base = at(bytes, removed, gain_intervals);
+        assert!(at(bytes, removed + 1.0, gain_intervals) > base);
+        assert!(at(bytes * 1.5, removed, gain_intervals) < base);
+        assert!(at(bytes, removed, gain_intervals + 1.0) > base);
     }
 }
 
-fn choice(model: &Model, horizon: f64, balance: f64, need: Need) -> Choice<'_> {
+fn choice(model: &Model, gain_intervals: f64, size_ratio: f64, need: Need) -> Choice<'_> {
     Choice {
         model,
-        tuple: Tuple { horizon, calm: f64::INFINITY, passes: 2.0, balance },
+        tuple: Tuple { gain_intervals, slow_above: f64::INFINITY, passes: 2.0, size_ratio },
         stall: Stall::NEVER,
         met: met(8.0),
         need,
-        balance: f64::INFINITY,
+        budget: f64::INFINITY,
         last_slot: false,
         beside: None,
         short_first: false,
@@ -151,7 +157,7 @@ fn a_long_merge_leaves_the_last_slot_alone() {
 
 #[test]
 fn needs_begin_at_their_shares_of_the_most_runs() {
-    for (runs, calm, even, need) in [
+    for (runs, slow_above, even, need) in [
         (24.0, 24.0, true, Need::None),
         (24.1, 24.0, true, Need::Slowed),
         (47.9, 24.0, true, Need::Slowed),
@@ -162,11 +168,11 @@ fn needs_begin_at_their_shares_of_the_most_runs() {
         (47.9, f64::INFINITY, false, Need::None),
         (48.0, f64::INFINITY, false, Need::Urgent),
     ] {
-        assert_eq!(Need::at(runs, calm, 64.0, even), need, "{runs} {calm} {even}");
+        assert_eq!(Need::at(runs, slow_above, 64.0, even), need, "{runs} {slow_above} {even}");
     }
 }
 
-/// Removing 3 runs for 8 MiB is the best rate. Candidates that pass the size balance come first; if there are none,
+/// Removing 3 runs for 8 MiB is the best rate. Candidates that pass the size ratio come first; if there are none,
 /// all compete.
 #[test]
 fn what_must_be_is_what_removes_most_in_its_time() {
@@ -174,13 +180,13 @@ fn what_must_be_is_what_removes_most_in_its_time() {
     for need in [Need::Slowed, Need::Urgent] {
         let must = choice(&model, 50.0, f64::INFINITY, need);
         assert_eq!(chosen(must, &PAPER), Some((0, 4)), "{need:?}");
-        let poor = Choice { balance: 0.0, ..must };
-        assert_eq!(chosen(poor, &PAPER), Some((0, 4)), "{need:?} without a balance");
+        let poor = Choice { budget: 0.0, ..must };
+        assert_eq!(chosen(poor, &PAPER), Some((0, 4)), "{need:?} without a budget");
         // 1 run for 5 MiB is a better rate than 3 runs for 27 MiB, but only candidates with both runs of 11 MiB pass
-        // the balance.
+        // the size ratio.
         let line = [1.0, 4.0, 11.0, 11.0];
         assert_eq!(chosen(choice(&model, 50.0, 1.0, need), &line), Some((0, 4)), "{need:?}");
-        assert_eq!(chosen(must, &line), Some((0, 2)), "{need:?} of any balance");
+        assert_eq!(chosen(must, &line), Some((0, 2)), "{need:?} of any size ratio");
         let uneven = [1.0, 4.0, 16.0];
         assert_eq!(chosen(choice(&model, 50.0, 1.0, need), &uneven), Some((0, 2)), "{need:?}");
         // With a fixed time per compaction, wide ones have the better rate.
@@ -188,8 +194,8 @@ fn what_must_be_is_what_removes_most_in_its_time() {
         assert_eq!(chosen(choice(&slow, 1.0, f64::INFINITY, need), &uneven), Some((0, 3)), "{need:?}");
     }
     let elective = choice(&model, 50.0, 1.0, Need::None);
-    assert_eq!(chosen(elective, &[1.0, 4.0, 16.0]), None, "by choice the balance is kept");
-    assert_eq!(chosen(Choice { balance: 0.0, ..elective }, &PAPER), None, "nor overdrawn");
+    assert_eq!(chosen(elective, &[1.0, 4.0, 16.0]), None, "by choice the size ratio is kept");
+    assert_eq!(chosen(Choice { budget: 0.0, ..elective }, &PAPER), None, "nor overdrawn");
 }
 
 /// Near the run limit the smallest of the most even compactions is chosen, which rewrites least.
@@ -206,7 +212,7 @@ fn room_is_made_by_even_merges() {
     // The evenness is 0.50 for two runs and 0.67 for three.
     assert_eq!(chosen(full, &[1.0, 4.0, 16.0]), Some((0, 3)));
     let balanced = choice(&model, 50.0, 1.0, Need::Full);
-    assert_eq!(chosen(balanced, &[1.0, 4.0, 16.0]), Some((0, 3)), "nothing passes the balance");
+    assert_eq!(chosen(balanced, &[1.0, 4.0, 16.0]), Some((0, 3)), "nothing passes the size ratio");
     assert_eq!(chosen(balanced, &[2.0, 2.0, 2.0, 16.0]), Some((0, 3)));
     let beside = UnderWay { left: 1e18, rate: 0.0 };
     assert_eq!(chosen(Choice { beside: Some(beside), ..full }, &[2.0; 50]), None, "it is better to wait");
