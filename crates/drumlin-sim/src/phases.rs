@@ -16,7 +16,7 @@ use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use drumlin_policy::budget::{SearchBudget, SearchClass};
-use drumlin_policy::pace::{Admission, admission};
+use drumlin_policy::pace::{WriteRate, write_rate};
 use drumlin_types::contract::{
     CompactionPolicy, CostView, Decision, LimitView, LoadView, Outcome, Pace, PaceScope, PieceId, Think,
 };
@@ -316,13 +316,13 @@ impl Course {
             (None, PaceScope::All) => tree.runs() as f64,
             (None, PaceScope::Level0) => tree.levels[0].runs.len() as f64,
         };
-        match admission(pace, runs, self.speed() * 1e9 * f64::from(self.setup.slots)) {
-            Admission::Open => Some((free, free)),
-            Admission::Limited(rate) => {
+        match write_rate(pace, runs, self.speed() * 1e9 * f64::from(self.setup.slots)) {
+            WriteRate::Open => Some((free, free)),
+            WriteRate::Limited(rate) => {
                 let spacing = f64::from(self.setup.clients) * writes * ENTRY / (rate / 1e9);
                 Some((free, free.max(spacing)))
             }
-            Admission::Shut => None,
+            WriteRate::Shut => None,
         }
     }
 

@@ -317,14 +317,14 @@ mod tests {
             what: format!("policy call: {what}"),
             reason: "policy arce".to_owned(),
         };
-        let idle = "0 plans, 0 withdrawn, slow at 24 runs, stop at 64";
+        let idle = "0 plans, 0 withdrawn, slow at 24 runs, stop at 72";
         let decisions = vec![
             call("a", idle),
             call("a", idle),
             call("b", idle),
-            call("a", "1 plans, 0 withdrawn, slow at 24 runs, stop at 64"),
-            call("a", "0 plans, 0 withdrawn, slow at 48 runs, stop at 64"),
-            call("a", "0 plans, 0 withdrawn, slow at 48 runs, stop at 64"),
+            call("a", "1 plans, 0 withdrawn, slow at 24 runs, stop at 72"),
+            call("a", "0 plans, 0 withdrawn, slow at 48 runs, stop at 72"),
+            call("a", "0 plans, 0 withdrawn, slow at 48 runs, stop at 72"),
         ];
         let store = FakeStore { decisions, ..FakeStore::default() };
         assert_eq!(run(&store, &["explain", "db"]).0.lines().count(), 4);

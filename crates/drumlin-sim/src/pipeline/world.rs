@@ -14,7 +14,7 @@ use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
 use drumlin_policy::SplitMix;
-use drumlin_policy::pace::{Admission, admission};
+use drumlin_policy::pace::{WriteRate, write_rate};
 use drumlin_policy::schedule::finish::Install;
 use drumlin_policy::schedule::{
     Flight, FoldCosts, Mode, Numbers, Piece, PieceState, Room, Scene, Weights, admit, home, project,
@@ -418,10 +418,10 @@ impl World {
                     drumlin_types::contract::PaceScope::All => self.tree.runs(),
                 };
                 let speed = self.setup.slot_rate as f64 * f64::from(self.setup.settings.slots);
-                match admission(pace, runs as f64, speed) {
-                    Admission::Open => full,
-                    Admission::Limited(rate) => full.min(rate as u64).max(1),
-                    Admission::Shut => 0,
+                match write_rate(pace, runs as f64, speed) {
+                    WriteRate::Open => full,
+                    WriteRate::Limited(rate) => full.min(rate as u64).max(1),
+                    WriteRate::Shut => 0,
                 }
             }
         }

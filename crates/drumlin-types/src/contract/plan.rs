@@ -74,24 +74,27 @@ pub enum PaceScope {
     /// Runs of level 0 only.
     #[default]
     Level0,
-    /// Covered runs of all levels: runs that cover the keys of recent reads.
+    /// Runs of all levels. If [`Pace::covered`] is set, the count starts from it, and runs that appear or vanish later
+    /// change it.
     All,
 }
 
 /// Write rate limit as a function of the run count.
 ///
-/// Below `slow` there is no limit. Between `slow` and `stop` the rate falls. Above `stop` writers wait.
+/// Up to `slow` runs there is no limit. From there to `slow + 1` the rate falls to what leaves bandwidth for `passes`
+/// compaction passes, and stays there. Above three quarters of `stop` it falls further with the drain rate. Writers
+/// wait from `stop + 8` runs on, or from `stop` on if `hard_stop` is set.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Pace {
     /// Which runs are counted.
     pub scope: PaceScope,
     /// Run count at which throttling begins; infinite for never.
     pub slow: f64,
-    /// Run count at which the safety limit applies.
+    /// Run limit. The rate narrows from three quarters of it on; [`Pace::stops_at`] is where writers wait.
     pub stop: f64,
     /// Number of compaction passes per written byte that the limit leaves bandwidth for.
     pub passes: f64,
-    /// Bytes per second that compactions drain, for the safety limit; 0 when unknown.
+    /// Bytes per second that compactions drain, for the limit near `stop`; 0 when unknown.
     pub drain: f64,
     /// Whether writers stop completely at `stop`, as in the systems that the presets imitate. For comparisons.
     pub hard_stop: bool,
@@ -100,6 +103,14 @@ pub struct Pace {
 }
 
 impl Pace {
+    /// Number of runs above `stop` at which writers wait, unless `hard_stop` is set.
+    const SLACK: f64 = 8.0;
+
+    /// Returns the run count from which on writers wait.
+    pub fn stops_at(&self) -> f64 {
+        if self.hard_stop { self.stop } else { self.stop + Pace::SLACK }
+    }
+
     /// Returns a pace without a limit below `stop` runs.
     pub fn free(scope: PaceScope, stop: f64) -> Pace {
         Pace { scope, slow: f64::INFINITY, stop, passes: 2.0, drain: 0.0, hard_stop: false, covered: None }

@@ -670,7 +670,7 @@ impl Db {
     /// Compacts each keyspace into one run, one after the other, and waits for it. A keyspace that is dropped meanwhile
     /// is left out.
     ///
-    /// It rewrites all tables of the store; [`Keyspace::compact`] describes what that costs and when it helps.
+    /// [`Keyspace::compact`] describes which tables are rewritten or only moved, what that costs and when it helps.
     ///
     /// ```
     /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");

@@ -724,9 +724,10 @@ impl Keyspace {
     /// Flushes the keyspace, compacts all tables that overlap `range` into one run of the deepest level in use, and
     /// waits for it.
     ///
-    /// That removes deleted, overwritten and expired entries that no snapshot needs. Programs seldom need it: the
-    /// compaction policy works in the background. It reads and rewrites all of these tables, and needs disk space for
-    /// the new ones before the old ones are removed. Reads and writes go on meanwhile. The call waits for running
+    /// That removes deleted and overwritten entries that no snapshot needs, and expired ones. Programs seldom need it:
+    /// the compaction policy works in the background. The call rewrites the tables, and needs disk space for the new
+    /// ones before the old ones are removed. A table above that level that overlaps no other table and holds no
+    /// tombstones is only moved: it keeps its compression and its expired entries. Reads and writes go on meanwhile. The call waits for running
     /// compactions of the keyspace. No other compaction of the keyspace starts until this one has started.
     ///
     /// ```

@@ -12,7 +12,7 @@ use crate::options::Adaptation;
 use crate::version::ManifestFile;
 use drumlin_env::sync::{Arc, atomic};
 use drumlin_format::manifest::Change;
-use drumlin_policy::pace::{Admission, admission};
+use drumlin_policy::pace::{WriteRate, write_rate};
 use drumlin_policy::schedule::{FoldCosts, Numbers, project};
 use drumlin_types::contract::{
     CompactionPolicy, FileState, LevelDesign, Outcome, Pace, PaceScope, PieceId, Place, Plan, PlanResult,
@@ -361,8 +361,8 @@ impl KeyspaceControl {
     /// Returns whether the runs of the keyspace slow the writers.
     pub(crate) fn slows_writers(&self) -> bool {
         // Whether they do depends on the number of runs alone. The speed only says how much.
-        let admits = |pace: &Pace| admission(pace, self.paced_runs(pace), 1.0);
-        self.pace.as_ref().is_some_and(|pace| !matches!(admits(pace), Admission::Open))
+        let admits = |pace: &Pace| write_rate(pace, self.paced_runs(pace), 1.0);
+        self.pace.as_ref().is_some_and(|pace| !matches!(admits(pace), WriteRate::Open))
     }
 
     /// Returns whether writers are slowed while a slot may be idle, or are about to be stopped whatever the slots do.

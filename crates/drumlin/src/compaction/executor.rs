@@ -1,10 +1,10 @@
 //! Runs one piece (subcompaction), or the compaction inside a flush, in bounded steps.
 //!
-//! 1. Open a cursor over every input, clipped to the piece's key range, and merge them.
+//! 1. Merge the cursors that the caller has opened over the inputs, each clipped to the piece's key range.
 //! 2. Each step takes entries from the merge stream into the outputs until it reaches its byte or entry limit.
-//! 3. At the end the surviving range tombstones and the last table are written and synced.
-//! 4. Entries read = entries written + entries dropped, and entries read = entries that the inputs claim. Otherwise the
-//!    job fails and its inputs stay.
+//! 3. At the end check that entries read = entries written + entries dropped, and entries read = entries that the
+//!    inputs claim. Otherwise the job fails and its inputs stay.
+//! 4. Then write and sync the surviving range tombstones and the last table.
 //!
 //! A read error ends the job (order rule O11). It is never treated as the end of the input.
 

@@ -21,7 +21,7 @@ pub(super) fn decided(
     let (policy, state) = before;
     let mut what = format!("policy call: {} plans, {} withdrawn", decision.plans.len(), decision.park.len());
     if let Some(pace) = &decision.pace {
-        what.push_str(&format!(", slow at {} runs, stop at {}", pace.slow, pace.stop));
+        what.push_str(&format!(", slow at {} runs, stop at {}", pace.slow, pace.stops_at()));
     }
     let fits = input.tree.files().count() <= MAX_FILES;
     let call = if fits { PolicyCall::encode(policy, state, input, decision) } else { Vec::new() };

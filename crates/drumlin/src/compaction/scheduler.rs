@@ -20,7 +20,7 @@ use crate::base::decisions::DecisionLog;
 use crate::keyspace::KeyspaceState;
 use crate::stats::Sample;
 pub(crate) use admission::SchedulerInputs;
-use admission::{Admission, SeenTree, settings};
+use admission::{PlanAdmitter, SeenTree, settings};
 use drumlin_env::sync::Arc;
 use drumlin_policy::schedule::admit::without_pipeline;
 use drumlin_policy::schedule::{FoldCosts, Mode, Scene, Settings, Weights, project};
@@ -186,8 +186,8 @@ impl Control {
         let reserved = self.reserved_disk(inputs);
         let Control { keyspaces, numbers, decisions, needs_wake_up, manual_ended, .. } = self;
         let keyspace = &mut keyspaces[index];
-        let admission = &mut Admission { numbers, decisions, inputs };
-        *manual_ended |= admission.begin_manual(keyspace);
+        let admitter = &mut PlanAdmitter { numbers, decisions, inputs };
+        *manual_ended |= admitter.begin_manual(keyspace);
         let settings = settings(inputs, &keyspace.state);
         if !take_due(keyspace, &settings, inputs) {
             return None;
@@ -219,7 +219,7 @@ impl Control {
         let decision = decide_and_log(keyspace, admission.decisions, &input);
         // The view of the policy is reused for its first plan, unless it was reduced or is out of date.
         let is_whole = settings.mode == Mode::Pipelined && decision.park.is_empty();
-        let is_idle = admission.apply(keyspace, decision, is_whole.then_some(seen), needs_wake_up);
+        let is_idle = admitter.apply(keyspace, decision, is_whole.then_some(seen), needs_wake_up);
         Some(PolicyCall { cpu, began, is_idle })
     }
 

@@ -93,7 +93,7 @@ impl FlushLane {
             .throttles
             .background
             .pay(merge.bytes_written().saturating_sub(before), self.store.files.now());
-        // Finished tables count themselves.
+        // Finished tables are counted in `obsolete`.
         let bytes = bytes_of(&job.memtables).saturating_sub(merge.bytes_finished());
         self.store.disk_budget.lower_for_flush(bytes);
         if progress != Progress::Done {
@@ -130,7 +130,7 @@ impl FlushLane {
 
     /// Starts the next flush, for the keyspace whose oldest sealed memtable reaches furthest back in the log, among
     /// those that do not rest after a failure. Small memtables that were sealed during the previous flush are flushed
-    /// together: one run for all of them costs as many syncs as one run for each.
+    /// together: flushing all of them as one run costs no more syncs than flushing one.
     fn begin(&self) -> Result<Option<FlushJob>, FlushFailure> {
         let store = &self.store;
         store.relieve_log();
@@ -279,7 +279,7 @@ impl Store {
         self.sync_log_starts()?;
         let mut control = self.control.lock();
         self.health.check_poison()?;
-        // A drop that is under way may still fail, so only a keyspace that is gone keeps nothing.
+        // A drop that is under way may still fail, so the flush is discarded only if the keyspace is gone.
         if control.keyspace(keyspace).is_none() {
             return Ok(());
         }
@@ -303,7 +303,7 @@ impl Store {
         let next = self.commit_edit(&mut control, keyspace, &step, || result.outputs.installed())?;
         keyspace.install(next, memtables);
         if alone {
-            // If nothing is left in memory, that holds for the flushes of other keyspaces too.
+            // If no memtable holds writes, everything that other keyspaces flushed is durable too.
             let is_last = !keyspace.view().memtables().any(|m| m.holds_writes());
             let others = control.keyspaces.iter().map(|entry| entry.flushed_seq).max().filter(|_| is_last);
             self.log.in_tables(max_seq.max(others.unwrap_or(0)));

@@ -50,8 +50,8 @@ fn count(store: &Store, file: &FileMeta, range: &KeyRange) -> Result<u64> {
     Ok(until.saturating_sub(before))
 }
 
-/// Removes the inputs of `piece` from `tree`, but keeps the parts outside its key range.
-fn remove_inputs(
+/// Adds to `edit` the removal of the inputs of `piece`, and the parts outside its key range that stay.
+fn add_removals(
     store: &Store,
     tree: &Tree,
     piece: &Piece,
@@ -155,7 +155,8 @@ impl InstallEdit {
     }
 }
 
-/// Adds the output files to the run of level `level` that the scheduler chooses.
+/// Adds the output files to the run of level `level` that the scheduler chooses. Returns `None` if the ticket has
+/// ended.
 fn place(
     control: &mut Control,
     tree: &Tree,
@@ -175,7 +176,7 @@ fn place(
 
 impl Store {
     /// Installs the output of a finished piece, and all others that this makes ready, or holds it until it may be
-    /// installed.
+    /// installed, or drops it if the piece was withdrawn.
     pub(crate) fn finish_piece(&self, id: PieceId, finished: Finished) {
         let keyspace = finished.keyspace.clone();
         let now = self.files.now();
@@ -192,7 +193,7 @@ impl Store {
         self.install_ready(&keyspace);
     }
 
-    /// Makes every edit that may be made now, in the order of tickets.
+    /// Commits every install that may be made now, in the order of tickets. An output that was held too long lands.
     pub(crate) fn install_ready(&self, keyspace: &Arc<KeyspaceState>) {
         loop {
             let mut control = self.control.lock();
@@ -203,7 +204,7 @@ impl Store {
                 drop(needless);
                 return;
             };
-            let made = self.make(&mut control, keyspace, install);
+            let made = self.commit_install(&mut control, keyspace, install);
             drop(control);
             drop(needless);
             match made {
@@ -255,7 +256,7 @@ impl Store {
 
     /// Makes one edit durable and installs the next tree. Returns the event to report. An error names the piece and its
     /// tables.
-    fn make(
+    fn commit_install(
         &self,
         control: &mut Control,
         keyspace: &Arc<KeyspaceState>,
@@ -307,7 +308,7 @@ impl Store {
         let tree = keyspace.view().tree.clone();
         let mut outputs =
             InstallEdit { edit: KeyspaceEdit::default(), files: finished.result.files().to_vec(), level };
-        remove_inputs(self, &tree, piece, &finished.counts, &mut outputs.edit)?;
+        add_removals(self, &tree, piece, &finished.counts, &mut outputs.edit)?;
         if place(control, &tree, piece, level, &mut outputs).is_none() {
             return Ok(None);
         }

@@ -60,7 +60,7 @@ impl CompactionLane {
     }
 
     fn begin(&self) -> std::result::Result<Step, PieceFailure> {
-        self.store.land_late();
+        self.store.install_all_ready();
         let start = match self.store.next_piece() {
             Ok(start) => start,
             Err(step) => return Ok(step),
@@ -257,8 +257,9 @@ impl Lane for CompactionLane {
 }
 
 impl Store {
-    /// Lets outputs that were held too long land in place of their inputs.
-    fn land_late(&self) {
+    /// Commits every install of any keyspace that may be made now. So outputs that were held too long land although no
+    /// other piece ends.
+    fn install_all_ready(&self) {
         if self.held.lock().is_empty() {
             return;
         }

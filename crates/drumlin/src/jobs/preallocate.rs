@@ -37,7 +37,7 @@ impl Lane for ReadyLane {
         match self.store.lane.make_ready(|| self.store.files.fresh_number()) {
             Ok(true) => Step::More,
             Ok(false) => Step::Idle,
-            // The commit that needs the segment reports a full disk and waits for space.
+            // The commit that needs the segment tries again, and fails with `NoSpace` if there is still no space.
             Err(error) if error.is_shortage() => {
                 self.store.relieve_descriptors(&error);
                 Step::Idle

@@ -5,7 +5,11 @@
 //!    together. Small writes reserve nothing, which saves a shared counter; they are small even when many come at once.
 //! 2. Runs. If a key is covered by too many runs, the write waits for a compaction. If compactions lack disk space,
 //!    deletions do not wait, since they free some.
-//! 3. Rate. Near that limit, writes pay for their bytes at the rate at which compactions keep up.
+//! 3. Rate. Near that limit, writes pay for their bytes at the rate at which compactions keep up. A slowed writer pays
+//!    into a token bucket and sleeps, in turn. It interrupts a long sleep from time to time, to check whether it may go
+//!    on or has waited too long.
+//!
+//! Every wait is counted by reason.
 //!
 //! `write_timeout_ms` bounds all waits of one write together.
 

@@ -24,7 +24,8 @@ impl Store {
         synced
     }
 
-    /// Returns the last sequence number that would survive power loss, counting logged writes.
+    /// Returns the last sequence number that would survive power loss: all logged commits up to it are in the durable
+    /// part of the log or in durable tables.
     pub(crate) fn durable_seq(&self) -> Seq {
         self.log.durable_seq()
     }

@@ -47,7 +47,8 @@ impl DurableLog {
         Some(self.durable_end()).filter(|end| *end > self.found_end)
     }
 
-    /// Returns the last sequence number that would survive power loss, counting logged writes only.
+    /// Returns the last sequence number that would survive power loss: all logged commits up to it are in the durable
+    /// part of the log or in durable tables. A flush of commits that were not logged raises it too.
     pub(crate) fn durable_seq(&self) -> Seq {
         self.durable_seq.load(atomic::Ordering::Acquire)
     }

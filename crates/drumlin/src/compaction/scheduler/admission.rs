@@ -53,13 +53,13 @@ pub(super) struct SeenTree {
 }
 
 /// Turns plans into tickets.
-pub(super) struct Admission<'a> {
+pub(super) struct PlanAdmitter<'a> {
     pub(super) numbers: &'a mut Numbers,
     pub(super) decisions: &'a mut DecisionLog,
     pub(super) inputs: &'a SchedulerInputs,
 }
 
-impl Admission<'_> {
+impl PlanAdmitter<'_> {
     /// Carries a decision out: pace, search, withdrawn tickets, new plans. Returns whether nothing changed but the
     /// pace.
     pub(super) fn apply(

@@ -1,6 +1,6 @@
 //! Compactions that find no disk space, and compactions that free it.
 
-use super::admission::{Admission, SchedulerInputs, settings};
+use super::admission::{PlanAdmitter, SchedulerInputs, settings};
 use crate::compaction::control::{Control, KeyspaceControl, Shortage};
 use crate::compaction::explain;
 use drumlin_policy::schedule::Scene;
@@ -128,8 +128,8 @@ impl Control {
         let Some((outside, keyspace)) = worth.max_by_key(|(outside, _)| outside.entries) else { return };
         let Some(mut plan) = keyspace.manual_plan(&KeyRange::all()) else { return };
         plan.reason = format!("the disk is full, and {outside}");
-        let mut admission = Admission { numbers, decisions, inputs };
-        if admission.admit(keyspace, &plan, None).is_err() {
+        let mut admitter = PlanAdmitter { numbers, decisions, inputs };
+        if admitter.admit(keyspace, &plan, None).is_err() {
             // A damaged table is in the way. The next attempt waits as after a failure.
             keyspace.back_off_failed(inputs.now);
         }

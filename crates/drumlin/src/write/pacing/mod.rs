@@ -1,17 +1,12 @@
-//! Admission of writers: a write throttle without surprises and without spin loops.
+//! A write throttle: a rate, and a token bucket that writes pay their bytes into.
 //!
-//! A writer passes at once unless the throttle is limited. There are two limits:
-//!
-//! - Memory is a hard limit: when the memtables are full, writers wait for a flush.
-//! - The number of runs is the policy's limit: its write rate limit (`Pace`) says from which run count writers slow
-//!   down, and at which they stop.
-//!
-//! A slowed writer pays its bytes into a token bucket and sleeps, in turn. It interrupts a long sleep from time to
-//! time, to check whether it may go on or has waited too long. Every wait is counted by reason.
+//! A write passes at once unless the rate is limited. Otherwise it pays, and sleeps until its bytes are covered. A write
+//! rate limit (`Pace`) of a policy gives the rate for a number of runs: from which run count on writers are slowed, and
+//! at which they stop. `ops/admission.rs` has the waits of writers.
 
 use drumlin_env::sync::Mutex;
 use drumlin_env::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use drumlin_policy::pace::{Admission, admission};
+use drumlin_policy::pace::{WriteRate, write_rate};
 use drumlin_types::contract::Pace;
 
 /// Rate that means "no limit".
@@ -26,10 +21,10 @@ const HALVING: u64 = 100_000;
 /// Returns the bytes per second that `pace` admits at `runs` runs, when all compaction slots together process `speed`
 /// bytes per second.
 pub(crate) fn rate(pace: &Pace, runs: f64, speed: f64) -> u64 {
-    match admission(pace, runs, speed) {
-        Admission::Open => OPEN,
-        Admission::Limited(rate) => (rate as u64).max(1),
-        Admission::Shut => SHUT,
+    match write_rate(pace, runs, speed) {
+        WriteRate::Open => OPEN,
+        WriteRate::Limited(rate) => (rate as u64).max(1),
+        WriteRate::Shut => SHUT,
     }
 }
 

@@ -13,7 +13,7 @@ use crate::compaction::arce::measure::model::{Met, Model, Stall};
 use crate::compaction::arce::measure::real;
 use crate::compaction::arce::score::scene::ScoreScene;
 use crate::compaction::arce::simulate::rollout::{MOST_PIECES, PIECE_BYTES};
-use crate::pace::{Admission, NARROW, admission};
+use crate::pace::{NARROW, WriteRate, write_rate};
 use drumlin_types::contract::{Pace, PaceScope};
 
 /// A compaction and how it runs.
@@ -61,11 +61,11 @@ fn windows(model: &Model, course: Course, met: Met, pace: &Pace) -> f64 {
         while left > piece * 1e-6 {
             let others = (newer - 1.0) / model.merge(newer * model.flush_bytes).max(1.0);
             let drain = others.max(merge.removed / whole) * model.flush_bytes * 1e9;
-            let delay = match admission(&Pace { drain, ..pace.clone() }, runs, speed) {
-                Admission::Open => 0.0,
-                Admission::Limited(rate) => model.delay_for(rate / 1e9, cost, true),
+            let delay = match write_rate(&Pace { drain, ..pace.clone() }, runs, speed) {
+                WriteRate::Open => 0.0,
+                WriteRate::Limited(rate) => model.delay_for(rate / 1e9, cost, true),
                 // No flush until the piece ends.
-                Admission::Shut => break,
+                WriteRate::Shut => break,
             };
             // Step to the next flushed run or to the end of the piece.
             let window = model.window(cost, delay, true).max(1.0);

@@ -12,7 +12,7 @@ use crate::compaction::arce::candidates::interval::{Candidate, Intervals, Part};
 use crate::compaction::arce::measure::guard::RewriteBudget;
 use crate::compaction::arce::measure::model::{Met, Model, Stall};
 use crate::compaction::arce::score::formula::{Choice, Need, Score, Tuple, UnderWay, score};
-use crate::pace::{Admission, admission};
+use crate::pace::{WriteRate, write_rate};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use drumlin_types::contract::{Pace, PaceScope};
@@ -276,11 +276,11 @@ impl Rollout {
             drain: drain * model.flush_bytes * 1e9,
             ..Pace::free(PaceScope::All, self.start.limits.max_runs)
         };
-        let rate = match admission(&pace, runs, model.speed * f64::from(model.slots) * 1e9) {
-            Admission::Open => return 0.0,
-            Admission::Limited(rate) => rate,
+        let rate = match write_rate(&pace, runs, model.speed * f64::from(model.slots) * 1e9) {
+            WriteRate::Open => return 0.0,
+            WriteRate::Limited(rate) => rate,
             // The mean rate that passes between two compactions.
-            Admission::Shut => pace.drain / 64.0,
+            WriteRate::Shut => pace.drain / 64.0,
         };
         model.delay_for(rate / 1e9, cost, busy)
     }
