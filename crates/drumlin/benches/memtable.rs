@@ -16,7 +16,7 @@ mod memtable;
 
 use crate::base::cursor::Cursor;
 use drumlin_env::Env;
-use drumlin_types::{Kind, Seq};
+use drumlin_types::{Kind, LogNumber, Seq};
 use memtable::Memtable;
 use std::sync::Arc;
 
@@ -55,7 +55,7 @@ fn main() {
     let value = vec![7u8; numbers.get(1).copied().unwrap_or(100) as usize];
     for style in ["binary", "text", "common prefix", "sequential"] {
         println!("{entries} entries, {style} keys of 16 bytes, values of {} bytes", value.len());
-        let table = Arc::new(Memtable::new(1, 42));
+        let table = Arc::new(Memtable::new(LogNumber(1), 42));
         let keys: Vec<[u8; 16]> = (0..entries).map(|n| key(style, n)).collect();
         let order: Vec<usize> = (0..entries).map(|n| (scatter(n ^ 0xabcd) % entries) as usize).collect();
         measure("insert", entries, || {
@@ -91,7 +91,7 @@ fn main() {
 #[expect(clippy::disallowed_methods, reason = "a measurement of real threads")]
 fn two_threads(entries: u64, value: &[u8]) {
     println!("{entries} entries by two threads, binary keys");
-    let table = Memtable::new(1, 42);
+    let table = Memtable::new(LogNumber(1), 42);
     measure("insert, wall", entries, || {
         std::thread::scope(|scope| {
             for thread in 0..2 {

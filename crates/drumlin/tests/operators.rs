@@ -313,7 +313,7 @@ fn a_job_calls_an_operator_that_always_panics_a_few_times_only() {
     }
     db.flush().expect("flush");
     assert_eq!(db.metrics().operator_panics, 16);
-    assert_eq!(db.metrics().entries_folded, 0);
+    assert_eq!(db.metrics().entries_merged, 0);
 }
 
 /// Merge operator whose results are too long for a table. It panics when asked for its name once the store is open.

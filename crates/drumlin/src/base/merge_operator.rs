@@ -74,7 +74,7 @@ pub trait MergeOperator: Send + Sync {
     fn merge(&self, key: &[u8], base: Option<&[u8]>, operands: &[&[u8]]) -> Option<Vec<u8>>;
 
     /// Returns one operand that has the effect of `left` followed by `right`, if there is one. Flushes and compactions
-    /// use it to join operands whose base value they do not see. That keeps the chain of operands of a hot key short,
+    /// use it to combine operands whose base value they do not see. That keeps the chain of operands of a hot key short,
     /// so implement it if the operator allows. By default it returns `None`.
     fn partial_merge(&self, key: &[u8], left: &[u8], right: &[u8]) -> Option<Vec<u8>> {
         let _ = (key, left, right);

@@ -12,7 +12,7 @@ pub(crate) struct MergeCounts {
     /// Obsolete tombstones, and values that range tombstones cover.
     pub(crate) deleted: u64,
     /// Merge operands combined into another entry.
-    pub(crate) folded: u64,
+    pub(crate) merged: u64,
     /// Calls of the merge operator that panicked.
     pub(crate) operator_panics: u64,
 }
@@ -20,7 +20,7 @@ pub(crate) struct MergeCounts {
 impl MergeCounts {
     /// Returns the number of entries dropped for any reason.
     pub(crate) fn dropped(&self) -> u64 {
-        self.superseded + self.deleted + self.folded
+        self.superseded + self.deleted + self.merged
     }
 }
 
@@ -120,7 +120,7 @@ metrics! {
     /// Entries that compactions and flushes dropped as deleted: tombstones and the entries that they hide.
     entries_deleted,
     /// Merge operands that compactions and flushes combined into another entry.
-    entries_folded,
+    entries_merged,
     /// Calls of merge operators by compactions and flushes that panicked. The operands were kept.
     operator_panics,
     /// Largest number of bytes that a compaction piece wrote.
@@ -207,7 +207,7 @@ impl Counters {
         Counters::add(&self.operator_panics, counts.operator_panics);
         Counters::add(&self.entries_superseded, counts.superseded);
         Counters::add(&self.entries_deleted, counts.deleted);
-        Counters::add(&self.entries_folded, counts.folded);
+        Counters::add(&self.entries_merged, counts.merged);
     }
 
     pub(crate) fn compacted(&self, counts: &MergeCounts, bytes_in: u64, bytes_out: u64) {

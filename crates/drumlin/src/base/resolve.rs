@@ -18,7 +18,7 @@
 //!    which the compaction began. Every reader of the result is at the horizon or later: a snapshot keeps its time, and
 //!    later snapshots and reads have later times, since the store's clock never goes back. So the version has expired
 //!    for all.
-//! 2. It folds an operand into the version directly below only if both have the same expiry. So at any time both count
+//! 2. It merges an operand into the version directly below only if both have the same expiry. So at any time both count
 //!    or neither does. If both count, the operator's associativity makes the results equal.
 //! 3. It turns an operand without a base into a put with the operand's expiry. Before the expiry, both resolve to the
 //!    operator's result without a base. After it, both resolve to no value.

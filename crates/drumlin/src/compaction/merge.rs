@@ -10,15 +10,15 @@
 //!    its key ([`DropGuard`]).
 //! 4. A value that has expired for all its readers counts as a tombstone with the same sequence number. An expired
 //!    operand is dropped.
-//! 5. Merge operands of one stripe are folded into their base value under three conditions: the base is among the
+//! 5. Merge operands of one stripe are merged into their base value under three conditions: the base is among the
 //!    inputs, or nothing older exists; it has the same expiry time; and the inputs are contiguous in age for the key.
-//!    Of the other operands, neighbours with the same expiry time are joined if the operator can combine two operands
-//!    and the inputs are contiguous (`fold`). All other operands and their base stay as they are. After a few panics of
-//!    the operator a job no longer calls it.
+//!    Of the other operands, neighbours with the same expiry time are combined by partial merge, if the operator has
+//!    one and the inputs are contiguous ([`operands`]). All other operands and their base stay as they are. After a few
+//!    panics of the operator a job no longer calls it.
 //!
 //! Every entry that is read is either emitted or counted as dropped, by reason.
 
-mod fold;
+mod operands;
 #[cfg(test)]
 mod tests;
 
@@ -32,7 +32,7 @@ use crate::base::snapshots::Readers;
 use drumlin_env::sync::Arc;
 use drumlin_types::contract::legal::DropGuard;
 use drumlin_types::{Kind, Seq, bug};
-use fold::{Base, Folder, Owned};
+use operands::{Base, OperandMerger, Owned};
 use std::collections::VecDeque;
 
 /// Rules that decide which entries survive.
@@ -240,7 +240,7 @@ impl<C: Cursor> MergeStream<C> {
         match meaning {
             Meaning::ExpiredOperand => return self.drop_entry(),
             Meaning::Operand { .. } if self.rules.operator.is_some() => {
-                self.fold(stripe)?;
+                self.merge_operands(stripe)?;
                 return Ok(false);
             }
             Meaning::Operand { .. } => {}
@@ -262,14 +262,14 @@ impl<C: Cursor> MergeStream<C> {
     }
 
     /// Takes the operands of this stripe and their base, and queues the entries that survive.
-    fn fold(&mut self, stripe: usize) -> Result<()> {
+    fn merge_operands(&mut self, stripe: usize) -> Result<()> {
         let mut operands: Vec<Owned> = Vec::new();
         let mut base = Base::Unknown;
         let newest = self.input.seq();
         let mut oldest;
-        let mut join_at = JOINED_FROM;
+        let mut combine_at = COMBINED_FROM;
         // Entries taken from the input. Those that stay are counted when they are written; the difference counts as
-        // folded.
+        // merged.
         let mut taken = 0;
         loop {
             let cover = self.rules.cover(&self.key, stripe);
@@ -311,10 +311,10 @@ impl<C: Cursor> MergeStream<C> {
             if self.rules.readers.stripe(self.input.seq()) != stripe {
                 break;
             }
-            // Joining early bounds the memory that a long chain of operands takes.
-            if operands.len() >= join_at && self.rules.guard.is_contiguous(&self.key, newest, oldest) {
+            // Combining early bounds the memory that a long chain of operands takes.
+            if operands.len() >= combine_at && self.rules.guard.is_contiguous(&self.key, newest, oldest) {
                 (operands, _) = self.combine(operands, Base::Unknown)?;
-                join_at = JOINED_FROM.max(2 * operands.len());
+                combine_at = COMBINED_FROM.max(2 * operands.len());
             }
         }
         self.hiding = Some(stripe).filter(|_| !matches!(base, Base::Unknown));
@@ -331,17 +331,18 @@ impl<C: Cursor> MergeStream<C> {
         let before = self.queue.len();
         self.queue.extend(operands);
         self.queue.extend(below);
-        self.counts.folded += taken - (self.queue.len() - before) as u64;
+        self.counts.merged += taken - (self.queue.len() - before) as u64;
         Ok(())
     }
 
-    /// Folds operands of the current key, newest first, into `base`, and joins the rest. Returns what is left of both.
+    /// Merges operands of the current key, newest first, into `base`, and combines the rest. Returns what is left of
+    /// both.
     fn combine(&mut self, mut operands: Vec<Owned>, base: Base) -> Result<(Vec<Owned>, Base)> {
         let Some(operator) = self.rules.operator.as_deref() else { return Ok((operands, base)) };
-        let folder = Folder::new(operator, &self.key);
-        let base = folder.fold(&mut operands, base)?;
-        let operands = folder.join(operands)?;
-        let panicked = folder.panicked.get();
+        let merger = OperandMerger::new(operator, &self.key);
+        let base = merger.merge_into(&mut operands, base)?;
+        let operands = merger.combine(operands)?;
+        let panicked = merger.panicked.get();
         self.counts.operator_panics += u64::from(panicked);
         Ok((operands, base))
     }
@@ -350,5 +351,5 @@ impl<C: Cursor> MergeStream<C> {
 /// Number of panics of the operator after which a job keeps all further operands as they are.
 const MAX_PANICS: u64 = 16;
 
-/// Number of operands of one key from which on they are joined before all of them were read.
-const JOINED_FROM: usize = 1024;
+/// Number of operands of one key from which on they are combined before all of them were read.
+const COMBINED_FROM: usize = 1024;

@@ -216,7 +216,7 @@ impl Control {
             seed: inputs.seed,
             frozen: keyspace.is_frozen(),
         };
-        let decision = decide_and_log(keyspace, admission.decisions, &input);
+        let decision = decide_and_log(keyspace, admitter.decisions, &input);
         // The view of the policy is reused for its first plan, unless it was reduced or is out of date.
         let is_whole = settings.mode == Mode::Pipelined && decision.park.is_empty();
         let is_idle = admitter.apply(keyspace, decision, is_whole.then_some(seen), needs_wake_up);

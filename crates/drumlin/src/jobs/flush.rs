@@ -33,7 +33,7 @@ use drumlin_env::sync::{Arc, Mutex, atomic};
 use drumlin_format::manifest::MAX_CHANGES;
 use drumlin_types::contract::legal::DropGuard;
 use drumlin_types::contract::{FileState, Outcome};
-use drumlin_types::{Key, KeyRange, KeyspaceId, Seq, TableId};
+use drumlin_types::{Key, KeyRange, KeyspaceId, LogNumber, Seq, TableId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A running flush.
@@ -142,7 +142,7 @@ impl FlushLane {
         let control = (!drumlin_types::bug!("flush-above-ceiling")).then_some(control);
         let visible = if control.is_some() { visible } else { store.publisher.visible() };
         let ready = |m: &Memtable| m.is_complete() && m.max_seq() <= visible && m.max_seq() <= ceiling;
-        let mut chosen: Option<(u64, Arc<KeyspaceState>)> = None;
+        let mut chosen: Option<(LogNumber, Arc<KeyspaceState>)> = None;
         let resting = self.still_resting();
         for keyspace in store.keyspaces().iter().filter(|keyspace| !resting.contains(&keyspace.id)) {
             let view = keyspace.view();
@@ -152,8 +152,8 @@ impl FlushLane {
                 view.sealed.last()
             };
             let Some(oldest) = next.filter(|m| ready(m)) else { continue };
-            if chosen.as_ref().is_none_or(|(log, _)| oldest.id() < *log) {
-                chosen = Some((oldest.id(), keyspace.clone()));
+            if chosen.as_ref().is_none_or(|(log, _)| oldest.first_log() < *log) {
+                chosen = Some((oldest.first_log(), keyspace.clone()));
             }
         }
         let Some((_, keyspace)) = chosen else { return Ok(None) };

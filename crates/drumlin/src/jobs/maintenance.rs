@@ -6,7 +6,7 @@
 
 use super::flush::FlushLane;
 use super::piece::CompactionLane;
-use super::preallocate::ReadyLane;
+use super::preallocate::PreallocationLane;
 use super::search::SearchJob;
 use crate::background::{Lane, Step};
 use crate::base::error::Result;
@@ -19,7 +19,7 @@ impl Store {
     /// Starts the background lanes.
     pub(crate) fn start_lanes(self: &Arc<Self>) -> Result<()> {
         self.background.start(Arc::new(FlushLane::new(self.clone())))?;
-        self.background.start(Arc::new(ReadyLane::new(self.clone())))?;
+        self.background.start(Arc::new(PreallocationLane::new(self.clone())))?;
         for number in 0..self.slots.count() {
             self.background.start(Arc::new(CompactionLane::new(self.clone(), number)))?;
         }

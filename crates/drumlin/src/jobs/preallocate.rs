@@ -10,17 +10,17 @@ use drumlin_env::region;
 use drumlin_env::sync::Arc;
 
 /// The lane that preallocates.
-pub(crate) struct ReadyLane {
+pub(crate) struct PreallocationLane {
     store: Arc<Store>,
 }
 
-impl ReadyLane {
-    pub(crate) fn new(store: Arc<Store>) -> ReadyLane {
-        ReadyLane { store }
+impl PreallocationLane {
+    pub(crate) fn new(store: Arc<Store>) -> PreallocationLane {
+        PreallocationLane { store }
     }
 }
 
-impl Lane for ReadyLane {
+impl Lane for PreallocationLane {
     fn name(&self) -> String {
         "drumlin-ready".into()
     }

@@ -100,7 +100,7 @@ impl KeyspaceState {
         memtable_seed: u64,
         meter: Meter,
     ) -> KeyspaceState {
-        let active = Arc::new(Memtable::new(log.0, memtable_seed));
+        let active = Arc::new(Memtable::new(log, memtable_seed));
         let memtable_bytes = store.memtable_bytes(&options) as usize;
         let flush_bytes = store.flush_bytes(&options) as usize;
         KeyspaceState {
@@ -205,7 +205,7 @@ impl KeyspaceState {
         let mut sealed = Vec::with_capacity(view.sealed.len() + 1);
         sealed.push(view.active.clone());
         sealed.extend(view.sealed.iter().cloned());
-        let active = Arc::new(Memtable::new(log.0, self.memtable_seed));
+        let active = Arc::new(Memtable::new(log, self.memtable_seed));
         self.view.store(Arc::new(View::new(active, sealed, view.tree.clone())));
         true
     }
@@ -229,7 +229,7 @@ impl KeyspaceState {
     /// Empties the view after the keyspace was dropped.
     pub(crate) fn clear(&self, log: LogNumber) {
         let _update = self.update.lock();
-        let active = Arc::new(Memtable::new(log.0, self.memtable_seed));
+        let active = Arc::new(Memtable::new(log, self.memtable_seed));
         self.view.store(Arc::new(View::new(active, Vec::new(), Arc::new(Tree::empty()))));
     }
 
@@ -237,7 +237,7 @@ impl KeyspaceState {
     /// holds the commit lane's lock.
     pub(crate) fn first_log(&self) -> Option<LogNumber> {
         let view = self.view.load();
-        view.memtables().filter(|m| m.holds_writes()).map(|m| LogNumber(m.id())).min()
+        view.memtables().filter(|m| m.holds_writes()).map(|m| m.first_log()).min()
     }
 
     /// Returns the resolver that combines merge operands of this keyspace into values.

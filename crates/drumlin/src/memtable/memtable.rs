@@ -13,7 +13,7 @@
 //! * A counter or bound covers at least every operation whose insert has returned.
 //! * `get`, `versions` and cursors return point entries only. The reader applies the range tombstones.
 
-use super::folds::{Fold, Folds};
+use super::combined::{CombinedOperand, CombinedOperands};
 use super::list::{List, ListCursor};
 use super::node::MemEntry;
 use super::presence::Presence;
@@ -29,11 +29,12 @@ use drumlin_env::sync::{
     },
 };
 use drumlin_format::filter::key_hash;
-use drumlin_types::{KeyRange, Kind, Seq};
+use drumlin_types::{KeyRange, Kind, LogNumber, Seq};
 
 /// Recent writes of one keyspace, shared by all its writers and readers.
 pub(crate) struct Memtable {
-    id: u64,
+    /// First log segment that may hold its writes.
+    first_log: LogNumber,
     list: Arc<List>,
     presence: Presence,
     /// Seed of the key hashes in `presence`.
@@ -47,7 +48,7 @@ pub(crate) struct Memtable {
     /// Set when no writer starts any more. A flush may then wait for the writers that have started.
     sealed: AtomicBool,
     ranges: Ranges,
-    pub(super) folds: Folds,
+    pub(super) combined: CombinedOperands,
 }
 
 /// Bytes charged for a range tombstone besides its keys. They cover the tombstone itself (twice while it is
@@ -108,30 +109,31 @@ impl Ranges {
 }
 
 impl Memtable {
-    /// Returns the fold (combined merge operands) of `key` for a reader at `snapshot`.
-    pub(crate) fn fold_of(&self, key: &[u8], snapshot: Seq) -> Option<Arc<Fold>> {
-        self.folds.get(key, snapshot)
+    /// Returns the combined operand of `key` for a reader at `snapshot`.
+    pub(crate) fn combined_operand(&self, key: &[u8], snapshot: Seq) -> Option<Arc<CombinedOperand>> {
+        self.combined.get(key, snapshot)
     }
 
-    /// Keeps a fold of the operands of `key` in `chain`, newest first, and of those of `below`, which directly
-    /// precede them in age. `join` combines an older and a newer operand, if it can. Does nothing if a fold as new
+    /// Combines the operands of `key` in `chain`, newest first, with `below`, whose operands directly precede them in
+    /// age, and keeps the result. `combine` combines an older and a newer operand, if it can. Does nothing if a combined
+    /// operand as new
     /// exists already.
-    pub(crate) fn keep_fold(
+    pub(crate) fn keep_combined(
         &self,
         key: &[u8],
         chain: &[(Seq, &[u8])],
-        below: Option<&Fold>,
-        join: impl FnMut(&[u8], &[u8]) -> Option<Vec<u8>>,
+        below: Option<&CombinedOperand>,
+        combine: impl FnMut(&[u8], &[u8]) -> Option<Vec<u8>>,
     ) {
-        self.folds.keep(key, chain, below, join);
+        self.combined.keep(key, chain, below, combine);
     }
 }
 
 impl Memtable {
     /// Creates an empty memtable. `seed` is the seed of the key hashes that lookups pass.
-    pub(crate) fn new(id: u64, seed: u64) -> Memtable {
+    pub(crate) fn new(first_log: LogNumber, seed: u64) -> Memtable {
         Memtable {
-            id,
+            first_log,
             list: Arc::new(List::new()),
             presence: Presence::new(),
             seed,
@@ -142,13 +144,13 @@ impl Memtable {
             writers: AtomicUsize::new(0),
             sealed: AtomicBool::new(false),
             ranges: Ranges::new(),
-            folds: Folds::new(),
+            combined: CombinedOperands::new(),
         }
     }
 
-    /// Returns the memtable's number. Later memtables have higher numbers.
-    pub(crate) fn id(&self) -> u64 {
-        self.id
+    /// Returns the first log segment that may hold its writes. Later memtables have higher numbers.
+    pub(crate) fn first_log(&self) -> LogNumber {
+        self.first_log
     }
 
     /// Adds an entry. (`key`, `seq`) must be new, and key and value must respect the length limits.
@@ -220,7 +222,7 @@ impl Memtable {
 
     /// Returns the bytes that the entries and range tombstones take, for comparison with the memtable size limit.
     pub(crate) fn bytes(&self) -> usize {
-        self.list.bytes() + self.ranges.bytes.load(Relaxed) + self.folds.bytes()
+        self.list.bytes() + self.ranges.bytes.load(Relaxed) + self.combined.bytes()
     }
 
     #[cfg(test)]

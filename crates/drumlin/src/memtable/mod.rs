@@ -8,7 +8,7 @@
 //! 4. `skips`: records of parts of the list that hold no entry newer than a given sequence number;
 //! 5. `list`: the ordered, insert-only list of nodes, with a safe interface;
 //! 6. `presence`: a Bloom filter over the keys of the list, for lookups of absent keys;
-//! 7. `folds`: combined merge operands of hot keys, kept beside the list;
+//! 7. `combined`: combined merge operands of hot keys, kept beside the list;
 //! 8. `memtable`: the list of point entries, the range tombstones beside it, and the counters that sealing, flushing
 //!    and write throttling use.
 //!
@@ -26,7 +26,7 @@
 mod arena;
 #[expect(unsafe_code, reason = "blocks are laid out by hand in the arena, and name nodes without lifetimes")]
 mod block;
-mod folds;
+mod combined;
 #[expect(unsafe_code, reason = "blocks name nodes and each other without lifetimes")]
 mod guide;
 #[expect(unsafe_code, reason = "keeps a node beside the arena that holds it")]
@@ -40,5 +40,5 @@ mod skips;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use folds::LONG;
+pub(crate) use combined::LONG;
 pub(crate) use memtable::{MemCursor, Memtable};

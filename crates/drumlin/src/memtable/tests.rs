@@ -5,7 +5,7 @@
 
 use super::{MemCursor, Memtable};
 use crate::base::cursor::{Cursor, Hidden};
-use drumlin_types::{Key, KeyRange, Kind, Seq};
+use drumlin_types::{Key, KeyRange, Kind, LogNumber, Seq};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ impl Draw {
 
 /// Creates `count` random entries in a memtable and in the oracle.
 fn filled(seed: u64, count: u64) -> (Arc<Memtable>, Oracle, Draw) {
-    let table = Arc::new(Memtable::new(1, 5));
+    let table = Arc::new(Memtable::new(LogNumber(1), 5));
     let mut oracle = Oracle::new();
     let mut draw = Draw(seed);
     let mut keys: Vec<Vec<u8>> = vec![Vec::new()];
@@ -137,7 +137,7 @@ fn point_reads_agree_with_the_ordered_map() {
 #[test]
 fn ordered_inserts() {
     let count: u32 = if cfg!(miri) { 12 } else { 2000 };
-    let table = Arc::new(Memtable::new(1, 5));
+    let table = Arc::new(Memtable::new(LogNumber(1), 5));
     let ascending = count..2 * count;
     let descending = (0..count).rev();
     for (seq, n) in ascending.chain(descending).enumerate() {
@@ -158,7 +158,7 @@ fn ordered_inserts() {
 /// An empty memtable returns nothing from every read.
 #[test]
 fn empty() {
-    let table = Arc::new(Memtable::new(7, 5));
+    let table = Arc::new(Memtable::new(LogNumber(7), 5));
     let mut cursor = table.cursor();
     cursor.seek_first().unwrap();
     assert!(!cursor.valid());
@@ -168,14 +168,17 @@ fn empty() {
     assert!(!cursor.valid());
     assert!(table.get(b"", Seq::MAX).is_none());
     assert!(table.range_tombstones().is_empty() && !table.has_range_tombstones());
-    assert_eq!((table.id(), table.entries(), table.min_seq(), table.max_seq()), (7, 0, 0, 0));
+    assert_eq!(
+        (table.first_log(), table.entries(), table.min_seq(), table.max_seq()),
+        (LogNumber(7), 0, 0, 0)
+    );
     assert!(table.is_empty());
 }
 
 /// Values too big to share a chunk are read back unchanged and are counted.
 #[test]
 fn big_values() {
-    let table = Memtable::new(1, 5);
+    let table = Memtable::new(LogNumber(1), 5);
     let lens = [300 << 10, 10, 2 << 20, 0];
     for (i, len) in lens.into_iter().enumerate() {
         table.insert(&[i as u8], 1, Kind::Put, &vec![i as u8; len]);
@@ -189,7 +192,7 @@ fn big_values() {
 
 #[test]
 fn range_tombstones_are_seen_once_added() {
-    let table = Memtable::new(1, 5);
+    let table = Memtable::new(LogNumber(1), 5);
     let range = |a: &str, b: &str| KeyRange::new(Key::new(a.as_bytes()), Some(Key::new(b.as_bytes())));
     table.insert_range_tombstone(range("m", "m"), 4);
     assert!(table.is_empty());
@@ -208,7 +211,7 @@ fn range_tombstones_are_seen_once_added() {
 #[test]
 #[expect(clippy::disallowed_methods, reason = "moves the cursor to a real thread")]
 fn cursor_outlives_its_owner() {
-    let table = Arc::new(Memtable::new(1, 5));
+    let table = Arc::new(Memtable::new(LogNumber(1), 5));
     table.insert(b"k", 1, Kind::Put, b"v");
     let mut cursor: Box<dyn Cursor> = Box::new(table.cursor());
     drop(table);
@@ -235,7 +238,7 @@ fn concurrent_inserts_and_reads() {
             _ => format!("shared-{}", step % 16).into_bytes(),
         }
     };
-    let table = Arc::new(Memtable::new(1, 5));
+    let table = Arc::new(Memtable::new(LogNumber(1), 5));
     let done: [AtomicU64; WRITERS as usize] = Default::default();
     std::thread::scope(|scope| {
         for writer in 0..WRITERS {
@@ -319,7 +322,7 @@ fn skips_pass_hidden_entries_only() {
     let rounds = if cfg!(miri) { 2 } else { 60 };
     for seed in 0..rounds {
         let mut draw = Draw(seed);
-        let table = Arc::new(Memtable::new(1, 5));
+        let table = Arc::new(Memtable::new(LogNumber(1), 5));
         let mut entries: Vec<(Vec<u8>, Reverse<Seq>)> = Vec::new();
         let keys = 1 + draw.below(60);
         for seq in 1..=(if cfg!(miri) { 60 } else { 400 }) {
@@ -349,7 +352,7 @@ fn skips_pass_hidden_entries_only() {
 #[test]
 fn hidden_entries_are_walked_once() {
     for backward in [false, true] {
-        let table = Arc::new(Memtable::new(1, 5));
+        let table = Arc::new(Memtable::new(LogNumber(1), 5));
         let count: u32 = if cfg!(miri) { 40 } else { 4000 };
         for n in 0..count {
             table.insert(&(n * 2).to_be_bytes(), Seq::from(n) + 1, Kind::Put, b"");
@@ -375,7 +378,7 @@ fn hidden_entries_are_walked_once() {
 fn entries_that_come_into_a_skipped_part_are_seen() {
     const OLD: u64 = 200;
     let total: u64 = if cfg!(miri) { 8 } else { 3000 };
-    let table = Arc::new(Memtable::new(1, 5));
+    let table = Arc::new(Memtable::new(LogNumber(1), 5));
     for n in 0..OLD {
         table.insert(&(n * 16).to_be_bytes(), n + 1, Kind::Put, b"");
     }

@@ -3,12 +3,12 @@
 use crate::base::cursor::Cursor;
 use crate::memtable::Memtable;
 use drumlin_env::sync::Arc;
-use drumlin_types::Kind;
+use drumlin_types::{Kind, LogNumber};
 use shuttle::thread;
 
 /// During and after a commit, `holds_writes` returns true to every thread.
 pub(super) fn a_commit_is_always_seen() {
-    let table = Arc::new(Memtable::new(1, 0));
+    let table = Arc::new(Memtable::new(LogNumber(1), 0));
     table.begin_write();
     let writer = table.clone();
     let writer = thread::spawn(move || {
@@ -33,7 +33,7 @@ fn keys(table: &Arc<Memtable>) -> Vec<Vec<u8>> {
 
 /// Two writers and a reader: inserted entries never disappear, and the reader always sees them in order.
 pub(super) fn entries_stay_in_order() {
-    let table = Arc::new(Memtable::new(1, 0));
+    let table = Arc::new(Memtable::new(LogNumber(1), 0));
     table.insert(b"e", 1, Kind::Put, b"");
     let writers = [["a", "d", "h"], ["c", "b", "g"]].into_iter().zip([10, 20]).map(|(keys, first)| {
         let table = table.clone();

@@ -38,17 +38,17 @@ pub(crate) struct MemSource<'a> {
 }
 
 impl MemSource<'_> {
-    /// Looks up a `key` with many operands. Uses the fold of the key, if it has one, in place of the operands that the
-    /// fold combines. Then combines the newer operands into a new fold.
+    /// Looks up a `key` with many operands. Uses the combined operand of the key, if it has one, in place of the
+    /// operands that it combines. Then combines the newer operands with it into a new one.
     #[cold]
     fn look_up_long(&self, key: &[u8], snapshot: Seq, state: &mut GetState) {
-        let fold = self.memtable.fold_of(key, snapshot);
+        let combined = self.memtable.combined_operand(key, snapshot);
         let mut chain: Vec<(Seq, &[u8])> = Vec::new();
         // Whether all versions seen so far are plain operands, and so in `chain`.
         let (mut is_whole, mut below) = (true, None);
         for entry in self.memtable.versions(key, snapshot) {
-            if let Some(fold) = fold.as_deref().filter(|fold| entry.seq <= fold.high) {
-                below = Some(fold);
+            if let Some(combined) = combined.as_deref().filter(|combined| entry.seq <= combined.high) {
+                below = Some(combined);
                 break;
             }
             if state.offer(entry.seq, entry.kind, || Slice::from(entry.value)) == Flow::Done {
@@ -59,23 +59,25 @@ impl MemSource<'_> {
                 chain.push((entry.seq, entry.value));
             }
         }
-        // A range tombstone between the fold and the newer operands ends the key's history, so the fold does not count.
-        let below =
-            below.filter(|fold| !state.hides(fold.high) || drumlin_types::bug!("fold-across-range-delete"));
-        if let Some(fold) = below
-            && state.offer(fold.high, Kind::Merge, || Slice::from(&*fold.operand)) == Flow::Continue
+        // A range tombstone between the combined operand and the newer operands ends the key's history, so the combined
+        // operand does not count.
+        let below = below.filter(|combined| {
+            !state.hides(combined.high) || drumlin_types::bug!("combined-across-range-delete")
+        });
+        if let Some(combined) = below
+            && state.offer(combined.high, Kind::Merge, || Slice::from(&*combined.operand)) == Flow::Continue
         {
-            for entry in self.memtable.versions(key, fold.low - 1) {
+            for entry in self.memtable.versions(key, combined.low - 1) {
                 if state.offer(entry.seq, entry.kind, || Slice::from(entry.value)) == Flow::Done {
                     break;
                 }
             }
         }
         if let Some(operator) = self.operator.filter(|_| chain.len() >= LONG) {
-            let join = |left: &[u8], right: &[u8]| {
+            let combine = |left: &[u8], right: &[u8]| {
                 call_operator(operator, |operator| operator.partial_merge(key, left, right)).ok().flatten()
             };
-            self.memtable.keep_fold(key, &chain, below.filter(|_| is_whole), join);
+            self.memtable.keep_combined(key, &chain, below.filter(|_| is_whole), combine);
         }
     }
 }

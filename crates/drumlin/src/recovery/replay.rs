@@ -188,7 +188,7 @@ impl Replay for LogReplay<'_> {
             {
                 let seed = self.memtable_seed;
                 let memtable =
-                    target.memtable.get_or_insert_with(|| Arc::new(Memtable::new(record.segment.0, seed)));
+                    target.memtable.get_or_insert_with(|| Arc::new(Memtable::new(record.segment, seed)));
                 insert(memtable, &operation, seq).map_err(ReplayError::Other)?;
             }
         }

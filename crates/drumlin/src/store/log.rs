@@ -24,7 +24,7 @@ impl Store {
             for memtable in view.memtables() {
                 let is_flushed = flushed.iter().any(|f| Arc::ptr_eq(f, memtable));
                 if !is_flushed && memtable.holds_writes() {
-                    floor = floor.min(LogNumber(memtable.id()));
+                    floor = floor.min(memtable.first_log());
                 }
             }
         }
@@ -95,7 +95,7 @@ impl Store {
         let number = lane.log.segment.number;
         let oldest = self.keyspaces().iter().filter_map(|k| k.first_log()).min();
         // A memtable that is already sealed will be flushed anyway, so newer memtables need not be sealed.
-        let holds = |keyspace: &KeyspaceState| Some(LogNumber(keyspace.active().id())) == oldest;
+        let holds = |keyspace: &KeyspaceState| Some(keyspace.active().first_log()) == oldest;
         for keyspace in self.keyspaces().iter() {
             if oldest.is_some_and(|oldest| oldest < number) && holds(keyspace) {
                 keyspace.seal(number);

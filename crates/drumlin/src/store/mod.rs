@@ -16,7 +16,7 @@ mod health;
 mod load;
 mod log;
 pub(crate) mod memory;
-mod plans;
+mod next_piece;
 pub(crate) mod space;
 mod sync;
 mod throttles;

@@ -46,7 +46,7 @@ impl Table {
         let mut fences = FenceCursor::default();
         fences.seek(self, key)?;
         let Some(fence) = fences.fence() else { return Ok(None) };
-        if self.cache.peek(self.id(), fence.offset, fences.slot(self)).is_some() {
+        if self.cache.peek(self.id(), fence.offset, fences.pointer(self)).is_some() {
             return Ok(None);
         }
         Ok(Some(Missing { table: Arc::clone(self), fences, fence }))
@@ -64,7 +64,7 @@ pub(crate) fn read(env: &Env, missing: &[Missing]) {
         let Missing { table, fences, fence } = missing;
         let Ok(sealed) = sealed else { continue };
         if let Ok(block) = table.blocks.unseal_data(fence, &Slice::from(sealed)) {
-            table.cache.insert(table.id(), fence.offset, fences.slot(table), Block::Data(block));
+            table.cache.insert(table.id(), fence.offset, fences.pointer(table), Block::Data(block));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Blocks in memory (verified and decompressed) and the code that reads them.
 
 use super::decode_error;
-use super::slots;
+use super::pointers;
 use crate::base::error::{Error, Result};
 use crate::base::slice::Slice;
 use drumlin_env::sync::Arc;
@@ -34,26 +34,26 @@ impl DataBlock {
 }
 
 /// Block as the cache holds it.
-pub(super) type Cached = slots::Cached<Block>;
-/// Slots for the blocks of one index block or filter module.
-pub(super) type Slots = slots::Slots<Block>;
-/// Borrowed slot of one block.
-pub(super) type Slot<'a> = slots::Slot<'a, Block>;
-/// Slot that holds a cached block; emptied on drop.
-pub(super) type Home = slots::Home<Block>;
+pub(super) type Cached = pointers::Cached<Block>;
+/// Cached pointers to the blocks of one index block or filter module.
+pub(super) type Pointers = pointers::Pointers<Block>;
+/// Borrowed cached pointer to one block.
+pub(super) type Pointer<'a> = pointers::Pointer<'a, Block>;
+/// Owner of the pointer to a cached block; clears it on drop.
+pub(super) type PointerOwner = pointers::PointerOwner<Block>;
 
-/// Index block, with one slot for each block that it points to.
+/// Index block, with one cached pointer for each block that it points to.
 #[derive(Clone, Debug)]
 pub(super) struct IndexBlock {
     bytes: Slice,
     layout: IndexLayout,
-    pub(super) slots: Slots,
+    pub(super) pointers: Pointers,
 }
 
 impl IndexBlock {
     pub(super) fn parse(bytes: Slice) -> Result<IndexBlock, Corruption> {
         let layout = IndexLayout::parse(&bytes)?;
-        Ok(IndexBlock { slots: Slots::new(layout.count()), layout, bytes })
+        Ok(IndexBlock { pointers: Pointers::new(layout.count()), layout, bytes })
     }
 
     pub(super) fn view(&self) -> IndexView<'_> {
@@ -65,9 +65,9 @@ impl IndexBlock {
         self.bytes.len()
     }
 
-    /// Returns the bytes of memory that the block keeps alive, including its slots.
+    /// Returns the bytes of memory that the block keeps alive, including its cached pointers.
     pub(super) fn held_bytes(&self) -> usize {
-        self.bytes.held_bytes() + self.slots.bytes()
+        self.bytes.held_bytes() + self.pointers.bytes()
     }
 }
 
@@ -82,8 +82,8 @@ pub(super) enum Block {
 
 /// Reference to a block that a reader is using.
 pub(super) enum BlockRef {
-    /// Block borrowed from its slot.
-    Borrowed(slots::Borrowed<Block>),
+    /// Block borrowed through its cached pointer.
+    Borrowed(pointers::Borrowed<Block>),
     /// Block from anywhere else: the map of the cache, or the file.
     Owned(Block),
 }

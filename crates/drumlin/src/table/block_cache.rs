@@ -14,9 +14,9 @@
 //!
 //! A scan therefore passes through the small queue and leaves other blocks in place.
 //!
-//! Readers that have a slot for a block (see `slots`) find the block there and only set its "used" mark. The mark
-//! counts when the block reaches the front of its queue. A probationary block gets into its slot only when it is
-//! requested again. Filling and emptying slots costs more than the queues do, and most blocks of scans are used once.
+//! Readers that have a cached pointer to a block (see `pointers`) find the block there and only set its "used" mark. The mark
+//! counts when the block reaches the front of its queue. The pointer of a probationary block is set only when it is
+//! requested again. Setting and clearing pointers costs more than the queues do, and most blocks of scans are used once.
 //!
 //! When a table is deleted, the cache drops its blocks at once. It finds them in a per-table list. With small tables
 //! that live for a second, walking the queues would cost more than the compactions. The keys of dropped blocks stay
@@ -25,7 +25,7 @@
 //! Invariants: every entry is in exactly one queue, once, and in the list of its table. The blocks held never exceed
 //! the capacity. Each shard has an equal share of the capacity and does not keep a block larger than its share.
 
-use super::block::{Block, BlockRef, Cached, Home, Slot};
+use super::block::{Block, BlockRef, Cached, Pointer, PointerOwner};
 use super::scan_length::ScanLength;
 use drumlin_env::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use drumlin_env::sync::{Arc, Mutex};
@@ -95,8 +95,8 @@ struct CachedBlock {
     rounds: u8,
     /// Whether the entry is in the main queue.
     is_main: bool,
-    /// The slot that also holds the block.
-    home: Option<Home>,
+    /// The pointer that leads to the block.
+    owner: Option<PointerOwner>,
 }
 
 impl CachedBlock {
@@ -105,7 +105,7 @@ impl CachedBlock {
         self.rounds = (self.rounds + gain).min(MOST_ROUNDS);
     }
 
-    /// Returns the rounds, after counting the use that readers marked in the slot.
+    /// Returns the rounds, after counting the use that readers marked.
     fn rounds(&mut self) -> u8 {
         if self.cached.take_used() {
             self.used();
@@ -113,14 +113,14 @@ impl CachedBlock {
         self.rounds
     }
 
-    /// Moves the block into `slot`, unless it is already there.
-    fn settle(&mut self, slot: Slot<'_>) {
-        if self.home.as_ref().is_some_and(|home| home.is(&slot)) {
+    /// Makes `pointer` lead to the block, in place of an earlier pointer.
+    fn settle(&mut self, pointer: Pointer<'_>) {
+        if self.owner.as_ref().is_some_and(|owner| owner.is(&pointer)) {
             return;
         }
-        let home = slot.owned();
-        home.fill(Arc::clone(&self.cached));
-        self.home = Some(home);
+        let owner = pointer.owned();
+        owner.set(Arc::clone(&self.cached));
+        self.owner = Some(owner);
     }
 }
 
@@ -160,11 +160,11 @@ struct Shard {
 }
 
 impl Shard {
-    fn get(&mut self, place: BlockKey, slot: Slot<'_>) -> Option<Block> {
+    fn get(&mut self, place: BlockKey, pointer: Pointer<'_>) -> Option<Block> {
         match self.entries.get_mut(&place) {
             Some(entry) => {
                 entry.used();
-                entry.settle(slot);
+                entry.settle(pointer);
                 self.hits += 1;
                 Some(entry.cached.block.clone())
             }
@@ -175,7 +175,7 @@ impl Shard {
         }
     }
 
-    fn insert(&mut self, place: BlockKey, block: Block, slot: Slot<'_>) {
+    fn insert(&mut self, place: BlockKey, block: Block, pointer: Pointer<'_>) {
         let charge = block.held_bytes() + ENTRY_OVERHEAD;
         if charge > self.capacity {
             return;
@@ -188,10 +188,10 @@ impl Shard {
         let rounds = if important { MOST_ROUNDS } else { 0 };
         let is_main = important || self.ghost_set.contains(&place);
         let entry =
-            vacant.insert(CachedBlock { cached: Cached::new(block), charge, rounds, is_main, home: None });
+            vacant.insert(CachedBlock { cached: Cached::new(block), charge, rounds, is_main, owner: None });
         self.of_table.entry(place.table).or_default().push(place.offset);
         if is_main {
-            entry.settle(slot);
+            entry.settle(pointer);
             self.main.push_back(place);
             self.main_bytes += charge;
         } else {
@@ -287,8 +287,8 @@ impl Shard {
 pub(crate) struct BlockCache {
     shards: Box<[Mutex<Shard>]>,
     capacity: AtomicUsize,
-    /// Hits by slot.
-    slot_hits: [Counter; COUNTERS],
+    /// Hits by pointer.
+    pointer_hits: [Counter; COUNTERS],
     /// Scan length for tables that have no estimate of their own.
     scans: ScanLength,
 }
@@ -307,7 +307,7 @@ impl BlockCache {
         let cache = BlockCache {
             shards: (0..shards).map(|_| Mutex::new(Shard::default())).collect(),
             capacity: AtomicUsize::new(0),
-            slot_hits: Default::default(),
+            pointer_hits: Default::default(),
             scans: ScanLength::default(),
         };
         cache.set_capacity(capacity);
@@ -319,23 +319,23 @@ impl BlockCache {
         &self.shards[(place.hash() >> 48) as usize % self.shards.len()]
     }
 
-    /// Returns the block of `table` at `offset`, if it is cached. `slot` is the slot of this block.
+    /// Returns the block of `table` at `offset`, if it is cached. `pointer` is the cached pointer to this block.
     #[inline]
-    pub(super) fn get(&self, table: TableId, offset: u64, slot: Slot<'_>) -> Option<BlockRef> {
-        if let Some(borrowed) = slot.borrow(true) {
+    pub(super) fn get(&self, table: TableId, offset: u64, pointer: Pointer<'_>) -> Option<BlockRef> {
+        if let Some(borrowed) = pointer.borrow(true) {
             // The low bits of offsets vary little; the next ones differ from block to block.
             let counter = ((offset >> 12) ^ table.0) as usize % COUNTERS;
-            self.slot_hits[counter].0.fetch_add(1, Ordering::Relaxed);
+            self.pointer_hits[counter].0.fetch_add(1, Ordering::Relaxed);
             return Some(BlockRef::Borrowed(borrowed));
         }
         let place = BlockKey::new(table, offset);
-        self.shard(place).lock().get(place, slot).map(BlockRef::Owned)
+        self.shard(place).lock().get(place, pointer).map(BlockRef::Owned)
     }
 
     /// Returns the block like `get`, without marking it as used. For readers that should not keep blocks in the
     /// cache.
-    pub(super) fn peek(&self, table: TableId, offset: u64, slot: Slot<'_>) -> Option<BlockRef> {
-        if let Some(borrowed) = slot.borrow(false) {
+    pub(super) fn peek(&self, table: TableId, offset: u64, pointer: Pointer<'_>) -> Option<BlockRef> {
+        if let Some(borrowed) = pointer.borrow(false) {
             return Some(BlockRef::Borrowed(borrowed));
         }
         let place = BlockKey::new(table, offset);
@@ -347,10 +347,10 @@ impl BlockCache {
         &self.scans
     }
 
-    /// Inserts a block. A block that enters the main queue also goes into its slot.
-    pub(super) fn insert(&self, table: TableId, offset: u64, slot: Slot<'_>, block: Block) {
+    /// Inserts a block. The pointer of a block that enters the main queue is set.
+    pub(super) fn insert(&self, table: TableId, offset: u64, pointer: Pointer<'_>, block: Block) {
         let place = BlockKey::new(table, offset);
-        self.shard(place).lock().insert(place, block, slot);
+        self.shard(place).lock().insert(place, block, pointer);
     }
 
     /// Returns whether the cache could hold a block of `bytes`.
@@ -382,8 +382,8 @@ impl BlockCache {
 
     /// Returns the counters.
     pub(crate) fn stats(&self) -> CacheStats {
-        let by_slot = self.slot_hits.iter().map(|counter| counter.0.load(Ordering::Relaxed)).sum();
-        let mut stats = CacheStats { hits: by_slot, ..CacheStats::default() };
+        let by_pointer = self.pointer_hits.iter().map(|counter| counter.0.load(Ordering::Relaxed)).sum();
+        let mut stats = CacheStats { hits: by_pointer, ..CacheStats::default() };
         for shard in &self.shards {
             let shard = shard.lock();
             stats.hits += shard.hits;
@@ -405,7 +405,7 @@ impl BlockCache {
         self.shards.iter().map(of).sum()
     }
 
-    /// Panics if an invariant is broken. Returns the number of blocks that are in slots.
+    /// Panics if an invariant is broken. Returns the number of blocks that pointers lead to.
     #[cfg(test)]
     pub(super) fn check(&self) -> usize {
         let mut settled = 0;
@@ -437,10 +437,10 @@ impl BlockCache {
             assert!(shard.small_bytes + shard.main_bytes <= shard.capacity);
             assert_eq!(shard.ghosts.len(), shard.ghost_set.len());
             assert!(
-                shard.entries.values().all(|entry| !entry.is_main || entry.home.is_some()),
-                "what stays has a slot"
+                shard.entries.values().all(|entry| !entry.is_main || entry.owner.is_some()),
+                "what stays has a pointer"
             );
-            settled += shard.entries.values().filter(|entry| entry.home.is_some()).count();
+            settled += shard.entries.values().filter(|entry| entry.owner.is_some()).count();
         }
         settled
     }

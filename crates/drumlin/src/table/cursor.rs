@@ -83,11 +83,11 @@ impl TableCursor {
 
     fn load(&mut self, fence: &Fence) -> Result<DataBlock> {
         let table = &self.table;
-        let slot = self.fences.slot(table);
+        let pointer = self.fences.pointer(table);
         let cached = if self.options.fill_cache {
-            table.cache.get(table.id(), fence.offset, slot)
+            table.cache.get(table.id(), fence.offset, pointer)
         } else {
-            table.cache.peek(table.id(), fence.offset, slot)
+            table.cache.peek(table.id(), fence.offset, pointer)
         };
         if let Some(cached) = cached {
             self.ahead.passed(table, fence);
@@ -100,7 +100,7 @@ impl TableCursor {
             Some(sealed) => table.blocks.unseal_data(fence, &sealed)?,
         };
         if self.options.fill_cache {
-            table.cache.insert(table.id(), fence.offset, slot, Block::Data(block.clone()));
+            table.cache.insert(table.id(), fence.offset, pointer, Block::Data(block.clone()));
         }
         Ok(block)
     }

@@ -1,6 +1,6 @@
 //! Cursor over the fences (index entries) of a table, across both levels of its index.
 
-use super::block::{Block, IndexBlock, Slot};
+use super::block::{Block, IndexBlock, Pointer};
 use super::reader::Table;
 use crate::base::error::{Error, Result};
 use drumlin_format::error::Corruption;
@@ -30,9 +30,9 @@ impl FenceCursor {
         self.fence
     }
 
-    /// Returns the slot for the block behind the current fence.
-    pub(super) fn slot<'a>(&'a self, table: &'a Table) -> Slot<'a> {
-        self.block(table).slots.slot(self.at)
+    /// Returns the cached pointer to the block behind the current fence.
+    pub(super) fn pointer<'a>(&'a self, table: &'a Table) -> Pointer<'a> {
+        self.block(table).pointers.pointer(self.at)
     }
 
     /// Returns the end offset of a read-ahead that starts with the block behind `fence`, the current fence. The read
@@ -160,8 +160,8 @@ impl FenceCursor {
 impl Table {
     /// Returns index partition `number`, which `fence` of the root points to, from the cache or the file.
     pub(super) fn partition(&self, number: usize, fence: &Fence) -> Result<IndexBlock> {
-        let slot = self.root.slots.slot(number);
-        if let Some(cached) = self.cache.get(self.id(), fence.offset, slot)
+        let pointer = self.root.pointers.pointer(number);
+        if let Some(cached) = self.cache.get(self.id(), fence.offset, pointer)
             && let Some(Block::Index(block)) = cached.block()
         {
             return Ok(block.clone());
@@ -175,7 +175,7 @@ impl Table {
         if block.view().level() != 0 {
             return Err(self.blocks.corruption(fence.offset, "index has too many levels"));
         }
-        self.cache.insert(self.id(), fence.offset, slot, Block::Index(block.clone()));
+        self.cache.insert(self.id(), fence.offset, pointer, Block::Index(block.clone()));
         Ok(block)
     }
 

@@ -6,7 +6,7 @@
 //! A damaged module is marked once and never read again. Lookups continue without it, `verify` reports it, and the
 //! next compaction of the table builds a new filter.
 
-use super::block::{Block, BlockFile, BlockRef, Slots};
+use super::block::{Block, BlockFile, BlockRef, Pointers};
 use super::block_cache::BlockCache;
 use crate::base::error::Result;
 use crate::base::slice::Slice;
@@ -24,7 +24,7 @@ struct ModuleState {
     /// Number of lookups that did not find this module in memory.
     missed: AtomicU32,
     damaged: AtomicBool,
-    slots: Slots,
+    pointers: Pointers,
 }
 
 /// The filter of an open table.
@@ -45,7 +45,7 @@ impl TableFilter {
                 probes: module.probes,
                 missed: AtomicU32::new(0),
                 damaged: AtomicBool::new(false),
-                slots: Slots::new(1),
+                pointers: Pointers::new(1),
             })
         });
         match states.collect() {
@@ -97,7 +97,7 @@ impl TableFilter {
             // Copied, so that the cache does not keep the whole tail in memory.
             Ok(bits) => {
                 let bits = Block::Filter(Slice::from(&*bits));
-                cache.insert(blocks.id, module.handle.offset, module.slots.slot(0), bits);
+                cache.insert(blocks.id, module.handle.offset, module.pointers.pointer(0), bits);
             }
             Err(_) => module.damaged.store(true, Ordering::Relaxed),
         }
@@ -107,8 +107,8 @@ impl TableFilter {
 impl ModuleState {
     /// Returns the module's bits if they are in memory, or reads them if that pays off.
     fn resident(&self, number: usize, blocks: &BlockFile, cache: &BlockCache) -> Option<BlockRef> {
-        let slot = self.slots.slot(0);
-        if let Some(bits) = cache.get(blocks.id, self.handle.offset, slot) {
+        let pointer = self.pointers.pointer(0);
+        if let Some(bits) = cache.get(blocks.id, self.handle.offset, pointer) {
             return Some(bits);
         }
         // A module that the cache cannot hold would cost each lookup more than the data block it may save.
@@ -122,7 +122,7 @@ impl ModuleState {
         }
         match blocks.read_plain(self.handle) {
             Ok(bits) => {
-                cache.insert(blocks.id, self.handle.offset, slot, Block::Filter(bits.clone()));
+                cache.insert(blocks.id, self.handle.offset, pointer, Block::Filter(bits.clone()));
                 Some(BlockRef::Owned(Block::Filter(bits)))
             }
             Err(error) => {

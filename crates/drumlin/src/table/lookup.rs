@@ -1,9 +1,9 @@
 //! Point lookups, ranks and size estimates in an open table.
 //!
 //! A lookup first checks the filter. If the filter does not rule the key out, the lookup searches the index for the
-//! fence of the block. It takes the block from its slot, the cache or the file, and searches it.
+//! fence of the block. It takes the block through its cached pointer, or from the cache or the file, and searches it.
 
-use super::block::{Block, BlockRef, DataBlock, Slot};
+use super::block::{Block, BlockRef, DataBlock, Pointer};
 use super::fences::FenceCursor;
 use super::reader::Table;
 use crate::base::error::Result;
@@ -63,7 +63,7 @@ impl Table {
         fences.seek(self, key)?;
         let mut outcome = Lookup::Absent;
         while let Some(fence) = fences.fence() {
-            let cached = self.data_block(&fence, fences.slot(self))?;
+            let cached = self.data_block(&fence, fences.pointer(self))?;
             let Some(block) = cached.data() else { return Err(self.not_data(&fence)) };
             let view = block.view();
             let damage = |damage| self.blocks.decode_error(fence.offset, damage);
@@ -91,7 +91,7 @@ impl Table {
         let Some(fence) = fences.fence() else {
             return Ok(self.properties().entries);
         };
-        let cached = self.data_block(&fence, fences.slot(self))?;
+        let cached = self.data_block(&fence, fences.pointer(self))?;
         let Some(block) = cached.data() else { return Err(self.not_data(&fence)) };
         let before = block.view().find(key, Seq::MAX);
         let before = before.map_err(|damage| self.blocks.decode_error(fence.offset, damage))?;
@@ -123,13 +123,13 @@ impl Table {
         Ok((share / u128::from(data_bytes)) as u64)
     }
 
-    /// Returns the data block behind `fence`, from its slot, the cache or the file.
-    fn data_block(&self, fence: &Fence, slot: Slot<'_>) -> Result<BlockRef> {
-        if let Some(cached) = self.cache.get(self.id(), fence.offset, slot) {
+    /// Returns the data block behind `fence`, through its cached pointer, or from the cache or the file.
+    fn data_block(&self, fence: &Fence, pointer: Pointer<'_>) -> Result<BlockRef> {
+        if let Some(cached) = self.cache.get(self.id(), fence.offset, pointer) {
             return Ok(cached);
         }
         let block = Block::Data(self.blocks.read_data(fence)?);
-        self.cache.insert(self.id(), fence.offset, slot, block.clone());
+        self.cache.insert(self.id(), fence.offset, pointer, block.clone());
         Ok(BlockRef::Owned(block))
     }
 }

@@ -6,8 +6,8 @@
 //!   range tombstones; it reads everything else on demand. It serves point lookups, ranks, size estimates and
 //!   verification.
 //! - [`TableCursor`] iterates over a table in both directions.
-//! - [`BlockCache`] holds data blocks, index partitions and filter modules, keyed by table and offset. A slot beside
-//!   each fence (index entry) leads to its block without a cache lookup.
+//! - [`BlockCache`] holds data blocks, index partitions and filter modules, keyed by table and offset. A cached
+//!   pointer beside each fence (index entry) leads to its block without a cache lookup.
 //! - [`TableCache`] holds the open tables.
 //!
 //! Invariants:
@@ -25,11 +25,11 @@ mod cursor;
 mod fences;
 mod filter;
 mod lookup;
+mod pointers;
 mod read_ahead;
 mod reader;
 mod salvage;
 mod scan_length;
-mod slots;
 mod table_cache;
 #[cfg(test)]
 mod tests;
@@ -47,7 +47,7 @@ pub(crate) use lookup::LookupHit;
 pub(crate) use read_ahead::CursorOptions;
 pub(crate) use reader::Table;
 pub(crate) use salvage::{Loss, Salvage, Version};
-pub(crate) use table_cache::{OpenTable, TableCache, TableSlot};
+pub(crate) use table_cache::{OpenTable, TableCache, TablePointer};
 pub(crate) use writer::{TableOptions, TableWriter};
 
 use crate::base::error::{Error, ErrorKind};

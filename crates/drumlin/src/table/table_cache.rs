@@ -1,7 +1,7 @@
 //! Table cache: a bounded number of open tables, opened on first use.
 //!
-//! Each reference to a table comes with a slot. While the table is open, the slot leads to it, so a lookup takes one
-//! load and no lock. Slots are filled and emptied under the lock of the map.
+//! Each reference to a table comes with a cached pointer. While the table is open, the pointer leads to it, so a lookup
+//! takes one load and no lock. Pointers are set and cleared under the lock of the map.
 //!
 //! Above the limit, the cache closes one of the least recently used tables. Readers that still use the table keep it
 //! alive. The cache's clock ticks at each opening of a table, so that uses of open tables rarely write to shared
@@ -42,9 +42,9 @@ impl CachedTable {
     }
 }
 
-/// Slot that leads to a table while it is open. Each table has one, kept beside its number.
+/// Cached pointer that leads to a table while it is open. Each table has one, kept beside its number.
 #[derive(Clone, Default)]
-pub(crate) struct TableSlot(Arc<ArcSwapOption<CachedTable>>);
+pub(crate) struct TablePointer(Arc<ArcSwapOption<CachedTable>>);
 
 /// Open table in use.
 pub(crate) struct OpenTable(Guard<Option<Arc<CachedTable>>>);
@@ -60,29 +60,29 @@ impl Deref for OpenTable {
     fn deref(&self) -> &Arc<Table> {
         match &*self.0 {
             Some(open) => &open.table,
-            None => unreachable!("made from full slots only"),
+            None => unreachable!("made from set pointers only"),
         }
     }
 }
 
 struct KeptTable {
     open: Arc<CachedTable>,
-    slot: TableSlot,
+    pointer: TablePointer,
 }
 
 impl KeptTable {
-    /// Makes `slot` lead to the table. If another slot led to it, empties that one: a table has one slot.
-    fn move_to(&mut self, slot: &TableSlot) -> Arc<CachedTable> {
-        if !Arc::ptr_eq(&self.slot.0, &slot.0) {
-            self.slot.0.store(None);
-            self.slot = slot.clone();
+    /// Makes `pointer` lead to the table. If another pointer led to it, clears that one: a table has one pointer.
+    fn move_to(&mut self, pointer: &TablePointer) -> Arc<CachedTable> {
+        if !Arc::ptr_eq(&self.pointer.0, &pointer.0) {
+            self.pointer.0.store(None);
+            self.pointer = pointer.clone();
         }
-        slot.0.store(Some(Arc::clone(&self.open)));
+        pointer.0.store(Some(Arc::clone(&self.open)));
         Arc::clone(&self.open)
     }
 
     fn close(self) {
-        self.slot.0.store(None);
+        self.pointer.0.store(None);
     }
 }
 
@@ -137,21 +137,21 @@ impl TableCache {
         self.dir.join(table_file_name(id))
     }
 
-    /// Returns table `id`, whose file is `file_len` bytes long and whose slot is `slot`. Opens it if needed.
+    /// Returns table `id`, whose file is `file_len` bytes long and whose cached pointer is `pointer`. Opens it if needed.
     #[inline]
-    pub(crate) fn get(&self, id: TableId, file_len: u64, slot: &TableSlot) -> Result<OpenTable> {
-        let guard = slot.0.load();
+    pub(crate) fn get(&self, id: TableId, file_len: u64, pointer: &TablePointer) -> Result<OpenTable> {
+        let guard = pointer.0.load();
         if let Some(open) = &*guard {
             open.used(self.tick.load(Ordering::Relaxed));
             return Ok(OpenTable(guard));
         }
-        self.open(id, file_len, slot).map(OpenTable::new)
+        self.open(id, file_len, pointer).map(OpenTable::new)
     }
 
     #[cold]
-    fn open(&self, id: TableId, file_len: u64, slot: &TableSlot) -> Result<Arc<CachedTable>> {
+    fn open(&self, id: TableId, file_len: u64, pointer: &TablePointer) -> Result<Arc<CachedTable>> {
         loop {
-            match self.try_open(id, file_len, slot) {
+            match self.try_open(id, file_len, pointer) {
                 Err(error) if self.relieve(&error) => {}
                 opened => return opened,
             }
@@ -175,9 +175,9 @@ impl TableCache {
         true
     }
 
-    fn try_open(&self, id: TableId, file_len: u64, slot: &TableSlot) -> Result<Arc<CachedTable>> {
+    fn try_open(&self, id: TableId, file_len: u64, pointer: &TablePointer) -> Result<Arc<CachedTable>> {
         if let Some(kept) = self.tables.write().get_mut(&id) {
-            return Ok(kept.move_to(slot));
+            return Ok(kept.move_to(pointer));
         }
         // Opened outside the lock, so that readers of other tables do not wait for this file.
         let blocks = Arc::clone(&self.blocks);
@@ -195,10 +195,11 @@ impl TableCache {
             self.limit.fetch_add(1, Ordering::Relaxed);
         }
         let used = AtomicU64::new(tick);
-        let kept = tables
-            .entry(id)
-            .or_insert_with(|| KeptTable { open: Arc::new(CachedTable { table, used }), slot: slot.clone() });
-        let open = kept.move_to(slot);
+        let kept = tables.entry(id).or_insert_with(|| KeptTable {
+            open: Arc::new(CachedTable { table, used }),
+            pointer: pointer.clone(),
+        });
+        let open = kept.move_to(pointer);
         self.shrink(&mut tables);
         Ok(open)
     }

@@ -5,7 +5,7 @@
 //! files to unlink. A maintenance step empties the queue. A file that cannot be unlinked is tried again later.
 
 use crate::base::error::Result;
-use crate::table::{OpenTable, TableCache, TableSlot};
+use crate::table::{OpenTable, TableCache, TablePointer};
 use drumlin_env::sync::{Arc, Mutex, Weak, atomic};
 use drumlin_types::TableId;
 use std::path::PathBuf;
@@ -16,8 +16,8 @@ pub(crate) struct TableHandle {
     pub(crate) id: TableId,
     /// Length of the file in bytes.
     pub(crate) len: u64,
-    /// Slot that caches the open table.
-    slot: TableSlot,
+    /// Cached pointer to the open table.
+    pointer: TablePointer,
     retired: atomic::AtomicBool,
     queue: Arc<Obsolete>,
 }
@@ -25,14 +25,14 @@ pub(crate) struct TableHandle {
 impl TableHandle {
     pub(crate) fn new(id: TableId, len: u64, queue: Arc<Obsolete>) -> Arc<TableHandle> {
         queue.bytes.fetch_add(len, atomic::Ordering::Relaxed);
-        let slot = TableSlot::default();
-        Arc::new(TableHandle { id, len, slot, retired: atomic::AtomicBool::new(false), queue })
+        let pointer = TablePointer::default();
+        Arc::new(TableHandle { id, len, pointer, retired: atomic::AtomicBool::new(false), queue })
     }
 
     /// Returns the open table, opening it if necessary.
     #[inline]
     pub(crate) fn open(&self, tables: &TableCache) -> Result<OpenTable> {
-        tables.get(self.id, self.len, &self.slot)
+        tables.get(self.id, self.len, &self.pointer)
     }
 
     /// Marks the table as retired: no installed version refers to it any more.

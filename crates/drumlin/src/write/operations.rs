@@ -259,7 +259,7 @@ impl Operations {
 }
 
 /// Returns the granule of expiry times for operands with TTL `ttl`, in microseconds: the largest power of two that is
-/// at most 1/64 of the TTL. Operands can be folded only if they expire at the same time. So a key that is merged into
+/// at most 1/64 of the TTL. Operands can be combined only if they expire at the same time. So a key that is merged into
 /// all the time keeps at most 129 operands, instead of one for each merge.
 fn operand_granule(ttl: u64) -> u64 {
     1 << (ttl / 64).max(1).ilog2()

@@ -10,7 +10,7 @@ use crate::base::snapshots::ReadPoint;
 use crate::memtable::Memtable;
 use crate::read::GetState;
 use drumlin_types::contract::FileSpan;
-use drumlin_types::{Key, KeyRange, TableId};
+use drumlin_types::{Key, KeyRange, LogNumber, TableId};
 use std::collections::BTreeMap;
 
 /// Seeded random numbers.
@@ -131,7 +131,7 @@ impl Model {
         value.map(|value| value.map(|v| v.to_vec())).map_err(|error| error.kind())
     }
 
-    /// Compacts the versions of `ages`. Returns the number of folded entries.
+    /// Compacts the versions of `ages`. Returns the number of merged entries.
     fn compact(&mut self, ages: std::ops::RangeInclusive<Seq>) -> u64 {
         let outside = |seqs: &mut dyn Iterator<Item = Seq>| {
             let seqs: Vec<Seq> = seqs.collect();
@@ -144,7 +144,7 @@ impl Model {
         let newer = outside(&mut all().filter(|seq| seq > ages.end()));
         let outside: Vec<FileSpan> = older.into_iter().chain(newer).collect();
         let (taken, kept) = tombstones.iter().cloned().partition(|t| ages.contains(&t.seq));
-        let input = Memtable::new(1, 5);
+        let input = Memtable::new(LogNumber(1), 5);
         for (seq, (key, kind, value)) in versions.range(ages.clone()) {
             input.insert(KEYS[*key], *seq, *kind, value);
         }
@@ -171,7 +171,7 @@ impl Model {
         let counts = stream.counts();
         assert_eq!(counts.read, counts.written + counts.dropped());
         self.content = next;
-        counts.folded
+        counts.merged
     }
 
     /// Compares the answers of every snapshot, and of the newest state now and at later times.
@@ -203,7 +203,7 @@ impl MergeOperator for Marks {
 
 #[test]
 fn no_compaction_changes_an_answer_now_or_later() {
-    let mut folded = 0;
+    let mut merged = 0;
     for seed in 0..600 {
         let draw = &mut Draw(seed);
         let operators: [Arc<dyn MergeOperator>; 3] =
@@ -232,12 +232,12 @@ fn no_compaction_changes_an_answer_now_or_later() {
                     let mut once = model.snapshots.clone();
                     once.dedup_by_key(|point| point.seq);
                     let all = std::mem::replace(&mut model.snapshots, once);
-                    folded += model.compact(start..=end);
+                    merged += model.compact(start..=end);
                     model.snapshots = all;
                     model.check(&format!("seed {seed}, step {step}, compaction of {start} to {end}"));
                 }
             }
         }
     }
-    assert!(folded > 1000, "only {folded} entries were folded");
+    assert!(merged > 1000, "only {merged} entries were merged");
 }

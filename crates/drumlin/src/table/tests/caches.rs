@@ -1,7 +1,7 @@
 //! Tests of the block cache and the table cache.
 
 use super::super::block::Block;
-use super::super::block::{BlockRef, Slot, Slots};
+use super::super::block::{BlockRef, Pointer, Pointers};
 use super::*;
 use crate::base::slice::Slice;
 
@@ -22,31 +22,31 @@ fn data_blocks(count: usize) -> (Fixture, Arc<Table>, Vec<(u64, Block)>) {
     (fixture, table, blocks)
 }
 
-/// Cache whose readers have no slots.
+/// Cache whose readers have no pointers.
 struct Plain {
     cache: BlockCache,
-    none: Slots,
+    none: Pointers,
 }
 
 impl Plain {
     fn new(capacity: usize) -> Plain {
-        Plain { cache: BlockCache::new(capacity), none: Slots::new(0) }
+        Plain { cache: BlockCache::new(capacity), none: Pointers::new(0) }
     }
 
-    fn slot(&self) -> Slot<'_> {
-        self.none.slot(0)
+    fn pointer(&self) -> Pointer<'_> {
+        self.none.pointer(0)
     }
 
     fn get(&self, table: TableId, offset: u64) -> Option<BlockRef> {
-        self.cache.get(table, offset, self.slot())
+        self.cache.get(table, offset, self.pointer())
     }
 
     fn peek(&self, table: TableId, offset: u64) -> Option<BlockRef> {
-        self.cache.peek(table, offset, self.slot())
+        self.cache.peek(table, offset, self.pointer())
     }
 
     fn insert(&self, table: TableId, offset: u64, block: Block) {
-        self.cache.insert(table, offset, self.slot(), block);
+        self.cache.insert(table, offset, self.pointer(), block);
     }
 }
 
@@ -57,28 +57,29 @@ impl std::ops::Deref for Plain {
     }
 }
 
-/// An evicted or dropped block leaves its slot. `check` reports the number of filled slots.
+/// When a block is evicted or dropped, its pointer is cleared. `check` reports the number of set pointers.
 #[test]
 fn what_was_put_in_comes_out_or_is_gone() {
     let (_, _, blocks) = data_blocks(300);
     let cache = BlockCache::new(100_000);
-    // Two sets of slots for the same blocks, as after an index block is read again.
-    let sets = [Slots::new(1200), Slots::new(1200)];
-    let full =
-        || sets.iter().flat_map(|set| (0..1200).filter(|&at| set.slot(at).borrow(false).is_some())).count();
+    // Two sets of pointers for the same blocks, as after an index block is read again.
+    let sets = [Pointers::new(1200), Pointers::new(1200)];
+    let full = || {
+        sets.iter().flat_map(|set| (0..1200).filter(|&at| set.pointer(at).borrow(false).is_some())).count()
+    };
     let mut draw = Draw(1);
     let mut hits = 0;
     for step in 0..20_000 {
         let number = draw.next(300) as usize;
         let (offset, block) = &blocks[number];
         let table = TableId(1 + draw.next(3));
-        let slot = sets[draw.next(2) as usize].slot(table.0 as usize * 300 + number);
+        let pointer = sets[draw.next(2) as usize].pointer(table.0 as usize * 300 + number);
         match draw.next(100) {
             0 => cache.forget_table(table),
             1 => cache.set_capacity(draw.next(200_000) as usize),
-            2..50 => cache.insert(table, *offset, slot, block.clone()),
+            2..50 => cache.insert(table, *offset, pointer, block.clone()),
             _ => {
-                if let Some(got) = cache.get(table, *offset, slot) {
+                if let Some(got) = cache.get(table, *offset, pointer) {
                     let Block::Data(block) = block else { unreachable!("all are data blocks") };
                     assert_eq!(got.data().expect("a data block").bytes, block.bytes);
                     hits += 1;
@@ -207,10 +208,10 @@ fn tables_are_opened_once_and_let_go_in_order_of_use() {
     let mem = MemEnv::new(1);
     let lengths = directory(&mem, 5);
     let cache = TableCache::new(&mem.env(), "/db".as_ref(), Arc::new(BlockCache::new(1 << 20)), SEED, 3);
-    let slots: Vec<TableSlot> = (0..5).map(|_| TableSlot::default()).collect();
+    let pointers: Vec<TablePointer> = (0..5).map(|_| TablePointer::default()).collect();
     let open = |number: u64| {
         let place = number as usize - 1;
-        cache.get(TableId(number), lengths[place], &slots[place]).expect("there")
+        cache.get(TableId(number), lengths[place], &pointers[place]).expect("there")
     };
     let opens = |number: u64| {
         let before = mem.io_index();
@@ -220,8 +221,8 @@ fn tables_are_opened_once_and_let_go_in_order_of_use() {
     assert_eq!([1, 2, 3, 1, 3, 4].map(opens), [true, true, true, false, false, true]);
     assert_eq!(cache.open_tables(), 3);
     assert_eq!([1, 3, 4, 2].map(opens), [false, false, false, true]);
-    // A second slot for an open table replaces the first.
-    let (again, before) = (TableSlot::default(), mem.io_index());
+    // A second pointer for an open table replaces the first.
+    let (again, before) = (TablePointer::default(), mem.io_index());
     cache.get(TableId(2), lengths[1], &again).expect("there");
     assert_eq!((mem.io_index(), cache.open_tables()), (before, 3));
     let held = open(3);
@@ -235,7 +236,7 @@ fn tables_are_opened_once_and_let_go_in_order_of_use() {
     );
     cache.set_limit(0);
     assert_eq!(cache.open_tables(), 1);
-    assert!(cache.get(TableId(77), 100, &TableSlot::default()).is_err());
+    assert!(cache.get(TableId(77), 100, &TablePointer::default()).is_err());
 }
 
 #[test]
@@ -244,16 +245,16 @@ fn threads_share_tables() {
     let lengths = directory(&mem, 8);
     let blocks = Arc::new(BlockCache::new(1 << 20));
     let cache = Arc::new(TableCache::new(&mem.env(), "/db".as_ref(), blocks, SEED, 4));
-    let slots: Arc<[TableSlot]> = (0..8).map(|_| TableSlot::default()).collect();
+    let pointers: Arc<[TablePointer]> = (0..8).map(|_| TablePointer::default()).collect();
     let threads: Vec<_> = (0..4u64)
         .map(|thread| {
-            let (cache, slots, lengths) = (Arc::clone(&cache), Arc::clone(&slots), lengths.clone());
+            let (cache, pointers, lengths) = (Arc::clone(&cache), Arc::clone(&pointers), lengths.clone());
             let job = move || {
                 let mut draw = Draw(thread);
                 for _ in 0..500 {
                     let number = 1 + draw.next(8);
                     let place = number as usize - 1;
-                    let table = cache.get(TableId(number), lengths[place], &slots[place]).expect("there");
+                    let table = cache.get(TableId(number), lengths[place], &pointers[place]).expect("there");
                     let key = number.to_be_bytes();
                     assert_eq!(table.get(&key, hash(&key), 99).expect("sound").expect("there").seq, number);
                     if draw.next(50) == 0 {

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! operands, oldest first      e1 e1 e2 e2 e3        on a value that expires at e1
-//! folded into the value       -----                 the value at e1 with two operands
-//! joined with each other            -----  --       one operand at e2, one at e3
+//! merged into the value       -----                 the value at e1 with two operands
+//! combined with each other          -----  --       one operand at e2, one at e3
 //! ```
 //!
 //! Invariant: two entries become one only if both have the same expiry time; `crate::base::resolve` explains why no
@@ -39,7 +39,7 @@ pub(super) enum Base {
 }
 
 /// The operator, and the key that it applies to.
-pub(super) struct Folder<'a> {
+pub(super) struct OperandMerger<'a> {
     pub(super) operator: &'a dyn MergeOperator,
     pub(super) key: &'a [u8],
     /// Whether the operator has panicked. It is not called again for this key.
@@ -61,9 +61,9 @@ fn entry(seq: Seq, [plain, expiring]: [Kind; 2], expiry: u64, bytes: Vec<u8>) ->
     Owned { seq, kind: expiring, value }
 }
 
-impl<'a> Folder<'a> {
-    pub(super) fn new(operator: &'a dyn MergeOperator, key: &'a [u8]) -> Folder<'a> {
-        Folder { operator, key, panicked: Cell::new(false) }
+impl<'a> OperandMerger<'a> {
+    pub(super) fn new(operator: &'a dyn MergeOperator, key: &'a [u8]) -> OperandMerger<'a> {
+        OperandMerger { operator, key, panicked: Cell::new(false) }
     }
 
     /// Returns the operator's result, or `None` if it refuses.
@@ -77,9 +77,9 @@ impl<'a> Folder<'a> {
         result.ok().flatten().filter(|bytes| bytes.len() as u64 <= most)
     }
 
-    /// Folds those of `operands`, newest first, that have the base's expiry time into `base`, and removes them. Without
+    /// Merges those of `operands`, newest first, that have the base's expiry time into `base`, and removes them. Without
     /// a base value the oldest operand starts one. Returns the new base.
-    pub(super) fn fold(&self, operands: &mut Vec<Owned>, base: Base) -> Result<Base> {
+    pub(super) fn merge_into(&self, operands: &mut Vec<Owned>, base: Base) -> Result<Base> {
         let below = match &base {
             Base::Unknown | Base::Pointer(_) => None,
             Base::None(_) => operands.last().map(|oldest| (oldest, false)),
@@ -88,45 +88,45 @@ impl<'a> Folder<'a> {
         let Some((below, is_value)) = below else { return Ok(base) };
         let (expiry, bytes) = bytes_of(below)?;
         let mut kept = operands.len();
-        while kept > 0 && (bytes_of(&operands[kept - 1])?.0 == expiry || bug!("fold-mixed-expiries")) {
+        while kept > 0 && (bytes_of(&operands[kept - 1])?.0 == expiry || bug!("merge-mixed-expiries")) {
             kept -= 1;
         }
-        let folded = &operands[kept..];
-        let Some(newest) = folded.first().map(|operand| operand.seq) else { return Ok(base) };
-        let list = folded.iter().rev().map(|operand| Ok(bytes_of(operand)?.1)).collect::<Result<Vec<_>>>()?;
-        let bytes = if bug!("fold-keeps-expiry-bytes") { &below.value[..] } else { bytes };
+        let merged = &operands[kept..];
+        let Some(newest) = merged.first().map(|operand| operand.seq) else { return Ok(base) };
+        let list = merged.iter().rev().map(|operand| Ok(bytes_of(operand)?.1)).collect::<Result<Vec<_>>>()?;
+        let bytes = if bug!("merge-keeps-expiry-bytes") { &below.value[..] } else { bytes };
         let on = is_value.then_some(bytes);
         let Some(value) = self.call(|operator| operator.merge(self.key, on, &list)) else { return Ok(base) };
         operands.truncate(kept);
         Ok(Base::Value(entry(newest, [Kind::Put, Kind::PutExpiring], expiry, value)))
     }
 
-    /// Joins neighbours among `operands` that have the same expiry time, if the operator can. `operands` come newest
+    /// Combines neighbours among `operands` that have the same expiry time by partial merge, if the operator can. `operands` come newest
     /// first and are contiguous in age.
-    pub(super) fn join(&self, mut operands: Vec<Owned>) -> Result<Vec<Owned>> {
+    pub(super) fn combine(&self, mut operands: Vec<Owned>) -> Result<Vec<Owned>> {
         loop {
-            // Joining in pairs avoids copying the result once for each operand.
+            // Combining in pairs avoids copying the result once for each operand.
             let before = operands.len();
             let mut rest = operands.into_iter();
-            let mut joined: Vec<Owned> = Vec::with_capacity(before.div_ceil(2));
+            let mut combined: Vec<Owned> = Vec::with_capacity(before.div_ceil(2));
             let mut newer = rest.next();
             while let Some(last) = newer.take() {
                 let Some(older) = rest.next() else {
-                    joined.push(last);
+                    combined.push(last);
                     break;
                 };
                 match self.pair(&older, &last)? {
                     Some(pair) => {
-                        joined.push(pair);
+                        combined.push(pair);
                         newer = rest.next();
                     }
                     None => {
-                        joined.push(last);
+                        combined.push(last);
                         newer = Some(older);
                     }
                 }
             }
-            operands = joined;
+            operands = combined;
             if operands.len() == before {
                 return Ok(operands);
             }
@@ -139,7 +139,7 @@ impl<'a> Folder<'a> {
         if expiry != other {
             return Ok(None);
         }
-        let joined = self.call(|operator| operator.partial_merge(self.key, left, right));
-        Ok(joined.map(|bytes| entry(newer.seq, [Kind::Merge, Kind::MergeExpiring], expiry, bytes)))
+        let combined = self.call(|operator| operator.partial_merge(self.key, left, right));
+        Ok(combined.map(|bytes| entry(newer.seq, [Kind::Merge, Kind::MergeExpiring], expiry, bytes)))
     }
 }
