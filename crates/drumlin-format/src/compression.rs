@@ -31,7 +31,7 @@ pub enum Compression {
     None = 0,
     /// LZ4 block format: fast compression and decompression.
     Lz4 = 1,
-    /// Zstandard frame: better ratio, slower.
+    /// Zstandard frame, level 3, without a dictionary: better ratio, slower.
     Zstd = 2,
 }
 

@@ -47,7 +47,7 @@ fn main() -> ExitCode {
         tally.figures().iter().map(|(name, count)| format!("{name}={count}")).collect();
     println!("schedules={count} first={first} wrong=0 {}", figures.join(" "));
     for mistake in
-        [Mistake::NoWaits, Mistake::NoAgeTest, Mistake::BlindDrop, Mistake::NoRetarget, Mistake::FirstPart]
+        [Mistake::NoWaits, Mistake::NoAgeTest, Mistake::BlindDrop, Mistake::NoRedirect, Mistake::FirstPart]
     {
         let mut wrong = 0;
         for seed in 0..OF_MISTAKE {

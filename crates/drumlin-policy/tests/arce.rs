@@ -26,13 +26,13 @@ fn settle(world: &mut World, policy: &mut dyn CompactionPolicy, most: usize) -> 
     let mut merges = 0;
     for round in 0..most {
         let decision = world.decide(policy, round as u64);
-        if let Some(mut think) = decision.think {
+        if let Some(mut search) = decision.search {
             let answer = loop {
-                if let Some(answer) = think.step() {
+                if let Some(answer) = search.step() {
                     break answer;
                 }
             };
-            policy.observe(&Outcome::Thought(answer));
+            policy.observe(&Outcome::SearchEnded(answer));
         } else if decision.plans.is_empty() {
             return merges;
         }
@@ -191,8 +191,8 @@ fn random_trees_keep_every_rule() {
                 _ => {}
             }
             let decision = world.decide(&mut *policy, 0);
-            for ticket in decision.park {
-                world.park(ticket, &[], &mut *policy);
+            for ticket in decision.withdraw {
+                world.withdraw(ticket, &[], &mut *policy);
                 world.check().unwrap();
             }
             for plan in &decision.plans {
@@ -355,10 +355,10 @@ fn no_figure_whatever_breaks_it() {
             for plan in &decision.plans {
                 world.admit(plan, 2).unwrap();
             }
-            if let Some(mut think) = decision.think {
+            if let Some(mut search) = decision.search {
                 // Some searches finish, others do not.
-                let answer = (0..8).find_map(|_| think.step());
-                answer.into_iter().for_each(|answer| policy.observe(&Outcome::Thought(answer)));
+                let answer = (0..8).find_map(|_| search.step());
+                answer.into_iter().for_each(|answer| policy.observe(&Outcome::SearchEnded(answer)));
             }
             while let Some(&id) = world.ready().first() {
                 world.install(id, &mut *policy);
@@ -576,7 +576,7 @@ fn another_mix_is_searched_for_while_a_search_waits() {
         let rates = [gets, seeks, writes].map(|news| news as f64);
         world.load = LoadView { counted, ..load(rates[0], rates[1], rates[2], 0.0) };
         world.now += 1_000_000;
-        world.decide(&mut *policy, world.now).think
+        world.decide(&mut *policy, world.now).search
     };
     for _ in 0..8 {
         world.flush(&mut *by_name("tiering").unwrap(), 0, KEYS);
@@ -605,9 +605,9 @@ fn other_options_are_searched_for() {
             counted.iter_mut().zip([500, 500, 1000]).for_each(|(sum, news)| *sum += news);
             world.load = LoadView { counted, ..load(500.0, 500.0, 1000.0, 0.0) };
             world.now += 1_000_000;
-            let Some(mut think) = world.decide(&mut *policy, 0).think else { return false };
-            let answer = std::iter::repeat_with(|| think.step()).find_map(|answer| answer);
-            policy.observe(&Outcome::Thought(answer.expect("the search ends with a result")));
+            let Some(mut search) = world.decide(&mut *policy, 0).search else { return false };
+            let answer = std::iter::repeat_with(|| search.step()).find_map(|answer| answer);
+            policy.observe(&Outcome::SearchEnded(answer.expect("the search ends with a result")));
             true
         });
         begun.count()

@@ -5,7 +5,7 @@ use drumlin_policy::{SplitMix, by_name};
 use drumlin_sim::World;
 use drumlin_types::Ticket;
 use drumlin_types::contract::{
-    CompactionPolicy, CostView, Decision, LimitView, LoadView, Outcome, Pin, PlanResult, Think,
+    CompactionPolicy, CostView, Decision, LimitView, LoadView, Outcome, Pin, PlanResult, SearchTask,
 };
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ const STEPS: u32 = 360;
 /// Number of steps of a phase.
 const PHASE: u32 = 30;
 /// Number of search steps for each step of a life.
-const THOUGHT: usize = 40;
+const SEARCH_STEPS: usize = 40;
 
 /// Lookups, seeks and writes per second in each phase, and the compaction bytes per second of a slot. Some
 /// compactions become too slow to continue.
@@ -34,13 +34,13 @@ struct Life {
     restarts: bool,
     /// Time between two decisions, in microseconds: shorter or longer than the back-off after a refused compaction.
     pause: u64,
-    search: Option<Box<dyn Think>>,
+    search: Option<Box<dyn SearchTask>>,
     counted: [f64; 3],
     dice: SplitMix,
-    /// Deferred tickets, which are withdrawn some steps later.
-    parked: Vec<(u32, Ticket)>,
+    /// Tickets that the policy withdraws, which end some steps later.
+    withdrawn: Vec<(u32, Ticket)>,
     refused: u32,
-    parks: u32,
+    withdrawals: u32,
     triggers: BTreeSet<String>,
     /// Every decision, and every state in between.
     log: Vec<String>,
@@ -63,9 +63,9 @@ impl Life {
             search: None,
             counted: [0.0; 3],
             dice: SplitMix::new(seed),
-            parked: Vec::new(),
+            withdrawn: Vec::new(),
             refused: 0,
-            parks: 0,
+            withdrawals: 0,
             triggers: BTreeSet::new(),
             log: Vec::new(),
         }
@@ -139,15 +139,17 @@ impl Life {
             self.saved();
         }
         self.world.limits.memtable_bytes = FLUSH;
-        let Decision { plans, park, pace, think, .. } = self.world.decide(&mut *self.policy, 0);
-        self.log
-            .push(format!("{step}: {plans:?} {park:?} {pace:?} {:?}", think.as_ref().map(|t| t.is_urgent())));
+        let Decision { plans, withdraw, pace, search, .. } = self.world.decide(&mut *self.policy, 0);
+        self.log.push(format!(
+            "{step}: {plans:?} {withdraw:?} {pace:?} {:?}",
+            search.as_ref().map(|t| t.is_urgent())
+        ));
         if let Some((_, trigger)) = self.policy.explain().split_once("a search is under way: ") {
             self.triggers.insert(trigger.to_owned());
         }
-        self.search = think.or(self.search.take());
-        self.parks += park.len() as u32;
-        self.parked.extend(park.into_iter().map(|ticket| (step + 3, ticket)));
+        self.search = search.or(self.search.take());
+        self.withdrawals += withdraw.len() as u32;
+        self.withdrawn.extend(withdraw.into_iter().map(|ticket| (step + 3, ticket)));
         // Plans are admitted or refused before anything is saved, so the state need not record which.
         let is_refused = step % 5 == 4 && !plans.is_empty();
         for plan in plans {
@@ -160,10 +162,10 @@ impl Life {
             }
         }
         self.saved();
-        let (now, later): (Vec<_>, Vec<_>) = self.parked.iter().partition(|(due, _)| *due <= step);
-        self.parked = later;
+        let (now, later): (Vec<_>, Vec<_>) = self.withdrawn.iter().partition(|(due, _)| *due <= step);
+        self.withdrawn = later;
         for (_, ticket) in now {
-            self.world.park(ticket, &[], &mut *self.policy);
+            self.world.withdraw(ticket, &[], &mut *self.policy);
             self.saved();
         }
         for _ in 0..self.dice.below(3) {
@@ -177,10 +179,10 @@ impl Life {
             self.saved();
         }
         let Some(search) = &mut self.search else { return };
-        let answer = (0..THOUGHT).find_map(|_| search.step());
+        let answer = (0..SEARCH_STEPS).find_map(|_| search.step());
         let is_done = answer.is_some();
         if let Some(answer) = answer.or_else(|| search.best().filter(|_| step.is_multiple_of(9))) {
-            self.policy.observe(&Outcome::Thought(answer));
+            self.policy.observe(&Outcome::SearchEnded(answer));
             self.saved();
         }
         self.search.take_if(|_| is_done);
@@ -189,7 +191,7 @@ impl Life {
 
 #[test]
 fn what_is_saved_comes_back_and_the_same_answers_follow() {
-    let (mut refused, mut parks, mut triggers) = (0, 0, BTreeSet::new());
+    let (mut refused, mut withdrawals, mut triggers) = (0, 0, BTreeSet::new());
     for seed in 0..4 {
         let [mut one, mut other] = [false, true].map(|restarts| Life::new(seed, restarts));
         for step in 0..STEPS {
@@ -203,9 +205,9 @@ fn what_is_saved_comes_back_and_the_same_answers_follow() {
             assert_eq!(one.log.len(), other.log.len());
         }
         assert!(one.policy.save().len() <= 900, "{} bytes", one.policy.save().len());
-        (refused, parks) = (refused + one.refused, parks + one.parks);
+        (refused, withdrawals) = (refused + one.refused, withdrawals + one.withdrawals);
         triggers.append(&mut one.triggers);
     }
-    // The states saved for back-offs, deferred compactions and search triggers were exercised.
-    assert!(refused > 5 && parks > 3 && triggers.len() >= 6, "{refused} {parks} {triggers:?}");
+    // The states saved for back-offs, withdrawn compactions and search triggers were exercised.
+    assert!(refused > 5 && withdrawals > 3 && triggers.len() >= 6, "{refused} {withdrawals} {triggers:?}");
 }

@@ -6,8 +6,8 @@
 
 use alloc::rc::Rc;
 use alloc::vec::Vec;
+use drumlin_types::KeyRange;
 use drumlin_types::contract::{FileState, FileView, LevelDesign, Plan, TreeView};
-use drumlin_types::{KeyRange, Ticket};
 
 /// Returns `view` as a policy of this `design` sees it.
 pub(super) fn marked(view: Rc<TreeView>, design: &[LevelDesign]) -> Rc<TreeView> {
@@ -20,7 +20,7 @@ pub(super) fn marked(view: Rc<TreeView>, design: &[LevelDesign]) -> Rc<TreeView>
         if view.levels[level - 1].files().any(waits) {
             let tree = marked.get_or_insert_with(|| TreeView::clone(&view));
             let files = tree.levels[level - 1].runs.iter_mut().flat_map(|run| &mut run.files);
-            files.filter(|f| waits(f)).for_each(|f| f.state = FileState::Coming(Ticket(0)));
+            files.filter(|f| waits(f)).for_each(|f| f.state = FileState::UNAVAILABLE);
         }
     }
     marked.map_or(view, Rc::new)

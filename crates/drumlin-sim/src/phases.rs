@@ -18,7 +18,7 @@ use alloc::vec::Vec;
 use drumlin_policy::budget::{SearchBudget, SearchClass};
 use drumlin_policy::pace::{WriteRate, write_rate};
 use drumlin_types::contract::{
-    CompactionPolicy, CostView, Decision, LimitView, LoadView, Outcome, Pace, PaceScope, PieceId, Think,
+    CompactionPolicy, CostView, Decision, LimitView, LoadView, Outcome, Pace, PaceScope, PieceId, SearchTask,
 };
 use drumlin_types::{Key, KeyRange};
 
@@ -205,7 +205,7 @@ struct Course {
     sampled: KeyRange,
     steps: u64,
     decisions: u64,
-    search: Option<Box<dyn Think>>,
+    search: Option<Box<dyn SearchTask>>,
     budget: SearchBudget,
     /// Whether the best result of a search that waits for time was handed to the policy.
     told: bool,
@@ -452,12 +452,12 @@ impl Course {
         self.count_runs();
         self.tell();
         self.decisions += 1;
-        let Decision { plans, park, pace, think, .. } = self.world.decide(policy, self.decisions);
+        let Decision { plans, withdraw, pace, search, .. } = self.world.decide(policy, self.decisions);
         self.pace = pace.or(self.pace.take());
-        let again = !park.is_empty() && plans.is_empty();
-        for ticket in park {
+        let again = !withdraw.is_empty() && plans.is_empty();
+        for ticket in withdraw {
             let running: Vec<PieceId> = self.running.iter().map(|(_, id)| *id).collect();
-            self.world.park(ticket, &running, policy);
+            self.world.withdraw(ticket, &running, policy);
         }
         // Negative priorities propose to tidy runs that compactions left because they did not wait for each other.
         // Here they do wait, so these plans are skipped. A plan of the same decision may build on a plan that has to
@@ -490,14 +490,14 @@ impl Course {
             let running = self.running.iter().map(|(_, id)| self.world.rewrites(*id)).sum();
             space.count(self.world.tree(), running);
         }
-        if think.is_some() {
-            (self.search, self.told) = (think, false);
+        if search.is_some() {
+            (self.search, self.told) = (search, false);
         }
-        if self.think(policy) || again { self.decide(policy) } else { Ok(()) }
+        if self.search(policy) || again { self.decide(policy) } else { Ok(()) }
     }
 
     /// Continues the search within its CPU budget. Returns whether the policy received a result.
-    fn think(&mut self, policy: &mut dyn CompactionPolicy) -> bool {
+    fn search(&mut self, policy: &mut dyn CompactionPolicy) -> bool {
         self.budget.pass(self.now);
         let Some(search) = &mut self.search else { return false };
         let kind = if search.is_urgent() { SearchClass::Urgent } else { SearchClass::Calm };
@@ -506,14 +506,14 @@ impl Course {
             self.steps += 1;
             if let Some(answer) = search.step() {
                 self.search = None;
-                policy.observe(&Outcome::Thought(answer));
+                policy.observe(&Outcome::SearchEnded(answer));
                 return true;
             }
         }
         let best = if self.told { None } else { search.best() };
         self.told |= best.is_some();
         best.is_some_and(|best| {
-            policy.observe(&Outcome::Thought(best));
+            policy.observe(&Outcome::SearchEnded(best));
             true
         })
     }

@@ -286,7 +286,7 @@ impl World {
     }
 
     /// Withdraws the pieces of a ticket that are not in `running`, and the pieces of others that wait for them.
-    pub fn park(&mut self, ticket: Ticket, running: &[PieceId], policy: &mut dyn CompactionPolicy) {
+    pub fn withdraw(&mut self, ticket: Ticket, running: &[PieceId], policy: &mut dyn CompactionPolicy) {
         let ids = |flights: &[Flight], of: &dyn Fn(&PieceView) -> bool| -> Vec<PieceId> {
             let pieces = flights.iter().flat_map(|flight| &flight.pieces);
             pieces.filter(|piece| !running.contains(&piece.id) && of(piece)).map(|piece| piece.id).collect()

@@ -49,8 +49,8 @@
 //! - **Memory.** The option `memory_budget`, 512 MiB by default, bounds memtables, the block cache, and the buffers of
 //!   flushes and compactions. [`Options::memory_budget`] says what it does not include.
 //! - **Disk.** A store takes its tables, a log, and a few MiB besides. The log consists of preallocated segments, so an
-//!   empty store takes 16 MiB. It usually stays below three quarters of `memory_budget`. A compaction needs space for
-//!   its output before its input is removed. The option `disk_budget` bounds tables and log together.
+//!   empty store takes 16 MiB. The log usually stays below three quarters of `memory_budget`. A compaction needs space
+//!   for its output before its input is removed. The option `disk_budget` bounds tables and log together.
 //! - **Files.** A store keeps at most 4096 tables open, and at most half as many as the process may have files open
 //!   (`ulimit -n`).
 //! - **Full disk.** Writes fail with [`ErrorKind::NoSpace`], and nothing of them is written. Reads work, and writes

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! default: leveling; 2 levels, 2 runs, 3 files, 12.0 MiB, 1,200 entries, 0 tombstones
-//!   run     │ keys, as wide as their bytes           │ files       size  sequence numbers  tag
+//!   run     │ key range (width = bytes)              │ files       size  sequence numbers  tag
 //! L0    1 run, 1 file, 4.0 MiB (33 %)
 //!   r9      │▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄│    1f    4.0 MiB  801..1200
 //! L1    1 run, 2 files, 8.0 MiB (67 %)
@@ -13,7 +13,8 @@
 //! The bar is the key space, scaled as described in [`axis`]. The height of a mark shows the bytes of the run in that
 //! column, relative to the fullest column of the tree. The lowest mark stands for any small amount. The bar is
 //! followed by the number of files, the bytes, the range of sequence numbers, the policy's tag, and the numbers of
-//! narrowed and busy files (`2n`, `1b`). The last line shows the first key and the end of the key space.
+//! narrowed files and of files that an unfinished compaction involves (`2 narrowed`, `1 busy`). The last line shows the
+//! first key and the end of the key space.
 
 mod axis;
 
@@ -138,8 +139,7 @@ impl Drawing {
     /// Returns the line that names the columns of the runs.
     fn column_heads(&self) -> String {
         let edge = if self.style.ascii { '|' } else { '│' };
-        let (run, bar) =
-            (padded("  run", LEFT_COLUMNS), padded(" keys, as wide as their bytes", BAR_COLUMNS));
+        let (run, bar) = (padded("  run", LEFT_COLUMNS), padded(" key range (width = bytes)", BAR_COLUMNS));
         format!("{run}{edge}{bar}{edge}{:>6} {:>10}  sequence numbers  tag", "files", "size")
     }
 
@@ -204,9 +204,9 @@ fn marks(run: &RunShape) -> String {
     }
     let narrowed = run.files.iter().filter(|file| file.narrowed).count();
     let busy = run.files.iter().filter(|file| is_busy(file)).count();
-    for (count, letter) in [(narrowed, 'n'), (busy, 'b')] {
+    for (count, state) in [(narrowed, "narrowed"), (busy, "busy")] {
         if count > 0 {
-            text.push_str(&format!("  {count}{letter}"));
+            text.push_str(&format!("  {count} {state}"));
         }
     }
     text

@@ -17,9 +17,9 @@
 //! plan       take: count of (table, range) | may fold: count of (table, range) | out u8
 //!            | place u8, run if 1 | tag slice | deadline u8, number if 1 | priority f64
 //!            | piece priority: count of (range, f64) | reason slice
-//! decision   plans: count of plan | park: count of ticket number
+//! decision   plans: count of plan | withdraw: count of ticket number
 //!            | pace u8, and if 1: scope u8, 4 f64, hard stop u8, covered u8, f64 if covered is 1
-//!            | forecast: count of (born, dies, bytes) | think u8
+//!            | forecast: count of (born, dies, bytes) | search u8
 //! range      start slice | 1 | end slice, or start slice | 0: no end
 //! ```
 //!
@@ -84,21 +84,21 @@ impl InputCopy {
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct DecisionCopy {
     plans: Vec<Plan>,
-    park: Vec<Ticket>,
+    withdraw: Vec<Ticket>,
     pace: Option<Pace>,
     forecast: Vec<RunForecast>,
-    think: bool,
+    search: bool,
 }
 
 impl From<&Decision> for DecisionCopy {
     fn from(decision: &Decision) -> DecisionCopy {
-        let Decision { plans, park, pace, forecast, think } = decision;
+        let Decision { plans, withdraw, pace, forecast, search } = decision;
         DecisionCopy {
             plans: plans.clone(),
-            park: park.clone(),
+            withdraw: withdraw.clone(),
             pace: pace.clone(),
             forecast: forecast.clone(),
-            think: think.is_some(),
+            search: search.is_some(),
         }
     }
 }
@@ -460,26 +460,26 @@ fn limits(reader: &mut Reader<'_>) -> Result<LimitView, Corruption> {
 }
 
 fn put_decision(out: &mut Vec<u8>, decision: &Decision) {
-    let Decision { plans, park, pace, forecast, think } = decision;
+    let Decision { plans, withdraw, pace, forecast, search } = decision;
     put_list(out, plans, put_plan);
-    put_list(out, park, |out, ticket| put_varint(out, ticket.0));
+    put_list(out, withdraw, |out, ticket| put_varint(out, ticket.0));
     put_option(out, pace.as_ref(), put_pace);
     put_list(out, forecast, |out, RunForecast { born, dies, bytes }| {
         [u64::from(*born), u64::from(*dies), *bytes].iter().for_each(|number| put_varint(out, *number));
     });
-    put_bool(out, think.is_some());
+    put_bool(out, search.is_some());
 }
 
 fn decision(reader: &mut Reader<'_>) -> Result<DecisionCopy, Corruption> {
     Ok(DecisionCopy {
         plans: list(reader, plan)?,
-        park: list(reader, |reader| reader.varint_up_to(MAX_NUMBER).map(Ticket))?,
+        withdraw: list(reader, |reader| reader.varint_up_to(MAX_NUMBER).map(Ticket))?,
         pace: option(reader, pace)?,
         forecast: list(reader, |reader| {
             let (born, dies) = (reader.varint_u32()?, reader.varint_u32()?);
             Ok(RunForecast { born, dies, bytes: reader.varint_up_to(MAX_LEN)? })
         })?,
-        think: reader.bool()?,
+        search: reader.bool()?,
     })
 }
 
@@ -542,10 +542,10 @@ mod tests {
         };
         let decision = Decision {
             plans: vec![plan],
-            park: vec![Ticket(1), Ticket(2)],
+            withdraw: vec![Ticket(1), Ticket(2)],
             pace: Some(Pace { covered: Some(4.5), ..Pace::free(PaceScope::All, 64.0) }),
             forecast: vec![RunForecast { born: 1, dies: 9, bytes: 1 << 33 }],
-            think: None,
+            search: None,
         };
         (tree, vec![ticket], decision)
     }

@@ -107,7 +107,7 @@ pub enum Change {
     /// Next keyspace id: smaller ids are in use or were used. Ids of dropped keyspaces count, since the log may still
     /// refer to them.
     NextKeyspace(u64),
-    /// Last used sequence number.
+    /// Largest sequence number that was durable when the edit was written.
     LastSeq(Seq),
     /// Log position up to which the log was durable: the log never ends before it. If the log ends exactly there with a
     /// close record, the store was closed cleanly.
@@ -152,7 +152,8 @@ pub enum Change {
         /// Dead entries.
         dead_entries: u64,
     },
-    /// An unknown change that may be ignored. It is kept unchanged, so that rewriting the manifest does not lose it.
+    /// A change with an unknown tag. Readers keep it, or refuse the store if `critical`. It is kept unchanged, so that
+    /// rewriting the manifest does not lose it.
     Extension {
         /// Tag of the change.
         tag: u16,

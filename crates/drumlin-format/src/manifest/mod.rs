@@ -18,11 +18,11 @@
 //! need the space are written. A shorter file has therefore been truncated and is corrupt.
 //!
 //! The first edits of a manifest hold the whole state; later edits hold changes to it. A new manifest is written to a
-//! new file. The file and its directory are synced, and then the pointer file (`pointer`) makes it current. The pointer
-//! also stores its length at that time. A manifest that was opened for reading is never appended to, since its tail may
-//! be torn.
+//! new file. The file and its directory are synced, and then the file `CURRENT` (`pointer`) makes it current. `CURRENT`
+//! also stores the length of the manifest at that time. A manifest that was opened for reading is never appended to,
+//! since its tail may be torn.
 //!
-//! Reading stops at the first place without a valid edit. If the pointer, or the mark of a later edit, proves that
+//! Reading stops at the first place without a valid edit. If `CURRENT`, or the mark of a later edit, proves that
 //! bytes after that place were durable, the manifest is corrupt. Otherwise those bytes were never acknowledged and are
 //! ignored. An intact edit that breaks the chain, or whose changes cannot be decoded, is always corruption and never a
 //! torn end.

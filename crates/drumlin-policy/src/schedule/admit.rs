@@ -130,7 +130,7 @@ impl Flight {
             bytes_in: 0,
             bytes_out: 0,
             dropped: 0,
-            cut_short: None,
+            withdrawn: None,
         });
         Ok(ticket)
     }
@@ -366,7 +366,7 @@ pub(super) fn priority(plan: &Plan, range: &KeyRange, bytes: u64) -> f64 {
 }
 
 /// Returns the view for a policy without the pipeline. It marks files that a plan could not start from, because a
-/// neighbour is busy, as coming, so that the policy proposes others.
+/// neighbour is busy, as unavailable, so that the policy proposes others.
 pub fn without_pipeline(mut view: TreeView, flight: &Flight) -> TreeView {
     let busy: Vec<Vec<KeyRange>> = view
         .levels
@@ -388,7 +388,7 @@ pub fn without_pipeline(mut view: TreeView, flight: &Flight) -> TreeView {
         let below: &[KeyRange] = busy.get(at + 1).map_or(&[], |b| b);
         for file in view.levels[at].runs.iter_mut().flat_map(|run| &mut run.files) {
             if file.is_takeable() && (whole || below.iter().any(|range| range.overlaps(&file.bounds))) {
-                file.state = FileState::Coming(Ticket(0));
+                file.state = FileState::UNAVAILABLE;
             }
         }
     }

@@ -3,10 +3,10 @@
 //! A finished piece is installed once the pieces that it waits for are installed. Until then its output is *held*; no
 //! thread blocks for it. When waiting longer is no use, the piece *lands*: its output replaces its inputs in their
 //! own level. That is legal as soon as nothing that it waits for lies between them there. Later the output *sinks* to
-//! its output level by a version edit alone.
+//! its output level by a manifest edit alone.
 //!
 //! A withdrawn piece frees its inputs. Pieces that wait for it were legal only because its inputs would be out of
-//! their way. Each of them is *re-targeted* to the level of its own deepest input, if it may stay there without the
+//! their way. Each of them is *redirected* to the level of its own deepest input, if it may stay there without the
 //! withdrawn piece. Otherwise it is withdrawn too. The same then applies to the pieces that wait for it.
 
 use super::limits::{Mode, with_margin};
@@ -24,7 +24,7 @@ const RETRY_LAST: u64 = 60_000_000;
 /// Number of attempts after which a failing piece is withdrawn.
 const MAX_ATTEMPTS: u32 = 5;
 
-/// Version edit that may be made now.
+/// Manifest edit that may be made now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Install {
     /// Installs the output of a held piece in its output level.
@@ -40,7 +40,7 @@ pub enum Install {
 pub struct Withdrawn {
     /// Withdrawn pieces; their output is useless.
     pub gone: Vec<PieceId>,
-    /// Pieces that were re-targeted to the level of their inputs.
+    /// Pieces that were redirected to the level of their inputs.
     pub staying: Vec<PieceId>,
 }
 
@@ -181,7 +181,7 @@ impl Flight {
         all
     }
 
-    /// Withdraws `id`, and re-targets or withdraws the pieces that wait for it.
+    /// Withdraws `id`, and redirects or withdraws the pieces that wait for it.
     pub fn withdraw(&mut self, id: PieceId, why: &str) -> Withdrawn {
         let mut ended = Withdrawn::default();
         let mut staying: BTreeSet<PieceId> = BTreeSet::new();
@@ -194,7 +194,7 @@ impl Flight {
                 if !self.is_open(next) {
                     continue;
                 }
-                // A piece that was re-targeted stays so, unless a piece that it waits for now blocks that level too.
+                // A piece that was redirected stays so, unless a piece that it waits for now blocks that level too.
                 let was_staying = staying.contains(&next);
                 if self.stay(next, &staying, why, &mut ended) {
                     staying.insert(next);
@@ -213,7 +213,7 @@ impl Flight {
     }
 
     fn give_up(&mut self, id: PieceId, why: &str, ended: &mut Withdrawn) {
-        self.cut_short(id.ticket, why);
+        self.note_withdrawn(id.ticket, why);
         let Some(piece) = self.piece_mut(id) else { return };
         let goes_on = piece.state == PieceState::Running && !piece.is_move;
         let writes = with_margin(piece.bytes);
@@ -224,12 +224,12 @@ impl Flight {
         }
     }
 
-    /// Re-targets a piece to the level of its inputs, if that is legal. A landed piece is already there.
+    /// Redirects a piece to the level of its inputs, if that is legal. A landed piece is already there.
     fn stay(&mut self, id: PieceId, staying: &BTreeSet<PieceId>, why: &str, ended: &mut Withdrawn) -> bool {
         let Some(piece) = self.piece(id) else { return false };
         let level = piece.landing();
         if piece.state == PieceState::Landed {
-            self.cut_short(id.ticket, why);
+            self.note_withdrawn(id.ticket, why);
             if let Some(piece) = self.piece_mut(id) {
                 piece.out = level;
                 piece.state = PieceState::Installed;
@@ -245,7 +245,7 @@ impl Flight {
             return false;
         }
         let waits = waits(&piece.inputs, level, &self.open_waits(piece));
-        self.cut_short(id.ticket, why);
+        self.note_withdrawn(id.ticket, why);
         if let Some(piece) = self.piece_mut(id) {
             piece.out = level;
             piece.may_move = false;
@@ -257,7 +257,7 @@ impl Flight {
         true
     }
 
-    /// Returns whether neither withdrawn pieces nor re-targeted ones above keep `piece` from `level`.
+    /// Returns whether neither withdrawn pieces nor redirected ones above keep `piece` from `level`.
     fn is_free_at_staying(&self, piece: &Piece, level: u8, staying: &BTreeSet<PieceId>) -> bool {
         let mut fixed: Vec<PieceView> = Vec::new();
         for other in piece.waits.iter().filter_map(|id| self.piece(*id)) {

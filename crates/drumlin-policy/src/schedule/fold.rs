@@ -92,7 +92,7 @@ fn root(value: f64) -> f64 {
 }
 
 /// Returns the number of runs that are meant to cover a key of a level: one where only bytes bound it, infinite
-/// without any design.
+/// without any target shape.
 pub fn design_runs(design: &LevelDesign) -> f64 {
     if design.runs.is_finite() || design.bytes.is_infinite() { design.runs } else { 1.0 }
 }
@@ -236,7 +236,7 @@ impl FoldInputs<'_> {
 
 /// Run of the output level as a possible destination.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Room {
+pub struct RunFit {
     /// Id of the run.
     pub run: RunId,
     /// Largest sequence number of the run.
@@ -250,32 +250,37 @@ pub struct Room {
 /// Returns the run of level `level` that takes the outputs of a piece of `ticket`, and its tag. In the output level
 /// this is the wanted run if they fit there. An untagged plan whose wanted run does not fit takes the newest untagged
 /// run where they fit; otherwise the ticket's own run is used. Above the output level, where pieces land or are
-/// re-targeted, all pieces of a ticket share one run. If the outputs fit none of these, a new run from `numbers` is
+/// redirected, all pieces of a ticket share one run. If the outputs fit none of these, a new run from `numbers` is
 /// used.
-pub fn home(ticket: &mut TicketState, level: u8, rooms: &[Room], numbers: &mut Numbers) -> (RunId, RunTag) {
-    let has_room = |run: &RunId| rooms.iter().find(|room| room.run == *run).is_none_or(|room| room.fits);
+pub fn choose_run(
+    ticket: &mut TicketState,
+    level: u8,
+    runs: &[RunFit],
+    numbers: &mut Numbers,
+) -> (RunId, RunTag) {
+    let fits = |run: &RunId| runs.iter().find(|other| other.run == *run).is_none_or(|other| other.fits);
     if level == ticket.plan.out {
-        let run = at_output(ticket, rooms).unwrap_or_else(|| numbers.run());
+        let run = at_output(ticket, runs).unwrap_or_else(|| numbers.run());
         return (run, ticket.tag.clone());
     }
     let shared = *ticket.above.entry(level).or_insert_with(|| numbers.run());
-    (Some(shared).filter(has_room).unwrap_or_else(|| numbers.run()), RunTag::default())
+    (Some(shared).filter(fits).unwrap_or_else(|| numbers.run()), RunTag::default())
 }
 
-fn at_output(ticket: &TicketState, rooms: &[Room]) -> Option<RunId> {
-    let room = |run: RunId| rooms.iter().find(|room| room.run == run);
-    let has_room = |run: &RunId| room(*run).is_none_or(|room| room.fits);
+fn at_output(ticket: &TicketState, runs: &[RunFit]) -> Option<RunId> {
+    let found = |run: RunId| runs.iter().find(|other| other.run == run);
+    let fits = |run: &RunId| found(*run).is_none_or(|other| other.fits);
     if let Some(wanted) = ticket.wanted {
         // A run that no longer exists may be created again under its number.
-        if has_room(&wanted) && (room(wanted).is_some() || ticket.tag.0.is_empty()) {
+        if fits(&wanted) && (found(wanted).is_some() || ticket.tag.0.is_empty()) {
             return Some(wanted);
         }
-        let plain = rooms.iter().filter(|room| room.fits && room.is_plain && ticket.tag.0.is_empty());
-        if let Some(newest) = plain.max_by_key(|room| (room.max_seq, room.run)) {
+        let plain = runs.iter().filter(|run| run.fits && run.is_plain && ticket.tag.0.is_empty());
+        if let Some(newest) = plain.max_by_key(|run| (run.max_seq, run.run)) {
             return Some(newest.run);
         }
     }
-    Some(ticket.own).filter(has_room)
+    Some(ticket.own).filter(fits)
 }
 
 #[cfg(test)]

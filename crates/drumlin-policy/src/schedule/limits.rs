@@ -57,7 +57,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Returns X, the number of runs beyond the design at which a level takes no more without folding.
+    /// Returns X, the number of runs beyond the target shape at which a level takes no more without folding.
     pub fn cap(&self) -> u32 {
         self.depth_cap.unwrap_or((self.slots / 2).clamp(8, 16))
     }
@@ -81,7 +81,7 @@ impl Settings {
         self.slots <= 1 && self.mode == Mode::Pipelined
     }
 
-    /// Returns the bytes beyond the design that upper levels may hold before levels over their size take no more.
+    /// Returns the bytes beyond the target shape that upper levels may hold before levels over their size take no more.
     pub fn most_extra(&self, weights: &Weights) -> f64 {
         let share = weights.growth().filter(|t| *t > 1.0).map_or(0.25, |t| 1.0 / (t - 1.0));
         let moving = 4.0 * f64::from(self.slots.max(1)) * self.piece.1 as f64;

@@ -48,7 +48,7 @@ mod tests;
 pub use admit::Refusal;
 pub use divide::Divided;
 pub use finish::{Install, Withdrawn};
-pub use fold::{FoldCosts, Room, home};
+pub use fold::{FoldCosts, RunFit, choose_run};
 pub use limits::{Mode, Settings};
 pub use numbers::Numbers;
 pub use room::GaveWay;

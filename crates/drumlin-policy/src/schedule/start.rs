@@ -258,7 +258,7 @@ struct Candidate<'a> {
     piece: &'a Piece,
 }
 
-/// Compares candidates of one level pair: by ticket, then by the piece's own priority, then by lowest key.
+/// Compares candidates of one level pair: by ticket, then by the piece's own priority, then by id.
 fn compare(a: &Candidate<'_>, b: &Candidate<'_>) -> Ordering {
     let ticket = a.piece.id.ticket.cmp(&b.piece.id.ticket);
     ticket.then(b.piece.priority.total_cmp(&a.piece.priority)).then(a.piece.id.cmp(&b.piece.id))

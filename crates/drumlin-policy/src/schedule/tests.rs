@@ -174,13 +174,13 @@ fn what_stays_above_is_one_run_of_its_ticket() {
     assert_eq!(coming(&bench), 1);
     let Bench { flight, numbers, .. } = &mut bench;
     let ticket = flight.ticket_mut(Ticket(2)).unwrap();
-    let (first, tag) = home(ticket, 0, &[], numbers);
+    let (first, tag) = choose_run(ticket, 0, &[], numbers);
     assert!(tag.0.is_empty());
-    let room = |fits| Room { run: first, max_seq: 60, is_plain: true, fits };
-    assert_eq!(home(ticket, 0, &[room(true)], numbers).0, first);
-    let beside = home(ticket, 0, &[room(false)], numbers).0;
-    assert!(beside != first && beside != home(ticket, 1, &[], numbers).0, "runs lie in one level");
-    assert_eq!(home(ticket, 0, &[room(true)], numbers).0, first);
+    let room = |fits| RunFit { run: first, max_seq: 60, is_plain: true, fits };
+    assert_eq!(choose_run(ticket, 0, &[room(true)], numbers).0, first);
+    let beside = choose_run(ticket, 0, &[room(false)], numbers).0;
+    assert!(beside != first && beside != choose_run(ticket, 1, &[], numbers).0, "runs lie in one level");
+    assert_eq!(choose_run(ticket, 0, &[room(true)], numbers).0, first);
     assert_eq!(coming(&bench), 1);
 }
 
@@ -514,7 +514,7 @@ fn a_ticket_without_space_gives_way_to_one_that_fits() {
             return Vec::new();
         };
         assert_eq!(gave_way.ended.gone, [piece(1)]);
-        assert!(bench.flight.take_finished().iter().all(|ticket| ticket.cut_short.is_some()));
+        assert!(bench.flight.take_finished().iter().all(|ticket| ticket.withdrawn.is_some()));
         let view = project::view(&bench.tree, &bench.flight);
         check(&view).unwrap();
         check(&view.projected()).unwrap();

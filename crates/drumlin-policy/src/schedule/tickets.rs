@@ -147,7 +147,7 @@ pub struct TicketState {
     /// Entries dropped by installed pieces.
     pub dropped: u64,
     /// Reason why pieces were withdrawn, if any were.
-    pub cut_short: Option<String>,
+    pub withdrawn: Option<String>,
 }
 
 impl TicketState {
@@ -277,9 +277,9 @@ impl Flight {
     }
 
     /// Records why a ticket loses pieces; the first reason stays.
-    pub(super) fn cut_short(&mut self, ticket: Ticket, why: &str) {
+    pub(super) fn note_withdrawn(&mut self, ticket: Ticket, why: &str) {
         if let Some(ticket) = self.ticket_mut(ticket) {
-            ticket.cut_short.get_or_insert_with(|| why.to_owned());
+            ticket.withdrawn.get_or_insert_with(|| why.to_owned());
         }
     }
 

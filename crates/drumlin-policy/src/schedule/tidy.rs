@@ -1,9 +1,9 @@
 //! Cost test for tidying, the intra-level compaction of extra runs.
 //!
-//! Policies propose such plans with a negative priority whenever a level has more runs than its design. Extra runs
-//! let plans proceed without waiting, so compacting them at once would undo that. Tidying pays when reads would spend
-//! more on the extra runs than the compaction takes of a slot. It also pays when nothing is written and no other work
-//! is due.
+//! Policies propose such plans with a negative priority whenever a level has more runs than its target shape. Extra
+//! runs let plans proceed without waiting, so compacting them at once would undo that. Tidying pays when reads would
+//! spend more on the extra runs than the compaction takes of a slot. It also pays when nothing is written and no other
+//! work is due.
 //!
 //! Reads count for at most one minute. While writes go on, they count for half the time in which the same number of
 //! bytes arrives again, because later compactions would then remove the runs anyway. Suppose that n extra runs hold X

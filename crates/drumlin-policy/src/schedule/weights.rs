@@ -1,6 +1,7 @@
-//! Weights of levels: their bytes and runs after all plans are done, compared with the policy's design.
+//! Weights of levels: their bytes and runs after all plans are done, compared with the policy's target shape.
 //!
-//! Bytes and runs are never mixed. A level is over its size by bytes where the design gives bytes, otherwise by runs.
+//! Bytes and runs are never mixed. A level is over its size by bytes where the target shape gives bytes, otherwise by
+//! runs.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -30,7 +31,7 @@ impl LevelWeight {
         }
     }
 
-    /// Returns the bytes beyond the design.
+    /// Returns the bytes beyond the target shape.
     fn extra(&self) -> f64 {
         if self.design.bytes.is_finite() { (self.bytes - self.design.bytes).max(0.0) } else { 0.0 }
     }

@@ -62,7 +62,7 @@ fn dropping_blind_to_claimed_files_is_caught() {
 
 #[test]
 fn leaving_dependants_alone_is_caught() {
-    assert!(caught(Mistake::NoRetarget) >= 15);
+    assert!(caught(Mistake::NoRedirect) >= 15);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use crate::content::{Content, hull, key, keys, merge, sort};
 use crate::reader::{Tables, within};
 use drumlin_policy::SplitMix;
 use drumlin_policy::schedule::{
-    Flight, FoldCosts, Numbers, Piece, PieceState, Room, Scene, Settings, Withdrawn, home, project,
+    Flight, FoldCosts, Numbers, Piece, PieceState, RunFit, Scene, Settings, Withdrawn, choose_run, project,
 };
 use drumlin_types::contract::draw::plain_file;
 use drumlin_types::contract::legal::{DropGuard, outside};
@@ -31,7 +31,7 @@ pub(crate) enum Mistake {
     /// Tombstones are dropped without regard to files that other plans have claimed.
     BlindDrop,
     /// Pieces that wait for a withdrawn piece proceed as if it were done.
-    NoRetarget,
+    NoRedirect,
     /// Pieces that wait for a divided piece wait only for its first part.
     FirstPart,
 }
@@ -47,7 +47,7 @@ pub(crate) struct Tally {
     pub(crate) early: u64,
     pub(crate) moved: u64,
     pub(crate) landed: u64,
-    pub(crate) retargeted: u64,
+    pub(crate) redirected: u64,
     pub(crate) withdrawn: u64,
     pub(crate) retried: u64,
     pub(crate) dropped: u64,
@@ -72,7 +72,7 @@ impl Tally {
             ("early", self.early),
             ("moved", self.moved),
             ("landed", self.landed),
-            ("retargeted", self.retargeted),
+            ("redirected", self.redirected),
             ("withdrawn", self.withdrawn),
             ("retried", self.retried),
             ("dropped", self.dropped),
@@ -91,7 +91,7 @@ impl Tally {
             &mut self.early,
             &mut self.moved,
             &mut self.landed,
-            &mut self.retargeted,
+            &mut self.redirected,
             &mut self.withdrawn,
             &mut self.retried,
             &mut self.dropped,
@@ -194,14 +194,14 @@ impl Store {
     /// Adds files to a level: in the run that the scheduler chooses, in any run with a suitable gap, or in a new one.
     fn put(&mut self, piece: &Piece, level: u8, files: Vec<FileView>, dice: &mut SplitMix) {
         let fits = |run: &RunView| files.iter().all(|f| run.has_gap_for(&f.bounds));
-        let rooms: Vec<Room> = self.tree.levels[usize::from(level)]
+        let runs: Vec<RunFit> = self.tree.levels[usize::from(level)]
             .runs
             .iter()
-            .map(|run| Room { run: run.id, max_seq: run.max_seq(), is_plain: true, fits: fits(run) })
+            .map(|run| RunFit { run: run.id, max_seq: run.max_seq(), is_plain: true, fits: fits(run) })
             .collect();
         let ticket = self.flight.ticket_mut(piece.id.ticket);
-        let said = ticket.map(|ticket| home(ticket, level, &rooms, &mut self.numbers).0);
-        let any = rooms.iter().find(|room| room.fits && dice.one_in(2)).map(|room| room.run);
+        let said = ticket.map(|ticket| choose_run(ticket, level, &runs, &mut self.numbers).0);
+        let any = runs.iter().find(|room| room.fits && dice.one_in(2)).map(|room| room.run);
         let run = if dice.one_in(3) { any } else { said };
         let run = run.unwrap_or_else(|| self.numbers.run());
         let runs = &mut self.tree.levels[usize::from(level)].runs;
@@ -410,7 +410,7 @@ impl Store {
     // --- Failure
 
     pub(crate) fn fail(&mut self, id: PieceId, retry: bool) {
-        if self.mistake == Mistake::NoRetarget {
+        if self.mistake == Mistake::NoRedirect {
             if let Some(piece) = self.flight.piece_mut(id) {
                 piece.state = PieceState::Withdrawn;
             }
@@ -424,8 +424,8 @@ impl Store {
         self.ended(&ended);
     }
 
-    pub(crate) fn park(&mut self, id: PieceId) {
-        if self.mistake == Mistake::NoRetarget {
+    pub(crate) fn withdraw(&mut self, id: PieceId) {
+        if self.mistake == Mistake::NoRedirect {
             return;
         }
         let ended = self.flight.withdraw_ready(id.ticket, "a test");
@@ -434,7 +434,7 @@ impl Store {
 
     fn ended(&mut self, ended: &Withdrawn) {
         self.tally.withdrawn += ended.gone.len() as u64;
-        self.tally.retargeted += ended.staying.len() as u64;
+        self.tally.redirected += ended.staying.len() as u64;
         for id in &ended.gone {
             self.outputs.remove(id);
         }

@@ -161,7 +161,7 @@ impl World {
                 let is_there = |p: &Piece| p.state != PieceState::Installed;
                 return self.with(is_there, |store, id, dice| match dice.one_in(2) {
                     true => store.fail(id, false),
-                    false => store.park(id),
+                    false => store.withdraw(id),
                 });
             }
             _ => return Change::Nothing,

@@ -17,7 +17,7 @@ use drumlin_policy::SplitMix;
 use drumlin_policy::pace::{WriteRate, write_rate};
 use drumlin_policy::schedule::finish::Install;
 use drumlin_policy::schedule::{
-    Flight, FoldCosts, Mode, Numbers, Piece, PieceState, Room, Scene, Weights, admit, home, project,
+    Flight, FoldCosts, Mode, Numbers, Piece, PieceState, RunFit, Scene, Weights, admit, choose_run, project,
 };
 use drumlin_policy::share::split;
 use drumlin_types::contract::draw::plain_file;
@@ -568,10 +568,10 @@ impl World {
     /// Adds files to `level`, in the run that the scheduler chooses.
     fn add(&mut self, piece: &Piece, level: u8, files: Vec<FileView>) -> Vec<TableId> {
         let tables = files.iter().map(|f| f.table).collect();
-        let rooms: Vec<Room> = self.tree.levels[usize::from(level)]
+        let runs: Vec<RunFit> = self.tree.levels[usize::from(level)]
             .runs
             .iter()
-            .map(|run| Room {
+            .map(|run| RunFit {
                 run: run.id,
                 max_seq: run.max_seq(),
                 is_plain: run.tag.0.is_empty(),
@@ -579,7 +579,7 @@ impl World {
             })
             .collect();
         let Some(ticket) = self.flight.ticket_mut(piece.id.ticket) else { return tables };
-        let (run, tag) = home(ticket, level, &rooms, &mut self.numbers);
+        let (run, tag) = choose_run(ticket, level, &runs, &mut self.numbers);
         for file in files {
             put(&mut self.tree, level, run, &tag, file);
         }

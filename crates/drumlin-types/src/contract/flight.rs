@@ -12,7 +12,8 @@ use alloc::vec::Vec;
 pub struct PieceId {
     /// The ticket.
     pub ticket: Ticket,
-    /// Position of the piece within the ticket, in key order from 0.
+    /// Number of the piece within the ticket, from 0. Pieces are numbered in key order when the ticket is cut. The
+    /// later parts of a divided piece get further numbers.
     pub index: u32,
 }
 

@@ -8,7 +8,7 @@
 //! - [`tree`]: the view of the tree that a policy receives, as plain data.
 //! - [`load`]: the view of the workload, of measured costs and of limits.
 //! - [`plan`]: the decision that a policy returns.
-//! - [`policy`]: the policy trait. [`think`]: the trait of the searches that a policy requests.
+//! - [`policy`]: the policy trait. [`search`]: the trait of the searches that a policy requests.
 //! - [`flight`]: scheduled compactions ("tickets"), their subcompactions ("pieces"), and the waits between pieces.
 //! - [`draw`]: trees and plans as text, for tests and explanations.
 //! - [`legal`]: which plans preserve the recency invariant R, and which pieces must wait for which others.
@@ -22,12 +22,12 @@ pub mod legal;
 pub mod load;
 pub mod plan;
 pub mod policy;
-pub mod think;
+pub mod search;
 pub mod tree;
 
 pub use flight::{FileSpan, PieceId, PieceView, TicketView};
 pub use load::{CostView, LimitView, LoadView, Pin, total_variation};
 pub use plan::{Decision, Outcome, Pace, PaceScope, Place, Plan, PlanResult, RunForecast, Take};
 pub use policy::{CompactionPolicy, LevelDesign, PolicyError, PolicyInput};
-pub use think::Think;
+pub use search::SearchTask;
 pub use tree::{FileState, FileView, LevelView, LookupStats, RunTag, RunView, TreeView};

@@ -1,6 +1,6 @@
 //! Decisions of a policy: plans, a write rate limit and a forecast. All are plain data.
 
-use super::think::Think;
+use super::search::SearchTask;
 use super::tree::RunTag;
 use crate::{KeyRange, RunId, TableId, Ticket};
 use alloc::boxed::Box;
@@ -42,12 +42,15 @@ pub struct Plan {
     pub tag: RunTag,
     /// Policy time, counted in flushes, by which the plan should be done.
     pub deadline: Option<u64>,
-    /// How urgent the policy finds the plan. The scheduler uses the sign alone: a negative value marks a plan that
-    /// reduces extra runs, which is admitted only if it pays. Otherwise it takes plans in the order of the proposals.
+    /// How urgent the policy finds the plan. The engine keeps the number unchanged with the ticket, where the policy
+    /// may read it back: `arce` puts the number of covered runs there that the plan removes. The scheduler uses the
+    /// sign alone: a negative value marks a plan that reduces extra runs, which is admitted only if it pays. Otherwise
+    /// it takes plans in the order of the proposals.
     pub priority: f64,
     /// Value per byte of key sub-ranges. The plan's pieces run in this order; empty means lowest key first.
     pub piece_priority: Vec<(KeyRange, f64)>,
-    /// Reason for the plan, with the numbers behind it.
+    /// Reason for the plan, with the numbers behind it. The engine keeps it unchanged with the ticket, where the policy
+    /// may read it back: with `arce` the first word says whether the plan was a must or elective.
     pub reason: String,
 }
 
@@ -133,14 +136,14 @@ pub struct RunForecast {
 pub struct Decision {
     /// Compactions to schedule, in this order.
     pub plans: Vec<Plan>,
-    /// Tickets to cut short: their pieces that have not started are withdrawn.
-    pub park: Vec<Ticket>,
+    /// Tickets to withdraw: those of their pieces that have not started are withdrawn.
+    pub withdraw: Vec<Ticket>,
     /// New write rate limit; `None` keeps the present one.
     pub pace: Option<Pace>,
     /// Expected runs, nearest first.
     pub forecast: Vec<RunForecast>,
     /// A longer search, which the engine steps off the write path.
-    pub think: Option<Box<dyn Think>>,
+    pub search: Option<Box<dyn SearchTask>>,
 }
 
 /// Final state of a plan.
@@ -150,8 +153,8 @@ pub enum PlanResult {
     Done,
     /// The plan was not admitted.
     Refused,
-    /// Some pieces were withdrawn or failed. Installed pieces stay installed.
-    Cut,
+    /// Some pieces were withdrawn, by the policy or after an error. Installed pieces stay installed.
+    Withdrawn,
 }
 
 /// Event passed to `observe`.
@@ -172,7 +175,7 @@ pub enum Outcome {
         reason: String,
         /// Final state.
         result: PlanResult,
-        /// Cause of the refusal or the cut; empty when done.
+        /// Cause of the refusal or the withdrawal; empty when done.
         why: String,
         /// Bytes read.
         bytes_in: u64,
@@ -181,8 +184,8 @@ pub enum Outcome {
         /// Entries dropped.
         dropped: u64,
     },
-    /// A `Think` search ended.
-    Thought(
+    /// A search that the policy asked for ended, or has a first result.
+    SearchEnded(
         /// Result in the policy's own encoding; empty when the search was abandoned.
         Vec<u8>,
     ),

@@ -3,7 +3,7 @@
 use super::flight::TicketView;
 use super::load::{CostView, LimitView, LoadView};
 use super::plan::{Decision, Outcome};
-pub use super::think::Think;
+pub use super::search::SearchTask;
 use super::tree::{RunTag, TreeView};
 use crate::Key;
 use alloc::string::String;

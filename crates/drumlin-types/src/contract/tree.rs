@@ -22,8 +22,15 @@ pub enum FileState {
     Settling(Ticket),
     /// The file is claimed as an input of an unfinished compaction, and still serves reads.
     Leaving(Ticket),
-    /// The file is the estimated output of an unfinished compaction and does not exist yet.
+    /// The file is the estimated output of an unfinished compaction and does not exist yet. Ticket 0 marks a file that
+    /// does exist, but that no plan may take: see [`FileState::UNAVAILABLE`].
     Coming(Ticket),
+}
+
+impl FileState {
+    /// State of an installed file that no plan may take: its table is damaged, or, without the pipeline, a compaction
+    /// blocks it. The rules treat it like an output to come. No ticket has the number 0.
+    pub const UNAVAILABLE: FileState = FileState::Coming(Ticket(0));
 }
 
 /// Lookup statistics of a file: decayed counts of point lookups.
@@ -49,9 +56,9 @@ pub struct FileView {
     pub bytes: u64,
     /// Exact number of entries inside the bounds, without range tombstones.
     pub entries: u64,
-    /// Number of distinct user keys. Scaled in proportion when the bounds are narrower than the table.
+    /// Number of distinct user keys. Scaled by the share of entries when the bounds are narrower than the table.
     pub keys: u64,
-    /// Number of point tombstones. Scaled in proportion when the bounds are narrower than the table.
+    /// Number of point tombstones. Scaled by the share of entries when the bounds are narrower than the table.
     pub tombstones: u64,
     /// Number of range tombstones that overlap the bounds. All those of the table when the bounds are narrower than it.
     pub range_tombstones: u64,

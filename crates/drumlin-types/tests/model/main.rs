@@ -121,12 +121,12 @@ fn grow(seed: u64, mistake: Mistake, tally: &mut Tally) -> Result<(), String> {
         world.verify().map_err(|e| format!("seed {seed}, event {event}: {e}"))
     });
     let result = result.and_then(|()| world.drain().map_err(|e| format!("seed {seed}, drain: {e}")));
-    let Tally { pieces, waiting, ahead, landed, retargeted, withdrawn, dropped, folded } = world.store.tally;
+    let Tally { pieces, waiting, ahead, landed, redirected, withdrawn, dropped, folded } = world.store.tally;
     tally.pieces += pieces;
     tally.waiting += waiting;
     tally.ahead += ahead;
     tally.landed += landed;
-    tally.retargeted += retargeted;
+    tally.redirected += redirected;
     tally.withdrawn += withdrawn;
     tally.dropped += dropped;
     tally.folded += folded;
@@ -147,13 +147,13 @@ fn every_read_is_right_after_every_event() {
     println!("trees={trees} {tally:?}");
     // A run that met none of the interesting cases proves nothing.
     let floor = trees as usize / 4;
-    let Tally { pieces, waiting, ahead, landed, retargeted, withdrawn, dropped, folded } = tally;
+    let Tally { pieces, waiting, ahead, landed, redirected, withdrawn, dropped, folded } = tally;
     for (what, count) in [
         ("pieces", pieces / 8),
         ("waiting", waiting),
         ("ahead", ahead),
         ("landed", landed),
-        ("retargeted", retargeted * 4),
+        ("redirected", redirected * 4),
         ("withdrawn", withdrawn),
         ("dropped", dropped),
         ("folded", folded),
@@ -187,5 +187,5 @@ fn dropping_blind_to_claimed_files_is_caught() {
 
 #[test]
 fn leaving_dependants_alone_is_caught() {
-    assert!(caught(Mistake::NoRetarget) >= 4);
+    assert!(caught(Mistake::NoRedirect) >= 4);
 }

@@ -28,7 +28,7 @@ pub(crate) enum Mistake {
     /// Tombstones are dropped without checking files that other plans have claimed.
     BlindDrop,
     /// A piece that waits for a withdrawn piece continues as if that piece were installed.
-    NoRetarget,
+    NoRedirect,
 }
 
 /// Counts of events, to prove that a run covered the interesting cases.
@@ -38,7 +38,7 @@ pub(crate) struct Tally {
     pub(crate) waiting: usize,
     pub(crate) ahead: usize,
     pub(crate) landed: usize,
-    pub(crate) retargeted: usize,
+    pub(crate) redirected: usize,
     pub(crate) withdrawn: usize,
     pub(crate) dropped: usize,
     pub(crate) folded: usize,
@@ -274,7 +274,7 @@ impl Store {
     pub(crate) fn withdraw(&mut self, at: usize) {
         let gone = self.pieces.remove(at).view.id;
         self.tally.withdrawn += 1;
-        if self.mistake == Mistake::NoRetarget {
+        if self.mistake == Mistake::NoRedirect {
             return;
         }
         while let Some(next) = self.pieces.iter().position(|p| p.view.waits.contains(&gone)) {
@@ -288,7 +288,7 @@ impl Store {
             let id = view.id;
             view.out = source;
             view.waits.clear();
-            self.tally.retargeted += 1;
+            self.tally.redirected += 1;
             self.forget(id);
         }
     }

@@ -260,7 +260,7 @@ impl Builder {
     /// read the data of tables. So the time grows with the length of the log, at most about three quarters of
     /// `memory_budget`, and with the number of tables, but not with their size.
     ///
-    /// A commit whose record is incomplete at the end of the log is discarded, as an interrupted write leaves it.
+    /// The log may end with an incomplete record. Such a record is the trace of an interrupted write; it is discarded.
     /// [`Db::recovered_seq`] and [`Event::Recovered`](crate::Event::Recovered) tell what was recovered.
     ///
     /// ```
@@ -464,10 +464,10 @@ impl Db {
     /// Drops the keyspace `name` with all its data. The drop is durable when the call returns.
     ///
     /// It first makes all earlier logged writes durable, and then writes one manifest edit, whatever the amount of
-    /// data. It waits for a checkpoint that is being made; writes of that time are dropped too. The files are removed
-    /// in the background once no iterator reads them. After that wait, existing handles return `InvalidArgument`; if
-    /// the call fails, they work again, except after `Io`. Iterators and cursors that are open keep their view. A
-    /// snapshot does not: reads of the keyspace through it fail too.
+    /// data. The call first waits for a running checkpoint. Writes during that wait succeed and are dropped with the
+    /// keyspace. Then all handles return `InvalidArgument`. If the drop fails with another error than `Io`, they work
+    /// again. The files are removed in the background once no iterator reads them. Iterators and cursors that are open
+    /// keep their view. A snapshot does not: reads of the keyspace through it fail too.
     ///
     /// ```
     /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");

@@ -727,8 +727,9 @@ impl Keyspace {
     /// That removes deleted and overwritten entries that no snapshot needs, and expired ones. Programs seldom need it:
     /// the compaction policy works in the background. The call rewrites the tables, and needs disk space for the new
     /// ones before the old ones are removed. A table above that level that overlaps no other table and holds no
-    /// tombstones is only moved: it keeps its compression and its expired entries. Reads and writes go on meanwhile. The call waits for running
-    /// compactions of the keyspace. No other compaction of the keyspace starts until this one has started.
+    /// tombstones is only moved: it keeps its compression and its expired entries. Reads and writes go on meanwhile.
+    /// The call waits for running compactions of the keyspace. No other compaction of the keyspace starts until this
+    /// one has started.
     ///
     /// ```
     /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");

@@ -251,7 +251,7 @@ impl Background {
 
     /// In simulation, runs a few steps before a client operation. Sometimes it runs none for a while, as on a busy
     /// machine. Work then piles up that otherwise rarely waits.
-    pub(crate) fn interleave(&self) {
+    pub(crate) fn step_in_simulation(&self) {
         let Some(choices) = self.env.stepping() else { return };
         if self.stepping.load(atomic::Ordering::Acquire) {
             return;

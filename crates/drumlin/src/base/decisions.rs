@@ -27,7 +27,7 @@ use std::path::{Path, PathBuf};
 pub struct DecisionRecord {
     /// Unix time of the decision in microseconds.
     pub micros: u64,
-    /// Name of the keyspace.
+    /// Name of the keyspace; empty for decisions about the whole store, such as the number of compaction slots.
     pub keyspace: String,
     /// The decision, or its outcome.
     pub what: String,

@@ -125,7 +125,9 @@ pub enum Event {
 pub enum StallCause {
     /// Memtables are full: a flush must free memory.
     Memory,
-    /// Too many runs cover a key: a compaction must reduce them.
+    /// There are too many runs: a compaction must reduce them. The policy decides which runs count. `1-leveling`,
+    /// `leveling`, `tiering`, `lazy-leveling` and `fluid` count those of level 0, `universal`, `ucs` and `adaptive-ucs`
+    /// all, and `arce` those that cover recently read keys.
     Runs,
 }
 

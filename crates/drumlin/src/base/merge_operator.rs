@@ -66,7 +66,9 @@ const MAX_NAME: usize = 255;
 /// the result of a read.
 pub trait MergeOperator: Send + Sync {
     /// Returns the stable name of the operator, 1 to 255 bytes. The store keeps it with the keyspace and refuses an
-    /// operator of another name. Change the name when the meaning of operands or values changes.
+    /// operator of another name. Change the name when the meaning of operands or values changes. To change the operator
+    /// of a keyspace, copy its entries into a new keyspace with the new operator, drop the old one, and rename the new
+    /// one ([`Db::rename_keyspace`](crate::Db::rename_keyspace)).
     fn name(&self) -> &str;
 
     /// Returns the value of `key` after applying `operands`, oldest first, to `base`. `base` is the last value put, or
@@ -74,8 +76,8 @@ pub trait MergeOperator: Send + Sync {
     fn merge(&self, key: &[u8], base: Option<&[u8]>, operands: &[&[u8]]) -> Option<Vec<u8>>;
 
     /// Returns one operand that has the effect of `left` followed by `right`, if there is one. Flushes and compactions
-    /// use it to combine operands whose base value they do not see. That keeps the chain of operands of a hot key short,
-    /// so implement it if the operator allows. By default it returns `None`.
+    /// use it to combine operands whose base value they do not see. That keeps the chain of operands of a hot key
+    /// short, so implement it if the operator allows. By default it returns `None`.
     fn partial_merge(&self, key: &[u8], left: &[u8], right: &[u8]) -> Option<Vec<u8>> {
         let _ = (key, left, right);
         None

@@ -139,9 +139,10 @@ metrics! {
     background_errors,
     /// Failed attempts to remove an obsolete file. Its bytes count against `disk_budget` until an attempt succeeds.
     unlinks_failed,
-    /// Writes that waited because too many runs cover a key.
+    /// Writes that waited or were slowed because there were too many runs, as counted by the policy (see
+    /// [`StallCause::Runs`](crate::StallCause::Runs)).
     stalls_runs,
-    /// Microseconds that writes waited for that reason.
+    /// Microseconds by which writes were delayed for that reason.
     stall_micros_runs,
     /// Writes that waited because the memtables were full.
     stalls_memory,

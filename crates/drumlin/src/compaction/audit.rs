@@ -1,8 +1,8 @@
 //! Checks of every install, in builds with debug assertions. The tree that an install would create is compared with the
 //! current tree before anything is durable.
 //!
-//! 1. *Outputs*: each new table is read back in full. Counts, sequence numbers, bounds and checksum must match its
-//!    reference.
+//! 1. *Outputs*: each new table of up to [`MAX_READ_BACK`] entries is read back in full. Counts, sequence numbers,
+//!    bounds and checksum must match its reference.
 //! 2. *Bounds*: a reference to a part of a table lies inside the table's bounds.
 //! 3. *Entry counts*: a reference has as many entries inside its bounds as it claims.
 //! 4. *Recency*: of two versions of a key in different levels, the one in the upper level is newer.
@@ -14,8 +14,9 @@
 //! looks only at those ranges. Checks 4 and 5 look at the versions themselves.
 //!
 //! The checks open tables separately and read them through [`drumlin_env::Env::peek`]. A simulated disk neither counts
-//! such reads nor reacts to them, so the store's own reads are the same as without the checks. At most [`MAX_ENTRIES`]
-//! entries are compared. In a larger tree only the keys of one randomly chosen file are compared.
+//! such reads nor reacts to them, so the store's own reads are the same as without the checks. Trees of up to
+//! [`MAX_ENTRIES`] entries are compared in full. Of a larger tree only the keys of one randomly chosen file are
+//! compared.
 //!
 //! Architecture invariant: this module sees trees, and not why they change.
 

@@ -16,7 +16,7 @@ use drumlin_policy::pace::{WriteRate, write_rate};
 use drumlin_policy::schedule::{FoldCosts, Numbers, project};
 use drumlin_types::contract::{
     CompactionPolicy, FileState, LevelDesign, Outcome, Pace, PaceScope, PieceId, Place, Plan, PlanResult,
-    Take, Think, TreeView,
+    SearchTask, Take, TreeView,
 };
 use drumlin_types::{KeyRange, RunId, Seq, TableId, Ticket};
 use std::collections::BTreeMap;
@@ -149,7 +149,7 @@ pub(crate) struct KeyspaceControl {
     /// Number of runs in the tree when the write rate limit was set.
     pub(crate) runs_then: usize,
     /// A search that the policy asked for, until a lane takes it.
-    pub(crate) think: Option<Box<dyn Think>>,
+    pub(crate) requested_search: Option<Box<dyn SearchTask>>,
     /// Whether a search was asked for and its last answer has not arrived.
     pub(crate) searching: bool,
     /// Number of policies that this keyspace has had and of searches that were cancelled. It identifies the policy that
@@ -184,7 +184,7 @@ impl KeyspaceControl {
             damaged: BTreeMap::new(),
             pace: None,
             runs_then: 0,
-            think: None,
+            requested_search: None,
             searching: false,
             search_epoch: 0,
             failed_policy: None,
@@ -200,14 +200,14 @@ impl KeyspaceControl {
         project::view(&self.installed(), &self.flight)
     }
 
-    /// Returns the installed tree. Damaged tables are marked as not yet there, so that no plan takes them while
-    /// legality still accounts for them.
+    /// Returns the installed tree. Damaged tables are marked as unavailable, so that no plan takes them while legality
+    /// still accounts for them.
     pub(crate) fn installed(&self) -> TreeView {
         let mut view = installed(&self.state.peek().tree);
         if !self.damaged.is_empty() {
             for file in view.levels.iter_mut().flat_map(|l| &mut l.runs).flat_map(|r| &mut r.files) {
                 if self.damaged.contains_key(&file.table) {
-                    file.state = FileState::Coming(Ticket(0));
+                    file.state = FileState::UNAVAILABLE;
                 }
             }
         }
@@ -234,21 +234,21 @@ impl KeyspaceControl {
     }
 
     /// Starts a search for the policy. It replaces an earlier one.
-    pub(crate) fn begin_search(&mut self, think: Box<dyn Think>) {
-        (self.think, self.searching) = (Some(think), true);
+    pub(crate) fn begin_search(&mut self, search: Box<dyn SearchTask>) {
+        (self.requested_search, self.searching) = (Some(search), true);
         self.state.search_changed.store(true, atomic::Ordering::Release);
     }
 
     /// Cancels the policy's search and notifies the policy with an empty answer.
     pub(crate) fn end_search(&mut self) {
         self.forget_search();
-        self.policy.observe(&Outcome::Thought(Vec::new()));
+        self.policy.observe(&Outcome::SearchEnded(Vec::new()));
     }
 
     /// Makes sure that no answer to an earlier search is accepted.
     fn forget_search(&mut self) {
         self.search_epoch += 1;
-        (self.think, self.searching) = (None, false);
+        (self.requested_search, self.searching) = (None, false);
         self.state.search_changed.store(true, atomic::Ordering::Release);
     }
 
@@ -340,9 +340,9 @@ impl KeyspaceControl {
 
     /// Returns the monotonic time before which the policy is not called, given `slots` compaction slots.
     pub(super) fn next_policy_call(&self, slots: usize) -> u64 {
-        let is_backing_off =
+        let idle_pause_applies =
             self.idle_back_off_until > self.failure_back_off_until && !self.is_pressed(slots);
-        if is_backing_off { self.idle_back_off_until } else { self.failure_back_off_until }
+        if idle_pause_applies { self.idle_back_off_until } else { self.failure_back_off_until }
     }
 
     /// Returns whether policy calls are paused at `now` only because of the CPU time that they use.
@@ -365,7 +365,8 @@ impl KeyspaceControl {
         self.pace.as_ref().is_some_and(|pace| !matches!(admits(pace), WriteRate::Open))
     }
 
-    /// Returns whether writers are slowed while a slot may be idle, or are about to be stopped whatever the slots do.
+    /// Returns whether writers are slowed while a slot may be idle, or are about to be stopped whatever the slots do,
+    /// or no pace is set yet.
     fn is_pressed(&self, slots: usize) -> bool {
         let Some(pace) = &self.pace else { return true };
         let limit = if self.flight.tickets.len() < slots { pace.slow } else { f64::INFINITY };
@@ -431,12 +432,12 @@ impl Control {
     pub(crate) fn end_tickets(&mut self, state: &Arc<KeyspaceState>, now: u64) {
         let Some(index) = self.keyspaces.iter().position(|k| Arc::ptr_eq(&k.state, state)) else { return };
         for ticket in self.keyspaces[index].flight.take_finished() {
-            let result = if ticket.cut_short.is_some() { PlanResult::Cut } else { PlanResult::Done };
+            let result = if ticket.withdrawn.is_some() { PlanResult::Withdrawn } else { PlanResult::Done };
             let outcome = Outcome::Plan {
                 ticket: ticket.ticket,
                 reason: ticket.plan.reason.clone(),
                 result,
-                why: ticket.cut_short.clone().unwrap_or_default(),
+                why: ticket.withdrawn.clone().unwrap_or_default(),
                 bytes_in: ticket.bytes_in,
                 bytes_out: ticket.bytes_out,
                 dropped: ticket.dropped,

@@ -19,7 +19,8 @@ pub(super) fn decided(
     decision: &Decision,
 ) {
     let (policy, state) = before;
-    let mut what = format!("policy call: {} plans, {} withdrawn", decision.plans.len(), decision.park.len());
+    let mut what =
+        format!("policy call: {} plans, {} withdrawn", decision.plans.len(), decision.withdraw.len());
     if let Some(pace) = &decision.pace {
         what.push_str(&format!(", slow at {} runs, stop at {}", pace.slow, pace.stops_at()));
     }
@@ -141,12 +142,13 @@ pub(super) fn ended(
 ) {
     let how = match result {
         PlanResult::Done => "done",
-        PlanResult::Cut => "cut short",
+        // Readers of older logs know these words.
+        PlanResult::Withdrawn => "cut short",
         PlanResult::Refused => "refused",
     };
     let what = format!(
         "{} {how}: {} bytes in, {} out, {} entries dropped",
         ticket.ticket, ticket.bytes_in, ticket.bytes_out, ticket.dropped
     );
-    log.note(micros, keyspace, what, ticket.cut_short.clone().unwrap_or_default());
+    log.note(micros, keyspace, what, ticket.withdrawn.clone().unwrap_or_default());
 }

@@ -1,9 +1,9 @@
 //! Replacing a policy that panics, so that the store goes on.
 //!
-//! Policies promise not to panic. If one does, on a tree that its author did not expect, its [guard](super::seat)
-//! returns default answers for it. Before the next decision, `universal` replaces it until the store is closed.
-//! `universal` has no state, handles every tree, and bounds the number of runs. The next open tries the configured
-//! policy again. The panic message is not shown, because it may hold user keys.
+//! Policies promise not to panic. If one does, on a tree that its author did not expect, its
+//! [guard](super::policy_guard) returns default answers for it. Before the next decision, `universal` replaces it until
+//! the store is closed. `universal` has no state, handles every tree, and bounds the number of runs. The next open
+//! tries the configured policy again. The panic message is not shown, because it may hold user keys.
 
 use super::control::KeyspaceControl;
 use drumlin_types::contract::{Decision, PolicyInput};
@@ -33,7 +33,8 @@ mod tests {
     use drumlin_env::MemEnv;
     use drumlin_env::sync::{Arc, Mutex};
     use drumlin_types::contract::{
-        CompactionPolicy, Decision, LevelDesign, LimitView, Outcome, PolicyInput, RunTag, Think, TreeView,
+        CompactionPolicy, Decision, LevelDesign, LimitView, Outcome, PolicyInput, RunTag, SearchTask,
+        TreeView,
     };
     use std::path::Path;
 
@@ -52,7 +53,7 @@ mod tests {
 
     struct Search;
 
-    impl Think for Search {
+    impl SearchTask for Search {
         fn step(&mut self) -> Option<Vec<u8>> {
             panic!("planted panic of a search");
         }
@@ -66,8 +67,8 @@ mod tests {
 
         fn decide(&mut self, _: &PolicyInput<'_>) -> Decision {
             self.meet("decide");
-            let think = (self.at == "think").then(|| Box::new(Search) as Box<dyn Think>);
-            Decision { think, ..Decision::default() }
+            let search = (self.at == "search").then(|| Box::new(Search) as Box<dyn SearchTask>);
+            Decision { search, ..Decision::default() }
         }
 
         fn observe(&mut self, outcome: &Outcome) {
@@ -102,7 +103,7 @@ mod tests {
 
     #[test]
     fn a_panic_ends_the_policy_and_not_the_store() {
-        for at in ["decide", "name", "observe", "design", "flush_tag", "save", "think"] {
+        for at in ["decide", "name", "observe", "design", "flush_tag", "save", "search"] {
             a_panic_ends_the_policy(at);
         }
     }

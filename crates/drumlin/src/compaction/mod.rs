@@ -15,7 +15,7 @@
 //! - [`control`]: the state behind the control lock.
 //! - [`scheduler`]: calls the policy, and passes its plans and free slots to the pure scheduler, which admits, cuts and
 //!   chooses.
-//! - [`seat`]: the guard that catches a policy's panics. [`fallback`]: replaces a policy that panicked.
+//! - [`policy_guard`]: the guard that catches a policy's panics. [`fallback`]: replaces a policy that panicked.
 //! - [`executor`]: runs one piece or one flush, step by step.
 //! - [`merge`]: which entries survive. [`output`]: the tables that they are written to.
 //! - [`slots`]: how many compactions run at once. [`audit`]: checks of each install in debug builds.

@@ -2,9 +2,9 @@
 //! space.
 //!
 //! `drumlin_policy::schedule` decides what is admitted, how it is cut, which piece starts next, and which files of the
-//! output level it folds. This file decides when each keyspace's policy is called and with which inputs, which keyspace
-//! a free slot serves first. [`admission`] turns decisions into tickets, and [`space`] says what happens when a
-//! compaction finds no disk space.
+//! output level it folds. This file decides when each keyspace's policy is called and with which inputs, and which
+//! keyspace a free slot serves first. [`admission`] turns decisions into tickets, and [`space`] says what happens when
+//! a compaction finds no disk space.
 //!
 //! Everything here runs under the control lock and does no I/O.
 
@@ -33,7 +33,7 @@ pub(crate) struct PieceStart {
     pub(crate) keyspace: Arc<KeyspaceState>,
     pub(crate) piece: Piece,
     pub(crate) out: u8,
-    /// Whether the output level is the deepest non-empty one.
+    /// Whether no deeper level holds files.
     pub(crate) bottom: bool,
 }
 
@@ -47,8 +47,7 @@ impl Control {
     ) -> Result<PieceStart, Option<u64>> {
         let mut wants_plans = false;
         let found = self.plan_and_start(inputs, sample, &mut wants_plans);
-        // A policy that should propose other work is called again at once, but only one time. It is called again when
-        // something changes.
+        // A policy that should propose other work is called once more at once, then only after a change.
         match found.is_err() && wants_plans {
             true => self.plan_and_start(inputs, sample, &mut wants_plans),
             false => found,
@@ -74,7 +73,7 @@ impl Control {
         self.free_full_disk(inputs);
         let mut short: Vec<Short> = Vec::new();
         for index in self.most_pressing_first() {
-            let room = self.room_left(index, inputs.room);
+            let space_left = self.space_left(index, inputs.room);
             let keyspace = &mut self.keyspaces[index];
             let rest = Some(keyspace.next_policy_call(slots)).filter(|at| keyspace.due && *at > inputs.now);
             if keyspace.flight.tickets.is_empty() {
@@ -84,8 +83,14 @@ impl Control {
             let settings = settings(inputs, &keyspace.state);
             let tree = keyspace.installed();
             let KeyspaceControl { design, fold_costs: costs, flight, .. } = keyspace;
-            let scene =
-                Scene { tree: &tree, design, settings: &settings, costs: *costs, room, now: inputs.now };
+            let scene = Scene {
+                tree: &tree,
+                design,
+                settings: &settings,
+                costs: *costs,
+                room: space_left,
+                now: inputs.now,
+            };
             match flight.start(&scene, false) {
                 Ok(start) => {
                     self.shortage = None;
@@ -108,7 +113,7 @@ impl Control {
                     let times = [timer, idle.timer, rest, landing.map(|at| at.max(inputs.now + 1))];
                     timer = times.into_iter().flatten().min();
                     if let Some((id, wanted)) = idle.short {
-                        short.push(Short { index, id, shortage: Shortage { wanted, left: room } });
+                        short.push(Short { index, id, shortage: Shortage { wanted, left: space_left } });
                     }
                 }
             }
@@ -144,7 +149,7 @@ impl Control {
     }
 
     /// Returns the part of `room` that compactions in other keyspaces do not need.
-    fn room_left(&self, index: usize, room: u64) -> u64 {
+    fn space_left(&self, index: usize, room: u64) -> u64 {
         let others = self.keyspaces.iter().enumerate().filter(|(other, _)| *other != index);
         room.saturating_sub(others.map(|(_, keyspace)| keyspace.reserved(room)).sum())
     }
@@ -218,7 +223,7 @@ impl Control {
         };
         let decision = decide_and_log(keyspace, admitter.decisions, &input);
         // The view of the policy is reused for its first plan, unless it was reduced or is out of date.
-        let is_whole = settings.mode == Mode::Pipelined && decision.park.is_empty();
+        let is_whole = settings.mode == Mode::Pipelined && decision.withdraw.is_empty();
         let is_idle = admitter.apply(keyspace, decision, is_whole.then_some(seen), needs_wake_up);
         Some(PolicyCall { cpu, began, is_idle })
     }
@@ -244,7 +249,7 @@ fn take_due(keyspace: &mut KeyspaceControl, settings: &Settings, inputs: &Schedu
         return false;
     }
     (keyspace.due, keyspace.flushed_since_call) = (false, false);
-    // A manual compaction waits until nothing runs. Only until then nothing else is planned.
+    // A manual compaction waits until nothing runs. While one waits, the policy is not called.
     keyspace.waiting_manual().is_none()
 }
 
@@ -278,7 +283,7 @@ fn decide_and_log(
     let before = (keyspace.policy.name(), keyspace.policy.save());
     let decision = fallback::decide(keyspace, input);
     let changes_pace = decision.pace.as_ref().is_some_and(|pace| sets_another(pace, keyspace.pace.as_ref()));
-    if changes_pace || !decision.plans.is_empty() || !decision.park.is_empty() {
+    if changes_pace || !decision.plans.is_empty() || !decision.withdraw.is_empty() {
         explain::decided(decisions, &keyspace.state.name(), &before, input, &decision);
     }
     decision

@@ -2,8 +2,8 @@
 //!
 //! To find the number, every two seconds of the environment's clock are one interval. Compactions count the bytes that
 //! they write, the time of their steps, and the CPU time of these. If slots were busy for half of an interval, one more
-//! slot is tried. It stays only if compactions then wrote a twentieth more (`limits::Tuner`). Even with linear scaling
-//! that ends at 21 slots.
+//! slot is tried. It stays only if compactions then wrote a twentieth more (`limits::Tuner`). There are at most 32.
+//! With linear scaling the 22nd slot gains less than a twentieth, so the search ends at 21.
 //!
 //! `limits::slots` gives the bounds: the memory for compactions, and the cores that the program leaves, where a slot
 //! counts with the share of a core that it was measured to use. So compactions that are bound by CPU get no more slots

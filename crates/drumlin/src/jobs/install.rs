@@ -19,7 +19,7 @@ use crate::keyspace::KeyspaceState;
 use crate::store::{Store, TreeStep};
 use crate::version::{FileMeta, KeyspaceEdit, Run, Tree};
 use drumlin_env::sync::{Arc, atomic};
-use drumlin_policy::schedule::{Install, Room, Scene, Settings, home};
+use drumlin_policy::schedule::{Install, RunFit, Scene, Settings, choose_run};
 use drumlin_types::contract::{FileSpan, PieceId, TreeView};
 use drumlin_types::{Key, KeyRange, RunId, TableId};
 use std::collections::BTreeSet;
@@ -113,14 +113,14 @@ fn keep_part(file: &FileMeta, range: KeyRange, entries: u64, level: u8, run: Run
 
 /// Returns, for each run of level `level`, whether files with these `bounds` fit into it once the removals of `edit`
 /// are made.
-fn rooms(tree: &Tree, edit: &KeyspaceEdit, level: u8, bounds: &[&KeyRange]) -> Vec<Room> {
+fn run_fits(tree: &Tree, edit: &KeyspaceEdit, level: u8, bounds: &[&KeyRange]) -> Vec<RunFit> {
     let goes =
         |f: &Arc<FileMeta>| edit.remove.iter().any(|(t, start)| *t == f.id() && *start == f.bounds.start);
     let meets = |f: &Arc<FileMeta>| bounds.iter().any(|b| f.bounds.overlaps(b));
     let room = |run: &Arc<Run>| {
         // A part of a file that `edit` narrows stays too.
         let is_cut = edit.add.iter().any(|(_, to, file)| *to == run.id && meets(file));
-        Room {
+        RunFit {
             run: run.id,
             max_seq: run.files.iter().map(|f| f.max_seq).max().unwrap_or(0),
             is_plain: run.tag.0.is_empty(),
@@ -167,7 +167,7 @@ fn place(
     let Control { keyspaces, numbers, .. } = control;
     let ticket = keyspaces.iter_mut().find_map(|k| k.flight.ticket_mut(piece.id.ticket))?;
     let bounds: Vec<&KeyRange> = outputs.files.iter().map(|f| &f.bounds).collect();
-    let (run, tag) = home(ticket, level, &rooms(tree, &outputs.edit, level, &bounds), numbers);
+    let (run, tag) = choose_run(ticket, level, &run_fits(tree, &outputs.edit, level, &bounds), numbers);
     outputs.edit.runs.push((level, run, tag));
     outputs.edit.add.extend(outputs.files.iter().map(|file| (level, run, file.clone())));
     outputs.level = level;

@@ -19,7 +19,7 @@ use crate::store::Store;
 use drumlin_env::sync::{Arc, atomic};
 use drumlin_format::manifest::{Change, Edit};
 use drumlin_policy::budget::{SearchBudget, SearchClass};
-use drumlin_types::contract::{Outcome, Think};
+use drumlin_types::contract::{Outcome, SearchTask};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Smallest time charged for a step, in nanoseconds. On a simulated clock a step takes no time.
@@ -38,14 +38,14 @@ struct RunningSearch {
     keyspace: Arc<KeyspaceState>,
     /// Identifies the keyspace's policy that asked.
     policy: u64,
-    think: Box<dyn Think>,
+    task: Box<dyn SearchTask>,
     /// Whether the policy got the best answer so far while there was no time left.
     told: bool,
 }
 
 impl RunningSearch {
     fn kind(&self) -> SearchClass {
-        let is_urgent = guarded(|| self.think.is_urgent()).unwrap_or(false);
+        let is_urgent = guarded(|| self.task.is_urgent()).unwrap_or(false);
         if is_urgent { SearchClass::Urgent } else { SearchClass::Calm }
     }
 }
@@ -84,7 +84,7 @@ impl SearchJob {
             return Ok(if self.searches.is_empty() { Step::Idle } else { Step::Until(until) });
         };
         let Some(at) = self.first(kind) else { return Ok(Step::Idle) };
-        let answer = guarded(|| self.searches[at].think.step());
+        let answer = guarded(|| self.searches[at].task.step());
         let took = store.files.env.clock().thread_cpu_nanos().saturating_sub(began);
         Counters::add(&store.metrics.search_nanos, took);
         self.budget.spend(kind, urgent && calm, (took as f64).max(STEP));
@@ -113,12 +113,12 @@ impl SearchJob {
         let mut control = store.control.lock();
         self.searches.retain(|search| {
             let entry = control.keyspace(&search.keyspace);
-            entry.is_some_and(|entry| entry.search_epoch == search.policy && entry.think.is_none())
+            entry.is_some_and(|entry| entry.search_epoch == search.policy && entry.requested_search.is_none())
         });
         for entry in &mut control.keyspaces {
             let (keyspace, policy) = (&entry.state, entry.search_epoch);
-            let begin = |think| RunningSearch { keyspace: keyspace.clone(), policy, think, told: false };
-            self.searches.extend(entry.think.take().map(begin));
+            let begin = |task| RunningSearch { keyspace: keyspace.clone(), policy, task, told: false };
+            self.searches.extend(entry.requested_search.take().map(begin));
         }
     }
 
@@ -127,7 +127,7 @@ impl SearchJob {
         for search in &mut self.searches {
             if !search.told && !self.budget.affords(search.kind()) {
                 search.told = true;
-                store.starved(search, guarded(|| search.think.best()).flatten());
+                store.starved(search, guarded(|| search.task.best()).flatten());
             }
         }
     }
@@ -139,12 +139,12 @@ impl Store {
     fn starved(&self, search: &RunningSearch, best: Option<Vec<u8>>) {
         let mut control = self.control.lock();
         let Some(entry) = control.keyspace(&search.keyspace) else { return };
-        if entry.search_epoch != search.policy || entry.think.is_some() {
+        if entry.search_epoch != search.policy || entry.requested_search.is_some() {
             return;
         }
         entry.searching = false;
         if let Some(best) = best {
-            entry.policy.observe(&Outcome::Thought(best));
+            entry.policy.observe(&Outcome::SearchEnded(best));
             entry.due = true;
         }
         drop(control);
@@ -170,12 +170,12 @@ impl Store {
         let mut control = self.control.lock();
         let Some(entry) = control.keyspace(&search.keyspace) else { return Ok(()) };
         // A policy that has asked for another search does not use this answer.
-        if entry.search_epoch != search.policy || entry.think.is_some() {
+        if entry.search_epoch != search.policy || entry.requested_search.is_some() {
             return Ok(());
         }
         entry.searching = false;
         entry.due = true;
-        entry.policy.observe(&Outcome::Thought(answer));
+        entry.policy.observe(&Outcome::SearchEnded(answer));
         let (name, blob) = (entry.policy.name(), entry.policy.save());
         let why = entry.policy.explain();
         control.decisions.note(now, &search.keyspace.name(), "search".to_owned(), why);

@@ -60,7 +60,7 @@ pub(crate) struct KeyspaceState {
     pub(crate) meter: Meter,
     /// Counters behind the keyspace's metrics.
     pub(crate) activity: Arc<Activity>,
-    /// Whether the policy's background searches have changed since the search lane last checked. Set under the
+    /// Whether the policy's background searches have changed since the maintenance lane last checked. Set under the
     /// control lock.
     pub(crate) search_changed: atomic::AtomicBool,
     /// Dead spans: key ranges that scans found empty.
@@ -194,7 +194,7 @@ impl KeyspaceState {
     }
 
     /// Seals the active memtable unless it is empty. The new one starts at log segment `log`. The caller holds the
-    /// commit lane's lock, so that no commit can reserve a place in between. Returns whether it sealed one.
+    /// commit lock, so that no commit can reserve a place in between. Returns whether it sealed one.
     pub(crate) fn seal(&self, log: LogNumber) -> bool {
         let _update = self.update.lock();
         let view = self.view.load();
@@ -234,7 +234,7 @@ impl KeyspaceState {
     }
 
     /// Returns the first log segment that holds unflushed data of this keyspace; `None` if there is none. The caller
-    /// holds the commit lane's lock.
+    /// holds the commit lock.
     pub(crate) fn first_log(&self) -> Option<LogNumber> {
         let view = self.view.load();
         view.memtables().filter(|m| m.holds_writes()).map(|m| m.first_log()).min()

@@ -115,9 +115,8 @@ impl Memtable {
     }
 
     /// Combines the operands of `key` in `chain`, newest first, with `below`, whose operands directly precede them in
-    /// age, and keeps the result. `combine` combines an older and a newer operand, if it can. Does nothing if a combined
-    /// operand as new
-    /// exists already.
+    /// age, and keeps the result. `combine` combines an older and a newer operand, if it can. Does nothing if a
+    /// combined operand as new exists already.
     pub(crate) fn keep_combined(
         &self,
         key: &[u8],

@@ -49,8 +49,8 @@ impl Drop for Admitted<'_> {
 
 impl Store {
     /// Waits until `batch` may be written.
-    pub(super) fn wait_admission(&self, batch: &Operations, sampled: bool) -> Result<Admitted<'_>> {
-        if sampled && self.throttles.writers.rate() != OPEN {
+    pub(super) fn wait_admission(&self, batch: &Operations, timed: bool) -> Result<Admitted<'_>> {
+        if timed && self.throttles.writers.rate() != OPEN {
             self.refresh_pace_if_free();
         }
         let bytes = batch.size() as u64 + ENTRY_OVERHEAD * batch.len() as u64;

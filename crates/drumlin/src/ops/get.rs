@@ -117,7 +117,7 @@ pub(crate) struct FileSource<'a> {
     /// Set when a version is found.
     pub(crate) reached: &'a Cell<bool>,
     /// Whether the lookup is counted in the file's lookup statistics.
-    pub(crate) sampled: bool,
+    pub(crate) counts_files: bool,
     /// Store whose costs the duration of the probe is added to; `None` if the lookup is not timed.
     pub(crate) timed: Option<&'a Store>,
 }
@@ -148,7 +148,7 @@ impl Source for FileSource<'_> {
                 self.reached.set(true);
             }
         }
-        if self.sampled {
+        if self.counts_files {
             self.file.access.count(hit);
         }
         if let (Some(store), Some(began)) = (self.timed, began) {
@@ -182,11 +182,11 @@ impl Store {
         key: &[u8],
         snapshot: Option<ReadPoint>,
     ) -> Result<Option<Slice>> {
-        self.background.interleave();
+        self.background.step_in_simulation();
         self.health.check_open()?;
-        let sampled = is_sampled(self.lookups.gets(1));
+        let counts_files = is_sampled(self.lookups.gets(1));
         if keyspace.meter.counts(OperationKind::Point, 1) {
-            return self.get_timed(keyspace, key, snapshot, sampled);
+            return self.get_timed(keyspace, key, snapshot, counts_files);
         }
         loop {
             let view = keyspace.peek();
@@ -194,7 +194,7 @@ impl Store {
             if Arc::ptr_eq(&view, &keyspace.peek()) {
                 // Checked after the view was loaded: a drop marks the keyspace before it empties the view.
                 keyspace.check_alive()?;
-                return self.get_in(keyspace, &view, key, (seq, snapshot), (sampled, None));
+                return self.get_in(keyspace, &view, key, (seq, snapshot), (counts_files, None));
             }
         }
     }
@@ -206,14 +206,14 @@ impl Store {
         keyspace: &Arc<KeyspaceState>,
         key: &[u8],
         snapshot: Option<ReadPoint>,
-        sampled: bool,
+        counts_files: bool,
     ) -> Result<Option<Slice>> {
         keyspace.meter.wants(OperationKind::Point, key);
         let began = self.files.env.clock().monotonic_nanos();
         let (view, visible) = self.view_at(keyspace);
         keyspace.check_alive()?;
         let seq = snapshot.map_or(visible, |point| point.seq);
-        let value = self.get_in(keyspace, &view, key, (seq, snapshot), (sampled, Some(self)));
+        let value = self.get_in(keyspace, &view, key, (seq, snapshot), (counts_files, Some(self)));
         let nanos = self.files.env.clock().monotonic_nanos().saturating_sub(began);
         self.costs.got(nanos);
         keyspace.activity.get_latency.record(nanos);
@@ -225,9 +225,9 @@ impl Store {
         &'a self,
         file: &'a Arc<FileMeta>,
         reached: &'a Cell<bool>,
-        (sampled, timed): (bool, Option<&'a Store>),
+        (counts_files, timed): (bool, Option<&'a Store>),
     ) -> FileSource<'a> {
-        FileSource { file, tables: &self.files.tables, counts: &self.lookups, reached, sampled, timed }
+        FileSource { file, tables: &self.files.tables, counts: &self.lookups, reached, counts_files, timed }
     }
 
     fn get_in(
@@ -236,7 +236,7 @@ impl Store {
         view: &View,
         key: &[u8],
         (seq, snapshot): (Seq, Option<ReadPoint>),
-        (sampled, timed): (bool, Option<&Store>),
+        (counts_files, timed): (bool, Option<&Store>),
     ) -> Result<Option<Slice>> {
         let hash = key_hash(key, self.files.filter_seed);
         let reached = Cell::new(false);
@@ -245,7 +245,7 @@ impl Store {
         let memtables = memtables.map(|memtable| MemSource { memtable, operator });
         let levels = view.tree.levels.iter().map(|level| {
             let files = level.runs.iter().filter_map(|run| run.file_for(key));
-            files.map(|file| self.file_source(file, &reached, (sampled, timed)))
+            files.map(|file| self.file_source(file, &reached, (counts_files, timed)))
         });
         let state = crate::read::get(key, hash, seq, memtables, levels)?;
         if reached.get() {
@@ -295,8 +295,8 @@ impl Store {
         Ok(RangeCursor::new(view, scan.reader, keyspace.clone(), scan.view.tree.clone()))
     }
 
-    /// Returns a stopwatch if the next seek is sampled. The seek goes to `key`, or to the end of `range` if that is
-    /// `None`, in `tree`.
+    /// Returns a stopwatch if the next seek is counts_files. The seek goes to `key`, or to the end of `range` if that
+    /// is `None`, in `tree`.
     #[inline]
     pub(crate) fn stopwatch(
         &self,
@@ -320,7 +320,7 @@ impl Store {
         bounds: KeyRange,
         snapshot: Option<ReadPoint>,
     ) -> Scan {
-        self.background.interleave();
+        self.background.step_in_simulation();
         Counters::add(&self.metrics.scans, 1);
         let (view, visible) = self.view_at(keyspace);
         let options = VisibleOptions {

@@ -34,7 +34,7 @@ impl Store {
         keys: &[&[u8]],
         snapshot: Option<ReadPoint>,
     ) -> Result<Vec<Option<Slice>>> {
-        self.background.interleave();
+        self.background.step_in_simulation();
         self.health.check_open()?;
         let first = self.lookups.gets(keys.len() as u64);
         if let Some(key) =
@@ -53,7 +53,7 @@ impl Store {
             .map(|(number, &i)| Wanted {
                 key: keys[i],
                 hash: key_hash(keys[i], self.files.filter_seed),
-                sampled: is_sampled(number),
+                counts_files: is_sampled(number),
             })
             .collect();
         let operator = keyspace.operator.as_deref();
@@ -70,9 +70,9 @@ impl Store {
         });
         let reached = vec![Cell::new(false); keys.len()];
         let lookup = |(file, i): (&Arc<FileMeta>, usize), state: &mut GetState| {
-            let Wanted { key, hash, sampled } = wanted[i];
+            let Wanted { key, hash, counts_files } = wanted[i];
             let reached = &reached[i];
-            self.file_source(file, reached, (sampled, None)).lookup(key, hash, seq, state)
+            self.file_source(file, reached, (counts_files, None)).lookup(key, hash, seq, state)
         };
         let pairs: Vec<(&[u8], u64)> = wanted.iter().map(|w| (w.key, w.hash)).collect();
         let states = crate::read::get_many(&pairs, seq, &memtables, levels, lookup)?;
@@ -116,7 +116,7 @@ impl Store {
 struct Wanted<'a> {
     key: &'a [u8],
     hash: u64,
-    sampled: bool,
+    counts_files: bool,
 }
 
 /// Largest sequence number of a file, the file, and the indexes of the keys that it may hold.

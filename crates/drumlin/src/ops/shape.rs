@@ -91,7 +91,8 @@ pub struct FileShape {
     pub lookups_found: f64,
     /// Decayed number of point lookups that found a tombstone; part of `lookups_found`.
     pub lookups_dead: f64,
-    /// Compaction state of the file: `free`, `settling #t` or `leaving #t`, with the ticket `#t`.
+    /// Compaction state of the file. `free`: no unfinished compaction involves it. `settling #t`: it is an installed
+    /// part of the output of the unfinished compaction `#t`. `leaving #t`: it is an input of that compaction.
     pub state: String,
 }
 

@@ -19,7 +19,7 @@ use std::collections::BTreeSet;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Finding {
-    /// Name of the file or of the keyspace.
+    /// Name of the file. For a fault of a tree, which lies in no single file, the name of the keyspace.
     pub file: String,
     /// Offset in the file, if known.
     pub offset: Option<u64>,

@@ -38,16 +38,16 @@ impl Store {
     /// Writes `batch` as one commit and gives its commit sequence: the sequence number of its last
     /// operation. An empty batch writes nothing and gives the visible sequence.
     pub(crate) fn write(&self, batch: &Operations, durability: Durability) -> Result<Seq> {
-        self.background.interleave();
+        self.background.step_in_simulation();
         self.validate(batch, durability)?;
         if batch.is_empty() {
             return Ok(self.publisher.visible());
         }
         let clock = self.files.env.clock();
-        let sampled = self.is_sampled_write(batch);
-        let sampled_at = if sampled { clock.monotonic_nanos() } else { 0 };
-        let admitted = self.wait_admission(batch, sampled)?;
-        let began = if sampled { clock.monotonic_nanos() } else { 0 };
+        let timed = self.is_timed_write(batch);
+        let timed_from = if timed { clock.monotonic_nanos() } else { 0 };
+        let admitted = self.wait_admission(batch, timed)?;
+        let began = if timed { clock.monotonic_nanos() } else { 0 };
         let reserved = self.reserve(batch, durability)?;
         let under_way = UnderWay { store: self, reserved: &reserved, has_ended: false };
         let applied = self.log_and_insert(batch, &reserved);
@@ -55,8 +55,8 @@ impl Store {
         drop(admitted);
         self.count_commit_wait(reserved.waited + waited);
         self.wake_lanes(&reserved);
-        if sampled {
-            self.sampled_write(batch, began);
+        if timed {
+            self.count_timed_write(batch, began);
         }
         Counters::add(&self.metrics.commits, 1);
         Counters::add(&self.metrics.operations, batch.len() as u64);
@@ -71,8 +71,8 @@ impl Store {
             })?;
             self.files.env.note(Note::AckSynced { seq: last_seq });
         }
-        if sampled {
-            let nanos = clock.monotonic_nanos().saturating_sub(sampled_at);
+        if timed {
+            let nanos = clock.monotonic_nanos().saturating_sub(timed_from);
             batch.keyspaces.iter().for_each(|keyspace| keyspace.activity.write_latency.record(nanos));
         }
         Ok(last_seq)
@@ -113,7 +113,7 @@ impl Store {
     }
 
     /// Returns whether this write stands for others in the load statistics.
-    fn is_sampled_write(&self, batch: &Operations) -> bool {
+    fn is_timed_write(&self, batch: &Operations) -> bool {
         match batch.keyspaces.as_slice() {
             [] => false,
             [keyspace] => keyspace.meter.counts(OperationKind::Write, batch.len() as u64),
@@ -154,9 +154,9 @@ impl Store {
         }
     }
 
-    /// Records a sampled commit, which began at `began`. A commit on several keyspaces is weighted by the
+    /// Records a timed commit, which began at `began`. A commit on several keyspaces is weighted by the
     /// sampling interval.
-    fn sampled_write(&self, batch: &Operations, began: u64) {
+    fn count_timed_write(&self, batch: &Operations, began: u64) {
         let nanos = self.files.env.clock().monotonic_nanos().saturating_sub(began);
         let operations = batch.len() as u64;
         self.costs.wrote(nanos / operations.max(1));

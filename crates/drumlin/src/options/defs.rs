@@ -47,7 +47,7 @@ settings! {
     disk_budget: u64 = 0 => bytes(MIB, 1024 * TIB).zero("no limit").live().alters_answers();
 
     /// Upper bound on the bytes that compactions write per second. Flushes count towards it but never wait for it.
-    /// Writers that are slowed until compactions catch up are slowed to this rate.
+    /// When writers are slowed, their rate is computed as if compactions ran at no more than this speed.
     background_rate: u64 = 0 => bytes(MIB, TIB).zero("no limit").unit("bytes/s").live();
 
     /// Default durability of writes that name none. With `none` no log is written, only flushed data survives a close
@@ -80,14 +80,18 @@ settings! {
 
 settings! {
     /// Options of a keyspace. [`Db::keyspace_with`](crate::Db::keyspace_with) and
-    /// [`Keyspace::set_option`](crate::Keyspace::set_option) set them by name.
+    /// [`Keyspace::set_option`](crate::Keyspace::set_option) set them by name. To apply a value of this type, pass its
+    /// `pairs()` to `keyspace_with`.
     ///
     /// ```
-    /// let options = drumlin::KeyspaceOptions::default();
-    /// for (name, value) in options.pairs() {
-    ///     println!("{name} = {value}");
-    /// }
-    /// assert_eq!(options.get("compression")?, "lz4");
+    /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+    /// # let db = drumlin::Db::open(dir.path())?;
+    /// let mut options = drumlin::KeyspaceOptions::default();
+    /// options.set("compression", "zstd")?;
+    /// let pairs = options.pairs();
+    /// let pairs: Vec<(&str, &str)> = pairs.iter().map(|(name, value)| (&**name, &**value)).collect();
+    /// let users = db.keyspace_with("users", &pairs)?;
+    /// assert!(users.options().contains(&("compression", "zstd".to_owned())));
     /// # Ok::<(), drumlin::Error>(())
     /// ```
     KeyspaceOptions, Keyspace, others <Options as OptionSet>::DEFS;
@@ -101,9 +105,10 @@ settings! {
     /// While any keyspace is frozen, the number of compaction slots of the store stays fixed too.
     adaptation: Adaptation = Adaptation::On => names(Adaptation::NAMES).live();
 
-    /// Bytes that elective compactions of the policy `arce` may rewrite per flushed byte. They may also rewrite the
-    /// size of the tree once a day and a quarter of the bytes that reads fetch from the device, and save up two trees.
-    /// Compactions that keep the number of runs below `max_runs` may exceed this. Other policies ignore it.
+    /// Write budget of the policy `arce` for compactions that only make reads cheaper: this many bytes per flushed
+    /// byte, plus the size of the tree per day, plus a quarter of the bytes that reads fetch from the device. Unused
+    /// budget accumulates up to twice the size of the tree. Compactions that keep the number of runs low may exceed it.
+    /// Other policies ignore it.
     max_write_amp: f64 = 20.0 => ratio(3.0, 1000.0).live();
 
     /// Time to live of values and merge operands. Each value expires at this age, and each operand at this age or up to
@@ -136,9 +141,9 @@ settings! {
     /// `disk_budget`, files are smaller.
     file_bytes: u64 = 64 * MIB => bytes(4 * KIB, 4 * GIB).live().expert();
 
-    /// Number of runs over a key at which the policy `arce` slows writers: from three quarters of it to the rate at
-    /// which compactions reduce that number, and 8 runs above it they wait. Other policies have limits of their own.
-    /// This applies to the whole store: one keyspace near its limit slows writes to all.
+    /// Limit on the runs over a key under the policy `arce`. From three quarters of the limit on, writes are slowed to
+    /// the rate at which compactions reduce the runs. At the limit plus 8 they wait. Other policies have limits of
+    /// their own. This applies to the whole store: one keyspace near its limit slows writes to all.
     max_runs: u64 = 64 => count(8, 512).unit("runs").live().expert();
 
     /// Fixed parameters M/c/q/rho for the policy `arce`, in place of the values that it tunes. For experiments.

@@ -33,7 +33,8 @@ named! {
         #[default]
         Buffered = "buffered",
         /// The log was synced (`fdatasync` or `msync`). The write survives power loss, if the device keeps what it has
-        /// acknowledged. It costs one fsync, which concurrent writers share.
+        /// acknowledged. It costs one fsync, which concurrent writers share. Other threads may read the write before it
+        /// is durable.
         Sync = "sync",
     }
 }
@@ -45,7 +46,8 @@ named! {
         /// Reads go through the page cache of the operating system.
         #[default]
         Buffered = "buffered",
-        /// Reads bypass the page cache, so that `memory_budget` bounds the memory used for tables.
+        /// All table reads bypass the page cache, those of compactions included, so that `memory_budget` bounds the
+        /// memory used for tables. Writes still go through the page cache.
         Direct = "direct",
     }
 }

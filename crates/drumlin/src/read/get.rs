@@ -4,10 +4,10 @@
 //! 1. Memtables, newest first. All versions in one are newer than those in the next.
 //! 2. Levels, from the top: in each run, the one file whose bounds contain the key. The runs of a level are not
 //!    ordered by age. The lookup therefore visits their files by descending maximum sequence number. It leaves a level
-//!    early only when the *floor* is newer than anything that the remaining files can hold. The floor is the newest
-//!    version found that ends the history of the key.
-//! 3. A level or memtable that raises the floor is the last one visited: by the recency invariant everything below is
-//!    older. Operands alone do not end the search.
+//!    early only when the *newest base* is newer than anything that the remaining files can hold. The newest base is
+//!    the newest version found that ends the history of the key: a put, a deletion or a range tombstone.
+//! 3. A level or memtable that raises the newest base is the last one visited: by the recency invariant everything
+//!    below is older. Operands alone do not end the search.
 //!
 //! [`GetState`] accepts versions in any order of sources and sorts them by sequence number at the end. Runs whose
 //! ages interleave can hold operands newer and older than another run's put; both give the correct result.
@@ -50,11 +50,12 @@ impl<S: Source + ?Sized> Source for &S {
 
 /// Versions of one key that a lookup has found.
 ///
-/// Invariant: versions older than `floor` do not matter. `base` is the version at `floor`, or `None` if that is a
-/// deletion or a range tombstone.
+/// Invariant: versions older than `newest_base` do not matter. `base` is the version at `newest_base`, or `None` if
+/// that is a deletion or a range tombstone.
 #[derive(Default)]
 pub(crate) struct GetState {
-    floor: Seq,
+    /// Sequence number of the newest version that ends the history of the key; 0 for none.
+    newest_base: Seq,
     base: Option<(Kind, Slice)>,
     operands: Vec<(Seq, Kind, Slice)>,
 }
@@ -67,7 +68,7 @@ impl GetState {
 
     /// Adds a version that the snapshot sees. Calls `value` only if the version matters so far.
     pub(crate) fn offer(&mut self, seq: Seq, kind: Kind, value: impl FnOnce() -> Slice) -> Flow {
-        if seq < self.floor {
+        if seq < self.newest_base {
             return Flow::Done;
         }
         match kind {
@@ -78,15 +79,15 @@ impl GetState {
             Kind::Delete | Kind::DeleteRange => self.base = None,
             Kind::Put | Kind::PutExpiring | Kind::PutPointer => self.base = Some((kind, value())),
         }
-        self.floor = seq;
+        self.newest_base = seq;
         Flow::Done
     }
 
     /// Adds a range tombstone over the key that the snapshot sees. It hides versions older than `seq`. 0 means that
     /// there is none.
     pub(crate) fn cover(&mut self, seq: Seq) {
-        if seq > self.floor {
-            self.floor = seq;
+        if seq > self.newest_base {
+            self.newest_base = seq;
             self.base = None;
         }
     }
@@ -102,23 +103,23 @@ impl GetState {
     }
 
     /// Returns whether a put, a deletion or a range tombstone was found. Older versions no longer matter then.
-    pub(crate) fn is_settled(&self) -> bool {
-        self.floor > 0
+    pub(crate) fn has_base(&self) -> bool {
+        self.newest_base > 0
     }
 
     /// Returns whether a version with this sequence number is hidden.
     pub(crate) fn hides(&self, seq: Seq) -> bool {
-        seq < self.floor
+        seq < self.newest_base
     }
 
     /// Returns whether any version was found.
     pub(super) fn has_hit(&self) -> bool {
-        self.is_settled() || !self.operands.is_empty()
+        self.has_base() || !self.operands.is_empty()
     }
 
     /// Returns whether a source that holds nothing newer than `max_seq` can be skipped.
     pub(super) fn outweighs(&self, max_seq: Seq) -> bool {
-        self.floor > max_seq
+        self.newest_base > max_seq
     }
 
     /// Returns the value of `key`, if it has one. `now` returns microseconds since the Unix epoch. It is called at
@@ -141,7 +142,7 @@ impl GetState {
         if self.operands.is_empty() {
             return Ok(base);
         }
-        self.operands.retain(|(seq, ..)| *seq > self.floor);
+        self.operands.retain(|(seq, ..)| *seq > self.newest_base);
         self.operands.sort_unstable_by_key(|(seq, ..)| *seq);
         let mut living: Vec<&[u8]> = Vec::with_capacity(self.operands.len());
         for (_, kind, operand) in &self.operands {
@@ -187,7 +188,7 @@ where
         for &i in &open {
             memtable.lookup(keys[i].0, keys[i].1, snapshot, &mut states[i])?;
         }
-        open.retain(|&i| !states[i].is_settled());
+        open.retain(|&i| !states[i].has_base());
     }
     for files_of in levels {
         if open.is_empty() {
@@ -202,7 +203,7 @@ where
                 }
             }
         }
-        open.retain(|&i| !states[i].is_settled());
+        open.retain(|&i| !states[i].has_base());
     }
     Ok(states)
 }
@@ -224,7 +225,7 @@ pub(super) fn get_with<M: Source, F: Source>(
     let mut state = GetState::new();
     for memtable in memtables {
         memtable.lookup(key, hash, snapshot, &mut state)?;
-        if state.is_settled() {
+        if state.has_base() {
             return Ok(state);
         }
     }
@@ -237,7 +238,7 @@ pub(super) fn get_with<M: Source, F: Source>(
             if !may_stop(&state, first.max_seq()) {
                 first.lookup(key, hash, snapshot, &mut state)?;
             }
-            if state.is_settled() {
+            if state.has_base() {
                 break;
             }
             continue;
@@ -251,7 +252,7 @@ pub(super) fn get_with<M: Source, F: Source>(
             }
             file.lookup(key, hash, snapshot, &mut state)?;
         }
-        if state.is_settled() {
+        if state.has_base() {
             break;
         }
     }

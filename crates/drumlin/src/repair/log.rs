@@ -10,7 +10,7 @@
 //! the newest of several successors with the segments that follow them.
 
 use super::report::FileReports;
-use super::source::{Home, Sources};
+use super::source::{Destination, Sources};
 use crate::base::error::Error;
 use crate::base::rangedel::RangeTombstone;
 use crate::base::slice::Slice;
@@ -32,8 +32,8 @@ use std::path::Path;
 /// Content of the log.
 #[derive(Default)]
 pub(super) struct Logged {
-    pub(super) versions: BTreeMap<Home, Vec<Version>>,
-    pub(super) tombstones: BTreeMap<Home, Vec<RangeTombstone>>,
+    pub(super) versions: BTreeMap<Destination, Vec<Version>>,
+    pub(super) tombstones: BTreeMap<Destination, Vec<RangeTombstone>>,
     pub(super) commits: u64,
     /// Whether the log ends with a close record that the manifest confirms.
     pub(super) was_closed: bool,
@@ -252,15 +252,15 @@ impl LogReader<'_> {
                 continue;
             }
             self.files.of(name).entries += 1;
-            let home = Home::Keyspace(id);
+            let destination = Destination::Keyspace(id);
             if operation.kind == Kind::DeleteRange {
                 let end = range_end(operation.value).map_err(|damage| damage.to_string())?;
                 let range = KeyRange::new(operation.key.into(), end.map(Into::into));
-                logged.tombstones.entry(home).or_default().push(RangeTombstone { range, seq });
+                logged.tombstones.entry(destination).or_default().push(RangeTombstone { range, seq });
             } else {
                 let (key, value) = (operation.key.to_vec(), Slice::from(operation.value));
                 let version = Version { key, seq, kind: operation.kind, value };
-                logged.versions.entry(home).or_default().push(version);
+                logged.versions.entry(destination).or_default().push(version);
             }
         }
         Ok(())

@@ -8,7 +8,7 @@
 
 use super::log::Logged;
 use super::report::FileReports;
-use super::source::{Home, RepairSource};
+use super::source::{Destination, RepairSource};
 use crate::base::rangedel::{RangeTombstone, RangeTombstones};
 use crate::table::{Loss, Salvage, Version};
 use drumlin_env::Env;
@@ -68,11 +68,11 @@ enum Input {
 }
 
 impl<'a> Merge<'a> {
-    /// Creates the merge of the entries that `sources` and the log hold for `home`.
+    /// Creates the merge of the entries that `sources` and the log hold for `destination`.
     pub(super) fn new(
         env: &'a Env,
         files: &'a mut FileReports,
-        home: Home,
+        destination: Destination,
         sources: Vec<RepairSource>,
         logged: &mut Logged,
     ) -> Merge<'a> {
@@ -86,7 +86,7 @@ impl<'a> Merge<'a> {
             lost: Lost::default(),
             bytes: 0,
         };
-        let mut tombstones = logged.tombstones.remove(&home).unwrap_or_default();
+        let mut tombstones = logged.tombstones.remove(&destination).unwrap_or_default();
         if let Some(max_seq) = logged.lost_up_to {
             merge.shadows.push(Shadow { range: KeyRange::all(), max_seq });
             merge.lost.more = true;
@@ -99,7 +99,7 @@ impl<'a> Merge<'a> {
             );
         }
         merge.tombstones = RangeTombstones::new(tombstones);
-        let mut versions = logged.versions.remove(&home).unwrap_or_default();
+        let mut versions = logged.versions.remove(&destination).unwrap_or_default();
         versions.sort_by(|a, b| (&a.key, Reverse(a.seq)).cmp(&(&b.key, Reverse(b.seq))));
         if let Some(first) = versions.first() {
             merge.wait(

@@ -33,7 +33,7 @@ use drumlin_types::Kind;
 use log::{LogReader, Logged};
 use merge::{Lost, Merge, Saved};
 use report::FileReports;
-use source::{Home, Sources};
+use source::{Destination, Sources};
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -200,13 +200,13 @@ impl<P: FnMut(&RepairProgress)> Rescue<'_, P> {
             entries: 0,
         };
         (self.progress)(&self.come);
-        let homes = self.homes();
-        self.sources.give_names(&homes);
+        let destinations = self.destinations();
+        self.sources.give_names(&destinations);
         report.findings.append(&mut self.sources.findings);
         let db = self.open(to)?;
-        for home in homes {
-            let keyspace = self.keyspace(&db, home, &mut report)?;
-            let kept = self.fill(&db, &keyspace, home, &mut report)?;
+        for destination in destinations {
+            let keyspace = self.keyspace(&db, destination, &mut report)?;
+            let kept = self.fill(&db, &keyspace, destination, &mut report)?;
             report.keyspaces.push(kept);
         }
         db.flush()?;
@@ -227,7 +227,7 @@ impl<P: FnMut(&RepairProgress)> Rescue<'_, P> {
             }
             for (id, record) in &manifest.keyspaces {
                 if let Some(operator) = &record.operator {
-                    builder = builder.operator_name(&self.sources.name(Home::Keyspace(*id)), operator);
+                    builder = builder.operator_name(&self.sources.name(Destination::Keyspace(*id)), operator);
                 }
             }
         }
@@ -254,18 +254,18 @@ impl<P: FnMut(&RepairProgress)> Rescue<'_, P> {
     }
 
     /// Returns all destinations that have entries, and all keyspaces of the manifest.
-    fn homes(&self) -> BTreeSet<Home> {
+    fn destinations(&self) -> BTreeSet<Destination> {
         let named = self.sources.manifest.iter().flat_map(|manifest| manifest.keyspaces.keys());
-        let mut homes: BTreeSet<Home> = named.map(|id| Home::Keyspace(*id)).collect();
-        homes.extend(self.sources.tables.iter().map(|source| source.home));
-        homes.extend(self.logged.versions.keys());
-        homes
+        let mut destinations: BTreeSet<Destination> = named.map(|id| Destination::Keyspace(*id)).collect();
+        destinations.extend(self.sources.tables.iter().map(|source| source.destination));
+        destinations.extend(self.logged.versions.keys());
+        destinations
     }
 
-    /// Creates the keyspace for `home` in the new store, with its old options as far as they are valid.
-    fn keyspace(&self, db: &Db, home: Home, report: &mut RepairReport) -> Result<Keyspace> {
-        let name = self.sources.name(home);
-        let Some(record) = self.sources.record(home) else {
+    /// Creates the keyspace for `destination` in the new store, with its old options as far as they are valid.
+    fn keyspace(&self, db: &Db, destination: Destination, report: &mut RepairReport) -> Result<Keyspace> {
+        let name = self.sources.name(destination);
+        let Some(record) = self.sources.record(destination) else {
             report
                 .findings
                 .push(format!("keyspace {name:?} is in no manifest: its entries are kept under this name"));
@@ -284,19 +284,19 @@ impl<P: FnMut(&RepairProgress)> Rescue<'_, P> {
         Ok(keyspace)
     }
 
-    /// Writes all entries of `home` into `keyspace`.
+    /// Writes all entries of `destination` into `keyspace`.
     fn fill(
         &mut self,
         db: &Db,
         keyspace: &Keyspace,
-        home: Home,
+        destination: Destination,
         report: &mut RepairReport,
     ) -> Result<RepairedKeyspace> {
         let (mine, others) =
-            std::mem::take(&mut self.sources.tables).into_iter().partition(|s| s.home == home);
+            std::mem::take(&mut self.sources.tables).into_iter().partition(|s| s.destination == destination);
         self.sources.tables = others;
         let mut kept = RepairedKeyspace { name: keyspace.name(), ..RepairedKeyspace::default() };
-        let mut merge = Merge::new(self.env, &mut self.files, home, mine, &mut self.logged);
+        let mut merge = Merge::new(self.env, &mut self.files, destination, mine, &mut self.logged);
         let (mut batch, began) = (Batch::new(), self.come.bytes);
         while let Some(saved) = merge.next() {
             if let Some(what) = saved.refused() {
@@ -311,7 +311,8 @@ impl<P: FnMut(&RepairProgress)> Rescue<'_, P> {
                 }
                 batch.restore(keyspace, version.kind, &version.key, &version.value);
             }
-            match saved.is_certain && self.sources.is_sound && matches!(home, Home::Keyspace(_)) {
+            match saved.is_certain && self.sources.is_sound && matches!(destination, Destination::Keyspace(_))
+            {
                 true => kept.certain += 1,
                 false => kept.doubtful += 1,
             }

@@ -58,7 +58,7 @@ pub struct RepairProgress {
     pub bytes: u64,
     /// Bytes of all tables and log segments.
     pub total_bytes: u64,
-    /// Number of keys written to the new store so far.
+    /// Number of entries written to the new store so far: saved keys, each with one value.
     pub entries: u64,
 }
 
@@ -69,7 +69,7 @@ impl RepairReport {
         self.findings.is_empty() && self.was_closed
     }
 
-    /// Returns the number of keys written to the new store.
+    /// Returns the number of entries of the new store: the keys that were saved, each with one value.
     pub fn entries(&self) -> u64 {
         self.keyspaces.iter().map(|keyspace| keyspace.certain + keyspace.doubtful).sum()
     }

@@ -10,7 +10,7 @@
 //!
 //! In cases 1 and 2 repair reads exactly the tables that the manifest names, within their bounds, so no deleted data
 //! reappears. In cases 3 and 4 it reads all tables in the directory, and everything in them is in doubt. The same holds
-//! if other files contradict the manifest.
+//! if other files contradict the manifest and there are finished tables that the manifest does not name.
 
 use crate::base::error::Error;
 use crate::disk::look_error;
@@ -30,7 +30,7 @@ use std::path::{Path, PathBuf};
 
 /// Destination of saved entries.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) enum Home {
+pub(super) enum Destination {
     /// The keyspace with this id.
     Keyspace(KeyspaceId),
     /// A table whose keyspace is unknown.
@@ -41,7 +41,7 @@ pub(super) enum Home {
 pub(super) struct RepairSource {
     pub(super) id: TableId,
     pub(super) path: PathBuf,
-    pub(super) home: Home,
+    pub(super) destination: Destination,
     /// Bounds in force: entries outside them are ignored.
     pub(super) bounds: KeyRange,
     /// Lower bound on its keys. The table need not be opened before the merge reaches it.
@@ -62,7 +62,7 @@ pub(super) struct Sources {
     /// Names of keyspaces, from the properties of tables.
     names: BTreeMap<KeyspaceId, ((Seq, TableId), String)>,
     /// Names of the keyspaces in the new store. Each name is given once.
-    given: BTreeMap<Home, String>,
+    given: BTreeMap<Destination, String>,
     pub(super) findings: Vec<String>,
     pub(super) notes: Vec<String>,
 }
@@ -137,9 +137,10 @@ impl Sources {
         }
     }
 
-    /// Withdraws the trust in a manifest that other files contradict. It names a missing table, the log begins after
-    /// its log floor, or the log records that more of the manifest was durable. Finished tables that it does not name
-    /// may then hold data that the lost part of the manifest assigned to them.
+    /// Withdraws the trust in a manifest that other files contradict, if there are finished tables that it does not
+    /// name: they may hold data that the lost part of the manifest assigned to them. A contradiction is that it names a
+    /// missing table, that the log begins after its log floor, or that the log records that more of the manifest was
+    /// durable.
     fn doubt_manifest(
         &mut self,
         env: &Env,
@@ -183,7 +184,7 @@ impl Sources {
                 self.tables.push(RepairSource {
                     id: file.table,
                     path: path.cloned().unwrap_or_else(own),
-                    home: Home::Keyspace(*id),
+                    destination: Destination::Keyspace(*id),
                     bounds: file.bounds(),
                     first: file.start.as_bytes().to_vec(),
                     max_seq: file.max_seq,
@@ -208,7 +209,7 @@ impl Sources {
         };
         for (id, path) in identities {
             let len = env.fs().file_len(path).unwrap_or(0);
-            let mut source = whole(*id, path.clone(), Home::Apart(*id), len);
+            let mut source = whole(*id, path.clone(), Destination::Apart(*id), len);
             let salvage = Salvage::open(env, path, *id).ok();
             match salvage.and_then(|salvage| salvage.properties) {
                 Some(properties) => {
@@ -219,7 +220,7 @@ impl Sources {
                         if self.manifest.as_ref().is_some_and(|manifest| dropped(owner.id, manifest)) {
                             continue;
                         }
-                        source.home = Home::Keyspace(owner.id);
+                        source.destination = Destination::Keyspace(owner.id);
                         self.name_by_table(owner, (properties.created_seq, *id));
                     }
                 }
@@ -259,20 +260,21 @@ impl Sources {
         record.map_or(0, |record| record.flushed)
     }
 
-    /// Gives each of `homes` the name of a keyspace in the new store. Keyspaces of the manifest keep their names. If
-    /// several others have one name, the newest keyspace keeps it and the rest get a suffix.
-    pub(super) fn give_names(&mut self, homes: &BTreeSet<Home>) {
+    /// Gives each of `destinations` the name of a keyspace in the new store. Keyspaces of the manifest keep their
+    /// names. If several others have one name, the newest keyspace keeps it and the rest get a suffix.
+    pub(super) fn give_names(&mut self, destinations: &BTreeSet<Destination>) {
         let mut used = BTreeSet::new();
-        let is_recorded = |home: &&Home| self.record(**home).is_some();
-        let (recorded, others): (Vec<&Home>, Vec<&Home>) = homes.iter().partition(is_recorded);
+        let is_recorded = |destination: &&Destination| self.record(**destination).is_some();
+        let (recorded, others): (Vec<&Destination>, Vec<&Destination>) =
+            destinations.iter().partition(is_recorded);
         let mut given = BTreeMap::new();
-        for home in recorded.into_iter().chain(others.into_iter().rev()) {
-            let wanted = self.wanted_name(*home);
+        for destination in recorded.into_iter().chain(others.into_iter().rev()) {
+            let wanted = self.wanted_name(*destination);
             let mut name = wanted.clone();
             while !used.insert(name.clone()) {
-                name = match home {
-                    Home::Keyspace(id) => format!("{name}-{}", id.0),
-                    Home::Apart(id) => format!("{name}-table-{}", id.0),
+                name = match destination {
+                    Destination::Keyspace(id) => format!("{name}-{}", id.0),
+                    Destination::Apart(id) => format!("{name}-table-{}", id.0),
                 };
             }
             if name != wanted {
@@ -280,28 +282,28 @@ impl Sources {
                     "several keyspaces are called {wanted:?}: the entries of one go to {name:?}"
                 ));
             }
-            given.insert(*home, name);
+            given.insert(*destination, name);
         }
         self.given = given;
     }
 
     /// Returns the manifest's record of a keyspace.
-    pub(super) fn record(&self, home: Home) -> Option<&KeyspaceRecord> {
-        let Home::Keyspace(id) = home else { return None };
+    pub(super) fn record(&self, destination: Destination) -> Option<&KeyspaceRecord> {
+        let Destination::Keyspace(id) = destination else { return None };
         self.manifest.as_ref().and_then(|manifest| manifest.keyspaces.get(&id))
     }
 
     /// Returns the name of the keyspace in the new store, after [`give_names`](Sources::give_names).
-    pub(super) fn name(&self, home: Home) -> String {
-        self.given.get(&home).cloned().unwrap_or_else(|| self.wanted_name(home))
+    pub(super) fn name(&self, destination: Destination) -> String {
+        self.given.get(&destination).cloned().unwrap_or_else(|| self.wanted_name(destination))
     }
 
     /// Returns the name that the keyspace had, or a name made of its number.
-    fn wanted_name(&self, home: Home) -> String {
-        match home {
-            Home::Apart(id) => format!("recovered-table-{}", id.0),
-            Home::Keyspace(id) => {
-                let record = self.record(home);
+    fn wanted_name(&self, destination: Destination) -> String {
+        match destination {
+            Destination::Apart(id) => format!("recovered-table-{}", id.0),
+            Destination::Keyspace(id) => {
+                let record = self.record(destination);
                 let name =
                     record.map(|record| record.name.clone()).or_else(|| Some(self.names.get(&id)?.1.clone()));
                 name.unwrap_or_else(|| format!("recovered-{}", id.0))
@@ -360,9 +362,9 @@ impl Replay for Probe<'_> {
 }
 
 /// Returns the source for all entries of table `id`.
-fn whole(id: TableId, path: PathBuf, home: Home, len: u64) -> RepairSource {
+fn whole(id: TableId, path: PathBuf, destination: Destination, len: u64) -> RepairSource {
     let bounds = KeyRange::all();
-    RepairSource { id, path, home, bounds, first: Vec::new(), max_seq: Seq::MAX, len, entries: None }
+    RepairSource { id, path, destination, bounds, first: Vec::new(), max_seq: Seq::MAX, len, entries: None }
 }
 
 /// Returns the file of each table. Most files have the right name. A file that was renamed or exchanged with another is

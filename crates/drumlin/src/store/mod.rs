@@ -7,8 +7,8 @@
 //!   └── throttles, memory, costs, lookups, metrics: measurements, and the limits that follow from them
 //! ```
 //!
-//! Locks, outermost first: `control` (versions, manifest, plans), the commit lane, a keyspace's `update`. Readers take
-//! none of them.
+//! Locks, outermost first: `drops`, `control` (versions, manifest, plans), the commit lock, a keyspace's `update`.
+//! `held` is taken alone or under `control`, and no other lock is taken under it. Readers take none of them.
 
 mod edits;
 mod flushes;

@@ -1,7 +1,7 @@
 //! Syncs of an open store: the log and the directory entries.
 //!
-//! After a failed sync the state on disk is unknown, and a later successful sync does not settle it. So a failed sync
-//! poisons the store, and nothing more is synced.
+//! After a failed sync the state on disk is unknown, and a later successful sync does not make it known. So a failed
+//! sync poisons the store, and nothing more is synced.
 
 use super::Store;
 use crate::base::error::{Error, ErrorKind, Result};
@@ -10,7 +10,8 @@ use crate::disk::sync_dir;
 use drumlin_types::Seq;
 
 impl Store {
-    /// Settles the log segments, so that the log floor can advance as far as the flushed commits allow.
+    /// Makes headers and directory entries of open segments durable, so that the log floor can advance as far as the
+    /// flushed commits allow.
     pub(crate) fn sync_log_starts(&self) -> Result<()> {
         if drumlin_types::bug!("log-floor-not-durable") {
             return Ok(());

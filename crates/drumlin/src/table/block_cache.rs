@@ -14,9 +14,10 @@
 //!
 //! A scan therefore passes through the small queue and leaves other blocks in place.
 //!
-//! Readers that have a cached pointer to a block (see `pointers`) find the block there and only set its "used" mark. The mark
-//! counts when the block reaches the front of its queue. The pointer of a probationary block is set only when it is
-//! requested again. Setting and clearing pointers costs more than the queues do, and most blocks of scans are used once.
+//! Readers that have a cached pointer to a block (see `pointers`) find the block there and only set its "used" mark.
+//! The mark counts when the block reaches the front of its queue. The pointer of a probationary block is set only when
+//! it is requested again. Setting and clearing pointers costs more than the queues do, and most blocks of scans are
+//! used once.
 //!
 //! When a table is deleted, the cache drops its blocks at once. It finds them in a per-table list. With small tables
 //! that live for a second, walking the queues would cost more than the compactions. The keys of dropped blocks stay

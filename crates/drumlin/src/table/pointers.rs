@@ -42,8 +42,8 @@ impl<B> Cached<B> {
 /// Cached pointers to the blocks that one index block, or one filter module, points to.
 ///
 /// Pointers are null when they are dropped, so nothing needs to be freed. The drop of an `ArcSwapOption` would still
-/// check each pointer for threads that borrow from it. For 500 pointers that took 30 us, most of a lookup when the index
-/// did not fit into the cache.
+/// check each pointer for threads that borrow from it. For 500 pointers that took 30 us, most of a lookup when the
+/// index did not fit into the cache.
 #[derive(Debug)]
 pub(super) struct Pointers<B>(Arc<[ManuallyDrop<ArcSwapOption<Cached<B>>>]>);
 

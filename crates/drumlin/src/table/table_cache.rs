@@ -137,7 +137,8 @@ impl TableCache {
         self.dir.join(table_file_name(id))
     }
 
-    /// Returns table `id`, whose file is `file_len` bytes long and whose cached pointer is `pointer`. Opens it if needed.
+    /// Returns table `id`, whose file is `file_len` bytes long and whose cached pointer is `pointer`. Opens it if
+    /// needed.
     #[inline]
     pub(crate) fn get(&self, id: TableId, file_len: u64, pointer: &TablePointer) -> Result<OpenTable> {
         let guard = pointer.0.load();

@@ -4,7 +4,7 @@
 //! - The bounds lie inside the table's own bounds.
 //! - `entries` is exact for the bounds, so that "entries in = entries out + entries dropped" can still be checked after
 //!   a part of the table was compacted away.
-//! - The sequence range is that of the whole table, hence an upper bound for the part.
+//! - The sequence range is that of the whole table, so it contains the range of the part.
 
 use super::pins::TableHandle;
 use drumlin_env::sync::{Arc, atomic};

@@ -141,11 +141,10 @@ impl ManifestFile {
         self.env.note(Note::PointerTo { manifest: &self.path });
         let content = Pointer { manifest: self.header.number, synced: self.encoder.offset() }.encode();
         let write = || {
-            let file =
-                fs.create(&temp, FileKind::Pointer).map_err(|e| fail("cannot create the pointer", e))?;
-            file.write_at(0, content.as_bytes()).map_err(|e| fail("cannot write the pointer", e))?;
-            file.sync_data().map_err(|e| fail("cannot sync the pointer", e))?;
-            fs.rename(&temp, &target).map_err(|e| fail("cannot rename the pointer", e))
+            let file = fs.create(&temp, FileKind::Pointer).map_err(|e| fail("cannot create CURRENT", e))?;
+            file.write_at(0, content.as_bytes()).map_err(|e| fail("cannot write CURRENT", e))?;
+            file.sync_data().map_err(|e| fail("cannot sync CURRENT", e))?;
+            fs.rename(&temp, &target).map_err(|e| fail("cannot rename CURRENT", e))
         };
         write().inspect_err(|_| drop(fs.unlink(&temp, FileKind::Pointer)))?;
         // From here on a crash may leave the new manifest in use, so a failure is never reported as a mere lack of disk

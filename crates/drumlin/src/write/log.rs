@@ -3,7 +3,7 @@
 //! A log position is global: it counts the record bytes of all segments, so positions order all records. A segment
 //! starts with a header that holds the number, the end and the last sequence number of the segment before it.
 //!
-//! [`LogTail`] is the part under the commit lane's lock: the open segment and the position of the next record.
+//! [`LogTail`] is the part under the commit lock: the open segment and the position of the next record.
 //! [`sync`](super::sync) tracks which part of the log is durable.
 
 use super::budget::LogShare;
@@ -24,7 +24,7 @@ pub(crate) struct Reservation {
     pub(crate) has_begun: bool,
 }
 
-/// The end of the log, under the commit lane's lock.
+/// The end of the log, under the commit lock.
 pub(crate) struct LogTail {
     pub(crate) segment: Arc<Segment>,
     /// Global position of the next record.
@@ -78,7 +78,7 @@ impl LogTail {
         segment.sync()?;
         directory.sync_entries(std::slice::from_ref(&segment))?;
         let mut tail = LogTail::after(header, segment, capacity, older);
-        tail.live.push(Stored { is_settled: true, is_named: true, ..made });
+        tail.live.push(Stored { is_len_durable: true, is_named: true, ..made });
         Ok(tail)
     }
 
@@ -89,7 +89,7 @@ impl LogTail {
             number: header.number,
             bytes: 0,
             file: None,
-            is_settled: true,
+            is_len_durable: true,
             is_named: true,
             is_mapped: false,
         };
@@ -106,7 +106,7 @@ impl LogTail {
             number,
             bytes,
             file: None,
-            is_settled: true,
+            is_len_durable: true,
             is_named: true,
             is_mapped: false,
         };
@@ -321,7 +321,7 @@ impl LogTail {
         self.unsynced = unsynced;
         let keep = if self.live.len() > 1 { old.len().max(SPARE_SEGMENTS) } else { 1 };
         // Their directory entries and headers were durable, so a recycled file needs no further sync of its length.
-        old.iter_mut().for_each(|stored| stored.is_settled = true);
+        old.iter_mut().for_each(|stored| stored.is_len_durable = true);
         // Files of an earlier opening have no open handle and are not recycled. The result of their last sync is not
         // known, nor whether they were copied with holes, which a full disk could not fill.
         let (old, mut files): (Vec<_>, Vec<_>) = old.into_iter().partition(|stored| stored.file.is_some());
@@ -412,7 +412,7 @@ fn begin(made: &Stored, header: &SegmentHeader) -> Result<Arc<Segment>> {
     if !made.is_mapped {
         // A fresh file has no pages on disk for a write to wait for. Clearing all its pages now would delay this commit
         // by tens of milliseconds.
-        map(file, made.is_settled)?;
+        map(file, made.is_len_durable)?;
     }
     Ok(Arc::new(segment))
 }

@@ -93,7 +93,7 @@ impl Publisher {
         self.queue.lock().published
     }
 
-    /// Takes the next place and returns its number. Called in commit order, under the commit lane's lock.
+    /// Takes the next place and returns its number. Called in commit order, under the commit lock.
     pub(crate) fn enter(&self, after: Published) -> u64 {
         let mut queue = self.queue.lock();
         queue.places.push_back(QueuedCommit { after, done: false });

@@ -5,13 +5,13 @@
 //!
 //! | state | in the code | what holds |
 //! |---|---|---|
-//! | preallocated | `ready` | the file has the next number and its full length, and is mapped; it has no header yet |
-//! | open | `begun` | its header is written; commits write records |
-//! | durable start | `known` | its header and its directory entry are durable, so recovery may start there |
+//! | preallocated | `LogTail::ready` | the file has the next number and its full length, and is mapped; it has no header |
+//! | open | `LogTail::segment` | its header is written; commits write records |
+//! | durable start | `LogTail::durable_start` | header and directory entry are durable, so recovery may start there |
 //!
 //! | flag | what is durable |
 //! |---|---|
-//! | `is_settled` | the length of the file, so that a sync of the header's range suffices |
+//! | `is_len_durable` | the length of the file, so that a sync of the header's range suffices |
 //! | `is_named`, `named` | the directory entry |
 //!
 //! Opening a segment does not wait for its durable start. Three rules make that safe:
@@ -46,7 +46,7 @@ pub(crate) struct Segment {
     /// Length of its file in bytes.
     bytes: u64,
     /// Whether the length of its file is durable.
-    is_settled: bool,
+    is_len_durable: bool,
     /// Whether its directory entry is durable.
     named: atomic::AtomicBool,
 }
@@ -59,9 +59,9 @@ impl Segment {
 
     /// Creates the open segment in the file of `stored`. Its first record gets the global position `base`.
     pub(super) fn begun(stored: &Stored, base: u64) -> Segment {
-        let Stored { number, bytes, ref file, is_settled, is_named, .. } = *stored;
+        let Stored { number, bytes, ref file, is_len_durable, is_named, .. } = *stored;
         let named = atomic::AtomicBool::new(is_named);
-        Segment { number, file: file.clone(), base, bytes, is_settled, named }
+        Segment { number, file: file.clone(), base, bytes, is_len_durable, named }
     }
 
     /// Makes the segment's records and header durable, but not its directory entry.
@@ -79,7 +79,7 @@ impl Segment {
     pub(super) fn sync_header(&self) -> Result<()> {
         let file = self.file()?;
         // The old records of a recycled segment need not become durable: they are in tables.
-        let synced = if self.is_settled { file.sync_range(0, HEADER_LEN) } else { file.sync_data() };
+        let synced = if self.is_len_durable { file.sync_range(0, HEADER_LEN) } else { file.sync_data() };
         synced.map_err(|e| failed_sync(Error::io(file.path(), "cannot sync a log header", e)))
     }
 }
@@ -93,7 +93,7 @@ pub(super) struct Stored {
     /// open file can be recycled without opening or mapping it again, and its pages are already in memory.
     pub(super) file: Option<File>,
     /// Whether its length is durable.
-    pub(super) is_settled: bool,
+    pub(super) is_len_durable: bool,
     /// Whether its directory entry is durable.
     pub(super) is_named: bool,
     /// Whether the whole file is mapped and in memory.
@@ -154,10 +154,10 @@ impl LogDirectory {
 
     /// Makes the file of segment `number`, by recycling if `recycled` is given. Its directory entry is not durable yet.
     pub(super) fn make(&self, number: LogNumber, recycled: Option<Stored>, capacity: u64) -> Result<Stored> {
-        let is_settled = recycled.as_ref().is_some_and(|old| old.is_settled);
+        let is_len_durable = recycled.as_ref().is_some_and(|old| old.is_len_durable);
         let bytes = recycled.as_ref().map_or(HEADER_LEN + capacity, |old| old.bytes);
         let file = Some(self.make_file(number, recycled.as_ref(), capacity)?);
-        Ok(Stored { number, bytes, file, is_settled, is_named: false, is_mapped: false })
+        Ok(Stored { number, bytes, file, is_len_durable, is_named: false, is_mapped: false })
     }
 
     fn make_file(&self, number: LogNumber, recycled: Option<&Stored>, capacity: u64) -> Result<File> {
@@ -200,7 +200,7 @@ impl LogDirectory {
             map(file, true)
         });
         result.inspect_err(|_| self.remove_file(&self.path(number), made.bytes))?;
-        (made.is_settled, made.is_named, made.is_mapped) = (true, true, true);
+        (made.is_len_durable, made.is_named, made.is_mapped) = (true, true, true);
         Ok(made)
     }
 

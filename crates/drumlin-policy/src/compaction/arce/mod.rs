@@ -50,7 +50,7 @@
 //!
 //! If a small part of an elective candidate removes runs at least four times as fast in at most an eighth of the
 //! time, that part goes first. The same rule lets a short compaction run between the pieces (subcompactions) of a
-//! long one. An elective compaction is parked (its pieces that have not started are withdrawn) once its rest costs at
+//! long one. An elective compaction is withdrawn (its pieces that have not started never run) once its rest costs at
 //! least four times what it gains ([`plans`]).
 //!
 //! # How the future is simulated

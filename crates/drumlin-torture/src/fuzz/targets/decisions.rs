@@ -83,7 +83,7 @@ fn policy_call(input: &[u8]) -> bool {
     true
 }
 
-/// Length of a decision without plans, deferred tickets, write rate limit, forecast and search: one byte each.
+/// Length of a decision without plans, withdrawn tickets, write rate limit, forecast and search: one byte each.
 const EMPTY_DECISION_LEN: usize = 5;
 
 /// Returns recorded policy calls with a value in every field.
@@ -113,10 +113,10 @@ fn policy_call_seeds() -> Vec<Vec<u8>> {
     };
     let decision = Decision {
         plans: vec![plan],
-        park: vec![Ticket(1), Ticket(2)],
+        withdraw: vec![Ticket(1), Ticket(2)],
         pace: Some(Pace { covered: Some(4.5), ..Pace::free(PaceScope::All, 64.0) }),
         forecast: vec![RunForecast { born: 1, dies: 9, bytes: 1 << 33 }],
-        think: None,
+        search: None,
     };
     let load = LoadView { gets: 1.5, snapshots: 3, counted: [7, 8, 1 << 40], ..LoadView::default() };
     let costs = CostView { busy_share: 0.5, ..CostView::default() };

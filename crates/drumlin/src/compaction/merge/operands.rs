@@ -77,8 +77,8 @@ impl<'a> OperandMerger<'a> {
         result.ok().flatten().filter(|bytes| bytes.len() as u64 <= most)
     }
 
-    /// Merges those of `operands`, newest first, that have the base's expiry time into `base`, and removes them. Without
-    /// a base value the oldest operand starts one. Returns the new base.
+    /// Merges those of `operands`, newest first, that have the base's expiry time into `base`, and removes them.
+    /// Without a base value the oldest operand starts one. Returns the new base.
     pub(super) fn merge_into(&self, operands: &mut Vec<Owned>, base: Base) -> Result<Base> {
         let below = match &base {
             Base::Unknown | Base::Pointer(_) => None,
@@ -101,8 +101,8 @@ impl<'a> OperandMerger<'a> {
         Ok(Base::Value(entry(newest, [Kind::Put, Kind::PutExpiring], expiry, value)))
     }
 
-    /// Combines neighbours among `operands` that have the same expiry time by partial merge, if the operator can. `operands` come newest
-    /// first and are contiguous in age.
+    /// Combines neighbours among `operands` that have the same expiry time by partial merge, if the operator can.
+    /// `operands` come newest first and are contiguous in age.
     pub(super) fn combine(&self, mut operands: Vec<Owned>) -> Result<Vec<Owned>> {
         loop {
             // Combining in pairs avoids copying the result once for each operand.

@@ -70,25 +70,25 @@ impl PlanAdmitter<'_> {
         needs_wake_up: &mut bool,
     ) -> bool {
         let now = self.inputs.now;
-        let mut is_idle = decision.park.is_empty() && decision.think.is_none();
+        let mut is_idle = decision.withdraw.is_empty() && decision.search.is_none();
         if let Some(pace) = decision.pace {
             keyspace.pace = Some(pace);
             keyspace.runs_then = keyspace.state.peek().tree.runs();
         }
-        if let Some(think) = decision.think {
-            keyspace.begin_search(think);
+        if let Some(search) = decision.search {
+            keyspace.begin_search(search);
             *needs_wake_up = true;
         }
-        for ticket in decision.park {
+        for ticket in decision.withdraw {
             // A policy may not withdraw a manual compaction.
             if keyspace.begun_manual(ticket).is_some() {
                 continue;
             }
             // Withdraws only pieces that have not started or that wait for such a piece. None of them has a held output
             // yet.
-            const PARKED: &str = "withdrawn by the policy";
-            let ended = keyspace.flight.withdraw_ready(ticket, PARKED);
-            explain::withdrawn(self.decisions, now, &keyspace.state.name(), &ended, PARKED);
+            const WITHDRAWN: &str = "withdrawn by the policy";
+            let ended = keyspace.flight.withdraw_ready(ticket, WITHDRAWN);
+            explain::withdrawn(self.decisions, now, &keyspace.state.name(), &ended, WITHDRAWN);
             // The freed inputs may be compacted in another way.
             keyspace.due = true;
             *needs_wake_up = true;

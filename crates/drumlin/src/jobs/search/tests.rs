@@ -23,7 +23,7 @@ impl CompactionPolicy for Listens {
     }
 
     fn observe(&mut self, outcome: &Outcome) {
-        if let Outcome::Thought(answer) = outcome {
+        if let Outcome::SearchEnded(answer) = outcome {
             self.0.lock().push(String::from_utf8_lossy(answer).into_owned());
         }
     }
@@ -39,7 +39,7 @@ struct Timed {
     steps: Arc<Mutex<Vec<&'static str>>>,
 }
 
-impl Think for Timed {
+impl SearchTask for Timed {
     fn step(&mut self) -> Option<Vec<u8>> {
         self.steps.lock().push(self.name);
         self.mem.advance(1000);
@@ -85,9 +85,9 @@ impl World {
 
     /// Makes the policy of keyspace `at` ask for a search.
     fn request(&self, at: usize, name: &'static str, urgent: bool, left: u32) {
-        let think = Timed { mem: self.mem.clone(), name, urgent, left, steps: self.steps.clone() };
+        let search = Timed { mem: self.mem.clone(), name, urgent, left, steps: self.steps.clone() };
         let mut control = self.keyspaces[at].store.control.lock();
-        control.keyspace(&self.keyspaces[at].state).unwrap().begin_search(Box::new(think));
+        control.keyspace(&self.keyspaces[at].state).unwrap().begin_search(Box::new(search));
     }
 
     /// Runs up to `most` steps, as long as more can be done at once. Returns the searches that took a step.

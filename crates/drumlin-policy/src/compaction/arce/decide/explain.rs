@@ -164,7 +164,7 @@ pub(crate) fn undecided(told: &Told, kept: Option<Tuple>) -> Option<String> {
 }
 
 /// Describes the state of the policy for people, once it has decided something.
-pub(crate) fn policy(told: &Told, found: Option<&(Trigger, Answer)>, thinking: Option<Trigger>) -> String {
+pub(crate) fn policy(told: &Told, found: Option<&(Trigger, Answer)>, searching: Option<Trigger>) -> String {
     let Some(seen) = &told.seen else { return String::new() };
     let SeenLoad { model, mix, pace, .. } = seen;
     let percent = mix.map(|share| share * 100.0);
@@ -235,7 +235,7 @@ pub(crate) fn policy(told: &Told, found: Option<&(Trigger, Answer)>, thinking: O
             let _ = write!(text, "\n  {tuple}: {}", Time(*cost));
         }
     }
-    if let Some(trigger) = thinking {
+    if let Some(trigger) = searching {
         let _ = write!(text, "\na search is under way: {}", trigger.name());
     }
     text

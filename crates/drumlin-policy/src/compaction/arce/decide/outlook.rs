@@ -2,7 +2,7 @@
 
 use crate::compaction::arce::decide::policy::Arce;
 use crate::compaction::arce::decide::search::Search;
-use crate::compaction::arce::decide::tickets::{may_park, removed_by};
+use crate::compaction::arce::decide::tickets::{may_withdraw, removed_by};
 use crate::compaction::arce::measure::drift::{Picture, Trigger};
 use crate::compaction::arce::measure::guard::RewriteBudget;
 use crate::compaction::arce::measure::model::{Met, Model, Stall};
@@ -10,7 +10,7 @@ use crate::compaction::arce::score::scene::ScoreScene;
 use crate::compaction::arce::simulate::rollout::{Limits, PIECE_BYTES, Start, StartJob};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use drumlin_types::contract::{FileState, Think};
+use drumlin_types::contract::{FileState, SearchTask};
 
 /// Least and largest number of flush intervals that a search looks ahead, before the cut to the usual length of
 /// phases.
@@ -41,12 +41,12 @@ impl Arce {
     }
 
     /// Returns a search if one is due.
-    pub(crate) fn think(
+    pub(crate) fn search(
         &mut self,
         scene: &ScoreScene<'_>,
         ticked: bool,
         budget: &RewriteBudget,
-    ) -> Option<Box<dyn Think>> {
+    ) -> Option<Box<dyn SearchTask>> {
         let input = scene.input;
         let options = (input.limits.max_runs, input.limits.pin);
         if self.options.replace(options).is_some_and(|before| before != options) {
@@ -57,7 +57,7 @@ impl Arce {
         }
         let picture = self.picture(scene);
         let (fast, operations) = (self.estimate.fast, self.estimate.last_tick);
-        let trigger = match self.thinking {
+        let trigger = match self.searching {
             None => self.drift.tick(&picture, fast, operations)?,
             // A search for a mix that has passed may wait long for CPU time, so a new mix replaces it.
             Some(_) => self.drift.tick_mix(&picture, fast, operations)?,
@@ -69,7 +69,7 @@ impl Arce {
         }
         // A drift in progress keeps counting, but from the mix that this search uses.
         self.drift.searched(Picture { mix: self.estimate.mix, ..picture });
-        self.thinking = Some(trigger);
+        self.searching = Some(trigger);
         let one = Met { runs: 1.0, cost: 1.0 };
         let whole_tree = scene.model.windows(scene.line.bytes, one, Stall::NEVER);
         let search = Search::new(self.start(scene, *budget), scene.tuple, whole_tree, self.switches.rho);
@@ -114,14 +114,14 @@ impl Arce {
             let relief = scene.relief_of(ticket.ticket, removed);
             line[at].weight += removed;
             line[at].cost += relief;
-            let may_park = self.switches.park && may_park(ticket);
+            let may_withdraw = self.switches.withdraw && may_withdraw(ticket);
             jobs.push(StartJob {
                 from: at,
                 to: at + 1,
                 bytes: ticket.bytes as f64 * left,
                 removed,
                 relief,
-                may_park,
+                may_withdraw,
             });
         }
         Start {
@@ -206,7 +206,7 @@ mod tests {
             seen(off(name), &world, &tickets, |arce, scene| {
                 let start = arce.start(scene, RewriteBudget::new(0.0, 20.0));
                 let Limits { interleave, short_first, even, .. } = start.limits;
-                [interleave, short_first, even, start.jobs[0].may_park]
+                [interleave, short_first, even, start.jobs[0].may_withdraw]
             })
         };
         assert_eq!(limits(""), [true; 4]);

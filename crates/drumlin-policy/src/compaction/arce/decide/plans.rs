@@ -1,4 +1,4 @@
-//! Chooses which compactions to start and which to park.
+//! Chooses which compactions to start and which to withdraw.
 //!
 //! Each plan is checked against the tree as it will be after the running compactions and the plans decided just
 //! before. A plan that is illegal or was refused backs off for a while; its oldest run then counts as busy for this
@@ -8,7 +8,7 @@ use crate::compaction::arce::candidates::interval::Candidate;
 use crate::compaction::arce::candidates::values;
 use crate::compaction::arce::decide::explain;
 use crate::compaction::arce::decide::policy::Arce;
-use crate::compaction::arce::decide::tickets::{first_due, may_park, removed_by};
+use crate::compaction::arce::decide::tickets::{first_due, may_withdraw, removed_by};
 use crate::compaction::arce::measure::guard::RewriteBudget;
 use crate::compaction::arce::measure::real;
 use crate::compaction::arce::score::formula::{Choice, Score, UnderWay};
@@ -27,14 +27,14 @@ const LEAST_FREED: f64 = 0.01;
 const PURGE_SHARE: f64 = 0.25;
 
 impl Arce {
-    /// Returns the running compactions to park, because their rest costs at least four times what it gains.
-    pub(crate) fn park(&mut self, scene: &ScoreScene<'_>) -> Vec<Ticket> {
+    /// Returns the running compactions to withdraw, because their rest costs at least four times what it gains.
+    pub(crate) fn withdraw(&mut self, scene: &ScoreScene<'_>) -> Vec<Ticket> {
         // A compaction that frees disk space gains readers nothing, but is needed.
-        if !self.switches.park || scene.disk_short {
+        if !self.switches.withdraw || scene.disk_short {
             return Vec::new();
         }
         let pays = |ticket: &TicketView| {
-            let Some(removed) = removed_by(ticket).filter(|_| may_park(ticket)) else { return true };
+            let Some(removed) = removed_by(ticket).filter(|_| may_withdraw(ticket)) else { return true };
             let left = 1.0 - ticket.bytes_done as f64 / ticket.bytes.max(1) as f64;
             let bytes = ticket.bytes as f64 * left;
             let removed = removed * left;
@@ -43,10 +43,10 @@ impl Arce {
             scene.choice(0.0).score(rest).is_worth_ending()
         };
         let tickets = || scene.input.tickets.iter();
-        let lost = |t: &&TicketView| !self.parked.contains(&t.ticket) && !pays(t);
+        let lost = |t: &&TicketView| !self.withdrawn.contains(&t.ticket) && !pays(t);
         let lost: Vec<Ticket> = tickets().filter(lost).map(|ticket| ticket.ticket).collect();
-        self.parked.retain(|parked| tickets().any(|ticket| ticket.ticket == *parked));
-        self.parked.extend(&lost);
+        self.withdrawn.retain(|withdrawn| tickets().any(|ticket| ticket.ticket == *withdrawn));
+        self.withdrawn.extend(&lost);
         lost
     }
 

@@ -4,7 +4,7 @@
 //! Each `decide` call has four steps:
 //!
 //! 1. *Look*: build the age line, the cost model and the covered runs of this moment.
-//! 2. *Park* running compactions whose rest no longer pays: withdraw their pieces that have not started.
+//! 2. *Withdraw* running compactions whose rest no longer pays: their pieces that have not started never run.
 //! 3. *Plan* while a slot is idle. When compaction is a must, take what removes most runs per unit of time. Otherwise
 //!    take the best score that the rewrite budget affords. A short compaction may run in between of a long one.
 //! 4. *Pace* the writers (set the write rate limit), and request a search when one is due.
@@ -60,8 +60,8 @@ pub(crate) struct Arce {
     /// Newest and oldest run, and reason, of each plan of the last decision. They identify a plan that the engine
     /// refuses.
     pub(crate) begun: Vec<((RunId, RunId), String)>,
-    /// Parked tickets (scheduled compactions) that have not ended yet.
-    pub(crate) parked: Vec<Ticket>,
+    /// Withdrawn tickets (scheduled compactions) that have not ended yet.
+    pub(crate) withdrawn: Vec<Ticket>,
     /// Time of the last decision, microseconds.
     pub(crate) now: u64,
     /// Number of flushes so far: the policy time of deadlines.
@@ -69,7 +69,7 @@ pub(crate) struct Arce {
     /// Bytes flushed since the last decision.
     pub(crate) flushed: f64,
     /// Trigger of the search under way.
-    pub(crate) thinking: Option<Trigger>,
+    pub(crate) searching: Option<Trigger>,
     /// Latest answer of a search, with its trigger.
     pub(crate) found: Option<(Trigger, Answer)>,
     /// Whether adaptation was frozen at the last decision.
@@ -95,11 +95,11 @@ impl Arce {
             budget: None,
             resting: Resting::default(),
             begun: Vec::new(),
-            parked: Vec::new(),
+            withdrawn: Vec::new(),
             now: 0,
             flushes: 0,
             flushed: 0.0,
-            thinking: None,
+            searching: None,
             found: None,
             frozen: false,
             options: None,
@@ -183,8 +183,8 @@ impl Arce {
 
     /// Resets times, tickets and searches after the store was reopened.
     fn begin_anew(&mut self) {
-        (self.now, self.thinking) = (0, None);
-        (self.resting, self.parked) = (Resting::default(), Vec::new());
+        (self.now, self.searching) = (0, None);
+        (self.resting, self.withdrawn) = (Resting::default(), Vec::new());
         // The engine's counters restarted at 0. Without this reset the next calls would look like further reopenings.
         self.estimate.count_anew();
         self.drift.forget();
@@ -245,17 +245,17 @@ impl CompactionPolicy for Arce {
         let mut budget = self.budget(&scene);
         self.now = input.now;
         self.begun.clear();
-        let park = self.park(&scene);
-        let think = self.think(&scene, ticked, &budget);
+        let withdraw = self.withdraw(&scene);
+        let search = self.search(&scene, ticked, &budget);
         self.candidates.clear();
         self.regard_all(&mut scene);
-        // Parked compactions change the tree, so plans wait for the next decision.
-        let plans = if park.is_empty() { self.plans(&mut scene, &mut budget) } else { Vec::new() };
+        // Withdrawn compactions change the tree, so plans wait for the next decision.
+        let plans = if withdraw.is_empty() { self.plans(&mut scene, &mut budget) } else { Vec::new() };
         self.budget = Some(budget.left());
         let pace = self.pace(&scene);
         let horizon = self.horizon(&scene);
         self.told = Told::of(&scene, &self.estimate, &self.drift, horizon, &budget, &pace);
-        Decision { plans, park, pace: Some(pace), forecast: Vec::new(), think }
+        Decision { plans, withdraw, pace: Some(pace), forecast: Vec::new(), search }
     }
 
     fn freeze(&mut self, frozen: bool) {
@@ -277,14 +277,14 @@ impl CompactionPolicy for Arce {
                 }
             }
             Outcome::Plan { .. } => {}
-            Outcome::Thought(answer) => {
+            Outcome::SearchEnded(answer) => {
                 let Ok(answer) = Answer::decode(answer) else {
-                    self.thinking = None;
+                    self.searching = None;
                     return;
                 };
-                if let Some(trigger) = self.thinking {
+                if let Some(trigger) = self.searching {
                     if answer.done {
-                        self.thinking = None;
+                        self.searching = None;
                     }
                     self.tuple = Some(answer.tuple);
                     self.drift.predicted(answer.runs, answer.cost);
@@ -295,7 +295,7 @@ impl CompactionPolicy for Arce {
     }
 
     fn explain(&self) -> String {
-        let decided = || explain::policy(&self.told, self.found.as_ref(), self.thinking);
+        let decided = || explain::policy(&self.told, self.found.as_ref(), self.searching);
         explain::undecided(&self.told, self.tuple).unwrap_or_else(decided)
     }
 
@@ -313,16 +313,16 @@ impl CompactionPolicy for Arce {
         writer.numbers(&self.estimate.interference.numbers());
         writer.numbers(&self.drift.numbers());
         writer.numbers(&self.prices.numbers());
-        let trigger = self.thinking.and_then(|t| Trigger::ALL.iter().position(|other| *other == t));
+        let trigger = self.searching.and_then(|t| Trigger::ALL.iter().position(|other| *other == t));
         let trigger = trigger.map_or(-1.0, |at| at as f64);
         writer.numbers(&[self.now as f64, self.flushes as f64, self.flushed, trigger]);
         let (max_runs, pin) = self.options.map_or((0, None), |(max_runs, pin)| (max_runs, pin));
         writer.numbers(&[f64::from(max_runs), f64::from(u8::from(pin.is_some()))]);
         let Pin { gain_intervals, slow_above, passes, size_ratio } = pin.unwrap_or(NO_PIN);
         writer.tuple(&Tuple { gain_intervals, slow_above, passes, size_ratio });
-        let parked = &self.parked[..self.parked.len().min(MOST_PARKED)];
-        writer.numbers(&[parked.len() as f64, self.resting.numbers().count() as f64]);
-        parked.iter().for_each(|ticket| writer.numbers(&[ticket.0 as f64]));
+        let withdrawn = &self.withdrawn[..self.withdrawn.len().min(MOST_WITHDRAWN)];
+        writer.numbers(&[withdrawn.len() as f64, self.resting.numbers().count() as f64]);
+        withdrawn.iter().for_each(|ticket| writer.numbers(&[ticket.0 as f64]));
         self.resting.numbers().for_each(|rest| writer.numbers(&rest));
         writer.numbers(&[f64::from(u8::from(self.frozen))]);
         writer.numbers(&[f64::from(u8::from(self.estimate.is_shrink_known))]);
@@ -344,19 +344,19 @@ impl CompactionPolicy for Arce {
         let [now, flushes, flushed, trigger] = reader.numbers()?;
         let [max_runs, is_pinned] = reader.numbers()?;
         let Tuple { gain_intervals, slow_above, passes, size_ratio: rho } = reader.tuple()?;
-        let [parked, resting] = reader.numbers()?;
+        let [withdrawn, resting] = reader.numbers()?;
         let sane = |figures: &[f64]| figures.iter().all(|figure| figure.is_finite() && *figure >= 0.0);
         let all = [&mix[..], &[flush_bytes, flush_entries, shrink], &phases, &counted, &interference, &drift];
-        if !all.iter().all(|figures| sane(figures)) || !sane(&[now, flushes, flushed, parked, resting]) {
+        if !all.iter().all(|figures| sane(figures)) || !sane(&[now, flushes, flushed, withdrawn, resting]) {
             return Err(PolicyError("the saved state of arce holds an invalid number".into()));
         }
         if now > MOST_COUNTED || flushes > MOST_COUNTED {
             return Err(PolicyError("the saved state of arce holds a count above 2^53".into()));
         }
         let mut next = Arce::new(self.pin, self.switches);
-        for _ in 0..(parked as usize).min(MOST_PARKED) {
+        for _ in 0..(withdrawn as usize).min(MOST_WITHDRAWN) {
             let [ticket] = reader.numbers()?;
-            next.parked.push(Ticket(ticket as u64));
+            next.withdrawn.push(Ticket(ticket as u64));
         }
         for _ in 0..(resting as usize).min(64) {
             next.resting.push(reader.numbers()?);
@@ -379,7 +379,7 @@ impl CompactionPolicy for Arce {
         next.prices = Prices::restored(prices);
         next.drift.phases = phases.into_iter().filter(|length| *length > 0.0).collect();
         (next.now, next.flushes, next.flushed) = (now as u64, flushes as u64, flushed);
-        next.thinking = if trigger < 0.0 { None } else { Trigger::ALL.get(trigger as usize).copied() };
+        next.searching = if trigger < 0.0 { None } else { Trigger::ALL.get(trigger as usize).copied() };
         let pin = (is_pinned == 1.0).then_some(Pin { gain_intervals, slow_above, passes, size_ratio: rho });
         let max_runs = max_runs as u32;
         next.options = (max_runs > 0).then_some((max_runs, pin));
@@ -392,8 +392,8 @@ impl CompactionPolicy for Arce {
 const RATE_HOLDS: f64 = 2e6;
 /// Weight of the read slowdown g1*t in the code published by the paper's authors.
 const LOST_BY_HALF: f64 = 0.5;
-/// Largest number of parked tickets in the saved state.
-const MOST_PARKED: usize = 4;
+/// Largest number of withdrawn tickets in the saved state.
+const MOST_WITHDRAWN: usize = 4;
 /// Placeholder in the saved state when no parameters are fixed.
 const NO_PIN: Pin = Pin { gain_intervals: 1.0, slow_above: 2.0, passes: 1.0, size_ratio: 1.0 };
 /// First byte of the saved state.

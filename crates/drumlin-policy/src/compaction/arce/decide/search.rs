@@ -11,7 +11,7 @@ use crate::compaction::arce::score::state::{Reader, Writer};
 use crate::compaction::arce::simulate::rollout::{Ended, Rollout, Scratch, Start};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use drumlin_types::contract::{PolicyError, Think};
+use drumlin_types::contract::{PolicyError, SearchTask};
 
 /// Cost of a new tuple, relative to the incumbent's, below which it replaces the incumbent.
 const HYSTERESIS: f64 = 0.995;
@@ -105,7 +105,7 @@ impl Search {
     }
 }
 
-impl Think for Search {
+impl SearchTask for Search {
     fn is_urgent(&self) -> bool {
         self.urgent
     }

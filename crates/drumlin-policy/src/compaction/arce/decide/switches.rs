@@ -11,8 +11,8 @@ use core::fmt;
 pub(crate) struct Switches {
     /// Compactions must be balanced in size.
     pub(crate) rho: bool,
-    /// Running compactions are parked when their rest no longer pays.
-    pub(crate) park: bool,
+    /// Running compactions are withdrawn when their rest no longer pays.
+    pub(crate) withdraw: bool,
     /// Short compactions may run between the pieces of long ones.
     pub(crate) between: bool,
     /// A short compaction goes before the long one that it is part of.
@@ -32,7 +32,7 @@ pub(crate) struct Switches {
 impl Switches {
     pub(crate) const ALL: Switches = Switches {
         rho: true,
-        park: true,
+        withdraw: true,
         between: true,
         first: true,
         horizon: true,
@@ -45,7 +45,7 @@ impl Switches {
     fn named(&mut self) -> [(&'static str, &mut bool); 9] {
         [
             ("no-rho", &mut self.rho),
-            ("no-park", &mut self.park),
+            ("no-park", &mut self.withdraw),
             ("no-between", &mut self.between),
             ("no-first", &mut self.first),
             ("no-horizon", &mut self.horizon),

@@ -16,8 +16,8 @@ pub(crate) fn removed_by(ticket: &TicketView) -> Option<f64> {
     is_own.then_some(ticket.plan.priority)
 }
 
-/// Returns whether a compaction may be parked: it was elective, and pieces are left besides the running one.
-pub(crate) fn may_park(ticket: &TicketView) -> bool {
+/// Returns whether a compaction may be withdrawn: it was elective, and pieces are left besides the running one.
+pub(crate) fn may_withdraw(ticket: &TicketView) -> bool {
     ticket.plan.reason.starts_with(ELECTIVE) && ticket.pieces > ticket.pieces_done + 1
 }
 

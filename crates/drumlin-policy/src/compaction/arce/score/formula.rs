@@ -66,14 +66,14 @@ impl Score {
 
     /// Returns whether the rest of a running compaction is worth its cost. Stopping halfway leaves runs that are only
     /// partly compacted. A slightly lower score under another tuple is therefore no reason to stop: the cost must
-    /// reach [`PARKED`] times the gain.
+    /// reach [`WITHDRAW_RATIO`] times the gain.
     pub(crate) fn is_worth_ending(&self) -> bool {
-        self.gain * PARKED > self.cost
+        self.gain * WITHDRAW_RATIO > self.cost
     }
 }
 
-/// Ratio of cost to gain at which the rest of a compaction is parked.
-const PARKED: f64 = 4.0;
+/// Ratio of cost to gain at which the rest of a compaction is withdrawn.
+const WITHDRAW_RATIO: f64 = 4.0;
 
 /// Returns the score of `candidate` when readers meet the runs `met`.
 pub(crate) fn score(

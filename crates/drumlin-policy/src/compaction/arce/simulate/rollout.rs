@@ -41,8 +41,8 @@ pub(crate) struct StartJob {
     pub(crate) bytes: f64,
     pub(crate) removed: f64,
     pub(crate) relief: f64,
-    /// Whether it is parked if its rest does not pay under the simulated tuple, as the live policy would do.
-    pub(crate) may_park: bool,
+    /// Whether it is withdrawn if its rest does not pay under the simulated tuple, as the live policy would do.
+    pub(crate) may_withdraw: bool,
 }
 
 /// Limits and switches of a rollout.
@@ -167,7 +167,7 @@ impl Rollout {
     fn goes_on(&self, job: &StartJob) -> bool {
         let StartJob { bytes, removed, relief, .. } = *job;
         let rest = Candidate { from: 0, to: 0, bytes, removed, relief };
-        !job.may_park
+        !job.may_withdraw
             || score(&self.start.model, self.tuple.gain_intervals, self.stall(self.met()), self.met(), rest)
                 .is_worth_ending()
     }
@@ -482,22 +482,23 @@ mod tests {
     }
 
     #[test]
-    fn what_a_tuple_would_park_it_is_not_credited_with() {
+    fn what_a_tuple_would_withdraw_it_is_not_credited_with() {
         let start = start(thirds(), 20.0, PIECE_BYTES);
-        let goes_on = |horizon, may_park| {
-            let job = StartJob { from: 7, to: 8, bytes: 4096.0 * MIB, removed: 1.0, relief: 1.0, may_park };
+        let goes_on = |horizon, may_withdraw| {
+            let job =
+                StartJob { from: 7, to: 8, bytes: 4096.0 * MIB, removed: 1.0, relief: 1.0, may_withdraw };
             Rollout::new(&start, tuple(horizon, f64::INFINITY), Scratch::default()).goes_on(&job)
         };
         assert!(!goes_on(1.0, true) && goes_on(1.0, false) && goes_on(100.0, true));
         // Whether another compaction takes the free slot at once.
-        let begins_another = |may_park| {
+        let begins_another = |may_withdraw| {
             let jobs = Vec::from([StartJob {
                 from: 7,
                 to: 8,
                 bytes: 4096.0 * MIB,
                 removed: 6.0,
                 relief: 6.0,
-                may_park,
+                may_withdraw,
             }]);
             let start = Arc::new(Start { jobs, ..Start::clone(&start) });
             Rollout::new(&start, tuple(1.0, 1.0), Scratch::default()).started > 0.0

@@ -100,8 +100,8 @@ fn without_rho_large_runs_are_merged_with_small_ones() {
 #[test]
 fn without_rho_no_search_tries_a_size_ratio() {
     let ratios = |arguments: &str| {
-        let mut think = decision(arguments, &world(&[2; 20])).think.expect("the first search");
-        let answer = core::iter::repeat_with(|| think.step()).find_map(|answer| answer).unwrap();
+        let mut search = decision(arguments, &world(&[2; 20])).search.expect("the first search");
+        let answer = core::iter::repeat_with(|| search.step()).find_map(|answer| answer).unwrap();
         let best = Answer::decode(&answer).unwrap().best;
         best.into_iter().map(|(tuple, _)| tuple.size_ratio.is_finite()).collect::<Vec<bool>>()
     };
@@ -142,9 +142,9 @@ fn asked_beside_a_long_merge(arguments: &str, change: impl FnOnce(&mut World)) -
 fn what_no_longer_pays_goes_on_where_nothing_is_parked() {
     // From now on nearly all operations are writes, and the compaction would block others for many flushes.
     let writes = |world: &mut World| counted(world, [10_000, 10_000, 10_000_000]);
-    assert_eq!(asked_beside_a_long_merge("", writes).park.len(), 1);
-    assert!(asked_beside_a_long_merge(",no-park", writes).park.is_empty());
-    assert!(asked_beside_a_long_merge("", |_| ()).park.is_empty(), "it pays");
+    assert_eq!(asked_beside_a_long_merge("", writes).withdraw.len(), 1);
+    assert!(asked_beside_a_long_merge(",no-park", writes).withdraw.is_empty());
+    assert!(asked_beside_a_long_merge("", |_| ()).withdraw.is_empty(), "it pays");
 }
 
 #[test]

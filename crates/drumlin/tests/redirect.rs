@@ -1,6 +1,6 @@
 //! Tests of pieces (subcompactions) that fail while later pieces wait for them. Outputs cannot be written or synced for
 //! a while. The output of a waiting piece is redirected to the level of its inputs ("lands") and moves down ("sinks")
-//! later. A piece that fails five times is given up. Pieces that waited for it are re-targeted or given up too. Reads
+//! later. A piece that fails five times is given up. Pieces that waited for it are redirected or given up too. Reads
 //! always agree with an ordered map, also after power loss, and afterwards the store becomes idle.
 //!
 //! The decision log shows whether a run reached these cases. If waiting pieces were not adjusted when a piece is given
@@ -28,7 +28,7 @@ struct Met {
     landed: usize,
     sunk: usize,
     given_up: usize,
-    retargeted: usize,
+    redirected: usize,
 }
 
 impl Met {
@@ -39,7 +39,7 @@ impl Met {
             met.landed += usize::from(what.contains(", the level of its inputs"));
             met.sunk += usize::from(what.contains(" output moved on to L"));
             met.given_up += if what.contains(" pieces withdrawn: ") { number() } else { 0 };
-            met.retargeted +=
+            met.redirected +=
                 if what.contains(" pieces redirected to the level of their inputs: ") { number() } else { 0 };
         }
         met
@@ -49,7 +49,7 @@ impl Met {
         self.landed += other.landed;
         self.sunk += other.sunk;
         self.given_up += other.given_up;
-        self.retargeted += other.retargeted;
+        self.redirected += other.redirected;
     }
 }
 
@@ -155,7 +155,7 @@ fn course(policy: &str, seed: u64, op: Op, when: When) -> Met {
 }
 
 #[test]
-fn what_waits_for_a_failing_piece_lands_or_is_retargeted() {
+fn what_waits_for_a_failing_piece_lands_or_is_redirected() {
     for (op, seeds) in [(Op::Write, 1..=4), (Op::SyncData, 11..=14)] {
         let mut met = Met::default();
         for seed in seeds {
@@ -166,8 +166,8 @@ fn what_waits_for_a_failing_piece_lands_or_is_retargeted() {
             }
         }
         println!("{op:?} {met:?}");
-        let Met { landed, sunk, given_up, retargeted } = met;
+        let Met { landed, sunk, given_up, redirected } = met;
         assert!(landed > 0 && sunk > 0, "{op:?}: {met:?}");
-        assert!(given_up > 0 && retargeted > 0, "{op:?}: {met:?}");
+        assert!(given_up > 0 && redirected > 0, "{op:?}: {met:?}");
     }
 }

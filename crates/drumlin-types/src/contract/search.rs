@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 /// A longer search over an immutable copy of the policy's input. The engine steps it in bounded slices.
-pub trait Think: Send {
+pub trait SearchTask: Send {
     /// Performs one slice of work, in less than a millisecond. `Some` ends the search with its encoded result.
     fn step(&mut self) -> Option<Vec<u8>>;
 
