@@ -152,8 +152,8 @@ pub enum Change {
         /// Dead entries.
         dead_entries: u64,
     },
-    /// A change with an unknown tag. Readers keep it, or refuse the store if `critical`. It is kept unchanged, so that
-    /// rewriting the manifest does not lose it.
+    /// A change with an unknown tag. Readers keep it unchanged, so that rewriting the manifest does not lose it, or
+    /// refuse the store if `critical`.
     Extension {
         /// Tag of the change.
         tag: u16,

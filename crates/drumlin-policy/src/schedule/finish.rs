@@ -59,7 +59,7 @@ impl Flight {
         }
     }
 
-    /// Returns the next version edit that may be made. The caller reports it afterwards with [`Flight::installed`] or
+    /// Returns the next manifest edit that may be made. The caller reports it afterwards with [`Flight::installed`] or
     /// [`Flight::landed`]. `is_short` means that the disk needs the space of the inputs.
     pub fn next_install(&self, scene: &Scene<'_>, is_short: bool) -> Option<Install> {
         if scene.settings.mode != Mode::Pipelined {

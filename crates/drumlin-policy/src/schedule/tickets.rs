@@ -12,7 +12,7 @@
 //! ```
 //!
 //! A held piece has finished, and its output waits for an earlier install. A landed piece has installed its output in
-//! place of its inputs, in their own level. Later the output sinks to the output level by a version edit alone.
+//! place of its inputs, in their own level. Later the output sinks to the output level by a manifest edit alone.
 
 use super::limits::Settings;
 use super::pick::is_full;

@@ -48,11 +48,11 @@ pub struct KeyspaceMetrics {
     pub memtable_bytes: u64,
     /// Gauge: sealed memtables that wait for their flush.
     pub sealed_memtables: u64,
-    /// Gauge: bytes of tables in the current version.
+    /// Gauge: bytes of tables in the current tree.
     pub table_bytes: u64,
-    /// Gauge: table files in the current version.
+    /// Gauge: table files in the current tree.
     pub files: u64,
-    /// Gauge: runs in the current version.
+    /// Gauge: runs in the current tree.
     pub runs: u64,
     /// Gauge: bytes of the filters of its tables.
     pub filter_bytes: u64,

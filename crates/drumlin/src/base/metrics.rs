@@ -179,7 +179,7 @@ metrics! {
     log_bytes_live,
     /// Gauge: bytes of the filters of all tables.
     filter_bytes,
-    /// Gauge: bytes of tables in the current versions.
+    /// Gauge: bytes of tables in the current trees.
     table_bytes,
     /// Gauge: runs in all keyspaces.
     runs,

@@ -1,11 +1,11 @@
 //! Compaction: carrying out what a policy decides.
 //!
 //! ```text
-//!     version + in-flight work --view--> policy --decide--> plans
+//!     tree + in-flight work -----view--> policy --decide--> plans
 //!                                                             | admit: close, check, cut
 //!                                                           ticket
 //!                                                             | pieces, one key sub-range each
-//!                                                          executor --merge--> output --install--> next version
+//!                                                          executor --merge--> output --install--> next tree
 //! ```
 //!
 //! A *ticket* is a scheduled compaction; a *piece* is a subcompaction of it.

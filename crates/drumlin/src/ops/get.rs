@@ -295,7 +295,7 @@ impl Store {
         Ok(RangeCursor::new(view, scan.reader, keyspace.clone(), scan.view.tree.clone()))
     }
 
-    /// Returns a stopwatch if the next seek is counts_files. The seek goes to `key`, or to the end of `range` if that
+    /// Returns a stopwatch if the next seek is timed. The seek goes to `key`, or to the end of `range` if that
     /// is `None`, in `tree`.
     #[inline]
     pub(crate) fn stopwatch(

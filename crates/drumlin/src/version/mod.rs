@@ -1,4 +1,4 @@
-//! The state of the trees: immutable versions, the manifest that makes changes durable, and the pins that keep tables
+//! The state of the keyspaces: immutable trees, the manifest that makes changes durable, and the pins that keep tables
 //! alive while they are read.
 //!
 //! - [`file`]: a reference to a table with its current bounds.

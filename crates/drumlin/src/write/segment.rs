@@ -5,7 +5,7 @@
 //!
 //! | state | in the code | what holds |
 //! |---|---|---|
-//! | preallocated | `LogTail::ready` | the file has the next number and its full length, and is mapped; it has no header |
+//! | preallocated | `LogTail::ready` | the file has the next number and its length, and is mapped; it has no header |
 //! | open | `LogTail::segment` | its header is written; commits write records |
 //! | durable start | `LogTail::durable_start` | header and directory entry are durable, so recovery may start there |
 //!
