@@ -142,7 +142,7 @@ pub(super) fn ended(
 ) {
     let how = match result {
         PlanResult::Done => "done",
-        // Readers of older logs know these words.
+        // `drumlin bench` looks for these words in the log.
         PlanResult::Withdrawn => "cut short",
         PlanResult::Refused => "refused",
     };
