@@ -145,7 +145,8 @@ impl<C: Cursor> VisibleIter<C> {
     }
 
     /// Returns the value. The view must be valid and must not be keys-only.
-    #[inline]
+    // Always: each step of a scan calls it, and left to itself the compiler inlines it in some builds only.
+    #[inline(always)]
     pub(crate) fn value(&self) -> &[u8] {
         match (self.position, &self.shared) {
             (Position::Shown { skip }, _) => &self.cursor.value()[skip..],
