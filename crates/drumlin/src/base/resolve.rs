@@ -107,8 +107,10 @@ pub(crate) fn call_operator<'a>(
     call: impl FnOnce(&'a dyn MergeOperator) -> Option<Vec<u8>>,
 ) -> std::result::Result<Option<Vec<u8>>, Panicked> {
     catch_unwind(AssertUnwindSafe(|| call(operator))).map_err(|payload| {
-        // A payload of user code may panic when it is dropped.
-        std::mem::forget(payload);
+        // The payload is user code too, and may panic when it is dropped. What that panic leaves is not dropped.
+        if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+            std::mem::forget(second);
+        }
         Panicked
     })
 }
