@@ -352,6 +352,19 @@ fn a_damaged_table_is_named_and_the_rest_stays_readable() {
 }
 
 #[test]
+fn a_directory_with_a_name_that_is_not_utf_8_is_not_empty() {
+    use std::os::unix::ffi::OsStrExt;
+    let dir = TempDir::new("drumlin-limits").expect("a directory");
+    let (store, copy) = (dir.path().join("store"), dir.path().join("copy"));
+    std::fs::create_dir(&copy).expect("a directory");
+    std::fs::write(copy.join(std::ffi::OsStr::from_bytes(b"\xff")), "mine").expect("a file");
+    let db = Db::open(&store).expect("open");
+    assert_eq!(db.checkpoint(&copy).expect_err("it holds a file").kind(), ErrorKind::InvalidArgument);
+    assert_eq!(repair(&store, &copy).expect_err("it holds a file").kind(), ErrorKind::InvalidArgument);
+    assert_eq!(Db::open(&copy).expect_err("it is no store").kind(), ErrorKind::NotAStore);
+}
+
+#[test]
 fn checkpoint_and_repair() {
     let dir = TempDir::new("drumlin-care").expect("a directory");
     let (live, copy, fixed) = (dir.path().join("live"), dir.path().join("copy"), dir.path().join("fixed"));

@@ -19,7 +19,9 @@ struct Heard(Mutex<Vec<String>>);
 
 impl EventListener for Heard {
     fn on_event(&self, event: &Event) {
-        if let Event::OperatorUnused { keyspace, operator } = event {
+        if let Event::OperatorUnused { keyspace, operator } | Event::OperatorPanicked { keyspace, operator } =
+            event
+        {
             self.0.lock().push(format!("{keyspace}: {operator}"));
         }
     }
@@ -244,22 +246,10 @@ impl MergeOperator for Divides {
     }
 }
 
-/// Counts reports of operators that panicked.
-#[derive(Default)]
-struct Reports(Mutex<Vec<String>>);
-
-impl EventListener for Reports {
-    fn on_event(&self, event: &Event) {
-        if let Event::OperatorPanicked { keyspace, operator } = event {
-            self.0.lock().push(format!("{keyspace}: {operator}"));
-        }
-    }
-}
-
 #[test]
 fn an_operator_that_panics_fails_reads_alone_and_is_reported_once() {
     let mem = MemEnv::new(61);
-    let reports = Arc::new(Reports::default());
+    let reports = Arc::new(Heard::default());
     let open = |is_mended: bool| {
         let operator = Arc::new(Divides(is_mended));
         let builder = Db::builder("/s").env(mem.env()).merge_operator("n", operator);

@@ -2,9 +2,11 @@
 //! back. A report that says that nothing is lost is correct.
 
 use drumlin::{Batch, Db, Keyspace, RepairReport, repair_in};
-use drumlin_env::{Disk, Effect, Fault, FileKind, ImageMode, MemEnv, Random, When};
+use drumlin_env::sync::Mutex;
+use drumlin_env::{Disk, Effect, Fault, FileKind, ImageMode, MemEnv, Op, Random, When};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 const STORE: &str = "/s";
 const TARGET: &str = "/r";
@@ -603,4 +605,27 @@ fn a_target_inside_the_damaged_store_is_refused() {
         let what = if target == STORE { "the directory of the store itself" } else { "inside the directory" };
         assert!(refused.to_string().contains(what), "{target}: {refused}");
     }
+}
+
+/// Reading a damaged store takes long. Whoever takes the target meanwhile must not find its files mixed with those of
+/// the repair.
+#[test]
+fn a_repair_claims_its_target_before_it_reads_the_store() {
+    let mem = MemEnv::new(91);
+    let db = open(&mem, STORE).expect("open");
+    put(&db.keyspace("k").expect("keyspace"), 0..100, 1);
+    drop(db);
+    // Whether the target is claimed, and the files read before.
+    let seen: Arc<Mutex<(bool, Vec<PathBuf>)>> = Arc::default();
+    let heard = seen.clone();
+    mem.record(move |call| {
+        let mut seen = heard.lock();
+        seen.0 |= call.site.op == Op::Create && call.path == Path::new(TARGET).join("UNFINISHED");
+        if call.site.op == Op::Read && !seen.0 {
+            seen.1.push(call.path.to_owned());
+        }
+        false
+    });
+    repair_in(&mem.env(), STORE, TARGET, |_| {}).expect("repair");
+    assert_eq!(*seen.lock(), (true, Vec::new()));
 }

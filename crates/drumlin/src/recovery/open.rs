@@ -101,8 +101,11 @@ fn check_entries(env: &Env, dir: &Path, entries: &[DirEntry], create: bool, unfi
 fn locked_or(env: &Env, dir: &Path, error: Error) -> Error {
     let is_about_files =
         matches!(error.kind(), ErrorKind::Corruption | ErrorKind::NotAStore | ErrorKind::NotFound);
+    if !is_about_files {
+        return error;
+    }
     match lock_shared(env, dir) {
-        Err(locked) if is_about_files && locked.kind() == ErrorKind::Locked => locked,
+        Err(locked) if locked.kind() == ErrorKind::Locked => locked,
         _ => error,
     }
 }
