@@ -51,7 +51,7 @@ impl EngineKind for Lmdb {
         std::fs::create_dir_all(dir).map_err(|error| error.to_string())?;
         let mut options = EnvOpenOptions::new().read_txn_without_tls();
         options.map_size(MAP_BYTES).max_readers(READERS);
-        // SAFETY: without `MDB_NOSYNC`, only power loss can damage the file, and the store is not used after one.
+        // SAFETY: with `MDB_NOSYNC`, power loss may damage the file. A run never opens a file from before a power loss.
         unsafe { options.flags(EnvFlags::NO_SYNC) };
         // SAFETY: the directory is this run's own, so no other program changes the mapped file.
         let env = unsafe { options.open(dir) }.map_err(text)?;
