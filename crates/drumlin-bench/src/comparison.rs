@@ -210,7 +210,11 @@ mod tests {
     #[test]
     fn the_published_page_is_up_to_date() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/results");
-        let Ok(entries) = std::fs::read_dir(format!("{folder}/comparison")) else { return };
+        let Ok(entries) = std::fs::read_dir(format!("{folder}/comparison")) else {
+            let page = format!("{folder}/comparison.md");
+            assert!(!std::path::Path::new(&page).exists(), "the page has no reports");
+            return;
+        };
         let mut paths: Vec<_> = entries.map(|entry| entry.expect("an entry").path()).collect();
         paths.sort();
         let reports: Vec<Report> = paths.iter().map(|path| read_report(path).expect("a report")).collect();
