@@ -183,8 +183,8 @@ pub struct Promise {
     /// Possible lives of each keyspace; `None` means that the keyspace does not exist. A name that is absent here
     /// must be absent in the store.
     pub lives: BTreeMap<String, Vec<Option<usize>>>,
-    /// Keyspaces that the store may call by their other name: `false` if it must, `true` if it may have either name.
-    pub renamed: BTreeMap<String, bool>,
+    /// Names of renamed keyspaces. A keyspace that is absent here has its own name.
+    pub renamed: BTreeMap<String, Renamed>,
     /// Number of operations begun.
     pub operations: usize,
 }
@@ -202,14 +202,37 @@ pub fn own_name(name: &str) -> &str {
     name.strip_suffix(OTHER).unwrap_or(name)
 }
 
+/// Name that the store gives a keyspace.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Renamed {
+    /// The other name.
+    Other,
+    /// A rename to the other name (`true`) or back (`false`) is under way, so the keyspace has either name.
+    UnderWay(bool),
+}
+
 impl Promise {
-    /// Checks the names that the store gives its keyspaces.
-    pub fn check_names(&self, names: &[String]) -> Result<(), Failure> {
+    /// Checks the names that the store gives its keyspaces. A rename syncs the log first. So if one that was under way
+    /// is done, every earlier commit survives a power loss.
+    pub fn check_names(&mut self, names: &[String]) -> Result<(), Failure> {
+        let mut owns = BTreeSet::new();
         for name in names {
-            let is_other = own_name(name) != name;
-            let fits = self.renamed.get(own_name(name)).map_or(!is_other, |either| *either || is_other);
+            let (own, is_other) = (own_name(name), own_name(name) != name);
+            let fits = match self.renamed.get(own) {
+                None => !is_other,
+                Some(Renamed::Other) => is_other,
+                Some(Renamed::UnderWay(to_other)) => {
+                    if *to_other == is_other {
+                        self.synced = self.synced.max(self.buffered);
+                    }
+                    true
+                }
+            };
             if !fits {
                 return Err(Verdict::Wrong.of(format!("a keyspace is called {name}")));
+            }
+            if !owns.insert(own) {
+                return Err(Verdict::Wrong.of(format!("keyspace {own} is there under both names")));
             }
         }
         Ok(())
@@ -218,7 +241,7 @@ impl Promise {
     /// Learns the names that the store gives its keyspaces.
     pub fn learn_names(&mut self, names: &[String]) {
         let others = names.iter().map(|name| own_name(name)).zip(names).filter(|(own, name)| own != name);
-        self.renamed = others.map(|(own, _)| (own.to_owned(), false)).collect();
+        self.renamed = others.map(|(own, _)| (own.to_owned(), Renamed::Other)).collect();
     }
 }
 

@@ -9,7 +9,7 @@ mod copies;
 use crate::complaints::Complaints;
 use crate::failure::{Failure, Verdict};
 use crate::ops::{Bounds, Item, KEY_MARK, Op, VALUE_MARK};
-use crate::oracle::{Content, Cut, Map, Oracle, Promise, Seq, other_name, own_name, show};
+use crate::oracle::{Content, Cut, Map, Oracle, Promise, Renamed, Seq, other_name, own_name, show};
 use crate::workload::{KeyspaceSetup, Workload};
 use drumlin::{AddI64, Append, Batch, Db, Durability, Keyspace, Snapshot};
 use drumlin_env::sync::{Arc, Mutex};
@@ -528,13 +528,13 @@ impl Runner {
         let before = keyspace.name();
         let is_back = before != name;
         let after = if is_back { name.to_owned() } else { other_name(name) };
-        self.promise.lock().renamed.insert(name.to_owned(), true);
+        self.promise.lock().renamed.insert(name.to_owned(), Renamed::UnderWay(!is_back));
         self.db().rename_keyspace(&before, &after).map_err(failed("rename"))?;
         self.tally.renames += 1;
         let mut promise = self.promise.lock();
         match is_back {
             true => drop(promise.renamed.remove(name)),
-            false => drop(promise.renamed.insert(name.to_owned(), false)),
+            false => drop(promise.renamed.insert(name.to_owned(), Renamed::Other)),
         }
         let durable = self.db().durable_seq();
         if durable < promise.issued && !self.oracle.has_unlogged() {
@@ -565,7 +565,7 @@ impl Runner {
         let opened = builder(&self.mem, &self.setup, Path::new(STORE), &self.complaints).open();
         let db = opened.map_err(|e| Verdict::Unopenable.of(e.to_string()))?;
         let found = contents(&db).map_err(failed("reading after opening again"))?;
-        let promise = self.promise.lock().clone();
+        let mut promise = self.promise.lock().clone();
         promise.check_names(&db.keyspaces())?;
         let cut = self.oracle.find_cut(&found, &promise, false, (db.visible_seq(), self.now()))?;
         self.oracle = self.oracle.recovered(&cut);

@@ -607,8 +607,8 @@ fn a_target_inside_the_damaged_store_is_refused() {
     }
 }
 
-/// Reading a damaged store takes long. Whoever takes the target meanwhile must not find its files mixed with those of
-/// the repair.
+/// Reading a damaged store takes long. A store that is created in the target meanwhile must not be mixed with the files
+/// of the repair.
 #[test]
 fn a_repair_claims_its_target_before_it_reads_the_store() {
     let mem = MemEnv::new(91);

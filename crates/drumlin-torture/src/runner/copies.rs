@@ -21,7 +21,7 @@ impl Runner {
         let db =
             open_at(&left, &self.setup, Path::new(TARGET)).map_err(failed("opening a repaired store"))?;
         let found = contents(&db).map_err(failed("reading a repaired store"))?;
-        let promise = self.promise.lock().clone();
+        let mut promise = self.promise.lock().clone();
         promise.check_names(&db.keyspaces())?;
         let seen = (promise.issued, left.env().clock().unix_micros());
         self.oracle.find_cut(&found, &promise, false, seen)?;

@@ -322,8 +322,9 @@ impl Trial<'_> {
         let seed = self.seed(cut);
         let found = contents(&db).map_err(|e| Verdict::Failed.of(format!("reading after recovery: {e}")))?;
         let seen = (db.visible_seq(), mem.env().clock().unix_micros());
-        self.picture.promise.check_names(&db.keyspaces())?;
-        let explained = self.oracle.find_cut(&found, &self.picture.promise, power, seen)?;
+        let mut promise = self.picture.promise.clone();
+        promise.check_names(&db.keyspaces())?;
+        let explained = self.oracle.find_cut(&found, &promise, power, seen)?;
         if db.visible_seq() < explained.seq {
             let what = format!(
                 "visible_seq is {}, less than the last recovered commit {}",
@@ -334,7 +335,6 @@ impl Trial<'_> {
         }
         // Unlogged commits are outside the prefix, those of dropped keyspaces too, and so is a commit that was being
         // issued.
-        let promise = &self.picture.promise;
         let claimed = db.recovered_seq().min(promise.issued);
         if explained.unlogged.is_empty() && claimed > explained.seq.max(promise.synced) {
             let held = explained.seq;
