@@ -7,6 +7,7 @@ use super::super::process;
 use super::{Run, Session, close};
 use crate::engine::Result;
 use crate::generate::random::Random;
+use crate::generate::values::read_header;
 use crate::report::model::{Latency, PhaseReport};
 use crate::workload::Phase;
 use rustix::fs::Advice;
@@ -22,6 +23,7 @@ impl Run<'_> {
         let mut random = Random::new(self.seed, "opens", 0);
         let (mut nanos, mut cpu, mut process_cpu) = (Vec::new(), 0, 0);
         process::reset_rss_peak();
+        let (machine, own) = (process::Machine::read(), process::process_cpu());
         for _ in 0..phase.ops {
             self.overwrite(puts, &mut random, session)?;
             close(session)?;
@@ -36,7 +38,10 @@ impl Run<'_> {
             let (wall, thread, whole) = (process::wall(), process::thread_cpu(), process::process_cpu());
             let engine = self.open(&session.config)?;
             let mut is_right = false;
-            let found = engine.get(&key, &mut |value| is_right = session.values.is_whole(id, value))?;
+            let version = session.oracle.version(id);
+            let found = engine.get(&key, &mut |value| {
+                is_right = session.values.is_whole(id, value) && read_header(value) == (id, version)
+            })?;
             nanos.push(process::wall() - wall);
             cpu += process::thread_cpu() - thread;
             process_cpu += process::process_cpu() - whole;
@@ -46,6 +51,8 @@ impl Run<'_> {
                 return Err(format!("after an open, the value of id {id} is missing or wrong"));
             }
         }
+        let machine = process::Machine::read().zip(machine);
+        let own = (process::process_cpu() - own) as f64 / 1e9;
         let per_op = |nanos: u64| nanos as f64 / 1e3 / phase.ops.max(1) as f64;
         let seconds = nanos.iter().sum::<u64>() as f64 / 1e9;
         Ok(PhaseReport {
@@ -62,6 +69,8 @@ impl Run<'_> {
             process_cpu_us_per_op: per_op(process_cpu),
             latency_us: latency(&mut nanos),
             rss_peak_bytes: process::rss_peak_bytes(),
+            steal_percent: machine.and_then(|(after, before)| after.steal_percent(&before)),
+            foreign_percent: machine.and_then(|(after, before)| after.foreign_percent(&before, own)),
             ..PhaseReport::default()
         })
     }
