@@ -256,6 +256,7 @@ mod tests {
             compression: Compression::Lz4,
             io: Io::Direct,
             merges: 3,
+            durability: Durability::None,
             ..EngineConfig::default()
         };
         assert_eq!(small.flush_bytes(), 8 << 20);
@@ -274,6 +275,28 @@ mod tests {
     }
 
     #[test]
+    fn filters_have_the_bits_per_key_that_were_set() {
+        for form in FORMS {
+            let dir = dir(&format!("{}-bits", form.name));
+            let config = EngineConfig { filter_bits: 7.0, ..EngineConfig::default() };
+            let open = form.open_store(&dir, &config).expect("open");
+            let count = 100_000_u32;
+            for n in 0..count {
+                open.put(&n.to_be_bytes(), b"value", Durability::Buffered).expect("put");
+            }
+            open.flush().expect("flush");
+            let tables = open.property("rocksdb.aggregated-table-properties");
+            let bytes = tables.split(';').find_map(|part| part.trim().strip_prefix("filter block size="));
+            let bytes: f64 =
+                bytes.and_then(|n| n.parse().ok()).unwrap_or_else(|| panic!("no size in {tables}"));
+            let bits = bytes * 8.0 / f64::from(count);
+            assert!((6.5..8.5).contains(&bits), "{}: {bits} bits per key", form.name);
+            drop(open);
+            let _ = std::fs::remove_dir_all(dir);
+        }
+    }
+
+    #[test]
     fn the_build_has_what_the_comparison_needs() {
         for form in FORMS {
             let dir = dir(&format!("{}-build", form.name));
@@ -288,7 +311,7 @@ mod tests {
         let config = EngineConfig { io: Io::Direct, memory_bytes: 1 << 20, ..EngineConfig::default() };
         let open = FORMS[1].open_store(&dir, &config).expect("open");
         for n in 0..20_000_u32 {
-            open.put(&n.to_be_bytes(), &[7; 100], Durability::None).expect("put");
+            open.put(&n.to_be_bytes(), &[7; 100], Durability::Buffered).expect("put");
         }
         open.flush().expect("flush");
         let keys: Vec<[u8; 4]> = (0..32).map(|n: u32| (n * 600).to_be_bytes()).collect();
