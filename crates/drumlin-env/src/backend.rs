@@ -9,7 +9,7 @@
 
 use std::fmt;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::holders::Hold;
@@ -208,6 +208,14 @@ impl Backend {
         match self {
             Backend::Os(_) => os::exists(path),
             Backend::Mem(world) => world.exists(path, at),
+        }
+    }
+
+    /// Returns the path of `path` without symbolic links if it exists. The simulated file system has no links.
+    pub(crate) fn link_target(&self, path: &Path) -> Option<PathBuf> {
+        match self {
+            Backend::Os(_) => os::link_target(path),
+            Backend::Mem(_) => None,
         }
     }
 

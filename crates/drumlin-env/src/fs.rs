@@ -10,7 +10,7 @@
 use std::fmt;
 use std::io;
 use std::panic::Location;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -137,6 +137,22 @@ impl Fs {
     pub fn exists(&self, path: &Path) -> io::Result<bool> {
         let at = Location::caller();
         retry(|| self.backend.exists(path, at))
+    }
+
+    /// Returns the absolute path of `path` without `.`, `..` and symbolic links. Parts that do not exist stay as they
+    /// are.
+    pub fn real_path(&self, path: &Path) -> io::Result<PathBuf> {
+        let mut real = PathBuf::new();
+        for part in std::path::absolute(path)?.components() {
+            match part {
+                Component::ParentDir => drop(real.pop()),
+                part => real.push(part),
+            }
+            if let Some(target) = self.backend.link_target(&real) {
+                real = target;
+            }
+        }
+        Ok(real)
     }
 
     /// Locks the file at `path` exclusively until the lock is dropped or the process ends. Creates a missing file.

@@ -96,6 +96,10 @@ pub(crate) fn exists(path: &Path) -> io::Result<bool> {
     fs::exists(path)
 }
 
+pub(crate) fn link_target(path: &Path) -> Option<PathBuf> {
+    fs::canonicalize(path).ok()
+}
+
 pub(crate) fn free_space(dir: &Path) -> io::Result<u64> {
     let stat = rustix::fs::statvfs(dir_path(dir))?;
     Ok(stat.f_bavail.saturating_mul(stat.f_frsize))

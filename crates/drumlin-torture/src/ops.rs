@@ -6,7 +6,8 @@
 //!
 //! ```text
 //! put a k1 7*20 sync          batch { put a k1 7*20; del b k2 } buffered      scan @s1 a k1 k9 rev
-//! del a k1                    range-del a k1 k5                               merge a k1 1*3
+//! put a k1 7*20 ttl 5000      put a k1 7*20 ttl never                         merge a k1 1*3
+//! del a k1                    range-del a k1 k5                               merge a k1 1*3 ttl 5000
 //! snap s1                     get @s1 a k1                                    multi-get a k1 k3
 //! drop s1                     flush a        compact a k1 *       idle        step 20
 //! policy a tiering:4          set a file_bytes 4KiB                           reopen
@@ -14,6 +15,7 @@
 //! rename b
 //! ```
 //!
+//! `ttl` is the time to live of one write in microseconds; without it, the keyspace's counts.
 //! `rename b` switches the name of the keyspace between `b` and `b~`. Other operations call it `b` all the time.
 //!
 //! Any operation can be omitted from a list: an operation on a missing keyspace or snapshot does nothing. The
@@ -22,6 +24,7 @@
 use drumlin::{Batch, Durability, Keyspace};
 use std::fmt;
 use std::ops::Bound;
+use std::time::Duration;
 
 /// A value, whose bytes follow from tag and length.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,6 +56,18 @@ impl Value {
     }
 }
 
+/// Time to live of a put or a merge.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Ttl {
+    /// The option `ttl_seconds` of the keyspace.
+    #[default]
+    Keyspace,
+    /// The entry never expires.
+    Never,
+    /// The entry has its own, in microseconds.
+    Micros(u64),
+}
+
 /// One operation of a write.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Item {
@@ -60,6 +75,8 @@ pub struct Item {
     pub keyspace: String,
     /// Change to make.
     pub change: Change,
+    /// Time to live of a put or a merge.
+    pub ttl: Ttl,
 }
 
 /// Effect of one operation of a write.
@@ -102,16 +119,33 @@ impl Bounds {
     }
 }
 
-impl Change {
+impl Ttl {
+    /// Returns what the store's API takes, or `None` for the keyspace's.
+    fn own(self) -> Option<Option<Duration>> {
+        match self {
+            Ttl::Keyspace => None,
+            Ttl::Never => Some(None),
+            Ttl::Micros(micros) => Some(Some(Duration::from_micros(micros))),
+        }
+    }
+}
+
+impl Item {
     /// Adds the change to `batch` unless its range is empty, and returns whether it did. `counts` says that the
     /// keyspace holds counters.
     pub fn put_into(&self, batch: &mut Batch, keyspace: &Keyspace, counts: bool) -> bool {
-        match self {
-            Change::Put(key, value) => batch.put(keyspace, key, value.bytes(counts)),
-            Change::Delete(key) => batch.delete(keyspace, key),
-            Change::DeleteRange(bounds) if bounds.is_empty() => return false,
-            Change::DeleteRange(bounds) => batch.delete_range::<&[u8]>(keyspace, bounds.std()),
-            Change::Merge(key, operand) => batch.merge(keyspace, key, operand.bytes(counts)),
+        match (&self.change, self.ttl.own()) {
+            (Change::Put(key, value), None) => batch.put(keyspace, key, value.bytes(counts)),
+            (Change::Put(key, value), Some(ttl)) => {
+                batch.put_with_ttl(keyspace, key, value.bytes(counts), ttl);
+            }
+            (Change::Delete(key), _) => batch.delete(keyspace, key),
+            (Change::DeleteRange(bounds), _) if bounds.is_empty() => return false,
+            (Change::DeleteRange(bounds), _) => batch.delete_range::<&[u8]>(keyspace, bounds.std()),
+            (Change::Merge(key, operand), None) => batch.merge(keyspace, key, operand.bytes(counts)),
+            (Change::Merge(key, operand), Some(ttl)) => {
+                batch.merge_with_ttl(keyspace, key, operand.bytes(counts), ttl);
+            }
         }
         true
     }
@@ -161,10 +195,20 @@ impl fmt::Display for Item {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let keyspace = &self.keyspace;
         match &self.change {
-            Change::Put(key, value) => write!(f, "put {keyspace} {key} {value}"),
+            Change::Put(key, value) => write!(f, "put {keyspace} {key} {value}{}", self.ttl),
             Change::Delete(key) => write!(f, "del {keyspace} {key}"),
             Change::DeleteRange(bounds) => write!(f, "range-del {keyspace} {bounds}"),
-            Change::Merge(key, value) => write!(f, "merge {keyspace} {key} {value}"),
+            Change::Merge(key, value) => write!(f, "merge {keyspace} {key} {value}{}", self.ttl),
+        }
+    }
+}
+
+impl fmt::Display for Ttl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Ttl::Keyspace => Ok(()),
+            Ttl::Never => f.write_str(" ttl never"),
+            Ttl::Micros(micros) => write!(f, " ttl {micros}"),
         }
     }
 }
@@ -246,6 +290,20 @@ impl Words<'_> {
         }
     }
 
+    /// Parses an optional time to live.
+    fn ttl(&mut self) -> Result<Ttl, String> {
+        let mut ahead = self.0.clone();
+        if ahead.next() != Some("ttl") {
+            return Ok(Ttl::Keyspace);
+        }
+        self.0 = ahead;
+        let word = self.word("time to live")?;
+        match word.as_str() {
+            "never" => Ok(Ttl::Never),
+            _ => word.parse().map(Ttl::Micros).map_err(|_| format!("`{word}` is no time to live")),
+        }
+    }
+
     fn durability(&mut self) -> Result<Durability, String> {
         let Some(word) = self.0.next() else { return Ok(Durability::Buffered) };
         let found = Durability::ALL.iter().find(|durability| durability.name() == word);
@@ -264,7 +322,8 @@ fn item(verb: &str, words: &mut Words<'_>) -> Result<Option<Item>, String> {
         "range-del" => Change::DeleteRange(words.bounds()?),
         _ => Change::Merge(words.word("key")?, words.value()?),
     };
-    Ok(Some(Item { keyspace, change }))
+    let ttl = if matches!(verb, "put" | "merge") { words.ttl()? } else { Ttl::Keyspace };
+    Ok(Some(Item { keyspace, change, ttl }))
 }
 
 fn batch(line: &str) -> Result<Op, String> {
@@ -346,7 +405,8 @@ mod tests {
 
     #[test]
     fn every_operation_reads_back_as_printed() {
-        let lines = "put a k1 7*20 sync\ndel a k1 none\nrange-del a k1 * buffered\nmerge b k1 1*3 buffered\n\
+        let lines = "put a k1 7*20 sync\nput a k1 7*20 ttl never sync\nmerge b k1 1*3 ttl 0 buffered\n\
+            batch { put a k1 7*20 ttl 5000; del b k2 } none\ndel a k1 none\nrange-del a k1 * buffered\nmerge b k1 1*3 buffered\n\
             batch { put a k1 7*20; del b k2; range-del a * k5 } sync\nbatch {  } buffered\nsnap s1\ndrop s1\n\
             get @s1 a k1\nget a k1\nmulti-get @s1 a k1 k3\nscan @s1 a k1 k9 rev\nscan a * *\nflush a\n\
             compact a k1 *\nidle\nstep 20\npolicy a tiering:4\nset a file_bytes 4KiB\ndrop-keyspace b\n\
@@ -356,9 +416,16 @@ mod tests {
             assert_eq!(op.to_string(), line.trim_start());
             assert_eq!(op.to_string().parse::<Op>(), Ok(op));
         }
-        for bad in
-            ["", "fly", "put a k1", "put a k1 7", "put a k1 7*2 forever", "batch { get a k }", "step x"]
-        {
+        for bad in [
+            "",
+            "fly",
+            "put a k1",
+            "put a k1 7",
+            "put a k1 7*2 forever",
+            "put a k1 7*2 ttl x",
+            "batch { get a k }",
+            "step x",
+        ] {
             assert!(bad.parse::<Op>().is_err(), "{bad}");
         }
     }

@@ -8,7 +8,7 @@
 //! the failure when none does.
 
 use crate::failure::{Failure, Verdict};
-use crate::ops::{Bounds, Change, Item};
+use crate::ops::{Bounds, Change, Item, Ttl};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -117,21 +117,23 @@ impl Map {
 
     /// Returns the expiry of a write at time `now`. For an operand, rounds it up to a multiple of the largest power
     /// of two microseconds that is at most 1/64 of its TTL.
-    fn expiry(&mut self, now: u64, is_operand: bool) -> u64 {
-        if self.ttl == 0 {
-            return NEVER;
-        }
+    fn expiry(&mut self, now: u64, ttl: Ttl, is_operand: bool) -> u64 {
+        let lifetime = match ttl {
+            Ttl::Keyspace if self.ttl == 0 => return NEVER,
+            Ttl::Keyspace => self.ttl * 1_000_000,
+            Ttl::Never => return NEVER,
+            Ttl::Micros(micros) => micros,
+        };
         self.expires = true;
-        let lifetime = self.ttl * 1_000_000;
-        let granule = if is_operand { (lifetime / 64 + 1).next_power_of_two() / 2 } else { 1 };
+        let granule = if is_operand { ((lifetime / 64 + 1).next_power_of_two() / 2).max(1) } else { 1 };
         (now + lifetime).next_multiple_of(granule)
     }
 
     /// Applies one operation, written at time `now`.
-    pub fn apply(&mut self, change: &Change, seq: Seq, now: u64) {
-        match change {
+    pub fn apply(&mut self, item: &Item, seq: Seq, now: u64) {
+        match &item.change {
             Change::Put(key, value) => {
-                let expiry = self.expiry(now, false);
+                let expiry = self.expiry(now, item.ttl, false);
                 self.add(key.as_bytes(), seq, Says::Value(value.bytes(self.counts)), expiry);
             }
             Change::Delete(key) => self.add(key.as_bytes(), seq, Says::Gone, NEVER),
@@ -140,7 +142,7 @@ impl Map {
                 gone.iter().for_each(|key| self.add(key, seq, Says::Gone, NEVER));
             }
             Change::Merge(key, operand) => {
-                let expiry = self.expiry(now, true);
+                let expiry = self.expiry(now, item.ttl, true);
                 let operand = operand.bytes(self.counts);
                 let says = match self.expires {
                     true => Says::Operand(operand),
@@ -282,7 +284,7 @@ impl Oracle {
         let mut unlogged = false;
         for (item, seq) in items.iter().zip(first..) {
             if let Some(map) = self.maps.get_mut(&item.keyspace).and_then(|lives| lives.last_mut()) {
-                map.apply(&item.change, seq, now);
+                map.apply(item, seq, now);
                 unlogged |= map.unlogged;
             }
         }

@@ -370,7 +370,7 @@ impl Runner {
         for item in live {
             let keyspace = &self.keyspaces[&item.keyspace];
             let counts = self.oracle.map(&item.keyspace).is_some_and(|map| map.counts);
-            if !item.change.put_into(&mut batch, keyspace, counts) {
+            if !item.put_into(&mut batch, keyspace, counts) {
                 continue;
             }
             written.push(item);

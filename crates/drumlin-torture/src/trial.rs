@@ -235,7 +235,7 @@ impl<'a> Trial<'a> {
         for item in items {
             let Some(keyspace) = opened.keyspaces.get(&item.keyspace) else { continue };
             let counts = self.program.keyspaces.iter().any(|k| k.name == item.keyspace && k.counts);
-            item.change.put_into(&mut batch, keyspace, counts);
+            item.put_into(&mut batch, keyspace, counts);
             written.push(item.clone());
         }
         let result = opened.db.write_with(batch, durability);
@@ -378,7 +378,7 @@ fn plain(op: &Op, opened: &Opened) -> drumlin::Result<()> {
 fn apply(state: &mut BTreeMap<String, Map>, items: &[Item], number: usize) {
     for item in items {
         if let Some(map) = state.get_mut(&item.keyspace) {
-            map.apply(&item.change, number as u64 + 1, NOW);
+            map.apply(item, number as u64 + 1, NOW);
         }
     }
 }

@@ -6,7 +6,7 @@
 //! A tape is a workload as text, one item per line: `run`, `seed`, `store OPTION VALUE`, `keyspace NAME text|counts
 //! logged|unlogged OPTION=VALUE..`, then operations. `#` begins a comment.
 
-use crate::ops::{Bounds, Change, Item, KEY_MARK, Op, Value};
+use crate::ops::{Bounds, Change, Item, KEY_MARK, Op, Ttl, Value};
 use drumlin::{Durability, KeyspaceOptions};
 use drumlin_env::Random;
 use std::fmt::Write;
@@ -142,7 +142,7 @@ impl Workload {
         let durability = if keyspace.unlogged { Durability::None } else { Durability::Buffered };
         let key = format!("{KEY_MARK}hot");
         let write = |change: Change| {
-            let items = vec![Item { keyspace: keyspace.name.clone(), change }];
+            let items = vec![Item { keyspace: keyspace.name.clone(), change, ttl: Ttl::Keyspace }];
             Op::Write { items, durability }
         };
         let get = |at| Op::Get { at, keyspace: keyspace.name.clone(), key: key.clone() };
@@ -183,12 +183,27 @@ struct Generator {
     value_len: u64,
     /// Whether some flushes are replaced by renames.
     renames: bool,
+    /// Whether some writes have a TTL of their own.
+    lifetimes: bool,
     tag: u64,
 }
 
 /// Shortest value in an unlogged keyspace. A crash loses its last writes. If two of them wrote the same value, the
 /// oracle could not tell which one survived, and they may expire at different times.
 const LEAST_UNLOGGED: u32 = 3;
+
+/// Number of values per write with a TTL of its own.
+const OWN_TTL_EVERY: u64 = 5;
+/// TTLs of such writes: expired at once, within the workload, long after it, and never.
+const OWN_TTLS: [Ttl; 7] = [
+    Ttl::Micros(0),
+    Ttl::Micros(50),
+    Ttl::Micros(20_000),
+    Ttl::Micros(700_000),
+    Ttl::Micros(5_000_000),
+    Ttl::Micros(10 * 365 * 86_400 * 1_000_000),
+    Ttl::Never,
+];
 
 impl Generator {
     fn new(workload: &Workload, taste: &Taste) -> Generator {
@@ -226,7 +241,8 @@ impl Generator {
         if taste.swaps {
             menu.extend(["policy", "policy"]);
         }
-        if taste.lifetimes && Random::new(workload.seed, "lifetimes").chance(1, 2) {
+        let lifetimes = taste.lifetimes && Random::new(workload.seed, "lifetimes").chance(1, 2);
+        if lifetimes {
             menu.extend(["lifetime", "wait", "wait"]);
         }
         // The rare operations come last, each one in some hundred draws.
@@ -245,7 +261,17 @@ impl Generator {
         let keyspaces = workload.keyspaces.iter().map(|k| (k.name.clone(), k.unlogged)).collect();
         let value_len = [20, 60, 200, 600, 2500][Random::new(workload.seed, "value length").index(5)];
         let renames = taste.renames && Random::new(workload.seed, "renames").chance(1, 4);
-        Generator { random, keyspaces, keys, snapshots: Vec::new(), menu, value_len, renames, tag: 0 }
+        Generator {
+            random,
+            keyspaces,
+            keys,
+            snapshots: Vec::new(),
+            menu,
+            value_len,
+            renames,
+            lifetimes,
+            tag: 0,
+        }
     }
 
     fn operations(&mut self, count: usize) -> Vec<Op> {
@@ -306,7 +332,20 @@ impl Generator {
                 Change::Put(key, Value { len: value.len.max(least), ..value })
             }
         };
-        Item { keyspace, change }
+        let ttl = match change {
+            Change::Put(..) | Change::Merge(..) => self.ttl(),
+            _ => Ttl::Keyspace,
+        };
+        Item { keyspace, change, ttl }
+    }
+
+    /// Returns the time to live of a write. Takes no draw, so that the other operations of existing seeds stay the
+    /// same.
+    fn ttl(&self) -> Ttl {
+        if !self.lifetimes || !self.tag.is_multiple_of(OWN_TTL_EVERY) {
+            return Ttl::Keyspace;
+        }
+        OWN_TTLS[(self.tag / OWN_TTL_EVERY) as usize % OWN_TTLS.len()]
     }
 
     fn durability(&mut self, unlogged: bool) -> Durability {

@@ -364,6 +364,24 @@ fn a_directory_with_a_name_that_is_not_utf_8_is_not_empty() {
     assert_eq!(Db::open(&copy).expect_err("it is no store").kind(), ErrorKind::NotAStore);
 }
 
+#[cfg(unix)]
+#[test]
+fn a_target_inside_the_store_is_refused_by_any_of_its_names() {
+    let dir = TempDir::new("drumlin-inside").expect("a directory");
+    let live = dir.path().join("live");
+    let db = Db::open(&live).expect("open");
+    std::os::unix::fs::symlink(&live, dir.path().join("link")).expect("link");
+    for name in
+        ["live/copy", "new/../live/copy", "./live/./new/../copy", "link/copy", "new/../link/copy", "link"]
+    {
+        let refused = db.checkpoint(dir.path().join(name)).expect_err("inside the store");
+        assert_eq!(refused.kind(), ErrorKind::InvalidArgument, "{name}");
+        assert!(refused.to_string().contains("the directory of the store"), "{name}: {refused}");
+    }
+    assert!(!dir.path().join("new").exists());
+    db.checkpoint(dir.path().join("link/../live-copy")).expect("a name that begins alike lies outside");
+}
+
 #[test]
 fn checkpoint_and_repair() {
     let dir = TempDir::new("drumlin-care").expect("a directory");

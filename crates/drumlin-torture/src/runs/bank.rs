@@ -63,6 +63,7 @@ pub const BUGS: &[(&str, Hunt)] = &[
     ("failed-unlink-not-counted", Hunt::Unlink),
     ("snapshot-of-unpublished", Hunt::Threads),
     ("edit-after-poison", Hunt::Fault),
+    ("own-ttl-ignored", Hunt::Model),
     ("rename-not-logged", Hunt::Model),
     ("rename-not-synced", Hunt::Model),
 ];

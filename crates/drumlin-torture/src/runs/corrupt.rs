@@ -10,7 +10,7 @@
 //! counts as a tail.
 
 use crate::failure::{Failure, Verdict};
-use crate::ops::{Change, Item, Op, Value};
+use crate::ops::{Change, Item, Op, Ttl, Value};
 use crate::oracle::{Oracle, Promise};
 use crate::parallel;
 use crate::runner::{Runner, contents, open};
@@ -102,7 +102,8 @@ impl Fixture {
             // The last record carries the mark of all that was synced before it.
             for durability in [Durability::Sync, Durability::Buffered] {
                 let change = Change::Put("last".into(), Value { tag: seed, len: 40 });
-                let items = vec![Item { keyspace: workload.keyspaces[0].name.clone(), change }];
+                let keyspace = workload.keyspaces[0].name.clone();
+                let items = vec![Item { keyspace, change, ttl: Ttl::Keyspace }];
                 runner.apply(&Op::Write { items, durability })?;
             }
         }

@@ -154,14 +154,13 @@ pub(crate) fn check_path(path: &Path) -> Result<()> {
     }
 }
 
-/// Returns an error if `path` lies inside the store directory `dir`: there a copy is lost together with the store. Only
-/// names are compared; symbolic links are not followed.
-pub(crate) fn check_outside(dir: &Path, path: &Path) -> Result<()> {
+/// Returns an error if `path` lies inside the store directory `dir`: there a copy is lost together with the store.
+pub(crate) fn check_outside(env: &Env, dir: &Path, path: &Path) -> Result<()> {
     // Without a current directory both stay as they are.
-    let [dir, path] = [dir, path].map(|path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned()));
-    match path.starts_with(&dir) {
+    let real = |path: &Path| env.fs().real_path(path).unwrap_or_else(|_| path.to_owned());
+    match real(path).starts_with(real(dir)) {
         true => {
-            let what = match path == dir {
+            let what = match real(path) == real(dir) {
                 true => format!("{} is the directory of the store itself", path.display()),
                 false => format!("{} lies inside the directory of the store", path.display()),
             };

@@ -157,6 +157,7 @@ impl Operations {
                 seconds => Some(seconds.saturating_mul(1_000_000)),
             },
             Ttl::Never => None,
+            Ttl::After(_) if drumlin_types::bug!("own-ttl-ignored") => self.lifetime(keyspace, Ttl::Keyspace),
             Ttl::After(ttl) => {
                 if ttl > MAX_TTL {
                     let (seconds, most) = (ttl.as_secs(), MAX_TTL.as_secs());
