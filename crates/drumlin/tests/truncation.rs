@@ -107,3 +107,33 @@ fn a_table_that_the_manifest_cannot_know_is_evidence() {
     let error = open(&mem).map(drop).expect_err("an unreferenced table with a newer number");
     assert!(error.to_string().contains("009999.tbl"), "{error}");
 }
+
+/// The segment of a closed store ends with a close record, and nothing behind that is of interest.
+#[test]
+fn the_log_of_a_closed_store_is_read_up_to_its_close_record() {
+    let mem = MemEnv::new(17);
+    let open = |mem: &MemEnv| {
+        Db::builder("/store")
+            .env(mem.env())
+            .set("log_segment_bytes", "16MiB")
+            .expect("option")
+            .open()
+            .expect("open")
+    };
+    let read = |db: &Db| db.metrics().open_bytes_read;
+    let db = open(&mem);
+    db.keyspace("k").expect("keyspace").put("a", "1").expect("put");
+    db.close().expect("close");
+    let db = open(&mem);
+    assert!(read(&db) < 1 << 20, "{} bytes", read(&db));
+    db.keyspace("k").expect("keyspace").put("b", vec![7; 6 << 20]).expect("put");
+    db.close().expect("close");
+    let db = open(&mem);
+    assert!((6 << 20..24 << 20).contains(&read(&db)), "{} bytes", read(&db));
+    let keyspace = db.keyspace("k").expect("keyspace");
+    assert_eq!(keyspace.get("a").expect("get").as_deref(), Some(&b"1"[..]));
+    assert_eq!(keyspace.get("b").expect("get").map(|value| value.len()), Some(6 << 20));
+    // Without a close record, the rest of the segment may hold a mark, so all of it is read.
+    let db = open(&mem.snapshot().image(ImageMode::All, 1));
+    assert!(read(&db) > 16 << 20, "{} bytes", read(&db));
+}

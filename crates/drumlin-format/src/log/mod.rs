@@ -52,7 +52,7 @@ pub use record::{
     MAX_RECORD_OPERATIONS, MAX_RECORD_PAYLOAD, Record, RecordHeader, RecordKind, SegmentScanner, Tail,
     Vouched, encode_record, later_mark, next_record, record_len,
 };
-pub use recover::{LogDamage, Recovered, Replay, recover};
+pub use recover::{LogDamage, Recovered, Replay, SegmentPrefix, recover};
 
 use crate::bytes::{Reader, put_u64};
 use crate::error::{Corruption, DecodeError};

@@ -9,6 +9,9 @@
 //!    mark beyond `end` proves that bytes after `end` were durable: they are corrupt or missing, and recovery fails
 //!    with an error that names the place. Otherwise nothing after `end` was acknowledged as durable, and it is dropped.
 //!
+//! Nothing follows a close record. So the last segment of a closed store is read only up to that record, and is not
+//! scanned behind it.
+//!
 //! Two segments may name the same predecessor, or both none. In that case an earlier recovery dropped the older segment
 //! and began the newer one in its place, and the process died before the older file was deleted. The newer segment
 //! counts. Marks of the older one are compared only with the position where it began, since the log has continued from
@@ -31,15 +34,36 @@ pub trait Replay {
     /// Error type of the implementation.
     type Error: From<LogDamage>;
 
-    /// Returns the first [`SEGMENT_HEADER_LEN`] bytes of a segment, or fewer if the segment is shorter.
-    fn header(&mut self, number: LogNumber) -> Result<Vec<u8>, Self::Error>;
-
-    /// Returns a whole segment.
-    fn segment(&mut self, number: LogNumber) -> Result<Vec<u8>, Self::Error>;
+    /// Returns the first `most` bytes of a segment, or all if it is shorter.
+    fn read(&mut self, number: LogNumber, most: u64) -> Result<SegmentPrefix, Self::Error>;
 
     /// Receives the next record in log order. If recovery fails later, the replayed records must not be used.
     fn record(&mut self, record: &Record<'_>) -> Result<(), Self::Error>;
 }
+
+/// The first bytes of a segment file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SegmentPrefix {
+    /// The bytes.
+    pub bytes: Vec<u8>,
+    /// Length of the file.
+    pub file_len: u64,
+}
+
+impl SegmentPrefix {
+    /// Returns the first `most` bytes of the segment `file`.
+    #[must_use]
+    pub fn of(file: &[u8], most: u64) -> SegmentPrefix {
+        let len = usize::try_from(most).map_or(file.len(), |most| most.min(file.len()));
+        SegmentPrefix { bytes: file[..len].to_vec(), file_len: file.len() as u64 }
+    }
+}
+
+/// Bytes of the last segment that are read at first. If the close record is not among them, the next read has
+/// [`READ_GROWTH`] times as many.
+const FIRST_READ: u64 = 256 << 10;
+/// Growth of the reads of the last segment. The reads before the last one add at most 1/15.
+const READ_GROWTH: u64 = 16;
 
 /// The log cannot be recovered without losing durable data, or it cannot be decoded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -128,7 +152,7 @@ pub fn recover<R: Replay>(
     numbers.dedup();
     let mut found = Vec::with_capacity(numbers.len());
     for number in numbers {
-        let bytes = replay.header(number)?;
+        let bytes = replay.read(number, SEGMENT_HEADER_LEN as u64)?.bytes;
         if bytes.len() < SEGMENT_HEADER_LEN {
             return Err(LogDamage::corrupt(
                 number,
@@ -192,7 +216,7 @@ fn check_former<R: Replay>(
     let former =
         SegmentHeader::named(bytes).filter(|former| is_sound(bytes, *former) && all.contains(former));
     match former {
-        Some(former) if !is_sound(&replay.header(former)?, former) => {
+        Some(former) if !is_sound(&replay.read(former, SEGMENT_HEADER_LEN as u64)?.bytes, former) => {
             Err(LogDamage::corrupt(number, "log segment file has the name of another", 0).into())
         }
         _ => Ok(()),
@@ -251,8 +275,12 @@ fn replay_chain<R: Replay>(
     let mut stop = None;
     for (index, header) in chain.iter().enumerate() {
         let next = chain.get(index + 1);
-        let bytes = replay.segment(header.number)?;
-        check_len(header, &bytes)?;
+        let segment = match next {
+            Some(_) => replay.read(header.number, u64::MAX)?,
+            None => last_segment(header, replay)?,
+        };
+        check_len(header, &segment)?;
+        let bytes = segment.bytes;
         recovered.replayed.push(header.number);
         let (tail, offset) = replay_segment(header, next, &bytes, recovered, replay)?;
         recovered.end = header.position(offset);
@@ -266,10 +294,12 @@ fn replay_chain<R: Replay>(
             }
             // The segment ends at a gap, or it is the last one.
             _ => {
-                if later_mark(&bytes, header.number, offset).is_some_and(|mark| mark > recovered.end) {
+                recovered.closed = matches!(tail, Tail::Ended { closed: true, .. }) && next.is_none();
+                let is_lost =
+                    || later_mark(&bytes, header.number, offset).is_some_and(|mark| mark > recovered.end);
+                if !recovered.closed && is_lost() {
                     return Err(lost(header.number, offset).into());
                 }
-                recovered.closed = matches!(tail, Tail::Ended { closed: true, .. }) && next.is_none();
                 recovered.torn = matches!(tail, Tail::Torn { .. });
                 break;
             }
@@ -278,9 +308,24 @@ fn replay_chain<R: Replay>(
     Ok(stop)
 }
 
+/// Returns the last segment: up to its close record if it has one, otherwise all of it.
+fn last_segment<R: Replay>(header: &SegmentHeader, replay: &mut R) -> Result<SegmentPrefix, R::Error> {
+    let mut most = FIRST_READ;
+    loop {
+        let segment = replay.read(header.number, most)?;
+        let mut scanner = SegmentScanner::new(&segment.bytes, *header);
+        while scanner.next().is_some() {}
+        let is_closed = matches!(scanner.tail(), Some(Tail::Ended { closed: true, .. }));
+        if is_closed || segment.file_len <= most {
+            return Ok(segment);
+        }
+        most = most.saturating_mul(READ_GROWTH);
+    }
+}
+
 /// Rejects a truncated segment: a segment received its name only when its length was the one in its header.
-fn check_len(header: &SegmentHeader, bytes: &[u8]) -> Result<(), LogDamage> {
-    let len = bytes.len() as u64;
+fn check_len(header: &SegmentHeader, segment: &SegmentPrefix) -> Result<(), LogDamage> {
+    let len = segment.file_len;
     match len < header.file_len {
         true => Err(LogDamage::corrupt(header.number, "log segment is shorter than its header says", len)),
         false => Ok(()),
@@ -337,10 +382,10 @@ fn judge_dropped<R: Replay>(
 ) -> Result<(), R::Error> {
     // If a valid segment begins before `end`, an earlier recovery dropped it and the log has continued since.
     let promised = segment.header.map_or(end, |header| header.base.min(end));
-    let bytes = replay.segment(segment.number)?;
-    segment.header.map_or(Ok(()), |header| check_len(&header, &bytes))?;
+    let whole = replay.read(segment.number, u64::MAX)?;
+    segment.header.map_or(Ok(()), |header| check_len(&header, &whole))?;
     let from = SEGMENT_HEADER_LEN as u64;
-    if later_mark(&bytes, segment.number, from).is_none_or(|mark| mark <= promised) {
+    if later_mark(&whole.bytes, segment.number, from).is_none_or(|mark| mark <= promised) {
         return Ok(());
     }
     let Some(header) = segment.header else {

@@ -5,7 +5,7 @@
 use drumlin_format::batch::{BatchWriter, Operation, range_end_value};
 use drumlin_format::log::{
     LogDamage, Predecessor, Record, RecordHeader, RecordKind, Recovered, Replay, SegmentHeader,
-    encode_record, record_len, recover,
+    SegmentPrefix, encode_record, record_len, recover,
 };
 use drumlin_format::manifest::{
     Change, Edit, FileRecord, ManifestHeader, ManifestWriter, MapRecord, ValueFileRecord, ValueFileState,
@@ -62,12 +62,8 @@ pub struct Reading<'a> {
 
 impl Replay for Reading<'_> {
     type Error = LogDamage;
-    fn header(&mut self, number: LogNumber) -> Result<Vec<u8>, LogDamage> {
-        let bytes = &self.files[&number.0];
-        Ok(bytes[..bytes.len().min(4096)].to_vec())
-    }
-    fn segment(&mut self, number: LogNumber) -> Result<Vec<u8>, LogDamage> {
-        Ok(self.files[&number.0].clone())
+    fn read(&mut self, number: LogNumber, most: u64) -> Result<SegmentPrefix, LogDamage> {
+        Ok(SegmentPrefix::of(&self.files[&number.0], most))
     }
     fn record(&mut self, record: &Record<'_>) -> Result<(), LogDamage> {
         if record.header.kind == RecordKind::Batch {

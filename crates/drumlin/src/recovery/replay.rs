@@ -11,7 +11,7 @@ use drumlin_env::{Env, FileKind};
 use drumlin_format::batch::BatchReader;
 use drumlin_format::error::DecodeError;
 use drumlin_format::log::{
-    LogDamage, Record, RecordKind, Recovered, Replay, SEGMENT_HEADER_LEN, SegmentHeader,
+    LogDamage, Record, RecordKind, Recovered, Replay, SEGMENT_HEADER_LEN, SegmentHeader, SegmentPrefix,
 };
 use drumlin_format::names::FileName;
 use drumlin_types::{KeyspaceId, LogNumber, Seq, bug};
@@ -129,36 +129,34 @@ pub(crate) fn renew(env: &Env, dir: &Path, number: LogNumber) -> Result<()> {
 }
 
 impl LogReplay<'_> {
-    fn read(&mut self, number: LogNumber, most: u64) -> Result<Vec<u8>, ReplayError> {
+    fn load(&mut self, number: LogNumber, most: u64) -> Result<SegmentPrefix, ReplayError> {
         let path: PathBuf = path_in(self.dir, number);
         let fail = |e| ReplayError::Other(Error::io(&path, "cannot read a log segment", e));
         let file = self.env.fs().open(&path, FileKind::Log).map_err(fail)?;
-        let len = file.len().map_err(fail)?.min(most);
+        let file_len = file.len().map_err(fail)?;
+        let len = file_len.min(most);
         let mut bytes = vec![0; usize::try_from(len).unwrap_or(usize::MAX)];
         file.read_exact_at(0, &mut bytes).map_err(fail)?;
         self.bytes_read += len;
-        Ok(bytes)
+        Ok(SegmentPrefix { bytes, file_len })
     }
 }
 
 impl Replay for LogReplay<'_> {
     type Error = ReplayError;
 
-    fn header(&mut self, number: LogNumber) -> Result<Vec<u8>, ReplayError> {
-        self.read(number, SEGMENT_HEADER_LEN as u64)
-    }
-
-    fn segment(&mut self, number: LogNumber) -> Result<Vec<u8>, ReplayError> {
-        let mut bytes = self.read(number, u64::MAX)?;
+    fn read(&mut self, number: LogNumber, most: u64) -> Result<SegmentPrefix, ReplayError> {
+        let mut segment = self.load(number, most)?;
+        let bytes = &mut segment.bytes;
         if self.until < u64::MAX
-            && let Ok(header) = SegmentHeader::decode(&bytes, number)
+            && let Ok(header) = SegmentHeader::decode(bytes, number)
         {
             // A segment that begins beyond the end has no record to read.
             let end = header.offset(self.until).unwrap_or(SEGMENT_HEADER_LEN as u64);
             let end = usize::try_from(end).unwrap_or(usize::MAX).min(bytes.len());
             bytes[end..].fill(0);
         }
-        Ok(bytes)
+        Ok(segment)
     }
 
     fn record(&mut self, record: &Record<'_>) -> Result<(), ReplayError> {

@@ -21,8 +21,8 @@ use drumlin_env::{DirEntry, Env, FileKind};
 use drumlin_format::batch::{BatchReader, range_end};
 use drumlin_format::limits::MAX_POSITION;
 use drumlin_format::log::{
-    LogDamage, Record, RecordKind, Replay, SEGMENT_HEADER_LEN, SegmentHeader, SegmentScanner, Tail,
-    next_record, recover,
+    LogDamage, Record, RecordKind, Replay, SEGMENT_HEADER_LEN, SegmentHeader, SegmentPrefix, SegmentScanner,
+    Tail, next_record, recover,
 };
 use drumlin_format::names::FileName;
 use drumlin_types::{KeyRange, Kind, LogNumber, Seq};
@@ -292,16 +292,13 @@ impl From<LogDamage> for LogFailure {
 impl Replay for Whole<'_, '_> {
     type Error = LogFailure;
 
-    fn header(&mut self, number: LogNumber) -> Result<Vec<u8>, LogFailure> {
-        let mut bytes = self.reader.load(number).map_err(|error| LogFailure(error.to_string()))?;
-        bytes.truncate(SEGMENT_HEADER_LEN);
-        Ok(bytes)
-    }
-
-    fn segment(&mut self, number: LogNumber) -> Result<Vec<u8>, LogFailure> {
+    fn read(&mut self, number: LogNumber, most: u64) -> Result<SegmentPrefix, LogFailure> {
         let bytes = self.reader.load(number).map_err(|error| LogFailure(error.to_string()))?;
-        self.logged.bytes += bytes.len() as u64;
-        Ok(bytes)
+        let prefix = SegmentPrefix::of(&bytes, most);
+        if most > SEGMENT_HEADER_LEN as u64 {
+            self.logged.bytes += prefix.bytes.len() as u64;
+        }
+        Ok(prefix)
     }
 
     fn record(&mut self, record: &Record<'_>) -> Result<(), LogFailure> {

@@ -21,7 +21,7 @@ use crate::table::Salvage;
 use crate::version::{KeyspaceRecord, ManifestState};
 use crate::write::segment::{log_numbers, path_in};
 use drumlin_env::{DirEntry, Env, FileKind};
-use drumlin_format::log::{LogDamage, Record, Replay, SEGMENT_HEADER_LEN, recover};
+use drumlin_format::log::{LogDamage, Record, Replay, SegmentPrefix, recover};
 use drumlin_format::names::FileName;
 use drumlin_format::table::Owner;
 use drumlin_types::{KeyRange, KeyspaceId, LogNumber, Seq, TableId};
@@ -346,14 +346,9 @@ impl From<LogDamage> for Unreadable {
 impl Replay for Probe<'_> {
     type Error = Unreadable;
 
-    fn header(&mut self, number: LogNumber) -> Result<Vec<u8>, Unreadable> {
-        let mut bytes = self.segment(number)?;
-        bytes.truncate(SEGMENT_HEADER_LEN);
-        Ok(bytes)
-    }
-
-    fn segment(&mut self, number: LogNumber) -> Result<Vec<u8>, Unreadable> {
-        state::read_file(self.env, &path_in(self.dir, number), FileKind::Log).map_err(|_| Unreadable)
+    fn read(&mut self, number: LogNumber, most: u64) -> Result<SegmentPrefix, Unreadable> {
+        let bytes = state::read_file(self.env, &path_in(self.dir, number), FileKind::Log);
+        bytes.map(|bytes| SegmentPrefix::of(&bytes, most)).map_err(|_| Unreadable)
     }
 
     fn record(&mut self, _: &Record<'_>) -> Result<(), Unreadable> {

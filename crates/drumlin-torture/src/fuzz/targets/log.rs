@@ -6,7 +6,8 @@ use crate::fuzz::target::Target;
 use drumlin_format::batch::{BatchReader, BatchWriter, Operation, range_end_value};
 use drumlin_format::log::{
     LogDamage, MAX_RECORD_OPERATIONS, Predecessor, Record, RecordHeader, RecordKind, Replay,
-    SEGMENT_HEADER_LEN, SegmentHeader, SegmentScanner, encode_record, later_mark, record_len, recover,
+    SEGMENT_HEADER_LEN, SegmentHeader, SegmentPrefix, SegmentScanner, encode_record, later_mark, record_len,
+    recover,
 };
 use drumlin_types::{KeyspaceId, Kind, LogNumber};
 use std::collections::BTreeMap;
@@ -269,13 +270,8 @@ struct Reading<'a> {
 impl Replay for Reading<'_> {
     type Error = LogDamage;
 
-    fn header(&mut self, number: LogNumber) -> Result<Vec<u8>, LogDamage> {
-        let bytes = &self.files[&number.0];
-        Ok(bytes[..bytes.len().min(SEGMENT_HEADER_LEN)].to_vec())
-    }
-
-    fn segment(&mut self, number: LogNumber) -> Result<Vec<u8>, LogDamage> {
-        Ok(self.files[&number.0].clone())
+    fn read(&mut self, number: LogNumber, most: u64) -> Result<SegmentPrefix, LogDamage> {
+        Ok(SegmentPrefix::of(&self.files[&number.0], most))
     }
 
     fn record(&mut self, record: &Record<'_>) -> Result<(), LogDamage> {

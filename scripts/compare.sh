@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# Measures every row of the comparison with other engines, three rounds each, and keeps one report per command in
+# docs/results/comparison. A report that is there already is not measured again, so a run that was stopped goes on.
+# About 90 minutes on two idle cores. Reports of a machine that was not idle are marked as unusable.
+#
+#     bash scripts/compare.sh [ROW..]
+#
+# Afterwards `cargo xtask bless -p drumlin-bench` generates docs/results/comparison.md from the reports.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+results=docs/results/comparison
+mkdir -p "$results"
+(cd compare && cargo build --release)
+program=${COMPARE:-compare/target/release/drumlin-compare}
+
+pair=drumlin,rocksdb,rocksdb-tuned
+four=$pair,rocksdb-pinned,rocksdb-universal
+wanted=" $* "
+failed=()
+row() {
+    local name=$1 file=$results/$1.json
+    shift
+    if [ "$wanted" != "  " ] && [[ "$wanted" != *" $name "* ]]; then return; fi
+    if [ -f "$file" ]; then return; fi
+    echo "== $name: $*" >&2
+    "$program" "$@" --rounds 3 --brief --json "$file" || failed+=("$name")
+}
+
+row small micro fillrandom,readrandom,readmissing,seekrandom,readseq --num 1000000 --engines "$four,fjall,redb,lmdb"
+row large micro fillrandom,readrandom,readmissing,seekrandom,scan50,readseq --num 10000000 --reads 1000000 \
+    --engines "$pair"
+row kib micro fillrandom,readrandom,readmissing,seekrandom --num 2000000 --reads 400000 --key-size 24 \
+    --value-size 1000 --engines "$pair,rocksdb-universal"
+row overwrite micro fillrandom,overwrite --num 4000000 --engines "$pair,rocksdb-universal"
+row ycsb ycsb --workload all --records 1000000 --ops 500000 --value-size 100 --engines "$pair,rocksdb-universal"
+row ycsb-2 ycsb --workload all --records 1000000 --ops 500000 --value-size 100 --threads 2 --engines "$pair"
+row beside-writer micro readwhilewriting --num 1000000 --engines "$pair"
+row uncached micro readuncached,readuncached16,multiget,readpagecache --num 1500000 --reads 60000 \
+    --engines "$pair,rocksdb-pinned"
+row sync micro fillsync --num 1000000 --engines "$pair"
+row sync-8 micro fillsync --num 1000000 --threads 8 --engines "$pair"
+row rate micro fillrandom --num 3000000 --rate 98500 --engines "$pair"
+row threads-2 micro fillrandom,readrandom,readmissing --num 2000000 --threads 2 --engines "$pair"
+row batch micro fillbatch --num 2000000 --engines "$pair"
+row zipf micro readrandom,readmissing --num 2000000 --theta 0.99 --engines "$pair"
+row lz4 micro fillrandom,readrandom,readseq --num 2000000 --compression lz4 --engines "$pair"
+row values-64k micro fillrandom,readrandom --num 30000 --reads 30000 --value-size 65536 --engines "$pair"
+row open micro open --num 1000000 --engines "$pair"
+
+if [ ${#failed[@]} -gt 0 ]; then
+    printf 'failed: %s\n' "${failed[@]}" >&2
+    exit 1
+fi
