@@ -1,5 +1,5 @@
 //! Simulated store without data, in virtual time. A writer, a flush thread, compaction slots and a device drive the
-//! engine's scheduler and policies (docs/design/pipeline.md, "Results in virtual time").
+//! engine's scheduler and policies (docs/design/pipeline.md, "In virtual time").
 //!
 //! - [`device`]: division of the device's bandwidth. [`space`]: output size of a compaction.
 //! - [`setup`]: parameters. [`world`]: the simulation. [`report`]: results.
