@@ -17,6 +17,7 @@
 //! | door | `door` | files, threads and time come from the environment; pure crates stay `no_std` |
 //! | essay, names, unfinished | `words` | every file has an essay; one word per role; no unfinished code |
 //! | links | `links` | relative links in documents have existing targets |
+//! | tables | `tables` | documents hold no measured tables that were typed by hand |
 //!
 //! Invariant: the rules see only the `Repository` value. Tests pass one made of strings.
 
@@ -35,6 +36,7 @@ mod paths;
 pub(crate) mod repository;
 pub(crate) mod size;
 pub(crate) mod source;
+mod tables;
 mod words;
 
 use architecture::Architecture;
@@ -71,6 +73,7 @@ fn check(repository: &Repository) -> Vec<Finding> {
     findings.extend(door::check(repository, &architecture));
     findings.extend(words::check(repository));
     findings.extend(links::check(repository));
+    findings.extend(tables::check(repository));
     findings.sort();
     findings.dedup();
     findings

@@ -29,6 +29,10 @@ fn every_rule_takes_part() {
 | `xtask/` | `fs` | |
 
 [gone](gone.md)
+
+| what | before | after |
+|---|---|---|
+| put | 1.7 us | 1.2 us |
 ";
     let long = format!("//! x\n{}", "f();\n".repeat(601));
     let repository = Repository::of(&[
@@ -51,6 +55,7 @@ fn every_rule_takes_part() {
         found,
         [
             "ARCHITECTURE.md:18 links",
+            "ARCHITECTURE.md:22 tables",
             "crates/drumlin-bench/src/lib.rs:1 size",
             "crates/drumlin/Cargo.toml:4 crates",
             "crates/drumlin/Cargo.toml:6 experiments",
