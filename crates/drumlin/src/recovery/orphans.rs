@@ -44,6 +44,7 @@ pub(super) fn remove(store: &Arc<Store>, entries: &[DirEntry]) -> Result<()> {
     store.files.env.note(Note::Recovered { files: &files });
     // A segment that recovery dropped may also be below the floor. Each file must be unlinked only once (O9).
     let dropped: BTreeSet<PathBuf> = store.files.obsolete.take_files().into_iter().collect();
+    let mut has_set_aside = false;
     for entry in entries {
         let path = store.files.dir.join(&entry.name);
         if dropped.contains(&path) {
@@ -53,6 +54,7 @@ pub(super) fn remove(store: &Arc<Store>, entries: &[DirEntry]) -> Result<()> {
             Some(FileName::Table(id)) if !live.contains(&id) => {
                 if holds_more(store, id, entry.len) {
                     set_aside(store, path)?;
+                    has_set_aside = true;
                     continue;
                 }
                 FileKind::Table
@@ -67,7 +69,8 @@ pub(super) fn remove(store: &Arc<Store>, entries: &[DirEntry]) -> Result<()> {
     for path in &dropped {
         unlink(&store.files.env, path, FileKind::Log)?;
     }
-    sync_dir(&store.files.env, &store.files.dir)
+    // A removed file that comes back after a power loss is removed again, so only new names need a sync.
+    if has_set_aside { sync_dir(&store.files.env, &store.files.dir) } else { Ok(()) }
 }
 
 /// Returns whether an unreferenced table is finished and holds commits that the store does not have.
