@@ -28,12 +28,14 @@ pub(crate) struct View {
     /// have added to it.
     pub(crate) sealed_bytes: usize,
     pub(crate) tree: Arc<Tree>,
+    /// Number of views of the keyspace before this one.
+    number: u64,
 }
 
 impl View {
-    fn new(active: Arc<Memtable>, sealed: Vec<Arc<Memtable>>, tree: Arc<Tree>) -> View {
+    fn new(number: u64, active: Arc<Memtable>, sealed: Vec<Arc<Memtable>>, tree: Arc<Tree>) -> View {
         let sealed_bytes = sealed.iter().map(|m| m.bytes()).sum();
-        View { active, sealed, sealed_bytes, tree }
+        View { active, sealed, sealed_bytes, tree, number }
     }
 
     /// Returns all memtables, newest first.
@@ -70,6 +72,8 @@ pub(crate) struct KeyspaceState {
     /// Consecutive failures of compactions for a temporary reason.
     pub(crate) compactions: Failures,
     view: ArcSwap<View>,
+    /// Number of the newest view, set just before the view is installed.
+    newest: atomic::AtomicU64,
     update: Mutex<()>,
     dropped: atomic::AtomicBool,
     memtable_seed: u64,
@@ -116,7 +120,8 @@ impl KeyspaceState {
             dead: Arc::new(DeadSpans::new()),
             flushes: Failures::default(),
             compactions: Failures::default(),
-            view: ArcSwap::from_pointee(View::new(active, Vec::new(), Arc::new(tree))),
+            view: ArcSwap::from_pointee(View::new(0, active, Vec::new(), Arc::new(tree))),
+            newest: atomic::AtomicU64::new(0),
             update: Mutex::new(()),
             dropped: atomic::AtomicBool::new(false),
             memtable_seed,
@@ -172,6 +177,22 @@ impl KeyspaceState {
         self.view.load()
     }
 
+    /// Returns whether no newer view than `view` was installed up to now. So a commit that was visible before this call
+    /// is in `view`.
+    ///
+    /// The number of the newest view says so without a reference to that view. It may be ahead of the installed view for
+    /// a moment; the view itself then decides, so that no reader waits for the thread that installs one.
+    pub(crate) fn is_newest(&self, view: &Arc<View>) -> bool {
+        self.newest.load(atomic::Ordering::Acquire) == view.number || Arc::ptr_eq(view, &self.view.load())
+    }
+
+    /// Installs a view. The caller holds the lock `update`.
+    fn replace(&self, active: Arc<Memtable>, sealed: Vec<Arc<Memtable>>, tree: Arc<Tree>) {
+        let number = self.newest.load(atomic::Ordering::Relaxed) + 1;
+        self.newest.store(number, atomic::Ordering::Release);
+        self.view.store(Arc::new(View::new(number, active, sealed, tree)));
+    }
+
     /// Returns the current view.
     pub(crate) fn view(&self) -> Arc<View> {
         self.view.load_full()
@@ -206,7 +227,7 @@ impl KeyspaceState {
         sealed.push(view.active.clone());
         sealed.extend(view.sealed.iter().cloned());
         let active = Arc::new(Memtable::new(log, self.memtable_seed));
-        self.view.store(Arc::new(View::new(active, sealed, view.tree.clone())));
+        self.replace(active, sealed, view.tree.clone());
         true
     }
 
@@ -216,21 +237,22 @@ impl KeyspaceState {
         let view = self.view.load();
         let gone = |m: &Arc<Memtable>| flushed.iter().any(|f| Arc::ptr_eq(f, m));
         let sealed = view.sealed.iter().filter(|m| !gone(m)).cloned().collect();
-        self.view.store(Arc::new(View::new(view.active.clone(), sealed, Arc::new(tree))));
+        self.replace(view.active.clone(), sealed, Arc::new(tree));
     }
 
     /// Adds a memtable that recovery filled, as the newest sealed one. Must happen before any reader exists.
     pub(crate) fn adopt(&self, memtable: Arc<Memtable>) {
+        let _update = self.update.lock();
         let view = self.view.load();
         let sealed = std::iter::once(memtable).chain(view.sealed.iter().cloned()).collect();
-        self.view.store(Arc::new(View::new(view.active.clone(), sealed, view.tree.clone())));
+        self.replace(view.active.clone(), sealed, view.tree.clone());
     }
 
     /// Empties the view after the keyspace was dropped.
     pub(crate) fn clear(&self, log: LogNumber) {
         let _update = self.update.lock();
         let active = Arc::new(Memtable::new(log, self.memtable_seed));
-        self.view.store(Arc::new(View::new(active, Vec::new(), Arc::new(Tree::empty()))));
+        self.replace(active, Vec::new(), Arc::new(Tree::empty()));
     }
 
     /// Returns the first log segment that holds unflushed data of this keyspace; `None` if there is none. The caller

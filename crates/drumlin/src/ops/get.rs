@@ -163,13 +163,13 @@ impl Source for FileSource<'_> {
 }
 
 impl Store {
-    /// Returns a view of `keyspace`, and the newest sequence number up to which the view holds all commits. Loads the
-    /// view again after it has read the number: if the view is the same, it holds every memtable up to that number.
+    /// Returns a view of `keyspace`, and the newest sequence number up to which the view holds all commits. If the view
+    /// is still the newest after it has read the number, it holds every memtable up to that number.
     pub(crate) fn view_at(&self, keyspace: &KeyspaceState) -> (Arc<View>, Seq) {
         loop {
             let view = keyspace.view();
             let seq = self.publisher.visible();
-            if Arc::ptr_eq(&view, &keyspace.peek()) {
+            if keyspace.is_newest(&view) {
                 return (view, seq);
             }
         }
@@ -191,7 +191,8 @@ impl Store {
         loop {
             let view = keyspace.peek();
             let seq = snapshot.map_or_else(|| self.publisher.visible(), |point| point.seq);
-            if Arc::ptr_eq(&view, &keyspace.peek()) {
+            // All commits up to a snapshot were visible before the view was loaded.
+            if snapshot.is_some() || keyspace.is_newest(&view) {
                 // Checked after the view was loaded: a drop marks the keyspace before it empties the view.
                 keyspace.check_alive()?;
                 return self.get_in(keyspace, &view, key, (seq, snapshot), (counts_files, None));
