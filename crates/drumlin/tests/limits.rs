@@ -379,6 +379,14 @@ fn a_target_inside_the_store_is_refused_by_any_of_its_names() {
         assert!(refused.to_string().contains("the directory of the store"), "{name}: {refused}");
     }
     assert!(!dir.path().join("new").exists());
+    // A path with `..` leads past missing directories, which are not made.
+    std::fs::create_dir(dir.path().join("other")).expect("a directory");
+    std::fs::write(dir.path().join("other/file"), "not a store").expect("a file");
+    let refused = db.checkpoint(dir.path().join("new/../other")).expect_err("it is not empty");
+    assert!(refused.to_string().contains("exists and is not empty"), "{refused}");
+    assert_eq!(std::fs::read_dir(dir.path().join("other")).expect("list").count(), 1);
+    db.checkpoint(dir.path().join("live/new/../../beside")).expect("it lies outside");
+    assert!(!live.join("new").exists() && dir.path().join("beside/CURRENT").exists());
     db.checkpoint(dir.path().join("link/../live-copy")).expect("a name that begins alike lies outside");
 }
 

@@ -15,7 +15,8 @@ use drumlin_env::{Env, FileKind};
 use drumlin_format::manifest::{Change, Edit};
 use drumlin_format::names::FileName;
 use drumlin_types::TableId;
-use std::path::{Path, PathBuf};
+use std::borrow::Cow;
+use std::path::{Component, Path, PathBuf};
 
 /// Distance by which the lease in the manifest is ahead of the next file number. A table that is created and removed
 /// between two edits leaves no trace on disk, and its number is still not used again (order rule O4).
@@ -154,19 +155,25 @@ pub(crate) fn check_path(path: &Path) -> Result<()> {
     }
 }
 
-/// Returns an error if `path` lies inside the store directory `dir`: there a copy is lost together with the store.
-pub(crate) fn check_outside(env: &Env, dir: &Path, path: &Path) -> Result<()> {
-    // Without a current directory both stay as they are.
-    let real = |path: &Path| env.fs().real_path(path).unwrap_or_else(|_| path.to_owned());
-    match real(path).starts_with(real(dir)) {
+/// Returns the path of the target `path` of a copy, or an error if it lies inside the store directory `dir`: there a
+/// copy is lost together with the store. A path with `..` is replaced by where it leads, since directories on its way
+/// may be missing and must not be created.
+pub(crate) fn check_outside<'a>(env: &Env, dir: &Path, path: &'a Path) -> Result<Cow<'a, Path>> {
+    // Fails for a relative path without a current directory.
+    let real = |path: &Path| {
+        env.fs().real_path(path).map_err(|e| Error::io(path, "cannot tell where this path leads", e))
+    };
+    let (real, dir) = (real(path)?, real(dir)?);
+    match real.starts_with(&dir) {
         true => {
-            let what = match real(path) == real(dir) {
+            let what = match real == dir {
                 true => format!("{} is the directory of the store itself", path.display()),
                 false => format!("{} lies inside the directory of the store", path.display()),
             };
             Err(Error::new(ErrorKind::InvalidArgument, what))
         }
-        false => Ok(()),
+        false if path.components().any(|part| part == Component::ParentDir) => Ok(real.into()),
+        false => Ok(path.into()),
     }
 }
 

@@ -177,11 +177,11 @@ impl KeyspaceState {
         self.view.load()
     }
 
-    /// Returns whether no newer view than `view` was installed up to now. So a commit that was visible before this call
-    /// is in `view`.
+    /// Returns whether no newer view than `view` was installed up to now. If so, each commit that was visible before
+    /// this call is in `view`.
     ///
-    /// The number of the newest view says so without a reference to that view. It may be ahead of the installed view for
-    /// a moment; the view itself then decides, so that no reader waits for the thread that installs one.
+    /// The number of the newest view says so without a reference to that view. It may be ahead of the installed view
+    /// for a moment; the view itself then decides, so that no reader waits for the thread that installs one.
     pub(crate) fn is_newest(&self, view: &Arc<View>) -> bool {
         self.newest.load(atomic::Ordering::Acquire) == view.number || Arc::ptr_eq(view, &self.view.load())
     }

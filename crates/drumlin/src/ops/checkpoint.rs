@@ -41,7 +41,7 @@ impl Store {
         self.health.check_poison()?;
         self.files.check_lock()?;
         check_path(path)?;
-        check_outside(&self.files.env, &self.files.dir, path)?;
+        let path = &*check_outside(&self.files.env, &self.files.dir, path)?;
         check_empty(&self.files.env, path)?;
         let _no_drop = (!drumlin_types::bug!("drop-during-checkpoint")).then(|| self.drops.read());
         let (pending, seq) = self.hold_flushes()?;

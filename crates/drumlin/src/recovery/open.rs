@@ -71,7 +71,7 @@ pub(crate) fn recover(request: OpenRequest) -> Result<(Arc<Store>, Recovered)> {
     if read_only {
         return Ok((store, recovered));
     }
-    orphans::remove(&store, &entries)?;
+    orphans::remove(&store, &entries, &recovered)?;
     let log = store.lane.state.lock().log.bytes_on_disk();
     store.disk_budget.opened(log);
     keep_order(&store, &recovered)?;
@@ -229,7 +229,11 @@ pub(crate) fn claim(env: &Env, dir: &Path) -> Result<FileLock> {
     // Another store may have had the lock before, and have filled the directory.
     let entries = list(env, dir).inspect_err(|_| undo())?;
     let is_empty = entries.iter().all(|entry| entry.name == FileName::Lock.to_string());
-    if is_empty { Ok(lock) } else { Err(taken()) }
+    if !is_empty {
+        undo();
+        return Err(taken());
+    }
+    Ok(lock)
 }
 
 /// Takes the shared lock, which keeps writers out. A copy of a store may lack the lock file. Then no lock is taken,

@@ -21,6 +21,7 @@ use crate::store::Store;
 use crate::table::{BlockCache, Table};
 use drumlin_env::sync::Arc;
 use drumlin_env::{DirEntry, FileKind, Note};
+use drumlin_format::log::Recovered;
 use drumlin_format::names::FileName;
 use drumlin_types::TableId;
 use std::collections::BTreeSet;
@@ -29,8 +30,8 @@ use std::path::PathBuf;
 /// Suffix of files that are set aside.
 pub(crate) const SET_ASIDE: &str = ".lost";
 
-/// Removes the files that nothing refers to, or sets them aside.
-pub(super) fn remove(store: &Arc<Store>, entries: &[DirEntry]) -> Result<()> {
+/// Removes the files that nothing refers to, or sets them aside. `recovered` is what recovery found in the log.
+pub(super) fn remove(store: &Arc<Store>, entries: &[DirEntry], recovered: &Recovered) -> Result<()> {
     let control = store.control.lock();
     let live: BTreeSet<_> = control
         .keyspaces
@@ -69,8 +70,12 @@ pub(super) fn remove(store: &Arc<Store>, entries: &[DirEntry]) -> Result<()> {
     for path in &dropped {
         unlink(&store.files.env, path, FileKind::Log)?;
     }
-    // A removed file that comes back after a power loss is removed again, so only new names need a sync.
-    if has_set_aside { sync_dir(&store.files.env, &store.files.dir) } else { Ok(()) }
+    // A removed file that comes back after a power loss is removed again. But a dropped segment must not come back: a
+    // repair without a manifest could take its records for those that have their numbers since.
+    match has_set_aside || !recovered.dropped.is_empty() {
+        true => sync_dir(&store.files.env, &store.files.dir),
+        false => Ok(()),
+    }
 }
 
 /// Returns whether an unreferenced table is finished and holds commits that the store does not have.

@@ -124,7 +124,7 @@ pub fn repair_in(
 fn rescue(env: &Env, from: &Path, to: &Path, progress: impl FnMut(&RepairProgress)) -> Result<RepairReport> {
     check_path(from)?;
     check_path(to)?;
-    check_outside(env, from, to)?;
+    let to = &*check_outside(env, from, to)?;
     let fs = env.fs();
     if !fs.exists(from).map_err(|e| look_error(env, from, "cannot look for the store", e))? {
         let what = format!("there is no store at {}: no such directory", from.display());
