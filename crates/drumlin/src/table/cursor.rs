@@ -110,6 +110,14 @@ impl TableCursor {
         self.table.blocks.decode_error(offset, damage)
     }
 
+    /// Fails if a seek led to the wrong side of its key. Who seeks to get past entries relies on that side.
+    fn check_order(&self, is_right: bool) -> Result<()> {
+        match is_right {
+            true => Ok(()),
+            false => Err(self.damage(Corruption::new("keys of a table are out of order", 0))),
+        }
+    }
+
     fn count(&self) -> usize {
         self.block.as_ref().map_or(0, |block| block.view().count())
     }
@@ -195,7 +203,9 @@ impl Cursor for TableCursor {
             while this.enter()? {
                 let index = this.find(key, seq)?;
                 if index < this.count() {
-                    return this.settle(index);
+                    this.settle(index)?;
+                    let (order, found) = (this.entry.key().cmp(key), this.entry.seq());
+                    return this.check_order(order.is_gt() || order.is_eq() && found <= seq);
                 }
                 this.fences.next(&this.table)?;
             }
@@ -213,9 +223,10 @@ impl Cursor for TableCursor {
                 return Ok(());
             }
             match this.find(key, Seq::MAX)?.checked_sub(1) {
-                Some(index) => this.settle(index),
-                None => this.settle_in_previous_block(),
+                Some(index) => this.settle(index)?,
+                None => this.settle_in_previous_block()?,
             }
+            this.check_order(!this.valid || this.entry.key() < key)
         })
     }
 

@@ -6,6 +6,7 @@
 //! the forward search.
 
 use super::forward::Verdict;
+use super::jumps::Way;
 use super::{MAX_STEPS, Position, Side, VisibleIter};
 use crate::base::cursor::Cursor;
 use crate::base::error::Result;
@@ -15,6 +16,7 @@ use drumlin_types::{Key, KeyRange, Kind, Seq};
 impl<C: Cursor> VisibleIter<C> {
     /// Finds the last visible key before `end`. The cursor is on the last entry before it.
     pub(super) fn search_before(&mut self, end: Option<Key>) -> Result<()> {
+        self.jumps.begin();
         self.walk.begin();
         self.search(Some(end))
     }
@@ -76,6 +78,7 @@ impl<C: Cursor> VisibleIter<C> {
         };
         // The key may have newer versions, which are not hidden.
         edge.get_or_insert_with(|| Some(Key::new(key)));
+        self.jumps.check(Way::Backward, key)?;
         let passed = self.cursor.skip_back(&hidden)?;
         self.walk.pass(passed);
         Ok(true)
@@ -170,6 +173,7 @@ impl<C: Cursor> VisibleIter<C> {
 
     /// Decides a key of many versions from its newest one. Leaves the cursor before the key.
     fn decide_by_seek(&mut self) -> Result<Verdict> {
+        self.jumps.check(Way::Backward, &self.key)?;
         self.cursor.seek(&self.key, self.snapshot)?;
         let seen = self.cursor.valid() && self.cursor.key() == self.key;
         let cover = if seen { self.cover() } else { 0 };

@@ -7,6 +7,7 @@
 //! At a deleted or hidden entry the search skips to the end of the dead span (a key range that an earlier scan found
 //! empty) or of the range tombstone. A search that passed many entries adds a dead span.
 
+use super::jumps::Way;
 use super::{MAX_STEPS, Position, Side, VisibleIter};
 use crate::base::cursor::Cursor;
 use crate::base::error::Result;
@@ -26,6 +27,7 @@ pub(super) enum Verdict {
 impl<C: Cursor> VisibleIter<C> {
     /// Finds the first visible key at or after `key`, which is not before the bounds.
     pub(super) fn search_from(&mut self, key: &[u8]) -> Result<()> {
+        self.jumps.begin();
         self.walk.begin();
         let inside = self.bounds.is_before_end(key);
         let span = self.walk.span(key, 0, self.snapshot).filter(|_| inside);
@@ -59,8 +61,8 @@ impl<C: Cursor> VisibleIter<C> {
             if passing && same {
                 steps += 1;
                 self.walk.pass(1);
-                match steps > MAX_STEPS {
-                    true => self.cursor.seek(&self.key, 0)?,
+                match steps == MAX_STEPS + 1 {
+                    true => self.jump(0)?,
                     false => self.cursor.next()?,
                 }
                 continue;
@@ -74,8 +76,8 @@ impl<C: Cursor> VisibleIter<C> {
                     (passing, steps) = (false, 0);
                 }
                 steps += 1;
-                match steps > MAX_STEPS {
-                    true => self.cursor.seek(&self.key, self.snapshot)?,
+                match steps == MAX_STEPS + 1 {
+                    true => self.jump(self.snapshot)?,
                     false => self.cursor.next()?,
                 }
                 continue;
@@ -100,6 +102,13 @@ impl<C: Cursor> VisibleIter<C> {
             self.remember_before();
         }
         Ok(())
+    }
+
+    /// Moves the cursor past the versions of `key` that are newer than `seq`.
+    #[cold]
+    fn jump(&mut self, seq: Seq) -> Result<()> {
+        self.jumps.check(Way::Forward, &self.key)?;
+        self.cursor.seek(&self.key, seq)
     }
 
     /// Returns the sequence number below which entries of the key under the cursor are hidden.
@@ -129,6 +138,7 @@ impl<C: Cursor> VisibleIter<C> {
                 None => return Ok(false),
             },
         };
+        self.jumps.check(Way::Forward, key)?;
         let passed = self.cursor.skip(&hidden)?;
         self.walk.pass(passed);
         Ok(true)

@@ -18,6 +18,7 @@
 
 mod backward;
 mod forward;
+mod jumps;
 
 use super::coverage::{Coverage, TombstoneSource};
 use super::dead::{DeadSpans, Walk};
@@ -29,6 +30,7 @@ use crate::base::name::KeyspaceName;
 use crate::base::resolve::{Operands, PointerReader, Resolver};
 use crate::base::slice::Slice;
 use drumlin_types::{Key, KeyRange, Seq};
+use jumps::Jumps;
 use std::sync::Arc;
 
 /// Number of versions of one key that a search passes singly before it seeks.
@@ -92,6 +94,7 @@ pub(crate) struct VisibleIter<C> {
     pointers: Option<Arc<PointerReader>>,
     coverage: Coverage,
     walk: Walk,
+    jumps: Jumps,
     position: Position,
     /// Key of a held position. During a search, the key whose versions are being passed.
     key: Vec<u8>,
@@ -114,6 +117,7 @@ impl<C: Cursor> VisibleIter<C> {
             coverage: Coverage::new(options.tombstones, &options.bounds, options.snapshot),
             bounds: options.bounds,
             walk: Walk::new(options.dead, options.now_micros),
+            jumps: Jumps::default(),
             keys_only: options.keys_only,
             keyspace: options.keyspace,
             operator: options.operator,
