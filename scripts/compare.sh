@@ -11,7 +11,7 @@ cd "$(dirname "$0")/.."
 results=docs/results/comparison
 mkdir -p "$results"
 (cd compare && cargo build --release)
-program=${COMPARE:-compare/target/release/drumlin-compare}
+program=compare/target/release/drumlin-compare
 
 pair=drumlin,rocksdb,rocksdb-tuned
 four=$pair,rocksdb-pinned,rocksdb-universal

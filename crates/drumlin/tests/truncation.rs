@@ -1,6 +1,6 @@
 //! Tests of truncated manifests and logs. Open fails with an error that names the file, and changes nothing.
 
-use drumlin::Db;
+use drumlin::{Db, Durability, repair_in};
 use drumlin_env::{Disk, ImageMode, MemEnv};
 use std::path::{Path, PathBuf};
 
@@ -136,4 +136,42 @@ fn the_log_of_a_closed_store_is_read_up_to_its_close_record() {
     // Without a close record, the rest of the segment may hold a mark, so all of it is read.
     let db = open(&mem.snapshot().image(ImageMode::All, 1));
     assert!(read(&db) > 16 << 20, "{} bytes", read(&db));
+}
+
+/// A power loss left a segment without its header, so recovery dropped it. Were it to come back after the next power
+/// loss, a repair without a manifest would take its records for those that have their numbers since.
+#[test]
+fn a_dropped_segment_does_not_come_back() {
+    let open = |mem: &MemEnv| {
+        let builder = Db::builder("/store").env(mem.env()).set("memory_budget", "8MiB").expect("option");
+        builder.set("log_segment_bytes", "64KiB").expect("option").open().expect("open")
+    };
+    let mem = MemEnv::new(4);
+    let db = open(&mem);
+    let keyspace = db.keyspace("k").expect("keyspace");
+    for number in 0..23 {
+        keyspace.put_with(format!("old{number}"), [1; 5000], Durability::Buffered).expect("put");
+    }
+    let mem = mem.snapshot().image(ImageMode::All, 1);
+    let logs: Vec<PathBuf> =
+        mem.files().into_iter().filter(|path| path.extension().is_some_and(|end| end == "log")).collect();
+    assert!(logs.len() >= 2, "{logs:?}");
+    // The pages that the power loss took: the first records, and the header of the next segment.
+    for (path, at) in [(&logs[0], 4096), (&logs[1], 0)] {
+        mem.patch(path, at, &[0; 4096]);
+    }
+    let db = open(&mem);
+    db.keyspace("k").expect("keyspace").put_with("new", "promised", Durability::Sync).expect("put");
+    let mem = mem.snapshot().image(ImageMode::None, 1);
+    assert!(mem.peek(&logs[1]).is_none(), "a dropped segment came back");
+    let is_manifest = |path: &PathBuf| path.to_string_lossy().contains("MANIFEST");
+    let manifest = mem.files().into_iter().rfind(is_manifest).expect("a manifest");
+    let byte = mem.peek(&manifest).expect("there")[60];
+    mem.patch(&manifest, 60, &[byte ^ 1]);
+    repair_in(&mem.env(), "/store", "/repaired", |_| {}).expect("repair");
+    let fixed = Db::builder("/repaired").env(mem.env()).open().expect("open");
+    let found = fixed.keyspaces().iter().any(|name| {
+        fixed.keyspace(name).expect("keyspace").get("new").expect("get").as_deref() == Some(b"promised")
+    });
+    assert!(found, "{:?}", fixed.keyspaces());
 }

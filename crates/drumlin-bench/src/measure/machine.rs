@@ -55,6 +55,9 @@ pub fn machine(dir: &Path) -> Machine {
 }
 
 /// Describes the build. Facts that the build did not record are read from the source repository, if the program is in
+/// What a program is built from, as paths for git. Results that lie in the working tree do not count.
+const SOURCES: [&str; 4] = [":/crates", ":/compare", ":/Cargo.toml", ":/Cargo.lock"];
+
 /// one.
 pub fn build(features: Vec<String>, allocator: &str) -> Build {
     let run = |program: &str, arguments: &[&str]| {
@@ -70,7 +73,8 @@ pub fn build(features: Vec<String>, allocator: &str) -> Build {
     Build {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         commit: run("git", &["rev-parse", "HEAD"]),
-        dirty: run("git", &["status", "--porcelain"]).map(|text| !text.is_empty()),
+        dirty: run("git", &[&["status", "--porcelain", "--"], &SOURCES[..]].concat())
+            .map(|text| !text.is_empty()),
         rustc: run("rustc", &["--version"]),
         target_cpu: Some(best.to_owned()),
         profile: if cfg!(debug_assertions) { "debug" } else { "release" }.to_owned(),

@@ -1,8 +1,8 @@
 //! Jumps of a search: seeks past many entries at once.
 //!
-//! A view moves in one direction between two seeks of its user, so its jumps go in that direction too. A table with sound
-//! checksums may still have its keys out of order. There a jump can lead back, and the search would never end. So a jump
-//! from a key that an earlier jump has passed is corruption.
+//! A view moves in one direction between two seeks of its user, so its jumps go in that direction too. A table with
+//! sound checksums may still have its keys out of order. There a jump can lead back, and the search would never end.
+//! So a jump from a key that an earlier jump has passed is corruption.
 
 use crate::base::error::{Error, ErrorKind, Result};
 use std::cmp::Ordering;
