@@ -27,7 +27,7 @@ pub(super) enum Verdict {
 impl<C: Cursor> VisibleIter<C> {
     /// Finds the first visible key at or after `key`, which is not before the bounds.
     pub(super) fn search_from(&mut self, key: &[u8]) -> Result<()> {
-        self.jumps.begin();
+        self.jumps.begin(Way::Forward);
         self.walk.begin();
         let inside = self.bounds.is_before_end(key);
         let span = self.walk.span(key, 0, self.snapshot).filter(|_| inside);
@@ -45,6 +45,7 @@ impl<C: Cursor> VisibleIter<C> {
 
     /// Finds the first visible key after `key`. The cursor is on a version of `key` or after it.
     pub(super) fn search_behind(&mut self) -> Result<()> {
+        self.jumps.go_on(Way::Forward);
         self.walk.begin();
         self.search_on(None)
     }
@@ -107,7 +108,7 @@ impl<C: Cursor> VisibleIter<C> {
     /// Moves the cursor past the versions of `key` that are newer than `seq`.
     #[cold]
     fn jump(&mut self, seq: Seq) -> Result<()> {
-        self.jumps.check(Way::Forward, &self.key)?;
+        self.jumps.check(&self.key)?;
         self.cursor.seek(&self.key, seq)
     }
 
@@ -138,7 +139,7 @@ impl<C: Cursor> VisibleIter<C> {
                 None => return Ok(false),
             },
         };
-        self.jumps.check(Way::Forward, key)?;
+        self.jumps.check(key)?;
         let passed = self.cursor.skip(&hidden)?;
         self.walk.pass(passed);
         Ok(true)
