@@ -110,7 +110,7 @@ fn a_table_that_the_manifest_cannot_know_is_evidence() {
 
 /// The segment of a closed store ends with a close record, and nothing behind that is of interest.
 #[test]
-fn the_log_of_a_closed_store_is_read_up_to_its_close_record() {
+fn little_of_a_closed_log_is_read_if_it_holds_little() {
     let mem = MemEnv::new(17);
     let open = |mem: &MemEnv| {
         Db::builder("/store")

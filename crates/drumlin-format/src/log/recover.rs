@@ -9,8 +9,8 @@
 //!    mark beyond `end` proves that bytes after `end` were durable: they are corrupt or missing, and recovery fails
 //!    with an error that names the place. Otherwise nothing after `end` was acknowledged as durable, and it is dropped.
 //!
-//! Nothing follows a close record. So the last segment of a closed store is read only up to that record, and is not
-//! scanned behind it.
+//! Nothing follows a close record. So the last segment of a closed store is not scanned behind it, and if the record is
+//! near its beginning, only that is read.
 //!
 //! Two segments may name the same predecessor, or both none. In that case an earlier recovery dropped the older segment
 //! and began the newer one in its place, and the process died before the older file was deleted. The newer segment
@@ -34,8 +34,9 @@ pub trait Replay {
     /// Error type of the implementation.
     type Error: From<LogDamage>;
 
-    /// Returns the first `most` bytes of a segment, or all if it is shorter.
-    fn read(&mut self, number: LogNumber, most: u64) -> Result<SegmentPrefix, Self::Error>;
+    /// Returns the first `most` bytes of a segment, or all if it is shorter. `begun` holds the first of them, which
+    /// need not be read again.
+    fn read(&mut self, number: LogNumber, begun: Vec<u8>, most: u64) -> Result<SegmentPrefix, Self::Error>;
 
     /// Receives the next record in log order. If recovery fails later, the replayed records must not be used.
     fn record(&mut self, record: &Record<'_>) -> Result<(), Self::Error>;
@@ -59,11 +60,9 @@ impl SegmentPrefix {
     }
 }
 
-/// Bytes of the last segment that are read at first. If the close record is not among them, the next read has
-/// [`READ_GROWTH`] times as many.
-const FIRST_READ: u64 = 256 << 10;
-/// Growth of the reads of the last segment. The reads before the last one add at most 1/15.
-const READ_GROWTH: u64 = 16;
+/// Bytes of the last segment that are read at first. If the close record is not among them, the whole segment is read:
+/// to decode more records twice would cost more than it saves.
+const FIRST_READ: u64 = 64 << 10;
 
 /// The log cannot be recovered without losing durable data, or it cannot be decoded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -152,7 +151,7 @@ pub fn recover<R: Replay>(
     numbers.dedup();
     let mut found = Vec::with_capacity(numbers.len());
     for number in numbers {
-        let bytes = replay.read(number, SEGMENT_HEADER_LEN as u64)?.bytes;
+        let bytes = replay.read(number, Vec::new(), SEGMENT_HEADER_LEN as u64)?.bytes;
         if bytes.len() < SEGMENT_HEADER_LEN {
             return Err(LogDamage::corrupt(
                 number,
@@ -216,7 +215,9 @@ fn check_former<R: Replay>(
     let former =
         SegmentHeader::named(bytes).filter(|former| is_sound(bytes, *former) && all.contains(former));
     match former {
-        Some(former) if !is_sound(&replay.read(former, SEGMENT_HEADER_LEN as u64)?.bytes, former) => {
+        Some(former)
+            if !is_sound(&replay.read(former, Vec::new(), SEGMENT_HEADER_LEN as u64)?.bytes, former) =>
+        {
             Err(LogDamage::corrupt(number, "log segment file has the name of another", 0).into())
         }
         _ => Ok(()),
@@ -276,7 +277,7 @@ fn replay_chain<R: Replay>(
     for (index, header) in chain.iter().enumerate() {
         let next = chain.get(index + 1);
         let segment = match next {
-            Some(_) => replay.read(header.number, u64::MAX)?,
+            Some(_) => replay.read(header.number, Vec::new(), u64::MAX)?,
             None => last_segment(header, replay)?,
         };
         check_len(header, &segment)?;
@@ -308,18 +309,17 @@ fn replay_chain<R: Replay>(
     Ok(stop)
 }
 
-/// Returns the last segment: up to its close record if it has one, otherwise all of it.
+/// Returns the last segment: its beginning if that holds its close record, otherwise all of it.
 fn last_segment<R: Replay>(header: &SegmentHeader, replay: &mut R) -> Result<SegmentPrefix, R::Error> {
-    let mut most = FIRST_READ;
-    loop {
-        let segment = replay.read(header.number, most)?;
-        let mut scanner = SegmentScanner::new(&segment.bytes, *header);
-        while scanner.next().is_some() {}
-        let is_closed = matches!(scanner.tail(), Some(Tail::Ended { closed: true, .. }));
-        if is_closed || segment.file_len <= most {
-            return Ok(segment);
-        }
-        most = most.saturating_mul(READ_GROWTH);
+    let segment = replay.read(header.number, Vec::new(), FIRST_READ)?;
+    if segment.file_len <= FIRST_READ {
+        return Ok(segment);
+    }
+    let mut scanner = SegmentScanner::new(&segment.bytes, *header);
+    while scanner.next().is_some() {}
+    match scanner.tail() {
+        Some(Tail::Ended { closed: true, .. }) => Ok(segment),
+        _ => replay.read(header.number, segment.bytes, u64::MAX),
     }
 }
 
@@ -382,7 +382,7 @@ fn judge_dropped<R: Replay>(
 ) -> Result<(), R::Error> {
     // If a valid segment begins before `end`, an earlier recovery dropped it and the log has continued since.
     let promised = segment.header.map_or(end, |header| header.base.min(end));
-    let whole = replay.read(segment.number, u64::MAX)?;
+    let whole = replay.read(segment.number, Vec::new(), u64::MAX)?;
     segment.header.map_or(Ok(()), |header| check_len(&header, &whole))?;
     let from = SEGMENT_HEADER_LEN as u64;
     if later_mark(&whole.bytes, segment.number, from).is_none_or(|mark| mark <= promised) {

@@ -62,7 +62,7 @@ pub struct Reading<'a> {
 
 impl Replay for Reading<'_> {
     type Error = LogDamage;
-    fn read(&mut self, number: LogNumber, most: u64) -> Result<SegmentPrefix, LogDamage> {
+    fn read(&mut self, number: LogNumber, _: Vec<u8>, most: u64) -> Result<SegmentPrefix, LogDamage> {
         Ok(SegmentPrefix::of(&self.files[&number.0], most))
     }
     fn record(&mut self, record: &Record<'_>) -> Result<(), LogDamage> {

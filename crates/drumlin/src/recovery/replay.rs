@@ -129,15 +129,20 @@ pub(crate) fn renew(env: &Env, dir: &Path, number: LogNumber) -> Result<()> {
 }
 
 impl LogReplay<'_> {
-    fn load(&mut self, number: LogNumber, most: u64) -> Result<SegmentPrefix, ReplayError> {
+    fn load(
+        &mut self,
+        number: LogNumber,
+        mut bytes: Vec<u8>,
+        most: u64,
+    ) -> Result<SegmentPrefix, ReplayError> {
         let path: PathBuf = path_in(self.dir, number);
         let fail = |e| ReplayError::Other(Error::io(&path, "cannot read a log segment", e));
         let file = self.env.fs().open(&path, FileKind::Log).map_err(fail)?;
         let file_len = file.len().map_err(fail)?;
-        let len = file_len.min(most);
-        let mut bytes = vec![0; usize::try_from(len).unwrap_or(usize::MAX)];
-        file.read_exact_at(0, &mut bytes).map_err(fail)?;
-        self.bytes_read += len;
+        let (from, len) = (bytes.len(), usize::try_from(file_len.min(most)).unwrap_or(usize::MAX));
+        bytes.resize(len.max(from), 0);
+        file.read_exact_at(from as u64, &mut bytes[from..]).map_err(fail)?;
+        self.bytes_read += (bytes.len() - from) as u64;
         Ok(SegmentPrefix { bytes, file_len })
     }
 }
@@ -145,8 +150,8 @@ impl LogReplay<'_> {
 impl Replay for LogReplay<'_> {
     type Error = ReplayError;
 
-    fn read(&mut self, number: LogNumber, most: u64) -> Result<SegmentPrefix, ReplayError> {
-        let mut segment = self.load(number, most)?;
+    fn read(&mut self, number: LogNumber, begun: Vec<u8>, most: u64) -> Result<SegmentPrefix, ReplayError> {
+        let mut segment = self.load(number, begun, most)?;
         let bytes = &mut segment.bytes;
         if self.until < u64::MAX
             && let Ok(header) = SegmentHeader::decode(bytes, number)

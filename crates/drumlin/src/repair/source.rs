@@ -346,7 +346,7 @@ impl From<LogDamage> for Unreadable {
 impl Replay for Probe<'_> {
     type Error = Unreadable;
 
-    fn read(&mut self, number: LogNumber, most: u64) -> Result<SegmentPrefix, Unreadable> {
+    fn read(&mut self, number: LogNumber, _: Vec<u8>, most: u64) -> Result<SegmentPrefix, Unreadable> {
         let bytes = state::read_file(self.env, &path_in(self.dir, number), FileKind::Log);
         bytes.map(|bytes| SegmentPrefix::of(&bytes, most)).map_err(|_| Unreadable)
     }

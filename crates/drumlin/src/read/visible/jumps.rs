@@ -7,8 +7,8 @@
 use crate::base::error::{Error, ErrorKind, Result};
 use std::cmp::Ordering;
 
-/// Maximum number of jumps from one key in a row. A sound search makes a few; those of damaged tables must end.
-const MOST_REPEATS: u32 = 1 << 16;
+/// Maximum number of jumps from one key in a row. A sound search makes at most four; those of damaged tables must end.
+const MOST_REPEATS: u32 = 64;
 
 /// Direction of a search.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
