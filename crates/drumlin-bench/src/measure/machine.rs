@@ -54,10 +54,10 @@ pub fn machine(dir: &Path) -> Machine {
     }
 }
 
-/// Describes the build. Facts that the build did not record are read from the source repository, if the program is in
-/// What a program is built from, as paths for git. Results that lie in the working tree do not count.
+/// Sources of the program, as paths for git. Reports that lie in the working tree do not count.
 const SOURCES: [&str; 4] = [":/crates", ":/compare", ":/Cargo.toml", ":/Cargo.lock"];
 
+/// Describes the build. Facts that the build did not record are read from the source repository, if the program is in
 /// one.
 pub fn build(features: Vec<String>, allocator: &str) -> Build {
     let run = |program: &str, arguments: &[&str]| {
