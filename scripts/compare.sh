@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Measures every row of the comparison with other engines, three rounds each, and keeps one report per command in
 # docs/results/comparison. A report that is there already is not measured again, so a run that was stopped goes on.
-# About 90 minutes on two idle cores. Reports of a machine that was not idle are marked as unusable.
+# Nothing else may run meanwhile: rounds of a machine that was not idle do not count.
 #
 #     bash scripts/compare.sh [ROW..]
 #
