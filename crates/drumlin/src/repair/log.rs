@@ -292,11 +292,11 @@ impl From<LogDamage> for LogFailure {
 impl Replay for Whole<'_, '_> {
     type Error = LogFailure;
 
-    fn read(&mut self, number: LogNumber, _: Vec<u8>, most: u64) -> Result<SegmentPrefix, LogFailure> {
+    fn read(&mut self, number: LogNumber, begun: Vec<u8>, most: u64) -> Result<SegmentPrefix, LogFailure> {
         let bytes = self.reader.load(number).map_err(|error| LogFailure(error.to_string()))?;
         let prefix = SegmentPrefix::of(&bytes, most);
         if most > SEGMENT_HEADER_LEN as u64 {
-            self.logged.bytes += prefix.bytes.len() as u64;
+            self.logged.bytes += prefix.bytes.len().saturating_sub(begun.len()) as u64;
         }
         Ok(prefix)
     }
