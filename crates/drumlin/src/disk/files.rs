@@ -158,7 +158,7 @@ pub(crate) fn check_path(path: &Path) -> Result<()> {
 /// Returns the path of the target `path` of a copy, or an error if it lies inside the store directory `dir`: there a
 /// copy is lost together with the store. A path with `..` is replaced by where it leads, since directories on its way
 /// may be missing and must not be created.
-pub(crate) fn check_outside<'a>(env: &Env, dir: &Path, path: &'a Path) -> Result<Cow<'a, Path>> {
+pub(crate) fn target_outside<'a>(env: &Env, dir: &Path, path: &'a Path) -> Result<Cow<'a, Path>> {
     // Fails for a relative path without a current directory.
     let real = |path: &Path| {
         env.fs().real_path(path).map_err(|e| Error::io(path, "cannot tell where this path leads", e))

@@ -13,5 +13,5 @@
 mod files;
 
 pub(crate) use files::{
-    Files, FilesParts, NUMBER_LEASE, check_empty, check_outside, check_path, look_error, sync_dir, unlink,
+    Files, FilesParts, NUMBER_LEASE, check_empty, check_path, look_error, sync_dir, target_outside, unlink,
 };

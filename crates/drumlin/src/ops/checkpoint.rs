@@ -14,7 +14,7 @@ mod tests;
 
 use crate::base::error::{Error, ErrorKind, Result};
 use crate::compaction::control::{Control, KeyspaceControl};
-use crate::disk::{check_empty, check_outside, check_path, sync_dir};
+use crate::disk::{check_empty, check_path, sync_dir, target_outside};
 use crate::keyspace::KeyspaceState;
 use crate::memtable::Memtable;
 use crate::recovery::open::{claim, make_dir, missing_parents};
@@ -41,7 +41,7 @@ impl Store {
         self.health.check_poison()?;
         self.files.check_lock()?;
         check_path(path)?;
-        let path = &*check_outside(&self.files.env, &self.files.dir, path)?;
+        let path = &*target_outside(&self.files.env, &self.files.dir, path)?;
         check_empty(&self.files.env, path)?;
         let _no_drop = (!drumlin_types::bug!("drop-during-checkpoint")).then(|| self.drops.read());
         let (pending, seq) = self.hold_flushes()?;

@@ -25,7 +25,7 @@ use crate::api::batch::Batch;
 use crate::api::db::Db;
 use crate::api::keyspace::Keyspace;
 use crate::base::error::{Error, ErrorKind, Result};
-use crate::disk::{check_empty, check_outside, check_path, look_error, sync_dir};
+use crate::disk::{check_empty, check_path, look_error, sync_dir, target_outside};
 use crate::options::{Durability, is_left_out};
 use crate::recovery::open::{UNFINISHED, claim, lock_shared, make_dir};
 use drumlin_env::{Env, FileKind};
@@ -124,7 +124,7 @@ pub fn repair_in(
 fn rescue(env: &Env, from: &Path, to: &Path, progress: impl FnMut(&RepairProgress)) -> Result<RepairReport> {
     check_path(from)?;
     check_path(to)?;
-    let to = &*check_outside(env, from, to)?;
+    let to = &*target_outside(env, from, to)?;
     let fs = env.fs();
     if !fs.exists(from).map_err(|e| look_error(env, from, "cannot look for the store", e))? {
         let what = format!("there is no store at {}: no such directory", from.display());
