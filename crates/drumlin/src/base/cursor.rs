@@ -11,6 +11,14 @@ use crate::base::error::Result;
 use crate::base::slice::Slice;
 use drumlin_types::{Kind, Seq};
 
+/// Direction in which a reader moves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Direction {
+    #[default]
+    Forward,
+    Backward,
+}
+
 /// Entries that a reader may skip: keys in a range, with sequence numbers below a limit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Hidden<'a> {

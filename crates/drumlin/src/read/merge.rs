@@ -17,17 +17,11 @@
 
 use super::heads::{Head, Heads, prefix};
 use super::sticky::Sticky;
-use crate::base::cursor::{Cursor, Hidden};
+use crate::base::cursor::{Cursor, Direction, Hidden};
 use crate::base::error::Result;
 use crate::base::slice::Slice;
 use drumlin_types::{Kind, Seq};
 use std::cmp::Ordering;
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Direction {
-    Forward,
-    Backward,
-}
 
 /// Merging iterator over cursors.
 pub(crate) struct MergeCursor<C> {

@@ -6,9 +6,8 @@
 //! the forward search.
 
 use super::forward::Verdict;
-use super::jumps::Way;
 use super::{MAX_STEPS, Position, Side, VisibleIter};
-use crate::base::cursor::Cursor;
+use crate::base::cursor::{Cursor, Direction};
 use crate::base::error::Result;
 use crate::base::resolve::Meaning;
 use drumlin_types::{Key, KeyRange, Kind, Seq};
@@ -16,14 +15,14 @@ use drumlin_types::{Key, KeyRange, Kind, Seq};
 impl<C: Cursor> VisibleIter<C> {
     /// Finds the last visible key before `end`. The cursor is on the last entry before it.
     pub(super) fn search_before(&mut self, end: Option<Key>) -> Result<()> {
-        self.jumps.begin(Way::Backward);
+        self.reseeks.begin(Direction::Backward);
         self.walk.begin();
         self.search(Some(end))
     }
 
     /// Finds the last visible key at or before the entry under the cursor, which is the last entry of its key.
     pub(super) fn search_back(&mut self) -> Result<()> {
-        self.jumps.go_on(Way::Backward);
+        self.reseeks.go_on(Direction::Backward);
         self.walk.begin();
         self.search(None)
     }
@@ -79,7 +78,7 @@ impl<C: Cursor> VisibleIter<C> {
         };
         // The key may have newer versions, which are not hidden.
         edge.get_or_insert_with(|| Some(Key::new(key)));
-        self.jumps.check(key)?;
+        self.reseeks.check(key)?;
         let passed = self.cursor.skip_back(&hidden)?;
         self.walk.pass(passed);
         Ok(true)
@@ -174,7 +173,7 @@ impl<C: Cursor> VisibleIter<C> {
 
     /// Decides a key of many versions from its newest one. Leaves the cursor before the key.
     fn decide_by_seek(&mut self) -> Result<Verdict> {
-        self.jumps.check(&self.key)?;
+        self.reseeks.check(&self.key)?;
         self.cursor.seek(&self.key, self.snapshot)?;
         let seen = self.cursor.valid() && self.cursor.key() == self.key;
         let cover = if seen { self.cover() } else { 0 };

@@ -7,9 +7,8 @@
 //! At a deleted or hidden entry the search skips to the end of the dead span (a key range that an earlier scan found
 //! empty) or of the range tombstone. A search that passed many entries adds a dead span.
 
-use super::jumps::Way;
 use super::{MAX_STEPS, Position, Side, VisibleIter};
-use crate::base::cursor::Cursor;
+use crate::base::cursor::{Cursor, Direction};
 use crate::base::error::Result;
 use crate::base::resolve::Meaning;
 use drumlin_types::{Key, KeyRange, Kind, Seq};
@@ -27,7 +26,7 @@ pub(super) enum Verdict {
 impl<C: Cursor> VisibleIter<C> {
     /// Finds the first visible key at or after `key`, which is not before the bounds.
     pub(super) fn search_from(&mut self, key: &[u8]) -> Result<()> {
-        self.jumps.begin(Way::Forward);
+        self.reseeks.begin(Direction::Forward);
         self.walk.begin();
         let inside = self.bounds.is_before_end(key);
         let span = self.walk.span(key, 0, self.snapshot).filter(|_| inside);
@@ -45,7 +44,7 @@ impl<C: Cursor> VisibleIter<C> {
 
     /// Finds the first visible key after `key`. The cursor is on a version of `key` or after it.
     pub(super) fn search_behind(&mut self) -> Result<()> {
-        self.jumps.go_on(Way::Forward);
+        self.reseeks.go_on(Direction::Forward);
         self.walk.begin();
         self.search_on(None)
     }
@@ -63,7 +62,7 @@ impl<C: Cursor> VisibleIter<C> {
                 steps += 1;
                 self.walk.pass(1);
                 match steps == MAX_STEPS + 1 {
-                    true => self.jump(0)?,
+                    true => self.reseek(0)?,
                     false => self.cursor.next()?,
                 }
                 continue;
@@ -78,7 +77,7 @@ impl<C: Cursor> VisibleIter<C> {
                 }
                 steps += 1;
                 match steps == MAX_STEPS + 1 {
-                    true => self.jump(self.snapshot)?,
+                    true => self.reseek(self.snapshot)?,
                     false => self.cursor.next()?,
                 }
                 continue;
@@ -107,8 +106,8 @@ impl<C: Cursor> VisibleIter<C> {
 
     /// Moves the cursor past the versions of `key` that are newer than `seq`.
     #[cold]
-    fn jump(&mut self, seq: Seq) -> Result<()> {
-        self.jumps.check(&self.key)?;
+    fn reseek(&mut self, seq: Seq) -> Result<()> {
+        self.reseeks.check(&self.key)?;
         self.cursor.seek(&self.key, seq)
     }
 
@@ -139,7 +138,7 @@ impl<C: Cursor> VisibleIter<C> {
                 None => return Ok(false),
             },
         };
-        self.jumps.check(key)?;
+        self.reseeks.check(key)?;
         let passed = self.cursor.skip(&hidden)?;
         self.walk.pass(passed);
         Ok(true)

@@ -18,7 +18,7 @@
 
 mod backward;
 mod forward;
-mod jumps;
+mod reseeks;
 
 use super::coverage::{Coverage, TombstoneSource};
 use super::dead::{DeadSpans, Walk};
@@ -30,7 +30,7 @@ use crate::base::name::KeyspaceName;
 use crate::base::resolve::{Operands, PointerReader, Resolver};
 use crate::base::slice::Slice;
 use drumlin_types::{Key, KeyRange, Seq};
-use jumps::Jumps;
+use reseeks::Reseeks;
 use std::sync::Arc;
 
 /// Number of versions of one key that a search passes singly before it seeks.
@@ -94,7 +94,7 @@ pub(crate) struct VisibleIter<C> {
     pointers: Option<Arc<PointerReader>>,
     coverage: Coverage,
     walk: Walk,
-    jumps: Jumps,
+    reseeks: Reseeks,
     position: Position,
     /// Key of a held position. During a search, the key whose versions are being passed.
     key: Vec<u8>,
@@ -117,7 +117,7 @@ impl<C: Cursor> VisibleIter<C> {
             coverage: Coverage::new(options.tombstones, &options.bounds, options.snapshot),
             bounds: options.bounds,
             walk: Walk::new(options.dead, options.now_micros),
-            jumps: Jumps::default(),
+            reseeks: Reseeks::default(),
             keys_only: options.keys_only,
             keyspace: options.keyspace,
             operator: options.operator,
