@@ -1,30 +1,36 @@
 //! Distribution of latencies: a histogram with buckets of at most 12.5 % width.
 //!
 //! Eight buckets share each power of two, so a bucket number follows from the leading bits of a value, and a quantile
-//! is at most an eighth too large. Threads record without a lock. The buckets end at about 18 minutes; the last one
-//! also holds everything longer.
+//! is at most an eighth too large. Threads record without a lock. One more bucket holds everything of 2^40 nanoseconds
+//! (about 18 minutes) or longer; its upper bound is the longest sample.
 
 use drumlin_env::sync::plain::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Buckets in each power of two, as a power of two.
 const SUB_BITS: u32 = 3;
-/// Values from 2 to this power on share the last bucket.
+/// Values from 2 to this power on share the bucket `OVERFLOW`.
 const MAX_BITS: u32 = 40;
-const BUCKETS: usize = ((MAX_BITS - SUB_BITS + 1) << SUB_BITS) as usize;
+const OVERFLOW: usize = ((MAX_BITS - SUB_BITS + 1) << SUB_BITS) as usize;
+const BUCKETS: usize = OVERFLOW + 1;
 
 /// Returns the bucket of `nanos`.
 fn bucket(nanos: u64) -> usize {
-    let nanos = nanos.min((1 << MAX_BITS) - 1);
     if nanos < 1 << SUB_BITS {
         return nanos as usize;
+    }
+    if nanos >= 1 << MAX_BITS {
+        return OVERFLOW;
     }
     let shift = nanos.ilog2() - SUB_BITS;
     // The leading bit counts as one group of buckets, so the groups follow each other without a gap.
     ((shift << SUB_BITS) as u64 + (nanos >> shift)) as usize
 }
 
-/// Returns the largest value of `bucket`.
+/// Returns the largest value of `bucket`; that of `OVERFLOW` has no bound.
 fn upper_bound(bucket: usize) -> u64 {
+    if bucket == OVERFLOW {
+        return u64::MAX;
+    }
     let sub = 1 << SUB_BITS;
     if bucket < sub {
         return bucket as u64;
@@ -118,15 +124,14 @@ impl LatencyHistogram {
         for (bucket, count) in self.counts.iter().enumerate() {
             seen += count;
             if seen >= wanted {
-                let last = bucket + 1 == BUCKETS;
-                return if last { self.max_nanos } else { upper_bound(bucket).min(self.max_nanos) };
+                return upper_bound(bucket).min(self.max_nanos);
             }
         }
         self.max_nanos
     }
 
-    /// Returns the distribution of the samples after `earlier`, a reading of the same histogram. Its maximum is at most
-    /// 12.5 % too large, since it follows from the buckets.
+    /// Returns the distribution of the samples after `earlier`, a reading of the same histogram. Its maximum follows
+    /// from the buckets: it is at most 12.5 % too large, or that of `self` if it is 18 minutes or longer.
     #[must_use]
     pub fn since(&self, earlier: &LatencyHistogram) -> LatencyHistogram {
         let before = |bucket: usize| earlier.counts.get(bucket).copied().unwrap_or(0);
@@ -162,14 +167,25 @@ mod tests {
     #[test]
     fn buckets_follow_each_other_and_are_narrow() {
         let mut first = 0;
-        for number in 0..BUCKETS {
+        for number in 0..OVERFLOW {
             let last = upper_bound(number);
             assert_eq!((bucket(first), bucket(last)), (number, number), "{first} to {last}");
             assert!(last - first <= first / 8, "{first} to {last}");
             first = last + 1;
         }
         assert_eq!(first, 1 << MAX_BITS);
-        assert_eq!(bucket(u64::MAX), BUCKETS - 1);
+        assert_eq!((bucket(first), bucket(u64::MAX)), (OVERFLOW, OVERFLOW));
+    }
+
+    #[test]
+    fn the_longest_latencies_have_a_bucket_of_their_own() {
+        let recorder = Latencies::default();
+        let (below, above) = ((1 << MAX_BITS) - 1, 1 << (MAX_BITS + 9));
+        [below, above].iter().for_each(|nanos| recorder.record(*nanos));
+        let both = recorder.read();
+        assert_eq!((both.quantile_nanos(0.5), both.quantile_nanos(1.0)), (below, above));
+        recorder.record(above);
+        assert_eq!(recorder.read().since(&both).max_nanos(), above);
     }
 
     proptest! {
