@@ -3,6 +3,7 @@
 //!
 //! - [`budget`]: the CPU budget of policy searches.
 //! - [`compaction`]: the compaction policies and their registry, [`by_name`].
+//! - [`filter`]: how many filter bits each table gets.
 //! - [`pace`]: the write rate limit.
 //! - [`schedule`]: when plans run, and in what order their outputs are installed.
 //! - [`share`]: how much of a file lies in a part of its bounds.
@@ -25,8 +26,10 @@ extern crate std;
 pub mod budget;
 pub mod compaction;
 mod digits;
+pub mod filter;
 pub mod pace;
 mod random;
+mod real;
 pub mod schedule;
 pub mod share;
 

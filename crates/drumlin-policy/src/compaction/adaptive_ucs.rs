@@ -10,10 +10,10 @@
 //! RA = L*(t-1) + (w >= 0: max(0, v-1), else 1)        WA = w >= 0: L+1, else L*(f-1) + v
 //! ```
 
-use super::arce::real;
 use super::arguments::Arguments;
 use super::preset::Preset;
 use super::ucs::{BOUNDS, Ucs, growth, trigger};
+use crate::real;
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;

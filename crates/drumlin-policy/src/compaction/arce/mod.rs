@@ -111,8 +111,6 @@ mod measure;
 mod score;
 mod simulate;
 
-pub(crate) use measure::real;
-
 use super::arguments::Arguments;
 use alloc::boxed::Box;
 use decide::switches::Switches;

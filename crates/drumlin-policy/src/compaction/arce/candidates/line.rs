@@ -13,7 +13,7 @@ use crate::compaction::arce::candidates::groups::Groups;
 use crate::compaction::arce::candidates::interval::{Candidate, Part};
 use crate::compaction::arce::candidates::link::{Aged, Link, Runs, aged, around, link_end, staying};
 use crate::compaction::arce::candidates::sorted::SortedKeys;
-use crate::compaction::arce::measure::real;
+use crate::real;
 use alloc::borrow::Cow;
 use alloc::string::String;
 use alloc::vec::Vec;

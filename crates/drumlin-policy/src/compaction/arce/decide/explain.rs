@@ -24,7 +24,7 @@ const RUNNERS_UP: usize = 3;
 impl Display for Tuple {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Tuple { gain_intervals, slow_above, passes, size_ratio } = *self;
-        let rounded = crate::compaction::arce::measure::real::round(gain_intervals * 100.0) / 100.0;
+        let rounded = crate::real::round(gain_intervals * 100.0) / 100.0;
         write!(f, "{}", Pin { gain_intervals: rounded, slow_above, passes, size_ratio })
     }
 }

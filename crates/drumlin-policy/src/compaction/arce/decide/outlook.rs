@@ -183,7 +183,7 @@ mod tests {
                 let found = arce.horizon(scene);
                 assert_eq!(arce.picture(scene).horizon, found);
                 assert_eq!(arce.start(scene, RewriteBudget::new(0.0, 20.0)).horizon, found);
-                crate::compaction::arce::measure::real::round(found * 1e6) / 1e6
+                crate::real::round(found * 1e6) / 1e6
             })
         };
         assert_eq!([1, 8, 100].map(|gib| horizon(gib, "", &[], 0.0)), [400.0, 1024.0, 4096.0]);

@@ -5,10 +5,10 @@
 //! Its last candidates are the neighbours of the best tuple. It runs in small steps, and their number depends on the
 //! start alone, so a replay is exact.
 
-use crate::compaction::arce::measure::real;
 use crate::compaction::arce::score::formula::Tuple;
 use crate::compaction::arce::score::state::{Reader, Writer};
 use crate::compaction::arce::simulate::rollout::{Ended, Rollout, Scratch, Start};
+use crate::real;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use drumlin_types::contract::{PolicyError, SearchTask};

@@ -5,7 +5,7 @@
 //! seen at once, and a small one only after many operations. A drift ends the present *phase*; the lengths of past
 //! phases limit how far later searches look ahead.
 
-use crate::compaction::arce::measure::real;
+use crate::real;
 use alloc::vec::Vec;
 use drumlin_types::contract::total_variation;
 

@@ -7,7 +7,7 @@
 use crate::compaction::arce::measure::drift;
 use crate::compaction::arce::measure::interference::Interference;
 use crate::compaction::arce::measure::model::{Line, Model, bounded};
-use crate::compaction::arce::measure::real;
+use crate::real;
 use drumlin_types::contract::{CostView, FileState, Outcome, PlanResult, PolicyInput, TreeView};
 
 /// Prior shares of point lookups, seeks and writes.

@@ -10,7 +10,7 @@
 //! interference.
 
 use crate::compaction::arce::measure::model::bounded;
-use crate::compaction::arce::measure::real;
+use crate::real;
 
 /// Bounds of chi. The lower bound also holds until there are enough ticks.
 pub(crate) const BOUNDS: (f64, f64) = (0.1, 1.0);

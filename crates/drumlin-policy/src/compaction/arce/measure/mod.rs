@@ -1,4 +1,4 @@
-//! What is measured: real numbers of the paper's symbols, the operation mix and its changes, the cost model and what
+//! What is measured: the operation mix and its changes, the cost model and what
 //! operations and compactions cost, the rewrite budget.
 
 pub(crate) mod drift;
@@ -7,4 +7,3 @@ pub(crate) mod guard;
 pub(crate) mod interference;
 pub(crate) mod model;
 pub(crate) mod prices;
-pub(crate) mod real;

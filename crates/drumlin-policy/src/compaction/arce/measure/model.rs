@@ -14,7 +14,7 @@
 //! think time of a client and eta the number of clients. All numbers are measured or set. [`Model::new`] clamps them,
 //! so that every input gives finite times.
 
-use crate::compaction::arce::measure::real;
+use crate::real;
 
 /// Load and costs at one moment.
 #[derive(Clone, Copy, PartialEq, Debug)]

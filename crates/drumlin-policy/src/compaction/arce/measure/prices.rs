@@ -63,17 +63,14 @@ impl Prices {
         let seek_blocks = costs.seek_blocks.min(MOST_FETCHED * met);
         let wanted =
             |turn: f64| runs.clone().map(|(bytes, weight)| weight * missed(turn, bytes, weight)).sum::<f64>();
-        let power = |power: f64| crate::compaction::arce::measure::real::exp(power * core::f64::consts::LN_2);
+        let power = |power: f64| crate::real::exp(power * core::f64::consts::LN_2);
         let (mut least, mut most) = (f64::from(POWERS.0), f64::from(POWERS.1));
         for _ in 0..HALVINGS {
             let middle = (least + most) / 2.0;
             if wanted(power(middle)) > seek_blocks { least = middle } else { most = middle }
         }
-        let known = if self.turn > 0.0 {
-            crate::compaction::arce::measure::real::ln(self.turn) / core::f64::consts::LN_2
-        } else {
-            least
-        };
+        let known =
+            if self.turn > 0.0 { crate::real::ln(self.turn) / core::f64::consts::LN_2 } else { least };
         let dear = costs.cursor_cached_ns + costs.fetch_ns;
         let cached = bounded(costs.cursor_cached_ns / dear, 0.0, 1.0);
         Prices { turn: power(known + NEWS * (least - known)), cached, dear: bounded(dear, 0.0, 1e9) }

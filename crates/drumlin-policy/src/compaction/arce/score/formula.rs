@@ -16,8 +16,8 @@
 use crate::compaction::arce::candidates::cover::Scale;
 use crate::compaction::arce::candidates::interval::{Candidate, Intervals, Part};
 use crate::compaction::arce::measure::model::{Met, Model, Stall};
-use crate::compaction::arce::measure::real;
 use crate::pace::NARROW;
+use crate::real;
 use alloc::vec::Vec;
 
 /// Parameters that steer the score and the write rate limit: M, c, q and the size ratio rho.

@@ -10,10 +10,10 @@
 
 use crate::compaction::arce::candidates::interval::Candidate;
 use crate::compaction::arce::measure::model::{Met, Model, Stall};
-use crate::compaction::arce::measure::real;
 use crate::compaction::arce::score::scene::ScoreScene;
 use crate::compaction::arce::simulate::rollout::{MOST_PIECES, PIECE_BYTES};
 use crate::pace::{NARROW, WriteRate, write_rate};
+use crate::real;
 use drumlin_types::contract::{Pace, PaceScope};
 
 /// A compaction and how it runs.

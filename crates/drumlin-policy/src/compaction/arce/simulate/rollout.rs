@@ -398,8 +398,7 @@ impl Rollout {
             self.line[at].idle = false;
             self.owners[at] = id;
         }
-        let pieces = crate::compaction::arce::measure::real::ceil(bytes / self.start.limits.piece_bytes)
-            .clamp(1.0, MOST_PIECES) as u32;
+        let pieces = crate::real::ceil(bytes / self.start.limits.piece_bytes).clamp(1.0, MOST_PIECES) as u32;
         let job = SimulatedJob { id, bytes, removed, relief, pieces, done: 0 };
         if let Some(slot) = slot {
             self.slots[slot].aside.push(job);

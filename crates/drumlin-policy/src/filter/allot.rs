@@ -1,0 +1,276 @@
+//! The filter bits of one new table, under a ceiling that keeps the budget.
+//!
+//! The price divides the budget over the tables that exist or are expected. What is then built differs: inputs are
+//! merged away, estimates miss, and the price is of an earlier moment. So each build is checked against the *ledger* of
+//! bits that live tables have. A table with n keys may get at most
+//!
+//! ```text
+//! max(average, ((average + slack) N - A) / n)
+//! ```
+//!
+//! bits per key, where N is the number of keys of all tables with this one, and A the bits of all others. So no build
+//! lifts the average bits per key above average + slack, except for the rounding to whole lines and to one bit. If
+//! deletes or a lower option have left it above, each build lowers it.
+
+use super::price::{Item, Price};
+use super::{LEAST_BITS, MOST_BITS};
+use core::fmt;
+
+/// Largest excess of the average over the budget, in bits per key.
+const SLACK: f64 = 1.0;
+/// The same as a share of a budget that follows from the memory.
+const SLACK_SHARE: f64 = 0.2;
+/// Fewest bits per key that are rounded up to one bit. One bit beats none if the price per bit is below 1 - rate(1) of
+/// the table's weight per key; at that price a Bloom filter of this size would be best.
+const ROUNDED_UP: f64 = 0.4800;
+
+/// Least share of the average for which the price is solved, however many bits tables have.
+const LEAST_CORRECTED: f64 = 0.25;
+
+/// Budget of filter bits.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Budget {
+    /// Average bits per key.
+    pub average: f64,
+    /// Largest excess over the average.
+    pub slack: f64,
+}
+
+impl Budget {
+    /// Returns the budget that an option sets.
+    pub fn fixed(average: f64) -> Budget {
+        Budget { average, slack: SLACK }
+    }
+
+    /// Returns the budget that follows from the memory: at most `most` bits per key, and at most `bytes` for `keys`
+    /// keys.
+    pub fn automatic(most: f64, bytes: f64, keys: f64) -> Budget {
+        let average = if keys > 0.0 { most.min(8.0 * bytes / keys) } else { most };
+        Budget { average, slack: SLACK.min(SLACK_SHARE * average) }
+    }
+}
+
+impl Budget {
+    /// Returns the average for which the price is solved: the budget's, minus the ledger's excess over it. It is at
+    /// least a quarter of the budget's, and at most the slack above it. Tables that are seldom rewritten keep the bits
+    /// of an earlier price. Without a correction they would hold the average at the ceiling, and small new tables,
+    /// whose bits save most, would get the fewest.
+    pub fn corrected(&self, ledger: &Ledger) -> f64 {
+        let excess = if ledger.keys > 0.0 { ledger.average() - self.average } else { 0.0 };
+        let excess = excess.max(-self.slack);
+        (self.average - excess).max(self.average * LEAST_CORRECTED)
+    }
+}
+
+/// Keys and filter bits of the tables that share a budget, as of the end of all unfinished work.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Ledger {
+    /// Distinct keys of each table, summed over all tables and expected outputs.
+    pub keys: f64,
+    /// Bits of all filters, as built, and bits reserved for expected outputs.
+    pub bits: f64,
+}
+
+impl Ledger {
+    /// Returns the average bits per key; 0 without keys.
+    pub fn average(&self) -> f64 {
+        if self.keys > 0.0 { self.bits / self.keys } else { 0.0 }
+    }
+
+    /// Returns the most bits per key for a new table with `keys` keys. The ledger has its keys, but not its bits.
+    pub fn ceiling(&self, budget: Budget, keys: f64) -> f64 {
+        let left = (budget.average + budget.slack) * self.keys - self.bits;
+        if keys > 0.0 { budget.average.max(left / keys) } else { budget.average }
+    }
+}
+
+/// What decided the bits of a table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Rule {
+    /// The mode gives each table, or each table of a level, a number.
+    Mode,
+    /// No table has a weight yet, or the budget is below one bit for the densest table. The table gets the average.
+    NoPrice,
+    /// The price.
+    Price,
+    /// The price asks for more than the most bits.
+    Most,
+    /// The price asks for about one bit.
+    OneBit,
+    /// By the price, no filter is worth its bits.
+    Worthless,
+    /// The budget leaves less than the price asks for.
+    Ceiling,
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Rule::Mode => "mode",
+            Rule::NoPrice => "no price yet",
+            Rule::Price => "price",
+            Rule::Most => "most bits",
+            Rule::OneBit => "one bit",
+            Rule::Worthless => "not worth a filter",
+            Rule::Ceiling => "ceiling",
+        })
+    }
+}
+
+/// Bits per key of a new table, and what decided them.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Allotment {
+    /// Bits per key; 0 for no filter.
+    pub bits: f64,
+    /// What decided them.
+    pub rule: Rule,
+}
+
+/// What a new table gets, apart from the ceiling.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Wish {
+    /// These bits per key.
+    Bits(f64),
+    /// What the price says for the table's weight; the average if there is no price.
+    Priced(Option<Price>),
+}
+
+/// Returns the bits of a new table.
+pub fn allot(wish: Wish, table: &Item, budget: Budget, ledger: &Ledger) -> Allotment {
+    if budget.average <= 0.0 || table.keys <= 0.0 {
+        return Allotment { bits: 0.0, rule: Rule::Mode };
+    }
+    let wanted = match wish {
+        Wish::Bits(bits) => Allotment { bits: bits.min(MOST_BITS), rule: Rule::Mode },
+        Wish::Priced(None) => Allotment { bits: budget.average, rule: Rule::NoPrice },
+        Wish::Priced(Some(price)) => priced(&price, table, ledger.average() < budget.average),
+    };
+    let ceiling = ledger.ceiling(budget, table.keys);
+    let bounded = match wanted.bits > ceiling {
+        true => Allotment { bits: ceiling, rule: Rule::Ceiling },
+        false => wanted,
+    };
+    Allotment { bits: rounded(bounded.bits), ..bounded }
+}
+
+fn priced(price: &Price, table: &Item, is_below_budget: bool) -> Allotment {
+    let bits = price.bits(table, is_below_budget);
+    let rule = match bits {
+        0.0 => Rule::Worthless,
+        LEAST_BITS => Rule::OneBit,
+        MOST_BITS => Rule::Most,
+        _ => Rule::Price,
+    };
+    Allotment { bits, rule }
+}
+
+/// Rounds fewer bits than the least to the least or to none, by the threshold of the price.
+fn rounded(bits: f64) -> f64 {
+    match bits {
+        bits if bits >= LEAST_BITS => bits,
+        bits if bits >= ROUNDED_UP => LEAST_BITS,
+        _ => 0.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::SplitMix;
+    use crate::filter::price::solve;
+    use crate::filter::rate::BLOOM;
+    use std::vec::Vec;
+
+    #[test]
+    fn the_ceiling_keeps_the_budget() {
+        let budget = Budget::fixed(4.0);
+        let ledger = |bits| Ledger { keys: 1000.0, bits };
+        assert_eq!(ledger(4100.0).ceiling(budget, 100.0), 9.0);
+        assert_eq!(ledger(4700.0).ceiling(budget, 100.0), 4.0);
+        let rest = Ledger { keys: 900.0, bits: 4700.0 };
+        assert!((rest.average() - 5.222).abs() < 1e-3);
+        assert_eq!(Ledger { keys: 1000.0, bits: 4700.0 + 400.0 }.average(), 5.1, "the build lowers it");
+    }
+
+    #[test]
+    fn the_price_makes_up_for_earlier_ones() {
+        let budget = Budget::fixed(4.0);
+        let ledger = |bits| Ledger { keys: 100.0, bits };
+        let corrected = [400.0, 450.0, 380.0, 0.0, 900.0].map(|bits| budget.corrected(&ledger(bits)));
+        assert!(
+            corrected.iter().zip([4.0, 3.5, 4.2, 5.0, 1.0]).all(|(a, b)| (a - b).abs() < 1e-9),
+            "{corrected:?}"
+        );
+        assert_eq!(budget.corrected(&Ledger::default()), 4.0);
+    }
+
+    #[test]
+    fn each_rule_says_its_name() {
+        let budget = Budget::fixed(4.0);
+        let ledger = Ledger { keys: 1000.0, bits: 0.0 };
+        let tables: Vec<Item> =
+            [1000.0, 100.0, 10.0, 1.0].iter().map(|&weight| Item { keys: 10.0, weight }).collect();
+        let price = solve(&tables, 160.0, BLOOM);
+        let given = |weight| allot(Wish::Priced(price), &Item { keys: 10.0, weight }, budget, &ledger);
+        assert_eq!(given(1e9), Allotment { bits: 16.0, rule: Rule::Most });
+        assert_eq!(
+            (given(100.0).rule, given(10.0).rule, given(1.0).rule),
+            (Rule::Price, Rule::OneBit, Rule::Worthless)
+        );
+        assert_eq!(given(1.0).bits, 0.0);
+        let item = tables[0];
+        assert_eq!(
+            allot(Wish::Priced(None), &item, budget, &ledger),
+            Allotment { bits: 4.0, rule: Rule::NoPrice }
+        );
+        assert_eq!(allot(Wish::Bits(7.0), &item, budget, &ledger), Allotment { bits: 7.0, rule: Rule::Mode });
+        let full = Ledger { keys: 1000.0, bits: 4960.0 };
+        assert_eq!(
+            allot(Wish::Bits(7.0), &item, budget, &full),
+            Allotment { bits: 4.0, rule: Rule::Ceiling }
+        );
+        assert_eq!(allot(Wish::Bits(7.0), &item, Budget::fixed(0.0), &ledger).bits, 0.0);
+    }
+
+    #[test]
+    fn automatic_budgets_follow_memory_and_keys() {
+        assert_eq!(Budget::automatic(10.0, 1e6, 0.0), Budget { average: 10.0, slack: 1.0 });
+        assert_eq!(Budget::automatic(10.0, 1e6, 1e5).average, 10.0);
+        assert_eq!(Budget::automatic(10.0, 1e6, 4e6), Budget { average: 2.0, slack: 0.4 });
+    }
+
+    /// Tables come and go at random. The average never exceeds budget and slack by a build, and each build falls
+    /// towards it when it starts above.
+    #[test]
+    fn random_trees_stay_below_the_ceiling() {
+        let mut random = SplitMix::new(5);
+        for average in [0.6, 2.0, 4.0, 10.0] {
+            let budget = Budget::fixed(average);
+            let mut tables: Vec<(Item, f64)> = Vec::new();
+            for _ in 0..2000 {
+                if tables.len() > 30 || (tables.len() > 5 && random.one_in(3)) {
+                    let at = random.below(tables.len());
+                    tables.swap_remove(at);
+                    continue;
+                }
+                let table = Item {
+                    keys: 1.0 + random.below(1000) as f64,
+                    weight: 1.0 + random.below(100_000) as f64,
+                };
+                let all: Vec<Item> = tables.iter().map(|(item, _)| *item).chain([table]).collect();
+                let keys: f64 = all.iter().map(|item| item.keys).sum();
+                let before: f64 = tables.iter().map(|(item, bits)| item.keys * bits).sum();
+                let price = solve(&all, average * keys, BLOOM);
+                let ledger = Ledger { keys, bits: before };
+                let bits = allot(Wish::Priced(price), &table, budget, &ledger).bits;
+                assert!(bits == 0.0 || (LEAST_BITS..=MOST_BITS).contains(&bits));
+                let after = (before + bits * table.keys) / keys;
+                let old = before / (keys - table.keys).max(1.0);
+                let most = (average + budget.slack).max(old);
+                // One bit may be more than the average.
+                assert!(after <= most.max(1.0) + 1e-9, "{after} after {old}, {bits} bits");
+                tables.push((table, bits));
+            }
+        }
+    }
+}
