@@ -299,6 +299,14 @@ impl RawFile {
         }
     }
 
+    #[inline]
+    pub(crate) fn write_by_call_at(&self, offset: u64, data: &[u8], at: Caller) -> io::Result<usize> {
+        match self {
+            RawFile::Os { file, .. } => file.write_by_call_at(offset, data),
+            RawFile::Mem(file) => file.write_at(offset, data, at),
+        }
+    }
+
     pub(crate) fn map_writes(&self, fetch: bool) -> io::Result<()> {
         match self {
             RawFile::Os { file, .. } => file.map_writes(fetch),

@@ -246,13 +246,30 @@ impl File {
     /// Writes all of `data` at `offset`. After an error, any part of it may be written.
     #[track_caller]
     pub fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.inner.raw.wait(data.len());
         let at = Location::caller();
+        self.write_parts(offset, data, |offset, part| self.inner.raw.write_at(offset, part, at))
+    }
+
+    /// Writes like [`write_at`](File::write_at), but by a system call even if the file is mapped. This is the faster
+    /// way if a sync follows: a sync of a page that was changed through a mapping protects the page again, and the next
+    /// copy into it is a page fault.
+    #[track_caller]
+    pub fn write_by_call_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        let at = Location::caller();
+        self.write_parts(offset, data, |offset, part| self.inner.raw.write_by_call_at(offset, part, at))
+    }
+
+    fn write_parts(
+        &self,
+        offset: u64,
+        data: &[u8],
+        write: impl Fn(u64, &[u8]) -> io::Result<usize>,
+    ) -> io::Result<()> {
+        self.inner.raw.wait(data.len());
         let mut done = 0;
         while done < data.len() {
             let from = advance(offset, done)?;
-            let written = retry(|| self.inner.raw.write_at(from, &data[done..], at))?;
-            match written {
+            match retry(|| write(from, &data[done..]))? {
                 0 => return Err(io::ErrorKind::WriteZero.into()),
                 n => done += n,
             }

@@ -41,4 +41,4 @@ pub use note::Note;
 pub use random::Random;
 pub use request::ReadRequest;
 pub use temp::TempDir;
-pub use threads::{JoinHandle, is_unwinding};
+pub use threads::{JoinHandle, is_unwinding, yield_now};

@@ -62,6 +62,13 @@ impl Mapping {
         let _ = unsafe { madvise(self.start.as_ptr().cast(), self.len, Advice::LinuxPopulateRead) };
     }
 
+    /// Makes the first copy into a page bring in that page alone. By default the system brings in the pages around it
+    /// too, as many as the read-ahead of the device: clearing 8 MiB of a fresh file takes 3 ms.
+    pub(crate) fn fetch_singly(&self) {
+        // SAFETY: the range is exactly this mapping, and the call does not change its bytes.
+        let _ = unsafe { madvise(self.start.as_ptr().cast(), self.len, Advice::Random) };
+    }
+
     /// Copies `data` to `offset`. Returns `false`, having copied nothing, when it does not fit. As with positioned
     /// writes, threads that write at the same time must write to different ranges.
     pub(crate) fn write(&self, offset: u64, data: &[u8]) -> bool {
@@ -112,10 +119,16 @@ mod tests {
         for (offset, len) in [(5_000, 7), (0, 10_000), (9_999, 100), (20_000, 1), (0, 0)] {
             mapping.sync(offset, len).unwrap();
         }
+        // Writes by system calls and through the mapping see each other, before and after a sync.
+        file.write_all_at(b"call", 6_000).unwrap();
+        file.sync_data().unwrap();
+        assert!(mapping.write(6_004, b"copy"));
+        file.write_all_at(b"!", 6_008).unwrap();
         file.sync_data().unwrap();
         drop(mapping);
         let mut bytes = vec![0; 10_000];
         file.read_exact_at(&mut bytes, 0).unwrap();
+        assert_eq!(&bytes[5_999..6_010], b"\x07callcopy!\x07");
         assert_eq!((&bytes[4_999..5_008], bytes[9_999]), (&b"\x07drumlin\x07"[..], b'd'));
         assert_eq!(file.metadata().unwrap().len(), 10_000);
     }

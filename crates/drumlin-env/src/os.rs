@@ -257,6 +257,10 @@ impl OsFile {
         if self.mapping.get().is_some_and(|mapping| mapping.write(offset, data)) {
             return Ok(data.len());
         }
+        self.write_by_call_at(offset, data)
+    }
+
+    pub(crate) fn write_by_call_at(&self, offset: u64, data: &[u8]) -> io::Result<usize> {
         self.check_end(offset.checked_add(data.len() as u64))?;
         self.file.write_at(data, offset)
     }
@@ -278,8 +282,10 @@ impl OsFile {
             {
                 self.mapping.get_or_init(|| mapping);
             }
-            if let Some(mapping) = self.mapping.get().filter(|_| fetch) {
-                mapping.populate();
+            match self.mapping.get() {
+                Some(mapping) if fetch => mapping.populate(),
+                Some(mapping) => mapping.fetch_singly(),
+                None => {}
             }
         }
         let _ = fetch;

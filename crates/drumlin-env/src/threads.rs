@@ -21,7 +21,7 @@ pub(crate) fn spawn(name: &str, f: impl FnOnce() + Send + 'static) -> io::Result
 }
 
 /// Yields the processor to other threads.
-pub(crate) fn yield_now() {
+pub fn yield_now() {
     made_of::yield_now();
 }
 

@@ -47,6 +47,8 @@ pub(crate) struct Monitor {
     sealed: BTreeSet<NodeId>,
     /// Manifest that the next rename of a pointer makes current, for each directory.
     pointing_to: BTreeMap<PathBuf, PathBuf>,
+    /// Manifests created in this run that no `PointerTo` note has named. They may be unlinked at any time.
+    unnamed: BTreeSet<PathBuf>,
     /// Renamed pointers whose directory is not synced yet. A checkpoint has a pointer of its own.
     pointers: BTreeSet<PathBuf>,
 }
@@ -196,7 +198,7 @@ impl Monitor {
             self.broken(seen, "O9", format_args!("unlinked twice"));
         }
         let is_unsettled = self.pointers.iter().any(|pointer| pointer.parent() == seen.path.parent());
-        if is_unsettled && is_numbered(seen.kind) {
+        if is_unsettled && is_numbered(seen.kind) && !self.unnamed.contains(seen.path) {
             self.broken(
                 seen,
                 "O3",
@@ -283,6 +285,9 @@ impl Monitor {
         if is_numbered(seen.kind) && !self.used.insert(path.to_owned()) {
             self.broken(seen, "O4", format_args!("a file number is reused"));
         }
+        if seen.kind == Some(FileKind::Manifest) {
+            self.unnamed.insert(path.to_owned());
+        }
         self.unlinked.remove(path);
     }
 
@@ -314,6 +319,7 @@ impl Monitor {
             Note::LogSealed { log } => self.sealed.extend(disk.file(log)),
             Note::PointerTo { manifest } => {
                 self.pointing_to.insert(dir_of(manifest).to_owned(), manifest.to_owned());
+                self.unnamed.remove(manifest);
             }
             Note::LogBegins { log, header } => {
                 let is_durable = disk.node_at(log).is_some_and(|node| node.is_durable_to(header));

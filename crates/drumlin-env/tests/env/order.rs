@@ -233,6 +233,20 @@ fn o3_the_pointer_moves_to_what_is_durable() {
 }
 
 #[test]
+fn o3_a_manifest_that_no_pointer_named_may_go() {
+    let (mem, env) = world();
+    let pointer = durable(&env, "CURRENT.tmp", FileKind::Pointer, b"manifest-1");
+    env.fs().rename(pointer.path(), Path::new("d/CURRENT")).unwrap();
+    let manifest = file(&env, "manifest-2", FileKind::Manifest, b"all");
+    env.fs().unlink(manifest.path(), FileKind::Manifest).unwrap();
+    assert!(rules(&mem).is_empty());
+    let manifest = file(&env, "manifest-3", FileKind::Manifest, b"all");
+    env.note(Note::PointerTo { manifest: manifest.path() });
+    env.fs().unlink(manifest.path(), FileKind::Manifest).unwrap();
+    assert_eq!(rules(&mem), ["O3"]);
+}
+
+#[test]
 fn o3_the_pointer_of_a_checkpoint_concerns_only_its_own_directory() {
     let (mem, env) = world();
     env.fs().create_dir_all(Path::new("copy")).unwrap();
