@@ -72,8 +72,7 @@ while read -r kind number rest; do
 done <ci/seeds.txt
 run model --cases $((1500 * times))
 run crash --cases $((400 * times))
-# The fault run is new: only the nightly lane runs it until its seeds have passed for some time.
-if [ "$lane" = nightly ]; then run fault --cases $((8 * times)); fi
+run fault --cases $((8 * times))
 run fsync --cases $((10 * times))
 run full --cases $((72 * times))
 run segment --cases $((20000 * times))

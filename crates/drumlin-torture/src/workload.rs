@@ -7,7 +7,7 @@
 //! logged|unlogged OPTION=VALUE..`, then operations. `#` begins a comment.
 
 use crate::ops::{Bounds, Change, Item, KEY_MARK, Op, Ttl, Value};
-use drumlin::{Durability, KeyspaceOptions};
+use drumlin::{Durability, FilterMode, KeyspaceOptions};
 use drumlin_env::Random;
 use std::fmt::Write;
 
@@ -450,9 +450,14 @@ impl Generator {
             2 => ("block_bytes", &["512", "1KiB", "4KiB"]),
             3 => ("compression", &["none", "lz4", "zstd"]),
             4 => ("compression_bottom", &["same", "none", "zstd"]),
-            _ => ("filter_bits", &["auto", "0", "1", "10", "16"]),
+            _ => (
+                "filter_bits",
+                &["auto", "0", "1", "10", "16", "uniform", "monkey", "mnemosyne", "mnemosyne+"],
+            ),
         };
         let value = one_of(&mut self.random, values).to_owned();
+        let is_mode = option == "filter_bits" && FilterMode::NAMES.contains(&value.as_str());
+        let option = if is_mode { "filter_mode" } else { option };
         Op::Set { keyspace, option: option.to_owned(), value }
     }
 }

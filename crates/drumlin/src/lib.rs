@@ -79,6 +79,7 @@ mod background;
 mod base;
 mod compaction;
 mod disk;
+mod filter;
 mod jobs;
 mod keyspace;
 mod memtable;
@@ -122,8 +123,8 @@ pub use ops::range_cursor::RangeCursor;
 pub use ops::shape::{FileShape, KeyspaceShape, LevelShape, RunShape};
 pub use ops::verify::{Finding, VerifyReport};
 pub use options::{
-    Adaptation, Compression, Durability, KeyspaceOptions, OptionDef, Options, Pipeline, Scope as OptionScope,
-    Shape as OptionShape, TableReads, options_help, options_markdown,
+    Adaptation, Compression, Durability, FilterMode, KeyspaceOptions, OptionDef, Options, Pipeline,
+    Scope as OptionScope, Shape as OptionShape, TableReads, options_help, options_markdown,
 };
 #[cfg(feature = "testing")]
 pub use repair::repair_in;

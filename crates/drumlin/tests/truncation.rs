@@ -138,6 +138,35 @@ fn little_of_a_closed_log_is_read_if_it_holds_little() {
     assert!(read(&db) > 16 << 20, "{} bytes", read(&db));
 }
 
+/// A store whose writes are all in tables needs nothing of its log, however much that holds.
+#[test]
+fn nothing_of_a_closed_log_is_read_if_all_is_in_tables() {
+    let mem = MemEnv::new(18);
+    let open = |mem: &MemEnv| {
+        let builder = Db::builder("/store").env(mem.env()).set("log_segment_bytes", "1MiB").expect("option");
+        builder.open().expect("open")
+    };
+    let mut db = open(&mem);
+    for round in 0..4 {
+        let keyspace = db.keyspace("k").expect("keyspace");
+        for number in 0..40 {
+            keyspace.put(format!("{round}-{number}"), [7; 40_000]).expect("put");
+        }
+        db.flush().expect("flush");
+        db.wait_idle().expect("idle");
+        let is_closed = round < 3;
+        if is_closed {
+            db.close().expect("close");
+        }
+        drop(keyspace);
+        let mem = if is_closed { mem.clone() } else { mem.snapshot().image(ImageMode::All, 1) };
+        db = open(&mem);
+        let read = db.metrics().open_bytes_read;
+        assert_eq!(read < 256 << 10, is_closed, "{read} bytes in round {round}");
+        assert_eq!(db.keyspace("k").expect("keyspace").iter().count(), 40 * (round + 1));
+    }
+}
+
 /// A power loss left a segment without its header, so recovery dropped it. Were it to come back after the next power
 /// loss, a repair without a manifest would take its records for those that have their numbers since.
 #[test]

@@ -12,8 +12,7 @@ use std::path::PathBuf;
 /// wrong one ends the run without numbers. Exit status: 0 success, 1 error or wrong result, 2 bad usage, 3 gate
 /// failed, 4 too noisy.
 ///
-/// Not supported, because the engine lacks the feature: a choice of filter allocation, value separation and its
-/// garbage collection, and counts of necessary and unnecessary blocks.
+/// Not supported, because the engine lacks the feature: value separation and its garbage collection.
 #[derive(Args, Debug)]
 pub struct BenchArgs {
     /// Benchmark family to run
@@ -189,7 +188,7 @@ pub enum Family {
     /// Growth of the LSM tree under four workload mixes (Vertiorizon); the paper uses --io direct
     #[command(after_help = "Example: bench growth --mix balanced --scale quick")]
     Growth(GrowthArgs),
-    /// Lookups as a function of filter memory (Mnemosyne), with uniform filter sizes; the paper uses --io direct
+    /// Lookups as a function of filter memory and of its division over tables (Mnemosyne); the paper uses --io direct
     #[command(after_help = "Example: bench filters I --scale quick")]
     Filters(FiltersArgs),
     /// Write loads that keep compactions busy (Downforce), with and without pipelining
@@ -351,6 +350,14 @@ pub struct FiltersArgs {
     /// Key distribution for type II: uniform or normal
     #[arg(long, default_value = "uniform")]
     pub dist: String,
+    /// How the filter bits are divided over tables: values of the option `filter_mode`
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "uniform,mnemosyne,mnemosyne+",
+        value_name = "MODE,.."
+    )]
+    pub modes: Vec<String>,
 }
 
 /// Arguments of the `pipeline` family.

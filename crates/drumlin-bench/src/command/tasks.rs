@@ -190,7 +190,16 @@ fn of_filters(args: &FiltersArgs, common: &Common) -> Result<Vec<Task>> {
     let memtable = scaled(16 * MIB, scale).max(MEMTABLE_LEAST);
     let defaults = Defaults { memory: 64 * MIB, memtable, file: memtable, ..Defaults::default() };
     let bits: &[f64] = if args.kind == "I" { &[2.0, 4.0, 6.0] } else { &[2.0, 3.0, 5.0, 7.0] };
-    Ok(tasks(common, &defaults, &papers::filters(&args.kind, args.empty, &args.dist, scale)?, bits))
+    let workload = papers::filters(&args.kind, args.empty, &args.dist, scale)?;
+    let mut all = Vec::new();
+    for mode in &args.modes {
+        for mut task in tasks(common, &defaults, &workload, bits) {
+            task.workload.name += &format!(" {mode}");
+            task.config.set.push(("filter_mode".to_owned(), mode.clone()));
+            all.push(task);
+        }
+    }
+    Ok(all)
 }
 
 fn of_pipeline(args: &PipelineArgs, common: &Common) -> Result<Vec<Task>> {

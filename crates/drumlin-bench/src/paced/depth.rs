@@ -182,6 +182,8 @@ mod tests {
             min_seq: 1,
             max_seq: 1,
             narrowed: false,
+            filter_bits: 0.0,
+            filter_false_positive_rate: 1.0,
             lookups_empty: 0.0,
             lookups_found: 0.0,
             lookups_dead: 0.0,

@@ -2,19 +2,22 @@
 //!
 //! ```text
 //! default: leveling; 2 levels, 2 runs, 3 files, 12.0 MiB, 1,200 entries, 0 tombstones
-//!   run     │ key range (width = bytes)              │ files       size  sequence numbers  tag
+//!   run     │ key range (width = bytes)          │ files       size  bits  sequence numbers  tag
 //! L0    1 run, 1 file, 4.0 MiB (33 %)
-//!   r9      │▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄│    1f    4.0 MiB  801..1200
+//!   r9      │▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄│    1f    4.0 MiB  12.1  801..1200
 //! L1    1 run, 2 files, 8.0 MiB (67 %)
-//!   r4      │████████████████████████████████████████│    2f    8.0 MiB  1..800
-//!            a                                      z
+//!   r4      │████████████████████████████████████│    2f    8.0 MiB   9.0  1..800
+//!            a                                  z
 //! ```
 //!
 //! The bar is the key space, scaled as described in [`axis`]. The height of a mark shows the bytes of the run in that
-//! column, relative to the fullest column of the tree. The lowest mark stands for any small amount. The bar is
-//! followed by the number of files, the bytes, the range of sequence numbers, the policy's tag, and the numbers of
-//! narrowed files and of files that an unfinished compaction involves (`2 narrowed`, `1 busy`). The last line shows the
-//! first key and the end of the key space.
+//! column, relative to the fullest column of the tree. The lowest mark stands for any small amount. The bar is followed
+//! by the number of files, the bytes, the filter bits per key, the range of sequence numbers, the policy's tag, and the
+//! numbers of narrowed files and of files that an unfinished compaction involves (`2 narrowed`, `1 busy`). The last
+//! line shows the first key and the end of the key space.
+//!
+//! The line of a file also shows the bits per key of its filter, the share of absent keys that it lets pass, and the
+//! recent lookups that found a version in the file and that did not (`vain`).
 
 mod axis;
 
@@ -24,7 +27,7 @@ use crate::store::{FileShape, KeyspaceShape, LevelShape, RunShape};
 use axis::{Axis, files};
 
 /// Columns of the bar.
-const BAR_COLUMNS: usize = 40;
+const BAR_COLUMNS: usize = 36;
 /// Maximum columns of a line; longer lines are truncated.
 const LINE_COLUMNS: usize = 100;
 /// Columns to the left of the bar's edge.
@@ -57,6 +60,7 @@ struct Totals {
     bytes: u64,
     entries: u64,
     tombstones: u64,
+    filter_bits: f64,
 }
 
 impl Totals {
@@ -66,7 +70,13 @@ impl Totals {
             bytes: sum.bytes.saturating_add(file.bytes),
             entries: sum.entries.saturating_add(file.entries),
             tombstones: sum.tombstones.saturating_add(file.tombstones),
+            filter_bits: sum.filter_bits + file.filter_bits * file.entries as f64,
         })
+    }
+
+    /// Returns the filter bits per entry.
+    fn bits(&self) -> f64 {
+        self.filter_bits / self.entries.max(1) as f64
     }
 }
 
@@ -140,7 +150,7 @@ impl Drawing {
     fn column_heads(&self) -> String {
         let edge = if self.style.ascii { '|' } else { '│' };
         let (run, bar) = (padded("  run", LEFT_COLUMNS), padded(" key range (width = bytes)", BAR_COLUMNS));
-        format!("{run}{edge}{bar}{edge}{:>6} {:>10}  sequence numbers  tag", "files", "size")
+        format!("{run}{edge}{bar}{edge}{:>6} {:>10}  bits  sequence numbers  tag", "files", "size")
     }
 
     fn level_line(&self, level: &LevelShape) -> String {
@@ -164,8 +174,8 @@ impl Drawing {
         let min_seq = run.files.iter().map(|file| file.min_seq).min().unwrap_or(0);
         let max_seq = run.files.iter().map(|file| file.max_seq).max().unwrap_or(0);
         let label = format!("  r{}", run.id);
-        let facts =
-            format!("{:>5}f {:>10}  {min_seq}..{max_seq}{}", total.files, size(total.bytes), marks(run));
+        let (files, size, bits) = (total.files, size(total.bytes), total.bits());
+        let facts = format!("{files:>5}f {size:>10} {bits:>5.1}  {min_seq}..{max_seq}{}", marks(run));
         let rest = cut_to(&facts, LINE_COLUMNS - LEFT_COLUMNS - BAR_COLUMNS - 2);
         let bar = self.coloured(level, &self.bar(run));
         format!("{}{edge}{bar}{edge}{rest}", padded(&label, LEFT_COLUMNS))
@@ -234,6 +244,13 @@ fn file_line(file: &FileShape) -> String {
     }
     if is_busy(file) {
         facts.push_str(&format!("  {}", file.state));
+    }
+    if file.filter_bits > 0.0 {
+        let passed = 100.0 * file.filter_false_positive_rate;
+        facts.push_str(&format!("  {:.1} bits, {passed:.1} %", file.filter_bits));
+    }
+    if file.lookups_empty + file.lookups_found > 0.0 {
+        facts.push_str(&format!("  {:.0} found, {:.0} vain", file.lookups_found, file.lookups_empty));
     }
     cut(&facts)
 }

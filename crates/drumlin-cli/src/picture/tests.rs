@@ -50,6 +50,9 @@ fn file(text: &str, table: u64) -> FileShape {
         min_seq: min.parse().expect("a number"),
         max_seq: max.parse().expect("a number"),
         narrowed: flags.contains('n'),
+        filter_bits: 4.0 + table as f64,
+        filter_false_positive_rate: 0.14,
+        lookups_empty: if flags.contains('b') { 300.0 } else { 0.0 },
         state: if flags.contains('b') { "leaving 3" } else { "free" }.to_owned(),
         ..FileShape::default()
     }

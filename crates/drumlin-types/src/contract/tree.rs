@@ -44,6 +44,13 @@ pub struct LookupStats {
     pub dead: f64,
 }
 
+impl LookupStats {
+    /// Returns the lookups of a part of the file that has this share of them.
+    pub fn part(&self, share: f64) -> LookupStats {
+        LookupStats { empty: share * self.empty, found: share * self.found, dead: share * self.dead }
+    }
+}
+
 /// A reference to a table, with the key bounds in force. Several references may share a table if their bounds are
 /// disjoint.
 #[derive(Clone, PartialEq, Debug)]

@@ -577,7 +577,7 @@ impl Db {
     pub fn snapshot(&self) -> Snapshot {
         let store = &self.store;
         let seq = || match drumlin_types::bug!("snapshot-of-unpublished") {
-            true => store.lane.state.lock().next_seq - 1,
+            true => store.commit_lock.state.lock().next_seq - 1,
             false => store.publisher.visible(),
         };
         let guard = store.snapshots.register(|| ReadPoint { seq: seq(), micros: store.files.unix_micros() });

@@ -11,6 +11,8 @@ pub(crate) struct MergeCounts {
     pub(crate) superseded: u64,
     /// Obsolete tombstones, and values that range tombstones cover.
     pub(crate) deleted: u64,
+    /// Point tombstones among `deleted`: nothing older of their keys is left.
+    pub(crate) obsolete_tombstones: u64,
     /// Merge operands combined into another entry.
     pub(crate) merged: u64,
     /// Calls of the merge operator that panicked.

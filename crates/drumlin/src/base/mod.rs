@@ -1,9 +1,12 @@
 //! Types that every other folder uses and that depend on no other folder: errors, events, counters, the internal
 //! iterator interface, range tombstones, merge operators, and the rules that resolve versions to a value.
 
+pub(crate) mod cache_padded;
 pub(crate) mod cursor;
 pub(crate) mod decisions;
 pub(crate) mod dir_lock;
+#[expect(unsafe_code, reason = "shared pointers without reference counts")]
+pub(crate) mod epoch;
 pub(crate) mod error;
 pub(crate) mod event;
 pub(crate) mod key_range;
@@ -16,3 +19,6 @@ pub(crate) mod rangedel;
 pub(crate) mod resolve;
 pub(crate) mod slice;
 pub(crate) mod snapshots;
+pub(crate) mod spin_wait;
+pub(crate) mod thread_counters;
+pub(crate) mod thread_number;

@@ -61,6 +61,7 @@ impl Slice {
 
 impl Deref for Slice {
     type Target = [u8];
+    #[inline]
     fn deref(&self) -> &[u8] {
         &self.buffer[self.start..self.start + self.len]
     }

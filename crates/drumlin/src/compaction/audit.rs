@@ -82,8 +82,8 @@ fn bug(what: String) -> Error {
 }
 
 impl Audit<'_> {
-    /// Returns the first violation as an error. If a table cannot be read, the audit passes: an install does not have
-    /// to read its tables.
+    /// Returns the first violation as an error. If a table cannot be read or is damaged, the audit passes: an install
+    /// does not have to read its tables, and damage is not a defect of the install.
     pub(crate) fn run(&self) -> Result<()> {
         let cache = Arc::new(BlockCache::new(0));
         let mut auditor = Auditor { audit: self, cache, tables: BTreeMap::new() };
@@ -251,9 +251,11 @@ impl Auditor<'_> {
         for (level, _, file) in tree.files() {
             let Some(bounds) = file.bounds.intersect(range) else { continue };
             let table = self.table(file)?;
+            table.check_tombstones(file.min_seq, file.max_seq)?;
+            let cursor = table.cursor(CursorOptions::CHECK).within(file.min_seq, file.max_seq);
             sources.push(AuditSource {
                 place: 1 + usize::from(level),
-                cursor: Box::new(ClippedCursor::new(table.cursor(CursorOptions::CHECK), bounds.clone())),
+                cursor: Box::new(ClippedCursor::new(cursor, bounds.clone())),
                 tombstones: table.range_tombstones().clone(),
                 bounds,
             });

@@ -203,7 +203,7 @@ impl KeyspaceControl {
     /// Returns the installed tree. Damaged tables are marked as unavailable, so that no plan takes them while legality
     /// still accounts for them.
     pub(crate) fn installed(&self) -> TreeView {
-        let mut view = installed(&self.state.peek().tree);
+        let mut view = installed(&self.state.view().tree);
         if !self.damaged.is_empty() {
             for file in view.levels.iter_mut().flat_map(|l| &mut l.runs).flat_map(|r| &mut r.files) {
                 if self.damaged.contains_key(&file.table) {
@@ -255,7 +255,7 @@ impl KeyspaceControl {
     /// Returns the number of runs that `pace` counts. If the policy gives its own count, runs added and removed since
     /// then are added, and memtables count as the runs that they will become. So the count changes without jumps.
     pub(crate) fn paced_runs(&self, pace: &Pace) -> f64 {
-        let view = self.state.peek();
+        let view = self.state.view();
         let runs = match pace.scope {
             PaceScope::Level0 => view.tree.levels[0].runs.len(),
             PaceScope::All => view.tree.runs(),
@@ -318,7 +318,7 @@ impl KeyspaceControl {
 
     /// Returns the error of a damaged table that holds keys of `range`, if there is one.
     pub(super) fn damage_in(&self, range: &KeyRange) -> Option<Error> {
-        let view = self.state.peek();
+        let view = self.state.view();
         let mut files = view.tree.files().filter(|(_, _, file)| file.bounds.overlaps(range));
         files.find_map(|(_, _, file)| self.damaged.get(&file.id()).cloned())
     }

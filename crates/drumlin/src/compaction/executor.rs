@@ -15,6 +15,7 @@ use crate::base::error::{Error, ErrorKind, Result};
 use crate::base::metrics::MergeCounts;
 use crate::base::rangedel::RangeTombstone;
 use crate::disk::Files;
+use crate::filter::{Lineage, MergedPart};
 use crate::keyspace::KeyspaceState;
 use crate::read::MergeCursor;
 use crate::version::FileMeta;
@@ -85,6 +86,7 @@ impl MergeJob {
             let (key, value) = (self.stream.key(), self.stream.value());
             self.left.entries -= 1;
             self.left.bytes = self.left.bytes.saturating_sub(key.len() + value.len());
+            self.outputs.note_read(self.stream.read());
             self.outputs.add(key, self.stream.seq(), self.stream.kind(), value)?;
         }
         self.left = InputLeft::WHOLE;
@@ -113,6 +115,7 @@ impl MergeJob {
 
     fn finish(&mut self) -> Result<()> {
         let counts = self.stream.counts();
+        self.outputs.note_read(counts.read);
         let expected = self.expected.unwrap_or(counts.read);
         if counts.read != expected || counts.read != counts.written + counts.dropped() {
             return Err(Error::new(
@@ -158,9 +161,19 @@ pub(crate) struct InputCount {
     pub(crate) bytes: u64,
 }
 
+impl InputCount {
+    /// Returns the count of a part, without a reference to its file.
+    pub(crate) fn of(part: MergedPart) -> InputCount {
+        let MergedPart { file, range, entries, .. } = part;
+        InputCount { table: file.id(), range, entries, bytes: file.counts.part(entries).bytes }
+    }
+}
+
 /// Result of a finished piece, until its edit is made.
 pub(crate) struct Finished {
     pub(crate) keyspace: Arc<KeyspaceState>,
     pub(crate) counts: Vec<InputCount>,
+    /// What the outputs take over from the parts in `counts`, in this order.
+    pub(crate) lineage: Lineage,
     pub(crate) result: MergeResult,
 }

@@ -157,6 +157,12 @@ impl<C: Cursor> MergeStream<C> {
         self.counts
     }
 
+    /// Returns the number of input entries read so far.
+    #[inline]
+    pub(crate) fn read(&self) -> u64 {
+        self.counts.read
+    }
+
     pub(crate) fn key(&self) -> &[u8] {
         &self.key
     }
@@ -248,6 +254,7 @@ impl<C: Cursor> MergeStream<C> {
         }
         let is_absent = meaning == Meaning::Deleted;
         if is_absent && self.rules.may_drop_tombstone(&self.key, seq, stripe) {
+            self.counts.obsolete_tombstones += u64::from(kind == Kind::Delete);
             return self.drop_entry();
         }
         self.at = if is_absent && kind != Kind::Delete { At::Expired } else { At::Input };

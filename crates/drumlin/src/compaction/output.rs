@@ -8,7 +8,8 @@
 use crate::base::error::{Error, ErrorKind, Result};
 use crate::base::rangedel::RangeTombstone;
 use crate::disk::Files;
-use crate::table::TableWriter;
+use crate::filter::{JobFilters, Lineage, MergedPart};
+use crate::table::{TableCache, TableWriter};
 use crate::version::{Counts, FileMeta, TableHandle};
 use drumlin_env::sync::Arc;
 use drumlin_format::table::{Owner, TableSummary};
@@ -16,13 +17,12 @@ use drumlin_types::{Key, KeyRange, Kind, Seq, TableId, bug};
 use std::collections::VecDeque;
 
 /// Parameters of the output tables.
-#[derive(Clone)]
 pub(crate) struct OutputSpec {
     pub(crate) table: crate::table::TableOptions,
     /// Size in bytes at which a table is cut.
     pub(crate) file_bytes: u64,
-    /// Filter bits per key.
-    pub(crate) filter_bits: f64,
+    /// Filters of the tables.
+    pub(crate) filters: JobFilters,
     /// Keyspace that the tables belong to.
     pub(crate) owner: Option<Owner>,
 }
@@ -37,6 +37,8 @@ pub(crate) struct Outputs {
     /// Range tombstones that are not in a table yet, sorted by start.
     tombstones: VecDeque<RangeTombstone>,
     done: Vec<Arc<FileMeta>>,
+    /// Number of input entries that the job has read.
+    read: u64,
     installed: bool,
 }
 
@@ -47,11 +49,14 @@ struct UnfinishedTable {
 }
 
 impl UnfinishedTable {
-    /// Finishes the table with these range tombstones. Returns its bounds.
+    /// Finishes the table with these range tombstones, before `end`. Returns its bounds.
     fn finish(
         &mut self,
         tombstones: Vec<RangeTombstone>,
-        filter_bits: f64,
+        end: Option<&[u8]>,
+        filters: &mut JobFilters,
+        tables: &TableCache,
+        read: u64,
     ) -> Result<(KeyRange, TableSummary)> {
         let mut bounds = self.points.as_ref().map(|(first, last)| KeyRange::inclusive(first, last));
         for RangeTombstone { range, seq } in tombstones {
@@ -61,7 +66,13 @@ impl UnfinishedTable {
                 None => range,
             });
         }
-        let summary = self.writer.finish(filter_bits)?;
+        let keys = self.writer.keys();
+        let Some((first, _)) = self.points.as_ref().filter(|_| keys > 0) else {
+            return Ok((bounds.unwrap_or_else(KeyRange::all), self.writer.finish(0.0)?));
+        };
+        let allotment = filters.allot(tables, keys, first, end, read);
+        let summary = self.writer.finish(allotment.bits)?;
+        filters.built(keys, summary.properties.filter.bits_per_key(), allotment.rule);
         Ok((bounds.unwrap_or_else(KeyRange::all), summary))
     }
 }
@@ -77,6 +88,7 @@ impl Outputs {
             next: None,
             tombstones: tombstones.into(),
             done: Vec::new(),
+            read: 0,
             installed: false,
         }
     }
@@ -92,6 +104,12 @@ impl Outputs {
     pub(crate) fn give_table(&mut self, id: TableId) {
         debug_assert!(self.next.is_none(), "a table number would be lost");
         self.next = Some(id);
+    }
+
+    /// Notes the number of input entries that the job has read so far.
+    #[inline]
+    pub(crate) fn note_read(&mut self, read: u64) {
+        self.read = read;
     }
 
     /// Adds an entry. Entries come in internal order.
@@ -143,6 +161,17 @@ impl Outputs {
     /// Records that the outputs are part of a durable version. They are then no longer removed with this set.
     pub(crate) fn installed(&mut self) {
         self.installed = true;
+        self.spec.filters.end();
+    }
+
+    /// Returns what the finished outputs take over, and the parts of files that were merged.
+    pub(crate) fn end_merge(&mut self) -> (Lineage, Vec<MergedPart>) {
+        self.spec.filters.finish(&self.files.tables, &self.done)
+    }
+
+    /// Explains the filter bits of the outputs, if tables may differ in them.
+    pub(crate) fn explain_filters(&self) -> Option<(String, String)> {
+        self.spec.filters.explain()
     }
 
     fn start(&mut self) -> Result<UnfinishedTable> {
@@ -158,7 +187,7 @@ impl Outputs {
     fn cut(&mut self, boundary: Option<&[u8]>) -> Result<()> {
         let Some(mut open) = self.open.take() else { return Ok(()) };
         let tombstones = self.tombstones_before(boundary);
-        match open.finish(tombstones, self.spec.filter_bits) {
+        match open.finish(tombstones, boundary, &mut self.spec.filters, &self.files.tables, self.read) {
             Ok((bounds, summary)) => {
                 self.done.push(Arc::new(self.file(open.id, bounds, &summary)));
                 Ok(())

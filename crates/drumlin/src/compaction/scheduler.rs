@@ -13,19 +13,22 @@ mod space;
 #[cfg(test)]
 mod tests;
 
-use super::claims::{Piece, TicketState};
+use super::claims::{Flight, Piece, TicketState};
 use super::control::{Control, KeyspaceControl, Shortage};
 use super::{explain, fallback};
 use crate::base::decisions::DecisionLog;
 use crate::keyspace::KeyspaceState;
 use crate::stats::Sample;
+use crate::version::Tree;
 pub(crate) use admission::SchedulerInputs;
 use admission::{PlanAdmitter, SeenTree, settings};
 use drumlin_env::sync::Arc;
 use drumlin_policy::schedule::admit::without_pipeline;
 use drumlin_policy::schedule::{FoldCosts, Mode, Scene, Settings, Weights, project};
 use drumlin_types::contract::{Decision, LimitView, Pace, PolicyInput};
+use drumlin_types::{TableId, Ticket};
 use space::Short;
+use std::collections::BTreeSet;
 
 /// A piece that an executor may start.
 #[derive(Clone)]
@@ -35,6 +38,27 @@ pub(crate) struct PieceStart {
     pub(crate) out: u8,
     /// Whether no deeper level holds files.
     pub(crate) bottom: bool,
+    /// Share of the keyspace's keys that the whole compaction merges.
+    pub(crate) merged: f64,
+}
+
+impl PieceStart {
+    fn new(keyspace: Arc<KeyspaceState>, piece: Piece, flight: &Flight) -> PieceStart {
+        let (out, tree) = (piece.out, keyspace.view().tree.clone());
+        let bottom = !tree.files().any(|(level, _, _)| level > out);
+        let merged = merged_share(flight, piece.id.ticket, &tree);
+        PieceStart { keyspace, piece, out, bottom, merged }
+    }
+}
+
+/// Returns the share of the keys of `tree` that compaction `ticket` merges or has merged.
+fn merged_share(flight: &Flight, ticket: Ticket, tree: &Tree) -> f64 {
+    let Some(ticket) = flight.ticket(ticket) else { return 0.0 };
+    let inputs = ticket.pieces.iter().flat_map(|piece| &piece.inputs).map(|span| span.table);
+    let tables: BTreeSet<TableId> = inputs.chain(ticket.outputs.iter().copied()).collect();
+    let merged = tree.files().filter(|(_, _, file)| tables.contains(&file.id()));
+    let keys: f64 = merged.map(|(_, _, file)| file.counts.keys as f64).sum();
+    keys / tree.filters().keys.max(1.0)
 }
 
 impl Control {
@@ -97,10 +121,7 @@ impl Control {
                     let state = keyspace.state.clone();
                     explain::divided(&mut self.decisions, inputs.now, &state.name(), &start.divided);
                     explain::started(&mut self.decisions, inputs.now, &state.name(), &start);
-                    let out = start.piece.out;
-                    let tree = state.peek().tree.clone();
-                    let bottom = !tree.files().any(|(level, _, _)| level > out);
-                    return Ok(PieceStart { keyspace: state, piece: start.piece, out, bottom });
+                    return Ok(PieceStart::new(state, start.piece, flight));
                 }
                 Err(idle) => {
                     let landing = flight.next_landing(&scene);
@@ -263,7 +284,7 @@ fn limits(
     let options = keyspace.state.options.load();
     let enough = if keyspace.flight.is_starved() { enough(keyspace, settings, inputs) } else { 0 };
     LimitView {
-        memtable_bytes: keyspace.state.memtable_bytes() as u64,
+        memtable_bytes: keyspace.state.memtable_limit() as u64,
         file_bytes: inputs.file_bytes.min(options.file_bytes),
         max_runs: options.max_runs as u32,
         max_write_amp: options.max_write_amp,

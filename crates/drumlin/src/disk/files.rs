@@ -147,6 +147,14 @@ impl Files {
     }
 }
 
+/// Drops what readers have retired since the last collection: a retired view holds the block cache, and the cache holds
+/// the epochs that keep the view.
+impl Drop for Files {
+    fn drop(&mut self) {
+        self.cache.epochs().collect();
+    }
+}
+
 /// Refuses an empty path. Some calls would take it for the current directory, and others for no directory.
 pub(crate) fn check_path(path: &Path) -> Result<()> {
     match path.as_os_str().is_empty() {

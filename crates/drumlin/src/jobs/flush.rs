@@ -12,6 +12,7 @@
 //!
 //! After a failure the keyspace rests for a second. Meanwhile the lane flushes other keyspaces.
 
+use super::inherit::inherit_flush;
 use crate::background::{Lane, Step};
 use crate::base::cursor::Cursor;
 use crate::base::error::{Error, ErrorKind, Result};
@@ -23,6 +24,7 @@ use crate::compaction::control::Control;
 use crate::compaction::executor::{MergeJob, MergeResult, Progress};
 use crate::compaction::merge::MergeRules;
 use crate::compaction::view::tree_view;
+use crate::filter::MergedInputs;
 use crate::keyspace::KeyspaceState;
 use crate::memtable::Memtable;
 use crate::store::memory;
@@ -99,7 +101,8 @@ impl FlushLane {
         if progress != Progress::Done {
             return Ok(Some(job));
         }
-        let result = job.merge.take().expect("just stepped").into_result();
+        let mut result = job.merge.take().expect("just stepped").into_result();
+        result.outputs.end_merge();
         self.store.install_flush(&job.keyspace, &job.memtables, job.max_seq, result)?;
         self.store.background.progressed();
         Ok(None)
@@ -113,7 +116,7 @@ impl FlushLane {
     /// Returns whether a keyspace that does not rest has a memtable to flush.
     fn others_wait(&self) -> bool {
         let resting = self.still_resting();
-        let waits = |k: &Arc<KeyspaceState>| !resting.contains(&k.id) && !k.peek().sealed.is_empty();
+        let waits = |k: &Arc<KeyspaceState>| !resting.contains(&k.id) && k.has_sealed();
         self.store.keyspaces().iter().any(waits)
     }
 
@@ -207,8 +210,8 @@ pub(crate) fn merge_memtables(
         tombstones: Fragmented::new(tombstones),
     };
     let expected = memtables.iter().map(|m| m.entries() as u64).sum();
-    let mut spec = store.output_spec(keyspace, 0, false);
-    spec.file_bytes = flush_file_bytes(spec.file_bytes, memtables.iter().map(|m| m.bytes() as u64).sum());
+    let least = least_file_bytes(memtables.iter().map(|m| m.bytes() as u64).sum());
+    let spec = store.output_spec(keyspace, 0, false, least, MergedInputs::Memtables(expected));
     MergeJob::new(store.files.clone(), inputs, rules, spec, Some(expected))
 }
 
@@ -216,10 +219,9 @@ pub(crate) fn merge_memtables(
 /// holds [`MAX_CHANGES`] changes. Tables may take more bytes than memtables, but never four times as many.
 const FLUSH_FILES: u64 = MAX_CHANGES as u64 / 4;
 
-/// Returns the size at which a flush of `bytes` in memtables starts its next file. `wanted` is the size for
-/// compactions.
-fn flush_file_bytes(wanted: u64, bytes: u64) -> u64 {
-    wanted.max(bytes.div_ceil(FLUSH_FILES))
+/// Returns the smallest size at which a flush of `bytes` in memtables starts its next file.
+fn least_file_bytes(bytes: u64) -> u64 {
+    bytes.div_ceil(FLUSH_FILES)
 }
 
 impl Lane for FlushLane {
@@ -283,6 +285,7 @@ impl Store {
         if control.keyspace(keyspace).is_none() {
             return Ok(());
         }
+        inherit_flush(keyspace, result.files());
         let tree = keyspace.view().tree.clone();
         let run = control.fresh_run();
         let bytes: u64 = result.files().iter().map(|f| f.table.len).sum();
@@ -312,11 +315,9 @@ impl Store {
         if dropped > 0 {
             what.push_str(&format!("; {dropped} files dropped that a range tombstone covers"));
         }
-        let why = match memtables {
-            [_] => format!("a sealed memtable up to #{max_seq}"),
-            _ => format!("{} sealed memtables up to #{max_seq}", memtables.len()),
-        };
+        let why = sealed_text(memtables, max_seq);
         control.decisions.note(self.files.now(), &keyspace.name(), what, why);
+        self.explain_filters(&mut control, keyspace, &result);
         if let Some(entry) = control.keyspace(keyspace) {
             entry.flushed_seq = entry.flushed_seq.max(max_seq);
             (entry.due, entry.flushed_since_call) = (true, true);
@@ -380,8 +381,30 @@ impl Store {
     /// Gives the memory that memtables have freed to the block cache.
     fn share_memory(&self) {
         let keyspaces = self.keyspaces();
-        let bytes = keyspaces.iter().map(|keyspace| keyspace.peek().memtable_bytes()).sum();
+        let bytes = keyspaces.iter().map(|keyspace| keyspace.held_bytes()).sum();
         self.memory.flushed(bytes, memory::expected_memtable_bytes(&keyspaces));
+    }
+}
+
+impl Store {
+    /// Logs the filter bits of the outputs of `result`, if tables may differ in them.
+    pub(super) fn explain_filters(
+        &self,
+        control: &mut Control,
+        keyspace: &KeyspaceState,
+        result: &MergeResult,
+    ) {
+        if let Some((what, why)) = result.outputs.explain_filters() {
+            control.decisions.note(self.files.now(), &keyspace.name(), what, why);
+        }
+    }
+}
+
+/// Returns the reason of a flush.
+fn sealed_text(memtables: &[Arc<Memtable>], max_seq: Seq) -> String {
+    match memtables {
+        [_] => format!("a sealed memtable up to #{max_seq}"),
+        _ => format!("{} sealed memtables up to #{max_seq}", memtables.len()),
     }
 }
 
@@ -413,10 +436,10 @@ mod tests {
     #[test]
     fn a_large_flush_into_small_files_fits_into_one_edit() {
         for bytes in [1, 1 << 26, 1 << 28, 4 << 30, u64::MAX] {
-            let file_bytes = super::flush_file_bytes(4 << 10, bytes);
-            assert!(file_bytes >= 4 << 10 && bytes / file_bytes * 4 <= super::MAX_CHANGES as u64, "{bytes}");
+            let file_bytes = super::least_file_bytes(bytes);
+            assert!(bytes / file_bytes * 4 <= super::MAX_CHANGES as u64, "{bytes}");
         }
-        assert_eq!(super::flush_file_bytes(64 << 20, 64 << 20), 64 << 20);
+        assert!(super::least_file_bytes(64 << 20) < 64 << 10);
     }
 
     #[test]

@@ -9,12 +9,14 @@
 //! stays, as references with narrower bounds and exact entry counts. The outputs join the ticket's run. Nothing is
 //! visible before the edit is durable, and nothing is deleted before that either (O1).
 
+use super::inherit::inherit_piece;
 use crate::base::error::{Error, ErrorKind, Result};
 use crate::base::event::Event;
 use crate::compaction::claims::{Piece, PieceState};
 use crate::compaction::control::Control;
 use crate::compaction::executor::{Finished, InputCount};
 use crate::compaction::explain;
+use crate::filter::MergedPart;
 use crate::keyspace::KeyspaceState;
 use crate::store::{Store, TreeStep};
 use crate::version::{FileMeta, KeyspaceEdit, Run, Tree};
@@ -25,18 +27,17 @@ use drumlin_types::{Key, KeyRange, RunId, TableId};
 use std::collections::BTreeSet;
 
 /// Counts the entries of `spans` exactly. The count of a whole reference is known; a part costs up to two block reads.
-pub(crate) fn count_inputs(store: &Store, tree: &Tree, spans: &[FileSpan]) -> Result<Vec<InputCount>> {
-    let mut counts = Vec::new();
+pub(crate) fn count_inputs(store: &Store, tree: &Tree, spans: &[FileSpan]) -> Result<Vec<MergedPart>> {
+    let mut parts = Vec::new();
     for span in spans {
-        for (_, _, file) in tree.refs(span.table) {
+        for (level, _, file) in tree.refs(span.table) {
             let Some(range) = file.bounds.intersect(&span.range) else { continue };
             let entries =
                 if range == file.bounds { file.counts.entries } else { count(store, file, &range)? };
-            let bytes = file.counts.part(entries).bytes;
-            counts.push(InputCount { table: span.table, range, entries, bytes });
+            parts.push(MergedPart { level, file: file.clone(), range, entries });
         }
     }
-    Ok(counts)
+    Ok(parts)
 }
 
 /// Returns the exact number of entries of the table of `file` in `range`.
@@ -309,6 +310,7 @@ impl Store {
         let mut outputs =
             InstallEdit { edit: KeyspaceEdit::default(), files: finished.result.files().to_vec(), level };
         add_removals(self, &tree, piece, &finished.counts, &mut outputs.edit)?;
+        inherit_piece(keyspace, &tree, &outputs.edit, &finished, level);
         if place(control, &tree, piece, level, &mut outputs).is_none() {
             return Ok(None);
         }
@@ -316,6 +318,7 @@ impl Store {
         let result = &mut finished.result;
         let next = self.commit_edit(control, keyspace, &step, || result.outputs.installed())?;
         keyspace.install(next, &[]);
+        self.explain_filters(control, keyspace, result);
         keyspace.compactions.succeeded();
         let bytes_out: u64 = outputs.files.iter().map(|f| f.table.len).sum();
         let dropped = finished.result.counts.dropped();

@@ -6,9 +6,14 @@
 //! once in each half-life. A crash loses the counts since then.
 
 use crate::base::error::Result;
+use crate::keyspace::KeyspaceState;
 use crate::store::Store;
+use crate::version::{FileMeta, Tree};
+use drumlin_env::sync::Arc;
 use drumlin_env::sync::atomic::Ordering::Relaxed;
 use drumlin_format::manifest::{Change, Edit, MAX_CHANGES};
+use drumlin_policy::filter::density::Buckets;
+use drumlin_types::Key;
 
 /// Lookups per live file after which counts have decayed to half.
 const HALF_LIFE_PER_FILE: u64 = 256;
@@ -17,7 +22,13 @@ const HALF_LIFE: std::ops::RangeInclusive<u64> = 1 << 16..=1 << 26;
 /// Epochs of a half-life.
 const EPOCHS: u64 = 16;
 /// Factor by which an epoch multiplies a count: the sixteenth root of one half.
-const LEFT: f64 = 0.957_603_280_698_573_6;
+const EPOCH_FACTOR: f64 = 0.957_603_280_698_573_6;
+/// Largest number of buckets of a keyspace in which the density of its lookups is counted. Equal bounds count once.
+const BUCKETS: usize = 256;
+/// Bytes of a key between two buckets beyond what it shares with the one before.
+const SPLIT_BYTES: usize = 16;
+/// Change of the number of keys after which the buckets are renewed, as a share.
+const RENEWED_AT: f64 = 0.25;
 
 impl Store {
     /// Ends the decay epoch if it is over. Returns whether it was.
@@ -32,12 +43,44 @@ impl Store {
             return Ok(false);
         }
         self.lookup_epochs.began.store(gets, Relaxed);
-        files().for_each(|(_, _, file)| file.access.decay(LEFT));
+        files().for_each(|(_, _, file)| file.access.decay(EPOCH_FACTOR));
+        keyspaces.iter().for_each(|keyspace| keyspace.density.decay(EPOCH_FACTOR));
         if self.lookup_epochs.count.fetch_add(1, Relaxed) % EPOCHS == EPOCHS - 1 && !self.health.is_poisoned()
         {
             self.save_lookups()?;
         }
         Ok(true)
+    }
+
+    /// Renews the buckets of the first keyspace whose number of keys has changed by more than a quarter since they were
+    /// made. Returns whether there was one. Keyspaces whose tables have equal filters need none.
+    pub(crate) fn renew_buckets(&self) -> bool {
+        self.keyspaces().iter().any(|keyspace| keyspace.filters_differ() && self.renew_buckets_of(keyspace))
+    }
+
+    fn renew_buckets_of(&self, keyspace: &KeyspaceState) -> bool {
+        let view = keyspace.view();
+        if !keyspace.density.checks(view.number()) {
+            return false;
+        }
+        let tree = &view.tree;
+        let keys = tree.filters().keys as u64;
+        let then = keyspace.density.keys();
+        if keys.abs_diff(then) as f64 <= RENEWED_AT * then as f64 {
+            return false;
+        }
+        let splits = splits(&largest_run(tree), |file, share| {
+            let key = file.table.open(&self.files.tables).and_then(|table| {
+                // The reference may be to a part of the table.
+                let before = if file.is_narrowed() { table.rank_by_index(&file.bounds.start)? } else { 0 };
+                let rank = before as f64 + share * file.counts.entries as f64;
+                table.key_near(rank / (file.table_entries as f64).max(1.0))
+            });
+            // Without its index, a file is one bucket at least.
+            key.ok().flatten()
+        });
+        keyspace.density.renew(Buckets::new(splits), keys);
+        true
     }
 
     /// Writes the counts of all files to the manifest.
@@ -59,5 +102,85 @@ impl Store {
             self.append_edit(&mut control, Edit { changes: changes.to_vec() }, || {})?;
         }
         Ok(())
+    }
+}
+
+/// Returns the files of the run with the most keys.
+fn largest_run(tree: &Tree) -> Vec<Arc<FileMeta>> {
+    let runs = tree.levels.iter().flat_map(|level| &level.runs);
+    let keys = |files: &[Arc<FileMeta>]| files.iter().map(|file| file.counts.keys).sum::<u64>();
+    runs.max_by_key(|run| keys(&run.files)).map_or_else(Vec::new, |run| run.files.clone())
+}
+
+/// Returns the keys that divide `files`, the files of a run, into buckets of equally many keys. `key_near` returns a
+/// key near a share of the entries of a file.
+fn splits(files: &[Arc<FileMeta>], key_near: impl Fn(&FileMeta, f64) -> Option<Vec<u8>>) -> Vec<Key> {
+    let whole = files.iter().map(|file| file.counts.keys).sum::<u64>() as f64;
+    let (mut splits, mut before, mut next) = (Vec::new(), 0.0, 1);
+    for file in files {
+        let keys = file.counts.keys as f64;
+        while next < BUCKETS && whole * next as f64 / BUCKETS as f64 <= before + keys && keys > 0.0 {
+            let share = (whole * next as f64 / BUCKETS as f64 - before) / keys;
+            let key = key_near(file, share).unwrap_or_else(|| file.bounds.start.to_vec());
+            let last: &[u8] = splits.last().map_or(&[], |last: &Key| last);
+            let shared = last.iter().zip(&key).take_while(|(a, b)| a == b).count();
+            splits.push(Key::new(&key[..key.len().min(shared + SPLIT_BYTES)]));
+            next += 1;
+        }
+        before += keys;
+    }
+    splits
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::api::db::Db;
+    use drumlin_env::MemEnv;
+
+    /// Half of the keys and all lookups are in the first tenth of the key space. The buckets follow the keys, and the
+    /// counts the lookups, through flushes and compactions.
+    #[test]
+    fn lookups_are_counted_where_they_are_and_stay_with_their_keys() {
+        let mem = MemEnv::new(3);
+        let db = Db::builder("/s").env(mem.env()).open().expect("open");
+        let sizes = [("memtable_bytes", "64KiB"), ("file_bytes", "16KiB")];
+        let options = [sizes[0], sizes[1], ("compaction", "leveling:4"), ("filter_mode", "mnemosyne+")];
+        let keys = db.keyspace_with("k", &options).expect("a keyspace");
+        let key = |n: u32| if n.is_multiple_of(2) { n } else { n * 10 };
+        let put = |n: u32| _ = keys.put(key(n).to_be_bytes(), [7; 50]).expect("put");
+        (0..8000).for_each(put);
+        db.flush().expect("flush");
+        db.wait_idle().expect("idle");
+        for n in (0..4000_u32).cycle().take(40_000) {
+            keys.get(n.to_be_bytes()).expect("get");
+        }
+        db.wait_idle().expect("idle");
+        while keys.store.renew_buckets() {}
+        for n in (0..4000_u32).cycle().take(40_000) {
+            keys.get(n.to_be_bytes()).expect("get");
+        }
+        let density = keys.state.density.density();
+        assert!(density.buckets.count() > 20, "{} buckets", density.buckets.count());
+        let first = density.buckets.of(&4000_u32.to_be_bytes());
+        let (hot, cold) = density.lookups.split_at(first + 1);
+        let (hot, cold) = (hot.iter().sum::<f64>(), cold.iter().sum::<f64>());
+        assert!(hot > 50.0 * cold, "{hot} lookups in {first} buckets, {cold} in others");
+        let counted = || {
+            let tree = keys.state.view().tree.clone();
+            tree.files().fold((0.0, 0.0), |(empty, found), (_, _, file)| {
+                let lookups = file.lookups();
+                (empty + lookups.empty, found + lookups.found)
+            })
+        };
+        let before = counted();
+        assert!(before.1 > 10_000.0, "{before:?}");
+        // Rewrites every file. What was found is found in the new files. A flush adds at most the lookups that passed
+        // memtables.
+        (0..8000).filter(|n| n % 7 == 0).for_each(put);
+        db.flush().expect("flush");
+        keys.compact::<&[u8]>(..).expect("compact");
+        let after = counted();
+        assert!((after.1 / before.1 - 1.0).abs() < 0.02, "{before:?} {after:?}");
+        assert!(after.0 <= before.0 + 40_000.0, "{before:?} {after:?}");
     }
 }

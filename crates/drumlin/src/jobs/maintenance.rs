@@ -77,6 +77,8 @@ impl MaintenanceLane {
 
     fn try_step(&self) -> Result<Step> {
         let store = &self.store;
+        // Versions that a reader could not drop in time hold obsolete files.
+        store.files.cache.epochs().collect();
         if let Some(file) = store.files.obsolete.next(store.files.now()) {
             store.remove_obsolete(&file);
             return Ok(Step::More);
@@ -84,6 +86,7 @@ impl MaintenanceLane {
         let has_worked = store.rewrite_manifest_if_grown()?
             || store.write_decisions()
             || store.age_lookups()?
+            || store.renew_buckets()
             || store.tick()
             || self.tune_slots();
         if has_worked {

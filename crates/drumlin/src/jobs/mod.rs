@@ -8,9 +8,11 @@
 //! maintenance  obsolete files, manifest, decision log, lookup statistics, search
 //! ```
 //!
-//! `install` makes finished work part of the tree.
+//! `install` makes finished work part of the tree. `inherit` gives new files the lookup statistics of those that they
+//! replace.
 
 pub(crate) mod flush;
+mod inherit;
 mod install;
 mod lookups;
 mod maintenance;

@@ -14,6 +14,7 @@ use crate::compaction::executor::{Finished, InputCount, MergeJob, Progress};
 use crate::compaction::merge::MergeRules;
 use crate::compaction::scheduler::PieceStart;
 use crate::compaction::view::tree_view;
+use crate::filter::MergedInputs;
 use crate::keyspace::KeyspaceState;
 use crate::read::{OpenFile, RunCursor};
 use crate::stats::OneRunning;
@@ -31,7 +32,6 @@ struct PieceJob {
     keyspace: Arc<KeyspaceState>,
     id: PieceId,
     tables: Vec<TableId>,
-    counts: Vec<InputCount>,
     merge: MergeJob,
     /// Bytes that it reads, estimated from the counted entries.
     bytes: u64,
@@ -102,10 +102,12 @@ impl CompactionLane {
         match step {
             Ok(Progress::More | Progress::NeedsTable) => Ok(Some(job)),
             Ok(Progress::Done) => {
-                let PieceJob { keyspace, id, counts, merge, bytes, nanos, running, .. } = *job;
-                let result = merge.into_result();
+                let PieceJob { keyspace, id, merge, bytes, nanos, running, .. } = *job;
+                let mut result = merge.into_result();
                 drop(running);
-                self.store.finish_piece(id, Finished { keyspace, counts, result });
+                let (lineage, parts) = result.outputs.end_merge();
+                let counts = parts.into_iter().map(InputCount::of).collect();
+                self.store.finish_piece(id, Finished { keyspace, counts, lineage, result });
                 self.store.costs.merged(bytes, nanos, clock.monotonic_nanos().saturating_sub(ended));
                 self.store.background.progressed();
                 Ok(None)
@@ -130,9 +132,9 @@ impl Store {
 }
 
 fn merge_job(store: &Arc<Store>, start: PieceStart) -> Result<PieceJob> {
-    let PieceStart { keyspace, piece, out, bottom, .. } = start;
+    let PieceStart { keyspace, piece, out, bottom, merged } = start;
     let tree = keyspace.view().tree.clone();
-    let counts = count_inputs(store, &tree, &piece.inputs)?;
+    let parts = count_inputs(store, &tree, &piece.inputs)?;
     let (inputs, tombstones) = open_inputs(store, &tree, &piece.inputs)?;
     // A piece may take parts of a file. The rest of the file inside the piece's key range counts as outside the inputs.
     let mut files = tree_view(&tree, &Flight::default());
@@ -148,16 +150,15 @@ fn merge_job(store: &Arc<Store>, start: PieceStart) -> Result<PieceJob> {
         operator: keyspace.operator.clone(),
         tombstones: Fragmented::new(tombstones),
     };
-    let expected = counts.iter().map(|c| c.entries).sum();
-    let bytes = counts.iter().map(|c| c.bytes).sum();
-    let spec = store.output_spec(&keyspace, out, bottom);
+    let expected = parts.iter().map(|part| part.entries).sum();
+    let bytes = parts.iter().map(|part| part.file.counts.part(part.entries).bytes).sum();
+    let spec = store.output_spec(&keyspace, out, bottom, 0, MergedInputs::Parts(parts, merged));
     let merge = MergeJob::new(store.files.clone(), inputs, rules, spec, Some(expected))?;
     let tables = piece.inputs.iter().map(|s| s.table).collect();
     Ok(PieceJob {
         keyspace,
         id: piece.id,
         tables,
-        counts,
         merge,
         bytes,
         written: 0,
@@ -179,6 +180,7 @@ fn open_inputs(store: &Arc<Store>, tree: &Tree, spans: &[FileSpan]) -> Result<In
             let Some(range) = file.bounds.intersect(&span.range) else { continue };
             if file.counts.range_tombstones > 0 {
                 let table = file.table.open(&store.files.tables)?;
+                table.check_tombstones(file.min_seq, file.max_seq)?;
                 tombstones.extend(table.range_tombstones().iter().filter_map(|t| t.clip(&range)));
             }
             runs.entry(run.id).or_default().push((file.clone(), range));
@@ -203,8 +205,9 @@ impl OpenFile for RunPart {
     type Cursor = TableCursor;
 
     fn open(&self, index: usize) -> Result<TableCursor> {
-        let table = self.files[index].0.table.open(&self.store.files.tables)?;
-        Ok(table.cursor(self.options))
+        let file = &self.files[index].0;
+        let table = file.table.open(&self.store.files.tables)?;
+        Ok(table.cursor(self.options).within(file.min_seq, file.max_seq))
     }
 
     fn bounds(&self, index: usize) -> &KeyRange {

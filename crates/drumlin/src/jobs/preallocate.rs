@@ -34,7 +34,7 @@ impl Lane for PreallocationLane {
         if self.store.files.env.stepping().is_none() && region::make_ready() {
             return Step::More;
         }
-        match self.store.lane.make_ready(|| self.store.files.fresh_number()) {
+        match self.store.commit_lock.make_ready(|| self.store.files.fresh_number()) {
             Ok(true) => Step::More,
             Ok(false) => Step::Idle,
             // The commit that needs the segment tries again, and fails with `NoSpace` if there is still no space.

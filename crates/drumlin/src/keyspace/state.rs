@@ -5,15 +5,16 @@
 //! lock, the innermost lock of the store.
 
 use super::failures::Failures;
+use crate::base::epoch::{EpochPtr, Epochs, Pin};
 use crate::base::error::{Error, ErrorKind, Result};
 use crate::base::keyspace_metrics::Activity;
 use crate::base::merge_operator::{MergeOperator, Operator};
 use crate::base::name::KeyspaceName;
 use crate::base::resolve::Resolver;
 use crate::memtable::Memtable;
-use crate::options::{KeyspaceOptions, Options};
+use crate::options::{FilterMode, KeyspaceOptions, Options};
 use crate::read::DeadSpans;
-use crate::stats::Meter;
+use crate::stats::{LookupDensity, Meter};
 use crate::version::Tree;
 use arc_swap::ArcSwap;
 use drumlin_env::sync::{Arc, Mutex, atomic};
@@ -38,11 +39,17 @@ impl View {
         View { active, sealed, sealed_bytes, tree, number }
     }
 
+    /// Returns the number of views of the keyspace before this one.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
     /// Returns all memtables, newest first.
     pub(crate) fn memtables(&self) -> impl Iterator<Item = &Arc<Memtable>> {
         std::iter::once(&self.active).chain(&self.sealed)
     }
 
+    /// Returns the bytes of all memtables.
     pub(crate) fn memtable_bytes(&self) -> usize {
         self.active.bytes() + self.sealed_bytes
     }
@@ -60,6 +67,8 @@ pub(crate) struct KeyspaceState {
     pub(crate) operator_panicked: atomic::AtomicBool,
     /// Load counters of the keyspace.
     pub(crate) meter: Meter,
+    /// Where its point lookups are.
+    pub(crate) density: LookupDensity,
     /// Counters behind the keyspace's metrics.
     pub(crate) activity: Arc<Activity>,
     /// Whether the policy's background searches have changed since the maintenance lane last checked. Set under the
@@ -71,16 +80,21 @@ pub(crate) struct KeyspaceState {
     pub(crate) flushes: Failures,
     /// Consecutive failures of compactions for a temporary reason.
     pub(crate) compactions: Failures,
-    view: ArcSwap<View>,
+    /// Epochs that readers of the view pin.
+    epochs: Arc<Epochs>,
+    /// The current view; never none.
+    view: EpochPtr<View>,
     /// Number of the newest view, set just before the view is installed.
     newest: atomic::AtomicU64,
     update: Mutex<()>,
     dropped: atomic::AtomicBool,
     memtable_seed: u64,
     /// Size in bytes at which a memtable is sealed, from the options.
-    memtable_bytes: atomic::AtomicUsize,
+    memtable_limit: atomic::AtomicUsize,
     /// Maximum total bytes of the memtables in one flush, from the options.
     flush_bytes: atomic::AtomicUsize,
+    /// Whether filters may differ between tables, from the options. If so, the density of lookups is counted.
+    filters_differ: atomic::AtomicBool,
 }
 
 impl KeyspaceState {
@@ -103,10 +117,13 @@ impl KeyspaceState {
         log: LogNumber,
         memtable_seed: u64,
         meter: Meter,
+        epochs: Arc<Epochs>,
     ) -> KeyspaceState {
         let active = Arc::new(Memtable::new(log, memtable_seed));
-        let memtable_bytes = store.memtable_bytes(&options) as usize;
+        let memtable_limit = store.memtable_bytes(&options) as usize;
         let flush_bytes = store.flush_bytes(&options) as usize;
+        let filters_differ = options.filter_mode != FilterMode::Uniform;
+        let view = Arc::new(View::new(0, active, Vec::new(), Arc::new(tree)));
         KeyspaceState {
             id,
             name: Arc::new(KeyspaceName::new(name)),
@@ -115,18 +132,21 @@ impl KeyspaceState {
             operator_name: operator.name,
             operator_panicked: atomic::AtomicBool::new(false),
             meter,
+            density: LookupDensity::default(),
             activity: Arc::default(),
             search_changed: atomic::AtomicBool::new(false),
             dead: Arc::new(DeadSpans::new()),
             flushes: Failures::default(),
             compactions: Failures::default(),
-            view: ArcSwap::from_pointee(View::new(0, active, Vec::new(), Arc::new(tree))),
+            view: EpochPtr::new(Some(view), &epochs),
+            epochs,
             newest: atomic::AtomicU64::new(0),
             update: Mutex::new(()),
             dropped: atomic::AtomicBool::new(false),
             memtable_seed,
-            memtable_bytes: atomic::AtomicUsize::new(memtable_bytes),
+            memtable_limit: atomic::AtomicUsize::new(memtable_limit),
             flush_bytes: atomic::AtomicUsize::new(flush_bytes),
+            filters_differ: atomic::AtomicBool::new(filters_differ),
         }
     }
 
@@ -136,8 +156,14 @@ impl KeyspaceState {
     }
 
     /// Returns the size in bytes at which a memtable is sealed.
-    pub(crate) fn memtable_bytes(&self) -> usize {
-        self.memtable_bytes.load(atomic::Ordering::Relaxed)
+    pub(crate) fn memtable_limit(&self) -> usize {
+        self.memtable_limit.load(atomic::Ordering::Relaxed)
+    }
+
+    /// Returns whether filters may differ between tables.
+    #[inline]
+    pub(crate) fn filters_differ(&self) -> bool {
+        self.filters_differ.load(atomic::Ordering::Relaxed)
     }
 
     fn flush_bytes(&self) -> usize {
@@ -147,7 +173,7 @@ impl KeyspaceState {
     /// Estimates the number of runs that flushes will make of the memtables of `view`: one for the current flush,
     /// others for the rest.
     pub(crate) fn runs_to_come(&self, view: &View) -> f64 {
-        let fill = view.active.bytes() as f64 / self.memtable_bytes().max(1) as f64;
+        let fill = view.active.bytes() as f64 / self.memtable_limit().max(1) as f64;
         let flushes = view.memtable_bytes() as f64 / self.flush_bytes().max(1) as f64;
         (view.sealed.len() as f64 + fill.min(1.0)).min(1.0 + flushes.max(1.0))
     }
@@ -167,14 +193,25 @@ impl KeyspaceState {
     /// Applies new options.
     pub(crate) fn set_options(&self, store: &Options, options: KeyspaceOptions) {
         let (memtable, flush) = (store.memtable_bytes(&options), store.flush_bytes(&options));
-        self.memtable_bytes.store(memtable as usize, atomic::Ordering::Relaxed);
+        self.memtable_limit.store(memtable as usize, atomic::Ordering::Relaxed);
         self.flush_bytes.store(flush as usize, atomic::Ordering::Relaxed);
+        let filters_differ = options.filter_mode != FilterMode::Uniform;
+        self.filters_differ.store(filters_differ, atomic::Ordering::Relaxed);
         self.options.store(Arc::new(options));
     }
 
-    /// Returns the current view without taking a reference to it.
-    pub(crate) fn peek(&self) -> arc_swap::Guard<Arc<View>> {
-        self.view.load()
+    /// Pins the store's epochs.
+    pub(crate) fn pin(&self) -> Pin<'_> {
+        self.epochs.pin()
+    }
+
+    /// Borrows the current view. `pin` is one of the store's epochs.
+    #[inline]
+    pub(crate) fn peek<'p>(&'p self, pin: &'p Pin<'_>) -> &'p View {
+        match self.view.load(pin) {
+            Some(view) => view,
+            None => unreachable!("a keyspace has a view, and its readers pin the epochs of its store"),
+        }
     }
 
     /// Returns whether no newer view than `view` was installed up to now. If so, each commit that was visible before
@@ -182,28 +219,43 @@ impl KeyspaceState {
     ///
     /// The number of the newest view says so without a reference to that view. It may be ahead of the installed view
     /// for a moment; the view itself then decides, so that no reader waits for the thread that installs one.
-    pub(crate) fn is_newest(&self, view: &Arc<View>) -> bool {
-        self.newest.load(atomic::Ordering::Acquire) == view.number || Arc::ptr_eq(view, &self.view.load())
+    #[inline]
+    pub(crate) fn is_newest(&self, view: &View) -> bool {
+        self.newest.load(atomic::Ordering::Acquire) == view.number
+            || std::ptr::eq(view, self.peek(&self.epochs.pin()))
     }
 
     /// Installs a view. The caller holds the lock `update`.
     fn replace(&self, active: Arc<Memtable>, sealed: Vec<Arc<Memtable>>, tree: Arc<Tree>) {
         let number = self.newest.load(atomic::Ordering::Relaxed) + 1;
         self.newest.store(number, atomic::Ordering::Release);
-        self.view.store(Arc::new(View::new(number, active, sealed, tree)));
+        self.view.store(Some(Arc::new(View::new(number, active, sealed, tree))), &self.epochs);
     }
 
     /// Returns the current view.
     pub(crate) fn view(&self) -> Arc<View> {
-        self.view.load_full()
+        match self.view.load_full(&self.epochs) {
+            Some(view) => view,
+            None => unreachable!("a keyspace has a view"),
+        }
     }
 
     pub(crate) fn active(&self) -> Arc<Memtable> {
-        self.view.load().active.clone()
+        self.peek(&self.epochs.pin()).active.clone()
     }
 
     pub(crate) fn active_bytes(&self) -> usize {
-        self.view.load().active.bytes()
+        self.peek(&self.epochs.pin()).active.bytes()
+    }
+
+    /// Returns whether the view has sealed memtables.
+    pub(crate) fn has_sealed(&self) -> bool {
+        !self.peek(&self.epochs.pin()).sealed.is_empty()
+    }
+
+    /// Returns the bytes of all memtables of the view.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.peek(&self.epochs.pin()).memtable_bytes()
     }
 
     pub(crate) fn is_dropped(&self) -> bool {
@@ -218,7 +270,7 @@ impl KeyspaceState {
     /// commit lock, so that no commit can reserve a place in between. Returns whether it sealed one.
     pub(crate) fn seal(&self, log: LogNumber) -> bool {
         let _update = self.update.lock();
-        let view = self.view.load();
+        let view = self.view();
         if !view.active.holds_writes() {
             return false;
         }
@@ -234,7 +286,7 @@ impl KeyspaceState {
     /// Replaces the tree and removes the sealed memtables that the tree now contains.
     pub(crate) fn install(&self, tree: Tree, flushed: &[Arc<Memtable>]) {
         let _update = self.update.lock();
-        let view = self.view.load();
+        let view = self.view();
         let gone = |m: &Arc<Memtable>| flushed.iter().any(|f| Arc::ptr_eq(f, m));
         let sealed = view.sealed.iter().filter(|m| !gone(m)).cloned().collect();
         self.replace(view.active.clone(), sealed, Arc::new(tree));
@@ -243,7 +295,7 @@ impl KeyspaceState {
     /// Adds a memtable that recovery filled, as the newest sealed one. Must happen before any reader exists.
     pub(crate) fn adopt(&self, memtable: Arc<Memtable>) {
         let _update = self.update.lock();
-        let view = self.view.load();
+        let view = self.view();
         let sealed = std::iter::once(memtable).chain(view.sealed.iter().cloned()).collect();
         self.replace(view.active.clone(), sealed, view.tree.clone());
     }
@@ -258,7 +310,7 @@ impl KeyspaceState {
     /// Returns the first log segment that holds unflushed data of this keyspace; `None` if there is none. The caller
     /// holds the commit lock.
     pub(crate) fn first_log(&self) -> Option<LogNumber> {
-        let view = self.view.load();
+        let view = self.view();
         view.memtables().filter(|m| m.holds_writes()).map(|m| m.first_log()).min()
     }
 

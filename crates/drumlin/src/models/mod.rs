@@ -7,9 +7,9 @@
 //!
 //! A model names the seeded bugs that it must find. Each bug is switched on in turn, and the model must fail.
 //!
-//! The models leave out memory orders weaker than sequential consistency. Operations of `arc_swap`, of the statistics
-//! and of the internal state of `drumlin-env` are single steps. Timeouts never expire, so a thread that sleeps and is
-//! never woken is reported as a deadlock.
+//! The models leave out memory orders weaker than sequential consistency. Operations of `arc_swap`, of epochs, of the
+//! statistics and of the internal state of `drumlin-env` are single steps. Timeouts never expire, so a thread that
+//! sleeps and is never woken is reported as a deadlock.
 
 mod memtable;
 mod store;
@@ -54,8 +54,9 @@ const MODELS: &[Model] = &[
         "publishing",
         write::commits_are_published_in_order,
         Schedules::Share(100),
-        &["publish-out-of-order"],
+        &["publish-out-of-order", "ring-overrun"],
     ),
+    model("the commit lock", store::commits_serve_each_other, Schedules::Share(50), &[]),
     model("the log floor", store::the_log_floor_spares_every_commit, Schedules::Share(100), &[]),
     model(
         "the log floor and a new manifest",
@@ -64,6 +65,12 @@ const MODELS: &[Model] = &[
         &["log-floor-goes-back"],
     ),
     model("a drop", store::a_drop_outlasts_every_write, Schedules::Share(20), &["drop-ignores-writers"]),
+    model(
+        "a drop and a scan",
+        store::a_scan_sees_all_or_hears_of_the_drop,
+        Schedules::Share(20),
+        &["scan-checks-early"],
+    ),
     model(
         "a flush and a checkpoint",
         store::a_flush_keeps_to_the_ceiling,

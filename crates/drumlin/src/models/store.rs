@@ -7,7 +7,7 @@ use crate::background::{Lane, Step};
 use crate::base::error::Result;
 use crate::jobs::flush::FlushLane;
 use crate::options::Durability;
-use crate::write::lane::{Request, Reserved};
+use crate::write::request::{Request, Reserved};
 use drumlin_env::sync::Arc;
 use drumlin_env::{Effect, Fault, FileKind, ImageMode, MemEnv, Op, SyncFailure, When};
 use drumlin_types::Kind;
@@ -35,7 +35,7 @@ fn reserve(keyspace: &Keyspace, len: u64) -> Reserved {
         only_deletes: false,
     };
     let store = &keyspace.store;
-    store.lane.reserve(&request, &store.publisher, || store.files.fresh_number()).expect("a place")
+    store.commit_lock.reserve(&request, &store.publisher, || store.files.fresh_number()).expect("a place")
 }
 
 /// A new segment was begun after the record of a commit in progress. The log floor, computed while that commit ends,
@@ -45,7 +45,7 @@ pub(super) fn the_log_floor_spares_every_commit() {
     let db = open(&mem).expect("open");
     let [a, b] = keyspaces(&db).expect("keyspaces");
     let store = a.store.clone();
-    let whole = store.lane.directory.segment_bytes;
+    let whole = store.commit_lock.directory.segment_bytes;
     let commits = [a, b].map(|keyspace| reserve(&keyspace, whole));
     let segments: Vec<_> =
         commits.iter().map(|commit| commit.log.as_ref().expect("it is logged").segment.number).collect();
@@ -57,7 +57,7 @@ pub(super) fn the_log_floor_spares_every_commit() {
                 memtable.insert(b"key", commit.first_seq, Kind::Put, b"value");
                 memtable.end_write();
             }
-            writer.publisher.finish(commit.place, || 0).expect("published");
+            writer.publisher.finish(commit.number, || 0).expect("published");
         }
     });
     let floor = store.log_floor(&[]);
@@ -97,6 +97,29 @@ pub(super) fn the_log_floor_never_goes_back() {
     assert!(db.keyspace("b").expect("keyspace").contains_key("late").expect("get"));
 }
 
+/// Commits reserve for each other beside a thread that holds the commit lock and serves none. Each gets its own answer.
+pub(super) fn commits_serve_each_other() {
+    let mem = MemEnv::threaded(1);
+    let db = open(&mem).expect("open");
+    let [a, b] = keyspaces(&db).expect("keyspaces");
+    let before = db.visible_seq();
+    let writers = [("x", &a), ("y", &b), ("z", &a)].map(|(key, keyspace)| {
+        let keyspace = keyspace.clone();
+        thread::spawn(move || keyspace.put(key, key).expect("put"))
+    });
+    drop(a.store.commit_lock.state.lock());
+    let mut seqs = writers.map(|writer| writer.join().expect("a writer"));
+    seqs.sort_unstable();
+    assert_eq!(seqs, [1, 2, 3].map(|n| before + n), "a commit got another's sequence number");
+    for (key, keyspace) in [("x", &a), ("y", &b), ("z", &a)] {
+        assert_eq!(keyspace.get(key).expect("get").as_deref(), Some(key.as_bytes()));
+    }
+    let image = mem.snapshot().image(ImageMode::All, 1);
+    drop((a, b, db));
+    let db = open(&image).expect("open again");
+    assert_eq!(db.visible_seq(), before + 3);
+}
+
 /// Once a keyspace is dropped, no commit that writes to it is in progress, and none begins.
 pub(super) fn a_drop_outlasts_every_write() {
     let mem = MemEnv::threaded(1);
@@ -116,6 +139,24 @@ pub(super) fn a_drop_outlasts_every_write() {
     let db = open(&image).expect("open again");
     assert_eq!(db.keyspaces(), ["b"]);
     assert!(db.keyspace("b").expect("keyspace").contains_key("key").expect("get"));
+}
+
+/// A scan of a keyspace that is dropped meanwhile sees all keys or returns an error.
+pub(super) fn a_scan_sees_all_or_hears_of_the_drop() {
+    let mem = MemEnv::threaded(1);
+    let db = open(&mem).expect("open");
+    let [a, _] = keyspaces(&db).expect("keyspaces");
+    a.put("key", "value").expect("put");
+    let scanned = a.clone();
+    let scan = thread::spawn(move || {
+        let by_cursor = scanned.cursor::<&str>(..).and_then(|mut cursor| cursor.seek_first());
+        let by_iterator = scanned.iter().next().map(|entry| entry.is_ok());
+        (by_cursor, by_iterator)
+    });
+    db.drop_keyspace("a").expect("drop");
+    let (by_cursor, by_iterator) = scan.join().expect("a scan");
+    assert_ne!(by_cursor.ok(), Some(false), "a cursor saw a keyspace that is being dropped as empty");
+    assert!(by_iterator.is_some(), "an iterator saw a keyspace that is being dropped as empty");
 }
 
 /// While a checkpoint waits for the memtables that it sealed, no later commit is flushed.

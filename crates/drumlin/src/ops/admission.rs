@@ -144,14 +144,18 @@ impl Store {
     fn try_admit_memory(&self, most: usize, large: usize, admitted: &mut Admitted<'_>) -> bool {
         let keyspaces = self.keyspaces();
         if let [only] = &keyspaces[..] {
-            let view = only.peek();
+            let pin = self.files.cache.epochs().pin();
+            let view = only.peek(&pin);
             // A single memtable is sealed at half of the limit.
             if view.sealed.is_empty() && large == 0 && self.memory.reserved() == 0 {
                 self.memory.hold(view.active.bytes());
                 return true;
             }
         }
-        let held = || keyspaces.iter().map(|k| held_bytes(&k.peek())).sum::<usize>();
+        let held = || {
+            let pin = self.files.cache.epochs().pin();
+            keyspaces.iter().map(|k| held_bytes(k.peek(&pin))).sum::<usize>()
+        };
         let fits = match large {
             0 => self.memory.taken(held) < most,
             _ => self.memory.reserve(large, most, held),
@@ -163,12 +167,12 @@ impl Store {
         }
         // With many keyspaces, or before a large write, no memtable may be full: seal the largest so that a flush can
         // help.
-        if keyspaces.iter().all(|k| k.peek().sealed.is_empty())
+        if keyspaces.iter().all(|k| !k.has_sealed())
             && let Some(largest) = keyspaces.iter().max_by_key(|k| k.active_bytes())
         {
-            let lane = self.lane.state.lock();
-            largest.seal(lane.log.segment.number);
-            drop(lane);
+            let locked = self.commit_lock.state.lock();
+            largest.seal(locked.log.segment.number);
+            drop(locked);
             self.background.wake();
         }
         false
@@ -396,7 +400,7 @@ mod tests {
         assert!(room(0, &mut small));
         keys.put("key", vec![7; 1 << 20]).expect("put");
         let mut large = Admitted { store: &store, reserved: 0 };
-        assert!(!room(most / 4 * 3, &mut large) && !keys.state.peek().sealed.is_empty());
+        assert!(!room(most / 4 * 3, &mut large) && keys.state.has_sealed());
         db.flush().expect("flush");
         assert!(room(most * 2, &mut large), "memtables are empty, so waiting would not help");
     }
@@ -410,7 +414,7 @@ mod tests {
         let most = keys.store.memory.most();
         for key in 0..10_000_u32 {
             keys.put(key.to_be_bytes(), [7; 1000]).expect("put");
-            let held = keys.state.peek().memtable_bytes();
+            let held = keys.state.held_bytes();
             assert!(held <= most + (64 << 10), "memtables hold {held} of {most} bytes");
         }
         assert!(db.metrics().flushes > 2);

@@ -76,12 +76,12 @@ impl Store {
         if control.flush_ceiling != Seq::MAX {
             return Err(Error::new(ErrorKind::Busy, "another checkpoint is being made"));
         }
-        let lane = self.lane.state.lock();
-        let seq = lane.next_seq - 1;
+        let locked = self.commit_lock.state.lock();
+        let seq = locked.next_seq - 1;
         control.flush_ceiling = seq;
         let mut pending = Vec::new();
         for keyspace in self.keyspaces().iter() {
-            keyspace.seal(lane.log.segment.number);
+            keyspace.seal(locked.log.segment.number);
             pending.extend(keyspace.view().sealed.iter().map(|m| (keyspace.clone(), m.clone())));
         }
         Ok((pending, seq))

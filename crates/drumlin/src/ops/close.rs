@@ -2,10 +2,12 @@
 //!
 //! 1. Stop the background lanes, and refuse new commits.
 //! 2. Wait for running commits. If one runs for over 60 s, close fails and the directory stays locked.
-//! 3. Make the log durable, write its close record, and save the states of the policies in the manifest.
+//! 3. Make the log durable. If all writes are in tables, begin a new segment. Write the close record, and make it and
+//!    the directory entry of its segment durable. Then record the end and the floor of the log and the states of the
+//!    policies in the manifest.
 //! 4. Keep the tables open that live iterators may still read, and release the directory lock.
 //!
-//! Memtables are not flushed: the next open replays the log.
+//! Memtables are not flushed: the next open replays the log from its floor.
 
 use crate::base::error::{Error, ErrorKind, Result};
 use crate::base::event::Event;
@@ -52,12 +54,14 @@ impl Store {
     fn close_once(&self) -> Result<()> {
         self.background.stop();
         self.disk_budget.release_reservations();
-        self.lane.state.lock().closed = true;
+        self.commit_lock.state.lock().closed = true;
         let ended = self.publisher.wait_ended().map_err(|_| {
             let what = "a write has been running for over 60 s; \
                 the directory stays locked until it finishes and all handles are dropped";
             Error::new(ErrorKind::Busy, what)
         });
+        // A retired view holds files. It also holds the block cache, and that the epochs that hold the view.
+        self.files.cache.epochs().collect();
         // Finished outputs that wait for an earlier install are discarded. The next open schedules compactions anew.
         let held = std::mem::take(&mut *self.held.lock());
         drop(held);
@@ -70,7 +74,7 @@ impl Store {
             }
         };
         self.control.lock().closed = true;
-        let iterators = self.metrics.iterators.load(atomic::Ordering::SeqCst);
+        let iterators = self.counts.live_scans();
         if iterators > 0 {
             self.hold_tables();
         }
@@ -104,6 +108,7 @@ impl Store {
         self.sync_log(self.publisher.published().log_end)?;
         let log_end = self.write_close_record()?;
         self.save_lookups()?;
+        let floor = self.log_floor(&[]);
         let mut control = self.control.lock();
         let changes = control
             .keyspaces
@@ -114,7 +119,7 @@ impl Store {
             })
             .chain([Change::LastSeq(self.log.durable_seq()), Change::ClockMark(self.files.unix_micros())])
             // Recovery trusts the close record only with this mark: the record itself may be in the page cache only.
-            .chain([Change::LogEnd(log_end)])
+            .chain([Change::LogEnd(log_end), Change::LogFloor(floor)])
             .collect();
         self.append_edit(&mut control, Edit { changes }, || {})
     }
@@ -123,12 +128,15 @@ impl Store {
     /// after it.
     fn write_close_record(&self) -> Result<u64> {
         let payload = self.control.lock().manifest.vouched().encode();
-        let mut lane = self.lane.state.lock();
-        let last = lane.log.last_seq();
+        let mut locked = self.commit_lock.state.lock();
+        if !self.keyspaces().iter().any(|keyspace| keyspace.view().memtables().any(|m| m.holds_writes())) {
+            locked.log.begin_for_close(&self.commit_lock.directory, || self.files.fresh_number());
+        }
+        let last = locked.log.last_seq();
         let len = drumlin_format::log::record_len(payload.len());
-        let place = lane
+        let space = locked
             .log
-            .reserve(&self.lane.directory, LogShare::Close, len, last, || self.files.fresh_number())?;
+            .reserve(&self.commit_lock.directory, LogShare::Close, len, last, || self.files.fresh_number())?;
         let header = RecordHeader {
             kind: RecordKind::Close,
             synced_mark: self.log.durable_end(),
@@ -138,18 +146,18 @@ impl Store {
         let mut record = Vec::new();
         drumlin_format::log::encode_record(
             &mut record,
-            place.segment.number,
-            place.offset(),
+            space.segment.number,
+            space.offset(),
             &header,
             &payload,
         )
         .map_err(|e| Error::new(ErrorKind::Bug, e.what))?;
-        drop(lane);
-        let written = crate::write::log::write(&place, &record)
-            .and_then(|()| self.log.sync_segment(&place.segment))
-            .and_then(|()| self.log.sync_segment_starts(&self.lane));
+        drop(locked);
+        let written = crate::write::log::write(&space, &record, true)
+            .and_then(|()| self.log.sync_segment(&space.segment))
+            .and_then(|()| self.log.sync_segment_starts(&self.commit_lock));
         written.inspect_err(|error| self.poison(error))?;
-        Ok(place.end)
+        Ok(space.end)
     }
 }
 
@@ -165,5 +173,29 @@ impl Drop for Closing<'_> {
         let panicked = || Err(Error::new(ErrorKind::Bug, "closing the store panicked"));
         *self.store.health.close_ended.lock() = Some(self.result.take().unwrap_or_else(panicked));
         self.store.health.close_moved.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::api::db::Db;
+    use crate::base::epoch::EpochPtrs;
+    use crate::table::BlockCache;
+    use drumlin_env::MemEnv;
+    use drumlin_env::sync::Arc;
+
+    /// A reader that unpins while close collects may leave a retired view behind. The view holds the cache, and the
+    /// cache holds the epochs that keep the view.
+    #[test]
+    fn values_retired_after_the_collection_of_close_do_not_keep_the_store_alive() {
+        let db = Db::builder("/s").env(MemEnv::new(9).env()).open().expect("open");
+        let cache = db.keyspace("k").expect("keyspace").store.files.cache.clone();
+        db.clone().close().expect("close");
+        let retired = EpochPtrs::<BlockCache>::new(1, cache.epochs());
+        retired.store(0, Some(cache.clone()), 1, cache.epochs());
+        retired.store(0, None, 1, cache.epochs());
+        let alive = Arc::downgrade(&cache);
+        drop((retired, cache, db));
+        assert!(alive.upgrade().is_none(), "the retired value was not dropped");
     }
 }

@@ -69,7 +69,7 @@ impl Store {
             self.health.check_poison()?;
             self.check_space_to_compact()?;
             let mut is_flushed = true;
-            for keyspace in self.keyspaces().iter().filter(|k| !k.peek().sealed.is_empty()) {
+            for keyspace in self.keyspaces().iter().filter(|k| k.has_sealed()) {
                 keyspace.flushes.check(since)?;
                 is_flushed = false;
             }

@@ -1,17 +1,21 @@
 //! Point lookups in an open store, and creation of iterators and cursors.
 //!
-//! 1. A lookup loads one view of the keyspace, memtables and a tree (`keyspace/state.rs`), and the visible sequence
-//!    number (`write/publish.rs`).
+//! 1. A lookup pins the store's epochs (`base/epoch.rs`), so that it can follow pointers without counting references.
+//!    It loads one view of the keyspace, memtables and a tree (`keyspace/state.rs`), and the visible sequence number
+//!    (`write/publish.rs`).
 //! 2. In each run of the tree it finds the one file whose bounds contain the key (`version/tree.rs`).
 //! 3. [`read::get`](crate::read::get) (`read/get.rs`) searches memtables and levels in its order. [`MemSource`] and
 //!    [`FileSource`] adapt them to it: `memtable/memtable.rs`, `table/lookup.rs`.
 //! 4. `GetState::finish` makes a value of the versions found: deletion, expiry, merge operands (`base/resolve.rs`).
 //!
+//! A merge operator may take long, so a lookup calls it only when it is not pinned any more. A pinned lookup that meets
+//! many operands in a memtable is done again without a pin, and combines them then.
+//!
 //! Sampled lookups also feed the statistics.
 
-use crate::base::error::Result;
+use crate::base::epoch::Pin;
+use crate::base::error::{ErrorKind, Result};
 use crate::base::merge_operator::MergeOperator;
-use crate::base::metrics::Counters;
 use crate::base::resolve::call_operator;
 use crate::base::slice::Slice;
 use crate::base::snapshots::ReadPoint;
@@ -19,11 +23,11 @@ use crate::keyspace::{KeyspaceState, View};
 use crate::memtable::{LONG, Memtable};
 use crate::ops::iter::Iter;
 use crate::ops::range_cursor::RangeCursor;
-use crate::ops::scan::{OpenReader, Scan};
+use crate::ops::scan::{LiveScan, Scan, Sources};
 use crate::read::{Flow, GetState, Source, VisibleOptions};
 use crate::stats::{LookupCounts, OperationKind, Stopwatch};
 use crate::store::Store;
-use crate::table::{Lookup, TableCache};
+use crate::table::{Lookup, OpenTable, TableCache};
 use crate::version::{FileMeta, Hit, LOOKUP_SAMPLE, Tree};
 use drumlin_env::sync::{Arc, atomic};
 use drumlin_format::filter::key_hash;
@@ -35,6 +39,8 @@ pub(crate) struct MemSource<'a> {
     pub(crate) memtable: &'a Arc<Memtable>,
     /// Merge operator, which combines the operands of hot keys.
     pub(crate) operator: Option<&'a dyn MergeOperator>,
+    /// If set, operands are not combined. Becomes true when they should be.
+    pub(crate) postponed: Option<&'a Cell<bool>>,
 }
 
 impl MemSource<'_> {
@@ -73,7 +79,10 @@ impl MemSource<'_> {
                 }
             }
         }
-        if let Some(operator) = self.operator.filter(|_| chain.len() >= LONG) {
+        let Some(operator) = self.operator.filter(|_| chain.len() >= LONG) else { return };
+        if let Some(postponed) = self.postponed {
+            postponed.set(true);
+        } else {
             let combine = |left: &[u8], right: &[u8]| {
                 call_operator(operator, |operator| operator.partial_merge(key, left, right)).ok().flatten()
             };
@@ -109,17 +118,37 @@ impl Source for MemSource<'_> {
     }
 }
 
+/// What a lookup does besides.
+#[derive(Clone, Copy)]
+pub(crate) struct LookupOptions<'a> {
+    /// Whether the lookup is counted in the lookup statistics of files.
+    pub(crate) counts_files: bool,
+    /// Store whose costs the durations of probes are added to; `None` if the lookup is not timed.
+    pub(crate) timed: Option<&'a Store>,
+    /// Pin of the lookup, if it is pinned.
+    pub(crate) pin: Option<&'a Pin<'a>>,
+}
+
+/// How far a lookup came.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Reached {
+    /// It searched no table.
+    #[default]
+    Memtables,
+    /// It searched a table.
+    Tables,
+    /// It found a version in a table.
+    Version,
+}
+
 /// File of a run as a source of a lookup.
 pub(crate) struct FileSource<'a> {
     pub(crate) file: &'a Arc<FileMeta>,
     pub(crate) tables: &'a TableCache,
     pub(crate) counts: &'a LookupCounts,
-    /// Set when a version is found.
-    pub(crate) reached: &'a Cell<bool>,
-    /// Whether the lookup is counted in the file's lookup statistics.
-    pub(crate) counts_files: bool,
-    /// Store whose costs the duration of the probe is added to; `None` if the lookup is not timed.
-    pub(crate) timed: Option<&'a Store>,
+    /// Where the lookup notes how far it came.
+    pub(crate) reached: &'a Cell<Reached>,
+    pub(crate) options: LookupOptions<'a>,
 }
 
 impl Source for FileSource<'_> {
@@ -128,11 +157,18 @@ impl Source for FileSource<'_> {
     }
 
     fn lookup(&self, key: &[u8], hash: u64, snapshot: Seq, state: &mut GetState) -> Result<()> {
-        let table = self.file.table.open(self.tables)?;
+        let LookupOptions { counts_files, timed, pin } = self.options;
+        if self.reached.get() == Reached::Memtables {
+            self.reached.set(Reached::Tables);
+        }
+        let table = match pin {
+            Some(pin) => self.file.table.open_pinned(self.tables, pin)?,
+            None => OpenTable::Owned(self.file.table.open(self.tables)?),
+        };
         if self.file.counts.range_tombstones > 0 {
             state.cover(table.range_tombstones().covering(key, snapshot));
         }
-        let began = self.timed.map(|store| store.files.env.clock().monotonic_nanos());
+        let began = timed.map(|store| store.files.env.clock().monotonic_nanos());
         let mut hit = Hit::Nothing;
         let outcome = table.lookup(key, hash, snapshot, |found| {
             if hit == Hit::Nothing {
@@ -145,13 +181,13 @@ impl Source for FileSource<'_> {
             Lookup::Absent => self.counts.absent(),
             Lookup::Found => {
                 self.counts.found();
-                self.reached.set(true);
+                self.reached.set(Reached::Version);
             }
         }
-        if self.counts_files {
+        if counts_files {
             self.file.access.count(hit);
         }
-        if let (Some(store), Some(began)) = (self.timed, began) {
+        if let (Some(store), Some(began)) = (timed, began) {
             let nanos = store.files.env.clock().monotonic_nanos().saturating_sub(began);
             match outcome {
                 Lookup::Denied => store.costs.probes.denied(nanos),
@@ -175,6 +211,17 @@ impl Store {
         }
     }
 
+    /// As [`view_at`](Store::view_at), but borrows the view from `pin`, which is one of the store's epochs.
+    fn peek_at<'p>(&self, keyspace: &'p KeyspaceState, pin: &'p Pin<'_>) -> (&'p View, Seq) {
+        loop {
+            let view = keyspace.peek(pin);
+            let seq = self.publisher.visible();
+            if keyspace.is_newest(view) {
+                return (view, seq);
+            }
+        }
+    }
+
     /// Returns the value of `key` as of `snapshot`, or its current value.
     pub(crate) fn get(
         &self,
@@ -188,16 +235,54 @@ impl Store {
         if keyspace.meter.counts(OperationKind::Point, 1) {
             return self.get_timed(keyspace, key, snapshot, counts_files);
         }
+        let state = self.search(keyspace, key, snapshot, counts_files, None)?;
+        state.finish(key, &keyspace.resolver(), || self.time_of(snapshot))
+    }
+
+    /// Collects the versions that decide the value of `key` as of `snapshot`, or its current value.
+    #[inline]
+    fn search(
+        &self,
+        keyspace: &KeyspaceState,
+        key: &[u8],
+        snapshot: Option<ReadPoint>,
+        counts_files: bool,
+        timed: Option<&Store>,
+    ) -> Result<GetState> {
+        let postponed = Cell::new(false);
+        let pin = self.files.cache.epochs().pin();
+        let options = LookupOptions { counts_files, timed, pin: Some(&pin) };
         loop {
-            let view = keyspace.peek();
+            let view = keyspace.peek(&pin);
             let seq = snapshot.map_or_else(|| self.publisher.visible(), |point| point.seq);
             // All commits up to a snapshot were visible before the view was loaded.
-            if snapshot.is_some() || keyspace.is_newest(&view) {
+            if snapshot.is_some() || keyspace.is_newest(view) {
                 // Checked after the view was loaded: a drop marks the keyspace before it empties the view.
                 keyspace.check_alive()?;
-                return self.get_in(keyspace, &view, key, (seq, snapshot), (counts_files, None));
+                match self.search_view(keyspace, view, key, seq, options, Some(&postponed)) {
+                    Err(error) if error.kind() == ErrorKind::TooManyFiles => break,
+                    Ok(_) if postponed.get() => break,
+                    found => return found,
+                }
             }
         }
+        drop(pin);
+        self.search_unpinned(keyspace, key, snapshot, LookupOptions { counts_files, timed, pin: None })
+    }
+
+    /// Searches like `search`, but without a pin. So it can close tables to open others, and call the merge operator.
+    #[cold]
+    fn search_unpinned(
+        &self,
+        keyspace: &KeyspaceState,
+        key: &[u8],
+        snapshot: Option<ReadPoint>,
+        options: LookupOptions<'_>,
+    ) -> Result<GetState> {
+        let (view, visible) = self.view_at(keyspace);
+        keyspace.check_alive()?;
+        let seq = snapshot.map_or(visible, |point| point.seq);
+        self.search_view(keyspace, &view, key, seq, options, None)
     }
 
     /// Does a sampled lookup: records its key and its duration.
@@ -211,48 +296,50 @@ impl Store {
     ) -> Result<Option<Slice>> {
         keyspace.meter.wants(OperationKind::Point, key);
         let began = self.files.env.clock().monotonic_nanos();
-        let (view, visible) = self.view_at(keyspace);
-        keyspace.check_alive()?;
-        let seq = snapshot.map_or(visible, |point| point.seq);
-        let value = self.get_in(keyspace, &view, key, (seq, snapshot), (counts_files, Some(self)));
+        let state = self.search(keyspace, key, snapshot, counts_files, Some(self))?;
+        let value = state.finish(key, &keyspace.resolver(), || self.time_of(snapshot));
         let nanos = self.files.env.clock().monotonic_nanos().saturating_sub(began);
         self.costs.got(nanos);
         keyspace.activity.get_latency.record(nanos);
         value
     }
 
-    /// Returns `file` as a source of one lookup. The source sets `reached` when it finds a version.
+    /// Returns `file` as a source of one lookup. The source notes in `reached` how far the lookup came.
     pub(crate) fn file_source<'a>(
         &'a self,
         file: &'a Arc<FileMeta>,
-        reached: &'a Cell<bool>,
-        (counts_files, timed): (bool, Option<&'a Store>),
+        reached: &'a Cell<Reached>,
+        options: LookupOptions<'a>,
     ) -> FileSource<'a> {
-        FileSource { file, tables: &self.files.tables, counts: &self.lookups, reached, counts_files, timed }
+        FileSource { file, tables: &self.files.tables, counts: &self.lookups, reached, options }
     }
 
-    fn get_in(
+    fn search_view(
         &self,
         keyspace: &KeyspaceState,
         view: &View,
         key: &[u8],
-        (seq, snapshot): (Seq, Option<ReadPoint>),
-        (counts_files, timed): (bool, Option<&Store>),
-    ) -> Result<Option<Slice>> {
+        seq: Seq,
+        options: LookupOptions<'_>,
+        postponed: Option<&Cell<bool>>,
+    ) -> Result<GetState> {
         let hash = key_hash(key, self.files.filter_seed);
-        let reached = Cell::new(false);
+        let reached = Cell::default();
         let operator = keyspace.operator.as_deref();
         let memtables = view.memtables().filter(|m| !m.is_empty());
-        let memtables = memtables.map(|memtable| MemSource { memtable, operator });
+        let memtables = memtables.map(|memtable| MemSource { memtable, operator, postponed });
         let levels = view.tree.levels.iter().map(|level| {
             let files = level.runs.iter().filter_map(|run| run.file_for(key));
-            files.map(|file| self.file_source(file, &reached, (counts_files, timed)))
+            files.map(|file| self.file_source(file, &reached, options))
         });
         let state = crate::read::get(key, hash, seq, memtables, levels)?;
-        if reached.get() {
+        if reached.get() == Reached::Version {
             self.lookups.returned(1);
         }
-        state.finish(key, &keyspace.resolver(), || self.time_of(snapshot))
+        if options.counts_files && keyspace.filters_differ() {
+            count_density(keyspace, key, reached.get(), &state);
+        }
+        Ok(state)
     }
 
     /// Returns the time at which a read judges expiry, in microseconds since the Unix epoch: the time of its snapshot,
@@ -291,9 +378,20 @@ impl Store {
         range: KeyRange,
         snapshot: Option<ReadPoint>,
     ) -> Result<RangeCursor> {
-        let scan = self.scan_of(keyspace, range, snapshot);
-        let view = scan.open()?;
-        Ok(RangeCursor::new(view, scan.reader, keyspace.clone(), scan.view.tree.clone()))
+        self.background.step_in_simulation();
+        let early = drumlin_types::bug!("scan-checks-early").then(|| self.may_scan(keyspace));
+        // Borrows the view, since many threads contend for its reference count. The cursor counts references to
+        // memtables and tree.
+        let pin = keyspace.pin();
+        let (view, visible) = self.peek_at(keyspace, &pin);
+        let live = LiveScan::new(self, &view.tree);
+        early.unwrap_or_else(|| self.may_scan(keyspace))?;
+        let mut options = self.scan_options(keyspace, range, snapshot, visible);
+        let memtables = Sources::of_memtables(view, &mut options);
+        // Opening a table may close others, and waits for pinned threads that still read those.
+        drop(pin);
+        let cursor = memtables.open(&live, options)?;
+        Ok(RangeCursor::new(cursor, live, keyspace.clone()))
     }
 
     /// Returns a stopwatch if the next seek is timed. The seek goes to `key`, or to the end of `range` if that
@@ -322,9 +420,29 @@ impl Store {
         snapshot: Option<ReadPoint>,
     ) -> Scan {
         self.background.step_in_simulation();
-        Counters::add(&self.metrics.scans, 1);
         let (view, visible) = self.view_at(keyspace);
-        let options = VisibleOptions {
+        let live = LiveScan::new(self, &view.tree);
+        let refused = self.may_scan(keyspace).err();
+        let options = self.scan_options(keyspace, bounds, snapshot, visible);
+        Scan { live, view, options, refused }
+    }
+
+    /// Returns an error if a scan of `keyspace` may not read. The caller has counted the scan, for close, and loaded
+    /// the view: a drop marks the keyspace before it empties the view.
+    fn may_scan(&self, keyspace: &KeyspaceState) -> Result<()> {
+        self.health.check_open()?;
+        self.check_own(keyspace)?;
+        keyspace.check_alive()
+    }
+
+    fn scan_options(
+        &self,
+        keyspace: &KeyspaceState,
+        bounds: KeyRange,
+        snapshot: Option<ReadPoint>,
+        visible: Seq,
+    ) -> VisibleOptions {
+        VisibleOptions {
             snapshot: snapshot.map_or(visible, |point| point.seq),
             now_micros: self.time_of(snapshot),
             bounds,
@@ -335,15 +453,15 @@ impl Store {
             pointers: None,
             tombstones: Vec::new(),
             dead: Some(keyspace.dead.clone()),
-        };
-        let reader = OpenReader::new(self);
-        let may_begin = self
-            .health
-            .check_open()
-            .and_then(|()| self.check_own(keyspace))
-            .and_then(|()| keyspace.check_alive());
-        Scan { reader, view, options, refused: may_begin.err() }
+        }
     }
+}
+
+/// Counts a sampled lookup in the density of the keyspace's lookups, which equal filters do not need. A lookup that
+/// found a value or a deletion without a search in tables was answered by a memtable.
+pub(crate) fn count_density(keyspace: &KeyspaceState, key: &[u8], reached: Reached, state: &GetState) {
+    let is_answered = reached == Reached::Memtables && state.has_base();
+    keyspace.density.count(key, LOOKUP_SAMPLE, !is_answered);
 }
 
 /// Returns whether the lookup numbered `number` is counted in the lookup statistics. One in each block of

@@ -94,7 +94,7 @@ impl Store {
         }
         let spent = || self.next_keyspace.store(number + 1, atomic::Ordering::Release);
         self.append_edit(&mut control, Edit { changes }, spent)?;
-        let log = self.lane.state.lock().log.segment.number;
+        let log = self.commit_lock.state.lock().log.segment.number;
         let state = Arc::new(KeyspaceState::new(
             id,
             name,
@@ -105,6 +105,7 @@ impl Store {
             log,
             self.files.filter_seed,
             Meter::new(&self.sampling),
+            self.files.cache.epochs().clone(),
         ));
         control.keyspaces.push(KeyspaceControl::new(state.clone(), policy, 0));
         let mut all = self.keyspaces().to_vec();
@@ -184,7 +185,7 @@ impl Store {
         }
         control.keyspaces.retain(|k| !Arc::ptr_eq(&k.state, &state));
         self.set_keyspaces(self.keyspaces().iter().filter(|k| !Arc::ptr_eq(k, &state)).cloned().collect());
-        let log = self.lane.state.lock().log.segment.number;
+        let log = self.commit_lock.state.lock().log.segment.number;
         state.clear(log);
         self.refresh_pace(&control);
         drop(control);
@@ -199,9 +200,9 @@ impl Store {
     /// The keyspace's memtables protect the log segments of its commits. A commit that still copied its record after
     /// the drop could write into a recycled segment.
     fn end_writes(&self, keyspace: &KeyspaceState) -> Result<()> {
-        let lane = self.lane.state.lock();
+        let locked = self.commit_lock.state.lock();
         keyspace.mark_dropped(true);
-        drop(lane);
+        drop(locked);
         let drained =
             if drumlin_types::bug!("drop-ignores-writers") { Ok(()) } else { self.publisher.drain() };
         let synced = drained.and_then(|()| self.sync_log(self.publisher.published().log_end));

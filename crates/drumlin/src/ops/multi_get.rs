@@ -8,7 +8,7 @@ use crate::base::error::Result;
 use crate::base::slice::Slice;
 use crate::base::snapshots::ReadPoint;
 use crate::keyspace::KeyspaceState;
-use crate::ops::get::{MemSource, is_sampled};
+use crate::ops::get::{LookupOptions, MemSource, Reached, count_density, is_sampled};
 use crate::read::{GetState, Source};
 use crate::stats::OperationKind;
 use crate::store::Store;
@@ -59,7 +59,7 @@ impl Store {
         let operator = keyspace.operator.as_deref();
         let memtables = view.memtables().filter(|m| !m.is_empty());
         let memtables: Vec<MemSource<'_>> =
-            memtables.map(|memtable| MemSource { memtable, operator }).collect();
+            memtables.map(|memtable| MemSource { memtable, operator, postponed: None }).collect();
         let levels = view.tree.levels.iter().map(|level| {
             |open: &[usize]| {
                 let files: Vec<Shared<'_>> =
@@ -68,15 +68,22 @@ impl Store {
                 files
             }
         });
-        let reached = vec![Cell::new(false); keys.len()];
+        let reached = vec![Cell::new(Reached::default()); keys.len()];
         let lookup = |(file, i): (&Arc<FileMeta>, usize), state: &mut GetState| {
             let Wanted { key, hash, counts_files } = wanted[i];
             let reached = &reached[i];
-            self.file_source(file, reached, (counts_files, None)).lookup(key, hash, seq, state)
+            let options = LookupOptions { counts_files, timed: None, pin: None };
+            self.file_source(file, reached, options).lookup(key, hash, seq, state)
         };
         let pairs: Vec<(&[u8], u64)> = wanted.iter().map(|w| (w.key, w.hash)).collect();
         let states = crate::read::get_many(&pairs, seq, &memtables, levels, lookup)?;
-        self.lookups.returned(reached.iter().filter(|reached| reached.get()).count() as u64);
+        let from_tables = reached.iter().filter(|reached| reached.get() == Reached::Version);
+        self.lookups.returned(from_tables.count() as u64);
+        for ((wanted, state), reached) in wanted.iter().zip(&states).zip(&reached) {
+            if wanted.counts_files && keyspace.filters_differ() {
+                count_density(keyspace, wanted.key, reached.get(), state);
+            }
+        }
         let resolver = keyspace.resolver();
         // One time for all keys, so that all of them judge expiry alike.
         let time = LazyCell::new(|| self.time_of(snapshot));

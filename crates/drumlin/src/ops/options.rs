@@ -28,7 +28,7 @@ impl Store {
         let change = Change::StoreOption { name: name.to_owned(), value: value.to_owned() };
         self.append_edit(&mut control, Edit { changes: vec![change] }, || {})?;
         if name == "disk_budget" {
-            let log = self.lane.state.lock().log.bytes_on_disk();
+            let log = self.commit_lock.state.lock().log.bytes_on_disk();
             self.disk_budget.set_limit(options.disk_budget, log);
         }
         self.throttles.background.limit(options.background_rate);

@@ -8,9 +8,8 @@
 
 use crate::base::error::Result;
 use crate::keyspace::KeyspaceState;
-use crate::ops::scan::{OpenReader, StoreView};
+use crate::ops::scan::{LiveScan, StoreView};
 use crate::stats::Stopwatch;
-use crate::version::Tree;
 use drumlin_env::sync::Arc;
 use std::fmt;
 
@@ -47,10 +46,8 @@ use std::fmt;
 /// [`Iter`](crate::Iter) describes. Drop it when it is no longer needed.
 pub struct RangeCursor {
     view: StoreView,
-    reader: OpenReader,
+    live: Arc<LiveScan>,
     keyspace: Arc<KeyspaceState>,
-    /// Tree that the cursor reads.
-    tree: Arc<Tree>,
 }
 
 /// Target of a seek.
@@ -61,13 +58,8 @@ enum To<'a> {
 }
 
 impl RangeCursor {
-    pub(crate) fn new(
-        view: StoreView,
-        reader: OpenReader,
-        keyspace: Arc<KeyspaceState>,
-        tree: Arc<Tree>,
-    ) -> RangeCursor {
-        RangeCursor { view, reader, keyspace, tree }
+    pub(crate) fn new(view: StoreView, live: Arc<LiveScan>, keyspace: Arc<KeyspaceState>) -> RangeCursor {
+        RangeCursor { view, live, keyspace }
     }
 
     fn moved(&mut self, to: To<'_>, how: impl FnOnce(&mut StoreView) -> Result<()>) -> Result<bool> {
@@ -77,7 +69,7 @@ impl RangeCursor {
             To::Key(key) => Some(key),
             To::Last => None,
         };
-        let mut stopwatch = self.reader.store.stopwatch(&self.keyspace, key, range, &self.tree);
+        let mut stopwatch = self.live.store.stopwatch(&self.keyspace, key, range, &self.live.tree);
         stopwatch.iter_mut().for_each(Stopwatch::begin);
         how(&mut self.view)?;
         if let Some(stopwatch) = stopwatch {

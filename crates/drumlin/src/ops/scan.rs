@@ -12,8 +12,8 @@ use crate::memtable::MemCursor;
 use crate::read::{MergeCursor, OpenFile, RunCursor, TombstoneSource, VisibleIter, VisibleOptions};
 use crate::store::Store;
 use crate::table::{CursorOptions, TableCursor};
-use crate::version::{FileMeta, Run};
-use drumlin_env::sync::{Arc, atomic};
+use crate::version::{FileMeta, Tree};
+use drumlin_env::sync::Arc;
 use drumlin_types::{KeyRange, Kind, Seq};
 use std::ops::Range;
 
@@ -97,7 +97,7 @@ impl Cursor for ScanSource {
 
 /// Scan that has not started: the view that it reads, and its options.
 pub(crate) struct Scan {
-    pub(crate) reader: OpenReader,
+    pub(crate) live: Arc<LiveScan>,
     pub(crate) view: Arc<View>,
     pub(crate) options: VisibleOptions,
     /// Reason why the scan cannot start. If there is none, the view is pinned and stays readable, even after the store
@@ -111,74 +111,97 @@ impl Scan {
     pub(crate) fn open(&self) -> Result<StoreView> {
         match &self.refused {
             Some(error) => Err(error.clone()),
-            None => open(&self.reader.store, &self.view, self.options.clone()),
-        }
-    }
-}
-
-/// Guard of a live iterator or cursor. It is counted, so that close can report the number of them.
-pub(crate) struct OpenReader {
-    pub(crate) store: Arc<Store>,
-}
-
-impl OpenReader {
-    pub(crate) fn new(store: &Arc<Store>) -> OpenReader {
-        // Sequentially consistent with the flag of a closed store: either close counts this reader, or the reader sees
-        // that the store is closed.
-        store.metrics.iterators.fetch_add(1, atomic::Ordering::SeqCst);
-        OpenReader { store: store.clone() }
-    }
-}
-
-impl Drop for OpenReader {
-    fn drop(&mut self) {
-        self.store.metrics.iterators.fetch_sub(1, atomic::Ordering::Relaxed);
-    }
-}
-
-fn open(store: &Arc<Store>, view: &View, mut options: VisibleOptions) -> Result<StoreView> {
-    let mut sources = Vec::with_capacity(1 + view.sealed.len() + view.tree.runs());
-    for memtable in view.memtables().filter(|m| !m.is_empty()) {
-        sources.push(ScanSource::Memtable(memtable.cursor()));
-        if memtable.has_range_tombstones() {
-            options.tombstones.push((KeyRange::all(), memtable.range_tombstones()));
-        }
-    }
-    for run in view.tree.levels.iter().flat_map(|level| &level.runs) {
-        let files = RunFiles::new(store, run, &options.bounds);
-        if files.len() == 0 {
-            continue;
-        }
-        // Most runs have no range tombstones: their files are not searched for them.
-        for file in files.files().iter().filter(|_| run.range_tombstones > 0) {
-            if file.counts.range_tombstones > 0 {
-                let source: TombstoneSource =
-                    (file.bounds.clone(), file.table.open(&store.files.tables)?.range_tombstones().clone());
-                options.tombstones.push(source);
+            None => {
+                let mut options = self.options.clone();
+                let sources = Sources::of_memtables(&self.view, &mut options);
+                sources.open(&self.live, options)
             }
         }
-        sources.push(ScanSource::Run(RunCursor::new(files)));
     }
-    Ok(VisibleIter::new(MergeCursor::new(sources), options))
+}
+
+/// A live iterator or cursor, and what it reads. It is counted, so that close can report the number of them.
+///
+/// All cursors of a scan share it: one reference to store and tree for a scan, instead of one for each run, since many
+/// threads contend for these counts.
+pub(crate) struct LiveScan {
+    pub(crate) store: Arc<Store>,
+    /// Tree that the scan reads.
+    pub(crate) tree: Arc<Tree>,
+}
+
+impl LiveScan {
+    /// Counts a scan of `tree` that begins. The caller then checks that the store is open.
+    pub(crate) fn new(store: &Arc<Store>, tree: &Arc<Tree>) -> Arc<LiveScan> {
+        store.counts.scan_begins();
+        Arc::new(LiveScan { store: store.clone(), tree: tree.clone() })
+    }
+}
+
+impl Drop for LiveScan {
+    fn drop(&mut self) {
+        self.store.counts.scan_ends();
+    }
+}
+
+/// Sources of a scan.
+pub(crate) struct Sources(Vec<ScanSource>);
+
+impl Sources {
+    /// Returns cursors over the memtables of `view`, and adds their range tombstones to `options`. Opens no table, so
+    /// the caller may be pinned.
+    pub(crate) fn of_memtables(view: &View, options: &mut VisibleOptions) -> Sources {
+        let mut sources = Vec::with_capacity(1 + view.sealed.len() + view.tree.runs());
+        for memtable in view.memtables().filter(|m| !m.is_empty()) {
+            sources.push(ScanSource::Memtable(memtable.cursor()));
+            if memtable.has_range_tombstones() {
+                options.tombstones.push((KeyRange::all(), memtable.range_tombstones()));
+            }
+        }
+        Sources(sources)
+    }
+
+    /// Creates a user view of these memtables and of the tree of `live`, which is the one of the same view.
+    pub(crate) fn open(mut self, live: &Arc<LiveScan>, mut options: VisibleOptions) -> Result<StoreView> {
+        for (level, runs) in live.tree.levels.iter().map(|level| &level.runs).enumerate() {
+            for (index, run) in runs.iter().enumerate() {
+                let files = RunFiles::new(live, (level, index), &options.bounds);
+                if files.len() == 0 {
+                    continue;
+                }
+                // Most runs have no range tombstones: their files are not searched for them.
+                for file in files.files().iter().filter(|_| run.range_tombstones > 0) {
+                    if file.counts.range_tombstones > 0 {
+                        let table = file.table.open(&live.store.files.tables)?;
+                        let source: TombstoneSource = (file.bounds.clone(), table.range_tombstones().clone());
+                        options.tombstones.push(source);
+                    }
+                }
+                self.0.push(ScanSource::Run(RunCursor::new(files)));
+            }
+        }
+        Ok(VisibleIter::new(MergeCursor::new(self.0), options))
+    }
 }
 
 /// Files of a run that overlap a range. Each is opened when a cursor reaches it.
 pub(crate) struct RunFiles {
-    store: Arc<Store>,
-    run: Arc<Run>,
+    live: Arc<LiveScan>,
+    /// Level of the run in the tree of `live`, and its index there.
+    run: (usize, usize),
     part: Range<usize>,
 }
 
 impl RunFiles {
-    fn new(store: &Arc<Store>, run: &Arc<Run>, bounds: &KeyRange) -> RunFiles {
-        let first =
-            run.files.partition_point(|f| f.bounds.end.as_ref().is_some_and(|end| *end <= bounds.start));
-        let end = first + run.files[first..].partition_point(|f| bounds.is_before_end(&f.bounds.start));
-        RunFiles { store: store.clone(), run: run.clone(), part: first..end }
+    fn new(live: &Arc<LiveScan>, run: (usize, usize), bounds: &KeyRange) -> RunFiles {
+        let files = &live.tree.levels[run.0].runs[run.1].files;
+        let first = files.partition_point(|f| f.bounds.end.as_ref().is_some_and(|end| *end <= bounds.start));
+        let end = first + files[first..].partition_point(|f| bounds.is_before_end(&f.bounds.start));
+        RunFiles { live: live.clone(), run, part: first..end }
     }
 
     fn files(&self) -> &[Arc<FileMeta>] {
-        &self.run.files[self.part.clone()]
+        &self.live.tree.levels[self.run.0].runs[self.run.1].files[self.part.clone()]
     }
 }
 
@@ -186,8 +209,9 @@ impl OpenFile for RunFiles {
     type Cursor = TableCursor;
 
     fn open(&self, index: usize) -> Result<TableCursor> {
-        let table = self.files()[index].table.open(&self.store.files.tables)?;
-        Ok(table.cursor(CursorOptions::scan(self.store.sizes.scan_readahead)))
+        let store = &self.live.store;
+        let table = self.files()[index].table.open(&store.files.tables)?;
+        Ok(table.cursor(CursorOptions::scan(store.sizes.scan_readahead)))
     }
 
     fn bounds(&self, index: usize) -> &KeyRange {

@@ -85,6 +85,10 @@ pub struct FileShape {
     pub max_seq: u64,
     /// Whether the bounds exclude entries of the table.
     pub narrowed: bool,
+    /// Filter bits per distinct key, as built; 0 without a filter.
+    pub filter_bits: f64,
+    /// Share of lookups of absent keys that the filter lets pass, as built; 1 without a filter.
+    pub filter_false_positive_rate: f64,
     /// Decayed number of point lookups that reached the file and found no version of their key.
     pub lookups_empty: f64,
     /// Decayed number of point lookups that found a version of their key in the file.
@@ -162,6 +166,8 @@ impl Store {
                                 min_seq: f.min_seq,
                                 max_seq: f.max_seq,
                                 narrowed: narrowed(f),
+                                filter_bits: f.filter_bits,
+                                filter_false_positive_rate: f.fp_rate,
                                 lookups_empty: f.lookups.empty,
                                 lookups_found: f.lookups.found,
                                 lookups_dead: f.lookups.dead,
@@ -198,6 +204,7 @@ impl Store {
 
     pub(crate) fn read_metrics(&self) -> Metrics {
         let mut metrics = self.metrics.read();
+        self.counts.fill(&mut metrics);
         let keyspaces = self.keyspaces();
         let views: Vec<_> = keyspaces.iter().map(|k| k.view()).collect();
         metrics.memtable_bytes = views.iter().map(|v| v.memtable_bytes() as u64).sum();
@@ -205,7 +212,7 @@ impl Store {
         metrics.filter_bytes = views.iter().map(|v| filter_bytes(v)).sum();
         metrics.runs = views.iter().map(|v| v.tree.runs() as u64).sum();
         metrics.snapshots = self.snapshots.len() as u64;
-        metrics.log_bytes_live = self.lane.state.lock().log.live_bytes();
+        metrics.log_bytes_live = self.commit_lock.state.lock().log.live_bytes();
         let cache = self.files.cache.stats();
         (metrics.cache_hits, metrics.cache_misses, metrics.cache_bytes) =
             (cache.hits, cache.misses, cache.bytes);

@@ -204,8 +204,9 @@ impl OpenFile for CheckedRun {
     type Cursor = TableCursor;
 
     fn open(&self, index: usize) -> Result<TableCursor> {
-        let table = self.run.files[index].table.open(&self.store.files.tables)?;
-        Ok(table.cursor(CursorOptions::MERGE))
+        let file = &self.run.files[index];
+        let table = file.table.open(&self.store.files.tables)?;
+        Ok(table.cursor(CursorOptions::MERGE).within(file.min_seq, file.max_seq))
     }
 
     fn bounds(&self, index: usize) -> &KeyRange {
@@ -222,7 +223,7 @@ mod tests {
     use super::*;
     use crate::api::db::Db;
     use crate::base::error::ErrorKind;
-    use crate::write::lane::Request;
+    use crate::write::request::Request;
     use drumlin_env::MemEnv;
     use drumlin_format::log::{RecordHeader, RecordKind, encode_record, record_len};
 
@@ -236,7 +237,8 @@ mod tests {
         let record_len = Some(record_len(payload.len()));
         let request = || Request { keyspaces: &keyspaces, operations: 1, record_len, only_deletes: false };
         let [second, third] = [(); 2].map(|()| {
-            let reserved = store.lane.reserve(&request(), &store.publisher, || store.files.fresh_number());
+            let reserved =
+                store.commit_lock.reserve(&request(), &store.publisher, || store.files.fresh_number());
             reserved.expect("a place")
         });
         // A reader may pass the place of the second record before it is written, and find a third one that was written
@@ -246,12 +248,12 @@ mod tests {
         let header = RecordHeader { kind, synced_mark: log.position, first_seq, count: 1 };
         let mut record = Vec::new();
         encode_record(&mut record, log.segment.number, log.offset(), &header, &payload).expect("encoded");
-        crate::write::log::write(log, &record).expect("written");
+        crate::write::log::write(log, &record, false).expect("written");
         let report = db.verify().expect("verify");
         assert_eq!((report.findings, report.log_records), (vec![], 1));
         for reserved in [second, third] {
             reserved.memtables.iter().for_each(|(_, memtable)| memtable.end_write());
-            store.publisher.abandon(reserved.place, Error::new(ErrorKind::Bug, "as the test wants"));
+            store.publisher.abandon(reserved.number, Error::new(ErrorKind::Bug, "as the test wants"));
         }
     }
 
@@ -270,7 +272,7 @@ mod tests {
             }
             db.flush().expect("flush");
         };
-        let live = || keys.store.lane.state.lock().log.below(drumlin_types::LogNumber(u64::MAX));
+        let live = || keys.store.commit_lock.state.lock().log.below(drumlin_types::LogNumber(u64::MAX));
         keys.put("first", "1").expect("put");
         keys.store.read_log(|numbers, written| {
             assert_eq!(numbers, live());

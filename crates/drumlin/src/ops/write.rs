@@ -2,7 +2,8 @@
 //!
 //! 1. Encode: `write/operations.rs` encoded the operations when they were added; `validate` checks them as a whole.
 //! 2. Admit: `ops/admission.rs` waits for memory, and for the rate that compactions allow (a write stall).
-//! 3. Reserve: `write/lane.rs` reserves sequence numbers, log space and memtables, and a place in the publishing queue.
+//! 3. Reserve: `write/commit_lock.rs` reserves sequence numbers, log space, memtables and a place in the publishing
+//!    queue. The commit that holds the lock also does so for others that wait for it.
 //! 4. Log: `write/log.rs` writes the record into the reserved space.
 //! 5. Apply: `write/apply.rs` inserts the operations into the memtables (`memtable/memtable.rs`).
 //! 6. Publish: `write/publish.rs` makes the commit visible once all earlier ones are.
@@ -14,8 +15,8 @@ use crate::options::Durability;
 use crate::stats::{EACH, OperationKind};
 use crate::store::Store;
 use crate::write::apply::insert;
-use crate::write::lane::{Request, Reserved};
 use crate::write::operations::Operations;
+use crate::write::request::{Request, Reserved};
 use drumlin_env::sync::plain::atomic;
 use drumlin_env::{Note, local, region};
 use drumlin_format::batch::Operation;
@@ -28,6 +29,9 @@ const COMMIT_WAIT_LEAST: u64 = 100;
 
 /// What a write says that found no file descriptor for its sync.
 const WRITTEN_UNSYNCED: &str = "the write is done but not durable yet: call sync, do not repeat the write";
+
+/// What a write says that panicked.
+const PANICKED: &str = "a write panicked; durable data is safe and will be there after reopening";
 
 thread_local! {
     /// The encoded record of the commit under way on this thread.
@@ -50,7 +54,7 @@ impl Store {
         let began = if timed { clock.monotonic_nanos() } else { 0 };
         let reserved = self.reserve(batch, durability)?;
         let under_way = UnderWay { store: self, reserved: &reserved, has_ended: false };
-        let applied = self.log_and_insert(batch, &reserved);
+        let applied = self.log_and_insert(batch, &reserved, durability);
         let waited = under_way.end(applied)?;
         drop(admitted);
         self.count_commit_wait(reserved.waited + waited);
@@ -58,9 +62,7 @@ impl Store {
         if timed {
             self.count_timed_write(batch, began);
         }
-        Counters::add(&self.metrics.commits, 1);
-        Counters::add(&self.metrics.operations, batch.len() as u64);
-        Counters::add(&self.metrics.user_bytes_written, batch.user_bytes);
+        self.counts.committed(batch.len() as u64, batch.user_bytes);
         let last_seq = reserved.first_seq + batch.len() as u64 - 1;
         if durability == Durability::Sync
             && let Some(log) = &reserved.log
@@ -130,9 +132,12 @@ impl Store {
             record_len: is_logged.then(|| format::record_len(batch.size())),
             only_deletes: batch.only_delete(),
         };
-        let reserved = self.lane.reserve(&request, &self.publisher, || self.files.fresh_number());
+        let reserved = {
+            let _reserving = Reserving(self);
+            self.commit_lock.reserve(&request, &self.publisher, || self.files.fresh_number())
+        };
         match &reserved {
-            Ok(place) if place.log.as_ref().is_some_and(|log| log.has_begun) => self.log_found_space(),
+            Ok(reserved) if reserved.log.as_ref().is_some_and(|log| log.has_begun) => self.log_found_space(),
             Err(error) => {
                 self.relieve_descriptors(error);
                 if error.kind() == ErrorKind::NoSpace {
@@ -146,7 +151,7 @@ impl Store {
 
     /// Wakes the lanes that have work after this commit.
     fn wake_lanes(&self, reserved: &Reserved) {
-        let has_begun = reserved.log.as_ref().is_some_and(|place| place.has_begun);
+        let has_begun = reserved.log.as_ref().is_some_and(|log| log.has_begun);
         // A flush may have found a memtable not ready because this commit was still writing to it.
         let is_waited_for = reserved.memtables.iter().any(|(_, memtable)| memtable.is_sealed());
         if reserved.sealed || has_begun || is_waited_for || region::is_asked_for() {
@@ -176,7 +181,7 @@ impl Store {
         }
     }
 
-    fn log_and_insert(&self, batch: &Operations, reserved: &Reserved) -> Result<()> {
+    fn log_and_insert(&self, batch: &Operations, reserved: &Reserved, durability: Durability) -> Result<()> {
         if let Some(log) = &reserved.log {
             let header = RecordHeader {
                 kind: RecordKind::Batch,
@@ -195,8 +200,8 @@ impl Store {
                     batch.writer.payload(),
                 )
                 .map_err(|e| Error::new(ErrorKind::Bug, e.what))?;
-                Counters::add(&self.metrics.log_bytes_written, record.len() as u64);
-                let written = crate::write::log::write(log, record);
+                self.counts.logged(record.len() as u64);
+                let written = crate::write::log::write(log, record, durability == Durability::Sync);
                 if record.capacity() > RECORD_KEPT {
                     *record = Vec::new();
                 }
@@ -214,6 +219,18 @@ impl Store {
     }
 }
 
+/// A commit that reserves its place. If that panics so that the log has a hole, the store is poisoned: flushes would
+/// wait for the memtables of this commit.
+struct Reserving<'a>(&'a Store);
+
+impl Drop for Reserving<'_> {
+    fn drop(&mut self) {
+        if drumlin_env::is_unwinding() && self.0.publisher.has_failed() && !self.0.health.is_poisoned() {
+            self.0.poison(&Error::new(ErrorKind::Bug, PANICKED));
+        }
+    }
+}
+
 /// A commit that has reserved its place. However it ends, it leaves its memtables and the publishing queue. Otherwise a
 /// flush and all later commits would wait forever.
 struct UnderWay<'a> {
@@ -228,9 +245,9 @@ impl UnderWay<'_> {
         let Err(error) = applied else {
             self.end_writes();
             self.has_ended = true;
-            return self.store.publisher.finish(self.reserved.place, || self.store.files.now());
+            return self.store.publisher.finish(self.reserved.number, || self.store.files.now());
         };
-        // Dropped, it ends its place. A listener that panics here does not keep it from that.
+        // The drop of `self` abandons the commit, even if a listener that `poison` calls panics.
         self.store.poison(&error);
         Err(error.with_kind(ErrorKind::Poisoned))
     }
@@ -250,9 +267,8 @@ impl Drop for UnderWay<'_> {
         self.end_writes();
         // The state of the commit in the log and the memtables is unknown. Another thread may be about to poison the
         // store, so the publisher must learn of the failure here.
-        let what = "a write panicked; durable data is safe and will be there after reopening";
-        let error = Error::new(ErrorKind::Bug, what);
-        self.store.publisher.abandon(self.reserved.place, error.with_kind(ErrorKind::Poisoned));
+        let error = Error::new(ErrorKind::Bug, PANICKED);
+        self.store.publisher.abandon(self.reserved.number, error.with_kind(ErrorKind::Poisoned));
         if drumlin_env::is_unwinding() && !self.store.health.is_poisoned() {
             self.store.poison(&error);
         }
@@ -286,7 +302,7 @@ mod tests {
             record_len: Some(format::record_len(9)),
             only_deletes: false,
         };
-        let reserved = store.lane.reserve(&request, &store.publisher, || store.files.fresh_number());
+        let reserved = store.commit_lock.reserve(&request, &store.publisher, || store.files.fresh_number());
         assert!(reserved.is_err_and(|error| error.kind() == ErrorKind::Closed));
         for error in [keys.put("second", "2").err(), keys.set_option("ttl_seconds", "9").err()] {
             assert!(error.is_some_and(|error| error.kind() == ErrorKind::Closed));

@@ -9,7 +9,7 @@
 
 use super::macros::settings;
 use super::registry::{OptionSet, bytes, count, names, ratio, text};
-use super::values::{Adaptation, Durability, Pipeline, TableReads};
+use super::values::{Adaptation, Durability, FilterMode, Pipeline, TableReads};
 use drumlin_format::compression::Compression;
 #[cfg(feature = "experiments")]
 use drumlin_types::contract::Pin;
@@ -123,9 +123,16 @@ settings! {
     /// uses the option `compression`. Applies to files that are written after the change.
     compression_bottom: Option<Compression> = None => names(COMPRESSIONS).absent("same").live();
 
-    /// Bits per key of the table filters, with which lookups skip tables that lack the key. `auto` uses 10 bits; 0
-    /// builds no filters. Applies to files that are written after the change.
+    /// Bits per key of the table filters on average, with which lookups skip tables that lack the key. `auto` uses 10
+    /// bits, or fewer so that filters take about a quarter of `memory_budget`; all keyspaces with `auto` share one
+    /// budget. 0 builds no filters. Applies to files that are written after the change.
     filter_bits: Option<f64> = None => ratio(0.0, 16.0).absent("auto").unit("bits/key").live().expert();
+
+    /// How the filter bits are divided over tables. `uniform` gives each table the average. `mnemosyne+` gives more to
+    /// tables that many lookups search in vain, and to small ones. `mnemosyne`, `monkey` and `monkey-dynamic` go by
+    /// sizes alone. A new table does not lift the average by more than one bit above `filter_bits`, or by a fifth of an
+    /// average below 5 that `auto` has chosen, apart from rounding. Applies to files that are written after the change.
+    filter_mode: FilterMode = FilterMode::Uniform => names(FilterMode::NAMES).live().expert();
 
     /// Size at which a memtable is sealed and flushed. At most three sixteenths of `memory_budget`; a larger value has
     /// the effect of that.

@@ -34,4 +34,4 @@ pub(crate) use derived::is_left_out;
 pub use drumlin_format::compression::Compression;
 pub use registry::{OptionDef, Scope, Shape};
 pub use render::{options_help, options_markdown};
-pub use values::{Adaptation, Durability, Pipeline, TableReads};
+pub use values::{Adaptation, Durability, FilterMode, Pipeline, TableReads};

@@ -53,6 +53,26 @@ named! {
 }
 
 named! {
+    /// How the budget of filter bits is divided over tables: the option `filter_mode`. No mode changes an answer; it
+    /// changes how many blocks lookups read that do not hold their key.
+    #[derive(Default)]
+    pub enum FilterMode {
+        /// Every table gets the average.
+        #[default]
+        Uniform = "uniform",
+        /// By the capacities of the levels that the compaction policy designs, as if each run were probed alike. Level
+        /// 0 gets the average. Under a policy without capacities, as `mnemosyne`.
+        Monkey = "monkey",
+        /// As `mnemosyne`. Meant for the coming shapes of the tree, which no compaction policy foresees yet.
+        MonkeyDynamic = "monkey-dynamic",
+        /// By the sizes of tables, as if each run were probed alike.
+        Mnemosyne = "mnemosyne",
+        /// By the sizes of tables and by what lookups do to each of them.
+        MnemosynePlus = "mnemosyne+",
+    }
+}
+
+named! {
     /// Concurrency mode of compactions: the option `pipeline`. All values but the default are for comparisons.
     #[derive(Default)]
     pub enum Pipeline {

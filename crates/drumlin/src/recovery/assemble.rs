@@ -25,10 +25,10 @@ use crate::store::{Components, Parts, Sizes, Store, snapshot};
 use crate::table::{BlockCache, TableCache};
 use crate::version::{KeyspaceRecord, ManifestFile, ManifestState, Marks, Obsolete};
 use crate::write::budget::DiskBudget;
-use crate::write::lane::LaneState;
+use crate::write::commit_lock::CommitState;
 use crate::write::log::LogTail;
 use crate::write::segment::{LogDirectory, log_numbers, path_in};
-use crate::write::{CommitLane, DurableLog, Published, Publisher};
+use crate::write::{CommitLock, DurableLog, Published, Publisher};
 use drumlin_env::sync::Arc;
 use drumlin_env::{DirEntry, Env, FileLock};
 use drumlin_format::log::Recovered;
@@ -106,6 +106,8 @@ pub(super) fn assemble(mut found: Opening<'_>) -> Result<(Arc<Store>, Recovered)
     let sampling = fresh_store();
     let keyspaces = keyspaces(&found, &mut replayed.targets, &obsolete, log.number, &sampling)?;
     let (writer, marks) = begin_manifest(&found, &keyspaces, &log, replayed.last_seq, &mut numbers)?;
+    // The sync of the directory before `CURRENT` points to the new manifest covers the log segment too.
+    log.tail.named();
     log.tail.recorded(marks.floor);
     let decisions = DecisionFiles::new(&found.dir, decision_logs(found.entries), numbers.0);
     let files = files(&found, &sizes, obsolete, lock, marks.clock, numbers.0);
@@ -115,11 +117,11 @@ pub(super) fn assemble(mut found: Opening<'_>) -> Result<(Arc<Store>, Recovered)
     let flushed = largest_flushed(&found.manifest);
     let durable_seq = if found.read_only && !recovered.closed { flushed } else { last_seq };
     let store = Arc::new(Store::new(Parts {
-        lane: CommitLane::new(
+        commit_lock: CommitLock::new(
             log.directory,
-            LaneState { next_seq: last_seq + 1, log: log.tail, closed: false },
+            CommitState { next_seq: last_seq + 1, log: log.tail, closed: false },
         ),
-        publisher: Publisher::new(published),
+        publisher: Publisher::new(published, files.env.available_cores()),
         log: DurableLog::new(Published { logged: durable_seq, ..published }),
         control: Control {
             manifest: writer,
@@ -242,6 +244,7 @@ fn keyspaces(
             log,
             found.manifest.store,
             Meter::new(sampling),
+            obsolete.epochs.clone(),
         ));
         if let Some(memtable) = targets.remove(id).and_then(|target| target.memtable) {
             state.adopt(memtable);
@@ -295,7 +298,7 @@ fn files(
     next_number: u64,
 ) -> Files {
     let Opening { env, dir, options, manifest, .. } = found;
-    let cache = Arc::new(BlockCache::new(sizes.cache));
+    let cache = Arc::new(BlockCache::with_epochs(sizes.cache, obsolete.epochs.clone()));
     let tables = TableCache::new(env, dir, cache.clone(), manifest.store, open_tables(env));
     let (env, dir) = (env.clone(), dir.clone());
     Files::new(FilesParts {

@@ -72,7 +72,7 @@ pub(crate) fn recover(request: OpenRequest) -> Result<(Arc<Store>, Recovered)> {
         return Ok((store, recovered));
     }
     orphans::remove(&store, &entries, &recovered)?;
-    let log = store.lane.state.lock().log.bytes_on_disk();
+    let log = store.commit_lock.state.lock().log.bytes_on_disk();
     store.disk_budget.opened(log);
     keep_order(&store, &recovered)?;
     Ok((store, recovered))
@@ -135,7 +135,7 @@ fn unused_operators(manifest: &ManifestState, components: &Components) -> Vec<Ev
 /// The flushes that follow bring one keyspace after the other into tables. Until then the other keyspaces depend on
 /// the log, which a process that died may not have synced.
 fn keep_order(store: &Store, recovered: &Recovered) -> Result<()> {
-    let holders = store.keyspaces().iter().filter(|k| !k.peek().sealed.is_empty()).count();
+    let holders = store.keyspaces().iter().filter(|k| k.has_sealed()).count();
     match recovered.replayed.last() {
         // A close syncs everything before its record. If the process died there, the record itself may not be synced.
         Some(last) if recovered.closed && *last >= store.log_floor(&[]) => {

@@ -1,30 +1,13 @@
 //! Lookup statistics: exact counts of the outcomes of point lookups, without contention between threads.
-//!
-//! A single counter would make all readers of a store share one cache line. Here each thread adds to one of
-//! [`SHARDS`] cache lines, assigned in turn. A reading is the sum over them.
 
-use drumlin_env::sync::plain::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::cell::Cell;
+use crate::base::thread_counters::ThreadCounters;
+use drumlin_env::sync::plain::atomic::AtomicU64;
 
-/// Number of counter shards.
-const SHARDS: usize = 32;
-
-static THREADS: AtomicUsize = AtomicUsize::new(0);
-
-thread_local! {
-    static SHARD: Cell<usize> = const { Cell::new(usize::MAX) };
-}
-
-/// Counters of one shard.
-#[derive(Debug, Default)]
-#[repr(align(128))]
-struct Shard {
-    gets: AtomicU64,
-    denied: AtomicU64,
-    absent: AtomicU64,
-    found: AtomicU64,
-    returned: AtomicU64,
-}
+const GETS: usize = 0;
+const DENIED: usize = 1;
+const ABSENT: usize = 2;
+const FOUND: usize = 3;
+const RETURNED: usize = 4;
 
 /// Totals of the lookup statistics.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -43,7 +26,7 @@ pub(crate) struct LookupTotals {
 
 /// Decay epochs of the lookup statistics.
 #[derive(Debug, Default)]
-pub(crate) struct Epochs {
+pub(crate) struct DecayEpochs {
     /// Number of point lookups at the start of the current epoch.
     pub(crate) began: AtomicU64,
     /// Number of epochs so far.
@@ -52,89 +35,52 @@ pub(crate) struct Epochs {
 
 /// Lookup statistics since the store was opened.
 #[derive(Debug, Default)]
-pub(crate) struct LookupCounts([Shard; SHARDS]);
+pub(crate) struct LookupCounts(ThreadCounters<5>);
 
 impl LookupCounts {
-    fn shard(&self) -> &Shard {
-        let number = SHARD.get();
-        if number < SHARDS {
-            return &self.0[number];
-        }
-        let number = THREADS.fetch_add(1, Relaxed) % SHARDS;
-        SHARD.set(number);
-        &self.0[number]
-    }
-
-    /// Counts `gets` lookups. Returns the previous count of this shard.
+    /// Counts `gets` lookups. Returns the previous count of this thread, or of many threads together.
     #[inline]
     pub(crate) fn gets(&self, gets: u64) -> u64 {
-        self.shard().gets.fetch_add(gets, Relaxed)
+        self.0.add(GETS, gets)
     }
 
     /// Counts a table whose filter ruled the key out.
     #[inline]
     pub(crate) fn denied(&self) {
-        self.shard().denied.fetch_add(1, Relaxed);
+        self.0.add(DENIED, 1);
     }
 
     /// Counts a table that was searched and has no version.
     #[inline]
     pub(crate) fn absent(&self) {
-        self.shard().absent.fetch_add(1, Relaxed);
+        self.0.add(ABSENT, 1);
     }
 
     /// Counts a table that was searched and has a version.
     #[inline]
     pub(crate) fn found(&self) {
-        self.shard().found.fetch_add(1, Relaxed);
+        self.0.add(FOUND, 1);
     }
 
     /// Counts lookups whose result came from a table.
     #[inline]
     pub(crate) fn returned(&self, lookups: u64) {
-        self.shard().returned.fetch_add(lookups, Relaxed);
+        self.0.add(RETURNED, lookups);
     }
 
     /// Returns the number of lookups so far.
     pub(crate) fn total_gets(&self) -> u64 {
-        self.0.iter().map(|shard| shard.gets.load(Relaxed)).sum()
+        self.0.total(GETS)
     }
 
     /// Returns all totals.
     pub(crate) fn totals(&self) -> LookupTotals {
-        self.0.iter().fold(LookupTotals::default(), |sum, shard| LookupTotals {
-            gets: sum.gets + shard.gets.load(Relaxed),
-            denied: sum.denied + shard.denied.load(Relaxed),
-            absent: sum.absent + shard.absent.load(Relaxed),
-            found: sum.found + shard.found.load(Relaxed),
-            returned: sum.returned + shard.returned.load(Relaxed),
-        })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    #[expect(clippy::disallowed_methods, reason = "counts on real threads")]
-    fn nothing_is_lost_between_threads() {
-        let counts = LookupCounts::default();
-        std::thread::scope(|scope| {
-            for _ in 0..SHARDS + 3 {
-                scope.spawn(|| {
-                    for _ in 0..100 {
-                        counts.gets(2);
-                        counts.denied();
-                        counts.absent();
-                        counts.found();
-                        counts.returned(3);
-                    }
-                });
-            }
-        });
-        let all = (SHARDS as u64 + 3) * 100;
-        let wanted = LookupTotals { gets: 2 * all, denied: all, absent: all, found: all, returned: 3 * all };
-        assert_eq!((counts.totals(), counts.total_gets()), (wanted, 2 * all));
+        LookupTotals {
+            gets: self.0.total(GETS),
+            denied: self.0.total(DENIED),
+            absent: self.0.total(ABSENT),
+            found: self.0.total(FOUND),
+            returned: self.0.total(RETURNED),
+        }
     }
 }

@@ -317,9 +317,12 @@ impl Meter {
         self.counts[kind as usize].fetch_add(operations, Relaxed);
     }
 
-    /// Records the key of a sampled operation.
+    /// Records the key of a sampled operation, unless another thread holds the keys: there are more samples than
+    /// needed, and no operation should sleep for one.
     pub(crate) fn wants(&self, kind: OperationKind, key: &[u8]) {
-        self.keys[kind as usize].lock().keep(key);
+        if let Some(mut keys) = self.keys[kind as usize].try_lock() {
+            keys.keep(key);
+        }
     }
 
     /// Records a sampled commit of `writes` writes with `bytes` bytes in total.

@@ -6,15 +6,21 @@
 //! - [`Meter`]: load of a keyspace.
 //! - [`Costs`]: durations of operations and compactions, for the whole store.
 //! - [`LookupCounts`]: outcomes of point lookups, exact.
+//! - [`LookupDensity`]: where the point lookups of a keyspace are, sampled.
+//! - [`OperationCounts`]: writes and scans, exact.
 
 mod costs;
+mod density;
 mod lookups;
 mod meter;
+mod operations;
 mod running;
 
 pub(crate) use costs::{Costs, Stopwatch};
-pub(crate) use lookups::{Epochs, LookupCounts};
+pub(crate) use density::LookupDensity;
+pub(crate) use lookups::{DecayEpochs, LookupCounts};
 pub(crate) use meter::{EACH, LOOK, Meter, OperationKind, SampledStore, fresh_store};
+pub(crate) use operations::OperationCounts;
 pub(crate) use running::OneRunning;
 
 use drumlin_types::Key;

@@ -131,7 +131,7 @@ impl Store {
             if let Change::LogFloor(floor) = change {
                 let log = crate::write::segment::path_in(&self.files.dir, *floor);
                 self.files.env.note(Note::LogBegins { log: &log, header: SEGMENT_HEADER_LEN as u64 });
-                for number in self.lane.state.lock().log.below(*floor) {
+                for number in self.commit_lock.state.lock().log.below(*floor) {
                     let log = crate::write::segment::path_in(&self.files.dir, number);
                     self.files.env.note(Note::LogObsolete { log: &log });
                     if drumlin_types::bug!("log-unlinked-before-edit") {
@@ -163,7 +163,7 @@ impl Store {
     fn note_floor(&self, edit: &Edit) {
         for change in &edit.changes {
             if let Change::LogFloor(floor) = change {
-                self.lane.state.lock().log.recorded(*floor);
+                self.commit_lock.state.lock().log.recorded(*floor);
             }
         }
     }

@@ -9,10 +9,10 @@ use drumlin_env::sync::Arc;
 impl Store {
     /// Seals the memtables of `keyspaces` at the same commit and returns all memtables that wait to be flushed.
     pub(crate) fn seal(&self, keyspaces: &[Arc<KeyspaceState>]) -> Vec<(Arc<KeyspaceState>, Arc<Memtable>)> {
-        let lane = self.lane.state.lock();
+        let locked = self.commit_lock.state.lock();
         let mut pending = Vec::new();
         for keyspace in keyspaces {
-            keyspace.seal(lane.log.segment.number);
+            keyspace.seal(locked.log.segment.number);
             pending.extend(keyspace.view().sealed.iter().map(|m| (keyspace.clone(), m.clone())));
         }
         pending
@@ -50,7 +50,7 @@ impl Store {
     /// in a row since failure number `since`.
     pub(crate) fn check_flushes(&self, since: u64) -> Result<()> {
         let mut checked = Ok(());
-        for keyspace in self.keyspaces().iter().filter(|k| !k.peek().sealed.is_empty()) {
+        for keyspace in self.keyspaces().iter().filter(|k| k.has_sealed()) {
             checked = keyspace.flushes.check(since);
             if checked.is_ok() {
                 break;

@@ -38,7 +38,7 @@ impl Health {
 
     /// Returns an error once the store was closed.
     pub(crate) fn check_open(&self) -> Result<()> {
-        // Sequentially consistent with the count of open iterators, which close reads.
+        // Pairs with the fence in `OperationCounts::scan_begins`.
         if self.closed.load(atomic::Ordering::SeqCst) {
             return Err(Error::new(ErrorKind::Closed, "the store was closed"));
         }

@@ -9,10 +9,10 @@ use crate::stats::{LOOK, Sample};
 
 impl Store {
     pub(super) fn sample(&self, keyspace: &KeyspaceState) -> Sample {
-        let view = keyspace.peek();
+        let view = keyspace.view();
         let mut sample = keyspace.meter.sample();
         sample.load.sealed_memtables = view.sealed.len() as u32;
-        sample.load.memtable_fill = view.active.bytes() as f64 / keyspace.memtable_bytes() as f64;
+        sample.load.memtable_fill = view.active.bytes() as f64 / keyspace.memtable_limit() as f64;
         sample.load.snapshots = self.snapshots.len() as u32;
         // The bytes that reads fetched are counted for the whole store, so each keyspace gets an equal share.
         let fetched = self.costs.fetched_per_second() * keyspace.options.load().block_bytes as f64;

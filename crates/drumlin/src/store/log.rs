@@ -17,8 +17,8 @@ const LOG_MOST: u64 = 16;
 impl Store {
     /// Returns the log floor once the memtables `flushed` are in tables.
     pub(crate) fn log_floor(&self, flushed: &[Arc<Memtable>]) -> LogNumber {
-        let lane = self.lane.state.lock();
-        let mut floor = lane.log.segment.number;
+        let locked = self.commit_lock.state.lock();
+        let mut floor = locked.log.segment.number;
         for keyspace in self.keyspaces().iter() {
             let view = keyspace.view();
             for memtable in view.memtables() {
@@ -28,24 +28,24 @@ impl Store {
                 }
             }
         }
-        if drumlin_types::bug!("log-floor-not-durable") { floor } else { lane.log.floor(floor) }
+        if drumlin_types::bug!("log-floor-not-durable") { floor } else { locked.log.floor(floor) }
     }
 
     /// Recycles or unlinks the log segments below `floor`, which is durable.
     pub(crate) fn release_log(&self, floor: LogNumber) {
-        let mut lane = self.lane.state.lock();
-        let released = lane.log.release_below(floor);
+        let mut locked = self.commit_lock.state.lock();
+        let released = locked.log.release_below(floor);
         // Under the lock, so that the disk budget counts their bytes at any time.
         self.unlink_log(&released);
-        drop(lane);
+        drop(locked);
     }
 
     /// Calls `read` with the live segments of the log, oldest first, and with the position up to which every record is
     /// written. No segment is released until `read` returns.
     pub(crate) fn read_log<T>(&self, read: impl FnOnce(&[LogNumber], u64) -> T) -> T {
         let kept = {
-            let mut lane = self.lane.state.lock();
-            let numbers = lane.log.begin_reading();
+            let mut locked = self.commit_lock.state.lock();
+            let numbers = locked.log.begin_reading();
             KeptLog { store: self, numbers, written: self.publisher.published().log_end }
         };
         read(&kept.numbers, kept.written)
@@ -60,18 +60,18 @@ impl Store {
         self.files.tables.relieve(error);
         // Best effort: the next attempt of the job that failed reports what is wrong.
         let _ = self.sync_log(self.publisher.published().log_end);
-        let mut lane = self.lane.state.lock();
-        let released = lane.log.release_descriptors();
+        let mut locked = self.commit_lock.state.lock();
+        let released = locked.log.release_descriptors();
         self.unlink_log(&released);
-        drop(lane);
+        drop(locked);
     }
 
     /// Unlinks the log segments that are kept for recycling. Returns whether there were any.
     pub(crate) fn release_spare_log(&self) -> bool {
-        let mut lane = self.lane.state.lock();
-        let released = lane.log.release_spares();
+        let mut locked = self.commit_lock.state.lock();
+        let released = locked.log.release_spares();
         self.unlink_log(&released);
-        drop(lane);
+        drop(locked);
         released.files().next().is_some()
     }
 
@@ -86,13 +86,15 @@ impl Store {
     pub(crate) fn relieve_log(&self) {
         let most = match self.options.load().disk_budget {
             0 => self.sizes.log,
-            budget => self.sizes.log.min((budget / LOG_MOST).max(2 * self.lane.directory.segment_bytes)),
+            budget => {
+                self.sizes.log.min((budget / LOG_MOST).max(2 * self.commit_lock.directory.segment_bytes))
+            }
         };
-        let lane = self.lane.state.lock();
-        if lane.log.live_bytes() <= most {
+        let locked = self.commit_lock.state.lock();
+        if locked.log.live_bytes() <= most {
             return;
         }
-        let number = lane.log.segment.number;
+        let number = locked.log.segment.number;
         let oldest = self.keyspaces().iter().filter_map(|k| k.first_log()).min();
         // A memtable that is already sealed will be flushed anyway, so newer memtables need not be sealed.
         let holds = |keyspace: &KeyspaceState| Some(keyspace.active().first_log()) == oldest;
@@ -105,7 +107,7 @@ impl Store {
 
     /// Returns whether log segment `number` is kept for recycling.
     pub(crate) fn keeps_log(&self, number: LogNumber) -> bool {
-        self.lane.state.lock().log.is_spare(number)
+        self.commit_lock.state.lock().log.is_spare(number)
     }
 }
 
@@ -118,9 +120,9 @@ struct KeptLog<'a> {
 
 impl Drop for KeptLog<'_> {
     fn drop(&mut self) {
-        let mut lane = self.store.lane.state.lock();
-        let released = lane.log.end_reading();
+        let mut locked = self.store.commit_lock.state.lock();
+        let released = locked.log.end_reading();
         self.store.unlink_log(&released);
-        drop(lane);
+        drop(locked);
     }
 }

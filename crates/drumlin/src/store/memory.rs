@@ -132,7 +132,7 @@ impl Shares {
 pub(crate) fn expected_memtable_bytes(keyspaces: &[Arc<KeyspaceState>]) -> usize {
     keyspaces
         .iter()
-        .map(|keyspace| keyspace.memtable_bytes().saturating_mul(2))
+        .map(|keyspace| keyspace.memtable_limit().saturating_mul(2))
         .fold(0, usize::saturating_add)
 }
 

@@ -2,13 +2,14 @@
 //!
 //! ```text
 //! Store ── files    directory, numbers, open tables        health  poisoned, closed, failing, disk full
-//!   ├── lane, publisher, log: the write path              keyspaces, snapshots: what readers see
+//!   ├── commit_lock, publisher, log: the write path       keyspaces, snapshots: what readers see
 //!   ├── control: manifest, edits of trees, policies, plans slots, held: compactions that run or wait
 //!   └── throttles, memory, costs, lookups, metrics: measurements, and the limits that follow from them
 //! ```
 //!
 //! Locks, outermost first: `drops`, `control` (versions, manifest, plans), the commit lock, a keyspace's `update`.
-//! `held` is taken alone or under `control`, and no other lock is taken under it. Readers take none of them.
+//! `held` and the lock of the filter budget are taken alone or under `control`, and no other lock is taken under them.
+//! Readers take none of them.
 
 mod edits;
 mod flushes;
@@ -32,12 +33,13 @@ use crate::compaction::control::Control;
 use crate::compaction::executor::Finished;
 use crate::compaction::slots::Slots;
 use crate::disk::Files;
+use crate::filter::FilterBudget;
 use crate::keyspace::KeyspaceState;
 use crate::options::{Durability, Options};
-use crate::stats::{Costs, Epochs, LookupCounts, SampledStore};
+use crate::stats::{Costs, DecayEpochs, LookupCounts, OperationCounts, SampledStore};
 use crate::write::budget::DiskBudget;
 pub(crate) use crate::write::budget::left_to_compactions;
-use crate::write::{CommitLane, DurableLog, Publisher};
+use crate::write::{CommitLock, DurableLog, Publisher};
 use arc_swap::ArcSwap;
 use drumlin_env::sync::{Arc, Mutex, RwLock, atomic};
 use drumlin_policy::schedule::Mode;
@@ -88,7 +90,7 @@ pub(crate) struct Store {
     pub(crate) options: ArcSwap<Options>,
     pub(crate) sizes: Sizes,
     pub(crate) components: Components,
-    pub(crate) lane: CommitLane,
+    pub(crate) commit_lock: CommitLock,
     /// Disk space of tables and log, also seen by the log.
     pub(crate) disk_budget: Arc<DiskBudget>,
     pub(crate) publisher: Publisher,
@@ -104,8 +106,11 @@ pub(crate) struct Store {
     pub(crate) slots: Slots,
     pub(crate) throttles: Throttles,
     pub(crate) metrics: Counters,
+    pub(crate) counts: OperationCounts,
     pub(crate) lookups: LookupCounts,
-    pub(crate) lookup_epochs: Epochs,
+    pub(crate) lookup_epochs: DecayEpochs,
+    /// Filter bits of all tables.
+    pub(crate) filters: Arc<FilterBudget>,
     pub(crate) decisions: DecisionFiles,
     pub(crate) costs: Arc<Costs>,
     /// Identity of this open store, for the samplers of its clients.
@@ -115,7 +120,7 @@ pub(crate) struct Store {
     /// Held for writing by a drop or rename of a keyspace, and for reading by a checkpoint: the copy holds each
     /// keyspace under the name that it had, or the record of its drop. Taken before `control`.
     pub(crate) drops: RwLock<()>,
-    keyspaces: ArcSwap<Vec<Arc<KeyspaceState>>>,
+    keyspaces: Arc<ArcSwap<Vec<Arc<KeyspaceState>>>>,
 }
 
 /// The parts of a store, from recovery.
@@ -124,7 +129,7 @@ pub(crate) struct Parts {
     pub(crate) options: Options,
     pub(crate) sizes: Sizes,
     pub(crate) components: Components,
-    pub(crate) lane: CommitLane,
+    pub(crate) commit_lock: CommitLock,
     pub(crate) publisher: Publisher,
     pub(crate) log: DurableLog,
     pub(crate) control: Control,
@@ -146,6 +151,8 @@ impl Store {
             env.clock().monotonic_micros(),
         );
         let expected = memory::expected_memtable_bytes(&parts.keyspaces);
+        let keyspaces = Arc::new(ArcSwap::from_pointee(parts.keyspaces));
+        let filters = FilterBudget::new(keyspaces.clone(), parts.options.memory_budget);
         Store {
             background: Arc::new(Background::new(env.clone())),
             slots,
@@ -156,23 +163,25 @@ impl Store {
             options: ArcSwap::from_pointee(parts.options),
             sizes: parts.sizes,
             components: parts.components,
-            disk_budget: parts.lane.directory.budget.clone(),
-            lane: parts.lane,
+            disk_budget: parts.commit_lock.directory.budget.clone(),
+            commit_lock: parts.commit_lock,
             publisher: parts.publisher,
             log: parts.log,
             snapshots: Arc::default(),
             control: Mutex::new(parts.control),
             held: Mutex::default(),
             metrics: Counters::default(),
+            counts: OperationCounts::default(),
             lookups: LookupCounts::default(),
-            lookup_epochs: Epochs::default(),
+            lookup_epochs: DecayEpochs::default(),
+            filters: Arc::new(filters),
             decisions: parts.decisions,
             costs: Arc::default(),
             sampling: parts.sampling,
             recovered_seq: parts.recovered_seq,
             next_keyspace: atomic::AtomicU64::new(parts.next_keyspace),
             drops: RwLock::new(()),
-            keyspaces: ArcSwap::from_pointee(parts.keyspaces),
+            keyspaces,
         }
     }
 

@@ -7,8 +7,11 @@ use crate::compaction::control::{KeyspaceControl, PolicyCalls};
 use crate::compaction::output::OutputSpec;
 use crate::compaction::scheduler::{PieceStart, SchedulerInputs};
 use crate::compaction::slots::SlotChange;
+use crate::filter::{Destination, JobFilters, MergedInputs};
 use crate::keyspace::KeyspaceState;
+use crate::options::FilterMode;
 use crate::table::TableOptions;
+use drumlin_env::sync::Arc;
 use drumlin_types::contract::LimitView;
 
 /// Bytes of input that a piece is cut to at most.
@@ -17,14 +20,28 @@ const PIECE_BYTES: u64 = 64 << 20;
 const PIECE_SHARE: u64 = 32;
 const FILE_SHARE: u64 = 32;
 const LEAST_SHARE: u64 = 64 << 10;
-/// Filter bits per key, if the option leaves them to the store.
-const DEFAULT_FILTER_BITS: f64 = 10.0;
 
 impl Store {
-    /// Returns how tables of `keyspace` are written at level `out`.
-    pub(crate) fn output_spec(&self, keyspace: &KeyspaceState, out: u8, bottom: bool) -> OutputSpec {
+    /// Returns how a job writes tables of `keyspace` at level `out`. Tables are at least `least` bytes long before they
+    /// are cut.
+    pub(crate) fn output_spec(
+        &self,
+        keyspace: &Arc<KeyspaceState>,
+        out: u8,
+        bottom: bool,
+        least: u64,
+        inputs: MergedInputs,
+    ) -> OutputSpec {
         let options = keyspace.options.load();
         let is_bottom = bottom && out > 0;
+        let file_bytes = options.file_bytes.min(self.most_file_bytes()).max(least);
+        let design = match options.filter_mode {
+            FilterMode::Monkey => {
+                self.control.lock().keyspace(keyspace).map(|entry| entry.design.clone()).unwrap_or_default()
+            }
+            _ => Vec::new(),
+        };
+        let destination = Destination { level: out, file_bytes, design };
         OutputSpec {
             table: TableOptions {
                 block_bytes: options.block_bytes as usize,
@@ -33,8 +50,8 @@ impl Store {
                 created_seq: self.publisher.visible(),
                 write_bytes: self.job_bytes() / 8,
             },
-            file_bytes: options.file_bytes.min(self.most_file_bytes()),
-            filter_bits: options.filter_bits.unwrap_or(DEFAULT_FILTER_BITS),
+            file_bytes,
+            filters: JobFilters::begin(&self.filters, keyspace, inputs, destination),
             owner: Some(keyspace.owner()),
         }
     }

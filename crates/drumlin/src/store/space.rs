@@ -47,13 +47,13 @@ pub(crate) fn bytes_of(memtables: &[Arc<Memtable>]) -> u64 {
 impl Store {
     /// Returns the bytes that tables and log segments use on disk.
     fn disk_bytes(&self) -> u64 {
-        self.files.obsolete.bytes_on_disk() + self.lane.state.lock().log.bytes_on_disk()
+        self.files.obsolete.bytes_on_disk() + self.commit_lock.state.lock().log.bytes_on_disk()
     }
 
     /// Returns the bytes of `budget` that are in use, with what the log may still grow by. The log grows while flushes
     /// fall behind. Without that reserve it would take the disk space of compactions that have begun.
     fn disk_bytes_with_log(&self, budget: u64) -> u64 {
-        let log = self.lane.state.lock().log.bytes_on_disk();
+        let log = self.commit_lock.state.lock().log.bytes_on_disk();
         self.with_log_reserve(budget, log)
     }
 
@@ -76,7 +76,7 @@ impl Store {
         let free = self.files.env.fs().free_space(&self.files.dir).unwrap_or(u64::MAX);
         let for_flushes = match is_full {
             true => 0,
-            false => self.keyspaces().iter().map(|k| k.peek().memtable_bytes() as u64).sum(),
+            false => self.keyspaces().iter().map(|k| k.held_bytes() as u64).sum(),
         };
         free.min(budget).saturating_sub(for_flushes)
     }
@@ -84,7 +84,7 @@ impl Store {
     /// Returns the bytes of sealed memtables. Their tables are about to take disk space.
     fn waiting_to_flush(&self) -> u64 {
         let sealed = |view: &View| view.sealed.iter().map(|memtable| memtable.bytes() as u64).sum::<u64>();
-        self.keyspaces().iter().map(|keyspace| sealed(&keyspace.peek())).sum()
+        self.keyspaces().iter().map(|keyspace| sealed(&keyspace.view())).sum()
     }
 
     /// Frees disk space after the log found none for a segment. A flush releases segments, or shows that tables must be
@@ -128,7 +128,7 @@ impl Store {
             return false;
         }
         // An exceeded budget is reached again by compactions, and few runs are compacted sooner.
-        let log = || self.lane.state.lock().log.bytes_on_disk();
+        let log = || self.commit_lock.state.lock().log.bytes_on_disk();
         self.try_reserve_for_flush(memtables).is_ok()
             || self.disk_budget.is_exceeded(log()) && self.reserve_as_last_resort(memtables)
     }
@@ -165,13 +165,13 @@ impl Store {
             false => self.reserved_for_compactions(budget).max(left_to_compactions(budget)),
         };
         // Under this lock the log takes no disk space between the check and the reservation.
-        let lane = self.lane.state.lock();
-        let used = self.with_log_reserve(budget, lane.log.bytes_on_disk());
+        let locked = self.commit_lock.state.lock();
+        let used = self.with_log_reserve(budget, locked.log.bytes_on_disk());
         if used.saturating_add(wanted).saturating_add(for_compactions) <= budget {
             self.disk_budget.reserve_for_flush(wanted);
             return Ok(());
         }
-        drop(lane);
+        drop(locked);
         let what = format!(
             "disk_budget is {budget} bytes: {used} are in use or reserved for the log, {for_compactions} are reserved for \
              compactions, and a flush needs {wanted}"
@@ -188,15 +188,15 @@ impl Store {
         let (budget, tables) = (self.options.load().disk_budget, self.files.obsolete.bytes_on_disk());
         let wanted = bytes_of(memtables);
         // Under this lock and the control lock, neither the log nor a compaction takes the same disk space.
-        let lane = self.lane.state.lock();
-        let used = tables + lane.log.bytes_on_disk();
-        let is_exceeded = self.disk_budget.is_exceeded(lane.log.bytes_on_disk());
-        let leads_back = is_exceeded && wanted < lane.log.live_bytes();
+        let locked = self.commit_lock.state.lock();
+        let used = tables + locked.log.bytes_on_disk();
+        let is_exceeded = self.disk_budget.is_exceeded(locked.log.bytes_on_disk());
+        let leads_back = is_exceeded && wanted < locked.log.live_bytes();
         let may = !is_merging && (used.saturating_add(wanted) <= budget || leads_back);
         if may {
             self.disk_budget.reserve_for_flush(wanted);
         }
-        drop(lane);
+        drop(locked);
         may
     }
 
@@ -272,11 +272,11 @@ mod tests {
         let keys = db.keyspace("k").expect("keyspace");
         let (store, put) = (&keys.store, || keys.put("key", vec![7; 20_000]));
         put().expect("a first put");
-        assert!(keys.state.peek().sealed.is_empty());
+        assert!(!keys.state.has_sealed());
         store.disk_budget.set_limit(1, 0);
         let refused = (0..50).find_map(|_| put().err()).expect("the next segment is refused");
         assert_eq!(refused.kind(), ErrorKind::NoSpace, "{refused}");
-        assert!(!keys.state.peek().sealed.is_empty(), "a flush may release segments");
+        assert!(keys.state.has_sealed(), "a flush may release segments");
         assert!(store.health.log_full.load(Acquire) && store.health.lacks_space());
         assert!(!store.health.disk_full.load(Acquire), "no flush has failed");
         assert!(store.control.lock().keyspaces.iter().all(|entry| entry.due), "policies are called");

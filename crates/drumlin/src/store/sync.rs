@@ -16,7 +16,7 @@ impl Store {
         if drumlin_types::bug!("log-floor-not-durable") {
             return Ok(());
         }
-        self.log.sync_segment_starts(&self.lane).map_err(|error| self.log_sync_failed(error))
+        self.log.sync_segment_starts(&self.commit_lock).map_err(|error| self.log_sync_failed(error))
     }
 
     /// Makes the log durable up to the visible sequence number `seq`.
@@ -28,7 +28,7 @@ impl Store {
     }
 
     pub(crate) fn sync_log(&self, end: u64) -> Result<()> {
-        match self.log.sync_to(end, &self.publisher, &self.lane) {
+        match self.log.sync_to(end, &self.publisher, &self.commit_lock) {
             Ok(calls) => {
                 Counters::add(&self.metrics.log_syncs, calls);
                 Ok(())

@@ -40,13 +40,14 @@ impl Table {
     /// Returns the block that a lookup of `key` would read from the file, if any. `hash` is the same as for a lookup.
     pub(crate) fn missing(self: &Arc<Self>, key: &[u8], hash: u64) -> Result<Option<Missing>> {
         let hash = if self.foreign_seed { key_hash(key, self.properties().seed) } else { hash };
-        if !self.filter.may_contain(hash, &self.blocks, &self.cache) {
+        let pin = self.cache.epochs().pin();
+        if !self.filter.may_contain(hash, &self.blocks, &self.cache, &pin) {
             return Ok(None);
         }
         let mut fences = FenceCursor::default();
         fences.seek(self, key)?;
         let Some(fence) = fences.fence() else { return Ok(None) };
-        if self.cache.peek(self.id(), fence.offset, fences.pointer(self)).is_some() {
+        if self.cache.peek(self.id(), fence.offset, fences.pointer(self), &pin).is_some() {
             return Ok(None);
         }
         Ok(Some(Missing { table: Arc::clone(self), fences, fence }))

@@ -2,6 +2,7 @@
 
 use super::decode_error;
 use super::pointers;
+use crate::base::epoch::Epochs;
 use crate::base::error::{Error, Result};
 use crate::base::slice::Slice;
 use drumlin_env::sync::Arc;
@@ -28,6 +29,7 @@ impl DataBlock {
         Ok(DataBlock { layout: BlockLayout::parse(&bytes)?, bytes })
     }
 
+    #[inline]
     pub(super) fn view(&self) -> BlockView<'_> {
         self.layout.view(&self.bytes)
     }
@@ -51,11 +53,13 @@ pub(super) struct IndexBlock {
 }
 
 impl IndexBlock {
-    pub(super) fn parse(bytes: Slice) -> Result<IndexBlock, Corruption> {
+    /// Parses a block whose readers pin `epochs`.
+    pub(super) fn parse(bytes: Slice, epochs: &Epochs) -> Result<IndexBlock, Corruption> {
         let layout = IndexLayout::parse(&bytes)?;
-        Ok(IndexBlock { pointers: Pointers::new(layout.count()), layout, bytes })
+        Ok(IndexBlock { pointers: Pointers::new(layout.count(), epochs), layout, bytes })
     }
 
+    #[inline]
     pub(super) fn view(&self) -> IndexView<'_> {
         self.layout.view(&self.bytes)
     }
@@ -75,26 +79,26 @@ impl IndexBlock {
 #[derive(Clone, Debug)]
 pub(super) enum Block {
     Data(DataBlock),
-    Index(IndexBlock),
+    Index(Arc<IndexBlock>),
     /// Bits of a filter module.
     Filter(Slice),
 }
 
 /// Reference to a block that a reader is using.
-pub(super) enum BlockRef {
+pub(super) enum BlockRef<'p> {
     /// Block borrowed through its cached pointer.
-    Borrowed(pointers::Borrowed<Block>),
+    Borrowed(&'p Block),
     /// Block from anywhere else: the map of the cache, or the file.
     Owned(Block),
 }
 
-impl BlockRef {
+impl BlockRef<'_> {
     /// Returns the block.
     #[inline]
-    pub(super) fn block(&self) -> Option<&Block> {
+    pub(super) fn block(&self) -> &Block {
         match self {
-            BlockRef::Borrowed(borrowed) => borrowed.block(),
-            BlockRef::Owned(block) => Some(block),
+            BlockRef::Borrowed(block) => block,
+            BlockRef::Owned(block) => block,
         }
     }
 
@@ -102,7 +106,7 @@ impl BlockRef {
     #[inline]
     pub(super) fn data(&self) -> Option<&DataBlock> {
         match self.block() {
-            Some(Block::Data(block)) => Some(block),
+            Block::Data(block) => Some(block),
             _ => None,
         }
     }
@@ -250,3 +254,7 @@ impl BlockFile {
         block.map_err(|damage| self.decode_error(fence.offset, damage))
     }
 }
+
+/// A cached block fits into one CPU cache line. The atomics of the model checker are larger.
+#[cfg(not(shuttle))]
+const _: () = assert!(size_of::<Cached>() == 64);

@@ -23,12 +23,18 @@
 //! that live for a second, walking the queues would cost more than the compactions. The keys of dropped blocks stay
 //! in the queues until they reach the front, or until about half of the queued keys are stale.
 //!
-//! Invariants: every entry is in exactly one queue, once, and in the list of its table. The blocks held never exceed
+//! An evicted block stays in memory until no pinned reader can use it (`base/epoch.rs`). While such blocks hold more
+//! than [`RETIRED_SHARE`] of the capacity, the cache takes no new ones: a reader that is not scheduled while pinned
+//! would otherwise hold back all that others evict.
+//!
+//! Invariants: every entry is in exactly one queue, once, and in the list of its table. The entries never exceed
 //! the capacity. Each shard has an equal share of the capacity and does not keep a block larger than its share.
 
 use super::block::{Block, BlockRef, Cached, Pointer, PointerOwner};
 use super::scan_length::ScanLength;
-use drumlin_env::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use crate::base::epoch::{Epochs, Pin};
+use crate::base::thread_counters::ThreadCounters;
+use drumlin_env::sync::atomic::{AtomicUsize, Ordering};
 use drumlin_env::sync::{Arc, Mutex};
 use drumlin_format::filter::mix;
 use drumlin_types::TableId;
@@ -37,7 +43,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 
 /// Overhead of an entry in bytes, besides its block: map, queue, and the block's own header.
-const ENTRY_OVERHEAD: usize = 240;
+const ENTRY_OVERHEAD: usize = 300;
 /// Maximum rounds of a block in the main queue.
 const MOST_ROUNDS: u8 = 3;
 /// The small queue gets one part in this many of the capacity.
@@ -45,6 +51,10 @@ const PROBATION_SHARE: usize = 10;
 /// Minimum capacity of a shard, so that it can keep large blocks.
 const LEAST_SHARD_BYTES: usize = 4 << 20;
 const MOST_SHARDS: usize = 64;
+/// Evicted blocks that readers may still use hold at most one part in this many of the capacity, but at least
+/// `RETIRED_LEAST` bytes.
+const RETIRED_SHARE: usize = 16;
+const RETIRED_LEAST: usize = 256 << 10;
 /// Number of stale keys that a shard's queues may hold beyond the number of its blocks.
 const STALE: usize = 1024;
 
@@ -115,13 +125,11 @@ impl CachedBlock {
     }
 
     /// Makes `pointer` lead to the block, in place of an earlier pointer.
-    fn settle(&mut self, pointer: Pointer<'_>) {
+    fn settle(&mut self, pointer: Pointer<'_>, epochs: &Arc<Epochs>) {
         if self.owner.as_ref().is_some_and(|owner| owner.is(&pointer)) {
             return;
         }
-        let owner = pointer.owned();
-        owner.set(Arc::clone(&self.cached));
-        self.owner = Some(owner);
+        self.owner = Some(pointer.set(Arc::clone(&self.cached), self.charge, epochs));
     }
 }
 
@@ -161,11 +169,11 @@ struct Shard {
 }
 
 impl Shard {
-    fn get(&mut self, place: BlockKey, pointer: Pointer<'_>) -> Option<Block> {
+    fn get(&mut self, place: BlockKey, pointer: Pointer<'_>, epochs: &Arc<Epochs>) -> Option<Block> {
         match self.entries.get_mut(&place) {
             Some(entry) => {
                 entry.used();
-                entry.settle(pointer);
+                entry.settle(pointer, epochs);
                 self.hits += 1;
                 Some(entry.cached.block.clone())
             }
@@ -176,7 +184,7 @@ impl Shard {
         }
     }
 
-    fn insert(&mut self, place: BlockKey, block: Block, pointer: Pointer<'_>) {
+    fn insert(&mut self, place: BlockKey, block: Block, pointer: Pointer<'_>, epochs: &Arc<Epochs>) {
         let charge = block.held_bytes() + ENTRY_OVERHEAD;
         if charge > self.capacity {
             return;
@@ -192,7 +200,7 @@ impl Shard {
             vacant.insert(CachedBlock { cached: Cached::new(block), charge, rounds, is_main, owner: None });
         self.of_table.entry(place.table).or_default().push(place.offset);
         if is_main {
-            entry.settle(pointer);
+            entry.settle(pointer, epochs);
             self.main.push_back(place);
             self.main_bytes += charge;
         } else {
@@ -288,31 +296,38 @@ impl Shard {
 pub(crate) struct BlockCache {
     shards: Box<[Mutex<Shard>]>,
     capacity: AtomicUsize,
+    /// Epochs that readers of the cached pointers pin.
+    epochs: Arc<Epochs>,
     /// Hits by pointer.
-    pointer_hits: [Counter; COUNTERS],
+    pointer_hits: ThreadCounters<1>,
     /// Scan length for tables that have no estimate of their own.
     scans: ScanLength,
 }
 
-/// Counter with a cache line of its own. There are several, so that counting threads seldom share one.
-#[derive(Debug, Default)]
-#[repr(align(64))]
-struct Counter(AtomicU64);
-
-const COUNTERS: usize = 16;
-
 impl BlockCache {
-    /// Creates a cache of `capacity` bytes. The initial capacity fixes the number of shards.
+    /// Creates a cache of `capacity` bytes with epochs of its own.
     pub(crate) fn new(capacity: usize) -> BlockCache {
+        BlockCache::with_epochs(capacity, Epochs::new())
+    }
+
+    /// Creates a cache of `capacity` bytes whose readers pin `epochs`. The initial capacity fixes the number of shards.
+    pub(crate) fn with_epochs(capacity: usize, epochs: Arc<Epochs>) -> BlockCache {
         let shards: usize = 1 << (capacity / LEAST_SHARD_BYTES).clamp(1, MOST_SHARDS).ilog2();
         let cache = BlockCache {
             shards: (0..shards).map(|_| Mutex::new(Shard::default())).collect(),
             capacity: AtomicUsize::new(0),
+            epochs,
             pointer_hits: Default::default(),
             scans: ScanLength::default(),
         };
         cache.set_capacity(capacity);
         cache
+    }
+
+    /// Returns the epochs that readers of the cache pin.
+    #[inline]
+    pub(crate) fn epochs(&self) -> &Arc<Epochs> {
+        &self.epochs
     }
 
     fn shard(&self, place: BlockKey) -> &Mutex<Shard> {
@@ -322,22 +337,32 @@ impl BlockCache {
 
     /// Returns the block of `table` at `offset`, if it is cached. `pointer` is the cached pointer to this block.
     #[inline]
-    pub(super) fn get(&self, table: TableId, offset: u64, pointer: Pointer<'_>) -> Option<BlockRef> {
-        if let Some(borrowed) = pointer.borrow(true) {
-            // The low bits of offsets vary little; the next ones differ from block to block.
-            let counter = ((offset >> 12) ^ table.0) as usize % COUNTERS;
-            self.pointer_hits[counter].0.fetch_add(1, Ordering::Relaxed);
-            return Some(BlockRef::Borrowed(borrowed));
+    pub(super) fn get<'p>(
+        &self,
+        table: TableId,
+        offset: u64,
+        pointer: Pointer<'p>,
+        pin: &'p Pin<'_>,
+    ) -> Option<BlockRef<'p>> {
+        if let Some(block) = pointer.borrow(true, pin) {
+            self.pointer_hits.add(0, 1);
+            return Some(BlockRef::Borrowed(block));
         }
         let place = BlockKey::new(table, offset);
-        self.shard(place).lock().get(place, pointer).map(BlockRef::Owned)
+        self.shard(place).lock().get(place, pointer, &self.epochs).map(BlockRef::Owned)
     }
 
     /// Returns the block like `get`, without marking it as used. For readers that should not keep blocks in the
     /// cache.
-    pub(super) fn peek(&self, table: TableId, offset: u64, pointer: Pointer<'_>) -> Option<BlockRef> {
-        if let Some(borrowed) = pointer.borrow(false) {
-            return Some(BlockRef::Borrowed(borrowed));
+    pub(super) fn peek<'p>(
+        &self,
+        table: TableId,
+        offset: u64,
+        pointer: Pointer<'p>,
+        pin: &'p Pin<'_>,
+    ) -> Option<BlockRef<'p>> {
+        if let Some(block) = pointer.borrow(false, pin) {
+            return Some(BlockRef::Borrowed(block));
         }
         let place = BlockKey::new(table, offset);
         let shard = self.shard(place).lock();
@@ -350,8 +375,19 @@ impl BlockCache {
 
     /// Inserts a block. The pointer of a block that enters the main queue is set.
     pub(super) fn insert(&self, table: TableId, offset: u64, pointer: Pointer<'_>, block: Block) {
+        if self.retires_too_much() {
+            self.epochs.try_collect();
+            if self.retires_too_much() {
+                return;
+            }
+        }
         let place = BlockKey::new(table, offset);
-        self.shard(place).lock().insert(place, block, pointer);
+        self.shard(place).lock().insert(place, block, pointer, &self.epochs);
+    }
+
+    /// Returns whether evicted blocks that readers may still use hold too much memory.
+    fn retires_too_much(&self) -> bool {
+        self.epochs.retired_bytes() > (self.capacity() / RETIRED_SHARE).max(RETIRED_LEAST)
     }
 
     /// Returns whether the cache could hold a block of `bytes`.
@@ -383,8 +419,7 @@ impl BlockCache {
 
     /// Returns the counters.
     pub(crate) fn stats(&self) -> CacheStats {
-        let by_pointer = self.pointer_hits.iter().map(|counter| counter.0.load(Ordering::Relaxed)).sum();
-        let mut stats = CacheStats { hits: by_pointer, ..CacheStats::default() };
+        let mut stats = CacheStats { hits: self.pointer_hits.total(0), ..CacheStats::default() };
         for shard in &self.shards {
             let shard = shard.lock();
             stats.hits += shard.hits;

@@ -7,6 +7,10 @@
 //! are slices of the read-ahead buffer. Blocks that enter the cache are copies, because a slice would keep the whole
 //! buffer alive.
 //!
+//! A compaction gives the cursor the sequence numbers that the manifest records for the table
+//! ([`TableCursor::within`]). It must not copy an entry outside them: levels are ordered by recorded sequence numbers,
+//! so a newer version could end up below an older one.
+//!
 //! Invariants: the cursor is valid exactly when it is on an entry. It keeps an error, and every later call returns it
 //! again.
 
@@ -34,6 +38,8 @@ pub(crate) struct TableCursor {
     entry: EntryCursor,
     valid: bool,
     ahead: ReadAhead,
+    /// Smallest and largest sequence number that an entry may have; `None` if they are not checked.
+    recorded: Option<(Seq, Seq)>,
     error: Option<Error>,
 }
 
@@ -55,8 +61,15 @@ impl TableCursor {
             entry: EntryCursor::default(),
             valid: false,
             ahead: ReadAhead::default(),
+            recorded: None,
             error: None,
         }
+    }
+
+    /// Returns the cursor with a check: an entry with a sequence number outside `min..=max` is an error.
+    pub(crate) fn within(mut self, min: Seq, max: Seq) -> TableCursor {
+        self.recorded = Some((min, max));
+        self
     }
 
     /// Runs one move of the cursor and keeps its error.
@@ -84,15 +97,17 @@ impl TableCursor {
     fn load(&mut self, fence: &Fence) -> Result<DataBlock> {
         let table = &self.table;
         let pointer = self.fences.pointer(table);
+        let pin = table.cache.epochs().pin();
         let cached = if self.options.fill_cache {
-            table.cache.get(table.id(), fence.offset, pointer)
+            table.cache.get(table.id(), fence.offset, pointer, &pin)
         } else {
-            table.cache.peek(table.id(), fence.offset, pointer)
+            table.cache.peek(table.id(), fence.offset, pointer, &pin)
         };
         if let Some(cached) = cached {
             self.ahead.passed(table, fence);
             return cached.data().cloned().ok_or_else(|| table.not_data(fence));
         }
+        drop(pin);
         let sealed = self.ahead.take(table, &self.fences, fence, &self.options)?;
         let block = match sealed {
             None => table.blocks.read_data(fence)?,
@@ -118,6 +133,16 @@ impl TableCursor {
         }
     }
 
+    fn check_recorded(&self, min: Seq, max: Seq) -> Result<()> {
+        match (min..=max).contains(&self.entry.seq()) {
+            true => Ok(()),
+            false => {
+                let what = "an entry's sequence number lies outside the range recorded for its table";
+                Err(self.damage(Corruption::new(what, 0)))
+            }
+        }
+    }
+
     fn count(&self) -> usize {
         self.block.as_ref().map_or(0, |block| block.view().count())
     }
@@ -126,6 +151,9 @@ impl TableCursor {
     fn settle(&mut self, index: usize) -> Result<()> {
         let Some(block) = &self.block else { return Ok(()) };
         self.entry.load(block.view(), index).map_err(|damage| self.damage(damage))?;
+        if let Some((min, max)) = self.recorded {
+            self.check_recorded(min, max)?;
+        }
         self.index = index;
         self.valid = true;
         Ok(())

@@ -3,6 +3,7 @@
 use super::block::{Block, IndexBlock, Pointer};
 use super::reader::Table;
 use crate::base::error::{Error, Result};
+use drumlin_env::sync::Arc;
 use drumlin_format::error::Corruption;
 use drumlin_format::index::Fence;
 use drumlin_format::table::Handle;
@@ -21,7 +22,7 @@ struct Partition {
     /// Number of the root's fence that points to the partition.
     number: usize,
     offset: u64,
-    block: IndexBlock,
+    block: Arc<IndexBlock>,
 }
 
 impl FenceCursor {
@@ -73,6 +74,23 @@ impl FenceCursor {
             return Ok(());
         }
         let at = self.block(table).view().find(key).map_err(|damage| self.damage(table, damage))?;
+        self.settle(table, at)
+    }
+
+    /// Moves to the fence at this share of all fences, 0 to 1. Partitions count as equally large.
+    pub(super) fn seek_share(&mut self, table: &Table, share: f64) -> Result<()> {
+        let place = |share: f64, count: usize| {
+            let at = share.clamp(0.0, 1.0) * count as f64;
+            let whole = (at as usize).min(count.saturating_sub(1));
+            (whole, at - whole as f64)
+        };
+        let (mut at, rest) = place(share, table.root.view().count());
+        if table.root.view().level() == 1 {
+            if !self.enter(table, at)? {
+                return Ok(());
+            }
+            (at, _) = place(rest, self.block(table).view().count());
+        }
         self.settle(table, at)
     }
 
@@ -159,23 +177,27 @@ impl FenceCursor {
 
 impl Table {
     /// Returns index partition `number`, which `fence` of the root points to, from the cache or the file.
-    pub(super) fn partition(&self, number: usize, fence: &Fence) -> Result<IndexBlock> {
+    pub(super) fn partition(&self, number: usize, fence: &Fence) -> Result<Arc<IndexBlock>> {
         let pointer = self.root.pointers.pointer(number);
-        if let Some(cached) = self.cache.get(self.id(), fence.offset, pointer)
-            && let Some(Block::Index(block)) = cached.block()
+        let pin = self.cache.epochs().pin();
+        if let Some(cached) = self.cache.get(self.id(), fence.offset, pointer, &pin)
+            && let Block::Index(block) = cached.block()
         {
-            return Ok(block.clone());
+            return Ok(Arc::clone(block));
         }
+        drop(pin);
         let handle = Handle { offset: fence.offset, sealed_len: fence.sealed_len };
         if handle.end() > self.file_len() {
             return Err(self.blocks.corruption(self.root_offset, "index partition lies outside the file"));
         }
         let bytes = self.blocks.read_plain(handle)?;
-        let block = IndexBlock::parse(bytes).map_err(|d| self.blocks.decode_error(fence.offset, d))?;
+        let block = IndexBlock::parse(bytes, self.cache.epochs())
+            .map_err(|d| self.blocks.decode_error(fence.offset, d))?;
         if block.view().level() != 0 {
             return Err(self.blocks.corruption(fence.offset, "index has too many levels"));
         }
-        self.cache.insert(self.id(), fence.offset, pointer, Block::Index(block.clone()));
+        let block = Arc::new(block);
+        self.cache.insert(self.id(), fence.offset, pointer, Block::Index(Arc::clone(&block)));
         Ok(block)
     }
 

@@ -8,6 +8,7 @@
 
 use super::block::{Block, BlockFile, BlockRef, Pointers};
 use super::block_cache::BlockCache;
+use crate::base::epoch::{Epochs, Pin};
 use crate::base::error::Result;
 use crate::base::slice::Slice;
 use drumlin_env::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -36,8 +37,9 @@ pub(super) struct TableFilter {
 }
 
 impl TableFilter {
-    /// Creates the filter described by `descriptor`, in a file whose blocks end before `limit`.
-    pub(super) fn new(descriptor: &FilterDescriptor, limit: u64) -> TableFilter {
+    /// Creates the filter described by `descriptor`, in a file whose blocks end before `limit`. Its readers pin
+    /// `epochs`.
+    pub(super) fn new(descriptor: &FilterDescriptor, limit: u64, epochs: &Epochs) -> TableFilter {
         let states = descriptor.modules.iter().map(|module| {
             let handle = module.handle(limit)?;
             Some(ModuleState {
@@ -45,7 +47,7 @@ impl TableFilter {
                 probes: module.probes,
                 missed: AtomicU32::new(0),
                 damaged: AtomicBool::new(false),
-                pointers: Pointers::new(1),
+                pointers: Pointers::new(1, epochs),
             })
         });
         match states.collect() {
@@ -65,13 +67,19 @@ impl TableFilter {
     }
 
     /// Returns whether a key with this hash may be in the table.
-    pub(super) fn may_contain(&self, hash: u64, blocks: &BlockFile, cache: &BlockCache) -> bool {
+    pub(super) fn may_contain(
+        &self,
+        hash: u64,
+        blocks: &BlockFile,
+        cache: &BlockCache,
+        pin: &Pin<'_>,
+    ) -> bool {
         for (number, module) in self.modules.iter().enumerate() {
             if module.damaged.load(Ordering::Relaxed) {
                 continue;
             }
-            if let Some(resident) = module.resident(number, blocks, cache)
-                && let Some(Block::Filter(bits)) = resident.block()
+            if let Some(resident) = module.resident(number, blocks, cache, pin)
+                && let Block::Filter(bits) = resident.block()
                 && !may_contain(bits, number, module.probes, hash)
             {
                 return false;
@@ -106,9 +114,15 @@ impl TableFilter {
 
 impl ModuleState {
     /// Returns the module's bits if they are in memory, or reads them if that pays off.
-    fn resident(&self, number: usize, blocks: &BlockFile, cache: &BlockCache) -> Option<BlockRef> {
+    fn resident<'p>(
+        &'p self,
+        number: usize,
+        blocks: &BlockFile,
+        cache: &BlockCache,
+        pin: &'p Pin<'_>,
+    ) -> Option<BlockRef<'p>> {
         let pointer = self.pointers.pointer(0);
-        if let Some(bits) = cache.get(blocks.id, self.handle.offset, pointer) {
+        if let Some(bits) = cache.get(blocks.id, self.handle.offset, pointer, pin) {
             return Some(bits);
         }
         // A module that the cache cannot hold would cost each lookup more than the data block it may save.

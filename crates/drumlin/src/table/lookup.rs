@@ -6,6 +6,7 @@
 use super::block::{Block, BlockRef, DataBlock, Pointer};
 use super::fences::FenceCursor;
 use super::reader::Table;
+use crate::base::epoch::Pin;
 use crate::base::error::Result;
 use crate::base::slice::Slice;
 use drumlin_format::block::{Entry, tag_of};
@@ -56,14 +57,15 @@ impl Table {
         mut take: impl FnMut(LookupHit) -> bool,
     ) -> Result<Lookup> {
         let hash = if self.foreign_seed { key_hash(key, self.properties().seed) } else { hash };
-        if !self.filter.may_contain(hash, &self.blocks, &self.cache) {
+        let pin = self.cache.epochs().pin();
+        if !self.filter.may_contain(hash, &self.blocks, &self.cache, &pin) {
             return Ok(Lookup::Denied);
         }
         let mut fences = FenceCursor::default();
         fences.seek(self, key)?;
         let mut outcome = Lookup::Absent;
         while let Some(fence) = fences.fence() {
-            let cached = self.data_block(&fence, fences.pointer(self))?;
+            let cached = self.data_block(&fence, fences.pointer(self), &pin)?;
             let Some(block) = cached.data() else { return Err(self.not_data(&fence)) };
             let view = block.view();
             let damage = |damage| self.blocks.decode_error(fence.offset, damage);
@@ -91,11 +93,27 @@ impl Table {
         let Some(fence) = fences.fence() else {
             return Ok(self.properties().entries);
         };
-        let cached = self.data_block(&fence, fences.pointer(self))?;
+        let pin = self.cache.epochs().pin();
+        let cached = self.data_block(&fence, fences.pointer(self), &pin)?;
         let Some(block) = cached.data() else { return Err(self.not_data(&fence)) };
         let before = block.view().find(key, Seq::MAX);
         let before = before.map_err(|damage| self.blocks.decode_error(fence.offset, damage))?;
         Ok(fence.ordinal + before as u64)
+    }
+
+    /// Returns the number of entries in the blocks before the one that may hold `key`: fewer than its rank by less than
+    /// a block. Reads the index only.
+    pub(crate) fn rank_by_index(&self, key: &[u8]) -> Result<u64> {
+        let mut fences = FenceCursor::default();
+        fences.seek(self, key)?;
+        Ok(fences.fence().map_or(self.properties().entries, |fence| fence.ordinal))
+    }
+
+    /// Returns a key between two blocks of the table, near this share of its entries, 0 to 1. Reads the index only.
+    pub(crate) fn key_near(&self, share: f64) -> Result<Option<Vec<u8>>> {
+        let mut fences = FenceCursor::default();
+        fences.seek_share(self, share)?;
+        fences.fence().map(|_| fences.separator(self)).transpose()
     }
 
     #[cfg(test)]
@@ -124,8 +142,8 @@ impl Table {
     }
 
     /// Returns the data block behind `fence`, through its cached pointer, or from the cache or the file.
-    fn data_block(&self, fence: &Fence, pointer: Pointer<'_>) -> Result<BlockRef> {
-        if let Some(cached) = self.cache.get(self.id(), fence.offset, pointer) {
+    fn data_block<'p>(&self, fence: &Fence, pointer: Pointer<'p>, pin: &'p Pin<'_>) -> Result<BlockRef<'p>> {
+        if let Some(cached) = self.cache.get(self.id(), fence.offset, pointer, pin) {
             return Ok(cached);
         }
         let block = Block::Data(self.blocks.read_data(fence)?);

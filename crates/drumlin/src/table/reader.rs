@@ -12,7 +12,7 @@ use drumlin_env::sync::Arc;
 use drumlin_env::{Env, FileKind};
 use drumlin_format::index::Fence;
 use drumlin_format::table::{FOOTER_LEN, Footer, Handle, Properties, decode_tombstones};
-use drumlin_types::TableId;
+use drumlin_types::{Seq, TableId};
 use std::fmt;
 use std::path::Path;
 
@@ -66,15 +66,16 @@ impl Table {
         let properties = tail.block(&blocks, footer.properties)?;
         let properties = Properties::decode(&properties, footer_offset)
             .map_err(|damage| blocks.decode_error(footer.properties.offset, damage))?;
+        let epochs = cache.epochs();
         let root = Slice::from(&*tail.block(&blocks, footer.root)?);
-        let root =
-            IndexBlock::parse(root).map_err(|damage| blocks.decode_error(footer.root.offset, damage))?;
+        let root = IndexBlock::parse(root, epochs)
+            .map_err(|damage| blocks.decode_error(footer.root.offset, damage))?;
         let tombstones = match &properties.tombstones {
             Some((handle, _)) => read_tombstones(&blocks, &tail, *handle)?,
             None => RangeTombstones::default(),
         };
         let tombstones = Arc::new(tombstones);
-        let filter = TableFilter::new(&properties.filter, footer_offset);
+        let filter = TableFilter::new(&properties.filter, footer_offset, epochs);
         filter.adopt(&tail.bytes, tail.offset, &blocks, &cache);
         let foreign_seed = properties.seed != seed;
         let root_offset = footer.root.offset;
@@ -121,6 +122,19 @@ impl Table {
     /// Returns the table's range tombstones.
     pub(crate) fn range_tombstones(&self) -> &Arc<RangeTombstones> {
         &self.tombstones
+    }
+
+    /// Fails if a range tombstone has a sequence number outside `min..=max`, which the manifest records for the table.
+    pub(crate) fn check_tombstones(&self, min: Seq, max: Seq) -> Result<()> {
+        match self.tombstones.iter().all(|tombstone| (min..=max).contains(&tombstone.seq)) {
+            true => Ok(()),
+            false => {
+                let what =
+                    "a range tombstone's sequence number lies outside the range recorded for its table";
+                let offset = self.properties.tombstones.as_ref().map_or(0, |(handle, _)| handle.offset);
+                Err(self.blocks.corruption(offset, what))
+            }
+        }
     }
 
     #[cfg(test)]

@@ -9,6 +9,7 @@
 //! entries as far as the rest of the table shows them.
 
 use super::block::{BlockFile, DataBlock, IndexBlock};
+use crate::base::epoch::Epochs;
 use crate::base::error::{Error, Result};
 use crate::base::rangedel::RangeTombstone;
 use crate::base::slice::Slice;
@@ -142,7 +143,9 @@ impl Salvage {
 
     fn index(&self, handle: Handle) -> Result<IndexBlock> {
         let bytes = self.blocks.read_plain(handle)?;
-        let block = IndexBlock::parse(bytes).map_err(|d| self.blocks.decode_error(handle.offset, d))?;
+        // Its pointers to cached blocks are not used.
+        let block = IndexBlock::parse(bytes, &Epochs::new())
+            .map_err(|d| self.blocks.decode_error(handle.offset, d))?;
         block.view().validate().map_err(|d| self.blocks.decode_error(handle.offset, d))?;
         Ok(block)
     }

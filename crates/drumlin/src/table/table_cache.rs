@@ -1,18 +1,20 @@
 //! Table cache: a bounded number of open tables, opened on first use.
 //!
-//! Each reference to a table comes with a cached pointer. While the table is open, the pointer leads to it, so a lookup
-//! takes one load and no lock. Pointers are set and cleared under the lock of the map.
+//! Each table handle (`version/pins.rs`) holds a cached pointer. While the table is open, the pointer leads to it, so a
+//! pinned lookup (`base/epoch.rs`) takes one load and no lock. Pointers are set and cleared under the lock of the map.
 //!
-//! Above the limit, the cache closes one of the least recently used tables. Readers that still use the table keep it
-//! alive. The cache's clock ticks at each opening of a table, so that uses of open tables rarely write to shared
-//! memory. Two threads that request the same closed table may both open it; the cache keeps one of the two.
+//! Above the limit, the cache closes one of the least recently used tables. Readers that are pinned meanwhile keep it,
+//! and its file handle. When the process has run out of file handles, closing tables helps only a reader that is not
+//! pinned. A pinned lookup then fails and is done again without a pin. The cache's clock ticks at each opening of a
+//! table, so that uses of open tables rarely write to shared memory. Two threads that request the same closed table may
+//! both open it; the cache keeps one of the two.
 
 use super::block::BlockFile;
 use super::block_cache::BlockCache;
 use super::reader::Table;
 use super::table_file_name;
+use crate::base::epoch::{EpochPtr, Epochs, Pin};
 use crate::base::error::{Error, ErrorKind, Result};
-use arc_swap::{ArcSwapOption, Guard};
 use drumlin_env::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use drumlin_env::sync::{Arc, RwLock};
 use drumlin_env::{Env, FileKind};
@@ -24,6 +26,10 @@ use std::path::{Path, PathBuf};
 /// Minimum number of tables kept open after the process ran out of file handles. Without it, each lookup could open
 /// the table that the previous one closed.
 const LEAST: usize = 16;
+/// Number of times that a table is tried to be opened while no file handle is left.
+const ATTEMPTS: usize = 64;
+/// Number of times that a thread yields to readers that hold back file handles.
+const YIELDS: usize = 1000;
 /// The limit grows by one table after this many openings, because a shortage of file handles may be temporary.
 const REGROWTH: u64 = 64;
 
@@ -43,24 +49,30 @@ impl CachedTable {
 }
 
 /// Cached pointer that leads to a table while it is open. Each table has one, kept beside its number.
-#[derive(Clone, Default)]
-pub(crate) struct TablePointer(Arc<ArcSwapOption<CachedTable>>);
+#[derive(Clone)]
+pub(crate) struct TablePointer(Arc<EpochPtr<CachedTable>>);
 
-/// Open table in use.
-pub(crate) struct OpenTable(Guard<Option<Arc<CachedTable>>>);
-
-impl OpenTable {
-    fn new(open: Arc<CachedTable>) -> OpenTable {
-        OpenTable(Guard::from_inner(Some(open)))
+impl TablePointer {
+    /// Creates a pointer for readers that pin `epochs`.
+    pub(crate) fn new(epochs: &Epochs) -> TablePointer {
+        TablePointer(Arc::new(EpochPtr::new(None, epochs)))
     }
 }
 
-impl Deref for OpenTable {
+/// Open table in use.
+pub(crate) enum OpenTable<'p> {
+    /// Borrowed through its cached pointer.
+    Borrowed(&'p Arc<Table>),
+    Owned(Arc<Table>),
+}
+
+impl Deref for OpenTable<'_> {
     type Target = Arc<Table>;
+    #[inline]
     fn deref(&self) -> &Arc<Table> {
-        match &*self.0 {
-            Some(open) => &open.table,
-            None => unreachable!("made from set pointers only"),
+        match self {
+            OpenTable::Borrowed(table) => table,
+            OpenTable::Owned(table) => table,
         }
     }
 }
@@ -72,17 +84,17 @@ struct KeptTable {
 
 impl KeptTable {
     /// Makes `pointer` lead to the table. If another pointer led to it, clears that one: a table has one pointer.
-    fn move_to(&mut self, pointer: &TablePointer) -> Arc<CachedTable> {
+    fn move_to(&mut self, pointer: &TablePointer, epochs: &Epochs) -> Arc<Table> {
         if !Arc::ptr_eq(&self.pointer.0, &pointer.0) {
-            self.pointer.0.store(None);
+            self.pointer.0.store(None, epochs);
             self.pointer = pointer.clone();
         }
-        pointer.0.store(Some(Arc::clone(&self.open)));
-        Arc::clone(&self.open)
+        pointer.0.store(Some(Arc::clone(&self.open)), epochs);
+        Arc::clone(&self.open.table)
     }
 
-    fn close(self) {
-        self.pointer.0.store(None);
+    fn close(self, epochs: &Epochs) {
+        self.pointer.0.store(None, epochs);
     }
 }
 
@@ -132,53 +144,88 @@ impl TableCache {
         &self.blocks
     }
 
+    fn epochs(&self) -> &Epochs {
+        self.blocks.epochs()
+    }
+
     /// Returns the path of the file of table `id`.
     pub(crate) fn path(&self, id: TableId) -> PathBuf {
         self.dir.join(table_file_name(id))
     }
 
     /// Returns table `id`, whose file is `file_len` bytes long and whose cached pointer is `pointer`. Opens it if
-    /// needed.
+    /// needed. Fails with [`ErrorKind::TooManyFiles`] if no file handle is left: the caller then tries again without a
+    /// pin, by [`open`](TableCache::open).
     #[inline]
-    pub(crate) fn get(&self, id: TableId, file_len: u64, pointer: &TablePointer) -> Result<OpenTable> {
-        let guard = pointer.0.load();
-        if let Some(open) = &*guard {
+    pub(crate) fn get<'p>(
+        &self,
+        id: TableId,
+        file_len: u64,
+        pointer: &'p TablePointer,
+        pin: &'p Pin<'_>,
+    ) -> Result<OpenTable<'p>> {
+        if let Some(open) = pointer.0.load(pin) {
             open.used(self.tick.load(Ordering::Relaxed));
-            return Ok(OpenTable(guard));
+            return Ok(OpenTable::Borrowed(&open.table));
         }
-        self.open(id, file_len, pointer).map(OpenTable::new)
+        self.try_open(id, file_len, pointer).map(OpenTable::Owned)
     }
 
-    #[cold]
-    fn open(&self, id: TableId, file_len: u64, pointer: &TablePointer) -> Result<Arc<CachedTable>> {
-        loop {
-            match self.try_open(id, file_len, pointer) {
-                Err(error) if self.relieve(&error) => {}
-                opened => return opened,
+    /// Returns table `id` like `get`, for a caller that is not pinned. Closes tables if no file handle is left.
+    pub(crate) fn open(&self, id: TableId, file_len: u64, pointer: &TablePointer) -> Result<Arc<Table>> {
+        let pin = self.epochs().pin();
+        if let Some(open) = pointer.0.load(&pin) {
+            open.used(self.tick.load(Ordering::Relaxed));
+            return Ok(Arc::clone(&open.table));
+        }
+        drop(pin);
+        let mut opened = self.try_open(id, file_len, pointer);
+        for _ in 0..ATTEMPTS {
+            match &opened {
+                Err(error) if error.kind() == ErrorKind::TooManyFiles => {
+                    // If there is no table to close, other lookups may be about to let theirs go.
+                    if !self.relieve(error) {
+                        drumlin_env::yield_now();
+                    }
+                    opened = self.try_open(id, file_len, pointer);
+                }
+                _ => break,
             }
         }
+        opened
     }
 
-    /// Closes half of the tables and lowers the limit if `error` reports too many open files. Returns `false` for any
-    /// other error, or if no table is open.
+    /// Closes half of the tables and lowers the limit if `error` reports too many open files. Then waits a while for
+    /// readers that are pinned, since they hold back the handles of closed tables. Returns `false` for any other error,
+    /// or if no handle can have become free. The caller must not be pinned.
     #[cold]
     pub(crate) fn relieve(&self, error: &Error) -> bool {
         if error.kind() != ErrorKind::TooManyFiles || self.keeps_all.load(Ordering::Acquire) {
             return false;
         }
+        let was_held_back = self.epochs().holds_back();
         let mut tables = self.tables.write();
-        if tables.is_empty() {
-            return false;
+        let had_tables = !tables.is_empty();
+        if had_tables && !was_held_back {
+            let keep = tables.len() / 2;
+            self.limit.store(keep.clamp(LEAST.min(self.most), self.most), Ordering::Relaxed);
+            self.shrink_to(&mut tables, keep);
         }
-        let keep = tables.len() / 2;
-        self.limit.store(keep.clamp(LEAST.min(self.most), self.most), Ordering::Relaxed);
-        self.shrink_to(&mut tables, keep);
-        true
+        drop(tables);
+        for _ in 0..YIELDS {
+            self.epochs().collect();
+            if !self.epochs().holds_back() {
+                break;
+            }
+            drumlin_env::yield_now();
+        }
+        had_tables || was_held_back
     }
 
-    fn try_open(&self, id: TableId, file_len: u64, pointer: &TablePointer) -> Result<Arc<CachedTable>> {
+    #[cold]
+    fn try_open(&self, id: TableId, file_len: u64, pointer: &TablePointer) -> Result<Arc<Table>> {
         if let Some(kept) = self.tables.write().get_mut(&id) {
-            return Ok(kept.move_to(pointer));
+            return Ok(kept.move_to(pointer, self.epochs()));
         }
         // Opened outside the lock, so that readers of other tables do not wait for this file.
         let blocks = Arc::clone(&self.blocks);
@@ -200,7 +247,7 @@ impl TableCache {
             open: Arc::new(CachedTable { table, used }),
             pointer: pointer.clone(),
         });
-        let open = kept.move_to(pointer);
+        let open = kept.move_to(pointer, self.epochs());
         self.shrink(&mut tables);
         Ok(open)
     }
@@ -208,7 +255,7 @@ impl TableCache {
     /// Closes a table whose file is obsolete, and drops its blocks.
     pub(crate) fn remove(&self, id: TableId) {
         if let Some(kept) = self.tables.write().remove(&id) {
-            kept.close();
+            kept.close(self.epochs());
         }
         self.blocks.forget_table(id);
     }
@@ -243,7 +290,7 @@ impl TableCache {
             let oldest = tables.iter().min_by_key(|(_, kept)| kept.open.used.load(Ordering::Relaxed));
             let Some(oldest) = oldest.map(|(id, _)| *id) else { return };
             if let Some(kept) = tables.remove(&oldest) {
-                kept.close();
+                kept.close(self.epochs());
             }
         }
     }

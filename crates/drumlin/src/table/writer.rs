@@ -109,7 +109,6 @@ impl TableWriter {
         self.builder.as_ref().map_or(0, TableBuilder::entries)
     }
 
-    #[cfg(test)]
     /// Returns the number of distinct keys so far.
     pub(crate) fn keys(&self) -> u64 {
         self.builder.as_ref().map_or(0, TableBuilder::keys)

@@ -89,13 +89,14 @@ impl AccessCounters {
         }
     }
 
-    /// Returns counters for a part of the file that holds `entries` of its `whole` entries.
-    fn part(&self, entries: u64, whole: u64) -> AccessCounters {
-        let share = |counter: &atomic::AtomicU64| {
-            let count = u128::from(counter.load(atomic::Ordering::Relaxed));
-            atomic::AtomicU64::new((count * u128::from(entries) / u128::from(whole.max(1))) as u64)
-        };
-        AccessCounters { empty: share(&self.empty), found: share(&self.found), dead: share(&self.dead) }
+    /// Adds the lookups that a new reference takes over.
+    pub(crate) fn inherit(&self, lookups: &LookupStats) {
+        for (counter, count) in
+            [(&self.empty, lookups.empty), (&self.found, lookups.found), (&self.dead, lookups.dead)]
+        {
+            // The cast saturates, and NaN becomes 0.
+            counter.fetch_add(count as u64, atomic::Ordering::Relaxed);
+        }
     }
 }
 
@@ -129,7 +130,8 @@ impl FileMeta {
         self.counts.entries != self.table_entries
     }
 
-    /// Returns a reference to the part of this file in `range`, which holds exactly `entries` entries.
+    /// Returns a reference to the part of this file in `range`, which holds exactly `entries` entries. It has no
+    /// lookups yet.
     pub(crate) fn narrowed(&self, range: KeyRange, entries: u64) -> FileMeta {
         debug_assert!(self.bounds.covers(&range));
         FileMeta {
@@ -137,7 +139,7 @@ impl FileMeta {
             bounds: range,
             counts: self.counts.part(entries),
             value_refs: self.value_refs.clone(),
-            access: Arc::new(self.access.part(entries, self.counts.entries)),
+            access: Arc::default(),
             ..*self
         }
     }

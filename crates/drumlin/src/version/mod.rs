@@ -3,6 +3,7 @@
 //!
 //! - [`file`]: a reference to a table with its current bounds.
 //! - [`tree`]: levels of runs of files, and how an edit turns one tree into the next.
+//! - `run_index`: finds the file of a run that may hold a key.
 //! - [`pins`]: table handles, and the one owner of the decision that a file is obsolete.
 //! - [`state`]: the content of a manifest: edits applied to plain maps, by recovery and before each edit is written.
 //! - [`manifest`]: writes edits, and replaces the manifest by a snapshot.
@@ -14,6 +15,7 @@ pub(crate) mod check;
 pub(crate) mod file;
 pub(crate) mod manifest;
 pub(crate) mod pins;
+mod run_index;
 pub(crate) mod state;
 pub(crate) mod tree;
 

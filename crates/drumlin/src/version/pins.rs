@@ -4,8 +4,9 @@
 //! the handle is *retired*. When the last version that still holds the handle is dropped, the table joins the queue of
 //! files to unlink. A maintenance step empties the queue. A file that cannot be unlinked is tried again later.
 
+use crate::base::epoch::{Epochs, Pin};
 use crate::base::error::Result;
-use crate::table::{OpenTable, TableCache, TablePointer};
+use crate::table::{OpenTable, Table, TableCache, TablePointer};
 use drumlin_env::sync::{Arc, Mutex, Weak, atomic};
 use drumlin_types::TableId;
 use std::path::PathBuf;
@@ -25,14 +26,23 @@ pub(crate) struct TableHandle {
 impl TableHandle {
     pub(crate) fn new(id: TableId, len: u64, queue: Arc<Obsolete>) -> Arc<TableHandle> {
         queue.bytes.fetch_add(len, atomic::Ordering::Relaxed);
-        let pointer = TablePointer::default();
+        let pointer = TablePointer::new(&queue.epochs);
         Arc::new(TableHandle { id, len, pointer, retired: atomic::AtomicBool::new(false), queue })
     }
 
-    /// Returns the open table, opening it if necessary.
+    /// Returns the open table, opening it if necessary. The caller is not pinned.
+    pub(crate) fn open(&self, tables: &TableCache) -> Result<Arc<Table>> {
+        tables.open(self.id, self.len, &self.pointer)
+    }
+
+    /// Returns the open table to a pinned reader, opening it if necessary.
+    ///
+    /// # Errors
+    /// [`TooManyFiles`](crate::ErrorKind::TooManyFiles) if no file handle is left. A call of `open` without a pin may
+    /// succeed, since it closes other tables.
     #[inline]
-    pub(crate) fn open(&self, tables: &TableCache) -> Result<OpenTable> {
-        tables.get(self.id, self.len, &self.pointer)
+    pub(crate) fn open_pinned<'p>(&'p self, tables: &TableCache, pin: &'p Pin<'_>) -> Result<OpenTable<'p>> {
+        tables.get(self.id, self.len, &self.pointer, pin)
     }
 
     /// Marks the table as retired: no installed version refers to it any more.
@@ -102,13 +112,25 @@ const UNLINKING: u64 = u64::MAX;
 
 /// Files that may be unlinked: retired tables that nobody reads, and other files. A file leaves the queue when it is
 /// unlinked. Until then its bytes count.
-#[derive(Default)]
 pub(crate) struct Obsolete {
+    /// Epochs that readers of the tables pin.
+    pub(crate) epochs: Arc<Epochs>,
     queue: Mutex<Vec<Queued>>,
     /// Retired tables that may still be read.
     retired: Mutex<Retired>,
     /// Bytes of all tables, and of other files that are queued here.
     bytes: atomic::AtomicU64,
+}
+
+impl Default for Obsolete {
+    fn default() -> Obsolete {
+        Obsolete {
+            epochs: Epochs::new(),
+            queue: Mutex::default(),
+            retired: Mutex::default(),
+            bytes: atomic::AtomicU64::new(0),
+        }
+    }
 }
 
 impl Obsolete {

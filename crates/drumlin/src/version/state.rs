@@ -387,7 +387,7 @@ fn put_back<K: Ord, V>(map: &mut BTreeMap<K, V>, key: K, before: Option<V>) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use proptest::prelude::*;
 
@@ -421,7 +421,7 @@ mod tests {
         }
     }
 
-    fn file(table: TableId, run: RunId, level: u8, start: Key) -> FileRecord {
+    pub(in crate::version) fn file(table: TableId, run: RunId, level: u8, start: Key) -> FileRecord {
         FileRecord {
             table,
             start,

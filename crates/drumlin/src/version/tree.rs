@@ -2,8 +2,9 @@
 //! this one.
 
 use super::file::FileMeta;
+use super::run_index::RunIndex;
 use crate::base::error::{Error, ErrorKind, Result};
-use drumlin_env::sync::Arc;
+use drumlin_env::sync::{Arc, OnceLock};
 use drumlin_types::contract::RunTag;
 use drumlin_types::{Key, KeyRange, LEVELS, RunId, TableId};
 
@@ -15,24 +16,27 @@ pub(crate) struct Run {
     pub(crate) files: Vec<Arc<FileMeta>>,
     /// Range tombstones of all its files. Set by [`Run::share`].
     pub(crate) range_tombstones: u64,
+    /// Index over the files. Set by [`Run::share`].
+    index: RunIndex,
 }
 
 impl Run {
     /// Creates a run without files.
     pub(crate) fn new(id: RunId, tag: RunTag) -> Run {
-        Run { id, tag, files: Vec::new(), range_tombstones: 0 }
+        Run { id, tag, files: Vec::new(), range_tombstones: 0, index: RunIndex::default() }
     }
 
     /// Finishes the run after its files were added, and makes it shareable.
     pub(crate) fn share(mut self) -> Arc<Run> {
         self.range_tombstones = self.files.iter().map(|f| f.counts.range_tombstones).sum();
+        self.index = RunIndex::new(&self.files);
         Arc::new(self)
     }
 
-    /// Returns the one file whose bounds contain `key`.
+    /// Returns the one file of a finished run whose bounds contain `key`.
+    #[inline]
     pub(crate) fn file_for(&self, key: &[u8]) -> Option<&Arc<FileMeta>> {
-        let after = self.files.partition_point(|f| *f.bounds.start <= *key);
-        self.files[..after].last().filter(|f| f.bounds.is_before_end(key))
+        self.index.file_for(&self.files, key)
     }
 }
 
@@ -46,6 +50,16 @@ pub(crate) struct Level {
 #[derive(Clone, Debug)]
 pub(crate) struct Tree {
     pub(crate) levels: Vec<Level>,
+    filters: OnceLock<FilterTotals>,
+}
+
+/// Filters of all files of a tree.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub(crate) struct FilterTotals {
+    /// Distinct keys of each file, summed over all files.
+    pub(crate) keys: f64,
+    /// Filter bits of these keys. A reference to a part of a table counts with the bits of its own keys.
+    pub(crate) bits: f64,
 }
 
 /// A change of one tree. Removals are applied first.
@@ -61,13 +75,23 @@ pub(crate) struct KeyspaceEdit {
 
 impl Tree {
     pub(crate) fn empty() -> Tree {
-        Tree { levels: vec![Level::default(); LEVELS] }
+        Tree { levels: vec![Level::default(); LEVELS], filters: OnceLock::new() }
     }
 
     /// Returns every file with its level and run.
     pub(crate) fn files(&self) -> impl Iterator<Item = (u8, &Arc<Run>, &Arc<FileMeta>)> {
         self.levels.iter().enumerate().flat_map(|(level, l)| {
             l.runs.iter().flat_map(move |run| run.files.iter().map(move |f| (level as u8, run, f)))
+        })
+    }
+
+    /// Returns keys and filter bits of all files. They are summed once for each tree.
+    pub(crate) fn filters(&self) -> FilterTotals {
+        *self.filters.get_or_init(|| {
+            self.files().fold(FilterTotals::default(), |sum, (_, _, file)| {
+                let keys = file.counts.keys as f64;
+                FilterTotals { keys: sum.keys + keys, bits: sum.bits + keys * f64::from(file.filter_bits) }
+            })
         })
     }
 
@@ -140,6 +164,7 @@ impl Tree {
                 .zip(&self.levels)
                 .map(|(new, old)| share(new, old, &touched))
                 .collect(),
+            filters: OnceLock::new(),
         })
     }
 }

@@ -63,23 +63,33 @@ pub(crate) struct LogTail {
     due: LogNumber,
 }
 
+/// Most bytes of records in the open segment for which close does not begin a new one. An open finds the close record
+/// in its first read of a segment, which is longer.
+const SHORT_LOG: u64 = 32 << 10;
+
 impl LogTail {
     /// Starts the log in segment `header.number`, or continues it there after recovery. `older` are the durable
     /// segments before it that recovery would read, with the lengths of their files. The segment takes `capacity` bytes
-    /// of records.
+    /// of records. Its directory entry becomes durable with the next sync of the directory, after which
+    /// [`named`](LogTail::named) must be called. Until then the log claims more than is durable. Nothing relies on that
+    /// before `CURRENT` points to the new manifest.
     pub(crate) fn begin(
         directory: &LogDirectory,
         header: &SegmentHeader,
         capacity: u64,
         older: Vec<(LogNumber, u64)>,
     ) -> Result<LogTail> {
-        let made = directory.make(header.number, None, capacity)?;
-        let segment = begin(&made, header)?;
-        segment.sync()?;
-        directory.sync_entries(std::slice::from_ref(&segment))?;
+        let made = directory.make_first(header, capacity)?;
+        let segment = Arc::new(Segment::begun(&made, header.base));
+        map(segment.file()?, false)?;
         let mut tail = LogTail::after(header, segment, capacity, older);
-        tail.live.push(Stored { is_len_durable: true, is_named: true, ..made });
+        tail.live.push(Stored { is_named: true, ..made });
         Ok(tail)
+    }
+
+    /// Records that the directory entry of the first segment is durable.
+    pub(crate) fn named(&self) {
+        self.segment.named();
     }
 
     /// Creates the end of a log in a store that is opened read-only. `header` is what the next segment would start
@@ -89,7 +99,7 @@ impl LogTail {
             number: header.number,
             bytes: 0,
             file: None,
-            is_len_durable: true,
+            is_recycled: false,
             is_named: true,
             is_mapped: false,
         };
@@ -106,7 +116,7 @@ impl LogTail {
             number,
             bytes,
             file: None,
-            is_len_durable: true,
+            is_recycled: false,
             is_named: true,
             is_mapped: false,
         };
@@ -152,7 +162,7 @@ impl LogTail {
             self.is_for_deletes = false;
         }
         if has_begun {
-            self.rotate(directory, share, len, number)?;
+            self.rotate(directory, share, directory.segment_bytes.max(len), number)?;
         }
         let position = self.position;
         self.last_seq = last_seq;
@@ -160,14 +170,23 @@ impl LogTail {
         Ok(Reservation { segment: self.segment.clone(), position, end: self.position, has_begun })
     }
 
+    /// Begins a segment for the close record, unless the open one holds few records. It takes a file that is there, or
+    /// a new one for `SHORT_LOG` bytes of records. For a store whose writes are all in tables: the next open then reads
+    /// little. If it fails, for example for lack of space, the close record goes into the open segment.
+    pub(crate) fn begin_for_close(&mut self, directory: &LogDirectory, number: impl FnOnce() -> u64) {
+        if self.position - self.segment.base > SHORT_LOG {
+            let _ = self.rotate(directory, LogShare::Close, SHORT_LOG, number);
+        }
+    }
+
+    /// Opens a new segment that takes `capacity` bytes of records.
     fn rotate(
         &mut self,
         directory: &LogDirectory,
         share: LogShare,
-        len: u64,
+        capacity: u64,
         number: impl FnOnce() -> u64,
     ) -> Result<()> {
-        let capacity = directory.segment_bytes.max(len);
         let wanted = HEADER_LEN + capacity;
         let is_reused = self.ready.iter().chain(&self.spare).any(|kept| kept.bytes >= wanted);
         // Below the limit, a segment that is reused takes no more disk space.
@@ -315,13 +334,11 @@ impl LogTail {
             self.due = self.due.max(floor);
             return Released::default();
         }
-        let (mut old, live): (Vec<_>, Vec<_>) = self.live.drain(..).partition(|stored| stored.number < floor);
+        let (old, live): (Vec<_>, Vec<_>) = self.live.drain(..).partition(|stored| stored.number < floor);
         self.live = live;
         let (closed, unsynced) = self.unsynced.drain(..).partition(|(segment, _)| segment.number < floor);
         self.unsynced = unsynced;
         let keep = if self.live.len() > 1 { old.len().max(SPARE_SEGMENTS) } else { 1 };
-        // Their directory entries and headers were durable, so a recycled file needs no further sync of its length.
-        old.iter_mut().for_each(|stored| stored.is_len_durable = true);
         // Files of an earlier opening have no open handle and are not recycled. The result of their last sync is not
         // known, nor whether they were copied with holes, which a full disk could not fill.
         let (old, mut files): (Vec<_>, Vec<_>) = old.into_iter().partition(|stored| stored.file.is_some());
@@ -386,7 +403,7 @@ impl LogTail {
 }
 
 /// Segments that the log no longer needs. Dropping it unmaps memory, which takes milliseconds, so it must be dropped
-/// outside the lane's lock.
+/// outside the commit lock.
 #[derive(Default)]
 pub(crate) struct Released {
     files: Vec<Stored>,
@@ -410,9 +427,9 @@ fn begin(made: &Stored, header: &SegmentHeader) -> Result<Arc<Segment>> {
     let header = SegmentHeader { file_len: made.bytes, ..*header };
     file.write_at(0, &header.encode()).map_err(|e| Error::io(file.path(), "cannot write a log header", e))?;
     if !made.is_mapped {
-        // A fresh file has no pages on disk for a write to wait for. Clearing all its pages now would delay this commit
+        // A new file has no pages on disk for a write to wait for. Clearing all its pages now would delay this commit
         // by tens of milliseconds.
-        map(file, made.is_len_durable)?;
+        map(file, made.is_recycled)?;
     }
     Ok(Arc::new(segment))
 }
@@ -424,9 +441,13 @@ impl Reservation {
     }
 }
 
-/// Writes `record` into its reserved space.
-pub(crate) fn write(reservation: &Reservation, record: &[u8]) -> Result<()> {
+/// Writes `record` into its reserved space. `is_synced` says whether a sync follows.
+pub(crate) fn write(reservation: &Reservation, record: &[u8], is_synced: bool) -> Result<()> {
     let offset = reservation.offset();
     let file = reservation.segment.file()?;
-    file.write_at(offset, record).map_err(|e| Error::io(file.path(), "cannot write to the log", e))
+    let written = match is_synced {
+        true => file.write_by_call_at(offset, record),
+        false => file.write_at(offset, record),
+    };
+    written.map_err(|e| Error::io(file.path(), "cannot write to the log", e))
 }

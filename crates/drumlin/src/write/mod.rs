@@ -2,7 +2,8 @@
 //!
 //! `ops/write.rs` lists all steps of a write. Those in this folder:
 //!
-//! 1. [`lane`]: a commit reserves sequence numbers, log space and memtables under one short lock.
+//! 1. [`commit_lock`]: a commit reserves sequence numbers, log space and memtables under one short lock. If the lock is
+//!    taken, a commit that gets it may do that for others ([`waiting`]).
 //! 2. It writes its record into the log ([`log`]) and its entries into the memtables ([`apply`]), outside the lock.
 //! 3. [`publish`]: commits become visible in order.
 //! 4. [`sync`]: a `Sync` commit then waits for an fsync that covers its record; concurrent syncs share one.
@@ -18,14 +19,17 @@
 
 pub(crate) mod apply;
 pub(crate) mod budget;
-pub(crate) mod lane;
+pub(crate) mod commit_lock;
 pub(crate) mod log;
 pub(crate) mod operations;
 pub(crate) mod pacing;
 pub(crate) mod publish;
+pub(crate) mod request;
 pub(crate) mod segment;
 mod sync;
+#[expect(unsafe_code, reason = "requests on the stacks of other threads")]
+mod waiting;
 
-pub(crate) use lane::CommitLane;
+pub(crate) use commit_lock::CommitLock;
 pub(crate) use publish::{Published, Publisher};
 pub(crate) use sync::DurableLog;

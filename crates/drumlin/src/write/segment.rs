@@ -9,12 +9,12 @@
 //! | open | `LogTail::segment` | its header is written; commits write records |
 //! | durable start | `LogTail::durable_start` | header and directory entry are durable, so recovery may start there |
 //!
-//! | flag | what is durable |
-//! |---|---|
-//! | `is_len_durable` | the length of the file, so that a sync of the header's range suffices |
-//! | `is_named`, `named` | the directory entry |
+//! The flags `is_named` and `named` say whether the directory entry is durable. The length of the file always is, so a
+//! sync of the header's range makes the header durable.
 //!
-//! Opening a segment does not wait for its durable start. Three rules make that safe:
+//! The first segment after an open has a durable header before it gets its name. Its directory entry becomes durable
+//! with the sync of the directory for the new manifest, before `CURRENT` changes. Opening a later segment does not wait
+//! for its durable start. Three rules make that safe:
 //!
 //! 1. A sync of records in a segment first makes its header and directory entry durable. Only then do the records count
 //!    as durable.
@@ -27,7 +27,7 @@ use crate::base::dir_lock::{DirLock, check_file};
 use crate::base::error::{Error, ErrorKind, Result};
 use drumlin_env::sync::{Arc, Mutex, atomic};
 use drumlin_env::{DirEntry, Env, File, FileKind};
-use drumlin_format::log::SEGMENT_HEADER_LEN;
+use drumlin_format::log::{SEGMENT_HEADER_LEN, SegmentHeader};
 use drumlin_format::names::FileName;
 use drumlin_types::LogNumber;
 use std::path::{Path, PathBuf};
@@ -45,8 +45,6 @@ pub(crate) struct Segment {
     pub(crate) base: u64,
     /// Length of its file in bytes.
     bytes: u64,
-    /// Whether the length of its file is durable.
-    is_len_durable: bool,
     /// Whether its directory entry is durable.
     named: atomic::AtomicBool,
 }
@@ -59,9 +57,14 @@ impl Segment {
 
     /// Creates the open segment in the file of `stored`. Its first record gets the global position `base`.
     pub(super) fn begun(stored: &Stored, base: u64) -> Segment {
-        let Stored { number, bytes, ref file, is_len_durable, is_named, .. } = *stored;
+        let Stored { number, bytes, ref file, is_named, .. } = *stored;
         let named = atomic::AtomicBool::new(is_named);
-        Segment { number, file: file.clone(), base, bytes, is_len_durable, named }
+        Segment { number, file: file.clone(), base, bytes, named }
+    }
+
+    /// Records that its directory entry is durable.
+    pub(super) fn named(&self) {
+        self.named.store(true, atomic::Ordering::Release);
     }
 
     /// Makes the segment's records and header durable, but not its directory entry.
@@ -78,9 +81,9 @@ impl Segment {
     /// Makes its header durable.
     pub(super) fn sync_header(&self) -> Result<()> {
         let file = self.file()?;
-        // The old records of a recycled segment need not become durable: they are in tables.
-        let synced = if self.is_len_durable { file.sync_range(0, HEADER_LEN) } else { file.sync_data() };
-        synced.map_err(|e| failed_sync(Error::io(file.path(), "cannot sync a log header", e)))
+        // Its records need not become durable, nor the old ones of a recycled segment, which are in tables.
+        file.sync_range(0, HEADER_LEN)
+            .map_err(|e| failed_sync(Error::io(file.path(), "cannot sync a log header", e)))
     }
 }
 
@@ -92,8 +95,8 @@ pub(super) struct Stored {
     /// Handle of the file, kept open since it took records; `None` for a segment of an earlier opening of the store. An
     /// open file can be recycled without opening or mapping it again, and its pages are already in memory.
     pub(super) file: Option<File>,
-    /// Whether its length is durable.
-    pub(super) is_len_durable: bool,
+    /// Whether it is recycled, so that its pages may have to be read from disk.
+    pub(super) is_recycled: bool,
     /// Whether its directory entry is durable.
     pub(super) is_named: bool,
     /// Whether the whole file is mapped and in memory.
@@ -154,28 +157,52 @@ impl LogDirectory {
 
     /// Makes the file of segment `number`, by recycling if `recycled` is given. Its directory entry is not durable yet.
     pub(super) fn make(&self, number: LogNumber, recycled: Option<Stored>, capacity: u64) -> Result<Stored> {
-        let is_len_durable = recycled.as_ref().is_some_and(|old| old.is_len_durable);
+        let is_recycled = recycled.is_some();
         let bytes = recycled.as_ref().map_or(HEADER_LEN + capacity, |old| old.bytes);
-        let file = Some(self.make_file(number, recycled.as_ref(), capacity)?);
-        Ok(Stored { number, bytes, file, is_len_durable, is_named: false, is_mapped: false })
+        let file = Some(match recycled {
+            Some(old) => self.recycle_file(number, &old, capacity)?,
+            None => self.make_file(number, capacity, None)?,
+        });
+        Ok(Stored { number, bytes, file, is_recycled, is_named: false, is_mapped: false })
     }
 
-    fn make_file(&self, number: LogNumber, recycled: Option<&Stored>, capacity: u64) -> Result<File> {
+    /// Makes the file of the first segment after an open, with its durable header. Its directory entry is not durable
+    /// yet.
+    pub(super) fn make_first(&self, header: &SegmentHeader, capacity: u64) -> Result<Stored> {
+        let bytes = HEADER_LEN + capacity;
+        let header = SegmentHeader { file_len: bytes, ..*header };
+        let file = self.make_file(header.number, capacity, Some(&header.encode()))?;
+        let number = header.number;
+        Ok(Stored { number, bytes, file: Some(file), is_recycled: false, is_named: false, is_mapped: false })
+    }
+
+    fn recycle_file(&self, number: LogNumber, recycled: &Stored, capacity: u64) -> Result<File> {
         let path = self.path(number);
         let fail = |what: &str, e| Error::io(&path, what, e);
         let fs = self.env.fs();
-        if let Some(Stored { file: Some(file), number: old, bytes, .. }) = recycled {
+        if let Stored { file: Some(file), number: old, bytes, .. } = recycled {
             return fs.rename_open(file, &path, FileKind::Log).map_err(|e| {
                 // No file may stay that the log does not count, under the old name or the new one.
                 self.remove_file(&self.path(*old), *bytes);
                 fail("cannot recycle a log segment", e)
             });
         }
+        self.make_file(number, capacity, None)
+    }
+
+    /// Makes a new file, which begins with `header` if that is given. Its length and the header are durable.
+    fn make_file(&self, number: LogNumber, capacity: u64, header: Option<&[u8]>) -> Result<File> {
+        let path = self.path(number);
+        let fail = |what: &str, e| Error::io(&path, what, e);
+        let fs = self.env.fs();
         let temp = self.dir.join(FileName::Temp(number.0).to_string());
         let made = fs.create(&temp, FileKind::Log).map_err(|e| fail("cannot create a log segment", e))?;
         let sized = made.allocate(0, HEADER_LEN + capacity);
         let sized = sized.map_err(|e| fail("cannot allocate a log segment", e));
         let named = sized.and_then(|()| {
+            if let Some(header) = header {
+                made.write_at(0, header).map_err(|e| fail("cannot write a log header", e))?;
+            }
             made.sync_data().map_err(|e| fail("cannot sync a log segment", e))?;
             fs.rename_open(&made, &path, FileKind::Log).map_err(|e| fail("cannot rename a log segment", e))
         });
@@ -200,7 +227,7 @@ impl LogDirectory {
             map(file, true)
         });
         result.inspect_err(|_| self.remove_file(&self.path(number), made.bytes))?;
-        (made.is_len_durable, made.is_named, made.is_mapped) = (true, true, true);
+        (made.is_named, made.is_mapped) = (true, true);
         Ok(made)
     }
 
@@ -228,7 +255,7 @@ impl LogDirectory {
             return Ok(());
         }
         self.sync_dir_entries()?;
-        segments.iter().for_each(|segment| segment.named.store(true, atomic::Ordering::Release));
+        segments.iter().for_each(|segment| segment.named());
         Ok(())
     }
 }

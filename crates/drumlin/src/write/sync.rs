@@ -1,6 +1,6 @@
 //! Which part of the log is durable, and the one sync at a time that extends it.
 
-use super::lane::CommitLane;
+use super::commit_lock::CommitLock;
 use super::publish::{Published, Publisher};
 use super::segment::Segment;
 use crate::base::error::{Error, ErrorKind, Result};
@@ -61,10 +61,10 @@ impl DurableLog {
     /// Makes the log durable up to global position `end`, which must be published. One thread syncs for all waiting
     /// threads; those whose records were written after its sync began sync again. Returns the number of syncs that this
     /// call made.
-    pub(crate) fn sync_to(&self, end: u64, publisher: &Publisher, lane: &CommitLane) -> Result<u64> {
+    pub(crate) fn sync_to(&self, end: u64, publisher: &Publisher, commit_lock: &CommitLock) -> Result<u64> {
         let mut calls = 0;
         while self.take_turn(|| self.durable_end() >= end)? {
-            let result = self.sync_once(publisher, lane, &mut calls);
+            let result = self.sync_once(publisher, commit_lock, &mut calls);
             self.end_turn(result)?;
         }
         Ok(calls)
@@ -72,9 +72,9 @@ impl DurableLog {
 
     /// Makes the header and the directory entry of all open segments durable, so that recovery may start in any of
     /// them.
-    pub(crate) fn sync_segment_starts(&self, lane: &CommitLane) -> Result<()> {
+    pub(crate) fn sync_segment_starts(&self, commit_lock: &CommitLock) -> Result<()> {
         self.take_turn(|| false)?;
-        self.end_turn(lane.sync_segment_starts())
+        self.end_turn(commit_lock.sync_segment_starts())
     }
 
     /// Makes the records written to `segment` durable.
@@ -123,10 +123,10 @@ impl DurableLog {
         self.synced.notify_all();
     }
 
-    fn sync_once(&self, publisher: &Publisher, lane: &CommitLane, calls: &mut u64) -> Result<()> {
+    fn sync_once(&self, publisher: &Publisher, commit_lock: &CommitLock, calls: &mut u64) -> Result<()> {
         let (segments, published) = {
-            let lane = lane.state.lock();
-            (lane.log.to_sync(), publisher.published())
+            let locked = commit_lock.state.lock();
+            (locked.log.to_sync(), publisher.published())
         };
         for segment in &segments {
             if !drumlin_types::bug!("no-log-sync") {
@@ -135,12 +135,12 @@ impl DurableLog {
             }
             *calls += 1;
         }
-        lane.directory.sync_entries(&segments)?;
+        commit_lock.directory.sync_entries(&segments)?;
         // A sync of a segment that was removed or truncated meanwhile makes nothing durable, even if it succeeds.
-        lane.directory.check_lock()?;
+        commit_lock.directory.check_lock()?;
         let damaged: Vec<_> =
             segments.iter().filter_map(|segment| Some((segment.number, segment.check().err()?))).collect();
-        let mut state = lane.state.lock();
+        let mut state = commit_lock.state.lock();
         if let Some((_, error)) = damaged.into_iter().find(|(number, _)| state.log.is_live(*number)) {
             return Err(error);
         }

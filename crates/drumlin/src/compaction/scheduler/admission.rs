@@ -73,7 +73,7 @@ impl PlanAdmitter<'_> {
         let mut is_idle = decision.withdraw.is_empty() && decision.search.is_none();
         if let Some(pace) = decision.pace {
             keyspace.pace = Some(pace);
-            keyspace.runs_then = keyspace.state.peek().tree.runs();
+            keyspace.runs_then = keyspace.state.view().tree.runs();
         }
         if let Some(search) = decision.search {
             keyspace.begin_search(search);

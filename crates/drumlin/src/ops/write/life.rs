@@ -16,7 +16,7 @@ fn reserve(keys: &Keyspace) -> Result<Reserved> {
         record_len: Some(format::record_len(9)),
         only_deletes: false,
     };
-    keys.store.lane.reserve(&request, &keys.store.publisher, || keys.store.files.fresh_number())
+    keys.store.commit_lock.reserve(&request, &keys.store.publisher, || keys.store.files.fresh_number())
 }
 
 fn end(keys: &Keyspace, reserved: &Reserved) -> Result<()> {
@@ -143,4 +143,85 @@ fn a_thread_may_use_the_store_to_its_very_end() {
     });
     thread.join().expect("no panic");
     assert_eq!(keys.get("late").expect("get").as_deref(), Some(&b"2"[..]));
+}
+
+/// A reservation that panics concerns its own commit only, whichever thread makes it.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "commits of several threads")]
+fn a_reservation_that_panics_stops_no_other_commit() {
+    for round in 0..10 {
+        let mem = MemEnv::threaded(round);
+        let builder = Db::builder("/s").env(mem.env());
+        let builder = builder.set("memory_budget", "8MiB").and_then(|b| b.set("log_segment_bytes", "64KiB"));
+        let db = builder.and_then(crate::Builder::open).expect("open");
+        let keys = db.keyspace("k").expect("keyspace");
+        keys.put("first", "1").expect("put");
+        mem.record(|call| {
+            let begins = call.site.op == Op::Create && call.site.kind == Some(FileKind::Log);
+            assert!(!begins, "as the test wants");
+            false
+        });
+        let locked = keys.store.commit_lock.state.lock();
+        // The second commit needs a new segment.
+        let lens = [10_usize, 200_000, 20];
+        let commits = lens.map(|len| {
+            let keys = keys.clone();
+            std::thread::spawn(move || {
+                catch_unwind(AssertUnwindSafe(|| keys.put(len.to_be_bytes(), vec![7; len])))
+                    .is_ok_and(|put| put.is_ok())
+            })
+        });
+        std::thread::sleep(Duration::from_micros(100 * round));
+        drop(locked);
+        let ended = commits.map(|commit| commit.join().expect("caught"));
+        assert_eq!(ended, [true, false, true], "round {round}");
+        mem.record(|_| false);
+        keys.put("later", "3").expect("put");
+        assert!(keys.state.active().is_complete());
+        assert_eq!(keys.iter().count(), 4);
+        db.close().expect("close");
+        drop(keys);
+        let db = Db::builder("/s").env(mem.env()).open().expect("open again");
+        assert_eq!(db.keyspace("k").expect("keyspace").iter().count(), 4);
+    }
+}
+
+/// A reservation that panics after it took log space leaves a hole, so the store is poisoned.
+#[test]
+fn a_reservation_that_leaves_a_hole_poisons_the_store() {
+    let mem = MemEnv::new(11);
+    let db = Db::builder("/s").env(mem.env()).open().expect("open");
+    let keys = db.keyspace("k").expect("keyspace");
+    keys.put("first", "1").expect("put");
+    let panics = || {
+        let _reserving = Reserving(&keys.store);
+        keys.store.publisher.fail(Error::new(ErrorKind::Bug, "a hole").with_kind(ErrorKind::Poisoned));
+        panic!("as the test wants");
+    };
+    assert!(catch_unwind(AssertUnwindSafe(panics)).is_err());
+    assert_eq!(keys.put("second", "2").expect_err("the log has a hole").kind(), ErrorKind::Poisoned);
+    assert_eq!(db.flush().expect_err("it is poisoned").kind(), ErrorKind::Poisoned);
+    assert_eq!(db.close().expect_err("it is poisoned").kind(), ErrorKind::Poisoned);
+}
+
+/// A write that waits because too many are under way waits for other commits.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "commits of several threads")]
+fn a_wait_for_room_among_the_commits_is_counted() {
+    let mem = MemEnv::threaded(10);
+    let db = Db::builder("/s").env(mem.env()).open().expect("open");
+    let keys = db.keyspace("k").expect("keyspace");
+    let under_way: Vec<Reserved> =
+        std::iter::from_fn(|| keys.store.publisher.has_room().then(|| reserve(&keys).expect("a place")))
+            .collect();
+    std::thread::scope(|scope| {
+        let put = scope.spawn(|| keys.put("waits", "1").expect("put"));
+        while !keys.store.publisher.is_awaited() {
+            std::thread::yield_now();
+        }
+        mem.advance(300_000);
+        under_way.iter().for_each(|reserved| end(&keys, reserved).expect("published"));
+        put.join().expect("no panic");
+    });
+    assert!(db.metrics().commit_wait_longest_micros >= 300_000, "{:?}", db.metrics());
 }

@@ -1,7 +1,7 @@
 //! Tests of the block cache and the table cache.
 
 use super::super::block::Block;
-use super::super::block::{BlockRef, Pointer, Pointers};
+use super::super::block::{Pointer, Pointers};
 use super::*;
 use crate::base::slice::Slice;
 
@@ -30,19 +30,20 @@ struct Plain {
 
 impl Plain {
     fn new(capacity: usize) -> Plain {
-        Plain { cache: BlockCache::new(capacity), none: Pointers::new(0) }
+        let cache = BlockCache::new(capacity);
+        Plain { none: Pointers::new(0, cache.epochs()), cache }
     }
 
     fn pointer(&self) -> Pointer<'_> {
         self.none.pointer(0)
     }
 
-    fn get(&self, table: TableId, offset: u64) -> Option<BlockRef> {
-        self.cache.get(table, offset, self.pointer())
+    fn has(&self, table: TableId, offset: u64) -> bool {
+        self.cache.get(table, offset, self.pointer(), &self.cache.epochs().pin()).is_some()
     }
 
-    fn peek(&self, table: TableId, offset: u64) -> Option<BlockRef> {
-        self.cache.peek(table, offset, self.pointer())
+    fn holds(&self, table: TableId, offset: u64) -> bool {
+        self.cache.peek(table, offset, self.pointer(), &self.cache.epochs().pin()).is_some()
     }
 
     fn insert(&self, table: TableId, offset: u64, block: Block) {
@@ -63,9 +64,11 @@ fn what_was_put_in_comes_out_or_is_gone() {
     let (_, _, blocks) = data_blocks(300);
     let cache = BlockCache::new(100_000);
     // Two sets of pointers for the same blocks, as after an index block is read again.
-    let sets = [Pointers::new(1200), Pointers::new(1200)];
+    let sets = [(); 2].map(|()| Pointers::new(1200, cache.epochs()));
     let full = || {
-        sets.iter().flat_map(|set| (0..1200).filter(|&at| set.pointer(at).borrow(false).is_some())).count()
+        let pin = cache.epochs().pin();
+        let is_set = |set: &Pointers, at| set.pointer(at).borrow(false, &pin).is_some();
+        sets.iter().flat_map(|set| (0..1200).filter(|&at| is_set(set, at))).count()
     };
     let mut draw = Draw(1);
     let mut hits = 0;
@@ -79,7 +82,7 @@ fn what_was_put_in_comes_out_or_is_gone() {
             1 => cache.set_capacity(draw.next(200_000) as usize),
             2..50 => cache.insert(table, *offset, pointer, block.clone()),
             _ => {
-                if let Some(got) = cache.get(table, *offset, pointer) {
+                if let Some(got) = cache.get(table, *offset, pointer, &cache.epochs().pin()) {
                     let Block::Data(block) = block else { unreachable!("all are data blocks") };
                     assert_eq!(got.data().expect("a data block").bytes, block.bytes);
                     hits += 1;
@@ -107,16 +110,16 @@ fn a_scan_does_not_push_out_what_is_used() {
     let cache = Plain::new(100 * 1300);
     for _ in 0..3 {
         for (offset, block) in hot {
-            if cache.get(ID, *offset).is_none() {
+            if !cache.has(ID, *offset) {
                 cache.insert(ID, *offset, block.clone());
             }
         }
     }
     for (offset, block) in cold {
-        assert!(cache.get(ID, *offset).is_none());
+        assert!(!cache.has(ID, *offset));
         cache.insert(ID, *offset, block.clone());
     }
-    let kept = hot.iter().filter(|(offset, _)| cache.peek(ID, *offset).is_some()).count();
+    let kept = hot.iter().filter(|(offset, _)| cache.holds(ID, *offset)).count();
     assert!(kept >= 48, "{kept} of 50 hot blocks survive a scan of 950");
 }
 
@@ -128,12 +131,12 @@ fn a_block_that_comes_back_is_remembered() {
         cache.insert(ID, *offset, block.clone());
     }
     let (offset, block) = &blocks[3];
-    assert!(cache.peek(ID, *offset).is_none());
+    assert!(!cache.holds(ID, *offset));
     cache.insert(ID, *offset, block.clone());
     for (offset, block) in &blocks[30..] {
         cache.insert(ID, *offset, block.clone());
     }
-    assert!(cache.peek(ID, *offset).is_some());
+    assert!(cache.holds(ID, *offset));
 }
 
 #[test]
@@ -143,17 +146,17 @@ fn filters_and_indexes_outlive_data() {
     cache.insert(TableId(9), 7, Block::Filter(Slice::from(vec![1; 20_000])));
     for (number, (offset, block)) in blocks.iter().enumerate() {
         cache.insert(ID, *offset, block.clone());
-        let _ = cache.get(ID, *offset);
+        cache.has(ID, *offset);
         // Requested about once per three times the cache's capacity of inserted blocks.
         if number % 180 == 0 {
-            assert!(cache.get(TableId(9), 7).is_some());
+            assert!(cache.has(TableId(9), 7));
         }
     }
     cache.check();
     assert!(cache.stats().evictions > 300);
-    assert!(cache.peek(TableId(9), 7).is_some());
+    assert!(cache.holds(TableId(9), 7));
     cache.set_capacity(1000);
-    assert!(cache.peek(TableId(9), 7).is_none());
+    assert!(!cache.holds(TableId(9), 7));
     assert!(!cache.admits(1000) && cache.admits(500));
 }
 
@@ -173,7 +176,7 @@ fn tables_that_go_are_forgotten_whole() {
             cache.check();
         }
     }
-    let held = |table: u64| blocks.iter().filter(|(at, _)| cache.peek(TableId(table), *at).is_some()).count();
+    let held = |table: u64| blocks.iter().filter(|(at, _)| cache.holds(TableId(table), *at)).count();
     assert_eq!([397, 398, 399].map(held), [0, blocks.len(), blocks.len()]);
     assert_eq!(cache.stats().evictions, 0, "there was room for all of them");
     let names = cache.names();
@@ -185,8 +188,14 @@ fn a_cache_without_room_keeps_nothing() {
     let (_, _, blocks) = data_blocks(3);
     let cache = Plain::new(0);
     cache.insert(ID, blocks[0].0, blocks[0].1.clone());
-    assert!(cache.get(ID, blocks[0].0).is_none());
+    assert!(!cache.has(ID, blocks[0].0));
     assert_eq!(cache.stats(), CacheStats { misses: 1, ..CacheStats::default() });
+}
+
+impl TableCache {
+    fn pointer(&self) -> TablePointer {
+        TablePointer::new(self.blocks().epochs())
+    }
 }
 
 /// Creates a directory with tables 1 to `count`. Returns the lengths of their files.
@@ -208,10 +217,10 @@ fn tables_are_opened_once_and_let_go_in_order_of_use() {
     let mem = MemEnv::new(1);
     let lengths = directory(&mem, 5);
     let cache = TableCache::new(&mem.env(), "/db".as_ref(), Arc::new(BlockCache::new(1 << 20)), SEED, 3);
-    let pointers: Vec<TablePointer> = (0..5).map(|_| TablePointer::default()).collect();
+    let pointers: Vec<TablePointer> = (0..5).map(|_| cache.pointer()).collect();
     let open = |number: u64| {
         let place = number as usize - 1;
-        cache.get(TableId(number), lengths[place], &pointers[place]).expect("there")
+        cache.open(TableId(number), lengths[place], &pointers[place]).expect("there")
     };
     let opens = |number: u64| {
         let before = mem.io_index();
@@ -222,8 +231,8 @@ fn tables_are_opened_once_and_let_go_in_order_of_use() {
     assert_eq!(cache.open_tables(), 3);
     assert_eq!([1, 3, 4, 2].map(opens), [false, false, false, true]);
     // A second pointer for an open table replaces the first.
-    let (again, before) = (TablePointer::default(), mem.io_index());
-    cache.get(TableId(2), lengths[1], &again).expect("there");
+    let (again, before) = (cache.pointer(), mem.io_index());
+    cache.open(TableId(2), lengths[1], &again).expect("there");
     assert_eq!((mem.io_index(), cache.open_tables()), (before, 3));
     let held = open(3);
     assert!(held.get(&3u64.to_be_bytes(), hash(&3u64.to_be_bytes()), 9).expect("sound").is_some());
@@ -236,7 +245,7 @@ fn tables_are_opened_once_and_let_go_in_order_of_use() {
     );
     cache.set_limit(0);
     assert_eq!(cache.open_tables(), 1);
-    assert!(cache.get(TableId(77), 100, &TablePointer::default()).is_err());
+    assert!(cache.open(TableId(77), 100, &cache.pointer()).is_err());
 }
 
 #[test]
@@ -245,7 +254,7 @@ fn threads_share_tables() {
     let lengths = directory(&mem, 8);
     let blocks = Arc::new(BlockCache::new(1 << 20));
     let cache = Arc::new(TableCache::new(&mem.env(), "/db".as_ref(), blocks, SEED, 4));
-    let pointers: Arc<[TablePointer]> = (0..8).map(|_| TablePointer::default()).collect();
+    let pointers: Arc<[TablePointer]> = (0..8).map(|_| cache.pointer()).collect();
     let threads: Vec<_> = (0..4u64)
         .map(|thread| {
             let (cache, pointers, lengths) = (Arc::clone(&cache), Arc::clone(&pointers), lengths.clone());
@@ -254,7 +263,8 @@ fn threads_share_tables() {
                 for _ in 0..500 {
                     let number = 1 + draw.next(8);
                     let place = number as usize - 1;
-                    let table = cache.get(TableId(number), lengths[place], &pointers[place]).expect("there");
+                    let (id, len, pin) = (TableId(number), lengths[place], cache.blocks().epochs().pin());
+                    let table = cache.get(id, len, &pointers[place], &pin).expect("there");
                     let key = number.to_be_bytes();
                     assert_eq!(table.get(&key, hash(&key), 99).expect("sound").expect("there").seq, number);
                     if draw.next(50) == 0 {
@@ -270,4 +280,29 @@ fn threads_share_tables() {
     }
     assert!(cache.open_tables() <= 4);
     cache.blocks().check();
+}
+
+/// A reader that stays pinned holds evicted blocks back, but not without limit.
+#[test]
+fn a_pinned_reader_holds_few_blocks_back() {
+    let (_, _, blocks) = data_blocks(1500);
+    let cache = BlockCache::new(100_000);
+    let pointers = Pointers::new(blocks.len(), cache.epochs());
+    let pin = cache.epochs().pin();
+    for _ in 0..3 {
+        for (number, (offset, block)) in blocks.iter().enumerate() {
+            let pointer = pointers.pointer(number);
+            cache.insert(ID, *offset, pointer, block.clone());
+            // The second request sets the pointer.
+            let _ = cache.get(ID, *offset, pointer, &pin);
+        }
+    }
+    let retired = cache.epochs().retired_bytes();
+    assert!((200 << 10..300 << 10).contains(&retired), "{retired} bytes are held back");
+    drop(pin);
+    cache.epochs().collect();
+    assert_eq!(cache.epochs().retired_bytes(), 0);
+    cache.insert(ID, blocks[0].0, pointers.pointer(0), blocks[0].1.clone());
+    assert!(cache.peek(ID, blocks[0].0, pointers.pointer(0), &cache.epochs().pin()).is_some());
+    cache.check();
 }

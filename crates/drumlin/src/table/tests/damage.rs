@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::base::cursor::Cursor;
+use crate::base::error::ErrorKind;
 use drumlin_format::seal::{SEAL_LEN, seal};
 use drumlin_format::table::{FOOTER_LEN, Footer};
 
@@ -346,4 +347,32 @@ fn a_cursor_keeps_its_error() {
     }
     assert!(!cursor.valid());
     table.cursor(CursorOptions::SCAN).seek_first().expect("another cursor is not concerned");
+}
+
+#[test]
+fn entries_outside_the_recorded_sequence_numbers_are_damage() {
+    let (fixture, _) = small();
+    let table = fixture.open(0).expect("sound");
+    let (min, max) = (table.properties().min_seq, table.properties().max_seq);
+    let scan = |min, max| -> Result<usize, Error> {
+        let mut cursor = table.cursor(CursorOptions::MERGE).within(min, max);
+        cursor.seek_first()?;
+        let mut entries = 0;
+        while cursor.valid() {
+            entries += 1;
+            cursor.next()?;
+        }
+        Ok(entries)
+    };
+    assert_eq!(scan(min, max).expect("sound"), fixture.summary.properties.entries as usize);
+    // The tombstone at 400 is the newest; the entries end before it.
+    assert_eq!(max, 400);
+    for (min, max) in [(min + 1, max), (min, min), (max, max)] {
+        let error = scan(min, max).expect_err("an entry lies outside");
+        assert_eq!(error.kind(), ErrorKind::Corruption);
+        assert!(error.to_string().contains("outside the range recorded"), "{error}");
+    }
+    table.check_tombstones(min, max).expect("sound");
+    let error = table.check_tombstones(min, max - 1).expect_err("the tombstone is newer");
+    assert_eq!(error.kind(), ErrorKind::Corruption);
 }

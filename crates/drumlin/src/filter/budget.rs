@@ -1,0 +1,473 @@
+//! One budget of filter bits for the tables of all keyspaces.
+//!
+//! Keyspaces whose option `filter_bits` is `auto` share a budget and a price; each other keyspace has its own. A job (a
+//! flush or a piece) registers when it begins: its inputs leave and its outputs come. The *ledger* is the sum over the
+//! installed trees, less the inputs of jobs, plus what their outputs have and are expected to get. So jobs that run
+//! beside each other do not spend the same bits.
+//!
+//! The price is solved when a job begins, over the tables that stay and those that running jobs are expected to build.
+//! For a compaction that merges many of the keys, the mean over the recent past counts as well. A job of a frozen
+//! keyspace does not solve the price again; jobs of other keyspaces in its group do.
+//!
+//! A reference to a part of a table counts with the bits of its keys. The whole filter may stay cached; the ledger then
+//! underestimates its memory.
+//!
+//! Invariant: a job stays registered until its outputs are durable or dropped. Until the tree is replaced, the ledger
+//! has its inputs instead.
+
+use crate::keyspace::KeyspaceState;
+use crate::options::{Adaptation, FilterMode};
+use crate::version::{FileMeta, Tree};
+use arc_swap::ArcSwap;
+use drumlin_env::sync::{Arc, Mutex};
+use drumlin_policy::filter::allot::{Allotment, Budget, Ledger, Wish, allot};
+use drumlin_policy::filter::mean::MeanPrice;
+use drumlin_policy::filter::price::{Item, Price, solve};
+use drumlin_policy::filter::rate::BLOOM;
+use drumlin_policy::filter::weight::{KeyspaceLoad, Mode, all_lookups, prior, weight};
+use drumlin_types::contract::LevelDesign;
+use drumlin_types::{Key, KeyRange, KeyspaceId, LEVELS, TableId};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Bits per key on average, if the option leaves them to the store and the memory suffices.
+const MOST_AVERAGE: f64 = 10.0;
+/// Share of the memory budget that filters may take, if the option leaves them to the store.
+const MEMORY_SHARE: f64 = 0.25;
+/// Weight of a job in the mean survival of its level.
+const SURVIVAL_WEIGHT: f64 = 0.25;
+/// Most runs of a level that the mode `monkey` counts.
+const MOST_RUNS: f64 = 64.0;
+/// Facts kept for each keyspace, at most, before those of dropped keyspaces are removed: one for each level, and some.
+const KEPT_PER_KEYSPACE: usize = 2 * LEVELS;
+/// Change of the budget's average, as a share, up to which a frozen price applies.
+const SAME_AVERAGE: f64 = 0.05;
+
+/// Keyspaces that share a budget.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Group {
+    /// All keyspaces with `filter_bits = auto`.
+    Joint,
+    /// A keyspace with bits of its own.
+    Own(KeyspaceId),
+}
+
+/// A part of a file that a job merges, as the ledger needs it.
+#[derive(Debug)]
+pub(super) struct LeavingPart {
+    pub(super) table: TableId,
+    /// First key of the part.
+    pub(super) start: Key,
+    pub(super) keys: f64,
+    pub(super) bits: f64,
+}
+
+/// What a job does.
+pub(super) struct Work {
+    pub(super) keyspace: Arc<KeyspaceState>,
+    /// Level of the outputs.
+    pub(super) level: u8,
+    pub(super) parts: Vec<LeavingPart>,
+    /// Keys that the inputs hold.
+    pub(super) keys_in: f64,
+    /// Share of the keyspace's keys that the whole compaction merges; `None` for a flush.
+    pub(super) merged: Option<f64>,
+    /// Number of outputs expected.
+    pub(super) tables: f64,
+    /// Vain lookups that the outputs are expected to get together.
+    pub(super) empty: f64,
+    /// Hull of the outputs.
+    pub(super) hull: KeyRange,
+    /// What the compaction policy designs, for [`Mode::Monkey`].
+    pub(super) design: Vec<LevelDesign>,
+}
+
+/// A running job.
+struct Job {
+    work: Work,
+    /// Share of the inputs that was read when the last output was finished.
+    progress: f64,
+    /// Share of the input keys that outputs of this level had lately.
+    survival: f64,
+    /// Bits per key that are reserved for outputs that are not built yet.
+    reserved: f64,
+    /// Price by which its outputs are judged, solved when it began.
+    price: Option<Price>,
+    /// Outputs so far.
+    built: Ledger,
+    /// Keys of the table for which it asks for bits; 0 for none.
+    asked: f64,
+}
+
+impl Job {
+    /// Returns the number of keys that the outputs are expected to hold.
+    fn expected(&self) -> f64 {
+        let done = self.built.keys + self.asked;
+        let keys_in = self.work.keys_in;
+        let read = keys_in * self.progress;
+        // The earlier survival counts like `keys_in` keys, so that of this job has at most half of the weight.
+        let survival = (done + self.survival * keys_in) / (read + keys_in).max(1.0);
+        done + (keys_in - read).max(0.0) * survival.min(1.0)
+    }
+
+    /// Returns the keys and bits that the outputs are expected to have, without the bits of a table that is asked for.
+    fn outputs(&self) -> Ledger {
+        let whole = self.expected();
+        let rest = (whole - self.built.keys - self.asked).max(0.0);
+        Ledger { keys: whole, bits: self.built.bits + rest * self.reserved }
+    }
+}
+
+#[derive(Default)]
+struct State {
+    jobs: BTreeMap<u64, Job>,
+    next: u64,
+    /// Last price of each group, over the lookups per key then, and the average for which it was solved.
+    prices: BTreeMap<Group, (Price, f64)>,
+    means: BTreeMap<Group, MeanPrice>,
+    /// Mean share of the input keys that outputs have, by keyspace and output level.
+    survival: BTreeMap<(KeyspaceId, u8), f64>,
+}
+
+impl State {
+    /// Removes what is known about dropped keyspaces, once that is more than about all others.
+    fn forget_dropped(&mut self, keyspaces: &[Arc<KeyspaceState>]) {
+        let most = KEPT_PER_KEYSPACE * (keyspaces.len() + 1);
+        if self.survival.len().max(self.means.len()) <= most {
+            return;
+        }
+        let live: BTreeSet<KeyspaceId> = keyspaces.iter().map(|keyspace| keyspace.id).collect();
+        self.survival.retain(|(id, _), _| live.contains(id));
+        let is_live = |group: &Group| match group {
+            Group::Joint => true,
+            Group::Own(id) => live.contains(id),
+        };
+        self.means.retain(|group, _| is_live(group));
+        self.prices.retain(|group, _| is_live(group));
+    }
+}
+
+/// Budget of filter bits of a store.
+pub(crate) struct FilterBudget {
+    keyspaces: Arc<ArcSwap<Vec<Arc<KeyspaceState>>>>,
+    /// Memory budget of the store in bytes.
+    memory: u64,
+    state: Mutex<State>,
+}
+
+/// What a decision about filters went by, for its explanation.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Basis {
+    pub(crate) mode: FilterMode,
+    pub(crate) budget: Budget,
+    pub(crate) ledger: Ledger,
+    pub(crate) price: Option<Price>,
+}
+
+impl Basis {
+    /// Returns it with `bits` more bits in the ledger: those of the table that it was for.
+    pub(super) fn with(self, bits: f64) -> Basis {
+        Basis { ledger: Ledger { bits: self.ledger.bits + bits, ..self.ledger }, ..self }
+    }
+}
+
+impl FilterBudget {
+    pub(crate) fn new(keyspaces: Arc<ArcSwap<Vec<Arc<KeyspaceState>>>>, memory: u64) -> FilterBudget {
+        FilterBudget { keyspaces, memory, state: Mutex::default() }
+    }
+
+    /// Returns whether the bits of tables of `keyspace` depend on lookups.
+    pub(super) fn counts_lookups(keyspace: &KeyspaceState) -> bool {
+        mode(keyspace) == Mode::MnemosynePlus
+    }
+
+    /// Registers a job. Returns its number.
+    pub(super) fn begin(&self, work: Work) -> u64 {
+        let mut state = self.state.lock();
+        let group = group(&work.keyspace);
+        let members = self.members(group);
+        state.forget_dropped(&self.keyspaces.load());
+        let keys: f64 = members.iter().map(|member| keys_of(member)).sum();
+        let job = Job {
+            progress: 0.0,
+            survival: state.survival.get(&(work.keyspace.id, work.level)).copied().unwrap_or(1.0),
+            reserved: self.budget(&work.keyspace, keys + work.keys_in).average,
+            price: None,
+            built: Ledger::default(),
+            asked: 0.0,
+            work,
+        };
+        let may_differ = job.work.keyspace.filters_differ();
+        let number = state.next;
+        state.next += 1;
+        state.jobs.insert(number, job);
+        if !may_differ {
+            return number;
+        }
+        let price = self.solve_price(&mut state, group, number);
+        let ledger = self.ledger(&state, group);
+        let Some(job) = state.jobs.get_mut(&number) else { return number };
+        job.price = price;
+        let keys = job.expected() / job.work.tables;
+        let prior = prior_of(&job.work.keyspace, ledger.keys);
+        let item = Item { keys, weight: weight_of_outputs(&job.work, prior) / job.work.tables };
+        // Without the bits that were reserved for it so far.
+        let others = Ledger { bits: (ledger.bits - keys * job.reserved).max(0.0), ..ledger };
+        job.reserved = self.decide(job, &item, &others).0.bits;
+        number
+    }
+
+    /// Returns the bits per key for an output of job `number` with `keys` keys, which `empty` lookups pass in vain.
+    /// `progress` is the share of the inputs that was read.
+    pub(super) fn allot(&self, number: u64, keys: f64, empty: f64, progress: f64) -> (Allotment, Basis) {
+        let mut state = self.state.lock();
+        let Some(job) = state.jobs.get_mut(&number) else {
+            unreachable!("a job asks for bits before it ends");
+        };
+        job.progress = progress;
+        job.asked = keys;
+        let keyspace = job.work.keyspace.clone();
+        let has_average = keyspace.options.load().filter_bits.is_some();
+        if !keyspace.filters_differ() && has_average {
+            // Neither other tables nor the weight matter.
+            return self.decide(job, &Item { keys, weight: 0.0 }, &Ledger::default());
+        }
+        let share = keys / job.expected().max(1.0);
+        let ledger = self.ledger(&state, group(&keyspace));
+        let job = &state.jobs[&number];
+        let weight = match mode(&keyspace) {
+            Mode::Uniform => 0.0,
+            mode => weight(mode, empty, hull_share(&job.work) * share, prior_of(&keyspace, ledger.keys)),
+        };
+        self.decide(job, &Item { keys, weight }, &ledger)
+    }
+
+    /// Notes that an output of job `number` was built.
+    pub(super) fn built(&self, number: u64, keys: f64, bits: f64) {
+        if let Some(job) = self.state.lock().jobs.get_mut(&number) {
+            job.asked = 0.0;
+            job.built.keys += keys;
+            job.built.bits += keys * bits;
+        }
+    }
+
+    /// Notes that job `number` has read all inputs and built all outputs.
+    pub(super) fn done(&self, number: u64) {
+        if let Some(job) = self.state.lock().jobs.get_mut(&number) {
+            job.progress = 1.0;
+        }
+    }
+
+    /// Removes a job. `is_done` tells that all its outputs were built.
+    pub(super) fn end(&self, number: u64, is_done: bool) {
+        let mut state = self.state.lock();
+        let Some(job) = state.jobs.remove(&number) else { return };
+        if is_done && job.work.keys_in > 0.0 {
+            let survived = (job.built.keys / job.work.keys_in).clamp(0.0, 1.0);
+            let mean = state.survival.entry((job.work.keyspace.id, job.work.level)).or_insert(survived);
+            *mean += SURVIVAL_WEIGHT * (survived - *mean);
+        }
+    }
+
+    fn decide(&self, job: &Job, item: &Item, ledger: &Ledger) -> (Allotment, Basis) {
+        let budget = self.budget(&job.work.keyspace, ledger.keys);
+        let (wish, price) = match mode(&job.work.keyspace) {
+            Mode::Uniform => (Wish::Bits(budget.average), None),
+            Mode::Monkey => match monkey(&job.work, budget.average) {
+                Some(bits) => (Wish::Bits(bits), None),
+                None => (Wish::Priced(job.price), job.price),
+            },
+            Mode::MonkeyDynamic | Mode::Mnemosyne | Mode::MnemosynePlus => {
+                (Wish::Priced(job.price), job.price)
+            }
+        };
+        let mode = job.work.keyspace.options.load().filter_mode;
+        (allot(wish, item, budget, ledger), Basis { mode, budget, ledger: *ledger, price })
+    }
+
+    /// Returns the budget of `keyspace`, if its group has `keys` keys.
+    fn budget(&self, keyspace: &KeyspaceState, keys: f64) -> Budget {
+        match keyspace.options.load().filter_bits {
+            Some(bits) => Budget::fixed(bits),
+            None => Budget::automatic(MOST_AVERAGE, MEMORY_SHARE * self.memory as f64, keys),
+        }
+    }
+
+    /// Returns the keyspaces of `group`.
+    fn members(&self, group: Group) -> Vec<Arc<KeyspaceState>> {
+        self.keyspaces.load().iter().filter(|keyspace| self::group(keyspace) == group).cloned().collect()
+    }
+
+    /// Returns the ledger of `group` as of the end of all jobs. It has the keys of tables that jobs ask for, but not
+    /// their bits.
+    fn ledger(&self, state: &State, group: Group) -> Ledger {
+        let mut ledger = Ledger::default();
+        for keyspace in self.members(group) {
+            let settled = keyspace.view().tree.filters();
+            ledger.keys += settled.keys;
+            ledger.bits += settled.bits;
+        }
+        let is_member = |job: &&Job| {
+            let keyspace = &job.work.keyspace;
+            self::group(keyspace) == group && !keyspace.is_dropped()
+        };
+        for job in state.jobs.values().filter(is_member) {
+            let (outputs, parts) = (job.outputs(), &job.work.parts);
+            ledger.keys += outputs.keys - parts.iter().map(|part| part.keys).sum::<f64>();
+            ledger.bits += outputs.bits - parts.iter().map(|part| part.bits).sum::<f64>();
+        }
+        Ledger { keys: ledger.keys.max(0.0), bits: ledger.bits.max(0.0) }
+    }
+
+    /// Solves the price of `group` for job `number`.
+    fn solve_price(&self, state: &mut State, group: Group, number: u64) -> Option<Price> {
+        let job = &state.jobs[&number];
+        let members = self.members(group);
+        let ledger = self.ledger(state, group);
+        let budget = self.budget(&job.work.keyspace, ledger.keys);
+        let is_counted = |keyspace: &&Arc<KeyspaceState>| mode(keyspace) == Mode::MnemosynePlus;
+        let lookups = members.iter().filter(is_counted).map(|keyspace| keyspace.density.lookups() as f64);
+        let per_key = all_lookups(lookups.sum()) / ledger.keys.max(1.0);
+        // As weights follow the lookups, a frozen price does too.
+        let is_frozen = job.work.keyspace.options.load().adaptation == Adaptation::Frozen;
+        if let Some((price, average)) = state.prices.get(&group).filter(|_| is_frozen)
+            && (average - budget.average).abs() <= SAME_AVERAGE * average
+        {
+            return Some(price.times(per_key));
+        }
+        let mut items = Vec::new();
+        for keyspace in members.iter().filter(|keyspace| mode(keyspace) != Mode::Uniform) {
+            let prior = prior_of(keyspace, ledger.keys);
+            add_items(&state.jobs, keyspace, &keyspace.view().tree, prior, &mut items);
+        }
+        let keys: f64 = items.iter().map(|item| item.keys).sum();
+        let Some(price) = solve(&items, budget.corrected(&ledger) * keys, BLOOM) else {
+            state.prices.remove(&group);
+            return None;
+        };
+        let mean = state.means.entry(group).or_default();
+        // Only flushes advance the mean; its clock is flushed keys.
+        let of_all = keys_of(&job.work.keyspace) / ledger.keys.max(1.0);
+        let merged = match job.work.merged {
+            Some(merged) => merged * of_all,
+            None => {
+                let flushed = job.expected() / ledger.keys.max(1.0);
+                mean.note(&price, per_key, flushed);
+                flushed
+            }
+        };
+        state.prices.insert(group, (price.times(1.0 / per_key), budget.average));
+        Some(mean.for_job(&price, per_key, merged))
+    }
+}
+
+/// Adds the tables of `keyspace` to `items`: those that stay, and those that jobs will build.
+fn add_items(
+    jobs: &BTreeMap<u64, Job>,
+    keyspace: &Arc<KeyspaceState>,
+    tree: &Tree,
+    prior: f64,
+    items: &mut Vec<Item>,
+) {
+    let jobs = || jobs.values().filter(|job| Arc::ptr_eq(&job.work.keyspace, keyspace));
+    let mut leaving: BTreeMap<TableId, Vec<&LeavingPart>> = BTreeMap::new();
+    for part in jobs().flat_map(|job| &job.work.parts) {
+        leaving.entry(part.table).or_default().push(part);
+    }
+    let staying = |file: &FileMeta| {
+        let parts = leaving.get(&file.id()).map_or(&[][..], |parts| parts);
+        let gone = parts.iter().filter(|part| file.bounds.contains(&part.start)).map(|part| part.keys);
+        let keys = file.counts.keys as f64;
+        if keys > 0.0 { ((keys - gone.sum::<f64>()) / keys).max(0.0) } else { 0.0 }
+    };
+    let mode = mode(keyspace);
+    let buckets = keyspace.density.density().buckets;
+    for run in tree.levels.iter().flat_map(|level| &level.runs) {
+        let bounds: Vec<KeyRange> = run.files.iter().map(|file| file.bounds.clone()).collect();
+        for (file, share) in run.files.iter().zip(buckets.shares(&bounds)) {
+            let stays = staying(file);
+            let weight = weight(mode, stays * file.lookups().empty, stays * share, prior);
+            items.push(Item { keys: stays * file.counts.keys as f64, weight });
+        }
+    }
+    for job in jobs() {
+        let tables = job.work.tables;
+        let weight = weight_of_outputs(&job.work, prior) / tables;
+        items.extend(std::iter::repeat_n(Item { keys: job.expected() / tables, weight }, tables as usize));
+    }
+}
+
+/// Returns the weight of all outputs of `work` together.
+fn weight_of_outputs(work: &Work, prior: f64) -> f64 {
+    weight(mode(&work.keyspace), work.empty, hull_share(work), prior)
+}
+
+/// Returns the prior of a run over all keys of `keyspace`. Its group has `all_keys` keys.
+fn prior_of(keyspace: &KeyspaceState, all_keys: f64) -> f64 {
+    let own = keys_of(keyspace);
+    let load = KeyspaceLoad { lookups: keyspace.density.lookups() as f64, keys: own.max(1.0) };
+    prior(mode(keyspace), &load, all_keys.max(own).max(1.0))
+}
+
+/// Returns the share of the keyspace's keys that the outputs of `work` cover.
+fn hull_share(work: &Work) -> f64 {
+    let buckets = work.keyspace.density.density().buckets;
+    buckets.shares(std::slice::from_ref(&work.hull)).first().copied().unwrap_or(1.0)
+}
+
+fn group(keyspace: &KeyspaceState) -> Group {
+    match keyspace.options.load().filter_bits {
+        Some(_) => Group::Own(keyspace.id),
+        None => Group::Joint,
+    }
+}
+
+fn mode(keyspace: &KeyspaceState) -> Mode {
+    match keyspace.options.load().filter_mode {
+        FilterMode::Uniform => Mode::Uniform,
+        FilterMode::Monkey => Mode::Monkey,
+        FilterMode::MonkeyDynamic => Mode::MonkeyDynamic,
+        FilterMode::Mnemosyne => Mode::Mnemosyne,
+        FilterMode::MnemosynePlus => Mode::MnemosynePlus,
+    }
+}
+
+/// Returns the number of keys in the files of `keyspace`.
+fn keys_of(keyspace: &KeyspaceState) -> f64 {
+    keyspace.view().tree.filters().keys
+}
+
+/// Returns the bits for the outputs of `work` by the capacities of the levels, or `None` under a policy without
+/// capacities. Level 0 gets the average.
+fn monkey(work: &Work, average: f64) -> Option<f64> {
+    if work.level == 0 {
+        return Some(average);
+    }
+    let tree = work.keyspace.view().tree.clone();
+    let deepest = tree.levels.iter().rposition(|level| !level.runs.is_empty()).unwrap_or(0);
+    let deepest = deepest.max(usize::from(work.level));
+    let mut items = Vec::new();
+    for level in 1..=deepest {
+        let LevelDesign { bytes, runs } = *work.design.get(level)?;
+        // A level without a bound, such as the last, has what it has.
+        let bytes = if bytes.is_finite() { bytes } else { level_bytes(&tree, level) };
+        if bytes <= 0.0 {
+            return None;
+        }
+        let runs = if runs.is_finite() { runs.clamp(1.0, MOST_RUNS) } else { 1.0 };
+        // Keys in bytes: the unit does not matter.
+        items.push((level, runs, Item { keys: bytes / runs, weight: 1.0 }));
+    }
+    let all: Vec<Item> =
+        items.iter().flat_map(|(_, runs, item)| std::iter::repeat_n(*item, *runs as usize)).collect();
+    let price = solve(&all, average * all.iter().map(|item| item.keys).sum::<f64>(), BLOOM)?;
+    let of_level = items.iter().find(|(level, ..)| *level == usize::from(work.level));
+    of_level.map(|(_, _, item)| price.bits(item, true))
+}
+
+/// Returns the bytes of a level of `tree`.
+fn level_bytes(tree: &Tree, level: usize) -> f64 {
+    tree.levels[level].runs.iter().flat_map(|run| &run.files).map(|file| file.counts.bytes as f64).sum()
+}
+
+#[cfg(test)]
+mod tests;

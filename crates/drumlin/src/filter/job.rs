@@ -1,0 +1,248 @@
+//! The filters of one job: a flush or a piece (subcompaction).
+//!
+//! For each table that the job finishes, it estimates the lookups that the table takes over from the inputs, asks the
+//! budget for bits, and reports what was built. It counts as a running job until its outputs are installed or dropped.
+
+use super::budget::{Basis, FilterBudget, LeavingPart, Work};
+use super::lineage::{Lineage, MergedPart};
+use crate::keyspace::KeyspaceState;
+use crate::options::FilterMode;
+use crate::table::TableCache;
+use crate::version::FileMeta;
+use drumlin_env::sync::Arc;
+use drumlin_policy::filter::allot::{Allotment, Ledger, Rule};
+use drumlin_policy::filter::density::Density;
+use drumlin_policy::filter::inherit::shares;
+use drumlin_types::contract::{LevelDesign, LookupStats};
+use drumlin_types::{Key, KeyRange};
+use std::fmt::Write as _;
+
+/// Most outputs that a job is expected to have. With more, each is a negligible part of all tables.
+const MOST_TABLES: u64 = 1024;
+
+/// What a job merges.
+pub(crate) enum MergedInputs {
+    /// Memtables with this number of entries.
+    Memtables(u64),
+    /// Parts of files. The whole compaction merges this share of the keyspace's keys.
+    Parts(Vec<MergedPart>, f64),
+}
+
+/// Where the outputs of a job go.
+pub(crate) struct Destination {
+    /// Level of the outputs.
+    pub(crate) level: u8,
+    /// Size at which a table is cut, in bytes.
+    pub(crate) file_bytes: u64,
+    /// What the compaction policy designs.
+    pub(crate) design: Vec<LevelDesign>,
+}
+
+/// Filters of a job.
+pub(crate) struct JobFilters {
+    budget: Arc<FilterBudget>,
+    keyspace: Arc<KeyspaceState>,
+    number: u64,
+    inputs: MergedInputs,
+    /// Number of entries of the inputs.
+    entries: u64,
+    /// Lookups of each part when the job began.
+    lookups: Vec<LookupStats>,
+    /// Where lookups were when the job began.
+    density: Density,
+    /// Keys, bits per key as built, and the reason, of each output.
+    built: Vec<(f64, f64, Rule)>,
+    basis: Option<Basis>,
+    is_done: bool,
+}
+
+impl JobFilters {
+    /// Registers a job.
+    pub(crate) fn begin(
+        budget: &Arc<FilterBudget>,
+        keyspace: &Arc<KeyspaceState>,
+        inputs: MergedInputs,
+        destination: Destination,
+    ) -> JobFilters {
+        let density = keyspace.density.density();
+        let passed = keyspace.density.passed() as f64;
+        let entries = match &inputs {
+            MergedInputs::Memtables(entries) => *entries,
+            MergedInputs::Parts(parts, _) => parts.iter().map(|part| part.entries).sum(),
+        };
+        let (lookups, work) = match &inputs {
+            MergedInputs::Memtables(_) => (Vec::new(), flush(keyspace, entries as f64, passed, destination)),
+            MergedInputs::Parts(parts, merged) => {
+                let lookups = match FilterBudget::counts_lookups(keyspace) {
+                    true => lookups_of(parts, &density),
+                    false => Vec::new(),
+                };
+                let empty = Lineage::empty_of_all(parts, &lookups, &density);
+                let work = piece(keyspace, parts, *merged, empty, destination);
+                (lookups, work)
+            }
+        };
+        JobFilters {
+            number: budget.begin(work),
+            budget: budget.clone(),
+            keyspace: keyspace.clone(),
+            inputs,
+            entries,
+            lookups,
+            density,
+            built: Vec::new(),
+            basis: None,
+            is_done: false,
+        }
+    }
+
+    /// Returns the filter bits for a table with `keys` distinct keys between `start` and `end`. The job has read `read`
+    /// entries of its inputs.
+    pub(crate) fn allot(
+        &mut self,
+        tables: &TableCache,
+        keys: u64,
+        start: &Key,
+        end: Option<&[u8]>,
+        read: u64,
+    ) -> Allotment {
+        let range = KeyRange::new(start.clone(), end.map(Key::new));
+        let empty = match &self.inputs {
+            _ if !FilterBudget::counts_lookups(&self.keyspace) => 0.0,
+            MergedInputs::Memtables(_) => {
+                let share = self.density.shares(std::slice::from_ref(&range));
+                self.keyspace.density.passed() as f64 * share.first().copied().unwrap_or(1.0)
+            }
+            MergedInputs::Parts(parts, _) => {
+                Lineage::empty_in(&range, parts, &self.lookups, tables, &self.density)
+            }
+        };
+        let progress = (read as f64 / self.entries.max(1) as f64).min(1.0);
+        let (allotment, basis) = self.budget.allot(self.number, keys as f64, empty, progress);
+        self.basis = Some(basis.with(keys as f64 * allotment.bits));
+        allotment
+    }
+
+    /// Notes that a table was built with `bits` bits per key.
+    pub(crate) fn built(&mut self, keys: u64, bits: f64, rule: Rule) {
+        self.built.push((keys as f64, bits, rule));
+        self.budget.built(self.number, keys as f64, bits);
+    }
+
+    /// Notes that all outputs were built. Returns what they take over, and the parts that were merged.
+    pub(crate) fn finish(
+        &mut self,
+        tables: &TableCache,
+        outputs: &[Arc<FileMeta>],
+    ) -> (Lineage, Vec<MergedPart>) {
+        self.is_done = true;
+        self.budget.done(self.number);
+        match std::mem::replace(&mut self.inputs, MergedInputs::Parts(Vec::new(), 0.0)) {
+            MergedInputs::Memtables(_) => (Lineage::default(), Vec::new()),
+            MergedInputs::Parts(parts, _) => {
+                let lineage = Lineage::of(&parts, tables, outputs, &self.keyspace.density.density());
+                (lineage, parts)
+            }
+        }
+    }
+
+    /// Removes the job from the budget: its outputs are durable, or are dropped.
+    pub(crate) fn end(&self) {
+        self.budget.end(self.number, self.is_done);
+    }
+
+    /// Explains the bits of the outputs, unless all tables have the same.
+    pub(crate) fn explain(&self) -> Option<(String, String)> {
+        let basis = self.basis.filter(|basis| basis.mode != FilterMode::Uniform && !self.built.is_empty())?;
+        let keys: f64 = self.built.iter().map(|(keys, ..)| keys).sum();
+        let bits: f64 = self.built.iter().map(|(keys, bits, _)| keys * bits).sum();
+        let plural = if self.built.len() == 1 { "" } else { "s" };
+        let what = format!(
+            "filters of {} table{plural}: {:.2} bits per key",
+            self.built.len(),
+            bits / keys.max(1.0)
+        );
+        let mut why = String::new();
+        for rule in
+            [Rule::Price, Rule::Most, Rule::OneBit, Rule::Worthless, Rule::Ceiling, Rule::NoPrice, Rule::Mode]
+        {
+            let count = self.built.iter().filter(|(.., by)| *by == rule).count();
+            if count > 0 {
+                _ = write!(why, "{}{count} by {rule}", if why.is_empty() { "" } else { ", " });
+            }
+        }
+        let Ledger { keys, .. } = basis.ledger;
+        _ = write!(why, "; {}, average {:.2}", basis.mode.name(), basis.ledger.average());
+        _ = write!(why, " of {:.2} over {keys:.0} keys", basis.budget.average);
+        if let Some(price) = basis.price {
+            _ = write!(why, ", a bit saves {:.3e} blocks", price.blocks_per_bit());
+        }
+        Some((what, why))
+    }
+}
+
+impl Drop for JobFilters {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Returns the work of a flush.
+fn flush(keyspace: &Arc<KeyspaceState>, entries: f64, passed: f64, to: Destination) -> Work {
+    Work {
+        keyspace: keyspace.clone(),
+        level: to.level,
+        parts: Vec::new(),
+        keys_in: entries,
+        merged: None,
+        tables: 1.0,
+        empty: passed,
+        hull: KeyRange::all(),
+        design: to.design,
+    }
+}
+
+/// Returns the work of a piece.
+fn piece(
+    keyspace: &Arc<KeyspaceState>,
+    parts: &[MergedPart],
+    merged: f64,
+    empty: f64,
+    to: Destination,
+) -> Work {
+    let hull = parts.iter().map(|part| part.range.clone()).reduce(|a, b| a.hull(&b));
+    let bytes: u64 = parts.iter().map(|part| part.file.counts.part(part.entries).bytes).sum();
+    let leaving: Vec<LeavingPart> = parts.iter().map(leaving).collect();
+    Work {
+        keyspace: keyspace.clone(),
+        level: to.level,
+        keys_in: leaving.iter().map(|part| part.keys).sum(),
+        merged: Some(merged),
+        tables: bytes.div_ceil(to.file_bytes.max(1)).clamp(1, MOST_TABLES) as f64,
+        empty,
+        hull: hull.unwrap_or_else(KeyRange::all),
+        parts: leaving,
+        design: to.design,
+    }
+}
+
+fn leaving(part: &MergedPart) -> LeavingPart {
+    let counts = &part.file.counts;
+    let keys = counts.part(part.entries).keys as f64;
+    LeavingPart {
+        table: part.file.id(),
+        start: part.range.start.clone(),
+        keys,
+        bits: keys * f64::from(part.file.filter_bits),
+    }
+}
+
+/// Returns the present lookups of each part: its share of those of its file.
+fn lookups_of(parts: &[MergedPart], density: &Density) -> Vec<LookupStats> {
+    let of_part = |part: &MergedPart| {
+        let rest = part.file.counts.entries.saturating_sub(part.entries);
+        let sizes = [(&part.range, part.entries), (&part.file.bounds, rest)];
+        part.file.lookups().part(shares(sizes, density)[0])
+    };
+    parts.iter().map(of_part).collect()
+}
