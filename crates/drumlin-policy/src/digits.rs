@@ -47,7 +47,7 @@ impl Digits {
     /// Returns the numbering of the keys in `range`.
     pub(crate) fn of(range: &KeyRange) -> Digits {
         let Some(end) = &range.end else { return Digits { prefix: 0, set: 0, base: 256, count: 8 } };
-        let prefix = range.start.iter().zip(end.iter()).take_while(|(a, b)| a == b).count();
+        let prefix = common_prefix(&range.start, end);
         let is_text = printed(&range.start).zip(printed(end)).is_some_and(|(a, b)| a + b >= TEXT);
         let set = if is_text { characters(&range.start, prefix) | characters(end, prefix) } else { 0 };
         // A single character cannot number anything.
@@ -117,6 +117,14 @@ pub(crate) fn between(range: &KeyRange, part: u64, parts: u64) -> Option<Key> {
     (key > range.start && range.is_before_end(&key)).then_some(key)
 }
 
+/// Returns the length of the common prefix. Compares in blocks, because the ends of a file often have long ones.
+fn common_prefix(a: &[u8], b: &[u8]) -> usize {
+    const BLOCK: usize = 32;
+    let blocks = a.chunks_exact(BLOCK).zip(b.chunks_exact(BLOCK));
+    let equal = blocks.take_while(|(a, b)| a == b).count() * BLOCK;
+    equal + a[equal..].iter().zip(&b[equal..]).take_while(|(a, b)| a == b).count()
+}
+
 /// Returns the length of `key` if its inspected bytes are all printable. The zero byte that file ends have after
 /// their last key does not count.
 fn printed(key: &[u8]) -> Option<usize> {
@@ -150,7 +158,7 @@ mod tests {
     use super::*;
     use crate::SplitMix;
     use crate::share::share;
-    use alloc::format;
+    use alloc::{format, vec};
 
     fn range(start: &[u8], end: &[u8]) -> KeyRange {
         KeyRange::new(Key::new(start), Some(Key::new(end)))
@@ -174,6 +182,21 @@ mod tests {
         }
         assert_eq!(between(&file("user0", "user4"), 1, 2), Some(Key::new(b"user200000")));
         assert_eq!(between(&range(b" ", b"@"), 1, 2), Some(Key::new(b"0")), "binary, perhaps");
+    }
+
+    #[test]
+    fn prefixes_are_compared_in_blocks() {
+        for length in [0, 1, 31, 32, 33, 64, 100] {
+            let key = vec![7; length];
+            for at in 0..length {
+                let mut other = key.clone();
+                other[at] = 8;
+                assert_eq!(common_prefix(&key, &other), at);
+            }
+            for other in 0..=length {
+                assert_eq!(common_prefix(&key, &key[..other]), other);
+            }
+        }
     }
 
     /// Splits hexadecimal digests, words and binary keys at tenths: about a tenth of the keys lies in each part.

@@ -31,6 +31,9 @@ impl RangeTombstone {
     }
 }
 
+/// Bytes of an allocated key besides its own: reference counts and the allocator's share.
+const KEY_OVERHEAD: usize = 24;
+
 /// Immutable index over a list of range tombstones.
 #[derive(Debug, Default)]
 pub(crate) struct Fragmented {
@@ -92,6 +95,16 @@ impl Fragmented {
     /// All tombstones, newest first.
     pub(crate) fn list(&self) -> &[RangeTombstone] {
         &self.list
+    }
+
+    /// Returns the bytes of memory that the index holds. Keys are shared by list and fragments.
+    fn held_bytes(&self) -> usize {
+        let keys = self.starts.iter().map(|start| start.len() + KEY_OVERHEAD).sum::<usize>();
+        size_of_val(&*self.list)
+            + size_of_val(&*self.starts)
+            + keys
+            + size_of_val(&*self.nodes)
+            + size_of_val(&*self.seqs)
     }
 
     /// Returns all fragments in key order, including those without tombstones.
@@ -184,6 +197,11 @@ impl RangeTombstones {
     /// Returns whether there are no tombstones.
     pub(crate) fn is_empty(&self) -> bool {
         self.parts.is_empty()
+    }
+
+    /// Returns the bytes of memory that the tombstones and their indexes hold.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.parts.iter().map(|part| part.held_bytes()).sum()
     }
 
     /// Returns all tombstones, in no particular order.

@@ -383,6 +383,7 @@ impl Store {
         let keyspaces = self.keyspaces();
         let bytes = keyspaces.iter().map(|keyspace| keyspace.held_bytes()).sum();
         self.memory.flushed(bytes, memory::expected_memtable_bytes(&keyspaces));
+        self.charge_trees();
     }
 }
 

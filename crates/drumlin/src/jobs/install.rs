@@ -208,6 +208,7 @@ impl Store {
             let made = self.commit_install(&mut control, keyspace, install);
             drop(control);
             drop(needless);
+            self.charge_trees();
             match made {
                 Ok(event) => event.into_iter().for_each(|event| self.tell(event)),
                 Err((id, tables, error)) => self.piece_failed(keyspace, id, &tables, &error),

@@ -1,25 +1,30 @@
 //! How memtables and the block cache share the memory budget.
 //!
-//! Memtables may hold three eighths of the budget. An eighth is for compactions, flushes and open tables, but at least
-//! 5 MiB, and at most five sixteenths. The cache has the rest: half of the budget if it is 40 MiB or more. But
-//! memtables seldom hold that much, and the cache gets the memory that they do not need. It shrinks when they grow,
-//! down to its own part, and grows when they shrink.
+//! Memtables may hold three eighths of the budget. An eighth is for compactions and flushes, but at least 5 MiB, and at
+//! most five sixteenths. The cache has the rest: half of the budget if it is 40 MiB or more. But memtables seldom hold
+//! that much, and the cache gets the memory that they do not need. It shrinks when they grow, down to its own part, and
+//! grows when they shrink.
+//!
+//! The cache's part also has to hold the trees (what is known about each file) and the open tables. With many files, or
+//! files with long keys, fewer bytes are left for blocks. Trees are charged here, open tables inside the cache.
 //!
 //! The memory kept for memtables is the *reserve*. It is at least twice the size of a memtable for each keyspace: one
 //! that is filled and one that is flushed. So in normal operation nothing moves. When flushes fall behind, the reserve
 //! rises at once, by one step more than is needed. With each flush it falls by half of the excess, and by at least one
 //! step.
 //!
-//! Invariant: reserve and cache together are what compactions, flushes and open tables leave of the budget, except for
-//! blocks that readers hold.
+//! Invariant: reserve, trees and cache together are what compactions and flushes leave of the budget, except for blocks
+//! that readers hold. If trees exceed three quarters of the cache's smallest part, the cache keeps a quarter of it.
 
 use crate::keyspace::KeyspaceState;
 use crate::table::BlockCache;
 use drumlin_env::sync::atomic::{AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use drumlin_env::sync::{Arc, Mutex};
 
-/// The reserve moves in steps of this fraction of the memtables' limit.
+/// The reserve and the charge for trees move in steps of this fraction of the memtables' limit.
 const STEPS: usize = 16;
+/// The cache keeps one part in this many of its smallest size, however large the trees are.
+const CACHE_LEAST_SHARE: usize = 4;
 
 /// Division of the memory between memtables and block cache.
 #[derive(Debug)]
@@ -31,6 +36,8 @@ pub(crate) struct Shares {
     cache: Arc<BlockCache>,
     /// Bytes kept for memtables. Changed under the lock.
     reserve: AtomicUsize,
+    /// Bytes charged for the trees of all keyspaces. Changed under the lock.
+    trees: AtomicUsize,
     moving: Mutex<()>,
     /// Bytes of large writes that were admitted and are not in memtables yet. Raised under the lock.
     writes: AtomicUsize,
@@ -41,12 +48,13 @@ impl Shares {
     /// Creates the division. Memtables may hold `most` bytes, of which `kept` are reserved from the start. `cache` has
     /// its smallest size now.
     pub(crate) fn new(most: usize, kept: usize, cache: Arc<BlockCache>) -> Shares {
-        let whole = most + cache.capacity();
+        let whole = most + cache.memory();
         let shares = Shares {
             most,
             whole,
             cache,
             reserve: AtomicUsize::new(most),
+            trees: AtomicUsize::new(0),
             moving: Mutex::new(()),
             writes: AtomicUsize::new(0),
             admission: Mutex::new(()),
@@ -115,6 +123,16 @@ impl Shares {
         }
     }
 
+    /// Charges for trees, which take `bytes`. What they take below one step is left to the part for compactions.
+    pub(crate) fn hold_trees(&self, bytes: usize) {
+        let charge = bytes - bytes % self.step().max(1);
+        if charge != self.trees.load(Relaxed) {
+            let _moving = self.moving.lock();
+            self.trees.store(charge, Relaxed);
+            self.fit();
+        }
+    }
+
     fn step(&self) -> usize {
         self.most / STEPS
     }
@@ -122,8 +140,15 @@ impl Shares {
     fn set(&self, reserve: usize) {
         let reserve = reserve.min(self.most);
         if self.reserve.swap(reserve, Relaxed) != reserve {
-            self.cache.set_capacity(self.whole - reserve);
+            self.fit();
         }
+    }
+
+    /// Gives the cache what reserve and trees leave.
+    fn fit(&self) {
+        let rest = self.whole - self.reserve.load(Relaxed);
+        let least = (self.whole - self.most) / CACHE_LEAST_SHARE;
+        self.cache.set_memory(rest.saturating_sub(self.trees.load(Relaxed)).max(least));
     }
 }
 
@@ -179,6 +204,22 @@ mod tests {
         assert_eq!(seen, [60, 46, 39, 33, 33], "it falls to less than a step above the usual");
         shares.flushed(0, 64 << 20);
         assert_eq!(reserve(&shares), 64, "the usual size has changed");
+    }
+
+    #[test]
+    fn trees_take_their_part_of_the_cache() {
+        let shares = shares(32 << 20);
+        let cache = |trees: usize| {
+            shares.hold_trees(trees);
+            shares.cache.capacity() >> 20
+        };
+        assert_eq!(cache((6 << 20) - 1), 192, "less than a step");
+        assert_eq!(cache(13 << 20), 180);
+        assert_eq!(cache(1 << 40), 32, "a quarter of the smallest part is left");
+        assert_eq!(cache(0), 192);
+        shares.hold_trees(24 << 20);
+        shares.hold(1 << 30);
+        assert_eq!(shares.cache.capacity() >> 20, 104);
     }
 
     #[test]

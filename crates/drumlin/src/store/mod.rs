@@ -141,6 +141,11 @@ pub(crate) struct Parts {
     pub(crate) read_only: bool,
 }
 
+/// Returns the bytes of memory that the trees of `keyspaces` take.
+fn tree_bytes(keyspaces: &[Arc<KeyspaceState>]) -> usize {
+    keyspaces.iter().map(|keyspace| keyspace.view().tree.held_bytes()).sum()
+}
+
 impl Store {
     pub(crate) fn new(parts: Parts) -> Store {
         let env = &parts.files.env;
@@ -152,11 +157,13 @@ impl Store {
         );
         let expected = memory::expected_memtable_bytes(&parts.keyspaces);
         let keyspaces = Arc::new(ArcSwap::from_pointee(parts.keyspaces));
+        let memory = Shares::new(parts.sizes.memtables, expected, parts.files.cache.clone());
+        memory.hold_trees(tree_bytes(&keyspaces.load()));
         let filters = FilterBudget::new(keyspaces.clone(), parts.options.memory_budget);
         Store {
             background: Arc::new(Background::new(env.clone())),
             slots,
-            memory: Shares::new(parts.sizes.memtables, expected, parts.files.cache.clone()),
+            memory,
             files: Arc::new(parts.files),
             health: Health::new(parts.read_only),
             throttles: Throttles::new(parts.options.background_rate),
@@ -198,6 +205,11 @@ impl Store {
     /// Returns all keyspaces except dropped ones.
     pub(crate) fn keyspaces(&self) -> arc_swap::Guard<Arc<Vec<Arc<KeyspaceState>>>> {
         self.keyspaces.load()
+    }
+
+    /// Charges for the memory that trees take. To be called when trees were replaced.
+    pub(crate) fn charge_trees(&self) {
+        self.memory.hold_trees(tree_bytes(&self.keyspaces()));
     }
 
     pub(crate) fn set_keyspaces(&self, keyspaces: Vec<Arc<KeyspaceState>>) {

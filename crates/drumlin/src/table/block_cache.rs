@@ -27,6 +27,9 @@
 //! than [`RETIRED_SHARE`] of the capacity, the cache takes no new ones: a reader that is not scheduled while pinned
 //! would otherwise hold back all that others evict.
 //!
+//! What open tables hold (index roots, range tombstones, slots of filters) is charged to the cache: beyond a small part,
+//! its capacity falls as they grow, in steps, but not below a quarter.
+//!
 //! Invariants: every entry is in exactly one queue, once, and in the list of its table. The entries never exceed
 //! the capacity. Each shard has an equal share of the capacity and does not keep a block larger than its share.
 
@@ -35,7 +38,7 @@ use super::scan_length::ScanLength;
 use crate::base::epoch::{Epochs, Pin};
 use crate::base::thread_counters::ThreadCounters;
 use drumlin_env::sync::atomic::{AtomicUsize, Ordering};
-use drumlin_env::sync::{Arc, Mutex};
+use drumlin_env::sync::{Arc, Mutex, MutexGuard};
 use drumlin_format::filter::mix;
 use drumlin_types::TableId;
 use std::collections::hash_map::Entry as MapEntry;
@@ -55,6 +58,12 @@ const MOST_SHARDS: usize = 64;
 /// `RETIRED_LEAST` bytes.
 const RETIRED_SHARE: usize = 16;
 const RETIRED_LEAST: usize = 256 << 10;
+/// Open tables hold one part in this many of the cache's memory without a charge; the store keeps memory for it.
+const TABLES_FREE_SHARE: usize = 32;
+/// The capacity follows what open tables hold in steps of one part in this many of the cache's memory.
+const TABLES_STEPS: usize = 64;
+/// Blocks keep at least one part in this many of the cache's memory.
+const BLOCKS_LEAST_SHARE: usize = 4;
 /// Number of stale keys that a shard's queues may hold beyond the number of its blocks.
 const STALE: usize = 1024;
 
@@ -295,7 +304,13 @@ impl Shard {
 #[derive(Debug)]
 pub(crate) struct BlockCache {
     shards: Box<[Mutex<Shard>]>,
+    /// Bytes for blocks and open tables together. Changed under the lock `resizing`.
+    memory: AtomicUsize,
+    /// Bytes for blocks. Changed under the lock `resizing`.
     capacity: AtomicUsize,
+    /// Bytes that open tables hold, with those that only readers still have open.
+    tables: AtomicUsize,
+    resizing: Mutex<()>,
     /// Epochs that readers of the cached pointers pin.
     epochs: Arc<Epochs>,
     /// Hits by pointer.
@@ -315,12 +330,15 @@ impl BlockCache {
         let shards: usize = 1 << (capacity / LEAST_SHARD_BYTES).clamp(1, MOST_SHARDS).ilog2();
         let cache = BlockCache {
             shards: (0..shards).map(|_| Mutex::new(Shard::default())).collect(),
+            memory: AtomicUsize::new(0),
             capacity: AtomicUsize::new(0),
+            tables: AtomicUsize::new(0),
+            resizing: Mutex::new(()),
             epochs,
             pointer_hits: Default::default(),
             scans: ScanLength::default(),
         };
-        cache.set_capacity(capacity);
+        cache.set_memory(capacity);
         cache
     }
 
@@ -402,13 +420,52 @@ impl BlockCache {
         }
     }
 
-    /// Returns the capacity in bytes.
+    /// Returns the bytes that blocks may hold.
     pub(crate) fn capacity(&self) -> usize {
         self.capacity.load(Ordering::Relaxed)
     }
 
-    /// Changes the capacity and evicts the excess at once.
-    pub(crate) fn set_capacity(&self, capacity: usize) {
+    /// Returns the bytes that blocks and open tables may hold together.
+    pub(crate) fn memory(&self) -> usize {
+        self.memory.load(Ordering::Relaxed)
+    }
+
+    /// Changes the bytes that blocks and open tables may hold together. Evicts the excess at once.
+    pub(crate) fn set_memory(&self, bytes: usize) {
+        let resizing = self.resizing.lock();
+        self.memory.store(bytes, Ordering::Relaxed);
+        self.resize(&resizing);
+    }
+
+    /// Charges `bytes` for a table that was opened.
+    pub(super) fn hold_table(&self, bytes: usize) {
+        self.tables.fetch_add(bytes, Ordering::Relaxed);
+        self.fit();
+    }
+
+    /// Returns the charge of a table that nobody has open any more. The capacity follows later (`fit`), since the
+    /// caller may be inside the cache.
+    pub(super) fn release_table(&self, bytes: usize) {
+        self.tables.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// Adjusts the capacity to what open tables hold. Evicts the excess at once.
+    pub(super) fn fit(&self) {
+        if self.capacity_now() != self.capacity() {
+            self.resize(&self.resizing.lock());
+        }
+    }
+
+    /// Returns the capacity that fits the memory and the open tables of this moment.
+    fn capacity_now(&self) -> usize {
+        let memory = self.memory();
+        let charged = self.tables.load(Ordering::Relaxed).saturating_sub(memory / TABLES_FREE_SHARE);
+        let charged = charged.next_multiple_of((memory / TABLES_STEPS).max(1));
+        memory.saturating_sub(charged).max(memory / BLOCKS_LEAST_SHARE)
+    }
+
+    fn resize(&self, _resizing: &MutexGuard<'_, ()>) {
+        let capacity = self.capacity_now();
         self.capacity.store(capacity, Ordering::Relaxed);
         for shard in &self.shards {
             let mut shard = shard.lock();

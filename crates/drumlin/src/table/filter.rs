@@ -61,6 +61,12 @@ impl TableFilter {
         self.absurd || self.modules.iter().any(|module| module.damaged.load(Ordering::Relaxed))
     }
 
+    /// Returns the bytes of memory that the filter takes besides the bits, which are cached blocks.
+    pub(super) fn held_bytes(&self) -> usize {
+        let pointers = self.modules.iter().map(|module| module.pointers.bytes() + 16).sum::<usize>();
+        size_of_val(&*self.modules) + pointers
+    }
+
     /// Returns the number of modules.
     pub(super) fn modules(&self) -> usize {
         self.modules.len()

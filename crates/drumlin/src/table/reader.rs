@@ -19,6 +19,10 @@ use std::path::Path;
 /// Bytes read from the end of the file at once. For most tables they cover everything but the data.
 const TAIL_BYTES: u64 = 64 << 10;
 
+/// Bytes of an open table whatever it contains: itself, its file, its properties, its places in the table cache, and
+/// what the allocator adds.
+const TABLE_BYTES: usize = size_of::<Table>() + 600;
+
 /// Open table. Cheap to share and immutable.
 pub(crate) struct Table {
     pub(super) blocks: BlockFile,
@@ -30,6 +34,8 @@ pub(crate) struct Table {
     file_len: u64,
     properties: Properties,
     tombstones: Arc<RangeTombstones>,
+    /// Bytes of memory that the open table takes. The cache is charged with them.
+    held: usize,
     /// Whether the table's seed differs from that of the hashes that lookups pass.
     pub(super) foreign_seed: bool,
 }
@@ -79,6 +85,12 @@ impl Table {
         filter.adopt(&tail.bytes, tail.offset, &blocks, &cache);
         let foreign_seed = properties.seed != seed;
         let root_offset = footer.root.offset;
+        let held = TABLE_BYTES
+            + blocks.file.path().as_os_str().len()
+            + root.held_bytes()
+            + filter.held_bytes()
+            + tombstones.held_bytes();
+        cache.hold_table(held);
         Ok(Table {
             blocks,
             cache,
@@ -89,6 +101,7 @@ impl Table {
             file_len,
             properties,
             tombstones,
+            held,
             foreign_seed,
         })
     }
@@ -112,6 +125,11 @@ impl Table {
     /// Returns the length of the file in bytes.
     pub(crate) fn file_len(&self) -> u64 {
         self.file_len
+    }
+
+    /// Returns the bytes of memory that the open table takes, besides cached blocks.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.held
     }
 
     /// Returns the table's properties.
@@ -147,6 +165,12 @@ impl Table {
     #[cold]
     pub(super) fn not_data(&self, fence: &Fence) -> Error {
         self.blocks.corruption(fence.offset, "fence points to a block that is not a data block")
+    }
+}
+
+impl Drop for Table {
+    fn drop(&mut self) {
+        self.cache.release_table(self.held);
     }
 }
 

@@ -1,9 +1,10 @@
-//! Table cache: a bounded number of open tables, opened on first use.
+//! Table cache: a bounded number of open tables, which hold a bounded number of bytes, opened on first use.
 //!
 //! Each table handle (`version/pins.rs`) holds a cached pointer. While the table is open, the pointer leads to it, so a
 //! pinned lookup (`base/epoch.rs`) takes one load and no lock. Pointers are set and cleared under the lock of the map.
 //!
-//! Above the limit, the cache closes one of the least recently used tables. Readers that are pinned meanwhile keep it,
+//! Above the limit on their number, the cache closes one of the least recently used tables. When they hold more than half
+//! of the block cache's memory, it closes a sixteenth of them at once. Readers that are pinned meanwhile keep it,
 //! and its file handle. When the process has run out of file handles, closing tables helps only a reader that is not
 //! pinned. A pinned lookup then fails and is done again without a pin. The cache's clock ticks at each opening of a
 //! table, so that uses of open tables rarely write to shared memory. Two threads that request the same closed table may
@@ -26,6 +27,13 @@ use std::path::{Path, PathBuf};
 /// Minimum number of tables kept open after the process ran out of file handles. Without it, each lookup could open
 /// the table that the previous one closed.
 const LEAST: usize = 16;
+/// Minimum number of tables kept open, whatever memory they hold.
+const LEAST_BY_BYTES: usize = 4;
+/// Open tables hold at most one part in this many of the memory for blocks and tables.
+const BYTES_SHARE: usize = 2;
+/// When they hold more, they are closed until they hold less by one part in this many. So finding those to close, which
+/// takes time in proportion to all that are open, is rare.
+const CLOSED_SHARE: usize = 16;
 /// Number of times that a table is tried to be opened while no file handle is left.
 const ATTEMPTS: usize = 64;
 /// Number of times that a thread yields to readers that hold back file handles.
@@ -98,6 +106,31 @@ impl KeptTable {
     }
 }
 
+/// The open tables.
+#[derive(Default)]
+struct Open {
+    tables: HashMap<TableId, KeptTable>,
+    /// Bytes that they hold.
+    bytes: usize,
+}
+
+impl Open {
+    fn close(&mut self, id: TableId, epochs: &Epochs) {
+        if let Some(kept) = self.tables.remove(&id) {
+            self.bytes -= kept.open.table.held_bytes();
+            kept.close(epochs);
+        }
+    }
+
+    /// Returns the tables, those that were used longest ago first.
+    fn by_use(&self) -> Vec<TableId> {
+        let used = |kept: &KeptTable| kept.open.used.load(Ordering::Relaxed);
+        let mut ids: Vec<(u64, TableId)> = self.tables.iter().map(|(id, kept)| (used(kept), *id)).collect();
+        ids.sort_unstable();
+        ids.into_iter().map(|(_, id)| id).collect()
+    }
+}
+
 /// Cache of open tables.
 pub(crate) struct TableCache {
     env: Env,
@@ -105,7 +138,7 @@ pub(crate) struct TableCache {
     blocks: Arc<BlockCache>,
     /// The store's seed for filter hashes.
     seed: u64,
-    tables: RwLock<HashMap<TableId, KeptTable>>,
+    open: RwLock<Open>,
     /// Current limit on open tables; below `most` after the process ran out of file handles.
     limit: AtomicUsize,
     most: usize,
@@ -124,7 +157,7 @@ impl TableCache {
             dir: dir.to_owned(),
             blocks,
             seed,
-            tables: RwLock::new(HashMap::new()),
+            open: RwLock::default(),
             limit: AtomicUsize::new(limit.max(1)),
             most: limit.max(1),
             direct: false,
@@ -204,14 +237,14 @@ impl TableCache {
             return false;
         }
         let was_held_back = self.epochs().holds_back();
-        let mut tables = self.tables.write();
-        let had_tables = !tables.is_empty();
+        let mut open = self.open.write();
+        let had_tables = !open.tables.is_empty();
         if had_tables && !was_held_back {
-            let keep = tables.len() / 2;
+            let keep = open.tables.len() / 2;
             self.limit.store(keep.clamp(LEAST.min(self.most), self.most), Ordering::Relaxed);
-            self.shrink_to(&mut tables, keep);
+            self.shrink_to(&mut open, keep);
         }
-        drop(tables);
+        drop(open);
         for _ in 0..YIELDS {
             self.epochs().collect();
             if !self.epochs().holds_back() {
@@ -224,7 +257,7 @@ impl TableCache {
 
     #[cold]
     fn try_open(&self, id: TableId, file_len: u64, pointer: &TablePointer) -> Result<Arc<Table>> {
-        if let Some(kept) = self.tables.write().get_mut(&id) {
+        if let Some(kept) = self.open.write().tables.get_mut(&id) {
             return Ok(kept.move_to(pointer, self.epochs()));
         }
         // Opened outside the lock, so that readers of other tables do not wait for this file.
@@ -236,45 +269,66 @@ impl TableCache {
         };
         let file = opened.map_err(|e| Error::io(&path, "cannot open table", e))?;
         let table = Arc::new(Table::over(BlockFile { id, file }, file_len, blocks, self.seed)?);
-        let mut tables = self.tables.write();
+        let mut open = self.open.write();
         // Tables used from now on count as used later than all before.
         let tick = self.tick.fetch_add(1, Ordering::Relaxed) + 1;
         if tick.is_multiple_of(REGROWTH) && self.limit.load(Ordering::Relaxed) < self.most {
             self.limit.fetch_add(1, Ordering::Relaxed);
         }
         let used = AtomicU64::new(tick);
-        let kept = tables.entry(id).or_insert_with(|| KeptTable {
-            open: Arc::new(CachedTable { table, used }),
-            pointer: pointer.clone(),
+        let Open { tables, bytes } = &mut *open;
+        let kept = tables.entry(id).or_insert_with(|| {
+            *bytes += table.held_bytes();
+            KeptTable { open: Arc::new(CachedTable { table, used }), pointer: pointer.clone() }
         });
-        let open = kept.move_to(pointer, self.epochs());
-        self.shrink(&mut tables);
-        Ok(open)
+        let table = kept.move_to(pointer, self.epochs());
+        self.shrink(&mut open);
+        self.shrink_bytes(&mut open);
+        Ok(table)
     }
 
     /// Closes a table whose file is obsolete, and drops its blocks.
     pub(crate) fn remove(&self, id: TableId) {
-        if let Some(kept) = self.tables.write().remove(&id) {
-            kept.close(self.epochs());
-        }
+        self.open.write().close(id, self.epochs());
         self.blocks.forget_table(id);
+        self.blocks.fit();
     }
 
     #[cfg(test)]
     /// Number of open tables.
     pub(crate) fn open_tables(&self) -> usize {
-        self.tables.read().len()
+        self.open.read().tables.len()
     }
 
     #[cfg(test)]
     /// Changes the limit on open tables.
     pub(crate) fn set_limit(&self, limit: usize) {
         self.limit.store(limit.max(1), Ordering::Relaxed);
-        self.shrink(&mut self.tables.write());
+        self.shrink(&mut self.open.write());
     }
 
-    fn shrink(&self, tables: &mut HashMap<TableId, KeptTable>) {
-        self.shrink_to(tables, self.limit.load(Ordering::Relaxed));
+    #[cfg(test)]
+    /// Bytes that open tables hold.
+    pub(crate) fn open_bytes(&self) -> usize {
+        self.open.read().bytes
+    }
+
+    fn shrink(&self, open: &mut Open) {
+        self.shrink_to(open, self.limit.load(Ordering::Relaxed));
+    }
+
+    /// Closes tables if they hold too many bytes.
+    fn shrink_bytes(&self, open: &mut Open) {
+        let most = self.blocks.memory() / BYTES_SHARE;
+        if open.bytes <= most || self.keeps_all.load(Ordering::Acquire) {
+            return;
+        }
+        for id in open.by_use() {
+            if open.bytes <= most - most / CLOSED_SHARE || open.tables.len() <= LEAST_BY_BYTES {
+                return;
+            }
+            open.close(id, self.epochs());
+        }
     }
 
     /// Stops closing tables. Their files may be deleted, so a closed table could not be opened again.
@@ -282,16 +336,14 @@ impl TableCache {
         self.keeps_all.store(true, Ordering::Release);
     }
 
-    fn shrink_to(&self, tables: &mut HashMap<TableId, KeptTable>, keep: usize) {
+    fn shrink_to(&self, open: &mut Open, keep: usize) {
         if self.keeps_all.load(Ordering::Acquire) {
             return;
         }
-        while tables.len() > keep {
-            let oldest = tables.iter().min_by_key(|(_, kept)| kept.open.used.load(Ordering::Relaxed));
+        while open.tables.len() > keep {
+            let oldest = open.tables.iter().min_by_key(|(_, kept)| kept.open.used.load(Ordering::Relaxed));
             let Some(oldest) = oldest.map(|(id, _)| *id) else { return };
-            if let Some(kept) = tables.remove(&oldest) {
-                kept.close(self.epochs());
-            }
+            open.close(oldest, self.epochs());
         }
     }
 }

@@ -100,6 +100,10 @@ impl AccessCounters {
     }
 }
 
+/// Bytes of a reference without its keys: itself, its counters, its table's handle and cached pointer, its place in the
+/// index of its run, and what the allocator adds to each.
+const FILE_BYTES: usize = size_of::<FileMeta>() + size_of::<AccessCounters>() + size_of::<TableHandle>() + 200;
+
 /// A file of a tree. Immutable except for its lookup counters.
 pub(crate) struct FileMeta {
     pub(crate) table: Arc<TableHandle>,
@@ -142,6 +146,12 @@ impl FileMeta {
             access: Arc::default(),
             ..*self
         }
+    }
+
+    /// Returns the bytes of memory that the reference takes, with the handle of its table and without the open table.
+    pub(crate) fn held_bytes(&self) -> usize {
+        let end = self.bounds.end.as_ref().map_or(0, |end| end.len());
+        FILE_BYTES + self.bounds.start.len() + end + size_of_val(&*self.value_refs)
     }
 
     /// Returns the manifest's record of the file.

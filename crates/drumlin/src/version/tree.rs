@@ -16,6 +16,8 @@ pub(crate) struct Run {
     pub(crate) files: Vec<Arc<FileMeta>>,
     /// Range tombstones of all its files. Set by [`Run::share`].
     pub(crate) range_tombstones: u64,
+    /// Bytes of memory that its files take, without open tables. Set by [`Run::share`].
+    held_bytes: usize,
     /// Index over the files. Set by [`Run::share`].
     index: RunIndex,
 }
@@ -23,12 +25,13 @@ pub(crate) struct Run {
 impl Run {
     /// Creates a run without files.
     pub(crate) fn new(id: RunId, tag: RunTag) -> Run {
-        Run { id, tag, files: Vec::new(), range_tombstones: 0, index: RunIndex::default() }
+        Run { id, tag, files: Vec::new(), range_tombstones: 0, held_bytes: 0, index: RunIndex::default() }
     }
 
     /// Finishes the run after its files were added, and makes it shareable.
     pub(crate) fn share(mut self) -> Arc<Run> {
         self.range_tombstones = self.files.iter().map(|f| f.counts.range_tombstones).sum();
+        self.held_bytes = self.files.iter().map(|file| file.held_bytes()).sum();
         self.index = RunIndex::new(&self.files);
         Arc::new(self)
     }
@@ -93,6 +96,11 @@ impl Tree {
                 FilterTotals { keys: sum.keys + keys, bits: sum.bits + keys * f64::from(file.filter_bits) }
             })
         })
+    }
+
+    /// Returns the bytes of memory that the tree takes, without open tables.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.levels.iter().flat_map(|level| &level.runs).map(|run| run.held_bytes).sum()
     }
 
     pub(crate) fn bytes(&self) -> u64 {

@@ -79,7 +79,7 @@ fn what_was_put_in_comes_out_or_is_gone() {
         let pointer = sets[draw.next(2) as usize].pointer(table.0 as usize * 300 + number);
         match draw.next(100) {
             0 => cache.forget_table(table),
-            1 => cache.set_capacity(draw.next(200_000) as usize),
+            1 => cache.set_memory(draw.next(200_000) as usize),
             2..50 => cache.insert(table, *offset, pointer, block.clone()),
             _ => {
                 if let Some(got) = cache.get(table, *offset, pointer, &cache.epochs().pin()) {
@@ -155,7 +155,7 @@ fn filters_and_indexes_outlive_data() {
     cache.check();
     assert!(cache.stats().evictions > 300);
     assert!(cache.holds(TableId(9), 7));
-    cache.set_capacity(1000);
+    cache.set_memory(1000);
     assert!(!cache.holds(TableId(9), 7));
     assert!(!cache.admits(1000) && cache.admits(500));
 }
@@ -305,4 +305,40 @@ fn a_pinned_reader_holds_few_blocks_back() {
     cache.insert(ID, blocks[0].0, pointers.pointer(0), blocks[0].1.clone());
     assert!(cache.peek(ID, blocks[0].0, pointers.pointer(0), &cache.epochs().pin()).is_some());
     cache.check();
+}
+
+/// Open tables hold at most half of the memory for blocks and tables, and blocks get the rest.
+#[test]
+fn open_tables_share_the_memory_with_blocks() {
+    const MEMORY: usize = 256 << 10;
+    let mem = MemEnv::new(1);
+    let lengths = directory(&mem, 200);
+    let blocks = Arc::new(BlockCache::new(MEMORY));
+    let cache = TableCache::new(&mem.env(), "/db".as_ref(), Arc::clone(&blocks), SEED, 1000);
+    let pointers: Vec<TablePointer> = lengths.iter().map(|_| cache.pointer()).collect();
+    let open = |place: usize| {
+        cache.open(TableId(place as u64 + 1), lengths[place], &pointers[place]).expect("there")
+    };
+    let one = open(0).held_bytes();
+    assert_eq!(blocks.capacity(), MEMORY, "few tables are free of charge");
+    let opened: Vec<_> = (0..lengths.len()).map(open).collect();
+    assert!(cache.open_bytes() <= MEMORY / 2 && cache.open_bytes() > MEMORY / 3, "{}", cache.open_bytes());
+    assert_eq!(cache.open_tables(), cache.open_bytes() / one);
+    // Readers still have all of them.
+    assert_eq!(blocks.capacity(), MEMORY / 4, "{} bytes are open", opened.len() * one);
+    let (first, last) = (cache.open_tables(), mem.io_index());
+    open(lengths.len() - 1);
+    assert_eq!((cache.open_tables(), mem.io_index()), (first, last), "the newest are open");
+    drop(opened);
+    blocks.epochs().collect();
+    open(0);
+    let rest = MEMORY - cache.open_bytes();
+    assert!((rest..rest + MEMORY / 16).contains(&blocks.capacity()), "{} of {rest}", blocks.capacity());
+    for number in 1..=lengths.len() as u64 {
+        cache.remove(TableId(number));
+    }
+    blocks.epochs().collect();
+    cache.remove(TableId(1));
+    assert_eq!((cache.open_bytes(), blocks.capacity()), (0, MEMORY));
+    blocks.check();
 }
