@@ -298,6 +298,9 @@ proptest! {
                 Change::Policy { blob: slot, .. } => slot.clone_from(&blob),
                 Change::Extension { bytes, .. } => bytes.clone_from(&blob),
                 Change::Lookups { lookups, .. } => *lookups = rates,
+                Change::KeyspaceLookups { lookups, .. } => {
+                    (lookups.totals, lookups.first) = ([rates[0], rates[1]], rates[2]);
+                }
                 Change::NextFile(slot)
                 | Change::NextRun(slot)
                 | Change::LastSeq(slot)

@@ -16,6 +16,8 @@ pub const MAX_BLOB_LEN: usize = 1 << 24;
 /// Maximum number of changes in one edit. It bounds the memory that a hostile manifest can consume. A larger state is
 /// written as several edits.
 pub const MAX_CHANGES: usize = 1 << 16;
+/// Maximum number of buckets in the lookup statistics of a keyspace.
+pub const MAX_BUCKETS: usize = 1 << 12;
 /// Maximum number of value files that a table points to.
 pub const MAX_VALUE_REFS: usize = 1 << 16;
 
@@ -141,6 +143,13 @@ pub enum Change {
         /// Counts of empty, found and dead lookups, as in [`FileRecord::lookups`].
         lookups: [f32; 3],
     },
+    /// Updates the lookup statistics of a keyspace. They are advisory and updated occasionally.
+    KeyspaceLookups {
+        /// The keyspace.
+        keyspace: KeyspaceId,
+        /// The statistics.
+        lookups: KeyspaceLookups,
+    },
     /// Adds a value file, or updates its state.
     ValueFile(ValueFileRecord),
     /// Updates the counts of dead data in a value file.
@@ -162,6 +171,35 @@ pub enum Change {
         /// Body of the change.
         bytes: Vec<u8>,
     },
+}
+
+/// Decayed counts of the point lookups of a keyspace, and where in its keys they are.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct KeyspaceLookups {
+    /// Number of lookups, and of those that no memtable answered.
+    pub totals: [f32; 2],
+    /// Number of keys of the keyspace when the buckets were made.
+    pub keys: u64,
+    /// Lookups in the first bucket of keys.
+    pub first: f32,
+    /// First key of each other bucket, in increasing order, and the lookups in it.
+    pub buckets: Vec<(Key, f32)>,
+}
+
+impl KeyspaceLookups {
+    pub(super) fn fault(&self) -> Option<&'static str> {
+        if self.buckets.len() > MAX_BUCKETS {
+            Some("lookup statistics of too many buckets")
+        } else if self.buckets.iter().any(|(start, _)| start.len() > MAX_BOUND_LEN) {
+            Some("bucket bound exceeds the maximum length")
+        } else if self.buckets.first().is_some_and(|(start, _)| start.is_empty())
+            || !self.buckets.is_sorted_by(|(a, _), (b, _)| a < b)
+        {
+            Some("buckets out of order")
+        } else {
+            None
+        }
+    }
 }
 
 /// References from a table to a value file.

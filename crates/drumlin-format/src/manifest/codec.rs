@@ -21,10 +21,12 @@
 //!  9 NextFile            number                    19 MergeOperator      keyspace, name
 //! 10 LastSeq             seq                       20 LogEnd             position
 //!                                                  21 RenameKeyspace     id, name
+//!                                                  22 KeyspaceLookups (n) keyspace, lookups
 //!
 //! file         table, key, end, level u8, run, file length, bytes, entries, keys, tombstones, range tombstones,
 //!              table entries, smallest seq, largest seq, filter bits rate, false-positive rate, checksum u64,
 //!              accounted u8, count of (value file, entries, bytes), 3 lookup rates
+//! lookups      2 rates, keys, rate, count of (key, rate)
 //! value file   keyspace, file, state u8 (0 live, 1 moved, 2 moved with map, 3 gone),
 //!              with a map: number, length, entries, checksum u64;
 //!              class u8, length, entries, bytes, dead bytes, dead entries, created seq, end seq,
@@ -40,7 +42,7 @@
 //! edit, so that a division by zero in the statistics cannot block an install.
 
 use super::change::{
-    Change, Edit, FileRecord, MAX_BLOB_LEN, MAX_CHANGES, MAX_NAME_LEN, MAX_VALUE_REFS, MapRecord,
+    Change, Edit, FileRecord, KeyspaceLookups, MAX_BLOB_LEN, MAX_BUCKETS, MAX_CHANGES, MAX_NAME_LEN, MAX_VALUE_REFS, MapRecord,
     ValueFileRecord, ValueFileState, ValueRef,
 };
 use crate::MAX_BOUND_LEN;
@@ -75,12 +77,13 @@ mod tag {
     pub(super) const MERGE_OPERATOR: u16 = 19;
     pub(super) const LOG_END: u16 = 20;
     pub(super) const RENAME_KEYSPACE: u16 = 21;
+    pub(super) const KEYSPACE_LOOKUPS: u16 = 22;
     /// Largest tag that this version understands.
-    pub(super) const LAST: u16 = RENAME_KEYSPACE;
+    pub(super) const LAST: u16 = KEYSPACE_LOOKUPS;
 
     /// Returns whether a version that does not understand this change must refuse to open the store.
     pub(super) const fn is_critical(tag: u16) -> bool {
-        !matches!(tag, POLICY | LOOKUPS | VALUE_COUNTERS)
+        !matches!(tag, POLICY | LOOKUPS | VALUE_COUNTERS | KEYSPACE_LOOKUPS)
     }
 }
 
@@ -92,6 +95,8 @@ mod state {
     pub(super) const GONE: u8 = 3;
 }
 
+/// Minimum length of an encoded bucket of lookups.
+const MIN_BUCKET_LEN: usize = 5;
 /// Minimum length of an encoded reference to a value file.
 const MIN_VALUE_REF_LEN: usize = 3;
 
@@ -158,6 +163,7 @@ fn tag_of(change: &Change) -> u16 {
         Change::Policy { .. } => tag::POLICY,
         Change::StoreOption { .. } => tag::STORE_OPTION,
         Change::Lookups { .. } => tag::LOOKUPS,
+        Change::KeyspaceLookups { .. } => tag::KEYSPACE_LOOKUPS,
         Change::ValueFile(_) => tag::VALUE_FILE,
         Change::ValueCounters { .. } => tag::VALUE_COUNTERS,
         Change::NextRun(_) => tag::NEXT_RUN,
@@ -210,6 +216,10 @@ fn put_body(change: &Change, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         Change::Lookups { keyspace, table, start, lookups } => {
             put_file_name(out, *keyspace, *table, start)?;
             lookups.iter().for_each(|rate| put_rate(out, *rate));
+        }
+        Change::KeyspaceLookups { keyspace, lookups } => {
+            put_keyspace(out, *keyspace);
+            put_keyspace_lookups(out, lookups)?;
         }
         Change::ValueFile(record) => put_value_file(out, record)?,
         Change::ValueCounters { file, dead_bytes, dead_entries } => {
@@ -298,6 +308,9 @@ fn read_body(tag: u16, body: &mut Reader<'_>) -> Result<Change, Corruption> {
             start: key(body)?,
             lookups: rates(body)?,
         },
+        tag::KEYSPACE_LOOKUPS => {
+            Change::KeyspaceLookups { keyspace: keyspace(body)?, lookups: keyspace_lookups(body)? }
+        }
         tag::VALUE_FILE => Change::ValueFile(value_file(body)?),
         tag::VALUE_COUNTERS => Change::ValueCounters {
             file: ValueFileId(body.varint_up_to(MAX_NUMBER)?),
@@ -386,6 +399,33 @@ fn value_refs(body: &mut Reader<'_>) -> Result<Vec<ValueRef>, Corruption> {
         });
     }
     Ok(refs)
+}
+
+fn put_keyspace_lookups(out: &mut Vec<u8>, lookups: &KeyspaceLookups) -> Result<(), EncodeError> {
+    refuse(lookups.fault())?;
+    lookups.totals.iter().for_each(|rate| put_rate(out, *rate));
+    put_varint(out, lookups.keys);
+    put_rate(out, lookups.first);
+    put_varint(out, lookups.buckets.len() as u64);
+    for (start, rate) in &lookups.buckets {
+        put_slice(out, start);
+        put_rate(out, *rate);
+    }
+    Ok(())
+}
+
+fn keyspace_lookups(body: &mut Reader<'_>) -> Result<KeyspaceLookups, Corruption> {
+    let at = body.offset();
+    let (totals, keys, first) = ([rate(body)?, rate(body)?], body.varint_up_to(MAX_LEN)?, rate(body)?);
+    let count = body.count(MIN_BUCKET_LEN)?;
+    accept((count > MAX_BUCKETS).then_some("lookup statistics of too many buckets"), at)?;
+    let mut buckets = Vec::with_capacity(count);
+    for _ in 0..count {
+        buckets.push((key(body)?, rate(body)?));
+    }
+    let lookups = KeyspaceLookups { totals, keys, first, buckets };
+    accept(lookups.fault(), at)?;
+    Ok(lookups)
 }
 
 fn put_value_file(out: &mut Vec<u8>, record: &ValueFileRecord) -> Result<(), EncodeError> {

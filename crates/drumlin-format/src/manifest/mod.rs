@@ -31,8 +31,8 @@ mod change;
 mod codec;
 
 pub use change::{
-    Change, Edit, FileRecord, MAX_BLOB_LEN, MAX_CHANGES, MAX_NAME_LEN, MAX_VALUE_REFS, MapRecord,
-    ValueFileRecord, ValueFileState, ValueRef,
+    Change, Edit, FileRecord, KeyspaceLookups, MAX_BLOB_LEN, MAX_BUCKETS, MAX_CHANGES, MAX_NAME_LEN,
+    MAX_VALUE_REFS, MapRecord, ValueFileRecord, ValueFileState, ValueRef,
 };
 
 use crate::bytes::put_u64;

@@ -8,7 +8,7 @@ use drumlin_format::log::{
     SegmentPrefix, encode_record, record_len, recover,
 };
 use drumlin_format::manifest::{
-    Change, Edit, FileRecord, ManifestHeader, ManifestWriter, MapRecord, ValueFileRecord, ValueFileState,
+    Change, Edit, FileRecord, KeyspaceLookups, ManifestHeader, ManifestWriter, MapRecord, ValueFileRecord, ValueFileState,
     ValueRef, file_len as manifest_file_len,
 };
 use drumlin_types::contract::RunTag;
@@ -231,6 +231,15 @@ pub fn changes() -> Vec<Change> {
         Change::Policy { keyspace, name: "arce".into(), blob: vec![0, 1, 2, 255] },
         Change::StoreOption { name, value },
         Change::Lookups { keyspace, table: TableId(12), start, lookups: [1.0, 2.0, 0.5] },
+        Change::KeyspaceLookups {
+            keyspace,
+            lookups: KeyspaceLookups {
+                totals: [900.0, 800.0],
+                keys: 5000,
+                first: 700.0,
+                buckets: vec![(Key::new(b"g"), 150.5), (Key::new(b"m\0"), 0.0)],
+            },
+        },
         Change::ValueFile(value_file_record(ValueFileState::Live)),
         Change::ValueFile(value_file_record(ValueFileState::Moved(None))),
         Change::ValueFile(value_file_record(ValueFileState::Moved(Some(map)))),

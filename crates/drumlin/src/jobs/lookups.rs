@@ -83,11 +83,12 @@ impl Store {
         true
     }
 
-    /// Writes the counts of all files to the manifest.
+    /// Writes the counts of all files and keyspaces to the manifest.
     pub(crate) fn save_lookups(&self) -> Result<()> {
         let mut control = self.control.lock();
         let mut changes = Vec::new();
         for keyspace in &control.keyspaces {
+            changes.extend(keyspace.state.saved_lookups());
             let (keyspace, view) = (keyspace.state.id, keyspace.state.view());
             for (_, _, file) in view.tree.files() {
                 let counts = file.lookups();
@@ -182,5 +183,31 @@ mod tests {
         let after = counted();
         assert!((after.1 / before.1 - 1.0).abs() < 0.02, "{before:?} {after:?}");
         assert!(after.0 <= before.0 + 40_000.0, "{before:?} {after:?}");
+    }
+
+    /// Counts of files and of the keyspace are there after a restart, and after a second one without lookups.
+    #[test]
+    fn statistics_survive_restarts() {
+        let mem = MemEnv::new(4);
+        let open = || Db::builder("/s").env(mem.env()).open().expect("open");
+        let db = open();
+        let keys = db.keyspace_with("k", &[("filter_mode", "mnemosyne+")]).expect("a keyspace");
+        (0..1000_u32).for_each(|n| _ = keys.put(n.to_be_bytes(), [7; 50]).expect("put"));
+        db.flush().expect("flush");
+        while keys.store.renew_buckets() {}
+        for n in (0..300_u32).cycle().take(20_000) {
+            keys.get(n.to_be_bytes()).expect("get");
+        }
+        let saved = keys.state.density.saved().expect("lookups were counted");
+        assert!(saved.buckets.len() > 2 && saved.totals[0] > 15_000.0, "{saved:?}");
+        drop(keys);
+        db.close().expect("close");
+        for _ in 0..2 {
+            let db = open();
+            let keys = db.keyspace("k").expect("there");
+            assert_eq!(keys.state.density.saved().as_ref(), Some(&saved));
+            drop(keys);
+            db.close().expect("close");
+        }
     }
 }

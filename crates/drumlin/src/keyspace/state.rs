@@ -18,6 +18,7 @@ use crate::stats::{LookupDensity, Meter};
 use crate::version::Tree;
 use arc_swap::ArcSwap;
 use drumlin_env::sync::{Arc, Mutex, atomic};
+use drumlin_format::manifest::Change;
 use drumlin_types::{KeyspaceId, LogNumber};
 
 /// Immutable view of a keyspace that readers load.
@@ -281,6 +282,12 @@ impl KeyspaceState {
         let active = Arc::new(Memtable::new(log, self.memtable_seed));
         self.replace(active, sealed, view.tree.clone());
         true
+    }
+
+    /// Returns the change that saves the lookup statistics in the manifest, if there are any.
+    pub(crate) fn saved_lookups(&self) -> Option<Change> {
+        let lookups = self.density.saved()?;
+        Some(Change::KeyspaceLookups { keyspace: self.id, lookups })
     }
 
     /// Replaces the tree and removes the sealed memtables that the tree now contains.

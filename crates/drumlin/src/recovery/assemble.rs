@@ -246,6 +246,9 @@ fn keyspaces(
             Meter::new(sampling),
             obsolete.epochs.clone(),
         ));
+        if let Some(lookups) = &record.lookups {
+            state.density.restore(lookups);
+        }
         if let Some(memtable) = targets.remove(id).and_then(|target| target.memtable) {
             state.adopt(memtable);
         }

@@ -2,12 +2,14 @@
 //!
 //! Reading threads count without a lock. The counts decay with those of the files (`jobs/lookups.rs`). Maintenance
 //! renews the buckets when the number of keys has changed by more than a quarter, so that each bucket holds about as
-//! many keys as any other. The bucket counts of lookups meanwhile may be lost, not those of the totals.
+//! many keys as any other. The bucket counts of lookups meanwhile may be lost, not those of the totals. The manifest keeps
+//! all counts as those of files: they are advice, and a crash loses the most recent.
 
 use crate::base::cache_padded::CachePadded;
 use arc_swap::ArcSwap;
 use drumlin_env::sync::plain::Arc;
 use drumlin_env::sync::plain::atomic::{AtomicU64, Ordering::Relaxed};
+use drumlin_format::manifest::KeyspaceLookups;
 use drumlin_policy::filter::density::{Buckets, Density};
 
 /// Buckets with a counter each.
@@ -103,6 +105,29 @@ impl LookupDensity {
         self.counters.load().keys
     }
 
+    /// Returns the counts as the manifest keeps them, or `None` if there are none.
+    pub(crate) fn saved(&self) -> Option<KeyspaceLookups> {
+        let counters = self.counters.load();
+        let totals = [self.lookups() as f32, self.passed() as f32];
+        let mut lookups = counters.lookups.iter().map(|count| count.load(Relaxed) as f32);
+        let first = lookups.next().unwrap_or(0.0);
+        let buckets = counters.buckets.splits().iter().cloned().zip(lookups).collect();
+        (totals[0] > 0.0).then(|| KeyspaceLookups { totals, keys: counters.keys, first, buckets })
+    }
+
+    /// Takes over counts that were saved.
+    pub(crate) fn restore(&self, saved: &KeyspaceLookups) {
+        let (splits, counts): (Vec<_>, Vec<f32>) = saved.buckets.iter().cloned().unzip();
+        let mut density = Density::new(Buckets::new(splits));
+        let all = std::iter::once(saved.first).chain(counts);
+        density.lookups.iter_mut().zip(all).for_each(|(to, from)| *to = f64::from(from));
+        self.counters.store(Arc::new(Counters::new(density, saved.keys)));
+        for (counter, count) in [&self.totals.lookups, &self.totals.passed].into_iter().zip(saved.totals) {
+            // The cast saturates, and NaN becomes 0.
+            counter.store(count as u64, Relaxed);
+        }
+    }
+
     /// Replaces the buckets. The new ones take over the counts. `keys` is the number of keys of the keyspace.
     pub(crate) fn renew(&self, buckets: Buckets, keys: u64) {
         let density = self.density().over(buckets);
@@ -132,6 +157,26 @@ mod tests {
         density.count(&[3], 16, true);
         density.decay(0.5);
         assert_eq!((density.lookups(), density.passed()), (808, 208));
+    }
+
+    #[test]
+    fn counts_survive_their_save() {
+        let density = LookupDensity::default();
+        assert!(density.saved().is_none());
+        density.count(&[1], 16, true);
+        density.renew(Buckets::new(vec![Key::new(&[64]), Key::new(&[128])]), 300);
+        for number in 0..200u8 {
+            density.count(&[number], 16, number < 25);
+        }
+        let saved = density.saved().expect("lookups were counted");
+        let other = LookupDensity::default();
+        other.restore(&saved);
+        assert_eq!(other.saved(), Some(saved));
+        assert_eq!((other.lookups(), other.passed(), other.keys()), (3216, 416, 300));
+        assert_eq!(other.density(), density.density());
+        let absurd = KeyspaceLookups { totals: [f32::NAN, -3.0], first: f32::INFINITY, ..Default::default() };
+        other.restore(&absurd);
+        assert_eq!((other.lookups(), other.passed(), other.density().weight(0).is_finite()), (0, 0, true));
     }
 
     #[test]

@@ -268,6 +268,7 @@ pub(crate) fn snapshot(
         }
         let (name, blob) = keyspace.durable_policy();
         changes.push(Change::Policy { keyspace: id, name, blob });
+        changes.extend(keyspace.state.saved_lookups());
         let tree = keyspace.state.view().tree.clone();
         for (level, runs) in tree.levels.iter().enumerate() {
             let level = level as u8;

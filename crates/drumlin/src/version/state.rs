@@ -11,7 +11,7 @@ use super::{FileMeta, Obsolete, Run, TableHandle, Tree, check};
 use crate::base::error::{Error, ErrorKind};
 use crate::options::{KeyspaceOptions, Options};
 use drumlin_env::sync::Arc;
-use drumlin_format::manifest::{Change, Edit, FileRecord};
+use drumlin_format::manifest::{Change, Edit, FileRecord, KeyspaceLookups};
 use drumlin_types::contract::RunTag;
 use drumlin_types::{Key, KeyspaceId, LogNumber, RunId, Seq, TableId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,6 +30,7 @@ pub(crate) struct KeyspaceRecord {
     pub(crate) policy: Option<(String, Vec<u8>)>,
     /// Name of the merge operator, if the keyspace ever had one.
     pub(crate) operator: Option<String>,
+    pub(crate) lookups: Option<KeyspaceLookups>,
     runs: BTreeMap<RunId, RunRecord>,
     files: BTreeMap<FileKey, FileRecord>,
 }
@@ -99,6 +100,7 @@ enum Undo {
     Run(KeyspaceId, RunId, Option<RunRecord>),
     File(KeyspaceId, FileKey, Option<Box<FileRecord>>),
     Flushed(KeyspaceId, Seq),
+    Lookups(KeyspaceId, Option<KeyspaceLookups>),
     Policy(KeyspaceId, Option<(String, Vec<u8>)>),
     Operator(KeyspaceId, Option<String>),
     Carry,
@@ -174,6 +176,11 @@ impl ManifestState {
                 let policy = Some((name.clone(), blob.clone()));
                 let before = std::mem::replace(&mut self.keyspace(*keyspace)?.policy, policy);
                 Ok(Undo::Policy(*keyspace, before))
+            }
+            Change::KeyspaceLookups { keyspace, lookups } => {
+                // Advice about a keyspace that is gone: statistics may be written after the keyspace was dropped.
+                let Some(record) = self.keyspaces.get_mut(keyspace) else { return Ok(Undo::Nothing) };
+                Ok(Undo::Lookups(*keyspace, record.lookups.replace(lookups.clone())))
             }
             Change::MergeOperator { keyspace, name } => {
                 let before = self.keyspace(*keyspace)?.operator.replace(name.clone());
@@ -288,6 +295,7 @@ impl ManifestState {
             }
             Undo::Flushed(id, before) => self.with(id, |record| record.flushed = before),
             Undo::Policy(id, before) => self.with(id, |record| record.policy = before),
+            Undo::Lookups(id, before) => self.with(id, |record| record.lookups = before),
             Undo::Operator(id, before) => self.with(id, |record| record.operator = before),
             Undo::Run(id, run, before) => self.with(id, |record| put_back(&mut record.runs, run, before)),
             Undo::File(id, key, before) => {
@@ -411,7 +419,11 @@ pub(super) mod tests {
             11 => Change::Policy { keyspace, name: value, blob: vec![word] },
             12 => Change::Flushed { keyspace, seq: u64::from(word) },
             13 => Change::RenameKeyspace { id: keyspace, name: format!("k{}", word % 5) },
-            _ => match word % 5 {
+            _ => match word % 6 {
+                5 => Change::KeyspaceLookups {
+                    keyspace,
+                    lookups: KeyspaceLookups { keys: u64::from(number), ..KeyspaceLookups::default() },
+                },
                 4 => Change::MergeOperator { keyspace, name: value },
                 0 => Change::NextKeyspace(u64::from(number % 8)),
                 1 => Change::LastSeq(u64::from(number)),

@@ -5,7 +5,7 @@ use crate::fuzz::mend;
 use crate::fuzz::target::Target;
 use drumlin_format::error::DecodeError;
 use drumlin_format::manifest::{
-    Change, Edit, FileRecord, MANIFEST_HEADER_LEN, ManifestHeader, ManifestScanner, ManifestWriter,
+    Change, Edit, FileRecord, KeyspaceLookups, MANIFEST_HEADER_LEN, ManifestHeader, ManifestScanner, ManifestWriter,
     MapRecord, ValueFileRecord, ValueFileState, ValueRef, replay,
 };
 use drumlin_types::contract::RunTag;
@@ -97,6 +97,15 @@ fn edits() -> Vec<Edit> {
         Change::LastSeq(20_001),
         Change::ClockMark(1_700_000_000_000_000),
         Change::Lookups { keyspace, table: TableId(12), start, lookups: [1.0, 2.0, 0.5] },
+        Change::KeyspaceLookups {
+            keyspace,
+            lookups: KeyspaceLookups {
+                totals: [900.0, 800.0],
+                keys: 5000,
+                first: 700.0,
+                buckets: vec![(Key::new(b"g"), 150.5), (Key::new(b"m"), 0.0)],
+            },
+        },
         Change::ValueFile(value_file(ValueFileState::Live)),
         Change::ValueFile(value_file(ValueFileState::Moved(None))),
         Change::ValueFile(value_file(ValueFileState::Moved(Some(map)))),
