@@ -42,8 +42,8 @@
 //! edit, so that a division by zero in the statistics cannot block an install.
 
 use super::change::{
-    Change, Edit, FileRecord, KeyspaceLookups, MAX_BLOB_LEN, MAX_BUCKETS, MAX_CHANGES, MAX_NAME_LEN, MAX_VALUE_REFS, MapRecord,
-    ValueFileRecord, ValueFileState, ValueRef,
+    Change, Edit, FileRecord, KeyspaceLookups, MAX_BLOB_LEN, MAX_BUCKETS, MAX_CHANGES, MAX_NAME_LEN,
+    MAX_VALUE_REFS, MapRecord, ValueFileRecord, ValueFileState, ValueRef,
 };
 use crate::MAX_BOUND_LEN;
 use crate::bytes::{Reader, put_bool, put_f32, put_slice, put_u64, put_varint};

@@ -1,13 +1,13 @@
 //! Builder of tables. It writes block by block to a [`Sink`]. The parent module describes the format.
 
 use super::{
-    FILTER_BLOOM, FOOTER_LEN, FilterDescriptor, Footer, Handle, ModuleDescriptor, Owner, Properties,
+    FILTER_NONE, FOOTER_LEN, FilterDescriptor, Footer, Handle, ModuleDescriptor, Owner, Properties,
     Tombstone, ValueReference, encode_tombstones,
 };
 use crate::block::{BlockBuilder, HEADER_LEN, MAX_BLOCK_LEN, MAX_ENTRY_OVERHEAD, tag_of};
 use crate::checksum::FileHasher;
 use crate::compression::{Compression, Compressor};
-use crate::filter::{MAX_MODULES, Module, key_hash, may_contain};
+use crate::filter::{MAX_MODULES, Method, Module, key_hash, may_contain};
 use crate::index::{FENCE_LEN, IndexBuilder, separator_len};
 use crate::seal::{SEAL_LEN, seal};
 use alloc::vec::Vec;
@@ -56,11 +56,20 @@ pub struct FilterSpec {
     pub bits_per_key: f64,
     /// Number of equally large modules, 1 to 4.
     pub modules: usize,
+    /// Method of the filter.
+    pub method: Method,
+}
+
+impl FilterSpec {
+    /// Returns the parameters of a Bloom filter with `modules` modules.
+    pub const fn bloom(bits_per_key: f64, modules: usize) -> FilterSpec {
+        FilterSpec { bits_per_key, modules, method: Method::Bloom }
+    }
 }
 
 impl From<f64> for FilterSpec {
     fn from(bits_per_key: f64) -> FilterSpec {
-        FilterSpec { bits_per_key, modules: 1 }
+        FilterSpec::bloom(bits_per_key, 1)
     }
 }
 
@@ -379,7 +388,7 @@ impl<S: Sink> TableBuilder<S> {
         }
         let count = spec.modules.clamp(1, MAX_MODULES);
         let mut filter = FilterDescriptor {
-            format: FILTER_BLOOM,
+            format: FILTER_NONE,
             keys: self.hashes.len() as u64,
             false_positive_rate: 1.0,
             modules: Vec::with_capacity(count),
@@ -390,14 +399,17 @@ impl<S: Sink> TableBuilder<S> {
             } else {
                 &self.hashes[..]
             };
-            let module = Module::build(hashes, number, spec.bits_per_key / count as f64);
+            // All modules have the method of the first that is built: it depends on the number of keys alone.
+            let method = filter.method().unwrap_or(spec.method);
+            let module = Module::build(method, hashes, number, spec.bits_per_key / count as f64);
             // A denied key would be lost to readers. Look up a sample of the keys, or all keys in debug builds.
             let step = if cfg!(debug_assertions) { 1 } else { 64 };
             let mut sample = self.hashes.iter().step_by(step);
-            if !sample.all(|&hash| may_contain(&module.bits, number, module.probes, hash)) {
+            if !sample.all(|&hash| may_contain(module.method, &module.bits, number, module.probes, hash)) {
                 return Err(BuildError::FilterLies);
             }
             let handle = self.write_sealed(&module.bits)?;
+            filter.format = module.method as u8;
             filter.false_positive_rate *= module.false_positive_rate;
             let descriptor =
                 ModuleDescriptor { offset: handle.offset, lines: module.lines(), probes: module.probes };

@@ -57,8 +57,6 @@ pub const TABLE_VERSION: u32 = 1;
 pub const TABLE_MAGIC: [u8; 8] = *b"drumlTAB";
 /// Filter format: no filter.
 pub const FILTER_NONE: u8 = 0;
-/// Filter format: blocked Bloom filter.
-pub const FILTER_BLOOM: u8 = 1;
 
 /// Place of a sealed, uncompressed block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -15,15 +15,15 @@
 //! owner             0, or 1 | keyspace varint | name slice
 //! ```
 //!
-//! The fields are stored in this order. Formats of filters other than 0 (none) and 1 (blocked Bloom) are reserved; a
-//! reader ignores such a filter.
+//! The fields are stored in this order. Formats of filters are 0 (none), 1 (blocked Bloom) and 2 (Ribbon). Others are
+//! reserved; a reader ignores such a filter.
 
-use super::{FILTER_BLOOM, FILTER_NONE, Handle};
+use super::{FILTER_NONE, Handle};
 use crate::MAX_BOUND_LEN;
 use crate::bytes::{Reader, put_bool, put_slice, put_u64, put_varint};
 use crate::compression::Compression;
 use crate::error::Corruption;
-use crate::filter::{LINE_BYTES, MAX_LINES, MAX_MODULES, MAX_PROBES};
+use crate::filter::{LINE_BYTES, MAX_LINES, MAX_MODULES, MAX_PROBES, Method};
 use crate::limits::{MAX_KEYSPACE, MAX_LEN, MAX_NUMBER, MAX_POSITION, MAX_SEQ};
 use crate::manifest::MAX_NAME_LEN;
 use crate::seal::SEAL_LEN;
@@ -49,7 +49,7 @@ pub struct ModuleDescriptor {
     pub offset: u64,
     /// Number of 64-byte lines. The block consists of these and a seal.
     pub lines: u64,
-    /// Number of probes per key.
+    /// Number of probes per key; 1 in a Ribbon filter.
     pub probes: u8,
 }
 
@@ -68,7 +68,8 @@ impl ModuleDescriptor {
 /// Descriptor of the table's filter.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FilterDescriptor {
-    /// Format: 0 none, 1 blocked Bloom. A filter of any other format is unknown to this build and is not used.
+    /// Format: 0 none, else the number of a [`Method`]. A filter of any other format is unknown to this build and is not
+    /// used.
     pub format: u8,
     /// Number of distinct keys in it.
     pub keys: u64,
@@ -85,6 +86,11 @@ impl Default for FilterDescriptor {
 }
 
 impl FilterDescriptor {
+    /// Returns the method, or `None` without a filter that this build knows.
+    pub const fn method(&self) -> Option<Method> {
+        Method::from_u8(self.format)
+    }
+
     /// Returns the bits per key, as built.
     pub fn bits_per_key(&self) -> f64 {
         let lines: u64 = self.modules.iter().map(|module| module.lines).sum();
@@ -318,7 +324,7 @@ fn encode_filter(filter: &FilterDescriptor) -> Vec<u8> {
 fn decode_filter(bytes: &[u8]) -> Result<FilterDescriptor, Corruption> {
     let mut reader = Reader::new(bytes);
     let mut filter = FilterDescriptor { format: reader.u8()?, ..FilterDescriptor::default() };
-    if filter.format != FILTER_BLOOM {
+    if filter.method().is_none() {
         return Ok(filter);
     }
     filter.keys = reader.varint_up_to(MAX_LEN)?;

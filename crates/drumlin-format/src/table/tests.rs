@@ -4,7 +4,7 @@ use super::*;
 use crate::block::{BlockView, EntryCursor, tag_of};
 use crate::checksum::hash64;
 use crate::compression::{Compression, Decompressor};
-use crate::filter::{key_hash, may_contain};
+use crate::filter::{Method, key_hash, may_contain};
 use crate::index::{Fence, IndexView};
 use crate::seal::{unseal_block, unseal_plain};
 use alloc::collections::BTreeMap;
@@ -78,7 +78,9 @@ fn read(file: &[u8], file_id: u64) -> Result<Contents, DecodeError> {
     for (number, module) in properties.filter.modules.iter().enumerate() {
         let bits = plain(module.handle(file.len() as u64).ok_or(bad("odd module"))?)?;
         for ((key, _), _) in &entries {
-            assert!(may_contain(bits, number, module.probes, key_hash(key, properties.seed)));
+            let hash = key_hash(key, properties.seed);
+            let method = properties.filter.method().expect("a known method");
+            assert!(may_contain(method, bits, number, module.probes, hash));
         }
     }
     Ok(Contents { entries, tombstones, properties })
@@ -211,8 +213,7 @@ fn misuse_is_refused() {
 #[test]
 fn large_tables_have_two_index_levels() {
     let entries = sample(12_000);
-    let (file, summary) =
-        build(&entries, &[], settings(Compression::Lz4, 256), FilterSpec { bits_per_key: 12.0, modules: 3 });
+    let (file, summary) = build(&entries, &[], settings(Compression::Lz4, 256), FilterSpec::bloom(12.0, 3));
     let contents = read(&file, 12).expect("sound");
     assert_eq!(contents.entries, entries.into_iter().collect::<Vec<_>>());
     assert!(summary.properties.data_blocks > 2500);
@@ -236,7 +237,7 @@ fn an_entry_may_be_longer_than_a_block() {
 #[test]
 fn all_damage_is_found() {
     let range = KeyRange::new(Key::new(b"m"), Some(Key::new(b"p")));
-    let filter = FilterSpec { bits_per_key: 4.0, modules: 2 };
+    let filter = FilterSpec::bloom(4.0, 2);
     let (file, _) = build(&sample(25), &[(range, 77)], settings(Compression::Lz4, 256), filter);
     assert!(read(&file, 12).is_ok());
     assert!(read(&file, 13).is_err());
@@ -269,7 +270,7 @@ fn a_newer_version_is_refused() {
 fn a_filter_of_more_lines_than_there_can_be_is_refused() {
     let module = ModuleDescriptor { offset: 0, lines: u64::MAX, probes: 7 };
     let filter = FilterDescriptor {
-        format: FILTER_BLOOM,
+        format: Method::Bloom as u8,
         keys: 1,
         false_positive_rate: 0.5,
         modules: vec![module; 2],
@@ -315,7 +316,7 @@ proptest! {
         let tombstones: Vec<(KeyRange, Seq)> = tombstones.into_iter().map(|(start, end, seq)| {
             (KeyRange::new(Key::from(start), end.map(Key::from)), seq)
         }).collect();
-        let filter = FilterSpec { bits_per_key, modules };
+        let filter = FilterSpec::bloom(bits_per_key, modules);
         let (file, summary) = build(&keys, &tombstones, settings(compression, block_bytes), filter);
         let contents = read(&file, 12).expect("sound");
         prop_assert_eq!(&contents.properties, &summary.properties);

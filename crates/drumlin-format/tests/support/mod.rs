@@ -8,8 +8,8 @@ use drumlin_format::log::{
     SegmentPrefix, encode_record, record_len, recover,
 };
 use drumlin_format::manifest::{
-    Change, Edit, FileRecord, KeyspaceLookups, ManifestHeader, ManifestWriter, MapRecord, ValueFileRecord, ValueFileState,
-    ValueRef, file_len as manifest_file_len,
+    Change, Edit, FileRecord, KeyspaceLookups, ManifestHeader, ManifestWriter, MapRecord, ValueFileRecord,
+    ValueFileState, ValueRef, file_len as manifest_file_len,
 };
 use drumlin_types::contract::RunTag;
 use drumlin_types::{Key, KeyspaceId, Kind, LogNumber, RunId, TableId, ValueFileId};

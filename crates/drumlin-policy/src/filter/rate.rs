@@ -10,6 +10,8 @@ use core::f64::consts::LN_2;
 
 /// Slope of a Bloom filter.
 pub const BLOOM: f64 = LN_2 * LN_2;
+/// Slope of a Ribbon filter: 1.04 bits for each halving of the rate.
+pub const RIBBON: f64 = LN_2 / 1.04;
 
 /// Returns the false-positive rate of a filter with `bits` bits per key; 1 without a filter.
 pub fn rate(slope: f64, bits: f64) -> f64 {

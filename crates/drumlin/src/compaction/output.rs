@@ -12,7 +12,7 @@ use crate::filter::{JobFilters, Lineage, MergedPart};
 use crate::table::{TableCache, TableWriter};
 use crate::version::{Counts, FileMeta, TableHandle};
 use drumlin_env::sync::Arc;
-use drumlin_format::table::{Owner, TableSummary};
+use drumlin_format::table::{FilterSpec, Owner, TableSummary};
 use drumlin_types::{Key, KeyRange, Kind, Seq, TableId, bug};
 use std::collections::VecDeque;
 
@@ -70,9 +70,13 @@ impl UnfinishedTable {
         let Some((first, _)) = self.points.as_ref().filter(|_| keys > 0) else {
             return Ok((bounds.unwrap_or_else(KeyRange::all), self.writer.finish(0.0)?));
         };
-        let allotment = filters.allot(tables, keys, first, end, read);
-        let summary = self.writer.finish(allotment.bits)?;
-        filters.built(keys, summary.properties.filter.bits_per_key(), allotment.rule);
+        let granted = filters.allot(tables, keys, first, end, read);
+        let summary = self.writer.finish(FilterSpec {
+            bits_per_key: granted.allotment.bits,
+            modules: 1,
+            method: granted.method,
+        })?;
+        filters.built(keys, &summary.properties.filter, &granted);
         Ok((bounds.unwrap_or_else(KeyRange::all), summary))
     }
 }

@@ -12,6 +12,9 @@
 //! A reference to a part of a table counts with the bits of its keys. The whole filter may stay cached; the ledger then
 //! underestimates its memory.
 //!
+//! The budget also learns after how many lookups tables of a level are merged away (*life*). Once that is known of enough
+//! tables, those that repay it get Ribbon filters (`drumlin_policy::filter::method`).
+//!
 //! Invariant: a job stays registered until its outputs are durable or dropped. Until the tree is replaced, the ledger
 //! has its inputs instead.
 
@@ -20,8 +23,10 @@ use crate::options::{Adaptation, FilterMode};
 use crate::version::{FileMeta, Tree};
 use arc_swap::ArcSwap;
 use drumlin_env::sync::{Arc, Mutex};
+use drumlin_format::filter::Method;
 use drumlin_policy::filter::allot::{Allotment, Budget, Ledger, Wish, allot};
 use drumlin_policy::filter::mean::MeanPrice;
+use drumlin_policy::filter::method::{Outlook, ribbon_pays};
 use drumlin_policy::filter::price::{Item, Price, solve};
 use drumlin_policy::filter::rate::BLOOM;
 use drumlin_policy::filter::weight::{KeyspaceLoad, Mode, all_lookups, prior, weight};
@@ -39,6 +44,14 @@ const SURVIVAL_WEIGHT: f64 = 0.25;
 const MOST_RUNS: f64 = 64.0;
 /// Facts kept for each keyspace, at most, before those of dropped keyspaces are removed: one for each level, and some.
 const KEPT_PER_KEYSPACE: usize = 2 * LEVELS;
+/// Weight of a table in the mean life of its level, and number of tables from which on it counts.
+const LIFE_WEIGHT: f64 = 1.0 / 64.0;
+const LIFE_TABLES: u32 = 64;
+/// Lookups of a keyspace since the open from which on the life of its tables counts. A load without reads says nothing
+/// about later reads.
+const LIFE_LOOKUPS: u64 = 100_000;
+/// A Ribbon filter may take one part in this many of the memory budget while it is built, in 8 bytes per key.
+const RIBBON_MEMORY_SHARE: u64 = 16;
 /// Change of the budget's average, as a share, up to which a frozen price applies.
 const SAME_AVERAGE: f64 = 0.05;
 
@@ -79,6 +92,8 @@ pub(super) struct Work {
     pub(super) hull: KeyRange,
     /// What the compaction policy designs, for [`Mode::Monkey`].
     pub(super) design: Vec<LevelDesign>,
+    /// Time of an unneeded block in ns; 0 if unknown.
+    pub(super) block_ns: f64,
 }
 
 /// A running job.
@@ -117,6 +132,13 @@ impl Job {
     }
 }
 
+/// Life of the tables of a level, in lookups of the keyspace.
+#[derive(Clone, Copy, Default)]
+struct Life {
+    mean: f64,
+    tables: u32,
+}
+
 #[derive(Default)]
 struct State {
     jobs: BTreeMap<u64, Job>,
@@ -126,17 +148,19 @@ struct State {
     means: BTreeMap<Group, MeanPrice>,
     /// Mean share of the input keys that outputs have, by keyspace and output level.
     survival: BTreeMap<(KeyspaceId, u8), f64>,
+    lives: BTreeMap<(KeyspaceId, u8), Life>,
 }
 
 impl State {
     /// Removes what is known about dropped keyspaces, once that is more than about all others.
     fn forget_dropped(&mut self, keyspaces: &[Arc<KeyspaceState>]) {
         let most = KEPT_PER_KEYSPACE * (keyspaces.len() + 1);
-        if self.survival.len().max(self.means.len()) <= most {
+        if self.survival.len().max(self.means.len()).max(self.lives.len()) <= most {
             return;
         }
         let live: BTreeSet<KeyspaceId> = keyspaces.iter().map(|keyspace| keyspace.id).collect();
         self.survival.retain(|(id, _), _| live.contains(id));
+        self.lives.retain(|(id, _), _| live.contains(id));
         let is_live = |group: &Group| match group {
             Group::Joint => true,
             Group::Own(id) => live.contains(id),
@@ -161,6 +185,16 @@ pub(crate) struct Basis {
     pub(crate) budget: Budget,
     pub(crate) ledger: Ledger,
     pub(crate) price: Option<Price>,
+    /// What was expected of the table, if the life of tables of its level is known.
+    pub(crate) outlook: Option<Outlook>,
+}
+
+/// Filter that a table gets.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Granted {
+    pub(crate) allotment: Allotment,
+    pub(crate) method: Method,
+    pub(crate) basis: Basis,
 }
 
 impl Basis {
@@ -216,9 +250,9 @@ impl FilterBudget {
         number
     }
 
-    /// Returns the bits per key for an output of job `number` with `keys` keys, which `empty` lookups pass in vain.
+    /// Returns the filter for an output of job `number` with `keys` keys, which `empty` lookups pass in vain.
     /// `progress` is the share of the inputs that was read.
-    pub(super) fn allot(&self, number: u64, keys: f64, empty: f64, progress: f64) -> (Allotment, Basis) {
+    pub(super) fn allot(&self, number: u64, keys: f64, empty: f64, progress: f64) -> Granted {
         let mut state = self.state.lock();
         let Some(job) = state.jobs.get_mut(&number) else {
             unreachable!("a job asks for bits before it ends");
@@ -229,7 +263,8 @@ impl FilterBudget {
         let has_average = keyspace.options.load().filter_bits.is_some();
         if !keyspace.filters_differ() && has_average {
             // Neither other tables nor the weight matter.
-            return self.decide(job, &Item { keys, weight: 0.0 }, &Ledger::default());
+            let (allotment, basis) = self.decide(job, &Item { keys, weight: 0.0 }, &Ledger::default());
+            return Granted { allotment, method: Method::Bloom, basis };
         }
         let share = keys / job.expected().max(1.0);
         let ledger = self.ledger(&state, group(&keyspace));
@@ -238,7 +273,22 @@ impl FilterBudget {
             Mode::Uniform => 0.0,
             mode => weight(mode, empty, hull_share(&job.work) * share, prior_of(&keyspace, ledger.keys)),
         };
-        self.decide(job, &Item { keys, weight }, &ledger)
+        let item = Item { keys, weight };
+        let (allotment, basis) = self.decide(job, &item, &ledger);
+        let outlook = outlook(&state, job, &item, hull_share(&job.work) * share);
+        let is_ribbon = outlook.is_some_and(|outlook| ribbon_pays(&outlook, allotment.bits))
+            && keys * 8.0 <= (self.memory / RIBBON_MEMORY_SHARE) as f64;
+        let method = if is_ribbon { Method::Ribbon } else { Method::Bloom };
+        Granted { allotment, method, basis: Basis { outlook, ..basis } }
+    }
+
+    /// Notes that a table of `level` was merged away after `lookups` lookups of `keyspace`.
+    pub(super) fn died(&self, keyspace: KeyspaceId, level: u8, lookups: u64) {
+        let mut state = self.state.lock();
+        let life = state.lives.entry((keyspace, level)).or_default();
+        life.tables = life.tables.saturating_add(1);
+        let weight = LIFE_WEIGHT.max(1.0 / f64::from(life.tables));
+        life.mean += weight * (lookups as f64 - life.mean);
     }
 
     /// Notes that an output of job `number` was built.
@@ -281,7 +331,7 @@ impl FilterBudget {
             }
         };
         let mode = job.work.keyspace.options.load().filter_mode;
-        (allot(wish, item, budget, ledger), Basis { mode, budget, ledger: *ledger, price })
+        (allot(wish, item, budget, ledger), Basis { mode, budget, ledger: *ledger, price, outlook: None })
     }
 
     /// Returns the budget of `keyspace`, if its group has `keys` keys.
@@ -399,6 +449,26 @@ fn add_items(
 /// Returns the weight of all outputs of `work` together.
 fn weight_of_outputs(work: &Work, prior: f64) -> f64 {
     weight(mode(&work.keyspace), work.empty, hull_share(work), prior)
+}
+
+/// Returns what is expected of a table of `job` with a `share` of the keyspace's keys, or `None` if the life of tables of
+/// its level is not known.
+fn outlook(state: &State, job: &Job, item: &Item, share: f64) -> Option<Outlook> {
+    let Work { keyspace, level, block_ns, .. } = &job.work;
+    let life = state.lives.get(&(keyspace.id, *level)).filter(|life| life.tables >= LIFE_TABLES)?;
+    let is_known = mode(keyspace) == Mode::MnemosynePlus
+        && keyspace.density.all() >= LIFE_LOOKUPS
+        && *block_ns > 0.0
+        && item.keys > 0.0;
+    // With the prior: the load may change.
+    let vain = (item.weight / (keyspace.density.lookups() as f64).max(1.0)).min(1.0);
+    is_known.then_some(Outlook {
+        keys: item.keys,
+        life: life.mean,
+        vain,
+        probed: share.max(vain).min(1.0),
+        block_ns: *block_ns,
+    })
 }
 
 /// Returns the prior of a run over all keys of `keyspace`. Its group has `all_keys` keys.

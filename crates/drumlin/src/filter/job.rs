@@ -3,16 +3,19 @@
 //! For each table that the job finishes, it estimates the lookups that the table takes over from the inputs, asks the
 //! budget for bits, and reports what was built. It counts as a running job until its outputs are installed or dropped.
 
-use super::budget::{Basis, FilterBudget, LeavingPart, Work};
+use super::budget::{Basis, FilterBudget, Granted, LeavingPart, Work};
 use super::lineage::{Lineage, MergedPart};
 use crate::keyspace::KeyspaceState;
 use crate::options::FilterMode;
 use crate::table::TableCache;
 use crate::version::FileMeta;
 use drumlin_env::sync::Arc;
-use drumlin_policy::filter::allot::{Allotment, Ledger, Rule};
+use drumlin_format::filter::Method;
+use drumlin_format::table::FilterDescriptor;
+use drumlin_policy::filter::allot::{Ledger, Rule};
 use drumlin_policy::filter::density::Density;
 use drumlin_policy::filter::inherit::shares;
+use drumlin_policy::filter::method::Outlook;
 use drumlin_types::contract::{LevelDesign, LookupStats};
 use drumlin_types::{Key, KeyRange};
 use std::fmt::Write as _;
@@ -36,6 +39,17 @@ pub(crate) struct Destination {
     pub(crate) file_bytes: u64,
     /// What the compaction policy designs.
     pub(crate) design: Vec<LevelDesign>,
+    /// Mean time of an unneeded block in ns; 0 if unknown.
+    pub(crate) block_ns: f64,
+}
+
+/// Filter of a finished table.
+struct BuiltFilter {
+    keys: f64,
+    /// Bits per key, as built.
+    bits: f64,
+    rule: Rule,
+    is_ribbon: bool,
 }
 
 /// Filters of a job.
@@ -50,8 +64,7 @@ pub(crate) struct JobFilters {
     lookups: Vec<LookupStats>,
     /// Where lookups were when the job began.
     density: Density,
-    /// Keys, bits per key as built, and the reason, of each output.
-    built: Vec<(f64, f64, Rule)>,
+    outputs: Vec<BuiltFilter>,
     basis: Option<Basis>,
     is_done: bool,
 }
@@ -90,13 +103,13 @@ impl JobFilters {
             entries,
             lookups,
             density,
-            built: Vec::new(),
+            outputs: Vec::new(),
             basis: None,
             is_done: false,
         }
     }
 
-    /// Returns the filter bits for a table with `keys` distinct keys between `start` and `end`. The job has read `read`
+    /// Returns the filter for a table with `keys` distinct keys between `start` and `end`. The job has read `read`
     /// entries of its inputs.
     pub(crate) fn allot(
         &mut self,
@@ -105,7 +118,7 @@ impl JobFilters {
         start: &Key,
         end: Option<&[u8]>,
         read: u64,
-    ) -> Allotment {
+    ) -> Granted {
         let range = KeyRange::new(start.clone(), end.map(Key::new));
         let empty = match &self.inputs {
             _ if !FilterBudget::counts_lookups(&self.keyspace) => 0.0,
@@ -118,15 +131,17 @@ impl JobFilters {
             }
         };
         let progress = (read as f64 / self.entries.max(1) as f64).min(1.0);
-        let (allotment, basis) = self.budget.allot(self.number, keys as f64, empty, progress);
-        self.basis = Some(basis.with(keys as f64 * allotment.bits));
-        allotment
+        let granted = self.budget.allot(self.number, keys as f64, empty, progress);
+        self.basis = Some(granted.basis.with(keys as f64 * granted.allotment.bits));
+        granted
     }
 
-    /// Notes that a table was built with `bits` bits per key.
-    pub(crate) fn built(&mut self, keys: u64, bits: f64, rule: Rule) {
-        self.built.push((keys as f64, bits, rule));
-        self.budget.built(self.number, keys as f64, bits);
+    /// Notes the filter of a table as it was built, from what was `granted`.
+    pub(crate) fn built(&mut self, keys: u64, filter: &FilterDescriptor, granted: &Granted) {
+        let (keys, bits) = (keys as f64, filter.bits_per_key());
+        let is_ribbon = filter.method() == Some(Method::Ribbon);
+        self.outputs.push(BuiltFilter { keys, bits, rule: granted.allotment.rule, is_ribbon });
+        self.budget.built(self.number, keys, bits);
     }
 
     /// Notes that all outputs were built. Returns what they take over, and the parts that were merged.
@@ -137,12 +152,28 @@ impl JobFilters {
     ) -> (Lineage, Vec<MergedPart>) {
         self.is_done = true;
         self.budget.done(self.number);
+        self.note_lives(outputs);
         match std::mem::replace(&mut self.inputs, MergedInputs::Parts(Vec::new(), 0.0)) {
             MergedInputs::Memtables(_) => (Lineage::default(), Vec::new()),
             MergedInputs::Parts(parts, _) => {
                 let lineage = Lineage::of(&parts, tables, outputs, &self.keyspace.density.density());
                 (lineage, parts)
             }
+        }
+    }
+
+    /// Notes how many lookups the inputs have lived for, and begins to count for the outputs.
+    fn note_lives(&self, outputs: &[Arc<FileMeta>]) {
+        if !FilterBudget::counts_lookups(&self.keyspace) {
+            return;
+        }
+        let now = self.keyspace.density.all();
+        outputs.iter().for_each(|file| file.access.born(now));
+        let MergedInputs::Parts(parts, _) = &self.inputs else { return };
+        // Of a file that is merged part by part, the last part counts.
+        for part in parts.iter().filter(|part| part.entries == part.file.counts.entries) {
+            let lived = now.saturating_sub(part.file.access.birth());
+            self.budget.died(self.keyspace.id, part.level, lived);
         }
     }
 
@@ -153,29 +184,42 @@ impl JobFilters {
 
     /// Explains the bits of the outputs, unless all tables have the same.
     pub(crate) fn explain(&self) -> Option<(String, String)> {
-        let basis = self.basis.filter(|basis| basis.mode != FilterMode::Uniform && !self.built.is_empty())?;
-        let keys: f64 = self.built.iter().map(|(keys, ..)| keys).sum();
-        let bits: f64 = self.built.iter().map(|(keys, bits, _)| keys * bits).sum();
-        let plural = if self.built.len() == 1 { "" } else { "s" };
+        let basis =
+            self.basis.filter(|basis| basis.mode != FilterMode::Uniform && !self.outputs.is_empty())?;
+        let keys: f64 = self.outputs.iter().map(|filter| filter.keys).sum();
+        let bits: f64 = self.outputs.iter().map(|filter| filter.keys * filter.bits).sum();
+        let plural = if self.outputs.len() == 1 { "" } else { "s" };
         let what = format!(
             "filters of {} table{plural}: {:.2} bits per key",
-            self.built.len(),
+            self.outputs.len(),
             bits / keys.max(1.0)
         );
         let mut why = String::new();
         for rule in
             [Rule::Price, Rule::Most, Rule::OneBit, Rule::Worthless, Rule::Ceiling, Rule::NoPrice, Rule::Mode]
         {
-            let count = self.built.iter().filter(|(.., by)| *by == rule).count();
+            let count = self.outputs.iter().filter(|filter| filter.rule == rule).count();
             if count > 0 {
                 _ = write!(why, "{}{count} by {rule}", if why.is_empty() { "" } else { ", " });
             }
+        }
+        let ribbon = self.outputs.iter().filter(|filter| filter.is_ribbon).count();
+        if ribbon > 0 {
+            _ = write!(why, ", {ribbon} as Ribbon filter");
         }
         let Ledger { keys, .. } = basis.ledger;
         _ = write!(why, "; {}, average {:.2}", basis.mode.name(), basis.ledger.average());
         _ = write!(why, " of {:.2} over {keys:.0} keys", basis.budget.average);
         if let Some(price) = basis.price {
             _ = write!(why, ", a bit saves {:.3e} blocks", price.blocks_per_bit());
+        }
+        if let Some(Outlook { keys, life, vain, block_ns, .. }) = basis.outlook {
+            _ = write!(
+                why,
+                "; a table of {keys:.0} keys lives for {life:.0} lookups, {:.0} of them in vain",
+                life * vain
+            );
+            _ = write!(why, ", a block takes {block_ns:.0} ns");
         }
         Some((what, why))
     }
@@ -199,6 +243,7 @@ fn flush(keyspace: &Arc<KeyspaceState>, entries: f64, passed: f64, to: Destinati
         empty: passed,
         hull: KeyRange::all(),
         design: to.design,
+        block_ns: to.block_ns,
     }
 }
 
@@ -223,6 +268,7 @@ fn piece(
         hull: hull.unwrap_or_else(KeyRange::all),
         parts: leaving,
         design: to.design,
+        block_ns: to.block_ns,
     }
 }
 

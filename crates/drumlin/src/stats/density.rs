@@ -48,6 +48,8 @@ struct Totals {
     lookups: AtomicU64,
     /// Lookups that no memtable answered.
     passed: AtomicU64,
+    /// Lookups since the open, not decayed.
+    all: AtomicU64,
 }
 
 impl Default for LookupDensity {
@@ -66,6 +68,7 @@ impl LookupDensity {
         let counters = self.counters.load();
         counters.lookups[counters.buckets.of(key)].fetch_add(each, Relaxed);
         self.totals.lookups.fetch_add(each, Relaxed);
+        self.totals.all.fetch_add(each, Relaxed);
         if passed {
             self.totals.passed.fetch_add(each, Relaxed);
         }
@@ -93,6 +96,11 @@ impl LookupDensity {
     /// Returns the number of recent lookups that no memtable answered.
     pub(crate) fn passed(&self) -> u64 {
         self.totals.passed.load(Relaxed)
+    }
+
+    /// Returns the number of lookups since the open.
+    pub(crate) fn all(&self) -> u64 {
+        self.totals.all.load(Relaxed)
     }
 
     /// Notes a check of the buckets against the view with this number. Returns whether the last check was of another.

@@ -41,7 +41,8 @@ impl Store {
             }
             _ => Vec::new(),
         };
-        let destination = Destination { level: out, file_bytes, design };
+        let destination =
+            Destination { level: out, file_bytes, design, block_ns: self.costs.view().block_ns };
         OutputSpec {
             table: TableOptions {
                 block_bytes: options.block_bytes as usize,

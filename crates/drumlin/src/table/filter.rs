@@ -12,7 +12,7 @@ use crate::base::epoch::{Epochs, Pin};
 use crate::base::error::Result;
 use crate::base::slice::Slice;
 use drumlin_env::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use drumlin_format::filter::may_contain;
+use drumlin_format::filter::{Method, may_contain};
 use drumlin_format::table::{FilterDescriptor, Handle};
 
 /// A later module that is not in memory is read at one in this many misses.
@@ -29,8 +29,9 @@ struct ModuleState {
 }
 
 /// The filter of an open table.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct TableFilter {
+    method: Method,
     modules: Vec<ModuleState>,
     /// Whether the descriptor itself is invalid.
     absurd: bool,
@@ -50,9 +51,11 @@ impl TableFilter {
                 pointers: Pointers::new(1, epochs),
             })
         });
+        // Without a known method there are no modules.
+        let method = descriptor.method().unwrap_or(Method::Bloom);
         match states.collect() {
-            Some(modules) => TableFilter { modules, absurd: false },
-            None => TableFilter { modules: Vec::new(), absurd: true },
+            Some(modules) => TableFilter { method, modules, absurd: false },
+            None => TableFilter { method, modules: Vec::new(), absurd: true },
         }
     }
 
@@ -65,6 +68,11 @@ impl TableFilter {
     pub(super) fn held_bytes(&self) -> usize {
         let pointers = self.modules.iter().map(|module| module.pointers.bytes() + 16).sum::<usize>();
         size_of_val(&*self.modules) + pointers
+    }
+
+    /// Returns the method of the modules.
+    pub(super) fn method(&self) -> Method {
+        self.method
     }
 
     /// Returns the number of modules.
@@ -86,7 +94,7 @@ impl TableFilter {
             }
             if let Some(resident) = module.resident(number, blocks, cache, pin)
                 && let Block::Filter(bits) = resident.block()
-                && !may_contain(bits, number, module.probes, hash)
+                && !may_contain(self.method, bits, number, module.probes, hash)
             {
                 return false;
             }

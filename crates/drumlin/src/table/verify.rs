@@ -194,7 +194,7 @@ impl<'a> Walk<'a> {
         if !same_key {
             self.keys += 1;
             for (number, (bits, probes)) in self.modules.iter().enumerate() {
-                if !may_contain(bits, number, *probes, hash) {
+                if !may_contain(self.table.filter.method(), bits, number, *probes, hash) {
                     return Err(self.damage(fence.offset, "filter denies a key of the table"));
                 }
             }

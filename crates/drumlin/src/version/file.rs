@@ -56,6 +56,8 @@ pub(crate) struct AccessCounters {
     found: atomic::AtomicU64,
     /// Lookups among `found` that found a tombstone.
     dead: atomic::AtomicU64,
+    /// Lookups of the keyspace since the open when the table was built; 0 for a table that was there at the open.
+    birth: atomic::AtomicU64,
 }
 
 /// Result of a lookup in a file.
@@ -80,6 +82,16 @@ impl AccessCounters {
         };
     }
 
+    /// Notes that the table was built after `lookups` lookups of the keyspace since the open.
+    pub(crate) fn born(&self, lookups: u64) {
+        self.birth.store(lookups, atomic::Ordering::Relaxed);
+    }
+
+    /// Returns the number of lookups of the keyspace, since the open, before the table was built.
+    pub(crate) fn birth(&self) -> u64 {
+        self.birth.load(atomic::Ordering::Relaxed)
+    }
+
     /// Multiplies all counts by `factor`. Lookups that are counted at the same time are not lost.
     pub(crate) fn decay(&self, factor: f64) {
         for counter in [&self.empty, &self.found, &self.dead] {
@@ -102,7 +114,8 @@ impl AccessCounters {
 
 /// Bytes of a reference without its keys: itself, its counters, its table's handle and cached pointer, its place in the
 /// index of its run, and what the allocator adds to each.
-const FILE_BYTES: usize = size_of::<FileMeta>() + size_of::<AccessCounters>() + size_of::<TableHandle>() + 200;
+const FILE_BYTES: usize =
+    size_of::<FileMeta>() + size_of::<AccessCounters>() + size_of::<TableHandle>() + 200;
 
 /// A file of a tree. Immutable except for its lookup counters.
 pub(crate) struct FileMeta {
@@ -138,12 +151,14 @@ impl FileMeta {
     /// lookups yet.
     pub(crate) fn narrowed(&self, range: KeyRange, entries: u64) -> FileMeta {
         debug_assert!(self.bounds.covers(&range));
+        let access = AccessCounters::default();
+        access.born(self.access.birth());
         FileMeta {
             table: self.table.clone(),
             bounds: range,
             counts: self.counts.part(entries),
             value_refs: self.value_refs.clone(),
-            access: Arc::default(),
+            access: Arc::new(access),
             ..*self
         }
     }
@@ -203,7 +218,7 @@ impl FileMeta {
             checksum: record.checksum,
             accounted: record.accounted,
             value_refs: record.value_refs.clone().into(),
-            access: Arc::new(AccessCounters { empty, found, dead }),
+            access: Arc::new(AccessCounters { empty, found, dead, birth: atomic::AtomicU64::new(0) }),
         }
     }
 

@@ -5,8 +5,8 @@ use crate::fuzz::mend;
 use crate::fuzz::target::Target;
 use drumlin_format::error::DecodeError;
 use drumlin_format::manifest::{
-    Change, Edit, FileRecord, KeyspaceLookups, MANIFEST_HEADER_LEN, ManifestHeader, ManifestScanner, ManifestWriter,
-    MapRecord, ValueFileRecord, ValueFileState, ValueRef, replay,
+    Change, Edit, FileRecord, KeyspaceLookups, MANIFEST_HEADER_LEN, ManifestHeader, ManifestScanner,
+    ManifestWriter, MapRecord, ValueFileRecord, ValueFileState, ValueRef, replay,
 };
 use drumlin_types::contract::RunTag;
 use drumlin_types::{Key, KeyspaceId, LogNumber, RunId, TableId, ValueFileId};

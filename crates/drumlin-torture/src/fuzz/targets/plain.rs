@@ -5,7 +5,7 @@ use crate::fuzz::mend;
 use crate::fuzz::target::Target;
 use drumlin_format::bytes::{Reader, put_slice, put_varint};
 use drumlin_format::compression::{Compression, Compressor, Decompressor, is_plausible};
-use drumlin_format::filter::{self, MAX_MODULES, Module, may_contain};
+use drumlin_format::filter::{self, MAX_MODULES, Method, Module, may_contain};
 use drumlin_format::limits;
 use drumlin_format::names::FileName;
 use drumlin_format::pointer::Pointer;
@@ -194,13 +194,15 @@ fn filter_bits(input: &[u8]) -> bool {
     let (module, probes) = (usize::from(fields.u8()), fields.u8());
     let (hash, bits_per_key) = (fields.u64(), f64::from(fields.u16()) / 16.0);
     let bits = fields.0;
-    let answer = may_contain(bits, module, probes, hash);
+    let answer = may_contain(Method::Bloom, bits, module, probes, hash);
     assert!(answer || (bits.len() >= filter::LINE_BYTES && probes > 0));
+    let of_ribbon = may_contain(Method::Ribbon, bits, module, probes, hash);
+    assert!(of_ribbon || bits.len() >= 48, "a header, a segment and a word");
     let hashes: Vec<u64> = bits.chunks(8).take(64).map(|key| filter::key_hash(key, hash)).collect();
     let module = module % MAX_MODULES;
-    let built = Module::build(&hashes, module, bits_per_key);
+    let built = Module::build(Method::Bloom, &hashes, module, bits_per_key);
     assert_eq!(built.bits.len() as u64, built.lines() * filter::LINE_BYTES as u64);
-    assert!(hashes.iter().all(|hash| may_contain(&built.bits, module, built.probes, *hash)));
+    assert!(hashes.iter().all(|hash| may_contain(built.method, &built.bits, module, built.probes, *hash)));
     assert!((0.0..=1.0).contains(&built.false_positive_rate));
     answer
 }
@@ -208,12 +210,19 @@ fn filter_bits(input: &[u8]) -> bool {
 fn filter_seeds() -> Vec<Vec<u8>> {
     let hashes: Vec<u64> = (0..20u64).map(|key| filter::key_hash(&key.to_be_bytes(), 1)).collect();
     let make = |module: usize| {
-        let built = Module::build(&hashes, module, 10.0);
+        let built = Module::build(Method::Bloom, &hashes, module, 10.0);
         let mut bytes = vec![module as u8, built.probes];
         bytes.extend(hashes[3].to_le_bytes());
         bytes.extend(160u16.to_le_bytes());
         bytes.extend(built.bits);
         bytes
     };
-    vec![make(0), make(2)]
+    // Formats of filters are told apart outside of their bytes.
+    let hashes: Vec<u64> = (0..2048u64).map(|key| filter::key_hash(&key.to_be_bytes(), 1)).collect();
+    let ribbon = Module::build(Method::Ribbon, &hashes, 0, 2.0);
+    let mut bytes = vec![0, ribbon.probes];
+    bytes.extend(hashes[3].to_le_bytes());
+    bytes.extend(32u16.to_le_bytes());
+    bytes.extend(ribbon.bits);
+    vec![make(0), make(2), bytes]
 }

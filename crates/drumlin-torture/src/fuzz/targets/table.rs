@@ -6,7 +6,7 @@ use crate::fuzz::target::Target;
 use drumlin_format::block::{BlockView, EntryCursor};
 use drumlin_format::compression::{Compression, Decompressor};
 use drumlin_format::error::DecodeError;
-use drumlin_format::filter::{key_hash, may_contain};
+use drumlin_format::filter::{Method, key_hash, may_contain};
 use drumlin_format::index::{Fence, IndexView};
 use drumlin_format::seal::{unseal_block, unseal_plain};
 use drumlin_format::table::{
@@ -141,7 +141,8 @@ impl<'a> Reading<'a> {
             cursor.load(view, index).expect("a valid block is read whole");
             let hash = key_hash(cursor.key(), seed);
             for (module, (bits, probes)) in filters.iter().enumerate() {
-                let _ = may_contain(bits, module, *probes, hash);
+                let _ = may_contain(Method::Bloom, bits, module, *probes, hash);
+                let _ = may_contain(Method::Ribbon, bits, module, *probes, hash);
             }
         }
         self.entries += view.count() as u64;
@@ -206,8 +207,8 @@ fn table_seeds() -> Vec<Vec<u8>> {
     pointing.set_value_files(vec![ValueReference { file: ValueFileId(4), entries: 1, bytes: 9000 }]);
     let mut tombstones = builder(Compression::None);
     tombstones.add_range_tombstone(KeyRange::all(), 7);
-    let two = FilterSpec { bits_per_key: 12.0, modules: 2 };
-    let none = FilterSpec { bits_per_key: 0.0, modules: 1 };
+    let two = FilterSpec::bloom(12.0, 2);
+    let none = FilterSpec::bloom(0.0, 1);
     [(plain, two), (packed, FilterSpec::from(10.0)), (pointing, none), (tombstones, none)]
         .into_iter()
         .map(|(builder, filter)| builder.finish(filter).expect("not empty").1)

@@ -26,7 +26,7 @@ fn filled(mem: &MemEnv) -> (Db, Keyspace) {
 }
 
 fn begin(keys: &Keyspace, level: u8, inputs: MergedInputs) -> JobFilters {
-    let destination = Destination { level, file_bytes: 32 << 10, design: Vec::new() };
+    let destination = Destination { level, file_bytes: 32 << 10, design: Vec::new(), block_ns: 65_000.0 };
     JobFilters::begin(&keys.store.filters, &keys.state, inputs, destination)
 }
 
@@ -43,7 +43,11 @@ fn whole(keys: &Keyspace) -> MergedInputs {
 }
 
 fn allot(keys: &Keyspace, job: &mut JobFilters) -> f64 {
-    job.allot(&keys.store.files.tables, 500, &Key::empty(), None, 500).bits
+    granted(keys, job).allotment.bits
+}
+
+fn granted(keys: &Keyspace, job: &mut JobFilters) -> Granted {
+    job.allot(&keys.store.files.tables, 500, &Key::empty(), None, 500)
 }
 
 fn registered(keys: &Keyspace) -> usize {
@@ -113,4 +117,90 @@ fn nothing_is_kept_of_many_dropped_keyspaces() {
     let state = keys.store.filters.state.lock();
     let most = KEPT_PER_KEYSPACE * 3;
     assert!(state.survival.len() <= most && state.prices.len() <= most && state.means.len() <= most);
+}
+
+#[test]
+fn tables_that_live_long_get_ribbon_filters() {
+    let (_db, keys) = filled(&MemEnv::new(5));
+    keys.set_option("filter_mode", "mnemosyne+").expect("a live option");
+    for number in 0..200_000_u32 {
+        keys.get(number.to_be_bytes()).expect("get");
+    }
+    let method = |life: Option<u64>| {
+        keys.store.filters.state.lock().lives.clear();
+        for life in life.into_iter().cycle().take(LIFE_TABLES as usize) {
+            keys.store.filters.died(keys.state.id, 3, life);
+        }
+        let granted = granted(&keys, &mut begin(&keys, 3, whole(&keys)));
+        assert!(granted.allotment.bits > 0.0);
+        granted.method
+    };
+    assert_eq!(method(None), Method::Bloom, "nothing is known of level 3");
+    assert_eq!((method(Some(1 << 40)), method(Some(10))), (Method::Ribbon, Method::Bloom));
+    keys.set_option("filter_mode", "mnemosyne").expect("a live option");
+    assert_eq!(method(Some(1 << 40)), Method::Bloom, "lookups are not counted in this mode");
+}
+
+/// From the statistics to the answers: a compaction builds Ribbon filters, and lookups use them.
+#[test]
+fn compactions_build_ribbon_filters() {
+    let db = Db::builder("/s").env(MemEnv::new(7).env()).open().expect("open");
+    let options = [
+        ("compaction", "leveling:4"),
+        ("filter_mode", "mnemosyne+"),
+        ("filter_bits", "6"),
+        ("block_bytes", "512"),
+    ];
+    let keys = db.keyspace_with("k", &options).expect("a keyspace");
+    let key = |number: u32| number.wrapping_mul(2_654_435_761).to_be_bytes();
+    (0..20_000).for_each(|number| _ = keys.put(key(number), [1; 8]).expect("put"));
+    db.flush().expect("flush");
+    (20_000..140_000).for_each(|number| _ = keys.get(key(number)).expect("get"));
+    // Blocks of a device, and tables that live long.
+    (0..1000).for_each(|_| keys.store.costs.probes.reached(65_000));
+    for level in 0..LEVELS as u8 {
+        (0..LIFE_TABLES).for_each(|_| keys.store.filters.died(keys.state.id, level, 1 << 30));
+    }
+    keys.compact::<&[u8]>(..).expect("compact");
+    let tree = keys.state.view().tree.clone();
+    for (_, _, file) in tree.files() {
+        let (bits, rate) = (file.filter_bits, file.fp_rate);
+        assert!(
+            (5.5..7.5).contains(&bits) && rate < 0.03,
+            "{bits} bits pass {rate}; a Bloom filter passes 0.058"
+        );
+    }
+    let log = format!("{:?}", db.explain());
+    assert!(log.contains("as Ribbon filter"), "{log}");
+    for number in 0..20_000 {
+        assert!(keys.get(key(number)).expect("get").is_some(), "key {number}");
+    }
+    let blocks = || keys.store.lookups.totals().absent;
+    let before = blocks();
+    (20_000..120_000).for_each(|number| assert!(keys.get(key(number)).expect("get").is_none()));
+    let unneeded = (blocks() - before) as f64 / 1e5;
+    assert!((0.005..0.03).contains(&unneeded), "{unneeded} blocks a lookup");
+}
+
+#[test]
+fn tables_live_until_they_are_merged_away() {
+    let (db, keys) = filled(&MemEnv::new(6));
+    keys.set_option("filter_mode", "mnemosyne+").expect("a live option");
+    keys.compact::<&[u8]>(..).expect("compact");
+    keys.store.filters.state.lock().lives.clear();
+    for number in 0..20_000_u32 {
+        keys.get(number.to_be_bytes()).expect("get");
+    }
+    let counted = keys.state.density.all();
+    assert!((15_000..25_000).contains(&counted), "{counted}");
+    let files = keys.state.view().tree.files().count() as u32;
+    keys.put("a", "b").expect("put");
+    db.flush().expect("flush");
+    keys.compact::<&[u8]>(..).expect("compact");
+    let state = keys.store.filters.state.lock();
+    let old: u32 =
+        state.lives.values().filter(|life| life.mean == counted as f64).map(|life| life.tables).sum();
+    assert_eq!(old, files, "files of the whole tree");
+    let young: u32 = state.lives.values().filter(|life| life.mean == 0.0).map(|life| life.tables).sum();
+    assert_eq!(young, 1, "the flushed file");
 }

@@ -32,7 +32,7 @@ fn answers(table: &Arc<Table>, keys: &[Vec<u8>]) -> Result<Answers, Error> {
 fn small() -> (Fixture, Vec<Vec<u8>>) {
     let versions = Draw(3).versions(25);
     let tombstones = [(range(b"m", Some(b"q")), 400)];
-    let filter = FilterSpec { bits_per_key: 8.0, modules: 2 };
+    let filter = FilterSpec::bloom(8.0, 2);
     let fixture = Fixture::write(&versions, &tombstones, options(200, Compression::Lz4), filter);
     (fixture, keys_around(&versions))
 }
@@ -135,7 +135,7 @@ fn numbered(count: u32) -> Versions {
 
 /// Applies a forgery under a matching checksum and returns the error of `verify`.
 fn verdict(forgery: impl Fn(&Fixture, &Table)) -> String {
-    let filter = FilterSpec { bits_per_key: 8.0, modules: 2 };
+    let filter = FilterSpec::bloom(8.0, 2);
     let fixture = Fixture::write(&numbered(64), &[], options(200, Compression::None), filter);
     let table = fixture.open(0).expect("sound");
     table.verify().expect("sound");
@@ -224,7 +224,7 @@ fn damage_under_a_fitting_checksum_does_no_harm() {
         versions.insert((key, Reverse(1)), (Kind::Put, Vec::new()));
     }
     let tombstones = [(range(b"m", Some(b"q")), 400)];
-    let filter = FilterSpec { bits_per_key: 4.0, modules: 2 };
+    let filter = FilterSpec::bloom(4.0, 2);
     let fixture = Fixture::write(&versions, &tombstones, options(100, Compression::Lz4), filter);
     let table = fixture.open(0).expect("sound");
     assert_eq!(table.root.view().level(), 1);

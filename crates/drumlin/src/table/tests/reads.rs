@@ -3,6 +3,7 @@
 use super::super::read_ahead::known_length;
 use super::*;
 use crate::base::cursor::Cursor;
+use drumlin_format::filter::Method;
 
 /// Creates a table with keys 0, 1, ... and values of `value_bytes`, in blocks of 4 KiB without a filter.
 fn numbered(entries: u32, value_bytes: usize, compression: Compression) -> Fixture {
@@ -23,7 +24,7 @@ fn for_each_shape(count: usize, check: impl Fn(&Versions, &Fixture, &Arc<Table>,
         for seed in 0..4 {
             let mut draw = Draw(number as u64 * 100 + seed);
             let versions = draw.versions(count);
-            let filter = FilterSpec { bits_per_key, modules };
+            let filter = FilterSpec::bloom(bits_per_key, modules);
             let fixture = Fixture::write(&versions, &[], options(block_bytes, compression), filter);
             let table = fixture.open(cache).expect("sound");
             table.verify().expect("sound");
@@ -61,6 +62,38 @@ fn lookups_agree_with_the_map() {
             }
         }
     });
+}
+
+#[test]
+fn a_ribbon_filter_rejects_as_built() {
+    let entry = |i: u32| (((2 * i).to_be_bytes().to_vec(), Reverse(1)), (Kind::Put, vec![1; 20]));
+    let versions: Versions = (0..5000).map(entry).collect();
+    for modules in [1, 2] {
+        let filter = FilterSpec { bits_per_key: 6.0, modules, method: Method::Ribbon };
+        let fixture = Fixture::write(&versions, &[], options(4096, Compression::None), filter);
+        let built = &fixture.summary.properties.filter;
+        assert_eq!((built.method(), built.modules.len()), (Some(Method::Ribbon), modules));
+        let rate = built.false_positive_rate;
+        assert!(rate < 0.03, "a Bloom filter of this size has 0.058: {rate}");
+        let table = fixture.open(1 << 20).expect("sound");
+        table.verify().expect("sound");
+        let (mut passed, mut found) = (0, 0);
+        for i in 0..10_000u32 {
+            let key = i.to_be_bytes();
+            match table.lookup(&key, hash(&key), Seq::MAX, |_| true).expect("sound") {
+                Lookup::Found => found += 1,
+                Lookup::Denied => {}
+                _ => passed += 1,
+            }
+        }
+        assert_eq!(found, 5000, "no key is denied");
+        let expected = rate * 5000.0;
+        assert!((f64::from(passed) - expected).abs() < 5.0 * expected.sqrt() + 5.0, "{passed} of {expected}");
+    }
+    let few: Versions = (0..100).map(entry).collect();
+    let filter = FilterSpec { bits_per_key: 6.0, modules: 1, method: Method::Ribbon };
+    let fixture = Fixture::write(&few, &[], options(4096, Compression::None), filter);
+    assert_eq!(fixture.summary.properties.filter.method(), Some(Method::Bloom), "too few keys");
 }
 
 #[test]

@@ -1,13 +1,7 @@
-//! Bloom filters of tables. A filter tells that a key is absent from a table, without reading a data block.
-//!
-//! Format 1 is a blocked Bloom filter. A filter consists of lines of 64 bytes, and all bits of a key lie in one line,
-//! so a probe costs one cache miss. A filter is divided into up to four *modules*. Each module is a complete filter
-//! over all keys of the table. A key is absent if any module says so. A module that is not in memory may be skipped;
-//! that only raises the false-positive rate.
+//! Blocked Bloom filter (format 1): lines of 64 bytes. All bits of a key lie in one line, so a probe costs one cache
+//! miss.
 //!
 //! ```text
-//! h     XXH3-64(user key, seed)                     G = 0x9E3779B97F4A7C15; arithmetic wraps at 64 bits
-//! h_0 = h;  h_j = mix(h + j G)                      for module j; mix is MurmurHash3's 64-bit finaliser
 //! line  high 64 bits of the 128-bit product h_j * lines
 //! bits  p = mix(h_j): probe i < 7 is bit (p >> 9 i) & 511 of the line; probes 7.. use mix(p + G) likewise
 //! ```
@@ -15,57 +9,17 @@
 //! Bit b of a line is bit b % 8 of its byte b / 8.
 //!
 //! The number of probes `k` grows with the bits per key *as built*, which may exceed the requested bits since lines are
-//! whole. `k` changes at the points where k and k + 1 probes give the same false-positive rate. The stored
-//! false-positive rate is no estimate: it is computed from the bits that are set, and is exact for absent keys.
+//! whole. `k` changes at the points where k and k + 1 probes give the same false-positive rate.
 //!
-//! Invariants: a filter never denies a key that was added. A malformed filter (no lines, or a length other than
-//! 64 * lines) answers "may contain". The scalar code here is the definition; faster code must agree bit for bit.
+//! Invariant: a filter without lines answers "may contain".
 
-use crate::checksum::hash64_seeded;
+use super::{GOLDEN, LINE_BITS, LINE_BYTES, Method, Module, lines_for, mix, module_hash, part_of};
 use alloc::vec;
-use alloc::vec::Vec;
 
-/// Length of a line in bytes: one cache line.
-pub const LINE_BYTES: usize = 64;
-/// Maximum number of modules of a filter.
-pub const MAX_MODULES: usize = 4;
 /// Maximum number of probes in a filter descriptor.
 pub const MAX_PROBES: u8 = 14;
-/// Maximum number of lines of a module, so that its length fits into 32 bits.
-pub const MAX_LINES: u64 = (u32::MAX as u64 - 1024) / LINE_BYTES as u64;
-const LINE_BITS: u64 = LINE_BYTES as u64 * 8;
-const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 /// Bits per key, as built, at which the number of probes grows by one.
 const PROBE_BOUNDS: [f64; 8] = [2.09, 3.59, 5.11, 6.68, 8.32, 10.06, 11.93, 13.94];
-
-/// Returns the hash of `key` from which filters and block tags are derived.
-#[inline]
-pub fn key_hash(key: &[u8], seed: u64) -> u64 {
-    hash64_seeded(key, seed)
-}
-
-/// Applies MurmurHash3's 64-bit finaliser.
-#[inline]
-pub const fn mix(value: u64) -> u64 {
-    let mut v = value;
-    v ^= v >> 33;
-    v = v.wrapping_mul(0xff51_afd7_ed55_8ccd);
-    v ^= v >> 33;
-    v = v.wrapping_mul(0xc4ce_b9fe_1a85_ec53);
-    v ^ (v >> 33)
-}
-
-/// Returns the key hash for module number `module`.
-#[inline]
-const fn module_hash(hash: u64, module: usize) -> u64 {
-    if module == 0 { hash } else { mix(hash.wrapping_add(GOLDEN.wrapping_mul(module as u64))) }
-}
-
-/// Returns the line among `lines` for a module hash.
-#[inline]
-const fn line_of(hash: u64, lines: u64) -> u64 {
-    ((hash as u128 * lines as u128) >> 64) as u64
-}
 
 /// Sequence of the bit positions of a module hash within its line, one per probe.
 #[derive(Clone, Copy)]
@@ -97,45 +51,23 @@ pub fn probes_for(bits_per_key: f64) -> u8 {
     1 + PROBE_BOUNDS.iter().filter(|&&bound| bits_per_key >= bound).count() as u8
 }
 
-/// A built module.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Module {
-    /// Bits of the module, `64 * lines` bytes.
-    pub bits: Vec<u8>,
-    /// Number of probes per key.
-    pub probes: u8,
-    /// False-positive rate: the share of absent keys that the module does not reject.
-    pub false_positive_rate: f64,
-}
-
-impl Module {
-    /// Builds module number `module` over the keys with these `hashes`, with about `bits_per_key` bits per key.
-    pub fn build(hashes: &[u64], module: usize, bits_per_key: f64) -> Module {
-        let keys = hashes.len().max(1) as f64;
-        // The cast saturates, and NaN becomes 0.
-        let wanted = (keys * bits_per_key / LINE_BITS as f64) as u64;
-        let whole = (wanted as f64) * LINE_BITS as f64 >= keys * bits_per_key;
-        let lines = (wanted + u64::from(!whole)).clamp(1, MAX_LINES);
-        let probes = probes_for((lines * LINE_BITS) as f64 / keys);
-        let mut bits = vec![0u8; lines as usize * LINE_BYTES];
-        for &hash in hashes {
-            let hash = module_hash(hash, module);
-            let start = line_of(hash, lines) as usize * LINE_BYTES;
-            let line = &mut bits[start..start + LINE_BYTES];
-            let mut sequence = Probes::new(hash);
-            for _ in 0..probes {
-                let bit = sequence.next();
-                line[bit / 8] |= 1 << (bit % 8);
-            }
+/// Builds module number `module`. See [`Module::build`].
+pub(super) fn build(hashes: &[u64], module: usize, bits_per_key: f64) -> Module {
+    let lines = lines_for(hashes.len(), bits_per_key);
+    let probes = probes_for((lines * LINE_BITS) as f64 / hashes.len().max(1) as f64);
+    let mut bits = vec![0u8; lines as usize * LINE_BYTES];
+    for &hash in hashes {
+        let hash = module_hash(hash, module);
+        let start = part_of(hash, lines) as usize * LINE_BYTES;
+        let line = &mut bits[start..start + LINE_BYTES];
+        let mut sequence = Probes::new(hash);
+        for _ in 0..probes {
+            let bit = sequence.next();
+            line[bit / 8] |= 1 << (bit % 8);
         }
-        let false_positive_rate = false_positive_rate(&bits, probes);
-        Module { bits, probes, false_positive_rate }
     }
-
-    /// Returns the number of lines.
-    pub fn lines(&self) -> u64 {
-        (self.bits.len() / LINE_BYTES) as u64
-    }
+    let false_positive_rate = false_positive_rate(&bits, probes);
+    Module { method: Method::Bloom, bits, probes, false_positive_rate }
 }
 
 /// Returns the false-positive rate: the mean over all lines of (share of set bits)^probes.
@@ -151,12 +83,12 @@ fn false_positive_rate(bits: &[u8], probes: u8) -> f64 {
     if lines == 0 { 1.0 } else { sum / lines as f64 }
 }
 
-/// Returns whether the key with this `hash` may be in the table, according to module number `module` with these `bits`.
+/// Returns whether the key with this `hash` may be in the table. See [`super::may_contain`].
 #[inline]
-pub fn may_contain(bits: &[u8], module: usize, probes: u8, hash: u64) -> bool {
+pub(super) fn may_contain(bits: &[u8], module: usize, probes: u8, hash: u64) -> bool {
     let hash = module_hash(hash, module);
     let lines = (bits.len() / LINE_BYTES) as u64;
-    let start = line_of(hash, lines) as usize * LINE_BYTES;
+    let start = part_of(hash, lines) as usize * LINE_BYTES;
     let Some(line) = bits.get(start..).and_then(<[u8]>::first_chunk::<LINE_BYTES>) else {
         return true;
     };
@@ -172,7 +104,9 @@ pub fn may_contain(bits: &[u8], module: usize, probes: u8, hash: u64) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::{MAX_MODULES, key_hash};
     use super::*;
+    use alloc::vec::Vec;
     use proptest::prelude::*;
 
     const SEED: u64 = 0x0123_4567_89ab_cdef;
@@ -186,19 +120,19 @@ mod tests {
     fn hash_line_and_bits_are_as_specified() {
         assert_eq!(mix(1), 0xb456_bcfc_34c2_cb2c);
         let a = key_hash(b"a", SEED);
-        assert_eq!((a, line_of(a, 1000)), (0xfcf3_69f9_e754_1d1b, 988));
+        assert_eq!((a, part_of(a, 1000)), (0xfcf3_69f9_e754_1d1b, 988));
         assert_eq!(bits_of(a, 0, 9), [48, 185, 201, 358, 116, 396, 94, 293, 127]);
         let ada = key_hash(b"ada", SEED);
-        assert_eq!((ada, line_of(ada, 1000)), (0xe893_58a4_e8a1_6060, 908));
+        assert_eq!((ada, part_of(ada, 1000)), (0xe893_58a4_e8a1_6060, 908));
         assert_eq!(bits_of(ada, 0, 9), [149, 441, 165, 321, 328, 43, 17, 58, 462]);
         let second = module_hash(ada, 1);
-        assert_eq!((second, line_of(second, 1000)), (0x3e42_31b2_d16a_abbd, 243));
+        assert_eq!((second, part_of(second, 1000)), (0x3e42_31b2_d16a_abbd, 243));
         assert_eq!(bits_of(ada, 1, 9), [470, 175, 23, 78, 508, 33, 100, 249, 7]);
     }
 
     #[test]
     fn the_bytes_of_a_small_filter() {
-        let module = Module::build(&[key_hash(b"ada", SEED)], 0, 10.0);
+        let module = build(&[key_hash(b"ada", SEED)], 0, 10.0);
         assert_eq!((module.lines(), module.probes), (1, 9));
         let set: Vec<usize> = (0..512).filter(|bit| module.bits[bit / 8] >> (bit % 8) & 1 == 1).collect();
         assert_eq!(set, [17, 43, 58, 149, 165, 321, 328, 441, 462]);
@@ -227,7 +161,7 @@ mod tests {
         ];
         for (bits, rate) in designed {
             let rate: f64 = rate;
-            let module = Module::build(&hashes, 0, bits);
+            let module = build(&hashes, 0, bits);
             let passed = absent.iter().filter(|&&h| may_contain(&module.bits, 0, module.probes, h)).count();
             let measured = passed as f64 / 1e6;
             let tolerance = 0.02 * rate + 4.0 * (rate * (1.0 - rate) / 1e6).sqrt();
@@ -240,7 +174,7 @@ mod tests {
     fn modules_are_independent() {
         let number = |i: u64| key_hash(&i.to_be_bytes(), 7);
         let hashes: Vec<u64> = (0..50_000).map(number).collect();
-        let modules: Vec<Module> = (0..2).map(|m| Module::build(&hashes, m, 5.0)).collect();
+        let modules: Vec<Module> = (0..2).map(|m| build(&hashes, m, 5.0)).collect();
         let passes = |hash| (0..2).all(|m| may_contain(&modules[m].bits, m, modules[m].probes, hash));
         let passed = (50_000..350_000).map(number).filter(|&h| passes(h)).count();
         let together = modules[0].false_positive_rate * modules[1].false_positive_rate;
@@ -256,15 +190,15 @@ mod tests {
         assert!(may_contain(&[0; 64], 0, 0, 1));
         assert!(!may_contain(&[0; 64], 3, 255, 1));
         for bits in [f64::NAN, -1.0, 0.0, f64::MIN_POSITIVE] {
-            assert_eq!(Module::build(&[1, 2, 3], 0, bits).lines(), 1);
+            assert_eq!(build(&[1, 2, 3], 0, bits).lines(), 1);
         }
-        assert_eq!(Module::build(&[], 0, 16.0).lines(), 1);
+        assert_eq!(build(&[], 0, 16.0).lines(), 1);
     }
 
     #[test]
     fn lines_are_rounded_up() {
         let hashes = [0; 64];
-        let lines = |bits| Module::build(&hashes, 0, bits).lines();
+        let lines = |bits| build(&hashes, 0, bits).lines();
         assert_eq!([lines(8.0), lines(8.001), lines(16.0), lines(0.1)], [1, 2, 2, 1]);
     }
 
@@ -275,7 +209,7 @@ mod tests {
             bits in 0.5f64..17.0,
             module in 0usize..MAX_MODULES,
         ) {
-            let built = Module::build(&hashes, module, bits);
+            let built = build(&hashes, module, bits);
             for &hash in &hashes {
                 prop_assert!(may_contain(&built.bits, module, built.probes, hash));
             }
