@@ -204,7 +204,7 @@ fn filter_bits(input: &[u8]) -> bool {
     assert_eq!(built.bits.len() as u64, built.lines() * filter::LINE_BYTES as u64);
     assert!(hashes.iter().all(|hash| may_contain(built.method, &built.bits, module, built.probes, *hash)));
     assert!((0.0..=1.0).contains(&built.false_positive_rate));
-    answer
+    answer || of_ribbon
 }
 
 fn filter_seeds() -> Vec<Vec<u8>> {
