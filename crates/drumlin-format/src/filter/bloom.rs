@@ -13,7 +13,7 @@
 //!
 //! Invariant: a filter without lines answers "may contain".
 
-use super::{GOLDEN, LINE_BITS, LINE_BYTES, Method, Module, lines_for, mix, module_hash, part_of};
+use super::module::{GOLDEN, LINE_BITS, LINE_BYTES, Method, Module, lines_for, mix, module_hash, part_of};
 use alloc::vec;
 
 /// Maximum number of probes in a filter descriptor.
@@ -104,7 +104,7 @@ pub(super) fn may_contain(bits: &[u8], module: usize, probes: u8, hash: u64) -> 
 
 #[cfg(test)]
 mod tests {
-    use super::super::{MAX_MODULES, key_hash};
+    use super::super::module::{MAX_MODULES, key_hash};
     use super::*;
     use alloc::vec::Vec;
     use proptest::prelude::*;

@@ -1,17 +1,17 @@
 //! Ribbon filter (format 2): a false-positive rate of 2^-c with about 1.04 c bits per key.
 //!
-//! P. Dillinger, S. Walzer: *Ribbon filter: practically smaller than Bloom and Xor* (2021): the standard form with width
-//! 128, in interleaved columns, with a fractional number of columns on average.
+//! P. Dillinger, S. Walzer: *Ribbon filter: practically smaller than Bloom and Xor* (2021): the standard form with
+//! width 128, in interleaved columns, with a fractional number of columns on average.
 //!
 //! A filter is a vector of *slots*, each with a bit in each *column*. A key names 128 consecutive slots and a random
-//! subset of them, and has a random result with one bit for each column. The slots are solved for so that in each column
-//! the sum (exclusive or) of a key's subset is its result. An absent key agrees with it by chance, once in 2^columns.
+//! subset of them, and has a random result with one bit for each column. The slots are solved for so that in each
+//! column the sum (exclusive or) of a key's subset is its result. An absent key agrees with it by chance, once in
+//! 2^columns.
 //!
 //! ```text
-//! module   header | segment | segment | .. | word | word | ..         a whole number of 64-byte lines, zeros at the end
-//! header   segments u32 | 12 zeros
-//! segment  first word u32 | blocks u32 | short blocks u32 | columns u8 | seed u8 | 2 zeros
-//! block    128 slots: one word of 128 bits for each column; slot i of the block is bit i
+//! module   header | segment | segment | .. | word | word | ..         a whole number of 64-byte lines, zeros at the
+//! end header   segments u32 | 12 zeros segment  first word u32 | blocks u32 | short blocks u32 | columns u8 | seed u8
+//! | 2 zeros block    128 slots: one word of 128 bits for each column; slot i of the block is bit i
 //!
 //! segment  high 64 bits of the 128-bit product h_j * segments, where h_j is the hash for the module
 //! g        low 64 bits of that product, or mix(h_j ^ seed * K) with a seed other than 0     K = 0xC2B2AE3D27D4EB4F
@@ -22,15 +22,15 @@
 //!
 //! *Segments* are filters of their own, over equal parts of all hashes. So building takes little memory, whatever the
 //! number of keys, and what it works on stays in the processor's cache. The first blocks of a segment are short: they
-//! have `columns` columns, and all others one more. So nearly all bits are used. A key has the columns of the block of its
-//! first slot. All numbers are little-endian.
+//! have `columns` columns, and all others one more. So nearly all bits are used. A key has the columns of the block of
+//! its first slot. All numbers are little-endian.
 //!
 //! Building eliminates key by key (Gaussian elimination on the fly), in the order of their starts. If the equations
 //! contradict each other, another seed is tried, then more blocks.
 //!
 //! Invariant: a malformed module answers "may contain".
 
-use super::{GOLDEN, LINE_BYTES, Method, Module, lines_for, mix, module_hash, part_of};
+use super::module::{GOLDEN, LINE_BYTES, Method, Module, lines_for, mix, module_hash, part_of};
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -327,7 +327,7 @@ pub(super) fn may_contain(bits: &[u8], module: usize, hash: u64) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{MAX_MODULES, key_hash};
+    use super::super::module::{MAX_MODULES, key_hash};
     use super::*;
     use proptest::prelude::*;
 

@@ -68,8 +68,8 @@ impl ModuleDescriptor {
 /// Descriptor of the table's filter.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FilterDescriptor {
-    /// Format: 0 none, else the number of a [`Method`]. A filter of any other format is unknown to this build and is not
-    /// used.
+    /// Format: 0 none, else the number of a [`Method`]. A filter of any other format is unknown to this build and is
+    /// not used.
     pub format: u8,
     /// Number of distinct keys in it.
     pub keys: u64,

@@ -1,20 +1,20 @@
 //! Whether the filter of a new table is built as a Ribbon filter.
 //!
-//! A Ribbon filter rejects more vain lookups than a Bloom filter with the same bits, but takes more time when it is built
-//! and in each lookup that probes it. It pays if the blocks that it saves take longer. With the number of lookups until
-//! tables of its level are merged away (*life*):
+//! A Ribbon filter rejects more vain lookups than a Bloom filter with the same bits, but takes more time when it is
+//! built and in each lookup that probes it. It pays if the blocks that it saves take longer. With the number of lookups
+//! until tables of its level are merged away (*life*):
 //!
 //! ```text
 //! life * vain * (bloom(b) - ribbon(b)) * block  >  keys * 95 ns + life * probed * 40 ns
 //! ```
 //!
-//! `vain` and `probed` are shares of the keyspace's lookups, `block` is the time of an unneeded block. The times of building
-//! and probing were measured (2 to 10 bits per key, 100,000 and 600,000 keys, one core of a Xeon): 95 to 110 ns a key in
-//! place of 3 to 11, and 20 to 55 ns more for a probe.
+//! `vain` and `probed` are shares of the keyspace's lookups, `block` is the time of an unneeded block. The times of
+//! building and probing were measured (2 to 10 bits per key, 100,000 and 600,000 keys, one core of a Xeon): 95 to 110
+//! ns a key in place of 3 to 11, and 20 to 55 ns more for a probe.
 //!
 //! No table is left without a filter because of a short life. A Bloom filter is built in a few ns a key, a hundredth of
-//! what a merge takes for an entry. And lives are no guide: when lookups pause, tables that are merged on meanwhile have
-//! a life of no lookups, and those built last would have no filter when lookups come back.
+//! what a merge takes for an entry. And lives are no guide: when lookups pause, tables that are merged on meanwhile
+//! have a life of no lookups, and those built last would have no filter when lookups come back.
 
 use super::rate::{BLOOM, RIBBON, rate};
 

@@ -101,7 +101,8 @@ pub fn peak_of_all<T>(f: impl FnOnce() -> T) -> (T, u64) {
     (result, u64::try_from(ALL_PEAK.load(Relaxed)).unwrap_or(0))
 }
 
-/// Returns the bytes of heap in use by the whole process, relative to the start of the call of [`peak_of_all`] under way.
+/// Returns the bytes of heap in use by the whole process, relative to the start of the call of [`peak_of_all`] under
+/// way.
 pub fn live_of_all() -> u64 {
     u64::try_from(ALL_LIVE.load(Relaxed)).unwrap_or(0)
 }

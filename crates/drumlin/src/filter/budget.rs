@@ -12,8 +12,8 @@
 //! A reference to a part of a table counts with the bits of its keys. The whole filter may stay cached; the ledger then
 //! underestimates its memory.
 //!
-//! The budget also learns after how many lookups tables of a level are merged away (*life*). Once that is known of enough
-//! tables, those that repay it get Ribbon filters (`drumlin_policy::filter::method`).
+//! The budget also learns after how many lookups tables of a level are merged away (*life*). Once that is known of
+//! enough tables, those that repay it get Ribbon filters (`drumlin_policy::filter::method`).
 //!
 //! Invariant: a job stays registered until its outputs are durable or dropped. Until the tree is replaced, the ledger
 //! has its inputs instead.
@@ -451,8 +451,8 @@ fn weight_of_outputs(work: &Work, prior: f64) -> f64 {
     weight(mode(&work.keyspace), work.empty, hull_share(work), prior)
 }
 
-/// Returns what is expected of a table of `job` with a `share` of the keyspace's keys, or `None` if the life of tables of
-/// its level is not known.
+/// Returns what is expected of a table of `job` with a `share` of the keyspace's keys, or `None` if the life of tables
+/// of its level is not known.
 fn outlook(state: &State, job: &Job, item: &Item, share: f64) -> Option<Outlook> {
     let Work { keyspace, level, block_ns, .. } = &job.work;
     let life = state.lives.get(&(keyspace.id, *level)).filter(|life| life.tables >= LIFE_TABLES)?;

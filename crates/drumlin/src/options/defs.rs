@@ -35,10 +35,10 @@ settings! {
 
     /// Memory budget of the store: memtables, block cache (with filters and indexes), open tables, what is known about
     /// each file, and buffers of flushes and compactions. With many files, less is left for cached blocks, and fewer
-    /// tables stay open. Writes wait when memtables use three eighths of it. Batches that only delete may use one eighth of
-    /// that more. A value or batch larger than a quarter of it is refused. Not part of it: the read-ahead of iterators,
-    /// up to 256 KiB for each iterator and run, memtables that iterators and cursors still read, batches that are not
-    /// written yet, values that the program holds, and the page cache of the operating system.
+    /// tables stay open. Writes wait when memtables use three eighths of it. Batches that only delete may use one
+    /// eighth of that more. A value or batch larger than a quarter of it is refused. Not part of it: the read-ahead of
+    /// iterators, up to 256 KiB for each iterator and run, memtables that iterators and cursors still read, batches
+    /// that are not written yet, values that the program holds, and the page cache of the operating system.
     memory_budget: u64 = 512 * MIB => bytes(8 * MIB, 1024 * TIB);
 
     /// Upper bound on the disk space of tables and log segments. The store treats a used-up budget like a full disk:

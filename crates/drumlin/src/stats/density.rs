@@ -2,8 +2,8 @@
 //!
 //! Reading threads count without a lock. The counts decay with those of the files (`jobs/lookups.rs`). Maintenance
 //! renews the buckets when the number of keys has changed by more than a quarter, so that each bucket holds about as
-//! many keys as any other. The bucket counts of lookups meanwhile may be lost, not those of the totals. The manifest keeps
-//! all counts as those of files: they are advice, and a crash loses the most recent.
+//! many keys as any other. The bucket counts of lookups meanwhile may be lost, not those of the totals. The manifest
+//! keeps all counts as those of files: they are advice, and a crash loses the most recent.
 
 use crate::base::cache_padded::CachePadded;
 use arc_swap::ArcSwap;

@@ -27,8 +27,8 @@
 //! than [`RETIRED_SHARE`] of the capacity, the cache takes no new ones: a reader that is not scheduled while pinned
 //! would otherwise hold back all that others evict.
 //!
-//! What open tables hold (index roots, range tombstones, slots of filters) is charged to the cache: beyond a small part,
-//! its capacity falls as they grow, in steps, but not below a quarter.
+//! What open tables hold (index roots, range tombstones, slots of filters) is charged to the cache: beyond a small
+//! part, its capacity falls as they grow, in steps, but not below a quarter.
 //!
 //! Invariants: every entry is in exactly one queue, once, and in the list of its table. The entries never exceed
 //! the capacity. Each shard has an equal share of the capacity and does not keep a block larger than its share.

@@ -3,8 +3,8 @@
 //! Each table handle (`version/pins.rs`) holds a cached pointer. While the table is open, the pointer leads to it, so a
 //! pinned lookup (`base/epoch.rs`) takes one load and no lock. Pointers are set and cleared under the lock of the map.
 //!
-//! Above the limit on their number, the cache closes one of the least recently used tables. When they hold more than half
-//! of the block cache's memory, it closes a sixteenth of them at once. Readers that are pinned meanwhile keep it,
+//! Above the limit on their number, the cache closes one of the least recently used tables. When they hold more than
+//! half of the block cache's memory, it closes a sixteenth of them at once. Readers that are pinned meanwhile keep it,
 //! and its file handle. When the process has run out of file handles, closing tables helps only a reader that is not
 //! pinned. A pinned lookup then fails and is done again without a pin. The cache's clock ticks at each opening of a
 //! table, so that uses of open tables rarely write to shared memory. Two threads that request the same closed table may

@@ -40,7 +40,6 @@ fn edit(input: &[u8]) -> bool {
 
 fn edits() -> Vec<Edit> {
     let (keyspace, start) = (KeyspaceId(1), Key::new(b"a"));
-    let map = MapRecord { number: 601, file_len: 8192, entries: 77, checksum: 0x1111_2222 };
     let file = FileRecord {
         table: TableId(12),
         start: start.clone(),
@@ -97,18 +96,10 @@ fn edits() -> Vec<Edit> {
         Change::LastSeq(20_001),
         Change::ClockMark(1_700_000_000_000_000),
         Change::Lookups { keyspace, table: TableId(12), start, lookups: [1.0, 2.0, 0.5] },
-        Change::KeyspaceLookups {
-            keyspace,
-            lookups: KeyspaceLookups {
-                totals: [900.0, 800.0],
-                keys: 5000,
-                first: 700.0,
-                buckets: vec![(Key::new(b"g"), 150.5), (Key::new(b"m"), 0.0)],
-            },
-        },
+        Change::KeyspaceLookups { keyspace, lookups: keyspace_lookups() },
         Change::ValueFile(value_file(ValueFileState::Live)),
         Change::ValueFile(value_file(ValueFileState::Moved(None))),
-        Change::ValueFile(value_file(ValueFileState::Moved(Some(map)))),
+        Change::ValueFile(value_file(ValueFileState::Moved(Some(map_record())))),
         Change::ValueFile(value_file(ValueFileState::Gone)),
         Change::ValueCounters { file: ValueFileId(600), dead_bytes: 1 << 21, dead_entries: 200 },
         Change::Extension { tag: 1000, critical: false, bytes: vec![9, 8, 7] },
@@ -116,6 +107,15 @@ fn edits() -> Vec<Edit> {
         Change::DropKeyspace { id: KeyspaceId(0) },
     ];
     vec![Edit { changes: state }, Edit { changes }, Edit::default()]
+}
+
+fn map_record() -> MapRecord {
+    MapRecord { number: 601, file_len: 8192, entries: 77, checksum: 0x1111_2222 }
+}
+
+fn keyspace_lookups() -> KeyspaceLookups {
+    let buckets = vec![(Key::new(b"g"), 150.5), (Key::new(b"m"), 0.0)];
+    KeyspaceLookups { totals: [900.0, 800.0], keys: 5000, first: 700.0, buckets }
 }
 
 fn edit_seeds() -> Vec<Vec<u8>> {
