@@ -3,30 +3,35 @@
 //! P. Dillinger, S. Walzer: *Ribbon filter: practically smaller than Bloom and Xor* (2021): the standard form with
 //! width 128, in interleaved columns, with a fractional number of columns on average.
 //!
-//! A filter is a vector of *slots*, each with a bit in each *column*. A key names 128 consecutive slots and a random
-//! subset of them, and has a random result with one bit for each column. The slots are solved for so that in each
-//! column the sum (exclusive or) of a key's subset is its result. An absent key agrees with it by chance, once in
-//! 2^columns.
+//! A filter is a vector of *slots*, each with a bit in each *column*. A key maps to 128 consecutive slots (its
+//! *window*), a random subset of them, and a random result with one bit per column. Building solves for slots such that
+//! in each column the XOR of a key's subset is its result. An absent key matches by chance, with probability
+//! 2^-columns.
 //!
 //! ```text
-//! module   header | segment | segment | .. | word | word | ..         a whole number of 64-byte lines, zeros at the
-//! end header   segments u32 | 12 zeros segment  first word u32 | blocks u32 | short blocks u32 | columns u8 | seed u8
-//! | 2 zeros block    128 slots: one word of 128 bits for each column; slot i of the block is bit i
+//! module       header | descriptor of each segment | words       whole lines; unused words at the end are 0
+//! header       segments u32 | 12 zeros
+//! descriptor   first word u32 | blocks u32 | short blocks u32 | columns u8 | seed u8 | 2 zeros
+//! word         128 bits: the bits of one column for the 128 slots of a block; slot i is bit i
+//! block        one word for each of its columns, column 0 first
 //!
-//! segment  high 64 bits of the 128-bit product h_j * segments, where h_j is the hash for the module
-//! g        low 64 bits of that product, or mix(h_j ^ seed * K) with a seed other than 0     K = 0xC2B2AE3D27D4EB4F
-//! start    high 64 bits of the 128-bit product g * (128 blocks - 127): the first slot in the segment
-//! subset   p = mix(g), q = mix(g + G): bit i of (2^64 q + p) | 1 tells whether slot start + i is in it
-//! result   high 32 bits of (p ^ (q rotated left by 29)) * G: bit c is that of column c
+//! segment      its number: high 64 bits of the 128-bit product h_j * segments; h_j is the hash for the module
+//! g            low 64 bits of that product, or mix(h_j ^ seed * K) with a seed other than 0; K = 0xC2B2AE3D27D4EB4F
+//! start        high 64 bits of the 128-bit product g * (128 blocks - 127): the first slot in the segment
+//! subset       p = mix(g), q = mix(g + G): bit i of (2^64 q + p) | 1 tells whether slot start + i is in it
+//! result       high 32 bits of (p ^ (q rotated left by 29)) * G: bit c is that of column c
 //! ```
 //!
-//! *Segments* are filters of their own, over equal parts of all hashes. So building takes little memory, whatever the
-//! number of keys, and what it works on stays in the processor's cache. The first blocks of a segment are short: they
-//! have `columns` columns, and all others one more. So nearly all bits are used. A key has the columns of the block of
-//! its first slot. All numbers are little-endian.
+//! "First word" counts words from the end of the descriptors. All numbers are little-endian.
 //!
-//! Building eliminates key by key (Gaussian elimination on the fly), in the order of their starts. If the equations
-//! contradict each other, another seed is tried, then more blocks.
+//! A *segment* is a filter of its own, over an equal part of all hashes. So the equations take little memory, whatever
+//! the number of keys, and stay in the processor's cache. (The sorted hashes take 8 bytes per key besides.) The first
+//! blocks of a segment are short: they have `columns` columns, and all others one more. So nearly all bits are used. A
+//! key has as many columns as the block of its first slot. Short blocks come first, so that the next block, into which
+//! the key's slots may reach, never has fewer.
+//!
+//! Building is Gaussian elimination on the fly: it adds keys in the order of their starts. If the equations contradict
+//! each other, it tries other seeds, then more blocks, and at last gives up: the filter is then a Bloom filter.
 //!
 //! Invariant: a malformed module answers "may contain".
 
@@ -37,21 +42,23 @@ use alloc::vec::Vec;
 /// Slots of a block, and width of a key's window.
 const WIDTH: usize = 128;
 const WORD_BYTES: usize = 16;
-/// Length of the header and of the description of a segment.
+/// Length of the header, and of each segment's descriptor.
 const HEADER_BYTES: usize = 16;
 /// Fewest keys of a Ribbon filter. With fewer, headers and whole blocks take more than it saves.
 const LEAST_KEYS: usize = 2048;
 /// Most keys of a segment, on average.
 const SEGMENT_KEYS: usize = 32 << 10;
-/// Largest number of columns: results have 32 bits.
+/// Most blocks of a segment in a module that is read.
+const MOST_BLOCKS: usize = 1 << 25;
+/// Most columns of a block. A result has 32 bits, so there must not be more.
 const MOST_COLUMNS: usize = 31;
 const SEED_STEP: u64 = 0xc2b2_ae3d_27d4_eb4f;
 /// Seeds to try with one number of blocks, and numbers of blocks to try.
 const SEEDS: usize = 4;
 const ENLARGEMENTS: usize = 16;
 
-/// Returns the number of blocks to begin with. More keys need more slots in proportion: 2 % above their number, and
-/// 0.35 % for each doubling beyond 4096 keys. Of 20 builds, at least 17 then succeed with the first seed.
+/// Returns the number of blocks to begin with: slots for 2 % more than the keys, and 0.35 % more for each doubling
+/// beyond 4096 keys, rounded up to whole blocks. At least 17 of 20 builds then succeed with the first seed.
 fn blocks_for(keys: usize) -> usize {
     let doublings = f64::from(keys.max(1).ilog2().saturating_sub(12));
     let slots = keys as f64 * (1.02 + 0.0035 * doublings);
@@ -101,10 +108,11 @@ impl Segment {
             columns: usize::from(bytes[12]),
             seed: bytes[13],
         };
-        let is_sound = segment.blocks > 0
+        let is_sound = (1..=MOST_BLOCKS).contains(&segment.blocks)
             && segment.short <= segment.blocks
             && segment.columns < MOST_COLUMNS
-            && segment.first + segment.words() <= words;
+            && segment.first <= words
+            && segment.words() <= words - segment.first;
         is_sound.then_some(segment)
     }
 
@@ -174,7 +182,8 @@ fn parity(bits: u128) -> u32 {
     (0x6996 >> (folded & 15)) & 1
 }
 
-/// Equations in echelon form: that of slot i has no slot before i, and slot i.
+/// Equations in row echelon form. The lowest slot of the equation kept at slot i is i; a subset of 0 means none is
+/// kept.
 #[derive(Default)]
 struct Equations {
     subsets: Vec<u128>,
@@ -205,7 +214,8 @@ impl Equations {
             subset ^= self.subsets[slot];
             result ^= self.results[slot];
             if subset == 0 {
-                // The same as earlier equations together, or as one of the same hash.
+                // The equation is a sum of earlier ones: redundant if the results agree, as for an equal hash, else a
+                // contradiction.
                 return result == 0;
             }
             let skipped = subset.trailing_zeros();
@@ -293,7 +303,8 @@ pub(super) fn build(hashes: &[u64], module: usize, bits_per_key: f64) -> Option<
 #[inline]
 fn segment_of(bits: &[u8], hash: u64) -> Option<(Segment, u64, &[u8])> {
     let segments = read_u32(bits.first_chunk()?, 0);
-    if segments == 0 {
+    // Also keeps the products below in the range of numbers.
+    if segments == 0 || segments >= bits.len() / HEADER_BYTES {
         return None;
     }
     let number = part_of(hash, segments as u64) as usize;
@@ -342,8 +353,8 @@ mod tests {
         module
     }
 
-    /// The rate is 2^-columns, of blocks with two numbers of columns, and 3.5 % more slots than keys: measured as
-    /// computed, and by bits per key as the formula of the paper.
+    /// The measured rate is the computed one. With 3 to 3.5 % more slots than keys, it is also near 2^-(bits / 1.035),
+    /// mixed from two numbers of columns.
     #[test]
     fn false_positives_are_as_designed() {
         let absent: Vec<u64> = (1_000_000..2_000_000).map(number).collect();

@@ -26,7 +26,8 @@
 //! file         table, key, end, level u8, run, file length, bytes, entries, keys, tombstones, range tombstones,
 //!              table entries, smallest seq, largest seq, filter bits rate, false-positive rate, checksum u64,
 //!              accounted u8, count of (value file, entries, bytes), 3 lookup rates
-//! lookups      2 rates, keys, rate, count of (key, rate)
+//! lookups      2 rates (all lookups, those that no memtable answered), number of keys, rate of the first bucket,
+//!              count of (first key, rate) of each other bucket: at most 4096, increasing, none empty
 //! value file   keyspace, file, state u8 (0 live, 1 moved, 2 moved with map, 3 gone),
 //!              with a map: number, length, entries, checksum u64;
 //!              class u8, length, entries, bytes, dead bytes, dead entries, created seq, end seq,
@@ -38,8 +39,8 @@
 //!
 //! A decoder must consume the whole body. A change therefore never gains fields; a new field needs a new tag.
 //!
-//! Rates are statistics. The encoder writes 0 for a rate that is not a finite positive number, instead of rejecting the
-//! edit, so that a division by zero in the statistics cannot block an install.
+//! Rates are statistics: shares or counts. The encoder writes 0 for a rate that is not a finite positive number,
+//! instead of rejecting the edit, so that a division by zero in the statistics cannot block an install.
 
 use super::change::{
     Change, Edit, FileRecord, KeyspaceLookups, MAX_BLOB_LEN, MAX_BUCKETS, MAX_CHANGES, MAX_NAME_LEN,

@@ -386,22 +386,14 @@ impl<S: Sink> TableBuilder<S> {
         if self.hashes.is_empty() || !spec.bits_per_key.is_finite() || spec.bits_per_key <= 0.0 {
             return Ok(());
         }
-        let count = spec.modules.clamp(1, MAX_MODULES);
+        let modules = self.filter_modules(&spec);
         let mut filter = FilterDescriptor {
-            format: FILTER_NONE,
+            format: modules.first().map_or(FILTER_NONE, |module| module.method as u8),
             keys: self.hashes.len() as u64,
             false_positive_rate: 1.0,
-            modules: Vec::with_capacity(count),
+            modules: Vec::with_capacity(modules.len()),
         };
-        for number in (0..count).rev() {
-            let hashes = if drumlin_types::bug!("filter-misses-first-key") {
-                &self.hashes[1..]
-            } else {
-                &self.hashes[..]
-            };
-            // All modules have the method of the first that is built: it depends on the number of keys alone.
-            let method = filter.method().unwrap_or(spec.method);
-            let module = Module::build(method, hashes, number, spec.bits_per_key / count as f64);
+        for (number, module) in modules.iter().enumerate().rev() {
             // A denied key would be lost to readers. Look up a sample of the keys, or all keys in debug builds.
             let step = if cfg!(debug_assertions) { 1 } else { 64 };
             let mut sample = self.hashes.iter().step_by(step);
@@ -409,7 +401,6 @@ impl<S: Sink> TableBuilder<S> {
                 return Err(BuildError::FilterLies);
             }
             let handle = self.write_sealed(&module.bits)?;
-            filter.format = module.method as u8;
             filter.false_positive_rate *= module.false_positive_rate;
             let descriptor =
                 ModuleDescriptor { offset: handle.offset, lines: module.lines(), probes: module.probes };
@@ -417,6 +408,23 @@ impl<S: Sink> TableBuilder<S> {
         }
         self.properties.filter = filter;
         Ok(())
+    }
+
+    /// Builds the modules of the filter, all by one method.
+    fn filter_modules(&self, spec: &FilterSpec) -> Vec<Module> {
+        let count = spec.modules.clamp(1, MAX_MODULES);
+        let hashes =
+            if drumlin_types::bug!("filter-misses-first-key") { &self.hashes[1..] } else { &self.hashes[..] };
+        let build = |method: Method| -> Vec<Module> {
+            let bits_per_key = spec.bits_per_key / count as f64;
+            (0..count).map(|number| Module::build(method, hashes, number, bits_per_key)).collect()
+        };
+        let modules = build(spec.method);
+        // The descriptor has one method for all modules. A module may have become a Bloom filter on its own.
+        match modules.iter().all(|module| module.method == spec.method) {
+            true => modules,
+            false => build(Method::Bloom),
+        }
     }
 
     fn write_index(&mut self) -> Result<Handle, BuildError<S::Error>> {

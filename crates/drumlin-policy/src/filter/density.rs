@@ -1,8 +1,8 @@
 //! How the lookups of a keyspace are spread over its keys.
 //!
 //! The keys are divided into buckets that held equal numbers of keys when they were made. Sampled lookups are counted
-//! by bucket. Under a skewed load a table that is merged, cut or flushed so takes over lookups by where its keys are,
-//! not only by their number. Without buckets all lookups would be assumed to be spread evenly.
+//! by bucket. With them, a new table takes over lookups by the place of its keys, not only by their number. Without
+//! buckets, lookups would be assumed to be spread evenly, which is wrong under a skewed load.
 
 use crate::share::share;
 use alloc::vec;
@@ -16,7 +16,8 @@ pub struct Buckets {
     splits: Vec<Key>,
     /// Length of the prefix that all of them have in common.
     prefix: usize,
-    /// Their next eight bytes as numbers, which order as they do. A search among them touches little memory.
+    /// The eight bytes after the prefix as big-endian numbers, in the order of the splits. Most searches need only
+    /// these, so they touch few cache lines.
     numbers: Vec<u64>,
 }
 
@@ -59,6 +60,7 @@ impl Buckets {
         };
         let number = number(rest);
         let first = self.numbers.partition_point(|split| *split < number);
+        // Numbers may be equal where splits differ after eight bytes. Only these are compared as keys.
         let equal = self.numbers[first..].partition_point(|split| *split == number);
         first + self.splits[first..first + equal].partition_point(|split| **split <= *key)
     }

@@ -1,16 +1,17 @@
 //! Whether the filter of a new table is built as a Ribbon filter.
 //!
-//! A Ribbon filter rejects more vain lookups than a Bloom filter with the same bits, but takes more time when it is
-//! built and in each lookup that probes it. It pays if the blocks that it saves take longer. With the number of lookups
-//! until tables of its level are merged away (*life*):
+//! A Ribbon filter rejects more vain lookups than a Bloom filter with the same bits, but costs time when it is built
+//! and when it is probed. It pays if the blocks that it saves would take longer:
 //!
 //! ```text
 //! life * vain * (bloom(b) - ribbon(b)) * block  >  keys * 95 ns + life * probed * 40 ns
 //! ```
 //!
-//! `vain` and `probed` are shares of the keyspace's lookups, `block` is the time of an unneeded block. The times of
-//! building and probing were measured (2 to 10 bits per key, 100,000 and 600,000 keys, one core of a Xeon): 95 to 110
-//! ns a key in place of 3 to 11, and 20 to 55 ns more for a probe.
+//! `life` is the number of the keyspace's lookups until a table of the level is merged away. `vain` is the share of
+//! them that probe the table and do not find their key, `probed` the share that probe it. `block` is the time of an
+//! unneeded block. `bloom` and `ribbon` are the rates of the ideal curves (`rate.rs`); a real blocked Bloom filter is
+//! worse, so the saving is underestimated. Measured with 2 to 10 bits per key and 100,000 and 600,000 keys on one core
+//! of a Xeon: building takes 95 to 110 ns a key in place of 3 to 11, a probe 20 to 55 ns more.
 //!
 //! No table is left without a filter because of a short life. A Bloom filter is built in a few ns a key, a hundredth of
 //! what a merge takes for an entry. And lives are no guide: when lookups pause, tables that are merged on meanwhile

@@ -165,7 +165,7 @@ impl Outputs {
     /// Records that the outputs are part of a durable version. They are then no longer removed with this set.
     pub(crate) fn installed(&mut self) {
         self.installed = true;
-        self.spec.filters.end();
+        self.spec.filters.installed();
     }
 
     /// Returns what the finished outputs take over, and the parts of files that were merged.

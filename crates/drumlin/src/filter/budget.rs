@@ -12,8 +12,9 @@
 //! A reference to a part of a table counts with the bits of its keys. The whole filter may stay cached; the ledger then
 //! underestimates its memory.
 //!
-//! The budget also learns after how many lookups tables of a level are merged away (*life*). Once that is known of
-//! enough tables, those that repay it get Ribbon filters (`drumlin_policy::filter::method`).
+//! The budget also learns the *life* of a level's tables: the number of lookups until a table is merged away. Once it
+//! is known of enough tables, new tables of the level get Ribbon filters if their lookups will repay the cost
+//! (`drumlin_policy::filter::method`).
 //!
 //! Invariant: a job stays registered until its outputs are durable or dropped. Until the tree is replaced, the ledger
 //! has its inputs instead.
@@ -133,7 +134,7 @@ impl Job {
 }
 
 /// Life of the tables of a level, in lookups of the keyspace.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Default, Debug)]
 struct Life {
     mean: f64,
     tables: u32,
@@ -275,20 +276,23 @@ impl FilterBudget {
         };
         let item = Item { keys, weight };
         let (allotment, basis) = self.decide(job, &item, &ledger);
-        let outlook = outlook(&state, job, &item, hull_share(&job.work) * share);
+        let outlook = outlook(&state, job, &item, share);
         let is_ribbon = outlook.is_some_and(|outlook| ribbon_pays(&outlook, allotment.bits))
             && keys * 8.0 <= (self.memory / RIBBON_MEMORY_SHARE) as f64;
         let method = if is_ribbon { Method::Ribbon } else { Method::Bloom };
         Granted { allotment, method, basis: Basis { outlook, ..basis } }
     }
 
-    /// Notes that a table of `level` was merged away after `lookups` lookups of `keyspace`.
-    pub(super) fn died(&self, keyspace: KeyspaceId, level: u8, lookups: u64) {
+    /// Notes tables of `keyspace` that were merged away: the level of each, and the number of lookups that it lived
+    /// for.
+    pub(super) fn died(&self, keyspace: KeyspaceId, deaths: &[(u8, u64)]) {
         let mut state = self.state.lock();
-        let life = state.lives.entry((keyspace, level)).or_default();
-        life.tables = life.tables.saturating_add(1);
-        let weight = LIFE_WEIGHT.max(1.0 / f64::from(life.tables));
-        life.mean += weight * (lookups as f64 - life.mean);
+        for (level, lookups) in deaths {
+            let life = state.lives.entry((keyspace, *level)).or_default();
+            life.tables = life.tables.saturating_add(1);
+            let weight = LIFE_WEIGHT.max(1.0 / f64::from(life.tables));
+            life.mean += weight * (*lookups as f64 - life.mean);
+        }
     }
 
     /// Notes that an output of job `number` was built.
@@ -451,8 +455,8 @@ fn weight_of_outputs(work: &Work, prior: f64) -> f64 {
     weight(mode(&work.keyspace), work.empty, hull_share(work), prior)
 }
 
-/// Returns what is expected of a table of `job` with a `share` of the keyspace's keys, or `None` if the life of tables
-/// of its level is not known.
+/// Returns what is expected of a table that has a `share` of the keys of `job`, or `None` if the life of tables of its
+/// level is not known.
 fn outlook(state: &State, job: &Job, item: &Item, share: f64) -> Option<Outlook> {
     let Work { keyspace, level, block_ns, .. } = &job.work;
     let life = state.lives.get(&(keyspace.id, *level)).filter(|life| life.tables >= LIFE_TABLES)?;
@@ -460,15 +464,13 @@ fn outlook(state: &State, job: &Job, item: &Item, share: f64) -> Option<Outlook>
         && keyspace.density.all() >= LIFE_LOOKUPS
         && *block_ns > 0.0
         && item.keys > 0.0;
+    if !is_known {
+        return None;
+    }
     // With the prior: the load may change.
     let vain = (item.weight / (keyspace.density.lookups() as f64).max(1.0)).min(1.0);
-    is_known.then_some(Outlook {
-        keys: item.keys,
-        life: life.mean,
-        vain,
-        probed: share.max(vain).min(1.0),
-        block_ns: *block_ns,
-    })
+    let probed = (hull_share(&job.work) * share).max(vain).min(1.0);
+    Some(Outlook { keys: item.keys, life: life.mean, vain, probed, block_ns: *block_ns })
 }
 
 /// Returns the prior of a run over all keys of `keyspace`. Its group has `all_keys` keys.

@@ -66,6 +66,8 @@ pub(crate) struct JobFilters {
     density: Density,
     outputs: Vec<BuiltFilter>,
     basis: Option<Basis>,
+    /// Levels of the inputs that are merged as a whole, and the number of lookups that each has lived for.
+    deaths: Vec<(u8, u64)>,
     is_done: bool,
 }
 
@@ -105,6 +107,7 @@ impl JobFilters {
             density,
             outputs: Vec::new(),
             basis: None,
+            deaths: Vec::new(),
             is_done: false,
         }
     }
@@ -162,19 +165,22 @@ impl JobFilters {
         }
     }
 
-    /// Notes how many lookups the inputs have lived for, and begins to count for the outputs.
-    fn note_lives(&self, outputs: &[Arc<FileMeta>]) {
-        if !FilterBudget::counts_lookups(&self.keyspace) {
-            return;
-        }
+    /// Begins to count the lives of the outputs, and keeps those of the inputs until the outputs are installed.
+    fn note_lives(&mut self, outputs: &[Arc<FileMeta>]) {
         let now = self.keyspace.density.all();
         outputs.iter().for_each(|file| file.access.born(now));
         let MergedInputs::Parts(parts, _) = &self.inputs else { return };
         // Of a file that is merged part by part, the last part counts.
-        for part in parts.iter().filter(|part| part.entries == part.file.counts.entries) {
-            let lived = now.saturating_sub(part.file.access.birth());
-            self.budget.died(self.keyspace.id, part.level, lived);
+        let whole = parts.iter().filter(|part| part.entries == part.file.counts.entries);
+        self.deaths = whole.map(|part| (part.level, now.saturating_sub(part.file.access.birth()))).collect();
+    }
+
+    /// Notes that the outputs are installed, so that the inputs are merged away.
+    pub(crate) fn installed(&mut self) {
+        if FilterBudget::counts_lookups(&self.keyspace) {
+            self.budget.died(self.keyspace.id, &std::mem::take(&mut self.deaths));
         }
+        self.end();
     }
 
     /// Removes the job from the budget: its outputs are durable, or are dropped.

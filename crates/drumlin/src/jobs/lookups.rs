@@ -27,6 +27,8 @@ const EPOCH_FACTOR: f64 = 0.957_603_280_698_573_6;
 const BUCKETS: usize = 256;
 /// Bytes of a key between two buckets beyond what it shares with the one before.
 const SPLIT_BYTES: usize = 16;
+/// Bytes of all keys between buckets. With longer keys there are fewer buckets.
+const MOST_SPLIT_BYTES: usize = 64 << 10;
 /// Change of the number of keys after which the buckets are renewed, as a share.
 const RENEWED_AT: f64 = 0.25;
 
@@ -130,7 +132,8 @@ fn splits(files: &[Arc<FileMeta>], key_near: impl Fn(&FileMeta, f64) -> Option<V
         }
         before += keys;
     }
-    splits
+    let bytes: usize = splits.iter().map(|split| split.len()).sum();
+    splits.into_iter().step_by(bytes.div_ceil(MOST_SPLIT_BYTES).max(1)).collect()
 }
 
 #[cfg(test)]

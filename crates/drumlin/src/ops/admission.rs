@@ -40,7 +40,7 @@ pub(crate) struct Admitted<'a> {
 impl Drop for Admitted<'_> {
     fn drop(&mut self) {
         if self.reserved > 0 {
-            self.store.memory.release(self.reserved);
+            self.store.memory.release_write(self.reserved);
             // Other large writes may be waiting for this memory.
             self.store.background.progressed();
         }
@@ -147,7 +147,7 @@ impl Store {
             let pin = self.files.cache.epochs().pin();
             let view = only.peek(&pin);
             // A single memtable is sealed at half of the limit.
-            if view.sealed.is_empty() && large == 0 && self.memory.reserved() == 0 {
+            if view.sealed.is_empty() && large == 0 && self.memory.admitted() == 0 {
                 self.memory.hold(view.active.bytes());
                 return true;
             }
@@ -158,7 +158,7 @@ impl Store {
         };
         let fits = match large {
             0 => self.memory.taken(held) < most,
-            _ => self.memory.reserve(large, most, held),
+            _ => self.memory.admit_write(large, most, held),
         };
         self.memory.hold(self.memory.taken(held));
         if fits {
@@ -396,7 +396,7 @@ mod tests {
         let mut small = Admitted { store: &store, reserved: 0 };
         assert!(!room(0, &mut small), "a small write finds memory reserved");
         drop(writes);
-        assert_eq!(store.memory.reserved(), 0);
+        assert_eq!(store.memory.admitted(), 0);
         assert!(room(0, &mut small));
         keys.put("key", vec![7; 1 << 20]).expect("put");
         let mut large = Admitted { store: &store, reserved: 0 };

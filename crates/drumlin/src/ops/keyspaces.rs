@@ -191,6 +191,7 @@ impl Store {
         drop(control);
         // Releases finished outputs of its compactions that waited for earlier installs.
         self.install_ready(&state);
+        self.charge_trees();
         self.background.progressed();
         Ok(())
     }

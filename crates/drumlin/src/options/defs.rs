@@ -33,8 +33,8 @@ settings! {
     /// ```
     Options, Store, others <KeyspaceOptions as OptionSet>::DEFS;
 
-    /// Memory budget of the store: memtables, block cache (with filters and indexes), open tables, what is known about
-    /// each file, and buffers of flushes and compactions. With many files, less is left for cached blocks, and fewer
+    /// Memory budget of the store: memtables, block cache (with filters and indexes), open tables, metadata of each
+    /// file, and buffers of flushes and compactions. With many files, less memory is left for cached blocks, and fewer
     /// tables stay open. Writes wait when memtables use three eighths of it. Batches that only delete may use one
     /// eighth of that more. A value or batch larger than a quarter of it is refused. Not part of it: the read-ahead of
     /// iterators, up to 256 KiB for each iterator and run, memtables that iterators and cursors still read, batches
@@ -125,8 +125,8 @@ settings! {
     compression_bottom: Option<Compression> = None => names(COMPRESSIONS).absent("same").live();
 
     /// Bits per key of the table filters on average, with which lookups skip tables that lack the key. `auto` uses 10
-    /// bits, or fewer so that filters take about a quarter of `memory_budget`; all keyspaces with `auto` share one
-    /// budget. 0 builds no filters. Applies to files that are written after the change.
+    /// bits, or fewer so that all filters together take about a quarter of `memory_budget`; all keyspaces with `auto`
+    /// share one budget. 0 builds no filters. Applies to files that are written after the change.
     filter_bits: Option<f64> = None => ratio(0.0, 16.0).absent("auto").unit("bits/key").live().expert();
 
     /// How the filter bits are divided over tables. `uniform` gives each table the average. `mnemosyne+` gives more to

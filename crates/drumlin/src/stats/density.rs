@@ -1,14 +1,16 @@
 //! Where the point lookups of a keyspace are: sampled lookups by bucket of keys.
 //!
-//! Reading threads count without a lock. The counts decay with those of the files (`jobs/lookups.rs`). Maintenance
-//! renews the buckets when the number of keys has changed by more than a quarter, so that each bucket holds about as
-//! many keys as any other. The bucket counts of lookups meanwhile may be lost, not those of the totals. The manifest
-//! keeps all counts as those of files: they are advice, and a crash loses the most recent.
+//! Keyspaces whose tables all get equal filters count nothing. Reading threads count without a lock. The counts decay
+//! with those of the files (`jobs/lookups.rs`). Maintenance renews the buckets from the largest run when the number of
+//! keys has changed by more than a quarter, so that each bucket holds about as many keys as any other. Lookups that are
+//! counted during a renewal may be missing from the buckets, but never from the totals. The manifest keeps the decayed
+//! counts, like those of files. They are advisory: a crash loses the most recent.
 
 use crate::base::cache_padded::CachePadded;
 use arc_swap::ArcSwap;
 use drumlin_env::sync::plain::Arc;
 use drumlin_env::sync::plain::atomic::{AtomicU64, Ordering::Relaxed};
+use drumlin_format::limits::MAX_LEN;
 use drumlin_format::manifest::KeyspaceLookups;
 use drumlin_policy::filter::density::{Buckets, Density};
 
@@ -113,14 +115,15 @@ impl LookupDensity {
         self.counters.load().keys
     }
 
-    /// Returns the counts as the manifest keeps them, or `None` if there are none.
+    /// Returns the counts as the manifest keeps them, or `None` if there never were any.
     pub(crate) fn saved(&self) -> Option<KeyspaceLookups> {
         let counters = self.counters.load();
         let totals = [self.lookups() as f32, self.passed() as f32];
         let mut lookups = counters.lookups.iter().map(|count| count.load(Relaxed) as f32);
         let first = lookups.next().unwrap_or(0.0);
         let buckets = counters.buckets.splits().iter().cloned().zip(lookups).collect();
-        (totals[0] > 0.0).then(|| KeyspaceLookups { totals, keys: counters.keys, first, buckets })
+        let keys = counters.keys.min(MAX_LEN);
+        (totals[0] > 0.0 || keys > 0).then(|| KeyspaceLookups { totals, keys, first, buckets })
     }
 
     /// Takes over counts that were saved.

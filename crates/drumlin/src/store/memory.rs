@@ -5,23 +5,25 @@
 //! that much, and the cache gets the memory that they do not need. It shrinks when they grow, down to its own part, and
 //! grows when they shrink.
 //!
-//! The cache's part also has to hold the trees (what is known about each file) and the open tables. With many files, or
-//! files with long keys, fewer bytes are left for blocks. Trees are charged here, open tables inside the cache.
+//! The cache's part also holds the trees (the metadata of each file) and the open tables. With many files, or files
+//! with long keys, fewer bytes are left for blocks. Trees are charged here, open tables inside the cache.
 //!
 //! The memory kept for memtables is the *reserve*. It is at least twice the size of a memtable for each keyspace: one
 //! that is filled and one that is flushed. So in normal operation nothing moves. When flushes fall behind, the reserve
 //! rises at once, by one step more than is needed. With each flush it falls by half of the excess, and by at least one
 //! step.
 //!
-//! Invariant: reserve, trees and cache together are what compactions and flushes leave of the budget, except for blocks
-//! that readers hold. If trees exceed three quarters of the cache's smallest part, the cache keeps a quarter of it.
+//! Invariant: reserve, charge for trees and cache together are what compactions and flushes leave of the budget, except
+//! for blocks that readers hold. There is one exception: the cache keeps a quarter of its smallest part, so very large
+//! trees exceed the budget.
 
 use crate::keyspace::KeyspaceState;
 use crate::table::BlockCache;
 use drumlin_env::sync::atomic::{AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use drumlin_env::sync::{Arc, Mutex};
 
-/// The reserve and the charge for trees move in steps of this fraction of the memtables' limit.
+/// A step is one part in this many of the memtables' limit. The charge for trees is a multiple of it; the reserve moves
+/// by at least one, unless it reaches a bound. So the cache is seldom resized.
 const STEPS: usize = 16;
 /// The cache keeps one part in this many of its smallest size, however large the trees are.
 const CACHE_LEAST_SHARE: usize = 4;
@@ -68,9 +70,10 @@ impl Shares {
         self.most
     }
 
-    /// Reserves `bytes` for a large write if memtables, which hold `held`, have room for them below `most`. An empty
-    /// store takes any write. Returns whether it did.
-    pub(crate) fn reserve(&self, bytes: usize, most: usize, held: impl Fn() -> usize) -> bool {
+    /// Admits a large write of `bytes` if memtables, which hold `held`, and admitted writes then stay within `most`.
+    /// Returns whether the write was admitted. If nothing is held, any write is. Its bytes are apart from the
+    /// memtables' reserve, and are to be released.
+    pub(crate) fn admit_write(&self, bytes: usize, most: usize, held: impl Fn() -> usize) -> bool {
         let _admission = self.admission.lock();
         let taken = self.taken(held);
         let fits = taken == 0 || taken.saturating_add(bytes) <= most;
@@ -83,18 +86,18 @@ impl Shares {
     /// Returns the bytes that memtables, which hold `held`, and large writes take together.
     pub(crate) fn taken(&self, held: impl Fn() -> usize) -> usize {
         // In this order: a write releases its bytes when a memtable has them.
-        let reserved = self.writes.load(Acquire);
-        reserved + held()
+        let admitted = self.writes.load(Acquire);
+        admitted + held()
     }
 
-    /// Releases `bytes` that a large write has reserved.
-    pub(crate) fn release(&self, bytes: usize) {
+    /// Releases the `bytes` of an admitted write.
+    pub(crate) fn release_write(&self, bytes: usize) {
         self.writes.fetch_sub(bytes, Release);
     }
 
-    /// Returns the bytes that large writes have reserved.
+    /// Returns the bytes of admitted writes.
     #[inline]
-    pub(crate) fn reserved(&self) -> usize {
+    pub(crate) fn admitted(&self) -> usize {
         self.writes.load(Relaxed)
     }
 
@@ -123,11 +126,13 @@ impl Shares {
         }
     }
 
-    /// Charges for trees, which take `bytes`. What they take below one step is left to the part for compactions.
-    pub(crate) fn hold_trees(&self, bytes: usize) {
+    /// Charges for trees, which take the `bytes` that are returned under the lock: of two changes at once, the later
+    /// counts. What trees take below one step is left to the part for compactions.
+    pub(crate) fn hold_trees(&self, bytes: impl Fn() -> usize) {
+        let _moving = self.moving.lock();
+        let bytes = bytes();
         let charge = bytes - bytes % self.step().max(1);
         if charge != self.trees.load(Relaxed) {
-            let _moving = self.moving.lock();
             self.trees.store(charge, Relaxed);
             self.fit();
         }
@@ -164,6 +169,8 @@ pub(crate) fn expected_memtable_bytes(keyspaces: &[Arc<KeyspaceState>]) -> usize
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::db::{Builder, Db};
+    use drumlin_env::MemEnv;
 
     fn shares(kept: usize) -> Shares {
         Shares::new(96 << 20, kept, Arc::new(BlockCache::new(128 << 20)))
@@ -210,16 +217,41 @@ mod tests {
     fn trees_take_their_part_of_the_cache() {
         let shares = shares(32 << 20);
         let cache = |trees: usize| {
-            shares.hold_trees(trees);
+            shares.hold_trees(|| trees);
             shares.cache.capacity() >> 20
         };
         assert_eq!(cache((6 << 20) - 1), 192, "less than a step");
         assert_eq!(cache(13 << 20), 180);
         assert_eq!(cache(1 << 40), 32, "a quarter of the smallest part is left");
         assert_eq!(cache(0), 192);
-        shares.hold_trees(24 << 20);
+        shares.hold_trees(|| 24 << 20);
         shares.hold(1 << 30);
         assert_eq!(shares.cache.capacity() >> 20, 104);
+    }
+
+    #[test]
+    fn a_dropped_keyspace_gives_its_memory_back() {
+        let db = Db::builder("/s")
+            .env(MemEnv::new(1).env())
+            .memory_budget(8 << 20)
+            .and_then(Builder::open)
+            .expect("open");
+        let options = [("file_bytes", "4KiB"), ("compaction", "tiering:20")];
+        let keys = db.keyspace_with("k", &options).expect("a keyspace");
+        let cache = keys.store.files.cache.clone();
+        for number in 0..500_u32 {
+            let mut key = vec![0; 2000];
+            drumlin_env::Random::new(number.into(), "key").fill(&mut key);
+            keys.put(key, "value").expect("put");
+        }
+        db.flush().expect("flush");
+        let (with, tree) = (cache.memory(), keys.state.view().tree.held_bytes());
+        assert!(tree > 500 << 10, "{tree} bytes of trees");
+        drop(keys);
+        db.drop_keyspace("k").expect("dropped");
+        // The charge was a whole number of steps.
+        let step = (3 << 20) / STEPS;
+        assert_eq!(cache.memory() - with, tree - tree % step);
     }
 
     #[test]

@@ -158,7 +158,7 @@ impl Store {
         let expected = memory::expected_memtable_bytes(&parts.keyspaces);
         let keyspaces = Arc::new(ArcSwap::from_pointee(parts.keyspaces));
         let memory = Shares::new(parts.sizes.memtables, expected, parts.files.cache.clone());
-        memory.hold_trees(tree_bytes(&keyspaces.load()));
+        memory.hold_trees(|| tree_bytes(&keyspaces.load()));
         let filters = FilterBudget::new(keyspaces.clone(), parts.options.memory_budget);
         Store {
             background: Arc::new(Background::new(env.clone())),
@@ -209,7 +209,7 @@ impl Store {
 
     /// Charges for the memory that trees take. To be called when trees were replaced.
     pub(crate) fn charge_trees(&self) {
-        self.memory.hold_trees(tree_bytes(&self.keyspaces()));
+        self.memory.hold_trees(|| tree_bytes(&self.keyspaces()));
     }
 
     pub(crate) fn set_keyspaces(&self, keyspaces: Vec<Arc<KeyspaceState>>) {

@@ -27,8 +27,9 @@
 //! than [`RETIRED_SHARE`] of the capacity, the cache takes no new ones: a reader that is not scheduled while pinned
 //! would otherwise hold back all that others evict.
 //!
-//! What open tables hold (index roots, range tombstones, slots of filters) is charged to the cache: beyond a small
-//! part, its capacity falls as they grow, in steps, but not below a quarter.
+//! Blocks and open tables share the cache's memory. Open tables hold index roots, range tombstones and the state of
+//! their filters. What they hold beyond 1/32 of the memory lowers the capacity for blocks, in steps of 1/64, down to a
+//! quarter of the memory. Each change locks every shard, so there are steps.
 //!
 //! Invariants: every entry is in exactly one queue, once, and in the list of its table. The entries never exceed
 //! the capacity. Each shard has an equal share of the capacity and does not keep a block larger than its share.
@@ -51,14 +52,16 @@ const ENTRY_OVERHEAD: usize = 300;
 const MOST_ROUNDS: u8 = 3;
 /// The small queue gets one part in this many of the capacity.
 const PROBATION_SHARE: usize = 10;
-/// Minimum capacity of a shard, so that it can keep large blocks.
+/// Minimum capacity of a shard when the cache is created, so that it can keep large blocks such as filters. Trees and
+/// open tables may take up to fifteen sixteenths of it later.
 const LEAST_SHARD_BYTES: usize = 4 << 20;
 const MOST_SHARDS: usize = 64;
 /// Evicted blocks that readers may still use hold at most one part in this many of the capacity, but at least
 /// `RETIRED_LEAST` bytes.
 const RETIRED_SHARE: usize = 16;
 const RETIRED_LEAST: usize = 256 << 10;
-/// Open tables hold one part in this many of the cache's memory without a charge; the store keeps memory for it.
+/// Open tables hold one part in this many of the cache's memory without a charge: they use the store's part for
+/// compactions.
 const TABLES_FREE_SHARE: usize = 32;
 /// The capacity follows what open tables hold in steps of one part in this many of the cache's memory.
 const TABLES_STEPS: usize = 64;
@@ -437,21 +440,21 @@ impl BlockCache {
         self.resize(&resizing);
     }
 
-    /// Charges `bytes` for a table that was opened.
+    /// Charges `bytes` for a table that was opened, and adjusts the capacity.
     pub(super) fn hold_table(&self, bytes: usize) {
-        self.tables.fetch_add(bytes, Ordering::Relaxed);
+        self.tables.fetch_add(bytes, Ordering::SeqCst);
         self.fit();
     }
 
-    /// Returns the charge of a table that nobody has open any more. The capacity follows later (`fit`), since the
-    /// caller may be inside the cache.
+    /// Removes the charge of a table that nobody has open any more. The capacity rises at the next `fit`, since the
+    /// caller may hold a shard's lock.
     pub(super) fn release_table(&self, bytes: usize) {
         self.tables.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// Adjusts the capacity to what open tables hold. Evicts the excess at once.
+    /// Adjusts the capacity to what open tables hold, if it differs by a step. Evicts the excess at once.
     pub(super) fn fit(&self) {
-        if self.capacity_now() != self.capacity() {
+        if self.capacity_now() != self.capacity.load(Ordering::SeqCst) {
             self.resize(&self.resizing.lock());
         }
     }
@@ -459,18 +462,25 @@ impl BlockCache {
     /// Returns the capacity that fits the memory and the open tables of this moment.
     fn capacity_now(&self) -> usize {
         let memory = self.memory();
-        let charged = self.tables.load(Ordering::Relaxed).saturating_sub(memory / TABLES_FREE_SHARE);
+        let charged = self.tables.load(Ordering::SeqCst).saturating_sub(memory / TABLES_FREE_SHARE);
         let charged = charged.next_multiple_of((memory / TABLES_STEPS).max(1));
         memory.saturating_sub(charged).max(memory / BLOCKS_LEAST_SHARE)
     }
 
+    /// Sets the capacity. The guard keeps two changes from giving shards different capacities.
     fn resize(&self, _resizing: &MutexGuard<'_, ()>) {
-        let capacity = self.capacity_now();
-        self.capacity.store(capacity, Ordering::Relaxed);
-        for shard in &self.shards {
-            let mut shard = shard.lock();
-            shard.capacity = capacity / self.shards.len();
-            shard.shrink();
+        loop {
+            let capacity = self.capacity_now();
+            self.capacity.store(capacity, Ordering::SeqCst);
+            for shard in &self.shards {
+                let mut shard = shard.lock();
+                shard.capacity = capacity / self.shards.len();
+                shard.shrink();
+            }
+            // A table that was opened meanwhile may have seen the earlier capacity, and found that it fits.
+            if capacity == self.capacity_now() {
+                return;
+            }
         }
     }
 

@@ -3,12 +3,14 @@
 //! Each table handle (`version/pins.rs`) holds a cached pointer. While the table is open, the pointer leads to it, so a
 //! pinned lookup (`base/epoch.rs`) takes one load and no lock. Pointers are set and cleared under the lock of the map.
 //!
-//! Above the limit on their number, the cache closes one of the least recently used tables. When they hold more than
-//! half of the block cache's memory, it closes a sixteenth of them at once. Readers that are pinned meanwhile keep it,
-//! and its file handle. When the process has run out of file handles, closing tables helps only a reader that is not
-//! pinned. A pinned lookup then fails and is done again without a pin. The cache's clock ticks at each opening of a
-//! table, so that uses of open tables rarely write to shared memory. Two threads that request the same closed table may
-//! both open it; the cache keeps one of the two.
+//! Above the limit on their number, the cache closes the least recently used table. When open tables hold more than
+//! half of the memory for blocks and tables, it closes the least recently used until they hold a sixteenth less than
+//! that. It checks both limits when it opens a table. A pinned reader keeps a closed table, and its file handle.
+//!
+//! When the process has run out of file handles, closing tables helps only a reader that is not pinned. A pinned lookup
+//! then fails and is done again without a pin. The cache's clock ticks at each opening of a table, so that uses of open
+//! tables rarely write to shared memory. Two threads that request the same closed table may both open it; the cache
+//! keeps one of the two.
 
 use super::block::BlockFile;
 use super::block_cache::BlockCache;
@@ -24,15 +26,14 @@ use std::collections::HashMap;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
-/// Minimum number of tables kept open after the process ran out of file handles. Without it, each lookup could open
-/// the table that the previous one closed.
+/// Minimum number of tables kept open after the process ran out of file handles, or whatever memory they hold. Without
+/// it, each lookup could open the table that the previous one closed.
 const LEAST: usize = 16;
-/// Minimum number of tables kept open, whatever memory they hold.
-const LEAST_BY_BYTES: usize = 4;
-/// Open tables hold at most one part in this many of the memory for blocks and tables.
+/// Open tables hold at most one part in this many of the memory for blocks and tables, unless that is fewer than
+/// `LEAST` tables or readers keep closed ones.
 const BYTES_SHARE: usize = 2;
-/// When they hold more, they are closed until they hold less by one part in this many. So finding those to close, which
-/// takes time in proportion to all that are open, is rare.
+/// Above that limit, tables are closed until they hold one part in this many less than it. Finding the least recently
+/// used takes time in proportion to all that are open, so it must be rare.
 const CLOSED_SHARE: usize = 16;
 /// Number of times that a table is tried to be opened while no file handle is left.
 const ATTEMPTS: usize = 64;
@@ -324,7 +325,7 @@ impl TableCache {
             return;
         }
         for id in open.by_use() {
-            if open.bytes <= most - most / CLOSED_SHARE || open.tables.len() <= LEAST_BY_BYTES {
+            if open.bytes <= most - most / CLOSED_SHARE || open.tables.len() <= LEAST {
                 return;
             }
             open.close(id, self.epochs());

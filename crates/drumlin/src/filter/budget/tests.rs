@@ -128,8 +128,8 @@ fn tables_that_live_long_get_ribbon_filters() {
     }
     let method = |life: Option<u64>| {
         keys.store.filters.state.lock().lives.clear();
-        for life in life.into_iter().cycle().take(LIFE_TABLES as usize) {
-            keys.store.filters.died(keys.state.id, 3, life);
+        if let Some(life) = life {
+            keys.store.filters.died(keys.state.id, &[(3, life); LIFE_TABLES as usize]);
         }
         let granted = granted(&keys, &mut begin(&keys, 3, whole(&keys)));
         assert!(granted.allotment.bits > 0.0);
@@ -159,7 +159,7 @@ fn compactions_build_ribbon_filters() {
     // Blocks of a device, and tables that live long.
     (0..1000).for_each(|_| keys.store.costs.probes.reached(65_000));
     for level in 0..LEVELS as u8 {
-        (0..LIFE_TABLES).for_each(|_| keys.store.filters.died(keys.state.id, level, 1 << 30));
+        keys.store.filters.died(keys.state.id, &[(level, 1 << 30); LIFE_TABLES as usize]);
     }
     keys.compact::<&[u8]>(..).expect("compact");
     let tree = keys.state.view().tree.clone();
@@ -203,4 +203,26 @@ fn tables_live_until_they_are_merged_away() {
     assert_eq!(old, files, "files of the whole tree");
     let young: u32 = state.lives.values().filter(|life| life.mean == 0.0).map(|life| life.tables).sum();
     assert_eq!(young, 1, "the flushed file");
+}
+
+/// Tables that were built in a mode that counts no lives are not older than they are.
+#[test]
+fn lives_count_from_the_birth_in_every_mode() {
+    let (db, keys) = filled(&MemEnv::new(8));
+    let read = || (0..20_000_u32).for_each(|number| _ = keys.get(number.to_be_bytes()).expect("get"));
+    read();
+    keys.compact::<&[u8]>(..).expect("compact");
+    keys.set_option("filter_mode", "mnemosyne+").expect("a live option");
+    keys.put("a", "b").expect("put");
+    db.flush().expect("flush");
+    keys.compact::<&[u8]>(..).expect("compact");
+    let lives = keys.store.filters.state.lock().lives.clone();
+    assert!(!lives.is_empty() && lives.values().all(|life| life.mean == 0.0), "no lookup since: {lives:?}");
+    // A job whose outputs are dropped ends no life.
+    let before: u32 = lives.values().map(|life| life.tables).sum();
+    let mut job = begin(&keys, 3, whole(&keys));
+    job.finish(&keys.store.files.tables, &[]);
+    drop(job);
+    let after: u32 = keys.store.filters.state.lock().lives.values().map(|life| life.tables).sum();
+    assert_eq!(after, before);
 }
