@@ -123,7 +123,7 @@ impl LookupDensity {
         let first = lookups.next().unwrap_or(0.0);
         let buckets = counters.buckets.splits().iter().cloned().zip(lookups).collect();
         let keys = counters.keys.min(MAX_LEN);
-        (totals[0] > 0.0 || keys > 0).then(|| KeyspaceLookups { totals, keys, first, buckets })
+        (totals[0] > 0.0 || keys > 0).then_some(KeyspaceLookups { totals, keys, first, buckets })
     }
 
     /// Takes over counts that were saved.
