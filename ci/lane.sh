@@ -72,9 +72,9 @@ while read -r kind number rest; do
 done <ci/seeds.txt
 run model --cases $((1500 * times))
 run crash --cases $((400 * times))
-run fault --cases $((8 * times))
-run fsync --cases $((10 * times))
-run full --cases $((72 * times))
+run fault --cases $((10 * times))
+run fsync --cases $((15 * times))
+run full --cases $((90 * times))
 run segment --cases $((20000 * times))
 run meta --cases $((30 * times))
 run corrupt --cases $((60000 * times))
