@@ -120,20 +120,24 @@ fn largest_run(tree: &Tree) -> Vec<Arc<FileMeta>> {
 fn splits(files: &[Arc<FileMeta>], key_near: impl Fn(&FileMeta, f64) -> Option<Vec<u8>>) -> Vec<Key> {
     let whole = files.iter().map(|file| file.counts.keys).sum::<u64>() as f64;
     let (mut splits, mut before, mut next) = (Vec::new(), 0.0, 1);
+    // The whole key of the last split, not what is kept of it: shortened keys have less in common.
+    let mut last = files.first().map_or_else(Vec::new, |file| file.bounds.start.to_vec());
     for file in files {
         let keys = file.counts.keys as f64;
         while next < BUCKETS && whole * next as f64 / BUCKETS as f64 <= before + keys && keys > 0.0 {
             let share = (whole * next as f64 / BUCKETS as f64 - before) / keys;
             let key = key_near(file, share).unwrap_or_else(|| file.bounds.start.to_vec());
-            let last: &[u8] = splits.last().map_or(&[], |last: &Key| last);
             let shared = last.iter().zip(&key).take_while(|(a, b)| a == b).count();
             splits.push(Key::new(&key[..key.len().min(shared + SPLIT_BYTES)]));
+            last = key;
             next += 1;
         }
         before += keys;
     }
     let bytes: usize = splits.iter().map(|split| split.len()).sum();
-    splits.into_iter().step_by(bytes.div_ceil(MOST_SPLIT_BYTES).max(1)).collect()
+    // Every `joined` buckets become one, so that all but the last stay equally large.
+    let joined = bytes.div_ceil(MOST_SPLIT_BYTES).max(1);
+    splits.into_iter().skip(joined - 1).step_by(joined).collect()
 }
 
 #[cfg(test)]
@@ -212,5 +216,29 @@ mod tests {
             drop(keys);
             db.close().expect("close");
         }
+    }
+
+    /// With long keys there are fewer buckets, which are equally large.
+    #[test]
+    fn bounds_of_buckets_take_little_memory() {
+        let db = Db::builder("/s").env(MemEnv::new(5).env()).open().expect("open");
+        let keys = db.keyspace_with("k", &[("filter_mode", "mnemosyne+")]).expect("a keyspace");
+        // Keys that differ in their last bytes, so that bounds are long.
+        let key = |n: u32| [&[7; 2000][..], &n.to_be_bytes()].concat();
+        (0..2560).for_each(|n| _ = keys.put(key(n), "value").expect("put"));
+        db.flush().expect("flush");
+        while keys.store.renew_buckets() {}
+        let buckets = keys.state.density.density().buckets;
+        let bytes: usize = buckets.splits().iter().map(|split| split.len()).sum();
+        assert!(
+            bytes <= super::MOST_SPLIT_BYTES && buckets.count() >= 28,
+            "{bytes} bytes, {} buckets",
+            buckets.count()
+        );
+        let mut sizes = vec![0; buckets.count()];
+        (0..2560).for_each(|n| sizes[buckets.of(&key(n))] += 1);
+        let (last, others) = sizes.split_last().expect("a bucket");
+        let (least, most) = (others.iter().min().expect("some"), others.iter().max().expect("some"));
+        assert!(*most <= least + 40 && *last <= most + 40, "{sizes:?}");
     }
 }
