@@ -420,8 +420,8 @@ impl<S: Sink> TableBuilder<S> {
             (0..count).map(|number| Module::build(method, hashes, number, bits_per_key)).collect()
         };
         let modules = build(spec.method);
-        // The descriptor has one method for all modules. A module may have become a Bloom filter on its own.
-        match modules.iter().all(|module| module.method == spec.method) {
+        // The descriptor has one method for all modules. One of them may have become a Bloom filter on its own.
+        match modules.iter().all(|module| module.method == modules[0].method) {
             true => modules,
             false => build(Method::Bloom),
         }
