@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 const READERS: usize = 15;
 
 /// A batch in progress.
-struct Batch {
+struct ReadBatch {
     requests: Vec<ReadRequest>,
     next: AtomicUsize,
     done: Mutex<Done>,
@@ -28,7 +28,7 @@ struct Done {
     missing: usize,
 }
 
-impl Batch {
+impl ReadBatch {
     /// Runs reads until every read of the batch has been claimed.
     fn help(&self) {
         loop {
@@ -47,7 +47,7 @@ impl Batch {
 
 /// Queue of batches that wait for pool threads. A batch is queued once per thread that should join it.
 struct Calls {
-    waiting: Mutex<VecDeque<Arc<Batch>>>,
+    waiting: Mutex<VecDeque<Arc<ReadBatch>>>,
     called: Condvar,
     /// Number of pool threads that started.
     readers: AtomicUsize,
@@ -100,7 +100,7 @@ pub(crate) fn side_by_side(requests: Vec<ReadRequest>) -> Vec<io::Result<Vec<u8>
 fn by_readers(requests: Vec<ReadRequest>) -> Vec<io::Result<Vec<u8>>> {
     let count = requests.len();
     let done = Done { results: (0..count).map(|_| None).collect(), missing: count };
-    let batch = Arc::new(Batch {
+    let batch = Arc::new(ReadBatch {
         requests,
         next: AtomicUsize::new(0),
         done: Mutex::new(done),

@@ -15,12 +15,12 @@ use drumlin_types::{Key, KeyRange, RunId, TableId, Ticket};
 
 /// Returns the share of `whole` that lies in `part`, from 0 to 1.
 pub fn share(whole: &KeyRange, part: &KeyRange) -> f64 {
-    Scale::of(whole).share_of(whole, part)
+    KeyScale::of(whole).share_of(whole, part)
 }
 
 /// Like [`share`], for a `part` that lies in `whole`.
 fn share_inside(whole: &KeyRange, part: &KeyRange) -> f64 {
-    if part == whole { 1.0 } else { Scale::of(whole).share(&part.start, part.end.as_ref()) }
+    if part == whole { 1.0 } else { KeyScale::of(whole).share(&part.start, part.end.as_ref()) }
 }
 
 /// End of an unbounded range, as a number.
@@ -28,19 +28,19 @@ const OPEN: f64 = u32::MAX as f64 * 4_294_967_296.0;
 
 /// Precomputed numbering of a key range, for the shares of many parts of it.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) struct Scale {
+pub(crate) struct KeyScale {
     digits: Digits,
     start: f64,
     width: f64,
 }
 
-impl Scale {
+impl KeyScale {
     /// Returns the scale of `whole`.
-    pub(crate) fn of(whole: &KeyRange) -> Scale {
+    pub(crate) fn of(whole: &KeyRange) -> KeyScale {
         let digits = Digits::of(whole);
         let start = digits.number(&whole.start) as f64;
         let width = whole.end.as_ref().map_or(OPEN, |end| digits.number(end) as f64) - start;
-        Scale { digits, start, width }
+        KeyScale { digits, start, width }
     }
 
     /// Returns the share of `whole`, whose scale this is, that lies in `part`.
@@ -48,7 +48,7 @@ impl Scale {
         whole.intersect(part).map_or(0.0, |part| self.share_inside(whole, &part))
     }
 
-    /// Like [`Scale::share_of`], for a `part` that lies in `whole`.
+    /// Like [`KeyScale::share_of`], for a `part` that lies in `whole`.
     pub(crate) fn share_inside(&self, whole: &KeyRange, part: &KeyRange) -> f64 {
         if part == whole { 1.0 } else { self.share(&part.start, part.end.as_ref()) }
     }

@@ -11,7 +11,7 @@ use super::{pipeline_engine, pipeline_page};
 use crate::args::PipelineArgs;
 use crate::failure::{Failure, Outcome, Result, Verdict};
 use crate::output::Output;
-use drumlin_policy::schedule::{Mode, Settings};
+use drumlin_policy::schedule::{Concurrency, Settings};
 use drumlin_sim::pipeline::{Report, Setup};
 use serde_json::json;
 
@@ -29,7 +29,7 @@ pub(super) fn pipeline(args: &PipelineArgs, out: &mut Output<'_>) -> Outcome {
     };
     let mut wanted = Vec::new();
     for policy in &policies {
-        for (name, mode) in Mode::NAMES.into_iter().rev() {
+        for (name, mode) in Concurrency::NAMES.into_iter().rev() {
             if args.scheduler.modes.iter().any(|wanted| wanted == name) {
                 let setup = |slots: &u32| setup(args, mode, *slots);
                 let course =
@@ -53,7 +53,7 @@ pub(super) fn pipeline(args: &PipelineArgs, out: &mut Output<'_>) -> Outcome {
     Ok(Verdict::Fine)
 }
 
-fn setup(args: &PipelineArgs, mode: Mode, slots: u32) -> Setup {
+fn setup(args: &PipelineArgs, mode: Concurrency, slots: u32) -> Setup {
     let mut setup = Setup::downforce(slots);
     setup.total = args.load * MIB;
     setup.write_rate = args.rate * MIB;

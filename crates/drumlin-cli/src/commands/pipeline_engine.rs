@@ -237,7 +237,7 @@ pub(super) fn row(measured: &Measured, simulated: &Report, scale: u64) -> String
 #[cfg(test)]
 mod tests {
     use super::*;
-    use drumlin_policy::schedule::{Mode, Settings};
+    use drumlin_policy::schedule::{Concurrency, Settings};
     use drumlin_sim::pipeline::load as simulated;
 
     /// Bytes written per flushed byte and throughput, each for the engine and the simulation, and the content hash.
@@ -247,7 +247,13 @@ mod tests {
         content: u64,
     }
 
-    fn pair(policy: &str, (name, mode): (&str, Mode), workers: u32, load_mib: u64, scale: u64) -> Pair {
+    fn pair(
+        policy: &str,
+        (name, mode): (&str, Concurrency),
+        workers: u32,
+        load_mib: u64,
+        scale: u64,
+    ) -> Pair {
         let mut setup = Setup { total: load_mib << 20, ..Setup::downforce(workers) };
         setup.settings = Settings { mode, ..setup.settings };
         let setup = scaled(&setup, scale);
@@ -267,8 +273,8 @@ mod tests {
     fn agree(policy: &str, workers: &[u32], load_mib: u64, scale: u64, within: f64) {
         let mut content = None;
         for &workers in workers {
-            let pairs = Mode::NAMES.map(|mode| pair(policy, mode, workers, load_mib, scale));
-            for ((name, _), Pair { bytes, content: found, speed }) in Mode::NAMES.iter().zip(&pairs) {
+            let pairs = Concurrency::NAMES.map(|mode| pair(policy, mode, workers, load_mib, scale));
+            for ((name, _), Pair { bytes, content: found, speed }) in Concurrency::NAMES.iter().zip(&pairs) {
                 println!("{policy} {name} {workers}: bytes {bytes:?}, MiB/s {speed:?}");
                 assert_eq!(*content.get_or_insert(*found), *found, "{policy} {name} {workers}");
                 let off = bytes.0 / bytes.1 - 1.0;

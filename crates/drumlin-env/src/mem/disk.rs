@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
-use super::names::{Entry, Names, NodeId};
-use super::node::{Node, Page, SyncFailure};
+use super::names::{NameTarget, Names, NodeId};
+use super::node::{Inode, Page, SyncFailure};
 use crate::kinds::{DirEntry, FileKind};
 
 /// Maximum number of pages of deleted files kept as garbage, which grown files may show after a power loss.
@@ -22,7 +22,7 @@ const MAX_LEN: u64 = 1 << 36;
 /// A snapshot of the simulated disk: what was written, and what of it is on stable storage.
 #[derive(Clone, Debug, Default)]
 pub struct Disk {
-    pub(crate) nodes: BTreeMap<NodeId, Arc<Node>>,
+    pub(crate) nodes: BTreeMap<NodeId, Arc<Inode>>,
     pub(crate) names: Arc<Names>,
     pub(crate) graveyard: Arc<VecDeque<Arc<Page>>>,
     pub(crate) capacity: Option<u64>,
@@ -52,11 +52,11 @@ impl Disk {
     }
 
     /// Returns the target of `path`; fails when one of its parents is a file.
-    pub(crate) fn find(&self, path: &Path) -> io::Result<Option<Entry>> {
+    pub(crate) fn find(&self, path: &Path) -> io::Result<Option<NameTarget>> {
         for above in path.ancestors().skip(1) {
             match self.names.live(above) {
-                Some(Entry::Dir) => return Ok(self.names.live(path)),
-                Some(Entry::File(_)) => return Err(Errno::NOTDIR.into()),
+                Some(NameTarget::Dir) => return Ok(self.names.live(path)),
+                Some(NameTarget::File(_)) => return Err(Errno::NOTDIR.into()),
                 None => {}
             }
         }
@@ -66,22 +66,22 @@ impl Disk {
     /// Returns the file at `path`.
     pub(crate) fn file(&self, path: &Path) -> io::Result<NodeId> {
         match self.find(path)? {
-            Some(Entry::File(id)) => Ok(id),
-            Some(Entry::Dir) => Err(Errno::ISDIR.into()),
+            Some(NameTarget::File(id)) => Ok(id),
+            Some(NameTarget::Dir) => Err(Errno::ISDIR.into()),
             None => Err(Errno::NOENT.into()),
         }
     }
 
     /// Returns the file at `path`, if it exists.
-    pub(crate) fn node_at(&self, path: &Path) -> Option<&Node> {
+    pub(crate) fn node_at(&self, path: &Path) -> Option<&Inode> {
         self.file(path).ok().map(|id| self.node(id))
     }
 
     /// Fails unless `path` is a directory.
     pub(crate) fn require_dir(&self, path: &Path) -> io::Result<()> {
         match self.find(path)? {
-            Some(Entry::Dir) => Ok(()),
-            Some(Entry::File(_)) => Err(Errno::NOTDIR.into()),
+            Some(NameTarget::Dir) => Ok(()),
+            Some(NameTarget::File(_)) => Err(Errno::NOTDIR.into()),
             None => Err(Errno::NOENT.into()),
         }
     }
@@ -91,11 +91,11 @@ impl Disk {
     }
 
     /// Returns a file that has a name, is open, or may reappear after a power loss.
-    pub(crate) fn node(&self, id: NodeId) -> &Node {
+    pub(crate) fn node(&self, id: NodeId) -> &Inode {
         &self.nodes[&id]
     }
 
-    pub(crate) fn node_mut(&mut self, id: NodeId) -> &mut Node {
+    pub(crate) fn node_mut(&mut self, id: NodeId) -> &mut Inode {
         Arc::make_mut(self.nodes.get_mut(&id).expect("a file lives while it is open or may be named"))
     }
 
@@ -104,12 +104,12 @@ impl Disk {
     }
 
     /// Adds a file without a name to the disk.
-    pub(crate) fn add_node(&mut self, node: Node) -> NodeId {
+    pub(crate) fn add_node(&mut self, node: Inode) -> NodeId {
         self.add_shared(Arc::new(node))
     }
 
     /// As [`Disk::add_node`], for a file shared with another disk.
-    pub(crate) fn add_shared(&mut self, node: Arc<Node>) -> NodeId {
+    pub(crate) fn add_shared(&mut self, node: Arc<Inode>) -> NodeId {
         let id = self.next_node;
         self.next_node += 1;
         self.nodes.insert(id, node);
@@ -118,14 +118,14 @@ impl Disk {
 
     pub(crate) fn create_dir_all(&mut self, dir: &Path) -> io::Result<()> {
         match self.find(dir)? {
-            Some(Entry::Dir) => return Ok(()),
-            Some(Entry::File(_)) => return Err(Errno::EXIST.into()),
+            Some(NameTarget::Dir) => return Ok(()),
+            Some(NameTarget::File(_)) => return Err(Errno::EXIST.into()),
             None => {}
         }
         let missing: Vec<&Path> =
             dir.ancestors().take_while(|path| self.names.live(path).is_none()).collect();
         for path in missing.into_iter().rev() {
-            self.names_mut().set(path, Some(Entry::Dir));
+            self.names_mut().set(path, Some(NameTarget::Dir));
         }
         Ok(())
     }
@@ -135,8 +135,8 @@ impl Disk {
         if self.find(path)?.is_some() {
             return Err(Errno::EXIST.into());
         }
-        let id = self.add_node(Node::new(kind));
-        self.names_mut().set(path, Some(Entry::File(id)));
+        let id = self.add_node(Inode::new(kind));
+        self.names_mut().set(path, Some(NameTarget::File(id)));
         Ok(id)
     }
 
@@ -145,13 +145,13 @@ impl Disk {
         self.require_parent(to)?;
         let id = self.file(from)?;
         match self.find(to)? {
-            Some(Entry::Dir) => return Err(Errno::ISDIR.into()),
+            Some(NameTarget::Dir) => return Err(Errno::ISDIR.into()),
             // Renaming one name of a file to another of its names keeps both.
-            Some(Entry::File(replaced)) if replaced == id => return Ok(()),
+            Some(NameTarget::File(replaced)) if replaced == id => return Ok(()),
             _ => {}
         }
         let names = self.names_mut();
-        names.set(to, Some(Entry::File(id)));
+        names.set(to, Some(NameTarget::File(id)));
         names.set(from, None);
         Ok(())
     }
@@ -163,7 +163,7 @@ impl Disk {
             return Err(Errno::EXIST.into());
         }
         let id = from.file().ok_or(Errno::PERM)?;
-        self.names_mut().set(to, Some(Entry::File(id)));
+        self.names_mut().set(to, Some(NameTarget::File(id)));
         Ok(())
     }
 
@@ -216,7 +216,7 @@ impl Disk {
         let entries = self.names.list(dir).filter_map(|(path, entry)| {
             let name = path.file_name()?.to_str()?.to_owned();
             let len = entry.file().map_or(0, |id| self.node(id).len());
-            Some(DirEntry { name, len, is_dir: entry == Entry::Dir })
+            Some(DirEntry { name, len, is_dir: entry == NameTarget::Dir })
         });
         let mut entries: Vec<DirEntry> = entries.collect();
         entries.sort();

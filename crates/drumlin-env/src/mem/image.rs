@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 
 use super::disk::Disk;
-use super::names::{Entry, NodeId, Survival};
-use super::node::{Node, PAGE, Page, Slot, bytes, page_count};
+use super::names::{NameTarget, NodeId, Survival};
+use super::node::{Inode, PAGE, Page, Slot, bytes, page_count};
 use crate::random::Random;
 use std::sync::Arc;
 
@@ -92,11 +92,13 @@ pub(crate) fn draw(disk: &Disk, mode: ImageMode, seed: u64) -> (Disk, ImageRepor
     let mut ids: BTreeMap<NodeId, NodeId> = BTreeMap::new();
     for (path, entry) in names {
         let entry = match entry {
-            Entry::Dir => Entry::Dir,
-            Entry::File(old) => Entry::File(*ids.entry(old).or_insert_with(|| match &disk.nodes[&old] {
-                node if node.is_pristine() => image.add_shared(node.clone()),
-                _ => image.add_node(drawing.node(old)),
-            })),
+            NameTarget::Dir => NameTarget::Dir,
+            NameTarget::File(old) => {
+                NameTarget::File(*ids.entry(old).or_insert_with(|| match &disk.nodes[&old] {
+                    node if node.is_pristine() => image.add_shared(node.clone()),
+                    _ => image.add_node(drawing.node(old)),
+                }))
+            }
         };
         image.names_mut().set_durable(&path, entry);
     }
@@ -114,7 +116,7 @@ struct Drawing<'a> {
 
 impl Drawing<'_> {
     /// Chooses an unsynced page of the surviving files, and a split that changes its content.
-    fn choose_tear(&mut self, names: &BTreeMap<std::path::PathBuf, Entry>) {
+    fn choose_tear(&mut self, names: &BTreeMap<std::path::PathBuf, NameTarget>) {
         let mut candidates = Vec::new();
         for id in names.values().filter_map(|entry| entry.file()) {
             let node = self.disk.node(id);
@@ -148,11 +150,11 @@ impl Drawing<'_> {
     }
 
     /// Returns what is left of a file.
-    fn node(&mut self, id: NodeId) -> Node {
+    fn node(&mut self, id: NodeId) -> Inode {
         let node = self.disk.node(id);
         let mut pages = node.pages().to_vec();
         if node.is_durable() {
-            return Node::synced(node.kind, node.len(), pages);
+            return Inode::synced(node.kind, node.len(), pages);
         }
         let data_without_length = self.mode == ImageMode::Size && self.random.chance(1, 2);
         // End of the newest page that survives.
@@ -173,7 +175,7 @@ impl Drawing<'_> {
         }
         let len = self.len(node, reach, data_without_length, id);
         self.report.lengths += u64::from(len != node.len());
-        let left = Node::synced(node.kind, len, pages);
+        let left = Inode::synced(node.kind, len, pages);
         let changed = node.unsynced().filter(|&(page, _)| {
             bytes(&left.current(page)) != bytes(&node.current(page)) && !self.is_torn(id, page)
         });
@@ -210,7 +212,7 @@ impl Drawing<'_> {
         Arc::new(page)
     }
 
-    fn len(&mut self, node: &Node, reach: u64, data_without_length: bool, id: NodeId) -> u64 {
+    fn len(&mut self, node: &Inode, reach: u64, data_without_length: bool, id: NodeId) -> u64 {
         let (old, new) = (node.durable_len(), node.len());
         match self.mode {
             ImageMode::None => old,

@@ -26,8 +26,8 @@ pub(crate) use calls::{MemFile, MemLock};
 pub use disk::Disk;
 pub use fault::{Effect, Fault, Fired, Op, When};
 pub use image::{ImageMode, ImageReport};
-use names::{Entry, NodeId};
-use node::Node;
+use names::{NameTarget, NodeId};
+use node::Inode;
 pub use node::SyncFailure;
 pub(crate) use world::World;
 pub use world::{Call, Site};
@@ -246,7 +246,7 @@ impl MemEnv {
     /// Returns whether a power loss now would leave the file and its directory entry unchanged.
     pub fn is_durable(&self, path: &Path) -> bool {
         let state = self.0.state();
-        state.disk.names.is_durable(path) && state.disk.node_at(path).is_some_and(Node::is_durable)
+        state.disk.names.is_durable(path) && state.disk.node_at(path).is_some_and(Inode::is_durable)
     }
 
     /// Damages a file by changing bytes, for readers and on stable storage alike. Returns `false` when the file does
@@ -265,7 +265,7 @@ impl MemEnv {
         let Ok(id) = state.disk.file(path) else { return false };
         let node = state.disk.node_mut(id);
         node.set_len(len);
-        *node = Node::synced(node.kind, len, node.pages().to_vec());
+        *node = Inode::synced(node.kind, len, node.pages().to_vec());
         true
     }
 
@@ -273,14 +273,14 @@ impl MemEnv {
     pub fn plant(&self, path: &Path, kind: FileKind, content: &[u8]) {
         let mut state = self.0.state();
         let above: Vec<PathBuf> = path.ancestors().skip(1).map(Path::to_owned).collect();
-        let mut node = Node::new(kind);
+        let mut node = Inode::new(kind);
         node.damage(0, content);
         let id = state.disk.add_node(node);
         let names = state.disk.names_mut();
         for dir in above.iter().rev().filter(|dir| dir.file_name().is_some()) {
-            names.set_durable(dir, Entry::Dir);
+            names.set_durable(dir, NameTarget::Dir);
         }
-        names.set_durable(path, Entry::File(id));
+        names.set_durable(path, NameTarget::File(id));
     }
 }
 

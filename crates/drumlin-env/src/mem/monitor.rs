@@ -39,7 +39,7 @@ pub(crate) struct Monitor {
     unlinked: BTreeSet<PathBuf>,
     /// Logs and manifests that must not be written or synced again.
     failed: BTreeSet<NodeId>,
-    edit: Edit,
+    edit: UnsyncedEdits,
     /// Files to which the durable state refers.
     referenced: BTreeSet<PathBuf>,
     /// Logs with records that no durable edit has released. Keyed by file, since recycling renames a segment.
@@ -55,7 +55,7 @@ pub(crate) struct Monitor {
 
 /// Edits noted since the last durable one.
 #[derive(Debug, Default)]
-struct Edit {
+struct UnsyncedEdits {
     adds: BTreeSet<PathBuf>,
     /// Whether the files in `adds` were already checked.
     checked: bool,
@@ -67,7 +67,7 @@ struct Edit {
     synced: BTreeSet<PathBuf>,
 }
 
-impl Edit {
+impl UnsyncedEdits {
     fn changed(&mut self) {
         self.changed = true;
         self.synced.clear();
@@ -308,12 +308,12 @@ impl Monitor {
                 self.edit.changed();
             }
             Note::Recovered { files } => {
-                self.edit = Edit::default();
+                self.edit = UnsyncedEdits::default();
                 self.referenced = files.iter().cloned().collect();
                 self.logs.retain(|_, log| self.referenced.contains(&log.path));
             }
             Note::EditDurable { dir } => self.edit_durable(dir, index),
-            Note::EditRefused => self.edit = Edit::default(),
+            Note::EditRefused => self.edit = UnsyncedEdits::default(),
             Note::Logged { log, first } => self.logged(log, first, disk, index),
             Note::AckSynced { seq } => self.ack_synced(seq, disk, index),
             Note::LogSealed { log } => self.sealed.extend(disk.file(log)),

@@ -19,31 +19,31 @@ pub(crate) type NodeId = u64;
 
 /// Target of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Entry {
+pub(crate) enum NameTarget {
     Dir,
     File(NodeId),
 }
 
-impl Entry {
+impl NameTarget {
     pub(crate) fn file(self) -> Option<NodeId> {
         match self {
-            Entry::Dir => None,
-            Entry::File(id) => Some(id),
+            NameTarget::Dir => None,
+            NameTarget::File(id) => Some(id),
         }
     }
 }
 
 #[derive(Clone, Debug, Default)]
 struct Name {
-    durable: Option<Entry>,
+    durable: Option<NameTarget>,
     /// States since the directory was synced, the newest last; empty when the entry is unchanged.
-    since: Vec<Option<Entry>>,
+    since: Vec<Option<NameTarget>>,
     /// Whether a failed sync of the directory lost the change. It counts as written, so later syncs skip it.
     lost: bool,
 }
 
 impl Name {
-    fn live(&self) -> Option<Entry> {
+    fn live(&self) -> Option<NameTarget> {
         self.since.last().copied().unwrap_or(self.durable)
     }
 }
@@ -69,8 +69,8 @@ fn always_exists(path: &Path) -> bool {
 
 impl Names {
     /// Returns the present target of `path`.
-    pub(crate) fn live(&self, path: &Path) -> Option<Entry> {
-        if always_exists(path) { Some(Entry::Dir) } else { self.map.get(path).and_then(Name::live) }
+    pub(crate) fn live(&self, path: &Path) -> Option<NameTarget> {
+        if always_exists(path) { Some(NameTarget::Dir) } else { self.map.get(path).and_then(Name::live) }
     }
 
     /// Returns whether a power loss leaves the name and its parent directories as they are now.
@@ -81,14 +81,14 @@ impl Names {
     }
 
     /// Sets or removes the target of `path`.
-    pub(crate) fn set(&mut self, path: &Path, entry: Option<Entry>) {
+    pub(crate) fn set(&mut self, path: &Path, entry: Option<NameTarget>) {
         let name = self.map.entry(path.to_owned()).or_default();
         name.since.push(entry);
         name.lost = false;
     }
 
     /// Sets the target of `path`, on stable storage too.
-    pub(crate) fn set_durable(&mut self, path: &Path, entry: Entry) {
+    pub(crate) fn set_durable(&mut self, path: &Path, entry: NameTarget) {
         self.map.insert(path.to_owned(), Name { durable: Some(entry), ..Name::default() });
     }
 
@@ -100,7 +100,7 @@ impl Names {
     }
 
     /// Returns the entries of `dir`.
-    pub(crate) fn list<'a>(&'a self, dir: &'a Path) -> impl Iterator<Item = (&'a Path, Entry)> {
+    pub(crate) fn list<'a>(&'a self, dir: &'a Path) -> impl Iterator<Item = (&'a Path, NameTarget)> {
         self.below(dir).filter_map(|(path, name)| Some((path.as_path(), name.live()?)))
     }
 
@@ -138,7 +138,7 @@ impl Names {
     /// Returns every file that has a name now or may have one after a power loss.
     pub(crate) fn reachable(&self) -> BTreeSet<NodeId> {
         let states = self.map.values().flat_map(|name| name.since.iter().copied().chain([name.durable]));
-        states.flatten().filter_map(Entry::file).collect()
+        states.flatten().filter_map(NameTarget::file).collect()
     }
 
     /// Returns the names that a power loss leaves, and how many of them differ from the present ones.
@@ -146,8 +146,8 @@ impl Names {
         &self,
         survival: Survival,
         random: &mut Random,
-    ) -> (BTreeMap<PathBuf, Entry>, u64) {
-        let mut left: BTreeMap<PathBuf, Option<Entry>> = BTreeMap::new();
+    ) -> (BTreeMap<PathBuf, NameTarget>, u64) {
+        let mut left: BTreeMap<PathBuf, Option<NameTarget>> = BTreeMap::new();
         for (path, name) in &self.map {
             let entry = match survival {
                 Survival::Synced => name.durable,
@@ -169,26 +169,26 @@ impl Names {
 
     /// Keeps one name of each file that has a durable name and a present one: if the draw left it none, it gets its
     /// present name. That may take the name from another file, so the loop continues until each such file has one.
-    fn keep_one_name(&self, left: &mut BTreeMap<PathBuf, Option<Entry>>) {
+    fn keep_one_name(&self, left: &mut BTreeMap<PathBuf, Option<NameTarget>>) {
         let durable: BTreeSet<NodeId> = self.map.values().filter_map(|name| name.durable?.file()).collect();
         let present: BTreeMap<NodeId, &Path> =
             self.files().filter(|(_, id)| durable.contains(id)).map(|(path, id)| (id, path)).collect();
         loop {
             let kept: BTreeSet<NodeId> = left.values().flatten().filter_map(|entry| entry.file()).collect();
             let Some((&id, path)) = present.iter().find(|(id, _)| !kept.contains(id)) else { return };
-            left.insert(path.to_path_buf(), Some(Entry::File(id)));
+            left.insert(path.to_path_buf(), Some(NameTarget::File(id)));
         }
     }
 }
 
 /// Removes the content of lost directories. Parents sort before their children.
-fn drop_without_parent(left: &mut BTreeMap<PathBuf, Option<Entry>>) {
+fn drop_without_parent(left: &mut BTreeMap<PathBuf, Option<NameTarget>>) {
     let mut dirs = BTreeSet::new();
     for (path, entry) in left {
         let parent = path.parent().unwrap_or(Path::new(""));
         if !always_exists(parent) && !dirs.contains(parent) {
             *entry = None;
-        } else if *entry == Some(Entry::Dir) {
+        } else if *entry == Some(NameTarget::Dir) {
             dirs.insert(path.clone());
         }
     }
@@ -203,12 +203,12 @@ mod tests {
 
     fn with_dir() -> Names {
         let mut names = Names::default();
-        names.set_durable(Path::new("d"), Entry::Dir);
+        names.set_durable(Path::new("d"), NameTarget::Dir);
         names
     }
 
     fn set(names: &mut Names, path: &str, id: Option<NodeId>) {
-        names.set(Path::new(path), id.map(Entry::File));
+        names.set(Path::new(path), id.map(NameTarget::File));
     }
 
     /// Returns every outcome of 200 power losses, as (target of A, target of B).
@@ -277,7 +277,7 @@ mod tests {
     #[test]
     fn what_is_in_a_lost_directory_is_lost() {
         let mut names = Names::default();
-        names.set(Path::new("d"), Some(Entry::Dir));
+        names.set(Path::new("d"), Some(NameTarget::Dir));
         set(&mut names, A, Some(1));
         names.sync(Path::new("d"));
         assert!(!names.is_durable(Path::new(A)));

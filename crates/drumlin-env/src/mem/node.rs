@@ -63,7 +63,7 @@ pub enum SyncFailure {
 
 /// A file.
 #[derive(Clone, Debug)]
-pub(crate) struct Node {
+pub(crate) struct Inode {
     pub(crate) kind: FileKind,
     len: u64,
     pages: Vec<Slot>,
@@ -79,17 +79,17 @@ pub(crate) struct Node {
     sync_error: Option<i32>,
 }
 
-impl Node {
+impl Inode {
     /// Creates an empty file, all of it on stable storage.
-    pub(crate) fn new(kind: FileKind) -> Node {
-        Node::synced(kind, 0, Vec::new())
+    pub(crate) fn new(kind: FileKind) -> Inode {
+        Inode::synced(kind, 0, Vec::new())
     }
 
     /// Creates a file with this content, all of it on stable storage. Clears bytes past `len`.
-    pub(crate) fn synced(kind: FileKind, len: u64, mut pages: Vec<Slot>) -> Node {
+    pub(crate) fn synced(kind: FileKind, len: u64, mut pages: Vec<Slot>) -> Inode {
         clear_past_end(&mut pages, len);
         let allocated = pages.iter().flatten().count() as u64;
-        Node {
+        Inode {
             kind,
             len,
             pages,
@@ -158,7 +158,7 @@ impl Node {
         self.read_pages(offset, buf, |page| bytes(self.pages.get(page).unwrap_or(&None)))
     }
 
-    /// As [`Node::read`], but returns each page as it was before its last change, as a disk that lost the last write
+    /// As [`Inode::read`], but returns each page as it was before its last change, as a disk that lost the last write
     /// does.
     pub(crate) fn read_stale(&self, offset: u64, buf: &mut [u8]) -> usize {
         self.read_pages(offset, buf, |page| {
@@ -356,19 +356,19 @@ mod tests {
     use super::*;
     use crate::random::Random;
 
-    fn content(node: &Node) -> Vec<u8> {
+    fn content(node: &Inode) -> Vec<u8> {
         let mut data = vec![0; node.len() as usize];
         assert_eq!(node.read(0, &mut data), data.len());
         data
     }
 
-    fn durable(node: &Node) -> Vec<u8> {
+    fn durable(node: &Inode) -> Vec<u8> {
         let mut pages = node.pages().to_vec();
         for (page, old) in node.unsynced() {
             pages.resize(pages.len().max(page + 1), None);
             pages[page] = old.clone();
         }
-        content(&Node::synced(node.kind, node.durable_len(), pages))
+        content(&Inode::synced(node.kind, node.durable_len(), pages))
     }
 
     /// Compares random changes with two plain byte vectors: what readers see, and what the last sync left.
@@ -376,7 +376,7 @@ mod tests {
     fn a_node_is_two_byte_vectors() {
         for seed in 0..200 {
             let mut random = Random::new(seed, "node");
-            let mut node = Node::new(FileKind::Log);
+            let mut node = Inode::new(FileKind::Log);
             let (mut now, mut safe) = (Vec::new(), Vec::new());
             for _ in 0..60 {
                 let offset = random.index(20_000);
@@ -418,7 +418,7 @@ mod tests {
 
     #[test]
     fn a_lost_sync_leaves_the_old_content_until_the_page_is_written_again() {
-        let mut node = Node::new(FileKind::Log);
+        let mut node = Inode::new(FileKind::Log);
         node.write(0, b"old");
         node.sync().unwrap();
         node.write(0, b"new");
@@ -437,7 +437,7 @@ mod tests {
 
     #[test]
     fn a_sticky_failure_stays() {
-        let mut node = Node::new(FileKind::Log);
+        let mut node = Inode::new(FileKind::Log);
         node.write(0, b"x");
         node.fail_sync(SyncFailure::Sticky, 5);
         assert_eq!(node.sync(), Err(5));
@@ -447,7 +447,7 @@ mod tests {
 
     #[test]
     fn reads_from_the_past_see_the_write_before_the_last() {
-        let mut node = Node::new(FileKind::Log);
+        let mut node = Inode::new(FileKind::Log);
         node.write(0, b"one");
         node.sync().unwrap();
         node.write(0, b"two");
@@ -461,7 +461,7 @@ mod tests {
 
     #[test]
     fn a_prefix_is_durable_when_its_bytes_are() {
-        let mut node = Node::new(FileKind::Log);
+        let mut node = Inode::new(FileKind::Log);
         node.write(0, &[1; 100]);
         node.sync().unwrap();
         node.write(100, &[2; 5000]);
@@ -472,7 +472,7 @@ mod tests {
 
     #[test]
     fn damage_changes_stable_storage_too() {
-        let mut node = Node::new(FileKind::Table);
+        let mut node = Inode::new(FileKind::Table);
         node.write(0, &[7; 10]);
         node.sync().unwrap();
         node.write(5, &[8]);

@@ -64,7 +64,7 @@ pub struct Entry<'a> {
 
 /// Header of an entry: the fields before its suffix and value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Header {
+struct EntryHeader {
     shared: usize,
     suffix_len: usize,
     value_len: usize,
@@ -74,13 +74,13 @@ struct Header {
     len: usize,
 }
 
-impl Header {
+impl EntryHeader {
     /// Decodes the header at the start of `bytes` without a branch per byte.
     ///
     /// Returns `None` if the header does not have the usual form: key lengths of one byte, a value length of one or two
     /// bytes, a sequence number of at most four bytes, and enough bytes after it.
     #[inline]
-    fn short(bytes: &[u8]) -> Option<Header> {
+    fn short(bytes: &[u8]) -> Option<EntryHeader> {
         let word = u64::from_le_bytes(*bytes.first_chunk::<8>()?);
         let byte = |at: u32| (word >> (8 * at)) & 0xff;
         if word & 0x8080 != 0 {
@@ -103,7 +103,7 @@ impl Header {
             return None;
         }
         let groups = [bits & 0x7f, bits >> 1 & 0x7f << 7, bits >> 2 & 0x7f << 14, bits >> 3 & 0x7f << 21];
-        Some(Header {
+        Some(EntryHeader {
             shared: byte(0) as usize,
             suffix_len: byte(1) as usize,
             value_len: value_len as usize,
@@ -114,9 +114,9 @@ impl Header {
     }
 
     /// Decodes any header at the start of `bytes`, which begin at offset `start` of the block.
-    fn any(bytes: &[u8], start: usize) -> Result<Header, Corruption> {
+    fn any(bytes: &[u8], start: usize) -> Result<EntryHeader, Corruption> {
         let mut reader = Reader::at(bytes, start as u64);
-        Ok(Header {
+        Ok(EntryHeader {
             shared: reader.varint_u32()? as usize,
             suffix_len: reader.varint_u32()? as usize,
             value_len: reader.varint_u32()? as usize,
@@ -179,11 +179,11 @@ impl<'a> BlockView<'a> {
         let start = self.start(index)?;
         let outside = Corruption::new("entry lies outside its block", start as u64);
         let bytes = self.bytes.get(start..).ok_or(outside)?;
-        let header = match Header::short(bytes) {
+        let header = match EntryHeader::short(bytes) {
             Some(header) => header,
-            None => Header::any(bytes, start)?,
+            None => EntryHeader::any(bytes, start)?,
         };
-        let Header { shared, suffix_len, value_len, kind, zigzag, len } = header;
+        let EntryHeader { shared, suffix_len, value_len, kind, zigzag, len } = header;
         let kind = Kind::from_u8(kind).ok_or(Corruption::new("unknown kind of entry", start as u64))?;
         let seq = seq_from_zigzag(zigzag, self.layout.base_seq);
         if shared > 0 && index.is_multiple_of(GROUP) {
@@ -339,10 +339,10 @@ pub(super) fn is_before(key: &[u8], seq: Seq, other_key: &[u8], other_seq: Seq) 
 /// Decodes a header in both ways, for the test that compares them. Returns the zigzag code and the length of each.
 #[cfg(test)]
 pub(super) fn both_headers(bytes: &[u8]) -> [Option<(u64, usize)>; 2] {
-    let (short, any) = (Header::short(bytes), Header::any(bytes, 0).ok());
+    let (short, any) = (EntryHeader::short(bytes), EntryHeader::any(bytes, 0).ok());
     if short.is_some() && short != any {
         return [Some((u64::MAX, usize::MAX)), None];
     }
-    let figures = |header: Header| (header.zigzag, header.len);
+    let figures = |header: EntryHeader| (header.zigzag, header.len);
     [short.map(figures), any.map(figures)]
 }

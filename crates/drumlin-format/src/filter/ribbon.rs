@@ -71,7 +71,7 @@ fn read_u32(bytes: &[u8; HEADER_BYTES], at: usize) -> usize {
 
 /// Description of a segment.
 #[derive(Clone, Copy, PartialEq, Debug)]
-struct Segment {
+struct RibbonSegment {
     first: usize,
     blocks: usize,
     /// Number of blocks, from the first, that have `columns` columns. The others have one more.
@@ -80,12 +80,12 @@ struct Segment {
     seed: u8,
 }
 
-impl Segment {
+impl RibbonSegment {
     /// Returns a segment of `blocks` blocks that uses `words` words from `first` on.
-    fn of_words(first: usize, blocks: usize, words: usize, seed: u8) -> Segment {
+    fn of_words(first: usize, blocks: usize, words: usize, seed: u8) -> RibbonSegment {
         let columns = (words / blocks).min(MOST_COLUMNS - 1);
         let long = (words - columns * blocks).min(blocks);
-        Segment { first, blocks, short: blocks - long, columns, seed }
+        RibbonSegment { first, blocks, short: blocks - long, columns, seed }
     }
 
     fn encode(&self) -> [u8; HEADER_BYTES] {
@@ -100,8 +100,8 @@ impl Segment {
 
     /// Decodes a segment of a module with `words` words.
     #[inline]
-    fn decode(bytes: &[u8; HEADER_BYTES], words: usize) -> Option<Segment> {
-        let segment = Segment {
+    fn decode(bytes: &[u8; HEADER_BYTES], words: usize) -> Option<RibbonSegment> {
+        let segment = RibbonSegment {
             first: read_u32(bytes, 0),
             blocks: read_u32(bytes, 4),
             short: read_u32(bytes, 8),
@@ -225,7 +225,7 @@ impl Equations {
     }
 
     /// Writes the words of `segment`, from the last slot to the first. A slot without equation is 0.
-    fn write(&self, segment: &Segment, words: &mut [u8]) {
+    fn write(&self, segment: &RibbonSegment, words: &mut [u8]) {
         // Bit i of a window is slot i of those that follow the current one.
         let mut windows = [0u128; MOST_COLUMNS];
         let windows = &mut windows[..segment.columns + 1];
@@ -289,7 +289,7 @@ pub(super) fn build(hashes: &[u64], module: usize, bits_per_key: f64) -> Option<
         let (blocks, seed) = solve_segment(keys, segments as u64, &mut equations)?;
         // Words in proportion to keys, so that all segments have about the same rate.
         let end = (words as u128 * (sorted.len() - later.len()) as u128 / sorted.len() as u128) as usize;
-        let segment = Segment::of_words(used, blocks, end - used, seed);
+        let segment = RibbonSegment::of_words(used, blocks, end - used, seed);
         bits[HEADER_BYTES * (1 + number)..][..HEADER_BYTES].copy_from_slice(&segment.encode());
         equations.write(&segment, &mut bits[words_at..]);
         rates += segment.false_positive_rate();
@@ -301,7 +301,7 @@ pub(super) fn build(hashes: &[u64], module: usize, bits_per_key: f64) -> Option<
 
 /// Returns the segment of `hash` in a module, the number of segments, and the words of all segments.
 #[inline]
-fn segment_of(bits: &[u8], hash: u64) -> Option<(Segment, u64, &[u8])> {
+fn segment_of(bits: &[u8], hash: u64) -> Option<(RibbonSegment, u64, &[u8])> {
     let segments = read_u32(bits.first_chunk()?, 0);
     // Also keeps the products below in the range of numbers.
     if segments == 0 || segments >= bits.len() / HEADER_BYTES {
@@ -310,7 +310,7 @@ fn segment_of(bits: &[u8], hash: u64) -> Option<(Segment, u64, &[u8])> {
     let number = part_of(hash, segments as u64) as usize;
     let words = bits.get(HEADER_BYTES * (1 + segments)..)?;
     let description = bits.get(HEADER_BYTES * (1 + number)..)?.first_chunk()?;
-    Some((Segment::decode(description, words.len() / WORD_BYTES)?, segments as u64, words))
+    Some((RibbonSegment::decode(description, words.len() / WORD_BYTES)?, segments as u64, words))
 }
 
 /// Returns whether the key with this `hash` may be in the table. See [`super::may_contain`].
@@ -371,11 +371,11 @@ mod tests {
         }
     }
 
-    fn segments(bits: &[u8]) -> Vec<Segment> {
+    fn segments(bits: &[u8]) -> Vec<RibbonSegment> {
         let count = read_u32(bits.first_chunk().expect("a header"), 0);
         let words = bits.len() / WORD_BYTES - 1 - count;
         let at = |number: usize| bits[HEADER_BYTES * (1 + number)..].first_chunk().expect("a segment");
-        (0..count).map(|number| Segment::decode(at(number), words).expect("sound")).collect()
+        (0..count).map(|number| RibbonSegment::decode(at(number), words).expect("sound")).collect()
     }
 
     #[test]
@@ -384,7 +384,7 @@ mod tests {
             let module = built(keys, 4.0);
             let segments = segments(&module.bits);
             assert_eq!(segments.len() as u64, keys.div_ceil(SEGMENT_KEYS as u64));
-            let words: usize = segments.iter().map(Segment::words).sum();
+            let words: usize = segments.iter().map(RibbonSegment::words).sum();
             assert_eq!(words, module.bits.len() / WORD_BYTES - 1 - segments.len(), "all words are used");
             let slots: usize = segments.iter().map(|segment| segment.blocks * WIDTH).sum();
             assert!((1.0..1.1).contains(&(slots as f64 / keys as f64)), "{keys} keys: {slots}");

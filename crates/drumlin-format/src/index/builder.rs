@@ -32,7 +32,7 @@ pub fn separator_len(last: &[u8], next: &[u8]) -> (usize, bool) {
 }
 
 #[derive(Clone, Copy)]
-struct Row {
+struct IndexRow {
     /// End of the separator in the shared buffer.
     separator_end: usize,
     continues: bool,
@@ -44,7 +44,7 @@ struct Row {
 /// Collects the fences of a table, or those of its partitions.
 #[derive(Default)]
 pub struct IndexBuilder {
-    rows: Vec<Row>,
+    rows: Vec<IndexRow>,
     separators: Vec<u8>,
     /// End of the last child.
     end: u64,
@@ -71,7 +71,7 @@ impl IndexBuilder {
         debug_assert!(self.rows.is_empty() || self.end == child.start, "children lie next to each other");
         self.separators.extend_from_slice(separator);
         let separator_end = self.separators.len();
-        self.rows.push(Row { separator_end, continues, offset: child.start, raw_len, ordinal });
+        self.rows.push(IndexRow { separator_end, continues, offset: child.start, raw_len, ordinal });
         self.end = child.end;
     }
 

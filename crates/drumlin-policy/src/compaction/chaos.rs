@@ -8,7 +8,7 @@
 use super::arguments::Arguments;
 use super::preset::Preset;
 use super::reason::size;
-use super::rule::{Marks, Proposals, Rule, RuleScene};
+use super::rule::{Proposals, Rule, RuleScene, SlowdownRange};
 use crate::random::SplitMix;
 use alloc::boxed::Box;
 use alloc::format;
@@ -101,13 +101,13 @@ impl Rule for Chaos {
         Box::new(explained)
     }
 
-    fn marks(&self, scene: &RuleScene<'_>) -> Marks {
+    fn marks(&self, scene: &RuleScene<'_>) -> SlowdownRange {
         // The marks are drawn around the present run count, with slack above it. A stop mark that chaos might never
         // lift would hang its writers.
         let mut dice = SplitMix::new(scene.seed ^ 0x7061_6365);
         let runs = scene.tree.runs();
         let slow = 1 + dice.below(runs + 16);
         let scope = if dice.one_in(2) { PaceScope::All } else { PaceScope::Level0 };
-        Marks { scope, slow: slow as f64, stop: (slow.max(runs) + 8 + dice.below(32)) as f64 }
+        SlowdownRange { scope, slow: slow as f64, stop: (slow.max(runs) + 8 + dice.below(32)) as f64 }
     }
 }

@@ -8,8 +8,8 @@ use super::arguments::Arguments;
 use super::leveling::surplus;
 use super::preset::Preset;
 use super::reason::{Size, amount, size};
-use super::rule::{Marks, Proposals, Rule, RuleScene};
-use super::stack::{Run, bytes, stack, whole_runs};
+use super::rule::{Proposals, Rule, RuleScene, SlowdownRange};
+use super::stack::{StackRun, bytes, stack, whole_runs};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -61,7 +61,7 @@ impl Fluid {
 
     /// Returns the plan that compacts all of `level` into the next one, if it is due.
     fn step(&self, scene: &RuleScene<'_>, level: u8) -> Option<Plan> {
-        let mut runs: Vec<Run<'_>> = stack(scene.tree, level);
+        let mut runs: Vec<StackRun<'_>> = stack(scene.tree, level);
         let limit = if level == 0 { 1.0 } else { self.capacity(scene, level) };
         let filled = bytes(&runs);
         if runs.is_empty() || (filled as f64) < limit {
@@ -100,7 +100,7 @@ impl Rule for Fluid {
         Box::new(steps.chain(tidy))
     }
 
-    fn marks(&self, _: &RuleScene<'_>) -> Marks {
-        Marks { scope: PaceScope::Level0, slow: 1.0, stop: 4.0 }
+    fn marks(&self, _: &RuleScene<'_>) -> SlowdownRange {
+        SlowdownRange { scope: PaceScope::Level0, slow: 1.0, stop: 4.0 }
     }
 }

@@ -18,7 +18,7 @@
 use super::reason::{Counted, size};
 use super::rule::RuleScene;
 use super::stack::{largest_run, overlapping};
-use crate::share::Scale;
+use crate::share::KeyScale;
 use alloc::format;
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
@@ -58,7 +58,7 @@ pub(super) struct Window {
 
 /// Window under construction.
 #[derive(Clone, Copy)]
-struct Growing<'a> {
+struct WindowBuilder<'a> {
     start: &'a Key,
     end: Option<&'a Key>,
     bytes: f64,
@@ -66,14 +66,14 @@ struct Growing<'a> {
     depth: f64,
 }
 
-impl<'a> Growing<'a> {
-    fn of(segment: &LevelSegment<'a>) -> Growing<'a> {
+impl<'a> WindowBuilder<'a> {
+    fn of(segment: &LevelSegment<'a>) -> WindowBuilder<'a> {
         let LevelSegment { start, end, bytes, largest, runs, .. } = *segment;
-        Growing { start, end, bytes, largest, depth: largest * runs as f64 }
+        WindowBuilder { start, end, bytes, largest, depth: largest * runs as f64 }
     }
 
     /// Appends `next`, which begins where this one ends.
-    fn join(&mut self, next: &Growing<'a>) {
+    fn join(&mut self, next: &WindowBuilder<'a>) {
         self.end = next.end;
         self.bytes += next.bytes;
         self.largest += next.largest;
@@ -139,11 +139,11 @@ fn windows(scene: &RuleScene<'_>, level: u8, most: f64) -> Vec<Window> {
         return Vec::new();
     };
     let mut windows = Vec::new();
-    let mut open: Option<Growing<'_>> = None;
+    let mut open: Option<WindowBuilder<'_>> = None;
     // Segments between the open window and the next segment that has an extra run.
-    let mut between: Option<Growing<'_>> = None;
+    let mut between: Option<WindowBuilder<'_>> = None;
     sweep(view, |segment| {
-        let next = Growing::of(segment);
+        let next = WindowBuilder::of(segment);
         let is_wide = segment.runs < 2 && segment.bytes > BRIDGE * most;
         if !segment.is_free || is_wide {
             windows.extend(open.take().map(|window| window.done(level)));
@@ -174,7 +174,7 @@ fn windows(scene: &RuleScene<'_>, level: u8, most: f64) -> Vec<Window> {
 struct Covering<'a> {
     run: usize,
     file: &'a FileView,
-    scale: Scale,
+    scale: KeyScale,
     last: Option<usize>,
 }
 
@@ -198,7 +198,7 @@ fn sweep<'a>(level: &'a LevelView, mut each: impl FnMut(&LevelSegment<'a>)) {
         while let Some((_, run, file)) = starts.next_if(|(key, ..)| *key == start) {
             let last = file.bounds.end.as_ref().map(|end| keys.partition_point(|key| *key < end));
             let place = covering.partition_point(|c| c.run < run);
-            covering.insert(place, Covering { run, file, scale: Scale::of(&file.bounds), last });
+            covering.insert(place, Covering { run, file, scale: KeyScale::of(&file.bounds), last });
         }
         let end = keys.get(at + 1).copied();
         let mut segment =

@@ -8,7 +8,7 @@ use super::arguments::Arguments;
 use super::leveling::surplus;
 use super::preset::Preset;
 use super::reason::{Size, amount};
-use super::rule::{Marks, Proposals, Rule, RuleScene, power};
+use super::rule::{Proposals, Rule, RuleScene, SlowdownRange, power};
 use super::stack::{bytes, stack, whole_runs};
 use super::tiering::full_tier;
 use alloc::boxed::Box;
@@ -79,8 +79,8 @@ impl Rule for LazyLeveling {
         Box::new(tiers.chain(last_ones.into_iter().flatten()))
     }
 
-    fn marks(&self, _: &RuleScene<'_>) -> Marks {
+    fn marks(&self, _: &RuleScene<'_>) -> SlowdownRange {
         let slow = self.ratio as f64;
-        Marks { scope: PaceScope::Level0, slow, stop: slow + 4.0 }
+        SlowdownRange { scope: PaceScope::Level0, slow, stop: slow + 4.0 }
     }
 }

@@ -10,8 +10,8 @@
 use super::arguments::Arguments;
 use super::preset::Preset;
 use super::reason::{Size, amount, size};
-use super::rule::{Marks, Proposals, Rule, RuleScene, power};
-use super::stack::{Run, bytes, largest_run, stack, whole_runs};
+use super::rule::{Proposals, Rule, RuleScene, SlowdownRange, power};
+use super::stack::{StackRun, bytes, largest_run, stack, whole_runs};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
@@ -53,7 +53,7 @@ impl Leveling {
             amount(&below),
             level + 1
         );
-        let idle: Vec<Run<'_>> = runs.into_iter().filter(|run| run.idle).collect();
+        let idle: Vec<StackRun<'_>> = runs.into_iter().filter(|run| run.idle).collect();
         if idle.is_empty() || (level > 0 && 2.0 * bytes(&idle) as f64 <= limit) {
             return None;
         }
@@ -68,7 +68,7 @@ impl Leveling {
 
 /// Returns the plan that compacts the runs beyond `allowed` of a level in place, the newest runs first.
 pub(super) fn surplus(tree: &TreeView, level: u8, allowed: usize) -> Option<Plan> {
-    let runs: Vec<Run<'_>> = stack(tree, level);
+    let runs: Vec<StackRun<'_>> = stack(tree, level);
     let surplus = runs.len().checked_sub(allowed).filter(|&n| n > 0)?;
     let newest = &runs[..=surplus];
     let reason = format!(
@@ -102,7 +102,7 @@ impl Rule for Leveling {
         (0..=scene.last_level()).map(level).collect()
     }
 
-    fn marks(&self, _: &RuleScene<'_>) -> Marks {
-        Marks { scope: PaceScope::Level0, slow: 1.0, stop: 4.0 }
+    fn marks(&self, _: &RuleScene<'_>) -> SlowdownRange {
+        SlowdownRange { scope: PaceScope::Level0, slow: 1.0, stop: 4.0 }
     }
 }

@@ -45,7 +45,7 @@ use arguments::Arguments;
 use drumlin_types::contract::{CompactionPolicy, PolicyError};
 
 /// Registry entry of one policy.
-pub struct Entry {
+pub struct RegistryEntry {
     /// Name of the policy, without arguments.
     pub name: &'static str,
     /// Arguments that may follow the name after a colon; empty for none.
@@ -56,63 +56,63 @@ pub struct Entry {
 }
 
 /// Every policy, in the order in which lists show them.
-static REGISTRY: &[Entry] = &[
-    Entry {
+static REGISTRY: &[RegistryEntry] = &[
+    RegistryEntry {
         name: "arce",
         arguments: if cfg!(feature = "experiments") { "[M/c/q/rho][,no-..]" } else { "[M/c/q/rho]" },
         doc: "no fixed shape: runs the compaction with the best gain for reads per cost, and limits writes (ArceKV)",
         build: arce::build,
     },
-    Entry {
+    RegistryEntry {
         name: "1-leveling",
         arguments: "[static|dynamic|T]",
         doc: "one run per level, compacted file by file in order of least overlap (RocksDB)",
         build: one_leveling::build,
     },
-    Entry {
+    RegistryEntry {
         name: "leveling",
         arguments: "[T]",
         doc: "one run per level, each T times the one above, compacted whole",
         build: leveling::build,
     },
-    Entry {
+    RegistryEntry {
         name: "tiering",
         arguments: "[T]",
         doc: "up to T runs per level, compacted together into one run of the next",
         build: tiering::build,
     },
-    Entry {
+    RegistryEntry {
         name: "lazy-leveling",
         arguments: "[T]",
         doc: "tiering above the last filled level, which is one run",
         build: lazy_leveling::build,
     },
-    Entry {
+    RegistryEntry {
         name: "fluid",
         arguments: "[r/K]",
         doc: "separate growth r and run count K for each level (Moose)",
         build: fluid::build,
     },
-    Entry {
+    RegistryEntry {
         name: "universal",
         arguments: "",
         doc: "runs in order of age, compacted by size ratio and space amplification (RocksDB)",
         build: universal::build,
     },
-    Entry {
+    RegistryEntry {
         name: "ucs",
         arguments: "[w]",
         doc: "runs bucketed by size: leveled for w < 0, tiered for w > 0 (Cassandra)",
         build: ucs::build,
     },
-    Entry {
+    RegistryEntry {
         name: "adaptive-ucs",
         arguments: "",
         doc: "ucs whose w follows the load, level by level, every five minutes (DataStax)",
         build: adaptive_ucs::build,
     },
     #[cfg(feature = "experiments")]
-    Entry {
+    RegistryEntry {
         name: "chaos",
         arguments: "",
         doc: "random legal plans and write rate limits, for tests",
@@ -121,7 +121,7 @@ static REGISTRY: &[Entry] = &[
 ];
 
 /// Returns the registered policies.
-pub fn names() -> &'static [Entry] {
+pub fn names() -> &'static [RegistryEntry] {
     REGISTRY
 }
 
@@ -146,7 +146,7 @@ fn meant(policy: &str) -> String {
 }
 
 fn listed() -> String {
-    let show = |entry: &Entry| match entry.arguments {
+    let show = |entry: &RegistryEntry| match entry.arguments {
         "" => entry.name.to_owned(),
         arguments => format!("{}:{arguments}", entry.name),
     };

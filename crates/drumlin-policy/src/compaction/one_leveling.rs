@@ -15,7 +15,7 @@
 use super::arguments::Arguments;
 use super::preset::Preset;
 use super::reason::{Counted, Size, size};
-use super::rule::{Marks, Proposals, Rule, RuleScene, power};
+use super::rule::{Proposals, Rule, RuleScene, SlowdownRange, power};
 use super::stack::{largest_run, overlapping};
 use alloc::boxed::Box;
 use alloc::format;
@@ -61,7 +61,7 @@ pub(super) fn build(arguments: &Arguments<'_>) -> Result<Box<dyn CompactionPolic
 }
 
 /// File that may be compacted into the next level.
-struct Candidate<'a> {
+struct MoveCandidate<'a> {
     file: &'a FileView,
     /// Overlapping bytes in the next level per byte of the file.
     ratio: f64,
@@ -141,8 +141,8 @@ impl OneLeveling {
         let filled = scene.tree.levels[usize::from(level)].bytes();
         let below = Below::of(&scene.tree.levels[usize::from(out)]);
         let free = scene.tree.levels[usize::from(level)].files().filter(|file| file.is_takeable());
-        let candidates = best(free.map(|file| Candidate::new(file, below.overlap(&file.bounds))));
-        let plan = move |c: Candidate<'_>| {
+        let candidates = best(free.map(|file| MoveCandidate::new(file, below.overlap(&file.bounds))));
+        let plan = move |c: MoveCandidate<'_>| {
             let others = overlap(scene, out, &c.file.bounds);
             let reason = format!(
                 "level {level} scores {score:.2}, {} of {}: file {} of {} overlaps {}, {:.2} times its size",
@@ -159,9 +159,9 @@ impl OneLeveling {
     }
 }
 
-impl<'a> Candidate<'a> {
-    fn new(file: &'a FileView, overlap: u64) -> Candidate<'a> {
-        Candidate { file, ratio: overlap as f64 / file.bytes.max(1) as f64 }
+impl<'a> MoveCandidate<'a> {
+    fn new(file: &'a FileView, overlap: u64) -> MoveCandidate<'a> {
+        MoveCandidate { file, ratio: overlap as f64 / file.bytes.max(1) as f64 }
     }
 }
 
@@ -194,8 +194,8 @@ fn summed(mut keys: Vec<(&Key, u64)>) -> Vec<(&Key, u64)> {
     keys
 }
 
-fn best<'a>(candidates: impl Iterator<Item = Candidate<'a>>) -> Vec<Candidate<'a>> {
-    let mut candidates: Vec<Candidate<'a>> = candidates.collect();
+fn best<'a>(candidates: impl Iterator<Item = MoveCandidate<'a>>) -> Vec<MoveCandidate<'a>> {
+    let mut candidates: Vec<MoveCandidate<'a>> = candidates.collect();
     candidates.sort_by(|a, b| {
         a.ratio.total_cmp(&b.ratio).then_with(|| a.file.bounds.start.cmp(&b.file.bounds.start))
     });
@@ -263,7 +263,7 @@ impl Rule for OneLeveling {
         (0..=last).map(level).collect()
     }
 
-    fn marks(&self, _: &RuleScene<'_>) -> Marks {
-        Marks { scope: PaceScope::Level0, slow: 20.0, stop: 36.0 }
+    fn marks(&self, _: &RuleScene<'_>) -> SlowdownRange {
+        SlowdownRange { scope: PaceScope::Level0, slow: 20.0, stop: 36.0 }
     }
 }

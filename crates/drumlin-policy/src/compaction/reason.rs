@@ -1,6 +1,6 @@
 //! Formats of the numbers in reasons: byte counts, counted nouns, and amounts of runs.
 
-use super::stack::{Run, bytes};
+use super::stack::{StackRun, bytes};
 use alloc::format;
 use alloc::string::String;
 use core::fmt;
@@ -37,6 +37,6 @@ impl fmt::Display for Counted {
 }
 
 /// Formats runs for reasons: "3 runs, 96 MiB".
-pub(super) fn amount(runs: &[Run<'_>]) -> String {
+pub(super) fn amount(runs: &[StackRun<'_>]) -> String {
     format!("{}, {}", Counted(runs.len(), "run"), size(bytes(runs)))
 }

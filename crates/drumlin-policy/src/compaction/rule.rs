@@ -30,7 +30,7 @@ impl RuleScene<'_> {
 }
 
 /// Run counts between which writers are slowed down.
-pub(super) struct Marks {
+pub(super) struct SlowdownRange {
     pub(super) scope: PaceScope,
     pub(super) slow: f64,
     pub(super) stop: f64,
@@ -65,7 +65,7 @@ pub(super) trait Rule: fmt::Debug + Send {
     }
 
     /// Returns the run counts at which writers slow down and stop.
-    fn marks(&self, scene: &RuleScene<'_>) -> Marks;
+    fn marks(&self, scene: &RuleScene<'_>) -> SlowdownRange;
 }
 
 /// Returns `base^exponent`, for small powers of size ratios.

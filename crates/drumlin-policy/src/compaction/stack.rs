@@ -12,7 +12,7 @@ use drumlin_types::{KeyRange, RunId, Seq, Ticket};
 
 /// One run of a level, or all outputs of one ticket in that level.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Run<'a> {
+pub(super) struct StackRun<'a> {
     pub(super) level: u8,
     pub(super) view: &'a RunView,
     pub(super) bytes: u64,
@@ -23,12 +23,12 @@ pub(super) struct Run<'a> {
 
 /// Returns the runs of a level of a projected tree, newest first. All runs of one ticket form one entry, which is not
 /// idle.
-pub(super) fn stack(tree: &TreeView, level: u8) -> Vec<Run<'_>> {
+pub(super) fn stack(tree: &TreeView, level: u8) -> Vec<StackRun<'_>> {
     let mut half_built: Vec<(Ticket, usize)> = Vec::new();
-    let mut runs: Vec<Run<'_>> = Vec::new();
+    let mut runs: Vec<StackRun<'_>> = Vec::new();
     for view in tree.levels.get(usize::from(level)).map(|l| &l.runs).into_iter().flatten() {
         let idle = view.files.iter().all(|f| f.state == FileState::Free);
-        let run = Run { level, view, bytes: view.bytes(), max_seq: view.max_seq(), idle };
+        let run = StackRun { level, view, bytes: view.bytes(), max_seq: view.max_seq(), idle };
         let Some(ticket) = lone_ticket(view) else {
             runs.push(run);
             continue;
@@ -60,21 +60,21 @@ fn lone_ticket(run: &RunView) -> Option<Ticket> {
 
 /// Returns all runs of the tree by level, newest first within a level. For every key this is the order from new to
 /// old.
-pub(super) fn line(tree: &TreeView) -> Vec<Run<'_>> {
+pub(super) fn line(tree: &TreeView) -> Vec<StackRun<'_>> {
     (0..tree.levels.len()).flat_map(|level| stack(tree, level as u8)).collect()
 }
 
-pub(super) fn bytes(runs: &[Run<'_>]) -> u64 {
+pub(super) fn bytes(runs: &[StackRun<'_>]) -> u64 {
     runs.iter().map(|run| run.bytes).sum()
 }
 
-pub(super) fn all_idle(runs: &[Run<'_>]) -> bool {
+pub(super) fn all_idle(runs: &[StackRun<'_>]) -> bool {
     runs.iter().all(|run| run.idle)
 }
 
 /// Returns a plan that compacts whole runs into a new run of level `out`, with every further run that must not stay
 /// behind. Returns `None` when one of them is not idle, or when the plan would only rewrite a single run of `out`.
-pub(super) fn whole_runs(tree: &TreeView, chosen: &[Run<'_>], out: u8, reason: String) -> Option<Plan> {
+pub(super) fn whole_runs(tree: &TreeView, chosen: &[StackRun<'_>], out: u8, reason: String) -> Option<Plan> {
     if !all_idle(chosen) {
         return None;
     }

@@ -9,8 +9,8 @@
 use super::arguments::Arguments;
 use super::preset::Preset;
 use super::reason::amount;
-use super::rule::{Marks, Proposals, Rule, RuleScene};
-use super::stack::{Run, line, whole_runs};
+use super::rule::{Proposals, Rule, RuleScene, SlowdownRange};
+use super::stack::{StackRun, line, whole_runs};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
@@ -59,11 +59,12 @@ impl Ucs {
         bucket
     }
 
-    fn merge(&self, scene: &RuleScene<'_>, line: &[Run<'_>], bucket: usize) -> Option<Plan> {
-        let is_member = |run: &Run<'_>| self.bucket(scene, run.bytes) == bucket;
+    fn merge(&self, scene: &RuleScene<'_>, line: &[StackRun<'_>], bucket: usize) -> Option<Plan> {
+        let is_member = |run: &StackRun<'_>| self.bucket(scene, run.bytes) == bucket;
         // Only idle runs count. A run under construction would otherwise be compacted again right after it is
         // complete.
-        let members: Vec<Run<'_>> = line.iter().filter(|run| run.idle && is_member(run)).copied().collect();
+        let members: Vec<StackRun<'_>> =
+            line.iter().filter(|run| run.idle && is_member(run)).copied().collect();
         let count = members.len();
         let trigger = trigger(self.w(bucket));
         if count < trigger {
@@ -100,11 +101,11 @@ impl Rule for Ucs {
         Box::new((0..=deepest).filter_map(move |bucket| self.merge(scene, &line, bucket)))
     }
 
-    fn marks(&self, scene: &RuleScene<'_>) -> Marks {
+    fn marks(&self, scene: &RuleScene<'_>) -> SlowdownRange {
         // A tree at rest has fewer than t runs in every bucket.
         let deepest = self.bucket(scene, scene.tree.bytes());
         let runs: usize = (0..=deepest).map(|bucket| trigger(self.w(bucket)) - 1).sum();
         let slow = runs.max(20) as f64;
-        Marks { scope: PaceScope::All, slow, stop: slow + 16.0 }
+        SlowdownRange { scope: PaceScope::All, slow, stop: slow + 16.0 }
     }
 }

@@ -12,8 +12,8 @@
 use super::arguments::Arguments;
 use super::preset::Preset;
 use super::reason::{amount, size};
-use super::rule::{Marks, Proposals, Rule, RuleScene};
-use super::stack::{Run, all_idle, bytes, line, whole_runs};
+use super::rule::{Proposals, Rule, RuleScene, SlowdownRange};
+use super::stack::{StackRun, all_idle, bytes, line, whole_runs};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
@@ -36,7 +36,7 @@ pub(super) fn build(arguments: &Arguments<'_>) -> Result<Box<dyn CompactionPolic
 /// Returns the compaction of the runs `range` of the age order, into a level that preserves that order.
 pub(super) fn interval(
     scene: &RuleScene<'_>,
-    line: &[Run<'_>],
+    line: &[StackRun<'_>],
     range: Range<usize>,
     why: &str,
 ) -> Option<Plan> {
@@ -56,7 +56,7 @@ pub(super) fn interval(
 }
 
 impl Universal {
-    fn by_space(&self, scene: &RuleScene<'_>, line: &[Run<'_>]) -> Option<Plan> {
+    fn by_space(&self, scene: &RuleScene<'_>, line: &[StackRun<'_>]) -> Option<Plan> {
         let (oldest, newer) = line.split_last()?;
         let extra = bytes(newer);
         if extra.saturating_mul(100) < oldest.bytes.saturating_mul(MAX_SPACE_PERCENT) || !all_idle(line) {
@@ -66,7 +66,7 @@ impl Universal {
         interval(scene, line, 0..line.len(), &why)
     }
 
-    fn by_ratio(&self, scene: &RuleScene<'_>, line: &[Run<'_>]) -> Option<Plan> {
+    fn by_ratio(&self, scene: &RuleScene<'_>, line: &[StackRun<'_>]) -> Option<Plan> {
         (0..line.len()).find_map(|start| {
             let mut gathered = line[start].bytes;
             let mut end = start + 1;
@@ -81,7 +81,7 @@ impl Universal {
         })
     }
 
-    fn by_count(&self, scene: &RuleScene<'_>, line: &[Run<'_>]) -> Option<Plan> {
+    fn by_count(&self, scene: &RuleScene<'_>, line: &[StackRun<'_>]) -> Option<Plan> {
         let idle = line.iter().filter(|run| run.idle).count();
         let surplus = (idle + 1).checked_sub(TRIGGER).filter(|&n| n > 1)?;
         let first = line.iter().position(|run| run.idle)?;
@@ -105,7 +105,7 @@ impl Rule for Universal {
         Box::new(plans.into_iter())
     }
 
-    fn marks(&self, _: &RuleScene<'_>) -> Marks {
-        Marks { scope: PaceScope::All, slow: 20.0, stop: 36.0 }
+    fn marks(&self, _: &RuleScene<'_>) -> SlowdownRange {
+        SlowdownRange { scope: PaceScope::All, slow: 20.0, stop: 36.0 }
     }
 }

@@ -86,7 +86,7 @@ impl Ledger {
 
 /// What decided the bits of a table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Rule {
+pub enum BitsRule {
     /// The mode gives each table, or each table of a level, a number.
     Mode,
     /// No table has a weight yet, or the budget is below one bit for the densest table. The table gets the average.
@@ -103,16 +103,16 @@ pub enum Rule {
     Ceiling,
 }
 
-impl fmt::Display for Rule {
+impl fmt::Display for BitsRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Rule::Mode => "mode",
-            Rule::NoPrice => "no price yet",
-            Rule::Price => "price",
-            Rule::Most => "most bits",
-            Rule::OneBit => "one bit",
-            Rule::Worthless => "not worth a filter",
-            Rule::Ceiling => "ceiling",
+            BitsRule::Mode => "mode",
+            BitsRule::NoPrice => "no price yet",
+            BitsRule::Price => "price",
+            BitsRule::Most => "most bits",
+            BitsRule::OneBit => "one bit",
+            BitsRule::Worthless => "not worth a filter",
+            BitsRule::Ceiling => "ceiling",
         })
     }
 }
@@ -123,7 +123,7 @@ pub struct Allotment {
     /// Bits per key; 0 for no filter.
     pub bits: f64,
     /// What decided them.
-    pub rule: Rule,
+    pub rule: BitsRule,
 }
 
 /// What a new table gets, apart from the ceiling.
@@ -138,16 +138,16 @@ pub enum Wish {
 /// Returns the bits of a new table.
 pub fn allot(wish: Wish, table: &Item, budget: Budget, ledger: &Ledger) -> Allotment {
     if budget.average <= 0.0 || table.keys <= 0.0 {
-        return Allotment { bits: 0.0, rule: Rule::Mode };
+        return Allotment { bits: 0.0, rule: BitsRule::Mode };
     }
     let wanted = match wish {
-        Wish::Bits(bits) => Allotment { bits: bits.min(MOST_BITS), rule: Rule::Mode },
-        Wish::Priced(None) => Allotment { bits: budget.average, rule: Rule::NoPrice },
+        Wish::Bits(bits) => Allotment { bits: bits.min(MOST_BITS), rule: BitsRule::Mode },
+        Wish::Priced(None) => Allotment { bits: budget.average, rule: BitsRule::NoPrice },
         Wish::Priced(Some(price)) => priced(&price, table, ledger.average() < budget.average),
     };
     let ceiling = ledger.ceiling(budget, table.keys);
     let bounded = match wanted.bits > ceiling {
-        true => Allotment { bits: ceiling, rule: Rule::Ceiling },
+        true => Allotment { bits: ceiling, rule: BitsRule::Ceiling },
         false => wanted,
     };
     Allotment { bits: rounded(bounded.bits), ..bounded }
@@ -156,10 +156,10 @@ pub fn allot(wish: Wish, table: &Item, budget: Budget, ledger: &Ledger) -> Allot
 fn priced(price: &Price, table: &Item, is_below_budget: bool) -> Allotment {
     let bits = price.bits(table, is_below_budget);
     let rule = match bits {
-        0.0 => Rule::Worthless,
-        LEAST_BITS => Rule::OneBit,
-        MOST_BITS => Rule::Most,
-        _ => Rule::Price,
+        0.0 => BitsRule::Worthless,
+        LEAST_BITS => BitsRule::OneBit,
+        MOST_BITS => BitsRule::Most,
+        _ => BitsRule::Price,
     };
     Allotment { bits, rule }
 }
@@ -212,22 +212,25 @@ mod tests {
             [1000.0, 100.0, 10.0, 1.0].iter().map(|&weight| Item { keys: 10.0, weight }).collect();
         let price = solve(&tables, 160.0, BLOOM);
         let given = |weight| allot(Wish::Priced(price), &Item { keys: 10.0, weight }, budget, &ledger);
-        assert_eq!(given(1e9), Allotment { bits: 16.0, rule: Rule::Most });
+        assert_eq!(given(1e9), Allotment { bits: 16.0, rule: BitsRule::Most });
         assert_eq!(
             (given(100.0).rule, given(10.0).rule, given(1.0).rule),
-            (Rule::Price, Rule::OneBit, Rule::Worthless)
+            (BitsRule::Price, BitsRule::OneBit, BitsRule::Worthless)
         );
         assert_eq!(given(1.0).bits, 0.0);
         let item = tables[0];
         assert_eq!(
             allot(Wish::Priced(None), &item, budget, &ledger),
-            Allotment { bits: 4.0, rule: Rule::NoPrice }
+            Allotment { bits: 4.0, rule: BitsRule::NoPrice }
         );
-        assert_eq!(allot(Wish::Bits(7.0), &item, budget, &ledger), Allotment { bits: 7.0, rule: Rule::Mode });
+        assert_eq!(
+            allot(Wish::Bits(7.0), &item, budget, &ledger),
+            Allotment { bits: 7.0, rule: BitsRule::Mode }
+        );
         let full = Ledger { keys: 1000.0, bits: 4960.0 };
         assert_eq!(
             allot(Wish::Bits(7.0), &item, budget, &full),
-            Allotment { bits: 4.0, rule: Rule::Ceiling }
+            Allotment { bits: 4.0, rule: BitsRule::Ceiling }
         );
         assert_eq!(allot(Wish::Bits(7.0), &item, Budget::fixed(0.0), &ledger).bits, 0.0);
     }

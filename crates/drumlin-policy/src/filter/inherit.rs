@@ -34,7 +34,7 @@ use drumlin_types::contract::LookupStats;
 use drumlin_types::{Key, KeyRange, Seq};
 
 /// Part of a table that a merge takes.
-pub struct Part<'a> {
+pub struct InputPart<'a> {
     /// Keys of the part.
     pub range: KeyRange,
     /// Level of its run.
@@ -46,7 +46,7 @@ pub struct Part<'a> {
     pub rank: &'a dyn Fn(Option<&[u8]>) -> f64,
 }
 
-impl Part<'_> {
+impl InputPart<'_> {
     /// Returns the place in the order in which lookups reach tables.
     fn order(&self) -> (u8, Reverse<Seq>) {
         (self.level, Reverse(self.max_seq))
@@ -68,7 +68,7 @@ impl Part<'_> {
 
 /// What an output takes over from one part.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Taken {
+pub struct Inherited {
     /// Number of the part.
     pub part: usize,
     /// Share of the part's lookups that found a version.
@@ -78,8 +78,8 @@ pub struct Taken {
 }
 
 /// Returns what each output takes over from the parts. `outputs` are the bounds of the outputs, in key order.
-pub fn taken(parts: &[Part<'_>], outputs: &[KeyRange], density: &Density) -> Vec<Vec<Taken>> {
-    let mut taken: Vec<Vec<Taken>> = vec![Vec::new(); outputs.len()];
+pub fn taken(parts: &[InputPart<'_>], outputs: &[KeyRange], density: &Density) -> Vec<Vec<Inherited>> {
+    let mut taken: Vec<Vec<Inherited>> = vec![Vec::new(); outputs.len()];
     if outputs.is_empty() {
         return taken;
     }
@@ -107,11 +107,11 @@ pub fn taken(parts: &[Part<'_>], outputs: &[KeyRange], density: &Density) -> Vec
                     taken.found += share;
                     taken.empty += empty;
                 }
-                None => output.push(Taken { part, found: share, empty }),
+                None => output.push(Inherited { part, found: share, empty }),
             }
         }
     });
-    for Taken { part, found, empty } in taken.iter_mut().flatten() {
+    for Inherited { part, found, empty } in taken.iter_mut().flatten() {
         let whole = if whole[*part] > 0.0 { whole[*part] } else { f64::INFINITY };
         (*found, *empty) = (*found / whole, *empty / whole);
     }
@@ -124,7 +124,7 @@ const MOST_DIVIDED: usize = 256;
 
 /// Divides the merged keys at `cuts` and at the bounds of parts. Calls `visit` with each segment and the parts that
 /// cover it, in key order.
-fn for_each_segment(parts: &[Part<'_>], cuts: &[&Key], mut visit: impl FnMut(&KeyRange, &[usize])) {
+fn for_each_segment(parts: &[InputPart<'_>], cuts: &[&Key], mut visit: impl FnMut(&KeyRange, &[usize])) {
     let starts = parts.iter().map(|part| &part.range.start);
     let ends = parts.iter().filter_map(|part| part.range.end.as_ref());
     let first = starts.clone().min();
@@ -150,9 +150,9 @@ fn for_each_segment(parts: &[Part<'_>], cuts: &[&Key], mut visit: impl FnMut(&Ke
 
 /// Returns the lookups that an output takes over. `parts` are the lookups of each part now, `between` those that runs
 /// between answer on the keys of the output, and `dropped` is the share of the tombstones that the merge has dropped.
-pub fn total(taken: &[Taken], parts: &[LookupStats], between: f64, dropped: f64) -> LookupStats {
+pub fn total(taken: &[Inherited], parts: &[LookupStats], between: f64, dropped: f64) -> LookupStats {
     let mut total = LookupStats { empty: between.max(0.0), ..LookupStats::default() };
-    for Taken { part, found, empty } in taken {
+    for Inherited { part, found, empty } in taken {
         let Some(lookups) = parts.get(*part) else { continue };
         total.found += found * lookups.found;
         total.dead += found * lookups.dead;

@@ -13,7 +13,7 @@ const PRIOR_LOOKUPS: f64 = 1e4;
 
 /// How filter bits are divided over tables.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Mode {
+pub enum Allocation {
     /// Every table gets the average.
     Uniform,
     /// By the capacities of the levels that the compaction policy designs, as if each run were probed alike (Dayan,
@@ -40,8 +40,8 @@ pub struct KeyspaceLoad {
 
 /// Returns the prior of one run over all keys of a keyspace, in a store with `all_keys` keys. `mode` decides whether
 /// lookups count.
-pub fn prior(mode: Mode, load: &KeyspaceLoad, all_keys: f64) -> f64 {
-    let lookups = if mode == Mode::MnemosynePlus { PRIOR_SHARE * load.lookups.max(0.0) } else { 0.0 };
+pub fn prior(mode: Allocation, load: &KeyspaceLoad, all_keys: f64) -> f64 {
+    let lookups = if mode == Allocation::MnemosynePlus { PRIOR_SHARE * load.lookups.max(0.0) } else { 0.0 };
     lookups + PRIOR_LOOKUPS * load.keys / all_keys.max(1.0)
 }
 
@@ -52,8 +52,8 @@ pub fn all_lookups(lookups: f64) -> f64 {
 
 /// Returns the weight of a table that `empty` lookups probed in vain. `share` is its share of the keyspace's keys, by
 /// its bounds, and `prior` that of its keyspace.
-pub fn weight(mode: Mode, empty: f64, share: f64, prior: f64) -> f64 {
-    let observed = if mode == Mode::MnemosynePlus && empty.is_finite() { empty.max(0.0) } else { 0.0 };
+pub fn weight(mode: Allocation, empty: f64, share: f64, prior: f64) -> f64 {
+    let observed = if mode == Allocation::MnemosynePlus && empty.is_finite() { empty.max(0.0) } else { 0.0 };
     observed + prior * share
 }
 
@@ -65,10 +65,13 @@ mod tests {
     fn the_prior_is_a_tenth_of_the_lookups_and_ten_thousand() {
         let load = KeyspaceLoad { lookups: 1e6, keys: 500.0 };
         let prior_of = |mode| prior(mode, &load, 500.0);
-        let plus = Mode::MnemosynePlus;
+        let plus = Allocation::MnemosynePlus;
         assert!((weight(plus, 0.0, 0.01, prior_of(plus)) - 1100.0).abs() < 1e-9);
         assert!((weight(plus, 5000.0, 0.01, prior_of(plus)) - 6100.0).abs() < 1e-9);
         assert!((weight(plus, f64::NAN, 0.01, prior_of(plus)) - 1100.0).abs() < 1e-9);
-        assert!((weight(Mode::Mnemosyne, 5000.0, 0.01, prior_of(Mode::Mnemosyne)) - 100.0).abs() < 1e-9);
+        assert!(
+            (weight(Allocation::Mnemosyne, 5000.0, 0.01, prior_of(Allocation::Mnemosyne)) - 100.0).abs()
+                < 1e-9
+        );
     }
 }

@@ -10,9 +10,9 @@
 //! installed, so nothing is queued for later. Without the pipeline, a plan also claims the files that it may fold,
 //! and a plan beside a busy neighbour is refused.
 
-use super::cut::{self, Cut, Part};
+use super::cut::{self, Cut, PieceFile};
 use super::fold::FoldInputs;
-use super::limits::Mode;
+use super::limits::Concurrency;
 use super::numbers::Numbers;
 use super::overlaps::Overlaps;
 use super::scene::Scene;
@@ -143,7 +143,7 @@ impl Flight {
         plan: &Plan,
     ) -> Result<Plan, Refusal> {
         let mut plan = plan.clone();
-        if scene.settings.mode != Mode::Pipelined {
+        if scene.settings.mode != Concurrency::Pipelined {
             let folds = core::mem::take(&mut plan.may_fold);
             self.check_neighbours(view, &plan, !folds.is_empty())?;
             plan.take.extend(beside(projected, &plan, &folds)?);
@@ -302,13 +302,13 @@ impl Flight {
         let total = taken + folds.iter().map(|part| part.file.bytes).sum::<u64>();
         let (least, most) = scene.settings.piece;
         let pieces = match scene.settings.mode {
-            Mode::Unsplit => 1,
+            Concurrency::Unsplit => 1,
             _ => cut::piece_count(total, scene.settings.slots, least.min(most), most),
         };
         let edges = self.unfinished().flat_map(|(_, p)| [Some(p.range.start.clone()), p.range.end.clone()]);
         let edges = edges.flatten().collect::<BTreeSet<Key>>().into_iter().collect();
         let mut cuts = cut::cut(&inputs, &folds, pieces, edges, gaps(projected, plan, &inputs, &hull));
-        if scene.settings.mode != Mode::Pipelined {
+        if scene.settings.mode != Concurrency::Pipelined {
             cuts.iter_mut().for_each(|cut| cut.may_move &= cut.inputs.iter().all(|f| f.level < plan.out));
         }
         cuts
@@ -343,7 +343,7 @@ fn beside(projected: &TreeView, plan: &Plan, folds: &[Take]) -> Result<Vec<Take>
 
 /// Returns the keys at which a piece must end so that its output fits into the run that it joins. Files that no input
 /// overlaps stay there.
-fn gaps(projected: &TreeView, plan: &Plan, inputs: &[Part], hull: &KeyRange) -> Vec<Key> {
+fn gaps(projected: &TreeView, plan: &Plan, inputs: &[PieceFile], hull: &KeyRange) -> Vec<Key> {
     let runs = projected.levels.get(usize::from(plan.out)).into_iter().flat_map(|level| &level.runs);
     let joined = runs.filter(|run| plan.place == Place::Run(run.id)).flat_map(|run| &run.files);
     let met = Overlaps::of(inputs.iter().map(|input| &input.span.range));

@@ -10,7 +10,7 @@
 use super::overlaps::Overlaps;
 use super::project;
 use crate::digits::between;
-use crate::share::Scale;
+use crate::share::KeyScale;
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -46,7 +46,7 @@ pub fn piece_count(total: u64, slots: u32, least: u64, most: u64) -> u64 {
 
 /// Input, or file expected to be folded, with its file metadata.
 #[derive(Clone, Debug)]
-pub struct Part {
+pub struct PieceFile {
     /// Part of the file that is taken; for a fold, the part that may be.
     pub span: FileSpan,
     /// The file, clipped to that part.
@@ -61,7 +61,7 @@ pub(super) fn parts(
     tree: &TreeView,
     spans: &[FileSpan],
     may_move: impl Fn(&FileView, u8) -> bool,
-) -> Vec<Part> {
+) -> Vec<PieceFile> {
     let mut files: BTreeMap<(u8, TableId), Vec<&FileView>> = BTreeMap::new();
     for span in spans {
         files.entry((span.level, span.table)).or_default();
@@ -77,7 +77,7 @@ pub(super) fn parts(
             let Some(part) = project::part(file, &span.range) else { continue };
             let may_move = part.bounds == file.bounds && may_move(file, span.level);
             let span = FileSpan { range: part.bounds.clone(), ..span.clone() };
-            parts.push(Part { span, file: part, may_move });
+            parts.push(PieceFile { span, file: part, may_move });
         }
     }
     parts
@@ -85,9 +85,15 @@ pub(super) fn parts(
 
 /// Cuts `inputs` into `pieces` parts of about equal bytes, counting the bytes of `folds`. `edges` are preferred cut
 /// keys, `breaks` mandatory ones.
-pub fn cut(inputs: &[Part], folds: &[Part], pieces: u64, edges: Vec<Key>, mut breaks: Vec<Key>) -> Vec<Cut> {
+pub fn cut(
+    inputs: &[PieceFile],
+    folds: &[PieceFile],
+    pieces: u64,
+    edges: Vec<Key>,
+    mut breaks: Vec<Key>,
+) -> Vec<Cut> {
     let mut cuts = Vec::new();
-    let mut merging: Vec<&Part> = Vec::new();
+    let mut merging: Vec<&PieceFile> = Vec::new();
     let met = Overlaps::of(inputs.iter().chain(folds).map(|part| &part.span.range));
     for part in inputs {
         let range = &part.span.range;
@@ -106,8 +112,8 @@ pub fn cut(inputs: &[Part], folds: &[Part], pieces: u64, edges: Vec<Key>, mut br
 }
 
 fn cut_merge(
-    merging: &[&Part],
-    folds: &[Part],
+    merging: &[&PieceFile],
+    folds: &[PieceFile],
     pieces: u64,
     mut edges: Vec<Key>,
     mut breaks: Vec<Key>,
@@ -178,7 +184,7 @@ fn meeting(ranges: &[KeyRange], range: &KeyRange) -> core::ops::Range<usize> {
 fn weights(files: &[&FileView], gaps: &[KeyRange]) -> Vec<u64> {
     let mut weights = vec![0; gaps.len()];
     for file in files {
-        let scale = Scale::of(&file.bounds);
+        let scale = KeyScale::of(&file.bounds);
         for at in meeting(gaps, &file.bounds) {
             weights[at] += (file.bytes as f64 * scale.share_of(&file.bounds, &gaps[at])) as u64;
         }
@@ -187,10 +193,10 @@ fn weights(files: &[&FileView], gaps: &[KeyRange]) -> Vec<u64> {
 }
 
 /// Returns a cut for each of `ranges` that contains some part of `merging`.
-fn pieces_of(merging: &[&Part], ranges: Vec<KeyRange>) -> Vec<Cut> {
+fn pieces_of(merging: &[&PieceFile], ranges: Vec<KeyRange>) -> Vec<Cut> {
     let mut taken: Vec<(Vec<FileSpan>, u64, bool)> = vec![(Vec::new(), 0, true); ranges.len()];
     for part in merging {
-        let scale = Scale::of(&part.file.bounds);
+        let scale = KeyScale::of(&part.file.bounds);
         for at in meeting(&ranges, &part.span.range) {
             let Some(range) = part.span.range.intersect(&ranges[at]) else { continue };
             let (inputs, bytes, may_move) = &mut taken[at];
@@ -211,12 +217,12 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    fn part(table: u64, from: u32, to: u32, bytes: u64) -> Part {
+    fn part(table: u64, from: u32, to: u32, bytes: u64) -> PieceFile {
         let range = KeyRange::new(Key::new(&from.to_be_bytes()), Some(Key::new(&to.to_be_bytes())));
         let mut file = plain_file(TableId(table), range.clone(), 1, 9);
         file.bytes = bytes;
         let span = FileSpan { level: 1, table: TableId(table), range, min_seq: 1, max_seq: 9 };
-        Part { span, file, may_move: true }
+        PieceFile { span, file, may_move: true }
     }
 
     #[test]
@@ -260,10 +266,10 @@ mod tests {
     fn pieces_of_text_are_as_even_as_those_of_numbers() {
         let key = |n: u32| Key::new(alloc::format!("user{n:010}").as_bytes());
         let input = |table: u64, from: u32, to: u32| {
-            let Part { mut span, mut file, .. } = part(table, 0, 1, MIB * u64::from(to - from) / 1000);
+            let PieceFile { mut span, mut file, .. } = part(table, 0, 1, MIB * u64::from(to - from) / 1000);
             span.range = KeyRange::new(key(from), Some(key(to)));
             file.bounds = span.range.clone();
-            Part { span, file, may_move: false }
+            PieceFile { span, file, may_move: false }
         };
         let inputs = [input(1, 0, 2_559_999), input(2, 1000, 2_400_000), input(3, 700_000, 1_900_000)];
         let cuts = cut(&inputs, &[], 24, Vec::new(), Vec::new());

@@ -9,7 +9,7 @@
 //! their way. Each of them is *redirected* to the level of its own deepest input, if it may stay there without the
 //! withdrawn piece. Otherwise it is withdrawn too. The same then applies to the pieces that wait for it.
 
-use super::limits::{Mode, with_margin};
+use super::limits::{Concurrency, with_margin};
 use super::scene::Scene;
 use super::tickets::{Flight, Piece, PieceState, TicketState};
 use alloc::collections::BTreeSet;
@@ -62,7 +62,7 @@ impl Flight {
     /// Returns the next manifest edit that may be made. The caller reports it afterwards with [`Flight::installed`] or
     /// [`Flight::landed`]. `is_short` means that the disk needs the space of the inputs.
     pub fn next_install(&self, scene: &Scene<'_>, is_short: bool) -> Option<Install> {
-        if scene.settings.mode != Mode::Pipelined {
+        if scene.settings.mode != Concurrency::Pipelined {
             return self.next_whole();
         }
         for (_, piece) in self.unfinished() {
@@ -86,7 +86,7 @@ impl Flight {
     /// Returns the time at which a held piece may land because of its age, in microseconds. Returns `None` without
     /// the pipeline.
     pub fn next_landing(&self, scene: &Scene<'_>) -> Option<u64> {
-        if scene.settings.mode != Mode::Pipelined {
+        if scene.settings.mode != Concurrency::Pipelined {
             return None;
         }
         let held = self.unfinished().filter(|(_, p)| p.state == PieceState::Held && self.may_land(p));

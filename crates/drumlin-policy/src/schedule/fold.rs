@@ -14,7 +14,7 @@
 //! else                                  fold nothing
 //! ```
 
-use super::limits::{Mode, Settings};
+use super::limits::{Concurrency, Settings};
 use super::numbers::Numbers;
 use super::project::{counts, part};
 use super::tickets::{Flight, Piece, TicketState};
@@ -143,7 +143,7 @@ impl FoldInputs<'_> {
     pub fn choose(&self, ticket: &TicketState, piece: &Piece, has_waits: bool) -> Fold {
         let Some(range) = piece.hull() else { return NOTHING };
         let may_fold = !ticket.plan.may_fold.is_empty() && piece.out == ticket.plan.out;
-        if self.settings.mode != Mode::Pipelined {
+        if self.settings.mode != Concurrency::Pipelined {
             return NOTHING;
         }
         let is_oldest = self.flight.oldest_into(piece.out).is_none_or(|oldest| oldest == ticket.ticket);
@@ -156,7 +156,7 @@ impl FoldInputs<'_> {
     /// cap. Such a piece starts only as the oldest one, and only when the level cannot be drained first.
     pub fn is_last_resort(&self, ticket: &TicketState, piece: &Piece) -> bool {
         let Some(range) = piece.hull() else { return false };
-        if self.settings.mode != Mode::Pipelined || ticket.has_begun() || piece.source() == piece.out {
+        if self.settings.mode != Concurrency::Pipelined || ticket.has_begun() || piece.source() == piece.out {
             return false;
         }
         let Some(weight) = self.weights.levels.get(usize::from(piece.out)) else { return false };
@@ -172,7 +172,7 @@ impl FoldInputs<'_> {
 
     /// Returns whether the pieces of a plan that is not yet admitted are expected to fold.
     pub fn expects(&self, out: u8, range: &KeyRange, bytes: u64) -> bool {
-        self.settings.mode == Mode::Pipelined
+        self.settings.mode == Concurrency::Pipelined
             && matches!(self.decide(out, range, (bytes, true, false, false)), Fold::Take(files, _) if !files.is_empty())
     }
 

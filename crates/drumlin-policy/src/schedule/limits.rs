@@ -6,21 +6,24 @@ use super::weights::Weights;
 
 /// Concurrency mode of compactions. All modes but the first are for comparisons.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Mode {
+pub enum Concurrency {
     /// Any legal plan may run at any time, and each piece is installed on its own.
     #[default]
     Pipelined,
     /// As in engines without a pipeline: level 0 and level 1 exclude each other, and files that overlap busy ones are
     /// busy too. Tiers compact one plan at a time, and a plan is installed as a whole.
     Split,
-    /// Like [`Mode::Split`], with a single thread per plan.
+    /// Like [`Concurrency::Split`], with a single thread per plan.
     Unsplit,
 }
 
-impl Mode {
+impl Concurrency {
     /// Names of the modes: `pipelined`, `split` and `unsplit`.
-    pub const NAMES: [(&'static str, Mode); 3] =
-        [("pipelined", Mode::Pipelined), ("split", Mode::Split), ("unsplit", Mode::Unsplit)];
+    pub const NAMES: [(&'static str, Concurrency); 3] = [
+        ("pipelined", Concurrency::Pipelined),
+        ("split", Concurrency::Split),
+        ("unsplit", Concurrency::Unsplit),
+    ];
 }
 
 /// Scheduler settings.
@@ -29,7 +32,7 @@ pub struct Settings {
     /// Number of compaction slots.
     pub slots: u32,
     /// Concurrency mode of compactions.
-    pub mode: Mode,
+    pub mode: Concurrency,
     /// Smallest and largest input bytes of a piece.
     pub piece: (u64, u64),
     /// Number of extra runs that a level may have; `None` derives it from the slots.
@@ -46,7 +49,7 @@ impl Default for Settings {
     fn default() -> Settings {
         Settings {
             slots: 1,
-            mode: Mode::Pipelined,
+            mode: Concurrency::Pipelined,
             piece: (8 << 20, 64 << 20),
             depth_cap: None,
             fold_every: None,
@@ -78,7 +81,7 @@ impl Settings {
     /// Returns whether there is only one slot. Such a slot serves upper levels first, between the pieces of a long
     /// compaction, and otherwise finishes what it began.
     pub fn gives_way(&self) -> bool {
-        self.slots <= 1 && self.mode == Mode::Pipelined
+        self.slots <= 1 && self.mode == Concurrency::Pipelined
     }
 
     /// Returns the bytes beyond the target shape that upper levels may hold before levels over their size take no more.

@@ -120,15 +120,15 @@ fn coming(ticket: &TicketState, piece: &Piece) -> Option<FileView> {
 /// Run that expected outputs are added to. Outputs are collected separately until all are placed, since a run may
 /// have thousands of files.
 #[derive(Default)]
-struct Growing {
+struct RunBuilder {
     /// For each file of the run, the index of the last file up to it that is not leaving.
     staying: Vec<Option<usize>>,
     /// Expected outputs by first key.
     coming: BTreeMap<Key, FileView>,
 }
 
-impl Growing {
-    fn of(run: &RunView) -> Growing {
+impl RunBuilder {
+    fn of(run: &RunView) -> RunBuilder {
         let mut last = None;
         let staying = |(at, file): (usize, &FileView)| {
             if !matches!(file.state, FileState::Leaving(_)) {
@@ -136,7 +136,7 @@ impl Growing {
             }
             last
         };
-        Growing { staying: run.files.iter().enumerate().map(staying).collect(), coming: BTreeMap::new() }
+        RunBuilder { staying: run.files.iter().enumerate().map(staying).collect(), coming: BTreeMap::new() }
     }
 
     /// Returns whether `file` overlaps no file that stays in `run` and no output added to it. Each of these sets is
@@ -166,7 +166,7 @@ impl Growing {
 }
 
 /// Expected outputs by level and index of their run.
-type Outputs = BTreeMap<(usize, usize), Growing>;
+type Outputs = BTreeMap<(usize, usize), RunBuilder>;
 
 fn place(view: &mut TreeView, outputs: &mut Outputs, ticket: &TicketState, piece: &Piece, file: FileView) {
     let out = usize::from(piece.out);
@@ -182,7 +182,7 @@ fn place(view: &mut TreeView, outputs: &mut Outputs, ticket: &TicketState, piece
             level.runs.push(RunView { id: home, tag, files: Vec::new() });
             level.runs.len() - 1
         });
-        let growing = outputs.entry((out, at)).or_insert_with(|| Growing::of(&level.runs[at]));
+        let growing = outputs.entry((out, at)).or_insert_with(|| RunBuilder::of(&level.runs[at]));
         if growing.fits(&level.runs[at], &file) {
             growing.coming.insert(file.bounds.start.clone(), file);
             return;

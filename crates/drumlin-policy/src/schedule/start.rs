@@ -14,7 +14,7 @@
 
 use super::divide::Divided;
 use super::fold::{Fold, FoldInputs};
-use super::limits::{Mode, with_margin};
+use super::limits::{Concurrency, with_margin};
 use super::pick::{self, Pair, PickKind, order};
 use super::project;
 use super::room::Left;
@@ -29,7 +29,7 @@ use drumlin_types::contract::{FileSpan, PieceId, TreeView};
 
 /// Piece that has started.
 #[derive(Clone, Debug)]
-pub struct Start {
+pub struct StartedPiece {
     /// The piece with all its inputs.
     pub piece: Piece,
     /// Whether it started before the pieces that it waits for are installed.
@@ -56,7 +56,7 @@ pub struct Idle {
 
 impl Flight {
     /// Starts the next piece; with `moves_only`, none that would take a slot.
-    pub fn start(&mut self, scene: &Scene<'_>, moves_only: bool) -> Result<Start, Idle> {
+    pub fn start(&mut self, scene: &Scene<'_>, moves_only: bool) -> Result<StartedPiece, Idle> {
         if !self.has_ready() {
             return Err(self.rest());
         }
@@ -72,7 +72,12 @@ impl Flight {
 
     /// Like [`Flight::start`], for callers that already have `view`, the tree with the plans under way. `view` stays
     /// valid unless the piece is a move or folds files.
-    pub fn start_in(&mut self, scene: &Scene<'_>, view: &TreeView, moves_only: bool) -> Result<Start, Idle> {
+    pub fn start_in(
+        &mut self,
+        scene: &Scene<'_>,
+        view: &TreeView,
+        moves_only: bool,
+    ) -> Result<StartedPiece, Idle> {
         debug_assert_eq!(*view, project::view(scene.tree, self), "an old view");
         let mut idle = Idle::default();
         let weights = Weights::of(view, scene.design);
@@ -90,8 +95,10 @@ impl Flight {
             found = self.find(scene, view, &weights, (moves_only, &left), &mut idle);
         }
         // Additional plans would not help a piece that waits for disk space.
-        let may_starve =
-            scene.settings.mode == Mode::Pipelined && !moves_only && found.is_none() && idle.short.is_none();
+        let may_starve = scene.settings.mode == Concurrency::Pipelined
+            && !moves_only
+            && found.is_none()
+            && idle.short.is_none();
         let starves = may_starve && self.has_clear(scene.now);
         idle.wants_plans = starves && !self.starved;
         self.starved = starves;
@@ -106,7 +113,7 @@ impl Flight {
         piece.inputs.extend(folds);
         let divided = idle.divided;
         let changes_view = !divided.is_empty() || piece.is_move || bytes > 0;
-        Ok(Start { piece: piece.clone(), is_early, divided, changes_view })
+        Ok(StartedPiece { piece: piece.clone(), is_early, divided, changes_view })
     }
 
     /// Returns whether some piece has not started yet.
@@ -129,8 +136,8 @@ impl Flight {
         idle: &mut Idle,
     ) -> Option<Startable> {
         let fold = FoldInputs { view, weights, flight: self, settings: scene.settings, costs: &scene.costs };
-        let mut clear: Vec<Candidate<'_>> = Vec::new();
-        let mut waiting: Vec<Candidate<'_>> = Vec::new();
+        let mut clear: Vec<StartCandidate<'_>> = Vec::new();
+        let mut waiting: Vec<StartCandidate<'_>> = Vec::new();
         for (ticket, piece) in self.unfinished().filter(|(_, piece)| piece.state == PieceState::Ready) {
             if piece.not_before > scene.now {
                 idle.timer = Some(idle.timer.map_or(piece.not_before, |t| t.min(piece.not_before)));
@@ -147,10 +154,10 @@ impl Flight {
             }
             match is_clear {
                 _ if moves_only => {}
-                true => clear.push(Candidate { ticket, piece }),
+                true => clear.push(StartCandidate { ticket, piece }),
                 // A piece with open waits may be compacted ahead if it has several inputs to combine.
-                false if piece.inputs.len() > 1 && scene.settings.mode == Mode::Pipelined => {
-                    waiting.push(Candidate { ticket, piece });
+                false if piece.inputs.len() > 1 && scene.settings.mode == Concurrency::Pipelined => {
+                    waiting.push(StartCandidate { ticket, piece });
                 }
                 false => {}
             }
@@ -166,7 +173,7 @@ impl Flight {
         &self,
         scene: &Scene<'_>,
         fold: &FoldInputs<'_>,
-        candidates: impl Iterator<Item = (Candidate<'a>, bool)>,
+        candidates: impl Iterator<Item = (StartCandidate<'a>, bool)>,
         left: &Left,
         idle: &mut Idle,
     ) -> Option<Startable> {
@@ -175,7 +182,7 @@ impl Flight {
         };
         let drains = |level: u8| self.unfinished().any(|(_, p)| is_draining(p, level));
         let mut last = None;
-        for (Candidate { ticket, piece }, is_early) in candidates {
+        for (StartCandidate { ticket, piece }, is_early) in candidates {
             // A held output would take space that an earlier piece lacks.
             if is_early && idle.short.is_some() && !self.may_land(piece) {
                 continue;
@@ -205,10 +212,10 @@ impl Flight {
     /// Returns the candidates in the order in which they are tried.
     fn ranked<'a>(
         &self,
-        mut candidates: Vec<Candidate<'a>>,
+        mut candidates: Vec<StartCandidate<'a>>,
         weights: &Weights,
         scene: &Scene<'_>,
-    ) -> Vec<Candidate<'a>> {
+    ) -> Vec<StartCandidate<'a>> {
         let kind = |ticket: &TicketState, piece: &Piece| PickKind {
             source: piece.source(),
             out: piece.out,
@@ -240,9 +247,10 @@ impl Flight {
             let before = ordered[..at].iter().position(|p| pick::compare(p, pair, pressure).is_eq());
             places.insert(pair.kind, before.unwrap_or(at));
         }
-        let place = |c: &Candidate<'_>| places.get(&kind(c.ticket, c.piece)).copied().unwrap_or(usize::MAX);
+        let place =
+            |c: &StartCandidate<'_>| places.get(&kind(c.ticket, c.piece)).copied().unwrap_or(usize::MAX);
         candidates.sort_by(|a, b| {
-            let deadline = |c: &Candidate<'_>| c.ticket.plan.deadline.unwrap_or(u64::MAX);
+            let deadline = |c: &StartCandidate<'_>| c.ticket.plan.deadline.unwrap_or(u64::MAX);
             let first = deadline(a).cmp(&deadline(b)).then_with(|| place(a).cmp(&place(b)));
             first.then_with(|| compare(a, b))
         });
@@ -253,13 +261,13 @@ impl Flight {
 /// Piece to start, the files that it folds and their bytes, and whether it starts early.
 type Startable = (PieceId, Vec<FileSpan>, u64, bool);
 
-struct Candidate<'a> {
+struct StartCandidate<'a> {
     ticket: &'a TicketState,
     piece: &'a Piece,
 }
 
 /// Compares candidates of one level pair: by ticket, then by the piece's own priority, then by id.
-fn compare(a: &Candidate<'_>, b: &Candidate<'_>) -> Ordering {
+fn compare(a: &StartCandidate<'_>, b: &StartCandidate<'_>) -> Ordering {
     let ticket = a.piece.id.ticket.cmp(&b.piece.id.ticket);
     ticket.then(b.piece.priority.total_cmp(&a.piece.priority)).then(a.piece.id.cmp(&b.piece.id))
 }

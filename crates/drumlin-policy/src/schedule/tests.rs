@@ -76,7 +76,7 @@ impl Bench {
         ticket.pieces.iter().flat_map(|p| p.waits.iter().map(|w| w.ticket.0)).collect()
     }
 
-    fn start(&mut self) -> Result<Start, Idle> {
+    fn start(&mut self) -> Result<StartedPiece, Idle> {
         self.with(|flight, scene, _| flight.start(scene, false))
     }
 
@@ -413,7 +413,7 @@ fn a_policy_is_asked_once_where_nothing_that_is_ready_may_start() {
 /// are left follow from the files that are gone.
 fn run_all(bench: &mut Bench) -> usize {
     for count in 0.. {
-        let Ok(Start { piece, .. }) = bench.start() else { return count };
+        let Ok(StartedPiece { piece, .. }) = bench.start() else { return count };
         assert!(bench.flight.finished(piece.id, 0));
         assert_eq!(bench.next_install(), Some(Install::Output(piece.id)));
         bench.flight.installed(piece.id, &[], piece.bytes, 0);
@@ -431,7 +431,7 @@ fn run_all(bench: &mut Bench) -> usize {
     0
 }
 
-fn short_of(idle: Result<Start, Idle>) -> (PieceId, u64) {
+fn short_of(idle: Result<StartedPiece, Idle>) -> (PieceId, u64) {
     idle.err().and_then(|idle| idle.short).expect("a piece lacks space")
 }
 
@@ -518,7 +518,7 @@ fn a_ticket_without_space_gives_way_to_one_that_fits() {
         let view = project::view(&bench.tree, &bench.flight);
         check(&view).unwrap();
         check(&view.projected()).unwrap();
-        let Start { piece, .. } = bench.start().expect("it fits");
+        let StartedPiece { piece, .. } = bench.start().expect("it fits");
         assert_eq!(piece.id.ticket, gave_way.ticket);
         piece.inputs.iter().map(|span| span.table.0).collect()
     };

@@ -20,7 +20,7 @@
 //! of the keys, only that part of the reads and writes counts. The factor cancels out of this rule but not out of the
 //! limit of one minute. n is the mean over the keys of the plan, so runs with few keys count little.
 
-use super::limits::Mode;
+use super::limits::Concurrency;
 use super::scene::Scene;
 use super::tickets::Flight;
 use crate::share::share;
@@ -34,7 +34,7 @@ const HORIZON: f64 = 60.0;
 
 /// Returns whether compacting `spans` in place pays.
 pub fn pays(flight: &Flight, scene: &Scene<'_>, tree: &TreeView, spans: &[FileSpan]) -> bool {
-    if scene.settings.mode != Mode::Pipelined {
+    if scene.settings.mode != Concurrency::Pipelined {
         return flight.tickets.is_empty();
     }
     if flight.tickets.is_empty() && scene.costs.rests {

@@ -4,13 +4,13 @@ use super::*;
 use crate::UnitReport;
 use crate::unit_flushes;
 use drumlin_policy::by_name;
-use drumlin_policy::schedule::Mode;
+use drumlin_policy::schedule::Concurrency;
 
 const MIB: u64 = 1 << 20;
 const LEVELED: &str = "1-leveling:5";
 const TIERED: &str = "tiering:4";
 
-fn setup(mode: Mode, slots: u32) -> Setup {
+fn setup(mode: Concurrency, slots: u32) -> Setup {
     let mut setup = Setup::downforce(slots).part(8);
     setup.settings.mode = mode;
     setup.write_rate = 1600 * MIB;
@@ -23,7 +23,8 @@ fn run(policy: &str, setup: &Setup) -> Report {
 
 /// Returns the reports of the unsplit, split and pipelined modes.
 fn modes(policy: &str, slots: u32) -> [Report; 3] {
-    [Mode::Unsplit, Mode::Split, Mode::Pipelined].map(|mode| run(policy, &setup(mode, slots)))
+    [Concurrency::Unsplit, Concurrency::Split, Concurrency::Pipelined]
+        .map(|mode| run(policy, &setup(mode, slots)))
 }
 
 #[test]
@@ -57,22 +58,22 @@ fn one_slot_holds_a_steady_writer() {
         setup.write_rate = rate * MIB;
         run(policy, &setup)
     };
-    let (split, pipelined) = (at(LEVELED, Mode::Split, 80), at(LEVELED, Mode::Pipelined, 80));
+    let (split, pipelined) = (at(LEVELED, Concurrency::Split, 80), at(LEVELED, Concurrency::Pipelined, 80));
     assert!(pipelined.throughput() > 79.0 && pipelined.most_level0 < split.most_level0);
-    let (split, pipelined) = (at(TIERED, Mode::Split, 40), at(TIERED, Mode::Pipelined, 40));
+    let (split, pipelined) = (at(TIERED, Concurrency::Split, 40), at(TIERED, Concurrency::Pipelined, 40));
     assert!(pipelined.most_level0 <= 6 && split.most_level0 > 12, "long compactions give way to level 0");
 }
 
 #[test]
 fn the_same_setup_gives_the_same_report() {
-    let report = || run(LEVELED, &setup(Mode::Pipelined, 4).part(4));
+    let report = || run(LEVELED, &setup(Concurrency::Pipelined, 4).part(4));
     assert_eq!(report(), report());
 }
 
 #[test]
 fn figures_add_up() {
     for (policy, slots) in [(LEVELED, 4), (TIERED, 4), ("universal", 2), ("arce", 2), ("leveling:4", 2)] {
-        let setup = setup(Mode::Pipelined, slots).part(4);
+        let setup = setup(Concurrency::Pipelined, slots).part(4);
         let report = run(policy, &setup);
         assert_eq!(report.busy.iter().sum::<u64>(), report.nanos, "{policy}");
         assert!(
@@ -97,7 +98,7 @@ fn tiers_rewrite_what_the_closed_form_says() {
         assert!((exact(n, c) - amplification).abs() < 0.005, "{n} {c}");
     }
     // Compactions in progress lag behind, and never rewrite more.
-    let report = run(TIERED, &setup(Mode::Pipelined, 4));
+    let report = run(TIERED, &setup(Concurrency::Pipelined, 4));
     let flushes = (report.ingested / (64 * MIB)) as u32;
     assert!(report.write_amp() <= exact(flushes, 4) && report.write_amp() > 0.5 * exact(flushes, 4));
 }
@@ -105,7 +106,7 @@ fn tiers_rewrite_what_the_closed_form_says() {
 #[test]
 fn fewer_extra_runs_cost_throughput_and_reads_make_merging_pay() {
     let with = |change: &dyn Fn(&mut Setup)| {
-        let mut setup = setup(Mode::Pipelined, 4).part(2);
+        let mut setup = setup(Concurrency::Pipelined, 4).part(2);
         change(&mut setup);
         run(LEVELED, &setup)
     };

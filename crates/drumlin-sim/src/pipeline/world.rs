@@ -17,7 +17,8 @@ use drumlin_policy::SplitMix;
 use drumlin_policy::pace::{WriteRate, write_rate};
 use drumlin_policy::schedule::finish::Install;
 use drumlin_policy::schedule::{
-    Flight, FoldCosts, Mode, Numbers, Piece, PieceState, RunFit, Scene, Weights, admit, choose_run, project,
+    Concurrency, Flight, FoldCosts, Numbers, Piece, PieceState, RunFit, Scene, Weights, admit, choose_run,
+    project,
 };
 use drumlin_policy::share::split;
 use drumlin_types::contract::draw::plain_file;
@@ -353,7 +354,7 @@ impl World {
         let limits = self.limits();
         let view = self.view();
         self.design = policy.design(&self.projected(), &limits);
-        let masked = (self.setup.settings.mode != Mode::Pipelined)
+        let masked = (self.setup.settings.mode != Concurrency::Pipelined)
             .then(|| admit::without_pipeline(TreeView::clone(&view), &self.flight));
         let tickets = self.flight.ticket_views();
         let input = PolicyInput {

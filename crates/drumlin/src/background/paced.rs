@@ -12,12 +12,12 @@ use drumlin_env::{Clock, Stepping};
 /// Times of all lanes.
 #[derive(Default)]
 pub(super) struct Paced {
-    lanes: Mutex<Vec<Time>>,
+    lanes: Mutex<Vec<LaneTime>>,
 }
 
 /// Time of one lane.
 #[derive(Clone, Copy, Default)]
-struct Time {
+struct LaneTime {
     /// Earliest start of the next step, in nanoseconds.
     free: u64,
     /// End of the last step, in nanoseconds.
@@ -48,11 +48,11 @@ impl Paced {
             let (step, passed) = stepping.beside(|| lanes[at].step());
             let (now, ended) = (clock.monotonic_nanos(), time.free + passed.max(LEAST));
             let next = match step {
-                Step::More => Time { free: ended, ended, rests: None },
-                Step::Idle => Time { free: now + IDLE, ended: now.max(ended), rests: Some(seen) },
+                Step::More => LaneTime { free: ended, ended, rests: None },
+                Step::Idle => LaneTime { free: now + IDLE, ended: now.max(ended), rests: Some(seen) },
                 Step::Until(micros) => {
                     let until = micros.saturating_mul(1000).max(now + LEAST);
-                    Time { free: until, ended: now.max(ended), rests: Some(seen) }
+                    LaneTime { free: until, ended: now.max(ended), rests: Some(seen) }
                 }
             };
             if let Some(lane) = self.lanes.lock().get_mut(at) {
@@ -67,13 +67,13 @@ impl Paced {
     }
 
     /// Returns the lane that steps next and its time. Ends idle periods if the work count has changed.
-    fn next(&self, lanes: usize, now: u64, work: u64) -> Option<(usize, Time)> {
+    fn next(&self, lanes: usize, now: u64, work: u64) -> Option<(usize, LaneTime)> {
         let mut times = self.lanes.lock();
-        times.resize(lanes, Time::default());
+        times.resize(lanes, LaneTime::default());
         for time in times.iter_mut() {
             if time.rests.is_some_and(|seen| seen != work) {
                 // Time must advance, so that lanes that wake each other do not loop forever at one moment.
-                *time = Time { free: now.max(time.ended + LEAST), ended: time.ended, rests: None };
+                *time = LaneTime { free: now.max(time.ended + LEAST), ended: time.ended, rests: None };
             }
         }
         times.iter().copied().enumerate().min_by_key(|(_, time)| time.free)

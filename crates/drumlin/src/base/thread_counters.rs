@@ -13,11 +13,11 @@ const OWNED: usize = 32;
 /// Counters of one thread, or of all others.
 #[derive(Debug)]
 #[repr(align(128))]
-struct Line<const N: usize>([AtomicU64; N]);
+struct CounterLine<const N: usize>([AtomicU64; N]);
 
-impl<const N: usize> Line<N> {
-    const fn new() -> Line<N> {
-        Line([const { AtomicU64::new(0) }; N])
+impl<const N: usize> CounterLine<N> {
+    const fn new() -> CounterLine<N> {
+        CounterLine([const { AtomicU64::new(0) }; N])
     }
 }
 
@@ -25,13 +25,13 @@ impl<const N: usize> Line<N> {
 #[derive(Debug)]
 pub(crate) struct ThreadCounters<const N: usize> {
     /// Counters of the threads with small numbers. Only the thread with its number changes a line.
-    owned: [Line<N>; OWNED],
-    shared: Line<N>,
+    owned: [CounterLine<N>; OWNED],
+    shared: CounterLine<N>,
 }
 
 impl<const N: usize> Default for ThreadCounters<N> {
     fn default() -> Self {
-        ThreadCounters { owned: [const { Line::new() }; OWNED], shared: Line::new() }
+        ThreadCounters { owned: [const { CounterLine::new() }; OWNED], shared: CounterLine::new() }
     }
 }
 

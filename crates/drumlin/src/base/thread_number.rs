@@ -18,12 +18,12 @@ use std::cell::Cell;
 use std::collections::BTreeSet;
 
 /// Numbers that threads have given back, and the next number that no thread has had.
-struct Numbers {
+struct FreeNumbers {
     free: BTreeSet<usize>,
     next: usize,
 }
 
-static NUMBERS: Mutex<Numbers> = Mutex::new(Numbers { free: BTreeSet::new(), next: 0 });
+static NUMBERS: Mutex<FreeNumbers> = Mutex::new(FreeNumbers { free: BTreeSet::new(), next: 0 });
 
 /// In place of a number: the thread has had none yet.
 const NONE: usize = usize::MAX;

@@ -238,7 +238,7 @@ impl Auditor<'_> {
         range
     }
 
-    fn sources(&mut self, tree: &Tree, memtables: &[Arc<Memtable>], range: &KeyRange) -> Result<Sources> {
+    fn sources(&mut self, tree: &Tree, memtables: &[Arc<Memtable>], range: &KeyRange) -> Result<AllVersions> {
         let mut sources = Vec::new();
         for memtable in memtables {
             sources.push(AuditSource {
@@ -260,12 +260,12 @@ impl Auditor<'_> {
                 bounds,
             });
         }
-        Sources::new(sources)
+        AllVersions::new(sources)
     }
 
     fn answer(
         &self,
-        sources: &Sources,
+        sources: &AllVersions,
         key: &[u8],
         versions: &[AuditVersion],
         point: ReadPoint,
@@ -304,7 +304,7 @@ fn check_recency(versions: &[AuditVersion]) -> Result<()> {
 }
 
 /// All versions of a tree and of memtables above it.
-struct Sources {
+struct AllVersions {
     sources: Vec<AuditSource>,
     /// Current keys of the sources, with the numbers of the sources.
     heads: BTreeSet<(Vec<u8>, usize)>,
@@ -312,8 +312,8 @@ struct Sources {
     covering: Vec<usize>,
 }
 
-impl Sources {
-    fn new(mut sources: Vec<AuditSource>) -> Result<Sources> {
+impl AllVersions {
+    fn new(mut sources: Vec<AuditSource>) -> Result<AllVersions> {
         let mut heads = BTreeSet::new();
         for (number, source) in sources.iter_mut().enumerate() {
             source.cursor.seek_first()?;
@@ -322,7 +322,7 @@ impl Sources {
             }
         }
         let covering = (0..sources.len()).filter(|i| !sources[*i].tombstones.is_empty()).collect();
-        Ok(Sources { sources, heads, covering })
+        Ok(AllVersions { sources, heads, covering })
     }
 
     fn least(&self) -> Option<Vec<u8>> {

@@ -3,7 +3,7 @@
 use super::claims::{Piece, TicketState};
 use crate::base::decisions::DecisionLog;
 use drumlin_format::decisions::PolicyCall;
-use drumlin_policy::schedule::{Divided, Start, Withdrawn};
+use drumlin_policy::schedule::{Divided, StartedPiece, Withdrawn};
 use drumlin_types::contract::{Decision, PieceId, Plan, PlanResult, PolicyInput};
 use std::collections::BTreeSet;
 
@@ -63,7 +63,7 @@ pub(super) fn divided(log: &mut DecisionLog, micros: u64, keyspace: &str, divide
 }
 
 /// Logs that a piece started, if it folds files of the output level or starts early.
-pub(super) fn started(log: &mut DecisionLog, micros: u64, keyspace: &str, start: &Start) {
+pub(super) fn started(log: &mut DecisionLog, micros: u64, keyspace: &str, start: &StartedPiece) {
     let Piece { id, folded, inputs, out, .. } = &start.piece;
     if *folded > 0 {
         let runs = inputs.iter().filter(|f| f.level == *out).count();

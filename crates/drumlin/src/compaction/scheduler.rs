@@ -24,7 +24,7 @@ pub(crate) use admission::SchedulerInputs;
 use admission::{PlanAdmitter, SeenTree, settings};
 use drumlin_env::sync::Arc;
 use drumlin_policy::schedule::admit::without_pipeline;
-use drumlin_policy::schedule::{FoldCosts, Mode, Scene, Settings, Weights, project};
+use drumlin_policy::schedule::{Concurrency, FoldCosts, Scene, Settings, Weights, project};
 use drumlin_types::contract::{Decision, LimitView, Pace, PolicyInput};
 use drumlin_types::{TableId, Ticket};
 use space::Short;
@@ -191,7 +191,7 @@ impl Control {
         inputs: &SchedulerInputs,
         sample: &dyn Fn(&KeyspaceState) -> Sample,
     ) {
-        if let Some(PolicyCall { cpu, began, is_idle }) = self.call_policy(index, inputs, sample) {
+        if let Some(CallInProgress { cpu, began, is_idle }) = self.call_policy(index, inputs, sample) {
             let cpu = inputs.clock.thread_cpu_nanos().saturating_sub(cpu);
             self.policy_calls.note(cpu, inputs.clock.monotonic_nanos().saturating_sub(began));
             if is_idle && self.idle_waiters == 0 {
@@ -208,7 +208,7 @@ impl Control {
         index: usize,
         inputs: &SchedulerInputs,
         sample: &dyn Fn(&KeyspaceState) -> Sample,
-    ) -> Option<PolicyCall> {
+    ) -> Option<CallInProgress> {
         let reserved = self.reserved_disk(inputs);
         let Control { keyspaces, numbers, decisions, needs_wake_up, manual_ended, .. } = self;
         let keyspace = &mut keyspaces[index];
@@ -227,7 +227,7 @@ impl Control {
         let limits = limits(keyspace, &settings, inputs, reserved);
         keyspace.design = keyspace.policy.design(&seen.projected, &limits);
         keyspace.fold_costs = FoldCosts::measured(&sample.load, &sample.lately, &inputs.costs);
-        if settings.mode != Mode::Pipelined {
+        if settings.mode != Concurrency::Pipelined {
             seen.view = without_pipeline(seen.view, &keyspace.flight);
         }
         let input = PolicyInput {
@@ -244,9 +244,9 @@ impl Control {
         };
         let decision = decide_and_log(keyspace, admitter.decisions, &input);
         // The view of the policy is reused for its first plan, unless it was reduced or is out of date.
-        let is_whole = settings.mode == Mode::Pipelined && decision.withdraw.is_empty();
+        let is_whole = settings.mode == Concurrency::Pipelined && decision.withdraw.is_empty();
         let is_idle = admitter.apply(keyspace, decision, is_whole.then_some(seen), needs_wake_up);
-        Some(PolicyCall { cpu, began, is_idle })
+        Some(CallInProgress { cpu, began, is_idle })
     }
 
     /// Returns the disk space in bytes that running compactions may still write. Without a budget no policy looks at
@@ -311,7 +311,7 @@ fn decide_and_log(
 }
 
 /// A policy call.
-struct PolicyCall {
+struct CallInProgress {
     /// CPU time that its thread had used before, in nanoseconds.
     cpu: u64,
     /// Start time in nanoseconds.

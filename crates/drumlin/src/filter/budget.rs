@@ -30,7 +30,7 @@ use drumlin_policy::filter::mean::MeanPrice;
 use drumlin_policy::filter::method::{Outlook, ribbon_pays};
 use drumlin_policy::filter::price::{Item, Price, solve};
 use drumlin_policy::filter::rate::BLOOM;
-use drumlin_policy::filter::weight::{KeyspaceLoad, Mode, all_lookups, prior, weight};
+use drumlin_policy::filter::weight::{Allocation, KeyspaceLoad, all_lookups, prior, weight};
 use drumlin_types::contract::LevelDesign;
 use drumlin_types::{Key, KeyRange, KeyspaceId, LEVELS, TableId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -91,14 +91,14 @@ pub(super) struct Work {
     pub(super) empty: f64,
     /// Hull of the outputs.
     pub(super) hull: KeyRange,
-    /// What the compaction policy designs, for [`Mode::Monkey`].
+    /// What the compaction policy designs, for [`Allocation::Monkey`].
     pub(super) design: Vec<LevelDesign>,
     /// Time of an unneeded block in ns; 0 if unknown.
     pub(super) block_ns: f64,
 }
 
 /// A running job.
-struct Job {
+struct RunningJob {
     work: Work,
     /// Share of the inputs that was read when the last output was finished.
     progress: f64,
@@ -114,7 +114,7 @@ struct Job {
     asked: f64,
 }
 
-impl Job {
+impl RunningJob {
     /// Returns the number of keys that the outputs are expected to hold.
     fn expected(&self) -> f64 {
         let done = self.built.keys + self.asked;
@@ -141,8 +141,8 @@ struct Life {
 }
 
 #[derive(Default)]
-struct State {
-    jobs: BTreeMap<u64, Job>,
+struct BudgetState {
+    jobs: BTreeMap<u64, RunningJob>,
     next: u64,
     /// Last price of each group, over the lookups per key then, and the average for which it was solved.
     prices: BTreeMap<Group, (Price, f64)>,
@@ -152,7 +152,7 @@ struct State {
     lives: BTreeMap<(KeyspaceId, u8), Life>,
 }
 
-impl State {
+impl BudgetState {
     /// Removes what is known about dropped keyspaces, once that is more than about all others.
     fn forget_dropped(&mut self, keyspaces: &[Arc<KeyspaceState>]) {
         let most = KEPT_PER_KEYSPACE * (keyspaces.len() + 1);
@@ -176,7 +176,7 @@ pub(crate) struct FilterBudget {
     keyspaces: Arc<ArcSwap<Vec<Arc<KeyspaceState>>>>,
     /// Memory budget of the store in bytes.
     memory: u64,
-    state: Mutex<State>,
+    state: Mutex<BudgetState>,
 }
 
 /// What a decision about filters went by, for its explanation.
@@ -212,7 +212,7 @@ impl FilterBudget {
 
     /// Returns whether the bits of tables of `keyspace` depend on lookups.
     pub(super) fn counts_lookups(keyspace: &KeyspaceState) -> bool {
-        mode(keyspace) == Mode::MnemosynePlus
+        mode(keyspace) == Allocation::MnemosynePlus
     }
 
     /// Registers a job. Returns its number.
@@ -222,7 +222,7 @@ impl FilterBudget {
         let members = self.members(group);
         state.forget_dropped(&self.keyspaces.load());
         let keys: f64 = members.iter().map(|member| keys_of(member)).sum();
-        let job = Job {
+        let job = RunningJob {
             progress: 0.0,
             survival: state.survival.get(&(work.keyspace.id, work.level)).copied().unwrap_or(1.0),
             reserved: self.budget(&work.keyspace, keys + work.keys_in).average,
@@ -271,7 +271,7 @@ impl FilterBudget {
         let ledger = self.ledger(&state, group(&keyspace));
         let job = &state.jobs[&number];
         let weight = match mode(&keyspace) {
-            Mode::Uniform => 0.0,
+            Allocation::Uniform => 0.0,
             mode => weight(mode, empty, hull_share(&job.work) * share, prior_of(&keyspace, ledger.keys)),
         };
         let item = Item { keys, weight };
@@ -322,15 +322,15 @@ impl FilterBudget {
         }
     }
 
-    fn decide(&self, job: &Job, item: &Item, ledger: &Ledger) -> (Allotment, Basis) {
+    fn decide(&self, job: &RunningJob, item: &Item, ledger: &Ledger) -> (Allotment, Basis) {
         let budget = self.budget(&job.work.keyspace, ledger.keys);
         let (wish, price) = match mode(&job.work.keyspace) {
-            Mode::Uniform => (Wish::Bits(budget.average), None),
-            Mode::Monkey => match monkey(&job.work, budget.average) {
+            Allocation::Uniform => (Wish::Bits(budget.average), None),
+            Allocation::Monkey => match monkey(&job.work, budget.average) {
                 Some(bits) => (Wish::Bits(bits), None),
                 None => (Wish::Priced(job.price), job.price),
             },
-            Mode::MonkeyDynamic | Mode::Mnemosyne | Mode::MnemosynePlus => {
+            Allocation::MonkeyDynamic | Allocation::Mnemosyne | Allocation::MnemosynePlus => {
                 (Wish::Priced(job.price), job.price)
             }
         };
@@ -353,14 +353,14 @@ impl FilterBudget {
 
     /// Returns the ledger of `group` as of the end of all jobs. It has the keys of tables that jobs ask for, but not
     /// their bits.
-    fn ledger(&self, state: &State, group: Group) -> Ledger {
+    fn ledger(&self, state: &BudgetState, group: Group) -> Ledger {
         let mut ledger = Ledger::default();
         for keyspace in self.members(group) {
             let settled = keyspace.view().tree.filters();
             ledger.keys += settled.keys;
             ledger.bits += settled.bits;
         }
-        let is_member = |job: &&Job| {
+        let is_member = |job: &&RunningJob| {
             let keyspace = &job.work.keyspace;
             self::group(keyspace) == group && !keyspace.is_dropped()
         };
@@ -373,12 +373,12 @@ impl FilterBudget {
     }
 
     /// Solves the price of `group` for job `number`.
-    fn solve_price(&self, state: &mut State, group: Group, number: u64) -> Option<Price> {
+    fn solve_price(&self, state: &mut BudgetState, group: Group, number: u64) -> Option<Price> {
         let job = &state.jobs[&number];
         let members = self.members(group);
         let ledger = self.ledger(state, group);
         let budget = self.budget(&job.work.keyspace, ledger.keys);
-        let is_counted = |keyspace: &&Arc<KeyspaceState>| mode(keyspace) == Mode::MnemosynePlus;
+        let is_counted = |keyspace: &&Arc<KeyspaceState>| mode(keyspace) == Allocation::MnemosynePlus;
         let lookups = members.iter().filter(is_counted).map(|keyspace| keyspace.density.lookups() as f64);
         let per_key = all_lookups(lookups.sum()) / ledger.keys.max(1.0);
         // As weights follow the lookups, a frozen price does too.
@@ -389,7 +389,7 @@ impl FilterBudget {
             return Some(price.times(per_key));
         }
         let mut items = Vec::new();
-        for keyspace in members.iter().filter(|keyspace| mode(keyspace) != Mode::Uniform) {
+        for keyspace in members.iter().filter(|keyspace| mode(keyspace) != Allocation::Uniform) {
             let prior = prior_of(keyspace, ledger.keys);
             add_items(&state.jobs, keyspace, &keyspace.view().tree, prior, &mut items);
         }
@@ -416,7 +416,7 @@ impl FilterBudget {
 
 /// Adds the tables of `keyspace` to `items`: those that stay, and those that jobs will build.
 fn add_items(
-    jobs: &BTreeMap<u64, Job>,
+    jobs: &BTreeMap<u64, RunningJob>,
     keyspace: &Arc<KeyspaceState>,
     tree: &Tree,
     prior: f64,
@@ -457,10 +457,10 @@ fn weight_of_outputs(work: &Work, prior: f64) -> f64 {
 
 /// Returns what is expected of a table that has a `share` of the keys of `job`, or `None` if the life of tables of its
 /// level is not known.
-fn outlook(state: &State, job: &Job, item: &Item, share: f64) -> Option<Outlook> {
+fn outlook(state: &BudgetState, job: &RunningJob, item: &Item, share: f64) -> Option<Outlook> {
     let Work { keyspace, level, block_ns, .. } = &job.work;
     let life = state.lives.get(&(keyspace.id, *level)).filter(|life| life.tables >= LIFE_TABLES)?;
-    let is_known = mode(keyspace) == Mode::MnemosynePlus
+    let is_known = mode(keyspace) == Allocation::MnemosynePlus
         && keyspace.density.all() >= LIFE_LOOKUPS
         && *block_ns > 0.0
         && item.keys > 0.0;
@@ -493,13 +493,13 @@ fn group(keyspace: &KeyspaceState) -> Group {
     }
 }
 
-fn mode(keyspace: &KeyspaceState) -> Mode {
+fn mode(keyspace: &KeyspaceState) -> Allocation {
     match keyspace.options.load().filter_mode {
-        FilterMode::Uniform => Mode::Uniform,
-        FilterMode::Monkey => Mode::Monkey,
-        FilterMode::MonkeyDynamic => Mode::MonkeyDynamic,
-        FilterMode::Mnemosyne => Mode::Mnemosyne,
-        FilterMode::MnemosynePlus => Mode::MnemosynePlus,
+        FilterMode::Uniform => Allocation::Uniform,
+        FilterMode::Monkey => Allocation::Monkey,
+        FilterMode::MonkeyDynamic => Allocation::MonkeyDynamic,
+        FilterMode::Mnemosyne => Allocation::Mnemosyne,
+        FilterMode::MnemosynePlus => Allocation::MnemosynePlus,
     }
 }
 

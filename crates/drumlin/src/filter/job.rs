@@ -12,7 +12,7 @@ use crate::version::FileMeta;
 use drumlin_env::sync::Arc;
 use drumlin_format::filter::Method;
 use drumlin_format::table::FilterDescriptor;
-use drumlin_policy::filter::allot::{Ledger, Rule};
+use drumlin_policy::filter::allot::{BitsRule, Ledger};
 use drumlin_policy::filter::density::Density;
 use drumlin_policy::filter::inherit::shares;
 use drumlin_policy::filter::method::Outlook;
@@ -32,7 +32,7 @@ pub(crate) enum MergedInputs {
 }
 
 /// Where the outputs of a job go.
-pub(crate) struct Destination {
+pub(crate) struct OutputTarget {
     /// Level of the outputs.
     pub(crate) level: u8,
     /// Size at which a table is cut, in bytes.
@@ -48,7 +48,7 @@ struct BuiltFilter {
     keys: f64,
     /// Bits per key, as built.
     bits: f64,
-    rule: Rule,
+    rule: BitsRule,
     is_ribbon: bool,
 }
 
@@ -77,7 +77,7 @@ impl JobFilters {
         budget: &Arc<FilterBudget>,
         keyspace: &Arc<KeyspaceState>,
         inputs: MergedInputs,
-        destination: Destination,
+        destination: OutputTarget,
     ) -> JobFilters {
         let density = keyspace.density.density();
         let passed = keyspace.density.passed() as f64;
@@ -201,9 +201,15 @@ impl JobFilters {
             bits / keys.max(1.0)
         );
         let mut why = String::new();
-        for rule in
-            [Rule::Price, Rule::Most, Rule::OneBit, Rule::Worthless, Rule::Ceiling, Rule::NoPrice, Rule::Mode]
-        {
+        for rule in [
+            BitsRule::Price,
+            BitsRule::Most,
+            BitsRule::OneBit,
+            BitsRule::Worthless,
+            BitsRule::Ceiling,
+            BitsRule::NoPrice,
+            BitsRule::Mode,
+        ] {
             let count = self.outputs.iter().filter(|filter| filter.rule == rule).count();
             if count > 0 {
                 _ = write!(why, "{}{count} by {rule}", if why.is_empty() { "" } else { ", " });
@@ -238,7 +244,7 @@ impl Drop for JobFilters {
 }
 
 /// Returns the work of a flush.
-fn flush(keyspace: &Arc<KeyspaceState>, entries: f64, passed: f64, to: Destination) -> Work {
+fn flush(keyspace: &Arc<KeyspaceState>, entries: f64, passed: f64, to: OutputTarget) -> Work {
     Work {
         keyspace: keyspace.clone(),
         level: to.level,
@@ -259,7 +265,7 @@ fn piece(
     parts: &[MergedPart],
     merged: f64,
     empty: f64,
-    to: Destination,
+    to: OutputTarget,
 ) -> Work {
     let hull = parts.iter().map(|part| part.range.clone()).reduce(|a, b| a.hull(&b));
     let bytes: u64 = parts.iter().map(|part| part.file.counts.part(part.entries).bytes).sum();

@@ -9,7 +9,7 @@ use crate::table::TableCache;
 use crate::version::FileMeta;
 use drumlin_env::sync::Arc;
 use drumlin_policy::filter::density::Density;
-use drumlin_policy::filter::inherit::{self, Part, Taken};
+use drumlin_policy::filter::inherit::{self, Inherited, InputPart};
 use drumlin_policy::share::share;
 use drumlin_types::contract::LookupStats;
 use drumlin_types::{Key, KeyRange};
@@ -52,7 +52,7 @@ impl MergedPart {
 
 /// What each output of a piece takes over from each of its parts.
 #[derive(Default)]
-pub(crate) struct Lineage(Vec<Vec<Taken>>);
+pub(crate) struct Lineage(Vec<Vec<Inherited>>);
 
 impl Lineage {
     /// Returns the lineage of `outputs`, which are in key order. Without lookups in the keyspace there is nothing to
@@ -139,10 +139,10 @@ fn taken(
     rank: impl Fn(&MergedPart, Option<&[u8]>) -> f64,
     outputs: &[KeyRange],
     density: &Density,
-) -> Vec<Vec<Taken>> {
+) -> Vec<Vec<Inherited>> {
     let rank = &rank;
     let ranks: Vec<_> = parts.iter().map(|&part| move |key: Option<&[u8]>| rank(part, key)).collect();
-    let parts = parts.iter().zip(&ranks).map(|(part, rank)| Part {
+    let parts = parts.iter().zip(&ranks).map(|(part, rank)| InputPart {
         range: part.range.clone(),
         level: part.level,
         max_seq: part.file.max_seq,

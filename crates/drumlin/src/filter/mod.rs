@@ -18,5 +18,5 @@ mod job;
 mod lineage;
 
 pub(crate) use budget::FilterBudget;
-pub(crate) use job::{Destination, JobFilters, MergedInputs};
+pub(crate) use job::{JobFilters, MergedInputs, OutputTarget};
 pub(crate) use lineage::{Lineage, MergedPart};

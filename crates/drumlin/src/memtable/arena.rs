@@ -33,11 +33,11 @@ const MAX_CUT_BYTES: usize = MAX_CHUNK_BYTES / 4;
 
 /// Unit of chunk memory: a cache line, so that chunks are aligned to cache lines.
 #[repr(C, align(64))]
-struct Line([u8; 64]);
+struct CacheLine([u8; 64]);
 
 /// Memory of a chunk, by its origin.
 enum Memory {
-    Lines(NonNull<[MaybeUninit<Line>]>),
+    Lines(NonNull<[MaybeUninit<CacheLine>]>),
     /// Only `drop` takes the region out.
     Region(Option<Region>),
 }
@@ -57,9 +57,10 @@ struct Chunk {
 impl Chunk {
     /// Creates a chunk of at least `bytes` bytes, of which the first `taken` are taken.
     fn boxed(bytes: usize, taken: usize, before: usize, previous: *mut Chunk) -> Box<Chunk> {
-        let memory: Box<[MaybeUninit<Line>]> = Box::new_uninit_slice(bytes.div_ceil(size_of::<Line>()));
+        let memory: Box<[MaybeUninit<CacheLine>]> =
+            Box::new_uninit_slice(bytes.div_ceil(size_of::<CacheLine>()));
         let memory = NonNull::from(Box::leak(memory));
-        let (start, capacity) = (memory.cast::<u8>(), memory.len() * size_of::<Line>());
+        let (start, capacity) = (memory.cast::<u8>(), memory.len() * size_of::<CacheLine>());
         let taken = AtomicUsize::new(taken);
         Box::new(Chunk { memory: Memory::Lines(memory), start, capacity, taken, before, previous })
     }

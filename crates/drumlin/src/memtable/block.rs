@@ -17,7 +17,7 @@
 //! * Blocks and their targets are memory of one arena and live as long as it does.
 
 use super::arena::{ALIGN, Arena};
-use super::node::{Node, NodeRef, Place};
+use super::node::{EntryPosition, Node, NodeRef};
 use core::ptr::{self, NonNull};
 use drumlin_env::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU32, AtomicU64,
@@ -39,21 +39,21 @@ impl Target {
         Target(node.as_ptr())
     }
 
-    /// The pointer type is wrong for blocks; `Block::low_of` and `Block::child` cast it back.
-    pub(super) fn block(block: &Block) -> Target {
+    /// The pointer type is wrong for blocks; `SlotBlock::low_of` and `SlotBlock::child` cast it back.
+    pub(super) fn block(block: &SlotBlock) -> Target {
         Target(NonNull::from(block).cast())
     }
 }
 
 /// Link to a block; may be empty.
-pub(super) struct BlockLink(AtomicPtr<Block>);
+pub(super) struct BlockLink(AtomicPtr<SlotBlock>);
 
 impl BlockLink {
-    pub(super) fn new(block: Option<&Block>) -> BlockLink {
+    pub(super) fn new(block: Option<&SlotBlock>) -> BlockLink {
         BlockLink(AtomicPtr::new(block.map_or(ptr::null_mut(), |block| ptr::from_ref(block).cast_mut())))
     }
 
-    pub(super) fn get(&self) -> Option<&Block> {
+    pub(super) fn get(&self) -> Option<&SlotBlock> {
         // SAFETY: the caller of `set` guarantees that the block lives as long as this link. The first block does too,
         // since all blocks of a guide are in one arena.
         unsafe { self.0.load(Acquire).as_ref() }
@@ -61,14 +61,14 @@ impl BlockLink {
 
     /// # Safety
     /// `block` lives as long as this link.
-    pub(super) unsafe fn set(&self, block: &Block) {
+    pub(super) unsafe fn set(&self, block: &SlotBlock) {
         self.0.store(ptr::from_ref(block).cast_mut(), Release);
     }
 }
 
 /// Sorted array of slots.
 #[repr(C)]
-pub(super) struct Block {
+pub(super) struct SlotBlock {
     /// 0 for a leaf.
     pub(super) level: u32,
     count: AtomicU32,
@@ -85,9 +85,9 @@ pub(super) struct Block {
     digits: [AtomicU64; WIDTH],
     targets: [AtomicPtr<Node>; WIDTH],
 }
-const _: () = assert!(align_of::<Block>() <= ALIGN);
+const _: () = assert!(align_of::<SlotBlock>() <= ALIGN);
 
-impl Block {
+impl SlotBlock {
     /// Creates a block between `left` and `right`. No block links to it yet.
     ///
     /// # Safety
@@ -95,11 +95,11 @@ impl Block {
     pub(super) unsafe fn allocate<'a>(
         arena: &'a Arena,
         (level, low): (u32, NodeRef<'_>),
-        (left, right): (Option<&Block>, Option<&Block>),
+        (left, right): (Option<&SlotBlock>, Option<&SlotBlock>),
         targets: &[Target],
-    ) -> &'a Block {
-        let block = arena.allocate(size_of::<Block>()).cast::<Block>();
-        let empty = Block {
+    ) -> &'a SlotBlock {
+        let block = arena.allocate(size_of::<SlotBlock>()).cast::<SlotBlock>();
+        let empty = SlotBlock {
             level,
             count: AtomicU32::new(0),
             shared: AtomicU32::new(0),
@@ -147,10 +147,10 @@ impl Block {
     }
 
     /// Returns the block that `slot` of a block above the leaves points to. `slot` must be below the count.
-    pub(super) fn child(&self, slot: usize) -> &Block {
+    pub(super) fn child(&self, slot: usize) -> &SlotBlock {
         assert_ne!(self.level, 0, "leaves have no children");
         // SAFETY: above the leaves targets are complete blocks, of the same arena.
-        unsafe { self.target(slot).0.cast::<Block>().as_ref() }
+        unsafe { self.target(slot).0.cast::<SlotBlock>().as_ref() }
     }
 
     /// Returns the node at which a target of this block starts.
@@ -159,13 +159,13 @@ impl Block {
         unsafe {
             match self.level {
                 0 => NodeRef::new(target.0),
-                _ => NodeRef::new(target.0.cast::<Block>().as_ref().low),
+                _ => NodeRef::new(target.0.cast::<SlotBlock>().as_ref().low),
             }
         }
     }
 
     /// Returns how many of the first `count` slots start before `place`, which must lie in the block's range.
-    pub(super) fn slots_before(&self, place: &Place<'_>, count: usize) -> usize {
+    pub(super) fn slots_before(&self, place: &EntryPosition<'_>, count: usize) -> usize {
         let wanted = digits(place, self.shared.load(Relaxed));
         let smaller = |slot: &AtomicU64| usize::from(slot.load(Relaxed) < wanted);
         let before: usize = self.digits[..count].iter().map(smaller).sum();
@@ -201,7 +201,7 @@ impl Block {
     /// In a leaf the targets are linked nodes, above it complete blocks of the level below; all are of this block's
     /// arena.
     pub(super) unsafe fn fill(&self, targets: &[Target]) {
-        let shared = shared(self.low(), self.right.get().map(Block::low));
+        let shared = shared(self.low(), self.right.get().map(SlotBlock::low));
         self.shared.store(shared, Relaxed);
         for (slot, &target) in targets.iter().enumerate() {
             self.targets[slot].store(target.0.as_ptr(), Release);
@@ -212,7 +212,7 @@ impl Block {
 
     /// Returns the nodes of a leaf's range, read from the list.
     pub(super) fn listed(&self) -> Vec<Target> {
-        let high = self.right.get().map(Block::low);
+        let high = self.right.get().map(SlotBlock::low);
         // The head of the list is not an entry: the first leaf starts after it.
         let first = match self.left.get() {
             Some(_) => Some(self.low()),
@@ -233,7 +233,7 @@ impl Block {
 
     /// Prefetches the memory of the block, which is about to be scanned.
     pub(super) fn prefetch(&self) {
-        for line in (0..size_of::<Block>()).step_by(64) {
+        for line in (0..size_of::<SlotBlock>()).step_by(64) {
             prefetch(ptr::from_ref(self).wrapping_byte_add(line));
         }
     }
@@ -245,7 +245,7 @@ impl Block {
 }
 
 /// Returns the digits of a place in a block whose keys share `shared` bytes.
-fn digits(place: &Place<'_>, shared: u32) -> u64 {
+fn digits(place: &EntryPosition<'_>, shared: u32) -> u64 {
     if shared == ONE_KEY {
         return !place.seq;
     }
@@ -282,7 +282,7 @@ pub(super) fn prefetch<T>(line: *const T) {
 }
 
 #[cfg(test)]
-impl Block {
+impl SlotBlock {
     /// Checks the slots, while no writer changes them.
     pub(super) fn check(&self) {
         let shared = self.shared.load(Relaxed);
@@ -327,7 +327,7 @@ mod tests {
         let seqs = [Seq::MAX, 7, 3, 0];
         let nodes: Vec<NodeRef<'_>> = keys
             .iter()
-            .flat_map(|key| seqs.map(|seq| Place { key, seq }))
+            .flat_map(|key| seqs.map(|seq| EntryPosition { key, seq }))
             .map(|place| NodeRef::allocate(&arena, &place, Kind::Put, b""))
             .collect();
         for low in (0..nodes.len()).step_by(if cfg!(miri) { 9 } else { 1 }) {

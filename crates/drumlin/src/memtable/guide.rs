@@ -24,8 +24,8 @@
 //! * Blocks live in the arena of the list, as long as it does.
 
 use super::arena::Arena;
-use super::block::{Block, BlockLink, Target, WIDTH};
-use super::node::{NodeRef, Place};
+use super::block::{BlockLink, SlotBlock, Target, WIDTH};
+use super::node::{EntryPosition, NodeRef};
 use drumlin_env::sync::atomic::{
     AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
@@ -41,7 +41,7 @@ const ATTEMPTS: usize = 3;
 
 /// Position of a place in the guide, with the version at which it was found.
 pub(super) struct Spot<'a> {
-    leaf: &'a Block,
+    leaf: &'a SlotBlock,
     /// Number of the leaf's slots that start before the place.
     before: usize,
     version: usize,
@@ -63,7 +63,7 @@ impl Guide {
     /// `head` is of `arena`, which lives as long as the guide and is the one passed to `add`.
     pub(super) unsafe fn new(arena: &Arena, head: NodeRef<'_>) -> Guide {
         // SAFETY: no neighbours, no targets; the caller guarantees the condition on the head.
-        let root = unsafe { Block::allocate(arena, (0, head), (None, None), &[]) };
+        let root = unsafe { SlotBlock::allocate(arena, (0, head), (None, None), &[]) };
         Guide {
             root: BlockLink::new(Some(root)),
             edge: BlockLink::new(Some(root)),
@@ -71,12 +71,12 @@ impl Guide {
         }
     }
 
-    fn root(&self) -> &Block {
+    fn root(&self) -> &SlotBlock {
         self.root.get().expect("set from the start")
     }
 
     /// Returns the block of `level` whose range contains `place`, and how many of its slots start before it.
-    fn descend(&self, place: &Place<'_>, level: u32) -> (&Block, usize) {
+    fn descend(&self, place: &EntryPosition<'_>, level: u32) -> (&SlotBlock, usize) {
         let at_end = self.edge.get().filter(|edge| level == 0 && edge.low().is_before(place));
         let mut block = at_end.unwrap_or(self.root());
         // Digits are meaningful only within the range of their block. A step down from a parent ends in that range;
@@ -102,7 +102,7 @@ impl Guide {
     }
 
     /// Returns the position of `place` in the guide.
-    pub(super) fn spot(&self, place: &Place<'_>) -> Spot<'_> {
+    pub(super) fn spot(&self, place: &EntryPosition<'_>) -> Spot<'_> {
         let version = self.version.load(Acquire);
         let (leaf, before) = self.descend(place, 0);
         Spot { leaf, before, version }
@@ -110,7 +110,7 @@ impl Guide {
 
     /// Returns a linked node before `place`, usually the last one; `None` if the
     /// caller must start at the head of the list.
-    pub(super) fn node_before<'a>(&self, place: &Place<'_>, spot: &Spot<'a>) -> Option<NodeRef<'a>> {
+    pub(super) fn node_before<'a>(&self, place: &EntryPosition<'_>, spot: &Spot<'a>) -> Option<NodeRef<'a>> {
         let Spot { mut leaf, mut before, .. } = *spot;
         if before < WIDTH {
             // Most likely the node after the place, which the caller reads next.
@@ -168,7 +168,7 @@ impl Guide {
     }
 
     /// Adds `node` to `leaf`. The caller holds the lock of `leaf`, whose range contains `node`.
-    fn add_to_leaf(&self, arena: &Arena, leaf: &Block, node: NodeRef<'_>) {
+    fn add_to_leaf(&self, arena: &Arena, leaf: &SlotBlock, node: NodeRef<'_>) {
         let count = leaf.count();
         let slot = leaf.slots_before(&node.place(), count);
         if slot < count && leaf.node(slot) == node {
@@ -219,7 +219,7 @@ impl Guide {
     /// Spreads `targets`, too many for `block`, over it and new blocks on its right. `growing` means that the new
     /// target is the last. If nothing is on the right either, more are likely to follow, so `block` stays full. The
     /// caller holds the lock.
-    fn spread(&self, arena: &Arena, block: &Block, targets: &[Target], growing: bool) {
+    fn spread(&self, arena: &Arena, block: &SlotBlock, targets: &[Target], growing: bool) {
         let each = targets.len().div_ceil(targets.len().div_ceil(FILL));
         let own = if growing && block.right.get().is_none() { WIDTH } else { each };
         let mut last = block;
@@ -227,7 +227,7 @@ impl Guide {
             let (low, right) = (block.low_of(part[0]), last.right.get());
             // SAFETY: all are of one arena; the targets are of `block`'s level, and `chunks` returns fewer than
             // WIDTH.
-            let new = unsafe { Block::allocate(arena, (block.level, low), (Some(last), right), part) };
+            let new = unsafe { SlotBlock::allocate(arena, (block.level, low), (Some(last), right), part) };
             let back = match right {
                 Some(right) => Some(&right.left),
                 None if block.level == 0 => Some(&self.edge),
@@ -248,14 +248,14 @@ impl Guide {
     }
 
     /// Gives a new block a slot one level up. Its left neighbour already links to it. The caller holds the lock.
-    fn add_block(&self, arena: &Arena, block: &Block) {
+    fn add_block(&self, arena: &Arena, block: &SlotBlock) {
         let level = block.level + 1;
         let root = self.root();
         if root.level < level {
             let targets = [Target::block(root), Target::block(block)];
             // SAFETY: the old root and its new neighbour are complete, of one arena, and one level lower.
             unsafe {
-                self.root.set(Block::allocate(arena, (level, root.low()), (None, None), &targets));
+                self.root.set(SlotBlock::allocate(arena, (level, root.low()), (None, None), &targets));
             }
             return;
         }
@@ -296,7 +296,7 @@ impl Guide {
             for block in &row {
                 block.check();
             }
-            let below: Vec<&Block> =
+            let below: Vec<&SlotBlock> =
                 row.iter().flat_map(|block| (0..block.count()).map(|slot| block.child(slot))).collect();
             for (i, block) in below.iter().enumerate() {
                 assert_eq!(block.level + 1, row[0].level);

@@ -25,7 +25,7 @@
 use super::arena::Arena;
 use super::block::prefetch;
 use super::guide::{Guide, Spot};
-use super::node::{MemEntry, Node, NodeRef, Place};
+use super::node::{EntryPosition, MemEntry, Node, NodeRef};
 use super::skips::{Skips, WORTH};
 use core::ptr::NonNull;
 use drumlin_env::sync::Arc;
@@ -53,7 +53,8 @@ impl List {
     /// Creates an empty list.
     pub(super) fn new() -> List {
         let arena = Arena::new();
-        let head = NodeRef::allocate(&arena, &Place { key: &[], seq: Seq::MAX }, Kind::Delete, &[]).as_ptr();
+        let head =
+            NodeRef::allocate(&arena, &EntryPosition { key: &[], seq: Seq::MAX }, Kind::Delete, &[]).as_ptr();
         // SAFETY: the head was just made in this arena, which the list keeps beside the guide.
         let guide = unsafe { Guide::new(&arena, NodeRef::new(head)) };
         List { head, guide, skips: Skips::new(), arena }
@@ -72,7 +73,7 @@ impl List {
 
     /// Adds an entry. (`key`, `seq`) must not be in the list yet.
     pub(super) fn insert(&self, key: &[u8], seq: Seq, kind: Kind, value: &[u8]) {
-        let place = Place { key, seq };
+        let place = EntryPosition { key, seq };
         let node = NodeRef::allocate(&self.arena, &place, kind, value);
         let spot = self.guide.spot(&place);
         let (before, after) = self.search_from(&place, &spot);
@@ -122,11 +123,15 @@ impl List {
     }
 
     /// Returns the last node before `place`, or else the head, and the first node that is not before it.
-    fn search(&self, place: &Place<'_>) -> (NodeRef<'_>, Option<NodeRef<'_>>) {
+    fn search(&self, place: &EntryPosition<'_>) -> (NodeRef<'_>, Option<NodeRef<'_>>) {
         self.search_from(place, &self.guide.spot(place))
     }
 
-    fn search_from<'a>(&'a self, place: &Place<'_>, spot: &Spot<'a>) -> (NodeRef<'a>, Option<NodeRef<'a>>) {
+    fn search_from<'a>(
+        &'a self,
+        place: &EntryPosition<'_>,
+        spot: &Spot<'a>,
+    ) -> (NodeRef<'a>, Option<NodeRef<'a>>) {
         let start = self.guide.node_before(place, spot).unwrap_or(self.head());
         let (before, after, arrived) = walk(start, place, PATIENCE);
         if arrived {
@@ -141,7 +146,7 @@ impl List {
     #[cfg(test)]
     /// Returns the newest version of `key` that is not newer than `seq`.
     pub(super) fn get(&self, key: &[u8], seq: Seq) -> Option<MemEntry<'_>> {
-        let (_, found) = self.search(&Place { key, seq });
+        let (_, found) = self.search(&EntryPosition { key, seq });
         found.filter(|node| node.key() == key).map(NodeRef::entry)
     }
 
@@ -151,7 +156,7 @@ impl List {
         key: &[u8],
         seq: Seq,
     ) -> impl Iterator<Item = MemEntry<'a>> + use<'a> {
-        let (_, found) = self.search(&Place { key, seq });
+        let (_, found) = self.search(&EntryPosition { key, seq });
         let mut upcoming = found.filter(|node| node.key() == key);
         core::iter::from_fn(move || {
             let node = upcoming?;
@@ -175,7 +180,11 @@ fn link<'a>(node: NodeRef<'a>, before: NodeRef<'a>, after: Option<NodeRef<'a>>) 
 
 /// Walks at most `steps` nodes from `from`, which is before `place` or the head. Returns the last node before
 /// `place`, the node after it, and whether the walk got there.
-fn walk<'a>(from: NodeRef<'a>, place: &Place<'_>, steps: usize) -> (NodeRef<'a>, Option<NodeRef<'a>>, bool) {
+fn walk<'a>(
+    from: NodeRef<'a>,
+    place: &EntryPosition<'_>,
+    steps: usize,
+) -> (NodeRef<'a>, Option<NodeRef<'a>>, bool) {
     let mut before = from;
     for _ in 0..steps {
         let after = before.next();
@@ -232,12 +241,12 @@ impl ListCursor {
 
     /// Moves to the first entry at or after (`key`, `seq`).
     pub(super) fn seek(&mut self, key: &[u8], seq: Seq) {
-        self.node = self.list.search(&Place { key, seq }).1.map(NodeRef::as_ptr);
+        self.node = self.list.search(&EntryPosition { key, seq }).1.map(NodeRef::as_ptr);
     }
 
     /// Moves to the last entry before (`key`, `seq`).
     pub(super) fn seek_before(&mut self, key: &[u8], seq: Seq) {
-        self.node = self.node_before(&Place { key, seq });
+        self.node = self.node_before(&EntryPosition { key, seq });
     }
 
     /// Moves to the next entry and prefetches the one after it. Neighbours in order lie far apart in memory, so a
@@ -271,7 +280,7 @@ impl ListCursor {
                 at += 1;
                 if skip.max_seq() < below {
                     let to = match end {
-                        Some(key) if key <= skip.to().key => Place { key, seq: Seq::MAX },
+                        Some(key) if key <= skip.to().key => EntryPosition { key, seq: Seq::MAX },
                         _ => skip.to(),
                     };
                     node = list.search(&to).1;
@@ -294,13 +303,14 @@ impl ListCursor {
         let Some(first) = self.node() else { return 0 };
         let list = &*self.list;
         let skips = list.skips.load();
-        let before = |place: &Place<'_>| Some(list.search(place).0).filter(|node| *node != list.head());
+        let before =
+            |place: &EntryPosition<'_>| Some(list.search(place).0).filter(|node| *node != list.head());
         let (mut node, mut walked) = (Some(first), 0);
         while let Some(here) = node.filter(|n| n.seq() < below && n.key() >= start) {
             let at = skips.partition_point(|skip| !here.is_before(&skip.to()));
             let skip = skips.get(at).filter(|skip| !here.is_before(&skip.from()) && skip.max_seq() < below);
             node = match skip {
-                Some(skip) if skip.from().key < start => before(&Place { key: start, seq: Seq::MAX }),
+                Some(skip) if skip.from().key < start => before(&EntryPosition { key: start, seq: Seq::MAX }),
                 Some(skip) => before(&skip.from()),
                 None => {
                     walked += 1;
@@ -317,7 +327,7 @@ impl ListCursor {
         walked
     }
 
-    fn node_before(&self, place: &Place<'_>) -> Option<NonNull<Node>> {
+    fn node_before(&self, place: &EntryPosition<'_>) -> Option<NonNull<Node>> {
         let (before, _) = self.list.search(place);
         (before != self.list.head()).then_some(before.as_ptr())
     }

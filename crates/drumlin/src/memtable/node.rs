@@ -53,7 +53,12 @@ pub(super) struct NodeRef<'a>(NonNull<Node>, PhantomData<&'a Arena>);
 
 impl<'a> NodeRef<'a> {
     /// Creates a node with this place, not linked yet.
-    pub(super) fn allocate(arena: &'a Arena, place: &Place<'_>, kind: Kind, value: &[u8]) -> NodeRef<'a> {
+    pub(super) fn allocate(
+        arena: &'a Arena,
+        place: &EntryPosition<'_>,
+        kind: Kind,
+        value: &[u8],
+    ) -> NodeRef<'a> {
         let key = place.key;
         assert!(
             key.len() < KEY_LEN_LIMIT && value.len() <= u32::MAX as usize,
@@ -153,25 +158,25 @@ impl<'a> NodeRef<'a> {
     }
 
     /// Returns the node's place in internal order.
-    pub(super) fn place(self) -> Place<'a> {
-        Place { key: self.key(), seq: self.header().seq }
+    pub(super) fn place(self) -> EntryPosition<'a> {
+        EntryPosition { key: self.key(), seq: self.header().seq }
     }
 
     /// Returns whether this node comes before `place`.
-    pub(super) fn is_before(self, place: &Place<'_>) -> bool {
+    pub(super) fn is_before(self, place: &EntryPosition<'_>) -> bool {
         self.place().cmp(place) == Ordering::Less
     }
 }
 
 /// Place in internal order: key ascending, sequence number descending.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place<'k> {
+pub(super) struct EntryPosition<'k> {
     pub(super) key: &'k [u8],
     pub(super) seq: Seq,
 }
 
-impl Place<'_> {
-    pub(super) fn cmp(&self, other: &Place<'_>) -> Ordering {
+impl EntryPosition<'_> {
+    pub(super) fn cmp(&self, other: &EntryPosition<'_>) -> Ordering {
         self.key.cmp(other.key).then(other.seq.cmp(&self.seq))
     }
 }

@@ -21,7 +21,7 @@
 //! * Reports and records take the lock. Skipping takes none: a report happens before its entry becomes visible to a
 //!   reader, and so before that reader loads the records.
 
-use super::node::Place;
+use super::node::EntryPosition;
 use arc_swap::{ArcSwap, Guard};
 use drumlin_env::sync::{
     Arc, Mutex,
@@ -48,20 +48,20 @@ struct Kept {
 }
 
 impl Kept {
-    fn of(place: &Place<'_>) -> Kept {
+    fn of(place: &EntryPosition<'_>) -> Kept {
         Kept { key: place.key.into(), seq: place.seq }
     }
 
     /// Returns the place directly after `place`. Sequence numbers of entries start at 1.
-    fn behind(place: &Place<'_>) -> Kept {
+    fn behind(place: &EntryPosition<'_>) -> Kept {
         Kept { key: place.key.into(), seq: place.seq.saturating_sub(1) }
     }
 
-    fn place(&self) -> Place<'_> {
-        Place { key: &self.key, seq: self.seq }
+    fn place(&self) -> EntryPosition<'_> {
+        EntryPosition { key: &self.key, seq: self.seq }
     }
 
-    fn is_before(&self, place: &Place<'_>) -> bool {
+    fn is_before(&self, place: &EntryPosition<'_>) -> bool {
         self.place().cmp(place).is_lt()
     }
 }
@@ -76,12 +76,12 @@ pub(super) struct Skip {
 
 impl Skip {
     /// Returns the start of the part.
-    pub(super) fn from(&self) -> Place<'_> {
+    pub(super) fn from(&self) -> EntryPosition<'_> {
         self.from.place()
     }
 
     /// Returns the first place after the part.
-    pub(super) fn to(&self) -> Place<'_> {
+    pub(super) fn to(&self) -> EntryPosition<'_> {
         self.to.place()
     }
 
@@ -123,7 +123,7 @@ impl Skips {
     }
 
     /// Reports that an entry was linked at `place` into a watched link. Cuts the place out of its record.
-    pub(super) fn report(&self, place: &Place<'_>) {
+    pub(super) fn report(&self, place: &EntryPosition<'_>) {
         let _update = self.update.lock();
         let records = self.records.load();
         let at = records.partition_point(|skip| !place.cmp(&skip.to()).is_lt());
@@ -142,7 +142,13 @@ impl Skips {
     /// Records that no entry from `first` to `last`, both of which are entries, is newer than `max_seq`. Every link
     /// between them has been watched since the caller read `reports`. Does nothing if a record with a newer `max_seq`
     /// overlaps.
-    pub(super) fn record(&self, first: &Place<'_>, last: &Place<'_>, max_seq: Seq, reports: u64) {
+    pub(super) fn record(
+        &self,
+        first: &EntryPosition<'_>,
+        last: &EntryPosition<'_>,
+        max_seq: Seq,
+        reports: u64,
+    ) {
         if first.key.len().max(last.key.len()) > LONGEST_KEY {
             return;
         }

@@ -19,7 +19,7 @@ use crate::keyspace::KeyspaceState;
 use crate::memtable::Memtable;
 use crate::recovery::open::{claim, make_dir, missing_parents};
 use crate::store::{Store, snapshot};
-use crate::version::{ManifestFile, Marks, Tree};
+use crate::version::{HighWaterMarks, ManifestFile, Tree};
 use crate::write::budget::DiskBudget;
 use crate::write::log::LogTail;
 use crate::write::segment::LogDirectory;
@@ -124,7 +124,7 @@ impl Store {
     }
 
     fn checkpoint_edit(&self, control: &Control, floor: LogNumber, next_file: u64, seq: Seq) -> Edit {
-        let marks = Marks {
+        let marks = HighWaterMarks {
             floor,
             next_file,
             next_run: control.numbers.next_run,

@@ -23,7 +23,7 @@ use crate::keyspace::{KeyspaceState, View};
 use crate::memtable::{LONG, Memtable};
 use crate::ops::iter::Iter;
 use crate::ops::range_cursor::RangeCursor;
-use crate::ops::scan::{LiveScan, Scan, Sources};
+use crate::ops::scan::{LiveScan, Scan, ScanSources};
 use crate::read::{Flow, GetState, Source, VisibleOptions};
 use crate::stats::{LookupCounts, OperationKind, Stopwatch};
 use crate::store::Store;
@@ -387,7 +387,7 @@ impl Store {
         let live = LiveScan::new(self, &view.tree);
         early.unwrap_or_else(|| self.may_scan(keyspace))?;
         let mut options = self.scan_options(keyspace, range, snapshot, visible);
-        let memtables = Sources::of_memtables(view, &mut options);
+        let memtables = ScanSources::of_memtables(view, &mut options);
         // Opening a table may close others, and waits for pinned threads that still read those.
         drop(pin);
         let cursor = memtables.open(&live, options)?;

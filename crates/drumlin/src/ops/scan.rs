@@ -113,7 +113,7 @@ impl Scan {
             Some(error) => Err(error.clone()),
             None => {
                 let mut options = self.options.clone();
-                let sources = Sources::of_memtables(&self.view, &mut options);
+                let sources = ScanSources::of_memtables(&self.view, &mut options);
                 sources.open(&self.live, options)
             }
         }
@@ -145,12 +145,12 @@ impl Drop for LiveScan {
 }
 
 /// Sources of a scan.
-pub(crate) struct Sources(Vec<ScanSource>);
+pub(crate) struct ScanSources(Vec<ScanSource>);
 
-impl Sources {
+impl ScanSources {
     /// Returns cursors over the memtables of `view`, and adds their range tombstones to `options`. Opens no table, so
     /// the caller may be pinned.
-    pub(crate) fn of_memtables(view: &View, options: &mut VisibleOptions) -> Sources {
+    pub(crate) fn of_memtables(view: &View, options: &mut VisibleOptions) -> ScanSources {
         let mut sources = Vec::with_capacity(1 + view.sealed.len() + view.tree.runs());
         for memtable in view.memtables().filter(|m| !m.is_empty()) {
             sources.push(ScanSource::Memtable(memtable.cursor()));
@@ -158,7 +158,7 @@ impl Sources {
                 options.tombstones.push((KeyRange::all(), memtable.range_tombstones()));
             }
         }
-        Sources(sources)
+        ScanSources(sources)
     }
 
     /// Creates a user view of these memtables and of the tree of `live`, which is the one of the same view.

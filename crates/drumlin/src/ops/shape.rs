@@ -7,7 +7,7 @@ use crate::keyspace::{KeyspaceState, View};
 use crate::store::Store;
 use crate::version::FileMeta;
 use drumlin_policy::schedule::fold::{depth_cap, design_runs};
-use drumlin_policy::schedule::{Mode, Settings};
+use drumlin_policy::schedule::{Concurrency, Settings};
 use drumlin_types::contract::{FileState, FileView, LevelDesign};
 
 /// Shape of one keyspace: its memtables and its tree. [`Db::tree`](crate::Db::tree) returns it.
@@ -145,7 +145,7 @@ impl Store {
                 design_runs: count(design_runs(&design(level))),
                 // Level 0 has no limit, because flushes never wait for its runs.
                 most_runs: count(depth_cap(&design(level), &settings))
-                    .filter(|_| level > 0 && self.sizes.mode == Mode::Pipelined),
+                    .filter(|_| level > 0 && self.sizes.mode == Concurrency::Pipelined),
                 runs: l
                     .runs
                     .iter()

@@ -53,7 +53,7 @@ impl Store {
         let admitted = self.wait_admission(batch, timed)?;
         let began = if timed { clock.monotonic_nanos() } else { 0 };
         let reserved = self.reserve(batch, durability)?;
-        let under_way = UnderWay { store: self, reserved: &reserved, has_ended: false };
+        let under_way = ReservedCommit { store: self, reserved: &reserved, has_ended: false };
         let applied = self.log_and_insert(batch, &reserved, durability);
         let waited = under_way.end(applied)?;
         drop(admitted);
@@ -233,13 +233,13 @@ impl Drop for Reserving<'_> {
 
 /// A commit that has reserved its place. However it ends, it leaves its memtables and the publishing queue. Otherwise a
 /// flush and all later commits would wait forever.
-struct UnderWay<'a> {
+struct ReservedCommit<'a> {
     store: &'a Store,
     reserved: &'a Reserved,
     has_ended: bool,
 }
 
-impl UnderWay<'_> {
+impl ReservedCommit<'_> {
     /// Ends the commit, which was `applied`, and waits until it is published. Returns the microseconds that it waited.
     fn end(mut self, applied: Result<()>) -> Result<u64> {
         let Err(error) = applied else {
@@ -259,7 +259,7 @@ impl UnderWay<'_> {
     }
 }
 
-impl Drop for UnderWay<'_> {
+impl Drop for ReservedCommit<'_> {
     fn drop(&mut self) {
         if self.has_ended {
             return;

@@ -124,7 +124,7 @@ impl DeadSpans {
 }
 
 /// Use of dead spans by one scan, which also adds new ones.
-pub(super) struct Walk {
+pub(super) struct DeadSpanCursor {
     spans: Option<Arc<DeadSpans>>,
     /// Time at which the scan evaluates expiry.
     time: u64,
@@ -142,9 +142,17 @@ pub(super) struct Walk {
     uncounted: usize,
 }
 
-impl Walk {
-    pub(super) fn new(spans: Option<Arc<DeadSpans>>, time: u64) -> Walk {
-        Walk { spans, time, active: None, edge: Vec::new(), has_edge: false, passed: 0, uncounted: 0 }
+impl DeadSpanCursor {
+    pub(super) fn new(spans: Option<Arc<DeadSpans>>, time: u64) -> DeadSpanCursor {
+        DeadSpanCursor {
+            spans,
+            time,
+            active: None,
+            edge: Vec::new(),
+            has_edge: false,
+            passed: 0,
+            uncounted: 0,
+        }
     }
 
     /// Starts a search.
@@ -236,7 +244,7 @@ impl Walk {
     }
 }
 
-impl Drop for Walk {
+impl Drop for DeadSpanCursor {
     fn drop(&mut self) {
         self.uncounted += self.passed;
         if self.uncounted > 0 {

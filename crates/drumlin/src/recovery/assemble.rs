@@ -23,7 +23,7 @@ use crate::options::{KeyspaceOptions, Options, Pipeline, TableReads};
 use crate::stats::{Meter, SampledStore, fresh_store};
 use crate::store::{Components, Parts, Sizes, Store, snapshot};
 use crate::table::{BlockCache, TableCache};
-use crate::version::{KeyspaceRecord, ManifestFile, ManifestState, Marks, Obsolete};
+use crate::version::{HighWaterMarks, KeyspaceRecord, ManifestFile, ManifestState, Obsolete};
 use crate::write::budget::DiskBudget;
 use crate::write::commit_lock::CommitState;
 use crate::write::log::LogTail;
@@ -34,7 +34,7 @@ use drumlin_env::{DirEntry, Env, FileLock};
 use drumlin_format::log::Recovered;
 use drumlin_format::manifest::ManifestHeader;
 use drumlin_format::names::FileName;
-use drumlin_policy::schedule::{self, Mode};
+use drumlin_policy::schedule::{self, Concurrency};
 use drumlin_types::contract::CompactionPolicy;
 use drumlin_types::{KeyspaceId, LogNumber, Seq};
 use std::collections::BTreeMap;
@@ -264,12 +264,12 @@ fn begin_manifest(
     log: &NewLog,
     last_seq: Seq,
     numbers: &mut FileNumbers,
-) -> Result<(ManifestFile, Marks)> {
+) -> Result<(ManifestFile, HighWaterMarks)> {
     let Opening { env, dir, options, manifest, .. } = found;
     let number = numbers.fresh();
     let oldest = keyspaces.states.iter().filter_map(|keyspace| keyspace.first_log()).min();
     let oldest = oldest.filter(|_| !drumlin_types::bug!("log-floor-too-high"));
-    let marks = Marks {
+    let marks = HighWaterMarks {
         floor: log.tail.floor(oldest.unwrap_or(log.number)),
         next_file: numbers.0,
         next_run: manifest.marks.next_run.max(1),
@@ -334,9 +334,9 @@ fn sizes(options: &Options, unfinished: bool) -> Sizes {
         // A repair writes whatever the damaged store held.
         max_batch: if unfinished { u64::MAX } else { budget / 4 },
         mode: match options.pipeline {
-            Pipeline::Pipelined => Mode::Pipelined,
-            Pipeline::Split => Mode::Split,
-            Pipeline::Unsplit => Mode::Unsplit,
+            Pipeline::Pipelined => Concurrency::Pipelined,
+            Pipeline::Split => Concurrency::Split,
+            Pipeline::Unsplit => Concurrency::Unsplit,
         },
     }
 }

@@ -3,7 +3,7 @@
 use super::state::decode_error;
 use crate::base::error::{Error, ErrorKind, Result};
 use crate::memtable::Memtable;
-use crate::version::Marks;
+use crate::version::HighWaterMarks;
 use crate::write::apply::insert;
 use crate::write::segment::path_in;
 use drumlin_env::sync::Arc;
@@ -57,7 +57,7 @@ pub(crate) fn replay(
     env: &Env,
     dir: &Path,
     numbers: &[LogNumber],
-    marks: &Marks,
+    marks: &HighWaterMarks,
     targets: &mut BTreeMap<KeyspaceId, ReplayTarget>,
     memtable_seed: u64,
 ) -> Result<(Recovered, u64)> {

@@ -10,7 +10,7 @@
 //! the newest of several successors with the segments that follow them.
 
 use super::report::FileReports;
-use super::source::{Destination, Sources};
+use super::source::{Destination, RepairSources};
 use crate::base::error::Error;
 use crate::base::rangedel::RangeTombstone;
 use crate::base::slice::Slice;
@@ -55,7 +55,7 @@ struct LoggedSegment {
 pub(super) struct LogReader<'a> {
     pub(super) env: &'a Env,
     pub(super) dir: &'a Path,
-    pub(super) sources: &'a Sources,
+    pub(super) sources: &'a RepairSources,
     pub(super) files: &'a mut FileReports,
 }
 

@@ -42,7 +42,7 @@ struct Shadow {
 pub(super) struct Merge<'a> {
     env: &'a Env,
     files: &'a mut FileReports,
-    heap: BinaryHeap<Reverse<Place>>,
+    heap: BinaryHeap<Reverse<InputPosition>>,
     inputs: Vec<Input>,
     tombstones: RangeTombstones,
     shadows: Vec<Shadow>,
@@ -54,7 +54,7 @@ pub(super) struct Merge<'a> {
 /// Position of an input: its next version, or the lower bound on its keys if it is not open yet. Versions of one key
 /// are ordered newest first.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+struct InputPosition {
     key: Vec<u8>,
     seq: Reverse<Seq>,
     input: usize,
@@ -94,7 +94,7 @@ impl<'a> Merge<'a> {
         for source in sources {
             merge.look(&source, &mut tombstones);
             merge.wait(
-                Place { key: source.first.clone(), seq: Reverse(Seq::MAX), input: 0 },
+                InputPosition { key: source.first.clone(), seq: Reverse(Seq::MAX), input: 0 },
                 Input::Waiting(source),
             );
         }
@@ -103,7 +103,7 @@ impl<'a> Merge<'a> {
         versions.sort_by(|a, b| (&a.key, Reverse(a.seq)).cmp(&(&b.key, Reverse(b.seq))));
         if let Some(first) = versions.first() {
             merge.wait(
-                Place { key: first.key.clone(), seq: Reverse(first.seq), input: 0 },
+                InputPosition { key: first.key.clone(), seq: Reverse(first.seq), input: 0 },
                 Input::Log(versions.into()),
             );
         }
@@ -111,8 +111,8 @@ impl<'a> Merge<'a> {
     }
 
     /// Adds `input` at `place`.
-    fn wait(&mut self, place: Place, input: Input) {
-        self.heap.push(Reverse(Place { input: self.inputs.len(), ..place }));
+    fn wait(&mut self, place: InputPosition, input: Input) {
+        self.heap.push(Reverse(InputPosition { input: self.inputs.len(), ..place }));
         self.inputs.push(input);
     }
 
@@ -144,7 +144,7 @@ impl<'a> Merge<'a> {
         while let Some(Reverse(place)) = self.heap.peek()
             && place.key == key
         {
-            let Some(Reverse(Place { input, .. })) = self.heap.pop() else { break };
+            let Some(Reverse(InputPosition { input, .. })) = self.heap.pop() else { break };
             if let Some(version) = self.step(input)
                 && versions.last().is_none_or(|last| last.seq != version.seq)
             {
@@ -178,7 +178,7 @@ impl<'a> Merge<'a> {
             _ => None,
         };
         if let Some((key, seq)) = place {
-            self.heap.push(Reverse(Place { key, seq: Reverse(seq), input }));
+            self.heap.push(Reverse(InputPosition { key, seq: Reverse(seq), input }));
         }
         self.inputs[input] = next;
         taken

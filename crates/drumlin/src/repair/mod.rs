@@ -33,7 +33,7 @@ use drumlin_types::Kind;
 use log::{LogReader, Logged};
 use merge::{Lost, Merge, Saved};
 use report::FileReports;
-use source::{Destination, Sources};
+use source::{Destination, RepairSources};
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -146,7 +146,7 @@ fn rescue(env: &Env, from: &Path, to: &Path, progress: impl FnMut(&RepairProgres
     // Before the long part: from here on nobody else uses the target.
     mark(env, to)?;
     let mut files = FileReports::default();
-    let sources = Sources::find(env, from, &entries);
+    let sources = RepairSources::find(env, from, &entries);
     let logged = LogReader { env, dir: from, sources: &sources, files: &mut files }.read(&entries);
     let report =
         Rescue { env, files, sources, logged, progress, come: RepairProgress::default() }.write(to)?;
@@ -177,7 +177,7 @@ fn unmark(env: &Env, to: &Path) -> Result<()> {
 struct Rescue<'a, P> {
     env: &'a Env,
     files: FileReports,
-    sources: Sources,
+    sources: RepairSources,
     logged: Logged,
     progress: P,
     come: RepairProgress,

@@ -54,7 +54,7 @@ pub(super) struct RepairSource {
 }
 
 /// Everything that repair reads, except the log: the manifest, and the list of tables.
-pub(super) struct Sources {
+pub(super) struct RepairSources {
     pub(super) manifest: Option<ManifestState>,
     /// Whether the manifest's lists of tables are trusted.
     pub(super) is_sound: bool,
@@ -67,10 +67,10 @@ pub(super) struct Sources {
     pub(super) notes: Vec<String>,
 }
 
-impl Sources {
+impl RepairSources {
     /// Examines the directory `dir`, which holds `entries`.
-    pub(super) fn find(env: &Env, dir: &Path, entries: &[DirEntry]) -> Sources {
-        let mut sources = Sources {
+    pub(super) fn find(env: &Env, dir: &Path, entries: &[DirEntry]) -> RepairSources {
+        let mut sources = RepairSources {
             manifest: None,
             is_sound: false,
             tables: Vec::new(),

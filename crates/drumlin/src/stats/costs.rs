@@ -65,7 +65,7 @@ pub(crate) struct Costs {
     merge_fixed: Mean,
     /// Bytes and nanoseconds of small pieces (subcompactions) not yet included in the speed.
     small: Mutex<(f64, f64)>,
-    pub(crate) probes: Probes,
+    pub(crate) probes: ProbeTimes,
     cursor: Mean,
     cursor_cached: Mean,
     /// Mean number of blocks that a seek reads, plus one because 0 means unknown.
@@ -92,12 +92,12 @@ struct Fetched {
 
 /// Time that a point lookup spends on one run.
 #[derive(Debug, Default)]
-pub(crate) struct Probes {
+pub(crate) struct ProbeTimes {
     denied: Mean,
     reached: Mean,
 }
 
-impl Probes {
+impl ProbeTimes {
     /// Records that a filter ruled a key out after `nanos`.
     pub(crate) fn denied(&self, nanos: u64) {
         self.denied.sample(nanos as f64);

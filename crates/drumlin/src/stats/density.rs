@@ -16,17 +16,17 @@ use drumlin_policy::filter::density::{Buckets, Density};
 
 /// Buckets with a counter each.
 #[derive(Debug)]
-struct Counters {
+struct BucketCounters {
     buckets: Buckets,
     lookups: Vec<AtomicU64>,
     /// Keys of the keyspace when the buckets were made.
     keys: u64,
 }
 
-impl Counters {
-    fn new(density: Density, keys: u64) -> Counters {
+impl BucketCounters {
+    fn new(density: Density, keys: u64) -> BucketCounters {
         let lookups = density.lookups.iter().map(|count| AtomicU64::new(*count as u64)).collect();
-        Counters { buckets: density.buckets, lookups, keys }
+        BucketCounters { buckets: density.buckets, lookups, keys }
     }
 
     fn density(&self) -> Density {
@@ -38,15 +38,15 @@ impl Counters {
 /// Recent point lookups of one keyspace.
 #[derive(Debug)]
 pub(crate) struct LookupDensity {
-    counters: ArcSwap<Counters>,
-    totals: CachePadded<Totals>,
+    counters: ArcSwap<BucketCounters>,
+    totals: CachePadded<KeyspaceTotals>,
     /// Number of the view, plus one, against whose tree the buckets were checked last.
     checked: AtomicU64,
 }
 
 /// Counts of a keyspace, apart from what all lookups read.
 #[derive(Debug, Default)]
-struct Totals {
+struct KeyspaceTotals {
     lookups: AtomicU64,
     /// Lookups that no memtable answered.
     passed: AtomicU64,
@@ -57,7 +57,7 @@ struct Totals {
 impl Default for LookupDensity {
     fn default() -> LookupDensity {
         LookupDensity {
-            counters: ArcSwap::from_pointee(Counters::new(Density::default(), 0)),
+            counters: ArcSwap::from_pointee(BucketCounters::new(Density::default(), 0)),
             totals: CachePadded::default(),
             checked: AtomicU64::new(0),
         }
@@ -132,7 +132,7 @@ impl LookupDensity {
         let mut density = Density::new(Buckets::new(splits));
         let all = std::iter::once(saved.first).chain(counts);
         density.lookups.iter_mut().zip(all).for_each(|(to, from)| *to = f64::from(from));
-        self.counters.store(Arc::new(Counters::new(density, saved.keys)));
+        self.counters.store(Arc::new(BucketCounters::new(density, saved.keys)));
         for (counter, count) in [&self.totals.lookups, &self.totals.passed].into_iter().zip(saved.totals) {
             // The cast saturates, and NaN becomes 0.
             counter.store(count as u64, Relaxed);
@@ -142,7 +142,7 @@ impl LookupDensity {
     /// Replaces the buckets. The new ones take over the counts. `keys` is the number of keys of the keyspace.
     pub(crate) fn renew(&self, buckets: Buckets, keys: u64) {
         let density = self.density().over(buckets);
-        self.counters.store(Arc::new(Counters::new(density, keys)));
+        self.counters.store(Arc::new(BucketCounters::new(density, keys)));
     }
 }
 

@@ -18,7 +18,7 @@ use crate::disk::{NUMBER_LEASE, unlink};
 use crate::keyspace::KeyspaceState;
 use crate::memtable::Memtable;
 use crate::options::Options;
-use crate::version::{KeyspaceEdit, ManifestFile, Marks, Tree, check};
+use crate::version::{HighWaterMarks, KeyspaceEdit, ManifestFile, Tree, check};
 use drumlin_env::sync::{Arc, atomic};
 use drumlin_env::{FileKind, Note};
 use drumlin_format::log::SEGMENT_HEADER_LEN;
@@ -223,7 +223,7 @@ impl Store {
 
     /// Returns the snapshot of the open store.
     fn snapshot_edit(&self, control: &Control) -> Edit {
-        let marks = Marks {
+        let marks = HighWaterMarks {
             floor: self.log_floor(&[]),
             next_file: self.files.next_number(),
             next_run: control.numbers.next_run,
@@ -241,7 +241,7 @@ pub(crate) fn snapshot(
     keyspaces: &[KeyspaceControl],
     options: &Options,
     carried: &[Change],
-    marks: &Marks,
+    marks: &HighWaterMarks,
 ) -> Edit {
     let mut changes = vec![
         Change::LogFloor(marks.floor),

@@ -42,7 +42,7 @@ pub(crate) use crate::write::budget::left_to_compactions;
 use crate::write::{CommitLock, DurableLog, Publisher};
 use arc_swap::ArcSwap;
 use drumlin_env::sync::{Arc, Mutex, RwLock, atomic};
-use drumlin_policy::schedule::Mode;
+use drumlin_policy::schedule::Concurrency;
 use drumlin_types::Seq;
 use drumlin_types::contract::PieceId;
 pub(crate) use edits::{TreeStep, snapshot};
@@ -80,7 +80,7 @@ pub(crate) struct Sizes {
     /// Largest encoded batch that is accepted, in bytes.
     pub(crate) max_batch: u64,
     /// How compactions follow each other.
-    pub(crate) mode: Mode,
+    pub(crate) mode: Concurrency,
 }
 
 /// An open store.

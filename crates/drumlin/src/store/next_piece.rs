@@ -7,7 +7,7 @@ use crate::compaction::control::{KeyspaceControl, PolicyCalls};
 use crate::compaction::output::OutputSpec;
 use crate::compaction::scheduler::{PieceStart, SchedulerInputs};
 use crate::compaction::slots::SlotChange;
-use crate::filter::{Destination, JobFilters, MergedInputs};
+use crate::filter::{JobFilters, MergedInputs, OutputTarget};
 use crate::keyspace::KeyspaceState;
 use crate::options::FilterMode;
 use crate::table::TableOptions;
@@ -42,7 +42,7 @@ impl Store {
             _ => Vec::new(),
         };
         let destination =
-            Destination { level: out, file_bytes, design, block_ns: self.costs.view().block_ns };
+            OutputTarget { level: out, file_bytes, design, block_ns: self.costs.view().block_ns };
         OutputSpec {
             table: TableOptions {
                 block_bytes: options.block_bytes as usize,

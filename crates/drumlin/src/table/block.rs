@@ -40,7 +40,7 @@ pub(super) type Cached = pointers::Cached<Block>;
 /// Cached pointers to the blocks of one index block or filter module.
 pub(super) type Pointers = pointers::Pointers<Block>;
 /// Borrowed cached pointer to one block.
-pub(super) type Pointer<'a> = pointers::Pointer<'a, Block>;
+pub(super) type CachedPointer<'a> = pointers::CachedPointer<'a, Block>;
 /// Owner of the pointer to a cached block; clears it on drop.
 pub(super) type PointerOwner = pointers::PointerOwner<Block>;
 

@@ -34,7 +34,7 @@
 //! Invariants: every entry is in exactly one queue, once, and in the list of its table. The entries never exceed
 //! the capacity. Each shard has an equal share of the capacity and does not keep a block larger than its share.
 
-use super::block::{Block, BlockRef, Cached, Pointer, PointerOwner};
+use super::block::{Block, BlockRef, Cached, CachedPointer, PointerOwner};
 use super::scan_length::ScanLength;
 use crate::base::epoch::{Epochs, Pin};
 use crate::base::thread_counters::ThreadCounters;
@@ -137,7 +137,7 @@ impl CachedBlock {
     }
 
     /// Makes `pointer` lead to the block, in place of an earlier pointer.
-    fn settle(&mut self, pointer: Pointer<'_>, epochs: &Arc<Epochs>) {
+    fn settle(&mut self, pointer: CachedPointer<'_>, epochs: &Arc<Epochs>) {
         if self.owner.as_ref().is_some_and(|owner| owner.is(&pointer)) {
             return;
         }
@@ -181,7 +181,7 @@ struct Shard {
 }
 
 impl Shard {
-    fn get(&mut self, place: BlockKey, pointer: Pointer<'_>, epochs: &Arc<Epochs>) -> Option<Block> {
+    fn get(&mut self, place: BlockKey, pointer: CachedPointer<'_>, epochs: &Arc<Epochs>) -> Option<Block> {
         match self.entries.get_mut(&place) {
             Some(entry) => {
                 entry.used();
@@ -196,7 +196,7 @@ impl Shard {
         }
     }
 
-    fn insert(&mut self, place: BlockKey, block: Block, pointer: Pointer<'_>, epochs: &Arc<Epochs>) {
+    fn insert(&mut self, place: BlockKey, block: Block, pointer: CachedPointer<'_>, epochs: &Arc<Epochs>) {
         let charge = block.held_bytes() + ENTRY_OVERHEAD;
         if charge > self.capacity {
             return;
@@ -362,7 +362,7 @@ impl BlockCache {
         &self,
         table: TableId,
         offset: u64,
-        pointer: Pointer<'p>,
+        pointer: CachedPointer<'p>,
         pin: &'p Pin<'_>,
     ) -> Option<BlockRef<'p>> {
         if let Some(block) = pointer.borrow(true, pin) {
@@ -379,7 +379,7 @@ impl BlockCache {
         &self,
         table: TableId,
         offset: u64,
-        pointer: Pointer<'p>,
+        pointer: CachedPointer<'p>,
         pin: &'p Pin<'_>,
     ) -> Option<BlockRef<'p>> {
         if let Some(block) = pointer.borrow(false, pin) {
@@ -395,7 +395,7 @@ impl BlockCache {
     }
 
     /// Inserts a block. The pointer of a block that enters the main queue is set.
-    pub(super) fn insert(&self, table: TableId, offset: u64, pointer: Pointer<'_>, block: Block) {
+    pub(super) fn insert(&self, table: TableId, offset: u64, pointer: CachedPointer<'_>, block: Block) {
         if self.retires_too_much() {
             self.epochs.try_collect();
             if self.retires_too_much() {

@@ -1,6 +1,6 @@
 //! Cursor over the fences (index entries) of a table, across both levels of its index.
 
-use super::block::{Block, IndexBlock, Pointer};
+use super::block::{Block, CachedPointer, IndexBlock};
 use super::reader::Table;
 use crate::base::error::{Error, Result};
 use drumlin_env::sync::Arc;
@@ -32,7 +32,7 @@ impl FenceCursor {
     }
 
     /// Returns the cached pointer to the block behind the current fence.
-    pub(super) fn pointer<'a>(&'a self, table: &'a Table) -> Pointer<'a> {
+    pub(super) fn pointer<'a>(&'a self, table: &'a Table) -> CachedPointer<'a> {
         self.block(table).pointers.pointer(self.at)
     }
 

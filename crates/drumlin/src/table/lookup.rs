@@ -3,7 +3,7 @@
 //! A lookup first checks the filter. If the filter does not rule the key out, the lookup searches the index for the
 //! fence of the block. It takes the block through its cached pointer, or from the cache or the file, and searches it.
 
-use super::block::{Block, BlockRef, DataBlock, Pointer};
+use super::block::{Block, BlockRef, CachedPointer, DataBlock};
 use super::fences::FenceCursor;
 use super::reader::Table;
 use crate::base::epoch::Pin;
@@ -142,7 +142,12 @@ impl Table {
     }
 
     /// Returns the data block behind `fence`, through its cached pointer, or from the cache or the file.
-    fn data_block<'p>(&self, fence: &Fence, pointer: Pointer<'p>, pin: &'p Pin<'_>) -> Result<BlockRef<'p>> {
+    fn data_block<'p>(
+        &self,
+        fence: &Fence,
+        pointer: CachedPointer<'p>,
+        pin: &'p Pin<'_>,
+    ) -> Result<BlockRef<'p>> {
         if let Some(cached) = self.cache.get(self.id(), fence.offset, pointer, pin) {
             return Ok(cached);
         }

@@ -61,8 +61,8 @@ impl<B: Send + Sync> Pointers<B> {
     }
 
     /// Returns pointer number `at`.
-    pub(super) fn pointer(&self, at: usize) -> Pointer<'_, B> {
-        Pointer { pointers: self, at }
+    pub(super) fn pointer(&self, at: usize) -> CachedPointer<'_, B> {
+        CachedPointer { pointers: self, at }
     }
 
     fn is(&self, other: &Pointers<B>) -> bool {
@@ -72,20 +72,20 @@ impl<B: Send + Sync> Pointers<B> {
 
 /// Borrowed cached pointer. An out-of-range number yields a pointer that always stays null.
 #[derive(Debug)]
-pub(super) struct Pointer<'a, B: Send + Sync + 'static> {
+pub(super) struct CachedPointer<'a, B: Send + Sync + 'static> {
     pointers: &'a Pointers<B>,
     at: usize,
 }
 
-impl<B: Send + Sync> Clone for Pointer<'_, B> {
+impl<B: Send + Sync> Clone for CachedPointer<'_, B> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<B: Send + Sync> Copy for Pointer<'_, B> {}
+impl<B: Send + Sync> Copy for CachedPointer<'_, B> {}
 
-impl<'a, B: Send + Sync> Pointer<'a, B> {
+impl<'a, B: Send + Sync> CachedPointer<'a, B> {
     /// Borrows the block behind the pointer. Marks it as used if `trace` is set.
     #[inline]
     pub(super) fn borrow(&self, trace: bool, pin: &'a Pin<'_>) -> Option<&'a B> {
@@ -115,7 +115,7 @@ pub(super) struct PointerOwner<B: Send + Sync + 'static> {
 
 impl<B: Send + Sync> PointerOwner<B> {
     /// Returns whether this is the owner of `pointer`.
-    pub(super) fn is(&self, pointer: &Pointer<'_, B>) -> bool {
+    pub(super) fn is(&self, pointer: &CachedPointer<'_, B>) -> bool {
         self.at == pointer.at && self.pointers.is(pointer.pointers)
     }
 }

@@ -63,8 +63,10 @@ impl Table {
             return Err(blocks.corruption(0, "table is shorter than its footer"));
         }
         let tail_offset = file_len.saturating_sub(TAIL_BYTES);
-        let tail =
-            Tail { offset: tail_offset, bytes: blocks.read(tail_offset, (file_len - tail_offset) as usize)? };
+        let tail = FileTail {
+            offset: tail_offset,
+            bytes: blocks.read(tail_offset, (file_len - tail_offset) as usize)?,
+        };
         let footer_offset = file_len - FOOTER_LEN as u64;
         let footer_bytes = &tail.bytes[tail.bytes.len() - FOOTER_LEN..];
         let footer = Footer::decode(footer_bytes, id.0, file_len)
@@ -180,7 +182,7 @@ impl fmt::Debug for Table {
     }
 }
 
-fn read_tombstones(blocks: &BlockFile, tail: &Tail, handle: Handle) -> Result<RangeTombstones> {
+fn read_tombstones(blocks: &BlockFile, tail: &FileTail, handle: Handle) -> Result<RangeTombstones> {
     let bytes = tail.block(blocks, handle)?;
     let list = decode_tombstones(&bytes).map_err(|damage| blocks.decode_error(handle.offset, damage))?;
     let list: Vec<RangeTombstone> =
@@ -189,12 +191,12 @@ fn read_tombstones(blocks: &BlockFile, tail: &Tail, handle: Handle) -> Result<Ra
 }
 
 /// Last bytes of the file.
-struct Tail {
+struct FileTail {
     offset: u64,
     bytes: Slice,
 }
 
-impl Tail {
+impl FileTail {
     /// Returns a block of a type that is never compressed, from the tail if it lies there, else from the file.
     fn block(&self, blocks: &BlockFile, handle: Handle) -> Result<Slice> {
         let start = handle.offset.checked_sub(self.offset).map(|start| start as usize);

@@ -41,7 +41,7 @@ impl Table {
         // Reopens the table: its state in memory may be sound while the file is damaged.
         let table = self.reopened()?;
         table.verify_index_blocks()?;
-        let mut walk = Walk::new(&table)?;
+        let mut walk = EntryWalk::new(&table)?;
         let mut fences = FenceCursor::default();
         fences.seek_first(&table)?;
         while let Some(fence) = fences.fence() {
@@ -101,7 +101,7 @@ impl Table {
 }
 
 /// State of the walk over all entries.
-struct Walk<'a> {
+struct EntryWalk<'a> {
     table: &'a Table,
     /// Bits and number of probes of each filter module.
     modules: Vec<(crate::base::slice::Slice, u8)>,
@@ -120,13 +120,13 @@ struct Walk<'a> {
     continues: bool,
 }
 
-impl<'a> Walk<'a> {
-    fn new(table: &'a Table) -> Result<Walk<'a>> {
+impl<'a> EntryWalk<'a> {
+    fn new(table: &'a Table) -> Result<EntryWalk<'a>> {
         if table.filter.is_damaged() {
             return Err(table.blocks.corruption(0, "filter is damaged"));
         }
         let modules = (0..table.filter.modules()).map(|number| table.filter.bits(number, &table.blocks));
-        Ok(Walk {
+        Ok(EntryWalk {
             table,
             modules: modules.collect::<Result<_>>()?,
             entries: 0,

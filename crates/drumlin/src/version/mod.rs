@@ -22,5 +22,5 @@ pub(crate) mod tree;
 pub(crate) use file::{Counts, FileMeta, Hit, LOOKUP_SAMPLE};
 pub(crate) use manifest::ManifestFile;
 pub(crate) use pins::{Obsolete, ObsoleteFile, TableHandle};
-pub(crate) use state::{KeyspaceRecord, ManifestState, Marks, RefusedEdit};
+pub(crate) use state::{HighWaterMarks, KeyspaceRecord, ManifestState, RefusedEdit};
 pub(crate) use tree::{KeyspaceEdit, Level, Run, Tree};

@@ -71,12 +71,12 @@ impl std::fmt::Debug for TableHandle {
 /// Retired tables, with those that are gone swept out whenever the list has doubled. So retiring many tables at once
 /// takes time in proportion to their number.
 #[derive(Default)]
-struct Retired {
+struct RetiredTables {
     handles: Vec<Weak<TableHandle>>,
     sweep_at: usize,
 }
 
-impl Retired {
+impl RetiredTables {
     fn push(&mut self, handle: Weak<TableHandle>) {
         if self.handles.len() >= self.sweep_at {
             self.handles.retain(|handle| handle.strong_count() > 0);
@@ -117,7 +117,7 @@ pub(crate) struct Obsolete {
     pub(crate) epochs: Arc<Epochs>,
     queue: Mutex<Vec<Queued>>,
     /// Retired tables that may still be read.
-    retired: Mutex<Retired>,
+    retired: Mutex<RetiredTables>,
     /// Bytes of all tables, and of other files that are queued here.
     bytes: atomic::AtomicU64,
 }

@@ -12,7 +12,7 @@ use std::cmp::Ordering;
 
 /// Bytes of a start and of an end, behind the common prefix.
 #[derive(Clone, Copy, Debug)]
-struct Bounds {
+struct RunBounds {
     start: u64,
     /// The largest number for a file without an end.
     end: u64,
@@ -22,7 +22,7 @@ struct Bounds {
 #[derive(Clone, Debug, Default)]
 pub(super) struct RunIndex {
     common: Vec<u8>,
-    bounds: Vec<Bounds>,
+    bounds: Vec<RunBounds>,
 }
 
 /// Returns the first eight bytes of `bytes` as a number that orders as they do, with zeros in place of missing ones.
@@ -40,7 +40,7 @@ impl RunIndex {
         // All bounds lie between these two.
         let (first, last) = (&first.bounds.start, last.bounds.end.as_ref().unwrap_or(&last.bounds.start));
         let common = first.iter().zip(last.iter()).take_while(|(a, b)| a == b).count();
-        let bounds = files.iter().map(|file| Bounds {
+        let bounds = files.iter().map(|file| RunBounds {
             start: number(&file.bounds.start[common..]),
             end: file.bounds.end.as_ref().map_or(u64::MAX, |end| number(&end[common..])),
         });

@@ -37,7 +37,7 @@ pub(crate) struct KeyspaceRecord {
 
 /// Numbers that only grow.
 #[derive(Clone, Copy, Default, Debug)]
-pub(crate) struct Marks {
+pub(crate) struct HighWaterMarks {
     /// Log floor: segments below it are not needed.
     pub(crate) floor: LogNumber,
     pub(crate) next_file: u64,
@@ -60,7 +60,7 @@ pub(crate) struct ManifestState {
     /// Names of all keyspaces.
     names: BTreeSet<String>,
     pub(crate) options: Vec<(String, String)>,
-    pub(crate) marks: Marks,
+    pub(crate) marks: HighWaterMarks,
     /// Offset in the file at which the edits end.
     pub(crate) end: u64,
     /// Changes that this version does not use but keeps.
@@ -317,7 +317,7 @@ impl ManifestState {
     }
 }
 
-impl Marks {
+impl HighWaterMarks {
     fn raise(&mut self, change: &Change) {
         match change {
             Change::LogFloor(floor) => self.floor = self.floor.max(*floor),

@@ -54,7 +54,7 @@ const CROWD_PER_CORE: u64 = 2;
 
 /// One place of the ring.
 #[derive(Default)]
-struct Place {
+struct RingSlot {
     /// Number of the last commit here that is done, plus one; 0 if there was none.
     done: AtomicU64,
     /// What is published with the commit: see [`Published`].
@@ -63,7 +63,7 @@ struct Place {
     log_end: AtomicU64,
 }
 
-impl Place {
+impl RingSlot {
     fn set(&self, state: Published) {
         self.seq.store(state.seq, Relaxed);
         self.logged.store(state.logged, Relaxed);
@@ -99,7 +99,7 @@ pub(crate) struct Publisher {
     entered: CachePadded<AtomicU64>,
     /// Whether `queue.failed` is set.
     has_failed: AtomicBool,
-    places: Box<[CachePadded<Place>]>,
+    places: Box<[CachePadded<RingSlot>]>,
     queue: CachePadded<Mutex<Queue>>,
     moved: Condvar,
     /// Longest time that a commit may take, in microseconds.
@@ -154,7 +154,7 @@ impl Publisher {
         self.queue.lock().published
     }
 
-    fn place(&self, number: u64) -> &Place {
+    fn place(&self, number: u64) -> &RingSlot {
         &self.places[number as usize % self.places.len()]
     }
 

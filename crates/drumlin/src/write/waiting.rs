@@ -36,7 +36,7 @@ pub(super) enum Answer {
 }
 
 /// What a thread finds in its request when it is answered.
-enum Outcome {
+enum RequestState {
     Answer(Answer),
     /// The reservation panicked.
     Panic(Box<dyn Any + Send>),
@@ -49,7 +49,7 @@ const _: () = {
     const fn is_sync<T: Sync>() {}
     const fn is_send<T: Send>() {}
     is_sync::<Request<'static>>();
-    is_send::<Outcome>();
+    is_send::<RequestState>();
 };
 
 // States of a request.
@@ -65,7 +65,7 @@ pub(super) struct Waiting<'r> {
     request: &'r Request<'r>,
     /// The next older request of the list.
     next: AtomicPtr<Waiting<'static>>,
-    outcome: UnsafeCell<Outcome>,
+    outcome: UnsafeCell<RequestState>,
     state: AtomicU8,
 }
 
@@ -120,7 +120,7 @@ impl WaitingRequests {
         let waiting = Waiting {
             request,
             next: AtomicPtr::new(ptr::null_mut()),
-            outcome: UnsafeCell::new(Outcome::NotServed),
+            outcome: UnsafeCell::new(RequestState::NotServed),
             state: AtomicU8::new(WAITING),
         };
         let own = {
@@ -138,9 +138,9 @@ impl WaitingRequests {
             wait(stay.0)
         };
         match waiting.outcome.into_inner() {
-            Outcome::Answer(answer) => answer,
-            Outcome::Panic(payload) => resume_unwind(payload),
-            Outcome::NotServed => own.unwrap_or(Answer::RingFull),
+            RequestState::Answer(answer) => answer,
+            RequestState::Panic(payload) => resume_unwind(payload),
+            RequestState::NotServed => own.unwrap_or(Answer::RingFull),
         }
     }
 
@@ -158,9 +158,9 @@ impl WaitingRequests {
             // SAFETY: as above. `answer` takes a request of any lifetime, so it cannot keep it.
             let waiting = unsafe { &*oldest };
             let outcome = match waiting.is_served() {
-                true => catch_unwind(AssertUnwindSafe(|| Outcome::Answer(answer(waiting.request))))
-                    .unwrap_or_else(Outcome::Panic),
-                false => Outcome::NotServed,
+                true => catch_unwind(AssertUnwindSafe(|| RequestState::Answer(answer(waiting.request))))
+                    .unwrap_or_else(RequestState::Panic),
+                false => RequestState::NotServed,
             };
             oldest = waiting.next.load(Relaxed);
             // SAFETY: the thread of the request reads `outcome` only once it is answered, and no third thread has the

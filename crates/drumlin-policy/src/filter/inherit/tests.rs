@@ -43,14 +43,14 @@ impl Table {
         range(self.held[0], self.held.last().unwrap() + 1)
     }
 
-    fn part(&self, range: KeyRange) -> Part<'_> {
-        Part { range, level: self.level, max_seq: self.max_seq, rank: &self.rank }
+    fn part(&self, range: KeyRange) -> InputPart<'_> {
+        InputPart { range, level: self.level, max_seq: self.max_seq, rank: &self.rank }
     }
 }
 
 /// Merges whole tables.
 fn merged(tables: &[&Table], outputs: &[KeyRange], density: &Density) -> Vec<LookupStats> {
-    let parts: Vec<Part<'_>> = tables.iter().map(|table| table.part(table.bounds())).collect();
+    let parts: Vec<InputPart<'_>> = tables.iter().map(|table| table.part(table.bounds())).collect();
     let lookups: Vec<LookupStats> = tables.iter().map(|table| table.lookups).collect();
     taken(&parts, outputs, density).iter().map(|taken| total(taken, &lookups, 0.0, 0.0)).collect()
 }

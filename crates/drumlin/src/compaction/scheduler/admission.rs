@@ -6,7 +6,7 @@ use crate::compaction::control::{KeyspaceControl, Stage};
 use crate::compaction::explain;
 use crate::keyspace::KeyspaceState;
 use drumlin_env::Clock;
-use drumlin_policy::schedule::{Mode, Numbers, Refusal, Scene, Settings};
+use drumlin_policy::schedule::{Concurrency, Numbers, Refusal, Scene, Settings};
 use drumlin_types::Ticket;
 use drumlin_types::contract::legal::Illegal;
 use drumlin_types::contract::{CostView, Decision, LimitView, Outcome, Plan, PlanResult, TreeView};
@@ -24,7 +24,7 @@ pub(crate) struct SchedulerInputs {
     pub(crate) piece_bytes: u64,
     /// Largest length of a table.
     pub(crate) file_bytes: u64,
-    pub(crate) mode: Mode,
+    pub(crate) mode: Concurrency,
     /// Bytes that compactions may write, including running ones.
     pub(crate) room: u64,
     /// Whether files wait to be removed, so that there will be more room.

@@ -3,7 +3,7 @@
 use super::*;
 use crate::api::db::Db;
 use crate::api::keyspace::Keyspace;
-use crate::filter::{Destination, JobFilters, MergedInputs, MergedPart};
+use crate::filter::{JobFilters, MergedInputs, MergedPart, OutputTarget};
 use drumlin_env::MemEnv;
 
 /// A store with a tree of some runs under `filter_mode = mnemosyne`.
@@ -26,7 +26,7 @@ fn filled(mem: &MemEnv) -> (Db, Keyspace) {
 }
 
 fn begin(keys: &Keyspace, level: u8, inputs: MergedInputs) -> JobFilters {
-    let destination = Destination { level, file_bytes: 32 << 10, design: Vec::new(), block_ns: 65_000.0 };
+    let destination = OutputTarget { level, file_bytes: 32 << 10, design: Vec::new(), block_ns: 65_000.0 };
     JobFilters::begin(&keys.store.filters, &keys.state, inputs, destination)
 }
 

@@ -47,7 +47,7 @@ fn answers_are_right(list: &List, numbers: &[u64], style: fn(u64) -> (Vec<u8>, S
     sorted.sort();
     let mut before = list.head();
     for (key, core::cmp::Reverse(seq)) in &sorted {
-        let place = Place { key, seq: *seq };
+        let place = EntryPosition { key, seq: *seq };
         assert!(list.search(&place).0 == before);
         before = before.next().expect("as many nodes as entries");
         assert!(before.place() == place);
@@ -71,7 +71,7 @@ fn one_writer_misses_nothing() {
             answers_are_right(&list, order, style);
             for &n in order.iter().take(if cfg!(miri) { 5 } else { 500 }) {
                 let (key, seq) = style(n);
-                let place = Place { key: &key, seq };
+                let place = EntryPosition { key: &key, seq };
                 let hint = list.guide.node_before(&place, &list.guide.spot(&place));
                 assert!(hint.unwrap_or(list.head()) == list.search(&place).0, "{name}: a walk was needed");
             }
@@ -126,9 +126,9 @@ fn any_spot_will_do() {
     let places: Vec<(Vec<u8>, Seq)> =
         numbers.iter().take(if cfg!(miri) { 6 } else { 40 }).map(|&n| style(n)).collect();
     for (from, from_seq) in &places {
-        let spot = list.guide.spot(&Place { key: from, seq: *from_seq });
+        let spot = list.guide.spot(&EntryPosition { key: from, seq: *from_seq });
         for (key, seq) in &places {
-            let place = Place { key, seq: *seq };
+            let place = EntryPosition { key, seq: *seq };
             let found = list.search(&place);
             assert!(list.search_from(&place, &spot) == found);
             if from > key {
@@ -149,7 +149,7 @@ fn split_leaves_are_found_from_the_left() {
     list.guide.forget_all_but_the_first_leaf();
     for &n in &numbers {
         let (key, seq) = style(n);
-        let place = Place { key: &key, seq };
+        let place = EntryPosition { key: &key, seq };
         let hint = list.guide.node_before(&place, &list.guide.spot(&place));
         assert!(hint.unwrap_or(list.head()) == list.search(&place).0);
     }
@@ -179,7 +179,7 @@ fn stale_neighbours_will_do() {
     let list = List::new();
     insert_all(&list, &[10, 30], STYLES[0].1);
     let (key, seq) = STYLES[0].1(20);
-    let place = Place { key: &key, seq };
+    let place = EntryPosition { key: &key, seq };
     let (before, after) = list.search(&place);
     insert_all(&list, &[15, 16, 17, 25], STYLES[0].1);
     let node = NodeRef::allocate(&list.arena, &place, Kind::Put, &20u64.to_le_bytes());

@@ -20,7 +20,7 @@ fn reserve(keys: &Keyspace) -> Result<Reserved> {
 }
 
 fn end(keys: &Keyspace, reserved: &Reserved) -> Result<()> {
-    UnderWay { store: &keys.store, reserved, has_ended: false }.end(Ok(())).map(drop)
+    ReservedCommit { store: &keys.store, reserved, has_ended: false }.end(Ok(())).map(drop)
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn a_write_that_panics_beside_a_poisoning_stays_invisible() {
     // As a thread does that is about to tell the publisher.
     assert!(keys.store.health.poison(&Error::new(ErrorKind::Io, "a disk")));
     let panics = || {
-        let _under_way = UnderWay { store: &keys.store, reserved: &second, has_ended: false };
+        let _under_way = ReservedCommit { store: &keys.store, reserved: &second, has_ended: false };
         panic!("as the test wants");
     };
     assert!(catch_unwind(AssertUnwindSafe(panics)).is_err());
@@ -112,9 +112,9 @@ fn a_directory_stays_locked_while_a_write_goes_on() {
 }
 
 /// Uses the store in a thread-local destructor, after the engine's own thread locals are gone.
-struct AtTheEnd(Keyspace);
+struct UseAtExit(Keyspace);
 
-impl Drop for AtTheEnd {
+impl Drop for UseAtExit {
     fn drop(&mut self) {
         self.0.put("late", "2").expect("put");
         self.0.merge("late", "3").expect_err("there is no operator");
@@ -124,7 +124,7 @@ impl Drop for AtTheEnd {
 }
 
 thread_local! {
-    static LAST: RefCell<Option<AtTheEnd>> = const { RefCell::new(None) };
+    static LAST: RefCell<Option<UseAtExit>> = const { RefCell::new(None) };
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn a_thread_may_use_the_store_to_its_very_end() {
     let keys = db.keyspace_with("k", &[("compression", "lz4")]).expect("keyspace");
     let used = keys.clone();
     let thread = std::thread::spawn(move || {
-        LAST.with_borrow_mut(|last| *last = Some(AtTheEnd(used.clone())));
+        LAST.with_borrow_mut(|last| *last = Some(UseAtExit(used.clone())));
         // Creates the engine's thread locals, which are destroyed before the one above.
         used.put("early", [1; 3000]).expect("put");
         used.flush().expect("flush");

@@ -21,7 +21,7 @@ mod forward;
 mod reseeks;
 
 use super::coverage::{Coverage, TombstoneSource};
-use super::dead::{DeadSpans, Walk};
+use super::dead::{DeadSpanCursor, DeadSpans};
 use super::sticky::Sticky;
 use crate::base::cursor::Cursor;
 use crate::base::error::{Error, Result};
@@ -93,7 +93,7 @@ pub(crate) struct VisibleIter<C> {
     operator_name: Option<Arc<str>>,
     pointers: Option<Arc<PointerReader>>,
     coverage: Coverage,
-    walk: Walk,
+    walk: DeadSpanCursor,
     reseeks: Reseeks,
     position: Position,
     /// Key of a held position. During a search, the key whose versions are being passed.
@@ -116,7 +116,7 @@ impl<C: Cursor> VisibleIter<C> {
             now_micros: options.now_micros,
             coverage: Coverage::new(options.tombstones, &options.bounds, options.snapshot),
             bounds: options.bounds,
-            walk: Walk::new(options.dead, options.now_micros),
+            walk: DeadSpanCursor::new(options.dead, options.now_micros),
             reseeks: Reseeks::default(),
             keys_only: options.keys_only,
             keyspace: options.keyspace,

@@ -1,7 +1,7 @@
 //! Tests of the block cache and the table cache.
 
 use super::super::block::Block;
-use super::super::block::{Pointer, Pointers};
+use super::super::block::{CachedPointer, Pointers};
 use super::*;
 use crate::base::slice::Slice;
 
@@ -34,7 +34,7 @@ impl Plain {
         Plain { none: Pointers::new(0, cache.epochs()), cache }
     }
 
-    fn pointer(&self) -> Pointer<'_> {
+    fn pointer(&self) -> CachedPointer<'_> {
         self.none.pointer(0)
     }
 

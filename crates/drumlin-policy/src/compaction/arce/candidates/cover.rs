@@ -170,7 +170,7 @@ impl Cover {
 
 /// Converts covered keys to covered runs: the sample sizes, and the weight of each sample for readers.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) struct Scale {
+pub(crate) struct CoverScale {
     /// Runs per bit of the point and the seek sample.
     weights: [f64; 2],
     sizes: Counts,
@@ -180,10 +180,10 @@ pub(crate) struct Scale {
     prices: Prices,
 }
 
-impl Scale {
+impl CoverScale {
     /// Returns the scale for samples of `points` and `seeks` keys. `costs` is what a covered run adds to the mean
     /// operation by way of lookups and of seeks. If both are 0, both samples count alike.
-    pub(crate) fn new(points: usize, seeks: usize, costs: [f64; 2]) -> Scale {
+    pub(crate) fn new(points: usize, seeks: usize, costs: [f64; 2]) -> CoverScale {
         let sizes = [points.min(BITS), seeks.min(BITS)];
         let full = Cover { points: Mask::first(sizes[0]), seeks: Mask::first(sizes[1]) };
         // An empty sample counts nothing.
@@ -196,12 +196,12 @@ impl Scale {
         let weight =
             |i: usize| if sum > 0.0 && sizes[i] > 0 { costs[i] / sum / sizes[i] as f64 } else { 0.0 };
         let (weights, sizes) = ([weight(0), weight(1)], sizes.map(|size| size as u32));
-        Scale { weights, sizes, full, prices: Prices::EVEN }
+        CoverScale { weights, sizes, full, prices: Prices::EVEN }
     }
 
     /// Returns the same scale with other prices.
-    pub(crate) fn priced(self, prices: Prices) -> Scale {
-        Scale { prices, ..self }
+    pub(crate) fn priced(self, prices: Prices) -> CoverScale {
+        CoverScale { prices, ..self }
     }
 
     /// Returns whether all covered runs cost readers the same.
@@ -259,7 +259,7 @@ mod tests {
 
     #[test]
     fn nested_masks_take_their_smaller_ones_away() {
-        let scale = Scale::new(256, 0, [1.0, 0.0]);
+        let scale = CoverScale::new(256, 0, [1.0, 0.0]);
         assert_eq!(scale.removed(&[cover(256), cover(128), cover(64)]), 0.75);
         assert_eq!(scale.removed(&[cover(256), cover(256), cover(256)]), 2.0);
     }
@@ -308,12 +308,12 @@ mod tests {
         let (mut low, mut high) = (Cover::default(), Cover::default());
         low.points.set(0, 100);
         high.points.set(100, 256);
-        let scale = Scale::new(256, 0, [1.0, 1.0]);
+        let scale = CoverScale::new(256, 0, [1.0, 1.0]);
         assert_eq!(scale.removed(&[low, high]), 0.0);
         assert_eq!(scale.runs(&low) + scale.runs(&high), 1.0);
         // A sample of no weight counts if there is no other.
-        assert_eq!(Scale::new(256, 0, [0.0, 1.0]).runs(&cover(256)), 1.0);
+        assert_eq!(CoverScale::new(256, 0, [0.0, 1.0]).runs(&cover(256)), 1.0);
         // Without samples, no key is covered.
-        assert_eq!(Scale::new(0, 0, [1.0, 1.0]).runs(&low), 0.0);
+        assert_eq!(CoverScale::new(0, 0, [1.0, 1.0]).runs(&low), 0.0);
     }
 }

@@ -9,12 +9,12 @@
 //! Busy runs split the line into segments. The size ratio rho excludes intervals whose oldest run is too large
 //! compared with the others: rewriting that run would gain little for its bytes.
 
-use crate::compaction::arce::candidates::cover::{Counts, Cover, Scale};
+use crate::compaction::arce::candidates::cover::{Counts, Cover, CoverScale};
 use alloc::vec::Vec;
 
 /// One run, or one link of runs that are compacted together, with the figures that scores use.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Part {
+pub(crate) struct CandidatePart {
     pub(crate) bytes: f64,
     pub(crate) cover: Cover,
     /// Covered runs that it counts as: 0 to 1, more for links of several runs.
@@ -58,7 +58,13 @@ pub(crate) struct Intervals {
 
 impl Intervals {
     /// Fills `found` with the candidates of `line`, newest part first, that pass `rho`.
-    pub(crate) fn list(&mut self, line: &[Part], scale: &Scale, rho: f64, found: &mut Vec<Candidate>) {
+    pub(crate) fn list(
+        &mut self,
+        line: &[CandidatePart],
+        scale: &CoverScale,
+        rho: f64,
+        found: &mut Vec<Candidate>,
+    ) {
         found.clear();
         self.prepare(line, scale);
         let longest = self.ends.iter().enumerate().map(|(at, end)| end - at).max().unwrap_or(0);
@@ -84,7 +90,7 @@ impl Intervals {
         }
     }
 
-    fn prepare(&mut self, line: &[Part], scale: &Scale) {
+    fn prepare(&mut self, line: &[CandidatePart], scale: &CoverScale) {
         self.sums.clear();
         self.costs.clear();
         self.partial.clear();
@@ -111,14 +117,21 @@ impl Intervals {
         }
     }
 
-    fn passes(&self, line: &[Part], rho: f64, from: usize, to: usize) -> bool {
+    fn passes(&self, line: &[CandidatePart], rho: f64, from: usize, to: usize) -> bool {
         let oldest = line[to - 1].bytes;
         rho.is_infinite() || oldest <= rho * (self.sums[to] - self.sums[from] - oldest)
     }
 
     /// Adds the interval of `width` parts with fewest bytes and, where read costs differ, the one with most relief
     /// per byte.
-    fn of_width(&self, line: &[Part], scale: &Scale, rho: f64, width: usize, found: &mut Vec<Candidate>) {
+    fn of_width(
+        &self,
+        line: &[CandidatePart],
+        scale: &CoverScale,
+        rho: f64,
+        width: usize,
+        found: &mut Vec<Candidate>,
+    ) {
         let (mut least, mut light) = (f64::INFINITY, None);
         let (mut most, mut dense) = (0.0, None);
         let is_even = scale.is_even();
@@ -148,7 +161,7 @@ impl Intervals {
 
     /// For each part and each small distance, counts the keys that none of the nearest newer neighbours covers: the
     /// growth of the union when the part joins them.
-    fn count_fresh(&mut self, line: &[Part]) {
+    fn count_fresh(&mut self, line: &[CandidatePart]) {
         self.fresh.clear();
         self.fresh.resize(line.len(), [[0; 2]; EVERY_WIDTH]);
         for (at, (part, fresh)) in line.iter().zip(&mut self.fresh).enumerate() {
@@ -166,7 +179,7 @@ impl Intervals {
 
     /// Adds, for each small width, the lightest interval that removes anything, and the one with most relief per
     /// byte.
-    fn masked(&mut self, line: &[Part], scale: &Scale, rho: f64, found: &mut Vec<Candidate>) {
+    fn masked(&mut self, line: &[CandidatePart], scale: &CoverScale, rho: f64, found: &mut Vec<Candidate>) {
         const NONE: Candidate = Candidate { from: 0, to: 0, bytes: f64::INFINITY, removed: 0.0, relief: 0.0 };
         let mut light = [NONE; EVERY_WIDTH + 1];
         let mut dense = light;
@@ -211,7 +224,13 @@ impl Intervals {
     }
 
     /// Returns the interval as a candidate, if it removes anything.
-    fn candidate(&self, line: &[Part], scale: &Scale, from: usize, to: usize) -> Option<Candidate> {
+    fn candidate(
+        &self,
+        line: &[CandidatePart],
+        scale: &CoverScale,
+        from: usize,
+        to: usize,
+    ) -> Option<Candidate> {
         let (removed, left) = if self.partial[to] == self.partial[from] {
             ((to - from - 1) as f64, 1.0)
         } else {
@@ -229,7 +248,7 @@ impl Intervals {
     }
 
     /// Returns the read cost that a compaction removes if its output counts as `left` covered runs.
-    fn relief(&self, scale: &Scale, from: usize, to: usize, removed: f64, left: f64) -> f64 {
+    fn relief(&self, scale: &CoverScale, from: usize, to: usize, removed: f64, left: f64) -> f64 {
         if scale.is_even() {
             return removed;
         }
@@ -247,16 +266,18 @@ pub(crate) mod tests {
     use crate::random::SplitMix;
 
     /// Returns a scale with full samples of both kinds.
-    pub(crate) fn full_scale() -> Scale {
-        Scale::new(256, 256, [1.0, 1.0])
+    pub(crate) fn full_scale() -> CoverScale {
+        CoverScale::new(256, 256, [1.0, 1.0])
     }
 
-    pub(crate) fn line(mib: &[f64]) -> Vec<Part> {
+    pub(crate) fn line(mib: &[f64]) -> Vec<CandidatePart> {
         let cover = full_scale().full;
-        mib.iter().map(|mib| Part { bytes: mib * MIB, cover, weight: 1.0, cost: 1.0, idle: true }).collect()
+        mib.iter()
+            .map(|mib| CandidatePart { bytes: mib * MIB, cover, weight: 1.0, cost: 1.0, idle: true })
+            .collect()
     }
 
-    fn sizes(line: &[Part], rho: f64) -> Vec<f64> {
+    fn sizes(line: &[CandidatePart], rho: f64) -> Vec<f64> {
         let mut found = Vec::new();
         Intervals::default().list(line, &full_scale(), rho, &mut found);
         found.iter().map(|c| c.bytes / MIB).collect()
@@ -274,7 +295,7 @@ pub(crate) mod tests {
     }
 
     /// Returns a random line with full or partial covers and some busy parts.
-    fn drawn(dice: &mut SplitMix, partial: bool) -> Vec<Part> {
+    fn drawn(dice: &mut SplitMix, partial: bool) -> Vec<CandidatePart> {
         let scale = full_scale();
         let count = 2 + dice.below(14);
         let parts = (0..count).map(|_| {
@@ -284,13 +305,13 @@ pub(crate) mod tests {
             }
             let bytes = (1 + dice.below(64)) as f64;
             let weight = scale.runs(&cover);
-            Part { bytes, cover, weight, cost: scale.cost(bytes, weight), idle: !dice.one_in(6) }
+            CandidatePart { bytes, cover, weight, cost: scale.cost(bytes, weight), idle: !dice.one_in(6) }
         });
         parts.collect()
     }
 
     /// Returns every interval of idle parts that passes rho, by brute force.
-    pub(crate) fn all(line: &[Part], rho: f64) -> Vec<Candidate> {
+    pub(crate) fn all(line: &[CandidatePart], rho: f64) -> Vec<Candidate> {
         let scale = full_scale();
         let mut all = Vec::new();
         for from in 0..line.len() {

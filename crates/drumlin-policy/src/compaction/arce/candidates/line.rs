@@ -8,9 +8,9 @@
 //! age. The output may go to any level from that of the oldest input to that of the next older run that shares keys
 //! with the inputs.
 
-use crate::compaction::arce::candidates::cover::{BITS, Cover, Mask, Scale};
+use crate::compaction::arce::candidates::cover::{BITS, Cover, CoverScale, Mask};
 use crate::compaction::arce::candidates::groups::Groups;
-use crate::compaction::arce::candidates::interval::{Candidate, Part};
+use crate::compaction::arce::candidates::interval::{Candidate, CandidatePart};
 use crate::compaction::arce::candidates::link::{Aged, Link, Runs, aged, around, link_end, staying};
 use crate::compaction::arce::candidates::sorted::SortedKeys;
 use crate::real;
@@ -82,7 +82,7 @@ impl<'a> Samples<'a> {
 /// The line, newest link first, with the figures of each link that scores use.
 pub(crate) struct AgeLine<'a> {
     pub(crate) links: Vec<Link<'a>>,
-    pub(crate) parts: Vec<Part>,
+    pub(crate) parts: Vec<CandidatePart>,
     /// s: covered runs as readers meet them now.
     pub(crate) runs: f64,
     /// Read cost of these runs, in uncached runs.
@@ -104,7 +104,7 @@ fn is_in_motion(run: &RunView) -> bool {
 
 impl<'a> AgeLine<'a> {
     /// Builds the line of `tree`.
-    pub(crate) fn of(tree: &'a TreeView, samples: &Samples<'_>, scale: &Scale) -> AgeLine<'a> {
+    pub(crate) fn of(tree: &'a TreeView, samples: &Samples<'_>, scale: &CoverScale) -> AgeLine<'a> {
         let count = tree.runs();
         let mut line = AgeLine {
             links: Vec::with_capacity(count),
@@ -140,7 +140,7 @@ impl<'a> AgeLine<'a> {
     }
 
     /// Counts each run as 1, no matter which keys it covers.
-    pub(crate) fn count_whole(&mut self, scale: &Scale) {
+    pub(crate) fn count_whole(&mut self, scale: &CoverScale) {
         self.runs = 0.0;
         self.met.clear();
         for (part, link) in self.parts.iter_mut().zip(&self.links) {
@@ -166,7 +166,7 @@ impl<'a> AgeLine<'a> {
     }
 
     /// Sets the read cost of all runs by `scale`.
-    pub(crate) fn price(&mut self, scale: &Scale) {
+    pub(crate) fn price(&mut self, scale: &CoverScale) {
         self.cost = self.met().map(|(bytes, weight)| scale.cost(bytes, weight)).sum();
         self.parts.iter_mut().for_each(|part| part.cost = scale.cost(part.bytes, part.weight));
     }
@@ -177,7 +177,7 @@ impl<'a> AgeLine<'a> {
         ticket: Ticket,
         tree: &TreeView,
         samples: &Samples<'_>,
-        scale: &Scale,
+        scale: &CoverScale,
     ) -> f64 {
         let (mut bytes, mut cost, mut union) = (0.0, 0.0, Cover::default());
         for run in tree.levels.iter().flat_map(|level| &level.runs) {
@@ -191,7 +191,7 @@ impl<'a> AgeLine<'a> {
         cost - scale.cost(bytes, scale.runs(&union))
     }
 
-    fn push(&mut self, link: Link<'a>, samples: &Samples<'_>, scale: &Scale) {
+    fn push(&mut self, link: Link<'a>, samples: &Samples<'_>, scale: &CoverScale) {
         let (mut cover, mut weight) = (Cover::default(), 0.0);
         for run in link.runs.iter() {
             let own = samples.cover(staying(run));
@@ -205,7 +205,7 @@ impl<'a> AgeLine<'a> {
         let bytes = link.files().map(|f| f.bytes as f64).sum();
         let idle = link.files().all(|f| f.state == FileState::Free);
         self.bytes += bytes;
-        self.parts.push(Part { bytes, cover, weight, cost: weight, idle });
+        self.parts.push(CandidatePart { bytes, cover, weight, cost: weight, idle });
         self.links.push(link);
     }
 
@@ -230,7 +230,7 @@ impl<'a> AgeLine<'a> {
     }
 
     /// Returns the covered runs that a compaction of these links removes.
-    pub(crate) fn removed(&self, range: core::ops::Range<usize>, scale: &Scale) -> f64 {
+    pub(crate) fn removed(&self, range: core::ops::Range<usize>, scale: &CoverScale) -> f64 {
         let (mut union, mut weight) = (Cover::default(), 0.0);
         for part in &self.parts[range] {
             union.union(&part.cover);
@@ -240,12 +240,12 @@ impl<'a> AgeLine<'a> {
     }
 
     /// Returns the read cost, in uncached runs, that goes with these `removed` runs.
-    pub(crate) fn relief(&self, range: core::ops::Range<usize>, removed: f64, scale: &Scale) -> f64 {
+    pub(crate) fn relief(&self, range: core::ops::Range<usize>, removed: f64, scale: &CoverScale) -> f64 {
         if scale.is_even() {
             return removed;
         }
         let parts = &self.parts[range];
-        let sum = |of: fn(&Part) -> f64| parts.iter().map(of).sum::<f64>();
+        let sum = |of: fn(&CandidatePart) -> f64| parts.iter().map(of).sum::<f64>();
         let left = sum(|part| part.weight) - removed;
         sum(|part| part.cost) - scale.cost(sum(|part| part.bytes), left)
     }
@@ -296,7 +296,7 @@ impl<'a> AgeLine<'a> {
 
     /// Returns a trivial move of a run that shares no keys with any run between it and a deeper level. The run goes
     /// into a gap of a deeper run, or forms a new run together with a neighbour of its level.
-    pub(crate) fn join(&self, scale: &Scale, flush_bytes: f64, last: u8) -> Option<Plan> {
+    pub(crate) fn join(&self, scale: &CoverScale, flush_bytes: f64, last: u8) -> Option<Plan> {
         for at in (0..self.links.len()).rev() {
             if !self.may_join(at, scale) {
                 continue;
@@ -329,7 +329,7 @@ impl<'a> AgeLine<'a> {
         None
     }
 
-    fn may_join(&self, at: usize, scale: &Scale) -> bool {
+    fn may_join(&self, at: usize, scale: &CoverScale) -> bool {
         let part = &self.parts[at];
         // Moving down may require dropping tombstones, so runs with tombstones are compacted, not moved.
         let is_plain = |f: &FileView| f.tombstones == 0 && f.range_tombstones == 0;

@@ -7,7 +7,7 @@
 //! The sampled keys are taken in groups of eight. For each group, the covers of the inputs minus their union is what
 //! compacting that range removes. The scheduler weighs this against the bytes of each piece.
 
-use crate::compaction::arce::candidates::cover::{BITS, ByEight, Cover, Mask, Scale};
+use crate::compaction::arce::candidates::cover::{BITS, ByEight, Cover, CoverScale, Mask};
 use crate::compaction::arce::candidates::interval::Candidate;
 use crate::compaction::arce::candidates::line::{AgeLine, Samples};
 use crate::compaction::arce::candidates::sorted::SortedKeys;
@@ -24,7 +24,7 @@ pub(crate) fn of(
     line: &AgeLine<'_>,
     candidate: &Candidate,
     samples: &Samples<'_>,
-    scale: &Scale,
+    scale: &CoverScale,
 ) -> Vec<(KeyRange, f64)> {
     let parts = &line.parts[candidate.from..candidate.to];
     let mut union = Cover::default();

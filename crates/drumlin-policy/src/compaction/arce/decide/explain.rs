@@ -3,12 +3,12 @@
 //! Reasons contain no user keys.
 
 use crate::compaction::arce::candidates::interval::Candidate;
-use crate::compaction::arce::decide::search::Answer;
+use crate::compaction::arce::decide::search::SearchResult;
 use crate::compaction::arce::decide::tickets::{ELECTIVE, MUST};
 use crate::compaction::arce::measure::drift::{Drift, Trigger};
 use crate::compaction::arce::measure::estimate::Estimate;
 use crate::compaction::arce::measure::guard::RewriteBudget;
-use crate::compaction::arce::measure::model::Model;
+use crate::compaction::arce::measure::model::CostModel;
 use crate::compaction::arce::score::formula::{Choice, Score, Tuple};
 use crate::compaction::arce::score::scene::ScoreScene;
 use crate::compaction::reason::Size;
@@ -30,9 +30,9 @@ impl Display for Tuple {
 }
 
 /// Formats nanoseconds in a readable unit.
-struct Time(f64);
+struct ReadableTime(f64);
 
-impl Display for Time {
+impl Display for ReadableTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             ns if ns < 1e6 => write!(f, "{:.2} us", ns / 1e3),
@@ -62,8 +62,8 @@ pub(crate) fn plan(
         Size(bytes),
         score.windows,
         scene.model.flush_ops(),
-        Time(score.gain),
-        Time(score.cost),
+        ReadableTime(score.gain),
+        ReadableTime(score.cost),
         Signed(score.value()),
         scene.line.runs,
         scene.tuple,
@@ -93,7 +93,7 @@ struct Signed(f64);
 impl Display for Signed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let sign = if self.0 < 0.0 { "-" } else { "" };
-        write!(f, "{sign}{}", Time(self.0.abs()))
+        write!(f, "{sign}{}", ReadableTime(self.0.abs()))
     }
 }
 
@@ -106,7 +106,7 @@ pub(crate) struct Told {
 #[derive(Clone, Debug)]
 struct SeenLoad {
     tuple: Tuple,
-    model: Model,
+    model: CostModel,
     mix: [f64; 3],
     runs: f64,
     cost: f64,
@@ -164,7 +164,11 @@ pub(crate) fn undecided(told: &Told, kept: Option<Tuple>) -> Option<String> {
 }
 
 /// Describes the state of the policy for people, once it has decided something.
-pub(crate) fn policy(told: &Told, found: Option<&(Trigger, Answer)>, searching: Option<Trigger>) -> String {
+pub(crate) fn policy(
+    told: &Told,
+    found: Option<&(Trigger, SearchResult)>,
+    searching: Option<Trigger>,
+) -> String {
     let Some(seen) = &told.seen else { return String::new() };
     let SeenLoad { model, mix, pace, .. } = seen;
     let percent = mix.map(|share| share * 100.0);
@@ -188,15 +192,15 @@ pub(crate) fn policy(told: &Told, found: Option<&(Trigger, Answer)>, searching: 
         percent[2],
         model.window_ops,
         model.clients,
-        Time(model.point.base),
-        Time(model.point.per_run),
-        Time(model.seek.base),
-        Time(model.seek.per_run),
-        Time(model.write),
+        ReadableTime(model.point.base),
+        ReadableTime(model.point.per_run),
+        ReadableTime(model.seek.base),
+        ReadableTime(model.seek.per_run),
+        ReadableTime(model.write),
         Size(model.speed * 1e9),
-        Time(model.setup),
+        ReadableTime(model.setup),
         model.chi,
-        Time(model.run_per_window()),
+        ReadableTime(model.run_per_window()),
         Size(seen.bytes),
         Size(model.flush_bytes),
         model.shrink,
@@ -226,13 +230,13 @@ pub(crate) fn policy(told: &Told, found: Option<&(Trigger, Answer)>, searching: 
             "\nlast search, {}: {} at {} per operation and {:.1} runs; before {}; {} steps",
             trigger.name(),
             answer.tuple,
-            Time(answer.cost),
+            ReadableTime(answer.cost),
             answer.runs,
-            Time(answer.incumbent),
+            ReadableTime(answer.incumbent),
             answer.steps,
         );
         for (tuple, cost) in &answer.best {
-            let _ = write!(text, "\n  {tuple}: {}", Time(*cost));
+            let _ = write!(text, "\n  {tuple}: {}", ReadableTime(*cost));
         }
     }
     if let Some(trigger) = searching {

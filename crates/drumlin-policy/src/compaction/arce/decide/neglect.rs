@@ -6,7 +6,7 @@
 //! chosen by the first keys of files instead, the keys under most runs first. In that case writers are slowed by the
 //! run count at those keys, and only near the run limit.
 
-use crate::compaction::arce::candidates::cover::Scale;
+use crate::compaction::arce::candidates::cover::CoverScale;
 use crate::compaction::arce::candidates::line::{AgeLine, Samples};
 use crate::compaction::arce::decide::policy::Arce;
 use crate::compaction::arce::score::formula::{Need, Tuple};
@@ -30,7 +30,7 @@ impl Arce {
         if samples.points.len() == 0 || !(is_crowded || scene.disk_short) {
             return;
         }
-        let scale = Scale::new(samples.points.len(), 0, [1.0, 0.0]);
+        let scale = CoverScale::new(samples.points.len(), 0, [1.0, 0.0]);
         let mut line = AgeLine::of(tree, &samples, &scale);
         line.price(&scale);
         if is_crowded {

@@ -5,9 +5,9 @@ use crate::compaction::arce::decide::search::Search;
 use crate::compaction::arce::decide::tickets::{may_withdraw, removed_by};
 use crate::compaction::arce::measure::drift::{Picture, Trigger};
 use crate::compaction::arce::measure::guard::RewriteBudget;
-use crate::compaction::arce::measure::model::{Met, Model, Stall};
+use crate::compaction::arce::measure::model::{CostModel, Met, Stall};
 use crate::compaction::arce::score::scene::ScoreScene;
-use crate::compaction::arce::simulate::rollout::{Limits, PIECE_BYTES, Start, StartJob};
+use crate::compaction::arce::simulate::rollout::{Limits, PIECE_BYTES, RolloutStart, StartJob};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use drumlin_types::contract::{FileState, SearchTask};
@@ -96,8 +96,8 @@ impl Arce {
     }
 
     /// Returns the state that rollouts begin with: the present tree, load and running compactions.
-    fn start(&self, scene: &ScoreScene<'_>, budget: RewriteBudget) -> Start {
-        let model = Model { shares: self.estimate.mix, ..scene.model };
+    fn start(&self, scene: &ScoreScene<'_>, budget: RewriteBudget) -> RolloutStart {
+        let model = CostModel { shares: self.estimate.mix, ..scene.model };
         let mut line = scene.line.parts.clone();
         line.iter_mut().for_each(|part| part.idle = true);
         let mut jobs = Vec::new();
@@ -124,8 +124,8 @@ impl Arce {
                 may_withdraw,
             });
         }
-        Start {
-            model: Model::new(model),
+        RolloutStart {
+            model: CostModel::new(model),
             scale: scene.scale,
             flushed: line.first().map_or(scene.scale.full, |part| part.cover),
             line,

@@ -10,7 +10,7 @@ use crate::compaction::arce::decide::explain;
 use crate::compaction::arce::decide::policy::Arce;
 use crate::compaction::arce::decide::tickets::{first_due, may_withdraw, removed_by};
 use crate::compaction::arce::measure::guard::RewriteBudget;
-use crate::compaction::arce::score::formula::{Choice, Score, UnderWay};
+use crate::compaction::arce::score::formula::{Choice, RunningCompaction, Score};
 use crate::compaction::arce::score::scene::ScoreScene;
 use crate::real;
 use crate::share::project;
@@ -51,7 +51,7 @@ impl Arce {
     }
 
     /// Returns the running compaction with most time left, and how fast it removes runs or read cost.
-    fn longest(&self, scene: &ScoreScene<'_>) -> Option<UnderWay> {
+    fn longest(&self, scene: &ScoreScene<'_>) -> Option<RunningCompaction> {
         let under_way = |ticket: &TicketView| {
             let left = 1.0 - ticket.bytes_done as f64 / ticket.bytes.max(1) as f64;
             let time = scene.model.merge(ticket.bytes as f64);
@@ -61,7 +61,7 @@ impl Arce {
             } else {
                 scene.relief_of(ticket.ticket, removed * left) / left
             };
-            UnderWay { left: time * left, rate: done / time.max(1.0) }
+            RunningCompaction { left: time * left, rate: done / time.max(1.0) }
         };
         scene.input.tickets.iter().map(under_way).reduce(|a, b| if b.left > a.left { b } else { a })
     }

@@ -15,11 +15,11 @@
 //!
 //! Runs are counted as readers meet them now, so a compaction lowers the count with its first installed piece.
 
-use crate::compaction::arce::candidates::cover::Scale;
+use crate::compaction::arce::candidates::cover::CoverScale;
 use crate::compaction::arce::candidates::interval::{Candidate, Intervals};
 use crate::compaction::arce::candidates::line::{AgeLine, Samples};
 use crate::compaction::arce::decide::explain::{self, Told};
-use crate::compaction::arce::decide::search::Answer;
+use crate::compaction::arce::decide::search::SearchResult;
 use crate::compaction::arce::decide::switches::Switches;
 use crate::compaction::arce::decide::tickets::removed_by;
 use crate::compaction::arce::measure::drift::{Drift, Trigger};
@@ -29,7 +29,7 @@ use crate::compaction::arce::measure::model::Met;
 use crate::compaction::arce::measure::prices::Prices;
 use crate::compaction::arce::score::formula::{Need, Tuple};
 use crate::compaction::arce::score::scene::ScoreScene;
-use crate::compaction::arce::score::state::{Reader, Writer};
+use crate::compaction::arce::score::state::{StateReader, StateWriter};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -71,7 +71,7 @@ pub(crate) struct Arce {
     /// Trigger of the search under way.
     pub(crate) searching: Option<Trigger>,
     /// Latest answer of a search, with its trigger.
-    pub(crate) found: Option<(Trigger, Answer)>,
+    pub(crate) found: Option<(Trigger, SearchResult)>,
     /// Whether adaptation was frozen at the last decision.
     pub(crate) frozen: bool,
     /// Run limit and fixed parameters at the last decision.
@@ -124,8 +124,11 @@ impl Arce {
             self.estimate.count(input, window_ops)
         };
         let [points, seeks, _] = self.estimate.mix;
-        let scale =
-            Scale::new(samples.points.len(), samples.seeks.len(), [points * slopes[0], seeks * slopes[1]]);
+        let scale = CoverScale::new(
+            samples.points.len(),
+            samples.seeks.len(),
+            [points * slopes[0], seeks * slopes[1]],
+        );
         let mut line = AgeLine::of(input.tree, &samples, &scale);
         if !self.switches.masks {
             line.count_whole(&scale);
@@ -278,7 +281,7 @@ impl CompactionPolicy for Arce {
             }
             Outcome::Plan { .. } => {}
             Outcome::SearchEnded(answer) => {
-                let Ok(answer) = Answer::decode(answer) else {
+                let Ok(answer) = SearchResult::decode(answer) else {
                     self.searching = None;
                     return;
                 };
@@ -300,7 +303,7 @@ impl CompactionPolicy for Arce {
     }
 
     fn save(&self) -> Vec<u8> {
-        let mut writer = Writer::new(VERSION);
+        let mut writer = StateWriter::new(VERSION);
         let known = self.tuple.is_some();
         writer.tuple(&self.tuple.unwrap_or(Tuple::PRIOR));
         writer.numbers(&[f64::from(u8::from(known)), self.budget.unwrap_or(-1.0)]);
@@ -331,7 +334,7 @@ impl CompactionPolicy for Arce {
     }
 
     fn restore(&mut self, blob: &[u8]) -> Result<(), PolicyError> {
-        let mut reader = Reader::new(blob, VERSION)?;
+        let mut reader = StateReader::new(blob, VERSION)?;
         let tuple = reader.tuple()?;
         let [known, budget] = reader.numbers()?;
         let mix = reader.numbers()?;

@@ -6,8 +6,8 @@
 //! start alone, so a replay is exact.
 
 use crate::compaction::arce::score::formula::Tuple;
-use crate::compaction::arce::score::state::{Reader, Writer};
-use crate::compaction::arce::simulate::rollout::{Ended, Rollout, Scratch, Start};
+use crate::compaction::arce::score::state::{StateReader, StateWriter};
+use crate::compaction::arce::simulate::rollout::{Ended, Rollout, RolloutStart, Scratch};
 use crate::real;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -28,7 +28,7 @@ const TOLD: usize = 5;
 
 /// A running search.
 pub(crate) struct Search {
-    start: Arc<Start>,
+    start: Arc<RolloutStart>,
     queue: Vec<Tuple>,
     next: usize,
     rollout: Option<Rollout>,
@@ -38,12 +38,12 @@ pub(crate) struct Search {
     rho: bool,
     /// Whether the engine should prefer this search, since the operation mix changed.
     urgent: bool,
-    answer: Answer,
+    answer: SearchResult,
 }
 
 /// The result of a search.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) struct Answer {
+pub(crate) struct SearchResult {
     pub(crate) tuple: Tuple,
     /// Predicted cost of an operation.
     pub(crate) cost: f64,
@@ -63,10 +63,10 @@ impl Search {
     /// Creates a search that starts with `incumbent` and goes on with the grid. Without `rho` it tries only tuples of
     /// an infinite size ratio. `whole_tree` is the number of flush intervals that a compaction of the whole tree
     /// takes.
-    pub(crate) fn new(start: Start, incumbent: Tuple, whole_tree: f64, rho: bool) -> Search {
+    pub(crate) fn new(start: RolloutStart, incumbent: Tuple, whole_tree: f64, rho: bool) -> Search {
         let mut queue = grid(incumbent, start.limits.max_runs, whole_tree);
         queue.retain(|tuple| rho || tuple.size_ratio.is_infinite());
-        let answer = Answer {
+        let answer = SearchResult {
             tuple: incumbent,
             cost: f64::INFINITY,
             runs: 0.0,
@@ -186,9 +186,9 @@ fn neighbours(best: Tuple, max_runs: f64) -> Vec<Tuple> {
 /// First byte of an encoded answer.
 const VERSION: u8 = 1;
 
-impl Answer {
+impl SearchResult {
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut writer = Writer::new(VERSION);
+        let mut writer = StateWriter::new(VERSION);
         writer.tuple(&self.tuple);
         let done = f64::from(u8::from(self.done));
         let count = self.best.len() as f64;
@@ -200,8 +200,8 @@ impl Answer {
         writer.done()
     }
 
-    pub(crate) fn decode(bytes: &[u8]) -> Result<Answer, PolicyError> {
-        let mut reader = Reader::new(bytes, VERSION)?;
+    pub(crate) fn decode(bytes: &[u8]) -> Result<SearchResult, PolicyError> {
+        let mut reader = StateReader::new(bytes, VERSION)?;
         let tuple = reader.tuple()?;
         let [cost, runs, incumbent, steps, done, count] = reader.numbers()?;
         let mut best = Vec::new();
@@ -210,7 +210,7 @@ impl Answer {
             let [cost] = reader.numbers()?;
             best.push((tuple, cost));
         }
-        Ok(Answer { tuple, cost, runs, incumbent, steps: steps as u64, done: done == 1.0, best })
+        Ok(SearchResult { tuple, cost, runs, incumbent, steps: steps as u64, done: done == 1.0, best })
     }
 }
 
@@ -222,9 +222,9 @@ mod tests {
     use crate::compaction::arce::measure::model::paper;
     use crate::compaction::arce::simulate::rollout::{Limits, PIECE_BYTES};
 
-    fn start(mix: (f64, f64, f64), horizon: f64) -> Start {
+    fn start(mix: (f64, f64, f64), horizon: f64) -> RolloutStart {
         let flushes: Vec<f64> = core::iter::repeat_n(2.0, 5).chain([40.0, 600.0, 4096.0]).collect();
-        Start {
+        RolloutStart {
             model: paper::model(mix.0, mix.1, mix.2),
             scale: full_scale(),
             line: line(&flushes),
@@ -243,10 +243,10 @@ mod tests {
         }
     }
 
-    pub(crate) fn run(search: &mut Search) -> Answer {
+    pub(crate) fn run(search: &mut Search) -> SearchResult {
         loop {
             if let Some(answer) = search.step() {
-                return Answer::decode(&answer).unwrap();
+                return SearchResult::decode(&answer).unwrap();
             }
         }
     }
@@ -269,13 +269,14 @@ mod tests {
                 );
             }
             // Repeated from its own answer, the search moves to better neighbours and then settles.
-            let next =
-                |answer: &Answer| run(&mut Search::new(Start::clone(&start), answer.tuple, 500.0, true));
-            let answers: Vec<Answer> =
+            let next = |answer: &SearchResult| {
+                run(&mut Search::new(RolloutStart::clone(&start), answer.tuple, 500.0, true))
+            };
+            let answers: Vec<SearchResult> =
                 core::iter::successors(Some(answer.clone()), |answer| Some(next(answer))).take(5).collect();
             assert_eq!(answers[3].tuple, answers[4].tuple, "{mix:?} does not settle");
             assert!(answers.windows(2).all(|pair| pair[1].cost <= pair[0].cost * (1.0 + 1e-9)), "{mix:?}");
-            assert_eq!(run(&mut Search::new(Start::clone(&start), Tuple::PRIOR, 500.0, true)), answer);
+            assert_eq!(run(&mut Search::new(RolloutStart::clone(&start), Tuple::PRIOR, 500.0, true)), answer);
         }
     }
 
@@ -305,9 +306,9 @@ mod tests {
     fn answers_come_back_from_their_bytes() {
         let answer = run(&mut Search::new(start((20.0, 40.0, 40.0), 64.0), Tuple::PRIOR, 100.0, true));
         let bytes = answer.encode();
-        assert_eq!(Answer::decode(&bytes).unwrap(), answer);
+        assert_eq!(SearchResult::decode(&bytes).unwrap(), answer);
         for cut in 0..bytes.len() {
-            assert!(Answer::decode(&bytes[..cut]).is_err());
+            assert!(SearchResult::decode(&bytes[..cut]).is_err());
         }
     }
 }

@@ -6,7 +6,7 @@
 
 use crate::compaction::arce::measure::drift;
 use crate::compaction::arce::measure::interference::Interference;
-use crate::compaction::arce::measure::model::{Line, Model, bounded};
+use crate::compaction::arce::measure::model::{CostModel, LinearCost, bounded};
 use crate::real;
 use drumlin_types::contract::{CostView, FileState, Outcome, PlanResult, PolicyInput, TreeView};
 
@@ -201,7 +201,7 @@ impl Estimate {
 
     /// Returns the present model. `runs` is the read cost of the covered runs in uncached runs, and `slopes` the cost
     /// of one uncached run.
-    pub(crate) fn model(&self, input: &PolicyInput<'_>, slopes: [f64; 2], runs: f64) -> Model {
+    pub(crate) fn model(&self, input: &PolicyInput<'_>, slopes: [f64; 2], runs: f64) -> CostModel {
         let (costs, limits) = (input.costs, input.limits);
         let flush_bytes = known(self.flush_bytes, limits.memtable_bytes as f64);
         let entries = known(self.flush_entries, flush_bytes / known(input.load.entry_bytes, ENTRY));
@@ -210,11 +210,11 @@ impl Estimate {
         let excess = 1.0 + chi * bounded(costs.busy_share, 0.0, 1.0);
         let base = |mean: f64, per_run: f64, prior: f64| {
             let base = if mean > 0.0 { (mean / excess - per_run * runs).max(0.0) } else { prior };
-            Line { base, per_run }
+            LinearCost { base, per_run }
         };
         let rate = (input.load.gets + input.load.seeks + input.load.writes) / 1e9;
         let clients = input.load.clients.max(1.0);
-        let mut model = Model {
+        let mut model = CostModel {
             shares: self.mix,
             point: base(costs.get_ns, slopes[0], BLOCK),
             seek: base(costs.scan_ns, slopes[1], BLOCK),
@@ -238,7 +238,7 @@ impl Estimate {
             let awake = (clients - input.load.waited).max(0.0);
             model.think = (awake / rate - model.operation(runs, 0.0, false)).max(0.0);
         }
-        Model::new(model)
+        CostModel::new(model)
     }
 }
 

@@ -11,20 +11,20 @@
 //! ```
 //!
 //! kappa is the delay of a write, chi the interference of a compaction, N_w the operations of a flush interval, z the
-//! think time of a client and eta the number of clients. All numbers are measured or set. [`Model::new`] clamps them,
-//! so that every input gives finite times.
+//! think time of a client and eta the number of clients. All numbers are measured or set. [`CostModel::new`] clamps
+//! them, so that every input gives finite times.
 
 use crate::real;
 
 /// Load and costs at one moment.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) struct Model {
+pub(crate) struct CostModel {
     /// Shares of point lookups, seeks and writes; they sum to 1.
     pub(crate) shares: [f64; 3],
     /// a_p and e_p: cost of a point lookup without runs, and of each covered run.
-    pub(crate) point: Line,
+    pub(crate) point: LinearCost,
     /// a_r and e_r: cost of a seek (with the steps after it) without runs, and of each covered run.
-    pub(crate) seek: Line,
+    pub(crate) seek: LinearCost,
     /// a_w: cost of a write that does not wait.
     pub(crate) write: f64,
     /// chi, the interference: share by which a running compaction slows operations down.
@@ -67,7 +67,7 @@ pub(crate) struct Met {
 
 /// A cost that grows linearly with the covered runs.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub(crate) struct Line {
+pub(crate) struct LinearCost {
     pub(crate) base: f64,
     pub(crate) per_run: f64,
 }
@@ -96,14 +96,14 @@ pub(crate) fn bounded(value: f64, least: f64, most: f64) -> f64 {
     if value.is_nan() { least } else { value.clamp(least, most) }
 }
 
-impl Model {
+impl CostModel {
     /// Returns the model with every number clamped to its bounds and with the size of its flush intervals derived.
-    pub(crate) fn new(raw: Model) -> Model {
+    pub(crate) fn new(raw: CostModel) -> CostModel {
         let cost = |ns: f64| bounded(ns, 0.0, 1e9);
-        let line = |line: Line| Line { base: cost(line.base), per_run: cost(line.per_run) };
+        let line = |line: LinearCost| LinearCost { base: cost(line.base), per_run: cost(line.per_run) };
         let shares = raw.shares.map(|share| bounded(share, 0.0, 1.0));
         let sum: f64 = shares.iter().sum();
-        let mut model = Model {
+        let mut model = CostModel {
             shares: if sum > 0.0 { shares.map(|share| share / sum) } else { [0.4, 0.1, 0.5] },
             point: line(raw.point),
             seek: line(raw.seek),
@@ -177,7 +177,10 @@ impl Model {
         };
         let grown = self.fill * self.fresh;
         let slope = self.window(1.0, 0.0, true) - self.window(0.0, 0.0, true);
-        let row = |from: f64, delay: f64| Row { first: self.window(from, delay, true), step: slope * grown };
+        let row = |from: f64, delay: f64| IntervalSeries {
+            first: self.window(from, delay, true),
+            step: slope * grown,
+        };
         let before = row(cost, 0.0);
         if free > 0.0 {
             let whole = before.sum(free);
@@ -206,12 +209,12 @@ impl Model {
 const MOST_WINDOWS: f64 = 1e15;
 
 /// A series of flush intervals whose lengths grow by a constant step.
-struct Row {
+struct IntervalSeries {
     first: f64,
     step: f64,
 }
 
-impl Row {
+impl IntervalSeries {
     /// Returns the length of the first `count` flush intervals.
     fn sum(&self, count: f64) -> f64 {
         count * self.first + self.step * count * (count - 1.0) / 2.0
@@ -254,12 +257,12 @@ pub(crate) mod paper {
     const WRITE: f64 = 15_000.0;
 
     /// Returns the model in paper mode for these percentages of seeks, writes and lookups.
-    pub(crate) fn model(seeks: f64, writes: f64, points: f64) -> Model {
+    pub(crate) fn model(seeks: f64, writes: f64, points: f64) -> CostModel {
         let (flush, entry) = (2.0 * MIB, 1024.0);
-        Model::new(Model {
+        CostModel::new(CostModel {
             shares: [points, seeks, writes].map(|percent| percent / 100.0),
-            point: Line { base: READ, per_run: 0.01 * READ },
-            seek: Line { base: 0.0, per_run: READ },
+            point: LinearCost { base: READ, per_run: 0.01 * READ },
+            seek: LinearCost { base: 0.0, per_run: READ },
             write: flush / 4096.0 * WRITE / (flush / entry),
             chi: 0.0,
             think: 0.0,
@@ -278,7 +281,7 @@ pub(crate) mod paper {
     }
 
     /// Returns the model for one third of each kind of operation.
-    pub(crate) fn thirds() -> Model {
+    pub(crate) fn thirds() -> CostModel {
         model(100.0 / 3.0, 100.0 / 3.0, 100.0 / 3.0)
     }
 
@@ -354,19 +357,19 @@ mod tests {
         let m = thirds();
         close(m.operation(10.0, 0.0, false) / 1e3, 45.65, 2);
         close(1e9 / m.operation(10.0, 0.0, false), 21_906.0, 0);
-        let four = Model { clients: 4.0, think: 4e9 / 5000.0 - m.operation(10.0, 0.0, false), ..m };
+        let four = CostModel { clients: 4.0, think: 4e9 / 5000.0 - m.operation(10.0, 0.0, false), ..m };
         close(four.think / 1e3, 754.35, 2);
-        let rate = |m: &Model, runs| m.clients * 1e9 / (m.think + m.operation(runs, 0.0, false));
+        let rate = |m: &CostModel, runs| m.clients * 1e9 / (m.think + m.operation(runs, 0.0, false));
         close(rate(&four, 20.0), 4760.0, 0);
-        close(rate(&Model { think: 0.0, ..four }, 20.0), 46_485.0, 0);
+        close(rate(&CostModel { think: 0.0, ..four }, 20.0), 46_485.0, 0);
     }
 
     #[test]
     fn bad_figures_come_into_bounds() {
         // Sets every number to `figure`, except the number of slots.
         let bad = |figure: f64, slots: u32| {
-            let line = Line { base: figure, per_run: figure };
-            Model::new(Model {
+            let line = LinearCost { base: figure, per_run: figure };
+            CostModel::new(CostModel {
                 shares: [figure; 3],
                 point: line,
                 seek: line,
@@ -386,8 +389,8 @@ mod tests {
                 lost: figure,
             })
         };
-        let nothing = Line::default();
-        let least = Model {
+        let nothing = LinearCost::default();
+        let least = CostModel {
             shares: [0.4, 0.1, 0.5],
             point: nothing,
             seek: nothing,
@@ -410,8 +413,8 @@ mod tests {
         for figure in [f64::NAN, f64::NEG_INFINITY, -1.0, 0.0] {
             assert_eq!(bad(figure, 0), least, "{figure}");
         }
-        let second = Line { base: 1e9, per_run: 1e9 };
-        let most = Model {
+        let second = LinearCost { base: 1e9, per_run: 1e9 };
+        let most = CostModel {
             shares: [1.0 / 3.0; 3],
             point: second,
             seek: second,
@@ -434,19 +437,19 @@ mod tests {
         for figure in [f64::INFINITY, 1e300] {
             assert_eq!(bad(figure, u32::MAX), most, "{figure}");
         }
-        let raw = Model { speed: f64::NAN, clients: -1.0, flush_bytes: f64::INFINITY, ..thirds() };
-        let m = Model::new(Model { shares: [f64::NAN, 0.0, -3.0], setup: f64::INFINITY, ..raw });
+        let raw = CostModel { speed: f64::NAN, clients: -1.0, flush_bytes: f64::INFINITY, ..thirds() };
+        let m = CostModel::new(CostModel { shares: [f64::NAN, 0.0, -3.0], setup: f64::INFINITY, ..raw });
         for bytes in [0.0, 1.0, 1e18] {
             assert!(m.windows(bytes, met(1e9), Stall::NEVER).is_finite());
         }
         // Flush intervals end after 2^20 operations or after 10 s.
-        let many = Model::new(Model { flush_bytes: 1e15, write: 1.0, ..least });
+        let many = CostModel::new(CostModel { flush_bytes: 1e15, write: 1.0, ..least });
         assert_eq!(many.window_ops, WINDOW_OPS);
-        let slow = Model::new(Model { flush_bytes: 1e15, think: 1e9, clients: 4.0, ..least });
+        let slow = CostModel::new(CostModel { flush_bytes: 1e15, think: 1e9, clients: 4.0, ..least });
         close(slow.window_ops, 40.0, 3);
         close(slow.fill, 40.0 / 2e15, 20);
         // Without writes, flush intervals end by operation count and hold no part of a flush.
-        let reads = Model::new(Model { shares: [1.0, 0.0, 0.0], ..thirds() });
+        let reads = CostModel::new(CostModel { shares: [1.0, 0.0, 0.0], ..thirds() });
         assert_eq!(reads.fill, 0.0);
         assert!(reads.window_ops < 1_048_577.0 && reads.windows(1e9, met(8.0), Stall::NEVER).is_finite());
     }

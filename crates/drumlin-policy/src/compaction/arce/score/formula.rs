@@ -13,9 +13,9 @@
 //! [`Choice`] selects the compaction to start: by score while compaction is elective, by speed or by evenness when
 //! there are too many runs ([`Need`]).
 
-use crate::compaction::arce::candidates::cover::Scale;
-use crate::compaction::arce::candidates::interval::{Candidate, Intervals, Part};
-use crate::compaction::arce::measure::model::{Met, Model, Stall};
+use crate::compaction::arce::candidates::cover::CoverScale;
+use crate::compaction::arce::candidates::interval::{Candidate, CandidatePart, Intervals};
+use crate::compaction::arce::measure::model::{CostModel, Met, Stall};
 use crate::pace::NARROW;
 use crate::real;
 use alloc::vec::Vec;
@@ -41,7 +41,7 @@ impl Tuple {
     /// Returns the delay k of a write while there are more than c covered runs. The delay lowers the write rate so
     /// far that every written byte leaves room for q compaction passes. It is 0 if clients already write more slowly
     /// than that.
-    pub(crate) fn stall(&self, model: &Model, met: Met) -> Stall {
+    pub(crate) fn stall(&self, model: &CostModel, met: Met) -> Stall {
         let rate = model.speed * f64::from(model.slots) / self.passes;
         Stall { above: self.slow_above, delay: model.delay_for(rate, met.cost, true) }
     }
@@ -77,7 +77,7 @@ const WITHDRAW_RATIO: f64 = 4.0;
 
 /// Returns the score of `candidate` when readers meet the runs `met`.
 pub(crate) fn score(
-    model: &Model,
+    model: &CostModel,
     gain_intervals: f64,
     stall: Stall,
     met: Met,
@@ -99,16 +99,16 @@ pub(crate) fn score(
 
 /// A running compaction that a shorter one could interrupt.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) struct UnderWay {
+pub(crate) struct RunningCompaction {
     /// Remaining time, in nanoseconds.
     pub(crate) left: f64,
     /// Runs, or read cost, that it removes per nanosecond; [`Need::of`] says which.
     pub(crate) rate: f64,
 }
 
-impl UnderWay {
+impl RunningCompaction {
     /// Returns whether the smallest possible compaction, one of two flushes, is short enough to interrupt this one.
-    pub(crate) fn has_room(&self, model: &Model) -> bool {
+    pub(crate) fn has_room(&self, model: &CostModel) -> bool {
         model.merge(2.0 * model.flush_bytes) <= BETWEEN_TIME * self.left
     }
 }
@@ -158,7 +158,7 @@ const NEARLY_AS_EVEN: f64 = 0.8;
 /// The conditions of one choice.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Choice<'a> {
-    pub(crate) model: &'a Model,
+    pub(crate) model: &'a CostModel,
     pub(crate) tuple: Tuple,
     pub(crate) stall: Stall,
     /// The runs that readers meet.
@@ -170,7 +170,7 @@ pub(crate) struct Choice<'a> {
     /// There are several compaction slots, and only one is idle.
     pub(crate) last_slot: bool,
     /// All slots are busy. Only a compaction that is short compared with this one may start, in between.
-    pub(crate) beside: Option<UnderWay>,
+    pub(crate) beside: Option<RunningCompaction>,
     /// Whether a compaction waits for a short part of itself that would remove most of its runs at once.
     pub(crate) short_first: bool,
 }
@@ -200,7 +200,7 @@ impl Choice<'_> {
     /// Returns the compaction to start among `candidates` of `line`, all of which pass the size ratio. When
     /// compaction is a must, this is the one that removes most runs per unit of time, or an even one that makes room
     /// with little rewriting. Otherwise it is the one with the highest positive score.
-    pub(crate) fn best(&self, line: &[Part], candidates: &[Candidate]) -> Option<Score> {
+    pub(crate) fn best(&self, line: &[CandidatePart], candidates: &[Candidate]) -> Option<Score> {
         let allowed = candidates.iter().filter(|candidate| self.allows(candidate));
         match self.need {
             Need::Slowed | Need::Urgent => {
@@ -235,7 +235,7 @@ impl Choice<'_> {
         loop {
             let whole = best.candidate;
             let time = self.model.merge(whole.bytes);
-            let beside = UnderWay { left: time, rate: self.need.of(&whole) / time.max(1.0) };
+            let beside = RunningCompaction { left: time, rate: self.need.of(&whole) / time.max(1.0) };
             if !beside.has_room(self.model) {
                 return best;
             }
@@ -254,8 +254,8 @@ impl Choice<'_> {
     /// `candidates` holds the candidates that competed.
     pub(crate) fn choose(
         &self,
-        line: &[Part],
-        scale: &Scale,
+        line: &[CandidatePart],
+        scale: &CoverScale,
         intervals: &mut Intervals,
         candidates: &mut Vec<Candidate>,
         mut exact: impl FnMut(&mut Candidate),
@@ -284,10 +284,10 @@ impl Choice<'_> {
 /// byte must rise through the same total in the end. Compactions that raise the sum most per byte therefore rewrite
 /// least in the long run. Two equal runs give 0.69, forty equal runs 3.7, and one large run with a few small ones
 /// almost 0.
-fn evenness(line: &[Part], candidate: &Candidate) -> f64 {
+fn evenness(line: &[CandidatePart], candidate: &Candidate) -> f64 {
     let parts = line.get(candidate.from..candidate.to).unwrap_or_default();
     let sum: f64 = parts.iter().map(|part| part.bytes).sum();
-    let share = |part: &Part| part.bytes / sum.max(1.0);
+    let share = |part: &CandidatePart| part.bytes / sum.max(1.0);
     let entropy: f64 = parts.iter().map(share).filter(|s| *s > 0.0).map(|s| -s * real::ln(s)).sum();
     entropy * candidate.removed / (parts.len() as f64 - 1.0).max(1.0)
 }

@@ -1,8 +1,8 @@
 //! The snapshot that one decision is based on.
 
-use crate::compaction::arce::candidates::cover::Scale;
+use crate::compaction::arce::candidates::cover::CoverScale;
 use crate::compaction::arce::candidates::line::{AgeLine, Samples};
-use crate::compaction::arce::measure::model::{Met, Model, Stall};
+use crate::compaction::arce::measure::model::{CostModel, Met, Stall};
 use crate::compaction::arce::score::formula::{Choice, Need, Tuple};
 use drumlin_types::Ticket;
 use drumlin_types::contract::PolicyInput;
@@ -12,8 +12,8 @@ pub(crate) struct ScoreScene<'a> {
     pub(crate) input: &'a PolicyInput<'a>,
     pub(crate) line: AgeLine<'a>,
     pub(crate) samples: Samples<'a>,
-    pub(crate) scale: Scale,
-    pub(crate) model: Model,
+    pub(crate) scale: CoverScale,
+    pub(crate) model: CostModel,
     pub(crate) tuple: Tuple,
     pub(crate) stall: Stall,
     pub(crate) max_runs: f64,

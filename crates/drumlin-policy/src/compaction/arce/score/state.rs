@@ -10,11 +10,11 @@ use alloc::vec::Vec;
 use drumlin_types::contract::PolicyError;
 
 /// Writes numbers after a version byte.
-pub(crate) struct Writer(Vec<u8>);
+pub(crate) struct StateWriter(Vec<u8>);
 
-impl Writer {
-    pub(crate) fn new(version: u8) -> Writer {
-        Writer(Vec::from([version]))
+impl StateWriter {
+    pub(crate) fn new(version: u8) -> StateWriter {
+        StateWriter(Vec::from([version]))
     }
 
     pub(crate) fn numbers(&mut self, numbers: &[f64]) {
@@ -30,13 +30,13 @@ impl Writer {
     }
 }
 
-/// Reads what a [`Writer`] wrote.
-pub(crate) struct Reader<'a>(&'a [u8]);
+/// Reads what a [`StateWriter`] wrote.
+pub(crate) struct StateReader<'a>(&'a [u8]);
 
-impl<'a> Reader<'a> {
-    pub(crate) fn new(bytes: &'a [u8], version: u8) -> Result<Reader<'a>, PolicyError> {
+impl<'a> StateReader<'a> {
+    pub(crate) fn new(bytes: &'a [u8], version: u8) -> Result<StateReader<'a>, PolicyError> {
         match bytes.split_first() {
-            Some((&found, rest)) if found == version => Ok(Reader(rest)),
+            Some((&found, rest)) if found == version => Ok(StateReader(rest)),
             Some((found, _)) => {
                 Err(PolicyError(format!("the saved state of arce has version {found}, not {version}")))
             }

@@ -9,7 +9,7 @@
 //! could start. Beside a long compaction that is one of the runs that arrived meanwhile.
 
 use crate::compaction::arce::candidates::interval::Candidate;
-use crate::compaction::arce::measure::model::{Met, Model, Stall};
+use crate::compaction::arce::measure::model::{CostModel, Met, Stall};
 use crate::compaction::arce::score::scene::ScoreScene;
 use crate::compaction::arce::simulate::rollout::{MOST_PIECES, PIECE_BYTES};
 use crate::pace::{NARROW, WriteRate, write_rate};
@@ -18,7 +18,7 @@ use drumlin_types::contract::{Pace, PaceScope};
 
 /// A compaction and how it runs.
 #[derive(Clone, Copy, PartialEq, Debug)]
-struct Course {
+struct TimedCompaction {
     merge: Candidate,
     /// Equal pieces; each removes its share of the runs when it ends.
     pieces: f64,
@@ -38,7 +38,7 @@ impl ScoreScene<'_> {
         let pieces = real::ceil(candidate.bytes / piece).clamp(1.0, MOST_PIECES);
         windows(
             &self.model,
-            Course { merge: *candidate, pieces, newer: candidate.from as f64 },
+            TimedCompaction { merge: *candidate, pieces, newer: candidate.from as f64 },
             self.met(),
             &pace,
         )
@@ -46,8 +46,8 @@ impl ScoreScene<'_> {
 }
 
 /// Returns the flush intervals that pass while `course` runs and `pace` limits writers, beginning at the runs `met`.
-fn windows(model: &Model, course: Course, met: Met, pace: &Pace) -> f64 {
-    let Course { merge, pieces, mut newer } = course;
+fn windows(model: &CostModel, course: TimedCompaction, met: Met, pace: &Pace) -> f64 {
+    let TimedCompaction { merge, pieces, mut newer } = course;
     let free = model.windows(merge.bytes, met, Stall::NEVER);
     if met.runs + free * model.fill <= pace.slow.min(NARROW * pace.stop) {
         return free;
@@ -88,9 +88,9 @@ mod tests {
         Pace { slow, passes: 2.0, ..Pace::free(PaceScope::All, 64.0) }
     }
 
-    fn course(mib: f64, removed: f64) -> Course {
+    fn course(mib: f64, removed: f64) -> TimedCompaction {
         let merge = Candidate { from: 0, to: 2, bytes: mib * MIB, removed, relief: removed };
-        Course { merge, pieces: 1.0, newer: 0.0 }
+        TimedCompaction { merge, pieces: 1.0, newer: 0.0 }
     }
 
     #[test]
@@ -114,7 +114,7 @@ mod tests {
         assert!(at(40.0) < 0.95 * free(40.0) && at(56.0) < 0.6 * free(56.0), "{} {}", at(40.0), at(56.0));
         assert_eq!(at(72.0), 0.0, "nobody is admitted");
         assert!((20..72).all(|runs| f64::from(runs) + at(f64::from(runs)) <= 72.0 + 1e-6));
-        let pieces = Course { pieces: 4.0, ..course(80.0, 40.0) };
+        let pieces = TimedCompaction { pieces: 4.0, ..course(80.0, 40.0) };
         assert!(
             windows(&m, pieces, met(56.0), &pace(f64::INFINITY)) > at(56.0),
             "what is installed makes room"
@@ -128,8 +128,11 @@ mod tests {
             let mut draw = |most: usize| dice.below(most + 1) as f64;
             let mut m = model(draw(100), draw(100), 1.0 + draw(100));
             (m.fill, m.setup) = (m.fill * draw(4) / 4.0, draw(1 << 30));
-            let course =
-                Course { pieces: 1.0 + draw(31), newer: draw(80), ..course(draw(1 << 20), draw(80)) };
+            let course = TimedCompaction {
+                pieces: 1.0 + draw(31),
+                newer: draw(80),
+                ..course(draw(1 << 20), draw(80))
+            };
             let found = windows(&m, course, met(draw(90)), &pace(draw(90)));
             assert!(found.is_finite() && found >= 0.0, "{found}");
         }

@@ -7,11 +7,11 @@
 //! A compaction runs as equal pieces, and each piece removes its share of the runs. Each slot runs one compaction. It
 //! may set that one aside for a shorter one and resume it afterwards.
 
-use crate::compaction::arce::candidates::cover::{Cover, Scale};
-use crate::compaction::arce::candidates::interval::{Candidate, Intervals, Part};
+use crate::compaction::arce::candidates::cover::{Cover, CoverScale};
+use crate::compaction::arce::candidates::interval::{Candidate, CandidatePart, Intervals};
 use crate::compaction::arce::measure::guard::RewriteBudget;
-use crate::compaction::arce::measure::model::{Met, Model, Stall};
-use crate::compaction::arce::score::formula::{Choice, Need, Score, Tuple, UnderWay, score};
+use crate::compaction::arce::measure::model::{CostModel, Met, Stall};
+use crate::compaction::arce::score::formula::{Choice, Need, RunningCompaction, Score, Tuple, score};
 use crate::pace::{WriteRate, write_rate};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -19,11 +19,11 @@ use drumlin_types::contract::{Pace, PaceScope};
 
 /// The common start of all rollouts of a search.
 #[derive(Clone, Debug)]
-pub(crate) struct Start {
-    pub(crate) model: Model,
-    pub(crate) scale: Scale,
+pub(crate) struct RolloutStart {
+    pub(crate) model: CostModel,
+    pub(crate) scale: CoverScale,
     /// Runs, newest first. Inputs of running compactions are busy; `jobs` has these compactions.
-    pub(crate) line: Vec<Part>,
+    pub(crate) line: Vec<CandidatePart>,
     /// Keys that a newly flushed run covers.
     pub(crate) flushed: Cover,
     pub(crate) jobs: Vec<StartJob>,
@@ -97,9 +97,9 @@ impl Slot {
 /// The simulation of one tuple.
 #[derive(Clone, Debug)]
 pub(crate) struct Rollout {
-    start: Arc<Start>,
+    start: Arc<RolloutStart>,
     tuple: Tuple,
-    line: Vec<Part>,
+    line: Vec<CandidatePart>,
     /// Job of each run of the line; 0 for none.
     owners: Vec<u32>,
     slots: Vec<Slot>,
@@ -136,7 +136,7 @@ pub(crate) enum Ended {
 
 impl Rollout {
     /// Starts the simulation of `tuple`, and takes its first decision.
-    pub(crate) fn new(start: &Arc<Start>, tuple: Tuple, scratch: Scratch) -> Rollout {
+    pub(crate) fn new(start: &Arc<RolloutStart>, tuple: Tuple, scratch: Scratch) -> Rollout {
         let slots = start.model.slots as usize;
         let mut rollout = Rollout {
             start: start.clone(),
@@ -324,16 +324,17 @@ impl Rollout {
         let bytes = bytes * self.start.model.shrink;
         let weight = self.start.scale.runs(&union);
         let cost = self.start.scale.cost(bytes, weight);
-        self.line[from] = Part { bytes, cover: union, weight, cost, idle: true };
+        self.line[from] = CandidatePart { bytes, cover: union, weight, cost, idle: true };
         self.owners[from] = 0;
         self.line.drain(from + 1..to);
         self.owners.drain(from + 1..to);
     }
 
     fn flush(&mut self) {
-        let Start { model, scale, flushed, .. } = &*self.start;
+        let RolloutStart { model, scale, flushed, .. } = &*self.start;
         let (bytes, weight) = (model.flush_bytes, scale.runs(flushed));
-        let part = Part { bytes, cover: *flushed, weight, cost: scale.cost(bytes, weight), idle: true };
+        let part =
+            CandidatePart { bytes, cover: *flushed, weight, cost: scale.cost(bytes, weight), idle: true };
         self.line.insert(0, part);
         self.owners.insert(0, 0);
         self.until_flush = model.flush_ops();
@@ -376,14 +377,14 @@ impl Rollout {
     }
 
     /// Returns the slot whose compaction has most time left, with that compaction.
-    fn slowest(&self, need: Need) -> Option<(usize, UnderWay)> {
+    fn slowest(&self, need: Need) -> Option<(usize, RunningCompaction)> {
         let model = &self.start.model;
         let left = |(at, slot): (usize, &Slot)| {
             let job = slot.job.as_ref()?;
             let share = f64::from(job.pieces - job.done) / f64::from(job.pieces);
             let time = model.merge(job.bytes);
             let done = if need.is_must() { job.removed } else { job.relief };
-            Some((at, UnderWay { left: time * share, rate: done / time.max(1.0) }))
+            Some((at, RunningCompaction { left: time * share, rate: done / time.max(1.0) }))
         };
         let slots = self.slots.iter().enumerate().filter_map(left);
         slots.reduce(|a, b| if b.1.left > a.1.left { b } else { a })
@@ -424,8 +425,8 @@ mod tests {
 
     const LINE: [f64; 8] = [2.0, 2.0, 2.0, 2.0, 20.0, 24.0, 400.0, 4096.0];
 
-    fn start(model: Model, horizon: f64, piece_bytes: f64) -> Arc<Start> {
-        Arc::new(Start {
+    fn start(model: CostModel, horizon: f64, piece_bytes: f64) -> Arc<RolloutStart> {
+        Arc::new(RolloutStart {
             model,
             scale: full_scale(),
             line: line(&LINE),
@@ -449,14 +450,14 @@ mod tests {
     }
 
     /// Returns microseconds per operation, MiB started, and runs at the end.
-    fn run(start: &Arc<Start>, tuple: Tuple) -> (f64, f64, usize) {
+    fn run(start: &Arc<RolloutStart>, tuple: Tuple) -> (f64, f64, usize) {
         let mut rollout = Rollout::new(start, tuple, Scratch::default());
         let Ended::At(cost) = rollout.advance(u32::MAX, f64::INFINITY) else { panic!("no end") };
         (cost / 1e3, rollout.started / MIB, rollout.line.len())
     }
 
     #[track_caller]
-    fn check(start: &Arc<Start>, tuple: Tuple, expected: (f64, f64, usize), digits: i32) {
+    fn check(start: &Arc<RolloutStart>, tuple: Tuple, expected: (f64, f64, usize), digits: i32) {
         let found = run(start, tuple);
         close(found.0, expected.0, digits);
         assert_eq!((found.1, found.2), (expected.1, expected.2));
@@ -475,7 +476,7 @@ mod tests {
         check(&pieces, tuple(50.0, ANY), (73.010, 4548.0, 28), 3);
         let writes = start(model(1.0, 98.0, 1.0), 100.0, f64::INFINITY);
         check(&writes, tuple(5.0, ANY), (6.5096, 212.0, 24), 4);
-        let mut stalled = Start::clone(&writes);
+        let mut stalled = RolloutStart::clone(&writes);
         stalled.limits.fixed_delay = Some(13_500.0);
         check(&Arc::new(stalled), Tuple { slow_above: 12.0, ..tuple(5.0, ANY) }, (14.839, 456.0, 19), 3);
     }
@@ -499,7 +500,7 @@ mod tests {
                 relief: 6.0,
                 may_withdraw,
             }]);
-            let start = Arc::new(Start { jobs, ..Start::clone(&start) });
+            let start = Arc::new(RolloutStart { jobs, ..RolloutStart::clone(&start) });
             Rollout::new(&start, tuple(1.0, 1.0), Scratch::default()).started > 0.0
         };
         assert!(begins_another(true) && !begins_another(false));

@@ -3,7 +3,7 @@
 use super::*;
 use crate::by_name;
 use crate::compaction::arce::decide::policy::Arce;
-use crate::compaction::arce::decide::search::Answer;
+use crate::compaction::arce::decide::search::SearchResult;
 use crate::compaction::arce::parse;
 use crate::compaction::arguments::Arguments;
 use alloc::boxed::Box;
@@ -102,7 +102,7 @@ fn without_rho_no_search_tries_a_size_ratio() {
     let ratios = |arguments: &str| {
         let mut search = decision(arguments, &world(&[2; 20])).search.expect("the first search");
         let answer = core::iter::repeat_with(|| search.step()).find_map(|answer| answer).unwrap();
-        let best = Answer::decode(&answer).unwrap().best;
+        let best = SearchResult::decode(&answer).unwrap().best;
         best.into_iter().map(|(tuple, _)| tuple.size_ratio.is_finite()).collect::<Vec<bool>>()
     };
     assert!(ratios("").contains(&true));

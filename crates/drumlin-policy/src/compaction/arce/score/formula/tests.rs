@@ -86,8 +86,8 @@ fn stalls_bend_the_frontier() {
 #[test]
 fn stalled_windows_are_exact() {
     // The number of stalled flush intervals follows from the cost: one unit of delay per write, no readers.
-    let model = Model { shares: [0.0, 0.0, 1.0], ..thirds() };
-    let model = Model::new(model);
+    let model = CostModel { shares: [0.0, 0.0, 1.0], ..thirds() };
+    let model = CostModel::new(model);
     for (runs, windows, above, stalled) in [(8.0, 5.0, 9.0, 3.0), (12.0, 5.0, 9.0, 5.0), (8.0, 2.0, 9.0, 0.0)]
     {
         let candidate = |bytes| Candidate { from: 0, to: 2, bytes, removed: 1.0, relief: 1.0 };
@@ -117,7 +117,7 @@ fn scores_are_monotone_and_dominate() {
     }
 }
 
-fn choice(model: &Model, gain_intervals: f64, size_ratio: f64, need: Need) -> Choice<'_> {
+fn choice(model: &CostModel, gain_intervals: f64, size_ratio: f64, need: Need) -> Choice<'_> {
     Choice {
         model,
         tuple: Tuple { gain_intervals, slow_above: f64::INFINITY, passes: 2.0, size_ratio },
@@ -190,7 +190,7 @@ fn what_must_be_is_what_removes_most_in_its_time() {
         let uneven = [1.0, 4.0, 16.0];
         assert_eq!(chosen(choice(&model, 50.0, 1.0, need), &uneven), Some((0, 2)), "{need:?}");
         // With a fixed time per compaction, wide ones have the better rate.
-        let slow = Model { setup: model.merge(100.0 * MIB), ..model };
+        let slow = CostModel { setup: model.merge(100.0 * MIB), ..model };
         assert_eq!(chosen(choice(&slow, 1.0, f64::INFINITY, need), &uneven), Some((0, 3)), "{need:?}");
     }
     let elective = choice(&model, 50.0, 1.0, Need::None);
@@ -214,6 +214,6 @@ fn room_is_made_by_even_merges() {
     let balanced = choice(&model, 50.0, 1.0, Need::Full);
     assert_eq!(chosen(balanced, &[1.0, 4.0, 16.0]), Some((0, 3)), "nothing passes the size ratio");
     assert_eq!(chosen(balanced, &[2.0, 2.0, 2.0, 16.0]), Some((0, 3)));
-    let beside = UnderWay { left: 1e18, rate: 0.0 };
+    let beside = RunningCompaction { left: 1e18, rate: 0.0 };
     assert_eq!(chosen(Choice { beside: Some(beside), ..full }, &[2.0; 50]), None, "it is better to wait");
 }
