@@ -22,6 +22,9 @@ case $lane in
     nightly) times=10 schedules=20000 kills=300 seed=$(date -u +%Y%m%d) ;;
     *) echo "usage: bash ci/lane.sh merge|nightly" >&2; exit 2 ;;
 esac
+if [ "$lane" = nightly ]; then
+    cargo fuzz --version >/dev/null 2>&1 || { echo "the nightly lane needs cargo-fuzz: cargo install cargo-fuzz" >&2; exit 2; }
+fi
 parts=${LANE_PARTS:-}
 if [ -n "$parts" ]; then
     mkdir -p "$parts"

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # The nightly lane. It runs the modules with `unsafe` under Miri, searches for the worst workloads, runs the merge
 # lane's runs at a larger volume with seeds of the day, and runs the gate with instruction counts. The gate needs
-# valgrind. Miri needs a nightly toolchain with the components miri and rust-src. About 150 minutes on two cores. A
-# failed part does not end the lane: the others run, and the lane fails at its end. If the lane is stopped, call it again
-# with the same FILE at the same commit: completed parts are kept in FILE.parts.
+# valgrind. Miri needs a nightly toolchain with the components miri and rust-src; the search needs cargo-fuzz. About 150
+# minutes on two cores. A failed part does not end the lane: the others run, and the lane fails at its end. If the lane
+# is stopped, call it again with the same FILE at the same commit: completed parts are kept in FILE.parts.
 #
 #     bash ci/nightly.sh [FILE]
 #
