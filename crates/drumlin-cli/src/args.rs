@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 #[derive(Parser, Debug)]
 #[command(name = "drumlin", version, max_term_width = 100)]
 pub(crate) struct Cli {
-    /// Keyspace to work on; `tree` and `explain` show all keyspaces if it is not given [default: default]
+    /// Keyspace to work on [default: default; `tree` and `explain`: all keyspaces]
     #[arg(long, global = true, value_name = "NAME")]
     pub(crate) keyspace: Option<String>,
 
@@ -107,7 +107,7 @@ pub(crate) enum Command {
     /// Read all data and verify checksums and invariants; exit status 1 if damage is found
     #[command(after_help = "Example: drumlin verify db")]
     Verify(ReportArgs),
-    /// Recover as much data as possible into a new directory; exit status 1 if data was lost
+    /// Recover as much data as possible into a new directory; exit status 1 if damage was found
     #[command(after_help = "Example: drumlin repair damaged-db new-db")]
     Repair(RepairArgs),
     /// Draw the LSM tree: levels, runs and files
@@ -116,12 +116,15 @@ pub(crate) enum Command {
     /// numbers and the policy's tag.
     ///
     /// The key space runs from left to right. The width of a key range is proportional to the bytes stored in it. The
-    /// height of a mark shows the bytes of the run in that column, relative to the fullest column of the tree. 2n
-    /// means that two files have bounds narrower than their tables. 1b means that one file is part of an unfinished
-    /// compaction.
+    /// height of a mark shows the bytes of the run in that column, relative to the fullest column of the tree. The runs
+    /// of a level are listed oldest first.
+    ///
+    /// bits: filter bits per key. tag: a text that the policy attached to the run. `2 narrowed`: two files refer to a
+    /// part of their table's key range only, because a compaction has replaced the rest. `1 busy`: one file is an
+    /// input or output of a running compaction.
     #[command(after_help = "Example: drumlin tree db --files")]
     Tree(TreeArgs),
-    /// Print all metrics
+    /// Print the metrics that are not 0 (--json prints all)
     #[command(after_help = "Example: drumlin stats db --json")]
     Stats(ReportArgs),
     /// Compact the whole store and wait until background work is idle
@@ -347,7 +350,7 @@ pub(crate) struct ReplayArgs {
     #[arg(long)]
     pub(crate) expand_4k: bool,
 
-    /// What each write survives
+    /// Durability of each write
     #[arg(long, value_enum, default_value_t = Durability::Buffered)]
     pub(crate) durability: Durability,
 
@@ -428,7 +431,7 @@ pub(crate) struct ExplainArgs {
     #[command(flatten)]
     pub(crate) store: StoreArgs,
 
-    /// Print also policy calls that planned nothing and changed nothing
+    /// Print also policy calls that changed nothing besides their plans, which have lines of their own
     #[arg(long)]
     pub(crate) all: bool,
 

@@ -62,7 +62,7 @@ impl HeaderKind {
             return Err(Corruption::new(self.wrong_magic, 0).into());
         }
         if checksum(number, 0, &[front, reader.peek()]) != stored {
-            return Err(Corruption::new("file header does not match its checksum", 0).into());
+            return Err(Corruption::new("file header: checksum mismatch", 0).into());
         }
         match self.version_of(front)? {
             0 => Err(Corruption::new("format version 0", self.magic.len() as u64).into()),

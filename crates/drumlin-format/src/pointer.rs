@@ -57,7 +57,7 @@ impl Pointer {
             return Err(damaged("pointer has no checksum"));
         };
         if check != format!("{:08x}\n", checksum(0, 0, &[text.as_bytes()])) {
-            return Err(damaged("pointer does not match its checksum"));
+            return Err(damaged("CURRENT: checksum mismatch"));
         }
         let mut lines = text.lines();
         let mut field = |name: &str| -> Option<u64> {

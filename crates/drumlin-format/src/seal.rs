@@ -27,7 +27,7 @@ pub fn unseal(file_id: u64, offset: u64, sealed: &[u8]) -> Result<(Compression, 
         return Err(Corruption::new("block is shorter than its seal", offset));
     };
     if checksum(file_id, offset, &[stored, &[method]]) != u32::from_le_bytes([a, b, c, d]) {
-        return Err(Corruption::new("block has the wrong checksum", offset));
+        return Err(Corruption::new("block: checksum mismatch", offset));
     }
     let method = Compression::from_u8(method).ok_or(Corruption::new("unknown compression", offset))?;
     Ok((method, stored))

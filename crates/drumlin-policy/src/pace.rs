@@ -31,7 +31,7 @@ const DRAIN_GUESS: f64 = 100e6;
 /// Lowest share of the drain rate to which writers are slowed before they are stopped.
 const LEAST_SHARE: f64 = 1.0 / 64.0;
 /// Share of S_max (`Pace::stop`) above which the drain rate also bounds writers.
-pub(crate) const NARROW: f64 = 0.75;
+pub(crate) const THROTTLE_FROM: f64 = 0.75;
 
 /// Returns the rate that `pace` admits at `runs` runs, when all compaction slots together process `speed` bytes per
 /// second.
@@ -43,7 +43,7 @@ pub fn write_rate(pace: &Pace, runs: f64, speed: f64) -> WriteRate {
     if runs > pace.slow {
         rate = speed.max(1e6) / (pace.passes.max(0.1) * (runs - pace.slow).min(1.0));
     }
-    if runs > NARROW * pace.stop {
+    if runs > THROTTLE_FROM * pace.stop {
         let drain = if pace.drain > 0.0 { pace.drain } else { DRAIN_GUESS };
         rate = rate.min((drain * 4.0 * (pace.stop - runs) / pace.stop).max(drain * LEAST_SHARE));
     }

@@ -2,7 +2,7 @@
 //!
 //! When a plan may fold files of a level of one run, it must be compacted with all of them, or wait. Such a plan is
 //! made only when a slot is free. An early plan would claim files of the next level, which that level could then not
-//! pass on. Files that overlap a busy file below are shown as coming, so that policies propose other files.
+//! pass on. Files that overlap a busy file below are shown as unavailable, so that policies propose other files.
 
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -14,13 +14,13 @@ pub(super) fn marked(view: Rc<TreeView>, design: &[LevelDesign]) -> Rc<TreeView>
     let mut marked: Option<TreeView> = None;
     let leveled = design.iter().zip(&view.levels).enumerate().skip(1).filter(|(_, (d, _))| d.runs == 1.0);
     for (level, (_, below)) in leveled {
-        let is_busy = |f: &&FileView| matches!(f.state, FileState::Leaving(_) | FileState::Coming(_));
+        let is_busy = |f: &&FileView| !f.is_takeable();
         let busy: Vec<&KeyRange> = below.files().filter(is_busy).map(|f| &f.bounds).collect();
         let waits = |f: &FileView| f.is_takeable() && busy.iter().any(|range| range.overlaps(&f.bounds));
         if view.levels[level - 1].files().any(waits) {
             let tree = marked.get_or_insert_with(|| TreeView::clone(&view));
             let files = tree.levels[level - 1].runs.iter_mut().flat_map(|run| &mut run.files);
-            files.filter(|f| waits(f)).for_each(|f| f.state = FileState::UNAVAILABLE);
+            files.filter(|f| waits(f)).for_each(|f| f.state = FileState::Unavailable);
         }
     }
     marked.map_or(view, Rc::new)

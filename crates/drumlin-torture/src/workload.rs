@@ -11,7 +11,8 @@ use drumlin::{Durability, FilterMode, KeyspaceOptions};
 use drumlin_env::Random;
 use std::fmt::Write;
 
-/// Policies that policy switches choose from: every preset, and chaos.
+/// Policies that policy switches choose from: every preset, and chaos. Seeds of the fuzz corpus `policy-state` name
+/// policies by their position here, so append new ones and never reorder the list.
 pub const POLICIES: &[&str] = &[
     "1-leveling",
     "1-leveling:dynamic",

@@ -1,4 +1,6 @@
-//! A secondary index: a batch over two keyspaces keeps rows and index entries consistent, whatever happens.
+//! A secondary index: a batch over two keyspaces keeps rows and index entries consistent, also after a crash.
+//!
+//! A change reads the row and then writes, so one thread at a time may change rows: `put` takes `&mut self`.
 //!
 //! `cargo run --example index -p drumlin`
 
@@ -12,7 +14,7 @@ struct People {
 }
 
 impl People {
-    fn put(&self, name: &str, city: &str) -> Result<()> {
+    fn put(&mut self, name: &str, city: &str) -> Result<()> {
         let mut batch = Batch::new();
         if let Some(old) = self.rows.get(name)? {
             batch.delete(&self.by_city, index_key(&String::from_utf8_lossy(&old), name));
@@ -40,7 +42,7 @@ fn index_key(city: &str, name: &str) -> Vec<u8> {
 fn main() -> Result<()> {
     let dir = drumlin::env::TempDir::new("drumlin-index").expect("a temporary directory");
     let db = Db::open(dir.path())?;
-    let people = People { rows: db.keyspace("people")?, by_city: db.keyspace("people.by_city")?, db };
+    let mut people = People { rows: db.keyspace("people")?, by_city: db.keyspace("people.by_city")?, db };
     people.put("ada", "London")?;
     people.put("grace", "New York")?;
     people.put("alan", "London")?;

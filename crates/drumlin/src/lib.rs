@@ -34,6 +34,8 @@
 //!
 //! # What to know first
 //!
+//! - **Status.** Version 0.1: the file format may change without an upgrade path. Do not keep the only copy of your
+//!   data in a store. Drumlin needs Rust 1.95 and a C compiler.
 //! - **Durability.** A write survives the end of the process, but by default not power loss. Write with
 //!   [`Durability::Sync`], or call [`Db::sync`], for that.
 //! - **Limits.** A key has 0 bytes to 1 MiB, and keys are ordered bytewise. A value has less than 4 GiB. A value or
@@ -48,9 +50,10 @@
 //!   [read-only](Builder::read_only).
 //! - **Memory.** The option `memory_budget`, 512 MiB by default, bounds memtables, the block cache, and the buffers of
 //!   flushes and compactions. [`Options::memory_budget`] says what it does not include.
-//! - **Disk.** A store takes its tables, a log, and a few MiB besides. The log consists of preallocated segments, so an
-//!   empty store takes 16 MiB. The log usually stays below three quarters of `memory_budget`. A compaction needs space
-//!   for its output before its input is removed. The option `disk_budget` bounds tables and log together.
+//! - **Disk.** A store takes its tables, a log, and a few MiB besides. The log consists of preallocated segments of 16
+//!   MiB, or 3/256 of `memory_budget` if that is more; an empty store takes one. The log usually stays below three
+//!   quarters of `memory_budget`, or four segments if that is more. A compaction needs space for its output before its
+//!   input is removed. The option `disk_budget` bounds tables and log together.
 //! - **Files.** A store keeps at most 4096 tables open, and at most half as many as the process may have files open
 //!   (`ulimit -n`).
 //! - **Full disk.** Writes fail with [`ErrorKind::NoSpace`], and nothing of them is written. Reads work, and writes
@@ -58,11 +61,30 @@
 //! - **File systems.** Drumlin is developed and tested on Linux. On ext4, XFS and tmpfs it writes the log through a
 //!   memory mapping: if another program truncates a log segment of an open store, the process gets `SIGBUS`. On other
 //!   file systems a full disk may stop all writes until the store is reopened.
-//! - **Failed sync.** If the log or the manifest cannot be written or synced, all writes fail with
-//!   [`ErrorKind::Poisoned`] until the store is reopened. Reads work.
-//! - **Backup.** [`Db::checkpoint`] makes a consistent copy of an open store. [`Db::verify`] checks a store.
-//! - **Not there:** transactions with conflict detection, other key orders than bytewise, compaction filters, and reads
-//!   by one process while another one writes.
+//! - **Failed sync.** If the log or the manifest cannot be written or synced, or a background thread panics, all writes
+//!   fail with [`ErrorKind::Poisoned`] until the store is reopened. Reads work.
+//! - **Backup.** [`Db::checkpoint`] makes a consistent copy of an open store, which shares tables with it: copy it to
+//!   another disk. [`Db::verify`] checks a store.
+//! - **Not supported:** transactions with conflict detection, other key orders than bytewise, compaction filters, and
+//!   reads by one process while another one writes.
+//!
+//! # Coming from RocksDB
+//!
+//! | RocksDB | Drumlin |
+//! |---|---|
+//! | column family | [`Keyspace`] |
+//! | `WriteBatch`, `WriteOptions::sync`, `disableWAL` | [`Batch`], [`Durability::Sync`], [`Durability::None`] |
+//! | `flush_wal(true)` | [`Db::sync`] |
+//! | raw iterator, `Seek` | [`RangeCursor`], [`seek`](RangeCursor::seek) |
+//! | `SeekForPrev` | [`seek_before`](RangeCursor::seek_before), which is strictly before |
+//! | `write_buffer_size`, block cache | options `memtable_bytes` and `memory_budget`, which covers both |
+//! | `max_background_jobs` | option `compaction_slots`, found by measuring if it is 0 |
+//! | compaction style | option `compaction`: `arce`, `1-leveling` (level), `universal` and others |
+//! | `level0_slowdown_writes_trigger`, `level0_stop_writes_trigger` | option `max_runs` |
+//! | `use_direct_reads` | option `table_reads` |
+//! | `CompactRange`, `Checkpoint`, `RepairDB` | [`Keyspace::compact`], [`Db::checkpoint`], [`repair`] |
+//! | `DBWithTTL` | option `ttl_seconds`, [`Keyspace::put_with_ttl`] |
+//! | TransactionDB, SST ingestion, backup engine | not supported yet |
 //!
 //! # Features
 //!
@@ -123,8 +145,8 @@ pub use ops::range_cursor::RangeCursor;
 pub use ops::shape::{FileShape, KeyspaceShape, LevelShape, RunShape};
 pub use ops::verify::{Finding, VerifyReport};
 pub use options::{
-    Adaptation, Compression, Durability, FilterMode, KeyspaceOptions, OptionDef, Options, Pipeline,
-    Scope as OptionScope, Shape as OptionShape, TableReads, options_help, options_markdown,
+    Adaptation, Compression, Durability, FilterMode, KeyspaceOptions, KeyspaceSettings, OptionDef, Options,
+    Pipeline, Scope as OptionScope, Shape as OptionShape, TableReads, options_help, options_markdown,
 };
 #[cfg(feature = "testing")]
 pub use repair::repair_in;

@@ -284,7 +284,7 @@ fn runs_that_nobody_reads_are_bounded_too() {
     assert!(most <= 24, "{most} runs");
     let reasons = db.explain();
     assert!(
-        reasons.iter().any(|d| d.reason.contains("counted by all keys")),
+        reasons.iter().any(|d| d.reason.contains("counted over all keys")),
         "no decision counted runs by all keys"
     );
 }

@@ -31,9 +31,9 @@ fn an_option_of_a_dropped_keyspace_is_refused() {
     db.drop_keyspace("gone").expect("drop");
     for (option, value) in [("file_bytes", "8KiB"), ("adaptation", "frozen"), ("compaction", "tiering:4")] {
         let error = gone.set_option(option, value).expect_err("the keyspace was dropped");
-        assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{option}: {error}");
+        assert_eq!(error.kind(), ErrorKind::KeyspaceDropped, "{option}: {error}");
     }
-    assert_eq!(gone.set_policy("leveling").expect_err("dropped").kind(), ErrorKind::InvalidArgument);
+    assert_eq!(gone.set_policy("leveling").expect_err("dropped").kind(), ErrorKind::KeyspaceDropped);
     kept.put("k2", "v").expect("the store goes on");
     let db = open(&after_death(&mem));
     assert_eq!(db.keyspaces(), ["kept"]);
@@ -59,7 +59,7 @@ fn a_policy_is_refused_before_it_is_written() {
         for attempt in [keys.set_policy(&name), keys.set_option("compaction", &name)] {
             assert_eq!(attempt.expect_err("no policy").kind(), ErrorKind::InvalidOption, "{name}");
         }
-        let made = db.keyspace_with("l", &[("compaction", &name)]).expect_err("no policy");
+        let made = db.keyspace_with("l", &[("compaction", name.as_str())]).expect_err("no policy");
         assert_eq!(made.kind(), ErrorKind::InvalidOption, "{name}");
         assert_eq!(keys.policy(), before);
         keys.put("a", "1").expect("the store goes on");
@@ -68,6 +68,40 @@ fn a_policy_is_refused_before_it_is_written() {
         db.close().expect("close");
         assert_eq!(open(&mem).keyspaces(), ["k"], "{name}");
     }
+}
+
+/// A keyspace takes its options as text pairs, which leave all others alone, or as a struct, which sets them all.
+#[test]
+fn options_come_as_pairs_or_as_a_struct() {
+    let mem = MemEnv::new(7);
+    let db = open(&mem);
+    let mut options = drumlin::KeyspaceOptions::default();
+    options.ttl_seconds = 60;
+    options.block_bytes = 8 << 10;
+    let ttl_and_block = |keys: &drumlin::Keyspace| {
+        let options = keys.options();
+        let value =
+            |name: &str| options.iter().find(|(other, _)| *other == name).expect("an option").1.clone();
+        [value("ttl_seconds"), value("block_bytes")]
+    };
+    for n in 0..20 {
+        // All options of the struct arrive.
+        let mut options = drumlin::KeyspaceOptions::random(n);
+        options.compaction = "tiering:4".to_owned();
+        let keys = db.create_keyspace(&format!("random {n}"), &options).expect("keyspace");
+        assert_eq!(keys.options(), options.pairs());
+    }
+    let keys = db.create_keyspace("k", &options).expect("keyspace");
+    assert_eq!(ttl_and_block(&keys), ["60", "8KiB"]);
+    db.keyspace_with("k", &[("ttl_seconds", "70")]).expect("keyspace");
+    assert_eq!(ttl_and_block(&keys), ["70", "8KiB"], "pairs leave other options alone");
+    db.keyspace_with("k", &vec![("block_bytes", "16KiB")]).expect("keyspace");
+    db.keyspace_with("k", &drumlin::KeyspaceOptions::default()).expect("keyspace");
+    assert_eq!(ttl_and_block(&keys), ["0", "4KiB"], "a struct sets every option");
+    options.block_bytes = 1;
+    let error = db.keyspace_with("k", &options).expect_err("below the bounds");
+    assert_eq!(error.kind(), ErrorKind::InvalidOption, "{error}");
+    assert_eq!(ttl_and_block(&keys), ["0", "4KiB"], "all are set or none");
 }
 
 #[test]
@@ -142,7 +176,7 @@ fn a_rename_is_refused_or_lasts() {
     b.put("k", "of b").expect("put");
     let long = "x".repeat(256);
     for (from, to, kind) in [
-        ("a", "b", ErrorKind::InvalidArgument),
+        ("a", "b", ErrorKind::AlreadyExists),
         ("a", "", ErrorKind::InvalidArgument),
         ("a", &*long, ErrorKind::InvalidArgument),
         ("c", "d", ErrorKind::NotFound),
@@ -266,7 +300,7 @@ fn renames_and_drops_by_threads_leave_each_keyspace_one_name() {
             Box::new(|| db.create_keyspace("c", &[]).map(drop)),
         ]);
         for error in results.into_iter().filter_map(Result::err) {
-            let kinds = [ErrorKind::NotFound, ErrorKind::InvalidArgument];
+            let kinds = [ErrorKind::NotFound, ErrorKind::AlreadyExists];
             assert!(kinds.contains(&error.kind()), "round {round}: {error}");
         }
         let names = db.keyspaces();
@@ -463,7 +497,13 @@ fn an_accepted_call_means_that_the_store_opens() {
             match &result {
                 Ok(()) => accepted += 1,
                 Err(error) => {
-                    let kinds = [ErrorKind::InvalidArgument, ErrorKind::NotFound, ErrorKind::InvalidOption];
+                    let kinds = [
+                        ErrorKind::InvalidArgument,
+                        ErrorKind::AlreadyExists,
+                        ErrorKind::KeyspaceDropped,
+                        ErrorKind::NotFound,
+                        ErrorKind::InvalidOption,
+                    ];
                     assert!(kinds.contains(&error.kind()), "{}", place());
                     assert_eq!(before, now, "{}", place());
                     refused += 1;

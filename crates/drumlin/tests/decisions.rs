@@ -35,7 +35,7 @@ fn decisions_outlive_the_process_and_repeat_themselves() {
     assert!(
         first.iter().any(|d| d.what.starts_with("flush of 40 entries") || d.what.starts_with("flush of"))
     );
-    assert!(first.iter().any(|d| d.what.starts_with("policy call: 1 plans")), "{first:?}");
+    assert!(first.iter().any(|d| d.what.starts_with("policy call: 1 plan,")), "{first:?}");
     assert!(first.windows(2).all(|pair| pair[0].micros <= pair[1].micros));
     db.close().expect("closed");
 

@@ -35,7 +35,7 @@ fn world(seed: u64) -> MemEnv {
 
 /// Results that the store reported to the program during a run.
 #[derive(Default)]
-struct Told {
+struct Acknowledged {
     /// Acknowledged writes.
     written: Vec<u32>,
     /// Bound below which acknowledged writes are durable.
@@ -45,7 +45,7 @@ struct Told {
     unopened: u32,
 }
 
-impl Told {
+impl Acknowledged {
     fn hear<T>(&mut self, result: Result<T>) -> bool {
         self.failures += u32::from(result.is_err());
         result.is_ok()
@@ -53,8 +53,8 @@ impl Told {
 }
 
 /// Runs the program. It repeats a failed open once, as a user would do.
-fn run(mem: &MemEnv) -> Told {
-    let mut told = Told::default();
+fn run(mem: &MemEnv) -> Acknowledged {
+    let mut told = Acknowledged::default();
     let mut opened = None;
     for write in 0..WRITES {
         for _ in 0..3 {
@@ -94,7 +94,7 @@ fn run(mem: &MemEnv) -> Told {
 }
 
 /// Opens the store and checks that it contains what it must.
-fn judge(mem: &MemEnv, told: &Told, lasting: u32) -> std::result::Result<(), String> {
+fn judge(mem: &MemEnv, told: &Acknowledged, lasting: u32) -> std::result::Result<(), String> {
     let (db, keyspaces) = open(mem).map_err(|e| format!("the store does not open: {e}"))?;
     let has = |write: u32| keyspaces[write as usize % 2].get(write.to_be_bytes()).map(|v| v.is_some());
     let found: Vec<bool> =

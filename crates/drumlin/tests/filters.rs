@@ -209,5 +209,8 @@ fn decisions_say_what_set_the_bits() {
     let told: Vec<_> = decisions.iter().filter(|decision| decision.what.starts_with("filters of")).collect();
     assert!(!told.is_empty());
     let last = told.last().expect("one");
-    assert!(last.reason.contains("mnemosyne+, average") && last.reason.contains("a bit saves"), "{last:?}");
+    assert!(
+        last.reason.contains("mnemosyne+: all tables have") && last.reason.contains("one more bit avoids"),
+        "{last:?}"
+    );
 }

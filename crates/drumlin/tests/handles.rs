@@ -15,7 +15,7 @@ fn keyspaces_are_opened_and_created_apart() {
     assert!(db.keyspaces().is_empty(), "opening creates nothing");
     let keys = db.create_keyspace("k", &[("file_bytes", "8KiB")]).expect("created");
     keys.put("a", "1").expect("put");
-    assert_eq!(db.create_keyspace("k", &[]).expect_err("there is one").kind(), ErrorKind::InvalidArgument);
+    assert_eq!(db.create_keyspace("k", &[]).expect_err("there is one").kind(), ErrorKind::AlreadyExists);
     let refused = db.create_keyspace("l", &[("file_bytes", "nothing")]).expect_err("an option out of bounds");
     assert_eq!((refused.kind(), db.keyspaces().len()), (ErrorKind::InvalidOption, 1));
     assert!(db.open_keyspace("k").expect("it exists").contains_key("a").expect("get"));

@@ -124,7 +124,7 @@ fn show(entry: drumlin::Result<(drumlin::Slice, drumlin::Slice)>) -> String {
             let key = text(error.key().expect("an error of one key"));
             let shown = format!("{error} {error:?}");
             assert!(!shown.contains(&key) && !shown.contains("many"), "no user bytes: {shown}");
-            assert_eq!(error.kind(), ErrorKind::Corruption);
+            assert_eq!(error.kind(), ErrorKind::MergeFailed);
             format!("!{key}")
         }
     }
@@ -274,7 +274,7 @@ fn an_operator_that_panics_fails_reads_alone_and_is_reported_once() {
     let panics = db.metrics().operator_panics;
     assert!((3..20).contains(&panics), "k in the flush, k and l in compactions: {panics}");
     let error = numbers.get("k").expect_err("it divides by zero");
-    assert_eq!(error.kind(), ErrorKind::Bug, "{error}");
+    assert_eq!(error.kind(), ErrorKind::MergeFailed, "{error}");
     assert!(error.to_string().contains("\"divides\" panicked"), "{error}");
     assert_eq!(numbers.get("m").expect("get").as_deref(), Some(&[25][..]));
     // Recovery, which flushes what the log holds, does not meet the panic either.
@@ -348,6 +348,6 @@ fn results_too_long_for_a_table_and_contrived_panics_fail_no_flush() {
         db.flush().expect("flush");
         db.compact().expect("compact");
     }
-    assert_eq!(numbers.get("panics").expect_err("it panics").kind(), ErrorKind::Bug);
+    assert_eq!(numbers.get("panics").expect_err("it panics").kind(), ErrorKind::MergeFailed);
     db.close().expect("close");
 }

@@ -105,9 +105,9 @@ fn who_waits_for_compactions_ends_their_back_off() {
 
 /// Keeps all events.
 #[derive(Default)]
-struct Told(Mutex<Vec<Event>>);
+struct RecordedEvents(Mutex<Vec<Event>>);
 
-impl EventListener for Told {
+impl EventListener for RecordedEvents {
     fn on_event(&self, event: &Event) {
         self.0.lock().push(event.clone());
     }
@@ -115,7 +115,7 @@ impl EventListener for Told {
 
 #[test]
 fn listeners_are_told_of_stops_flushes_and_compactions() {
-    let (mem, told) = (MemEnv::new(73), Arc::new(Told::default()));
+    let (mem, told) = (MemEnv::new(73), Arc::new(RecordedEvents::default()));
     let builder = Db::builder("/s").env(mem.env()).set("memory_budget", "8MiB").expect("an option");
     let db = builder.listener(told.clone()).open().expect("open");
     let keys = db.keyspace_with("k", &[("compaction", "leveling:4")]).expect("keyspace");

@@ -128,8 +128,8 @@ pub struct Common {
     #[arg(long, global = true, value_enum)]
     pub io: Option<Io>,
 
-    /// Maximum number of concurrent compactions, in addition to one flush
-    #[arg(long, global = true, value_name = "N", default_value_t = 1)]
+    /// Compaction slots: maximum number of concurrent compactions, in addition to one flush
+    #[arg(long = "compaction-slots", alias = "merges", global = true, value_name = "N", default_value_t = 1)]
     pub merges: u32,
 
     /// Set a Drumlin option by name; repeatable
@@ -369,8 +369,14 @@ pub struct PipelineArgs {
     /// Extra latency in microseconds of each 256 KiB request of flushes and compactions [default for workers: 2000]
     #[arg(long, value_name = "US")]
     pub latency: Option<u64>,
-    /// Numbers of compaction slots for workers
-    #[arg(long, value_delimiter = ',', default_value = "1,2,4,8", value_name = "N,..")]
+    /// Numbers of compaction slots for the load workers
+    #[arg(
+        long = "slots",
+        alias = "workers",
+        value_delimiter = ',',
+        default_value = "1,2,4,8",
+        value_name = "N,.."
+    )]
     pub workers: Vec<u32>,
     /// Percentages of writes for rrwr
     #[arg(long, value_delimiter = ',', default_value = "90,70,50")]

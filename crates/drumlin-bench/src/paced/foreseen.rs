@@ -112,7 +112,7 @@ fn event(record: &DecisionRecord) -> Option<Event> {
     }
     let (name, rest) = what.strip_prefix('#')?.split_once(' ')?;
     let ticket: u64 = name.parse().ok()?;
-    if rest.contains(" tables -> ") {
+    if rest.contains(" -> L") {
         return Some(Event::Begun(ticket, Due::parse(&record.reason)));
     }
     let is_whole = rest.starts_with("done: ");
@@ -132,15 +132,15 @@ mod tests {
     fn merges_are_read_from_the_log() {
         let flush = |micros| record(micros, "flush of 60 entries, 64000 bytes -> L0 r9", "sealed");
         let begun = |micros, ticket: u64, due: &str| {
-            let what = format!("#{ticket} 5 tables -> L0 r9, 1000 bytes, 1 pieces, 0 moves");
-            record(micros, &what, &format!("must: runs 1 to 5, t 9.000, due in {due} operations, gain 1 us"))
+            let what = format!("#{ticket} 5 tables -> L0 r9, 1000 bytes, 1 piece, 0 trivial moves");
+            record(micros, &what, &format!("must: compacts runs 1 to 5, due in {due} operations, gain 1 us"))
         };
         let ended =
-            |micros, ticket: u64, how: &str| record(micros, &format!("#{ticket} {how}: 9 bytes in"), "");
+            |micros, ticket: u64, how: &str| record(micros, &format!("#{ticket} {how}: read 9 bytes"), "");
         let mut log = vec![
             flush(100),
             begun(150, 1, "1.500 of 100"),
-            record(160, "policy call: 1 plans, 0 withdrawn", "policy arce"),
+            record(160, "policy call: 1 plan, 0 withdrawn", "policy arce"),
             flush(200),
             flush(300),
             flush(400),

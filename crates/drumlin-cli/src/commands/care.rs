@@ -60,6 +60,11 @@ pub(super) fn repair(args: &RepairArgs, out: &mut Output<'_>) -> Outcome {
     let mut shown = Progress::start("repair", None);
     let report = engine::repair(&args.path, &args.new_path, |entries, bytes| shown.come_to(entries, bytes))?;
     shown.finish(&summary(&report));
+    note(&format!(
+        "repair: {} is unchanged; the new store is {}",
+        args.path.display(),
+        args.new_path.display()
+    ));
     print_repair(&report, args.json, out)
 }
 
@@ -89,6 +94,12 @@ fn print_repair(report: &RepairReport, json: bool, out: &mut Output<'_>) -> Outc
         }
         for note in &report.notes {
             out.line(&format!("note\t{note}"))?;
+        }
+        if !report.findings.is_empty() {
+            note(
+                "repair: certain = proven to be the newest versions; doubtful = a newer version or a deletion may \
+                 be lost; lost = entries in blocks that cannot be read",
+            );
         }
     }
     Ok(if report.findings.is_empty() { Verdict::Fine } else { Verdict::Finding })

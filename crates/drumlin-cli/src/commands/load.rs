@@ -229,7 +229,7 @@ mod tests {
             let store = FakeStore::default();
             let (_, outcome) = run(&store, "a\t1\nb\t2\nbad\nc\t3\n", mode);
             let Err(Failure::Failed(what)) = outcome else { panic!("a bad line must fail: {outcome:?}") };
-            let kept = "a line is a key, one tab and a value; lines 1 to 2 were written: 2 entries";
+            let kept = "expected a key, one tab and a value; lines 1 to 2 were written: 2 entries";
             assert_eq!(what, format!("input.tsv: line 3: {kept}"));
             assert_eq!(store.map.borrow().len(), 2);
         }

@@ -19,10 +19,10 @@ const POLICIES: [&str; 4] = ["1-leveling:5", "tiering:4", "leveling:5", "univers
 const MIB: u64 = 1 << 20;
 
 pub(super) fn pipeline(args: &PipelineArgs, out: &mut Output<'_>) -> Outcome {
-    let mut workers = args.workers.clone();
-    workers.push(args.detail);
-    workers.sort_unstable();
-    workers.dedup();
+    let mut slots = args.slots.clone();
+    slots.push(args.detail);
+    slots.sort_unstable();
+    slots.dedup();
     let policies: Vec<String> = match args.policies.is_empty() {
         true => POLICIES.map(str::to_owned).to_vec(),
         false => args.policies.clone(),
@@ -34,7 +34,7 @@ pub(super) fn pipeline(args: &PipelineArgs, out: &mut Output<'_>) -> Outcome {
                 let setup = |slots: &u32| setup(args, mode, *slots);
                 let course =
                     |setup| Wanted { policy: policy.clone(), mode: name, setup, engine: args.engine };
-                wanted.extend(workers.iter().map(setup).map(course));
+                wanted.extend(slots.iter().map(setup).map(course));
             }
         }
     }
@@ -76,20 +76,20 @@ fn setup(args: &PipelineArgs, mode: Concurrency, slots: u32) -> Setup {
 
 fn print_table(courses: &[Course], out: &mut Output<'_>) -> Result<()> {
     out.line(&format!(
-        "{:<28}{:>8}{:>8}{:>7}{:>7}{:>8}{:>7}{:>7}{:>8}{:>8}{:>8}",
-        "", "workers", "MiB/s", "WA", "busy", ">=3/4 %", "depth", "L0", "moved", "folded", "early"
+        "{:<28}{:>8}{:>8}{:>11}{:>7}{:>8}{:>7}{:>7}{:>8}{:>8}{:>8}",
+        "", "slots", "MiB/s", "write amp", "busy", ">=3/4 %", "depth", "L0", "moved", "folded", "held"
     ))?;
     for course in courses {
         let Report { most_level0, moved, folded, pieces, ingested, .. } = &course.report;
         let part = |bytes: &u64| format!("{:.2}", *bytes as f64 / *ingested as f64);
         out.line(&format!(
-            "{:<28}{:>8}{:>8.0}{:>7.2}{:>7.1}{:>8.0}{:>7.1}{:>7}{:>8}{:>8}{:>8}",
+            "{:<28}{:>8}{:>8.0}{:>11.2}{:>7.1}{:>8.0}{:>7.1}{:>7}{:>8}{:>8}{:>8}",
             course.name(),
-            course.workers,
+            course.slots,
             course.throughput(),
             course.report.write_amp(),
             course.report.mean_busy(),
-            100.0 * course.report.share_busy((course.workers * 3 / 4).max(1) as usize),
+            100.0 * course.report.share_busy((course.slots * 3 / 4).max(1) as usize),
             course.report.mean_depth(),
             most_level0,
             part(moved),
@@ -109,11 +109,11 @@ fn print_json(courses: &[Course], out: &mut Output<'_>) -> Result<()> {
         json!({
             "policy": course.policy,
             "mode": course.mode,
-            "workers": course.workers,
+            "slots": course.slots,
             "mib_per_s": course.throughput(),
             "write_amp": report.write_amp(),
             "mean_busy": report.mean_busy(),
-            "busy_ns": report.busy[..=course.workers as usize],
+            "busy_ns": report.busy[..=course.slots as usize],
             "mean_busy_by_level": (0..report.by_level.len()).map(|l| report.mean_of_level(l)).collect::<Vec<_>>(),
             "busy_by_level_each_100ms": report.series,
             "mean_depth": report.mean_depth(),

@@ -12,7 +12,7 @@ use drumlin_sim::pipeline::{Report, Setup, load};
 pub(super) struct Course {
     pub(super) policy: String,
     pub(super) mode: &'static str,
-    pub(super) workers: u32,
+    pub(super) slots: u32,
     pub(super) report: Report,
     /// Results of the same load on the engine, and the divisor of sizes and rates that both runs used.
     pub(super) engine: Option<(Measured, u64)>,
@@ -85,19 +85,19 @@ fn run(work: &Mutex<Work>) {
 }
 
 fn tell(course: &Course, shown: &Progress, done: u64) {
-    let (name, workers, speed) = (course.name(), course.workers, course.throughput());
-    shown.step(done, &format!("{name}, {workers} workers: {speed:.0} MiB/s"));
+    let (name, slots, speed) = (course.name(), course.slots, course.throughput());
+    shown.step(done, &format!("{name}, {slots} slots: {speed:.0} MiB/s"));
 }
 
 fn course(Wanted { policy, mode, mut setup, engine }: Wanted) -> Result<Course> {
-    let workers = setup.settings.slots;
+    let slots = setup.settings.slots;
     let mut decides = drumlin_policy::by_name(&policy).map_err(|e| Failure::Usage(e.to_string()))?;
     if let Some(scale) = engine {
         setup = pipeline_engine::scaled(&setup, scale);
     }
     let report = load(&mut *decides, &setup)
-        .map_err(|what| Failure::Usage(format!("{policy} {mode}, {workers} workers: {what}")))?;
+        .map_err(|what| Failure::Usage(format!("{policy} {mode}, {slots} slots: {what}")))?;
     let on_engine = |scale| pipeline_engine::load(&policy, mode, &setup).map(|measured| (measured, scale));
     let engine = engine.map(on_engine).transpose()?;
-    Ok(Course { policy, mode, workers, report, engine })
+    Ok(Course { policy, mode, slots, report, engine })
 }

@@ -224,7 +224,7 @@ fn content(keys: &Keyspace, puts: u64) -> Result<u64> {
 /// written.
 pub(super) fn row(measured: &Measured, simulated: &Report, scale: u64) -> String {
     format!(
-        "{:<36}{:>8.0}{:>7.2}{:>22.1}{:>7}{:>+10.1} % bytes",
+        "{:<36}{:>8.0}{:>11.2}{:>22.1}{:>7}{:>+10.1} % bytes",
         "  on the engine",
         measured.throughput() * scale as f64,
         measured.per_flushed(),
@@ -247,14 +247,8 @@ mod tests {
         content: u64,
     }
 
-    fn pair(
-        policy: &str,
-        (name, mode): (&str, Concurrency),
-        workers: u32,
-        load_mib: u64,
-        scale: u64,
-    ) -> Pair {
-        let mut setup = Setup { total: load_mib << 20, ..Setup::downforce(workers) };
+    fn pair(policy: &str, (name, mode): (&str, Concurrency), slots: u32, load_mib: u64, scale: u64) -> Pair {
+        let mut setup = Setup { total: load_mib << 20, ..Setup::downforce(slots) };
         setup.settings = Settings { mode, ..setup.settings };
         let setup = scaled(&setup, scale);
         let found = load(policy, name, &setup).expect("the engine");
@@ -270,22 +264,22 @@ mod tests {
 
     /// Runs all modes for each number of slots. Checks that bytes agree within `within`, that the throughput of the
     /// modes has the same order, and that the contents are equal.
-    fn agree(policy: &str, workers: &[u32], load_mib: u64, scale: u64, within: f64) {
+    fn agree(policy: &str, slots: &[u32], load_mib: u64, scale: u64, within: f64) {
         let mut content = None;
-        for &workers in workers {
-            let pairs = Concurrency::NAMES.map(|mode| pair(policy, mode, workers, load_mib, scale));
+        for &slots in slots {
+            let pairs = Concurrency::NAMES.map(|mode| pair(policy, mode, slots, load_mib, scale));
             for ((name, _), Pair { bytes, content: found, speed }) in Concurrency::NAMES.iter().zip(&pairs) {
-                println!("{policy} {name} {workers}: bytes {bytes:?}, MiB/s {speed:?}");
-                assert_eq!(*content.get_or_insert(*found), *found, "{policy} {name} {workers}");
+                println!("{policy} {name} {slots}: bytes {bytes:?}, MiB/s {speed:?}");
+                assert_eq!(*content.get_or_insert(*found), *found, "{policy} {name} {slots}");
                 let off = bytes.0 / bytes.1 - 1.0;
-                assert!(off.abs() < within, "{policy} {name}, {workers} workers: {bytes:?}, {off:+.3}");
+                assert!(off.abs() < within, "{policy} {name}, {slots} slots: {bytes:?}, {off:+.3}");
             }
             for a in &pairs {
                 for b in &pairs {
                     // If one mode is at least a quarter faster in the simulation, it must not be slower on the
                     // engine.
                     if a.speed.1 > 1.25 * b.speed.1 {
-                        assert!(a.speed.0 >= b.speed.0, "{policy}, {workers} workers: order");
+                        assert!(a.speed.0 >= b.speed.0, "{policy}, {slots} slots: order");
                     }
                 }
             }

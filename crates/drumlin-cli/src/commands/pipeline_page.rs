@@ -19,7 +19,7 @@ pub(super) fn page(courses: &[Course], args: &PipelineArgs) -> String {
          thread for a merge besides.</p>",
         args.load, args.rate
     );
-    let detail: Vec<&Course> = courses.iter().filter(|c| c.workers == args.detail).collect();
+    let detail: Vec<&Course> = courses.iter().filter(|c| c.slots == args.detail).collect();
     throughput(courses, &mut out);
     distribution(&detail, args.detail, &mut out);
     levels(&detail, args.detail, &mut out);
@@ -33,32 +33,31 @@ pub(super) fn page(courses: &[Course], args: &PipelineArgs) -> String {
 fn throughput(courses: &[Course], out: &mut String) {
     let mut series: Vec<Series> = Vec::new();
     for course in courses {
-        let point = (f64::from(course.workers), course.throughput());
+        let point = (f64::from(course.slots), course.throughput());
         match series.iter_mut().find(|s| s.name == course.name()) {
             Some(line) => line.points.push(point),
             None => series.push(Series { name: course.name(), points: vec![point] }),
         }
     }
-    *out += "<h2>Throughput by number of workers (figures 3a and 6)</h2>\n";
-    *out += &svg::lines("throughput by number of workers", "MiB/s", &series, &[], &[]);
+    *out += "<h2>Throughput by number of slots (figures 3a and 6)</h2>\n";
+    *out += &svg::lines("throughput by number of slots", "MiB/s", &series, &[], &[]);
 }
 
 /// Plots the distribution of busy slots: figures 3b and 7.
-fn distribution(detail: &[&Course], workers: u32, out: &mut String) {
+fn distribution(detail: &[&Course], slots: u32, out: &mut String) {
     let line = |course: &&Course| Series {
         name: course.name(),
-        points: (0..=workers as usize)
+        points: (0..=slots as usize)
             .map(|n| (n as f64, 100.0 * (1.0 - course.report.share_busy(n + 1))))
             .collect(),
     };
     let series: Vec<Series> = detail.iter().map(line).collect();
-    let _ =
-        writeln!(out, "<h2>Share of time with at most N of {workers} workers active (figures 3b and 7)</h2>");
-    *out += &svg::lines("cumulative distribution of active workers", "% of the time", &series, &[], &[]);
+    let _ = writeln!(out, "<h2>Share of time with at most N of {slots} slots busy (figures 3b and 7)</h2>");
+    *out += &svg::lines("cumulative distribution of busy slots", "% of the time", &series, &[], &[]);
 }
 
 /// Plots the mean number of busy slots by level: figure 8.
-fn levels(detail: &[&Course], workers: u32, out: &mut String) {
+fn levels(detail: &[&Course], slots: u32, out: &mut String) {
     let names: Vec<String> = (0..deepest(detail)).map(|level| format!("from L{level}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let row = |course: &&Course| {
@@ -66,13 +65,13 @@ fn levels(detail: &[&Course], workers: u32, out: &mut String) {
         (course.name(), means)
     };
     let rows: Vec<(String, Vec<f64>)> = detail.iter().map(row).collect();
-    let _ = writeln!(out, "<h2>Mean of active workers by level, of {workers} (figure 8)</h2>");
-    *out += &svg::bars("active workers by level", "workers", &names, &rows);
+    let _ = writeln!(out, "<h2>Mean of busy slots by level, of {slots} (figure 8)</h2>");
+    *out += &svg::bars("busy slots by level", "slots", &names, &rows);
 }
 
 /// Plots busy slots by level over time: figure 9.
-fn over_time(detail: &[&Course], workers: u32, out: &mut String) {
-    let _ = writeln!(out, "<h2>Active workers by level over time, of {workers} (figure 9)</h2>");
+fn over_time(detail: &[&Course], slots: u32, out: &mut String) {
+    let _ = writeln!(out, "<h2>Busy slots by level over time, of {slots} (figure 9)</h2>");
     for course in detail {
         let all = &course.report.series;
         let count = ((WINDOW * 10.0) as usize).min(all.len());
@@ -88,15 +87,15 @@ fn over_time(detail: &[&Course], workers: u32, out: &mut String) {
             })
             .collect();
         let _ = writeln!(out, "<h3>{}</h3>", escape(&course.name()));
-        *out += &svg::stacked(&course.name(), "workers", &series, &[]);
+        *out += &svg::stacked(&course.name(), "slots", &series, &[]);
     }
 }
 
 /// Plots write amplification: table 3.
-fn write_amplification(detail: &[&Course], workers: u32, out: &mut String) {
+fn write_amplification(detail: &[&Course], slots: u32, out: &mut String) {
     let rows: Vec<(String, Vec<f64>)> =
         detail.iter().map(|c| (c.name(), vec![c.report.write_amp()])).collect();
-    let _ = writeln!(out, "<h2>Bytes written per byte, {workers} workers (table 3)</h2>");
+    let _ = writeln!(out, "<h2>Bytes written per byte, {slots} slots (table 3)</h2>");
     *out += &svg::bars("write amplification", "bytes per byte", &["flushes and merges"], &rows);
 }
 
@@ -108,7 +107,7 @@ fn deepest(detail: &[&Course]) -> usize {
 }
 
 fn table(courses: &[Course], out: &mut String) {
-    *out += "<h2>All figures</h2><div class=\"scroll\"><table><tr><th>policy and mode</th><th>workers</th><th>MiB/s</th>\
+    *out += "<h2>All figures</h2><div class=\"scroll\"><table><tr><th>policy and mode</th><th>slots</th><th>MiB/s</th>\
              <th>write amplification</th><th>mean active</th><th>mean depth</th><th>most L0 runs</th><th>moved</th>\
              <th>folded</th></tr>\n";
     for course in courses {
@@ -119,7 +118,7 @@ fn table(courses: &[Course], out: &mut String) {
             "<tr><td>{}</td><td>{}</td><td>{:.0}</td><td>{:.2}</td><td>{:.1}</td><td>{:.1}</td><td>{}</td><td>{:.2}</td>\
              <td>{:.2}</td></tr>",
             escape(&course.name()),
-            course.workers,
+            course.slots,
             report.throughput(),
             report.write_amp(),
             report.mean_busy(),

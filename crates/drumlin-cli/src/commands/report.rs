@@ -8,6 +8,7 @@ use crate::output::{Output, note};
 use crate::picture::{self, Style};
 use crate::progress::Progress;
 use crate::store::{DecisionRecord, KeyspaceShape, Store, engine, no_keyspace};
+use drumlin::Metrics;
 use serde_json::{Map, json};
 use std::collections::BTreeMap;
 
@@ -25,15 +26,22 @@ pub(super) fn verify(store: &dyn Store, args: &ReportArgs, out: &mut Output<'_>)
         }
     }
     out.flush()?;
-    note(&format!(
-        "verify: {}; sound: {}, {}, {}, {}, {}",
-        counted(report.findings.len() as u64, "finding"),
+    let undamaged = format!(
+        "{}, {}, {}, {}, {}",
         counted(report.tables, "table"),
         counted(report.blocks, "block"),
         counted(report.entries, "entry"),
         size(report.bytes),
         counted(report.log_records, "log record"),
-    ));
+    );
+    note(&match report.findings.len() {
+        0 => format!("verify: no damage in {undamaged}"),
+        damages => format!(
+            "verify: {} found; undamaged: {undamaged}. Restore a checkpoint, or save what can be read with \
+             `drumlin repair DB NEWDIR`",
+            counted(damages as u64, "damage"),
+        ),
+    });
     Ok(if report.findings.is_empty() { Verdict::Fine } else { Verdict::Finding })
 }
 
@@ -49,7 +57,9 @@ pub(super) fn tree(
     if args.json {
         return fine(out.json(&shapes));
     }
-    let style = Style { ascii: args.ascii, colour: out.colour(), files: args.files };
+    let columns = || std::env::var("COLUMNS").ok()?.parse().ok();
+    let columns = if out.colour() { columns().unwrap_or(picture::USUAL_COLUMNS) } else { usize::MAX };
+    let style = Style { ascii: args.ascii, colour: out.colour(), files: args.files, columns };
     for (i, shape) in shapes.iter().enumerate() {
         if i > 0 {
             out.line("")?;
@@ -71,34 +81,50 @@ fn check_keyspace(shapes: &[KeyspaceShape], keyspace: Option<&str>) -> Result<()
 
 /// Columns of the list of options.
 const OPTION_COLUMNS: usize = 100;
-/// Metrics about what is stored. The others describe the process since it opened the store.
+/// Gauges of what is stored. The other gauges describe this process.
 const OF_THE_STORE: [&str; 5] = ["table_bytes", "filter_bytes", "log_bytes_live", "memtable_bytes", "runs"];
 
-/// Prints what the store holds, and after it the counters of this process.
+/// Counts of what the trees hold, which are shown even if they are 0.
+const HELD: [&str; 5] = ["keyspaces", "files", "entries", "tombstones", "last_seqno"];
+
+/// Prints what the store holds, then the gauges and counters of this process.
 pub(super) fn stats(store: &dyn Store, args: &ReportArgs, out: &mut Output<'_>) -> Outcome {
-    let (mut stored, since_open): (Vec<_>, Vec<_>) =
-        store.metrics()?.into_iter().partition(|(name, _)| OF_THE_STORE.contains(&&**name));
+    let (gauges, since_open): (Vec<_>, Vec<_>) =
+        store.metrics()?.into_iter().partition(|(name, _)| Metrics::is_gauge(name));
+    let (mut stored, now): (Vec<_>, Vec<_>) =
+        gauges.into_iter().partition(|(name, _)| OF_THE_STORE.contains(&&**name));
     stored.splice(0..0, held(&store.tree()?));
     if args.json {
         let object = |metrics: Vec<(String, u64)>| {
             metrics.into_iter().map(|(name, value)| (name, value.into())).collect::<Map<_, _>>()
         };
-        let document = json!({ "stored": object(stored), "since_open": object(since_open) });
+        let document = json!({
+            "stored": object(stored),
+            "now": object(now),
+            "since_open": object(since_open),
+        });
         return fine(out.json(&document));
     }
-    let (moved, zero): (Vec<_>, Vec<_>) = since_open.into_iter().partition(|(_, value)| *value > 0);
-    let width = stored.iter().chain(&moved).map(|(name, _)| name.len()).max().unwrap_or(0);
-    out.line("stored now:")?;
-    for metric in &stored {
-        out.line(&metric_line(metric, width))?;
-    }
-    out.line("since this command opened the store (every open begins at 0):")?;
-    for metric in &moved {
-        out.line(&metric_line(metric, width))?;
+    let groups = [
+        ("stored in the store:", stored),
+        ("held by this command now:", now),
+        ("counted since this command opened the store:", since_open),
+    ];
+    let is_shown = |(name, value): &&(String, u64)| *value > 0 || HELD.contains(&name.as_str());
+    let shown = groups.iter().flat_map(|(_, metrics)| metrics.iter().filter(is_shown));
+    let width = shown.map(|(name, _)| name.len()).max().unwrap_or(0);
+    let mut hidden = 0;
+    for (title, metrics) in &groups {
+        let shown: Vec<_> = metrics.iter().filter(is_shown).collect();
+        hidden += metrics.len() - shown.len();
+        if !shown.is_empty() {
+            out.line(title)?;
+        }
+        shown.iter().try_for_each(|metric| out.line(&metric_line(metric, width)))?;
     }
     out.flush()?;
-    if !zero.is_empty() {
-        note(&format!("stats: {} more are 0 (--json prints them)", zero.len()));
+    if hidden > 0 {
+        note(&format!("stats: {hidden} more are 0 (--json prints them)"));
     }
     Ok(Verdict::Fine)
 }
@@ -114,13 +140,13 @@ fn metric_line((name, value): &(String, u64), width: usize) -> String {
 fn held(shapes: &[KeyspaceShape]) -> Vec<(String, u64)> {
     let files = || picture::files_of(shapes);
     let counts = [
-        ("keyspaces", shapes.len() as u64),
-        ("files", files().count() as u64),
-        ("entries", files().map(|file| file.entries).sum()),
-        ("tombstones", files().map(|file| file.tombstones).sum()),
-        ("last_seqno", files().map(|file| file.max_seq).max().unwrap_or(0)),
+        shapes.len() as u64,
+        files().count() as u64,
+        files().map(|file| file.entries).sum(),
+        files().map(|file| file.tombstones).sum(),
+        files().map(|file| file.max_seq).max().unwrap_or(0),
     ];
-    counts.map(|(name, value)| (name.to_owned(), value)).to_vec()
+    HELD.into_iter().map(str::to_owned).zip(counts).collect()
 }
 
 pub(super) fn explain(
@@ -151,7 +177,10 @@ pub(super) fn explain(
     decisions.iter().try_for_each(|decision| out.line(&decision_line(decision)))?;
     out.flush()?;
     if idle > 0 {
-        note(&format!("explain: {} changed nothing (--all prints them)", counted(idle, "policy call")));
+        note(&format!(
+            "explain: {} left out, which changed nothing besides the plans that are shown (--all prints them)",
+            counted(idle, "policy call")
+        ));
     }
     for shape in shapes.iter().filter(|shape| keyspace.is_none_or(|name| name == shape.name)) {
         note(&format!("explain: the policy of {} is {}", escape(shape.name.as_bytes()), shape.policy));
@@ -159,14 +188,15 @@ pub(super) fn explain(
     Ok(Verdict::Fine)
 }
 
-/// Removes policy calls that planned and withdrew nothing and left the write rate limit as it was.
+/// Removes policy calls that withdrew nothing and left the write rate limit as it was. Their plans have lines of their
+/// own.
 fn leave_out_idle(decisions: &mut Vec<DecisionRecord>) {
     let mut limits: BTreeMap<String, String> = BTreeMap::new();
     decisions.retain(|decision| {
         let Some(call) = decision.what.strip_prefix("policy call: ") else { return true };
-        let (counts, limit) = call.split_once(", slow at ").unwrap_or((call, ""));
+        let (counts, limit) = call.split_once(", writes slowed at ").unwrap_or((call, ""));
         let is_new = limits.insert(decision.keyspace.clone(), limit.to_owned()).as_deref() != Some(limit);
-        is_new || counts != "0 plans, 0 withdrawn"
+        is_new || !counts.ends_with(", 0 withdrawn")
     });
 }
 
@@ -274,13 +304,14 @@ mod tests {
     #[test]
     fn metrics_are_aligned_or_numbers() {
         let store = FakeStore::default();
-        let stored = "stored now:\n  keyspaces          0\n  files              0\n  entries            0\n  \
+        let stored = "stored in the store:\n  keyspaces          0\n  files              0\n  entries            0\n  \
             tombstones         0\n  last_seqno         0\n";
-        let since = "since this command opened the store (every open begins at 0):\n  gets               12\n  \
+        let since = "counted since this command opened the store:\n  gets               12\n  \
             log_bytes_written  2500  (2.4 KiB)\n";
         assert_eq!(run(&store, &["stats", "db"]).0, format!("{stored}{since}"));
         let expected = serde_json::json!({
             "stored": {"keyspaces": 0, "files": 0, "entries": 0, "tombstones": 0, "last_seqno": 0},
+            "now": {},
             "since_open": {"gets": 12, "log_bytes_written": 2500},
         });
         assert_eq!(json(&run(&store, &["stats", "db", "--json"]).0), expected);
@@ -317,14 +348,14 @@ mod tests {
             what: format!("policy call: {what}"),
             reason: "policy arce".to_owned(),
         };
-        let idle = "0 plans, 0 withdrawn, slow at 24 runs, stop at 72";
+        let idle = "0 plans, 0 withdrawn, writes slowed at 24 runs, stopped at 72";
         let decisions = vec![
             call("a", idle),
             call("a", idle),
             call("b", idle),
-            call("a", "1 plans, 0 withdrawn, slow at 24 runs, stop at 72"),
-            call("a", "0 plans, 0 withdrawn, slow at 48 runs, stop at 72"),
-            call("a", "0 plans, 0 withdrawn, slow at 48 runs, stop at 72"),
+            call("a", "1 plan, 1 withdrawn, writes slowed at 24 runs, stopped at 72"),
+            call("a", "0 plans, 0 withdrawn, writes slowed at 48 runs, stopped at 72"),
+            call("a", "2 plans, 0 withdrawn, writes slowed at 48 runs, stopped at 72"),
         ];
         let store = FakeStore { decisions, ..FakeStore::default() };
         assert_eq!(run(&store, &["explain", "db"]).0.lines().count(), 4);

@@ -113,16 +113,16 @@ fn print_tables(courses: &[(&str, Vec<PhaseReport>)], out: &mut Output<'_>) -> R
     };
     table("us per operation", "mean", courses, micros, mean, out)?;
     table("MiB compacted", "all", courses, merged, sum, out)?;
-    table("covered runs, mean and max", "", courses, runs, |_| String::new(), out)?;
+    table("covered runs: mean, most", "", courses, runs, |_| String::new(), out)?;
     let wait = |r: &PhaseReport| format!("{:.0}", r.wait / 1000.0);
     table("write wait p99.9, us", "", courses, wait, |_| String::new(), out)?;
     let said = |r: &PhaseReport| r.predicted.map_or("-".to_owned(), |nanos| format!("{:.1}", nanos / 1000.0));
     table("us per operation, predicted", "", courses, said, |_| String::new(), out)?;
     let missed = |missed: &Missed| format!("{:.2} {:.1}", missed.mean(), missed.most);
     let held = |r: &PhaseReport| missed(&r.foreseen.held);
-    table("prediction error, intervals", "", courses, held, |_| String::new(), out)?;
+    table("compactions end off by, intervals: mean, most", "", courses, held, |_| String::new(), out)?;
     let changed = |r: &PhaseReport| missed(&r.foreseen.changed);
-    table("same, load changed", "", courses, changed, |_| String::new(), out)
+    table("the same, if the load changed meanwhile", "", courses, changed, |_| String::new(), out)
 }
 
 fn table(
@@ -136,10 +136,10 @@ fn table(
     let names =
         courses.first().map_or_else(Vec::new, |(_, reports)| reports.iter().map(|r| r.name).collect());
     let heads: String = names.iter().map(|name| format!("{name:>11}")).collect();
-    out.line(&format!("{title:<28}{heads}{last:>11}"))?;
+    out.line(&format!("{title:<46}{heads}{last:>11}"))?;
     for (name, reports) in courses {
         let cells: String = reports.iter().map(|report| format!("{:>11}", cell(report))).collect();
-        out.line(&format!("{name:<28}{cells}{:>11}", whole(reports)))?;
+        out.line(&format!("{name:<46}{cells}{:>11}", whole(reports)))?;
     }
     out.line("")
 }

@@ -9,6 +9,9 @@ use super::{Entry, EntryReader, InputError};
 use crate::escape::unescape;
 use std::io::BufRead;
 
+/// What is wrong with a line that has no tab, or several.
+const NOT_A_PAIR: &str = "expected a key, one tab and a value";
+
 /// Reads entries from tab-separated lines.
 pub(crate) struct TsvReader<R> {
     lines: Lines<R>,
@@ -25,7 +28,7 @@ impl<R: BufRead> TsvReader<R> {
         let Some(line) = self.lines.next_line()? else { return Ok(None) };
         let mut fields = line.split(|&b| b == b'\t');
         let (Some(key), Some(value), None) = (fields.next(), fields.next(), fields.next()) else {
-            return Err(InputError::bad(number, "a line is a key, one tab and a value"));
+            return Err(InputError::bad(number, NOT_A_PAIR));
         };
         let unescaped = |name: &str, text: &[u8]| {
             unescape(text).map_err(|e| InputError::bad(number, format!("{name}: {e}")))
@@ -104,8 +107,8 @@ mod tests {
 
     #[test]
     fn a_line_of_another_shape_is_refused_by_number() {
-        assert_eq!(read("a\tb\nc\n"), Err("line 2: a line is a key, one tab and a value".to_owned()));
-        assert_eq!(read("a\tb\tc\n"), Err("line 1: a line is a key, one tab and a value".to_owned()));
+        assert_eq!(read("a\tb\nc\n"), Err(format!("line 2: {NOT_A_PAIR}")));
+        assert_eq!(read("a\tb\tc\n"), Err(format!("line 1: {NOT_A_PAIR}")));
         let refused = read("a\t1\n\nb\t2\n").expect_err("an empty line holds no tab");
         assert!(refused.starts_with("line 2:"), "{refused}");
         let refused = read("a\t\\q\n").expect_err("a bad escape");

@@ -1,4 +1,4 @@
-//! Drawing of an LSM tree: one line per run, at most 100 columns wide.
+//! Drawing of an LSM tree: one line per run, cut to the width of the terminal. Lines in a file or pipe are whole.
 //!
 //! ```text
 //! default: leveling; 2 levels, 2 runs, 3 files, 12.0 MiB, 1,200 entries, 0 tombstones
@@ -16,8 +16,9 @@
 //! numbers of narrowed files and of files that an unfinished compaction involves (`2 narrowed`, `1 busy`). The last
 //! line shows the first key and the end of the key space.
 //!
-//! The line of a file also shows the bits per key of its filter, the share of absent keys that it lets pass, and the
-//! recent lookups that found a version in the file and that did not (`vain`).
+//! The line of a file shows its name, its size and counts, the bits per key of its filter with the share of absent keys
+//! that it lets pass, the recent lookups that found a version in the file and those that did not (`vain`), its state,
+//! and at the end the range of its sequence numbers and its key bounds, of which the end is excluded.
 
 mod axis;
 
@@ -28,8 +29,6 @@ use axis::{Axis, files};
 
 /// Columns of the bar.
 const BAR_COLUMNS: usize = 36;
-/// Maximum columns of a line; longer lines are truncated.
-const LINE_COLUMNS: usize = 100;
 /// Columns to the left of the bar's edge.
 const LEFT_COLUMNS: usize = 10;
 /// Maximum characters of a key within a line.
@@ -43,7 +42,7 @@ const ASCII: [char; 8] = ['.', ':', '-', '=', '+', '*', '#', '@'];
 const COLOURS: [&str; 6] = ["36", "32", "33", "35", "34", "31"];
 
 /// Style of the drawing.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Style {
     /// Draw only with ASCII characters.
     pub(crate) ascii: bool,
@@ -51,7 +50,14 @@ pub(crate) struct Style {
     pub(crate) colour: bool,
     /// Draw a line for every file.
     pub(crate) files: bool,
+    /// Columns to which lines are cut.
+    pub(crate) columns: usize,
 }
+
+/// Columns of a terminal that does not tell its width.
+pub(crate) const USUAL_COLUMNS: usize = 100;
+/// Least columns to which lines are cut, so that the figures of a run are visible.
+const LEAST_COLUMNS: usize = 80;
 
 /// Sums over files.
 #[derive(Default)]
@@ -87,6 +93,7 @@ pub(crate) fn files_of(shapes: &[KeyspaceShape]) -> impl Iterator<Item = &FileSh
 
 /// Returns the drawing of `shape` as newline-terminated lines.
 pub(crate) fn draw(shape: &KeyspaceShape, style: Style) -> String {
+    let style = Style { columns: style.columns.max(LEAST_COLUMNS), ..style };
     let drawing = Drawing::new(shape, style);
     let mut lines = vec![drawing.headline(shape)];
     lines.extend(memory_line(shape));
@@ -98,7 +105,7 @@ pub(crate) fn draw(shape: &KeyspaceShape, style: Style) -> String {
         for run in &level.runs {
             lines.push(drawing.run_line(level.level, run));
             if style.files {
-                lines.extend(run.files.iter().map(file_line));
+                lines.extend(run.files.iter().map(|file| cut_to(&file_line(file), style.columns)));
             }
         }
     }
@@ -133,7 +140,7 @@ impl Drawing {
     fn headline(&self, shape: &KeyspaceShape) -> String {
         let levels = shape.levels.iter().filter(|level| !level.runs.is_empty()).count();
         let runs: usize = shape.levels.iter().map(|level| level.runs.len()).sum();
-        cut(&format!(
+        let line = format!(
             "{}: {}; {}, {}, {}, {}, {}, {}",
             escape(shape.name.as_bytes()),
             escape(shape.policy.as_bytes()),
@@ -143,7 +150,8 @@ impl Drawing {
             size(self.total.bytes),
             counted(self.total.entries, "entry"),
             counted(self.total.tombstones, "tombstone"),
-        ))
+        );
+        cut_to(&line, self.style.columns)
     }
 
     /// Returns the line that names the columns of the runs.
@@ -176,7 +184,7 @@ impl Drawing {
         let label = format!("  r{}", run.id);
         let (files, size, bits) = (total.files, size(total.bytes), total.bits());
         let facts = format!("{files:>5}f {size:>10} {bits:>5.1}  {min_seq}..{max_seq}{}", marks(run));
-        let rest = cut_to(&facts, LINE_COLUMNS - LEFT_COLUMNS - BAR_COLUMNS - 2);
+        let rest = cut_to(&facts, self.style.columns - LEFT_COLUMNS - BAR_COLUMNS - 2);
         let bar = self.coloured(level, &self.bar(run));
         format!("{}{edge}{bar}{edge}{rest}", padded(&label, LEFT_COLUMNS))
     }
@@ -230,21 +238,12 @@ fn is_busy(file: &FileShape) -> bool {
 fn file_line(file: &FileShape) -> String {
     let end = file.end.as_deref().map_or("end".to_owned(), short_key);
     let mut facts = format!(
-        "    t{}  {} .. {end}  {}, {}, {}  {}..{}",
+        "    {:06}.tbl  {}, {}, {}",
         file.table,
-        short_key(&file.first),
         size(file.bytes),
         counted(file.entries, "entry"),
         counted(file.tombstones, "tombstone"),
-        file.min_seq,
-        file.max_seq,
     );
-    if file.narrowed {
-        facts.push_str("  narrowed");
-    }
-    if is_busy(file) {
-        facts.push_str(&format!("  {}", file.state));
-    }
     if file.filter_bits > 0.0 {
         let passed = 100.0 * file.filter_false_positive_rate;
         facts.push_str(&format!("  {:.1} bits, {passed:.1} %", file.filter_bits));
@@ -252,7 +251,24 @@ fn file_line(file: &FileShape) -> String {
     if file.lookups_empty + file.lookups_found > 0.0 {
         facts.push_str(&format!("  {:.0} found, {:.0} vain", file.lookups_found, file.lookups_empty));
     }
-    cut(&facts)
+    if file.narrowed {
+        facts.push_str("  narrowed");
+    }
+    if is_busy(file) {
+        facts.push_str(&format!("  {}", state(file)));
+    }
+    facts.push_str(&format!("  {}..{}", file.min_seq, file.max_seq));
+    facts.push_str(&format!("  [{} .. {end})", short_key(&file.first)));
+    facts
+}
+
+/// Returns the state of a busy file in words: `input of #3`, `output of #3`.
+fn state(file: &FileShape) -> String {
+    match file.state.split_once(' ') {
+        Some(("leaving", compaction)) => format!("input of {compaction}"),
+        Some(("settling" | "coming", compaction)) => format!("output of {compaction}"),
+        _ => file.state.clone(),
+    }
 }
 
 /// Returns the last line: the first key below the left edge of the bar, and the end of the keys below the right edge.
@@ -270,10 +286,6 @@ fn span_line(shape: &KeyspaceShape) -> Option<String> {
 
 fn short_key(key: &[u8]) -> String {
     if key.is_empty() { "(empty)".to_owned() } else { cut_to(&escape(key), KEY_COLUMNS) }
-}
-
-fn cut(line: &str) -> String {
-    cut_to(line, LINE_COLUMNS)
 }
 
 /// Returns the first `columns` characters of `text`; if it is longer, the last one is `~`.

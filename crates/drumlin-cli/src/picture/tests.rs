@@ -53,18 +53,18 @@ fn file(text: &str, table: u64) -> FileShape {
         filter_bits: 4.0 + table as f64,
         filter_false_positive_rate: 0.14,
         lookups_empty: if flags.contains('b') { 300.0 } else { 0.0 },
-        state: if flags.contains('b') { "leaving 3" } else { "free" }.to_owned(),
+        state: if flags.contains('b') { "leaving #3" } else { "free" }.to_owned(),
         ..FileShape::default()
     }
 }
 
 fn assert_picture(shape: &KeyspaceShape, style: Style, expected: &str) {
     let drawn = draw(shape, style);
-    assert!(drawn.lines().all(|line| line.chars().count() <= LINE_COLUMNS), "too wide:\n{drawn}");
+    assert!(drawn.lines().all(|line| line.chars().count() <= USUAL_COLUMNS), "too wide:\n{drawn}");
     assert_eq!(drawn, expected, "\n{drawn}");
 }
 
-const PLAIN: Style = Style { ascii: false, colour: false, files: false };
+const PLAIN: Style = Style { ascii: false, colour: false, files: false, columns: USUAL_COLUMNS };
 
 fn leveled() -> KeyspaceShape {
     tree(
@@ -116,10 +116,12 @@ fn long_names_keys_and_numbers_stay_within_the_width() {
     let mut shape = tree(&long, &format!("L0 r18446744073709551615 {long}: 1..9 {long}-{long}x 1"));
     let file = &mut shape.levels[0].runs[0].files[0];
     (file.min_seq, file.max_seq, file.bytes, file.entries) = (u64::MAX - 1, u64::MAX, u64::MAX, u64::MAX);
+    let whole = draw(&shape, Style { files: true, columns: usize::MAX, ..PLAIN });
+    assert!(whole.lines().nth(3).expect("a run").ends_with(&long), "{whole}");
     for ascii in [false, true] {
-        let drawn = draw(&shape, Style { ascii, files: true, colour: false });
+        let drawn = draw(&shape, Style { ascii, files: true, ..PLAIN });
         assert_eq!(drawn.lines().count(), 6, "{drawn}");
-        assert!(drawn.lines().all(|line| line.chars().count() <= LINE_COLUMNS), "{drawn}");
+        assert!(drawn.lines().all(|line| line.chars().count() <= USUAL_COLUMNS), "{drawn}");
     }
 }
 

@@ -57,9 +57,8 @@ fn open_with(builder: Builder, options: &OpenOptions) -> Result<Box<dyn Store>> 
 /// Returns whether an open failed only because the directory is not writable, so that a read-only open may succeed.
 fn cannot_write(error: &Error) -> bool {
     use io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
-    let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<io::Error>());
-    error.kind() == ErrorKind::NoSpace
-        || cause.is_some_and(|cause| matches!(cause.kind(), PermissionDenied | ReadOnlyFilesystem))
+    let is_refused = |cause: &io::Error| matches!(cause.kind(), PermissionDenied | ReadOnlyFilesystem);
+    error.kind() == ErrorKind::NoSpace || error.io_error().is_some_and(is_refused)
 }
 
 /// Recovers as much as possible of the store in `from` into the new directory `to`. Calls `progress` periodically

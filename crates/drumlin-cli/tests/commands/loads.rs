@@ -32,7 +32,7 @@ fn a_bad_line_is_named_with_what_was_written_before_it() {
     for (line, said) in [
         (
             "load db bad.tsv",
-            "bad.tsv: line 3: a line is a key, one tab and a value; lines 1 to 2 were written: 2 entries",
+            "bad.tsv: line 3: expected a key, one tab and a value; lines 1 to 2 were written: 2 entries",
         ),
         (
             "load db first.csv",

@@ -226,9 +226,9 @@ fn a_reader_that_goes_away_ends_a_scan_quietly() {
 #[test]
 fn the_pipeline_is_simulated_into_a_table_a_page_and_json() {
     let bench = Bench::new();
-    let line = "sim pipeline --load 1024 --workers 2 --detail 4 --policy 1-leveling:5";
+    let line = "sim pipeline --load 1024 --slots 2 --detail 4 --policy 1-leveling:5";
     let table = bench.ends(0, &format!("{line} --html page.html"));
-    assert_eq!(table.lines().count(), 7, "a head, three modes, two numbers of workers:\n{table}");
+    assert_eq!(table.lines().count(), 7, "a head, three modes, two numbers of slots:\n{table}");
     let page = std::fs::read_to_string(bench.path("page.html")).expect("the page");
     assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n") && !page.contains("<script"));
     for figure in ["figures 3a and 6", "figures 3b and 7", "figure 8", "figure 9", "table 3"] {
@@ -239,7 +239,7 @@ fn the_pipeline_is_simulated_into_a_table_a_page_and_json() {
     let rate = |mode: &str| {
         let rows = json.as_array().expect("rows").iter();
         let mut rates =
-            rows.filter(|r| r["mode"] == mode && r["workers"] == 4).map(|r| r["mib_per_s"].as_f64());
+            rows.filter(|r| r["mode"] == mode && r["slots"] == 4).map(|r| r["mib_per_s"].as_f64());
         rates.next().flatten().expect("a rate")
     };
     assert!(rate("pipelined") >= rate("unsplit"));
@@ -249,11 +249,10 @@ fn the_pipeline_is_simulated_into_a_table_a_page_and_json() {
 #[test]
 fn a_simulated_load_runs_on_the_engine_too() {
     let bench = Bench::new();
-    let line =
-        "sim pipeline --load 2048 --workers 1 --detail 2 --policy tiering:4 --modes split --engine 1024";
+    let line = "sim pipeline --load 2048 --slots 1 --detail 2 --policy tiering:4 --modes split --engine 1024";
     let table = bench.ends(0, line);
     let rows: Vec<&str> = table.lines().collect();
-    assert_eq!(rows.len(), 5, "a head, and two rows for each number of workers:\n{table}");
+    assert_eq!(rows.len(), 5, "a head, and two rows for each number of slots:\n{table}");
     for row in [rows[2], rows[4]] {
         assert!(row.starts_with("  on the engine ") && row.ends_with(" % bytes"), "{row}");
     }

@@ -44,7 +44,8 @@ fn stats_tell_what_is_stored_from_what_this_process_did() {
     assert_eq!((&stats["stored"]["entries"], &stats["since_open"]["commits"]), (&3000.into(), &0.into()));
     let text = bench.ends(0, "stats db");
     assert!(
-        text.starts_with("stored now:\n") && text.contains("\nsince this command opened the store"),
+        text.starts_with("stored in the store:\n")
+            && text.contains("\ncounted since this command opened the store"),
         "{text}"
     );
 }

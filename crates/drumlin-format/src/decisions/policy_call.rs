@@ -267,6 +267,8 @@ fn put_file(out: &mut Vec<u8>, view: &FileView) {
         FileState::Settling(ticket) => (1, Some(ticket)),
         FileState::Leaving(ticket) => (2, Some(ticket)),
         FileState::Coming(ticket) => (3, Some(ticket)),
+        // No ticket has the number 0.
+        FileState::Unavailable => (3, Some(&Ticket(0))),
     };
     out.push(code);
     ticket.into_iter().for_each(|ticket| put_varint(out, ticket.0));
@@ -299,7 +301,10 @@ fn file_state(reader: &mut Reader<'_>) -> Result<FileState, Corruption> {
         3 => FileState::Coming,
         _ => return Err(damage),
     };
-    Ok(make(Ticket(reader.varint_up_to(MAX_NUMBER)?)))
+    Ok(match make(Ticket(reader.varint_up_to(MAX_NUMBER)?)) {
+        FileState::Coming(Ticket(0)) => FileState::Unavailable,
+        state => state,
+    })
 }
 
 fn put_ticket(out: &mut Vec<u8>, view: &TicketView) {

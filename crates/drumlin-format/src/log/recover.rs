@@ -96,13 +96,15 @@ pub struct Recovered {
     pub last_seq: Seq,
     /// Number of replayed records, including close and end records.
     pub records: u64,
+    /// Number of these records that hold operations.
+    pub commits: u64,
     /// Whether the store was closed cleanly.
     pub closed: bool,
     /// Whether anything after the end was dropped: a torn record, or segments that had been begun.
     pub torn: bool,
     /// Manifest state in the last replayed close record.
     pub vouched: Option<Vouched>,
-    /// Replayed segments, oldest first. They must be made durable before new records are appended to the log.
+    /// Replayed segments, oldest first. Make them durable, or flush their commits, before new records are acknowledged.
     pub replayed: Vec<LogNumber>,
     /// Segments that are no longer part of the log. They may be deleted once a new segment is durable. They must not be
     /// recycled, since only segments below the floor may be.
@@ -358,6 +360,7 @@ fn replay_segment<R: Replay>(
                 return Err(LogDamage::corrupt(header.number, what, record.offset).into());
             }
             recovered.last_seq = record.header.last_seq();
+            recovered.commits += 1;
         }
         if record.header.kind == RecordKind::Close {
             recovered.vouched = Vouched::decode(record.payload);

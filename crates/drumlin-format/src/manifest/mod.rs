@@ -251,7 +251,7 @@ pub fn replay<E: From<DecodeError>>(
     let end = scanner.offset();
     if scanner.is_cut() {
         return Err(DecodeError::from(Corruption::new(
-            "manifest is shorter than its allocated length",
+            "manifest is truncated: it is shorter than its allocated length",
             bytes.len() as u64,
         ))
         .into());

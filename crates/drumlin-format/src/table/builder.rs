@@ -86,7 +86,7 @@ pub enum BuildError<E> {
     TableTooLarge,
     /// The table has neither entries nor range tombstones.
     Empty,
-    /// The filter denies a key of the table.
+    /// The filter excludes a key of the table.
     FilterLies,
 }
 
@@ -98,7 +98,7 @@ impl<E: fmt::Display> fmt::Display for BuildError<E> {
             BuildError::EntryTooLong => f.write_str("an entry is too long for a table"),
             BuildError::TableTooLarge => f.write_str("a table has too many entries"),
             BuildError::Empty => f.write_str("a table has neither entries nor range tombstones"),
-            BuildError::FilterLies => f.write_str("a filter denies one of its keys"),
+            BuildError::FilterLies => f.write_str("a filter excludes one of its keys"),
         }
     }
 }

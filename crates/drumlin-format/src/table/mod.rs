@@ -120,7 +120,7 @@ impl Footer {
             return Err(at("file does not end with the table magic").into());
         }
         if checksum(file_id, offset, &[covered]) != sum {
-            return Err(at("footer has the wrong checksum").into());
+            return Err(at("table footer: checksum mismatch").into());
         }
         let mut reader = Reader::at(covered, offset);
         let mut handle =

@@ -61,6 +61,7 @@ impl<'a> Arguments<'a> {
         T: FromStr + PartialOrd + Display,
     {
         let number = text.parse().ok().filter(|n| bounds.contains(n));
-        number.ok_or_else(|| self.error(format_args!("{name} must be {}..={}", bounds.start(), bounds.end())))
+        number
+            .ok_or_else(|| self.error(format_args!("{name} must be {} to {}", bounds.start(), bounds.end())))
     }
 }

@@ -8,7 +8,7 @@
 use super::arguments::Arguments;
 use super::preset::Preset;
 use super::reason::size;
-use super::rule::{Proposals, Rule, RuleScene, SlowdownRange};
+use super::rule::{Proposals, Rule, RuleScene, StallTriggers};
 use crate::random::SplitMix;
 use alloc::boxed::Box;
 use alloc::format;
@@ -101,13 +101,13 @@ impl Rule for Chaos {
         Box::new(explained)
     }
 
-    fn marks(&self, scene: &RuleScene<'_>) -> SlowdownRange {
+    fn stall_triggers(&self, scene: &RuleScene<'_>) -> StallTriggers {
         // The marks are drawn around the present run count, with slack above it. A stop mark that chaos might never
         // lift would hang its writers.
         let mut dice = SplitMix::new(scene.seed ^ 0x7061_6365);
         let runs = scene.tree.runs();
         let slow = 1 + dice.below(runs + 16);
         let scope = if dice.one_in(2) { PaceScope::All } else { PaceScope::Level0 };
-        SlowdownRange { scope, slow: slow as f64, stop: (slow.max(runs) + 8 + dice.below(32)) as f64 }
+        StallTriggers { scope, slow: slow as f64, stop: (slow.max(runs) + 8 + dice.below(32)) as f64 }
     }
 }

@@ -8,7 +8,7 @@ use super::arguments::Arguments;
 use super::leveling::surplus;
 use super::preset::Preset;
 use super::reason::{Size, amount, size};
-use super::rule::{Proposals, Rule, RuleScene, SlowdownRange};
+use super::rule::{Proposals, Rule, RuleScene, StallTriggers};
 use super::stack::{StackRun, bytes, stack, whole_runs};
 use alloc::boxed::Box;
 use alloc::format;
@@ -38,7 +38,7 @@ pub(super) fn build(arguments: &Arguments<'_>) -> Result<Box<dyn CompactionPolic
     for level in 1..=LEVELS {
         let (r, k) = (repeating(&rule.ratios, level), repeating(&rule.runs, level));
         if k > r {
-            return Err(arguments.error(format_args!("K must be 1..={r} at level {level}")));
+            return Err(arguments.error(format_args!("K must be 1 to {r} at level {level}")));
         }
     }
     Ok(Preset::boxed(rule, arguments.hard_stop))
@@ -100,7 +100,7 @@ impl Rule for Fluid {
         Box::new(steps.chain(tidy))
     }
 
-    fn marks(&self, _: &RuleScene<'_>) -> SlowdownRange {
-        SlowdownRange { scope: PaceScope::Level0, slow: 1.0, stop: 4.0 }
+    fn stall_triggers(&self, _: &RuleScene<'_>) -> StallTriggers {
+        StallTriggers { scope: PaceScope::Level0, slow: 1.0, stop: 4.0 }
     }
 }

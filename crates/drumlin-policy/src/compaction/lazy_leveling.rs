@@ -8,7 +8,7 @@ use super::arguments::Arguments;
 use super::leveling::surplus;
 use super::preset::Preset;
 use super::reason::{Size, amount};
-use super::rule::{Proposals, Rule, RuleScene, SlowdownRange, power};
+use super::rule::{Proposals, Rule, RuleScene, StallTriggers, power};
 use super::stack::{bytes, stack, whole_runs};
 use super::tiering::full_tier;
 use alloc::boxed::Box;
@@ -79,8 +79,8 @@ impl Rule for LazyLeveling {
         Box::new(tiers.chain(last_ones.into_iter().flatten()))
     }
 
-    fn marks(&self, _: &RuleScene<'_>) -> SlowdownRange {
+    fn stall_triggers(&self, _: &RuleScene<'_>) -> StallTriggers {
         let slow = self.ratio as f64;
-        SlowdownRange { scope: PaceScope::Level0, slow, stop: slow + 4.0 }
+        StallTriggers { scope: PaceScope::Level0, slow, stop: slow + 4.0 }
     }
 }

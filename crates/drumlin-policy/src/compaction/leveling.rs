@@ -10,7 +10,7 @@
 use super::arguments::Arguments;
 use super::preset::Preset;
 use super::reason::{Size, amount, size};
-use super::rule::{Proposals, Rule, RuleScene, SlowdownRange, power};
+use super::rule::{Proposals, Rule, RuleScene, StallTriggers, power};
 use super::stack::{StackRun, bytes, largest_run, stack, whole_runs};
 use alloc::boxed::Box;
 use alloc::format;
@@ -102,7 +102,7 @@ impl Rule for Leveling {
         (0..=scene.last_level()).map(level).collect()
     }
 
-    fn marks(&self, _: &RuleScene<'_>) -> SlowdownRange {
-        SlowdownRange { scope: PaceScope::Level0, slow: 1.0, stop: 4.0 }
+    fn stall_triggers(&self, _: &RuleScene<'_>) -> StallTriggers {
+        StallTriggers { scope: PaceScope::Level0, slow: 1.0, stop: 4.0 }
     }
 }

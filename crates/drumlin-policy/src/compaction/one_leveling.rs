@@ -15,7 +15,7 @@
 use super::arguments::Arguments;
 use super::preset::Preset;
 use super::reason::{Counted, Size, size};
-use super::rule::{Proposals, Rule, RuleScene, SlowdownRange, power};
+use super::rule::{Proposals, Rule, RuleScene, StallTriggers, power};
 use super::stack::{largest_run, overlapping};
 use alloc::boxed::Box;
 use alloc::format;
@@ -263,7 +263,7 @@ impl Rule for OneLeveling {
         (0..=last).map(level).collect()
     }
 
-    fn marks(&self, _: &RuleScene<'_>) -> SlowdownRange {
-        SlowdownRange { scope: PaceScope::Level0, slow: 20.0, stop: 36.0 }
+    fn stall_triggers(&self, _: &RuleScene<'_>) -> StallTriggers {
+        StallTriggers { scope: PaceScope::Level0, slow: 20.0, stop: 36.0 }
     }
 }

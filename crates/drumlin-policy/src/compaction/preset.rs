@@ -4,7 +4,7 @@
 //! down and stop, and the rate at which compactions remove runs.
 
 use super::round::Round;
-use super::rule::{Rule, RuleScene, SlowdownRange};
+use super::rule::{Rule, RuleScene, StallTriggers};
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::string::String;
@@ -43,8 +43,8 @@ impl<R: Rule> CompactionPolicy for Preset<R> {
     fn decide(&mut self, input: &PolicyInput<'_>) -> Decision {
         let limits = input.limits;
         let tree = input.tree.projected();
-        let SlowdownRange { scope, slow, stop } =
-            self.rule.marks(&RuleScene { tree: &tree, limits, seed: input.seed });
+        let StallTriggers { scope, slow, stop } =
+            self.rule.stall_triggers(&RuleScene { tree: &tree, limits, seed: input.seed });
         let plans = Round::new(&self.rule, input, tree).plans();
         let under_way = input.tickets.iter().map(|ticket| &ticket.plan).chain(&plans);
         let drain = drain(under_way, input.tree, input.costs, limits);

@@ -23,14 +23,21 @@ impl RuleScene<'_> {
         self.limits.memtable_bytes.max(1) as f64
     }
 
-    /// Returns the deepest level of the tree.
+    /// Returns the number of the bottommost level that the tree may have, filled or not.
     pub(super) fn last_level(&self) -> u8 {
         (self.tree.levels.len() as u8).saturating_sub(1)
     }
 }
 
-/// Run counts between which writers are slowed down.
-pub(super) struct SlowdownRange {
+/// Run counts at which writers are slowed and stopped. They are slowed above `slow`, more above three quarters of
+/// `stop`, and wait from `stop` + 8 runs on, or from `stop` on with the argument `hard-stop` ([`Pace`] has the
+/// function).
+///
+/// `slow` should be the most runs that the policy keeps in normal operation. `scope` says which runs count: choose
+/// `All` if the policy may leave many runs in levels other than level 0.
+///
+/// [`Pace`]: drumlin_types::contract::Pace
+pub(super) struct StallTriggers {
     pub(super) scope: PaceScope,
     pub(super) slow: f64,
     pub(super) stop: f64,
@@ -45,27 +52,32 @@ pub(super) trait Rule: fmt::Debug + Send {
     fn name(&self) -> String;
 
     /// Returns compactions in order of preference. They may be illegal and may name files that are not free.
+    ///
+    /// Each must make progress: reduce the number of runs, or move data to a deeper level. Once flushes stop, a rule
+    /// must propose nothing after a finite number of compactions, on any tree, also on one that another policy built.
     fn proposals<'s>(&'s self, scene: &'s RuleScene<'_>) -> Proposals<'s>;
 
-    /// Returns the levels whose extra runs are compacted in place when nothing is proposed.
+    /// Returns the levels that should have one run. When nothing is proposed, the runs beside the largest one are
+    /// compacted into it. A tiered rule returns `None`.
     fn tidied(&self, scene: &RuleScene<'_>) -> Option<RangeInclusive<u8>> {
         let _ = scene;
         None
     }
 
-    /// Returns the upper bound on plans under way with `slots` compaction slots.
+    /// Returns the largest number of unfinished plans with `slots` compaction slots.
     fn most(&self, slots: usize) -> usize {
         2 * slots + 1
     }
 
-    /// Returns the intended content of each level, level 0 first.
+    /// Returns the target shape of each level, level 0 first; see [`LevelDesign`]. Without one the scheduler assumes no
+    /// bounds.
     fn design(&self, scene: &RuleScene<'_>) -> Vec<LevelDesign> {
         let _ = scene;
         Vec::new()
     }
 
-    /// Returns the run counts at which writers slow down and stop.
-    fn marks(&self, scene: &RuleScene<'_>) -> SlowdownRange;
+    /// Returns the run counts at which writers are slowed and stopped.
+    fn stall_triggers(&self, scene: &RuleScene<'_>) -> StallTriggers;
 }
 
 /// Returns `base^exponent`, for small powers of size ratios.

@@ -52,14 +52,13 @@ pub(super) fn stack(tree: &TreeView, level: u8) -> Vec<StackRun<'_>> {
 fn lone_ticket(run: &RunView) -> Option<Ticket> {
     let mut tickets = run.files.iter().map(|f| match f.state {
         FileState::Settling(ticket) | FileState::Coming(ticket) => Some(ticket),
-        FileState::Free | FileState::Leaving(_) => None,
+        FileState::Free | FileState::Leaving(_) | FileState::Unavailable => None,
     });
     let first = tickets.next()??;
     tickets.all(|ticket| ticket == Some(first)).then_some(first)
 }
 
-/// Returns all runs of the tree by level, newest first within a level. For every key this is the order from new to
-/// old.
+/// Returns all runs of the tree, newest first for every key: by level, and newest first within a level.
 pub(super) fn line(tree: &TreeView) -> Vec<StackRun<'_>> {
     (0..tree.levels.len()).flat_map(|level| stack(tree, level as u8)).collect()
 }
@@ -73,9 +72,10 @@ pub(super) fn all_idle(runs: &[StackRun<'_>]) -> bool {
 }
 
 /// Returns a plan that compacts whole runs into a new run of level `out`, with every further run that must not stay
-/// behind. Returns `None` when one of them is not idle, or when the plan would only rewrite a single run of `out`.
+/// behind. Returns `None` when `chosen` is empty, when one of them is not idle, or when the plan would only rewrite a
+/// single run of `out`.
 pub(super) fn whole_runs(tree: &TreeView, chosen: &[StackRun<'_>], out: u8, reason: String) -> Option<Plan> {
-    if !all_idle(chosen) {
+    if chosen.is_empty() || !all_idle(chosen) {
         return None;
     }
     let mut runs: Vec<(u8, &RunView)> = chosen.iter().map(|run| (run.level, run.view)).collect();

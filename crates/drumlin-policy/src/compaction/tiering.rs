@@ -4,7 +4,7 @@
 use super::arguments::Arguments;
 use super::preset::Preset;
 use super::reason::amount;
-use super::rule::{Proposals, Rule, RuleScene, SlowdownRange};
+use super::rule::{Proposals, Rule, RuleScene, StallTriggers};
 use super::stack::{stack, whole_runs};
 use alloc::boxed::Box;
 use alloc::format;
@@ -51,8 +51,8 @@ impl Rule for Tiering {
         (0..=scene.last_level()).map(|_| tier).collect()
     }
 
-    fn marks(&self, _: &RuleScene<'_>) -> SlowdownRange {
+    fn stall_triggers(&self, _: &RuleScene<'_>) -> StallTriggers {
         let slow = self.ratio as f64;
-        SlowdownRange { scope: PaceScope::Level0, slow, stop: slow + 4.0 }
+        StallTriggers { scope: PaceScope::Level0, slow, stop: slow + 4.0 }
     }
 }

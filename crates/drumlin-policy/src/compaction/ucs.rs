@@ -9,7 +9,7 @@
 use super::arguments::Arguments;
 use super::preset::Preset;
 use super::reason::amount;
-use super::rule::{Proposals, Rule, RuleScene, SlowdownRange};
+use super::rule::{Proposals, Rule, RuleScene, StallTriggers};
 use super::stack::{StackRun, line, whole_runs};
 use alloc::boxed::Box;
 use alloc::format;
@@ -101,11 +101,11 @@ impl Rule for Ucs {
         Box::new((0..=deepest).filter_map(move |bucket| self.merge(scene, &line, bucket)))
     }
 
-    fn marks(&self, scene: &RuleScene<'_>) -> SlowdownRange {
+    fn stall_triggers(&self, scene: &RuleScene<'_>) -> StallTriggers {
         // A tree at rest has fewer than t runs in every bucket.
         let deepest = self.bucket(scene, scene.tree.bytes());
         let runs: usize = (0..=deepest).map(|bucket| trigger(self.w(bucket)) - 1).sum();
         let slow = runs.max(20) as f64;
-        SlowdownRange { scope: PaceScope::All, slow, stop: slow + 16.0 }
+        StallTriggers { scope: PaceScope::All, slow, stop: slow + 16.0 }
     }
 }

@@ -12,7 +12,7 @@
 use super::arguments::Arguments;
 use super::preset::Preset;
 use super::reason::{amount, size};
-use super::rule::{Proposals, Rule, RuleScene, SlowdownRange};
+use super::rule::{Proposals, Rule, RuleScene, StallTriggers};
 use super::stack::{StackRun, all_idle, bytes, line, whole_runs};
 use alloc::boxed::Box;
 use alloc::format;
@@ -105,7 +105,7 @@ impl Rule for Universal {
         Box::new(plans.into_iter())
     }
 
-    fn marks(&self, _: &RuleScene<'_>) -> SlowdownRange {
-        SlowdownRange { scope: PaceScope::All, slow: 20.0, stop: 36.0 }
+    fn stall_triggers(&self, _: &RuleScene<'_>) -> StallTriggers {
+        StallTriggers { scope: PaceScope::All, slow: 20.0, stop: 36.0 }
     }
 }

@@ -19,6 +19,7 @@ use super::scene::Scene;
 use super::tickets::{Flight, Piece, PieceState, TicketState};
 use super::weights::Weights;
 use super::{pick, project, tidy};
+use crate::share::share;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::fmt;
@@ -72,7 +73,7 @@ impl Flight {
         plan: &Plan,
         numbers: &mut Numbers,
     ) -> Result<Ticket, Refusal> {
-        self.check_room(scene, plan)?;
+        self.check_ticket_limit(scene, plan)?;
         let view = project::view(scene.tree, self);
         let projected = project::after(&view);
         self.admit_in(scene, (&view, &projected), plan, numbers)
@@ -87,7 +88,7 @@ impl Flight {
         plan: &Plan,
         numbers: &mut Numbers,
     ) -> Result<Ticket, Refusal> {
-        self.check_room(scene, plan)?;
+        self.check_ticket_limit(scene, plan)?;
         debug_assert_eq!(*view, project::view(scene.tree, self), "an old view");
         let plan = self.closed(scene, view, projected, plan)?;
         let spans = legal::spans(projected, &plan.take);
@@ -164,7 +165,7 @@ impl Flight {
         } else if source == 0 {
             from(0).next().is_some() || touches(plan.out)
         } else {
-            let is_busy = |f: &FileView| matches!(f.state, FileState::Leaving(_) | FileState::Coming(_));
+            let is_busy = |f: &FileView| !f.is_takeable();
             let met = Overlaps::of(inputs.iter().map(|i| &i.range));
             let meets = |f: &FileView| met.any(&f.bounds);
             let near = usize::from(source)..=usize::from(plan.out);
@@ -176,7 +177,7 @@ impl Flight {
 
     /// Checks whether one more ticket for the plan's level pair may be under way. Plans with a deadline are exempt:
     /// their policy makes its own order, for instance with a short compaction in the middle of a long one.
-    fn check_room(&self, scene: &Scene<'_>, plan: &Plan) -> Result<(), Refusal> {
+    fn check_ticket_limit(&self, scene: &Scene<'_>, plan: &Plan) -> Result<(), Refusal> {
         if self.tickets.len() >= scene.settings.most_tickets() {
             return Err(Refusal::Enough);
         }
@@ -360,9 +361,9 @@ fn may_move(tree: &TreeView, file: &FileView, level: u8, out: u8) -> bool {
 }
 
 pub(super) fn priority(plan: &Plan, range: &KeyRange, bytes: u64) -> f64 {
-    let value: f64 =
-        plan.piece_priority.iter().filter(|(r, _)| r.overlaps(range)).map(|(_, value)| value).sum();
-    if plan.piece_priority.is_empty() { 0.0 } else { value / bytes.max(1) as f64 }
+    // A piece gains the part of a value that its keys have of the value's range.
+    let value: f64 = plan.piece_priority.iter().map(|(of, value)| value * share(of, range)).sum();
+    value / bytes.max(1) as f64
 }
 
 /// Returns the view for a policy without the pipeline. It marks files that a plan could not start from, because a
@@ -372,7 +373,7 @@ pub fn without_pipeline(mut view: TreeView, flight: &Flight) -> TreeView {
         .levels
         .iter()
         .map(|level| {
-            let is_busy = |f: &&FileView| matches!(f.state, FileState::Leaving(_) | FileState::Coming(_));
+            let is_busy = |f: &&FileView| !f.is_takeable();
             level.files().filter(is_busy).map(|f| f.bounds.clone()).collect()
         })
         .collect();
@@ -388,7 +389,7 @@ pub fn without_pipeline(mut view: TreeView, flight: &Flight) -> TreeView {
         let below: &[KeyRange] = busy.get(at + 1).map_or(&[], |b| b);
         for file in view.levels[at].runs.iter_mut().flat_map(|run| &mut run.files) {
             if file.is_takeable() && (whole || below.iter().any(|range| range.overlaps(&file.bounds))) {
-                file.state = FileState::UNAVAILABLE;
+                file.state = FileState::Unavailable;
             }
         }
     }

@@ -33,6 +33,33 @@ pub struct Cut {
     pub may_move: bool,
 }
 
+/// Bounds on the input bytes of a piece.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PieceBytes {
+    /// Smallest input. Pieces of fewer bytes would spend much of their time on their install.
+    pub least: u64,
+    /// Largest input.
+    pub most: u64,
+}
+
+impl PieceBytes {
+    /// Bounds unless files are small.
+    pub const USUAL: PieceBytes = PieceBytes { least: 8 << 20, most: 64 << 20 };
+    /// Files of the target size that a piece may read. So one piece holds back only a few files.
+    const FILES: u64 = 4;
+
+    /// Returns the bounds for files of `file_bytes` bytes.
+    pub fn of_files(file_bytes: u64) -> PieceBytes {
+        let most = PieceBytes::USUAL.most.min(file_bytes.max(1).saturating_mul(PieceBytes::FILES));
+        PieceBytes { least: PieceBytes::USUAL.least.min(most), most }
+    }
+
+    /// Returns the number of pieces of a plan that reads `total` bytes on `slots` slots.
+    pub fn count(self, total: u64, slots: u32) -> u64 {
+        piece_count(total, slots, self.least, self.most)
+    }
+}
+
 /// Returns the target bytes of a piece for a plan that reads `total` bytes: two rounds of all slots, within the
 /// bounds.
 pub fn piece_bytes(total: u64, slots: u32, least: u64, most: u64) -> u64 {
@@ -216,6 +243,14 @@ mod tests {
     use drumlin_types::contract::draw::plain_file;
 
     const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn plans_have_two_pieces_for_each_slot_within_bounds() {
+        let counts = |mib: u64| PieceBytes::of_files(64 * MIB).count(mib * MIB, 1);
+        assert_eq!([4, 16, 64, 128, 1024].map(counts), [1, 2, 2, 2, 16]);
+        assert_eq!(PieceBytes::of_files(64 * MIB).count(256 * MIB, 4), 8);
+        assert_eq!(PieceBytes::of_files(MIB).count(64 * MIB, 1), 16, "small files have small pieces");
+    }
 
     fn part(table: u64, from: u32, to: u32, bytes: u64) -> PieceFile {
         let range = KeyRange::new(Key::new(&from.to_be_bytes()), Some(Key::new(&to.to_be_bytes())));

@@ -9,7 +9,7 @@
 //! their way. Each of them is *redirected* to the level of its own deepest input, if it may stay there without the
 //! withdrawn piece. Otherwise it is withdrawn too. The same then applies to the pieces that wait for it.
 
-use super::limits::{Concurrency, with_margin};
+use super::limits::{Concurrency, Settings, with_margin};
 use super::scene::Scene;
 use super::tickets::{Flight, Piece, PieceState, TicketState};
 use alloc::collections::BTreeSet;
@@ -59,10 +59,11 @@ impl Flight {
         }
     }
 
-    /// Returns the next manifest edit that may be made. The caller reports it afterwards with [`Flight::installed`] or
-    /// [`Flight::landed`]. `is_short` means that the disk needs the space of the inputs.
-    pub fn next_install(&self, scene: &Scene<'_>, is_short: bool) -> Option<Install> {
-        if scene.settings.mode != Concurrency::Pipelined {
+    /// Returns the next manifest edit that may be made at the time `now`, in microseconds. The caller reports it
+    /// afterwards with [`Flight::installed`] or [`Flight::landed`]. `is_short` means that the disk needs the space of
+    /// the inputs.
+    pub fn next_install(&self, settings: &Settings, now: u64, is_short: bool) -> Option<Install> {
+        if settings.mode != Concurrency::Pipelined {
             return self.next_whole();
         }
         for (_, piece) in self.unfinished() {
@@ -72,7 +73,7 @@ impl Flight {
                 }
                 PieceState::Landed if self.is_clear(piece) => return Some(Install::Sink(piece.id)),
                 PieceState::Held => {
-                    let is_late = scene.now.saturating_sub(piece.finished_at) >= scene.settings.hold;
+                    let is_late = now.saturating_sub(piece.finished_at) >= settings.hold;
                     if (is_late || is_short || self.waits_for_failed(piece)) && self.may_land(piece) {
                         return Some(Install::Land(piece.id, piece.landing()));
                     }

@@ -46,6 +46,7 @@ pub mod weights;
 mod tests;
 
 pub use admit::Refusal;
+pub use cut::PieceBytes;
 pub use divide::Divided;
 pub use finish::{Install, Withdrawn};
 pub use fold::{FoldCosts, RunFit, choose_run};

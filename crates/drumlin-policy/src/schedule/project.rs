@@ -194,7 +194,7 @@ fn place(view: &mut TreeView, outputs: &mut Outputs, ticket: &TicketState, piece
 pub fn counts(file: &FileView, level: u8, flight: &Flight) -> bool {
     let has_started = |piece: &Piece| matches!(piece.state, PieceState::Running | PieceState::Held);
     match file.state {
-        FileState::Free | FileState::Settling(_) => true,
+        FileState::Free | FileState::Settling(_) | FileState::Unavailable => true,
         FileState::Leaving(ticket) => {
             let pieces = flight.ticket(ticket).map_or(&[][..], |t| &t.pieces);
             let takes = |s: &FileSpan| s.table == file.table && s.range.overlaps(&file.bounds);

@@ -257,7 +257,8 @@ fn runs<'a>(tree: &TreeView, spans: impl Iterator<Item = &'a FileSpan>) -> Vec<P
     runs
 }
 
-/// Returns plans over runs that follow one another in age, the largest first.
+/// Returns plans over runs that follow one another in age, the largest first. If there are more than [`MOST_TRIED`],
+/// they are spread evenly over all sizes, down to the smallest.
 fn narrower(runs: &[PlannedRun<'_>], old: &Plan, ticket: Ticket) -> Vec<Plan> {
     let mut windows: Vec<(u64, usize, usize)> = Vec::new();
     for from in 0..runs.len() {
@@ -267,7 +268,8 @@ fn narrower(runs: &[PlannedRun<'_>], old: &Plan, ticket: Ticket) -> Vec<Plan> {
         }
     }
     windows.sort_unstable();
-    windows.truncate(MOST_TRIED);
+    let step = windows.len().div_ceil(MOST_TRIED).max(1);
+    let windows: Vec<(u64, usize, usize)> = windows.into_iter().step_by(step).collect();
     let plan = |(_, from, to): (u64, usize, usize)| {
         let inputs = &runs[from..to];
         let take = inputs.iter().flat_map(|run| &run.spans);
@@ -303,4 +305,24 @@ fn joined(mut take: Vec<Take>) -> Vec<Take> {
         }
     }
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::String;
+
+    #[test]
+    fn compactions_of_all_sizes_are_tried() {
+        let span = FileSpan { level: 0, table: TableId(1), range: KeyRange::all(), min_seq: 1, max_seq: 2 };
+        let run =
+            |at: u64| PlannedRun { level: 0, max_seq: 1000 - at, spans: Vec::from([&span]), bytes: 1 << 20 };
+        let runs: Vec<PlannedRun<'_>> = (0..200).map(run).collect();
+        let plans = narrower(&runs, &Plan::new(Vec::new(), 1, String::new()), Ticket(1));
+        assert!((MOST_TRIED / 2..=MOST_TRIED).contains(&plans.len()), "{}", plans.len());
+        // The priority is the number of runs less one.
+        assert!(plans.windows(2).all(|pair| pair[0].priority >= pair[1].priority), "the largest first");
+        assert!(plans[0].priority >= 63.0, "{}", plans[0].priority);
+        assert_eq!(plans.last().map(|plan| plan.priority), Some(1.0), "down to pairs");
+    }
 }

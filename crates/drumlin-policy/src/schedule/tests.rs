@@ -81,7 +81,7 @@ impl Bench {
     }
 
     fn next_install(&mut self) -> Option<Install> {
-        self.with(|flight, scene, _| flight.next_install(scene, false))
+        self.with(|flight, scene, _| flight.next_install(scene.settings, scene.now, false))
     }
 }
 

@@ -7,12 +7,14 @@
 //!            start              finish            install
 //!   Ready ----------> Running ----------> Held ------------> Installed
 //!     ^  <-- retry -----'                  | land                ^
-//!     |                                    v          sink       |
-//!     '--- withdraw: Withdrawn           Landed -----------------'
+//!     '------------- discard --------------|                     |
+//!                                          v          sink       |
+//!                                        Landed -----------------'
 //! ```
 //!
-//! A held piece has finished, and its output waits for an earlier install. A landed piece has installed its output in
-//! place of its inputs, in their own level. Later the output sinks to the output level by a manifest edit alone.
+//! Each unfinished state may end as Withdrawn; a landed piece is then Installed where it lies. A held piece has
+//! finished, and its output waits for an earlier install. A landed piece has installed its output in place of its
+//! inputs, in their own level. Later the output sinks to the output level by a manifest edit alone.
 
 use super::limits::Settings;
 use super::pick::is_full;
@@ -27,7 +29,8 @@ use drumlin_types::{KeyRange, RunId, TableId, Ticket};
 /// State of a piece.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PieceState {
-    /// May start.
+    /// Does not run. It may start once its waits and its back-off are over; with nothing else to do, even before its
+    /// waits are.
     Ready,
     /// An executor runs it.
     Running,
@@ -35,7 +38,7 @@ pub enum PieceState {
     Held,
     /// Its output lies in the level of its inputs and is yet to sink.
     Landed,
-    /// Its edit is part of the version.
+    /// Its output is part of the tree.
     Installed,
     /// Withdrawn; its claims are free.
     Withdrawn,

@@ -25,7 +25,7 @@ use drumlin_types::contract::draw::plain_file;
 use drumlin_types::contract::legal::check;
 use drumlin_types::contract::{
     CompactionPolicy, CostView, Decision, FileSpan, FileView, LevelDesign, LimitView, LoadView, Outcome,
-    Pace, PieceId, PlanResult, PolicyInput, RunView, TreeView,
+    Pace, PieceId, PlanResult, PolicyInput, RunView, TreeView, UNKNOWN_FALSE_POSITIVE_RATE,
 };
 use drumlin_types::{KeyRange, LEVELS, Seq, TableId};
 
@@ -264,7 +264,12 @@ impl World {
             tree: &self.tree,
             design: &self.design,
             settings: &self.setup.settings,
-            costs: FoldCosts::measured(&self.load(), &self.load(), &self.cost_view()),
+            costs: FoldCosts::measured(
+                &self.load(),
+                &self.load(),
+                &self.cost_view(),
+                UNKNOWN_FALSE_POSITIVE_RATE,
+            ),
             room: u64::MAX,
             now: self.now / 1000,
         };
@@ -285,7 +290,7 @@ impl World {
     fn settle(&mut self, policy: &mut dyn CompactionPolicy) -> Result<(), String> {
         loop {
             while let Some(install) =
-                self.scene(&self.tree, |flight, scene| flight.next_install(scene, false))
+                self.scene(&self.tree, |flight, scene| flight.next_install(scene.settings, scene.now, false))
             {
                 self.install(install);
             }

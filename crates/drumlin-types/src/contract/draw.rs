@@ -87,6 +87,7 @@ fn draw_file(f: &mut fmt::Formatter<'_>, file: &FileView, expected: TableId) -> 
         FileState::Settling(ticket) => write!(f, " .{}", ticket.0)?,
         FileState::Leaving(ticket) => write!(f, " ~{}", ticket.0)?,
         FileState::Coming(ticket) => write!(f, " ^{}", ticket.0)?,
+        FileState::Unavailable => f.write_str(" !")?,
     }
     f.write_str("]")
 }
@@ -178,6 +179,7 @@ fn parse_file(text: &str, table: TableId) -> Result<FileView, String> {
             "." => file.state = FileState::Settling(ticket()?),
             "~" => file.state = FileState::Leaving(ticket()?),
             "^" => file.state = FileState::Coming(ticket()?),
+            "!" => file.state = FileState::Unavailable,
             _ => {
                 file.bytes = parse_bytes(word).ok_or_else(bad)?;
                 file.entries = file.bytes >> 10;
@@ -332,7 +334,16 @@ macro_rules! text_test {
             if std::env::var_os("DRUMLIN_BLESS").is_some() {
                 std::fs::write(path, &actual).expect("the text file can be written");
             } else {
-                assert_eq!(actual, expected, "{path}: set DRUMLIN_BLESS=1 to accept the new output");
+                let differs = actual.lines().zip(expected.lines()).position(|(new, old)| new != old);
+                let line = differs.unwrap_or_else(|| actual.lines().count().min(expected.lines().count()));
+                assert!(
+                    actual == expected,
+                    "{path}:{}: expected {:?}, got {:?}; to accept the new output: cargo xtask bless -p {} --test NAME",
+                    line + 1,
+                    expected.lines().nth(line),
+                    actual.lines().nth(line),
+                    env!("CARGO_PKG_NAME"),
+                );
             }
         }
     };

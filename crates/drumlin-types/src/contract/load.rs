@@ -146,7 +146,7 @@ impl FromStr for Pin {
             }
             let value = text.parse::<f64>().ok().filter(|value| (least..=most).contains(value));
             let none = if or_none { " or none" } else { "" };
-            value.ok_or_else(|| format!("{name} = {text}: must be {least}..={most}{none}"))
+            value.ok_or_else(|| format!("{name} = {text}: must be {least} to {most}{none}"))
         };
         Ok(Pin {
             gain_intervals: number("M", gain_intervals, 1.0, 1e6, false)?,
@@ -183,10 +183,10 @@ mod tests {
         }
         let refused = |text: &str| text.parse::<Pin>().unwrap_err();
         assert_eq!(refused("8/24/2"), "8/24/2: must be M/c/q/rho");
-        assert_eq!(refused("0/24/2/1"), "M = 0: must be 1..=1000000");
-        assert_eq!(refused("8/1/2/1"), "c = 1: must be 2..=512 or none");
-        assert_eq!(refused("8/9/none/1"), "q = none: must be 0.25..=64");
-        assert_eq!(refused("8/9/NaN/1"), "q = NaN: must be 0.25..=64");
-        assert_eq!(refused("8/9/2/inf"), "rho = inf: must be 0.1..=100 or none");
+        assert_eq!(refused("0/24/2/1"), "M = 0: must be 1 to 1000000");
+        assert_eq!(refused("8/1/2/1"), "c = 1: must be 2 to 512 or none");
+        assert_eq!(refused("8/9/none/1"), "q = none: must be 0.25 to 64");
+        assert_eq!(refused("8/9/NaN/1"), "q = NaN: must be 0.25 to 64");
+        assert_eq!(refused("8/9/2/inf"), "rho = inf: must be 0.1 to 100 or none");
     }
 }

@@ -30,4 +30,6 @@ pub use load::{CostView, LimitView, LoadView, Pin, total_variation};
 pub use plan::{Decision, Outcome, Pace, PaceScope, Place, Plan, PlanResult, RunForecast, Take};
 pub use policy::{CompactionPolicy, LevelDesign, PolicyError, PolicyInput};
 pub use search::SearchTask;
-pub use tree::{FileState, FileView, LevelView, LookupStats, RunTag, RunView, TreeView};
+pub use tree::{
+    FileState, FileView, LevelView, LookupStats, RunTag, RunView, TreeView, UNKNOWN_FALSE_POSITIVE_RATE,
+};

@@ -42,12 +42,13 @@ pub struct Plan {
     pub tag: RunTag,
     /// Policy time, counted in flushes, by which the plan should be done.
     pub deadline: Option<u64>,
-    /// How urgent the policy finds the plan. The engine keeps the number unchanged with the ticket, where the policy
-    /// may read it back: `arce` puts the number of covered runs there that the plan removes. The scheduler uses the
-    /// sign alone: a negative value marks a plan that reduces extra runs, which is admitted only if it pays. Otherwise
-    /// it takes plans in the order of the proposals.
+    /// Negative: an intra-level compaction of extra runs, which the scheduler admits only if it pays. Otherwise the
+    /// value does not affect scheduling, which takes plans in the order of the proposals. The engine keeps the number
+    /// unchanged with the ticket, where the policy may read it back: `arce` puts the number of covered runs there that
+    /// the plan removes.
     pub priority: f64,
-    /// Value per byte of key sub-ranges. The plan's pieces run in this order; empty means lowest key first.
+    /// Value of compacting each key sub-range. A piece gets its share of the values; the scheduler divides that by the
+    /// bytes of the piece and runs the highest first. Empty means lowest key first.
     pub piece_priority: Vec<(KeyRange, f64)>,
     /// Reason for the plan, with the numbers behind it. The engine keeps it unchanged with the ticket, where the policy
     /// may read it back: with `arce` the first word says whether the plan was a must or elective.

@@ -22,15 +22,18 @@ pub enum FileState {
     Settling(Ticket),
     /// The file is claimed as an input of an unfinished compaction, and still serves reads.
     Leaving(Ticket),
-    /// The file is the estimated output of an unfinished compaction and does not exist yet. Ticket 0 marks a file that
-    /// does exist, but that no plan may take: see [`FileState::UNAVAILABLE`].
+    /// The file is the estimated output of an unfinished compaction and does not exist yet.
     Coming(Ticket),
+    /// The file is installed and serves reads, but no plan may take it: its table is damaged, or, without the pipeline,
+    /// a compaction blocks it.
+    Unavailable,
 }
 
 impl FileState {
-    /// State of an installed file that no plan may take: its table is damaged, or, without the pipeline, a compaction
-    /// blocks it. The rules treat it like an output to come. No ticket has the number 0.
-    pub const UNAVAILABLE: FileState = FileState::Coming(Ticket(0));
+    /// Returns whether the file is installed, so that readers meet it.
+    pub fn serves_reads(self) -> bool {
+        !matches!(self, FileState::Coming(_))
+    }
 }
 
 /// Lookup statistics of a file: decayed counts of point lookups.
@@ -59,7 +62,7 @@ pub struct FileView {
     pub table: TableId,
     /// Key bounds of the reference. They may be narrower than the table.
     pub bounds: KeyRange,
-    /// Stored bytes inside the bounds. Estimated from the index when the bounds are narrower than the table.
+    /// Stored bytes inside the bounds. Scaled by the share of entries when the bounds are narrower than the table.
     pub bytes: u64,
     /// Exact number of entries inside the bounds, without range tombstones.
     pub entries: u64,
@@ -184,6 +187,9 @@ impl LevelView {
     }
 }
 
+/// False-positive rate that is assumed while no file has a filter: about that of ten bits per key.
+pub const UNKNOWN_FALSE_POSITIVE_RATE: f64 = 0.01;
+
 /// The whole tree of one keyspace, level 0 first.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct TreeView {
@@ -214,6 +220,19 @@ impl TreeView {
         self.levels.iter().map(|l| l.runs.len()).sum()
     }
 
+    /// Returns the mean false-positive rate of the filters of files that serve reads, weighted by counted lookups;
+    /// [`UNKNOWN_FALSE_POSITIVE_RATE`] for an empty tree.
+    pub fn false_positive_rate(&self) -> f64 {
+        let (mut sum, mut weight) = (0.0, 0.0);
+        for (_, _, file) in self.files().filter(|(_, _, f)| f.state.serves_reads()) {
+            let rate = if file.fp_rate.is_nan() { 0.0 } else { file.fp_rate.clamp(0.0, 1.0) };
+            let lookups = (file.lookups.empty + file.lookups.found).max(1.0);
+            sum += rate * lookups;
+            weight += lookups;
+        }
+        if weight > 0.0 { sum / weight } else { UNKNOWN_FALSE_POSITIVE_RATE }
+    }
+
     /// Returns the deepest level that holds a file.
     pub fn deepest(&self) -> Option<u8> {
         self.levels.iter().rposition(|l| l.runs.iter().any(|r| !r.files.is_empty())).map(|l| l as u8)
@@ -221,7 +240,7 @@ impl TreeView {
 
     /// Returns the tree of files that serve reads now: all but the coming ones. For cost models.
     pub fn live(&self) -> TreeView {
-        self.filtered(|f| !matches!(f.state, FileState::Coming(_)))
+        self.filtered(|f| f.state.serves_reads())
     }
 
     /// Returns the projected tree: the tree after all unfinished compactions, with leaving files removed and coming
@@ -230,7 +249,7 @@ impl TreeView {
         self.filtered(|f| match f.state {
             FileState::Leaving(_) => false,
             FileState::Coming(_) => !crate::bug!("project-without-outputs"),
-            FileState::Free | FileState::Settling(_) => true,
+            FileState::Free | FileState::Settling(_) | FileState::Unavailable => true,
         })
     }
 

@@ -18,9 +18,10 @@ use std::time::Duration;
 /// default), and at most 4 GiB. A batch has at most 2^24 - 1 operations. Its own memory does not count towards
 /// `memory_budget`.
 ///
+/// # Errors
 /// The methods that add an operation cannot fail. They remember the first invalid argument, such as a key over 1 MiB,
-/// and add nothing from then on; `write` returns it as `InvalidArgument` and writes nothing. [`Batch::clear`] forgets
-/// it.
+/// and add nothing from then on; `write` returns its error, mostly `InvalidArgument`, and writes nothing.
+/// [`Batch::clear`] forgets it.
 ///
 /// ```
 /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
@@ -34,6 +35,8 @@ use std::time::Duration;
 /// # Ok::<(), drumlin::Error>(())
 /// ```
 #[derive(Default)]
+#[must_use = "nothing is written before `Db::write`"]
+#[doc(alias = "WriteBatch")]
 pub struct Batch {
     pub(crate) operations: Operations,
 }
@@ -148,7 +151,7 @@ impl Batch {
     ///
     /// If the keyspace has a time to live (`ttl_seconds`), the operand expires after that time, or up to 1/64 of it
     /// later. The value that it is merged into keeps its own expiry. Without a merge operator the write fails with
-    /// `InvalidArgument`.
+    /// `MergeOperatorMissing`.
     ///
     /// ```
     /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");

@@ -13,7 +13,7 @@ use crate::base::snapshots::ReadPoint;
 use crate::ops::open::open;
 use crate::ops::shape::KeyspaceShape;
 use crate::ops::verify::VerifyReport;
-use crate::options::{Durability, Options};
+use crate::options::{Durability, KeyspaceSettings, Options};
 use crate::recovery::open::OpenRequest;
 use crate::store::Components;
 use drumlin_env::Env;
@@ -32,8 +32,8 @@ use std::path::{Path, PathBuf};
 /// and [`Snapshot`] of it is dropped. Iterators, cursors and batches do not keep the store open.
 ///
 /// Such a drop does the same as a close, and ignores its errors. It syncs the log, so writes with
-/// `Durability::Buffered` survive power loss afterwards. It may block for these syncs, and up to 60 s for a stuck
-/// write. Both lose writes with `Durability::None` that were not flushed.
+/// `Durability::Buffered` survive power loss afterwards. It may block for these syncs, for the current step of each
+/// background thread, and up to 60 s for a stuck write. Both lose writes with `Durability::None` that were not flushed.
 ///
 /// # Threads
 /// A store that is open for writing has background threads: one for flushes, one that prepares log segments and
@@ -72,6 +72,7 @@ pub struct Db {
 /// # Ok::<(), drumlin::Error>(())
 /// ```
 #[derive(Clone)]
+#[must_use = "nothing is opened before `open`"]
 pub struct Builder {
     env: Env,
     path: PathBuf,
@@ -162,9 +163,10 @@ impl Builder {
     /// Sets whether the store is opened read-only. The default is `false`.
     ///
     /// A read-only open writes nothing, not even a lock file. So it can read a store on a full disk, or in a directory
-    /// without write permission. It replays the log into memory, where the writes stay: the log has at most about three
-    /// quarters of the store's `memory_budget`. Every call that would change the store returns `ReadOnly`, and so does
-    /// [`Db::checkpoint`]. Options set by the builder apply to this handle only.
+    /// without write permission. It replays the log into memory, where the writes stay: the log usually has less than
+    /// three quarters of the store's `memory_budget`, or four segments if that is more. Every call that would change
+    /// the store returns `ReadOnly`, and so does [`Db::checkpoint`]. Options set by the builder apply to this handle
+    /// only.
     ///
     /// Several read-only opens can share a directory. While one exists, an open for writing fails with `Locked`, and
     /// the other way round. So no process can read a store while another one writes it: read a
@@ -241,13 +243,14 @@ impl Builder {
     }
 
     /// Sets the merge operator of the keyspace named `keyspace`. If the keyspace does not exist yet, it gets the
-    /// operator when it is created. See [`Keyspace::merge`] for an example.
+    /// operator when it is created. A keyspace that has none yet gets it, and its name is stored from then on. See
+    /// [`Keyspace::merge`] for an example.
     ///
     /// The operator is code, so pass it at every open. The store keeps only its name with the keyspace, and
     /// [`open`](Builder::open) refuses an operator of another name. A store can be opened without the operator. Then
-    /// merges into the keyspace fail with `InvalidArgument`, and reads of a key with operands fail with
-    /// `InvalidOption`. Both errors contain the operator's name; everything else works. If an existing store has no
-    /// keyspace of that name, open reports [`Event::OperatorUnused`](crate::Event::OperatorUnused).
+    /// merges into the keyspace and reads of a key with operands fail with `MergeOperatorMissing`, and the error
+    /// contains the operator's name; everything else works. If an existing store has no keyspace of that name, open
+    /// reports [`Event::OperatorUnused`](crate::Event::OperatorUnused).
     pub fn merge_operator(mut self, keyspace: &str, operator: Arc<dyn MergeOperator>) -> Builder {
         self.components.operators.insert(keyspace.to_owned(), operator);
         self
@@ -257,8 +260,8 @@ impl Builder {
     ///
     /// Open reads the manifest, and replays the log records that are not yet in tables. If the store was not closed, it
     /// also waits until they are flushed to tables. It checks that every table exists and has its length, but does not
-    /// read the data of tables. So the time grows with the length of the log, at most about three quarters of
-    /// `memory_budget`, and with the number of tables, but not with their size.
+    /// read the data of tables. So the time grows with the length of the log (usually less than three quarters of
+    /// `memory_budget`) and with the number of tables, but not with their size.
     ///
     /// The log may end with an incomplete record. Such a record is the trace of an interrupted write; it is discarded.
     /// [`Db::recovered_seq`] and [`Event::Recovered`](crate::Event::Recovered) tell what was recovered.
@@ -282,7 +285,6 @@ impl Builder {
     /// - `InvalidArgument`: the path is empty.
     /// - `Io`, `NoSpace`, `TooManyFiles`: a system call failed. `Poisoned`: a sync failed while commits of the log were
     ///   flushed; the next open tries again.
-    /// - `Bug`: a merge operator panicked while commits of the log were flushed.
     pub fn open(self) -> Result<Db> {
         let Builder { env, path, create, read_only, unfinished, options, components, clock } = self;
         let create = create && !read_only;
@@ -353,14 +355,16 @@ impl Db {
     ///   from now on.
     /// - `Closed`: the store was closed.
     pub fn keyspace(&self, name: &str) -> Result<Keyspace> {
-        self.keyspace_with(name, &[])
+        let state = self.store.keyspace(name, &[])?;
+        Ok(Keyspace { store: self.store.clone(), state })
     }
 
-    /// Returns a handle of the keyspace called `name` after setting `options`, pairs of a name and a value. Creates the
-    /// keyspace if it does not exist. [`KeyspaceOptions`](crate::KeyspaceOptions) lists the options.
+    /// Returns a handle of the keyspace called `name` after setting `options`: pairs of a name and a value, or a
+    /// [`KeyspaceOptions`](crate::KeyspaceOptions), which sets every option. Creates the keyspace if it does not exist.
     ///
     /// All options are set or none. On an existing keyspace they take effect at once, like
-    /// [`Keyspace::set_option`]; options that are not named keep their values.
+    /// [`Keyspace::set_option`]; options that are not named keep their values. That costs one fsync even if the values
+    /// are the same, and overrides values that were set since.
     ///
     /// ```
     /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
@@ -368,20 +372,24 @@ impl Db {
     /// let options = [("compression", "zstd"), ("ttl_seconds", "86400")];
     /// let sessions = db.keyspace_with("sessions", &options)?;
     /// sessions.put("42", "ada")?;
+    ///
+    /// let mut options = drumlin::KeyspaceOptions::default();
+    /// options.ttl_seconds = 3600;
+    /// let tokens = db.keyspace_with("tokens", &options)?;
+    /// tokens.put("42", "secret")?;
     /// # Ok::<(), drumlin::Error>(())
     /// ```
     ///
     /// # Errors
     /// Those of [`Db::keyspace`], and `InvalidOption`, which names the option, the value and the bounds. If the
     /// keyspace exists and options are given, those of [`Keyspace::set_option`].
-    pub fn keyspace_with(&self, name: &str, options: &[(&str, &str)]) -> Result<Keyspace> {
-        let wanted: Vec<(String, String)> =
-            options.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
-        let state = self.store.keyspace(name, &wanted)?;
+    pub fn keyspace_with(&self, name: &str, options: &(impl KeyspaceSettings + ?Sized)) -> Result<Keyspace> {
+        let state = self.store.keyspace(name, &options.settings())?;
         Ok(Keyspace { store: self.store.clone(), state })
     }
 
-    /// Returns a handle of the keyspace called `name`, which must exist. It does no I/O.
+    /// Returns a handle of the keyspace called `name`, which must exist. It does no I/O, but waits for the end of a
+    /// drop of that keyspace.
     ///
     /// ```
     /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
@@ -399,7 +407,8 @@ impl Db {
         Ok(Keyspace { store: self.store.clone(), state })
     }
 
-    /// Creates the keyspace `name`, which must not exist, with `options`, pairs of a name and a value.
+    /// Creates the keyspace `name`, which must not exist, with `options`: pairs of a name and a value, or a
+    /// [`KeyspaceOptions`](crate::KeyspaceOptions).
     ///
     /// ```
     /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
@@ -411,11 +420,13 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Db::keyspace_with`], and `InvalidArgument` if there is a keyspace of that name.
-    pub fn create_keyspace(&self, name: &str, options: &[(&str, &str)]) -> Result<Keyspace> {
-        let wanted: Vec<(String, String)> =
-            options.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
-        let state = self.store.create_keyspace(name, &wanted)?;
+    /// Those of [`Db::keyspace_with`], and `AlreadyExists` if there is a keyspace of that name.
+    pub fn create_keyspace(
+        &self,
+        name: &str,
+        options: &(impl KeyspaceSettings + ?Sized),
+    ) -> Result<Keyspace> {
+        let state = self.store.create_keyspace(name, &options.settings())?;
         Ok(Keyspace { store: self.store.clone(), state })
     }
 
@@ -450,7 +461,7 @@ impl Db {
     ///
     /// # Errors
     /// - `NotFound`: there is no keyspace `from`.
-    /// - `InvalidArgument`: there is a keyspace `to` already, or `to` is empty or too long.
+    /// - `AlreadyExists`: there is a keyspace `to` already. `InvalidArgument`: `to` is empty or too long.
     /// - `InvalidOption`: a merge operator was passed for `to`, and the keyspace has another one or none.
     /// - `NoSpace`, `TooManyFiles`: the keyspace keeps its name.
     /// - `ReadOnly`, `Closed`.
@@ -465,7 +476,7 @@ impl Db {
     ///
     /// It first makes all earlier logged writes durable, and then writes one manifest edit, whatever the amount of
     /// data. The call first waits for a running checkpoint. Writes during that wait succeed and are dropped with the
-    /// keyspace. Then all handles return `InvalidArgument`. If the drop fails with another error than `Io`, they work
+    /// keyspace. Then all handles return `KeyspaceDropped`. If the drop fails with another error than `Io`, they work
     /// again. The files are removed in the background once no iterator reads them. Iterators and cursors that are open
     /// keep their view. A snapshot does not: reads of the keyspace through it fail too.
     ///
@@ -517,18 +528,19 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// Except for `Poisoned`, and for `TooManyFiles` of a sync, nothing was written.
+    /// Except for `Poisoned` and `NotDurable`, nothing was written.
     /// - `InvalidArgument`: a key over 1 MiB; a value or a batch over a quarter of the option `memory_budget`, or over
-    ///   another limit of [`Batch`]; a keyspace that was dropped or belongs to another store; a merge into a keyspace
-    ///   without its merge operator; a batch over several keyspaces with `Durability::None`.
+    ///   another limit of [`Batch`]; a keyspace of another store; a batch over several keyspaces with
+    ///   `Durability::None`. `KeyspaceDropped`. `MergeOperatorMissing`: a merge into a keyspace without its merge
+    ///   operator.
     /// - `Busy`: the write waited longer than `write_timeout_ms`.
     /// - `NoSpace`: the disk or the option `disk_budget` is full. Repeat the write once there is space. Reads still
     ///   work, and when `disk_budget` is full, so do batches that only delete.
     /// - `Poisoned`: this write or an earlier one failed in the log, or the manifest failed. Reopen the store to write
     ///   again. The commit of a write that failed in the log may exist after the reopening.
-    /// - `TooManyFiles`: no log segment could be opened, and nothing was written. Or, with `Sync`, no descriptor was
-    ///   left for the sync, as the text says: the commit is visible but not durable. Then call [`Db::sync`], and do
-    ///   not repeat the write.
+    /// - `TooManyFiles`: no log segment could be opened.
+    /// - `NotDurable`: the commit is written and visible, but no file descriptor was left for its sync. Call
+    ///   [`Db::sync`], and do not repeat the write.
     /// - `ReadOnly`, `Closed`.
     /// - `Io` or another kind: flushes or compactions that the write waits for have failed three times in a row, with
     ///   this error. They are still retried.
@@ -582,6 +594,35 @@ impl Db {
         };
         let guard = store.snapshots.register(|| ReadPoint { seq: seq(), micros: store.files.unix_micros() });
         Snapshot { store: self.store.clone(), guard }
+    }
+
+    /// Returns the directory of the store.
+    ///
+    /// ```
+    /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+    /// let db = drumlin::Db::open(dir.path())?;
+    /// assert_eq!(db.path(), dir.path());
+    /// # Ok::<(), drumlin::Error>(())
+    /// ```
+    pub fn path(&self) -> &Path {
+        &self.store.files.dir
+    }
+
+    /// Returns an error if the store accepts no writes: that of every write until the store is reopened. It does not
+    /// check whether the disk has space.
+    ///
+    /// ```
+    /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+    /// # let db = drumlin::Db::open(dir.path())?;
+    /// db.check_writable()?;
+    /// # Ok::<(), drumlin::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `Poisoned`, `ReadOnly`, `Closed`.
+    pub fn check_writable(&self) -> Result<()> {
+        self.store.health.check_open()?;
+        self.store.health.check_poison()
     }
 
     /// Returns the sequence number of the last visible commit. Reads see all commits up to it.
@@ -638,6 +679,8 @@ impl Db {
     /// - `Poisoned`: this sync or an earlier one failed. Writes fail from now on; reads still work.
     /// - `TooManyFiles`: nothing was synced; the call can be repeated.
     /// - `ReadOnly`, `Closed`.
+    #[doc(alias = "flush_wal")]
+    #[doc(alias = "persist")]
     pub fn sync(&self) -> Result<()> {
         self.store.health.check_open()?;
         self.store.sync()
@@ -719,14 +762,15 @@ impl Db {
         self.store.wait_idle()
     }
 
-    /// Copies the whole store, as of one commit, into the directory `path`, and waits until the copy is durable. This
-    /// is the way to make a backup of an open store.
+    /// Copies the whole store, as of one commit, into the directory `path`, and waits until the copy is durable.
     ///
     /// The copy consists of hard links to the tables. So the directory must be missing or empty, and on the file system
     /// of the store. The copy takes no extra disk space until the store compacts these tables, and `disk_budget` does
     /// not count it. The copy is a store of its own: [`Db::open`] opens it, and changes to one never reach the other.
-    /// To back up to another file system, copy the files of the checkpoint there and remove it. Do not copy the
-    /// directory of the open store itself.
+    ///
+    /// For a backup, copy the files of the checkpoint to another disk and remove it: a checkpoint shares its tables
+    /// with the store, so loss of the disk or damage to a table affects both. Do not copy the directory of the open
+    /// store itself.
     ///
     /// The call flushes all memtables first, so the copy also holds writes with `Durability::None`. Reads go on
     /// meanwhile, and so do writes as long as there is room in memtables: memtables that are sealed later are not
@@ -758,7 +802,7 @@ impl Db {
     /// Reads the whole store and checks it: all checksums, the order and counts of entries, the references of the
     /// manifest, and the order of versions between levels. The order is not checked in a keyspace with other findings.
     ///
-    /// It reads every table about twice, the manifest, and the log records that recovery would read. Reads and writes
+    /// It reads every table three times, the manifest, and the log records that recovery would read. Reads and writes
     /// go on meanwhile; flushes and compactions are not installed while the manifest is read. The log keeps its
     /// segments as long as they are read, and writes that begin meanwhile are not checked. Damage is not an error of
     /// the call: the report lists it.
@@ -824,7 +868,8 @@ impl Db {
     /// Returns the latest decisions of the compaction policies with their reasons, oldest first.
     ///
     /// It returns at most 4096 decisions, including those of earlier opens of the store. It reads the store's decision
-    /// logs, at most 8 MiB or so; a log that cannot be read is left out.
+    /// logs, at most 8 MiB or so; a log that cannot be read is left out. It may wait while another thread writes a
+    /// manifest edit.
     ///
     /// ```
     /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");

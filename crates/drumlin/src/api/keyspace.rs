@@ -35,12 +35,14 @@ thread_local! {
 /// `memory_budget`.
 ///
 /// A handle is cheap to clone, and many threads can use it at once. It keeps the store open. After
-/// [`Db::drop_keyspace`](crate::Db::drop_keyspace) its fallible calls return `InvalidArgument`, and after
+/// [`Db::drop_keyspace`](crate::Db::drop_keyspace) its fallible calls return `KeyspaceDropped`, and after
 /// [`Db::close`](crate::Db::close) they return `Closed`.
 ///
 /// There are no transactions: [`get`](Keyspace::get) and then [`put`](Keyspace::put) are two steps, between which other
 /// threads may write. A program can order such steps with a lock of its own, or use [`merge`](Keyspace::merge).
 #[derive(Clone)]
+#[doc(alias = "ColumnFamily")]
+#[doc(alias = "PartitionHandle")]
 pub struct Keyspace {
     pub(crate) store: Arc<OpenStore>,
     pub(crate) state: Arc<KeyspaceState>,
@@ -102,6 +104,7 @@ impl Keyspace {
     ///
     /// # Errors
     /// Those of [`Db::write`](crate::Db::write).
+    #[doc(alias = "insert")]
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<Seq> {
         self.put_with(key, value, self.store.durability())
     }
@@ -147,7 +150,8 @@ impl Keyspace {
     }
 
     /// Writes `value` under `key` with a time to live of its own, in place of the keyspace's (`ttl_seconds`). `None`
-    /// lets it live for ever. The longest time is 100 years. A time of 0 expires at once.
+    /// keeps it from expiring. The longest time is 100 years. A time of 0 expires at once. The write has the default
+    /// durability; for another one use a [`Batch`](crate::Batch) and [`Db::write_with`](crate::Db::write_with).
     ///
     /// An expired value is like a deleted one: reads do not return it, and compactions remove it. Otherwise the call
     /// does the same as [`Keyspace::put`].
@@ -214,6 +218,7 @@ impl Keyspace {
     ///
     /// # Errors
     /// Those of [`Db::write`](crate::Db::write).
+    #[doc(alias = "remove")]
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<Seq> {
         self.delete_with(key, self.store.durability())
     }
@@ -305,8 +310,8 @@ impl Keyspace {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Db::write`](crate::Db::write), and `InvalidArgument` if the keyspace has no merge operator or the
-    /// store was opened without it.
+    /// Those of [`Db::write`](crate::Db::write), and `MergeOperatorMissing` if the keyspace has no merge operator or
+    /// the store was opened without it.
     pub fn merge(&self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<Seq> {
         self.write_one(self.store.durability(), |batch, bounds| {
             batch.merge(bounds, &self.state, key.as_ref(), operand.as_ref(), Ttl::Keyspace);
@@ -387,10 +392,10 @@ impl Keyspace {
     /// ```
     ///
     /// # Errors
-    /// - `Corruption`: a table is damaged, or the merge operator refused the operands of the key.
-    /// - `InvalidOption`: the key has operands, but the store was opened without the merge operator.
-    /// - `Bug`: the merge operator panicked.
-    /// - `InvalidArgument`: the keyspace was dropped. `Closed`: the store was closed.
+    /// - `Corruption`: a table is damaged.
+    /// - `MergeOperatorMissing`: the key has operands, but the store was opened without the merge operator.
+    /// - `MergeFailed`: the merge operator refused the operands of the key, or panicked.
+    /// - `KeyspaceDropped`. `Closed`: the store was closed.
     /// - `Io`, `TooManyFiles`: a system call failed.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
         self.store.get(&self.state, key.as_ref(), None)
@@ -440,8 +445,8 @@ impl Keyspace {
 
     /// Returns an iterator over the entries of `range` in key order. It is double-ended.
     ///
-    /// It reads the state of the store at this call; later writes do not change what it returns. A range whose start is
-    /// after its end is empty.
+    /// It reads the state of the store at this call; later writes do not change what it returns, and values that expire
+    /// later are returned. A range whose start is after its end is empty.
     ///
     /// The call does no I/O. The first step searches every run that overlaps the range. Each later step merges the runs
     /// and copies the key. [`Keyspace::cursor`] is cheaper for repeated seeks. [`Iter`] says what an iterator keeps
@@ -554,10 +559,29 @@ impl Keyspace {
         Ok(self.iter().keys_only().next().transpose()?.is_none())
     }
 
+    /// Returns the number of keys. It reads all of them, without values: the time grows with the keyspace.
+    /// [`Keyspace::approximate_len`] is an estimate in constant time.
+    ///
+    /// ```
+    /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
+    /// # let db = drumlin::Db::open(dir.path())?;
+    /// # let users = db.keyspace("users")?;
+    /// users.put("ada", "1815")?;
+    /// users.put("ada", "1816")?;
+    /// assert_eq!(users.len()?, 1);
+    /// # Ok::<(), drumlin::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of a step of [`Iter`].
+    pub fn len(&self) -> Result<u64> {
+        self.iter().keys_only().try_fold(0, |count, entry| entry.map(|_| count + 1))
+    }
+
     /// Estimates the number of keys from the counts of tables and memtables, without reading any key. Overwritten keys
-    /// count until they are compacted, and so do deletions in memtables. Each tombstone in a table subtracts the key
-    /// that it probably hides, so the estimate may also be too small. For an exact number, count the items of
-    /// [`Keyspace::iter`] with [`keys_only`](Iter::keys_only).
+    /// count until they are compacted, and so do deletions in memtables; merge operands in memtables count one by one.
+    /// Range deletions and expired values are not subtracted until they are compacted. Each tombstone in a table
+    /// subtracts the key that it probably hides, so the estimate may also be too small. [`Keyspace::len`] is exact.
     ///
     /// ```
     /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
@@ -570,7 +594,7 @@ impl Keyspace {
     /// ```
     ///
     /// # Errors
-    /// `Closed`; `InvalidArgument` if the keyspace was dropped.
+    /// `Closed`, `KeyspaceDropped`.
     pub fn approximate_len(&self) -> Result<u64> {
         self.store.approximate_len(&self.state)
     }
@@ -590,12 +614,13 @@ impl Keyspace {
     /// ```
     ///
     /// # Errors
-    /// `Closed`, `Corruption`, `Io`, `TooManyFiles`; `InvalidArgument` if the keyspace was dropped.
+    /// `Closed`, `Corruption`, `Io`, `TooManyFiles`, `KeyspaceDropped`.
     pub fn approximate_size<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<u64> {
         self.store.approximate_size(&self.state, &key_range(range))
     }
 
-    /// Returns a cursor over `range`, for repeated seeks. It reads the state of the store at this call.
+    /// Returns a cursor over `range`, for repeated seeks. It reads the state of the store at this call, and returns
+    /// values that expire later.
     ///
     /// It copies no keys or values, and a later seek opens nothing again. The call itself opens only tables that hold
     /// range tombstones. [`RangeCursor`] says what a cursor keeps while it is alive.
@@ -613,12 +638,14 @@ impl Keyspace {
     ///
     /// # Errors
     /// Those of [`Keyspace::get`].
+    #[doc(alias = "raw_iterator")]
     pub fn cursor<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<RangeCursor> {
         self.store.cursor(&self.state, key_range(range), None)
     }
 
     /// Returns the name and arguments of the compaction policy, such as `leveling:10`. It is empty once the keyspace
-    /// was dropped. See [`Keyspace::set_policy`] for an example.
+    /// was dropped. The call may wait while another thread writes a manifest edit. See [`Keyspace::set_policy`] for an
+    /// example.
     pub fn policy(&self) -> String {
         self.store.policy_name(&self.state)
     }
@@ -693,7 +720,7 @@ impl Keyspace {
     /// # Errors
     /// - `InvalidOption`: names the option, the value and the bounds. Nothing changes.
     /// - `NoSpace`, `TooManyFiles`: the change cannot be written now. Nothing changes.
-    /// - `InvalidArgument`: the keyspace was dropped.
+    /// - `KeyspaceDropped`.
     /// - `ReadOnly`, `Poisoned`, `Closed`. `Io`: writing the manifest failed; writes fail from now on.
     pub fn set_option(&self, name: &str, value: &str) -> Result<()> {
         self.store.set_keyspace_options(&self.state, &[(name.to_owned(), value.to_owned())])
@@ -716,7 +743,7 @@ impl Keyspace {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Db::flush`](crate::Db::flush), and `InvalidArgument` if the keyspace was dropped.
+    /// Those of [`Db::flush`](crate::Db::flush), and `KeyspaceDropped`.
     pub fn flush(&self) -> Result<()> {
         self.store.flush(Some(&self.state))
     }
@@ -742,9 +769,11 @@ impl Keyspace {
     /// ```
     ///
     /// # Errors
-    /// - Fails if part of the range cannot be compacted (such as a damaged table); that part stays as it was.
+    /// - `Corruption` of a damaged table, or the error of whatever else stopped a part of the range. That part stays as
+    ///   it was.
     /// - `NoSpace`: compactions wait for disk space.
     /// - Those of [`Keyspace::flush`], and the error of a compaction that has failed three times in a row.
+    #[doc(alias = "compact_range")]
     pub fn compact<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<()> {
         self.store.compact(&self.state, key_range(range))
     }

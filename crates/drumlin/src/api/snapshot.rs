@@ -21,7 +21,7 @@ use std::ops::RangeBounds;
 /// flushes and compactions keep every version that it can see, so a long-lived snapshot makes the store grow.
 ///
 /// A snapshot keeps the store open. After [`Db::close`](crate::Db::close) its reads fail with `Closed`. It does not
-/// keep a keyspace from being dropped: reads of that keyspace then fail with `InvalidArgument`. It is not durable: it
+/// keep a keyspace from being dropped: reads of that keyspace then fail with `KeyspaceDropped`. It is not durable: it
 /// ends with the process.
 ///
 /// Many threads can read through one snapshot.

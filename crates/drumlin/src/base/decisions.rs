@@ -24,6 +24,7 @@ use std::path::{Path, PathBuf};
 /// Its texts are for people: they may change with any version. They contain no keys or values.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct DecisionRecord {
     /// Unix time of the decision in microseconds.
     pub micros: u64,
@@ -39,6 +40,7 @@ pub struct DecisionRecord {
 /// its logged input.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct ReplayReport {
     /// Number of decisions made again.
     pub decisions: u64,

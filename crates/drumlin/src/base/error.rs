@@ -13,32 +13,41 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The name, value or combination of options is invalid: nothing changed. Or a read needs the merge operator of a
-    /// keyspace, and the program did not pass it.
+    /// The name, value or combination of options is invalid: nothing changed.
     InvalidOption,
-    /// An argument is invalid: a key, value or batch that is too long; a keyspace that was dropped, or that belongs to
-    /// another store; the name of a new keyspace that is taken; a merge into a keyspace without a merge operator; a
-    /// batch over several keyspaces with `Durability::None`; the path of a checkpoint or a repair.
+    /// An argument is invalid: a key, value or batch that is too long; a keyspace of another store; a keyspace name
+    /// that is empty or over 255 bytes; a time to live over 100 years; a batch over several keyspaces with
+    /// `Durability::None`; an empty path; the path of a checkpoint or a repair.
     InvalidArgument,
     /// The directory holds no store, or the store has no keyspace of that name.
     NotFound,
+    /// There is a keyspace of that name already.
+    AlreadyExists,
+    /// The keyspace of the handle was dropped.
+    KeyspaceDropped,
+    /// The keyspace has no merge operator, or the program did not pass it when it opened the store.
+    MergeOperatorMissing,
+    /// The merge operator refused the operands of a key, which [`Error::key`] returns, or panicked.
+    MergeFailed,
     /// The directory is not empty and holds no Drumlin store, or the path is that of a file.
     NotAStore,
     /// The store was written by a newer version of Drumlin.
     NewerFormat,
     /// The store is already open, in another process or in this one.
     Locked,
-    /// Bytes on disk differ from what was written: the error names the file, and the offset where it is known. Or a
-    /// merge operator refused the operands of a key, which [`Error::key`] returns.
+    /// Bytes on disk differ from what was written: the error names the file, and the offset where it is known.
     Corruption,
     /// A call of the operating system failed.
     Io,
     /// The disk or the option `disk_budget` is full. Writes can be repeated once there is free space; the store need
     /// not be reopened. Reads still work.
     NoSpace,
-    /// The process or the system has reached its limit of open files. Calls can be repeated once other files are closed
-    /// or the limit (`ulimit -n`) is raised.
+    /// The process or the system has reached its limit of open files. Nothing was done. Calls can be repeated once
+    /// other files are closed or the limit (`ulimit -n`) is raised.
     TooManyFiles,
+    /// A write with `Durability::Sync` is done and visible, but not durable yet: no file descriptor was left for the
+    /// sync. Call [`Db::sync`](crate::Db::sync), and do not repeat the write.
+    NotDurable,
     /// A write waited longer than the option `write_timeout_ms`; another checkpoint is in progress; or a write that a
     /// close or a drop waits for has been running for over 60 s.
     Busy,
@@ -50,7 +59,7 @@ pub enum ErrorKind {
     ReadOnly,
     /// The store was closed.
     Closed,
-    /// An internal invariant of Drumlin is violated, or a merge operator panicked.
+    /// An internal invariant of Drumlin is violated. Please report it.
     Bug,
 }
 
@@ -83,13 +92,13 @@ struct Inner {
     path: Option<PathBuf>,
     offset: Option<u64>,
     key: Option<Box<[u8]>>,
-    source: Option<io::Error>,
+    cause: Option<Arc<io::Error>>,
 }
 
 impl Error {
     /// Creates an error of `kind` with the text `what`.
     pub(crate) fn new(kind: ErrorKind, what: impl Into<String>) -> Error {
-        Error(Arc::new(Inner { kind, what: what.into(), path: None, offset: None, key: None, source: None }))
+        Error(Arc::new(Inner { kind, what: what.into(), path: None, offset: None, key: None, cause: None }))
     }
 
     /// Creates the error for a write to a store that was opened read-only.
@@ -105,7 +114,7 @@ impl Error {
             path: Some(path.to_owned()),
             offset: Some(offset),
             key: None,
-            source: None,
+            cause: None,
         }))
     }
 
@@ -131,14 +140,14 @@ impl Error {
             path: Some(path.to_owned()),
             offset: None,
             key: None,
-            source: Some(source),
+            cause: Some(Arc::new(source)),
         }))
     }
 
     /// Creates an error of `kind` with the text `what`, about the file at `path`.
     pub(crate) fn file(kind: ErrorKind, path: &Path, what: impl Into<String>) -> Error {
         let path = Some(path.to_owned());
-        Error(Arc::new(Inner { kind, what: what.into(), path, offset: None, key: None, source: None }))
+        Error(Arc::new(Inner { kind, what: what.into(), path, offset: None, key: None, cause: None }))
     }
 
     /// Returns the same error with another kind. It keeps the text, the file and the cause.
@@ -157,14 +166,16 @@ impl Error {
         Error(Arc::new(Inner { key: Some(key.into()), ..self.copied() }))
     }
 
-    /// Copies the error. The text of an [`io::Error`], which cannot be copied, joins the error's text.
     fn copied(&self) -> Inner {
-        let Inner { kind, what, path, offset, key, source } = &*self.0;
-        let what = match source {
-            Some(source) => format!("{what}: {source}"),
-            None => what.clone(),
-        };
-        Inner { kind: *kind, what, path: path.clone(), offset: *offset, key: key.clone(), source: None }
+        let Inner { kind, what, path, offset, key, cause } = &*self.0;
+        Inner {
+            kind: *kind,
+            what: what.clone(),
+            path: path.clone(),
+            offset: *offset,
+            key: key.clone(),
+            cause: cause.clone(),
+        }
     }
 
     /// Returns the text without the file and the offset, for a report that has them in fields of their own.
@@ -187,6 +198,12 @@ impl Error {
         self.0.offset
     }
 
+    /// Returns the error of the operating system, if a system call failed. The text of this error contains its text, so
+    /// [`source`](std::error::Error::source) returns `None`: programs that print a chain of causes print it once.
+    pub fn io_error(&self) -> Option<&io::Error> {
+        self.0.cause.as_deref()
+    }
+
     /// Returns whether the call lacked disk space or file descriptors. It had no effect and may succeed later.
     pub(crate) fn is_shortage(&self) -> bool {
         matches!(self.kind(), ErrorKind::NoSpace | ErrorKind::TooManyFiles)
@@ -203,7 +220,7 @@ impl Error {
     /// hits.merge("home", "not a number")?;
     /// let error = hits.get("home").expect_err("the operator refuses it");
     /// assert_eq!(error.key(), Some(&b"home"[..]));
-    /// assert!(error.is_corruption());
+    /// assert_eq!(error.kind(), drumlin::ErrorKind::MergeFailed);
     /// # Ok::<(), drumlin::Error>(())
     /// ```
     pub fn key(&self) -> Option<&[u8]> {
@@ -222,11 +239,9 @@ impl fmt::Display for Error {
         match inner.kind {
             ErrorKind::Corruption => f.write_str("corruption: ")?,
             // An error of the operating system says so itself.
-            ErrorKind::NoSpace if inner.source.is_none() && !inner.what.contains("(os error") => {
-                f.write_str("no space: ")?;
-            }
-            ErrorKind::Poisoned => f.write_str("an earlier failure stopped all writes: ")?,
-            ErrorKind::Bug => f.write_str("broken invariant: ")?,
+            ErrorKind::NoSpace if inner.cause.is_none() => f.write_str("no space: ")?,
+            ErrorKind::Poisoned => f.write_str("writes are stopped until the store is reopened: ")?,
+            ErrorKind::Bug => f.write_str("internal error, please report it: ")?,
             _ => {}
         }
         f.write_str(&inner.what)?;
@@ -237,8 +252,8 @@ impl fmt::Display for Error {
             }
             f.write_str(")")?;
         }
-        if let Some(source) = &inner.source {
-            write!(f, ": {source}")?;
+        if let Some(cause) = &inner.cause {
+            write!(f, ": {cause}")?;
         }
         Ok(())
     }
@@ -254,8 +269,24 @@ impl fmt::Debug for Error {
     }
 }
 
-impl std::error::Error for Error {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.0.source.as_ref().map(|e| e as _)
+impl std::error::Error for Error {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cause_stays_with_copies_and_is_printed_once() {
+        let disk_full = || io::Error::from_raw_os_error(28);
+        let error = Error::io(Path::new("/s/000001.log"), "cannot write log", disk_full());
+        let copy = error.with_kind(ErrorKind::Poisoned).with_context("the write is lost").with_key(b"k");
+        for error in [&error, &copy] {
+            assert_eq!(error.io_error().and_then(io::Error::raw_os_error), Some(28));
+            assert_eq!(error.to_string().matches(&disk_full().to_string()).count(), 1, "{error}");
+            assert!(std::error::Error::source(error).is_none());
+        }
+        assert_eq!(error.kind(), ErrorKind::NoSpace);
+        let text = copy.to_string();
+        assert!(text.contains("the write is lost: cannot write log (/s/000001.log)"), "{text}");
     }
 }

@@ -16,7 +16,8 @@ pub enum Event {
         /// Cause of the failure.
         error: Error,
     },
-    /// The log or the manifest failed, or a background thread panicked. Writes fail from now on; reads still work.
+    /// Writes fail from now on; reads still work. See [`ErrorKind::Poisoned`](crate::ErrorKind::Poisoned) for the
+    /// causes.
     Poisoned {
         /// The first failure.
         error: Error,
@@ -134,8 +135,8 @@ pub enum StallCause {
 /// Receives events, on the thread where they occur. [`Builder::listener`](crate::Builder::listener) sets it.
 ///
 /// It should return soon. It must not call back into the store, or wait for a thread that does: the store may hold its
-/// locks. It must not panic: a panic on a background thread poisons the store, and one on a caller's thread leaves the
-/// call. Several threads may call it at the same time.
+/// locks. It must not panic: a panic on a background thread poisons the store, and one on a caller's thread unwinds
+/// through the call. Several threads may call it at the same time.
 ///
 /// ```
 /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");

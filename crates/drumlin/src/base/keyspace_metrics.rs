@@ -15,7 +15,7 @@ pub struct KeyspaceMetrics {
     /// keyspace alone. For threads that alternate between keyspaces, and for those that end after a few operations, it
     /// is an estimate from samples, which may be too high.
     pub gets: u64,
-    /// Iterators that were stepped, and seeks of cursors.
+    /// Iterators created, and seeks of cursors.
     pub scans: u64,
     /// Operations written: puts, deletes, range deletes and merges. A batch over several keyspaces is estimated from
     /// samples.

@@ -29,9 +29,11 @@ const MAX_NAME: usize = 255;
 /// - It is associative: `merge(base, [a, b])` equals `merge(merge(base, [a]), [b])`. Where `partial_merge(a, b)`
 ///   returns `c`, it also equals `merge(base, [c])`.
 /// - It does not call the store.
-/// - Malformed operands give `None`. A read of the key then fails with `Corruption`, and compactions keep the operands.
-/// - It does not panic. If it does, a read fails with `Bug`. Flushes and compactions keep the operands and report
-///   [`Event::OperatorPanicked`](crate::Event::OperatorPanicked).
+/// - Malformed operands give `None`. A read of the key then fails with `MergeFailed`, and compactions keep the
+///   operands.
+/// - It does not panic. If it does, a read fails with `MergeFailed`. Flushes and compactions keep the operands and
+///   report [`Event::OperatorPanicked`](crate::Event::OperatorPanicked). In programs built with `panic = "abort"` a
+///   panic ends the process.
 ///
 /// ```
 /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");

@@ -26,6 +26,20 @@ impl MergeCounts {
     }
 }
 
+/// Names of the gauges among the metrics.
+const GAUGES: [&str; 10] = [
+    "compaction_slots",
+    "cache_bytes",
+    "memtable_bytes",
+    "log_bytes_live",
+    "filter_bytes",
+    "table_bytes",
+    "runs",
+    "snapshots",
+    "iterators",
+    "tickets",
+];
+
 macro_rules! metrics {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
         /// The store's counters, updated by all threads.
@@ -36,8 +50,10 @@ macro_rules! metrics {
 
         /// Values of the store's counters and gauges at one time. [`Db::metrics`](crate::Db::metrics) returns them.
         ///
-        /// Counters only grow, from 0 at open. Fields that begin with *Gauge* are values of the moment. The fields are
-        /// read one after the other while other threads write, so they may not match exactly.
+        /// Counters only grow, from 0 at open. Two of them leave out dropped keyspaces, so they fall when a keyspace is
+        /// dropped: `scan_entries_passed` and `scan_spans_skipped`. Fields that begin with *Gauge* are values of the
+        /// moment ([`is_gauge`](Metrics::is_gauge)), those that begin with *Largest* or *Longest* are maxima. The
+        /// fields are read one after the other while other threads write, so they may not match exactly.
         #[derive(Clone, Debug, Default, PartialEq)]
         #[cfg_attr(feature = "serde", derive(serde::Serialize))]
         #[non_exhaustive]
@@ -66,6 +82,11 @@ macro_rules! metrics {
             pub fn to_pairs(&self) -> Vec<(&'static str, u64)> {
                 vec![$((stringify!($name), self.$name),)*]
             }
+
+            /// Returns whether the metric `name` is a gauge. All others are counters.
+            pub fn is_gauge(name: &str) -> bool {
+                GAUGES.contains(&name)
+            }
         }
     };
 }
@@ -81,7 +102,8 @@ metrics! {
     log_bytes_written,
     /// Syncs of log segments.
     log_syncs,
-    /// Sync calls on files and directories, by all stores of the environment.
+    /// Sync calls on files and directories. Stores that were opened by clones of one [`Builder`](crate::Builder) share
+    /// this counter, so it may not begin at 0.
     syncs,
     /// Point lookups.
     gets,
@@ -93,25 +115,26 @@ metrics! {
     lookup_tables_found,
     /// Point lookups whose result came from a table.
     lookups_from_tables,
-    /// Iterators created.
+    /// Iterators and cursors created. Seeks of cursors do not count, unlike in
+    /// [`KeyspaceMetrics`](crate::KeyspaceMetrics).
     scans,
-    /// Entries that scans read and did not return: deleted, hidden, or older versions. Dropped keyspaces do not count.
+    /// Entries that scans skipped: deleted, hidden, or older versions.
     scan_entries_passed,
-    /// Times that a scan skipped a key span that an earlier scan had found empty. Dropped keyspaces do not count.
+    /// Times that a scan skipped a range of deleted keys that an earlier scan had found.
     scan_spans_skipped,
     /// Flushes installed.
     flushes,
     /// Bytes of tables written by flushes.
     flush_bytes_written,
-    /// Compaction pieces (subcompactions) installed.
+    /// Subcompactions (pieces of compactions) installed.
     compactions,
     /// Bytes of tables written by compactions.
     compaction_bytes_written,
     /// Bytes of tables read by compactions. A table that a compaction takes in part counts with that part.
     compaction_bytes_read,
-    /// Largest number of compaction pieces that ran at the same time.
+    /// Largest number of subcompactions that ran at the same time.
     compactions_max_parallel,
-    /// Gauge: compaction slots, the number of pieces that may run at the same time.
+    /// Gauge: compaction slots, the number of subcompactions that may run at the same time.
     compaction_slots,
     /// Microseconds during which compactions into two or more levels ran at the same time.
     compactions_cross_level_micros,
@@ -125,9 +148,9 @@ metrics! {
     entries_merged,
     /// Calls of merge operators by compactions and flushes that panicked. The operands were kept.
     operator_panics,
-    /// Largest number of bytes that a compaction piece wrote.
+    /// Largest number of bytes that a subcompaction wrote.
     compaction_largest_bytes,
-    /// Trivial moves: compaction pieces whose files changed level or run without being read.
+    /// Trivial moves: subcompactions whose files changed level or run without being read.
     moves,
     /// Calls of compaction policies for a decision.
     policy_calls,
@@ -177,7 +200,7 @@ metrics! {
     cache_bytes,
     /// Gauge: bytes in memtables.
     memtable_bytes,
-    /// Gauge: bytes of log segments that recovery would read.
+    /// Gauge: size of the log segments from the log floor on, including preallocated space that holds no records yet.
     log_bytes_live,
     /// Gauge: bytes of the filters of all tables.
     filter_bytes,
@@ -189,7 +212,7 @@ metrics! {
     snapshots,
     /// Gauge: live iterators and cursors.
     iterators,
-    /// Gauge: scheduled compactions (tickets) that have not finished.
+    /// Gauge: scheduled compactions that have not finished.
     tickets,
     /// Compactions that a policy planned and that were scheduled.
     plans_admitted,
@@ -244,5 +267,29 @@ impl Counters {
         Counters::add(&self.flushes, 1);
         Counters::add(&self.flush_bytes_written, bytes);
         self.count_entries(counts);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_gauges_are_the_metrics_whose_documentation_says_so() {
+        let source = include_str!("metrics.rs");
+        let mut documented: Vec<&str> = source
+            .split("    /// Gauge: ")
+            .skip(1)
+            .filter_map(|rest| {
+                rest.lines().find(|line| !line.trim_start().starts_with("///") && line.ends_with(','))
+            })
+            .map(|line| line.trim().trim_end_matches(','))
+            .collect();
+        let mut listed: Vec<&str> = Metrics::default().to_pairs().into_iter().map(|(name, _)| name).collect();
+        listed.retain(|name| Metrics::is_gauge(name));
+        documented.sort_unstable();
+        listed.sort_unstable();
+        assert_eq!(documented, listed);
+        assert_eq!(listed.len(), GAUGES.len(), "each listed gauge is a metric");
     }
 }

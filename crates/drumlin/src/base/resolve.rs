@@ -143,7 +143,7 @@ impl Resolver<'_> {
                 None => "has no merge operator".to_owned(),
             };
             let what = format!("keyspace \"{}\" holds merge operands but {missing}", self.keyspace);
-            return Err(Error::new(ErrorKind::InvalidOption, what));
+            return Err(Error::new(ErrorKind::MergeOperatorMissing, what));
         };
         let (name, keyspace) = (self.operator_name.unwrap_or_default(), self.keyspace);
         // The errors omit the message of a panic: the operator is user code, and its message may contain user keys.
@@ -151,11 +151,11 @@ impl Resolver<'_> {
             Ok(Some(value)) => Ok(Slice::from(value)),
             Ok(None) => {
                 let what = format!("merge operator \"{name}\" refused operands of keyspace \"{keyspace}\"");
-                Err(Error::new(ErrorKind::Corruption, what))
+                Err(Error::new(ErrorKind::MergeFailed, what))
             }
             Err(Panicked) => {
                 let what = format!("the merge operator \"{name}\" panicked in keyspace \"{keyspace}\"");
-                Err(Error::new(ErrorKind::Bug, what))
+                Err(Error::new(ErrorKind::MergeFailed, what))
             }
         }
     }

@@ -1,7 +1,6 @@
 //! The state behind the control lock: everything that changes versions, keyspace by keyspace, and how it changes when a
 //! piece (subcompaction) fails or a ticket (scheduled compaction) ends.
 
-use super::claims::Flight;
 use super::explain;
 use super::policy_guard::PolicyGuard;
 use super::view::installed;
@@ -13,6 +12,7 @@ use crate::version::ManifestFile;
 use drumlin_env::sync::{Arc, atomic};
 use drumlin_format::manifest::Change;
 use drumlin_policy::pace::{WriteRate, write_rate};
+use drumlin_policy::schedule::Flight;
 use drumlin_policy::schedule::{FoldCosts, Numbers, project};
 use drumlin_types::contract::{
     CompactionPolicy, FileState, LevelDesign, Outcome, Pace, PaceScope, PieceId, Place, Plan, PlanResult,
@@ -41,7 +41,7 @@ pub(crate) struct Control {
     pub(crate) decisions: DecisionLog,
     /// Largest sequence number that a flush may write. A checkpoint lowers it, and memtables with newer entries wait.
     pub(crate) flush_ceiling: Seq,
-    /// Manifest changes that this version does not use but keeps.
+    /// Manifest changes that this release does not use but keeps.
     pub(crate) carried: Vec<Change>,
     /// Number of the next manual compaction.
     pub(crate) next_manual: u64,
@@ -207,7 +207,7 @@ impl KeyspaceControl {
         if !self.damaged.is_empty() {
             for file in view.levels.iter_mut().flat_map(|l| &mut l.runs).flat_map(|r| &mut r.files) {
                 if self.damaged.contains_key(&file.table) {
-                    file.state = FileState::UNAVAILABLE;
+                    file.state = FileState::Unavailable;
                 }
             }
         }

@@ -1,14 +1,19 @@
 //! Text of the decision log: scheduling decisions in words.
 
-use super::claims::{Piece, TicketState};
 use crate::base::decisions::DecisionLog;
 use drumlin_format::decisions::PolicyCall;
 use drumlin_policy::schedule::{Divided, StartedPiece, Withdrawn};
+use drumlin_policy::schedule::{Piece, TicketState};
 use drumlin_types::contract::{Decision, PieceId, Plan, PlanResult, PolicyInput};
 use std::collections::BTreeSet;
 
 /// Largest number of files in a tree for which the inputs of a policy call are logged. A larger record would not fit.
 const MAX_FILES: usize = 4096;
+
+/// Returns `n` with its noun in singular or plural.
+fn counted(n: usize, one: &str) -> String {
+    format!("{n} {one}{}", if n == 1 { "" } else { "s" })
+}
 
 /// Logs a policy call that changed something. `before` is the policy's name and its state before the call.
 pub(super) fn decided(
@@ -19,10 +24,13 @@ pub(super) fn decided(
     decision: &Decision,
 ) {
     let (policy, state) = before;
-    let mut what =
-        format!("policy call: {} plans, {} withdrawn", decision.plans.len(), decision.withdraw.len());
+    let mut what = format!(
+        "policy call: {}, {} withdrawn",
+        counted(decision.plans.len(), "plan"),
+        decision.withdraw.len()
+    );
     if let Some(pace) = &decision.pace {
-        what.push_str(&format!(", slow at {} runs, stop at {}", pace.slow, pace.stops_at()));
+        what.push_str(&format!(", writes slowed at {} runs, stopped at {}", pace.slow, pace.stops_at()));
     }
     let fits = input.tree.files().count() <= MAX_FILES;
     let call = if fits { PolicyCall::encode(policy, state, input, decision) } else { Vec::new() };
@@ -35,13 +43,15 @@ pub(super) fn admitted(log: &mut DecisionLog, micros: u64, keyspace: &str, ticke
     let bytes: u64 = ticket.pieces.iter().map(|p| p.bytes).sum();
     let moves = ticket.pieces.iter().filter(|p| p.may_move).count();
     let tables: BTreeSet<_> = ticket.plan.take.iter().map(|t| t.table).collect();
+    // `drumlin bench` looks for the arrow.
     let what = format!(
-        "{} {} tables -> L{} {}, {bytes} bytes, {} pieces, {moves} moves{}",
+        "{} {} -> L{} {}, {bytes} bytes, {}, {}{}",
         ticket.ticket,
-        tables.len(),
+        counted(tables.len(), "table"),
         ticket.plan.out,
         ticket.wanted.unwrap_or(ticket.own),
-        ticket.pieces.len(),
+        counted(ticket.pieces.len(), "piece"),
+        counted(moves, "trivial move"),
         waits(ticket),
     );
     log.note(micros, keyspace, what, ticket.plan.reason.clone());
@@ -67,7 +77,8 @@ pub(super) fn started(log: &mut DecisionLog, micros: u64, keyspace: &str, start:
     let Piece { id, folded, inputs, out, .. } = &start.piece;
     if *folded > 0 {
         let runs = inputs.iter().filter(|f| f.level == *out).count();
-        let what = format!("{} piece {} folds {runs} files of L{out}", id.ticket, id.index);
+        let files = counted(runs, "file");
+        let what = format!("{} piece {} folds (adds to its inputs) {files} of L{out}", id.ticket, id.index);
         log.note(micros, keyspace, what, format!("{folded} bytes of the output level"));
     }
     if start.is_early {
@@ -98,13 +109,13 @@ pub(crate) fn sunk(log: &mut DecisionLog, micros: u64, keyspace: &str, piece: &P
 pub(super) fn withdrawn(log: &mut DecisionLog, micros: u64, keyspace: &str, ended: &Withdrawn, why: &str) {
     let names = |ids: &[PieceId]| ids.iter().map(name).collect::<Vec<_>>().join(", ");
     if !ended.gone.is_empty() {
-        let what = format!("{} pieces withdrawn: {}", ended.gone.len(), names(&ended.gone));
+        let what = format!("{} withdrawn: {}", counted(ended.gone.len(), "piece"), names(&ended.gone));
         log.note(micros, keyspace, what, why.to_owned());
     }
     if !ended.staying.is_empty() {
         let what = format!(
-            "{} pieces redirected to the level of their inputs: {}",
-            ended.staying.len(),
+            "{} redirected to the level of their inputs: {}",
+            counted(ended.staying.len(), "piece"),
             names(&ended.staying)
         );
         log.note(micros, keyspace, what, "the pieces that they waited for were withdrawn".to_owned());
@@ -115,7 +126,7 @@ pub(super) fn withdrawn(log: &mut DecisionLog, micros: u64, keyspace: &str, ende
 pub(super) fn discarded(log: &mut DecisionLog, micros: u64, keyspace: &str, pieces: &[PieceId]) {
     if !pieces.is_empty() {
         let names = pieces.iter().map(name).collect::<Vec<_>>().join(", ");
-        let what = format!("{} held outputs discarded: {names}", pieces.len());
+        let what = format!("{} discarded: {names}", counted(pieces.len(), "held output"));
         log.note(micros, keyspace, what, "earlier pieces lack the disk space that they take".to_owned());
     }
 }
@@ -128,7 +139,7 @@ fn name(id: &PieceId) -> String {
 /// Logs that a plan was refused.
 pub(super) fn refused(log: &mut DecisionLog, micros: u64, keyspace: &str, plan: &Plan, why: &str) {
     log.refused += 1;
-    let what = format!("plan refused: {} inputs -> L{}: {why}", plan.take.len(), plan.out);
+    let what = format!("plan refused: {} -> L{}: {why}", counted(plan.take.len(), "input"), plan.out);
     log.note(micros, keyspace, what, plan.reason.clone());
 }
 
@@ -146,9 +157,13 @@ pub(super) fn ended(
         PlanResult::Withdrawn => "cut short",
         PlanResult::Refused => "refused",
     };
-    let what = format!(
-        "{} {how}: {} bytes in, {} out, {} entries dropped",
-        ticket.ticket, ticket.bytes_in, ticket.bytes_out, ticket.dropped
-    );
+    let what = if result == PlanResult::Done && ticket.pieces.iter().all(|piece| piece.may_move) {
+        format!("{} {how}: trivial move", ticket.ticket)
+    } else {
+        format!(
+            "{} {how}: read {} bytes, wrote {} bytes, dropped {} entries",
+            ticket.ticket, ticket.bytes_in, ticket.bytes_out, ticket.dropped
+        )
+    };
     log.note(micros, keyspace, what, ticket.withdrawn.clone().unwrap_or_default());
 }

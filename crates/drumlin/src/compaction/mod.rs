@@ -8,10 +8,10 @@
 //!                                                          executor --merge--> output --install--> next tree
 //! ```
 //!
-//! A *ticket* is a scheduled compaction; a *piece* is a subcompaction of it.
+//! A *ticket* is a scheduled compaction; a *piece* is a subcompaction of it. Both are types of the pure scheduler,
+//! `drumlin_policy::schedule`. The inputs of unfinished pieces are claimed: no other plan may take them.
 //!
 //! - [`view`]: the tree with the states of its files, as a policy sees it.
-//! - [`claims`]: tickets and pieces in flight, as types of the scheduler in `drumlin-policy`.
 //! - [`control`]: the state behind the control lock.
 //! - [`scheduler`]: calls the policy, and passes its plans and free slots to the pure scheduler, which admits, cuts and
 //!   chooses.
@@ -27,7 +27,6 @@
 //! never sees a file handle.
 
 pub(crate) mod audit;
-pub(crate) mod claims;
 pub(crate) mod control;
 pub(crate) mod executor;
 pub(crate) mod explain;

@@ -162,7 +162,7 @@ impl Outputs {
         done + self.open.as_ref().map_or(0, |open| open.writer.size())
     }
 
-    /// Records that the outputs are part of a durable version. They are then no longer removed with this set.
+    /// Records that the outputs are part of a durable tree. They are then no longer removed with this set.
     pub(crate) fn installed(&mut self) {
         self.installed = true;
         self.spec.filters.installed();

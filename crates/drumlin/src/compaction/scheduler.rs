@@ -13,7 +13,6 @@ mod space;
 #[cfg(test)]
 mod tests;
 
-use super::claims::{Flight, Piece, TicketState};
 use super::control::{Control, KeyspaceControl, Shortage};
 use super::{explain, fallback};
 use crate::base::decisions::DecisionLog;
@@ -25,6 +24,7 @@ use admission::{PlanAdmitter, SeenTree, settings};
 use drumlin_env::sync::Arc;
 use drumlin_policy::schedule::admit::without_pipeline;
 use drumlin_policy::schedule::{Concurrency, FoldCosts, Scene, Settings, Weights, project};
+use drumlin_policy::schedule::{Flight, Piece, TicketState};
 use drumlin_types::contract::{Decision, LimitView, Pace, PolicyInput};
 use drumlin_types::{TableId, Ticket};
 use space::Short;
@@ -191,7 +191,7 @@ impl Control {
         inputs: &SchedulerInputs,
         sample: &dyn Fn(&KeyspaceState) -> Sample,
     ) {
-        if let Some(CallInProgress { cpu, began, is_idle }) = self.call_policy(index, inputs, sample) {
+        if let Some(PolicyCallStart { cpu, began, is_idle }) = self.call_policy(index, inputs, sample) {
             let cpu = inputs.clock.thread_cpu_nanos().saturating_sub(cpu);
             self.policy_calls.note(cpu, inputs.clock.monotonic_nanos().saturating_sub(began));
             if is_idle && self.idle_waiters == 0 {
@@ -202,14 +202,15 @@ impl Control {
         }
     }
 
-    /// Calls the policy if it is due, and admits its plans. Returns the cost of the call if there was one.
+    /// Calls the policy if it is due, and admits its plans. Returns when the call began, if there was one.
     fn call_policy(
         &mut self,
         index: usize,
         inputs: &SchedulerInputs,
         sample: &dyn Fn(&KeyspaceState) -> Sample,
-    ) -> Option<CallInProgress> {
-        let reserved = self.reserved_disk(inputs);
+    ) -> Option<PolicyCallStart> {
+        // Without a budget no policy looks at it.
+        let reserved = if inputs.limits.disk_budget == u64::MAX { 0 } else { self.writing() };
         let Control { keyspaces, numbers, decisions, needs_wake_up, manual_ended, .. } = self;
         let keyspace = &mut keyspaces[index];
         let admitter = &mut PlanAdmitter { numbers, decisions, inputs };
@@ -221,12 +222,14 @@ impl Control {
         let (cpu, began) = (inputs.clock.thread_cpu_nanos(), inputs.clock.monotonic_nanos());
         let tree = keyspace.installed();
         let view = project::view(&tree, &keyspace.flight);
+        let false_positives = tree.false_positive_rate();
         let mut seen = SeenTree { tree, projected: project::after(&view), view };
         let tickets = keyspace.flight.ticket_views();
         let sample = sample(&keyspace.state);
         let limits = limits(keyspace, &settings, inputs, reserved);
         keyspace.design = keyspace.policy.design(&seen.projected, &limits);
-        keyspace.fold_costs = FoldCosts::measured(&sample.load, &sample.lately, &inputs.costs);
+        keyspace.fold_costs =
+            FoldCosts::measured(&sample.load, &sample.lately, &inputs.costs, false_positives);
         if settings.mode != Concurrency::Pipelined {
             seen.view = without_pipeline(seen.view, &keyspace.flight);
         }
@@ -246,16 +249,7 @@ impl Control {
         // The view of the policy is reused for its first plan, unless it was reduced or is out of date.
         let is_whole = settings.mode == Concurrency::Pipelined && decision.withdraw.is_empty();
         let is_idle = admitter.apply(keyspace, decision, is_whole.then_some(seen), needs_wake_up);
-        Some(CallInProgress { cpu, began, is_idle })
-    }
-
-    /// Returns the disk space in bytes that running compactions may still write. Without a budget no policy looks at
-    /// it.
-    fn reserved_disk(&self, inputs: &SchedulerInputs) -> u64 {
-        match inputs.limits.disk_budget {
-            u64::MAX => 0,
-            _ => self.writing(),
-        }
+        Some(PolicyCallStart { cpu, began, is_idle })
     }
 }
 
@@ -310,8 +304,8 @@ fn decide_and_log(
     decision
 }
 
-/// A policy call.
-struct CallInProgress {
+/// Start of a policy call.
+struct PolicyCallStart {
     /// CPU time that its thread had used before, in nanoseconds.
     cpu: u64,
     /// Start time in nanoseconds.

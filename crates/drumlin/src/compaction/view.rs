@@ -1,7 +1,7 @@
 //! The tree as policies and the scheduler see it: plain data, with the states of its files.
 
-use super::claims::Flight;
 use crate::version::{Level, Tree};
+use drumlin_policy::schedule::Flight;
 use drumlin_policy::schedule::project;
 use drumlin_types::contract::{FileState, LevelView, RunView, TreeView};
 

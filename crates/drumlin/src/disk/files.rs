@@ -118,7 +118,7 @@ impl Files {
         self.dir.join(FileName::Table(id).to_string())
     }
 
-    /// Removes a table that no version refers to.
+    /// Removes a table that no tree refers to.
     pub(crate) fn remove_table(&self, id: TableId) -> Result<()> {
         self.tables.remove(id);
         if drumlin_types::bug!("table-unlinked-twice") {
@@ -193,7 +193,7 @@ pub(crate) fn check_empty(env: &Env, path: &Path) -> Result<()> {
         file if file.kind() == ErrorKind::NotAStore => file.with_kind(ErrorKind::InvalidArgument),
         other => other,
     };
-    let exists = fs.exists(path).map_err(|e| failed("cannot look at the target", e))?;
+    let exists = fs.exists(path).map_err(|e| failed("cannot check whether the target exists", e))?;
     let lock = FileName::Lock.to_string();
     let listed = || fs.list(path).map_err(|e| failed("cannot list the target", e));
     match exists && listed()?.iter().any(|entry| entry.name != lock) {

@@ -196,7 +196,7 @@ impl JobFilters {
         let bits: f64 = self.outputs.iter().map(|filter| filter.keys * filter.bits).sum();
         let plural = if self.outputs.len() == 1 { "" } else { "s" };
         let what = format!(
-            "filters of {} table{plural}: {:.2} bits per key",
+            "filters of {} table{plural}: {:.1} bits per key",
             self.outputs.len(),
             bits / keys.max(1.0)
         );
@@ -220,10 +220,15 @@ impl JobFilters {
             _ = write!(why, ", {ribbon} as Ribbon filter");
         }
         let Ledger { keys, .. } = basis.ledger;
-        _ = write!(why, "; {}, average {:.2}", basis.mode.name(), basis.ledger.average());
-        _ = write!(why, " of {:.2} over {keys:.0} keys", basis.budget.average);
+        _ = write!(
+            why,
+            "; {}: all tables have {:.2} bits per key",
+            basis.mode.name(),
+            basis.ledger.average()
+        );
+        _ = write!(why, ", budget {:.2}, {keys:.0} keys", basis.budget.average);
         if let Some(price) = basis.price {
-            _ = write!(why, ", a bit saves {:.3e} blocks", price.blocks_per_bit());
+            _ = write!(why, ", one more bit avoids {:.3e} block reads", price.blocks_per_bit());
         }
         if let Some(Outlook { keys, life, vain, block_ns, .. }) = basis.outlook {
             _ = write!(

@@ -10,7 +10,13 @@
 //! 4. Install files, flushed sequence number and log floor in one edit. Log segments below the floor are recycled once
 //!    the edit is durable.
 //!
-//! After a failure the keyspace rests for a second. Meanwhile the lane flushes other keyspaces.
+//! After a failure the keyspace backs off for a second. Meanwhile the lane flushes other keyspaces.
+//!
+//! A memtable is sealed, so that it can be flushed:
+//! - by the commit that finds it full (`write/commit_lock.rs`),
+//! - by a writer that finds all memtables together full and none sealed (`ops/admission.rs`),
+//! - when the log is too long (`store/log.rs`) or finds no disk space (`store/space.rs`),
+//! - by a flush that a program asks for, a checkpoint and a compaction by hand (`ops`).
 
 use super::inherit::inherit_flush;
 use crate::background::{Lane, Step};
@@ -19,7 +25,6 @@ use crate::base::error::{Error, ErrorKind, Result};
 use crate::base::event::Event;
 use crate::base::rangedel::Fragmented;
 use crate::base::snapshots::Readers;
-use crate::compaction::claims::Flight;
 use crate::compaction::control::Control;
 use crate::compaction::executor::{MergeJob, MergeResult, Progress};
 use crate::compaction::merge::MergeRules;
@@ -33,6 +38,7 @@ use crate::store::{Store, TreeStep};
 use crate::version::{FileMeta, KeyspaceEdit, Tree};
 use drumlin_env::sync::{Arc, Mutex, atomic};
 use drumlin_format::manifest::MAX_CHANGES;
+use drumlin_policy::schedule::Flight;
 use drumlin_types::contract::legal::DropGuard;
 use drumlin_types::contract::{FileState, Outcome};
 use drumlin_types::{Key, KeyRange, KeyspaceId, LogNumber, Seq, TableId};
@@ -323,7 +329,7 @@ impl Store {
             (entry.due, entry.flushed_since_call) = (true, true);
             entry.policy.observe(&Outcome::Flushed { bytes, entries: result.counts.written });
         }
-        keyspace.flushes.succeeded();
+        keyspace.flush_failures.succeeded();
         self.health.disk_full.store(false, atomic::Ordering::Release);
         self.share_memory();
         self.metrics.flushed(&result.counts, bytes);
@@ -404,8 +410,8 @@ impl Store {
 /// Returns the reason of a flush.
 fn sealed_text(memtables: &[Arc<Memtable>], max_seq: Seq) -> String {
     match memtables {
-        [_] => format!("a sealed memtable up to #{max_seq}"),
-        _ => format!("{} sealed memtables up to #{max_seq}", memtables.len()),
+        [_] => format!("a sealed memtable up to sequence number {max_seq}"),
+        _ => format!("{} sealed memtables up to sequence number {max_seq}", memtables.len()),
     }
 }
 

@@ -12,7 +12,6 @@
 use super::inherit::inherit_piece;
 use crate::base::error::{Error, ErrorKind, Result};
 use crate::base::event::Event;
-use crate::compaction::claims::{Piece, PieceState};
 use crate::compaction::control::Control;
 use crate::compaction::executor::{Finished, InputCount};
 use crate::compaction::explain;
@@ -21,8 +20,9 @@ use crate::keyspace::KeyspaceState;
 use crate::store::{Store, TreeStep};
 use crate::version::{FileMeta, KeyspaceEdit, Run, Tree};
 use drumlin_env::sync::{Arc, atomic};
-use drumlin_policy::schedule::{Install, RunFit, Scene, Settings, choose_run};
-use drumlin_types::contract::{FileSpan, PieceId, TreeView};
+use drumlin_policy::schedule::{Install, RunFit, Settings, choose_run};
+use drumlin_policy::schedule::{Piece, PieceState};
+use drumlin_types::contract::{FileSpan, PieceId};
 use drumlin_types::{Key, KeyRange, RunId, TableId};
 use std::collections::BTreeSet;
 
@@ -242,18 +242,7 @@ impl Store {
         let is_short = is_set(&self.health.disk_full)
             || is_set(&self.health.compaction_lacks_space)
             || control.shortage.is_some();
-        let entry = control.keyspace(keyspace)?;
-        // Which edits may be made follows from the waits alone, so the tree is not needed.
-        let tree = TreeView::default();
-        let scene = Scene {
-            tree: &tree,
-            design: &[],
-            settings: &settings,
-            costs: entry.fold_costs,
-            room: u64::MAX,
-            now: self.files.now(),
-        };
-        entry.flight.next_install(&scene, is_short)
+        control.keyspace(keyspace)?.flight.next_install(&settings, self.files.now(), is_short)
     }
 
     /// Makes one edit durable and installs the next tree. Returns the event to report. An error names the piece and its
@@ -320,7 +309,7 @@ impl Store {
         let next = self.commit_edit(control, keyspace, &step, || result.outputs.installed())?;
         keyspace.install(next, &[]);
         self.explain_filters(control, keyspace, result);
-        keyspace.compactions.succeeded();
+        keyspace.compaction_failures.succeeded();
         let bytes_out: u64 = outputs.files.iter().map(|f| f.table.len).sum();
         let dropped = finished.result.counts.dropped();
         if let Some(entry) = control.keyspace(keyspace) {
@@ -380,7 +369,7 @@ impl Store {
         let step = TreeStep { tree: &tree, edit: &outputs.edit, flushed: &[], more: &[] };
         let next = self.commit_edit(control, keyspace, &step, || {})?;
         keyspace.install(next, &[]);
-        keyspace.compactions.succeeded();
+        keyspace.compaction_failures.succeeded();
         if let Some(entry) = control.keyspace(keyspace) {
             entry.flight.installed(piece.id, &outputs.tables(), 0, 0);
             entry.due = true;

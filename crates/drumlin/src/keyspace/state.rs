@@ -78,9 +78,9 @@ pub(crate) struct KeyspaceState {
     /// Dead spans: key ranges that scans found empty.
     pub(crate) dead: Arc<DeadSpans>,
     /// Consecutive failures of flushes.
-    pub(crate) flushes: Failures,
+    pub(crate) flush_failures: Failures,
     /// Consecutive failures of compactions for a temporary reason.
-    pub(crate) compactions: Failures,
+    pub(crate) compaction_failures: Failures,
     /// Epochs that readers of the view pin.
     epochs: Arc<Epochs>,
     /// The current view; never none.
@@ -137,8 +137,8 @@ impl KeyspaceState {
             activity: Arc::default(),
             search_changed: atomic::AtomicBool::new(false),
             dead: Arc::new(DeadSpans::new()),
-            flushes: Failures::default(),
-            compactions: Failures::default(),
+            flush_failures: Failures::default(),
+            compaction_failures: Failures::default(),
             view: EpochPtr::new(Some(view), &epochs),
             epochs,
             newest: atomic::AtomicU64::new(0),
@@ -334,7 +334,7 @@ impl KeyspaceState {
     pub(crate) fn check_alive(&self) -> Result<()> {
         if self.is_dropped() {
             return Err(Error::new(
-                ErrorKind::InvalidArgument,
+                ErrorKind::KeyspaceDropped,
                 format!("keyspace {:?} was dropped", self.name),
             ));
         }

@@ -2,7 +2,8 @@
 //!
 //! Use:
 //! 1. A writer calls `begin_write` under the lock that also seals memtables, inserts outside that lock, and calls
-//!    `end_write`. A sealed memtable may be flushed once it `is_complete`.
+//!    `end_write`. A sealed memtable may be flushed once it `is_complete`, its commits are visible, and no checkpoint
+//!    holds it back.
 //! 2. Readers call `get`, `versions` and `cursor` at any time. Each entry that they find is complete, but batches may
 //!    be partial: a reader names its snapshot, and only published snapshots are atomic.
 //! 3. Range tombstones are rare, so new ones go into a list under a lock. The first reader after a change fragments
@@ -147,7 +148,8 @@ impl Memtable {
         }
     }
 
-    /// Returns the first log segment that may hold its writes. Later memtables have higher numbers.
+    /// Returns the first log segment that may hold its writes. A later memtable of the keyspace has the same number or
+    /// a higher one.
     pub(crate) fn first_log(&self) -> LogNumber {
         self.first_log
     }
@@ -285,7 +287,7 @@ impl Memtable {
         debug_assert!(before > 0, "end_write without begin_write");
     }
 
-    /// Returns whether every writer has ended. For a sealed memtable all entries are then visible.
+    /// Returns whether every writer has inserted its entries. Their commits may not be published yet.
     pub(crate) fn is_complete(&self) -> bool {
         self.writers() == 0
     }

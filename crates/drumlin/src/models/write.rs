@@ -1,6 +1,6 @@
 //! Concurrency models of parts of the write path.
 
-use crate::write::{Published, Publisher};
+use crate::write::{CommitPoint, Publisher};
 use drumlin_env::sync::atomic::{AtomicU64, Ordering};
 use drumlin_env::sync::{Arc, Mutex};
 use shuttle::thread;
@@ -8,7 +8,7 @@ use shuttle::thread;
 /// Three commits end in any order. Each is published after all earlier ones have ended, and a drain waits for all.
 pub(super) fn commits_are_published_in_order() {
     // One commit has to wait for room.
-    let publisher = Arc::new(Publisher::with_places(Published::default(), 4, 2));
+    let publisher = Arc::new(Publisher::with_places(CommitPoint::default(), 4, 2));
     // As under the commit lock, sequence numbers and places are assigned together.
     let lock = Arc::new(Mutex::new(0));
     let ended = Arc::new(AtomicU64::new(0));
@@ -19,7 +19,7 @@ pub(super) fn commits_are_published_in_order() {
                 let mut last = lock.lock();
                 if publisher.has_room() {
                     *last += 1;
-                    let state = Published { seq: *last, logged: *last, log_end: *last };
+                    let state = CommitPoint { seq: *last, logged: *last, log_end: *last };
                     break (*last, publisher.enter(state));
                 }
                 drop(last);

@@ -19,7 +19,7 @@ use crate::base::metrics::Counters;
 use crate::keyspace::View;
 use crate::store::Store;
 use crate::write::operations::Operations;
-use crate::write::pacing::{OPEN, SHUT, owed};
+use crate::write::pacing::{STOPPED, UNLIMITED, owed};
 use drumlin_env::sync::atomic;
 
 /// Deletions may exceed the memory of memtables by one part in this many.
@@ -49,8 +49,9 @@ impl Drop for Admitted<'_> {
 
 impl Store {
     /// Waits until `batch` may be written.
-    pub(super) fn wait_admission(&self, batch: &Operations, timed: bool) -> Result<Admitted<'_>> {
-        if timed && self.throttles.writers.rate() != OPEN {
+    pub(super) fn wait_admission(&self, batch: &Operations, is_sampled: bool) -> Result<Admitted<'_>> {
+        // No compaction may end for a while, so slowed writers refresh the rate themselves.
+        if is_sampled && self.throttles.writers.rate() != UNLIMITED {
             self.refresh_pace_if_free();
         }
         let bytes = batch.size() as u64 + ENTRY_OVERHEAD * batch.len() as u64;
@@ -69,29 +70,29 @@ impl Store {
     /// Waits until there is room for `bytes`, and as long as the pace says. Adds the microseconds that it took to
     /// `waited`, also if it fails.
     fn admit(&self, bytes: u64, only_deletes: bool, waited: &mut u64) -> Result<Admitted<'_>> {
-        let mut patience = None;
+        let mut deadline = None;
         // On a full disk deletions are what frees space, so memory is kept for them.
         let most = self.memory.most();
         let most = if only_deletes { most + most / DELETES_SHARE } else { most };
         let large = if bytes as usize > self.memory.most() / LARGE_SHARE { bytes as usize } else { 0 };
         let mut admitted = Admitted { store: self, reserved: 0 };
         if !self.try_admit_memory(most, large, &mut admitted) {
-            let patience = patience.get_or_insert_with(|| self.patience());
+            let deadline = deadline.get_or_insert_with(|| self.deadline());
             self.stall(
                 StallCause::Memory,
-                (&*patience, &mut *waited),
-                "a writer waits for memtables to be flushed",
+                (&*deadline, &mut *waited),
+                "waited for memtables to be flushed",
                 || self.try_admit_memory(most, large, &mut admitted),
             )?;
         }
-        if self.throttles.writers.rate() == SHUT {
-            let patience = patience.get_or_insert_with(|| self.patience());
+        if self.throttles.writers.rate() == STOPPED {
+            let deadline = deadline.get_or_insert_with(|| self.deadline());
             self.stall(
                 StallCause::Runs,
-                (&*patience, &mut *waited),
-                "a writer waits for compactions to reduce runs",
+                (&*deadline, &mut *waited),
+                "waited for compactions to reduce runs",
                 || {
-                    self.throttles.writers.rate() != SHUT
+                    self.throttles.writers.rate() != STOPPED
                         || only_deletes && self.control.lock().shortage.is_some()
                 },
             )?;
@@ -99,9 +100,9 @@ impl Store {
         let rate = self.throttles.writers.rate();
         let micros = self.throttles.writers.pay(bytes, self.files.now());
         if micros > 0 {
-            let patience = patience.get_or_insert_with(|| self.patience());
+            let deadline = deadline.get_or_insert_with(|| self.deadline());
             let mut slept = 0;
-            let may_go = self.sleep(micros, rate, patience, &mut slept);
+            let may_go = self.sleep(micros, rate, deadline, &mut slept);
             self.count_stall(StallCause::Runs, slept);
             *waited += slept;
             may_go.inspect_err(|_| self.throttles.writers.refund(bytes))?;
@@ -111,32 +112,32 @@ impl Store {
 
     /// Sleeps for `micros`, the delay at `rate`, or until there is no rate limit. Adds the microseconds to `slept`. If
     /// the rate rises during the sleep, the rest is shortened accordingly.
-    fn sleep(&self, micros: u64, mut rate: u64, patience: &Patience, slept: &mut u64) -> Result<()> {
+    fn sleep(&self, micros: u64, mut rate: u64, deadline: &Deadline, slept: &mut u64) -> Result<()> {
         let mut left = micros;
         while left > 0 {
-            let slice = left.min(LONGEST_SLEEP).min(patience.left(self.files.now()).max(1));
+            let slice = left.min(LONGEST_SLEEP).min(deadline.left(self.files.now()).max(1));
             self.files.env.clock().sleep_micros(slice);
             *slept += slice;
             left -= slice;
             let now = self.throttles.writers.rate();
-            if left == 0 || now == OPEN {
+            if left == 0 || now == UNLIMITED {
                 break;
             }
             (left, rate) = (owed(left, rate, now), rate.max(now));
             self.health.check_open()?;
             self.health.check_poison()?;
-            patience.check(self.files.now(), "a writer is slowed until compactions catch up")?;
+            deadline.check(self.files.now(), "was slowed until compactions catch up")?;
         }
         Ok(())
     }
 
-    /// Returns how long a write that begins to wait now may wait.
-    fn patience(&self) -> Patience {
+    /// Returns the deadline of a write that begins to wait now.
+    fn deadline(&self) -> Deadline {
         let limit = match self.options.load().write_timeout_ms {
             0 => u64::MAX,
             millis => millis.saturating_mul(1000),
         };
-        Patience { began: self.files.now(), limit }
+        Deadline { began: self.files.now(), limit }
     }
 
     /// Returns whether memtables have room for a write. A write of `large` bytes, if that is not 0, then has them
@@ -154,7 +155,7 @@ impl Store {
         }
         let held = || {
             let pin = self.files.cache.epochs().pin();
-            keyspaces.iter().map(|k| held_bytes(k.peek(&pin))).sum::<usize>()
+            keyspaces.iter().map(|k| flushable_bytes(k.peek(&pin))).sum::<usize>()
         };
         let fits = match large {
             0 => self.memory.taken(held) < most,
@@ -178,12 +179,14 @@ impl Store {
         false
     }
 
+    /// Waits until `may_proceed` returns `true`. Adds the microseconds that it took to `waited`, also if it fails.
+    /// `what` says in the past tense what the writer did.
     fn stall(
         &self,
         reason: StallCause,
-        (patience, waited): (&Patience, &mut u64),
+        (deadline, waited): (&Deadline, &mut u64),
         what: &str,
-        mut free: impl FnMut() -> bool,
+        mut may_proceed: impl FnMut() -> bool,
     ) -> Result<()> {
         let began = self.files.now();
         if self.throttles.stopped.enter(reason, began) {
@@ -191,8 +194,8 @@ impl Store {
         }
         self.background.wake();
         let since = self.health.last_failure();
-        let result = self.background.wait_until(patience.end(), what, || {
-            if free() {
+        let result = self.background.wait_until(deadline.end(), what, || {
+            if may_proceed() {
                 return Ok(true);
             }
             self.health.check_poison()?;
@@ -203,7 +206,7 @@ impl Store {
                     self.check_space_to_compact()?;
                 }
             }
-            patience.check(self.files.now(), what)?;
+            deadline.check(self.files.now(), what)?;
             Ok(false)
         });
         let now = self.files.now();
@@ -221,7 +224,10 @@ impl Store {
         self.check_flushes(since)?;
         if self.health.disk_full.load(atomic::Ordering::Acquire) {
             let waits = self.control.lock().shortage.map_or(String::new(), |s| format!("; {s}"));
-            let what = format!("memtables are full and the disk has no room to flush them{waits}");
+            let what = format!(
+                "memtables are full and the disk has no space to flush them{waits}; free disk space or raise \
+                 disk_budget, and writes resume by themselves"
+            );
             return Err(Error::new(ErrorKind::NoSpace, what));
         }
         Ok(())
@@ -231,7 +237,7 @@ impl Store {
     fn check_slowing_compactions(&self) -> Result<()> {
         let control = self.control.lock();
         let mut slowing = control.keyspaces.iter().filter(|entry| entry.slows_writers());
-        slowing.try_for_each(|entry| entry.state.compactions.check(0))
+        slowing.try_for_each(|entry| entry.state.compaction_failures.check(0))
     }
 
     fn count_stall(&self, reason: StallCause, micros: u64) {
@@ -247,21 +253,20 @@ impl Store {
 }
 
 /// Returns the bytes of the memtables of `view` that a flush would free. An empty memtable has none.
-fn held_bytes(view: &View) -> usize {
+fn flushable_bytes(view: &View) -> usize {
     match view.sealed.is_empty() && view.active.is_empty() {
         true => 0,
         false => view.memtable_bytes(),
     }
 }
 
-/// The time that a write may wait, all its waits together.
-struct Patience {
-    /// Monotonic microseconds.
+/// The time until which a write may wait, all its waits together, in monotonic microseconds.
+struct Deadline {
     began: u64,
     limit: u64,
 }
 
-impl Patience {
+impl Deadline {
     /// Returns the monotonic time at which the write gives up, in microseconds.
     fn end(&self) -> u64 {
         self.began.saturating_add(self.limit)
@@ -273,7 +278,10 @@ impl Patience {
 
     fn check(&self, now: u64, what: &str) -> Result<()> {
         match self.left(now) {
-            0 => Err(Error::new(ErrorKind::Busy, format!("{what}, for longer than write_timeout_ms"))),
+            0 => Err(Error::new(ErrorKind::Busy, {
+                let millis = self.limit / 1000;
+                format!("the write {what} for longer than write_timeout_ms ({millis} ms)")
+            })),
             _ => Ok(()),
         }
     }
@@ -314,7 +322,7 @@ mod tests {
         );
         let metrics = db.metrics();
         assert_eq!((metrics.stalls_runs, metrics.stall_micros_runs / 100_000), (3, 30));
-        store.throttles.writers.set_rate(OPEN);
+        store.throttles.writers.set_rate(UNLIMITED);
         assert_eq!(waited_for(&store).expect("nobody is slowed any more"), 0);
     }
 
@@ -357,7 +365,7 @@ mod tests {
         store.check_slowing_compactions().expect("no compaction failed that the writer waits for");
         fail(&slow.state);
         assert_eq!(store.check_slowing_compactions().expect_err("they fail").kind(), ErrorKind::Io);
-        slow.state.compactions.succeeded();
+        slow.state.compaction_failures.succeeded();
         store.check_slowing_compactions().expect("the failure is overcome");
     }
 
@@ -367,15 +375,14 @@ mod tests {
         let db = Db::builder("/s").env(mem.env()).open().expect("open");
         let store = db.keyspace("k").expect("keyspace").store.clone();
         store.control.lock().shortage = Some(Shortage { wanted: 1000, left: 10 });
-        let stall = |is_free: bool| {
-            store.stall(StallCause::Runs, (&store.patience(), &mut 0), "too many runs", || is_free)
-        };
+        let stall =
+            |is_free: bool| store.stall(StallCause::Runs, (&store.deadline(), &mut 0), "waited", || is_free);
         let error = stall(false).expect_err("no merge may start");
         assert_eq!(error.kind(), ErrorKind::NoSpace);
         assert!(error.to_string().contains("a compaction needs up to 1000 bytes"), "{error}");
         stall(true).expect("compactions were not needed");
         // Deletions free disk space, so they do not wait for compactions that lack it.
-        store.throttles.writers.set_rate(SHUT);
+        store.throttles.writers.set_rate(STOPPED);
         let refused = store.admit(100, false, &mut 0).err().expect("too many runs");
         assert_eq!(refused.kind(), ErrorKind::NoSpace);
         store.admit(100, true, &mut 0).expect("a deletion");

@@ -61,7 +61,7 @@ impl Store {
         let env = &self.files.env;
         check_empty(env, path)?;
         made.dirs = missing_parents(env, path)?.into_iter().map(Path::to_owned).collect();
-        if !env.fs().exists(path).map_err(|e| Error::io(path, "cannot look at the target", e))? {
+        if !env.fs().exists(path).map_err(|e| Error::io(path, "cannot check whether the target exists", e))? {
             made.dirs.push(path.to_owned());
         }
         make_dir(env, path)?;

@@ -38,7 +38,7 @@ impl Store {
                 return ended.map(|()| true);
             }
             drop(control);
-            keyspace.compactions.check(since)?;
+            keyspace.compaction_failures.check(since)?;
             self.check_space_to_compact().map(|()| false)
         });
         if ended.is_err()
@@ -70,7 +70,7 @@ impl Store {
             self.check_space_to_compact()?;
             let mut is_flushed = true;
             for keyspace in self.keyspaces().iter().filter(|k| k.has_sealed()) {
-                keyspace.flushes.check(since)?;
+                keyspace.flush_failures.check(since)?;
                 is_flushed = false;
             }
             if !is_flushed {
@@ -80,7 +80,7 @@ impl Store {
             let control = self.control.lock();
             let mut is_quiet = !self.costs.running.is_any();
             for entry in control.keyspaces.iter().filter(|entry| !entry.is_quiet()) {
-                entry.state.compactions.check(since)?;
+                entry.state.compaction_failures.check(since)?;
                 is_quiet = false;
             }
             drop(control);

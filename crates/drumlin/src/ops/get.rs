@@ -11,7 +11,8 @@
 //! A merge operator may take long, so a lookup calls it only when it is not pinned any more. A pinned lookup that meets
 //! many operands in a memtable is done again without a pin, and combines them then.
 //!
-//! Sampled lookups also feed the statistics.
+//! Sampled lookups also feed the statistics. Two samplers run: one lookup in 16 is counted per file, one in 64 is
+//! timed.
 
 use crate::base::epoch::Pin;
 use crate::base::error::{ErrorKind, Result};
@@ -39,7 +40,7 @@ pub(crate) struct MemSource<'a> {
     pub(crate) memtable: &'a Arc<Memtable>,
     /// Merge operator, which combines the operands of hot keys.
     pub(crate) operator: Option<&'a dyn MergeOperator>,
-    /// If set, operands are not combined. Becomes true when they should be.
+    /// `Some` while the lookup is pinned: then operands are not combined, and the cell becomes true if they should be.
     pub(crate) postponed: Option<&'a Cell<bool>>,
 }
 
@@ -199,8 +200,8 @@ impl Source for FileSource<'_> {
 }
 
 impl Store {
-    /// Returns a view of `keyspace`, and the newest sequence number up to which the view holds all commits. If the view
-    /// is still the newest after it has read the number, it holds every memtable up to that number.
+    /// Loads the view of `keyspace` and then the visible sequence number, and starts again if a newer view was
+    /// installed in between. So the view holds every commit up to that number.
     pub(crate) fn view_at(&self, keyspace: &KeyspaceState) -> (Arc<View>, Seq) {
         loop {
             let view = keyspace.view();
@@ -231,8 +232,8 @@ impl Store {
     ) -> Result<Option<Slice>> {
         self.background.step_in_simulation();
         self.health.check_open()?;
-        let counts_files = is_sampled(self.lookups.gets(1));
-        if keyspace.meter.counts(OperationKind::Point, 1) {
+        let counts_files = is_sampled(self.lookups.add_gets(1));
+        if keyspace.meter.count_and_sample(OperationKind::Point, 1) {
             return self.get_timed(keyspace, key, snapshot, counts_files);
         }
         let state = self.search(keyspace, key, snapshot, counts_files, None)?;
@@ -294,7 +295,7 @@ impl Store {
         snapshot: Option<ReadPoint>,
         counts_files: bool,
     ) -> Result<Option<Slice>> {
-        keyspace.meter.wants(OperationKind::Point, key);
+        keyspace.meter.keep_sampled_key(OperationKind::Point, key);
         let began = self.files.env.clock().monotonic_nanos();
         let state = self.search(keyspace, key, snapshot, counts_files, Some(self))?;
         let value = state.finish(key, &keyspace.resolver(), || self.time_of(snapshot));
@@ -404,10 +405,10 @@ impl Store {
         range: &KeyRange,
         tree: &Tree,
     ) -> Option<Stopwatch> {
-        keyspace.meter.counts(OperationKind::Seek, 1).then(|| {
+        keyspace.meter.count_and_sample(OperationKind::Seek, 1).then(|| {
             // A run that does not cover the seek key is still searched if it has later keys of the range.
             let key = tree.met_at(key, range);
-            keyspace.meter.wants(OperationKind::Seek, key);
+            keyspace.meter.keep_sampled_key(OperationKind::Seek, key);
             let (costs, activity) = (self.costs.clone(), keyspace.activity.clone());
             Stopwatch::new(self.files.env.clone(), costs, activity, tree.covering(key))
         })

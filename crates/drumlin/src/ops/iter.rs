@@ -8,7 +8,7 @@
 //! Invariants: the front returns ascending keys and the back descending keys. Every key of the front is smaller than
 //! every key of the back. Once one end finds no more keys, both ends are done permanently.
 
-use crate::base::error::{Error, Result};
+use crate::base::error::Result;
 use crate::base::slice::Slice;
 use crate::ops::scan::StoreView;
 use crate::stats::Stopwatch;
@@ -44,11 +44,12 @@ type Pair = (Slice, Slice);
 /// ```
 ///
 /// # Errors
-/// When the operands of one key cannot be merged, the iterator returns an error that has a [`key`](Error::key) once,
-/// and continues after that key. After any other error it **returns that error forever**: it never ends as if it had
-/// returned all keys. Stop at the first error without a key; a loop that ignores errors would not end.
+/// When the operands of one key cannot be merged, the iterator returns an error that has a [`key`](crate::Error::key)
+/// once, and continues after that key. Any other error ends the iteration: the iterator returns the error once, and
+/// then `None`. So stop at an error without a key: what follows is not the end of the range. A loop that ignores errors
+/// takes a part of the range for all of it.
 ///
-/// # What it keeps
+/// # Resources
 /// An iterator pins the state of the store that it reads, until it is dropped: its tables stay on disk, and its
 /// memtables stay in memory, beyond `memory_budget`. It also has read-ahead buffers of up to 256 KiB for each run. Drop
 /// it when it is no longer needed, and use a [`Snapshot`](crate::Snapshot) to return to one state for a long time.
@@ -57,6 +58,7 @@ type Pair = (Slice, Slice);
 /// another process or a later open of the same store has removed files, an iterator of the closed store may fail with
 /// `Io` or `TooManyFiles`. That happens if the process had too few file descriptors to keep the files of the iterator
 /// open; see [`Db::close`](crate::Db::close).
+#[must_use = "an iterator reads nothing until it is stepped"]
 pub struct Iter {
     open: OpenView,
     /// Whether values are left out. `open` reads this flag.
@@ -68,7 +70,6 @@ pub struct Iter {
     /// Latest key of the back, until the front's bounds exclude it.
     given_by_back: Option<Slice>,
     done: bool,
-    error: Option<Error>,
     /// Measures the first step of a sampled scan.
     stopwatch: Option<Stopwatch>,
 }
@@ -88,12 +89,12 @@ impl Iter {
             given_by_front: None,
             given_by_back: None,
             done: false,
-            error: None,
             stopwatch,
         }
     }
 
-    /// Makes the iterator skip values: it returns empty values and never reads them. Call this before the first step.
+    /// Makes the iterator skip values: it returns empty values and never reads them. Call this before the first step:
+    /// an end that has been used already keeps returning values.
     ///
     /// It does not call the merge operator. So it also returns keys whose operands cannot be merged.
     ///
@@ -106,7 +107,6 @@ impl Iter {
     /// assert_eq!((&*key, value.len()), (&b"ada"[..], 0));
     /// # Ok::<(), drumlin::Error>(())
     /// ```
-    #[must_use]
     pub fn keys_only(self) -> Iter {
         self.keys_only.store(true, atomic::Ordering::Relaxed);
         self
@@ -152,11 +152,9 @@ impl Iter {
         Ok(item)
     }
 
-    /// Returns the result of `step`, or the error that ended the iteration earlier.
+    /// Returns the result of `step`. The iteration ends with the last key, or with an error that affects more than one
+    /// key.
     fn give(&mut self, step: fn(&mut Iter) -> Result<Option<Pair>>) -> Option<Result<Pair>> {
-        if let Some(error) = &self.error {
-            return Some(Err(error.clone()));
-        }
         if self.done {
             return None;
         }
@@ -168,19 +166,14 @@ impl Iter {
         if let Some(stopwatch) = stopwatch {
             stopwatch.stop();
         }
-        match item {
-            Ok(item) => {
-                self.done = item.is_none();
-                if self.done {
-                    (self.front, self.back) = (None, None);
-                }
-                item.map(Ok)
-            }
-            Err(error) => {
-                self.error = Some(error.clone()).filter(|error| error.key().is_none());
-                Some(Err(error))
-            }
+        self.done = match &item {
+            Ok(item) => item.is_none(),
+            Err(error) => error.key().is_none(),
+        };
+        if self.done {
+            (self.front, self.back) = (None, None);
         }
+        item.transpose()
     }
 }
 
@@ -207,6 +200,6 @@ impl FusedIterator for Iter {}
 
 impl fmt::Debug for Iter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Iter").field("done", &self.done).field("error", &self.error).finish_non_exhaustive()
+        f.debug_struct("Iter").field("done", &self.done).finish_non_exhaustive()
     }
 }

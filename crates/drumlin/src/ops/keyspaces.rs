@@ -31,8 +31,7 @@ impl Store {
         wanted: &[(String, String)],
     ) -> Result<Arc<KeyspaceState>> {
         self.health.check_open()?;
-        let taken =
-            || Error::new(ErrorKind::InvalidArgument, format!("there is a keyspace {name:?} already"));
+        let taken = || Error::new(ErrorKind::AlreadyExists, format!("there is a keyspace {name:?} already"));
         if self.find_lasting(name).is_some() {
             return Err(taken());
         }
@@ -135,7 +134,7 @@ impl Store {
         }
         if self.find_keyspace(to).is_some() {
             let what = format!("there is a keyspace {to:?} already");
-            return Err(Error::new(ErrorKind::InvalidArgument, what));
+            return Err(Error::new(ErrorKind::AlreadyExists, what));
         }
         // The next open gives the keyspace the operator of its new name.
         let operator = self.components.operators.get(to);

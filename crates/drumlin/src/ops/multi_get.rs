@@ -36,11 +36,11 @@ impl Store {
     ) -> Result<Vec<Option<Slice>>> {
         self.background.step_in_simulation();
         self.health.check_open()?;
-        let first = self.lookups.gets(keys.len() as u64);
+        let first = self.lookups.add_gets(keys.len() as u64);
         if let Some(key) =
-            keys.first().filter(|_| keyspace.meter.counts(OperationKind::Point, keys.len() as u64))
+            keys.first().filter(|_| keyspace.meter.count_and_sample(OperationKind::Point, keys.len() as u64))
         {
-            keyspace.meter.wants(OperationKind::Point, key);
+            keyspace.meter.keep_sampled_key(OperationKind::Point, key);
         }
         let (view, visible) = self.view_at(keyspace);
         // Checked after the view was loaded: a drop marks the keyspace before it empties the view.

@@ -40,10 +40,11 @@ use std::fmt;
 /// An error that has a [`key`](crate::Error::key) affects only that key: [`next`](RangeCursor::next) and
 /// [`prev`](RangeCursor::prev) continue from there. After any other error every call returns that error.
 ///
-/// # What it keeps
+/// # Resources
 /// A cursor pins the state of the store that it reads, and so keeps the same as an [`Iter`](crate::Iter). It stays
 /// usable until it is dropped, even if the store is closed or the keyspace is dropped, with the exception that
 /// [`Iter`](crate::Iter) describes. Drop it when it is no longer needed.
+#[must_use = "a cursor is on no entry until it seeks"]
 pub struct RangeCursor {
     view: StoreView,
     live: Arc<LiveScan>,
@@ -135,7 +136,8 @@ impl RangeCursor {
         self.moved(To::Key(key), |view| view.seek(key))
     }
 
-    /// Moves to the last key of the range before `key`, not to `key` itself. Returns `false` when there is none.
+    /// Moves to the last key of the range before `key`, not to `key` itself, as `SeekLT` of Pebble does. (`SeekForPrev`
+    /// of RocksDB also stops at `key`.) Returns `false` when there is none.
     ///
     /// ```
     /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
@@ -204,6 +206,11 @@ impl RangeCursor {
     /// that moves the cursor.
     pub fn entry(&self) -> Option<(&[u8], &[u8])> {
         self.view.valid().then(|| (self.view.key(), self.view.value()))
+    }
+
+    /// Returns the current value; `None` when the cursor is on no entry. See [`entry`](RangeCursor::entry).
+    pub fn value(&self) -> Option<&[u8]> {
+        self.view.valid().then(|| self.view.value())
     }
 
     /// Returns the current key; `None` when the cursor is on no entry.

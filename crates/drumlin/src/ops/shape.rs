@@ -16,6 +16,7 @@ use drumlin_types::contract::{FileState, FileView, LevelDesign};
 /// upper levels.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct KeyspaceShape {
     /// Name of the keyspace.
     pub name: String,
@@ -34,6 +35,7 @@ pub struct KeyspaceShape {
 /// Shape of one level.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct LevelShape {
     /// Number of the level.
     pub level: u8,
@@ -49,6 +51,7 @@ pub struct LevelShape {
 /// Shape of one sorted run: files whose key bounds do not overlap. A lookup searches at most one of them.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct RunShape {
     /// Id of the run.
     pub id: u64,
@@ -62,6 +65,7 @@ pub struct RunShape {
 /// Shape of one file: a table and the key bounds in force.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct FileShape {
     /// Number of the table.
     pub table: u64,
@@ -117,6 +121,7 @@ fn state_name(state: FileState) -> String {
         FileState::Settling(ticket) => format!("settling {ticket}"),
         FileState::Leaving(ticket) => format!("leaving {ticket}"),
         FileState::Coming(ticket) => format!("coming {ticket}"),
+        FileState::Unavailable => "unavailable".to_owned(),
     }
 }
 

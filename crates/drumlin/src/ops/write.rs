@@ -3,7 +3,7 @@
 //! 1. Encode: `write/operations.rs` encoded the operations when they were added; `validate` checks them as a whole.
 //! 2. Admit: `ops/admission.rs` waits for memory, and for the rate that compactions allow (a write stall).
 //! 3. Reserve: `write/commit_lock.rs` reserves sequence numbers, log space, memtables and a place in the publishing
-//!    queue. The commit that holds the lock also does so for others that wait for it.
+//!    ring. The commit that holds the lock also does so for others that wait for it.
 //! 4. Log: `write/log.rs` writes the record into the reserved space.
 //! 5. Apply: `write/apply.rs` inserts the operations into the memtables (`memtable/memtable.rs`).
 //! 6. Publish: `write/publish.rs` makes the commit visible once all earlier ones are.
@@ -27,10 +27,10 @@ use std::cell::RefCell;
 /// Shortest wait for other commits that is counted, in microseconds.
 const COMMIT_WAIT_LEAST: u64 = 100;
 
-/// What a write says that found no file descriptor for its sync.
+/// Context of the error of a write whose sync found no file descriptor.
 const WRITTEN_UNSYNCED: &str = "the write is done but not durable yet: call sync, do not repeat the write";
 
-/// What a write says that panicked.
+/// Text of the error of a write that panicked.
 const PANICKED: &str = "a write panicked; durable data is safe and will be there after reopening";
 
 thread_local! {
@@ -48,10 +48,11 @@ impl Store {
             return Ok(self.publisher.visible());
         }
         let clock = self.files.env.clock();
-        let timed = self.is_timed_write(batch);
-        let timed_from = if timed { clock.monotonic_nanos() } else { 0 };
-        let admitted = self.wait_admission(batch, timed)?;
-        let began = if timed { clock.monotonic_nanos() } else { 0 };
+        let is_sampled = self.begin_sampled_write(batch);
+        let now = || if is_sampled { clock.monotonic_nanos() } else { 0 };
+        let call_began = now();
+        let admitted = self.wait_admission(batch, is_sampled)?;
+        let commit_began = now();
         let reserved = self.reserve(batch, durability)?;
         let under_way = ReservedCommit { store: self, reserved: &reserved, has_ended: false };
         let applied = self.log_and_insert(batch, &reserved, durability);
@@ -59,8 +60,8 @@ impl Store {
         drop(admitted);
         self.count_commit_wait(reserved.waited + waited);
         self.wake_lanes(&reserved);
-        if timed {
-            self.count_timed_write(batch, began);
+        if is_sampled {
+            self.record_sampled_write(batch, commit_began);
         }
         self.counts.committed(batch.len() as u64, batch.user_bytes);
         let last_seq = reserved.first_seq + batch.len() as u64 - 1;
@@ -68,13 +69,15 @@ impl Store {
             && let Some(log) = &reserved.log
         {
             self.sync_for_caller(log.end).map_err(|error| match error.kind() {
-                ErrorKind::TooManyFiles => error.with_context(WRITTEN_UNSYNCED),
+                ErrorKind::TooManyFiles => {
+                    error.with_kind(ErrorKind::NotDurable).with_context(WRITTEN_UNSYNCED)
+                }
                 _ => error,
             })?;
             self.files.env.note(Note::AckSynced { seq: last_seq });
         }
-        if timed {
-            let nanos = clock.monotonic_nanos().saturating_sub(timed_from);
+        if is_sampled {
+            let nanos = now().saturating_sub(call_began);
             batch.keyspaces.iter().for_each(|keyspace| keyspace.activity.write_latency.record(nanos));
         }
         Ok(last_seq)
@@ -114,11 +117,11 @@ impl Store {
         Ok(())
     }
 
-    /// Returns whether this write stands for others in the load statistics.
-    fn is_timed_write(&self, batch: &Operations) -> bool {
+    /// Counts a write in the load statistics. Returns whether it is a sample: it is timed and stands for others.
+    fn begin_sampled_write(&self, batch: &Operations) -> bool {
         match batch.keyspaces.as_slice() {
             [] => false,
-            [keyspace] => keyspace.meter.counts(OperationKind::Write, batch.len() as u64),
+            [keyspace] => keyspace.meter.count_and_sample(OperationKind::Write, batch.len() as u64),
             [first, ..] => first.meter.samples_several(),
         }
     }
@@ -159,9 +162,9 @@ impl Store {
         }
     }
 
-    /// Records a timed commit, which began at `began`. A commit on several keyspaces is weighted by the
+    /// Records a sampled commit, which began at `began`. A commit on several keyspaces is weighted by the
     /// sampling interval.
-    fn count_timed_write(&self, batch: &Operations, began: u64) {
+    fn record_sampled_write(&self, batch: &Operations, began: u64) {
         let nanos = self.files.env.clock().monotonic_nanos().saturating_sub(began);
         let operations = batch.len() as u64;
         self.costs.wrote(nanos / operations.max(1));
@@ -173,7 +176,7 @@ impl Store {
                 (count, bytes) = (count + 1, bytes + operation.key.len() + operation.value.len());
                 last = operation.key;
             }
-            keyspace.meter.wants(OperationKind::Write, last);
+            keyspace.meter.keep_sampled_key(OperationKind::Write, last);
             keyspace.meter.wrote(count, bytes as u64);
             if batch.keyspaces.len() > 1 {
                 keyspace.meter.add(OperationKind::Write, EACH * count);
@@ -231,7 +234,7 @@ impl Drop for Reserving<'_> {
     }
 }
 
-/// A commit that has reserved its place. However it ends, it leaves its memtables and the publishing queue. Otherwise a
+/// A commit that has reserved its place. However it ends, it leaves its memtables and the publishing ring. Otherwise a
 /// flush and all later commits would wait forever.
 struct ReservedCommit<'a> {
     store: &'a Store,

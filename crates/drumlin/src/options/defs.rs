@@ -1,5 +1,5 @@
-//! The list of all options. To add an option, add its entry here, implement it, and run the tests with
-//! `DRUMLIN_BLESS=1`, which rewrites `docs/options.md`.
+//! The list of all options. To add an option, add its entry here and implement it. `cargo xtask bless -p drumlin --lib
+//! the_documentation_is_up_to_date` then rewrites `docs/options.md`.
 //!
 //! An entry is a doc comment and `name: type = default => shape.flags();`. The doc comment is also the help text, so
 //! its first sentence says what the option does. There are at most about twenty public options. All others are marked
@@ -43,8 +43,8 @@ settings! {
 
     /// Upper bound on the disk space of tables and log segments. The store treats a used-up budget like a full disk:
     /// compactions wait and writes fail before they exceed it. Then deletions are still accepted, and compactions free
-    /// what was overwritten or deleted. It must hold at least four log segments, 64 MiB with the default
-    /// `log_segment_bytes`.
+    /// what was overwritten or deleted. It must hold at least four log segments: 64 MiB by default, more if
+    /// `memory_budget` is above 1.3 GiB.
     disk_budget: u64 = 0 => bytes(MIB, 1024 * TIB).zero("no limit").live().alters_answers();
 
     /// Upper bound on the bytes that compactions write per second. Flushes count towards it but never wait for it.
@@ -64,8 +64,8 @@ settings! {
     /// `unsplit` also runs each compaction on one thread.
     pipeline: Pipeline = Pipeline::Pipelined => names(Pipeline::NAMES).expert();
 
-    /// Smallest size of a log segment. With a large `memory_budget` segments grow, so that the log has at most about
-    /// 64. Segments are preallocated and recycled. The live log may take three quarters of `memory_budget`, at most
+    /// Smallest size of a log segment. With a large `memory_budget` segments grow, so that there are at most about 64.
+    /// Segments are preallocated and recycled. The live log may take three quarters of `memory_budget`, at most
     /// 64 GiB, or four segments if that is more.
     log_segment_bytes: u64 = 16 * MIB => bytes(64 * KIB, GIB).expert();
 
@@ -99,21 +99,26 @@ settings! {
 
     /// Compaction policy with its arguments, such as `leveling:10`. `arce` follows the load. `leveling`, `1-leveling`,
     /// `tiering`, `lazy-leveling`, `fluid`, `universal`, `ucs` and `adaptive-ucs` follow published designs. A change
-    /// replaces the policy at once. No policy changes the results of reads.
+    /// replaces the policy at once. No policy changes the results of reads. `leveling`, `tiering` and `lazy-leveling`
+    /// take a size ratio T of 2 to 100 (default 10), `1-leveling` takes `static`, `dynamic` or T, `ucs` takes w
+    /// (default 0), `fluid` takes r/K, and `arce` takes fixed parameters M/c/q/rho. All but `arce` also take a last
+    /// argument `hard-stop`: writes stop at the limit of runs instead of 8 runs above it.
     compaction: String = "arce".to_owned() => text("name or name:arguments", policy_name, &["1-leveling"]).live();
 
     /// Whether the policy tunes itself to the load. `frozen` keeps the tuning that it has found and stops learning.
     /// While any keyspace is frozen, the number of compaction slots of the store stays fixed too.
     adaptation: Adaptation = Adaptation::On => names(Adaptation::NAMES).live();
 
-    /// Write budget of the policy `arce` for compactions that only make reads cheaper: this many bytes per flushed
-    /// byte, plus the size of the tree per day, plus a quarter of the bytes that reads fetch from the device. Unused
-    /// budget accumulates up to twice the size of the tree. Compactions that keep the number of runs low may exceed it.
-    /// Other policies ignore it.
+    /// Budget of the policy `arce` for optional compactions, which only make reads cheaper. It grows by this many bytes
+    /// for each flushed byte, by the size of the tree per day, and by a quarter byte for each byte that reads fetch
+    /// from the device, up to twice the size of the tree. It is not a limit on the total write amplification:
+    /// compactions that keep the number of runs low ignore it. Other policies ignore it too.
     max_write_amp: f64 = 20.0 => ratio(3.0, 1000.0).live();
 
     /// Time to live of values and merge operands. Each value expires at this age, and each operand at this age or up to
-    /// 1/64 later. Applies to entries that are written after the change.
+    /// 1/64 later. Applies to entries that are written after the change. Time is the system clock, which the store
+    /// never lets go back: if the clock was once far ahead, values that are written later expire late, until real time
+    /// catches up.
     ttl_seconds: u64 = 0
         => count(1, 3_153_600_000).zero("nothing expires").unit("s").live().alters_answers();
 
@@ -131,8 +136,8 @@ settings! {
 
     /// How the filter bits are divided over tables. `uniform` gives each table the average. `mnemosyne+` gives more to
     /// tables that many lookups search in vain, and to small ones. `mnemosyne`, `monkey` and `monkey-dynamic` go by
-    /// sizes alone. A new table does not lift the average by more than one bit above `filter_bits`, or by a fifth of an
-    /// average below 5 that `auto` has chosen, apart from rounding. Applies to files that are written after the change.
+    /// sizes alone. A new table may raise the average to at most `filter_bits` + 1; if `auto` chose fewer than 5 bits,
+    /// to at most 1.2 times that. Applies to files that are written after the change.
     filter_mode: FilterMode = FilterMode::Uniform => names(FilterMode::NAMES).live().expert();
 
     /// Size at which a memtable is sealed and flushed. At most three sixteenths of `memory_budget`; a larger value has

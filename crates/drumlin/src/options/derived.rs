@@ -37,9 +37,10 @@ impl Options {
             return Ok(());
         }
         let what = format!(
-            "disk_budget = {}: must be at least {LOG_SEGMENTS_LEAST} log segments, which are {least} bytes; lower \
-             log_segment_bytes or memory_budget to use less",
-            self.disk_budget
+            "disk_budget = {}: must be at least {LOG_SEGMENTS_LEAST} log segments of {} bytes, which are {least} bytes; \
+             raise it, or lower log_segment_bytes and memory_budget, which set the size of a segment",
+            self.disk_budget,
+            self.segment_bytes()
         );
         Err(Error::new(ErrorKind::InvalidOption, what))
     }

@@ -53,15 +53,15 @@ macro_rules! settings {
         /// Start from the default, then assign fields or call [`set`](Self::set). `docs/options.md` in the repository
         /// has the same list as a table, and [`options_help`](crate::options_help) as a text.
         ///
-        /// Each field shows its default and the declaration of its values: for example, `bytes(64 * KIB, GIB)` accepts
-        /// 64 KiB to 1 GiB. In it, `zero` is the meaning of 0, `absent` a word for no value, and `unit` the unit.
+        /// Each field shows its default and how its values are declared: `bytes(64 * KIB, GIB)` accepts 64 KiB to 1
+        /// GiB. In the declaration, `zero` is the meaning of 0, `absent` a word for no value, and `unit` the unit.
         /// `live` options can be changed while the store is open. Few programs need `expert` options.
         #[derive(Clone, PartialEq, Debug)]
         #[non_exhaustive]
         pub struct $type {
             $(
                 $(#[doc = $doc])+
-                #[doc = concat!("\n\nDefault: `", stringify!($default), "`; accepts `", stringify!($def), "`.")]
+                #[doc = concat!("\n\nDefault: `", stringify!($default), "`. Values: `", stringify!($def), "`.")]
                 $(#[cfg($when)])?
                 pub $field: $field_type,
             )+

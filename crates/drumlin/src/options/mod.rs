@@ -25,6 +25,7 @@ mod parse;
 mod random;
 mod registry;
 mod render;
+mod settings;
 #[cfg(test)]
 mod tests;
 mod values;
@@ -34,4 +35,5 @@ pub(crate) use derived::is_left_out;
 pub use drumlin_format::compression::Compression;
 pub use registry::{OptionDef, Scope, Shape};
 pub use render::{options_help, options_markdown};
+pub use settings::KeyspaceSettings;
 pub use values::{Adaptation, Durability, FilterMode, Pipeline, TableReads};

@@ -124,7 +124,7 @@ fn print_bytes(number: u64) -> String {
 }
 
 impl OptionDef {
-    /// Returns a description of the values that the option accepts: `64KiB..=1GiB` or `none, lz4 or zstd`.
+    /// Returns a description of the values that the option accepts: `64KiB to 1GiB` or `none, lz4 or zstd`.
     pub fn bounds(&self) -> String {
         bounds(self)
     }
@@ -133,7 +133,7 @@ impl OptionDef {
 /// Returns a description of the values that the option accepts.
 pub(super) fn bounds(def: &OptionDef) -> String {
     let between = |least: String, most: Option<String>| match most {
-        Some(most) => format!("{least}..={most}"),
+        Some(most) => format!("{least} to {most}"),
         None => format!("at least {least}"),
     };
     let mut words = Vec::new();

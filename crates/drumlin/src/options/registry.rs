@@ -62,6 +62,7 @@ pub enum Shape {
 /// }
 /// ```
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct OptionDef {
     /// Name of the option. It never changes.
     pub name: &'static str,
@@ -79,11 +80,13 @@ pub struct OptionDef {
     pub absent: Option<&'static str>,
     /// Whether the option can be changed while the store is open.
     pub live: bool,
-    /// Whether the option is for experts: experiments need it to match another engine.
+    /// Whether few programs need the option.
     pub expert: bool,
+    #[doc(hidden)]
     /// Whether the option is of no use to any program: only builds with the feature `experiments` have it, and
     /// `docs/options.md` does not list it.
     pub experiment: bool,
+    #[doc(hidden)]
     /// Whether the option can change the results or errors that a correct program sees. Tests do not draw such options
     /// at random.
     pub alters_answers: bool,

@@ -5,7 +5,8 @@ use super::parse::{bounds, print};
 use super::registry::{OptionDef, OptionSet};
 use std::fmt::Write;
 
-/// Returns the help text for a terminal: every option with its default, bounds and description.
+/// Returns the help text for a terminal: every option with its default, bounds and description. *live* options can be
+/// changed while the store is open.
 ///
 /// ```
 /// let help = drumlin::options_help();
@@ -16,8 +17,8 @@ pub fn options_help() -> String {
     for_each_group(|title, rows| {
         let _ = writeln!(out, "{title}:");
         for (def, default) in rows {
-            let unit = if def.unit.is_empty() { String::new() } else { format!(" {}", def.unit) };
-            let _ = writeln!(out, "  {} = {default}   [{}{unit}]", def.name, bounds(def));
+            let live = if def.live { ", live" } else { "" };
+            let _ = writeln!(out, "  {} = {default}   [{}{live}]", def.name, described(def));
             let _ = writeln!(out, "      {}", description(def));
         }
         out.push('\n');
@@ -48,6 +49,15 @@ pub fn options_markdown() -> String {
         }
     });
     out
+}
+
+/// Returns the values that the option takes, with their unit.
+fn described(def: &OptionDef) -> String {
+    match def.unit {
+        // Byte sizes have their unit in the bounds.
+        "" | "bytes" => bounds(def),
+        unit => format!("{} {unit}", bounds(def)),
+    }
 }
 
 fn description(def: &OptionDef) -> String {

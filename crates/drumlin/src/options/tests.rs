@@ -162,7 +162,7 @@ fn byte_sizes() {
         "MiB",
         "+64MiB",
     ] {
-        assert!(complaint(options.set("memory_budget", text)).contains("must be 8MiB..=1024TiB"), "{text}");
+        assert!(complaint(options.set("memory_budget", text)).contains("must be 8MiB to 1024TiB"), "{text}");
     }
 }
 
@@ -178,14 +178,14 @@ fn errors_help() {
         complaint(keyspace.get("compaction_slots")),
         "compaction_slots is an option of the store, not of a keyspace"
     );
-    assert_eq!(complaint(keyspace.set("block_bytes", "4")), "block_bytes = 4: must be 512..=1MiB");
+    assert_eq!(complaint(keyspace.set("block_bytes", "4")), "block_bytes = 4: must be 512 to 1MiB");
     let said = complaint(keyspace.set("compression_bottom", "brotli"));
     assert_eq!(said, "compression_bottom = brotli: must be same, none, lz4 or zstd");
-    assert_eq!(complaint(keyspace.set("filter_bits", "NaN")), "filter_bits = NaN: must be auto or 0..=16");
+    assert_eq!(complaint(keyspace.set("filter_bits", "NaN")), "filter_bits = NaN: must be auto or 0 to 16");
     let said = complaint(options.set("compaction_slots", &"9\n".repeat(5000)));
     assert!(said.len() < 200 && !said.contains('\n'), "{said}");
     keyspace.filter_bits = Some(f64::NAN);
-    assert_eq!(complaint(keyspace.validate()), "filter_bits = NaN: must be auto or 0..=16");
+    assert_eq!(complaint(keyspace.validate()), "filter_bits = NaN: must be auto or 0 to 16");
 }
 
 #[test]

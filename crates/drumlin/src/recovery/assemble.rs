@@ -1,10 +1,6 @@
-//! Assembles the open store from the manifest and the log of a directory.
-//!
-//! 1. Replay the log into one memtable per keyspace.
-//! 2. Begin a new log segment where recovery stopped.
-//! 3. Build each keyspace: tree, options, policy, merge operator.
-//! 4. Write a new manifest with a snapshot of this state.
-//! 5. Build the store from these parts.
+//! Assembles the open store from the manifest and the log of a directory: steps 4 to 6 of recovery. It replays the log
+//! into one memtable per keyspace, begins a new log segment, builds each keyspace (tree, options, policy, merge
+//! operator), writes a new manifest with a snapshot of this state, and builds the store from these parts.
 //!
 //! A store that is opened read-only gets no new segment and no new manifest.
 
@@ -28,7 +24,7 @@ use crate::write::budget::DiskBudget;
 use crate::write::commit_lock::CommitState;
 use crate::write::log::LogTail;
 use crate::write::segment::{LogDirectory, log_numbers, path_in};
-use crate::write::{CommitLock, DurableLog, Published, Publisher};
+use crate::write::{CommitLock, CommitPoint, DurableLog, Publisher};
 use drumlin_env::sync::Arc;
 use drumlin_env::{DirEntry, Env, FileLock};
 use drumlin_format::log::Recovered;
@@ -107,12 +103,12 @@ pub(super) fn assemble(mut found: Opening<'_>) -> Result<(Arc<Store>, Recovered)
     let keyspaces = keyspaces(&found, &mut replayed.targets, &obsolete, log.number, &sampling)?;
     let (writer, marks) = begin_manifest(&found, &keyspaces, &log, replayed.last_seq, &mut numbers)?;
     // The sync of the directory before `CURRENT` points to the new manifest covers the log segment too.
-    log.tail.named();
-    log.tail.recorded(marks.floor);
+    log.tail.mark_entry_durable();
+    log.tail.set_recorded_floor(marks.floor);
     let decisions = DecisionFiles::new(&found.dir, decision_logs(found.entries), numbers.0);
     let files = files(&found, &sizes, obsolete, lock, marks.clock, numbers.0);
     let Replayed { recovered, bytes, last_seq, .. } = replayed;
-    let published = Published { seq: last_seq, logged: last_seq, log_end: recovered.end };
+    let published = CommitPoint { seq: last_seq, logged: last_seq, log_end: recovered.end };
     // A read-only open makes nothing durable. Unless the store was closed, only flushed commits are known to be so.
     let flushed = largest_flushed(&found.manifest);
     let durable_seq = if found.read_only && !recovered.closed { flushed } else { last_seq };
@@ -122,7 +118,7 @@ pub(super) fn assemble(mut found: Opening<'_>) -> Result<(Arc<Store>, Recovered)
             CommitState { next_seq: last_seq + 1, log: log.tail, closed: false },
         ),
         publisher: Publisher::new(published, files.env.available_cores()),
-        log: DurableLog::new(Published { logged: durable_seq, ..published }),
+        log: DurableLog::new(CommitPoint { logged: durable_seq, ..published }),
         control: Control {
             manifest: writer,
             keyspaces: keyspaces.controls,
@@ -375,7 +371,7 @@ fn open_tables(env: &Env) -> usize {
 
 fn report(store: &Store, recovered: &Recovered, bytes: u64, log_bytes: u64, problems: Vec<String>) {
     Counters::add(&store.metrics.open_bytes_read, bytes);
-    Counters::add(&store.metrics.recovered_commits, recovered.records);
+    Counters::add(&store.metrics.recovered_commits, recovered.commits);
     if !store.health.read_only {
         store.release_log(store.log_floor(&[]));
         for number in &recovered.dropped {
@@ -385,5 +381,5 @@ fn report(store: &Store, recovered: &Recovered, bytes: u64, log_bytes: u64, prob
     for what in problems {
         store.tell(Event::StateIgnored { what });
     }
-    store.tell(Event::Recovered { commits: recovered.records, log_bytes, torn: recovered.torn });
+    store.tell(Event::Recovered { commits: recovered.commits, log_bytes, torn: recovered.torn });
 }

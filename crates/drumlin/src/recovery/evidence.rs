@@ -32,11 +32,11 @@ pub(super) fn check_tables(dir: &Path, manifest: &ManifestState, entries: &[DirE
                 return Err(Error::corruption(
                     &dir.join(name),
                     0,
-                    "the manifest refers to this table, but the file is missing",
+                    "the manifest refers to this table, but the file is missing; run `drumlin repair`",
                 ));
             }
             Some(found) if *found != len => {
-                let what = format!("the table has {found} bytes instead of {len}");
+                let what = format!("the table has {found} bytes instead of {len}; run `drumlin repair`");
                 return Err(Error::corruption(&dir.join(name), (*found).min(len), what));
             }
             Some(_) => {}

@@ -1,12 +1,6 @@
-//! Recovery of a directory, step by step: from files to a store without background work. `ops::open` starts that.
-//!
-//! 1. Check the directory: it holds a store, or nothing and may get one.
-//! 2. Lock it, and read the manifest.
-//! 3. Check that nothing durable is missing: the ends of files, the tables, the merge operators. Until
-//!    then, the call creates only the directory and the lock file.
-//! 4. Assemble the store, and replay the log into memtables.
-//! 5. Remove files that no store needs.
-//! 6. Make the replayed part of the log durable where a power loss could tear the order of commits.
+//! Recovery of a directory, step by step: from files to a store without background work. The steps are those of the
+//! module above; this file does 1 and 8, and calls the others. Until step 5 only the directory and the lock file are
+//! created.
 
 use super::assemble::{Opening, assemble, operator_of};
 use super::replay::{renew, sync};
@@ -137,7 +131,8 @@ fn unused_operators(manifest: &ManifestState, components: &Components) -> Vec<Ev
 fn keep_order(store: &Store, recovered: &Recovered) -> Result<()> {
     let holders = store.keyspaces().iter().filter(|k| k.has_sealed()).count();
     match recovered.replayed.last() {
-        // A close syncs everything before its record. If the process died there, the record itself may not be synced.
+        // The manifest says that the record of the close is durable. This sync costs little, and does not depend on
+        // that.
         Some(last) if recovered.closed && *last >= store.log_floor(&[]) => {
             sync(&store.files.env, &path_in(&store.files.dir, *last))?;
             store.sync_dir()
@@ -204,7 +199,7 @@ pub(crate) fn lock(env: &Env, dir: &Path) -> Result<FileLock> {
 /// file. A failure removes the lock file that it has made.
 pub(crate) fn claim(env: &Env, dir: &Path) -> Result<FileLock> {
     let taken = || {
-        let what = format!("another store uses {} meanwhile: name a new directory", dir.display());
+        let what = format!("another process uses the directory {}: choose another one", dir.display());
         Error::new(ErrorKind::InvalidArgument, what)
     };
     let path = dir.join(FileName::Lock.to_string());
@@ -272,7 +267,11 @@ fn lock_in_place(
             return Ok(Some(lock));
         }
     }
-    Err(Error::file(ErrorKind::Io, &path, "the lock file was removed each time it was locked"))
+    Err(Error::file(
+        ErrorKind::Io,
+        &path,
+        "another program removes the lock file each time it is locked: stop it and try again",
+    ))
 }
 
 /// Name of the file that marks the target of a repair until the repair is complete.
@@ -293,22 +292,18 @@ fn check_kind_of_directory(env: &Env, dir: &Path, entries: &[DirEntry], create: 
     if named(FileName::Pointer) {
         return Ok(());
     }
+    let lost_pointer = |what: &str| {
+        let what = format!("CURRENT is missing, but the directory holds {what}; run `drumlin repair`");
+        Error::corruption(&dir.join(FileName::Pointer.to_string()), 0, what)
+    };
     for entry in entries {
         let path = dir.join(&entry.name);
         match FileName::parse(&entry.name) {
             Some(FileName::Table(_) | FileName::Value(_) | FileName::Map(_)) => {
-                return Err(Error::corruption(
-                    &path,
-                    0,
-                    "the directory holds tables but no CURRENT file; see repair",
-                ));
+                return Err(lost_pointer("tables"));
             }
             Some(FileName::Log(number)) if holds_records(env, &path, number)? => {
-                return Err(Error::corruption(
-                    &path,
-                    0,
-                    "the directory holds a log but no CURRENT file; see repair",
-                ));
+                return Err(lost_pointer("a log"));
             }
             Some(_) => {}
             None if entry.name == UNFINISHED => {}

@@ -51,8 +51,9 @@ const ENTRIES_PER_LOOK: u64 = 1024;
 /// Use it when [`Db::open`] or reads fail with `Corruption`. The old store must not be open for writing.
 ///
 /// Damage in the old store is not an error: the report lists it. The report counts the keys whose values are certain or
-/// in doubt, and the entries that are known to be lost; [`RepairReport::nothing_lost`] tells whether the copy is
-/// complete. The new store gets the options, keyspaces and merge operator names of the old one, as far as they are
+/// in doubt, and the entries that are known to be lost. [`RepairReport::nothing_lost`] is `true` if the copy is
+/// provably complete; it never is for a store that was not closed cleanly. Sequence numbers start anew, and times to
+/// live are kept. The new store gets the options, keyspaces and merge operator names of the old one, as far as they are
 /// readable. Entries whose keyspace name is unknown go to `recovered-N`, and those of a table of an unknown keyspace to
 /// `recovered-table-N`.
 ///
@@ -133,7 +134,10 @@ fn rescue(env: &Env, from: &Path, to: &Path, progress: impl FnMut(&RepairProgres
     let lock = lock_shared(env, from);
     let entries = source::list(env, from)?;
     let mark_path = to.join(UNFINISHED);
-    if fs.exists(&mark_path).map_err(|e| Error::io(&mark_path, "cannot look at the target", e))? {
+    if fs
+        .exists(&mark_path)
+        .map_err(|e| Error::io(&mark_path, "cannot check whether the target exists", e))?
+    {
         let what = format!("{} holds an unfinished repair: remove it first", to.display());
         return Err(Error::new(ErrorKind::InvalidArgument, what));
     }
@@ -161,7 +165,7 @@ fn mark(env: &Env, to: &Path) -> Result<()> {
     let _lock = claim(env, to)?;
     let path = to.join(UNFINISHED);
     let made = env.fs().create(&path, FileKind::Temp).and_then(|file| file.sync_data());
-    made.map_err(|e| Error::io(&path, "cannot mark the target", e))?;
+    made.map_err(|e| Error::io(&path, "cannot create the file that marks an unfinished repair", e))?;
     sync_dir(env, to)
 }
 
@@ -169,7 +173,9 @@ fn mark(env: &Env, to: &Path) -> Result<()> {
 fn unmark(env: &Env, to: &Path) -> Result<()> {
     let path = to.join(UNFINISHED);
     sync_dir(env, to)?;
-    env.fs().unlink(&path, FileKind::Temp).map_err(|e| Error::io(&path, "cannot remove the mark", e))?;
+    env.fs()
+        .unlink(&path, FileKind::Temp)
+        .map_err(|e| Error::io(&path, "cannot remove the file that marks an unfinished repair", e))?;
     sync_dir(env, to)
 }
 
@@ -268,7 +274,7 @@ impl<P: FnMut(&RepairProgress)> Rescue<'_, P> {
         let Some(record) = self.sources.record(destination) else {
             report
                 .findings
-                .push(format!("keyspace {name:?} is in no manifest: its entries are kept under this name"));
+                .push(format!("no manifest names keyspace {name:?}: repair took the name from its tables"));
             return db.keyspace(&name);
         };
         let keyspace = db.keyspace(&name)?;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 /// Result of [`repair`](crate::repair()): what it saved, and what it could not save.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct RepairReport {
     /// Keyspaces of the new store.
     pub keyspaces: Vec<RepairedKeyspace>,
@@ -24,6 +25,7 @@ pub struct RepairReport {
 /// Keyspace of the new store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct RepairedKeyspace {
     /// Name of the keyspace.
     pub name: String,
@@ -40,6 +42,7 @@ pub struct RepairedKeyspace {
 /// File of the old store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct RepairedFile {
     /// Name of the file.
     pub name: String,
@@ -53,6 +56,7 @@ pub struct RepairedFile {
 
 /// Progress of a repair, which [`repair_with`](crate::repair_with) reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct RepairProgress {
     /// Bytes of tables and log segments read so far.
     pub bytes: u64,

@@ -123,9 +123,9 @@ impl RepairSources {
                 (_, true) => {
                     format!("manifest {number} is the newest and complete: it is taken as the current one")
                 }
-                (Err(error), _) => format!("manifest {number}: only its names and options are used: {error}"),
+                (Err(error), _) => format!("manifest {number} is damaged: repair took only keyspace names and options from it: {error}"),
                 (Ok(()), false) => {
-                    format!("manifest {number} is not the newest: only its names and options are used")
+                    format!("manifest {number} is not the newest: repair took only keyspace names and options from it")
                 }
             });
             self.manifest = Some(manifest);

@@ -40,7 +40,7 @@ pub(crate) struct LookupCounts(ThreadCounters<5>);
 impl LookupCounts {
     /// Counts `gets` lookups. Returns the previous count of this thread, or of many threads together.
     #[inline]
-    pub(crate) fn gets(&self, gets: u64) -> u64 {
+    pub(crate) fn add_gets(&self, gets: u64) -> u64 {
         self.0.add(GETS, gets)
     }
 

@@ -248,7 +248,7 @@ impl Meter {
 
     /// Counts the start of a call with `operations` operations of one kind. Returns whether the call is sampled.
     #[inline]
-    pub(crate) fn counts(&self, kind: OperationKind, operations: u64) -> bool {
+    pub(crate) fn count_and_sample(&self, kind: OperationKind, operations: u64) -> bool {
         SAMPLER.with(|sampler| {
             let left = sampler.left.get();
             if sampler.meter.get() == self.number && left > 1 {
@@ -319,7 +319,7 @@ impl Meter {
 
     /// Records the key of a sampled operation, unless another thread holds the keys: there are more samples than
     /// needed, and no operation should sleep for one.
-    pub(crate) fn wants(&self, kind: OperationKind, key: &[u8]) {
+    pub(crate) fn keep_sampled_key(&self, kind: OperationKind, key: &[u8]) {
         if let Some(mut keys) = self.keys[kind as usize].try_lock() {
             keys.keep(key);
         }

@@ -5,9 +5,11 @@
 //!    other.
 //! 3. A failed append may be on disk in part. It poisons the store, unless the disk had no space for it.
 //!
-//! The manifest is replaced by a [`snapshot`] of the whole state when that makes it much smaller.
+//! The manifest is replaced by a [`snapshot`] of the whole state when that makes it much smaller, or when the last edit
+//! found no disk space.
 //!
-//! Invariant: everything here runs under the control lock.
+//! Functions that take `&mut Control` run under the control lock; `next_table_id` and `rewrite_manifest_if_grown` take
+//! it.
 
 use super::Store;
 use crate::base::error::{Error, ErrorKind, Result};
@@ -39,14 +41,14 @@ pub(crate) struct TreeStep<'a> {
 }
 
 impl Store {
-    /// Makes `step` durable and returns the next tree. Calls `durable` as soon as the edit is, or may be, on disk: from
-    /// then on its files must not be removed.
+    /// Makes `step` durable and returns the next tree. Calls `may_be_on_disk` as soon as the edit is, or may be, on
+    /// disk: from then on its files must not be removed.
     pub(crate) fn commit_edit(
         &self,
         control: &mut Control,
         keyspace: &KeyspaceState,
         step: &TreeStep<'_>,
-        durable: impl FnOnce(),
+        may_be_on_disk: impl FnOnce(),
     ) -> Result<Tree> {
         let TreeStep { tree, edit, flushed, more } = *step;
         let next = tree.apply(edit)?;
@@ -98,7 +100,7 @@ impl Store {
         // back.
         changes.push(Change::ClockMark(self.files.unix_micros()));
         changes.extend(self.log.promised_end().map(Change::LogEnd));
-        self.append_edit(control, Edit { changes }, durable)?;
+        self.append_edit(control, Edit { changes }, may_be_on_disk)?;
         for (_, _, file) in tree.files().filter(|(_, _, f)| gone.contains(&f.id())) {
             file.table.retire();
         }
@@ -111,7 +113,7 @@ impl Store {
         &self,
         control: &mut Control,
         edit: Edit,
-        durable: impl FnOnce(),
+        may_be_on_disk: impl FnOnce(),
     ) -> Result<()> {
         // Checked under the lock: nothing may be written after a failed edit, which may be there in part.
         if !drumlin_types::bug!("edit-after-poison") {
@@ -125,37 +127,42 @@ impl Store {
         }
         // An edit that recovery would refuse fails here, before anything is on disk.
         let checked = control.manifest.check(&edit)?;
-        let added: Vec<PathBuf> = edit.changes.iter().filter_map(|change| self.added_file(change)).collect();
-        self.files.env.note(Note::EditAdds { files: &added });
-        for change in &edit.changes {
-            if let Change::LogFloor(floor) = change {
-                let log = crate::write::segment::path_in(&self.files.dir, *floor);
-                self.files.env.note(Note::LogBegins { log: &log, header: SEGMENT_HEADER_LEN as u64 });
-                for number in self.commit_lock.state.lock().log.below(*floor) {
-                    let log = crate::write::segment::path_in(&self.files.dir, number);
-                    self.files.env.note(Note::LogObsolete { log: &log });
-                    if drumlin_types::bug!("log-unlinked-before-edit") {
-                        unlink(&self.files.env, &log, FileKind::Log)?;
-                    }
-                }
-            }
-        }
+        self.note_to_monitor(&edit)?;
         match control.manifest.append(checked) {
             Ok(bytes) => Counters::add(&self.metrics.manifest_bytes_written, bytes),
             Err(error) => {
-                // An edit that found no disk space is not in the manifest, and the store goes on. After another failure
-                // it may be.
+                // After any failure but a lack of disk space the edit may be in the manifest. A lack of disk space
+                // leaves the manifest torn, and the store goes on.
                 if !control.manifest.is_torn() {
-                    durable();
+                    may_be_on_disk();
                     self.poison(&error);
                 }
                 return Err(error);
             }
         }
-        durable();
+        may_be_on_disk();
         self.files.env.note(Note::EditDurable { dir: &self.files.dir });
         self.files.note_lease(&edit);
         self.note_floor(&edit);
+        Ok(())
+    }
+
+    /// Tells the monitor of the simulated disk which files `edit` depends on, and which ones it makes obsolete.
+    fn note_to_monitor(&self, edit: &Edit) -> Result<()> {
+        let added: Vec<PathBuf> = edit.changes.iter().filter_map(|change| self.added_file(change)).collect();
+        self.files.env.note(Note::EditAdds { files: &added });
+        for change in &edit.changes {
+            let Change::LogFloor(floor) = change else { continue };
+            let log = crate::write::segment::path_in(&self.files.dir, *floor);
+            self.files.env.note(Note::LogBegins { log: &log, header: SEGMENT_HEADER_LEN as u64 });
+            for number in self.commit_lock.state.lock().log.below(*floor) {
+                let log = crate::write::segment::path_in(&self.files.dir, number);
+                self.files.env.note(Note::LogObsolete { log: &log });
+                if drumlin_types::bug!("log-unlinked-before-edit") {
+                    unlink(&self.files.env, &log, FileKind::Log)?;
+                }
+            }
+        }
         Ok(())
     }
 
@@ -163,7 +170,7 @@ impl Store {
     fn note_floor(&self, edit: &Edit) {
         for change in &edit.changes {
             if let Change::LogFloor(floor) = change {
-                self.commit_lock.state.lock().log.recorded(*floor);
+                self.commit_lock.state.lock().log.set_recorded_floor(*floor);
             }
         }
     }

@@ -38,8 +38,8 @@ impl Store {
             };
             let mut is_over = true;
             for (keyspace, _) in pending.iter().filter(|sealed| waiting(sealed)) {
-                keyspace.flushes.check(since)?;
-                keyspace.flushes.check_space(since)?;
+                keyspace.flush_failures.check(since)?;
+                keyspace.flush_failures.check_space(since)?;
                 is_over = false;
             }
             Ok(is_over)
@@ -51,7 +51,7 @@ impl Store {
     pub(crate) fn check_flushes(&self, since: u64) -> Result<()> {
         let mut checked = Ok(());
         for keyspace in self.keyspaces().iter().filter(|k| k.has_sealed()) {
-            checked = keyspace.flushes.check(since);
+            checked = keyspace.flush_failures.check(since);
             if checked.is_ok() {
                 break;
             }

@@ -63,7 +63,9 @@ impl Health {
         }
         match &*self.first_cause.lock() {
             Some(error) => Err(error.with_kind(ErrorKind::Poisoned)),
-            None => Err(Error::new(ErrorKind::Poisoned, "an earlier failure stopped all writes")),
+            None => {
+                Err(Error::new(ErrorKind::Poisoned, "a write failed in a way that leaves the disk in doubt"))
+            }
         }
     }
 
@@ -79,7 +81,7 @@ impl Health {
 
     /// Records a failed flush of `keyspace`.
     pub(crate) fn flush_failed(&self, keyspace: &KeyspaceState, error: &Error) {
-        keyspace.flushes.failed(self.next_failure(), error);
+        keyspace.flush_failures.failed(self.next_failure(), error);
         if error.kind() == ErrorKind::NoSpace {
             self.disk_full.store(true, atomic::Ordering::Release);
         }
@@ -87,7 +89,7 @@ impl Health {
 
     /// Records a compaction of `keyspace` that failed and will be retried.
     pub(crate) fn compaction_failed(&self, keyspace: &KeyspaceState, error: &Error) {
-        keyspace.compactions.failed(self.next_failure(), error);
+        keyspace.compaction_failures.failed(self.next_failure(), error);
     }
 
     fn next_failure(&self) -> u64 {

@@ -1,4 +1,5 @@
-//! Which piece (subcompaction) a compaction slot starts next, and how its tables are written.
+//! Which piece (subcompaction) a compaction slot starts next, and how the tables of flushes and compactions are
+//! written.
 
 use super::Store;
 use crate::background::Step;

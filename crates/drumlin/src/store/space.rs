@@ -173,8 +173,8 @@ impl Store {
         }
         drop(locked);
         let what = format!(
-            "disk_budget is {budget} bytes: {used} are in use or reserved for the log, {for_compactions} are reserved for \
-             compactions, and a flush needs {wanted}"
+            "disk_budget of {budget} bytes is used up: {used} are in use or reserved for the log, {for_compactions} are \
+             reserved for compactions, and a flush needs {wanted}; delete ranges, drop keyspaces or raise disk_budget"
         );
         Err(Error::new(ErrorKind::NoSpace, what))
     }
@@ -252,7 +252,7 @@ impl Store {
     /// Forgets that jobs lacked disk space, so that they check again.
     pub(crate) fn clear_space_errors(&self) {
         self.health.space_freed();
-        self.keyspaces().iter().for_each(|keyspace| keyspace.compactions.space_freed());
+        self.keyspaces().iter().for_each(|keyspace| keyspace.compaction_failures.space_freed());
         self.control.lock().shortage = None;
     }
 }

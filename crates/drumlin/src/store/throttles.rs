@@ -65,7 +65,7 @@ impl Throttles {
             _ => SLOT_SPEED_GUESS,
         } * slots.count() as f64;
         let speed = speed.min(self.background.rate() as f64);
-        let (mut rate, mut urgent) = (pacing::OPEN, false);
+        let (mut rate, mut urgent) = (pacing::UNLIMITED, false);
         for keyspace in &control.keyspaces {
             let Some(pace) = &keyspace.pace else { continue };
             let runs = keyspace.paced_runs(pace);

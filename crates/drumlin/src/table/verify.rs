@@ -92,7 +92,9 @@ impl Table {
                 let expected =
                     expected.map_err(|damage| self.blocks.decode_error(self.root_offset, damage))?;
                 if last.as_ref() != Some(&expected) {
-                    return Err(self.blocks.corruption(fence.offset, "partition and root disagree"));
+                    return Err(self
+                        .blocks
+                        .corruption(fence.offset, "index partition does not match the index root"));
                 }
             }
         }
@@ -153,7 +155,7 @@ impl<'a> EntryWalk<'a> {
         let decode = |damage| self.table.blocks.decode_error(fence.offset, damage);
         view.validate().map_err(decode)?;
         if fence.offset != self.end || fence.ordinal != self.entries {
-            return Err(self.damage(fence.offset, "fence has the wrong place or ordinal"));
+            return Err(self.damage(fence.offset, "index entry has a wrong offset or entry number"));
         }
         let mut entry = EntryCursor::default();
         for index in 0..view.count() {
@@ -161,7 +163,9 @@ impl<'a> EntryWalk<'a> {
             let same_key = self.entries > 0 && entry.key() == self.last_key;
             let is_first = index == 0 && self.blocks > 0;
             if is_first && (same_key != self.continues || (!same_key && entry.key() <= &self.separator[..])) {
-                return Err(self.damage(fence.offset, "first key does not fit the separator before"));
+                return Err(
+                    self.damage(fence.offset, "first key of the block is not above the separator before it")
+                );
             }
             self.entry(fence, view.tag(index), &entry, same_key)?;
         }
@@ -186,7 +190,7 @@ impl<'a> EntryWalk<'a> {
         }
         let hash = key_hash(entry.key(), self.table.properties().seed);
         if tag != Some(tag_of(hash)) {
-            return Err(self.damage(fence.offset, "tag does not belong to its key"));
+            return Err(self.damage(fence.offset, "hash tag does not match its key"));
         }
         if self.entries == 0 {
             self.first_key.extend_from_slice(entry.key());
@@ -195,7 +199,7 @@ impl<'a> EntryWalk<'a> {
             self.keys += 1;
             for (number, (bits, probes)) in self.modules.iter().enumerate() {
                 if !may_contain(self.table.filter.method(), bits, number, *probes, hash) {
-                    return Err(self.damage(fence.offset, "filter denies a key of the table"));
+                    return Err(self.damage(fence.offset, "filter excludes a key that the table contains"));
                 }
             }
             self.last_key.clear();

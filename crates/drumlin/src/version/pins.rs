@@ -1,8 +1,8 @@
 //! Table handles, and the one owner of the decision that a file is obsolete (order rule O9).
 //!
-//! Every version that refers to a table holds its handle. When an installed edit removes the last reference to a table,
-//! the handle is *retired*. When the last version that still holds the handle is dropped, the table joins the queue of
-//! files to unlink. A maintenance step empties the queue. A file that cannot be unlinked is tried again later.
+//! Every tree that refers to a table holds its handle. When a durable edit removes the last reference to a table, the
+//! handle is *retired*. When the last tree that still holds the handle is dropped, the table joins the queue of files
+//! to unlink. A maintenance step empties the queue. A file that cannot be unlinked is tried again later.
 
 use crate::base::epoch::{Epochs, Pin};
 use crate::base::error::Result;
@@ -45,7 +45,8 @@ impl TableHandle {
         tables.get(self.id, self.len, &self.pointer, pin)
     }
 
-    /// Marks the table as retired: no installed version refers to it any more.
+    /// Retires the table: the durable manifest no longer refers to it. It is unlinked when the last tree that holds the
+    /// handle is dropped.
     pub(crate) fn retire(self: &Arc<Self>) {
         self.retired.store(true, atomic::Ordering::Release);
         self.queue.retired.lock().push(Arc::downgrade(self));

@@ -149,8 +149,9 @@ impl DiskBudget {
             return Ok(());
         }
         let what = format!(
-            "disk_budget is {limit} bytes: tables use {finished}, the running flush may add {flush}, the log would \
-             need {log}, and {kept} are kept for compactions"
+            "disk_budget of {limit} bytes is used up: tables use {finished}, the running flush may add {flush}, the \
+             log would need {log}, and {kept} are kept for compactions; delete ranges, drop keyspaces or raise \
+             disk_budget"
         );
         Err(Error::new(ErrorKind::NoSpace, what))
     }

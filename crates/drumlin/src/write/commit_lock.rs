@@ -1,4 +1,5 @@
-//! The commit lock, under which commits get their order. Only work that must happen in order is done under it.
+//! The commit lock, under which commits get their order. Only work that must happen in order is done under it. If no
+//! segment is preallocated when one is needed, the commit creates it under the lock.
 //!
 //! A commit that finds the lock free takes it. Otherwise it adds its request to a list (`write/waiting.rs`). A commit
 //! that gets the lock also serves the requests on the list, like the leader of a write group in RocksDB, but only as
@@ -8,7 +9,7 @@
 
 use super::budget::LogShare;
 use super::log::LogTail;
-use super::publish::{Published, Publisher};
+use super::publish::{CommitPoint, Publisher};
 use super::request::{Request, Reserved, Targets};
 use super::segment::LogDirectory;
 use super::waiting::{Answer, Waiting, WaitingRequests};
@@ -73,10 +74,10 @@ impl CommitLock {
         publisher: &Publisher,
         fresh_number: impl Fn() -> u64,
     ) -> Result<Reserved> {
-        let server = Server { commit_lock: self, publisher, fresh_number };
+        let leader = Leader { commit_lock: self, publisher, fresh_number };
         let free = if self.waiting.is_empty() { self.state.try_lock() } else { None };
         if let Some(state) = free
-            && let Answer::Ended(reserved) = server.serve_own(state, request)
+            && let Answer::Ended(reserved) = leader.serve_own(state, request)
         {
             return reserved;
         }
@@ -85,9 +86,9 @@ impl CommitLock {
         loop {
             // A commit that is served while its thread does not run holds back all later ones.
             let answer = match publisher.is_crowded() {
-                true => server.serve_asleep(request),
+                true => leader.sleep_and_serve(request),
                 false => {
-                    self.waiting.submit(request, |waiting| self.wait_answered(waiting, request, &server))
+                    self.waiting.submit(request, |waiting| self.wait_answered(waiting, request, &leader))
                 }
             };
             match answer {
@@ -105,16 +106,16 @@ impl CommitLock {
         &self,
         waiting: &Waiting<'_>,
         request: &Request<'_>,
-        server: &Server<'_, N>,
+        leader: &Leader<'_, N>,
     ) -> Option<Answer> {
         let mut wait = SpinWait::new(true);
         while !waiting.is_answered() {
             if wait.spin() {
                 if let Some(state) = self.state.try_lock() {
-                    server.serve(state, request, |_| ());
+                    leader.serve(state, request, |_| ());
                 }
-            } else if waiting.fall_asleep() {
-                return Some(server.serve_asleep(request));
+            } else if waiting.mark_sleeping() {
+                return Some(leader.sleep_and_serve(request));
             } else {
                 drumlin_env::yield_now();
             }
@@ -124,14 +125,14 @@ impl CommitLock {
 }
 
 /// What a commit needs to reserve for itself and for others.
-struct Server<'a, N> {
+struct Leader<'a, N> {
     commit_lock: &'a CommitLock,
     publisher: &'a Publisher,
     /// Returns a file number that was never used.
     fresh_number: N,
 }
 
-impl<N: Fn() -> u64> Server<'_, N> {
+impl<N: Fn() -> u64> Leader<'_, N> {
     /// Calls `first`, and then answers the requests on the list. `request` is that of this thread.
     fn serve<T>(
         &self,
@@ -139,8 +140,8 @@ impl<N: Fn() -> u64> Server<'_, N> {
         request: &Request<'_>,
         first: impl FnOnce(&mut CommitState) -> T,
     ) -> T {
-        // `active`, `seal` and others pin too. This pin, which ends after the lock is released, makes those pins
-        // nested, so that no retired view is dropped under the lock.
+        // This pin lasts until the lock is released, so that no retired view is freed under the lock. Pins in `active`
+        // and `seal` are nested in it.
         let pin = request.keyspaces.first().map(|keyspace| keyspace.pin());
         let result = first(&mut state);
         let waiting = &self.commit_lock.waiting;
@@ -157,8 +158,8 @@ impl<N: Fn() -> u64> Server<'_, N> {
         self.serve(state, request, |state| self.answer(state, request))
     }
 
-    /// Sleeps until it gets the lock, and then does as [`serve_own`](Server::serve_own).
-    fn serve_asleep(&self, request: &Request<'_>) -> Answer {
+    /// Sleeps until it gets the lock, and then does as [`serve_own`](Leader::serve_own).
+    fn sleep_and_serve(&self, request: &Request<'_>) -> Answer {
         let state = self.publisher.asleep(|| self.commit_lock.state.lock());
         self.serve_own(state, request)
     }
@@ -203,7 +204,7 @@ impl<N: Fn() -> u64> Server<'_, N> {
         }
         state.next_seq = last_seq + 1;
         let (logged, log_end) = (state.log.last_seq(), state.log.position());
-        let number = self.publisher.enter(Published { seq: last_seq, logged, log_end });
+        let number = self.publisher.enter(CommitPoint { seq: last_seq, logged, log_end });
         std::mem::forget(unfinished);
         Ok(Reserved { first_seq, log, memtables, number, sealed, waited })
     }
@@ -226,9 +227,9 @@ mod tests {
 
     #[test]
     fn nothing_is_published_behind_an_unfinished_reservation() {
-        let publisher = Publisher::new(Published::default(), 1);
+        let publisher = Publisher::new(CommitPoint::default(), 1);
         drop(Unfinished(&publisher));
-        let number = publisher.enter(Published { seq: 1, logged: 1, log_end: 1 });
+        let number = publisher.enter(CommitPoint { seq: 1, logged: 1, log_end: 1 });
         let error = publisher.finish(number, || 0).expect_err("the log has a hole before it");
         assert_eq!((error.kind(), publisher.visible()), (ErrorKind::Poisoned, 0));
     }

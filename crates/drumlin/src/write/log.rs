@@ -44,7 +44,7 @@ pub(crate) struct LogTail {
     /// page cache only, if a process crashed before it made them durable.
     doubtful: Option<(LogNumber, LogNumber)>,
     /// Log floor that the manifest records. Older segments may be gone.
-    recorded: LogNumber,
+    recorded_floor: LogNumber,
     /// Preallocated file of the next segment.
     ready: Option<Stored>,
     /// Bytes of the file that is being preallocated.
@@ -71,8 +71,8 @@ impl LogTail {
     /// Starts the log in segment `header.number`, or continues it there after recovery. `older` are the durable
     /// segments before it that recovery would read, with the lengths of their files. The segment takes `capacity` bytes
     /// of records. Its directory entry becomes durable with the next sync of the directory, after which
-    /// [`named`](LogTail::named) must be called. Until then the log claims more than is durable. Nothing relies on that
-    /// before `CURRENT` points to the new manifest.
+    /// [`mark_entry_durable`](LogTail::mark_entry_durable) must be called. Until then the log claims more than is
+    /// durable. Nothing relies on that before `CURRENT` points to the new manifest.
     pub(crate) fn begin(
         directory: &LogDirectory,
         header: &SegmentHeader,
@@ -83,13 +83,13 @@ impl LogTail {
         let segment = Arc::new(Segment::begun(&made, header.base));
         map(segment.file()?, false)?;
         let mut tail = LogTail::after(header, segment, capacity, older);
-        tail.live.push(Stored { is_named: true, ..made });
+        tail.live.push(Stored { is_entry_durable: true, ..made });
         Ok(tail)
     }
 
     /// Records that the directory entry of the first segment is durable.
-    pub(crate) fn named(&self) {
-        self.segment.named();
+    pub(crate) fn mark_entry_durable(&self) {
+        self.segment.mark_entry_durable();
     }
 
     /// Creates the end of a log in a store that is opened read-only. `header` is what the next segment would start
@@ -100,7 +100,7 @@ impl LogTail {
             bytes: 0,
             file: None,
             is_recycled: false,
-            is_named: true,
+            is_entry_durable: true,
             is_mapped: false,
         };
         LogTail::after(header, Arc::new(Segment::begun(&nowhere, header.base)), 0, older)
@@ -117,7 +117,7 @@ impl LogTail {
             bytes,
             file: None,
             is_recycled: false,
-            is_named: true,
+            is_entry_durable: true,
             is_mapped: false,
         };
         LogTail {
@@ -129,7 +129,7 @@ impl LogTail {
             starts_not_durable: Vec::new(),
             durable_start: header.number,
             doubtful: live.first().map(|(first, _)| (*first, header.number)),
-            recorded: LogNumber(0),
+            recorded_floor: LogNumber(0),
             ready: None,
             preallocating: 0,
             is_for_deletes: false,
@@ -280,14 +280,14 @@ impl LogTail {
             floor = floor.min(found);
         }
         if !drumlin_types::bug!("log-floor-goes-back") {
-            floor = floor.max(self.recorded);
+            floor = floor.max(self.recorded_floor);
         }
         self.live.first().map_or(floor, |oldest| floor.max(oldest.number))
     }
 
     /// Sets the log floor that the manifest records. It never goes back.
-    pub(crate) fn recorded(&mut self, floor: LogNumber) {
-        self.recorded = self.recorded.max(floor);
+    pub(crate) fn set_recorded_floor(&mut self, floor: LogNumber) {
+        self.recorded_floor = self.recorded_floor.max(floor);
     }
 
     /// Returns the global position of the next record.
@@ -441,11 +441,12 @@ impl Reservation {
     }
 }
 
-/// Writes `record` into its reserved space. `is_synced` says whether a sync follows.
-pub(crate) fn write(reservation: &Reservation, record: &[u8], is_synced: bool) -> Result<()> {
+/// Writes `record` into its reserved space. If a sync follows (`will_sync`), it makes a system call: each sync
+/// write-protects the pages of the mapping, so the next copy into one would cause a page fault.
+pub(crate) fn write(reservation: &Reservation, record: &[u8], will_sync: bool) -> Result<()> {
     let offset = reservation.offset();
     let file = reservation.segment.file()?;
-    let written = match is_synced {
+    let written = match will_sync {
         true => file.write_by_call_at(offset, record),
         false => file.write_at(offset, record),
     };

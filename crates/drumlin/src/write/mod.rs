@@ -31,5 +31,5 @@ mod sync;
 mod waiting;
 
 pub(crate) use commit_lock::CommitLock;
-pub(crate) use publish::{Published, Publisher};
+pub(crate) use publish::{CommitPoint, Publisher};
 pub(crate) use sync::DurableLog;

@@ -118,7 +118,8 @@ impl Operations {
             let kept = keyspace.operator_name.as_deref();
             let kept = kept.map(|name| format!(": {name:?} was not given when the store was opened"));
             let kept = kept.unwrap_or_default();
-            self.refuse(format!("keyspace {:?} has no merge operator{kept}", keyspace.name));
+            let what = format!("keyspace {:?} has no merge operator{kept}", keyspace.name);
+            self.bad.get_or_insert_with(|| Error::new(ErrorKind::MergeOperatorMissing, what));
             return;
         }
         match self.lifetime(keyspace, ttl) {

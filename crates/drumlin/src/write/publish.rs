@@ -35,9 +35,9 @@ use drumlin_env::sync::{Condvar, Mutex, MutexGuard};
 use drumlin_types::Seq;
 use std::time::Duration;
 
-/// State of the log and of visibility after a commit.
+/// Visibility and the log as they are after a commit, whether or not it is published yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Published {
+pub(crate) struct CommitPoint {
     /// Last visible sequence number.
     pub(crate) seq: Seq,
     /// Last visible sequence number that is in the log. Later commits have `Durability::None`.
@@ -57,21 +57,21 @@ const CROWD_PER_CORE: u64 = 2;
 struct RingSlot {
     /// Number of the last commit here that is done, plus one; 0 if there was none.
     done: AtomicU64,
-    /// What is published with the commit: see [`Published`].
+    /// What is published with the commit.
     seq: AtomicU64,
     logged: AtomicU64,
     log_end: AtomicU64,
 }
 
 impl RingSlot {
-    fn set(&self, state: Published) {
+    fn set(&self, state: CommitPoint) {
         self.seq.store(state.seq, Relaxed);
         self.logged.store(state.logged, Relaxed);
         self.log_end.store(state.log_end, Relaxed);
     }
 
-    fn state(&self) -> Published {
-        Published {
+    fn state(&self) -> CommitPoint {
+        CommitPoint {
             seq: self.seq.load(Relaxed),
             logged: self.logged.load(Relaxed),
             log_end: self.log_end.load(Relaxed),
@@ -80,7 +80,7 @@ impl RingSlot {
 }
 
 struct Queue {
-    published: Published,
+    published: CommitPoint,
     failed: Option<Error>,
     /// Number of threads that sleep until `moved` is notified.
     waiters: u32,
@@ -90,7 +90,7 @@ struct Queue {
 /// kernel may delay.
 const LONGEST_COMMIT: Duration = Duration::from_secs(60);
 
-/// The queue of unpublished commits.
+/// The ring of commits that are not published yet.
 pub(crate) struct Publisher {
     visible: AtomicU64,
     /// Number of the first commit that is not published. Commits are numbered in their order.
@@ -112,12 +112,12 @@ pub(crate) struct Publisher {
 
 impl Publisher {
     /// Creates a publisher for a machine with `cores` CPU cores.
-    pub(crate) fn new(published: Published, cores: usize) -> Publisher {
+    pub(crate) fn new(published: CommitPoint, cores: usize) -> Publisher {
         Publisher::with_places(published, cores, PLACES)
     }
 
     /// As `new`, for at most `places` commits that are under way.
-    pub(crate) fn with_places(published: Published, cores: usize, places: usize) -> Publisher {
+    pub(crate) fn with_places(published: CommitPoint, cores: usize, places: usize) -> Publisher {
         Publisher {
             crowd: CROWD_PER_CORE * cores as u64,
             visible: AtomicU64::new(published.seq),
@@ -150,7 +150,7 @@ impl Publisher {
     }
 
     /// Returns the visible state and the log position, as of one moment.
-    pub(crate) fn published(&self) -> Published {
+    pub(crate) fn published(&self) -> CommitPoint {
         self.queue.lock().published
     }
 
@@ -211,7 +211,7 @@ impl Publisher {
 
     /// Takes the next place for a commit that leads to `state`, and returns the number of the commit. Called in commit
     /// order, under the commit lock, while there [is room](Publisher::has_room).
-    pub(crate) fn enter(&self, state: Published) -> u64 {
+    pub(crate) fn enter(&self, state: CommitPoint) -> u64 {
         let number = self.entered.load(Relaxed);
         self.place(number).set(state);
         self.entered.store(number + 1, Release);
@@ -344,9 +344,9 @@ mod tests {
     #[test]
     #[expect(clippy::disallowed_methods, reason = "commits end on other threads")]
     fn who_drains_waits_for_every_commit_that_began() {
-        let publisher = Publisher::new(Published::default(), 4);
+        let publisher = Publisher::new(CommitPoint::default(), 4);
         publisher.drain().expect("nothing is under way");
-        let places = [1, 2].map(|seq| publisher.enter(Published { seq, logged: seq, log_end: seq }));
+        let places = [1, 2].map(|seq| publisher.enter(CommitPoint { seq, logged: seq, log_end: seq }));
         let (queue, ended) = (&publisher, AtomicBool::new(false));
         std::thread::scope(|scope| {
             let [first, second] = places;
@@ -358,7 +358,7 @@ mod tests {
             ended.store(true, Ordering::SeqCst);
             publisher.finish(first, || 0).expect("the first commit is published");
         });
-        let third = publisher.enter(Published { seq: 3, logged: 3, log_end: 3 });
+        let third = publisher.enter(CommitPoint { seq: 3, logged: 3, log_end: 3 });
         publisher.fail(Error::new(ErrorKind::Io, "a disk"));
         publisher.set_longest(Duration::from_millis(1));
         let goes_on = publisher.drain().expect_err("the third commit has not finished");
@@ -369,13 +369,13 @@ mod tests {
     }
 
     fn enter(publisher: &Publisher, seq: Seq) -> u64 {
-        publisher.enter(Published { seq, logged: seq, log_end: seq })
+        publisher.enter(CommitPoint { seq, logged: seq, log_end: seq })
     }
 
     #[test]
     #[expect(clippy::disallowed_methods, reason = "a commit waits on another thread")]
     fn a_full_ring_makes_further_commits_wait() {
-        let publisher = Publisher::with_places(Published::default(), 4, 2);
+        let publisher = Publisher::with_places(CommitPoint::default(), 4, 2);
         let commits: Vec<u64> = (1..=2).map(|seq| enter(&publisher, seq)).collect();
         assert!(!publisher.has_room());
         std::thread::scope(|scope| {
@@ -397,7 +397,7 @@ mod tests {
     #[test]
     #[expect(clippy::disallowed_methods, reason = "commits end on several threads")]
     fn many_threads_go_many_times_round_the_ring() {
-        let (publisher, lane) = (Publisher::with_places(Published::default(), 4, 3), Mutex::new(0));
+        let (publisher, lane) = (Publisher::with_places(CommitPoint::default(), 4, 3), Mutex::new(0));
         let commits = if cfg!(miri) { 100 } else { 5_000 };
         std::thread::scope(|scope| {
             for _ in 0..4 {
@@ -419,14 +419,15 @@ mod tests {
             }
         });
         let seq = 4 * commits;
-        assert_eq!(publisher.published(), Published { seq, logged: seq, log_end: seq });
+        assert_eq!(publisher.published(), CommitPoint { seq, logged: seq, log_end: seq });
     }
 
     #[test]
     #[expect(clippy::disallowed_methods, reason = "a commit waits on another thread")]
     fn a_commit_that_waits_for_an_earlier_one_says_how_long() {
-        let publisher = Publisher::new(Published::default(), 4);
-        let [first, second] = [1, 2].map(|seq| publisher.enter(Published { seq, logged: seq, log_end: seq }));
+        let publisher = Publisher::new(CommitPoint::default(), 4);
+        let [first, second] =
+            [1, 2].map(|seq| publisher.enter(CommitPoint { seq, logged: seq, log_end: seq }));
         let (queue, now) = (&publisher, drumlin_env::sync::atomic::AtomicU64::new(7));
         let waited = std::thread::scope(|scope| {
             let waits = scope.spawn(|| queue.finish(second, || now.fetch_add(5, Ordering::SeqCst)));

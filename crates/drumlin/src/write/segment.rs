@@ -9,8 +9,8 @@
 //! | open | `LogTail::segment` | its header is written; commits write records |
 //! | durable start | `LogTail::durable_start` | header and directory entry are durable, so recovery may start there |
 //!
-//! The flags `is_named` and `named` say whether the directory entry is durable. The length of the file always is, so a
-//! sync of the header's range makes the header durable.
+//! The flags `is_entry_durable` and `entry_durable` say whether the directory entry is durable. The length of the file
+//! always is, so a sync of the header's range makes the header durable.
 //!
 //! The first segment after an open has a durable header before it gets its name. Its directory entry becomes durable
 //! with the sync of the directory for the new manifest, before `CURRENT` changes. Opening a later segment does not wait
@@ -46,7 +46,7 @@ pub(crate) struct Segment {
     /// Length of its file in bytes.
     bytes: u64,
     /// Whether its directory entry is durable.
-    named: atomic::AtomicBool,
+    entry_durable: atomic::AtomicBool,
 }
 
 impl Segment {
@@ -57,14 +57,14 @@ impl Segment {
 
     /// Creates the open segment in the file of `stored`. Its first record gets the global position `base`.
     pub(super) fn begun(stored: &Stored, base: u64) -> Segment {
-        let Stored { number, bytes, ref file, is_named, .. } = *stored;
-        let named = atomic::AtomicBool::new(is_named);
-        Segment { number, file: file.clone(), base, bytes, named }
+        let Stored { number, bytes, ref file, is_entry_durable, .. } = *stored;
+        let entry_durable = atomic::AtomicBool::new(is_entry_durable);
+        Segment { number, file: file.clone(), base, bytes, entry_durable }
     }
 
     /// Records that its directory entry is durable.
-    pub(super) fn named(&self) {
-        self.named.store(true, atomic::Ordering::Release);
+    pub(super) fn mark_entry_durable(&self) {
+        self.entry_durable.store(true, atomic::Ordering::Release);
     }
 
     /// Makes the segment's records and header durable, but not its directory entry.
@@ -98,7 +98,7 @@ pub(super) struct Stored {
     /// Whether it is recycled, so that its pages may have to be read from disk.
     pub(super) is_recycled: bool,
     /// Whether its directory entry is durable.
-    pub(super) is_named: bool,
+    pub(super) is_entry_durable: bool,
     /// Whether the whole file is mapped and in memory.
     pub(super) is_mapped: bool,
 }
@@ -163,7 +163,7 @@ impl LogDirectory {
             Some(old) => self.recycle_file(number, &old, capacity)?,
             None => self.make_file(number, capacity, None)?,
         });
-        Ok(Stored { number, bytes, file, is_recycled, is_named: false, is_mapped: false })
+        Ok(Stored { number, bytes, file, is_recycled, is_entry_durable: false, is_mapped: false })
     }
 
     /// Makes the file of the first segment after an open, with its durable header. Its directory entry is not durable
@@ -173,7 +173,14 @@ impl LogDirectory {
         let header = SegmentHeader { file_len: bytes, ..*header };
         let file = self.make_file(header.number, capacity, Some(&header.encode()))?;
         let number = header.number;
-        Ok(Stored { number, bytes, file: Some(file), is_recycled: false, is_named: false, is_mapped: false })
+        Ok(Stored {
+            number,
+            bytes,
+            file: Some(file),
+            is_recycled: false,
+            is_entry_durable: false,
+            is_mapped: false,
+        })
     }
 
     fn recycle_file(&self, number: LogNumber, recycled: &Stored, capacity: u64) -> Result<File> {
@@ -227,7 +234,7 @@ impl LogDirectory {
             map(file, true)
         });
         result.inspect_err(|_| self.remove_file(&self.path(number), made.bytes))?;
-        (made.is_named, made.is_mapped) = (true, true);
+        (made.is_entry_durable, made.is_mapped) = (true, true);
         Ok(made)
     }
 
@@ -251,11 +258,11 @@ impl LogDirectory {
 
     /// Makes the directory entries of `segments` durable, if they are not yet.
     pub(super) fn sync_entries(&self, segments: &[Arc<Segment>]) -> Result<()> {
-        if segments.iter().all(|segment| segment.named.load(atomic::Ordering::Acquire)) {
+        if segments.iter().all(|segment| segment.entry_durable.load(atomic::Ordering::Acquire)) {
             return Ok(());
         }
         self.sync_dir_entries()?;
-        segments.iter().for_each(|segment| segment.named());
+        segments.iter().for_each(|segment| segment.mark_entry_durable());
         Ok(())
     }
 }

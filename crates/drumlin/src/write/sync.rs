@@ -1,7 +1,7 @@
 //! Which part of the log is durable, and the one sync at a time that extends it.
 
 use super::commit_lock::CommitLock;
-use super::publish::{Published, Publisher};
+use super::publish::{CommitPoint, Publisher};
 use super::segment::Segment;
 use crate::base::error::{Error, ErrorKind, Result};
 use drumlin_env::sync::{Condvar, Mutex, atomic};
@@ -26,7 +26,7 @@ struct Turn {
 }
 
 impl DurableLog {
-    pub(crate) fn new(durable: Published) -> DurableLog {
+    pub(crate) fn new(durable: CommitPoint) -> DurableLog {
         DurableLog {
             found_end: durable.log_end,
             durable_end: atomic::AtomicU64::new(durable.log_end),
@@ -163,7 +163,7 @@ mod tests {
     #[test]
     #[expect(clippy::disallowed_methods, reason = "waits on real threads")]
     fn who_waits_while_a_sync_fails_is_told() {
-        let log = DurableLog::new(Published::default());
+        let log = DurableLog::new(CommitPoint::default());
         assert!(log.take_turn(|| false).expect("the turn is free"));
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| log.take_turn(|| log.durable_end() >= 7));

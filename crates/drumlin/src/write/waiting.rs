@@ -76,12 +76,12 @@ impl Waiting<'_> {
     }
 
     /// Marks the request as that of a thread that sleeps until it gets the lock. Returns `false` if it is served.
-    pub(super) fn fall_asleep(&self) -> bool {
+    pub(super) fn mark_sleeping(&self) -> bool {
         self.state.compare_exchange(WAITING, ASLEEP, Relaxed, Relaxed).is_ok()
     }
 
-    /// Marks the request as served. Returns `false` if its thread sleeps.
-    fn is_served(&self) -> bool {
+    /// Claims the request for the thread that serves it. Returns `false` if its own thread sleeps.
+    fn try_claim(&self) -> bool {
         self.state.compare_exchange(WAITING, SERVED, Relaxed, Relaxed).is_ok()
     }
 }
@@ -111,7 +111,7 @@ impl WaitingRequests {
 
     /// Adds `request` to the list and calls `wait`, which returns once the request is answered. `wait` may answer the
     /// list itself, under the commit lock. It returns the answer to a request that it marked as
-    /// [asleep](Waiting::fall_asleep). It does not panic while its request may be on the list.
+    /// [asleep](Waiting::mark_sleeping). It does not panic while its request may be on the list.
     pub(super) fn submit<'r>(
         &self,
         request: &'r Request<'r>,
@@ -140,6 +140,8 @@ impl WaitingRequests {
         match waiting.outcome.into_inner() {
             RequestState::Answer(answer) => answer,
             RequestState::Panic(payload) => resume_unwind(payload),
+            // Only a thread that marked its request as sleeping is not served, and `wait` then gave its own answer.
+            // Asking again is always safe.
             RequestState::NotServed => own.unwrap_or(Answer::RingFull),
         }
     }
@@ -157,7 +159,7 @@ impl WaitingRequests {
         while !oldest.is_null() {
             // SAFETY: as above. `answer` takes a request of any lifetime, so it cannot keep it.
             let waiting = unsafe { &*oldest };
-            let outcome = match waiting.is_served() {
+            let outcome = match waiting.try_claim() {
                 true => catch_unwind(AssertUnwindSafe(|| RequestState::Answer(answer(waiting.request))))
                     .unwrap_or_else(RequestState::Panic),
                 false => RequestState::NotServed,
@@ -207,7 +209,7 @@ mod tests {
             let answer = waiting.submit(&request, |waiting| {
                 while !waiting.is_answered() {
                     looks += 1;
-                    if looks == 3 && waiting.fall_asleep() {
+                    if looks == 3 && waiting.mark_sleeping() {
                         let mut last = last.lock();
                         serve(&mut last);
                         return Some(give(&mut last, &request));
@@ -268,7 +270,7 @@ mod tests {
     fn a_request_of_a_sleeping_thread_is_not_served() {
         let (waiting, request) = (WaitingRequests::default(), request(1));
         let answer = waiting.submit(&request, |waits| {
-            assert!(waits.fall_asleep());
+            assert!(waits.mark_sleeping());
             waiting.answer_all(|_| panic!("served"));
             assert!(waits.is_answered());
             Some(Answer::Ended(Ok(reserved(7))))

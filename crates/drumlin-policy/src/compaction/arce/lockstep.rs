@@ -17,7 +17,7 @@ struct World {
 }
 
 impl World {
-    fn windows(&self, units: u32) -> u32 {
+    fn intervals(&self, units: u32) -> u32 {
         units.div_ceil(self.speed)
     }
 
@@ -36,7 +36,7 @@ impl World {
     /// Compacts `from..to`, beginning at flush interval `at`. Returns the same as `wait`.
     fn merge(&self, runs: &Runs, at: u32, from: usize, to: usize) -> (u32, Runs, u32) {
         let units: u32 = runs[from..to].iter().sum();
-        let busy = self.windows(units);
+        let busy = self.intervals(units);
         let (cost, mut after, end) = self.wait(runs, at, busy);
         if at + busy <= self.horizon {
             let shift = after.len() - runs.len();
@@ -75,7 +75,7 @@ impl World {
                     (0..=runs.len() - width).map(|from| runs[from..from + width].iter().sum::<u32>());
                 let (from, units) =
                     weights.enumerate().reduce(|a, b| if b.1 <= a.1 { b } else { a }).unwrap();
-                let score = horizon * (width - 1) as f64 - f64::from(self.windows(units));
+                let score = horizon * (width - 1) as f64 - f64::from(self.intervals(units));
                 if score > 0.0 && best.is_none_or(|(value, ..)| score > value) {
                     best = Some((score, from, from + width));
                 }

@@ -229,7 +229,7 @@ impl<'a> Thread<'a> {
         answer: drumlin::Result<T>,
     ) -> Answer<Option<T>> {
         let lasts = LASTING.iter().any(|(lasting, _)| *lasting == name);
-        let is_dropped = answer.as_ref().is_err_and(|error| error.kind() == ErrorKind::InvalidArgument);
+        let is_dropped = answer.as_ref().is_err_and(|error| error.kind() == ErrorKind::KeyspaceDropped);
         if is_dropped
             && !lasts
             && let Some(handle) = self.handles.remove(name)
@@ -240,7 +240,7 @@ impl<'a> Thread<'a> {
                 self.dead.push(handle);
             }
         }
-        let allowed: &[ErrorKind] = if lasts { &[] } else { &[ErrorKind::InvalidArgument] };
+        let allowed: &[ErrorKind] = if lasts { &[] } else { &[ErrorKind::KeyspaceDropped] };
         self.told(what, answer, allowed)
     }
 
@@ -276,7 +276,7 @@ impl<'a> Thread<'a> {
         let life = self.shared.lives.fetch_add(1, atomic::Ordering::Relaxed);
         let began = self.index();
         let made = create(&self.shared.db, name, life);
-        let Some(keyspace) = self.told("made", made, &[ErrorKind::InvalidArgument])? else { return Ok(None) };
+        let Some(keyspace) = self.told("made", made, &[ErrorKind::AlreadyExists])? else { return Ok(None) };
         self.ledger.made.push((name.to_owned(), life, began, self.index()));
         let handle = (name, keyspace, life);
         self.dead.extend(self.handles.insert(name, handle.clone()));
@@ -369,7 +369,7 @@ impl<'a> Thread<'a> {
                 self.refused(
                     "an invalid option",
                     set,
-                    &[ErrorKind::InvalidOption, ErrorKind::InvalidArgument],
+                    &[ErrorKind::InvalidOption, ErrorKind::KeyspaceDropped],
                 )
             }
             25 => {
@@ -444,7 +444,7 @@ impl<'a> Thread<'a> {
             9 => ("a scan", keyspace.iter().next().unwrap_or_else(|| Ok(Default::default())).map(drop)),
             _ => ("a read of a snapshot", self.shared.db.snapshot().get(&keyspace, "k").map(drop)),
         };
-        self.refused(&format!("{what} of dropped {name}"), answer, &[ErrorKind::InvalidArgument])
+        self.refused(&format!("{what} of dropped {name}"), answer, &[ErrorKind::KeyspaceDropped])
     }
 
     /// Makes a call that is wrong at any time.
@@ -452,7 +452,7 @@ impl<'a> Thread<'a> {
         let db = &self.shared.db;
         let long = "x".repeat(256);
         let (what, answer, kind) = match self.random.below(6) {
-            0 => ("a second keyspace", create(db, LASTING[0].0, 0).map(drop), ErrorKind::InvalidArgument),
+            0 => ("a second keyspace", create(db, LASTING[0].0, 0).map(drop), ErrorKind::AlreadyExists),
             1 => ("a drop of nothing", db.drop_keyspace("nothing"), ErrorKind::NotFound),
             2 => ("opening nothing", db.open_keyspace("nothing").map(drop), ErrorKind::NotFound),
             3 => ("an empty name", db.keyspace("").map(drop), ErrorKind::InvalidArgument),
@@ -572,7 +572,8 @@ impl<'a> Thread<'a> {
         let operand = self.random.below(100);
         let merged = keyspace.merge(&key, operand.to_string());
         if !["sum", "a"].contains(&name) {
-            return self.refused("a merge without an operator", merged, &[ErrorKind::InvalidArgument]);
+            let allowed = [ErrorKind::MergeOperatorMissing, ErrorKind::KeyspaceDropped];
+            return self.refused("a merge without an operator", merged, &allowed);
         }
         if self.through("merges", name, merged)?.is_some() {
             let sum = self.own(life).get(&key).and_then(|sum| sum.parse::<u64>().ok()).unwrap_or(0);

@@ -36,7 +36,7 @@ pub fn spans(tree: &TreeView, takes: &[Take]) -> Vec<FileSpan> {
 pub fn outside(tree: &TreeView, inputs: &[FileSpan], range: &KeyRange) -> Vec<FileSpan> {
     let taken = Taken::of(inputs);
     let mut found = Vec::new();
-    for (level, _, file) in tree.files().filter(|(_, _, file)| !matches!(file.state, FileState::Coming(_))) {
+    for (level, _, file) in tree.files().filter(|(_, _, file)| file.state.serves_reads()) {
         if let Some(part) = file.bounds.intersect(range) {
             found.extend(taken.rests(file, &part).map(|rest| span(level, file, rest)));
         }

@@ -27,7 +27,7 @@ pub fn check(tree: &TreeView) -> Result<(), String> {
                 check_file(file).map_err(|e| format!("L{level} {}: {e}", run.id))?;
                 tables.entry(file.table).or_default().push(file);
             }
-            let now = run.files.iter().filter(|f| !matches!(f.state, FileState::Coming(_)));
+            let now = run.files.iter().filter(|f| f.state.serves_reads());
             let later = run.files.iter().filter(|f| !matches!(f.state, FileState::Leaving(_)));
             check_order(now)
                 .and_then(|()| check_order(later))

@@ -108,7 +108,7 @@ impl Model {
         if operands.is_empty() {
             return Ok(base.map(<[u8]>::to_vec));
         }
-        self.operator.merge(KEYS[key], base, &operands).map(Some).ok_or(ErrorKind::Corruption)
+        self.operator.merge(KEYS[key], base, &operands).map(Some).ok_or(ErrorKind::MergeFailed)
     }
 
     fn found(&self, key: usize, point: ReadPoint) -> Answer {

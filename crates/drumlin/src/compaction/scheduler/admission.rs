@@ -25,7 +25,7 @@ pub(crate) struct SchedulerInputs {
     /// Largest length of a table.
     pub(crate) file_bytes: u64,
     pub(crate) mode: Concurrency,
-    /// Bytes that compactions may write, including running ones.
+    /// Disk space in bytes that compactions may write, including running ones.
     pub(crate) room: u64,
     /// Whether files wait to be removed, so that there will be more room.
     pub(crate) reclaims: bool,
@@ -84,8 +84,8 @@ impl PlanAdmitter<'_> {
             if keyspace.begun_manual(ticket).is_some() {
                 continue;
             }
-            // Withdraws only pieces that have not started or that wait for such a piece. None of them has a held output
-            // yet.
+            // Withdraws the pieces that have not started. Pieces that wait for them are redirected or withdrawn too,
+            // even if their output is held.
             const WITHDRAWN: &str = "withdrawn by the policy";
             let ended = keyspace.flight.withdraw_ready(ticket, WITHDRAWN);
             explain::withdrawn(self.decisions, now, &keyspace.state.name(), &ended, WITHDRAWN);

@@ -47,7 +47,7 @@ fn a_drop_waits_for_the_commits_that_have_their_place() {
     });
     // A throttled writer reaches this point when it saw the keyspace before the drop.
     let late = reserve(&keys).err().expect("the keyspace is dropped");
-    assert_eq!(late.kind(), ErrorKind::InvalidArgument, "{late}");
+    assert_eq!(late.kind(), ErrorKind::KeyspaceDropped, "{late}");
 }
 
 #[test]

@@ -42,9 +42,9 @@ fn all_are_counted_and_one_in_sixty_four_is_sampled() {
     let (operations, mut sampled) = (640_000, 0);
     for n in 0..operations as u32 {
         let kind = [OperationKind::Point, OperationKind::Write, OperationKind::Write][n as usize % 3];
-        if meter.counts(kind, 1) {
+        if meter.count_and_sample(kind, 1) {
             sampled += 1;
-            meter.wants(kind, &n.to_be_bytes());
+            meter.keep_sampled_key(kind, &n.to_be_bytes());
         }
         let counted: u64 = meter.sample_counts().iter().sum();
         assert!((u64::from(n) + 1 - counted) < 2 * EACH, "{counted} of {n}");
@@ -69,7 +69,7 @@ fn a_thread_that_turns_from_keyspace_to_keyspace_is_counted_by_its_samples() {
         // The first keyspace is read, the second is written, and the third is written ten operations at a time.
         let (kind, each) =
             [(OperationKind::Point, 1), (OperationKind::Write, 1), (OperationKind::Write, 10)][n % 3];
-        meters[n % 3].counts(kind, each);
+        meters[n % 3].count_and_sample(kind, each);
     }
     let expected = [[1, 0, 0], [0, 0, 1], [0, 0, 10]];
     for (meter, expected) in meters.iter().zip(expected) {
@@ -82,7 +82,7 @@ fn a_thread_that_turns_from_keyspace_to_keyspace_is_counted_by_its_samples() {
     let meters = [Meter::new(&store), Meter::new(&store)];
     for meter in &meters {
         (0..10_000).for_each(|_| {
-            meter.counts(OperationKind::Seek, 1);
+            meter.count_and_sample(OperationKind::Seek, 1);
         });
         let [_, seeks, _] = meter.sample_counts();
         assert!(seeks.abs_diff(10_000) < 3 * EACH, "{seeks}");
@@ -99,7 +99,7 @@ fn each_thread_owes_less_than_a_gap() {
             let meter = &meter;
             scope.spawn(move || {
                 for _ in 0..10_000 {
-                    meter.counts(kind, 1);
+                    meter.count_and_sample(kind, 1);
                 }
             });
         }
@@ -123,7 +123,7 @@ fn threads_that_end_soon_are_counted_too() {
     for _ in 0..threads {
         let run = || {
             for call in 0..calls {
-                meter.counts(if call < 5 { OperationKind::Point } else { OperationKind::Write }, 1);
+                meter.count_and_sample(if call < 5 { OperationKind::Point } else { OperationKind::Write }, 1);
             }
         };
         std::thread::scope(|scope| scope.spawn(run).join().expect("no panic"));
@@ -141,7 +141,7 @@ fn a_thread_between_two_stores_is_counted_in_both() {
     });
     let operations = 200_000;
     for n in 0..operations {
-        meters[n % 2].counts([OperationKind::Seek, OperationKind::Write][n % 2], 1);
+        meters[n % 2].count_and_sample([OperationKind::Seek, OperationKind::Write][n % 2], 1);
     }
     for (meter, kind) in meters.iter().zip([OperationKind::Seek, OperationKind::Write]) {
         let counted = meter.sample_counts()[kind as usize] as f64 / (operations / 2) as f64;
@@ -168,7 +168,7 @@ fn rates_follow_the_load_and_fade_slowly() {
     let meter = Meter::new(&fresh_store());
     assert!(!meter.roll(5_000_000));
     meter.add(OperationKind::Write, 6400);
-    meter.wants(OperationKind::Write, b"k");
+    meter.keep_sampled_key(OperationKind::Write, b"k");
     meter.wrote(100, 6400);
     meter.waited(500_000);
     assert!(!meter.roll(5_500_000), "less than a tick");

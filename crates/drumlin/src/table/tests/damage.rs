@@ -154,7 +154,7 @@ fn verify_finds_what_checksums_cannot() {
             forge(fixture, fence.offset, fence.sealed_len as usize, place, |byte| byte ^ 1);
         }
     };
-    assert!(verdict(in_first_block(17)).contains("tag does not belong"));
+    assert!(verdict(in_first_block(17)).contains("hash tag does not match"));
     assert!(verdict(in_first_block(8)).contains("sequence numbers differ"));
     let in_root = |place: fn(usize) -> usize, change: fn(u8) -> u8| {
         move |fixture: &Fixture, table: &Table| {
@@ -163,7 +163,10 @@ fn verify_finds_what_checksums_cannot() {
         }
     };
     // The second ordinal; then the first and the second separator, each with its head.
-    assert!(verdict(in_root(|count| 32 + 8 * count + 16 + 4, |byte| byte + 1)).contains("ordinal"));
+    assert!(
+        verdict(in_root(|count| 32 + 8 * count + 16 + 4, |byte| byte + 1))
+            .contains("wrong offset or entry number")
+    );
     assert!(verdict(in_root(|_| 32 + 7, |byte| byte - 1)).contains("head of a fence"));
     let separator = |change: fn(u8) -> u8| {
         move |fixture: &Fixture, table: &Table| {
@@ -175,13 +178,13 @@ fn verify_finds_what_checksums_cannot() {
         }
     };
     assert!(verdict(separator(|byte| byte - 1)).contains("last key does not fit"));
-    assert!(verdict(separator(|byte| byte + 1)).contains("first key does not fit"));
+    assert!(verdict(separator(|byte| byte + 1)).contains("first key of the block is not above"));
     for number in 0..2 {
         let clear = |fixture: &Fixture, table: &Table| {
             let module = table.properties().filter.modules[number];
             plant(fixture, module.offset, vec![0; module.lines as usize * 64 + SEAL_LEN]);
         };
-        assert!(verdict(clear).contains("filter denies"));
+        assert!(verdict(clear).contains("filter excludes a key"));
     }
 }
 

@@ -10,9 +10,9 @@ use drumlin_policy::pace::{WriteRate, write_rate};
 use drumlin_types::contract::Pace;
 
 /// Rate that means "no limit".
-pub(crate) const OPEN: u64 = u64::MAX;
+pub(crate) const UNLIMITED: u64 = u64::MAX;
 /// Rate that means "stopped until a compaction finishes".
-pub(crate) const SHUT: u64 = 0;
+pub(crate) const STOPPED: u64 = 0;
 /// Capacity of the bucket: the bytes that the rate admits in this many microseconds.
 const BUCKET_MICROS: f64 = 250.0;
 /// Shortest time in which the rate may halve, in microseconds, unless the change is urgent.
@@ -22,9 +22,9 @@ const HALVING: u64 = 100_000;
 /// bytes per second.
 pub(crate) fn rate(pace: &Pace, runs: f64, speed: f64) -> u64 {
     match write_rate(pace, runs, speed) {
-        WriteRate::Open => OPEN,
+        WriteRate::Open => UNLIMITED,
         WriteRate::Limited(rate) => (rate as u64).max(1),
-        WriteRate::Shut => SHUT,
+        WriteRate::Shut => STOPPED,
     }
 }
 
@@ -52,7 +52,11 @@ pub(crate) struct Gate {
 
 impl Gate {
     pub(crate) fn new() -> Gate {
-        Gate { rate: AtomicU64::new(OPEN), fell: AtomicU64::new(0), bucket: Mutex::new(Bucket::default()) }
+        Gate {
+            rate: AtomicU64::new(UNLIMITED),
+            fell: AtomicU64::new(0),
+            bucket: Mutex::new(Bucket::default()),
+        }
     }
 
     /// Creates a throttle of `bytes_per_second`; 0 for no limit.
@@ -64,7 +68,7 @@ impl Gate {
 
     /// Sets the limit to `bytes_per_second`; 0 for no limit.
     pub(crate) fn limit(&self, bytes_per_second: u64) {
-        self.set_rate(if bytes_per_second == 0 { OPEN } else { bytes_per_second });
+        self.set_rate(if bytes_per_second == 0 { UNLIMITED } else { bytes_per_second });
     }
 
     pub(crate) fn set_rate(&self, rate: u64) {
@@ -74,7 +78,7 @@ impl Gate {
     /// Moves the rate towards `rate`. Unless the change is urgent, the rate at most halves in a tenth of a second.
     pub(crate) fn approach(&self, rate: u64, now: u64, urgent: bool) {
         let old = self.rate();
-        if rate >= old || urgent || old == OPEN {
+        if rate >= old || urgent || old == UNLIMITED {
             self.set_rate(rate);
         } else if rate < old / 2 {
             if now.saturating_sub(self.fell.load(Relaxed)) >= HALVING {
@@ -90,7 +94,7 @@ impl Gate {
         self.rate.load(Relaxed)
     }
 
-    /// Returns the bytes paid for a write that was not made.
+    /// Puts back the bytes that were paid for a write that was not made.
     pub(crate) fn refund(&self, bytes: u64) {
         self.bucket.lock().balance += bytes as f64;
     }
@@ -98,7 +102,7 @@ impl Gate {
     /// Takes `bytes` from the bucket. Returns the microseconds to sleep before going on.
     pub(crate) fn pay(&self, bytes: u64, now: u64) -> u64 {
         let rate = self.rate();
-        if rate == OPEN || rate == SHUT {
+        if rate == UNLIMITED || rate == STOPPED {
             return 0;
         }
         let per_micro = rate as f64 / 1e6;
@@ -122,7 +126,7 @@ mod tests {
     fn rates_are_whole_bytes() {
         let pace = Pace { slow: 8.0, drain: 100e6, ..Pace::free(PaceScope::All, 64.0) };
         let at = |runs| rate(&pace, runs, 150e6);
-        assert_eq!([8.0, 9.0, 64.0, 72.0].map(at), [OPEN, 75_000_000, 1_562_500, SHUT]);
+        assert_eq!([8.0, 9.0, 64.0, 72.0].map(at), [UNLIMITED, 75_000_000, 1_562_500, STOPPED]);
     }
 
     #[test]
@@ -136,18 +140,18 @@ mod tests {
         assert_eq!(gate.rate(), 500);
         gate.approach(100, 1_100_000, false);
         assert_eq!(gate.rate(), 250);
-        gate.approach(SHUT, 1_100_001, true);
-        assert_eq!(gate.rate(), SHUT);
-        gate.approach(OPEN, 1_100_002, false);
-        assert_eq!(gate.rate(), OPEN);
+        gate.approach(STOPPED, 1_100_001, true);
+        assert_eq!(gate.rate(), STOPPED);
+        gate.approach(UNLIMITED, 1_100_002, false);
+        assert_eq!(gate.rate(), UNLIMITED);
     }
 
     #[test]
     fn what_is_owed_takes_less_at_a_higher_rate() {
         let half_an_hour = 1_800_000_000;
         assert_eq!(owed(half_an_hour, 10_000, 10_000_000), 1_800_000);
-        assert_eq!([10_000, 9_000, SHUT].map(|now| owed(half_an_hour, 10_000, now)), [half_an_hour; 3]);
-        assert_eq!(owed(u64::MAX, OPEN - 1, OPEN), u64::MAX - 1);
+        assert_eq!([10_000, 9_000, STOPPED].map(|now| owed(half_an_hour, 10_000, now)), [half_an_hour; 3]);
+        assert_eq!(owed(u64::MAX, UNLIMITED - 1, UNLIMITED), u64::MAX - 1);
     }
 
     #[test]

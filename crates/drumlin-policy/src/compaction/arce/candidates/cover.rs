@@ -196,7 +196,7 @@ impl CoverScale {
         let weight =
             |i: usize| if sum > 0.0 && sizes[i] > 0 { costs[i] / sum / sizes[i] as f64 } else { 0.0 };
         let (weights, sizes) = ([weight(0), weight(1)], sizes.map(|size| size as u32));
-        CoverScale { weights, sizes, full, prices: Prices::EVEN }
+        CoverScale { weights, sizes, full, prices: Prices::UNIFORM }
     }
 
     /// Returns the same scale with other prices.
@@ -205,8 +205,8 @@ impl CoverScale {
     }
 
     /// Returns whether all covered runs cost readers the same.
-    pub(crate) fn is_even(&self) -> bool {
-        self.prices.are_even()
+    pub(crate) fn is_uniform(&self) -> bool {
+        self.prices.are_uniform()
     }
 
     /// Returns the read cost, in uncached runs, of a run of `bytes` that counts as `weight` covered runs.

@@ -47,7 +47,7 @@ pub(crate) struct Groups {
 }
 
 /// A candidate with less than this fraction (1/4) of all files is collected link by link.
-const NARROW: usize = 4;
+const FEW_FILES: usize = 4;
 
 impl Groups {
     pub(crate) fn of(links: &[Link<'_>]) -> Groups {
@@ -79,7 +79,7 @@ impl Groups {
     pub(crate) fn rewritten(&self, candidate: &Candidate) -> f64 {
         let links = candidate.from..candidate.to;
         let places = &self.places[self.begins[links.start]..self.begins[links.end]];
-        if places.len() * NARROW < self.spans.len() {
+        if places.len() * FEW_FILES < self.spans.len() {
             let mut places = places.to_vec();
             places.sort_unstable();
             return in_groups(places.into_iter().map(|at| (at, &self.spans[at])));

@@ -134,7 +134,7 @@ impl Intervals {
     ) {
         let (mut least, mut light) = (f64::INFINITY, None);
         let (mut most, mut dense) = (0.0, None);
-        let is_even = scale.is_even();
+        let is_even = scale.is_uniform();
         let count = (line.len() + 1).saturating_sub(width);
         // From the oldest on, so that the oldest of equal intervals wins.
         for (from, end) in self.ends[..count].iter().enumerate().rev() {
@@ -184,7 +184,7 @@ impl Intervals {
         let mut light = [NONE; EVERY_WIDTH + 1];
         let mut dense = light;
         self.count_fresh(line);
-        let (any_ratio, is_even) = (rho.is_infinite(), scale.is_even());
+        let (any_ratio, is_even) = (rho.is_infinite(), scale.is_uniform());
         for (from, end) in self.ends.iter().enumerate() {
             let to = (*end).min(from + EVERY_WIDTH).max(from);
             let (mut covered, mut weight) = ([0; 2], 0.0);
@@ -249,7 +249,7 @@ impl Intervals {
 
     /// Returns the read cost that a compaction removes if its output counts as `left` covered runs.
     fn relief(&self, scale: &CoverScale, from: usize, to: usize, removed: f64, left: f64) -> f64 {
-        if scale.is_even() {
+        if scale.is_uniform() {
             return removed;
         }
         self.costs[to] - self.costs[from] - scale.cost(self.sums[to] - self.sums[from], left)

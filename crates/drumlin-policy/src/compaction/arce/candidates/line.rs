@@ -54,7 +54,7 @@ impl<'a> Samples<'a> {
         let all = Samples::starts(tree);
         let mut depths = [0u32; BITS];
         for run in tree.levels.iter().flat_map(|level| &level.runs) {
-            let live = run.files.iter().filter(|f| !matches!(f.state, FileState::Coming(_)));
+            let live = run.files.iter().filter(|f| f.state.serves_reads());
             let cover = all.cover(live).points;
             depths.iter_mut().enumerate().for_each(|(at, depth)| *depth += u32::from(cover.has(at)));
         }
@@ -118,7 +118,7 @@ impl<'a> AgeLine<'a> {
         };
         for (level, runs) in tree.levels.iter().enumerate() {
             for run in runs.runs.iter().filter(|run| is_in_motion(run)) {
-                let live = run.files.iter().filter(|f| !matches!(f.state, FileState::Coming(_)));
+                let live = run.files.iter().filter(|f| f.state.serves_reads());
                 line.meet(live.clone().map(|f| f.bytes).sum(), scale.runs(&samples.cover(live)));
                 let leaving = run.files.iter().filter(|f| matches!(f.state, FileState::Leaving(_)));
                 line.leaving.extend(leaving.map(|f| f.min_seq).min().map(|min_seq| (level as u8, min_seq)));
@@ -241,7 +241,7 @@ impl<'a> AgeLine<'a> {
 
     /// Returns the read cost, in uncached runs, that goes with these `removed` runs.
     pub(crate) fn relief(&self, range: core::ops::Range<usize>, removed: f64, scale: &CoverScale) -> f64 {
-        if scale.is_even() {
+        if scale.is_uniform() {
             return removed;
         }
         let parts = &self.parts[range];
@@ -363,4 +363,24 @@ fn wished_level(bytes: f64, flush_bytes: f64) -> u8 {
 fn gap_for(home: &RunView, run: &RunView) -> bool {
     home.files.iter().all(|f| f.state == FileState::Free)
         && staying(run).all(|f| around(home, &f.bounds).next().is_none())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use drumlin_types::contract::draw::parse_tree;
+
+    #[test]
+    fn readers_meet_files_that_no_plan_may_take() {
+        let covered = |text: &str| {
+            let tree = parse_tree(text).unwrap();
+            let samples = Samples::of(&[], &[], &tree);
+            let scale = CoverScale::new(samples.points.len(), 0, [1.0, 0.0]);
+            let line = AgeLine::of(&tree, &samples, &scale);
+            (line.runs, line.parts.iter().map(|part| part.idle).collect::<Vec<_>>())
+        };
+        assert_eq!(covered("L0: [a..z #11-20] | [a..z #1-10]"), (2.0, Vec::from([true, true])));
+        assert_eq!(covered("L0: [a..z #11-20] | [a..z #1-10 !]"), (2.0, Vec::from([true, false])));
+        assert_eq!(covered("L0: [a..z #11-20] | [a..z #1-10 ^7]").0, 1.0, "an output to come");
+    }
 }

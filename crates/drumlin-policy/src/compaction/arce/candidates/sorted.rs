@@ -65,11 +65,9 @@ impl<'a> SortedKeys<'a> {
             [.., last] if own > last => return self.keys.len(),
             _ => {}
         }
-        let mut at = self.digits.partition_point(|digits| *digits < own);
-        while self.digits.get(at) == Some(&own) && *self.keys[at] < *bound {
-            at += 1;
-        }
-        at
+        let from = self.digits.partition_point(|digits| *digits < own);
+        let equal = self.digits[from..].partition_point(|digits| *digits == own);
+        from + self.keys[from..from + equal].partition_point(|key| **key < *bound)
     }
 }
 

@@ -42,12 +42,13 @@ impl Display for ReadableTime {
     }
 }
 
-/// Returns the reason of a plan that should end after `windows` flush intervals.
+/// Returns the reason of a plan that should end after `intervals` flush intervals. Its first word says whether the plan
+/// is a must; see `tickets`.
 pub(crate) fn plan(
     choice: &Choice<'_>,
     scene: &ScoreScene<'_>,
     score: &Score,
-    windows: f64,
+    intervals: f64,
     candidates: &[Candidate],
     budget: &RewriteBudget,
 ) -> String {
@@ -55,13 +56,22 @@ pub(crate) fn plan(
     let kind = if choice.need.is_must() { MUST } else { ELECTIVE };
     let kind = if choice.beside.is_some() { format!("{kind}, in between") } else { kind.into() };
     let mut text = format!(
-        "{kind}: runs {} to {to} of {} by age, {}, y {removed:.2} worth {relief:.2}, t {:.3}, due in {windows:.3} of {:.0} operations, gain {}, cost {}, score {}; \
-         s {:.2}, tuple {}, budget {}",
+        "{kind}: compacts runs {} to {to} of {}, counted from the newest, {}; removes {removed:.2} covered runs (read \
+         cost {relief:.2}), takes {:.3} flush intervals of {:.0} operations",
         from + 1,
         scene.line.links.len(),
         Size(bytes),
-        score.windows,
-        scene.model.flush_ops(),
+        score.intervals,
+        scene.model.interval_ops,
+    );
+    let flushes = intervals * scene.model.fill;
+    if flushes > 0.0 {
+        // `Due::parse` in the simulator reads these numbers.
+        let _ = write!(text, ", due in {flushes:.3} of {:.0} operations", scene.model.flush_ops());
+    }
+    let _ = write!(
+        text,
+        ", gain {}, cost {}, score {}; a read covers {:.2} runs, tuple {}, rewrite budget {}",
         ReadableTime(score.gain),
         ReadableTime(score.cost),
         Signed(score.value()),
@@ -70,19 +80,25 @@ pub(crate) fn plan(
         Size(budget.left().max(0.0)),
     );
     if scene.by_all_keys {
-        text.push_str("; counted by all keys, read or not");
+        text.push_str("; runs are counted over all keys, read or not");
     }
     if scene.disk_short {
         let [used, budget] = [scene.input.limits.disk_used, scene.input.limits.disk_budget];
-        let _ = write!(text, "; disk short, {} of {}", Size(used as f64), Size(budget as f64));
+        let _ = write!(text, "; disk space is short, {} of {} used", Size(used as f64), Size(budget as f64));
     }
     let mut others: Vec<Score> = candidates.iter().map(|c| choice.score(*c)).collect();
     others.retain(|other| other.candidate != score.candidate);
     others.sort_by(|a, b| b.value().total_cmp(&a.value()));
     for other in others.iter().take(RUNNERS_UP) {
         let c = other.candidate;
-        let _ =
-            write!(text, "; not {} to {}: {}, {}", c.from + 1, c.to, Size(c.bytes), Signed(other.value()));
+        let _ = write!(
+            text,
+            "; next best: runs {} to {}, {}, score {}",
+            c.from + 1,
+            c.to,
+            Size(c.bytes),
+            Signed(other.value())
+        );
     }
     text
 }
@@ -99,7 +115,7 @@ impl Display for Signed {
 
 /// Snapshot of the last decision, for explanations.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct LastDecision {
     seen: Option<SeenLoad>,
 }
 
@@ -124,7 +140,7 @@ struct SeenLoad {
     horizon: f64,
 }
 
-impl Told {
+impl LastDecision {
     /// Takes the snapshot. `horizon` is the number of flush intervals that a search would look ahead.
     pub(crate) fn of(
         scene: &ScoreScene<'_>,
@@ -133,8 +149,8 @@ impl Told {
         horizon: f64,
         budget: &RewriteBudget,
         pace: &Pace,
-    ) -> Told {
-        Told {
+    ) -> LastDecision {
+        LastDecision {
             seen: Some(SeenLoad {
                 tuple: scene.tuple,
                 model: scene.model,
@@ -158,30 +174,41 @@ impl Told {
 
 /// Describes the state of a policy that has decided nothing since the store was opened; `None` for any other. `kept` is
 /// the tuple that a search in an earlier process has found.
-pub(crate) fn undecided(told: &Told, kept: Option<Tuple>) -> Option<String> {
+pub(crate) fn undecided(told: &LastDecision, kept: Option<Tuple>) -> Option<String> {
     let kept = || kept.map_or_else(String::new, |tuple| format!("tuple M/c/q/rho: {tuple}\n"));
     told.seen.is_none().then(|| kept() + "no decision yet since the store was opened")
 }
 
 /// Describes the state of the policy for people, once it has decided something.
 pub(crate) fn policy(
-    told: &Told,
+    told: &LastDecision,
     found: Option<&(Trigger, SearchResult)>,
     searching: Option<Trigger>,
 ) -> String {
     let Some(seen) = &told.seen else { return String::new() };
     let SeenLoad { model, mix, pace, .. } = seen;
     let percent = mix.map(|share| share * 100.0);
-    let slow = if pace.slow.is_finite() { format!("over {:.1} runs", pace.slow) } else { "near stop".into() };
+    let slow = if pace.slow.is_finite() {
+        format!("above {:.1} runs", pace.slow)
+    } else {
+        "near the stop only".into()
+    };
     let mut text = format!(
-        "tuple M/c/q/rho: {}\n\
-         runs: {:.2} covered, read cost of {:.2} uncached runs, {} in the tree, limit {}{}\n\
-         load: {:.1} % lookups, {:.1} % seeks, {:.1} % writes; {:.0} operations per flush interval, {} clients\n\
-         costs: lookup {} + {} per run, seek {} + {} per run, write {}; compaction {}/s plus {} each; interference {:.2}\n\
-         one more run costs {} per flush interval; bytes of the tree: {}, of a flush: {}; output per input byte {:.2}\n\
-         write rate limit: {slow}, room for {} compaction passes per byte, drain {}/s; stop at {} runs\n\
+        "tuple M/c/q/rho: {}: a gain counts for {} flush intervals; writers are slowed above {} covered runs, to leave \
+         room for {} compaction passes per byte; the oldest input is at most {} times as large as the others\n\
+         runs: {:.2} covered by a read, which cost as much as {:.2} uncached runs; {} in the tree, limit {}{}\n\
+         load: {:.1} % lookups, {:.1} % seeks, {:.1} % writes; {:.0} operations per flush interval; {} clients\n\
+         costs: lookup {} + {} per run, seek {} + {} per run, write {}; a compaction takes {} plus 1 s per {} and slows \
+         operations by {:.0} %\n\
+         one more run costs {} per flush interval; the tree has {}, a flush {}; a compaction writes {:.2} bytes per byte \
+         that it reads\n\
+         writes: slowed {slow}, stopped at {} runs; compactions remove runs as fast as {}/s of flushes add them\n\
          rewrite budget: {}{}",
         seen.tuple,
+        crate::real::round(seen.tuple.gain_intervals * 100.0) / 100.0,
+        seen.tuple.slow_above,
+        seen.tuple.passes,
+        seen.tuple.size_ratio,
         seen.runs,
         seen.cost,
         seen.links,
@@ -190,23 +217,22 @@ pub(crate) fn policy(
         percent[0],
         percent[1],
         percent[2],
-        model.window_ops,
+        model.interval_ops,
         model.clients,
         ReadableTime(model.point.base),
         ReadableTime(model.point.per_run),
         ReadableTime(model.seek.base),
         ReadableTime(model.seek.per_run),
         ReadableTime(model.write),
-        Size(model.speed * 1e9),
         ReadableTime(model.setup),
-        model.chi,
-        ReadableTime(model.run_per_window()),
+        Size(model.speed * 1e9),
+        model.chi * 100.0,
+        ReadableTime(model.run_per_interval()),
         Size(seen.bytes),
         Size(model.flush_bytes),
         model.shrink,
-        pace.passes,
+        pace.stops_at(),
         Size(pace.drain),
-        pace.stop,
         if seen.budget < 0.0 { "minus " } else { "" },
         Size(seen.budget.abs()),
     );
@@ -224,10 +250,16 @@ pub(crate) fn policy(
             "\nthe disk budget is nearly used up: compactions that free most go first, and writers are slowed",
         );
     }
+    searches(found, searching, &mut text);
+    text
+}
+
+/// Adds the last search, with its trigger, and the one under way.
+fn searches(found: Option<&(Trigger, SearchResult)>, searching: Option<Trigger>, text: &mut String) {
     if let Some((trigger, answer)) = found {
         let _ = write!(
             text,
-            "\nlast search, {}: {} at {} per operation and {:.1} runs; before {}; {} steps",
+            "\nlast search ({}): {} at {} per operation and {:.1} runs; before {}; {} steps",
             trigger.name(),
             answer.tuple,
             ReadableTime(answer.cost),
@@ -242,5 +274,4 @@ pub(crate) fn policy(
     if let Some(trigger) = searching {
         let _ = write!(text, "\na search is under way: {}", trigger.name());
     }
-    text
 }

@@ -11,16 +11,16 @@ use crate::compaction::arce::candidates::line::{AgeLine, Samples};
 use crate::compaction::arce::decide::policy::Arce;
 use crate::compaction::arce::score::formula::{Need, Tuple};
 use crate::compaction::arce::score::scene::ScoreScene;
-use crate::pace::NARROW;
+use crate::pace::THROTTLE_FROM;
 
 /// Keys count that lie in at least this share of the largest number of runs over one key.
 const DEEP: f64 = 0.9;
 
 impl Arce {
     /// Counts runs by all keys if those that readers do not meet come near the run limit, or if disk space is short.
-    pub(crate) fn regard_all(&self, scene: &mut ScoreScene<'_>) {
-        let full = NARROW * scene.max_runs;
-        let is_crowded = scene.need < Need::Full && scene.line.count() as f64 >= full;
+    pub(crate) fn count_by_all_keys_if_crowded(&self, scene: &mut ScoreScene<'_>) {
+        let full = THROTTLE_FROM * scene.max_runs;
+        let is_crowded = scene.need < Need::MakeRoom && scene.line.count() as f64 >= full;
         if !self.switches.masks || !(is_crowded || scene.disk_short) {
             return;
         }
@@ -99,13 +99,13 @@ mod tests {
         let many = tree(48);
         let decision = decide(&many, 5100, 0);
         let (tables, reason) = merged(&decision, &many).expect("a merge");
-        assert!(reason.starts_with("must: ") && reason.contains("counted by all keys"), "{reason}");
+        assert!(reason.starts_with("must: ") && reason.contains("counted over all keys"), "{reason}");
         assert!(tables.len() > 1 && !tables.contains(&1), "{tables:?}");
         let pace = decision.pace.expect("a pace");
         assert_eq!((pace.covered, pace.slow), (Some(48.0), f64::INFINITY), "no reader minds");
         // Runs that readers meet count by requested keys as usual.
         let (_, reason) = merged(&decide(&many, 100, 0), &many).expect("a merge");
-        assert!(!reason.contains("counted by all keys"), "{reason}");
+        assert!(!reason.contains("counted over all keys"), "{reason}");
     }
 
     #[test]
@@ -113,6 +113,6 @@ mod tests {
         let tree = tree(8);
         assert_eq!(merged(&decide(&tree, 5100, 890), &tree), None);
         let (tables, reason) = merged(&decide(&tree, 5100, 910), &tree).expect("a merge");
-        assert!(reason.contains("disk short") && !tables.contains(&1), "{reason}");
+        assert!(reason.contains("disk space is short") && !tables.contains(&1), "{reason}");
     }
 }

@@ -3,11 +3,12 @@
 use crate::compaction::arce::decide::policy::Arce;
 use crate::compaction::arce::decide::search::Search;
 use crate::compaction::arce::decide::tickets::{may_withdraw, removed_by};
-use crate::compaction::arce::measure::drift::{Picture, Trigger};
+use crate::compaction::arce::measure::drift::{Trigger, TriggerInputs};
 use crate::compaction::arce::measure::guard::RewriteBudget;
 use crate::compaction::arce::measure::model::{CostModel, Met, Stall};
 use crate::compaction::arce::score::scene::ScoreScene;
-use crate::compaction::arce::simulate::rollout::{Limits, PIECE_BYTES, RolloutStart, StartJob};
+use crate::compaction::arce::simulate::rollout::{Limits, RolloutStart, StartJob};
+use crate::schedule::PieceBytes;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use drumlin_types::contract::{FileState, SearchTask};
@@ -19,14 +20,14 @@ const HORIZON: (f64, f64) = (400.0, 4096.0);
 const LEAST_HORIZON: f64 = 64.0;
 /// Age of a phase in flush intervals up to which a change of their size makes a search urgent: the change may still
 /// belong to the new mix.
-const YOUNG_WINDOWS: f64 = 8.0;
+const YOUNG_INTERVALS: f64 = 8.0;
 
 impl Arce {
     /// Returns the figures that the triggers compare with those of the last search.
-    fn picture(&self, scene: &ScoreScene<'_>) -> Picture {
+    fn inputs(&self, scene: &ScoreScene<'_>) -> TriggerInputs {
         let model = &scene.model;
         let busy = !scene.input.tickets.is_empty();
-        Picture {
+        TriggerInputs {
             now: scene.input.now,
             operations: self.estimate.operations,
             mix: self.estimate.mix,
@@ -35,7 +36,7 @@ impl Arce {
             costs: [model.speed, model.point.per_run, model.seek.per_run, model.clients],
             runs: scene.line.runs,
             cost: model.operation(scene.line.cost, 0.0, busy) + scene.waited(),
-            window_ops: model.window_ops,
+            interval_ops: model.interval_ops,
             horizon: self.horizon(scene),
         }
     }
@@ -55,12 +56,12 @@ impl Arce {
         if !ticked || input.frozen || self.pin.or(input.limits.pin).is_some() {
             return None;
         }
-        let picture = self.picture(scene);
+        let inputs = self.inputs(scene);
         let (fast, operations) = (self.estimate.fast, self.estimate.last_tick);
         let trigger = match self.searching {
-            None => self.drift.tick(&picture, fast, operations)?,
+            None => self.drift.tick(&inputs, fast, operations)?,
             // A search for a mix that has passed may wait long for CPU time, so a new mix replaces it.
-            Some(_) => self.drift.tick_mix(&picture, fast, operations)?,
+            Some(_) => self.drift.tick_mix(&inputs, fast, operations)?,
         };
         if trigger == Trigger::Mix {
             // Earlier operations belong to another phase.
@@ -68,15 +69,15 @@ impl Arce {
             self.estimate.begin_phase(mix, operations);
         }
         // A drift in progress keeps counting, but from the mix that this search uses.
-        self.drift.searched(Picture { mix: self.estimate.mix, ..picture });
+        self.drift.searched(TriggerInputs { mix: self.estimate.mix, ..inputs });
         self.searching = Some(trigger);
         let one = Met { runs: 1.0, cost: 1.0 };
-        let whole_tree = scene.model.windows(scene.line.bytes, one, Stall::NEVER);
+        let whole_tree = scene.model.compaction_intervals(scene.line.bytes, one, Stall::NEVER);
         let search = Search::new(self.start(scene, *budget), scene.tuple, whole_tree, self.switches.rho);
         // The size of flush intervals under a new mix is known only after some of them have passed.
-        let is_new = self.drift.lasted(self.estimate.operations) < YOUNG_WINDOWS * scene.model.window_ops;
-        let is_urgent =
-            trigger == Trigger::Mix || trigger == Trigger::Windows && is_new && !self.drift.phases.is_empty();
+        let is_new = self.drift.lasted(self.estimate.operations) < YOUNG_INTERVALS * scene.model.interval_ops;
+        let is_urgent = trigger == Trigger::Mix
+            || trigger == Trigger::IntervalOps && is_new && !self.drift.phases.is_empty();
         Some(Box::new(search.urgent(is_urgent)))
     }
 
@@ -87,12 +88,12 @@ impl Arce {
             return HORIZON.0;
         }
         let model = &scene.model;
-        let windows = (scene.line.bytes / (4.0 * model.flush_bytes)).clamp(HORIZON.0, HORIZON.1);
+        let intervals = (scene.line.bytes / (4.0 * model.flush_bytes)).clamp(HORIZON.0, HORIZON.1);
         let usual = self
             .drift
             .expected(self.estimate.operations)
-            .map_or(windows, |operations| operations / model.window_ops);
-        windows.min(usual).max(LEAST_HORIZON)
+            .map_or(intervals, |operations| operations / model.interval_ops);
+        intervals.min(usual).max(LEAST_HORIZON)
     }
 
     /// Returns the state that rollouts begin with: the present tree, load and running compactions.
@@ -115,14 +116,16 @@ impl Arce {
             line[at].weight += removed;
             line[at].cost += relief;
             let may_withdraw = self.switches.withdraw && may_withdraw(ticket);
-            jobs.push(StartJob {
-                from: at,
-                to: at + 1,
-                bytes: ticket.bytes as f64 * left,
-                removed,
-                relief,
-                may_withdraw,
-            });
+            let bytes = ticket.bytes as f64 * left;
+            // Outputs of several tickets may join one run. They are simulated as one compaction.
+            match jobs.iter_mut().find(|job: &&mut StartJob| job.from == at) {
+                Some(job) => {
+                    (job.bytes, job.removed, job.relief) =
+                        (job.bytes + bytes, job.removed + removed, job.relief + relief);
+                    job.may_withdraw &= may_withdraw;
+                }
+                None => jobs.push(StartJob { from: at, to: at + 1, bytes, removed, relief, may_withdraw }),
+            }
         }
         RolloutStart {
             model: CostModel::new(model),
@@ -132,7 +135,7 @@ impl Arce {
             jobs,
             limits: Limits {
                 max_runs: scene.max_runs,
-                piece_bytes: PIECE_BYTES,
+                pieces: PieceBytes::of_files(scene.input.limits.file_bytes),
                 interleave: self.switches.between,
                 short_first: self.switches.first,
                 even: self.switches.even,
@@ -177,11 +180,11 @@ mod tests {
     fn searches_look_as_far_as_the_tree_is_large_and_phases_are_long() {
         let horizon = |gib: u64, switch: &str, phases: &[f64], lasted: f64| {
             seen(off(switch), &world(&[gib << 10]), &[], |arce, scene| {
-                let windows = |number: &f64| number * scene.model.window_ops;
-                arce.drift.phases = phases.iter().map(windows).collect();
-                arce.estimate.operations = windows(&lasted);
+                let intervals = |number: &f64| number * scene.model.interval_ops;
+                arce.drift.phases = phases.iter().map(intervals).collect();
+                arce.estimate.operations = intervals(&lasted);
                 let found = arce.horizon(scene);
-                assert_eq!(arce.picture(scene).horizon, found);
+                assert_eq!(arce.inputs(scene).horizon, found);
                 assert_eq!(arce.start(scene, RewriteBudget::new(0.0, 20.0)).horizon, found);
                 crate::real::round(found * 1e6) / 1e6
             })
@@ -217,10 +220,40 @@ mod tests {
         }
     }
 
+    /// Outputs of two compactions join one run: the rollout simulates both as one.
+    #[test]
+    fn compactions_into_one_run_are_one_job() {
+        let mut world = world(&[2, 2, 20, 400]);
+        let mut policy = Arce::new(None, off("no-first"));
+        let plan = world.decide(&mut policy, 0).plans.pop().expect("a merge");
+        let ticket = world.admit(&plan, 4).unwrap();
+        let view = |ticket, bytes, removed| {
+            let plan = drumlin_types::contract::Plan { priority: removed, ..plan.clone() };
+            TicketView { ticket, plan, pieces: 4, pieces_done: 0, bytes, bytes_done: 0 }
+        };
+        let jobs = |tickets: &[TicketView], tree: &drumlin_types::contract::TreeView| {
+            let input = input(&world, tree, tickets);
+            let mut arce = Arce::new(None, Switches::ALL);
+            let (scene, _) = arce.look(&input);
+            arce.start(&scene, RewriteBudget::new(0.0, 20.0)).jobs
+        };
+        let mut tree = drumlin_types::contract::TreeView::clone(&world.view());
+        let one = jobs(&[view(ticket, 1000, 1.0)], &tree);
+        assert_eq!((one.len(), one[0].bytes, one[0].removed), (1, 1000.0, 1.0));
+        // A second ticket has an output in the same run.
+        let other = drumlin_types::Ticket(ticket.0 + 1);
+        let files = tree.levels.iter_mut().flat_map(|level| &mut level.runs).flat_map(|run| &mut run.files);
+        let output = files.filter(|file| file.state == FileState::Coming(ticket)).last().expect("an output");
+        output.state = FileState::Coming(other);
+        let both = jobs(&[view(ticket, 1000, 1.0), view(other, 500, 2.0)], &tree);
+        assert_eq!(both.len(), 1, "{both:?}");
+        assert_eq!((both[0].bytes, both[0].removed), (1500.0, 3.0));
+    }
+
     /// Later searches are compared by compaction speed, cost of a run per lookup and per seek, and number of clients.
     #[test]
     fn a_picture_holds_what_was_measured() {
-        let costs = seen(off(""), &world(&[2, 2]), &[], |arce, scene| arce.picture(scene).costs);
+        let costs = seen(off(""), &world(&[2, 2]), &[], |arce, scene| arce.inputs(scene).costs);
         assert_eq!(costs, [0.15, 120.001, 12_000.0, 1.0]);
     }
 }

@@ -7,7 +7,7 @@
 use crate::compaction::arce::candidates::interval::Candidate;
 use crate::compaction::arce::candidates::values;
 use crate::compaction::arce::decide::explain;
-use crate::compaction::arce::decide::policy::Arce;
+use crate::compaction::arce::decide::policy::{Arce, BegunPlan};
 use crate::compaction::arce::decide::tickets::{first_due, may_withdraw, removed_by};
 use crate::compaction::arce::measure::guard::RewriteBudget;
 use crate::compaction::arce::score::formula::{Choice, RunningCompaction, Score};
@@ -23,14 +23,18 @@ use drumlin_types::contract::{Plan, TicketView, TreeView};
 const MOST_FAILURES: usize = 8;
 /// Share of its bytes that a compaction must free to start for disk space alone.
 const LEAST_FREED: f64 = 0.01;
+/// Share of the disk budget below which compactions for disk space may be withdrawn; they start at
+/// [`DISK_SHORT`](super::policy::DISK_SHORT).
+const DISK_RELIEVED: f64 = 0.85;
 /// Share of tombstones from which a run is worth purging.
 const PURGE_SHARE: f64 = 0.25;
 
 impl Arce {
     /// Returns the running compactions to withdraw, because their rest costs at least four times what it gains.
     pub(crate) fn withdraw(&mut self, scene: &ScoreScene<'_>) -> Vec<Ticket> {
-        // A compaction that frees disk space gains readers nothing, but is needed.
-        if !self.switches.withdraw || scene.disk_short {
+        // A compaction that frees disk space gains readers nothing, but is needed. It goes on until more disk space is
+        // free than started it, or it would start again soon.
+        if !self.switches.withdraw || scene.disk_share() >= DISK_RELIEVED {
             return Vec::new();
         }
         let pays = |ticket: &TicketView| {
@@ -43,18 +47,18 @@ impl Arce {
             scene.choice(0.0).score(rest).is_worth_ending()
         };
         let tickets = || scene.input.tickets.iter();
-        let lost = |t: &&TicketView| !self.withdrawn.contains(&t.ticket) && !pays(t);
-        let lost: Vec<Ticket> = tickets().filter(lost).map(|ticket| ticket.ticket).collect();
-        self.withdrawn.retain(|withdrawn| tickets().any(|ticket| ticket.ticket == *withdrawn));
-        self.withdrawn.extend(&lost);
-        lost
+        let is_withdrawn = |t: &TicketView| self.withdrawn.iter().any(|(ticket, _)| *ticket == t.ticket);
+        let lost: Vec<&TicketView> = tickets().filter(|t| !is_withdrawn(t) && !pays(t)).collect();
+        self.withdrawn.retain(|(withdrawn, _)| tickets().any(|ticket| ticket.ticket == *withdrawn));
+        self.withdrawn.extend(lost.iter().map(|ticket| (ticket.ticket, ticket.bytes)));
+        lost.into_iter().map(|ticket| ticket.ticket).collect()
     }
 
     /// Returns the running compaction with most time left, and how fast it removes runs or read cost.
     fn longest(&self, scene: &ScoreScene<'_>) -> Option<RunningCompaction> {
         let under_way = |ticket: &TicketView| {
             let left = 1.0 - ticket.bytes_done as f64 / ticket.bytes.max(1) as f64;
-            let time = scene.model.merge(ticket.bytes as f64);
+            let time = scene.model.compaction_ns(ticket.bytes as f64);
             let removed = removed_by(ticket).unwrap_or(1.0);
             let done = if scene.need.is_must() || left <= 0.0 {
                 removed
@@ -94,18 +98,18 @@ impl Arce {
             }
             // The legality check ignores files that are leaving, so the first plan needs no copy of the tree.
             let tree = projected.as_ref().unwrap_or(scene.input.tree);
-            let windows = scene.foreseen(&candidate);
-            let plan = if self.resting.holds(ends, self.now) {
+            let intervals = scene.foreseen(&candidate);
+            let plan = if self.back_offs.holds(ends, self.now) {
                 None
             } else {
-                let reason = explain::plan(&choice, scene, &score, windows, &self.candidates, budget);
+                let reason = explain::plan(&choice, scene, &score, intervals, &self.candidates, budget);
                 let last = (tree.levels.len() as u8).saturating_sub(1);
                 let plan = scene.line.plan(&candidate, scene.model.flush_bytes, last, reason);
                 close_plan(tree, &plan).ok().filter(|plan| !plan.take.is_empty())
             };
             let Some(mut plan) = plan else {
-                if !self.resting.holds(ends, self.now) {
-                    self.resting.failed(ends, self.now);
+                if !self.back_offs.holds(ends, self.now) {
+                    self.back_offs.failed(ends, self.now);
                 }
                 scene.line.parts[candidate.to - 1].idle = false;
                 failures += 1;
@@ -114,7 +118,8 @@ impl Arce {
             plan.piece_priority = values::of(&scene.line, &candidate, &scene.samples, &scene.scale);
             // The ticket carries the plan, so later decisions read the removed runs from it.
             plan.priority = candidate.removed;
-            let due = self.flushes + real::ceil(windows.min(1e9)) as u64;
+            // A flush interval holds only a part of a flush if writes are few.
+            let due = self.flushes + real::ceil((intervals * scene.model.fill).min(1e9)) as u64;
             plan.deadline = Some(match choice.beside {
                 // Earlier than the long compaction's deadline, even if that has passed.
                 Some(_) => due.min(first_due(scene.input.tickets).saturating_sub(1)),
@@ -122,7 +127,7 @@ impl Arce {
             });
             budget.merged(candidate.bytes, scene.line.bytes);
             scene.line.parts[candidate.from..candidate.to].iter_mut().for_each(|part| part.idle = false);
-            self.begun.push((ends, plan.reason.clone()));
+            self.begun.push(BegunPlan { ends, reason: plan.reason.clone(), bytes: candidate.bytes });
             plans.push(plan);
             under_way += 1;
         }
@@ -189,7 +194,7 @@ impl Arce {
             let mut score = choice.score(candidate);
             let skipped = scene.model.seek.per_run * share * line.parts[from].weight;
             score.gain +=
-                choice.tuple.gain_intervals * scene.model.window_ops * scene.model.shares[1] * skipped;
+                choice.tuple.gain_intervals * scene.model.interval_ops * scene.model.shares[1] * skipped;
             Some(score)
         });
         let affordable = candidates.filter(|s| s.value() > 0.0 && s.candidate.bytes <= choice.budget);
@@ -244,7 +249,7 @@ mod tests {
         let world = world(&[]);
         let mut policy = Arce::new(Some(pin), Switches::ALL);
         let plans = policy.decide(&input(&world, tree, &[])).plans;
-        assert_eq!(policy.resting.numbers().count(), 0, "what is not legal was not thought of");
+        assert_eq!(policy.back_offs.numbers().count(), 0, "what is not legal was not thought of");
         let mut all = Vec::new();
         for plan in plans {
             legal(tree, &plan).unwrap_or_else(|e| panic!("{e}: {}", plan.reason));
@@ -273,6 +278,78 @@ mod tests {
         assert_eq!(begun(&tree(&deep, 500), 50.0), [[1, 2, 3]]);
         let beside = [Drawn(2, 0, 500), Drawn(100, 500, 1000)];
         assert_eq!(begun(&tree(&beside, 500), 50.0), NONE, "there is nothing to purge");
+    }
+
+    /// Deadlines count flushes, and a flush interval holds only a part of one if writes are few.
+    #[test]
+    fn deadlines_count_flushes() {
+        let deadline = |counted: [u64; 3]| {
+            let mut world = world(&[2, 2, 2, 2, 400]);
+            world.limits.memtable_bytes = 64 << 20;
+            let [gets, seeks, writes] = counted.map(|count| count as f64);
+            world.load.counted = counted;
+            (world.load.gets, world.load.seeks, world.load.writes) = (gets, seeks, writes);
+            let tree = world.view();
+            let input = input(&world, &tree, &[]);
+            let mut arce = Arce::new(None, Switches::ALL);
+            arce.estimate.flush_bytes = 64e6;
+            let (mut scene, _) = arce.look(&input);
+            let mut budget = RewriteBudget::new(1e12, 20.0);
+            let plan = arce.plans(&mut scene, &mut budget).pop().expect("a compaction");
+            let candidate = Candidate { from: 0, to: 4, bytes: (8 << 20) as f64, removed: 3.0, relief: 3.0 };
+            (plan.deadline.expect("a deadline"), scene.foreseen(&candidate), scene.model.fill)
+        };
+        let (due, intervals, fill) = deadline([10_000, 10_000, 200]);
+        assert!(fill < 0.2 && fill > 0.0, "{fill}");
+        assert!((due as f64) < intervals.max(1.0) + 1.0, "{due} flushes, {intervals} intervals");
+        assert_eq!(deadline([10_000, 10_000, 0]).0, 0, "no flush is expected");
+    }
+
+    #[test]
+    fn what_a_withdrawn_or_refused_compaction_has_not_read_is_credited() {
+        use drumlin_types::contract::{Outcome, PlanResult};
+        let world = world(&[2, 2, 2, 2, 20, 400]);
+        let tree = world.view();
+        let ended = |result, ticket, reason: &str, bytes_in| Outcome::Plan {
+            ticket: Ticket(ticket),
+            reason: reason.into(),
+            result,
+            why: "for this test".into(),
+            bytes_in,
+            bytes_out: 0,
+            dropped: 0,
+        };
+        let mut arce = Arce::new(None, Switches::ALL);
+        let plan = arce.decide(&input(&world, &tree, &[])).plans.pop().expect("a compaction");
+        let (charged, left) = (arce.begun[0].bytes, arce.budget.expect("a budget"));
+        assert!(charged > 0.0);
+        arce.observe(&ended(PlanResult::Refused, 0, &plan.reason, 0));
+        assert_eq!(arce.budget, Some(left + charged));
+        arce.withdrawn.push((Ticket(7), 1000));
+        arce.observe(&ended(PlanResult::Withdrawn, 8, "another", 10));
+        assert_eq!(arce.budget, Some(left + charged), "not withdrawn by the policy");
+        arce.observe(&ended(PlanResult::Withdrawn, 7, &plan.reason, 10));
+        assert_eq!(arce.budget, Some(left + charged + 990.0));
+    }
+
+    /// A compaction that began for disk space is withdrawn only once more of it is free than when it began.
+    #[test]
+    fn compactions_for_disk_space_go_on_until_there_is_enough() {
+        let withdrawn = |used: u64| {
+            let mut world = world(&[2, 2, 20, 400]);
+            let mut policy = Arce::new(None, Switches::ALL);
+            let plan = world.decide(&mut policy, 0).plans.pop().expect("a compaction");
+            let ticket = world.admit(&plan, 8).unwrap();
+            let plan = Plan { priority: 1e-9, ..plan };
+            let ticket =
+                TicketView { ticket, plan, pieces: 8, pieces_done: 0, bytes: 4 << 30, bytes_done: 0 };
+            (world.limits.disk_used, world.limits.disk_budget) = (used, 1000);
+            let (tree, tickets) = (world.view(), [ticket]);
+            let input = input(&world, &tree, &tickets);
+            let (scene, _) = policy.look(&input);
+            policy.withdraw(&scene).len()
+        };
+        assert_eq!([0, 849, 850, 899, 1000].map(withdrawn), [1, 1, 0, 0, 0]);
     }
 
     #[test]

@@ -18,13 +18,13 @@
 use crate::compaction::arce::candidates::cover::CoverScale;
 use crate::compaction::arce::candidates::interval::{Candidate, Intervals};
 use crate::compaction::arce::candidates::line::{AgeLine, Samples};
-use crate::compaction::arce::decide::explain::{self, Told};
+use crate::compaction::arce::decide::explain::{self, LastDecision};
 use crate::compaction::arce::decide::search::SearchResult;
 use crate::compaction::arce::decide::switches::Switches;
 use crate::compaction::arce::decide::tickets::removed_by;
 use crate::compaction::arce::measure::drift::{Drift, Trigger};
-use crate::compaction::arce::measure::estimate::{Estimate, false_positives};
-use crate::compaction::arce::measure::guard::{Resting, RewriteBudget};
+use crate::compaction::arce::measure::estimate::Estimate;
+use crate::compaction::arce::measure::guard::{BackOffs, RewriteBudget};
 use crate::compaction::arce::measure::model::Met;
 use crate::compaction::arce::measure::prices::Prices;
 use crate::compaction::arce::score::formula::{Need, Tuple};
@@ -39,7 +39,18 @@ use drumlin_types::contract::{
 use drumlin_types::{RunId, Ticket};
 
 /// Share of the disk budget from which compactions free disk space first.
-const DISK_SHORT: f64 = 0.9;
+pub(crate) const DISK_SHORT: f64 = 0.9;
+
+/// A plan of the last decision.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct BegunPlan {
+    /// Newest and oldest run.
+    pub(crate) ends: (RunId, RunId),
+    /// Reason. It identifies a plan that the engine refuses.
+    pub(crate) reason: String,
+    /// Bytes that the rewrite budget was charged.
+    pub(crate) bytes: f64,
+}
 
 /// The policy `arce`, with everything that it has learned.
 #[derive(Debug)]
@@ -56,12 +67,12 @@ pub(crate) struct Arce {
     /// Rewrite budget: bytes that elective compactions may rewrite; `None` before the first decision.
     pub(crate) budget: Option<f64>,
     /// Back-off of compactions that were refused or failed.
-    pub(crate) resting: Resting,
-    /// Newest and oldest run, and reason, of each plan of the last decision. They identify a plan that the engine
-    /// refuses.
-    pub(crate) begun: Vec<((RunId, RunId), String)>,
-    /// Withdrawn tickets (scheduled compactions) that have not ended yet.
-    pub(crate) withdrawn: Vec<Ticket>,
+    pub(crate) back_offs: BackOffs,
+    /// Plans of the last decision.
+    pub(crate) begun: Vec<BegunPlan>,
+    /// Withdrawn tickets (scheduled compactions) that have not ended yet, with the bytes that they were to read; 0
+    /// after a restart.
+    pub(crate) withdrawn: Vec<(Ticket, u64)>,
     /// Time of the last decision, microseconds.
     pub(crate) now: u64,
     /// Number of flushes so far: the policy time of deadlines.
@@ -77,7 +88,7 @@ pub(crate) struct Arce {
     /// Run limit and fixed parameters at the last decision.
     pub(crate) options: Option<(u32, Option<Pin>)>,
     /// Snapshot of the last decision for [`CompactionPolicy::explain`].
-    pub(crate) told: Told,
+    pub(crate) last_decision: LastDecision,
     /// Reused memory of the candidate search.
     pub(crate) intervals: Intervals,
     pub(crate) candidates: Vec<Candidate>,
@@ -91,9 +102,9 @@ impl Arce {
             tuple: None,
             estimate: Estimate::PRIOR,
             drift: Drift::default(),
-            prices: Prices::EVEN,
+            prices: Prices::UNIFORM,
             budget: None,
-            resting: Resting::default(),
+            back_offs: BackOffs::default(),
             begun: Vec::new(),
             withdrawn: Vec::new(),
             now: 0,
@@ -103,7 +114,7 @@ impl Arce {
             found: None,
             frozen: false,
             options: None,
-            told: Told::default(),
+            last_decision: LastDecision::default(),
             intervals: Intervals::default(),
             candidates: Vec::new(),
         }
@@ -113,15 +124,15 @@ impl Arce {
     /// passed.
     pub(crate) fn look<'a>(&mut self, input: &'a PolicyInput<'a>) -> (ScoreScene<'a>, bool) {
         let max_runs = f64::from(input.limits.max_runs.max(2));
-        let false_positives = false_positives(input.tree);
+        let false_positives = input.tree.false_positive_rate();
         let slopes = self.estimate.slopes(input.costs, false_positives);
         let samples = Samples::of(input.wanted, input.wanted_seeks, input.tree);
-        let window_ops = self.estimate.model(input, slopes, 1.0).window_ops;
+        let interval_ops = self.estimate.model(input, slopes, 1.0).interval_ops;
         let ticked = if input.frozen {
             self.estimate.pass_over(input);
             false
         } else {
-            self.estimate.count(input, window_ops)
+            self.estimate.count(input, interval_ops)
         };
         let [points, seeks, _] = self.estimate.mix;
         let scale = CoverScale::new(
@@ -137,7 +148,7 @@ impl Arce {
             self.prices = if self.switches.prices {
                 self.prices.learned(input.costs, line.met())
             } else {
-                Prices::EVEN
+                Prices::UNIFORM
             };
         }
         let scale = scale.priced(self.prices);
@@ -149,18 +160,7 @@ impl Arce {
         let mut model = self.estimate.model(input, slopes, line.cost);
         model.fresh = scale.cost(model.flush_bytes, 1.0);
         model.lost = if self.switches.whole { 1.0 } else { LOST_BY_HALF };
-        let pinned = self.pin.or(input.limits.pin);
-        let tuple = match pinned {
-            Some(Pin { gain_intervals, slow_above, passes, size_ratio }) => {
-                Tuple { gain_intervals, slow_above, passes, size_ratio }
-            }
-            None => {
-                let prior = Tuple { slow_above: Tuple::PRIOR.slow_above / 64.0 * max_runs, ..Tuple::PRIOR };
-                self.tuple.unwrap_or(prior)
-            }
-        };
-        let tuple =
-            if tuple.slow_above > max_runs { Tuple { slow_above: f64::INFINITY, ..tuple } } else { tuple };
+        let tuple = self.tuple_in_force(input, max_runs);
         let disk_short = input.limits.disk_used as f64 >= DISK_SHORT * input.limits.disk_budget as f64;
         let stall = tuple.stall(&model, Met { runs: line.runs, cost: line.cost });
         let tuple = if self.switches.rho { tuple } else { Tuple { size_ratio: f64::INFINITY, ..tuple } };
@@ -184,10 +184,24 @@ impl Arce {
         (scene, ticked)
     }
 
+    /// Returns the parameters that apply: fixed ones, those that a search found, or the prior ones.
+    fn tuple_in_force(&self, input: &PolicyInput<'_>, max_runs: f64) -> Tuple {
+        let tuple = match self.pin.or(input.limits.pin) {
+            Some(Pin { gain_intervals, slow_above, passes, size_ratio }) => {
+                Tuple { gain_intervals, slow_above, passes, size_ratio }
+            }
+            None => {
+                let prior = Tuple { slow_above: Tuple::PRIOR_SLOW_ABOVE_SHARE * max_runs, ..Tuple::PRIOR };
+                self.tuple.unwrap_or(prior)
+            }
+        };
+        if tuple.slow_above > max_runs { Tuple { slow_above: f64::INFINITY, ..tuple } } else { tuple }
+    }
+
     /// Resets times, tickets and searches after the store was reopened.
     fn begin_anew(&mut self) {
         (self.now, self.searching) = (0, None);
-        (self.resting, self.withdrawn) = (Resting::default(), Vec::new());
+        (self.back_offs, self.withdrawn) = (BackOffs::default(), Vec::new());
         // The engine's counters restarted at 0. Without this reset the next calls would look like further reopenings.
         self.estimate.count_anew();
         self.drift.forget();
@@ -210,7 +224,7 @@ impl Arce {
 
     /// Returns the write rate limit. Its drain is the fastest run removal of any running compaction or candidate.
     fn pace(&self, scene: &ScoreScene<'_>) -> Pace {
-        let time = |bytes: f64| scene.model.merge(bytes).max(1.0);
+        let time = |bytes: f64| scene.model.compaction_ns(bytes).max(1.0);
         let running = scene
             .input
             .tickets
@@ -251,13 +265,13 @@ impl CompactionPolicy for Arce {
         let withdraw = self.withdraw(&scene);
         let search = self.search(&scene, ticked, &budget);
         self.candidates.clear();
-        self.regard_all(&mut scene);
+        self.count_by_all_keys_if_crowded(&mut scene);
         // Withdrawn compactions change the tree, so plans wait for the next decision.
         let plans = if withdraw.is_empty() { self.plans(&mut scene, &mut budget) } else { Vec::new() };
         self.budget = Some(budget.left());
         let pace = self.pace(&scene);
         let horizon = self.horizon(&scene);
-        self.told = Told::of(&scene, &self.estimate, &self.drift, horizon, &budget, &pace);
+        self.last_decision = LastDecision::of(&scene, &self.estimate, &self.drift, horizon, &budget, &pace);
         Decision { plans, withdraw, pace: Some(pace), forecast: Vec::new(), search }
     }
 
@@ -275,9 +289,16 @@ impl CompactionPolicy for Arce {
                 self.flushed += *bytes as f64;
             }
             Outcome::Plan { result: PlanResult::Refused, reason, .. } => {
-                if let Some((ends, _)) = self.begun.iter().find(|(_, own)| own == reason) {
-                    self.resting.failed(*ends, self.now);
+                if let Some(plan) = self.begun.iter().find(|plan| plan.reason == *reason) {
+                    self.back_offs.failed(plan.ends, self.now);
+                    self.budget = self.budget.map(|budget| budget + plan.bytes);
                 }
+            }
+            // What a withdrawn compaction has not read was charged for nothing.
+            Outcome::Plan { ticket, result: PlanResult::Withdrawn, bytes_in, .. } => {
+                let of_ticket = self.withdrawn.iter().find(|(withdrawn, _)| withdrawn == ticket);
+                let unread = of_ticket.map_or(0, |(_, bytes)| bytes.saturating_sub(*bytes_in));
+                self.budget = self.budget.map(|budget| budget + unread as f64);
             }
             Outcome::Plan { .. } => {}
             Outcome::SearchEnded(answer) => {
@@ -298,8 +319,8 @@ impl CompactionPolicy for Arce {
     }
 
     fn explain(&self) -> String {
-        let decided = || explain::policy(&self.told, self.found.as_ref(), self.searching);
-        explain::undecided(&self.told, self.tuple).unwrap_or_else(decided)
+        let decided = || explain::policy(&self.last_decision, self.found.as_ref(), self.searching);
+        explain::undecided(&self.last_decision, self.tuple).unwrap_or_else(decided)
     }
 
     fn save(&self) -> Vec<u8> {
@@ -324,12 +345,12 @@ impl CompactionPolicy for Arce {
         let Pin { gain_intervals, slow_above, passes, size_ratio } = pin.unwrap_or(NO_PIN);
         writer.tuple(&Tuple { gain_intervals, slow_above, passes, size_ratio });
         let withdrawn = &self.withdrawn[..self.withdrawn.len().min(MOST_WITHDRAWN)];
-        writer.numbers(&[withdrawn.len() as f64, self.resting.numbers().count() as f64]);
-        withdrawn.iter().for_each(|ticket| writer.numbers(&[ticket.0 as f64]));
-        self.resting.numbers().for_each(|rest| writer.numbers(&rest));
+        writer.numbers(&[withdrawn.len() as f64, self.back_offs.numbers().count() as f64]);
+        withdrawn.iter().for_each(|(ticket, _)| writer.numbers(&[ticket.0 as f64]));
+        self.back_offs.numbers().for_each(|rest| writer.numbers(&rest));
         writer.numbers(&[f64::from(u8::from(self.frozen))]);
         writer.numbers(&[f64::from(u8::from(self.estimate.is_shrink_known))]);
-        writer.numbers(&self.estimate.turning());
+        writer.numbers(&self.estimate.shift_numbers());
         writer.done()
     }
 
@@ -359,16 +380,16 @@ impl CompactionPolicy for Arce {
         let mut next = Arce::new(self.pin, self.switches);
         for _ in 0..(withdrawn as usize).min(MOST_WITHDRAWN) {
             let [ticket] = reader.numbers()?;
-            next.withdrawn.push(Ticket(ticket as u64));
+            next.withdrawn.push((Ticket(ticket as u64), 0));
         }
         for _ in 0..(resting as usize).min(64) {
-            next.resting.push(reader.numbers()?);
+            next.back_offs.push(reader.numbers()?);
         }
         // States saved by older versions end before these numbers.
         next.frozen = reader.numbers().is_ok_and(|[frozen]: [f64; 1]| frozen == 1.0);
         let is_shrink_known = reader.numbers().is_ok_and(|[known]: [f64; 1]| known == 1.0);
         if let Ok(turning) = reader.numbers() {
-            next.estimate.restore_turning(turning);
+            next.estimate.restore_shift(turning);
         }
         next.tuple = (known == 1.0).then_some(tuple);
         next.budget = (budget.is_finite() && budget != -1.0).then_some(budget);

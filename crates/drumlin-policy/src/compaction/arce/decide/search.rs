@@ -5,8 +5,9 @@
 //! Its last candidates are the neighbours of the best tuple. It runs in small steps, and their number depends on the
 //! start alone, so a replay is exact.
 
+use crate::compaction::arce::measure::model::bounded;
 use crate::compaction::arce::score::formula::Tuple;
-use crate::compaction::arce::score::state::{StateReader, StateWriter};
+use crate::compaction::arce::score::state::{LEAST_SLOW_ABOVE, MOST_SLOW_ABOVE, StateReader, StateWriter};
 use crate::compaction::arce::simulate::rollout::{Ended, Rollout, RolloutStart, Scratch};
 use crate::real;
 use alloc::sync::Arc;
@@ -152,9 +153,10 @@ impl SearchTask for Search {
 fn grid(incumbent: Tuple, max_runs: f64, whole_tree: f64) -> Vec<Tuple> {
     let mut tuples = Vec::from([incumbent]);
     let most = whole_tree.max(8.0);
+    let limits = SLOW_ABOVE_SHARES.map(|share| bounded(share * max_runs, LEAST_SLOW_ABOVE, MOST_SLOW_ABOVE));
     for step in 0..GAIN_STEPS {
         let gain_intervals = real::power(most, step as f64 / (GAIN_STEPS - 1) as f64);
-        for slow_above in SLOW_ABOVE_SHARES.map(|share| share * max_runs).into_iter().chain([f64::INFINITY]) {
+        for slow_above in limits.into_iter().chain([f64::INFINITY]) {
             for size_ratio in [1.0, f64::INFINITY] {
                 tuples.push(Tuple { gain_intervals, slow_above, passes: 2.0, size_ratio });
             }
@@ -176,7 +178,7 @@ fn neighbours(best: Tuple, max_runs: f64) -> Vec<Tuple> {
     ]);
     let ratios = SIZE_RATIOS.into_iter().filter(|size_ratio| *size_ratio != best.size_ratio);
     tuples.extend(ratios.map(|size_ratio| Tuple { size_ratio, ..best }));
-    let limits = SLOW_ABOVE_SHARES.map(|share| share * max_runs);
+    let limits = SLOW_ABOVE_SHARES.map(|share| bounded(share * max_runs, LEAST_SLOW_ABOVE, MOST_SLOW_ABOVE));
     let above = limits.iter().find(|limit| **limit > best.slow_above);
     let below = limits.iter().rev().find(|limit| **limit < best.slow_above);
     tuples.extend(above.into_iter().chain(below).map(|&slow_above| Tuple { slow_above, ..best }));
@@ -220,7 +222,8 @@ mod tests {
     use crate::compaction::arce::candidates::interval::tests::{full_scale, line};
     use crate::compaction::arce::measure::guard::RewriteBudget;
     use crate::compaction::arce::measure::model::paper;
-    use crate::compaction::arce::simulate::rollout::{Limits, PIECE_BYTES};
+    use crate::compaction::arce::simulate::rollout::Limits;
+    use crate::schedule::PieceBytes;
 
     fn start(mix: (f64, f64, f64), horizon: f64) -> RolloutStart {
         let flushes: Vec<f64> = core::iter::repeat_n(2.0, 5).chain([40.0, 600.0, 4096.0]).collect();
@@ -232,7 +235,7 @@ mod tests {
             jobs: Vec::new(),
             limits: Limits {
                 max_runs: 64.0,
-                piece_bytes: PIECE_BYTES,
+                pieces: PieceBytes::of_files(64 << 20),
                 interleave: true,
                 short_first: true,
                 even: true,
@@ -247,6 +250,21 @@ mod tests {
         loop {
             if let Some(answer) = search.step() {
                 return SearchResult::decode(&answer).unwrap();
+            }
+        }
+    }
+
+    /// The answer is saved with c in these bounds, so other values must not be simulated.
+    #[test]
+    fn every_tuple_is_one_that_can_be_saved() {
+        for max_runs in [8.0, 15.0, 64.0, 512.0] {
+            let best = Tuple { slow_above: 2.0, ..Tuple::PRIOR };
+            for tuple in grid(Tuple::PRIOR, max_runs, 500.0).into_iter().chain(neighbours(best, max_runs)) {
+                let c = tuple.slow_above;
+                assert!(
+                    c.is_infinite() || (LEAST_SLOW_ABOVE..=MOST_SLOW_ABOVE).contains(&c),
+                    "{c} of {max_runs}"
+                );
             }
         }
     }

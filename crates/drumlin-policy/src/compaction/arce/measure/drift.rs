@@ -16,7 +16,7 @@ const MIX: f64 = 0.1;
 const DOUBT: f64 = 2.5;
 /// Operations that a thread may have counted but not yet reported, perhaps all of one kind. With several clients, the
 /// total variation must exceed the effect of these, scaled by the square root of the number of other clients.
-const UNTOLD: f64 = 128.0;
+const UNREPORTED: f64 = 128.0;
 /// Operations of a phase up to which the mix of the last search follows the counted mix. A drift is detected after
 /// few operations, so the mix known at that time is rough.
 const YOUNG: f64 = 2048.0;
@@ -31,12 +31,12 @@ const LONG_MICROS: u64 = 300_000_000;
 const LONG_OPERATIONS: f64 = 1e5;
 /// Predictions are judged over this share of the horizon, and over this many flush intervals at least. A prediction
 /// is a mean, and the number of runs rises and falls with long compactions.
-const JUDGED_WINDOWS: f64 = 16.0;
+const JUDGED_INTERVALS: f64 = 16.0;
 const JUDGED_SHARE: f64 = 1.0 / 16.0;
 /// Number of phase lengths kept.
 const PHASES: usize = 4;
 /// Factor by which the operations of a flush interval must change to start a search.
-const WINDOWS: f64 = 2.0;
+const INTERVAL_RATIO: f64 = 2.0;
 /// Growth of the horizon since the last search, above which the phase has lasted longer than expected.
 const OUTLASTS: f64 = 2.0;
 
@@ -54,7 +54,7 @@ pub(crate) enum Trigger {
     /// Measured costs or the number of clients changed.
     Costs,
     /// Flush intervals hold another number of operations.
-    Windows,
+    IntervalOps,
     /// The phase has lasted longer than expected.
     Outlasts,
     /// The last search is long ago.
@@ -62,6 +62,7 @@ pub(crate) enum Trigger {
 }
 
 impl Trigger {
+    /// All triggers. The saved state holds positions in this list, so new ones go to its end.
     pub(crate) const ALL: [Trigger; 8] = [
         Trigger::Fresh,
         Trigger::Mix,
@@ -70,26 +71,26 @@ impl Trigger {
         Trigger::Costs,
         Trigger::Outlasts,
         Trigger::Age,
-        Trigger::Windows,
+        Trigger::IntervalOps,
     ];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Trigger::Fresh => "none since the store was opened",
-            Trigger::Mix => "another mix of operations",
-            Trigger::Surprise => "runs or costs are not as predicted",
-            Trigger::Size => "the tree changed its size",
+            Trigger::Fresh => "the first since the store was opened",
+            Trigger::Mix => "the mix of operations changed",
+            Trigger::Surprise => "runs or costs differed from the prediction",
+            Trigger::Size => "the size of the tree changed",
             Trigger::Costs => "measured costs changed",
-            Trigger::Windows => "windows hold another number of operations",
-            Trigger::Outlasts => "the phase lasts longer than expected",
-            Trigger::Age => "the last one is long ago",
+            Trigger::IntervalOps => "the number of operations per flush changed",
+            Trigger::Outlasts => "the phase lasted longer than expected",
+            Trigger::Age => "the last search was long ago",
         }
     }
 }
 
 /// Figures of one moment that triggers compare.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub(crate) struct Picture {
+pub(crate) struct TriggerInputs {
     pub(crate) now: u64,
     pub(crate) operations: f64,
     pub(crate) mix: [f64; 3],
@@ -102,7 +103,7 @@ pub(crate) struct Picture {
     pub(crate) runs: f64,
     pub(crate) cost: f64,
     /// Operations of a flush interval, and flush intervals that searches look ahead.
-    pub(crate) window_ops: f64,
+    pub(crate) interval_ops: f64,
     pub(crate) horizon: f64,
 }
 
@@ -110,7 +111,7 @@ pub(crate) struct Picture {
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct Drift {
     /// Figures at the last search.
-    basis: Option<Picture>,
+    basis: Option<TriggerInputs>,
     /// Covered runs and cost that this search predicted; 0 until it ends.
     predicted: [f64; 2],
     /// Number of consecutive ticks with another mix (`drifting_ticks`), and operations of each kind in all of them
@@ -127,8 +128,8 @@ pub(crate) struct Drift {
 
 impl Drift {
     /// Records the figures at the start of a search.
-    pub(crate) fn searched(&mut self, picture: Picture) {
-        self.basis = Some(picture);
+    pub(crate) fn searched(&mut self, inputs: TriggerInputs) {
+        self.basis = Some(inputs);
         self.predicted = [0.0; 2];
         self.judged = [0.0; 3];
     }
@@ -152,18 +153,23 @@ impl Drift {
     }
 
     /// Takes in a tick of `operations` with the mix `fast`. Returns why a search is due, if one is.
-    pub(crate) fn tick(&mut self, picture: &Picture, fast: [f64; 3], operations: f64) -> Option<Trigger> {
+    pub(crate) fn tick(
+        &mut self,
+        inputs: &TriggerInputs,
+        fast: [f64; 3],
+        operations: f64,
+    ) -> Option<Trigger> {
         if self.basis.is_none() {
-            return (picture.flushes >= 1.0).then_some(Trigger::Fresh);
+            return (inputs.flushes >= 1.0).then_some(Trigger::Fresh);
         }
-        if let Some(trigger) = self.tick_mix(picture, fast, operations) {
+        if let Some(trigger) = self.tick_mix(inputs, fast, operations) {
             return Some(trigger);
         }
         self.judged[0] += operations;
-        self.judged[1] += operations * picture.runs;
-        self.judged[2] += operations * picture.cost;
-        let windows = (picture.horizon * JUDGED_SHARE).max(JUDGED_WINDOWS);
-        if self.judged[0] >= windows * picture.window_ops {
+        self.judged[1] += operations * inputs.runs;
+        self.judged[2] += operations * inputs.cost;
+        let intervals = (inputs.horizon * JUDGED_SHARE).max(JUDGED_INTERVALS);
+        if self.judged[0] >= intervals * inputs.interval_ops {
             let [runs, cost] = [self.judged[1], self.judged[2]].map(|sum| sum / self.judged[0]);
             self.judged = [0.0; 3];
             let wrong = |found: f64, expected: f64| expected > 0.0 && differ(found, expected, SURPRISE);
@@ -172,37 +178,44 @@ impl Drift {
             }
         }
         let basis = self.basis.as_ref()?;
-        if picture.flushes >= LEAST_FLUSHES && differ(picture.bytes, basis.bytes, GROWTH) {
+        if inputs.flushes >= LEAST_FLUSHES && differ(inputs.bytes, basis.bytes, GROWTH) {
             return Some(Trigger::Size);
         }
         // M and the horizon count flush intervals, whose operations depend on the share of writes, even on a very
         // small one.
-        if picture.window_ops.max(basis.window_ops) > WINDOWS * picture.window_ops.min(basis.window_ops) {
-            return Some(Trigger::Windows);
+        if inputs.interval_ops.max(basis.interval_ops)
+            > INTERVAL_RATIO * inputs.interval_ops.min(basis.interval_ops)
+        {
+            return Some(Trigger::IntervalOps);
         }
-        if picture.costs.iter().zip(basis.costs).any(|(now, then)| differ(*now, then, SURPRISE)) {
+        if inputs.costs.iter().zip(basis.costs).any(|(now, then)| differ(*now, then, SURPRISE)) {
             return Some(Trigger::Costs);
         }
-        if picture.horizon > OUTLASTS * basis.horizon {
+        if inputs.horizon > OUTLASTS * basis.horizon {
             return Some(Trigger::Outlasts);
         }
-        let is_old = picture.now.saturating_sub(basis.now) >= LONG_MICROS
-            && picture.operations - basis.operations >= LONG_OPERATIONS;
+        let is_old = inputs.now.saturating_sub(basis.now) >= LONG_MICROS
+            && inputs.operations - basis.operations >= LONG_OPERATIONS;
         is_old.then_some(Trigger::Age)
     }
 
     /// As [`Drift::tick`], while a search is running: only a new mix justifies the next search then.
-    pub(crate) fn tick_mix(&mut self, picture: &Picture, fast: [f64; 3], operations: f64) -> Option<Trigger> {
+    pub(crate) fn tick_mix(
+        &mut self,
+        inputs: &TriggerInputs,
+        fast: [f64; 3],
+        operations: f64,
+    ) -> Option<Trigger> {
         let basis = self.basis.as_ref()?.mix;
-        let [.., clients] = picture.costs;
+        let [.., clients] = inputs.costs;
         if !self.drifts(&basis, fast, operations, clients) {
-            let is_young = picture.operations - self.phase_began < YOUNG;
+            let is_young = inputs.operations - self.phase_began < YOUNG;
             if let Some(basis) = self.basis.as_mut().filter(|_| is_young && self.drifting_ticks == 0.0) {
-                basis.mix = picture.mix;
+                basis.mix = inputs.mix;
             }
             return None;
         }
-        self.end_phase(picture.operations);
+        self.end_phase(inputs.operations);
         Some(Trigger::Mix)
     }
 
@@ -231,7 +244,7 @@ impl Drift {
         let ([m0, m1, m2], [c0, c1, c2, c3]) = (b.mix, b.costs);
         let ([p0, p1], [j0, j1, j2]) = (self.predicted, self.judged);
         let (now, began) = (b.now as f64, self.phase_began);
-        let basis = [b.operations, b.bytes, b.flushes, b.runs, b.cost, b.window_ops, b.horizon];
+        let basis = [b.operations, b.bytes, b.flushes, b.runs, b.cost, b.interval_ops, b.horizon];
         let [b0, b1, b2, b3, b4, b5, b6] = basis;
         [
             known, d0, d1, d2, d3, now, began, m0, m1, m2, c0, c1, c2, c3, p0, p1, j0, j1, j2, b0, b1, b2,
@@ -246,10 +259,11 @@ impl Drift {
     pub(crate) fn restore(&mut self, numbers: [f64; Drift::NUMBERS]) {
         let [known, d0, d1, d2, d3, now, began, m0, m1, m2, c0, c1, c2, c3, rest @ ..] = numbers;
         let [p0, p1, j0, j1, j2, rest @ ..] = rest;
-        let [operations, bytes, flushes, runs, cost, window_ops, horizon] = rest;
+        let [operations, bytes, flushes, runs, cost, interval_ops, horizon] = rest;
         let (mix, costs) = ([m0, m1, m2], [c0, c1, c2, c3]);
         let now = now as u64;
-        let basis = Picture { now, operations, mix, bytes, flushes, costs, runs, cost, window_ops, horizon };
+        let basis =
+            TriggerInputs { now, operations, mix, bytes, flushes, costs, runs, cost, interval_ops, horizon };
         self.basis = (known == 1.0).then_some(basis);
         (self.drifting, self.drifting_ticks, self.phase_began) = ([d0, d1, d2], d3, began);
         (self.predicted, self.judged) = ([p0, p1], [j0, j1, j2]);
@@ -284,7 +298,7 @@ impl Drift {
 /// chance.
 pub(crate) fn stands_out(mix: &[f64; 3], basis: &[f64; 3], operations: f64, clients: f64) -> bool {
     let above = total_variation(mix, basis) - MIX;
-    let late = UNTOLD * real::square_root((clients - 1.0).max(0.0));
+    let late = UNREPORTED * real::square_root((clients - 1.0).max(0.0));
     above * operations > DOUBT * real::square_root(operations) + late
 }
 

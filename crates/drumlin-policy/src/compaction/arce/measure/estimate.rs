@@ -8,7 +8,7 @@ use crate::compaction::arce::measure::drift;
 use crate::compaction::arce::measure::interference::Interference;
 use crate::compaction::arce::measure::model::{CostModel, LinearCost, bounded};
 use crate::real;
-use drumlin_types::contract::{CostView, FileState, Outcome, PlanResult, PolicyInput, TreeView};
+use drumlin_types::contract::{CostView, Outcome, PlanResult, PolicyInput};
 
 /// Prior shares of point lookups, seeks and writes.
 const MIX: [f64; 3] = [0.4, 0.1, 0.5];
@@ -27,11 +27,11 @@ const ENTRY: f64 = 1024.0;
 const HALF_LIFE: f64 = 8.0;
 const LEAST_HALF_LIFE: f64 = 16_384.0;
 /// Weight of the newest flush or compaction in its mean.
-const NEWS: f64 = 0.25;
-/// After this many consecutive flushes that are all `TURN` times larger, or all `TURN` times smaller, than expected,
-/// their own mean becomes the expectation.
-const TURNED: f64 = 3.0;
-const TURN: f64 = 2.0;
+const NEWEST_WEIGHT: f64 = 0.25;
+/// After this many consecutive flushes that are all `SHIFT_FACTOR` times larger, or all `SHIFT_FACTOR` times smaller,
+/// than expected, their own mean becomes the expectation.
+const SHIFT_FLUSHES: f64 = 3.0;
+const SHIFT_FACTOR: f64 = 2.0;
 /// Operations that make a tick.
 const TICK: f64 = 1024.0;
 /// Operations that make a tick if they clearly show another mix.
@@ -50,7 +50,7 @@ pub(crate) struct Estimate {
     pub(crate) flush_bytes: f64,
     pub(crate) flush_entries: f64,
     /// The latest consecutive flushes that were much larger, or much smaller, than expected.
-    turning: Turning,
+    shift: FlushSizeShift,
     /// Mean output bytes of compactions per input byte, and whether any compaction has been measured.
     pub(crate) shrink: f64,
     pub(crate) is_shrink_known: bool,
@@ -72,7 +72,7 @@ impl Estimate {
         fast: MIX,
         flush_bytes: 0.0,
         flush_entries: 0.0,
-        turning: Turning::NONE,
+        shift: FlushSizeShift::NONE,
         shrink: 1.0,
         is_shrink_known: false,
         counted: [0; 3],
@@ -83,7 +83,7 @@ impl Estimate {
     };
 
     /// Takes in the engine's counters. Returns whether a tick has passed.
-    pub(crate) fn count(&mut self, input: &PolicyInput<'_>, window_ops: f64) -> bool {
+    pub(crate) fn count(&mut self, input: &PolicyInput<'_>, interval_ops: f64) -> bool {
         let mut news = [0.0; 3];
         for (kind, new) in news.iter_mut().enumerate() {
             let counted = input.load.counted[kind];
@@ -102,7 +102,7 @@ impl Estimate {
         self.last_tick = sum;
         // A young phase has a plain mean.
         let mean = self.phase / (self.phase + sum);
-        let keep = real::decay(sum, (HALF_LIFE * window_ops).max(LEAST_HALF_LIFE)).min(mean);
+        let keep = real::decay(sum, (HALF_LIFE * interval_ops).max(LEAST_HALF_LIFE)).min(mean);
         self.phase += sum;
         self.is_counted = true;
         for (kind, new) in news.into_iter().enumerate() {
@@ -148,16 +148,17 @@ impl Estimate {
     }
 
     /// Returns the consecutive flushes of another size, for the saved state.
-    pub(crate) fn turning(&self) -> [f64; 3] {
-        let Turning { count, sums: [bytes, entries] } = self.turning;
+    pub(crate) fn shift_numbers(&self) -> [f64; 3] {
+        let FlushSizeShift { count, sums: [bytes, entries] } = self.shift;
         [count, bytes, entries]
     }
 
-    /// Restores [`Estimate::turning`]; invalid numbers count as no such flushes.
-    pub(crate) fn restore_turning(&mut self, [count, bytes, entries]: [f64; 3]) {
+    /// Restores [`Estimate::shift_numbers`]; invalid numbers count as no such flushes.
+    pub(crate) fn restore_shift(&mut self, [count, bytes, entries]: [f64; 3]) {
         let is_sane =
-            count.abs() < TURNED && [bytes, entries].iter().all(|sum| sum.is_finite() && *sum > 0.0);
-        self.turning = if is_sane { Turning { count, sums: [bytes, entries] } } else { Turning::NONE };
+            count.abs() < SHIFT_FLUSHES && [bytes, entries].iter().all(|sum| sum.is_finite() && *sum > 0.0);
+        self.shift =
+            if is_sane { FlushSizeShift { count, sums: [bytes, entries] } } else { FlushSizeShift::NONE };
     }
 
     /// Follows a restart of the engine's counters at 0.
@@ -172,20 +173,21 @@ impl Estimate {
 
     /// Takes in flushes and finished compactions.
     pub(crate) fn observe(&mut self, outcome: &Outcome) {
-        let blend =
-            |old: &mut f64, new: f64| *old = if *old > 0.0 { *old + NEWS * (new - *old) } else { new };
+        let blend = |old: &mut f64, new: f64| {
+            *old = if *old > 0.0 { *old + NEWEST_WEIGHT * (new - *old) } else { new }
+        };
         match outcome {
             Outcome::Flushed { bytes, entries } if *bytes > 0 && *entries > 0 => {
                 let expected = if self.flush_bytes > 0.0 { self.flush_bytes } else { *bytes as f64 };
                 blend(&mut self.flush_bytes, *bytes as f64);
                 blend(&mut self.flush_entries, *entries as f64);
-                if let Some([bytes, entries]) = self.turning.flushed([*bytes, *entries], expected) {
+                if let Some([bytes, entries]) = self.shift.flushed([*bytes, *entries], expected) {
                     (self.flush_bytes, self.flush_entries) = (bytes, entries);
                 }
             }
             Outcome::Plan { result: PlanResult::Done, bytes_in, bytes_out, .. } if *bytes_in > 0 => {
                 let ratio = bounded(*bytes_out as f64 / *bytes_in as f64, 0.01, 1.0);
-                self.shrink += NEWS * (ratio - self.shrink);
+                self.shrink += NEWEST_WEIGHT * (ratio - self.shrink);
                 self.is_shrink_known = true;
             }
             _ => {}
@@ -224,7 +226,7 @@ impl Estimate {
             clients,
             flush_bytes,
             entry_bytes: flush_bytes / entries.max(1.0),
-            window_ops: 0.0,
+            interval_ops: 0.0,
             fill: 0.0,
             speed: known(costs.compaction_bytes_per_s, MERGE_SPEED) / 1e9,
             setup: known(costs.compaction_fixed_ns, MERGE_FIXED),
@@ -248,35 +250,35 @@ impl Estimate {
 /// decayed mean would need a dozen flushes to follow, and meanwhile a search for the new mix would look ahead by
 /// wrong flush intervals.
 #[derive(Clone, Copy, PartialEq, Debug)]
-struct Turning {
+struct FlushSizeShift {
     /// Number of flushes, negative for smaller ones; sums of their bytes and entries.
     count: f64,
     sums: [f64; 2],
 }
 
-impl Turning {
-    const NONE: Turning = Turning { count: 0.0, sums: [0.0; 2] };
+impl FlushSizeShift {
+    const NONE: FlushSizeShift = FlushSizeShift { count: 0.0, sums: [0.0; 2] };
 
     /// Takes in the bytes and entries of a flush. Returns the new expectation when there is one.
     fn flushed(&mut self, flush: [u64; 2], expected: f64) -> Option<[f64; 2]> {
         let flush = flush.map(|figure| figure as f64);
         let side = match flush[0] {
-            bytes if bytes > TURN * expected => 1.0,
-            bytes if bytes * TURN < expected => -1.0,
+            bytes if bytes > SHIFT_FACTOR * expected => 1.0,
+            bytes if bytes * SHIFT_FACTOR < expected => -1.0,
             _ => {
-                *self = Turning::NONE;
+                *self = FlushSizeShift::NONE;
                 return None;
             }
         };
         if self.count * side < 0.0 {
-            *self = Turning::NONE;
+            *self = FlushSizeShift::NONE;
         }
         self.count += side;
         self.sums.iter_mut().zip(flush).for_each(|(sum, figure)| *sum += figure);
-        if self.count.abs() < TURNED {
+        if self.count.abs() < SHIFT_FLUSHES {
             return None;
         }
-        Some(core::mem::replace(self, Turning::NONE).sums.map(|sum| sum / TURNED))
+        Some(core::mem::replace(self, FlushSizeShift::NONE).sums.map(|sum| sum / SHIFT_FLUSHES))
     }
 }
 
@@ -285,37 +287,9 @@ fn known(figure: f64, prior: f64) -> f64 {
     if figure.is_finite() && figure > 0.0 { figure } else { prior }
 }
 
-/// Weight, in probes, of the false-positive rate that a filter was built for.
-const BUILT_WEIGHT: f64 = 256.0;
-
-/// Returns the false-positive rate of a filter built for the rate `built`, after these false positives in `probes`
-/// probes.
-pub(crate) fn filter_rate(built: f64, false_positives: f64, probes: f64) -> f64 {
-    (false_positives + BUILT_WEIGHT * built) / (probes + BUILT_WEIGHT)
-}
-
-/// Returns the mean false-positive rate of the files that readers meet, weighted by counted lookups.
-pub(crate) fn false_positives(tree: &TreeView) -> f64 {
-    let (mut sum, mut weight) = (0.0, 0.0);
-    for (_, _, file) in tree.files().filter(|(_, _, f)| !matches!(f.state, FileState::Coming(_))) {
-        let rate = bounded(filter_rate(file.fp_rate, 0.0, 0.0), 0.0, 1.0);
-        let reached = (file.lookups.empty + file.lookups.found).max(1.0);
-        sum += rate * reached;
-        weight += reached;
-    }
-    if weight > 0.0 { sum / weight } else { 0.01 }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_filters_rate_is_never_taken_for_granted() {
-        let built = 0.008193;
-        assert_eq!(filter_rate(built, 0.0, 0.0), built);
-        assert!((filter_rate(built, 3.0, 1000.0) - 0.004058).abs() < 5e-7);
-    }
 
     fn flushed(estimate: &mut Estimate, kib: &[u64]) -> [f64; 2] {
         for kib in kib {
@@ -350,13 +324,13 @@ mod tests {
     fn flushes_that_may_tell_of_a_turn_are_saved() {
         let mut estimate = Estimate::PRIOR;
         flushed(&mut estimate, &[8000, 100, 100]);
-        let mut other = Estimate { turning: Turning::NONE, ..estimate };
-        other.restore_turning(estimate.turning());
+        let mut other = Estimate { shift: FlushSizeShift::NONE, ..estimate };
+        other.restore_shift(estimate.shift_numbers());
         assert_eq!(other, estimate);
         assert_eq!(flushed(&mut other, &[100]), [100.0; 2]);
         for damaged in [[f64::NAN, 1.0, 1.0], [3.0, 1.0, 1.0], [1.0, -1.0, 1.0], [1.0, 1.0, f64::INFINITY]] {
-            other.restore_turning(damaged);
-            assert_eq!(other.turning, Turning::NONE);
+            other.restore_shift(damaged);
+            assert_eq!(other.shift, FlushSizeShift::NONE);
         }
     }
 }

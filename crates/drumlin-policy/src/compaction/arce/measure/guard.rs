@@ -52,15 +52,15 @@ impl RewriteBudget {
     }
 }
 
-/// First back-off after a refused or failed compaction; doubles up to `REST_LAST`. Microseconds.
-const REST_FIRST: u64 = 1_000_000;
-const REST_LAST: u64 = 60_000_000;
+/// First back-off after a refused or failed compaction; doubles up to `LONGEST_PAUSE`. Microseconds.
+const FIRST_PAUSE: u64 = 1_000_000;
+const LONGEST_PAUSE: u64 = 60_000_000;
 /// Number of compactions in back-off that are remembered.
-const MOST_RESTING: usize = 8;
+const MOST_BACK_OFFS: usize = 8;
 
 /// Compactions that were refused or failed and are in back-off.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Resting(Vec<Rest>);
+pub(crate) struct BackOffs(Vec<Rest>);
 
 #[derive(Clone, Copy, Debug)]
 struct Rest {
@@ -69,14 +69,14 @@ struct Rest {
     pause: u64,
 }
 
-impl Resting {
+impl BackOffs {
     /// Starts or doubles the back-off of the compaction between the runs `ends`.
     pub(crate) fn failed(&mut self, ends: (RunId, RunId), now: u64) {
         let pause = match self.0.iter().position(|rest| rest.ends == ends) {
-            Some(at) => (self.0.remove(at).pause * 2).min(REST_LAST),
-            None => REST_FIRST,
+            Some(at) => (self.0.remove(at).pause * 2).min(LONGEST_PAUSE),
+            None => FIRST_PAUSE,
         };
-        if self.0.len() == MOST_RESTING {
+        if self.0.len() == MOST_BACK_OFFS {
             self.0.remove(0);
         }
         self.0.push(Rest { ends, until: now.saturating_add(pause), pause });
@@ -87,12 +87,12 @@ impl Resting {
         self.0.iter().map(|r| [r.ends.0.0 as f64, r.ends.1.0 as f64, r.until as f64, r.pause as f64])
     }
 
-    /// Restores one entry of [`Resting::numbers`].
+    /// Restores one entry of [`BackOffs::numbers`].
     pub(crate) fn push(&mut self, [newest, oldest, until, pause]: [f64; 4]) {
         let ends = (RunId(newest as u64), RunId(oldest as u64));
-        let pause = (pause as u64).clamp(REST_FIRST, REST_LAST);
+        let pause = (pause as u64).clamp(FIRST_PAUSE, LONGEST_PAUSE);
         self.0.push(Rest { ends, until: until as u64, pause });
-        self.0.truncate(MOST_RESTING);
+        self.0.truncate(MOST_BACK_OFFS);
     }
 
     /// Returns whether the compaction between the runs `ends` is in back-off.
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn pauses_double_up_to_a_minute() {
-        let (mut resting, ends) = (Resting::default(), (RunId(1), RunId(2)));
+        let (mut resting, ends) = (BackOffs::default(), (RunId(1), RunId(2)));
         let mut now = 0;
         for seconds in [1, 2, 4, 8, 16, 32, 60, 60] {
             resting.failed(ends, now);

@@ -1,7 +1,7 @@
 //! The cost model: what operations cost at a number of covered runs, and how long flush intervals and compactions
 //! take.
 //!
-//! Times are nanoseconds, sizes bytes. A *flush interval* (the paper's window; `window` in names) is the time in
+//! Times are nanoseconds, sizes bytes. A *flush interval* (the paper's window; `interval` in names) is the time in
 //! which one flush is written, or less when writes are few. The cost of an operation is linear in the covered runs s:
 //!
 //! ```text
@@ -38,7 +38,7 @@ pub(crate) struct CostModel {
     /// E: bytes of a written entry.
     pub(crate) entry_bytes: f64,
     /// N_w: operations per flush interval.
-    pub(crate) window_ops: f64,
+    pub(crate) interval_ops: f64,
     /// Share of a flush that one flush interval holds, at most 1.
     pub(crate) fill: f64,
     /// Input bytes that a compaction slot processes per nanosecond.
@@ -74,7 +74,7 @@ pub(crate) struct LinearCost {
 
 /// Upper bound on the operations of a flush interval.
 const WINDOW_OPS: f64 = 1_048_576.0;
-/// Upper bound on the length of a flush interval.
+/// Upper bound on the length of a flush interval without runs, delays and compactions.
 const WINDOW_NS: f64 = 10e9;
 
 /// When writes are delayed, and by how much.
@@ -113,7 +113,7 @@ impl CostModel {
             clients: bounded(raw.clients, 1.0, 1e6),
             flush_bytes: bounded(raw.flush_bytes, 1.0, 1e15),
             entry_bytes: bounded(raw.entry_bytes, 1.0, 1e12),
-            window_ops: 1.0,
+            interval_ops: 1.0,
             fill: 0.0,
             speed: bounded(raw.speed, 1e-3, 64.0),
             setup: bounded(raw.setup, 0.0, 1e12),
@@ -124,8 +124,8 @@ impl CostModel {
         };
         let full = model.flush_ops();
         let by_time = WINDOW_NS * model.clients / (model.think + model.operation(0.0, 0.0, false));
-        model.window_ops = full.min(WINDOW_OPS).min(by_time).max(1.0);
-        model.fill = (model.window_ops / full).min(1.0);
+        model.interval_ops = full.min(WINDOW_OPS).min(by_time).max(1.0);
+        model.fill = (model.interval_ops / full).min(1.0);
         model
     }
 
@@ -146,8 +146,8 @@ impl CostModel {
     }
 
     /// Returns g1: what one more covered run costs all reads of a flush interval.
-    pub(crate) fn run_per_window(&self) -> f64 {
-        self.window_ops * self.run_per_operation()
+    pub(crate) fn run_per_interval(&self) -> f64 {
+        self.interval_ops * self.run_per_operation()
     }
 
     /// Returns what one more covered run costs the mean operation.
@@ -156,29 +156,25 @@ impl CostModel {
     }
 
     /// Returns D(s), the length of a flush interval.
-    pub(crate) fn window(&self, runs: f64, delay: f64, busy: bool) -> f64 {
-        self.window_ops * (self.think + self.operation(runs, delay, busy)) / self.clients
+    pub(crate) fn interval_ns(&self, runs: f64, delay: f64, busy: bool) -> f64 {
+        self.interval_ops * (self.think + self.operation(runs, delay, busy)) / self.clients
     }
 
     /// Returns the time of a compaction of `bytes` input bytes.
-    pub(crate) fn merge(&self, bytes: f64) -> f64 {
+    pub(crate) fn compaction_ns(&self, bytes: f64) -> f64 {
         self.setup + bytes / self.speed
     }
 
     /// Returns t: the flush intervals that a compaction of `bytes` takes when it begins at the runs `met`. The last
     /// one counts as a fraction. Each flush interval adds the runs that it flushes.
-    pub(crate) fn windows(&self, bytes: f64, met: Met, stall: Stall) -> f64 {
+    pub(crate) fn compaction_intervals(&self, bytes: f64, met: Met, stall: Stall) -> f64 {
         let Met { runs, cost } = met;
-        let left = self.merge(bytes);
-        let free = match self.fill {
-            fill if runs > stall.above || stall.delay <= 0.0 && fill <= 0.0 => 0.0,
-            fill if stall.above.is_infinite() || fill <= 0.0 => f64::INFINITY,
-            fill => real::floor((stall.above - runs) / fill) + 1.0,
-        };
+        let left = self.compaction_ns(bytes);
+        let free = self.intervals_before(stall, runs);
         let grown = self.fill * self.fresh;
-        let slope = self.window(1.0, 0.0, true) - self.window(0.0, 0.0, true);
+        let slope = self.interval_ns(1.0, 0.0, true) - self.interval_ns(0.0, 0.0, true);
         let row = |from: f64, delay: f64| IntervalSeries {
-            first: self.window(from, delay, true),
+            first: self.interval_ns(from, delay, true),
             step: slope * grown,
         };
         let before = row(cost, 0.0);
@@ -190,6 +186,18 @@ impl CostModel {
             return free + row(cost + free * grown, stall.delay).count(left - whole);
         }
         row(cost, stall.delay).count(left)
+    }
+
+    /// Returns the number of flush intervals that begin at or below c covered runs, from `runs` on: writes are not
+    /// delayed in them.
+    pub(crate) fn intervals_before(&self, stall: Stall, runs: f64) -> f64 {
+        if runs > stall.above {
+            0.0
+        } else if stall.above.is_infinite() || self.fill <= 0.0 {
+            f64::INFINITY
+        } else {
+            real::floor((stall.above - runs) / self.fill) + 1.0
+        }
     }
 
     /// Returns the delay per write that keeps writes at `rate` bytes per nanosecond.
@@ -206,7 +214,7 @@ impl CostModel {
 }
 
 /// Upper bound on a number of flush intervals. Beyond it, rounding hides a difference of one.
-const MOST_WINDOWS: f64 = 1e15;
+const MOST_INTERVALS: f64 = 1e15;
 
 /// A series of flush intervals whose lengths grow by a constant step.
 struct IntervalSeries {
@@ -234,8 +242,8 @@ impl IntervalSeries {
             real::floor((root - b) / (2.0 * half))
         };
         // Above this bound one flush interval more or less is below the rounding error.
-        if whole.is_nan() || whole >= MOST_WINDOWS {
-            return MOST_WINDOWS;
+        if whole.is_nan() || whole >= MOST_INTERVALS {
+            return MOST_INTERVALS;
         }
         while self.sum(whole + 1.0) <= time && self.first + self.step * whole < time {
             whole += 1.0;
@@ -269,7 +277,7 @@ pub(crate) mod paper {
             clients: 1.0,
             flush_bytes: flush,
             entry_bytes: entry,
-            window_ops: 0.0,
+            interval_ops: 0.0,
             fill: 0.0,
             speed: 4096.0 / (READ + WRITE),
             setup: 0.0,
@@ -308,9 +316,9 @@ mod tests {
         for (runs, millis, digits) in
             [(7.0, 206.0, 1), (8.0, 230.83, 2), (10.0, 280.47, 2), (20.0, 528.69, 2)]
         {
-            close(m.window(runs, 0.0, false) / 1e6, millis, digits);
+            close(m.interval_ns(runs, 0.0, false) / 1e6, millis, digits);
         }
-        close(m.run_per_window() / 1e3, 24_821.76, 2);
+        close(m.run_per_interval() / 1e3, 24_821.76, 2);
         close(m.speed * 1e3, 151.70, 2);
         assert_eq!(m.fill, 1.0);
     }
@@ -318,12 +326,12 @@ mod tests {
     #[test]
     fn merges_fill_windows_in_part() {
         let m = thirds();
-        for (mib, windows, digits) in [(4.0, 0.0986, 4), (1024.0, 15.405, 3), (20.0 * 1024.0, 96.543, 3)] {
-            close(m.windows(mib * MIB, met(10.0), Stall::NEVER), windows, digits);
+        for (mib, intervals, digits) in [(4.0, 0.0986, 4), (1024.0, 15.405, 3), (20.0 * 1024.0, 96.543, 3)] {
+            close(m.compaction_intervals(mib * MIB, met(10.0), Stall::NEVER), intervals, digits);
         }
-        for (micros, windows) in [(6.0, 15.176), (24.0, 14.520)] {
+        for (micros, intervals) in [(6.0, 15.176), (24.0, 14.520)] {
             let stall = Stall { above: 12.0, delay: micros * 1e3 };
-            close(m.windows(1024.0 * MIB, met(10.0), stall), windows, 3);
+            close(m.compaction_intervals(1024.0 * MIB, met(10.0), stall), intervals, 3);
         }
     }
 
@@ -335,17 +343,17 @@ mod tests {
             for mib in [1.0, 77.0, 900.0, 20_000.0] {
                 for above in [3.0, 11.0, 60.0, f64::INFINITY] {
                     let stall = Stall { above, delay: 9000.0 };
-                    let (mut left, mut runs, mut count) = (m.merge(mib * MIB), 5.0, 0.0);
+                    let (mut left, mut runs, mut count) = (m.compaction_ns(mib * MIB), 5.0, 0.0);
                     loop {
                         let delay = if runs > above { stall.delay } else { 0.0 };
-                        let window = m.window(runs, delay, true);
-                        if window > left {
-                            count += left / window;
+                        let interval = m.interval_ns(runs, delay, true);
+                        if interval > left {
+                            count += left / interval;
                             break;
                         }
-                        (left, runs, count) = (left - window, runs + m.fill, count + 1.0);
+                        (left, runs, count) = (left - interval, runs + m.fill, count + 1.0);
                     }
-                    let found = m.windows(mib * MIB, met(5.0), stall);
+                    let found = m.compaction_intervals(mib * MIB, met(5.0), stall);
                     assert!((found - count).abs() <= 1e-6 * count.max(1.0), "{found} is not {count}");
                 }
             }
@@ -379,7 +387,7 @@ mod tests {
                 clients: figure,
                 flush_bytes: figure,
                 entry_bytes: figure,
-                window_ops: figure,
+                interval_ops: figure,
                 fill: figure,
                 speed: figure,
                 setup: figure,
@@ -400,7 +408,7 @@ mod tests {
             clients: 1.0,
             flush_bytes: 1.0,
             entry_bytes: 1.0,
-            window_ops: 2.0,
+            interval_ops: 2.0,
             fill: 1.0,
             // 1 MB/s.
             speed: 1e-3,
@@ -424,7 +432,7 @@ mod tests {
             clients: 1e6,
             flush_bytes: 1e15,
             entry_bytes: 1e12,
-            window_ops: 3000.0,
+            interval_ops: 3000.0,
             fill: 1.0,
             // 64 GB/s.
             speed: 64.0,
@@ -440,17 +448,20 @@ mod tests {
         let raw = CostModel { speed: f64::NAN, clients: -1.0, flush_bytes: f64::INFINITY, ..thirds() };
         let m = CostModel::new(CostModel { shares: [f64::NAN, 0.0, -3.0], setup: f64::INFINITY, ..raw });
         for bytes in [0.0, 1.0, 1e18] {
-            assert!(m.windows(bytes, met(1e9), Stall::NEVER).is_finite());
+            assert!(m.compaction_intervals(bytes, met(1e9), Stall::NEVER).is_finite());
         }
         // Flush intervals end after 2^20 operations or after 10 s.
         let many = CostModel::new(CostModel { flush_bytes: 1e15, write: 1.0, ..least });
-        assert_eq!(many.window_ops, WINDOW_OPS);
+        assert_eq!(many.interval_ops, WINDOW_OPS);
         let slow = CostModel::new(CostModel { flush_bytes: 1e15, think: 1e9, clients: 4.0, ..least });
-        close(slow.window_ops, 40.0, 3);
+        close(slow.interval_ops, 40.0, 3);
         close(slow.fill, 40.0 / 2e15, 20);
         // Without writes, flush intervals end by operation count and hold no part of a flush.
         let reads = CostModel::new(CostModel { shares: [1.0, 0.0, 0.0], ..thirds() });
         assert_eq!(reads.fill, 0.0);
-        assert!(reads.window_ops < 1_048_577.0 && reads.windows(1e9, met(8.0), Stall::NEVER).is_finite());
+        assert!(
+            reads.interval_ops < 1_048_577.0
+                && reads.compaction_intervals(1e9, met(8.0), Stall::NEVER).is_finite()
+        );
     }
 }

@@ -16,7 +16,7 @@
 use crate::compaction::arce::candidates::cover::CoverScale;
 use crate::compaction::arce::candidates::interval::{Candidate, CandidatePart, Intervals};
 use crate::compaction::arce::measure::model::{CostModel, Met, Stall};
-use crate::pace::NARROW;
+use crate::pace::THROTTLE_FROM;
 use crate::real;
 use alloc::vec::Vec;
 
@@ -37,6 +37,8 @@ impl Tuple {
     /// Parameters in force until the first search ends.
     pub(crate) const PRIOR: Tuple =
         Tuple { gain_intervals: 8.0, slow_above: 24.0, passes: 2.0, size_ratio: 1.0 };
+    /// c of these parameters as a share of the run limit; 24 is that of the default limit.
+    pub(crate) const PRIOR_SLOW_ABOVE_SHARE: f64 = 24.0 / 64.0;
 
     /// Returns the delay k of a write while there are more than c covered runs. The delay lowers the write rate so
     /// far that every written byte leaves room for q compaction passes. It is 0 if clients already write more slowly
@@ -52,7 +54,7 @@ impl Tuple {
 pub(crate) struct Score {
     pub(crate) candidate: Candidate,
     /// t: flush intervals that the compaction takes.
-    pub(crate) windows: f64,
+    pub(crate) intervals: f64,
     /// M * E_l, in nanoseconds.
     pub(crate) gain: f64,
     /// E_s, in nanoseconds.
@@ -83,18 +85,13 @@ pub(crate) fn score(
     met: Met,
     candidate: Candidate,
 ) -> Score {
-    let (windows, runs) = (model.windows(candidate.bytes, met, stall), met.runs);
-    let per_window = model.run_per_window();
-    let free = match model.fill {
-        _ if runs > stall.above => 0.0,
-        fill if fill <= 0.0 => f64::INFINITY,
-        fill => ((stall.above - runs) / fill + 1.0).max(0.0),
-    };
-    let stalled = (windows - free).max(0.0);
-    let writes = model.window_ops * model.shares[2];
-    let cost =
-        model.lost * per_window * windows + if stalled > 0.0 { writes * stall.delay * stalled } else { 0.0 };
-    Score { candidate, windows, gain: gain_intervals * per_window * candidate.relief, cost }
+    let intervals = model.compaction_intervals(candidate.bytes, met, stall);
+    let per_window = model.run_per_interval();
+    let stalled = (intervals - model.intervals_before(stall, met.runs)).max(0.0);
+    let writes = model.interval_ops * model.shares[2];
+    let cost = model.lost * per_window * intervals
+        + if stalled > 0.0 { writes * stall.delay * stalled } else { 0.0 };
+    Score { candidate, intervals, gain: gain_intervals * per_window * candidate.relief, cost }
 }
 
 /// A running compaction that a shorter one could interrupt.
@@ -102,14 +99,14 @@ pub(crate) fn score(
 pub(crate) struct RunningCompaction {
     /// Remaining time, in nanoseconds.
     pub(crate) left: f64,
-    /// Runs, or read cost, that it removes per nanosecond; [`Need::of`] says which.
+    /// Runs, or read cost, that it removes per nanosecond; [`Need::objective`] says which.
     pub(crate) rate: f64,
 }
 
 impl RunningCompaction {
     /// Returns whether the smallest possible compaction, one of two flushes, is short enough to interrupt this one.
     pub(crate) fn has_room(&self, model: &CostModel) -> bool {
-        model.merge(2.0 * model.flush_bytes) <= BETWEEN_TIME * self.left
+        model.compaction_ns(2.0 * model.flush_bytes) <= BETWEEN_TIME * self.left
     }
 }
 
@@ -117,35 +114,35 @@ impl RunningCompaction {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Need {
     /// Compaction is elective: only a positive score justifies one.
-    None,
+    Elective,
     /// More covered runs than c: writers are slowed.
     Slowed,
     /// At least 0.75 of the run limit: compactions must make room, with as little rewriting as possible.
-    Full,
+    MakeRoom,
     /// At least 0.875 of the run limit: only speed counts.
     Urgent,
 }
 
 impl Need {
     /// Returns the need at `runs` covered runs, where writers are slowed above `slow_above` and the limit is `most`.
-    /// With `even` off, [`Need::Urgent`] replaces [`Need::Full`].
+    /// With `even` off, [`Need::Urgent`] replaces [`Need::MakeRoom`].
     pub(crate) fn at(runs: f64, slow_above: f64, most: f64, even: bool) -> Need {
         match runs {
-            runs if runs >= URGENT * most || !even && runs >= NARROW * most => Need::Urgent,
-            runs if runs >= NARROW * most => Need::Full,
+            runs if runs >= URGENT * most || !even && runs >= THROTTLE_FROM * most => Need::Urgent,
+            runs if runs >= THROTTLE_FROM * most => Need::MakeRoom,
             runs if runs > slow_above => Need::Slowed,
-            _ => Need::None,
+            _ => Need::Elective,
         }
     }
 
     /// Returns what a compaction should reduce: the number of runs when it is a must, otherwise their read cost.
-    pub(crate) fn of(self, candidate: &Candidate) -> f64 {
+    pub(crate) fn objective(self, candidate: &Candidate) -> f64 {
         if self.is_must() { candidate.removed } else { candidate.relief }
     }
 
     /// Returns whether compaction is a must.
     pub(crate) fn is_must(self) -> bool {
-        self != Need::None
+        self != Need::Elective
     }
 }
 
@@ -187,9 +184,9 @@ const LONG: f64 = 16.0;
 impl Choice<'_> {
     fn allows(&self, candidate: &Candidate) -> bool {
         self.beside.is_none_or(|under_way| {
-            let time = self.model.merge(candidate.bytes);
+            let time = self.model.compaction_ns(candidate.bytes);
             time <= BETWEEN_TIME * under_way.left
-                && self.need.of(candidate) >= BETWEEN_RATE * under_way.rate * time
+                && self.need.objective(candidate) >= BETWEEN_RATE * under_way.rate * time
         })
     }
 
@@ -204,14 +201,14 @@ impl Choice<'_> {
         let allowed = candidates.iter().filter(|candidate| self.allows(candidate));
         match self.need {
             Need::Slowed | Need::Urgent => {
-                let rate = |c: &Candidate| c.removed / self.model.merge(c.bytes).max(1.0);
+                let rate = |c: &Candidate| c.removed / self.model.compaction_ns(c.bytes).max(1.0);
                 let better = |best, next| if rate(next) > rate(best) { next } else { best };
                 return allowed.reduce(better).map(|candidate| self.score(*candidate));
             }
             // A run count below the urgent limit leaves time to wait for the long compaction and then choose a wider
             // one.
-            Need::Full if self.beside.is_some() => return None,
-            Need::Full => {
+            Need::MakeRoom if self.beside.is_some() => return None,
+            Need::MakeRoom => {
                 let even: Vec<(f64, &Candidate)> = allowed.map(|c| (evenness(line, c), c)).collect();
                 let most = even.iter().map(|(even, _)| *even).fold(0.0, f64::max);
                 let nearly = even.iter().filter(|(even, _)| *even >= NEARLY_AS_EVEN * most).map(|(_, c)| *c);
@@ -219,23 +216,23 @@ impl Choice<'_> {
                 let quickest = nearly.reduce(|best, next| if quicker(best, next) { next } else { best });
                 return quickest.map(|candidate| self.score(*candidate));
             }
-            Need::None => {}
+            Need::Elective => {}
         }
         let affordable = allowed.filter(|candidate| candidate.bytes <= self.budget);
         let scored = affordable.map(|candidate| self.score(*candidate));
-        let useful = scored.filter(|s| s.value() > 0.0 && !(self.last_slot && s.windows > LONG));
+        let useful = scored.filter(|s| s.value() > 0.0 && !(self.last_slot && s.intervals > LONG));
         let best = useful.reduce(|best, next| if next.value() > best.value() { next } else { best })?;
-        Some(if self.short_first { self.shortest(best, candidates) } else { best })
+        Some(if self.short_first { self.part_to_run_first(best, candidates) } else { best })
     }
 
     /// Returns the part of `best` that goes first, or `best` itself. A part goes first if it takes a small share of
     /// the time and removes runs much faster: it then ends while the whole compaction would still be at its
     /// beginning.
-    fn shortest(&self, mut best: Score, candidates: &[Candidate]) -> Score {
+    fn part_to_run_first(&self, mut best: Score, candidates: &[Candidate]) -> Score {
         loop {
             let whole = best.candidate;
-            let time = self.model.merge(whole.bytes);
-            let beside = RunningCompaction { left: time, rate: self.need.of(&whole) / time.max(1.0) };
+            let time = self.model.compaction_ns(whole.bytes);
+            let beside = RunningCompaction { left: time, rate: self.need.objective(&whole) / time.max(1.0) };
             if !beside.has_room(self.model) {
                 return best;
             }

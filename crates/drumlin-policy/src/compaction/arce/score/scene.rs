@@ -32,6 +32,11 @@ impl ScoreScene<'_> {
         Met { runs: self.line.runs, cost: self.line.cost }
     }
 
+    /// Returns the share of the disk budget that is in use.
+    pub(crate) fn disk_share(&self) -> f64 {
+        self.input.limits.disk_used as f64 / self.input.limits.disk_budget.max(1) as f64
+    }
+
     /// Returns the nanoseconds that writers waited lately, per operation.
     pub(crate) fn waited(&self) -> f64 {
         let load = self.input.load;
@@ -43,7 +48,7 @@ impl ScoreScene<'_> {
     /// Returns the read cost, in uncached runs, that the rest of a running compaction removes; `removed` is its
     /// covered runs.
     pub(crate) fn relief_of(&self, ticket: Ticket, removed: f64) -> f64 {
-        if self.scale.is_even() {
+        if self.scale.is_uniform() {
             return removed;
         }
         self.line.relief_of(ticket, self.input.tree, &self.samples, &self.scale)

@@ -1,13 +1,17 @@
 //! The encoding of the saved state.
 //!
-//! A version byte, then 8-byte little-endian numbers. A state of another version is ignored as a whole. Numbers out
-//! of bounds are clamped.
+//! A version byte, then 8-byte little-endian numbers. A state of another version is ignored as a whole. Parameters out
+//! of bounds are clamped. Any other invalid number rejects the state.
 
 use crate::compaction::arce::measure::model::bounded;
 use crate::compaction::arce::score::formula::Tuple;
 use alloc::format;
 use alloc::vec::Vec;
 use drumlin_types::contract::PolicyError;
+
+/// Bounds on the parameter c, if it is finite.
+pub(crate) const LEAST_SLOW_ABOVE: f64 = 2.0;
+pub(crate) const MOST_SLOW_ABOVE: f64 = 512.0;
 
 /// Writes numbers after a version byte.
 pub(crate) struct StateWriter(Vec<u8>);
@@ -62,7 +66,7 @@ impl<'a> StateReader<'a> {
         };
         Ok(Tuple {
             gain_intervals: bounded(gain_intervals, 1.0, 1e6),
-            slow_above: open(slow_above, 2.0, 512.0),
+            slow_above: open(slow_above, LEAST_SLOW_ABOVE, MOST_SLOW_ABOVE),
             passes: bounded(passes, 0.25, 64.0),
             size_ratio: open(size_ratio, 0.1, 100.0),
         })

@@ -11,9 +11,9 @@
 use crate::compaction::arce::candidates::interval::Candidate;
 use crate::compaction::arce::measure::model::{CostModel, Met, Stall};
 use crate::compaction::arce::score::scene::ScoreScene;
-use crate::compaction::arce::simulate::rollout::{MOST_PIECES, PIECE_BYTES};
-use crate::pace::{NARROW, WriteRate, write_rate};
-use crate::real;
+use crate::compaction::arce::simulate::rollout;
+use crate::pace::{THROTTLE_FROM, WriteRate, write_rate};
+use crate::schedule::PieceBytes;
 use drumlin_types::contract::{Pace, PaceScope};
 
 /// A compaction and how it runs.
@@ -34,9 +34,9 @@ impl ScoreScene<'_> {
             passes: self.tuple.passes,
             ..Pace::free(PaceScope::All, self.max_runs)
         };
-        let piece = PIECE_BYTES.min(self.input.limits.file_bytes.max(1) as f64);
-        let pieces = real::ceil(candidate.bytes / piece).clamp(1.0, MOST_PIECES);
-        windows(
+        let pieces = PieceBytes::of_files(self.input.limits.file_bytes);
+        let pieces = f64::from(rollout::pieces(candidate.bytes, pieces, self.model.slots));
+        intervals(
             &self.model,
             TimedCompaction { merge: *candidate, pieces, newer: candidate.from as f64 },
             self.met(),
@@ -46,20 +46,20 @@ impl ScoreScene<'_> {
 }
 
 /// Returns the flush intervals that pass while `course` runs and `pace` limits writers, beginning at the runs `met`.
-fn windows(model: &CostModel, course: TimedCompaction, met: Met, pace: &Pace) -> f64 {
+fn intervals(model: &CostModel, course: TimedCompaction, met: Met, pace: &Pace) -> f64 {
     let TimedCompaction { merge, pieces, mut newer } = course;
-    let free = model.windows(merge.bytes, met, Stall::NEVER);
-    if met.runs + free * model.fill <= pace.slow.min(NARROW * pace.stop) {
+    let free = model.compaction_intervals(merge.bytes, met, Stall::NEVER);
+    if met.runs + free * model.fill <= pace.slow.min(THROTTLE_FROM * pace.stop) {
         return free;
     }
     let Met { mut runs, mut cost } = met;
-    let whole = model.merge(merge.bytes).max(1.0);
+    let whole = model.compaction_ns(merge.bytes).max(1.0);
     let (piece, speed) = (whole / pieces, model.speed * f64::from(model.slots) * 1e9);
     let mut count = 0.0;
     for _ in 0..pieces as u32 {
         let mut left = piece;
         while left > piece * 1e-6 {
-            let others = (newer - 1.0) / model.merge(newer * model.flush_bytes).max(1.0);
+            let others = (newer - 1.0) / model.compaction_ns(newer * model.flush_bytes).max(1.0);
             let drain = others.max(merge.removed / whole) * model.flush_bytes * 1e9;
             let delay = match write_rate(&Pace { drain, ..pace.clone() }, runs, speed) {
                 WriteRate::Open => 0.0,
@@ -68,10 +68,10 @@ fn windows(model: &CostModel, course: TimedCompaction, met: Met, pace: &Pace) ->
                 WriteRate::Shut => break,
             };
             // Step to the next flushed run or to the end of the piece.
-            let window = model.window(cost, delay, true).max(1.0);
-            let time = (window / model.fill).min(left);
-            let flushed = time / window * model.fill;
-            (left, count) = (left - time, count + time / window);
+            let interval = model.interval_ns(cost, delay, true).max(1.0);
+            let time = (interval / model.fill).min(left);
+            let flushed = time / interval * model.fill;
+            (left, count) = (left - time, count + time / interval);
             (newer, runs, cost) = (newer + flushed, runs + flushed, cost + flushed * model.fresh);
         }
         (runs, cost) = ((runs - merge.removed / pieces).max(0.0), (cost - merge.relief / pieces).max(0.0));
@@ -96,11 +96,11 @@ mod tests {
     #[test]
     fn where_nobody_is_slowed_it_is_the_formula() {
         let m = thirds();
-        let expected = m.windows(1024.0 * MIB, met(10.0), Stall::NEVER);
-        assert_eq!(windows(&m, course(1024.0, 6.0), met(10.0), &pace(f64::INFINITY)), expected);
+        let expected = m.compaction_intervals(1024.0 * MIB, met(10.0), Stall::NEVER);
+        assert_eq!(intervals(&m, course(1024.0, 6.0), met(10.0), &pace(f64::INFINITY)), expected);
         // Reads take most of the time here, so the limit slows no writer: stepping from run to run gives the same
         // result.
-        let found = windows(&m, course(1024.0, 6.0), met(10.0), &pace(5.0));
+        let found = intervals(&m, course(1024.0, 6.0), met(10.0), &pace(5.0));
         assert!((found - expected).abs() < 1e-6 * expected, "{found} is not {expected}");
     }
 
@@ -108,15 +108,15 @@ mod tests {
     #[test]
     fn the_nearer_to_the_limit_the_fewer_windows_pass() {
         let m = model(1.0, 98.0, 1.0);
-        let at = |runs: f64| windows(&m, course(80.0, 40.0), met(runs), &pace(f64::INFINITY));
-        let free = |runs: f64| m.windows(80.0 * MIB, met(runs), Stall::NEVER);
+        let at = |runs: f64| intervals(&m, course(80.0, 40.0), met(runs), &pace(f64::INFINITY));
+        let free = |runs: f64| m.compaction_intervals(80.0 * MIB, met(runs), Stall::NEVER);
         assert_eq!(at(20.0), free(20.0));
         assert!(at(40.0) < 0.95 * free(40.0) && at(56.0) < 0.6 * free(56.0), "{} {}", at(40.0), at(56.0));
         assert_eq!(at(72.0), 0.0, "nobody is admitted");
         assert!((20..72).all(|runs| f64::from(runs) + at(f64::from(runs)) <= 72.0 + 1e-6));
         let pieces = TimedCompaction { pieces: 4.0, ..course(80.0, 40.0) };
         assert!(
-            windows(&m, pieces, met(56.0), &pace(f64::INFINITY)) > at(56.0),
+            intervals(&m, pieces, met(56.0), &pace(f64::INFINITY)) > at(56.0),
             "what is installed makes room"
         );
     }
@@ -133,7 +133,7 @@ mod tests {
                 newer: draw(80),
                 ..course(draw(1 << 20), draw(80))
             };
-            let found = windows(&m, course, met(draw(90)), &pace(draw(90)));
+            let found = intervals(&m, course, met(draw(90)), &pace(draw(90)));
             assert!(found.is_finite() && found >= 0.0, "{found}");
         }
     }

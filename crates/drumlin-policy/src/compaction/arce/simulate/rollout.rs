@@ -13,6 +13,7 @@ use crate::compaction::arce::measure::guard::RewriteBudget;
 use crate::compaction::arce::measure::model::{CostModel, Met, Stall};
 use crate::compaction::arce::score::formula::{Choice, Need, RunningCompaction, Score, Tuple, score};
 use crate::pace::{WriteRate, write_rate};
+use crate::schedule::PieceBytes;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use drumlin_types::contract::{Pace, PaceScope};
@@ -50,8 +51,8 @@ pub(crate) struct StartJob {
 pub(crate) struct Limits {
     /// S_max: covered runs at which writers stop.
     pub(crate) max_runs: f64,
-    /// Input bytes of a piece.
-    pub(crate) piece_bytes: f64,
+    /// Input bytes of pieces.
+    pub(crate) pieces: PieceBytes,
     /// Whether a short compaction may interrupt a long one.
     pub(crate) interleave: bool,
     /// Whether a long compaction waits for a short part of itself.
@@ -62,10 +63,12 @@ pub(crate) struct Limits {
     pub(crate) fixed_delay: Option<f64>,
 }
 
-/// Largest number of pieces of a compaction.
-pub(crate) const MOST_PIECES: f64 = 32.0;
-/// Input bytes of a piece.
-pub(crate) const PIECE_BYTES: f64 = 67_108_864.0;
+/// Largest number of pieces of a simulated compaction. More of them change its cost little, and each is an event.
+const MOST_PIECES: u64 = 32;
+/// Returns the number of pieces of a simulated compaction of `bytes` bytes.
+pub(crate) fn pieces(bytes: f64, each: PieceBytes, slots: u32) -> u32 {
+    each.count(bytes as u64, slots).min(MOST_PIECES) as u32
+}
 
 /// A running compaction, in `pieces` equal pieces of which `done` have ended.
 #[derive(Clone, Debug)]
@@ -212,7 +215,7 @@ impl Rollout {
     }
 
     fn horizon(&self) -> f64 {
-        self.start.horizon * self.start.model.window_ops
+        self.start.horizon * self.start.model.interval_ops
     }
 
     /// Simulates up to `events` events. Abandons the tuple once its mean cost must exceed `bound`.
@@ -222,7 +225,8 @@ impl Rollout {
             if self.operations >= horizon {
                 return Ended::At(self.cost / horizon);
             }
-            let least = (horizon - self.operations) * self.start.model.operation(1.0, 0.0, false);
+            // A lower bound on what the rest costs: no delays, no compactions, and no covered runs.
+            let least = (horizon - self.operations) * self.start.model.operation(0.0, 0.0, false);
             if (self.cost + least) / horizon > bound {
                 return Ended::Abandoned;
             }
@@ -268,7 +272,7 @@ impl Rollout {
             return if runs > self.tuple.slow_above { delay } else { 0.0 };
         }
         let model = &self.start.model;
-        let rate = |job: &SimulatedJob| job.removed / model.merge(job.bytes).max(1.0);
+        let rate = |job: &SimulatedJob| job.removed / model.compaction_ns(job.bytes).max(1.0);
         let drain = self.slots.iter().flat_map(Slot::jobs).map(rate).fold(0.0, f64::max);
         let pace = Pace {
             slow: self.tuple.slow_above,
@@ -382,7 +386,7 @@ impl Rollout {
         let left = |(at, slot): (usize, &Slot)| {
             let job = slot.job.as_ref()?;
             let share = f64::from(job.pieces - job.done) / f64::from(job.pieces);
-            let time = model.merge(job.bytes);
+            let time = model.compaction_ns(job.bytes);
             let done = if need.is_must() { job.removed } else { job.relief };
             Some((at, RunningCompaction { left: time * share, rate: done / time.max(1.0) }))
         };
@@ -399,7 +403,7 @@ impl Rollout {
             self.line[at].idle = false;
             self.owners[at] = id;
         }
-        let pieces = crate::real::ceil(bytes / self.start.limits.piece_bytes).clamp(1.0, MOST_PIECES) as u32;
+        let pieces = pieces(bytes, self.start.limits.pieces, self.start.model.slots);
         let job = SimulatedJob { id, bytes, removed, relief, pieces, done: 0 };
         if let Some(slot) = slot {
             self.slots[slot].aside.push(job);
@@ -425,7 +429,12 @@ mod tests {
 
     const LINE: [f64; 8] = [2.0, 2.0, 2.0, 2.0, 20.0, 24.0, 400.0, 4096.0];
 
-    fn start(model: CostModel, horizon: f64, piece_bytes: f64) -> Arc<RolloutStart> {
+    /// Pieces of 64 MiB.
+    const PIECES: PieceBytes = PieceBytes { least: 64 << 20, most: 64 << 20 };
+    /// One piece.
+    const WHOLE: PieceBytes = PieceBytes { least: u64::MAX, most: u64::MAX };
+
+    fn start(model: CostModel, horizon: f64, pieces: PieceBytes) -> Arc<RolloutStart> {
         Arc::new(RolloutStart {
             model,
             scale: full_scale(),
@@ -434,7 +443,7 @@ mod tests {
             jobs: Vec::new(),
             limits: Limits {
                 max_runs: f64::INFINITY,
-                piece_bytes,
+                pieces,
                 interleave: false,
                 short_first: false,
                 even: true,
@@ -466,15 +475,15 @@ mod tests {
     #[test]
     fn fixed_tuples_of_the_paper() {
         const ANY: f64 = f64::INFINITY;
-        let whole = start(thirds(), 20.0, f64::INFINITY);
-        let pieces = start(thirds(), 20.0, PIECE_BYTES);
+        let whole = start(thirds(), 20.0, WHOLE);
+        let pieces = start(thirds(), 20.0, PIECES);
         check(&whole, tuple(1.0, ANY), (26.094, 256.0, 6), 3);
         check(&whole, tuple(6.0, ANY), (31.840, 614.0, 8), 3);
         check(&pieces, tuple(6.0, ANY), (30.878, 618.0, 7), 3);
         check(&whole, tuple(6.0, 1.0), (28.455, 136.0, 7), 3);
         check(&whole, tuple(50.0, ANY), (75.950, 4548.0, 28), 3);
         check(&pieces, tuple(50.0, ANY), (73.010, 4548.0, 28), 3);
-        let writes = start(model(1.0, 98.0, 1.0), 100.0, f64::INFINITY);
+        let writes = start(model(1.0, 98.0, 1.0), 100.0, WHOLE);
         check(&writes, tuple(5.0, ANY), (6.5096, 212.0, 24), 4);
         let mut stalled = RolloutStart::clone(&writes);
         stalled.limits.fixed_delay = Some(13_500.0);
@@ -483,7 +492,7 @@ mod tests {
 
     #[test]
     fn what_a_tuple_would_withdraw_it_is_not_credited_with() {
-        let start = start(thirds(), 20.0, PIECE_BYTES);
+        let start = start(thirds(), 20.0, PIECES);
         let goes_on = |horizon, may_withdraw| {
             let job =
                 StartJob { from: 7, to: 8, bytes: 4096.0 * MIB, removed: 1.0, relief: 1.0, may_withdraw };
@@ -506,9 +515,25 @@ mod tests {
         assert!(begins_another(true) && !begins_another(false));
     }
 
+    /// Cached runs cost less than one uncached run. A tuple is given up only if it cannot stay within the bound.
+    #[test]
+    fn a_rollout_within_the_bound_is_not_given_up() {
+        let mut start = RolloutStart::clone(&start(model(98.0, 1.0, 1.0), 20.0, WHOLE));
+        start.line.truncate(1);
+        start.line[0].cost = 0.3;
+        start.scale =
+            start.scale.priced(crate::compaction::arce::measure::prices::Prices::restored([1e9; 3]));
+        let start = Arc::new(start);
+        let rollout = || Rollout::new(&start, tuple(1.0, f64::INFINITY), Scratch::default());
+        let Ended::At(cost) = rollout().advance(u32::MAX, f64::INFINITY) else { panic!("no end") };
+        assert!(cost < start.model.operation(1.0, 0.0, false), "less than with an uncached run");
+        assert_eq!(rollout().advance(u32::MAX, cost * 1.0001), Ended::At(cost));
+        assert_eq!(rollout().advance(u32::MAX, cost * 0.5), Ended::Abandoned);
+    }
+
     #[test]
     fn merges_start_when_the_last_one_ends() {
-        let start = start(thirds(), 20.0, f64::INFINITY);
+        let start = start(thirds(), 20.0, WHOLE);
         let mut rollout = Rollout::new(&start, tuple(6.0, f64::INFINITY), Scratch::default());
         let mut starts = Vec::from([(rollout.started / MIB, 0.0)]);
         while starts.len() < 5 {

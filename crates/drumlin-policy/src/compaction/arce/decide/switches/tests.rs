@@ -186,9 +186,9 @@ fn every_run_is_as_dear_as_the_next_without_prices() {
     (world.costs.fetch_ns, world.costs.seek_blocks) = (11_000.0, 2.0);
     let worth = |arguments: &str| {
         let plan = decision(arguments, &world).plans.into_iter().next().expect("a merge");
-        let (_, text) = plan.reason.split_once(", y ").expect("runs that it removes");
-        let (removed, text) = text.split_once(" worth ").expect("what they are worth");
-        [removed, text.split_once(',').unwrap().0].map(|number| number.parse::<f64>().unwrap())
+        let (_, text) = plan.reason.split_once("; removes ").expect("runs that it removes");
+        let (removed, text) = text.split_once(" covered runs (read cost ").expect("what they cost readers");
+        [removed, text.split_once(')').unwrap().0].map(|number| number.parse::<f64>().unwrap())
     };
     let ([removed, priced], [all, even]) = (worth("50/none/2/none"), worth("50/none/2/none,no-prices"));
     assert!(priced < 0.5 * removed && even == all, "{removed} {priced}, {all} {even}");

@@ -34,22 +34,22 @@ fn the_changes_of_the_paper_are_all_seen() {
     assert!((least - 0.20).abs() < 0.005 && (most - 0.97).abs() < 0.005, "{least} {most}");
 }
 
-fn picture(operations: f64, name: char) -> Picture {
-    Picture {
+fn inputs(operations: f64, name: char) -> TriggerInputs {
+    TriggerInputs {
         operations,
         mix: mix(name),
         bytes: 1e9,
         flushes: 100.0,
-        window_ops: 6000.0,
-        ..Picture::default()
+        interval_ops: 6000.0,
+        ..TriggerInputs::default()
     }
 }
 
 #[test]
 fn a_drift_lasts_two_ticks_and_ends_a_phase() {
     let mut drift = Drift::default();
-    assert_eq!(drift.tick(&picture(0.0, 'A'), mix('A'), 4096.0), Some(Trigger::Fresh));
-    drift.searched(picture(0.0, 'A'));
+    assert_eq!(drift.tick(&inputs(0.0, 'A'), mix('A'), 4096.0), Some(Trigger::Fresh));
+    drift.searched(inputs(0.0, 'A'));
     for (at, name, expected) in [
         (1.0, 'A', None),
         (2.0, 'B', None),
@@ -57,7 +57,7 @@ fn a_drift_lasts_two_ticks_and_ends_a_phase() {
         (4.0, 'B', None),
         (5.0, 'B', Some(Trigger::Mix)),
     ] {
-        assert_eq!(drift.tick(&picture(at * 5000.0, name), mix(name), 5000.0), expected, "{at}");
+        assert_eq!(drift.tick(&inputs(at * 5000.0, name), mix(name), 5000.0), expected, "{at}");
     }
     assert_eq!(drift.phases, [25_000.0]);
     assert_eq!(drift.drifted(), (mix('B'), 5000.0));
@@ -70,10 +70,10 @@ fn a_drift_lasts_two_ticks_and_ends_a_phase() {
 /// Returns the number of ticks of `operations` after which a mix that is off by `share` is detected.
 fn ticks_to_see(share: f64, operations: f64) -> Option<usize> {
     let mut drift = Drift::default();
-    drift.searched(picture(0.0, 'J'));
+    drift.searched(inputs(0.0, 'J'));
     let [points, seeks, writes] = mix('J');
     let off = [points - share, seeks + share, writes];
-    (1..100).find(|_| drift.tick(&picture(0.0, 'J'), off, operations) == Some(Trigger::Mix))
+    (1..100).find(|_| drift.tick(&inputs(0.0, 'J'), off, operations) == Some(Trigger::Mix))
 }
 
 #[test]
@@ -106,12 +106,12 @@ fn no_drift_is_seen_where_there_is_none() {
         let mut drift = Drift::default();
         // A search uses the mix of the two ticks that showed the drift.
         let mut mean = draw(name, TICK);
-        drift.searched(Picture { mix: mean, ..picture(0.0, name) });
+        drift.searched(TriggerInputs { mix: mean, ..inputs(0.0, name) });
         for ticks in 1..7200 {
             let fast = draw(name, TICK);
             let weight = 1.0 / f64::from(ticks + 1);
             mean.iter_mut().zip(fast).for_each(|(mean, fast)| *mean += weight * (fast - *mean));
-            let seen = Picture { mix: mean, ..picture(f64::from(ticks) * TICK as f64, name) };
+            let seen = TriggerInputs { mix: mean, ..inputs(f64::from(ticks) * TICK as f64, name) };
             assert_ne!(drift.tick(&seen, fast, TICK as f64), Some(Trigger::Mix), "{name} {ticks}");
         }
     }
@@ -122,24 +122,29 @@ fn no_drift_is_seen_where_there_is_none() {
 #[test]
 fn a_search_in_between_hides_no_drift() {
     let mut drift = Drift::default();
-    drift.searched(picture(0.0, 'A'));
-    assert_eq!(drift.tick(&picture(1000.0, 'A'), mix('B'), 1024.0), None);
-    drift.searched(picture(1000.0, 'A'));
-    assert_eq!(drift.tick(&picture(2000.0, 'A'), mix('B'), 1024.0), Some(Trigger::Mix));
+    drift.searched(inputs(0.0, 'A'));
+    assert_eq!(drift.tick(&inputs(1000.0, 'A'), mix('B'), 1024.0), None);
+    drift.searched(inputs(1000.0, 'A'));
+    assert_eq!(drift.tick(&inputs(2000.0, 'A'), mix('B'), 1024.0), Some(Trigger::Mix));
     assert_eq!(drift.drifted(), (mix('B'), 1024.0));
 }
 
 #[test]
 fn other_triggers() {
-    let basis =
-        Picture { costs: [1.0, 1.0, 1.0, 4.0], runs: 5.0, cost: 100.0, horizon: 100.0, ..picture(0.0, 'J') };
-    let after = |operations: f64, next: Picture| {
+    let basis = TriggerInputs {
+        costs: [1.0, 1.0, 1.0, 4.0],
+        runs: 5.0,
+        cost: 100.0,
+        horizon: 100.0,
+        ..inputs(0.0, 'J')
+    };
+    let after = |operations: f64, next: TriggerInputs| {
         let mut drift = Drift::default();
         drift.searched(basis);
         drift.predicted(5.0, 100.0);
         drift.tick(&next, mix('J'), operations)
     };
-    let tick = |change: fn(&mut Picture)| {
+    let tick = |change: fn(&mut TriggerInputs)| {
         let mut next = basis;
         change(&mut next);
         after(1e6, next)
@@ -157,9 +162,9 @@ fn other_triggers() {
             assert_eq!(after(1e6, next), expected, "{at} times {factor}");
         }
     }
-    assert_eq!(tick(|p| p.window_ops *= 1.9), None);
-    assert_eq!(tick(|p| p.window_ops *= 2.1), Some(Trigger::Windows));
-    assert_eq!(tick(|p| p.window_ops /= 2.1), Some(Trigger::Windows));
+    assert_eq!(tick(|p| p.interval_ops *= 1.9), None);
+    assert_eq!(tick(|p| p.interval_ops *= 2.1), Some(Trigger::IntervalOps));
+    assert_eq!(tick(|p| p.interval_ops /= 2.1), Some(Trigger::IntervalOps));
     assert_eq!(tick(|p| p.horizon = 201.0), Some(Trigger::Outlasts));
     for (runs, cost, expected) in [
         (6.3, 100.0, Some(Trigger::Surprise)),
@@ -169,8 +174,8 @@ fn other_triggers() {
         (5.0, 126.0, Some(Trigger::Surprise)),
         (5.0, 74.0, Some(Trigger::Surprise)),
     ] {
-        assert_eq!(after(1e6, Picture { runs, cost, ..basis }), expected, "{runs} {cost}");
-        assert_eq!(after(95_999.0, Picture { runs, cost, ..basis }), None, "less than 16 windows");
+        assert_eq!(after(1e6, TriggerInputs { runs, cost, ..basis }), expected, "{runs} {cost}");
+        assert_eq!(after(95_999.0, TriggerInputs { runs, cost, ..basis }), None, "less than 16 intervals");
     }
     assert_eq!(tick(|p| (p.now, p.operations) = (LONG_MICROS, 1e5)), Some(Trigger::Age));
     assert_eq!(tick(|p| (p.now, p.operations) = (LONG_MICROS, 9e4)), None);
