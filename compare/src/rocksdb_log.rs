@@ -111,10 +111,12 @@ mod tests {
         let log = Log::default();
         for line in [
             "EVENT_LOG_v1 {\"time_micros\":1,\"job\":2,\"event\":\"flush_started\"}",
-            "[default] EVENT_LOG_v1 {\"cf_name\":\"default\",\"job\":2,\"event\":\"table_file_creation\",\"file_size\":70}",
+            "[default] EVENT_LOG_v1 \
+             {\"cf_name\":\"default\",\"job\":2,\"event\":\"table_file_creation\",\"file_size\":70}",
             "EVENT_LOG_v1 {\"job\":3,\"event\":\"compaction_started\",\"input_data_size\":70}",
             "EVENT_LOG_v1 {\"job\":3,\"event\":\"table_file_creation\",\"file_size\":60}",
-            "EVENT_LOG_v1 {\"job\":3,\"event\":\"compaction_finished\",\"total_output_size\":60,\"num_input_records\":5}",
+            "EVENT_LOG_v1 \
+             {\"job\":3,\"event\":\"compaction_finished\",\"total_output_size\":60,\"num_input_records\":5}",
             "EVENT_LOG_v1 {broken",
         ] {
             log.line(line);

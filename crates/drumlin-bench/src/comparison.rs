@@ -75,8 +75,9 @@ fn best(report: &Report, name: &str) -> Option<(String, Spread)> {
 pub fn page(reports: &[Report]) -> String {
     let mut out = String::from(
         "# Drumlin beside other engines\n\nGenerated from the reports in `comparison/`; do not edit.\n\n\
-         Microseconds per operation of the whole process, medians of the usable rounds; a load counts with its settling. A \
-         ratio is\nDrumlin's rate over another engine's in the same rounds: median (least to most). `to RocksDB` is the \
+         Microseconds per operation of the whole process, medians of the usable rounds; a load counts with its \
+         settling. A ratio is\nDrumlin's rate over another engine's in the same rounds: median (least to most). `to \
+         RocksDB` is the \
          ratio to the best RocksDB of\nthe report. A row is repeated by `drumlin-compare COMMAND`.\n\n\
          | row | to RocksDB | which | verdict | Drumlin | RocksDB | p99.9 | to fjall | to redb | to LMDB | command |\n\
          |---|---|---|---|---:|---:|---|---:|---:|---:|---|\n",

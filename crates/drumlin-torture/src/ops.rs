@@ -406,7 +406,8 @@ mod tests {
     #[test]
     fn every_operation_reads_back_as_printed() {
         let lines = "put a k1 7*20 sync\nput a k1 7*20 ttl never sync\nmerge b k1 1*3 ttl 0 buffered\n\
-            batch { put a k1 7*20 ttl 5000; del b k2 } none\ndel a k1 none\nrange-del a k1 * buffered\nmerge b k1 1*3 buffered\n\
+            batch { put a k1 7*20 ttl 5000; del b k2 } none\ndel a k1 none\nrange-del a k1 * buffered\nmerge b k1 1*3 \
+            buffered\n\
             batch { put a k1 7*20; del b k2; range-del a * k5 } sync\nbatch {  } buffered\nsnap s1\ndrop s1\n\
             get @s1 a k1\nget a k1\nmulti-get @s1 a k1 k3\nscan @s1 a k1 k9 rev\nscan a * *\nflush a\n\
             compact a k1 *\nidle\nstep 20\npolicy a tiering:4\nset a file_bytes 4KiB\ndrop-keyspace b\n\

@@ -63,8 +63,8 @@ mod tests {
     use super::*;
 
     fn found(manifest: &str) -> Vec<usize> {
-        let table = "| crate | role | may depend on | tests |\n|---|---|---|---|\n| `drumlin-env` | door | `drumlin-types` | \
-            `drumlin-sim` |\n";
+        let table = "| crate | role | may depend on | tests |\n|---|---|---|---|\n| `drumlin-env` | door | \
+            `drumlin-types` | `drumlin-sim` |\n";
         let repository = Repository::of(&[(FILE, table), ("crates/drumlin-env/Cargo.toml", manifest)]);
         let (architecture, _) = Architecture::read(&repository);
         check(&repository, &architecture).iter().map(|finding| finding.line).collect()

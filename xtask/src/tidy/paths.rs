@@ -164,7 +164,8 @@ mod tests {
     #[test]
     fn expressions_and_relative_paths() {
         let text = "fn f() { crate::a::b(1); super::output::g(); self.h(); ::std::fs::read(p); x::std::y(); \
-            }\nuse super::super::version::Run;\nuse self::k;\npub(crate) fn l() -> Vec<std::time::Instant> {}\nuse {std::fs, crate::m};";
+            }\nuse super::super::version::Run;\nuse self::k;\npub(crate) fn l() -> Vec<std::time::Instant> {}\nuse \
+            {std::fs, crate::m};";
         assert_eq!(
             paths(text),
             [

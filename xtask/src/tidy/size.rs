@@ -107,15 +107,10 @@ fn long_functions(source: &Source) -> Vec<Finding> {
 }
 
 fn wide_lines(source: &Source) -> Vec<Finding> {
-    // A text is broken where its reader needs it, so lines with one are left alone.
-    let holds_text = |line: &str, code: Option<&String>| {
-        !line.trim_start().starts_with("//") && code.is_some_and(|code| code.trim_end() != line.trim_end())
-    };
     let wide = |(at, line): (usize, &str)| {
         let columns = line.chars().count();
         let message = format!("{columns} columns, at most {COLUMNS_MAX}; break the line");
-        let is_wide = columns > COLUMNS_MAX && !holds_text(line, source.code.get(at));
-        is_wide.then(|| Finding::new(&source.path, at + 1, "size", message))
+        (columns > COLUMNS_MAX).then(|| Finding::new(&source.path, at + 1, "size", message))
     };
     source.text.lines().enumerate().filter_map(wide).collect()
 }
@@ -153,6 +148,18 @@ mod tests {
     fn a_file_of_tests_has_the_file_cap() {
         let of = |lines| check(&Repository::of(&[("crates/x/src/a/tests.rs", &file(lines, 0))])).len();
         assert_eq!((of(600), of(601)), (0, 1));
+    }
+
+    #[test]
+    fn lines_are_wide_with_a_text_or_without() {
+        let of = |line: &str| {
+            let text = format!("//! Essay.\n\n{line}\n");
+            check(&Repository::of(&[("crates/x/src/a.rs", &text)])).len()
+        };
+        for line in ["\"{}\";", "//{}", "{}"] {
+            let filled = |columns: usize| line.replace("{}", &"é".repeat(columns - (line.len() - 2)));
+            assert_eq!((of(&filled(120)), of(&filled(121))), (0, 1), "{line}");
+        }
     }
 
     #[test]

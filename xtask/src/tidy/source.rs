@@ -301,7 +301,8 @@ mod tests {
     #[test]
     fn test_items_are_marked() {
         let text = "use a::b;\n#[cfg(test)]\nuse c::{d, e};\nfn f() {}\n#[cfg(test)]\n#[rustfmt::skip]\nmod \
-            tests {\n fn g() { }\n}\nfn h() {}\n#[cfg(not(test))]\nfn i() {}\n#[cfg(test)]\nmod oracle;\nmacro_rules! m { () => { #[test] fn j() {} }; }\n";
+            tests {\n fn g() { }\n}\nfn h() {}\n#[cfg(not(test))]\nfn i() {}\n#[cfg(test)]\nmod oracle;\nmacro_rules! \
+            m { () => { #[test] fn j() {} }; }\n";
         let source = Source::new("a.rs", text);
         let plain: Vec<_> = source.tokens.iter().filter(|t| !t.in_test).map(|t| t.text.as_str()).collect();
         assert_eq!(

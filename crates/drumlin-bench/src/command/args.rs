@@ -68,7 +68,8 @@ pub struct Common {
     pub scale: Option<Scale>,
 
     /// Number of client threads
-    #[arg(long, global = true, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, global = true, value_name = "N", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     pub threads: u32,
 
     /// Rate of calls per second, even if earlier calls are unfinished; latency is measured from the intended start

@@ -78,8 +78,8 @@ impl Counted {
                 if merges > 0 {
                     let _ = writeln!(
                         text,
-                        "{merges} compactions planned for {which} missed their due time by {mean:.2} flush intervals on \
-                         average, {most:.1} at most"
+                        "{merges} compactions planned for {which} missed their due time by {mean:.2} flush intervals \
+                         on average, {most:.1} at most"
                     );
                 }
             }

@@ -22,7 +22,8 @@ const STYLE: &str = "\
 :root{color-scheme:light dark;--back:#fff;--ink:#1b1f24;--soft:#6a737d;--rule:#d8dee4;--band0:#f6f8fa;--band1:#eceff3;\
 --c0:#1f6feb;--c1:#d9480f;--c2:#2b8a3e;--c3:#862e9c;--c4:#b08800;--c5:#0b7285;--c6:#a61e4d;--c7:#495057}\
 @media(prefers-color-scheme:dark){:root{--back:#0d1117;--ink:#e6edf3;--soft:#8b949e;--rule:#30363d;--band0:#151b23;\
---band1:#1c2430;--c0:#58a6ff;--c1:#ff8c42;--c2:#56d364;--c3:#d2a8ff;--c4:#e3b341;--c5:#39c5cf;--c6:#ff7b9c;--c7:#adbac7}}\
+--band1:#1c2430;--c0:#58a6ff;--c1:#ff8c42;--c2:#56d364;--c3:#d2a8ff;--c4:#e3b341;--c5:#39c5cf;--c6:#ff7b9c;\
+--c7:#adbac7}}\
 body{background:var(--back);color:var(--ink);font:15px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:960px;\
 padding:0 1rem}h1{font-size:1.5rem}h2{font-size:1.15rem;margin-top:2.2rem;border-bottom:1px solid var(--rule)}\
 table{border-collapse:collapse;max-width:100%;font-size:12px;font-variant-numeric:tabular-nums}\
@@ -31,9 +32,11 @@ th{font-weight:600}th,th:first-child,td:first-child,.words td,td.words{white-spa
 th:first-child,td:first-child,.words td,td.words,th.words{text-align:left}.words td,td.words{overflow-wrap:anywhere;\
 vertical-align:top}.scroll{overflow-x:auto}svg{width:100%;height:auto;display:block}\
 svg.whisker{width:200px;display:inline}.label{fill:var(--soft);font-size:11px}.grid{stroke:var(--rule)}\
-.band0{fill:var(--band0)}.band1{fill:var(--band1)}.line{fill:none;stroke-width:1.6}.line.dashed{stroke-dasharray:5 3}.mark{stroke:var(--soft)}\
+.band0{fill:var(--band0)}.band1{fill:var(--band1)}.line{fill:none;stroke-width:1.6}.line.dashed{stroke-dasharray:5 \
+3}.mark{stroke:var(--soft)}\
 .area{stroke:none;opacity:.85}.legend{margin:.2rem 0;font-size:13px}.key{margin-right:1rem}\
-.key::before{content:\"\\25A0 \"}.key.dashed::before{content:\"\\25A8 \"}details{margin:.3rem 0;color:var(--soft)}.warn{color:var(--c1)}\
+.key::before{content:\"\\25A0 \"}.key.dashed::before{content:\"\\25A8 \"}details{margin:.3rem \
+0;color:var(--soft)}.warn{color:var(--c1)}\
 ";
 
 /// Returns the HTML page of `report`.
@@ -182,7 +185,8 @@ fn results(report: &Report, out: &mut String) {
         let t = c.throughput;
         let _ = writeln!(
             body,
-            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{:.2}</td><td>{:.2}</td><td>{:.2}</td><td>{}</td><td>{}</td></tr>",
+            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{:.2}</td><td>{:.2}</td><td>{:.2}</td><td>{}</td>\
+             <td>{}</td></tr>",
             escape(&c.name),
             escape(&c.engine),
             escape(&c.base),

@@ -125,7 +125,8 @@ fn bands(bands: &[Band], axes: &Axes, out: &mut String) {
         let (from, to) = (axes.across(band.from), axes.across(band.to));
         let _ = writeln!(
             out,
-            "<rect class=\"band{}\" x=\"{from:.1}\" y=\"{TOP:.0}\" width=\"{:.1}\" height=\"{:.0}\"><title>{}</title></rect>\
+            "<rect class=\"band{}\" x=\"{from:.1}\" y=\"{TOP:.0}\" width=\"{:.1}\" \
+             height=\"{:.0}\"><title>{}</title></rect>\
              <text class=\"label\" x=\"{:.1}\" y=\"{:.0}\" text-anchor=\"middle\">{}</text>",
             number % 2,
             (to - from).max(0.0),
@@ -334,7 +335,8 @@ pub fn columns_log(title: &str, unit: &str, quantiles: &[&str], rows: &[(String,
 pub fn whisker(median: f64, min: f64, max: f64) -> String {
     let at = |ratio: f64| 10.0 + ((ratio.clamp(0.25, 8.0) / 0.25).ln() / 32f64.ln()) * 180.0;
     format!(
-        "<svg class=\"whisker\" viewBox=\"0 0 200 16\" role=\"img\" aria-label=\"{median:.2}, from {min:.2} to {max:.2}\">\
+        "<svg class=\"whisker\" viewBox=\"0 0 200 16\" role=\"img\" aria-label=\"{median:.2}, from {min:.2} to \
+         {max:.2}\">\
          <title>{median:.2}, from {min:.2} to {max:.2}</title>\
          <line class=\"grid\" x1=\"{one:.1}\" x2=\"{one:.1}\" y1=\"0\" y2=\"16\"/>\
          <line class=\"line s0\" x1=\"{:.1}\" x2=\"{:.1}\" y1=\"8\" y2=\"8\"/>\

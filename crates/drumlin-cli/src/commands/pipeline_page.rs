@@ -13,10 +13,10 @@ pub(super) fn page(courses: &[Course], args: &PipelineArgs) -> String {
     let mut out = begin("drumlin sim pipeline");
     let _ = writeln!(
         out,
-        "<h1>Merges that follow each other</h1><p>{} MiB of new keys, written at up to {} MiB/s, in virtual time: what a \
-         device of 8000 MiB/s and slots of 200 MiB/s of input make of it. The scheduler and the policies are the engine's \
-         own. <i>pipelined</i> is how Drumlin works; <i>split</i> is the same without the pipeline, <i>unsplit</i> with one \
-         thread for a merge besides.</p>",
+        "<h1>Pipelined compactions</h1><p>{} MiB of new keys, written at up to {} MiB/s, in virtual time, on a \
+         device of 8000 MiB/s with slots that read 200 MiB/s of input each. The scheduler and the policies are the \
+         engine's own. <i>pipelined</i> is how Drumlin works; <i>split</i> is the same without the pipeline; \
+         <i>unsplit</i> also runs each compaction on one thread.</p>",
         args.load, args.rate
     );
     let detail: Vec<&Course> = courses.iter().filter(|c| c.slots == args.detail).collect();
@@ -115,8 +115,8 @@ fn table(courses: &[Course], out: &mut String) {
         let part = |bytes: u64| bytes as f64 / report.ingested as f64;
         let _ = writeln!(
             out,
-            "<tr><td>{}</td><td>{}</td><td>{:.0}</td><td>{:.2}</td><td>{:.1}</td><td>{:.1}</td><td>{}</td><td>{:.2}</td>\
-             <td>{:.2}</td></tr>",
+            "<tr><td>{}</td><td>{}</td><td>{:.0}</td><td>{:.2}</td><td>{:.1}</td><td>{:.1}</td><td>{}</td>\
+             <td>{:.2}</td><td>{:.2}</td></tr>",
             escape(&course.name()),
             course.slots,
             report.throughput(),

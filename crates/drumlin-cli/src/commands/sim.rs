@@ -96,7 +96,10 @@ fn print_json(courses: &[(&str, Vec<PhaseReport>)], out: &mut Output<'_>) -> Res
             "ns_predicted": report.predicted,
         })
     };
-    let course = |(name, reports): &(&str, Vec<PhaseReport>)| json!({ "policy": name, "phases": reports.iter().map(phase).collect::<Vec<_>>() });
+    let course = |(name, reports): &(&str, Vec<PhaseReport>)| {
+        let phases: Vec<_> = reports.iter().map(phase).collect();
+        json!({ "policy": name, "phases": phases })
+    };
     out.json(&json!(courses.iter().map(course).collect::<Vec<_>>()))
 }
 

@@ -73,8 +73,8 @@ impl Figures {
         let named = [Verdict::Silent, Verdict::Panic, Verdict::Misnamed];
         let other = self.failures.iter().filter(|(_, f)| !named.contains(&f.verdict)).count();
         format!(
-            "corrupt: cases {cases}, refused {refused}, true {truths}, tails {tails}, unseen {unseen}, silent {}, panics {}, \
-             misnamed {}, wrong {other}",
+            "corrupt: cases {cases}, refused {refused}, true {truths}, tails {tails}, unseen {unseen}, silent {}, \
+             panics {}, misnamed {}, wrong {other}",
             count(Verdict::Silent),
             count(Verdict::Panic),
             count(Verdict::Misnamed),

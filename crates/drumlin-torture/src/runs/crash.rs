@@ -94,8 +94,9 @@ impl Figures {
         let other = self.failures.iter().filter(|(_, f)| !named.contains(&f.verdict)).count();
         let percent = |part: u64, whole: u64| part * 100 / whole.max(1);
         format!(
-            "crash: images {images}, cut twice {second}, cut thrice {third}, lost {}, resurrected {}, holes {}, split {}, unopenable {}, \
-             orphans {}, order {}, wrong {other}, calls {calls}, sites {} %, dropped something {} %, torn {} %",
+            "crash: images {images}, cut twice {second}, cut thrice {third}, lost {}, resurrected {}, holes {}, split \
+             {}, unopenable {}, orphans {}, order {}, wrong {other}, calls {calls}, sites {} %, dropped something {} \
+             %, torn {} %",
             count(Verdict::Lost),
             count(Verdict::Resurrected),
             count(Verdict::Hole),

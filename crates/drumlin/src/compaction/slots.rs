@@ -174,8 +174,8 @@ impl SlotSearch {
             _ => "the last slot gained too little",
         };
         let reason = format!(
-            "{verdict}: compactions wrote {:.1} MiB/s, {:.1} in the interval before; slots were busy {:.0} % of the time, \
-             with {:.0} % of a core each; at most {most}",
+            "{verdict}: compactions wrote {:.1} MiB/s, {:.1} in the interval before; slots were busy {:.0} % of the \
+             time, with {:.0} % of a core each; at most {most}",
             rate / MIB,
             last / MIB,
             100.0 * busy,

@@ -37,8 +37,8 @@ impl Options {
             return Ok(());
         }
         let what = format!(
-            "disk_budget = {}: must be at least {LOG_SEGMENTS_LEAST} log segments of {} bytes, which are {least} bytes; \
-             raise it, or lower log_segment_bytes and memory_budget, which set the size of a segment",
+            "disk_budget = {}: must be at least {LOG_SEGMENTS_LEAST} log segments of {} bytes, which are {least} \
+             bytes; raise it, or lower log_segment_bytes and memory_budget, which set the size of a segment",
             self.disk_budget,
             self.segment_bytes()
         );

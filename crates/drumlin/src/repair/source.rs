@@ -123,7 +123,8 @@ impl RepairSources {
                 (_, true) => {
                     format!("manifest {number} is the newest and complete: it is taken as the current one")
                 }
-                (Err(error), _) => format!("manifest {number} is damaged: repair took only keyspace names and options from it: {error}"),
+                (Err(error), _) => format!("manifest {number} is damaged: repair took only keyspace names and options \
+                    from it: {error}"),
                 (Ok(()), false) => {
                     format!("manifest {number} is not the newest: repair took only keyspace names and options from it")
                 }
@@ -133,7 +134,8 @@ impl RepairSources {
         }
         if !self.is_sound {
             self.findings
-                .push("no usable manifest: deleted keys and dropped keyspaces may reappear, and renamed ones may have earlier names".to_owned());
+                .push("no usable manifest: deleted keys and dropped keyspaces may reappear, and renamed ones may have \
+                    earlier names".to_owned());
         }
     }
 

@@ -173,8 +173,9 @@ impl Store {
         }
         drop(locked);
         let what = format!(
-            "disk_budget of {budget} bytes is used up: {used} are in use or reserved for the log, {for_compactions} are \
-             reserved for compactions, and a flush needs {wanted}; delete ranges, drop keyspaces or raise disk_budget"
+            "disk_budget of {budget} bytes is used up: {used} are in use or reserved for the log, {for_compactions} \
+             are reserved for compactions, and a flush needs {wanted}; delete ranges, drop keyspaces or raise \
+             disk_budget"
         );
         Err(Error::new(ErrorKind::NoSpace, what))
     }
