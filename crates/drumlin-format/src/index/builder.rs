@@ -3,10 +3,12 @@
 use super::{CONTINUES, FENCE_LEN, FLAT_LIMIT, HEADER_LEN, PARTITION_TARGET};
 use crate::block::common_prefix;
 use crate::bytes::{put_u32, put_u64};
+use crate::limits::MAX_LEN;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// Error: the table is too large for its index. It has more than 2^32 entries or 4 GiB of index.
+/// Error: the table is too large for its index. It has more than 2^32 entries or 4 GiB of index, or it is longer than
+/// [`MAX_LEN`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IndexError;
 
@@ -144,6 +146,9 @@ impl IndexBuilder {
         };
         let base_offset = rows.first().map_or(0, |row| row.offset);
         let base_ordinal = rows.first().map_or(0, |row| row.ordinal);
+        if base_offset > MAX_LEN || base_ordinal > MAX_LEN {
+            return Err(IndexError);
+        }
         put_u32(out, rows.len() as u32);
         out.extend_from_slice(&[level, 0, 0, 0]);
         put_u32(out, common as u32);

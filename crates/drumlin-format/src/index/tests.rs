@@ -1,6 +1,7 @@
 //! Tests of the index: comparison with a sorted list, separators by brute force, golden and hostile bytes.
 
 use super::*;
+use crate::limits::MAX_LEN;
 use alloc::collections::BTreeSet;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -98,6 +99,28 @@ fn far_children_are_cut_apart() {
 }
 
 /// Calls every read operation on an index block of arbitrary bytes.
+/// The bounds of the base hold for every fence: what validation accepts can be written with its first fence as base.
+#[test]
+fn no_fence_lies_past_the_longest_table() {
+    let one = |offset: u64, ordinal: u64| {
+        let mut builder = IndexBuilder::new();
+        builder.add(b"a", false, offset..offset + 10, 20, ordinal);
+        let mut block = Vec::new();
+        builder.encode(0..1, 0, &mut block).map(|()| block)
+    };
+    for base in [(MAX_LEN + 1, 0), (0, MAX_LEN + 1)] {
+        assert_eq!(one(base.0, base.1), Err(IndexError));
+    }
+    let valid = |block: &[u8]| IndexView::parse(block).expect("a sound header").validate().is_ok();
+    let [near, far, last] =
+        [one(MAX_LEN - 10, 0), one(MAX_LEN, 0), one(0, MAX_LEN)].map(|b| b.expect("small"));
+    assert_eq!([valid(&near), valid(&far), valid(&last)], [true, false, true]);
+    // The ordinal of the only fence, relative to the base, becomes 1.
+    let mut past = last;
+    past[HEADER_LEN + 8 + 4] = 1;
+    assert!(!valid(&past));
+}
+
 fn exercise(bytes: &[u8]) {
     let Ok(view) = IndexView::parse(bytes) else { return };
     let _ = view.validate();

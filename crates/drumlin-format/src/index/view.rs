@@ -203,7 +203,8 @@ impl<'a> IndexView<'a> {
         Ok(low)
     }
 
-    /// Verifies all fences: separators are in order and fill the block, heads match them, ordinals rise.
+    /// Verifies all fences: separators are in order and fill the block, heads match them, ordinals rise, and none lies
+    /// past the end of the longest table.
     pub fn validate(&self) -> Result<(), Corruption> {
         let at = |what| Corruption::new(what, 0);
         let mut previous: Option<(&[u8], Fence)> = None;
@@ -214,6 +215,9 @@ impl<'a> IndexView<'a> {
             length += rest.len();
             if self.head(index) != head_of(rest) {
                 return Err(at("head of a fence differs from its separator"));
+            }
+            if fence.end() > MAX_LEN || fence.ordinal > MAX_LEN {
+                return Err(at("fence lies past the end of the longest table"));
             }
             if let Some((before, fence_before)) = previous {
                 if before > rest || (before == rest && !fence_before.continues) {
