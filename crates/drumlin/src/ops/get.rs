@@ -1,8 +1,9 @@
 //! Point lookups in an open store, and creation of iterators and cursors.
 //!
 //! 1. A lookup pins the store's epochs (`base/epoch.rs`), so that it can follow pointers without counting references.
-//!    It loads one view of the keyspace, memtables and a tree (`keyspace/state.rs`), and the visible sequence number
-//!    (`write/publish.rs`).
+//!    It loads one view of the keyspace, memtables and a tree (`keyspace/state.rs`), and then the visible sequence
+//!    number (`write/publish.rs`). If a newer view was installed in between, it starts again; so the view holds every
+//!    commit up to that number.
 //! 2. In each run of the tree it finds the one file whose bounds contain the key (`version/tree.rs`).
 //! 3. [`read::get`](crate::read::get) (`read/get.rs`) searches memtables and levels in its order. [`MemSource`] and
 //!    [`FileSource`] adapt them to it: `memtable/memtable.rs`, `table/lookup.rs`.

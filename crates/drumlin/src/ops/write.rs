@@ -7,7 +7,11 @@
 //! 4. Log: `write/log.rs` writes the record into the reserved space.
 //! 5. Apply: `write/apply.rs` inserts the operations into the memtables (`memtable/memtable.rs`).
 //! 6. Publish: `write/publish.rs` makes the commit visible once all earlier ones are.
-//! 7. Sync: with `Durability::Sync`, `ops/sync.rs` calls `store/sync.rs`, and that `write/sync.rs`, for an fsync.
+//! 7. Sync: with `Durability::Sync`, `write/sync.rs` lets one writer at a time call fsync, for all that wait.
+//!    `store/sync.rs` poisons the store if that fails, and `ops/sync.rs` counts the wait.
+//!
+//! A commit is visible before it is durable: other threads read it while its writer waits for the fsync. If the fsync
+//! fails, the store takes no more writes, and the commit may be missing after the next open.
 
 use crate::base::error::{Error, ErrorKind, Result};
 use crate::base::metrics::Counters;
@@ -188,6 +192,7 @@ impl Store {
         if let Some(log) = &reserved.log {
             let header = RecordHeader {
                 kind: RecordKind::Batch,
+                // Recovery tells damage before this position from the incomplete end of the log.
                 synced_mark: if drumlin_types::bug!("no-synced-mark") { 0 } else { self.log.durable_end() },
                 first_seq: reserved.first_seq,
                 count: batch.writer.count(),
