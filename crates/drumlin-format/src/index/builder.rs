@@ -146,7 +146,8 @@ impl IndexBuilder {
         };
         let base_offset = rows.first().map_or(0, |row| row.offset);
         let base_ordinal = rows.first().map_or(0, |row| row.ordinal);
-        if base_offset > MAX_LEN || base_ordinal > MAX_LEN {
+        let (end, last) = (range.end.checked_sub(1).map_or(0, |last| self.child_end(last)), rows.last());
+        if !rows.is_empty() && (end > MAX_LEN || last.is_some_and(|row| row.ordinal > MAX_LEN)) {
             return Err(IndexError);
         }
         put_u32(out, rows.len() as u32);

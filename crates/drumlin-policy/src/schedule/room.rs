@@ -268,8 +268,10 @@ fn narrower(runs: &[PlannedRun<'_>], old: &Plan, ticket: Ticket) -> Vec<Plan> {
         }
     }
     windows.sort_unstable();
-    let step = windows.len().div_ceil(MOST_TRIED).max(1);
-    let windows: Vec<(u64, usize, usize)> = windows.into_iter().step_by(step).collect();
+    let tried = windows.len().min(MOST_TRIED);
+    // Both ends of the sorted list are among them.
+    let spread = |n: usize| windows[n * (windows.len() - 1) / (tried - 1).max(1)];
+    let windows: Vec<(u64, usize, usize)> = (0..tried).map(spread).collect();
     let plan = |(_, from, to): (u64, usize, usize)| {
         let inputs = &runs[from..to];
         let take = inputs.iter().flat_map(|run| &run.spans);

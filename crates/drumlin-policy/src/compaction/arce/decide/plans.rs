@@ -125,9 +125,9 @@ impl Arce {
                 Some(_) => due.min(first_due(scene.input.tickets).saturating_sub(1)),
                 None => due,
             });
-            budget.merged(candidate.bytes, scene.line.bytes);
+            let charged = budget.merged(candidate.bytes, scene.line.bytes);
             scene.line.parts[candidate.from..candidate.to].iter_mut().for_each(|part| part.idle = false);
-            self.begun.push(BegunPlan { ends, reason: plan.reason.clone(), bytes: candidate.bytes });
+            self.begun.push(BegunPlan { ends, reason: plan.reason.clone(), bytes: charged });
             plans.push(plan);
             under_way += 1;
         }

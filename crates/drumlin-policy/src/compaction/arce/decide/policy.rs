@@ -294,7 +294,8 @@ impl CompactionPolicy for Arce {
                     self.budget = self.budget.map(|budget| budget + plan.bytes);
                 }
             }
-            // What a withdrawn compaction has not read was charged for nothing.
+            // What a compaction had not read when this policy withdrew it was charged for nothing. What the engine
+            // withdraws stays charged: the next plan may meet the same obstacle.
             Outcome::Plan { ticket, result: PlanResult::Withdrawn, bytes_in, .. } => {
                 let of_ticket = self.withdrawn.iter().find(|(withdrawn, _)| withdrawn == ticket);
                 let unread = of_ticket.map_or(0, |(_, bytes)| bytes.saturating_sub(*bytes_in));

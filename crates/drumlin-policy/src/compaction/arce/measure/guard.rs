@@ -46,9 +46,12 @@ impl RewriteBudget {
         self.gain(PER_READ * read.max(0.0) + tree * micros.max(0.0) / DAY_MICROS, tree);
     }
 
-    /// Charges a compaction of `bytes` that starts.
-    pub(crate) fn merged(&mut self, bytes: f64, tree: f64) {
+    /// Charges a compaction of `bytes` that starts. Returns the charge, which is less if the budget is at its lower
+    /// bound.
+    pub(crate) fn merged(&mut self, bytes: f64, tree: f64) -> f64 {
+        let before = self.left;
         self.left = (self.left - bytes).max(self.left.min(-tree));
+        before - self.left
     }
 }
 
@@ -126,7 +129,14 @@ mod tests {
                         days += bytes * 1e6 / DAY_MICROS;
                         reads += bytes;
                     }
-                    2 => budget.merged(bytes * 9.0, tree),
+                    2 => {
+                        let before = budget.left();
+                        let charged = budget.merged(bytes * 9.0, tree);
+                        // A refused compaction is refunded its charge, not its bytes.
+                        assert!(
+                            (before - charged - budget.left()).abs() < 1e-6 && charged <= bytes * 9.0 + 1e-6
+                        );
+                    }
                     _ if bytes * 10.0 <= budget.left() => {
                         budget.merged(bytes * 10.0, tree);
                         elective += bytes * 10.0;
