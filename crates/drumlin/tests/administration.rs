@@ -98,6 +98,12 @@ fn options_come_as_pairs_or_as_a_struct() {
     db.keyspace_with("k", &vec![("block_bytes", "16KiB")]).expect("keyspace");
     db.keyspace_with("k", &drumlin::KeyspaceOptions::default()).expect("keyspace");
     assert_eq!(ttl_and_block(&keys), ["0", "4KiB"], "a struct sets every option");
+    let told = || db.explain().iter().filter(|d| d.reason == "set by the user").count();
+    let before = told();
+    db.keyspace_with("k", &drumlin::KeyspaceOptions::default()).expect("keyspace");
+    assert_eq!(told(), before, "options that keep their values are not in the decision log");
+    db.keyspace_with("k", &[("adaptation", "frozen"), ("compaction", "tiering:4")]).expect("keyspace");
+    assert_eq!(told(), before + 2);
     options.block_bytes = 1;
     let error = db.keyspace_with("k", &options).expect_err("below the bounds");
     assert_eq!(error.kind(), ErrorKind::InvalidOption, "{error}");

@@ -95,8 +95,13 @@ impl Store {
             }
             return Err(error);
         }
+        if policy.is_some() || options.compaction != old.compaction {
+            self.note_option(&mut control, keyspace, format!("policy {}", options.compaction));
+        }
+        if options.adaptation != old.adaptation {
+            self.note_option(&mut control, keyspace, format!("adaptation {}", options.adaptation.name()));
+        }
         keyspace.set_options(&self.options.load(), options);
-        self.note_options(&mut control, keyspace, wanted);
         if let Some(entry) = control.keyspace(keyspace) {
             if adapts && frozen {
                 entry.end_search();
@@ -110,17 +115,9 @@ impl Store {
         Ok(())
     }
 
-    /// Adds changes of the policy to the decision log.
-    fn note_options(&self, control: &mut Control, keyspace: &KeyspaceState, wanted: &[(String, String)]) {
-        let now = self.files.now();
-        for (name, value) in wanted {
-            let what = match name.as_str() {
-                "compaction" => format!("policy {value}"),
-                "adaptation" => format!("adaptation {value}"),
-                _ => continue,
-            };
-            control.decisions.note(now, &keyspace.name(), what, "set by the user".to_owned());
-        }
+    /// Adds a change of the policy or its adaptation to the decision log.
+    fn note_option(&self, control: &mut Control, keyspace: &KeyspaceState, what: String) {
+        control.decisions.note(self.files.now(), &keyspace.name(), what, "set by the user".to_owned());
     }
 }
 
