@@ -640,13 +640,14 @@ mod tests {
     }
 
     /// When writers are slowed, the predicted flush intervals account for the write rate limit. The interference that
-    /// is measured here is up to 0.37 (the true one is 0.1), so predictions are up to a fifth too short.
+    /// is measured after the first phase is up to 0.37 (the true one is 0.1), so predictions are then up to a fifth too
+    /// short.
     #[test]
     fn merges_beside_slowed_writers_are_foreseen() {
         let reports = phases(&mut *by_name("arce").unwrap(), small(), "BBB", 1.0).unwrap();
-        for report in &reports {
+        for (report, mean) in reports.iter().zip([0.5, 1.0, 1.0]) {
             let held = report.foreseen.held;
-            assert!(held.merges > 10 && held.mean() <= 1.0 && held.most <= 3.0, "{report:?}");
+            assert!(held.merges > 10 && held.mean() <= mean && held.most <= 3.0, "{report:?}");
         }
     }
 
