@@ -22,6 +22,13 @@ pub(crate) struct Figure {
     pub(crate) text: String,
 }
 
+impl Figure {
+    /// Returns whether the figure counts something, and is no share of something.
+    pub(crate) fn is_count(&self) -> bool {
+        self.text == self.value.to_string()
+    }
+}
+
 /// Returns the figures of run `name` in `line`: `None` when the line is not about that run, `Err` when it cannot be
 /// parsed.
 pub(crate) fn of_run(line: &str, name: &str) -> Option<Result<Vec<Figure>, String>> {
