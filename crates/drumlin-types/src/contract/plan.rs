@@ -152,8 +152,10 @@ pub struct Decision {
 pub enum PlanResult {
     /// All pieces were installed.
     Done,
-    /// The plan was not admitted.
+    /// The plan was not admitted, since it breaks a rule.
     Refused,
+    /// The plan was legal, and was not admitted: enough work was scheduled, or a neighbouring file or level was busy.
+    Deferred,
     /// Some pieces were withdrawn, by the policy or after an error. Installed pieces stay installed.
     Withdrawn,
 }
@@ -170,7 +172,7 @@ pub enum Outcome {
     },
     /// A plan ended.
     Plan {
-        /// Ticket of the plan; 0 when it was refused.
+        /// Ticket of the plan; 0 when it was not admitted.
         ticket: Ticket,
         /// Reason, as given in the plan.
         reason: String,

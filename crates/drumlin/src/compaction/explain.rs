@@ -156,6 +156,7 @@ pub(super) fn ended(
         // `drumlin bench` looks for these words in the log.
         PlanResult::Withdrawn => "cut short",
         PlanResult::Refused => "refused",
+        PlanResult::Deferred => "deferred",
     };
     let what = if result == PlanResult::Done && ticket.pieces.iter().all(|piece| piece.may_move) {
         format!("{} {how}: trivial move", ticket.ticket)

@@ -169,16 +169,22 @@ impl PlanAdmitter<'_> {
         admitted
     }
 
+    /// Tells the policy that `plan` was not admitted. Logs illegal plans only: deferred ones are no news.
     fn refuse(&mut self, keyspace: &mut KeyspaceControl, plan: &Plan, refusal: &Refusal) {
-        let Refusal::Illegal(illegal) = refusal else { return };
-        // Only the rule is logged: the full text would show user keys.
-        let why = format!("illegal: {}", illegal.rule());
-        explain::refused(self.decisions, self.inputs.now, &keyspace.state.name(), plan, &why);
+        let result = match refusal {
+            Refusal::Illegal(illegal) => {
+                // Only the rule is logged: the full text would show user keys.
+                let why = format!("illegal: {}", illegal.rule());
+                explain::refused(self.decisions, self.inputs.now, &keyspace.state.name(), plan, &why);
+                PlanResult::Refused
+            }
+            Refusal::Enough | Refusal::Busy => PlanResult::Deferred,
+        };
         keyspace.policy.observe(&Outcome::Plan {
             ticket: Ticket(0),
             reason: plan.reason.clone(),
-            result: PlanResult::Refused,
-            why: illegal.to_string(),
+            result,
+            why: refusal.to_string(),
             bytes_in: 0,
             bytes_out: 0,
             dropped: 0,

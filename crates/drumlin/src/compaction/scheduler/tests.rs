@@ -237,3 +237,60 @@ fn keyspaces_whose_writers_are_nearest_to_a_stop_come_first() {
         "c has 5 runs, b has 3, both slowed from 2 on; a has 6 and is not slowed"
     );
 }
+
+/// A policy that plans a move of each table of level 0 to level 1, and records what became of its plans.
+#[cfg(feature = "experiments")]
+#[derive(Debug)]
+struct MovesAll(Arc<Mutex<Vec<PlanResult>>>);
+
+#[cfg(feature = "experiments")]
+impl CompactionPolicy for MovesAll {
+    fn name(&self) -> String {
+        "tiering:10".to_owned()
+    }
+
+    fn decide(&mut self, input: &PolicyInput<'_>) -> Decision {
+        let files = input.tree.files().filter(|(level, _, file)| *level == 0 && file.is_takeable());
+        let oldest_first = files.map(|(_, _, file)| file.table).collect::<std::collections::BTreeSet<_>>();
+        let one = |table| Plan::new(vec![Take { table, range: KeyRange::all() }], 1, format!("{table:?}"));
+        Decision { plans: oldest_first.into_iter().map(one).collect(), ..Decision::default() }
+    }
+
+    fn observe(&mut self, outcome: &Outcome) {
+        if let Outcome::Plan { result, .. } = outcome {
+            self.0.lock().push(*result);
+        }
+    }
+}
+
+#[cfg(feature = "experiments")]
+#[test]
+fn a_policy_hears_of_a_plan_that_has_to_wait() {
+    let mem = MemEnv::new(11);
+    let builder = Db::builder("/s").env(mem.env()).set("pipeline", "split").expect("an option");
+    let db = builder.open().expect("open");
+    let keys = db.keyspace_with("k", &[("compaction", "tiering:10")]).expect("a keyspace");
+    for n in 0..3u8 {
+        for key in 0..100u8 {
+            keys.put([n, key], [n]).expect("put");
+        }
+        db.flush().expect("flush");
+    }
+    let told = Arc::new(Mutex::new(Vec::new()));
+    {
+        let mut control = keys.store.control.lock();
+        control.keyspaces[0].set_policy(Box::new(MovesAll(told.clone())));
+        control.keyspaces[0].due = true;
+    }
+    for _ in 0..100 {
+        mem.advance(50_000);
+        assert!(keys.get([0, 1]).expect("get").is_some());
+    }
+    let told = std::mem::take(&mut *told.lock());
+    assert!(told.starts_with(&[PlanResult::Deferred]), "one of the plans is admitted first: {told:?}");
+    assert!(told.contains(&PlanResult::Done), "{told:?}");
+    assert!(!told.contains(&PlanResult::Refused), "{told:?}");
+    assert_eq!(db.metrics().plans_refused, 0);
+    let in_level_0 = keys.state.view().tree.files().filter(|(level, _, _)| *level == 0).count();
+    assert_eq!(in_level_0, 0, "all are moved in the end");
+}

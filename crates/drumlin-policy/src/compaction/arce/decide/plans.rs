@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_withdrawn_or_refused_compaction_has_not_read_is_credited() {
+    fn what_a_compaction_that_ends_early_has_not_read_is_credited() {
         use drumlin_types::contract::{Outcome, PlanResult};
         let world = world(&[2, 2, 2, 2, 20, 400]);
         let tree = world.view();
@@ -323,8 +323,16 @@ mod tests {
         let plan = arce.decide(&input(&world, &tree, &[])).plans.pop().expect("a compaction");
         let (charged, left) = (arce.begun[0].bytes, arce.budget.expect("a budget"));
         assert!(charged > 0.0);
+        let ends = arce.begun[0].ends;
+        arce.observe(&ended(PlanResult::Deferred, 0, &plan.reason, 0));
+        assert_eq!(arce.budget, Some(left + charged));
+        assert!(!arce.back_offs.holds(ends, arce.now), "it may be proposed again at once");
+        arce.observe(&ended(PlanResult::Deferred, 0, &plan.reason, 0));
+        assert_eq!(arce.budget, Some(left + charged), "credited once");
+        let plan = arce.decide(&input(&world, &tree, &[])).plans.pop().expect("the same compaction");
         arce.observe(&ended(PlanResult::Refused, 0, &plan.reason, 0));
         assert_eq!(arce.budget, Some(left + charged));
+        assert!(arce.back_offs.holds(ends, arce.now), "it is not proposed again at once");
         arce.withdrawn.push((Ticket(7), 1000));
         arce.observe(&ended(PlanResult::Withdrawn, 8, "another", 10));
         assert_eq!(arce.budget, Some(left + charged), "not withdrawn by the policy");

@@ -288,10 +288,17 @@ impl CompactionPolicy for Arce {
                 self.flushes += 1;
                 self.flushed += *bytes as f64;
             }
-            Outcome::Plan { result: PlanResult::Refused, reason, .. } => {
-                if let Some(plan) = self.begun.iter().find(|plan| plan.reason == *reason) {
-                    self.back_offs.failed(plan.ends, self.now);
+            // Nothing was rewritten, so the charge is given back. A refused plan would be refused again; a deferred one
+            // may be admitted at the next call.
+            Outcome::Plan {
+                result: result @ (PlanResult::Refused | PlanResult::Deferred), reason, ..
+            } => {
+                if let Some(at) = self.begun.iter().position(|plan| plan.reason == *reason) {
+                    let plan = self.begun.remove(at);
                     self.budget = self.budget.map(|budget| budget + plan.bytes);
+                    if *result == PlanResult::Refused {
+                        self.back_offs.failed(plan.ends, self.now);
+                    }
                 }
             }
             // What a compaction had not read when this policy withdrew it was charged for nothing. What the engine
