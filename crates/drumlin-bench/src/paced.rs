@@ -303,30 +303,29 @@ mod tests {
     /// against 20.9 us in plan I, 20.4 against 22.0 in plan II. Single phases vary by a third with the number of
     /// entries: D of I takes 1.27 times as long as with leveling with 20,000 entries, and 0.94 to 1.07 times with
     /// 16,000, 18,000, 22,000, 25,000 and 30,000.
-    #[test]
-    fn arce_is_ahead_on_the_clock_of_a_disk() {
+    fn arce_is_ahead(plan: &str) {
         let pipelined = Setup { entries: 22_000, ..Setup::default() };
         let split = Setup { set: vec![("pipeline".into(), "split".into())], ..pipelined.clone() };
-        let mut writing = [0.0; 2];
-        for plan in ["I", "II"] {
-            let arce = course("arce", plan, &pipelined).unwrap();
-            let waits = mean(&course("1-leveling:static", plan, &split).unwrap());
-            assert!(mean(&arce) < 0.85 * waits, "plan {plan}: {arce:?} and {waits} without the pipeline");
-            let other = course("1-leveling:static", plan, &pipelined).unwrap();
-            assert!(mean(&arce) < mean(&other), "plan {plan}: {arce:?} and {other:?}");
-            for (found, expected) in arce.iter().zip(&other) {
-                let most = if found.name == "B" { 1.0 } else { 1.25 };
-                assert!(
-                    found.nanos < most * expected.nanos,
-                    "plan {plan}, phase {}: {found:?} and {expected:?}",
-                    found.name
-                );
-                if found.name == "B" {
-                    writing = [writing[0] + found.nanos, writing[1] + expected.nanos];
-                }
-            }
+        let arce = course("arce", plan, &pipelined).unwrap();
+        let waits = mean(&course("1-leveling:static", plan, &split).unwrap());
+        assert!(mean(&arce) < 0.85 * waits, "{arce:?} and {waits} without the pipeline");
+        let other = course("1-leveling:static", plan, &pipelined).unwrap();
+        assert!(mean(&arce) < mean(&other), "{arce:?} and {other:?}");
+        for (found, expected) in arce.iter().zip(&other) {
+            // B is the phase of writes.
+            let most = if found.name == "B" { 0.8 } else { 1.25 };
+            assert!(found.nanos < most * expected.nanos, "phase {}: {found:?} and {expected:?}", found.name);
         }
-        assert!(writing[0] < 0.8 * writing[1], "in both phases of writes: {writing:?}");
+    }
+
+    #[test]
+    fn arce_is_ahead_in_plan_one_on_the_clock_of_a_disk() {
+        arce_is_ahead("I");
+    }
+
+    #[test]
+    fn arce_is_ahead_in_plan_two_on_the_clock_of_a_disk() {
+        arce_is_ahead("II");
     }
 
     /// Returns the nanoseconds of the phases of `mixes` after a phase of writes. Each mix runs four times and the

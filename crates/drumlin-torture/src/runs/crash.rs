@@ -24,8 +24,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub const TASTE: Taste =
     Taste { operations: 250, unlogged: true, kills: false, swaps: true, lifetimes: true, renames: true };
 
-/// Number of operations after a recovery.
-const AFTER: usize = 100;
+/// Minimum and maximum number of operations after a recovery.
+const AFTER: (usize, usize) = (20, 100);
 /// Number of snapshots per workload, besides those at call sites without any cut.
 const PICTURES: usize = 30;
 /// Maximum number of cuts on the way to one image.
@@ -351,14 +351,10 @@ impl Trial<'_> {
         let mut after = Runner::resume(again, self.workload, self.oracle, &explained)
             .map_err(|failure| failure.within("opening a second time"))?;
         after.compare_all().map_err(|failure| failure.within("opening a second time"))?;
-        let taste = Taste {
-            operations: AFTER,
-            unlogged: false,
-            kills: true,
-            swaps: true,
-            lifetimes: true,
-            renames: true,
-        };
+        let most = AFTER.1 - AFTER.0 + 1;
+        let operations = AFTER.0 + Random::new(seed, "operations after a recovery").index(most);
+        let taste =
+            Taste { operations, unlogged: false, kills: true, swaps: true, lifetimes: true, renames: true };
         let ops = Workload::generate("crash", seed, &taste).ops;
         after.run(&ops, usize::MAX).map_err(|failure| failure.within("after recovery"))?;
         after.finish().map(drop).map_err(|failure| failure.within("after recovery"))
