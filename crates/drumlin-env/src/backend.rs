@@ -314,6 +314,20 @@ impl RawFile {
         }
     }
 
+    pub(crate) fn is_mapped(&self) -> bool {
+        match self {
+            RawFile::Os { file, .. } => file.is_mapped(),
+            RawFile::Mem(_) => false,
+        }
+    }
+
+    pub(crate) fn prepare_writes(&self, offset: u64, len: u64) {
+        match self {
+            RawFile::Os { file, .. } => file.prepare_writes(offset, len),
+            RawFile::Mem(_) => {}
+        }
+    }
+
     pub(crate) fn allocate(&self, offset: u64, len: u64, at: Caller) -> io::Result<()> {
         match self {
             RawFile::Os { file, .. } => file.allocate(offset, len),

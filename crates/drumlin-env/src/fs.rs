@@ -288,6 +288,18 @@ impl File {
         self.inner.raw.map_writes(fetch)
     }
 
+    /// Returns whether [`map_writes`](File::map_writes) has mapped the file.
+    pub fn is_mapped(&self) -> bool {
+        self.inner.raw.is_mapped()
+    }
+
+    /// Makes later copies into a range of a mapped file cause no page faults. The next sync writes the whole range,
+    /// so call this only for a range that is about to be written. It does nothing where the system cannot do it, in a
+    /// simulation, and for a file that is not mapped.
+    pub fn prepare_writes(&self, offset: u64, len: u64) {
+        self.inner.raw.prepare_writes(offset, len);
+    }
+
     /// Preallocates space for the range and extends the file to the range's end with zeros. Keeps existing bytes.
     #[track_caller]
     pub fn allocate(&self, offset: u64, len: u64) -> io::Result<()> {

@@ -62,6 +62,17 @@ impl Mapping {
         let _ = unsafe { madvise(self.start.as_ptr().cast(), self.len, Advice::LinuxPopulateRead) };
     }
 
+    /// Makes the pages of a range writable, so that copies into them cause no page faults. The pages count as changed,
+    /// so the next sync of the file writes them. Old systems lack this call; then each page is made writable by the
+    /// first copy into it, and all threads that copy into that page meanwhile sleep.
+    pub(crate) fn prepare_writes(&self, offset: u64, len: u64) {
+        let (start, end) = self.pages(offset, len);
+        // SAFETY: the range consists of whole pages of the mapping, and the call does not change their bytes.
+        let _ = unsafe {
+            madvise(self.start.as_ptr().add(start).cast(), end - start, Advice::LinuxPopulateWrite)
+        };
+    }
+
     /// Makes the first copy into a page bring in that page alone. By default the system brings in the pages around it
     /// too, as many as the read-ahead of the device: clearing 8 MiB of a fresh file takes 3 ms.
     pub(crate) fn fetch_singly(&self) {
@@ -80,11 +91,16 @@ impl Mapping {
         true
     }
 
-    /// Makes bytes copied into the range durable: syncs the pages that it touches, and no others.
-    pub(crate) fn sync(&self, offset: u64, len: u64) -> io::Result<()> {
+    /// Returns the part of a range that is inside the mapping, with its start moved back to the start of a page.
+    fn pages(&self, offset: u64, len: u64) -> (usize, usize) {
         let page = rustix::param::page_size();
         let end = usize::try_from(offset.saturating_add(len)).unwrap_or(usize::MAX).min(self.len);
-        let start = usize::try_from(offset).unwrap_or(usize::MAX).min(end) / page * page;
+        (usize::try_from(offset).unwrap_or(usize::MAX).min(end) / page * page, end)
+    }
+
+    /// Makes bytes copied into the range durable: syncs the pages that it touches, and no others.
+    pub(crate) fn sync(&self, offset: u64, len: u64) -> io::Result<()> {
+        let (start, end) = self.pages(offset, len);
         // SAFETY: the range consists of whole pages of the mapping, and the call does not change their bytes.
         unsafe { msync(self.start.as_ptr().add(start).cast(), end - start, MsyncFlags::SYNC) }?;
         Ok(())
@@ -131,5 +147,37 @@ mod tests {
         assert_eq!(&bytes[5_999..6_010], b"\x07callcopy!\x07");
         assert_eq!((&bytes[4_999..5_008], bytes[9_999]), (&b"\x07drumlin\x07"[..], b'd'));
         assert_eq!(file.metadata().unwrap().len(), 10_000);
+    }
+
+    /// Returns the number of page faults of this thread that needed no read.
+    fn faults() -> Option<u64> {
+        let stat = std::fs::read_to_string("/proc/thread-self/stat").ok()?;
+        stat.rsplit_once(')')?.1.split_whitespace().nth(7)?.parse().ok()
+    }
+
+    #[test]
+    fn copies_into_prepared_pages_cause_no_faults() {
+        let dir = TempDir::new("drumlin-map").unwrap();
+        let page = rustix::param::page_size() as u64;
+        let file =
+            File::options().read(true).write(true).create_new(true).open(dir.path().join("log")).unwrap();
+        file.write_all_at(&vec![7; 64 * page as usize], 0).unwrap();
+        file.sync_all().unwrap();
+        let Some(mapping) = Mapping::of(&file).unwrap() else { return };
+        mapping.populate();
+        let copy = |pages: std::ops::Range<u64>| {
+            let before = faults().unwrap_or(0);
+            pages.for_each(|number| assert!(mapping.write(number * page + 9, b"drumlin")));
+            faults().unwrap_or(0) - before
+        };
+        let unprepared = copy(0..32);
+        mapping.prepare_writes(32 * page + 1, 32 * page - 1);
+        let prepared = copy(32..64);
+        // Tmpfs has no such faults, and old systems cannot prepare pages.
+        assert!(prepared <= unprepared, "{prepared} faults in prepared pages, {unprepared} in others");
+        for (offset, len) in [(64 * page, 1), (u64::MAX, u64::MAX), (0, 0)] {
+            mapping.prepare_writes(offset, len);
+        }
+        println!("{unprepared} faults, {prepared} in prepared pages");
     }
 }

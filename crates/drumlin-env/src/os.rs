@@ -292,6 +292,23 @@ impl OsFile {
         Ok(())
     }
 
+    /// Returns whether writes inside the mapped length go through memory.
+    pub(crate) fn is_mapped(&self) -> bool {
+        #[cfg(target_os = "linux")]
+        return self.mapping.get().is_some();
+        #[cfg(not(target_os = "linux"))]
+        false
+    }
+
+    /// Makes later copies into a range of a mapped file cause no page faults.
+    pub(crate) fn prepare_writes(&self, offset: u64, len: u64) {
+        #[cfg(target_os = "linux")]
+        if let Some(mapping) = self.mapping.get() {
+            mapping.prepare_writes(offset, len);
+        }
+        let _ = (offset, len);
+    }
+
     pub(crate) fn allocate(&self, offset: u64, len: u64) -> io::Result<()> {
         if len == 0 {
             return Ok(());

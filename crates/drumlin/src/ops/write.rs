@@ -63,7 +63,7 @@ impl Store {
         let waited = under_way.end(applied)?;
         drop(admitted);
         self.count_commit_wait(reserved.waited + waited);
-        self.wake_lanes(&reserved);
+        self.wake_lanes(&reserved, durability);
         if is_sampled {
             self.record_sampled_write(batch, commit_began);
         }
@@ -157,11 +157,17 @@ impl Store {
     }
 
     /// Wakes the lanes that have work after this commit.
-    fn wake_lanes(&self, reserved: &Reserved) {
+    fn wake_lanes(&self, reserved: &Reserved, durability: Durability) {
         let has_begun = reserved.log.as_ref().is_some_and(|log| log.has_begun);
+        // A commit that syncs writes by system calls, which need no prepared pages.
+        let asks_for_pages = durability == Durability::Buffered
+            && reserved.log.as_ref().is_some_and(|log| log.needs_pages(self.log.durable_end()));
+        if asks_for_pages {
+            self.commit_lock.ask_for_pages();
+        }
         // A flush may have found a memtable not ready because this commit was still writing to it.
         let is_waited_for = reserved.memtables.iter().any(|(_, memtable)| memtable.is_sealed());
-        if reserved.sealed || has_begun || is_waited_for || region::is_asked_for() {
+        if reserved.sealed || has_begun || asks_for_pages || is_waited_for || region::is_asked_for() {
             self.background.wake();
         }
     }
@@ -318,5 +324,31 @@ mod tests {
         drop((keys, store));
         let db = Db::builder("/s").env(mem.env()).open().expect("open again");
         assert_eq!(db.keyspace("k").expect("keyspace").iter().count(), 1);
+    }
+
+    #[test]
+    fn pages_of_the_log_are_prepared_unless_it_is_often_synced() {
+        let dir = drumlin_env::TempDir::new("drumlin-pages").expect("a directory");
+        let db = Db::builder(dir.path()).open().expect("open");
+        let keys = db.keyspace("k").expect("keyspace");
+        let store = keys.store.clone();
+        let write = |is_synced: bool| {
+            for n in 0..40u32 {
+                keys.put(n.to_be_bytes(), vec![7; 100_000]).expect("put");
+                if is_synced {
+                    db.sync().expect("sync");
+                }
+            }
+            // The lane has done so, or does so now.
+            store.commit_lock.prepare_pages();
+            let state = store.commit_lock.state.lock();
+            let file = state.log.segment.file().expect("a segment").clone();
+            (state.log.prepared(), state.log.position() - state.log.segment.base, file.is_mapped())
+        };
+        assert_eq!(write(true).0, 0, "each sync would write the prepared pages");
+        let (prepared, written, is_mapped) = write(false);
+        // 8 MB are in the first segment, of 16 MiB.
+        assert!(!is_mapped || prepared > written, "{prepared} bytes are prepared, {written} are written");
+        assert!(prepared <= written + (2 << 20), "{prepared} bytes are prepared, {written} are written");
     }
 }

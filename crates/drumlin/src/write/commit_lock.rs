@@ -16,6 +16,7 @@ use super::waiting::{Answer, Waiting, WaitingRequests};
 use crate::base::cache_padded::CachePadded;
 use crate::base::error::{Error, ErrorKind, Result};
 use crate::base::spin_wait::SpinWait;
+use drumlin_env::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use drumlin_env::sync::{Mutex, MutexGuard};
 use drumlin_types::{LogNumber, Seq};
 
@@ -33,11 +34,14 @@ pub(crate) struct CommitLock {
     pub(crate) directory: LogDirectory,
     pub(crate) state: Mutex<CommitState>,
     waiting: CachePadded<WaitingRequests>,
+    /// Whether pages of the open segment are to be prepared.
+    wants_pages: AtomicBool,
 }
 
 impl CommitLock {
     pub(crate) fn new(directory: LogDirectory, state: CommitState) -> CommitLock {
-        CommitLock { directory, state: Mutex::new(state), waiting: CachePadded::default() }
+        let (waiting, wants_pages) = (CachePadded::default(), AtomicBool::new(false));
+        CommitLock { directory, state: Mutex::new(state), waiting, wants_pages }
     }
 
     /// Preallocates the file of the next segment if one is wanted. Returns `false` if none is wanted. A failure here
@@ -54,6 +58,25 @@ impl CommitLock {
             }
         }
         Ok(true)
+    }
+
+    /// Asks the preallocation lane for [`prepare_pages`](CommitLock::prepare_pages).
+    pub(crate) fn ask_for_pages(&self) {
+        self.wants_pages.store(true, Relaxed);
+    }
+
+    /// Makes the pages of the open segment writable that the next records go into, if a commit asked for it. Otherwise
+    /// the first copy into a page faults, and the commits of other threads that copy into it wait asleep: in the
+    /// worst case, all commits wait once for each page.
+    pub(crate) fn prepare_pages(&self) {
+        if self.wants_pages.load(Relaxed) && self.wants_pages.swap(false, Relaxed) {
+            let next = self.state.lock().log.next_to_prepare();
+            if let Some((segment, range)) = next
+                && let Ok(file) = segment.file()
+            {
+                file.prepare_writes(range.start, range.end - range.start);
+            }
+        }
     }
 
     /// Makes the header and the directory entry of every open segment durable. Called by

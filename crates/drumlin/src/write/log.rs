@@ -9,9 +9,11 @@
 use super::budget::LogShare;
 use super::segment::{HEADER_LEN, LogDirectory, Segment, Stored, map};
 use crate::base::error::{Error, Result};
+use drumlin_env::File;
 use drumlin_env::sync::Arc;
 use drumlin_format::log::{Predecessor, SegmentHeader};
 use drumlin_types::{LogNumber, Seq};
+use std::ops::Range;
 
 /// Reserved space for one record.
 pub(crate) struct Reservation {
@@ -24,6 +26,24 @@ pub(crate) struct Reservation {
     pub(crate) has_begun: bool,
 }
 
+/// Length in bytes of the parts in which pages of the open segment are prepared. A thousand commits or more fit into
+/// one, so waking the lane that prepares the next part costs them little.
+const PREPARED: u64 = 1 << 20;
+
+impl Reservation {
+    /// Returns whether pages behind this record are to be prepared: it begins a segment or a part of one, and the log,
+    /// which is durable up to `durable_end`, is not synced once for each part. A sync would write the prepared pages
+    /// too, and protect them again.
+    pub(crate) fn needs_pages(&self, durable_end: u64) -> bool {
+        let offset = self.offset();
+        let begins_part =
+            self.has_begun || offset / PREPARED != (offset + (self.end - self.position)) / PREPARED;
+        begins_part
+            && self.position.saturating_sub(durable_end) >= PREPARED
+            && self.segment.file().is_ok_and(File::is_mapped)
+    }
+}
+
 /// The end of the log, under the commit lock.
 pub(crate) struct LogTail {
     pub(crate) segment: Arc<Segment>,
@@ -33,6 +53,8 @@ pub(crate) struct LogTail {
     last_seq: Seq,
     /// Number of record bytes that the open segment holds.
     capacity: u64,
+    /// Offset up to which pages of the open segment's file are prepared.
+    prepared: u64,
     /// Closed segments that are not known to be durable in full, oldest first, with their end positions.
     unsynced: Vec<(Arc<Segment>, u64)>,
     /// Open and closed segments whose header or directory entry is not known to be durable, oldest first.
@@ -123,6 +145,7 @@ impl LogTail {
         LogTail {
             segment,
             position: header.base,
+            prepared: 0,
             last_seq: header.last_seq_before(),
             capacity,
             unsynced: Vec::new(),
@@ -214,11 +237,30 @@ impl LogTail {
         self.unsynced.push((closed, self.position));
         self.starts_not_durable.push(next);
         self.capacity = made.bytes - HEADER_LEN;
+        self.prepared = 0;
         self.live.push(made);
         self.wants_ready = true;
         self.is_for_deletes = share == LogShare::Deletes
             && directory.budget.check(LogShare::Writes, self.bytes_on_disk(), 0).is_err();
         Ok(())
+    }
+
+    /// Returns the range of the open segment's file whose pages are to be prepared: the rest of the part that takes
+    /// records, and the next part. The range is not returned again.
+    pub(super) fn next_to_prepare(&mut self) -> Option<(Arc<Segment>, Range<u64>)> {
+        let end = HEADER_LEN + self.capacity;
+        let at = HEADER_LEN + self.position - self.segment.base;
+        let range = at.max(self.prepared)..((at / PREPARED + 2) * PREPARED).min(end);
+        (!range.is_empty()).then(|| {
+            self.prepared = range.end;
+            (self.segment.clone(), range)
+        })
+    }
+
+    /// Returns the offset up to which pages of the open segment's file are prepared.
+    #[cfg(test)]
+    pub(crate) fn prepared(&self) -> u64 {
+        self.prepared
     }
 
     fn take_spare(&mut self, wanted: u64) -> Option<Stored> {
