@@ -18,6 +18,7 @@ use super::combined::{CombinedOperand, CombinedOperands};
 use super::list::{List, ListCursor};
 use super::node::MemEntry;
 use super::presence::Presence;
+use crate::base::cache_padded::CachePadded;
 use crate::base::cursor::{Cursor, Hidden};
 use crate::base::error::Result;
 use crate::base::rangedel::{RangeTombstone, RangeTombstones};
@@ -33,6 +34,10 @@ use drumlin_format::filter::key_hash;
 use drumlin_types::{KeyRange, Kind, LogNumber, Seq};
 
 /// Recent writes of one keyspace, shared by all its writers and readers.
+///
+/// Each write changes the reference count before this value, the counters and the number of writers. Each has cache
+/// lines of its own, apart from the fields that are only read.
+#[repr(align(128))]
 pub(crate) struct Memtable {
     /// First log segment that may hold its writes.
     first_log: LogNumber,
@@ -40,16 +45,52 @@ pub(crate) struct Memtable {
     presence: Presence,
     /// Seed of the key hashes in `presence`.
     seed: u64,
+    /// Set when no writer starts any more. A flush may then wait for the writers that have started.
+    sealed: AtomicBool,
+    counts: CachePadded<Counts>,
+    writers: CachePadded<AtomicUsize>,
+    ranges: Ranges,
+    pub(super) combined: CombinedOperands,
+}
+
+/// Counters of a memtable. They also count operations whose insert has not returned yet.
+struct Counts {
     entries: AtomicUsize,
     tombstones: AtomicUsize,
     /// `Seq::MAX` while empty.
     min_seq: AtomicU64,
     max_seq: AtomicU64,
-    writers: AtomicUsize,
-    /// Set when no writer starts any more. A flush may then wait for the writers that have started.
-    sealed: AtomicBool,
-    ranges: Ranges,
-    pub(super) combined: CombinedOperands,
+}
+
+impl Counts {
+    fn new() -> Counts {
+        Counts {
+            entries: AtomicUsize::new(0),
+            tombstones: AtomicUsize::new(0),
+            min_seq: AtomicU64::new(Seq::MAX),
+            max_seq: AtomicU64::new(0),
+        }
+    }
+
+    /// Counts a point entry. Returns the number of entries before.
+    fn entry(&self, seq: Seq, kind: Kind) -> usize {
+        self.seq(seq);
+        if kind == Kind::Delete {
+            self.tombstones.fetch_add(1, Relaxed);
+        }
+        self.entries.fetch_add(1, Release)
+    }
+
+    /// Extends the bounds by `seq`.
+    fn seq(&self, seq: Seq) {
+        // Usually the bounds already cover `seq`, and a load is cheaper than an update.
+        if seq < self.min_seq.load(Relaxed) {
+            self.min_seq.fetch_min(seq, Relaxed);
+        }
+        if seq > self.max_seq.load(Relaxed) {
+            self.max_seq.fetch_max(seq, Relaxed);
+        }
+    }
 }
 
 /// Bytes charged for a range tombstone besides its keys. They cover the tombstone itself (twice while it is
@@ -137,12 +178,9 @@ impl Memtable {
             list: Arc::new(List::new()),
             presence: Presence::new(),
             seed,
-            entries: AtomicUsize::new(0),
-            tombstones: AtomicUsize::new(0),
-            min_seq: AtomicU64::new(Seq::MAX),
-            max_seq: AtomicU64::new(0),
-            writers: AtomicUsize::new(0),
             sealed: AtomicBool::new(false),
+            counts: CachePadded(Counts::new()),
+            writers: CachePadded(AtomicUsize::new(0)),
             ranges: Ranges::new(),
             combined: CombinedOperands::new(),
         }
@@ -157,13 +195,9 @@ impl Memtable {
     /// Adds an entry. (`key`, `seq`) must be new, and key and value must respect the length limits.
     pub(crate) fn insert(&self, key: &[u8], seq: Seq, kind: Kind, value: &[u8]) {
         debug_assert!(kind != Kind::DeleteRange, "range tombstones are kept apart");
-        self.presence.add(key_hash(key, self.seed), self.entries.load(Relaxed));
+        let entries_before = self.counts.entry(seq, kind);
+        self.presence.add(key_hash(key, self.seed), entries_before);
         self.list.insert(key, seq, kind, value);
-        if kind == Kind::Delete {
-            self.tombstones.fetch_add(1, Relaxed);
-        }
-        self.count(seq);
-        self.entries.fetch_add(1, Release);
     }
 
     /// Adds a tombstone over every key of `range`. Ignores an empty range.
@@ -171,18 +205,8 @@ impl Memtable {
         if range.is_empty() {
             return;
         }
-        self.count(seq);
+        self.counts.seq(seq);
         self.ranges.add(RangeTombstone { range, seq });
-    }
-
-    fn count(&self, seq: Seq) {
-        // Usually the bounds already cover `seq`, and a load is cheaper than an update.
-        if seq < self.min_seq.load(Relaxed) {
-            self.min_seq.fetch_min(seq, Relaxed);
-        }
-        if seq > self.max_seq.load(Relaxed) {
-            self.max_seq.fetch_max(seq, Relaxed);
-        }
     }
 
     /// Returns whether there may be point entries of the key with this hash.
@@ -234,19 +258,19 @@ impl Memtable {
 
     /// Returns the number of point entries.
     pub(crate) fn entries(&self) -> usize {
-        self.entries.load(Acquire)
+        self.counts.entries.load(Acquire)
     }
 
     #[cfg(test)]
     /// Returns the number of point entries that are deletions.
     pub(crate) fn tombstones(&self) -> usize {
-        self.tombstones.load(Relaxed)
+        self.counts.tombstones.load(Relaxed)
     }
 
     #[cfg(test)]
     /// Returns the smallest sequence number of all entries and range tombstones; 0 if there are none.
     pub(crate) fn min_seq(&self) -> Seq {
-        match self.min_seq.load(Relaxed) {
+        match self.counts.min_seq.load(Relaxed) {
             Seq::MAX => 0,
             seq => seq,
         }
@@ -254,7 +278,7 @@ impl Memtable {
 
     /// Returns the largest sequence number of all entries and range tombstones; 0 if there are none.
     pub(crate) fn max_seq(&self) -> Seq {
-        self.max_seq.load(Relaxed)
+        self.counts.max_seq.load(Relaxed)
     }
 
     /// Returns whether there are neither point entries nor range tombstones. For readers: it ignores writes in

@@ -90,11 +90,16 @@ struct Queue {
 /// kernel may delay.
 const LONGEST_COMMIT: Duration = Duration::from_secs(60);
 
-/// The ring of commits that are not published yet.
-pub(crate) struct Publisher {
+/// What each published commit changes.
+struct Published {
     visible: AtomicU64,
     /// Number of the first commit that is not published. Commits are numbered in their order.
     front: AtomicU64,
+}
+
+/// The ring of commits that are not published yet.
+pub(crate) struct Publisher {
+    published: CachePadded<Published>,
     /// Number of the next commit. Changed under the commit lock.
     entered: CachePadded<AtomicU64>,
     /// Whether `queue.failed` is set.
@@ -120,8 +125,10 @@ impl Publisher {
     pub(crate) fn with_places(published: CommitPoint, cores: usize, places: usize) -> Publisher {
         Publisher {
             crowd: CROWD_PER_CORE * cores as u64,
-            visible: AtomicU64::new(published.seq),
-            front: AtomicU64::new(0),
+            published: CachePadded(Published {
+                visible: AtomicU64::new(published.seq),
+                front: AtomicU64::new(0),
+            }),
             entered: CachePadded(AtomicU64::new(0)),
             has_failed: AtomicBool::new(false),
             places: (0..places).map(|_| CachePadded::default()).collect(),
@@ -146,7 +153,7 @@ impl Publisher {
 
     /// Returns the last visible sequence number.
     pub(crate) fn visible(&self) -> Seq {
-        self.visible.load(Acquire)
+        self.published.visible.load(Acquire)
     }
 
     /// Returns the visible state and the log position, as of one moment.
@@ -164,7 +171,7 @@ impl Publisher {
 
     /// Returns the number of commits that are not published, given the `order` in which to load the front.
     fn under_way(&self, order: Ordering) -> u64 {
-        self.entered.load(Relaxed) - self.front.load(order)
+        self.entered.load(Relaxed) - self.published.front.load(order)
     }
 
     /// Returns whether more than [`CROWD_PER_CORE`] commits for each core sleep. A thread that waits then does best to
@@ -220,7 +227,7 @@ impl Publisher {
 
     /// Publishes the commits at the front that are done.
     fn publish_done(&self, queue: &mut Queue) {
-        let first = self.front.load(Relaxed);
+        let first = self.published.front.load(Relaxed);
         let mut front = first;
         while queue.failed.is_none()
             && (self.is_done(front)
@@ -230,8 +237,8 @@ impl Publisher {
             front += 1;
         }
         if front > first {
-            self.visible.store(queue.published.seq, Release);
-            self.front.store(front, Release);
+            self.published.visible.store(queue.published.seq, Release);
+            self.published.front.store(front, Release);
         }
         if (front > first || queue.failed.is_some()) && queue.waiters > 0 {
             self.moved.notify_all();
@@ -240,12 +247,12 @@ impl Publisher {
 
     /// Returns whether commit `number`, which is done, is published. Publishes it if it is at the front.
     fn try_publish(&self, number: u64) -> bool {
-        if self.front.load(Acquire) == number
+        if self.published.front.load(Acquire) == number
             && let Some(mut queue) = self.queue.try_lock()
         {
             self.publish_done(&mut queue);
         }
-        self.front.load(Acquire) > number
+        self.published.front.load(Acquire) > number
     }
 
     /// Reports commit `number` done and waits until it is published. Returns the microseconds that it waited, by the
@@ -265,7 +272,7 @@ impl Publisher {
         let mut queue = self.queue.lock();
         loop {
             self.publish_done(&mut queue);
-            if self.front.load(Relaxed) > number {
+            if self.published.front.load(Relaxed) > number {
                 return Ok(now().saturating_sub(began));
             }
             if let Some(error) = &queue.failed {
@@ -289,7 +296,8 @@ impl Publisher {
     pub(crate) fn wait_ended(&self) -> Result<()> {
         let mut queue = self.queue.lock();
         let end = self.entered.load(Acquire);
-        let under_way = || (self.front.load(Relaxed)..end).filter(|number| !self.is_done(*number)).count();
+        let under_way =
+            || (self.published.front.load(Relaxed)..end).filter(|number| !self.is_done(*number)).count();
         loop {
             self.publish_done(&mut queue);
             let before = under_way();
