@@ -3,7 +3,8 @@
 //! While a workload runs, the run snapshots the disk before some I/O calls, preferring call sites with few cuts so
 //! far. With each snapshot it records what the store had promised by then. Every snapshot becomes a crash image in
 //! each of the six modes. One image in five crashes again during recovery, and one in a hundred a third time, at that
-//! recovery's call site with the fewest cuts. A site without any cut is cut at its first occurrence.
+//! recovery's call site with the fewest cuts. A site without any cut is cut at its first occurrence, or afterwards if a
+//! recovery was cut elsewhere or was the last one.
 //!
 //! The run opens and judges each image. Some commit, not earlier than what was promised, must explain the state.
 //! `verify` must be clean, no file may be orphaned, a second opening must change nothing, and further operations must
@@ -181,6 +182,7 @@ pub fn one(workload: &Workload, cuts: &Cuts) -> Result<Report, Failure> {
     let (pictures, oracle) = parallel::guarded(|| pictures(workload, cuts, None, &mut report))
         .map_err(|failure| failure.within("before any crash"))?;
     let mut random = Random::new(workload.seed, "depth");
+    let owed = Mutex::new(BTreeMap::new());
     for picture in &pictures {
         report.cut.insert(picture.site);
         for mode in ImageMode::ALL {
@@ -190,9 +192,26 @@ pub fn one(workload: &Workload, cuts: &Cuts) -> Result<Report, Failure> {
                 _ => 0,
             };
             let mut cut = Cut { index: picture.index, mode, then: Vec::new() };
-            let trial = Trial { workload, picture, oracle: &oracle, cuts, depth: Depth::Drawn(depth) };
+            let depth = Depth::Drawn(depth);
+            let trial = Trial { workload, picture, oracle: &oracle, cuts, depth, owed: &owed };
             parallel::guarded(|| trial.judge(&mut cut, &mut report))
                 .map_err(|failure| failure.within(&repro(workload, &cut)))?;
+        }
+    }
+    for (site, mut cut) in owed.into_inner() {
+        if cuts.lock().contains_key(&site) {
+            continue;
+        }
+        let picture = pictures.iter().find(|picture| picture.index == cut.index);
+        let Some(picture) = picture else { continue };
+        let cuts_before = report.second + report.third;
+        let trial =
+            Trial { workload, picture, oracle: &oracle, cuts, depth: Depth::Given, owed: &Mutex::default() };
+        parallel::guarded(|| trial.judge(&mut cut, &mut report))
+            .map_err(|failure| failure.within(&repro(workload, &cut)))?;
+        if report.second + report.third == cuts_before + cut.then.len() as u64 {
+            cuts.lock().insert(site, 1);
+            report.cut.insert(site);
         }
     }
     Ok(report)
@@ -222,7 +241,8 @@ pub fn again(workload: &Workload, cut: &Cut) -> Result<(), Failure> {
     let (mut report, cuts) = (Report::default(), Cuts::default());
     let (pictures, oracle) = parallel::guarded(|| pictures(workload, &cuts, Some(cut.index), &mut report))?;
     let Some(picture) = pictures.first() else { return Ok(()) };
-    let trial = Trial { workload, picture, oracle: &oracle, cuts: &cuts, depth: Depth::Given };
+    let owed = Mutex::default();
+    let trial = Trial { workload, picture, oracle: &oracle, cuts: &cuts, depth: Depth::Given, owed: &owed };
     parallel::guarded(|| trial.judge(&mut cut.clone(), &mut report))
 }
 
@@ -232,7 +252,12 @@ struct Choice {
     site: Option<Site>,
     cuts: u64,
     ties: u64,
+    /// Sites without any cut, each with the index of its first call.
+    uncut: BTreeMap<Site, u64>,
 }
+
+/// Sites that a recovery reached and that have no cut yet, each with what cuts its first call.
+type Owed = Mutex<BTreeMap<Site, Cut>>;
 
 /// One snapshot to judge, in some mode.
 struct Trial<'a> {
@@ -241,6 +266,7 @@ struct Trial<'a> {
     oracle: &'a Oracle,
     cuts: &'a Cuts,
     depth: Depth,
+    owed: &'a Owed,
 }
 
 impl Trial<'_> {
@@ -248,15 +274,21 @@ impl Trial<'_> {
         self.workload.seed ^ self.picture.index.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ cut.mode as u64
     }
 
-    /// Snapshots the disk before one call of the next opening in `mem`. Without `wanted`, only a site without any cut
-    /// is chosen.
-    fn watch(&self, mem: &MemEnv, wanted: bool, seed: u64) -> Arc<Mutex<Choice>> {
+    /// Snapshots the disk before one call of the next opening in `mem`, unless that `is_last`. Without `wanted`, only a
+    /// site without any cut is chosen.
+    fn watch(&self, mem: &MemEnv, wanted: bool, is_last: bool, seed: u64) -> Arc<Mutex<Choice>> {
         let choice: Arc<Mutex<Choice>> = Arc::default();
         let (cuts, chosen) = (self.cuts.clone(), choice.clone());
         let mut random = Random::new(seed, "cut of a recovery");
         mem.record(move |call| {
             let times = cuts.lock().get(&call.site).copied().unwrap_or(0);
             let mut choice = chosen.lock();
+            if times == 0 {
+                choice.uncut.entry(call.site).or_insert(call.index);
+            }
+            if is_last {
+                return false;
+            }
             let rarer = choice.site.is_none() || times < choice.cuts;
             choice.ties = if rarer { 1 } else { choice.ties + u64::from(times == choice.cuts) };
             let take =
@@ -278,7 +310,8 @@ impl Trial<'_> {
         report.dropped += u64::from(mem.image_report().dropped_something());
         report.torn += u64::from(mem.image_report().torn > 0);
         let mut power = cut.mode != ImageMode::All;
-        for level in 0..DEPTH {
+        let mut level = 0;
+        loop {
             let seed = seed.wrapping_add(level as u64);
             let choice = match self.depth {
                 Depth::Given => {
@@ -286,11 +319,11 @@ impl Trial<'_> {
                     Arc::default()
                 }
                 // The last opening is not cut.
-                Depth::Drawn(_) if level + 1 == DEPTH => Arc::default(),
-                Depth::Drawn(wanted) => self.watch(&mem, level < wanted, seed),
+                Depth::Drawn(wanted) => self.watch(&mem, level < wanted, level + 1 == DEPTH, seed),
             };
             let db = open(&mem, self.workload).map_err(unopenable)?;
             mem.record(|_| false);
+            self.owe(cut, &choice.lock());
             report.sites.extend(mem.sites().into_iter().map(|(site, _)| site));
             let Some((index, disk)) = mem.taken().pop() else { return Ok((mem, db, power)) };
             // This opening crashed before its end, so nobody has seen its result.
@@ -313,8 +346,17 @@ impl Trial<'_> {
                 0 => report.second += 1,
                 _ => report.third += 1,
             }
+            level += 1;
         }
-        Err(Verdict::Wrong.of("the last opening of an image is not cut"))
+    }
+
+    /// Notes the sites that the opening after `cut` reached, and that have no cut.
+    fn owe(&self, cut: &Cut, choice: &Choice) {
+        for (&site, &index) in choice.uncut.iter().filter(|(site, _)| Some(**site) != choice.site) {
+            let mut owed = cut.clone();
+            owed.then.push((index, ImageMode::None));
+            self.owed.lock().entry(site).or_insert(owed);
+        }
     }
 
     /// Makes one image and judges it.
