@@ -6,6 +6,7 @@
 
 #[path = "../src/base"]
 mod base {
+    pub(crate) mod cache_padded;
     pub(crate) mod cursor;
     pub(crate) mod error;
     pub(crate) mod rangedel;
