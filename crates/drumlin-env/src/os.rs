@@ -304,7 +304,7 @@ impl OsFile {
     pub(crate) fn prepare_writes(&self, offset: u64, len: u64) {
         #[cfg(target_os = "linux")]
         if let Some(mapping) = self.mapping.get() {
-            mapping.prepare_writes(offset, len);
+            let _ = mapping.prepare_writes(offset, len);
         }
         let _ = (offset, len);
     }
