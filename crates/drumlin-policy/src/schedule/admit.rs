@@ -21,10 +21,13 @@ use super::weights::Weights;
 use super::{pick, project, tidy};
 use crate::share::share;
 use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::string::ToString;
 use alloc::vec::Vec;
 use core::fmt;
 use drumlin_types::contract::legal::{self, Illegal};
-use drumlin_types::contract::{FileSpan, FileState, FileView, PieceId, Place, Plan, Take, TreeView};
+use drumlin_types::contract::{
+    FileSpan, FileState, FileView, Outcome, PieceId, Place, Plan, PlanResult, Take, TreeView,
+};
 use drumlin_types::{Key, KeyRange, LEVELS, RunId, TableId, Ticket};
 
 /// Reason why a plan was not admitted.
@@ -45,6 +48,22 @@ impl Refusal {
             Refusal::Illegal(illegal) => illegal.rule(),
             Refusal::Enough => "enough",
             Refusal::Busy => "busy",
+        }
+    }
+
+    /// Returns what the policy of `plan` is told.
+    pub fn outcome(&self, plan: &Plan) -> Outcome {
+        Outcome::Plan {
+            ticket: Ticket(0),
+            reason: plan.reason.clone(),
+            result: match self {
+                Refusal::Illegal(_) => PlanResult::Refused,
+                Refusal::Enough | Refusal::Busy => PlanResult::Deferred,
+            },
+            why: self.to_string(),
+            bytes_in: 0,
+            bytes_out: 0,
+            dropped: 0,
         }
     }
 }

@@ -387,7 +387,10 @@ impl World {
                     self.due = true;
                     self.changed();
                 }
-                Err(_) => self.report.plans.1 += 1,
+                Err(refusal) => {
+                    self.report.plans.1 += 1;
+                    policy.observe(&refusal.outcome(&plan));
+                }
             }
         }
     }

@@ -9,7 +9,7 @@ use drumlin_env::Clock;
 use drumlin_policy::schedule::{Concurrency, Numbers, Refusal, Scene, Settings};
 use drumlin_types::Ticket;
 use drumlin_types::contract::legal::Illegal;
-use drumlin_types::contract::{CostView, Decision, LimitView, Outcome, Plan, PlanResult, TreeView};
+use drumlin_types::contract::{CostView, Decision, LimitView, Plan, TreeView};
 
 /// Smallest input of a piece in bytes. It grows until installing takes at most 1/`SYNC_SHARE` of a piece's time.
 const LEAST_PIECE: u64 = 8 << 20;
@@ -171,23 +171,11 @@ impl PlanAdmitter<'_> {
 
     /// Tells the policy that `plan` was not admitted. Logs illegal plans only: deferred ones are no news.
     fn refuse(&mut self, keyspace: &mut KeyspaceControl, plan: &Plan, refusal: &Refusal) {
-        let result = match refusal {
-            Refusal::Illegal(illegal) => {
-                // Only the rule is logged: the full text would show user keys.
-                let why = format!("illegal: {}", illegal.rule());
-                explain::refused(self.decisions, self.inputs.now, &keyspace.state.name(), plan, &why);
-                PlanResult::Refused
-            }
-            Refusal::Enough | Refusal::Busy => PlanResult::Deferred,
-        };
-        keyspace.policy.observe(&Outcome::Plan {
-            ticket: Ticket(0),
-            reason: plan.reason.clone(),
-            result,
-            why: refusal.to_string(),
-            bytes_in: 0,
-            bytes_out: 0,
-            dropped: 0,
-        });
+        if let Refusal::Illegal(illegal) = refusal {
+            // Only the rule is logged: the full text would show user keys.
+            let why = format!("illegal: {}", illegal.rule());
+            explain::refused(self.decisions, self.inputs.now, &keyspace.state.name(), plan, &why);
+        }
+        keyspace.policy.observe(&refusal.outcome(plan));
     }
 }
