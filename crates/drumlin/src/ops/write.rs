@@ -159,7 +159,7 @@ impl Store {
     /// Wakes the lanes that have work after this commit.
     fn wake_lanes(&self, reserved: &Reserved, durability: Durability) {
         let has_begun = reserved.log.as_ref().is_some_and(|log| log.has_begun);
-        // A commit that syncs writes by system calls, which need no prepared pages.
+        // Synced commits write their records by system calls, which need no prepared pages.
         let asks_for_pages = durability == Durability::Buffered
             && reserved.log.as_ref().is_some_and(|log| log.needs_pages(self.log.durable_end()));
         if asks_for_pages {

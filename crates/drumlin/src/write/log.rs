@@ -26,9 +26,9 @@ pub(crate) struct Reservation {
     pub(crate) has_begun: bool,
 }
 
-/// Length in bytes of the parts in which pages of the open segment are prepared. A thousand commits or more fit into
-/// one, so waking the lane that prepares the next part costs them little.
-const PREPARED: u64 = 1 << 20;
+/// Number of bytes of the open segment whose pages are prepared at once. They hold a thousand small commits or more, so
+/// waking the preallocation lane for the next ones costs each commit little.
+const PREPARED_AT_ONCE: u64 = 1 << 20;
 
 impl Reservation {
     /// Returns whether pages behind this record are to be prepared: it begins a segment or a part of one, and the log,
@@ -36,10 +36,10 @@ impl Reservation {
     /// too, and protect them again.
     pub(crate) fn needs_pages(&self, durable_end: u64) -> bool {
         let offset = self.offset();
-        let begins_part =
-            self.has_begun || offset / PREPARED != (offset + (self.end - self.position)) / PREPARED;
+        let begins_part = self.has_begun
+            || offset / PREPARED_AT_ONCE != (offset + (self.end - self.position)) / PREPARED_AT_ONCE;
         begins_part
-            && self.position.saturating_sub(durable_end) >= PREPARED
+            && self.position.saturating_sub(durable_end) >= PREPARED_AT_ONCE
             && self.segment.file().is_ok_and(File::is_mapped)
     }
 }
@@ -250,7 +250,7 @@ impl LogTail {
     pub(super) fn next_to_prepare(&mut self) -> Option<(Arc<Segment>, Range<u64>)> {
         let end = HEADER_LEN + self.capacity;
         let at = HEADER_LEN + self.position - self.segment.base;
-        let range = at.max(self.prepared)..((at / PREPARED + 2) * PREPARED).min(end);
+        let range = at.max(self.prepared)..((at / PREPARED_AT_ONCE + 2) * PREPARED_AT_ONCE).min(end);
         (!range.is_empty()).then(|| {
             self.prepared = range.end;
             (self.segment.clone(), range)
