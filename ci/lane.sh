@@ -8,8 +8,6 @@
 # With LANE_PARTS=FOLDER, the output of each completed part is kept there, and a part that is there already does not run
 # again. So a lane that was stopped goes on where it was.
 #
-# BESIDE is a command to run beside most runs; its output comes at the end, and the lane fails if it fails.
-#
 # The simulated runs use a separate build, with the seeded bugs compiled in (`--cfg sim`) and switched off. The kill
 # run uses the real program on real files.
 set -euo pipefail
@@ -63,11 +61,6 @@ run() { part "$1" "$torture" "$@" --seed "$seed"; }
 # Before anything runs beside it: peaks of memory depend on how far flushes fall behind.
 run bounds --cases $times
 
-if [ -n "${BESIDE:-}" ]; then
-    # shellcheck disable=SC2086
-    $BESIDE > "$work/beside" 2>&1 &
-    beside=$!
-fi
 # At night the search for bytes that break a decoder runs beside the other runs, since it uses one core. It continues
 # from its earlier inputs.
 if [ "$lane" = nightly ]; then
@@ -113,11 +106,6 @@ done
 if [ "$lane" = nightly ]; then
     wait "$searching"
     tee -a "$log" < "$search"
-fi
-
-if [ -n "${BESIDE:-}" ]; then
-    wait "$beside" || failed+=("$BESIDE")
-    cat "$work/beside"
 fi
 
 cargo xtask floors "$log" --lane "$lane" || failed+=(floors)

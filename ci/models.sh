@@ -10,5 +10,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 target=${CARGO_TARGET_DIR:-target}
-RUST_BACKTRACE=${RUST_BACKTRACE:-0} RUSTFLAGS="--cfg shuttle --cfg sim" \
-    cargo test --quiet --target-dir "$target/shuttle" --package drumlin --lib models:: -- --nocapture
+export RUST_BACKTRACE=${RUST_BACKTRACE:-0} RUSTFLAGS="--cfg shuttle --cfg sim"
+test="cargo test --quiet --target-dir $target/shuttle --package drumlin --lib"
+$test models:: -- --nocapture
+# This build lacks the feature `experiments`, which the workspace's tests have: options differ by it.
+$test options::tests::

@@ -50,6 +50,10 @@ ADVERSE_SEED=$(date -u +%Y%m%d) ADVERSE_ROUNDS=20 \
 # Make each file system call fail once; an ordinary test run makes one call in seven fail.
 FAULTS=all cargo test --quiet --release --package drumlin --test faults -- --nocapture || failed+=(faults)
 
+# What programs embed, as they get it: the workspace's other crates enable the feature `experiments`. By day the lints
+# compile it, and the build of the models tests its options.
+cargo test --package drumlin-policy --package drumlin --lib || failed+=(embedded)
+
 LANE_PARTS=$parts bash ci/lane.sh nightly | keep || failed+=(lane)
 
 if wait "$miri"; then

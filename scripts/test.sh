@@ -1,19 +1,34 @@
 #!/bin/sh
-# Runs every test of the workspace, the repository's own checks, and the merge lane.
+# Runs everything that a change must pass besides lints: all tests of the workspace, the repository's own checks, the
+# regression gate and the merge lane. The same commit gives the same seeds and the same result.
 set -eu
 cd "$(dirname "$0")/.."
 
-# Property tests draw their cases from the commit, as the merge lane does: the same commit gives the same result. Without
-# the variable, `cargo test` draws others each time.
+# Property tests draw their cases from the commit, as the merge lane does. Without the variable, `cargo test` draws
+# others each time.
 commit=$(git rev-parse --short=8 HEAD 2>/dev/null || echo 1)
 PROPTEST_RNG_SEED=${PROPTEST_RNG_SEED:-$(printf %d "0x$commit")}
 export PROPTEST_RNG_SEED
 echo "property tests: PROPTEST_RNG_SEED=$PROPTEST_RNG_SEED"
 
-cargo test --workspace
-# What programs embed, as they get it: the workspace's other crates enable the feature `experiments`.
-cargo test --package drumlin-policy --package drumlin --lib
-cargo xtask tidy
-if [ -f ci/merge.sh ]; then
-    bash ci/merge.sh
+# Counts are reproducible on all machines. Instructions are measured where valgrind exists, and judged on the processor
+# that the gate file names. The gate uses one core and measures no time, so it runs beside the tests, which often leave
+# one idle; the lane does not.
+counts=
+if ! command -v valgrind > /dev/null; then
+    echo "no valgrind here: instructions are not measured"
+    counts=--counts
 fi
+log=$(mktemp)
+# shellcheck disable=SC2086
+bash ci/gate.sh $counts > "$log" 2>&1 &
+gate=$!
+trap 'kill "$gate" 2> /dev/null || true; rm -f "$log"' EXIT
+
+cargo test --workspace
+cargo xtask tidy
+passed=true
+wait "$gate" || passed=false
+cat "$log"
+bash ci/lane.sh merge || passed=false
+$passed
