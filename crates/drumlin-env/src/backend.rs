@@ -321,10 +321,10 @@ impl RawFile {
         }
     }
 
-    pub(crate) fn prepare_writes(&self, offset: u64, len: u64) {
+    pub(crate) fn prefault_writes(&self, offset: u64, len: u64) -> bool {
         match self {
-            RawFile::Os { file, .. } => file.prepare_writes(offset, len),
-            RawFile::Mem(_) => {}
+            RawFile::Os { file, .. } => file.prefault_writes(offset, len),
+            RawFile::Mem(_) => false,
         }
     }
 

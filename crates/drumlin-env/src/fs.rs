@@ -293,11 +293,11 @@ impl File {
         self.inner.raw.is_mapped()
     }
 
-    /// Makes later copies into a range of a mapped file cause no page faults. The next sync writes the whole range,
-    /// so call this only for a range that is about to be written. It does nothing where the system cannot do it, in a
-    /// simulation, and for a file that is not mapped.
-    pub fn prepare_writes(&self, offset: u64, len: u64) {
-        self.inner.raw.prepare_writes(offset, len);
+    /// Prefaults a range of a mapped file for writing, so that later copies into it cause no page faults. The next sync
+    /// writes the whole range, so call this only for a range that is about to be written. Returns `false`, having done
+    /// nothing, where the system cannot do it, in a simulation, and for a file that is not mapped.
+    pub fn prefault_writes(&self, offset: u64, len: u64) -> bool {
+        self.inner.raw.prefault_writes(offset, len)
     }
 
     /// Preallocates space for the range and extends the file to the range's end with zeros. Keeps existing bytes.

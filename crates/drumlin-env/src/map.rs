@@ -62,12 +62,13 @@ impl Mapping {
         let _ = unsafe { madvise(self.start.as_ptr().cast(), self.len, Advice::LinuxPopulateRead) };
     }
 
-    /// Makes the pages of a range writable, so that copies into them cause no page faults. The pages count as changed,
-    /// so the next sync of the file writes them. Returns whether the system did so. Old systems lack this call; then
-    /// the first copy into a page makes it writable, and all threads that copy into that page meanwhile sleep.
-    pub(crate) fn prepare_writes(&self, offset: u64, len: u64) -> bool {
-        let (start, end) = self.pages(offset, len);
-        // SAFETY: the range consists of whole pages of the mapping, and the call does not change their bytes.
+    /// Prefaults the pages of a range for writing, so that copies into them cause no page faults. The pages count as
+    /// changed, so the next sync of the file writes them. Returns whether the system did so. It needs Linux 5.14.
+    /// Without it, the first copy into a page faults, and all threads that copy into that page meanwhile sleep.
+    pub(crate) fn prefault_writes(&self, offset: u64, len: u64) -> bool {
+        let (start, end) = self.page_aligned(offset, len);
+        // SAFETY: the start is that of a page inside the mapping. The system rounds the length up to the end of a page,
+        // and the last page of the mapping belongs to it whole. The call does not change bytes.
         let done = unsafe {
             madvise(self.start.as_ptr().add(start).cast(), end - start, Advice::LinuxPopulateWrite)
         };
@@ -93,7 +94,7 @@ impl Mapping {
     }
 
     /// Returns the part of a range that is inside the mapping, with its start moved back to the start of a page.
-    fn pages(&self, offset: u64, len: u64) -> (usize, usize) {
+    fn page_aligned(&self, offset: u64, len: u64) -> (usize, usize) {
         let page = rustix::param::page_size();
         let end = usize::try_from(offset.saturating_add(len)).unwrap_or(usize::MAX).min(self.len);
         (usize::try_from(offset).unwrap_or(usize::MAX).min(end) / page * page, end)
@@ -101,8 +102,8 @@ impl Mapping {
 
     /// Makes bytes copied into the range durable: syncs the pages that it touches, and no others.
     pub(crate) fn sync(&self, offset: u64, len: u64) -> io::Result<()> {
-        let (start, end) = self.pages(offset, len);
-        // SAFETY: the range consists of whole pages of the mapping, and the call does not change their bytes.
+        let (start, end) = self.page_aligned(offset, len);
+        // SAFETY: as in `prefault_writes`.
         unsafe { msync(self.start.as_ptr().add(start).cast(), end - start, MsyncFlags::SYNC) }?;
         Ok(())
     }
@@ -157,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_into_prepared_pages_cause_no_faults() {
+    fn copies_into_prefaulted_pages_cause_no_faults() {
         let dir = TempDir::new("drumlin-map").unwrap();
         let page = rustix::param::page_size() as u64;
         let file =
@@ -171,14 +172,16 @@ mod tests {
             pages.for_each(|number| assert!(mapping.write(number * page + 9, b"drumlin")));
             faults().unwrap_or(0) - before
         };
-        let unprepared = copy(0..32);
-        let is_prepared = mapping.prepare_writes(32 * page + 1, 32 * page - 1);
-        let prepared = copy(32..64);
+        let others = copy(0..32);
+        let is_supported = mapping.prefault_writes(0, page);
+        let is_done = mapping.prefault_writes(32 * page + 1, 32 * page - 1);
+        assert_eq!(is_done, is_supported, "a range that begins inside a page");
+        let prefaulted = copy(32..64);
         // Reading the counter may cause a fault itself.
-        assert!(!is_prepared || prepared <= 4, "{prepared} faults in prepared pages, {unprepared} in others");
+        assert!(!is_done || prefaulted <= 4, "{prefaulted} faults in prefaulted pages, {others} in others");
         for (offset, len) in [(64 * page, 1), (u64::MAX, u64::MAX), (0, 0)] {
-            mapping.prepare_writes(offset, len);
+            mapping.prefault_writes(offset, len);
         }
-        println!("{unprepared} faults, {prepared} in prepared pages");
+        println!("{others} faults, {prefaulted} in prefaulted pages");
     }
 }

@@ -300,13 +300,15 @@ impl OsFile {
         false
     }
 
-    /// Makes later copies into a range of a mapped file cause no page faults.
-    pub(crate) fn prepare_writes(&self, offset: u64, len: u64) {
+    /// Prefaults a range of a mapped file for writing. Returns whether that was done.
+    pub(crate) fn prefault_writes(&self, offset: u64, len: u64) -> bool {
         #[cfg(target_os = "linux")]
-        if let Some(mapping) = self.mapping.get() {
-            let _ = mapping.prepare_writes(offset, len);
+        return self.mapping.get().is_some_and(|mapping| mapping.prefault_writes(offset, len));
+        #[cfg(not(target_os = "linux"))]
+        {
+            let _ = (offset, len);
+            false
         }
-        let _ = (offset, len);
     }
 
     pub(crate) fn allocate(&self, offset: u64, len: u64) -> io::Result<()> {

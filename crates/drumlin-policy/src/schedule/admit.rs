@@ -51,7 +51,8 @@ impl Refusal {
         }
     }
 
-    /// Returns what the policy of `plan` is told.
+    /// Returns the outcome that the policy gets for `plan`. The plan has no ticket, so its number is 0. The text may
+    /// contain keys of users: do not log it.
     pub fn outcome(&self, plan: &Plan) -> Outcome {
         Outcome::Plan {
             ticket: Ticket(0),

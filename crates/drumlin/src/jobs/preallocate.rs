@@ -1,8 +1,9 @@
-//! Preallocation: prepares in the background what a commit would otherwise wait for. That is the file of the next log
+//! Preallocation: makes in the background what a commit would otherwise wait for. That is the file of the next log
 //! segment, the pages of the open one, and memory for the next part of a memtable.
 //!
-//! All take up to milliseconds: a file is created, named, and brought into memory; its pages are made writable; large
-//! pages are cleared. A commit that needs one which is not ready prepares it itself, so this lane only affects latency.
+//! Each can take milliseconds: a file is created, named, and brought into memory; its pages are prefaulted; large pages
+//! are cleared. A commit does not wait for this lane: it makes a missing segment itself, and takes the page faults. So
+//! the lane affects latency alone.
 
 use crate::background::{Lane, Step};
 use crate::store::Store;
@@ -29,7 +30,7 @@ impl Lane for PreallocationLane {
         if self.store.health.is_poisoned() {
             return Step::Idle;
         }
-        self.store.commit_lock.prepare_pages();
+        self.store.commit_lock.prefault_log();
         // The memory belongs to the process. In a stepped world, the history of one store would change the steps of
         // another.
         if self.store.files.env.stepping().is_none() && region::make_ready() {

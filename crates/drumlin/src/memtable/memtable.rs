@@ -35,8 +35,9 @@ use drumlin_types::{KeyRange, Kind, LogNumber, Seq};
 
 /// Recent writes of one keyspace, shared by all its writers and readers.
 ///
-/// Each write changes the reference count before this value, the counters and the number of writers. Each has cache
-/// lines of its own, apart from the fields that are only read.
+/// `Arc` stores its reference counts directly before this value, and each write changes them. The alignment puts them
+/// on other cache lines than the fields. Each write also changes `counts` and `writers`, so these have lines of their
+/// own.
 #[repr(align(128))]
 pub(crate) struct Memtable {
     /// First log segment that may hold its writes.
@@ -72,9 +73,9 @@ impl Counts {
         }
     }
 
-    /// Counts a point entry. Returns the number of entries before.
-    fn entry(&self, seq: Seq, kind: Kind) -> usize {
-        self.seq(seq);
+    /// Counts a point entry. Returns the previous number of entries.
+    fn count_entry(&self, seq: Seq, kind: Kind) -> usize {
+        self.extend_seq_bounds(seq);
         if kind == Kind::Delete {
             self.tombstones.fetch_add(1, Relaxed);
         }
@@ -82,7 +83,7 @@ impl Counts {
     }
 
     /// Extends the bounds by `seq`.
-    fn seq(&self, seq: Seq) {
+    fn extend_seq_bounds(&self, seq: Seq) {
         // Usually the bounds already cover `seq`, and a load is cheaper than an update.
         if seq < self.min_seq.load(Relaxed) {
             self.min_seq.fetch_min(seq, Relaxed);
@@ -195,7 +196,7 @@ impl Memtable {
     /// Adds an entry. (`key`, `seq`) must be new, and key and value must respect the length limits.
     pub(crate) fn insert(&self, key: &[u8], seq: Seq, kind: Kind, value: &[u8]) {
         debug_assert!(kind != Kind::DeleteRange, "range tombstones are kept apart");
-        let entries_before = self.counts.entry(seq, kind);
+        let entries_before = self.counts.count_entry(seq, kind);
         self.presence.add(key_hash(key, self.seed), entries_before);
         self.list.insert(key, seq, kind, value);
     }
@@ -205,7 +206,7 @@ impl Memtable {
         if range.is_empty() {
             return;
         }
-        self.counts.seq(seq);
+        self.counts.extend_seq_bounds(seq);
         self.ranges.add(RangeTombstone { range, seq });
     }
 
@@ -256,7 +257,7 @@ impl Memtable {
         self.list.held_bytes() + self.presence.bytes() + self.ranges.bytes.load(Relaxed)
     }
 
-    /// Returns the number of point entries.
+    /// Returns the number of point entries, with those whose insert has begun. Exact once no writer is left.
     pub(crate) fn entries(&self) -> usize {
         self.counts.entries.load(Acquire)
     }
@@ -281,8 +282,8 @@ impl Memtable {
         self.counts.max_seq.load(Relaxed)
     }
 
-    /// Returns whether there are neither point entries nor range tombstones. For readers: it ignores writes in
-    /// progress.
+    /// Returns whether no point entry and no range tombstone was counted. A write in progress may be counted already,
+    /// although its entry is not in the list yet.
     pub(crate) fn is_empty(&self) -> bool {
         self.entries() == 0 && !self.has_range_tombstones()
     }

@@ -159,15 +159,13 @@ impl Store {
     /// Wakes the lanes that have work after this commit.
     fn wake_lanes(&self, reserved: &Reserved, durability: Durability) {
         let has_begun = reserved.log.as_ref().is_some_and(|log| log.has_begun);
-        // Synced commits write their records by system calls, which need no prepared pages.
-        let asks_for_pages = durability == Durability::Buffered
-            && reserved.log.as_ref().is_some_and(|log| log.needs_pages(self.log.durable_end()));
-        if asks_for_pages {
-            self.commit_lock.ask_for_pages();
-        }
+        // Synced commits write their records by system calls, which fault in no pages.
+        let asks_for_prefault = durability == Durability::Buffered
+            && reserved.log.as_ref().is_some_and(|log| log.should_prefault(self.log.durable_end()))
+            && self.commit_lock.ask_for_prefault();
         // A flush may have found a memtable not ready because this commit was still writing to it.
         let is_waited_for = reserved.memtables.iter().any(|(_, memtable)| memtable.is_sealed());
-        if reserved.sealed || has_begun || asks_for_pages || is_waited_for || region::is_asked_for() {
+        if reserved.sealed || has_begun || asks_for_prefault || is_waited_for || region::is_asked_for() {
             self.background.wake();
         }
     }
@@ -327,28 +325,37 @@ mod tests {
     }
 
     #[test]
-    fn pages_of_the_log_are_prepared_unless_it_is_often_synced() {
-        let dir = drumlin_env::TempDir::new("drumlin-pages").expect("a directory");
+    fn the_log_is_prefaulted_unless_it_is_often_synced() {
+        let dir = drumlin_env::TempDir::new("drumlin-prefault").expect("a directory");
         let db = Db::builder(dir.path()).open().expect("open");
         let keys = db.keyspace("k").expect("keyspace");
-        let store = keys.store.clone();
-        let write = |is_synced: bool| {
-            for n in 0..40u32 {
+        let log = &keys.store.commit_lock;
+        let write = |puts: u32, is_synced: bool| {
+            for n in 0..puts {
                 keys.put(n.to_be_bytes(), vec![7; 100_000]).expect("put");
                 if is_synced {
                     db.sync().expect("sync");
                 }
             }
-            // The lane has done so, or does so now.
-            store.commit_lock.prepare_pages();
-            let state = store.commit_lock.state.lock();
-            let file = state.log.segment.file().expect("a segment").clone();
-            (state.log.prepared(), state.log.position() - state.log.segment.base, file.is_mapped())
         };
-        assert_eq!(write(true).0, 0, "each sync would write the prepared pages");
-        let (prepared, written, is_mapped) = write(false);
-        // 8 MB are in the first segment, of 16 MiB.
-        assert!(!is_mapped || prepared > written, "{prepared} bytes are prepared, {written} are written");
-        assert!(prepared <= written + (2 << 20), "{prepared} bytes are prepared, {written} are written");
+        let prefaulted = || log.state.lock().log.prefaulted();
+        write(20, true);
+        assert_eq!(prefaulted(), 0, "each sync would write the prefaulted pages");
+        if !log.state.lock().log.segment.file().expect("a segment").is_mapped() {
+            return;
+        }
+        // 13 MB are in the first segment, of 16 MiB; the lane works in the background.
+        write(110, false);
+        let written = {
+            let state = log.state.lock();
+            state.log.position() - state.log.segment.base
+        };
+        let clock = keys.store.files.env.clock();
+        let deadline = clock.monotonic_nanos() + 30_000_000_000;
+        while prefaulted() <= written && log.can_prefault() {
+            assert!(clock.monotonic_nanos() < deadline, "{} of {written} bytes", prefaulted());
+            drumlin_env::yield_now();
+        }
+        assert!(prefaulted() <= written + (2 << 20), "{} of {written} bytes", prefaulted());
     }
 }

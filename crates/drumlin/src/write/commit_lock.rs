@@ -34,14 +34,21 @@ pub(crate) struct CommitLock {
     pub(crate) directory: LogDirectory,
     pub(crate) state: Mutex<CommitState>,
     waiting: CachePadded<WaitingRequests>,
-    /// Whether pages of the open segment are to be prepared.
-    wants_pages: AtomicBool,
+    /// Whether a commit asked to prefault the log.
+    wants_prefault: AtomicBool,
+    /// Whether the system cannot prefault files.
+    cannot_prefault: AtomicBool,
 }
 
 impl CommitLock {
     pub(crate) fn new(directory: LogDirectory, state: CommitState) -> CommitLock {
-        let (waiting, wants_pages) = (CachePadded::default(), AtomicBool::new(false));
-        CommitLock { directory, state: Mutex::new(state), waiting, wants_pages }
+        CommitLock {
+            directory,
+            state: Mutex::new(state),
+            waiting: CachePadded::default(),
+            wants_prefault: AtomicBool::new(false),
+            cannot_prefault: AtomicBool::new(false),
+        }
     }
 
     /// Preallocates the file of the next segment if one is wanted. Returns `false` if none is wanted. A failure here
@@ -60,22 +67,35 @@ impl CommitLock {
         Ok(true)
     }
 
-    /// Asks the preallocation lane for [`prepare_pages`](CommitLock::prepare_pages).
-    pub(crate) fn ask_for_pages(&self) {
-        self.wants_pages.store(true, Relaxed);
+    /// Asks the preallocation lane to [prefault the log](CommitLock::prefault_log). Returns `false` if the system
+    /// cannot.
+    pub(crate) fn ask_for_prefault(&self) -> bool {
+        if self.cannot_prefault.load(Relaxed) {
+            return false;
+        }
+        self.wants_prefault.store(true, Relaxed);
+        true
     }
 
-    /// Makes the pages of the open segment writable that the next records go into, if a commit asked for it. Otherwise
-    /// the first copy into a page faults, and the commits of other threads that copy into it wait asleep: in the
-    /// worst case, all commits wait once for each page.
-    pub(crate) fn prepare_pages(&self) {
-        if self.wants_pages.load(Relaxed) && self.wants_pages.swap(false, Relaxed) {
-            let next = self.state.lock().log.next_to_prepare();
-            if let Some((segment, range)) = next
-                && let Ok(file) = segment.file()
-            {
-                file.prepare_writes(range.start, range.end - range.start);
-            }
+    /// Returns whether the system can prefault files, as far as is known.
+    #[cfg(test)]
+    pub(crate) fn can_prefault(&self) -> bool {
+        !self.cannot_prefault.load(Relaxed)
+    }
+
+    /// Prefaults the part of the open segment that the next records go into, if a commit asked for it. Otherwise the
+    /// first copy into a page faults, and the commits of other threads that copy into it wait asleep: in the worst
+    /// case, all commits wait once for each page.
+    pub(crate) fn prefault_log(&self) {
+        if !self.wants_prefault.load(Relaxed) || !self.wants_prefault.swap(false, Relaxed) {
+            return;
+        }
+        let Some((segment, range)) = self.state.lock().log.next_to_prefault() else { return };
+        let Ok(file) = segment.file() else { return };
+        if file.prefault_writes(range.start, range.end - range.start) {
+            self.state.lock().log.prefaulted_to(&segment, range.end);
+        } else {
+            self.cannot_prefault.store(true, Relaxed);
         }
     }
 

@@ -26,20 +26,23 @@ pub(crate) struct Reservation {
     pub(crate) has_begun: bool,
 }
 
-/// Number of bytes of the open segment whose pages are prepared at once. They hold a thousand small commits or more, so
+/// Number of bytes of the open segment that are prefaulted at once. They hold a thousand small commits or more, so
 /// waking the preallocation lane for the next ones costs each commit little.
-const PREPARED_AT_ONCE: u64 = 1 << 20;
+const PREFAULT_BYTES: u64 = 1 << 20;
+/// The log is prefaulted if at least this many of its bytes are not durable. A sync also writes the prefaulted pages
+/// that no record has reached, at most 2 [`PREFAULT_BYTES`], so it writes at most a quarter more.
+const PREFAULT_ABOVE: u64 = 8 * PREFAULT_BYTES;
 
 impl Reservation {
-    /// Returns whether pages behind this record are to be prepared: it begins a segment or a part of one, and the log,
-    /// which is durable up to `durable_end`, is not synced once for each part. A sync would write the prepared pages
-    /// too, and protect them again.
-    pub(crate) fn needs_pages(&self, durable_end: u64) -> bool {
+    /// Returns whether to prefault the log after this record: the record begins a segment or reaches a multiple of
+    /// [`PREFAULT_BYTES`], the file is mapped, and the log, which is durable up to `durable_end`, is not often
+    /// synced. A sync would write the prefaulted pages too, and write-protect them again.
+    pub(crate) fn should_prefault(&self, durable_end: u64) -> bool {
         let offset = self.offset();
         let begins_part = self.has_begun
-            || offset / PREPARED_AT_ONCE != (offset + (self.end - self.position)) / PREPARED_AT_ONCE;
+            || offset / PREFAULT_BYTES != (offset + (self.end - self.position)) / PREFAULT_BYTES;
         begins_part
-            && self.position.saturating_sub(durable_end) >= PREPARED_AT_ONCE
+            && self.position.saturating_sub(durable_end) >= PREFAULT_ABOVE
             && self.segment.file().is_ok_and(File::is_mapped)
     }
 }
@@ -53,8 +56,8 @@ pub(crate) struct LogTail {
     last_seq: Seq,
     /// Number of record bytes that the open segment holds.
     capacity: u64,
-    /// Offset up to which pages of the open segment's file are prepared.
-    prepared: u64,
+    /// Offset up to which the open segment's file is prefaulted.
+    prefaulted: u64,
     /// Closed segments that are not known to be durable in full, oldest first, with their end positions.
     unsynced: Vec<(Arc<Segment>, u64)>,
     /// Open and closed segments whose header or directory entry is not known to be durable, oldest first.
@@ -145,7 +148,7 @@ impl LogTail {
         LogTail {
             segment,
             position: header.base,
-            prepared: 0,
+            prefaulted: 0,
             last_seq: header.last_seq_before(),
             capacity,
             unsynced: Vec::new(),
@@ -237,7 +240,7 @@ impl LogTail {
         self.unsynced.push((closed, self.position));
         self.starts_not_durable.push(next);
         self.capacity = made.bytes - HEADER_LEN;
-        self.prepared = 0;
+        self.prefaulted = 0;
         self.live.push(made);
         self.wants_ready = true;
         self.is_for_deletes = share == LogShare::Deletes
@@ -245,22 +248,26 @@ impl LogTail {
         Ok(())
     }
 
-    /// Returns the range of the open segment's file whose pages are to be prepared: the rest of the part that takes
-    /// records, and the next part. The range is not returned again.
-    pub(super) fn next_to_prepare(&mut self) -> Option<(Arc<Segment>, Range<u64>)> {
+    /// Returns the range of the open segment's file to prefault: the rest of the part that takes records, and the next
+    /// part, without what is prefaulted already.
+    pub(super) fn next_to_prefault(&self) -> Option<(Arc<Segment>, Range<u64>)> {
         let end = HEADER_LEN + self.capacity;
         let at = HEADER_LEN + self.position - self.segment.base;
-        let range = at.max(self.prepared)..((at / PREPARED_AT_ONCE + 2) * PREPARED_AT_ONCE).min(end);
-        (!range.is_empty()).then(|| {
-            self.prepared = range.end;
-            (self.segment.clone(), range)
-        })
+        let range = at.max(self.prefaulted)..((at / PREFAULT_BYTES + 2) * PREFAULT_BYTES).min(end);
+        (!range.is_empty()).then(|| (self.segment.clone(), range))
     }
 
-    /// Returns the offset up to which pages of the open segment's file are prepared.
+    /// Records that `segment` is prefaulted up to the offset `end`, if it is still open.
+    pub(super) fn prefaulted_to(&mut self, segment: &Arc<Segment>, end: u64) {
+        if Arc::ptr_eq(&self.segment, segment) {
+            self.prefaulted = self.prefaulted.max(end);
+        }
+    }
+
+    /// Returns the offset up to which the open segment's file is prefaulted.
     #[cfg(test)]
-    pub(crate) fn prepared(&self) -> u64 {
-        self.prepared
+    pub(crate) fn prefaulted(&self) -> u64 {
+        self.prefaulted
     }
 
     fn take_spare(&mut self, wanted: u64) -> Option<Stored> {

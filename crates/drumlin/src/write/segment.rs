@@ -35,8 +35,8 @@ use std::path::{Path, PathBuf};
 /// Offset of a segment's first record in its file.
 pub(super) const HEADER_LEN: u64 = SEGMENT_HEADER_LEN as u64;
 
-/// A log segment that is open for writing. Each commit changes the reference count before this value, which has a cache
-/// line of its own.
+/// A log segment that is open for writing. `Arc` stores its reference counts directly before this value, and each
+/// commit changes them. The alignment puts them on other cache lines than the fields, which are only read.
 #[repr(align(128))]
 pub(crate) struct Segment {
     pub(crate) number: LogNumber,
