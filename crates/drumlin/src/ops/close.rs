@@ -105,7 +105,7 @@ impl Store {
     fn save_at_close(&self) -> Result<()> {
         self.health.check_poison()?;
         self.publisher.drain()?;
-        self.sync_log(self.publisher.published().log_end)?;
+        self.sync_log(self.publisher.last_published().log_end)?;
         let log_end = self.write_close_record()?;
         self.save_lookups()?;
         let floor = self.log_floor(&[]);

@@ -124,7 +124,7 @@ impl Store {
         let missing = || Error::new(ErrorKind::NotFound, format!("there is no keyspace {from:?}"));
         self.find_keyspace(from).ok_or_else(missing)?;
         if !drumlin_types::bug!("rename-not-synced") {
-            self.sync_log(self.publisher.published().log_end)?;
+            self.sync_log(self.publisher.last_published().log_end)?;
         }
         let mut control = self.control.lock();
         // Found under the lock: another thread may have renamed it meanwhile.
@@ -205,7 +205,7 @@ impl Store {
         drop(locked);
         let drained =
             if drumlin_types::bug!("drop-ignores-writers") { Ok(()) } else { self.publisher.drain() };
-        let synced = drained.and_then(|()| self.sync_log(self.publisher.published().log_end));
+        let synced = drained.and_then(|()| self.sync_log(self.publisher.last_published().log_end));
         // Nothing says yet that the keyspace is dropped, so it stays.
         synced.inspect_err(|_| keyspace.mark_dropped(false))
     }

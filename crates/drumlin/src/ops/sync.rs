@@ -10,7 +10,7 @@ impl Store {
     /// Makes all commits so far durable.
     pub(crate) fn sync(&self) -> Result<()> {
         self.health.check_poison()?;
-        self.sync_for_caller(self.publisher.published().log_end)
+        self.sync_for_caller(self.publisher.last_published().log_end)
     }
 
     /// Makes the log durable up to global position `end` for a caller that waits for it.

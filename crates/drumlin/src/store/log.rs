@@ -46,7 +46,7 @@ impl Store {
         let kept = {
             let mut locked = self.commit_lock.state.lock();
             let numbers = locked.log.begin_reading();
-            KeptLog { store: self, numbers, written: self.publisher.published().log_end }
+            KeptLog { store: self, numbers, written: self.publisher.last_published().log_end }
         };
         read(&kept.numbers, kept.written)
     }
@@ -59,7 +59,7 @@ impl Store {
         }
         self.files.tables.relieve(error);
         // Best effort: the next attempt of the job that failed reports what is wrong.
-        let _ = self.sync_log(self.publisher.published().log_end);
+        let _ = self.sync_log(self.publisher.last_published().log_end);
         let mut locked = self.commit_lock.state.lock();
         let released = locked.log.release_descriptors();
         self.unlink_log(&released);

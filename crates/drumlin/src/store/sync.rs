@@ -24,7 +24,7 @@ impl Store {
         if self.log.durable_seq() >= seq {
             return Ok(());
         }
-        self.sync_log(self.publisher.published().log_end)
+        self.sync_log(self.publisher.last_published().log_end)
     }
 
     pub(crate) fn sync_log(&self, end: u64) -> Result<()> {

@@ -46,10 +46,10 @@ pub(crate) struct CommitPoint {
     pub(crate) log_end: u64,
 }
 
-/// Maximum number of commits that are under way. Further ones wait.
+/// Maximum number of commits in flight. Further ones wait.
 const PLACES: usize = 256;
 
-/// Sleeping commits for each core, above which a thread that waits does not yield.
+/// If more commits than this sleep for each core, a commit that has to wait sleeps at once.
 const CROWD_PER_CORE: u64 = 2;
 
 /// One place of the ring.
@@ -80,7 +80,8 @@ impl RingSlot {
 }
 
 struct Queue {
-    published: CommitPoint,
+    /// State after the last published commit.
+    last: CommitPoint,
     failed: Option<Error>,
     /// Number of threads that sleep until `moved` is notified.
     waiters: u32,
@@ -90,8 +91,8 @@ struct Queue {
 /// kernel may delay.
 const LONGEST_COMMIT: Duration = Duration::from_secs(60);
 
-/// What each published commit changes.
-struct Published {
+/// Fields that change whenever commits are published, on their own cache lines.
+struct Progress {
     visible: AtomicU64,
     /// Number of the first commit that is not published. Commits are numbered in their order.
     front: AtomicU64,
@@ -99,7 +100,7 @@ struct Published {
 
 /// The ring of commits that are not published yet.
 pub(crate) struct Publisher {
-    published: CachePadded<Published>,
+    progress: CachePadded<Progress>,
     /// Number of the next commit. Changed under the commit lock.
     entered: CachePadded<AtomicU64>,
     /// Whether `queue.failed` is set.
@@ -116,23 +117,20 @@ pub(crate) struct Publisher {
 }
 
 impl Publisher {
-    /// Creates a publisher for a machine with `cores` CPU cores.
-    pub(crate) fn new(published: CommitPoint, cores: usize) -> Publisher {
-        Publisher::with_places(published, cores, PLACES)
+    /// Creates a publisher for a machine with `cores` CPU cores. `last` is the state that commits continue from.
+    pub(crate) fn new(last: CommitPoint, cores: usize) -> Publisher {
+        Publisher::with_places(last, cores, PLACES)
     }
 
     /// As `new`, for at most `places` commits that are under way.
-    pub(crate) fn with_places(published: CommitPoint, cores: usize, places: usize) -> Publisher {
+    pub(crate) fn with_places(last: CommitPoint, cores: usize, places: usize) -> Publisher {
         Publisher {
             crowd: CROWD_PER_CORE * cores as u64,
-            published: CachePadded(Published {
-                visible: AtomicU64::new(published.seq),
-                front: AtomicU64::new(0),
-            }),
+            progress: CachePadded(Progress { visible: AtomicU64::new(last.seq), front: AtomicU64::new(0) }),
             entered: CachePadded(AtomicU64::new(0)),
             has_failed: AtomicBool::new(false),
             places: (0..places).map(|_| CachePadded::default()).collect(),
-            queue: CachePadded(Mutex::new(Queue { published, failed: None, waiters: 0 })),
+            queue: CachePadded(Mutex::new(Queue { last, failed: None, waiters: 0 })),
             moved: Condvar::new(),
             asleep: CachePadded::default(),
             longest: AtomicU64::new(LONGEST_COMMIT.as_micros() as u64),
@@ -153,12 +151,12 @@ impl Publisher {
 
     /// Returns the last visible sequence number.
     pub(crate) fn visible(&self) -> Seq {
-        self.published.visible.load(Acquire)
+        self.progress.visible.load(Acquire)
     }
 
     /// Returns the visible state and the log position, as of one moment.
-    pub(crate) fn published(&self) -> CommitPoint {
-        self.queue.lock().published
+    pub(crate) fn last_published(&self) -> CommitPoint {
+        self.queue.lock().last
     }
 
     fn place(&self, number: u64) -> &RingSlot {
@@ -171,7 +169,7 @@ impl Publisher {
 
     /// Returns the number of commits that are not published, given the `order` in which to load the front.
     fn under_way(&self, order: Ordering) -> u64 {
-        self.entered.load(Relaxed) - self.published.front.load(order)
+        self.entered.load(Relaxed) - self.progress.front.load(order)
     }
 
     /// Returns whether more than [`CROWD_PER_CORE`] commits for each core sleep. A thread that waits then does best to
@@ -227,18 +225,18 @@ impl Publisher {
 
     /// Publishes the commits at the front that are done.
     fn publish_done(&self, queue: &mut Queue) {
-        let first = self.published.front.load(Relaxed);
+        let first = self.progress.front.load(Relaxed);
         let mut front = first;
         while queue.failed.is_none()
             && (self.is_done(front)
                 || drumlin_types::bug!("publish-out-of-order") && front < self.entered.load(Acquire))
         {
-            queue.published = self.place(front).state();
+            queue.last = self.place(front).state();
             front += 1;
         }
         if front > first {
-            self.published.visible.store(queue.published.seq, Release);
-            self.published.front.store(front, Release);
+            self.progress.visible.store(queue.last.seq, Release);
+            self.progress.front.store(front, Release);
         }
         if (front > first || queue.failed.is_some()) && queue.waiters > 0 {
             self.moved.notify_all();
@@ -247,12 +245,12 @@ impl Publisher {
 
     /// Returns whether commit `number`, which is done, is published. Publishes it if it is at the front.
     fn try_publish(&self, number: u64) -> bool {
-        if self.published.front.load(Acquire) == number
+        if self.progress.front.load(Acquire) == number
             && let Some(mut queue) = self.queue.try_lock()
         {
             self.publish_done(&mut queue);
         }
-        self.published.front.load(Acquire) > number
+        self.progress.front.load(Acquire) > number
     }
 
     /// Reports commit `number` done and waits until it is published. Returns the microseconds that it waited, by the
@@ -272,7 +270,7 @@ impl Publisher {
         let mut queue = self.queue.lock();
         loop {
             self.publish_done(&mut queue);
-            if self.published.front.load(Relaxed) > number {
+            if self.progress.front.load(Relaxed) > number {
                 return Ok(now().saturating_sub(began));
             }
             if let Some(error) = &queue.failed {
@@ -297,7 +295,7 @@ impl Publisher {
         let mut queue = self.queue.lock();
         let end = self.entered.load(Acquire);
         let under_way =
-            || (self.published.front.load(Relaxed)..end).filter(|number| !self.is_done(*number)).count();
+            || (self.progress.front.load(Relaxed)..end).filter(|number| !self.is_done(*number)).count();
         loop {
             self.publish_done(&mut queue);
             let before = under_way();
@@ -399,7 +397,7 @@ mod tests {
         assert!(!publisher.has_room());
         publisher.fail(Error::new(ErrorKind::Io, "a disk"));
         assert_eq!(publisher.wait_for_room().expect_err("nothing moves any more").kind(), ErrorKind::Io);
-        assert_eq!(publisher.published().seq, 1);
+        assert_eq!(publisher.last_published().seq, 1);
     }
 
     #[test]
@@ -427,7 +425,7 @@ mod tests {
             }
         });
         let seq = 4 * commits;
-        assert_eq!(publisher.published(), CommitPoint { seq, logged: seq, log_end: seq });
+        assert_eq!(publisher.last_published(), CommitPoint { seq, logged: seq, log_end: seq });
     }
 
     #[test]

@@ -126,7 +126,7 @@ impl DurableLog {
     fn sync_once(&self, publisher: &Publisher, commit_lock: &CommitLock, calls: &mut u64) -> Result<()> {
         let (segments, published) = {
             let locked = commit_lock.state.lock();
-            (locked.log.to_sync(), publisher.published())
+            (locked.log.to_sync(), publisher.last_published())
         };
         for segment in &segments {
             if !drumlin_types::bug!("no-log-sync") {
