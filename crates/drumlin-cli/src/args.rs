@@ -453,7 +453,7 @@ pub(crate) struct PolicyArgs {
     #[command(flatten)]
     pub(crate) store: StoreArgs,
 
-    /// Policy to switch to
+    /// Policy to switch to (`drumlin options compaction` lists the policies)
     pub(crate) name: Option<String>,
 
     /// Freeze the policy's current parameters; compactions continue with them

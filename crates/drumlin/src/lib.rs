@@ -142,7 +142,7 @@ pub use base::slice::Slice;
 pub use drumlin_types::Seq;
 pub use ops::iter::Iter;
 pub use ops::range_cursor::RangeCursor;
-pub use ops::shape::{FileShape, KeyspaceShape, LevelShape, RunShape};
+pub use ops::shape::{FileRole, FileShape, KeyspaceShape, LevelShape, RunShape};
 pub use ops::verify::{Finding, VerifyReport};
 pub use options::{
     Adaptation, Compression, Durability, FilterMode, KeyspaceOptions, KeyspaceSettings, OptionDef, Options,

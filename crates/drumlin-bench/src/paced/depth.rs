@@ -167,7 +167,7 @@ fn deepest<'a>(files: impl Iterator<Item = &'a FileShape>) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use drumlin::RunShape;
+    use drumlin::{FileRole, RunShape};
 
     fn file(bounds: &str) -> FileShape {
         let (first, end) = (bounds[..1].into(), Some(bounds[1..].into()));
@@ -187,7 +187,7 @@ mod tests {
             lookups_empty: 0.0,
             lookups_found: 0.0,
             lookups_dead: 0.0,
-            state: String::new(),
+            state: FileRole::Free,
         }
     }
 

@@ -24,7 +24,7 @@ mod axis;
 
 use crate::escape::escape;
 use crate::figures::{counted, size};
-use crate::store::{FileShape, KeyspaceShape, LevelShape, RunShape};
+use crate::store::{FileRole, FileShape, KeyspaceShape, LevelShape, RunShape};
 use axis::{Axis, files};
 
 /// Columns of the bar.
@@ -232,7 +232,7 @@ fn marks(run: &RunShape) -> String {
 
 /// Returns whether an unfinished compaction involves the file.
 fn is_busy(file: &FileShape) -> bool {
-    file.state != "free"
+    file.state != FileRole::Free
 }
 
 fn file_line(file: &FileShape) -> String {
@@ -255,20 +255,11 @@ fn file_line(file: &FileShape) -> String {
         facts.push_str("  narrowed");
     }
     if is_busy(file) {
-        facts.push_str(&format!("  {}", state(file)));
+        facts.push_str(&format!("  {}", file.state));
     }
     facts.push_str(&format!("  {}..{}", file.min_seq, file.max_seq));
     facts.push_str(&format!("  [{} .. {end})", short_key(&file.first)));
     facts
-}
-
-/// Returns the state of a busy file in words: `input of #3`, `output of #3`.
-fn state(file: &FileShape) -> String {
-    match file.state.split_once(' ') {
-        Some(("leaving", compaction)) => format!("input of {compaction}"),
-        Some(("settling" | "coming", compaction)) => format!("output of {compaction}"),
-        _ => file.state.clone(),
-    }
 }
 
 /// Returns the last line: the first key below the left edge of the bar, and the end of the keys below the right edge.

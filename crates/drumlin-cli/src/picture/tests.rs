@@ -53,7 +53,7 @@ fn file(text: &str, table: u64) -> FileShape {
         filter_bits: 4.0 + table as f64,
         filter_false_positive_rate: 0.14,
         lookups_empty: if flags.contains('b') { 300.0 } else { 0.0 },
-        state: if flags.contains('b') { "leaving #3" } else { "free" }.to_owned(),
+        state: if flags.contains('b') { FileRole::Input(3) } else { FileRole::Free },
         ..FileShape::default()
     }
 }

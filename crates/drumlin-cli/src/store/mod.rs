@@ -12,8 +12,8 @@ mod reports;
 
 pub(crate) use bounds::Bounds;
 pub(crate) use drumlin::{
-    DecisionRecord, FileShape, KeyspaceShape, LevelShape, RepairReport, RepairedFile, RepairedKeyspace,
-    ReplayReport, RunShape, VerifyReport,
+    DecisionRecord, FileRole, FileShape, KeyspaceShape, LevelShape, RepairReport, RepairedFile,
+    RepairedKeyspace, ReplayReport, RunShape, VerifyReport,
 };
 pub(crate) use durability::Durability;
 pub(crate) use reports::OptionRow;

@@ -9,6 +9,7 @@ use crate::version::FileMeta;
 use drumlin_policy::schedule::fold::{depth_cap, design_runs};
 use drumlin_policy::schedule::{Concurrency, Settings};
 use drumlin_types::contract::{FileState, FileView, LevelDesign};
+use std::fmt;
 
 /// Shape of one keyspace: its memtables and its tree. [`Db::tree`](crate::Db::tree) returns it.
 ///
@@ -99,9 +100,30 @@ pub struct FileShape {
     pub lookups_found: f64,
     /// Decayed number of point lookups that found a tombstone; part of `lookups_found`.
     pub lookups_dead: f64,
-    /// Compaction state of the file. `free`: no unfinished compaction involves it. `settling #t`: it is an installed
-    /// part of the output of the unfinished compaction `#t`. `leaving #t`: it is an input of that compaction.
-    pub state: String,
+    /// Its part in unfinished compactions. JSON has its text form, such as `input of #3`.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "as_text"))]
+    pub state: FileRole,
+}
+
+/// Part of a file in unfinished compactions, which are known by their numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FileRole {
+    /// No unfinished compaction involves the file.
+    #[default]
+    Free,
+    /// The file is an input of the compaction, and serves reads until the output replaces it.
+    Input(u64),
+    /// The file is an installed part of the compaction's output.
+    Output(u64),
+    /// No compaction may take the file: its table is damaged, or, without the pipeline, a compaction blocks it.
+    Unavailable,
+}
+
+/// Serializes a value by its text form.
+#[cfg(feature = "serde")]
+fn as_text<T: fmt::Display, S: serde::Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(value)
 }
 
 /// Serializes bytes as text, with escapes such as `\xff` for bytes that are no printable ASCII.
@@ -115,13 +137,25 @@ fn escaped_option<S: serde::Serializer>(bytes: &Option<Vec<u8>>, serializer: S) 
     serde::Serialize::serialize(&bytes.as_ref().map(|bytes| bytes.escape_ascii().to_string()), serializer)
 }
 
-fn state_name(state: FileState) -> String {
-    match state {
-        FileState::Free => "free".to_owned(),
-        FileState::Settling(ticket) => format!("settling {ticket}"),
-        FileState::Leaving(ticket) => format!("leaving {ticket}"),
-        FileState::Coming(ticket) => format!("coming {ticket}"),
-        FileState::Unavailable => "unavailable".to_owned(),
+impl FileRole {
+    fn of(state: FileState) -> FileRole {
+        match state {
+            FileState::Free => FileRole::Free,
+            FileState::Leaving(ticket) => FileRole::Input(ticket.0),
+            FileState::Settling(ticket) | FileState::Coming(ticket) => FileRole::Output(ticket.0),
+            FileState::Unavailable => FileRole::Unavailable,
+        }
+    }
+}
+
+impl fmt::Display for FileRole {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FileRole::Free => f.write_str("free"),
+            FileRole::Input(ticket) => write!(f, "input of #{ticket}"),
+            FileRole::Output(ticket) => write!(f, "output of #{ticket}"),
+            FileRole::Unavailable => f.write_str("unavailable"),
+        }
     }
 }
 
@@ -176,7 +210,7 @@ impl Store {
                                 lookups_empty: f.lookups.empty,
                                 lookups_found: f.lookups.found,
                                 lookups_dead: f.lookups.dead,
-                                state: state_name(f.state),
+                                state: FileRole::of(f.state),
                             })
                             .collect(),
                     })
