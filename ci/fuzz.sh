@@ -27,6 +27,7 @@ decoder=fuzz/target/x86_64-unknown-linux-gnu/release/decoder
 
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
+list=$(cargo run --quiet --package drumlin-torture -- fuzz --list)
 targets=0 done=0 edges=0 crashes=0
 while read -r target cost; do
     if [ $# -gt 0 ] && [[ " $* " != *" $target "* ]]; then continue; fi
@@ -48,6 +49,7 @@ while read -r target cost; do
     reached=$(sed -n 's/.* cov: \([0-9]*\) .*/\1/p' "$log" | tail -1)
     done=$((done + ${ran:-0})) edges=$((edges + ${reached:-0}))
     echo "$target: executions ${ran:-0}, edges ${reached:-0}" >&2
-done < <(cargo run --quiet --package drumlin-torture -- fuzz --list)
+done <<< "$list"
+[ "$targets" -gt 0 ] || { echo "no target is named: $*" >&2; exit 2; }
 echo "search: targets $targets, executions $done, edges $edges, crashes $crashes"
 [ "$crashes" = 0 ]

@@ -22,9 +22,6 @@ case $lane in
     nightly) times=10 schedules=20000 kills=300 seed=$(date -u +%Y%m%d) ;;
     *) echo "usage: bash ci/lane.sh merge|nightly" >&2; exit 2 ;;
 esac
-if [ "$lane" = nightly ]; then
-    cargo fuzz --version >/dev/null 2>&1 || { echo "the nightly lane needs cargo-fuzz: cargo install cargo-fuzz" >&2; exit 2; }
-fi
 parts=${LANE_PARTS:-}
 if [ -n "$parts" ]; then
     mkdir -p "$parts"
@@ -36,7 +33,8 @@ echo "lane $lane, seed $seed"
 work=$(mktemp -d)
 log=$work/log search=$work/search
 touch "$log"
-trap 'rm -rf "$work"' EXIT
+searching=
+trap '[ -z "$searching" ] || kill "$searching" 2> /dev/null || true; rm -rf "$work"' EXIT
 target=${CARGO_TARGET_DIR:-target}
 
 RUSTFLAGS="--cfg sim" cargo build --quiet --profile sim --target-dir "$target/cfgsim" --package drumlin-torture
@@ -58,7 +56,7 @@ part() {
 }
 run() { part "$1" "$torture" "$@" --seed "$seed"; }
 
-# Before anything runs beside it: peaks of memory depend on how far flushes fall behind.
+# Before the search runs beside it: peaks of memory depend on how far flushes fall behind.
 run bounds --cases $times
 
 # At night the search for bytes that break a decoder runs beside the other runs, since it uses one core. It continues
@@ -69,7 +67,7 @@ if [ "$lane" = nightly ]; then
 fi
 run tapes
 # Replay the listed seeds, which once failed or which reach something rare.
-while read -r kind number rest; do
+while read -r kind number rest || [ -n "$kind" ]; do
     case $kind in '' | '#'*) continue ;; esac
     # shellcheck disable=SC2086
     "$torture" "$kind" --seed "$number" --cases 1 $rest </dev/null || failed+=("$kind --seed $number")
@@ -105,6 +103,7 @@ done
 
 if [ "$lane" = nightly ]; then
     wait "$searching"
+    searching=
     tee -a "$log" < "$search"
 fi
 

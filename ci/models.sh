@@ -11,7 +11,9 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 target=${CARGO_TARGET_DIR:-target}
 export RUST_BACKTRACE=${RUST_BACKTRACE:-0} RUSTFLAGS="--cfg shuttle --cfg sim"
-test="cargo test --quiet --target-dir $target/shuttle --package drumlin --lib"
-$test models:: -- --nocapture
+lib_tests() {
+    cargo test --quiet --target-dir "$target/shuttle" --package drumlin --lib "$@"
+}
 # This build lacks the feature `experiments`, which the workspace's tests have: options differ by it.
-$test options::tests::
+lib_tests options::tests:: | grep '^test result: ok. [1-9]'
+lib_tests models:: -- --nocapture

@@ -12,8 +12,8 @@ export PROPTEST_RNG_SEED
 echo "property tests: PROPTEST_RNG_SEED=$PROPTEST_RNG_SEED"
 
 # Counts are reproducible on all machines. Instructions are measured where valgrind exists, and judged on the processor
-# that the gate file names. The gate uses one core and measures no time, so it runs beside the tests, which often leave
-# one idle; the lane does not.
+# that the gate file names. The gate uses one core and measures no time, so it runs beside the tests, which often leave a
+# core idle. It ends before the lane begins, whose bounds run needs idle cores.
 counts=
 if ! command -v valgrind > /dev/null; then
     echo "no valgrind here: instructions are not measured"
@@ -23,12 +23,19 @@ log=$(mktemp)
 # shellcheck disable=SC2086
 bash ci/gate.sh $counts > "$log" 2>&1 &
 gate=$!
-trap 'kill "$gate" 2> /dev/null || true; rm -f "$log"' EXIT
+trap '[ -z "$gate" ] || kill "$gate" 2> /dev/null || true; rm -f "$log"' EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
 
-cargo test --workspace
-cargo xtask tidy
-passed=true
-wait "$gate" || passed=false
+# As in a lane, one failure does not hide the others.
+failed=
+cargo test --workspace || failed="$failed tests"
+cargo xtask tidy || failed="$failed tidy"
+wait "$gate" || failed="$failed gate"
+gate=
 cat "$log"
-bash ci/lane.sh merge || passed=false
-$passed
+bash ci/lane.sh merge || failed="$failed lane"
+if [ -n "$failed" ]; then
+    echo "failed:$failed" >&2
+    exit 1
+fi

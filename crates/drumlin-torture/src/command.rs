@@ -1,7 +1,6 @@
 //! The command line: selects a run, its seeds and its volume, and prints its failures.
 
 use crate::failure::Failure;
-use crate::lane;
 use crate::runs::{
     admin, bank, bounds, corrupt, crash, fault, fsync, full, fuzz, meta, model, repair, repeat, segment,
     threads,
@@ -36,7 +35,7 @@ impl Arguments<'_> {
 pub fn main(arguments: &[String]) -> ExitCode {
     let Some((run, rest)) = arguments.split_first() else {
         eprintln!(
-            "usage: drumlin-torture merge|nightly|tapes|model|meta|crash|fault|fsync|full|bounds|\
+            "usage: drumlin-torture tapes|model|meta|crash|fault|fsync|full|bounds|\
              segment|corrupt|repair|repeat|threads|admin|fuzz|bank|replay [--seed S] [--cases N] [--ops N]"
         );
         return ExitCode::FAILURE;
@@ -71,10 +70,6 @@ fn dispatch(run: &str, arguments: &Arguments<'_>) -> Result<bool, String> {
         "admin" => admin(seed, arguments),
         "bank" => bank(seed, arguments),
         "fuzz" => fuzz(seed, arguments),
-        "merge" => lane::run(&lane::MERGE, seed),
-        "nightly" => {
-            lane::run(&lane::NIGHTLY, arguments.number("--seed")?.unwrap_or_else(lane::seed_of_the_day))
-        }
         "tape" => tape(seed, arguments),
         "replay" => replay(arguments),
         "tapes" => replay_all(),

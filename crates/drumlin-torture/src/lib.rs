@@ -19,7 +19,6 @@ pub mod command;
 pub(crate) mod complaints;
 pub mod failure;
 pub mod fuzz;
-pub mod lane;
 pub mod ledger;
 pub mod ops;
 pub mod oracle;
