@@ -198,15 +198,17 @@ pub fn one(workload: &Workload, cuts: &Cuts) -> Result<Report, Failure> {
                 .map_err(|failure| failure.within(&repro(workload, &cut)))?;
         }
     }
-    for (site, mut cut) in owed.into_inner() {
-        if cuts.lock().contains_key(&site) {
+    // A replayed cut may lead to a recovery that reaches further sites, which are then owed too.
+    let mut replayed = BTreeSet::new();
+    loop {
+        let Some((site, mut cut)) = owed.lock().pop_first() else { break };
+        if cuts.lock().contains_key(&site) || !replayed.insert(site) {
             continue;
         }
         let picture = pictures.iter().find(|picture| picture.index == cut.index);
         let Some(picture) = picture else { continue };
         let cuts_before = report.second + report.third;
-        let trial =
-            Trial { workload, picture, oracle: &oracle, cuts, depth: Depth::Given, owed: &Mutex::default() };
+        let trial = Trial { workload, picture, oracle: &oracle, cuts, depth: Depth::Given, owed: &owed };
         parallel::guarded(|| trial.judge(&mut cut, &mut report))
             .map_err(|failure| failure.within(&repro(workload, &cut)))?;
         if report.second + report.third == cuts_before + cut.then.len() as u64 {
@@ -314,10 +316,13 @@ impl Trial<'_> {
         loop {
             let seed = seed.wrapping_add(level as u64);
             let choice = match self.depth {
-                Depth::Given => {
-                    cut.then.get(level).iter().for_each(|(index, _)| mem.take_snapshot_at(*index));
-                    Arc::default()
-                }
+                Depth::Given => match cut.then.get(level) {
+                    Some((index, _)) => {
+                        mem.take_snapshot_at(*index);
+                        Arc::default()
+                    }
+                    None => self.watch(&mem, false, true, seed),
+                },
                 // The last opening is not cut.
                 Depth::Drawn(wanted) => self.watch(&mem, level < wanted, level + 1 == DEPTH, seed),
             };
