@@ -15,8 +15,8 @@ state found after a kill is the base of the next round. Prints one figure line:
 
     kill-X: kills N, writes W, acknowledged A, kept K, deleted D, lost 0, wrong 0, damaged 0, seed S
 
-`lost` counts acknowledged writes that are gone, `wrong` keys whose state no m explains, and `damaged` rounds with
-findings of verify. The exit status is 0 if all three are 0. SIGKILL ends a process, not the machine. So this tests
+`lost` counts acknowledged writes that are gone, `wrong` keys whose state no m explains and rounds
+in which the process hung or ended by itself, and `damaged` rounds with findings of verify. The exit status is 0 if all three are 0. SIGKILL ends a process, not the machine. So this tests
 that the kernel has a write before its acknowledgement, not that the disk has it.
 """
 
@@ -63,8 +63,7 @@ class Round:
         threads = [threading.Thread(target=f) for f in (self.feed, self.read, self.drain)]
         for thread in threads:
             thread.start()
-        if target > 0 and not self.reached.wait(PATIENCE):
-            print("kill_test: the process hangs", file=sys.stderr)
+        self.hung = target > 0 and not self.reached.wait(PATIENCE)
         time.sleep(delay)
         self.ended_early = self.process.poll() is not None
         self.process.kill()
@@ -131,6 +130,9 @@ def check_round(arguments, database, base, round_, writes, figures):
     if round_.acknowledged != expected_keys:
         figures.wrong += 1
         print("kill_test: the acknowledged keys are not the keys fed, in order", file=sys.stderr)
+    if round_.hung:
+        figures.wrong += 1
+        print(f"kill_test: the process acknowledged too few writes in {PATIENCE} s: {round_.messages}", file=sys.stderr)
     if round_.ended_early:
         figures.wrong += 1
         print(f"kill_test: the process ended by itself: {round_.messages}", file=sys.stderr)
