@@ -15,9 +15,10 @@ state found after a kill is the base of the next round. Prints one figure line:
 
     kill-X: kills N, writes W, acknowledged A, kept K, deleted D, lost 0, wrong 0, damaged 0, seed S
 
-`lost` counts acknowledged writes that are gone, `wrong` keys whose state no m explains and rounds
-in which the process hung or ended by itself, and `damaged` rounds with findings of verify. The exit status is 0 if all three are 0. SIGKILL ends a process, not the machine. So this tests
-that the kernel has a write before its acknowledgement, not that the disk has it.
+`lost` counts acknowledged writes that are gone, `wrong` keys whose state no m explains and rounds in which the process
+hung or ended by itself, and `damaged` rounds with findings of verify. The exit status is 0 if all three are 0. SIGKILL
+ends a process, not the machine. So this tests that the kernel has a write before its acknowledgement, not that the disk
+has it.
 """
 
 import argparse
