@@ -36,7 +36,7 @@ pub(crate) struct CommitLock {
     waiting: CachePadded<WaitingRequests>,
     /// Whether a commit asked to prefault the log.
     wants_prefault: AtomicBool,
-    /// Whether the system cannot prefault files.
+    /// Whether prefaulting failed since the store was opened. It is not tried again: it only saves time.
     cannot_prefault: AtomicBool,
 }
 
@@ -67,8 +67,8 @@ impl CommitLock {
         Ok(true)
     }
 
-    /// Asks the preallocation lane to [prefault the log](CommitLock::prefault_log). Returns `false` if the system
-    /// cannot.
+    /// Asks the preallocation lane to [prefault the log](CommitLock::prefault_log). Returns `false` if that failed
+    /// before.
     pub(crate) fn ask_for_prefault(&self) -> bool {
         if self.cannot_prefault.load(Relaxed) {
             return false;
@@ -77,7 +77,7 @@ impl CommitLock {
         true
     }
 
-    /// Returns whether the system can prefault files, as far as is known.
+    /// Returns whether prefaulting has not failed yet.
     #[cfg(test)]
     pub(crate) fn can_prefault(&self) -> bool {
         !self.cannot_prefault.load(Relaxed)
