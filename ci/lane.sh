@@ -15,11 +15,11 @@ lane=$1
 cd "$(dirname "$0")/.."
 
 # The merge lane derives its seeds from the commit: the same commit gives the same result, and every commit other
-# seeds. Outside a repository the seed is 1.
+# seeds. Outside a repository the seed is 1. A run counts its seeds from there on, so those of the nights lie apart.
 commit=$(git rev-parse --short=12 HEAD 2>/dev/null || echo 1)
 case $lane in
-    merge) times=1 schedules=1000 kills=15 seed=$((16#$commit)) ;;
-    nightly) times=10 schedules=20000 kills=300 seed=$(date -u +%Y%m%d) ;;
+    merge) times=1 crashes=240 faults=6 schedules=1000 kills=15 seed=$((16#$commit)) ;;
+    nightly) times=10 crashes=400 faults=80 schedules=20000 kills=300 seed=$(date -u +%Y%m%d)000000 ;;
     *) echo "usage: bash ci/lane.sh merge|nightly" >&2; exit 2 ;;
 esac
 parts=${LANE_PARTS:-}
@@ -75,9 +75,9 @@ done <ci/seeds.txt
 run model --cases $((1500 * times))
 # In pieces, so that a stopped lane loses little. Floors hold for the sum of their lines.
 for ((piece = 0; piece < times; piece++)); do
-    part "crash-$piece" "$torture" crash --cases 400 --seed $((seed + 400 * piece))
+    part "crash-$piece" "$torture" crash --cases "$crashes" --seed $((seed + crashes * piece))
 done
-run fault --cases $((8 * times))
+run fault --cases "$faults"
 run fsync --cases $((15 * times))
 run full --cases $((90 * times))
 run segment --cases $((20000 * times))
