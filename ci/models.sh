@@ -11,8 +11,15 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 target=${CARGO_TARGET_DIR:-target}
 export RUST_BACKTRACE=${RUST_BACKTRACE:-0} RUSTFLAGS="--cfg shuttle --cfg sim"
+# For few schedules, a build without optimization takes less time in all: it compiles in 0.4 of the time and runs at a
+# quarter of the speed.
+build=()
+if [ "${SCHEDULES:-100}" -le 2000 ]; then
+    export CARGO_PROFILE_DEV_OPT_LEVEL=0
+    build=(--config 'profile.dev.package."*".opt-level=1')
+fi
 lib_tests() {
-    cargo test --quiet --target-dir "$target/shuttle" --package drumlin --lib "$@"
+    cargo test --quiet ${build[@]+"${build[@]}"} --target-dir "$target/shuttle" --package drumlin --lib "$@"
 }
 # This build lacks the feature `experiments`, which the workspace's tests have: options differ by it. Tests that open a
 # store run outside of models, so not in this build.

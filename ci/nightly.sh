@@ -51,7 +51,10 @@ ADVERSE_SEED=$(date -u +%Y%m%d) ADVERSE_ROUNDS=20 \
     cargo test --quiet --release --package drumlin-policy --test adverse -- --nocapture --test-threads 2 \
     || failed+=(adverse)
 
-# Make each file system call fail once; an ordinary test run makes one call in seven fail.
+# All courses of the paced bench; an ordinary test run leaves out those that take long without optimization.
+PACED=all cargo test --quiet --release --package drumlin-bench --lib -- paced:: || failed+=(paced)
+
+# Make each file system call fail once; an ordinary test run makes one call in thirteen fail.
 FAULTS=all cargo test --quiet --release --package drumlin --test faults -- --nocapture || failed+=(faults)
 
 # What programs embed, as they get it: the workspace's other crates enable the feature `experiments`. By day the lints

@@ -2,7 +2,7 @@
 //! write that was acknowledged as durable, and never keeps a later write without an earlier one.
 //!
 //! A fixed program uses everything that changes a store. It runs once for each of its file system calls, with that call
-//! failing, and continues after the error. `FAULTS=all` fails every call; otherwise one in seven fails.
+//! failing, and continues after the error. `FAULTS=all` fails every call; otherwise one in thirteen fails.
 
 use drumlin::env::{Effect, Fault, ImageMode, MemEnv, SyncFailure, When};
 use drumlin::{Db, Durability, Keyspace, Result};
@@ -119,7 +119,7 @@ fn any_call_may_fail() {
     let told = run(&calm);
     assert_eq!((told.written.len(), told.failures), (WRITES as usize, 0));
     let calls = calm.io_index();
-    let step = if std::env::var_os("FAULTS").is_some_and(|v| v == "all") { 1 } else { 7 };
+    let step = if std::env::var_os("FAULTS").is_some_and(|v| v == "all") { 1 } else { 13 };
     // Leaves out effects that revert earlier writes: they may lose buffered writes, which are not durable anyway.
     let effects = [
         Effect::Fail(5),
