@@ -26,8 +26,7 @@ Repository tasks
                                    open store, functions and lines over their limits
     cargo xtask floors FILE [--lane merge|nightly]
                                    check the figure lines in FILE against ci/floors.toml
-    cargo xtask sim RUN [ARG..]    build drumlin-torture with --cfg sim and start a run: merge, nightly,
-                                   model, meta, crash, corrupt, repeat, fuzz, bank, replay FILE
+    cargo xtask sim RUN [ARG..]    build drumlin-torture with --cfg sim and start a run; without RUN it lists them
     cargo xtask bless [ARG..]      run the text tests and rewrite their expected output;
                                    ARG is passed to `cargo test`, for example `-p drumlin-types`
     cargo xtask help               print this text

@@ -257,10 +257,12 @@ fn bank(seed: u64, arguments: &Arguments<'_>) -> Result<bool, String> {
         .into_iter()
         .find(|hunt| format!("{hunt:?}") == wanted)
         .ok_or("there is no such hunt")?;
-    match bank::hunt(name, hunt, seed) {
+    let cases = arguments.or("--cases", bank::BUDGET)?;
+    match bank::hunt(name, hunt, seed, cases, arguments.number("--alone")?) {
         (cases, Some(failure)) => {
             let words: String = failure.to_string().chars().take(120).collect();
-            println!("{name}: found by {hunt:?} in case {cases}: {words}");
+            let part = failure.part.map_or_else(String::new, |part| format!(", part {part}"));
+            println!("{name}: found by {hunt:?} in case {cases}{part}: {words}");
             std::process::exit(FOUND);
         }
         (cases, None) => println!("{name}: not found by {hunt:?} in {cases} cases"),

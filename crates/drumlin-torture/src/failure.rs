@@ -42,7 +42,7 @@ pub enum Verdict {
 impl Verdict {
     /// Returns a failure of this kind.
     pub fn of(self, what: impl Into<String>) -> Failure {
-        Failure { verdict: self, what: what.into(), at: None }
+        Failure { verdict: self, what: what.into(), at: None, part: None }
     }
 }
 
@@ -55,6 +55,8 @@ pub struct Failure {
     pub what: String,
     /// Number of the operation, where known.
     pub at: Option<usize>,
+    /// Number of the part of the case that failed, if the run can repeat a part alone.
+    pub part: Option<u64>,
 }
 
 impl Failure {
@@ -62,6 +64,13 @@ impl Failure {
     #[must_use]
     pub fn at(mut self, at: usize) -> Failure {
         self.at.get_or_insert(at);
+        self
+    }
+
+    /// Sets the number of the part of the case.
+    #[must_use]
+    pub fn in_part(mut self, part: u64) -> Failure {
+        self.part = Some(part);
         self
     }
 

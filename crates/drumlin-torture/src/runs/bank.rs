@@ -1,12 +1,13 @@
 //! The bank run: seeded bugs that the other runs must find, each in its own process, within a budget of cases.
 //!
-//! A bug that is not found is a defect of the tests. The same runs without a bug must raise no alarm. The bug
-//! switches exist only in builds with `--cfg sim`.
+//! A bug that is not found is a defect of the tests. The case that found a bug runs again without it and must pass:
+//! otherwise something else failed, which is a false alarm. The bug switches exist only in builds with `--cfg sim`.
 
 use crate::failure::{Failure, Verdict};
 use crate::parallel;
 use crate::runs::{admin, corrupt, crash, fault, fsync, full, model, segment, threads, unlink};
 use crate::workload::{Taste, Workload};
+use std::collections::BTreeSet;
 use std::process::Command;
 
 /// The bugs, each with the run that must find it.
@@ -69,7 +70,7 @@ pub const BUGS: &[(&str, Hunt)] = &[
 ];
 
 /// Run that searches for a bug.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Hunt {
     /// Administration under threads.
     Admin,
@@ -107,33 +108,22 @@ impl Hunt {
         Hunt::Threads,
         Hunt::Unlink,
     ];
-
-    /// Returns the number of cases without a bug, which check that the hunt raises no alarm. A run with many checks
-    /// per case needs fewer: a case of the crash run has about 400 images.
-    fn calm(self) -> u64 {
-        match self {
-            Hunt::Admin | Hunt::Model | Hunt::Corrupt | Hunt::Segment | Hunt::Unlink => CALM,
-            Hunt::Crash => 4,
-            Hunt::Fault | Hunt::Fsync | Hunt::Full | Hunt::Threads => 1,
-        }
-    }
 }
 
 /// Maximum number of cases of a hunt: ten times the mean that the rarest bugs need.
-const BUDGET: u64 = 500;
-/// Number of cases without a bug, which check that a hunt raises no alarm.
-const CALM: u64 = 40;
+pub const BUDGET: u64 = 500;
+/// Number of cases of [`Hunt::Unlink`] without a bug. A lane does each other run by itself, with more cases.
+const CALM_UNLINK: u64 = 40;
 
-/// Hunts in this process, with bug `name` switched on, or with none. Returns the number of cases and the first
-/// failure.
-pub fn hunt(name: &str, hunt: Hunt, first: u64) -> (u64, Option<Failure>) {
+/// Hunts in this process, in `cases` cases from seed `first` on, with bug `name` switched on or with none. With `part`,
+/// only that part of each case runs, if the run can do a part alone. Returns the number of cases and the first failure.
+pub fn hunt(name: &str, hunt: Hunt, first: u64, cases: u64, part: Option<u64>) -> (u64, Option<Failure>) {
     #[cfg(sim)]
     drumlin_types::bug::activate(name);
     #[cfg(not(sim))]
     let _ = name;
-    let budget = if name == "none" { hunt.calm() } else { BUDGET };
     let first_of = |failures: Vec<(u64, Failure)>| failures.into_iter().next().map(|(_, failure)| failure);
-    for case in 0..budget {
+    for case in 0..cases {
         let seed = first.wrapping_add(case);
         let failure = match hunt {
             Hunt::Model => {
@@ -143,8 +133,8 @@ pub fn hunt(name: &str, hunt: Hunt, first: u64) -> (u64, Option<Failure>) {
             Hunt::Admin => admin::one(seed, admin::OPERATIONS).err(),
             Hunt::Crash => crash::one(&crash::workload(seed, 250), &crash::Cuts::default()).err(),
             Hunt::Corrupt => first_of(corrupt::run(seed, 500).failures),
-            Hunt::Fault => fault::one(seed, None).err(),
-            Hunt::Fsync => first_of(fsync::run(seed, 1).failures),
+            Hunt::Fault => fault::one(seed, part).err(),
+            Hunt::Fsync => fsync::one(seed, part).err(),
             Hunt::Segment => segment::one(seed).err(),
             Hunt::Threads => first_of(threads::run(seed, 1, threads::OPERATIONS / 5).failures),
             Hunt::Unlink => unlink::one(seed).err(),
@@ -154,7 +144,25 @@ pub fn hunt(name: &str, hunt: Hunt, first: u64) -> (u64, Option<Failure>) {
             return (case + 1, failure);
         }
     }
-    (budget, None)
+    (cases, None)
+}
+
+/// Seeds that one process runs.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Cases {
+    hunt: Hunt,
+    first: u64,
+    count: u64,
+    part: Option<u64>,
+}
+
+/// Returns the case, counted from 1, and the part that the output of a hunt names as the one that found the bug.
+fn place(output: &str) -> Option<(u64, Option<u64>)> {
+    let place = output.split_once(" in case ")?.1.split_once(':')?.0;
+    Some(match place.split_once(", part ") {
+        Some((case, part)) => (case.parse().ok()?, Some(part.parse().ok()?)),
+        None => (place.parse().ok()?, None),
+    })
 }
 
 /// Results of the run.
@@ -186,52 +194,67 @@ impl Figures {
     }
 }
 
-/// Starts a process for each bug, and one without a bug for each hunt.
+/// Runs each bug in a process of its own, and then without a bug each case that found one.
 pub fn run(first: u64) -> Result<Figures, String> {
     if !cfg!(sim) {
         return Err("the bank needs a build with --cfg sim: cargo xtask sim bank".into());
     }
-    let program = std::env::current_exe().map_err(|e| e.to_string())?;
     let mut figures = Figures::default();
-    let hunt = move |name: &str, hunt: Hunt| {
-        let hunt = format!("{hunt:?}");
-        let seed = first.to_string();
-        let arguments = ["bank", "--bug", name, "--hunt", &hunt, "--seed", &seed];
-        Command::new(&program).args(arguments).output().map_err(|e| Verdict::Failed.of(e.to_string()))
-    };
-    // Hunts that no bug uses are not run without a bug either, so they raise no alarm.
-    let used = Hunt::ALL.into_iter().filter(|kind| BUGS.iter().any(|(_, hunt)| hunt == kind));
-    // Hunts without a bug take longest, so they come first.
-    let hunts: Vec<(&'static str, Hunt)> =
-        used.map(|kind| ("none", kind)).chain(BUGS.iter().copied()).collect();
-    let outputs = {
-        let hunts = hunts.clone();
-        parallel::each(hunts.len() as u64, move |number| {
-            let (name, kind) = hunts[number as usize];
-            hunt(name, kind)
-        })
-    };
-    for (number, output) in outputs {
-        let (name, _) = hunts[number as usize];
-        let output = output.map_err(|e| e.to_string())?;
-        let is_calm = output.status.code() == Some(0);
-        let note = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-        match (name, is_calm) {
-            ("none", true) => {}
-            ("none", false) => {
-                figures.alarms += 1;
-                figures.notes.push(note);
-            }
-            (_, true) => {
-                figures.missed.push(name);
-                figures.notes.push(note);
-            }
-            // A bug may end the process; that counts as found.
-            (_, false) => {
-                figures.found += 1;
-                figures.notes.push(note);
-            }
+    let hunts =
+        BUGS.iter().map(|(name, hunt)| (*name, Cases { hunt: *hunt, first, count: BUDGET, part: None }));
+    // A bug may end the process without output: that counts as found, but leaves no case to run again.
+    let mut controls = BTreeSet::from([Cases { hunt: Hunt::Unlink, first, count: CALM_UNLINK, part: None }]);
+    for (name, cases, is_calm, note) in processes(hunts.collect())? {
+        if let Some((case, part)) = place(&note).filter(|_| !is_calm) {
+            controls.insert(Cases { first: first.wrapping_add(case - 1), count: 1, part, ..cases });
+        }
+        match is_calm {
+            true => figures.missed.push(name),
+            false => figures.found += 1,
+        }
+        figures.notes.push(note);
+    }
+    for (_, _, is_calm, note) in processes(controls.into_iter().map(|cases| ("none", cases)).collect())? {
+        if !is_calm {
+            figures.alarms += 1;
+            figures.notes.push(note);
         }
     }
     Ok(figures)
+}
+
+/// Hunts for each bug in a process of its own, as many at a time as there are cores. Returns the bug, its cases,
+/// whether all passed, and the output.
+fn processes(hunts: Vec<(&'static str, Cases)>) -> Result<Vec<(&'static str, Cases, bool, String)>, String> {
+    let program = std::env::current_exe().map_err(|e| e.to_string())?;
+    let started = hunts.clone();
+    let outputs = parallel::each(hunts.len() as u64, move |number| {
+        let (name, cases) = &started[number as usize];
+        let mut command = Command::new(&program);
+        command.args(["bank", "--bug", name, "--hunt", &format!("{:?}", cases.hunt)]);
+        command.args(["--seed", &cases.first.to_string(), "--cases", &cases.count.to_string()]);
+        if let Some(part) = cases.part {
+            command.args(["--alone", &part.to_string()]);
+        }
+        command.output().map_err(|e| Verdict::Failed.of(e.to_string()))
+    });
+    let result = |(number, output): (u64, Result<std::process::Output, Failure>)| {
+        let (name, cases) = hunts[number as usize];
+        let output = output.map_err(|e| e.to_string())?;
+        let note = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        Ok((name, cases, output.status.success(), note))
+    };
+    outputs.into_iter().map(result).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_output_of_a_hunt_names_the_case_and_its_part() {
+        assert_eq!(place("a: found by Model in case 12: wrong: in case 3: x"), Some((12, None)));
+        assert_eq!(place("a: found by Fault in case 1, part 177: order: x"), Some((1, Some(177))));
+        assert_eq!(place("a: not found by Model in 500 cases"), None);
+    }
 }

@@ -179,7 +179,7 @@ pub fn one(seed: u64, alone: Option<u64>) -> Result<Figures, Failure> {
             continue;
         }
         let (told, happened) = parallel::guarded(|| trouble(&workload, each))
-            .map_err(|failure| failure.within(&format!("fault {number}, {each:?}")))?;
+            .map_err(|failure| failure.within(&format!("fault {number}, {each:?}")).in_part(number as u64))?;
         if !happened {
             continue;
         }

@@ -116,16 +116,24 @@ fn case(workload: &Workload, index: u64, way: SyncFailure, then: Then) -> Result
     Ok((told.poisoned > 0, told.acknowledged_after))
 }
 
-/// Runs all cases of one seed.
-fn one(seed: u64) -> Result<Figures, Failure> {
+/// Runs all cases of one seed, or only case number `alone`.
+pub fn one(seed: u64, alone: Option<u64>) -> Result<Figures, Failure> {
     let workload = program("fsync", seed, OPERATIONS);
     let indices = parallel::guarded(|| syncs(&workload))?;
     let mut figures = Figures { syncs: indices.len() as u64, ..Figures::default() };
+    let mut number = 0;
     for index in indices {
         for way in WAYS {
             for then in [Then::GoOn, Then::Cut, Then::Reopen] {
-                let (poisoned, after) = parallel::guarded(|| case(&workload, index, way, then))
-                    .map_err(|failure| failure.within(&format!("sync at {index}, {way:?}, {then:?}")))?;
+                let this = number;
+                number += 1;
+                if alone.is_some_and(|alone| alone != this) {
+                    continue;
+                }
+                let (poisoned, after) =
+                    parallel::guarded(|| case(&workload, index, way, then)).map_err(|failure| {
+                        failure.within(&format!("sync at {index}, {way:?}, {then:?}")).in_part(this)
+                    })?;
                 figures.cases += 1;
                 figures.poisoned += u64::from(poisoned);
                 figures.acknowledged_after += after;
@@ -138,7 +146,7 @@ fn one(seed: u64) -> Result<Figures, Failure> {
 /// Runs `count` seeds from `first` on.
 pub fn run(first: u64, count: u64) -> Figures {
     let mut figures = Figures::default();
-    for (number, result) in parallel::each(count, move |number| one(first.wrapping_add(number))) {
+    for (number, result) in parallel::each(count, move |number| one(first.wrapping_add(number), None)) {
         match result {
             Ok(other) => {
                 figures.cases += other.cases;
